@@ -1,0 +1,28 @@
+"""Automatic differentiation for NumPy code: a flat tape, PyTorch's autograd, and JIT-compiled walks."""
+
+from importlib.metadata import PackageNotFoundError, version
+
+from . import autograd, dispatch, inplace, ops
+from .creation import *  # noqa: F403
+from .executors import engine, set_engine
+from .dtypes import *  # noqa: F403
+from .errors import GradcheckError, GradientLost, GraphError, NotDifferentiable, TapegradError
+from .mode import (
+    enable_grad,
+    inference_mode,
+    is_grad_enabled,
+    is_inference_mode_enabled,
+    no_grad,
+    set_grad_enabled,
+)
+from .tape import Tape
+from .tape import current as current_tape
+from .tensor import Tensor, as_tensor, from_numpy, tensor
+from .transforms import grad, hessian, hvp, jacobian, jvp, value_and_grad, vjp
+
+globals().update(ops.public_names())
+
+try:
+    __version__ = version("tapegrad")
+except PackageNotFoundError:  # run from a checkout that is not installed
+    __version__ = "0+unknown"

@@ -1,0 +1,195 @@
+"""The command line, `python -m tapegrad COMMAND`: each command is a parser and a function.
+
+A command is a row in `COMMANDS`: its name, the function that declares its options, and the function
+that runs it on the parsed options and returns the exit status. Options are checked where they are
+declared, so a command runs only on names and paths that are good. Modules that a command needs are
+imported when it runs: help and mistakes answer at once.
+
+Exit status: 0 well, 1 the result falls short of its aim, 2 the command was not understood.
+"""
+
+import argparse
+import difflib
+import importlib.util
+import os
+import platform
+import sys
+from collections.abc import Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import NoReturn
+
+REQUIRED = ("numpy", "scipy", "numba", "llvmlite", "optree")
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that answers a mistake in one line, not below a page of usage."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}\n")
+
+
+# demo ---------------------------------------------------------------------------------------------
+
+
+def demo_options(parser: argparse.ArgumentParser) -> None:
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument(
+        "--problem",
+        nargs="+",
+        type=problem_name,
+        metavar="NAME",
+        help="fit these problems only, for example Misra1a Thurber",
+    )
+    which.add_argument(
+        "--quick",
+        action="store_true",
+        help="fit the problems of lower difficulty only, from the second start",
+    )
+    parser.add_argument(
+        "--start",
+        type=int,
+        choices=(1, 2),
+        help="fit from the first (far) or the second (near) official start only",
+    )
+    parser.add_argument(
+        "--plot", type=picture_path, metavar="FILE.png", help="draw data and fits into a PNG file"
+    )
+
+
+def demo(options: argparse.Namespace) -> int:
+    from tapegrad.demo.report import demonstrate, met
+    from tapegrad.demo.strd import problems
+
+    chosen = problems()
+    if options.problem:
+        chosen = [p for p in chosen if p.name in options.problem]
+    if options.quick:
+        chosen = [p for p in chosen if p.level == "lower"]
+    starts = (options.start,) if options.start else (2,) if options.quick else (1, 2)
+    rows = demonstrate(chosen, starts)
+    if options.plot:
+        from tapegrad.demo.pictures import draw
+
+        try:
+            draw(rows, options.plot)
+        except OSError as problem:
+            print(f"the picture could not be written: {problem}", file=sys.stderr)
+            return 2
+        print(f"picture: {options.plot}")
+    return 0 if met(rows) else 1
+
+
+def problem_name(text: str) -> str:
+    """The NIST problem that `text` names in whatever case."""
+    from tapegrad.demo.models import MODEL_OF
+
+    names = {name.lower(): name for name in MODEL_OF}
+    if text.lower() in names:
+        return names[text.lower()]
+    close = difflib.get_close_matches(text.lower(), names, n=4, cutoff=0.5)
+    listed = ", ".join(names[name] for name in close or sorted(names))
+    hint = f"did you mean {listed}?" if close else f"there are {listed}."
+    raise argparse.ArgumentTypeError(f"no problem is called {text!r}; {hint}")
+
+
+def picture_path(text: str) -> Path:
+    """A path where a PNG can be written, known before the fits and not after them."""
+    path = Path(text)
+    if path.suffix.lower() != ".png":
+        raise argparse.ArgumentTypeError(f"{text!r} is not a PNG file; give a name ending in .png")
+    if not path.parent.is_dir():
+        raise argparse.ArgumentTypeError(
+            f"the folder {str(path.parent)!r} does not exist; create it or choose another"
+        )
+    if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise argparse.ArgumentTypeError(f"{text!r} cannot be written; choose another path")
+    if importlib.util.find_spec("matplotlib") is None:
+        raise argparse.ArgumentTypeError(
+            'a picture needs matplotlib, which is not installed; pip install "tapegrad[plot]"'
+        )
+    return path
+
+
+# info ---------------------------------------------------------------------------------------------
+
+
+def info_options(parser: argparse.ArgumentParser) -> None:
+    """No options."""
+
+
+def info(options: argparse.Namespace) -> int:
+    facts = {
+        "tapegrad": version("tapegrad"),
+        "python": f"{platform.python_version()} ({platform.python_implementation()})",
+        **{name: version(name) for name in REQUIRED},
+        "platform": platform.platform(),
+        **executor_facts(),
+    }
+    for name, fact in facts.items():
+        print(f"{name:9} {fact}")
+    return 0
+
+
+def version(distribution: str) -> str:
+    """The installed version, read without importing the package."""
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def executor_facts() -> dict[str, str]:
+    """The engine in force and the folder of compiled kernels."""
+    import tapegrad
+
+    engine = getattr(tapegrad, "engine", None)
+    folder = getattr(tapegrad, "cache_folder", None)
+    return {
+        "engine": str(engine()) if engine else "unknown",
+        "cache": str(folder()) if folder else "unknown",
+    }
+
+
+# --------------------------------------------------------------------------------------------------
+
+COMMANDS = (
+    ("demo", demo_options, demo, "fit NIST's 27 reference problems and count correct digits"),
+    ("info", info_options, info, "show versions, platform and engine, as a bug report needs them"),
+)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    parser = Parser(prog="python -m tapegrad", description="Exact derivatives of ordinary NumPy.")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+    for name, options, run, description in COMMANDS:
+        command = commands.add_parser(
+            name, help=description, description=f"{description[0].upper()}{description[1:]}."
+        )
+        options(command)
+        command.set_defaults(run=run)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command in `argv` (default: the process's arguments); the exit status."""
+    parser = build_parser()
+    try:
+        options = parser.parse_args(argv)
+    except SystemExit as stop:  # argparse has answered: help (0) or a mistake (2)
+        return int(stop.code or 0)
+    if not hasattr(options, "run"):
+        parser.print_help()
+        return 0
+    try:
+        return options.run(options)
+    except KeyboardInterrupt:
+        print("\ninterrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # the reader, such as `head`, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

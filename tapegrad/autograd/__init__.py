@@ -1,0 +1,269 @@
+"""PyTorch's `torch.autograd`, on NumPy arrays: the same names, semantics and wording of errors.
+
+`backward` accumulates into leaves, `grad` returns gradients; both validate what they are given, then hand node and
+cotangent to `executors.walk`. The rest of PyTorch's names live in the submodules of the same name.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import executors
+from ..errors import GradcheckError, GraphError
+from ..mode import (
+    enable_grad,
+    inference_mode,
+    is_grad_enabled,
+    no_grad,
+    set_grad_enabled,
+)
+from ..tape import Leaf
+from ..tensor import Tensor, wrap
+from . import graph
+from .gradcheck import gradcheck, gradgradcheck
+
+Variable = Tensor
+
+_accumulating = threading.Lock()
+
+
+def backward(
+    tensors: Any,
+    grad_tensors: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    *,
+    inputs: Any = None,
+) -> None:
+    """Add the gradient of the sum of `tensors` (each weighed by its grad tensor) to `.grad` of the leaves.
+
+    `tensors` is a tensor or a sequence of them; a non-scalar needs a grad tensor of its shape. `inputs` limits
+    which tensors (leaves or not) receive a gradient. Raises RuntimeError as PyTorch does: no graph, freed graph, shape mismatch.
+
+    >>> import tapegrad as tg
+    >>> a = tg.tensor([1.0, 2.0], requires_grad=True)
+    >>> tg.autograd.backward(a * a, tg.ones(2))
+    >>> a.grad
+    tensor([2., 4.])
+    """
+    outputs = _sequence(tensors, "tensors")
+    seeds = _seeds(outputs, grad_tensors, create_graph)
+    retain = create_graph if retain_graph is None else retain_graph
+    if inputs is None:
+        targets = None
+        asked: list[Tensor] = []
+    else:
+        asked = list(_sequence(inputs, "inputs"))
+        if not asked:
+            raise RuntimeError(
+                "`inputs` argument to `backward` cannot be empty: leave it out, or name the tensors that are to "
+                "receive a gradient."
+            )
+        targets = {_node(t, "inputs") for t in asked}
+    found = executors.walk(
+        ((t._node, g) for t, g in zip(outputs, seeds, strict=True)),
+        targets,
+        retain_graph=retain,
+        create_graph=create_graph,
+    )
+    with _accumulating:
+        for node in list(found):
+            if type(node) is Leaf:
+                g = found.pop(node)
+                node.grad = _added(node.grad, g, create_graph)
+        for t in asked:
+            if not t.is_leaf and t._node in found:
+                t._put("grad", _added(t._get("grad"), found[t._node], create_graph))
+
+
+def _added(old: Tensor | None, g: Any, create_graph: bool) -> Tensor:
+    if isinstance(g, Tensor):
+        return g if old is None else old + g
+    if old is None:
+        return wrap(owned(g))
+    if create_graph:
+        return old + g
+    # The tensor stays the same object and sees the sum; its old array may be saved on a tape, so it is not overwritten.
+    old._data = np.asarray(old._data + g)
+    old._node = None
+    return old
+
+
+def owned(g: Any) -> np.ndarray:
+    """The cotangent as an array nobody else writes to: the walk may have handed one array to two leaves."""
+    return np.array(g)
+
+
+def grad(
+    outputs: Any,
+    inputs: Any,
+    grad_outputs: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    only_inputs: bool = True,
+    allow_unused: bool | None = None,
+    is_grads_batched: bool = False,
+    materialize_grads: bool = False,
+) -> Any:
+    """Gradients of the sum of `outputs` (weighed by `grad_outputs`) with respect to each of `inputs`, as a tuple.
+
+    `.grad` is not touched. An input that the outputs do not depend on raises RuntimeError, unless `allow_unused`
+    (its gradient is None) or `materialize_grads` (zeros). `inputs` may be a dict, which gives a dict. With
+    `is_grads_batched` the first axis of each grad output counts independent cotangents.
+
+    >>> import tapegrad as tg
+    >>> x = tg.tensor(2.0, requires_grad=True)
+    >>> (dx,) = tg.autograd.grad(x**3, x, create_graph=True)
+    >>> tg.autograd.grad(dx, x)
+    (tensor(12.),)
+    """
+    if not only_inputs:
+        raise ValueError("only_inputs=False is no longer supported, as in PyTorch: call backward to accumulate into leaves.")
+    if materialize_grads and allow_unused is False:
+        raise ValueError(
+            "Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False."
+        )
+    if isinstance(inputs, dict):
+        values = grad(
+            outputs, list(inputs.values()), grad_outputs, retain_graph, create_graph,
+            True, allow_unused, is_grads_batched, materialize_grads,
+        )  # fmt: skip
+        return dict(zip(inputs, values, strict=True))
+    asked = _sequence(inputs, "inputs")
+    if not asked:
+        raise ValueError("grad requires non-empty inputs.")
+    targets = [_node(t, "inputs") for t in asked]
+    results = _sequence(outputs, "outputs")
+    retain = create_graph if retain_graph is None else retain_graph
+    if is_grads_batched:
+        return _batched(results, asked, grad_outputs, retain, create_graph, allow_unused, materialize_grads)
+    seeds = _seeds(results, grad_outputs, create_graph)
+    found = executors.walk(
+        ((t._node, g) for t, g in zip(results, seeds, strict=True)),
+        set(targets),
+        retain_graph=retain,
+        create_graph=create_graph,
+    )
+    gradients: list[Tensor | None] = []
+    for t, node in zip(asked, targets, strict=True):
+        g = found.get(node)
+        if g is not None:
+            gradients.append(g if isinstance(g, Tensor) else wrap(owned(g)))
+        elif materialize_grads:
+            gradients.append(wrap(np.zeros(t.shape, t.dtype)))
+        elif allow_unused:
+            gradients.append(None)
+        else:
+            raise GraphError(
+                "One of the differentiated Tensors appears to not have been used in the graph. "
+                "Set allow_unused=True if this is the desired behavior."
+            )
+    return tuple(gradients)
+
+
+def _batched(
+    outputs: Any, inputs: Any, grad_outputs: Any, retain: bool, create_graph: bool, allow_unused: Any, zeros: bool
+) -> Any:
+    """One walk per cotangent of the batch; the results are stacked along a new first axis."""
+    from ..ops.joining import stack
+
+    batches = _sequence(grad_outputs, "grad_outputs")
+    n = len(batches[0])
+    rows = [
+        grad(
+            outputs, inputs, [b[i] for b in batches], retain or i + 1 < n, create_graph,
+            allow_unused=allow_unused, materialize_grads=zeros,
+        )
+        for i in range(n)
+    ]  # fmt: skip
+    return tuple(None if column[0] is None else stack(column) for column in zip(*rows, strict=True))
+
+
+def _sequence(value: Any, name: str) -> Sequence[Any]:
+    """One tensor or a sequence of them, as a sequence."""
+    if isinstance(value, Tensor | graph.GradientEdge):
+        return (value,)
+    if isinstance(value, list | tuple):
+        return value
+    try:
+        return tuple(value)
+    except TypeError:
+        raise TypeError(
+            f"{name} must be a tensor or a sequence of tensors, but got {type(value).__name__}: make one with tg.tensor."
+        ) from None
+
+
+def _node(t: Any, name: str) -> Any:
+    if not isinstance(t, Tensor | graph.GradientEdge):
+        raise TypeError(f"{name} must be tensors, but one is {type(t).__name__}: make it with tg.tensor.")
+    if t._node is None:
+        raise RuntimeError("One of the differentiated Tensors does not require grad")
+    return t._node
+
+
+def _seeds(outputs: Sequence[Any], given: Any, create_graph: bool) -> list[Any]:
+    """The roots' cotangents: checked, in the dtype of their output; raw, or Tensors if the walk is recorded."""
+    if given is None or isinstance(given, Tensor | np.ndarray | int | float | complex):
+        gradients: Sequence[Any] = [given] if len(outputs) == 1 else [None] * len(outputs)
+        if given is not None and len(outputs) != 1:
+            raise RuntimeError(f"got {len(outputs)} tensors and 1 gradients: pass one gradient (or None) per tensor.")
+    else:
+        gradients = list(given)
+        if len(gradients) != len(outputs):
+            raise RuntimeError(f"got {len(outputs)} tensors and {len(gradients)} gradients: pass one (or None) per tensor.")
+    return [_seed(i, t, g, create_graph) for i, (t, g) in enumerate(zip(outputs, gradients, strict=True))]
+
+
+def _seed(i: int, t: Any, g: Any, create_graph: bool) -> Any:
+    if not isinstance(t, Tensor | graph.GradientEdge):
+        raise TypeError(f"element {i} of tensors is {type(t).__name__}, not a tensor: make it with tg.tensor.")
+    if t._node is None:
+        raise GraphError(
+            f"element {i} of tensors does not require grad and does not have a grad_fn: nothing it was computed from "
+            "requires grad, or it was computed under no_grad or detached. Set requires_grad=True on what you differentiate by."
+        )
+    if g is None:
+        if t.size != 1:
+            raise GraphError(
+                f"grad can be implicitly created only for scalar outputs, but element {i} has shape {t.shape}. Pass "
+                "gradient= (of that shape), or reduce the output, for example with t.sum()."
+            )
+        if t.dtype.kind == "c":
+            raise GraphError(
+                f"grad can be implicitly created only for real scalar outputs but got {t.dtype}. Pass gradient=, or take "
+                "the real part or the absolute value first."
+            )
+        g = np.ones(t.shape, t.dtype)
+    elif np.shape(g) != t.shape:
+        raise GraphError(
+            f"Mismatch in shape: grad_output[{i}] has a shape of {np.shape(g)} and output[{i}] has a shape of {t.shape}."
+        )
+    value = g._data if isinstance(g, Tensor) else np.asarray(g)
+    if value.dtype.kind == "c" and t.dtype.kind != "c":
+        raise GraphError(
+            f"For real output {i} the gradient must be real, but it has dtype {value.dtype}: take its real part."
+        )
+    if create_graph:
+        g = g if isinstance(g, Tensor) else wrap(value)
+        return g if g.dtype == t.dtype else g.astype(t.dtype)
+    return np.asarray(value, t.dtype)
+
+
+__all__ = [
+    "GradcheckError",
+    "Variable",
+    "backward",
+    "enable_grad",
+    "grad",
+    "gradcheck",
+    "gradgradcheck",
+    "graph",
+    "inference_mode",
+    "is_grad_enabled",
+    "no_grad",
+    "set_grad_enabled",
+]

@@ -1,0 +1,81 @@
+"""How tensors and tapes print: the first debugger.
+
+A tensor prints like PyTorch's: values, dtype where it is not the default of its kind, and its place in the graph.
+A tape prints one entry a line; a long one is folded in the middle.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .. import primitive, sweep
+from ..tape import IN0, KW, OP, OUT, SLOT, STRIDE, Leaf, Tape
+from ..tensor import Tensor
+
+_DEFAULTS = frozenset(np.dtype(d) for d in (np.float64, np.int64, np.bool_, np.complex128))
+
+FOLD = 40
+"""Entries shown before a tape is folded."""
+
+
+def tensor_text(t: Tensor) -> str:
+    """`tensor([1., 2.], requires_grad=True)`."""
+    array = np.asarray(t._data)
+    name = "tensor"
+    values = np.array2string(array, separator=", ", prefix=f"{name}(") if array.size else _empty(array)
+    parts = [values]
+    if array.dtype not in _DEFAULTS:
+        parts.append(f"dtype={array.dtype}")
+    if type(t._node) is Leaf:
+        parts.append("requires_grad=True")
+    elif t._node is not None:
+        from ..errors import GraphError
+
+        try:
+            parts.append(f"grad_fn=<{t.grad_fn.name()}>")  # type: ignore[union-attr]
+        except GraphError:
+            parts.append("grad_fn=<freed>")
+    return f"{name}({', '.join(parts)})"
+
+
+def _empty(array: np.ndarray) -> str:
+    return "[]" if array.ndim == 1 else f"[], shape={array.shape}"
+
+
+def tape_text(tape: Tape) -> str:
+    """Index, op, operands, shape and dtype, one entry a line."""
+    code = tape.code
+    n = len(code) // STRIDE
+    index = {code[k + SLOT]: k // STRIDE for k in range(0, len(code), STRIDE)}
+    lines = [f"Tape with {n} {'entry' if n == 1 else 'entries'}"]
+    leaves: dict[Leaf, int] = {}
+    for position in range(n):
+        if n > FOLD and FOLD // 2 <= position < n - FOLD // 2:
+            if position == FOLD // 2:
+                lines.append(f"  ... {n - FOLD} entries ...")
+            continue
+        lines.append(_line(code, position, index, leaves))
+    return "\n".join(lines)
+
+
+def _line(code: list[Any], position: int, index: dict[Any, int], leaves: dict[Leaf, int]) -> str:
+    k = position * STRIDE
+    op = primitive.OPS[code[k + OP]]
+    if code[k + OP] == 0:
+        return f"{position:6d}  freed"
+    nodes = sweep.operands(code, k)
+    if type(code[k + IN0]) is not tuple:
+        nodes = nodes[: op.arity]
+    names = []
+    for node in nodes:
+        if node is None:
+            names.append("const")
+        elif type(node) is Leaf:
+            names.append(f"leaf{leaves.setdefault(node, len(leaves))}")
+        else:
+            names.append(f"%{index[node]}" if node in index else "elsewhere")
+    settings = [f"{n}={v!r}" for n, v in zip(op.settings, code[k + KW] or (), strict=False)]
+    out = code[k + OUT]
+    return f"{position:6d}  {op.name}({', '.join(names + settings)}) -> {out.dtype}{list(np.shape(out))}"

@@ -1,0 +1,28 @@
+"""Every error tapegrad raises on purpose, each saying what was asked, why it cannot be, and what to write.
+
+Two families: a *gradient would be lost or does not exist* (`GradientLost`, `NotDifferentiable`: both
+also `TypeError`), and *the graph cannot be walked as asked* (`GraphError`: also `RuntimeError`, the
+type PyTorch raises, so that code written for PyTorch catches what it expects).
+"""
+
+from __future__ import annotations
+
+
+class TapegradError(Exception):
+    """Base of every error that tapegrad raises on purpose."""
+
+
+class GradientLost(TapegradError, TypeError):
+    """A tracked value was about to leave the tape without anyone saying so."""
+
+
+class NotDifferentiable(TapegradError, TypeError):
+    """A derivative was asked of something that declares none."""
+
+
+class GraphError(TapegradError, RuntimeError):
+    """The tape cannot be walked as asked: freed, unused, of another shape, or never recorded."""
+
+
+class GradcheckError(TapegradError, RuntimeError):
+    """A gradient check failed; the message shows both Jacobians."""

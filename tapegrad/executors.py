@@ -1,0 +1,248 @@
+"""One reverse walk: from root cotangents to leaf gradients, over one tape or several, by the executor that fits.
+
+`walk` is all there is to backward: `Tensor.backward`, `autograd.grad` and every transform call it. It picks
+the executor per tape: *sweep* (NumPy rules, always there) or *replay* (one nopython call, once its machine code is
+ready). Tensors recorded by another thread live on another tape; the walk goes on there.
+
+Invariant: until the walk has succeeded nothing a user can see has changed: no `.grad`, no freed value.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from . import storage, sweep
+from .errors import GraphError
+from .mode import enable_grad, no_grad
+from .primitive import OPS
+from .tape import Leaf, Slot, Tape, locate
+from .tensor import Tensor, wrap
+
+ENGINES = ("auto", "sweep", "replay")
+
+_WARM_AFTER = 3000  # entries swept before looking for compiled kernels on disk (about 10 ms of sweeping)
+_COMPILE_AFTER = 0.5  # seconds spent in sweeps before compiling what is not on disk
+
+
+class _Choice:
+    """Which executor walks: what was asked, and what `auto` has seen so far."""
+
+    def __init__(self) -> None:
+        self.name = "auto"
+        self.entries = 0
+        self.seconds = 0.0
+        self.compiling = False
+        self.replay: Any = None
+
+
+_choice = _Choice()
+
+
+def set_engine(name: str) -> None:
+    """Choose the executor of reverse walks: "sweep", "replay" or "auto" (the default).
+
+    "sweep" runs the rules with NumPy and never compiles; "replay" compiles what it needs, waiting for it; "auto" sweeps
+    until compiled kernels are at hand, so that the first gradient of a process waits for nothing. The environment
+    variable TAPEGRAD_ENGINE sets the initial choice. Raises ValueError for another name, RuntimeError if replay cannot run here.
+
+    >>> import tapegrad as tg
+    >>> tg.set_engine("auto")
+    >>> tg.engine()
+    'auto'
+    """
+    if name not in ENGINES:
+        raise ValueError(f"engine {name!r} was asked, but there are only {', '.join(map(repr, ENGINES))}.")
+    if name == "replay":
+        replay = _load_replay()
+        if not replay.available():
+            raise RuntimeError(
+                f"the replay engine was asked, but it cannot run here: {replay.status()['machine']}. "
+                "Use set_engine('auto'), which falls back to the sweep."
+            )
+    _choice.name = name
+
+
+def engine() -> str:
+    """The engine that was chosen: "auto", "sweep" or "replay"."""
+    return _choice.name
+
+
+def _load_replay() -> Any:
+    if _choice.replay is None:
+        from . import replay
+
+        _choice.replay = replay
+    return _choice.replay
+
+
+def _executor(tape: Tape) -> Callable[..., list[int]]:
+    """The executor for a walk that records nothing."""
+    name = _choice.name
+    if name == "sweep":
+        return _timed_sweep
+    # An array that was overwritten after an entry was recorded needs the sweep's check.
+    if tape.code and tape.code[1] <= storage.latest_overwrite():
+        return sweep.sweep
+    if name == "replay":
+        return _forced_replay
+    if _choice.entries < _WARM_AFTER:
+        return _timed_sweep
+    replay = _load_replay()
+    if not replay.available():
+        return sweep.sweep
+    if not _choice.compiling and _choice.seconds > _COMPILE_AFTER:
+        _choice.compiling = True
+    return replay.replay if replay.load(compile=_choice.compiling) else _timed_sweep
+
+
+def _forced_replay(*arguments: Any) -> list[int]:
+    replay = _load_replay()
+    replay.load(block=True)
+    return replay.replay(*arguments, wait=True)
+
+
+def _timed_sweep(*arguments: Any) -> list[int]:
+    start = time.perf_counter()
+    visited = sweep.sweep(*arguments)
+    _choice.seconds += time.perf_counter() - start
+    _choice.entries += len(visited)
+    return visited
+
+
+# ------------------------------------------------------------------------------------------------ watched slots
+
+_watched: dict[Slot, Callable[[Any], Any]] = {}
+"""Slots whose complete cotangent somebody wants to see; keyed by a copy of the slot, which keeps nothing alive."""
+
+
+def retain(tensor: Tensor) -> None:
+    """Let walks store the cotangent of a recorded tensor in its `.grad`."""
+    key = tensor._node + 0
+    ref = weakref.ref(tensor, lambda _: _watched.pop(key, None))
+
+    def keep(g: Any) -> Any:
+        t = ref()
+        if t is not None:
+            old = t._get("grad")
+            new = g if isinstance(g, Tensor) else wrap(np.array(g))
+            t._put("grad", new if old is None else old + new)
+        return g
+
+    _watched[key] = keep
+
+
+# ------------------------------------------------------------------------------------------------ the walk
+
+
+def walk(
+    roots: Iterable[tuple[Any, Any]],
+    targets: set[Any] | None = None,
+    *,
+    retain_graph: bool = False,
+    create_graph: bool = False,
+) -> dict[Any, Any]:
+    """Cotangents of every leaf reached (or, with `targets`, of those slots and leaves), from the roots' cotangents.
+
+    `roots` are pairs (node, cotangent). Cotangents are raw arrays, or Tensors if `create_graph`. Raises
+    GraphError if an entry needed was freed.
+    """
+    pending: dict[Slot, Any] = {}
+    found: dict[Any, Any] = {}
+    leaves: dict[Leaf, Any] = {}
+    for node, g in roots:
+        store: dict[Any, Any] = leaves if type(node) is Leaf else pending
+        if type(node) is not Leaf or targets is None or node in targets:
+            store[node] = store[node] + g if node in store else g
+    watch = dict(_watched) if _watched else {}
+    for target in targets or ():
+        if type(target) is not Leaf:
+            watch[target] = _collector(found, target, watch.get(target))
+    done: list[tuple[Tape, list[int]]] = []
+    try:
+        while pending:
+            place = locate(max(pending))
+            if place is None:
+                raise GraphError(sweep.SECOND_TIME)
+            tape, position = place
+            with tape.lock:
+                tape.busy += 1
+            visited: list[int] = []
+            done.append((tape, visited))
+            if create_graph:
+                with enable_grad():
+                    visited += sweep.sweep(tape.code, position, pending, leaves, watch, targets, True)
+            else:
+                with no_grad():
+                    visited += _executor(tape)(tape.code, position, pending, leaves, watch, targets)
+    except BaseException:
+        for tape, _ in done:
+            with tape.lock:
+                tape.busy -= 1
+        raise
+    for tape, visited in done:
+        with tape.lock:
+            tape.busy -= 1
+            if not retain_graph:
+                tape.release(visited, _saves)
+    found.update(leaves)
+    return found
+
+
+def walk_own(tape: Tape, roots: Iterable[tuple[Any, Any]]) -> tuple[dict[Leaf, Any], bool]:
+    """A walk over a transform's own tape, which is kept: leaf cotangents, and whether they are the whole story.
+
+    They are not if an entry depends on a slot of another tape, that is, on something tracked outside.
+    """
+    pending: dict[Slot, Any] = {}
+    leaves: dict[Leaf, Any] = {}
+    for node, g in roots:
+        store: dict[Any, Any] = leaves if type(node) is Leaf else pending
+        store[node] = store[node] + g if node in store else g
+    if pending:
+        watch = dict(_watched) if _watched else {}
+        with no_grad():
+            _executor(tape)(tape.code, len(tape) - 1, pending, leaves, watch, None)
+    return leaves, not pending
+
+
+def _collector(found: dict[Any, Any], target: Slot, then: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
+    def collect(g: Any) -> Any:
+        if then is not None:
+            g = then(g)
+        found[target] = found[target] + g if target in found else g
+        return g
+
+    return collect
+
+
+def _saves(code: int) -> bool:
+    return OPS[code].saves
+
+
+def vjp_of(function: Callable[[Any], Sequence[Any]], at: Any, cotangents: Sequence[Any], create_graph: bool) -> Any:
+    """The VJP of a function of one array, applied to cotangents of its outputs (None: zero), as recorded or raw value."""
+    leaf = wrap(at).requires_grad_()
+    with enable_grad():
+        outputs = function(leaf)
+    roots = [
+        (y._node, g)
+        for y, g in zip(outputs, cotangents, strict=True)
+        if g is not None and isinstance(y, Tensor) and y._node is not None
+    ]
+    result = walk(roots, {leaf._node}, retain_graph=create_graph, create_graph=create_graph)
+    gradient = result.get(leaf._node)
+    return np.zeros_like(at) if gradient is None else gradient
+
+
+_initial = os.environ.get("TAPEGRAD_ENGINE")
+if _initial:
+    try:
+        set_engine(_initial)
+    except (ValueError, RuntimeError) as error:
+        raise ValueError(f"the environment variable TAPEGRAD_ENGINE is wrong: {error}") from None

@@ -1,0 +1,249 @@
+"""Grad modes: whether ops in this context are recorded.
+
+The mode *is* the context's recorder (see tape.py): the bound `extend` of the current tape, or one of the
+two falsy marks below. So asking for the mode and finding the tape are one look-up for a generated op,
+and a `ContextVar` makes both local to the thread and the asyncio task. Leaving a mode puts back what stood
+there before, whatever was raised in between.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from .tape import RECORDER, current
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Off:
+    """A mark that stands where a recorder would, and is false."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __bool__(self) -> bool:
+        return False
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+NO_GRAD = Off("no_grad")
+INFERENCE = Off("inference_mode")
+
+
+def is_grad_enabled() -> bool:
+    """Whether ops in this thread or task are recorded.
+
+    >>> import tapegrad as tg
+    >>> with tg.no_grad():
+    ...     tg.is_grad_enabled()
+    False
+    """
+    return not isinstance(RECORDER.get(), Off)
+
+
+def is_inference_mode_enabled() -> bool:
+    """Whether `inference_mode` is in force in this thread or task."""
+    return RECORDER.get() is INFERENCE
+
+
+class _Mode:
+    """Context manager and decorator in one; an instance may be entered again, also while it is active."""
+
+    def __new__(cls, function: Any = None, **settings: Any) -> Any:
+        """`@no_grad` works like `@no_grad()`."""
+        return cls()(function) if callable(function) else super().__new__(cls)
+
+    def __init__(self) -> None:
+        self._outer: list[Any] = []
+
+    def _recorder(self) -> Any:
+        raise NotImplementedError
+
+    def __enter__(self) -> _Mode:
+        self._outer.append(RECORDER.get())
+        RECORDER.set(self._recorder())
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        RECORDER.set(self._outer.pop())
+
+    def _fresh(self) -> _Mode:
+        """A mode for one call of a decorated function, so that recursion and threads do not meet."""
+        return type(self)()
+
+    def __call__(self, function: F) -> F:
+        """Decorate a function, generator, coroutine or asynchronous generator."""
+        if inspect.isclass(function):
+            raise TypeError(
+                f"{self!r} was asked to decorate the class {function.__name__}, but a mode lasts for a "
+                "call. Decorate the methods it is meant for, for example __init__."
+            )
+        fresh = self._fresh
+        if inspect.isasyncgenfunction(function):
+            wrapper = _around_async_generator(function, fresh)
+        elif inspect.iscoroutinefunction(function):
+
+            async def wrapper(*args: Any, **kwargs: Any) -> Any:
+                with fresh():
+                    return await function(*args, **kwargs)
+
+        elif inspect.isgeneratorfunction(function):
+            wrapper = _around_generator(function, fresh)
+        else:
+
+            def wrapper(*args: Any, **kwargs: Any) -> Any:
+                with fresh():
+                    return function(*args, **kwargs)
+
+        return functools.wraps(function)(wrapper)  # type: ignore[return-value]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+
+def _around_generator(function: Callable[..., Any], fresh: Callable[[], _Mode]) -> Callable[..., Any]:
+    """The generator in the mode while it runs, its consumer in the consumer's own mode."""
+
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        generator = function(*args, **kwargs)
+        resume, sent = generator.send, None
+        while True:
+            try:
+                with fresh():
+                    item = resume(sent)
+            except StopIteration as stop:
+                return stop.value
+            try:
+                sent = yield item
+                resume = generator.send
+            except GeneratorExit:
+                with fresh():
+                    generator.close()
+                raise
+            except BaseException as error:
+                resume, sent = generator.throw, error
+
+    return wrapper
+
+
+def _around_async_generator(function: Callable[..., Any], fresh: Callable[[], _Mode]) -> Callable[..., Any]:
+    async def wrapper(*args: Any, **kwargs: Any) -> Any:
+        generator = function(*args, **kwargs)
+        resume, sent = generator.asend, None
+        while True:
+            try:
+                with fresh():
+                    item = await resume(sent)
+            except StopAsyncIteration:
+                return
+            try:
+                sent = yield item
+                resume = generator.asend
+            except GeneratorExit:
+                with fresh():
+                    await generator.aclose()
+                raise
+            except BaseException as error:
+                resume, sent = generator.athrow, error
+
+    return wrapper
+
+
+class no_grad(_Mode):  # noqa: N801  PyTorch's name
+    """Nothing is recorded: results of ops do not require grad.
+
+    >>> import tapegrad as tg
+    >>> w = tg.tensor([1.0, 2.0], requires_grad=True)
+    >>> with tg.no_grad():
+    ...     y = w * 2
+    >>> y.requires_grad
+    False
+    """
+
+    def _recorder(self) -> Any:
+        # Inside inference_mode the stricter promise stays in force.
+        return INFERENCE if RECORDER.get() is INFERENCE else NO_GRAD
+
+
+class enable_grad(_Mode):  # noqa: N801  PyTorch's name
+    """Ops are recorded again, inside a `no_grad`.
+
+    >>> import tapegrad as tg
+    >>> w = tg.tensor([1.0, 2.0], requires_grad=True)
+    >>> with tg.no_grad(), tg.enable_grad():
+    ...     y = w * 2
+    >>> y.requires_grad
+    True
+    """
+
+    def _recorder(self) -> Any:
+        return INFERENCE if RECORDER.get() is INFERENCE else current().code.extend
+
+
+class inference_mode(_Mode):  # noqa: N801  PyTorch's name
+    """Like `no_grad`, and the results may never enter a recorded computation later.
+
+    Results of ops on tracked tensors are marked (`is_inference()`); using one where a gradient would
+    need its value raises. `mode=False` switches recording back on.
+    """
+
+    def __init__(self, mode: bool = True) -> None:
+        super().__init__()
+        self.mode = bool(mode)
+
+    def _fresh(self) -> _Mode:
+        return inference_mode(self.mode)
+
+    def _recorder(self) -> Any:
+        return INFERENCE if self.mode else current().code.extend
+
+
+class set_grad_enabled(_Mode):  # noqa: N801  PyTorch's name
+    """Switch recording on or off: at once when called, until the block ends when used with `with`.
+
+    >>> import tapegrad as tg
+    >>> with tg.set_grad_enabled(False):
+    ...     tg.is_grad_enabled()
+    False
+    >>> tg.is_grad_enabled()
+    True
+    """
+
+    def __init__(self, mode: bool) -> None:
+        super().__init__()
+        self.mode = bool(mode)
+        super().__enter__()
+
+    def _recorder(self) -> Any:
+        return current().code.extend if self.mode else NO_GRAD
+
+    def _fresh(self) -> _Mode:
+        return enable_grad() if self.mode else no_grad()
+
+    def __enter__(self) -> _Mode:
+        if not self._outer:
+            super().__enter__()
+        return self
+
+    def __call__(self, function: F) -> F:
+        # PyTorch too undoes the switch made by the constructor when it is used as a decorator.
+        if self._outer:
+            self.__exit__()
+        return super().__call__(function)
+
+
+__all__ = [
+    "enable_grad",
+    "inference_mode",
+    "is_grad_enabled",
+    "is_inference_mode_enabled",
+    "no_grad",
+    "set_grad_enabled",
+]

@@ -1,0 +1,46 @@
+"""The vocabulary: every op once, by family.
+
+To add an op, add one declaration to the family it belongs to:
+
+    cot = elementwise(..., lambda out: -1 - out * out)          # elementary.py
+
+    @primitive(np.roll, linear=True, samples=[call((4,), shift=1)])
+    def roll(g, *, shift, axis=None):                           # shaping.py
+        return np.roll(g, -shift, axis)
+
+The declaration gives the value, both modes, all higher derivatives, the compiled kernel, the documentation row, `tg.<name>`
+and `np.<name>` on tensors, and the generated tests. Only if the op has a kink, a pole or a tie does it need one more
+row, by hand, in `tests/test_special_values.py`. `tg.check_op(op)` runs the laws on it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..primitive import CONSTANTS, FUNCTIONS, UFUNCS
+from . import constants, elementary, indexing, joining, products, reductions, shaping
+
+
+def public_names() -> dict[str, Any]:
+    """What `tg.<name>` offers: NumPy's name for every function with a rule or a constant result, and our own additions."""
+    names: dict[str, Any] = {f.__name__: f for f in CONSTANTS if getattr(np, f.__name__, None) is f}
+    for of, function in {**FUNCTIONS, **UFUNCS}.items():
+        if getattr(np, of.__name__, None) is of:
+            names[of.__name__] = function
+    # NumPy's aliases of ufuncs are ops here too.
+    for alias in ("abs", "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "conj", "concat", "mod", "permute_dims", "pow", "true_divide"):  # fmt: skip
+        of = getattr(np, alias)
+        names[alias] = UFUNCS.get(of) or FUNCTIONS[of]
+    names |= {
+        "amax": reductions.max, "amin": reductions.min, "array": joining.array, "cat": joining.concatenate,
+        "clamp": elementary.clip, "clip": elementary.clip, "flatten": shaping.flatten, "logsumexp": reductions.logsumexp,
+        "mm": products.matmul, "scatter": indexing.scatter, "select": elementary.where, "sub": elementary.subtract,
+        "mul": elementary.multiply, "div": elementary.divide, "neg": elementary.negative, "unbind": joining.unbind,
+        "unstack": joining.unstack,
+    }  # fmt: skip
+    return names
+
+
+__all__ = ["constants", "elementary", "indexing", "joining", "products", "public_names", "reductions", "shaping"]

@@ -1,0 +1,177 @@
+"""Elementwise ops: NumPy's ufuncs, each with its partial derivatives.
+
+A partial is a number, or a function of exactly what it needs (x, y: operands; out: result). Where an op has a kink
+the rule states the subgradient: ties of maximum and minimum share the gradient, half each; abs and sign-like
+ops have derivative 0 at 0; clip passes the gradient at its bounds. These are PyTorch's choices.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..domain import above_one, nonzero, not_integer, positive, real, unit
+from ..primitive import FUNCTIONS, UFUNCS, elementwise, primitive, select
+from ..tensor import Tensor
+
+LN2 = float(np.log(2.0))
+LN10 = float(np.log(10.0))
+DEGREE = float(np.pi / 180)
+
+# fmt: off
+# -------------------------------------------------------------------------------------------- arithmetic
+add         = elementwise(np.add,        1, 1,                                 operator="+", dunder="add")
+subtract    = elementwise(np.subtract,   1, -1,                                operator="-", dunder="sub", backward="Sub")
+multiply    = elementwise(np.multiply,   lambda y: y, lambda x: x,             operator="*", dunder="mul", backward="Mul")
+divide      = elementwise(np.divide,     lambda y: 1 / y, lambda y, out: -out / y,
+                          operator="/", dunder="truediv", backward="Div", domain=(real, nonzero))
+negative    = elementwise(np.negative,   -1,                                   operator="-", dunder="neg", backward="Neg")
+positive_   = elementwise(np.positive,   1,                                    operator="+", dunder="pos")
+square      = elementwise(np.square,     lambda x: 2 * x)
+reciprocal  = elementwise(np.reciprocal, lambda out: -out * out,               domain=nonzero)
+sqrt        = elementwise(np.sqrt,       lambda out: 0.5 / out,                domain=positive)
+cbrt        = elementwise(np.cbrt,       lambda out: 1 / (3 * out * out),      domain=nonzero, holomorphic=False)
+
+# x ** y: at x = 0 the partial in x is 0 where y = 0 (the value is constantly 1), and the partial in y is 0 where y > 0.
+power       = elementwise(np.power,
+                          lambda x, y: select(y == 0, 0 * x, y * x ** select(y == 0, 1.0, y - 1)),
+                          lambda x, y, out: select((x == 0) & (np.real(y) >= 0), 0 * out, out * np.log(select(x == 0, 1.0, x))),
+                          operator="**", dunder="pow", backward="Pow", domain=(positive, real))
+float_power = elementwise(np.float_power,
+                          lambda x, y: select(y == 0, 0 * x, y * x ** select(y == 0, 1.0, y - 1)),
+                          lambda x, y, out: select((x == 0) & (np.real(y) >= 0), 0 * out, out * np.log(select(x == 0, 1.0, x))),
+                          domain=(positive, real))
+remainder   = elementwise(np.remainder,  1, lambda x, y: -np.floor(x / y),
+                          operator="%", dunder="mod", domain=(not_integer, above_one), holomorphic=False)
+fmod        = elementwise(np.fmod,       1, lambda x, y: -np.trunc(x / y),     domain=(not_integer, above_one), holomorphic=False)
+floor_divide = elementwise(np.floor_divide, 0, 0, operator="//", dunder="floordiv", domain=(not_integer, above_one), holomorphic=False)
+
+# ------------------------------------------------------------------------------- exponentials and logarithms
+exp         = elementwise(np.exp,        lambda out: out)
+exp2        = elementwise(np.exp2,       lambda out: out * LN2)
+expm1       = elementwise(np.expm1,      lambda out: out + 1)
+log         = elementwise(np.log,        lambda x: 1 / x,                      domain=positive)
+log2        = elementwise(np.log2,       lambda x: 1 / (x * LN2),              domain=positive)
+log10       = elementwise(np.log10,      lambda x: 1 / (x * LN10),             domain=positive)
+log1p       = elementwise(np.log1p,      lambda x: 1 / (1 + x),                domain=positive)
+# exp(x - out) is the weight of x; at out = -inf both are -inf, and the gradient is NaN as the value's slope is.
+logaddexp   = elementwise(np.logaddexp,  lambda x, out: np.exp(x - out), lambda y, out: np.exp(y - out), holomorphic=False)
+logaddexp2  = elementwise(np.logaddexp2, lambda x, out: np.exp2(x - out), lambda y, out: np.exp2(y - out), holomorphic=False)
+
+# ------------------------------------------------------------------------------------------ trigonometry
+sin         = elementwise(np.sin,        lambda x: np.cos(x))
+cos         = elementwise(np.cos,        lambda x: -np.sin(x))
+tan         = elementwise(np.tan,        lambda out: 1 + out * out)
+arcsin      = elementwise(np.arcsin,     lambda x: 1 / np.sqrt(1 - x * x),     domain=unit)
+arccos      = elementwise(np.arccos,     lambda x: -1 / np.sqrt(1 - x * x),    domain=unit)
+arctan      = elementwise(np.arctan,     lambda x: 1 / (1 + x * x))
+sinh        = elementwise(np.sinh,       lambda x: np.cosh(x))
+cosh        = elementwise(np.cosh,       lambda x: np.sinh(x))
+tanh        = elementwise(np.tanh,       lambda out: 1 - out * out)
+arcsinh     = elementwise(np.arcsinh,    lambda x: 1 / np.sqrt(1 + x * x))
+arccosh     = elementwise(np.arccosh,    lambda x: 1 / np.sqrt(x * x - 1),     domain=above_one, holomorphic=False)
+arctanh     = elementwise(np.arctanh,    lambda x: 1 / (1 - x * x),            domain=unit)
+arctan2     = elementwise(np.arctan2,    lambda x, y: y / (x * x + y * y), lambda x, y: -x / (x * x + y * y), holomorphic=False)
+hypot       = elementwise(np.hypot,      lambda x, out: select(out == 0, 0 * x, x / select(out == 0, 1.0, out)),
+                                         lambda y, out: select(out == 0, 0 * y, y / select(out == 0, 1.0, out)), holomorphic=False)
+deg2rad     = elementwise(np.deg2rad,    DEGREE,                               holomorphic=False)
+rad2deg     = elementwise(np.rad2deg,    1 / DEGREE,                           holomorphic=False)
+radians     = elementwise(np.radians,    DEGREE,                               holomorphic=False)
+degrees     = elementwise(np.degrees,    1 / DEGREE,                           holomorphic=False)
+
+# --------------------------------------------------------------------------------------- kinks and steps
+maximum     = elementwise(np.maximum,    lambda x, y: select(x > y, 1.0, select(x == y, 0.5, 0.0)),
+                                         lambda x, y: select(y > x, 1.0, select(x == y, 0.5, 0.0)), holomorphic=False)
+minimum     = elementwise(np.minimum,    lambda x, y: select(x < y, 1.0, select(x == y, 0.5, 0.0)),
+                                         lambda x, y: select(y < x, 1.0, select(x == y, 0.5, 0.0)), holomorphic=False)
+# fmax and fmin ignore a NaN operand: the other one gets the whole gradient.
+fmax        = elementwise(np.fmax,       lambda x, y: select((x > y) | (y != y), 1.0, select(x == y, 0.5, 0.0)),
+                                         lambda x, y: select((y > x) | (x != x), 1.0, select(x == y, 0.5, 0.0)), holomorphic=False)
+fmin        = elementwise(np.fmin,       lambda x, y: select((x < y) | (y != y), 1.0, select(x == y, 0.5, 0.0)),
+                                         lambda x, y: select((y < x) | (x != x), 1.0, select(x == y, 0.5, 0.0)), holomorphic=False)
+fabs        = elementwise(np.fabs,       lambda x: np.sign(x),                 holomorphic=False)
+copysign    = elementwise(np.copysign,   lambda x, out: select(x == 0, 0.0, np.sign(x) * np.sign(out)), 0,
+                          domain=(nonzero, nonzero), holomorphic=False)
+floor       = elementwise(np.floor,      0,                                    domain=not_integer, holomorphic=False)
+ceil        = elementwise(np.ceil,       0,                                    domain=not_integer, holomorphic=False)
+trunc       = elementwise(np.trunc,      0,                                    domain=not_integer, holomorphic=False)
+rint        = elementwise(np.rint,       0,                                    domain=not_integer, holomorphic=False)
+heaviside   = elementwise(np.heaviside,  0, 0,                                 domain=(nonzero, nonzero), holomorphic=False)
+nextafter   = elementwise(np.nextafter,  1, 0,                                 holomorphic=False)
+where       = elementwise(np.where,      0, lambda x: select(x, 1.0, 0.0), lambda x: select(x, 0.0, 1.0), domain=(nonzero, real, real))
+# fmt: on
+
+
+def _clipped(x: np.ndarray, lower: object, upper: object) -> np.ndarray:
+    return np.clip(x, lower, upper)
+
+
+# Operands of clip that are None are no bounds: see `clip` below, which never passes None here.
+_clip = elementwise(
+    _clipped,
+    lambda x, y, z: select((x >= y) & (x <= z), 1.0, 0.0),
+    lambda x, y, z: select((x < y) & (y <= z), 1.0, 0.0),
+    lambda x, y, z: select((x > z) | (y > z), 1.0, 0.0),
+    name="clip",
+    backward="Clamp",
+    domain=(real, real, real),
+    holomorphic=False,
+)
+
+
+def clip(x, a_min=None, a_max=None, *, min=None, max=None):
+    """Limit the values to an interval; NumPy's clip. The gradient passes at the bounds, and is 0 outside.
+
+    >>> import tapegrad as tg
+    >>> tg.grad(lambda x: tg.clip(x, 0.0, 1.0).sum())(tg.tensor([-1.0, 0.5, 1.0]))
+    tensor([0., 1., 1.])
+    """
+    lower = a_min if min is None else min
+    upper = a_max if max is None else max
+    if lower is None:
+        lower = -np.inf
+    if upper is None:
+        upper = np.inf
+    return _clip(x, lower, upper)
+
+
+FUNCTIONS[np.clip] = Tensor.clip = Tensor.clamp = clip
+
+
+# fmt: off
+# ------------------------------------------------------------------------------------------- complex parts
+#
+# For a real-valued function of a complex x the partial p is the one with dL = Re(p dx): a VJP multiplies by conj(p), a JVP
+# takes the real part, and for real x both are the usual derivative. sign(0) = 0 gives abs the subgradient 0 there.
+absolute    = elementwise(np.absolute,   lambda x: np.conj(np.sign(x)), name="abs", dunder="abs", domain=nonzero, holomorphic=False)
+real_part   = elementwise(np.real,       1,                             name="real",              holomorphic=False)
+imag_part   = elementwise(np.imag,       -1j,                           name="imag",              holomorphic=False)
+angle       = elementwise(np.angle,      lambda x: -1j / x,             domain=nonzero,           holomorphic=False)
+sign_of_real = elementwise(np.sign,      0,                             name="sign", domain=nonzero, holomorphic=False)
+# fmt: on
+
+Tensor.real = property(real_part, doc="Real part; the tensor itself if it is real.")
+Tensor.imag = property(imag_part, doc="Imaginary part; zeros if the tensor is real.")
+
+
+@primitive(np.conjugate, name="conj", method=True, jvp=lambda ts, xs, out: np.conj(ts[0]), holomorphic=False)
+def conjugate(g):
+    """Complex conjugate."""
+    return np.conj(g)
+
+
+Tensor.conjugate = conjugate
+
+
+def sign(x):
+    """Sign of x, with derivative 0; for complex x it is x / |x|, which is differentiated.
+
+    >>> import tapegrad as tg
+    >>> tg.sign(tg.tensor([-2.0, 0.0, 3.0]))
+    tensor([-1.,  0.,  1.])
+    """
+    if isinstance(x, Tensor) and x.dtype.kind == "c":
+        return x / where(x == 0, 1.0, absolute(x))
+    return sign_of_real(x)
+
+
+UFUNCS[np.sign] = Tensor.sign = sign

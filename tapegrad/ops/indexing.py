@@ -1,0 +1,147 @@
+"""Indexing: reading entries (`getitem`), and its transpose, adding entries into zeros (`scatter`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..primitive import FUNCTIONS, call, primitive
+from ..tensor import Tensor
+
+
+def _get(x: Any, index: Any) -> Any:
+    return x[index]
+
+
+def _is_basic(index: Any) -> bool:
+    """Whether NumPy reads this index as a view, that is, names no entry twice."""
+    parts = index if type(index) is tuple else (index,)
+    return all(p is None or p is Ellipsis or isinstance(p, slice | int | np.integer) for p in parts)
+
+
+def _scattered(g: Any, index: Any, shape: tuple[int, ...]) -> np.ndarray:
+    """Zeros of `shape` with `g` added at `index`; entries named several times add up."""
+    out = np.zeros(shape, g.dtype)
+    if _is_basic(index):
+        out[index] = g
+    else:
+        np.add.at(out, index, g)
+    return out
+
+
+_rows = np.array([0, 2, 2, 1])
+_mask = np.array([True, False, True])
+
+
+
+@primitive(
+    _get,
+    name="getitem",
+    backward="Index",
+    linear=True,
+    view=True,
+    samples=[
+        call((4,), index=2),
+        call((4,), index=-1),
+        call((3, 4), index=(1, 2)),
+        call((4,), index=slice(1, 3)),
+        call((5, 2), index=slice(None, None, -2)),
+        call((3, 4), index=(slice(None), -1)),
+        call((3, 4), index=(Ellipsis, None, 2)),
+        call((3, 2), index=_rows),
+        call((3, 2), index=_mask),
+        call((3, 4), index=(_rows, np.array([0, 1, 1, 3]))),
+        call((2, 3, 4), index=(slice(None), _rows, 1)),
+    ],
+)
+def getitem(g, x_shape, *, index):
+    """Entries picked by ints, slices, None, Ellipsis, masks and integer arrays, as NumPy indexing does."""
+    return scatter(g, index, x_shape)
+
+
+@primitive(
+    _scattered,
+    name="scatter",
+    linear=True,
+    samples=[call((4, 2), index=_rows, shape=(3, 2)), call((2,), index=slice(1, 3), shape=(4,))],
+)
+def scatter(g, *, index, shape):
+    """The transpose of reading at `index`: zeros of `shape` with the entries added there, repeats adding up."""
+    return g[index]
+
+
+def _plain_index(index: Any) -> Any:
+    """An index without Tensors: they only say where to look, which has no derivative."""
+    if isinstance(index, tuple):
+        return tuple(_plain_index(i) for i in index)
+    if isinstance(index, Tensor):
+        if index.dtype.kind not in "iub":
+            raise IndexError(
+                f"a tensor of dtype {index.dtype} was used as an index, but only integers and booleans can be: "
+                "convert it with .astype(tg.int64)."
+            )
+        return int(index) if index.ndim == 0 and index.dtype.kind != "b" else np.array(index._data)
+    if isinstance(index, list):
+        return np.asarray([_plain_index(i) for i in index])
+    if isinstance(index, np.ndarray):
+        return index.copy()  # the tape keeps the index: it must not change under it
+    return index
+
+
+_PLAIN_INDEX = (int, slice)
+
+
+def _getitem_method(self: Tensor, index: Any) -> Tensor:
+    """`t[index]`: a view where NumPy gives one (an int index of a 1-d tensor gives a scalar, a copy)."""
+    if type(index) not in _PLAIN_INDEX:
+        index = _plain_index(index)
+    return getitem(self, index)
+
+
+Tensor.__getitem__ = _getitem_method
+
+
+@primitive(
+    np.take,
+    forward=lambda x, indices, axis: np.take(x, indices, axis),
+    linear=True,
+    samples=[call((4,), indices=_rows), call((3, 4), indices=_rows, axis=0), call((2, 3), indices=np.array([[0, 5], [5, 1]]))],
+)
+def take(g, x_shape, *, indices, axis=None):
+    """Entries at integer positions along an axis (of the flattened tensor, for axis None)."""
+    if axis is None:
+        return np.reshape(scatter(g, np.asarray(indices), (int(np.prod(x_shape)),)), x_shape)
+    axis %= len(x_shape)
+    return scatter(g, (slice(None),) * axis + (np.asarray(indices),), x_shape)
+
+
+Tensor.take = lambda self, indices, axis=None: take(self, _plain_index(indices), axis)
+
+
+def _take_any(x: Any, indices: Any, axis: Any = None) -> Any:
+    return take(x, _plain_index(indices), axis)
+
+
+FUNCTIONS[np.take] = _take_any
+
+
+def diagonal(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
+    """The entries on a diagonal of two axes, along a new last axis."""
+    rows, columns = np.shape(x)[axis1], np.shape(x)[axis2]
+    n = max(0, min(rows + min(offset, 0), columns - max(offset, 0)))
+    steps = np.arange(n)
+    moved = np.moveaxis(x, (axis1, axis2), (0, 1))
+    picked = moved[steps - min(offset, 0), steps + max(offset, 0)]
+    return np.moveaxis(picked, 0, -1)
+
+
+def trace(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
+    """Sum of the entries on a diagonal."""
+    return np.sum(diagonal(x, offset, axis1, axis2), axis=-1)
+
+
+FUNCTIONS[np.diagonal] = diagonal
+FUNCTIONS[np.trace] = trace
+Tensor.diagonal = diagonal
+Tensor.trace = trace

@@ -1,0 +1,207 @@
+"""Reductions and scans over axes: sums, products, extrema, moments, cumulative sums.
+
+`axis` is None, an int or a tuple of ints, as in NumPy; rules spread the cotangent back over the axes
+reduced. Ties of max and min share the gradient equally, as in PyTorch's amax.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ..domain import distinct, nonzero, positive
+from ..primitive import call, elementwise, primitive, select
+from ..tensor import Tensor
+
+
+def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
+    """The axes as a tuple of non-negative ints."""
+    if axis is None:
+        return tuple(range(ndim))
+    return tuple(a % ndim for a in (axis if isinstance(axis, tuple) else (axis,)))
+
+
+def spread(g: Any, shape: tuple[int, ...], axis: Any, keepdims: bool) -> Any:
+    """A reduced value (cotangent or result) with the reduced axes back, as length 1."""
+    if keepdims or not shape:
+        return g
+    axes = axes_of(axis, len(shape))
+    return np.reshape(g, tuple(1 if i in axes else n for i, n in enumerate(shape)))
+
+
+def count_of(shape: tuple[int, ...], axis: Any) -> int:
+    """How many elements a reduction of this shape over `axis` takes together."""
+    return math.prod(shape[a] for a in axes_of(axis, len(shape)))
+
+
+_SAMPLES = [
+    call((3,)),
+    call(()),
+    call((3, 4), axis=1),
+    call((3, 4), axis=-2, keepdims=True),
+    call((2, 3, 4), axis=(0, 2)),
+    call((2, 3), keepdims=True),
+]
+
+
+@primitive(
+    np.sum,
+    forward=lambda x, axis, keepdims: np.add.reduce(x, axis, None, None, keepdims),
+    linear=True,
+    method=True,
+    samples=_SAMPLES,
+)
+def sum(g, x_shape, *, axis=None, keepdims=False):
+    """Sum over axes: every entry summed gets the cotangent of the sum."""
+    return np.broadcast_to(spread(g, x_shape, axis, keepdims), x_shape)
+
+
+@primitive(np.mean, linear=True, method=True, samples=_SAMPLES)
+def mean(g, x_shape, *, axis=None, keepdims=False):
+    """Mean over axes."""
+    return np.broadcast_to(spread(g / count_of(x_shape, axis), x_shape, axis, keepdims), x_shape)
+
+
+def _share(g, x, out, axis, keepdims):
+    """The cotangent of an extremum, shared equally among the entries that attain it."""
+    shape = np.shape(x)
+    hit = x == spread(out, shape, axis, keepdims)
+    hits = np.asarray(hit, dtype=float).sum(axis=axis, keepdims=True) if axis is not None else np.sum(hit)
+    return spread(g, shape, axis, keepdims) * (hit / hits)
+
+
+def _attained(ts, xs, out, axis, keepdims):
+    """Mean of the tangents of the entries that attain an extremum."""
+    hit = _plain(xs[0]) == spread(_plain(out), np.shape(xs[0]), axis, keepdims)
+    hits = np.sum(hit, axis=axis, keepdims=keepdims)
+    return np.sum(ts[0] * hit, axis=axis, keepdims=keepdims) / hits
+
+
+def _plain(x: Any) -> Any:
+    return x._data if isinstance(x, Tensor) else x
+
+
+@primitive(np.max, name="max", method=True, domain=distinct, samples=_SAMPLES, jvp=_attained, holomorphic=False)
+def max(g, x, out, *, axis=None, keepdims=False):
+    """Largest entry over axes; ties share the gradient."""
+    return _share(g, _plain(x), _plain(out), axis, keepdims)
+
+
+@primitive(np.min, name="min", method=True, domain=distinct, samples=_SAMPLES, jvp=_attained, holomorphic=False)
+def min(g, x, out, *, axis=None, keepdims=False):
+    """Smallest entry over axes; ties share the gradient."""
+    return _share(g, _plain(x), _plain(out), axis, keepdims)
+
+
+@primitive(np.prod, method=True, domain=nonzero, samples=_SAMPLES)
+def prod(g, x, *, axis=None, keepdims=False):
+    """Product over axes; exact also where entries are 0 (products of the others, not out / x)."""
+    shape = np.shape(x)
+    if not shape:
+        return g
+    axes = axes_of(axis, len(shape))
+    rest = tuple(i for i in range(len(shape)) if i not in axes)
+    flat = np.reshape(np.transpose(x, rest + axes), tuple(shape[i] for i in rest) + (count_of(shape, axis),))
+    others = np.conj(_products_of_others(flat))
+    back = np.reshape(others, tuple(shape[i] for i in rest + axes))
+    inverse = tuple(int(i) for i in np.argsort(rest + axes))
+    return spread(g, shape, axis, keepdims) * np.transpose(back, inverse)
+
+
+def _products_of_others(x: Any) -> Any:
+    """Along the last axis, the product of all entries but one: prefix products times suffix products.
+
+    By doubling, so that no entry is divided by and n entries take log n recorded steps.
+    """
+    n = np.shape(x)[-1]
+    if n <= 1:
+        return np.ones_like(_plain(x))
+    half = n // 2
+    left, right = x[..., :half], x[..., half:]
+    p_left = np.prod(left, axis=-1, keepdims=True)
+    p_right = np.prod(right, axis=-1, keepdims=True)
+    return np.concatenate([_products_of_others(left) * p_right, _products_of_others(right) * p_left], axis=-1)
+
+
+@primitive(
+    np.cumsum,
+    linear=True,
+    method=True,
+    samples=[call((4,)), call((3, 4), axis=1), call((3, 4), axis=-2), call((2, 3))],
+)
+def cumsum(g, x_shape, *, axis=None):
+    """Cumulative sum: an entry's cotangent is the sum of those from it on."""
+    if axis is None:
+        return np.reshape(np.flip(np.cumsum(np.flip(g))), x_shape)
+    return np.flip(np.cumsum(np.flip(g, axis), axis=axis), axis)
+
+
+def _logsumexp(x: np.ndarray, axis: Any, keepdims: bool) -> Any:
+    """Shifted by the maximum, so that nothing overflows; -inf where all entries are -inf."""
+    peak = np.max(x, axis=axis, keepdims=True)
+    peak = np.where(np.isfinite(peak), peak, 0)
+    with np.errstate(divide="ignore"):
+        total = np.log(np.sum(np.exp(x - peak), axis=axis, keepdims=True)) + peak
+    return total if keepdims else np.reshape(total, np.sum(x, axis=axis).shape)[()]
+
+
+@primitive(_logsumexp, name="logsumexp", method=True, samples=_SAMPLES, holomorphic=False)
+def logsumexp(g, x, out, *, axis=None, keepdims=False):
+    """log(sum(exp(x))) over axes, without overflow; its gradient is the softmax.
+
+    >>> import tapegrad as tg
+    >>> tg.logsumexp(tg.tensor([1000.0, 1000.0]))
+    tensor(1000.69314718)
+    """
+    shape = np.shape(x)
+    full = spread(out, shape, axis, keepdims)
+    shift = select(np.isfinite(_plain(full)), full, 0.0)
+    return spread(g, shape, axis, keepdims) * np.exp(x - shift)
+
+
+def var(x, axis=None, ddof=0, keepdims=False, *, correction=None):
+    """Variance over axes: mean of |x - mean|², divided by n - ddof (NumPy's default 0).
+
+    >>> import tapegrad as tg
+    >>> tg.var(tg.tensor([1.0, 2.0, 4.0]))
+    tensor(1.55555556)
+    """
+    if not isinstance(x, Tensor):
+        return np.var(x, axis=axis, ddof=ddof if correction is None else correction, keepdims=keepdims)
+    ddof = ddof if correction is None else correction
+    deviation = x - mean(x, axis, True)
+    squares = deviation * deviation if x.dtype.kind != "c" else np.real(deviation * np.conj(deviation))
+    freedom = count_of(x.shape, axis) - ddof
+    return sum(squares, axis, keepdims) / (freedom if freedom > 0 else np.float64(0))
+
+
+def std(x, axis=None, ddof=0, keepdims=False, *, correction=None):
+    """Standard deviation over axes; where the entries are all equal its gradient is 0.
+
+    >>> import tapegrad as tg
+    >>> tg.std(tg.tensor([1.0, 3.0]))
+    tensor(1.)
+    """
+    if not isinstance(x, Tensor):
+        return np.std(x, axis=axis, ddof=ddof if correction is None else correction, keepdims=keepdims)
+    return root(var(x, axis, ddof, keepdims, correction=correction))
+
+
+def _root(x: Any) -> Any:
+    return np.sqrt(x)
+
+
+# For lengths and deviations: at 0 the subgradient of least norm, which is 0.
+root = elementwise(
+    _root,
+    lambda out: select(out == 0, 0.0, 0.5 / select(out == 0, 1.0, out)),
+    name="root",
+    backward="Sqrt",
+    domain=positive,
+    holomorphic=False,
+)
+
+for _name, _function in (("var", var), ("std", std)):
+    setattr(Tensor, _name, _function)

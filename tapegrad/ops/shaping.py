@@ -1,0 +1,172 @@
+"""Shaping: the same entries in another shape, order or dtype. All are linear, most are views."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ..primitive import FUNCTIONS, call, primitive
+from ..tensor import Tensor
+
+
+@primitive(
+    np.reshape,
+    forward=lambda x, shape, order: np.reshape(x, shape, order=order),
+    linear=True,
+    view=True,
+    backward="View",
+    samples=[call((2, 6), shape=(3, 4)), call((2, 3), shape=(-1,)), call((2, 3), shape=(3, 2), order="F")],
+)
+def reshape(g, x_shape, *, shape, order="C"):
+    """The entries in another shape; one length may be -1."""
+    return np.reshape(g, x_shape, order=order)
+
+
+def ravel(x, order="C"):
+    """All entries along one axis."""
+    return reshape(x, -1, order)
+
+
+def flatten(x, start_dim=0, end_dim=-1):
+    """Axes `start_dim` to `end_dim` as one axis; all of them by default."""
+    shape = np.shape(x)
+    start, end = start_dim % max(len(shape), 1), end_dim % max(len(shape), 1)
+    return reshape(x, (*shape[:start], math.prod(shape[start : end + 1]), *shape[end + 1 :]))
+
+
+@primitive(
+    np.transpose,
+    linear=True,
+    view=True,
+    backward="Permute",
+    samples=[call((2, 3)), call((2, 3, 4), axes=(1, 2, 0)), call((3,))],
+)
+def transpose(g, *, axes=None):
+    """Axes in another order; reversed by default."""
+    return np.transpose(g, None if axes is None else tuple(int(i) for i in np.argsort([a % len(axes) for a in axes])))
+
+
+@primitive(
+    np.swapaxes, linear=True, view=True, backward="Transpose", method=True, samples=[call((2, 3, 4), axis1=0, axis2=-1)]
+)
+def swapaxes(g, *, axis1, axis2):
+    """Two axes exchanged."""
+    return np.swapaxes(g, axis1, axis2)
+
+
+@primitive(
+    np.moveaxis,
+    linear=True,
+    view=True,
+    samples=[call((2, 3, 4), source=0, destination=2), call((2, 3, 4), source=(0, 1), destination=(-1, 0))],
+)
+def moveaxis(g, *, source, destination):
+    """Axes moved to other positions, the rest in order."""
+    return np.moveaxis(g, destination, source)
+
+
+@primitive(
+    np.expand_dims, linear=True, view=True, backward="Unsqueeze", samples=[call((3,), axis=0), call((2, 3), axis=(0, -1))]
+)
+def expand_dims(g, x_shape, *, axis):
+    """New axes of length 1."""
+    return np.reshape(g, x_shape)
+
+
+@primitive(
+    np.squeeze, linear=True, view=True, method=True, samples=[call((1, 3, 1)), call((1, 3, 1), axis=0), call((1, 1))]
+)
+def squeeze(g, x_shape, *, axis=None):
+    """Axes of length 1 removed."""
+    return np.reshape(g, x_shape)
+
+
+@primitive(
+    np.broadcast_to, linear=True, view=True, backward="Expand", samples=[call((3,), shape=(2, 3)), call((2, 1), shape=(4, 2, 3))]
+)
+def broadcast_to(g, x_shape, *, shape):
+    """The entries repeated along axes, without copying; a cotangent is the sum over the repeats."""
+    extra = g.ndim - len(x_shape)
+    g = np.sum(g, axis=tuple(range(extra)))
+    stretched = tuple(i for i, n in enumerate(x_shape) if n == 1 and g.shape[i] != 1)
+    return np.sum(g, axis=stretched, keepdims=True) if stretched else g
+
+
+@primitive(np.flip, linear=True, samples=[call((3,)), call((2, 3), axis=0), call((2, 3, 2), axis=(0, 2))])
+def flip(g, *, axis=None):
+    """Entries in reverse order along axes."""
+    return np.flip(g, axis)
+
+
+def _copied(x: Any) -> Any:
+    return np.array(x)
+
+
+@primitive(_copied, name="copy", linear=True, backward="Clone", method=True, samples=[call((2, 3))])
+def copy(g):
+    """A copy in memory of its own."""
+    return g
+
+
+FUNCTIONS[np.copy] = copy
+
+
+def _same(x: Any) -> Any:
+    return x
+
+
+@primitive(_same, name="alias", linear=True, samples=[call((2,))])
+def alias(g):
+    """The same value under a new slot: what a transform differentiates by, when its argument is tracked outside."""
+    return g
+
+
+def _cast(x: Any, dtype: Any) -> Any:
+    return np.asarray(x).astype(dtype) if not isinstance(x, np.generic) else dtype.type(x)
+
+
+@primitive(_cast, name="astype", backward="ToCopy", linear=True, samples=[call((3,), dtype=np.dtype(np.float64))])
+def astype(g, *, dtype):
+    """Another dtype; the cotangent goes back in the operand's."""
+    return g
+
+
+# -------------------------------------------------------------------------------- methods, as users write them
+
+
+def _shape_arguments(shape: tuple[Any, ...]) -> Any:
+    """`t.reshape(2, 3)` and `t.reshape((2, 3))` mean the same."""
+    return shape[0] if len(shape) == 1 else shape
+
+
+def _reshape_method(self: Tensor, *shape: Any, order: str = "C") -> Any:
+    """The entries in another shape: `t.reshape(2, -1)` or `t.reshape((2, -1))`."""
+    return reshape(self, _shape_arguments(shape), order)
+
+
+def _transpose_method(self: Tensor, *axes: Any) -> Any:
+    """Axes in another order: `t.transpose()`, `t.transpose(1, 0)` or `t.transpose((1, 0))`."""
+    return transpose(self, None if not axes else _shape_arguments(axes))
+
+
+def _expand(self: Tensor, *shape: Any) -> Any:
+    """The entries repeated to a larger shape, without copying; -1 keeps a length."""
+    target = _shape_arguments(shape)
+    target = (target,) if isinstance(target, int) else tuple(target)
+    own = (1,) * (len(target) - self.ndim) + self.shape
+    return broadcast_to(self, tuple(o if n == -1 else n for n, o in zip(target, own, strict=True)))
+
+
+Tensor.reshape = Tensor.view = _reshape_method
+Tensor.transpose = Tensor.permute = _transpose_method
+Tensor.expand = _expand
+Tensor.ravel = ravel
+Tensor.flatten = flatten
+Tensor.T = property(lambda self: transpose(self, None), doc="Axes in reverse order.")
+Tensor.mT = property(lambda self: swapaxes(self, -1, -2), doc="The last two axes exchanged.")
+Tensor.t = lambda self: transpose(self, None)
+Tensor.unsqueeze = lambda self, dim: expand_dims(self, dim)
+Tensor.unsqueeze.__doc__ = "A new axis of length 1, at `dim`."
+FUNCTIONS[np.ravel] = ravel

@@ -1,0 +1,667 @@
+"""Declarations: one per op, from which everything else about the op is derived.
+
+    exp    = elementwise(np.exp,    lambda out: out)
+    divide = elementwise(np.divide, lambda y: 1 / y, lambda y, out: -out / y, domain=(real, nonzero))
+
+A partial is a number or a function of what it needs: its parameter names (a subset of `x, y, z, out`, in
+that order) say what the tape must save, so a value no rule names is not kept when it is big. It
+is written with NumPy's names and operators, so the same text runs on arrays (first derivative), on Tensors
+(it is recorded: higher derivatives) and on scalars inside Numba (kernels).
+
+    @primitive(np.sum, linear=True, samples=[call((3, 4), axis=1)])
+    def total(g, x_shape, *, axis=None, keepdims=False): ...
+
+declares a structural op by its VJP: `g` is the cotangent of the result; `x, y, out` are values, `x_shape, y_shape,
+out_shape` only shapes; keyword-only parameters are the op's settings, with NumPy's names and defaults. Several
+operands have a rule each; a variadic op (`xs`, `xs_shapes`) returns one cotangent per operand.
+
+Invariant: `OPS[op.code] is op`, and the generated function is the only code that evaluates and records the op.
+The generated text is kept: `tg.sin.source` shows it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import linecache
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from . import tape as tapes
+from .domain import Domain, real
+from .errors import NotDifferentiable
+from .mode import INFERENCE
+from .tape import BIG, RECORDER, begin, namespace, new_slot, renew
+from .tensor import InferenceTensor, Tensor
+
+new = object.__new__
+NAMES = ("x", "y", "z")
+
+
+class Call:
+    """One sample call of an op: shapes (or arrays) of its operands, and its settings."""
+
+    __slots__ = ("domains", "operands", "settings")
+
+    def __init__(self, *operands: Any, domains: Sequence[Domain] = (), **settings: Any) -> None:
+        self.operands = operands
+        self.settings = settings
+        self.domains = domains
+
+    def __repr__(self) -> str:
+        shapes = [repr(o) if type(o) is tuple else f"<{np.shape(o)}>" for o in self.operands]
+        return ", ".join(shapes + [f"{k}={v!r}" for k, v in self.settings.items()])
+
+
+call = Call
+
+
+class Primitive:
+    """What is known of one op. Made by `elementwise` and `primitive` only."""
+
+    __slots__ = (
+        "arity",
+        "backward_name",
+        "calls",
+        "code",
+        "holomorphic",
+        "doc",
+        "domains",
+        "elementwise",
+        "evaluate",
+        "forward",
+        "function",
+        "jvp",
+        "linear",
+        "name",
+        "needs",
+        "of",
+        "partials",
+        "rules",
+        "samples",
+        "saves",
+        "settings",
+        "variadic",
+        "view",
+    )
+
+    code: int
+    name: str
+    elementwise: bool
+    variadic: bool
+    settings: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        return f"<primitive {self.name}>"
+
+
+OPS: list[Primitive] = []
+"""Every op, by its code. Code 0 is no op: it marks an entry whose saved values were freed."""
+
+UFUNCS: dict[Any, Callable[..., Any]] = {}
+"""NumPy ufunc -> the function of this library that evaluates and records it."""
+
+FUNCTIONS: dict[Any, Callable[..., Any]] = {}
+"""NumPy function -> likewise, for `__array_function__`."""
+
+
+def select(condition: Any, a: Any, b: Any) -> Any:
+    """`np.where` for rules: `a if condition else b` inside kernels (there np.where would allocate)."""
+    return np.where(condition, a, b)
+
+
+# ------------------------------------------------------------------------------------------------ declaring
+
+
+def elementwise(
+    ufunc: Any,
+    *partials: Any,
+    domain: Domain | Sequence[Domain] = real,
+    name: str | None = None,
+    backward: str | None = None,
+    operator: str | None = None,
+    dunder: str | None = None,
+    method: bool = False,
+    holomorphic: bool = True,
+) -> Any:
+    """Declare an elementwise op by its partial derivatives, one per operand; returns its public function.
+
+    `operator` is the Python operator that evaluates it faster than the ufunc on scalars; `dunder` the
+    special method it becomes on Tensors; `holomorphic` whether
+    the partials hold for complex operands too.
+    """
+    op = Primitive()
+    op.elementwise = True
+    op.arity = len(partials)
+    op.variadic = op.arity > 2
+    op.name = name or ufunc.__name__
+    op.forward = op.of = ufunc
+    op.settings = ()
+    op.partials = tuple(_Partial(p, op.name) for p in partials)
+    op.rules = ()
+    op.needs = tuple(p.needs for p in op.partials)
+    op.linear = False
+    op.jvp = None
+    op.view = False
+    op.domains = (domain,) * op.arity if isinstance(domain, Domain) else tuple(domain)
+    op.holomorphic = holomorphic
+    op.samples = ()
+    op.doc = (ufunc.__doc__ or "").strip().splitlines()
+    function = _finish(op, backward, operator=operator)
+    if isinstance(ufunc, np.ufunc):
+        UFUNCS[ufunc] = function
+    else:
+        FUNCTIONS[ufunc] = function
+    if dunder:
+        _operators(op, dunder, operator)
+    if method or op.arity == 1:
+        setattr(Tensor, op.name, function)
+    return function
+
+
+def primitive(
+    of: Any,
+    *other_rules: Callable[..., Any],
+    forward: Callable[..., Any] | None = None,
+    name: str | None = None,
+    backward: str | Callable[..., str] | None = None,
+    linear: bool = False,
+    view: bool = False,
+    jvp: Callable[..., Any] | None = None,
+    samples: Sequence[Call] = (),
+    domain: Domain | Sequence[Domain] = real,
+    method: bool | str = False,
+    holomorphic: bool = True,
+) -> Callable[[Callable[..., Any]], Any]:
+    """Declare a structural op by the VJP of each operand; decorates the first operand's rule.
+
+    `of` is NumPy's function; `forward` a faster way to the same value, if there is one. `linear=True`: linear in each
+    operand (jointly, if variadic), so its JVP is the op itself. `view=True`: the result shares memory with x.
+    """
+
+    def declare(rule: Callable[..., Any]) -> Any:
+        rules = (rule, *other_rules)
+        op = Primitive()
+        op.elementwise = False
+        op.name = name or of.__name__
+        op.of = of
+        op.forward = forward or of
+        signature = inspect.signature(rule)
+        op.settings = tuple(p.name for p in signature.parameters.values() if p.kind is p.KEYWORD_ONLY)
+        positional = [_positional(r) for r in rules]
+        op.variadic = any(n.startswith("xs") for n in positional[0])
+        op.arity = len(rules)
+        op.partials = ()
+        op.rules = tuple(_rule(r, names, op) for r, names in zip(rules, positional, strict=True))
+        op.needs = tuple(frozenset(n for n in names if n in ("x", "y", "xs", "out")) for names in positional)
+        op.linear = linear
+        op.jvp = jvp
+        op.view = view
+        op.domains = (domain,) if isinstance(domain, Domain) else tuple(domain)
+        op.holomorphic = holomorphic
+        op.samples = tuple(samples)
+        op.doc = (rule.__doc__ or of.__doc__ or "").strip().splitlines()
+        defaults = {
+            p.name: p.default for p in signature.parameters.values() if p.kind is p.KEYWORD_ONLY
+        }
+        function = _finish(op, backward, defaults=defaults)
+        if not isinstance(of, np.ufunc):
+            FUNCTIONS[of] = function
+        else:
+            UFUNCS[of] = function
+        if method:
+            setattr(Tensor, method if isinstance(method, str) else op.name, function)
+        return function
+
+    return declare
+
+
+def _positional(rule: Callable[..., Any]) -> tuple[str, ...]:
+    code = rule.__code__
+    names = code.co_varnames[: code.co_argcount]
+    allowed = {"g", "x", "y", "z", "out", "xs", "x_shape", "y_shape", "out_shape", "xs_shapes", "wanted"}
+    if unknown := set(names) - allowed:
+        raise TypeError(f"rule {rule.__name__} asks for {sorted(unknown)}; a rule can ask for {sorted(allowed)}.")
+    return names
+
+
+class _Partial:
+    """A partial derivative: `of(x, y, z, out)` passes on only what it named."""
+
+    __slots__ = ("function", "needs", "of", "value")
+
+    def __init__(self, partial: Any, name: str) -> None:
+        if callable(partial):
+            self.value = None
+            self.function = partial
+            names = _positional(partial)
+            self.needs = frozenset(names)
+            self.of = eval(f"lambda x, y, z, out: partial({', '.join(names)})", {"partial": partial})
+        else:
+            self.value = partial
+            self.function = None
+            self.needs = frozenset()
+            self.of = None
+
+
+def _rule(rule: Callable[..., Any], names: tuple[str, ...], op: Primitive) -> Callable[..., Any]:
+    """`rule` as a function of all that an entry holds: (g, x, y, out, kw) or (g, xs, out, kw, wanted)."""
+    values = {"x_shape": "shape(x)", "y_shape": "shape(y)", "out_shape": "shape(out)"}
+    values["xs_shapes"] = "[shape(x) for x in xs]"
+    arguments = [values.get(n, n) for n in names]
+    arguments += [f"{n}=kw[{i}]" for i, n in enumerate(op.settings)]
+    parameters = "g, xs, out, kw, wanted" if op.variadic else "g, x, y, out, kw"
+    text = f"lambda {parameters}: rule({', '.join(arguments)})"
+    return eval(text, {"rule": rule, "shape": np.shape})
+
+
+def _finish(
+    op: Primitive,
+    backward: str | Callable[..., str] | None,
+    *,
+    operator: str | None = None,
+    defaults: dict[str, Any] | None = None,
+) -> Callable[..., Any]:
+    """Register the op, generate its function, and make that callable in every way the op is reached."""
+    op.code = len(OPS)
+    OPS.append(op)
+    op.saves = any(op.needs)
+    op.backward_name = backward or "".join(word.capitalize() for word in op.name.split("_"))
+    op.evaluate = _evaluator(op)
+    op.function = _generate(op, operator, defaults or {})
+    op.function.primitive = op
+    return op.function
+
+
+def _evaluator(op: Primitive) -> Callable[..., Any]:
+    """`evaluate(raw operands, kw)` -> raw result."""
+    settings = "".join(f", {n}=kw[{i}]" for i, n in enumerate(op.settings))
+    operands = "raw" if op.variadic and not op.elementwise else "*raw"
+    return eval(f"lambda raw, kw: forward({operands}{settings})", {"forward": op.forward})
+
+
+# --------------------------------------------------------------------------------------------- generated code
+#
+# What the hot path of an op costs is decided here. Measured at n = 1: a generic apply(op, *args) takes four
+# times what generated code takes, which reads slots once, makes the result by object.__new__, and appends
+# one tuple.
+
+_TRACK = """
+{i}record = recorder()
+{i}if not record:
+{i}    if record is not None:
+{i}        return untracked(t, record)
+{i}    record = begin()
+{i}if v.nbytes > BIG:
+{i}    return track_big(t, record, {code}, {n0}, {n1}, {x}, {y}, v, {kw})
+{i}try:
+{i}    slot = next_slot()
+{i}except StopIteration:
+{i}    slot = renew()
+{i}t._node = slot
+{i}record(({code}, slot, {n0}, {n1}, {x}, {y}, v, {kw}))
+{i}return t
+"""
+
+_UNARY = """
+def {name}(x{signature}):
+    if type(x) is not Tensor:
+        return apply(op_{code}, (x,), {kw})
+    a = x._data
+    v = {value}
+    t = new(Tensor)
+    t._data = v
+    node = x._node
+    if node is None:
+        t._node = None
+        return t
+    {track}
+"""
+
+_BINARY = """
+def {name}(x, y{signature}):
+    if type(x) is Tensor:
+        if type(y) is Tensor:
+            a = x._data
+            b = y._data
+            v = {value}
+            t = new(Tensor)
+            t._data = v
+            n0 = x._node
+            n1 = y._node
+            if n0 is None and n1 is None:
+                t._node = None
+                return t
+            {track}
+        if type(y) is int and x._node is not None:
+            y = float(y)
+        if type(y) is float:
+            a = x._data
+            v = {value_float}
+            t = new(Tensor)
+            t._data = v
+            n0 = x._node
+            if n0 is None:
+                t._node = None
+                return t
+            {track_float}
+    return {otherwise}
+"""
+
+_REFLECTED = """
+def {name}(y, x):
+    if type(x) is int and y._node is not None:
+        x = float(x)
+    if type(x) is float:
+        b = y._data
+        v = {value}
+        t = new(Tensor)
+        t._data = v
+        n1 = y._node
+        if n1 is None:
+            t._node = None
+            return t
+        {track}
+    return {otherwise}
+"""
+
+_VARIADIC = """
+def {name}({signature}):
+    return apply(op_{code}, {operands}, {kw})
+"""
+
+
+def _indented(text: str, by: int) -> str:
+    pad = " " * by
+    return ("\n" + pad).join(line for line in text.strip("\n").splitlines())
+
+
+def _track(code: int, by: int, *, n0: str, n1: str = "None", x: str = "a", y: str = "None", kw: str) -> str:
+    return _indented(_TRACK.format(i="", code=code, n0=n0, n1=n1, x=x, y=y, kw=kw), by)
+
+
+def _generate(op: Primitive, operator: str | None, defaults: dict[str, Any]) -> Callable[..., Any]:
+    code = op.code
+    namespace[f"op_{code}"] = op
+    namespace[f"forward_{code}"] = op.forward
+    kw = "None" if not op.settings else "(" + "".join(f"{n}, " for n in op.settings) + ")"
+    settings = "".join(f", {n}={n}" for n in op.settings)
+    signature = ""
+    for setting in op.settings:
+        default = defaults[setting]
+        if default is inspect.Parameter.empty:
+            signature += f", {setting}"
+        else:
+            namespace[f"default_{code}_{setting}"] = default
+            signature += f", {setting}=default_{code}_{setting}"
+    if op.variadic:
+        operands = "xs" if not op.elementwise else "x, y, z"
+        text = _VARIADIC.format(
+            name=op.name, signature=operands + signature, code=code, kw=kw,
+            operands="xs" if operands == "xs" else f"({operands})",
+        )  # fmt: skip
+    elif op.arity == 1:
+        value = f"{operator}a" if operator else f"forward_{code}(a{settings})"
+        text = _UNARY.format(
+            name=op.name, signature=signature, code=code, kw=kw, value=value,
+            track=_track(code, 4, n0="node", kw=kw),
+        )  # fmt: skip
+    else:
+        value = f"a {operator} {{}}" if operator else f"forward_{code}(a, {{}}{settings})"
+        text = _BINARY.format(
+            name=op.name, signature=signature,
+            value=value.format("b"), value_float=value.format("y"),
+            otherwise=f"apply(op_{code}, (x, y), {kw})",
+            track=_track(code, 12, n0="n0", n1="n1", y="b", kw=kw),
+            track_float=_track(code, 12, n0="n0", y="y", kw=kw),
+        )  # fmt: skip
+    return _compile(op, op.name, text)
+
+
+def _operators(op: Primitive, dunder: str, operator: str | None) -> None:
+    """The special methods of an operator: `__add__` and `__radd__`, say, or `__neg__`."""
+    if op.arity == 1:
+        setattr(Tensor, f"__{dunder}__", op.function)
+        return
+    code = op.code
+    value = f"{{}} {operator} {{}}" if operator else f"forward_{code}({{}}, {{}})"
+    text = _BINARY.format(
+        name=f"__{dunder}__", signature="", value=value.format("a", "b"), value_float=value.format("a", "y"),
+        otherwise=f"operate(op_{code}, x, y)",
+        track=_track(code, 12, n0="n0", n1="n1", y="b", kw="None"),
+        track_float=_track(code, 12, n0="n0", y="y", kw="None"),
+    )  # fmt: skip
+    setattr(Tensor, f"__{dunder}__", _compile(op, f"__{dunder}__", text))
+    text = _REFLECTED.format(
+        name=f"__r{dunder}__", value=value.format("x", "b"), otherwise=f"operate(op_{code}, x, y)",
+        track=_track(code, 8, n0="None", n1="n1", x="x", y="b", kw="None"),
+    )  # fmt: skip
+    setattr(Tensor, f"__r{dunder}__", _compile(op, f"__r{dunder}__", text))
+
+
+def _compile(op: Primitive, name: str, text: str) -> Any:
+    """Compile generated text under a name that tracebacks and `inspect.getsource` resolve."""
+    file = f"<tapegrad op {op.name}.{name}>" if name != op.name else f"<tapegrad op {name}>"
+    text = text.lstrip("\n")
+    linecache.cache[file] = (len(text), None, text.splitlines(True), file)
+    scope: dict[str, Any] = {}
+    exec(compile(text, file, "exec"), namespace, scope)
+    function = scope[name]
+    function.__module__ = "tapegrad"
+    function.__qualname__ = name
+    function.__doc__ = _docstring(op)
+    function.source = text
+    return function
+
+
+def _docstring(op: Primitive) -> str:
+    first = op.doc[0] if op.doc else op.name
+    if first.startswith(f"{op.name}("):  # a ufunc's docstring opens with its signature
+        first = next((line for line in op.doc[1:] if line.strip()), op.name)
+    return f"{first.strip()}\n\n{op.name} of tensors and arrays, as NumPy's function of that name; recorded when an operand is tracked."
+
+
+# ------------------------------------------------------------------------------------------------ slow paths
+
+
+def apply(op: Primitive, operands: Sequence[Any], kw: tuple[Any, ...] | None = None) -> Any:
+    """Evaluate and record an op on any mix of Tensors, arrays and numbers; plain values give plain values."""
+    raw: list[Any] = []
+    nodes: list[Any] = []
+    tensors = False
+    for operand in operands:
+        if isinstance(operand, Tensor):
+            tensors = True
+            raw.append(operand._data)
+            nodes.append(operand._node)
+        else:
+            raw.append(operand if isinstance(operand, _PLAIN) else constant(operand, op.name))
+            nodes.append(None)
+    out = op.evaluate(raw, kw)
+    if not tensors:
+        return out
+    if type(out) not in _ARRAYS:
+        out = np.asarray(out)
+    t = track(op, nodes, raw, out, kw)
+    if t._node is not None and op.saves:
+        for operand in operands:
+            if isinstance(operand, InferenceTensor):
+                raise RuntimeError(
+                    "Inference tensors cannot be saved for backward: they were made under inference_mode, which "
+                    f"promised that no gradient would need them, but {op.name} does. To work around you can make "
+                    "a clone to get a normal tensor and use it in autograd."
+                )
+    return t
+
+
+_PLAIN = (np.ndarray, np.generic, int, float, complex)
+_ARRAYS = (np.ndarray, np.float64, np.float32, np.complex128, np.complex64)
+
+
+def constant(value: Any, asker: str = "an op") -> Any:
+    """An operand that is no Tensor, as an array; nested Tensors and objects are refused with the remedy."""
+    array = np.asarray(value)
+    if array.dtype.hasobject:
+        raise TypeError(
+            f"{asker} was given {type(value).__name__!r}, which NumPy can only hold as an array of objects. "
+            "Pass a tensor, an array or a number; join tensors with tg.stack or tg.concatenate."
+        )
+    return array
+
+
+def operate(op: Primitive, x: Any, y: Any) -> Any:
+    """A binary operator on operands other than (Tensor, Tensor) and (Tensor, float)."""
+    for operand in (x, y):
+        if not isinstance(operand, (Tensor, *_PLAIN, list, tuple)):
+            return NotImplemented
+    # An int constant of a float program is kept as a float: that is how NumPy uses it.
+    if type(y) is int and x._data.dtype.kind in "fc":
+        y = float(y)
+    elif type(x) is int and y._data.dtype.kind in "fc":
+        x = float(x)
+    return apply(op, (x, y))
+
+
+def track(op: Primitive, nodes: Sequence[Any], raw: Sequence[Any], out: Any, kw: Any) -> Tensor:
+    """The result `out` as a Tensor, with an entry on the current tape if it depends on something tracked."""
+    t = new(Tensor)
+    t._data = out
+    t._node = None
+    if all(node is None for node in nodes):
+        return t
+    record = RECORDER.get()
+    if not record:
+        if record is not None:
+            return untracked(t, record)
+        record = begin()
+    if out.dtype.kind not in "fc":
+        return t
+    if op.variadic:
+        slot = new_slot()
+        in0: Any = tuple(nodes)
+        in1 = y = None
+        x: Any = tuple(raw)
+    else:
+        in0, in1 = nodes if len(nodes) == 2 else (nodes[0], None)
+        x, y = raw if len(raw) == 2 else (raw[0], None)
+    if out.nbytes > BIG or any(getattr(value, "nbytes", 0) > BIG for value in raw):
+        return track_big(t, record, op.code, in0, in1, x, y, out, kw)
+    slot = new_slot()
+    t._node = slot
+    record((op.code, slot, in0, in1, x, y, out, kw))
+    return t
+
+
+def untracked(t: Tensor, mode: Any) -> Tensor:
+    """A result made while nothing is recorded."""
+    t._node = None
+    if mode is INFERENCE:
+        t.__class__ = InferenceTensor
+    return t
+
+
+def track_big(
+    t: Tensor, record: Any, code: int, in0: Any, in1: Any, x: Any, y: Any, out: Any, kw: Any
+) -> Tensor:
+    """Record an op on big arrays: keep a value only if a rule of a tracked operand asks for it."""
+    op = OPS[code]
+    if op.variadic:
+        needs: set[str] = set()
+        names = NAMES if op.elementwise else ("xs",) * len(in0)
+        for i, node in enumerate(in0):
+            if node is not None:
+                needs |= op.needs[i if op.elementwise else 0]
+        x = tuple(value if name in needs else shape_token(value) for name, value in zip(names, x, strict=False))
+        saved: tuple[Any, ...] = x
+    else:
+        needs = set()
+        if in0 is not None:
+            needs |= op.needs[0]
+        if in1 is not None:
+            needs |= op.needs[1]
+        if "x" not in needs:
+            x = shape_token(x)
+        if y is not None and "y" not in needs:
+            y = shape_token(y)
+        saved = (x, y)
+    size = sum(value.nbytes for value in saved if type(value) is np.ndarray and any(value.strides))
+    if "out" in needs:
+        size += out.nbytes
+    else:
+        out = shape_token(out)
+    tape = tapes.current()
+    tape.bytes += size
+    if tape.bytes > tape.bytes_limit:
+        tape.sweep()
+    slot = new_slot()
+    t._node = slot
+    record((code, slot, in0, in1, x, y, out, kw))
+    return t
+
+
+def shape_token(value: Any) -> Any:
+    """An array of the same shape and dtype without memory; small values stand for themselves."""
+    if type(value) is not np.ndarray or value.nbytes <= BIG:
+        return value
+    return _token(value.shape, value.dtype)
+
+
+@lru_cache(256)
+def _token(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    return np.broadcast_to(np.zeros((), dtype), shape)
+
+
+def refuse(of: Any, reason: str) -> None:
+    """Register that NumPy's function has no derivative here, and why: using it on a tracked tensor raises."""
+    REFUSED[of] = reason
+
+
+REFUSED: dict[Any, str] = {}
+CONSTANTS: set[Any] = set()
+"""NumPy functions whose result carries no derivative (comparisons, argmax, counts): plain evaluation."""
+
+
+def missing(function: Any, operand: str) -> NotDifferentiable:
+    """The error for a function that has no rule here."""
+    name = getattr(function, "__name__", str(function))
+    module = getattr(function, "__module__", None) or "numpy"
+    reason = REFUSED.get(function, "no derivative rule is declared for it")
+    return NotDifferentiable(
+        f"{module}.{name} was called on a tracked tensor ({operand}), but {reason}. Write it with functions that have "
+        "a rule (see tapegrad.ops), declare one (tapegrad.ops says how), or use t.detach() where no "
+        "gradient is wanted."
+    )
+
+
+class _Freed(Primitive):
+    """Stands at code 0."""
+
+    __slots__ = ()
+
+
+freed = _Freed()
+freed.code = 0
+freed.name = "freed"
+freed.elementwise = freed.variadic = freed.saves = freed.linear = freed.view = False
+freed.settings = freed.partials = freed.rules = freed.needs = freed.samples = freed.domains = ()
+freed.arity = 0
+freed.backward_name = "Freed"
+freed.jvp = freed.of = freed.forward = freed.function = freed.evaluate = None
+freed.doc = []
+OPS.append(freed)
+
+namespace.update(
+    np=np,
+    new=new,
+    Tensor=Tensor,
+    recorder=RECORDER.get,
+    begin=begin,
+    renew=renew,
+    BIG=BIG,
+    apply=apply,
+    operate=operate,
+    untracked=untracked,
+    track_big=track_big,
+)

@@ -1,0 +1,184 @@
+"""Raw memory in nopython code: loads, stores, allocation and calls through addresses.
+
+Everything the machine touches is an int64 address, so no Numba array (and none of Numba's runtime) is
+involved, and the object code depends on nothing but libc and libm. This module imports Numba: it is itself
+imported only where something is compiled.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from llvmlite import ir
+from numba import cfunc, njit, types
+from numba.extending import intrinsic
+
+from .layout import COMPLEX128, FLOAT32, FLOAT64, SIZES
+
+_I8, _I32, _I64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
+int64, float64, float32, complex128 = types.int64, types.float64, types.float32, types.complex128
+ADDRESS = types.int64
+
+# numpy: division by zero gives inf and nan, as in the sweep, instead of raising. No NRT: nothing is managed.
+native = njit(error_model="numpy", _nrt=False)
+# Only sums may be reordered: eight lanes at a time instead of one after another.
+summing = njit(error_model="numpy", fastmath={"reassoc"}, _nrt=False)
+
+
+@dataclass(frozen=True, slots=True)
+class EntryPoint:
+    """A C function to be: called by Python through ctypes, or by the machine through its address."""
+
+    function: Any
+    signature: Any
+
+    def compile(self) -> tuple[str, bytes, list[str]]:
+        """Its symbol, its object code, and the symbols the object code asks for."""
+        compiled = cfunc(self.signature, error_model="numpy", _nrt=False)(self.function)
+        library = compiled._library
+        asked = re.findall(r'^declare [^@]*@"?([^"(\s]+)', library.get_llvm_str(), re.MULTILINE)
+        names = sorted({name for name in asked if not name.startswith("llvm.")})
+        return compiled.native_name, library._get_compiled_object(), names
+
+
+def entry_point(signature: Any) -> Any:
+    """Decorator: a nopython function with a C signature, compiled when asked."""
+    return lambda function: EntryPoint(function, signature)
+
+
+def _loader(name: str, memory: ir.Type, result: types.Type, *, signed: bool = True, indexed: bool = False) -> Any:
+    """An intrinsic that reads memory: `load(address)`, or element `load(base, i)` of a dense array."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        pointer = builder.inttoptr(args[0], memory.as_pointer())
+        if indexed:
+            pointer = builder.gep(pointer, [args[1]])
+        value = builder.load(pointer)
+        if isinstance(memory, ir.IntType) and memory.width < 64:
+            value = (builder.sext if signed else builder.zext)(value, _I64)
+        return value
+
+    if indexed:
+
+        def load(typing: Any, base: Any, i: Any) -> Any:
+            return result(ADDRESS, int64), generate
+    else:
+
+        def load(typing: Any, address: Any) -> Any:
+            return result(ADDRESS), generate
+
+    load.__name__ = name
+    return intrinsic(load)
+
+
+def _storer(name: str, memory: ir.Type, value: types.Type, *, indexed: bool = False) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        pointer = builder.inttoptr(args[0], memory.as_pointer())
+        if indexed:
+            pointer = builder.gep(pointer, [args[1]])
+        stored = args[-1]
+        if isinstance(memory, ir.IntType) and memory.width < 64:
+            stored = builder.trunc(stored, memory)
+        builder.store(stored, pointer)
+        return context.get_dummy_value()
+
+    if indexed:
+
+        def store(typing: Any, base: Any, i: Any, v: Any) -> Any:
+            return types.void(ADDRESS, int64, value), generate
+    else:
+
+        def store(typing: Any, address: Any, v: Any) -> Any:
+            return types.void(ADDRESS, value), generate
+
+    store.__name__ = name
+    return intrinsic(store)
+
+
+load_i64 = _loader("load_i64", _I64, int64)
+load_i32 = _loader("load_i32", _I32, int64)
+load_u32 = _loader("load_u32", _I32, int64, signed=False)
+load_u8 = _loader("load_u8", _I8, int64, signed=False)
+load_f64 = _loader("load_f64", ir.DoubleType(), float64)
+load_f32 = _loader("load_f32", ir.FloatType(), float32)
+store_i64 = _storer("store_i64", _I64, int64)
+store_u8 = _storer("store_u8", _I8, int64)
+store_f64 = _storer("store_f64", ir.DoubleType(), float64)
+store_f32 = _storer("store_f32", ir.FloatType(), float32)
+
+item_f64 = _loader("item_f64", ir.DoubleType(), float64, indexed=True)
+item_f32 = _loader("item_f32", ir.FloatType(), float32, indexed=True)
+put_f64 = _storer("put_f64", ir.DoubleType(), float64, indexed=True)
+put_f32 = _storer("put_f32", ir.FloatType(), float32, indexed=True)
+
+
+@native
+def load_c128(address):
+    return complex(load_f64(address), load_f64(address + 8))
+
+
+@native
+def store_c128(address, v):
+    v = complex128(v)
+    store_f64(address, v.real)
+    store_f64(address + 8, v.imag)
+
+
+@native
+def item_c128(base, i):
+    return complex(item_f64(base, 2 * i), item_f64(base, 2 * i + 1))
+
+
+@native
+def put_c128(base, i, v):
+    v = complex128(v)
+    put_f64(base, 2 * i, v.real)
+    put_f64(base, 2 * i + 1, v.imag)
+
+
+def _caller(name: str, result: types.Type, arguments: Sequence[types.Type]) -> Any:
+    """An intrinsic that calls the C function at an address: `call(address, *arguments)`."""
+    irs = {int64: _I64, float64: ir.DoubleType(), types.void: ir.VoidType()}
+    signature = result(ADDRESS, *arguments)
+    parameters = ", ".join(f"a{i}" for i in range(len(arguments)))
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        function = ir.FunctionType(irs[result], [irs[a] for a in arguments])
+        value = builder.call(builder.inttoptr(args[0], function.as_pointer()), args[1:])
+        return context.get_dummy_value() if result is types.void else value
+
+    # An intrinsic's parameters are named, so a variable number of them takes generated text.
+    scope = {"signature": signature, "generate": generate}
+    exec(f"def {name}(typing, address, {parameters}): return signature, generate", scope)
+    return intrinsic(scope[name])
+
+
+# What is called through addresses: kernels (kernels.py says what the arguments are), the steps, and three loops that
+# would otherwise be compiled into each of their many callers, which takes LLVM most of a minute.
+KERNEL_SIGNATURE = types.void(*[int64] * 8)
+STEP_SIGNATURE = int64(*[ADDRESS] * 7)
+LOOP_SIGNATURE = types.void(ADDRESS, ADDRESS, int64, int64, ADDRESS, float64, int64)
+SCALED_SIGNATURE = types.void(int64, int64, int64, float64, *[int64] * 4)
+GATHER_SIGNATURE = types.void(*[int64] * 6)
+call_kernel = _caller("call_kernel", types.void, KERNEL_SIGNATURE.args)
+call_step = _caller("call_step", int64, STEP_SIGNATURE.args)
+call_loop = _caller("call_loop", types.void, LOOP_SIGNATURE.args)
+call_scaled = _caller("call_scaled", types.void, SCALED_SIGNATURE.args)
+call_gather = _caller("call_gather", types.void, GATHER_SIGNATURE.args)
+
+# Python's raw allocator: malloc, the same on every platform, seen by tracemalloc and by PYTHONMALLOC=debug.
+raw_malloc = types.ExternalFunction("PyMem_RawMalloc", ADDRESS(int64))
+raw_calloc = types.ExternalFunction("PyMem_RawCalloc", ADDRESS(int64, int64))
+raw_free = types.ExternalFunction("PyMem_RawFree", types.void(ADDRESS))
+memset = types.ExternalFunction("memset", ADDRESS(ADDRESS, types.int32, int64))
+memcpy = types.ExternalFunction("memcpy", ADDRESS(ADDRESS, ADDRESS, int64))
+
+# Per kind with kernels: element access by address and by index, and the size of an element.
+ACCESS = {
+    FLOAT64: (load_f64, store_f64, item_f64, put_f64, SIZES[FLOAT64]),
+    FLOAT32: (load_f32, store_f32, item_f32, put_f32, SIZES[FLOAT32]),
+    COMPLEX128: (load_c128, store_c128, item_c128, put_c128, SIZES[COMPLEX128]),
+}

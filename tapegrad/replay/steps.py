@@ -1,0 +1,672 @@
+"""Steps: how the machine goes back through one entry, for elementwise ops and for the structural ones.
+
+Each step has the cotangent g of its entry, a dense buffer, and adds to the adjoints of the entry's operands. It
+answers DONE, or STOP where it does not cover the case (a dtype, a layout, an index) and Python shall do the entry,
+or MISSING where a kernel must be loaded first, or NO_MEMORY. On DONE, g is used up: given to an operand or freed.
+
+This is the one place where a derivative stands twice (the other is the rule in `ops/`); the tests compare.
+"""
+
+from __future__ import annotations
+
+from .access import (
+    STEP_SIGNATURE,
+    call_kernel,
+    entry_point,
+    item_f32,
+    item_f64,
+    load_f64,
+    load_i64,
+    memset,
+    native,
+    put_f32,
+    put_f64,
+    summing,
+)
+from .adjoints import allocate, begin, cell_of, destination, fits, release, settle
+from .layout import *  # noqa: F403  nopython code sees these names as constants
+from .loops import loop, scaled, set_dense, set_like, set_nothing
+from .values import as_constant, describe, get, int_value, is_small_int, put, size_of, type_of
+
+
+@native
+def record_of(scratch, stream):
+    return scratch + 8 * (S_VALUES + stream * VALUE)
+
+
+@native
+def tuple_size(address):
+    return load_i64(address + TUPLE_SIZE)
+
+
+@native
+def tuple_item(address, i):
+    return load_i64(address + TUPLE_ITEMS + 8 * i)
+
+
+@native
+def setting(entry, i):
+    return tuple_item(load_i64(entry + AT_KW), i)
+
+
+@native
+def used_up(world, g):
+    """Free a cotangent that nobody takes over."""
+    release(world, g)
+    return DONE
+
+
+# ------------------------------------------------------------------------------------------- elementwise
+
+
+@entry_point(STEP_SIGNATURE)
+def by_kernel(frame, world, scratch, k, entry, ops, g):
+    out = record_of(scratch, VOUT)
+    kind = describe(world, load_i64(entry + AT_OUT), out)
+    if kind > COMPLEX128:
+        return STOP
+    arity = get(ops, OP_ARITY)
+    nodes, values = entry + AT_IN0, entry + AT_X
+    if arity > 2:
+        nodes = load_i64(nodes) + TUPLE_ITEMS
+        values = load_i64(values) + TUPLE_ITEMS
+    reads = 0
+    tracked = 0
+    for i in range(arity):
+        to = destination(frame, world, k, get(nodes, i), i)
+        if to == REFUSED:
+            return NO_MEMORY
+        put(scratch, S_DESTINATIONS + i, to)
+        if to != NOWHERE:
+            kernel = get(ops, OP_KERNELS + 3 * i + kind)
+            if kernel == NOT_LOADED:
+                put(frame, F_NEED_OPERAND, i)
+                put(frame, F_NEED_KIND, kind)
+                return MISSING
+            if kernel == UNAVAILABLE:
+                return STOP
+            tracked += 1
+            reads |= get(ops, OP_READS + i)
+    n = get(out, V_SIZE)
+    heir = -1
+    for i in range(arity):
+        to = get(scratch, S_DESTINATIONS + i)
+        if to != NOWHERE or reads & (1 << i):
+            value = record_of(scratch, VX + i)
+            describe(world, get(values, i), value)
+            if to == NOWHERE:
+                if not as_constant(value, kind, scratch + 8 * (S_CONVERTED + 2 * i)):
+                    return STOP
+            else:
+                if get(value, V_KIND) != kind or not fits(frame, world, scratch, to, value):
+                    return STOP
+                if get(value, V_SIZE) == n and get(cell_of(frame, to), 0) == 0:
+                    heir = i
+    # An operand that stands there twice would inherit g and be added to it as well.
+    for i in range(arity):
+        if i != heir and heir >= 0 and get(scratch, S_DESTINATIONS + i) == get(scratch, S_DESTINATIONS + heir):
+            heir = -1
+    for i in range(arity):
+        if i != heir and get(scratch, S_DESTINATIONS + i) != NOWHERE:
+            if not share(frame, world, scratch, ops, i, kind, n, g, False):
+                return NO_MEMORY
+    if heir >= 0:
+        share(frame, world, scratch, ops, heir, kind, n, g, True)
+        return DONE
+    return used_up(world, g)
+
+
+@native
+def readable(scratch, stream, kind, n):
+    """Whether a kernel can read a value as it lies."""
+    value = record_of(scratch, stream)
+    return get(value, V_SIZE) == n and get(value, V_CONTIGUOUS) != 0 and get(value, V_KIND) == kind
+
+
+@native
+def share(frame, world, scratch, ops, i, kind, n, g, inherits):
+    """Add operand i's share of g to its adjoint; the heir's adjoint is g itself, changed in place."""
+    value = record_of(scratch, VX + i)
+    to = get(scratch, S_DESTINATIONS + i)
+    size = size_of(kind)
+    kernel = get(ops, OP_KERNELS + 3 * i + kind)
+    reads = get(ops, OP_READS + i)
+    c = load_f64(ops + 8 * (OP_CONSTANT + i))
+    full = get(value, V_SIZE) == n
+    add = 0
+    if inherits:
+        settle(frame, to, g, value)
+        adjoint = g
+        if kernel == CONSTANT and c == 1.0:
+            return True
+    else:
+        if not full or get(cell_of(frame, to), 0) != 0:
+            add = 1
+        adjoint = begin(frame, world, to, value, size, not full)
+        if adjoint == 0:
+            return False
+    # The short way: everything has the size of the result and lies densely.
+    if full:
+        if kernel == CONSTANT:
+            scaled(world, kind, n, add, c, g, size, adjoint, size)
+            return True
+        lies_well = True
+        if reads & READS_X:
+            lies_well = readable(scratch, VX, kind, n)
+        if reads & READS_Y:
+            lies_well = lies_well and readable(scratch, VY, kind, n)
+        if reads & READS_Z:
+            lies_well = lies_well and readable(scratch, VZ, kind, n)
+        if reads & READS_OUT:
+            lies_well = lies_well and readable(scratch, VOUT, kind, n)
+        if lies_well:
+            x = get(record_of(scratch, VX), V_DATA)
+            y = get(record_of(scratch, VY), V_DATA)
+            z = get(record_of(scratch, VZ), V_DATA)
+            call_kernel(kernel, n, add, g, x, y, z, get(record_of(scratch, VOUT), V_DATA), adjoint)
+            return True
+    out = record_of(scratch, VOUT)
+    rank = get(out, V_NDIM)
+    for d in range(rank):
+        put(scratch, S_EXTENTS + d, get(get(out, V_SHAPE), d))
+    set_nothing(scratch, rank)
+    if reads & READS_X:
+        set_like(scratch, VX, record_of(scratch, VX), rank)
+    if reads & READS_Y:
+        set_like(scratch, VY, record_of(scratch, VY), rank)
+    if reads & READS_Z:
+        set_like(scratch, VZ, record_of(scratch, VZ), rank)
+    if reads & READS_OUT:
+        set_like(scratch, VOUT, out, rank)
+    set_dense(scratch, G, g, out, rank, size)
+    set_dense(scratch, ADJ, adjoint, value, rank, size)
+    loop(world, scratch, rank, kind, kernel, c, add)
+    return True
+
+
+# -------------------------------------------------------------------------------- structural: one operand
+
+
+@entry_point(STEP_SIGNATURE)
+def by_structure(frame, world, scratch, k, entry, ops, g):
+    """Steps whose only differentiable operand is x, and that move or spread cotangents without arithmetic."""
+    x = record_of(scratch, VX)
+    out = record_of(scratch, VOUT)
+    kind = describe(world, load_i64(entry + AT_X), x)
+    if kind > COMPLEX128 or describe(world, load_i64(entry + AT_OUT), out) != kind:
+        return STOP
+    to = destination(frame, world, k, load_i64(entry + AT_IN0), 0)
+    if to == REFUSED:
+        return NO_MEMORY
+    if to == NOWHERE:
+        return used_up(world, g)
+    if not fits(frame, world, scratch, to, x):
+        return STOP
+    step = get(ops, OP_STEP)
+    size = size_of(kind)
+    fresh = get(cell_of(frame, to), 0) == 0
+    same_size = get(x, V_SIZE) == get(out, V_SIZE)
+    if step == BY_COPY or (step == BY_BROADCAST and same_size):
+        if not same_size:
+            return STOP
+        if fresh:
+            settle(frame, to, g, x)
+            return DONE
+        scaled(world, kind, get(x, V_SIZE), 1, 1.0, g, size, get(cell_of(frame, to), 0), size)
+        return used_up(world, g)
+
+    # Plan: the loop's extents, and the strides of g and of the adjoint, whose address is added below.
+    partial = 1.0
+    offset = 0
+    whole = True
+    if step == BY_SUM or step == BY_MEAN:
+        rank = plan_sum(world, scratch, entry, x, out, size)
+        if step == BY_MEAN:
+            partial = float(get(out, V_SIZE)) / float(max(get(x, V_SIZE), 1))
+    elif step == BY_BROADCAST:
+        rank = get(out, V_NDIM)
+        for d in range(rank):
+            put(scratch, S_EXTENTS + d, get(get(out, V_SHAPE), d))
+        set_dense(scratch, G, g, out, rank, size)
+        set_dense(scratch, ADJ, 0, x, rank, size)
+        whole = False
+    elif step == BY_INDEX:
+        index = setting(entry, 0)
+        if type_of(index) == get(world, W_ARRAY):
+            return take(frame, world, scratch, index, to, g, kind)
+        rank = plan_index(world, scratch, index, x, out, size)
+        whole = False
+        if rank >= 0:
+            offset = get(scratch, S_AXES)
+            # NumPy's g and the plan must speak of the same elements.
+            count = 1
+            for d in range(rank):
+                count *= get(scratch, S_EXTENTS + d)
+            if count != get(out, V_SIZE):
+                rank = -1
+    else:
+        rank = plan_permutation(world, scratch, entry, step, x, out, size)
+    if rank < 0:
+        return STOP
+    if whole and step != BY_SUM and step != BY_MEAN and not same_size:
+        return STOP
+    adjoint = begin(frame, world, to, x, size, not whole)
+    if adjoint == 0:
+        return NO_MEMORY
+    set_nothing(scratch, rank)
+    put(scratch, S_POINTERS + G, g)
+    put(scratch, S_POINTERS + ADJ, adjoint + offset)
+    loop(world, scratch, rank, kind, CONSTANT, partial, 0 if fresh and whole else 1)
+    return used_up(world, g)
+
+
+@native
+def axis_in(world, address, rank):
+    """An axis given as an int, made positive; -1 where it is none."""
+    if not is_small_int(world, address):
+        return -1
+    axis = int_value(address)
+    if axis < 0:
+        axis += rank
+    return axis if 0 <= axis < rank else -1
+
+
+@native
+def plan_sum(world, scratch, entry, x, out, size):
+    """g is constant along the axes that were summed."""
+    rank = get(x, V_NDIM)
+    axis = setting(entry, 0)
+    summed = 0
+    if axis == get(world, W_NONE):
+        summed = (1 << rank) - 1
+    elif type_of(axis) == get(world, W_TUPLE):
+        for i in range(tuple_size(axis)):
+            a = axis_in(world, tuple_item(axis, i), rank)
+            if a < 0:
+                return -1
+            summed |= 1 << a
+    else:
+        a = axis_in(world, axis, rank)
+        if a < 0:
+            return -1
+        summed = 1 << a
+    stride, g_stride = size, size
+    for d in range(rank - 1, -1, -1):
+        extent = get(get(x, V_SHAPE), d)
+        put(scratch, S_EXTENTS + d, extent)
+        put(scratch, S_STRIDES + ADJ * MAX_RANK + d, stride)
+        stride *= extent
+        if summed >> d & 1:
+            put(scratch, S_STRIDES + G * MAX_RANK + d, 0)
+        else:
+            put(scratch, S_STRIDES + G * MAX_RANK + d, g_stride)
+            g_stride *= extent
+    return rank if g_stride == get(out, V_SIZE) * size else -1
+
+
+@native
+def plan_permutation(world, scratch, entry, step, x, out, size):
+    """Axis d of the result is axis `order[d]` of x."""
+    rank = get(x, V_NDIM)
+    order = scratch + 8 * S_AXES
+    strides = order + 8 * MAX_RANK
+    stride = size
+    for d in range(rank - 1, -1, -1):
+        put(strides, d, stride)
+        stride *= get(get(x, V_SHAPE), d)
+        put(order, d, d)
+    if step == BY_TRANSPOSE:
+        axes = setting(entry, 0)
+        if axes == get(world, W_NONE):
+            for d in range(rank):
+                put(order, d, rank - 1 - d)
+        elif type_of(axes) == get(world, W_TUPLE) and tuple_size(axes) == rank:
+            for d in range(rank):
+                a = axis_in(world, tuple_item(axes, d), rank)
+                if a < 0:
+                    return -1
+                put(order, d, a)
+        else:
+            return -1
+    else:
+        a = axis_in(world, setting(entry, 0), rank)
+        b = axis_in(world, setting(entry, 1), rank)
+        if a < 0 or b < 0:
+            return -1
+        if step == BY_SWAPAXES:
+            put(order, a, b)
+            put(order, b, a)
+        else:
+            # moveaxis: take axis a out, put it in at b.
+            by = 1 if a < b else -1
+            d = a
+            while d != b:
+                put(order, d, d + by)
+                d += by
+            put(order, b, a)
+    stride = size
+    for d in range(rank - 1, -1, -1):
+        extent = get(get(x, V_SHAPE), get(order, d))
+        put(scratch, S_EXTENTS + d, extent)
+        put(scratch, S_STRIDES + G * MAX_RANK + d, stride)
+        put(scratch, S_STRIDES + ADJ * MAX_RANK + d, get(strides, get(order, d)))
+        stride *= extent
+    return rank
+
+
+# -------------------------------------------------------------------------------------------- indexing
+
+
+@native
+def plan_index(world, scratch, index, x, out, size):
+    """Basic indexing (ints, slices, None, Ellipsis); the offset into x goes to S_AXES. -1: another kind of index."""
+    rank = get(x, V_NDIM)
+    is_tuple = type_of(index) == get(world, W_TUPLE)
+    count = tuple_size(index) if is_tuple else 1
+    used = 0
+    for i in range(count):
+        item = tuple_item(index, i) if is_tuple else index
+        if type_of(item) == get(world, W_INT) or type_of(item) == get(world, W_SLICE):
+            used += 1
+        elif item != get(world, W_NONE) and item != get(world, W_ELLIPSIS):
+            return -1
+    if used > rank:
+        return -1
+    strides = scratch + 8 * (S_AXES + 1)
+    stride = size
+    for d in range(rank - 1, -1, -1):
+        put(strides, d, stride)
+        stride *= get(get(x, V_SHAPE), d)
+    offset = 0
+    axis = 0
+    made = 0
+    for i in range(count + 1):
+        # After the last item an Ellipsis is understood; where there was one, no axis is left for this one.
+        item = get(world, W_ELLIPSIS)
+        if i < count:
+            item = tuple_item(index, i) if is_tuple else index
+        if item == get(world, W_NONE):
+            continue
+        if item == get(world, W_ELLIPSIS):
+            for _ in range(rank - used):
+                put(scratch, S_EXTENTS + made, get(get(x, V_SHAPE), axis))
+                put(scratch, S_STRIDES + ADJ * MAX_RANK + made, get(strides, axis))
+                axis += 1
+                made += 1
+            used = rank
+        elif type_of(item) == get(world, W_INT):
+            a = axis_in(world, item, get(get(x, V_SHAPE), axis))
+            if a < 0:
+                return -1
+            offset += a * get(strides, axis)
+            axis += 1
+        else:
+            extent = get(get(x, V_SHAPE), axis)
+            step = bound(world, load_i64(item + SLICE_STEP), 1)
+            if step == 0 or step == NO_BOUND:
+                return -1
+            start = bound(world, load_i64(item + SLICE_START), 0 if step > 0 else extent - 1)
+            stop = bound(world, load_i64(item + SLICE_STOP), extent if step > 0 else -1 - extent)
+            if start == NO_BOUND or stop == NO_BOUND:
+                return -1
+            start = clipped(start, extent, step)
+            stop = clipped(stop, extent, step)
+            length = 0
+            if step > 0 and stop > start:
+                length = (stop - start - 1) // step + 1
+            elif step < 0 and start > stop:
+                length = (start - stop - 1) // -step + 1
+            offset += start * get(strides, axis)
+            put(scratch, S_EXTENTS + made, length)
+            put(scratch, S_STRIDES + ADJ * MAX_RANK + made, step * get(strides, axis))
+            axis += 1
+            made += 1
+    stride = size
+    for d in range(made - 1, -1, -1):
+        put(scratch, S_STRIDES + G * MAX_RANK + d, stride)
+        stride *= get(scratch, S_EXTENTS + d)
+    put(scratch, S_AXES, offset)
+    return made
+
+
+NO_BOUND = 1 << 62
+
+
+@native
+def bound(world, address, default):
+    """A slice's start, stop or step: an int, the default for None, or NO_BOUND for anything else."""
+    if address == get(world, W_NONE):
+        return default
+    if is_small_int(world, address):
+        return int_value(address)
+    return NO_BOUND
+
+
+@native
+def clipped(position, extent, step):
+    """Where NumPy takes an out-of-range end of a slice to be."""
+    if position < 0:
+        position += extent
+        if position < 0:
+            return 0 if step > 0 else -1
+    if position >= extent:
+        return extent if step > 0 else extent - 1
+    return position
+
+
+@native
+def take(frame, world, scratch, index, to, g, kind):
+    """x[i] for a dense array i of ints: row i[j] of the adjoint gains row j of g; repeats add up."""
+    x = record_of(scratch, VX)
+    out = record_of(scratch, VOUT)
+    rows = record_of(scratch, VY)
+    if describe(world, index, rows) != INTP or not get(rows, V_CONTIGUOUS) or get(x, V_NDIM) == 0:
+        return STOP
+    extent = get(get(x, V_SHAPE), 0)
+    length = 1
+    for d in range(1, get(x, V_NDIM)):
+        length *= get(get(x, V_SHAPE), d)
+    count = get(rows, V_SIZE)
+    if count * length != get(out, V_SIZE):
+        return STOP
+    size = size_of(kind)
+    for j in range(count):
+        i = get(get(rows, V_DATA), j)
+        if not -extent <= i < extent:
+            return STOP
+    adjoint = begin(frame, world, to, x, size, True)
+    if adjoint == 0:
+        return NO_MEMORY
+    for j in range(count):
+        i = get(get(rows, V_DATA), j)
+        if i < 0:
+            i += extent
+        scaled(world, kind, length, 1, 1.0, g + j * length * size, size, adjoint + i * length * size, size)
+    return used_up(world, g)
+
+
+# ------------------------------------------------------------------------------------------------ joining
+
+
+@entry_point(STEP_SIGNATURE)
+def by_joining(frame, world, scratch, k, entry, ops, g):
+    """concatenate and stack: each operand gets the part of g that it supplied."""
+    out = record_of(scratch, VOUT)
+    value = record_of(scratch, VX)
+    kind = describe(world, load_i64(entry + AT_OUT), out)
+    nodes, values = load_i64(entry + AT_IN0), load_i64(entry + AT_X)
+    if kind > COMPLEX128:
+        return STOP
+    count = tuple_size(nodes)
+    stacking = get(ops, OP_STEP) == BY_STACK
+    rank = get(out, V_NDIM)
+    size = size_of(kind)
+    axis_object = setting(entry, 0)
+    flat = axis_object == get(world, W_NONE)
+    axis = 0
+    if flat:
+        if stacking:
+            return STOP
+    else:
+        axis = axis_in(world, axis_object, rank)
+        if axis < 0:
+            return STOP
+    covered = 0
+    for i in range(count):
+        own = describe(world, tuple_item(values, i), value)
+        covered += get(value, V_SIZE)
+        if not flat and get(value, V_NDIM) != (rank - 1 if stacking else rank):
+            return STOP
+        to = destination(frame, world, k, tuple_item(nodes, i), i)
+        if to == REFUSED:
+            return NO_MEMORY
+        if to != NOWHERE and (own != kind or not fits(frame, world, scratch, to, value)):
+            return STOP
+    if covered != get(out, V_SIZE):
+        return STOP
+    # Bytes between neighbours of g along the axis.
+    along = size
+    if not flat:
+        for d in range(axis + 1, rank):
+            along *= get(get(out, V_SHAPE), d)
+    offset = 0
+    for i in range(count):
+        describe(world, tuple_item(values, i), value)
+        to = destination(frame, world, k, tuple_item(nodes, i), i)
+        if to != NOWHERE:
+            fresh = get(cell_of(frame, to), 0) == 0
+            adjoint = begin(frame, world, to, value, size, False)
+            if adjoint == 0:
+                return NO_MEMORY
+            own_rank = get(value, V_NDIM)
+            for d in range(own_rank):
+                put(scratch, S_EXTENTS + d, get(get(value, V_SHAPE), d))
+            set_nothing(scratch, own_rank)
+            set_dense(scratch, ADJ, adjoint, value, own_rank, size)
+            if flat:
+                set_dense(scratch, G, g + offset, value, own_rank, size)
+            else:
+                stride = size
+                for d in range(rank - 1, -1, -1):
+                    own = d - 1 if stacking and d > axis else d
+                    if not (stacking and d == axis):
+                        put(scratch, S_STRIDES + G * MAX_RANK + own, stride)
+                    stride *= get(get(out, V_SHAPE), d)
+                put(scratch, S_POINTERS + G, g + offset)
+            loop(world, scratch, own_rank, kind, CONSTANT, 1.0, 0 if fresh else 1)
+        if flat:
+            offset += get(value, V_SIZE) * size
+        elif stacking:
+            offset += along
+        else:
+            offset += along * get(get(value, V_SHAPE), axis)
+    return used_up(world, g)
+
+
+# ------------------------------------------------------------------------------------------------- matmul
+
+
+def _multiplier(item, put_item, size):
+    """c (+)= a @ b for one real kind, with any strides (in bytes); c is m x n, dense by rows."""
+
+    @summing
+    def dot(n, a, a_stride, b, b_stride):
+        s = 0.0
+        if a_stride == size and b_stride == size:
+            for i in range(n):
+                s += item(a, i) * item(b, i)
+        else:
+            for i in range(n):
+                s += item(a + i * a_stride, 0) * item(b + i * b_stride, 0)
+        return s
+
+    @native
+    def multiply(m, k, n, a, a_row, a_column, b, b_row, b_column, c, add):
+        if b_column == size or (n > 1 and a_column != size):
+            # Rows of b, scaled by elements of a: the inner loop runs along rows.
+            for i in range(m):
+                c_row = c + i * n * size
+                if not add:
+                    memset(c_row, 0, n * size)
+                for p in range(k):
+                    factor = item(a + i * a_row + p * a_column, 0)
+                    line = b + p * b_row
+                    if b_column == size:
+                        for j in range(n):
+                            put_item(c_row, j, item(c_row, j) + factor * item(line, j))
+                    else:
+                        for j in range(n):
+                            put_item(c_row, j, item(c_row, j) + factor * item(line + j * b_column, 0))
+        else:
+            for i in range(m):
+                for j in range(n):
+                    s = dot(k, a + i * a_row, a_column, b + j * b_column, b_row)
+                    at = i * n + j
+                    put_item(c, at, (item(c, at) if add else 0.0) + s)
+
+    return multiply
+
+
+_multiply_f64 = _multiplier(item_f64, put_f64, SIZES[FLOAT64])
+_multiply_f32 = _multiplier(item_f32, put_f32, SIZES[FLOAT32])
+
+
+@native
+def multiply(kind, m, k, n, a, a_row, a_column, b, b_row, b_column, c, add):
+    if kind == FLOAT64:
+        _multiply_f64(m, k, n, a, a_row, a_column, b, b_row, b_column, c, add)
+    else:
+        _multiply_f32(m, k, n, a, a_row, a_column, b, b_row, b_column, c, add)
+
+
+SMALL_PRODUCT = 1 << 15
+"""Multiplications above which BLAS is worth a stop."""
+
+
+@entry_point(STEP_SIGNATURE)
+def by_product(frame, world, scratch, k, entry, ops, g):
+    """matmul of vectors and matrices, small ones: x gets g @ yᵀ, y gets xᵀ @ g."""
+    x, y, out = record_of(scratch, VX), record_of(scratch, VY), record_of(scratch, VOUT)
+    kind = describe(world, load_i64(entry + AT_OUT), out)
+    if kind > FLOAT32:
+        return STOP
+    if describe(world, load_i64(entry + AT_X), x) != kind or describe(world, load_i64(entry + AT_Y), y) != kind:
+        return STOP
+    x_rank, y_rank = get(x, V_NDIM), get(y, V_NDIM)
+    if not (1 <= x_rank <= 2 and 1 <= y_rank <= 2):
+        return STOP
+    size = size_of(kind)
+    # A vector is a matrix of one row (x) or one column (y).
+    x_shape, y_shape, x_strides, y_strides = get(x, V_SHAPE), get(y, V_SHAPE), get(x, V_STRIDES), get(y, V_STRIDES)
+    inner = get(x_shape, x_rank - 1)
+    m, n = 1, 1
+    x_row, x_column = 0, get(x_strides, x_rank - 1)
+    y_row, y_column = get(y_strides, 0), size
+    if x_rank == 2:
+        m, x_row = get(x_shape, 0), get(x_strides, 0)
+    if y_rank == 2:
+        n, y_column = get(y_shape, 1), get(y_strides, 1)
+    if get(y_shape, 0) != inner or m * n != get(out, V_SIZE) or m * inner * n > SMALL_PRODUCT:
+        return STOP
+    to_x = destination(frame, world, k, load_i64(entry + AT_IN0), 0)
+    to_y = destination(frame, world, k, load_i64(entry + AT_IN1), 1)
+    if to_x == REFUSED or to_y == REFUSED:
+        return NO_MEMORY
+    if to_x != NOWHERE and not fits(frame, world, scratch, to_x, x):
+        return STOP
+    if to_y != NOWHERE and not fits(frame, world, scratch, to_y, y):
+        return STOP
+    if to_x != NOWHERE:
+        add = get(cell_of(frame, to_x), 0) != 0
+        c = begin(frame, world, to_x, x, size, False)
+        if c == 0:
+            return NO_MEMORY
+        b = get(y, V_DATA)
+        multiply(kind, m, n, inner, g, n * size, size, b, y_column, y_row, c, add)
+    if to_y != NOWHERE:
+        add = get(cell_of(frame, to_y), 0) != 0
+        c = begin(frame, world, to_y, y, size, False)
+        if c == 0:
+            return NO_MEMORY
+        multiply(kind, inner, m, n, get(x, V_DATA), x_column, x_row, g, n * size, size, c, add)
+    return used_up(world, g)

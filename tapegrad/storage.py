@@ -1,0 +1,79 @@
+"""Which arrays were overwritten, and when.
+
+The tape keeps raw arrays; if one is changed in place afterwards, a derivative computed from it would be
+wrong without a word. So every in-place operation calls `touch`, which notes for the array's memory the
+slot that was current. An entry whose rule needs a value of that memory checks that the note is older than the
+entry. Nothing is stored per entry: arrays that are never overwritten cost nothing.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import numpy as np
+
+from .errors import GraphError
+from .tape import Slot, new_slot
+
+
+class _Note:
+    __slots__ = ("count", "ref", "slot")
+
+    def __init__(self, ref: weakref.ref[np.ndarray]) -> None:
+        self.ref = ref
+        self.count = 0
+        self.slot = 0
+
+
+_notes: dict[int, _Note] = {}
+_latest: Slot = 0
+
+
+def latest_overwrite() -> Slot:
+    """Slot after which nothing has been overwritten: younger entries need no check."""
+    return _latest
+
+
+def owner(array: np.ndarray) -> np.ndarray:
+    """The array at the end of the chain of bases: it stands for the memory."""
+    base = array.base
+    while isinstance(base, np.ndarray):
+        array, base = base, base.base
+    return array
+
+
+def touch(array: np.ndarray) -> None:
+    """Note that this array's memory was overwritten just now."""
+    global _latest
+    root = owner(array)
+    key = id(root)
+    note = _notes.get(key)
+    if note is None or note.ref() is not root:
+        note = _notes[key] = _Note(weakref.ref(root, lambda _, key=key: _notes.pop(key, None)))
+    note.count += 1
+    note.slot = _latest = new_slot()
+
+
+def version(array: Any) -> int:
+    """How often this array's memory was overwritten through tapegrad."""
+    if not isinstance(array, np.ndarray):
+        return 0
+    note = _notes.get(id(owner(array)))
+    return 0 if note is None else note.count
+
+
+def check(name: str, slot: Slot, values: Any) -> None:
+    """Raise if one of the values that the op `name`, recorded at `slot`, needs was overwritten since."""
+    for value in values:
+        if type(value) is tuple:
+            check(name, slot, value)
+        elif isinstance(value, np.ndarray):
+            note = _notes.get(id(owner(value)))
+            if note is not None and note.slot > slot:
+                raise GraphError(
+                    "one of the variables needed for gradient computation has been modified by an inplace "
+                    f"operation: {name} saved an array of shape {value.shape} and dtype {value.dtype}, which was "
+                    f"overwritten afterwards (it is at version {note.count}). Write to a copy (t.clone()), or use "
+                    "the out-of-place form."
+                )

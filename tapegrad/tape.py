@@ -1,0 +1,339 @@
+"""The tape: one flat list of entries per thread, and the rules by which entries live and die.
+
+Idea: an op appends ONE entry, eight items at the end of a plain list (the columns below), by one
+`list.extend` of one tuple. Nothing links entries to each other but *slots*: an entry's slot is an `int`
+object of its own, which the resulting Tensor, and every later entry that reads the result, also hold.
+So the reference count of that `int` says whether anybody can still ask for the entry, and no node
+object, weak reference or finaliser is needed.
+
+    op | slot | in0 | in1 | x | y | out | kw
+    op      index into `primitive.OPS`; FREED once the saved values are gone
+    slot    the entry's own slot, process-wide unique and ascending
+    in0/1   None (constant), a slot, or a `Leaf`; variadic ops keep a tuple in in0
+    x, y    raw operands; a *shape token* (stride 0, no memory) where a big one is needed by no rule
+    out     raw result, likewise
+    kw      None or the tuple of the op's settings
+
+Invariant: an entry's inputs were recorded before it, so position order is a topological order.
+
+Lifetime: `Tape.sweep` pops entries from the end and drops those whose slot nobody else holds; dropping
+one releases its inputs, so liveness spreads by reference counting alone, in one pass. Survivors stay,
+in order. Sweeps are due when the tape has doubled since the last one (in entries, or in bytes of saved
+arrays), which makes their cost a constant per op. Appends need no lock, because `extend` and
+the slot counter are atomic; whatever moves entries holds `Tape.lock` and leaves a `busy` tape alone.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from sys import getrefcount
+from typing import Any
+
+import numpy as np
+
+STRIDE = 8
+OP, SLOT, IN0, IN1, X, Y, OUT, KW = range(STRIDE)
+FREED = 0
+
+BIG = 1 << 14
+"""Bytes above which a result takes the slow path that saves only what a rule asks for."""
+
+BATCH = 1024
+"""Slots handed out between two looks at the tape's length."""
+
+_BYTES_SLACK = 1 << 24  # 16 MiB of dead arrays at most before a sweep is due
+
+Slot = int
+
+
+class Leaf:
+    """Where gradients end: one per tensor that requires grad and was not made by a recorded op.
+
+    It owns the gradient, so that a graph keeps accumulating even if the user dropped the tensor.
+    """
+
+    __slots__ = ("__weakref__", "data", "grad", "hooks", "tensor")
+
+    def __init__(self, data: Any, tensor: Any) -> None:
+        self.data = data
+        self.tensor = weakref.ref(tensor)
+        self.grad: Any = None
+        self.hooks: Any = None
+
+
+class Tape:
+    """A thread's (or a transform's) flat list of entries. `print(tape)` shows one entry a line."""
+
+    __slots__ = ("__weakref__", "busy", "bytes", "bytes_limit", "code", "limit", "lock", "owner")
+
+    def __init__(self, owner: object = None) -> None:
+        self.code: list[Any] = []
+        self.lock = threading.RLock()
+        self.busy = 0
+        self.limit = BATCH * STRIDE
+        self.bytes = 0
+        self.bytes_limit = _BYTES_SLACK
+        # A weak reference to whatever keeps the tape open; once it died only survivors are kept.
+        self.owner = None if owner is None else weakref.ref(owner)
+
+    def __len__(self) -> int:
+        return len(self.code) // STRIDE
+
+    def find(self, slot: Slot) -> int | None:
+        """Position of the entry with this slot, or None where the tape has no such entry."""
+        code = self.code
+        low, high = 0, len(code) // STRIDE
+        while low < high:
+            middle = (low + high) // 2
+            if code[middle * STRIDE + SLOT] < slot:
+                low = middle + 1
+            else:
+                high = middle
+        if low * STRIDE < len(code) and code[low * STRIDE + SLOT] == slot:
+            return low
+        # Two threads that share one context can append in the other order than they drew slots.
+        slots = code[SLOT::STRIDE]
+        return slots.index(slot) if slot in slots else None
+
+    def sweep(self) -> None:
+        """Drop every entry that nobody can ask for any more."""
+        with self.lock:
+            if self.busy:
+                return
+            code = self.code
+            end = len(code)
+            chunk = code[:end]
+            # New entries go to the same list object, behind `end`; this is one atomic step.
+            del code[:end]
+            alive = _pop_dead(chunk)
+            code[0:0] = alive
+            self.limit = max(BATCH * STRIDE, 2 * len(alive))
+            self.bytes = _saved_bytes(alive)
+            self.bytes_limit = self.bytes + max(_BYTES_SLACK, self.bytes // 4)
+
+    def release(self, visited: list[int], needs_saved: Callable[[int], bool]) -> None:
+        """Give up what the visited entries saved, and drop the entries nobody holds.
+
+        An entry that somebody still holds stays as it is if its op saves nothing (a second backward
+        through it works, as in PyTorch), else as FREED. While a walk is under way (`busy`) positions
+        must not move: entries are emptied in place.
+        """
+        if not visited:
+            return
+        with self.lock:
+            code = self.code
+            if self.busy:
+                for position in visited:
+                    k = position * STRIDE
+                    if needs_saved(code[k]):
+                        code[k : k + STRIDE] = _freed(code[k + SLOT])
+                return
+            low = min(visited) * STRIDE
+            tail = code[low:]
+            del code[low:]
+            # Entries behind the visited ones may hold them as inputs, so the walk starts at the end.
+            code.extend(_pop_dead(tail, {p * STRIDE - low for p in visited}, needs_saved))
+            if self.bytes:
+                self.bytes = _saved_bytes(code)
+
+    def absorb(self, other: Tape) -> None:
+        """Take over the entries of a tape that was open while this one was not: they are neighbours in slot order."""
+        if not other.code:
+            return
+        with self.lock:
+            first = other.code[SLOT]
+            k = len(self.code)
+            while k and self.code[k - STRIDE + SLOT] > first:
+                k -= STRIDE
+            self.code[k:k] = other.code
+            self.bytes += other.bytes
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        code = self.code
+        for k in range(0, len(code), STRIDE):
+            yield tuple(code[k : k + STRIDE])
+
+    def __repr__(self) -> str:
+        from .autograd.printing import tape_text
+
+        return tape_text(self)
+
+
+def _freed(slot: Slot) -> tuple[Any, ...]:
+    return (FREED, slot, None, None, None, None, None, None)
+
+
+_one = [object()]
+# References to a slot nobody else holds: the list's, and those that the call of getrefcount itself adds.
+_UNHELD = getrefcount(_one[0])
+
+
+def _pop_dead(
+    chunk: list[Any],
+    visited: set[int] | frozenset[int] = frozenset(),
+    needs_saved: Callable[[int], bool] = bool,
+) -> list[Any]:
+    """Survivors of `chunk`, in order; empties it from the end, so that a dying entry frees its inputs first.
+
+    Survivors at a visited offset lose what they saved.
+    """
+    kept: list[Any] = []
+    for k in range(len(chunk) - STRIDE, -1, -STRIDE):
+        if getrefcount(chunk[k + SLOT]) > _UNHELD:
+            if k in visited and needs_saved(chunk[k]):
+                kept.append(_freed(chunk[k + SLOT]))
+            else:
+                kept.append(chunk[k:])
+        del chunk[k:]
+    kept.reverse()
+    return [item for entry in kept for item in entry]
+
+
+def _saved_bytes(code: list[Any]) -> int:
+    """Bytes of the arrays above BIG that these entries keep alive (an array kept twice counts once)."""
+    seen = {}
+    for column in (X, Y, OUT):
+        for value in code[column::STRIDE]:
+            for array in value if type(value) is tuple else (value,):
+                if isinstance(array, np.ndarray) and array.nbytes > BIG and any(array.strides):
+                    seen[id(array)] = array.nbytes
+    return sum(seen.values())
+
+
+# ---------------------------------------------------------------------------------------------------------
+# Which tape is current. A context (thread or asyncio task) sees its recorder: the bound `extend` of the
+# current tape's list, or a falsy mark where a grad mode forbids recording (see mode.py). None means that
+# nobody has recorded in this context yet.
+
+Recorder = Callable[[tuple[Any, ...]], None]
+
+RECORDER: ContextVar[Any] = ContextVar("tapegrad.recorder", default=None)
+_TAPE: ContextVar[Tape | None] = ContextVar("tapegrad.tape", default=None)
+
+
+class _Owner:
+    """Dies with its thread, which tells the registry that the thread's tape is an orphan."""
+
+    __slots__ = ("__weakref__", "tape")
+
+
+_thread = threading.local()
+_tapes: list[Tape] = []
+_tapes_lock = threading.Lock()
+
+
+def current() -> Tape:
+    """The tape that ops in this thread (or inside this transform) append to."""
+    tape = _TAPE.get()
+    return _thread_tape() if tape is None else tape
+
+
+def _thread_tape() -> Tape:
+    owner = getattr(_thread, "owner", None)
+    if owner is None:
+        owner = _thread.owner = _Owner()
+        owner.tape = Tape(owner)
+        with _tapes_lock:
+            _tapes.append(owner.tape)
+    return owner.tape
+
+
+def begin() -> Recorder:
+    """First op of a context: make the thread's tape, and remember how to append to it."""
+    record = current().code.extend
+    RECORDER.set(record)
+    return record
+
+
+class own_tape:  # noqa: N801  reads as a word in `with own_tape() as own`
+    """Context of a transform: its ops go to a tape of their own, which is dropped whole with the transform.
+
+    `join()` hands the entries to the outer tape instead, where a result that something outside depends on needs them.
+    """
+
+    def __init__(self) -> None:
+        self.tape = Tape()
+        self._joined = False
+
+    def __enter__(self) -> own_tape:
+        self.outer = current()
+        self.recorder = RECORDER.get()
+        with _tapes_lock:
+            _tapes.append(self.tape)
+        _TAPE.set(self.tape)
+        RECORDER.set(self.tape.code.extend)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        RECORDER.set(self.recorder)
+        _TAPE.set(self.outer)
+        with _tapes_lock:
+            _tapes.remove(self.tape)
+
+    def join(self) -> None:
+        """Let the entries outlive the transform, on the outer tape; called after the context has ended."""
+        if not self._joined:
+            self._joined = True
+            self.outer.absorb(self.tape)
+            self.tape = self.outer
+
+
+def locate(slot: Slot) -> tuple[Tape, int] | None:
+    """The tape that holds this slot's entry, and its position there; None where the entry is gone."""
+    here = current()
+    with _tapes_lock:
+        others = [tape for tape in reversed(_tapes) if tape is not here]
+    for tape in (here, *others):
+        position = tape.find(slot)
+        if position is not None:
+            return tape, position
+    return None
+
+
+# ---------------------------------------------------------------------------------------------------------
+# Slots. Generated ops call `next_slot()`, the `__next__` of a range of BATCH fresh ints, in the namespace
+# they share; when it is exhausted they call `renew()`, which costs ordinary ops nothing and is the moment to
+# look whether a sweep is due.
+
+namespace: dict[str, Any] = {}
+_lock = threading.Lock()
+_first_slot = 1 << 10  # small ints are shared by the interpreter: their reference counts say nothing
+
+
+def renew() -> Slot:
+    """Hand out the next batch of slots, after sweeping tapes that have grown; returns the first."""
+    global _first_slot
+    tape = current()
+    if len(tape.code) > tape.limit:
+        tape.sweep()
+    _sweep_orphans()
+    with _lock:
+        fresh = iter(range(_first_slot, _first_slot + BATCH))
+        _first_slot += BATCH
+    namespace["next_slot"] = fresh.__next__
+    return next(fresh)
+
+
+def new_slot() -> Slot:
+    """A fresh slot, for code that is not generated."""
+    try:
+        return namespace["next_slot"]()
+    except StopIteration:
+        return renew()
+
+
+def _sweep_orphans() -> None:
+    with _tapes_lock:
+        orphans = [tape for tape in _tapes if tape.owner is not None and tape.owner() is None]
+    for tape in orphans:
+        tape.sweep()
+        if not tape.code:
+            with _tapes_lock:
+                if tape in _tapes:
+                    _tapes.remove(tape)
+
+
+namespace["next_slot"] = iter(()).__next__

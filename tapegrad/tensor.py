@@ -1,0 +1,583 @@
+"""Tensor: a NumPy array (or scalar) and a node that says where it came from.
+
+`_data` is the value: an ndarray, or a NumPy scalar where NumPy's own operation gave one (0-d results: NumPy computes
+with those ten times faster). `_node` is None (not tracked), a slot (result of a recorded op), or a `Leaf`
+(requires grad, made by the user). Everything rare lives in `_extra`, which is unset on most tensors.
+
+Invariant: a tracked tensor has an inexact dtype. Operators, ufuncs and methods that record are not written here:
+each declaration in `ops/` adds its own (see primitive.py).
+"""
+
+from __future__ import annotations
+
+import copy
+import operator
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from . import storage
+from .errors import GradientLost
+from .mode import INFERENCE, is_grad_enabled
+from .tape import RECORDER, Leaf
+
+if TYPE_CHECKING:
+    from .autograd.graph import Node
+
+new = object.__new__
+
+Device = "cpu"
+
+
+class Tensor:
+    """An array that remembers how it was computed. Make one with `tg.tensor`.
+
+    >>> import tapegrad as tg
+    >>> x = tg.tensor([1.0, 2.0], requires_grad=True)
+    >>> y = (x * x).sum()
+    >>> y.backward()
+    >>> x.grad
+    tensor([2., 4.])
+    """
+
+    __slots__ = ("__weakref__", "_data", "_extra", "_node")
+
+    _data: Any
+    _node: Any
+    _extra: dict[str, Any]
+
+    # NumPy's operators hand over to ours even when the array stands on the left.
+    __array_priority__ = 1000
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Tensor:
+        if cls is Tensor:
+            raise TypeError("Tensor cannot be called; make a tensor with tg.tensor(data, requires_grad=...).")
+        return new(cls)
+
+    # ------------------------------------------------------------------------------------ what it holds
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Lengths of the axes, as NumPy's."""
+        return self._data.shape
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return self._data.ndim
+
+    @property
+    def size(self) -> int:
+        """Number of elements (NumPy's meaning; `numel()` is the same)."""
+        return self._data.size
+
+    @property
+    def dtype(self) -> np.dtype:
+        """NumPy dtype of the elements."""
+        return self._data.dtype
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the elements."""
+        return self._data.nbytes
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element."""
+        return self._data.dtype.itemsize
+
+    @property
+    def device(self) -> str:
+        """Where the elements live: always "cpu"."""
+        return Device
+
+    def numel(self) -> int:
+        """Number of elements."""
+        return self._data.size
+
+    def dim(self) -> int:
+        """Number of axes."""
+        return self._data.ndim
+
+    # ------------------------------------------------------------------------------------ autograd's side
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether operations on this tensor are recorded; set it on leaves."""
+        return self._node is not None
+
+    @requires_grad.setter
+    def requires_grad(self, value: bool) -> None:
+        self.requires_grad_(value)
+
+    def requires_grad_(self, requires_grad: bool = True) -> Tensor:
+        """Start (or stop) recording operations on this tensor; returns it.
+
+        Raises RuntimeError for integer dtypes, and for a result of recorded operations that is to stop.
+
+        >>> import tapegrad as tg
+        >>> tg.zeros(2).requires_grad_()
+        tensor([0., 0.], requires_grad=True)
+        """
+        node = self._node
+        if requires_grad:
+            if node is None:
+                if self._data.dtype.kind not in "fc":
+                    raise RuntimeError(
+                        "only Tensors of floating point and complex dtype can require gradients, but this one has "
+                        f"dtype {self._data.dtype}. Convert it first: t.astype(tg.float64)."
+                    )
+                if isinstance(self, InferenceTensor) and RECORDER.get() is not INFERENCE:
+                    raise RuntimeError(
+                        "Setting requires_grad=True on inference tensor outside InferenceMode is not allowed. "
+                        "Take a clone() of it."
+                    )
+                self._array()
+                self._node = leaf = Leaf(self._data, self)
+                leaf.grad = self._pop("grad")
+        elif type(node) is Leaf:
+            self._node = None
+            if node.grad is not None:
+                self._put("grad", node.grad)
+        elif node is not None:
+            raise RuntimeError(
+                "you can only change requires_grad flags of leaf variables, but this tensor is the result of "
+                f"{self.grad_fn.name()}. If you want to use a computed variable in a subgraph that doesn't require "
+                "differentiation use var_no_grad = var.detach()."  # type: ignore[union-attr]
+            )
+        return self
+
+    @property
+    def is_leaf(self) -> bool:
+        """True unless the tensor is the result of a recorded operation."""
+        return self._node is None or type(self._node) is Leaf
+
+    @property
+    def grad(self) -> Tensor | None:
+        """The gradient accumulated by backward, in this tensor's dtype; None before the first one."""
+        node = self._node
+        if type(node) is Leaf:
+            return node.grad
+        grad = self._get("grad")
+        if grad is None and node is not None and not self.retains_grad:
+            import warnings
+
+            warnings.warn(
+                "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute "
+                "won't be populated during backward. If you indeed want it, call .retain_grad() on this tensor "
+                "before backward; if you meant a leaf, access that one instead.",
+                UserWarning,
+                stacklevel=2,
+            )
+        return grad
+
+    @grad.setter
+    def grad(self, value: Tensor | None) -> None:
+        if value is not None:
+            if not isinstance(value, Tensor):
+                raise TypeError(f"assigned grad expected to be a Tensor or None but got {type(value).__name__}.")
+            if value is self:
+                raise RuntimeError("can't assign Variable as its own grad: assign a clone().")
+            if value.shape != self.shape:
+                raise RuntimeError(
+                    f"assigned grad has shape {value.shape}, but the tensor has shape {self.shape}: they must agree."
+                )
+            if value.dtype != self.dtype:
+                raise RuntimeError(
+                    f"assigned grad has dtype {value.dtype}, but the tensor has dtype {self.dtype}: use astype."
+                )
+        if type(self._node) is Leaf:
+            self._node.grad = value
+        else:
+            self._put("grad", value)
+
+    @grad.deleter
+    def grad(self) -> None:
+        self.grad = None
+
+    @property
+    def grad_fn(self) -> Node | None:
+        """A view of the entry that made this tensor, such as <MulBackward0>; None for leaves."""
+        if self.is_leaf:
+            return None
+        from .autograd.graph import node_of
+
+        return node_of(self._node, self._get("output_nr", 0))
+
+    @property
+    def output_nr(self) -> int:
+        """Which output of its operation this tensor is; 0 unless the operation has several."""
+        return self._get("output_nr", 0)
+
+    @property
+    def retains_grad(self) -> bool:
+        """Whether backward keeps the gradient of this non-leaf tensor in `.grad`."""
+        return self._get("retains_grad", False)
+
+    def retain_grad(self) -> None:
+        """Let backward store this non-leaf tensor's gradient in `.grad`; nothing to do on a leaf."""
+        if self._node is None:
+            raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False.")
+        if not self.is_leaf and not self.retains_grad:
+            from .executors import retain
+
+            self._put("retains_grad", True)
+            retain(self)
+
+    def backward(
+        self,
+        gradient: Any = None,
+        retain_graph: bool | None = None,
+        create_graph: bool = False,
+        inputs: Any = None,
+    ) -> None:
+        """Add the gradient of this tensor to `.grad` of the leaves it was computed from.
+
+        `gradient` (this tensor's shape) weighs the elements of a non-scalar; `retain_graph` keeps saved values
+        for another walk; `create_graph` records the walk itself, for higher derivatives; `inputs` limits
+        which tensors receive a gradient. Raises RuntimeError where the graph cannot be walked.
+
+        >>> import tapegrad as tg
+        >>> x = tg.tensor(3.0, requires_grad=True)
+        >>> (x**2).backward()
+        >>> x.grad
+        tensor(6.)
+        """
+        from .autograd import backward
+
+        backward(self, gradient, retain_graph, create_graph, inputs=inputs)
+
+    def detach(self) -> Tensor:
+        """A tensor that shares memory with this one and is not tracked: gradients stop here."""
+        t = new(Tensor)
+        t._data = self._array()
+        t._node = None
+        return t
+
+    def detach_(self) -> Tensor:
+        """Cut this tensor off from the graph that made it; returns it."""
+        self._node = None
+        return self
+
+    @property
+    def data(self) -> Tensor:
+        """The value without the graph, sharing memory: as `detach()`."""
+        return self.detach()
+
+    @data.setter
+    def data(self, value: Any) -> None:
+        array = value._array() if isinstance(value, Tensor) else np.asarray(value)
+        if type(self._node) is Leaf:
+            if array.dtype.kind not in "fc":
+                raise RuntimeError(f"a tensor that requires grad cannot hold data of dtype {array.dtype}: use astype.")
+            self._node.data = array
+        self._data = array
+
+    def is_inference(self) -> bool:
+        """Whether the tensor was made under inference_mode."""
+        return isinstance(self, InferenceTensor)
+
+    @property
+    def _version(self) -> int:
+        """How often its memory was overwritten in place."""
+        return storage.version(self._data)
+
+    # ------------------------------------------------------------------------------------ leaving the tape
+
+    def numpy(self, *, force: bool = False) -> np.ndarray:
+        """The value as a NumPy array that shares memory; refused while a gradient would be lost."""
+        if self._node is not None and not force:
+            raise GradientLost(
+                "Can't call numpy() on Tensor that requires grad: the array would not be tracked. "
+                "Use tensor.detach().numpy() instead."
+            )
+        return self._array()
+
+    def item(self) -> Any:
+        """The one element as a Python number; the gradient stops there."""
+        if self._data.size != 1:
+            raise RuntimeError(
+                f"a Tensor with {self._data.size} elements cannot be converted to Scalar: index it, or use tolist()."
+            )
+        return self._data.item()
+
+    def tolist(self) -> Any:
+        """The elements as nested Python lists; the gradient stops there."""
+        return self._data.tolist()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        self._refuse_to_leave("np.asarray(t) (or storing t into a plain ndarray)")
+        if copy is False and dtype is not None and self._data.dtype != dtype:
+            raise ValueError("a copy is needed to change the dtype, but copy=False was asked.")
+        array = self._array()
+        return np.array(array, dtype=dtype) if copy else np.asarray(array, dtype=dtype)
+
+    def __float__(self) -> float:
+        self._refuse_to_leave("float(t) (or a function of the math module)")
+        return float(self.item())
+
+    def __complex__(self) -> complex:
+        self._refuse_to_leave("complex(t) (or a function of the cmath module)")
+        return complex(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __index__(self) -> int:
+        if self._data.dtype.kind not in "iu" or self._data.ndim:
+            raise TypeError(
+                f"only a 0-d integer tensor can be an index, but this one has dtype {self.dtype} and shape {self.shape}."
+            )
+        return int(self._data)
+
+    def __bool__(self) -> bool:
+        if self._data.size != 1:
+            raise RuntimeError(
+                f"Boolean value of Tensor with {'no' if not self.size else 'more than one'} value{'s' * (self.size > 0)} "
+                "is ambiguous: use t.any() or t.all()."
+            )
+        return bool(self._data)
+
+    def _refuse_to_leave(self, what: str) -> None:
+        if self._node is not None and is_grad_enabled():
+            raise GradientLost(
+                f"{what} was asked of a tensor that requires grad, but the plain result would not be tracked and its "
+                "gradient would be lost without a word. Use NumPy's function on the tensor (np.sin(t), not "
+                "math.sin(t)), join tensors with tg.stack, make buffers with tg.zeros, or say that no gradient is "
+                "wanted: t.detach(), t.item(), or `with tg.no_grad():`."
+            )
+
+    # ------------------------------------------------------------------------------------ copies
+
+    def astype(self, dtype: Any, copy: bool = True) -> Tensor:
+        """This tensor in another dtype; recorded, unless the new dtype cannot carry a gradient."""
+        from .ops.shaping import astype
+
+        if not copy and self._data.dtype == dtype:
+            return self
+        return astype(self, dtype=np.dtype(dtype))
+
+    def clone(self) -> Tensor:
+        """A copy in memory of its own, recorded: gradients flow through it."""
+        from .ops.shaping import copy
+
+        return copy(self)
+
+    def __copy__(self) -> Tensor:
+        return self.__deepcopy__({})
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
+        if not self.is_leaf:
+            raise RuntimeError(
+                "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the "
+                f"moment, but this one is the result of {self.grad_fn.name()}. Copy t.detach(), or use t.clone()."  # type: ignore[union-attr]
+            )
+        t = self._like(np.array(self._data))
+        memo[id(self)] = t
+        if self.requires_grad:
+            t.requires_grad_()
+        if self._grad_or_none() is not None:
+            t.grad = copy.deepcopy(self._grad_or_none(), memo)
+        return t
+
+    def __reduce__(self) -> Any:
+        if not self.is_leaf:
+            raise RuntimeError(
+                "Only leaf tensors can be pickled, but this one is the result of "
+                f"{self.grad_fn.name()}, whose tape stays in this process. Pickle t.detach()."  # type: ignore[union-attr]
+            )
+        return _restore, (type(self), np.array(self._data), self.requires_grad, self._grad_or_none())
+
+    def _like(self, array: Any) -> Tensor:
+        t = new(type(self))
+        t._data = array
+        t._node = None
+        return t
+
+    def _grad_or_none(self) -> Tensor | None:
+        return self._node.grad if type(self._node) is Leaf else self._get("grad")
+
+    # ------------------------------------------------------------------------------------ as a sequence
+
+    def __len__(self) -> int:
+        if not self._data.ndim:
+            raise TypeError("len() of a 0-d tensor")
+        return len(self._data)
+
+    def __iter__(self) -> Iterator[Tensor]:
+        if not self._data.ndim:
+            raise TypeError("iteration over a 0-d tensor: use t.item(), or reshape it first.")
+        return (self[i] for i in range(len(self._data)))
+
+    def __contains__(self, element: Any) -> bool:
+        return bool((self._data == (element._data if isinstance(element, Tensor) else element)).any())
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        from .inplace import store
+
+        store(self, index, value)
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    # ------------------------------------------------------------------------------------ NumPy's protocols
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **settings: Any) -> Any:
+        from .dispatch import ufunc_on_tensors
+
+        return ufunc_on_tensors(ufunc, method, inputs, settings)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        from .dispatch import function_on_tensors
+
+        return function_on_tensors(function, args, kwargs)
+
+    # ------------------------------------------------------------------------------------ printing
+
+    def __repr__(self) -> str:
+        from .autograd.printing import tensor_text
+
+        return tensor_text(self)
+
+    def __format__(self, spec: str) -> str:
+        return format(self.item(), spec) if spec and self.size == 1 else repr(self) if not spec else self._bad_format()
+
+    def _bad_format(self) -> str:
+        raise TypeError(f"a format specification needs one element, but this tensor has shape {self.shape}.")
+
+    # ------------------------------------------------------------------------------------ rare state
+
+    def _array(self) -> np.ndarray:
+        """The value as an ndarray; a NumPy scalar becomes a 0-d array that the tensor keeps, to be shared."""
+        data = self._data
+        if not isinstance(data, np.ndarray):
+            self._data = data = np.asarray(data)
+        return data
+
+    def _get(self, key: str, default: Any = None) -> Any:
+        try:
+            return self._extra.get(key, default)
+        except AttributeError:
+            return default
+
+    def _put(self, key: str, value: Any) -> None:
+        try:
+            self._extra[key] = value
+        except AttributeError:
+            self._extra = {key: value}
+
+    def _pop(self, key: str) -> Any:
+        try:
+            return self._extra.pop(key, None)
+        except AttributeError:
+            return None
+
+
+class InferenceTensor(Tensor):
+    """A result made under inference_mode: it may not enter a recorded computation that needs its value."""
+
+    __slots__ = ()
+
+
+def _restore(cls: type[Tensor], array: np.ndarray, requires_grad: bool, grad: Tensor | None) -> Tensor:
+    t = new(cls)
+    t._data = array
+    t._node = None
+    if requires_grad:
+        t.requires_grad_()
+    if grad is not None:
+        t.grad = grad
+    return t
+
+
+def _comparison(name: str) -> Any:
+    compare = getattr(operator, name)
+
+    def method(self: Tensor, other: Any) -> Any:
+        raw = other._data if isinstance(other, Tensor) else other
+        result = compare(self._data, raw)
+        return result if result is NotImplemented else wrap(result)
+
+    method.__name__ = method.__qualname__ = f"__{name}__"
+    method.__doc__ = f"Elementwise comparison {name}: a tensor of booleans, never tracked."
+    return method
+
+
+for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
+    setattr(Tensor, f"__{_name}__", _comparison(_name))
+
+
+def wrap(value: Any) -> Any:
+    """A raw array or NumPy scalar as an untracked Tensor; anything else as it is."""
+    if not isinstance(value, np.ndarray | np.generic):
+        return value
+    t = new(Tensor)
+    t._data = value
+    t._node = None
+    return t
+
+
+def tensor(data: Any, dtype: Any = None, requires_grad: bool = False) -> Tensor:
+    """A tensor with a copy of the data; float64 for Python floats, as NumPy decides.
+
+    `data` may be numbers, nested sequences, arrays or untracked tensors. Raises RuntimeError if an
+    integer tensor is to require a gradient, GradientLost if a tensor in `data` is tracked.
+
+    >>> import tapegrad as tg
+    >>> tg.tensor([1.0, 2.0], requires_grad=True)
+    tensor([1., 2.], requires_grad=True)
+    """
+    return _leaf(np.array(_plain(data), dtype=dtype), requires_grad)
+
+
+def as_tensor(data: Any, dtype: Any = None) -> Tensor:
+    """The data as a tensor, sharing memory where it can; a tensor comes back as it is, graph included.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> tg.as_tensor(np.arange(3))
+    tensor([0, 1, 2])
+    """
+    if isinstance(data, Tensor):
+        return data if dtype is None or data.dtype == dtype else data.astype(dtype)
+    if isinstance(data, list | tuple) and _holds_tensors(data):
+        from .ops.joining import array
+
+        return array(data, dtype=dtype)
+    return _leaf(np.asarray(data, dtype=dtype), False)
+
+
+def from_numpy(array: np.ndarray) -> Tensor:
+    """A tensor that shares the array's memory."""
+    if not isinstance(array, np.ndarray):
+        raise TypeError(f"expected np.ndarray (got {type(array).__name__}): use tg.as_tensor for other data.")
+    return _leaf(array, False)
+
+
+def _leaf(array: np.ndarray, requires_grad: bool) -> Tensor:
+    if array.dtype.kind not in "fciub":
+        raise TypeError(
+            f"a tensor was asked of data that NumPy holds with dtype {array.dtype}, but tensors hold numbers and booleans. "
+            "Check that all rows have one length and that nothing in it is None or text."
+        )
+    t = new(InferenceTensor if RECORDER.get() is INFERENCE else Tensor)
+    t._data = array
+    t._node = None
+    return t.requires_grad_() if requires_grad else t
+
+
+def _holds_tensors(data: Sequence[Any]) -> bool:
+    return any(isinstance(x, Tensor) or (isinstance(x, list | tuple) and _holds_tensors(x)) for x in data)
+
+
+def _plain(data: Any) -> Any:
+    """Nested sequences of tensors as nested sequences of arrays."""
+    if isinstance(data, Tensor):
+        data._refuse_to_leave("a new tensor holding a copy of t's value, tg.tensor(t),")
+        return data._data
+    if isinstance(data, list | tuple) and _holds_tensors(data):
+        return [_plain(x) for x in data]
+    return data
+
+
+__all__ = ["InferenceTensor", "Tensor", "as_tensor", "from_numpy", "tensor", "wrap"]

@@ -1,0 +1,498 @@
+"""Transforms: functions in, derivative functions out, to any order.
+
+Each call runs `f` on a tape of its own (`tape.own_tape`), with fresh leaves in place of the arguments, then walks that tape.
+If nothing outside is tracked, the walk is a plain one and the tape is dropped whole; if the result must itself be
+differentiable (a transform inside another, or a tracked tensor that `f` closes over), the walk is recorded and the tape joins
+the outer one. Arguments and results are pytrees (tuples, lists, dicts, ... of arrays, numbers, tensors).
+
+NumPy arrays and numbers in give NumPy arrays and numbers out; tensors in, or a tracked tensor in `f`'s closure, give tensors.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from . import executors, sweep
+from .errors import NotDifferentiable
+from .mode import Off, enable_grad
+from .ops.shaping import alias
+from .tape import IN0, IN1, SLOT, STRIDE, Leaf, own_tape
+from .tensor import Tensor, wrap
+
+Tree = Any
+
+
+def _optree() -> Any:
+    import optree
+
+    return optree
+
+
+def _flatten(tree: Tree) -> tuple[list[Any], Any]:
+    """Leaves and structure; a lone array or number (the common case) needs no pytree library."""
+    if isinstance(tree, Tensor | np.ndarray | float | int | complex | np.generic):
+        return [tree], None
+    leaves, structure = _optree().tree_flatten(tree)
+    return leaves, structure
+
+
+def _unflatten(structure: Any, leaves: Sequence[Any]) -> Tree:
+    return leaves[0] if structure is None else _optree().tree_unflatten(structure, leaves)
+
+
+class _Run:
+    """One run of `f`: the arguments it differentiates as leaves, its output, and the tape in between."""
+
+    def __init__(self, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], argnums: Any, name: str) -> None:
+        if not callable(f):
+            raise TypeError(f"{name} was asked to differentiate {type(f).__name__}, which cannot be called: pass a function.")
+        self.name = name
+        self.positions = _positions(argnums, args, name)
+        self.given: list[Any] = []
+        self.structures = []
+        for position in self.positions:
+            leaves, structure = _flatten(args[position])
+            self.given += leaves
+            self.structures.append((structure, len(leaves)))
+        self.own = own_tape()
+        with self.own:
+            recording = not isinstance(self.own.recorder, Off)
+            self.inputs = [_input(value, recording, name) for value in self.given]
+            self.nodes = [t._node for t in self.inputs]
+            # Something outside is differentiated by these very arguments: results must stay connected.
+            self.connected = any(type(node) is not Leaf for node in self.nodes)
+            self.recording = recording
+            rebuilt = list(args)
+            for position, tree in zip(self.positions, self.trees(self.inputs), strict=True):
+                rebuilt[position] = tree
+            self.output = f(*rebuilt, **kwargs)
+        self.tensors_in = any(isinstance(x, Tensor) for x in _leaves_of((args, kwargs)))
+
+    def trees(self, leaves: Sequence[Any]) -> list[Tree]:
+        """Per differentiated argument, the leaves in its structure."""
+        trees = []
+        start = 0
+        for structure, n in self.structures:
+            trees.append(_unflatten(structure, leaves[start : start + n]))
+            start += n
+        return trees
+
+    def closes_over_tracked(self) -> bool:
+        """Whether `f` used a tracked tensor that is not one of its arguments."""
+        code = self.own.tape.code
+        mine = set(code[SLOT::STRIDE])
+        mine.update(self.nodes)
+        mine.add(None)
+        for column in (IN0, IN1):
+            for node in set(code[column::STRIDE]):
+                if type(node) is tuple:
+                    if not mine.issuperset(node):
+                        return True
+                elif node not in mine:
+                    return True
+        return False
+
+    def pull(self, roots: list[tuple[Any, Any]]) -> list[Any]:
+        """Gradient of each input, from cotangents of outputs; raw, or Tensors where something outside is tracked."""
+        if not self.connected and not any(isinstance(g, Tensor) and g._node is not None for _, g in roots):
+            raw = [(n, g._data if isinstance(g, Tensor) else g) for n, g in roots]
+            leaves, whole = executors.walk_own(self.own.tape, raw)
+            if not self.recording or (whole and leaves.keys() <= set(self.nodes)):
+                return [leaves.get(n) for n in self.nodes]
+        # The result depends on something tracked outside: record the walk too, and keep the entries.
+        self.connected = True
+        self.own.join()
+        roots = [(n, g if isinstance(g, Tensor) else wrap(g)) for n, g in roots]
+        found = executors.walk(roots, set(self.nodes), retain_graph=True, create_graph=True)
+        return [found.get(n) for n in self.nodes]
+
+    def gradients(self, roots: list[tuple[Any, Any]]) -> list[Tree]:
+        """Gradients of the inputs as the user gave them: of their kind, in their structure."""
+        values = [_as_given(g, x, t) for g, x, t in zip(self.pull(roots), self.given, self.inputs, strict=True)]
+        return self.trees(values)
+
+    def value(self, value: Any) -> Any:
+        """An output as the user expects it: a tensor if tensors went in or it stays tracked, else NumPy's."""
+        if not isinstance(value, Tensor):
+            return value
+        if self.connected:
+            return value
+        if self.tensors_in:
+            return wrap(value._data)
+        return value._data[()] if value._data.ndim == 0 else value._data
+
+
+def _positions(argnums: Any, args: tuple[Any, ...], name: str) -> list[int]:
+    numbers = argnums if isinstance(argnums, tuple | list) else (argnums,)
+    positions = []
+    for number in numbers:
+        if not isinstance(number, int | np.integer) or not -len(args) <= number < len(args):
+            raise TypeError(
+                f"{name} was asked to differentiate by argument {number!r}, but the call has {len(args)} positional "
+                "arguments. Set argnums, or pass that argument by position."
+            )
+        positions.append(int(number) % len(args))
+    return positions
+
+
+def _input(value: Any, recording: bool, name: str) -> Tensor:
+    """A fresh leaf holding the value; of a tensor tracked outside, an alias that is recorded as made from it."""
+    if isinstance(value, Tensor):
+        if value._node is not None and recording:
+            return alias(value)
+        value = value._data
+    array = np.asarray(value)
+    if array.dtype.kind in "iub":
+        array = array.astype(np.float64)
+    if array.dtype.kind not in "fc":
+        raise TypeError(
+            f"{name} was asked to differentiate by a {type(value).__name__} (dtype {array.dtype}), but only numbers and arrays "
+            "of numbers have derivatives. Choose other arguments with argnums, or close over it."
+        )
+    return wrap(array).requires_grad_()
+
+
+def _leaves_of(tree: Any) -> list[Any]:
+    if isinstance(tree, tuple | list):
+        return [leaf for x in tree for leaf in _leaves_of(x)]
+    if isinstance(tree, dict):
+        return [leaf for x in tree.values() for leaf in _leaves_of(x)]
+    return [tree]
+
+
+def _as_given(g: Any, given: Any, like: Tensor) -> Any:
+    """A derivative in the kind of value it belongs to."""
+    if g is None:
+        g = np.zeros(like.shape, like.dtype)
+    if isinstance(g, Tensor):
+        return g
+    if isinstance(given, Tensor):
+        return wrap(np.array(g))
+    if isinstance(given, np.ndarray):
+        return np.array(g)
+    return complex(g) if np.iscomplexobj(g) else float(g) if isinstance(given, int | float) else np.asarray(g)[()]
+
+
+def _scalar(value: Any, name: str) -> Tensor | None:
+    """The output of a function that `grad` differentiates: checked; None if it does not depend on anything tracked."""
+    if value is None:
+        raise TypeError(f"{name} differentiates a function's value, but it returned None. Does it end with a return?")
+    if isinstance(value, Tensor):
+        if value.size != 1:
+            raise NotDifferentiable(
+                f"{name} needs a scalar output, but f returned shape {value.shape}. Use jacobian(f), or reduce the output, "
+                "for example with np.sum."
+            )
+        if value.dtype.kind == "c":
+            raise NotDifferentiable(
+                f"{name} needs a real output, but f returned {value.dtype}. Take np.real, np.imag or np.abs of it, or use vjp."
+            )
+        return value if value._node is not None else None
+    if not isinstance(value, float | int | np.generic | np.ndarray):
+        raise TypeError(
+            f"{name} needs a scalar output, but f returned {type(value).__name__}. Return one number, or set has_aux=True for "
+            "a pair (value, anything)."
+        )
+    if np.size(value) != 1:
+        raise NotDifferentiable(
+            f"{name} needs a scalar output, but f returned shape {np.shape(value)}. Use jacobian(f), or reduce the output."
+        )
+    return None
+
+
+def value_and_grad(f: Callable[..., Any], argnums: Any = 0, has_aux: bool = False) -> Callable[..., Any]:
+    """A function that returns `(f(*args), gradient)`, from one run of `f`.
+
+    `argnums` is the position (or a tuple of positions) of the arguments to differentiate by; each may be a pytree.
+    With `has_aux`, `f` returns `(value, aux)` and the result is `((value, aux), gradient)`. Raises NotDifferentiable if
+    the value is not one real number.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> tg.value_and_grad(lambda x: np.sum(x**2))(np.array([1.0, 2.0]))
+    (np.float64(5.0), array([2., 4.]))
+    """
+
+    @functools.wraps(f)
+    def differentiated(*args: Any, **kwargs: Any) -> Any:
+        run = _Run(f, args, kwargs, argnums, "grad")
+        output, aux = _with_aux(run.output, has_aux)
+        y = _scalar(output, "grad")
+        roots = [] if y is None else [(y._node, np.ones(y.shape, y.dtype))]
+        trees = run.gradients(roots)
+        gradient = tuple(trees) if isinstance(argnums, tuple | list) else trees[0]
+        value = run.value(output)
+        return ((value, _map(run.value, aux)), gradient) if has_aux else (value, gradient)
+
+    return differentiated
+
+
+def grad(f: Callable[..., Any], argnums: Any = 0, has_aux: bool = False) -> Callable[..., Any]:
+    """The gradient of a scalar function, as a function of the same arguments.
+
+    `argnums` is the position (or a tuple of positions) of the arguments to differentiate by; each may be a pytree, and the
+    gradient has its structure. With `has_aux`, `f` returns `(value, aux)` and the result is `(gradient, aux)`. Raises
+    NotDifferentiable if the value is not one real number. Composes: `grad(grad(f))`.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> tg.grad(lambda x: (np.sin(x) * x).sum())(np.zeros(2))
+    array([0., 0.])
+    >>> tg.grad(tg.grad(lambda x: x**3))(2.0)
+    12.0
+    """
+    both = value_and_grad(f, argnums, has_aux)
+
+    @functools.wraps(f)
+    def gradient(*args: Any, **kwargs: Any) -> Any:
+        value, g = both(*args, **kwargs)
+        return (g, value[1]) if has_aux else g
+
+    return gradient
+
+
+def _with_aux(output: Any, has_aux: bool) -> tuple[Any, Any]:
+    if not has_aux:
+        return output, None
+    if not (isinstance(output, tuple) and len(output) == 2):
+        raise TypeError(
+            f"has_aux=True says that f returns a pair (value, aux), but it returned {type(output).__name__}. Return a pair, "
+            "or leave has_aux out."
+        )
+    return output
+
+
+def _map(function: Callable[[Any], Any], tree: Tree) -> Tree:
+    leaves, structure = _flatten(tree) if tree is not None else ([], None)
+    return None if tree is None else _unflatten(structure, [function(x) for x in leaves])
+
+
+def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
+    """Value of `f` and the map from output cotangents to argument cotangents.
+
+    The pullback takes a cotangent of the output's structure and shape (a number for a scalar) and returns a tuple,
+    one cotangent per primal; it may be called any number of times. Raises ValueError for another shape.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> y, pull = tg.vjp(np.sin, 0.0)
+    >>> pull(1.0)
+    (1.0,)
+    """
+    run = _Run(f, primals, {}, tuple(range(len(primals))), "vjp")
+    output, aux = _with_aux(run.output, has_aux)
+    outputs, structure = _flatten(_no_none(output, "vjp"))
+
+    def pullback(cotangent: Any) -> tuple[Any, ...]:
+        """Cotangents of the primals, from a cotangent of the value."""
+        cotangents, given = _flatten(cotangent)
+        if len(cotangents) != len(outputs) or given != structure:
+            raise ValueError(
+                f"the pullback was given a cotangent with {len(cotangents)} leaves, but the value has {len(outputs)}: it must have "
+                "the value's structure."
+            )
+        return tuple(run.gradients(_roots(outputs, cotangents)))
+
+    value = _unflatten(structure, [run.value(y) for y in outputs])
+    return (value, pullback, _map(run.value, aux)) if has_aux else (value, pullback)
+
+
+def _no_none(output: Any, name: str) -> Any:
+    if output is None:
+        raise TypeError(f"{name} differentiates a function's value, but it returned None. Does it end with a return?")
+    return output
+
+
+def _roots(outputs: Sequence[Any], cotangents: Sequence[Any]) -> list[tuple[Any, Any]]:
+    roots = []
+    for y, g in zip(outputs, cotangents, strict=True):
+        if np.shape(g) != np.shape(y):
+            raise ValueError(f"a cotangent of shape {np.shape(g)} was given for a value of shape {np.shape(y)}: they must agree.")
+        if isinstance(y, Tensor) and y._node is not None:
+            if isinstance(g, Tensor):
+                g = g if g.dtype == y.dtype else g.astype(y.dtype)
+            else:
+                g = np.asarray(g, y.dtype)
+            roots.append((y._node, g))
+    return roots
+
+
+def jvp(f: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool = False) -> Any:
+    """Value of `f` and its derivative along the tangents: `(f(*primals), J @ tangents)`.
+
+    `primals` and `tangents` are tuples (or lists) of equal structure. Forward mode: the tangents are carried up
+    the tape that `f` recorded. Raises ValueError where shapes differ.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> tg.jvp(np.sin, (0.0,), (2.0,))
+    (np.float64(0.0), np.float64(2.0))
+    """
+    if not isinstance(primals, tuple | list) or not isinstance(tangents, tuple | list):
+        raise TypeError("jvp takes primals and tangents as tuples, one element per argument of f: jvp(f, (x,), (v,)).")
+    if len(primals) != len(tangents):
+        raise ValueError(f"jvp was given {len(primals)} primals and {len(tangents)} tangents: one tangent per primal.")
+    run = _Run(f, tuple(primals), {}, tuple(range(len(primals))), "jvp")
+    output, aux = _with_aux(run.output, has_aux)
+    outputs, structure = _flatten(_no_none(output, "jvp"))
+    given = [t for tangent in tangents for t in _flatten(tangent)[0]]
+    if len(given) != len(run.inputs):
+        raise ValueError(f"jvp was given tangents with {len(given)} leaves for primals with {len(run.inputs)}: structures must agree.")
+    derivative = _pushed(run, outputs, given)
+    value = _unflatten(structure, [run.value(y) for y in outputs])
+    along = _unflatten(structure, [run.value(t) for t in derivative])
+    return (value, along, _map(run.value, aux)) if has_aux else (value, along)
+
+
+def _pushed(run: _Run, outputs: Sequence[Any], given: Sequence[Any]) -> list[Any]:
+    """Tangents of the outputs, as Tensors (untracked ones where nothing outside is tracked)."""
+    seeds = []
+    for t, x in zip(given, run.inputs, strict=True):
+        if np.shape(t) != x.shape:
+            raise ValueError(f"a tangent of shape {np.shape(t)} was given for a primal of shape {x.shape}: they must agree.")
+        if isinstance(t, Tensor):
+            seeds.append(t if t.dtype == x.dtype else t.astype(x.dtype))
+        else:
+            seeds.append(np.asarray(t, x.dtype))
+    tracked = any(isinstance(t, Tensor) and t._node is not None for t in seeds)
+    record = run.recording and (run.connected or tracked or run.closes_over_tracked())
+    if record:
+        run.connected = True
+        run.own.join()
+    else:
+        seeds = [t._data if isinstance(t, Tensor) else t for t in seeds]
+    tangents = dict(zip(run.nodes, seeds, strict=True))
+    code = run.own.tape.code
+    if record:
+        first = min((t._node for t in run.inputs if type(t._node) is not Leaf), default=0)
+        start = next((k for k in range(0, len(code), STRIDE) if code[k + SLOT] >= first), len(code)) // STRIDE
+        with enable_grad():
+            sweep.push(code, start, len(code) // STRIDE, tangents, record=True)
+    else:
+        sweep.push(code, 0, len(code) // STRIDE, tangents)
+    results = []
+    for y in outputs:
+        node = y._node if isinstance(y, Tensor) else None
+        t = None if node is None else tangents.get(node)
+        results.append(wrap(np.zeros(np.shape(y), np.result_type(y) if node is None else y.dtype)) if t is None else t)
+    return [t if isinstance(t, Tensor) else wrap(np.asarray(t)[()]) for t in results]
+
+
+def jacobian(f: Callable[..., Any], argnums: Any = 0, *, mode: str = "auto") -> Callable[..., Any]:
+    """The Jacobian of `f` as a function of the same arguments: shape of the output, then shape of the input.
+
+    `mode` is "reverse" (one walk per output element), "forward" (one per input element) or "auto" (the fewer). For pytrees
+    the result has the output's structure, with the input's at each leaf. A tuple of `argnums` gives a tuple.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> tg.jacobian(lambda x: x**2)(np.array([1.0, 2.0]))
+    array([[2., 0.],
+           [0., 4.]])
+    """
+    if mode not in ("auto", "reverse", "forward"):
+        raise ValueError(f"mode {mode!r} was asked, but a Jacobian is made in mode 'auto', 'reverse' or 'forward'.")
+
+    @functools.wraps(f)
+    def differentiated(*args: Any, **kwargs: Any) -> Any:
+        run = _Run(f, args, kwargs, argnums, "jacobian")
+        outputs, structure = _flatten(_no_none(run.output, "jacobian"))
+        rows = sum(np.size(y) for y in outputs)
+        columns = sum(x.size for x in run.inputs)
+        forward = mode == "forward" or (mode == "auto" and columns < rows)
+        blocks = (_forward_blocks if forward else _reverse_blocks)(run, outputs)
+        trees = [run.trees(row) for row in blocks]
+        results = [tuple(t) if isinstance(argnums, tuple | list) else t[0] for t in trees]
+        return _unflatten(structure, results)
+
+    return differentiated
+
+
+def _basis(shape: tuple[int, ...], dtype: Any) -> Any:
+    """Unit arrays of a shape, one at a time."""
+    for i in range(int(np.prod(shape, dtype=int))):
+        unit = np.zeros(shape, dtype)
+        unit.flat[i] = 1
+        yield unit
+
+
+def _reverse_blocks(run: _Run, outputs: Sequence[Any]) -> list[list[Any]]:
+    """blocks[output][input], one walk per element of each output."""
+    blocks = []
+    for y in outputs:
+        dtype = y.dtype if isinstance(y, Tensor) else np.float64
+        node = y._node if isinstance(y, Tensor) else None
+        if node is None:
+            rows = [[None] * len(run.inputs)] * int(np.size(y))
+        else:
+            rows = [run.pull([(node, unit)]) for unit in _basis(y.shape, dtype)]
+        # For a holomorphic function the walk gives the conjugate of the derivative.
+        blocks.append(
+            [
+                _stacked([row[i] for row in rows], np.shape(y), x, run.given[i], dtype, first=True)
+                for i, x in enumerate(run.inputs)
+            ]
+        )
+    return blocks
+
+
+def _forward_blocks(run: _Run, outputs: Sequence[Any]) -> list[list[Any]]:
+    """blocks[output][input], one push per element of each input."""
+    blocks: list[list[Any]] = [[] for _ in outputs]
+    for i, x in enumerate(run.inputs):
+        columns = []
+        for unit in _basis(x.shape, x.dtype):
+            given = [unit if j == i else np.zeros(o.shape, o.dtype) for j, o in enumerate(run.inputs)]
+            columns.append(_pushed(run, outputs, given))
+        for j, y in enumerate(outputs):
+            parts = [c[j] if run.connected else c[j]._data for c in columns]
+            dtype = y.dtype if isinstance(y, Tensor) else np.float64
+            blocks[j].append(_stacked(parts, np.shape(y), x, run.given[i], dtype, first=False))
+    return blocks
+
+
+def _stacked(parts: list[Any], shape: tuple[int, ...], x: Tensor, given: Any, dtype: Any, *, first: bool) -> Any:
+    """Rows (or columns, as `first` says) of a Jacobian block, in its shape `shape + x.shape`."""
+    unit = x.shape if first else shape
+    parts = [np.zeros(unit, np.result_type(dtype, x.dtype)) if p is None else p for p in parts]
+    if not parts:
+        block: Any = np.zeros(shape + x.shape, dtype)
+    else:
+        block = np.stack(parts, axis=0 if first else -1)
+        if first and block.dtype.kind == "c":
+            block = np.conj(block)
+        block = np.reshape(block, shape + x.shape)
+    if isinstance(block, Tensor):
+        return block
+    return wrap(block) if isinstance(given, Tensor) else block
+
+
+def hessian(f: Callable[..., Any], argnums: Any = 0) -> Callable[..., Any]:
+    """The Hessian of a scalar function, forward over reverse: shape of the input twice.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> tg.hessian(lambda x: x[0] ** 2 * x[1])(np.array([1.0, 2.0]))
+    array([[4., 2.],
+           [2., 0.]])
+    """
+    return jacobian(grad(f, argnums), argnums, mode="forward")
+
+
+def hvp(f: Callable[..., Any]) -> Callable[..., Any]:
+    """Hessian-vector product of a scalar function: `hvp(f)(x, v)` is `hessian(f)(x) @ v`, at the cost of a few runs of `f`.
+
+    `v` has the structure and shapes of `x`; further arguments of `f` follow.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> tg.hvp(lambda x: np.sum(x**3))(np.array([1.0, 2.0]), np.array([1.0, 0.0]))
+    array([6., 0.])
+    """
+
+    @functools.wraps(f)
+    def product(x: Any, v: Any, *args: Any, **kwargs: Any) -> Any:
+        gradient = grad(lambda z: f(z, *args, **kwargs))
+        return jvp(gradient, (x,), (v,))[1]
+
+    return product
+
+
+__all__ = ["grad", "hessian", "hvp", "jacobian", "jvp", "value_and_grad", "vjp"]
