@@ -1,7 +1,5 @@
 """What tapegrad adds: to an operation on one number, to a byte count, to the start of a process."""
 
-import statistics
-
 import pytest
 
 from bench import memory, recording, startup
@@ -16,7 +14,7 @@ def test_operation(benchmark, kind, mode):
     run()  # warm
     benchmark(run)
     if benchmark.stats:
-        seconds = statistics.median(benchmark.stats.stats.data)
+        seconds = benchmark.stats.stats.median
         benchmark.extra_info["ns_per_operation"] = 1e9 * seconds / recording.OPERATIONS
 
 

@@ -151,8 +151,7 @@ ALLOCATOR = {"MALLOC_MMAP_THRESHOLD_": str(1 << 20)}
 def fresh(function, *args) -> dict:
     """`function(*args)`, one of this module, in a fresh process."""
     _, figures = measure.fresh(
-        "import json\nfrom bench import memory\n"
-        f"print(json.dumps(memory.{function.__name__}(*{args!r})))",
+        f"import json\nfrom bench import memory\nprint(json.dumps(memory.{function.__name__}(*{args!r})))",
         ALLOCATOR,
     )
     return figures

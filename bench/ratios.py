@@ -162,7 +162,7 @@ def recorded_operations(options: Options) -> Iterator[Row]:
                 1e9 * over,
                 goal,
                 lower_is_better=True,
-                note="ns",
+                note=f"{number(over / each['numpy'])} x NumPy",
                 rounds={who: rounds[who] for who in (mode, "numpy")},
             )
 
@@ -173,9 +173,7 @@ def peak_memory(options: Options) -> Iterator[Row]:
         if memory.MISSING or not options.want("memory", kind):
             continue
         mine, theirs = (
-            memory.fresh(memory.peak, who, options.engine, kind, 1_000_000, memory.OPERATIONS)
-            if peers.installed(who)
-            else None
+            memory.fresh(memory.peak, who, options.engine, kind, 1_000_000, memory.OPERATIONS) if peers.installed(who) else None
             for who in memory.LIBRARIES
         )
         yield Row(
@@ -199,9 +197,7 @@ def kept_memory(options: Options) -> Iterator[Row]:
         if memory.MISSING or not options.want("memory", name):
             continue
         mine, theirs = (
-            memory.fresh(function, who, options.engine, *args)["bytes"] / scale
-            if peers.installed(who)
-            else None
+            memory.fresh(function, who, options.engine, *args)["bytes"] / scale if peers.installed(who) else None
             for who in memory.LIBRARIES
         )
         yield Row(

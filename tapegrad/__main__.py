@@ -143,12 +143,8 @@ def executor_facts() -> dict[str, str]:
     """The engine in force and the folder of compiled kernels."""
     import tapegrad
 
-    engine = getattr(tapegrad, "engine", None)
     folder = getattr(tapegrad, "cache_folder", None)
-    return {
-        "engine": str(engine()) if engine else "unknown",
-        "cache": str(folder()) if folder else "unknown",
-    }
+    return {"engine": tapegrad.engine(), "cache": str(folder()) if folder else "unknown"}
 
 
 # --------------------------------------------------------------------------------------------------

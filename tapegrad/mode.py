@@ -18,23 +18,14 @@ from .tape import RECORDER, current
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Off:
-    """A mark that stands where a recorder would, and is false."""
+class Off(tuple[()]):
+    """A mark that stands where a recorder would, and is false; a tuple, because its truth is asked in C."""
 
-    __slots__ = ("name",)
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def __bool__(self) -> bool:
-        return False
-
-    def __repr__(self) -> str:
-        return self.name
+    __slots__ = ()
 
 
-NO_GRAD = Off("no_grad")
-INFERENCE = Off("inference_mode")
+NO_GRAD = Off()
+INFERENCE = Off()
 
 
 def is_grad_enabled() -> bool:

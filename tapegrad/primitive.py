@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import inspect
 import linecache
+import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
@@ -36,7 +37,6 @@ from .mode import INFERENCE
 from .tape import BIG, RECORDER, begin, namespace, new_slot, renew
 from .tensor import InferenceTensor, Tensor
 
-new = object.__new__
 NAMES = ("x", "y", "z")
 
 
@@ -220,7 +220,7 @@ def primitive(
 
 def _positional(rule: Callable[..., Any]) -> tuple[str, ...]:
     code = rule.__code__
-    names = code.co_varnames[: code.co_argcount]
+    names = getattr(rule, "asks", code.co_varnames[: code.co_argcount])
     allowed = {"g", "x", "y", "z", "out", "xs", "x_shape", "y_shape", "out_shape", "xs_shapes", "wanted"}
     if unknown := set(names) - allowed:
         raise TypeError(f"rule {rule.__name__} asks for {sorted(unknown)}; a rule can ask for {sorted(allowed)}.")
@@ -285,8 +285,8 @@ def _evaluator(op: Primitive) -> Callable[..., Any]:
 # --------------------------------------------------------------------------------------------- generated code
 #
 # What the hot path of an op costs is decided here. Measured at n = 1: a generic apply(op, *args) takes four
-# times what generated code takes, which reads slots once, makes the result by object.__new__, and appends
-# one tuple.
+# times what generated code takes, which reads slots once, makes the result by a call without arguments (Tensor has no
+# __init__: 70 ns against 155), and appends one tuple.
 
 _TRACK = """
 {i}record = recorder()
@@ -311,7 +311,7 @@ def {name}(x{signature}):
         return apply(op_{code}, (x,), {kw})
     a = x._data
     v = {value}
-    t = new(Tensor)
+    t = Tensor()
     t._data = v
     node = x._node
     if node is None:
@@ -327,7 +327,7 @@ def {name}(x, y{signature}):
             a = x._data
             b = y._data
             v = {value}
-            t = new(Tensor)
+            t = Tensor()
             t._data = v
             n0 = x._node
             n1 = y._node
@@ -340,7 +340,7 @@ def {name}(x, y{signature}):
         if type(y) is float:
             a = x._data
             v = {value_float}
-            t = new(Tensor)
+            t = Tensor()
             t._data = v
             n0 = x._node
             if n0 is None:
@@ -357,7 +357,7 @@ def {name}(y, x):
     if type(x) is float:
         b = y._data
         v = {value}
-        t = new(Tensor)
+        t = Tensor()
         t._data = v
         n1 = y._node
         if n1 is None:
@@ -463,6 +463,77 @@ def _docstring(op: Primitive) -> str:
     return f"{first.strip()}\n\n{op.name} of tensors and arrays, as NumPy's function of that name; recorded when an operand is tracked."
 
 
+# ------------------------------------------------------------------------------------------- several outputs
+
+
+def several(
+    of: Any,
+    shapes: Callable[..., Sequence[tuple[int, ...]]],
+    *,
+    forward: Callable[..., Sequence[Any]] | None = None,
+    result: Callable[..., Any] | None = None,
+    real: Sequence[int] = (),
+    **declared: Any,
+) -> Callable[[Callable[..., Any]], Any]:
+    """Declare an op with several outputs, such as eigh; decorates its VJP.
+
+    The op itself returns all its outputs packed into one flat array, so that the tape, both modes and the kernels need to know
+    nothing of tuples; its public function unpacks them by views. The rule gets `g` and `out` as tuples, one element per output
+    (zeros for an output that was not used). `shapes(x_shape, **settings)` gives the outputs' shapes; `real` numbers
+    the outputs that are real even if the packed array is complex; `result` makes NumPy's named tuple.
+    """
+    run = forward or of
+
+    def declare(rule: Callable[..., Any]) -> Any:
+        names = _positional(rule)
+        defaults = {p.name: p.default for p in inspect.signature(rule).parameters.values() if p.kind is p.KEYWORD_ONLY}
+        name = declared.get("name") or of.__name__
+
+        def packed(x: Any, **kw: Any) -> np.ndarray:
+            return np.concatenate([np.ravel(part) for part in run(x, **kw)])
+
+        asks = (*names, "x_shape") if "x_shape" not in names else names
+
+        def packed_rule(*asked: Any, **kw: Any) -> Any:
+            given = dict(zip(asks, asked, strict=True))
+            for packed_name in ("g", "out"):
+                if packed_name in given:
+                    given[packed_name] = unpacked(given[packed_name], shapes(given["x_shape"], **kw), real)
+            return rule(*(given[n] for n in names), **kw)
+
+        packed_rule.__name__ = rule.__name__
+        packed_rule.__doc__ = rule.__doc__
+        packed_rule.asks = asks  # type: ignore[attr-defined]
+        packed_rule.__signature__ = inspect.signature(rule)  # type: ignore[attr-defined]
+        op_function = primitive(packed, forward=packed, **{**declared, "name": name})(packed_rule)
+
+        def public(x: Any, *args: Any, **kw: Any) -> Any:
+            flat = op_function(x, *args, **kw)
+            filled = defaults | dict(zip(defaults, args, strict=False)) | kw
+            outputs = unpacked(flat, shapes(np.shape(x), **filled), real)
+            return result(*outputs) if result else outputs
+
+        public.__name__ = public.__qualname__ = name
+        public.__doc__ = packed_rule.__doc__
+        public.primitive = op_function.primitive  # type: ignore[attr-defined]
+        FUNCTIONS[of] = public
+        return public
+
+    return declare
+
+
+def unpacked(flat: Any, shapes: Sequence[tuple[int, ...]], real: Sequence[int] = ()) -> tuple[Any, ...]:
+    """The outputs held in one flat array, each in its shape, as views."""
+    outputs = []
+    start = 0
+    for i, shape in enumerate(shapes):
+        stop = start + math.prod(shape)
+        part = np.reshape(flat[start:stop], shape)
+        outputs.append(np.real(part) if i in real and part.dtype.kind == "c" else part)
+        start = stop
+    return tuple(outputs)
+
+
 # ------------------------------------------------------------------------------------------------ slow paths
 
 
@@ -526,7 +597,7 @@ def operate(op: Primitive, x: Any, y: Any) -> Any:
 
 def track(op: Primitive, nodes: Sequence[Any], raw: Sequence[Any], out: Any, kw: Any) -> Tensor:
     """The result `out` as a Tensor, with an entry on the current tape if it depends on something tracked."""
-    t = new(Tensor)
+    t = Tensor()
     t._data = out
     t._node = None
     if all(node is None for node in nodes):
@@ -654,7 +725,6 @@ OPS.append(freed)
 
 namespace.update(
     np=np,
-    new=new,
     Tensor=Tensor,
     recorder=RECORDER.get,
     begin=begin,

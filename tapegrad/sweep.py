@@ -11,7 +11,7 @@ the cotangent of a real-valued L at z = a + ib is dL/da + i dL/db, so a VJP mult
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -50,7 +50,7 @@ def sweep(
     """
     needed = None if targets is None else _reaching(code, start, targets)
     latest = storage.latest_overwrite()
-    visited = []
+    visited: list[int] = []
     for k in range(start * STRIDE, -1, -STRIDE):
         if not pending:
             break
@@ -108,30 +108,59 @@ def check_overwritten(code: Code, k: int) -> None:
 
 def pull(code: Code, position: int, g: Any, record: bool = False) -> list[tuple[Any, Any]]:
     """VJP of one entry: (node, cotangent) for each tracked operand, in the operand's shape and dtype."""
-    op_code, slot, in0, in1, x, y, out, kw = code[position * STRIDE : (position + 1) * STRIDE]
+    k = position * STRIDE
+    op_code, slot, in0, in1, x, y, out, kw = code[k : k + STRIDE]
     if op_code == FREED:
         raise GraphError(SECOND_TIME)
     op = OPS[op_code]
-    if type(in0) is tuple:
-        nodes, raw = in0, x
-    elif op.arity == 1:
-        nodes, raw = (in0,), (x,)
-    else:
-        nodes, raw = (in0, in1), (x, y)
-    values = raw
     if record:
-        values = tuple(v if n is None else tracked(v, n) for n, v in zip(nodes, raw, strict=True))
-        out = tracked(out, slot)
+        return _pull_recorded(op, slot, in0, in1, x, y, out, kw, g)
+    if type(in0) is tuple:
+        return _pull_variadic(op, in0, x, x, out, kw, g)
+    pairs = []
     if op.elementwise:
-        cotangents = _pull_elementwise(op, nodes, values, out, g)
-    elif op.variadic:
-        wanted = tuple(node is not None for node in nodes)
-        cotangents = op.rules[0](g, values, out, kw, wanted)
+        if in0 is not None:
+            pairs.append((in0, fit(_times_partial(g, op.partials[0], x, y, None, out), x, op)))
+        if in1 is not None:
+            pairs.append((in1, fit(_times_partial(g, op.partials[1], x, y, None, out), y, op)))
     else:
-        x, y = values if len(values) == 2 else (values[0], None)
+        if in0 is not None:
+            pairs.append((in0, fit(op.rules[0](g, x, y, out, kw), x, op)))
+        if in1 is not None:
+            pairs.append((in1, fit(op.rules[1](g, x, y, out, kw), y, op)))
+    return pairs
+
+
+def _pull_recorded(
+    op: Primitive, slot: Slot, in0: Any, in1: Any, x: Any, y: Any, out: Any, kw: Any, g: Any
+) -> list[tuple[Any, Any]]:
+    """`pull` on Tensors connected to where the values came from, so that the rule itself is recorded."""
+    result = tracked(out, slot)
+    if type(in0) is tuple:
+        values = tuple(v if n is None else tracked(v, n) for n, v in zip(in0, x, strict=True))
+        return _pull_variadic(op, in0, x, values, result, kw, g)
+    tx = x if in0 is None else tracked(x, in0)
+    ty = y if in1 is None else tracked(y, in1)
+    pairs = []
+    for i, (node, raw) in enumerate(((in0, x), (in1, y))):
+        if node is not None:
+            if op.elementwise:
+                cotangent = _times_partial(g, op.partials[i], tx, ty, None, result)
+            else:
+                cotangent = op.rules[i](g, tx, ty, result, kw)
+            pairs.append((node, fit(cotangent, raw, op)))
+    return pairs
+
+
+def _pull_variadic(op: Primitive, nodes: Any, raw: Any, values: Any, out: Any, kw: Any, g: Any) -> list[Any]:
+    if op.elementwise:
+        x, y, z = values
         cotangents = [
-            None if node is None else rule(g, x, y, out, kw) for node, rule in zip(nodes, op.rules, strict=True)
+            None if node is None else _times_partial(g, partial, x, y, z, out)
+            for node, partial in zip(nodes, op.partials, strict=True)
         ]
+    else:
+        cotangents = op.rules[0](g, values, out, kw, tuple(node is not None for node in nodes))
     return [
         (node, fit(cotangent, value, op))
         for node, cotangent, value in zip(nodes, cotangents, raw, strict=True)
@@ -139,37 +168,31 @@ def pull(code: Code, position: int, g: Any, record: bool = False) -> list[tuple[
     ]
 
 
-def _pull_elementwise(op: Primitive, nodes: Any, values: Any, out: Any, g: Any) -> list[Any]:
-    x, y, z = (*values, None, None)[:3]
-    cotangents = []
-    for node, partial in zip(nodes, op.partials, strict=True):
-        if node is None:
-            cotangents.append(None)
-        elif partial.of is None:
-            cotangents.append(scaled(g, partial.value))
-        else:
-            p = partial.of(x, y, z, out)
-            cotangents.append(g * (np.conj(p) if _is_complex(p) else p))
-    return cotangents
+_FLOAT64 = np.dtype(np.float64)
+
+
+def _times_partial(g: Any, partial: Any, x: Any, y: Any, z: Any, out: Any) -> Any:
+    """`g` times the conjugate of a partial: an elementwise op's VJP for one operand."""
+    if partial.of is None:
+        return scaled(g, partial.value)
+    p = partial.of(x, y, z, out)
+    dtype = getattr(p, "dtype", _FLOAT64)
+    return g * p if dtype is _FLOAT64 or dtype.kind != "c" else g * np.conj(p)
 
 
 def scaled(g: Any, factor: Any) -> Any:
-    """`factor * g` for a constant partial."""
+    """`g` times the conjugate of a constant partial."""
+    if type(factor) is complex:
+        return g * factor.conjugate()
     return g if factor == 1 else -g if factor == -1 else g * float(factor)
-
-
-def _is_complex(value: Any) -> bool:
-    dtype = getattr(value, "dtype", None)
-    return dtype.kind == "c" if dtype is not None else type(value) is complex
 
 
 def fit(cotangent: Any, value: Any, op: Primitive) -> Any:
     """Bring a cotangent to its operand's shape (sums undo broadcasting) and dtype (a real operand takes the real part)."""
-    shape = np.shape(value)
-    if cotangent.shape != shape:
-        cotangent = unbroadcast(cotangent, shape, op)
-    dtype = value.dtype if hasattr(value, "dtype") else np.result_type(value)
-    if cotangent.dtype != dtype:
+    if cotangent.shape != value.shape:
+        cotangent = unbroadcast(cotangent, value.shape, op)
+    dtype = value.dtype
+    if cotangent.dtype is not dtype and cotangent.dtype != dtype:
         if cotangent.dtype.kind == "c" and dtype.kind != "c":
             cotangent = np.real(cotangent)
         if cotangent.dtype != dtype:
@@ -206,18 +229,40 @@ def tracked(value: Any, node: Any) -> Tensor:
 # ------------------------------------------------------------------------------------------------ forward
 
 
-def push(code: Code, start: int, stop: int, tangents: dict[Any, Any], record: bool = False) -> None:
+def push(
+    code: Code, start: int, stop: int, tangents: dict[Any, Any], record: bool = False, width: int | None = None
+) -> None:
     """Carry tangents up the tape: `tangents` (node -> tangent) gains the tangent of each dependent entry.
 
     The JVP of an op comes from its declaration: the partials, the op itself where it is linear, a declared
-    `jvp`, or else the VJP, transposed.
+    `jvp`, or else the VJP, transposed. With `width`, tangents have a first axis of that length: so many
+    directions are carried at once.
     """
+    one = _push_entry if width is None else _push_directions
     for k in range(start * STRIDE, stop * STRIDE, STRIDE):
-        if any(node in tangents for node in operands(code, k) if node is not None):
-            tangents[code[k + SLOT]] = _push_entry(code, k, tangents, record)
+        given = [None if node is None else tangents.get(node) for node in operands(code, k)]
+        if any(t is not None for t in given):
+            tangents[code[k + SLOT]] = one(code, k, given, record)
 
 
-def _push_entry(code: Code, k: int, tangents: dict[Any, Any], record: bool) -> Any:
+def _push_directions(code: Code, k: int, given: list[Any], record: bool) -> Any:
+    """Several directions at once: along a first axis where the rule broadcasts, else one by one."""
+    op = OPS[code[k + OP]]
+    shape = code[k + OUT].shape
+    if op.elementwise and code[k + OP] != FREED:
+        aligned = [None if t is None else _led(t, len(shape)) for t in given]
+        return _push_entry(code, k, aligned, record, directions=True)
+    width = next(t.shape[0] for t in given if t is not None)
+    return np.stack([_push_entry(code, k, [None if t is None else t[i] for t in given], record) for i in range(width)])
+
+
+def _led(t: Any, ndim: int) -> Any:
+    """Tangents with as many axes behind the first as the result has."""
+    missing = ndim + 1 - t.ndim
+    return t if missing <= 0 else np.reshape(t, (t.shape[0],) + (1,) * missing + t.shape[1:])
+
+
+def _push_entry(code: Code, k: int, given: list[Any], record: bool, directions: bool = False) -> Any:
     op_code, slot, in0, in1, x, y, out, kw = code[k : k + STRIDE]
     if op_code == FREED:
         raise GraphError(SECOND_TIME)
@@ -228,15 +273,17 @@ def _push_entry(code: Code, k: int, tangents: dict[Any, Any], record: bool) -> A
     if record:
         values = tuple(v if n is None else tracked(v, n) for n, v in zip(nodes, raw, strict=True))
         out = tracked(out, slot)
-    given = [None if node is None else tangents.get(node) for node in nodes]
+    shape = like.shape
     if op.elementwise:
         total = _push_elementwise(op, given, values, out)
+        if directions:
+            shape = (total.shape[0], *shape)
     elif op.linear and op.variadic:
-        parts = [np.zeros(np.shape(v), like.dtype) if t is None else t for t, v in zip(given, raw, strict=True)]
+        parts = [np.zeros(v.shape, like.dtype) if t is None else t for t, v in zip(given, raw, strict=True)]
         total = apply(op, parts, kw)
     elif op.linear:
         total = None
-        for i, t in enumerate(given):
+        for i, t in enumerate(given[: op.arity]):
             if t is not None:
                 term = apply(op, (*values[:i], t, *values[i + 1 :]), kw)
                 total = term if total is None else total + term
@@ -244,16 +291,23 @@ def _push_entry(code: Code, k: int, tangents: dict[Any, Any], record: bool) -> A
         total = op.jvp(given, values, out, **dict(zip(op.settings, kw or (), strict=True)))
     else:
         total = _transposed(code, k, given, nodes, like, record)
-    return fit(np.broadcast_to(total, like.shape) if np.shape(total) != like.shape else total, like, op)
+    if total.shape != shape:
+        total = np.broadcast_to(total, shape)
+    return fit(total, _Like(shape, like.dtype), op)
+
+
+class _Like(NamedTuple):
+    shape: tuple[int, ...]
+    dtype: Any
 
 
 def _push_elementwise(op: Primitive, given: list[Any], values: Any, out: Any) -> Any:
     x, y, z = (*values, None, None)[:3]
     total = None
-    for t, partial in zip(given, op.partials, strict=True):
+    for t, partial in zip(given, op.partials, strict=False):
         if t is None:
             continue
-        term = scaled(t, partial.value) if partial.of is None else t * partial.of(x, y, z, out)
+        term = t * (partial.value if partial.of is None else partial.of(x, y, z, out))
         total = term if total is None else total + term
     return total
 
@@ -271,5 +325,5 @@ def _transposed(code: Code, k: int, given: list[Any], nodes: Any, like: Any, rec
         return [by_node[n] for n in by_node]
 
     wanted = list(dict.fromkeys(n for n in nodes if n is not None))
-    by_given = {n: t for n, t in zip(nodes, given, strict=True) if n is not None}
+    by_given = {n: t for n, t in zip(nodes, given, strict=False) if n is not None}
     return vjp_of(transpose, np.zeros(like.shape, like.dtype), [by_given[n] for n in wanted], record)

@@ -50,11 +50,6 @@ class Tensor:
     # NumPy's operators hand over to ours even when the array stands on the left.
     __array_priority__ = 1000
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> Tensor:
-        if cls is Tensor:
-            raise TypeError("Tensor cannot be called; make a tensor with tg.tensor(data, requires_grad=...).")
-        return new(cls)
-
     # ------------------------------------------------------------------------------------ what it holds
 
     @property

@@ -20,7 +20,7 @@ from . import executors, sweep
 from .errors import NotDifferentiable
 from .mode import Off, enable_grad
 from .ops.shaping import alias
-from .tape import IN0, IN1, SLOT, STRIDE, Leaf, own_tape
+from .tape import IN0, IN1, SLOT, STRIDE, Leaf, new_slot, own_tape
 from .tensor import Tensor, wrap
 
 Tree = Any
@@ -60,6 +60,7 @@ class _Run:
             self.structures.append((structure, len(leaves)))
         self.own = own_tape()
         with self.own:
+            self.first = new_slot()
             recording = not isinstance(self.own.recorder, Off)
             self.inputs = [_input(value, recording, name) for value in self.given]
             self.nodes = [t._node for t in self.inputs]
@@ -344,11 +345,12 @@ def jvp(f: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool = Fals
     return (value, along, _map(run.value, aux)) if has_aux else (value, along)
 
 
-def _pushed(run: _Run, outputs: Sequence[Any], given: Sequence[Any]) -> list[Any]:
+def _pushed(run: _Run, outputs: Sequence[Any], given: Sequence[Any], width: int | None = None) -> list[Any]:
     """Tangents of the outputs, as Tensors (untracked ones where nothing outside is tracked)."""
+    lead = () if width is None else (width,)
     seeds = []
     for t, x in zip(given, run.inputs, strict=True):
-        if np.shape(t) != x.shape:
+        if np.shape(t) != lead + x.shape:
             raise ValueError(f"a tangent of shape {np.shape(t)} was given for a primal of shape {x.shape}: they must agree.")
         if isinstance(t, Tensor):
             seeds.append(t if t.dtype == x.dtype else t.astype(x.dtype))
@@ -363,19 +365,21 @@ def _pushed(run: _Run, outputs: Sequence[Any], given: Sequence[Any]) -> list[Any
         seeds = [t._data if isinstance(t, Tensor) else t for t in seeds]
     tangents = dict(zip(run.nodes, seeds, strict=True))
     code = run.own.tape.code
+    stop = len(code) // STRIDE
     if record:
-        first = min((t._node for t in run.inputs if type(t._node) is not Leaf), default=0)
+        first = min((t._node for t in run.inputs if type(t._node) is not Leaf), default=run.first)
         start = next((k for k in range(0, len(code), STRIDE) if code[k + SLOT] >= first), len(code)) // STRIDE
         with enable_grad():
-            sweep.push(code, start, len(code) // STRIDE, tangents, record=True)
+            sweep.push(code, start, stop, tangents, True, width)
     else:
-        sweep.push(code, 0, len(code) // STRIDE, tangents)
+        sweep.push(code, 0, stop, tangents, False, width)
     results = []
     for y in outputs:
-        node = y._node if isinstance(y, Tensor) else None
-        t = None if node is None else tangents.get(node)
-        results.append(wrap(np.zeros(np.shape(y), np.result_type(y) if node is None else y.dtype)) if t is None else t)
-    return [t if isinstance(t, Tensor) else wrap(np.asarray(t)[()]) for t in results]
+        t = tangents.get(y._node) if isinstance(y, Tensor) and y._node is not None else None
+        if t is None:
+            t = np.zeros(lead + np.shape(y), y.dtype if isinstance(y, Tensor) else np.float64)
+        results.append(t if isinstance(t, Tensor) else wrap(t))
+    return results
 
 
 def jacobian(f: Callable[..., Any], argnums: Any = 0, *, mode: str = "auto") -> Callable[..., Any]:
@@ -419,51 +423,46 @@ def _reverse_blocks(run: _Run, outputs: Sequence[Any]) -> list[list[Any]]:
     """blocks[output][input], one walk per element of each output."""
     blocks = []
     for y in outputs:
-        dtype = y.dtype if isinstance(y, Tensor) else np.float64
+        shape = np.shape(y)
         node = y._node if isinstance(y, Tensor) else None
-        if node is None:
-            rows = [[None] * len(run.inputs)] * int(np.size(y))
-        else:
-            rows = [run.pull([(node, unit)]) for unit in _basis(y.shape, dtype)]
-        # For a holomorphic function the walk gives the conjugate of the derivative.
-        blocks.append(
-            [
-                _stacked([row[i] for row in rows], np.shape(y), x, run.given[i], dtype, first=True)
-                for i, x in enumerate(run.inputs)
-            ]
-        )
+        rows: list[list[Any]] = []
+        for i in range(int(np.size(y)) if node is not None else 0):
+            unit = np.zeros(shape, y.dtype)
+            unit.flat[i] = 1
+            rows.append(run.pull([(node, unit)]))
+        row_of_blocks = []
+        for i, x in enumerate(run.inputs):
+            parts = [np.zeros(x.shape, x.dtype) if row[i] is None else row[i] for row in rows]
+            if not parts:
+                block: Any = np.zeros(shape + x.shape, x.dtype)
+            else:
+                block = np.reshape(np.stack(parts), shape + x.shape)
+            if block.dtype.kind == "c":
+                block = np.conj(block)  # a walk gives the conjugate of a holomorphic derivative
+            row_of_blocks.append(_as_block(block, run.given[i]))
+        blocks.append(row_of_blocks)
     return blocks
 
 
 def _forward_blocks(run: _Run, outputs: Sequence[Any]) -> list[list[Any]]:
-    """blocks[output][input], one push per element of each input."""
+    """blocks[output][input], one direction per element of each input, all carried in one push."""
     blocks: list[list[Any]] = [[] for _ in outputs]
     for i, x in enumerate(run.inputs):
-        columns = []
-        for unit in _basis(x.shape, x.dtype):
-            given = [unit if j == i else np.zeros(o.shape, o.dtype) for j, o in enumerate(run.inputs)]
-            columns.append(_pushed(run, outputs, given))
-        for j, y in enumerate(outputs):
-            parts = [c[j] if run.connected else c[j]._data for c in columns]
-            dtype = y.dtype if isinstance(y, Tensor) else np.float64
-            blocks[j].append(_stacked(parts, np.shape(y), x, run.given[i], dtype, first=False))
+        n = x.size
+        given = [np.zeros((n, *o.shape), o.dtype) for o in run.inputs]
+        given[i].reshape(n, n)[...] = np.eye(n)
+        columns = _pushed(run, outputs, given, n)
+        for j, t in enumerate(columns):
+            block = np.reshape(np.moveaxis(t if run.connected else t._data, 0, -1), np.shape(outputs[j]) + x.shape)
+            blocks[j].append(_as_block(block, run.given[i]))
     return blocks
 
 
-def _stacked(parts: list[Any], shape: tuple[int, ...], x: Tensor, given: Any, dtype: Any, *, first: bool) -> Any:
-    """Rows (or columns, as `first` says) of a Jacobian block, in its shape `shape + x.shape`."""
-    unit = x.shape if first else shape
-    parts = [np.zeros(unit, np.result_type(dtype, x.dtype)) if p is None else p for p in parts]
-    if not parts:
-        block: Any = np.zeros(shape + x.shape, dtype)
-    else:
-        block = np.stack(parts, axis=0 if first else -1)
-        if first and block.dtype.kind == "c":
-            block = np.conj(block)
-        block = np.reshape(block, shape + x.shape)
+def _as_block(block: Any, given: Any) -> Any:
+    """A block in the kind of value it belongs to: a tensor stays one, an array is one's if its input was."""
     if isinstance(block, Tensor):
         return block
-    return wrap(block) if isinstance(given, Tensor) else block
+    return wrap(block) if isinstance(given, Tensor) else np.ascontiguousarray(block) if block.ndim else block[()]
 
 
 def hessian(f: Callable[..., Any], argnums: Any = 0) -> Callable[..., Any]:

@@ -39,9 +39,23 @@ class EntryPoint:
         """Its symbol, its object code, and the symbols the object code asks for."""
         compiled = cfunc(self.signature, error_model="numpy", _nrt=False)(self.function)
         library = compiled._library
-        asked = re.findall(r'^declare [^@]*@"?([^"(\s]+)', library.get_llvm_str(), re.MULTILINE)
-        names = sorted({name for name in asked if not name.startswith("llvm.")})
-        return compiled.native_name, library._get_compiled_object(), names
+        return compiled.native_name, library._get_compiled_object(), asked_for(library.get_llvm_str())
+
+
+def asked_for(text: str) -> list[str]:
+    """Symbols that a module of LLVM's language needs from outside; its intrinsics end as calls of libm."""
+    names = set(re.findall(r'^declare [^@]*@"?([^"(\s]+)', text, re.MULTILINE))
+    names |= set(re.findall(r'^@"?([^"\s]+)"? = external [^\n]*global', text, re.MULTILINE))
+    symbols = {name for name in names if not name.startswith("llvm.")}
+    for name, width in re.findall(r"@llvm\.(\w+)\.f(32|64)\(", text):
+        if name in _LIBM:
+            symbols.add(name if width == "64" else name + "f")
+    return sorted(symbols)
+
+
+_LIBM = frozenset(
+    "sin cos tan exp exp2 exp10 log log2 log10 pow floor ceil trunc rint round nearbyint copysign fma".split()
+)
 
 
 def entry_point(signature: Any) -> Any:
@@ -108,6 +122,11 @@ store_i64 = _storer("store_i64", _I64, int64)
 store_u8 = _storer("store_u8", _I8, int64)
 store_f64 = _storer("store_f64", ir.DoubleType(), float64)
 store_f32 = _storer("store_f32", ir.FloatType(), float32)
+
+# Words of a block of memory: `get(block, word)`, `put(block, word, value)`. As intrinsics rather than functions they
+# halve what LLVM has to inline, and so the time to compile.
+get = _loader("get", _I64, int64, indexed=True)
+put = _storer("put", _I64, int64, indexed=True)
 
 item_f64 = _loader("item_f64", ir.DoubleType(), float64, indexed=True)
 item_f32 = _loader("item_f32", ir.FloatType(), float32, indexed=True)

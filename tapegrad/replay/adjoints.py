@@ -18,7 +18,8 @@ from .access import (
     raw_malloc,
 )
 from .layout import *  # noqa: F403  nopython code sees these names as constants
-from .values import bump, describe, get, int_value, put, same_form, type_of
+from .access import get, put
+from .values import bump, describe, int_value, same_form, type_of
 
 # ------------------------------------------------------------------------------------------------- memory
 

@@ -59,7 +59,7 @@ SIZES = (8, 4, 16)
 # How the machine goes back through an op (column STEP of the table of ops).
 
 (BY_PYTHON, BY_KERNEL, BY_SUM, BY_MEAN, BY_COPY, BY_BROADCAST, BY_TRANSPOSE, BY_SWAPAXES, BY_MOVEAXIS,
- BY_INDEX, BY_PRODUCT, BY_CONCATENATE, BY_STACK) = range(13)  # fmt: skip
+ BY_INDEX, BY_PRODUCT, BY_CONCATENATE, BY_STACK, BY_RESHAPE) = range(14)  # fmt: skip
 
 # Words of one row of the table of ops: the step, the number of operands (0: variadic), then for each of three
 # operands three words of its kernel's address per kind, its constant partial (a float64), and which values it reads.
@@ -104,8 +104,8 @@ REFUSED = -(1 << 40)
 # the shared loops and, last, of the step for each way back (BY_KERNEL ...).
 (W_LIVE, W_PEAK, W_LIMIT, W_OPS, W_SCRATCH, W_ARRAY, W_FLOAT64, W_FLOAT32, W_COMPLEX128, W_FLOAT, W_COMPLEX, W_INT,
  W_TUPLE, W_SLICE, W_NONE, W_ELLIPSIS, W_DTYPE_FLOAT64, W_DTYPE_FLOAT32, W_DTYPE_COMPLEX128, W_DTYPE_BOOL,
- W_DTYPE_INTP, W_LOOP, W_SCALED, W_GATHER, W_STEPS) = range(25)  # fmt: skip
-WORLD = W_STEPS + 13
+ W_DTYPE_INTP, W_ORDER_C, W_LOOP, W_SCALED, W_GATHER, W_STEPS) = range(26)  # fmt: skip
+WORLD = W_STEPS + 14
 
 # Words of a frame. ITEMS: the list's items, read again after each stop. PENDING: how many entries have an adjoint.
 # INDEX: a hash table from slot to position, made when a slot is not where its value says. TABLE: likewise from

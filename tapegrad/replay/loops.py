@@ -38,7 +38,8 @@ from .access import (
     summing,
 )
 from .layout import *  # noqa: F403  nopython code sees these names as constants
-from .values import bump, get, put, size_of
+from .access import get, put
+from .values import bump, size_of
 
 
 def _typed(kind):

@@ -48,7 +48,8 @@ from .adjoints import (
 from .layout import *  # noqa: F403  nopython code sees these names as constants
 from .loops import gather_part, loop, loop_part, scaled_part, set_dense, set_like, set_nothing
 from .steps import by_joining, by_kernel, by_product, by_structure, record_of
-from .values import bump, describe, get, int_value, put, same_form, size_of, type_of
+from .access import get, put
+from .values import bump, describe, int_value, same_form, size_of, type_of
 
 # -------------------------------------------------------------------------------------------- open, close
 
@@ -128,11 +129,12 @@ def walk(frame):
                 answer = WATCHED
                 break
             skip = targeted != 0 and not flag & LEADS
-        if g == HELD_BY_PYTHON:
+        if skip:
+            if g != HELD_BY_PYTHON:
+                release(world, g)
+        elif g == HELD_BY_PYTHON:
             answer = STOP
             break
-        if skip:
-            release(world, g)
         else:
             entry = items + k * ENTRY
             ops = table + 8 * OP_ROW * int_value(load_i64(entry + AT_OP))

@@ -26,7 +26,8 @@ from .access import (
 from .adjoints import allocate, begin, cell_of, destination, fits, release, settle
 from .layout import *  # noqa: F403  nopython code sees these names as constants
 from .loops import loop, scaled, set_dense, set_like, set_nothing
-from .values import as_constant, describe, get, int_value, is_small_int, put, size_of, type_of
+from .access import get, put
+from .values import as_constant, describe, int_value, is_small_int, size_of, type_of
 
 
 @native
@@ -206,6 +207,10 @@ def by_structure(frame, world, scratch, k, entry, ops, g):
     size = size_of(kind)
     fresh = get(cell_of(frame, to), 0) == 0
     same_size = get(x, V_SIZE) == get(out, V_SIZE)
+    if step == BY_RESHAPE:
+        if setting(entry, 1) != get(world, W_ORDER_C):
+            return STOP
+        step = BY_COPY
     if step == BY_COPY or (step == BY_BROADCAST and same_size):
         if not same_size:
             return STOP

@@ -7,23 +7,13 @@ no step takes it.
 
 from __future__ import annotations
 
-from .access import load_f64, load_i32, load_i64, load_u8, load_u32, native, store_f32, store_f64, store_i64
+from .access import get, load_f64, load_i32, load_i64, load_u8, load_u32, native, put, store_f32, store_f64
 from .layout import *  # noqa: F403  nopython code sees these names as constants
 
 
 @native
-def get(block, word):
-    return load_i64(block + 8 * word)
-
-
-@native
-def put(block, word, value):
-    store_i64(block + 8 * word, value)
-
-
-@native
 def bump(block, word, by):
-    store_i64(block + 8 * word, load_i64(block + 8 * word) + by)
+    put(block, word, get(block, word) + by)
 
 
 @native

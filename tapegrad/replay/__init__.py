@@ -1,0 +1,33 @@
+"""Replay: a tape walked in reverse inside one nopython call, by compiled kernels.
+
+The executor for warm processes. `replay(code, start, pending, leaves, watch, targets)` keeps the contract of `sweep.sweep`; the
+two agree to a few ulp on every program. How it works, in the order of reading:
+
+    layout      where CPython, NumPy and the machine keep things
+    access, values, loops, adjoints, steps, machine     the machine itself: nopython code, imported only to compile
+    kernels     a kernel's text, from a declared partial
+    builder, cache, linker    who compiles, where object code is kept, how it gets into a process without Numba
+    selftest    why the layouts can be relied on
+    bridge, executor          the machine as Python sees it, and the walk with its stops
+
+Invariant: a warm process does not import Numba, and nothing here is needed for a correct gradient.
+"""
+
+from __future__ import annotations
+
+from .bridge import load, request, status
+from .executor import extra_references, replay
+from .kernels import source
+
+
+def available() -> bool:
+    """Whether replay can run in this process; `status()["machine"]` says why not."""
+    return bool(status()["available"])
+
+
+def live_bytes() -> int:
+    """Bytes of adjoints that are allocated now, those that arrays took over included."""
+    return int(status()["live_bytes"])
+
+
+__all__ = ["available", "extra_references", "live_bytes", "load", "replay", "request", "source", "status"]

@@ -1,0 +1,356 @@
+"""The bridge: the compiled machine as Python sees it, its table of ops, and which kernels are there.
+
+Data: `Machine` holds ctypes functions, the world and the table of ops, all of which live as long as the process. The
+table has a row per `primitive.OPS` entry; a kernel's address is put there once it is linked, by whichever thread.
+
+Invariant: the table holds addresses of linked code, or marks that are no address, and nothing else.
+"""
+
+from __future__ import annotations
+
+import builtins
+import ctypes
+import importlib.util
+import sys
+import sysconfig
+from collections.abc import Callable, Iterator
+from functools import cache as remembered
+from typing import Any
+
+import numpy as np
+
+from ..primitive import OPS, Primitive
+from . import builder, cache, kernels, layout
+from .builder import Task
+from .layout import (
+    BY_BROADCAST,
+    BY_CONCATENATE,
+    BY_COPY,
+    BY_INDEX,
+    BY_KERNEL,
+    BY_MEAN,
+    BY_MOVEAXIS,
+    BY_PRODUCT,
+    BY_PYTHON,
+    BY_RESHAPE,
+    BY_STACK,
+    BY_SUM,
+    BY_SWAPAXES,
+    BY_TRANSPOSE,
+    CONSTANT,
+    KIND_NAMES,
+    NOT_LOADED,
+    OP_ARITY,
+    OP_CONSTANT,
+    OP_KERNELS,
+    OP_READS,
+    OP_ROW,
+    OP_STEP,
+    READS_OUT,
+    READS_X,
+    READS_Y,
+    READS_Z,
+    SCRATCH,
+    UNAVAILABLE,
+    W_LIMIT,
+    W_LIVE,
+    W_OPS,
+    W_PEAK,
+    W_SCRATCH,
+    W_STEPS,
+    WORLD,
+)
+
+Key = tuple[int, int, int]
+"""A kernel: code of the op, operand, kind."""
+
+# Structural ops the machine knows: how it goes back through them, and the settings it expects to find.
+STEPS: dict[str, tuple[int, tuple[str, ...]]] = {
+    "sum": (BY_SUM, ("axis", "keepdims")),
+    "mean": (BY_MEAN, ("axis", "keepdims")),
+    "reshape": (BY_RESHAPE, ("shape", "order")),
+    "expand_dims": (BY_COPY, ("axis",)),
+    "squeeze": (BY_COPY, ("axis",)),
+    "copy": (BY_COPY, ()),
+    "alias": (BY_COPY, ()),
+    "broadcast_to": (BY_BROADCAST, ("shape",)),
+    "transpose": (BY_TRANSPOSE, ("axes",)),
+    "swapaxes": (BY_SWAPAXES, ("axis1", "axis2")),
+    "moveaxis": (BY_MOVEAXIS, ("source", "destination")),
+    "getitem": (BY_INDEX, ("index",)),
+    "matmul": (BY_PRODUCT, ()),
+    "dot": (BY_PRODUCT, ()),
+    "concatenate": (BY_CONCATENATE, ("axis",)),
+    "stack": (BY_STACK, ("axis",)),
+}
+_SAME_CODE = {
+    BY_SUM: (BY_MEAN, BY_COPY, BY_RESHAPE, BY_BROADCAST, BY_TRANSPOSE, BY_SWAPAXES, BY_MOVEAXIS, BY_INDEX),
+    BY_CONCATENATE: (BY_STACK,),
+}
+_READS = {"x": READS_X, "y": READS_Y, "z": READS_Z, "out": READS_OUT}
+
+_int, _none = ctypes.c_int64, None
+_SIGNATURES: dict[str, tuple[Any, int]] = {
+    "open": (_int, 3),
+    "close": (_none, 1),
+    "walk": (_int, 1),
+    "locate": (_int, 2),
+    "give": (_int, 3),
+    "take": (_int, 4),
+    "pass_by": (_none, 1),
+    "free": (_none, 2),
+    "mark": (_int, 4),
+    "want": (_int, 2),
+    "prune": (_none, 1),
+    "references": (_none, 5),
+    "probe_value": (_int, 3),
+    "probe": (_int, 3),
+}
+
+
+@remembered
+def obstacle() -> str:
+    """Why replay cannot run in this process, or an empty string."""
+    if sys.implementation.name != "cpython":
+        return f"it reads CPython's objects, and this is {sys.implementation.name}"
+    if sysconfig.get_config_var("Py_GIL_DISABLED") or not getattr(sys, "_is_gil_enabled", lambda: True)():
+        return "it relies on the GIL, which this build of Python can do without"
+    if sys.maxsize < 2**62 or sys.byteorder != "little":
+        return "it is written for 64-bit little-endian processors"
+    if object.__basicsize__ != 16 or sys.int_info.bits_per_digit != 30:
+        return "this build of Python lays its objects out in another way"
+    for package in ("numba", "llvmlite"):
+        if importlib.util.find_spec(package) is None:
+            return f"{package} is not installed"
+    return ""
+
+
+class Machine:
+    """The linked machine. `machine.walk(frame)` and the like are its C functions, called with the GIL held."""
+
+    def __init__(self, addresses: dict[str, int]) -> None:
+        for name, (result, count) in _SIGNATURES.items():
+            setattr(self, name, ctypes.PYFUNCTYPE(result, *[_int] * count)(addresses[name]))
+        self.world = np.zeros(WORLD, np.int64)
+        self.world_address = self.world.ctypes.data
+        self._scratch = np.zeros(SCRATCH, np.int64)
+        self._tables: list[np.ndarray] = []
+        self.known = 0
+        self._fill_world(addresses)
+
+    def _fill_world(self, addresses: dict[str, int]) -> None:
+        world = self.world
+        world[W_LIMIT] = np.iinfo(np.int64).max
+        world[W_SCRATCH] = self._scratch.ctypes.data
+        for name, value in {
+            "ARRAY": np.ndarray,
+            "FLOAT64": np.float64,
+            "FLOAT32": np.float32,
+            "COMPLEX128": np.complex128,
+            "FLOAT": float,
+            "COMPLEX": complex,
+            "INT": int,
+            "TUPLE": tuple,
+            "SLICE": slice,
+            "NONE": None,
+            "ELLIPSIS": Ellipsis,
+            "DTYPE_FLOAT64": np.dtype(np.float64),
+            "DTYPE_FLOAT32": np.dtype(np.float32),
+            "DTYPE_COMPLEX128": np.dtype(np.complex128),
+            "DTYPE_BOOL": np.dtype(np.bool_),
+            "DTYPE_INTP": np.dtype(np.intp),
+            "ORDER_C": sys.intern("C"),
+        }.items():
+            world[getattr(layout, f"W_{name}")] = id(value)
+        for role, address in addresses.items():
+            if role.startswith("word "):
+                word = int(role.removeprefix("word "))
+                world[word] = address
+                for step in _SAME_CODE.get(word - W_STEPS, ()):
+                    world[W_STEPS + step] = address
+
+    # ------------------------------------------------------------------------------------- table of ops
+
+    def learn(self) -> None:
+        """Give every op of `OPS` its row; called when there are more of them than at the last call."""
+        count = len(OPS)
+        if not self._tables or count > len(self._tables[-1]):
+            table = np.zeros((2 * count, OP_ROW), np.int64)
+            if self._tables:
+                table[: self.known] = self._tables[-1][: self.known]
+            # An old table stays: a walk that is in a stop reads its address again, but nobody proves that here.
+            self._tables.append(table)
+        table = self._tables[-1]
+        seen = {op.name for op in OPS[: self.known]}
+        for code in range(self.known, count):
+            _fill_row(table[code], OPS[code], OPS[code].name in seen)
+            seen.add(OPS[code].name)
+        self.known = count
+        self.world[W_OPS] = table.ctypes.data
+
+    def set_kernel(self, key: Key, address: int) -> None:
+        code, operand, kind = key
+        for table in self._tables:
+            if code < len(table):
+                table[code, OP_KERNELS + 3 * operand + kind] = address
+
+    def kernel(self, key: Key) -> int:
+        code, operand, kind = key
+        return int(self._tables[-1][code, OP_KERNELS + 3 * operand + kind])
+
+    @property
+    def live_bytes(self) -> int:
+        return int(self.world[W_LIVE])
+
+    @property
+    def peak_bytes(self) -> int:
+        return int(self.world[W_PEAK])
+
+
+def _fill_row(row: np.ndarray, op: Primitive, namesake: bool) -> None:
+    """How the machine goes back through an op; `namesake`: an earlier op has this name, so this one is not the library's."""
+    row[:] = 0
+    row[OP_STEP] = BY_PYTHON
+    row[OP_ARITY] = op.arity
+    if op.elementwise and 1 <= op.arity <= 3:
+        row[OP_STEP] = BY_KERNEL
+        for i, partial in enumerate(op.partials):
+            state = NOT_LOADED
+            if partial.function is None:
+                real = isinstance(partial.value, (int, float))
+                state = CONSTANT if real else UNAVAILABLE
+                if real:
+                    row[OP_CONSTANT + i : OP_CONSTANT + i + 1].view(np.float64)[0] = partial.value
+            row[OP_KERNELS + 3 * i : OP_KERNELS + 3 * i + 3] = state
+            row[OP_READS + i] = builtins.sum(_READS[name] for name in partial.needs)
+    elif op.name in STEPS and not namesake:
+        step, settings = STEPS[op.name]
+        if tuple(op.settings) == settings:
+            row[OP_STEP] = step
+
+
+# --------------------------------------------------------------------------------------------- what is loaded
+
+machine: Machine | None = None
+trouble = ""
+"""Why the machine could not be made, where that is known only after trying."""
+
+_building = False
+_loaded: set[str] = set()
+_unavailable: dict[str, str] = {}
+_asked: set[Key] = set()
+
+
+def _machine_steps() -> Iterator[tuple[str, Callable[[], builder.Compiled]]]:
+    from .machine import FOR_MACHINE, FOR_PYTHON
+
+    for name, function in FOR_PYTHON.items():
+        yield name, function.compile
+    for word, function in FOR_MACHINE.items():
+        yield f"word {word}", function.compile
+
+
+def _machine_ready(addresses: dict[str, int], reason: str) -> None:
+    global machine, trouble, _building
+    _building = False
+    if reason:
+        trouble = reason
+        return
+    from .selftest import failures
+
+    made = Machine(addresses)
+    wrong = next(failures(made), "")
+    if wrong:
+        trouble = f"the self-test found that this Python or NumPy keeps its objects differently: {wrong}"
+        return
+    made.learn()
+    machine = made
+
+
+_MACHINE = Task("machine", "machine", _machine_steps, _machine_ready)
+
+
+def load(block: bool = False, compile: bool = True) -> bool:
+    """Whether the machine is loaded; if it is not in the cache, compile it (waiting for it if `block`)."""
+    global _building
+    if machine is not None:
+        return True
+    if obstacle() or trouble:
+        return False
+    if not _building and builder.load(_MACHINE):
+        return machine is not None
+    if block:
+        builder.build(_MACHINE)
+    elif compile and not _building:
+        _building = True
+        builder.queue(_MACHINE)
+    return machine is not None
+
+
+def request(keys: list[Key], wait: bool = False) -> None:
+    """Load kernels, from the cache or else by compiling them: in the background, or at once if `wait`."""
+    made = machine
+    assert made is not None
+    for key in keys:
+        task = _kernel_task(key)
+        if made.kernel(key) == NOT_LOADED and builder.load(task):
+            continue
+        if made.kernel(key) > UNAVAILABLE or task.name in _unavailable:
+            continue
+        if wait:
+            builder.build(task)
+        elif key not in _asked:
+            _asked.add(key)
+            builder.queue(task)
+        if made.kernel(key) == NOT_LOADED:
+            # Python does these entries until the kernel is there.
+            made.set_kernel(key, UNAVAILABLE)
+
+
+def _kernel_task(key: Key) -> Task:
+    code, operand, kind = key
+    op, dtype = OPS[code], KIND_NAMES[kind]
+    name = kernels.name_of(op, operand, dtype)
+
+    def steps() -> Iterator[tuple[str, Callable[[], builder.Compiled]]]:
+        yield "kernel", lambda: kernels.compile_kernel(op, operand, dtype)
+
+    def done(addresses: dict[str, int], reason: str) -> None:
+        assert machine is not None
+        if reason:
+            _unavailable[name] = reason
+        else:
+            _loaded.add(name)
+        machine.set_kernel(key, addresses.get("kernel", UNAVAILABLE))
+
+    return Task(name, kernels.fingerprint(op, operand, dtype), steps, done)
+
+
+def reset_waiting() -> None:
+    """In a call that may wait, kernels that are still being compiled count as missing again."""
+    for key in list(_asked):
+        if machine is not None and machine.kernel(key) == UNAVAILABLE:
+            name = kernels.name_of(OPS[key[0]], key[1], KIND_NAMES[key[2]])
+            if name not in _unavailable:
+                machine.set_kernel(key, NOT_LOADED)
+        _asked.discard(key)
+
+
+def status() -> dict[str, Any]:
+    """What is loaded, what is not and why, and where compiled code is kept."""
+    reason = obstacle() or trouble
+    if machine is not None:
+        state = "loaded"
+    elif reason:
+        state = reason
+    else:
+        state = "being compiled" if _building else "not loaded"
+    return {
+        "machine": state,
+        "available": not reason,
+        "kernels": sorted(_loaded),
+        "unavailable": dict(sorted(_unavailable.items())),
+        "compiling": not builder.idle(),
+        "cache": str(cache.folder()),
+        "live_bytes": machine.live_bytes if machine is not None else 0,
+    }

@@ -1,0 +1,129 @@
+"""The builder: who compiles what is not in the cache, and when.
+
+In `auto` mode compilation must never be waited for: what is missing is queued, and one background thread compiles it, stores it,
+links it and hands over addresses. A caller that insists waits instead. The thread ends when the queue is empty, and drops
+the queue when the interpreter is on its way out: one function is compiled in a second or so, and never waited for longer.
+
+Data: a *task* makes one function: its name, what it depends on, and a callable that compiles it.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from . import cache
+from .cache import Bundle, Part
+from .linker import LinkError, link
+
+Compiled = tuple[str, bytes, list[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Functions to compile into one file: `steps()` yields (role, compiler), one function each."""
+
+    name: str
+    depends_on: str
+    steps: Callable[[], Any]
+    done: Callable[[dict[str, int], str], None]
+    """Called with the addresses by role, or with none and the reason."""
+
+
+_lock = threading.RLock()
+_queue: deque[Task] = deque()
+_thread: threading.Thread | None = None
+
+
+def load(task: Task) -> bool:
+    """Take the task's functions from the cache, if they are there and good."""
+    path = cache.path_of(task.name, task.depends_on)
+    bundle = cache.read(path)
+    return bundle is not None and _hand_over(task, bundle)
+
+
+def _hand_over(task: Task, bundle: Bundle) -> bool:
+    if bundle.reason:
+        task.done({}, bundle.reason)
+        return True
+    try:
+        addresses = link(task.name, bundle.parts)
+    except LinkError as error:
+        task.done({}, str(error))
+        return True
+    task.done(addresses, "")
+    return True
+
+
+def build(task: Task, go_on: Callable[[], bool] = lambda: True) -> None:
+    """Compile the task's functions, store them, and hand them over."""
+    from numba.core.errors import NumbaError
+
+    # Two threads must not compile the same function twice; Numba has a lock of its own around each function.
+    try:
+        parts = []
+        for role, compiler in task.steps():
+            if not go_on():
+                return
+            symbol, code, asks = compiler()
+            parts.append(Part(role, symbol, tuple(asks), code))
+        bundle = Bundle(tuple(parts))
+    except (NumbaError, NotImplementedError, TypeError, ValueError, AttributeError, KeyError) as error:
+        bundle = Bundle(reason=_first_line(error))
+    cache.write(cache.path_of(task.name, task.depends_on), bundle)
+    _hand_over(task, bundle)
+
+
+def _first_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"Numba cannot compile it: {' '.join(lines[:3])[:300]}" if lines else type(error).__name__
+
+
+def queue(task: Task) -> None:
+    """Compile in the background."""
+    global _thread
+    with _lock:
+        _queue.append(task)
+        if _thread is None:
+            _thread = threading.Thread(target=_work, name="tapegrad replay builder", daemon=False)
+            _thread.start()
+
+
+def _wanted() -> bool:
+    return threading.main_thread().is_alive()
+
+
+def _work() -> None:
+    global _thread
+    while True:
+        with _lock:
+            if not _queue or not _wanted():
+                _queue.clear()
+                _thread = None
+                return
+            task = _queue.popleft()
+        try:
+            build(task, _wanted)
+        except Exception as error:  # whatever goes wrong here must not print into somebody's session
+            task.done({}, f"compiling {task.name} failed: {type(error).__name__}: {error}")
+
+
+def idle() -> bool:
+    """Whether nothing is being compiled."""
+    return _thread is None
+
+
+def _after_fork() -> None:
+    """A forked child has no builder thread, whatever the parent had."""
+    global _lock, _thread
+    _lock = threading.RLock()
+    _thread = None
+    _queue.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

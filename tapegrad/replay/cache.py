@@ -1,0 +1,136 @@
+"""The cache: object code on disk, one file for the machine and one for each kernel.
+
+A file is a magic line, the SHA-256 of the rest, a line of JSON (symbols, sizes, symbols asked for; or
+the reason why there is no code), and the object code. Its name holds a hash of everything the code depends on: the rule and
+the text generated from it, this package's source, the versions of Python, NumPy, Numba and llvmlite, and the processor.
+
+Invariant: a file that is damaged, cut short, foreign or unreadable counts as absent; a folder that cannot be written to
+means working without a cache. Reading executes nothing (no pickle), and files of other users are not believed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import platform
+import sys
+import tempfile
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+_MAGIC = b"tapegrad replay 1\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One compiled C function."""
+
+    role: str
+    symbol: str
+    asks: tuple[str, ...]
+    code: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """What a file holds: compiled functions, or the reason why there are none."""
+
+    parts: tuple[Part, ...] = ()
+    reason: str = ""
+
+
+def folder() -> Path:
+    """Where compiled code is kept: TAPEGRAD_CACHE_DIR, or a folder of ours in the user's cache folder."""
+    chosen = os.environ.get("TAPEGRAD_CACHE_DIR")
+    if chosen:
+        return Path(chosen)
+    if sys.platform == "win32":
+        base = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
+    elif sys.platform == "darwin":
+        base = Path.home() / "Library" / "Caches"
+    else:
+        base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "tapegrad"
+
+
+@cache
+def environment() -> str:
+    """A hash of all that compiled code depends on besides the op."""
+    import llvmlite.binding as llvm
+
+    facts = [
+        sys.version,
+        platform.platform(),
+        str((object.__basicsize__, tuple.__basicsize__)),
+        llvm.get_host_cpu_name(),
+        llvm.get_host_cpu_features().flatten(),
+        llvm.get_default_triple(),
+        *(os.environ.get(name, "") for name in ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", "NUMBA_OPT")),
+    ]
+    for package in ("numpy", "numba", "llvmlite"):
+        with contextlib.suppress(PackageNotFoundError):
+            facts.append(version(package))
+    digest = hashlib.sha256("\n".join(facts).encode())
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def path_of(name: str, depends_on: str) -> Path:
+    """File of the function(s) called `name`, compiled from what `depends_on` stands for."""
+    key = hashlib.sha256((environment() + depends_on).encode()).hexdigest()[:32]
+    return folder() / f"{name}-{key}.bin"
+
+
+def read(path: Path) -> Bundle | None:
+    """The bundle in a file; None, and the file removed if possible, where it is not what was written."""
+    try:
+        with open(path, "rb") as file:
+            if hasattr(os, "getuid") and os.fstat(file.fileno()).st_uid not in (os.getuid(), 0):
+                return None
+            data = file.read()
+    except OSError:
+        return None
+    bundle = _parsed(data)
+    if bundle is None:
+        with contextlib.suppress(OSError):
+            path.unlink()
+    return bundle
+
+
+def _parsed(data: bytes) -> Bundle | None:
+    start = len(_MAGIC)
+    payload = data[start + 32 :]
+    if data[:start] != _MAGIC or data[start : start + 32] != hashlib.sha256(payload).digest():
+        return None
+    head, _, code = payload.partition(b"\n")
+    header = json.loads(head)
+    parts = []
+    for role, symbol, asks, size in header["parts"]:
+        parts.append(Part(role, symbol, tuple(asks), code[:size]))
+        code = code[size:]
+    return Bundle(tuple(parts), header["reason"])
+
+
+def write(path: Path, bundle: Bundle) -> bool:
+    """Store a bundle in one step, so that no other process sees half of it; False where that cannot be done."""
+    header = {"parts": [(p.role, p.symbol, p.asks, len(p.code)) for p in bundle.parts], "reason": bundle.reason}
+    payload = json.dumps(header).encode() + b"\n" + b"".join(p.code for p in bundle.parts)
+    data = _MAGIC + hashlib.sha256(payload).digest() + payload
+    temporary = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".new-")
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        os.replace(temporary, path)
+    except OSError:
+        if temporary is not None:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+        return False
+    return True

@@ -1,0 +1,319 @@
+"""The executor: a reverse walk by the machine, with Python doing what the machine cannot.
+
+`replay` has the contract of `sweep.sweep`, which is the reference. It seeds a frame with the pending cotangents and lets the
+machine walk; at each stop it does what the machine asked for (an entry without native code, a watched slot, a
+kernel to load) and lets it go on. At the end it takes leaf gradients and the cotangents of other tapes' slots out.
+
+Invariant: every adjoint is in the frame or in an array's hands, so closing the frame frees what an error left behind.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .. import sweep
+from ..errors import GraphError
+from ..primitive import OPS
+from ..tape import FREED, IN0, OP, OUT, SLOT, STRIDE, X, Leaf
+from . import bridge, linker
+from .bridge import Machine
+from .layout import (
+    DONE,
+    E_ADJOINT,
+    E_NODE,
+    E_OPERAND,
+    E_POSITION,
+    EXTERNAL,
+    F_EXTERNAL_COUNT,
+    F_EXTERNALS,
+    F_NEED_KIND,
+    F_NEED_OPERAND,
+    F_POSITION,
+    F_VISITED,
+    F_VISITS,
+    FRAME,
+    HELD,
+    MISSING,
+    NO_MEMORY,
+    STOP,
+    TAKEN,
+    TARGET,
+    UNLIKE,
+    WATCH,
+    WATCHED,
+    WITHOUT_MEMORY,
+)
+
+OWNED_FROM = 1 << 16
+"""Bytes from which a gradient keeps the machine's memory instead of being copied out of it."""
+
+_Words = ctypes.c_int64 * FRAME
+
+
+def replay(
+    code: list[Any],
+    start: int,
+    pending: dict[Any, Any],
+    leaves: dict[Any, Any],
+    watch: dict[Any, Callable[[Any], Any]],
+    targets: set[Any] | None,
+    wait: bool = False,
+) -> Any:
+    """Carry `pending` from entry `start` down, as `sweep.sweep` does, in one native call per uninterrupted stretch.
+
+    `wait` says that missing kernels are to be compiled at once; without it the background does that, and Python these
+    entries. Returns the positions visited (a list or a range). Raises what a rule raises, and MemoryError.
+    """
+    if not bridge.load(block=wait, compile=wait):
+        return sweep.sweep(code, start, pending, leaves, watch, targets)
+    machine = bridge.machine
+    assert machine is not None
+    if len(OPS) != machine.known:
+        machine.learn()
+    if wait:
+        bridge.reset_waiting()
+    frame = machine.open(machine.world_address, id(code), start)
+    if not frame:
+        raise _no_memory(start)
+    walk = _Walk(machine, frame, code, targets, wait)
+    try:
+        walk.seed(pending, watch)
+        walk.run(watch)
+        return walk.collect(pending, leaves)
+    finally:
+        machine.close(frame)
+
+
+def _no_memory(start: int) -> MemoryError:
+    return MemoryError(
+        f"a reverse walk over {start + 1} entries asked for memory for cotangents, and the system has no more. "
+        "Free arrays, or differentiate a smaller piece of the program at a time."
+    )
+
+
+class _Walk:
+    """One call of `replay`: the frame, and what only Python can keep."""
+
+    __slots__ = ("code", "frame", "held", "known", "machine", "shares", "targets", "wait", "words")
+
+    def __init__(self, machine: Machine, frame: int, code: list[Any], targets: set[Any] | None, wait: bool) -> None:
+        self.machine = machine
+        self.frame = frame
+        self.words = _Words.from_address(frame)
+        self.code = code
+        self.targets = targets
+        self.wait = wait
+        self.held: dict[int, Any] = {}  # position -> cotangent of a dtype that is none of the machine's
+        self.shares: dict[Any, Any] = {}  # leaf or another tape's slot -> what stops contributed, in arrays of our own
+        self.known: list[tuple[Any, Any]] = []  # externals so far: node, and a value of its form
+
+    # --------------------------------------------------------------------------------------- before the walk
+
+    def seed(self, pending: dict[Any, Any], watch: dict[Any, Any]) -> None:
+        locate, frame = self.machine.locate, self.frame
+        targets = self.targets
+        for slot in watch:
+            self._mark(locate(frame, slot), WATCH)
+        if targets is not None:
+            for target in targets:
+                if type(target) is not Leaf:
+                    self._mark(locate(frame, target), TARGET)
+                elif not self.machine.want(frame, id(target)):
+                    raise self._no_memory()
+        for slot in list(pending):
+            position = locate(frame, slot)
+            if position >= 0:
+                self.give(position, pending.pop(slot))
+        if targets is not None:
+            self._mark(0, 0)
+            self.machine.prune(frame)
+
+    def _mark(self, position: int, bit: int) -> None:
+        if position >= 0 and not self.machine.mark(self.frame, position, bit, 1):
+            raise self._no_memory()
+
+    def _no_memory(self) -> MemoryError:
+        return _no_memory(len(self.code) // STRIDE - 1)
+
+    # ------------------------------------------------------------------------------------------------ stops
+
+    def run(self, watch: dict[Any, Any]) -> None:
+        walk, frame, words = self.machine.walk, self.frame, self.words
+        while True:
+            answer = walk(frame)
+            if linker.raised:
+                reason = linker.raised.pop()
+                linker.raised.clear()
+                raise RuntimeError(f"{reason}; compiled rules cannot. Use set_engine('sweep'), where rules are Python.")
+            if answer == DONE:
+                return
+            k = words[F_POSITION]
+            if answer == STOP:
+                self.stop(k)
+            elif answer == WATCHED:
+                self.show(k, watch)
+            elif answer == MISSING:
+                bridge.request([(self.code[k * STRIDE + OP], words[F_NEED_OPERAND], words[F_NEED_KIND])], self.wait)
+            else:
+                assert answer == NO_MEMORY
+                raise self._no_memory()
+
+    def stop(self, k: int) -> None:
+        """Do one entry in Python."""
+        self.remember()
+        g = None if self.code[k * STRIDE + OP] == FREED else self.cotangent(k)
+        shares = sweep.pull(self.code, k, g)
+        self.machine.pass_by(self.frame)
+        for node, share in shares:
+            if type(node) is not Leaf:
+                position = self.machine.locate(self.frame, node)
+                if position >= 0:
+                    self.give(position, share)
+                    continue
+            elif self.targets is not None and node not in self.targets:
+                continue
+            self.keep(node, share, g)
+
+    def keep(self, node: Any, share: Any, g: Any) -> None:
+        """Add to what a leaf or another tape's slot gets, in an array nobody else holds."""
+        old = self.shares.get(node)
+        if old is not None:
+            self.shares[node] = old + share
+        elif isinstance(share, np.ndarray) and (share.base is not None or share is g or not share.flags.owndata):
+            self.shares[node] = np.array(share)
+        else:
+            self.shares[node] = share
+
+    def show(self, k: int, watch: dict[Any, Any]) -> None:
+        """Let the watcher of an entry see, and perhaps replace, its complete cotangent."""
+        self.remember()
+        slot = self.code[k * STRIDE + SLOT]
+        g = watch[slot](self.cotangent(k))
+        self.machine.mark(self.frame, k, WATCH, 0)
+        self.give(k, g)
+
+    def remember(self) -> None:
+        """Hold on to the externals: what runs in a stop may free the entries that named them."""
+        for external in self.externals(len(self.known)):
+            self.known.append(self.named(external))
+
+    def externals(self, first: int) -> list[Any]:
+        """Records of the externals from number `first` on."""
+        count = self.words[F_EXTERNAL_COUNT] - first
+        if count <= 0:
+            return []
+        address = self.words[F_EXTERNALS] + 8 * EXTERNAL * first
+        flat = (ctypes.c_int64 * (EXTERNAL * count)).from_address(address)[:]
+        return [flat[i : i + EXTERNAL] for i in range(0, len(flat), EXTERNAL)]
+
+    def named(self, external: list[int]) -> tuple[Any, Any]:
+        """Node and value of an external, from the entry that named it."""
+        at, operand = external[E_POSITION] * STRIDE, external[E_OPERAND]
+        node, value = self.code[at + IN0], self.code[at + X]
+        if type(node) is tuple:
+            return node[operand], value[operand]
+        return self.code[at + IN0 + operand], self.code[at + X + operand]
+
+    # ------------------------------------------------------------------------------------------- cotangents
+
+    def give(self, position: int, g: Any) -> None:
+        """Add to the adjoint of an entry."""
+        answer = self.machine.give(self.frame, position, id(g))
+        if answer == TAKEN:
+            return
+        out = self.code[position * STRIDE + OUT]
+        if answer == HELD:
+            if self.code[position * STRIDE + OP] == FREED:
+                raise GraphError(sweep.SECOND_TIME)
+            self.held[position] = self.held[position] + g if position in self.held else g
+        elif answer == UNLIKE:
+            like = np.broadcast_to(np.asarray(g).astype(out.dtype, copy=False), out.shape)
+            answer = self.machine.give(self.frame, position, id(like))
+            if answer == UNLIKE:
+                raise GraphError(
+                    f"a cotangent of type {type(g).__name__}, dtype {like.dtype} and shape {like.shape} was given to an entry whose "
+                    f"result has dtype {out.dtype} and shape {out.shape}. A cotangent has the form of the value it belongs to."
+                )
+        if answer == WITHOUT_MEMORY:
+            raise self._no_memory()
+
+    def cotangent(self, k: int) -> Any:
+        """Take the complete cotangent of an entry out of the machine."""
+        if k in self.held:
+            self.machine.take(self.frame, k, 0, 0)
+            return self.held.pop(k)
+        g = self.take(k, self.code[k * STRIDE + OUT])
+        return g if g.ndim else g[()]
+
+    def take(self, destination: int, like: Any) -> np.ndarray:
+        """The adjoint of a destination, as an array: copied if small, else in the memory it has."""
+        size = like.nbytes
+        if size < OWNED_FROM:
+            array = np.empty(like.shape, like.dtype)
+            self.machine.take(self.frame, destination, id(array), size)
+            return array
+        return np.asarray(_Owner(self.machine, self.machine.take(self.frame, destination, 0, 0), like))
+
+    # ---------------------------------------------------------------------------------------- after the walk
+
+    def collect(self, pending: dict[Any, Any], leaves: dict[Any, Any]) -> Any:
+        """Leaf gradients into `leaves`, cotangents of other tapes' slots into `pending`; returns what was visited."""
+        found = self.shares
+        for number, external in enumerate(self.externals(0)):
+            if external[E_ADJOINT]:
+                node, value = self.known[number] if number < len(self.known) else self.named(external)
+                g = self.take(-2 - number, value)
+                if node in found:
+                    g += found[node]
+                found[node] = g
+        for node, g in found.items():
+            if type(node) is Leaf:
+                leaves[node] = leaves[node] + g if node in leaves else g
+            else:
+                g = g if g.ndim else g[()]
+                pending[node] = pending[node] + g if node in pending else g
+        visits = self.words[F_VISITS]
+        if not visits:
+            return []
+        visited = (ctypes.c_int64 * visits).from_address(self.words[F_VISITED])
+        if visited[0] - visited[visits - 1] == visits - 1:
+            return range(visited[0], visited[0] - visits, -1)
+        return visited[:]
+
+
+class _Owner:
+    """Memory of the machine in an array's hands: freed with the last array that shows it."""
+
+    __slots__ = ("__array_interface__", "_address", "_machine")
+
+    def __init__(self, machine: Machine, address: int, like: Any) -> None:
+        self._machine = machine
+        self._address = address
+        self.__array_interface__ = {
+            "version": 3,
+            "shape": like.shape,
+            "typestr": like.dtype.str,
+            "data": (address, False),
+        }
+
+    def __del__(self) -> None:
+        self._machine.free(self._machine.world_address, self._address)
+
+
+def extra_references(code: list[Any], low: int, high: int) -> np.ndarray:
+    """Per entry of [low, high): how many references to its slot there are besides the tape's own.
+
+    The tape's own are the slot column and the operand columns of the entries from `low` to the end. 0 means that
+    nobody outside can ask for the entry any more.
+    """
+    machine = bridge.machine
+    if machine is None:
+        raise RuntimeError("references were asked of the replay machine, which is not loaded; call replay.load(block=True) first.")
+    result = np.zeros(max(high - low, 0), np.int64)
+    if len(result):
+        machine.references(machine.world_address, id(code), low, high, result.ctypes.data)
+    return result

@@ -1,0 +1,156 @@
+"""Kernels: the text of a compiled share, generated from a declared partial.
+
+A kernel adds one operand's share of a cotangent to that operand's adjoint:
+
+    kernel(n, add, g, x, y, z, out, adjoint)        adjoint[i] (+)= g[i] * conj(partial(x[i], y[i], ...))
+
+All are addresses of n dense elements of one dtype. `add` says whether to add or to write; `adjoint` may be `g` itself
+(the share is then formed in place). Strides, broadcasting and sums are the business of loops.py. The text is readable and kept:
+`source("multiply", 0, "float64")` shows it. Nothing here imports Numba before something is compiled.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import types
+from collections.abc import Callable
+from typing import Any
+
+from ..primitive import OPS, Primitive, select
+from .layout import KIND_NAMES
+
+_TEMPLATE = '''
+def {name}(n, add, g, x, y, z, out, adjoint):
+    """{doc}"""
+    if add:
+        for i in range(n):
+            put(adjoint, i, item(adjoint, i) + item(g, i) * {partial})
+    elif adjoint == g:
+        for i in range(n):
+            put(adjoint, i, item(adjoint, i) * {partial})
+    else:
+        for i in range(n):
+            put(adjoint, i, item(g, i) * {partial})
+'''
+
+
+def source(op_name: str, operand: int, dtype: str) -> str:
+    """The text of the kernel for one operand of an elementwise op.
+
+    >>> print(source("multiply", 0, "float64"))  # doctest: +ELLIPSIS
+    def multiply_0_float64(n, add, g, x, y, z, out, adjoint):
+        ...
+    """
+    for op in OPS:
+        if op.name == op_name and op.elementwise:
+            partial = op.partials[operand]
+            if partial.function is None:
+                raise ValueError(f"{op_name} has the constant partial {partial.value} in operand {operand}: it needs no kernel.")
+            return text_of(op, operand, dtype)
+    raise ValueError(f"the kernel of {op_name!r} was asked, but there is no elementwise op of that name; see tapegrad.ops.")
+
+
+def name_of(op: Primitive, operand: int, dtype: str) -> str:
+    return f"{op.name}_{operand}_{dtype}"
+
+
+def text_of(op: Primitive, operand: int, dtype: str) -> str:
+    arguments = ", ".join(f"item({name}, i)" for name in arguments_of(op.partials[operand].function))
+    partial = f"partial({arguments})"
+    if dtype == "complex128":
+        partial = f"conj({partial})"
+    doc = f"Operand {operand} of {op.name}: add g * partial to its adjoint."
+    return _TEMPLATE.lstrip("\n").format(name=name_of(op, operand, dtype), doc=doc, partial=partial)
+
+
+def arguments_of(function: Callable[..., Any]) -> tuple[str, ...]:
+    code = function.__code__
+    return code.co_varnames[: code.co_argcount]
+
+
+def compile_kernel(op: Primitive, operand: int, dtype: str) -> tuple[str, bytes, list[str]]:
+    """Symbol, object code, and the symbols it asks for; raises what Numba raises where it cannot compile the rule."""
+    import numpy as np
+    from numba import njit
+
+    from .access import ACCESS, KERNEL_SIGNATURE, EntryPoint
+
+    _, _, item, put, _ = ACCESS[KIND_NAMES.index(dtype)]
+
+    @njit(error_model="numpy", _nrt=False, forceinline=True)
+    def conj(p):
+        return np.conj(p)
+
+    scope = {"item": item, "put": put, "conj": conj, "partial": nopython(op.partials[operand].function)}
+    exec(text_of(op, operand, dtype), scope)
+    return EntryPoint(scope[name_of(op, operand, dtype)], KERNEL_SIGNATURE).compile()
+
+
+def nopython(function: types.FunctionType, done: dict[Any, Any] | None = None) -> Any:
+    """A rule, jitted, with the plain Python functions it calls jitted too and `select` as a conditional expression.
+
+    The rule itself is left alone: the copy has globals and closure of its own.
+    """
+    from numba import njit
+
+    inline = njit(error_model="numpy", _nrt=False, forceinline=True)
+    done = {} if done is None else done
+    if function not in done:
+        if function is select:
+            # np.where would allocate a 0-d array in nopython code.
+            done[function] = inline(lambda condition, a, b: a if condition else b)
+        else:
+
+            def translated(value: Any) -> Any:
+                return nopython(value, done) if isinstance(value, types.FunctionType) else value
+
+            named = {n: translated(function.__globals__[n]) for n in _names(function.__code__) if n in function.__globals__}
+            cells = tuple(types.CellType(translated(cell.cell_contents)) for cell in function.__closure__ or ())
+            scope = {"__builtins__": __builtins__, "__name__": function.__module__, **named}
+            copy = types.FunctionType(function.__code__, scope, function.__name__, function.__defaults__, cells or None)
+            done[function] = inline(copy)
+    return done[function]
+
+
+def _names(code: types.CodeType) -> set[str]:
+    """Global names that a function, or one nested in it, may ask for."""
+    names = set(code.co_names)
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            names |= _names(constant)
+    return names
+
+
+def fingerprint(op: Primitive, operand: int, dtype: str) -> str:
+    """What a kernel depends on besides the environment: its text, the rule, and whatever the rule refers to."""
+    digest = hashlib.sha256(text_of(op, operand, dtype).encode())
+    _digest(op.partials[operand].function, digest, set())
+    return digest.hexdigest()
+
+
+def _digest(function: types.FunctionType, digest: Any, seen: set[int]) -> None:
+    if id(function) in seen:
+        return
+    seen.add(id(function))
+    _digest_code(function.__code__, digest)
+    referred = {n: function.__globals__[n] for n in sorted(_names(function.__code__)) if n in function.__globals__}
+    referred |= {f"cell {i}": cell.cell_contents for i, cell in enumerate(function.__closure__ or ())}
+    for name, value in referred.items():
+        digest.update(name.encode())
+        if isinstance(value, types.FunctionType):
+            _digest(value, digest, seen)
+        elif inspect.ismodule(value):
+            digest.update(value.__name__.encode())
+        else:
+            digest.update(repr(value).encode())
+
+
+def _digest_code(code: types.CodeType, digest: Any) -> None:
+    digest.update(code.co_code)
+    digest.update(repr((code.co_names, code.co_varnames, code.co_freevars)).encode())
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            _digest_code(constant, digest)
+        else:
+            digest.update(repr(constant).encode())

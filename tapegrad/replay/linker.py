@@ -1,0 +1,118 @@
+"""The linker: object code into this process, by llvmlite alone.
+
+A warm process never imports Numba: LLVM's JIT linker takes the stored object code and gives addresses. Every symbol the code
+asks for is looked up first, since a missing one must make a kernel unavailable and nothing worse.
+
+Invariant: linked code is never unloaded, so an address stays good for the life of the process.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from .cache import Part
+
+
+class LinkError(Exception):
+    """Object code that cannot be linked here; says why."""
+
+
+raised: list[str] = []
+"""Exceptions that a kernel tried to raise: kernels cannot, so the executor looks here after each stretch."""
+
+_lock = threading.Lock()
+_kept: list[Any] = []
+_jit: Any = None
+_count = 0
+
+# Symbols that code generation may add to those the code declares.
+_ALWAYS = ("memcpy", "memset", "memmove")
+
+
+@ctypes.PYFUNCTYPE(ctypes.py_object)
+def _no_details() -> None:
+    return None
+
+
+@ctypes.PYFUNCTYPE(ctypes.c_int)
+def _note() -> int:
+    raised.append("a compiled rule raised an exception")
+    return 0
+
+
+def _address(function: Any) -> int:
+    return ctypes.cast(function, ctypes.c_void_p).value or 0
+
+
+# Numba's own names, reached only if a rule raises.
+_NUMBA = {
+    "numba_gil_ensure": _address(ctypes.pythonapi.PyGILState_Ensure),
+    "numba_gil_release": _address(ctypes.pythonapi.PyGILState_Release),
+    "numba_unpickle": _address(_no_details),
+    "numba_runtime_build_excinfo_struct": _address(_no_details),
+    "numba_do_raise": _address(_note),
+}
+
+
+def _libraries() -> list[Any]:
+    if sys.platform == "win32":
+        return [ctypes.pythonapi, ctypes.CDLL("ucrtbase"), ctypes.CDLL("vcruntime140")]
+    libraries = [ctypes.pythonapi, ctypes.CDLL(None)]
+    from ctypes.util import find_library
+
+    libm = find_library("m") if sys.platform == "darwin" else "libm.so.6"
+    try:
+        libraries.append(ctypes.CDLL(libm))
+    except OSError:
+        pass  # a C library that has its mathematics in one file with the rest
+    return libraries
+
+
+def resolve(name: str) -> int | None:
+    """Address of a symbol of Python, libc or libm; None where there is none."""
+    if name in _NUMBA:
+        return _NUMBA[name]
+    for library in _loaded():
+        try:
+            return _address(getattr(library, name))
+        except AttributeError:
+            continue
+    return None
+
+
+def _loaded() -> list[Any]:
+    if not hasattr(_loaded, "libraries"):
+        _loaded.libraries = _libraries()  # type: ignore[attr-defined]
+    return _loaded.libraries  # type: ignore[attr-defined]
+
+
+def link(name: str, parts: Sequence[Part]) -> dict[str, int]:
+    """Link functions into the process: role -> address. Raises LinkError."""
+    global _jit, _count
+    import llvmlite.binding as llvm
+
+    with _lock:
+        if _jit is None:
+            llvm.initialize_native_target()
+            llvm.initialize_native_asmprinter()
+            _jit = llvm.create_lljit_compiler()
+        addresses = {}
+        for part in parts:
+            builder = llvm.JITLibraryBuilder().add_object_img(part.code).export_symbol(part.symbol)
+            for symbol in {*part.asks, *_ALWAYS}:
+                address = resolve(symbol)
+                if address is None:
+                    raise LinkError(f"the code of {name} asks for {symbol}, which is not in this process.")
+                builder.import_symbol(symbol, address)
+            _count += 1
+            try:
+                library = builder.link(_jit, f"tapegrad {_count} {name} {part.role}")
+            except RuntimeError as error:
+                raise LinkError(f"the code of {name} cannot be linked: {error}") from None
+            _kept.append(library)
+            addresses[part.role] = library[part.symbol]
+        return addresses
