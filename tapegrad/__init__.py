@@ -20,7 +20,8 @@ from .tape import current as current_tape
 from .tensor import Tensor, as_tensor, from_numpy, tensor
 from .transforms import grad, hessian, hvp, jacobian, jvp, value_and_grad, vjp
 
-globals().update(ops.public_names())
+# What is defined above stays: tg.zeros_like makes tensors and knows requires_grad, NumPy's does not.
+globals().update({name: f for name, f in ops.public_names().items() if name not in globals()})
 
 try:
     __version__ = version("tapegrad")

@@ -37,6 +37,7 @@ def demo_options(parser: argparse.ArgumentParser) -> None:
     which.add_argument(
         "--problem",
         nargs="+",
+        action="extend",
         type=problem_name,
         metavar="NAME",
         help="fit these problems only, for example Misra1a Thurber",

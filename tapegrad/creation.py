@@ -5,18 +5,26 @@ Random tensors come from a NumPy Generator: pass one as `rng` (or a seed), or se
 
 from __future__ import annotations
 
+import operator
 import threading
 from typing import Any
 
 import numpy as np
 
+from .ops.shaping import broadcast_to, copy
+from .primitive import FUNCTIONS
 from .tensor import Tensor, _leaf
 
 
 def _shape(lengths: tuple[Any, ...]) -> tuple[int, ...]:
-    if len(lengths) == 1 and not isinstance(lengths[0], int | np.integer):
-        lengths = tuple(lengths[0])
-    return tuple(int(n) for n in lengths)
+    try:
+        if len(lengths) == 1 and np.ndim(lengths[0]):
+            lengths = tuple(lengths[0])
+        return tuple(operator.index(n) for n in lengths)
+    except TypeError:
+        raise TypeError(
+            f"a shape was given as {', '.join(map(repr, lengths))}, but it is made of integers: tg.zeros(2, 3) or tg.zeros((2, 3))."
+        ) from None
 
 
 def zeros(*shape: Any, dtype: Any = None, requires_grad: bool = False) -> Tensor:
@@ -35,10 +43,13 @@ def empty(*shape: Any, dtype: Any = None, requires_grad: bool = False) -> Tensor
 
 
 def full(shape: Any, fill_value: Any, *, dtype: Any = None, requires_grad: bool = False) -> Tensor:
-    """Entries of one value; its dtype unless one is given."""
-    shape = shape if isinstance(shape, tuple | list) else (shape,)
-    value = fill_value._data if isinstance(fill_value, Tensor) else fill_value
-    return _leaf(np.full(_shape((shape,)), value, dtype), requires_grad)
+    """Entries of one value, in its dtype unless one is given; tracked if the value is."""
+    shape = _shape(tuple(shape) if isinstance(shape, tuple | list) else (shape,))
+    if isinstance(fill_value, Tensor):
+        filled = copy(broadcast_to(fill_value, shape))
+        filled = filled if dtype is None else filled.astype(dtype)
+        return filled.requires_grad_() if requires_grad else filled
+    return _leaf(np.full(shape, fill_value, dtype), requires_grad)
 
 
 def eye(n: int, m: int | None = None, *, dtype: Any = None, requires_grad: bool = False) -> Tensor:
@@ -69,10 +80,13 @@ def linspace(start: Any, stop: Any, num: int = 50, *, dtype: Any = None, require
     return _leaf(np.linspace(start, stop, num, dtype=dtype), requires_grad)
 
 
+def _raw(x: Any) -> Any:
+    return x._data if isinstance(x, Tensor) else np.asarray(x)
+
+
 def _like(function: Any, doc: str) -> Any:
-    def make(x: Any, *args: Any, dtype: Any = None, requires_grad: bool = False) -> Tensor:
-        raw = x._data if isinstance(x, Tensor) else x
-        return _leaf(function(raw, *args, dtype=dtype), requires_grad)
+    def make(x: Any, dtype: Any = None, *, requires_grad: bool = False) -> Tensor:
+        return _leaf(function(_raw(x), dtype=dtype), requires_grad)
 
     make.__name__ = make.__qualname__ = function.__name__
     make.__doc__ = doc
@@ -82,7 +96,14 @@ def _like(function: Any, doc: str) -> Any:
 zeros_like = _like(np.zeros_like, "Zeros of the shape and dtype of x.")
 ones_like = _like(np.ones_like, "Ones of the shape and dtype of x.")
 empty_like = _like(np.empty_like, "Entries of arbitrary value, of the shape and dtype of x.")
-full_like = _like(np.full_like, "Entries of one value, of the shape and dtype of x.")
+
+
+def full_like(x: Any, fill_value: Any, dtype: Any = None, *, requires_grad: bool = False) -> Tensor:
+    """Entries of one value, of the shape and dtype of x; tracked if the value is."""
+    return full(np.shape(x), fill_value, dtype=dtype or _raw(x).dtype, requires_grad=requires_grad)
+
+
+FUNCTIONS[np.full_like] = full_like
 
 
 class _Generators(threading.local):

@@ -8,15 +8,20 @@ and refused when one is. A value never leaves the tape unnoticed.
 from __future__ import annotations
 
 import inspect
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from .errors import GradientLost, NotDifferentiable
+from .inplace import before_write
 from .mode import is_grad_enabled
 from .ops import reductions
 from .primitive import CONSTANTS, FUNCTIONS, UFUNCS, missing
 from .tensor import Tensor, wrap
+
+_WRITES = {np.copyto, np.put, np.place, np.putmask, np.put_along_axis, np.fill_diagonal}
+"""Functions that overwrite their first argument."""
 
 _REDUCE = {np.add: reductions.sum, np.multiply: reductions.prod, np.maximum: reductions.max, np.minimum: reductions.min}
 _ACCUMULATE = {np.add: reductions.cumsum}
@@ -25,6 +30,8 @@ _ACCUMULATE = {np.add: reductions.cumsum}
 def ufunc_on_tensors(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], settings: dict[str, Any]) -> Any:
     """`np.sin(t)`, `array * t`, `np.add.reduce(t)`: one call of a ufunc with a tensor among its arguments."""
     if not tracked_in((inputs, settings)):
+        if method == "at" and isinstance(inputs[0], Tensor):
+            before_write(inputs[0], f"np.{ufunc.__name__}.at")
         return _plainly(getattr(ufunc, method), inputs, settings)
     if ufunc in CONSTANTS and method == "__call__" and "out" not in settings:
         return _plainly(ufunc, inputs, settings)
@@ -45,7 +52,7 @@ def ufunc_on_tensors(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], sett
         return function(np.reshape(x, np.shape(x) + (1,) * np.ndim(y)), y)
     table = {"reduce": _REDUCE, "accumulate": _ACCUMULATE}.get(method, {})
     if ufunc in table and set(settings) <= {"axis", "keepdims"}:
-        return table[ufunc](*inputs[:1], **{"axis": inputs[1] if len(inputs) > 1 else 0, **settings})
+        return table[ufunc](*inputs, **{"axis": 0, **settings})
     call = f"np.{ufunc.__name__}" + ("" if method == "__call__" else f".{method}")
     raise NotDifferentiable(
         f"{call} was called on a tracked tensor with {', '.join(settings) or 'its arguments'}, but there is no derivative "
@@ -58,48 +65,74 @@ def function_on_tensors(function: Any, args: Any, kwargs: Any) -> Any:
     """`np.sum(t, axis=0)`: one call of a NumPy function with a tensor somewhere among its arguments."""
     ours = FUNCTIONS.get(function)
     tracked = tracked_in((args, kwargs))
-    if function in CONSTANTS or (ours is None and not tracked):
+    if function in CONSTANTS or (ours is None and not tracked) or (function is np.where and len(args) == 1):
         return _plainly(function, args, kwargs)
     if ours is None:
         raise missing(function, _describe(args))
-    args, kwargs = _adapted(function, ours, args, kwargs, tracked)
+    args, kwargs = _adapted(function, ours, args, kwargs)
     return ours(*args, **kwargs)
 
 
-def _adapted(function: Any, ours: Any, args: Any, kwargs: Any, tracked: bool) -> Any:
-    """Arguments of NumPy's function for ours: the ones NumPy gives its own default are left out."""
-    op = getattr(ours, "primitive", None)
-    if op is None or (op.variadic and not kwargs and len(args) <= 2):
+def _adapted(function: Any, ours: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
+    """Arguments of NumPy's function for ours: settings that say what NumPy does anyway are left out, others refused."""
+    theirs, arity, aligned, known = _signatures(function, ours)
+    if theirs is None or (len(args) <= aligned and kwargs.keys() <= known):
         return args, kwargs
-    known = {*op.settings}
-    if len(args) <= op.arity and kwargs.keys() <= known:
-        return args, kwargs
-    try:
-        bound = inspect.signature(function).bind(*args, **kwargs)
-        defaults = {p.name: p.default for p in inspect.signature(function).parameters.values()}
-    except (TypeError, ValueError):
-        return args, kwargs
-    names = list(bound.arguments)
-    operands = [bound.arguments[n] for n in names[: op.arity]]
+    bound = theirs.bind(*args, **kwargs).arguments
+    names = list(bound)
     settings = {}
-    for name in names[op.arity :]:
-        value = bound.arguments[name]
+    for name in names[arity:]:
+        value = bound[name]
         if name in known:
-            settings[name] = value
-        elif not (value is defaults[name] or value is np._NoValue):  # type: ignore[attr-defined]
-            if name == "out":
-                raise GradientLost(
-                    f"np.{function.__name__}(..., out=...) was asked of a tensor, but a plain array cannot be tracked. Use the result."
-                )
+            if value is not np._NoValue:  # type: ignore[attr-defined]
+                settings[name] = value
+        elif name == "out" and value is not None:
+            raise GradientLost(
+                f"np.{function.__name__}(..., out=...) was asked of a tensor, but a plain array cannot be tracked. Use the result."
+            )
+        elif not _says_nothing(value, theirs.parameters[name]):
             raise NotDifferentiable(
                 f"np.{function.__name__}(..., {name}=...) was asked of a tensor, but its rule knows only "
                 f"{', '.join(sorted(known)) or 'no settings'}. Write it another way (np.where for where=, astype for dtype=)."
             )
-    return operands, settings
+    return [bound[n] for n in names[:arity]], settings
+
+
+@lru_cache(512)
+def _signatures(function: Any, ours: Any) -> tuple[Any, int, int, frozenset[str]]:
+    """NumPy's signature; of ours the number of required arguments, of those in NumPy's positions, and the settings' names."""
+    try:
+        theirs = inspect.signature(function)
+    except (TypeError, ValueError):
+        return None, 0, 0, frozenset()
+    op = getattr(ours, "primitive", None)
+    mine = list(inspect.signature(ours if op is None else op.function).parameters.values())
+    arity = sum(p.default is p.empty for p in mine)
+    aligned = arity
+    for ours_too, name in zip(mine[arity:], list(theirs.parameters)[arity:], strict=False):
+        if ours_too.name != name or ours_too.kind is ours_too.KEYWORD_ONLY:
+            break
+        aligned += 1
+    return theirs, arity, aligned, frozenset(p.name for p in mine[1:])
+
+
+def _says_nothing(value: Any, parameter: inspect.Parameter) -> bool:
+    """Whether an argument is what NumPy assumes where it is left out."""
+    if parameter.kind is parameter.VAR_KEYWORD:
+        return all(_is_default(n, v) for n, v in value.items())
+    default = parameter.default
+    return value is default or value is np._NoValue or (type(value) is type(default) and value == default)  # type: ignore[attr-defined]
+
+
+_DEFAULTS = {
+    "out": None, "dtype": None, "where": True, "casting": "same_kind", "order": "K", "subok": True, "signature": None,
+    "keepdims": False,
+}  # fmt: skip
 
 
 def _is_default(name: str, value: Any) -> bool:
-    return value is None or (name == "where" and value is True) or (name == "casting" and value == "same_kind")
+    """Whether a ufunc's setting says what NumPy does without it (axis=None is no such: it means all axes)."""
+    return name in _DEFAULTS and (value is _DEFAULTS[name] or (type(value) is str and value == _DEFAULTS[name]))
 
 
 def tracked_in(value: Any) -> bool:
@@ -120,25 +153,32 @@ def _holds_tracked(value: Any) -> bool:
 def _unwrapped(value: Any) -> Any:
     if isinstance(value, Tensor):
         return value._data
-    if isinstance(value, tuple | list):
-        return type(value)(_unwrapped(v) for v in value)
+    if isinstance(value, tuple):
+        return _tuple_like(value, [_unwrapped(v) for v in value])
+    if isinstance(value, list):
+        return [_unwrapped(v) for v in value]
     if isinstance(value, dict):
         return {k: _unwrapped(v) for k, v in value.items()}
     return value
 
 
+def _tuple_like(value: tuple[Any, ...], items: list[Any]) -> tuple[Any, ...]:
+    """NumPy's named results (of eigh, say) keep their names."""
+    return value._make(items) if hasattr(value, "_make") else tuple(items)
+
+
 def _wrapped(value: Any) -> Any:
     if isinstance(value, tuple):
-        return tuple(_wrapped(v) for v in value)
+        return _tuple_like(value, [_wrapped(v) for v in value])
     if isinstance(value, list):
         return [_wrapped(v) for v in value]
     return wrap(value)
 
 
 def _plainly(function: Any, args: Any, kwargs: Any) -> Any:
-    """NumPy's own evaluation on the values; arrays come back as tensors. `out=` tensors are written to, with a note."""
-    from .inplace import before_write
-
+    """NumPy's own evaluation on the values; arrays come back as tensors. Tensors that are written to get a note."""
+    if function in _WRITES and isinstance(args[0], Tensor):
+        before_write(args[0], f"np.{function.__name__}")
     out = kwargs.get("out")
     for target in out if isinstance(out, tuple) else (out,):
         if isinstance(target, Tensor):
@@ -158,6 +198,7 @@ def _describe(value: Any) -> str:
 
 
 def _diff(a: Any, n: int = 1, axis: int = -1) -> Any:
+    """Differences of neighbours along an axis, taken n times."""
     if n < 0:
         raise ValueError(f"order must be non-negative but got {n}.")
     for _ in range(n):

@@ -26,10 +26,13 @@ class Domain:
     complex_too: bool = True
 
     def sample(self, rng: np.random.Generator, shape: tuple[int, ...], dtype: Any = np.float64) -> Any:
-        """An array of this dtype; a complex one gets an imaginary part of comparable size."""
-        x = self.draw(rng, shape)
+        """An array of this dtype; a complex one gets an imaginary part of comparable size, off the real axis,
+        where branch cuts lie. Booleans stay booleans: they carry no derivative."""
+        x = np.asarray(self.draw(rng, shape))
+        if x.dtype.kind == "b":
+            return x
         if np.issubdtype(dtype, np.complexfloating):
-            x = x + 0.3j * rng.uniform(-1, 1, shape)
+            x = x + 1j * _signed(0.1, 0.3)(rng, shape)
         return np.asarray(x, dtype)
 
 
@@ -39,6 +42,16 @@ def _signed(low: float, high: float) -> Draw:
 
 def _between(low: float, high: float) -> Draw:
     return lambda rng, shape: rng.uniform(low, high, shape)
+
+
+def _lattice(step: float, offset: float, wobble: float) -> Draw:
+    """Multiples of `step` from -3 to 3 plus `offset`, give or take `wobble`."""
+    return lambda rng, shape: step * rng.integers(-3, 3, shape) + offset + rng.uniform(-wobble, wobble, shape)
+
+
+def apart(n: int) -> tuple[Domain, ...]:
+    """Domains for n operands that never come closer to one another than 0.15: their order is no tie."""
+    return tuple(Domain(f"apart_{i}", _lattice(0.25 * n, 0.25 * i, 0.05)) for i in range(n))
 
 
 def _spread(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
@@ -53,6 +66,9 @@ nonzero = Domain("nonzero", _signed(0.3, 2.0))
 unit = Domain("unit", _signed(0.05, 0.9))
 above_one = Domain("above_one", _between(1.1, 3.0))
 distinct = Domain("distinct", _spread, complex_too=False)
-not_integer = Domain(
-    "not_integer", lambda rng, shape: rng.integers(-3, 3, shape) + rng.uniform(0.2, 0.8, shape), False
-)
+not_integer = Domain("not_integer", _lattice(1.0, 0.5, 0.3), complex_too=False)
+truth = Domain("truth", lambda rng, shape: rng.random(shape) < 0.5)
+
+# A dividend and a divisor whose quotient stays away from the integers, at which its floor jumps.
+dividend = Domain("dividend", _lattice(1.25, 0.625, 0.3), complex_too=False)
+divisor = Domain("divisor", _between(1.22, 1.28), complex_too=False)

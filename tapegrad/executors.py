@@ -19,13 +19,14 @@ import numpy as np
 
 from . import storage, sweep
 from .errors import GraphError
-from .mode import enable_grad, no_grad
-from .primitive import OPS
-from .tape import Leaf, Slot, Tape, locate
+from .mode import NO_GRAD, Off, enable_grad
+from .primitive import OPS, entry_name
+from .tape import FREED, OP, RECORDER, SLOT, Leaf, Slot, Tape, current, locate
 from .tensor import Tensor, wrap
 
 ENGINES = ("auto", "sweep", "replay")
 
+_FEW = 5  # entries below which a native call costs more than sweeping them
 _WARM_AFTER = 3000  # entries swept before looking for compiled kernels on disk (about 10 ms of sweeping)
 _COMPILE_AFTER = 0.5  # seconds spent in sweeps before compiling what is not on disk
 
@@ -81,16 +82,18 @@ def _load_replay() -> Any:
     return _choice.replay
 
 
-def _executor(tape: Tape) -> Callable[..., list[int]]:
-    """The executor for a walk that records nothing."""
+def _executor(tape: Tape, position: int) -> Callable[..., Any]:
+    """The executor for a walk down from this position that records nothing."""
     name = _choice.name
     if name == "sweep":
-        return _timed_sweep
+        return sweep.sweep
     # An array that was overwritten after an entry was recorded needs the sweep's check.
     if tape.code and tape.code[1] <= storage.latest_overwrite():
         return sweep.sweep
     if name == "replay":
         return _forced_replay
+    if position < _FEW:
+        return _timed_sweep
     if _choice.entries < _WARM_AFTER:
         return _timed_sweep
     replay = _load_replay()
@@ -163,8 +166,13 @@ def walk(
     for target in targets or ():
         if type(target) is not Leaf:
             watch[target] = _collector(found, target, watch.get(target))
-    done: list[tuple[Tape, list[int]]] = []
+    done: list[tuple[Tape, Any]] = []
+    mode = RECORDER.get()
     try:
+        if not create_graph:
+            RECORDER.set(NO_GRAD)
+        elif isinstance(mode, Off):
+            RECORDER.set(current().code.extend)
         while pending:
             place = locate(max(pending))
             if place is None:
@@ -172,24 +180,22 @@ def walk(
             tape, position = place
             with tape.lock:
                 tape.busy += 1
-            visited: list[int] = []
-            done.append((tape, visited))
+            done.append((tape, ()))
             if create_graph:
-                with enable_grad():
-                    visited += sweep.sweep(tape.code, position, pending, leaves, watch, targets, True)
+                visited = sweep.sweep(tape.code, position, pending, leaves, watch, targets, True)
             else:
-                with no_grad():
-                    visited += _executor(tape)(tape.code, position, pending, leaves, watch, targets)
+                visited = _executor(tape, position)(tape.code, position, pending, leaves, watch, targets)
+            done[-1] = (tape, visited)
     except BaseException:
-        for tape, _ in done:
+        retain_graph = True
+        raise
+    finally:
+        RECORDER.set(mode)
+        for tape, visited in done:
             with tape.lock:
                 tape.busy -= 1
-        raise
-    for tape, visited in done:
-        with tape.lock:
-            tape.busy -= 1
-            if not retain_graph:
-                tape.release(visited, _saves)
+                if visited and not retain_graph:
+                    _release(tape, visited)
     found.update(leaves)
     return found
 
@@ -206,8 +212,13 @@ def walk_own(tape: Tape, roots: Iterable[tuple[Any, Any]]) -> tuple[dict[Leaf, A
         store[node] = store[node] + g if node in store else g
     if pending:
         watch = dict(_watched) if _watched else {}
-        with no_grad():
-            _executor(tape)(tape.code, len(tape) - 1, pending, leaves, watch, None)
+        mode = RECORDER.get()
+        RECORDER.set(NO_GRAD)
+        try:
+            last = len(tape) - 1
+            _executor(tape, last)(tape.code, last, pending, leaves, watch, None)
+        finally:
+            RECORDER.set(mode)
     return leaves, not pending
 
 
@@ -221,8 +232,22 @@ def _collector(found: dict[Any, Any], target: Slot, then: Callable[[Any], Any] |
     return collect
 
 
-def _saves(code: int) -> bool:
-    return OPS[code].saves
+def _release(tape: Tape, visited: Any) -> None:
+    """Give up the visited entries of a tape; `visited` is a list in falling order, or a range."""
+    replay = _choice.replay
+    references = replay.extra_references if replay is not None and replay.loaded() else None
+    if isinstance(visited, range):
+        tape.release(visited, min(visited[0], visited[-1]), _given_up, references)
+    else:
+        tape.release(frozenset(visited), min(visited), _given_up, references)
+
+
+def _given_up(entry: list[Any]) -> list[Any]:
+    """What stays of a visited entry: all of it if its op saves nothing, so that a second backward through it works as in
+    PyTorch; else its slot and the name of its backward."""
+    if not OPS[entry[OP]].saves:
+        return entry
+    return [FREED, entry[SLOT], None, None, entry_name(entry), None, None, None]
 
 
 def vjp_of(function: Callable[[Any], Sequence[Any]], at: Any, cotangents: Sequence[Any], create_graph: bool) -> Any:

@@ -9,6 +9,7 @@ A leaf that requires grad is refused, as in PyTorch, except under `no_grad`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from sys import getrefcount
 from typing import Any
 
 import numpy as np
@@ -17,9 +18,10 @@ from . import storage
 from .errors import GraphError
 from .mode import is_grad_enabled
 from .ops import joining
-from .ops.indexing import _plain_index
+from .ops.indexing import _is_basic, _plain_index
+from .ops.shaping import reshape
 from .primitive import OPS, UFUNCS, apply, call, constant, primitive
-from .tape import IN0, OP, OUT, SLOT, STRIDE, Leaf, locate
+from .tape import IN0, OP, OUT, SLOT, STRIDE, Leaf, Tape, current, locate
 from .tensor import Tensor
 
 
@@ -37,9 +39,47 @@ def before_write(t: Tensor, name: str) -> None:
         storage.touch(data)
 
 
+def _alone() -> int:
+    """What getrefcount says of an array that one tensor holds and nobody else."""
+    t = Tensor()
+    t._data = np.zeros(1)
+    return getrefcount(t._data)
+
+
+_ALONE = _alone()
+
+
+def _shared(t: Tensor) -> bool:
+    """Whether somebody beside this tensor (and the tape) holds its memory: a view, the tensor it is a view of, a plain array."""
+    held = getrefcount(t._data) - _ALONE
+    base = t._data.base
+    if isinstance(base, np.ndarray):
+        if isinstance(base.base, np.ndarray):
+            return True
+        held += getrefcount(base) - _ALONE - 1  # the name `base`
+    return held > 0 and held > _saved(current(), t._data, base)
+
+
+def _saved(tape: Tape, array: np.ndarray, base: Any) -> int:
+    """How often the tape's entries hold this array, or the one it is a view of, as a value."""
+    count = 0
+    for value in tape.code:
+        for item in value if type(value) is tuple else (value,):
+            count += item is array or (item is base and base is not None)
+    return count
+
+
 def _refuse_aliases(t: Tensor, name: str) -> None:
-    """A recorded tensor that is a view, or has views in use, cannot be rewritten yet: their history would be stale."""
-    if not isinstance(t._data, np.ndarray) or t._node is None:
+    """A tensor that shares memory cannot become, or be rewritten as, a recorded result: the others' history would be stale."""
+    if not isinstance(t._data, np.ndarray):
+        return
+    if t._node is None:
+        if _shared(t):
+            raise GraphError(
+                f"{name} would store a tracked value into memory that a view, the tensor it is a view of, or a plain array "
+                "shares with this one: they would see the value without its gradient. Index the whole in one step "
+                "(t[0, 1] = y, not t[0][1] = y), or take a clone() first."
+            )
         return
     place = locate(t._node)
     if place is None:
@@ -49,7 +89,10 @@ def _refuse_aliases(t: Tensor, name: str) -> None:
     is_view = OPS[code[position * STRIDE + OP]].view and t._data.base is not None
     # Views of this value were recorded after it.
     later = range((position + 1) * STRIDE, len(code), STRIDE)
-    has_views = any(code[k + IN0] is t._node and _shares(code[k + OUT]) and _held(code[k + SLOT]) for k in later)
+    has_views = any(
+        code[k + IN0] is t._node and OPS[code[k + OP]].view and _shares(code[k + OUT]) and _held(code[k + SLOT])
+        for k in later
+    )
     if is_view or has_views:
         raise GraphError(
             f"{name} would overwrite a tracked tensor that shares memory with "
@@ -64,8 +107,6 @@ def _shares(out: Any) -> bool:
 
 
 def _held(slot: int) -> bool:
-    from sys import getrefcount
-
     # The column, the argument here and getrefcount's own: anything above is a tensor or a later entry.
     return getrefcount(slot) > 3
 
@@ -106,7 +147,12 @@ def _operator(name: str, ufunc: np.ufunc, function: Callable[..., Any]) -> Calla
             value = ufunc(self._data, raw)
             if np.shape(value) != ():
                 raise RuntimeError(f"{name} would change the shape of the tensor from () to {np.shape(value)}: write it out of place.")
-            self._data = value.astype(self._data.dtype) if np.can_cast(value.dtype, self._data.dtype, "same_kind") else value
+            if not np.can_cast(value.dtype, self._data.dtype, "same_kind"):
+                raise RuntimeError(
+                    f"result type {value.dtype} can't be cast to the desired output type {self._data.dtype}: write {name} "
+                    "out of place."
+                )
+            self._data = value.astype(self._data.dtype)
             return self
         before_write(self, name)
         ufunc(self._data, raw, out=self._data, casting="same_kind")
@@ -144,6 +190,12 @@ def _put(x: np.ndarray, y: Any, index: Any) -> np.ndarray:
 def _put_y(g, y_shape, *, index):
     """Cotangent of the stored value: what arrives where it was stored, summed over broadcasting."""
     picked = g[index]
+    if not _is_basic(index):
+        # Of several values stored at one place the last one stays, and the others have no influence.
+        order = np.arange(picked.size).reshape(picked.shape)
+        last = np.empty(g.shape, order.dtype)
+        last[index] = order
+        picked = picked * (last[index] == order)
     extra = np.ndim(picked) - len(y_shape)
     return np.sum(picked, axis=tuple(range(extra))) if extra > 0 else picked
 
@@ -160,6 +212,7 @@ def _put_y(g, y_shape, *, index):
         call((3,), (2,), index=np.array([True, False, True])),
     ],
     jvp=lambda ts, xs, out, index: _put_tangent(ts, xs, index),
+    unsupported={"mixed": "storing a complex number into a real array drops its imaginary part, and NumPy warns"},
 )
 def setitem(g, *, index):
     """A copy of x with y stored at `index`."""
@@ -188,6 +241,9 @@ def store(t: Tensor, index: Any, value: Any) -> None:
                 f"a tracked value was stored into a tensor of dtype {t.dtype}, which cannot carry a gradient: make the "
                 "buffer a float tensor, tg.zeros(...)."
             )
+        extra = np.ndim(value) - np.ndim(t._data[index])
+        if extra > 0 and np.shape(value)[:extra] == (1,) * extra:  # NumPy ignores leading axes of length 1
+            value = reshape(value, np.shape(value)[extra:])
         _replace(t, apply(setitem.primitive, (t, value), (index,)), "setitem")
         return
     before_write(t, "setitem")

@@ -24,8 +24,9 @@ from __future__ import annotations
 import inspect
 import linecache
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -34,10 +35,11 @@ from . import tape as tapes
 from .domain import Domain, real
 from .errors import NotDifferentiable
 from .mode import INFERENCE
-from .tape import BIG, RECORDER, begin, namespace, new_slot, renew
+from .tape import BIG, FREED, OP, RECORDER, X, Y, begin, namespace, new_slot, renew
 from .tensor import InferenceTensor, Tensor
 
 NAMES = ("x", "y", "z")
+NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 class Call:
@@ -83,6 +85,7 @@ class Primitive:
         "samples",
         "saves",
         "settings",
+        "unsupported",
         "variadic",
         "view",
     )
@@ -112,6 +115,11 @@ def select(condition: Any, a: Any, b: Any) -> Any:
     return np.where(condition, a, b)
 
 
+def conj(x: Any) -> Any:
+    """`np.conj` for rules of structural ops: a real array comes back as it is, where NumPy would copy it."""
+    return np.conj(x) if x.dtype.kind == "c" else x
+
+
 # ------------------------------------------------------------------------------------------------ declaring
 
 
@@ -125,12 +133,13 @@ def elementwise(
     dunder: str | None = None,
     method: bool = False,
     holomorphic: bool = True,
+    unsupported: Mapping[str, str] = NOTHING,
 ) -> Any:
     """Declare an elementwise op by its partial derivatives, one per operand; returns its public function.
 
     `operator` is the Python operator that evaluates it faster than the ufunc on scalars; `dunder` the
-    special method it becomes on Tensors; `holomorphic` whether
-    the partials hold for complex operands too.
+    special method it becomes on Tensors; `holomorphic` whether the value is an analytic function of complex operands;
+    `unsupported` what cannot be had of this op, and why: laws of `tapegrad.check` or kinds of samples ("complex").
     """
     op = Primitive()
     op.elementwise = True
@@ -147,6 +156,7 @@ def elementwise(
     op.view = False
     op.domains = (domain,) * op.arity if isinstance(domain, Domain) else tuple(domain)
     op.holomorphic = holomorphic
+    op.unsupported = unsupported
     op.samples = ()
     op.doc = (ufunc.__doc__ or "").strip().splitlines()
     function = _finish(op, backward, operator=operator)
@@ -174,6 +184,7 @@ def primitive(
     domain: Domain | Sequence[Domain] = real,
     method: bool | str = False,
     holomorphic: bool = True,
+    unsupported: Mapping[str, str] = NOTHING,
 ) -> Callable[[Callable[..., Any]], Any]:
     """Declare a structural op by the VJP of each operand; decorates the first operand's rule.
 
@@ -201,6 +212,7 @@ def primitive(
         op.view = view
         op.domains = (domain,) if isinstance(domain, Domain) else tuple(domain)
         op.holomorphic = holomorphic
+        op.unsupported = unsupported
         op.samples = tuple(samples)
         op.doc = (rule.__doc__ or of.__doc__ or "").strip().splitlines()
         defaults = {
@@ -294,7 +306,7 @@ _TRACK = """
 {i}    if record is not None:
 {i}        return untracked(t, record)
 {i}    record = begin()
-{i}if v.nbytes > BIG:
+{i}if v.nbytes > BIG{operands}:
 {i}    return track_big(t, record, {code}, {n0}, {n1}, {x}, {y}, v, {kw})
 {i}try:
 {i}    slot = next_slot()
@@ -378,8 +390,10 @@ def _indented(text: str, by: int) -> str:
     return ("\n" + pad).join(line for line in text.strip("\n").splitlines())
 
 
-def _track(code: int, by: int, *, n0: str, n1: str = "None", x: str = "a", y: str = "None", kw: str) -> str:
-    return _indented(_TRACK.format(i="", code=code, n0=n0, n1=n1, x=x, y=y, kw=kw), by)
+def _track(op: Primitive, by: int, *, n0: str, n1: str = "None", x: str = "a", y: str = "None", kw: str) -> str:
+    # An elementwise result is as big as the biggest operand; a sum of a big array is small.
+    operands = "" if op.elementwise else "".join(f" or {v}.nbytes > BIG" for v in (x, y) if v in ("a", "b"))
+    return _indented(_TRACK.format(i="", code=op.code, n0=n0, n1=n1, x=x, y=y, kw=kw, operands=operands), by)
 
 
 def _generate(op: Primitive, operator: str | None, defaults: dict[str, Any]) -> Callable[..., Any]:
@@ -406,7 +420,7 @@ def _generate(op: Primitive, operator: str | None, defaults: dict[str, Any]) -> 
         value = f"{operator}a" if operator else f"forward_{code}(a{settings})"
         text = _UNARY.format(
             name=op.name, signature=signature, code=code, kw=kw, value=value,
-            track=_track(code, 4, n0="node", kw=kw),
+            track=_track(op, 4, n0="node", kw=kw),
         )  # fmt: skip
     else:
         value = f"a {operator} {{}}" if operator else f"forward_{code}(a, {{}}{settings})"
@@ -414,8 +428,8 @@ def _generate(op: Primitive, operator: str | None, defaults: dict[str, Any]) -> 
             name=op.name, signature=signature,
             value=value.format("b"), value_float=value.format("y"),
             otherwise=f"apply(op_{code}, (x, y), {kw})",
-            track=_track(code, 12, n0="n0", n1="n1", y="b", kw=kw),
-            track_float=_track(code, 12, n0="n0", y="y", kw=kw),
+            track=_track(op, 12, n0="n0", n1="n1", y="b", kw=kw),
+            track_float=_track(op, 12, n0="n0", y="y", kw=kw),
         )  # fmt: skip
     return _compile(op, op.name, text)
 
@@ -430,13 +444,13 @@ def _operators(op: Primitive, dunder: str, operator: str | None) -> None:
     text = _BINARY.format(
         name=f"__{dunder}__", signature="", value=value.format("a", "b"), value_float=value.format("a", "y"),
         otherwise=f"operate(op_{code}, x, y)",
-        track=_track(code, 12, n0="n0", n1="n1", y="b", kw="None"),
-        track_float=_track(code, 12, n0="n0", y="y", kw="None"),
+        track=_track(op, 12, n0="n0", n1="n1", y="b", kw="None"),
+        track_float=_track(op, 12, n0="n0", y="y", kw="None"),
     )  # fmt: skip
     setattr(Tensor, f"__{dunder}__", _compile(op, f"__{dunder}__", text))
     text = _REFLECTED.format(
         name=f"__r{dunder}__", value=value.format("x", "b"), otherwise=f"operate(op_{code}, x, y)",
-        track=_track(code, 8, n0="None", n1="n1", x="x", y="b", kw="None"),
+        track=_track(op, 8, n0="None", n1="n1", x="x", y="b", kw="None"),
     )  # fmt: skip
     setattr(Tensor, f"__r{dunder}__", _compile(op, f"__r{dunder}__", text))
 
@@ -682,6 +696,16 @@ def shape_token(value: Any) -> Any:
 @lru_cache(256)
 def _token(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     return np.broadcast_to(np.zeros((), dtype), shape)
+
+
+def entry_name(entry: Sequence[Any]) -> str:
+    """PyTorch's name for the backward of an entry, such as "MulBackward0"."""
+    if entry[OP] == FREED:
+        return entry[X]
+    name = OPS[entry[OP]].backward_name
+    if not isinstance(name, str):
+        name = name(entry[X], entry[Y])
+    return f"{name}Backward0"
 
 
 def refuse(of: Any, reason: str) -> None:

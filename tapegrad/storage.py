@@ -8,6 +8,7 @@ entry. Nothing is stored per entry: arrays that are never overwritten cost nothi
 
 from __future__ import annotations
 
+import functools
 import weakref
 from typing import Any
 
@@ -50,9 +51,13 @@ def touch(array: np.ndarray) -> None:
     key = id(root)
     note = _notes.get(key)
     if note is None or note.ref() is not root:
-        note = _notes[key] = _Note(weakref.ref(root, lambda _, key=key: _notes.pop(key, None)))
+        note = _notes[key] = _Note(weakref.ref(root, functools.partial(_forget, key)))
     note.count += 1
     note.slot = _latest = new_slot()
+
+
+def _forget(key: int, _: Any) -> None:
+    _notes.pop(key, None)
 
 
 def version(array: Any) -> int:

@@ -10,7 +10,7 @@ the cotangent of a real-valued L at z = a + ib is dL/da + i dL/db, so a VJP mult
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,6 +33,11 @@ SECOND_TIME = (
 )
 
 
+# A derivative at a pole or an edge is inf or nan, as the value beside it; the warning belongs to the value.
+_quiet = np.errstate(all="ignore")
+
+
+@_quiet
 def sweep(
     code: Code,
     start: int,
@@ -48,7 +53,7 @@ def sweep(
     complete cotangent. With `targets`, only entries from which one can be reached are executed. With `record`, cotangents
     are Tensors and the rules are recorded.
     """
-    needed = None if targets is None else _reaching(code, start, targets)
+    needed = None if targets is None else _reaching(code, start, pending, targets)
     latest = storage.latest_overwrite()
     visited: list[int] = []
     for k in range(start * STRIDE, -1, -STRIDE):
@@ -74,14 +79,22 @@ def sweep(
     return visited
 
 
-def _reaching(code: Code, start: int, targets: set[Any]) -> set[Slot]:
-    """Slots of the entries from which a target can be reached by way of their operands."""
-    needed: set[Slot] = set()
-    for k in range(0, (start + 1) * STRIDE, STRIDE):
-        for node in operands(code, k):
-            if node in targets or node in needed:
-                needed.add(code[k + SLOT])
-                break
+def _reaching(code: Code, start: int, roots: Iterable[Slot], targets: set[Any]) -> set[Slot]:
+    """Slots, among those the roots depend on, from which a target can be reached; those of other tapes may lead to one."""
+    unseen = set(roots)
+    reached = []
+    for k in range(start * STRIDE, -1, -STRIDE):
+        if not unseen:
+            break
+        slot = code[k + SLOT]
+        if slot in unseen:
+            unseen.remove(slot)
+            reached.append(k)
+            unseen.update(node for node in operands(code, k) if type(node) is int)
+    needed = unseen
+    for k in reversed(reached):
+        if any(node in targets or node in needed for node in operands(code, k)):
+            needed.add(code[k + SLOT])
     return needed
 
 
@@ -176,8 +189,11 @@ def _times_partial(g: Any, partial: Any, x: Any, y: Any, z: Any, out: Any) -> An
     if partial.of is None:
         return scaled(g, partial.value)
     p = partial.of(x, y, z, out)
-    dtype = getattr(p, "dtype", _FLOAT64)
-    return g * p if dtype is _FLOAT64 or dtype.kind != "c" else g * np.conj(p)
+    dtype = getattr(p, "dtype", None)
+    if dtype is _FLOAT64:
+        return g * p
+    complex_too = type(p) is complex if dtype is None else dtype.kind == "c"
+    return g * np.conj(p) if complex_too else g * p
 
 
 def scaled(g: Any, factor: Any) -> Any:
@@ -229,6 +245,7 @@ def tracked(value: Any, node: Any) -> Tensor:
 # ------------------------------------------------------------------------------------------------ forward
 
 
+@_quiet
 def push(
     code: Code, start: int, stop: int, tangents: dict[Any, Any], record: bool = False, width: int | None = None
 ) -> None:

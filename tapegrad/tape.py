@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextvars import ContextVar
 from sys import getrefcount
 from typing import Any
@@ -114,28 +114,38 @@ class Tape:
             self.bytes = _saved_bytes(alive)
             self.bytes_limit = self.bytes + max(_BYTES_SLACK, self.bytes // 4)
 
-    def release(self, visited: list[int], needs_saved: Callable[[int], bool]) -> None:
-        """Give up what the visited entries saved, and drop the entries nobody holds.
+    def release(
+        self,
+        visited: Container[int],
+        low: int,
+        given_up: Callable[[list[Any]], list[Any]],
+        references: Callable[[list[Any], int, int], np.ndarray] | None = None,
+    ) -> None:
+        """Give up what the visited entries (from position `low` on) saved, and drop the entries nobody holds.
 
-        An entry that somebody still holds stays as it is if its op saves nothing (a second backward
-        through it works, as in PyTorch), else as FREED. While a walk is under way (`busy`) positions
-        must not move: entries are emptied in place.
+        `given_up(entry)` is what stays of a visited entry that somebody still holds. While a walk is under way
+        (`busy`) positions must not move: entries are replaced in place. `references`, if there is a native one, counts for a range of
+        entries the references to their slots from outside it; else they are popped one by one.
         """
-        if not visited:
-            return
         with self.lock:
             code = self.code
             if self.busy:
-                for position in visited:
-                    k = position * STRIDE
-                    if needs_saved(code[k]):
-                        code[k : k + STRIDE] = _freed(code[k + SLOT])
+                for position in range(low, len(code) // STRIDE):
+                    if position in visited:
+                        k = position * STRIDE
+                        code[k : k + STRIDE] = given_up(code[k : k + STRIDE])
                 return
-            low = min(visited) * STRIDE
-            tail = code[low:]
-            del code[low:]
             # Entries behind the visited ones may hold them as inputs, so the walk starts at the end.
-            code.extend(_pop_dead(tail, {p * STRIDE - low for p in visited}, needs_saved))
+            first = low * STRIDE
+            if references is None:
+                tail = code[first:]
+                del code[first:]
+                alive = _pop_dead(tail, low, visited, given_up)
+            else:
+                held = np.flatnonzero(references(code, low, len(code) // STRIDE) > 0) + low
+                alive = _survivors(code, low, held.tolist(), visited, given_up)
+                del code[first:]
+            code.extend(alive)
             if self.bytes:
                 self.bytes = _saved_bytes(code)
 
@@ -159,11 +169,8 @@ class Tape:
     def __repr__(self) -> str:
         from .autograd.printing import tape_text
 
+        self.sweep()  # what nobody can ask for any more would only hide the rest
         return tape_text(self)
-
-
-def _freed(slot: Slot) -> tuple[Any, ...]:
-    return (FREED, slot, None, None, None, None, None, None)
 
 
 _one = [object()]
@@ -173,21 +180,49 @@ _UNHELD = getrefcount(_one[0])
 
 def _pop_dead(
     chunk: list[Any],
-    visited: set[int] | frozenset[int] = frozenset(),
-    needs_saved: Callable[[int], bool] = bool,
+    low: int = 0,
+    visited: Container[int] = (),
+    given_up: Callable[[list[Any]], list[Any]] = list,
 ) -> list[Any]:
-    """Survivors of `chunk`, in order; empties it from the end, so that a dying entry frees its inputs first.
+    """Survivors of `chunk` (entries from position `low`), in order; of visited ones, what is not given up.
 
-    Survivors at a visited offset lose what they saved.
+    Empties the chunk from the end, so that a dying entry frees its inputs before they are looked at.
     """
     kept: list[Any] = []
     for k in range(len(chunk) - STRIDE, -1, -STRIDE):
         if getrefcount(chunk[k + SLOT]) > _UNHELD:
-            if k in visited and needs_saved(chunk[k]):
-                kept.append(_freed(chunk[k + SLOT]))
-            else:
-                kept.append(chunk[k:])
+            entry = chunk[k:]
+            kept.append(given_up(entry) if low + k // STRIDE in visited else entry)
+            del entry
         del chunk[k:]
+    kept.reverse()
+    return [item for entry in kept for item in entry]
+
+
+def _survivors(
+    code: list[Any],
+    low: int,
+    held: list[int],
+    visited: Container[int],
+    given_up: Callable[[list[Any]], list[Any]],
+) -> list[Any]:
+    """The same, from the positions that somebody outside holds: these, and what they need in turn."""
+    kept: list[Any] = []
+    alive = set(held)
+    index: dict[Slot, int] | None = None
+    while alive:
+        position = max(alive)
+        alive.remove(position)
+        entry = code[position * STRIDE : (position + 1) * STRIDE]
+        if position in visited:
+            entry = given_up(entry)
+        kept.append(entry)
+        for node in entry[IN0] if type(entry[IN0]) is tuple else entry[IN0 : IN1 + 1]:
+            if type(node) is int:
+                if index is None:
+                    index = {slot: low + i for i, slot in enumerate(code[low * STRIDE + SLOT :: STRIDE])}
+                if node in index:
+                    alive.add(index[node])
     kept.reverse()
     return [item for entry in kept for item in entry]
 
@@ -218,6 +253,7 @@ class _Owner:
     """Dies with its thread, which tells the registry that the thread's tape is an orphan."""
 
     __slots__ = ("__weakref__", "tape")
+    tape: Tape
 
 
 _thread = threading.local()
@@ -232,7 +268,7 @@ def current() -> Tape:
 
 
 def _thread_tape() -> Tape:
-    owner = getattr(_thread, "owner", None)
+    owner: _Owner | None = getattr(_thread, "owner", None)
     if owner is None:
         owner = _thread.owner = _Owner()
         owner.tape = Tape(owner)

@@ -348,7 +348,7 @@ def jvp(f: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool = Fals
 def _pushed(run: _Run, outputs: Sequence[Any], given: Sequence[Any], width: int | None = None) -> list[Any]:
     """Tangents of the outputs, as Tensors (untracked ones where nothing outside is tracked)."""
     lead = () if width is None else (width,)
-    seeds = []
+    seeds: list[Any] = []
     for t, x in zip(given, run.inputs, strict=True):
         if np.shape(t) != lead + x.shape:
             raise ValueError(f"a tangent of shape {np.shape(t)} was given for a primal of shape {x.shape}: they must agree.")

@@ -30,7 +30,7 @@ class Node:
     def __init__(self, slot: Slot) -> None:
         self._slot = slot
         code, k = self._entry()
-        self._name = node_name(code, k)
+        self._name = primitive.entry_name(code[k : k + STRIDE])
 
     def _entry(self) -> tuple[list[Any], int]:
         place = locate(self._slot)
@@ -155,15 +155,6 @@ def get_gradient_edge(tensor: Tensor) -> GradientEdge:
 def node_of(node: Any, output_nr: int = 0) -> Any:
     """The view of a slot or a leaf."""
     return AccumulateGrad(node) if type(node) is Leaf else Node(node)
-
-
-def node_name(code: list[Any], k: int) -> str:
-    """PyTorch's name for the backward of the entry at item k."""
-    op = primitive.OPS[code[k + OP]]
-    name = op.backward_name
-    if not isinstance(name, str):
-        name = name(code[k + X], code[k + Y])
-    return f"{name}Backward0"
 
 
 __all__ = ["AccumulateGrad", "GradientEdge", "Node", "get_gradient_edge"]

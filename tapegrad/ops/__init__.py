@@ -26,6 +26,7 @@ from . import constants, elementary, indexing, joining, products, reductions, sh
 def public_names() -> dict[str, Any]:
     """What `tg.<name>` offers: NumPy's name for every function with a rule or a constant result, and our own additions."""
     names: dict[str, Any] = {f.__name__: f for f in CONSTANTS if getattr(np, f.__name__, None) is f}
+    of: Any
     for of, function in {**FUNCTIONS, **UFUNCS}.items():
         if getattr(np, of.__name__, None) is of:
             names[of.__name__] = function

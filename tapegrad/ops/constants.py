@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..primitive import CONSTANTS
+from ..primitive import CONSTANTS, refuse
 
 CONSTANTS.update(
     {
@@ -27,13 +27,15 @@ CONSTANTS.update(
         np.isneginf, np.isposinf, np.iscomplexobj, np.isrealobj,
         np.shape, np.ndim, np.size, np.result_type, np.can_cast, np.common_type, np.min_scalar_type,
         np.shares_memory, np.may_share_memory,
-        np.zeros_like, np.ones_like, np.empty_like, np.full_like,
+        np.zeros_like, np.ones_like, np.empty_like,
         np.array2string, np.array_repr, np.array_str,
-        np.linalg.matrix_rank, np.histogram, np.histogram_bin_edges, np.bincount,
+        np.linalg.matrix_rank,
         np.ravel_multi_index, np.unravel_index, np.broadcast_shapes, np.tril_indices_from, np.triu_indices_from,
         np.diag_indices_from, np.save, np.savez, np.savetxt,
     }
 )  # fmt: skip
+for _of in (np.histogram, np.histogram_bin_edges, np.histogram2d, np.histogramdd):
+    refuse(_of, "its edges (and its counts, if weighted) depend on the values")
 
 
 def _method(name: str):

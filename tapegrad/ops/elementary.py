@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..domain import above_one, nonzero, not_integer, positive, real, unit
+from ..domain import above_one, apart, dividend, divisor, nonzero, not_integer, positive, real, truth, unit
 from ..primitive import FUNCTIONS, UFUNCS, elementwise, primitive, select
 from ..tensor import Tensor
 
@@ -39,11 +39,11 @@ power       = elementwise(np.power,
 float_power = elementwise(np.float_power,
                           lambda x, y: select(y == 0, 0 * x, y * x ** select(y == 0, 1.0, y - 1)),
                           lambda x, y, out: select((x == 0) & (np.real(y) >= 0), 0 * out, out * np.log(select(x == 0, 1.0, x))),
-                          domain=(positive, real))
+                          domain=(positive, real), unsupported={"dtype": "it computes in float64, as its name says"})
 remainder   = elementwise(np.remainder,  1, lambda x, y: -np.floor(x / y),
-                          operator="%", dunder="mod", domain=(not_integer, above_one), holomorphic=False)
-fmod        = elementwise(np.fmod,       1, lambda x, y: -np.trunc(x / y),     domain=(not_integer, above_one), holomorphic=False)
-floor_divide = elementwise(np.floor_divide, 0, 0, operator="//", dunder="floordiv", domain=(not_integer, above_one), holomorphic=False)
+                          operator="%", dunder="mod", domain=(dividend, divisor), holomorphic=False)
+fmod        = elementwise(np.fmod,       1, lambda x, y: -np.trunc(x / y),     domain=(dividend, divisor), holomorphic=False)
+floor_divide = elementwise(np.floor_divide, 0, 0, operator="//", dunder="floordiv", domain=(dividend, divisor), holomorphic=False)
 
 # ------------------------------------------------------------------------------- exponentials and logarithms
 exp         = elementwise(np.exp,        lambda out: out)
@@ -80,14 +80,18 @@ degrees     = elementwise(np.degrees,    1 / DEGREE,                           h
 
 # --------------------------------------------------------------------------------------- kinks and steps
 maximum     = elementwise(np.maximum,    lambda x, y: select(x > y, 1.0, select(x == y, 0.5, 0.0)),
-                                         lambda x, y: select(y > x, 1.0, select(x == y, 0.5, 0.0)), holomorphic=False)
+                                         lambda x, y: select(y > x, 1.0, select(x == y, 0.5, 0.0)),
+                          domain=apart(2), holomorphic=False)
 minimum     = elementwise(np.minimum,    lambda x, y: select(x < y, 1.0, select(x == y, 0.5, 0.0)),
-                                         lambda x, y: select(y < x, 1.0, select(x == y, 0.5, 0.0)), holomorphic=False)
+                                         lambda x, y: select(y < x, 1.0, select(x == y, 0.5, 0.0)),
+                          domain=apart(2), holomorphic=False)
 # fmax and fmin ignore a NaN operand: the other one gets the whole gradient.
 fmax        = elementwise(np.fmax,       lambda x, y: select((x > y) | (y != y), 1.0, select(x == y, 0.5, 0.0)),
-                                         lambda x, y: select((y > x) | (x != x), 1.0, select(x == y, 0.5, 0.0)), holomorphic=False)
+                                         lambda x, y: select((y > x) | (x != x), 1.0, select(x == y, 0.5, 0.0)),
+                          domain=apart(2), holomorphic=False)
 fmin        = elementwise(np.fmin,       lambda x, y: select((x < y) | (y != y), 1.0, select(x == y, 0.5, 0.0)),
-                                         lambda x, y: select((y < x) | (x != x), 1.0, select(x == y, 0.5, 0.0)), holomorphic=False)
+                                         lambda x, y: select((y < x) | (x != x), 1.0, select(x == y, 0.5, 0.0)),
+                          domain=apart(2), holomorphic=False)
 fabs        = elementwise(np.fabs,       lambda x: np.sign(x),                 holomorphic=False)
 copysign    = elementwise(np.copysign,   lambda x, out: select(x == 0, 0.0, np.sign(x) * np.sign(out)), 0,
                           domain=(nonzero, nonzero), holomorphic=False)
@@ -97,7 +101,7 @@ trunc       = elementwise(np.trunc,      0,                                    d
 rint        = elementwise(np.rint,       0,                                    domain=not_integer, holomorphic=False)
 heaviside   = elementwise(np.heaviside,  0, 0,                                 domain=(nonzero, nonzero), holomorphic=False)
 nextafter   = elementwise(np.nextafter,  1, 0,                                 holomorphic=False)
-where       = elementwise(np.where,      0, lambda x: select(x, 1.0, 0.0), lambda x: select(x, 0.0, 1.0), domain=(nonzero, real, real))
+where       = elementwise(np.where,      0, lambda x: select(x, 1.0, 0.0), lambda x: select(x, 0.0, 1.0), domain=(truth, real, real))
 # fmt: on
 
 
@@ -113,7 +117,7 @@ _clip = elementwise(
     lambda x, y, z: select((x > z) | (y > z), 1.0, 0.0),
     name="clip",
     backward="Clamp",
-    domain=(real, real, real),
+    domain=apart(3),
     holomorphic=False,
 )
 
@@ -146,10 +150,20 @@ absolute    = elementwise(np.absolute,   lambda x: np.conj(np.sign(x)), name="ab
 real_part   = elementwise(np.real,       1,                             name="real",              holomorphic=False)
 imag_part   = elementwise(np.imag,       -1j,                           name="imag",              holomorphic=False)
 angle       = elementwise(np.angle,      lambda x: -1j / x,             domain=nonzero,           holomorphic=False)
-sign_of_real = elementwise(np.sign,      0,                             name="sign", domain=nonzero, holomorphic=False)
+sign_of_real = elementwise(np.sign,      0,                             name="sign", domain=nonzero, holomorphic=False,
+                          unsupported={"complex": "x / |x| has a derivative: `sign` below writes it so"})
 # fmt: on
 
-Tensor.real = property(real_part, doc="Real part; the tensor itself if it is real.")
+real_part.primitive.view = imag_part.primitive.view = True
+
+
+def real_of(x):
+    """Real part; x itself if it is real."""
+    return x if isinstance(x, Tensor) and x.dtype.kind != "c" else real_part(x)
+
+
+FUNCTIONS[np.real] = real_of
+Tensor.real = property(real_of, doc="Real part; the tensor itself if it is real.")
 Tensor.imag = property(imag_part, doc="Imaginary part; zeros if the tensor is real.")
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import numpy as np
 
 from ..primitive import FUNCTIONS, call, primitive
-from ..tensor import Tensor
+from ..tensor import Tensor, wrap
 
 
 def _get(x: Any, index: Any) -> Any:
@@ -82,19 +83,24 @@ def _plain_index(index: Any) -> Any:
                 "convert it with .astype(tg.int64)."
             )
         return int(index) if index.ndim == 0 and index.dtype.kind != "b" else np.array(index._data)
+    if isinstance(index, slice):
+        start, stop, step = index.start, index.stop, index.step
+        if type(start) in _BOUNDS and type(stop) in _BOUNDS and type(step) in _BOUNDS:
+            return index
+        return slice(*(None if b is None else operator.index(b) for b in (start, stop, step)))
     if isinstance(index, list):
-        return np.asarray([_plain_index(i) for i in index])
+        return np.asarray([_plain_index(i) for i in index], None if index else np.intp)
     if isinstance(index, np.ndarray):
         return index.copy()  # the tape keeps the index: it must not change under it
     return index
 
 
-_PLAIN_INDEX = (int, slice)
+_BOUNDS = (int, type(None))
 
 
 def _getitem_method(self: Tensor, index: Any) -> Tensor:
     """`t[index]`: a view where NumPy gives one (an int index of a 1-d tensor gives a scalar, a copy)."""
-    if type(index) not in _PLAIN_INDEX:
+    if type(index) is not int:
         index = _plain_index(index)
     return getitem(self, index)
 
@@ -120,10 +126,27 @@ Tensor.take = lambda self, indices, axis=None: take(self, _plain_index(indices),
 
 
 def _take_any(x: Any, indices: Any, axis: Any = None) -> Any:
+    """Entries at integer positions along an axis (of the flattened tensor, for axis None)."""
     return take(x, _plain_index(indices), axis)
 
 
 FUNCTIONS[np.take] = _take_any
+
+
+def bincount(x: Any, weights: Any = None, minlength: int = 0) -> Any:
+    """How often each of 0, 1, 2, ... occurs in x; with weights, the sum of the weights that stand at its occurrences."""
+    where = np.asarray(_plain_index(x))
+    if weights is None:
+        return wrap(np.bincount(where, minlength=minlength))
+    if np.shape(weights) != where.shape or where.ndim != 1:
+        raise ValueError(
+            f"bincount was given weights of shape {np.shape(weights)} for positions of shape {where.shape}: both must be 1-d "
+            "and of one length."
+        )
+    if where.size and where.min() < 0:
+        raise ValueError("bincount counts non-negative integers, but one of these is negative.")
+    length = max(minlength, int(where.max()) + 1 if where.size else 0)
+    return scatter(weights, where.astype(np.intp), (length,))
 
 
 def diagonal(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
@@ -141,6 +164,7 @@ def trace(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     return np.sum(diagonal(x, offset, axis1, axis2), axis=-1)
 
 
+FUNCTIONS[np.bincount] = bincount
 FUNCTIONS[np.diagonal] = diagonal
 FUNCTIONS[np.trace] = trace
 Tensor.diagonal = diagonal

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..primitive import FUNCTIONS, _operators, call, primitive
+from ..primitive import FUNCTIONS, _operators, call, conj, primitive
 from ..tensor import Tensor
 
 _SHAPES = [((2, 3), (3, 4)), ((3,), (3,)), ((2, 3), (3,)), ((3,), (3, 2)), ((5, 2, 3), (5, 3, 2)), ((2, 3), (4, 3, 2)), ((4, 2, 3), (3,))]
@@ -17,17 +17,17 @@ def _matmul_name(x: Any, y: Any) -> str:
 
 
 def _transposed(x: Any) -> Any:
-    return np.conj(np.swapaxes(x, -1, -2))
+    return conj(np.swapaxes(x, -1, -2))
 
 
 def _matmul_y(g, x, y_shape):
     """Cotangent of the second factor: xᴴ g."""
     if np.ndim(x) == 1:
         if len(y_shape) == 1:
-            return g * np.conj(x)
-        return np.conj(x)[:, None] * np.expand_dims(g, -2)
+            return g * conj(x)
+        return conj(x)[:, None] * np.expand_dims(g, -2)
     if len(y_shape) == 1:
-        return np.sum(np.conj(x) * np.expand_dims(g, -1), axis=tuple(range(np.ndim(x) - 1)))
+        return np.sum(conj(x) * np.expand_dims(g, -1), axis=tuple(range(np.ndim(x) - 1)))
     return np.matmul(_transposed(x), g)
 
 
@@ -36,10 +36,10 @@ def matmul(g, x_shape, y):
     """Matrix product, `x @ y`, of vectors, matrices and stacks of matrices."""
     if np.ndim(y) == 1:
         if len(x_shape) == 1:
-            return g * np.conj(y)
-        return np.expand_dims(g, -1) * np.conj(y)
+            return g * conj(y)
+        return np.expand_dims(g, -1) * conj(y)
     if len(x_shape) == 1:
-        return np.sum(np.expand_dims(g, -2) * np.conj(y), axis=(*range(np.ndim(y) - 2), -1))
+        return np.sum(np.expand_dims(g, -2) * conj(y), axis=(*range(np.ndim(y) - 2), -1))
     return np.matmul(g, _transposed(y))
 
 
@@ -49,7 +49,7 @@ _operators(matmul.primitive, "matmul", "@")
 def _dot_y(g, x, y_shape):
     """Cotangent of the second factor of dot: contract all axes of x but the last with those of g."""
     lead = tuple(range(np.ndim(x) - 1))
-    grown = np.tensordot(np.conj(x), g, (lead, lead))
+    grown = np.tensordot(conj(x), g, (lead, lead))
     # Axes now: the contracted one, then y's others; put it back second to last.
     return grown if len(y_shape) <= 1 else np.moveaxis(grown, 0, -2)
 
@@ -63,10 +63,10 @@ def _dot_y(g, x, y_shape):
 def contraction(g, x_shape, y):
     """NumPy's dot: the last axis of x with the second to last of y."""
     if np.ndim(y) == 1:
-        return np.multiply.outer(g, np.conj(y)) if len(x_shape) > 1 else g * np.conj(y)
+        return np.multiply.outer(g, conj(y)) if len(x_shape) > 1 else g * conj(y)
     axes = tuple(range(len(x_shape) - 1, np.ndim(g)))
     others = tuple(i for i in range(np.ndim(y)) if i != np.ndim(y) - 2)
-    return np.tensordot(g, np.conj(y), (axes, others))
+    return np.tensordot(g, conj(y), (axes, others))
 
 
 def dot(x: Any, y: Any) -> Any:

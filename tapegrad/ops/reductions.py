@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..domain import distinct, nonzero, positive
-from ..primitive import call, elementwise, primitive, select
+from ..primitive import call, conj, elementwise, primitive, select
 from ..tensor import Tensor
 
 
@@ -104,7 +104,7 @@ def prod(g, x, *, axis=None, keepdims=False):
     axes = axes_of(axis, len(shape))
     rest = tuple(i for i in range(len(shape)) if i not in axes)
     flat = np.reshape(np.transpose(x, rest + axes), tuple(shape[i] for i in rest) + (count_of(shape, axis),))
-    others = np.conj(_products_of_others(flat))
+    others = conj(_products_of_others(flat))
     back = np.reshape(others, tuple(shape[i] for i in rest + axes))
     inverse = tuple(int(i) for i in np.argsort(rest + axes))
     return spread(g, shape, axis, keepdims) * np.transpose(back, inverse)
@@ -138,16 +138,16 @@ def cumsum(g, x_shape, *, axis=None):
     return np.flip(np.cumsum(np.flip(g, axis), axis=axis), axis)
 
 
-def _logsumexp(x: np.ndarray, axis: Any, keepdims: bool) -> Any:
-    """Shifted by the maximum, so that nothing overflows; -inf where all entries are -inf."""
-    peak = np.max(x, axis=axis, keepdims=True)
+def _logsumexp(x: np.ndarray, axis: Any = None, keepdims: bool = False) -> Any:
+    """Shifted by the largest real part, so that nothing overflows; -inf where all entries are -inf."""
+    peak = np.max(np.real(x), axis=axis, keepdims=True)
     peak = np.where(np.isfinite(peak), peak, 0)
     with np.errstate(divide="ignore"):
         total = np.log(np.sum(np.exp(x - peak), axis=axis, keepdims=True)) + peak
     return total if keepdims else np.reshape(total, np.sum(x, axis=axis).shape)[()]
 
 
-@primitive(_logsumexp, name="logsumexp", method=True, samples=_SAMPLES, holomorphic=False)
+@primitive(_logsumexp, name="logsumexp", method=True, samples=_SAMPLES)
 def logsumexp(g, x, out, *, axis=None, keepdims=False):
     """log(sum(exp(x))) over axes, without overflow; its gradient is the softmax.
 
@@ -158,7 +158,7 @@ def logsumexp(g, x, out, *, axis=None, keepdims=False):
     shape = np.shape(x)
     full = spread(out, shape, axis, keepdims)
     shift = select(np.isfinite(_plain(full)), full, 0.0)
-    return spread(g, shape, axis, keepdims) * np.exp(x - shift)
+    return spread(g, shape, axis, keepdims) * conj(np.exp(x - shift))
 
 
 def var(x, axis=None, ddof=0, keepdims=False, *, correction=None):

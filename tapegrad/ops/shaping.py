@@ -11,9 +11,16 @@ from ..primitive import FUNCTIONS, call, primitive
 from ..tensor import Tensor
 
 
+def _no_order(order: Any) -> Any:
+    raise ValueError(
+        f"order={order!r} was asked, but how that reads depends on the memory layout, which a cotangent does not share: use "
+        "order 'C' or 'F'."
+    )
+
+
 @primitive(
     np.reshape,
-    forward=lambda x, shape, order: np.reshape(x, shape, order=order),
+    forward=lambda x, shape, order: np.reshape(x, shape, order=order if order in ("C", "F") else _no_order(order)),
     linear=True,
     view=True,
     backward="View",
@@ -94,7 +101,7 @@ def broadcast_to(g, x_shape, *, shape):
     return np.sum(g, axis=stretched, keepdims=True) if stretched else g
 
 
-@primitive(np.flip, linear=True, samples=[call((3,)), call((2, 3), axis=0), call((2, 3, 2), axis=(0, 2))])
+@primitive(np.flip, linear=True, view=True, samples=[call((3,)), call((2, 3), axis=0), call((2, 3, 2), axis=(0, 2))])
 def flip(g, *, axis=None):
     """Entries in reverse order along axes."""
     return np.flip(g, axis)
@@ -114,10 +121,10 @@ FUNCTIONS[np.copy] = copy
 
 
 def _same(x: Any) -> Any:
-    return x
+    return x.view() if type(x) is np.ndarray else x
 
 
-@primitive(_same, name="alias", linear=True, samples=[call((2,))])
+@primitive(_same, name="alias", linear=True, view=True, samples=[call((2,))])
 def alias(g):
     """The same value under a new slot: what a transform differentiates by, when its argument is tracked outside."""
     return g
@@ -127,7 +134,18 @@ def _cast(x: Any, dtype: Any) -> Any:
     return np.asarray(x).astype(dtype) if not isinstance(x, np.generic) else dtype.type(x)
 
 
-@primitive(_cast, name="astype", backward="ToCopy", linear=True, samples=[call((3,), dtype=np.dtype(np.float64))])
+@primitive(
+    _cast,
+    name="astype",
+    backward="ToCopy",
+    linear=True,
+    holomorphic=False,
+    samples=[call((3,), dtype=np.dtype(np.float64))],
+    unsupported={
+        "dtype": "to change the dtype is what it does; tests/test_special_values.py has its cotangents",
+        "complex": "the one declared call casts to real",
+    },
+)
 def astype(g, *, dtype):
     """Another dtype; the cotangent goes back in the operand's."""
     return g

@@ -15,6 +15,7 @@ Invariant: a warm process does not import Numba, and nothing here is needed for 
 
 from __future__ import annotations
 
+from . import bridge
 from .bridge import load, request, status
 from .executor import extra_references, replay
 from .kernels import source
@@ -25,9 +26,14 @@ def available() -> bool:
     return bool(status()["available"])
 
 
+def loaded() -> bool:
+    """Whether the machine is in memory, so that walks and reference counts can be native."""
+    return bridge.machine is not None
+
+
 def live_bytes() -> int:
     """Bytes of adjoints that are allocated now, those that arrays took over included."""
     return int(status()["live_bytes"])
 
 
-__all__ = ["available", "extra_references", "live_bytes", "load", "replay", "request", "source", "status"]
+__all__ = ["available", "extra_references", "live_bytes", "load", "loaded", "replay", "request", "source", "status"]

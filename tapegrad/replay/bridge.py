@@ -267,7 +267,8 @@ def _machine_ready(addresses: dict[str, int], reason: str) -> None:
     machine = made
 
 
-_MACHINE = Task("machine", "machine", _machine_steps, _machine_ready)
+def _machine_task() -> Task:
+    return Task("machine", cache.text_of("values", "loops", "adjoints", "steps", "machine"), _machine_steps, _machine_ready)
 
 
 def load(block: bool = False, compile: bool = True) -> bool:
@@ -277,13 +278,14 @@ def load(block: bool = False, compile: bool = True) -> bool:
         return True
     if obstacle() or trouble:
         return False
-    if not _building and builder.load(_MACHINE):
+    task = _machine_task()
+    if not _building and builder.load(task):
         return machine is not None
     if block:
-        builder.build(_MACHINE)
+        builder.build(task)
     elif compile and not _building:
         _building = True
-        builder.queue(_MACHINE)
+        builder.queue(task)
     return machine is not None
 
 

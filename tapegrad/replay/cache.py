@@ -74,9 +74,14 @@ def environment() -> str:
     for package in ("numpy", "numba", "llvmlite"):
         with contextlib.suppress(PackageNotFoundError):
             facts.append(version(package))
-    digest = hashlib.sha256("\n".join(facts).encode())
-    for path in sorted(Path(__file__).parent.glob("*.py")):
-        digest.update(path.read_bytes())
+    return hashlib.sha256("\n".join([*facts, text_of("layout", "access")]).encode()).hexdigest()
+
+
+def text_of(*modules: str) -> str:
+    """A hash of the text of modules of this package."""
+    digest = hashlib.sha256()
+    for name in modules:
+        digest.update(Path(__file__).with_name(f"{name}.py").read_bytes())
     return digest.hexdigest()
 
 

@@ -11,6 +11,7 @@ All are addresses of n dense elements of one dtype. `add` says whether to add or
 
 from __future__ import annotations
 
+import dis
 import hashlib
 import inspect
 import types
@@ -18,6 +19,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..primitive import OPS, Primitive, select
+from . import cache
 from .layout import KIND_NAMES
 
 _TEMPLATE = '''
@@ -96,7 +98,10 @@ def nopython(function: types.FunctionType, done: dict[Any, Any] | None = None) -
 
     inline = njit(error_model="numpy", _nrt=False, forceinline=True)
     done = {} if done is None else done
+    if done.get(function, function) is None:
+        raise TypeError(f"{function.__name__} calls itself, which a kernel cannot.")
     if function not in done:
+        done[function] = None
         if function is select:
             # np.where would allocate a 0-d array in nopython code.
             done[function] = inline(lambda condition, a, b: a if condition else b)
@@ -114,8 +119,11 @@ def nopython(function: types.FunctionType, done: dict[Any, Any] | None = None) -
 
 
 def _names(code: types.CodeType) -> set[str]:
-    """Global names that a function, or one nested in it, may ask for."""
-    names = set(code.co_names)
+    """Global names that a function, or one nested in it, loads. (`co_names` has attributes too: the cos of np.cos.)
+
+    Should a later Python spell the instruction differently, Numba will not find the name and the kernel is unavailable.
+    """
+    names = {i.argval for i in dis.get_instructions(code) if i.opname == "LOAD_GLOBAL"}
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             names |= _names(constant)
@@ -125,6 +133,7 @@ def _names(code: types.CodeType) -> set[str]:
 def fingerprint(op: Primitive, operand: int, dtype: str) -> str:
     """What a kernel depends on besides the environment: its text, the rule, and whatever the rule refers to."""
     digest = hashlib.sha256(text_of(op, operand, dtype).encode())
+    digest.update(cache.text_of("kernels").encode())
     _digest(op.partials[operand].function, digest, set())
     return digest.hexdigest()
 

@@ -1,0 +1,115 @@
+"""Checking that derivatives are right: of declared ops, by the laws of `laws.py`.
+
+`check_op` runs every law on every sample that the op's declaration gives and returns a `Report`, which prints as
+a table of samples by laws. What `autograd.gradcheck` is to a user's function, this is to an op.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..errors import GradcheckError
+from ..primitive import CONSTANTS, FUNCTIONS, UFUNCS, Call, Primitive
+from . import laws as _laws
+
+
+@dataclass(slots=True)
+class Report:
+    """What the laws said of one op: `ok`, `problems`, a table when printed; `assert_ok()` raises the first problem."""
+
+    name: str
+    samples: list[str] = field(default_factory=list)
+    verdicts: dict[tuple[str, str], str] = field(default_factory=dict)
+    problems: list[GradcheckError] = field(default_factory=list)
+    excused: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def ok(self) -> bool:
+        """Whether every law that applies holds."""
+        return not self.problems
+
+    @property
+    def broken(self) -> list[str]:
+        """Names of the laws that some sample breaks."""
+        return list(dict.fromkeys(law for (_, law), verdict in self.verdicts.items() if verdict == "BROKEN"))
+
+    def assert_ok(self) -> Report:
+        """Raise the first problem found, a GradcheckError that names law and sample; return the report if there is none."""
+        if self.problems:
+            raise self.problems[0]
+        return self
+
+    def _check(self, sample: str, law: str, check: Callable[[], None]) -> None:
+        if sample not in self.samples:
+            self.samples.append(sample)
+        try:
+            check()
+            self.verdicts[sample, law] = "ok"
+        except GradcheckError as problem:
+            self.verdicts[sample, law] = "BROKEN"
+            self.problems.append(problem)
+
+    def __repr__(self) -> str:
+        laws = list(dict.fromkeys(law for _, law in self.verdicts))
+        width = max(len(s) for s in ["", *self.samples])
+        found = f"breaks {', '.join(self.broken)}" if self.problems else "every law holds"
+        lines = [f"{self.name}: {found} ({len(laws)} laws, {len(self.samples)} samples)"]
+        lines.append("  ".join([" " * width, *laws]))
+        for sample in self.samples:
+            marks = [self.verdicts.get((sample, law), "-").ljust(len(law)) for law in laws]
+            lines.append("  ".join([sample.ljust(width), *marks]).rstrip())
+        lines += [f"not checked: {what}, because {why}" for what, why in self.excused.items()]
+        lines += [f"\n{problem}" for problem in self.problems]
+        return "\n".join(lines)
+
+
+def check_op(op: Any, rng: int = 0, *, samples: Sequence[Call] = ()) -> Report:
+    """Run the laws on an op: value, derivatives of both modes and orders, shapes, dtypes, purity, engines.
+
+    `op` is a declared op, by its Primitive or its public function (`tg.sin` or `np.sin`); or any function written with NumPy's
+    names, with the `samples` to call it with, such as `call((2, 3), axis=1)`. A NumPy function without a rule is checked for
+    refusing tracked tensors. `rng` seeds the operands. Returns a Report; `.assert_ok()` raises GradcheckError if a law is broken.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> tg.check_op(np.sin).ok
+    True
+    """
+    primitive = op if isinstance(op, Primitive) else getattr(_ours(op), "primitive", None)
+    report = Report(primitive.name if primitive else getattr(op, "__name__", repr(op)))
+    if primitive is not None and not samples:
+        report.excused.update(primitive.unsupported)
+        drawn = _laws.samples_of(primitive, rng)
+    elif samples:
+        drawn = _laws.samples_from(op, samples, rng)
+    elif op in CONSTANTS or _ours(op) is op:
+        if not isinstance(op, np.ufunc) and getattr(np, report.name, None) is not op and op not in CONSTANTS:
+            raise TypeError(
+                f"check_op was asked to check {report.name}, but that is no declared op: it is made of ops, each with samples of "
+                "its own. Pass samples=[call((2, 3), ...)] (tapegrad.primitive.call) to check it as it is."
+            )
+        report._check("tracked", "honest", lambda: _laws.honest(op, rng))
+        return report
+    else:
+        raise TypeError(
+            f"check_op was asked to check {report.name}, but that is made of ops, each with samples of its own. "
+            "Pass samples=[call((2, 3), ...)] (tapegrad.primitive.call) to check it as it is."
+        )
+    for sample in drawn:
+        for law in _laws.laws_of(sample):
+            report._check(sample.name, law.name, lambda law=law, sample=sample: law(sample))
+    return report
+
+
+def _ours(function: Any) -> Any:
+    """This library's function for NumPy's; any other function as it is."""
+    try:
+        return UFUNCS.get(function) or FUNCTIONS.get(function) or function
+    except TypeError:
+        return function
+
+
+__all__ = ["Report", "check_op"]

@@ -1,0 +1,203 @@
+"""Compositions: NumPy functions that need no rule, being written in ops that have one.
+
+    @composed(np.ediff1d, "ary", "to_end", "to_begin")
+    def ediff1d(ary, to_end=None, to_begin=None): ...
+
+declares a function under NumPy's name, for `np.<name>` on tensors and as `tg.<name>`. It names the parameters in which a tracked
+tensor is followed; a leading star marks one that is a sequence of operands. Without a tracked tensor NumPy's own function
+is evaluated, so values, dtypes, warnings and errors there are NumPy's by construction.
+
+Invariant: the function sees only arguments that it can differentiate by or that are settings. A tracked tensor anywhere
+else, `out`, and whatever NumPy's signature has but the function has not are refused by name before it runs.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..errors import GradientLost, NotDifferentiable
+from ..mode import NO_GRAD
+from ..primitive import FUNCTIONS, UFUNCS
+from ..tape import RECORDER
+from ..tensor import Tensor, wrap
+from .indexing import take
+from .joining import array, concatenate
+
+# ----------------------------------------------------------------------------------- tensors among arguments
+
+
+def holds_tensor(value: Any) -> bool:
+    """Whether a tensor stands anywhere in nested arguments."""
+    if isinstance(value, Tensor):
+        return True
+    if isinstance(value, tuple | list):
+        return any(map(holds_tensor, value))
+    return isinstance(value, dict) and any(map(holds_tensor, value.values()))
+
+
+def holds_tracked(value: Any) -> bool:
+    """Whether a tracked tensor stands anywhere in nested arguments."""
+    if isinstance(value, Tensor):
+        return value._node is not None
+    if isinstance(value, tuple | list):
+        return any(map(holds_tracked, value))
+    return isinstance(value, dict) and any(map(holds_tracked, value.values()))
+
+
+def raw(value: Any) -> Any:
+    """Nested arguments with the value of each tensor in its place."""
+    if isinstance(value, Tensor):
+        return value._data
+    if type(value) is tuple or type(value) is list:
+        return type(value)(map(raw, value))
+    if type(value) is dict:
+        return {k: raw(v) for k, v in value.items()}
+    return value
+
+
+def wrapped(value: Any) -> Any:
+    """A result of NumPy's with untracked tensors in place of its arrays."""
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*map(wrapped, value))
+    if type(value) is tuple or type(value) is list:
+        return type(value)(map(wrapped, value))
+    return wrap(value)
+
+
+# ------------------------------------------------------------------------------------------------- declaring
+
+
+def composed(of: Any, *by: str, also: tuple[Any, ...] = ()) -> Callable[[Any], Any]:
+    """Declare the decorated function as NumPy's `of` on tracked tensors; returns the public function.
+
+    `by` names the parameters that may be tracked: "a" is made a tensor or array, "*tup" is left a sequence. `also` are
+    further NumPy functions of the same meaning and signature.
+    """
+    operands = frozenset(name.lstrip("*") for name in by)
+    sequences = frozenset(name[1:] for name in by if name.startswith("*"))
+
+    def declare(function: Callable[..., Any]) -> Any:
+        own = inspect.signature(function)
+        try:
+            theirs = inspect.signature(of)
+        except ValueError:  # before NumPy 2.4, functions written in C told no signature
+            theirs = own
+        name = f"np.{of.__name__}"
+
+        @functools.wraps(function)
+        def public(*args: Any, **kwargs: Any) -> Any:
+            if not holds_tensor(args) and not (kwargs and holds_tensor(kwargs)):
+                return of(*args, **kwargs)
+            if RECORDER.get() is NO_GRAD or not (holds_tracked(args) or holds_tracked(kwargs)):
+                return plainly(of, args, kwargs)
+            bound = theirs.bind(*args, **kwargs)
+            given = bound.arguments
+            for key, value in list(given.items()):
+                kind = theirs.parameters[key].kind
+                if value is np._NoValue:  # type: ignore[attr-defined]
+                    del given[key]
+                elif key in operands:
+                    if key not in sequences and kind is not inspect.Parameter.VAR_POSITIONAL:
+                        given[key] = operand(value)
+                elif kind is inspect.Parameter.VAR_KEYWORD and key not in own.parameters:
+                    _refuse_settings(name, value, own)
+                elif key not in own.parameters:
+                    if not _is_default(value, theirs.parameters[key].default):
+                        raise _unknown(name, key)
+                    del given[key]
+                elif holds_tracked(value):
+                    raise _untold(name, key, operands)
+                else:
+                    given[key] = raw(value)
+            return function(*bound.args, **bound.kwargs)
+
+        public.__name__ = public.__qualname__ = of.__name__
+        public.operands = operands  # type: ignore[attr-defined]
+        table = UFUNCS if isinstance(of, np.ufunc) else FUNCTIONS
+        for numpy_function in (of, *also):
+            table[numpy_function] = public
+        return public
+
+    return declare
+
+
+def operand(value: Any) -> Any:
+    """An argument that may be tracked: a tensor, array or number; nested sequences are joined."""
+    if isinstance(value, list | tuple):
+        return array(value) if holds_tensor(value) else np.asarray(value)
+    return value
+
+
+def plainly(of: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """NumPy's own evaluation on the values; arrays come back as tensors. `out=` tensors are written to, with a note."""
+    from ..inplace import before_write
+
+    out = kwargs.get("out")
+    for target in out if isinstance(out, tuple) else (out,):
+        if isinstance(target, Tensor):
+            before_write(target, f"{getattr(of, '__name__', of)}(out=)")
+    result = of(*raw(args), **raw(kwargs))
+    if isinstance(out, tuple) and len(out) == 1:
+        return out[0]
+    return wrapped(result) if out is None else out
+
+
+def _is_default(value: Any, default: Any) -> bool:
+    if value is None or value is np._NoValue or value is default:  # type: ignore[attr-defined]
+        return True
+    return isinstance(value, str | int | float) and value == default
+
+
+def _refuse_settings(name: str, settings: dict[str, Any], own: inspect.Signature) -> None:
+    for key in settings:
+        raise _unknown(name, key)
+
+
+def _unknown(name: str, key: str) -> Exception:
+    if key == "out":
+        return GradientLost(
+            f"{name}(..., out=...) was asked to write a tracked result into an array, which would not be tracked. Use the result."
+        )
+    return NotDifferentiable(
+        f"{name}(..., {key}=...) was asked of a tracked tensor, but it has no derivative rule for {key}. Write it another "
+        "way (astype for dtype=, np.where for where=), or use t.detach() where no gradient is wanted."
+    )
+
+
+def _untold(name: str, key: str, operands: frozenset[str]) -> NotDifferentiable:
+    return NotDifferentiable(
+        f"{name} was given a tracked tensor as {key}, but it is differentiated only by {', '.join(sorted(operands))}. "
+        f"Pass {key}.detach() if no gradient is wanted there."
+    )
+
+
+# --------------------------------------------------------------------------------- functions that move entries
+
+
+def moved(of: Callable[..., Any], *operands: Any) -> Any:
+    """`of(*operands)`, for a function that only moves, repeats or drops entries, or fills in zeros.
+
+    Where it takes each entry from is found by handing it the entries' numbers, counted from 1 through all operands, in
+    their place; 0 then stands where it filled in. So the derivative is that of reading entries at positions.
+    """
+    numbers = []
+    count = 1
+    for x in operands:
+        shape = np.shape(x)
+        size = int(np.prod(shape))
+        numbers.append(np.arange(count, count + size).reshape(shape))
+        count += size
+    source = np.asarray(of(*numbers))
+    if len(operands) == 1 and source.all():
+        return take(operands[0], source - 1)
+    dtype = np.result_type(*map(raw, operands))
+    parts = [x if isinstance(x, Tensor) else np.asarray(x, dtype) for x in operands]
+    return take(concatenate([np.zeros(1, dtype), *(np.reshape(x, -1) for x in parts)]), source)
+
+
+__all__ = ["composed", "holds_tensor", "holds_tracked", "moved", "operand", "plainly", "raw", "wrapped"]

@@ -1,0 +1,486 @@
+"""Selecting: entries by position, by a condition, or by their order.
+
+Which entries are taken is decided on the values, once, and has no derivative; the derivative is that of reading them there.
+Where entries are equal: max, min, ptp and their nan-variants share the gradient among all that attain the value
+(PyTorch's amax). Everything that sorts (sort, partition, median, quantile, accumulated extrema) gives it to the entry
+that a stable sort puts at the place, as torch.sort and torch.quantile do: one subgradient of many.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..domain import distinct
+from ..errors import GradientLost
+from ..primitive import FUNCTIONS, primitive
+from ..tensor import Tensor
+from . import reductions
+from .composing import composed, holds_tracked, moved, plainly, raw
+from .elementary import maximum, minimum, where
+from .indexing import take
+from .reductions import _attained, _plain, _share, axes_of, spread
+from .shaping import moveaxis, reshape, transpose
+
+# --------------------------------------------------------------------------------------------- by position
+
+
+def _take(a: Any, indices: Any, axis: Any = None, mode: str = "raise") -> Any:
+    """Entries at integer positions along an axis (of the flattened tensor, for axis None)."""
+    indices = np.asarray(raw(indices))
+    n = int(np.prod(np.shape(a))) if axis is None else np.shape(a)[axis]
+    if mode != "raise":
+        indices = np.clip(indices, 0, n - 1) if mode == "clip" else indices % n
+    return take(a, indices.copy(), axis)
+
+
+composed(np.take, "a")(_take)
+
+
+@composed(np.take_along_axis, "arr")
+def take_along_axis(arr: Any, indices: Any, axis: Any = -1) -> Any:
+    """Along an axis, the entries at positions that are given line by line, as argsort gives them."""
+    return moved(lambda arr: np.take_along_axis(arr, indices, axis), arr)
+
+
+@composed(np.choose, "*choices")
+def choose(a: Any, choices: Any, mode: str = "raise") -> Any:
+    """For each entry of the integer array a, the entry of the choice that it numbers."""
+    return moved(lambda *choices: np.choose(a, choices, mode=mode), *choices)
+
+
+@composed(np.compress, "a")
+def compress(condition: Any, a: Any, axis: Any = None) -> Any:
+    """The slices along an axis where a condition holds."""
+    return moved(lambda a: np.compress(condition, a, axis), a)
+
+
+@composed(np.extract, "arr")
+def extract(condition: Any, arr: Any) -> Any:
+    """The entries where a condition holds."""
+    return moved(lambda arr: np.extract(condition, arr), arr)
+
+
+# -------------------------------------------------------------------------------------------- by condition
+
+
+def _where(condition: Any, x: Any = None, y: Any = None) -> Any:
+    """Entries of x where the condition holds, of y elsewhere; with the condition alone, where it holds."""
+    if x is None and y is None:
+        return plainly(np.nonzero, (condition,), {})
+    return where(condition, x, y)
+
+
+_where.__name__ = _where.__qualname__ = "where"
+FUNCTIONS[np.where] = _where
+
+
+@composed(np.select, "*choicelist", "default")
+def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Any:
+    """Entries of the first choice whose condition holds, else the default.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> tg.grad(lambda x: np.select([x < 0, x > 1], [-x, x**2]).sum())(np.array([-1.0, 0.5, 3.0]))
+    array([-1.,  0.,  6.])
+    """
+    return moved(lambda *choices: np.select(condlist, choices[:-1], choices[-1]), *choicelist, default)
+
+
+@composed(np.piecewise, "x", "*funclist", "*args", "*kw")
+def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: Any) -> Any:
+    """Each function (or number) on the entries where its condition holds; later ones win, and the rest is 0."""
+    if np.isscalar(condlist) or (not isinstance(condlist[0], list | np.ndarray) and np.ndim(x) != 0):
+        condlist = [condlist]
+    conditions = np.asarray(condlist, dtype=bool)
+    if len(conditions) == len(funclist) - 1:
+        conditions = np.concatenate([conditions, ~np.any(conditions, axis=0, keepdims=True)])
+    elif len(conditions) != len(funclist):
+        raise ValueError(f"with {len(conditions)} condition(s), either {len(conditions)} or {len(conditions) + 1} functions are expected")
+    result = np.zeros(np.shape(x), x.dtype)
+    for condition, function in zip(conditions, funclist, strict=True):
+        values = function
+        if callable(function):
+            picked = x[condition]
+            if not picked.size:
+                continue
+            values = function(picked, *args, **kw)
+        values = values.astype(x.dtype, copy=False) if isinstance(values, Tensor) else values
+        result = moved_in(result, condition, values)
+    return result
+
+
+def moved_in(x: Any, mask: np.ndarray, values: Any) -> Any:
+    """A copy of x with values in the places of a mask."""
+    if np.ndim(values) == 0:
+        return where(mask, values, x)
+
+    def store(x: np.ndarray, values: np.ndarray) -> np.ndarray:
+        x = x.copy()
+        x[mask] = values
+        return x
+
+    return moved(store, x, values)
+
+
+# -------------------------------------------------------------------------------------------- writing in place
+#
+# These overwrite their first argument. A tensor is overwritten as `t[index] = value` does it, recorded; a plain array cannot
+# hold a tracked value.
+
+
+def _writes(of: Any, positions: Callable[..., Any]) -> None:
+    """Declare a function of NumPy's that writes values into its first argument, by `positions(...) -> (index, values)`."""
+
+    def write(target: Any, *args: Any, **kwargs: Any) -> None:
+        if not isinstance(target, Tensor):
+            if holds_tracked((args, kwargs)):
+                raise GradientLost(
+                    f"np.{of.__name__} was asked to write a tracked tensor into a plain array, which would not be tracked. Make the "
+                    "target a tensor (tg.zeros(...), tg.tensor(array)), or build the result with np.where or np.stack."
+                )
+            of(target, *raw(args), **raw(kwargs))
+            return
+        index, values = positions(target, *args, **kwargs)
+        if index is not None:
+            target[index] = values
+
+    write.__name__ = write.__qualname__ = of.__name__
+    write.__doc__ = f"NumPy's {of.__name__}: overwrites a tensor in place, recorded as `t[index] = value` is."
+    FUNCTIONS[of] = write
+
+
+def _where_true(mask: Any) -> np.ndarray:
+    return np.asarray(raw(mask), dtype=bool)
+
+
+def _copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) -> Any:
+    if where is True:
+        return Ellipsis, src
+    mask = np.broadcast_to(_where_true(where), dst.shape)
+    return mask, np.broadcast_to(src, dst.shape)[mask]
+
+
+def _cycled(values: Any, count: int) -> Any:
+    values = np.reshape(values if isinstance(values, Tensor) else np.asarray(values), -1)
+    return values[np.arange(count) % np.shape(values)[0]]
+
+
+def _place(arr: Any, mask: Any, vals: Any) -> Any:
+    mask = np.reshape(_where_true(mask), arr.shape)
+    return mask, _cycled(vals, int(mask.sum()))
+
+
+def _putmask(a: Any, mask: Any, values: Any) -> Any:
+    mask = np.reshape(_where_true(mask), a.shape)
+    return mask, np.reshape(_cycled(values, a.size), a.shape)[mask]
+
+
+def _put(a: Any, ind: Any, v: Any, mode: str = "raise") -> Any:
+    index = np.reshape(np.asarray(raw(ind)), -1)
+    if mode != "raise":
+        index = np.clip(index, 0, a.size - 1) if mode == "clip" else index % a.size
+    # Of a place named twice the last value stays.
+    last = {int(i) % a.size if -a.size <= i < a.size else int(i): k for k, i in enumerate(index)}
+    places = np.array(list(last), dtype=int)
+    return np.unravel_index(places, a.shape), _cycled(v, len(index))[np.array(list(last.values()), dtype=int)]
+
+
+def _put_along_axis(arr: Any, indices: Any, values: Any, axis: Any) -> Any:
+    numbers = np.arange(arr.size).reshape(arr.shape)
+    places = np.take_along_axis(numbers, np.asarray(raw(indices)), axis)
+    return np.unravel_index(places, arr.shape), values
+
+
+def _fill_diagonal(a: Any, val: Any, wrap: bool = False) -> Any:
+    numbers = np.arange(a.size).reshape(a.shape)
+    marked = np.zeros(a.shape, bool)
+    np.fill_diagonal(marked, True, wrap)
+    return np.unravel_index(numbers[marked], a.shape), _cycled(val, int(marked.sum()))
+
+
+for _of, _positions in (
+    (np.copyto, _copyto), (np.place, _place), (np.putmask, _putmask), (np.put, _put),
+    (np.put_along_axis, _put_along_axis), (np.fill_diagonal, _fill_diagonal),
+):  # fmt: skip
+    _writes(_of, _positions)
+
+
+# ------------------------------------------------------------------------------------------------- by order
+
+
+def _as_put(x: Any, order: np.ndarray, axis: int) -> Any:
+    """Entries in an order given by positions along an axis."""
+    return moved(lambda x: np.take_along_axis(x, order, axis), x)
+
+
+@composed(np.sort, "a")
+def sort(a: Any, axis: Any = -1, kind: Any = None, *, stable: Any = None) -> Any:
+    """Entries in ascending order along an axis, NaN last; equal ones keep their order."""
+    if axis is None:
+        a, axis = reshape(a, -1), 0
+    return _as_put(a, np.argsort(raw(a), axis=axis, kind="stable"), axis)
+
+
+@composed(np.sort_complex, "a")
+def sort_complex(a: Any) -> Any:
+    """Entries as complex numbers, by real part and then by imaginary part."""
+    return sort(a, -1).astype(np.result_type(a.dtype, np.complex64))
+
+
+@composed(np.partition, "a")
+def partition(a: Any, kth: Any, axis: Any = -1, kind: str = "introselect") -> Any:
+    """Entries with the k-th smallest in its place, smaller ones before it and larger ones after it."""
+    if axis is None:
+        a, axis = reshape(a, -1), 0
+    # The i-th smallest of the result was the i-th smallest of a: so NumPy's own arrangement is found again.
+    order, arranged = (np.argsort(x, axis=axis, kind="stable") for x in (raw(a), np.partition(raw(a), kth, axis=axis, kind=kind)))
+    source = np.empty_like(order)
+    np.put_along_axis(source, arranged, order, axis)
+    return _as_put(a, source, axis)
+
+
+def lines(x: Any, axis: Any) -> Any:
+    """The axes reduced, as one last axis."""
+    ndim = np.ndim(x)
+    axes = axes_of(axis, ndim)
+    rest = tuple(i for i in range(ndim) if i not in axes)
+    return reshape(transpose(x, rest + axes), (*(np.shape(x)[i] for i in rest), reductions.count_of(np.shape(x), axis)))
+
+
+def _ordered(x: Any) -> tuple[Any, np.ndarray]:
+    """Entries in order along the last axis, and whether the last of them, thus any, is NaN."""
+    order = np.argsort(raw(x), axis=-1, kind="stable")
+    ordered = _as_put(x, order, -1)
+    return ordered, np.isnan(raw(ordered)[..., -1])
+
+
+def _at(ordered: Any, places: Any) -> Any:
+    """Along the last axis, the entries at places (a place per line, or several along a first axis)."""
+    spots = np.moveaxis(places, 0, -1) if places.ndim == np.ndim(ordered) else places[..., None]
+    spots = np.broadcast_to(spots, (*np.shape(ordered)[:-1], spots.shape[-1]))
+    picked = moved(lambda x: np.take_along_axis(x, spots.astype(np.intp), -1), ordered)
+    return moveaxis(picked, -1, 0) if places.ndim == np.ndim(ordered) else picked[..., 0]
+
+
+def _finished(result: Any, shape: tuple[int, ...], axis: Any, keepdims: Any, lead: int = 0) -> Any:
+    """A reduced result, with the reduced axes back if they are kept; the first `lead` axes number results."""
+    if keepdims is not True:
+        return result
+    axes = axes_of(axis, len(shape))
+    return reshape(result, np.shape(result)[:lead] + tuple(1 if i in axes else n for i, n in enumerate(shape)))
+
+
+def _middle(a: Any, axis: Any, keepdims: Any, ignoring: bool) -> Any:
+    shape = np.shape(a)
+    if reductions.count_of(shape, axis) == 0:
+        return reductions.mean(a, axis, keepdims is True)
+    ordered, isnan = _ordered(lines(a, axis))
+    n = np.shape(ordered)[-1]
+    count = n - np.isnan(raw(ordered)).sum(axis=-1) if ignoring else np.full(isnan.shape, n)
+    low, high = (_at(ordered, np.asarray(np.maximum(place, 0))) for place in ((count - 1) // 2, count // 2))
+    middle = where(count % 2 == 1, low, (low + high) / 2)
+    lost = count == 0 if ignoring else isnan
+    if np.any(lost):
+        if ignoring:
+            warnings.warn("All-NaN slice encountered", RuntimeWarning, stacklevel=4)
+        middle = where(lost, np.array(np.nan, a.dtype), middle)
+    return _finished(middle, shape, axis, keepdims)
+
+
+@composed(np.median, "a")
+def median(a: Any, axis: Any = None, overwrite_input: bool = False, keepdims: Any = False) -> Any:
+    """Middle entry of the sorted ones, or the mean of the two middle ones, each with half the gradient."""
+    return _middle(a, axis, keepdims, ignoring=False)
+
+
+@composed(np.nanmedian, "a")
+def nanmedian(a: Any, axis: Any = None, overwrite_input: bool = False, keepdims: Any = False) -> Any:
+    """Median of the entries that are not NaN."""
+    return _middle(a, axis, keepdims, ignoring=True)
+
+
+def _quantile(of: Any, ignoring: bool) -> Any:
+    def quantile(
+        a: Any,
+        q: Any,
+        axis: Any = None,
+        overwrite_input: bool = False,
+        method: str = "linear",
+        keepdims: Any = False,
+        *,
+        weights: Any = None,
+    ) -> Any:
+        shape = np.shape(a)
+        rows = lines(a, axis)
+        if weights is not None:
+            weights = lines(np.broadcast_to(_aligned(weights, shape, axis), shape), axis)
+        ordered, isnan = _ordered(rows)
+        # NumPy's rule for the place of a quantile, whichever method, is asked of the ranks in place of the entries.
+        ranks = np.argsort(np.argsort(raw(rows), axis=-1, kind="stable"), axis=-1).astype(raw(a).dtype)
+        if ignoring:
+            ranks[np.isnan(raw(rows))] = np.nan
+        given = {} if weights is None else {"weights": weights}
+        places = np.asarray(of(ranks, q, axis=-1, method=method, **given))
+        lost = np.isnan(places) if ignoring else np.broadcast_to(isnan, places.shape)
+        places = np.where(np.isnan(places), 0, places)
+        low = np.floor(places)
+        share = (places - low).astype(places.dtype)
+        below, above = _at(ordered, low), _at(ordered, np.ceil(places))
+        step = where(share == 0, np.zeros(1, a.dtype), above - below)
+        between = where(share >= 0.5, above - step * (1 - share), below + step * share)
+        result = where(share == 0, below, between)
+        if np.any(lost):
+            result = where(lost, np.array(np.nan, a.dtype), result)
+        return _finished(result, shape, axis, keepdims, lead=np.ndim(q))
+
+    quantile.__name__ = quantile.__qualname__ = of.__name__
+    quantile.__doc__ = (
+        f"The {'percentiles' if 'percent' in of.__name__ else 'quantiles'} of the entries"
+        f"{' that are not NaN' if ignoring else ''}: the two neighbours in order get the gradient by their shares."
+    )
+    return composed(of, "a")(quantile)
+
+
+def _aligned(weights: Any, shape: tuple[int, ...], axis: Any) -> np.ndarray:
+    """Weights as one per entry: those of a line stand along the axis."""
+    weights = np.asarray(weights)
+    if weights.shape == shape or axis is None:
+        return weights
+    axes = axes_of(axis, len(shape))
+    spread_shape = tuple(n if i in axes else 1 for i, n in enumerate(shape))
+    order = np.argsort(np.argsort(axes))
+    return np.transpose(weights, order).reshape(spread_shape)
+
+
+quantile = _quantile(np.quantile, ignoring=False)
+percentile = _quantile(np.percentile, ignoring=False)
+nanquantile = _quantile(np.nanquantile, ignoring=True)
+nanpercentile = _quantile(np.nanpercentile, ignoring=True)
+
+
+# ------------------------------------------------------------------------------------------------- extrema
+
+
+def _extremum(of: Any, plain: Any, pick: Any, neutral: float, *also: Any) -> Any:
+    def extremum(a: Any, axis: Any = None, keepdims: Any = False, initial: Any = None, where: Any = True) -> Any:
+        if where is not True:
+            mask = np.broadcast_to(where, np.shape(a))
+            of(raw(a), axis=axis, where=mask, **({} if initial is None else {"initial": initial}))  # NumPy checks the settings
+            a = _blanked(a, mask, neutral)
+        if initial is None:
+            return plain(a, axis, keepdims is True)
+        if reductions.count_of(np.shape(a), axis) == 0:
+            return reductions.sum(a, axis, keepdims is True) + np.array(initial, a.dtype)
+        return pick(plain(a, axis, keepdims is True), np.array(initial, a.dtype))
+
+    extremum.__name__ = extremum.__qualname__ = of.__name__
+    extremum.__doc__ = plain.__doc__
+    return composed(of, "a", also=also)(extremum)
+
+
+def _blanked(x: Any, mask: Any, value: Any) -> Any:
+    """x where the mask holds, a number elsewhere."""
+    return where(mask, x, np.array(value, x.dtype))
+
+
+max = _extremum(np.max, reductions.max, maximum, -np.inf, np.amax)
+min = _extremum(np.min, reductions.min, minimum, np.inf, np.amin)
+
+
+@primitive(np.nanmax, domain=distinct, samples=reductions._SAMPLES, jvp=_attained, holomorphic=False)
+def largest(g, x, out, *, axis=None, keepdims=False):
+    """Largest entry that is not NaN over axes; ties share the gradient."""
+    return _shared(g, _plain(x), _plain(out), axis, keepdims)
+
+
+@primitive(np.nanmin, domain=distinct, samples=reductions._SAMPLES, jvp=_attained, holomorphic=False)
+def smallest(g, x, out, *, axis=None, keepdims=False):
+    """Smallest entry that is not NaN over axes; ties share the gradient."""
+    return _shared(g, _plain(x), _plain(out), axis, keepdims)
+
+
+def _shared(g: Any, x: Any, out: Any, axis: Any, keepdims: bool) -> Any:
+    """As for max; where all entries are NaN, so that none attains the value, the gradient is 0."""
+    lost = spread(np.isnan(out), np.shape(x), axis, keepdims)
+    return _share(g, np.where(lost, 0, x), np.where(np.isnan(out), 0, out), axis, keepdims) * np.where(lost, 0, 1).astype(x.dtype)
+
+
+nanmax = _extremum(np.nanmax, largest, maximum, np.nan)
+nanmin = _extremum(np.nanmin, smallest, minimum, np.nan)
+
+
+@composed(np.ptp, "a")
+def ptp(a: Any, axis: Any = None, keepdims: Any = False) -> Any:
+    """Largest entry less the smallest, over axes."""
+    return reductions.max(a, axis, keepdims is True) - reductions.min(a, axis, keepdims is True)
+
+
+def accumulated(of: Any) -> Any:
+    """`np.maximum.accumulate` or its like: along an axis, the extremum of the entries so far; the last of equal ones counts."""
+
+    def accumulate(x: Any, axis: int = 0) -> Any:
+        values = raw(x)
+        so_far = of.accumulate(values, axis)
+        steps = np.reshape(np.arange(values.shape[axis]), (-1,) + (1,) * (values.ndim - axis % values.ndim - 1))
+        attained = (values == so_far) | np.isnan(values)
+        return _as_put(x, np.maximum.accumulate(np.where(attained, steps, 0), axis), axis)
+
+    return accumulate
+
+
+# ------------------------------------------------------------------------------------------------ by value
+
+
+def _found(values: np.ndarray, *sources: Any) -> Any:
+    """Entries of the sources that have these values: of each, the first one."""
+    flat = np.concatenate([np.reshape(raw(s), -1) for s in sources])
+    order = np.argsort(flat, kind="stable")
+    first = order[np.searchsorted(flat[order], values)]
+    return moved(lambda *numbers: np.concatenate([np.reshape(n, -1) for n in numbers])[first], *sources)
+
+
+@composed(np.unique, "ar")
+def unique(
+    ar: Any,
+    return_index: bool = False,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    axis: Any = None,
+    *,
+    equal_nan: bool = True,
+    sorted: bool = True,
+) -> Any:
+    """The different entries (or slices along an axis), in order; of equal ones the first gets the gradient."""
+    _, first, inverse, counts = np.unique(raw(ar), True, True, True, axis, equal_nan=equal_nan)
+    values = take(ar, first, axis)
+    extras = [x for x, wanted in ((first, return_index), (inverse, return_inverse), (counts, return_counts)) if wanted]
+    return (values, *extras) if extras else values
+
+
+def _by_value(of: Any, *by: str) -> None:
+    """Declare a function that returns entries of its operands, found by their values."""
+
+    def pick(*args: Any, **kwargs: Any) -> Any:
+        result = of(*raw(args), **raw(kwargs))
+        values = result if isinstance(result, np.ndarray) else result[0]
+        entries = _found(values, *args[: len(by)])
+        if isinstance(result, np.ndarray):
+            return entries
+        return type(result)(*(entries, *result[1:])) if hasattr(result, "_fields") else (entries, *result[1:])
+
+    def public(*args: Any, **kwargs: Any) -> Any:
+        return pick(*args, **kwargs)
+
+    public.__name__ = public.__qualname__ = of.__name__
+    public.__doc__ = f"NumPy's {of.__name__}; of equal entries the first gets the gradient."
+    composed(of, *by)(public)
+
+
+for _of, _by in (
+    (np.unique_values, ("x",)), (np.unique_counts, ("x",)), (np.unique_inverse, ("x",)), (np.unique_all, ("x",)),
+    (np.union1d, ("ar1", "ar2")), (np.intersect1d, ("ar1", "ar2")), (np.setdiff1d, ("ar1", "ar2")), (np.setxor1d, ("ar1", "ar2")),
+):  # fmt: skip
+    _by_value(_of, *_by)
