@@ -61,6 +61,28 @@ def ufunc_on_tensors(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], sett
     )
 
 
+def _array_ufunc(self: Tensor, ufunc: np.ufunc, method: str, *inputs: Any, **settings: Any) -> Any:
+    """NumPy's hook for ufuncs; the plain call of one with a rule goes straight to it."""
+    if method == "__call__" and not settings:
+        function = UFUNCS.get(ufunc)
+        if function is not None:
+            return function(*inputs)
+    return ufunc_on_tensors(ufunc, method, inputs, settings)
+
+
+def _array_function(self: Tensor, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+    """NumPy's hook for its other functions; a call with one tensor and nothing else goes straight to its rule."""
+    if len(args) == 1 and not kwargs and type(args[0]) is Tensor:
+        ours = FUNCTIONS.get(function)
+        if ours is not None:
+            return ours(*args)
+    return function_on_tensors(function, args, kwargs)
+
+
+Tensor.__array_ufunc__ = _array_ufunc  # type: ignore[method-assign]
+Tensor.__array_function__ = _array_function  # type: ignore[method-assign]
+
+
 def function_on_tensors(function: Any, args: Any, kwargs: Any) -> Any:
     """`np.sum(t, axis=0)`: one call of a NumPy function with a tensor somewhere among its arguments."""
     ours = FUNCTIONS.get(function)

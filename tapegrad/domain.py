@@ -60,6 +60,15 @@ def _spread(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
     return (rng.permutation(size) - size / 2 + 0.25 + 0.5 * rng.uniform(size=size)).reshape(shape) * 0.3
 
 
+def _dominant(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    """Matrices close to diagonal, the diagonal positive and ascending, so that whatever is read of them is regular: all of
+    it, or one triangle, the other being implied. Eigenvalues and singular values are positive and apart, pivots clear."""
+    x = _signed(0.2, 0.4)(rng, shape)
+    i = np.arange(min(shape[-2:]))
+    x[..., i, i] = 2 + i + rng.uniform(0, 0.3, (*shape[:-2], len(i)))
+    return x
+
+
 real = Domain("real", _signed(0.15, 2.0))
 positive = Domain("positive", _between(0.2, 3.0))
 nonzero = Domain("nonzero", _signed(0.3, 2.0))
@@ -72,3 +81,4 @@ truth = Domain("truth", lambda rng, shape: rng.random(shape) < 0.5)
 # A dividend and a divisor whose quotient stays away from the integers, at which its floor jumps.
 dividend = Domain("dividend", _lattice(1.25, 0.625, 0.3), complex_too=False)
 divisor = Domain("divisor", _between(1.22, 1.28), complex_too=False)
+dominant = Domain("dominant", _dominant)

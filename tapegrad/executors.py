@@ -174,12 +174,10 @@ def walk(
         elif isinstance(mode, Off):
             RECORDER.set(current().code.extend)
         while pending:
-            place = locate(max(pending))
+            place = locate(max(pending), hold=1)
             if place is None:
-                raise GraphError(sweep.SECOND_TIME)
+                raise GraphError(sweep.GONE)
             tape, position = place
-            with tape.lock:
-                tape.busy += 1
             done.append((tape, ()))
             if create_graph:
                 visited = sweep.sweep(tape.code, position, pending, leaves, watch, targets, True)
@@ -247,7 +245,12 @@ def _given_up(entry: list[Any]) -> list[Any]:
     PyTorch; else its slot and the name of its backward."""
     if not OPS[entry[OP]].saves:
         return entry
-    return [FREED, entry[SLOT], None, None, entry_name(entry), None, None, None]
+    return [FREED, entry[SLOT], _LOST, None, entry_name(entry), None, None, None]
+
+
+_LOST: Slot = 0
+"""Operand of a freed entry: a slot on no tape, as it is forgotten what the entry was made from. A walk to certain targets
+must not pass it by as leading nowhere: that would leave out a part of the gradient without a word."""
 
 
 def vjp_of(function: Callable[[Any], Sequence[Any]], at: Any, cotangents: Sequence[Any], create_graph: bool) -> Any:

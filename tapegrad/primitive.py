@@ -35,7 +35,8 @@ from . import tape as tapes
 from .domain import Domain, real
 from .errors import NotDifferentiable
 from .mode import INFERENCE
-from .tape import BIG, FREED, OP, RECORDER, X, Y, begin, namespace, new_slot, renew
+from .tape import BIG, FREED, KW, OP, RECORDER, X, Y, begin, namespace, new_slot, renew
+from .storage import kept
 from .tensor import InferenceTensor, Tensor
 
 NAMES = ("x", "y", "z")
@@ -347,19 +348,37 @@ def {name}(x, y{signature}):
                 t._node = None
                 return t
             {track}
-        if type(y) is int and x._node is not None:
+        kind = type(y)
+        if kind is int and x._node is not None:
             y = float(y)
-        if type(y) is float:
+            kind = float
+        if kind is float or (kind is ndarray and not y.dtype.hasobject):
             a = x._data
-            v = {value_float}
+            v = {value_right}
             t = Tensor()
             t._data = v
             n0 = x._node
             if n0 is None:
                 t._node = None
                 return t
-            {track_float}
+            {keep_right}
+            {track_right}
+    {left}
     return {otherwise}
+"""
+
+_LEFT = """
+elif type(y) is Tensor and (type(x) is float or (type(x) is ndarray and not x.dtype.hasobject)):
+    b = y._data
+    v = {value_left}
+    t = Tensor()
+    t._data = v
+    n1 = y._node
+    if n1 is None:
+        t._node = None
+        return t
+    {keep_left}
+    {track_left}
 """
 
 _REFLECTED = """
@@ -423,15 +442,30 @@ def _generate(op: Primitive, operator: str | None, defaults: dict[str, Any]) -> 
             track=_track(op, 4, n0="node", kw=kw),
         )  # fmt: skip
     else:
-        value = f"a {operator} {{}}" if operator else f"forward_{code}(a, {{}}{settings})"
-        text = _BINARY.format(
-            name=op.name, signature=signature,
-            value=value.format("b"), value_float=value.format("y"),
-            otherwise=f"apply(op_{code}, (x, y), {kw})",
-            track=_track(op, 12, n0="n0", n1="n1", y="b", kw=kw),
-            track_float=_track(op, 12, n0="n0", y="y", kw=kw),
+        value = f"{{}} {operator} {{}}" if operator else f"forward_{code}({{}}, {{}}{settings})"
+        left = _LEFT.format(
+            value_left=value.format("x", "b"), keep_left=_keep(op, 1, "x"),
+            track_left=_track(op, 4, n0="None", n1="n1", x="x", y="b", kw=kw),
         )  # fmt: skip
+        text = _binary(op, op.name, value, f"apply(op_{code}, (x, y), {kw})", signature, kw, left)
     return _compile(op, op.name, text)
+
+
+def _binary(
+    op: Primitive, name: str, value: str, otherwise: str, signature: str = "", kw: str = "None", left: str = ""
+) -> str:
+    """Text of a function of two operands, of which the first is a Tensor (or, with `left`, the second)."""
+    return _BINARY.format(
+        name=name, signature=signature, value=value.format("a", "b"), value_right=value.format("a", "y"),
+        otherwise=otherwise, left=_indented(left, 4), keep_right=_keep(op, 0, "y"),
+        track=_track(op, 12, n0="n0", n1="n1", y="b", kw=kw),
+        track_right=_track(op, 12, n0="n0", y="y", kw=kw),
+    )  # fmt: skip
+
+
+def _keep(op: Primitive, operand: int, name: str) -> str:
+    """A user's array that the rule of the other operand needs must not change under the tape."""
+    return f"{name} = kept({name}) if type({name}) is ndarray else {name}" if name in op.needs[operand] else "pass"
 
 
 def _operators(op: Primitive, dunder: str, operator: str | None) -> None:
@@ -441,12 +475,7 @@ def _operators(op: Primitive, dunder: str, operator: str | None) -> None:
         return
     code = op.code
     value = f"{{}} {operator} {{}}" if operator else f"forward_{code}({{}}, {{}})"
-    text = _BINARY.format(
-        name=f"__{dunder}__", signature="", value=value.format("a", "b"), value_float=value.format("a", "y"),
-        otherwise=f"operate(op_{code}, x, y)",
-        track=_track(op, 12, n0="n0", n1="n1", y="b", kw="None"),
-        track_float=_track(op, 12, n0="n0", y="y", kw="None"),
-    )  # fmt: skip
+    text = _binary(op, f"__{dunder}__", value, f"operate(op_{code}, x, y)")
     setattr(Tensor, f"__{dunder}__", _compile(op, f"__{dunder}__", text))
     text = _REFLECTED.format(
         name=f"__r{dunder}__", value=value.format("x", "b"), otherwise=f"operate(op_{code}, x, y)",
@@ -569,6 +598,11 @@ def apply(op: Primitive, operands: Sequence[Any], kw: tuple[Any, ...] | None = N
         return out
     if type(out) not in _ARRAYS:
         out = np.asarray(out)
+    if op.saves:
+        for i, name in enumerate(NAMES[: op.arity] if op.elementwise or not op.variadic else ("xs",) * len(raw)):
+            # A user's array that a rule needs must not change under the tape.
+            if raw[i] is operands[i] and type(raw[i]) is np.ndarray and any(name in needs for needs in op.needs):
+                raw[i] = kept(raw[i])
     t = track(op, nodes, raw, out, kw)
     if t._node is not None and op.saves:
         for operand in operands:
@@ -703,9 +737,7 @@ def entry_name(entry: Sequence[Any]) -> str:
     if entry[OP] == FREED:
         return entry[X]
     name = OPS[entry[OP]].backward_name
-    if not isinstance(name, str):
-        name = name(entry[X], entry[Y])
-    return f"{name}Backward0"
+    return f"{name}Backward0" if isinstance(name, str) else name(entry[X], entry[Y], entry[KW])
 
 
 def refuse(of: Any, reason: str) -> None:
@@ -749,6 +781,8 @@ OPS.append(freed)
 
 namespace.update(
     np=np,
+    ndarray=np.ndarray,
+    kept=kept,
     Tensor=Tensor,
     recorder=RECORDER.get,
     begin=begin,

@@ -1,21 +1,69 @@
-"""Which arrays were overwritten, and when.
+"""What keeps the arrays on the tape as they were when recorded.
 
-The tape keeps raw arrays; if one is changed in place afterwards, a derivative computed from it would be
-wrong without a word. So every in-place operation calls `touch`, which notes for the array's memory the
-slot that was current. An entry whose rule needs a value of that memory checks that the note is older than the
-entry. Nothing is stored per entry: arrays that are never overwritten cost nothing.
+The tape keeps raw arrays; if one is changed afterwards, a derivative computed from it would be wrong without a word. Two
+ways lead there, and each has its guard:
+
+A tensor is changed in place. Every in-place operation calls `touch`, which notes for the array's memory the slot that
+was current; an entry whose rule needs a value of that memory checks that the note is older than the entry. Nothing
+is stored per entry: arrays that are never overwritten cost nothing.
+
+A plain array that was a constant of an op is changed by its owner, which nobody would notice. So the tape keeps a copy of
+small ones, and `kept` locks big ones: they are read-only until the last entry that needs them is gone.
 """
 
 from __future__ import annotations
 
 import functools
+import threading
 import weakref
 from typing import Any
 
 import numpy as np
 
 from .errors import GraphError
-from .tape import Slot, new_slot
+from .tape import BIG, Slot, new_slot
+
+
+class _Lock:
+    """One owner's memory: how many kept views of it there are, and the arrays made read-only, the owner first."""
+
+    __slots__ = ("arrays", "count")
+
+    def __init__(self) -> None:
+        self.arrays: list[np.ndarray] = []
+        self.count = 0
+
+
+_locks: dict[int, _Lock] = {}
+_locking = threading.RLock()
+
+
+def kept(array: np.ndarray) -> np.ndarray:
+    """The value of a user's array, safe from later changes: a copy if small, else a view that locks it while it lives."""
+    if array.nbytes <= BIG:
+        return np.array(array)
+    root = owner(array)
+    view = array.view()
+    view.flags.writeable = False
+    with _locking:
+        lock = _locks.setdefault(id(root), _Lock())
+        lock.count += 1
+        for member in (root, array):
+            if member.flags.writeable:
+                member.flags.writeable = False
+                lock.arrays.append(member)
+    weakref.finalize(view, _unlock, root).atexit = False
+    return view
+
+
+def _unlock(root: np.ndarray) -> None:
+    with _locking:
+        lock = _locks[id(root)]
+        lock.count -= 1
+        if not lock.count:
+            del _locks[id(root)]
+            for member in lock.arrays:
+                member.flags.writeable = True
 
 
 class _Note:

@@ -31,6 +31,10 @@ SECOND_TIME = (
     "retain_graph=True if you need to backward through the graph a second time or if you need to access saved tensors "
     "after calling backward."
 )
+GONE = (
+    "A tensor was made by operations that are on no tape any more, so no derivative can pass through it: it was carried out of a "
+    "transform such as grad(f), whose tape ends with it. Return it from f (has_aux=True), or detach() what you carry out."
+)
 
 
 # A derivative at a pole or an edge is inf or nan, as the value beside it; the warning belongs to the value.

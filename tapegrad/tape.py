@@ -29,6 +29,7 @@ import threading
 import weakref
 from collections.abc import Callable, Container, Iterator
 from contextvars import ContextVar
+from heapq import heapify, heappop, heappush
 from sys import getrefcount
 from typing import Any
 
@@ -55,10 +56,11 @@ class Leaf:
     It owns the gradient, so that a graph keeps accumulating even if the user dropped the tensor.
     """
 
-    __slots__ = ("__weakref__", "data", "grad", "hooks", "tensor")
+    __slots__ = ("__weakref__", "data", "grad", "hooks", "spent", "tensor")
 
     def __init__(self, data: Any, tensor: Any) -> None:
         self.data = data
+        self.spent = False  # an argument of a transform whose function has returned: a constant to everybody else
         self.tensor = weakref.ref(tensor)
         self.grad: Any = None
         self.hooks: Any = None
@@ -83,7 +85,7 @@ class Tape:
         return len(self.code) // STRIDE
 
     def find(self, slot: Slot) -> int | None:
-        """Position of the entry with this slot, or None where the tape has no such entry."""
+        """Position of the entry with this slot, or None where the tape has no such entry. Called with the lock held."""
         code = self.code
         low, high = 0, len(code) // STRIDE
         while low < high:
@@ -136,16 +138,16 @@ class Tape:
                         code[k : k + STRIDE] = given_up(code[k : k + STRIDE])
                 return
             # Entries behind the visited ones may hold them as inputs, so the walk starts at the end.
-            first = low * STRIDE
+            first, end = low * STRIDE, len(code)
             if references is None:
-                tail = code[first:]
-                del code[first:]
+                tail = code[first:end]
+                del code[first:end]  # another thread may append behind `end` meanwhile
                 alive = _pop_dead(tail, low, visited, given_up)
             else:
-                held = np.flatnonzero(references(code, low, len(code) // STRIDE) > 0) + low
+                held = np.flatnonzero(references(code, low, end // STRIDE) > 0) + low
                 alive = _survivors(code, low, held.tolist(), visited, given_up)
-                del code[first:]
-            code.extend(alive)
+                del code[first:end]
+            code[first:first] = alive
             if self.bytes:
                 self.bytes = _saved_bytes(code)
 
@@ -208,11 +210,12 @@ def _survivors(
 ) -> list[Any]:
     """The same, from the positions that somebody outside holds: these, and what they need in turn."""
     kept: list[Any] = []
-    alive = set(held)
+    alive = [-position for position in held]
+    heapify(alive)
+    seen = set(held)
     index: dict[Slot, int] | None = None
     while alive:
-        position = max(alive)
-        alive.remove(position)
+        position = -heappop(alive)
         entry = code[position * STRIDE : (position + 1) * STRIDE]
         if position in visited:
             entry = given_up(entry)
@@ -221,8 +224,10 @@ def _survivors(
             if type(node) is int:
                 if index is None:
                     index = {slot: low + i for i, slot in enumerate(code[low * STRIDE + SLOT :: STRIDE])}
-                if node in index:
-                    alive.add(index[node])
+                needed = index.get(node)
+                if needed is not None and needed not in seen:
+                    seen.add(needed)
+                    heappush(alive, -needed)
     kept.reverse()
     return [item for entry in kept for item in entry]
 
@@ -317,15 +322,20 @@ class own_tape:  # noqa: N801  reads as a word in `with own_tape() as own`
             self.tape = self.outer
 
 
-def locate(slot: Slot) -> tuple[Tape, int] | None:
-    """The tape that holds this slot's entry, and its position there; None where the entry is gone."""
+def locate(slot: Slot, hold: int = 0) -> tuple[Tape, int] | None:
+    """The tape that holds this slot's entry, and its position there; None where the entry is gone.
+
+    With `hold=1` the tape is `busy` from here on: its positions stay what they are until the caller takes that back.
+    """
     here = current()
     with _tapes_lock:
         others = [tape for tape in reversed(_tapes) if tape is not here]
     for tape in (here, *others):
-        position = tape.find(slot)
-        if position is not None:
-            return tape, position
+        with tape.lock:
+            position = tape.find(slot)
+            if position is not None:
+                tape.busy += hold
+                return tape, position
     return None
 
 
@@ -349,7 +359,7 @@ def renew() -> Slot:
     with _lock:
         fresh = iter(range(_first_slot, _first_slot + BATCH))
         _first_slot += BATCH
-    namespace["next_slot"] = fresh.__next__
+        namespace["next_slot"] = fresh.__next__
     return next(fresh)
 
 

@@ -329,7 +329,7 @@ class Tensor:
     def __bool__(self) -> bool:
         if self._data.size != 1:
             raise RuntimeError(
-                f"Boolean value of Tensor with {'no' if not self.size else 'more than one'} value{'s' * (self.size > 0)} "
+                f"Boolean value of Tensor with {'more than one value' if self.size else 'no values'} "
                 "is ambiguous: use t.any() or t.all()."
             )
         return bool(self._data)
@@ -351,7 +351,8 @@ class Tensor:
 
         if not copy and self._data.dtype == dtype:
             return self
-        return astype(self, dtype=np.dtype(dtype))
+        dtype = np.dtype(dtype)
+        return astype(self, dtype=dtype) if dtype.kind in "fc" else wrap(np.asarray(self._data).astype(dtype))
 
     def clone(self) -> Tensor:
         """A copy in memory of its own, recorded: gradients flow through it."""
@@ -415,18 +416,6 @@ class Tensor:
 
     def __hash__(self) -> int:
         return id(self)
-
-    # ------------------------------------------------------------------------------------ NumPy's protocols
-
-    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **settings: Any) -> Any:
-        from .dispatch import ufunc_on_tensors
-
-        return ufunc_on_tensors(ufunc, method, inputs, settings)
-
-    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        from .dispatch import function_on_tensors
-
-        return function_on_tensors(function, args, kwargs)
 
     # ------------------------------------------------------------------------------------ printing
 

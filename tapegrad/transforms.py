@@ -20,6 +20,7 @@ from . import executors, sweep
 from .errors import NotDifferentiable
 from .mode import Off, enable_grad
 from .ops.shaping import alias
+from .storage import kept
 from .tape import IN0, IN1, SLOT, STRIDE, Leaf, new_slot, own_tape
 from .tensor import Tensor, wrap
 
@@ -122,9 +123,10 @@ class _Run:
             return value
         if self.connected:
             return value
-        if self.tensors_in:
-            return wrap(value._data)
-        return value._data[()] if value._data.ndim == 0 else value._data
+        data = value._data
+        if isinstance(data, np.ndarray) and not data.flags.writeable:
+            data = data.copy()  # the argument itself, or a view of it, which is locked while the transform runs
+        return wrap(data) if self.tensors_in else data[()] if data.ndim == 0 else data
 
 
 def _positions(argnums: Any, args: tuple[Any, ...], name: str) -> list[int]:
@@ -146,7 +148,7 @@ def _input(value: Any, recording: bool, name: str) -> Tensor:
         if value._node is not None and recording:
             return alias(value)
         value = value._data
-    array = np.asarray(value)
+    array = kept(value) if isinstance(value, np.ndarray) else np.asarray(value)
     if array.dtype.kind in "iub":
         array = array.astype(np.float64)
     if array.dtype.kind not in "fc":

@@ -57,10 +57,10 @@ def backward(
         targets = None
         asked: list[Tensor] = []
     else:
-        asked = list(_sequence(inputs, "inputs"))
+        asked = list(_sequence(inputs.values() if isinstance(inputs, dict) else inputs, "inputs"))
         if not asked:
             raise RuntimeError(
-                "`inputs` argument to `backward` cannot be empty: leave it out, or name the tensors that are to "
+                "`inputs` argument to `backward()` cannot be empty: leave it out, or name the tensors that are to "
                 "receive a gradient."
             )
         targets = {_node(t, "inputs") for t in asked}
@@ -135,7 +135,7 @@ def grad(
         return dict(zip(inputs, values, strict=True))
     asked = _sequence(inputs, "inputs")
     if not asked:
-        raise ValueError("grad requires non-empty inputs.")
+        raise RuntimeError("`inputs` argument to `grad()` cannot be empty: name the tensors to differentiate by.")
     targets = [_node(t, "inputs") for t in asked]
     results = _sequence(outputs, "outputs")
     retain = create_graph if retain_graph is None else retain_graph
@@ -149,7 +149,7 @@ def grad(
         create_graph=create_graph,
     )
     gradients: list[Tensor | None] = []
-    for t, node in zip(asked, targets, strict=True):
+    for i, (t, node) in enumerate(zip(asked, targets, strict=True)):
         g = found.get(node)
         if g is not None:
             gradients.append(g if isinstance(g, Tensor) else wrap(owned(g)))
@@ -159,7 +159,7 @@ def grad(
             gradients.append(None)
         else:
             raise GraphError(
-                "One of the differentiated Tensors appears to not have been used in the graph. "
+                f"One of the differentiated Tensors appears to not have been used in the graph: inputs[{i}], of shape {t.shape}. "
                 "Set allow_unused=True if this is the desired behavior."
             )
     return tuple(gradients)

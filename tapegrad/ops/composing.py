@@ -185,6 +185,7 @@ def moved(of: Callable[..., Any], *operands: Any) -> Any:
     Where it takes each entry from is found by handing it the entries' numbers, counted from 1 through all operands, in
     their place; 0 then stands where it filled in. So the derivative is that of reading entries at positions.
     """
+    operands = tuple(np.asarray(x) if isinstance(x, list | tuple) else x for x in operands)
     numbers = []
     count = 1
     for x in operands:

@@ -17,16 +17,29 @@ LN2 = float(np.log(2.0))
 LN10 = float(np.log(10.0))
 DEGREE = float(np.pi / 180)
 
+
+def _subtract_name(x: object, y: object, kw: object) -> str:
+    return "RsubBackward1" if type(x) is float else "SubBackward0"
+
+
+def _power_name(x: object, y: object, kw: object) -> str:
+    return f"PowBackward{0 if type(y) is float else 2 if type(x) is float else 1}"
+
+
+def _clip_name(xs: tuple[object, ...], y: object, kw: object) -> str:
+    return f"ClampBackward{int(all(type(bound) is float for bound in xs[1:]))}"
+
+
 # fmt: off
 # -------------------------------------------------------------------------------------------- arithmetic
 add         = elementwise(np.add,        1, 1,                                 operator="+", dunder="add")
-subtract    = elementwise(np.subtract,   1, -1,                                operator="-", dunder="sub", backward="Sub")
+subtract    = elementwise(np.subtract,   1, -1,                                operator="-", dunder="sub", backward=_subtract_name)
 multiply    = elementwise(np.multiply,   lambda y: y, lambda x: x,             operator="*", dunder="mul", backward="Mul")
 divide      = elementwise(np.divide,     lambda y: 1 / y, lambda y, out: -out / y,
                           operator="/", dunder="truediv", backward="Div", domain=(real, nonzero))
 negative    = elementwise(np.negative,   -1,                                   operator="-", dunder="neg", backward="Neg")
 positive_   = elementwise(np.positive,   1,                                    operator="+", dunder="pos")
-square      = elementwise(np.square,     lambda x: 2 * x)
+square      = elementwise(np.square,     lambda x: 2 * x, backward="Pow")
 reciprocal  = elementwise(np.reciprocal, lambda out: -out * out,               domain=nonzero)
 sqrt        = elementwise(np.sqrt,       lambda out: 0.5 / out,                domain=positive)
 cbrt        = elementwise(np.cbrt,       lambda out: 1 / (3 * out * out),      domain=nonzero, holomorphic=False)
@@ -35,7 +48,7 @@ cbrt        = elementwise(np.cbrt,       lambda out: 1 / (3 * out * out),      d
 power       = elementwise(np.power,
                           lambda x, y: select(y == 0, 0 * x, y * x ** select(y == 0, 1.0, y - 1)),
                           lambda x, y, out: select((x == 0) & (np.real(y) >= 0), 0 * out, out * np.log(select(x == 0, 1.0, x))),
-                          operator="**", dunder="pow", backward="Pow", domain=(positive, real))
+                          operator="**", dunder="pow", backward=_power_name, domain=(positive, real))
 float_power = elementwise(np.float_power,
                           lambda x, y: select(y == 0, 0 * x, y * x ** select(y == 0, 1.0, y - 1)),
                           lambda x, y, out: select((x == 0) & (np.real(y) >= 0), 0 * out, out * np.log(select(x == 0, 1.0, x))),
@@ -52,7 +65,7 @@ expm1       = elementwise(np.expm1,      lambda out: out + 1)
 log         = elementwise(np.log,        lambda x: 1 / x,                      domain=positive)
 log2        = elementwise(np.log2,       lambda x: 1 / (x * LN2),              domain=positive)
 log10       = elementwise(np.log10,      lambda x: 1 / (x * LN10),             domain=positive)
-log1p       = elementwise(np.log1p,      lambda x: 1 / (1 + x),                domain=positive)
+log1p       = elementwise(np.log1p,      lambda x: 1 / (1 + x),                domain=positive, backward="Log1P")
 # exp(x - out) is the weight of x; at out = -inf both are -inf, and the gradient is NaN as the value's slope is.
 logaddexp   = elementwise(np.logaddexp,  lambda x, out: np.exp(x - out), lambda y, out: np.exp(y - out), holomorphic=False)
 logaddexp2  = elementwise(np.logaddexp2, lambda x, out: np.exp2(x - out), lambda y, out: np.exp2(y - out), holomorphic=False)
@@ -61,20 +74,20 @@ logaddexp2  = elementwise(np.logaddexp2, lambda x, out: np.exp2(x - out), lambda
 sin         = elementwise(np.sin,        lambda x: np.cos(x))
 cos         = elementwise(np.cos,        lambda x: -np.sin(x))
 tan         = elementwise(np.tan,        lambda out: 1 + out * out)
-arcsin      = elementwise(np.arcsin,     lambda x: 1 / np.sqrt(1 - x * x),     domain=unit)
-arccos      = elementwise(np.arccos,     lambda x: -1 / np.sqrt(1 - x * x),    domain=unit)
-arctan      = elementwise(np.arctan,     lambda x: 1 / (1 + x * x))
+arcsin      = elementwise(np.arcsin,     lambda x: 1 / np.sqrt(1 - x * x),     domain=unit, backward="Asin")
+arccos      = elementwise(np.arccos,     lambda x: -1 / np.sqrt(1 - x * x),    domain=unit, backward="Acos")
+arctan      = elementwise(np.arctan,     lambda x: 1 / (1 + x * x), backward="Atan")
 sinh        = elementwise(np.sinh,       lambda x: np.cosh(x))
 cosh        = elementwise(np.cosh,       lambda x: np.sinh(x))
 tanh        = elementwise(np.tanh,       lambda out: 1 - out * out)
-arcsinh     = elementwise(np.arcsinh,    lambda x: 1 / np.sqrt(1 + x * x))
-arccosh     = elementwise(np.arccosh,    lambda x: 1 / np.sqrt(x * x - 1),     domain=above_one, holomorphic=False)
-arctanh     = elementwise(np.arctanh,    lambda x: 1 / (1 - x * x),            domain=unit)
-arctan2     = elementwise(np.arctan2,    lambda x, y: y / (x * x + y * y), lambda x, y: -x / (x * x + y * y), holomorphic=False)
+arcsinh     = elementwise(np.arcsinh,    lambda x: 1 / np.sqrt(1 + x * x), backward="Asinh")
+arccosh     = elementwise(np.arccosh,    lambda x: 1 / np.sqrt(x * x - 1),     domain=above_one, holomorphic=False, backward="Acosh")
+arctanh     = elementwise(np.arctanh,    lambda x: 1 / (1 - x * x),            domain=unit, backward="Atanh")
+arctan2     = elementwise(np.arctan2,    lambda x, y: y / (x * x + y * y), lambda x, y: -x / (x * x + y * y), holomorphic=False, backward="Atan2")
 hypot       = elementwise(np.hypot,      lambda x, out: select(out == 0, 0 * x, x / select(out == 0, 1.0, out)),
                                          lambda y, out: select(out == 0, 0 * y, y / select(out == 0, 1.0, out)), holomorphic=False)
-deg2rad     = elementwise(np.deg2rad,    DEGREE,                               holomorphic=False)
-rad2deg     = elementwise(np.rad2deg,    1 / DEGREE,                           holomorphic=False)
+deg2rad     = elementwise(np.deg2rad,    DEGREE,                               holomorphic=False, backward="Deg2Rad")
+rad2deg     = elementwise(np.rad2deg,    1 / DEGREE,                           holomorphic=False, backward="Rad2Deg")
 radians     = elementwise(np.radians,    DEGREE,                               holomorphic=False)
 degrees     = elementwise(np.degrees,    1 / DEGREE,                           holomorphic=False)
 
@@ -98,7 +111,7 @@ copysign    = elementwise(np.copysign,   lambda x, out: select(x == 0, 0.0, np.s
 floor       = elementwise(np.floor,      0,                                    domain=not_integer, holomorphic=False)
 ceil        = elementwise(np.ceil,       0,                                    domain=not_integer, holomorphic=False)
 trunc       = elementwise(np.trunc,      0,                                    domain=not_integer, holomorphic=False)
-rint        = elementwise(np.rint,       0,                                    domain=not_integer, holomorphic=False)
+rint        = elementwise(np.rint,       0,                                    domain=not_integer, holomorphic=False, backward="Round")
 heaviside   = elementwise(np.heaviside,  0, 0,                                 domain=(nonzero, nonzero), holomorphic=False)
 nextafter   = elementwise(np.nextafter,  1, 0,                                 holomorphic=False)
 where       = elementwise(np.where,      0, lambda x: select(x, 1.0, 0.0), lambda x: select(x, 0.0, 1.0), domain=(truth, real, real))
@@ -116,7 +129,7 @@ _clip = elementwise(
     lambda x, y, z: select((x < y) & (y <= z), 1.0, 0.0),
     lambda x, y, z: select((x > z) | (y > z), 1.0, 0.0),
     name="clip",
-    backward="Clamp",
+    backward=_clip_name,
     domain=apart(3),
     holomorphic=False,
 )

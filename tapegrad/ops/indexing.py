@@ -35,11 +35,26 @@ _rows = np.array([0, 2, 2, 1])
 _mask = np.array([True, False, True])
 
 
+def _getitem_name(x: Any, y: Any, kw: Any) -> str:
+    """PyTorch's name of the last step of an index: it takes one step for each part that changes something."""
+    (index,) = kw
+    if not _is_basic(index):
+        return "IndexBackward0"
+    for part in reversed(index if type(index) is tuple else (index,)):
+        if part is None:
+            return "UnsqueezeBackward0"
+        if isinstance(part, int | np.integer):
+            return "SelectBackward0"
+        if isinstance(part, slice) and part != slice(None):
+            return "SliceBackward0"
+    return "AliasBackward0"
+
+
 
 @primitive(
     _get,
     name="getitem",
-    backward="Index",
+    backward=_getitem_name,
     linear=True,
     view=True,
     samples=[

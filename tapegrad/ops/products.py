@@ -12,8 +12,8 @@ from ..tensor import Tensor
 _SHAPES = [((2, 3), (3, 4)), ((3,), (3,)), ((2, 3), (3,)), ((3,), (3, 2)), ((5, 2, 3), (5, 3, 2)), ((2, 3), (4, 3, 2)), ((4, 2, 3), (3,))]
 
 
-def _matmul_name(x: Any, y: Any) -> str:
-    return {(2, 2): "Mm", (2, 1): "Mv", (1, 1): "Dot"}.get((np.ndim(x), np.ndim(y)), "Bmm")
+def _matmul_name(x: Any, y: Any, kw: Any) -> str:
+    return {(2, 2): "Mm", (2, 1): "Mv", (1, 1): "Dot"}.get((np.ndim(x), np.ndim(y)), "Bmm") + "Backward0"
 
 
 def _transposed(x: Any) -> Any:

@@ -46,11 +46,17 @@ _SAMPLES = [
 ]
 
 
+def _name(whole: str, along: str) -> Any:
+    """PyTorch's names of a reduction: one of the whole tensor, one along axes."""
+    return lambda x, y, kw: whole if kw[0] is None else along
+
+
 @primitive(
     np.sum,
     forward=lambda x, axis, keepdims: np.add.reduce(x, axis, None, None, keepdims),
     linear=True,
     method=True,
+    backward=_name("SumBackward0", "SumBackward1"),
     samples=_SAMPLES,
 )
 def sum(g, x_shape, *, axis=None, keepdims=False):
@@ -58,7 +64,7 @@ def sum(g, x_shape, *, axis=None, keepdims=False):
     return np.broadcast_to(spread(g, x_shape, axis, keepdims), x_shape)
 
 
-@primitive(np.mean, linear=True, method=True, samples=_SAMPLES)
+@primitive(np.mean, linear=True, method=True, backward=_name("MeanBackward0", "MeanBackward1"), samples=_SAMPLES)
 def mean(g, x_shape, *, axis=None, keepdims=False):
     """Mean over axes."""
     return np.broadcast_to(spread(g / count_of(x_shape, axis), x_shape, axis, keepdims), x_shape)
@@ -83,19 +89,27 @@ def _plain(x: Any) -> Any:
     return x._data if isinstance(x, Tensor) else x
 
 
-@primitive(np.max, name="max", method=True, domain=distinct, samples=_SAMPLES, jvp=_attained, holomorphic=False)
+@primitive(
+    np.max, name="max", method=True, domain=distinct, samples=_SAMPLES, jvp=_attained, holomorphic=False,
+    backward=_name("MaxBackward1", "AmaxBackward0"),
+)  # fmt: skip
 def max(g, x, out, *, axis=None, keepdims=False):
     """Largest entry over axes; ties share the gradient."""
     return _share(g, _plain(x), _plain(out), axis, keepdims)
 
 
-@primitive(np.min, name="min", method=True, domain=distinct, samples=_SAMPLES, jvp=_attained, holomorphic=False)
+@primitive(
+    np.min, name="min", method=True, domain=distinct, samples=_SAMPLES, jvp=_attained, holomorphic=False,
+    backward=_name("MinBackward1", "AminBackward0"),
+)  # fmt: skip
 def min(g, x, out, *, axis=None, keepdims=False):
     """Smallest entry over axes; ties share the gradient."""
     return _share(g, _plain(x), _plain(out), axis, keepdims)
 
 
-@primitive(np.prod, method=True, domain=nonzero, samples=_SAMPLES)
+@primitive(
+    np.prod, method=True, domain=nonzero, samples=_SAMPLES, backward=_name("ProdBackward0", "ProdBackward1")
+)
 def prod(g, x, *, axis=None, keepdims=False):
     """Product over axes; exact also where entries are 0 (products of the others, not out / x)."""
     shape = np.shape(x)

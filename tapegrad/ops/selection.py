@@ -8,6 +8,7 @@ that a stable sort puts at the place, as torch.sort and torch.quantile do: one s
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -16,8 +17,9 @@ import numpy as np
 
 from ..domain import distinct
 from ..errors import GradientLost
+from ..mode import is_grad_enabled
 from ..primitive import FUNCTIONS, primitive
-from ..tensor import Tensor
+from ..tensor import Tensor, wrap
 from . import reductions
 from .composing import composed, holds_tracked, moved, plainly, raw
 from .elementary import maximum, minimum, where
@@ -75,6 +77,7 @@ def _where(condition: Any, x: Any = None, y: Any = None) -> Any:
 
 
 _where.__name__ = _where.__qualname__ = "where"
+_where.primitive = where.primitive  # type: ignore[attr-defined]
 FUNCTIONS[np.where] = _where
 
 
@@ -109,7 +112,7 @@ def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: 
             values = function(picked, *args, **kw)
         values = values.astype(x.dtype, copy=False) if isinstance(values, Tensor) else values
         result = moved_in(result, condition, values)
-    return result
+    return result if isinstance(result, Tensor) else wrap(result)
 
 
 def moved_in(x: Any, mask: np.ndarray, values: Any) -> Any:
@@ -134,18 +137,20 @@ def moved_in(x: Any, mask: np.ndarray, values: Any) -> Any:
 def _writes(of: Any, positions: Callable[..., Any]) -> None:
     """Declare a function of NumPy's that writes values into its first argument, by `positions(...) -> (index, values)`."""
 
-    def write(target: Any, *args: Any, **kwargs: Any) -> None:
-        if not isinstance(target, Tensor):
-            if holds_tracked((args, kwargs)):
-                raise GradientLost(
-                    f"np.{of.__name__} was asked to write a tracked tensor into a plain array, which would not be tracked. Make the "
-                    "target a tensor (tg.zeros(...), tg.tensor(array)), or build the result with np.where or np.stack."
-                )
-            of(target, *raw(args), **raw(kwargs))
-            return
-        index, values = positions(target, *args, **kwargs)
-        if index is not None:
+    signature = inspect.signature(positions)
+
+    def write(*args: Any, **kwargs: Any) -> None:
+        target, *others = signature.bind(*args, **kwargs).arguments.values()
+        if isinstance(target, Tensor):
+            index, values = positions(*args, **kwargs)
             target[index] = values
+            return
+        if holds_tracked(others) and is_grad_enabled():
+            raise GradientLost(
+                f"np.{of.__name__} was asked to write a tracked tensor into a plain array, which would not be tracked. Make the "
+                "target a tensor (tg.zeros(...), tg.tensor(array)), or build the result with np.where or np.stack."
+            )
+        of(*raw(args), **raw(kwargs))
 
     write.__name__ = write.__qualname__ = of.__name__
     write.__doc__ = f"NumPy's {of.__name__}: overwrites a tensor in place, recorded as `t[index] = value` is."
@@ -227,7 +232,7 @@ def sort(a: Any, axis: Any = -1, kind: Any = None, *, stable: Any = None) -> Any
 @composed(np.sort_complex, "a")
 def sort_complex(a: Any) -> Any:
     """Entries as complex numbers, by real part and then by imaginary part."""
-    return sort(a, -1).astype(np.result_type(a.dtype, np.complex64))
+    return sort(a, -1).astype(np.sort_complex(np.zeros(1, a.dtype)).dtype)
 
 
 @composed(np.partition, "a")
@@ -257,17 +262,15 @@ def _ordered(x: Any) -> tuple[Any, np.ndarray]:
     return ordered, np.isnan(raw(ordered)[..., -1])
 
 
-def _at(ordered: Any, places: Any) -> Any:
-    """Along the last axis, the entries at places (a place per line, or several along a first axis)."""
-    spots = np.moveaxis(places, 0, -1) if places.ndim == np.ndim(ordered) else places[..., None]
-    spots = np.broadcast_to(spots, (*np.shape(ordered)[:-1], spots.shape[-1]))
-    picked = moved(lambda x: np.take_along_axis(x, spots.astype(np.intp), -1), ordered)
-    return moveaxis(picked, -1, 0) if places.ndim == np.ndim(ordered) else picked[..., 0]
+def _at(ordered: Any, places: np.ndarray) -> Any:
+    """Along the last axis, the entries at places; these have a first axis that numbers them, and then one place per line."""
+    spots = np.moveaxis(places, 0, -1).astype(np.intp)
+    return moveaxis(_as_put(ordered, spots, -1), -1, 0)
 
 
 def _finished(result: Any, shape: tuple[int, ...], axis: Any, keepdims: Any, lead: int = 0) -> Any:
     """A reduced result, with the reduced axes back if they are kept; the first `lead` axes number results."""
-    if keepdims is not True:
+    if not keepdims:
         return result
     axes = axes_of(axis, len(shape))
     return reshape(result, np.shape(result)[:lead] + tuple(1 if i in axes else n for i, n in enumerate(shape)))
@@ -276,11 +279,11 @@ def _finished(result: Any, shape: tuple[int, ...], axis: Any, keepdims: Any, lea
 def _middle(a: Any, axis: Any, keepdims: Any, ignoring: bool) -> Any:
     shape = np.shape(a)
     if reductions.count_of(shape, axis) == 0:
-        return reductions.mean(a, axis, keepdims is True)
+        return reductions.mean(a, axis, bool(keepdims))
     ordered, isnan = _ordered(lines(a, axis))
     n = np.shape(ordered)[-1]
     count = n - np.isnan(raw(ordered)).sum(axis=-1) if ignoring else np.full(isnan.shape, n)
-    low, high = (_at(ordered, np.asarray(np.maximum(place, 0))) for place in ((count - 1) // 2, count // 2))
+    low, high = _at(ordered, np.maximum(np.stack([(count - 1) // 2, count // 2]), 0))
     middle = where(count % 2 == 1, low, (low + high) / 2)
     lost = count == 0 if ignoring else isnan
     if np.any(lost):
@@ -319,13 +322,17 @@ def _quantile(of: Any, ignoring: bool) -> Any:
             weights = lines(np.broadcast_to(_aligned(weights, shape, axis), shape), axis)
         ordered, isnan = _ordered(rows)
         # NumPy's rule for the place of a quantile, whichever method, is asked of the ranks in place of the entries.
-        ranks = np.argsort(np.argsort(raw(rows), axis=-1, kind="stable"), axis=-1).astype(raw(a).dtype)
-        if ignoring:
+        if weights is None and not ignoring:
+            ranks = np.arange(np.shape(rows)[-1], dtype=a.dtype)
+        else:
+            ranks = np.argsort(np.argsort(raw(rows), axis=-1, kind="stable"), axis=-1).astype(a.dtype)
             ranks[np.isnan(raw(rows))] = np.nan
         given = {} if weights is None else {"weights": weights}
         places = np.asarray(of(ranks, q, axis=-1, method=method, **given))
-        lost = np.isnan(places) if ignoring else np.broadcast_to(isnan, places.shape)
+        places = np.reshape(places, (-1, *places.shape[np.ndim(q) :]))
+        lost = np.isnan(places) if ignoring else isnan[None]
         places = np.where(np.isnan(places), 0, places)
+        places = np.broadcast_to(places, (len(places), *isnan.shape))
         low = np.floor(places)
         share = (places - low).astype(places.dtype)
         below, above = _at(ordered, low), _at(ordered, np.ceil(places))
@@ -334,6 +341,7 @@ def _quantile(of: Any, ignoring: bool) -> Any:
         result = where(share == 0, below, between)
         if np.any(lost):
             result = where(lost, np.array(np.nan, a.dtype), result)
+        result = reshape(result, np.shape(q) + isnan.shape)
         return _finished(result, shape, axis, keepdims, lead=np.ndim(q))
 
     quantile.__name__ = quantile.__qualname__ = of.__name__
@@ -351,8 +359,7 @@ def _aligned(weights: Any, shape: tuple[int, ...], axis: Any) -> np.ndarray:
         return weights
     axes = axes_of(axis, len(shape))
     spread_shape = tuple(n if i in axes else 1 for i, n in enumerate(shape))
-    order = np.argsort(np.argsort(axes))
-    return np.transpose(weights, order).reshape(spread_shape)
+    return np.transpose(weights, np.argsort(axes)).reshape(spread_shape)
 
 
 quantile = _quantile(np.quantile, ignoring=False)
@@ -371,14 +378,16 @@ def _extremum(of: Any, plain: Any, pick: Any, neutral: float, *also: Any) -> Any
             of(raw(a), axis=axis, where=mask, **({} if initial is None else {"initial": initial}))  # NumPy checks the settings
             a = _blanked(a, mask, neutral)
         if initial is None:
-            return plain(a, axis, keepdims is True)
+            return plain(a, axis, bool(keepdims))
         if reductions.count_of(np.shape(a), axis) == 0:
-            return reductions.sum(a, axis, keepdims is True) + np.array(initial, a.dtype)
-        return pick(plain(a, axis, keepdims is True), np.array(initial, a.dtype))
+            return reductions.sum(a, axis, bool(keepdims)) + np.array(initial, a.dtype)
+        return pick(plain(a, axis, bool(keepdims)), np.array(initial, a.dtype))
 
     extremum.__name__ = extremum.__qualname__ = of.__name__
     extremum.__doc__ = plain.__doc__
-    return composed(of, "a", also=also)(extremum)
+    public = composed(of, "a", also=also)(extremum)
+    public.primitive = plain.primitive
+    return public
 
 
 def _blanked(x: Any, mask: Any, value: Any) -> Any:
@@ -415,7 +424,7 @@ nanmin = _extremum(np.nanmin, smallest, minimum, np.nan)
 @composed(np.ptp, "a")
 def ptp(a: Any, axis: Any = None, keepdims: Any = False) -> Any:
     """Largest entry less the smallest, over axes."""
-    return reductions.max(a, axis, keepdims is True) - reductions.min(a, axis, keepdims is True)
+    return reductions.max(a, axis, bool(keepdims)) - reductions.min(a, axis, bool(keepdims))
 
 
 def accumulated(of: Any) -> Any:
@@ -457,7 +466,7 @@ def unique(
     _, first, inverse, counts = np.unique(raw(ar), True, True, True, axis, equal_nan=equal_nan)
     values = take(ar, first, axis)
     extras = [x for x, wanted in ((first, return_index), (inverse, return_inverse), (counts, return_counts)) if wanted]
-    return (values, *extras) if extras else values
+    return (values, *map(wrap, extras)) if extras else values
 
 
 def _by_value(of: Any, *by: str) -> None:
@@ -465,18 +474,15 @@ def _by_value(of: Any, *by: str) -> None:
 
     def pick(*args: Any, **kwargs: Any) -> Any:
         result = of(*raw(args), **raw(kwargs))
-        values = result if isinstance(result, np.ndarray) else result[0]
-        entries = _found(values, *args[: len(by)])
         if isinstance(result, np.ndarray):
-            return entries
-        return type(result)(*(entries, *result[1:])) if hasattr(result, "_fields") else (entries, *result[1:])
+            return _found(result, *args[: len(by)])
+        entries = (_found(result[0], *args[: len(by)]), *map(wrap, result[1:]))
+        return type(result)(*entries) if hasattr(result, "_fields") else entries
 
-    def public(*args: Any, **kwargs: Any) -> Any:
-        return pick(*args, **kwargs)
-
-    public.__name__ = public.__qualname__ = of.__name__
-    public.__doc__ = f"NumPy's {of.__name__}; of equal entries the first gets the gradient."
-    composed(of, *by)(public)
+    pick.__name__ = pick.__qualname__ = of.__name__
+    pick.__doc__ = f"NumPy's {of.__name__}; of equal entries the first gets the gradient."
+    pick.__signature__ = inspect.signature(of)  # type: ignore[attr-defined]
+    composed(of, *by)(pick)
 
 
 for _of, _by in (

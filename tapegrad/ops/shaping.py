@@ -67,6 +67,7 @@ def swapaxes(g, *, axis1, axis2):
     np.moveaxis,
     linear=True,
     view=True,
+    backward="Permute",
     samples=[call((2, 3, 4), source=0, destination=2), call((2, 3, 4), source=(0, 1), destination=(-1, 0))],
 )
 def moveaxis(g, *, source, destination):

@@ -206,12 +206,13 @@ def load_stride(scratch, stream, axis):
 @native
 def add_to_sums(scratch, count, re, im):
     """Pairwise summation: the sums of blocks meet like carries of a binary counter, `count` counting blocks."""
+    # `while not count & 1: ...; count >>= 1` says the same, but LLVM 20 miscompiles it where it is inlined into a loop
+    # that counts: it takes `count` for 0.
     level = 0
-    while not count & 1:
+    while (count >> level) & 1 == 0:
         re += load_f64(scratch + 8 * (S_SUMS + 2 * level))
         im += load_f64(scratch + 8 * (S_SUMS + 2 * level + 1))
         level += 1
-        count >>= 1
     store_f64(scratch + 8 * (S_SUMS + 2 * level), re)
     store_f64(scratch + 8 * (S_SUMS + 2 * level + 1), im)
 
@@ -222,12 +223,11 @@ def add_total(scratch, count, kind, c, adjoint):
     re = 0.0
     im = 0.0
     level = 0
-    while count:
-        if count & 1:
+    while (1 << level) <= count:
+        if (count >> level) & 1:
             re += load_f64(scratch + 8 * (S_SUMS + 2 * level))
             im += load_f64(scratch + 8 * (S_SUMS + 2 * level + 1))
         level += 1
-        count >>= 1
     if kind == FLOAT64:
         store_f64(adjoint, load_f64(adjoint) + re * c)
     elif kind == FLOAT32:

@@ -1,0 +1,587 @@
+"""Linear systems: x from a x = b, for matrices that are general, triangular, banded or Toeplitz, and matrix equations.
+
+All have one derivative. Where op(a) x = b, the cotangent of b solves the adjoint system, b̄ = op(a)⁻ᴴ x̄, and that of op(a) is
+-b̄ xᴴ, of which an a with structure takes the entries it stands for (Giles 2008, section 2.3.1). No inverse is formed.
+The adjoint system has the same matrix, so `solve` factorises once: the LU factors of a are a value of their own on the tape
+(`factors`), and each derivative, of any order and in both modes, is solved with them. A stack of small matrices (less than
+32 by 32) is the exception: there NumPy's loop in C, which keeps no factors, is faster than one LAPACK call per matrix.
+
+Invariant: operands of the ops here are matrices (the last two axes) or stacks of them; the public functions, which
+take NumPy's and SciPy's arguments, turn vectors into columns. SciPy is imported when it is first needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.linalg import LinAlgError
+
+from ..domain import Domain, dominant, real
+from ..errors import NotDifferentiable
+from ..primitive import FUNCTIONS, call, conj, primitive, several
+from ..tensor import Tensor
+from .composing import composed, operand, raw
+from .indexing import scatter
+
+# -------------------------------------------------------------------------------------------- parts of matrices
+
+
+def adjoint(x: Any) -> Any:
+    """Conjugate transpose of each matrix."""
+    return conj(np.swapaxes(x, -1, -2))
+
+
+@lru_cache(64)
+def eye(n: int) -> np.ndarray:
+    """The diagonal, as a mask."""
+    return np.eye(n, dtype=bool)
+
+
+@lru_cache(64)
+def triangle(m: int, n: int, side: str, strict: bool = False) -> np.ndarray:
+    """The "lower" or "upper" triangle, as a mask; `strict` leaves out the diagonal."""
+    if side == "lower":
+        return np.tri(m, n, -1 if strict else 0, dtype=bool)
+    return ~np.tri(m, n, 0 if strict else -1, dtype=bool)
+
+
+def triangle_of(x: Any, side: str, strict: bool = False) -> Any:
+    """One triangle of each matrix, zeros elsewhere."""
+    return np.where(triangle(*np.shape(x)[-2:], side, strict), x, 0.0)
+
+
+def matrices(x: np.ndarray) -> Iterator[np.ndarray]:
+    """The matrices of a stack."""
+    yield from x.reshape(prod(x.shape[:-2]), *x.shape[-2:])
+
+
+def each(function: Callable[..., Any], *stacks: np.ndarray) -> np.ndarray:
+    """`function` of the matrices of stacks, one by one: for what SciPy does to single matrices only."""
+    if all(x.ndim == 2 for x in stacks):
+        return function(*stacks)
+    lead = np.broadcast_shapes(*(x.shape[:-2] for x in stacks))
+    if not prod(lead):  # no matrices: the result of some others tells shape and dtype
+        one = function(*(np.eye(*x.shape[-2:], dtype=x.dtype) for x in stacks))
+        return np.zeros(lead + one.shape, one.dtype)
+    alike = (matrices(np.broadcast_to(x, lead + x.shape[-2:])) for x in stacks)
+    results = [function(*xs) for xs in zip(*alike, strict=True)]
+    return np.stack(results).reshape(*lead, *results[0].shape)
+
+
+def stacks(*values: Any) -> tuple[Any, ...]:
+    """Arguments as tensors or arrays, sequences joined."""
+    return tuple(x if isinstance(x, Tensor) else np.asarray(operand(x)) for x in values)
+
+
+def square(x: Any, asker: str) -> None:
+    """Refuse matrices that are not square, as NumPy does."""
+    if np.ndim(x) < 2 or np.shape(x)[-1] != np.shape(x)[-2]:
+        raise LinAlgError(f"{asker} was given an array of shape {np.shape(x)}, but its last 2 dimensions must be square.")
+
+
+def _lapack(routine: str, dtype: Any) -> Any:
+    from scipy.linalg import lapack
+
+    return getattr(lapack, {"f": "s", "d": "d", "F": "c", "D": "z"}[np.dtype(dtype).char] + routine)
+
+
+def _inexact(*values: np.ndarray) -> Any:
+    """The dtype LAPACK computes in for these operands."""
+    dtype = np.result_type(*values)
+    return dtype if dtype.char in "fdFD" else np.result_type(dtype, np.float64)
+
+
+# -------------------------------------------------------------------------------------------------- LU factors
+
+
+def _factor(a: np.ndarray) -> np.ndarray:
+    """LU factors of each matrix, transposed (LAPACK's order in memory, so that it need not copy them), and in one more row
+    what row each row was exchanged with: small integers, which are exact in any dtype."""
+    dtype = _inexact(a)
+    getrf = _lapack("getrf", dtype)
+
+    def one(matrix: np.ndarray) -> np.ndarray:
+        lu, exchanged, info = getrf(matrix)
+        if info > 0:
+            raise LinAlgError("Singular matrix")
+        packed = np.empty((len(lu) + 1, len(lu)), dtype)
+        packed[:-1] = lu.T
+        packed[-1] = exchanged
+        return packed
+
+    return each(one, np.asarray(a, dtype)) if a.shape[-1] else np.zeros((*a.shape[:-2], 1, 0), dtype)
+
+
+@primitive(
+    _factor,
+    name="factors",
+    jvp=lambda ts, xs, out: np.zeros_like(out),
+    domain=dominant,
+    samples=[call((3, 3)), call((2, 3, 3))],
+    unsupported={"derivative": "it only serves to compute a solution, whose rule is in `solution`: nothing asks for its own"},
+)
+def factors(g, x):
+    """LU factors for `solution` to compute with, which knows the derivative. Those of `lu_factor` have one of their own."""
+    return np.zeros_like(x)
+
+
+def kept_factors(a: Any, b: Any) -> list[Any]:
+    """[factors of a], where keeping them pays; else []."""
+    n = np.shape(a)[-1]
+    if n == 0 or a.dtype.char not in "fdFD" or a.dtype != np.result_type(a.dtype, b.dtype):
+        return []
+    return [factors(a)] if np.ndim(a) == 2 or n >= 32 else []
+
+
+# ---------------------------------------------------------------------------------------------- the one solution
+
+
+def _solution(xs: Sequence[np.ndarray], adjoint: bool = False, side: str | None = None, unit: bool = False) -> np.ndarray:
+    a, b, *kept = xs
+    n = a.shape[-1]
+    if a.shape[-2] != n or b.shape[-2] != n:
+        raise ValueError(f"a system of {b.shape[-2]} equations was given a matrix of shape {a.shape[-2:]}: lengths must agree.")
+    dtype = _inexact(a, b)
+    if side and n and (a.ndim == 2 or n >= 32):
+        trtrs = _lapack("trtrs", dtype)
+
+        def one(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+            lower = side == "lower"
+            if a.flags.f_contiguous or (adjoint and dtype.kind == "c"):
+                x, info = trtrs(a, b, lower=lower, trans=2 * adjoint, unitdiag=unit)
+            else:  # aᵀ is in LAPACK's order as it stands
+                x, info = trtrs(a.T, b, lower=not lower, trans=not adjoint, unitdiag=unit)
+            if info:
+                raise LinAlgError(f"Singular matrix: entry {info - 1} of the diagonal of a triangular matrix is 0.")
+            return x
+
+        return _columns(one, np.asarray(a, dtype), np.asarray(b, dtype))
+    if kept:
+        getrs = _lapack("getrs", dtype)
+        return _columns(lambda f, b: getrs(f[:-1].T, f[-1].real.astype(np.intc), b, trans=2 * adjoint)[0], kept[0], b)
+    if side:
+        a = np.where(triangle(n, n, side, strict=unit), a, 0.0)
+        if unit:
+            a = np.where(eye(n), np.ones((), dtype), a)
+    if adjoint:
+        a = np.conj(np.swapaxes(a, -1, -2))
+    return np.linalg.solve(a, b)
+
+
+def _columns(one: Callable[..., np.ndarray], a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """`each`, but one matrix with a stack of right sides is one call."""
+    if a.ndim == 2 and b.ndim > 2:
+        flat = np.moveaxis(b, -2, 0)
+        return np.moveaxis(one(a, flat.reshape(len(flat), -1)).reshape(flat.shape), 0, -2)
+    return each(one, a, b)
+
+
+_SYSTEMS = [
+    call((3, 3), (3, 2)),
+    call((2, 3, 3), (2, 3, 1)),
+    call((2, 3, 3), (3, 2)),
+    call((3, 3), (2, 3, 2), adjoint=True),
+    call((3, 3), (3, 2), side="lower"),
+    call((3, 3), (2, 3, 1), side="upper", adjoint=True),
+    call((2, 3, 3), (3, 1), side="lower", unit=True),
+    call((3, 3), (3, 1), side="upper", unit=True, adjoint=True),
+]
+
+
+def _solution_tangent(ts, xs, out, adjoint=False, side=None, unit=False):
+    """The same system with ḃ - op(ȧ) x on the right."""
+    a, b, *kept = xs
+    a_dot, right = ts[:2]
+    if a_dot is not None:
+        if side:
+            a_dot = triangle_of(a_dot, side, strict=unit)
+        moved = np.matmul(conj(np.swapaxes(a_dot, -1, -2)) if adjoint else a_dot, out)
+        right = -moved if right is None else right - moved
+    return solution([a, right, *kept], adjoint=adjoint, side=side, unit=unit)
+
+
+@primitive(
+    _solution,
+    name="solution",
+    jvp=_solution_tangent,
+    backward="LinalgSolve",
+    domain=(dominant, real),
+    samples=_SYSTEMS,
+    holomorphic=False,  # the adjoint is not
+)
+def solution(g, xs, out, wanted, *, adjoint=False, side=None, unit=False):
+    """x from a x = b, or from aᴴ x = b; with `side`, one triangle of a is read, with `unit`, its diagonal is taken as ones.
+
+    A third operand, if there is one, holds the LU factors of a, and a itself is only differentiated by.
+    """
+    a, b, *kept = xs
+    b_bar = solution([a, g, *kept], adjoint=not adjoint, side=side, unit=unit)
+    a_bar = None
+    if wanted[0]:
+        left, right = (out, b_bar) if adjoint else (b_bar, out)
+        a_bar = -np.matmul(left, conj(np.swapaxes(right, -1, -2)))
+        if side:
+            a_bar = triangle_of(a_bar, side, strict=unit)
+    return [a_bar, b_bar, *(None for _ in kept)]
+
+
+def as_columns(b: Any) -> tuple[Any, Callable[[Any], Any]]:
+    """A right side as a matrix of columns, and what turns a solution back into its shape."""
+    if np.ndim(b) == 1:
+        return b[:, None], lambda x: x[..., 0]
+    return b, lambda x: x
+
+
+@composed(np.linalg.solve, "a", "b")
+def solve(a: Any, b: Any) -> Any:
+    """x from a x = b, for a square matrix or a stack; b is a vector only if it is 1-d, as in NumPy 2."""
+    square(a, "solve")
+    b, back = as_columns(b)
+    return back(solution([a, b, *kept_factors(a, b)]))
+
+
+@composed(np.linalg.tensorsolve, "a", "b")
+def tensorsolve(a: Any, b: Any, axes: Any = None) -> Any:
+    """x from tensordot(a, x, x.ndim) = b."""
+    if axes is not None:
+        moved = [axis % a.ndim for axis in axes]
+        a = np.transpose(a, [k for k in range(a.ndim) if k not in moved] + moved)
+    shape = a.shape[np.ndim(b) :]
+    if prod(shape) != prod(np.shape(b)):
+        raise LinAlgError("Input arrays must satisfy the requirement prod(a.shape[b.ndim:]) == prod(a.shape[:b.ndim]).")
+    return np.reshape(np.linalg.solve(np.reshape(a, (-1, prod(shape))), np.reshape(b, -1)), shape)
+
+
+# ------------------------------------------------------------------------------------ SciPy's ways to the same
+
+
+def solve_triangular(a: Any, b: Any, trans: Any = 0, lower: bool = False, unit_diagonal: bool = False) -> Any:
+    """x from a x = b (trans=1: aᵀ x = b, trans=2: aᴴ x = b), where a is triangular: its other triangle is not read.
+
+    >>> import tapegrad as tg
+    >>> tg.linalg.solve_triangular(tg.tensor([[2.0, 7.0], [1.0, 4.0]]), tg.tensor([2.0, 9.0]), lower=True)
+    tensor([1., 2.])
+    """
+    trans = {"N": 0, "T": 1, "C": 2}.get(trans, trans)
+    if trans not in (0, 1, 2):
+        raise ValueError(f"solve_triangular was given trans={trans!r}, but it is 0 or 'N', 1 or 'T', or 2 or 'C'.")
+    a, b = stacks(a, b)
+    square(a, "solve_triangular")
+    b, back = as_columns(b)
+    settings = {"adjoint": trans > 0, "side": "lower" if lower else "upper", "unit": bool(unit_diagonal)}
+    if trans == 1:  # aᵀ x = b is aᴴ x̄ = b̄
+        return back(conj(solution([a, conj(b)], **settings)))
+    return back(solution([a, b], **settings))
+
+
+def cho_solve(c_and_lower: Any, b: Any) -> Any:
+    """x from a x = b, with (c, lower) from `cho_factor(a)`."""
+    c, lower = c_and_lower
+    c, b = stacks(c, b)
+    square(c, "cho_solve")
+    b, back = as_columns(b)
+    side = "lower" if lower else "upper"
+    y = solution([c, b], adjoint=not lower, side=side)
+    return back(solution([c, y], adjoint=bool(lower), side=side))
+
+
+def _rows_of(exchanged: np.ndarray) -> np.ndarray:
+    """Where each row of the exchanged matrix was before: LAPACK's exchanges, done to the rows' numbers."""
+    *lead, n = exchanged.shape
+    rows = np.broadcast_to(np.arange(n), (*lead, n)).copy()
+    flat = rows.reshape(-1, n)
+    for row, swaps in zip(flat, exchanged.reshape(-1, n), strict=True):
+        for i, j in enumerate(swaps):
+            row[i], row[j] = row[j], row[i]
+    return flat.reshape(rows.shape)
+
+
+def _taken(x: Any, rows: np.ndarray) -> Any:
+    """The rows of each matrix in another order."""
+    if rows.ndim == 1:
+        return x[..., rows, :]
+    return np.take_along_axis(np.broadcast_to(x, rows.shape[:-1] + np.shape(x)[-2:]), rows[..., None], axis=-2)
+
+
+def _lu(a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    packed = _factor(a)
+    return np.swapaxes(packed[..., :-1, :], -1, -2), packed[..., -1, :]
+
+
+@several(
+    _lu,
+    lambda shape: (shape, shape[:-1]),
+    name="lu_factors",
+    domain=dominant,
+    samples=[call((3, 3)), call((2, 3, 3))],
+    real=(1,),
+)
+def lu_factors(g, out):
+    """LU factors of each matrix, packed as LAPACK does, with the exchanges of rows, which are locally constant.
+
+    With P a = L U and N = L⁻¹ P ȧ U⁻¹, the strict lower triangle of N moves L and the rest moves U.
+    """
+    lu, exchanged = out
+    lower, upper = triangle_of(g[0], "lower", strict=True), triangle_of(g[0], "upper")
+    n = triangle_of(np.matmul(adjoint(_unit_lower(lu)), lower), "lower", strict=True)
+    n = n + triangle_of(np.matmul(upper, adjoint(triangle_of(lu, "upper"))), "upper")
+    left = solution([lu, n], adjoint=True, side="lower", unit=True)
+    both = adjoint(solution([lu, adjoint(left)], side="upper"))
+    rows = _rows_of(np.real(raw(exchanged)).astype(int))
+    return _taken(both, np.argsort(rows, axis=-1))
+
+
+def _unit_lower(lu: Any) -> Any:
+    return np.where(eye(np.shape(lu)[-1]), 1.0, triangle_of(lu, "lower", strict=True))
+
+
+def lu_factor(a: Any) -> tuple[Any, np.ndarray]:
+    """(lu, piv) for `lu_solve`, as SciPy's: the factors, which are differentiable, and the exchanges of rows, integers."""
+    (a,) = stacks(a)
+    square(a, "lu_factor")
+    lu, exchanged = lu_factors(a)
+    return lu, np.real(raw(exchanged)).astype(np.intc)
+
+
+def lu_solve(lu_and_piv: Any, b: Any, trans: int = 0) -> Any:
+    """x from a x = b (trans=1: aᵀ x = b, trans=2: aᴴ x = b), with (lu, piv) from `lu_factor(a)`.
+
+    For one right side, `solve(a, b)` has the cheaper derivative: it does not go through the factors.
+    """
+    lu, exchanged = lu_and_piv
+    lu, b = stacks(lu, b)
+    b, back = as_columns(b)
+    rows = _rows_of(np.asarray(raw(exchanged)))
+    if trans == 0:
+        y = solution([lu, _taken(b, rows)], side="lower", unit=True)
+        return back(solution([lu, y], side="upper"))
+    if trans == 1:
+        return back(conj(lu_solve((lu, exchanged), conj(b), 2)))
+    y = solution([lu, b], adjoint=True, side="upper")
+    return back(_taken(solution([lu, y], adjoint=True, side="lower", unit=True), np.argsort(rows, axis=-1)))
+
+
+# ------------------------------------------------------------------------------------------------------- banded
+
+
+def _solve_banded(xs: Sequence[np.ndarray], l_and_u: tuple[int, int]) -> np.ndarray:
+    from scipy.linalg import solve_banded
+
+    return solve_banded(l_and_u, *xs)
+
+
+def _band(l_and_u: tuple[int, int], n: int) -> tuple[np.ndarray, np.ndarray]:
+    """For entry (k, j) of a band in LAPACK's layout: the matrix row it belongs to, and whether there is such a row."""
+    lower, upper = l_and_u
+    rows = np.arange(n) + np.arange(lower + upper + 1)[:, None] - upper
+    return rows.clip(0, n - 1), (rows >= 0) & (rows < n)
+
+
+def _adjoint_band(ab: Any, l_and_u: tuple[int, int]) -> Any:
+    """The band of aᴴ (of widths (u, l)) from that of a."""
+    n = ab.shape[-1]
+    rows, inside = _band(l_and_u[::-1], n)
+    flipped = sum(l_and_u) - np.arange(sum(l_and_u) + 1)[:, None]
+    return np.where(inside, conj(ab[flipped, rows]), 0.0)
+
+
+def _dominated(row: int) -> Domain:
+    """Rows of small numbers but one: a band, or diagonals, of a matrix in which the diagonal dominates."""
+
+    def draw(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+        x = rng.choice([-1.0, 1.0], shape) * rng.uniform(0.1, 0.3, shape)
+        x[row] += 2
+        return x
+
+    return Domain("dominated", draw)
+
+
+@primitive(
+    _solve_banded,
+    name="solve_banded",
+    samples=[
+        call((3, 4), (4, 2), l_and_u=(2, 0), domains=(_dominated(0), real)),
+        call((4, 5), (5, 1), l_and_u=(1, 2), domains=(_dominated(2), real)),
+    ],
+)
+def banded_solution(g, xs, out, wanted, *, l_and_u):
+    """x from a x = b, where a has l diagonals below and u above its own, given as their rows."""
+    ab, _ = xs
+    b_bar = banded_solution([_adjoint_band(ab, l_and_u), g], l_and_u=l_and_u[::-1])
+    ab_bar = None
+    if wanted[0]:
+        rows, inside = _band(l_and_u, ab.shape[-1])
+        ab_bar = np.where(inside, -np.sum(b_bar[rows] * conj(out), axis=-1), 0.0)
+    return [ab_bar, b_bar]
+
+
+def solve_banded(l_and_u: tuple[int, int], ab: Any, b: Any) -> Any:
+    """x from a x = b, where a has l diagonals below and u above its own: ab[u + i - j, j] is a[i, j].
+
+    >>> import tapegrad as tg
+    >>> ab = tg.tensor([[0.0, 1.0], [2.0, 4.0]])
+    >>> tg.linalg.solve_banded((0, 1), ab, tg.tensor([5.0, 4.0]))
+    tensor([2., 1.])
+    """
+    lower, upper = (int(width) for width in l_and_u)
+    ab, b = stacks(ab, b)
+    if np.ndim(ab) != 2 or np.ndim(b) > 2:
+        raise NotDifferentiable(
+            f"solve_banded was given shapes {np.shape(ab)} and {np.shape(b)}, but its rule is for one band and vectors or "
+            "one matrix on the right. Call it for each matrix of a stack, and tg.stack the results."
+        )
+    b, back = as_columns(b)
+    return back(banded_solution([ab, b], l_and_u=(lower, upper)))
+
+
+# ----------------------------------------------------------------------------------------------------- Toeplitz
+
+
+def _places(rows: int, columns: int) -> np.ndarray:
+    """Which entry of (r reversed, c) stands at each place of a Toeplitz matrix."""
+    return np.arange(rows)[:, None] - np.arange(columns) + columns - 1
+
+
+def _solve_toeplitz(xs: Sequence[np.ndarray]) -> np.ndarray:
+    from scipy.linalg import solve_toeplitz
+
+    diagonals, b = xs
+    n = len(b)
+    # Levinson's recursion runs in double precision only.
+    return solve_toeplitz((diagonals[n - 1 :], diagonals[n - 1 :: -1]), b).astype(_inexact(diagonals, b))
+
+
+@primitive(
+    _solve_toeplitz,
+    name="solve_toeplitz",
+    samples=[call((5,), (3, 2), domains=(_dominated(2), real)), call((7,), (4, 1), domains=(_dominated(3), real))],
+)
+def toeplitz_solution(g, xs, out, wanted):
+    """x from a x = b, where the first operand holds the diagonals of a from the upper right to the lower left."""
+    diagonals, _ = xs
+    n = out.shape[0]
+    b_bar = toeplitz_solution([conj(diagonals[::-1]), g])
+    a_bar = scatter(-np.matmul(b_bar, adjoint(out)), _places(n, n), (2 * n - 1,)) if wanted[0] else None
+    return [a_bar, b_bar]
+
+
+def toeplitz_diagonals(c_or_cr: Any) -> tuple[Any, int, int]:
+    """The diagonals of a Toeplitz matrix from its first column (and row, else the column's conjugate); its shape."""
+    c, r = c_or_cr if isinstance(c_or_cr, tuple) else (c_or_cr, None)
+    (c,) = stacks(c)
+    r = conj(c) if r is None else stacks(r)[0]
+    c, r = np.reshape(c, -1), np.reshape(r, -1)
+    return np.concatenate([r[:0:-1], c]), c.shape[0], r.shape[0]
+
+
+def toeplitz(c: Any, r: Any = None) -> Any:
+    """The matrix with constant diagonals that has c as first column and r (by default conj(c)) as first row.
+
+    >>> import tapegrad as tg
+    >>> tg.linalg.toeplitz(tg.tensor([1.0, 2.0]), tg.tensor([1.0, 5.0]))
+    tensor([[1., 5.],
+            [2., 1.]])
+    """
+    diagonals, rows, columns = toeplitz_diagonals((c, r))
+    return diagonals[_places(rows, columns)]
+
+
+def solve_toeplitz(c_or_cr: Any, b: Any) -> Any:
+    """x from a x = b, where a = toeplitz(c) or toeplitz(c, r), by Levinson's recursion; so are its derivatives."""
+    diagonals, rows, columns = toeplitz_diagonals(c_or_cr)
+    (b,) = stacks(b)
+    if rows != columns or np.shape(b)[0] != rows or np.ndim(b) > 2:
+        raise ValueError(
+            f"solve_toeplitz was given a column of {rows} and a row of {columns} for a right side of shape {np.shape(b)}: "
+            "their lengths must agree."
+        )
+    b, back = as_columns(b)
+    return back(toeplitz_solution([diagonals, b]))
+
+
+# --------------------------------------------------------------------------------------------- matrix equations
+
+
+def _sylvester(a: np.ndarray, b: np.ndarray, q: np.ndarray) -> np.ndarray:
+    """Bartels and Stewart 1972, as SciPy's; but a singular equation raises, where SciPy returns a perturbed one's solution."""
+    from scipy.linalg import schur
+
+    dtype = _inexact(a, b, q)
+    if not q.size:
+        return np.zeros(q.shape, dtype)
+    form = "complex" if dtype.kind == "c" else "real"
+    r, u = schur(a, output=form)
+    s, v = schur(b.conj().T, output=form)
+    f = np.asarray(u.conj().T @ q @ v, dtype)
+    y, scale, info = _lapack("trsyl", dtype)(np.asarray(r, dtype), np.asarray(s, dtype), f, tranb="C")
+    if info:
+        raise LinAlgError("Singular matrix equation: a x + x b = q has no single solution, as a and -b share an eigenvalue.")
+    return np.asarray(u @ (scale * y) @ v.conj().T, dtype)
+
+
+@primitive(
+    lambda xs: each(_sylvester, *xs),
+    name="solve_sylvester",
+    domain=(dominant, dominant, real),
+    samples=[call((3, 3), (2, 2), (3, 2)), call((2, 3, 3), (3, 3), (3, 3))],
+)
+def sylvester_solution(g, xs, out, wanted):
+    """x from a x + x b = q: the cotangent of q solves the equation with aᴴ and bᴴ."""
+    a, b, _ = xs
+    q_bar = sylvester_solution([adjoint(a), adjoint(b), g])
+    return [
+        -np.matmul(q_bar, adjoint(out)) if wanted[0] else None,
+        -np.matmul(adjoint(out), q_bar) if wanted[1] else None,
+        q_bar,
+    ]
+
+
+def solve_sylvester(a: Any, b: Any, q: Any) -> Any:
+    """x from a x + x b = q, also for stacks of matrices."""
+    a, b, q = stacks(a, b, q)
+    square(a, "solve_sylvester")
+    square(b, "solve_sylvester")
+    return sylvester_solution([a, b, q])
+
+
+def solve_continuous_lyapunov(a: Any, q: Any) -> Any:
+    """x from a x + x aᴴ = q, also for stacks of matrices."""
+    a, q = stacks(a, q)
+    square(a, "solve_continuous_lyapunov")
+    return sylvester_solution([a, adjoint(a), q])
+
+
+def _discrete_lyapunov(a: np.ndarray, q: np.ndarray) -> np.ndarray:
+    from scipy.linalg import solve_discrete_lyapunov
+
+    return solve_discrete_lyapunov(a, q).astype(_inexact(a, q))
+
+
+@primitive(
+    lambda xs: each(_discrete_lyapunov, *xs),
+    name="solve_discrete_lyapunov",
+    domain=(dominant, real),
+    samples=[call((3, 3), (3, 3)), call((2, 2, 2), (2, 2))],
+    holomorphic=False,
+)
+def discrete_lyapunov_solution(g, xs, out, wanted):
+    """x from a x aᴴ - x + q = 0: the cotangent of q solves the equation with aᴴ."""
+    a, _ = xs
+    q_bar = discrete_lyapunov_solution([adjoint(a), g])
+    a_bar = None
+    if wanted[0]:
+        a_bar = q_bar @ a @ adjoint(out) + adjoint(q_bar) @ a @ out
+    return [a_bar, q_bar]
+
+
+def solve_discrete_lyapunov(a: Any, q: Any) -> Any:
+    """x from a x aᴴ - x + q = 0, also for stacks of matrices."""
+    a, q = stacks(a, q)
+    square(a, "solve_discrete_lyapunov")
+    return discrete_lyapunov_solution([a, q])
+
+

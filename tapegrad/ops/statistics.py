@@ -1,0 +1,394 @@
+"""Statistics: sums, means, products and their kin, with NumPy's settings `where`, `initial`, `dtype`; and without the NaNs.
+
+The plain forms are the ops of `reductions`; a setting turns them into a composition: what `where` leaves out is replaced by
+a number that does not count, selected and not multiplied, so that a NaN or infinity there neither shows nor has a gradient.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from ..domain import nonzero
+from ..errors import NotDifferentiable
+from ..primitive import FUNCTIONS, call, primitive, refuse
+from ..tensor import Tensor
+from . import reductions
+from .arranging import along
+from .composing import composed, holds_tracked, plainly, raw
+from .elementary import divide, where
+from .indexing import scatter
+from .joining import concatenate
+from .reductions import count_of, root
+from .selection import _blanked
+from .shaping import broadcast_to, expand_dims, flip, reshape, transpose
+
+# ------------------------------------------------------------------------------------- sums and products
+
+
+def _cast(x: Any, dtype: Any) -> Any:
+    return x if dtype is None or x.dtype == dtype else x.astype(dtype)
+
+
+def _folded(of: Any, plain: Any, neutral: int, combine: Any, ignoring: bool) -> Any:
+    def fold(a: Any, axis: Any = None, dtype: Any = None, keepdims: Any = False, initial: Any = None, where: Any = True) -> Any:
+        if ignoring:
+            a = _blanked(a, ~np.isnan(raw(a)), neutral)
+        a = _cast(a, dtype)
+        if where is not True:
+            a = _blanked(a, np.broadcast_to(where, np.shape(a)), neutral)
+        total = plain(a, axis, bool(keepdims))
+        return total if initial is None or initial == neutral else combine(total, initial)
+
+    fold.__name__ = fold.__qualname__ = of.__name__
+    fold.__doc__ = f"{plain.__doc__.splitlines()[0]}" + (" NaN does not count." if ignoring else "")
+    public = composed(of, "a")(fold)
+    if not ignoring:
+        public.primitive = plain.primitive
+    return public
+
+
+sum = _folded(np.sum, reductions.sum, 0, lambda x, y: x + y, False)
+prod = _folded(np.prod, reductions.prod, 1, lambda x, y: x * y, False)
+nansum = _folded(np.nansum, reductions.sum, 0, lambda x, y: x + y, True)
+nanprod = _folded(np.nanprod, reductions.prod, 1, lambda x, y: x * y, True)
+
+
+@primitive(
+    np.cumprod,
+    method=True,
+    domain=nonzero,
+    samples=[call((4,)), call((1,)), call((3, 5), axis=1), call((3, 2), axis=-2), call((2, 3))],
+)
+def cumprod(g, x, *, axis=None):
+    """Cumulative product; exact also where entries are 0, as nothing is divided by.
+
+    The cotangent of entry i is (product of those before it) * r_i, with r_i = g_i + x_{i+1} r_{i+1}: a recurrence solved by
+    doubling, each step joining windows of twice the length.
+    """
+    if axis is None:
+        return np.reshape(_from_cumprod(np.reshape(g, -1), np.reshape(x, -1), 0), np.shape(x))
+    return _from_cumprod(g, x, axis % np.ndim(x))
+
+
+def _from_cumprod(g: Any, x: Any, axis: int) -> Any:
+    n = np.shape(x)[axis]
+    if n <= 1:
+        return g
+
+    def shifted(values: Any, by: int, fill: float) -> Any:
+        """Entry i + by in the place of entry i, and a number where there is none."""
+        kept = values[along(axis, slice(by, None))] if by > 0 else values[along(axis, slice(None, by))]
+        filler = np.full((*np.shape(x)[:axis], abs(by), *np.shape(x)[axis + 1 :]), fill, x.dtype)
+        return np.concatenate([kept, filler] if by > 0 else [filler, kept], axis)
+
+    x = np.conj(x) if x.dtype.kind == "c" else x
+    before = shifted(np.cumprod(x, axis=axis), -1, 1)
+    factor, r = shifted(x, 1, 0), g
+    step = 1
+    while step < n:
+        r = r + factor * shifted(r, step, 0)
+        factor = factor * shifted(factor, step, 0)
+        step *= 2
+    return before * r
+
+
+def _scanned(of: Any, plain: Any, neutral: int, ignoring: bool) -> Any:
+    def scan(a: Any, axis: Any = None, dtype: Any = None) -> Any:
+        if ignoring:
+            a = _blanked(a, ~np.isnan(raw(a)), neutral)
+        return plain(_cast(a, dtype), axis)
+
+    scan.__name__ = scan.__qualname__ = of.__name__
+    scan.__doc__ = ("Cumulative sum" if neutral == 0 else "Cumulative product") + (", in which NaN does not count." if ignoring else ".")
+    public = composed(of, "a")(scan)
+    if not ignoring:
+        public.primitive = plain.primitive
+    return public
+
+
+_scanned(np.cumsum, reductions.cumsum, 0, False)
+_scanned(np.cumprod, cumprod, 1, False)
+nancumsum = _scanned(np.nancumsum, reductions.cumsum, 0, True)
+nancumprod = _scanned(np.nancumprod, cumprod, 1, True)
+
+
+def _cumulative(of: Any, plain: Any, neutral: int) -> Any:
+    def scan(x: Any, /, *, axis: Any = None, dtype: Any = None, include_initial: bool = False) -> Any:
+        if axis is None:
+            if np.ndim(x) != 1:
+                raise ValueError("For arrays which have more than one dimension ``axis`` argument is required.")
+            axis = 0
+        x = _cast(x, dtype)
+        axis = range(np.ndim(x))[axis]
+        result = plain(x, axis)
+        if not include_initial:
+            return result
+        return concatenate([np.full((*x.shape[:axis], 1, *x.shape[axis + 1 :]), neutral, result.dtype), result], axis)
+
+    scan.__name__ = scan.__qualname__ = of.__name__
+    scan.__doc__ = ("Cumulative sum" if neutral == 0 else "Cumulative product") + ", with an entry for no terms if wanted."
+    return composed(of, "x")(scan)
+
+
+if hasattr(np, "cumulative_sum"):  # NumPy 2.1
+    cumulative_sum = _cumulative(np.cumulative_sum, reductions.cumsum, 0)
+    cumulative_prod = _cumulative(np.cumulative_prod, cumprod, 1)
+
+
+# ----------------------------------------------------------------------------------------------- moments
+
+
+def _selected(a: Any, where: Any, ignoring: bool) -> Any:
+    """The mask of the entries that count, or None if all do."""
+    mask = None if where is True else np.broadcast_to(where, np.shape(a))
+    if ignoring:
+        isnan = np.isnan(raw(a))
+        if isnan.any():
+            mask = ~isnan if mask is None else mask & ~isnan
+    return mask
+
+
+def _count(a: Any, mask: Any, axis: Any, keepdims: bool) -> Any:
+    if mask is None:
+        return count_of(np.shape(a), axis)
+    return np.sum(mask, axis=axis, keepdims=keepdims)
+
+
+def _over(total: Any, count: Any) -> Any:
+    """A sum divided by a count; NaN, without a word of it, where nothing was counted."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return divide(total, np.asarray(count).astype(np.result_type(raw(total).real)))
+
+
+def _mean(of: Any, ignoring: bool) -> Any:
+    def mean(a: Any, axis: Any = None, dtype: Any = None, keepdims: Any = False, *, where: Any = True) -> Any:
+        a = _cast(a, dtype)
+        mask = _selected(a, where, ignoring)
+        if mask is None:
+            return reductions.mean(a, axis, bool(keepdims))
+        count = _count(a, mask, axis, bool(keepdims))
+        if np.any(count == 0):
+            warnings.warn("Mean of empty slice", RuntimeWarning, stacklevel=3)
+        return _over(reductions.sum(_blanked(a, mask, 0), axis, bool(keepdims)), count)
+
+    mean.__name__ = mean.__qualname__ = of.__name__
+    mean.__doc__ = "Mean over axes" + (", of the entries that are not NaN." if ignoring else ".")
+    return composed(of, "a")(mean)
+
+
+def _variance(of: Any, ignoring: bool, rooted: bool) -> Any:
+    def variance(
+        a: Any,
+        axis: Any = None,
+        dtype: Any = None,
+        ddof: Any = 0,
+        keepdims: Any = False,
+        *,
+        where: Any = True,
+        mean: Any = None,
+        correction: Any = None,
+    ) -> Any:
+        if correction is not None:
+            if ddof != 0:
+                raise ValueError("ddof and correction can't be provided simultaneously.")
+            ddof = correction
+        a = _cast(a, dtype)
+        mask = _selected(a, where, ignoring)
+        if mask is None and mean is None:
+            return (reductions.std if rooted else reductions.var)(a, axis, ddof, bool(keepdims))
+        count = np.asarray(_count(a, mask, axis, True))
+        values = a if mask is None else _blanked(a, mask, 0)
+        centre = _over(reductions.sum(values, axis, True), count) if mean is None else mean
+        deviation = a - centre if mask is None else _blanked(a - centre, mask, 0)
+        squares = np.real(deviation * np.conj(deviation)) if deviation.dtype.kind == "c" else deviation * deviation
+        freedom = (count if keepdims else np.asarray(_count(a, mask, axis, False))) - ddof
+        spread = reductions.sum(squares, axis, bool(keepdims))
+        if np.any(freedom <= 0):
+            warnings.warn("Degrees of freedom <= 0 for slice.", RuntimeWarning, stacklevel=3)
+            freedom = np.where(freedom <= 0, np.nan if ignoring else 0, freedom)
+        result = _over(spread, freedom)
+        return root(result) if rooted else result
+
+    variance.__name__ = variance.__qualname__ = of.__name__
+    variance.__doc__ = (
+        ("Standard deviation" if rooted else "Variance")
+        + " over axes"
+        + (", of the entries that are not NaN" if ignoring else "")
+        + ("; where they are all equal its gradient is 0." if rooted else ".")
+    )
+    return composed(of, "a", "mean")(variance)
+
+
+mean = _mean(np.mean, False)
+mean.primitive = reductions.mean.primitive
+nanmean = _mean(np.nanmean, True)
+var = _variance(np.var, False, False)
+std = _variance(np.std, False, True)
+nanvar = _variance(np.nanvar, True, False)
+nanstd = _variance(np.nanstd, True, True)
+
+
+@composed(np.average, "a", "weights")
+def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = False, *, keepdims: Any = False) -> Any:
+    """Mean over axes, weighted; differentiated by the weights too."""
+    shape = np.shape(a)
+    if weights is None:
+        result = reductions.mean(a, axis, bool(keepdims))
+        total = np.full(np.shape(result), count_of(shape, axis), result.dtype)
+        return (result, total) if returned else result
+    if np.shape(weights) != shape:
+        if axis is None:
+            raise TypeError("Axis must be specified when shapes of a and weights differ.")
+        axes = reductions.axes_of(axis, len(shape))
+        if np.shape(weights) != tuple(shape[i] for i in axes):
+            raise ValueError("Shape of weights must be consistent with shape of a along specified axis.")
+        weights = transpose(weights, tuple(int(i) for i in np.argsort(axes)))
+        weights = reshape(weights, tuple(n if i in axes else 1 for i, n in enumerate(shape)))
+    # The sum of the weights along axes where they are the same for all lines is a sum of the weights alone.
+    total = reductions.sum(weights, axis, bool(keepdims))
+    if np.any(raw(total) == 0):
+        raise ZeroDivisionError("Weights sum to zero, can't be normalized")
+    result = reductions.sum(a * weights, axis, bool(keepdims)) / total
+    return (result, broadcast_to(total, np.shape(result))) if returned else result
+
+
+@composed(np.cov, "m", "y", "aweights")
+def cov(
+    m: Any,
+    y: Any = None,
+    rowvar: bool = True,
+    bias: bool = False,
+    ddof: Any = None,
+    fweights: Any = None,
+    aweights: Any = None,
+    *,
+    dtype: Any = None,
+) -> Any:
+    """Covariance matrix of variables in rows (or columns), from observations with weights."""
+    if ddof is not None and ddof != int(ddof):
+        raise ValueError("ddof must be integer")
+    if np.ndim(m) > 2 or (y is not None and np.ndim(y) > 2):
+        raise ValueError(f"{'m' if np.ndim(m) > 2 else 'y'} has more than 2 dimensions")
+    dtype = np.result_type(raw(m), *([] if y is None else [raw(y)]), np.float64) if dtype is None else dtype
+    rows = _rows(m, dtype, not rowvar and np.ndim(m) != 1)
+    if np.shape(rows)[0] == 0:
+        return plainly(np.zeros, ((0, 0),), {})
+    if y is not None:
+        other = _rows(y, dtype, False)
+        rows = concatenate([rows, transpose(other) if not rowvar and np.shape(other)[0] != 1 else other], 0)
+    ddof = (0 if bias else 1) if ddof is None else ddof
+    weights = None
+    for name, given in (("fweights", fweights), ("aweights", aweights)):
+        if given is not None:
+            given = given if isinstance(given, Tensor) else np.asarray(given, float)
+            if np.ndim(given) > 1:
+                raise RuntimeError(f"cannot handle multidimensional {name}")
+            if np.shape(given)[0] != np.shape(rows)[1]:
+                raise RuntimeError(f"incompatible numbers of samples and {name}")
+            if np.any(raw(given) < 0):
+                raise ValueError(f"{name} cannot be negative")
+            if name == "fweights" and not np.all(given == np.around(given)):
+                raise TypeError("fweights must be integer")
+            weights = given if weights is None else weights * given
+    if weights is None:
+        centre: Any = reductions.mean(rows, 1, True)
+        freedom: Any = np.shape(rows)[1] - ddof
+        weighted = rows - centre
+    else:
+        total = reductions.sum(weights)
+        centre = reductions.sum(rows * weights, 1, True) / total
+        freedom = total
+        if ddof:
+            freedom = total - ddof * (1 if aweights is None else reductions.sum(weights * aweights) / total)
+        weighted = (rows - centre) * weights
+    if raw(freedom) <= 0:
+        warnings.warn("Degrees of freedom <= 0 for slice", RuntimeWarning, stacklevel=3)
+        freedom = 0.0
+    with np.errstate(divide="ignore" if raw(freedom) == 0 else None, invalid="ignore" if raw(freedom) == 0 else None):
+        product = np.matmul(rows - centre, np.conj(transpose(weighted))) * np.true_divide(1, freedom)
+    return np.squeeze(product)
+
+
+def _rows(x: Any, dtype: Any, turned: bool) -> Any:
+    x = reshape(x, (1,) * (2 - np.ndim(x)) + np.shape(x))
+    x = _cast(x if isinstance(x, Tensor) else np.asarray(x), dtype)
+    return transpose(x) if turned else x
+
+
+@composed(np.corrcoef, "x", "y")
+def corrcoef(x: Any, y: Any = None, rowvar: bool = True, *, dtype: Any = None) -> Any:
+    """Matrix of correlation coefficients of variables in rows (or columns)."""
+    c = cov(x, y, rowvar, dtype=dtype)
+    if np.ndim(c) == 0:
+        return c / c
+    spread = np.sqrt(np.real(np.diag(c)))
+    c = c / spread[:, None] / spread[None, :]
+    if c.dtype.kind == "c":
+        return np.clip(np.real(c), -1, 1) + 1j * np.clip(np.imag(c), -1, 1)
+    return np.clip(c, -1, 1)
+
+
+@composed(np.trapezoid, "y", "x", "dx")
+def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
+    """Integral by the trapezoidal rule; differentiated by the samples, their places and the step.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> tg.grad(lambda y: np.trapezoid(y, dx=0.5))(np.ones(3))
+    array([0.25, 0.5 , 0.25])
+    """
+    ndim = np.ndim(y)
+    axis = range(ndim)[axis]
+    steps = dx
+    if x is not None:
+        if np.ndim(x) == 1:
+            steps = reshape(x[1:] - x[:-1], (-1,) + (1,) * (ndim - axis - 1))
+        else:
+            on = range(np.ndim(x))[axis - ndim]
+            steps = x[along(on, slice(1, None))] - x[along(on, slice(None, -1))]
+    pairs = y[along(axis, slice(1, None))] + y[along(axis, slice(None, -1))]
+    return reductions.sum(steps * pairs / 2.0, axis)
+
+
+if hasattr(np, "trapz"):  # the old name, deprecated in NumPy 2.0 and gone in 2.4
+    FUNCTIONS[np.trapz] = trapezoid
+
+
+# ---------------------------------------------------------------------------------------------- histograms
+
+
+@composed(np.bincount, "weights")
+def bincount(x: Any, weights: Any = None, minlength: int = 0) -> Any:
+    """How often each number occurs, or the sum of the weights where it does: differentiated by the weights."""
+    numbers = np.asarray(x)
+    n = len(np.bincount(numbers, minlength=minlength))
+    return scatter(_cast(weights, np.dtype(np.float64)), numbers.copy(), (n,))
+
+
+_JUMPS = (
+    "its counts stay the same while an entry moves within a bin and jump where it crosses an edge: their derivative says nothing. "
+    "Sum a smooth kernel over the entries instead (np.exp(-(((edges - t[:, None]) / width) ** 2))), or pass weights to differentiate by"
+)
+
+
+def _histogram(a: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None) -> Any:
+    """Sums of weights by bin, and the edges: differentiated by the weights only."""
+    if holds_tracked((a, bins, range)):
+        raise NotDifferentiable(f"np.histogram was called on a tracked tensor, but {_JUMPS}; t.detach() gives the plain histogram.")
+    entries = np.reshape(np.asarray(a), -1)
+    edges = np.histogram_bin_edges(entries, bins, range)
+    last = len(edges) - 1
+    bin_of = np.where(entries == edges[-1], last - 1, np.searchsorted(edges, entries, "right") - 1)
+    inside = (bin_of >= 0) & (bin_of < last)
+    sums = scatter(reshape(weights, -1)[inside], bin_of[inside], (last,))
+    if density:
+        sums = sums / np.diff(edges) / reductions.sum(sums)
+    return sums, plainly(np.asarray, (edges,), {})
+
+
+_histogram.__name__ = "histogram"
+composed(np.histogram, "a", "bins", "range", "weights")(_histogram)
+for _of in (np.histogram2d, np.histogramdd, np.histogram_bin_edges):
+    refuse(_of, _JUMPS if _of is not np.histogram_bin_edges else "its edges follow the extreme entries only: write np.linspace(t.min(), t.max(), bins + 1)")
