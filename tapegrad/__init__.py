@@ -3,6 +3,7 @@
 from importlib.metadata import PackageNotFoundError, version
 
 from . import autograd, dispatch, inplace, ops
+from .check import check_op
 from .creation import *  # noqa: F403
 from .executors import engine, set_engine
 from .dtypes import *  # noqa: F403

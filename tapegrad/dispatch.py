@@ -16,15 +16,31 @@ import numpy as np
 from .errors import GradientLost, NotDifferentiable
 from .inplace import before_write
 from .mode import is_grad_enabled
-from .ops import reductions
+from .ops import reductions, selection, statistics
+from .ops.composing import holds_tracked, plainly
 from .primitive import CONSTANTS, FUNCTIONS, UFUNCS, missing
-from .tensor import Tensor, wrap
+from .tensor import Tensor
 
-_WRITES = {np.copyto, np.put, np.place, np.putmask, np.put_along_axis, np.fill_diagonal}
-"""Functions that overwrite their first argument."""
-
-_REDUCE = {np.add: reductions.sum, np.multiply: reductions.prod, np.maximum: reductions.max, np.minimum: reductions.min}
-_ACCUMULATE = {np.add: reductions.cumsum}
+_METHODS = {
+    "reduce": {
+        np.add: statistics.sum,
+        np.multiply: statistics.prod,
+        np.maximum: selection.max,
+        np.minimum: selection.min,
+        np.fmax: selection.largest,
+        np.fmin: selection.smallest,
+        np.logaddexp: reductions.logsumexp,
+    },
+    "accumulate": {
+        np.add: reductions.cumsum,
+        np.multiply: statistics.cumprod,
+        np.maximum: selection.accumulated(np.maximum),
+        np.minimum: selection.accumulated(np.minimum),
+    },
+    "reduceat": {np.add: statistics.sums_between},
+    "at": {np.add: statistics.add_at, np.subtract: statistics.subtract_at},
+}
+"""Methods of ufuncs: what does it here."""
 
 
 def ufunc_on_tensors(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], settings: dict[str, Any]) -> Any:
@@ -32,9 +48,9 @@ def ufunc_on_tensors(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], sett
     if not tracked_in((inputs, settings)):
         if method == "at" and isinstance(inputs[0], Tensor):
             before_write(inputs[0], f"np.{ufunc.__name__}.at")
-        return _plainly(getattr(ufunc, method), inputs, settings)
+        return plainly(getattr(ufunc, method), inputs, settings)
     if ufunc in CONSTANTS and method == "__call__" and "out" not in settings:
-        return _plainly(ufunc, inputs, settings)
+        return plainly(ufunc, inputs, settings)
     function = UFUNCS.get(ufunc)
     if function is None:
         raise missing(ufunc, _describe(inputs))
@@ -50,9 +66,9 @@ def ufunc_on_tensors(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], sett
     if method == "outer" and not settings:
         x, y = inputs
         return function(np.reshape(x, np.shape(x) + (1,) * np.ndim(y)), y)
-    table = {"reduce": _REDUCE, "accumulate": _ACCUMULATE}.get(method, {})
-    if ufunc in table and set(settings) <= {"axis", "keepdims"}:
-        return table[ufunc](*inputs, **{"axis": 0, **settings})
+    of_method = _METHODS.get(method, {}).get(ufunc)
+    if of_method is not None and settings.keys() <= inspect.signature(of_method).parameters.keys():
+        return of_method(*inputs, **({} if method == "at" else {"axis": 0, **settings}))
     call = f"np.{ufunc.__name__}" + ("" if method == "__call__" else f".{method}")
     raise NotDifferentiable(
         f"{call} was called on a tracked tensor with {', '.join(settings) or 'its arguments'}, but there is no derivative "
@@ -87,11 +103,12 @@ def function_on_tensors(function: Any, args: Any, kwargs: Any) -> Any:
     """`np.sum(t, axis=0)`: one call of a NumPy function with a tensor somewhere among its arguments."""
     ours = FUNCTIONS.get(function)
     tracked = tracked_in((args, kwargs))
-    if function in CONSTANTS or (ours is None and not tracked) or (function is np.where and len(args) == 1):
-        return _plainly(function, args, kwargs)
+    if function in CONSTANTS or (ours is None and not tracked):
+        return plainly(function, args, kwargs)
     if ours is None:
         raise missing(function, _describe(args))
-    args, kwargs = _adapted(function, ours, args, kwargs)
+    if not hasattr(ours, "operands"):  # a composition knows all of NumPy's arguments itself
+        args, kwargs = _adapted(function, ours, args, kwargs)
     return ours(*args, **kwargs)
 
 
@@ -159,56 +176,7 @@ def _is_default(name: str, value: Any) -> bool:
 
 def tracked_in(value: Any) -> bool:
     """Whether a tracked tensor hides anywhere in nested arguments, while ops are recorded."""
-    return _holds_tracked(value) and is_grad_enabled()
-
-
-def _holds_tracked(value: Any) -> bool:
-    if isinstance(value, Tensor):
-        return value._node is not None
-    if isinstance(value, tuple | list):
-        return any(_holds_tracked(v) for v in value)
-    if isinstance(value, dict):
-        return any(_holds_tracked(v) for v in value.values())
-    return False
-
-
-def _unwrapped(value: Any) -> Any:
-    if isinstance(value, Tensor):
-        return value._data
-    if isinstance(value, tuple):
-        return _tuple_like(value, [_unwrapped(v) for v in value])
-    if isinstance(value, list):
-        return [_unwrapped(v) for v in value]
-    if isinstance(value, dict):
-        return {k: _unwrapped(v) for k, v in value.items()}
-    return value
-
-
-def _tuple_like(value: tuple[Any, ...], items: list[Any]) -> tuple[Any, ...]:
-    """NumPy's named results (of eigh, say) keep their names."""
-    return value._make(items) if hasattr(value, "_make") else tuple(items)
-
-
-def _wrapped(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return _tuple_like(value, [_wrapped(v) for v in value])
-    if isinstance(value, list):
-        return [_wrapped(v) for v in value]
-    return wrap(value)
-
-
-def _plainly(function: Any, args: Any, kwargs: Any) -> Any:
-    """NumPy's own evaluation on the values; arrays come back as tensors. Tensors that are written to get a note."""
-    if function in _WRITES and isinstance(args[0], Tensor):
-        before_write(args[0], f"np.{function.__name__}")
-    out = kwargs.get("out")
-    for target in out if isinstance(out, tuple) else (out,):
-        if isinstance(target, Tensor):
-            before_write(target, f"{getattr(function, '__name__', function)}(out=)")
-    result = function(*_unwrapped(args), **_unwrapped(kwargs))
-    if isinstance(out, tuple) and len(out) == 1:
-        return out[0]
-    return _wrapped(result) if out is None else out
+    return holds_tracked(value) and is_grad_enabled()
 
 
 def _describe(value: Any) -> str:
@@ -217,18 +185,3 @@ def _describe(value: Any) -> str:
     if isinstance(value, Tensor):
         return f"tensor of shape {value.shape}"
     return f"{type(value).__name__} of shape {value.shape}" if isinstance(value, np.ndarray) else type(value).__name__
-
-
-def _diff(a: Any, n: int = 1, axis: int = -1) -> Any:
-    """Differences of neighbours along an axis, taken n times."""
-    if n < 0:
-        raise ValueError(f"order must be non-negative but got {n}.")
-    for _ in range(n):
-        before = (slice(None),) * (axis % np.ndim(a))
-        a = a[(*before, slice(1, None))] - a[(*before, slice(None, -1))]
-    return a
-
-
-FUNCTIONS[np.diff] = _diff
-FUNCTIONS.setdefault(np.var, reductions.var)
-FUNCTIONS.setdefault(np.std, reductions.std)

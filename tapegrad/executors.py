@@ -21,7 +21,7 @@ from . import storage, sweep
 from .errors import GraphError
 from .mode import NO_GRAD, Off, enable_grad
 from .primitive import OPS, entry_name
-from .tape import FREED, OP, RECORDER, SLOT, Leaf, Slot, Tape, current, locate
+from .tape import FREED, IN0, IN1, OP, RECORDER, SLOT, Leaf, Slot, Tape, current, locate
 from .tensor import Tensor, wrap
 
 ENGINES = ("auto", "sweep", "replay")
@@ -193,15 +193,18 @@ def walk(
             with tape.lock:
                 tape.busy -= 1
                 if visited and not retain_graph:
-                    _release(tape, visited)
+                    _release(tape, visited, _given_up if targets is None else _emptied)
     found.update(leaves)
     return found
 
 
-def walk_own(tape: Tape, roots: Iterable[tuple[Any, Any]]) -> tuple[dict[Leaf, Any], bool]:
+def walk_own(
+    tape: Tape, roots: Iterable[tuple[Any, Any]], record: bool = False
+) -> tuple[dict[Leaf, Any], bool]:
     """A walk over a transform's own tape, which is kept: leaf cotangents, and whether they are the whole story.
 
-    They are not if an entry depends on a slot of another tape, that is, on something tracked outside.
+    They are not if an entry depends on a slot of another tape, that is, on something tracked outside. With `record`, roots are
+    tracked tensors: the walk, which is linear in them, is recorded, with the tape's values as constants.
     """
     pending: dict[Slot, Any] = {}
     leaves: dict[Leaf, Any] = {}
@@ -210,10 +213,13 @@ def walk_own(tape: Tape, roots: Iterable[tuple[Any, Any]]) -> tuple[dict[Leaf, A
         store[node] = store[node] + g if node in store else g
     if pending:
         watch = dict(_watched) if _watched else {}
+        last = len(tape) - 1
+        if record:
+            sweep.sweep(tape.code, last, pending, leaves, watch, None)
+            return leaves, not pending
         mode = RECORDER.get()
         RECORDER.set(NO_GRAD)
         try:
-            last = len(tape) - 1
             _executor(tape, last)(tape.code, last, pending, leaves, watch, None)
         finally:
             RECORDER.set(mode)
@@ -230,14 +236,14 @@ def _collector(found: dict[Any, Any], target: Slot, then: Callable[[Any], Any] |
     return collect
 
 
-def _release(tape: Tape, visited: Any) -> None:
+def _release(tape: Tape, visited: Any, given_up: Callable[[list[Any]], list[Any]]) -> None:
     """Give up the visited entries of a tape; `visited` is a list in falling order, or a range."""
     replay = _choice.replay
     references = replay.extra_references if replay is not None and replay.loaded() else None
     if isinstance(visited, range):
-        tape.release(visited, min(visited[0], visited[-1]), _given_up, references)
+        tape.release(visited, min(visited[0], visited[-1]), given_up, references)
     else:
-        tape.release(frozenset(visited), min(visited), _given_up, references)
+        tape.release(frozenset(visited), min(visited), given_up, references)
 
 
 def _given_up(entry: list[Any]) -> list[Any]:
@@ -246,6 +252,13 @@ def _given_up(entry: list[Any]) -> list[Any]:
     if not OPS[entry[OP]].saves:
         return entry
     return [FREED, entry[SLOT], _LOST, None, entry_name(entry), None, None, None]
+
+
+def _emptied(entry: list[Any]) -> list[Any]:
+    """The same after a walk to certain targets only: the entry still leads to others, so its operands stay."""
+    if not OPS[entry[OP]].saves:
+        return entry
+    return [FREED, entry[SLOT], entry[IN0], entry[IN1], entry_name(entry), None, None, None]
 
 
 _LOST: Slot = 0

@@ -19,6 +19,7 @@ from .errors import GraphError
 from .mode import is_grad_enabled
 from .ops import joining
 from .ops.indexing import _is_basic, _plain_index
+from .ops.products import matmul
 from .ops.shaping import reshape
 from .primitive import OPS, UFUNCS, apply, call, constant, primitive
 from .tape import IN0, OP, OUT, SLOT, STRIDE, Leaf, Tape, current, locate
@@ -134,13 +135,27 @@ def _replace(t: Tensor, result: Tensor, name: str) -> Tensor:
     return t
 
 
-def _operator(name: str, ufunc: np.ufunc, function: Callable[..., Any]) -> Callable[..., Any]:
+def _beforehand(t: Tensor, function: Callable[..., Any], other: Any) -> Any:
+    """`function(t, other)` just before `t` is overwritten: a rule that needs its old value is given a copy of it."""
+    needs: set[str] = set()
+    for operand, needed in zip((t, other), function.primitive.needs, strict=True):
+        if isinstance(operand, Tensor) and operand._node is not None:
+            needs |= needed
+    wanted = "x" in needs or (other is t and "y" in needs)
+    if wanted and isinstance(t._data, np.ndarray) and t._data.ndim:
+        before = Tensor()
+        before._data, before._node = np.array(t._data), t._node
+        return function(before, before if other is t else other)
+    return function(t, other)
+
+
+def _operator(name: str, ufunc: np.ufunc, function: Callable[..., Any] | None) -> Callable[..., Any]:
     def method(self: Tensor, other: Any) -> Any:
         other_node = other._node if isinstance(other, Tensor) else None
         if is_grad_enabled() and (self._node is not None or other_node is not None):
             if type(self._node) is Leaf:
                 before_write(self, name)
-            result = function(self, other)
+            result = NotImplemented if function is None else _beforehand(self, function, other)
             return result if result is NotImplemented else _replace(self, result, name)
         raw = other._data if isinstance(other, Tensor) else constant(other, name)
         if not isinstance(self._data, np.ndarray):
@@ -170,9 +185,17 @@ for _name, _ufunc in {
     setattr(Tensor, f"__{_name}__", _operator(_name, _ufunc, UFUNCS[_ufunc]))
 
 
+for _name, _ufunc in {
+    "iand": np.bitwise_and, "ior": np.bitwise_or, "ixor": np.bitwise_xor, "ilshift": np.left_shift, "irshift": np.right_shift,
+}.items():  # fmt: skip
+    setattr(Tensor, f"__{_name}__", _operator(_name, _ufunc, None))  # of integers and booleans, which are never tracked
+
+
 def _matmul_in_place(self: Tensor, other: Any) -> Tensor:
     """In-place matrix product; the shape must stay."""
-    return _replace(self, self @ other, "imatmul") if is_grad_enabled() and self._node is not None else self._like(self._data @ other)
+    if is_grad_enabled() and self._node is not None:
+        return _replace(self, _beforehand(self, matmul, other), "imatmul")
+    return self._like(self._data @ other)
 
 
 Tensor.__imatmul__ = _matmul_in_place

@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Any, TypeVar
 
 from .tape import RECORDER, current
@@ -26,6 +27,9 @@ class Off(tuple[()]):
 
 NO_GRAD = Off()
 INFERENCE = Off()
+
+_ENTERED: ContextVar[Any] = ContextVar("tapegrad.entered", default=None)
+"""The modes in force, the innermost first: (mode, the recorder before it, the rest). So one instance can serve threads and tasks."""
 
 
 def is_grad_enabled() -> bool:
@@ -51,19 +55,31 @@ class _Mode:
         """`@no_grad` works like `@no_grad()`."""
         return cls()(function) if callable(function) else super().__new__(cls)
 
-    def __init__(self) -> None:
-        self._outer: list[Any] = []
-
     def _recorder(self) -> Any:
         raise NotImplementedError
 
     def __enter__(self) -> _Mode:
-        self._outer.append(RECORDER.get())
-        RECORDER.set(self._recorder())
+        self._enter(RECORDER.get())
         return self
 
+    def _enter(self, before: Any) -> None:
+        _ENTERED.set((self, before, _ENTERED.get()))
+        RECORDER.set(self._recorder())
+
     def __exit__(self, *exc: object) -> None:
-        RECORDER.set(self._outer.pop())
+        # Nearly always the first: only a generator suspended inside a `with` can leave out of turn.
+        entered = _ENTERED.get()
+        inner = []
+        while entered is not None and entered[0] is not self:
+            inner.append(entered)
+            entered = entered[2]
+        if entered is None:  # entered in another thread or task, whose mode this one never had
+            return
+        RECORDER.set(entered[1])
+        entered = entered[2]
+        for mode, before, _ in reversed(inner):
+            entered = (mode, before, entered)
+        _ENTERED.set(entered)
 
     def _fresh(self) -> _Mode:
         """A mode for one call of a decorated function, so that recursion and threads do not meet."""
@@ -186,7 +202,6 @@ class inference_mode(_Mode):  # noqa: N801  PyTorch's name
     """
 
     def __init__(self, mode: bool = True) -> None:
-        super().__init__()
         self.mode = bool(mode)
 
     def _fresh(self) -> _Mode:
@@ -208,25 +223,27 @@ class set_grad_enabled(_Mode):  # noqa: N801  PyTorch's name
     """
 
     def __init__(self, mode: bool) -> None:
-        super().__init__()
         self.mode = bool(mode)
-        super().__enter__()
+        self._switched = True
+        self._before = RECORDER.get()
+        RECORDER.set(self._recorder())
 
     def _recorder(self) -> Any:
-        return current().code.extend if self.mode else NO_GRAD
+        return self._fresh()._recorder()
 
     def _fresh(self) -> _Mode:
         return enable_grad() if self.mode else no_grad()
 
     def __enter__(self) -> _Mode:
-        if not self._outer:
-            super().__enter__()
+        self._enter(self._before if self._switched else RECORDER.get())
+        self._switched = False
         return self
 
     def __call__(self, function: F) -> F:
         # PyTorch too undoes the switch made by the constructor when it is used as a decorator.
-        if self._outer:
-            self.__exit__()
+        if self._switched:
+            self._switched = False
+            RECORDER.set(self._before)
         return super().__call__(function)
 
 

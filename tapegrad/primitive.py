@@ -771,6 +771,7 @@ class _Freed(Primitive):
 freed = _Freed()
 freed.code = 0
 freed.name = "freed"
+freed.holomorphic = True
 freed.elementwise = freed.variadic = freed.saves = freed.linear = freed.view = False
 freed.settings = freed.partials = freed.rules = freed.needs = freed.samples = freed.domains = ()
 freed.arity = 0

@@ -274,6 +274,8 @@ def _push_directions(code: Code, k: int, given: list[Any], record: bool) -> Any:
         aligned = [None if t is None else _led(t, len(shape)) for t in given]
         return _push_entry(code, k, aligned, record, directions=True)
     width = next(t.shape[0] for t in given if t is not None)
+    if not width:
+        return np.zeros((0, *shape), code[k + OUT].dtype)
     return np.stack([_push_entry(code, k, [None if t is None else t[i] for t in given], record) for i in range(width)])
 
 
@@ -341,10 +343,12 @@ def _transposed(code: Code, k: int, given: list[Any], nodes: Any, like: Any, rec
 
     def transpose(u: Any) -> list[Any]:
         by_node: dict[Any, Any] = {}
-        for node, cotangent in pull(entry, 0, u, record=True):
+        for node, cotangent in pull(entry, 0, u, record):
             by_node[node] = by_node[node] + cotangent if node in by_node else cotangent
         return [by_node[n] for n in by_node]
 
     wanted = list(dict.fromkeys(n for n in nodes if n is not None))
     by_given = {n: t for n, t in zip(nodes, given, strict=False) if n is not None}
-    return vjp_of(transpose, np.zeros(like.shape, like.dtype), [by_given[n] for n in wanted], record)
+    # Tangents may be tracked though the values are not: then the result is recorded as linear in them.
+    record_walk = record or any(isinstance(t, Tensor) and t._node is not None for t in given)
+    return vjp_of(transpose, np.zeros(like.shape, like.dtype), [by_given[n] for n in wanted], record_walk)

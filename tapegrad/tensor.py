@@ -409,6 +409,12 @@ class Tensor:
     def __contains__(self, element: Any) -> bool:
         return bool((self._data == (element._data if isinstance(element, Tensor) else element)).any())
 
+    def __divmod__(self, other: Any) -> Any:
+        return self // other, self % other
+
+    def __rdivmod__(self, other: Any) -> Any:
+        return other // self, other % self
+
     def __setitem__(self, index: Any, value: Any) -> None:
         from .inplace import store
 
@@ -425,10 +431,12 @@ class Tensor:
         return tensor_text(self)
 
     def __format__(self, spec: str) -> str:
-        return format(self.item(), spec) if spec and self.size == 1 else repr(self) if not spec else self._bad_format()
-
-    def _bad_format(self) -> str:
-        raise TypeError(f"a format specification needs one element, but this tensor has shape {self.shape}.")
+        """One number as Python prints it, `f"{loss:.3f}"`; a tensor with axes as its repr."""
+        if not self.ndim or (spec and self.size == 1):
+            return format(self.item(), spec)
+        if spec:
+            raise TypeError(f"a format specification needs one element, but this tensor has shape {self.shape}.")
+        return repr(self)
 
     # ------------------------------------------------------------------------------------ rare state
 

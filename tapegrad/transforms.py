@@ -18,8 +18,9 @@ import numpy as np
 
 from . import executors, sweep
 from .errors import NotDifferentiable
-from .mode import Off, enable_grad
-from .ops.shaping import alias
+from .mode import Off, enable_grad, is_grad_enabled
+from .ops.shaping import alias, astype
+from .primitive import OPS
 from .storage import kept
 from .tape import IN0, IN1, SLOT, STRIDE, Leaf, new_slot, own_tape
 from .tensor import Tensor, wrap
@@ -72,6 +73,9 @@ class _Run:
             for position, tree in zip(self.positions, self.trees(self.inputs), strict=True):
                 rebuilt[position] = tree
             self.output = f(*rebuilt, **kwargs)
+        for node in self.nodes:
+            if type(node) is Leaf:
+                node.spent = True
         self.tensors_in = any(isinstance(x, Tensor) for x in _leaves_of((args, kwargs)))
 
     def trees(self, leaves: Sequence[Any]) -> list[Tree]:
@@ -83,31 +87,34 @@ class _Run:
             start += n
         return trees
 
-    def closes_over_tracked(self) -> bool:
-        """Whether `f` used a tracked tensor that is not one of its arguments."""
+    def closes_over_tracked(self, outputs: Sequence[Any] = ()) -> bool:
+        """Whether `f` used, or returned, a tracked tensor that was not made from its arguments."""
         code = self.own.tape.code
-        mine = set(code[SLOT::STRIDE])
-        mine.update(self.nodes)
-        mine.add(None)
-        for column in (IN0, IN1):
-            for node in set(code[column::STRIDE]):
-                if type(node) is tuple:
-                    if not mine.issuperset(node):
-                        return True
-                elif node not in mine:
-                    return True
-        return False
+        mine = {*code[SLOT::STRIDE], *self.nodes, None}
+        used = {y._node for y in outputs if isinstance(y, Tensor)}
+        for node in (*code[IN0::STRIDE], *code[IN1::STRIDE]):
+            used.update(node if type(node) is tuple else (node,))
+        return any(not (type(node) is Leaf and node.spent) for node in used - mine)
+
+    def connect(self) -> None:
+        """The results depend on something tracked outside: record walks too, and keep the entries."""
+        self.connected = True
+        self.own.join()
 
     def pull(self, roots: list[tuple[Any, Any]]) -> list[Any]:
         """Gradient of each input, from cotangents of outputs; raw, or Tensors where something outside is tracked."""
-        if not self.connected and not any(isinstance(g, Tensor) and g._node is not None for _, g in roots):
-            raw = [(n, g._data if isinstance(g, Tensor) else g) for n, g in roots]
-            leaves, whole = executors.walk_own(self.own.tape, raw)
-            if not self.recording or (whole and leaves.keys() <= set(self.nodes)):
-                return [leaves.get(n) for n in self.nodes]
-        # The result depends on something tracked outside: record the walk too, and keep the entries.
-        self.connected = True
-        self.own.join()
+        if not self.connected:
+            if any(_is_tracked(g) for _, g in roots):
+                if not self.closes_over_tracked():
+                    leaves, _ = executors.walk_own(self.own.tape, roots, record=True)
+                    return [leaves.get(n) for n in self.nodes]
+            else:
+                raw = [(n, g._data if isinstance(g, Tensor) else g) for n, g in roots]
+                leaves, whole = executors.walk_own(self.own.tape, raw)
+                mine = set(self.nodes)
+                if not self.recording or (whole and all(n.spent or n in mine for n in leaves)):
+                    return [leaves.get(n) for n in self.nodes]
+        self.connect()
         roots = [(n, g if isinstance(g, Tensor) else wrap(g)) for n, g in roots]
         found = executors.walk(roots, set(self.nodes), retain_graph=True, create_graph=True)
         return [found.get(n) for n in self.nodes]
@@ -128,6 +135,17 @@ class _Run:
             data = data.copy()  # the argument itself, or a view of it, which is locked while the transform runs
         return wrap(data) if self.tensors_in else data[()] if data.ndim == 0 else data
 
+    def copied(self, value: Any) -> Any:
+        """The same, in memory of its own: the caller may overwrite it, while the tape still needs it."""
+        value = self.value(value)
+        if self.connected or not isinstance(value, Tensor | np.ndarray):
+            return value
+        return wrap(np.array(value._data)) if isinstance(value, Tensor) else np.array(value)
+
+
+def _is_tracked(value: Any) -> bool:
+    return isinstance(value, Tensor) and value._node is not None and is_grad_enabled()
+
 
 def _positions(argnums: Any, args: tuple[Any, ...], name: str) -> list[int]:
     numbers = argnums if isinstance(argnums, tuple | list) else (argnums,)
@@ -139,6 +157,8 @@ def _positions(argnums: Any, args: tuple[Any, ...], name: str) -> list[int]:
                 "arguments. Set argnums, or pass that argument by position."
             )
         positions.append(int(number) % len(args))
+    if len(set(positions)) < len(positions):
+        raise ValueError(f"{name} was given argnums={argnums!r}, which names an argument twice: name each once.")
     return positions
 
 
@@ -226,6 +246,8 @@ def value_and_grad(f: Callable[..., Any], argnums: Any = 0, has_aux: bool = Fals
         y = _scalar(output, "grad")
         roots = [] if y is None else [(y._node, np.ones(y.shape, y.dtype))]
         trees = run.gradients(roots)
+        if has_aux and not run.connected and run.recording and run.closes_over_tracked(_leaves_in(aux)):
+            run.connect()
         gradient = tuple(trees) if isinstance(argnums, tuple | list) else trees[0]
         value = run.value(output)
         return ((value, _map(run.value, aux)), gradient) if has_aux else (value, gradient)
@@ -272,6 +294,10 @@ def _map(function: Callable[[Any], Any], tree: Tree) -> Tree:
     return None if tree is None else _unflatten(structure, [function(x) for x in leaves])
 
 
+def _leaves_in(tree: Tree) -> list[Any]:
+    return [] if tree is None else _flatten(tree)[0]
+
+
 def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     """Value of `f` and the map from output cotangents to argument cotangents.
 
@@ -285,7 +311,9 @@ def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     """
     run = _Run(f, primals, {}, tuple(range(len(primals))), "vjp")
     output, aux = _with_aux(run.output, has_aux)
-    outputs, structure = _flatten(_no_none(output, "vjp"))
+    outputs, structure = _outputs(output, "vjp")
+    if run.recording and not run.connected and run.closes_over_tracked([*outputs, *_leaves_in(aux)]):
+        run.connect()
 
     def pullback(cotangent: Any) -> tuple[Any, ...]:
         """Cotangents of the primals, from a cotangent of the value."""
@@ -297,14 +325,30 @@ def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
             )
         return tuple(run.gradients(_roots(outputs, cotangents)))
 
-    value = _unflatten(structure, [run.value(y) for y in outputs])
-    return (value, pullback, _map(run.value, aux)) if has_aux else (value, pullback)
+    value = _unflatten(structure, [run.copied(y) for y in outputs])
+    return (value, pullback, _map(run.copied, aux)) if has_aux else (value, pullback)
 
 
-def _no_none(output: Any, name: str) -> Any:
+def _outputs(output: Any, name: str) -> tuple[list[Any], Any]:
+    """Leaves and structure of a function's value, which must be tensors, arrays or numbers."""
     if output is None:
         raise TypeError(f"{name} differentiates a function's value, but it returned None. Does it end with a return?")
-    return output
+    leaves, structure = _flatten(output)
+    for y in leaves:
+        if not isinstance(y, Tensor) and np.asarray(y).dtype.kind not in "fciub":
+            raise TypeError(
+                f"{name} differentiates tensors, arrays and numbers, but f returned a {type(y).__name__} among its values. Return "
+                "it as aux, or leave it out."
+            )
+    return leaves, structure
+
+
+def _real_if(like: Any, value: Any, what: str) -> Any:
+    """A cotangent or tangent in the dtype of the value it belongs to; complex for a real one is refused."""
+    raw = value if isinstance(value, Tensor) else np.asarray(value)
+    if raw.dtype.kind == "c" and like.dtype.kind != "c":
+        raise ValueError(f"a complex {what} was given for a value of dtype {like.dtype}, which is real: take its real part.")
+    return raw if raw.dtype == like.dtype else raw.astype(like.dtype)
 
 
 def _roots(outputs: Sequence[Any], cotangents: Sequence[Any]) -> list[tuple[Any, Any]]:
@@ -313,11 +357,7 @@ def _roots(outputs: Sequence[Any], cotangents: Sequence[Any]) -> list[tuple[Any,
         if np.shape(g) != np.shape(y):
             raise ValueError(f"a cotangent of shape {np.shape(g)} was given for a value of shape {np.shape(y)}: they must agree.")
         if isinstance(y, Tensor) and y._node is not None:
-            if isinstance(g, Tensor):
-                g = g if g.dtype == y.dtype else g.astype(y.dtype)
-            else:
-                g = np.asarray(g, y.dtype)
-            roots.append((y._node, g))
+            roots.append((y._node, _real_if(y, g, "cotangent")))
     return roots
 
 
@@ -337,34 +377,33 @@ def jvp(f: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool = Fals
         raise ValueError(f"jvp was given {len(primals)} primals and {len(tangents)} tangents: one tangent per primal.")
     run = _Run(f, tuple(primals), {}, tuple(range(len(primals))), "jvp")
     output, aux = _with_aux(run.output, has_aux)
-    outputs, structure = _flatten(_no_none(output, "jvp"))
-    given = [t for tangent in tangents for t in _flatten(tangent)[0]]
-    if len(given) != len(run.inputs):
-        raise ValueError(f"jvp was given tangents with {len(given)} leaves for primals with {len(run.inputs)}: structures must agree.")
-    derivative = _pushed(run, outputs, given)
+    outputs, structure = _outputs(output, "jvp")
+    flat = [_flatten(tangent) for tangent in tangents]
+    if [s for _, s in flat] != [s for s, _ in run.structures]:
+        raise ValueError("jvp was given tangents of another structure than the primals: each tangent looks like its primal.")
+    derivative = _pushed(run, outputs, [t for leaves, _ in flat for t in leaves], others=_leaves_in(aux))
     value = _unflatten(structure, [run.value(y) for y in outputs])
-    along = _unflatten(structure, [run.value(t) for t in derivative])
+    # A tangent that passes through unchanged is the caller's own array, hence the copy.
+    along = _unflatten(structure, [t if _is_tracked(t) else run.copied(t) for t in derivative])
     return (value, along, _map(run.value, aux)) if has_aux else (value, along)
 
 
-def _pushed(run: _Run, outputs: Sequence[Any], given: Sequence[Any], width: int | None = None) -> list[Any]:
+def _pushed(
+    run: _Run, outputs: Sequence[Any], given: Sequence[Any], width: int | None = None, others: Sequence[Any] = ()
+) -> list[Any]:
     """Tangents of the outputs, as Tensors (untracked ones where nothing outside is tracked)."""
     lead = () if width is None else (width,)
     seeds: list[Any] = []
     for t, x in zip(given, run.inputs, strict=True):
         if np.shape(t) != lead + x.shape:
             raise ValueError(f"a tangent of shape {np.shape(t)} was given for a primal of shape {x.shape}: they must agree.")
-        if isinstance(t, Tensor):
-            seeds.append(t if t.dtype == x.dtype else t.astype(x.dtype))
-        else:
-            seeds.append(np.asarray(t, x.dtype))
-    tracked = any(isinstance(t, Tensor) and t._node is not None for t in seeds)
-    record = run.recording and (run.connected or tracked or run.closes_over_tracked())
+        seeds.append(_real_if(x, t, "tangent"))
+    record = run.recording and (run.connected or run.closes_over_tracked([*outputs, *others]))
     if record:
-        run.connected = True
-        run.own.join()
+        run.connect()
     else:
-        seeds = [t._data if isinstance(t, Tensor) else t for t in seeds]
+        # A tracked tangent is carried as it is: the result is linear in it, and the tape's values are constants.
+        seeds = [t._data if isinstance(t, Tensor) and not _is_tracked(t) else t for t in seeds]
     tangents = dict(zip(run.nodes, seeds, strict=True))
     code = run.own.tape.code
     stop = len(code) // STRIDE
@@ -401,7 +440,9 @@ def jacobian(f: Callable[..., Any], argnums: Any = 0, *, mode: str = "auto") -> 
     @functools.wraps(f)
     def differentiated(*args: Any, **kwargs: Any) -> Any:
         run = _Run(f, args, kwargs, argnums, "jacobian")
-        outputs, structure = _flatten(_no_none(run.output, "jacobian"))
+        outputs, structure = _outputs(run.output, "jacobian")
+        if any(x.dtype.kind == "c" for x in run.inputs):
+            _refuse_not_holomorphic(run)
         rows = sum(np.size(y) for y in outputs)
         columns = sum(x.size for x in run.inputs)
         forward = mode == "forward" or (mode == "auto" and columns < rows)
@@ -427,23 +468,52 @@ def _reverse_blocks(run: _Run, outputs: Sequence[Any]) -> list[list[Any]]:
     for y in outputs:
         shape = np.shape(y)
         node = y._node if isinstance(y, Tensor) else None
-        rows: list[list[Any]] = []
-        for i in range(int(np.size(y)) if node is not None else 0):
-            unit = np.zeros(shape, y.dtype)
-            unit.flat[i] = 1
-            rows.append(run.pull([(node, unit)]))
+        rows = [] if node is None else _rows(run, y, 1)
+        # A complex value of a real input: its real part comes from the cotangent 1, its imaginary part from 1j.
+        both = node is not None and y.dtype.kind == "c" and any(x.dtype.kind != "c" for x in run.inputs)
+        imaginary = _rows(run, y, 1j) if both else []
         row_of_blocks = []
         for i, x in enumerate(run.inputs):
-            parts = [np.zeros(x.shape, x.dtype) if row[i] is None else row[i] for row in rows]
-            if not parts:
-                block: Any = np.zeros(shape + x.shape, x.dtype)
-            else:
-                block = np.reshape(np.stack(parts), shape + x.shape)
+            block = _stacked(rows, i, shape, x)
             if block.dtype.kind == "c":
                 block = np.conj(block)  # a walk gives the conjugate of a holomorphic derivative
+            elif imaginary:
+                block = block + 1j * _stacked(imaginary, i, shape, x)
             row_of_blocks.append(_as_block(block, run.given[i]))
         blocks.append(row_of_blocks)
     return blocks
+
+
+def _rows(run: _Run, y: Tensor, seed: Any) -> list[list[Any]]:
+    """Cotangents of the inputs for each element of y in turn."""
+    rows = []
+    for i in range(y.size):
+        unit = np.zeros(y.shape, y.dtype)
+        unit.flat[i] = seed
+        rows.append(run.pull([(y._node, unit)]))
+    return rows
+
+
+def _stacked(rows: list[list[Any]], i: int, shape: tuple[int, ...], x: Tensor) -> Any:
+    """The rows of input `i` as one block."""
+    if not rows:
+        return np.zeros(shape + x.shape, x.dtype)
+    parts = [np.zeros(x.shape, x.dtype) if row[i] is None else row[i] for row in rows]
+    return np.reshape(np.stack(parts), shape + x.shape)
+
+
+def _refuse_not_holomorphic(run: _Run) -> None:
+    """By a complex argument only a holomorphic function has a Jacobian of its own shape."""
+    for code, _, in0, in1, x, y, out, _ in run.own.tape:
+        op = OPS[code]
+        if op.holomorphic or (op is astype.primitive and out.dtype.kind == "c"):
+            continue
+        pairs = zip(in0, x, strict=True) if type(in0) is tuple else ((in0, x), (in1, y))
+        if any(n is not None and v.dtype.kind == "c" for n, v in pairs):
+            raise NotDifferentiable(
+                f"jacobian by a complex argument needs a holomorphic function, but f uses {op.name}, which is not. Differentiate by "
+                "real and imaginary part (f of x + 1j * y, by x and y), or use grad or vjp, which follow PyTorch's convention."
+            )
 
 
 def _forward_blocks(run: _Run, outputs: Sequence[Any]) -> list[list[Any]]:

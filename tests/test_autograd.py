@@ -184,7 +184,7 @@ def write_leaf(change):
 
 def used_inference():
     with tg.inference_mode():
-        w = tg.ones(2) * 2
+        w = leaf(1.0, 2.0) * 2
     return leaf(1.0, 2.0) * w
 
 
@@ -201,12 +201,11 @@ ERRORS = [
     ("gradient of another shape", lambda: (leaf(1.0, 2.0) * 2).backward(tg.ones(2, 1)), RuntimeError, r"Mismatch in shape: grad_output\[0\] has a shape of"),
     ("gradient does not broadcast", lambda: (leaf(1.0) * 2).backward(tg.ones(1)), RuntimeError, "Mismatch in shape"),
     ("complex gradient", lambda: leaf(1.0).backward(tg.tensor(1j)), RuntimeError, "dtype"),
-    ("too few gradients", lambda: backward([leaf(1.0), leaf(2.0)], tg.ones(2)), RuntimeError, "got 2 tensors and 1 gradients"),
-    ("too many gradients", lambda: grad([leaf(1.0)], leaf(1.0), [tg.tensor(1.0)] * 2), RuntimeError, "got 1 tensors and 2 gradients"),
+    ("too few gradients", lambda: backward([leaf(1.0), leaf(2.0)], tg.tensor(1.0)), RuntimeError, "got 2 tensors and 1 gradients"),
     ("an output that is a number", lambda: grad(3.0, leaf(1.0)), TypeError, "float"),
     ("an input that is a number", lambda: grad(leaf(1.0), 3.0), TypeError, "float"),
     # what it goes to
-    ("unused input", lambda: grad(leaf(1.0) * 2, leaf(1.0)), RuntimeError, "One of the differentiated Tensors appears to not have been used in the graph"),
+    ("unused input", lambda: grad(leaf(1.0) * 2, leaf(1.0)), RuntimeError, "appears to not have been used in the graph.*Set allow_unused=True if this is the desired behavior"),
     ("detached input", lambda: grad(leaf(1.0) * 2, tg.tensor(1.0)), RuntimeError, "One of the differentiated Tensors does not require grad"),
     ("no inputs", lambda: grad(leaf(1.0), []), RuntimeError, r"`inputs` argument to `grad\(\)` cannot be empty"),
     ("no inputs, backward", lambda: leaf(1.0).backward(inputs=[]), RuntimeError, r"`inputs` argument to `backward\(\)` cannot be empty"),
@@ -252,6 +251,7 @@ ERRORS = [
 ]  # fmt: skip
 
 ERRORS_HERE = [
+    ("too many gradients", lambda: backward([leaf(1.0)], [tg.tensor(1.0)] * 2), RuntimeError, "got 1 tensors and 2 gradients", "drops the surplus"),
     ("pickle of a result", lambda: pickle.dumps(leaf(1.0) * 2), RuntimeError, "Only leaf tensors can be pickled", "pickles the value as a new leaf"),
     ("float() of a tracked tensor", lambda: float(leaf(1.0)), TypeError, "gradient would be lost", "only warns, so math.sin(t) drops the gradient"),
     ("tracked value into integers", lambda: operator.setitem(tg.tensor([1, 2]), 0, leaf(1.5)), RuntimeError, "cannot carry a gradient", "truncates without a word"),
@@ -353,16 +353,29 @@ def test_a_graph_is_built_anew_each_time():
     equal(x.grad, 18.0)
 
 
+@differs("a leaf reached before the error keeps what it got")
 def test_failed_walk_leaves_gradients_as_they_were():
     """The walk reaches `a` before it finds that what `b` needs was freed."""
     a, b = leaf(2.0), leaf(3.0)
     h = b * b
     h.backward()
-    before = values(b.grad)
     with pytest.raises(RuntimeError, match=SECOND):
-        (h + a).backward(inputs=[a, b]) if HERE else (h + a).backward(inputs=[b])
+        (h + a).backward()
     assert a.grad is None
-    equal(b.grad, before)
+    equal(b.grad, 6.0)
+
+
+def test_freed_part_is_not_passed_by():
+    """Asked for one leaf, a walk that meets what was freed must not leave its share out."""
+    x = leaf(3.0)
+    h = x * x
+    h.backward()
+    y = h + x
+    with pytest.raises(RuntimeError, match=SECOND):
+        grad(y, x)
+    with pytest.raises(RuntimeError, match=SECOND):
+        y.backward(inputs=[x])
+    equal(x.grad, 6.0)
 
 
 # ------------------------------------------------------------------------------------------- accumulation
@@ -480,12 +493,21 @@ def test_inputs_may_be_a_dict():
 def test_inputs_may_be_results():
     x = leaf(2.0)
     h = x * x
-    (h * h).backward(inputs=[h])
+    (h * h).backward(inputs=[h], retain_graph=True)
     equal(h.grad, 8.0)
     assert x.grad is None
     (h * 3).backward(inputs=[h, x])
     equal(h.grad, 11.0)
     equal(x.grad, 12.0)
+
+
+@differs("it walks the node of an input, too, though that is not needed")
+def test_the_graph_below_an_input_stays():
+    x = leaf(2.0)
+    h = x * x
+    (h * h).backward(inputs=[h])
+    h.backward()
+    equal(x.grad, 4.0)
 
 
 def test_backward_ignores_inputs_it_does_not_reach():
@@ -578,15 +600,24 @@ def test_only_what_leads_to_an_input_is_walked():
     equal(grad(y, h)[0], 8.0)
     h.backward()
     equal(x.grad, 4.0)
-    equal(grad(y, b)[0], 6.0)  # the sum saves nothing, and b * b was not walked before
 
 
 def test_only_what_leads_to_an_input_is_freed_by_backward():
     x, b = leaf(2.0), leaf(3.0)
+    h, k = x * x, b * b
+    (h + k).backward(inputs=[x])
+    k.backward()
+    equal(x.grad, 4.0)
+    equal(b.grad, 6.0)
+    with pytest.raises(RuntimeError, match=SECOND):
+        h.backward()
+
+
+def test_a_freed_part_that_leads_elsewhere_is_passed_by():
+    x, b = leaf(2.0), leaf(3.0)
     y = x * x + b * b
     y.backward(inputs=[x])
     y.backward(inputs=[b])
-    equal(x.grad, 4.0)
     equal(b.grad, 6.0)
     with pytest.raises(RuntimeError, match=SECOND):
         y.backward(inputs=[x])
@@ -703,7 +734,6 @@ def test_result_keeps_its_gradient_if_asked():
     (h * 3).backward()
     equal(h.grad, 3.0)
     equal(x.grad, 12.0)
-    (h * 3).backward(inputs=[h])
     x.retain_grad()
     assert not x.retains_grad
 
@@ -817,8 +847,9 @@ def test_in_place_on_results():
     y *= x
     y -= 3 * x
     y /= 2
+    y **= 2
     y.sum().backward()
-    equal(x.grad, [0.0, 1.0])  # ((x + 1) x - 3 x) / 2
+    equal(x.grad, [0.0, 0.0])  # ((x + 1) x - 3 x)² / 4 = x² (x - 2)² / 4
 
 
 def test_in_place_keeps_the_tensor():
@@ -945,7 +976,7 @@ NAMES = [
     ("MaximumBackward0", lambda x: tg.maximum(x, x)),
     ("MinimumBackward0", lambda x: tg.minimum(x, x)),
     ("FmaxBackward0", lambda x: tg.fmax(x, x)),
-    ("FmodBackward0", lambda x: tg.fmod(x, tg.tensor(2.0))),
+    ("FmodBackward0", lambda x: tg.fmod(x, 2.0)),
     ("CopysignBackward0", lambda x: tg.copysign(x, x)),
     ("ClampBackward1", lambda x: x.clamp(0.0, 1.0)),
     ("WhereBackward0", lambda x: tg.where(x > 0, x, x)),
@@ -990,7 +1021,7 @@ NAMES = [
 @pytest.mark.parametrize(("name", "function"), [pytest.param(n, f, id=f"{n}-{i}") for i, (n, f) in enumerate(NAMES)])
 def test_names_of_nodes(name, function):
     y = function(leaf([[1.0, 2.0], [3.0, 4.0]]))
-    assert y.grad_fn.name() == name
+    assert y.grad_fn.name().rpartition("::")[2] == name
     assert repr(y.grad_fn).startswith(f"<{name}")
 
 
@@ -1206,7 +1237,8 @@ def test_first_lines_of_a_newcomer():
     assert names == ["MmBackward0", "MeanBackward0", "", ""]
     a, b = tg.tensor(3.0, requires_grad=True), tg.tensor(4.0, requires_grad=True)
     (a * b).backward()
-    assert f"{a.grad} {b.grad}" == "tensor(4.) tensor(3.)" if HERE else "4., dtype=torch.float64" in repr(a.grad)
+    assert f"{a.grad!s} {b.grad!s}" == "tensor(4.) tensor(3.)"
+    assert f"{a.grad} {b.grad:.2f}" == "4.0 3.00"
     with tg.no_grad():
         predictions = x @ w
     assert not predictions.requires_grad
@@ -1225,7 +1257,7 @@ def test_first_lines_of_a_newcomer():
 
 
 def test_a_graph_follows_python_control_flow():
-    for start, steps in ((1.0, 7), (50.0, 2)):
+    for start, steps in ((1.0, 7), (50.0, 1)):
         x = leaf(start)
         y, n = x, 0
         while y.item() < 100:
@@ -1283,7 +1315,7 @@ def test_results_of_no_grad_are_constants_later():
 def test_inference_tensors_may_be_used_where_nothing_is_saved():
     x = leaf(1.0, 2.0)
     with tg.inference_mode():
-        w = tg.ones(2) * 2
+        w = leaf(1.0, 1.0) * 2
     assert w.is_inference()
     (x + w).sum().backward()
     equal(x.grad, [1.0, 1.0])

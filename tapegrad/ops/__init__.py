@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from ..primitive import CONSTANTS, FUNCTIONS, UFUNCS
-from . import constants, elementary, indexing, joining, products, reductions, shaping
+from . import arranging, calculus, constants, elementary, indexing, joining, products, reductions, selection, shaping, statistics
 
 
 def public_names() -> dict[str, Any]:
@@ -35,11 +35,11 @@ def public_names() -> dict[str, Any]:
         of = getattr(np, alias)
         names[alias] = UFUNCS.get(of) or FUNCTIONS[of]
     names |= {
-        "amax": reductions.max, "amin": reductions.min, "array": joining.array, "cat": joining.concatenate,
+        "array": joining.array, "cat": joining.concatenate,
         "clamp": elementary.clip, "clip": elementary.clip, "flatten": shaping.flatten, "logsumexp": reductions.logsumexp,
-        "mm": products.matmul, "scatter": indexing.scatter, "select": elementary.where, "sub": elementary.subtract,
+        "mm": products.matmul, "scatter": indexing.scatter, "sub": elementary.subtract,
         "mul": elementary.multiply, "div": elementary.divide, "neg": elementary.negative, "unbind": joining.unbind,
-        "unstack": joining.unstack,
+        "unstack": joining.unstack, "vectorize": calculus.vectorize,
     }  # fmt: skip
     return names
 

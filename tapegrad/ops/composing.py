@@ -72,11 +72,12 @@ def wrapped(value: Any) -> Any:
 # ------------------------------------------------------------------------------------------------- declaring
 
 
-def composed(of: Any, *by: str, also: tuple[Any, ...] = ()) -> Callable[[Any], Any]:
+def composed(of: Any, *by: str, also: tuple[Any, ...] = (), plain: Any = None) -> Callable[[Any], Any]:
     """Declare the decorated function as NumPy's `of` on tracked tensors; returns the public function.
 
     `by` names the parameters that may be tracked: "a" is made a tensor or array, "*tup" is left a sequence. `also` are
-    further NumPy functions of the same meaning and signature.
+    further NumPy functions of the same meaning and signature. `plain` is the op (or function) of which this is the extended
+    form: a call with no more than its settings goes to it at once.
     """
     operands = frozenset(name.lstrip("*") for name in by)
     sequences = frozenset(name[1:] for name in by if name.startswith("*"))
@@ -88,9 +89,13 @@ def composed(of: Any, *by: str, also: tuple[Any, ...] = ()) -> Callable[[Any], A
         except ValueError:  # before NumPy 2.4, functions written in C told no signature
             theirs = own
         name = f"np.{of.__name__}"
+        settings = frozenset(plain.primitive.settings) if plain else frozenset()
 
         @functools.wraps(function)
         def public(*args: Any, **kwargs: Any) -> Any:
+            # The sums and extrema of a program's inner loop must not pay for the forms that it does not use.
+            if plain is not None and 1 <= len(args) <= 2 and type(args[0]) is Tensor and kwargs.keys() <= settings:
+                return plain(*args, **kwargs)
             if not holds_tensor(args) and not (kwargs and holds_tensor(kwargs)):
                 return of(*args, **kwargs)
             if RECORDER.get() is NO_GRAD or not (holds_tracked(args) or holds_tracked(kwargs)):
@@ -118,6 +123,8 @@ def composed(of: Any, *by: str, also: tuple[Any, ...] = ()) -> Callable[[Any], A
 
         public.__name__ = public.__qualname__ = of.__name__
         public.operands = operands  # type: ignore[attr-defined]
+        if plain is not None:
+            public.primitive = plain.primitive  # type: ignore[attr-defined]
         table = UFUNCS if isinstance(of, np.ufunc) else FUNCTIONS
         for numpy_function in (of, *also):
             table[numpy_function] = public

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..domain import above_one, apart, dividend, divisor, nonzero, not_integer, positive, real, truth, unit
 from ..primitive import FUNCTIONS, UFUNCS, elementwise, primitive, select
-from ..tensor import Tensor
+from ..tensor import Tensor, wrap
 
 LN2 = float(np.log(2.0))
 LN10 = float(np.log(10.0))
@@ -135,6 +135,14 @@ _clip = elementwise(
 )
 
 
+def _raw(x):
+    return x._data if isinstance(x, Tensor) else x
+
+
+def _tracked(x):
+    return isinstance(x, Tensor) and x._node is not None
+
+
 def clip(x, a_min=None, a_max=None, *, min=None, max=None):
     """Limit the values to an interval; NumPy's clip. The gradient passes at the bounds, and is 0 outside.
 
@@ -144,6 +152,8 @@ def clip(x, a_min=None, a_max=None, *, min=None, max=None):
     """
     lower = a_min if min is None else min
     upper = a_max if max is None else max
+    if isinstance(x, Tensor) and x.dtype.kind not in "fc" and not _tracked(lower) and not _tracked(upper):
+        return wrap(np.asarray(np.clip(x._data, _raw(lower), _raw(upper))))  # an infinite bound would make floats of integers
     if lower is None:
         lower = -np.inf
     if upper is None:

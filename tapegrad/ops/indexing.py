@@ -140,13 +140,6 @@ def take(g, x_shape, *, indices, axis=None):
 Tensor.take = lambda self, indices, axis=None: take(self, _plain_index(indices), axis)
 
 
-def _take_any(x: Any, indices: Any, axis: Any = None) -> Any:
-    """Entries at integer positions along an axis (of the flattened tensor, for axis None)."""
-    return take(x, _plain_index(indices), axis)
-
-
-FUNCTIONS[np.take] = _take_any
-
 
 def bincount(x: Any, weights: Any = None, minlength: int = 0) -> Any:
     """How often each of 0, 1, 2, ... occurs in x; with weights, the sum of the weights that stand at its occurrences."""

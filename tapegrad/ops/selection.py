@@ -385,9 +385,7 @@ def _extremum(of: Any, plain: Any, pick: Any, neutral: float, *also: Any) -> Any
 
     extremum.__name__ = extremum.__qualname__ = of.__name__
     extremum.__doc__ = plain.__doc__
-    public = composed(of, "a", also=also)(extremum)
-    public.primitive = plain.primitive
-    return public
+    return composed(of, "a", also=also, plain=plain)(extremum)
 
 
 def _blanked(x: Any, mask: Any, value: Any) -> Any:

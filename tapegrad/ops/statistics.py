@@ -12,18 +12,18 @@ from typing import Any
 import numpy as np
 
 from ..domain import nonzero
-from ..errors import NotDifferentiable
+from ..errors import GradientLost, NotDifferentiable
 from ..primitive import FUNCTIONS, call, primitive, refuse
 from ..tensor import Tensor
 from . import reductions
 from .arranging import along
 from .composing import composed, holds_tracked, plainly, raw
 from .elementary import divide, where
-from .indexing import scatter
+from .indexing import _plain_index, scatter, take
 from .joining import concatenate
 from .reductions import count_of, root
 from .selection import _blanked
-from .shaping import broadcast_to, expand_dims, flip, reshape, transpose
+from .shaping import broadcast_to, moveaxis, reshape, transpose
 
 # ------------------------------------------------------------------------------------- sums and products
 
@@ -44,10 +44,7 @@ def _folded(of: Any, plain: Any, neutral: int, combine: Any, ignoring: bool) -> 
 
     fold.__name__ = fold.__qualname__ = of.__name__
     fold.__doc__ = f"{plain.__doc__.splitlines()[0]}" + (" NaN does not count." if ignoring else "")
-    public = composed(of, "a")(fold)
-    if not ignoring:
-        public.primitive = plain.primitive
-    return public
+    return composed(of, "a", plain=None if ignoring else plain)(fold)
 
 
 sum = _folded(np.sum, reductions.sum, 0, lambda x, y: x + y, False)
@@ -103,10 +100,7 @@ def _scanned(of: Any, plain: Any, neutral: int, ignoring: bool) -> Any:
 
     scan.__name__ = scan.__qualname__ = of.__name__
     scan.__doc__ = ("Cumulative sum" if neutral == 0 else "Cumulative product") + (", in which NaN does not count." if ignoring else ".")
-    public = composed(of, "a")(scan)
-    if not ignoring:
-        public.primitive = plain.primitive
-    return public
+    return composed(of, "a", plain=None if ignoring else plain)(scan)
 
 
 _scanned(np.cumsum, reductions.cumsum, 0, False)
@@ -138,6 +132,37 @@ if hasattr(np, "cumulative_sum"):  # NumPy 2.1
     cumulative_prod = _cumulative(np.cumulative_prod, cumprod, 1)
 
 
+# Methods of np.add: see dispatch.
+
+
+def sums_between(x: Any, indices: Any, axis: int = 0) -> Any:
+    """`np.add.reduceat`: sums of the entries from each index up to the next; the entry itself where the next is no larger."""
+    starts = np.asarray(raw(indices))
+    counts = np.maximum(np.diff(starts, append=np.shape(x)[axis]), 1)
+    segment = np.repeat(np.arange(len(starts)), counts)
+    within = np.arange(len(segment)) - np.repeat(np.cumsum(counts) - counts, counts)
+    terms = moveaxis(take(x, np.repeat(starts, counts) + within, axis), axis, 0)
+    return moveaxis(scatter(terms, segment, (len(starts), *np.shape(terms)[1:])), 0, axis)
+
+
+def add_at(a: Any, indices: Any, b: Any) -> None:
+    """`np.add.at`: adds b at the indices of a tensor, in place; of a place named several times, as often."""
+    if not isinstance(a, Tensor):
+        raise GradientLost(
+            "np.add.at was asked to add a tracked tensor to a plain array, which would not be tracked. Make the target a "
+            "tensor (tg.zeros(...)), or use tg.scatter(values, index, shape)."
+        )
+    index = _plain_index(indices)
+    shape = np.broadcast_to(0, a.shape)[index].shape
+    b = b if isinstance(b, Tensor) else np.asarray(b, a.dtype)
+    a += scatter(broadcast_to(b, shape), index, a.shape)
+
+
+def subtract_at(a: Any, indices: Any, b: Any) -> None:
+    """`np.subtract.at`: subtracts b at the indices of a tensor, in place."""
+    add_at(a, indices, -b if isinstance(b, Tensor) else np.negative(b))
+
+
 # ----------------------------------------------------------------------------------------------- moments
 
 
@@ -158,9 +183,11 @@ def _count(a: Any, mask: Any, axis: Any, keepdims: bool) -> Any:
 
 
 def _over(total: Any, count: Any) -> Any:
-    """A sum divided by a count; NaN, without a word of it, where nothing was counted."""
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return divide(total, np.asarray(count).astype(np.result_type(raw(total).real)))
+    """A sum divided by a count, in the sum's precision; where that is 0, NaN without a gradient."""
+    count = np.asarray(count).astype(np.result_type(raw(total).real))
+    if np.all(count > 0):
+        return divide(total, count)
+    return where(count > 0, divide(total, np.where(count > 0, count, 1)), np.array(np.nan, count.dtype))
 
 
 def _mean(of: Any, ignoring: bool) -> Any:
@@ -176,7 +203,7 @@ def _mean(of: Any, ignoring: bool) -> Any:
 
     mean.__name__ = mean.__qualname__ = of.__name__
     mean.__doc__ = "Mean over axes" + (", of the entries that are not NaN." if ignoring else ".")
-    return composed(of, "a")(mean)
+    return composed(of, "a", plain=None if ignoring else reductions.mean)(mean)
 
 
 def _variance(of: Any, ignoring: bool, rooted: bool) -> Any:
@@ -208,7 +235,6 @@ def _variance(of: Any, ignoring: bool, rooted: bool) -> Any:
         spread = reductions.sum(squares, axis, bool(keepdims))
         if np.any(freedom <= 0):
             warnings.warn("Degrees of freedom <= 0 for slice.", RuntimeWarning, stacklevel=3)
-            freedom = np.where(freedom <= 0, np.nan if ignoring else 0, freedom)
         result = _over(spread, freedom)
         return root(result) if rooted else result
 
@@ -223,7 +249,6 @@ def _variance(of: Any, ignoring: bool, rooted: bool) -> Any:
 
 
 mean = _mean(np.mean, False)
-mean.primitive = reductions.mean.primitive
 nanmean = _mean(np.nanmean, True)
 var = _variance(np.var, False, False)
 std = _variance(np.std, False, True)

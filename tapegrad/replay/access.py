@@ -8,12 +8,15 @@ imported only where something is compiled.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from llvmlite import ir
 from numba import cfunc, njit, types
+from numba.core.codegen import JITCodeLibrary, JITCPUCodegen
+from numba.core.compiler_lock import global_compiler_lock
 from numba.extending import intrinsic
 
 from .layout import COMPLEX128, FLOAT32, FLOAT64, SIZES
@@ -23,9 +26,12 @@ int64, float64, float32, complex128 = types.int64, types.float64, types.float32,
 ADDRESS = types.int64
 
 # numpy: division by zero gives inf and nan, as in the sweep, instead of raising. No NRT: nothing is managed.
-native = njit(error_model="numpy", _nrt=False)
+# No wrappers: nobody calls these functions from Python.
+_OPTIONS = {"error_model": "numpy", "_nrt": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+native = njit(**_OPTIONS)
+inlined = njit(**_OPTIONS, forceinline=True)
 # Only sums may be reordered: eight lanes at a time instead of one after another.
-summing = njit(error_model="numpy", fastmath={"reassoc"}, _nrt=False)
+summing = njit(**_OPTIONS, fastmath={"reassoc"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +43,55 @@ class EntryPoint:
 
     def compile(self) -> tuple[str, bytes, list[str]]:
         """Its symbol, its object code, and the symbols the object code asks for."""
-        compiled = cfunc(self.signature, error_model="numpy", _nrt=False)(self.function)
+        with _unemitted():
+            compiled = cfunc(self.signature, error_model="numpy", _nrt=False)(self.function)
         library = compiled._library
-        return compiled.native_name, library._get_compiled_object(), asked_for(library.get_llvm_str())
+        asks = asked_for(library.get_llvm_str())
+        return compiled.native_name, library._codegen._tm.emit_object(library._final_module), asks
+
+
+@contextmanager
+def _unemitted() -> Iterator[None]:
+    """While this package's functions are compiled, their helpers stay in LLVM's language until all is inlined.
+
+    Numba would emit machine code for every helper at once. That takes time, and it is not safe: LLVM's code generator changes
+    a module into a form that must not be optimised again, which is what happens to a helper when it is inlined. (Seen with
+    Numba 0.68 and LLVM 22: base + offset became a pointer made of the offset, indexed by the base; where the offset is 0 that
+    is an access by way of NULL, and the path was removed as impossible.)
+    """
+    finish, emit = JITCodeLibrary._finalize_final_module, JITCodeLibrary.get_pointer_to_function
+    set_env = JITCPUCodegen.set_env
+
+    def finish_others(library: Any) -> None:
+        if any(_OURS in f.name for f in library._final_module.functions if not f.is_declaration):
+            library._finalized = True
+        else:
+            finish(library)
+
+    def emit_others(library: Any, name: str) -> int:
+        if _OURS not in name:
+            return emit(library, name)
+        library._ensure_finalized()
+        return 0
+
+    def set_env_of_others(codegen: Any, name: str, env: Any) -> None:
+        if _OURS not in name:
+            set_env(codegen, name, env)
+
+    with global_compiler_lock:
+        JITCodeLibrary._finalize_final_module = finish_others
+        JITCodeLibrary.get_pointer_to_function = emit_others
+        JITCPUCodegen.set_env = set_env_of_others
+        try:
+            yield
+        finally:
+            JITCodeLibrary._finalize_final_module = finish
+            JITCodeLibrary.get_pointer_to_function = emit
+            JITCPUCodegen.set_env = set_env
+
+
+_OURS = "8tapegrad6replay"
+"""Part of the mangled names of functions of this package."""
 
 
 def asked_for(text: str) -> list[str]:

@@ -74,17 +74,17 @@ def arguments_of(function: Callable[..., Any]) -> tuple[str, ...]:
 def compile_kernel(op: Primitive, operand: int, dtype: str) -> tuple[str, bytes, list[str]]:
     """Symbol, object code, and the symbols it asks for; raises what Numba raises where it cannot compile the rule."""
     import numpy as np
-    from numba import njit
 
-    from .access import ACCESS, KERNEL_SIGNATURE, EntryPoint
+    from .access import ACCESS, KERNEL_SIGNATURE, EntryPoint, inlined
 
     _, _, item, put, _ = ACCESS[KIND_NAMES.index(dtype)]
 
-    @njit(error_model="numpy", _nrt=False, forceinline=True)
+    @inlined
     def conj(p):
         return np.conj(p)
 
-    scope = {"item": item, "put": put, "conj": conj, "partial": nopython(op.partials[operand].function)}
+    scope = {"__name__": __name__, "item": item, "put": put, "conj": conj}
+    scope["partial"] = nopython(op.partials[operand].function)
     exec(text_of(op, operand, dtype), scope)
     return EntryPoint(scope[name_of(op, operand, dtype)], KERNEL_SIGNATURE).compile()
 
@@ -94,9 +94,8 @@ def nopython(function: types.FunctionType, done: dict[Any, Any] | None = None) -
 
     The rule itself is left alone: the copy has globals and closure of its own.
     """
-    from numba import njit
+    from .access import inlined
 
-    inline = njit(error_model="numpy", _nrt=False, forceinline=True)
     done = {} if done is None else done
     if done.get(function, function) is None:
         raise TypeError(f"{function.__name__} calls itself, which a kernel cannot.")
@@ -104,7 +103,7 @@ def nopython(function: types.FunctionType, done: dict[Any, Any] | None = None) -
         done[function] = None
         if function is select:
             # np.where would allocate a 0-d array in nopython code.
-            done[function] = inline(lambda condition, a, b: a if condition else b)
+            done[function] = inlined(lambda condition, a, b: a if condition else b)
         else:
 
             def translated(value: Any) -> Any:
@@ -112,9 +111,9 @@ def nopython(function: types.FunctionType, done: dict[Any, Any] | None = None) -
 
             named = {n: translated(function.__globals__[n]) for n in _names(function.__code__) if n in function.__globals__}
             cells = tuple(types.CellType(translated(cell.cell_contents)) for cell in function.__closure__ or ())
-            scope = {"__builtins__": __builtins__, "__name__": function.__module__, **named}
+            scope = {"__builtins__": __builtins__, "__name__": __name__, **named}
             copy = types.FunctionType(function.__code__, scope, function.__name__, function.__defaults__, cells or None)
-            done[function] = inline(copy)
+            done[function] = inlined(copy)
     return done[function]
 
 

@@ -206,8 +206,6 @@ def load_stride(scratch, stream, axis):
 @native
 def add_to_sums(scratch, count, re, im):
     """Pairwise summation: the sums of blocks meet like carries of a binary counter, `count` counting blocks."""
-    # `while not count & 1: ...; count >>= 1` says the same, but LLVM 20 miscompiles it where it is inlined into a loop
-    # that counts: it takes `count` for 0.
     level = 0
     while (count >> level) & 1 == 0:
         re += load_f64(scratch + 8 * (S_SUMS + 2 * level))

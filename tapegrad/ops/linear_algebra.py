@@ -1,0 +1,791 @@
+"""NumPy's linear algebra: inverses, determinants, decompositions and norms of matrices, stacks of them included.
+
+The formulas are those of Giles 2008, "Collected matrix derivative results", and, for what that leaves out, of the papers
+named beside each rule. Two things are decided here once, for all decompositions:
+
+*Choices.* Eigenvectors and singular vectors are defined up to a factor of length 1, which for real matrices is a sign
+(locally constant: nothing to say) and for complex ones a phase. A cotangent that depends on the phase asks for the derivative
+of somebody's choice: it is refused (`_refuse_choice`). Where eigenvalues (or singular values) are equal, whole bases are
+a choice, and the derivative of a basis does not exist; not even for functions that do not depend on it is it known:
+tr(M V Vᵀ) and tr(M V Λ Vᵀ) hand the same cotangents to V at Λ = 1, yet have different gradients. So `ratio`, the one division
+by gaps, gives 0 where nothing is asked of such a pair and refuses otherwise. Eigenvalues themselves are fine; where they are
+equal, their gradient is that of the basis LAPACK chose, a subgradient for the largest and the sum of the largest ones.
+
+*Triangles.* `eigh`, `eigvalsh` and `cholesky` read one triangle, as NumPy does. The gradient is that of the function
+of the matrix they are given: it stands in that triangle, entries off the diagonal counting for both.
+
+Invariant: a rule returns the derivative of the value that NumPy computed, or raises; never another finite number.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+from numpy.linalg import LinAlgError
+
+from ..domain import Domain, dominant, real
+from ..errors import NotDifferentiable
+from ..primitive import FUNCTIONS, call, conj, primitive, several
+from ..tensor import Tensor
+from . import linear_systems as systems
+from .composing import composed, raw
+from .indexing import diagonal as _diagonal
+from .linear_systems import adjoint, eye, solution, stacks, triangle, triangle_of
+from .products import tensordot as _tensordot
+from .reductions import _products_of_others, axes_of, root, spread
+
+_STACKS = [call((3, 3)), call((2, 3, 3))]
+_PHASES = {"complex": "complex vectors are defined up to a phase: what depends on it is refused, and random cotangents do"}
+
+# ------------------------------------------------------------------------------------- inverse and determinant
+
+
+@primitive(np.linalg.inv, domain=dominant, samples=[*_STACKS, call((1, 1))])
+def inv(g, out):
+    """Inverse of each matrix: -a⁻ᴴ ḡ a⁻ᴴ."""
+    back = adjoint(out)
+    return -np.matmul(np.matmul(back, g), back)
+
+
+@primitive(np.linalg.det, domain=dominant, samples=_STACKS)
+def det(g, x, out):
+    """Determinant of each matrix: its gradient is the matrix of cofactors, which exists for singular matrices, too."""
+    return g[..., None, None] * adjoint(_adjugate(x, out))
+
+
+def _adjugate(x: Any, determinant: Any) -> Any:
+    """det(a) a⁻¹, from the inverse where the matrix has a good one, else from the singular values.
+
+    With a = U S Vᴴ it is det(U) det(Vᴴ) V adj(S) Uᴴ, and adj(S) holds the products of the other singular values.
+    """
+    values = raw(x)
+    try:
+        regular = np.max(np.linalg.cond(values, 1) if values.size else 0.0, initial=0) < np.finfo(values.dtype).eps ** (-2 / 3)
+        if regular:
+            return determinant[..., None, None] * np.linalg.inv(x)
+    except LinAlgError:
+        pass
+    u, s, vh = np.linalg.svd(x)
+    sign = np.linalg.det(u) * np.linalg.det(vh)
+    return np.matmul(adjoint(vh) * (sign[..., None] * _products_of_others(s))[..., None, :], adjoint(u))
+
+
+SlogdetResult = type(np.linalg.slogdet(np.eye(1)))
+
+
+@several(
+    np.linalg.slogdet,
+    lambda shape: (shape[:-2], shape[:-2]),
+    result=SlogdetResult,
+    real=(1,),
+    domain=dominant,
+    samples=_STACKS,
+    holomorphic=False,
+)
+def slogdet(g, x, out):
+    """Sign (for complex matrices, phase) and logarithm of the absolute value of the determinant.
+
+    With t = tr(a⁻¹ ȧ), the logarithm moves by Re t and a phase σ by iσ Im t; a sign does not move.
+    """
+    of_sign, of_log = g
+    slope = of_log
+    if x.dtype.kind == "c":
+        slope = of_log + 1j * np.imag(conj(out[0]) * of_sign)
+    return slope[..., None, None] * adjoint(np.linalg.inv(x))
+
+
+# -------------------------------------------------------------------------------------------------- the choices
+
+
+def _ratio(c: np.ndarray, d: np.ndarray) -> np.ndarray:
+    nowhere = d == 0
+    if not nowhere.any():
+        return c / d
+    size = np.abs(c)
+    largest = np.max(size, axis=(-2, -1), keepdims=True, initial=0)
+    if np.any(nowhere & (size > 64 * max(c.shape[-2:]) * np.finfo(c.dtype).eps * largest)):
+        raise NotDifferentiable(
+            "The derivative of eigenvectors or singular vectors was asked of a matrix with equal eigenvalues, or equal or "
+            "vanishing singular values, but these vectors can be chosen in many ways there, and have no derivative. Use a function "
+            "of the matrix that needs no vectors (eigvalsh, svdvals, inv, solve, pinv; expm, logm, sqrtm, polar in tg.linalg), or move "
+            "the matrix off that point."
+        )
+    return np.where(nowhere, 0 * c, c / np.where(nowhere, 1, d))
+
+
+def _ratio_d(g, y, out):
+    """Of the quotient by its divisor: -out / d, which is 0 where d is."""
+    return -ratio(g * conj(out), conj(y))
+
+
+@primitive(
+    _ratio,
+    _ratio_d,
+    name="ratio",
+    domain=(real, Domain("away_from_0", lambda rng, shape: real.draw(rng, shape) * 2)),
+    samples=[call((2, 3, 3), (3, 3)), call((3, 2), (1, 2))],
+)
+def ratio(g, y):
+    """c / d; where d is 0: 0 if c is negligible there, else there is no derivative to give, and NotDifferentiable is raised."""
+    return ratio(g, conj(y))
+
+
+def _gaps(w: Any) -> Any:
+    """w[j] - w[i] at (i, j), made exactly 0 for values equal up to the rounding of LAPACK, and 1 on the diagonal."""
+    d = w[..., None, :] - w[..., :, None]
+    return np.where(eye(np.shape(w)[-1]), 1.0, np.where(_vanishing(d, w), 0.0, d))
+
+
+def _vanishing(d: Any, w: Any) -> np.ndarray:
+    """Where a difference of eigenvalues (or singular values) w, or one itself, is no larger than rounding errors in w."""
+    w, d = raw(w), raw(d)
+    n = w.shape[-1]
+    largest = np.max(np.abs(w), axis=-1, initial=0)[..., None]
+    if d.ndim > w.ndim:
+        largest = largest[..., None]
+    return np.abs(d) <= 16 * n**0.5 * np.finfo(w.dtype).eps * largest
+
+
+def _off_diagonal(x: Any) -> Any:
+    return np.where(eye(np.shape(x)[-1]), 0.0, x)
+
+
+def _on_diagonal(w: Any) -> Any:
+    """A matrix with these entries on the diagonal."""
+    return np.where(eye(np.shape(w)[-1]), w[..., None, :], 0.0)
+
+
+def _refuse_choice(parts: Any, scale: Any, what: str) -> None:
+    """Raise if a cotangent has a part along a choice of vectors, beyond rounding errors."""
+    parts, scale = np.abs(raw(parts)), np.abs(raw(scale))
+    if parts.size and np.max(parts) > np.finfo(scale.dtype).eps ** 0.5 * np.max(scale, initial=0):
+        raise NotDifferentiable(
+            f"The gradient of a function of {what} was asked, but the function depends on which of the possible vectors "
+            "LAPACK returned, so it has no derivative by the matrix. Use what does not depend on the choice, such as "
+            "abs(v)**2 or v @ v.conj().T for each vector."
+        )
+
+
+def _imaginary_diagonal(c: Any) -> Any:
+    """Imaginary parts on the diagonal, or 0 for real matrices."""
+    c = raw(c)
+    return np.imag(np.diagonal(c, axis1=-2, axis2=-1)) if c.dtype.kind == "c" else np.zeros(c.shape[:-1], c.dtype)
+
+
+def of_triangle(s: Any, side: str) -> Any:
+    """The cotangent of a Hermitian matrix as that of the one triangle (with a real diagonal) that stands for it."""
+    n = np.shape(s)[-1]
+    both = s + adjoint(s)
+    return np.where(eye(n), 0.5 * both, triangle_of(both, side))
+
+
+def _side(uplo: Any) -> str:
+    if str(uplo).upper() not in ("L", "U"):
+        raise ValueError("UPLO argument must be 'L' or 'U'")
+    return "lower" if str(uplo).upper() == "L" else "upper"
+
+
+def from_triangle(x: Any, side: str = "lower") -> Any:
+    """The Hermitian matrix that one triangle stands for."""
+    strict = triangle_of(x, side, strict=True)
+    on = np.where(eye(np.shape(x)[-1]), np.real(x) if x.dtype.kind == "c" else x, 0.0)
+    return strict + adjoint(strict) + on
+
+
+# -------------------------------------------------------------------------------------------------- eigenvalues
+
+
+@several(
+    np.linalg.eigh,
+    lambda shape, UPLO="L": (shape[:-1], shape),
+    result=type(np.linalg.eigh(np.eye(1))),
+    real=(0,),
+    domain=dominant,
+    samples=[*_STACKS, call((3, 3), UPLO="U"), call((1, 1))],
+    holomorphic=False,
+    unsupported=_PHASES,
+)
+def eigh(g, out, *, UPLO="L"):
+    """Eigenvalues and eigenvectors of Hermitian matrices, of which one triangle is read.
+
+    With M = Vᴴ ȧ V, eigenvalues move by the diagonal of M and eigenvectors by V (M / gaps) (Giles 2008, section 3.1).
+    """
+    (w_bar, v_bar), (w, v) = g, out
+    c = np.matmul(adjoint(v), v_bar)
+    _refuse_choice(_imaginary_diagonal(c), v_bar, "complex eigenvectors")
+    inner = _on_diagonal(w_bar) + _off_diagonal(ratio(c, _gaps(w)))
+    return of_triangle(np.matmul(np.matmul(v, inner), adjoint(v)), _side(UPLO))
+
+
+@primitive(
+    np.linalg.eigvalsh,
+    domain=dominant,
+    samples=[*_STACKS, call((3, 3), UPLO="U")],
+    holomorphic=False,
+)
+def eigvalsh(g, x, *, UPLO="L"):
+    """Eigenvalues of Hermitian matrices, ascending: V diag(w̄) Vᴴ."""
+    v = np.linalg.eigh(x, UPLO)[1]
+    return of_triangle(np.matmul(v * g[..., None, :], adjoint(v)), _side(UPLO))
+
+
+def _refuse_phases(c: Any, v_bar: Any, w: np.ndarray, complex_matrix: bool) -> None:
+    """Of a complex matrix every eigenvector has a phase of its own; of a real one the two vectors of a conjugate pair have
+    opposite phases, and real ones have none."""
+    along = _imaginary_diagonal(c)
+    if not complex_matrix:
+        along = np.where(np.imag(w) > 0, along - np.roll(along, -1, axis=-1), 0)
+    _refuse_choice(along, v_bar, "complex eigenvectors")
+
+
+@several(
+    np.linalg.eig,
+    lambda shape: (shape[:-1], shape),
+    result=type(np.linalg.eig(np.eye(1))),
+    domain=dominant,
+    samples=[*_STACKS, call((1, 1))],
+    holomorphic=False,
+    unsupported=_PHASES,
+)
+def eig(g, x, out):
+    """Eigenvalues and eigenvectors, of length 1, of any square matrices.
+
+    With M = V⁻¹ ȧ V, eigenvalues move by the diagonal of M and eigenvectors by V (M / gaps), less what would change their
+    length (Boeddeker et al. 2017, "On the computation of complex-valued gradients"). A matrix without a basis of
+    eigenvectors (a defective one) has a singular V: then LinAlgError is raised, or the gradient is as large as it truly is.
+    """
+    (w_bar, v_bar), (w, v) = g, out
+    vh = adjoint(v)
+    c = np.matmul(vh, v_bar)
+    _refuse_phases(c, v_bar, raw(w), x.dtype.kind == "c")
+    lengths = np.real(_diagonal(c, axis1=-2, axis2=-1))
+    c = c - np.matmul(vh, v) * lengths[..., None, :]
+    inner = _on_diagonal(w_bar) + _off_diagonal(ratio(c, conj(_gaps(w))))
+    return np.linalg.solve(vh, np.matmul(inner, vh))
+
+
+@primitive(np.linalg.eigvals, domain=dominant, samples=_STACKS, holomorphic=False)
+def eigvals(g, x):
+    """Eigenvalues of any square matrices: V⁻ᴴ diag(w̄) Vᴴ."""
+    vh = adjoint(np.linalg.eig(x)[1])
+    return np.linalg.solve(vh, g[..., :, None] * vh)
+
+
+# ---------------------------------------------------------------------------------------------- singular values
+
+
+def _svd_shapes(shape: tuple[int, ...], full_matrices: bool = True) -> tuple[tuple[int, ...], ...]:
+    *lead, m, n = shape
+    k = min(m, n)
+    rows, columns = (m, n) if full_matrices else (k, k)
+    return (*lead, m, rows), (*lead, k), (*lead, columns, n)
+
+
+def _completed(bar: Any, vectors: Any, k: int, what: str) -> tuple[Any, Any]:
+    """(cotangent of the first k columns, those columns) of a unitary matrix whose other columns only complete a basis.
+
+    The others move by -V₁ V̇₁ᴴ V₂, and by a turn among themselves, which is a choice.
+    """
+    if np.shape(vectors)[-1] == k:
+        return bar, vectors
+    first, others = vectors[..., :k], vectors[..., k:]
+    others_bar = bar[..., k:]
+    turn = np.matmul(adjoint(others), others_bar)
+    _refuse_choice(turn - adjoint(turn), bar, what)
+    return bar[..., :k] - np.matmul(others, np.matmul(adjoint(others_bar), first)), first
+
+
+@several(
+    np.linalg.svd,
+    _svd_shapes,
+    result=type(np.linalg.svd(np.eye(1))),
+    real=(1,),
+    domain=dominant,
+    samples=[
+        call((3, 3)),
+        call((4, 2), full_matrices=False),
+        call((2, 2, 3), full_matrices=False),
+        call((3, 2)),  # the one column that completes U has a sign, but no other choice
+    ],
+    holomorphic=False,
+    unsupported=_PHASES,
+)
+def singular_vectors(g, out, *, full_matrices=True):
+    """Singular values with their vectors, a = U diag(s) Vᴴ (Townsend 2016, "Differentiating the singular value
+    decomposition"; for complex matrices Wan and Zhang 2019, arXiv 1909.02659).
+
+    With P = Uᴴ ȧ V, the antisymmetric Uᴴ U̇ and Vᴴ V̇ come from the two parts of P: their sum from P + Pᴴ over differences,
+    their difference from P - Pᴴ over sums of singular values.
+    """
+    (u_bar, s_bar, vh_bar), (u, s, vh) = g, out
+    k = np.shape(s)[-1]
+    u_bar, u = _completed(u_bar, u, k, "the columns of U that complete the basis")
+    v_bar, v = _completed(adjoint(vh_bar), adjoint(vh), k, "the rows of Vᴴ that complete the basis")
+    of_u, of_v = np.matmul(adjoint(u), u_bar), np.matmul(adjoint(v), v_bar)
+    _refuse_choice(_imaginary_diagonal(of_u + of_v), raw(u_bar).ravel().tolist() and np.concatenate([np.ravel(raw(u_bar)), np.ravel(raw(v_bar))]) if k else np.zeros(1), "complex singular vectors")
+    gaps = _gaps(s)
+    sums = s[..., None, :] + s[..., :, None]
+    sums = np.where(_vanishing(sums, s), 0.0, sums)
+    by_gap = _off_diagonal(ratio(of_u, gaps) + ratio(of_v, gaps))
+    by_sum = ratio(_less_real_diagonal(of_u), sums) - ratio(_less_real_diagonal(of_v), sums)
+    inner = _on_diagonal(s_bar) + 0.5 * (by_gap + adjoint(by_gap) + by_sum - adjoint(by_sum))
+    total = np.matmul(np.matmul(u, inner), adjoint(v))
+    divisor = np.where(_vanishing(s, s), 0.0, s)[..., None, :]
+    if np.shape(u)[-2] > k:
+        total = total + np.matmul(ratio(u_bar - np.matmul(u, of_u), divisor), adjoint(v))
+    if np.shape(v)[-2] > k:
+        total = total + np.matmul(u, adjoint(ratio(v_bar - np.matmul(v, of_v), divisor)))
+    return total
+
+
+def _less_real_diagonal(c: Any) -> Any:
+    """Lengths do not change, so the real diagonal counts for nothing; the imaginary one is the phase between u and v."""
+    if c.dtype.kind != "c":
+        return _off_diagonal(c)
+    return c - np.where(eye(np.shape(c)[-1]), np.real(c), 0.0)
+
+
+@composed(np.linalg.svd, "a")
+def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False) -> Any:
+    """(U, s, Vᴴ) with a = U diag(s) Vᴴ, or s alone. Columns that only complete a basis (full_matrices) are a choice."""
+    if not compute_uv:
+        return svdvals(from_triangle(a) if hermitian else a)
+    if not hermitian:
+        return singular_vectors(a, full_matrices)
+    w, v = np.linalg.eigh(a)
+    order = np.argsort(-np.abs(raw(w)), axis=-1, kind="stable")
+    signs = np.take_along_axis(np.sign(raw(w)), order, -1)
+    s = np.abs(np.take_along_axis(w, order, -1))
+    u = np.take_along_axis(v, order[..., None, :], -1)
+    return SVDResult(u, s, adjoint(u * signs[..., None, :]))
+
+
+SVDResult = type(np.linalg.svd(np.eye(1)))
+
+
+@primitive(np.linalg.svdvals, domain=dominant, samples=[call((3, 3)), call((2, 3)), call((2, 3, 2))], holomorphic=False)
+def svdvals(g, x):
+    """Singular values, descending: U diag(s̄) Vᴴ. One that is 0 has, like |x| there, the subgradient 0."""
+    u, s, vh = np.linalg.svd(x, full_matrices=False)
+    weight = np.where(_vanishing(s, s), 0.0, g)
+    return np.matmul(u * weight[..., None, :], vh)
+
+
+# ----------------------------------------------------------------------------------- triangular decompositions
+
+
+@primitive(
+    np.linalg.cholesky,
+    domain=dominant,
+    samples=[*_STACKS, call((3, 3), upper=True), call((1, 1))],
+    holomorphic=False,
+)
+def cholesky(g, out, *, upper=False):
+    """Cholesky factor of Hermitian positive definite matrices, of which one triangle is read.
+
+    L⁻ᴴ Φ(Lᴴ L̄) L⁻¹, Φ being the lower triangle with half the diagonal (Murray 2016, arXiv 1602.07527).
+    """
+    lower, bar = (adjoint(out), adjoint(g)) if upper else (out, g)
+    c = np.matmul(adjoint(lower), bar)
+    half = np.where(eye(np.shape(c)[-1]), 0.5 * c, triangle_of(c, "lower"))
+    left = solution([lower, half], adjoint=True, side="lower")
+    both = adjoint(solution([lower, adjoint(left)], adjoint=True, side="lower"))
+    return of_triangle(both, "upper" if upper else "lower")
+
+
+def cho_factor(a: Any, lower: bool = False) -> tuple[Any, bool]:
+    """(c, lower) for `cho_solve`, as SciPy's; the other triangle of c holds zeros. Reads one triangle of a."""
+    (a,) = stacks(a)
+    return np.linalg.cholesky(a, upper=not lower), bool(lower)
+
+
+QRResult = type(np.linalg.qr(np.eye(1)))
+
+
+def _thin_qr(x: np.ndarray) -> Any:
+    return np.linalg.qr(x)
+
+
+@several(
+    _thin_qr,
+    lambda shape: (shape, (*shape[:-2], shape[-1], shape[-1])),
+    name="qr",
+    domain=dominant,
+    samples=[call((3, 3)), call((4, 2)), call((2, 3, 2))],
+    holomorphic=False,
+)
+def thin_qr(g, out):
+    """a = Q R of matrices with at least as many rows as columns (Walter and Lehmann 2010; Roberts and Roberts 2020,
+    arXiv 2009.10071). R has a real diagonal, so nothing is a choice.
+
+    With C = Qᴴ ȧ R⁻¹: Qᴴ Q̇ is the antisymmetric matrix with C's strict lower triangle and imaginary diagonal, Ṙ R⁻¹ the rest.
+    """
+    (q_bar, r_bar), (q, r) = g, out
+    r_bar = _real_on_diagonal(triangle_of(r_bar, "upper"))
+    of_r = np.matmul(r_bar, adjoint(r))
+    of_q = np.matmul(adjoint(q), q_bar)
+    turn = of_q - of_r
+    turn = triangle_of(turn - adjoint(turn), "lower", strict=True) + _imaginary_on_diagonal(turn)
+    total = q_bar + np.matmul(q, of_r + turn - of_q)
+    return adjoint(solution([r, adjoint(total)], side="upper"))
+
+
+def _real_on_diagonal(x: Any) -> Any:
+    return x if x.dtype.kind != "c" else np.where(eye(np.shape(x)[-1]), np.real(x) + 0j, x)
+
+
+def _imaginary_on_diagonal(x: Any) -> Any:
+    return np.where(eye(np.shape(x)[-1]), 1j * np.imag(x) if x.dtype.kind == "c" else np.zeros((), x.dtype), 0.0)
+
+
+@composed(np.linalg.qr, "a")
+def qr(a: Any, mode: str = "reduced") -> Any:
+    """a = Q R. Columns of Q that only complete a basis (mode="complete") are a choice, and differentiated as far as none is made.
+
+    Of a wide matrix the first columns give Q, and R's others are Qᴴ a (Roberts and Roberts 2020).
+    """
+    m, n = np.shape(a)[-2:]
+    if mode not in ("reduced", "complete", "r"):
+        raise NotDifferentiable(
+            f"np.linalg.qr was asked of a tracked tensor with mode={mode!r}, but LAPACK's own form of the factors has no "
+            "derivative rule. Use mode='reduced'."
+        )
+    if m < n:
+        q, r = thin_qr(a[..., :m])
+        r = np.concatenate([r, np.matmul(adjoint(q), a[..., m:])], axis=-1)
+    else:
+        q, r = full_qr(a) if mode == "complete" and m > n else thin_qr(a)
+    return r if mode == "r" else QRResult(q, r)
+
+
+def _complete_qr(x: np.ndarray) -> Any:
+    return np.linalg.qr(x, mode="complete")
+
+
+@several(
+    _complete_qr,
+    lambda shape: ((*shape[:-1], shape[-2]), shape),
+    name="complete_qr",
+    domain=dominant,
+    samples=[call((3, 2))],
+    holomorphic=False,
+    unsupported=_PHASES,
+)
+def full_qr(g, x, out):
+    """a = Q R with a square Q: the rule of the thin one, for what does not depend on how the basis is completed."""
+    (q_bar, r_bar), (q, r) = g, out
+    n = np.shape(x)[-1]
+    q_bar, q = _completed(q_bar, q, n, "the columns of Q that complete the basis")
+    return thin_qr_rule((q_bar, r_bar[..., :n, :]), (q, r[..., :n, :]))
+
+
+# ----------------------------------------------------------------------------------------- least squares, pinv
+
+
+@primitive(
+    np.linalg.pinv,
+    domain=dominant,
+    samples=[call((3, 3)), call((3, 2)), call((2, 2, 3))],
+    holomorphic=False,
+    name="pinv",
+)
+def pseudo_inverse(g, x, out, *, rcond=None):
+    """Moore and Penrose's inverse, where the rank does not change (Golub and Pereyra 1973).
+
+    Ṗ = -P ȧ P + P Pᴴ ȧᴴ (1 - a P) + (1 - P a) ȧᴴ Pᴴ P
+    """
+    ph, gh = adjoint(out), adjoint(g)
+    total = -np.matmul(np.matmul(ph, g), ph)
+    m, n = np.shape(x)[-2:]
+    right = np.matmul(gh, np.matmul(out, ph))
+    left = np.matmul(np.matmul(ph, out), gh)
+    total = total + right - np.matmul(x, np.matmul(out, right))
+    return total + left - np.matmul(np.matmul(left, out), x)
+
+
+@composed(np.linalg.pinv, "a")
+def pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = np._NoValue) -> Any:  # type: ignore[attr-defined]
+    """Moore and Penrose's inverse. Its derivative holds where the rank does not change."""
+    if rcond is None and rtol is not np._NoValue:  # type: ignore[attr-defined]
+        rcond = rtol if rtol is not None else max(np.shape(a)[-2:]) * np.finfo(a.dtype).eps
+    return pseudo_inverse(from_triangle(a) if hermitian else a, rcond)
+
+
+def _least_squares(xs: Any, rcond: Any = None) -> np.ndarray:
+    return np.linalg.lstsq(*xs, rcond=rcond)[0]
+
+
+@primitive(
+    _least_squares,
+    name="lstsq",
+    domain=(dominant, real),
+    samples=[call((4, 2), (4, 2)), call((3, 3), (3, 1)), call((2, 3), (2, 2))],
+    holomorphic=False,
+)
+def least_squares(g, xs, out, wanted, *, rcond=None):
+    """The shortest x with the smallest |a x - b|, where the rank of a does not change: the derivative of pinv(a) b."""
+    a, b = xs
+    cut = np.finfo(a.dtype).eps * (max(np.shape(a)) if rcond is None else 1) if rcond is None or rcond < 0 else rcond
+    p = np.linalg.pinv(a, cut)
+    ph = adjoint(p)
+    b_bar = np.matmul(ph, g)
+    a_bar = None
+    if wanted[0]:
+        residual = b - np.matmul(a, out)
+        a_bar = np.matmul(residual, adjoint(np.matmul(p, b_bar))) - np.matmul(b_bar, adjoint(out))
+        if np.shape(a)[0] < np.shape(a)[1] or np.linalg.matrix_rank(raw(a), tol=None) < np.shape(a)[1]:
+            a_bar = a_bar + np.matmul(np.matmul(ph, out), adjoint(g - np.matmul(p, np.matmul(a, g))))
+    return [a_bar, b_bar]
+
+
+@composed(np.linalg.lstsq, "a", "b")
+def lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
+    """(x, residuals, rank, s) for the least squares problem a x = b; the derivative holds where the rank does not change."""
+    _, _, rank, _ = np.linalg.lstsq(raw(a), raw(b), rcond=rcond)
+    columns, back = systems.as_columns(b)
+    x = least_squares([a, columns], rcond=rcond)
+    m, n = np.shape(a)
+    residuals: Any = np.zeros(0, x.dtype)
+    if rank == n and m > n:
+        off = columns - np.matmul(a, x)
+        residuals = np.sum(np.real(off * conj(off)) if off.dtype.kind == "c" else off * off, axis=0)
+    return back(x), residuals, rank, svdvals(a)
+
+
+# -------------------------------------------------------------------------------------------------------- norms
+
+
+def _norm_over(x: np.ndarray, ord: float = 2, axis: Any = None, keepdims: bool = False) -> Any:
+    return np.linalg.vector_norm(x, ord=ord, axis=axis, keepdims=keepdims)
+
+
+@primitive(
+    _norm_over,
+    name="p_norm",
+    backward="LinalgVectorNorm",
+    samples=[
+        call((3,), ord=3),
+        call((2, 3), ord=2.5, axis=1),
+        call((2, 3), ord=-1.5, axis=0, keepdims=True),
+        call((2, 3), ord=0.5),
+    ],
+    holomorphic=False,
+)
+def p_norm(g, x, out, *, ord, axis=None, keepdims=False):
+    """(Σ |x|ᵖ)^(1/p): its gradient is x/|x| (|x| / out)^(p-1); where that has no value, 0 is a subgradient of least norm."""
+    length = spread(out, np.shape(x), axis, keepdims)
+    size = np.abs(x)
+    nowhere = (raw(length) == 0) | ((raw(size) == 0) & (ord < 1))
+    share = np.where(nowhere, 1.0, size) / np.where(nowhere, 1.0, length)
+    weight = np.where(nowhere, 0.0, share ** (ord - 1))
+    return spread(g, np.shape(x), axis, keepdims) * weight * np.sign(x)
+
+
+def _vector_norm(x: Any, ord: Any, axis: Any, keepdims: bool) -> Any:
+    """Norm of the entries over axes. At 0, and at ties, the subgradient of least norm."""
+    if ord is None or ord == 2:
+        return root(np.sum(_squares(x), axis=axis, keepdims=keepdims))
+    if ord == np.inf:
+        return np.max(np.abs(x), axis=axis, keepdims=keepdims)
+    if ord == -np.inf:
+        return np.min(np.abs(x), axis=axis, keepdims=keepdims)
+    if ord == 0:
+        return np.sum((x != 0).astype(np.abs(raw(x)).dtype), axis=axis, keepdims=keepdims)
+    if ord == 1:
+        return np.sum(np.abs(x), axis=axis, keepdims=keepdims)
+    if isinstance(ord, str):
+        raise ValueError(f"Invalid norm order '{ord}' for vectors")
+    return p_norm(x, ord, axis, keepdims)
+
+
+def _squares(x: Any) -> Any:
+    return x * x if x.dtype.kind != "c" else np.real(x * np.conj(x))
+
+
+def _matrix_norm(x: Any, ord: Any, axis: tuple[int, int], keepdims: bool) -> Any:
+    """Norm of the matrices in two axes; those of singular values are subgradients of least norm where some vanish."""
+    row, column = axis
+    if ord is None or ord in ("fro", "f"):
+        return root(np.sum(_squares(x), axis=axis, keepdims=keepdims))
+    if ord in (1, -1, np.inf, -np.inf):
+        if abs(ord) == np.inf:
+            row, column = column, row
+        sums = np.sum(np.abs(x), axis=row, keepdims=True)
+        result = (np.max if ord > 0 else np.min)(sums, axis=column, keepdims=True)
+    elif ord in (2, -2, "nuc"):
+        s = svdvals(np.moveaxis(x, axis, (-2, -1)))
+        reduce = {2: np.max, -2: np.min, "nuc": np.sum}[ord]
+        result = np.expand_dims(reduce(s, axis=-1), tuple(sorted(axis)))
+    else:
+        raise ValueError(f"Invalid norm order {ord!r} for matrices.")
+    return result if keepdims else np.squeeze(result, axis)
+
+
+def _floating(x: Any) -> Any:
+    return x if x.dtype.kind in "fc" else x.astype(np.float64)
+
+
+@composed(np.linalg.norm, "x")
+def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
+    """Norm of a vector or a matrix, or over axes, as NumPy's; its gradient at 0 is 0, a subgradient of least norm."""
+    x = _floating(x)
+    if axis is None:
+        if ord is None:
+            flat = _vector_norm(np.reshape(x, -1), None, 0, False)
+            return np.reshape(flat, (1,) * np.ndim(x)) if keepdims else flat
+        axis = tuple(range(np.ndim(x)))
+    axis = axes_of(axis if isinstance(axis, tuple) else (int(axis),), np.ndim(x))
+    if len(axis) == 1:
+        return _vector_norm(x, ord, axis[0], keepdims)
+    if len(axis) == 2:
+        if axis[0] == axis[1]:
+            raise ValueError("Duplicate axes given.")
+        return _matrix_norm(x, ord, axis, keepdims)
+    raise ValueError("Improper number of dimensions to norm.")
+
+
+@composed(np.linalg.vector_norm, "x")
+def vector_norm(x: Any, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Any:
+    """Norm of the entries over axes (all, by default), as of one vector."""
+    x = _floating(x)
+    axes = axes_of(axis if axis is None or isinstance(axis, tuple) else (int(axis),), np.ndim(x))
+    return _vector_norm(x, ord, axes, keepdims)
+
+
+@composed(np.linalg.matrix_norm, "x")
+def matrix_norm(x: Any, *, keepdims: bool = False, ord: Any = "fro") -> Any:
+    """Norm of the matrices in the last two axes."""
+    return _matrix_norm(_floating(x), ord, (np.ndim(x) - 2, np.ndim(x) - 1), keepdims)
+
+
+@composed(np.linalg.cond, "x")
+def cond(x: Any, p: Any = None) -> Any:
+    """Condition number in the norm p: the ratio of singular values by default. LinAlgError for a singular matrix, p not 2."""
+    if p is None or p in (2, -2):
+        s = svdvals(x)
+        return s[..., 0] / s[..., -1] if p != -2 else s[..., -1] / s[..., 0]
+    axes = (np.ndim(x) - 2, np.ndim(x) - 1)
+    return _matrix_norm(x, p, axes, False) * _matrix_norm(inv(x), p, axes, False)
+
+
+# ------------------------------------------------------------------------------------------ powers and products
+
+
+@composed(np.linalg.matrix_power, "a")
+def matrix_power(a: Any, n: int) -> Any:
+    """The n-th power of square matrices, by squaring; of the inverse, if n is negative."""
+    n = int(n)
+    systems.square(a, "matrix_power")
+    if n == 0:
+        return np.broadcast_to(np.eye(np.shape(a)[-1], dtype=a.dtype), np.shape(a)) + 0 * a
+    if n < 0:
+        a, n = inv(a), -n
+    result = None
+    while n:
+        if n % 2:
+            result = a if result is None else np.matmul(result, a)
+        n //= 2
+        if n:
+            a = np.matmul(a, a)
+    return result
+
+
+def _cheapest(lengths: tuple[int, ...]) -> dict[tuple[int, int], int]:
+    """For factors i to j of a product, after which one to split it, so that it takes the fewest multiplications."""
+    n = len(lengths) - 1
+    cost = {(i, i): 0 for i in range(n)}
+    split = {}
+    for width in range(1, n):
+        for i in range(n - width):
+            j = i + width
+            options = [(cost[i, k] + cost[k + 1, j] + lengths[i] * lengths[k + 1] * lengths[j + 1], k) for k in range(i, j)]
+            cost[i, j], split[i, j] = min(options)
+    return split
+
+
+@composed(np.linalg.multi_dot, "*arrays")
+def multi_dot(arrays: Any) -> Any:
+    """The product of matrices (the first and last may be vectors), in the order that takes the fewest multiplications."""
+    arrays = list(arrays)
+    if len(arrays) < 2:
+        raise ValueError("Expecting at least two arrays.")
+    first, last = np.ndim(arrays[0]) == 1, np.ndim(arrays[-1]) == 1
+    if first:
+        arrays[0] = arrays[0][None, :]
+    if last:
+        arrays[-1] = arrays[-1][:, None]
+    split = _cheapest((np.shape(arrays[0])[0], *(np.shape(x)[1] for x in arrays)))
+
+    def product(i: int, j: int) -> Any:
+        return arrays[i] if i == j else np.matmul(product(i, split[i, j]), product(split[i, j] + 1, j))
+
+    result = product(0, len(arrays) - 1)
+    if last:
+        result = result[..., 0]
+    return result[0] if first else result
+
+
+@composed(np.linalg.tensorinv, "a")
+def tensorinv(a: Any, ind: int = 2) -> Any:
+    """The inverse of tensordot(a, x, ind) as a function of x."""
+    if ind <= 0:
+        raise ValueError("Invalid ind argument.")
+    shape = np.shape(a)
+    flat = np.reshape(a, (int(np.prod(shape[:ind])), -1))
+    return np.reshape(inv(flat), shape[ind:] + shape[:ind])
+
+
+@composed(np.linalg.trace, "x")
+def trace(x: Any, *, offset: int = 0) -> Any:
+    """Sum of the entries on a diagonal of each matrix."""
+    return np.sum(diagonal(x, offset=offset), axis=-1)
+
+
+@composed(np.linalg.diagonal, "x")
+def diagonal(x: Any, *, offset: int = 0) -> Any:
+    """The entries on a diagonal of each matrix."""
+    return _diagonal(x, offset, -2, -1)
+
+
+@composed(np.linalg.outer, "x1", "x2")
+def outer(x1: Any, x2: Any) -> Any:
+    """All products of an entry of one vector with one of another."""
+    if np.ndim(x1) != 1 or np.ndim(x2) != 1:
+        raise ValueError(f"Input arrays must be one-dimensional, but they are x1.ndim={np.ndim(x1)} and x2.ndim={np.ndim(x2)}.")
+    return x1[:, None] * x2[None, :]
+
+
+@composed(np.linalg.cross, "x1", "x2")
+def cross(x1: Any, x2: Any, *, axis: int = -1) -> Any:
+    """Vector product of vectors with three entries along an axis."""
+    x1, x2 = np.moveaxis(x1, axis, -1), np.moveaxis(x2, axis, -1)
+    if np.shape(x1)[-1] != 3 or np.shape(x2)[-1] != 3:
+        raise ValueError(f"Both input arrays must be (arrays of) 3-dimensional vectors, but they are {np.shape(x1)[-1]} and {np.shape(x2)[-1]} dimensional instead.")
+    terms = [x1[..., (i + 1) % 3] * x2[..., (i + 2) % 3] - x1[..., (i + 2) % 3] * x2[..., (i + 1) % 3] for i in range(3)]
+    return np.moveaxis(np.stack(terms, axis=-1), -1, axis)
+
+
+@composed(np.linalg.vecdot, "x1", "x2")
+def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
+    """Inner product along an axis, the first operand conjugated."""
+    return np.sum(np.moveaxis(conj(x1), axis, -1) * np.moveaxis(x2, axis, -1), axis=-1)
+
+
+@composed(np.linalg.matmul, "x1", "x2")
+def matmul(x1: Any, x2: Any) -> Any:
+    """Matrix product."""
+    return np.matmul(x1, x2)
+
+
+@composed(np.linalg.tensordot, "x1", "x2")
+def tensordot(x1: Any, x2: Any, *, axes: Any = 2) -> Any:
+    """Sum of products over pairs of axes."""
+    return _tensordot(x1, x2, axes)
+
+
+@composed(np.linalg.matrix_transpose, "x", also=(np.matrix_transpose,))
+def matrix_transpose(x: Any) -> Any:
+    """The last two axes exchanged."""
+    return np.swapaxes(x, -1, -2)
