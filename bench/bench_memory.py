@@ -19,7 +19,9 @@ def test_peak(benchmark, kind, contestant, engine):
     """In arrays of the chain; the answer is asserted in the process that is measured."""
     benchmark.group = f"peak-{kind}"
     size = 1_000_000 if benchmark.enabled else 10_000
-    figures = benchmark.pedantic(memory.fresh, (memory.peak, contestant, engine, kind, size, memory.OPERATIONS))
+    figures = benchmark.pedantic(
+        memory.fresh, (memory.peak, contestant, engine, kind, size, memory.OPERATIONS)
+    )
     benchmark.extra_info |= figures
 
 
@@ -29,5 +31,7 @@ def test_growth(benchmark, contestant, pinned):
     """In bytes, over a million operations whose results are dropped."""
     benchmark.group = "growth"
     operations = 500_000 if benchmark.enabled else 5000
-    figures = benchmark.pedantic(memory.fresh, (memory.growth, contestant, "auto", pinned, operations))
+    figures = benchmark.pedantic(
+        memory.fresh, (memory.growth, contestant, "auto", pinned, operations)
+    )
     benchmark.extra_info |= figures

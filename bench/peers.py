@@ -53,7 +53,9 @@ def tapegrad_transform(workload, size):
     import tapegrad as tg
 
     parameters, constants = workload.inputs(size)
-    f = tg.value_and_grad(lambda *args: workload.program(tg, *args), argnums=tuple(range(len(parameters))))
+    f = tg.value_and_grad(
+        lambda *args: workload.program(tg, *args), argnums=tuple(range(len(parameters)))
+    )
     return lambda: f(*parameters, *constants)
 
 
@@ -72,7 +74,9 @@ def jax_value_and_grad(workload, size):
 
     jax.config.update("jax_enable_x64", True)
     parameters, constants = workload.inputs(size)
-    f = jax.value_and_grad(lambda *args: workload.program(jax.numpy, *args), argnums=tuple(range(len(parameters))))
+    f = jax.value_and_grad(
+        lambda *args: workload.program(jax.numpy, *args), argnums=tuple(range(len(parameters)))
+    )
     return f, [jax.numpy.asarray(a) for a in (*parameters, *constants)]
 
 

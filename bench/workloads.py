@@ -524,7 +524,9 @@ def ode_rk4_grad(rates, start, observed):
         gu, gv = gu + 2.0 * du, gv + 2.0 * dv
         total_u, total_v = gu, gv
         pulled_u = pulled_v = 0.0  # cotangent of the point of the stage above
-        for (u, v), share, reach in zip(reversed(stages), (1.0, 2.0, 2.0, 1.0), (0.0, step, half, half), strict=True):
+        for (u, v), share, reach in zip(
+            reversed(stages), (1.0, 2.0, 2.0, 1.0), (0.0, step, half, half), strict=True
+        ):
             ku = step / 6.0 * share * gu + reach * pulled_u
             kv = step / 6.0 * share * gv + reach * pulled_v
             g_birth += ku * u
@@ -557,7 +559,9 @@ TABLE = (
     ((20,),               ode_rk4,             ode_rk4_data,             ode_rk4_grad),
 )
 # fmt: on
-WORKLOADS = {program.__name__: Workload(program, data, grad, sizes) for sizes, program, data, grad in TABLE}
+WORKLOADS = {
+    program.__name__: Workload(program, data, grad, sizes) for sizes, program, data, grad in TABLE
+}
 CASES = [(workload, size) for workload in WORKLOADS.values() for size in workload.sizes]
 
 

@@ -2,7 +2,7 @@
 
 from importlib.metadata import PackageNotFoundError, version
 
-from . import autograd, dispatch, inplace, ops
+from . import autograd, dispatch, inplace, linalg, ops
 from .check import check_op
 from .creation import *  # noqa: F403
 from .executors import engine, set_engine

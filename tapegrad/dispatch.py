@@ -146,6 +146,8 @@ def _signatures(function: Any, ours: Any) -> tuple[Any, int, int, frozenset[str]
         return None, 0, 0, frozenset()
     op = getattr(ours, "primitive", None)
     mine = list(inspect.signature(ours if op is None else op.function).parameters.values())
+    if any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in mine):  # it takes NumPy's arguments as they come
+        return None, 0, 0, frozenset()
     arity = sum(p.default is p.empty for p in mine)
     aligned = arity
     for ours_too, name in zip(mine[arity:], list(theirs.parameters)[arity:], strict=False):

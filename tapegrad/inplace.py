@@ -86,20 +86,24 @@ def _refuse_aliases(t: Tensor, name: str) -> None:
     if place is None:
         return
     tape, position = place
-    code = tape.code
-    is_view = OPS[code[position * STRIDE + OP]].view and t._data.base is not None
-    # Views of this value were recorded after it.
-    later = range((position + 1) * STRIDE, len(code), STRIDE)
-    has_views = any(
-        code[k + IN0] is t._node and OPS[code[k + OP]].view and _shares(code[k + OUT]) and _held(code[k + SLOT])
-        for k in later
-    )
-    if is_view or has_views:
+    is_view = OPS[tape.code[position * STRIDE + OP]].view and t._data.base is not None
+    if not is_view and _has_views(t, tape.code, position):
+        tape.sweep()  # what holds a view may itself be dead
+        position = tape.find(t._node) or 0
+    if is_view or _has_views(t, tape.code, position):
         raise GraphError(
             f"{name} would overwrite a tracked tensor that shares memory with "
             f"{'the tensor it is a view of' if is_view else 'a view of it'}, whose gradient would then be wrong. Write "
             "it out of place (y = y + z), or take a clone() first."
         )
+
+
+def _has_views(t: Tensor, code: list[Any], position: int) -> bool:
+    """Whether a view of this value, which was recorded after it at `position`, is still held."""
+    return any(
+        code[k + IN0] is t._node and OPS[code[k + OP]].view and _shares(code[k + OUT]) and _held(code[k + SLOT])
+        for k in range((position + 1) * STRIDE, len(code), STRIDE)
+    )
 
 
 def _shares(out: Any) -> bool:
@@ -178,6 +182,7 @@ def _operator(name: str, ufunc: np.ufunc, function: Callable[..., Any] | None) -
     return method
 
 
+_ufunc: Any
 for _name, _ufunc in {
     "iadd": np.add, "isub": np.subtract, "imul": np.multiply, "itruediv": np.divide, "ipow": np.power,
     "imod": np.remainder, "ifloordiv": np.floor_divide,
@@ -193,9 +198,17 @@ for _name, _ufunc in {
 
 def _matmul_in_place(self: Tensor, other: Any) -> Tensor:
     """In-place matrix product; the shape must stay."""
-    if is_grad_enabled() and self._node is not None:
+    other_node = other._node if isinstance(other, Tensor) else None
+    if is_grad_enabled() and (self._node is not None or other_node is not None):
+        if type(self._node) is Leaf:
+            before_write(self, "imatmul")
         return _replace(self, _beforehand(self, matmul, other), "imatmul")
-    return self._like(self._data @ other)
+    product = self._data @ (other._data if isinstance(other, Tensor) else constant(other, "imatmul"))
+    if product.shape != self.shape:
+        raise RuntimeError(f"imatmul would change the shape of the tensor from {self.shape} to {product.shape}: write it out of place.")
+    before_write(self, "imatmul")
+    np.copyto(self._array(), product)
+    return self
 
 
 Tensor.__imatmul__ = _matmul_in_place

@@ -71,13 +71,16 @@ class _Mode:
         entered = _ENTERED.get()
         inner = []
         while entered is not None and entered[0] is not self:
-            inner.append(entered)
+            inner.append(entered[:2])
             entered = entered[2]
         if entered is None:  # entered in another thread or task, whose mode this one never had
             return
-        RECORDER.set(entered[1])
-        entered = entered[2]
-        for mode, before, _ in reversed(inner):
+        _, before, entered = entered
+        if inner:
+            inner[-1] = (inner[-1][0], before)  # the next one now stands on what this one stood on
+        else:
+            RECORDER.set(before)
+        for mode, before in reversed(inner):
             entered = (mode, before, entered)
         _ENTERED.set(entered)
 

@@ -129,7 +129,7 @@ def elementwise(
     *partials: Any,
     domain: Domain | Sequence[Domain] = real,
     name: str | None = None,
-    backward: str | None = None,
+    backward: str | Callable[..., str] | None = None,
     operator: str | None = None,
     dunder: str | None = None,
     method: bool = False,
@@ -529,12 +529,16 @@ def several(
 
     def declare(rule: Callable[..., Any]) -> Any:
         names = _positional(rule)
-        defaults = {p.name: p.default for p in inspect.signature(rule).parameters.values() if p.kind is p.KEYWORD_ONLY}
+        keywords = [p for p in inspect.signature(rule).parameters.values() if p.kind is inspect.Parameter.KEYWORD_ONLY]
+        defaults = {p.name: p.default for p in keywords}
         name = declared.get("name") or of.__name__
 
         def packed(x: Any, **kw: Any) -> np.ndarray:
             return np.concatenate([np.ravel(part) for part in run(x, **kw)])
 
+        packed.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+            [inspect.Parameter("x", inspect.Parameter.POSITIONAL_ONLY), *keywords]
+        )
         asks = (*names, "x_shape") if "x_shape" not in names else names
 
         def packed_rule(*asked: Any, **kw: Any) -> Any:

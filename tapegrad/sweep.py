@@ -114,7 +114,9 @@ def check_overwritten(code: Code, k: int) -> None:
     """Raise if a value that this entry's rule needs was changed in place since it was recorded."""
     op = OPS[code[k + OP]]
     if op.saves:
-        names = set().union(*op.needs)
+        nodes = operands(code, k)
+        needs = op.needs if len(op.needs) > 1 else op.needs * len(nodes)
+        names = set().union(*(needed for node, needed in zip(nodes, needs, strict=False) if node is not None))
         columns = ((X, ("x", "xs", "z")), (Y, ("y",)), (OUT, ("out",)))
         values = [code[k + column] for column, wanted in columns if names.intersection(wanted)]
         storage.check(op.backward_name if isinstance(op.backward_name, str) else op.name, code[k + SLOT], values)

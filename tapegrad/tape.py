@@ -144,12 +144,24 @@ class Tape:
                 del code[first:end]  # another thread may append behind `end` meanwhile
                 alive = _pop_dead(tail, low, visited, given_up)
             else:
-                held = np.flatnonzero(references(code, low, end // STRIDE) > 0) + low
-                alive = _survivors(code, low, held.tolist(), visited, given_up)
+                held = (np.flatnonzero(references(code, low, end // STRIDE) > 0) + low).tolist()
+                if len(code) > end:
+                    held += self._read_by(code[end:], held, low, end // STRIDE)
+                alive = _survivors(code, low, held, visited, given_up)
                 del code[first:end]
             code[first:first] = alive
             if self.bytes:
                 self.bytes = _saved_bytes(code)
+
+    def _read_by(self, late: list[Any], held: list[int], low: int, high: int) -> set[int]:
+        """Positions in [low, high) of what late entries, appended by another thread meanwhile, read: they hold it."""
+        positions = set()
+        for in0, in1 in zip(late[IN0::STRIDE], late[IN1::STRIDE], strict=True):
+            for node in (*in0, in1) if type(in0) is tuple else (in0, in1):
+                position = self.find(node) if type(node) is int else None
+                if position is not None and low <= position < high:
+                    positions.add(position)
+        return positions.difference(held)
 
     def absorb(self, other: Tape) -> None:
         """Take over the entries of a tape that was open while this one was not: they are neighbours in slot order."""

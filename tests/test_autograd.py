@@ -13,6 +13,8 @@ import importlib
 import operator
 import os
 import pickle
+import queue
+import sys
 import threading
 import warnings
 import weakref
@@ -1211,6 +1213,40 @@ def test_walking_one_graph_at_once():
 
     in_threads(job, job, job, job)
     equal(x.grad, [400.0, 600.0])
+
+
+@pytest.fixture
+def hectic():
+    """Threads take turns a hundred times as often, so that what can go wrong between two steps does."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(5e-5)
+    yield
+    sys.setswitchinterval(before)
+
+
+def test_others_walk_what_a_thread_made_while_it_goes_on(hectic):
+    """The maker records and walks and frees on the same tape; nothing it made for the others is lost."""
+    made = queue.Queue(maxsize=20)
+
+    def make():
+        for i in range(300):
+            x = leaf(float(i % 7 + 1))
+            y = x * x
+            made.put((x, y * y * x + x))
+            del x, y
+            z = leaf(2.0)
+            (z * z * z).backward()
+            equal(z.grad, 12.0)
+        for _ in range(3):
+            made.put(None)
+
+    def walk():
+        while (item := made.get(timeout=30)) is not None:
+            x, y = item
+            y.backward()
+            equal(x.grad, 5 * x.item() ** 4 + 1)
+
+    in_threads(make, walk, walk, walk)
 
 
 def test_grad_mode_is_the_threads_own():

@@ -208,7 +208,7 @@ def _check_input(i: int, x: Tensor) -> None:
             stacklevel=4,
         )
     memory = x.detach().numpy()
-    if any(stride == 0 and length > 1 for stride, length in zip(memory.strides, memory.shape, strict=True)):
+    if memory.size and any(stride == 0 and length > 1 for stride, length in zip(memory.strides, memory.shape, strict=True)):
         raise RuntimeError(
             f"The {i}th input has a dimension with stride 0: one number in memory stands for several elements, which cannot be "
             "changed one at a time. Pass a copy with memory of its own: x.detach().clone().requires_grad_()."
@@ -351,7 +351,7 @@ def _pushed(case: _Case, tangents: dict[int, np.ndarray]) -> list[np.ndarray]:
     positions = [k for k, _ in case.outputs]
 
     def of_wanted(*wanted: Any) -> tuple[Any, ...]:
-        arguments = list(case.inputs)
+        arguments = [x.detach() if _tracked(x) else x for x in case.inputs]
         for i, x in zip(tangents, wanted, strict=True):
             arguments[i] = x
         returned = _returned(case.func, arguments)

@@ -44,4 +44,7 @@ def public_names() -> dict[str, Any]:
     return names
 
 
-__all__ = ["constants", "elementary", "indexing", "joining", "products", "public_names", "reductions", "shaping"]
+__all__ = [
+    "arranging", "calculus", "constants", "elementary", "indexing", "joining", "products", "public_names", "reductions",
+    "selection", "shaping", "statistics",
+]  # fmt: skip

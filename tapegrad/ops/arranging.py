@@ -69,7 +69,9 @@ def rot90(m: Any, k: int = 1, axes: Any = (0, 1)) -> Any:
     """A quarter turn in the plane of two axes, k times, from the first axis towards the second."""
     first, second = (a % np.ndim(m) for a in axes)
     if len(axes) != 2 or first == second:
-        raise ValueError(f"rot90 turns in the plane of two different axes, but axes={axes} was given.")
+        raise ValueError(
+            f"rot90 turns in the plane of two different axes, but axes={axes} was given."
+        )
     k %= 4
     if k == 0:
         return m[...]
@@ -102,7 +104,9 @@ def rollaxis(a: Any, axis: int, start: int = 0) -> Any:
 def matrix_transpose(x: Any) -> Any:
     """The last two axes exchanged."""
     if np.ndim(x) < 2:
-        raise ValueError(f"matrix_transpose needs two axes or more, but the operand has {np.ndim(x)}.")
+        raise ValueError(
+            f"matrix_transpose needs two axes or more, but the operand has {np.ndim(x)}."
+        )
     return swapaxes(x, -1, -2)
 
 
@@ -110,14 +114,16 @@ def matrix_transpose(x: Any) -> Any:
 
 
 @composed(np.tile, "A")
-def tile(A: Any, reps: Any) -> Any:  # noqa: N803  NumPy's name
+def tile(A: Any, reps: Any) -> Any:
     """Copies side by side, so many along each axis."""
     counts = tuple(reps) if np.ndim(reps) else (int(reps),)
     ndim = max(len(counts), np.ndim(A))
     shape = (1,) * (ndim - np.ndim(A)) + np.shape(A)
     counts = (1,) * (ndim - len(counts)) + counts
     paired = reshape(A, tuple(n for length in shape for n in (1, length)))
-    copies = broadcast_to(paired, tuple(n for pair in zip(counts, shape, strict=True) for n in pair))
+    copies = broadcast_to(
+        paired, tuple(n for pair in zip(counts, shape, strict=True) for n in pair)
+    )
     return reshape(copies, tuple(c * n for c, n in zip(counts, shape, strict=True)))
 
 
@@ -132,7 +138,10 @@ def repeat(a: Any, repeats: Any, axis: Any = None) -> Any:
     if counts.size != 1:
         return take(a, np.repeat(np.arange(shape[axis]), counts), axis)
     count = int(counts.reshape(()))
-    copies = broadcast_to(reshape(a, (*shape[: axis + 1], 1, *shape[axis + 1 :])), (*shape[: axis + 1], count, *shape[axis + 1 :]))
+    copies = broadcast_to(
+        reshape(a, (*shape[: axis + 1], 1, *shape[axis + 1 :])),
+        (*shape[: axis + 1], count, *shape[axis + 1 :]),
+    )
     return reshape(copies, (*shape[:axis], shape[axis] * count, *shape[axis + 1 :]))
 
 
@@ -251,7 +260,9 @@ def _depth(part: Any) -> int:
         return 0
     depths = {_depth(p) for p in part}
     if len(depths) != 1:
-        raise ValueError("block was given lists of unequal depth (or an empty one): every block must lie at the same depth.")
+        raise ValueError(
+            "block was given lists of unequal depth (or an empty one): every block must lie at the same depth."
+        )
     return depths.pop() + 1
 
 
@@ -272,10 +283,12 @@ def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Any:
     """A copy of arr with values put in before the given positions."""
     if raw(arr).dtype.kind not in "fc" or (np.iscomplexobj(values) and not np.iscomplexobj(arr)):
         raise NotDifferentiable(
-            f"np.insert was asked to put a tracked tensor into an array of dtype {raw(arr).dtype}, which takes NumPy's result type "
-            "from the array and would cut it. Convert the array first: arr.astype(float)."
+            f"np.insert was asked to put a tracked tensor into an array of dtype {raw(arr).dtype}, whose dtype the result "
+            "keeps: it would be cut. Convert the array first: arr.astype(float)."
         )
-    return moved(lambda arr, values: np.insert(arr, obj, values, axis), arr, values).astype(raw(arr).dtype, copy=False)
+    return moved(lambda arr, values: np.insert(arr, obj, values, axis), arr, values).astype(
+        raw(arr).dtype, copy=False
+    )
 
 
 @composed(np.delete, "arr")
@@ -288,7 +301,9 @@ def delete(arr: Any, obj: Any, axis: Any = None) -> Any:
 def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Any:
     """The entries without the zeros before the first and after the last that is none."""
     kept = [np.unique(i) for i in np.nonzero(raw(filt))]
-    axes = range(np.ndim(filt)) if axis is None else {a % np.ndim(filt) for a in np.atleast_1d(axis)}
+    axes = (
+        range(np.ndim(filt)) if axis is None else {a % np.ndim(filt) for a in np.atleast_1d(axis)}
+    )
     window = [slice(None)] * np.ndim(filt)
     for a in axes:
         if kept[a].size == 0:
@@ -311,11 +326,16 @@ def _splitter(of: Any, axis: Any, least: int, doc: str) -> Any:
 
 
 vsplit = _splitter(np.vsplit, lambda ndim: 0, 2, "Parts along the first axis.")
-hsplit = _splitter(np.hsplit, lambda ndim: 1 if ndim > 1 else 0, 1, "Parts along the second axis; the first if there is one.")
+hsplit = _splitter(
+    np.hsplit,
+    lambda ndim: 1 if ndim > 1 else 0,
+    1,
+    "Parts along the second axis; the first if there is one.",
+)
 dsplit = _splitter(np.dsplit, lambda ndim: 2, 3, "Parts along the third axis.")
 
 if hasattr(np, "row_stack"):
-    FUNCTIONS[np.row_stack] = vstack
+    FUNCTIONS[getattr(np, "row_stack")] = vstack  # noqa: B009  the linter wants the name gone that NumPy still has
 
 
 # -------------------------------------------------------------------------------------------------- padding
@@ -334,24 +354,27 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> An
             "np.pad was given a function as mode, but such a function writes into plain arrays, where no gradient could be "
             "followed. Use a mode by name, or join the pieces with np.concatenate."
         )
-    # NumPy checks the settings; its result has the shape and, for the modes below, the filled-in constants.
-    zeros = np.zeros(np.shape(array), array.dtype)
+    zeros = np.broadcast_to(np.zeros((), array.dtype), np.shape(array))
     if mode in ("constant", "empty"):
-        frame = np.pad(zeros, pad_width, "constant", **kwargs)
         widths = _pairs(pad_width, np.ndim(array))
         inner = tuple(slice(w, w + n) for (w, _), n in zip(widths, np.shape(array), strict=True))
-        spread = scatter(array, inner, frame.shape)
-        return spread + frame if frame.any() else spread
-    if mode in ("edge", "wrap") or (mode in ("reflect", "symmetric") and kwargs.get("reflect_type", "even") == "even"):
+        shape = tuple(before + n + after for (before, after), n in zip(widths, np.shape(array), strict=True))
+        padded = scatter(array, inner, shape)
+        return padded + np.pad(zeros, pad_width, "constant", **kwargs) if kwargs else padded
+    if mode in ("edge", "wrap") or (
+        mode in ("reflect", "symmetric") and kwargs.get("reflect_type", "even") == "even"
+    ):
         return moved(lambda numbers: np.pad(numbers, pad_width, mode, **kwargs), array)
-    np.pad(zeros, pad_width, mode, **kwargs)
+    np.pad(zeros, pad_width, mode, **kwargs)  # NumPy checks the settings
     if mode == "linear_ramp":
         sides, settings = _ramp, _pairs(kwargs.get("end_values", 0), np.ndim(array))
     elif mode in _STATISTICS:
         sides, settings = _STATISTICS[mode], _pairs(kwargs.get("stat_length"), np.ndim(array))
     else:
         sides, settings = _mirrored, [(mode == "symmetric", n) for n in np.shape(array)]
-    for axis, (widths, setting) in enumerate(zip(_pairs(pad_width, np.ndim(array)), settings, strict=True)):
+    for axis, (widths, setting) in enumerate(
+        zip(_pairs(pad_width, np.ndim(array)), settings, strict=True)
+    ):
         if any(widths):
             array = sides(array, axis, widths, setting)
     return array
@@ -364,7 +387,12 @@ def _pairs(value: Any, ndim: int) -> list[tuple[Any, Any]]:
         for axis, width in value.items():
             pairs[axis] = width
         return [(p, p) if np.ndim(p) == 0 else tuple(p) for p in pairs]
-    return [tuple(pair) for pair in np.broadcast_to(np.asarray(value, object if value is None else None), (ndim, 2)).tolist()]
+    return [
+        tuple(pair)
+        for pair in np.broadcast_to(
+            np.asarray(value, object if value is None else None), (ndim, 2)
+        ).tolist()
+    ]
 
 
 def _ramp(x: Any, axis: int, widths: Any, ends: Any) -> Any:
@@ -391,7 +419,12 @@ def _statistic(of: Any) -> Any:
     return sides
 
 
-_STATISTICS = {"maximum": _statistic(np.max), "minimum": _statistic(np.min), "mean": _statistic(np.mean), "median": _statistic(np.median)}
+_STATISTICS = {
+    "maximum": _statistic(np.max),
+    "minimum": _statistic(np.min),
+    "mean": _statistic(np.mean),
+    "median": _statistic(np.median),
+}
 
 
 def _mirrored(x: Any, axis: int, widths: Any, setting: Any) -> Any:
@@ -405,7 +438,9 @@ def _mirrored(x: Any, axis: int, widths: Any, setting: Any) -> Any:
         return moved(lambda numbers: np.pad(numbers, _only(axis, widths, np.ndim(x)), "edge"), x)
     while left or right:
         n = np.shape(x)[axis]
-        reach = n // original * original if symmetric else (n - 1) // (original - 1) * (original - 1)
+        reach = (
+            n // original * original if symmetric else (n - 1) // (original - 1) * (original - 1)
+        )
         first, last = min(reach, left), min(reach, right)
         skip = 0 if symmetric else 1
         before = flip(x[along(axis, slice(skip, skip + first))], axis)

@@ -6,24 +6,23 @@
 from __future__ import annotations
 
 import string
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from ..domain import distinct, positive, unit
+from ..domain import distinct, unit
 from ..errors import NotDifferentiable
-from ..primitive import UFUNCS, apply, call, elementwise, primitive, select
+from ..primitive import apply, call, elementwise, primitive, select
 from ..tensor import Tensor, wrap
-from . import reductions
+from . import elementary, reductions
 from .arranging import along, atleast_1d
-from .composing import composed, moved, operand, raw
-from .elementary import copysign, floor_divide, fmod, multiply, power, remainder, rint, trunc, where
+from .composing import composed, operand, raw
+from .elementary import floor_divide, fmod, multiply, power, remainder, rint, trunc, where
 from .indexing import scatter, take
 from .joining import array, concatenate, stack
 from .products import matmul
-from .shaping import broadcast_to, expand_dims, flip, moveaxis, reshape, swapaxes, transpose
+from .shaping import broadcast_to, expand_dims, moveaxis, reshape, transpose
 
 # ------------------------------------------------------------------------------------------- differences
 
@@ -54,7 +53,10 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
 def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
     """Differences of neighbours of the flattened operand, with values before and after."""
     flat = reshape(ary, -1)
-    ends = [[] if end is None else [reshape(end, -1)] for end in (to_begin, to_end)]
+    ends = [
+        [] if end is None else [reshape(_as_array(end).astype(ary.dtype), -1)]
+        for end in (to_begin, to_end)
+    ]
     return concatenate([*ends[0], flat[1:] - flat[:-1], *ends[1]])
 
 
@@ -68,12 +70,15 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> An
            [-1.,  0.,  1.],
            [ 0., -2.,  2.]])
     """
-    f = f if isinstance(f, Tensor) or np.asarray(f).dtype.kind in "fc" else np.asarray(f, float)
+    f = _as_array(f)
+    f = f if f.dtype.kind in "fc" else f.astype(float)
     ndim = np.ndim(f)
     axes = tuple(range(ndim)) if axis is None else reductions.axes_of(axis, ndim)
     if edge_order > 2:
         raise ValueError("'edge_order' greater than 2 not supported")
-    if len(varargs) not in (0, 1, len(axes)) or (len(varargs) == 1 != len(axes) and np.ndim(varargs[0])):
+    if len(varargs) not in (0, 1, len(axes)) or (
+        len(varargs) == 1 != len(axes) and np.ndim(varargs[0])
+    ):
         raise TypeError("invalid number of arguments")
     spacings = varargs if len(varargs) == len(axes) else (varargs or (1.0,)) * len(axes)
     results = []
@@ -82,7 +87,8 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> An
             raise ValueError(
                 "Shape of array too small to calculate a numerical gradient, at least (edge_order + 1) elements are required."
             )
-        results.append(_slopes(f, a, _steps(operand(spacing), np.shape(f)[a]), edge_order))
+        slopes = _slopes(f, a, _steps(operand(spacing), np.shape(f)[a]), edge_order)
+        results.append(slopes.astype(f.dtype, copy=False))
     return results[0] if len(results) == 1 else tuple(results)
 
 
@@ -122,7 +128,12 @@ def _slopes(f: Any, axis: int, h: Any, edge_order: int) -> Any:
     return moveaxis(concatenate([before, inner, after], -1), -1, axis)
 
 
-@primitive(np.unwrap, jvp=lambda ts, xs, out, **settings: ts[0], samples=[call((4,)), call((2, 3), axis=0, period=1.5)], domain=distinct)
+@primitive(
+    np.unwrap,
+    jvp=lambda ts, xs, out, **settings: ts[0],
+    samples=[call((4,)), call((2, 3), axis=0, period=1.5)],
+    domain=distinct,
+)
 def turned(g, *, discont=None, axis=-1, period=2 * np.pi):
     """Whole periods added so that neighbours differ by no more than half a one: they are constants, so the derivative is 1."""
     return g
@@ -138,7 +149,9 @@ def unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: float = 2 * n
 
 
 @composed(np.interp, "x", "xp", "fp", "left", "right")
-def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None) -> Any:
+def interp(
+    x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None
+) -> Any:
     """Piecewise linear interpolation of samples fp at xp; differentiated by x, by the values and by their places.
 
     At a sample the slope is that of the piece to the right (at the last, to the left); outside it is 0.
@@ -148,6 +161,8 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
     0.5
     """
     x, xp, fp = (_in_double(v) for v in (x, xp, fp))
+    if "c" in (x.dtype.kind, xp.dtype.kind):
+        raise TypeError("interp takes real x and xp; only the values fp may be complex.")
     if np.ndim(xp) != 1 or np.ndim(fp) != 1:
         raise ValueError("Data points must be 1-D sequences")
     if len(xp) != len(fp):
@@ -173,14 +188,18 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
         width, rise = take(xp, piece + 1) - take(xp, piece), take(fp, piece + 1) - take(fp, piece)
         flat = raw(width) == 0
         slope = where(flat, np.zeros(()), rise / where(flat, np.ones(()), width))
-        value = where(spots == take(places, base), value + _vanishing(slope, x - take(xp, base)), slope * (x - take(xp, base)) + value)
+        value = where(
+            spots == take(places, base),
+            value + _vanishing(slope, x - take(xp, base)),
+            slope * (x - take(xp, base)) + value,
+        )
     value = where(spots < places[0], fp[0] if left is None else left, value)
     value = where(spots > places[-1], fp[-1] if right is None else right, value)
     return where(np.isnan(spots), x, value)
 
 
 def _vanishing(slope: Any, distance: Any) -> Any:
-    """slope * distance where the distance is 0: also where the slope is infinite, so that the value stays that of the sample."""
+    """slope * distance where the distance is 0: so it is 0, also where the slope is infinite."""
     return where(np.isfinite(raw(slope)), slope, np.zeros(())) * distance
 
 
@@ -192,7 +211,13 @@ def _in_double(x: Any) -> Any:
 
 @composed(np.linspace, "start", "stop")
 def linspace(
-    start: Any, stop: Any, num: int = 50, endpoint: bool = True, retstep: bool = False, dtype: Any = None, axis: int = 0
+    start: Any,
+    stop: Any,
+    num: int = 50,
+    endpoint: bool = True,
+    retstep: bool = False,
+    dtype: Any = None,
+    axis: int = 0,
 ) -> Any:
     """Evenly spaced values from start to stop, differentiated by both ends.
 
@@ -214,22 +239,34 @@ def linspace(
         values = steps * delta
     values = values + start
     if endpoint and num > 1:
-        values = concatenate([values[:-1], reshape(broadcast_to(stop, np.shape(delta)), (1, *np.shape(delta)))], 0)
+        values = concatenate(
+            [values[:-1], reshape(broadcast_to(stop, np.shape(delta)), (1, *np.shape(delta)))], 0
+        )
     if axis:
         values = moveaxis(values, 0, axis)
     dtype = kind if dtype is None else np.dtype(dtype)
-    values = np.floor(values).astype(dtype) if dtype.kind in "iu" else values.astype(dtype, copy=False)
+    values = (
+        np.floor(values).astype(dtype) if dtype.kind in "iu" else values.astype(dtype, copy=False)
+    )
     return (values, step) if retstep else values
 
 
 @composed(np.logspace, "start", "stop", "base")
 def logspace(
-    start: Any, stop: Any, num: int = 50, endpoint: bool = True, base: Any = 10.0, dtype: Any = None, axis: int = 0
+    start: Any,
+    stop: Any,
+    num: int = 50,
+    endpoint: bool = True,
+    base: Any = 10.0,
+    dtype: Any = None,
+    axis: int = 0,
 ) -> Any:
     """Powers of a base with evenly spaced exponents from start to stop; differentiated by all three."""
     if np.ndim(base):
         ndim = max(map(np.ndim, (start, stop, base)))
-        start, stop, base = (reshape(v, (1,) * (ndim - np.ndim(v)) + np.shape(v)) for v in (start, stop, base))
+        start, stop, base = (
+            reshape(v, (1,) * (ndim - np.ndim(v)) + np.shape(v)) for v in (start, stop, base)
+        )
         base = expand_dims(base, axis)
     exponents = np.linspace(start, stop, num=num, endpoint=endpoint, axis=axis)
     powers = power(base, exponents)
@@ -237,12 +274,16 @@ def logspace(
 
 
 @composed(np.geomspace, "start", "stop")
-def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0) -> Any:
+def geomspace(
+    start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0
+) -> Any:
     """Values in equal ratios from start to stop, differentiated by both ends."""
     kind = np.result_type(raw(start), raw(stop), float(num), np.zeros((), dtype))
     if np.any(raw(start) == 0) or np.any(raw(stop) == 0):
         raise ValueError("Geometric sequence cannot include zero")
-    start, stop = (v if v.dtype == kind else v.astype(kind) for v in (_as_array(start), _as_array(stop)))
+    start, stop = (
+        v if v.dtype == kind else v.astype(kind) for v in (_as_array(start), _as_array(stop))
+    )
     turn = np.sign(start)
     start, stop = start / turn, stop / turn
     values = logspace(np.log10(start), np.log10(stop), num=num, endpoint=endpoint, base=10.0)
@@ -302,7 +343,11 @@ def convolution(g, x_shape, y, *, mode="full"):
 
 
 def _mode(mode: Any) -> str:
-    return mode if mode in ("full", "same", "valid") else {0: "valid", 1: "same", 2: "full"}.get(mode, str(mode))
+    return (
+        mode
+        if mode in ("full", "same", "valid")
+        else {0: "valid", 1: "same", 2: "full"}.get(mode, str(mode))
+    )
 
 
 @composed(np.convolve, "a", "v")
@@ -340,7 +385,11 @@ def _einsum(operands: Sequence[Any], subscripts: str, optimize: Any) -> Any:
 
 def _einsum_jvp(ts, xs, out, *, subscripts, optimize=False):
     """Product rule: one operand after the other replaced by its tangent."""
-    terms = [np.einsum(subscripts, *xs[:i], t, *xs[i + 1 :], optimize=optimize) for i, t in enumerate(ts) if t is not None]
+    terms = [
+        np.einsum(subscripts, *xs[:i], t, *xs[i + 1 :], optimize=optimize)
+        for i, t in enumerate(ts)
+        if t is not None
+    ]
     total = terms[0]
     for term in terms[1:]:
         total = total + term
@@ -360,6 +409,7 @@ def _einsum_jvp(ts, xs, out, *, subscripts, optimize=False):
         call((3,), (3,), subscripts="i,i->i"),
         call((2, 2, 3), (2,), subscripts="iij,k->jk"),
         call((1, 3), (2, 3), subscripts="ij,ij->i"),
+        call((1, 3), (2, 3), subscripts="ij,ij->j"),
         call((2, 3), (3, 2), subscripts="ab,bc->ca", optimize=True),
     ],
 )
@@ -372,30 +422,44 @@ def contracted(g, xs, wanted, *, subscripts, optimize=False):
         for letter, n in zip(part, np.shape(x), strict=True):
             lengths[letter] = n if lengths.get(letter, 1) == 1 else lengths[letter]
     return [
-        _einsum_cotangent(g, output, i, parts, xs, lengths, bool(optimize)) if wanted[i] else None for i in range(len(xs))
+        _einsum_cotangent(g, output, i, parts, xs, lengths, bool(optimize)) if wanted[i] else None
+        for i in range(len(xs))
     ]
 
 
 def _einsum_cotangent(
-    g: Any, output: str, i: int, parts: list[str], xs: Sequence[Any], lengths: dict[str, int], optimize: bool
+    g: Any,
+    output: str,
+    i: int,
+    parts: list[str],
+    xs: Sequence[Any],
+    lengths: dict[str, int],
+    optimize: bool,
 ) -> Any:
     shape = np.shape(xs[i])
     own = dict(zip(parts[i], shape, strict=True))
-    # An axis of length 1 that others stretch is summed over; an index that nobody else has is spread along.
+    # An axis of length 1 that others stretch is summed over; an index that nobody else has in full is spread along.
     letters = "".join(c for c in own if own[c] == lengths[c])
     others = [(parts[j], np.conj(x)) for j, x in enumerate(xs) if j != i]
-    known = set(output).union(*(part for part, _ in others))
+    known = set(output)
+    for part, x in others:
+        known |= {c for c, n in zip(part, np.shape(x), strict=True) if n == lengths[c]}
     alone = "".join(c for c in letters if c not in known)
     if alone:
         others.append((alone, np.ones(tuple(lengths[c] for c in alone), g.dtype)))
     text = ",".join([output, *(part for part, _ in others)]) + "->" + letters
-    result = np.einsum(text, g, *(x for _, x in others), optimize=optimize or sum(map(np.size, (g, *xs))) > 4096)
+    result = np.einsum(
+        text, g, *(x for _, x in others), optimize=optimize or sum(map(np.size, (g, *xs))) > 4096
+    )
     kept = "".join(own)
     result = np.reshape(result, tuple(own[c] for c in kept))
     if len(kept) == len(parts[i]):
         return result
     # A repeated index reads a diagonal: the cotangent is put back on it.
-    steps = {c: np.reshape(np.arange(own[c]), (-1,) + (1,) * (len(kept) - k - 1)) for k, c in enumerate(kept)}
+    steps = {
+        c: np.reshape(np.arange(own[c]), (-1,) + (1,) * (len(kept) - k - 1))
+        for k, c in enumerate(kept)
+    }
     return scatter(result, tuple(steps[c] for c in parts[i]), shape)
 
 
@@ -424,7 +488,9 @@ def _explicit(operands: tuple[Any, ...]) -> tuple[str, list[Any]]:
         arrow = "->" if len(operands) % 2 else ""
         output = _lettered(operands[-1]) if arrow else ""
     if len(parts) != len(xs):
-        raise ValueError(f"einsum was given subscripts for {len(parts)} operands, but {len(xs)} operands.")
+        raise ValueError(
+            f"einsum was given subscripts for {len(parts)} operands, but {len(xs)} operands."
+        )
     free = [c for c in string.ascii_letters if c not in "".join([*parts, output])]
     widest = 0
     for i, (part, x) in enumerate(zip(parts, xs, strict=True)):
@@ -438,7 +504,9 @@ def _explicit(operands: tuple[Any, ...]) -> tuple[str, list[Any]]:
         output = output.replace("...", dots)
     else:
         letters = "".join(parts)
-        output = dots + "".join(sorted(c for c in set(letters) if letters.count(c) == 1 and c not in dots))
+        output = dots + "".join(
+            sorted(c for c in set(letters) if letters.count(c) == 1 and c not in dots)
+        )
     return ",".join(parts) + "->" + output, xs
 
 
@@ -452,7 +520,9 @@ def _lettered(sublist: Any) -> str:
 
 
 @composed(np.cross, "a", "b")
-def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: Any = None) -> Any:
+def cross(
+    a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: Any = None
+) -> Any:
     """Cross product of vectors of 3 components (or of 2, whose third is taken as 0)."""
     if axis is not None:
         axisa = axisb = axisc = axis
@@ -461,7 +531,9 @@ def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axi
     if not {2, 3}.issuperset(lengths):
         raise ValueError("incompatible dimensions for cross product\n(dimension must be 2 or 3)")
     if 2 in lengths:
-        np.cross(np.zeros(lengths[0]), np.zeros(lengths[1]))  # NumPy says that this is deprecated, once it is
+        np.cross(
+            np.zeros(lengths[0]), np.zeros(lengths[1])
+        )  # NumPy says that this is deprecated, once it is
     a0, a1, a2 = (a[..., i] if i < lengths[0] else None for i in range(3))
     b0, b1, b2 = (b[..., i] if i < lengths[1] else None for i in range(3))
     last = a0 * b1 - a1 * b0
@@ -503,16 +575,26 @@ def _vecmat(x1: Any, x2: Any) -> Any:
     return matmul(expand_dims(np.conj(x1), -2), x2)[..., 0, :]
 
 
-for _name, _product in (("vecdot", _vecdot), ("matvec", _matvec), ("vecmat", _vecmat)):  # NumPy 2.0, 2.2, 2.2
+for _name, _product in (
+    ("vecdot", _vecdot),
+    ("matvec", _matvec),
+    ("vecmat", _vecmat),
+):  # NumPy 2.0, 2.2, 2.2
     if hasattr(np, _name):
         _product.__name__ = _product.__qualname__ = _name
         composed(getattr(np, _name), "x1", "x2")(_product)
 
 
+def _i1(x: Any) -> Any:
+    from scipy.special import i1  # not at import: it takes a tenth of a second
+
+    return i1(x)
+
+
 # ---------------------------------------------------------------------------------------- parts of numbers
 #
-# np.sinc(x) is sin(πx) / (πx). Its slope (cos(πx) - sinc(x)) / x cancels near 0, where the series takes over: eight terms, as
-# -π²x/3 (1 - t/10 (1 - t/28 (1 - ...))) with t = (πx)².
+# np.sinc(x) is sin(πx) / (πx). Its slope (cos(πx) - sinc(x)) / x cancels near 0, where eight terms of the series
+# take over: -π²x/3 (1 - t/10 (1 - t/28 (1 - ...))) with t = (πx)².
 
 # fmt: off
 sinc = elementwise(
@@ -526,6 +608,11 @@ sinc = elementwise(
     ),
 )
 spacing = elementwise(np.spacing, 0, domain=unit, holomorphic=False)
+i0 = elementwise(np.i0, lambda x: _i1(x), unsupported={
+    "complex": "np.i0 takes real numbers only",
+    "nopython": "scipy.special.i1 has no form in compiled code",
+    "second": "scipy.special.i1 has no rule here yet",
+})
 # fmt: on
 
 
@@ -538,7 +625,11 @@ def _ldexp(x: Any, x2: Any) -> Any:
     name="ldexp",
     linear=True,
     unsupported={"complex": "np.ldexp takes real numbers only"},
-    samples=[call((3,), x2=np.array([1, -2, 3])), call((2, 1), x2=np.array([1, -2, 3])), call((2,), x2=4)],
+    samples=[
+        call((3,), x2=np.array([1, -2, 3])),
+        call((2, 1), x2=np.array([1, -2, 3])),
+        call((2,), x2=4),
+    ],
 )
 def scaled(g, *, x2):
     """x1 * 2**x2, for integers x2."""
@@ -586,18 +677,28 @@ def round(a: Any, decimals: int = 0) -> Any:
     if a.dtype.kind == "c":
         return round(np.real(a), decimals) + 1j * round(np.imag(a), decimals)
     unit = 10.0 ** abs(decimals)
-    return rint(a) if decimals == 0 else rint(a * unit) / unit if decimals > 0 else rint(a / unit) * unit
+    return (
+        rint(a)
+        if decimals == 0
+        else rint(a * unit) / unit
+        if decimals > 0
+        else rint(a / unit) * unit
+    )
 
 
 @composed(np.nan_to_num, "x")
-def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
+def nan_to_num(
+    x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None
+) -> Any:
     """Numbers in place of NaN and infinities, where the gradient is 0."""
     if not copy:
         raise NotDifferentiable(
             "np.nan_to_num(t, copy=False) was asked to overwrite a tracked tensor. Use the result: t = np.nan_to_num(t)."
         )
     if x.dtype.kind == "c":
-        return nan_to_num(np.real(x), True, nan, posinf, neginf) + 1j * nan_to_num(np.imag(x), True, nan, posinf, neginf)
+        return nan_to_num(np.real(x), True, nan, posinf, neginf) + 1j * nan_to_num(
+            np.imag(x), True, nan, posinf, neginf
+        )
     values, limits = raw(x), np.finfo(x.dtype)
     for found, number in (
         (np.isnan(values), nan),
@@ -607,6 +708,12 @@ def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, ne
         if np.any(found):
             x = where(found, np.asarray(number, x.dtype), x)
     return x
+
+
+@composed(np.angle, "z", plain=elementary.angle)
+def angle(z: Any, deg: bool = False) -> Any:
+    """Angle of complex numbers, in radians or degrees."""
+    return elementary.angle(z) * (180 / np.pi) if deg else elementary.angle(z)
 
 
 @composed(np.real_if_close, "a")
@@ -712,7 +819,7 @@ def polyint(p: Any, m: int = 1, k: Any = None) -> Any:
 
 
 @composed(np.vander, "x")
-def vander(x: Any, N: Any = None, increasing: bool = False) -> Any:  # noqa: N803  NumPy's name
+def vander(x: Any, N: Any = None, increasing: bool = False) -> Any:
     """Powers of the entries as rows, the highest first unless `increasing`."""
     if np.ndim(x) != 1:
         raise ValueError("x must be a one-dimensional array or sequence.")
@@ -773,14 +880,18 @@ def roots(p: Any) -> Any:
 
 
 @composed(np.polyfit, "x", "y", "w")
-def polyfit(x: Any, y: Any, deg: Any, rcond: Any = None, full: bool = False, w: Any = None, cov: Any = False) -> Any:
+def polyfit(
+    x: Any, y: Any, deg: Any, rcond: Any = None, full: bool = False, w: Any = None, cov: Any = False
+) -> Any:
     """Coefficients of the polynomial of least squares through points; differentiated by places, values and weights."""
     if full:
         raise NotDifferentiable(
             "np.polyfit(..., full=True) was asked of a tracked tensor, but singular values and rank have no rule here. "
             "Leave full out, or use np.linalg.lstsq."
         )
-    np.polyfit(raw(x), raw(y), deg, rcond, False, None if w is None else raw(w))  # NumPy checks, and warns of a loss of rank
+    np.polyfit(
+        raw(x), raw(y), deg, rcond, False, None if w is None else raw(w)
+    )  # NumPy checks, and warns of a loss of rank
     n = int(deg) + 1
     columns, values = vander(x + 0.0 if isinstance(x, Tensor) else np.asarray(x) + 0.0, n), y
     if w is not None:
@@ -788,7 +899,9 @@ def polyfit(x: Any, y: Any, deg: Any, rcond: Any = None, full: bool = False, w: 
         values = values * (w if np.ndim(y) == 1 else w[:, None])
     scale = np.sqrt(reductions.sum(columns * columns, 0))
     columns = columns / scale
-    pseudoinverse = np.linalg.pinv(columns, len(x) * np.finfo(raw(columns).dtype).eps if rcond is None else rcond)
+    pseudoinverse = np.linalg.pinv(
+        columns, len(x) * np.finfo(raw(columns).dtype).eps if rcond is None else rcond
+    )
     fitted = matmul(pseudoinverse, values)
     coefficients = transpose(transpose(fitted) / scale)
     if not cov:
@@ -798,7 +911,9 @@ def polyfit(x: Any, y: Any, deg: Any, rcond: Any = None, full: bool = False, w: 
         factor: Any = 1
     else:
         if len(x) <= n:
-            raise ValueError("the number of data points must exceed order to scale the covariance matrix")
+            raise ValueError(
+                "the number of data points must exceed order to scale the covariance matrix"
+            )
         residual = values - matmul(columns, fitted)
         factor = reductions.sum(residual * residual, 0) / (len(x) - n)
     return coefficients, base * factor if np.ndim(y) == 1 else base[:, :, None] * factor
@@ -808,7 +923,9 @@ def polyfit(x: Any, y: Any, deg: Any, rcond: Any = None, full: bool = False, w: 
 
 
 @composed(np.apply_along_axis, "*func1d", "arr", "*args", "*kwargs")
-def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: Any, *args: Any, **kwargs: Any) -> Any:
+def apply_along_axis(
+    func1d: Callable[..., Any], axis: int, arr: Any, *args: Any, **kwargs: Any
+) -> Any:
     """A function of a vector, applied to every line along an axis; its results take the axis' place."""
     axis = range(np.ndim(arr))[axis]
     rows = moveaxis(arr, axis, -1)
@@ -818,7 +935,9 @@ def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: Any, *args: Any
         raise ValueError("Cannot apply_along_axis when any iteration dimensions are 0")
     each = np.shape(results[0])
     joined = reshape(apply(stack.primitive, results, (0,)), lead + each)
-    return moveaxis(joined, tuple(range(len(lead), len(lead) + len(each))), tuple(range(axis, axis + len(each))))
+    return moveaxis(
+        joined, tuple(range(len(lead), len(lead) + len(each))), tuple(range(axis, axis + len(each)))
+    )
 
 
 @composed(np.apply_over_axes, "*func", "a")
@@ -837,8 +956,8 @@ def apply_over_axes(func: Callable[..., Any], a: Any, axes: Any) -> Any:
 def vectorize(pyfunc: Callable[..., Any], excluded: Any = ()) -> Callable[..., Any]:
     """A function of numbers as one of arrays, broadcast: called once per entry, so every op it uses is recorded.
 
-    As np.vectorize, it is a convenience and a loop. `excluded` are positions or names of arguments passed on whole. Results may be
-    tuples. Without tensors among the arguments the result is np.vectorize's.
+    As np.vectorize, it is a convenience and a loop. `excluded` are positions or names of arguments passed on whole.
+    Results may be tuples. Without tensors among the arguments the result is np.vectorize's.
 
     >>> import numpy as np, tapegrad as tg
     >>> relu = tg.vectorize(lambda x: x if x > 0 else 0.0 * x)
@@ -857,11 +976,17 @@ def vectorize(pyfunc: Callable[..., Any], excluded: Any = ()) -> Callable[..., A
         results = []
         for i in np.ndindex(shape):
             here = given | {key: v[i] for key, v in mapped.items()}
-            results.append(pyfunc(*(here[k] for k in range(len(args))), **{k: here[k] for k in kwargs}))
+            results.append(
+                pyfunc(*(here[k] for k in range(len(args))), **{k: here[k] for k in kwargs})
+            )
         if not results:
-            raise ValueError("cannot call `vectorize` on size 0 inputs: there is no result to take the type from.")
+            raise ValueError(
+                "cannot call `vectorize` on size 0 inputs: there is no result to take the type from."
+            )
         if isinstance(results[0], tuple):
-            return tuple(reshape(array([r[k] for r in results]), shape) for k in range(len(results[0])))
+            return tuple(
+                reshape(array([r[k] for r in results]), shape) for k in range(len(results[0]))
+            )
         return reshape(array(results), shape)
 
     vectorized.__name__ = getattr(pyfunc, "__name__", "vectorized")

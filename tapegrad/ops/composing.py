@@ -3,9 +3,9 @@
     @composed(np.ediff1d, "ary", "to_end", "to_begin")
     def ediff1d(ary, to_end=None, to_begin=None): ...
 
-declares a function under NumPy's name, for `np.<name>` on tensors and as `tg.<name>`. It names the parameters in which a tracked
-tensor is followed; a leading star marks one that is a sequence of operands. Without a tracked tensor NumPy's own function
-is evaluated, so values, dtypes, warnings and errors there are NumPy's by construction.
+declares a function under NumPy's name, for `np.<name>` on tensors and as `tg.<name>`. It names the parameters in
+which a tracked tensor is followed; a leading star marks one that is a sequence of operands. Without a tracked tensor
+NumPy's own function is evaluated, so values, dtypes, warnings and errors there are NumPy's by construction.
 
 Invariant: the function sees only arguments that it can differentiate by or that are settings. A tracked tensor anywhere
 else, `out`, and whatever NumPy's signature has but the function has not are refused by name before it runs.
@@ -72,7 +72,9 @@ def wrapped(value: Any) -> Any:
 # ------------------------------------------------------------------------------------------------- declaring
 
 
-def composed(of: Any, *by: str, also: tuple[Any, ...] = (), plain: Any = None) -> Callable[[Any], Any]:
+def composed(
+    of: Any, *by: str, also: tuple[Any, ...] = (), plain: Any = None
+) -> Callable[[Any], Any]:
     """Declare the decorated function as NumPy's `of` on tracked tensors; returns the public function.
 
     `by` names the parameters that may be tracked: "a" is made a tensor or array, "*tup" is left a sequence. `also` are
@@ -94,7 +96,12 @@ def composed(of: Any, *by: str, also: tuple[Any, ...] = (), plain: Any = None) -
         @functools.wraps(function)
         def public(*args: Any, **kwargs: Any) -> Any:
             # The sums and extrema of a program's inner loop must not pay for the forms that it does not use.
-            if plain is not None and 1 <= len(args) <= 2 and type(args[0]) is Tensor and kwargs.keys() <= settings:
+            if (
+                plain is not None
+                and 1 <= len(args) <= 2
+                and type(args[0]) is Tensor
+                and kwargs.keys() <= settings
+            ):
                 return plain(*args, **kwargs)
             if not holds_tensor(args) and not (kwargs and holds_tensor(kwargs)):
                 return of(*args, **kwargs)
@@ -116,6 +123,8 @@ def composed(of: Any, *by: str, also: tuple[Any, ...] = (), plain: Any = None) -
                         raise _unknown(name, key)
                     del given[key]
                 elif holds_tracked(value):
+                    if kind is inspect.Parameter.VAR_KEYWORD:
+                        key = next(k for k, v in value.items() if holds_tracked(v))
                     raise _untold(name, key, operands)
                 else:
                     given[key] = raw(value)
@@ -168,7 +177,8 @@ def _refuse_settings(name: str, settings: dict[str, Any], own: inspect.Signature
 def _unknown(name: str, key: str) -> Exception:
     if key == "out":
         return GradientLost(
-            f"{name}(..., out=...) was asked to write a tracked result into an array, which would not be tracked. Use the result."
+            f"{name}(..., out=...) was asked to write a tracked result into an array, which would not be tracked. "
+            "Use the result."
         )
     return NotDifferentiable(
         f"{name}(..., {key}=...) was asked of a tracked tensor, but it has no derivative rule for {key}. Write it another "
@@ -208,4 +218,13 @@ def moved(of: Callable[..., Any], *operands: Any) -> Any:
     return take(concatenate([np.zeros(1, dtype), *(np.reshape(x, -1) for x in parts)]), source)
 
 
-__all__ = ["composed", "holds_tensor", "holds_tracked", "moved", "operand", "plainly", "raw", "wrapped"]
+__all__ = [
+    "composed",
+    "holds_tensor",
+    "holds_tracked",
+    "moved",
+    "operand",
+    "plainly",
+    "raw",
+    "wrapped",
+]

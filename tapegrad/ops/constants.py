@@ -16,7 +16,7 @@ CONSTANTS.update(
         np.logical_and, np.logical_or, np.logical_xor, np.logical_not,
         np.isnan, np.isinf, np.isfinite, np.signbit, np.isnat,
         np.bitwise_and, np.bitwise_or, np.bitwise_xor, np.invert, np.left_shift, np.right_shift,
-        np.gcd, np.lcm,
+        np.gcd, np.lcm, np.bitwise_count,
     }
 )  # fmt: skip
 CONSTANTS.update(
@@ -31,7 +31,8 @@ CONSTANTS.update(
         np.array2string, np.array_repr, np.array_str,
         np.linalg.matrix_rank,
         np.ravel_multi_index, np.unravel_index, np.broadcast_shapes, np.tril_indices_from, np.triu_indices_from,
-        np.diag_indices_from, np.save, np.savez, np.savetxt,
+        np.diag_indices_from, np.ix_, np.einsum_path, np.packbits, np.unpackbits, np.save, np.savez, np.savez_compressed,
+        np.savetxt,
     }
 )  # fmt: skip
 

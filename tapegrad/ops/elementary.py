@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..domain import above_one, apart, dividend, divisor, nonzero, not_integer, positive, real, truth, unit
-from ..primitive import FUNCTIONS, UFUNCS, elementwise, primitive, select
+from ..primitive import FUNCTIONS, UFUNCS, call, elementwise, primitive, select
 from ..tensor import Tensor, wrap
 
 LN2 = float(np.log(2.0))
@@ -44,14 +44,14 @@ reciprocal  = elementwise(np.reciprocal, lambda out: -out * out,               d
 sqrt        = elementwise(np.sqrt,       lambda out: 0.5 / out,                domain=positive)
 cbrt        = elementwise(np.cbrt,       lambda out: 1 / (3 * out * out),      domain=nonzero, holomorphic=False)
 
-# x ** y: at x = 0 the partial in x is 0 where y = 0 (the value is constantly 1), and the partial in y is 0 where y > 0.
+# x ** y: the partial in x is 0 where y = 0 (the value is 1 for every x), and the partial in y is 0 where x = 0 and y >= 0.
 power       = elementwise(np.power,
-                          lambda x, y: select(y == 0, 0 * x, y * x ** select(y == 0, 1.0, y - 1)),
-                          lambda x, y, out: select((x == 0) & (np.real(y) >= 0), 0 * out, out * np.log(select(x == 0, 1.0, x))),
+                          lambda x, y: select(y == 0, 0.0, y * x ** select(y == 0, 1.0, y - 1)),
+                          lambda x, y, out: out * np.log(select((x == 0) & (np.real(y) >= 0), 1.0, x)),
                           operator="**", dunder="pow", backward=_power_name, domain=(positive, real))
 float_power = elementwise(np.float_power,
-                          lambda x, y: select(y == 0, 0 * x, y * x ** select(y == 0, 1.0, y - 1)),
-                          lambda x, y, out: select((x == 0) & (np.real(y) >= 0), 0 * out, out * np.log(select(x == 0, 1.0, x))),
+                          lambda x, y: select(y == 0, 0.0, y * x ** select(y == 0, 1.0, y - 1)),
+                          lambda x, y, out: out * np.log(select((x == 0) & (np.real(y) >= 0), 1.0, x)),
                           domain=(positive, real), unsupported={"dtype": "it computes in float64, as its name says"})
 remainder   = elementwise(np.remainder,  1, lambda x, y: -np.floor(x / y),
                           operator="%", dunder="mod", domain=(dividend, divisor), holomorphic=False)
@@ -83,20 +83,23 @@ tanh        = elementwise(np.tanh,       lambda out: 1 - out * out)
 arcsinh     = elementwise(np.arcsinh,    lambda x: 1 / np.sqrt(1 + x * x), backward="Asinh")
 arccosh     = elementwise(np.arccosh,    lambda x: 1 / np.sqrt(x * x - 1),     domain=above_one, holomorphic=False, backward="Acosh")
 arctanh     = elementwise(np.arctanh,    lambda x: 1 / (1 - x * x),            domain=unit, backward="Atanh")
-arctan2     = elementwise(np.arctan2,    lambda x, y: y / (x * x + y * y), lambda x, y: -x / (x * x + y * y), holomorphic=False, backward="Atan2")
-hypot       = elementwise(np.hypot,      lambda x, out: select(out == 0, 0 * x, x / select(out == 0, 1.0, out)),
-                                         lambda y, out: select(out == 0, 0 * y, y / select(out == 0, 1.0, out)), holomorphic=False)
+# The angle of the origin is any, its distance has a kink: both have the subgradient 0 there.
+arctan2     = elementwise(np.arctan2,    lambda x, y: y / select((x == 0) & (y == 0), 1.0, x * x + y * y),
+                                         lambda x, y: -x / select((x == 0) & (y == 0), 1.0, x * x + y * y), holomorphic=False, backward="Atan2")
+hypot       = elementwise(np.hypot,      lambda x, out: x / select(out == 0, 1.0, out),
+                                         lambda y, out: y / select(out == 0, 1.0, out), holomorphic=False)
 deg2rad     = elementwise(np.deg2rad,    DEGREE,                               holomorphic=False, backward="Deg2Rad")
 rad2deg     = elementwise(np.rad2deg,    1 / DEGREE,                           holomorphic=False, backward="Rad2Deg")
 radians     = elementwise(np.radians,    DEGREE,                               holomorphic=False)
 degrees     = elementwise(np.degrees,    1 / DEGREE,                           holomorphic=False)
 
 # --------------------------------------------------------------------------------------- kinks and steps
-maximum     = elementwise(np.maximum,    lambda x, y: select(x > y, 1.0, select(x == y, 0.5, 0.0)),
-                                         lambda x, y: select(y > x, 1.0, select(x == y, 0.5, 0.0)),
+# A NaN makes the result NaN, and neither operand the smaller one: both get the gradient.
+maximum     = elementwise(np.maximum,    lambda x, y: select(x < y, 0.0, select(x == y, 0.5, 1.0)),
+                                         lambda x, y: select(y < x, 0.0, select(x == y, 0.5, 1.0)),
                           domain=apart(2), holomorphic=False)
-minimum     = elementwise(np.minimum,    lambda x, y: select(x < y, 1.0, select(x == y, 0.5, 0.0)),
-                                         lambda x, y: select(y < x, 1.0, select(x == y, 0.5, 0.0)),
+minimum     = elementwise(np.minimum,    lambda x, y: select(x > y, 0.0, select(x == y, 0.5, 1.0)),
+                                         lambda x, y: select(y > x, 0.0, select(x == y, 0.5, 1.0)),
                           domain=apart(2), holomorphic=False)
 # fmax and fmin ignore a NaN operand: the other one gets the whole gradient.
 fmax        = elementwise(np.fmax,       lambda x, y: select((x > y) | (y != y), 1.0, select(x == y, 0.5, 0.0)),
@@ -119,6 +122,7 @@ where       = elementwise(np.where,      0, lambda x: select(x, 1.0, 0.0), lambd
 
 
 def _clipped(x: np.ndarray, lower: object, upper: object) -> np.ndarray:
+    """Values limited to an interval, the upper bound winning."""
     return np.clip(x, lower, upper)
 
 
@@ -168,11 +172,11 @@ FUNCTIONS[np.clip] = Tensor.clip = Tensor.clamp = clip
 # ------------------------------------------------------------------------------------------- complex parts
 #
 # For a real-valued function of a complex x the partial p is the one with dL = Re(p dx): a VJP multiplies by conj(p), a JVP
-# takes the real part, and for real x both are the usual derivative. sign(0) = 0 gives abs the subgradient 0 there.
+# takes the real part, and for real x both are the usual derivative. At 0 abs and angle have the subgradient 0.
 absolute    = elementwise(np.absolute,   lambda x: np.conj(np.sign(x)), name="abs", dunder="abs", domain=nonzero, holomorphic=False)
 real_part   = elementwise(np.real,       1,                             name="real",              holomorphic=False)
 imag_part   = elementwise(np.imag,       -1j,                           name="imag",              holomorphic=False)
-angle       = elementwise(np.angle,      lambda x: -1j / x,             domain=nonzero,           holomorphic=False)
+angle       = elementwise(np.angle,      lambda x: select(x == 0, 0.0, -1j / select(x == 0, 1.0, x)), domain=nonzero,           holomorphic=False)
 sign_of_real = elementwise(np.sign,      0,                             name="sign", domain=nonzero, holomorphic=False,
                           unsupported={"complex": "x / |x| has a derivative: `sign` below writes it so"})
 # fmt: on
@@ -190,7 +194,7 @@ Tensor.real = property(real_of, doc="Real part; the tensor itself if it is real.
 Tensor.imag = property(imag_part, doc="Imaginary part; zeros if the tensor is real.")
 
 
-@primitive(np.conjugate, name="conj", method=True, jvp=lambda ts, xs, out: np.conj(ts[0]), holomorphic=False)
+@primitive(np.conjugate, name="conj", method=True, samples=[call((3,)), call(())], jvp=lambda ts, xs, out: np.conj(ts[0]), holomorphic=False)
 def conjugate(g):
     """Complex conjugate."""
     return np.conj(g)

@@ -19,22 +19,23 @@ Invariant: a rule returns the derivative of the value that NumPy computed, or ra
 
 from __future__ import annotations
 
-import functools
+import contextlib
 from typing import Any
 
 import numpy as np
+from numpy.lib.array_utils import normalize_axis_tuple
 from numpy.linalg import LinAlgError
 
 from ..domain import Domain, dominant, real
 from ..errors import NotDifferentiable
-from ..primitive import FUNCTIONS, call, conj, primitive, several
-from ..tensor import Tensor
+from ..primitive import call, conj, primitive, several
+from ..tensor import wrap
 from . import linear_systems as systems
 from .composing import composed, raw
 from .indexing import diagonal as _diagonal
-from .linear_systems import adjoint, eye, solution, stacks, triangle, triangle_of
+from .linear_systems import adjoint, eye, reordered, solution, stacks, triangle_of
 from .products import tensordot as _tensordot
-from .reductions import _products_of_others, axes_of, root, spread
+from .reductions import _products_of_others, root, spread
 
 _STACKS = [call((3, 3)), call((2, 3, 3))]
 _PHASES = {"complex": "complex vectors are defined up to a phase: what depends on it is refused, and random cotangents do"}
@@ -60,13 +61,11 @@ def _adjugate(x: Any, determinant: Any) -> Any:
 
     With a = U S Vᴴ it is det(U) det(Vᴴ) V adj(S) Uᴴ, and adj(S) holds the products of the other singular values.
     """
-    values = raw(x)
-    try:
-        regular = np.max(np.linalg.cond(values, 1) if values.size else 0.0, initial=0) < np.finfo(values.dtype).eps ** (-2 / 3)
-        if regular:
-            return determinant[..., None, None] * np.linalg.inv(x)
-    except LinAlgError:
-        pass
+    with contextlib.suppress(LinAlgError):
+        inverse = np.linalg.inv(x)
+        amplified = np.linalg.norm(raw(x), 1, (-2, -1)) * np.linalg.norm(raw(inverse), 1, (-2, -1))
+        if not np.max(amplified, initial=0) > np.finfo(x.dtype).eps ** (-2 / 3):  # NaN passes through
+            return determinant[..., None, None] * inverse
     u, s, vh = np.linalg.svd(x)
     sign = np.linalg.det(u) * np.linalg.det(vh)
     return np.matmul(adjoint(vh) * (sign[..., None] * _products_of_others(s))[..., None, :], adjoint(u))
@@ -157,10 +156,10 @@ def _on_diagonal(w: Any) -> Any:
     return np.where(eye(np.shape(w)[-1]), w[..., None, :], 0.0)
 
 
-def _refuse_choice(parts: Any, scale: Any, what: str) -> None:
-    """Raise if a cotangent has a part along a choice of vectors, beyond rounding errors."""
-    parts, scale = np.abs(raw(parts)), np.abs(raw(scale))
-    if parts.size and np.max(parts) > np.finfo(scale.dtype).eps ** 0.5 * np.max(scale, initial=0):
+def _refuse_choice(parts: Any, what: str, *cotangents: Any) -> None:
+    """Raise if cotangents of vectors have parts along the choice of those vectors, beyond rounding errors."""
+    largest = max(np.max(np.abs(raw(bar)), initial=0) for bar in cotangents)
+    if np.max(np.abs(raw(parts)), initial=0) > np.finfo(raw(parts).dtype).eps ** 0.5 * largest:
         raise NotDifferentiable(
             f"The gradient of a function of {what} was asked, but the function depends on which of the possible vectors "
             "LAPACK returned, so it has no derivative by the matrix. Use what does not depend on the choice, such as "
@@ -214,7 +213,7 @@ def eigh(g, out, *, UPLO="L"):
     """
     (w_bar, v_bar), (w, v) = g, out
     c = np.matmul(adjoint(v), v_bar)
-    _refuse_choice(_imaginary_diagonal(c), v_bar, "complex eigenvectors")
+    _refuse_choice(_imaginary_diagonal(c), "complex eigenvectors", v_bar)
     inner = _on_diagonal(w_bar) + _off_diagonal(ratio(c, _gaps(w)))
     return of_triangle(np.matmul(np.matmul(v, inner), adjoint(v)), _side(UPLO))
 
@@ -237,7 +236,7 @@ def _refuse_phases(c: Any, v_bar: Any, w: np.ndarray, complex_matrix: bool) -> N
     along = _imaginary_diagonal(c)
     if not complex_matrix:
         along = np.where(np.imag(w) > 0, along - np.roll(along, -1, axis=-1), 0)
-    _refuse_choice(along, v_bar, "complex eigenvectors")
+    _refuse_choice(along, "complex eigenvectors", v_bar)
 
 
 @several(
@@ -293,7 +292,7 @@ def _completed(bar: Any, vectors: Any, k: int, what: str) -> tuple[Any, Any]:
     first, others = vectors[..., :k], vectors[..., k:]
     others_bar = bar[..., k:]
     turn = np.matmul(adjoint(others), others_bar)
-    _refuse_choice(turn - adjoint(turn), bar, what)
+    _refuse_choice(turn - adjoint(turn), what, others_bar)
     return bar[..., :k] - np.matmul(others, np.matmul(adjoint(others_bar), first)), first
 
 
@@ -324,7 +323,7 @@ def singular_vectors(g, out, *, full_matrices=True):
     u_bar, u = _completed(u_bar, u, k, "the columns of U that complete the basis")
     v_bar, v = _completed(adjoint(vh_bar), adjoint(vh), k, "the rows of Vᴴ that complete the basis")
     of_u, of_v = np.matmul(adjoint(u), u_bar), np.matmul(adjoint(v), v_bar)
-    _refuse_choice(_imaginary_diagonal(of_u + of_v), raw(u_bar).ravel().tolist() and np.concatenate([np.ravel(raw(u_bar)), np.ravel(raw(v_bar))]) if k else np.zeros(1), "complex singular vectors")
+    _refuse_choice(_imaginary_diagonal(of_u + of_v), "complex singular vectors", u_bar, v_bar)
     gaps = _gaps(s)
     sums = s[..., None, :] + s[..., :, None]
     sums = np.where(_vanishing(sums, s), 0.0, sums)
@@ -356,9 +355,9 @@ def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: 
         return singular_vectors(a, full_matrices)
     w, v = np.linalg.eigh(a)
     order = np.argsort(-np.abs(raw(w)), axis=-1, kind="stable")
-    signs = np.take_along_axis(np.sign(raw(w)), order, -1)
-    s = np.abs(np.take_along_axis(w, order, -1))
-    u = np.take_along_axis(v, order[..., None, :], -1)
+    signs = reordered(np.sign(raw(w)), order)
+    s = np.abs(reordered(w, order))
+    u = reordered(v, order[..., None, :])
     return SVDResult(u, s, adjoint(u * signs[..., None, :]))
 
 
@@ -404,6 +403,28 @@ def cho_factor(a: Any, lower: bool = False) -> tuple[Any, bool]:
 QRResult = type(np.linalg.qr(np.eye(1)))
 
 
+def _qr_cotangent(q_bar: Any, r_bar: Any, q: Any, r: Any) -> Any:
+    """The cotangent of a = Q R, with a square R, from those of its factors.
+
+    With C = Qᴴ ȧ R⁻¹: Qᴴ Q̇ is the antisymmetric matrix with C's strict lower triangle and imaginary diagonal, Ṙ R⁻¹ the
+    rest (R has a real diagonal, so nothing is a choice); and what ȧ R⁻¹ has outside the space of Q moves Q.
+    """
+    of_r = np.matmul(_real_on_diagonal(triangle_of(r_bar, "upper")), adjoint(r))
+    of_q = np.matmul(adjoint(q), q_bar)
+    turn = of_q - of_r
+    turn = triangle_of(turn - adjoint(turn), "lower", strict=True) + _imaginary_on_diagonal(turn)
+    total = q_bar + np.matmul(q, of_r + turn - of_q)
+    return adjoint(solution([r, adjoint(total)], side="upper"))
+
+
+def _real_on_diagonal(x: Any) -> Any:
+    return x if x.dtype.kind != "c" else np.where(eye(np.shape(x)[-1]), np.real(x) + 0j, x)
+
+
+def _imaginary_on_diagonal(x: Any) -> Any:
+    return np.where(eye(np.shape(x)[-1]), 1j * np.imag(x) if x.dtype.kind == "c" else np.zeros((), x.dtype), 0.0)
+
+
 def _thin_qr(x: np.ndarray) -> Any:
     return np.linalg.qr(x)
 
@@ -418,26 +439,29 @@ def _thin_qr(x: np.ndarray) -> Any:
 )
 def thin_qr(g, out):
     """a = Q R of matrices with at least as many rows as columns (Walter and Lehmann 2010; Roberts and Roberts 2020,
-    arXiv 2009.10071). R has a real diagonal, so nothing is a choice.
+    arXiv 2009.10071)."""
+    return _qr_cotangent(*g, *out)
 
-    With C = Qᴴ ȧ R⁻¹: Qᴴ Q̇ is the antisymmetric matrix with C's strict lower triangle and imaginary diagonal, Ṙ R⁻¹ the rest.
-    """
+
+def _complete_qr(x: np.ndarray) -> Any:
+    return np.linalg.qr(x, mode="complete")
+
+
+@several(
+    _complete_qr,
+    lambda shape: ((*shape[:-1], shape[-2]), shape),
+    name="complete_qr",
+    domain=dominant,
+    samples=[call((3, 2))],
+    holomorphic=False,
+    unsupported=_PHASES,
+)
+def complete_qr(g, out):
+    """a = Q R with a square Q: the rule of the thin one, for what does not depend on how the basis is completed."""
     (q_bar, r_bar), (q, r) = g, out
-    r_bar = _real_on_diagonal(triangle_of(r_bar, "upper"))
-    of_r = np.matmul(r_bar, adjoint(r))
-    of_q = np.matmul(adjoint(q), q_bar)
-    turn = of_q - of_r
-    turn = triangle_of(turn - adjoint(turn), "lower", strict=True) + _imaginary_on_diagonal(turn)
-    total = q_bar + np.matmul(q, of_r + turn - of_q)
-    return adjoint(solution([r, adjoint(total)], side="upper"))
-
-
-def _real_on_diagonal(x: Any) -> Any:
-    return x if x.dtype.kind != "c" else np.where(eye(np.shape(x)[-1]), np.real(x) + 0j, x)
-
-
-def _imaginary_on_diagonal(x: Any) -> Any:
-    return np.where(eye(np.shape(x)[-1]), 1j * np.imag(x) if x.dtype.kind == "c" else np.zeros((), x.dtype), 0.0)
+    n = np.shape(r)[-1]
+    q_bar, q = _completed(q_bar, q, n, "the columns of Q that complete the basis")
+    return _qr_cotangent(q_bar, r_bar[..., :n, :], q, r[..., :n, :])
 
 
 @composed(np.linalg.qr, "a")
@@ -456,29 +480,8 @@ def qr(a: Any, mode: str = "reduced") -> Any:
         q, r = thin_qr(a[..., :m])
         r = np.concatenate([r, np.matmul(adjoint(q), a[..., m:])], axis=-1)
     else:
-        q, r = full_qr(a) if mode == "complete" and m > n else thin_qr(a)
+        q, r = complete_qr(a) if mode == "complete" and m > n else thin_qr(a)
     return r if mode == "r" else QRResult(q, r)
-
-
-def _complete_qr(x: np.ndarray) -> Any:
-    return np.linalg.qr(x, mode="complete")
-
-
-@several(
-    _complete_qr,
-    lambda shape: ((*shape[:-1], shape[-2]), shape),
-    name="complete_qr",
-    domain=dominant,
-    samples=[call((3, 2))],
-    holomorphic=False,
-    unsupported=_PHASES,
-)
-def full_qr(g, x, out):
-    """a = Q R with a square Q: the rule of the thin one, for what does not depend on how the basis is completed."""
-    (q_bar, r_bar), (q, r) = g, out
-    n = np.shape(x)[-1]
-    q_bar, q = _completed(q_bar, q, n, "the columns of Q that complete the basis")
-    return thin_qr_rule((q_bar, r_bar[..., :n, :]), (q, r[..., :n, :]))
 
 
 # ----------------------------------------------------------------------------------------- least squares, pinv
@@ -498,7 +501,6 @@ def pseudo_inverse(g, x, out, *, rcond=None):
     """
     ph, gh = adjoint(out), adjoint(g)
     total = -np.matmul(np.matmul(ph, g), ph)
-    m, n = np.shape(x)[-2:]
     right = np.matmul(gh, np.matmul(out, ph))
     left = np.matmul(np.matmul(ph, out), gh)
     total = total + right - np.matmul(x, np.matmul(out, right))
@@ -527,16 +529,14 @@ def _least_squares(xs: Any, rcond: Any = None) -> np.ndarray:
 def least_squares(g, xs, out, wanted, *, rcond=None):
     """The shortest x with the smallest |a x - b|, where the rank of a does not change: the derivative of pinv(a) b."""
     a, b = xs
-    cut = np.finfo(a.dtype).eps * (max(np.shape(a)) if rcond is None else 1) if rcond is None or rcond < 0 else rcond
-    p = np.linalg.pinv(a, cut)
+    eps = np.finfo(a.dtype).eps
+    p = np.linalg.pinv(a, eps * max(np.shape(a)) if rcond is None else eps if rcond < 0 else rcond)
     ph = adjoint(p)
     b_bar = np.matmul(ph, g)
     a_bar = None
     if wanted[0]:
-        residual = b - np.matmul(a, out)
-        a_bar = np.matmul(residual, adjoint(np.matmul(p, b_bar))) - np.matmul(b_bar, adjoint(out))
-        if np.shape(a)[0] < np.shape(a)[1] or np.linalg.matrix_rank(raw(a), tol=None) < np.shape(a)[1]:
-            a_bar = a_bar + np.matmul(np.matmul(ph, out), adjoint(g - np.matmul(p, np.matmul(a, g))))
+        a_bar = np.matmul(b - np.matmul(a, out), adjoint(np.matmul(p, b_bar))) - np.matmul(b_bar, adjoint(out))
+        a_bar = a_bar + np.matmul(np.matmul(ph, out), adjoint(g - np.matmul(p, np.matmul(a, g))))
     return [a_bar, b_bar]
 
 
@@ -636,12 +636,10 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
             flat = _vector_norm(np.reshape(x, -1), None, 0, False)
             return np.reshape(flat, (1,) * np.ndim(x)) if keepdims else flat
         axis = tuple(range(np.ndim(x)))
-    axis = axes_of(axis if isinstance(axis, tuple) else (int(axis),), np.ndim(x))
+    axis = normalize_axis_tuple(axis, np.ndim(x))
     if len(axis) == 1:
         return _vector_norm(x, ord, axis[0], keepdims)
     if len(axis) == 2:
-        if axis[0] == axis[1]:
-            raise ValueError("Duplicate axes given.")
         return _matrix_norm(x, ord, axis, keepdims)
     raise ValueError("Improper number of dimensions to norm.")
 
@@ -650,8 +648,8 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
 def vector_norm(x: Any, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Any:
     """Norm of the entries over axes (all, by default), as of one vector."""
     x = _floating(x)
-    axes = axes_of(axis if axis is None or isinstance(axis, tuple) else (int(axis),), np.ndim(x))
-    return _vector_norm(x, ord, axes, keepdims)
+    axis = tuple(range(np.ndim(x))) if axis is None else normalize_axis_tuple(axis, np.ndim(x))
+    return _vector_norm(x, ord, axis, keepdims)
 
 
 @composed(np.linalg.matrix_norm, "x")
@@ -679,7 +677,7 @@ def matrix_power(a: Any, n: int) -> Any:
     n = int(n)
     systems.square(a, "matrix_power")
     if n == 0:
-        return np.broadcast_to(np.eye(np.shape(a)[-1], dtype=a.dtype), np.shape(a)) + 0 * a
+        return wrap(np.broadcast_to(np.eye(np.shape(a)[-1], dtype=a.dtype), np.shape(a)).copy())
     if n < 0:
         a, n = inv(a), -n
     result = None
@@ -708,7 +706,7 @@ def _cheapest(lengths: tuple[int, ...]) -> dict[tuple[int, int], int]:
 @composed(np.linalg.multi_dot, "*arrays")
 def multi_dot(arrays: Any) -> Any:
     """The product of matrices (the first and last may be vectors), in the order that takes the fewest multiplications."""
-    arrays = list(arrays)
+    arrays = list(stacks(*arrays))
     if len(arrays) < 2:
         raise ValueError("Expecting at least two arrays.")
     first, last = np.ndim(arrays[0]) == 1, np.ndim(arrays[-1]) == 1

@@ -70,17 +70,22 @@ def mean(g, x_shape, *, axis=None, keepdims=False):
     return np.broadcast_to(spread(g / count_of(x_shape, axis), x_shape, axis, keepdims), x_shape)
 
 
+def _hit(x, out, axis, keepdims):
+    """Which entries attain an extremum; where there are NaNs, which make it NaN, those."""
+    return (x == spread(out, np.shape(x), axis, keepdims)) | (x != x)
+
+
 def _share(g, x, out, axis, keepdims):
     """The cotangent of an extremum, shared equally among the entries that attain it."""
     shape = np.shape(x)
-    hit = x == spread(out, shape, axis, keepdims)
+    hit = _hit(x, out, axis, keepdims)
     hits = np.asarray(hit, dtype=float).sum(axis=axis, keepdims=True) if axis is not None else np.sum(hit)
     return spread(g, shape, axis, keepdims) * (hit / hits)
 
 
 def _attained(ts, xs, out, axis, keepdims):
     """Mean of the tangents of the entries that attain an extremum."""
-    hit = _plain(xs[0]) == spread(_plain(out), np.shape(xs[0]), axis, keepdims)
+    hit = _hit(_plain(xs[0]), _plain(out), axis, keepdims)
     hits = np.sum(hit, axis=axis, keepdims=keepdims)
     return np.sum(ts[0] * hit, axis=axis, keepdims=keepdims) / hits
 
@@ -171,7 +176,7 @@ def logsumexp(g, x, out, *, axis=None, keepdims=False):
     """
     shape = np.shape(x)
     full = spread(out, shape, axis, keepdims)
-    shift = select(np.isfinite(_plain(full)), full, 0.0)
+    shift = select(_plain(full) == -np.inf, 0.0, full)
     return spread(g, shape, axis, keepdims) * conj(np.exp(x - shift))
 
 
@@ -204,6 +209,7 @@ def std(x, axis=None, ddof=0, keepdims=False, *, correction=None):
 
 
 def _root(x: Any) -> Any:
+    """Square root of a length, with derivative 0 at 0."""
     return np.sqrt(x)
 
 

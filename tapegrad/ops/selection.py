@@ -24,7 +24,7 @@ from . import reductions
 from .composing import composed, holds_tracked, moved, plainly, raw
 from .elementary import maximum, minimum, where
 from .indexing import take
-from .reductions import _attained, _plain, _share, axes_of, spread
+from .reductions import _plain, axes_of, spread
 from .shaping import moveaxis, reshape, transpose
 
 # --------------------------------------------------------------------------------------------- by position
@@ -89,19 +89,25 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
     >>> tg.grad(lambda x: np.select([x < 0, x > 1], [-x, x**2]).sum())(np.array([-1.0, 0.5, 3.0]))
     array([-1.,  0.,  6.])
     """
-    return moved(lambda *choices: np.select(condlist, choices[:-1], choices[-1]), *choicelist, default)
+    return moved(
+        lambda *choices: np.select(condlist, choices[:-1], choices[-1]), *choicelist, default
+    )
 
 
 @composed(np.piecewise, "x", "*funclist", "*args", "*kw")
 def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: Any) -> Any:
     """Each function (or number) on the entries where its condition holds; later ones win, and the rest is 0."""
-    if np.isscalar(condlist) or (not isinstance(condlist[0], list | np.ndarray) and np.ndim(x) != 0):
+    if np.isscalar(condlist) or (
+        not isinstance(condlist[0], list | np.ndarray) and np.ndim(x) != 0
+    ):
         condlist = [condlist]
     conditions = np.asarray(condlist, dtype=bool)
     if len(conditions) == len(funclist) - 1:
         conditions = np.concatenate([conditions, ~np.any(conditions, axis=0, keepdims=True)])
     elif len(conditions) != len(funclist):
-        raise ValueError(f"with {len(conditions)} condition(s), either {len(conditions)} or {len(conditions) + 1} functions are expected")
+        raise ValueError(
+            f"with {len(conditions)} condition(s), either {len(conditions)} or {len(conditions) + 1} functions are expected"
+        )
     result = np.zeros(np.shape(x), x.dtype)
     for condition, function in zip(conditions, funclist, strict=True):
         values = function
@@ -147,13 +153,15 @@ def _writes(of: Any, positions: Callable[..., Any]) -> None:
             return
         if holds_tracked(others) and is_grad_enabled():
             raise GradientLost(
-                f"np.{of.__name__} was asked to write a tracked tensor into a plain array, which would not be tracked. Make the "
-                "target a tensor (tg.zeros(...), tg.tensor(array)), or build the result with np.where or np.stack."
+                f"np.{of.__name__} was asked to write a tracked tensor into a plain array, which would not be tracked. "
+                "Make the target a tensor (tg.zeros(...), tg.tensor(array)), or build the result with np.where or np.stack."
             )
         of(*raw(args), **raw(kwargs))
 
     write.__name__ = write.__qualname__ = of.__name__
-    write.__doc__ = f"NumPy's {of.__name__}: overwrites a tensor in place, recorded as `t[index] = value` is."
+    write.__doc__ = (
+        f"NumPy's {of.__name__}: overwrites a tensor in place, recorded as `t[index] = value` is."
+    )
     FUNCTIONS[of] = write
 
 
@@ -190,7 +198,9 @@ def _put(a: Any, ind: Any, v: Any, mode: str = "raise") -> Any:
     # Of a place named twice the last value stays.
     last = {int(i) % a.size if -a.size <= i < a.size else int(i): k for k, i in enumerate(index)}
     places = np.array(list(last), dtype=int)
-    return np.unravel_index(places, a.shape), _cycled(v, len(index))[np.array(list(last.values()), dtype=int)]
+    return np.unravel_index(places, a.shape), _cycled(v, len(index))[
+        np.array(list(last.values()), dtype=int)
+    ]
 
 
 def _put_along_axis(arr: Any, indices: Any, values: Any, axis: Any) -> Any:
@@ -241,7 +251,10 @@ def partition(a: Any, kth: Any, axis: Any = -1, kind: str = "introselect") -> An
     if axis is None:
         a, axis = reshape(a, -1), 0
     # The i-th smallest of the result was the i-th smallest of a: so NumPy's own arrangement is found again.
-    order, arranged = (np.argsort(x, axis=axis, kind="stable") for x in (raw(a), np.partition(raw(a), kth, axis=axis, kind=kind)))
+    order, arranged = (
+        np.argsort(x, axis=axis, kind="stable")
+        for x in (raw(a), np.partition(raw(a), kth, axis=axis, kind=kind))
+    )
     source = np.empty_like(order)
     np.put_along_axis(source, arranged, order, axis)
     return _as_put(a, source, axis)
@@ -252,7 +265,10 @@ def lines(x: Any, axis: Any) -> Any:
     ndim = np.ndim(x)
     axes = axes_of(axis, ndim)
     rest = tuple(i for i in range(ndim) if i not in axes)
-    return reshape(transpose(x, rest + axes), (*(np.shape(x)[i] for i in rest), reductions.count_of(np.shape(x), axis)))
+    return reshape(
+        transpose(x, rest + axes),
+        (*(np.shape(x)[i] for i in rest), reductions.count_of(np.shape(x), axis)),
+    )
 
 
 def _ordered(x: Any) -> tuple[Any, np.ndarray]:
@@ -273,7 +289,9 @@ def _finished(result: Any, shape: tuple[int, ...], axis: Any, keepdims: Any, lea
     if not keepdims:
         return result
     axes = axes_of(axis, len(shape))
-    return reshape(result, np.shape(result)[:lead] + tuple(1 if i in axes else n for i, n in enumerate(shape)))
+    return reshape(
+        result, np.shape(result)[:lead] + tuple(1 if i in axes else n for i, n in enumerate(shape))
+    )
 
 
 def _middle(a: Any, axis: Any, keepdims: Any, ignoring: bool) -> Any:
@@ -300,7 +318,9 @@ def median(a: Any, axis: Any = None, overwrite_input: bool = False, keepdims: An
 
 
 @composed(np.nanmedian, "a")
-def nanmedian(a: Any, axis: Any = None, overwrite_input: bool = False, keepdims: Any = False) -> Any:
+def nanmedian(
+    a: Any, axis: Any = None, overwrite_input: bool = False, keepdims: Any = False
+) -> Any:
     """Median of the entries that are not NaN."""
     return _middle(a, axis, keepdims, ignoring=True)
 
@@ -323,18 +343,18 @@ def _quantile(of: Any, ignoring: bool) -> Any:
         ordered, isnan = _ordered(rows)
         # NumPy's rule for the place of a quantile, whichever method, is asked of the ranks in place of the entries.
         if weights is None and not ignoring:
-            ranks = np.arange(np.shape(rows)[-1], dtype=a.dtype)
+            ranks = np.arange(np.shape(rows)[-1], dtype=float)
         else:
-            ranks = np.argsort(np.argsort(raw(rows), axis=-1, kind="stable"), axis=-1).astype(a.dtype)
+            ranks = np.argsort(np.argsort(raw(rows), axis=-1, kind="stable"), axis=-1).astype(float)
             ranks[np.isnan(raw(rows))] = np.nan
         given = {} if weights is None else {"weights": weights}
         places = np.asarray(of(ranks, q, axis=-1, method=method, **given))
-        places = np.reshape(places, (-1, *places.shape[np.ndim(q) :]))
+        places = np.reshape(places, (-1, *(places.shape[np.ndim(q) :] or (1,) * isnan.ndim)))
         lost = np.isnan(places) if ignoring else isnan[None]
         places = np.where(np.isnan(places), 0, places)
         places = np.broadcast_to(places, (len(places), *isnan.shape))
         low = np.floor(places)
-        share = (places - low).astype(places.dtype)
+        share = (places - low).astype(of(np.ones(2, a.dtype), q, method=method).dtype)
         below, above = _at(ordered, low), _at(ordered, np.ceil(places))
         step = where(share == 0, np.zeros(1, a.dtype), above - below)
         between = where(share >= 0.5, above - step * (1 - share), below + step * share)
@@ -372,10 +392,14 @@ nanpercentile = _quantile(np.nanpercentile, ignoring=True)
 
 
 def _extremum(of: Any, plain: Any, pick: Any, neutral: float, *also: Any) -> Any:
-    def extremum(a: Any, axis: Any = None, keepdims: Any = False, initial: Any = None, where: Any = True) -> Any:
+    def extremum(
+        a: Any, axis: Any = None, keepdims: Any = False, initial: Any = None, where: Any = True
+    ) -> Any:
         if where is not True:
             mask = np.broadcast_to(where, np.shape(a))
-            of(raw(a), axis=axis, where=mask, **({} if initial is None else {"initial": initial}))  # NumPy checks the settings
+            of(
+                raw(a), axis=axis, where=mask, **({} if initial is None else {"initial": initial})
+            )  # NumPy checks the settings
             a = _blanked(a, mask, neutral)
         if initial is None:
             return plain(a, axis, bool(keepdims))
@@ -397,22 +421,31 @@ max = _extremum(np.max, reductions.max, maximum, -np.inf, np.amax)
 min = _extremum(np.min, reductions.min, minimum, np.inf, np.amin)
 
 
-@primitive(np.nanmax, domain=distinct, samples=reductions._SAMPLES, jvp=_attained, holomorphic=False)
+def _shares(x: Any, out: Any, axis: Any, keepdims: bool) -> np.ndarray:
+    """The share of each entry in its line's extremum: equal for all that attain it; 0 in a line of NaN, where none does."""
+    hit = _plain(x) == spread(_plain(out), np.shape(x), axis, keepdims)
+    return (hit / np.maximum(np.sum(hit, axis=axis, keepdims=True), 1)).astype(x.dtype)
+
+
+def _by_shares(ts, xs, out, axis, keepdims):
+    """Tangents of the entries, by their shares."""
+    return np.sum(ts[0] * _shares(xs[0], out, axis, keepdims), axis=axis, keepdims=keepdims)
+
+
+@primitive(
+    np.nanmax, domain=distinct, samples=reductions._SAMPLES, jvp=_by_shares, holomorphic=False
+)
 def largest(g, x, out, *, axis=None, keepdims=False):
     """Largest entry that is not NaN over axes; ties share the gradient."""
-    return _shared(g, _plain(x), _plain(out), axis, keepdims)
+    return spread(g, np.shape(x), axis, keepdims) * _shares(x, out, axis, keepdims)
 
 
-@primitive(np.nanmin, domain=distinct, samples=reductions._SAMPLES, jvp=_attained, holomorphic=False)
+@primitive(
+    np.nanmin, domain=distinct, samples=reductions._SAMPLES, jvp=_by_shares, holomorphic=False
+)
 def smallest(g, x, out, *, axis=None, keepdims=False):
     """Smallest entry that is not NaN over axes; ties share the gradient."""
-    return _shared(g, _plain(x), _plain(out), axis, keepdims)
-
-
-def _shared(g: Any, x: Any, out: Any, axis: Any, keepdims: bool) -> Any:
-    """As for max; where all entries are NaN, so that none attains the value, the gradient is 0."""
-    lost = spread(np.isnan(out), np.shape(x), axis, keepdims)
-    return _share(g, np.where(lost, 0, x), np.where(np.isnan(out), 0, out), axis, keepdims) * np.where(lost, 0, 1).astype(x.dtype)
+    return spread(g, np.shape(x), axis, keepdims) * _shares(x, out, axis, keepdims)
 
 
 nanmax = _extremum(np.nanmax, largest, maximum, np.nan)
@@ -431,7 +464,9 @@ def accumulated(of: Any) -> Any:
     def accumulate(x: Any, axis: int = 0) -> Any:
         values = raw(x)
         so_far = of.accumulate(values, axis)
-        steps = np.reshape(np.arange(values.shape[axis]), (-1,) + (1,) * (values.ndim - axis % values.ndim - 1))
+        steps = np.reshape(
+            np.arange(values.shape[axis]), (-1,) + (1,) * (values.ndim - axis % values.ndim - 1)
+        )
         attained = (values == so_far) | np.isnan(values)
         return _as_put(x, np.maximum.accumulate(np.where(attained, steps, 0), axis), axis)
 
@@ -446,7 +481,9 @@ def _found(values: np.ndarray, *sources: Any) -> Any:
     flat = np.concatenate([np.reshape(raw(s), -1) for s in sources])
     order = np.argsort(flat, kind="stable")
     first = order[np.searchsorted(flat[order], values)]
-    return moved(lambda *numbers: np.concatenate([np.reshape(n, -1) for n in numbers])[first], *sources)
+    return moved(
+        lambda *numbers: np.concatenate([np.reshape(n, -1) for n in numbers])[first], *sources
+    )
 
 
 @composed(np.unique, "ar")
@@ -463,7 +500,11 @@ def unique(
     """The different entries (or slices along an axis), in order; of equal ones the first gets the gradient."""
     _, first, inverse, counts = np.unique(raw(ar), True, True, True, axis, equal_nan=equal_nan)
     values = take(ar, first, axis)
-    extras = [x for x, wanted in ((first, return_index), (inverse, return_inverse), (counts, return_counts)) if wanted]
+    extras = [
+        x
+        for x, wanted in ((first, return_index), (inverse, return_inverse), (counts, return_counts))
+        if wanted
+    ]
     return (values, *map(wrap, extras)) if extras else values
 
 
@@ -485,6 +526,7 @@ def _by_value(of: Any, *by: str) -> None:
 
 for _of, _by in (
     (np.unique_values, ("x",)), (np.unique_counts, ("x",)), (np.unique_inverse, ("x",)), (np.unique_all, ("x",)),
-    (np.union1d, ("ar1", "ar2")), (np.intersect1d, ("ar1", "ar2")), (np.setdiff1d, ("ar1", "ar2")), (np.setxor1d, ("ar1", "ar2")),
+    (np.union1d, ("ar1", "ar2")), (np.intersect1d, ("ar1", "ar2")),
+    (np.setdiff1d, ("ar1", "ar2")), (np.setxor1d, ("ar1", "ar2")),
 ):  # fmt: skip
     _by_value(_of, *_by)

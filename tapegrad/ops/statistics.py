@@ -33,7 +33,14 @@ def _cast(x: Any, dtype: Any) -> Any:
 
 
 def _folded(of: Any, plain: Any, neutral: int, combine: Any, ignoring: bool) -> Any:
-    def fold(a: Any, axis: Any = None, dtype: Any = None, keepdims: Any = False, initial: Any = None, where: Any = True) -> Any:
+    def fold(
+        a: Any,
+        axis: Any = None,
+        dtype: Any = None,
+        keepdims: Any = False,
+        initial: Any = None,
+        where: Any = True,
+    ) -> Any:
         if ignoring:
             a = _blanked(a, ~np.isnan(raw(a)), neutral)
         a = _cast(a, dtype)
@@ -77,7 +84,9 @@ def _from_cumprod(g: Any, x: Any, axis: int) -> Any:
 
     def shifted(values: Any, by: int, fill: float) -> Any:
         """Entry i + by in the place of entry i, and a number where there is none."""
-        kept = values[along(axis, slice(by, None))] if by > 0 else values[along(axis, slice(None, by))]
+        kept = (
+            values[along(axis, slice(by, None))] if by > 0 else values[along(axis, slice(None, by))]
+        )
         filler = np.full((*np.shape(x)[:axis], abs(by), *np.shape(x)[axis + 1 :]), fill, x.dtype)
         return np.concatenate([kept, filler] if by > 0 else [filler, kept], axis)
 
@@ -99,7 +108,9 @@ def _scanned(of: Any, plain: Any, neutral: int, ignoring: bool) -> Any:
         return plain(_cast(a, dtype), axis)
 
     scan.__name__ = scan.__qualname__ = of.__name__
-    scan.__doc__ = ("Cumulative sum" if neutral == 0 else "Cumulative product") + (", in which NaN does not count." if ignoring else ".")
+    scan.__doc__ = ("Cumulative sum" if neutral == 0 else "Cumulative product") + (
+        ", in which NaN does not count." if ignoring else "."
+    )
     return composed(of, "a", plain=None if ignoring else plain)(scan)
 
 
@@ -110,20 +121,29 @@ nancumprod = _scanned(np.nancumprod, cumprod, 1, True)
 
 
 def _cumulative(of: Any, plain: Any, neutral: int) -> Any:
-    def scan(x: Any, /, *, axis: Any = None, dtype: Any = None, include_initial: bool = False) -> Any:
+    def scan(
+        x: Any, /, *, axis: Any = None, dtype: Any = None, include_initial: bool = False
+    ) -> Any:
         if axis is None:
             if np.ndim(x) != 1:
-                raise ValueError("For arrays which have more than one dimension ``axis`` argument is required.")
+                raise ValueError(
+                    "For arrays which have more than one dimension ``axis`` argument is required."
+                )
             axis = 0
         x = _cast(x, dtype)
         axis = range(np.ndim(x))[axis]
         result = plain(x, axis)
         if not include_initial:
             return result
-        return concatenate([np.full((*x.shape[:axis], 1, *x.shape[axis + 1 :]), neutral, result.dtype), result], axis)
+        return concatenate(
+            [np.full((*x.shape[:axis], 1, *x.shape[axis + 1 :]), neutral, result.dtype), result],
+            axis,
+        )
 
     scan.__name__ = scan.__qualname__ = of.__name__
-    scan.__doc__ = ("Cumulative sum" if neutral == 0 else "Cumulative product") + ", with an entry for no terms if wanted."
+    scan.__doc__ = (
+        "Cumulative sum" if neutral == 0 else "Cumulative product"
+    ) + ", with an entry for no terms if wanted."
     return composed(of, "x")(scan)
 
 
@@ -187,11 +207,15 @@ def _over(total: Any, count: Any) -> Any:
     count = np.asarray(count).astype(np.result_type(raw(total).real))
     if np.all(count > 0):
         return divide(total, count)
-    return where(count > 0, divide(total, np.where(count > 0, count, 1)), np.array(np.nan, count.dtype))
+    return where(
+        count > 0, divide(total, np.where(count > 0, count, 1)), np.array(np.nan, count.dtype)
+    )
 
 
 def _mean(of: Any, ignoring: bool) -> Any:
-    def mean(a: Any, axis: Any = None, dtype: Any = None, keepdims: Any = False, *, where: Any = True) -> Any:
+    def mean(
+        a: Any, axis: Any = None, dtype: Any = None, keepdims: Any = False, *, where: Any = True
+    ) -> Any:
         a = _cast(a, dtype)
         mask = _selected(a, where, ignoring)
         if mask is None:
@@ -230,7 +254,11 @@ def _variance(of: Any, ignoring: bool, rooted: bool) -> Any:
         values = a if mask is None else _blanked(a, mask, 0)
         centre = _over(reductions.sum(values, axis, True), count) if mean is None else mean
         deviation = a - centre if mask is None else _blanked(a - centre, mask, 0)
-        squares = np.real(deviation * np.conj(deviation)) if deviation.dtype.kind == "c" else deviation * deviation
+        squares = (
+            np.real(deviation * np.conj(deviation))
+            if deviation.dtype.kind == "c"
+            else deviation * deviation
+        )
         freedom = (count if keepdims else np.asarray(_count(a, mask, axis, False))) - ddof
         spread = reductions.sum(squares, axis, bool(keepdims))
         if np.any(freedom <= 0):
@@ -257,7 +285,9 @@ nanstd = _variance(np.nanstd, True, True)
 
 
 @composed(np.average, "a", "weights")
-def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = False, *, keepdims: Any = False) -> Any:
+def average(
+    a: Any, axis: Any = None, weights: Any = None, returned: bool = False, *, keepdims: Any = False
+) -> Any:
     """Mean over axes, weighted; differentiated by the weights too."""
     shape = np.shape(a)
     if weights is None:
@@ -269,7 +299,9 @@ def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = Fals
             raise TypeError("Axis must be specified when shapes of a and weights differ.")
         axes = reductions.axes_of(axis, len(shape))
         if np.shape(weights) != tuple(shape[i] for i in axes):
-            raise ValueError("Shape of weights must be consistent with shape of a along specified axis.")
+            raise ValueError(
+                "Shape of weights must be consistent with shape of a along specified axis."
+            )
         weights = transpose(weights, tuple(int(i) for i in np.argsort(axes)))
         weights = reshape(weights, tuple(n if i in axes else 1 for i, n in enumerate(shape)))
     # The sum of the weights along axes where they are the same for all lines is a sum of the weights alone.
@@ -297,18 +329,26 @@ def cov(
         raise ValueError("ddof must be integer")
     if np.ndim(m) > 2 or (y is not None and np.ndim(y) > 2):
         raise ValueError(f"{'m' if np.ndim(m) > 2 else 'y'} has more than 2 dimensions")
-    dtype = np.result_type(raw(m), *([] if y is None else [raw(y)]), np.float64) if dtype is None else dtype
+    dtype = (
+        np.result_type(raw(m), *([] if y is None else [raw(y)]), np.float64)
+        if dtype is None
+        else dtype
+    )
     rows = _rows(m, dtype, not rowvar and np.ndim(m) != 1)
     if np.shape(rows)[0] == 0:
         return plainly(np.zeros, ((0, 0),), {})
     if y is not None:
         other = _rows(y, dtype, False)
-        rows = concatenate([rows, transpose(other) if not rowvar and np.shape(other)[0] != 1 else other], 0)
+        rows = concatenate(
+            [rows, transpose(other) if not rowvar and np.shape(other)[0] != 1 else other], 0
+        )
     ddof = (0 if bias else 1) if ddof is None else ddof
     weights = None
     for name, given in (("fweights", fweights), ("aweights", aweights)):
         if given is not None:
-            given = given if isinstance(given, Tensor) else np.asarray(given, float)
+            given = _cast(
+                given if isinstance(given, Tensor) else np.asarray(given), np.dtype(np.float64)
+            )
             if np.ndim(given) > 1:
                 raise RuntimeError(f"cannot handle multidimensional {name}")
             if np.shape(given)[0] != np.shape(rows)[1]:
@@ -327,13 +367,20 @@ def cov(
         centre = reductions.sum(rows * weights, 1, True) / total
         freedom = total
         if ddof:
-            freedom = total - ddof * (1 if aweights is None else reductions.sum(weights * aweights) / total)
+            freedom = total - ddof * (
+                1 if aweights is None else reductions.sum(weights * aweights) / total
+            )
         weighted = (rows - centre) * weights
     if raw(freedom) <= 0:
         warnings.warn("Degrees of freedom <= 0 for slice", RuntimeWarning, stacklevel=3)
         freedom = 0.0
-    with np.errstate(divide="ignore" if raw(freedom) == 0 else None, invalid="ignore" if raw(freedom) == 0 else None):
-        product = np.matmul(rows - centre, np.conj(transpose(weighted))) * np.true_divide(1, freedom)
+    with np.errstate(
+        divide="ignore" if raw(freedom) == 0 else None,
+        invalid="ignore" if raw(freedom) == 0 else None,
+    ):
+        product = np.matmul(rows - centre, np.conj(transpose(weighted))) * np.true_divide(
+            1, freedom
+        )
     return np.squeeze(product)
 
 
@@ -378,7 +425,7 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
 
 
 if hasattr(np, "trapz"):  # the old name, deprecated in NumPy 2.0 and gone in 2.4
-    FUNCTIONS[np.trapz] = trapezoid
+    FUNCTIONS[getattr(np, "trapz")] = trapezoid  # noqa: B009  the linter wants the name gone that NumPy 2.0 still has
 
 
 # ---------------------------------------------------------------------------------------------- histograms
@@ -393,15 +440,20 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0) -> Any:
 
 
 _JUMPS = (
-    "its counts stay the same while an entry moves within a bin and jump where it crosses an edge: their derivative says nothing. "
-    "Sum a smooth kernel over the entries instead (np.exp(-(((edges - t[:, None]) / width) ** 2))), or pass weights to differentiate by"
+    "its counts stay the same while an entry moves within a bin, and jump where it crosses an edge: their derivative "
+    "says nothing. Sum a smooth kernel over the entries instead, np.exp(-(((edges - t[:, None]) / width) ** 2)), or "
+    "differentiate by the weights of np.histogram"
 )
 
 
-def _histogram(a: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None) -> Any:
+def _histogram(
+    a: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None
+) -> Any:
     """Sums of weights by bin, and the edges: differentiated by the weights only."""
     if holds_tracked((a, bins, range)):
-        raise NotDifferentiable(f"np.histogram was called on a tracked tensor, but {_JUMPS}; t.detach() gives the plain histogram.")
+        raise NotDifferentiable(
+            f"np.histogram was called on a tracked tensor, but {_JUMPS}; t.detach() gives the plain histogram."
+        )
     entries = np.reshape(np.asarray(a), -1)
     edges = np.histogram_bin_edges(entries, bins, range)
     last = len(edges) - 1
@@ -416,4 +468,9 @@ def _histogram(a: Any, bins: Any = 10, range: Any = None, density: Any = None, w
 _histogram.__name__ = "histogram"
 composed(np.histogram, "a", "bins", "range", "weights")(_histogram)
 for _of in (np.histogram2d, np.histogramdd, np.histogram_bin_edges):
-    refuse(_of, _JUMPS if _of is not np.histogram_bin_edges else "its edges follow the extreme entries only: write np.linspace(t.min(), t.max(), bins + 1)")
+    refuse(
+        _of,
+        _JUMPS
+        if _of is not np.histogram_bin_edges
+        else "its edges follow the extreme entries only: write np.linspace(t.min(), t.max(), bins + 1)",
+    )

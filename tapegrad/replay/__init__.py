@@ -36,4 +36,14 @@ def live_bytes() -> int:
     return int(status()["live_bytes"])
 
 
-__all__ = ["available", "extra_references", "live_bytes", "load", "loaded", "replay", "request", "source", "status"]
+__all__ = [
+    "available",
+    "extra_references",
+    "live_bytes",
+    "load",
+    "loaded",
+    "replay",
+    "request",
+    "source",
+    "status",
+]

@@ -27,7 +27,13 @@ ADDRESS = types.int64
 
 # numpy: division by zero gives inf and nan, as in the sweep, instead of raising. No NRT: nothing is managed.
 # No wrappers: nobody calls these functions from Python.
-_OPTIONS = {"error_model": "numpy", "_nrt": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+_OPTIONS: dict[str, Any] = {
+    "error_model": "numpy",
+    "_nrt": False,
+    "no_cpython_wrapper": True,
+    "no_cfunc_wrapper": True,
+}
+_C_OPTIONS: dict[str, Any] = {"error_model": "numpy", "_nrt": False}
 native = njit(**_OPTIONS)
 inlined = njit(**_OPTIONS, forceinline=True)
 # Only sums may be reordered: eight lanes at a time instead of one after another.
@@ -44,7 +50,7 @@ class EntryPoint:
     def compile(self) -> tuple[str, bytes, list[str]]:
         """Its symbol, its object code, and the symbols the object code asks for."""
         with _unemitted():
-            compiled = cfunc(self.signature, error_model="numpy", _nrt=False)(self.function)
+            compiled = cfunc(self.signature, **_C_OPTIONS)(self.function)
         library = compiled._library
         asks = asked_for(library.get_llvm_str())
         return compiled.native_name, library._codegen._tm.emit_object(library._final_module), asks
@@ -59,8 +65,10 @@ def _unemitted() -> Iterator[None]:
     Numba 0.68 and LLVM 22: base + offset became a pointer made of the offset, indexed by the base; where the offset is 0 that
     is an access by way of NULL, and the path was removed as impossible.)
     """
-    finish, emit = JITCodeLibrary._finalize_final_module, JITCodeLibrary.get_pointer_to_function
-    set_env = JITCPUCodegen.set_env
+    libraries: Any = JITCodeLibrary
+    codegens: Any = JITCPUCodegen
+    finish, emit = libraries._finalize_final_module, libraries.get_pointer_to_function
+    set_env = codegens.set_env
 
     def finish_others(library: Any) -> None:
         if any(_OURS in f.name for f in library._final_module.functions if not f.is_declaration):
@@ -79,15 +87,15 @@ def _unemitted() -> Iterator[None]:
             set_env(codegen, name, env)
 
     with global_compiler_lock:
-        JITCodeLibrary._finalize_final_module = finish_others
-        JITCodeLibrary.get_pointer_to_function = emit_others
-        JITCPUCodegen.set_env = set_env_of_others
+        libraries._finalize_final_module = finish_others
+        libraries.get_pointer_to_function = emit_others
+        codegens.set_env = set_env_of_others
         try:
             yield
         finally:
-            JITCodeLibrary._finalize_final_module = finish
-            JITCodeLibrary.get_pointer_to_function = emit
-            JITCPUCodegen.set_env = set_env
+            libraries._finalize_final_module = finish
+            libraries.get_pointer_to_function = emit
+            codegens.set_env = set_env
 
 
 _OURS = "8tapegrad6replay"
@@ -115,7 +123,9 @@ def entry_point(signature: Any) -> Any:
     return lambda function: EntryPoint(function, signature)
 
 
-def _loader(name: str, memory: ir.Type, result: types.Type, *, signed: bool = True, indexed: bool = False) -> Any:
+def _loader(
+    name: str, memory: ir.Type, result: types.Type, *, signed: bool = True, indexed: bool = False
+) -> Any:
     """An intrinsic that reads memory: `load(address)`, or element `load(base, i)` of a dense array."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:

@@ -5,20 +5,23 @@ a slot of another tape), or NOWHERE. The memory is allocated when the first shar
 the world, so that a test can say that none is left.
 """
 
+# ruff: noqa: F405  layout's names are the constants of nopython code, dozens of them in each function
+
 from __future__ import annotations
 
 from .access import (
+    get,
     load_i64,
     load_u8,
     memcpy,
     memset,
     native,
+    put,
     raw_calloc,
     raw_free,
     raw_malloc,
 )
-from .layout import *  # noqa: F403  nopython code sees these names as constants
-from .access import get, put
+from .layout import *  # noqa: F403
 from .values import bump, describe, int_value, same_form, type_of
 
 # ------------------------------------------------------------------------------------------------- memory
@@ -246,7 +249,8 @@ def fits(frame, world, scratch, destination, record):
         return same_form(spare, record)
     external = external_at(frame, -2 - destination)
     return get(external, E_ADJOINT) == 0 or (
-        get(external, E_SIZE) == get(record, V_SIZE) and get(external, E_KIND) == get(record, V_KIND)
+        get(external, E_SIZE) == get(record, V_SIZE)
+        and get(external, E_KIND) == get(record, V_KIND)
     )
 
 

@@ -13,6 +13,7 @@ import ctypes
 import importlib.util
 import sys
 import sysconfig
+import threading
 from collections.abc import Callable, Iterator
 from functools import cache as remembered
 from typing import Any
@@ -84,7 +85,16 @@ STEPS: dict[str, tuple[int, tuple[str, ...]]] = {
     "stack": (BY_STACK, ("axis",)),
 }
 _SAME_CODE = {
-    BY_SUM: (BY_MEAN, BY_COPY, BY_RESHAPE, BY_BROADCAST, BY_TRANSPOSE, BY_SWAPAXES, BY_MOVEAXIS, BY_INDEX),
+    BY_SUM: (
+        BY_MEAN,
+        BY_COPY,
+        BY_RESHAPE,
+        BY_BROADCAST,
+        BY_TRANSPOSE,
+        BY_SWAPAXES,
+        BY_MOVEAXIS,
+        BY_INDEX,
+    ),
     BY_CONCATENATE: (BY_STACK,),
 }
 _READS = {"x": READS_X, "y": READS_Y, "z": READS_Z, "out": READS_OUT}
@@ -113,7 +123,10 @@ def obstacle() -> str:
     """Why replay cannot run in this process, or an empty string."""
     if sys.implementation.name != "cpython":
         return f"it reads CPython's objects, and this is {sys.implementation.name}"
-    if sysconfig.get_config_var("Py_GIL_DISABLED") or not getattr(sys, "_is_gil_enabled", lambda: True)():
+    if (
+        sysconfig.get_config_var("Py_GIL_DISABLED")
+        or not getattr(sys, "_is_gil_enabled", lambda: True)()
+    ):
         return "it relies on the GIL, which this build of Python can do without"
     if sys.maxsize < 2**62 or sys.byteorder != "little":
         return "it is written for 64-bit little-endian processors"
@@ -250,6 +263,9 @@ def _machine_steps() -> Iterator[tuple[str, Callable[[], builder.Compiled]]]:
         yield f"word {word}", function.compile
 
 
+_readying = threading.Lock()
+
+
 def _machine_ready(addresses: dict[str, int], reason: str) -> None:
     global machine, trouble, _building
     _building = False
@@ -261,14 +277,23 @@ def _machine_ready(addresses: dict[str, int], reason: str) -> None:
     made = Machine(addresses)
     wrong = next(failures(made), "")
     if wrong:
-        trouble = f"the self-test found that this Python or NumPy keeps its objects differently: {wrong}"
+        trouble = (
+            f"the self-test found that this Python or NumPy keeps its objects differently: {wrong}"
+        )
         return
     made.learn()
-    machine = made
+    with _readying:
+        # Two threads may load it at once: a second machine would leave walks on the first one waiting for its kernels for ever.
+        machine = machine or made
 
 
 def _machine_task() -> Task:
-    return Task("machine", cache.text_of("values", "loops", "adjoints", "steps", "machine"), _machine_steps, _machine_ready)
+    return Task(
+        "machine",
+        cache.text_of("values", "loops", "adjoints", "steps", "machine"),
+        _machine_steps,
+        _machine_ready,
+    )
 
 
 def load(block: bool = False, compile: bool = True) -> bool:

@@ -1,7 +1,7 @@
 """The builder: who compiles what is not in the cache, and when.
 
-In `auto` mode compilation must never be waited for: what is missing is queued, and one background thread compiles it, stores it,
-links it and hands over addresses. A caller that insists waits instead. The thread ends when the queue is empty, and drops
+In `auto` mode compilation must never be waited for: what is missing is queued, and one background thread compiles it,
+stores it, links it and hands over addresses. A caller that insists waits instead. The thread ends when the queue is empty, and drops
 the queue when the interpreter is on its way out: one function is compiled in a second or so, and never waited for longer.
 
 Data: a *task* makes one function: its name, what it depends on, and a callable that compiles it.
@@ -61,9 +61,8 @@ def _hand_over(task: Task, bundle: Bundle) -> bool:
 
 def build(task: Task, go_on: Callable[[], bool] = lambda: True) -> None:
     """Compile the task's functions, store them, and hand them over."""
-    from numba.core.errors import NumbaError
+    from numba.core.errors import NumbaError, UnsupportedBytecodeError
 
-    # Two threads must not compile the same function twice; Numba has a lock of its own around each function.
     try:
         parts = []
         for role, compiler in task.steps():
@@ -72,7 +71,15 @@ def build(task: Task, go_on: Callable[[], bool] = lambda: True) -> None:
             symbol, code, asks = compiler()
             parts.append(Part(role, symbol, tuple(asks), code))
         bundle = Bundle(tuple(parts))
-    except (NumbaError, NotImplementedError, TypeError, ValueError, AttributeError, KeyError) as error:
+    except (
+        NumbaError,
+        UnsupportedBytecodeError,
+        NotImplementedError,
+        TypeError,
+        ValueError,
+        AttributeError,
+        KeyError,
+    ) as error:
         bundle = Bundle(reason=_first_line(error))
     cache.write(cache.path_of(task.name, task.depends_on), bundle)
     _hand_over(task, bundle)
@@ -80,7 +87,9 @@ def build(task: Task, go_on: Callable[[], bool] = lambda: True) -> None:
 
 def _first_line(error: BaseException) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return f"Numba cannot compile it: {' '.join(lines[:3])[:300]}" if lines else type(error).__name__
+    return (
+        f"Numba cannot compile it: {' '.join(lines[:3])[:300]}" if lines else type(error).__name__
+    )
 
 
 def queue(task: Task) -> None:
@@ -108,7 +117,8 @@ def _work() -> None:
             task = _queue.popleft()
         try:
             build(task, _wanted)
-        except Exception as error:  # whatever goes wrong here must not print into somebody's session
+        except Exception as error:
+            # Whatever goes wrong here must not print into somebody's session.
             task.done({}, f"compiling {task.name} failed: {type(error).__name__}: {error}")
 
 

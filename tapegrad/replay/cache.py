@@ -69,7 +69,10 @@ def environment() -> str:
         llvm.get_host_cpu_name(),
         llvm.get_host_cpu_features().flatten(),
         llvm.get_default_triple(),
-        *(os.environ.get(name, "") for name in ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", "NUMBA_OPT")),
+        *(
+            os.environ.get(name, "")
+            for name in ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", "NUMBA_OPT")
+        ),
     ]
     for package in ("numpy", "numba", "llvmlite"):
         with contextlib.suppress(PackageNotFoundError):
@@ -123,7 +126,10 @@ def _parsed(data: bytes) -> Bundle | None:
 
 def write(path: Path, bundle: Bundle) -> bool:
     """Store a bundle in one step, so that no other process sees half of it; False where that cannot be done."""
-    header = {"parts": [(p.role, p.symbol, p.asks, len(p.code)) for p in bundle.parts], "reason": bundle.reason}
+    header = {
+        "parts": [(p.role, p.symbol, p.asks, len(p.code)) for p in bundle.parts],
+        "reason": bundle.reason,
+    }
     payload = json.dumps(header).encode() + b"\n" + b"".join(p.code for p in bundle.parts)
     data = _MAGIC + hashlib.sha256(payload).digest() + payload
     temporary = None

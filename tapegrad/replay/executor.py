@@ -18,13 +18,12 @@ import numpy as np
 from .. import sweep
 from ..errors import GraphError
 from ..primitive import OPS
-from ..tape import FREED, IN0, OP, OUT, SLOT, STRIDE, X, Leaf
+from ..tape import FREED, IN0, OP, OUT, SLOT, STRIDE, Leaf, X
 from . import bridge, linker
 from .bridge import Machine
 from .layout import (
     DONE,
     E_ADJOINT,
-    E_NODE,
     E_OPERAND,
     E_POSITION,
     EXTERNAL,
@@ -100,16 +99,21 @@ class _Walk:
 
     __slots__ = ("code", "frame", "held", "known", "machine", "shares", "targets", "wait", "words")
 
-    def __init__(self, machine: Machine, frame: int, code: list[Any], targets: set[Any] | None, wait: bool) -> None:
+    def __init__(
+        self, machine: Machine, frame: int, code: list[Any], targets: set[Any] | None, wait: bool
+    ) -> None:
         self.machine = machine
         self.frame = frame
         self.words = _Words.from_address(frame)
         self.code = code
         self.targets = targets
         self.wait = wait
-        self.held: dict[int, Any] = {}  # position -> cotangent of a dtype that is none of the machine's
-        self.shares: dict[Any, Any] = {}  # leaf or another tape's slot -> what stops contributed, in arrays of our own
-        self.known: list[tuple[Any, Any]] = []  # externals so far: node, and a value of its form
+        # Position -> cotangent of a dtype that is none of the machine's.
+        self.held: dict[int, Any] = {}
+        # Leaf or another tape's slot -> what stops contributed, in arrays of our own.
+        self.shares: dict[Any, Any] = {}
+        # Externals so far: node, and a value of its form.
+        self.known: list[tuple[Any, Any] | None] = []
 
     # --------------------------------------------------------------------------------------- before the walk
 
@@ -148,7 +152,9 @@ class _Walk:
             if linker.raised:
                 reason = linker.raised.pop()
                 linker.raised.clear()
-                raise RuntimeError(f"{reason}; compiled rules cannot. Use set_engine('sweep'), where rules are Python.")
+                raise RuntimeError(
+                    f"{reason}; compiled rules cannot. Use set_engine('sweep'), where rules are Python."
+                )
             if answer == DONE:
                 return
             k = words[F_POSITION]
@@ -157,7 +163,10 @@ class _Walk:
             elif answer == WATCHED:
                 self.show(k, watch)
             elif answer == MISSING:
-                bridge.request([(self.code[k * STRIDE + OP], words[F_NEED_OPERAND], words[F_NEED_KIND])], self.wait)
+                bridge.request(
+                    [(self.code[k * STRIDE + OP], words[F_NEED_OPERAND], words[F_NEED_KIND])],
+                    self.wait,
+                )
             else:
                 assert answer == NO_MEMORY
                 raise self._no_memory()
@@ -166,7 +175,8 @@ class _Walk:
         """Do one entry in Python."""
         self.remember()
         g = None if self.code[k * STRIDE + OP] == FREED else self.cotangent(k)
-        shares = sweep.pull(self.code, k, g)
+        with np.errstate(all="ignore"):  # as in the sweep
+            shares = sweep.pull(self.code, k, g)
         self.machine.pass_by(self.frame)
         for node, share in shares:
             if type(node) is not Leaf:
@@ -183,7 +193,9 @@ class _Walk:
         old = self.shares.get(node)
         if old is not None:
             self.shares[node] = old + share
-        elif isinstance(share, np.ndarray) and (share.base is not None or share is g or not share.flags.owndata):
+        elif isinstance(share, np.ndarray) and (
+            share.base is not None or share is g or not share.flags.owndata
+        ):
             self.shares[node] = np.array(share)
         else:
             self.shares[node] = share
@@ -198,8 +210,14 @@ class _Walk:
 
     def remember(self) -> None:
         """Hold on to the externals: what runs in a stop may free the entries that named them."""
-        for external in self.externals(len(self.known)):
-            self.known.append(self.named(external))
+        # A wanted leaf that nothing has reached yet has no entry that names it: it is asked after again.
+        first = self.known.index(None) if None in self.known else len(self.known)
+        for number, external in enumerate(self.externals(first), first):
+            known = self.named(external) if external[E_ADJOINT] else None
+            if number == len(self.known):
+                self.known.append(known)
+            elif self.known[number] is None:
+                self.known[number] = known
 
     def externals(self, first: int) -> list[Any]:
         """Records of the externals from number `first` on."""
@@ -235,8 +253,8 @@ class _Walk:
             answer = self.machine.give(self.frame, position, id(like))
             if answer == UNLIKE:
                 raise GraphError(
-                    f"a cotangent of type {type(g).__name__}, dtype {like.dtype} and shape {like.shape} was given to an entry whose "
-                    f"result has dtype {out.dtype} and shape {out.shape}. A cotangent has the form of the value it belongs to."
+                    f"a cotangent of type {type(g).__name__}, dtype {like.dtype} and shape {like.shape} was given "
+                    f"to an entry whose result has dtype {out.dtype} and shape {out.shape}. A cotangent has the form of the value it belongs to."
                 )
         if answer == WITHOUT_MEMORY:
             raise self._no_memory()
@@ -256,7 +274,9 @@ class _Walk:
             array = np.empty(like.shape, like.dtype)
             self.machine.take(self.frame, destination, id(array), size)
             return array
-        return np.asarray(_Owner(self.machine, self.machine.take(self.frame, destination, 0, 0), like))
+        return np.asarray(
+            _Owner(self.machine, self.machine.take(self.frame, destination, 0, 0), like)
+        )
 
     # ---------------------------------------------------------------------------------------- after the walk
 
@@ -265,7 +285,9 @@ class _Walk:
         found = self.shares
         for number, external in enumerate(self.externals(0)):
             if external[E_ADJOINT]:
-                node, value = self.known[number] if number < len(self.known) else self.named(external)
+                node, value = (
+                    self.known[number] if number < len(self.known) else None
+                ) or self.named(external)
                 g = self.take(-2 - number, value)
                 if node in found:
                     g += found[node]
@@ -312,7 +334,9 @@ def extra_references(code: list[Any], low: int, high: int) -> np.ndarray:
     """
     machine = bridge.machine
     if machine is None:
-        raise RuntimeError("references were asked of the replay machine, which is not loaded; call replay.load(block=True) first.")
+        raise RuntimeError(
+            "references were asked of the replay machine, which is not loaded; call replay.load(block=True) first."
+        )
     result = np.zeros(max(high - low, 0), np.int64)
     if len(result):
         machine.references(machine.world_address, id(code), low, high, result.ctypes.data)

@@ -48,9 +48,13 @@ def source(op_name: str, operand: int, dtype: str) -> str:
         if op.name == op_name and op.elementwise:
             partial = op.partials[operand]
             if partial.function is None:
-                raise ValueError(f"{op_name} has the constant partial {partial.value} in operand {operand}: it needs no kernel.")
+                raise ValueError(
+                    f"{op_name} has the constant partial {partial.value} in operand {operand}: it needs no kernel."
+                )
             return text_of(op, operand, dtype)
-    raise ValueError(f"the kernel of {op_name!r} was asked, but there is no elementwise op of that name; see tapegrad.ops.")
+    raise ValueError(
+        f"the kernel of {op_name!r} was asked, but there is no elementwise op of that name; see tapegrad.ops."
+    )
 
 
 def name_of(op: Primitive, operand: int, dtype: str) -> str:
@@ -58,7 +62,9 @@ def name_of(op: Primitive, operand: int, dtype: str) -> str:
 
 
 def text_of(op: Primitive, operand: int, dtype: str) -> str:
-    arguments = ", ".join(f"item({name}, i)" for name in arguments_of(op.partials[operand].function))
+    arguments = ", ".join(
+        f"item({name}, i)" for name in arguments_of(op.partials[operand].function)
+    )
     partial = f"partial({arguments})"
     if dtype == "complex128":
         partial = f"conj({partial})"
@@ -109,10 +115,19 @@ def nopython(function: types.FunctionType, done: dict[Any, Any] | None = None) -
             def translated(value: Any) -> Any:
                 return nopython(value, done) if isinstance(value, types.FunctionType) else value
 
-            named = {n: translated(function.__globals__[n]) for n in _names(function.__code__) if n in function.__globals__}
-            cells = tuple(types.CellType(translated(cell.cell_contents)) for cell in function.__closure__ or ())
+            named = {
+                n: translated(function.__globals__[n])
+                for n in _names(function.__code__)
+                if n in function.__globals__
+            }
+            cells = tuple(
+                types.CellType(translated(cell.cell_contents))
+                for cell in function.__closure__ or ()
+            )
             scope = {"__builtins__": __builtins__, "__name__": __name__, **named}
-            copy = types.FunctionType(function.__code__, scope, function.__name__, function.__defaults__, cells or None)
+            copy = types.FunctionType(
+                function.__code__, scope, function.__name__, function.__defaults__, cells or None
+            )
             done[function] = inlined(copy)
     return done[function]
 
@@ -142,8 +157,14 @@ def _digest(function: types.FunctionType, digest: Any, seen: set[int]) -> None:
         return
     seen.add(id(function))
     _digest_code(function.__code__, digest)
-    referred = {n: function.__globals__[n] for n in sorted(_names(function.__code__)) if n in function.__globals__}
-    referred |= {f"cell {i}": cell.cell_contents for i, cell in enumerate(function.__closure__ or ())}
+    referred = {
+        n: function.__globals__[n]
+        for n in sorted(_names(function.__code__))
+        if n in function.__globals__
+    }
+    referred |= {
+        f"cell {i}": cell.cell_contents for i, cell in enumerate(function.__closure__ or ())
+    }
     for name, value in referred.items():
         digest.update(name.encode())
         if isinstance(value, types.FunctionType):

@@ -106,7 +106,9 @@ def link(name: str, parts: Sequence[Part]) -> dict[str, int]:
             for symbol in {*part.asks, *_ALWAYS}:
                 address = resolve(symbol)
                 if address is None:
-                    raise LinkError(f"the code of {name} asks for {symbol}, which is not in this process.")
+                    raise LinkError(
+                        f"the code of {name} asks for {symbol}, which is not in this process."
+                    )
                 builder.import_symbol(symbol, address)
             _count += 1
             try:

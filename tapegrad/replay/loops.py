@@ -9,6 +9,8 @@ gets the pairwise sum of its blocks.
 Data: pointers and strides per stream in the scratch memory (layout.py). A constant partial needs no kernel: `scaled`.
 """
 
+# ruff: noqa: F405  layout's names are the constants of nopython code, dozens of them in each function
+
 from __future__ import annotations
 
 from .access import (
@@ -21,24 +23,21 @@ from .access import (
     call_loop,
     call_scaled,
     entry_point,
-    complex128,
-    float64,
-    item_c128,
+    get,
     item_f32,
     item_f64,
     load_c128,
     load_f32,
     load_f64,
     load_u8,
-    memcpy,
     native,
+    put,
     store_c128,
     store_f32,
     store_f64,
     summing,
 )
-from .layout import *  # noqa: F403  nopython code sees these names as constants
-from .access import get, put
+from .layout import *  # noqa: F403
 from .values import bump, size_of
 
 
@@ -274,7 +273,9 @@ def row(world, scratch, axis, n, kind, kernel, c, add):
             elif kind == FLOAT32:
                 add_to_sums(scratch, count, _sum_f32(m, target), 0.0)
             else:
-                add_to_sums(scratch, count, _sum_every_other(m, target), _sum_every_other(m, target + 8))
+                add_to_sums(
+                    scratch, count, _sum_every_other(m, target), _sum_every_other(m, target + 8)
+                )
         elif scattered:
             scaled(world, kind, m, add, 1.0, target, size, adjoint + first * stride, stride)
         first += m
@@ -292,7 +293,11 @@ def dense(scratch, axis, kind, n):
         if get(scratch, S_POINTERS + stream) != 0:
             if load_stride(scratch, stream, axis) != size:
                 return False
-            if stream != G and stream != ADJ and get(scratch + 8 * (S_VALUES + stream * VALUE), V_KIND) != kind:
+            if (
+                stream != G
+                and stream != ADJ
+                and get(scratch + 8 * (S_VALUES + stream * VALUE), V_KIND) != kind
+            ):
                 return False
     return True
 
@@ -353,7 +358,10 @@ def merge_axes(scratch, rank):
         merged = kept > 0
         if merged:
             for stream in range(STREAMS):
-                if load_stride(scratch, stream, kept - 1) != load_stride(scratch, stream, d) * extent:
+                if (
+                    load_stride(scratch, stream, kept - 1)
+                    != load_stride(scratch, stream, d) * extent
+                ):
                     merged = False
                     break
         to = kept - 1 if merged else kept

@@ -13,21 +13,22 @@ Invariant: a step decides whether it can do an entry before it changes anything,
 wholly here or wholly in Python. Nothing here allocates Python objects or touches a reference count.
 """
 
+# ruff: noqa: F405  layout's names are the constants of nopython code, dozens of them in each function
+
 from __future__ import annotations
 
 from .access import (
     ADDRESS,
     call_step,
     entry_point,
+    get,
     int64,
-    load_f64,
-    load_i32,
     load_i64,
     load_u8,
     load_u32,
     memcpy,
-    memset,
     native,
+    put,
     raw_calloc,
     raw_free,
     raw_malloc,
@@ -45,10 +46,9 @@ from .adjoints import (
     search,
     slot_at,
 )
-from .layout import *  # noqa: F403  nopython code sees these names as constants
+from .layout import *  # noqa: F403
 from .loops import gather_part, loop, loop_part, scaled_part, set_dense, set_like, set_nothing
 from .steps import by_joining, by_kernel, by_product, by_structure, record_of
-from .access import get, put
 from .values import bump, describe, int_value, same_form, size_of, type_of
 
 # -------------------------------------------------------------------------------------------- open, close
@@ -142,7 +142,9 @@ def walk(frame):
             if step == BY_PYTHON:
                 answer = STOP
             else:
-                answer = call_step(get(world, W_STEPS + step), frame, world, scratch, k, entry, ops, g)
+                answer = call_step(
+                    get(world, W_STEPS + step), frame, world, scratch, k, entry, ops, g
+                )
             if answer != DONE:
                 break
             visit(frame, k)
@@ -286,7 +288,9 @@ def prune(frame):
         if load_u8(flags + k) & REACHED:
             for i in range(operands(frame, k)):
                 position = operand_position(frame, k, i)
-                if position == LEADS_AWAY or (position >= 0 and load_u8(flags + position) & (TARGET | LEADS)):
+                if position == LEADS_AWAY or (
+                    position >= 0 and load_u8(flags + position) & (TARGET | LEADS)
+                ):
                     store_u8(flags + k, load_u8(flags + k) | LEADS)
                     break
 

@@ -53,12 +53,18 @@ def failures(machine: Any) -> Iterator[str]:
         yield "the length of a list or tuple"
     pair = tuple(objects)
     for i, item in enumerate(objects):
-        if probe(PROBE_LIST_ITEM, id(objects), i) != id(item) or probe(PROBE_TUPLE_ITEM, id(pair), i) != id(item):
+        if probe(PROBE_LIST_ITEM, id(objects), i) != id(item) or probe(
+            PROBE_TUPLE_ITEM, id(pair), i
+        ) != id(item):
             yield f"item {i} of a list or tuple"
         if probe(PROBE_TYPE, id(item), 0) != id(type(item)):
             yield f"the type of {type(item).__name__}"
     piece = slice(3, None, -2)
-    if [probe(PROBE_SLICE, id(piece), i) for i in range(3)] != [id(piece.start), id(None), id(piece.step)]:
+    if [probe(PROBE_SLICE, id(piece), i) for i in range(3)] != [
+        id(piece.start),
+        id(None),
+        id(piece.step),
+    ]:
         yield "the parts of a slice"
     slot = int("123456789")
     held = [slot] * 5
@@ -106,12 +112,28 @@ def _misread(machine: Any, value: Any, kind: int) -> str:
     record = np.zeros(VALUE, np.int64)
     found = machine.probe_value(machine.world_address, id(value), record.ctypes.data)
     if found != kind or record[V_KIND] != kind:
-        return f"the kind of {type(value).__name__} {getattr(value, 'dtype', '')}: {found} for {kind}"
+        return (
+            f"the kind of {type(value).__name__} {getattr(value, 'dtype', '')}: {found} for {kind}"
+        )
     if type(value) is np.ndarray:
         shape = [_word(int(record[V_SHAPE]), d) for d in range(value.ndim)]
         strides = [_word(int(record[V_STRIDES]), d) for d in range(value.ndim)]
-        told = (record[V_DATA], record[V_NDIM], shape, strides, record[V_SIZE], bool(record[V_CONTIGUOUS]))
-        true = (value.ctypes.data, value.ndim, list(value.shape), list(value.strides), value.size, value.flags.c_contiguous)
+        told = (
+            record[V_DATA],
+            record[V_NDIM],
+            shape,
+            strides,
+            record[V_SIZE],
+            bool(record[V_CONTIGUOUS]),
+        )
+        true = (
+            value.ctypes.data,
+            value.ndim,
+            list(value.shape),
+            list(value.strides),
+            value.size,
+            value.flags.c_contiguous,
+        )
         if told != true:
             return f"an array: {told} for {true}"
     elif kind in _READ and _READ[kind].from_address(int(record[V_DATA])).value != value:

@@ -7,26 +7,29 @@ or MISSING where a kernel must be loaded first, or NO_MEMORY. On DONE, g is used
 This is the one place where a derivative stands twice (the other is the rule in `ops/`); the tests compare.
 """
 
+# ruff: noqa: F405  layout's names are the constants of nopython code, dozens of them in each function
+
 from __future__ import annotations
 
 from .access import (
     STEP_SIGNATURE,
     call_kernel,
     entry_point,
+    get,
     item_f32,
     item_f64,
     load_f64,
     load_i64,
     memset,
     native,
+    put,
     put_f32,
     put_f64,
     summing,
 )
-from .adjoints import allocate, begin, cell_of, destination, fits, release, settle
-from .layout import *  # noqa: F403  nopython code sees these names as constants
+from .adjoints import begin, cell_of, destination, fits, release, settle
+from .layout import *  # noqa: F403
 from .loops import loop, scaled, set_dense, set_like, set_nothing
-from .access import get, put
 from .values import as_constant, describe, int_value, is_small_int, size_of, type_of
 
 
@@ -105,16 +108,19 @@ def by_kernel(frame, world, scratch, k, entry, ops, g):
                     heir = i
     # An operand that stands there twice would inherit g and be added to it as well.
     for i in range(arity):
-        if i != heir and heir >= 0 and get(scratch, S_DESTINATIONS + i) == get(scratch, S_DESTINATIONS + heir):
+        if (
+            i != heir
+            and heir >= 0
+            and get(scratch, S_DESTINATIONS + i) == get(scratch, S_DESTINATIONS + heir)
+        ):
             heir = -1
-    for i in range(arity):
-        if i != heir and get(scratch, S_DESTINATIONS + i) != NOWHERE:
-            if not share(frame, world, scratch, ops, i, kind, n, g, False):
+    # The heir comes last: the others still need g.
+    for turn in range(arity):
+        i = (heir + 1 + turn) % arity
+        if get(scratch, S_DESTINATIONS + i) != NOWHERE:
+            if not share(frame, world, scratch, ops, i, kind, n, g, i == heir):
                 return NO_MEMORY
-    if heir >= 0:
-        share(frame, world, scratch, ops, heir, kind, n, g, True)
-        return DONE
-    return used_up(world, g)
+    return DONE if heir >= 0 else used_up(world, g)
 
 
 @native
@@ -486,7 +492,17 @@ def take(frame, world, scratch, index, to, g, kind):
         i = get(get(rows, V_DATA), j)
         if i < 0:
             i += extent
-        scaled(world, kind, length, 1, 1.0, g + j * length * size, size, adjoint + i * length * size, size)
+        scaled(
+            world,
+            kind,
+            length,
+            1,
+            1.0,
+            g + j * length * size,
+            size,
+            adjoint + i * length * size,
+            size,
+        )
     return used_up(world, g)
 
 
@@ -601,7 +617,9 @@ def _multiplier(item, put_item, size):
                             put_item(c_row, j, item(c_row, j) + factor * item(line, j))
                     else:
                         for j in range(n):
-                            put_item(c_row, j, item(c_row, j) + factor * item(line + j * b_column, 0))
+                            put_item(
+                                c_row, j, item(c_row, j) + factor * item(line + j * b_column, 0)
+                            )
         else:
             for i in range(m):
                 for j in range(n):
@@ -635,14 +653,22 @@ def by_product(frame, world, scratch, k, entry, ops, g):
     kind = describe(world, load_i64(entry + AT_OUT), out)
     if kind > FLOAT32:
         return STOP
-    if describe(world, load_i64(entry + AT_X), x) != kind or describe(world, load_i64(entry + AT_Y), y) != kind:
+    if (
+        describe(world, load_i64(entry + AT_X), x) != kind
+        or describe(world, load_i64(entry + AT_Y), y) != kind
+    ):
         return STOP
     x_rank, y_rank = get(x, V_NDIM), get(y, V_NDIM)
     if not (1 <= x_rank <= 2 and 1 <= y_rank <= 2):
         return STOP
     size = size_of(kind)
     # A vector is a matrix of one row (x) or one column (y).
-    x_shape, y_shape, x_strides, y_strides = get(x, V_SHAPE), get(y, V_SHAPE), get(x, V_STRIDES), get(y, V_STRIDES)
+    x_shape, y_shape, x_strides, y_strides = (
+        get(x, V_SHAPE),
+        get(y, V_SHAPE),
+        get(x, V_STRIDES),
+        get(y, V_STRIDES),
+    )
     inner = get(x_shape, x_rank - 1)
     m, n = 1, 1
     x_row, x_column = 0, get(x_strides, x_rank - 1)

@@ -5,10 +5,23 @@ number; everything after it works on records only. A value of another type, byte
 no step takes it.
 """
 
+# ruff: noqa: F405  layout's names are the constants of nopython code, dozens of them in each function
+
 from __future__ import annotations
 
-from .access import get, load_f64, load_i32, load_i64, load_u8, load_u32, native, put, store_f32, store_f64
-from .layout import *  # noqa: F403  nopython code sees these names as constants
+from .access import (
+    get,
+    load_f64,
+    load_i32,
+    load_i64,
+    load_u8,
+    load_u32,
+    native,
+    put,
+    store_f32,
+    store_f64,
+)
+from .layout import *  # noqa: F403
 
 
 @native

@@ -1,0 +1,143 @@
+"""Functions of square matrices as matrices: exponential, logarithm, square root, polar factors.
+
+The derivative of a primary function f of a matrix is Fréchet's: f of the block matrix [[a, e], [0, a]] has f(a) on its diagonal
+and the tangent L(a, e) in the corner (Mathias 1996, "A chain rule for matrix functions"), and L is its own adjoint but for
+transposes, ā = L(a, f̄ᴴ)ᴴ (Higham 2008, "Functions of Matrices", section 3). So f alone suffices for its
+derivatives of every order; and equal eigenvalues, which make f by way of eigenvectors fail, do not matter. Square roots and polar
+factors solve a Sylvester equation instead, which is cheaper.
+
+Invariant: each works on stacks of matrices, and returns the dtype that SciPy's function finds right for the values. SciPy is
+imported when it is first needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.linalg import LinAlgError
+
+from ..domain import dominant
+from ..primitive import call, primitive
+from .composing import raw
+from .linear_systems import adjoint, each, solve_sylvester, square, stacks
+
+# logm and sqrtm are holomorphic, but rounding in their Schur forms drowns a complex step.
+_STACKS = [call((3, 3)), call((2, 2, 2))]
+
+
+def _frechet(f: Callable[[Any], Any], a: Any, e: Any) -> Any:
+    """The tangent of f(a) along e.
+
+    It is linear in e, so e is made as large as a: what f does to the block matrix is chosen by its size.
+    """
+    n = np.shape(a)[-1]
+    sizes = [np.max(np.abs(raw(x)), initial=0) for x in (a, e)]
+    factor = float(sizes[0] / sizes[1]) if all(np.isfinite(s) and s > 0 for s in sizes) else 1.0
+    top = np.concatenate([a, factor * e], axis=-1)
+    bottom = np.concatenate([np.zeros(np.shape(a), a.dtype), a], axis=-1)
+    return f(np.concatenate([top, bottom], axis=-2))[..., :n, n:] / factor
+
+
+def _expm(x: np.ndarray) -> np.ndarray:
+    from scipy.linalg import expm
+
+    return expm(x) if x.size else np.array(x)
+
+
+@primitive(_expm, name="expm", domain=dominant, samples=_STACKS, jvp=lambda ts, xs, out: _frechet(expm, xs[0], ts[0]))
+def expm(g, x):
+    """Exponential of square matrices.
+
+    >>> import tapegrad as tg
+    >>> tg.linalg.expm(tg.tensor([[0.0, 1.0], [0.0, 0.0]]))
+    tensor([[1., 1.],
+            [0., 1.]])
+    """
+    return adjoint(_frechet(expm, x, adjoint(g)))
+
+
+def _in_double(function: Callable[[np.ndarray], np.ndarray], x: np.ndarray) -> np.ndarray:
+    """SciPy's logm and sqrtm of single precision give up accuracy or change dtype: they are run in double."""
+    wide = np.asarray(x, np.result_type(x, np.float64))
+    result = each(function, wide)
+    return result.astype(np.result_type(x, np.float32 if result.dtype.kind != "c" else np.complex64))
+
+
+def _logm(x: np.ndarray) -> np.ndarray:
+    from scipy.linalg import logm
+
+    return _in_double(logm, x) if x.size else np.array(x)
+
+
+@primitive(_logm, name="logm", domain=dominant, samples=[call((2, 2))], holomorphic=False, jvp=lambda ts, xs, out: _frechet(logm, xs[0], ts[0]))
+def logm(g, x):
+    """Principal logarithm of square matrices without eigenvalues on the closed negative real axis."""
+    return adjoint(_frechet(logm, x, adjoint(g)))
+
+
+def _sqrtm(x: np.ndarray) -> np.ndarray:
+    from scipy.linalg import sqrtm
+
+    return _in_double(sqrtm, x) if x.size else np.array(x)
+
+
+@primitive(_sqrtm, name="sqrtm", domain=dominant, samples=_STACKS, holomorphic=False)
+def sqrtm(g, out):
+    """Principal square root r of square matrices: ṙ r + r ṙ = ȧ.
+
+    >>> import tapegrad as tg
+    >>> tg.linalg.sqrtm(tg.tensor([[4.0, 0.0], [0.0, 9.0]]))
+    tensor([[2., 0.],
+            [0., 3.]])
+    """
+    back = adjoint(out)
+    return solve_sylvester(back, back, g)
+
+
+def _unitary_factor(x: np.ndarray) -> np.ndarray:
+    u, s, vh = np.linalg.svd(x, full_matrices=False)
+    if s.size and np.min(s) == 0:
+        raise LinAlgError("Singular matrix: it has many polar decompositions.")
+    return u @ vh
+
+
+@primitive(
+    _unitary_factor,
+    name="unitary_factor",
+    domain=dominant,
+    samples=[*_STACKS, call((3, 2))],
+    holomorphic=False,
+)
+def unitary_factor(g, x, out):
+    """The unitary U of a = U P, with P positive definite.
+
+    U̇ = U Ω + (1 - U Uᴴ) ȧ P⁻¹, the antisymmetric Ω solving P Ω + Ω P = Uᴴ ȧ - ȧᴴ U (Higham 2008, section 8).
+    """
+    p = np.matmul(adjoint(out), x)
+    p = 0.5 * (p + adjoint(p))
+    of_u = np.matmul(adjoint(out), g)
+    turn = solve_sylvester(p, p, of_u)
+    outside = adjoint(np.linalg.solve(p, adjoint(g - np.matmul(out, of_u))))
+    return np.matmul(out, turn - adjoint(turn)) + outside
+
+
+def polar(a: Any, side: str = "right") -> tuple[Any, Any]:
+    """(U, P) with a = U P (side="left": a = P U), U with orthonormal columns (rows) and P positive definite.
+
+    Differentiable where a has full rank and at least as many rows as columns (side="left": columns as rows).
+    """
+    if side not in ("right", "left"):
+        raise ValueError(f"polar was given side={side!r}, but it is 'right' or 'left'.")
+    (a,) = stacks(a)
+    tall = a if side == "right" else adjoint(a)
+    if np.shape(tall)[-2] < np.shape(tall)[-1]:
+        raise LinAlgError(
+            f"polar was asked of a matrix of shape {np.shape(a)[-2:]} with side={side!r}, where P would be singular and U not smooth. "
+            f"Use side={'left' if side == 'right' else 'right'!r}."
+        )
+    u = unitary_factor(tall)
+    p = np.matmul(adjoint(u), tall)
+    p = 0.5 * (p + adjoint(p))
+    return (u, p) if side == "right" else (adjoint(u), p)

@@ -1,0 +1,57 @@
+"""A world stricter than the user's: what a test leaves behind fails it.
+
+Warnings are errors (pyproject.toml), random numbers are seeded, object code goes to a folder of the session, and a grad mode, an
+engine, an open tape or a floating-point error state that outlives its test is an error of that test.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+import tapegrad as tg
+from tapegrad import tape
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cache(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Compiled kernels of this session, away from the user's own; a folder that was set already is used (as CI does)."""
+    os.environ.setdefault("TAPEGRAD_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+
+
+@pytest.fixture(autouse=True)
+def nothing_leaks() -> Iterator[None]:
+    """The state of the library after a test is the state before it."""
+    random.seed(0)
+    tg.manual_seed(0)
+    before = ambient_state()
+    recorder = tape.RECORDER.get()
+    yield
+    after = ambient_state()
+    tape.RECORDER.set(recorder)
+    tg.set_engine(before["engine"])
+    np.seterr(**before["float errors"])
+    leaks = {what: (before[what], after[what]) for what in before if before[what] != after[what]}
+    assert not leaks, "the test left something behind: " + ", ".join(f"{w} was {b}, is {a}" for w, (b, a) in leaks.items())
+
+
+def ambient_state() -> dict[str, object]:
+    """What a test could leave behind, by name."""
+    return {
+        "grad mode": tg.is_grad_enabled(),
+        "inference mode": tg.is_inference_mode_enabled(),
+        "engine": tg.engine(),
+        "tape": id(tg.current_tape()),
+        "busy tapes": sum(t.busy for t in tape._tapes),
+        "float errors": np.geterr(),
+    }
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    """Random numbers, the same in every run."""
+    return np.random.default_rng(0)

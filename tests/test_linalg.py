@@ -1,0 +1,618 @@
+"""Linear algebra: what the laws of single ops (tests/test_ops.py) do not say.
+
+Functions made of several ops obey the laws, too; choices of vectors are refused or do not matter; equal eigenvalues, singular
+matrices and norms at 0 have the derivative that exists, or none; triangles are read as NumPy reads them; factors are kept.
+"""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import tapegrad as tg
+from tapegrad import NotDifferentiable
+from tapegrad.check.laws import laws_of, samples_from
+from tapegrad.domain import dominant, real
+from tapegrad.primitive import CONSTANTS, FUNCTIONS, REFUSED, call
+
+LA = np.linalg
+LinAlgError = np.linalg.LinAlgError
+
+
+def flat(*results):
+    """Several results, one after the other."""
+    return np.concatenate([np.ravel(r) for r in results])
+
+
+def matrices(*shapes, **settings):
+    """A call with well-behaved matrices."""
+    return call(*shapes, domains=(dominant,), **settings)
+
+
+def system(*shapes, **settings):
+    """A call with a well-behaved matrix and any right side."""
+    return call(*shapes, domains=(dominant, real), **settings)
+
+
+ORDERS = (None, "fro", "nuc", 1, -1, 2, -2, np.inf, -np.inf)
+
+# fmt: off
+COMPOSED = {
+    "solve": (LA.solve, [system((3, 3), (3,)), system((3, 3), (3, 2)), system((2, 3, 3), (3,)), system((3, 3), (2, 3, 2)),
+                         system((2, 1, 2, 2), (3, 2, 1))]),
+    "solve-large": (LA.solve, [system((2, 32, 32), (32, 1))]),
+    "tensorsolve": (lambda a, b: LA.tensorsolve(np.reshape(a, (2, 3, 3, 2)), np.reshape(b, (2, 3))), [system((6, 6), (6,))]),
+    "tensorinv": (lambda a: LA.tensorinv(np.reshape(a, (2, 2, 4))), [matrices((4, 4))]),
+    "cho_solve": (lambda a, b: tg.linalg.cho_solve(tg.linalg.cho_factor(a), b), [system((3, 3), (3,)), system((2, 2, 2), (2, 1))]),
+    "cho_solve-lower": (lambda a, b: tg.linalg.cho_solve(tg.linalg.cho_factor(a, lower=True), b), [system((3, 3), (3, 2))]),
+    "lu_solve": (lambda a, b, trans=0: tg.linalg.lu_solve(tg.linalg.lu_factor(a), b, trans),
+                 [system((3, 3), (3,), trans=t) for t in range(3)] + [system((2, 3, 3), (3, 1))]),
+    "lu_solve-exchanged": (lambda a, b: tg.linalg.lu_solve(tg.linalg.lu_factor(a[..., [2, 0, 1], :]), b),
+                           [system((3, 3), (3,)), system((2, 3, 3), (2, 3, 1))]),
+    "solve_triangular": (tg.linalg.solve_triangular,
+                         [system((3, 3), (3,), trans=t, lower=lower) for t in ("N", 1, 2) for lower in (False, True)]
+                         + [system((3, 3), (3, 1), unit_diagonal=True)]),
+    "solve_banded": (lambda ab, b: tg.linalg.solve_banded((1, 0), ab, b), [system((2, 3), (3,))]),
+    "solve_toeplitz": (lambda c, b: tg.linalg.solve_toeplitz(c + np.array([4.0, 0, 0]), b), [call((3,), (3,))]),
+    "solve_toeplitz-row": (lambda c, r: tg.linalg.solve_toeplitz((c + 4.0, 0.3 * r), np.ones(3)), [call((3,), (3,))]),
+    "toeplitz": (tg.linalg.toeplitz, [call((3,)), call((3,), (2,))]),
+    "block_diag": (tg.linalg.block_diag, [call((2, 2), (1, 3)), call((2, 1, 2), (3,))]),
+    "solve_continuous_lyapunov": (tg.linalg.solve_continuous_lyapunov, [system((3, 3), (3, 3))]),
+    "polar": (lambda a: flat(*tg.linalg.polar(a)), [matrices((3, 3)), matrices((3, 2))]),
+    "polar-left": (lambda a: flat(*tg.linalg.polar(a, side="left")), [matrices((2, 3))]),
+    "logm-stack": (tg.linalg.logm, [matrices((2, 2, 2))]),
+    "lstsq": (lambda a, b: flat(*LA.lstsq(a, b)[:2]), [system((4, 2), (4,)), system((4, 2), (4, 3)), system((3, 3), (3,))]),
+    "pinv-hermitian": (lambda a: LA.pinv(a, hermitian=True), [matrices((3, 3))]),
+    "svd-values": (lambda a: LA.svd(a, compute_uv=False), [matrices((2, 3))]),
+    "svd-hermitian": (lambda a: LA.svd(a, compute_uv=False, hermitian=True), [matrices((3, 3))]),
+    "qr-wide": (lambda a: flat(*LA.qr(a)), [matrices((2, 3)), matrices((2, 2, 4))]),
+    "qr-r": (lambda a: LA.qr(a, mode="r"), [matrices((3, 2))]),
+    "cond": (LA.cond, [matrices((3, 3), p=p) for p in (None, -2, 1, np.inf, "fro")] + [matrices((2, 3, 2))]),
+    "norm": (LA.norm, [call((3,)), call((2, 3)), call((2, 2, 2)), call((2, 3), keepdims=True)]
+             + [call((2, 3), ord=p, axis=1) for p in (None, 1, 2, 3, -1, 0.5, np.inf, -np.inf)]),
+    "norm-matrix": (LA.norm, [matrices((3, 3), ord=p) for p in ORDERS] + [matrices((2, 3, 2), ord="nuc", axis=(2, 0), keepdims=True)]),
+    "vector_norm": (LA.vector_norm, [call((2, 3)), call((2, 3, 2), axis=(0, 2), ord=3, keepdims=True)]),
+    "matrix_norm": (LA.matrix_norm, [matrices((2, 3, 3)), matrices((2, 3), ord=1, keepdims=True)]),
+    "matrix_power": (LA.matrix_power, [matrices((3, 3), n=n) for n in (-2, 1, 5)]),
+    "multi_dot": (lambda *xs: LA.multi_dot(xs), [call((2, 3), (3, 1), (1, 4)), call((3,), (3, 2), (2,)), call((2, 2), (2,))]),
+    "trace": (LA.trace, [call((2, 3, 3)), call((3, 4), offset=1)]),
+    "diagonal": (LA.diagonal, [call((2, 3, 3), offset=-1)]),
+    "outer": (LA.outer, [call((2,), (3,))]),
+    "cross": (LA.cross, [call((3,), (2, 3)), call((3, 2), (3, 2), axis=0)]),
+    "vecdot": (LA.vecdot, [call((3,), (2, 3)), call((3, 2), (3, 2), axis=0)]),
+    "matmul": (LA.matmul, [call((2, 3), (3,))]),
+    "tensordot": (LA.tensordot, [call((2, 3), (3, 2), axes=1)]),
+    "matrix_transpose": (LA.matrix_transpose, [call((2, 3, 2))]),
+}
+# fmt: on
+
+# What a complex sample would ask for: a phase; or it would be cut off.
+REAL_ONLY = {"svd-hermitian", "norm-0"}
+
+
+def cases():
+    for name, (function, calls) in COMPOSED.items():
+        for sample in samples_from(function, calls):
+            kind = sample.name.rsplit(",", 1)[-1]
+            if name in REAL_ONLY and kind in ("complex", "mixed"):
+                continue
+            for law in laws_of(sample):
+                if law.name != "replay":  # that engines agree is said of single ops
+                    yield pytest.param(law, sample, id=f"{name}-{sample.name}-{law.name}")
+
+
+@pytest.mark.parametrize(("law", "sample"), list(cases()))
+def test_law(law, sample):
+    law(sample)
+
+
+# --------------------------------------------------------------------------------------------------- judging
+
+
+def slopes(f, x, step=1e-6):
+    """dL/da + i dL/db for x = a + ib, by central differences: PyTorch's gradient of a real-valued function."""
+    x = np.asarray(x)
+    gradient = np.zeros(x.shape, x.dtype)
+    for where in np.ndindex(x.shape):
+        for direction in (1, 1j) if x.dtype.kind == "c" else (1,):
+            unit = np.zeros(x.shape, x.dtype)
+            unit[where] = step * direction
+            gradient[where] += direction * (f(x + unit) - f(x - unit)) / (2 * step)
+    return gradient
+
+
+def judged(f, x, atol=1e-7):
+    """The gradient of f at x by reverse mode, after it was compared with differences and with forward mode."""
+    gradient = tg.grad(f)(x)
+    np.testing.assert_allclose(gradient, slopes(lambda x: np.real(f(x)), x), atol=atol)
+    direction = np.random.default_rng(1).normal(size=x.shape) * (1 + 0.5j if x.dtype.kind == "c" else 1)
+    tangent = tg.jvp(f, (x,), (direction,))[1]
+    np.testing.assert_allclose(tangent, np.sum(np.real(np.conj(gradient) * direction)), atol=atol)
+    return gradient
+
+
+def random_complex(rng, *shape):
+    return rng.normal(size=shape) + 1j * rng.normal(size=shape)
+
+
+def squared(x):
+    return np.real(x * np.conj(x))
+
+
+# ------------------------------------------------------------------------------------------ choices of vectors
+
+
+@pytest.mark.parametrize("shape", [(3, 3), (2, 3, 3)])
+@pytest.mark.parametrize("function", [LA.eigh, LA.eig])
+def test_functions_without_a_phase_of_complex_eigenvectors(function, shape, rng):
+    weights, values = rng.normal(size=shape), rng.normal(size=shape[-1])
+
+    def f(a):
+        w, v = function(a)
+        return np.sum(weights * squared(v)) + np.sum(values * np.real(w * w))
+
+    judged(f, random_complex(rng, *shape))
+
+
+def test_eigenvectors_of_a_real_matrix_with_complex_eigenvalues(rng):
+    a = np.array([[1.0, -2.0, 0.3], [1.5, 0.8, 0.1], [0.2, -0.4, 3.0]])
+    weights = rng.normal(size=(3, 3))
+    assert np.iscomplexobj(LA.eig(a)[1])
+    judged(lambda a: np.sum(weights * squared(LA.eig(a)[1])), a)
+    # The two vectors of a conjugate pair have opposite phases, so this does not depend on them.
+    judged(lambda a: np.sum(weights[0] * np.real(LA.eig(a)[1][:, 0] * LA.eig(a)[1][:, 1])), a)
+    # A real vector has a sign only.
+    judged(lambda a: np.sum(weights[0] * np.real(LA.eig(a)[1][:, 2])), a)
+    with pytest.raises(NotDifferentiable, match="complex eigenvectors"):
+        tg.grad(lambda a: np.real(LA.eig(a)[1][0, 0] * 1j))(a)
+
+
+@pytest.mark.parametrize("function", [lambda a: LA.eigh(a)[1], lambda a: LA.eig(a)[1], lambda a: LA.svd(a)[0]])
+def test_functions_of_the_phase_are_refused(function, rng):
+    a = random_complex(rng, 3, 3)
+    with pytest.raises(NotDifferentiable, match=r"depends on which of the possible vectors"):
+        tg.grad(lambda a: np.sum(np.imag(function(a)[0])) + np.sum(np.real(function(a)[1])))(a)
+
+
+@pytest.mark.parametrize("shape", [(3, 3), (4, 2), (2, 4)])
+def test_functions_without_a_phase_of_complex_singular_vectors(shape, rng):
+    left, right, middle = (rng.normal(size=shape) for _ in range(3))
+    k = min(shape)
+
+    def f(a):
+        u, s, vh = LA.svd(a, full_matrices=False)
+        both = (u * s**2) @ vh  # opposite phases cancel
+        return np.sum(left[:, :k] * squared(u)) + np.sum(right[:k] * squared(vh)) + np.sum(middle * np.real(both))
+
+    judged(f, random_complex(rng, *shape))
+
+
+@pytest.mark.parametrize("shape", [(4, 2), (2, 4)])
+def test_vectors_that_complete_a_basis(shape, rng):
+    """The space they span is a smooth function of the matrix; they are not."""
+    weights = rng.normal(size=(4, 4))
+    part = (lambda a: LA.svd(a)[0][:, 2:]) if shape == (4, 2) else (lambda a: np.conj(LA.svd(a)[2][2:].T))
+
+    def of_space(a):
+        v = part(a)
+        return np.sum(weights * np.real(v @ np.conj(np.swapaxes(v, 0, 1))))
+
+    judged(of_space, rng.normal(size=shape))
+    judged(of_space, random_complex(rng, *shape))
+    with pytest.raises(NotDifferentiable, match="complete the basis"):
+        tg.grad(lambda a: np.sum(weights[:, :2] * np.real(part(a))))(rng.normal(size=shape))
+
+
+def test_complete_qr_by_the_space_of_its_other_columns(rng):
+    weights = rng.normal(size=(4, 4))
+    judged(lambda a: np.sum(weights * (LA.qr(a, "complete")[0][:, 2:] @ LA.qr(a, "complete")[0][:, 2:].T)), rng.normal(size=(4, 2)))
+    with pytest.raises(NotDifferentiable, match="complete the basis"):
+        tg.grad(lambda a: np.sum(weights * LA.qr(a, "complete")[0]))(rng.normal(size=(4, 2)))
+    with pytest.raises(NotDifferentiable, match="raw"):
+        tg.grad(lambda a: LA.qr(a, "raw")[0].sum())(rng.normal(size=(4, 2)))
+
+
+def test_hermitian_svd(rng):
+    a = rng.normal(size=(3, 3))
+    a = a + a.T
+    weights = rng.normal(size=(3, 3))
+
+    def f(a):
+        u, s, vh = LA.svd(a, hermitian=True)
+        return np.sum(weights * ((u * s**2) @ vh)) + np.sum(weights * u * vh.T)
+
+    judged(f, a)
+
+
+# ------------------------------------------------------------------------------------------ equal eigenvalues
+
+
+def rotated(values, rng):
+    """A symmetric matrix with these eigenvalues, equal ones up to rounding only."""
+    q = LA.qr(rng.normal(size=(len(values), len(values))))[0]
+    return (q * values) @ q.T
+
+
+TWINS = [1.0, 1.0, 2.0]
+
+
+def test_functions_of_equal_eigenvalues(rng):
+    for a in (np.diag(TWINS), rotated(TWINS, rng), np.eye(3)):
+        expected = 3 * a @ a  # of tr a³, whichever triangle stands for it
+        expected = np.tril(2 * expected, -1) + np.diag(np.diag(expected))
+        for values in (LA.eigvalsh, lambda a: LA.eigh(a)[0]):
+            np.testing.assert_allclose(tg.grad(lambda a, values=values: np.sum(values(a) ** 3))(a), expected, atol=1e-12)
+        np.testing.assert_allclose(tg.grad(lambda a: np.real(np.sum(LA.eigvals(a) ** 3)))(a), 3 * (a @ a).T, atol=1e-12)
+        np.testing.assert_allclose(tg.grad(lambda a: np.sum(LA.svdvals(a) ** 3))(a), 3 * a @ a, atol=1e-12)
+        np.testing.assert_allclose(tg.grad(lambda a: np.sum(LA.svd(a)[1] ** 3))(a), 3 * a @ a, atol=1e-12)
+
+
+@pytest.mark.parametrize("function", [lambda a: LA.eigh(a)[1], lambda a: LA.eig(a)[1], lambda a: LA.svd(a)[0]])
+def test_vectors_of_equal_eigenvalues_are_refused(function, rng):
+    weights = rng.normal(size=(3, 3))
+    for a in (np.diag(TWINS), rotated(TWINS, rng), np.eye(3), np.eye(3, dtype=np.float32)):
+        with pytest.raises(NotDifferentiable, match="equal eigenvalues"):
+            tg.grad(lambda a: np.sum(weights * squared(function(a))))(a)
+        with pytest.raises(NotDifferentiable, match="equal eigenvalues"):
+            tg.jvp(function, (a,), (weights.astype(a.dtype),))
+
+
+def test_the_vector_of_a_single_eigenvalue_beside_equal_ones(rng):
+    a = rotated(TWINS, rng)
+    weights = rng.normal(size=(3, 3))
+    judged(lambda a: np.sum(weights * LA.eigh(a)[1][:, 2:] * LA.eigh(a)[1][:, 2]), a)
+    judged(lambda a: np.sum(weights * LA.svd(a)[0][:, :1] * LA.svd(a)[2][0]), a)
+
+
+def test_no_rule_could_know_the_gradient_for_equal_eigenvalues():
+    """Why these are refused: the functions differ, and so do their gradients, but at the identity V gets the same cotangents."""
+    m = np.array([[0.0, 1.0], [1.0, 0.0]])
+    for f in (lambda a: np.sum(m * ((LA.eigh(a)[1]) @ LA.eigh(a)[1].T)), lambda a: np.sum(m * ((LA.eigh(a)[1] * LA.eigh(a)[0]) @ LA.eigh(a)[1].T))):
+        with pytest.raises(NotDifferentiable):
+            tg.grad(f)(np.eye(2))
+
+
+def test_smooth_functions_of_a_matrix_with_equal_eigenvalues(rng):
+    for f in (tg.linalg.expm, tg.linalg.sqrtm, tg.linalg.logm, LA.inv, lambda a: tg.linalg.polar(a)[1]):
+        weights = rng.normal(size=(3, 3))
+        judged(lambda a, f=f, w=weights: np.sum(w * f(a)), rotated(TWINS, rng))
+
+
+def test_a_second_derivative_with_equal_eigenvalues_is_refused_not_wrong(rng):
+    with pytest.raises(NotDifferentiable, match="equal eigenvalues"):
+        tg.hessian(lambda a: np.sum(LA.eigvalsh(a) ** 3))(np.eye(2))
+
+
+def test_a_defective_matrix():
+    a = np.array([[0.0, 1.0], [0.0, 0.0]])
+    with pytest.raises(LinAlgError):
+        tg.grad(lambda a: np.real(LA.eigvals(a))[0])(np.array([[1.0, 1e-200], [0.0, 1.0]]) + 0 * a)
+
+
+# ----------------------------------------------------------------------------------------- singular matrices
+
+
+@pytest.mark.parametrize(
+    "function",
+    [LA.inv, lambda a: LA.solve(a, np.ones(3)), lambda a: tg.linalg.lu_factor(a)[0], lambda a: tg.linalg.solve_triangular(a, np.ones(3))],
+)
+def test_a_singular_matrix_raises_as_in_numpy(function):
+    with pytest.raises(LinAlgError, match="Singular"):
+        function(tg.tensor(np.zeros((3, 3)), requires_grad=True))
+
+
+def test_the_gradient_of_slogdet_of_a_singular_matrix_raises():
+    a = tg.tensor(np.zeros((2, 2)), requires_grad=True)
+    sign, log = LA.slogdet(a)
+    assert (sign.item(), log.item()) == (0, -np.inf)
+    with pytest.raises(LinAlgError):
+        log.backward()
+
+
+@pytest.mark.parametrize("kind", [float, complex])
+def test_det_of_singular_matrices_has_its_cofactors_for_gradient(kind, rng):
+    a = random_complex(rng, 3, 3) if kind is complex else rng.normal(size=(3, 3))
+    a[2] = a[0] - 2 * a[1]
+    judged(lambda a: np.real(LA.det(a)), a)
+    judged(lambda a: np.real(np.sum(LA.det(a))), np.stack([a, np.eye(3) + 0 * a]))
+    np.testing.assert_allclose(tg.grad(lambda a: LA.det(a))(np.zeros((3, 3))), 0)
+    np.testing.assert_allclose(tg.grad(lambda a: LA.det(a))(np.diag([0.0, 2.0, 3.0])), np.diag([6.0, 0, 0]), atol=1e-12)
+    np.testing.assert_allclose(tg.grad(lambda a: LA.det(a))(np.zeros((1, 1))), 1)
+    singular = np.array([[1.0, 2.0], [2.0, 4.0]])
+    hessian = tg.hessian(lambda a: LA.det(a))(singular).reshape(4, 4)
+    np.testing.assert_allclose(hessian, [[0, 0, 0, 1], [0, 0, -1, 0], [0, -1, 0, 0], [1, 0, 0, 0]], atol=1e-12)
+
+
+def test_matrix_equations_without_a_solution_raise():
+    a = np.diag([1.0, 2.0])
+    with pytest.raises(LinAlgError, match="share an eigenvalue"):
+        tg.linalg.solve_sylvester(a, -a, np.eye(2))
+    with pytest.raises(LinAlgError):
+        tg.grad(lambda a: np.sum(tg.linalg.sqrtm(a)))(np.zeros((2, 2)))
+
+
+def test_not_positive_definite():
+    with pytest.raises(LinAlgError):
+        LA.cholesky(tg.tensor(-np.eye(2), requires_grad=True))
+
+
+@pytest.mark.parametrize("function", [LA.inv, LA.det, LA.eigh, LA.cholesky, tg.linalg.lu_factor, lambda a: LA.solve(a, a), lambda a: LA.matrix_power(a, 2)])
+def test_matrices_that_are_not_square(function):
+    with pytest.raises(LinAlgError, match="square"):
+        function(tg.tensor(np.ones((3, 2)), requires_grad=True))
+
+
+# ------------------------------------------------------------------------------------- at 0, ties and rank
+
+
+@pytest.mark.parametrize("p", [1, 1.5, 2, 3, -1, np.inf, -np.inf, None])
+def test_the_gradient_of_a_norm_at_0_is_0(p):
+    for x in (np.zeros(3), np.zeros(3, complex)):
+        np.testing.assert_array_equal(tg.grad(lambda x: LA.norm(x, p))(x), 0)
+    rows = np.array([[0.0, 0.0], [3.0, 4.0]])
+    gradient = tg.grad(lambda x: np.sum(LA.norm(x, p, axis=1)))(rows)
+    assert np.all(gradient[0] == 0)
+    assert np.all(np.isfinite(gradient))
+
+
+@pytest.mark.parametrize("p", ORDERS)
+def test_the_gradient_of_a_matrix_norm_at_0_is_0(p):
+    np.testing.assert_array_equal(tg.grad(lambda x: LA.norm(x, p))(np.zeros((2, 3))), 0)
+
+
+def test_norms_share_the_gradient_among_ties():
+    np.testing.assert_array_equal(tg.grad(lambda x: LA.norm(x, np.inf))(np.array([2.0, -2.0, 1.0])), [0.5, -0.5, 0])
+    np.testing.assert_allclose(tg.grad(lambda x: LA.norm(x, 2))(np.eye(2)), 0.5 * np.eye(2), atol=1e-15)
+
+
+def test_the_nuclear_norm_of_a_matrix_without_full_rank():
+    """Of all subgradients the one of least norm, U₁ V₁ᴴ."""
+    x = np.outer([3.0, 4.0], [1.0, 0.0, 0.0])
+    np.testing.assert_allclose(tg.grad(lambda x: LA.norm(x, "nuc"))(x), np.outer([0.6, 0.8], [1, 0, 0]), atol=1e-15)
+
+
+def test_second_derivatives_of_the_length_where_entries_are_0():
+    hessian = tg.hessian(lambda x: LA.norm(x))(np.array([0.0, 2.0]))
+    np.testing.assert_allclose(hessian, [[0.5, 0], [0, 0]], atol=1e-15)
+    cubic = tg.hessian(lambda x: LA.norm(x, 4))(np.array([0.0, 2.0]))
+    np.testing.assert_allclose(cubic, 0, atol=1e-15)
+
+
+def test_pinv_and_lstsq_where_the_rank_stays(rng):
+    """Not of full rank, but along a curve on which the rank does not change."""
+    left, right = rng.normal(size=(4, 2)), rng.normal(size=(2, 3))
+    turn = rng.normal(size=(4, 4))
+    weights, b = rng.normal(size=(3, 4)), rng.normal(size=4)
+
+    def matrix(t):
+        return (left + t * (turn @ left)) @ right
+
+    for f in (
+        lambda t: np.sum(weights * LA.pinv(matrix(t), 1e-10)),
+        lambda t: np.sum(weights[:, 0] * LA.lstsq(matrix(t), b, rcond=1e-10)[0]),
+    ):
+        np.testing.assert_allclose(tg.grad(f)(0.1), slopes(f, np.array(0.1)), rtol=1e-6)
+
+
+def test_lstsq_gives_what_numpy_gives(rng):
+    for shape, b in (((4, 2), 4), ((2, 4), 2), ((3, 3), 3)):
+        a, y = rng.normal(size=shape), rng.normal(size=(b, 2))
+        ours = LA.lstsq(tg.tensor(a, requires_grad=True), tg.tensor(y))
+        for mine, theirs in zip(ours, LA.lstsq(a, y), strict=True):
+            np.testing.assert_allclose(mine.detach() if isinstance(mine, tg.Tensor) else mine, theirs, atol=1e-12)
+
+
+# ------------------------------------------------------------------------------------------------- triangles
+
+
+@pytest.mark.parametrize("side", ["lower", "upper"])
+@pytest.mark.parametrize("kind", [float, complex])
+def test_only_one_triangle_is_read_and_only_there_is_a_gradient(side, kind, rng):
+    base = random_complex(rng, 3, 3) if kind is complex else rng.normal(size=(3, 3))
+    a = base @ base.conj().T + np.eye(3)
+    keep = np.tril if side == "lower" else np.triu
+    uplo = side[0].upper()
+    weights = rng.normal(size=(3, 3))
+    for f in (
+        lambda a: np.sum(weights[0] * LA.eigvalsh(a, uplo)),
+        lambda a: np.sum(weights * squared(LA.eigh(a, uplo)[1])),
+        lambda a: np.sum(weights * np.real(LA.cholesky(a, upper=side == "upper"))),
+    ):
+        whole = judged(f, a)
+        np.testing.assert_array_equal(whole, keep(whole))
+        np.testing.assert_array_equal(np.imag(np.diag(whole)), 0)
+        np.testing.assert_allclose(judged(f, keep(a)), whole, atol=1e-10)
+
+
+def test_solve_triangular_does_not_read_the_other_triangle():
+    a = tg.tensor([[2.0, np.nan], [1.0, 4.0]], requires_grad=True)
+    x = tg.linalg.solve_triangular(a, np.array([2.0, 9.0]), lower=True)
+    x.sum().backward()
+    np.testing.assert_array_equal(x.detach(), [1.0, 2.0])
+    assert np.all(np.isfinite(a.grad.numpy()))
+    assert a.grad.numpy()[0, 1] == 0
+
+
+# ---------------------------------------------------------------------------------------------------- solving
+
+
+def test_solve_takes_vectors_as_numpy_2_does(rng):
+    """A right side is a vector only if it is 1-d: (2, 3) is no stack of vectors."""
+    a = tg.tensor(rng.normal(size=(3, 3, 3)), requires_grad=True)
+    assert LA.solve(a, rng.normal(size=3)).shape == (3, 3)
+    assert LA.solve(a, rng.normal(size=(3, 2))).shape == (3, 3, 2)
+    with pytest.raises(ValueError):
+        LA.solve(a, rng.normal(size=(2, 3)))
+
+
+def test_a_matrix_is_factorised_once_for_all_its_derivatives(rng, monkeypatch):
+    from scipy.linalg import lapack
+
+    count = 0
+    original = lapack.dgetrf
+
+    def counted(*args, **settings):
+        nonlocal count
+        count += 1
+        return original(*args, **settings)
+
+    monkeypatch.setattr(lapack, "dgetrf", counted)
+    monkeypatch.setattr(np.linalg, "inv", None)
+    a, b = rng.normal(size=(4, 4)), rng.normal(size=4)
+    tg.value_and_grad(lambda a: np.sum(LA.solve(a, b) ** 2))(a)
+    assert count == 1
+    tg.jvp(lambda a: LA.solve(a, b), (a,), (a,))
+    assert count == 2
+    t = tg.tensor(a, requires_grad=True)
+    (g,) = tg.autograd.grad((LA.solve(t, b) ** 2).sum(), t, create_graph=True)
+    (g * g).sum().backward()
+    assert count == 3
+
+
+def test_no_matrices_and_matrices_without_entries():
+    for shape in ((0, 2, 2), (0, 0), (2, 0, 0)):
+        t = tg.tensor(np.zeros(shape), requires_grad=True)
+        b = np.zeros((*shape[:-1], 1))
+        for result in (
+            LA.solve(t, b), LA.inv(t), LA.det(t), LA.slogdet(t)[1], LA.eigvalsh(t), LA.eigh(t)[1], LA.cholesky(t),
+            LA.svd(t)[0], LA.qr(t)[1], tg.linalg.solve_triangular(t, b), tg.linalg.expm(t), tg.linalg.lu_factor(t)[0],
+            tg.linalg.solve_sylvester(t, t, t), LA.norm(t),
+        ):  # fmt: skip
+            t.grad = None
+            result.sum().backward()
+            assert t.grad.shape == shape
+
+
+def test_the_zeroth_power_is_the_identity_and_does_not_move():
+    power = LA.matrix_power(tg.tensor(np.full((2, 2), np.nan), requires_grad=True), 0)
+    np.testing.assert_array_equal(power, np.eye(2))
+    assert not power.requires_grad
+
+
+def test_multi_dot_takes_the_cheapest_order():
+    from tapegrad.ops.linear_algebra import _cheapest
+
+    def cost(order, lengths, i, j):
+        if i == j:
+            return 0
+        k = order[i, j]
+        return cost(order, lengths, i, k) + cost(order, lengths, k + 1, j) + lengths[i] * lengths[k + 1] * lengths[j + 1]
+
+    lengths = (30, 35, 15, 5, 10, 20, 25)  # the textbook's example (Cormen et al., section 15.2)
+    assert cost(_cheapest(lengths), lengths, 0, 5) == 15125
+
+
+# ----------------------------------------------------------------------------------------- names and imports
+
+
+def test_every_name_of_numpy_linalg_is_in_one_bucket():
+    for name in set(LA.__all__) - {"LinAlgError"}:
+        buckets = [getattr(LA, name) in table for table in (FUNCTIONS, CONSTANTS, REFUSED)]
+        assert sum(buckets) == 1, name
+        assert hasattr(tg.linalg, name), name
+        assert name in tg.linalg.__all__
+
+
+def test_numpy_gives_named_results():
+    t = tg.tensor(np.diag([1.0, 2.0]), requires_grad=True)
+    assert LA.eigh(t).eigenvalues.requires_grad
+    assert LA.eig(t).eigenvectors.requires_grad
+    assert LA.svd(t).S.requires_grad
+    assert LA.qr(t).Q.requires_grad
+    assert LA.slogdet(t).logabsdet.requires_grad
+
+
+def test_importing_tapegrad_does_not_import_scipy_linalg():
+    code = "import tapegrad, sys; sys.exit('scipy.linalg' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_single_precision_stays_single(rng):
+    a = (rng.normal(size=(3, 3)) + 3 * np.eye(3)).astype(np.float32)
+    one = np.float32(1)
+    for f in (
+        lambda a: np.sum(LA.solve(a, np.ones(3, np.float32))),
+        lambda a: LA.norm(a, "nuc") + LA.norm(a) + LA.norm(a, 3, axis=0)[0] + LA.cond(a) + LA.cond(a, 1),
+        lambda a: np.sum(LA.svd(a)[0] * one) + np.sum(LA.qr(a)[0]) + np.sum(LA.pinv(a)),
+        lambda a: np.sum(LA.eigh(a)[1]) + np.sum(LA.cholesky(a)) + LA.slogdet(a)[1],
+        lambda a: np.sum(tg.linalg.lu_solve(tg.linalg.lu_factor(a), np.ones(3, np.float32))),
+        lambda a: np.sum(tg.linalg.expm(a)) + np.sum(tg.linalg.sqrtm(a)) + np.sum(tg.linalg.polar(a)[1]),
+    ):
+        value, gradient = tg.value_and_grad(f)(a)
+        assert np.asarray(value).dtype == gradient.dtype == np.float32
+
+
+# -------------------------------------------------------------------------------------------- other libraries
+
+# fmt: off
+PEERS = [
+    ("solve", lambda la, a, b: la.solve(a, b)),
+    ("inv", lambda la, a, b: la.inv(a)),
+    ("det", lambda la, a, b: la.det(a)),
+    ("slogdet", lambda la, a, b: la.slogdet(a)[1]),
+    ("eigh", lambda la, a, b: abs(la.eigh(a @ a.mT.conj())[1]) ** 2),
+    ("eigvals", lambda la, a, b: (la.eigvals(a) ** 3).sum(-1).real),
+    ("eig", lambda la, a, b: abs(la.eig(a)[1]) ** 2),
+    ("svd", lambda la, a, b: abs(la.svd(a, full_matrices=False)[0]) ** 2),
+    ("svdvals", lambda la, a, b: la.svdvals(a)),
+    ("cholesky", lambda la, a, b: la.cholesky(a @ a.mT.conj())),
+    ("qr", lambda la, a, b: la.qr(a[..., :2])[1]),
+    ("pinv", lambda la, a, b: la.pinv(a[..., :2])),
+    ("norm", lambda la, a, b: la.norm(a)),
+    ("matrix_norm-nuc", lambda la, a, b: la.matrix_norm(a, ord="nuc")),
+    ("matrix_power", lambda la, a, b: la.matrix_power(a, 3)),
+    ("lu_solve", lambda la, a, b: la.lu_solve(*la.lu_factor(a), b) if la is not tg.linalg else la.lu_solve(la.lu_factor(a), b)),
+    ("matrix_exp", lambda la, a, b: (la.expm if la is tg.linalg else la.matrix_exp)(a)),
+]
+# fmt: on
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize(("kind", "shape"), list(itertools.product((float, complex), ((3, 3), (2, 3, 3)))))
+@pytest.mark.parametrize("f", [f for _, f in PEERS], ids=[name for name, _ in PEERS])
+def test_torch_agrees(f, kind, shape, rng):
+    torch = pytest.importorskip("torch")
+    a = random_complex(rng, *shape) if kind is complex else rng.normal(size=shape)
+    b = random_complex(rng, *shape) if kind is complex else rng.normal(size=shape)
+    gradients, values = [], []
+    for library, tensor in ((tg, lambda x: tg.tensor(x, requires_grad=True)), (torch, lambda x: torch.tensor(x, requires_grad=True))):
+        x, y = tensor(a), tensor(b)
+        out = f(library.linalg, x, y)
+        weights = np.cos(np.arange(np.prod(out.shape, dtype=int))).reshape(tuple(out.shape))
+        out.backward(tensor(weights.astype(a.dtype) if "complex" in str(out.dtype) else weights).detach())
+        values.append(out.detach().numpy())
+        gradients.append([None if t.grad is None else t.grad.numpy() for t in (x, y)])
+    np.testing.assert_allclose(*values, rtol=1e-9, atol=1e-9)
+    for ours, theirs in zip(*gradients, strict=True):
+        assert (ours is None) == (theirs is None)
+        if ours is not None:
+            np.testing.assert_allclose(ours, theirs, rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("name", ["expm", "sqrtm", "lstsq", "eigh", "solve_triangular", "toeplitz", "polar"])
+def test_jax_agrees(name, rng):
+    jax = pytest.importorskip("jax")
+    import jax.scipy.linalg as theirs
+
+    jnp = jax.numpy
+    a = rng.normal(size=(3, 3)) * 0.3 + np.diag([2.0, 3.0, 4.0])
+    b = rng.normal(size=3)
+    f, g = {
+        "expm": (tg.linalg.expm, theirs.expm),
+        "sqrtm": (tg.linalg.sqrtm, None),
+        "lstsq": (lambda a: LA.lstsq(a[:, :2], b)[0], lambda a: jnp.linalg.lstsq(a[:, :2], b)[0]),
+        "eigh": (lambda a: LA.eigh(a + a.T)[1] ** 2, lambda a: jnp.linalg.eigh(a + a.T)[1] ** 2),
+        "solve_triangular": (lambda a: tg.linalg.solve_triangular(a, b, 1), lambda a: theirs.solve_triangular(a, b, 1)),
+        "toeplitz": (lambda a: tg.linalg.toeplitz(a[:, 0], a[0]), lambda a: theirs.toeplitz(a[:, 0], a[0])),
+        "polar": (lambda a: tg.linalg.polar(a)[0], lambda a: theirs.polar(a)[0]),
+    }[name]
+    if g is None:
+        pytest.skip("jax has no derivative of its own for it")
+    with jax.enable_x64(True) if hasattr(jax, "enable_x64") else jax.experimental.enable_x64():
+        expected = np.asarray(jax.grad(lambda a: jnp.sum(jnp.sin(g(a)).real))(jnp.asarray(a)))
+    np.testing.assert_allclose(tg.grad(lambda a: np.sum(np.sin(f(a))))(a), expected, rtol=1e-8, atol=1e-8)

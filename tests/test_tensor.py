@@ -1,0 +1,925 @@
+"""Tensors behave like NumPy arrays, and keep to themselves what an array has not: their place in the graph."""
+
+import copy
+import gc
+import math
+import operator
+import pickle
+import warnings
+import weakref
+
+import hypothesis.extra.numpy as hnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tapegrad as tg
+
+DTYPES = [np.bool_, np.int8, np.int64, np.uint8, np.float32, np.float64, np.complex64, np.complex128]
+INEXACT = [np.float32, np.float64, np.complex64, np.complex128]
+
+
+def leaf(data, dtype=None):
+    return tg.tensor(data, dtype, requires_grad=True)
+
+
+def same(t, array):
+    """A tensor (or a number) equals NumPy's result: value, shape and dtype."""
+    value = t._data if isinstance(t, tg.Tensor) else t
+    assert np.shape(value) == np.shape(array)
+    assert np.asarray(value).dtype == np.asarray(array).dtype
+    np.testing.assert_array_equal(value, array)
+
+
+# ------------------------------------------------------------------------------------------------ construction
+
+
+@pytest.mark.parametrize(
+    "data",
+    [1, 2.5, 1 + 2j, True, [1, 2], [1.0, 2.0], (1, 2.0), [[1, 2], [3, 4]], [], np.arange(6).reshape(2, 3), np.float32(3), range(3)],
+    ids=repr,
+)
+def test_data_is_held_as_numpy_holds_it(data):
+    same(tg.tensor(data), np.array(data))
+    same(tg.as_tensor(data), np.asarray(data))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_dtype_asked_for_is_the_dtype(dtype):
+    same(tg.tensor([0, 1], dtype), np.array([0, 1], dtype))
+    same(tg.zeros(2, dtype=dtype), np.zeros(2, dtype))
+    same(tg.as_tensor([0, 1], dtype=dtype), np.array([0, 1], dtype))
+
+
+def test_tensor_copies_and_from_numpy_shares():
+    array = np.zeros(3)
+    copied, shared, as_is = tg.tensor(array), tg.from_numpy(array), tg.as_tensor(array)
+    array[0] = 7
+    assert copied[0] == 0 and shared[0] == 7 and as_is[0] == 7
+    assert shared.numpy() is array
+
+
+def test_as_tensor_returns_a_tensor_as_it_is():
+    w = leaf([1.0, 2.0])
+    assert tg.as_tensor(w) is w
+    y = tg.as_tensor(w, dtype=np.float32)
+    assert y.requires_grad and y.dtype == np.float32
+
+
+def test_tensors_nested_in_sequences_are_joined_with_their_graph():
+    a = leaf(2.0)
+    y = tg.as_tensor([[a, 1.0], [a * a, 0.0]])
+    y.sum().backward()
+    same(y.detach(), np.array([[2.0, 1.0], [4.0, 0.0]]))
+    assert a.grad == 5
+    with pytest.raises(tg.GradientLost, match="stack"):
+        tg.tensor([a, 1.0])
+
+
+CONSTRUCTORS = {
+    "zeros": (tg.zeros, np.zeros),
+    "ones": (tg.ones, np.ones),
+}
+
+
+@pytest.mark.parametrize("name", CONSTRUCTORS)
+def test_a_shape_is_one_tuple_or_several_ints(name):
+    ours, numpys = CONSTRUCTORS[name]
+    expected = numpys((2, 3))
+    for shape in ((2, 3), ((2, 3),), ([2, 3],), (np.array([2, 3]),), (np.int64(2), 3), (tg.tensor([2, 3]),)):
+        same(ours(*shape), expected)
+    same(ours(4), numpys(4))
+    same(ours(()), numpys(()))
+    same(ours(), numpys(()))
+    same(ours(0, 2), numpys((0, 2)))
+    assert ours(2, requires_grad=True).requires_grad
+
+
+def test_the_other_constructors_are_numpys():
+    same(tg.full((2, 2), 3), np.full((2, 2), 3))
+    same(tg.full(2, 1.5, dtype=np.float32), np.full(2, 1.5, np.float32))
+    same(tg.eye(2), np.eye(2))
+    same(tg.eye(2, 3), np.eye(2, 3))
+    same(tg.arange(3), np.arange(3))
+    same(tg.arange(1, 2, 0.25), np.arange(1, 2, 0.25))
+    same(tg.linspace(0, 1, 5), np.linspace(0, 1, 5))
+    assert tg.empty(2, 3).shape == (2, 3)
+    assert all(t.requires_grad for t in (tg.eye(2, requires_grad=True), tg.linspace(0, 1, requires_grad=True)))
+
+
+@pytest.mark.parametrize("like", [np.zeros((2, 3), np.float32), tg.zeros(2, 3, dtype=np.float32), tg.ones(2, 3, dtype=np.float32, requires_grad=True)], ids=["array", "tensor", "leaf"])
+def test_a_like_constructor_takes_shape_and_dtype_but_not_the_graph(like):
+    for function, expected in ((tg.zeros_like, 0), (tg.ones_like, 1), (lambda x, **kw: tg.full_like(x, 5, **kw), 5)):
+        t = function(like)
+        assert not t.requires_grad
+        same(t, np.full((2, 3), expected, np.float32))
+        assert function(like, dtype=np.float64, requires_grad=True).requires_grad
+    assert tg.empty_like(like).shape == (2, 3)
+
+
+def test_full_and_linspace_keep_the_gradient_of_their_value():
+    """Entries made of a tracked value are tracked: nothing is lost on the way into a constructor."""
+    a = leaf(2.0)
+    (tg.full((2, 3), a).sum() + tg.full_like(np.zeros(2), a).sum()).backward()
+    assert a.grad == 8
+    a.grad = None
+    tg.linspace(0.0, a, 5).sum().backward()
+    assert a.grad == 2.5
+
+
+def test_random_tensors_are_seeded_by_a_generator_a_seed_or_once_for_all():
+    same(tg.randn(2, 3, rng=0), np.random.default_rng(0).standard_normal((2, 3)))
+    same(tg.rand((2,), rng=np.random.default_rng(1)), np.random.default_rng(1).random(2))
+    tg.manual_seed(3)
+    first = tg.randn(3), tg.rand(3), tg.randint(10, size=3)
+    tg.manual_seed(3)
+    for t, again in zip(first, (tg.randn(3), tg.rand(3), tg.randint(10, size=3)), strict=True):
+        same(t, again.numpy())
+    assert tg.randn(2, dtype=np.float32).dtype == np.float32
+    assert tg.randn().shape == () and tg.randint(5).shape == ()
+
+
+@pytest.mark.parametrize("dtype", [np.bool_, np.int64, np.uint8])
+def test_only_inexact_tensors_can_require_grad(dtype):
+    with pytest.raises(RuntimeError, match="only Tensors of floating point and complex dtype can require gradients"):
+        tg.tensor([0, 1], dtype, requires_grad=True)
+    with pytest.raises(RuntimeError, match="astype"):
+        tg.zeros(2, dtype=dtype).requires_grad_()
+    assert not tg.zeros(2, dtype=dtype).requires_grad_(False).requires_grad
+
+
+def test_a_tensor_is_made_by_a_function_only():
+    for arguments in ((1.0,), ([1.0],), (np.zeros(2),)):
+        with pytest.raises(TypeError):
+            tg.Tensor(*arguments)
+
+
+# ------------------------------------------------------------------------------------------------ attributes
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (2, 3), (0,), (2, 0, 1)])
+@pytest.mark.parametrize("dtype", INEXACT)
+def test_attributes_are_the_arrays(shape, dtype):
+    array = np.ones(shape, dtype)
+    for t in (tg.tensor(array), leaf(array), leaf(array) * 1):
+        assert t.shape == array.shape and t.ndim == t.dim() == array.ndim and t.size == t.numel() == array.size
+        assert t.dtype == array.dtype and t.nbytes == array.nbytes and t.itemsize == array.itemsize
+        same(t.T.detach(), array.T)
+        same(t.real.detach(), array.real)
+        same(t.imag.detach(), array.imag)
+        if len(shape) > 1:
+            same(t.mT.detach(), np.swapaxes(array, -1, -2))
+
+
+def test_a_leaf_and_a_result_know_their_place():
+    w = leaf([1.0, 2.0])
+    y = w * 2
+    assert w.is_leaf and w.requires_grad and w.grad_fn is None and w.grad is None and w.output_nr == 0
+    assert not y.is_leaf and y.requires_grad and y.grad_fn.name() == "MulBackward0" and not y.retains_grad
+    c = tg.zeros(2)
+    assert c.is_leaf and not c.requires_grad and c.grad_fn is None
+    with pytest.warns(UserWarning, match="not a leaf"):
+        assert y.grad is None
+
+
+def test_the_gradient_has_the_tensors_shape_and_dtype():
+    w = leaf([1.0, 2.0], np.float32)
+    (w * np.array([1.0, 2.0])).sum().backward()
+    same(w.grad, np.array([1.0, 2.0], np.float32))
+    w.grad = None
+    assert w.grad is None
+    w.grad = tg.ones(2, dtype=np.float32)
+    del w.grad
+    assert w.grad is None
+    for bad, error in ((np.zeros(2), TypeError), (tg.zeros(3, dtype=np.float32), RuntimeError), (tg.zeros(2), RuntimeError), (w, RuntimeError)):
+        with pytest.raises(error):
+            w.grad = bad
+        assert w.grad is None
+
+
+def test_requires_grad_can_be_switched_on_a_leaf_and_not_off_a_result():
+    x = tg.zeros(2)
+    x.requires_grad = True
+    assert x.requires_grad and x.requires_grad_() is x
+    y = x * 2
+    with pytest.raises(RuntimeError, match="you can only change requires_grad flags of leaf variables.*detach"):
+        y.requires_grad = False
+    x.requires_grad_(False)
+    assert not (x * 2).requires_grad
+
+
+# ---------------------------------------------------------------------------------------- operators and dtypes
+
+BINARY = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "truediv": operator.truediv,
+    "floordiv": operator.floordiv,
+    "mod": operator.mod,
+    "pow": operator.pow,
+}
+COMPARISONS = {name: getattr(operator, name) for name in ("lt", "le", "gt", "ge", "eq", "ne")}
+IN_PLACE = {name: getattr(operator, f"i{name}") for name in BINARY}
+
+OPERANDS = {
+    "int": 2,
+    "float": 1.5,
+    "bool": True,
+    "complex": 1 + 2j,
+    "np.int64": np.int64(2),
+    "np.float32": np.float32(1.5),
+    "np.float64": np.float64(1.5),
+    "np.complex128": np.complex128(1 + 2j),
+    "np.bool": np.True_,
+    "0-d array": np.array(2.0),
+    "0-d float32": np.array(2.0, np.float32),
+    "int array": np.array([1, 2, 3]),
+    "float array": np.array([0.5, 1.0, 2.0]),
+    "float32 array": np.array([0.5, 1.0, 2.0], np.float32),
+    "complex array": np.array([0.5, 1j, 2.0]),
+    "matrix": np.arange(1.0, 7.0).reshape(2, 3),
+    "empty": np.zeros((0, 1)),
+    "list": [1, 2, 3],
+    "tuple": (1.0, 2.0, 3.0),
+    "nested list": [[1.0], [2.0]],
+}
+SELVES = {
+    "float64": np.array([1.0, 2.0, 3.0]),
+    "float32": np.array([1.0, 2.0, 3.0], np.float32),
+    "complex128": np.array([1.0, 2.0, 3.0j]),
+    "int64": np.array([1, 2, 3]),
+    "int8": np.array([1, 2, 3], np.int8),
+    "bool": np.array([True, False, True]),
+    "0-d": np.array(3.0),
+    "scalar": np.float32(3.0),
+}
+
+
+def outcome(function, *operands):
+    """The result, or the type of error that says there is none; NumPy's warnings are about values, which agree anyway."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return function(*operands)
+        except (TypeError, ValueError) as error:
+            return error
+
+
+def agree(function, array, other, reflected=False):
+    """A tensor of the array, tracked or not, does with `other` what the array does: value, shape, dtype, or an error."""
+    if function is operator.pow and array.dtype == bool:
+        return  # NumPy's own operator and ufunc give this two dtypes
+    operands = (other, array) if reflected else (array, other)
+    expected = outcome(function, *(np.asarray(x) if isinstance(x, list | tuple) else x for x in operands))
+    tensors = [tg.from_numpy(np.array(array))]
+    if not isinstance(array, np.ndarray):
+        tensors.append(tg.zeros(1, dtype=array.dtype).sum() + array)  # holds a NumPy scalar
+    if array.dtype.kind in "fc":
+        tensors.append(leaf(array))
+    for t in tensors:
+        for value in (other, tg.as_tensor(np.asarray(other))) if isinstance(other, np.ndarray | list | tuple) else (other,):
+            result = outcome(function, *((value, t) if reflected else (t, value)))
+            if isinstance(expected, Exception):
+                assert isinstance(result, Exception), (t, value, result)
+            else:
+                assert isinstance(result, tg.Tensor), (t, value, result)
+                same(result.detach(), expected)
+                if t.requires_grad and function in BINARY.values():
+                    assert result.requires_grad == (result.dtype.kind in "fc")
+
+
+@pytest.mark.parametrize("name", BINARY | COMPARISONS)
+@pytest.mark.parametrize("other", OPERANDS)
+def test_an_operator_does_what_numpys_does(name, other):
+    """Mixed operands on either side: numbers, NumPy scalars, arrays, lists; NumPy's values, shapes and dtypes."""
+    function = (BINARY | COMPARISONS)[name]
+    for array in SELVES.values():
+        agree(function, array, OPERANDS[other])
+        agree(function, array, OPERANDS[other], reflected=True)
+
+
+@pytest.mark.parametrize("name", ["and", "or", "xor", "lshift", "rshift"])
+def test_a_bitwise_operator_does_what_numpys_does(name):
+    function = getattr(operator, name + "_" if name in ("and", "or") else name)
+    for array in (np.array([1, 2, 3]), np.array([True, False, True]), np.array([1, 2, 3], np.int8)):
+        for other in (1, True, np.array([3, 2, 1]), [1, 0, 1], np.array([True, True, False])):
+            agree(function, array, other)
+            agree(function, array, other, reflected=True)
+
+
+@pytest.mark.parametrize("function", [operator.neg, operator.pos, abs, operator.invert], ids=lambda f: f.__name__)
+def test_a_unary_operator_does_what_numpys_does(function):
+    for array in SELVES.values():
+        expected = outcome(function, array)
+        for t in (tg.from_numpy(np.array(array)), *([leaf(array)] if array.dtype.kind in "fc" else [])):
+            result = outcome(function, t)
+            if isinstance(expected, Exception):
+                assert isinstance(result, TypeError)
+            else:
+                same(result.detach(), expected)
+
+
+@pytest.mark.parametrize("shapes", [((3,), (3,)), ((2, 3), (3,)), ((2,), (2, 3)), ((2, 3), (3, 4)), ((5, 2, 3), (3, 2)), ((3,), (2, 3, 4)), ((0, 2), (2, 3))], ids=str)
+def test_matmul_does_what_numpys_does(shapes):
+    x, y = (np.random.default_rng(0).standard_normal(s) for s in shapes)
+    for left, right in ((leaf(x), leaf(y)), (tg.tensor(x), y), (x, leaf(y)), (leaf(x), y)):
+        result = left @ right
+        np.testing.assert_allclose(result.detach().numpy(), x @ y, rtol=1e-14)
+        assert result.shape == (x @ y).shape
+
+
+def test_divmod_is_floor_division_and_remainder():
+    for a, b in ((np.array([5.0, -7.0]), 2.0), (7, np.array([5, 2]))):
+        for ours, numpys in zip(divmod(tg.as_tensor(a) if isinstance(a, np.ndarray) else a, tg.as_tensor(b) if isinstance(b, np.ndarray) else b), divmod(a, b), strict=True):
+            same(ours, numpys)
+
+
+numbers = st.floats(-4, 4, allow_subnormal=False).map(lambda x: round(x, 3))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_operators_agree_with_numpy_on_any_shapes_that_broadcast(data):
+    """Law of the fast paths (Tensor with Tensor, array, float) and the general one alike, on drawn shapes and dtypes."""
+    shapes = data.draw(hnp.mutually_broadcastable_shapes(num_shapes=2, max_dims=3, max_side=3)).input_shapes
+    x, y = (data.draw(hnp.arrays(data.draw(st.sampled_from([np.float64, np.float32])), s, elements=st.floats(-4, 4, width=32, allow_subnormal=False))) for s in shapes)
+    function = data.draw(st.sampled_from([operator.add, operator.sub, operator.mul, operator.lt, operator.eq]))
+    expected = function(x, y)
+    for left, right in ((leaf(x), leaf(y)), (leaf(x), y), (x, leaf(y)), (tg.tensor(x), tg.tensor(y))):
+        same(function(left, right).detach(), np.asarray(expected))
+
+
+@settings(max_examples=60, deadline=None)
+@given(hnp.arrays(np.float64, hnp.array_shapes(max_dims=2, max_side=3), elements=numbers), numbers, st.integers(-3, 3))
+def test_constants_of_python_leave_the_dtype_alone(x, a, n):
+    """NumPy's rule for Python numbers: they adapt to the tensor, in float32 too, tracked or not."""
+    for dtype in (np.float32, np.float64, np.complex64):
+        array = x.astype(dtype)
+        for t in (tg.tensor(array), leaf(array)):
+            for function in (operator.add, operator.sub, operator.mul):
+                same(function(t, a).detach(), function(array, a))
+                same(function(a, t).detach(), function(a, array))
+                same(function(t, n).detach(), function(array, n))
+                same(function(n, t).detach(), function(n, array))
+
+
+@pytest.mark.parametrize("x", DTYPES)
+@pytest.mark.parametrize("y", DTYPES)
+def test_mixed_dtypes_promote_as_numpys(x, y):
+    for function in (operator.add, operator.mul, operator.truediv):
+        for shape in ((), (2,)):
+            a, b = np.ones(shape, x), np.ones(shape, y)
+            assert function(tg.tensor(a), tg.tensor(b)).dtype == np.asarray(function(a, b)).dtype
+            assert function(tg.tensor(a), b).dtype == np.asarray(function(a, b)).dtype
+
+
+def test_big_python_ints_are_not_rounded_on_integer_tensors():
+    big = 2**53 + 1
+    assert (tg.tensor([0]) + big)[0].item() == big
+
+
+@pytest.mark.parametrize("other", ["a", None, object(), {}, {1}, b"x", math, np.array([None]), np.array(["a"])], ids=repr)
+@pytest.mark.parametrize("name", BINARY)
+def test_an_operand_that_is_no_number_is_a_type_error(name, other):
+    for t in (tg.tensor([1.0]), leaf([1.0])):
+        with pytest.raises(TypeError):
+            BINARY[name](t, other)
+        if name != "mod" or not isinstance(other, str | bytes):  # text % anything is Python's formatting
+            with pytest.raises(TypeError):
+                BINARY[name](other, t)
+
+
+def test_a_comparison_is_never_tracked():
+    w = leaf([1.0, 2.0])
+    for name, function in COMPARISONS.items():
+        result = function(w, w)
+        assert result.dtype == np.bool_ and not result.requires_grad, name
+
+
+# ------------------------------------------------------------------------------------------------ in place
+
+
+@pytest.mark.parametrize("name", IN_PLACE)
+@pytest.mark.parametrize("other", [2, 1.5, np.array([1.0, 2.0, 3.0]), [1.0, 2.0, 3.0], np.float64(2)], ids=repr)
+def test_an_in_place_operator_is_numpys_and_writes_to_the_same_memory(name, other):
+    array = np.array([4.0, 5.0, 6.0])
+    t = tg.tensor(array)
+    shared, same_object = t.numpy(), t
+    t = IN_PLACE[name](t, other)
+    array = IN_PLACE[name](array, np.asarray(other) if isinstance(other, list) else other)
+    assert t is same_object
+    same(t, array)
+    np.testing.assert_array_equal(shared, array)
+
+
+def test_in_place_keeps_the_dtype_or_says_why_not():
+    t = tg.tensor([1.0, 2.0], np.float32)
+    t += np.array([1.0, 2.0])
+    same(t, np.array([2.0, 4.0], np.float32))
+    for make in (lambda: tg.tensor([1, 2]), lambda: tg.tensor(1), lambda: tg.tensor([1, 2]).sum()):
+        t = make()
+        with pytest.raises((TypeError, RuntimeError), match="cast"):
+            t += 1.5
+        assert t.dtype == np.int64
+
+
+def test_in_place_bitwise_and_matmul_write_to_the_same_memory():
+    t = tg.tensor([True, False])
+    same_object, shared = t, t.numpy()
+    t &= tg.tensor([False, True])
+    t |= np.array([True, False])
+    t ^= True
+    assert t is same_object
+    np.testing.assert_array_equal(shared, [False, True])
+    m = tg.tensor([[1.0, 2.0], [3.0, 4.0]])
+    same_object, shared = m, m.numpy()
+    m @= tg.tensor([[0.0, 1.0], [1.0, 0.0]])
+    assert m is same_object and not m.requires_grad
+    np.testing.assert_array_equal(shared, [[2.0, 1.0], [4.0, 3.0]])
+    with pytest.raises(RuntimeError, match="shape"):
+        m @= tg.ones(2, 3)
+
+
+@pytest.mark.parametrize("name", ["add", "sub", "mul", "truediv", "pow", "mod"])
+def test_in_place_on_a_result_has_the_gradient_of_the_plain_operator(name):
+    """The old value is still needed by the rule: an in-place form that overwrote it would be wrong without a word."""
+    for other in (1.5, np.array([1.5, 2.5]), tg.tensor([1.5, 2.5])):
+        w, v = leaf([2.0, 3.0]), leaf([2.0, 3.0])
+        y, z = w * 1, v * 1
+        y = IN_PLACE[name](y, other)
+        z = BINARY[name](z, other)
+        y.sum().backward()
+        z.sum().backward()
+        same(y.detach(), z.detach().numpy())
+        same(w.grad, v.grad.numpy())
+    w, v = leaf([2.0, 3.0]), leaf([2.0, 3.0])
+    buffer = tg.tensor([5.0, 7.0])
+    buffer = IN_PLACE[name](buffer, w)  # an untracked tensor becomes tracked by what is put into it
+    BINARY[name](tg.tensor([5.0, 7.0]), v).sum().backward()
+    buffer.sum().backward()
+    same(w.grad, v.grad.numpy())
+
+
+def test_in_place_on_a_leaf_is_refused_except_under_no_grad():
+    w = leaf([1.0, 2.0])
+    for function in (lambda: operator.iadd(w, 1), lambda: operator.imul(w, w), lambda: operator.setitem(w, 0, 5.0), lambda: operator.imatmul(w, tg.eye(2))):
+        with pytest.raises(RuntimeError, match="a leaf Variable that requires grad.*no_grad"):
+            function()
+        same(w.detach(), np.array([1.0, 2.0]))
+    with tg.no_grad():
+        w -= 0.5
+        w[0] = 4.0
+    assert w.is_leaf and w.requires_grad
+    same(w.detach(), np.array([4.0, 1.5]))
+
+
+def test_overwriting_a_value_that_a_derivative_needs_raises_at_backward():
+    """The unforgivable defect is a wrong gradient without an error; each of these ways would lead to one."""
+
+    def in_place(c):
+        c += 1
+
+    ways = {
+        "in place": in_place,
+        "item": lambda c: operator.setitem(c, 0, 9.0),
+        "view": lambda c: operator.setitem(c[1:], 0, 9.0),
+        "detached": lambda c: operator.imul(c.detach(), 2.0),
+        "data": lambda c: operator.imul(c.data, 2.0),
+        "out=": lambda c: np.add(c, 1.0, out=c),
+        "copyto": lambda c: np.copyto(c, 5.0),
+        "ufunc.at": lambda c: np.add.at(c, [0], 5.0),
+        "put": lambda c: np.put(c, [0], 5.0),
+        "fill_diagonal": lambda c: np.fill_diagonal(c.reshape(1, -1), 5.0),
+    }
+    for way, write in ways.items():
+        w, c = leaf([1.0, 2.0]), tg.tensor([3.0, 4.0])
+        y = (w * c).sum()
+        write(c)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            y.backward()
+        assert w.grad is None, way
+
+
+def test_overwriting_a_value_that_no_derivative_needs_is_fine():
+    w, c = leaf([1.0, 2.0]), tg.tensor([3.0, 4.0])
+    y = (w + c).sum()
+    c += 1
+    y.backward()
+    same(w.grad, np.ones(2))
+
+
+@pytest.mark.parametrize("n", [3, 3000])
+def test_a_plain_array_among_the_operands_may_change_afterwards(n):
+    """The tape keeps a copy of a small array, and locks a big one: never a gradient computed from the new values."""
+    w, buffer = leaf(np.ones(n)), np.full(n, 2.0)
+    total = (w * buffer).sum()
+    try:
+        buffer[:] = 100.0
+    except ValueError:
+        assert n == 3000
+    total.backward()
+    same(w.grad, np.full(n, 2.0))
+    buffer[:] = 100.0  # nobody needs it any more
+
+
+# ------------------------------------------------------------------------------------------- storing into parts
+
+
+def test_stored_values_carry_their_gradient():
+    x = leaf([1.0, 2.0, 3.0])
+    out = tg.zeros(3)
+    for i in range(3):
+        out[i] = x[i] ** 2
+    out.sum().backward()
+    same(x.grad, 2 * x.detach().numpy())
+
+
+INDICES = [
+    0, -1, (1, 2), slice(1, None), slice(None, None, -2), (slice(None), 1), Ellipsis, (Ellipsis, 0), (None, 1), [0, 1], [[0], [1]],
+    [True, False], ([0, 0, 1], [1, 1, 2]), np.array([1, 0]), np.array([[True, False, True], [False, True, False]]), (slice(None), [2, 0]),
+    tg.tensor([1, 0]), tg.tensor(1), (slice(None), tg.tensor(2)), slice(tg.tensor(0), np.int64(1)), [], np.int64(1), True, (), np.array(1),
+]  # fmt: skip
+
+
+def plain(index):
+    """The same index in NumPy's own terms."""
+    if isinstance(index, tuple):
+        return tuple(plain(i) for i in index)
+    if isinstance(index, slice):
+        return slice(*(None if b is None else int(b) for b in (index.start, index.stop, index.step)))
+    return index.numpy()[()] if isinstance(index, tg.Tensor) else index
+
+
+@pytest.mark.parametrize("index", INDICES, ids=repr)
+def test_reading_at_an_index_is_numpys_and_its_gradient_counts_the_reads(index):
+    array = np.arange(6.0).reshape(2, 3)
+    expected = array[plain(index)]
+    same(tg.tensor(array)[index], expected)
+    w = leaf(array)
+    y = w[index]
+    same(y.detach(), expected)
+    weights = np.arange(1.0, 1.0 + np.size(expected)).reshape(np.shape(expected))
+    (y * weights).sum().backward()
+    counted = np.zeros((2, 3))
+    np.add.at(counted, plain(index), weights)
+    same(w.grad, counted)
+
+
+@pytest.mark.parametrize("index", INDICES, ids=repr)
+def test_storing_at_an_index_is_numpys_and_its_gradient_is_by_central_differences(index):
+    """Also where several values are stored at one place: the last stays, the others have no influence."""
+    array = np.arange(6.0).reshape(2, 3)
+    shape = array[plain(index)].shape
+    weights = np.arange(1.0, 7.0).reshape(2, 3)
+    value = np.arange(1.0, 1.0 + np.prod(shape, dtype=int)).reshape(shape)
+
+    def stored(x, y):
+        out = np.array(x)
+        out[plain(index)] = y
+        return (out**2 * weights).sum()
+
+    def recorded(x, y):
+        out = x * 1
+        out[index] = y
+        return (out**2 * weights).sum()
+
+    same(tg.tensor(recorded(tg.tensor(array), tg.tensor(value)).item()), np.array(stored(array, value)))
+    gx, gy = tg.grad(recorded, (0, 1))(array, value)
+    step = 1e-3
+    for k, g in ((0, gx), (1, gy)):
+        for i in np.ndindex(g.shape):
+            moved = [[array.copy(), value.copy()] for _ in range(2)]
+            moved[0][k][i] += step
+            moved[1][k][i] -= step
+            difference = (stored(*moved[0]) - stored(*moved[1])) / (2 * step)
+            assert abs(difference - g[i]) < 1e-6 * (1 + abs(difference)), (k, i, difference, g[i])
+
+
+def test_stored_values_broadcast_and_lose_leading_axes_of_length_one():
+    for shape in ((), (1,), (3,), (1, 3), (1, 1, 3)):
+        w = leaf(np.ones(shape))
+        out = tg.zeros(3)
+        out[...] = w
+        out.sum().backward()
+        same(w.grad, np.full(shape, 3.0 / np.prod(shape, dtype=int)))
+    with pytest.raises(ValueError, match="broadcast"):
+        tg.zeros(3)[...] = leaf(np.ones((2, 3)))
+
+
+def test_a_tracked_value_is_not_stored_where_its_gradient_would_be_lost():
+    """A part of a buffer shares memory with the whole: the whole would show the value without its gradient."""
+    x = leaf([1.0, 2.0])
+    matrix = tg.zeros(2, 2)
+    with pytest.raises(RuntimeError, match=r"t\[0, 1\] = y, not t\[0\]\[1\] = y"):
+        matrix[0][1] = x[0]
+    for row in matrix:
+        with pytest.raises(RuntimeError, match="clone"):
+            row += x
+    buffer = tg.zeros(3)
+    view = buffer[:2]
+    with pytest.raises(RuntimeError, match="shares"):
+        buffer[0] = x[0]
+    array = np.zeros(2)
+    shared = tg.from_numpy(array)
+    with pytest.raises(RuntimeError, match="plain array"):
+        shared[0] = x[0]
+    with pytest.raises(RuntimeError, match="cannot carry a gradient"):
+        tg.zeros(2, dtype=int)[0] = x[0]
+    assert not matrix.any() and not buffer.any() and not array.any() and view.shape == (2,)
+    assert not any(t.requires_grad for t in (matrix, buffer, view, shared))
+
+
+def test_a_buffer_nobody_shares_takes_tracked_values_however_it_was_made():
+    for make in (
+        lambda: tg.zeros(2, 2),
+        lambda: tg.zeros(4).reshape(2, 2),
+        lambda: tg.zeros(2, 2).T,
+        lambda: tg.tensor([[0.0, 0.0], [0.0, 0.0]]),
+        lambda: tg.from_numpy(np.zeros((2, 2))),
+        lambda: tg.arange(4.0).reshape(2, 2),
+        lambda: tg.zeros_like(tg.eye(2)),
+        lambda: tg.zeros(2, 2) + 1,
+    ):
+        x = leaf(3.0)
+        buffer = make()
+        used_before = buffer * x  # the tape may hold the buffer as a constant of another op
+        buffer[0, 1] = x * x
+        buffer.sum().backward()
+        assert x.grad == 6 and used_before.shape == (2, 2)
+
+
+def test_a_recorded_tensor_with_views_in_use_is_not_overwritten():
+    w = leaf(np.arange(4.0))
+    y = w * 1
+    view = y[:2]
+    with pytest.raises(RuntimeError, match="a view of it"):
+        y += 1
+    with pytest.raises(RuntimeError, match="it is a view of"):
+        view[0] = 5.0
+    for make in (lambda: tg.flip(y), lambda: y.reshape(2, 2), lambda: y.T, lambda: y[None]):
+        with pytest.raises(RuntimeError, match="it is a view of"):
+            operator.iadd(make(), 1.0)
+    z = leaf(np.array([1j, 2.0])) * 1
+    with pytest.raises(RuntimeError, match="it is a view of"):
+        operator.iadd(z.real, 1.0)
+    same(y.detach(), np.arange(4.0))
+    del view
+    y += 1
+    same(y.detach(), np.arange(1.0, 5.0))
+
+
+# ------------------------------------------------------------------------------------------------ as a sequence
+
+
+def test_len_iteration_unpacking_and_contains():
+    for t in (tg.tensor([[1.0, 2.0], [3.0, 4.0]]), leaf([[1.0, 2.0], [3.0, 4.0]])):
+        assert len(t) == 2
+        first, second = t
+        assert first.requires_grad == t.requires_grad
+        same(second.detach(), np.array([3.0, 4.0]))
+        (a, b), (c, d) = t
+        assert [x.item() for x in (a, b, c, d)] == [1, 2, 3, 4]
+        assert [row.shape for row in t] == [(2,), (2,)]
+        assert 3.0 in t and 7.0 not in t and tg.tensor(4.0) in t
+    for function in (len, iter, list):
+        with pytest.raises(TypeError, match="0-d"):
+            function(tg.tensor(1.0))
+
+
+def test_unpacked_parts_carry_their_gradient():
+    w = leaf([2.0, 5.0])
+    a, b = w
+    (a * b).backward()
+    same(w.grad, np.array([5.0, 2.0]))
+
+
+def test_truth_needs_one_element():
+    assert tg.tensor(1.0) and leaf([2.0]) and not tg.tensor([0.0])
+    for bad, word in ((tg.tensor([1.0, 2.0]), "more than one value"), (tg.zeros(0), "no values")):
+        with pytest.raises(RuntimeError, match=f"{word} is ambiguous: use t.any"):
+            bool(bad)
+
+
+def test_an_integer_tensor_is_an_index():
+    assert [10, 20, 30][tg.tensor(1)] == 20
+    assert list(range(tg.tensor(3))) == [0, 1, 2]
+    assert np.arange(5)[tg.tensor(2)] == 2
+    for bad in (tg.tensor(1.0), tg.tensor([1, 2])):
+        with pytest.raises(TypeError, match="only a 0-d integer tensor"):
+            operator.index(bad)
+    with pytest.raises(IndexError, match="astype"):
+        tg.zeros(3)[tg.tensor([1.0])]
+
+
+def test_a_tensor_is_hashed_by_identity():
+    a, b = leaf([1.0]), leaf([1.0])
+    assert {a: 1, b: 2}[a] == 1 and len({a, b, a}) == 2
+
+
+# ------------------------------------------------------------------------------------------------ leaving
+
+
+def test_values_leave_as_numbers_arrays_and_lists():
+    t = leaf([[1.0, 2.0]])
+    assert t.tolist() == [[1.0, 2.0]] and leaf(3.0).item() == 3.0 and isinstance(leaf(3.0).item(), float)
+    assert tg.tensor([5]).item() == 5 and tg.tensor(1j).item() == 1j and tg.tensor([True]).item() is True
+    assert int(tg.tensor(3.7)) == 3 and float(tg.tensor([2.5])) == 2.5 and complex(tg.tensor(2.5)) == 2.5
+    with pytest.raises(RuntimeError, match="a Tensor with 2 elements cannot be converted to Scalar"):
+        t.item()
+    with pytest.raises(tg.GradientLost, match=r"detach\(\).numpy\(\)"):
+        t.numpy()
+    assert t.numpy(force=True) is t.detach().numpy()
+
+
+def test_detach_and_data_share_memory_and_stop_gradients():
+    for make in (lambda: leaf([1.0, 2.0]), lambda: leaf([1.0, 2.0]) * 1, lambda: leaf(1.0), lambda: leaf([1.0]).sum(), lambda: tg.zeros(2)):
+        t = make()
+        for d in (t.detach(), t.data):
+            assert not d.requires_grad and d.is_leaf and np.shares_memory(d.numpy(), t.detach().numpy())
+    y = leaf([1.0, 2.0]) * 2
+    assert y.detach_() is y and not y.requires_grad
+
+
+def test_data_can_be_set_without_a_trace_in_the_graph():
+    w = leaf([1.0, 2.0])
+    w.data = tg.tensor([3.0, 4.0])
+    (w * w).sum().backward()
+    same(w.grad, np.array([6.0, 8.0]))
+    w.data = w.data - 1.0
+    w.data[0] = 7.0
+    same(w.detach(), np.array([7.0, 3.0]))
+    with pytest.raises(RuntimeError, match="astype"):
+        w.data = np.array([1, 2])
+
+
+def test_clone_copies_memory_and_keeps_the_graph():
+    w = leaf([1.0, 2.0])
+    y = w.clone()
+    assert y.requires_grad and not np.shares_memory(y.detach().numpy(), w.detach().numpy())
+    y.sum().backward()
+    same(w.grad, np.ones(2))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_astype_is_numpys_and_tracked_only_where_a_gradient_can_go(dtype):
+    w = leaf([1.5, 2.5])
+    y = w.astype(dtype)
+    same(y.detach(), w.detach().numpy().astype(dtype))
+    assert y.requires_grad == (np.dtype(dtype).kind in "fc")
+    same(tg.tensor([1, 2]).astype(dtype), np.array([1, 2]).astype(dtype))
+    if y.requires_grad:
+        y.real.sum().backward()
+        same(w.grad, np.ones(2))
+    assert w.astype(np.float64, copy=False) is w
+
+
+# ------------------------------------------------------------------------------------------------ methods
+
+METHODS = {
+    "sum": [{}, {"axis": 0}, {"axis": (0, 1), "keepdims": True}],
+    "mean": [{}, {"axis": 1}],
+    "max": [{}, {"axis": 1}],
+    "min": [{}, {"axis": -1, "keepdims": True}],
+    "prod": [{}, {"axis": 0}],
+    "var": [{}, {"axis": 0, "ddof": 1}],
+    "std": [{}, {"axis": 1, "keepdims": True}],
+    "cumsum": [{}, {"axis": 1}],
+    "reshape": [{"shape": (3, 2)}],
+    "ravel": [{}],
+    "flatten": [{}],
+    "squeeze": [{}],
+    "swapaxes": [{"axis1": 0, "axis2": 1}],
+    "transpose": [{}],
+    "clip": [{"min": 0.0, "max": 1.0}],
+    "take": [{"indices": np.array([0, 2]), "axis": 1}],
+    "diagonal": [{}, {"offset": 1}],
+    "trace": [{}],
+    "argmax": [{}, {"axis": 1}],
+    "argmin": [{}],
+    "argsort": [{"axis": 0}],
+    "all": [{}, {"axis": 0}],
+    "any": [{}],
+    "nonzero": [{}],
+    "conj": [{}],
+    "copy": [{}],
+}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_method_is_numpys(name):
+    array = np.random.default_rng(1).standard_normal((2, 3))
+    for kwargs in METHODS[name]:
+        args = (kwargs.pop("shape"),) if "shape" in kwargs else tuple(kwargs.pop(k) for k in ("axis1", "axis2") if k in kwargs)
+        expected = getattr(array, name)(*args, **kwargs)
+        for t in (tg.tensor(array), leaf(array)):
+            result = getattr(t, name)(*args, **kwargs)
+            for ours, numpys in zip(*((r if isinstance(r, tuple) else (r,)) for r in (result, expected)), strict=True):
+                value = ours.detach().numpy() if isinstance(ours, tg.Tensor) else ours
+                np.testing.assert_allclose(value, numpys, rtol=1e-14)
+                assert value.dtype == numpys.dtype and value.shape == numpys.shape
+
+
+def test_shapes_and_axes_may_be_given_one_by_one():
+    t = leaf(np.arange(6.0).reshape(1, 2, 3))
+    assert t.reshape(3, 2).shape == t.reshape((3, 2)).shape == t.view(3, -1).shape == (3, 2)
+    assert t.transpose(2, 0, 1).shape == t.transpose((2, 0, 1)).shape == t.permute(2, 0, 1).shape == (3, 1, 2)
+    assert t.squeeze(0).shape == (2, 3) and t.unsqueeze(-1).shape == (1, 2, 3, 1) and t.expand(4, -1, 3).shape == (4, 2, 3)
+    assert tg.zeros(2, 3).t().shape == (3, 2)
+
+
+@pytest.mark.parametrize("order", ["A", "K"])
+def test_an_order_that_depends_on_memory_is_refused(order):
+    """Order "A" of a Fortran array reads by columns, while its cotangent lies in memory some other way."""
+    t = leaf(np.asfortranarray(np.arange(6.0).reshape(2, 3)))
+    for function in (lambda: t.reshape(6, order=order), lambda: np.ravel(t, order=order)):
+        with pytest.raises(ValueError, match="order"):
+            function()
+
+
+# ------------------------------------------------------------------------------------------------ printing
+
+
+def test_a_tensor_prints_its_values_and_its_place():
+    w = leaf([1.0, 2.0])
+    texts = {
+        "tensor([1., 2.], requires_grad=True)": w,
+        "tensor([2., 4.], grad_fn=<MulBackward0>)": w * 2,
+        "tensor([1., 2.])": w.detach(),
+        "tensor(3.)": tg.tensor(3.0),
+        "tensor(3)": tg.tensor(3),
+        "tensor(True)": tg.tensor(True),
+        "tensor([1., 2.], dtype=float32)": tg.tensor([1.0, 2.0], np.float32),
+        "tensor([1., 2.], dtype=float32, requires_grad=True)": leaf([1.0, 2.0], np.float32),
+        "tensor(1.+2.j)": tg.tensor(1 + 2j),
+        "tensor([])": tg.zeros(0),
+        "tensor([], shape=(0, 2))": tg.zeros(0, 2),
+        "tensor([1, 2], dtype=int8)": tg.tensor([1, 2], np.int8),
+        "tensor(3., grad_fn=<SumBackward0>)": w.sum(),
+    }
+    for text, t in texts.items():
+        assert repr(t) == str(t) == text
+    assert repr(tg.tensor([[1.0, 2.0], [3.0, 4.0]])) == "tensor([[1., 2.],\n        [3., 4.]])"
+    assert "..." in repr(tg.zeros(2000))
+
+
+def test_a_format_needs_one_element():
+    assert f"{leaf(3.14159):.2f}" == "3.14" and f"{tg.tensor([7]):03d}" == "007"
+    with pytest.raises(TypeError, match="one element"):
+        f"{tg.zeros(2):.2f}"
+
+
+# ------------------------------------------------------------------------------------------------ copies
+
+
+@pytest.mark.parametrize("duplicate", [copy.deepcopy, copy.copy, lambda t: pickle.loads(pickle.dumps(t))], ids=["deepcopy", "copy", "pickle"])
+def test_a_leaf_is_copied_with_its_flag_and_its_gradient(duplicate):
+    for data, requires_grad in ((np.arange(3.0), True), (np.float32([1, 2]), True), (np.arange(3), False), (2.0, True), (np.zeros((0, 2)), False)):
+        w = tg.tensor(data, requires_grad=requires_grad)
+        if requires_grad:
+            (w * w).sum().backward()
+        d = duplicate(w)
+        assert d is not w and d.requires_grad == requires_grad and d.is_leaf
+        same(d.detach(), w.detach().numpy())
+        assert not np.shares_memory(d.detach().numpy(), w.detach().numpy())
+        if requires_grad:
+            same(d.grad, w.grad.numpy())
+            (d * 3).sum().backward()
+            assert not np.array_equal(d.grad.numpy(), w.grad.numpy())
+
+
+def test_deepcopy_keeps_one_tensor_one_tensor():
+    w = leaf([1.0])
+    a, b = copy.deepcopy([w, w])
+    assert a is b and a is not w
+
+
+@pytest.mark.parametrize("duplicate", [copy.deepcopy, pickle.dumps], ids=["deepcopy", "pickle"])
+def test_a_result_is_not_copied_without_its_graph(duplicate):
+    y = leaf([1.0]) * 2
+    with pytest.raises(RuntimeError, match="detach"):
+        duplicate(y)
+    duplicate(y.detach())
+
+
+# ------------------------------------------------------------------------------------------------ lifetime
+
+
+def test_a_dropped_result_dies_at_once():
+    """No reference from the tape, no cycle: the collector need not run."""
+    gc.disable()
+    try:
+        w = leaf([1.0, 2.0])
+        for make in (lambda: w * 2, lambda: w.sum(), lambda: (w * 2).detach(), lambda: leaf([1.0]), lambda: w[0], lambda: np.sin(w)):
+            ref = weakref.ref(make())
+            assert ref() is None
+        y = w * 2
+        ref = weakref.ref(y)
+        z = y * y
+        del y
+        assert ref() is None
+        z.sum().backward()
+        same(w.grad, np.array([8.0, 16.0]))
+    finally:
+        gc.enable()
