@@ -21,7 +21,7 @@ from . import storage, sweep
 from .errors import GraphError
 from .mode import NO_GRAD, Off, enable_grad
 from .primitive import OPS, entry_name
-from .tape import FREED, IN0, IN1, OP, RECORDER, SLOT, Leaf, Slot, Tape, current, locate
+from .tape import FREED, IN0, IN1, OP, RECORDER, SLOT, STRIDE, Leaf, Slot, Tape, current, find, locate
 from .tensor import Tensor, wrap
 
 ENGINES = ("auto", "sweep", "replay")
@@ -124,8 +124,10 @@ _watched: dict[Slot, Callable[[Any], Any]] = {}
 """Slots whose complete cotangent somebody wants to see; keyed by a copy of the slot, which keeps nothing alive."""
 
 
-def retain(tensor: Tensor) -> None:
-    """Let walks store the cotangent of a recorded tensor in its `.grad`."""
+def retain(tensor: Tensor, before: Slot | None = None) -> None:
+    """Let walks store the cotangent of a recorded tensor in its `.grad`; `before` is the slot it stood for till now."""
+    if before is not None:
+        _watched.pop(before, None)
     key = tensor._node + 0
     ref = weakref.ref(tensor, lambda _: _watched.pop(key, None))
 
@@ -194,6 +196,8 @@ def walk(
                 tape.busy -= 1
                 if visited and not retain_graph:
                     _release(tape, visited, _given_up if targets is None else _emptied)
+                elif create_graph:  # what was recorded while the tape was busy could not be swept
+                    tape.sweep_if_due()
     found.update(leaves)
     return found
 
@@ -236,7 +240,7 @@ def _collector(found: dict[Any, Any], target: Slot, then: Callable[[Any], Any] |
     return collect
 
 
-def _release(tape: Tape, visited: Any, given_up: Callable[[list[Any]], list[Any]]) -> None:
+def _release(tape: Tape, visited: Any, given_up: Callable[[list[Any], list[Any]], list[Any]]) -> None:
     """Give up the visited entries of a tape; `visited` is a list in falling order, or a range."""
     replay = _choice.replay
     references = replay.extra_references if replay is not None and replay.loaded() else None
@@ -246,19 +250,43 @@ def _release(tape: Tape, visited: Any, given_up: Callable[[list[Any]], list[Any]
         tape.release(frozenset(visited), min(visited), given_up, references)
 
 
-def _given_up(entry: list[Any]) -> list[Any]:
-    """What stays of a visited entry: all of it if its op saves nothing, so that a second backward through it works as in
-    PyTorch; else its slot and the name of its backward."""
-    if not OPS[entry[OP]].saves:
+def _given_up(entry: list[Any], code: list[Any]) -> list[Any]:
+    """What stays of a visited entry: its slot and the name of its backward.
+
+    All of it stays, so that a second backward through it works as in PyTorch, if neither its op nor any op before it saves
+    something; where one does, a second walk from here would only meet what was freed.
+    """
+    if not _saves(entry) and not _leads_to_saved(entry, code):
         return entry
     return [FREED, entry[SLOT], _LOST, None, entry_name(entry), None, None, None]
 
 
-def _emptied(entry: list[Any]) -> list[Any]:
-    """The same after a walk to certain targets only: the entry still leads to others, so its operands stay."""
-    if not OPS[entry[OP]].saves:
+def _emptied(entry: list[Any], code: list[Any]) -> list[Any]:
+    """The same after a walk to certain targets only: an entry may still lead to others, so operands stay."""
+    if not _saves(entry):
         return entry
     return [FREED, entry[SLOT], entry[IN0], entry[IN1], entry_name(entry), None, None, None]
+
+
+def _saves(entry: list[Any]) -> bool:
+    return entry[OP] == FREED or OPS[entry[OP]].saves
+
+
+def _leads_to_saved(entry: list[Any], code: list[Any]) -> bool:
+    """Whether some entry that this one depends on has saved values."""
+    unseen = [entry]
+    seen = {entry[SLOT]}
+    while unseen:
+        for node in sweep.operands(unseen.pop(), 0):
+            if type(node) is int and node not in seen:
+                seen.add(node)
+                position = find(code, node)
+                if position is not None:
+                    below = code[position * STRIDE : (position + 1) * STRIDE]
+                    if _saves(below):
+                        return True
+                    unseen.append(below)
+    return False
 
 
 _LOST: Slot = 0

@@ -135,7 +135,11 @@ def _replace(t: Tensor, result: Tensor, name: str) -> Tensor:
         np.copyto(t._data, result._data)
     else:
         t._data = result._data
-    t._node = result._node
+    before, t._node = t._node, result._node
+    if t.retains_grad:
+        from .executors import retain
+
+        retain(t, before)
     return t
 
 

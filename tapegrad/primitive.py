@@ -134,12 +134,14 @@ def elementwise(
     dunder: str | None = None,
     method: bool = False,
     holomorphic: bool = True,
+    chooses: bool = False,
     unsupported: Mapping[str, str] = NOTHING,
 ) -> Any:
     """Declare an elementwise op by its partial derivatives, one per operand; returns its public function.
 
     `operator` is the Python operator that evaluates it faster than the ufunc on scalars; `dunder` the
     special method it becomes on Tensors; `holomorphic` whether the value is an analytic function of complex operands;
+    `chooses` whether the value is one of the operands, so that nothing flows to the others, however infinite;
     `unsupported` what cannot be had of this op, and why: laws of `tapegrad.check` or kinds of samples ("complex").
     """
     op = Primitive()
@@ -149,7 +151,7 @@ def elementwise(
     op.name = name or ufunc.__name__
     op.forward = op.of = ufunc
     op.settings = ()
-    op.partials = tuple(_Partial(p, op.name) for p in partials)
+    op.partials = tuple(_Partial(p, chooses) for p in partials)
     op.rules = ()
     op.needs = tuple(p.needs for p in op.partials)
     op.linear = False
@@ -243,9 +245,10 @@ def _positional(rule: Callable[..., Any]) -> tuple[str, ...]:
 class _Partial:
     """A partial derivative: `of(x, y, z, out)` passes on only what it named."""
 
-    __slots__ = ("function", "needs", "of", "value")
+    __slots__ = ("chooses", "function", "needs", "of", "value")
 
-    def __init__(self, partial: Any, name: str) -> None:
+    def __init__(self, partial: Any, chooses: bool) -> None:
+        self.chooses = chooses
         if callable(partial):
             self.value = None
             self.function = partial

@@ -195,6 +195,8 @@ def _times_partial(g: Any, partial: Any, x: Any, y: Any, z: Any, out: Any) -> An
     if partial.of is None:
         return scaled(g, partial.value)
     p = partial.of(x, y, z, out)
+    if partial.chooses:
+        return _unless_zero(g, p) * p
     dtype = getattr(p, "dtype", None)
     if dtype is _FLOAT64:
         return g * p
@@ -206,7 +208,14 @@ def scaled(g: Any, factor: Any) -> Any:
     """`g` times the conjugate of a constant partial."""
     if type(factor) is complex:
         return g * factor.conjugate()
+    if factor == 0:
+        return np.zeros_like(g)
     return g if factor == 1 else -g if factor == -1 else g * float(factor)
+
+
+def _unless_zero(g: Any, p: Any) -> Any:
+    """`g`, but 0 where the partial is: 0 times an infinite cotangent, of sqrt(max(x, 0)) say, would be NaN."""
+    return np.where(p == 0, 0.0, g)
 
 
 def fit(cotangent: Any, value: Any, op: Primitive) -> Any:
@@ -332,7 +341,11 @@ def _push_elementwise(op: Primitive, given: list[Any], values: Any, out: Any) ->
     for t, partial in zip(given, op.partials, strict=False):
         if t is None:
             continue
-        term = t * (partial.value if partial.of is None else partial.of(x, y, z, out))
+        if partial.of is None:
+            term = np.zeros_like(t) if partial.value == 0 else t * partial.value
+        else:
+            p = partial.of(x, y, z, out)
+            term = (_unless_zero(t, p) if partial.chooses else t) * p
         total = term if total is None else total + term
     return total
 

@@ -28,6 +28,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable, Container, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from heapq import heapify, heappop, heappush
 from sys import getrefcount
@@ -69,9 +70,10 @@ class Leaf:
 class Tape:
     """A thread's (or a transform's) flat list of entries. `print(tape)` shows one entry a line."""
 
-    __slots__ = ("__weakref__", "busy", "bytes", "bytes_limit", "code", "limit", "lock", "owner")
+    __slots__ = ("__weakref__", "busy", "bytes", "bytes_limit", "code", "limit", "lock", "outer", "owner")
 
-    def __init__(self, owner: object = None) -> None:
+    def __init__(self, owner: object = None, outer: Tape | None = None) -> None:
+        self.outer = outer  # the tape that was current before this one
         self.code: list[Any] = []
         self.lock = threading.RLock()
         self.busy = 0
@@ -84,18 +86,28 @@ class Tape:
     def __len__(self) -> int:
         return len(self.code) // STRIDE
 
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """While this lasts, positions stay what they are."""
+        with self.lock:
+            self.busy += 1
+        try:
+            yield
+        finally:
+            with self.lock:
+                self.busy -= 1
+
+    def position(self, slot: Slot) -> int:
+        """Position of the first entry that is not older than the slot."""
+        code = self.code
+        return next((k for k in range(0, len(code), STRIDE) if code[k + SLOT] >= slot), len(code)) // STRIDE
+
     def find(self, slot: Slot) -> int | None:
         """Position of the entry with this slot, or None where the tape has no such entry. Called with the lock held."""
         code = self.code
-        low, high = 0, len(code) // STRIDE
-        while low < high:
-            middle = (low + high) // 2
-            if code[middle * STRIDE + SLOT] < slot:
-                low = middle + 1
-            else:
-                high = middle
-        if low * STRIDE < len(code) and code[low * STRIDE + SLOT] == slot:
-            return low
+        position = find(code, slot)
+        if position is not None:
+            return position
         # Two threads that share one context can append in the other order than they drew slots.
         slots = code[SLOT::STRIDE]
         return slots.index(slot) if slot in slots else None
@@ -116,16 +128,21 @@ class Tape:
             self.bytes = _saved_bytes(alive)
             self.bytes_limit = self.bytes + max(_BYTES_SLACK, self.bytes // 4)
 
+    def sweep_if_due(self) -> None:
+        """Sweep if the tape has doubled since the last time."""
+        if len(self.code) > self.limit or self.bytes > self.bytes_limit:
+            self.sweep()
+
     def release(
         self,
         visited: Container[int],
         low: int,
-        given_up: Callable[[list[Any]], list[Any]],
+        given_up: Callable[[list[Any], list[Any]], list[Any]],
         references: Callable[[list[Any], int, int], np.ndarray] | None = None,
     ) -> None:
         """Give up what the visited entries (from position `low` on) saved, and drop the entries nobody holds.
 
-        `given_up(entry)` is what stays of a visited entry that somebody still holds. While a walk is under way
+        `given_up(entry, code)` is what stays of a visited entry that somebody still holds. While a walk is under way
         (`busy`) positions must not move: entries are replaced in place. `references`, if there is a native one, counts for a range of
         entries the references to their slots from outside it; else they are popped one by one.
         """
@@ -135,7 +152,7 @@ class Tape:
                 for position in range(low, len(code) // STRIDE):
                     if position in visited:
                         k = position * STRIDE
-                        code[k : k + STRIDE] = given_up(code[k : k + STRIDE])
+                        code[k : k + STRIDE] = given_up(code[k : k + STRIDE], code)
                 return
             # Entries behind the visited ones may hold them as inputs, so the walk starts at the end.
             first, end = low * STRIDE, len(code)
@@ -174,6 +191,7 @@ class Tape:
                 k -= STRIDE
             self.code[k:k] = other.code
             self.bytes += other.bytes
+            self.sweep_if_due()
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
         code = self.code
@@ -192,11 +210,23 @@ _one = [object()]
 _UNHELD = getrefcount(_one[0])
 
 
+def find(code: list[Any], slot: Slot) -> int | None:
+    """Position of the entry with this slot among entries in slot order, or None."""
+    low, high = 0, len(code) // STRIDE
+    while low < high:
+        middle = (low + high) // 2
+        if code[middle * STRIDE + SLOT] < slot:
+            low = middle + 1
+        else:
+            high = middle
+    return low if low * STRIDE < len(code) and code[low * STRIDE + SLOT] == slot else None
+
+
 def _pop_dead(
     chunk: list[Any],
     low: int = 0,
     visited: Container[int] = (),
-    given_up: Callable[[list[Any]], list[Any]] = list,
+    given_up: Callable[[list[Any], list[Any]], list[Any]] = lambda entry, code: entry,
 ) -> list[Any]:
     """Survivors of `chunk` (entries from position `low`), in order; of visited ones, what is not given up.
 
@@ -206,7 +236,7 @@ def _pop_dead(
     for k in range(len(chunk) - STRIDE, -1, -STRIDE):
         if getrefcount(chunk[k + SLOT]) > _UNHELD:
             entry = chunk[k:]
-            kept.append(given_up(entry) if low + k // STRIDE in visited else entry)
+            kept.append(given_up(entry, chunk) if low + k // STRIDE in visited else entry)
             del entry
         del chunk[k:]
     kept.reverse()
@@ -218,7 +248,7 @@ def _survivors(
     low: int,
     held: list[int],
     visited: Container[int],
-    given_up: Callable[[list[Any]], list[Any]],
+    given_up: Callable[[list[Any], list[Any]], list[Any]],
 ) -> list[Any]:
     """The same, from the positions that somebody outside holds: these, and what they need in turn."""
     kept: list[Any] = []
@@ -230,7 +260,7 @@ def _survivors(
         position = -heappop(alive)
         entry = code[position * STRIDE : (position + 1) * STRIDE]
         if position in visited:
-            entry = given_up(entry)
+            entry = given_up(entry, code)
         kept.append(entry)
         for node in entry[IN0] if type(entry[IN0]) is tuple else entry[IN0 : IN1 + 1]:
             if type(node) is int:
@@ -308,11 +338,11 @@ class own_tape:  # noqa: N801  reads as a word in `with own_tape() as own`
     """
 
     def __init__(self) -> None:
-        self.tape = Tape()
+        self.outer = current()
+        self.tape = Tape(outer=self.outer)
         self._joined = False
 
     def __enter__(self) -> own_tape:
-        self.outer = current()
         self.recorder = RECORDER.get()
         with _tapes_lock:
             _tapes.append(self.tape)
@@ -364,9 +394,10 @@ _first_slot = 1 << 10  # small ints are shared by the interpreter: their referen
 def renew() -> Slot:
     """Hand out the next batch of slots, after sweeping tapes that have grown; returns the first."""
     global _first_slot
-    tape = current()
-    if len(tape.code) > tape.limit:
-        tape.sweep()
+    tape: Tape | None = current()
+    while tape is not None:  # the outer ones too: this may be the only moment that falls outside a walk over them
+        tape.sweep_if_due()
+        tape = tape.outer
     _sweep_orphans()
     with _lock:
         fresh = iter(range(_first_slot, _first_slot + BATCH))

@@ -27,6 +27,9 @@ from .tensor import Tensor, wrap
 
 Tree = Any
 
+NAMESPACE = "tapegrad"
+"""Where optree looks for classes of the user's that are pytrees: `optree.register_pytree_node(..., namespace="tapegrad")`."""
+
 
 def _optree() -> Any:
     import optree
@@ -38,7 +41,7 @@ def _flatten(tree: Tree) -> tuple[list[Any], Any]:
     """Leaves and structure; a lone array or number (the common case) needs no pytree library."""
     if isinstance(tree, Tensor | np.ndarray | float | int | complex | np.generic):
         return [tree], None
-    leaves, structure = _optree().tree_flatten(tree)
+    leaves, structure = _optree().tree_flatten(tree, namespace=NAMESPACE)
     return leaves, structure
 
 
@@ -73,10 +76,11 @@ class _Run:
             for position, tree in zip(self.positions, self.trees(self.inputs), strict=True):
                 rebuilt[position] = tree
             self.output = f(*rebuilt, **kwargs)
+            self.last = new_slot()
         for node in self.nodes:
             if type(node) is Leaf:
                 node.spent = True
-        self.tensors_in = any(isinstance(x, Tensor) for x in _leaves_of((args, kwargs)))
+        self.tensors_in = any(isinstance(x, Tensor) for x in (*self.given, *_leaves_of((args, kwargs))))
 
     def trees(self, leaves: Sequence[Any]) -> list[Tree]:
         """Per differentiated argument, the leaves in its structure."""
@@ -197,7 +201,9 @@ def _as_given(g: Any, given: Any, like: Tensor) -> Any:
         return wrap(np.array(g))
     if isinstance(given, np.ndarray):
         return np.array(g)
-    return complex(g) if np.iscomplexobj(g) else float(g) if isinstance(given, int | float) else np.asarray(g)[()]
+    if isinstance(given, np.generic):
+        return np.asarray(g)[()]
+    return complex(g) if np.iscomplexobj(g) else float(g)
 
 
 def _scalar(value: Any, name: str) -> Tensor | None:
@@ -405,15 +411,13 @@ def _pushed(
         # A tracked tangent is carried as it is: the result is linear in it, and the tape's values are constants.
         seeds = [t._data if isinstance(t, Tensor) and not _is_tracked(t) else t for t in seeds]
     tangents = dict(zip(run.nodes, seeds, strict=True))
-    code = run.own.tape.code
-    stop = len(code) // STRIDE
+    tape = run.own.tape
     if record:
-        first = min((t._node for t in run.inputs if type(t._node) is not Leaf), default=run.first)
-        start = next((k for k in range(0, len(code), STRIDE) if code[k + SLOT] >= first), len(code)) // STRIDE
-        with enable_grad():
-            sweep.push(code, start, stop, tangents, True, width)
+        with tape.held(), enable_grad():  # what is recorded here is appended to this very tape
+            start, stop = tape.position(run.first), tape.position(run.last)
+            sweep.push(tape.code, start, stop, tangents, True, width)
     else:
-        sweep.push(code, 0, stop, tangents, False, width)
+        sweep.push(tape.code, 0, len(tape), tangents, False, width)
     results = []
     for y in outputs:
         t = tangents.get(y._node) if isinstance(y, Tensor) and y._node is not None else None

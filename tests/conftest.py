@@ -1,7 +1,7 @@
 """A world stricter than the user's: what a test leaves behind fails it.
 
-Warnings are errors (pyproject.toml), random numbers are seeded, object code goes to a folder of the session, and a grad mode, an
-engine, an open tape or a floating-point error state that outlives its test is an error of that test.
+Warnings are errors (pyproject.toml), random numbers are seeded, object code goes to a folder of the session, and a
+grad mode, an engine, an open tape or a floating-point error state that outlives its test is an error of that test.
 """
 
 from __future__ import annotations
@@ -9,6 +9,9 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Iterator
+
+# The matrices of tests are small: BLAS's threads would only wait for one another.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 import pytest
@@ -36,7 +39,9 @@ def nothing_leaks() -> Iterator[None]:
     tg.set_engine(before["engine"])
     np.seterr(**before["float errors"])
     leaks = {what: (before[what], after[what]) for what in before if before[what] != after[what]}
-    assert not leaks, "the test left something behind: " + ", ".join(f"{w} was {b}, is {a}" for w, (b, a) in leaks.items())
+    assert not leaks, "the test left something behind: " + ", ".join(
+        f"{w} was {b}, is {a}" for w, (b, a) in leaks.items()
+    )
 
 
 def ambient_state() -> dict[str, object]:

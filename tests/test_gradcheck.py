@@ -16,7 +16,9 @@ from tapegrad.primitive import FUNCTIONS, UFUNCS, elementwise, primitive
 
 
 def leaf(*values, dtype=None):
-    return tg.tensor(values[0] if len(values) == 1 else list(values), dtype=dtype, requires_grad=True)
+    return tg.tensor(
+        values[0] if len(values) == 1 else list(values), dtype=dtype, requires_grad=True
+    )
 
 
 X = [0.5, -1.5, 2.0]
@@ -77,8 +79,13 @@ MODES = {
     "forward": {"check_forward_ad": True},
     "forward alone": {"check_forward_ad": True, "check_backward_ad": False},
     "fast forward": {"check_forward_ad": True, "fast_mode": True},
-    "thorough": {"check_grad_dtypes": True, "check_batched_grad": True, "check_forward_ad": True, "check_batched_forward_grad": True},
-}  # fmt: skip
+    "thorough": {
+        "check_grad_dtypes": True,
+        "check_batched_grad": True,
+        "check_forward_ad": True,
+        "check_batched_forward_grad": True,
+    },
+}
 
 
 def arguments(at):
@@ -102,7 +109,11 @@ def test_right_functions_pass(function, at, mode):
         {"fast_mode": True},
         {"check_fwd_over_rev": True},
         {"check_fwd_over_rev": True, "check_rev_over_rev": False, "check_undefined_grad": False},
-        {"gen_non_contig_grad_outputs": True, "check_batched_grad": True, "check_grad_dtypes": True},
+        {
+            "gen_non_contig_grad_outputs": True,
+            "check_batched_grad": True,
+            "check_grad_dtypes": True,
+        },
     ],
     ids=str,
 )
@@ -168,20 +179,22 @@ CAUGHT = [
     ("missing term", lambda x: x.detach() * x, (X,), "0.5 times the numerical"),
     ("sign", lambda x: 2 * (x * x).detach() - x * x, (X,), "Jacobian mismatch"),
     ("no gradient at all", lambda x: 0 * x + np.sin(x.detach()), (X,), "The analytical one is 0"),
-    ("one component", lambda x: x * x * np.array([1, 1, 0]) + x.detach() * x * np.array([0, 0, 1]), (X,), r"output\[2\] by input\[2\]"),
+    ("one component", lambda x: tg.stack([x[0] ** 2, x[1].detach() * x[1]]), (X,), r"output\[1\] by input\[1\]"),
     ("second input", lambda x, y: x * y.detach() * y, (X, Y), "with respect to input 1"),
     ("second output", lambda x: (x * 2, x.detach() * x), (X,), "mismatch for output 1 with respect to input 0"),
     ("a number", lambda x: x.detach() * x, (3.0,), "numerical 6, analytical 3"),
     ("nothing tracked", lambda x: np.sin(x.detach()), (X,), "Numerical gradient for function expected to be zero"),
     ("numbers taken out", lambda x: np.sin(x.item()), (3.0,), "Numerical gradient for function expected to be zero"),
     ("complex", lambda z: z.detach() * z, (Z,), "While considering the real part of complex outputs only"),
-    ("imaginary part", lambda z: z.real + 1j * (z.detach().imag), (Z,), "While considering the imaginary part of complex outputs only"),
+    ("imaginary part", lambda z: z.real + 1j * z.detach().imag, (Z,), "considering the imaginary part of complex outputs only"),
     ("float32 inside", lambda x: (x.astype(np.float32) * 2).astype(np.float64), (X,), "Jacobian mismatch"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("fast", [False, True], ids=["slow", "fast"])
-@pytest.mark.parametrize(("function", "at", "phrase"), [pytest.param(*row[1:], id=row[0]) for row in CAUGHT])
+@pytest.mark.parametrize(
+    ("function", "at", "phrase"), [pytest.param(*row[1:], id=row[0]) for row in CAUGHT]
+)
 def test_faults_are_caught(function, at, phrase, fast):
     inputs = arguments(at)
     with pytest.raises(GradcheckError, match=phrase):
@@ -190,15 +203,27 @@ def test_faults_are_caught(function, at, phrase, fast):
 
 
 RULES = {
-    "wrong sign": (np.sin, lambda x: -np.cos(x), "-1 times the numerical: a sign or a factor is wrong"),
+    "wrong sign": (
+        np.sin,
+        lambda x: -np.cos(x),
+        "-1 times the numerical: a sign or a factor is wrong",
+    ),
     "missing factor": (lambda x: np.sin(2 * x), lambda x: np.cos(2 * x), "0.5 times the numerical"),
-    "wrong somewhere": (np.abs, lambda x: np.where(x > 1, 0.0, np.sign(x)), r"1 of 9 entries differ"),
+    "wrong somewhere": (
+        np.abs,
+        lambda x: np.where(x > 1, 0.0, np.sign(x)),
+        r"1 of 9 entries differ",
+    ),
     "not a number": (np.sin, lambda x: np.cos(x) * np.where(x > 1, np.nan, 1.0), "analytical nan"),
     "slightly wrong": (np.sin, lambda x: np.cos(x) * 1.01, "1.01 times"),
 }
 
 
-@pytest.mark.parametrize("mode", [{}, {"fast_mode": True}, {"check_forward_ad": True, "check_backward_ad": False}], ids=str)
+@pytest.mark.parametrize(
+    "mode",
+    [{}, {"fast_mode": True}, {"check_forward_ad": True, "check_backward_ad": False}],
+    ids=str,
+)
 @pytest.mark.parametrize("rule", RULES)
 def test_wrong_rules_are_caught_both_ways(declare, rule, mode):
     """A partial is one line for both directions: so a wrong one is wrong in both."""
@@ -217,7 +242,11 @@ def test_wrong_second_derivative_is_caught(declare):
     assert not gradgradcheck(lambda x: op(x), leaf(*X), fast_mode=True, raise_exception=False)
     with pytest.raises(GradcheckError, match="Jacobian computed with forward mode mismatch"):
         gradgradcheck(
-            lambda x: op(x), leaf(*X), check_fwd_over_rev=True, check_rev_over_rev=False, check_undefined_grad=False
+            lambda x: op(x),
+            leaf(*X),
+            check_fwd_over_rev=True,
+            check_rev_over_rev=False,
+            check_undefined_grad=False,
         )
 
 
@@ -245,7 +274,9 @@ def test_walks_that_differ_are_caught(declare):
 
 def test_functions_that_differ_from_run_to_run_are_named():
     rng = np.random.default_rng(1)
-    with pytest.raises(GradcheckError, match="Two runs of func at the same point give different values"):
+    with pytest.raises(
+        GradcheckError, match="Two runs of func at the same point give different values"
+    ):
         gradcheck(lambda x: x * rng.normal(), leaf(*X))
 
 
@@ -297,7 +328,10 @@ def test_outputs_without_cotangent_may_not_raise(monkeypatch):
         return original(outputs, *args, **kwargs)
 
     monkeypatch.setattr(tg.autograd, "grad", demanding)
-    with pytest.raises(GradcheckError, match="Expected backward function to handle undefined output grads.*both are needed"):
+    with pytest.raises(
+        GradcheckError,
+        match=r"Expected backward function to handle undefined output grads.*both are needed",
+    ):
         gradcheck(lambda x: (x * 2, x * 3), leaf(*X))
 
 
@@ -315,7 +349,10 @@ def test_inputs_without_tangent_count_as_zero(declare):
 
     inputs = (leaf(*X), leaf(*X))
     assert gradcheck(product, inputs, check_forward_ad=True, check_undefined_grad=False)
-    with pytest.raises(GradcheckError, match="Mismatch in tangent values for output 0 when input 1 has an undefined"):
+    with pytest.raises(
+        GradcheckError,
+        match="Mismatch in tangent values for output 0 when input 1 has an undefined",
+    ):
         gradcheck(product, inputs, check_forward_ad=True)
 
 
@@ -328,18 +365,26 @@ def test_batches_that_differ_from_rows_are_caught(monkeypatch):
 
     monkeypatch.setattr(tg.autograd, "grad", skewed)
     assert gradcheck(np.sin, leaf(*X))
-    with pytest.raises(GradcheckError, match="while testing batched gradient computation, for output 0 and input 0"):
+    with pytest.raises(
+        GradcheckError, match="while testing batched gradient computation, for output 0 and input 0"
+    ):
         gradcheck(np.sin, leaf(*X), check_batched_grad=True)
 
 
 def test_gradients_of_another_dtype_or_shape_are_caught(monkeypatch):
     """What the tape never does, but a hand-written function may."""
     original = tg.autograd.grad
-    monkeypatch.setattr(tg.autograd, "grad", lambda *a, **k: tuple(g.astype(np.float32) for g in original(*a, **k)))
+    monkeypatch.setattr(
+        tg.autograd, "grad", lambda *a, **k: tuple(g.astype(np.float32) for g in original(*a, **k))
+    )
     assert gradcheck(lambda x: x * 2, leaf(*X))
-    with pytest.raises(GradcheckError, match="Gradient has dtype mismatch: float32 for an input of dtype float64"):
+    with pytest.raises(
+        GradcheckError, match="Gradient has dtype mismatch: float32 for an input of dtype float64"
+    ):
         gradcheck(lambda x: x * 2, leaf(*X), check_grad_dtypes=True)
-    monkeypatch.setattr(tg.autograd, "grad", lambda *a, **k: tuple(g.reshape(-1, 1) for g in original(*a, **k)))
+    monkeypatch.setattr(
+        tg.autograd, "grad", lambda *a, **k: tuple(g.reshape(-1, 1) for g in original(*a, **k))
+    )
     with pytest.raises(GradcheckError, match="Analytical gradient has incorrect size"):
         gradcheck(lambda x: x * 2, leaf(*X))
 
@@ -353,7 +398,10 @@ def test_fast_mode_says_when_slow_mode_would_pass():
 
     x = tg.zeros(400, requires_grad=True)
     assert gradcheck(slightly_wrong, x)
-    with pytest.raises(GradcheckError, match="element-wise differences are small: slow mode passes. Pass fast_mode=False"):
+    with pytest.raises(
+        GradcheckError,
+        match=r"element-wise differences are small: slow mode passes\. Pass fast_mode=False",
+    ):
         gradcheck(slightly_wrong, x, fast_mode=True)
 
 
@@ -371,12 +419,15 @@ def test_message_shows_both_jacobians_and_the_place():
     assert "analytical:\n[[ 1.     0.     0.   ]\n [ 0.    -0.375  0.   ]]" in text
     assert "1 of 6 entries differ by more than atol=1e-05 + rtol=0.001 * |numerical|" in text
     assert re.search(
-        r"The largest difference is 0\.375, for output\[1\] by input\[1\]: numerical -0\.75\d*, analytical -0\.375\.", text
+        r"The largest difference is 0\.375, for output\[1\] by input\[1\]: numerical -0\.75\d*, analytical -0\.375\.",
+        text,
     )
 
 
 def test_message_of_fast_mode_shows_the_whole_jacobians():
-    with pytest.raises(GradcheckError, match=r"analytical:\n\[\[[^)]*\]\][\s\S]*Found in fast mode"):
+    with pytest.raises(
+        GradcheckError, match=r"analytical:\n\[\[[^)]*\]\][\s\S]*Found in fast mode"
+    ):
         gradcheck(lambda x: x.detach() * x, leaf(*X), fast_mode=True)
 
 
@@ -396,14 +447,19 @@ def test_steps_are_measured_as_taken():
 
 
 def test_inputs_that_do_not_require_grad():
-    with pytest.raises(ValueError, match="gradcheck expects at least one input tensor to require gradient, but none of them"):
+    with pytest.raises(
+        ValueError,
+        match="gradcheck expects at least one input tensor to require gradient, but none of them",
+    ):
         gradcheck(np.sin, tg.tensor(X))
     with pytest.raises(ValueError, match="requires_grad=True"):
         gradcheck(np.sin, np.array(X))
 
 
 def test_single_precision_warns():
-    with pytest.warns(UserWarning, match="Input #0 requires gradient and is not a double precision floating point") as record:
+    with pytest.warns(
+        UserWarning, match="Input #0 requires gradient and is not a double precision floating point"
+    ) as record:
         gradcheck(lambda x: x * 2, leaf(*X, dtype=np.float32), eps=1e-2)
     assert record[0].filename == __file__
     with warnings.catch_warnings():
@@ -431,13 +487,16 @@ def test_nothing_to_check_with():
     ):
         with pytest.raises(AssertionError, match="Expected"):
             gradcheck(np.sin, x, **settings)
-    for settings in ({"check_rev_over_rev": False}, {"check_rev_over_rev": False, "check_fwd_over_rev": True}):
+    for settings in (
+        {"check_rev_over_rev": False},
+        {"check_rev_over_rev": False, "check_fwd_over_rev": True},
+    ):
         with pytest.raises(AssertionError, match="Expected"):
             gradgradcheck(np.sin, x, **settings)
 
 
 def test_a_function_that_returns_nothing():
-    with pytest.raises(TypeError, match="returned None. Does it end with a return"):
+    with pytest.raises(TypeError, match=r"returned None\. Does it end with a return"):
         gradcheck(lambda x: None, leaf(*X))
 
 

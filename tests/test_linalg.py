@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import subprocess
 import sys
+import warnings
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ import pytest
 import tapegrad as tg
 from tapegrad import NotDifferentiable
 from tapegrad.check.laws import laws_of, samples_from
-from tapegrad.domain import dominant, real
+from tapegrad.domain import Domain, dominant, real
 from tapegrad.primitive import CONSTANTS, FUNCTIONS, REFUSED, call
 
 LA = np.linalg
@@ -38,6 +39,8 @@ def system(*shapes, **settings):
     return call(*shapes, domains=(dominant, real), **settings)
 
 
+steep = Domain("steep", lambda rng, shape: np.concatenate([rng.uniform(2, 3, 1), rng.uniform(-0.5, 0.5, shape[0] - 1)]))
+
 ORDERS = (None, "fro", "nuc", 1, -1, 2, -2, np.inf, -np.inf)
 
 # fmt: off
@@ -47,7 +50,8 @@ COMPOSED = {
     "solve-large": (LA.solve, [system((2, 32, 32), (32, 1))]),
     "tensorsolve": (lambda a, b: LA.tensorsolve(np.reshape(a, (2, 3, 3, 2)), np.reshape(b, (2, 3))), [system((6, 6), (6,))]),
     "tensorinv": (lambda a: LA.tensorinv(np.reshape(a, (2, 2, 4))), [matrices((4, 4))]),
-    "cho_solve": (lambda a, b: tg.linalg.cho_solve(tg.linalg.cho_factor(a), b), [system((3, 3), (3,)), system((2, 2, 2), (2, 1))]),
+    "cho_solve": (lambda a, b: tg.linalg.cho_solve(tg.linalg.cho_factor(a), b),
+                  [system((3, 3), (3,)), system((2, 2, 2), (2, 1))]),
     "cho_solve-lower": (lambda a, b: tg.linalg.cho_solve(tg.linalg.cho_factor(a, lower=True), b), [system((3, 3), (3, 2))]),
     "lu_solve": (lambda a, b, trans=0: tg.linalg.lu_solve(tg.linalg.lu_factor(a), b, trans),
                  [system((3, 3), (3,), trans=t) for t in range(3)] + [system((2, 3, 3), (3, 1))]),
@@ -57,8 +61,10 @@ COMPOSED = {
                          [system((3, 3), (3,), trans=t, lower=lower) for t in ("N", 1, 2) for lower in (False, True)]
                          + [system((3, 3), (3, 1), unit_diagonal=True)]),
     "solve_banded": (lambda ab, b: tg.linalg.solve_banded((1, 0), ab, b), [system((2, 3), (3,))]),
-    "solve_toeplitz": (lambda c, b: tg.linalg.solve_toeplitz(c + np.array([4.0, 0, 0]), b), [call((3,), (3,))]),
-    "solve_toeplitz-row": (lambda c, r: tg.linalg.solve_toeplitz((c + 4.0, 0.3 * r), np.ones(3)), [call((3,), (3,))]),
+    "solve_toeplitz": (tg.linalg.solve_toeplitz,
+                       [call((3,), (3,), domains=(steep, real)), call((3,), (3, 2), domains=(steep, real))]),
+    "solve_toeplitz-row": (lambda c, r, b: tg.linalg.solve_toeplitz((c, r), b),
+                           [call((3,), (3,), (3,), domains=(steep, steep, real))]),
     "toeplitz": (tg.linalg.toeplitz, [call((3,)), call((3,), (2,))]),
     "block_diag": (tg.linalg.block_diag, [call((2, 2), (1, 3)), call((2, 1, 2), (3,))]),
     "solve_continuous_lyapunov": (tg.linalg.solve_continuous_lyapunov, [system((3, 3), (3, 3))]),
@@ -74,7 +80,8 @@ COMPOSED = {
     "cond": (LA.cond, [matrices((3, 3), p=p) for p in (None, -2, 1, np.inf, "fro")] + [matrices((2, 3, 2))]),
     "norm": (LA.norm, [call((3,)), call((2, 3)), call((2, 2, 2)), call((2, 3), keepdims=True)]
              + [call((2, 3), ord=p, axis=1) for p in (None, 1, 2, 3, -1, 0.5, np.inf, -np.inf)]),
-    "norm-matrix": (LA.norm, [matrices((3, 3), ord=p) for p in ORDERS] + [matrices((2, 3, 2), ord="nuc", axis=(2, 0), keepdims=True)]),
+    "norm-matrix": (LA.norm, [matrices((3, 3), ord=p) for p in ORDERS]
+                    + [matrices((2, 3, 2), ord="nuc", axis=(2, 0), keepdims=True)]),
     "vector_norm": (LA.vector_norm, [call((2, 3)), call((2, 3, 2), axis=(0, 2), ord=3, keepdims=True)]),
     "matrix_norm": (LA.matrix_norm, [matrices((2, 3, 3)), matrices((2, 3), ord=1, keepdims=True)]),
     "matrix_power": (LA.matrix_power, [matrices((3, 3), n=n) for n in (-2, 1, 5)]),
@@ -90,18 +97,18 @@ COMPOSED = {
 }
 # fmt: on
 
-# What a complex sample would ask for: a phase; or it would be cut off.
-REAL_ONLY = {"svd-hermitian", "norm-0"}
+# The laws that a function made of ops could break while its ops obey them, and the kinds of samples that tell.
+LAWS = {"": ("value", "derivative", "adjoint"), "complex": ("value", "derivative"), "float32": ("dtype",)}
 
 
 def cases():
     for name, (function, calls) in COMPOSED.items():
         for sample in samples_from(function, calls):
-            kind = sample.name.rsplit(",", 1)[-1]
-            if name in REAL_ONLY and kind in ("complex", "mixed"):
+            kind = sample.name.rsplit(",", 1)[-1] if sample.name.endswith(("complex", "float32", "strided", "mixed")) else ""
+            if "only" in sample.name:
                 continue
             for law in laws_of(sample):
-                if law.name != "replay":  # that engines agree is said of single ops
+                if law.name in LAWS.get(kind, ()):
                     yield pytest.param(law, sample, id=f"{name}-{sample.name}-{law.name}")
 
 
@@ -125,10 +132,12 @@ def slopes(f, x, step=1e-6):
     return gradient
 
 
-def judged(f, x, atol=1e-7):
+def judged(f, x, atol=1e-7, forward=True):
     """The gradient of f at x by reverse mode, after it was compared with differences and with forward mode."""
     gradient = tg.grad(f)(x)
     np.testing.assert_allclose(gradient, slopes(lambda x: np.real(f(x)), x), atol=atol)
+    if not forward:
+        return gradient
     direction = np.random.default_rng(1).normal(size=x.shape) * (1 + 0.5j if x.dtype.kind == "c" else 1)
     tangent = tg.jvp(f, (x,), (direction,))[1]
     np.testing.assert_allclose(tangent, np.sum(np.real(np.conj(gradient) * direction)), atol=atol)
@@ -209,7 +218,12 @@ def test_vectors_that_complete_a_basis(shape, rng):
 
 def test_complete_qr_by_the_space_of_its_other_columns(rng):
     weights = rng.normal(size=(4, 4))
-    judged(lambda a: np.sum(weights * (LA.qr(a, "complete")[0][:, 2:] @ LA.qr(a, "complete")[0][:, 2:].T)), rng.normal(size=(4, 2)))
+
+    def of_space(a):
+        q = LA.qr(a, "complete")[0][:, 2:]
+        return np.sum(weights * (q @ q.T))
+
+    judged(of_space, rng.normal(size=(4, 2)))
     with pytest.raises(NotDifferentiable, match="complete the basis"):
         tg.grad(lambda a: np.sum(weights * LA.qr(a, "complete")[0]))(rng.normal(size=(4, 2)))
     with pytest.raises(NotDifferentiable, match="raw"):
@@ -264,16 +278,33 @@ def test_vectors_of_equal_eigenvalues_are_refused(function, rng):
 def test_the_vector_of_a_single_eigenvalue_beside_equal_ones(rng):
     a = rotated(TWINS, rng)
     weights = rng.normal(size=(3, 3))
-    judged(lambda a: np.sum(weights * LA.eigh(a)[1][:, 2:] * LA.eigh(a)[1][:, 2]), a)
-    judged(lambda a: np.sum(weights * LA.svd(a)[0][:, :1] * LA.svd(a)[2][0]), a)
+
+    def by_eigh(a):
+        v = LA.eigh(a)[1]
+        return np.sum(weights * v[:, 2:] * v[:, 2])
+
+    def by_svd(a):
+        u, _, vh = LA.svd(a)
+        return np.sum(weights * u[:, :1] * vh[0])
+
+    judged(by_eigh, a, forward=False)
+    judged(by_svd, a, forward=False)
+    for f in (by_eigh, by_svd):  # forward mode cannot know what will be asked
+        with pytest.raises(NotDifferentiable, match="equal eigenvalues"):
+            tg.jvp(f, (a,), (weights,))
 
 
 def test_no_rule_could_know_the_gradient_for_equal_eigenvalues():
-    """Why these are refused: the functions differ, and so do their gradients, but at the identity V gets the same cotangents."""
+    """Why these are refused: V Vᵀ and V Λ Vᵀ differ, and so do their gradients, but at Λ = 1 V gets the same cotangents."""
     m = np.array([[0.0, 1.0], [1.0, 0.0]])
-    for f in (lambda a: np.sum(m * ((LA.eigh(a)[1]) @ LA.eigh(a)[1].T)), lambda a: np.sum(m * ((LA.eigh(a)[1] * LA.eigh(a)[0]) @ LA.eigh(a)[1].T))):
-        with pytest.raises(NotDifferentiable):
-            tg.grad(f)(np.eye(2))
+
+    def f(a, power):
+        w, v = LA.eigh(a)
+        return np.sum(m * ((v * w**power) @ v.T))
+
+    for power in (0, 1):
+        with pytest.raises(NotDifferentiable, match="equal eigenvalues"):
+            tg.grad(lambda a, power=power: f(a, power))(np.eye(2))
 
 
 def test_smooth_functions_of_a_matrix_with_equal_eigenvalues(rng):
@@ -288,9 +319,10 @@ def test_a_second_derivative_with_equal_eigenvalues_is_refused_not_wrong(rng):
 
 
 def test_a_defective_matrix():
-    a = np.array([[0.0, 1.0], [0.0, 0.0]])
-    with pytest.raises(LinAlgError):
-        tg.grad(lambda a: np.real(LA.eigvals(a))[0])(np.array([[1.0, 1e-200], [0.0, 1.0]]) + 0 * a)
+    """Its eigenvalues move like a square root: infinitely fast, but their sum does not."""
+    a = np.array([[2.0, 1.0], [0.0, 2.0]])
+    assert np.max(np.abs(tg.grad(lambda a: np.real(LA.eigvals(a)[0]))(a))) > 1e7
+    np.testing.assert_allclose(tg.grad(lambda a: np.real(np.sum(LA.eigvals(a))))(a), np.eye(2), atol=1e-7)
 
 
 # ----------------------------------------------------------------------------------------- singular matrices
@@ -298,7 +330,12 @@ def test_a_defective_matrix():
 
 @pytest.mark.parametrize(
     "function",
-    [LA.inv, lambda a: LA.solve(a, np.ones(3)), lambda a: tg.linalg.lu_factor(a)[0], lambda a: tg.linalg.solve_triangular(a, np.ones(3))],
+    [
+        LA.inv,
+        lambda a: LA.solve(a, np.ones(3)),
+        lambda a: tg.linalg.lu_factor(a)[0],
+        lambda a: tg.linalg.solve_triangular(a, np.ones(3)),
+    ],
 )
 def test_a_singular_matrix_raises_as_in_numpy(function):
     with pytest.raises(LinAlgError, match="Singular"):
@@ -331,8 +368,10 @@ def test_matrix_equations_without_a_solution_raise():
     a = np.diag([1.0, 2.0])
     with pytest.raises(LinAlgError, match="share an eigenvalue"):
         tg.linalg.solve_sylvester(a, -a, np.eye(2))
-    with pytest.raises(LinAlgError):
-        tg.grad(lambda a: np.sum(tg.linalg.sqrtm(a)))(np.zeros((2, 2)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # some versions of SciPy warn of the value already
+        with pytest.raises(LinAlgError, match="share an eigenvalue"):
+            tg.grad(lambda a: np.sum(tg.linalg.sqrtm(a)))(np.zeros((2, 2)))
 
 
 def test_not_positive_definite():
@@ -340,7 +379,10 @@ def test_not_positive_definite():
         LA.cholesky(tg.tensor(-np.eye(2), requires_grad=True))
 
 
-@pytest.mark.parametrize("function", [LA.inv, LA.det, LA.eigh, LA.cholesky, tg.linalg.lu_factor, lambda a: LA.solve(a, a), lambda a: LA.matrix_power(a, 2)])
+@pytest.mark.parametrize(
+    "function",
+    [LA.inv, LA.det, LA.eigh, LA.cholesky, tg.linalg.lu_factor, lambda a: LA.solve(a, a), lambda a: LA.matrix_power(a, 2)],
+)
 def test_matrices_that_are_not_square(function):
     with pytest.raises(LinAlgError, match="square"):
         function(tg.tensor(np.ones((3, 2)), requires_grad=True))
@@ -351,10 +393,11 @@ def test_matrices_that_are_not_square(function):
 
 @pytest.mark.parametrize("p", [1, 1.5, 2, 3, -1, np.inf, -np.inf, None])
 def test_the_gradient_of_a_norm_at_0_is_0(p):
-    for x in (np.zeros(3), np.zeros(3, complex)):
-        np.testing.assert_array_equal(tg.grad(lambda x: LA.norm(x, p))(x), 0)
     rows = np.array([[0.0, 0.0], [3.0, 4.0]])
-    gradient = tg.grad(lambda x: np.sum(LA.norm(x, p, axis=1)))(rows)
+    with np.errstate(divide="ignore"):  # NumPy's norm of order -1 divides by 0
+        for x in (np.zeros(3), np.zeros(3, complex)):
+            np.testing.assert_array_equal(tg.grad(lambda x: LA.norm(x, p))(x), 0)
+        gradient = tg.grad(lambda x: np.sum(LA.norm(x, p, axis=1)))(rows)
     assert np.all(gradient[0] == 0)
     assert np.all(np.isfinite(gradient))
 
@@ -579,11 +622,11 @@ def test_torch_agrees(f, kind, shape, rng):
     a = random_complex(rng, *shape) if kind is complex else rng.normal(size=shape)
     b = random_complex(rng, *shape) if kind is complex else rng.normal(size=shape)
     gradients, values = [], []
-    for library, tensor in ((tg, lambda x: tg.tensor(x, requires_grad=True)), (torch, lambda x: torch.tensor(x, requires_grad=True))):
-        x, y = tensor(a), tensor(b)
+    for library in (tg, torch):
+        x, y = library.tensor(a, requires_grad=True), library.tensor(b, requires_grad=True)
         out = f(library.linalg, x, y)
         weights = np.cos(np.arange(np.prod(out.shape, dtype=int))).reshape(tuple(out.shape))
-        out.backward(tensor(weights.astype(a.dtype) if "complex" in str(out.dtype) else weights).detach())
+        out.backward(library.tensor(weights.astype(a.dtype) if "complex" in str(out.dtype) else weights))
         values.append(out.detach().numpy())
         gradients.append([None if t.grad is None else t.grad.numpy() for t in (x, y)])
     np.testing.assert_allclose(*values, rtol=1e-9, atol=1e-9)
@@ -594,7 +637,7 @@ def test_torch_agrees(f, kind, shape, rng):
 
 
 @pytest.mark.peers
-@pytest.mark.parametrize("name", ["expm", "sqrtm", "lstsq", "eigh", "solve_triangular", "toeplitz", "polar"])
+@pytest.mark.parametrize("name", ["expm", "lstsq", "eigh", "solve_triangular", "toeplitz", "polar"])
 def test_jax_agrees(name, rng):
     jax = pytest.importorskip("jax")
     import jax.scipy.linalg as theirs
@@ -604,15 +647,12 @@ def test_jax_agrees(name, rng):
     b = rng.normal(size=3)
     f, g = {
         "expm": (tg.linalg.expm, theirs.expm),
-        "sqrtm": (tg.linalg.sqrtm, None),
         "lstsq": (lambda a: LA.lstsq(a[:, :2], b)[0], lambda a: jnp.linalg.lstsq(a[:, :2], b)[0]),
         "eigh": (lambda a: LA.eigh(a + a.T)[1] ** 2, lambda a: jnp.linalg.eigh(a + a.T)[1] ** 2),
         "solve_triangular": (lambda a: tg.linalg.solve_triangular(a, b, 1), lambda a: theirs.solve_triangular(a, b, 1)),
         "toeplitz": (lambda a: tg.linalg.toeplitz(a[:, 0], a[0]), lambda a: theirs.toeplitz(a[:, 0], a[0])),
-        "polar": (lambda a: tg.linalg.polar(a)[0], lambda a: theirs.polar(a)[0]),
+        "polar": (lambda a: tg.linalg.polar(a)[0], lambda a: theirs.polar(a, method="svd")[0]),
     }[name]
-    if g is None:
-        pytest.skip("jax has no derivative of its own for it")
     with jax.enable_x64(True) if hasattr(jax, "enable_x64") else jax.experimental.enable_x64():
         expected = np.asarray(jax.grad(lambda a: jnp.sum(jnp.sin(g(a)).real))(jnp.asarray(a)))
     np.testing.assert_allclose(tg.grad(lambda a: np.sum(np.sin(f(a))))(a), expected, rtol=1e-8, atol=1e-8)

@@ -1,4 +1,4 @@
-"""Every op obeys every law, on every sample that its declaration gives; and every law catches the bug it is there for."""
+"""Every op obeys every law, on every sample of its declaration; and every law catches the bug it is there for."""
 
 from __future__ import annotations
 
@@ -9,19 +9,35 @@ import pytest
 
 import tapegrad as tg
 from tapegrad import check_op
-from tapegrad.check.laws import LAWS, laws_of, samples_from, samples_of
+from tapegrad.check.laws import LAWS, laws_of
+from tapegrad.check.samples import samples_from, samples_of
 from tapegrad.domain import positive
 from tapegrad.errors import GradcheckError
-from tapegrad.primitive import CONSTANTS, FUNCTIONS, OPS, UFUNCS, call, elementwise, primitive
+from tapegrad.primitive import (
+    CONSTANTS,
+    FUNCTIONS,
+    OPS,
+    UFUNCS,
+    call,
+    elementwise,
+    primitive,
+    select,
+)
 from tapegrad.tensor import Tensor
 
 DECLARED = OPS[1:]
 
 # Public functions that are made of several ops, and the operators, whose code is generated apart from the functions'.
 COMPOSED = {
-    "var": (np.var, [call((4,)), call((3, 4), axis=1), call((3, 4), axis=0, ddof=1, keepdims=True)]),
+    "var": (
+        np.var,
+        [call((4,)), call((3, 4), axis=1), call((3, 4), axis=0, ddof=1, keepdims=True)],
+    ),
     "std": (np.std, [call((4,)), call((3, 4), axis=(0, 1), ddof=1)]),
-    "tensordot": (np.tensordot, [call((2, 3, 4), (3, 4, 2)), call((2, 3), (4, 2), axes=((0,), (1,)))]),
+    "tensordot": (
+        np.tensordot,
+        [call((2, 3, 4), (3, 4, 2)), call((2, 3), (4, 2), axes=((0,), (1,)))],
+    ),
     "outer": (np.outer, [call((2,), (3,)), call((2, 2), (3,))]),
     "inner": (np.inner, [call((3,), (3,)), call((2, 3), (4, 3))]),
     "vdot": (np.vdot, [call((3,), (3,)), call((2, 2), (2, 2))]),
@@ -38,12 +54,21 @@ COMPOSED = {
     "np.clip": (np.clip, [call((4,), -0.5, 0.5), call((2, 3), None, (3,))]),
     "np.sign": (np.sign, [call((3,))]),
     **{
-        f"operator.{f.__name__}": (f, [call((2, 3), (3,)), call((3,), 2.5), call(2.5, (3,)), call((3,), 2), call(3, (3,))])
+        f"operator.{f.__name__}": (
+            f,
+            [call((2, 3), (3,)), call((3,), 2.5), call(2.5, (3,)), call((3,), 2), call(3, (3,))],
+        )
         for f in (operator.add, operator.sub, operator.mul, operator.truediv)
     },
     "operator.pow": (
         operator.pow,
-        [call((3,), (2, 3), domains=(positive,)), call((3,), 3), call((3,), -1.0), call(2, (3,)), call((3,), 0.5, domains=(positive,))],
+        [
+            call((3,), (2, 3), domains=(positive,)),
+            call((3,), 3),
+            call((3,), -1.0),
+            call(2, (3,)),
+            call((3,), 0.5, domains=(positive,)),
+        ],
     ),
     "operator.mod": (operator.mod, [call((3,), 1.75), call(2.5, (3,), domains=(positive,))]),
     "operator.matmul": (operator.matmul, [call((2, 3), (3, 2)), call((3,), (3,))]),
@@ -53,6 +78,13 @@ COMPOSED = {
 }
 
 
+def compiled_for_tests(sample):
+    """Kernels of all dtypes have one template, and each takes a while to compile: three ops stand for all."""
+    kernel = sample.op is not None and sample.op.elementwise and sample.op.saves
+    other_dtype = sample.variant in ("float32", "complex", "mixed", "number")
+    return not (kernel and other_dtype) or sample.op.name in ("multiply", "divide", "exp")
+
+
 def cases():
     """Ids read "arctan2-broadcast-adjoint"."""
     drawn = [(op.name, samples_of(op)) for op in DECLARED]
@@ -60,6 +92,8 @@ def cases():
     for name, samples in drawn:
         for sample in samples:
             for law in laws_of(sample):
+                if law.name == "replay" and not compiled_for_tests(sample):
+                    continue
                 yield pytest.param(law, sample, id=f"{name}-{sample.name}-{law.name}")
 
 
@@ -74,7 +108,12 @@ def test_law(law, sample):
 @pytest.fixture
 def declaring():
     """Ops declared in a test are gone after it. Their codes stay taken: compiled tables may know them by now."""
-    ufuncs, functions, constants, methods = dict(UFUNCS), dict(FUNCTIONS), set(CONSTANTS), set(vars(Tensor))
+    ufuncs, functions, constants, methods = (
+        dict(UFUNCS),
+        dict(FUNCTIONS),
+        set(CONSTANTS),
+        set(vars(Tensor)),
+    )
     yield
     for registry, saved in ((UFUNCS, ufuncs), (FUNCTIONS, functions), (CONSTANTS, constants)):
         registry.clear()
@@ -87,8 +126,8 @@ def plant(*partials, of=np.sin, **declared):
     return elementwise(of, *partials, name="planted", **declared).primitive
 
 
-def plant_structural(rule, *rules, of=np.negative, samples=(call((3,)),), **declared):
-    return primitive(of, *rules, name="planted", samples=samples, **declared)(rule).primitive
+def plant_structural(rule, of=np.negative, **declared):
+    return primitive(of, name="planted", samples=[call((3,))], **declared)(rule).primitive
 
 
 def a_wrong_value():
@@ -104,7 +143,7 @@ def a_wrong_sign_of_one_operand():
 
 
 def a_missing_conjugate():
-    return plant_structural(lambda g, x: g * 2 * x, of=np.square, samples=[call((3,))])
+    return plant_structural(lambda g, x: g * 2 * x, of=np.square)
 
 
 def a_jvp_that_is_not_the_transpose():
@@ -124,11 +163,13 @@ def a_wrong_shape():
 
 
 def a_cotangent_that_forgets_broadcasting():
-    return plant_structural(lambda g: np.stack([g, g]).T, of=np.negative)
+    return plant_structural(lambda g: np.stack([g, g]).T)
 
 
 def a_leak_of_float64():
-    return plant_structural(lambda g: -g, forward=lambda x: np.negative(x, dtype=np.result_type(x, float)))
+    return plant_structural(
+        lambda g: -g, forward=lambda x: np.negative(x, dtype=np.result_type(x, float))
+    )
 
 
 def an_operand_overwritten():
@@ -136,7 +177,9 @@ def an_operand_overwritten():
 
 
 def a_cotangent_overwritten():
-    return plant_structural(lambda g: np.multiply(g, -1, out=g) if isinstance(g, np.ndarray) else -g)
+    return plant_structural(
+        lambda g: np.multiply(g, -1, out=g) if isinstance(g, np.ndarray) else -g
+    )
 
 
 def a_result_overwritten():
@@ -164,13 +207,8 @@ def a_partial_that_numba_cannot_compile():
     return plant(lambda x: np.cos(x) * len({"a": object()}))
 
 
-def a_partial_that_asks_for_the_shape():
-    return plant(lambda x: np.cos(x) * np.size(x))
-
-
-def a_rule_that_drifted_from_its_compiled_step():
-    # The machine knows "copy" by name, and gives the cotangent back as it is.
-    return primitive(np.negative, name="copy", samples=[call((3,))])(lambda g: -g).primitive
+def a_partial_that_differs_for_scalars():
+    return plant(lambda x: select(np.isscalar(x), 2.0, 1.0) * np.cos(x))
 
 
 def a_varying_function_called_constant():
@@ -196,13 +234,15 @@ PLANTED = [
     ("one_entry", two_entries),
     ("one_entry", no_entry),
     ("nopython", a_partial_that_numba_cannot_compile),
-    ("nopython", a_partial_that_asks_for_the_shape),
-    ("replay", a_rule_that_drifted_from_its_compiled_step),
+    ("nopython", a_partial_that_differs_for_scalars),
+    ("replay", a_partial_that_differs_for_scalars),
     ("honest", a_varying_function_called_constant),
 ]
 
 
-@pytest.mark.parametrize(("law", "planted"), [pytest.param(law, p, id=f"{law}-{p.__name__}") for law, p in PLANTED])
+@pytest.mark.parametrize(
+    ("law", "planted"), [pytest.param(law, p, id=f"{law}-{p.__name__}") for law, p in PLANTED]
+)
 def test_a_law_catches(law, planted, declaring):
     if law == "replay" and not replay_runs():
         pytest.skip("replay cannot run here")
@@ -219,7 +259,9 @@ def test_every_law_has_a_planted_bug():
 
 def test_a_missing_conjugate_shows_on_complex_samples_alone(declaring):
     report = check_op(a_missing_conjugate(), only=["derivative"])
-    assert {sample for (sample, _), verdict in report.verdicts.items() if verdict == "BROKEN"} == {"(3,),complex"}
+    assert {sample for (sample, _), verdict in report.verdicts.items() if verdict == "BROKEN"} == {
+        "(3,),complex"
+    }
 
 
 def replay_runs():
@@ -251,6 +293,8 @@ def test_a_composition_needs_samples():
 
 
 def test_seeds_give_other_operands_and_the_same_verdict():
-    first, again, other = (next(samples_of(tg.exp.primitive, seed)).operands[0] for seed in (0, 0, 1))
+    first, again, other = (
+        next(samples_of(tg.exp.primitive, seed)).operands[0] for seed in (0, 0, 1)
+    )
     assert np.array_equal(first, again) and not np.array_equal(first, other)
     check_op(tg.exp, rng=1, only=["derivative", "second"]).assert_ok()

@@ -728,9 +728,11 @@ def warm(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A cache folder with the machine and three kernels, copied from this session's."""
     agree(lambda x: np.sin(x) * x, np.ones(2))
     folder = tmp_path_factory.mktemp("warm")
-    for path in cache.folder().iterdir():
-        if path.name.startswith(("machine", "multiply_", "sin_")):
-            (folder / path.name).write_bytes(path.read_bytes())
+    codes = {op.name: code for code, op in reversed(list(enumerate(OPS)))}
+    keys = [(codes["multiply"], 0, 0), (codes["multiply"], 1, 0), (codes["sin"], 0, 0)]
+    for task in (bridge._machine_task(), *map(bridge._kernel_task, keys)):
+        path = cache.path_of(task.name, task.depends_on)
+        (folder / path.name).write_bytes(path.read_bytes())
     return folder
 
 

@@ -22,6 +22,17 @@ def gradients(f, *operands):
         return pull(np.ones(np.shape(y), np.result_type(y)))
 
 
+@pytest.fixture(params=["sweep", "replay"])
+def engine(request):
+    """Each engine in turn, and back to its own choice."""
+    try:
+        tg.set_engine(request.param)
+    except RuntimeError as unavailable:
+        pytest.skip(str(unavailable))
+    yield
+    tg.set_engine("auto")
+
+
 def assert_same(got, expected):
     np.testing.assert_allclose(got, expected, rtol=1e-12, atol=0, equal_nan=True)
 
@@ -100,19 +111,27 @@ BINARY = [
 # fmt: on
 
 
-@pytest.mark.parametrize(("f", "x", "expected"), UNARY, ids=[f"{f.__name__}-{x}" for f, x, _ in UNARY])
-def test_one_operand(f, x, expected):
+@pytest.mark.parametrize(
+    ("f", "x", "expected"), UNARY, ids=[f"{f.__name__}-{x}" for f, x, _ in UNARY]
+)
+def test_one_operand(f, x, expected, engine):
     assert_same(gradients(f, x)[0], expected)
 
 
-@pytest.mark.parametrize(("f", "x", "y", "by_x", "by_y"), BINARY, ids=[f"{f.__name__}-{x}-{y}" for f, x, y, _, _ in BINARY])
-def test_two_operands(f, x, y, by_x, by_y):
+@pytest.mark.parametrize(
+    ("f", "x", "y", "by_x", "by_y"),
+    BINARY,
+    ids=[f"{f.__name__}-{x}-{y}" for f, x, y, _, _ in BINARY],
+)
+def test_two_operands(f, x, y, by_x, by_y, engine):
     got = gradients(f, x, y)
     assert_same(got[0], by_x)
     assert_same(got[1], by_y)
 
 
-@pytest.mark.parametrize("f", [np.abs, np.sqrt, np.log, np.maximum, np.power, np.hypot], ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    "f", [np.abs, np.sqrt, np.log, np.maximum, np.power, np.hypot], ids=lambda f: f.__name__
+)
 def test_scalars_are_as_arrays(f):
     """0-d operands take NumPy's scalar paths, which treat poles in another way than arrays."""
     operands = [0.0] * (f.nin if f is not np.power else 2)
@@ -136,13 +155,18 @@ def test_scalars_are_as_arrays(f):
         (1.5, [0.0, 4.0], [0, 3]),
     ],
 )
-def test_constant_exponent(exponent, x, expected):
+def test_constant_exponent(exponent, x, expected, engine):
     assert_same(gradients(lambda x: x**exponent, x)[0], expected)
     assert_same(gradients(lambda x: x ** np.asarray(exponent), x)[0], expected)
 
 
 @pytest.mark.parametrize(
-    ("base", "y", "expected"), [(0.0, [0.0, 1.0, -1.0], [0, 0, -inf]), (2.0, [0.0, inf, -inf], [np.log(2), inf, 0]), (1, [3.0], [0])]
+    ("base", "y", "expected"),
+    [
+        (0.0, [0.0, 1.0, -1.0], [0, 0, -inf]),
+        (2.0, [0.0, inf, -inf], [np.log(2), inf, 0]),
+        (1, [3.0], [0]),
+    ],
 )
 def test_constant_base(base, y, expected):
     assert_same(gradients(lambda y: base**y, y)[0], expected)
@@ -160,7 +184,7 @@ def test_higher_derivatives_of_powers_at_zero():
 # ------------------------------------------------------------------------------------------- clip, where: choices
 
 
-def test_clip_passes_the_gradient_at_its_bounds():
+def test_clip_passes_the_gradient_at_its_bounds(engine):
     x = [-1.0, 0.0, 0.5, 1.0, 2.0, nan, inf]
     assert_same(gradients(lambda x: np.clip(x, 0.0, 1.0), x)[0], [0, 1, 1, 1, 0, 0, 0])
     assert_same(gradients(lambda x: np.clip(x, None, 1.0), x)[0], [1, 1, 1, 1, 0, 0, 0])
@@ -179,15 +203,43 @@ def test_clip_with_crossed_bounds_is_the_upper_one():
 
 
 def test_where_gives_each_branch_its_part():
-    by_x, by_y = gradients(lambda x, y: np.where(np.array([True, False]), x, y), [1.0, inf], [nan, 2.0])
+    by_x, by_y = gradients(
+        lambda x, y: np.where(np.array([True, False]), x, y), [1.0, inf], [nan, 2.0]
+    )
     assert_same((by_x, by_y), ([1, 0], [0, 1]))
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: np.maximum(x, 0.0),
+        lambda x: np.fmax(x, 0.0),
+        lambda x: -np.minimum(-x, 0.0),
+        lambda x: -np.fmin(-x, 0.0),
+        lambda x: np.clip(x, 0.0, None),
+        lambda x: np.where(x > 0, x, 0.0),
+        lambda x: np.heaviside(x, 0.0) * 0.0,
+        lambda x: np.floor(x / 10) + 1,
+    ],
+    ids=["maximum", "fmax", "minimum", "fmin", "clip", "where", "heaviside", "floor"],
+)
+def test_an_operand_not_chosen_gets_nothing_of_an_infinite_cotangent(f, engine):
+    """sqrt has the slope inf at 0; where the 0 does not come from x, x gets 0 and not 0 * inf."""
+    assert_same(gradients(lambda x: np.sqrt(f(x)), [-2.0])[0], [0])
+    assert tg.jvp(f, (-2.0,), (inf,))[1] == 0
+
+
+def test_the_largest_entry_alone_gets_an_infinite_cotangent(engine):
+    assert_same(gradients(lambda x: np.sqrt(np.max(x)), [-1.0, 0.0])[0], [0, inf])
 
 
 def test_where_does_not_hide_a_pole_behind_it():
     """0 * inf at the branch not taken, as in PyTorch: choose the operand, not the result."""
     hidden = gradients(lambda x: np.where(x > 0, np.sqrt(x), 0.0), [0.0, 4.0])[0]
     assert_same(hidden, [nan, 0.25])
-    chosen = gradients(lambda x: np.where(x > 0, np.sqrt(np.where(x > 0, x, 1.0)), 0.0), [0.0, 4.0])[0]
+    chosen = gradients(
+        lambda x: np.where(x > 0, np.sqrt(np.where(x > 0, x, 1.0)), 0.0), [0.0, 4.0]
+    )[0]
     assert_same(chosen, [0, 0.25])
 
 
@@ -219,12 +271,16 @@ REDUCTIONS = [
 # fmt: on
 
 
-@pytest.mark.parametrize(("f", "x", "expected"), REDUCTIONS, ids=[f"{f.__name__}-{x}" for f, x, _ in REDUCTIONS])
-def test_reduction(f, x, expected):
+@pytest.mark.parametrize(
+    ("f", "x", "expected"), REDUCTIONS, ids=[f"{f.__name__}-{x}" for f, x, _ in REDUCTIONS]
+)
+def test_reduction(f, x, expected, engine):
     assert_same(gradients(f, x)[0], expected)
     by_rows = gradients(lambda x: f(x, axis=1), [x, x])[0]
     assert_same(by_rows, [expected, expected])
-    kept = gradients(lambda x: f(x, axis=0, keepdims=True) if f is not np.cumsum else f(x, axis=0), x)[0]
+    kept = gradients(
+        lambda x: f(x, axis=0, keepdims=True) if f is not np.cumsum else f(x, axis=0), x
+    )[0]
     assert_same(kept, expected)
 
 
@@ -280,7 +336,7 @@ EMPTY = {
 
 
 @pytest.mark.parametrize("name", EMPTY)
-def test_empty(name):
+def test_empty(name, engine):
     """The gradient has the operand's shape and dtype, and is 0 where the operand has entries at all."""
     f, shape = EMPTY[name]
     x = np.ones(shape)
@@ -309,7 +365,11 @@ def test_mean_of_nothing_is_nan_with_numpys_warning():
 
 @pytest.mark.parametrize(
     ("given", "to", "cotangent"),
-    [(np.float32, np.float64, np.float32), (np.float64, np.float32, np.float64), (np.float64, np.complex128, np.float64)],
+    [
+        (np.float32, np.float64, np.float32),
+        (np.float64, np.float32, np.float64),
+        (np.float64, np.complex128, np.float64),
+    ],
 )
 def test_a_cast_sends_the_cotangent_back_in_the_operands_dtype(given, to, cotangent):
     x = np.array([1.0, 2.0], given)
@@ -330,7 +390,11 @@ def test_a_real_operand_of_a_complex_result_gets_the_real_part():
 
 def test_the_complex_convention_is_pytorchs():
     """|z|² at 1 + 2j has the gradient 2 + 4j: dL/da + i dL/db."""
-    for f in (lambda z: abs(z) ** 2, lambda z: np.real(z * np.conj(z)), lambda z: z.real**2 + z.imag**2):
+    for f in (
+        lambda z: abs(z) ** 2,
+        lambda z: np.real(z * np.conj(z)),
+        lambda z: z.real**2 + z.imag**2,
+    ):
         assert tg.grad(f)(1 + 2j) == pytest.approx(2 + 4j)
 
 

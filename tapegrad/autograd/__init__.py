@@ -41,8 +41,9 @@ def backward(
 ) -> None:
     """Add the gradient of the sum of `tensors` (each weighed by its grad tensor) to `.grad` of the leaves.
 
-    `tensors` is a tensor or a sequence of them; a non-scalar needs a grad tensor of its shape. `inputs` limits
-    which tensors (leaves or not) receive a gradient. Raises RuntimeError as PyTorch does: no graph, freed graph, shape mismatch.
+    `tensors` is a tensor or a sequence of them; a non-scalar needs a grad tensor of its shape. `inputs` (tensors, in a
+    sequence or a dict) limits which tensors, leaves or not, receive a gradient. Raises RuntimeError as PyTorch does: no
+    graph, freed graph, shape mismatch.
 
     >>> import tapegrad as tg
     >>> a = tg.tensor([1.0, 2.0], requires_grad=True)
@@ -75,8 +76,8 @@ def backward(
             if type(node) is Leaf:
                 g = found.pop(node)
                 node.grad = _added(node.grad, g, create_graph)
-        for t in asked:
-            if not t.is_leaf and t._node in found:
+        for t in {id(t): t for t in asked if isinstance(t, Tensor)}.values():
+            if not t.is_leaf and not t.retains_grad and t._node in found:
                 t._put("grad", _added(t._get("grad"), found[t._node], create_graph))
 
 
@@ -159,8 +160,8 @@ def grad(
             gradients.append(None)
         else:
             raise GraphError(
-                f"One of the differentiated Tensors appears to not have been used in the graph: inputs[{i}], of shape {t.shape}. "
-                "Set allow_unused=True if this is the desired behavior."
+                "One of the differentiated Tensors appears to not have been used in the graph: "
+                f"inputs[{i}], of shape {t.shape}. Set allow_unused=True if this is the desired behavior."
             )
     return tuple(gradients)
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from .. import primitive, sweep
 from ..errors import GraphError
-from ..tape import FREED, IN0, OP, OUT, STRIDE, X, Y, Leaf, Slot, locate
+from ..tape import FREED, IN0, OP, OUT, STRIDE, Leaf, Slot, locate
 from ..tensor import Tensor, new
 
 

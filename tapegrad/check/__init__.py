@@ -1,4 +1,4 @@
-"""Checking that derivatives are right: of declared ops, by the laws of `laws.py`.
+"""Checking that derivatives are right: of declared ops, by the laws of `laws.py` on the samples of `samples.py`.
 
 `check_op` runs every law on every sample that the op's declaration gives and returns a `Report`, which prints as
 a table of samples by laws. What `autograd.gradcheck` is to a user's function, this is to an op.
@@ -14,6 +14,7 @@ from typing import Any
 from ..errors import GradcheckError
 from ..primitive import FUNCTIONS, UFUNCS, Call, Primitive
 from . import laws
+from .samples import samples_from, samples_of
 
 
 @dataclass(slots=True)
@@ -34,7 +35,9 @@ class Report:
     @property
     def broken(self) -> list[str]:
         """Names of the laws that some sample breaks."""
-        return list(dict.fromkeys(law for (_, law), verdict in self.verdicts.items() if verdict == "BROKEN"))
+        return list(
+            dict.fromkeys(law for (_, law), verdict in self.verdicts.items() if verdict == "BROKEN")
+        )
 
     def assert_ok(self) -> Report:
         """Raise the first problem found, a GradcheckError that names law and sample; return the report if there is none."""
@@ -56,7 +59,9 @@ class Report:
         laws = list(dict.fromkeys(law for _, law in self.verdicts))
         width = max(len(s) for s in ["", *self.samples])
         found = f"breaks {', '.join(self.broken)}" if self.problems else "every law holds"
-        lines = [f"{self.name}: {found} ({_counted(laws, 'law')}, {_counted(self.samples, 'sample')})"]
+        lines = [
+            f"{self.name}: {found} ({_counted(laws, 'law')}, {_counted(self.samples, 'sample')})"
+        ]
         lines.append("  ".join([" " * width, *laws]))
         for sample in self.samples:
             marks = [self.verdicts.get((sample, law), "-").ljust(len(law)) for law in laws]
@@ -66,13 +71,16 @@ class Report:
         return "\n".join(lines)
 
 
-def check_op(op: Any, rng: int = 0, *, samples: Sequence[Call] = (), only: Sequence[str] = ()) -> Report:
+def check_op(
+    op: Any, rng: int = 0, *, samples: Sequence[Call] = (), only: Sequence[str] = ()
+) -> Report:
     """Run the laws on an op: value, derivatives of both modes and orders, shapes, dtypes, purity, engines.
 
-    `op` is a declared op, by its Primitive or its public function (`tg.sin` or `np.sin`); or any function written with NumPy's
-    names, with the `samples` to call it with, such as `call((2, 3), axis=1)`. A NumPy function without a rule is checked for
-    refusing tracked tensors. `rng` seeds the operands; `only` names the laws to run (all of `check.laws.LAWS`, of which `replay`
-    waits for compilation the first time). Returns a Report; its `assert_ok()` raises GradcheckError if a law is broken.
+    `op` is a declared op, by its Primitive or its public function (`tg.sin` or `np.sin`); or any function
+    written with NumPy's names, with the `samples` to call it with, such as `call((2, 3), axis=1)`. A NumPy
+    function without a rule is checked for refusing tracked tensors. `rng` seeds the operands; `only` names the
+    laws to run (all of `check.laws.LAWS`, of which `replay` waits for compilation the first time). Returns a
+    Report; its `assert_ok()` raises GradcheckError if a law is broken.
 
     >>> import numpy as np, tapegrad as tg
     >>> tg.check_op(np.sqrt, only=["value", "derivative"]).ok
@@ -85,14 +93,14 @@ def check_op(op: Any, rng: int = 0, *, samples: Sequence[Call] = (), only: Seque
     declared = _declared(op)
     report = Report(declared.name if declared else getattr(op, "__name__", repr(op)))
     if samples:
-        drawn = laws.samples_from(op, samples, rng)
+        drawn = samples_from(op, samples, rng)
     elif declared is not None:
         report.excused.update(declared.unsupported)
-        drawn = laws.samples_of(declared, rng)
+        drawn = samples_of(declared, rng)
     elif _has_rule(op) or not laws.of_numpy(op):
         raise TypeError(
-            f"check_op was asked to check {report.name}, but that is no declared op: it is made of ops, each with samples of its "
-            "own. Pass samples=[call((2, 3), axis=1)] (tapegrad.primitive.call) to check it as it is."
+            f"check_op was asked to check {report.name}, but that is no declared op: it is made of ops, each "
+            "with samples of its own. Pass samples=[call((2, 3), axis=1)] (tapegrad.primitive.call) to check it as it is."
         )
     else:
         report._check("tracked", "honest", lambda: laws.honest(op, rng))

@@ -5,8 +5,12 @@ To add an op, add one declaration to the family it belongs to:
     cot = elementwise(..., lambda out: -1 - out * out)          # elementary.py
 
     @primitive(np.roll, linear=True, samples=[call((4,), shift=1)])
-    def roll(g, *, shift, axis=None):                           # shaping.py
+    def roll(g, *, shift, axis=None):                           # arranging.py
         return np.roll(g, -shift, axis)
+
+    @composed(np.ediff1d, "ary")                                # calculus.py: no rule needed, being made of ops
+    def ediff1d(ary):
+        return ary.ravel()[1:] - ary.ravel()[:-1]
 
 The declaration gives the value, both modes, all higher derivatives, the compiled kernel, the documentation row, `tg.<name>`
 and `np.<name>` on tensors, and the generated tests. Only if the op has a kink, a pole or a tie does it need one more
@@ -20,7 +24,22 @@ from typing import Any
 import numpy as np
 
 from ..primitive import CONSTANTS, FUNCTIONS, UFUNCS
-from . import arranging, calculus, constants, elementary, indexing, joining, products, reductions, selection, shaping, statistics
+from . import (
+    arranging,
+    calculus,
+    constants,
+    elementary,
+    indexing,
+    joining,
+    linear_algebra,
+    linear_systems,
+    matrix_functions,
+    products,
+    reductions,
+    selection,
+    shaping,
+    statistics,
+)
 
 
 def public_names() -> dict[str, Any]:
@@ -45,6 +64,6 @@ def public_names() -> dict[str, Any]:
 
 
 __all__ = [
-    "arranging", "calculus", "constants", "elementary", "indexing", "joining", "products", "public_names", "reductions",
-    "selection", "shaping", "statistics",
+    "arranging", "calculus", "constants", "elementary", "indexing", "joining", "linear_algebra",
+    "linear_systems", "matrix_functions", "products", "public_names", "reductions", "selection", "shaping", "statistics",
 ]  # fmt: skip

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import NotDifferentiable
-from ..primitive import FUNCTIONS, call, primitive
+from ..primitive import FUNCTIONS, call, primitive, refuse
 from ..tensor import Tensor
 from .composing import composed, moved, raw
 from .elementary import where
@@ -168,6 +168,9 @@ def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = 
     if indexing == "xy" and ndim > 1:
         grids[:2] = [swapaxes(x, 0, 1) for x in grids[:2]]
     return tuple(grids) if sparse else broadcast_arrays(*grids)
+
+
+refuse(np.ix_, "it makes index arrays, of integers or booleans, which have no derivative")
 
 
 # ------------------------------------------------------------------------------------------------ triangles
@@ -358,7 +361,9 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> An
     if mode in ("constant", "empty"):
         widths = _pairs(pad_width, np.ndim(array))
         inner = tuple(slice(w, w + n) for (w, _), n in zip(widths, np.shape(array), strict=True))
-        shape = tuple(before + n + after for (before, after), n in zip(widths, np.shape(array), strict=True))
+        shape = tuple(
+            before + n + after for (before, after), n in zip(widths, np.shape(array), strict=True)
+        )
         padded = scatter(array, inner, shape)
         return padded + np.pad(zeros, pad_width, "constant", **kwargs) if kwargs else padded
     if mode in ("edge", "wrap") or (

@@ -686,6 +686,11 @@ def round(a: Any, decimals: int = 0) -> Any:
     )
 
 
+Tensor.__divmod__ = divmod
+Tensor.__rdivmod__ = lambda x2, x1: divmod(x1, x2)
+Tensor.round = Tensor.__round__ = lambda a, decimals=None: round(a, decimals or 0)
+
+
 @composed(np.nan_to_num, "x")
 def nan_to_num(
     x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None

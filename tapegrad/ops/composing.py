@@ -92,15 +92,17 @@ def composed(
             theirs = own
         name = f"np.{of.__name__}"
         settings = frozenset(plain.primitive.settings) if plain else frozenset()
+        most = 2 if settings else 1
 
         @functools.wraps(function)
         def public(*args: Any, **kwargs: Any) -> Any:
             # The sums and extrema of a program's inner loop must not pay for the forms that it does not use.
             if (
                 plain is not None
-                and 1 <= len(args) <= 2
+                and 1 <= len(args) <= most
                 and type(args[0]) is Tensor
                 and kwargs.keys() <= settings
+                and kwargs.get("keepdims") is not np._NoValue  # type: ignore[attr-defined]
             ):
                 return plain(*args, **kwargs)
             if not holds_tensor(args) and not (kwargs and holds_tensor(kwargs)):

@@ -31,7 +31,7 @@ CONSTANTS.update(
         np.array2string, np.array_repr, np.array_str,
         np.linalg.matrix_rank,
         np.ravel_multi_index, np.unravel_index, np.broadcast_shapes, np.tril_indices_from, np.triu_indices_from,
-        np.diag_indices_from, np.ix_, np.einsum_path, np.packbits, np.unpackbits, np.save, np.savez, np.savez_compressed,
+        np.diag_indices_from, np.einsum_path, np.packbits, np.unpackbits, np.save, np.savez, np.savez_compressed,
         np.savetxt,
     }
 )  # fmt: skip

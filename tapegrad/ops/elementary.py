@@ -85,7 +85,8 @@ arccosh     = elementwise(np.arccosh,    lambda x: 1 / np.sqrt(x * x - 1),     d
 arctanh     = elementwise(np.arctanh,    lambda x: 1 / (1 - x * x),            domain=unit, backward="Atanh")
 # The angle of the origin is any, its distance has a kink: both have the subgradient 0 there.
 arctan2     = elementwise(np.arctan2,    lambda x, y: y / select((x == 0) & (y == 0), 1.0, x * x + y * y),
-                                         lambda x, y: -x / select((x == 0) & (y == 0), 1.0, x * x + y * y), holomorphic=False, backward="Atan2")
+                                         lambda x, y: -x / select((x == 0) & (y == 0), 1.0, x * x + y * y),
+                          holomorphic=False, backward="Atan2")
 hypot       = elementwise(np.hypot,      lambda x, out: x / select(out == 0, 1.0, out),
                                          lambda y, out: y / select(out == 0, 1.0, out), holomorphic=False)
 deg2rad     = elementwise(np.deg2rad,    DEGREE,                               holomorphic=False, backward="Deg2Rad")
@@ -97,17 +98,17 @@ degrees     = elementwise(np.degrees,    1 / DEGREE,                           h
 # A NaN makes the result NaN, and neither operand the smaller one: both get the gradient.
 maximum     = elementwise(np.maximum,    lambda x, y: select(x < y, 0.0, select(x == y, 0.5, 1.0)),
                                          lambda x, y: select(y < x, 0.0, select(x == y, 0.5, 1.0)),
-                          domain=apart(2), holomorphic=False)
+                          domain=apart(2), holomorphic=False, chooses=True)
 minimum     = elementwise(np.minimum,    lambda x, y: select(x > y, 0.0, select(x == y, 0.5, 1.0)),
                                          lambda x, y: select(y > x, 0.0, select(x == y, 0.5, 1.0)),
-                          domain=apart(2), holomorphic=False)
+                          domain=apart(2), holomorphic=False, chooses=True)
 # fmax and fmin ignore a NaN operand: the other one gets the whole gradient.
 fmax        = elementwise(np.fmax,       lambda x, y: select((x > y) | (y != y), 1.0, select(x == y, 0.5, 0.0)),
                                          lambda x, y: select((y > x) | (x != x), 1.0, select(x == y, 0.5, 0.0)),
-                          domain=apart(2), holomorphic=False)
+                          domain=apart(2), holomorphic=False, chooses=True)
 fmin        = elementwise(np.fmin,       lambda x, y: select((x < y) | (y != y), 1.0, select(x == y, 0.5, 0.0)),
                                          lambda x, y: select((y < x) | (x != x), 1.0, select(x == y, 0.5, 0.0)),
-                          domain=apart(2), holomorphic=False)
+                          domain=apart(2), holomorphic=False, chooses=True)
 fabs        = elementwise(np.fabs,       lambda x: np.sign(x),                 holomorphic=False)
 copysign    = elementwise(np.copysign,   lambda x, out: select(x == 0, 0.0, np.sign(x) * np.sign(out)), 0,
                           domain=(nonzero, nonzero), holomorphic=False)
@@ -117,7 +118,8 @@ trunc       = elementwise(np.trunc,      0,                                    d
 rint        = elementwise(np.rint,       0,                                    domain=not_integer, holomorphic=False, backward="Round")
 heaviside   = elementwise(np.heaviside,  0, 0,                                 domain=(nonzero, nonzero), holomorphic=False)
 nextafter   = elementwise(np.nextafter,  1, 0,                                 holomorphic=False)
-where       = elementwise(np.where,      0, lambda x: select(x, 1.0, 0.0), lambda x: select(x, 0.0, 1.0), domain=(truth, real, real))
+where       = elementwise(np.where,      0, lambda x: select(x, 1.0, 0.0), lambda x: select(x, 0.0, 1.0),
+                          domain=(truth, real, real), chooses=True)
 # fmt: on
 
 
@@ -136,6 +138,7 @@ _clip = elementwise(
     backward=_clip_name,
     domain=apart(3),
     holomorphic=False,
+    chooses=True,
 )
 
 
@@ -176,7 +179,8 @@ FUNCTIONS[np.clip] = Tensor.clip = Tensor.clamp = clip
 absolute    = elementwise(np.absolute,   lambda x: np.conj(np.sign(x)), name="abs", dunder="abs", domain=nonzero, holomorphic=False)
 real_part   = elementwise(np.real,       1,                             name="real",              holomorphic=False)
 imag_part   = elementwise(np.imag,       -1j,                           name="imag",              holomorphic=False)
-angle       = elementwise(np.angle,      lambda x: select(x == 0, 0.0, -1j / select(x == 0, 1.0, x)), domain=nonzero,           holomorphic=False)
+angle       = elementwise(np.angle,      lambda x: select(x == 0, 0.0, -1j / select(x == 0, 1.0, x)),
+                          domain=nonzero, holomorphic=False)
 sign_of_real = elementwise(np.sign,      0,                             name="sign", domain=nonzero, holomorphic=False,
                           unsupported={"complex": "x / |x| has a derivative: `sign` below writes it so"})
 # fmt: on
@@ -194,7 +198,14 @@ Tensor.real = property(real_of, doc="Real part; the tensor itself if it is real.
 Tensor.imag = property(imag_part, doc="Imaginary part; zeros if the tensor is real.")
 
 
-@primitive(np.conjugate, name="conj", method=True, samples=[call((3,)), call(())], jvp=lambda ts, xs, out: np.conj(ts[0]), holomorphic=False)
+@primitive(
+    np.conjugate,
+    name="conj",
+    method=True,
+    jvp=lambda ts, xs, out: np.conj(ts[0]),
+    samples=[call((3,)), call(())],
+    holomorphic=False,
+)
 def conjugate(g):
     """Complex conjugate."""
     return np.conj(g)

@@ -7,9 +7,10 @@ named beside each rule. Two things are decided here once, for all decompositions
 (locally constant: nothing to say) and for complex ones a phase. A cotangent that depends on the phase asks for the derivative
 of somebody's choice: it is refused (`_refuse_choice`). Where eigenvalues (or singular values) are equal, whole bases are
 a choice, and the derivative of a basis does not exist; not even for functions that do not depend on it is it known:
-tr(M V Vᵀ) and tr(M V Λ Vᵀ) hand the same cotangents to V at Λ = 1, yet have different gradients. So `ratio`, the one division
-by gaps, gives 0 where nothing is asked of such a pair and refuses otherwise. Eigenvalues themselves are fine; where they are
-equal, their gradient is that of the basis LAPACK chose, a subgradient for the largest and the sum of the largest ones.
+tr(M V Vᵀ) and tr(M V Λ Vᵀ) hand the same cotangents to V at Λ = 1, yet have different gradients. So anything asked of such
+vectors is refused (`_refuse_equal`), and a tangent that would turn them among themselves, too (`ratio`, the one division by
+gaps). Eigenvalues themselves are fine; where they are equal, their gradient is that of the basis LAPACK chose, a subgradient
+for the largest and the sum of the largest ones.
 
 *Triangles.* `eigh`, `eigvalsh` and `cholesky` read one triangle, as NumPy does. The gradient is that of the function
 of the matrix they are given: it stands in that triangle, entries off the diagonal counting for both.
@@ -98,19 +99,28 @@ def slogdet(g, x, out):
 # -------------------------------------------------------------------------------------------------- the choices
 
 
+def _equal() -> NotDifferentiable:
+    return NotDifferentiable(
+        "The derivative of eigenvectors or singular vectors was asked of a matrix with equal eigenvalues, or equal or "
+        "vanishing singular values, but these vectors can be chosen in many ways there, and have no derivative. Use a function "
+        "of the matrix that needs no vectors (eigvalsh, svdvals, inv, solve, pinv; expm, logm, sqrtm, polar in tg.linalg), or "
+        "move the matrix off that point."
+    )
+
+
+def _negligible(dtype: Any, n: int) -> float:
+    """A number times this is lost in the rounding of products of matrices of size n."""
+    return 64 * n * float(np.finfo(dtype).eps)
+
+
 def _ratio(c: np.ndarray, d: np.ndarray) -> np.ndarray:
     nowhere = d == 0
     if not nowhere.any():
         return c / d
     size = np.abs(c)
     largest = np.max(size, axis=(-2, -1), keepdims=True, initial=0)
-    if np.any(nowhere & (size > 64 * max(c.shape[-2:]) * np.finfo(c.dtype).eps * largest)):
-        raise NotDifferentiable(
-            "The derivative of eigenvectors or singular vectors was asked of a matrix with equal eigenvalues, or equal or "
-            "vanishing singular values, but these vectors can be chosen in many ways there, and have no derivative. Use a function "
-            "of the matrix that needs no vectors (eigvalsh, svdvals, inv, solve, pinv; expm, logm, sqrtm, polar in tg.linalg), or move "
-            "the matrix off that point."
-        )
+    if np.any(nowhere & (size > _negligible(c.dtype, max(c.shape[-2:])) * largest)):
+        raise _equal()
     return np.where(nowhere, 0 * c, c / np.where(nowhere, 1, d))
 
 
@@ -145,6 +155,21 @@ def _vanishing(d: Any, w: Any) -> np.ndarray:
     if d.ndim > w.ndim:
         largest = largest[..., None]
     return np.abs(d) <= 16 * n**0.5 * np.finfo(w.dtype).eps * largest
+
+
+def _refuse_equal(bar: Any, w: Any, completed: bool = False) -> None:
+    """Raise if anything is asked of the vectors of equal eigenvalues (or of vanishing singular values, where other
+    vectors complete the basis)."""
+    of_vector, w = np.max(np.abs(raw(bar)), axis=-2, initial=0), raw(w)
+    n = w.shape[-1]
+    if not n or not of_vector.any():
+        return
+    shared = np.any(_vanishing(w[..., None, :] - w[..., :, None], w) & ~eye(n), axis=-2)
+    if completed:
+        shared |= _vanishing(w, w)
+    largest = np.max(of_vector, axis=-1, keepdims=True)
+    if np.any(shared & (of_vector > _negligible(w.dtype, n) * largest)):
+        raise _equal()
 
 
 def _off_diagonal(x: Any) -> Any:
@@ -213,6 +238,7 @@ def eigh(g, out, *, UPLO="L"):
     """
     (w_bar, v_bar), (w, v) = g, out
     c = np.matmul(adjoint(v), v_bar)
+    _refuse_equal(v_bar, w)
     _refuse_choice(_imaginary_diagonal(c), "complex eigenvectors", v_bar)
     inner = _on_diagonal(w_bar) + _off_diagonal(ratio(c, _gaps(w)))
     return of_triangle(np.matmul(np.matmul(v, inner), adjoint(v)), _side(UPLO))
@@ -258,6 +284,7 @@ def eig(g, x, out):
     (w_bar, v_bar), (w, v) = g, out
     vh = adjoint(v)
     c = np.matmul(vh, v_bar)
+    _refuse_equal(v_bar, w)
     _refuse_phases(c, v_bar, raw(w), x.dtype.kind == "c")
     lengths = np.real(_diagonal(c, axis1=-2, axis2=-1))
     c = c - np.matmul(vh, v) * lengths[..., None, :]
@@ -322,6 +349,8 @@ def singular_vectors(g, out, *, full_matrices=True):
     k = np.shape(s)[-1]
     u_bar, u = _completed(u_bar, u, k, "the columns of U that complete the basis")
     v_bar, v = _completed(adjoint(vh_bar), adjoint(vh), k, "the rows of Vᴴ that complete the basis")
+    _refuse_equal(u_bar, s, completed=np.shape(u)[-2] > k)
+    _refuse_equal(v_bar, s, completed=np.shape(v)[-2] > k)
     of_u, of_v = np.matmul(adjoint(u), u_bar), np.matmul(adjoint(v), v_bar)
     _refuse_choice(_imaginary_diagonal(of_u + of_v), "complex singular vectors", u_bar, v_bar)
     gaps = _gaps(s)
@@ -466,7 +495,7 @@ def complete_qr(g, out):
 
 @composed(np.linalg.qr, "a")
 def qr(a: Any, mode: str = "reduced") -> Any:
-    """a = Q R. Columns of Q that only complete a basis (mode="complete") are a choice, and differentiated as far as none is made.
+    """a = Q R. Columns of Q that only complete a basis (mode="complete") are a choice: what depends on it is refused.
 
     Of a wide matrix the first columns give Q, and R's others are Qᴴ a (Roberts and Roberts 2020).
     """
@@ -680,6 +709,8 @@ def matrix_power(a: Any, n: int) -> Any:
         return wrap(np.broadcast_to(np.eye(np.shape(a)[-1], dtype=a.dtype), np.shape(a)).copy())
     if n < 0:
         a, n = inv(a), -n
+    if n == 1:
+        return a[...]
     result = None
     while n:
         if n % 2:
@@ -760,9 +791,12 @@ def cross(x1: Any, x2: Any, *, axis: int = -1) -> Any:
     """Vector product of vectors with three entries along an axis."""
     x1, x2 = np.moveaxis(x1, axis, -1), np.moveaxis(x2, axis, -1)
     if np.shape(x1)[-1] != 3 or np.shape(x2)[-1] != 3:
-        raise ValueError(f"Both input arrays must be (arrays of) 3-dimensional vectors, but they are {np.shape(x1)[-1]} and {np.shape(x2)[-1]} dimensional instead.")
-    terms = [x1[..., (i + 1) % 3] * x2[..., (i + 2) % 3] - x1[..., (i + 2) % 3] * x2[..., (i + 1) % 3] for i in range(3)]
-    return np.moveaxis(np.stack(terms, axis=-1), -1, axis)
+        raise ValueError(
+            f"cross was given vectors of {np.shape(x1)[-1]} and {np.shape(x2)[-1]} entries, but both must have 3. "
+            "In the plane, write x1[0] * x2[1] - x1[1] * x2[0]."
+        )
+    turns = ((1, 2), (2, 0), (0, 1))
+    return np.moveaxis(np.stack([x1[..., i] * x2[..., j] - x1[..., j] * x2[..., i] for i, j in turns], axis=-1), -1, axis)
 
 
 @composed(np.linalg.vecdot, "x1", "x2")

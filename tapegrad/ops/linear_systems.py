@@ -87,7 +87,8 @@ def _fortran(routine: str, dtype: Any) -> Any:
     """SciPy's wrapper of a routine of BLAS or LAPACK for this dtype."""
     from scipy.linalg import blas, lapack
 
-    return getattr(blas if routine == "trsm" else lapack, {"f": "s", "d": "d", "F": "c", "D": "z"}[np.dtype(dtype).char] + routine)
+    letter = {"f": "s", "d": "d", "F": "c", "D": "z"}[np.dtype(dtype).char]
+    return getattr(blas if routine == "trsm" else lapack, letter + routine)
 
 
 def _inexact(*values: np.ndarray) -> Any:
@@ -106,11 +107,11 @@ def _factor(a: np.ndarray) -> np.ndarray:
     getrf = _fortran("getrf", dtype)
 
     def one(matrix: np.ndarray) -> np.ndarray:
-        lu, exchanged, info = getrf(matrix)
+        packed = np.empty((len(matrix) + 1, len(matrix)), dtype)
+        packed[:-1] = matrix.T
+        _, exchanged, info = getrf(packed[:-1].T, overwrite_a=True)  # which has LAPACK's order, so it is done in place
         if info > 0:
             raise LinAlgError("Singular matrix")
-        packed = np.empty((len(lu) + 1, len(lu)), dtype)
-        packed[:-1] = lu.T
         packed[-1] = exchanged
         return packed
 
@@ -192,7 +193,7 @@ _SYSTEMS = [
 
 def _solution_tangent(ts, xs, out, adjoint=False, side=None, unit=False):
     """The same system with ḃ - op(ȧ) x on the right."""
-    a, b, *kept = xs
+    a, _, *kept = xs
     a_dot, right = ts[:2]
     if a_dot is not None:
         if side:
@@ -216,7 +217,7 @@ def solution(g, xs, out, wanted, *, adjoint=False, side=None, unit=False):
 
     A third operand, if there is one, holds the LU factors of a, and a itself is only differentiated by.
     """
-    a, b, *kept = xs
+    a, _, *kept = xs
     b_bar = solution([a, g, *kept], adjoint=not adjoint, side=side, unit=unit)
     a_bar = None
     if wanted[0]:
@@ -291,11 +292,10 @@ def _rows_of(exchanged: np.ndarray) -> np.ndarray:
     """Where each row of the exchanged matrix was before: LAPACK's exchanges, done to the rows' numbers."""
     *lead, n = exchanged.shape
     rows = np.broadcast_to(np.arange(n), (*lead, n)).copy()
-    flat = rows.reshape(-1, n)
-    for row, swaps in zip(flat, exchanged.reshape(-1, n), strict=True):
+    for row, swaps in zip(rows.reshape(prod(lead), n), exchanged.reshape(prod(lead), n), strict=True):
         for i, j in enumerate(swaps):
             row[i], row[j] = row[j], row[i]
-    return flat.reshape(rows.shape)
+    return rows
 
 
 def reordered(x: Any, order: np.ndarray) -> Any:

@@ -2,9 +2,9 @@
 
 The derivative of a primary function f of a matrix is Fréchet's: f of the block matrix [[a, e], [0, a]] has f(a) on its diagonal
 and the tangent L(a, e) in the corner (Mathias 1996, "A chain rule for matrix functions"), and L is its own adjoint but for
-transposes, ā = L(a, f̄ᴴ)ᴴ (Higham 2008, "Functions of Matrices", section 3). So f alone suffices for its
-derivatives of every order; and equal eigenvalues, which make f by way of eigenvectors fail, do not matter. Square roots and polar
-factors solve a Sylvester equation instead, which is cheaper.
+transposes, ā = L(a, f̄ᴴ)ᴴ (Higham 2008, "Functions of Matrices", section 3). So f alone suffices for its derivatives of
+every order; and equal eigenvalues, where a way through eigenvectors would fail, do not matter. Square roots and polar factors
+solve a Sylvester equation instead, which is cheaper.
 
 Invariant: each works on stacks of matrices, and returns the dtype that SciPy's function finds right for the values. SciPy is
 imported when it is first needed.
@@ -21,7 +21,7 @@ from numpy.linalg import LinAlgError
 from ..domain import dominant
 from ..primitive import call, primitive
 from .composing import raw
-from .linear_systems import adjoint, each, solve_sylvester, square, stacks
+from .linear_systems import adjoint, each, solve_sylvester, stacks
 
 # logm and sqrtm are holomorphic, but rounding in their Schur forms drowns a complex step.
 _STACKS = [call((3, 3)), call((2, 2, 2))]
@@ -71,7 +71,14 @@ def _logm(x: np.ndarray) -> np.ndarray:
     return _in_double(logm, x) if x.size else np.array(x)
 
 
-@primitive(_logm, name="logm", domain=dominant, samples=[call((2, 2))], holomorphic=False, jvp=lambda ts, xs, out: _frechet(logm, xs[0], ts[0]))
+@primitive(
+    _logm,
+    name="logm",
+    domain=dominant,
+    samples=[call((2, 2))],
+    holomorphic=False,
+    jvp=lambda ts, xs, out: _frechet(logm, xs[0], ts[0]),
+)
 def logm(g, x):
     """Principal logarithm of square matrices without eigenvalues on the closed negative real axis."""
     return adjoint(_frechet(logm, x, adjoint(g)))
@@ -134,8 +141,8 @@ def polar(a: Any, side: str = "right") -> tuple[Any, Any]:
     tall = a if side == "right" else adjoint(a)
     if np.shape(tall)[-2] < np.shape(tall)[-1]:
         raise LinAlgError(
-            f"polar was asked of a matrix of shape {np.shape(a)[-2:]} with side={side!r}, where P would be singular and U not smooth. "
-            f"Use side={'left' if side == 'right' else 'right'!r}."
+            f"polar was asked of a matrix of shape {np.shape(a)[-2:]} with side={side!r}, but then P would be singular and U "
+            f"not smooth. Use side={'left' if side == 'right' else 'right'!r}."
         )
     u = unitary_factor(tall)
     p = np.matmul(adjoint(u), tall)

@@ -80,14 +80,14 @@ def _share(g, x, out, axis, keepdims):
     shape = np.shape(x)
     hit = _hit(x, out, axis, keepdims)
     hits = np.asarray(hit, dtype=float).sum(axis=axis, keepdims=True) if axis is not None else np.sum(hit)
-    return spread(g, shape, axis, keepdims) * (hit / hits)
+    return select(hit, spread(g, shape, axis, keepdims) / hits, 0.0)
 
 
 def _attained(ts, xs, out, axis, keepdims):
     """Mean of the tangents of the entries that attain an extremum."""
     hit = _hit(_plain(xs[0]), _plain(out), axis, keepdims)
     hits = np.sum(hit, axis=axis, keepdims=keepdims)
-    return np.sum(ts[0] * hit, axis=axis, keepdims=keepdims) / hits
+    return np.sum(select(hit, ts[0], 0.0), axis=axis, keepdims=keepdims) / hits
 
 
 def _plain(x: Any) -> Any:

@@ -72,7 +72,13 @@ def extract(condition: Any, arr: Any) -> Any:
 def _where(condition: Any, x: Any = None, y: Any = None) -> Any:
     """Entries of x where the condition holds, of y elsewhere; with the condition alone, where it holds."""
     if x is None and y is None:
-        return plainly(np.nonzero, (condition,), {})
+        return (
+            plainly(np.nonzero, (condition,), {})
+            if isinstance(condition, Tensor)
+            else np.where(condition)
+        )
+    if x is None or y is None:
+        raise ValueError("either both or neither of x and y should be given")
     return where(condition, x, y)
 
 

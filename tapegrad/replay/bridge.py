@@ -230,7 +230,8 @@ def _fill_row(row: np.ndarray, op: Primitive, namesake: bool) -> None:
         for i, partial in enumerate(op.partials):
             state = NOT_LOADED
             if partial.function is None:
-                real = isinstance(partial.value, (int, float))
+                # The machine multiplies by the constant; 0 times an infinite cotangent would be NaN.
+                real = isinstance(partial.value, (int, float)) and partial.value != 0
                 state = CONSTANT if real else UNAVAILABLE
                 if real:
                     row[OP_CONSTANT + i : OP_CONSTANT + i + 1].view(np.float64)[0] = partial.value

@@ -1,8 +1,9 @@
 """The builder: who compiles what is not in the cache, and when.
 
-In `auto` mode compilation must never be waited for: what is missing is queued, and one background thread compiles it,
-stores it, links it and hands over addresses. A caller that insists waits instead. The thread ends when the queue is empty, and drops
-the queue when the interpreter is on its way out: one function is compiled in a second or so, and never waited for longer.
+In `auto` mode compilation must never be waited for: what is missing is queued, and one background thread
+compiles it, stores it, links it and hands over addresses. A caller that insists waits instead. The thread ends
+when the queue is empty, and drops the queue when the interpreter is on its way out: one function is compiled in
+a second or so, and never waited for longer.
 
 Data: a *task* makes one function: its name, what it depends on, and a callable that compiles it.
 """
@@ -37,6 +38,7 @@ class Task:
 _lock = threading.RLock()
 _queue: deque[Task] = deque()
 _thread: threading.Thread | None = None
+_locked_out = False
 
 
 def load(task: Task) -> bool:
@@ -95,6 +97,8 @@ def _first_line(error: BaseException) -> str:
 def queue(task: Task) -> None:
     """Compile in the background."""
     global _thread
+    if _locked_out:
+        return
     with _lock:
         _queue.append(task)
         if _thread is None:
@@ -128,8 +132,9 @@ def idle() -> bool:
 
 
 def _after_fork() -> None:
-    """A forked child has no builder thread, whatever the parent had."""
-    global _lock, _thread
+    """A forked child has no builder thread; if the parent's was at work, Numba's lock is held for ever in the child."""
+    global _lock, _thread, _locked_out
+    _locked_out = _thread is not None
     _lock = threading.RLock()
     _thread = None
     _queue.clear()

@@ -254,7 +254,8 @@ class _Walk:
             if answer == UNLIKE:
                 raise GraphError(
                     f"a cotangent of type {type(g).__name__}, dtype {like.dtype} and shape {like.shape} was given "
-                    f"to an entry whose result has dtype {out.dtype} and shape {out.shape}. A cotangent has the form of the value it belongs to."
+                    f"to an entry whose result has dtype {out.dtype} and shape {out.shape}. A cotangent has the "
+                    "form of the value it belongs to: let the hook or rule that made it return that."
                 )
         if answer == WITHOUT_MEMORY:
             raise self._no_memory()
@@ -294,7 +295,8 @@ class _Walk:
                 found[node] = g
         for node, g in found.items():
             if type(node) is Leaf:
-                leaves[node] = leaves[node] + g if node in leaves else g
+                # Sums of 0-d arrays are scalars in NumPy; a gradient is an array.
+                leaves[node] = np.asarray(leaves[node] + g if node in leaves else g)
             else:
                 g = g if g.ndim else g[()]
                 pending[node] = pending[node] + g if node in pending else g

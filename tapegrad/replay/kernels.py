@@ -27,13 +27,13 @@ def {name}(n, add, g, x, y, z, out, adjoint):
     """{doc}"""
     if add:
         for i in range(n):
-            put(adjoint, i, item(adjoint, i) + item(g, i) * {partial})
+            put(adjoint, i, item(adjoint, i) + {share})
     elif adjoint == g:
         for i in range(n):
-            put(adjoint, i, item(adjoint, i) * {partial})
+            put(adjoint, i, {share_in_place})
     else:
         for i in range(n):
-            put(adjoint, i, item(g, i) * {partial})
+            put(adjoint, i, {share})
 '''
 
 
@@ -68,8 +68,14 @@ def text_of(op: Primitive, operand: int, dtype: str) -> str:
     partial = f"partial({arguments})"
     if dtype == "complex128":
         partial = f"conj({partial})"
-    doc = f"Operand {operand} of {op.name}: add g * partial to its adjoint."
-    return _TEMPLATE.lstrip("\n").format(name=name_of(op, operand, dtype), doc=doc, partial=partial)
+    # Where an op chooses among its operands, 0 times an infinite cotangent is 0.
+    product = "times_unless_zero({g}, {p})" if op.partials[operand].chooses else "{g} * {p}"
+    return _TEMPLATE.lstrip("\n").format(
+        name=name_of(op, operand, dtype),
+        doc=f"Operand {operand} of {op.name}: add g * partial to its adjoint.",
+        share=product.format(g="item(g, i)", p=partial),
+        share_in_place=product.format(g="item(adjoint, i)", p=partial),
+    )
 
 
 def arguments_of(function: Callable[..., Any]) -> tuple[str, ...]:
@@ -89,7 +95,11 @@ def compile_kernel(op: Primitive, operand: int, dtype: str) -> tuple[str, bytes,
     def conj(p):
         return np.conj(p)
 
-    scope = {"__name__": __name__, "item": item, "put": put, "conj": conj}
+    @inlined
+    def times_unless_zero(g, p):
+        return g * p if p != 0 else 0 * p
+
+    scope = {"__name__": __name__, "item": item, "put": put, "conj": conj, "times_unless_zero": times_unless_zero}
     scope["partial"] = nopython(op.partials[operand].function)
     exec(text_of(op, operand, dtype), scope)
     return EntryPoint(scope[name_of(op, operand, dtype)], KERNEL_SIGNATURE).compile()
