@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from .errors import GradientLost, NotDifferentiable
+from .errors import GradientLost, NotDifferentiable, TapegradError
 from .inplace import before_write
 from .mode import is_grad_enabled
 from .ops import reductions, selection, statistics
@@ -108,7 +108,12 @@ def function_on_tensors(function: Any, args: Any, kwargs: Any) -> Any:
     if ours is None:
         raise missing(function, _describe(args))
     if not hasattr(ours, "operands"):  # a composition knows all of NumPy's arguments itself
-        args, kwargs = _adapted(function, ours, args, kwargs)
+        try:
+            args, kwargs = _adapted(function, ours, args, kwargs)
+        except TapegradError:
+            if tracked:
+                raise
+            return plainly(function, args, kwargs)
     return ours(*args, **kwargs)
 
 

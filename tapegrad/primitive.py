@@ -598,7 +598,8 @@ def apply(op: Primitive, operands: Sequence[Any], kw: tuple[Any, ...] | None = N
             raw.append(operand._data)
             nodes.append(operand._node)
         else:
-            raw.append(operand if isinstance(operand, _PLAIN) else constant(operand, op.name))
+            objects = isinstance(operand, np.ndarray) and operand.dtype.hasobject
+            raw.append(operand if isinstance(operand, _PLAIN) and not objects else constant(operand, op.name))
             nodes.append(None)
     out = op.evaluate(raw, kw)
     if not tensors:

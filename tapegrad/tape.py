@@ -263,7 +263,7 @@ def _survivors(
             entry = given_up(entry, code)
         kept.append(entry)
         for node in entry[IN0] if type(entry[IN0]) is tuple else entry[IN0 : IN1 + 1]:
-            if type(node) is int:
+            if type(node) is int and node:  # 0 stands for operands that are forgotten
                 if index is None:
                     index = {slot: low + i for i, slot in enumerate(code[low * STRIDE + SLOT :: STRIDE])}
                 needed = index.get(node)

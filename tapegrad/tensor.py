@@ -352,6 +352,8 @@ class Tensor:
         if not copy and self._data.dtype == dtype:
             return self
         dtype = np.dtype(dtype)
+        if dtype.kind not in "fciub":
+            raise TypeError(f"astype was asked for dtype {dtype}, but tensors hold numbers and booleans: take t.tolist() for other kinds.")
         return astype(self, dtype=dtype) if dtype.kind in "fc" else wrap(np.asarray(self._data).astype(dtype))
 
     def clone(self) -> Tensor:

@@ -326,8 +326,8 @@ def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
         cotangents, given = _flatten(cotangent)
         if len(cotangents) != len(outputs) or given != structure:
             raise ValueError(
-                f"the pullback was given a cotangent with {len(cotangents)} leaves, but the value has {len(outputs)}: it must have "
-                "the value's structure."
+                f"the pullback was given {type(cotangent).__name__}, but a cotangent has the structure of the value it belongs to: "
+                f"{len(outputs)} number(s), array(s) or tensor(s), arranged as f returned them."
             )
         return tuple(run.gradients(_roots(outputs, cotangents)))
 

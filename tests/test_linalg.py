@@ -16,7 +16,8 @@ import pytest
 
 import tapegrad as tg
 from tapegrad import NotDifferentiable
-from tapegrad.check.laws import laws_of, samples_from
+from tapegrad.check.laws import laws_of
+from tapegrad.check.samples import samples_from
 from tapegrad.domain import Domain, dominant, real
 from tapegrad.primitive import CONSTANTS, FUNCTIONS, REFUSED, call
 

@@ -96,7 +96,7 @@ def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
 
 def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
     """Parts along an axis: at the given indices, or so many of equal length (ValueError if they do not divide evenly)."""
-    if np.ndim(indices_or_sections) == 0 and np.shape(ary)[axis] % int(indices_or_sections):
+    if np.ndim(indices_or_sections) == 0 and indices_or_sections and np.shape(ary)[axis] % int(indices_or_sections):
         raise ValueError(
             f"an axis of length {np.shape(ary)[axis]} does not split into {indices_or_sections} equal parts: use "
             "array_split, or give the indices to cut at."
@@ -106,6 +106,8 @@ def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
 
 def unbind(x: Any, axis: int = 0) -> tuple[Any, ...]:
     """The slices along an axis, as a tuple."""
+    if np.ndim(x) == 0:
+        raise ValueError("unbind was asked to take a 0-d tensor apart, but it has no axis: use t.item(), or reshape it first.")
     before = (slice(None),) * (axis % np.ndim(x))
     return tuple(x[(*before, i)] for i in range(np.shape(x)[axis]))
 

@@ -37,9 +37,17 @@ def ravel(x, order="C"):
 
 
 def flatten(x, start_dim=0, end_dim=-1):
-    """Axes `start_dim` to `end_dim` as one axis; all of them by default."""
+    """Axes `start_dim` to `end_dim` as one axis; all of them by default. A letter is NumPy's `order`: `t.flatten("F")`."""
+    if isinstance(start_dim, str):
+        return reshape(x, -1, start_dim)
     shape = np.shape(x)
-    start, end = start_dim % max(len(shape), 1), end_dim % max(len(shape), 1)
+    n = max(len(shape), 1)
+    start, end = (range(n)[dim] if -n <= dim < n else n for dim in (start_dim, end_dim))
+    if end == n or start > end:
+        raise ValueError(
+            f"flatten was asked to join axes {start_dim} to {end_dim} of a tensor of {len(shape)} axes: name existing axes, the first "
+            "one first."
+        )
     return reshape(x, (*shape[:start], math.prod(shape[start : end + 1]), *shape[end + 1 :]))
 
 
