@@ -195,7 +195,7 @@ def walk(
             with tape.lock:
                 tape.busy -= 1
                 if visited and not retain_graph:
-                    _release(tape, visited, _given_up if targets is None else _emptied)
+                    _release(tape, visited, _giving_up() if targets is None else _emptied)
                 elif create_graph:  # what was recorded while the tape was busy could not be swept
                     tape.sweep_if_due()
     found.update(leaves)
@@ -250,15 +250,20 @@ def _release(tape: Tape, visited: Any, given_up: Callable[[list[Any], list[Any]]
         tape.release(frozenset(visited), min(visited), given_up, references)
 
 
-def _given_up(entry: list[Any], code: list[Any]) -> list[Any]:
-    """What stays of a visited entry: its slot and the name of its backward.
+def _giving_up() -> Callable[[list[Any], list[Any]], list[Any]]:
+    """What stays of a visited entry after a whole walk: its slot and the name of its backward.
 
     All of it stays, so that a second backward through it works as in PyTorch, if neither its op nor any op before it saves
     something; where one does, a second walk from here would only meet what was freed.
     """
-    if not _saves(entry) and not _leads_to_saved(entry, code):
-        return entry
-    return [FREED, entry[SLOT], _LOST, None, entry_name(entry), None, None, None]
+    clean: set[Slot] = set()  # slots below which nothing is saved, so that each entry is looked at once
+
+    def given_up(entry: list[Any], code: list[Any]) -> list[Any]:
+        if not _saves(entry) and not _leads_to_saved(entry, code, clean):
+            return entry
+        return [FREED, entry[SLOT], _LOST, None, entry_name(entry), None, None, None]
+
+    return given_up
 
 
 def _emptied(entry: list[Any], code: list[Any]) -> list[Any]:
@@ -272,13 +277,13 @@ def _saves(entry: list[Any]) -> bool:
     return entry[OP] == FREED or OPS[entry[OP]].saves
 
 
-def _leads_to_saved(entry: list[Any], code: list[Any]) -> bool:
-    """Whether some entry that this one depends on has saved values."""
+def _leads_to_saved(entry: list[Any], code: list[Any], clean: set[Slot]) -> bool:
+    """Whether some entry that this one depends on has saved values; slots found not to are added to `clean`."""
     unseen = [entry]
     seen = {entry[SLOT]}
     while unseen:
         for node in sweep.operands(unseen.pop(), 0):
-            if type(node) is int and node not in seen:
+            if type(node) is int and node not in seen and node not in clean:
                 seen.add(node)
                 position = find(code, node)
                 if position is not None:
@@ -286,6 +291,7 @@ def _leads_to_saved(entry: list[Any], code: list[Any]) -> bool:
                     if _saves(below):
                         return True
                     unseen.append(below)
+    clean |= {slot + 0 for slot in seen}  # copies, which keep no entry alive
     return False
 
 

@@ -4,8 +4,6 @@ A row is a call and what its message must contain: the phrase that tells a user 
 NumPy's own words are clear they are left alone.
 """
 
-import builtins
-
 import numpy as np
 import pytest
 
@@ -218,7 +216,7 @@ TRANSFORMS = {
     "cotangent of another structure": (lambda b: tg.vjp(lambda x: (x, x), 1.0)[1](1.0), ValueError, "arranged as f returned"),
     "cotangent of other keys": (lambda b: tg.vjp(lambda x: {"a": x}, 1.0)[1]({"b": 1.0}), ValueError, "arranged as f returned"),
     "cotangent None": (lambda b: tg.vjp(lambda x: x, 1.0)[1](None), ValueError, "arranged as f returned"),
-    "cotangent text": (lambda b: tg.vjp(lambda x: x, 1.0)[1]("a"), ValueError, "NoneType|arranged as f returned"),
+    "cotangent text": (lambda b: tg.vjp(lambda x: x, 1.0)[1]("a"), ValueError, "given str.*arranged as f returned"),
     "cotangent complex": (lambda b: tg.vjp(np.sin, 1.0)[1](1j), ValueError, "real part"),
     "jvp without tuples": (lambda b: tg.jvp(np.sin, 1.0, 1.0), TypeError, r"jvp\(f, \(x,\), \(v,\)\)"),
     "jvp with too few tangents": (lambda b: tg.jvp(np.sin, (1.0,), ()), ValueError, "one tangent per primal"),
@@ -270,19 +268,6 @@ def test_a_bad_call_says_what_is_wrong_and_changes_nothing(call, error, phrase):
     # The graph from before is whole.
     b.y.sum().backward()
     np.testing.assert_array_equal(b.w.grad.numpy(), 2 * b.w.detach().numpy())
-
-
-def test_every_public_function_has_a_row():
-    """The names that are not NumPy's own: those have rows by family, and their arguments are NumPy's business."""
-    text = builtins.open(__file__).read()
-    names = {
-        name
-        for name in dir(tg)
-        if not name.startswith("_") and callable(getattr(tg, name)) and not hasattr(np, name) and not isinstance(getattr(tg, name), type)
-    }
-    harmless = {"current_tape", "engine", "is_grad_enabled", "is_inference_mode_enabled", "manual_seed", "version", "rand", "randn", "cat", "mm", "sub", "mul", "div", "neg", "clamp", "select", "scatter", "flatten", "unbind"}
-    missing = {name for name in names - harmless if f"tg.{name}(" not in text and f"b.w.{name}(" not in text}
-    assert missing <= set(dir(tg)), missing
 
 
 @pytest.mark.parametrize("function", [tg.sin, tg.exp, tg.abs, tg.sum, tg.mean, tg.max, tg.cumsum, tg.reshape, tg.transpose, tg.ravel], ids=lambda f: f.__name__)
