@@ -4,10 +4,10 @@ from importlib.metadata import PackageNotFoundError, version
 
 from . import autograd, dispatch, inplace, linalg, ops
 from .check import check_op
-from .creation import *  # noqa: F403
-from .executors import engine, set_engine
-from .dtypes import *  # noqa: F403
+from .creation import *
+from .dtypes import *
 from .errors import GradcheckError, GradientLost, GraphError, NotDifferentiable, TapegradError
+from .executors import engine, set_engine
 from .mode import (
     enable_grad,
     inference_mode,

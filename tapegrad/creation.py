@@ -67,7 +67,9 @@ def arange(*bounds: Any, dtype: Any = None, requires_grad: bool = False) -> Tens
     return _leaf(np.arange(*bounds, dtype=dtype), requires_grad)
 
 
-def linspace(start: Any, stop: Any, num: int = 50, *, dtype: Any = None, requires_grad: bool = False) -> Tensor:
+def linspace(
+    start: Any, stop: Any, num: int = 50, *, dtype: Any = None, requires_grad: bool = False
+) -> Tensor:
     """`num` evenly spaced values, both ends included; tracked if an end is.
 
     >>> import tapegrad as tg
@@ -141,7 +143,9 @@ def rand(*shape: Any, rng: Any = None, dtype: Any = None, requires_grad: bool = 
 
 def randint(low: int, high: int | None = None, size: Any = (), *, rng: Any = None) -> Tensor:
     """Integers uniform on [low, high), or [0, low) without high."""
-    return _leaf(np.asarray(_rng(rng).integers(low, high, _shape((size,)) if size != () else ())), False)
+    return _leaf(
+        np.asarray(_rng(rng).integers(low, high, _shape((size,)) if size != () else ())), False
+    )
 
 
 __all__ = [

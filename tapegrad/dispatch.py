@@ -43,7 +43,9 @@ _METHODS = {
 """Methods of ufuncs: what does it here."""
 
 
-def ufunc_on_tensors(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], settings: dict[str, Any]) -> Any:
+def ufunc_on_tensors(
+    ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], settings: dict[str, Any]
+) -> Any:
     """`np.sin(t)`, `array * t`, `np.add.reduce(t)`: one call of a ufunc with a tensor among its arguments."""
     if not tracked_in((inputs, settings)):
         if method == "at" and isinstance(inputs[0], Tensor):
@@ -151,7 +153,9 @@ def _signatures(function: Any, ours: Any) -> tuple[Any, int, int, frozenset[str]
         return None, 0, 0, frozenset()
     op = getattr(ours, "primitive", None)
     mine = list(inspect.signature(ours if op is None else op.function).parameters.values())
-    if any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in mine):  # it takes NumPy's arguments as they come
+    if any(
+        p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in mine
+    ):  # it takes NumPy's arguments as they come
         return None, 0, 0, frozenset()
     arity = sum(p.default is p.empty for p in mine)
     aligned = arity
@@ -167,7 +171,11 @@ def _says_nothing(value: Any, parameter: inspect.Parameter) -> bool:
     if parameter.kind is parameter.VAR_KEYWORD:
         return all(_is_default(n, v) for n, v in value.items())
     default = parameter.default
-    return value is default or value is np._NoValue or (type(value) is type(default) and value == default)  # type: ignore[attr-defined]
+    return (
+        value is default
+        or value is np._NoValue
+        or (type(value) is type(default) and value == default)
+    )  # type: ignore[attr-defined]
 
 
 _DEFAULTS = {
@@ -178,7 +186,9 @@ _DEFAULTS = {
 
 def _is_default(name: str, value: Any) -> bool:
     """Whether a ufunc's setting says what NumPy does without it (axis=None is no such: it means all axes)."""
-    return name in _DEFAULTS and (value is _DEFAULTS[name] or (type(value) is str and value == _DEFAULTS[name]))
+    return name in _DEFAULTS and (
+        value is _DEFAULTS[name] or (type(value) is str and value == _DEFAULTS[name])
+    )
 
 
 def tracked_in(value: Any) -> bool:
@@ -191,4 +201,8 @@ def _describe(value: Any) -> str:
         return ", ".join(_describe(v) for v in value)
     if isinstance(value, Tensor):
         return f"tensor of shape {value.shape}"
-    return f"{type(value).__name__} of shape {value.shape}" if isinstance(value, np.ndarray) else type(value).__name__
+    return (
+        f"{type(value).__name__} of shape {value.shape}"
+        if isinstance(value, np.ndarray)
+        else type(value).__name__
+    )

@@ -25,7 +25,9 @@ class Domain:
     draw: Draw
     complex_too: bool = True
 
-    def sample(self, rng: np.random.Generator, shape: tuple[int, ...], dtype: Any = np.float64) -> Any:
+    def sample(
+        self, rng: np.random.Generator, shape: tuple[int, ...], dtype: Any = np.float64
+    ) -> Any:
         """An array of this dtype; a complex one gets an imaginary part of comparable size, off the real axis,
         where branch cuts lie. Booleans stay booleans: they carry no derivative."""
         x = np.asarray(self.draw(rng, shape))
@@ -46,7 +48,9 @@ def _between(low: float, high: float) -> Draw:
 
 def _lattice(step: float, offset: float, wobble: float) -> Draw:
     """Multiples of `step` from -3 to 3 plus `offset`, give or take `wobble`."""
-    return lambda rng, shape: step * rng.integers(-3, 3, shape) + offset + rng.uniform(-wobble, wobble, shape)
+    return lambda rng, shape: (
+        step * rng.integers(-3, 3, shape) + offset + rng.uniform(-wobble, wobble, shape)
+    )
 
 
 def apart(n: int) -> tuple[Domain, ...]:
@@ -57,7 +61,9 @@ def apart(n: int) -> tuple[Domain, ...]:
 def _spread(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
     """All values at least 0.1 apart, so that order statistics are smooth around them."""
     size = int(np.prod(shape))
-    return (rng.permutation(size) - size / 2 + 0.25 + 0.5 * rng.uniform(size=size)).reshape(shape) * 0.3
+    return (rng.permutation(size) - size / 2 + 0.25 + 0.5 * rng.uniform(size=size)).reshape(
+        shape
+    ) * 0.3
 
 
 def _dominant(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:

@@ -21,13 +21,29 @@ from . import storage, sweep
 from .errors import GraphError
 from .mode import NO_GRAD, Off, enable_grad
 from .primitive import OPS, entry_name
-from .tape import FREED, IN0, IN1, OP, RECORDER, SLOT, STRIDE, Leaf, Slot, Tape, current, find, locate
+from .tape import (
+    FREED,
+    IN0,
+    IN1,
+    OP,
+    RECORDER,
+    SLOT,
+    STRIDE,
+    Leaf,
+    Slot,
+    Tape,
+    current,
+    find,
+    locate,
+)
 from .tensor import Tensor, wrap
 
 ENGINES = ("auto", "sweep", "replay")
 
 _FEW = 5  # entries below which a native call costs more than sweeping them
-_WARM_AFTER = 3000  # entries swept before looking for compiled kernels on disk (about 10 ms of sweeping)
+_WARM_AFTER = (
+    3000  # entries swept before looking for compiled kernels on disk (about 10 ms of sweeping)
+)
 _COMPILE_AFTER = 0.5  # seconds spent in sweeps before compiling what is not on disk
 
 
@@ -58,7 +74,9 @@ def set_engine(name: str) -> None:
     'auto'
     """
     if name not in ENGINES:
-        raise ValueError(f"engine {name!r} was asked, but there are only {', '.join(map(repr, ENGINES))}.")
+        raise ValueError(
+            f"engine {name!r} was asked, but there are only {', '.join(map(repr, ENGINES))}."
+        )
     if name == "replay":
         replay = _load_replay()
         if not replay.available():
@@ -184,7 +202,9 @@ def walk(
             if create_graph:
                 visited = sweep.sweep(tape.code, position, pending, leaves, watch, targets, True)
             else:
-                visited = _executor(tape, position)(tape.code, position, pending, leaves, watch, targets)
+                visited = _executor(tape, position)(
+                    tape.code, position, pending, leaves, watch, targets
+                )
             done[-1] = (tape, visited)
     except BaseException:
         retain_graph = True
@@ -230,7 +250,9 @@ def walk_own(
     return leaves, not pending
 
 
-def _collector(found: dict[Any, Any], target: Slot, then: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
+def _collector(
+    found: dict[Any, Any], target: Slot, then: Callable[[Any], Any] | None
+) -> Callable[[Any], Any]:
     def collect(g: Any) -> Any:
         if then is not None:
             g = then(g)
@@ -240,7 +262,9 @@ def _collector(found: dict[Any, Any], target: Slot, then: Callable[[Any], Any] |
     return collect
 
 
-def _release(tape: Tape, visited: Any, given_up: Callable[[list[Any], list[Any]], list[Any]]) -> None:
+def _release(
+    tape: Tape, visited: Any, given_up: Callable[[list[Any], list[Any]], list[Any]]
+) -> None:
     """Give up the visited entries of a tape; `visited` is a list in falling order, or a range."""
     replay = _choice.replay
     references = replay.extra_references if replay is not None and replay.loaded() else None
@@ -256,7 +280,9 @@ def _giving_up() -> Callable[[list[Any], list[Any]], list[Any]]:
     All of it stays, so that a second backward through it works as in PyTorch, if neither its op nor any op before it saves
     something; where one does, a second walk from here would only meet what was freed.
     """
-    clean: set[Slot] = set()  # slots below which nothing is saved, so that each entry is looked at once
+    clean: set[Slot] = (
+        set()
+    )  # slots below which nothing is saved, so that each entry is looked at once
 
     def given_up(entry: list[Any], code: list[Any]) -> list[Any]:
         if not _saves(entry) and not _leads_to_saved(entry, code, clean):
@@ -300,7 +326,9 @@ _LOST: Slot = 0
 must not pass it by as leading nowhere: that would leave out a part of the gradient without a word."""
 
 
-def vjp_of(function: Callable[[Any], Sequence[Any]], at: Any, cotangents: Sequence[Any], create_graph: bool) -> Any:
+def vjp_of(
+    function: Callable[[Any], Sequence[Any]], at: Any, cotangents: Sequence[Any], create_graph: bool
+) -> Any:
     """The VJP of a function of one array, applied to cotangents of its outputs (None: zero), as recorded or raw value."""
     leaf = wrap(at).requires_grad_()
     with enable_grad():

@@ -101,7 +101,10 @@ def _refuse_aliases(t: Tensor, name: str) -> None:
 def _has_views(t: Tensor, code: list[Any], position: int) -> bool:
     """Whether a view of this value, which was recorded after it at `position`, is still held."""
     return any(
-        code[k + IN0] is t._node and OPS[code[k + OP]].view and _shares(code[k + OUT]) and _held(code[k + SLOT])
+        code[k + IN0] is t._node
+        and OPS[code[k + OP]].view
+        and _shares(code[k + OUT])
+        and _held(code[k + SLOT])
         for k in range((position + 1) * STRIDE, len(code), STRIDE)
     )
 
@@ -157,7 +160,9 @@ def _beforehand(t: Tensor, function: Callable[..., Any], other: Any) -> Any:
     return function(t, other)
 
 
-def _operator(name: str, ufunc: np.ufunc, function: Callable[..., Any] | None) -> Callable[..., Any]:
+def _operator(
+    name: str, ufunc: np.ufunc, function: Callable[..., Any] | None
+) -> Callable[..., Any]:
     def method(self: Tensor, other: Any) -> Any:
         other_node = other._node if isinstance(other, Tensor) else None
         if is_grad_enabled() and (self._node is not None or other_node is not None):
@@ -169,7 +174,9 @@ def _operator(name: str, ufunc: np.ufunc, function: Callable[..., Any] | None) -
         if not isinstance(self._data, np.ndarray):
             value = ufunc(self._data, raw)
             if np.shape(value) != ():
-                raise RuntimeError(f"{name} would change the shape of the tensor from () to {np.shape(value)}: write it out of place.")
+                raise RuntimeError(
+                    f"{name} would change the shape of the tensor from () to {np.shape(value)}: write it out of place."
+                )
             if not np.can_cast(value.dtype, self._data.dtype, "same_kind"):
                 raise RuntimeError(
                     f"result type {value.dtype} can't be cast to the desired output type {self._data.dtype}: write {name} "
@@ -197,7 +204,9 @@ for _name, _ufunc in {
 for _name, _ufunc in {
     "iand": np.bitwise_and, "ior": np.bitwise_or, "ixor": np.bitwise_xor, "ilshift": np.left_shift, "irshift": np.right_shift,
 }.items():  # fmt: skip
-    setattr(Tensor, f"__{_name}__", _operator(_name, _ufunc, None))  # of integers and booleans, which are never tracked
+    setattr(
+        Tensor, f"__{_name}__", _operator(_name, _ufunc, None)
+    )  # of integers and booleans, which are never tracked
 
 
 def _matmul_in_place(self: Tensor, other: Any) -> Tensor:
@@ -207,9 +216,13 @@ def _matmul_in_place(self: Tensor, other: Any) -> Tensor:
         if type(self._node) is Leaf:
             before_write(self, "imatmul")
         return _replace(self, _beforehand(self, matmul, other), "imatmul")
-    product = self._data @ (other._data if isinstance(other, Tensor) else constant(other, "imatmul"))
+    product = self._data @ (
+        other._data if isinstance(other, Tensor) else constant(other, "imatmul")
+    )
     if product.shape != self.shape:
-        raise RuntimeError(f"imatmul would change the shape of the tensor from {self.shape} to {product.shape}: write it out of place.")
+        raise RuntimeError(
+            f"imatmul would change the shape of the tensor from {self.shape} to {product.shape}: write it out of place."
+        )
     before_write(self, "imatmul")
     np.copyto(self._array(), product)
     return self
@@ -252,7 +265,9 @@ def _put_y(g, y_shape, *, index):
         call((3,), (2,), index=np.array([True, False, True])),
     ],
     jvp=lambda ts, xs, out, index: _put_tangent(ts, xs, index),
-    unsupported={"mixed": "storing a complex number into a real array drops its imaginary part, and NumPy warns"},
+    unsupported={
+        "mixed": "storing a complex number into a real array drops its imaginary part, and NumPy warns"
+    },
 )
 def setitem(g, *, index):
     """A copy of x with y stored at `index`."""
@@ -282,11 +297,11 @@ def store(t: Tensor, index: Any, value: Any) -> None:
                 "buffer a float tensor, tg.zeros(...)."
             )
         extra = np.ndim(value) - np.ndim(t._data[index])
-        if extra > 0 and np.shape(value)[:extra] == (1,) * extra:  # NumPy ignores leading axes of length 1
+        if (
+            extra > 0 and np.shape(value)[:extra] == (1,) * extra
+        ):  # NumPy ignores leading axes of length 1
             value = reshape(value, np.shape(value)[extra:])
         _replace(t, apply(setitem.primitive, (t, value), (index,)), "setitem")
         return
     before_write(t, "setitem")
     t._array()[index] = value._data if isinstance(value, Tensor) else value
-
-

@@ -118,7 +118,9 @@ class _Mode:
         return f"{type(self).__name__}()"
 
 
-def _around_generator(function: Callable[..., Any], fresh: Callable[[], _Mode]) -> Callable[..., Any]:
+def _around_generator(
+    function: Callable[..., Any], fresh: Callable[[], _Mode]
+) -> Callable[..., Any]:
     """The generator in the mode while it runs, its consumer in the consumer's own mode."""
 
     def wrapper(*args: Any, **kwargs: Any) -> Any:
@@ -143,7 +145,9 @@ def _around_generator(function: Callable[..., Any], fresh: Callable[[], _Mode]) 
     return wrapper
 
 
-def _around_async_generator(function: Callable[..., Any], fresh: Callable[[], _Mode]) -> Callable[..., Any]:
+def _around_async_generator(
+    function: Callable[..., Any], fresh: Callable[[], _Mode]
+) -> Callable[..., Any]:
     async def wrapper(*args: Any, **kwargs: Any) -> Any:
         generator = function(*args, **kwargs)
         resume, sent = generator.asend, None
@@ -166,7 +170,7 @@ def _around_async_generator(function: Callable[..., Any], fresh: Callable[[], _M
     return wrapper
 
 
-class no_grad(_Mode):  # noqa: N801  PyTorch's name
+class no_grad(_Mode):
     """Nothing is recorded: results of ops do not require grad.
 
     >>> import tapegrad as tg
@@ -182,7 +186,7 @@ class no_grad(_Mode):  # noqa: N801  PyTorch's name
         return INFERENCE if RECORDER.get() is INFERENCE else NO_GRAD
 
 
-class enable_grad(_Mode):  # noqa: N801  PyTorch's name
+class enable_grad(_Mode):
     """Ops are recorded again, inside a `no_grad`.
 
     >>> import tapegrad as tg
@@ -197,7 +201,7 @@ class enable_grad(_Mode):  # noqa: N801  PyTorch's name
         return INFERENCE if RECORDER.get() is INFERENCE else current().code.extend
 
 
-class inference_mode(_Mode):  # noqa: N801  PyTorch's name
+class inference_mode(_Mode):
     """Like `no_grad`, and the results may never enter a recorded computation later.
 
     Results of ops on tracked tensors are marked (`is_inference()`); using one where a gradient would
@@ -214,7 +218,7 @@ class inference_mode(_Mode):  # noqa: N801  PyTorch's name
         return INFERENCE if self.mode else current().code.extend
 
 
-class set_grad_enabled(_Mode):  # noqa: N801  PyTorch's name
+class set_grad_enabled(_Mode):
     """Switch recording on or off: at once when called, until the block ends when used with `with`.
 
     >>> import tapegrad as tg

@@ -35,8 +35,8 @@ from . import tape as tapes
 from .domain import Domain, real
 from .errors import NotDifferentiable
 from .mode import INFERENCE
-from .tape import BIG, FREED, KW, OP, RECORDER, X, Y, begin, namespace, new_slot, renew
 from .storage import kept
+from .tape import BIG, FREED, KW, OP, RECORDER, X, Y, begin, namespace, new_slot, renew
 from .tensor import InferenceTensor, Tensor
 
 NAMES = ("x", "y", "z")
@@ -69,13 +69,13 @@ class Primitive:
         "backward_name",
         "calls",
         "code",
-        "holomorphic",
         "doc",
         "domains",
         "elementwise",
         "evaluate",
         "forward",
         "function",
+        "holomorphic",
         "jvp",
         "linear",
         "name",
@@ -203,13 +203,17 @@ def primitive(
         op.of = of
         op.forward = forward or of
         signature = inspect.signature(rule)
-        op.settings = tuple(p.name for p in signature.parameters.values() if p.kind is p.KEYWORD_ONLY)
+        op.settings = tuple(
+            p.name for p in signature.parameters.values() if p.kind is p.KEYWORD_ONLY
+        )
         positional = [_positional(r) for r in rules]
         op.variadic = any(n.startswith("xs") for n in positional[0])
         op.arity = len(rules)
         op.partials = ()
         op.rules = tuple(_rule(r, names, op) for r, names in zip(rules, positional, strict=True))
-        op.needs = tuple(frozenset(n for n in names if n in ("x", "y", "xs", "out")) for names in positional)
+        op.needs = tuple(
+            frozenset(n for n in names if n in ("x", "y", "xs", "out")) for names in positional
+        )
         op.linear = linear
         op.jvp = jvp
         op.view = view
@@ -236,9 +240,23 @@ def primitive(
 def _positional(rule: Callable[..., Any]) -> tuple[str, ...]:
     code = rule.__code__
     names = getattr(rule, "asks", code.co_varnames[: code.co_argcount])
-    allowed = {"g", "x", "y", "z", "out", "xs", "x_shape", "y_shape", "out_shape", "xs_shapes", "wanted"}
+    allowed = {
+        "g",
+        "x",
+        "y",
+        "z",
+        "out",
+        "xs",
+        "x_shape",
+        "y_shape",
+        "out_shape",
+        "xs_shapes",
+        "wanted",
+    }
     if unknown := set(names) - allowed:
-        raise TypeError(f"rule {rule.__name__} asks for {sorted(unknown)}; a rule can ask for {sorted(allowed)}.")
+        raise TypeError(
+            f"rule {rule.__name__} asks for {sorted(unknown)}; a rule can ask for {sorted(allowed)}."
+        )
     return names
 
 
@@ -254,7 +272,9 @@ class _Partial:
             self.function = partial
             names = _positional(partial)
             self.needs = frozenset(names)
-            self.of = eval(f"lambda x, y, z, out: partial({', '.join(names)})", {"partial": partial})
+            self.of = eval(
+                f"lambda x, y, z, out: partial({', '.join(names)})", {"partial": partial}
+            )
         else:
             self.value = partial
             self.function = None
@@ -412,10 +432,18 @@ def _indented(text: str, by: int) -> str:
     return ("\n" + pad).join(line for line in text.strip("\n").splitlines())
 
 
-def _track(op: Primitive, by: int, *, n0: str, n1: str = "None", x: str = "a", y: str = "None", kw: str) -> str:
+def _track(
+    op: Primitive, by: int, *, n0: str, n1: str = "None", x: str = "a", y: str = "None", kw: str
+) -> str:
     # An elementwise result is as big as the biggest operand; a sum of a big array is small.
-    operands = "" if op.elementwise else "".join(f" or {v}.nbytes > BIG" for v in (x, y) if v in ("a", "b"))
-    return _indented(_TRACK.format(i="", code=op.code, n0=n0, n1=n1, x=x, y=y, kw=kw, operands=operands), by)
+    operands = (
+        ""
+        if op.elementwise
+        else "".join(f" or {v}.nbytes > BIG" for v in (x, y) if v in ("a", "b"))
+    )
+    return _indented(
+        _TRACK.format(i="", code=op.code, n0=n0, n1=n1, x=x, y=y, kw=kw, operands=operands), by
+    )
 
 
 def _generate(op: Primitive, operator: str | None, defaults: dict[str, Any]) -> Callable[..., Any]:
@@ -455,7 +483,13 @@ def _generate(op: Primitive, operator: str | None, defaults: dict[str, Any]) -> 
 
 
 def _binary(
-    op: Primitive, name: str, value: str, otherwise: str, signature: str = "", kw: str = "None", left: str = ""
+    op: Primitive,
+    name: str,
+    value: str,
+    otherwise: str,
+    signature: str = "",
+    kw: str = "None",
+    left: str = "",
 ) -> str:
     """Text of a function of two operands, of which the first is a Tensor (or, with `left`, the second)."""
     return _BINARY.format(
@@ -468,7 +502,11 @@ def _binary(
 
 def _keep(op: Primitive, operand: int, name: str) -> str:
     """A user's array that the rule of the other operand needs must not change under the tape."""
-    return f"{name} = kept({name}) if type({name}) is ndarray else {name}" if name in op.needs[operand] else "pass"
+    return (
+        f"{name} = kept({name}) if type({name}) is ndarray else {name}"
+        if name in op.needs[operand]
+        else "pass"
+    )
 
 
 def _operators(op: Primitive, dunder: str, operator: str | None) -> None:
@@ -532,7 +570,11 @@ def several(
 
     def declare(rule: Callable[..., Any]) -> Any:
         names = _positional(rule)
-        keywords = [p for p in inspect.signature(rule).parameters.values() if p.kind is inspect.Parameter.KEYWORD_ONLY]
+        keywords = [
+            p
+            for p in inspect.signature(rule).parameters.values()
+            if p.kind is inspect.Parameter.KEYWORD_ONLY
+        ]
         defaults = {p.name: p.default for p in keywords}
         name = declared.get("name") or of.__name__
 
@@ -548,7 +590,9 @@ def several(
             given = dict(zip(asks, asked, strict=True))
             for packed_name in ("g", "out"):
                 if packed_name in given:
-                    given[packed_name] = unpacked(given[packed_name], shapes(given["x_shape"], **kw), real)
+                    given[packed_name] = unpacked(
+                        given[packed_name], shapes(given["x_shape"], **kw), real
+                    )
             return rule(*(given[n] for n in names), **kw)
 
         packed_rule.__name__ = rule.__name__
@@ -572,7 +616,9 @@ def several(
     return declare
 
 
-def unpacked(flat: Any, shapes: Sequence[tuple[int, ...]], real: Sequence[int] = ()) -> tuple[Any, ...]:
+def unpacked(
+    flat: Any, shapes: Sequence[tuple[int, ...]], real: Sequence[int] = ()
+) -> tuple[Any, ...]:
     """The outputs held in one flat array, each in its shape, as views."""
     outputs = []
     start = 0
@@ -599,7 +645,11 @@ def apply(op: Primitive, operands: Sequence[Any], kw: tuple[Any, ...] | None = N
             nodes.append(operand._node)
         else:
             objects = isinstance(operand, np.ndarray) and operand.dtype.hasobject
-            raw.append(operand if isinstance(operand, _PLAIN) and not objects else constant(operand, op.name))
+            raw.append(
+                operand
+                if isinstance(operand, _PLAIN) and not objects
+                else constant(operand, op.name)
+            )
             nodes.append(None)
     out = op.evaluate(raw, kw)
     if not tensors:
@@ -607,9 +657,15 @@ def apply(op: Primitive, operands: Sequence[Any], kw: tuple[Any, ...] | None = N
     if type(out) not in _ARRAYS:
         out = np.asarray(out)
     if op.saves:
-        for i, name in enumerate(NAMES[: op.arity] if op.elementwise or not op.variadic else ("xs",) * len(raw)):
+        for i, name in enumerate(
+            NAMES[: op.arity] if op.elementwise or not op.variadic else ("xs",) * len(raw)
+        ):
             # A user's array that a rule needs must not change under the tape.
-            if raw[i] is operands[i] and type(raw[i]) is np.ndarray and any(name in needs for needs in op.needs):
+            if (
+                raw[i] is operands[i]
+                and type(raw[i]) is np.ndarray
+                and any(name in needs for needs in op.needs)
+            ):
                 raw[i] = kept(raw[i])
     t = track(op, nodes, raw, out, kw)
     if t._node is not None and op.saves:
@@ -700,7 +756,10 @@ def track_big(
         for i, node in enumerate(in0):
             if node is not None:
                 needs |= op.needs[i if op.elementwise else 0]
-        x = tuple(value if name in needs else shape_token(value) for name, value in zip(names, x, strict=False))
+        x = tuple(
+            value if name in needs else shape_token(value)
+            for name, value in zip(names, x, strict=False)
+        )
         saved: tuple[Any, ...] = x
     else:
         needs = set()

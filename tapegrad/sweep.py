@@ -18,7 +18,7 @@ import numpy as np
 from . import storage
 from .errors import GraphError
 from .primitive import OPS, Primitive, apply
-from .tape import FREED, IN0, IN1, KW, OP, OUT, SLOT, STRIDE, X, Y, Leaf, Slot
+from .tape import FREED, IN0, IN1, OP, OUT, SLOT, STRIDE, Leaf, Slot, X, Y
 from .tensor import Tensor, new
 
 Code = list[Any]
@@ -116,10 +116,16 @@ def check_overwritten(code: Code, k: int) -> None:
     if op.saves:
         nodes = operands(code, k)
         needs = op.needs if len(op.needs) > 1 else op.needs * len(nodes)
-        names = set().union(*(needed for node, needed in zip(nodes, needs, strict=False) if node is not None))
+        names = set().union(
+            *(needed for node, needed in zip(nodes, needs, strict=False) if node is not None)
+        )
         columns = ((X, ("x", "xs", "z")), (Y, ("y",)), (OUT, ("out",)))
         values = [code[k + column] for column, wanted in columns if names.intersection(wanted)]
-        storage.check(op.backward_name if isinstance(op.backward_name, str) else op.name, code[k + SLOT], values)
+        storage.check(
+            op.backward_name if isinstance(op.backward_name, str) else op.name,
+            code[k + SLOT],
+            values,
+        )
 
 
 # ------------------------------------------------------------------------------------------------ one entry
@@ -171,7 +177,9 @@ def _pull_recorded(
     return pairs
 
 
-def _pull_variadic(op: Primitive, nodes: Any, raw: Any, values: Any, out: Any, kw: Any, g: Any) -> list[Any]:
+def _pull_variadic(
+    op: Primitive, nodes: Any, raw: Any, values: Any, out: Any, kw: Any, g: Any
+) -> list[Any]:
     if op.elementwise:
         x, y, z = values
         cotangents = [
@@ -236,7 +244,9 @@ def unbroadcast(cotangent: Any, shape: tuple[int, ...], op: Primitive) -> Any:
     extra = cotangent.ndim - len(shape)
     if extra > 0:
         cotangent = np.sum(cotangent, axis=tuple(range(extra)))
-    stretched = tuple(i for i, n in enumerate(shape) if n == 1 and i < cotangent.ndim and cotangent.shape[i] != 1)
+    stretched = tuple(
+        i for i, n in enumerate(shape) if n == 1 and i < cotangent.ndim and cotangent.shape[i] != 1
+    )
     if stretched and extra >= 0:
         cotangent = np.sum(cotangent, axis=stretched, keepdims=True)
     if cotangent.shape != shape:
@@ -262,7 +272,12 @@ def tracked(value: Any, node: Any) -> Tensor:
 
 @_quiet
 def push(
-    code: Code, start: int, stop: int, tangents: dict[Any, Any], record: bool = False, width: int | None = None
+    code: Code,
+    start: int,
+    stop: int,
+    tangents: dict[Any, Any],
+    record: bool = False,
+    width: int | None = None,
 ) -> None:
     """Carry tangents up the tape: `tangents` (node -> tangent) gains the tangent of each dependent entry.
 
@@ -287,7 +302,12 @@ def _push_directions(code: Code, k: int, given: list[Any], record: bool) -> Any:
     width = next(t.shape[0] for t in given if t is not None)
     if not width:
         return np.zeros((0, *shape), code[k + OUT].dtype)
-    return np.stack([_push_entry(code, k, [None if t is None else t[i] for t in given], record) for i in range(width)])
+    return np.stack(
+        [
+            _push_entry(code, k, [None if t is None else t[i] for t in given], record)
+            for i in range(width)
+        ]
+    )
 
 
 def _led(t: Any, ndim: int) -> Any:
@@ -296,7 +316,9 @@ def _led(t: Any, ndim: int) -> Any:
     return t if missing <= 0 else np.reshape(t, (t.shape[0],) + (1,) * missing + t.shape[1:])
 
 
-def _push_entry(code: Code, k: int, given: list[Any], record: bool, directions: bool = False) -> Any:
+def _push_entry(
+    code: Code, k: int, given: list[Any], record: bool, directions: bool = False
+) -> Any:
     op_code, slot, in0, in1, x, y, out, kw = code[k : k + STRIDE]
     if op_code == FREED:
         raise GraphError(SECOND_TIME)
@@ -313,7 +335,10 @@ def _push_entry(code: Code, k: int, given: list[Any], record: bool, directions: 
         if directions:
             shape = (total.shape[0], *shape)
     elif op.linear and op.variadic:
-        parts = [np.zeros(v.shape, like.dtype) if t is None else t for t, v in zip(given, raw, strict=True)]
+        parts = [
+            np.zeros(v.shape, like.dtype) if t is None else t
+            for t, v in zip(given, raw, strict=True)
+        ]
         total = apply(op, parts, kw)
     elif op.linear:
         total = None
@@ -366,4 +391,6 @@ def _transposed(code: Code, k: int, given: list[Any], nodes: Any, like: Any, rec
     by_given = {n: t for n, t in zip(nodes, given, strict=False) if n is not None}
     # Tangents may be tracked though the values are not: then the result is recorded as linear in them.
     record_walk = record or any(isinstance(t, Tensor) and t._node is not None for t in given)
-    return vjp_of(transpose, np.zeros(like.shape, like.dtype), [by_given[n] for n in wanted], record_walk)
+    return vjp_of(
+        transpose, np.zeros(like.shape, like.dtype), [by_given[n] for n in wanted], record_walk
+    )

@@ -70,7 +70,17 @@ class Leaf:
 class Tape:
     """A thread's (or a transform's) flat list of entries. `print(tape)` shows one entry a line."""
 
-    __slots__ = ("__weakref__", "busy", "bytes", "bytes_limit", "code", "limit", "lock", "outer", "owner")
+    __slots__ = (
+        "__weakref__",
+        "busy",
+        "bytes",
+        "bytes_limit",
+        "code",
+        "limit",
+        "lock",
+        "outer",
+        "owner",
+    )
 
     def __init__(self, owner: object = None, outer: Tape | None = None) -> None:
         self.outer = outer  # the tape that was current before this one
@@ -100,7 +110,10 @@ class Tape:
     def position(self, slot: Slot) -> int:
         """Position of the first entry that is not older than the slot."""
         code = self.code
-        return next((k for k in range(0, len(code), STRIDE) if code[k + SLOT] >= slot), len(code)) // STRIDE
+        return (
+            next((k for k in range(0, len(code), STRIDE) if code[k + SLOT] >= slot), len(code))
+            // STRIDE
+        )
 
     def find(self, slot: Slot) -> int | None:
         """Position of the entry with this slot, or None where the tape has no such entry. Called with the lock held."""
@@ -265,7 +278,9 @@ def _survivors(
         for node in entry[IN0] if type(entry[IN0]) is tuple else entry[IN0 : IN1 + 1]:
             if type(node) is int and node:  # 0 stands for operands that are forgotten
                 if index is None:
-                    index = {slot: low + i for i, slot in enumerate(code[low * STRIDE + SLOT :: STRIDE])}
+                    index = {
+                        slot: low + i for i, slot in enumerate(code[low * STRIDE + SLOT :: STRIDE])
+                    }
                 needed = index.get(node)
                 if needed is not None and needed not in seen:
                     seen.add(needed)
@@ -331,7 +346,7 @@ def begin() -> Recorder:
     return record
 
 
-class own_tape:  # noqa: N801  reads as a word in `with own_tape() as own`
+class own_tape:
     """Context of a transform: its ops go to a tape of their own, which is dropped whole with the transform.
 
     `join()` hands the entries to the outer tape instead, where a result that something outside depends on needs them.
@@ -388,14 +403,18 @@ def locate(slot: Slot, hold: int = 0) -> tuple[Tape, int] | None:
 
 namespace: dict[str, Any] = {}
 _lock = threading.Lock()
-_first_slot = 1 << 10  # small ints are shared by the interpreter: their reference counts say nothing
+_first_slot = (
+    1 << 10
+)  # small ints are shared by the interpreter: their reference counts say nothing
 
 
 def renew() -> Slot:
     """Hand out the next batch of slots, after sweeping tapes that have grown; returns the first."""
     global _first_slot
     tape: Tape | None = current()
-    while tape is not None:  # the outer ones too: this may be the only moment that falls outside a walk over them
+    while (
+        tape is not None
+    ):  # the outer ones too: this may be the only moment that falls outside a walk over them
         tape.sweep_if_due()
         tape = tape.outer
     _sweep_orphans()

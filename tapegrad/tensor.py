@@ -171,7 +171,9 @@ class Tensor:
     def grad(self, value: Tensor | None) -> None:
         if value is not None:
             if not isinstance(value, Tensor):
-                raise TypeError(f"assigned grad expected to be a Tensor or None but got {type(value).__name__}.")
+                raise TypeError(
+                    f"assigned grad expected to be a Tensor or None but got {type(value).__name__}."
+                )
             if value is self:
                 raise RuntimeError("can't assign Variable as its own grad: assign a clone().")
             if value.shape != self.shape:
@@ -265,7 +267,9 @@ class Tensor:
         array = value._array() if isinstance(value, Tensor) else np.asarray(value)
         if type(self._node) is Leaf:
             if array.dtype.kind not in "fc":
-                raise RuntimeError(f"a tensor that requires grad cannot hold data of dtype {array.dtype}: use astype.")
+                raise RuntimeError(
+                    f"a tensor that requires grad cannot hold data of dtype {array.dtype}: use astype."
+                )
             self._node.data = array
         self._data = array
 
@@ -353,8 +357,14 @@ class Tensor:
             return self
         dtype = np.dtype(dtype)
         if dtype.kind not in "fciub":
-            raise TypeError(f"astype was asked for dtype {dtype}, but tensors hold numbers and booleans: take t.tolist() for other kinds.")
-        return astype(self, dtype=dtype) if dtype.kind in "fc" else wrap(np.asarray(self._data).astype(dtype))
+            raise TypeError(
+                f"astype was asked for dtype {dtype}, but tensors hold numbers and booleans: take t.tolist() for other kinds."
+            )
+        return (
+            astype(self, dtype=dtype)
+            if dtype.kind in "fc"
+            else wrap(np.asarray(self._data).astype(dtype))
+        )
 
     def clone(self) -> Tensor:
         """A copy in memory of its own, recorded: gradients flow through it."""
@@ -385,7 +395,12 @@ class Tensor:
                 "Only leaf tensors can be pickled, but this one is the result of "
                 f"{self.grad_fn.name()}, whose tape stays in this process. Pickle t.detach()."  # type: ignore[union-attr]
             )
-        return _restore, (type(self), np.array(self._data), self.requires_grad, self._grad_or_none())
+        return _restore, (
+            type(self),
+            np.array(self._data),
+            self.requires_grad,
+            self._grad_or_none(),
+        )
 
     def _like(self, array: Any) -> Tensor:
         t = new(type(self))
@@ -409,7 +424,9 @@ class Tensor:
         return (self[i] for i in range(len(self._data)))
 
     def __contains__(self, element: Any) -> bool:
-        return bool((self._data == (element._data if isinstance(element, Tensor) else element)).any())
+        return bool(
+            (self._data == (element._data if isinstance(element, Tensor) else element)).any()
+        )
 
     def __divmod__(self, other: Any) -> Any:
         return self // other, self % other
@@ -437,7 +454,9 @@ class Tensor:
         if not self.ndim or (spec and self.size == 1):
             return format(self.item(), spec)
         if spec:
-            raise TypeError(f"a format specification needs one element, but this tensor has shape {self.shape}.")
+            raise TypeError(
+                f"a format specification needs one element, but this tensor has shape {self.shape}."
+            )
         return repr(self)
 
     # ------------------------------------------------------------------------------------ rare state
@@ -474,7 +493,9 @@ class InferenceTensor(Tensor):
     __slots__ = ()
 
 
-def _restore(cls: type[Tensor], array: np.ndarray, requires_grad: bool, grad: Tensor | None) -> Tensor:
+def _restore(
+    cls: type[Tensor], array: np.ndarray, requires_grad: bool, grad: Tensor | None
+) -> Tensor:
     t = new(cls)
     t._data = array
     t._node = None
@@ -544,7 +565,9 @@ def as_tensor(data: Any, dtype: Any = None) -> Tensor:
 def from_numpy(array: np.ndarray) -> Tensor:
     """A tensor that shares the array's memory."""
     if not isinstance(array, np.ndarray):
-        raise TypeError(f"expected np.ndarray (got {type(array).__name__}): use tg.as_tensor for other data.")
+        raise TypeError(
+            f"expected np.ndarray (got {type(array).__name__}): use tg.as_tensor for other data."
+        )
     return _leaf(array, False)
 
 
@@ -561,7 +584,9 @@ def _leaf(array: np.ndarray, requires_grad: bool) -> Tensor:
 
 
 def _holds_tensors(data: Sequence[Any]) -> bool:
-    return any(isinstance(x, Tensor) or (isinstance(x, list | tuple) and _holds_tensors(x)) for x in data)
+    return any(
+        isinstance(x, Tensor) or (isinstance(x, list | tuple) and _holds_tensors(x)) for x in data
+    )
 
 
 def _plain(data: Any) -> Any:

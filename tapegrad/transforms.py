@@ -52,9 +52,18 @@ def _unflatten(structure: Any, leaves: Sequence[Any]) -> Tree:
 class _Run:
     """One run of `f`: the arguments it differentiates as leaves, its output, and the tape in between."""
 
-    def __init__(self, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], argnums: Any, name: str) -> None:
+    def __init__(
+        self,
+        f: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        argnums: Any,
+        name: str,
+    ) -> None:
         if not callable(f):
-            raise TypeError(f"{name} was asked to differentiate {type(f).__name__}, which cannot be called: pass a function.")
+            raise TypeError(
+                f"{name} was asked to differentiate {type(f).__name__}, which cannot be called: pass a function."
+            )
         self.name = name
         self.positions = _positions(argnums, args, name)
         self.given: list[Any] = []
@@ -80,7 +89,9 @@ class _Run:
         for node in self.nodes:
             if type(node) is Leaf:
                 node.spent = True
-        self.tensors_in = any(isinstance(x, Tensor) for x in (*self.given, *_leaves_of((args, kwargs))))
+        self.tensors_in = any(
+            isinstance(x, Tensor) for x in (*self.given, *_leaves_of((args, kwargs)))
+        )
 
     def trees(self, leaves: Sequence[Any]) -> list[Tree]:
         """Per differentiated argument, the leaves in its structure."""
@@ -125,7 +136,10 @@ class _Run:
 
     def gradients(self, roots: list[tuple[Any, Any]]) -> list[Tree]:
         """Gradients of the inputs as the user gave them: of their kind, in their structure."""
-        values = [_as_given(g, x, t) for g, x, t in zip(self.pull(roots), self.given, self.inputs, strict=True)]
+        values = [
+            _as_given(g, x, t)
+            for g, x, t in zip(self.pull(roots), self.given, self.inputs, strict=True)
+        ]
         return self.trees(values)
 
     def value(self, value: Any) -> Any:
@@ -136,7 +150,9 @@ class _Run:
             return value
         data = value._data
         if isinstance(data, np.ndarray) and not data.flags.writeable:
-            data = data.copy()  # the argument itself, or a view of it, which is locked while the transform runs
+            data = (
+                data.copy()
+            )  # the argument itself, or a view of it, which is locked while the transform runs
         return wrap(data) if self.tensors_in else data[()] if data.ndim == 0 else data
 
     def copied(self, value: Any) -> Any:
@@ -162,7 +178,9 @@ def _positions(argnums: Any, args: tuple[Any, ...], name: str) -> list[int]:
             )
         positions.append(int(number) % len(args))
     if len(set(positions)) < len(positions):
-        raise ValueError(f"{name} was given argnums={argnums!r}, which names an argument twice: name each once.")
+        raise ValueError(
+            f"{name} was given argnums={argnums!r}, which names an argument twice: name each once."
+        )
     return positions
 
 
@@ -209,7 +227,9 @@ def _as_given(g: Any, given: Any, like: Tensor) -> Any:
 def _scalar(value: Any, name: str) -> Tensor | None:
     """The output of a function that `grad` differentiates: checked; None if it does not depend on anything tracked."""
     if value is None:
-        raise TypeError(f"{name} differentiates a function's value, but it returned None. Does it end with a return?")
+        raise TypeError(
+            f"{name} differentiates a function's value, but it returned None. Does it end with a return?"
+        )
     if isinstance(value, Tensor):
         if value.size != 1:
             raise NotDifferentiable(
@@ -233,7 +253,9 @@ def _scalar(value: Any, name: str) -> Tensor | None:
     return None
 
 
-def value_and_grad(f: Callable[..., Any], argnums: Any = 0, has_aux: bool = False) -> Callable[..., Any]:
+def value_and_grad(
+    f: Callable[..., Any], argnums: Any = 0, has_aux: bool = False
+) -> Callable[..., Any]:
     """A function that returns `(f(*args), gradient)`, from one run of `f`.
 
     `argnums` is the position (or a tuple of positions) of the arguments to differentiate by; each may be a pytree.
@@ -252,7 +274,12 @@ def value_and_grad(f: Callable[..., Any], argnums: Any = 0, has_aux: bool = Fals
         y = _scalar(output, "grad")
         roots = [] if y is None else [(y._node, np.ones(y.shape, y.dtype))]
         trees = run.gradients(roots)
-        if has_aux and not run.connected and run.recording and run.closes_over_tracked(_leaves_in(aux)):
+        if (
+            has_aux
+            and not run.connected
+            and run.recording
+            and run.closes_over_tracked(_leaves_in(aux))
+        ):
             run.connect()
         gradient = tuple(trees) if isinstance(argnums, tuple | list) else trees[0]
         value = run.value(output)
@@ -318,7 +345,11 @@ def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     run = _Run(f, primals, {}, tuple(range(len(primals))), "vjp")
     output, aux = _with_aux(run.output, has_aux)
     outputs, structure = _outputs(output, "vjp")
-    if run.recording and not run.connected and run.closes_over_tracked([*outputs, *_leaves_in(aux)]):
+    if (
+        run.recording
+        and not run.connected
+        and run.closes_over_tracked([*outputs, *_leaves_in(aux)])
+    ):
         run.connect()
 
     def pullback(cotangent: Any) -> tuple[Any, ...]:
@@ -338,7 +369,9 @@ def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
 def _outputs(output: Any, name: str) -> tuple[list[Any], Any]:
     """Leaves and structure of a function's value, which must be tensors, arrays or numbers."""
     if output is None:
-        raise TypeError(f"{name} differentiates a function's value, but it returned None. Does it end with a return?")
+        raise TypeError(
+            f"{name} differentiates a function's value, but it returned None. Does it end with a return?"
+        )
     leaves, structure = _flatten(output)
     for y in leaves:
         if not isinstance(y, Tensor) and np.asarray(y).dtype.kind not in "fciub":
@@ -353,7 +386,9 @@ def _real_if(like: Any, value: Any, what: str) -> Any:
     """A cotangent or tangent in the dtype of the value it belongs to; complex for a real one is refused."""
     raw = value if isinstance(value, Tensor) else np.asarray(value)
     if raw.dtype.kind == "c" and like.dtype.kind != "c":
-        raise ValueError(f"a complex {what} was given for a value of dtype {like.dtype}, which is real: take its real part.")
+        raise ValueError(
+            f"a complex {what} was given for a value of dtype {like.dtype}, which is real: take its real part."
+        )
     return raw if raw.dtype == like.dtype else raw.astype(like.dtype)
 
 
@@ -361,7 +396,9 @@ def _roots(outputs: Sequence[Any], cotangents: Sequence[Any]) -> list[tuple[Any,
     roots = []
     for y, g in zip(outputs, cotangents, strict=True):
         if np.shape(g) != np.shape(y):
-            raise ValueError(f"a cotangent of shape {np.shape(g)} was given for a value of shape {np.shape(y)}: they must agree.")
+            raise ValueError(
+                f"a cotangent of shape {np.shape(g)} was given for a value of shape {np.shape(y)}: they must agree."
+            )
         if isinstance(y, Tensor) and y._node is not None:
             roots.append((y._node, _real_if(y, g, "cotangent")))
     return roots
@@ -378,16 +415,24 @@ def jvp(f: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool = Fals
     (np.float64(0.0), np.float64(2.0))
     """
     if not isinstance(primals, tuple | list) or not isinstance(tangents, tuple | list):
-        raise TypeError("jvp takes primals and tangents as tuples, one element per argument of f: jvp(f, (x,), (v,)).")
+        raise TypeError(
+            "jvp takes primals and tangents as tuples, one element per argument of f: jvp(f, (x,), (v,))."
+        )
     if len(primals) != len(tangents):
-        raise ValueError(f"jvp was given {len(primals)} primals and {len(tangents)} tangents: one tangent per primal.")
+        raise ValueError(
+            f"jvp was given {len(primals)} primals and {len(tangents)} tangents: one tangent per primal."
+        )
     run = _Run(f, tuple(primals), {}, tuple(range(len(primals))), "jvp")
     output, aux = _with_aux(run.output, has_aux)
     outputs, structure = _outputs(output, "jvp")
     flat = [_flatten(tangent) for tangent in tangents]
     if [s for _, s in flat] != [s for s, _ in run.structures]:
-        raise ValueError("jvp was given tangents of another structure than the primals: each tangent looks like its primal.")
-    derivative = _pushed(run, outputs, [t for leaves, _ in flat for t in leaves], others=_leaves_in(aux))
+        raise ValueError(
+            "jvp was given tangents of another structure than the primals: each tangent looks like its primal."
+        )
+    derivative = _pushed(
+        run, outputs, [t for leaves, _ in flat for t in leaves], others=_leaves_in(aux)
+    )
     value = _unflatten(structure, [run.value(y) for y in outputs])
     # A tangent that passes through unchanged is the caller's own array, hence the copy.
     along = _unflatten(structure, [t if _is_tracked(t) else run.copied(t) for t in derivative])
@@ -395,14 +440,20 @@ def jvp(f: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool = Fals
 
 
 def _pushed(
-    run: _Run, outputs: Sequence[Any], given: Sequence[Any], width: int | None = None, others: Sequence[Any] = ()
+    run: _Run,
+    outputs: Sequence[Any],
+    given: Sequence[Any],
+    width: int | None = None,
+    others: Sequence[Any] = (),
 ) -> list[Any]:
     """Tangents of the outputs, as Tensors (untracked ones where nothing outside is tracked)."""
     lead = () if width is None else (width,)
     seeds: list[Any] = []
     for t, x in zip(given, run.inputs, strict=True):
         if np.shape(t) != lead + x.shape:
-            raise ValueError(f"a tangent of shape {np.shape(t)} was given for a primal of shape {x.shape}: they must agree.")
+            raise ValueError(
+                f"a tangent of shape {np.shape(t)} was given for a primal of shape {x.shape}: they must agree."
+            )
         seeds.append(_real_if(x, t, "tangent"))
     record = run.recording and (run.connected or run.closes_over_tracked([*outputs, *others]))
     if record:
@@ -439,7 +490,9 @@ def jacobian(f: Callable[..., Any], argnums: Any = 0, *, mode: str = "auto") -> 
            [0., 4.]])
     """
     if mode not in ("auto", "reverse", "forward"):
-        raise ValueError(f"mode {mode!r} was asked, but a Jacobian is made in mode 'auto', 'reverse' or 'forward'.")
+        raise ValueError(
+            f"mode {mode!r} was asked, but a Jacobian is made in mode 'auto', 'reverse' or 'forward'."
+        )
 
     @functools.wraps(f)
     def differentiated(*args: Any, **kwargs: Any) -> Any:
@@ -474,7 +527,11 @@ def _reverse_blocks(run: _Run, outputs: Sequence[Any]) -> list[list[Any]]:
         node = y._node if isinstance(y, Tensor) else None
         rows = [] if node is None else _rows(run, y, 1)
         # A complex value of a real input: its real part comes from the cotangent 1, its imaginary part from 1j.
-        both = node is not None and y.dtype.kind == "c" and any(x.dtype.kind != "c" for x in run.inputs)
+        both = (
+            node is not None
+            and y.dtype.kind == "c"
+            and any(x.dtype.kind != "c" for x in run.inputs)
+        )
         imaginary = _rows(run, y, 1j) if both else []
         row_of_blocks = []
         for i, x in enumerate(run.inputs):
@@ -529,7 +586,9 @@ def _forward_blocks(run: _Run, outputs: Sequence[Any]) -> list[list[Any]]:
         given[i].reshape(n, n)[...] = np.eye(n)
         columns = _pushed(run, outputs, given, n)
         for j, t in enumerate(columns):
-            block = np.reshape(np.moveaxis(t if run.connected else t._data, 0, -1), np.shape(outputs[j]) + x.shape)
+            block = np.reshape(
+                np.moveaxis(t if run.connected else t._data, 0, -1), np.shape(outputs[j]) + x.shape
+            )
             blocks[j].append(_as_block(block, run.given[i]))
     return blocks
 
@@ -538,7 +597,13 @@ def _as_block(block: Any, given: Any) -> Any:
     """A block in the kind of value it belongs to: a tensor stays one, an array is one's if its input was."""
     if isinstance(block, Tensor):
         return block
-    return wrap(block) if isinstance(given, Tensor) else np.ascontiguousarray(block) if block.ndim else block[()]
+    return (
+        wrap(block)
+        if isinstance(given, Tensor)
+        else np.ascontiguousarray(block)
+        if block.ndim
+        else block[()]
+    )
 
 
 def hessian(f: Callable[..., Any], argnums: Any = 0) -> Callable[..., Any]:

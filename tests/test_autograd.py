@@ -4,7 +4,6 @@
 purpose, `differs(reason)` marks the expectation: it must fail on PyTorch. What PyTorch can do and tapegrad cannot (yet) is
 marked `missing(reason)`: it must fail here.
 """
-# ruff: noqa: E501  an expectation is a row of a table
 
 from __future__ import annotations
 

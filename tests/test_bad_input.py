@@ -38,15 +38,27 @@ CONSTRUCTION = {
     "ragged": (lambda b: tg.tensor([[1.0], [1.0, 2.0]]), ValueError, "inhomogeneous"),
     "dtype unknown": (lambda b: tg.tensor([1.0], dtype="nope"), TypeError, "nope"),
     "dtype object": (lambda b: tg.tensor([1.0], dtype=object), TypeError, "numbers and booleans"),
-    "ints to require grad": (lambda b: tg.tensor([1, 2], requires_grad=True), RuntimeError, "floating point and complex.*astype"),
-    "bools to require grad": (lambda b: tg.tensor(True, requires_grad=True), RuntimeError, "floating point and complex"),
+    "ints to require grad": (
+        lambda b: tg.tensor([1, 2], requires_grad=True),
+        RuntimeError,
+        "floating point and complex.*astype",
+    ),
+    "bools to require grad": (
+        lambda b: tg.tensor(True, requires_grad=True),
+        RuntimeError,
+        "floating point and complex",
+    ),
     "tracked": (lambda b: tg.tensor(b.y), TypeError, "detach"),
     "tracked in a list": (lambda b: tg.tensor([b.y[0], 1.0]), TypeError, "tg.stack"),
     "as_tensor None": (lambda b: tg.as_tensor(None), TypeError, "None or text"),
     "as_tensor text": (lambda b: tg.as_tensor(["a"]), TypeError, "None or text"),
     "from_numpy list": (lambda b: tg.from_numpy([1.0]), TypeError, "tg.as_tensor"),
     "from_numpy tensor": (lambda b: tg.from_numpy(b.w), TypeError, "tg.as_tensor"),
-    "from_numpy objects": (lambda b: tg.from_numpy(np.array([None])), TypeError, "numbers and booleans"),
+    "from_numpy objects": (
+        lambda b: tg.from_numpy(np.array([None])),
+        TypeError,
+        "numbers and booleans",
+    ),
     "zeros of text": (lambda b: tg.zeros("3"), TypeError, r"tg.zeros\(2, 3\)"),
     "zeros of a float": (lambda b: tg.zeros(2.0), TypeError, "made of integers"),
     "zeros of floats": (lambda b: tg.zeros(2.5, 3), TypeError, "made of integers"),
@@ -62,7 +74,11 @@ CONSTRUCTION = {
     "linspace of a negative number": (lambda b: tg.linspace(0, 1, -1), ValueError, "non-negative"),
     "linspace of text": (lambda b: tg.linspace("a", 1), TypeError, ""),
     "zeros_like None": (lambda b: tg.zeros_like(None), TypeError, "numbers and booleans"),
-    "ones_like ints to require grad": (lambda b: tg.ones_like(b.i, requires_grad=True), RuntimeError, "astype"),
+    "ones_like ints to require grad": (
+        lambda b: tg.ones_like(b.i, requires_grad=True),
+        RuntimeError,
+        "astype",
+    ),
     "randn of text": (lambda b: tg.randn("a"), TypeError, "made of integers"),
     "randn with a bad seed": (lambda b: tg.randn(2, rng="x"), TypeError, "SeedSequence"),
     "randint without room": (lambda b: tg.randint(5, 2), ValueError, "low >= high"),
@@ -76,7 +92,11 @@ OPS = {
     "None to a function": (lambda b: tg.add(b.w, None), TypeError, "tensor, an array or a number"),
     "text to a function": (lambda b: tg.sin("a"), TypeError, ""),
     "object array": (lambda b: b.w * np.array([1.0, 2.0, None]), TypeError, "objects"),
-    "object array of numbers": (lambda b: b.w * np.array([1.0, 2.0, 3.0], dtype=object), TypeError, "objects"),
+    "object array of numbers": (
+        lambda b: b.w * np.array([1.0, 2.0, 3.0], dtype=object),
+        TypeError,
+        "objects",
+    ),
     "too many operands": (lambda b: tg.sin(b.w, b.w), TypeError, "positional argument"),
     "too few operands": (lambda b: tg.add(b.w), TypeError, "missing"),
     "an unknown keyword": (lambda b: np.sin(b.w, foo=1), TypeError, "foo"),
@@ -93,7 +113,11 @@ OPS = {
     "max of nothing": (lambda b: leaf([]).max(), ValueError, "no identity"),
     "reshape to another size": (lambda b: b.w.reshape(2, 2), ValueError, "cannot reshape"),
     "reshape by text": (lambda b: b.w.reshape("a"), TypeError, "integer"),
-    "reshape in an order of memory": (lambda b: b.m.reshape(4, order="A"), ValueError, "order 'C' or 'F'"),
+    "reshape in an order of memory": (
+        lambda b: b.m.reshape(4, order="A"),
+        ValueError,
+        "order 'C' or 'F'",
+    ),
     "flatten backwards": (lambda b: b.m.flatten(1, 0), ValueError, "the first one first"),
     "flatten out of range": (lambda b: b.m.flatten(5), ValueError, "existing axes"),
     "transpose": (lambda b: b.w.transpose(1, 0), ValueError, "axes"),
@@ -102,11 +126,19 @@ OPS = {
     "expand": (lambda b: b.w.expand(2, 2), ValueError, "broadcast"),
     "expand_dims": (lambda b: tg.expand_dims(b.w, 5), IndexError, "out of bounds"),
     "stack of nothing": (lambda b: tg.stack([]), ValueError, "at least one"),
-    "stack of shapes that differ": (lambda b: tg.stack([b.w, tg.ones(2)]), ValueError, "same shape"),
+    "stack of shapes that differ": (
+        lambda b: tg.stack([b.w, tg.ones(2)]),
+        ValueError,
+        "same shape",
+    ),
     "stack of a number": (lambda b: tg.stack(3), TypeError, "iterable"),
     "concatenate of nothing": (lambda b: tg.concatenate([]), ValueError, "at least one"),
     "concatenate with None": (lambda b: tg.concatenate([b.w, None]), TypeError, "tg.concatenate"),
-    "concatenate of ranks that differ": (lambda b: tg.concatenate([b.w, b.m]), ValueError, "dimensions"),
+    "concatenate of ranks that differ": (
+        lambda b: tg.concatenate([b.w, b.m]),
+        ValueError,
+        "dimensions",
+    ),
     "split unevenly": (lambda b: tg.split(b.w, 2), ValueError, "array_split"),
     "split into nothing": (lambda b: tg.split(b.w, 0), ValueError, "larger than 0"),
     "unbind a number": (lambda b: tg.unbind(tg.tensor(1.0)), ValueError, "0-d"),
@@ -129,38 +161,102 @@ INDEXING = {
     "out of range": (lambda b: b.w[5], IndexError, "out of bounds"),
     "array out of range": (lambda b: b.w[[0, 7]], IndexError, "out of bounds"),
     "too many": (lambda b: b.w[0, 0], IndexError, "too many indices"),
-    "mask of another length": (lambda b: b.w[np.array([True, False])], IndexError, "boolean index did not match"),
+    "mask of another length": (
+        lambda b: b.w[np.array([True, False])],
+        IndexError,
+        "boolean index did not match",
+    ),
     "two ellipses": (lambda b: b.m[..., ...], IndexError, "ellipsis"),
     "store out of range": (lambda b: b.c.__setitem__(5, b.w[0]), IndexError, "out of bounds"),
-    "store a shape that does not fit": (lambda b: tg.zeros(2).__setitem__(slice(None), b.w), ValueError, "broadcast"),
+    "store a shape that does not fit": (
+        lambda b: tg.zeros(2).__setitem__(slice(None), b.w),
+        ValueError,
+        "broadcast",
+    ),
     "store text": (lambda b: b.c.__setitem__(0, "a"), ValueError, "float"),
-    "store into a leaf": (lambda b: b.w.__setitem__(0, 1.0), RuntimeError, "leaf Variable.*no_grad"),
-    "store tracked into ints": (lambda b: b.i.__setitem__(0, b.w[0]), RuntimeError, "make the buffer a float tensor"),
-    "store into read-only memory": (lambda b: tg.broadcast_to(b.c, (2, 3)).__setitem__(0, 1.0), ValueError, "read-only.*clone"),
+    "store into a leaf": (
+        lambda b: b.w.__setitem__(0, 1.0),
+        RuntimeError,
+        "leaf Variable.*no_grad",
+    ),
+    "store tracked into ints": (
+        lambda b: b.i.__setitem__(0, b.w[0]),
+        RuntimeError,
+        "make the buffer a float tensor",
+    ),
+    "store into read-only memory": (
+        lambda b: tg.broadcast_to(b.c, (2, 3)).__setitem__(0, 1.0),
+        ValueError,
+        "read-only.*clone",
+    ),
     "in place on a leaf": (lambda b: b.w.__iadd__(1.0), RuntimeError, "leaf Variable.*clone"),
-    "in place to another shape": (lambda b: b.y.__iadd__(np.ones((2, 3))), RuntimeError, "out of place"),
+    "in place to another shape": (
+        lambda b: b.y.__iadd__(np.ones((2, 3))),
+        RuntimeError,
+        "out of place",
+    ),
     "in place to another dtype": (lambda b: b.y.__imul__(1j), RuntimeError, "out of place"),
 }
 
 BACKWARD = {
-    "backward of a constant": (lambda b: b.c.sum().backward(), RuntimeError, "does not require grad.*requires_grad=True"),
-    "backward of a vector": (lambda b: b.y.backward(), RuntimeError, "only for scalar outputs.*gradient="),
-    "backward of a complex number": (lambda b: (b.y.sum() * 1j).backward(), RuntimeError, "real part"),
-    "gradient of another shape": (lambda b: b.y.backward(np.ones(2)), RuntimeError, "Mismatch in shape"),
-    "complex gradient of a real value": (lambda b: b.y.backward(1j * np.ones(3)), RuntimeError, "real part"),
+    "backward of a constant": (
+        lambda b: b.c.sum().backward(),
+        RuntimeError,
+        "does not require grad.*requires_grad=True",
+    ),
+    "backward of a vector": (
+        lambda b: b.y.backward(),
+        RuntimeError,
+        "only for scalar outputs.*gradient=",
+    ),
+    "backward of a complex number": (
+        lambda b: (b.y.sum() * 1j).backward(),
+        RuntimeError,
+        "real part",
+    ),
+    "gradient of another shape": (
+        lambda b: b.y.backward(np.ones(2)),
+        RuntimeError,
+        "Mismatch in shape",
+    ),
+    "complex gradient of a real value": (
+        lambda b: b.y.backward(1j * np.ones(3)),
+        RuntimeError,
+        "real part",
+    ),
     "inputs empty": (lambda b: b.y.sum().backward(inputs=[]), RuntimeError, "cannot be empty"),
     "inputs of numbers": (lambda b: b.y.sum().backward(inputs=[3]), TypeError, "tg.tensor"),
-    "inputs untracked": (lambda b: b.y.sum().backward(inputs=[b.c]), RuntimeError, "does not require grad"),
+    "inputs untracked": (
+        lambda b: b.y.sum().backward(inputs=[b.c]),
+        RuntimeError,
+        "does not require grad",
+    ),
     "grad of a number": (lambda b: tg.autograd.grad(3.0, b.w), TypeError, "tg.tensor"),
     "grad by a number": (lambda b: tg.autograd.grad(b.y.sum(), 3.0), TypeError, "tg.tensor"),
     "grad by nothing": (lambda b: tg.autograd.grad(b.y.sum(), []), RuntimeError, "cannot be empty"),
-    "grad by what was not used": (lambda b: tg.autograd.grad(b.y.sum(), b.m), RuntimeError, "allow_unused=True"),
-    "grad with too many cotangents": (lambda b: tg.autograd.grad([b.y.sum()], b.w, [None, None]), RuntimeError, "one .or None. per tensor"),
+    "grad by what was not used": (
+        lambda b: tg.autograd.grad(b.y.sum(), b.m),
+        RuntimeError,
+        "allow_unused=True",
+    ),
+    "grad with too many cotangents": (
+        lambda b: tg.autograd.grad([b.y.sum()], b.w, [None, None]),
+        RuntimeError,
+        "one .or None. per tensor",
+    ),
     "retain_grad of a constant": (lambda b: b.c.retain_grad(), RuntimeError, "requires_grad=False"),
     "requires_grad off on a result": (lambda b: b.y.requires_grad_(False), RuntimeError, "detach"),
     "grad set to a number": (lambda b: setattr(b.w, "grad", 1.0), TypeError, "Tensor or None"),
-    "grad set to another shape": (lambda b: setattr(b.w, "grad", tg.ones(2)), RuntimeError, "must agree"),
-    "grad set to another dtype": (lambda b: setattr(b.w, "grad", tg.ones(3, dtype=np.float32)), RuntimeError, "astype"),
+    "grad set to another shape": (
+        lambda b: setattr(b.w, "grad", tg.ones(2)),
+        RuntimeError,
+        "must agree",
+    ),
+    "grad set to another dtype": (
+        lambda b: setattr(b.w, "grad", tg.ones(3, dtype=np.float32)),
+        RuntimeError,
+        "astype",
+    ),
     "data set to text": (lambda b: setattr(b.w, "data", "a"), RuntimeError, "astype"),
     "item of many": (lambda b: b.w.item(), RuntimeError, "cannot be converted to Scalar"),
     "float of many": (lambda b: float(tg.ones(2)), RuntimeError, "cannot be converted to Scalar"),
@@ -179,22 +275,58 @@ TRANSFORMS = {
     "None is no function": (lambda b: tg.grad(None)(1.0), TypeError, "pass a function"),
     "a tensor is no function": (lambda b: tg.jacobian(b.w)(1.0), TypeError, "pass a function"),
     "grad without return": (lambda b: tg.grad(returns_none)(1.0), TypeError, "end with a return"),
-    "value_and_grad without return": (lambda b: tg.value_and_grad(returns_none)(1.0), TypeError, "end with a return"),
-    "jacobian without return": (lambda b: tg.jacobian(returns_none)(1.0), TypeError, "end with a return"),
+    "value_and_grad without return": (
+        lambda b: tg.value_and_grad(returns_none)(1.0),
+        TypeError,
+        "end with a return",
+    ),
+    "jacobian without return": (
+        lambda b: tg.jacobian(returns_none)(1.0),
+        TypeError,
+        "end with a return",
+    ),
     "vjp without return": (lambda b: tg.vjp(returns_none, 1.0), TypeError, "end with a return"),
-    "jvp without return": (lambda b: tg.jvp(returns_none, (1.0,), (1.0,)), TypeError, "end with a return"),
-    "hessian without return": (lambda b: tg.hessian(returns_none)(1.0), TypeError, "end with a return"),
-    "hvp without return": (lambda b: tg.hvp(returns_none)(1.0, 1.0), TypeError, "end with a return"),
+    "jvp without return": (
+        lambda b: tg.jvp(returns_none, (1.0,), (1.0,)),
+        TypeError,
+        "end with a return",
+    ),
+    "hessian without return": (
+        lambda b: tg.hessian(returns_none)(1.0),
+        TypeError,
+        "end with a return",
+    ),
+    "hvp without return": (
+        lambda b: tg.hvp(returns_none)(1.0, 1.0),
+        TypeError,
+        "end with a return",
+    ),
     "grad of a vector": (lambda b: tg.grad(lambda x: x)(np.ones(2)), TypeError, "jacobian.*np.sum"),
-    "grad of a constant vector": (lambda b: tg.grad(lambda x: np.ones(2))(np.ones(2)), TypeError, "jacobian"),
+    "grad of a constant vector": (
+        lambda b: tg.grad(lambda x: np.ones(2))(np.ones(2)),
+        TypeError,
+        "jacobian",
+    ),
     "grad of a complex value": (lambda b: tg.grad(lambda x: x * 1j)(1.0), TypeError, "np.real"),
     "grad of text": (lambda b: tg.grad(lambda x: "a")(1.0), TypeError, "Return one number"),
     "grad of a list": (lambda b: tg.grad(lambda x: [x])(1.0), TypeError, "has_aux=True"),
     "grad of a pair": (lambda b: tg.grad(lambda x: (x, 1))(1.0), TypeError, "has_aux=True"),
-    "grad of grad of a vector": (lambda b: tg.grad(tg.grad(lambda x: np.sum(x * x)))(np.ones(2)), TypeError, "jacobian"),
-    "jacobian of text": (lambda b: tg.jacobian(lambda x: "a")(1.0), TypeError, "tensors, arrays and numbers"),
+    "grad of grad of a vector": (
+        lambda b: tg.grad(tg.grad(lambda x: np.sum(x * x)))(np.ones(2)),
+        TypeError,
+        "jacobian",
+    ),
+    "jacobian of text": (
+        lambda b: tg.jacobian(lambda x: "a")(1.0),
+        TypeError,
+        "tensors, arrays and numbers",
+    ),
     "vjp of text": (lambda b: tg.vjp(lambda x: {"a": x, "b": "text"}, 1.0), TypeError, "aux"),
-    "hessian of a vector": (lambda b: tg.hessian(lambda x: x)(np.ones(2)), TypeError, "scalar output"),
+    "hessian of a vector": (
+        lambda b: tg.hessian(lambda x: x)(np.ones(2)),
+        TypeError,
+        "scalar output",
+    ),
     "no argument": (lambda b: tg.grad(lambda: 1.0)(), TypeError, "argnums"),
     "argument by keyword": (lambda b: tg.grad(lambda x: x)(x=1.0), TypeError, "by position"),
     "argnums out of range": (lambda b: tg.grad(lambda x: x, 1)(1.0), TypeError, "Set argnums"),
@@ -203,32 +335,120 @@ TRANSFORMS = {
     "argnums float": (lambda b: tg.grad(lambda x: x, 0.0)(1.0), TypeError, "Set argnums"),
     "argnums twice": (lambda b: tg.grad(lambda x: x, (0, -1))(1.0), ValueError, "name each once"),
     "argument text": (lambda b: tg.grad(lambda x: 1.0)("a"), TypeError, "only numbers and arrays"),
-    "argument object": (lambda b: tg.grad(lambda x: 1.0)(object()), TypeError, "only numbers and arrays"),
-    "argument object array": (lambda b: tg.grad(lambda x: 1.0)(np.array([None])), TypeError, "only numbers and arrays"),
+    "argument object": (
+        lambda b: tg.grad(lambda x: 1.0)(object()),
+        TypeError,
+        "only numbers and arrays",
+    ),
+    "argument object array": (
+        lambda b: tg.grad(lambda x: 1.0)(np.array([None])),
+        TypeError,
+        "only numbers and arrays",
+    ),
     "text in a pytree": (lambda b: tg.grad(lambda x: x[0])((1.0, "a")), TypeError, "argnums"),
-    "has_aux without a pair": (lambda b: tg.grad(lambda x: x, has_aux=True)(1.0), TypeError, "leave has_aux out"),
-    "has_aux with a triple": (lambda b: tg.grad(lambda x: (x, 1, 2), has_aux=True)(1.0), TypeError, "pair"),
-    "jacobian mode": (lambda b: tg.jacobian(lambda x: x, mode="fwd"), ValueError, "'auto', 'reverse' or 'forward'"),
-    "jacobian not holomorphic": (lambda b: tg.jacobian(np.abs)(1j), TypeError, "real and imaginary part"),
-    "hvp of another shape": (lambda b: tg.hvp(lambda x: np.sum(x * x))(np.ones(2), np.ones(3)), ValueError, "must agree"),
-    "hvp of text": (lambda b: tg.hvp(lambda x: np.sum(x * x))(np.ones(2), "a"), ValueError, "looks like its primal"),
-    "cotangent of another shape": (lambda b: tg.vjp(np.sin, np.ones(3))[1](np.ones(2)), ValueError, "must agree"),
-    "cotangent of another structure": (lambda b: tg.vjp(lambda x: (x, x), 1.0)[1](1.0), ValueError, "arranged as f returned"),
-    "cotangent of other keys": (lambda b: tg.vjp(lambda x: {"a": x}, 1.0)[1]({"b": 1.0}), ValueError, "arranged as f returned"),
-    "cotangent None": (lambda b: tg.vjp(lambda x: x, 1.0)[1](None), ValueError, "arranged as f returned"),
-    "cotangent text": (lambda b: tg.vjp(lambda x: x, 1.0)[1]("a"), ValueError, "given str.*arranged as f returned"),
+    "has_aux without a pair": (
+        lambda b: tg.grad(lambda x: x, has_aux=True)(1.0),
+        TypeError,
+        "leave has_aux out",
+    ),
+    "has_aux with a triple": (
+        lambda b: tg.grad(lambda x: (x, 1, 2), has_aux=True)(1.0),
+        TypeError,
+        "pair",
+    ),
+    "jacobian mode": (
+        lambda b: tg.jacobian(lambda x: x, mode="fwd"),
+        ValueError,
+        "'auto', 'reverse' or 'forward'",
+    ),
+    "jacobian not holomorphic": (
+        lambda b: tg.jacobian(np.abs)(1j),
+        TypeError,
+        "real and imaginary part",
+    ),
+    "hvp of another shape": (
+        lambda b: tg.hvp(lambda x: np.sum(x * x))(np.ones(2), np.ones(3)),
+        ValueError,
+        "must agree",
+    ),
+    "hvp of text": (
+        lambda b: tg.hvp(lambda x: np.sum(x * x))(np.ones(2), "a"),
+        ValueError,
+        "looks like its primal",
+    ),
+    "cotangent of another shape": (
+        lambda b: tg.vjp(np.sin, np.ones(3))[1](np.ones(2)),
+        ValueError,
+        "must agree",
+    ),
+    "cotangent of another structure": (
+        lambda b: tg.vjp(lambda x: (x, x), 1.0)[1](1.0),
+        ValueError,
+        "arranged as f returned",
+    ),
+    "cotangent of other keys": (
+        lambda b: tg.vjp(lambda x: {"a": x}, 1.0)[1]({"b": 1.0}),
+        ValueError,
+        "arranged as f returned",
+    ),
+    "cotangent None": (
+        lambda b: tg.vjp(lambda x: x, 1.0)[1](None),
+        ValueError,
+        "arranged as f returned",
+    ),
+    "cotangent text": (
+        lambda b: tg.vjp(lambda x: x, 1.0)[1]("a"),
+        ValueError,
+        "given str.*arranged as f returned",
+    ),
     "cotangent complex": (lambda b: tg.vjp(np.sin, 1.0)[1](1j), ValueError, "real part"),
-    "jvp without tuples": (lambda b: tg.jvp(np.sin, 1.0, 1.0), TypeError, r"jvp\(f, \(x,\), \(v,\)\)"),
-    "jvp with too few tangents": (lambda b: tg.jvp(np.sin, (1.0,), ()), ValueError, "one tangent per primal"),
-    "tangent of another shape": (lambda b: tg.jvp(np.sin, (np.ones(2),), (np.ones(3),)), ValueError, "must agree"),
-    "tangent of another structure": (lambda b: tg.jvp(lambda d: d["a"], ({"a": 1.0},), (1.0,)), ValueError, "looks like its primal"),
-    "tangent None": (lambda b: tg.jvp(np.sin, (1.0,), (None,)), ValueError, "looks like its primal"),
+    "jvp without tuples": (
+        lambda b: tg.jvp(np.sin, 1.0, 1.0),
+        TypeError,
+        r"jvp\(f, \(x,\), \(v,\)\)",
+    ),
+    "jvp with too few tangents": (
+        lambda b: tg.jvp(np.sin, (1.0,), ()),
+        ValueError,
+        "one tangent per primal",
+    ),
+    "tangent of another shape": (
+        lambda b: tg.jvp(np.sin, (np.ones(2),), (np.ones(3),)),
+        ValueError,
+        "must agree",
+    ),
+    "tangent of another structure": (
+        lambda b: tg.jvp(lambda d: d["a"], ({"a": 1.0},), (1.0,)),
+        ValueError,
+        "looks like its primal",
+    ),
+    "tangent None": (
+        lambda b: tg.jvp(np.sin, (1.0,), (None,)),
+        ValueError,
+        "looks like its primal",
+    ),
     "tangent complex": (lambda b: tg.jvp(np.sin, (1.0,), (1j,)), ValueError, "real part"),
-    "a function that leaves the tape": (lambda b: tg.grad(lambda x: float(x) ** 2)(1.0), TypeError, "detach"),
-    "a function with math": (lambda b: tg.grad(lambda x: __import__("math").sin(x))(1.0), TypeError, "np.sin"),
-    "a function with a plain buffer": (lambda b: tg.grad(lambda x: np.array([x, x]).sum())(1.0), TypeError, "tg.stack"),
+    "a function that leaves the tape": (
+        lambda b: tg.grad(lambda x: float(x) ** 2)(1.0),
+        TypeError,
+        "detach",
+    ),
+    "a function with math": (
+        lambda b: tg.grad(lambda x: __import__("math").sin(x))(1.0),
+        TypeError,
+        "np.sin",
+    ),
+    "a function with a plain buffer": (
+        lambda b: tg.grad(lambda x: np.array([x, x]).sum())(1.0),
+        TypeError,
+        "tg.stack",
+    ),
     "a function that fails": (lambda b: tg.grad(lambda x: [][0])(1.0), IndexError, "list index"),
-    "a missing rule": (lambda b: tg.grad(lambda x: np.sum(np.histogram_bin_edges(x)))(np.ones(2)), TypeError, "histogram"),
+    "a missing rule": (
+        lambda b: tg.grad(lambda x: np.sum(np.histogram_bin_edges(x)))(np.ones(2)),
+        TypeError,
+        "histogram",
+    ),
 }
 
 SETTINGS = {
@@ -270,8 +490,25 @@ def test_a_bad_call_says_what_is_wrong_and_changes_nothing(call, error, phrase):
     np.testing.assert_array_equal(b.w.grad.numpy(), 2 * b.w.detach().numpy())
 
 
-@pytest.mark.parametrize("function", [tg.sin, tg.exp, tg.abs, tg.sum, tg.mean, tg.max, tg.cumsum, tg.reshape, tg.transpose, tg.ravel], ids=lambda f: f.__name__)
-@pytest.mark.parametrize("value", [None, "text", object(), {}, [None], ["a"], np.array([None])], ids=repr)
+@pytest.mark.parametrize(
+    "function",
+    [
+        tg.sin,
+        tg.exp,
+        tg.abs,
+        tg.sum,
+        tg.mean,
+        tg.max,
+        tg.cumsum,
+        tg.reshape,
+        tg.transpose,
+        tg.ravel,
+    ],
+    ids=lambda f: f.__name__,
+)
+@pytest.mark.parametrize(
+    "value", [None, "text", object(), {}, [None], ["a"], np.array([None])], ids=repr
+)
 def test_an_op_of_what_is_no_number_is_a_type_error(function, value):
     arguments = (2,) if function is tg.reshape else ()
     try:
@@ -304,4 +541,7 @@ def test_an_error_in_the_middle_of_a_walk_leaves_gradients_alone():
 def test_errors_belong_to_families_that_programs_can_catch():
     assert issubclass(tg.GradientLost, TypeError) and issubclass(tg.NotDifferentiable, TypeError)
     assert issubclass(tg.GraphError, RuntimeError) and issubclass(tg.GradcheckError, RuntimeError)
-    assert all(issubclass(e, tg.TapegradError) for e in (tg.GradientLost, tg.NotDifferentiable, tg.GraphError, tg.GradcheckError))
+    assert all(
+        issubclass(e, tg.TapegradError)
+        for e in (tg.GradientLost, tg.NotDifferentiable, tg.GraphError, tg.GradcheckError)
+    )

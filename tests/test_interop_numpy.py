@@ -30,7 +30,11 @@ def plain(value):
     if isinstance(value, tg.Tensor):
         return value.detach().numpy()
     if isinstance(value, tuple | list):
-        return type(value)(plain(v) for v in value) if not hasattr(value, "_make") else type(value)(*map(plain, value))
+        return (
+            type(value)(plain(v) for v in value)
+            if not hasattr(value, "_make")
+            else type(value)(*map(plain, value))
+        )
     return value
 
 
@@ -65,7 +69,10 @@ def test_a_ufunc_with_a_rule_is_recorded(ufunc):
     else:
         operands = [rng.uniform(0.2, 0.9, shape) for _ in range(ufunc.nin)]
     if ufunc.signature:  # vecdot, matvec, ...: the last axes are its own
-        operands = [rng.uniform(0.2, 0.9, (3,) * part.count(",") + (3,) if part.strip("()") else ()) for part in ufunc.signature.split("->")[0].replace("),(", ")|(").split("|")]
+        operands = [
+            rng.uniform(0.2, 0.9, (3,) * part.count(",") + (3,) if part.strip("()") else ())
+            for part in ufunc.signature.split("->")[0].replace("),(", ")|(").split("|")
+        ]
     try:
         expected = ufunc(*operands)
     except TypeError:
@@ -74,7 +81,10 @@ def test_a_ufunc_with_a_rule_is_recorded(ufunc):
     for i, x in enumerate(operands):
         if x.dtype.kind != "f":
             continue
-        for others in (operands, [o if o.ndim == 0 or k == i else tg.tensor(o) for k, o in enumerate(operands)]):
+        for others in (
+            operands,
+            [o if o.ndim == 0 or k == i else tg.tensor(o) for k, o in enumerate(operands)],
+        ):
             arguments = [*others]
             arguments[i] = leaf(x)
             for function in (ufunc, UFUNCS[ufunc]):
@@ -86,7 +96,21 @@ def test_a_ufunc_with_a_rule_is_recorded(ufunc):
     assert not any(t.requires_grad for t in tensors_in(untracked))
 
 
-@pytest.mark.parametrize("left", [np.ones(3), np.float64(2.0), np.float32(2.0), np.int64(2), np.complex128(2j), np.ones((2, 3)), np.bool_(True), np.array(2.0), [1.0, 2.0, 3.0]], ids=repr)
+@pytest.mark.parametrize(
+    "left",
+    [
+        np.ones(3),
+        np.float64(2.0),
+        np.float32(2.0),
+        np.int64(2),
+        np.complex128(2j),
+        np.ones((2, 3)),
+        np.bool_(True),
+        np.array(2.0),
+        [1.0, 2.0, 3.0],
+    ],
+    ids=repr,
+)
 def test_what_stands_on_the_left_does_not_matter(left):
     x = np.array([1.0, 2.0, 3.0])
     w = leaf(x)
@@ -106,16 +130,28 @@ def test_what_stands_on_the_left_does_not_matter(left):
     ("name", "call", "same_as"),
     [
         ("add.reduce", lambda x: np.add.reduce(x), lambda x: np.sum(x, axis=0)),
-        ("add.reduce axis", lambda x: np.add.reduce(x, axis=1, keepdims=True), lambda x: np.sum(x, axis=1, keepdims=True)),
+        (
+            "add.reduce axis",
+            lambda x: np.add.reduce(x, axis=1, keepdims=True),
+            lambda x: np.sum(x, axis=1, keepdims=True),
+        ),
         ("add.reduce all", lambda x: np.add.reduce(x, axis=None), lambda x: np.sum(x)),
         ("add.reduce axes", lambda x: np.add.reduce(x, (0, 1)), lambda x: np.sum(x)),
-        ("add.reduce by position", lambda x: np.add.reduce(x, 1, None, None, True), lambda x: np.sum(x, axis=1, keepdims=True)),
+        (
+            "add.reduce by position",
+            lambda x: np.add.reduce(x, 1, None, None, True),
+            lambda x: np.sum(x, axis=1, keepdims=True),
+        ),
         ("multiply.reduce", lambda x: np.multiply.reduce(x, axis=1), lambda x: np.prod(x, axis=1)),
         ("maximum.reduce", lambda x: np.maximum.reduce(x, axis=None), lambda x: np.max(x)),
         ("minimum.reduce", lambda x: np.minimum.reduce(x), lambda x: np.min(x, axis=0)),
         ("add.accumulate", lambda x: np.add.accumulate(x, axis=1), lambda x: np.cumsum(x, axis=1)),
         ("multiply.outer", lambda x: np.multiply.outer(x, x[0]), lambda x: x[:, :, None] * x[0]),
-        ("subtract.outer", lambda x: np.subtract.outer([1.0, 2.0], x), lambda x: np.array([1.0, 2.0])[:, None, None] - x),
+        (
+            "subtract.outer",
+            lambda x: np.subtract.outer([1.0, 2.0], x),
+            lambda x: np.array([1.0, 2.0])[:, None, None] - x,
+        ),
     ],
     ids=lambda v: v if isinstance(v, str) else "",
 )
@@ -177,7 +213,10 @@ def test_an_unbuffered_store_adds_up_or_is_refused():
     agree(target, np.array([1.0, 5.0, 0.0]))
     (target * np.array([1.0, 10.0, 100.0])).sum().backward()
     np.testing.assert_array_equal(w.grad.numpy(), [1.0, 10.0, 10.0])
-    for call in (lambda: np.multiply.at(tg.ones(3), [0, 1, 1], w), lambda: np.add.at(np.zeros(3), [0, 1, 1], w)):
+    for call in (
+        lambda: np.multiply.at(tg.ones(3), [0, 1, 1], w),
+        lambda: np.add.at(np.zeros(3), [0, 1, 1], w),
+    ):
         with pytest.raises(TypeError, match=r"multiply\.at|tracked"):
             call()
     matrix = tg.zeros(2, 3)
@@ -187,9 +226,22 @@ def test_an_unbuffered_store_adds_up_or_is_refused():
 
 def test_settings_that_say_what_numpy_does_anyway_are_accepted():
     w = leaf(M)
-    np.testing.assert_array_equal(plain(np.sin(w, out=None, where=True, casting="same_kind", order="K", dtype=None, subok=True)), np.sin(M))
+    np.testing.assert_array_equal(
+        plain(
+            np.sin(w, out=None, where=True, casting="same_kind", order="K", dtype=None, subok=True)
+        ),
+        np.sin(M),
+    )
     calls = [
-        lambda x: np.sum(x, axis=None, dtype=None, out=None, keepdims=np._NoValue, initial=np._NoValue, where=np._NoValue),
+        lambda x: np.sum(
+            x,
+            axis=None,
+            dtype=None,
+            out=None,
+            keepdims=np._NoValue,
+            initial=np._NoValue,
+            where=np._NoValue,
+        ),
         lambda x: np.sum(x, 0, None, None, True),
         lambda x: np.mean(x, 1, None, None),
         lambda x: np.max(x, axis=0, out=None, keepdims=True),
@@ -267,7 +319,10 @@ def samples():
 @pytest.mark.parametrize(("of", "op", "sample"), list(samples()))
 def test_a_declared_function_is_recorded(of, op, sample):
     domains = (op.domains * len(sample.operands))[: len(sample.operands)]
-    arrays = [d.sample(rng, s) if type(s) is tuple else np.asarray(s) for d, s in zip(sample.domains or domains, sample.operands, strict=True)]
+    arrays = [
+        d.sample(rng, s) if type(s) is tuple else np.asarray(s)
+        for d, s in zip(sample.domains or domains, sample.operands, strict=True)
+    ]
     tensors = [leaf(a) if a.dtype.kind in "fc" else a for a in arrays]
     pack = (lambda xs: (xs,)) if op.variadic and not op.elementwise else tuple
     settings = dict(sample.settings)
@@ -341,7 +396,10 @@ def test_a_function_is_recorded_with_numpys_value_and_the_right_derivative(name)
     assert all(t.requires_grad for t in tensors_in(result))
 
     def total(x):
-        return sum(np.sum(part * np.cos(np.arange(np.size(part)).reshape(np.shape(part)))) for part in (call(x) if isinstance(expected, list) else [call(x)]))
+        return sum(
+            np.sum(part * np.cos(np.arange(np.size(part)).reshape(np.shape(part))))
+            for part in (call(x) if isinstance(expected, list) else [call(x)])
+        )
 
     gradient = tg.grad(total)(M)
     v = rng.standard_normal((3, 3))
@@ -368,7 +426,12 @@ def public_functions():
     for module in (np, np.linalg, np.fft):
         for name in sorted(dir(module)):
             f = getattr(module, name)
-            if not name.startswith("_") and isinstance(f, type(np.sum)) and f not in FUNCTIONS and f not in CONSTANTS:
+            if (
+                not name.startswith("_")
+                and isinstance(f, type(np.sum))
+                and f not in FUNCTIONS
+                and f not in CONSTANTS
+            ):
                 yield pytest.param(f, id=f"{module.__name__}.{name}")
 
 
@@ -376,7 +439,16 @@ def public_functions():
 def test_a_function_without_a_rule_is_refused_on_tracked_tensors_only(of):
     """Whatever its signature: tried with one, two and three tensors, it never returns a value cut off from its gradient."""
     tried = 0
-    for arguments in ([M], [M, M], [M[0], M[0]], [M[0], M[0], M[0]], [[0, 1], M], [M, 1], [M, 1, 1], [M, (1, 2)]):
+    for arguments in (
+        [M],
+        [M, M],
+        [M[0], M[0]],
+        [M[0], M[0], M[0]],
+        [[0, 1], M],
+        [M, 1],
+        [M, 1, 1],
+        [M, (1, 2)],
+    ):
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -390,9 +462,20 @@ def test_a_function_without_a_rule_is_refused_on_tracked_tensors_only(of):
             assert isinstance(error, tg.TapegradError), error
             assert "detach" in str(error) or "tg." in str(error)
         else:
-            assert all(t.requires_grad for t in tensors_in(result)) or result is None or not tensors_in(result), of
-            if not tensors_in(result):  # composed of functions that know tensors, or about shapes only
-                assert isinstance(result, tuple | list | bool | int | np.integer | str | np.dtype | type(None)) or np.asarray(result).dtype.kind in "iub", (of, result)
+            assert (
+                all(t.requires_grad for t in tensors_in(result))
+                or result is None
+                or not tensors_in(result)
+            ), of
+            if not tensors_in(
+                result
+            ):  # composed of functions that know tensors, or about shapes only
+                assert (
+                    isinstance(
+                        result, tuple | list | bool | int | np.integer | str | np.dtype | type(None)
+                    )
+                    or np.asarray(result).dtype.kind in "iub"
+                ), (of, result)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             value = of(*(tg.tensor(a) if isinstance(a, np.ndarray) else a for a in arguments))

@@ -40,7 +40,10 @@ def system(*shapes, **settings):
     return call(*shapes, domains=(dominant, real), **settings)
 
 
-steep = Domain("steep", lambda rng, shape: np.concatenate([rng.uniform(2, 3, 1), rng.uniform(-0.5, 0.5, shape[0] - 1)]))
+steep = Domain(
+    "steep",
+    lambda rng, shape: np.concatenate([rng.uniform(2, 3, 1), rng.uniform(-0.5, 0.5, shape[0] - 1)]),
+)
 
 ORDERS = (None, "fro", "nuc", 1, -1, 2, -2, np.inf, -np.inf)
 
@@ -99,13 +102,21 @@ COMPOSED = {
 # fmt: on
 
 # The laws that a function made of ops could break while its ops obey them, and the kinds of samples that tell.
-LAWS = {"": ("value", "derivative", "adjoint"), "complex": ("value", "derivative"), "float32": ("dtype",)}
+LAWS = {
+    "": ("value", "derivative", "adjoint"),
+    "complex": ("value", "derivative"),
+    "float32": ("dtype",),
+}
 
 
 def cases():
     for name, (function, calls) in COMPOSED.items():
         for sample in samples_from(function, calls):
-            kind = sample.name.rsplit(",", 1)[-1] if sample.name.endswith(("complex", "float32", "strided", "mixed")) else ""
+            kind = (
+                sample.name.rsplit(",", 1)[-1]
+                if sample.name.endswith(("complex", "float32", "strided", "mixed"))
+                else ""
+            )
             if "only" in sample.name:
                 continue
             for law in laws_of(sample):
@@ -139,7 +150,9 @@ def judged(f, x, atol=1e-7, forward=True):
     np.testing.assert_allclose(gradient, slopes(lambda x: np.real(f(x)), x), atol=atol)
     if not forward:
         return gradient
-    direction = np.random.default_rng(1).normal(size=x.shape) * (1 + 0.5j if x.dtype.kind == "c" else 1)
+    direction = np.random.default_rng(1).normal(size=x.shape) * (
+        1 + 0.5j if x.dtype.kind == "c" else 1
+    )
     tangent = tg.jvp(f, (x,), (direction,))[1]
     np.testing.assert_allclose(tangent, np.sum(np.real(np.conj(gradient) * direction)), atol=atol)
     return gradient
@@ -181,7 +194,9 @@ def test_eigenvectors_of_a_real_matrix_with_complex_eigenvalues(rng):
         tg.grad(lambda a: np.real(LA.eig(a)[1][0, 0] * 1j))(a)
 
 
-@pytest.mark.parametrize("function", [lambda a: LA.eigh(a)[1], lambda a: LA.eig(a)[1], lambda a: LA.svd(a)[0]])
+@pytest.mark.parametrize(
+    "function", [lambda a: LA.eigh(a)[1], lambda a: LA.eig(a)[1], lambda a: LA.svd(a)[0]]
+)
 def test_functions_of_the_phase_are_refused(function, rng):
     a = random_complex(rng, 3, 3)
     with pytest.raises(NotDifferentiable, match=r"depends on which of the possible vectors"):
@@ -196,7 +211,11 @@ def test_functions_without_a_phase_of_complex_singular_vectors(shape, rng):
     def f(a):
         u, s, vh = LA.svd(a, full_matrices=False)
         both = (u * s**2) @ vh  # opposite phases cancel
-        return np.sum(left[:, :k] * squared(u)) + np.sum(right[:k] * squared(vh)) + np.sum(middle * np.real(both))
+        return (
+            np.sum(left[:, :k] * squared(u))
+            + np.sum(right[:k] * squared(vh))
+            + np.sum(middle * np.real(both))
+        )
 
     judged(f, random_complex(rng, *shape))
 
@@ -205,7 +224,11 @@ def test_functions_without_a_phase_of_complex_singular_vectors(shape, rng):
 def test_vectors_that_complete_a_basis(shape, rng):
     """The space they span is a smooth function of the matrix; they are not."""
     weights = rng.normal(size=(4, 4))
-    part = (lambda a: LA.svd(a)[0][:, 2:]) if shape == (4, 2) else (lambda a: np.conj(LA.svd(a)[2][2:].T))
+    part = (
+        (lambda a: LA.svd(a)[0][:, 2:])
+        if shape == (4, 2)
+        else (lambda a: np.conj(LA.svd(a)[2][2:].T))
+    )
 
     def of_space(a):
         v = part(a)
@@ -260,13 +283,23 @@ def test_functions_of_equal_eigenvalues(rng):
         expected = 3 * a @ a  # of tr a³, whichever triangle stands for it
         expected = np.tril(2 * expected, -1) + np.diag(np.diag(expected))
         for values in (LA.eigvalsh, lambda a: LA.eigh(a)[0]):
-            np.testing.assert_allclose(tg.grad(lambda a, values=values: np.sum(values(a) ** 3))(a), expected, atol=1e-12)
-        np.testing.assert_allclose(tg.grad(lambda a: np.real(np.sum(LA.eigvals(a) ** 3)))(a), 3 * (a @ a).T, atol=1e-12)
-        np.testing.assert_allclose(tg.grad(lambda a: np.sum(LA.svdvals(a) ** 3))(a), 3 * a @ a, atol=1e-12)
-        np.testing.assert_allclose(tg.grad(lambda a: np.sum(LA.svd(a)[1] ** 3))(a), 3 * a @ a, atol=1e-12)
+            np.testing.assert_allclose(
+                tg.grad(lambda a, values=values: np.sum(values(a) ** 3))(a), expected, atol=1e-12
+            )
+        np.testing.assert_allclose(
+            tg.grad(lambda a: np.real(np.sum(LA.eigvals(a) ** 3)))(a), 3 * (a @ a).T, atol=1e-12
+        )
+        np.testing.assert_allclose(
+            tg.grad(lambda a: np.sum(LA.svdvals(a) ** 3))(a), 3 * a @ a, atol=1e-12
+        )
+        np.testing.assert_allclose(
+            tg.grad(lambda a: np.sum(LA.svd(a)[1] ** 3))(a), 3 * a @ a, atol=1e-12
+        )
 
 
-@pytest.mark.parametrize("function", [lambda a: LA.eigh(a)[1], lambda a: LA.eig(a)[1], lambda a: LA.svd(a)[0]])
+@pytest.mark.parametrize(
+    "function", [lambda a: LA.eigh(a)[1], lambda a: LA.eig(a)[1], lambda a: LA.svd(a)[0]]
+)
 def test_vectors_of_equal_eigenvalues_are_refused(function, rng):
     weights = rng.normal(size=(3, 3))
     for a in (np.diag(TWINS), rotated(TWINS, rng), np.eye(3), np.eye(3, dtype=np.float32)):
@@ -309,7 +342,13 @@ def test_no_rule_could_know_the_gradient_for_equal_eigenvalues():
 
 
 def test_smooth_functions_of_a_matrix_with_equal_eigenvalues(rng):
-    for f in (tg.linalg.expm, tg.linalg.sqrtm, tg.linalg.logm, LA.inv, lambda a: tg.linalg.polar(a)[1]):
+    for f in (
+        tg.linalg.expm,
+        tg.linalg.sqrtm,
+        tg.linalg.logm,
+        LA.inv,
+        lambda a: tg.linalg.polar(a)[1],
+    ):
         weights = rng.normal(size=(3, 3))
         judged(lambda a, f=f, w=weights: np.sum(w * f(a)), rotated(TWINS, rng))
 
@@ -323,7 +362,9 @@ def test_a_defective_matrix():
     """Its eigenvalues move like a square root: infinitely fast, but their sum does not."""
     a = np.array([[2.0, 1.0], [0.0, 2.0]])
     assert np.max(np.abs(tg.grad(lambda a: np.real(LA.eigvals(a)[0]))(a))) > 1e7
-    np.testing.assert_allclose(tg.grad(lambda a: np.real(np.sum(LA.eigvals(a))))(a), np.eye(2), atol=1e-7)
+    np.testing.assert_allclose(
+        tg.grad(lambda a: np.real(np.sum(LA.eigvals(a))))(a), np.eye(2), atol=1e-7
+    )
 
 
 # ----------------------------------------------------------------------------------------- singular matrices
@@ -358,11 +399,15 @@ def test_det_of_singular_matrices_has_its_cofactors_for_gradient(kind, rng):
     judged(lambda a: np.real(LA.det(a)), a)
     judged(lambda a: np.real(np.sum(LA.det(a))), np.stack([a, np.eye(3) + 0 * a]))
     np.testing.assert_allclose(tg.grad(lambda a: LA.det(a))(np.zeros((3, 3))), 0)
-    np.testing.assert_allclose(tg.grad(lambda a: LA.det(a))(np.diag([0.0, 2.0, 3.0])), np.diag([6.0, 0, 0]), atol=1e-12)
+    np.testing.assert_allclose(
+        tg.grad(lambda a: LA.det(a))(np.diag([0.0, 2.0, 3.0])), np.diag([6.0, 0, 0]), atol=1e-12
+    )
     np.testing.assert_allclose(tg.grad(lambda a: LA.det(a))(np.zeros((1, 1))), 1)
     singular = np.array([[1.0, 2.0], [2.0, 4.0]])
     hessian = tg.hessian(lambda a: LA.det(a))(singular).reshape(4, 4)
-    np.testing.assert_allclose(hessian, [[0, 0, 0, 1], [0, 0, -1, 0], [0, -1, 0, 0], [1, 0, 0, 0]], atol=1e-12)
+    np.testing.assert_allclose(
+        hessian, [[0, 0, 0, 1], [0, 0, -1, 0], [0, -1, 0, 0], [1, 0, 0, 0]], atol=1e-12
+    )
 
 
 def test_matrix_equations_without_a_solution_raise():
@@ -382,7 +427,15 @@ def test_not_positive_definite():
 
 @pytest.mark.parametrize(
     "function",
-    [LA.inv, LA.det, LA.eigh, LA.cholesky, tg.linalg.lu_factor, lambda a: LA.solve(a, a), lambda a: LA.matrix_power(a, 2)],
+    [
+        LA.inv,
+        LA.det,
+        LA.eigh,
+        LA.cholesky,
+        tg.linalg.lu_factor,
+        lambda a: LA.solve(a, a),
+        lambda a: LA.matrix_power(a, 2),
+    ],
 )
 def test_matrices_that_are_not_square(function):
     with pytest.raises(LinAlgError, match="square"):
@@ -409,14 +462,20 @@ def test_the_gradient_of_a_matrix_norm_at_0_is_0(p):
 
 
 def test_norms_share_the_gradient_among_ties():
-    np.testing.assert_array_equal(tg.grad(lambda x: LA.norm(x, np.inf))(np.array([2.0, -2.0, 1.0])), [0.5, -0.5, 0])
-    np.testing.assert_allclose(tg.grad(lambda x: LA.norm(x, 2))(np.eye(2)), 0.5 * np.eye(2), atol=1e-15)
+    np.testing.assert_array_equal(
+        tg.grad(lambda x: LA.norm(x, np.inf))(np.array([2.0, -2.0, 1.0])), [0.5, -0.5, 0]
+    )
+    np.testing.assert_allclose(
+        tg.grad(lambda x: LA.norm(x, 2))(np.eye(2)), 0.5 * np.eye(2), atol=1e-15
+    )
 
 
 def test_the_nuclear_norm_of_a_matrix_without_full_rank():
     """Of all subgradients the one of least norm, U₁ V₁ᴴ."""
     x = np.outer([3.0, 4.0], [1.0, 0.0, 0.0])
-    np.testing.assert_allclose(tg.grad(lambda x: LA.norm(x, "nuc"))(x), np.outer([0.6, 0.8], [1, 0, 0]), atol=1e-15)
+    np.testing.assert_allclose(
+        tg.grad(lambda x: LA.norm(x, "nuc"))(x), np.outer([0.6, 0.8], [1, 0, 0]), atol=1e-15
+    )
 
 
 def test_second_derivatives_of_the_length_where_entries_are_0():
@@ -447,7 +506,9 @@ def test_lstsq_gives_what_numpy_gives(rng):
         a, y = rng.normal(size=shape), rng.normal(size=(b, 2))
         ours = LA.lstsq(tg.tensor(a, requires_grad=True), tg.tensor(y))
         for mine, theirs in zip(ours, LA.lstsq(a, y), strict=True):
-            np.testing.assert_allclose(mine.detach() if isinstance(mine, tg.Tensor) else mine, theirs, atol=1e-12)
+            np.testing.assert_allclose(
+                mine.detach() if isinstance(mine, tg.Tensor) else mine, theirs, atol=1e-12
+            )
 
 
 # ------------------------------------------------------------------------------------------------- triangles
@@ -544,7 +605,11 @@ def test_multi_dot_takes_the_cheapest_order():
         if i == j:
             return 0
         k = order[i, j]
-        return cost(order, lengths, i, k) + cost(order, lengths, k + 1, j) + lengths[i] * lengths[k + 1] * lengths[j + 1]
+        return (
+            cost(order, lengths, i, k)
+            + cost(order, lengths, k + 1, j)
+            + lengths[i] * lengths[k + 1] * lengths[j + 1]
+        )
 
     lengths = (30, 35, 15, 5, 10, 20, 25)  # the textbook's example (Cormen et al., section 15.2)
     assert cost(_cheapest(lengths), lengths, 0, 5) == 15125
@@ -580,11 +645,15 @@ def test_single_precision_stays_single(rng):
     one = np.float32(1)
     for f in (
         lambda a: np.sum(LA.solve(a, np.ones(3, np.float32))),
-        lambda a: LA.norm(a, "nuc") + LA.norm(a) + LA.norm(a, 3, axis=0)[0] + LA.cond(a) + LA.cond(a, 1),
+        lambda a: (
+            LA.norm(a, "nuc") + LA.norm(a) + LA.norm(a, 3, axis=0)[0] + LA.cond(a) + LA.cond(a, 1)
+        ),
         lambda a: np.sum(LA.svd(a)[0] * one) + np.sum(LA.qr(a)[0]) + np.sum(LA.pinv(a)),
         lambda a: np.sum(LA.eigh(a)[1]) + np.sum(LA.cholesky(a)) + LA.slogdet(a)[1],
         lambda a: np.sum(tg.linalg.lu_solve(tg.linalg.lu_factor(a), np.ones(3, np.float32))),
-        lambda a: np.sum(tg.linalg.expm(a)) + np.sum(tg.linalg.sqrtm(a)) + np.sum(tg.linalg.polar(a)[1]),
+        lambda a: (
+            np.sum(tg.linalg.expm(a)) + np.sum(tg.linalg.sqrtm(a)) + np.sum(tg.linalg.polar(a)[1])
+        ),
     ):
         value, gradient = tg.value_and_grad(f)(a)
         assert np.asarray(value).dtype == gradient.dtype == np.float32
@@ -616,7 +685,9 @@ PEERS = [
 
 
 @pytest.mark.peers
-@pytest.mark.parametrize(("kind", "shape"), list(itertools.product((float, complex), ((3, 3), (2, 3, 3)))))
+@pytest.mark.parametrize(
+    ("kind", "shape"), list(itertools.product((float, complex), ((3, 3), (2, 3, 3))))
+)
 @pytest.mark.parametrize("f", [f for _, f in PEERS], ids=[name for name, _ in PEERS])
 def test_torch_agrees(f, kind, shape, rng):
     torch = pytest.importorskip("torch")
@@ -627,7 +698,9 @@ def test_torch_agrees(f, kind, shape, rng):
         x, y = library.tensor(a, requires_grad=True), library.tensor(b, requires_grad=True)
         out = f(library.linalg, x, y)
         weights = np.cos(np.arange(np.prod(out.shape, dtype=int))).reshape(tuple(out.shape))
-        out.backward(library.tensor(weights.astype(a.dtype) if "complex" in str(out.dtype) else weights))
+        out.backward(
+            library.tensor(weights.astype(a.dtype) if "complex" in str(out.dtype) else weights)
+        )
         values.append(out.detach().numpy())
         gradients.append([None if t.grad is None else t.grad.numpy() for t in (x, y)])
     np.testing.assert_allclose(*values, rtol=1e-9, atol=1e-9)
@@ -650,10 +723,18 @@ def test_jax_agrees(name, rng):
         "expm": (tg.linalg.expm, theirs.expm),
         "lstsq": (lambda a: LA.lstsq(a[:, :2], b)[0], lambda a: jnp.linalg.lstsq(a[:, :2], b)[0]),
         "eigh": (lambda a: LA.eigh(a + a.T)[1] ** 2, lambda a: jnp.linalg.eigh(a + a.T)[1] ** 2),
-        "solve_triangular": (lambda a: tg.linalg.solve_triangular(a, b, 1), lambda a: theirs.solve_triangular(a, b, 1)),
-        "toeplitz": (lambda a: tg.linalg.toeplitz(a[:, 0], a[0]), lambda a: theirs.toeplitz(a[:, 0], a[0])),
+        "solve_triangular": (
+            lambda a: tg.linalg.solve_triangular(a, b, 1),
+            lambda a: theirs.solve_triangular(a, b, 1),
+        ),
+        "toeplitz": (
+            lambda a: tg.linalg.toeplitz(a[:, 0], a[0]),
+            lambda a: theirs.toeplitz(a[:, 0], a[0]),
+        ),
         "polar": (lambda a: tg.linalg.polar(a)[0], lambda a: theirs.polar(a, method="svd")[0]),
     }[name]
     with jax.enable_x64(True) if hasattr(jax, "enable_x64") else jax.experimental.enable_x64():
         expected = np.asarray(jax.grad(lambda a: jnp.sum(jnp.sin(g(a)).real))(jnp.asarray(a)))
-    np.testing.assert_allclose(tg.grad(lambda a: np.sum(np.sin(f(a))))(a), expected, rtol=1e-8, atol=1e-8)
+    np.testing.assert_allclose(
+        tg.grad(lambda a: np.sum(np.sin(f(a))))(a), expected, rtol=1e-8, atol=1e-8
+    )

@@ -14,7 +14,11 @@ import pytest
 
 import tapegrad as tg
 
-OFF = {"no_grad": tg.no_grad, "inference_mode": tg.inference_mode, "set_grad_enabled": lambda: tg.set_grad_enabled(False)}
+OFF = {
+    "no_grad": tg.no_grad,
+    "inference_mode": tg.inference_mode,
+    "set_grad_enabled": lambda: tg.set_grad_enabled(False),
+}
 
 
 @pytest.fixture(autouse=True)
@@ -31,7 +35,17 @@ def w():
 
 def recorded(w):
     """Whether ops are recorded here: what counts, as opposed to what the mode says of itself."""
-    results = (w * 2, w + w, np.sin(w), w.sum(), w[0], tg.stack([w, w]), 2.0 * w, w @ w, np.add(w, 1.0))
+    results = (
+        w * 2,
+        w + w,
+        np.sin(w),
+        w.sum(),
+        w[0],
+        tg.stack([w, w]),
+        2.0 * w,
+        w @ w,
+        np.add(w, 1.0),
+    )
     assert len({r.requires_grad for r in results}) == 1
     return results[0].requires_grad
 
@@ -147,7 +161,11 @@ def test_modes_suspended_in_generators_may_end_out_of_turn(w):
     inner.close()
     assert recorded(w)
 
-    outer, middle, inner = suspended(tg.no_grad()), suspended(tg.enable_grad()), suspended(tg.no_grad())
+    outer, middle, inner = (
+        suspended(tg.no_grad()),
+        suspended(tg.enable_grad()),
+        suspended(tg.no_grad()),
+    )
     for generator in (outer, middle, inner):
         next(generator)
     middle.close()
@@ -167,8 +185,17 @@ def test_inference_tensors_are_marked_and_refused_where_a_derivative_needs_them(
         y = w * 2
         made = tg.ones(2)
     assert y.is_inference() and made.is_inference() and not w.is_inference() and not y.requires_grad
-    for function in (lambda: w * y, lambda: y * w, lambda: np.multiply(y, w), lambda: w @ y, lambda: w / made, lambda: tg.where(y > 0, w, y) * y * w):
-        with pytest.raises(RuntimeError, match="Inference tensors cannot be saved for backward.*clone"):
+    for function in (
+        lambda: w * y,
+        lambda: y * w,
+        lambda: np.multiply(y, w),
+        lambda: w @ y,
+        lambda: w / made,
+        lambda: tg.where(y > 0, w, y) * y * w,
+    ):
+        with pytest.raises(
+            RuntimeError, match="Inference tensors cannot be saved for backward.*clone"
+        ):
             function()
     with pytest.raises(RuntimeError, match="Setting requires_grad=True on inference tensor.*clone"):
         y.requires_grad_()
@@ -216,7 +243,11 @@ def test_no_grad_inside_a_differentiated_function_stops_the_gradient():
 # ------------------------------------------------------------------------------------------------ decorators
 
 
-@pytest.mark.parametrize("decorate", [tg.no_grad, tg.no_grad(), tg.inference_mode, tg.inference_mode(), OFF["set_grad_enabled"]], ids=["bare", "called", "inference bare", "inference called", "set"])
+@pytest.mark.parametrize(
+    "decorate",
+    [tg.no_grad, tg.no_grad(), tg.inference_mode, tg.inference_mode(), OFF["set_grad_enabled"]],
+    ids=["bare", "called", "inference bare", "inference called", "set"],
+)
 def test_a_decorated_function_runs_in_the_mode(decorate, w):
     decorator = decorate() if decorate is OFF["set_grad_enabled"] else decorate
     assert tg.is_grad_enabled() or decorate is OFF["set_grad_enabled"]

@@ -18,7 +18,7 @@ import pytest
 
 import tapegrad as tg
 from tapegrad import executors, primitive, tape
-from tapegrad.tape import IN0, IN1, KW, OP, OUT, SLOT, STRIDE, X, Y, Leaf
+from tapegrad.tape import IN0, IN1, KW, OP, OUT, SLOT, STRIDE, Leaf, X, Y
 
 BIG = tape.BIG // 8 + 1000  # float64 elements of an array that counts as big
 
@@ -30,7 +30,9 @@ def leaf(data):
 @pytest.fixture(autouse=True)
 def empty_tape():
     engine = tg.engine()
-    tg.set_engine("sweep")  # no compilation in the background, whose frames and memory are none of this file's business
+    tg.set_engine(
+        "sweep"
+    )  # no compilation in the background, whose frames and memory are none of this file's business
     gc.collect()
     tg.current_tape().sweep()
     tg.current_tape().code.clear()  # what a failed test left
@@ -94,19 +96,53 @@ def test_the_columns_hold_what_the_docstring_says():
     z = np.sum(y, axis=0, keepdims=True)
     c = tg.concatenate([z, w, np.ones(1)])
     first, second, third = entries()
-    assert first[OP] == tg.multiply.primitive.code and primitive.OPS[first[OP]] is tg.multiply.primitive
-    assert first[IN0] is w._node and type(first[IN0]) is Leaf and first[IN1] is None and first[KW] is None
+    assert (
+        first[OP] == tg.multiply.primitive.code
+        and primitive.OPS[first[OP]] is tg.multiply.primitive
+    )
+    assert (
+        first[IN0] is w._node
+        and type(first[IN0]) is Leaf
+        and first[IN1] is None
+        and first[KW] is None
+    )
     assert first[X] is w._data and first[Y] == 2.0 and first[OUT] is y._data
-    assert second[IN0] is first[SLOT] is y._node and second[IN1] is None and second[Y] is None and second[KW] == (0, True)
-    assert third[IN0] == (z._node, w._node, None) and third[KW] == (0,) and len(third[X]) == 3 and third[IN1] is None
+    assert (
+        second[IN0] is first[SLOT] is y._node
+        and second[IN1] is None
+        and second[Y] is None
+        and second[KW] == (0, True)
+    )
+    assert (
+        third[IN0] == (z._node, w._node, None)
+        and third[KW] == (0,)
+        and len(third[X]) == 3
+        and third[IN1] is None
+    )
     assert first[SLOT] < second[SLOT] < third[SLOT] is c._node
 
 
 def test_nothing_is_recorded_that_depends_on_nothing_tracked():
     c = tg.zeros(3)
-    results = [c * 2, np.sin(c), c.sum(), c[0], tg.stack([c, c]), 2.0 / (c + 1), tg.where(c > 0, c, 1.0)]
+    results = [
+        c * 2,
+        np.sin(c),
+        c.sum(),
+        c[0],
+        tg.stack([c, c]),
+        2.0 / (c + 1),
+        tg.where(c > 0, c, 1.0),
+    ]
     w = leaf([1.0, 2.0, 3.0])
-    results += [w > 1, np.argmax(w), np.isnan(w), w.shape, w.astype(int), w.detach() * 2, np.zeros_like(w)]
+    results += [
+        w > 1,
+        np.argmax(w),
+        np.isnan(w),
+        w.shape,
+        w.astype(int),
+        w.detach() * 2,
+        np.zeros_like(w),
+    ]
     assert len(tg.current_tape()) == 0
     del results
 
@@ -149,7 +185,11 @@ def test_a_long_tape_is_folded():
         y = y * 1.5
     lines = repr(tg.current_tape()).splitlines()
     assert lines[0] == "Tape with 100 entries" and len(lines) == 42
-    assert lines[21] == "  ... 60 entries ..." and lines[20].startswith("    19 ") and lines[22].startswith("    80 ")
+    assert (
+        lines[21] == "  ... 60 entries ..."
+        and lines[20].startswith("    19 ")
+        and lines[22].startswith("    80 ")
+    )
     assert w.is_leaf
 
 
@@ -263,7 +303,10 @@ def test_backward_frees_what_it_saved_and_says_so_when_asked_again():
     assert ref() is None
     for again in (y, (middle * 2).sum()):
         grad = w.grad.numpy().copy()
-        with pytest.raises(RuntimeError, match="Trying to backward through the graph a second time.*retain_graph=True"):
+        with pytest.raises(
+            RuntimeError,
+            match="Trying to backward through the graph a second time.*retain_graph=True",
+        ):
             again.backward()
         np.testing.assert_array_equal(w.grad.numpy(), grad)
 
@@ -338,7 +381,9 @@ def test_losses_kept_after_backward_keep_no_arrays():
 def test_a_failed_backward_frees_nothing():
     w = leaf([1.0, 2.0])
     y = w * w
-    with pytest.raises(RuntimeError, match="grad can be implicitly created only for scalar outputs"):
+    with pytest.raises(
+        RuntimeError, match="grad can be implicitly created only for scalar outputs"
+    ):
         y.backward()
     with pytest.raises(RuntimeError, match="Mismatch in shape"):
         y.backward(np.ones(3))
@@ -409,7 +454,12 @@ def references(code, low, high):
         nodes = code[k + IN0] if type(code[k + IN0]) is tuple else code[k + IN0 : k + IN1 + 1]
         inside.update(id(node) for node in nodes if type(node) is int)
     del nodes
-    return np.array([sys.getrefcount(code[k * STRIDE + SLOT]) - 2 - inside[id(code[k * STRIDE + SLOT])] for k in range(low, high)])
+    return np.array(
+        [
+            sys.getrefcount(code[k * STRIDE + SLOT]) - 2 - inside[id(code[k * STRIDE + SLOT])]
+            for k in range(low, high)
+        ]
+    )
 
 
 def test_release_by_counted_references_keeps_what_popping_one_by_one_keeps():
@@ -430,7 +480,14 @@ def test_release_by_counted_references_keeps_what_popping_one_by_one_keeps():
         position = {entry[SLOT]: i for i, entry in enumerate(tg.current_tape())}
         pictures.append(
             [
-                (entry[OP], [position.get(n, type(n)) for n in (entry[IN0] if type(entry[IN0]) is tuple else entry[IN0:IN1])], entry[KW])
+                (
+                    entry[OP],
+                    [
+                        position.get(n, type(n))
+                        for n in (entry[IN0] if type(entry[IN0]) is tuple else entry[IN0:IN1])
+                    ],
+                    entry[KW],
+                )
                 for entry in tg.current_tape()
             ]
         )
@@ -445,8 +502,9 @@ def test_release_by_counted_references_keeps_what_popping_one_by_one_keeps():
 
 def resident(program, timeout=300):
     """Growth of the resident set in MB while the program's `run()` goes, in a fresh process: (largest, at the end)."""
-    script = textwrap.dedent(
-        """
+    script = (
+        textwrap.dedent(
+            """
         import gc
         import numpy as np
         import tapegrad as tg
@@ -465,20 +523,35 @@ def resident(program, timeout=300):
 
         look = Watch()
         """
-    ) + textwrap.dedent(program) + textwrap.dedent(
-        """
+        )
+        + textwrap.dedent(program)
+        + textwrap.dedent(
+            """
         run()
         gc.collect()
         print(look.most - look.first, megabytes() - look.first)
         """
+        )
     )
-    environment = {**os.environ, "TAPEGRAD_ENGINE": "sweep", "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=timeout, env=environment)
+    environment = {
+        **os.environ,
+        "TAPEGRAD_ENGINE": "sweep",
+        "PYTHONPATH": os.pathsep.join(sys.path),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        env=environment,
+    )
     assert done.returncode == 0, done.stderr
     return tuple(float(x) for x in done.stdout.split())
 
 
-needs_proc = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the resident set is read from /proc")
+needs_proc = pytest.mark.skipif(
+    not sys.platform.startswith("linux"), reason="the resident set is read from /proc"
+)
 
 
 @needs_proc
@@ -534,7 +607,9 @@ def test_forward_only_ops_on_big_arrays_leave_memory_flat(pinned):
                     look()
         """
     )
-    assert most < 60  # 16 MiB of dead arrays are allowed before a sweep, beside the arrays in use, of 8 MB each
+    assert (
+        most < 60
+    )  # 16 MiB of dead arrays are allowed before a sweep, beside the arrays in use, of 8 MB each
 
 
 @needs_proc
@@ -789,7 +864,12 @@ def test_a_transforms_tape_is_not_the_threads():
         return x * x
 
     tg.grad(f)(1.0)
-    assert seen[0] is seen[2] and seen[0] is not outer and seen[1] not in (outer, seen[0]) and tg.current_tape() is outer
+    assert (
+        seen[0] is seen[2]
+        and seen[0] is not outer
+        and seen[1] not in (outer, seen[0])
+        and tg.current_tape() is outer
+    )
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
@@ -801,7 +881,14 @@ def test_the_thread_has_its_tape_back_after_an_exception_in_a_transform(error):
         x * 2
         raise error
 
-    for transform in (tg.grad(f), tg.grad(lambda x: tg.grad(f)(x) * x), tg.jacobian(f), lambda x: tg.vjp(f, x), lambda x: tg.jvp(f, (x,), (x,)), tg.hessian(f)):
+    for transform in (
+        tg.grad(f),
+        tg.grad(lambda x: tg.grad(f)(x) * x),
+        tg.jacobian(f),
+        lambda x: tg.vjp(f, x),
+        lambda x: tg.jvp(f, (x,), (x,)),
+        tg.hessian(f),
+    ):
         with pytest.raises(error):
             transform(1.0)
         assert tg.current_tape() is outer and tg.is_grad_enabled() and len(tape._tapes) == number
@@ -826,7 +913,11 @@ def test_what_leaks_out_of_a_transform_says_so_when_it_is_used():
     (y,) = leaked
     np.testing.assert_array_equal(y.detach().numpy(), np.ones(2))  # its value is fine
     w = leaf([1.0, 2.0])
-    for use in (lambda: y.sum().backward(), lambda: (y * w).sum().backward(), lambda: tg.grad(lambda q: (q * y).sum())(np.ones(2))):
+    for use in (
+        lambda: y.sum().backward(),
+        lambda: (y * w).sum().backward(),
+        lambda: tg.grad(lambda q: (q * y).sum())(np.ones(2)),
+    ):
         with pytest.raises(RuntimeError, match="carried out of a transform.*has_aux=True.*detach"):
             use()
     assert w.grad is None

@@ -16,7 +16,16 @@ from hypothesis import strategies as st
 
 import tapegrad as tg
 
-DTYPES = [np.bool_, np.int8, np.int64, np.uint8, np.float32, np.float64, np.complex64, np.complex128]
+DTYPES = [
+    np.bool_,
+    np.int8,
+    np.int64,
+    np.uint8,
+    np.float32,
+    np.float64,
+    np.complex64,
+    np.complex128,
+]
 INEXACT = [np.float32, np.float64, np.complex64, np.complex128]
 
 
@@ -37,7 +46,20 @@ def same(t, array):
 
 @pytest.mark.parametrize(
     "data",
-    [1, 2.5, 1 + 2j, True, [1, 2], [1.0, 2.0], (1, 2.0), [[1, 2], [3, 4]], [], np.arange(6).reshape(2, 3), np.float32(3), range(3)],
+    [
+        1,
+        2.5,
+        1 + 2j,
+        True,
+        [1, 2],
+        [1.0, 2.0],
+        (1, 2.0),
+        [[1, 2], [3, 4]],
+        [],
+        np.arange(6).reshape(2, 3),
+        np.float32(3),
+        range(3),
+    ],
     ids=repr,
 )
 def test_data_is_held_as_numpy_holds_it(data):
@@ -87,7 +109,14 @@ CONSTRUCTORS = {
 def test_a_shape_is_one_tuple_or_several_ints(name):
     ours, numpys = CONSTRUCTORS[name]
     expected = numpys((2, 3))
-    for shape in ((2, 3), ((2, 3),), ([2, 3],), (np.array([2, 3]),), (np.int64(2), 3), (tg.tensor([2, 3]),)):
+    for shape in (
+        (2, 3),
+        ((2, 3),),
+        ([2, 3],),
+        (np.array([2, 3]),),
+        (np.int64(2), 3),
+        (tg.tensor([2, 3]),),
+    ):
         same(ours(*shape), expected)
     same(ours(4), numpys(4))
     same(ours(()), numpys(()))
@@ -105,12 +134,27 @@ def test_the_other_constructors_are_numpys():
     same(tg.arange(1, 2, 0.25), np.arange(1, 2, 0.25))
     same(tg.linspace(0, 1, 5), np.linspace(0, 1, 5))
     assert tg.empty(2, 3).shape == (2, 3)
-    assert all(t.requires_grad for t in (tg.eye(2, requires_grad=True), tg.linspace(0, 1, requires_grad=True)))
+    assert all(
+        t.requires_grad
+        for t in (tg.eye(2, requires_grad=True), tg.linspace(0, 1, requires_grad=True))
+    )
 
 
-@pytest.mark.parametrize("like", [np.zeros((2, 3), np.float32), tg.zeros(2, 3, dtype=np.float32), tg.ones(2, 3, dtype=np.float32, requires_grad=True)], ids=["array", "tensor", "leaf"])
+@pytest.mark.parametrize(
+    "like",
+    [
+        np.zeros((2, 3), np.float32),
+        tg.zeros(2, 3, dtype=np.float32),
+        tg.ones(2, 3, dtype=np.float32, requires_grad=True),
+    ],
+    ids=["array", "tensor", "leaf"],
+)
 def test_a_like_constructor_takes_shape_and_dtype_but_not_the_graph(like):
-    for function, expected in ((tg.zeros_like, 0), (tg.ones_like, 1), (lambda x, **kw: tg.full_like(x, 5, **kw), 5)):
+    for function, expected in (
+        (tg.zeros_like, 0),
+        (tg.ones_like, 1),
+        (lambda x, **kw: tg.full_like(x, 5, **kw), 5),
+    ):
         t = function(like)
         assert not t.requires_grad
         same(t, np.full((2, 3), expected, np.float32))
@@ -142,7 +186,9 @@ def test_random_tensors_are_seeded_by_a_generator_a_seed_or_once_for_all():
 
 @pytest.mark.parametrize("dtype", [np.bool_, np.int64, np.uint8])
 def test_only_inexact_tensors_can_require_grad(dtype):
-    with pytest.raises(RuntimeError, match="only Tensors of floating point and complex dtype can require gradients"):
+    with pytest.raises(
+        RuntimeError, match="only Tensors of floating point and complex dtype can require gradients"
+    ):
         tg.tensor([0, 1], dtype, requires_grad=True)
     with pytest.raises(RuntimeError, match="astype"):
         tg.zeros(2, dtype=dtype).requires_grad_()
@@ -163,7 +209,11 @@ def test_a_tensor_is_made_by_a_function_only():
 def test_attributes_are_the_arrays(shape, dtype):
     array = np.ones(shape, dtype)
     for t in (tg.tensor(array), leaf(array), leaf(array) * 1):
-        assert t.shape == array.shape and t.ndim == t.dim() == array.ndim and t.size == t.numel() == array.size
+        assert (
+            t.shape == array.shape
+            and t.ndim == t.dim() == array.ndim
+            and t.size == t.numel() == array.size
+        )
         assert t.dtype == array.dtype and t.nbytes == array.nbytes and t.itemsize == array.itemsize
         same(t.T.detach(), array.T)
         same(t.real.detach(), array.real)
@@ -175,8 +225,15 @@ def test_attributes_are_the_arrays(shape, dtype):
 def test_a_leaf_and_a_result_know_their_place():
     w = leaf([1.0, 2.0])
     y = w * 2
-    assert w.is_leaf and w.requires_grad and w.grad_fn is None and w.grad is None and w.output_nr == 0
-    assert not y.is_leaf and y.requires_grad and y.grad_fn.name() == "MulBackward0" and not y.retains_grad
+    assert (
+        w.is_leaf and w.requires_grad and w.grad_fn is None and w.grad is None and w.output_nr == 0
+    )
+    assert (
+        not y.is_leaf
+        and y.requires_grad
+        and y.grad_fn.name() == "MulBackward0"
+        and not y.retains_grad
+    )
     c = tg.zeros(2)
     assert c.is_leaf and not c.requires_grad and c.grad_fn is None
     with pytest.warns(UserWarning, match="not a leaf"):
@@ -192,7 +249,12 @@ def test_the_gradient_has_the_tensors_shape_and_dtype():
     w.grad = tg.ones(2, dtype=np.float32)
     del w.grad
     assert w.grad is None
-    for bad, error in ((np.zeros(2), TypeError), (tg.zeros(3, dtype=np.float32), RuntimeError), (tg.zeros(2), RuntimeError), (w, RuntimeError)):
+    for bad, error in (
+        (np.zeros(2), TypeError),
+        (tg.zeros(3, dtype=np.float32), RuntimeError),
+        (tg.zeros(2), RuntimeError),
+        (w, RuntimeError),
+    ):
         with pytest.raises(error):
             w.grad = bad
         assert w.grad is None
@@ -203,7 +265,9 @@ def test_requires_grad_can_be_switched_on_a_leaf_and_not_off_a_result():
     x.requires_grad = True
     assert x.requires_grad and x.requires_grad_() is x
     y = x * 2
-    with pytest.raises(RuntimeError, match="you can only change requires_grad flags of leaf variables.*detach"):
+    with pytest.raises(
+        RuntimeError, match="you can only change requires_grad flags of leaf variables.*detach"
+    ):
         y.requires_grad = False
     x.requires_grad_(False)
     assert not (x * 2).requires_grad
@@ -272,14 +336,20 @@ def agree(function, array, other, reflected=False):
     if function is operator.pow and array.dtype == bool:
         return  # NumPy's own operator and ufunc give this two dtypes
     operands = (other, array) if reflected else (array, other)
-    expected = outcome(function, *(np.asarray(x) if isinstance(x, list | tuple) else x for x in operands))
+    expected = outcome(
+        function, *(np.asarray(x) if isinstance(x, list | tuple) else x for x in operands)
+    )
     tensors = [tg.from_numpy(np.array(array))]
     if not isinstance(array, np.ndarray):
         tensors.append(tg.zeros(1, dtype=array.dtype).sum() + array)  # holds a NumPy scalar
     if array.dtype.kind in "fc":
         tensors.append(leaf(array))
     for t in tensors:
-        for value in (other, tg.as_tensor(np.asarray(other))) if isinstance(other, np.ndarray | list | tuple) else (other,):
+        for value in (
+            (other, tg.as_tensor(np.asarray(other)))
+            if isinstance(other, np.ndarray | list | tuple)
+            else (other,)
+        ):
             result = outcome(function, *((value, t) if reflected else (t, value)))
             if isinstance(expected, Exception):
                 assert isinstance(result, Exception), (t, value, result)
@@ -309,11 +379,16 @@ def test_a_bitwise_operator_does_what_numpys_does(name):
             agree(function, array, other, reflected=True)
 
 
-@pytest.mark.parametrize("function", [operator.neg, operator.pos, abs, operator.invert], ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    "function", [operator.neg, operator.pos, abs, operator.invert], ids=lambda f: f.__name__
+)
 def test_a_unary_operator_does_what_numpys_does(function):
     for array in SELVES.values():
         expected = outcome(function, array)
-        for t in (tg.from_numpy(np.array(array)), *([leaf(array)] if array.dtype.kind in "fc" else [])):
+        for t in (
+            tg.from_numpy(np.array(array)),
+            *([leaf(array)] if array.dtype.kind in "fc" else []),
+        ):
             result = outcome(function, t)
             if isinstance(expected, Exception):
                 assert isinstance(result, TypeError)
@@ -321,7 +396,19 @@ def test_a_unary_operator_does_what_numpys_does(function):
                 same(result.detach(), expected)
 
 
-@pytest.mark.parametrize("shapes", [((3,), (3,)), ((2, 3), (3,)), ((2,), (2, 3)), ((2, 3), (3, 4)), ((5, 2, 3), (3, 2)), ((3,), (2, 3, 4)), ((0, 2), (2, 3))], ids=str)
+@pytest.mark.parametrize(
+    "shapes",
+    [
+        ((3,), (3,)),
+        ((2, 3), (3,)),
+        ((2,), (2, 3)),
+        ((2, 3), (3, 4)),
+        ((5, 2, 3), (3, 2)),
+        ((3,), (2, 3, 4)),
+        ((0, 2), (2, 3)),
+    ],
+    ids=str,
+)
 def test_matmul_does_what_numpys_does(shapes):
     x, y = (np.random.default_rng(0).standard_normal(s) for s in shapes)
     for left, right in ((leaf(x), leaf(y)), (tg.tensor(x), y), (x, leaf(y)), (leaf(x), y)):
@@ -332,7 +419,14 @@ def test_matmul_does_what_numpys_does(shapes):
 
 def test_divmod_is_floor_division_and_remainder():
     for a, b in ((np.array([5.0, -7.0]), 2.0), (7, np.array([5, 2]))):
-        for ours, numpys in zip(divmod(tg.as_tensor(a) if isinstance(a, np.ndarray) else a, tg.as_tensor(b) if isinstance(b, np.ndarray) else b), divmod(a, b), strict=True):
+        for ours, numpys in zip(
+            divmod(
+                tg.as_tensor(a) if isinstance(a, np.ndarray) else a,
+                tg.as_tensor(b) if isinstance(b, np.ndarray) else b,
+            ),
+            divmod(a, b),
+            strict=True,
+        ):
             same(ours, numpys)
 
 
@@ -343,16 +437,38 @@ numbers = st.floats(-4, 4, allow_subnormal=False).map(lambda x: round(x, 3))
 @given(st.data())
 def test_operators_agree_with_numpy_on_any_shapes_that_broadcast(data):
     """Law of the fast paths (Tensor with Tensor, array, float) and the general one alike, on drawn shapes and dtypes."""
-    shapes = data.draw(hnp.mutually_broadcastable_shapes(num_shapes=2, max_dims=3, max_side=3)).input_shapes
-    x, y = (data.draw(hnp.arrays(data.draw(st.sampled_from([np.float64, np.float32])), s, elements=st.floats(-4, 4, width=32, allow_subnormal=False))) for s in shapes)
-    function = data.draw(st.sampled_from([operator.add, operator.sub, operator.mul, operator.lt, operator.eq]))
+    shapes = data.draw(
+        hnp.mutually_broadcastable_shapes(num_shapes=2, max_dims=3, max_side=3)
+    ).input_shapes
+    x, y = (
+        data.draw(
+            hnp.arrays(
+                data.draw(st.sampled_from([np.float64, np.float32])),
+                s,
+                elements=st.floats(-4, 4, width=32, allow_subnormal=False),
+            )
+        )
+        for s in shapes
+    )
+    function = data.draw(
+        st.sampled_from([operator.add, operator.sub, operator.mul, operator.lt, operator.eq])
+    )
     expected = function(x, y)
-    for left, right in ((leaf(x), leaf(y)), (leaf(x), y), (x, leaf(y)), (tg.tensor(x), tg.tensor(y))):
+    for left, right in (
+        (leaf(x), leaf(y)),
+        (leaf(x), y),
+        (x, leaf(y)),
+        (tg.tensor(x), tg.tensor(y)),
+    ):
         same(function(left, right).detach(), np.asarray(expected))
 
 
 @settings(max_examples=60, deadline=None)
-@given(hnp.arrays(np.float64, hnp.array_shapes(max_dims=2, max_side=3), elements=numbers), numbers, st.integers(-3, 3))
+@given(
+    hnp.arrays(np.float64, hnp.array_shapes(max_dims=2, max_side=3), elements=numbers),
+    numbers,
+    st.integers(-3, 3),
+)
 def test_constants_of_python_leave_the_dtype_alone(x, a, n):
     """NumPy's rule for Python numbers: they adapt to the tensor, in float32 too, tracked or not."""
     for dtype in (np.float32, np.float64, np.complex64):
@@ -380,13 +496,17 @@ def test_big_python_ints_are_not_rounded_on_integer_tensors():
     assert (tg.tensor([0]) + big)[0].item() == big
 
 
-@pytest.mark.parametrize("other", ["a", None, object(), {}, {1}, b"x", math, np.array([None]), np.array(["a"])], ids=repr)
+@pytest.mark.parametrize(
+    "other", ["a", None, object(), {}, {1}, b"x", math, np.array([None]), np.array(["a"])], ids=repr
+)
 @pytest.mark.parametrize("name", BINARY)
 def test_an_operand_that_is_no_number_is_a_type_error(name, other):
     for t in (tg.tensor([1.0]), leaf([1.0])):
         with pytest.raises(TypeError):
             BINARY[name](t, other)
-        if name != "mod" or not isinstance(other, str | bytes):  # text % anything is Python's formatting
+        if name != "mod" or not isinstance(
+            other, str | bytes
+        ):  # text % anything is Python's formatting
             with pytest.raises(TypeError):
                 BINARY[name](other, t)
 
@@ -402,7 +522,9 @@ def test_a_comparison_is_never_tracked():
 
 
 @pytest.mark.parametrize("name", IN_PLACE)
-@pytest.mark.parametrize("other", [2, 1.5, np.array([1.0, 2.0, 3.0]), [1.0, 2.0, 3.0], np.float64(2)], ids=repr)
+@pytest.mark.parametrize(
+    "other", [2, 1.5, np.array([1.0, 2.0, 3.0]), [1.0, 2.0, 3.0], np.float64(2)], ids=repr
+)
 def test_an_in_place_operator_is_numpys_and_writes_to_the_same_memory(name, other):
     array = np.array([4.0, 5.0, 6.0])
     t = tg.tensor(array)
@@ -464,7 +586,12 @@ def test_in_place_on_a_result_has_the_gradient_of_the_plain_operator(name):
 
 def test_in_place_on_a_leaf_is_refused_except_under_no_grad():
     w = leaf([1.0, 2.0])
-    for function in (lambda: operator.iadd(w, 1), lambda: operator.imul(w, w), lambda: operator.setitem(w, 0, 5.0), lambda: operator.imatmul(w, tg.eye(2))):
+    for function in (
+        lambda: operator.iadd(w, 1),
+        lambda: operator.imul(w, w),
+        lambda: operator.setitem(w, 0, 5.0),
+        lambda: operator.imatmul(w, tg.eye(2)),
+    ):
         with pytest.raises(RuntimeError, match="a leaf Variable that requires grad.*no_grad"):
             function()
         same(w.detach(), np.array([1.0, 2.0]))
@@ -548,7 +675,9 @@ def plain(index):
     if isinstance(index, tuple):
         return tuple(plain(i) for i in index)
     if isinstance(index, slice):
-        return slice(*(None if b is None else int(b) for b in (index.start, index.stop, index.step)))
+        return slice(
+            *(None if b is None else int(b) for b in (index.start, index.stop, index.step))
+        )
     return index.numpy()[()] if isinstance(index, tg.Tensor) else index
 
 
@@ -585,7 +714,10 @@ def test_storing_at_an_index_is_numpys_and_its_gradient_is_by_central_difference
         out[index] = y
         return (out**2 * weights).sum()
 
-    same(tg.tensor(recorded(tg.tensor(array), tg.tensor(value)).item()), np.array(stored(array, value)))
+    same(
+        tg.tensor(recorded(tg.tensor(array), tg.tensor(value)).item()),
+        np.array(stored(array, value)),
+    )
     gx, gy = tg.grad(recorded, (0, 1))(array, value)
     step = 1e-3
     for k, g in ((0, gx), (1, gy)):
@@ -723,10 +855,24 @@ def test_a_tensor_is_hashed_by_identity():
 
 def test_values_leave_as_numbers_arrays_and_lists():
     t = leaf([[1.0, 2.0]])
-    assert t.tolist() == [[1.0, 2.0]] and leaf(3.0).item() == 3.0 and isinstance(leaf(3.0).item(), float)
-    assert tg.tensor([5]).item() == 5 and tg.tensor(1j).item() == 1j and tg.tensor([True]).item() is True
-    assert int(tg.tensor(3.7)) == 3 and float(tg.tensor([2.5])) == 2.5 and complex(tg.tensor(2.5)) == 2.5
-    with pytest.raises(RuntimeError, match="a Tensor with 2 elements cannot be converted to Scalar"):
+    assert (
+        t.tolist() == [[1.0, 2.0]]
+        and leaf(3.0).item() == 3.0
+        and isinstance(leaf(3.0).item(), float)
+    )
+    assert (
+        tg.tensor([5]).item() == 5
+        and tg.tensor(1j).item() == 1j
+        and tg.tensor([True]).item() is True
+    )
+    assert (
+        int(tg.tensor(3.7)) == 3
+        and float(tg.tensor([2.5])) == 2.5
+        and complex(tg.tensor(2.5)) == 2.5
+    )
+    with pytest.raises(
+        RuntimeError, match="a Tensor with 2 elements cannot be converted to Scalar"
+    ):
         t.item()
     with pytest.raises(tg.GradientLost, match=r"detach\(\).numpy\(\)"):
         t.numpy()
@@ -734,10 +880,20 @@ def test_values_leave_as_numbers_arrays_and_lists():
 
 
 def test_detach_and_data_share_memory_and_stop_gradients():
-    for make in (lambda: leaf([1.0, 2.0]), lambda: leaf([1.0, 2.0]) * 1, lambda: leaf(1.0), lambda: leaf([1.0]).sum(), lambda: tg.zeros(2)):
+    for make in (
+        lambda: leaf([1.0, 2.0]),
+        lambda: leaf([1.0, 2.0]) * 1,
+        lambda: leaf(1.0),
+        lambda: leaf([1.0]).sum(),
+        lambda: tg.zeros(2),
+    ):
         t = make()
         for d in (t.detach(), t.data):
-            assert not d.requires_grad and d.is_leaf and np.shares_memory(d.numpy(), t.detach().numpy())
+            assert (
+                not d.requires_grad
+                and d.is_leaf
+                and np.shares_memory(d.numpy(), t.detach().numpy())
+            )
     y = leaf([1.0, 2.0]) * 2
     assert y.detach_() is y and not y.requires_grad
 
@@ -811,11 +967,17 @@ METHODS = {
 def test_a_method_is_numpys(name):
     array = np.random.default_rng(1).standard_normal((2, 3))
     for kwargs in METHODS[name]:
-        args = (kwargs.pop("shape"),) if "shape" in kwargs else tuple(kwargs.pop(k) for k in ("axis1", "axis2") if k in kwargs)
+        args = (
+            (kwargs.pop("shape"),)
+            if "shape" in kwargs
+            else tuple(kwargs.pop(k) for k in ("axis1", "axis2") if k in kwargs)
+        )
         expected = getattr(array, name)(*args, **kwargs)
         for t in (tg.tensor(array), leaf(array)):
             result = getattr(t, name)(*args, **kwargs)
-            for ours, numpys in zip(*((r if isinstance(r, tuple) else (r,)) for r in (result, expected)), strict=True):
+            for ours, numpys in zip(
+                *((r if isinstance(r, tuple) else (r,)) for r in (result, expected)), strict=True
+            ):
                 value = ours.detach().numpy() if isinstance(ours, tg.Tensor) else ours
                 np.testing.assert_allclose(value, numpys, rtol=1e-14)
                 assert value.dtype == numpys.dtype and value.shape == numpys.shape
@@ -824,8 +986,17 @@ def test_a_method_is_numpys(name):
 def test_shapes_and_axes_may_be_given_one_by_one():
     t = leaf(np.arange(6.0).reshape(1, 2, 3))
     assert t.reshape(3, 2).shape == t.reshape((3, 2)).shape == t.view(3, -1).shape == (3, 2)
-    assert t.transpose(2, 0, 1).shape == t.transpose((2, 0, 1)).shape == t.permute(2, 0, 1).shape == (3, 1, 2)
-    assert t.squeeze(0).shape == (2, 3) and t.unsqueeze(-1).shape == (1, 2, 3, 1) and t.expand(4, -1, 3).shape == (4, 2, 3)
+    assert (
+        t.transpose(2, 0, 1).shape
+        == t.transpose((2, 0, 1)).shape
+        == t.permute(2, 0, 1).shape
+        == (3, 1, 2)
+    )
+    assert (
+        t.squeeze(0).shape == (2, 3)
+        and t.unsqueeze(-1).shape == (1, 2, 3, 1)
+        and t.expand(4, -1, 3).shape == (4, 2, 3)
+    )
     assert tg.zeros(2, 3).t().shape == (3, 2)
 
 
@@ -873,9 +1044,19 @@ def test_a_format_needs_one_element():
 # ------------------------------------------------------------------------------------------------ copies
 
 
-@pytest.mark.parametrize("duplicate", [copy.deepcopy, copy.copy, lambda t: pickle.loads(pickle.dumps(t))], ids=["deepcopy", "copy", "pickle"])
+@pytest.mark.parametrize(
+    "duplicate",
+    [copy.deepcopy, copy.copy, lambda t: pickle.loads(pickle.dumps(t))],
+    ids=["deepcopy", "copy", "pickle"],
+)
 def test_a_leaf_is_copied_with_its_flag_and_its_gradient(duplicate):
-    for data, requires_grad in ((np.arange(3.0), True), (np.float32([1, 2]), True), (np.arange(3), False), (2.0, True), (np.zeros((0, 2)), False)):
+    for data, requires_grad in (
+        (np.arange(3.0), True),
+        (np.float32([1, 2]), True),
+        (np.arange(3), False),
+        (2.0, True),
+        (np.zeros((0, 2)), False),
+    ):
         w = tg.tensor(data, requires_grad=requires_grad)
         if requires_grad:
             (w * w).sum().backward()
@@ -911,7 +1092,14 @@ def test_a_dropped_result_dies_at_once():
     gc.disable()
     try:
         w = leaf([1.0, 2.0])
-        for make in (lambda: w * 2, lambda: w.sum(), lambda: (w * 2).detach(), lambda: leaf([1.0]), lambda: w[0], lambda: np.sin(w)):
+        for make in (
+            lambda: w * 2,
+            lambda: w.sum(),
+            lambda: (w * 2).detach(),
+            lambda: leaf([1.0]),
+            lambda: w[0],
+            lambda: np.sin(w),
+        ):
             ref = weakref.ref(make())
             assert ref() is None
         y = w * 2

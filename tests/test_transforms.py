@@ -28,7 +28,9 @@ def complex_step(f, x):
         z = x.astype(complex)
         z[i] += 1j * h
         columns.append(np.imag(f(z)) / h)
-    return np.moveaxis(np.array(columns).reshape(x.shape + np.shape(columns[0])), range(x.ndim), range(-x.ndim, 0))
+    return np.moveaxis(
+        np.array(columns).reshape(x.shape + np.shape(columns[0])), range(x.ndim), range(-x.ndim, 0)
+    )
 
 
 # Each maps an array of 4 positive numbers; written in NumPy, so that the oracle runs the same text.
@@ -81,7 +83,9 @@ def test_hessian_and_hvp_are_differences_of_the_complex_step(name):
     np.testing.assert_allclose(tg.hvp(f)(X, v), H @ v, rtol=1e-9, atol=1e-10)
     np.testing.assert_allclose(H, H.T, rtol=1e-9, atol=1e-10)
     np.testing.assert_allclose(H, tg.jacobian(tg.grad(f), mode="reverse")(X), rtol=1e-9, atol=1e-10)
-    np.testing.assert_allclose(H, tg.jacobian(tg.jacobian(f, mode="forward"), mode="reverse")(X), rtol=1e-9, atol=1e-10)
+    np.testing.assert_allclose(
+        H, tg.jacobian(tg.jacobian(f, mode="forward"), mode="reverse")(X), rtol=1e-9, atol=1e-10
+    )
     step = 1e-5
     for i in range(4):
         e = np.eye(4)[i] * step
@@ -147,9 +151,13 @@ def test_mixed_nesting_on_arrays():
     third = np.zeros((4, 4, 4))
     third[range(4), range(4), range(4)] = 24 * x
     ways = {
-        "jacobian of jvp of grad": lambda: tg.jacobian(lambda x: tg.jvp(tg.grad(f), (x,), (v,))[1])(x),
+        "jacobian of jvp of grad": lambda: tg.jacobian(lambda x: tg.jvp(tg.grad(f), (x,), (v,))[1])(
+            x
+        ),
         "jvp of jacobian of grad": lambda: tg.jvp(tg.jacobian(tg.grad(f)), (x,), (v,))[1],
-        "jacobian of grad of hvp": lambda: np.stack([tg.grad(lambda x, i=i: tg.hvp(f)(x, v)[i])(x) for i in range(4)]),
+        "jacobian of grad of hvp": lambda: np.stack(
+            [tg.grad(lambda x, i=i: tg.hvp(f)(x, v)[i])(x) for i in range(4)]
+        ),
         "jacobian of hvp": lambda: tg.jacobian(lambda x: tg.hvp(f)(x, v))(x),
         "hessian of jvp": lambda: tg.hessian(lambda x: tg.jvp(f, (x,), (v,))[1])(x),
         "jacobian of vjp": lambda: tg.jacobian(lambda x: tg.vjp(tg.grad(f), x)[1](v)[0])(x),
@@ -157,8 +165,12 @@ def test_mixed_nesting_on_arrays():
     for way, result in ways.items():
         np.testing.assert_allclose(result(), third @ v, rtol=1e-10, atol=1e-12, err_msg=way)
     np.testing.assert_allclose(tg.jacobian(tg.hessian(f))(x), third, rtol=1e-10, atol=1e-12)
-    np.testing.assert_allclose(tg.grad(lambda x: w @ tg.hvp(f)(x, v))(x), third @ v @ w, rtol=1e-10, atol=1e-12)
-    np.testing.assert_allclose(tg.grad(lambda v: w @ tg.hvp(f)(x, v))(v), tg.hessian(f)(x) @ w, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(
+        tg.grad(lambda x: w @ tg.hvp(f)(x, v))(x), third @ v @ w, rtol=1e-10, atol=1e-12
+    )
+    np.testing.assert_allclose(
+        tg.grad(lambda v: w @ tg.hvp(f)(x, v))(v), tg.hessian(f)(x) @ w, rtol=1e-10, atol=1e-12
+    )
 
 
 # ---------------------------------------------------------------------------------- perturbations stay apart
@@ -195,7 +207,10 @@ def test_results_of_nested_transforms_are_of_the_kind_that_went_in():
         assert isinstance(result, float) and result == 4.0
     y, pull = tg.vjp(np.sin, np.zeros(2))
     assert type(tg.grad(lambda c: pull(c)[0].sum())(np.ones(2))) is np.ndarray
-    assert type(tg.grad(lambda v: tg.jvp(np.sin, (np.zeros(2),), (v,))[1].sum())(np.ones(2))) is np.ndarray
+    assert (
+        type(tg.grad(lambda v: tg.jvp(np.sin, (np.zeros(2),), (v,))[1].sum())(np.ones(2)))
+        is np.ndarray
+    )
     assert type(tg.jvp(lambda c: pull(c)[0], (np.ones(2),), (np.ones(2),))[1]) is np.ndarray
 
 
@@ -209,9 +224,18 @@ def f3(a, b, c):
 @pytest.mark.parametrize(
     ("argnums", "expected"),
     [
-        (0, 9.0), (1, 12.0), (2, 18.0), (-1, 18.0), (-3, 9.0), (np.int64(1), 12.0),
-        ((0, 2), (9.0, 18.0)), ((1,), (12.0,)), ([2, 0], (18.0, 9.0)), ((-1, 1), (18.0, 12.0)), ((), ()),
-    ],  # fmt: skip
+        (0, 9.0),
+        (1, 12.0),
+        (2, 18.0),
+        (-1, 18.0),
+        (-3, 9.0),
+        (np.int64(1), 12.0),
+        ((0, 2), (9.0, 18.0)),
+        ((1,), (12.0,)),
+        ([2, 0], (18.0, 9.0)),
+        ((-1, 1), (18.0, 12.0)),
+        ((), ()),
+    ],
     ids=repr,
 )
 def test_argnums_chooses_the_arguments(argnums, expected):
@@ -253,10 +277,19 @@ def test_has_aux_hands_on_what_is_not_differentiated():
         return x * x, {"three": x * 3, "text": "as it is", "none": None, "list": [x, 1]}
 
     gradient, aux = tg.grad(f, has_aux=True)(2.0)
-    assert gradient == 4.0 and aux == {"three": 6.0, "text": "as it is", "none": None, "list": [2.0, 1]}
+    assert gradient == 4.0 and aux == {
+        "three": 6.0,
+        "text": "as it is",
+        "none": None,
+        "list": [2.0, 1],
+    }
     assert isinstance(aux["three"], float) and not isinstance(aux["three"], tg.Tensor)
     (value, aux), gradient = tg.value_and_grad(f, has_aux=True)(tg.tensor(2.0))
-    assert isinstance(aux["three"], tg.Tensor) and not aux["three"].requires_grad and value == gradient == 4.0
+    assert (
+        isinstance(aux["three"], tg.Tensor)
+        and not aux["three"].requires_grad
+        and value == gradient == 4.0
+    )
     y, pull, aux = tg.vjp(f, 2.0, has_aux=True)
     assert (y, pull(1.0), aux["three"]) == (4.0, (4.0,), 6.0)
     y, along, aux = tg.jvp(f, (2.0,), (1.0,), has_aux=True)
@@ -296,8 +329,16 @@ def test_arguments_and_gradients_are_pytrees():
         "tuple": ((2.0, 3.0), lambda t: t[0] * t[1], (3.0, 2.0)),
         "list": ([2.0, 3.0], lambda t: t[0] * t[1], [3.0, 2.0]),
         "namedtuple": (Point(2.0, 3.0), lambda t: t.x * t.y, Point(3.0, 2.0)),
-        "nested": ({"p": Point(2.0, [3.0]), "q": (4.0,)}, lambda t: t["p"].x * t["p"].y[0] * t["q"][0], {"p": Point(12.0, [8.0]), "q": (6.0,)}),
-        "ordered": (collections.OrderedDict(b=2.0, a=3.0), lambda t: t["a"] * t["b"], collections.OrderedDict(b=3.0, a=2.0)),
+        "nested": (
+            {"p": Point(2.0, [3.0]), "q": (4.0,)},
+            lambda t: t["p"].x * t["p"].y[0] * t["q"][0],
+            {"p": Point(12.0, [8.0]), "q": (6.0,)},
+        ),
+        "ordered": (
+            collections.OrderedDict(b=2.0, a=3.0),
+            lambda t: t["a"] * t["b"],
+            collections.OrderedDict(b=3.0, a=2.0),
+        ),
         "with None": ({"a": 2.0, "b": None}, lambda t: t["a"] ** 2, {"a": 4.0, "b": None}),
         "empty": ({"a": 2.0, "b": ()}, lambda t: t["a"] ** 2, {"a": 4.0, "b": ()}),
     }
@@ -326,11 +367,26 @@ def test_classes_registered_with_optree_are_pytrees():
 
 
 def test_leaves_of_several_kinds_keep_theirs():
-    given = {"float": 2.0, "int": 3, "array": np.ones(2), "float32": np.float32([1, 2]), "tensor": tg.ones(2), "scalar": np.float64(2.0)}
+    given = {
+        "float": 2.0,
+        "int": 3,
+        "array": np.ones(2),
+        "float32": np.float32([1, 2]),
+        "tensor": tg.ones(2),
+        "scalar": np.float64(2.0),
+    }
     gradient = tg.grad(lambda t: sum(np.sum(v * v) for v in t.values()))(given)
-    assert type(gradient["float"]) is float and type(gradient["int"]) is float and gradient["int"] == 6.0
+    assert (
+        type(gradient["float"]) is float
+        and type(gradient["int"]) is float
+        and gradient["int"] == 6.0
+    )
     assert type(gradient["array"]) is np.ndarray and gradient["float32"].dtype == np.float32
-    assert isinstance(gradient["tensor"], tg.Tensor) and not gradient["tensor"].requires_grad and isinstance(gradient["scalar"], float)
+    assert (
+        isinstance(gradient["tensor"], tg.Tensor)
+        and not gradient["tensor"].requires_grad
+        and isinstance(gradient["scalar"], float)
+    )
 
 
 def test_jacobian_of_pytrees_has_the_outputs_structure_then_the_inputs():
@@ -362,7 +418,18 @@ def test_values_of_vjp_and_jvp_may_be_pytrees():
 # ------------------------------------------------------------------------------------------------ kinds
 
 
-@pytest.mark.parametrize("transform", [tg.grad, lambda f: lambda x: tg.value_and_grad(f)(x)[1], tg.jacobian, lambda f: lambda x: tg.vjp(f, x)[1](np.ones((), x.dtype if hasattr(x, "dtype") else float))[0]], ids=["grad", "value_and_grad", "jacobian", "vjp"])
+@pytest.mark.parametrize(
+    "transform",
+    [
+        tg.grad,
+        lambda f: lambda x: tg.value_and_grad(f)(x)[1],
+        tg.jacobian,
+        lambda f: (
+            lambda x: tg.vjp(f, x)[1](np.ones((), x.dtype if hasattr(x, "dtype") else float))[0]
+        ),
+    ],
+    ids=["grad", "value_and_grad", "jacobian", "vjp"],
+)
 def test_kinds_in_are_kinds_out(transform):
     def f(x):
         return np.sum(x * x)
@@ -393,13 +460,24 @@ def test_values_are_of_the_kind_that_went_in():
 def test_ints_are_points_of_the_real_line():
     assert tg.grad(lambda x: x**2)(3) == 6.0
     assert tg.grad(lambda x: x / 2)(True) == 0.5
-    np.testing.assert_array_equal(tg.jacobian(lambda x: x**2)(np.array([1, 2], np.int8)), [[2.0, 0.0], [0.0, 4.0]])
+    np.testing.assert_array_equal(
+        tg.jacobian(lambda x: x**2)(np.array([1, 2], np.int8)), [[2.0, 0.0], [0.0, 4.0]]
+    )
     assert tg.jvp(lambda x: x**2, (3,), (1,)) == (9.0, 6.0)
 
 
 def test_a_function_that_does_not_depend_on_its_argument_has_derivative_zero():
     w = tg.tensor(2.0)
-    for f in (lambda x: 3.0, lambda x: np.float64(3), lambda x: np.ones(()), lambda x: 5, lambda x: tg.ones(()), lambda x: w * w, lambda x: np.sum(np.argmax(x) * 1.0), lambda x: x.detach().sum()):
+    for f in (
+        lambda x: 3.0,
+        lambda x: np.float64(3),
+        lambda x: np.ones(()),
+        lambda x: 5,
+        lambda x: tg.ones(()),
+        lambda x: w * w,
+        lambda x: np.sum(np.argmax(x) * 1.0),
+        lambda x: x.detach().sum(),
+    ):
         np.testing.assert_array_equal(tg.grad(f)(np.ones(3)), np.zeros(3))
         for mode in ("forward", "reverse"):
             np.testing.assert_array_equal(tg.jacobian(f, mode=mode)(np.ones(3)), np.zeros(3))
@@ -436,13 +514,20 @@ def test_complex_gradients_follow_pytorch():
         difference = (f(z + step) - f(z - step)) / 2e-6
         part = g[k].real if direction == 1.0 else g[k].imag
         np.testing.assert_allclose(part, difference, rtol=1e-8)
-    assert g.dtype == np.complex128 and tg.grad(lambda z: np.sum(np.abs(z)))(z.astype(np.complex64)).dtype == np.complex64
+    assert (
+        g.dtype == np.complex128
+        and tg.grad(lambda z: np.sum(np.abs(z)))(z.astype(np.complex64)).dtype == np.complex64
+    )
 
 
 def test_the_jacobian_of_a_holomorphic_function_is_its_derivative():
     z = np.array([1 + 2j, -0.5j])
     for mode in ("forward", "reverse"):
-        np.testing.assert_allclose(tg.jacobian(lambda z: z**2 * np.exp(z), mode=mode)(z), np.diag((2 * z + z**2) * np.exp(z)), rtol=1e-13)
+        np.testing.assert_allclose(
+            tg.jacobian(lambda z: z**2 * np.exp(z), mode=mode)(z),
+            np.diag((2 * z + z**2) * np.exp(z)),
+            rtol=1e-13,
+        )
         assert abs(tg.jacobian(lambda z: z**3, mode=mode)(1 + 2j) - 3 * (1 + 2j) ** 2) < 1e-13
 
 
@@ -451,7 +536,9 @@ def test_the_jacobian_of_a_complex_value_of_real_arguments_is_complex():
     for mode in ("forward", "reverse"):
         J = tg.jacobian(lambda x: np.exp(1j * x) * x, mode=mode)(X)
         np.testing.assert_allclose(J, np.diag((1 + 1j * X) * np.exp(1j * X)), rtol=1e-13)
-        Jz, Ja = tg.jacobian(lambda z, a: z**2 * a, (0, 1), mode=mode)(np.array([1j, 2.0]), np.array([3.0, 4.0]))
+        Jz, Ja = tg.jacobian(lambda z, a: z**2 * a, (0, 1), mode=mode)(
+            np.array([1j, 2.0]), np.array([3.0, 4.0])
+        )
         np.testing.assert_allclose(Jz, np.diag([6j, 16.0]), rtol=1e-14)
         np.testing.assert_allclose(Ja, np.diag([-1.0 + 0j, 4.0]), rtol=1e-14)
 
@@ -459,7 +546,9 @@ def test_the_jacobian_of_a_complex_value_of_real_arguments_is_complex():
 def test_the_jacobian_of_a_function_that_is_not_holomorphic_is_refused():
     for f in (lambda z: np.abs(z) ** 2, np.conj, np.real, lambda z: z * np.imag(z)):
         for mode in ("forward", "reverse"):
-            with pytest.raises(tg.NotDifferentiable, match="needs a holomorphic function.*real and imaginary part"):
+            with pytest.raises(
+                tg.NotDifferentiable, match="needs a holomorphic function.*real and imaginary part"
+            ):
                 tg.jacobian(f, mode=mode)(1 + 2j)
     J = tg.jacobian(lambda z: z.astype(np.complex64) * 2)(1 + 2j)
     assert J == 2
@@ -512,7 +601,9 @@ def test_tracked_arguments_stay_tracked():
     y.sum().backward()
     np.testing.assert_allclose(w.grad.numpy(), 12 * 2 * w.detach().numpy())
     w.grad = None
-    g = tg.grad(lambda x: np.sum(x * w))(w)  # by the argument only; the closure is a constant of the inner derivative
+    g = tg.grad(lambda x: np.sum(x * w))(
+        w
+    )  # by the argument only; the closure is a constant of the inner derivative
     g.sum().backward()
     np.testing.assert_array_equal(w.grad.numpy(), [1.0, 1.0])
 
@@ -641,7 +732,9 @@ def test_functions_may_write_into_buffers():
         return np.sum(x * np.roll(x, 1)) + x[0] * x[3] + np.sum(x)
 
     np.testing.assert_allclose(tg.grad(f)(X), complex_step(plainly, X), rtol=1e-13)
-    np.testing.assert_allclose(tg.jvp(f, (X,), (np.ones(4),))[1], complex_step(plainly, X).sum(), rtol=1e-13)
+    np.testing.assert_allclose(
+        tg.jvp(f, (X,), (np.ones(4),))[1], complex_step(plainly, X).sum(), rtol=1e-13
+    )
     np.testing.assert_allclose(tg.hessian(f)(X) @ X, tg.hvp(f)(X, X), rtol=1e-13)
 
 
@@ -659,7 +752,12 @@ def test_a_function_may_not_write_into_its_argument():
     x = np.ones(3)
     t = tg.tensor([1.0, 2.0, 3.0], requires_grad=True)
     for function in (f, g):
-        for transform in (tg.grad(function), tg.hessian(function), tg.grad(lambda x: np.sum(tg.grad(function)(x))), lambda x: tg.hvp(function)(x, x)):  # noqa: B023  called at once
+        for transform in (
+            tg.grad(function),
+            tg.hessian(function),
+            tg.grad(lambda x: np.sum(tg.grad(function)(x))),
+            lambda x: tg.hvp(function)(x, x),
+        ):
             for argument in (x, t):
                 with pytest.raises(RuntimeError, match=r"in-place|view of|clone"):
                     transform(argument)

@@ -123,7 +123,9 @@ def grad(
     (tensor(12.),)
     """
     if not only_inputs:
-        raise ValueError("only_inputs=False is no longer supported, as in PyTorch: call backward to accumulate into leaves.")
+        raise ValueError(
+            "only_inputs=False is no longer supported, as in PyTorch: call backward to accumulate into leaves."
+        )
     if materialize_grads and allow_unused is False:
         raise ValueError(
             "Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False."
@@ -136,12 +138,16 @@ def grad(
         return dict(zip(inputs, values, strict=True))
     asked = _sequence(inputs, "inputs")
     if not asked:
-        raise RuntimeError("`inputs` argument to `grad()` cannot be empty: name the tensors to differentiate by.")
+        raise RuntimeError(
+            "`inputs` argument to `grad()` cannot be empty: name the tensors to differentiate by."
+        )
     targets = [_node(t, "inputs") for t in asked]
     results = _sequence(outputs, "outputs")
     retain = create_graph if retain_graph is None else retain_graph
     if is_grads_batched:
-        return _batched(results, asked, grad_outputs, retain, create_graph, allow_unused, materialize_grads)
+        return _batched(
+            results, asked, grad_outputs, retain, create_graph, allow_unused, materialize_grads
+        )
     seeds = _seeds(results, grad_outputs, create_graph)
     found = executors.walk(
         ((t._node, g) for t, g in zip(results, seeds, strict=True)),
@@ -167,7 +173,13 @@ def grad(
 
 
 def _batched(
-    outputs: Any, inputs: Any, grad_outputs: Any, retain: bool, create_graph: bool, allow_unused: Any, zeros: bool
+    outputs: Any,
+    inputs: Any,
+    grad_outputs: Any,
+    retain: bool,
+    create_graph: bool,
+    allow_unused: Any,
+    zeros: bool,
 ) -> Any:
     """One walk per cotangent of the batch; the results are stacked along a new first axis."""
     from ..ops.joining import stack
@@ -200,7 +212,9 @@ def _sequence(value: Any, name: str) -> Sequence[Any]:
 
 def _node(t: Any, name: str) -> Any:
     if not isinstance(t, Tensor | graph.GradientEdge):
-        raise TypeError(f"{name} must be tensors, but one is {type(t).__name__}: make it with tg.tensor.")
+        raise TypeError(
+            f"{name} must be tensors, but one is {type(t).__name__}: make it with tg.tensor."
+        )
     if t._node is None:
         raise RuntimeError("One of the differentiated Tensors does not require grad")
     return t._node
@@ -211,17 +225,26 @@ def _seeds(outputs: Sequence[Any], given: Any, create_graph: bool) -> list[Any]:
     if given is None or isinstance(given, Tensor | np.ndarray | int | float | complex):
         gradients: Sequence[Any] = [given] if len(outputs) == 1 else [None] * len(outputs)
         if given is not None and len(outputs) != 1:
-            raise RuntimeError(f"got {len(outputs)} tensors and 1 gradients: pass one gradient (or None) per tensor.")
+            raise RuntimeError(
+                f"got {len(outputs)} tensors and 1 gradients: pass one gradient (or None) per tensor."
+            )
     else:
         gradients = list(given)
         if len(gradients) != len(outputs):
-            raise RuntimeError(f"got {len(outputs)} tensors and {len(gradients)} gradients: pass one (or None) per tensor.")
-    return [_seed(i, t, g, create_graph) for i, (t, g) in enumerate(zip(outputs, gradients, strict=True))]
+            raise RuntimeError(
+                f"got {len(outputs)} tensors and {len(gradients)} gradients: pass one (or None) per tensor."
+            )
+    return [
+        _seed(i, t, g, create_graph)
+        for i, (t, g) in enumerate(zip(outputs, gradients, strict=True))
+    ]
 
 
 def _seed(i: int, t: Any, g: Any, create_graph: bool) -> Any:
     if not isinstance(t, Tensor | graph.GradientEdge):
-        raise TypeError(f"element {i} of tensors is {type(t).__name__}, not a tensor: make it with tg.tensor.")
+        raise TypeError(
+            f"element {i} of tensors is {type(t).__name__}, not a tensor: make it with tg.tensor."
+        )
     if t._node is None:
         raise GraphError(
             f"element {i} of tensors does not require grad and does not have a grad_fn: nothing it was computed from "

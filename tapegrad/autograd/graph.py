@@ -148,7 +148,9 @@ class GradientEdge(NamedTuple):
 def get_gradient_edge(tensor: Tensor) -> GradientEdge:
     """The edge that stands for a tensor's gradient; keeps the graph, but not the tensor's value."""
     if tensor._node is None:
-        raise RuntimeError("It is not possible to get the gradient edge for a Tensor that does not require gradients.")
+        raise RuntimeError(
+            "It is not possible to get the gradient edge for a Tensor that does not require gradients."
+        )
     return GradientEdge(node_of(tensor._node), tensor.output_nr)
 
 
@@ -158,4 +160,3 @@ def node_of(node: Any, output_nr: int = 0) -> Any:
 
 
 __all__ = ["AccumulateGrad", "GradientEdge", "Node", "get_gradient_edge"]
-

@@ -24,7 +24,9 @@ def tensor_text(t: Tensor) -> str:
     """`tensor([1., 2.], requires_grad=True)`."""
     array = np.asarray(t._data)
     name = "tensor"
-    values = np.array2string(array, separator=", ", prefix=f"{name}(") if array.size else _empty(array)
+    values = (
+        np.array2string(array, separator=", ", prefix=f"{name}(") if array.size else _empty(array)
+    )
     parts = [values]
     if array.dtype not in _DEFAULTS:
         parts.append(f"dtype={array.dtype}")

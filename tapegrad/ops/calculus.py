@@ -382,7 +382,11 @@ def correlate(a: Any, v: Any, mode: Any = "valid") -> Any:
 def _einsum(operands: Sequence[Any], subscripts: str, optimize: Any) -> Any:
     out = np.einsum(subscripts, *operands, optimize=optimize)
     # Of one operand NumPy may return a view, a diagonal say, which an in-place operation would write through.
-    return out.copy() if len(operands) == 1 and isinstance(out, np.ndarray) and out.base is not None else out
+    return (
+        out.copy()
+        if len(operands) == 1 and isinstance(out, np.ndarray) and out.base is not None
+        else out
+    )
 
 
 def _einsum_jvp(ts, xs, out, *, subscripts, optimize=False):

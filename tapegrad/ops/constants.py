@@ -44,7 +44,9 @@ def _method(name: str):
         return wrap(getattr(self._data, name)(*args, **kwargs))
 
     method.__name__ = method.__qualname__ = name
-    method.__doc__ = f"NumPy's {name}, of the values: not differentiable, so the result is not tracked."
+    method.__doc__ = (
+        f"NumPy's {name}, of the values: not differentiable, so the result is not tracked."
+    )
     return method
 
 
@@ -63,7 +65,9 @@ def _bitwise(name: str):
     def method(self, other):
         from ..tensor import Tensor, wrap
 
-        result = getattr(np.asarray(self._data), name)(other._data if isinstance(other, Tensor) else other)
+        result = getattr(np.asarray(self._data), name)(
+            other._data if isinstance(other, Tensor) else other
+        )
         return result if result is NotImplemented else wrap(result)
 
     method.__name__ = method.__qualname__ = name

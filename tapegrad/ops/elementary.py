@@ -9,7 +9,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..domain import above_one, apart, dividend, divisor, nonzero, not_integer, positive, real, truth, unit
+from ..domain import (
+    above_one,
+    apart,
+    dividend,
+    divisor,
+    nonzero,
+    not_integer,
+    positive,
+    real,
+    truth,
+    unit,
+)
 from ..primitive import FUNCTIONS, UFUNCS, call, elementwise, primitive, select
 from ..tensor import Tensor, wrap
 
@@ -159,8 +170,15 @@ def clip(x, a_min=None, a_max=None, *, min=None, max=None):
     """
     lower = a_min if min is None else min
     upper = a_max if max is None else max
-    if isinstance(x, Tensor) and x.dtype.kind not in "fc" and not _tracked(lower) and not _tracked(upper):
-        return wrap(np.asarray(np.clip(x._data, _raw(lower), _raw(upper))))  # an infinite bound would make floats of integers
+    if (
+        isinstance(x, Tensor)
+        and x.dtype.kind not in "fc"
+        and not _tracked(lower)
+        and not _tracked(upper)
+    ):
+        return wrap(
+            np.asarray(np.clip(x._data, _raw(lower), _raw(upper)))
+        )  # an infinite bound would make floats of integers
     if lower is None:
         lower = -np.inf
     if upper is None:

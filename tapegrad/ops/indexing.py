@@ -50,7 +50,6 @@ def _getitem_name(x: Any, y: Any, kw: Any) -> str:
     return "AliasBackward0"
 
 
-
 @primitive(
     _get,
     name="getitem",
@@ -127,7 +126,11 @@ Tensor.__getitem__ = _getitem_method
     np.take,
     forward=lambda x, indices, axis: np.take(x, indices, axis),
     linear=True,
-    samples=[call((4,), indices=_rows), call((3, 4), indices=_rows, axis=0), call((2, 3), indices=np.array([[0, 5], [5, 1]]))],
+    samples=[
+        call((4,), indices=_rows),
+        call((3, 4), indices=_rows, axis=0),
+        call((2, 3), indices=np.array([[0, 5], [5, 1]])),
+    ],
 )
 def take(g, x_shape, *, indices, axis=None):
     """Entries at integer positions along an axis (of the flattened tensor, for axis None)."""
@@ -138,7 +141,6 @@ def take(g, x_shape, *, indices, axis=None):
 
 
 Tensor.take = lambda self, indices, axis=None: take(self, _plain_index(indices), axis)
-
 
 
 def bincount(x: Any, weights: Any = None, minlength: int = 0) -> Any:

@@ -17,20 +17,29 @@ from .shaping import expand_dims
     name="concatenate",
     backward="Cat",
     linear=True,
-    samples=[call((2,), (3,)), call((2, 3), (2, 1), axis=1), call((1, 2), (2, 2), (1, 2), axis=-2), call((2, 2), (3,), axis=None)],
+    samples=[
+        call((2,), (3,)),
+        call((2, 3), (2, 1), axis=1),
+        call((1, 2), (2, 2), (1, 2), axis=-2),
+        call((2, 2), (3,), axis=None),
+    ],
 )
 def concatenate(g, xs_shapes, *, axis=0):
     """Tensors one after the other along an axis (all flattened, for axis None)."""
     if axis is None:
         ends = list(itertools.accumulate(int(np.prod(s)) for s in xs_shapes))
-        return [np.reshape(g[e - int(np.prod(s)) : e], s) for s, e in zip(xs_shapes, ends, strict=True)]
+        return [
+            np.reshape(g[e - int(np.prod(s)) : e], s) for s, e in zip(xs_shapes, ends, strict=True)
+        ]
     axis %= len(xs_shapes[0])
     ends = list(itertools.accumulate(s[axis] for s in xs_shapes))
     before = (slice(None),) * axis
     return [g[(*before, slice(e - s[axis], e))] for s, e in zip(xs_shapes, ends, strict=True)]
 
 
-@primitive(np.stack, linear=True, samples=[call((3,), (3,)), call((2, 3), (2, 3), axis=-1), call((), ())])
+@primitive(
+    np.stack, linear=True, samples=[call((3,), (3,)), call((2, 3), (2, 3), axis=-1), call((), ())]
+)
 def stack(g, xs_shapes, *, axis=0):
     """Tensors of one shape along a new axis."""
     axis %= len(xs_shapes[0]) + 1
@@ -96,7 +105,11 @@ def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
 
 def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
     """Parts along an axis: at the given indices, or so many of equal length (ValueError if they do not divide evenly)."""
-    if np.ndim(indices_or_sections) == 0 and indices_or_sections and np.shape(ary)[axis] % int(indices_or_sections):
+    if (
+        np.ndim(indices_or_sections) == 0
+        and indices_or_sections
+        and np.shape(ary)[axis] % int(indices_or_sections)
+    ):
         raise ValueError(
             f"an axis of length {np.shape(ary)[axis]} does not split into {indices_or_sections} equal parts: use "
             "array_split, or give the indices to cut at."
@@ -107,7 +120,9 @@ def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
 def unbind(x: Any, axis: int = 0) -> tuple[Any, ...]:
     """The slices along an axis, as a tuple."""
     if np.ndim(x) == 0:
-        raise ValueError("unbind was asked to take a 0-d tensor apart, but it has no axis: use t.item(), or reshape it first.")
+        raise ValueError(
+            "unbind was asked to take a 0-d tensor apart, but it has no axis: use t.item(), or reshape it first."
+        )
     before = (slice(None),) * (axis % np.ndim(x))
     return tuple(x[(*before, i)] for i in range(np.shape(x)[axis]))
 

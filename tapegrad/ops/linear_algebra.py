@@ -39,7 +39,9 @@ from .products import tensordot as _tensordot
 from .reductions import _products_of_others, root, spread
 
 _STACKS = [call((3, 3)), call((2, 3, 3))]
-_PHASES = {"complex": "complex vectors are defined up to a phase: what depends on it is refused, and random cotangents do"}
+_PHASES = {
+    "complex": "complex vectors are defined up to a phase: what depends on it is refused, and random cotangents do"
+}
 
 # ------------------------------------------------------------------------------------- inverse and determinant
 
@@ -65,11 +67,15 @@ def _adjugate(x: Any, determinant: Any) -> Any:
     with contextlib.suppress(LinAlgError):
         inverse = np.linalg.inv(x)
         amplified = np.linalg.norm(raw(x), 1, (-2, -1)) * np.linalg.norm(raw(inverse), 1, (-2, -1))
-        if not np.max(amplified, initial=0) > np.finfo(x.dtype).eps ** (-2 / 3):  # NaN passes through
+        if not np.max(amplified, initial=0) > np.finfo(x.dtype).eps ** (
+            -2 / 3
+        ):  # NaN passes through
             return determinant[..., None, None] * inverse
     u, s, vh = np.linalg.svd(x)
     sign = np.linalg.det(u) * np.linalg.det(vh)
-    return np.matmul(adjoint(vh) * (sign[..., None] * _products_of_others(s))[..., None, :], adjoint(u))
+    return np.matmul(
+        adjoint(vh) * (sign[..., None] * _products_of_others(s))[..., None, :], adjoint(u)
+    )
 
 
 SlogdetResult = type(np.linalg.slogdet(np.eye(1)))
@@ -195,7 +201,11 @@ def _refuse_choice(parts: Any, what: str, *cotangents: Any) -> None:
 def _imaginary_diagonal(c: Any) -> Any:
     """Imaginary parts on the diagonal, or 0 for real matrices."""
     c = raw(c)
-    return np.imag(np.diagonal(c, axis1=-2, axis2=-1)) if c.dtype.kind == "c" else np.zeros(c.shape[:-1], c.dtype)
+    return (
+        np.imag(np.diagonal(c, axis1=-2, axis2=-1))
+        if c.dtype.kind == "c"
+        else np.zeros(c.shape[:-1], c.dtype)
+    )
 
 
 def of_triangle(s: Any, side: str) -> Any:
@@ -376,7 +386,9 @@ def _less_real_diagonal(c: Any) -> Any:
 
 
 @composed(np.linalg.svd, "a")
-def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False) -> Any:
+def svd(
+    a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False
+) -> Any:
     """(U, s, Vᴴ) with a = U diag(s) Vᴴ, or s alone. Columns that only complete a basis (full_matrices) are a choice."""
     if not compute_uv:
         return svdvals(from_triangle(a) if hermitian else a)
@@ -393,7 +405,12 @@ def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: 
 SVDResult = type(np.linalg.svd(np.eye(1)))
 
 
-@primitive(np.linalg.svdvals, domain=dominant, samples=[call((3, 3)), call((2, 3)), call((2, 3, 2))], holomorphic=False)
+@primitive(
+    np.linalg.svdvals,
+    domain=dominant,
+    samples=[call((3, 3)), call((2, 3)), call((2, 3, 2))],
+    holomorphic=False,
+)
 def svdvals(g, x):
     """Singular values, descending: U diag(s̄) Vᴴ. One that is 0 has, like |x| there, the subgradient 0."""
     u, s, vh = np.linalg.svd(x, full_matrices=False)
@@ -451,7 +468,9 @@ def _real_on_diagonal(x: Any) -> Any:
 
 
 def _imaginary_on_diagonal(x: Any) -> Any:
-    return np.where(eye(np.shape(x)[-1]), 1j * np.imag(x) if x.dtype.kind == "c" else np.zeros((), x.dtype), 0.0)
+    return np.where(
+        eye(np.shape(x)[-1]), 1j * np.imag(x) if x.dtype.kind == "c" else np.zeros((), x.dtype), 0.0
+    )
 
 
 def _thin_qr(x: np.ndarray) -> Any:
@@ -564,7 +583,9 @@ def least_squares(g, xs, out, wanted, *, rcond=None):
     b_bar = np.matmul(ph, g)
     a_bar = None
     if wanted[0]:
-        a_bar = np.matmul(b - np.matmul(a, out), adjoint(np.matmul(p, b_bar))) - np.matmul(b_bar, adjoint(out))
+        a_bar = np.matmul(b - np.matmul(a, out), adjoint(np.matmul(p, b_bar))) - np.matmul(
+            b_bar, adjoint(out)
+        )
         a_bar = a_bar + np.matmul(np.matmul(ph, out), adjoint(g - np.matmul(p, np.matmul(a, g))))
     return [a_bar, b_bar]
 
@@ -729,7 +750,10 @@ def _cheapest(lengths: tuple[int, ...]) -> dict[tuple[int, int], int]:
     for width in range(1, n):
         for i in range(n - width):
             j = i + width
-            options = [(cost[i, k] + cost[k + 1, j] + lengths[i] * lengths[k + 1] * lengths[j + 1], k) for k in range(i, j)]
+            options = [
+                (cost[i, k] + cost[k + 1, j] + lengths[i] * lengths[k + 1] * lengths[j + 1], k)
+                for k in range(i, j)
+            ]
             cost[i, j], split[i, j] = min(options)
     return split
 
@@ -748,7 +772,9 @@ def multi_dot(arrays: Any) -> Any:
     split = _cheapest((np.shape(arrays[0])[0], *(np.shape(x)[1] for x in arrays)))
 
     def product(i: int, j: int) -> Any:
-        return arrays[i] if i == j else np.matmul(product(i, split[i, j]), product(split[i, j] + 1, j))
+        return (
+            arrays[i] if i == j else np.matmul(product(i, split[i, j]), product(split[i, j] + 1, j))
+        )
 
     result = product(0, len(arrays) - 1)
     if last:
@@ -782,7 +808,9 @@ def diagonal(x: Any, *, offset: int = 0) -> Any:
 def outer(x1: Any, x2: Any) -> Any:
     """All products of an entry of one vector with one of another."""
     if np.ndim(x1) != 1 or np.ndim(x2) != 1:
-        raise ValueError(f"Input arrays must be one-dimensional, but they are x1.ndim={np.ndim(x1)} and x2.ndim={np.ndim(x2)}.")
+        raise ValueError(
+            f"Input arrays must be one-dimensional, but they are x1.ndim={np.ndim(x1)} and x2.ndim={np.ndim(x2)}."
+        )
     return x1[:, None] * x2[None, :]
 
 
@@ -796,7 +824,11 @@ def cross(x1: Any, x2: Any, *, axis: int = -1) -> Any:
             "In the plane, write x1[0] * x2[1] - x1[1] * x2[0]."
         )
     turns = ((1, 2), (2, 0), (0, 1))
-    return np.moveaxis(np.stack([x1[..., i] * x2[..., j] - x1[..., j] * x2[..., i] for i, j in turns], axis=-1), -1, axis)
+    return np.moveaxis(
+        np.stack([x1[..., i] * x2[..., j] - x1[..., j] * x2[..., i] for i, j in turns], axis=-1),
+        -1,
+        axis,
+    )
 
 
 @composed(np.linalg.vecdot, "x1", "x2")

@@ -80,7 +80,9 @@ def stacks(*values: Any) -> tuple[Any, ...]:
 def square(x: Any, asker: str) -> None:
     """Refuse matrices that are not square, as NumPy does."""
     if np.ndim(x) < 2 or np.shape(x)[-1] != np.shape(x)[-2]:
-        raise LinAlgError(f"{asker} was given an array of shape {np.shape(x)}, but its last 2 dimensions must be square.")
+        raise LinAlgError(
+            f"{asker} was given an array of shape {np.shape(x)}, but its last 2 dimensions must be square."
+        )
 
 
 def _fortran(routine: str, dtype: Any) -> Any:
@@ -109,13 +111,17 @@ def _factor(a: np.ndarray) -> np.ndarray:
     def one(matrix: np.ndarray) -> np.ndarray:
         packed = np.empty((len(matrix) + 1, len(matrix)), dtype)
         packed[:-1] = matrix.T
-        _, exchanged, info = getrf(packed[:-1].T, overwrite_a=True)  # which has LAPACK's order, so it is done in place
+        _, exchanged, info = getrf(
+            packed[:-1].T, overwrite_a=True
+        )  # which has LAPACK's order, so it is done in place
         if info > 0:
             raise LinAlgError("Singular matrix")
         packed[-1] = exchanged
         return packed
 
-    return each(one, np.asarray(a, dtype)) if a.shape[-1] else np.zeros((*a.shape[:-2], 1, 0), dtype)
+    return (
+        each(one, np.asarray(a, dtype)) if a.shape[-1] else np.zeros((*a.shape[:-2], 1, 0), dtype)
+    )
 
 
 @primitive(
@@ -124,7 +130,9 @@ def _factor(a: np.ndarray) -> np.ndarray:
     jvp=lambda ts, xs, out: np.zeros_like(out),
     domain=dominant,
     samples=[call((3, 3)), call((2, 3, 3))],
-    unsupported={"derivative": "it only serves to compute a solution, whose rule is in `solution`: nothing asks for its own"},
+    unsupported={
+        "derivative": "it only serves to compute a solution, whose rule is in `solution`: nothing asks for its own"
+    },
 )
 def factors(g, x):
     """LU factors for `solution` to compute with, which knows the derivative. Those of `lu_factor` have one of their own."""
@@ -142,11 +150,15 @@ def kept_factors(a: Any, b: Any) -> list[Any]:
 # ---------------------------------------------------------------------------------------------- the one solution
 
 
-def _solution(xs: Sequence[np.ndarray], adjoint: bool = False, side: str | None = None, unit: bool = False) -> np.ndarray:
+def _solution(
+    xs: Sequence[np.ndarray], adjoint: bool = False, side: str | None = None, unit: bool = False
+) -> np.ndarray:
     a, b, *kept = xs
     n = a.shape[-1]
     if a.shape[-2] != n or b.shape[-2] != n:
-        raise ValueError(f"a system of {b.shape[-2]} equations was given a matrix of shape {a.shape[-2:]}: lengths must agree.")
+        raise ValueError(
+            f"a system of {b.shape[-2]} equations was given a matrix of shape {a.shape[-2:]}: lengths must agree."
+        )
     dtype = _inexact(a, b)
     if side and n and (a.ndim == 2 or n >= 32):
         if not np.all(np.diagonal(a, axis1=-2, axis2=-1)) and not unit:
@@ -158,12 +170,18 @@ def _solution(xs: Sequence[np.ndarray], adjoint: bool = False, side: str | None 
         def one(a: np.ndarray, b: np.ndarray) -> np.ndarray:
             if a.flags.f_contiguous or (adjoint and dtype.kind == "c"):
                 return trsm(1, a, b, lower=lower, trans_a=2 * adjoint, diag=unit)
-            return trsm(1, a.T, b, lower=not lower, trans_a=not adjoint, diag=unit)  # aᵀ is in Fortran's order as it stands
+            return trsm(
+                1, a.T, b, lower=not lower, trans_a=not adjoint, diag=unit
+            )  # aᵀ is in Fortran's order as it stands
 
         return _columns(one, np.asarray(a, dtype), np.asarray(b, dtype))
     if kept:
         getrs = _fortran("getrs", dtype)
-        return _columns(lambda f, b: getrs(f[:-1].T, f[-1].real.astype(np.intc), b, trans=2 * adjoint)[0], kept[0], b)
+        return _columns(
+            lambda f, b: getrs(f[:-1].T, f[-1].real.astype(np.intc), b, trans=2 * adjoint)[0],
+            kept[0],
+            b,
+        )
     if side:
         a = np.where(triangle(n, n, side, strict=unit), a, 0.0)
         if unit:
@@ -251,14 +269,18 @@ def tensorsolve(a: Any, b: Any, axes: Any = None) -> Any:
         a = np.transpose(a, [k for k in range(a.ndim) if k not in moved] + moved)
     shape = a.shape[np.ndim(b) :]
     if prod(shape) != prod(np.shape(b)):
-        raise LinAlgError("Input arrays must satisfy the requirement prod(a.shape[b.ndim:]) == prod(a.shape[:b.ndim]).")
+        raise LinAlgError(
+            "Input arrays must satisfy the requirement prod(a.shape[b.ndim:]) == prod(a.shape[:b.ndim])."
+        )
     return np.reshape(np.linalg.solve(np.reshape(a, (-1, prod(shape))), np.reshape(b, -1)), shape)
 
 
 # ------------------------------------------------------------------------------------ SciPy's ways to the same
 
 
-def solve_triangular(a: Any, b: Any, trans: Any = 0, lower: bool = False, unit_diagonal: bool = False) -> Any:
+def solve_triangular(
+    a: Any, b: Any, trans: Any = 0, lower: bool = False, unit_diagonal: bool = False
+) -> Any:
     """x from a x = b (trans=1: aᵀ x = b, trans=2: aᴴ x = b), where a is triangular: its other triangle is not read.
 
     >>> import tapegrad as tg
@@ -267,11 +289,17 @@ def solve_triangular(a: Any, b: Any, trans: Any = 0, lower: bool = False, unit_d
     """
     trans = {"N": 0, "T": 1, "C": 2}.get(trans, trans)
     if trans not in (0, 1, 2):
-        raise ValueError(f"solve_triangular was given trans={trans!r}, but it is 0 or 'N', 1 or 'T', or 2 or 'C'.")
+        raise ValueError(
+            f"solve_triangular was given trans={trans!r}, but it is 0 or 'N', 1 or 'T', or 2 or 'C'."
+        )
     a, b = stacks(a, b)
     square(a, "solve_triangular")
     b, back = as_columns(b)
-    settings = {"adjoint": trans > 0, "side": "lower" if lower else "upper", "unit": bool(unit_diagonal)}
+    settings = {
+        "adjoint": trans > 0,
+        "side": "lower" if lower else "upper",
+        "unit": bool(unit_diagonal),
+    }
     if trans == 1:  # aᵀ x = b is aᴴ x̄ = b̄
         return back(conj(solution([a, conj(b)], **settings)))
     return back(solution([a, b], **settings))
@@ -292,7 +320,9 @@ def _rows_of(exchanged: np.ndarray) -> np.ndarray:
     """Where each row of the exchanged matrix was before: LAPACK's exchanges, done to the rows' numbers."""
     *lead, n = exchanged.shape
     rows = np.broadcast_to(np.arange(n), (*lead, n)).copy()
-    for row, swaps in zip(rows.reshape(prod(lead), n), exchanged.reshape(prod(lead), n), strict=True):
+    for row, swaps in zip(
+        rows.reshape(prod(lead), n), exchanged.reshape(prod(lead), n), strict=True
+    ):
         for i, j in enumerate(swaps):
             row[i], row[j] = row[j], row[i]
     return rows
@@ -367,7 +397,9 @@ def lu_solve(lu_and_piv: Any, b: Any, trans: int = 0) -> Any:
     if trans == 1:
         return back(conj(lu_solve((lu, exchanged), conj(b), 2)))
     y = solution([lu, b], adjoint=True, side="upper")
-    return back(_taken(solution([lu, y], adjoint=True, side="lower", unit=True), np.argsort(rows, axis=-1)))
+    return back(
+        _taken(solution([lu, y], adjoint=True, side="lower", unit=True), np.argsort(rows, axis=-1))
+    )
 
 
 # ------------------------------------------------------------------------------------------------------- banded
@@ -457,20 +489,27 @@ def _solve_toeplitz(xs: Sequence[np.ndarray]) -> np.ndarray:
     diagonals, b = xs
     n = len(b)
     # Levinson's recursion runs in double precision only.
-    return solve_toeplitz((diagonals[n - 1 :], diagonals[n - 1 :: -1]), b).astype(_inexact(diagonals, b))
+    return solve_toeplitz((diagonals[n - 1 :], diagonals[n - 1 :: -1]), b).astype(
+        _inexact(diagonals, b)
+    )
 
 
 @primitive(
     _solve_toeplitz,
     name="solve_toeplitz",
-    samples=[call((5,), (3, 2), domains=(_dominated(2), real)), call((7,), (4, 1), domains=(_dominated(3), real))],
+    samples=[
+        call((5,), (3, 2), domains=(_dominated(2), real)),
+        call((7,), (4, 1), domains=(_dominated(3), real)),
+    ],
 )
 def toeplitz_solution(g, xs, out, wanted):
     """x from a x = b, where the first operand holds the diagonals of a from the upper right to the lower left."""
     diagonals, _ = xs
     n = out.shape[0]
     b_bar = toeplitz_solution([conj(diagonals[::-1]), g])
-    a_bar = scatter(-np.matmul(b_bar, adjoint(out)), _places(n, n), (2 * n - 1,)) if wanted[0] else None
+    a_bar = (
+        scatter(-np.matmul(b_bar, adjoint(out)), _places(n, n), (2 * n - 1,)) if wanted[0] else None
+    )
     return [a_bar, b_bar]
 
 
@@ -522,9 +561,13 @@ def _sylvester(a: np.ndarray, b: np.ndarray, q: np.ndarray) -> np.ndarray:
     r, u = schur(a, output=form)
     s, v = schur(b.conj().T, output=form)
     f = np.asarray(u.conj().T @ q @ v, dtype)
-    y, scale, info = _fortran("trsyl", dtype)(np.asarray(r, dtype), np.asarray(s, dtype), f, tranb="C")
+    y, scale, info = _fortran("trsyl", dtype)(
+        np.asarray(r, dtype), np.asarray(s, dtype), f, tranb="C"
+    )
     if info:
-        raise LinAlgError("Singular matrix equation: a x + x b = q has no single solution, as a and -b share an eigenvalue.")
+        raise LinAlgError(
+            "Singular matrix equation: a x + x b = q has no single solution, as a and -b share an eigenvalue."
+        )
     return np.asarray(u @ (scale * y) @ v.conj().T, dtype)
 
 
@@ -602,12 +645,18 @@ def block_diag(*arrays: Any) -> Any:
     tensor([[1., 0., 0.],
             [0., 2., 3.]])
     """
-    blocks = [np.reshape(x, (1,) * (2 - np.ndim(x)) + np.shape(x)) if np.ndim(x) < 2 else x for x in stacks(*arrays)]
+    blocks = [
+        np.reshape(x, (1,) * (2 - np.ndim(x)) + np.shape(x)) if np.ndim(x) < 2 else x
+        for x in stacks(*arrays)
+    ]
     lead = np.broadcast_shapes(*(np.shape(x)[:-2] for x in blocks))
     widths = [np.shape(x)[-1] for x in blocks]
     rows = []
     for i, x in enumerate(blocks):
         x = np.broadcast_to(x, lead + np.shape(x)[-2:])
-        before, after = (np.zeros((*lead, np.shape(x)[-2], sum(w)), x.dtype) for w in (widths[:i], widths[i + 1 :]))
+        before, after = (
+            np.zeros((*lead, np.shape(x)[-2], sum(w)), x.dtype)
+            for w in (widths[:i], widths[i + 1 :])
+        )
         rows.append(np.concatenate([before, x, after], axis=-1))
     return np.concatenate(rows, axis=-2)

@@ -46,7 +46,13 @@ def _expm(x: np.ndarray) -> np.ndarray:
     return expm(x) if x.size else np.array(x)
 
 
-@primitive(_expm, name="expm", domain=dominant, samples=_STACKS, jvp=lambda ts, xs, out: _frechet(expm, xs[0], ts[0]))
+@primitive(
+    _expm,
+    name="expm",
+    domain=dominant,
+    samples=_STACKS,
+    jvp=lambda ts, xs, out: _frechet(expm, xs[0], ts[0]),
+)
 def expm(g, x):
     """Exponential of square matrices.
 
@@ -62,7 +68,9 @@ def _in_double(function: Callable[[np.ndarray], np.ndarray], x: np.ndarray) -> n
     """SciPy's logm and sqrtm of single precision give up accuracy or change dtype: they are run in double."""
     wide = np.asarray(x, np.result_type(x, np.float64))
     result = each(function, wide)
-    return result.astype(np.result_type(x, np.float32 if result.dtype.kind != "c" else np.complex64))
+    return result.astype(
+        np.result_type(x, np.float32 if result.dtype.kind != "c" else np.complex64)
+    )
 
 
 def _logm(x: np.ndarray) -> np.ndarray:

@@ -9,11 +9,21 @@ import numpy as np
 from ..primitive import FUNCTIONS, _operators, call, conj, primitive
 from ..tensor import Tensor
 
-_SHAPES = [((2, 3), (3, 4)), ((3,), (3,)), ((2, 3), (3,)), ((3,), (3, 2)), ((5, 2, 3), (5, 3, 2)), ((2, 3), (4, 3, 2)), ((4, 2, 3), (3,))]
+_SHAPES = [
+    ((2, 3), (3, 4)),
+    ((3,), (3,)),
+    ((2, 3), (3,)),
+    ((3,), (3, 2)),
+    ((5, 2, 3), (5, 3, 2)),
+    ((2, 3), (4, 3, 2)),
+    ((4, 2, 3), (3,)),
+]
 
 
 def _matmul_name(x: Any, y: Any, kw: Any) -> str:
-    return {(2, 2): "Mm", (2, 1): "Mv", (1, 1): "Dot"}.get((np.ndim(x), np.ndim(y)), "Bmm") + "Backward0"
+    return {(2, 2): "Mm", (2, 1): "Mv", (1, 1): "Dot"}.get(
+        (np.ndim(x), np.ndim(y)), "Bmm"
+    ) + "Backward0"
 
 
 def _transposed(x: Any) -> Any:
@@ -31,7 +41,9 @@ def _matmul_y(g, x, y_shape):
     return np.matmul(_transposed(x), g)
 
 
-@primitive(np.matmul, _matmul_y, linear=True, backward=_matmul_name, samples=[call(*s) for s in _SHAPES])
+@primitive(
+    np.matmul, _matmul_y, linear=True, backward=_matmul_name, samples=[call(*s) for s in _SHAPES]
+)
 def matmul(g, x_shape, y):
     """Matrix product, `x @ y`, of vectors, matrices and stacks of matrices."""
     if np.ndim(y) == 1:
@@ -58,7 +70,13 @@ def _dot_y(g, x, y_shape):
     np.dot,
     _dot_y,
     linear=True,
-    samples=[call((3,), (3,)), call((2, 3), (3, 4)), call((2, 3), (3,)), call((3,), (3, 2)), call((2, 3), (4, 3, 2))],
+    samples=[
+        call((3,), (3,)),
+        call((2, 3), (3, 4)),
+        call((2, 3), (3,)),
+        call((3,), (3, 2)),
+        call((2, 3), (4, 3, 2)),
+    ],
 )
 def contraction(g, x_shape, y):
     """NumPy's dot: the last axis of x with the second to last of y."""
@@ -127,7 +145,13 @@ def vdot(a: Any, b: Any) -> Any:
     return matmul(np.conj(np.reshape(a, -1)), np.reshape(b, -1))
 
 
-for _of, _function in ((np.dot, dot), (np.tensordot, tensordot), (np.outer, outer), (np.inner, inner), (np.vdot, vdot)):
+for _of, _function in (
+    (np.dot, dot),
+    (np.tensordot, tensordot),
+    (np.outer, outer),
+    (np.inner, inner),
+    (np.vdot, vdot),
+):
     FUNCTIONS[_of] = _function
 Tensor.dot = dot
 Tensor.matmul = Tensor.mm = Tensor.mv = matmul

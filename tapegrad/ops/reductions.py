@@ -64,7 +64,13 @@ def sum(g, x_shape, *, axis=None, keepdims=False):
     return np.broadcast_to(spread(g, x_shape, axis, keepdims), x_shape)
 
 
-@primitive(np.mean, linear=True, method=True, backward=_name("MeanBackward0", "MeanBackward1"), samples=_SAMPLES)
+@primitive(
+    np.mean,
+    linear=True,
+    method=True,
+    backward=_name("MeanBackward0", "MeanBackward1"),
+    samples=_SAMPLES,
+)
 def mean(g, x_shape, *, axis=None, keepdims=False):
     """Mean over axes."""
     return np.broadcast_to(spread(g / count_of(x_shape, axis), x_shape, axis, keepdims), x_shape)
@@ -79,7 +85,11 @@ def _share(g, x, out, axis, keepdims):
     """The cotangent of an extremum, shared equally among the entries that attain it."""
     shape = np.shape(x)
     hit = _hit(x, out, axis, keepdims)
-    hits = np.asarray(hit, dtype=float).sum(axis=axis, keepdims=True) if axis is not None else np.sum(hit)
+    hits = (
+        np.asarray(hit, dtype=float).sum(axis=axis, keepdims=True)
+        if axis is not None
+        else np.sum(hit)
+    )
     return select(hit, spread(g, shape, axis, keepdims) / hits, 0.0)
 
 
@@ -113,7 +123,11 @@ def min(g, x, out, *, axis=None, keepdims=False):
 
 
 @primitive(
-    np.prod, method=True, domain=nonzero, samples=_SAMPLES, backward=_name("ProdBackward0", "ProdBackward1")
+    np.prod,
+    method=True,
+    domain=nonzero,
+    samples=_SAMPLES,
+    backward=_name("ProdBackward0", "ProdBackward1"),
 )
 def prod(g, x, *, axis=None, keepdims=False):
     """Product over axes; exact also where entries are 0 (products of the others, not out / x)."""
@@ -122,7 +136,9 @@ def prod(g, x, *, axis=None, keepdims=False):
         return g
     axes = axes_of(axis, len(shape))
     rest = tuple(i for i in range(len(shape)) if i not in axes)
-    flat = np.reshape(np.transpose(x, rest + axes), tuple(shape[i] for i in rest) + (count_of(shape, axis),))
+    flat = np.reshape(
+        np.transpose(x, rest + axes), (*(shape[i] for i in rest), count_of(shape, axis))
+    )
     others = conj(_products_of_others(flat))
     back = np.reshape(others, tuple(shape[i] for i in rest + axes))
     inverse = tuple(int(i) for i in np.argsort(rest + axes))
@@ -141,7 +157,9 @@ def _products_of_others(x: Any) -> Any:
     left, right = x[..., :half], x[..., half:]
     p_left = np.prod(left, axis=-1, keepdims=True)
     p_right = np.prod(right, axis=-1, keepdims=True)
-    return np.concatenate([_products_of_others(left) * p_right, _products_of_others(right) * p_left], axis=-1)
+    return np.concatenate(
+        [_products_of_others(left) * p_right, _products_of_others(right) * p_left], axis=-1
+    )
 
 
 @primitive(
@@ -188,10 +206,14 @@ def var(x, axis=None, ddof=0, keepdims=False, *, correction=None):
     tensor(1.55555556)
     """
     if not isinstance(x, Tensor):
-        return np.var(x, axis=axis, ddof=ddof if correction is None else correction, keepdims=keepdims)
+        return np.var(
+            x, axis=axis, ddof=ddof if correction is None else correction, keepdims=keepdims
+        )
     ddof = ddof if correction is None else correction
     deviation = x - mean(x, axis, True)
-    squares = deviation * deviation if x.dtype.kind != "c" else np.real(deviation * np.conj(deviation))
+    squares = (
+        deviation * deviation if x.dtype.kind != "c" else np.real(deviation * np.conj(deviation))
+    )
     freedom = count_of(x.shape, axis) - ddof
     return sum(squares, axis, keepdims) / (freedom if freedom > 0 else np.float64(0))
 
@@ -204,7 +226,9 @@ def std(x, axis=None, ddof=0, keepdims=False, *, correction=None):
     tensor(1.)
     """
     if not isinstance(x, Tensor):
-        return np.std(x, axis=axis, ddof=ddof if correction is None else correction, keepdims=keepdims)
+        return np.std(
+            x, axis=axis, ddof=ddof if correction is None else correction, keepdims=keepdims
+        )
     return root(var(x, axis, ddof, keepdims, correction=correction))
 
 

@@ -20,11 +20,17 @@ def _no_order(order: Any) -> Any:
 
 @primitive(
     np.reshape,
-    forward=lambda x, shape, order: np.reshape(x, shape, order=order if order in ("C", "F") else _no_order(order)),
+    forward=lambda x, shape, order: np.reshape(
+        x, shape, order=order if order in ("C", "F") else _no_order(order)
+    ),
     linear=True,
     view=True,
     backward="View",
-    samples=[call((2, 6), shape=(3, 4)), call((2, 3), shape=(-1,)), call((2, 3), shape=(3, 2), order="F")],
+    samples=[
+        call((2, 6), shape=(3, 4)),
+        call((2, 3), shape=(-1,)),
+        call((2, 3), shape=(3, 2), order="F"),
+    ],
 )
 def reshape(g, x_shape, *, shape, order="C"):
     """The entries in another shape; one length may be -1."""
@@ -60,11 +66,19 @@ def flatten(x, start_dim=0, end_dim=-1):
 )
 def transpose(g, *, axes=None):
     """Axes in another order; reversed by default."""
-    return np.transpose(g, None if axes is None else tuple(int(i) for i in np.argsort([a % len(axes) for a in axes])))
+    return np.transpose(
+        g,
+        None if axes is None else tuple(int(i) for i in np.argsort([a % len(axes) for a in axes])),
+    )
 
 
 @primitive(
-    np.swapaxes, linear=True, view=True, backward="Transpose", method=True, samples=[call((2, 3, 4), axis1=0, axis2=-1)]
+    np.swapaxes,
+    linear=True,
+    view=True,
+    backward="Transpose",
+    method=True,
+    samples=[call((2, 3, 4), axis1=0, axis2=-1)],
 )
 def swapaxes(g, *, axis1, axis2):
     """Two axes exchanged."""
@@ -76,7 +90,10 @@ def swapaxes(g, *, axis1, axis2):
     linear=True,
     view=True,
     backward="Permute",
-    samples=[call((2, 3, 4), source=0, destination=2), call((2, 3, 4), source=(0, 1), destination=(-1, 0))],
+    samples=[
+        call((2, 3, 4), source=0, destination=2),
+        call((2, 3, 4), source=(0, 1), destination=(-1, 0)),
+    ],
 )
 def moveaxis(g, *, source, destination):
     """Axes moved to other positions, the rest in order."""
@@ -84,7 +101,11 @@ def moveaxis(g, *, source, destination):
 
 
 @primitive(
-    np.expand_dims, linear=True, view=True, backward="Unsqueeze", samples=[call((3,), axis=0), call((2, 3), axis=(0, -1))]
+    np.expand_dims,
+    linear=True,
+    view=True,
+    backward="Unsqueeze",
+    samples=[call((3,), axis=0), call((2, 3), axis=(0, -1))],
 )
 def expand_dims(g, x_shape, *, axis):
     """New axes of length 1."""
@@ -93,7 +114,9 @@ def expand_dims(g, x_shape, *, axis):
 
 def _squeezed(x: Any, axis: Any = None) -> Any:
     out = np.squeeze(x, axis)
-    return out.view() if out is x and type(x) is np.ndarray else out  # an array of its own, as a view is
+    return (
+        out.view() if out is x and type(x) is np.ndarray else out
+    )  # an array of its own, as a view is
 
 
 @primitive(
@@ -110,7 +133,11 @@ def squeeze(g, x_shape, *, axis=None):
 
 
 @primitive(
-    np.broadcast_to, linear=True, view=True, backward="Expand", samples=[call((3,), shape=(2, 3)), call((2, 1), shape=(4, 2, 3))]
+    np.broadcast_to,
+    linear=True,
+    view=True,
+    backward="Expand",
+    samples=[call((3,), shape=(2, 3)), call((2, 1), shape=(4, 2, 3))],
 )
 def broadcast_to(g, x_shape, *, shape):
     """The entries repeated along axes, without copying; a cotangent is the sum over the repeats."""
@@ -120,7 +147,12 @@ def broadcast_to(g, x_shape, *, shape):
     return np.sum(g, axis=stretched, keepdims=True) if stretched else g
 
 
-@primitive(np.flip, linear=True, view=True, samples=[call((3,)), call((2, 3), axis=0), call((2, 3, 2), axis=(0, 2))])
+@primitive(
+    np.flip,
+    linear=True,
+    view=True,
+    samples=[call((3,)), call((2, 3), axis=0), call((2, 3, 2), axis=(0, 2))],
+)
 def flip(g, *, axis=None):
     """Entries in reverse order along axes."""
     return np.flip(g, axis)

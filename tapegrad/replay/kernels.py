@@ -99,7 +99,13 @@ def compile_kernel(op: Primitive, operand: int, dtype: str) -> tuple[str, bytes,
     def times_unless_zero(g, p):
         return g * p if p != 0 else 0 * p
 
-    scope = {"__name__": __name__, "item": item, "put": put, "conj": conj, "times_unless_zero": times_unless_zero}
+    scope = {
+        "__name__": __name__,
+        "item": item,
+        "put": put,
+        "conj": conj,
+        "times_unless_zero": times_unless_zero,
+    }
     scope["partial"] = nopython(op.partials[operand].function)
     exec(text_of(op, operand, dtype), scope)
     return EntryPoint(scope[name_of(op, operand, dtype)], KERNEL_SIGNATURE).compile()
