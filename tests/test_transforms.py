@@ -203,7 +203,7 @@ def test_no_perturbation_confusion(outer, inner):
 def test_results_of_nested_transforms_are_of_the_kind_that_went_in():
     """An inner derivative that depends on the outer argument must not leave tensors in a computation of floats."""
     for outer, inner in itertools.product(D.values(), repeat=2):
-        result = outer(lambda x: x * inner(lambda y: x * y * y)(1.0))(1.0)  # noqa: B023  called at once
+        result = outer(lambda x: x * inner(lambda y: x * y * y)(1.0))(1.0)
         assert isinstance(result, float) and result == 4.0
     y, pull = tg.vjp(np.sin, np.zeros(2))
     assert type(tg.grad(lambda c: pull(c)[0].sum())(np.ones(2))) is np.ndarray
