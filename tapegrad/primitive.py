@@ -644,10 +644,12 @@ def apply(op: Primitive, operands: Sequence[Any], kw: tuple[Any, ...] | None = N
             raw.append(operand._data)
             nodes.append(operand._node)
         else:
-            objects = isinstance(operand, np.ndarray) and operand.dtype.hasobject
+            strange = isinstance(operand, np.ndarray) and (
+                type(operand) is not np.ndarray or operand.dtype.hasobject
+            )
             raw.append(
                 operand
-                if isinstance(operand, _PLAIN) and not objects
+                if isinstance(operand, _PLAIN) and not strange
                 else constant(operand, op.name)
             )
             nodes.append(None)
@@ -662,8 +664,8 @@ def apply(op: Primitive, operands: Sequence[Any], kw: tuple[Any, ...] | None = N
         ):
             # A user's array that a rule needs must not change under the tape.
             if (
-                raw[i] is operands[i]
-                and type(raw[i]) is np.ndarray
+                type(raw[i]) is np.ndarray
+                and not isinstance(operands[i], Tensor)
                 and any(name in needs for needs in op.needs)
             ):
                 raw[i] = kept(raw[i])
@@ -685,6 +687,11 @@ _ARRAYS = (np.ndarray, np.float64, np.float32, np.complex128, np.complex64)
 
 def constant(value: Any, asker: str = "an op") -> Any:
     """An operand that is no Tensor, as an array; nested Tensors and objects are refused with the remedy."""
+    if isinstance(value, np.matrix | np.ma.MaskedArray):
+        raise TypeError(
+            f"{asker} was given a {type(value).__name__}, whose operators mean something else than an array's (products of "
+            "matrices, hidden entries), which the rules do not know. Pass np.asarray(matrix), or array.filled(0.0)."
+        )
     array = np.asarray(value)
     if array.dtype.hasobject:
         raise TypeError(

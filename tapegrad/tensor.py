@@ -129,10 +129,13 @@ class Tensor:
                         "Take a clone() of it."
                     )
                 self._array()
-                self._node = leaf = Leaf(self._data, self)
+                # Switched off and on again it is the same leaf: what was recorded before still ends there.
+                self._node = leaf = self._pop("leaf") or Leaf(self._data, self)
+                leaf.data = self._data
                 leaf.grad = self._pop("grad")
         elif type(node) is Leaf:
             self._node = None
+            self._put("leaf", node)
             if node.grad is not None:
                 self._put("grad", node.grad)
         elif node is not None:
@@ -254,6 +257,8 @@ class Tensor:
 
     def detach_(self) -> Tensor:
         """Cut this tensor off from the graph that made it; returns it."""
+        if type(self._node) is Leaf:
+            return self.requires_grad_(False)
         self._node = None
         return self
 
@@ -543,7 +548,7 @@ def tensor(data: Any, dtype: Any = None, requires_grad: bool = False) -> Tensor:
     >>> tg.tensor([1.0, 2.0], requires_grad=True)
     tensor([1., 2.], requires_grad=True)
     """
-    return _leaf(np.array(_plain(data), dtype=dtype), requires_grad)
+    return _leaf(np.array(_unmasked(_plain(data)), dtype=dtype), requires_grad)
 
 
 def as_tensor(data: Any, dtype: Any = None) -> Tensor:
@@ -559,7 +564,7 @@ def as_tensor(data: Any, dtype: Any = None) -> Tensor:
         from .ops.joining import array
 
         return array(data, dtype=dtype)
-    return _leaf(np.asarray(data, dtype=dtype), False)
+    return _leaf(np.asarray(_unmasked(data), dtype=dtype), False)
 
 
 def from_numpy(array: np.ndarray) -> Tensor:
@@ -568,7 +573,19 @@ def from_numpy(array: np.ndarray) -> Tensor:
         raise TypeError(
             f"expected np.ndarray (got {type(array).__name__}): use tg.as_tensor for other data."
         )
-    return _leaf(array, False)
+    return _leaf(_unmasked(array), False)
+
+
+def _unmasked(data: Any) -> Any:
+    """The data, arrays of other classes as plain ones; masked arrays are refused, since a tensor has no mask."""
+    if not isinstance(data, np.ndarray) or type(data) is np.ndarray:
+        return data
+    if isinstance(data, np.ma.MaskedArray):
+        raise TypeError(
+            "a masked array was given, but tensors have no mask, so that hidden entries would count. Fill them (array.filled(0.0)), "
+            "or choose with np.where(array.mask, ..., ...)."
+        )
+    return data.view(np.ndarray)
 
 
 def _leaf(array: np.ndarray, requires_grad: bool) -> Tensor:

@@ -653,6 +653,22 @@ def test_an_array_of_objects_is_not_an_operand():
                 call(objects)
 
 
+def test_arrays_of_other_classes_are_plain_ones(tmp_path):
+    """A memory map is an array; the tape keeps a copy of a small one. A matrix as data is one too."""
+    mapped = np.memmap(tmp_path / "map", dtype=float, shape=(3,), mode="w+")
+    mapped[:] = 2.0
+    w = leaf([1.0, 2.0, 3.0])
+    y = (w * mapped).sum() + (mapped * w).sum()
+    mapped[:] = 7.0
+    y.backward()
+    np.testing.assert_array_equal(w.grad.numpy(), np.full(3, 4.0))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PendingDeprecationWarning)
+        matrix = np.matrix([[1.0, 2.0]])
+    for t in (tg.tensor(matrix), tg.as_tensor(matrix), tg.from_numpy(matrix)):
+        agree(t * t, np.array([[1.0, 4.0]]))
+
+
 def test_ufuncs_write_into_untracked_tensors_as_into_arrays():
     t = tg.tensor([1.0, 2.0])
     memory = t.numpy()

@@ -476,7 +476,7 @@ def test_release_by_counted_references_keeps_what_popping_one_by_one_keeps():
         end = (b * side).sum()
         visited = [7, 6, 3, 2, 1]
         del c, b, dropped, end
-        tg.current_tape().release(frozenset(visited), 1, executors._given_up, count)
+        tg.current_tape().release(frozenset(visited), 1, executors._giving_up(), count)
         position = {entry[SLOT]: i for i, entry in enumerate(tg.current_tape())}
         pictures.append(
             [

@@ -2,6 +2,7 @@
 
 import copy
 import gc
+import inspect
 import math
 import operator
 import pickle
@@ -15,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tapegrad as tg
+from tapegrad.primitive import OPS
 
 DTYPES = [
     np.bool_,
@@ -273,6 +275,34 @@ def test_requires_grad_can_be_switched_on_a_leaf_and_not_off_a_result():
     assert not (x * 2).requires_grad
 
 
+def test_switched_off_and_on_again_a_leaf_is_the_same_leaf():
+    """What was recorded before still ends in its gradient; while it is off, operations are not recorded."""
+    w = leaf([2.0])
+    y = (w * w).sum()
+    w.requires_grad_(False)
+    assert not (w * 2).requires_grad
+    w.requires_grad_(True)
+    y.backward()
+    same(w.grad, np.array([4.0]))
+    w.requires_grad_(False)
+    same(w.grad, np.array([4.0]))
+    same(w.detach_().grad, np.array([4.0]))
+
+
+def test_gradients_are_arrays_of_their_own():
+    """One cotangent may reach two leaves; whoever scales one gradient in place must not scale the other, nor the seed."""
+    for create_graph in (False, True):
+        x, y, seed = leaf([1.0, 2.0]), leaf([3.0, 4.0]), np.ones(2)
+        (x + y).backward(seed, create_graph=create_graph)
+        assert x.grad is not y.grad and not np.shares_memory(
+            x.grad.detach().numpy(), y.grad.detach().numpy()
+        )
+        with tg.no_grad():
+            x.grad *= 5.0
+        same(y.grad.detach(), np.ones(2))
+        same(tg.tensor(seed), np.ones(2))
+
+
 # ---------------------------------------------------------------------------------------- operators and dtypes
 
 BINARY = {
@@ -489,6 +519,37 @@ def test_mixed_dtypes_promote_as_numpys(x, y):
             a, b = np.ones(shape, x), np.ones(shape, y)
             assert function(tg.tensor(a), tg.tensor(b)).dtype == np.asarray(function(a, b)).dtype
             assert function(tg.tensor(a), b).dtype == np.asarray(function(a, b)).dtype
+
+
+@pytest.mark.parametrize(
+    "op", [op for op in OPS[1:] if op.elementwise and op.arity == 2], ids=lambda op: op.name
+)
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.int16, np.int32])
+def test_integer_constants_give_the_gradient_that_floats_give(op, dtype):
+    """A partial that computes with the constant alone (y * y, y - 1) would overflow in a small integer dtype."""
+    high = 5 if "power" in op.name else min(np.iinfo(dtype).max, 100_000) - 1
+    constants = np.random.default_rng(0).integers(1, high, 5).astype(dtype)
+    if np.iinfo(dtype).min and "power" not in op.name:
+        constants[::2] *= -1
+    x = np.random.default_rng(1).uniform(0.3, 2.0, 5)
+
+    def gradient(constant, i):
+        w = leaf(x)
+        y = op.function(*((w, constant) if i == 0 else (constant, w)))
+        y.sum().backward()
+        return w.grad.numpy()
+
+    for i in range(2):
+        try:
+            expected = gradient(constants.astype(float), i)
+        except TypeError:
+            continue
+        for constant in (constants, tg.tensor(constants), list(map(int, constants))):
+            try:
+                got = gradient(constant, i)
+            except TypeError:  # NumPy has no loop for this mixture
+                continue
+            np.testing.assert_allclose(got, expected, rtol=1e-6, err_msg=f"{op.name}, operand {i}")
 
 
 def test_big_python_ints_are_not_rounded_on_integer_tensors():
@@ -780,6 +841,26 @@ def test_a_buffer_nobody_shares_takes_tracked_values_however_it_was_made():
         buffer[0, 1] = x * x
         buffer.sum().backward()
         assert x.grad == 6 and used_before.shape == (2, 2)
+
+
+@pytest.mark.parametrize(
+    "op", [op for op in OPS[1:] if op.samples], ids=lambda op: f"{op.name}-{op.code}"
+)
+def test_an_op_whose_result_shares_memory_says_so(op):
+    """Else an in-place operation would write through it unnoticed; nor may a result be the operand's array itself."""
+    parameters = inspect.signature(op.function).parameters
+    for sample in op.samples:
+        domains = sample.domains or tuple(op.domains) * len(sample.operands)
+        arrays = [
+            d.sample(np.random.default_rng(0), s) if type(s) is tuple else np.asarray(s)
+            for d, s in zip(domains, sample.operands, strict=False)
+        ]
+        out = op.evaluate(
+            arrays, tuple(sample.settings.get(n, parameters[n].default) for n in op.settings)
+        )
+        for array in arrays:
+            if isinstance(out, np.ndarray) and out.size and np.may_share_memory(out, array):
+                assert op.view and out is not array and out.base is not None
 
 
 def test_a_recorded_tensor_with_views_in_use_is_not_overwritten():
@@ -1111,3 +1192,114 @@ def test_a_dropped_result_dies_at_once():
         same(w.grad, np.array([8.0, 16.0]))
     finally:
         gc.enable()
+
+
+# ------------------------------------------------------------------------------------------ random programs
+
+VIEWS = [
+    lambda a: a[0],
+    lambda a: a[1:],
+    lambda a: a[..., ::-1],
+    lambda a: a[..., 0],
+    lambda a: a[None],
+    lambda a: a.T,
+    lambda a: a.reshape(-1),
+    lambda a: np.flip(a),
+    lambda a: np.squeeze(a),
+    lambda a: np.expand_dims(a, 0),
+    lambda a: np.moveaxis(a, 0, -1),
+    lambda a: np.array_split(a, 2)[0],
+    lambda a: a[[1, 0]],
+    lambda a: a.copy(),
+]
+FUNCTIONS = [
+    lambda a, b: a + b,
+    lambda a, b: a * b,
+    lambda a, b: a / (b * b + 2.0),
+    lambda a, b: np.sin(a),
+    lambda a, b: np.exp(-a * a * 0.1),
+    lambda a, b: np.sum(a, axis=0),
+    lambda a, b: np.stack([a, a]),
+    lambda a, b: np.concatenate([a, b]),
+]
+WRITES = [
+    lambda a, b: operator.iadd(a, b),
+    lambda a, b: operator.isub(a, b),
+    lambda a, b: operator.imul(a, b),
+    lambda a, b: operator.imul(a, 0.7),
+    lambda a, b: operator.itruediv(a, 1.5),
+    lambda a, b: operator.setitem(a, 0, b),
+    lambda a, b: operator.setitem(a, (slice(None), 1), b),
+    lambda a, b: operator.setitem(a, ..., b),
+    lambda a, b: operator.setitem(a, [1, 0], b),
+    lambda a, b: operator.setitem(a, [0, 0], b),
+    lambda a, b: operator.setitem(a, (0, 0), b),
+]
+
+
+def run_step(values, step, buffer):
+    """One step of a program on a growing list of values that may share memory."""
+    kind, i, j, k = step
+    a, b = values[i % len(values)], values[j % len(values)]
+    if kind == "view" and a.ndim:
+        values.append(VIEWS[k % len(VIEWS)](a))
+    elif kind == "function":
+        values.append(FUNCTIONS[k % len(FUNCTIONS)](a, b))
+    elif kind == "write" and a.ndim:
+        WRITES[k % len(WRITES)](a, b)
+    elif kind == "buffer":
+        values.append(buffer())
+    elif kind == "forget" and len(values) > 2:
+        del values[1 + i % (len(values) - 1)]
+    if values[-1].size > 64 or values[-1].ndim > 3:
+        values.pop()
+
+
+def weighed(values):
+    return sum((np.sum(v) * (0.3 + 0.1 * k) for k, v in enumerate(values)), 0.0)
+
+
+@pytest.mark.parametrize("seed", range(120))
+def test_a_program_of_views_and_writes_is_right_or_refused(seed):
+    """Views, buffers, stores and in-place operators in any order: the gradient of all values is NumPy's complex step, or an error.
+
+    The oracle runs the same steps on complex arrays, whose views share memory as NumPy's do. A step that is refused must have
+    changed nothing; backward may refuse too, where a value it needs was overwritten. A wrong number is never right.
+    """
+    rng = np.random.default_rng(seed)
+    kinds = rng.choice(
+        ["view", "function", "write", "buffer", "forget"], 16, p=[0.25, 0.3, 0.33, 0.08, 0.04]
+    )
+    steps = [(str(kind), *map(int, rng.integers(0, 1000, 3))) for kind in kinds]
+    x = rng.standard_normal((2, 3))
+    w = leaf(x)
+    values, accepted = [w], []
+    for step in steps:
+        before = [np.array(v.detach().numpy()) for v in values]
+        try:
+            run_step(values, step, lambda: tg.zeros(2, 3))
+        except (tg.TapegradError, ValueError, IndexError, TypeError, RuntimeError):
+            for v, old in zip(values, before, strict=True):
+                np.testing.assert_array_equal(v.detach().numpy(), old)
+        else:
+            accepted.append(step)
+    total = weighed(values)
+
+    def oracle(z):
+        values = [z]
+        for step in accepted:
+            run_step(values, step, lambda: np.zeros((2, 3), complex))
+        return weighed(values)
+
+    np.testing.assert_allclose(total.item(), oracle(x.astype(complex)).real, rtol=1e-10, atol=1e-10)
+    try:
+        total.backward()
+    except tg.GraphError as error:
+        assert "modified by an inplace operation" in str(error)
+        return
+    expected = np.zeros((2, 3))
+    for i in np.ndindex(2, 3):
+        z = x.astype(complex)
+        z[i] += 1e-30j
+        expected[i] = oracle(z).imag / 1e-30
+    np.testing.assert_allclose(w.grad.numpy(), expected, rtol=1e-9, atol=1e-9)

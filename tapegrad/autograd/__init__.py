@@ -83,7 +83,7 @@ def backward(
 
 def _added(old: Tensor | None, g: Any, create_graph: bool) -> Tensor:
     if isinstance(g, Tensor):
-        return g if old is None else old + g
+        return g.clone() if old is None else old + g  # one cotangent may belong to several leaves
     if old is None:
         return wrap(owned(g))
     if create_graph:

@@ -57,11 +57,11 @@ cbrt        = elementwise(np.cbrt,       lambda out: 1 / (3 * out * out),      d
 
 # x ** y: the partial in x is 0 where y = 0 (the value is 1 for every x), and the partial in y is 0 where x = 0 and y >= 0.
 power       = elementwise(np.power,
-                          lambda x, y: select(y == 0, 0.0, y * x ** select(y == 0, 1.0, y - 1)),
+                          lambda x, y: select(y == 0, 0.0, y * x ** select(y == 0, 1.0, y - 1.0)),
                           lambda x, y, out: out * np.log(select((x == 0) & (np.real(y) >= 0), 1.0, x)),
                           operator="**", dunder="pow", backward=_power_name, domain=(positive, real))
 float_power = elementwise(np.float_power,
-                          lambda x, y: select(y == 0, 0.0, y * x ** select(y == 0, 1.0, y - 1)),
+                          lambda x, y: select(y == 0, 0.0, y * x ** select(y == 0, 1.0, y - 1.0)),
                           lambda x, y, out: out * np.log(select((x == 0) & (np.real(y) >= 0), 1.0, x)),
                           domain=(positive, real), unsupported={"dtype": "it computes in float64, as its name says"})
 remainder   = elementwise(np.remainder,  1, lambda x, y: -np.floor(x / y),
@@ -95,8 +95,8 @@ arcsinh     = elementwise(np.arcsinh,    lambda x: 1 / np.sqrt(1 + x * x), backw
 arccosh     = elementwise(np.arccosh,    lambda x: 1 / np.sqrt(x * x - 1),     domain=above_one, holomorphic=False, backward="Acosh")
 arctanh     = elementwise(np.arctanh,    lambda x: 1 / (1 - x * x),            domain=unit, backward="Atanh")
 # The angle of the origin is any, its distance has a kink: both have the subgradient 0 there.
-arctan2     = elementwise(np.arctan2,    lambda x, y: y / select((x == 0) & (y == 0), 1.0, x * x + y * y),
-                                         lambda x, y: -x / select((x == 0) & (y == 0), 1.0, x * x + y * y),
+arctan2     = elementwise(np.arctan2,    lambda x, y: y / select((x == 0) & (y == 0), 1.0, x * x + 1.0 * y * y),
+                                         lambda x, y: -1.0 * x / select((x == 0) & (y == 0), 1.0, 1.0 * x * x + y * y),
                           holomorphic=False, backward="Atan2")
 hypot       = elementwise(np.hypot,      lambda x, out: x / select(out == 0, 1.0, out),
                                          lambda y, out: y / select(out == 0, 1.0, out), holomorphic=False)
