@@ -130,8 +130,12 @@ class _Run:
                 if not self.recording or (whole and all(n.spent or n in mine for n in leaves)):
                     return [leaves.get(n) for n in self.nodes]
         self.connect()
-        roots = [(n, g if isinstance(g, Tensor) else wrap(g)) for n, g in roots]
-        found = executors.walk(roots, set(self.nodes), retain_graph=True, create_graph=True)
+        record = is_grad_enabled()  # a pullback may be called in another mode than it was made in
+        if record:
+            roots = [(n, g if isinstance(g, Tensor) else wrap(g)) for n, g in roots]
+        else:
+            roots = [(n, g._data if isinstance(g, Tensor) else g) for n, g in roots]
+        found = executors.walk(roots, set(self.nodes), retain_graph=True, create_graph=record)
         return [found.get(n) for n in self.nodes]
 
     def gradients(self, roots: list[tuple[Any, Any]]) -> list[Tree]:

@@ -173,6 +173,71 @@ def test_mixed_nesting_on_arrays():
     )
 
 
+WAYS = {
+    "grad": lambda f: tg.grad(f),
+    "value_and_grad": lambda f: lambda x: tg.value_and_grad(f)(x)[1],
+    "reverse": lambda f: tg.jacobian(f, mode="reverse"),
+    "forward": lambda f: tg.jacobian(f, mode="forward"),
+    "jvp": lambda f: lambda x: tg.jvp(f, (x,), (1.0,))[1],
+    "vjp": lambda f: lambda x: tg.vjp(f, x)[1](1.0)[0],
+}
+
+
+def by_argument(f, variable, way):
+    """The derivative by one of two arguments, chosen by argnums (or a tangent of 0 for the other)."""
+    k = "xy".index(variable)
+    return {
+        "grad": tg.grad(f, k),
+        "value_and_grad": lambda x, y: tg.value_and_grad(f, k)(x, y)[1],
+        "reverse": tg.jacobian(f, k, mode="reverse"),
+        "forward": tg.jacobian(f, k, mode="forward"),
+        "jvp": lambda x, y: tg.jvp(f, (x, y), (1.0 - k, 0.0 + k))[1],
+        "vjp": lambda x, y: tg.vjp(f, x, y)[1](1.0)[k],
+    }[way]
+
+
+def by_closure(f, variable, way):
+    """The same, of a function of one argument that closes over the other."""
+    if variable == "x":
+        return lambda x, y: WAYS[way](lambda z: f(z, y))(x)
+    return lambda x, y: WAYS[way](lambda z: f(x, z))(y)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_any_nesting_of_partial_derivatives_is_the_polynomials(seed):
+    """Up to three derivatives by either variable, in any mode, by argument or closure, at floats, tensors and leaves."""
+    rng = np.random.default_rng(seed)
+    c = rng.integers(-3, 4, (5, 5)).astype(float)
+
+    def f(x, y):
+        return sum(c[i, j] * x**i * y**j for i in range(5) for j in range(5))
+
+    def exact(variables, x, y):
+        d = c
+        for v in variables:
+            d = np.polynomial.polynomial.polyder(d, axis="xy".index(v))
+        return np.polynomial.polynomial.polyval2d(x, y, d)
+
+    variables = [str(v) for v in rng.choice(["x", "y"], rng.integers(1, 4))]
+    g = f
+    for v in variables:
+        style = by_argument if rng.random() < 0.5 else by_closure
+        g = style(g, v, str(rng.choice(list(WAYS))))
+    x, y = map(float, rng.uniform(-1, 1, 2))
+    expected = exact(variables, x, y)
+    at_floats, at_tensors = g(x, y), g(tg.tensor(x), tg.tensor(y))
+    assert isinstance(at_floats, float) and isinstance(at_tensors, tg.Tensor) and not at_tensors.requires_grad
+    np.testing.assert_allclose([at_floats, at_tensors.item()], expected, rtol=1e-9, atol=1e-9)
+    w, v = tg.tensor(x, requires_grad=True), tg.tensor(y, requires_grad=True)
+    at_leaves = g(w, v)
+    np.testing.assert_allclose(at_leaves.item(), expected, rtol=1e-9, atol=1e-9)
+    if at_leaves.requires_grad:
+        at_leaves.backward()
+    for t, name in ((w, "x"), (v, "y")):
+        gradient = 0.0 if t.grad is None else t.grad.item()
+        np.testing.assert_allclose(gradient, exact([*variables, name], x, y), rtol=1e-9, atol=1e-9)
+
+
 # ---------------------------------------------------------------------------------- perturbations stay apart
 
 D = {
@@ -691,6 +756,16 @@ def test_transforms_work_in_any_mode_and_leave_it():
             w = tg.tensor(X, requires_grad=True)
             assert tg.grad(f)(w).requires_grad == tg.is_grad_enabled()
             assert (tg.is_grad_enabled(), tg.is_inference_mode_enabled()) == before
+
+
+def test_a_pullback_called_under_no_grad_gives_plain_values():
+    w = tg.tensor(3.0, requires_grad=True)
+    _, pull = tg.vjp(lambda x: x * x * w, 2.0)
+    with tg.no_grad():
+        assert pull(1.0) == (12.0,) and type(pull(1.0)[0]) is float and not tg.is_grad_enabled()
+    (g,) = pull(1.0)
+    g.backward()
+    assert w.grad == 4.0
 
 
 def test_a_transform_can_be_used_again_after_its_function_raised():
