@@ -226,7 +226,11 @@ def test_any_nesting_of_partial_derivatives_is_the_polynomials(seed):
     x, y = map(float, rng.uniform(-1, 1, 2))
     expected = exact(variables, x, y)
     at_floats, at_tensors = g(x, y), g(tg.tensor(x), tg.tensor(y))
-    assert isinstance(at_floats, float) and isinstance(at_tensors, tg.Tensor) and not at_tensors.requires_grad
+    assert (
+        isinstance(at_floats, float)
+        and isinstance(at_tensors, tg.Tensor)
+        and not at_tensors.requires_grad
+    )
     np.testing.assert_allclose([at_floats, at_tensors.item()], expected, rtol=1e-9, atol=1e-9)
     w, v = tg.tensor(x, requires_grad=True), tg.tensor(y, requires_grad=True)
     at_leaves = g(w, v)
