@@ -13,6 +13,7 @@ import os
 import time
 import weakref
 from collections.abc import Callable, Iterable, Sequence
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -105,8 +106,7 @@ def _executor(tape: Tape, position: int) -> Callable[..., Any]:
     name = _choice.name
     if name == "sweep":
         return sweep.sweep
-    # An array that was overwritten after an entry was recorded needs the sweep's check.
-    if tape.code and tape.code[1] <= storage.latest_overwrite():
+    if tape.code and tape.code[1] <= storage.latest_overwrite() and _overwritten(tape, position):
         return sweep.sweep
     if name == "replay":
         return _forced_replay
@@ -120,6 +120,20 @@ def _executor(tape: Tape, position: int) -> Callable[..., Any]:
     if not _choice.compiling and _choice.seconds > _COMPILE_AFTER:
         _choice.compiling = True
     return replay.replay if replay.load(compile=_choice.compiling) else _timed_sweep
+
+
+def _overwritten(tape: Tape, position: int) -> bool:
+    """Whether an entry may need an array that was overwritten since: only the sweep has the check that says so."""
+    notes = storage.overwrites_since(tape.code[SLOT])
+    if not notes:
+        return notes is None
+    replay = _choice.replay
+    if replay is None or not replay.loaded():
+        if _choice.name != "replay":
+            return True
+        replay = _load_replay()
+        replay.load(block=True)
+    return replay.may_be_overwritten(tape.code, position, notes)
 
 
 def _forced_replay(*arguments: Any) -> list[int]:
@@ -138,26 +152,78 @@ def _timed_sweep(*arguments: Any) -> list[int]:
 
 # ------------------------------------------------------------------------------------------------ watched slots
 
-_watched: dict[Slot, Callable[[Any], Any]] = {}
-"""Slots whose complete cotangent somebody wants to see; keyed by a copy of the slot, which keeps nothing alive."""
+
+class Watch:
+    """Who wants to see the complete cotangent of a slot: the hooks of its tensor, then `retain_grad`."""
+
+    __slots__ = ("hooks", "keep")
+
+    def __init__(self) -> None:
+        self.hooks: dict[int, Callable[..., Any]] = {}
+        self.keep: Callable[[Any], None] | None = None
+
+    def __call__(self, g: Any) -> Any:
+        if self.hooks:
+            from .autograd.hooks import applied
+
+            g = applied(self.hooks, g)
+        if self.keep is not None:
+            self.keep(g)
+        return g
+
+
+_watched: dict[Slot, Watch] = {}
+"""Watches of slots; keyed by a copy of the slot, which keeps nothing alive. Those of dead entries go when their number has doubled."""
+
+_watches_limit = 64
+
+
+def watched(slot: Slot) -> Watch:
+    """The watch of a slot, made if there is none."""
+    global _watches_limit
+    watch = _watched.get(slot)
+    if watch is None:
+        if len(_watched) >= _watches_limit:
+            for key in list(_watched):
+                if locate(key) is None:
+                    _watched.pop(key, None)
+            _watches_limit = max(64, 2 * len(_watched))
+        watch = _watched[slot + 0] = Watch()
+    return watch
 
 
 def retain(tensor: Tensor, before: Slot | None = None) -> None:
     """Let walks store the cotangent of a recorded tensor in its `.grad`; `before` is the slot it stood for till now."""
-    if before is not None:
-        _watched.pop(before, None)
-    key = tensor._node + 0
-    ref = weakref.ref(tensor, lambda _: _watched.pop(key, None))
+    if before in _watched:
+        _watched[before].keep = None
+    ref = weakref.ref(tensor)
 
-    def keep(g: Any) -> Any:
+    def keep(g: Any) -> None:
         t = ref()
         if t is not None:
             old = t._get("grad")
             new = g if isinstance(g, Tensor) else wrap(np.array(g))
             t._put("grad", new if old is None else old + new)
-        return g
 
-    _watched[key] = keep
+    watched(tensor._node).keep = keep
+
+
+class _Notes:
+    """What hooks note during one walk, and what is to be called at its end."""
+
+    __slots__ = ("at_end", "data")
+
+    def __init__(self) -> None:
+        self.data: dict[int, Any] = {}
+        self.at_end: list[Callable[[], Any]] = []
+
+
+_NOTES: ContextVar[_Notes | None] = ContextVar("tapegrad.walk", default=None)
+
+
+def notes_of_walk() -> _Notes | None:
+    """The notes of the walk that is under way here."""
+    return _NOTES.get()
 
 
 # ------------------------------------------------------------------------------------------------ the walk
@@ -182,13 +248,16 @@ def walk(
         store: dict[Any, Any] = leaves if type(node) is Leaf else pending
         if type(node) is not Leaf or targets is None or node in targets:
             store[node] = store[node] + g if node in store else g
-    watch = dict(_watched) if _watched else {}
+    watch: dict[Slot, Callable[[Any], Any]] = dict(_watched) if _watched else {}
     for target in targets or ():
         if type(target) is not Leaf:
             watch[target] = _collector(found, target, watch.get(target))
     done: list[tuple[Tape, Any]] = []
     mode = RECORDER.get()
+    notes = _Notes()
+    outer_notes = _NOTES.get()
     try:
+        _NOTES.set(notes)
         if not create_graph:
             RECORDER.set(NO_GRAD)
         elif isinstance(mode, Off):
@@ -206,10 +275,17 @@ def walk(
                     tape.code, position, pending, leaves, watch, targets
                 )
             done[-1] = (tape, visited)
+        for leaf in [leaf for leaf in leaves if leaf.hooks is not None]:
+            from .autograd.hooks import leaf_cotangent
+
+            leaves[leaf] = leaf_cotangent(leaf, leaves[leaf])
+        for call in notes.at_end:
+            call()
     except BaseException:
         retain_graph = True
         raise
     finally:
+        _NOTES.set(outer_notes)
         RECORDER.set(mode)
         for tape, visited in done:
             with tape.lock:
@@ -236,7 +312,7 @@ def walk_own(
         store: dict[Any, Any] = leaves if type(node) is Leaf else pending
         store[node] = store[node] + g if node in store else g
     if pending:
-        watch = dict(_watched) if _watched else {}
+        watch: dict[Slot, Callable[[Any], Any]] = dict(_watched) if _watched else {}
         last = len(tape) - 1
         if record:
             sweep.sweep(tape.code, last, pending, leaves, watch, None)

@@ -1,126 +1,148 @@
-"""In-place operations: `y += z`, `y[i] = z`.
+"""In-place operations: `y += z`, `y[i] = z`, `y.mul_(z)`, on tensors and on views of them.
 
-On a value that nothing tracks they are NumPy's own. On a recorded result the operation is recorded out of place and the
-tensor then stands for the new entry; its memory is overwritten too, so that whoever shares it sees the change, and the tape is told
-(`storage.touch`), so that a derivative which still needs the old value raises instead of using the new one.
+Idea: where nothing is tracked they are NumPy's own. Otherwise the memory is overwritten as well, and the *base* of
+the tensors that share it (see views.py) stands for a new entry from then on: the op's own where the base itself was
+written to, or `copy_slices` (the base with a region replaced) where it was written through a view. Every living view of it
+is then taken again, as an entry, so that each tensor's history tells how its present value came about.
+
+A store `y[i] = z` saves no value and copies nothing, so a buffer filled in a loop costs time linear in its stores; the
+reverse walk hands one cotangent buffer down the chain (see sweep.py). A rule that needs the old value of what is overwritten is
+given a copy; one that saved the memory earlier raises when the walk reaches it (`storage.check`).
+
 A leaf that requires grad is refused, as in PyTorch, except under `no_grad`.
 """
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
-from sys import getrefcount
 from typing import Any
 
 import numpy as np
 
 from . import storage
 from .errors import GraphError
-from .mode import is_grad_enabled
+from .executors import retain
+from .mode import INFERENCE, is_grad_enabled
 from .ops import joining
-from .ops.indexing import _is_basic, _plain_index
+from .ops.indexing import _plain_index, getitem, is_basic
 from .ops.products import matmul
-from .ops.shaping import reshape
-from .primitive import OPS, UFUNCS, apply, call, constant, primitive
-from .tape import IN0, OP, OUT, SLOT, STRIDE, Leaf, Tape, current, locate
-from .tensor import Tensor
+from .ops.shaping import reshape, transpose
+from .primitive import OPS, UFUNCS, apply, call, constant, primitive, shape_token
+from .tape import RECORDER, Leaf, Slot, begin, new_slot
+from .tensor import InferenceTensor, Tensor
+from .views import base_of, steps_to, views_of
+
+# ------------------------------------------------------------------------------------------------ may it be written?
+
+
+def _writable(t: Tensor, name: str, recorded: bool) -> Tensor:
+    """The base of `t`, after checking that `t` may be overwritten, with (`recorded`) or without a trace on the tape."""
+    if isinstance(t, InferenceTensor) and RECORDER.get() is not INFERENCE:
+        raise RuntimeError(
+            f"Inplace update to inference tensor outside InferenceMode is not allowed ({name}). You can make a clone to get a "
+            "normal tensor before doing inplace update."
+        )
+    data = t._data
+    if isinstance(data, np.ndarray) and not data.flags.writeable:
+        raise ValueError(
+            f"{name} would write to a read-only array (an expanded tensor shows one element many times; a big constant is locked "
+            "while the tape needs it): write to t.clone()."
+        )
+    if storage.before_touch is not None and isinstance(data, np.ndarray):
+        storage.before_touch(data)
+    base = t if getattr(t, "_view", None) is None else base_of(t)
+    node = base._node
+    if not is_grad_enabled() or (node is None and not recorded and t._node is None):
+        return base
+    if type(node) is Leaf:
+        if base is t:
+            raise GraphError(
+                f"a leaf Variable that requires grad is being used in an in-place operation ({name}): its gradient would be "
+                "that of a value it no longer has. Update it inside `with tg.no_grad():`, or work on t.clone()."
+            )
+        if t._node is not None or recorded:
+            raise GraphError(
+                f"a view of a leaf Variable that requires grad is being used in an in-place operation ({name}): the leaf's "
+                "gradient would be that of a value it no longer has. Update it inside `with tg.no_grad():`, or work on a clone()."
+            )
+    elif recorded and base is not t:
+        if t._node is None and node is not None:
+            raise GraphError(
+                f"A view was created in no_grad mode and is being modified inplace with grad mode enabled ({name}): whether its base "
+                "should be tracked cannot be told. Make the view with grad mode enabled, or write under no_grad."
+            )
+        if t._node is not None and node is None:
+            raise GraphError(
+                f"{name} would overwrite a tracked view of a tensor that is no longer tracked (detach_() or requires_grad_(False) "
+                "cut it off), so the history of the two cannot be told apart. Work on a clone()."
+            )
+    return base
 
 
 def before_write(t: Tensor, name: str) -> None:
-    """Check that `t` may be overwritten, and note that it was. Called before the write."""
-    if type(t._node) is Leaf and is_grad_enabled():
+    """Check that NumPy may write an untracked result to `t` (out=, ufunc.at), and note that it did."""
+    base = _writable(t, name, False)
+    if is_grad_enabled() and (t._node is not None or base._node is not None):
         raise GraphError(
-            f"a leaf Variable that requires grad is being used in an in-place operation ({name}): its gradient would be "
-            "that of a value it no longer has. Update it inside `with tg.no_grad():`, or work on t.clone()."
+            f"{name} would overwrite a tracked tensor, whose history would then be another value's. Store the result: "
+            "t[...] = np.f(...), or write under no_grad."
         )
-    data = t._data
-    if isinstance(data, np.ndarray):
-        if not data.flags.writeable:
-            raise ValueError(f"{name} would write to a read-only array: write to t.clone().")
-        storage.touch(data)
+    if isinstance(t._data, np.ndarray):
+        storage.touch(t._data)
 
 
-def _alone() -> int:
-    """What getrefcount says of an array that one tensor holds and nobody else."""
-    t = Tensor()
-    t._data = np.zeros(1)
-    return getrefcount(t._data)
-
-
-_ALONE = _alone()
-
-
-def _shared(t: Tensor) -> bool:
-    """Whether somebody beside this tensor (and the tape) holds its memory: a view, the tensor it is a view of, a plain array."""
-    held = getrefcount(t._data) - _ALONE
-    base = t._data.base
-    if isinstance(base, np.ndarray):
-        if isinstance(base.base, np.ndarray):
-            return True
-        held += getrefcount(base) - _ALONE - 1  # the name `base`
-    return held > 0 and held > _saved(current(), t._data, base)
-
-
-def _saved(tape: Tape, array: np.ndarray, base: Any) -> int:
-    """How often the tape's entries hold this array, or the one it is a view of, as a value."""
-    count = 0
-    for value in tape.code:
-        for item in value if type(value) is tuple else (value,):
-            count += item is array or (item is base and base is not None)
-    return count
-
-
-def _refuse_aliases(t: Tensor, name: str) -> None:
-    """A tensor that shares memory cannot become, or be rewritten as, a recorded result: the others' history would be stale."""
-    if not isinstance(t._data, np.ndarray):
-        return
-    if t._node is None:
-        if _shared(t):
+def _refuse_leaves(base: Tensor, name: str) -> None:
+    """No leaf that requires grad may be among the views whose memory is to change."""
+    for view in views_of(base):
+        if type(view._node) is Leaf:
             raise GraphError(
-                f"{name} would store a tracked value into memory that a view, the tensor it is a view of, or a plain array "
-                "shares with this one: they would see the value without its gradient. Index the whole in one step "
-                "(t[0, 1] = y, not t[0][1] = y), or take a clone() first."
+                f"{name} would overwrite memory that a leaf Variable that requires grad is a view of. Make the leaf from a "
+                "copy: t.clone().requires_grad_()."
             )
-        return
-    place = locate(t._node)
-    if place is None:
-        return
-    tape, position = place
-    is_view = OPS[tape.code[position * STRIDE + OP]].view and t._data.base is not None
-    if not is_view and _has_views(t, tape.code, position):
-        tape.sweep()  # what holds a view may itself be dead
-        position = tape.find(t._node) or 0
-    if is_view or _has_views(t, tape.code, position):
-        raise GraphError(
-            f"{name} would overwrite a tracked tensor that shares memory with "
-            f"{'the tensor it is a view of' if is_view else 'a view of it'}, whose gradient would then be wrong. Write "
-            "it out of place (y = y + z), or take a clone() first."
-        )
+        _refuse_leaves(view, name)
 
 
-def _has_views(t: Tensor, code: list[Any], position: int) -> bool:
-    """Whether a view of this value, which was recorded after it at `position`, is still held."""
-    return any(
-        code[k + IN0] is t._node
-        and OPS[code[k + OP]].view
-        and _shares(code[k + OUT])
-        and _held(code[k + SLOT])
-        for k in range((position + 1) * STRIDE, len(code), STRIDE)
-    )
+# ------------------------------------------------------------------------------------------------ new histories
 
 
-def _shares(out: Any) -> bool:
-    """Whether a result can share memory with what it was made from: a NumPy scalar, or an array of its own, cannot."""
-    return isinstance(out, np.ndarray) and out.base is not None
+def _record(code: int, in0: Any, in1: Any, x: Any, y: Any, out: Any, kw: Any) -> Slot:
+    """Append an entry of an op that needs no values, only shapes."""
+    record = RECORDER.get() or begin()
+    slot = new_slot()
+    y = y if y is None else shape_token(y)
+    record((code, slot, in0, in1, shape_token(x), y, shape_token(out), kw))
+    return slot
 
 
-def _held(slot: int) -> bool:
-    # The column, the argument here and getrefcount's own: anything above is a tensor or a later entry.
-    return getrefcount(slot) > 3
+def _rebase(t: Tensor, base: Tensor, node: Slot | None) -> None:
+    """Let `t`, whose memory was just overwritten, stand for `node`; its base and all their views follow."""
+    if t is base:
+        _become(t, node)
+    else:
+        slot = _record(
+            copy_slices.primitive.code, base._node, node, base._data, t._data, base._data,
+            (steps_to(t),),
+        )  # fmt: skip
+        _become(base, slot)
+    _renew_views(base)
+
+
+def _renew_views(parent: Tensor) -> None:
+    for view in list(views_of(parent)):
+        _, code, kw = view._view
+        _become(view, _record(code, parent._node, None, parent._data, None, view._data, kw))
+        _renew_views(view)
+
+
+def _become(t: Tensor, node: Slot | None) -> None:
+    before, t._node = t._node, node
+    if t.retains_grad and node is not None:
+        retain(t, before)
 
 
 def _replace(t: Tensor, result: Tensor, name: str) -> Tensor:
-    """Let `t` stand for `result`: same memory as before, new value, new history."""
+    """Let `t` stand for `result`, the same op out of place: same memory as before, new value, new history."""
     if result.shape != t.shape:
         raise RuntimeError(
             f"{name} would change the shape of the tensor from {t.shape} to {result.shape}: output with shape {t.shape} "
@@ -132,28 +154,52 @@ def _replace(t: Tensor, result: Tensor, name: str) -> Tensor:
         )
     if result.dtype != t.dtype:
         result = result.astype(t.dtype)
-    _refuse_aliases(t, name)
-    if isinstance(t._data, np.ndarray) and t._data.ndim:
-        before_write(t, name)
+    base = _writable(t, name, True)
+    _refuse_leaves(base, name)
+    if isinstance(t._data, np.ndarray):
+        storage.touch(t._data)
         np.copyto(t._data, result._data)
     else:
         t._data = result._data
-    before, t._node = t._node, result._node
-    if t.retains_grad:
-        from .executors import retain
-
-        retain(t, before)
+    _rebase(t, base, result._node)
     return t
+
+
+def _overwrite(t: Tensor, value: Any, name: str) -> Tensor:
+    """Untracked: the memory takes the value."""
+    if np.shape(value) != t.shape:
+        raise RuntimeError(
+            f"{name} would change the shape of the tensor from {t.shape} to {np.shape(value)}: write it out of place."
+        )
+    if not np.can_cast(value.dtype, t.dtype, "same_kind"):
+        raise RuntimeError(
+            f"result type {value.dtype} can't be cast to the desired output type {t.dtype}: write {name} out of place."
+        )
+    if isinstance(t._data, np.ndarray):
+        storage.touch(t._data)
+        np.copyto(t._data, value)
+    else:
+        t._data = value.astype(t.dtype)
+    return t
+
+
+def _recorded(*operands: Any) -> bool:
+    return is_grad_enabled() and any(
+        isinstance(operand, Tensor) and operand._node is not None for operand in operands
+    )
+
+
+# ------------------------------------------------------------------------------------------------ operators
 
 
 def _beforehand(t: Tensor, function: Callable[..., Any], other: Any) -> Any:
     """`function(t, other)` just before `t` is overwritten: a rule that needs its old value is given a copy of it."""
     needs: set[str] = set()
-    for operand, needed in zip((t, other), function.primitive.needs, strict=True):
+    for operand, needed in zip((t, other), function.primitive.needs, strict=True):  # type: ignore[attr-defined]
         if isinstance(operand, Tensor) and operand._node is not None:
             needs |= needed
     wanted = "x" in needs or (other is t and "y" in needs)
-    if wanted and isinstance(t._data, np.ndarray) and t._data.ndim:
+    if wanted and isinstance(t._data, np.ndarray):
         before = Tensor()
         before._data, before._node = np.array(t._data), t._node
         return function(before, before if other is t else other)
@@ -164,28 +210,16 @@ def _operator(
     name: str, ufunc: np.ufunc, function: Callable[..., Any] | None
 ) -> Callable[..., Any]:
     def method(self: Tensor, other: Any) -> Any:
-        other_node = other._node if isinstance(other, Tensor) else None
-        if is_grad_enabled() and (self._node is not None or other_node is not None):
-            if type(self._node) is Leaf:
-                before_write(self, name)
+        if _recorded(self, other):
+            _writable(self, name, True)
             result = NotImplemented if function is None else _beforehand(self, function, other)
             return result if result is NotImplemented else _replace(self, result, name)
         raw = other._data if isinstance(other, Tensor) else constant(other, name)
+        _writable(self, name, False)
         if not isinstance(self._data, np.ndarray):
-            value = ufunc(self._data, raw)
-            if np.shape(value) != ():
-                raise RuntimeError(
-                    f"{name} would change the shape of the tensor from () to {np.shape(value)}: write it out of place."
-                )
-            if not np.can_cast(value.dtype, self._data.dtype, "same_kind"):
-                raise RuntimeError(
-                    f"result type {value.dtype} can't be cast to the desired output type {self._data.dtype}: write {name} "
-                    "out of place."
-                )
-            self._data = value.astype(self._data.dtype)
-            return self
-        before_write(self, name)
+            return _overwrite(self, ufunc(self._data, raw), name)
         ufunc(self._data, raw, out=self._data, casting="same_kind")
+        storage.touch(self._data)
         return self
 
     method.__name__ = method.__qualname__ = f"__{name}__"
@@ -211,24 +245,34 @@ for _name, _ufunc in {
 
 def _matmul_in_place(self: Tensor, other: Any) -> Tensor:
     """In-place matrix product; the shape must stay."""
-    other_node = other._node if isinstance(other, Tensor) else None
-    if is_grad_enabled() and (self._node is not None or other_node is not None):
-        if type(self._node) is Leaf:
-            before_write(self, "imatmul")
+    if _recorded(self, other):
+        _writable(self, "imatmul", True)
         return _replace(self, _beforehand(self, matmul, other), "imatmul")
     product = self._data @ (
         other._data if isinstance(other, Tensor) else constant(other, "imatmul")
     )
-    if product.shape != self.shape:
-        raise RuntimeError(
-            f"imatmul would change the shape of the tensor from {self.shape} to {product.shape}: write it out of place."
-        )
-    before_write(self, "imatmul")
-    np.copyto(self._array(), product)
-    return self
+    _writable(self, "imatmul", False)
+    return _overwrite(self, product, "imatmul")
 
 
 Tensor.__imatmul__ = _matmul_in_place
+
+
+def rewrite(t: Tensor, name: str, function: Callable[..., Any], *others: Any) -> Tensor:
+    """`t` becomes `function(t, *others)`, in the memory it has: what every in-place method is."""
+    if _recorded(t, *others):
+        _writable(t, name, True)
+        before = Tensor()
+        before._node = t._node
+        before._data = np.array(t._data) if isinstance(t._data, np.ndarray) else t._data
+        given = (before if other is t else other for other in others)
+        result = function(before, *given)
+        if not isinstance(result, Tensor):
+            raise NotImplementedError(f"{name} is not defined for a tensor of dtype {t.dtype}.")
+        return _replace(t, result, name)
+    _writable(t, name, False)
+    result = function(t, *others)
+    return _overwrite(t, result._data if isinstance(result, Tensor) else np.asarray(result), name)
 
 
 # ------------------------------------------------------------------------------------------------ y[index] = value
@@ -243,7 +287,7 @@ def _put(x: np.ndarray, y: Any, index: Any) -> np.ndarray:
 def _put_y(g, y_shape, *, index):
     """Cotangent of the stored value: what arrives where it was stored, summed over broadcasting."""
     picked = g[index]
-    if not _is_basic(index):
+    if not is_basic(index):
         # Of several values stored at one place the last one stays, and the others have no influence.
         order = np.arange(picked.size).reshape(picked.shape)
         last = np.empty(g.shape, order.dtype)
@@ -265,6 +309,7 @@ def _put_y(g, y_shape, *, index):
         call((3,), (2,), index=np.array([True, False, True])),
     ],
     jvp=lambda ts, xs, out, index: _put_tangent(ts, xs, index),
+    clears=lambda g, index: operator.setitem(g, index, 0),
     unsupported={
         "mixed": "storing a complex number into a real array drops its imaginary part, and NumPy warns"
     },
@@ -283,25 +328,138 @@ def _put_tangent(ts: Any, xs: Any, index: Any) -> Any:
 
 
 def store(t: Tensor, index: Any, value: Any) -> None:
-    """`t[index] = value`, recorded if either is tracked."""
-    index = _plain_index(index)
+    """`t[index] = value`, recorded if either is tracked; nothing is copied, and no value is saved."""
+    if type(index) is not int:
+        index = _plain_index(index)
     if isinstance(value, list | tuple):
         value = joining.array(value)
-    node = value._node if isinstance(value, Tensor) else None
-    if is_grad_enabled() and (t._node is not None or node is not None):
-        if type(t._node) is Leaf:
-            before_write(t, "setitem")
-        if t._data.dtype.kind not in "fc":
-            raise RuntimeError(
-                f"a tracked value was stored into a tensor of dtype {t.dtype}, which cannot carry a gradient: make the "
-                "buffer a float tensor, tg.zeros(...)."
-            )
-        extra = np.ndim(value) - np.ndim(t._data[index])
-        if (
-            extra > 0 and np.shape(value)[:extra] == (1,) * extra
-        ):  # NumPy ignores leading axes of length 1
-            value = reshape(value, np.shape(value)[extra:])
-        _replace(t, apply(setitem.primitive, (t, value), (index,)), "setitem")
+    if isinstance(value, Tensor):
+        raw, node = value._data, value._node
+    else:
+        raw, node = value, None
+    record = RECORDER.get()
+    if (t._node is None and node is None) or (not record and record is not None):
+        _writable(t, "setitem", False)
+        t._array()[index] = raw
+        storage.touch(t._data)
         return
-    before_write(t, "setitem")
-    t._array()[index] = value._data if isinstance(value, Tensor) else value
+    if isinstance(value, Tensor) and _is_region(value, t, index):
+        return  # the second half of `t[index] += 1`
+    base = _writable(t, "setitem", True)
+    data = t._array()
+    kind = data.dtype.kind
+    if kind not in "fc":
+        raise RuntimeError(
+            f"a tracked value was stored into a tensor of dtype {t.dtype}, which cannot carry a gradient: make the "
+            "buffer a float tensor, tg.zeros(...)."
+        )
+    if kind == "f" and getattr(raw, "dtype", data.dtype).kind == "c":
+        raise RuntimeError(
+            f"a tensor of dtype {raw.dtype} was stored into one of dtype {t.dtype}, which would drop its imaginary part: take "
+            ".real, or make the buffer complex."
+        )
+    extra = getattr(base, "_extra", None)
+    if extra is not None:
+        _refuse_leaves(base, "setitem")
+    data[index] = raw
+    if type(raw) is np.ndarray:
+        above = raw.ndim - np.ndim(data[index])
+        if above > 0:  # NumPy ignores leading axes of length 1
+            value = reshape(value, raw.shape[above:])
+            raw = value._data if node is not None else value
+            node = value._node if node is not None else None
+        raw = shape_token(raw)
+    elif not isinstance(raw, float | np.generic):
+        raw = np.asarray(raw)
+    storage.touch(data)
+    token = shape_token(data)
+    slot = new_slot()
+    (record or begin())((_SETITEM, slot, t._node, node, token, raw, token, (index,)))
+    if base is t and extra is None:
+        t._node = slot
+    else:
+        _rebase(t, base, slot)
+
+
+_SETITEM = setitem.primitive.code
+Tensor.__setitem__ = store
+
+
+def _is_region(value: Tensor, t: Tensor, index: Any) -> bool:
+    """Whether `value` is the view t[index], whose memory a store at `index` would copy onto itself."""
+    link = getattr(value, "_view", None)
+    if link is None or link[0] is not t or not is_basic(index):
+        return False
+    region = t._data[index]
+    return (
+        isinstance(region, np.ndarray)
+        and region.shape == value.shape
+        and region.strides == value._data.strides
+        and region.ctypes.data == value._data.ctypes.data
+    )
+
+
+# ------------------------------------------------------------------------------------- a base, written through a view
+
+
+def region_of(array: Any, steps: tuple[tuple[int, Any], ...]) -> Any:
+    """What the view that these steps lead to shows of an array or tensor."""
+    for code, kw in steps:
+        array = apply(OPS[code], (array,), kw)
+    return array
+
+
+def fill_region(array: np.ndarray, steps: tuple[tuple[int, Any], ...], value: Any) -> None:
+    """Store a value in that region of an array, also where its memory order makes a step copy."""
+    part = region_of(array, steps)
+    if isinstance(part, np.ndarray) and np.may_share_memory(part, array):
+        part[...] = value
+    elif any(OPS[code].name in ("real", "imag") for code, _ in steps):
+        raise GraphError(
+            "a write through the real or imaginary part of a tensor whose memory order differs from its gradient's: write "
+            "to a clone(), and put the result together."
+        )
+    else:
+        places = region_of(np.arange(array.size).reshape(array.shape), steps)
+        flat = array.reshape(-1)  # the arrays given are made dense by rows
+        flat[places] = value
+
+
+def _put_region(x: np.ndarray, y: Any, steps: Any) -> np.ndarray:
+    out = np.array(x, order="C")
+    fill_region(out, steps, y)
+    return out
+
+
+@primitive(
+    _put_region,
+    lambda g, *, steps: region_of(g, steps),
+    name="copy_slices",
+    backward=lambda x, y, kw: "CopySlices",
+    unsupported={
+        "mixed": "storing a complex number into a real array drops its imaginary part, and NumPy warns"
+    },
+    clears=lambda g, steps: fill_region(g, steps, 0),
+    samples=[
+        call((4, 3), (3,), steps=((getitem.primitive.code, (1,)),)),
+        call(
+            (4, 3),
+            (3, 2),
+            steps=(
+                (transpose.primitive.code, (None,)),
+                (getitem.primitive.code, ((slice(None), slice(1, 3)),)),
+            ),
+        ),
+    ],
+    jvp=lambda ts, xs, out, steps: write_region(
+        np.zeros(np.shape(xs[0])) if ts[0] is None else ts[0],
+        0.0 if ts[1] is None else ts[1],
+        steps,
+    ),
+)
+def copy_slices(g, *, steps):
+    """A copy of x in which y stands in the region that a chain of views leads to."""
+    return write_region(g, 0.0, steps)
+
+
+write_region: Callable[..., Any] = copy_slices

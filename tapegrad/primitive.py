@@ -38,6 +38,7 @@ from .mode import INFERENCE
 from .storage import kept
 from .tape import BIG, FREED, KW, OP, RECORDER, X, Y, begin, namespace, new_slot, renew
 from .tensor import InferenceTensor, Tensor
+from .views import link
 
 NAMES = ("x", "y", "z")
 NOTHING: Mapping[str, str] = MappingProxyType({})
@@ -65,9 +66,11 @@ class Primitive:
     """What is known of one op. Made by `elementwise` and `primitive` only."""
 
     __slots__ = (
+        "adds",
         "arity",
         "backward_name",
         "calls",
+        "clears",
         "code",
         "doc",
         "domains",
@@ -82,6 +85,7 @@ class Primitive:
         "needs",
         "of",
         "partials",
+        "regional",
         "rules",
         "samples",
         "saves",
@@ -156,7 +160,8 @@ def elementwise(
     op.needs = tuple(p.needs for p in op.partials)
     op.linear = False
     op.jvp = None
-    op.view = False
+    op.view = op.regional = False
+    op.adds = op.clears = None
     op.domains = (domain,) * op.arity if isinstance(domain, Domain) else tuple(domain)
     op.holomorphic = holomorphic
     op.unsupported = unsupported
@@ -183,6 +188,8 @@ def primitive(
     linear: bool = False,
     view: bool = False,
     jvp: Callable[..., Any] | None = None,
+    adds: Callable[..., None] | None = None,
+    clears: Callable[..., None] | None = None,
     samples: Sequence[Call] = (),
     domain: Domain | Sequence[Domain] = real,
     method: bool | str = False,
@@ -192,7 +199,9 @@ def primitive(
     """Declare a structural op by the VJP of each operand; decorates the first operand's rule.
 
     `of` is NumPy's function; `forward` a faster way to the same value, if there is one. `linear=True`: linear in each
-    operand (jointly, if variadic), so its JVP is the op itself. `view=True`: the result shares memory with x.
+    operand (jointly, if variadic), so its JVP is the op itself. `view=True`: the result shares memory with x. Ops that read or
+    replace a region of x say how to do x's rule in place: `adds(whole, g, *settings)` adds the cotangent of a read into that of x,
+    `clears(g, *settings)` turns the cotangent of a store into that of x.
     """
 
     def declare(rule: Callable[..., Any]) -> Any:
@@ -217,6 +226,8 @@ def primitive(
         op.linear = linear
         op.jvp = jvp
         op.view = view
+        op.adds, op.clears = adds, clears
+        op.regional = adds is not None or clears is not None
         op.domains = (domain,) if isinstance(domain, Domain) else tuple(domain)
         op.holomorphic = holomorphic
         op.unsupported = unsupported
@@ -349,7 +360,7 @@ def {name}(x{signature}):
     v = {value}
     t = Tensor()
     t._data = v
-    node = x._node
+    {link}node = x._node
     if node is None:
         t._node = None
         return t
@@ -432,9 +443,31 @@ def _indented(text: str, by: int) -> str:
     return ("\n" + pad).join(line for line in text.strip("\n").splitlines())
 
 
+_TRACK_SHAPES = """
+{i}record = recorder()
+{i}if not record:
+{i}    if record is not None:
+{i}        return untracked(t, record)
+{i}    record = begin()
+{i}try:
+{i}    slot = next_slot()
+{i}except StopIteration:
+{i}    slot = renew()
+{i}t._node = slot
+{i}if a.nbytes > BIG:
+{i}    a = shape_token(a)
+{i}if v.nbytes > BIG:
+{i}    v = shape_token(v)
+{i}record(({code}, slot, {n0}, None, a, None, v, {kw}))
+{i}return t
+"""
+
+
 def _track(
     op: Primitive, by: int, *, n0: str, n1: str = "None", x: str = "a", y: str = "None", kw: str
 ) -> str:
+    if not op.saves and op.arity == 1:
+        return _indented(_TRACK_SHAPES.format(i="", code=op.code, n0=n0, kw=kw), by)
     # An elementwise result is as big as the biggest operand; a sum of a big array is small.
     operands = (
         ""
@@ -471,6 +504,7 @@ def _generate(op: Primitive, operator: str | None, defaults: dict[str, Any]) -> 
         text = _UNARY.format(
             name=op.name, signature=signature, code=code, kw=kw, value=value,
             track=_track(op, 4, n0="node", kw=kw),
+            link=f"if type(v) is ndarray:\n        link(t, x, {code}, {kw})\n    " if op.view else "",
         )  # fmt: skip
     else:
         value = f"{{}} {operator} {{}}" if operator else f"forward_{code}({{}}, {{}}{settings})"
@@ -670,6 +704,8 @@ def apply(op: Primitive, operands: Sequence[Any], kw: tuple[Any, ...] | None = N
             ):
                 raw[i] = kept(raw[i])
     t = track(op, nodes, raw, out, kw)
+    if op.view and type(out) is np.ndarray:
+        link(t, operands[0], op.code, kw)
     if t._node is not None and op.saves:
         for operand in operands:
             if isinstance(operand, InferenceTensor):
@@ -846,11 +882,15 @@ freed = _Freed()
 freed.code = 0
 freed.name = "freed"
 freed.holomorphic = True
-freed.elementwise = freed.variadic = freed.saves = freed.linear = freed.view = False
+freed.elementwise = freed.variadic = freed.saves = freed.linear = freed.view = freed.regional = (
+    False
+)
 freed.settings = freed.partials = freed.rules = freed.needs = freed.samples = freed.domains = ()
 freed.arity = 0
 freed.backward_name = "Freed"
-freed.jvp = freed.of = freed.forward = freed.function = freed.evaluate = None
+freed.adds = freed.clears = freed.jvp = freed.of = freed.forward = freed.function = (
+    freed.evaluate
+) = None
 freed.doc = []
 OPS.append(freed)
 
@@ -858,6 +898,8 @@ namespace.update(
     np=np,
     ndarray=np.ndarray,
     kept=kept,
+    link=link,
+    shape_token=shape_token,
     Tensor=Tensor,
     recorder=RECORDER.get,
     begin=begin,

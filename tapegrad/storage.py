@@ -16,6 +16,7 @@ from __future__ import annotations
 import functools
 import threading
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -75,6 +76,9 @@ class _Note:
         self.slot = 0
 
 
+before_touch: Callable[[np.ndarray], None] | None = None
+"""Called with an array that is about to be overwritten, where somebody wants to save what needs its value."""
+
 _notes: dict[int, _Note] = {}
 _latest: Slot = 0
 
@@ -82,6 +86,22 @@ _latest: Slot = 0
 def latest_overwrite() -> Slot:
     """Slot after which nothing has been overwritten: younger entries need no check."""
     return _latest
+
+
+def overwrites_since(slot: Slot) -> list[tuple[int, Slot]] | None:
+    """Address of each owner overwritten after `slot`, with the slot of the last time; None where native code could not tell them.
+
+    It follows plain arrays only, so memory owned by an array of another class (a memory map) needs the check by `check`.
+    """
+    notes = []
+    for key, note in list(_notes.items()):
+        if note.slot > slot:
+            root = note.ref()
+            if root is not None:
+                if type(root) is not np.ndarray:
+                    return None
+                notes.append((key, note.slot))
+    return notes
 
 
 def owner(array: np.ndarray) -> np.ndarray:

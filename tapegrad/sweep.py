@@ -60,6 +60,13 @@ def sweep(
     needed = None if targets is None else _reaching(code, start, pending, targets)
     latest = storage.latest_overwrite()
     visited: list[int] = []
+    owned: set[Any] = set()
+
+    def wanted(node: Any) -> bool:
+        if needed is None:
+            return True
+        return node in targets or (type(node) is not Leaf and (node in needed or node in watch))  # type: ignore[operator]
+
     for k in range(start * STRIDE, -1, -STRIDE):
         if not pending:
             break
@@ -67,20 +74,66 @@ def sweep(
         g = pending.pop(slot, None)
         if g is None:
             continue
+        mine = slot in owned
         if slot in watch:
             g = watch[slot](g)
+            mine = False
         if needed is not None and slot not in needed:
             continue
         visited.append(k // STRIDE)
         if slot <= latest:
             check_overwritten(code, k)
+        if (
+            OPS[code[k]].regional
+            and not record
+            and type(code[k + X]) is np.ndarray
+            and code[k + X].ndim
+        ):
+            _pull_region(code, k, g, mine, pending, leaves, owned, wanted)
+            continue
         for node, cotangent in pull(code, k // STRIDE, g, record):
-            if type(node) is Leaf:
-                if needed is None or node in targets:  # type: ignore[operator]
-                    leaves[node] = leaves[node] + cotangent if node in leaves else cotangent
-            elif needed is None or node in needed or node in watch or node in targets:  # type: ignore[operator]
-                pending[node] = pending[node] + cotangent if node in pending else cotangent
+            if wanted(node):
+                place: dict[Any, Any] = leaves if type(node) is Leaf else pending
+                place[node] = place[node] + cotangent if node in place else cotangent
     return visited
+
+
+# A read or a store of a region concerns a small part of a cotangent as big as the whole array. Done by `pull`, each would make an array of
+# that size, and a loop over a buffer would take quadratic time. So they work in place, on the arrays that the walk
+# itself made and that nobody else has seen: the nodes in `owned` have such an array.
+
+
+def _own(node: Any, like: Any, pending: Any, leaves: Any, owned: set[Any]) -> np.ndarray:
+    """The array in which a node's cotangent is summed, to be changed in place."""
+    place = leaves if type(node) is Leaf else pending
+    if node not in owned:
+        g = place.get(node)
+        place[node] = np.zeros(like.shape, like.dtype) if g is None else np.array(g)
+        owned.add(node)
+    return place[node]
+
+
+def _pull_region(
+    code: Code, k: int, g: Any, mine: bool, pending: Any, leaves: Any, owned: Any, wanted: Any
+) -> None:
+    op = OPS[code[k]]
+    in0, in1, x, y, out, kw = code[k + IN0 : k + STRIDE]
+    if op.adds is not None:  # a read: its cotangent is added where it was read
+        if wanted(in0):
+            op.adds(_own(in0, x, pending, leaves, owned), g, *kw)
+        return
+    # A store: the region's cotangent goes to what was stored, the rest to what was there before.
+    if in1 is not None and wanted(in1):
+        part = np.array(fit(op.rules[1](g, x, y, out, kw), y, op))
+        place = leaves if type(in1) is Leaf else pending
+        place[in1] = place[in1] + part if in1 in place else part if part.ndim else part[()]
+    if in0 is not None and wanted(in0):
+        if not mine:
+            g = np.array(g)
+        op.clears(g, *kw)
+        place = leaves if type(in0) is Leaf else pending
+        place[in0] = place[in0] + g if in0 in place else g
+        owned.add(in0)
 
 
 def _reaching(code: Code, start: int, roots: Iterable[Slot], targets: set[Any]) -> set[Slot]:
@@ -299,15 +352,14 @@ def _push_directions(code: Code, k: int, given: list[Any], record: bool) -> Any:
     if op.elementwise and code[k + OP] != FREED:
         aligned = [None if t is None else _led(t, len(shape)) for t in given]
         return _push_entry(code, k, aligned, record, directions=True)
-    width = next(t.shape[0] for t in given if t is not None)
+    width = next(len(t) for t in given if t is not None)
     if not width:
         return np.zeros((0, *shape), code[k + OUT].dtype)
-    return np.stack(
-        [
-            _push_entry(code, k, [None if t is None else t[i] for t in given], record)
-            for i in range(width)
-        ]
-    )
+    tangents = [
+        _push_entry(code, k, [None if t is None else t[i] for t in given], record)
+        for i in range(width)
+    ]
+    return tangents[0].stacked(tangents) if code[k + OUT].dtype is None else np.stack(tangents)
 
 
 def _led(t: Any, ndim: int) -> Any:
@@ -348,6 +400,8 @@ def _push_entry(
                 total = term if total is None else total + term
     elif op.jvp is not None:
         total = op.jvp(given, values, out, **dict(zip(op.settings, kw or (), strict=True)))
+        if like.dtype is None:  # parts, of a function with several outputs
+            return total
     else:
         total = _transposed(code, k, given, nodes, like, record)
     if total.shape != shape:

@@ -132,13 +132,19 @@ class Tape:
                 return
             code = self.code
             end = len(code)
-            chunk = code[:end]
-            # New entries go to the same list object, behind `end`; this is one atomic step.
-            del code[:end]
-            alive = _pop_dead(chunk)
-            code[0:0] = alive
+            mark = MARK[0] if end else None
+            if mark is not None:
+                _keep(code, mark(code, end // STRIDE))
+                alive = code
+            else:
+                chunk = code[:end]
+                # New entries go to the same list object, behind `end`; this is one atomic step.
+                del code[:end]
+                alive = _pop_dead(chunk)
+                code[0:0] = alive
             self.limit = max(BATCH * STRIDE, 2 * len(alive))
-            self.bytes = _saved_bytes(alive)
+            if self.bytes:
+                self.bytes = _saved_bytes(alive)
             self.bytes_limit = self.bytes + max(_BYTES_SLACK, self.bytes // 4)
 
     def sweep_if_due(self) -> None:
@@ -216,6 +222,21 @@ class Tape:
 
         self.sweep()  # what nobody can ask for any more would only hide the rest
         return tape_text(self)
+
+
+MARK: list[Callable[[list[Any], int], np.ndarray] | None] = [None]
+"""The native way to tell which of the first entries of a list are alive, once the replay machine is loaded."""
+
+
+def _keep(code: list[Any], alive: np.ndarray) -> None:
+    """Drop the dead among the first `len(alive)` entries; others may append behind them meanwhile."""
+    if alive.all():
+        return
+    edges = np.flatnonzero(np.diff(alive, prepend=False, append=False)) * STRIDE
+    kept: list[Any] = []
+    for first, end in edges.reshape(-1, 2).tolist():
+        kept += code[first:end]
+    code[: len(alive) * STRIDE] = kept
 
 
 _one = [object()]

@@ -41,11 +41,14 @@ class Tensor:
     tensor([2., 4.])
     """
 
-    __slots__ = ("__weakref__", "_data", "_extra", "_node")
+    __slots__ = ("__weakref__", "_data", "_extra", "_node", "_view")
 
     _data: Any
     _node: Any
     _extra: dict[str, Any]
+    _view: tuple[
+        Tensor, int, Any
+    ]  # unset on most tensors: parent, op and settings of a view (see views.py)
 
     # NumPy's operators hand over to ours even when the array stands on the left.
     __array_priority__ = 1000
@@ -257,6 +260,10 @@ class Tensor:
 
     def detach_(self) -> Tensor:
         """Cut this tensor off from the graph that made it; returns it."""
+        if self._is_view():
+            raise RuntimeError(
+                "Can't detach views in-place: the tensor that this one is a view of would still be tracked. Use detach() instead."
+            )
         if type(self._node) is Leaf:
             return self.requires_grad_(False)
         self._node = None
@@ -286,6 +293,17 @@ class Tensor:
     def _version(self) -> int:
         """How often its memory was overwritten in place."""
         return storage.version(self._data)
+
+    @property
+    def _base(self) -> Tensor | None:
+        """The tensor whose memory this view shows; None if this is no view."""
+        from .views import base_of
+
+        return base_of(self) if self._is_view() else None
+
+    def _is_view(self) -> bool:
+        """Whether this tensor shows the memory of another one."""
+        return hasattr(self, "_view")
 
     # ------------------------------------------------------------------------------------ leaving the tape
 
@@ -438,11 +456,6 @@ class Tensor:
 
     def __rdivmod__(self, other: Any) -> Any:
         return other // self, other % self
-
-    def __setitem__(self, index: Any, value: Any) -> None:
-        from .inplace import store
-
-        store(self, index, value)
 
     def __hash__(self) -> int:
         return id(self)

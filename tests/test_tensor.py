@@ -801,27 +801,24 @@ def test_stored_values_broadcast_and_lose_leading_axes_of_length_one():
         tg.zeros(3)[...] = leaf(np.ones((2, 3)))
 
 
-def test_a_tracked_value_is_not_stored_where_its_gradient_would_be_lost():
-    """A part of a buffer shares memory with the whole: the whole would show the value without its gradient."""
+def test_a_tracked_value_stored_through_a_part_reaches_the_whole():
     x = leaf([1.0, 2.0])
     matrix = tg.zeros(2, 2)
-    with pytest.raises(RuntimeError, match=r"t\[0, 1\] = y, not t\[0\]\[1\] = y"):
-        matrix[0][1] = x[0]
+    matrix[0][1] = x[0]
     for row in matrix:
-        with pytest.raises(RuntimeError, match="clone"):
-            row += x
+        row += x
     buffer = tg.zeros(3)
     view = buffer[:2]
-    with pytest.raises(RuntimeError, match="shares"):
-        buffer[0] = x[0]
+    buffer[0] = x[0]
     array = np.zeros(2)
     shared = tg.from_numpy(array)
-    with pytest.raises(RuntimeError, match="plain array"):
-        shared[0] = x[0]
+    shared[0] = x[0]
+    assert array[0] == 1
     with pytest.raises(RuntimeError, match="cannot carry a gradient"):
         tg.zeros(2, dtype=int)[0] = x[0]
-    assert not matrix.any() and not buffer.any() and not array.any() and view.shape == (2,)
-    assert not any(t.requires_grad for t in (matrix, buffer, view, shared))
+    assert all(t.requires_grad for t in (matrix, buffer, view, shared))
+    (matrix.sum() + view.sum() + shared.sum()).backward()
+    same(x.grad, np.array([5.0, 2.0]))
 
 
 def test_a_buffer_nobody_shares_takes_tracked_values_however_it_was_made():
@@ -863,24 +860,20 @@ def test_an_op_whose_result_shares_memory_says_so(op):
                 assert op.view and out is not array and out.base is not None
 
 
-def test_a_recorded_tensor_with_views_in_use_is_not_overwritten():
+def test_a_recorded_tensor_with_views_in_use_is_overwritten_with_them():
     w = leaf(np.arange(4.0))
-    y = w * 1
-    view = y[:2]
-    with pytest.raises(RuntimeError, match="a view of it"):
+    for make in (lambda y: tg.flip(y), lambda y: y.reshape(2, 2), lambda y: y.T, lambda y: y[None]):
+        y = w * 1
+        view = make(y)
         y += 1
-    with pytest.raises(RuntimeError, match="it is a view of"):
-        view[0] = 5.0
-    for make in (lambda: tg.flip(y), lambda: y.reshape(2, 2), lambda: y.T, lambda: y[None]):
-        with pytest.raises(RuntimeError, match="it is a view of"):
-            operator.iadd(make(), 1.0)
+        operator.imul(view, 2.0)
+        same(y.detach(), 2 * np.arange(1.0, 5.0))
+        w.grad = None
+        y.sum().backward()
+        same(w.grad, np.full(4, 2.0))
     z = leaf(np.array([1j, 2.0])) * 1
-    with pytest.raises(RuntimeError, match="it is a view of"):
-        operator.iadd(z.real, 1.0)
-    same(y.detach(), np.arange(4.0))
-    del view
-    y += 1
-    same(y.detach(), np.arange(1.0, 5.0))
+    operator.iadd(z.real, 1.0)
+    same(z.detach(), np.array([1 + 1j, 3.0]))
 
 
 # ------------------------------------------------------------------------------------------------ as a sequence

@@ -23,7 +23,8 @@ from ..mode import (
 )
 from ..tape import Leaf
 from ..tensor import Tensor, wrap
-from . import graph
+from . import function, graph, hooks
+from .function import Function
 from .gradcheck import gradcheck, gradgradcheck
 
 Variable = Tensor
@@ -71,11 +72,14 @@ def backward(
         retain_graph=retain,
         create_graph=create_graph,
     )
-    with _accumulating:
-        for node in list(found):
-            if type(node) is Leaf:
-                g = found.pop(node)
+    for node in list(found):
+        if type(node) is Leaf:
+            g = hooks.before_accumulation(node, found.pop(node))
+            with _accumulating:
                 node.grad = _added(node.grad, g, create_graph)
+            if node.hooks is not None:
+                hooks.after_accumulation(node, g)
+    with _accumulating:
         for t in {id(t): t for t in asked if isinstance(t, Tensor)}.values():
             if not t.is_leaf and not t.retains_grad and t._node in found:
                 t._put("grad", _added(t._get("grad"), found[t._node], create_graph))
@@ -278,10 +282,12 @@ def _seed(i: int, t: Any, g: Any, create_graph: bool) -> Any:
 
 
 __all__ = [
+    "Function",
     "GradcheckError",
     "Variable",
     "backward",
     "enable_grad",
+    "function",
     "grad",
     "gradcheck",
     "gradgradcheck",

@@ -6,14 +6,19 @@ equal. `AccumulateGrad` is the view of a leaf.
 
 from __future__ import annotations
 
+import weakref
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import primitive, sweep
+from .. import primitive, storage, sweep
 from ..errors import GraphError
-from ..tape import FREED, IN0, OP, OUT, STRIDE, Leaf, Slot, locate
+from ..tape import FREED, IN0, KW, OP, OUT, STRIDE, Leaf, Slot, Tape, X, Y, current, locate
 from ..tensor import Tensor, new
+from . import hooks
+from .function import FunctionCtx, output
+from .hooks import register_multi_grad_hook
 
 
 class Node:
@@ -25,12 +30,51 @@ class Node:
     <MulBackward0>
     """
 
-    __slots__ = ("_name", "_slot")
+    __slots__ = ("__weakref__", "_name", "_slot")
 
     def __init__(self, slot: Slot) -> None:
         self._slot = slot
         code, k = self._entry()
         self._name = primitive.entry_name(code[k : k + STRIDE])
+
+    @property
+    def metadata(self) -> dict[Any, Any]:
+        """A dict for notes about this node; it lives as long as the entry."""
+        return hooks.of_entry(self._slot).metadata
+
+    @property
+    def requires_grad(self) -> bool:
+        """True: only what requires grad is recorded."""
+        return True
+
+    def register_hook(self, fn: hooks.Hook) -> hooks.RemovableHandle:
+        """Call `fn(grad_inputs, grad_outputs)` after this node has run; what it returns, unless None, replaces grad_inputs.
+
+        >>> import tapegrad as tg
+        >>> x = tg.tensor(2.0, requires_grad=True)
+        >>> y = x * 3
+        >>> handle = y.grad_fn.register_hook(lambda grad_inputs, grad_outputs: (grad_inputs[0] * 10, None))
+        >>> y.backward()
+        >>> x.grad
+        tensor(30.)
+        """
+        return hooks.RemovableHandle(hooks.of_entry(self._slot).after, fn)
+
+    def register_prehook(self, fn: hooks.Hook) -> hooks.RemovableHandle:
+        """Call `fn(grad_outputs)` before this node runs; what it returns, unless None, replaces grad_outputs."""
+        return hooks.RemovableHandle(hooks.of_entry(self._slot).before, fn)
+
+    def __getattr__(self, name: str) -> Any:
+        """A custom Function's node shows its context: `y.grad_fn.saved_tensors`."""
+        if name.startswith("_"):
+            raise AttributeError(name)
+        code, k = self._entry()
+        if code[k + OP] == FREED and name == "saved_tensors":
+            raise GraphError(sweep.SECOND_TIME)
+        settings = code[k + KW] if code[k + OP] != FREED else None
+        if settings and isinstance(settings[0], FunctionCtx):
+            return getattr(settings[0], name)
+        raise AttributeError(f"{self._name} has no attribute {name!r}")
 
     def _entry(self) -> tuple[list[Any], int]:
         place = locate(self._slot)
@@ -58,7 +102,7 @@ class Node:
         nodes = sweep.operands(code, k)
         arity = primitive.OPS[code[k + OP]].arity
         nodes = nodes if type(code[k + IN0]) is tuple else nodes[:arity]
-        return tuple((None if node is None else node_of(node), 0) for node in nodes)
+        return tuple((None if node is None else node_of(node), output_of(node)) for node in nodes)
 
     def __repr__(self) -> str:
         return f"<{self._name}>"
@@ -100,6 +144,24 @@ class AccumulateGrad:
             t._node = self._leaf
             self._leaf.tensor = weakref.ref(t)
         return t
+
+    @property
+    def metadata(self) -> dict[Any, Any]:
+        """A dict for notes about this node; it lives as long as the leaf."""
+        return hooks.of_leaf(self._leaf).metadata
+
+    @property
+    def requires_grad(self) -> bool:
+        """True: a leaf that no longer does has no node."""
+        return True
+
+    def register_hook(self, fn: hooks.Hook) -> hooks.RemovableHandle:
+        """Call `fn(grad_inputs, grad_outputs)` after the gradient was accumulated; grad_inputs is empty."""
+        return hooks.RemovableHandle(hooks.of_leaf(self._leaf).after, fn)
+
+    def register_prehook(self, fn: hooks.Hook) -> hooks.RemovableHandle:
+        """Call `fn(grad_outputs)` before the gradient is accumulated; what it returns, unless None, replaces it."""
+        return hooks.RemovableHandle(hooks.of_leaf(self._leaf).before, fn)
 
     def __repr__(self) -> str:
         return "<AccumulateGrad>"
@@ -154,9 +216,99 @@ def get_gradient_edge(tensor: Tensor) -> GradientEdge:
     return GradientEdge(node_of(tensor._node), tensor.output_nr)
 
 
+_nodes: weakref.WeakValueDictionary[Slot, Node] = weakref.WeakValueDictionary()
+"""Views that somebody holds, so that one entry is shown by one object; keyed by copies of slots."""
+
+
 def node_of(node: Any, output_nr: int = 0) -> Any:
-    """The view of a slot or a leaf."""
-    return AccumulateGrad(node) if type(node) is Leaf else Node(node)
+    """The view of a slot or a leaf. One output of several is shown as the node that made them all."""
+    if type(node) is Leaf:
+        return AccumulateGrad(node)
+    node = _maker(node)[0]
+    view = _nodes.get(node)
+    if view is None:
+        view = _nodes[node + 0] = Node(node)
+    return view
 
 
-__all__ = ["AccumulateGrad", "GradientEdge", "Node", "get_gradient_edge"]
+def output_of(node: Any) -> int:
+    """Which output of its maker a slot stands for."""
+    return 0 if node is None or type(node) is Leaf else _maker(node)[1]
+
+
+def _maker(slot: Slot) -> tuple[Slot, int]:
+    place = locate(slot)
+    if place is not None:
+        tape, position = place
+        k = position * STRIDE
+        if primitive.OPS[tape.code[k + OP]] is output.primitive:
+            return tape.code[k + IN0], tape.code[k + KW][0]
+    return slot, 0
+
+
+def increment_version(tensor: Tensor | Iterable[Tensor]) -> None:
+    """Say that a tensor's memory was overwritten behind the library's back, so that a derivative that needs the old value raises."""
+    for t in (tensor,) if isinstance(tensor, Tensor) else tensor:
+        storage.touch(t._array())
+
+
+class allow_mutation_on_saved_tensors:
+    """Context in which tensors saved for backward may be overwritten: they are copied first, where a write would hit them.
+
+    Gives an object whose `clear()` drops what was copied so far.
+
+    >>> import tapegrad as tg
+    >>> x = tg.ones(2, requires_grad=True)
+    >>> with tg.autograd.graph.allow_mutation_on_saved_tensors():
+    ...     y = x * 1
+    ...     z = y * y
+    ...     _ = y.mul_(7)
+    ...     z.sum().backward()
+    >>> x.grad
+    tensor([2., 2.])
+    """
+
+    def __enter__(self) -> allow_mutation_on_saved_tensors:
+        if storage.before_touch is not None:
+            raise RuntimeError("allow_mutation_on_saved_tensors contexts cannot be nested")
+        storage.before_touch = _save_from_write
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        storage.before_touch = None
+
+    def clear(self) -> None:
+        """Nothing to do: a copy lives in the entry that needs it, and goes with it."""
+
+
+def _save_from_write(array: np.ndarray) -> None:
+    """Before a write to an array's memory: entries that need its value get a copy."""
+    root = storage.owner(array)
+    tape: Tape | None = current()
+    while tape is not None:
+        with tape.lock:
+            code = tape.code
+            for k in range(0, len(code), STRIDE):
+                if primitive.OPS[code[k + OP]].saves:
+                    for column in (k + X, k + Y, k + OUT):
+                        code[column] = _apart(code[column], root)
+        tape = tape.outer
+
+
+def _apart(value: Any, root: np.ndarray) -> Any:
+    if type(value) is tuple:
+        return tuple(_apart(item, root) for item in value)
+    if isinstance(value, np.ndarray) and storage.owner(value) is root and any(value.strides):
+        return np.array(value)
+    return value
+
+
+__all__ = [
+    "AccumulateGrad",
+    "GradientEdge",
+    "Node",
+    "allow_mutation_on_saved_tensors",
+    "get_gradient_edge",
+    "increment_version",
+    "register_multi_grad_hook",
+]

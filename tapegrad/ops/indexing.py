@@ -15,19 +15,23 @@ def _get(x: Any, index: Any) -> Any:
     return x[index]
 
 
-def _is_basic(index: Any) -> bool:
+def is_basic(index: Any) -> bool:
     """Whether NumPy reads this index as a view, that is, names no entry twice."""
     parts = index if type(index) is tuple else (index,)
     return all(p is None or p is Ellipsis or isinstance(p, slice | int | np.integer) for p in parts)
 
 
+def _add_at(whole: np.ndarray, g: Any, index: Any) -> None:
+    if is_basic(index):
+        whole[index] += g
+    else:
+        np.add.at(whole, index, g)
+
+
 def _scattered(g: Any, index: Any, shape: tuple[int, ...]) -> np.ndarray:
     """Zeros of `shape` with `g` added at `index`; entries named several times add up."""
     out = np.zeros(shape, g.dtype)
-    if _is_basic(index):
-        out[index] = g
-    else:
-        np.add.at(out, index, g)
+    _add_at(out, g, index)
     return out
 
 
@@ -38,7 +42,7 @@ _mask = np.array([True, False, True])
 def _getitem_name(x: Any, y: Any, kw: Any) -> str:
     """PyTorch's name of the last step of an index: it takes one step for each part that changes something."""
     (index,) = kw
-    if not _is_basic(index):
+    if not is_basic(index):
         return "IndexBackward0"
     for part in reversed(index if type(index) is tuple else (index,)):
         if part is None:
@@ -56,6 +60,7 @@ def _getitem_name(x: Any, y: Any, kw: Any) -> str:
     backward=_getitem_name,
     linear=True,
     view=True,
+    adds=_add_at,
     samples=[
         call((4,), index=2),
         call((4,), index=-1),

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from . import bridge
 from .bridge import load, request, status
-from .executor import extra_references, replay
+from .executor import alive, extra_references, may_be_overwritten, replay
 from .kernels import source
 
 
@@ -37,11 +37,13 @@ def live_bytes() -> int:
 
 
 __all__ = [
+    "alive",
     "available",
     "extra_references",
     "live_bytes",
     "load",
     "loaded",
+    "may_be_overwritten",
     "replay",
     "request",
     "source",

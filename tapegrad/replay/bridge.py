@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import tape
 from ..primitive import OPS, Primitive
 from . import builder, cache, kernels, layout
 from .builder import Task
@@ -35,6 +36,7 @@ from .layout import (
     BY_PYTHON,
     BY_RESHAPE,
     BY_STACK,
+    BY_STORE,
     BY_SUM,
     BY_SWAPAXES,
     BY_TRANSPOSE,
@@ -79,6 +81,7 @@ STEPS: dict[str, tuple[int, tuple[str, ...]]] = {
     "swapaxes": (BY_SWAPAXES, ("axis1", "axis2")),
     "moveaxis": (BY_MOVEAXIS, ("source", "destination")),
     "getitem": (BY_INDEX, ("index",)),
+    "setitem": (BY_STORE, ("index",)),
     "matmul": (BY_PRODUCT, ()),
     "dot": (BY_PRODUCT, ()),
     "concatenate": (BY_CONCATENATE, ("axis",)),
@@ -113,6 +116,8 @@ _SIGNATURES: dict[str, tuple[Any, int]] = {
     "want": (_int, 2),
     "prune": (_none, 1),
     "references": (_none, 5),
+    "mark_alive": (_none, 4),
+    "overwritten": (_int, 6),
     "probe_value": (_int, 3),
     "probe": (_int, 3),
 }
@@ -286,6 +291,9 @@ def _machine_ready(addresses: dict[str, int], reason: str) -> None:
     with _readying:
         # Two threads may load it at once: a second machine would leave walks on the first one waiting for its kernels for ever.
         machine = machine or made
+    from .executor import alive
+
+    tape.MARK[0] = alive
 
 
 def _machine_task() -> Task:

@@ -328,6 +328,34 @@ class _Owner:
         self._machine.free(self._machine.world_address, self._address)
 
 
+def alive(code: list[Any], count: int) -> np.ndarray:
+    """Whether somebody can still ask for each of the first `count` entries: a boolean per entry."""
+    machine = bridge.machine
+    assert machine is not None
+    result = np.zeros(count, np.int64)
+    machine.mark_alive(machine.world_address, id(code), count, result.ctypes.data)
+    return result > 0
+
+
+def may_be_overwritten(code: list[Any], start: int, notes: list[tuple[int, int]]) -> bool:
+    """Whether an entry up to `start` may need a value that was overwritten after it was recorded.
+
+    `notes`: the address of each array whose memory was overwritten (the one that owns it), and the slot of the last time.
+    """
+    machine = bridge.machine
+    if machine is None:
+        return True
+    if len(OPS) != machine.known:
+        machine.learn()
+    flat = np.array(sorted(notes), np.int64)
+    latest = int(flat[:, 1].max())
+    return bool(
+        machine.overwritten(
+            machine.world_address, id(code), start, latest, flat.ctypes.data, len(flat)
+        )
+    )
+
+
 def extra_references(code: list[Any], low: int, high: int) -> np.ndarray:
     """Per entry of [low, high): how many references to its slot there are besides the tape's own.
 

@@ -35,7 +35,7 @@ DIGIT_BITS = sys.int_info.bits_per_digit
 NUMBER = H  # where float, complex and NumPy scalars hold their value
 
 ARRAY_DATA, ARRAY_NDIM, ARRAY_SHAPE, ARRAY_STRIDES = H, H + 8, H + 16, H + 24
-ARRAY_DTYPE, ARRAY_FLAGS = H + 40, H + 48
+ARRAY_BASE, ARRAY_DTYPE, ARRAY_FLAGS = H + 32, H + 40, H + 48
 C_CONTIGUOUS, ALIGNED = 0x1, 0x100
 # dtype: kind, type and byteorder are characters, num the number of its scalar type.
 DTYPE_BYTEORDER, DTYPE_NUM = H + 10, H + 12
@@ -59,7 +59,7 @@ SIZES = (8, 4, 16)
 # How the machine goes back through an op (column STEP of the table of ops).
 
 (BY_PYTHON, BY_KERNEL, BY_SUM, BY_MEAN, BY_COPY, BY_BROADCAST, BY_TRANSPOSE, BY_SWAPAXES, BY_MOVEAXIS,
- BY_INDEX, BY_PRODUCT, BY_CONCATENATE, BY_STACK, BY_RESHAPE) = range(14)  # fmt: skip
+ BY_INDEX, BY_PRODUCT, BY_CONCATENATE, BY_STACK, BY_RESHAPE, BY_STORE) = range(15)  # fmt: skip
 
 # Words of one row of the table of ops: the step, the number of operands (0: variadic), then for each of three
 # operands three words of its kernel's address per kind, its constant partial (a float64), and which values it reads.
@@ -86,7 +86,7 @@ TAKEN, UNLIKE, HELD, WITHOUT_MEMORY = range(4)
 
 # What the self-test can ask `probe`.
 (PROBE_INT, PROBE_LIST_SIZE, PROBE_LIST_ITEM, PROBE_TUPLE_SIZE, PROBE_TUPLE_ITEM, PROBE_SLICE, PROBE_TYPE,
- PROBE_REFERENCES) = range(8)  # fmt: skip
+ PROBE_REFERENCES, PROBE_BASE) = range(9)  # fmt: skip
 
 # Bits of an entry's flags (there are flags only in calls with watched slots or targets).
 WATCH, TARGET, LEADS, REACHED = 1, 2, 4, 8
@@ -105,7 +105,7 @@ REFUSED = -(1 << 40)
 (W_LIVE, W_PEAK, W_LIMIT, W_OPS, W_SCRATCH, W_ARRAY, W_FLOAT64, W_FLOAT32, W_COMPLEX128, W_FLOAT, W_COMPLEX, W_INT,
  W_TUPLE, W_SLICE, W_NONE, W_ELLIPSIS, W_DTYPE_FLOAT64, W_DTYPE_FLOAT32, W_DTYPE_COMPLEX128, W_DTYPE_BOOL,
  W_DTYPE_INTP, W_ORDER_C, W_LOOP, W_SCALED, W_GATHER, W_STEPS) = range(26)  # fmt: skip
-WORLD = W_STEPS + 14
+WORLD = W_STEPS + 15
 
 # Words of a frame. ITEMS: the list's items, read again after each stop. PENDING: how many entries have an adjoint.
 # INDEX: a hash table from slot to position, made when a slot is not where its value says. TABLE: likewise from

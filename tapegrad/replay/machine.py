@@ -48,7 +48,7 @@ from .adjoints import (
 )
 from .layout import *  # noqa: F403
 from .loops import gather_part, loop, loop_part, scaled_part, set_dense, set_like, set_nothing
-from .steps import by_joining, by_kernel, by_product, by_structure, record_of
+from .steps import by_joining, by_kernel, by_product, by_store, by_structure, record_of
 from .values import bump, describe, int_value, same_form, size_of, type_of
 
 # -------------------------------------------------------------------------------------------- open, close
@@ -338,6 +338,12 @@ def references_to(address):
 
 
 @entry_point(types.void(ADDRESS, ADDRESS, int64, int64, ADDRESS))
+def references(world, code, low, high, result):
+    """`outside_references`, for Python."""
+    outside_references(world, code, low, high, result)
+
+
+@native
 def outside_references(world, code, low, high, result):
     """Per entry of [low, high): references to its slot but for the tape's own, from its column and from operands."""
     items = load_i64(code + LIST_ITEMS)
@@ -354,6 +360,24 @@ def outside_references(world, code, low, high, result):
                 position = counted_position(items, low, high, k, node)
                 if position >= 0:
                     bump(result, position - low, -1)
+
+
+@entry_point(types.void(ADDRESS, ADDRESS, int64, ADDRESS))
+def mark_alive(world, code, high, result):
+    """Per entry below `high`: above 0 if somebody outside the tape holds its slot, or an entry that does so needs it."""
+    outside_references(world, code, 0, high, result)
+    items = load_i64(code + LIST_ITEMS)
+    for k in range(high - 1, -1, -1):
+        if get(result, k) > 0:
+            entry = items + k * ENTRY
+            nodes = load_i64(entry + AT_IN0)
+            count = load_i64(nodes + TUPLE_SIZE) if type_of(nodes) == get(world, W_TUPLE) else 2
+            for i in range(count):
+                node = operand(world, entry, i)
+                if node != get(world, W_NONE) and type_of(node) == get(world, W_INT):
+                    position = counted_position(items, 0, high, k, node)
+                    if position >= 0 and get(result, position) <= 0:
+                        put(result, position, 1)
 
 
 @native
@@ -379,6 +403,57 @@ def counted_position(items, low, high, k, node):
         if slot_at(items, position) == node:
             return position
     return -1
+
+
+# -------------------------------------------------------------------------------------------- overwritten
+
+
+@entry_point(int64(ADDRESS, ADDRESS, int64, int64, ADDRESS, int64))
+def overwritten(world, code, start, latest, notes, count):
+    """Whether an entry up to `start` may need a value that was overwritten after it was recorded.
+
+    `notes` are pairs in ascending order: address of the array that owns the memory, slot of the last overwrite; `latest` is the
+    youngest of these slots.
+    """
+    items = load_i64(code + LIST_ITEMS)
+    table = get(world, W_OPS)
+    for k in range(start + 1):
+        slot = int_value(slot_at(items, k))
+        if slot > latest:
+            return 0
+        entry = items + k * ENTRY
+        step = get(table + 8 * OP_ROW * int_value(load_i64(entry + AT_OP)), OP_STEP)
+        if step == BY_KERNEL or step == BY_PRODUCT or step == BY_PYTHON:
+            for at in range(3):
+                value = load_i64(entry + AT_X + at * ITEM)
+                if type_of(value) == get(world, W_TUPLE):
+                    for i in range(load_i64(value + TUPLE_SIZE)):
+                        item = load_i64(value + TUPLE_ITEMS + 8 * i)
+                        if younger_note(world, item, slot, notes, count):
+                            return 1
+                elif younger_note(world, value, slot, notes, count):
+                    return 1
+    return 0
+
+
+@native
+def younger_note(world, value, slot, notes, count):
+    if type_of(value) != get(world, W_ARRAY):
+        return False
+    base = load_i64(value + ARRAY_BASE)
+    while base != 0 and type_of(base) == get(world, W_ARRAY):
+        value = base
+        base = load_i64(value + ARRAY_BASE)
+    if base != 0:  # perhaps an array of a subclass, whose own base is not read here
+        return True
+    low, high = 0, count
+    while low < high:
+        middle = (low + high) >> 1
+        if get(notes, 2 * middle) < value:
+            low = middle + 1
+        else:
+            high = middle
+    return low < count and get(notes, 2 * low) == value and get(notes, 2 * low + 1) > slot
 
 
 # ---------------------------------------------------------------------------------------------- self-test
@@ -407,6 +482,8 @@ def probe(what, address, i):
         return get(address + SLICE_START, i)
     if what == PROBE_TYPE:
         return type_of(address)
+    if what == PROBE_BASE:
+        return load_i64(address + ARRAY_BASE)
     return references_to(address)
 
 
@@ -422,7 +499,9 @@ FOR_PYTHON = {
     "mark": mark,
     "want": want,
     "prune": prune,
-    "references": outside_references,
+    "references": references,
+    "mark_alive": mark_alive,
+    "overwritten": overwritten,
     "probe_value": probe_value,
     "probe": probe,
 }
@@ -436,5 +515,6 @@ FOR_MACHINE = {
     W_STEPS + BY_SUM: by_structure,
     W_STEPS + BY_PRODUCT: by_product,
     W_STEPS + BY_CONCATENATE: by_joining,
+    W_STEPS + BY_STORE: by_store,
 }
 """Functions that the machine calls, by the word of the world that gets their address."""

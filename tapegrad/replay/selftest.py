@@ -20,6 +20,7 @@ from .layout import (
     FLOAT64,
     INTP,
     OTHER,
+    PROBE_BASE,
     PROBE_INT,
     PROBE_LIST_ITEM,
     PROBE_LIST_SIZE,
@@ -70,6 +71,9 @@ def failures(machine: Any) -> Iterator[str]:
     held = [slot] * 5
     if probe(PROBE_REFERENCES, id(slot), 0) != sys.getrefcount(slot) - 1 or len(held) != 5:
         yield "the reference count of an int"
+    owner = np.zeros(4)
+    if probe(PROBE_BASE, id(owner[1:][::2]), 0) != id(owner) or probe(PROBE_BASE, id(owner), 0):
+        yield "the base of an array"
     for value, kind in _values():
         wrong = _misread(machine, value, kind)
         if wrong:

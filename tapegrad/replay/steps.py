@@ -440,6 +440,71 @@ def plan_index(world, scratch, index, x, out, size):
     return made
 
 
+@entry_point(STEP_SIGNATURE)
+def by_store(frame, world, scratch, k, entry, ops, g):
+    """x with y stored at an index: y gets its region of g; the rest, the region cleared, is x's, in the same memory."""
+    x, y, out = record_of(scratch, VX), record_of(scratch, VY), record_of(scratch, VOUT)
+    kind = describe(world, load_i64(entry + AT_OUT), out)
+    if kind > COMPLEX128 or describe(world, load_i64(entry + AT_X), x) != kind:
+        return STOP
+    to_x = destination(frame, world, k, load_i64(entry + AT_IN0), 0)
+    to_y = destination(frame, world, k, load_i64(entry + AT_IN1), 1)
+    if to_x == REFUSED or to_y == REFUSED:
+        return NO_MEMORY
+    if to_x != NOWHERE and not fits(frame, world, scratch, to_x, x):
+        return STOP
+    size = size_of(kind)
+    index = setting(entry, 0)
+    rank = plan_index(world, scratch, index, x, out, size)
+    if rank < 0:
+        return STOP
+    count = 1
+    for d in range(rank):
+        count *= get(scratch, S_EXTENTS + d)
+    if to_y != NOWHERE:
+        own = describe(world, load_i64(entry + AT_Y), y)
+        if own != kind or get(y, V_SIZE) != count or not fits(frame, world, scratch, to_y, y):
+            return STOP
+        fresh = get(cell_of(frame, to_y), 0) == 0
+        adjoint = begin(frame, world, to_y, y, size, False)
+        if adjoint == 0:
+            return NO_MEMORY
+        # The plan reads dense and writes the region; here the region is read.
+        for d in range(rank):
+            dense = get(scratch, S_STRIDES + G * MAX_RANK + d)
+            put(
+                scratch,
+                S_STRIDES + G * MAX_RANK + d,
+                get(scratch, S_STRIDES + ADJ * MAX_RANK + d),
+            )
+            put(scratch, S_STRIDES + ADJ * MAX_RANK + d, dense)
+        set_nothing(scratch, rank)
+        put(scratch, S_POINTERS + G, g + get(scratch, S_AXES))
+        put(scratch, S_POINTERS + ADJ, adjoint)
+        loop(world, scratch, rank, kind, CONSTANT, 1.0, 0 if fresh else 1)
+    if to_x == NOWHERE:
+        return used_up(world, g)
+    rank = plan_index(world, scratch, index, x, out, size)
+    clear(scratch, g + get(scratch, S_AXES), rank, count, size)
+    if get(cell_of(frame, to_x), 0) == 0:
+        settle(frame, to_x, g, x)
+        return DONE
+    scaled(world, kind, get(x, V_SIZE), 1, 1.0, g, size, get(cell_of(frame, to_x), 0), size)
+    return used_up(world, g)
+
+
+@native
+def clear(scratch, start, rank, count, size):
+    """Zeros in the region that `plan_index` found."""
+    for i in range(count):
+        at, rest = start, i
+        for d in range(rank - 1, -1, -1):
+            extent = get(scratch, S_EXTENTS + d)
+            at += rest % extent * get(scratch, S_STRIDES + ADJ * MAX_RANK + d)
+            rest //= extent
+        memset(at, 0, size)
+
+
 NO_BOUND = 1 << 62
 
 

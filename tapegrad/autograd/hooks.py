@@ -1,0 +1,319 @@
+"""Hooks: functions of the user's that a walk calls with the gradients it passes.
+
+Idea: nothing is stored on the tape for tensors and nodes that have no hook. A hook of a tensor is a *watch* of its slot
+(executors.py), or lives in its `Leaf`; a hook of a graph node turns that one entry into a `hooked` one, which wraps the original
+op's rule.
+
+Order, as PyTorch documents it: the tensor's hooks in order of registration, its `retain_grad` last; the node's pre-hooks; the node itself;
+its post-hooks. At a leaf: the tensor's hooks, the node's pre-hooks, accumulation, post-accumulate hooks, the node's post-hooks.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import executors, sweep
+from ..errors import GraphError
+from ..primitive import OPS, entry_name, primitive
+from ..tape import FREED, IN0, KW, OP, OUT, STRIDE, Leaf, Slot, X, locate
+from ..tensor import Tensor, wrap
+
+Hook = Callable[..., Any]
+
+_numbers = itertools.count()
+
+
+class RemovableHandle:
+    """What registering a hook returns: `remove()` takes the hook away again; as a context manager, at the end of the block."""
+
+    __slots__ = ("_hooks", "id")
+
+    def __init__(self, hooks: dict[int, Hook], hook: Hook) -> None:
+        self._hooks = hooks
+        self.id = next(_numbers)
+        hooks[self.id] = hook
+
+    def remove(self) -> None:
+        """Take the hook away; a second time does nothing."""
+        self._hooks.pop(self.id, None)
+
+    def __enter__(self) -> RemovableHandle:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.remove()
+
+
+def _name(hook: Hook) -> str:
+    return getattr(hook, "__name__", type(hook).__name__)
+
+
+def applied(hooks: dict[int, Hook], g: Any) -> Any:
+    """A cotangent after a tensor's hooks, each of which may replace it; raw if it was given raw."""
+    raw = not isinstance(g, Tensor)
+    t = wrap(np.asarray(g)) if raw else g
+    for hook in tuple(hooks.values()):
+        t = _checked(hook, hook(t), t)
+    return t._data if raw else t
+
+
+def _checked(hook: Hook, result: Any, before: Tensor) -> Tensor:
+    if result is None:
+        return before
+    if not isinstance(result, Tensor):
+        raise TypeError(
+            f"expected Tensor, but hook '{_name(hook)}' returned '{type(result).__name__}': a hook returns None, or the gradient to "
+            "go on with."
+        )
+    if result.shape != before.shape:
+        raise RuntimeError(
+            f"hook '{_name(hook)}' has changed the size of value: it was given a gradient of shape {before.shape} and returned "
+            f"one of shape {result.shape}."
+        )
+    if result.dtype != before.dtype:
+        raise RuntimeError(
+            f"hook '{_name(hook)}' has changed the type of value (was {before.dtype} got {result.dtype}): use astype."
+        )
+    return result
+
+
+# ------------------------------------------------------------------------------------------------ of tensors
+
+
+class _LeafHooks:
+    """All hooks of one leaf."""
+
+    __slots__ = ("accumulated", "after", "before", "metadata", "tensor")
+
+    def __init__(self) -> None:
+        self.tensor: dict[int, Hook] = {}
+        self.before: dict[int, Hook] = {}
+        self.accumulated: dict[int, Hook] = {}
+        self.after: dict[int, Hook] = {}
+        self.metadata: dict[Any, Any] = {}
+
+
+def of_leaf(leaf: Leaf) -> _LeafHooks:
+    if leaf.hooks is None:
+        leaf.hooks = _LeafHooks()
+    return leaf.hooks
+
+
+def register_hook(self: Tensor, hook: Hook) -> RemovableHandle:
+    """Call `hook(grad)` whenever the gradient of this tensor is complete; what it returns, unless None, replaces the gradient.
+
+    Returns a handle whose `remove()` takes the hook away. The hook belongs to the value the tensor has now: after an in-place
+    operation it still sees the gradient of the value before. Raises RuntimeError if the tensor does not require grad.
+
+    >>> import tapegrad as tg
+    >>> x = tg.tensor([1.0, 2.0], requires_grad=True)
+    >>> handle = x.register_hook(lambda g: g * 10)
+    >>> (x * x).sum().backward()
+    >>> x.grad
+    tensor([20., 40.])
+    """
+    node = self._node
+    if node is None:
+        raise RuntimeError(
+            "cannot register a hook on a tensor that doesn't require gradient: call requires_grad_() first."
+        )
+    if type(node) is Leaf:
+        return RemovableHandle(of_leaf(node).tensor, hook)
+    return RemovableHandle(executors.watched(node).hooks, hook)
+
+
+def register_post_accumulate_grad_hook(self: Tensor, hook: Hook) -> RemovableHandle:
+    """Call `hook(tensor)` each time backward has added to this leaf's `.grad`.
+
+    >>> import tapegrad as tg
+    >>> w = tg.tensor(3.0, requires_grad=True)
+    >>> handle = w.register_post_accumulate_grad_hook(lambda t: print("grad is", t.grad.item()))
+    >>> (w * w).backward()
+    grad is 6.0
+    """
+    node = self._node
+    if node is None:
+        raise RuntimeError(
+            "cannot register a hook on a tensor that doesn't require gradient: call requires_grad_() first."
+        )
+    if type(node) is not Leaf:
+        raise RuntimeError(
+            "post accumulate grad hooks cannot be registered on non-leaf tensors: nothing accumulates there. Use register_hook."
+        )
+    return RemovableHandle(of_leaf(node).accumulated, hook)
+
+
+Tensor.register_hook = register_hook  # type: ignore[attr-defined]
+Tensor.register_post_accumulate_grad_hook = register_post_accumulate_grad_hook  # type: ignore[attr-defined]
+
+
+def leaf_cotangent(leaf: Leaf, g: Any) -> Any:
+    """What arrives at a leaf, after its tensor's hooks: called by walks for leaves that have some."""
+    return applied(leaf.hooks.tensor, g) if leaf.hooks.tensor else g
+
+
+def before_accumulation(leaf: Leaf, g: Any) -> Any:
+    """The gradient about to be added to `.grad`, after the pre-hooks of AccumulateGrad."""
+    if leaf.hooks is None or not leaf.hooks.before:
+        return g
+    raw = not isinstance(g, Tensor)
+    (t,) = _through(leaf.hooks.before, (wrap(np.asarray(g)) if raw else g,))
+    return t._data if raw else t
+
+
+def after_accumulation(leaf: Leaf, g: Any) -> None:
+    """Post-accumulate hooks, then the post-hooks of AccumulateGrad."""
+    hooks = leaf.hooks
+    for hook in tuple(hooks.accumulated.values()):
+        from .graph import AccumulateGrad
+
+        if hook(AccumulateGrad(leaf).variable) is not None:
+            raise RuntimeError(
+                f"Tensor post accumulate grad hooks should return None, but '{_name(hook)}' returned something."
+            )
+    for hook in tuple(hooks.after.values()):
+        hook((), (g if isinstance(g, Tensor) else wrap(np.asarray(g)),))
+
+
+def register_multi_grad_hook(
+    tensors: Sequence[Tensor], fn: Hook, *, mode: str = "all"
+) -> RemovableHandle:
+    """Call `fn` once a walk: with all the tensors' gradients (None where there is none), or with any, the first.
+
+    With mode="all" it is called as `fn(grads)` at the end of every walk that reached one of the tensors; with mode="any" as
+    `fn(grad)` as soon as the first of them is reached. What it returns is ignored.
+
+    >>> import tapegrad as tg
+    >>> a, b = (tg.tensor(v, requires_grad=True) for v in (2.0, 3.0))
+    >>> handle = tg.autograd.graph.register_multi_grad_hook((a, b), lambda grads: print([g.item() for g in grads]))
+    >>> (a * b).backward()
+    [3.0, 2.0]
+    """
+    if mode not in ("all", "any"):
+        raise ValueError(f"Expects mode to be one of ('all', 'any') but got {mode}")
+    active: dict[int, Hook] = {}
+    handle = RemovableHandle(active, fn)
+
+    def observer(i: int) -> Hook:
+        def observe(g: Tensor) -> None:
+            notes = executors.notes_of_walk()
+            if not active or notes is None:
+                return
+            if mode == "any":
+                if handle.id not in notes.data:
+                    notes.data[handle.id] = None
+                    fn(g)
+                return
+            grads = notes.data.get(handle.id)
+            if grads is None:
+                grads = notes.data[handle.id] = [None] * len(tensors)
+                notes.at_end.append(lambda: active and fn(grads))
+            grads[i] = g
+
+        return observe
+
+    for i, t in enumerate(tensors):
+        register_hook(t, observer(i))
+    return handle
+
+
+# ------------------------------------------------------------------------------------------------ of graph nodes
+
+
+class NodeHooks:
+    """Pre- and post-hooks of one entry, and what users note about it."""
+
+    __slots__ = ("after", "before", "metadata")
+
+    def __init__(self) -> None:
+        self.before: dict[int, Hook] = {}
+        self.after: dict[int, Hook] = {}
+        self.metadata: dict[Any, Any] = {}
+
+
+def _through(hooks: dict[int, Hook], grads: tuple[Any, ...], *others: Any) -> tuple[Any, ...]:
+    """Gradients after node hooks, each of which may return as many to replace them."""
+    for hook in tuple(hooks.values()):
+        result = hook(grads, *others)
+        if result is None:
+            continue
+        result = tuple(result) if isinstance(result, list | tuple) else (result,)
+        if len(result) != len(grads):
+            raise RuntimeError(
+                f"hook '{_name(hook)}' has returned an incorrect number of values (got {len(result)}, but expected {len(grads)})"
+            )
+        grads = tuple(
+            new if old is None or new is None else _checked(hook, new, old)
+            for old, new in zip(grads, result, strict=True)
+        )
+    return grads
+
+
+def _original(nodes: Any, values: Any, out: Any, code: int, kw: Any) -> list[Any]:
+    """The entry as it was before it was hooked, over these operands."""
+    if OPS[code].variadic:
+        return [code, 0, tuple(nodes), None, tuple(values), None, out, kw]
+    in0, in1 = (*nodes, None)[:2]
+    x, y = (*values, None)[:2]
+    return [code, 0, in0, in1, x, y, out, kw]
+
+
+def _push_original(ts: Any, xs: Any, out: Any, code: int, kw: Any, hooks: Any) -> Any:
+    nodes = [None if t is None else i + 1 for i, t in enumerate(ts)]
+    return sweep._push_entry(_original(nodes, xs, out, code, kw), 0, list(ts), False)
+
+
+@primitive(
+    lambda xs, code, kw, hooks: OPS[code].evaluate(xs, kw),
+    name="hooked",
+    backward=lambda x, y, kw: entry_name([kw[0], 0, None, None, x[0], x[1] if len(x) > 1 else None, None, kw[1]]),
+    jvp=_push_original,
+    unsupported={"samples": "what it does is the user's code; tests/test_hooks.py"},
+)  # fmt: skip
+def hooked(g, xs, out, wanted, *, code, kw, hooks):
+    """Another op's entry, with the hooks of its graph node around its rule."""
+    raw = not isinstance(g, Tensor)
+    if hooks.before:
+        (g,) = _through(hooks.before, (wrap(np.asarray(g)) if raw else g,))
+        g = g._data if raw else g
+    nodes = [i + 1 if w else None for i, w in enumerate(wanted)]
+    cotangents: list[Any] = [None] * len(nodes)
+    for node, cotangent in sweep.pull(_original(nodes, xs, out, code, kw), 0, g):
+        cotangents[node - 1] = cotangent
+    if hooks.after:
+        wrapped = tuple(
+            c if c is None or isinstance(c, Tensor) else wrap(np.asarray(c)) for c in cotangents
+        )
+        replaced = _through(hooks.after, wrapped, (wrap(np.asarray(g)) if raw else g,))
+        cotangents = [c._data if raw and c is not None else c for c in replaced]
+    return cotangents
+
+
+def of_entry(slot: Slot) -> NodeHooks:
+    """The hooks of the entry with this slot, which becomes a hooked entry if it is none."""
+    place = locate(slot, hold=1)
+    if place is None:
+        raise GraphError(sweep.GONE)
+    tape, position = place
+    with tape.lock:
+        tape.busy -= 1
+        code, k = tape.code, position * STRIDE
+        op = OPS[code[k + OP]]
+        if op is hooked.primitive:
+            return code[k + KW][2]
+        if code[k + OP] == FREED:
+            raise GraphError(sweep.SECOND_TIME)
+        hooks = NodeHooks()
+        in0, in1, x, y, out, kw = code[k + IN0 : k + STRIDE]
+        nodes, values = (in0, x) if op.variadic else ((in0, in1)[: op.arity], (x, y)[: op.arity])
+        code[k + OP] = hooked.primitive.code
+        code[k + IN0 : k + OUT + 1] = [nodes, None, values, None, out]
+        code[k + KW] = (op.code, kw, hooks)
+        return hooks
+
+
+assert X == IN0 + 2  # the order in which an entry's columns are rewritten above

@@ -1,0 +1,281 @@
+"""In-place methods under PyTorch's names: `t.add_(1)`, `t.clamp_(min=0)`, `t.index_add_(0, index, source)`.
+
+Each is a function of the old value, written in ops that have rules, whose result the tensor takes over in the memory it has
+(`inplace.rewrite`); or a store at an index (`inplace.store`), which copies nothing. So there is no derivative here.
+
+Invariant: every method returns its tensor, refuses a leaf that requires grad unless under `no_grad`, and leaves shape, dtype and
+memory as they were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from . import creation, storage
+from .errors import GraphError
+from .inplace import before_write, rewrite, store
+from .tensor import Tensor
+
+# ------------------------------------------------------------------------------------------- one operand, or two
+
+_UNARY = {
+    "abs": np.absolute, "absolute": np.absolute, "acos": np.arccos, "acosh": np.arccosh, "arccos": np.arccos,
+    "arccosh": np.arccosh, "arcsin": np.arcsin, "arcsinh": np.arcsinh, "arctan": np.arctan, "arctanh": np.arctanh,
+    "asin": np.arcsin, "asinh": np.arcsinh, "atan": np.arctan, "atanh": np.arctanh, "ceil": np.ceil,
+    "conj_physical": np.conj, "cos": np.cos, "cosh": np.cosh, "deg2rad": np.deg2rad, "exp": np.exp, "exp2": np.exp2,
+    "expm1": np.expm1, "fix": np.trunc, "floor": np.floor, "log": np.log, "log10": np.log10, "log1p": np.log1p,
+    "log2": np.log2, "logical_not": np.logical_not, "nan_to_num": np.nan_to_num, "neg": np.negative,
+    "negative": np.negative, "rad2deg": np.rad2deg, "reciprocal": np.reciprocal, "round": np.round, "sgn": np.sign,
+    "sign": np.sign, "sin": np.sin, "sinc": np.sinc, "sinh": np.sinh, "sqrt": np.sqrt, "square": np.square,
+    "tan": np.tan, "tanh": np.tanh, "trunc": np.trunc,
+}  # fmt: skip
+
+_BINARY = {
+    "arctan2": np.arctan2, "atan2": np.arctan2, "bitwise_and": np.bitwise_and, "bitwise_or": np.bitwise_or,
+    "bitwise_xor": np.bitwise_xor, "copysign": np.copysign, "eq": np.equal, "float_power": np.float_power,
+    "floor_divide": np.floor_divide, "fmod": np.fmod, "gcd": np.gcd, "ge": np.greater_equal, "greater": np.greater,
+    "gt": np.greater, "hypot": np.hypot, "lcm": np.lcm, "le": np.less_equal, "less": np.less,
+    "logical_and": np.logical_and, "logical_or": np.logical_or, "logical_xor": np.logical_xor, "lt": np.less,
+    "mul": np.multiply, "multiply": np.multiply, "ne": np.not_equal, "nextafter": np.nextafter, "pow": np.power,
+    "remainder": np.remainder, "true_divide": np.divide,
+}  # fmt: skip
+
+_COMPOSED: dict[str, Callable[..., Any]] = {
+    "relu": lambda t: np.maximum(t, 0.0),
+    "rsqrt": lambda t: 1 / np.sqrt(t),
+    "sigmoid": lambda t: 1 / (1 + np.exp(-t)),
+    "frac": lambda t: t - np.trunc(t),
+    "add": lambda t, other, *, alpha=1: t + (other if alpha == 1 else alpha * other),
+    "sub": lambda t, other, *, alpha=1: t - (other if alpha == 1 else alpha * other),
+    "subtract": lambda t, other, *, alpha=1: t - (other if alpha == 1 else alpha * other),
+    "addcmul": lambda t, tensor1, tensor2, *, value=1: t + value * tensor1 * tensor2,
+    "addcdiv": lambda t, tensor1, tensor2, *, value=1: t + value * tensor1 / tensor2,
+    "lerp": lambda t, end, weight: t + weight * (end - t),
+    "cumsum": lambda t, dim: np.cumsum(t, axis=dim),
+    "cumprod": lambda t, dim: np.cumprod(t, axis=dim),
+    "tril": lambda t, diagonal=0: np.tril(t, diagonal),
+    "triu": lambda t, diagonal=0: np.triu(t, diagonal),
+}
+
+
+def _divided(t: Any, other: Any, *, rounding_mode: str | None = None) -> Any:
+    if rounding_mode is None:
+        return t / other
+    if rounding_mode == "floor":
+        return np.floor(t / other)
+    if rounding_mode == "trunc":
+        return np.trunc(t / other)
+    raise RuntimeError(
+        f"div expected rounding_mode to be one of None, 'trunc', or 'floor' but found {rounding_mode!r}."
+    )
+
+
+def _clamped(t: Any, min: Any = None, max: Any = None) -> Any:
+    if min is None and max is None:
+        raise RuntimeError("clamp_: at least one of 'min' or 'max' must not be None.")
+    return np.clip(t, min, max)
+
+
+_COMPOSED |= {
+    "div": _divided,
+    "divide": _divided,
+    "clamp": _clamped,
+    "clip": _clamped,
+    "clamp_min": lambda t, min: np.maximum(t, min),
+    "clamp_max": lambda t, max: np.minimum(t, max),
+}
+
+
+def _method(name: str, function: Callable[..., Any], doc: str) -> None:
+    name = f"{name}_"
+
+    def method(self: Tensor, *args: Any, **settings: Any) -> Tensor:
+        return rewrite(self, name, lambda t, *others: function(t, *others, **settings), *args)
+
+    method.__name__ = method.__qualname__ = name
+    method.__doc__ = doc
+    setattr(Tensor, name, method)
+
+
+_function: Any
+for _name, _function in _UNARY.items():
+    _method(
+        _name,
+        _function,
+        f"In place: {_function.__name__} of every element, as np.{_function.__name__}.",
+    )
+for _name, _function in _BINARY.items():
+    _method(_name, _function, f"In place: np.{_function.__name__} with another tensor or number.")
+for _name, _composition in _COMPOSED.items():
+    _method(_name, _composition, f"In place: as PyTorch's {_name}_.")
+
+
+# -------------------------------------------------------------------------------------------------------- stores
+
+
+def fill_(self: Tensor, value: Any) -> Tensor:
+    """In place: every element becomes `value` (a number or a 0-d tensor)."""
+    if np.ndim(value):
+        raise RuntimeError(
+            f"fill_ only supports 0-dimension value tensor but got tensor with {np.ndim(value)} dimensions: use copy_."
+        )
+    store(self, Ellipsis, value)
+    return self
+
+
+def zero_(self: Tensor) -> Tensor:
+    """In place: every element becomes 0."""
+    store(self, Ellipsis, 0.0 if self.dtype.kind in "fc" else 0)
+    return self
+
+
+def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
+    """In place: the elements of `src`, broadcast to this shape and cast to this dtype."""
+    if isinstance(src, Tensor) and src.dtype != self.dtype and src.requires_grad:
+        src = src.astype(self.dtype)
+    store(self, Ellipsis, src)
+    return self
+
+
+def masked_fill_(self: Tensor, mask: Any, value: Any) -> Tensor:
+    """In place: `value` wherever the mask (broadcast to this shape) is true."""
+    store(self, np.broadcast_to(_raw(mask).astype(bool), self.shape), value)
+    return self
+
+
+def masked_scatter_(self: Tensor, mask: Any, source: Any) -> Tensor:
+    """In place: the first elements of `source`, in order, at the places where the mask is true."""
+    where = np.broadcast_to(_raw(mask).astype(bool), self.shape)
+    store(self, where, source.reshape(-1)[: int(where.sum())])
+    return self
+
+
+def _along(t: Tensor, dim: int, index: Any) -> tuple[Any, ...]:
+    return (slice(None),) * (dim % max(t.ndim, 1)) + (np.asarray(_raw(index)),)
+
+
+def index_fill_(self: Tensor, dim: int, index: Any, value: Any) -> Tensor:
+    """In place: `value` in the rows that `index` names along an axis."""
+    store(self, _along(self, dim, index), value)
+    return self
+
+
+def index_copy_(self: Tensor, dim: int, index: Any, source: Any) -> Tensor:
+    """In place: the rows of `source` at the places that `index` names along an axis."""
+    store(self, _along(self, dim, index), source)
+    return self
+
+
+def index_add_(self: Tensor, dim: int, index: Any, source: Any, *, alpha: float = 1) -> Tensor:
+    """In place: the rows of `source` are added at the places that `index` names along an axis; repeats add up."""
+    np.add.at(self, _along(self, dim, index), source if alpha == 1 else alpha * source)  # type: ignore[arg-type]
+    return self
+
+
+def index_put_(self: Tensor, indices: Any, values: Any, accumulate: bool = False) -> Tensor:
+    """In place: `t[indices] = values`, or, with `accumulate`, values are added there and repeats add up."""
+    where = tuple(_raw(i) for i in indices)
+    if accumulate:
+        np.add.at(self, where, values)  # type: ignore[arg-type]
+    else:
+        store(self, where, values)
+    return self
+
+
+def _places(t: Tensor, dim: int, index: Any) -> tuple[np.ndarray, ...]:
+    index = np.asarray(_raw(index))
+    grid = list(np.indices(index.shape, sparse=True))
+    grid[dim] = index
+    return tuple(grid)
+
+
+def scatter_(self: Tensor, dim: int, index: Any, src: Any) -> Tensor:
+    """In place: `t[index[i, j], j] = src[i, j]` for dim 0, and so on: PyTorch's scatter_."""
+    index = _raw(index)
+    if isinstance(src, Tensor):
+        src = src[tuple(slice(n) for n in np.shape(index))]
+    store(self, _places(self, dim, index), src)
+    return self
+
+
+def scatter_add_(self: Tensor, dim: int, index: Any, src: Any) -> Tensor:
+    """In place: as scatter_, but what is there is added to, and repeats add up."""
+    index = _raw(index)
+    src = src[tuple(slice(n) for n in np.shape(index))]
+    np.add.at(self, _places(self, dim, index), src)  # type: ignore[arg-type]
+    return self
+
+
+def fill_diagonal_(self: Tensor, fill_value: Any) -> Tensor:
+    """In place: `fill_value` on the main diagonal."""
+    steps = np.arange(min(self.shape))
+    store(self, (steps,) * self.ndim, fill_value)
+    return self
+
+
+def put_(self: Tensor, index: Any, source: Any, accumulate: bool = False) -> Tensor:
+    """In place: elements of `source` at positions of the flattened tensor."""
+    where = np.unravel_index(np.asarray(_raw(index)) % self.size, self.shape)
+    return index_put_(self, where, source, accumulate)
+
+
+# ------------------------------------------------------------------------------------------------- random numbers
+
+
+def normal_(self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Any = None) -> Tensor:
+    """In place: draws from a normal distribution."""
+    return copy_(self, creation._rng(generator).normal(mean, std, self.shape))
+
+
+def uniform_(
+    self: Tensor, low: float = 0.0, high: float = 1.0, *, generator: Any = None, **names: float
+) -> Tensor:
+    """In place: draws from a uniform distribution on [low, high); `from=` and `to=` are PyTorch's names of the two."""
+    low, high = names.get("from", low), names.get("to", high)
+    return copy_(self, creation._rng(generator).uniform(low, high, self.shape))
+
+
+# ------------------------------------------------------------------------------------------------- another shape
+
+
+def _reshaping(name: str, method: str) -> None:
+    def reshaped(self: Tensor, *args: Any, **settings: Any) -> Tensor:
+        if self._is_view() or self._get("views"):
+            raise GraphError(
+                f"{name} would change the shape of a tensor whose memory others share: take the result of {method}() instead."
+            )
+        before_write_checked = self.requires_grad and self.is_leaf
+        if before_write_checked:
+            before_write(self, name)
+        result = getattr(self, method)(*args, **settings)
+        if isinstance(self._data, np.ndarray):
+            storage.touch(self._data)
+        self._data, self._node = result._data, result._node
+        return self
+
+    reshaped.__name__ = reshaped.__qualname__ = name
+    reshaped.__doc__ = (
+        f"In place: as {method}(), for a tensor that shares its memory with no other."
+    )
+    setattr(Tensor, name, reshaped)
+
+
+for _name, _shaped in {
+    "t_": "t", "transpose_": "swapaxes", "swapaxes_": "swapaxes", "swapdims_": "swapaxes", "squeeze_": "squeeze",
+    "unsqueeze_": "unsqueeze",
+}.items():  # fmt: skip
+    _reshaping(_name, _shaped)
+
+
+def _raw(value: Any) -> np.ndarray:
+    return value._data if isinstance(value, Tensor) else np.asarray(value)
+
+
+for _stored in (
+    fill_, zero_, copy_, masked_fill_, masked_scatter_, index_fill_, index_copy_, index_add_, index_put_, scatter_,
+    scatter_add_, fill_diagonal_, put_, normal_, uniform_,
+):  # fmt: skip
+    setattr(Tensor, _stored.__name__, _stored)

@@ -1,0 +1,67 @@
+"""Views: which tensors share memory, so that a write through one of them can renew the history of all.
+
+Idea: an op declared `view=True` links its result to the tensor it was made from: the view holds its parent (`_view`, with the op
+and its settings), the parent knows its views by weak references. The links are a tree; its root, the *base*, owns the
+memory. A write through any member of the tree is, for the tape, a new value of the base, of which every
+living view is taken again (see inplace.py).
+
+Invariant: a link is made only where the memory is really shared (a reshape may copy, an int index of a 1-d tensor gives a
+number), and a tensor without a link shares no memory with another except where the user asked for it (`detach`,
+`from_numpy`, `numpy`).
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+from .tensor import Tensor
+
+_MANY = 16
+
+
+def link(view: Tensor, parent: Tensor, code: int, kw: Any) -> None:
+    """Note that `view` was made from `parent` by the op `code`, if it shares the parent's memory."""
+    own, memory = view._data, parent._data
+    if (
+        own is memory
+    ):  # NumPy gave the very array back: an array object of its own tells the two apart
+        view._data = own = memory.view()
+    root = own.base
+    if root is not memory and (root is None or root is not memory.base):
+        return
+    view._view = (parent, code, kw)
+    try:
+        views = parent._extra["views"]
+    except (AttributeError, KeyError):
+        parent._put("views", [weakref.ref(view)])
+        return
+    n = len(views)
+    if n >= _MANY and not n & (n - 1):  # at powers of two: a constant per view
+        views[:] = [ref for ref in views if ref() is not None]
+    views.append(weakref.ref(view))
+
+
+def base_of(t: Tensor) -> Tensor:
+    """The root of the tree that `t` is in: itself, unless it is a view."""
+    while (view := getattr(t, "_view", None)) is not None:
+        t = view[0]
+    return t
+
+
+def steps_to(t: Tensor) -> tuple[tuple[int, Any], ...]:
+    """The ops, with their settings, that lead from the base to this view."""
+    steps = []
+    while (view := getattr(t, "_view", None)) is not None:
+        t, code, kw = view
+        steps.append((code, kw))
+    return tuple(reversed(steps))
+
+
+def views_of(t: Tensor) -> Iterator[Tensor]:
+    """The living views made directly from `t`."""
+    for ref in t._get("views", ()):
+        view = ref()
+        if view is not None:
+            yield view

@@ -1,0 +1,457 @@
+"""Writing in place: operators, methods and stores, on tensors and through views, with the gradients of both.
+
+`TAPEGRAD_SUITE=torch pytest tests/test_inplace.py` runs the expectations on PyTorch (those that are not tapegrad's alone). The fuzzer
+runs one random program of views and writes on NumPy arrays and on tensors: memory behaves the same, and the gradient is
+that of the complex step through NumPy.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+
+import numpy as np
+import pytest
+
+SUITE = os.environ.get("TAPEGRAD_SUITE", "tapegrad")
+tg = importlib.import_module(SUITE)
+HERE = SUITE == "tapegrad"
+if not HERE:
+    tg.set_default_dtype(tg.float64)
+here = pytest.mark.skipif(not HERE, reason="tapegrad's alone")
+
+
+def differs(reason):
+    return pytest.mark.xfail(not HERE, reason=f"PyTorch: {reason}", strict=True)
+
+
+def leaf(*values):
+    return tg.tensor(values[0] if len(values) == 1 else list(values), requires_grad=True)
+
+
+def equal(t, expected):
+    assert t is not None, f"no gradient, expected {expected}"
+    actual, expected = np.array(t.tolist()), np.asarray(expected)
+    assert actual.shape == expected.shape
+    np.testing.assert_allclose(actual, expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.fixture(params=["sweep", "replay"])
+def engine(request):
+    before = tg.engine()
+    tg.set_engine(request.param)
+    yield request.param
+    tg.set_engine(before)
+
+
+def weighed(t):
+    """A scalar in which every element counts differently."""
+    return (t.reshape(-1) * tg.tensor([float(10**i) for i in range(t.numel())])).sum()
+
+
+# ------------------------------------------------------------------------------------- a tensor and its own writes
+
+
+@pytest.mark.parametrize(
+    ("write", "value", "gradient"),
+    [
+        (lambda y, x: y.add_(x, alpha=3), [5.0, 10.0], [5.0, 50.0]),
+        (lambda y, x: y.sub_(x), [1.0, 2.0], [1.0, 10.0]),
+        (lambda y, x: y.mul_(x), [2.0, 8.0], [4.0, 80.0]),
+        (lambda y, x: y.div_(x), [2.0, 2.0], [0.0, 0.0]),
+        (lambda y, x: y.div_(3.0, rounding_mode="floor"), [0.0, 1.0], [0.0, 0.0]),
+        (lambda y, x: y.pow_(2), [4.0, 16.0], [8.0, 160.0]),
+        (lambda y, x: y.neg_(), [-2.0, -4.0], [-2.0, -20.0]),
+        (lambda y, x: y.square_().sqrt_(), [2.0, 4.0], [2.0, 20.0]),
+        (lambda y, x: y.log_().exp_(), [2.0, 4.0], [2.0, 20.0]),
+        (lambda y, x: y.reciprocal_(), [0.5, 0.25], [-0.5, -1.25]),
+        (lambda y, x: y.pow_(-2).rsqrt_(), [2.0, 4.0], [2.0, 20.0]),
+        (lambda y, x: y.clamp_(max=3.0), [2.0, 3.0], [2.0, 0.0]),
+        (lambda y, x: y.clamp_(3.0), [3.0, 4.0], [0.0, 20.0]),
+        (lambda y, x: y.clamp_min_(3.0), [3.0, 4.0], [0.0, 20.0]),
+        (lambda y, x: y.zero_(), [0.0, 0.0], [0.0, 0.0]),
+        (lambda y, x: y.fill_(x[1]), [2.0, 2.0], [0.0, 11.0]),
+        (lambda y, x: y.copy_(x[0] * x[0]), [1.0, 1.0], [22.0, 0.0]),
+        (lambda y, x: y.addcmul_(x, x, value=2), [4.0, 12.0], [6.0, 100.0]),
+        (lambda y, x: y.addcdiv_(x, x, value=2), [4.0, 6.0], [2.0, 20.0]),
+        (lambda y, x: y.lerp_(x * x, 0.5), [1.5, 4.0], [2.0, 30.0]),
+        (lambda y, x: y.cumsum_(0), [2.0, 6.0], [22.0, 20.0]),
+        (lambda y, x: y.masked_fill_(y.detach() > 3, 7.0), [2.0, 7.0], [2.0, 0.0]),
+        (lambda y, x: y.index_fill_(0, tg.tensor([1]), 7.0), [2.0, 7.0], [2.0, 0.0]),
+        (lambda y, x: y.index_add_(0, tg.tensor([1, 1]), x), [2.0, 7.0], [12.0, 30.0]),
+        (lambda y, x: y.index_copy_(0, tg.tensor([1, 0]), x), [2.0, 1.0], [10.0, 1.0]),
+        (lambda y, x: y.index_put_((tg.tensor([1]),), x[0]), [2.0, 1.0], [12.0, 0.0]),
+        (lambda y, x: y.scatter_(0, tg.tensor([1]), x[:1]), [2.0, 1.0], [12.0, 0.0]),
+        (lambda y, x: y.scatter_add_(0, tg.tensor([1, 1]), x), [2.0, 7.0], [12.0, 30.0]),
+        (lambda y, x: y.log_().sigmoid_(), [2 / 3, 4 / 5], [2 / 9, 20 / 25]),
+        (lambda y, x: y.sub_(3.0).relu_(), [0.0, 1.0], [0.0, 20.0]),
+        (lambda y, x: y.log_().tanh_(), [3 / 5, 15 / 17], [2 * 0.64 / 2, 20 * (64 / 289) / 4]),
+        (lambda y, x: y.__setitem__(0, x[1]) or y, [2.0, 4.0], [0.0, 21.0]),
+        (lambda y, x: y.__setitem__(slice(None), x * x) or y, [1.0, 4.0], [2.0, 40.0]),
+        (lambda y, x: y.__setitem__(tg.tensor([False, True]), x[0]) or y, [2.0, 1.0], [12.0, 0.0]),
+        (lambda y, x: y.__iadd__(y), [4.0, 8.0], [4.0, 40.0]),
+    ],
+)  # fmt: skip
+def test_a_write_gives_the_value_and_the_gradient(write, value, gradient):
+    x = leaf(1.0, 2.0)
+    y = x * 2
+    before = y._version
+    result = write(y, x)
+    assert result is y and y._version > before and y.requires_grad
+    np.testing.assert_allclose(y.tolist(), value, rtol=1e-14)
+    weighed(y).backward()
+    np.testing.assert_allclose(x.grad.tolist(), gradient, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda t: t.add_(1),
+        lambda t: t.mul_(2),
+        lambda t: t.zero_(),
+        lambda t: t.__setitem__(0, 1.0),
+        lambda t: t.copy_(tg.ones(2)),
+        lambda t: t.exp_(),
+    ],
+)
+def test_a_leaf_is_refused_unless_under_no_grad(write):
+    x = leaf(1.0, 2.0)
+    with pytest.raises(RuntimeError, match="a leaf Variable that requires grad"):
+        write(x)
+    equal(x, [1.0, 2.0])
+    with tg.no_grad():
+        write(x)
+    assert x.is_leaf and x.requires_grad
+
+
+def test_a_view_of_a_leaf_is_refused():
+    x = leaf(1.0, 2.0)
+    with pytest.raises(RuntimeError, match="a view of a leaf Variable that requires grad"):
+        x[:1].add_(1)
+    with pytest.raises(RuntimeError, match="leaf Variable that requires grad"):
+        x.view(2, 1)[0] = 5.0
+    equal(x, [1.0, 2.0])
+
+
+def test_a_saved_value_that_is_overwritten_is_named():
+    x = leaf(1.0, 2.0)
+    y = x.exp()
+    y.add_(1)
+    with pytest.raises(RuntimeError, match=r"modified by an inplace operation.*version 1"):
+        y.sum().backward()
+    z = x * 2
+    w = z * z
+    z[0] = 1.0
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        w.sum().backward()
+
+
+def test_saving_afterwards_is_no_fault():
+    x = leaf(1.0, 2.0)
+    y = x * 2
+    y += 1
+    (y * y).sum().backward()
+    equal(x.grad, [12.0, 20.0])
+
+
+def test_versions_count_writes_and_views_share_them():
+    x = leaf(1.0, 2.0, 3.0)
+    y = x * 1
+    view, copy = y[1:], y.clone()
+    assert [t._version for t in (y, view, copy)] == [0, 0, 0]
+    y.add_(1)
+    view.mul_(2)
+    assert y._version == view._version == 2 and copy._version == 0 and y.detach()._version == 2
+    tg.autograd.graph.increment_version(y)
+    assert view._version == 3
+
+
+def test_shape_and_dtype_stay():
+    y = leaf(1.0, 2.0) * 1
+    with pytest.raises(RuntimeError, match="broadcast|shape"):
+        y.add_(tg.ones(3, 2))
+    with pytest.raises(RuntimeError, match="can't be cast"):
+        tg.tensor([1, 2]).add_(1.5)
+    with pytest.raises(RuntimeError, match="0-dim"):
+        y.fill_(tg.ones(2))
+    with pytest.raises(RuntimeError, match="min"):
+        y.clamp_()
+    with pytest.raises(RuntimeError, match="rounding_mode"):
+        y.div_(2, rounding_mode="up")
+    equal(y, [1.0, 2.0])
+
+
+# ------------------------------------------------------------------------------------------------------ views
+
+
+def test_views_know_their_base():
+    x = leaf(1.0, 2.0, 3.0, 4.0)
+    y = x * 1
+    assert y._base is None and not y._is_view()
+    view = y[1:]
+    chained = view.view(3, 1).swapaxes(0, 1)
+    assert view._base is y and chained._base is y and chained._is_view()
+    assert (
+        y.clone()._base is None and (y[1:] * 2)._base is None and y[tg.tensor([0, 1])]._base is None
+    )
+
+
+def test_a_write_to_the_base_reaches_views():
+    x = leaf(1.0, 2.0, 3.0)
+    y = x * 2
+    view = y[1:]
+    chained = view[::1].reshape(2, 1)
+    y.mul_(x)
+    equal(view, [8.0, 18.0])
+    equal(chained, [[8.0], [18.0]])
+    weighed(chained).backward()
+    equal(x.grad, [0.0, 8.0, 120.0])
+
+
+def test_a_write_through_a_view_reaches_base_and_siblings():
+    x = leaf(1.0, 2.0, 3.0, 4.0)
+    y = x * 2
+    first, last, middle = y[:2], y[2:], y[1:3]
+    middle *= x[0]
+    equal(y, [2.0, 4.0, 6.0, 8.0])
+    (10 * first.sum() + weighed(last)).backward()
+    equal(x.grad, [20.0 + 40.0 + 6.0, 20.0, 2.0, 20.0])
+    assert type(y.grad_fn).__name__ != "NoneType" and "CopySlices" in y.grad_fn.name()
+
+
+@differs("a view made before its base was tracked is taken for a leaf")
+def test_an_untracked_buffer_and_its_views_become_tracked():
+    x = leaf(2.0, 3.0)
+    buffer = tg.zeros(2, 2)
+    row, transposed = buffer[1], buffer.T
+    buffer[0][1] = x[0] * x[1]
+    row += x
+    assert buffer.requires_grad and row.requires_grad and transposed.requires_grad
+    equal(transposed, [[0.0, 2.0], [6.0, 3.0]])
+    weighed(transposed).backward()
+    equal(x.grad, [300.0 + 10.0, 200.0 + 1000.0])
+
+
+@differs("rows of an iteration are outputs of one unbind, which must not be written to")
+def test_iterating_rows_writes_to_them():
+    x = leaf(1.0, 2.0)
+    matrix = tg.zeros(3, 2)
+    for i, row in enumerate(matrix):
+        row += x * i
+    weighed(matrix).backward()
+    equal(x.grad, [100.0 + 20000.0, 1000.0 + 200000.0])
+
+
+def test_augmented_stores():
+    x = leaf(1.0, 2.0, 3.0)
+    y = x * 2
+    y[1:] += x[:2]
+    y[y.detach() > 6] *= x[0]
+    y[0] **= 2
+    equal(y, [4.0, 5.0, 8.0])
+    y.sum().backward()
+    equal(x.grad, [8.0 + 1.0 + 8.0, 2.0 + 1.0, 2.0])
+
+
+def test_a_view_made_without_grad_is_refused():
+    x = leaf(1.0, 2.0)
+    y = x * 1
+    with tg.no_grad():
+        view = y[:1]
+    with pytest.raises(RuntimeError, match="A view was created in no_grad mode"):
+        view.mul_(x[0])
+
+
+def test_an_expanded_tensor_is_refused():
+    y = (leaf(1.0, 2.0) * 1).expand(3, 2)
+    with pytest.raises((RuntimeError, ValueError), match="clone"):
+        y.add_(1)
+
+
+def test_detach_in_place_is_refused_on_views():
+    y = leaf(1.0, 2.0) * 1
+    with pytest.raises(RuntimeError, match="Can't detach views in-place"):
+        y[:1].detach_()
+
+
+def test_overlapping_stores_go_as_numpy():
+    x = leaf(1.0, 2.0, 3.0)
+    y = x * 1
+    y[1:] = y[:-1].clone()
+    equal(y, [1.0, 1.0, 2.0])
+    weighed(y).backward()
+    equal(x.grad, [11.0, 100.0, 0.0])
+
+
+@differs("mul_ saves the value it overwrites; here the entry has a copy")
+def test_second_derivatives_through_writes():
+    x = leaf(2.0, 3.0)
+    y = x * 1
+    view = y[1:]
+    view.mul_(x[0] * x[0])
+    y[0] = y[1] * y[1]
+    (gx,) = tg.autograd.grad(y.sum(), x, create_graph=True)  # (x0² x1)² + x0² x1
+    equal(gx, [4 * 8 * 9 + 2 * 2 * 3, 2 * 16 * 3 + 4])
+    (gxx,) = tg.autograd.grad(gx[0], x)
+    equal(gxx, [12 * 4 * 9 + 2 * 3, 8 * 8 * 3 + 4])
+
+
+def test_retained_gradients_and_hooks_follow_the_version():
+    x = leaf(1.0, 2.0)
+    y = x * 2
+    y.retain_grad()
+    seen = []
+    y.register_hook(lambda g: seen.append(("before", g.tolist())))
+    y.mul_(3)
+    y.register_hook(lambda g: seen.append(("after", g.tolist())))
+    weighed(y).backward()
+    equal(y.grad, [1.0, 10.0])
+    assert seen == [("after", [1.0, 10.0]), ("before", [3.0, 30.0])]
+
+
+@here
+def test_a_recurrence_in_a_buffer(engine):
+    n = 300
+    b = np.linspace(0.5, 1.5, n)
+
+    def run(a, b):
+        c = tg.zeros(n)
+        c[0] = b[0]
+        for i in range(1, n):
+            c[i] = c[i - 1] * a + b[i]
+        return c
+
+    w = np.cos(np.arange(n))
+    value, pull = tg.vjp(run, 0.9, b)
+    da, db = pull(w)
+    c = value
+    adjoint = np.zeros(n + 1)
+    for i in range(n - 1, -1, -1):
+        adjoint[i] = w[i] + 0.9 * adjoint[i + 1]
+    np.testing.assert_allclose(db, adjoint[:n], rtol=1e-12)
+    np.testing.assert_allclose(da, adjoint[1:n] @ c[: n - 1], rtol=1e-12)
+
+
+@here
+def test_a_store_keeps_no_copy_of_the_buffer():
+    """1000 stores into 8 MB would otherwise hold 8 GB."""
+    import tracemalloc
+
+    c = tg.zeros(1_000_000)
+    x = leaf(1.0)
+    c[0] = x
+    tracemalloc.start()
+    for i in range(1, 1000):
+        c[i] = c[i - 1] * x
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 4e6
+    c.sum().backward()
+    assert x.grad == 1000 * 1001 / 2
+
+
+@here
+def test_views_that_died_are_forgotten():
+    x = leaf(np.ones(4))
+    for _ in range(1000):
+        x[1:3]
+    assert len(x._get("views")) < 100
+
+
+# ------------------------------------------------------------------------------------------------------ fuzzer
+
+
+def program(rng, steps):
+    """A random program of views, stores and in-place arithmetic: run(x) on arrays or tensors, as a list of instructions."""
+    code = []
+    shapes = [(4, 3)]
+    for _ in range(steps):
+        kind = rng.integers(7)
+        i = int(rng.integers(len(shapes)))
+        shape = shapes[i]
+        if kind <= 2:  # a view
+            way = int(rng.integers(4))
+            if way == 0:
+                axis = int(rng.integers(len(shape)))
+                start, step = int(rng.integers(2)), int(rng.choice([1, 2, -1]))
+                index = tuple(
+                    [slice(None)] * axis + [slice(start if step > 0 else None, None, step)]
+                )
+                code.append(("index", i, index))
+            elif way == 1:
+                code.append(("transpose", i))
+            elif way == 2 and len(shape) > 1 and shape[0] > 1:
+                code.append(("index", i, (int(rng.integers(shape[0])), Ellipsis)))
+            else:
+                code.append(("index", i, (None, Ellipsis)))
+            shapes.append(np.shape(_step(code[-1], [np.zeros(s) for s in shapes])))
+        elif kind == 3:
+            code.append(("store", i, float(rng.normal())))
+        elif kind == 4:
+            j = int(rng.integers(len(shapes)))
+            code.append(("use", i, j))
+        elif kind == 5:
+            code.append(("scale", i, float(rng.uniform(0.5, 1.5))))
+        else:
+            code.append(("sine", i))
+    return code, len(shapes)
+
+
+def _step(instruction, members):
+    what, i, *rest = instruction
+    member = members[i]
+    if what == "index":
+        return member[rest[0]]
+    if what == "transpose":
+        return member.T
+    if what == "store":
+        if member.size:
+            member[(0,) * member.ndim if member.ndim else ()] = rest[0]
+    elif what == "use":
+        other = members[rest[0]] + 0.0  # a copy: what a product saves must not be overwritten
+        member += (other * other).sum() * 0.1
+    elif what == "scale":
+        member *= rest[0]
+    else:
+        copy = member + 0.0
+        member[...] = np.sin(copy) + copy
+    return None
+
+
+def run(code, x):
+    members = [x * 1.0]
+    for instruction in code:
+        made = _step(instruction, members)
+        if made is not None:
+            members.append(made)
+    total = 0.0
+    for k, member in enumerate(members):
+        total = total + (member * member).sum() * (0.3 + k)
+    return total
+
+
+@here
+def test_random_programs_of_views_and_writes(engine):
+    programs = int(os.environ.get("TAPEGRAD_FUZZ", 150))
+    for seed in range(programs):
+        rng = np.random.default_rng(seed)
+        code, _ = program(rng, 14)
+        x = rng.normal(size=(4, 3)) * 0.3
+        with np.errstate(all="ignore"):
+            value = run(code, x)
+            expected = np.empty_like(x)
+            for at in np.ndindex(x.shape):
+                z = x.astype(complex)
+                z[at] += 1e-30j
+                expected[at] = run(code, z).imag / 1e-30
+        t = tg.tensor(x, requires_grad=True)
+        loss = run(code, t)
+        np.testing.assert_allclose(loss.item(), value, rtol=1e-12, err_msg=f"seed {seed}")
+        (g,) = tg.autograd.grad(loss, t, create_graph=seed % 5 == 0)
+        scale = max(1.0, np.abs(expected).max())
+        np.testing.assert_allclose(
+            g.detach().numpy() / scale, expected / scale, atol=1e-11, err_msg=f"seed {seed}: {code}"
+        )
+        tangent = rng.normal(size=x.shape)
+        _, forward = tg.jvp(lambda v, code=code: run(code, v), (x,), (tangent,))
+        np.testing.assert_allclose(forward / scale, (expected * tangent).sum() / scale, atol=1e-10)
