@@ -2,7 +2,7 @@
 
 from importlib.metadata import PackageNotFoundError, version
 
-from . import autograd, dispatch, linalg, mutators, ops
+from . import autograd, dispatch, fft, linalg, mutators, ops
 from .check import check_op
 from .creation import *
 from .dtypes import *

@@ -29,6 +29,7 @@ from . import (
     calculus,
     constants,
     elementary,
+    fourier,
     indexing,
     joining,
     linear_algebra,
@@ -64,6 +65,6 @@ def public_names() -> dict[str, Any]:
 
 
 __all__ = [
-    "arranging", "calculus", "constants", "elementary", "indexing", "joining", "linear_algebra",
+    "arranging", "calculus", "constants", "elementary", "fourier", "indexing", "joining", "linear_algebra",
     "linear_systems", "matrix_functions", "products", "public_names", "reductions", "selection", "shaping", "statistics",
 ]  # fmt: skip
