@@ -1,6 +1,8 @@
 """Automatic differentiation for NumPy code: a flat tape, PyTorch's autograd, and JIT-compiled walks."""
 
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
+from typing import Any
 
 from . import autograd, dispatch, fft, linalg, mutators, ops
 from .check import check_op
@@ -23,6 +25,14 @@ from .transforms import grad, hessian, hvp, jacobian, jvp, value_and_grad, vjp
 
 # What is defined above stays: tg.zeros_like makes tensors and knows requires_grad, NumPy's does not.
 globals().update({name: f for name, f in ops.public_names().items() if name not in globals()})
+
+
+def __getattr__(name: str) -> Any:
+    """`tg.special` is imported when it is first asked for, as SciPy takes a while."""
+    if name == "special":
+        return import_module("tapegrad.special")
+    raise AttributeError(f"module 'tapegrad' has no attribute {name!r}")
+
 
 try:
     __version__ = version("tapegrad")

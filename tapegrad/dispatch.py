@@ -8,6 +8,7 @@ and refused when one is. A value never leaves the tape unnoticed.
 from __future__ import annotations
 
 import inspect
+import sys
 from functools import lru_cache
 from typing import Any
 
@@ -85,7 +86,20 @@ def _array_ufunc(self: Tensor, ufunc: np.ufunc, method: str, *inputs: Any, **set
         function = UFUNCS.get(ufunc)
         if function is not None:
             return function(*inputs)
+    if "scipy.special" in sys.modules and not _special_known:
+        _learn_special()
+        return _array_ufunc(self, ufunc, method, *inputs, **settings)
     return ufunc_on_tensors(ufunc, method, inputs, settings)
+
+
+_special_known: list[bool] = []
+
+
+def _learn_special() -> None:
+    """Declare SciPy's special functions: once, when a ufunc without a rule is met and they may be it."""
+    from .ops import special
+
+    _special_known.append(bool(special))
 
 
 def _array_function(self: Tensor, function: Any, types: Any, args: Any, kwargs: Any) -> Any:

@@ -24,6 +24,8 @@ from __future__ import annotations
 import inspect
 import linecache
 import math
+import sys
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from types import MappingProxyType
@@ -108,6 +110,8 @@ class Primitive:
 OPS: list[Primitive] = []
 """Every op, by its code. Code 0 is no op: it marks an entry whose saved values were freed."""
 
+_declaring = threading.Lock()
+
 UFUNCS: dict[Any, Callable[..., Any]] = {}
 """NumPy ufunc -> the function of this library that evaluates and records it."""
 
@@ -136,7 +140,7 @@ def elementwise(
     backward: str | Callable[..., str] | None = None,
     operator: str | None = None,
     dunder: str | None = None,
-    method: bool = False,
+    method: bool | None = None,
     holomorphic: bool = True,
     chooses: bool = False,
     unsupported: Mapping[str, str] = NOTHING,
@@ -174,7 +178,7 @@ def elementwise(
         FUNCTIONS[ufunc] = function
     if dunder:
         _operators(op, dunder, operator)
-    if method or op.arity == 1:
+    if method or (method is None and op.arity == 1):
         setattr(Tensor, op.name, function)
     return function
 
@@ -312,8 +316,9 @@ def _finish(
     defaults: dict[str, Any] | None = None,
 ) -> Callable[..., Any]:
     """Register the op, generate its function, and make that callable in every way the op is reached."""
-    op.code = len(OPS)
-    OPS.append(op)
+    with _declaring:
+        op.code = len(OPS)
+        OPS.append(op)
     op.saves = any(op.needs)
     op.backward_name = backward or "".join(word.capitalize() for word in op.name.split("_"))
     op.evaluate = _evaluator(op)
@@ -576,9 +581,16 @@ def _compile(op: Primitive, name: str, text: str) -> Any:
 
 def _docstring(op: Primitive) -> str:
     first = op.doc[0] if op.doc else op.name
-    if first.startswith(f"{op.name}("):  # a ufunc's docstring opens with its signature
-        first = next((line for line in op.doc[1:] if line.strip()), op.name)
-    return f"{first.strip()}\n\n{op.name} of tensors and arrays, as NumPy's function of that name; recorded when an operand is tracked."
+    if first.startswith(
+        f"{op.name}("
+    ):  # a ufunc's docstring opens with its signature, SciPy's with two
+        lines = (line.strip() for line in op.doc[1:])
+        first = next(
+            (line for line in lines if line and not line.startswith(f"{op.name}(")), op.name
+        )
+    scipys = isinstance(op.of, np.ufunc) and getattr(np, op.of.__name__, None) is not op.of
+    library = "SciPy" if scipys else "NumPy"
+    return f"{first.strip()}\n\n{op.name} of tensors and arrays, as {library}'s function of that name; recorded when an operand is tracked."
 
 
 # ------------------------------------------------------------------------------------------- several outputs
@@ -864,6 +876,12 @@ def missing(function: Any, operand: str) -> NotDifferentiable:
     """The error for a function that has no rule here."""
     name = getattr(function, "__name__", str(function))
     module = getattr(function, "__module__", None) or "numpy"
+    if isinstance(function, np.ufunc) and getattr(np, name, None) is not function:
+        module = (
+            "the ufunc"
+            if name not in vars(sys.modules.get("scipy.special", np))
+            else "scipy.special"
+        )
     reason = REFUSED.get(function, "no derivative rule is declared for it")
     return NotDifferentiable(
         f"{module}.{name} was called on a tracked tensor ({operand}), but {reason}. Write it with functions that have "

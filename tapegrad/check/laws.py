@@ -94,7 +94,8 @@ def differences(f: Callable[[float], Any]) -> Any:
 
 def slope(sample: Sample, w: Any, i: int, v: Any) -> tuple[float, float]:
     """The slope of Re <w, f> along v in variable i, from values of f alone, and how precise it is."""
-    holomorphic = sample.op is not None and sample.op.holomorphic
+    op = sample.op
+    holomorphic = op is not None and op.holomorphic and "complex_step" not in op.unsupported
     if holomorphic and not any(np.iscomplexobj(x) for x in sample.operands):
         try:
             return _by_complex_step(sample, w, i, v), 1e-9
@@ -205,6 +206,10 @@ VARIANTS = {
     "scalar": ("value", "derivative", "adjoint", "second", "pure", "replay"),
     "number": ("value", "derivative", "second", "dtype", "one_entry", "replay"),
 }
+
+
+WAYS = ("complex_step",)
+"""Ways of judging that an op can be excused from, as it can from laws and variants."""
 
 
 def law(applies: Callable[[Sample], bool] = lambda sample: True) -> Callable[[Any], Any]:

@@ -233,7 +233,8 @@ def _fill_row(row: np.ndarray, op: Primitive, namesake: bool) -> None:
     if op.elementwise and 1 <= op.arity <= 3:
         row[OP_STEP] = BY_KERNEL
         for i, partial in enumerate(op.partials):
-            state = NOT_LOADED
+            # What says that Numba cannot compile it need not be tried.
+            state = UNAVAILABLE if "nopython" in op.unsupported else NOT_LOADED
             if partial.function is None:
                 # The machine multiplies by the constant; 0 times an infinite cotangent would be NaN.
                 real = isinstance(partial.value, (int, float)) and partial.value != 0

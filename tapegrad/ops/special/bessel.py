@@ -1,0 +1,176 @@
+"""Bessel functions: J, Y, I, K, Hankel's, their scaled forms, the spherical ones, Airy's, Kelvin's and Struve's.
+
+The derivative by the argument is that of the recurrences (DLMF 10.6, 10.29, 10.51): half the difference, or sum, of the functions
+of the orders beside it, which holds at 0 too. Those by the order have no closed form and are refused.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy import special
+
+from ...domain import Domain, positive, real
+from ...errors import NotDifferentiable
+from ...primitive import UFUNCS, call, select, several
+from ..composing import operand
+from ..elementary import sign
+from .declaring import NO_STEP, parametric, smooth
+
+positive_only = Domain("positive_only", positive.draw, complex_too=False)
+real_only = Domain("real_only", real.draw, complex_too=False)
+
+_ORDER = "by its order there is no closed form of the derivative"
+
+
+def _bessel(of, partial, **declared):
+    """A function of real order v and argument z, by its derivative in z."""
+    samples = [call((3,), v_=0.5), call((2, 2), v_=2), call((3,), v_=np.array([0.0, 1.0, 2.3]))]
+    declared = {"domain": positive, "samples": samples, "holomorphic": True} | declared
+    return parametric(of, "v z", z=partial, refusal=_ORDER, **declared)
+
+
+def _real_only(z, name):
+    """Refuse complex arguments, at which the scale exp(-|Re z|) or exp(-|Im z|) is no analytic function."""
+    if z.dtype.kind == "c":
+        raise NotDifferentiable(
+            f"the derivative of {name} was asked at a complex argument, but its scale is no analytic function of it. Use the "
+            "function without the scale (jv, yv, iv), or real arguments."
+        )
+    return z
+
+
+_SCALED = {"complex": "its scale is no analytic function: complex arguments are refused"}
+
+# fmt: off
+jv       = _bessel(special.jv,       lambda v, z: (jv(v - 1, z) - jv(v + 1, z)) / 2, unsupported=NO_STEP)
+yv       = _bessel(special.yv,       lambda v, z: (yv(v - 1, z) - yv(v + 1, z)) / 2, unsupported=NO_STEP)
+iv       = _bessel(special.iv,       lambda v, z: (iv(v - 1, z) + iv(v + 1, z)) / 2)
+kv       = _bessel(special.kv,       lambda v, z: -(kv(v - 1, z) + kv(v + 1, z)) / 2)
+kve      = _bessel(special.kve,      lambda v, z, out: out - (kve(v - 1, z) + kve(v + 1, z)) / 2)
+hankel1  = _bessel(special.hankel1,  lambda v, z: (hankel1(v - 1, z) - hankel1(v + 1, z)) / 2, holomorphic=False)
+hankel2  = _bessel(special.hankel2,  lambda v, z: (hankel2(v - 1, z) - hankel2(v + 1, z)) / 2, holomorphic=False)
+hankel1e = _bessel(special.hankel1e, lambda v, z, out: (hankel1e(v - 1, z) - hankel1e(v + 1, z)) / 2 - 1j * out, holomorphic=False)
+hankel2e = _bessel(special.hankel2e, lambda v, z, out: (hankel2e(v - 1, z) - hankel2e(v + 1, z)) / 2 + 1j * out, holomorphic=False)
+jve      = _bessel(special.jve,      lambda v, z: (jve(v - 1, _real_only(z, "jve")) - jve(v + 1, z)) / 2, unsupported=_SCALED, holomorphic=False)
+yve      = _bessel(special.yve,      lambda v, z: (yve(v - 1, _real_only(z, "yve")) - yve(v + 1, z)) / 2, unsupported=_SCALED, holomorphic=False)
+ive      = _bessel(special.ive,      lambda v, z, out: (ive(v - 1, _real_only(z, "ive")) + ive(v + 1, z)) / 2 - sign(z) * out,
+                   unsupported=_SCALED, holomorphic=False)
+
+_WHOLE = {"samples": [call((3,), n_=0), call((2, 2), n_=2)], "domain": positive_only, "refusal": _ORDER}
+yn       = parametric(special.yn, "n x", x=lambda n, x: (yn(n - 1, x) - yn(n + 1, x)) / 2, **_WHOLE)
+kn       = parametric(special.kn, "n x", x=lambda n, x: -(kn(abs(n - 1), x) + kn(n + 1, x)) / 2, **_WHOLE)
+
+j0       = smooth(special.j0,  lambda x: -j1(x),                    domain=real_only)
+j1       = smooth(special.j1,  lambda x: (j0(x) - jv(2, x)) / 2,    domain=real_only)
+y0       = smooth(special.y0,  lambda x: -y1(x),                    domain=positive_only)
+y1       = smooth(special.y1,  lambda x: (y0(x) - yv(2, x)) / 2,    domain=positive_only)
+i0       = smooth(special.i0,  lambda x: i1(x),                     domain=real_only, name="bessel_i0")
+i1       = smooth(special.i1,  lambda x: (i0(x) + iv(2, x)) / 2,    domain=real_only)
+i0e      = smooth(special.i0e, lambda x, out: i1e(x) - np.sign(x) * out, domain=real_only)
+i1e      = smooth(special.i1e, lambda x, out: (i0e(x) + ive(2, x)) / 2 - np.sign(x) * out, domain=real_only)
+k0       = smooth(special.k0,  lambda x: -k1(x),                    domain=positive_only)
+k1       = smooth(special.k1,  lambda x: -(k0(x) + kv(2, x)) / 2,   domain=positive_only)
+k0e      = smooth(special.k0e, lambda x, out: out - k1e(x),         domain=positive_only)
+k1e      = smooth(special.k1e, lambda x, out: out - (k0e(x) + kve(2, x)) / 2, domain=positive_only)
+
+# Struve's functions of order v: half the difference of their neighbours, and a power.
+_STRUVE = {"samples": [call((3,), v_=0.5), call((2, 2), v_=2)], "domain": positive_only, "refusal": _ORDER, "holomorphic": False}
+struve    = parametric(special.struve,    "v x", x=lambda v, x: (struve(v - 1, x) - struve(v + 1, x) + _power(v, x)) / 2, **_STRUVE)
+modstruve = parametric(special.modstruve, "v x", x=lambda v, x: (modstruve(v - 1, x) + modstruve(v + 1, x) + _power(v, x)) / 2, **_STRUVE)
+
+# Kelvin's functions: the real and imaginary parts of a Bessel function on a diagonal; slopes by its equation.
+ber      = smooth(special.ber,  lambda x: berp(x), domain=real_only)
+bei      = smooth(special.bei,  lambda x: beip(x), domain=real_only)
+ker      = smooth(special.ker,  lambda x: kerp(x), domain=positive_only)
+kei      = smooth(special.kei,  lambda x: keip(x), domain=positive_only)
+berp     = smooth(special.berp, lambda x, out: -bei(x) - _over(out, x, 0.0), domain=real_only)
+beip     = smooth(special.beip, lambda x, out: ber(x) - _over(out, x, 0.5), domain=real_only)
+kerp     = smooth(special.kerp, lambda x, out: -kei(x) - out / x, domain=positive_only)
+keip     = smooth(special.keip, lambda x, out: ker(x) - out / x, domain=positive_only)
+# fmt: on
+
+jn = jv
+
+
+def _power(v, x):
+    """(x/2)^v / (sqrt(pi) gamma(v + 3/2))"""
+    return (x / 2) ** v / (math.sqrt(math.pi) * special.gamma(v + 1.5))
+
+
+def _over(out, x, at_zero):
+    return select(x == 0, at_zero, out / select(x == 0, 1.0, x))
+
+
+# ------------------------------------------------------------------------------------------ spherical ones
+
+
+def _spherical(name, letter, sign_below, sign_above):
+    """n f(n-1) and (n+1) f(n+1), signed, over 2n + 1."""
+    of = getattr(special._ufuncs, f"_{name}")
+
+    def slope(n, z):
+        n = np.asarray(n)
+        below = function(np.maximum(n - 1, 0), z)
+        return (sign_below * n * below + sign_above * (n + 1) * function(n + 1, z)) / (2 * n + 1)
+
+    function = parametric(
+        of,
+        "n z",
+        z=slope,
+        name=name,
+        domain=positive,
+        samples=[call((3,), n_=0), call((2, 2), n_=2)],
+        refusal="it is a whole number",
+        told=f"The spherical Bessel function {letter} of order n.",
+        unsupported=NO_STEP,
+    )
+
+    def public(n, z, derivative=False):
+        n = np.asarray(n, dtype=np.dtype("long"))
+        return slope(n, operand(z)) if derivative else function(n, operand(z))
+
+    public.__name__ = public.__qualname__ = name
+    public.__doc__ = f"The spherical Bessel function {letter} of order n, or its derivative by z; differentiable by z."
+    public.primitive = function.primitive
+    UFUNCS[getattr(special._ufuncs, f"_{name}_d")] = slope
+    return public
+
+
+spherical_jn = _spherical("spherical_jn", "j", 1, -1)
+spherical_yn = _spherical("spherical_yn", "y", 1, -1)
+spherical_in = _spherical("spherical_in", "i", 1, 1)
+spherical_kn = _spherical("spherical_kn", "k", -1, -1)
+
+
+# ---------------------------------------------------------------------------------------------------- Airy
+
+
+@several(
+    special.airy,
+    lambda shape: (shape,) * 4,
+    name="airy",
+    samples=[call((3,)), call((2, 2))],
+    domain=real,
+    unsupported=NO_STEP,
+)
+def airy(g, x, out):
+    """Airy's functions Ai, Ai', Bi and Bi': Ai'' = x Ai, and Bi'' likewise."""
+    ai, slope_ai, bi, slope_bi = out
+    x = np.conj(x)
+    return (
+        g[0] * np.conj(slope_ai)
+        + g[1] * x * np.conj(ai)
+        + g[2] * np.conj(slope_bi)
+        + g[3] * x * np.conj(bi)
+    )
+
+
+UFUNCS[special.airy] = airy
+
+__all__ = [
+    "airy", "bei", "beip", "ber", "berp", "hankel1", "hankel1e", "hankel2", "hankel2e", "i0", "i0e", "i1", "i1e", "iv", "ive",
+    "j0", "j1", "jn", "jv", "jve", "k0", "k0e", "k1", "k1e", "kei", "keip", "ker", "kerp", "kn", "kv", "kve", "modstruve",
+    "spherical_in", "spherical_jn", "spherical_kn", "spherical_yn", "struve", "y0", "y1", "yn", "yv", "yve",
+]  # fmt: skip

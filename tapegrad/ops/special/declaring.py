@@ -1,0 +1,196 @@
+"""How a special function is declared: by its partials, with the parameters that no derivative is taken by as settings.
+
+    jv = parametric(special.jv, "v z", z=lambda v, z: (jv(v - 1, z) - jv(v + 1, z)) / 2)
+
+reads: SciPy's jv(v, z) is differentiated by z, by this partial; v is a setting, and a tracked tensor there is refused by name.
+A partial names what it needs, of the function's parameters and `out`. `smooth` declares the same of a function that is
+differentiated by all of its operands, at most three: these are elementwise ops like NumPy's.
+
+Invariant: a partial is written in functions of this package and of NumPy, so that it is recorded when its operands are.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...domain import Domain, real
+from ...errors import NotDifferentiable
+from ...mode import is_grad_enabled
+from ...primitive import NOTHING, UFUNCS, Call, elementwise, primitive
+from ...tensor import Tensor
+
+NO_STEP = {"complex_step": "SciPy's complex version does not keep an imaginary part of 1e-30"}
+NO_KERNEL = {"nopython": "its partial calls SciPy's functions, which Numba cannot compile"}
+
+
+def smooth(of: Any, *partials: Any, kernel: bool = False, **declared: Any) -> Any:
+    """Declare an elementwise function by the partials in all its operands; `kernel`: they are written in NumPy alone."""
+    unsupported = dict(declared.pop("unsupported", NOTHING))
+    if not kernel:
+        unsupported |= NO_KERNEL
+    return elementwise(of, *partials, method=False, unsupported=unsupported, **declared)
+
+
+def parametric(
+    of: Any,
+    signature: str,
+    *,
+    name: str | None = None,
+    samples: Sequence[Call] = (),
+    domain: Domain | Sequence[Domain] = real,
+    refusal: str = "there is no closed form of the derivative by it",
+    public: bool = True,
+    told: str = "",
+    holomorphic: bool = True,
+    unsupported: Any = NOTHING,
+    **partials: Callable[..., Any],
+) -> Any:
+    """Declare an elementwise function that is differentiated by some of its parameters; returns the public function.
+
+    `signature` names the parameters in order, `partials` gives the derivative by each that has one. The others
+    are settings of the op, where they have an underscore behind their name. `public=False`: the op alone, for rules.
+    """
+    unsupported = {
+        "dtype": "SciPy computes in the wider precision of argument and parameters"
+    } | dict(unsupported)
+    parameters = signature.split()
+    by = [p for p in parameters if p in partials]
+    fixed = [p for p in parameters if p not in partials]
+    name = name or of.__name__
+    variadic = len(by) > 2
+    settings = [inspect.Parameter(f"{p}_", inspect.Parameter.KEYWORD_ONLY) for p in fixed]
+
+    def values(operands: Sequence[Any], kw: dict[str, Any], out: Any = None) -> dict[str, Any]:
+        return {
+            **dict(zip(by, operands, strict=True)),
+            **{p: kw[f"{p}_"] for p in fixed},
+            "out": out,
+        }
+
+    def forward(*operands: Any, **kw: Any) -> Any:
+        given = values(operands[0] if variadic else operands, kw)
+        return of(*(given[p] for p in parameters))
+
+    positional = ["xs"] if variadic else ["x", "y"][: len(by)]
+    forward.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [inspect.Parameter(p, inspect.Parameter.POSITIONAL_ONLY) for p in positional] + settings
+    )
+
+    def slope(p: str, given: dict[str, Any]) -> Any:
+        partial = partials[p]
+        return partial(*(given[n] for n in inspect.getfullargspec(partial).args))
+
+    def rule(p: str) -> Callable[..., Any]:
+        def pull(*asked: Any, **kw: Any) -> Any:
+            g, *operands, out = asked
+            return times(g, conjugate(slope(p, values(operands, kw, out))))
+
+        pull.__name__ = name
+        pull.asks = ("g", *positional, "out")  # type: ignore[attr-defined]
+        return pull
+
+    def pull_all(g: Any, xs: Any, out: Any, wanted: Any, **kw: Any) -> list[Any]:
+        given = values(xs, kw, out)
+        return [
+            times(g, conjugate(slope(p, given))) if w else None
+            for p, w in zip(by, wanted, strict=True)
+        ]
+
+    def push(ts: Sequence[Any], xs: Sequence[Any], out: Any, **kw: Any) -> Any:
+        given = values(xs, kw, out)
+        terms = [times(t, slope(p, given)) for p, t in zip(by, ts, strict=False) if t is not None]
+        return sum(terms[1:], terms[0])
+
+    rules = [pull_all] if variadic else [rule(p) for p in by]
+    pull_all.__name__ = name
+    for r in rules:
+        # What is asked comes first, then the settings.
+        asks = getattr(r, "asks", ("g", "xs", "out", "wanted"))
+        r.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+            [inspect.Parameter(a, inspect.Parameter.POSITIONAL_ONLY) for a in asks] + settings
+        )
+        r.asks = asks  # type: ignore[attr-defined]
+        r.__doc__ = told or first_sentence(of)
+    op = primitive(
+        forward,
+        *rules[1:],
+        forward=forward,
+        name=name,
+        jvp=push,
+        samples=samples,
+        domain=domain,
+        holomorphic=holomorphic,
+        unsupported=unsupported,
+    )(rules[0])
+    if not public:
+        return op
+
+    def function(*args: Any) -> Any:
+        if len(args) != len(parameters):
+            raise TypeError(f"{name} takes {len(parameters)} arguments ({signature}), but {len(args)} were given.")  # fmt: skip
+        given = dict(zip(parameters, args, strict=True))
+        kw = {f"{p}_": untracked(given[p], name, p, by, refusal) for p in fixed}
+        operands = [given[p] for p in by]
+        return op(operands, **kw) if variadic else op(*operands, **kw)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = (
+        f"{told or first_sentence(of)}\n\nSciPy's {name}({', '.join(parameters)}), "
+        f"differentiable by {' and '.join(by)}."
+    )
+    function.primitive = op.primitive  # type: ignore[attr-defined]
+    function.fixed = tuple(fixed)  # type: ignore[attr-defined]
+    if isinstance(of, np.ufunc):
+        UFUNCS[of] = function
+    return function
+
+
+def untracked(value: Any, name: str, parameter: str, by: Sequence[str], reason: str) -> Any:
+    """The value of a parameter that is a setting, safe from later changes; a tracked tensor is refused."""
+    if isinstance(value, Tensor):
+        if value._node is not None and is_grad_enabled():
+            raise NotDifferentiable(
+                f"{name} was given a tracked tensor as {parameter}, but it is differentiated only by {' and '.join(by)}: "
+                f"{reason}. Pass {parameter}.detach() if no gradient is wanted there."
+            )
+        return value._data
+    if isinstance(value, np.ndarray | list | tuple):
+        return np.array(value)
+    return value
+
+
+def conjugate(p: Any) -> Any:
+    """A partial as a VJP multiplies by it."""
+    return np.conj(p) if np.result_type(getattr(p, "dtype", type(p))).kind == "c" else p
+
+
+def times(g: Any, p: Any) -> Any:
+    """A cotangent or tangent times a partial."""
+    return g * p
+
+
+def first_sentence(of: Any) -> str:
+    """What SciPy's documentation says a function is."""
+    lines = (of.__doc__ or "").strip().splitlines()
+    told = [line.strip() for line in lines if line.strip()]
+    while told and told[0].startswith(
+        of.__name__ + "("
+    ):  # a ufunc's docstring opens with its signature
+        told = told[1:]
+    return told[0].rstrip(".") + "." if told else of.__name__
+
+
+__all__ = [
+    "NO_KERNEL",
+    "NO_STEP",
+    "conjugate",
+    "first_sentence",
+    "parametric",
+    "smooth",
+    "times",
+    "untracked",
+]

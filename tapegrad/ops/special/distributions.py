@@ -1,0 +1,108 @@
+"""Distribution functions: chi², gamma, Poisson, binomial, Student's t and F, all made of the incomplete functions.
+
+Differentiable by the variable, and by shape parameters that are real; the counts of discrete ones are settings.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy import special
+
+from ...domain import Domain, positive, real
+from ...primitive import UFUNCS, call, select
+from .declaring import parametric, smooth
+from .gamma import betaln
+from .gaussian import ndtri, share
+from .incomplete import above, beta_density, by_a, by_b, gamma_density, gammainc_by_shape, shape
+
+freedom = Domain("freedom", lambda rng, shape: rng.uniform(1.0, 6.0, shape), complex_too=False)
+real_only = Domain("real_only", real.draw, complex_too=False)
+
+
+def _gamma_by_a(a, x):
+    return gammainc_by_shape(a, x, order_=1)
+
+
+# fmt: off
+chdtr  = smooth(special.chdtr,  lambda x, y: _gamma_by_a(x / 2, y / 2) / 2, lambda x, y: gamma_density(x / 2, y / 2) / 2, domain=(freedom, above))
+chdtrc = smooth(special.chdtrc, lambda x, y: -_gamma_by_a(x / 2, y / 2) / 2, lambda x, y: -gamma_density(x / 2, y / 2) / 2, domain=(freedom, above))
+chdtri = smooth(special.chdtri, lambda x, out: -_gamma_by_a(x / 2, out / 2) / gamma_density(x / 2, out / 2),
+                                lambda x, out: -2 / gamma_density(x / 2, out / 2), domain=(freedom, share))
+gdtr   = smooth(special.gdtr,   lambda x, y, z: z * gamma_density(y, x * z), lambda x, y, z: _gamma_by_a(y, x * z),
+                                lambda x, y, z: x * gamma_density(y, x * z), domain=(shape, shape, above))
+gdtrc  = smooth(special.gdtrc,  lambda x, y, z: -z * gamma_density(y, x * z), lambda x, y, z: -_gamma_by_a(y, x * z),
+                                lambda x, y, z: -x * gamma_density(y, x * z), domain=(shape, shape, above))
+
+_COUNT = {"refusal": "it is a count", "holomorphic": False}
+_TWO = {"samples": [call((3,), k_=2.0)], "domain": above, **_COUNT}
+_THREE = {"samples": [call((3,), k_=2.0, n_=5)], "domain": share, **_COUNT,
+          "unsupported": {"float32": "SciPy warns that it takes n as a real number then"}}
+pdtr   = parametric(special.pdtr,   "k m",   m=lambda k, m: -gamma_density(np.floor(k) + 1, m), **_TWO)
+pdtrc  = parametric(special.pdtrc,  "k m",   m=lambda k, m: gamma_density(np.floor(k) + 1, m), **_TWO)
+bdtr   = parametric(special.bdtr,   "k n p", p=lambda k, n, p: -beta_density(n - np.floor(k), np.floor(k) + 1, 1 - p), **_THREE)
+bdtrc  = parametric(special.bdtrc,  "k n p", p=lambda k, n, p: beta_density(n - np.floor(k), np.floor(k) + 1, 1 - p), **_THREE)
+nbdtr  = parametric(special.nbdtr,  "k n p", p=lambda k, n, p: beta_density(n * 1.0, np.floor(k) + 1, p), **_THREE | {"samples": [call((3,), k_=2, n_=5)]})
+nbdtrc = parametric(special.nbdtrc, "k n p", p=lambda k, n, p: -beta_density(n * 1.0, np.floor(k) + 1, p), **_THREE | {"samples": [call((3,), k_=2, n_=5)]})
+
+stdtr   = smooth(special.stdtr,   lambda x, y: _student_by_freedom(x, y), lambda x, y: _student_density(x, y), domain=(freedom, real_only))
+stdtrit = smooth(special.stdtrit, lambda x, out: -_student_by_freedom(x, out) / _student_density(x, out),
+                                  lambda x, out: 1 / _student_density(x, out), domain=(freedom, share))
+fdtr    = smooth(special.fdtr,    lambda x, y, z: _f_by_first(x, y, z), lambda x, y, z: _f_by_second(x, y, z), lambda x, y, z: _f_density(x, y, z),
+                 domain=(freedom, freedom, positive))
+fdtrc   = smooth(special.fdtrc,   lambda x, y, z: -_f_by_first(x, y, z), lambda x, y, z: -_f_by_second(x, y, z), lambda x, y, z: -_f_density(x, y, z),
+                 domain=(freedom, freedom, positive))
+# fmt: on
+
+
+def _student_density(df, t):
+    return np.exp(-betaln(df / 2, 0.5) - 0.5 * np.log(df) - (df + 1) / 2 * np.log1p(t * t / df))
+
+
+def _student_by_freedom(df, t):
+    """Student's distribution is half of betainc(df/2, 1/2, y) beyond |t|, with y = df / (df + t²)."""
+    zero = t == 0
+    t = select(zero, 1.0, t)
+    total = df + t * t
+    y = df / total
+    moved = by_a(df / 2, 0.5, y) / 2 + beta_density(df / 2, 0.5, y) * t * t / (total * total)
+    return select(zero, 0.0, -0.5 * np.sign(t) * moved)
+
+
+def _f(n, d, x):
+    """Shapes and argument of the betainc that the F distribution is, and n x + d."""
+    total = d + n * x
+    return n / 2, d / 2, n * x / total, total
+
+
+def _f_by_first(n, d, x):
+    a, b, y, total = _f(n, d, x)
+    return by_a(a, b, y) / 2 + beta_density(a, b, y) * x * d / (total * total)
+
+
+def _f_by_second(n, d, x):
+    a, b, y, total = _f(n, d, x)
+    return by_b(a, b, y) / 2 - beta_density(a, b, y) * n * x / (total * total)
+
+
+def _f_density(n, d, x):
+    a, b, y, total = _f(n, d, x)
+    return beta_density(a, b, y) * n * d / (total * total)
+
+
+def nrdtrimn(p, std, x):
+    """Mean of the normal distribution of which x, with this deviation, is the p-quantile."""
+    return x - std * ndtri(p)
+
+
+def nrdtrisd(mn, p, x):
+    """Deviation of the normal distribution of this mean of which x is the p-quantile."""
+    return (x - mn) / ndtri(p)
+
+
+UFUNCS[special.nrdtrimn] = nrdtrimn
+UFUNCS[special.nrdtrisd] = nrdtrisd
+
+__all__ = [
+    "bdtr", "bdtrc", "chdtr", "chdtrc", "chdtri", "fdtr", "fdtrc", "gdtr", "gdtrc", "nbdtr", "nbdtrc", "nrdtrimn",
+    "nrdtrisd", "pdtr", "pdtrc", "stdtr", "stdtrit",
+]  # fmt: skip

@@ -1,0 +1,189 @@
+"""The gamma function and its relatives: beta, digamma, polygamma, zeta, Pochhammer's symbol, binomials.
+
+Derivatives by digamma and polygamma (DLMF 5.2, 5.15). SciPy's polygamma takes real numbers; for complex ones, which the second
+derivative of a gamma function asks for, it is computed here by recurrence and Stirling's series. The derivative of zeta by
+its exponent has no closed form: it is computed by differentiating Euler and Maclaurin's formula, to about 1e-13 of the value.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy import special
+
+from ...domain import Domain, positive
+from ...primitive import UFUNCS, call, select
+from ..composing import operand, raw
+from .declaring import parametric, smooth
+
+real_only = Domain("real_only", positive.draw, complex_too=False)
+exponent = Domain("exponent", lambda rng, shape: rng.uniform(1.3, 4.0, shape), complex_too=False)
+
+_BERNOULLI = [1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510, 43867 / 798, -174611 / 330]  # fmt: skip
+"""The numbers B₂, B₄, ..., B₂₀."""
+
+
+def _polygamma(n, x):
+    """The n-th derivative of digamma, of real or complex numbers; n an integer or an array of them."""
+    n, x = np.asarray(n), np.asarray(x)
+    if x.dtype.kind != "c":
+        out = special.polygamma(n, x)
+        return out.astype(x.dtype) if x.dtype == np.float32 else out
+    return _complex_polygamma(n, x).astype(x.dtype)
+
+
+def _complex_polygamma(n, z):
+    """(-1)^(n+1) n! Σ 1 / (z + k)^(n+1): terms until the real part is 15, then the Euler-Maclaurin remainder."""
+    if np.any(n < 1):
+        return special.psi(z)
+    steps = int(np.clip(np.ceil(15 - np.min(np.real(z), initial=15.0)), 0, 10_000))
+    total = np.zeros(np.broadcast_shapes(n.shape, z.shape), complex)
+    for _ in range(steps):
+        total += z ** -(n + 1.0)
+        z = z + 1
+    total += z ** (-1.0 * n) / n + z ** -(n + 1.0) / 2
+    rising = n + 1.0  # (n + 1)(n + 2) ... / (2k)!, step by step
+    for k, b in enumerate(_BERNOULLI, 1):
+        total += b * rising / math.factorial(2 * k) * z ** -(n + 2.0 * k)
+        rising = rising * (n + 2 * k) * (n + 2 * k + 1)
+    return (-1.0) ** (n + 1) * special.gamma(n + 1.0) * total
+
+
+polygamma = parametric(
+    _polygamma,
+    "n x",
+    x=lambda n, x: polygamma(n + 1, x),
+    name="polygamma",
+    domain=positive,
+    samples=[call((3,), n_=0), call((2, 2), n_=1), call((3,), n_=np.array([0, 1, 2]))],
+    refusal="it is the order of a derivative, an integer",
+    told="The n-th derivative of digamma.",
+    holomorphic=False,
+    unsupported={"complex": "digamma of complex numbers is psi; their polygamma serves its second derivative"},
+)  # fmt: skip
+
+
+# fmt: off
+psi      = smooth(special.psi,      lambda x: polygamma(1, x), domain=positive)
+gammaln  = smooth(special.gammaln,  lambda x: psi(x), domain=positive)
+loggamma = smooth(special.loggamma, lambda x: psi(x), domain=positive)
+gamma    = smooth(special.gamma,    lambda x, out: out * psi(x), domain=positive)
+# 1 / gamma is 0 at the poles of gamma, and its slope there (-1)^n n!.
+rgamma   = smooth(special.rgamma,   lambda x, out: _rgamma_slope(x, out), domain=positive)
+beta     = smooth(special.beta,     lambda x, y, out: out * (psi(x) - psi(x + y)), lambda x, y, out: out * (psi(y) - psi(x + y)), domain=real_only)
+betaln   = smooth(special.betaln,   lambda x, y: psi(x) - psi(x + y), lambda x, y: psi(y) - psi(x + y), domain=real_only)
+poch     = smooth(special.poch,     lambda x, y, out: out * (psi(x + y) - psi(x)), lambda x, y, out: out * psi(x + y), domain=real_only)
+binom    = smooth(special.binom,    lambda x, y, out: out * (psi(x + 1) - psi(x - y + 1)),
+                                    lambda x, y, out: out * (psi(x - y + 1) - psi(y + 1)), domain=(exponent, exponent))
+# fmt: on
+
+digamma = psi
+
+
+def _rgamma_slope(x, out):
+    pole = (np.real(x) <= 0) & (x == np.round(np.real(x)))
+    away = select(pole, 1.0, x)
+    at = select(pole, np.real(x), 0.0)
+    return select(pole, np.cos(math.pi * at) * gamma(1 - at), -out * psi(away))
+
+
+# --------------------------------------------------------------------------------------------------- zeta
+#
+# zeta(s, q) = Σ (q + k)^-s: N terms, then (q+N)^(1-s)/(s-1) + (q+N)^-s/2 + Σ B₂ⱼ/(2j)! s(s+1)...(s+2j-2) (q+N)^(-s-2j+1).
+# The n-th derivative of the terms by s is at hand; that of the rest is Cauchy's integral over a circle around s, half as
+# wide as the distance to the pole at 1, by 64 points: an error of 2^-64, below rounding.
+
+_TERMS = 14
+_CIRCLE = np.exp(2j * math.pi * np.arange(64) / 64)
+
+
+def _zeta_by_exponent(x, q, order):
+    x, q = np.broadcast_arrays(np.asarray(x, float), np.asarray(q, float))
+    k = np.arange(_TERMS).reshape((-1,) + (1,) * x.ndim)
+    with np.errstate(all="ignore"):
+        log = np.log(q + k)
+        total = np.sum((-log) ** order * np.exp(-x * log), axis=0)
+        radius = np.minimum(0.5 * np.abs(x - 1), 0.5)
+        circle = _CIRCLE.reshape((-1,) + (1,) * x.ndim)
+        s, far = x + radius * circle, q + _TERMS
+        rest = far / (s - 1) + 0.5
+        rising = s
+        for j, b in enumerate(_BERNOULLI, 1):
+            rest = rest + b / math.factorial(2 * j) * rising * far ** (1.0 - 2 * j)
+            rising = rising * (s + 2 * j - 1) * (s + 2 * j)
+        rest = rest * np.exp(-s * np.log(far))
+        total += math.factorial(order) * np.real(np.mean(rest / circle**order, axis=0)) / radius**order  # fmt: skip
+        return np.where((x > 1) & (q > 0), total, np.nan)[()]
+
+
+zeta_by_exponent = parametric(
+    lambda x, q, order: _zeta_by_exponent(x, q, order),
+    "x q order",
+    x=lambda x, q, order: zeta_by_exponent(x, q, order_=order + 1),
+    q=lambda x, q, order: -x * zeta_by_exponent(x + 1, q, order_=order)
+    - order * _lower_order(x + 1, q, order),
+    name="zeta_by_exponent",
+    public=False,
+    domain=(exponent, positive),
+    samples=[call((3,), (3,), order_=1), call((2,), (), order_=2)],
+    told="The derivatives of zeta(x, q) by x, of the given order.",
+    holomorphic=False,
+    unsupported={"complex": "SciPy's zeta(x, q) takes real numbers only", "dtype": "it computes in double precision"},
+)  # fmt: skip
+
+
+def _lower_order(x, q, order):
+    return zeta(x, q) if order == 1 else zeta_by_exponent(x, q, order_=order - 1)
+
+
+_hurwitz = smooth(
+    special._ufuncs._zeta,
+    lambda x, y: zeta_by_exponent(x, y, order_=1),
+    lambda x, y: -x * zeta(x + 1, y),
+    name="zeta",
+    domain=(exponent, positive),
+    holomorphic=False,
+)
+
+
+def zeta(x, q=None):
+    """Hurwitz's zeta function Σ (q + k)^-x, or Riemann's, q = 1: differentiable by both, for x > 1.
+
+    The derivatives by x are computed to about 1e-13 of the value.
+
+    >>> import tapegrad as tg
+    >>> tg.grad(tg.special.zeta)(tg.tensor(2.0))
+    tensor(-0.93754825)
+    """
+    return _hurwitz(operand(x), 1.0 if q is None else operand(q))
+
+
+if hasattr(special._ufuncs, "_riemann_zeta"):
+    UFUNCS[special._ufuncs._riemann_zeta] = zeta
+UFUNCS[special.zetac] = lambda x: zeta(x) - 1.0
+
+
+def zetac(x):
+    """Riemann's zeta function less 1, which is right where that is small."""
+    return UFUNCS[special.zetac](x)
+
+
+def multigammaln(a, d):
+    """log of the multivariate gamma function of dimension d (Muirhead 1982); differentiable by a.
+
+    Raises ValueError unless a > (d - 1) / 2.
+    """
+    d = int(d)
+    if np.any(raw(a) <= 0.5 * (d - 1)):
+        raise ValueError(f"multigammaln was given a = {raw(a)}, but it is defined for a > (d - 1) / 2 = {0.5 * (d - 1)} only.")  # fmt: skip
+    total = d * (d - 1) * 0.25 * math.log(math.pi)
+    for j in range(d):
+        total = gammaln(a - 0.5 * j) + total
+    return total
+
+
+__all__ = [
+    "beta", "betaln", "binom", "digamma", "gamma", "gammaln", "loggamma", "multigammaln", "poch", "polygamma", "psi",
+    "rgamma", "zeta", "zetac",
+]  # fmt: skip

@@ -1,0 +1,150 @@
+"""Hypergeometric functions of the argument, elliptic integrals, and the orthogonal polynomials.
+
+The derivative of a hypergeometric function by its argument is one with all parameters raised by one (DLMF 15.5, 13.3).
+Complete elliptic integrals are hypergeometric functions, and are differentiated as such: the textbook formula
+(E/(1-m) - K)/(2m) is 0/0 at m = 0. By parameters and by the degree there is no closed form: refused.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy import special
+
+from ...domain import Domain, positive, unit
+from ...primitive import UFUNCS, call
+from .declaring import parametric, smooth
+
+positive_only = Domain("positive_only", positive.draw, complex_too=False)
+unit_only = Domain("unit_only", unit.draw, complex_too=False)
+part = Domain("part", lambda rng, shape: rng.uniform(0.1, 0.9, shape), complex_too=False)
+
+# fmt: off
+hyp2f1 = parametric(special.hyp2f1, "a b c z", z=lambda a, b, c, z: a * b / c * hyp2f1(a + 1, b + 1, c + 1, z), domain=unit,
+                    samples=[call((3,), a_=0.5, b_=1.5, c_=2.5), call((2, 2), a_=-2.0, b_=1.0, c_=0.5)])
+hyp1f1 = parametric(special.hyp1f1, "a b x", x=lambda a, b, x: a / b * hyp1f1(a + 1, b + 1, x), samples=[call((3,), a_=0.5, b_=1.5)])
+hyp0f1 = parametric(special.hyp0f1, "v z", z=lambda v, z: hyp0f1(v + 1, z) / v, domain=positive, samples=[call((3,), v_=1.5)])
+hyperu = parametric(special.hyperu, "a b x", x=lambda a, b, x: -a * hyperu(a + 1, b + 1, x), domain=positive_only,
+                    samples=[call((3,), a_=0.5, b_=1.5)], holomorphic=False)
+# fmt: on
+
+
+# -------------------------------------------------------------------------------------------------- elliptic
+
+
+def elliptic_slope(m):
+    """dK/dm = (π/8) ₂F₁(3/2, 3/2; 2; m), of which the pole at 1 is taken out."""
+    return math.pi / 8 * hyp2f1(0.5, 0.5, 2.0, m) / (1 - m)
+
+
+ellipk = smooth(special.ellipk, lambda x: elliptic_slope(x), domain=unit_only)
+ellipkm1 = smooth(special.ellipkm1, lambda x: -math.pi / 8 * hyp2f1(0.5, 0.5, 2.0, 1 - x) / x, domain=part)  # fmt: skip
+ellipe = smooth(special.ellipe, lambda x: -math.pi / 8 * hyp2f1(0.5, 1.5, 2.0, x), domain=unit_only)
+
+_FIRST = "the closed form of the derivative by it is 0/0 at m = 0, and cancels near it"
+ellipkinc = parametric(
+    special.ellipkinc,
+    "phi m",
+    phi=lambda phi, m: 1 / np.sqrt(1 - m * np.sin(phi) ** 2),
+    domain=unit_only,
+    samples=[call((3,), m_=0.5), call((2,), m_=np.array([0.0, -1.5]))],
+    refusal=_FIRST,
+    holomorphic=False,
+)
+ellipeinc = parametric(
+    special.ellipeinc,
+    "phi m",
+    phi=lambda phi, m: np.sqrt(1 - m * np.sin(phi) ** 2),
+    domain=unit_only,
+    samples=[call((3,), m_=0.5), call((2,), m_=np.array([0.0, -1.5]))],
+    refusal=_FIRST,
+    holomorphic=False,
+)
+
+_JACOBI = {
+    "domain": unit_only,
+    "samples": [call((3,), m_=0.5), call((2,), m_=np.array([0.0, 0.9]))],
+    "refusal": _FIRST,
+    "public": False,
+    "holomorphic": False,
+}
+
+
+def _jacobi(i, name, partial, told):
+    """One of the four results of ellipj."""
+    return parametric(lambda u, m: special.ellipj(u, m)[i], "u m", u=partial, name=name, told=told, **_JACOBI)  # fmt: skip
+
+
+_sn = _jacobi(0, "elliptic_sn", lambda u, m: _cn(u, m_=m) * _dn(u, m_=m), "Jacobi's sn(u, m).")
+_cn = _jacobi(1, "elliptic_cn", lambda u, m: -_sn(u, m_=m) * _dn(u, m_=m), "Jacobi's cn(u, m).")
+_dn = _jacobi(2, "elliptic_dn", lambda u, m: -m * _sn(u, m_=m) * _cn(u, m_=m), "Jacobi's dn(u, m).")  # fmt: skip
+_am = _jacobi(3, "elliptic_am", lambda u, m: _dn(u, m_=m), "Jacobi's amplitude am(u, m).")
+
+
+def ellipj(u, m):
+    """Jacobi's elliptic functions sn, cn, dn and the amplitude, of parameter m; differentiable by u."""
+    from .declaring import untracked
+
+    m = untracked(m, "ellipj", "m", ["u"], _FIRST)
+    return tuple(f(u, m_=m) for f in (_sn, _cn, _dn, _am))
+
+
+UFUNCS[special.ellipj] = ellipj
+
+
+# ---------------------------------------------------------------------------------------------- polynomials
+
+
+def _below(n):
+    """The degree below, and 1 or 0 for whether there is one."""
+    n = np.asarray(n)
+    return np.where(n == 0, 0, n - 1)[()], (n != 0).astype(float)[()]
+
+
+def _polynomial(of, signature, slope, *samples, **declared):
+    """A family by the slope in x; `slope(x, below, n, ...)` with the degree below, and nothing of degree -1."""
+    names = signature.split()
+
+    def partial_of(*given):
+        *parameters, x = given
+        below, there = _below(parameters[0])
+        return there * slope(x, below, *parameters)
+
+    scope = {"partial_of": partial_of}
+    # The parameters' names are how `parametric` knows what to pass.
+    partial = eval(f"lambda {', '.join(names)}: partial_of({', '.join(names)})", scope)
+    samples = samples or (call((3,), n_=0), call((2, 2), n_=3))
+    refusal = "it is a degree, or a parameter by which the derivative has no closed form"
+    declared = {"domain": unit, "refusal": refusal} | declared
+    return parametric(of, signature, samples=samples, x=partial, **declared)
+
+
+_WHOLE = {"domain": unit_only}
+# fmt: off
+eval_jacobi       = _polynomial(special.eval_jacobi, "n alpha beta x",
+                                lambda x, m, n, a, b: (n + a + b + 1) / 2 * eval_jacobi(m, a + 1, b + 1, x),
+                                call((3,), n_=0, alpha_=0.5, beta_=1.0), call((2,), n_=3, alpha_=0.5, beta_=-0.5))
+eval_legendre     = _polynomial(special.eval_legendre,    "n x", lambda x, m, n: (n + 1) / 2 * eval_jacobi(m, 1.0, 1.0, x))
+eval_gegenbauer   = _polynomial(special.eval_gegenbauer,  "n alpha x", lambda x, m, n, a: 2 * a * eval_gegenbauer(m, a + 1, x),
+                                call((3,), n_=0, alpha_=0.5), call((2,), n_=3, alpha_=1.5))
+eval_chebyu       = _polynomial(special.eval_chebyu,      "n x", lambda x, m, n: 2 * eval_gegenbauer(m, 2.0, x))
+eval_chebyt       = _polynomial(special.eval_chebyt,      "n x", lambda x, m, n: n * eval_chebyu(m, x))
+eval_chebys       = _polynomial(special.eval_chebys,      "n x", lambda x, m, n: eval_gegenbauer(m, 2.0, x / 2))
+eval_chebyc       = _polynomial(special.eval_chebyc,      "n x", lambda x, m, n: n * eval_chebys(m, x))
+eval_sh_legendre  = _polynomial(special.eval_sh_legendre, "n x", lambda x, m, n: (n + 1) * eval_jacobi(m, 1.0, 1.0, 2 * x - 1))
+eval_sh_chebyu    = _polynomial(special.eval_sh_chebyu,   "n x", lambda x, m, n: 4 * eval_gegenbauer(m, 2.0, 2 * x - 1))
+eval_sh_chebyt    = _polynomial(special.eval_sh_chebyt,   "n x", lambda x, m, n: 2 * n * eval_chebyu(m, 2 * x - 1))
+eval_genlaguerre  = _polynomial(special.eval_genlaguerre, "n alpha x", lambda x, m, n, a: -1.0 * eval_genlaguerre(m, a + 1, x),
+                                call((3,), n_=0, alpha_=0.5), call((2,), n_=3, alpha_=1.5))
+eval_laguerre     = _polynomial(special.eval_laguerre,    "n x", lambda x, m, n: -1.0 * eval_genlaguerre(m, 1.0, x))
+eval_hermite      = _polynomial(special.eval_hermite,     "n x", lambda x, m, n: 2 * n * eval_hermite(m, x), **_WHOLE)
+eval_hermitenorm  = _polynomial(special.eval_hermitenorm, "n x", lambda x, m, n: n * eval_hermitenorm(m, x), **_WHOLE)
+# fmt: on
+
+__all__ = [
+    "ellipe", "ellipeinc", "ellipj", "ellipk", "ellipkinc", "ellipkm1", "eval_chebyc", "eval_chebys", "eval_chebyt",
+    "eval_chebyu", "eval_gegenbauer", "eval_genlaguerre", "eval_hermite", "eval_hermitenorm", "eval_jacobi",
+    "eval_laguerre", "eval_legendre", "eval_sh_chebyt", "eval_sh_chebyu", "eval_sh_legendre", "hyp0f1", "hyp1f1",
+    "hyp2f1", "hyperu",
+]  # fmt: skip

@@ -1,0 +1,246 @@
+"""Incomplete gamma and beta functions, differentiable by their shape parameters too, to any order.
+
+The functions are integrals of a density p(t; a) up to x. With log p known, the n-th derivative of p by a is p times a polynomial
+in the derivatives of log p (Bell's, by recurrence), so that of the function is the integral of that up to x, or, as the
+integrals over the whole axis are constant, minus the integral from x on: whichever tail is of one sign. In s = log t, or
+s = log(t / (1 - t)) for the beta function, log p is concave and falls at a known rate, so the tail is cut where it
+has fallen by e^-45 and taken by 2 x 64 Gauss-Legendre points. Against mpmath the error is below 1e-13 (gamma) and 3e-12 (beta) of the larger
+of the value and of the density's scale, for shapes from 1e-3 to 1e4 (tests/test_special.py); beyond that, rounding in the density's
+exponent grows like the shape itself, as it does in the derivative by x.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from ...domain import Domain, positive
+from ...primitive import call
+from .declaring import parametric, smooth
+from .gamma import betaln, gammaln, polygamma, psi
+from .gaussian import share
+from .logarithmic import xlog1py, xlogy
+
+_DROP = 45.0
+
+shape = Domain("shape", lambda rng, shape: rng.uniform(0.3, 4.0, shape), complex_too=False)
+above = Domain("above", positive.draw, complex_too=False)
+
+
+@lru_cache(1)
+def _gauss() -> tuple[np.ndarray, np.ndarray]:
+    """Nodes and weights on (0, 1)."""
+    u, w = np.polynomial.legendre.leggauss(64)
+    return (u + 1) / 2, w / 2
+
+
+def _panels(end: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Points and weights from 0 to `end`: beyond 30 a tail of small shape is a bare exponential, and has points of its own."""
+    u, weights = (v.reshape((-1,) + (1,) * end.ndim) for v in _gauss())
+    first = np.minimum(end, 30.0)
+    rest = end - first
+    return np.concatenate([first * u, first + rest * u]), np.concatenate(
+        [first * weights, rest * weights]
+    )
+
+
+def bell(cs: Sequence[Any]) -> Any:
+    """The n-th derivative of p over p, from the derivatives of log p: c₁, ..., cₙ."""
+    b: list[Any] = [1.0]
+    for n in range(len(cs)):
+        b.append(sum(math.comb(n, i) * b[n - i] * cs[i] for i in range(n + 1)))
+    return b[-1]
+
+
+def _root(f: Callable[..., Any], slope: Callable[..., Any], start: np.ndarray) -> np.ndarray:
+    """Where a convex rising function is 0, by Newton's method from the right, on which it cannot overshoot."""
+    w = start
+    for _ in range(40):
+        step = f(w) / slope(w)
+        w = w - np.where(np.isfinite(step), step, 0.0)
+    return np.maximum(w, 0.0)
+
+
+# --------------------------------------------------------------------------------------------------- gamma
+
+
+def gamma_density(a, x):
+    """The derivative of gammainc(a, x) by x."""
+    return np.exp(xlogy(a - 1.0, x) - x - gammaln(a))
+
+
+def _gamma_weights(a: Any, log_x: Any, order: int) -> Any:
+    """The derivative of the density by a, of this order, over the density."""
+    return bell([log_x - psi(a), *(-polygamma(n, a) for n in range(1, order))])
+
+
+def _gammainc_by_shape(a, x, order):
+    dtype = np.result_type(a, x)
+    a, x = np.broadcast_arrays(np.asarray(a, float), np.asarray(x, float))
+    with np.errstate(all="ignore"):
+        # Below exp(psi(a)) the density falls with a, above it rises: no tail sums up what cancels.
+        lower = x < np.exp(special.psi(a))
+        log_x = np.log(x)
+        below = _root(
+            lambda w: a * w + x * np.expm1(-w) - _DROP,
+            lambda w: a - x * np.exp(-w),
+            (_DROP + x) / a,
+        )
+        start = np.log((_DROP + x + a * (np.log((_DROP + x + a) / x) + 5)) / x) + 0.5
+        above = _root(
+            lambda w: x * np.expm1(w) - a * w - _DROP,
+            lambda w: x * np.exp(w) - a,
+            np.where(x < a, start, np.minimum(start, np.sqrt(2 * _DROP / x))),
+        )
+        w, weights = _panels(np.where(lower, below, above))
+        drop = np.where(lower, a * w + x * np.expm1(-w), x * np.expm1(w) - a * w)
+        weight = _gamma_weights(a, np.where(lower, log_x - w, log_x + w), order)
+        tail = np.sum(weights * np.exp(-drop) * weight, axis=0)
+        out = np.where(lower, 1, -1) * np.exp(a * log_x - x - special.gammaln(a)) * tail
+        out = np.where((x == 0) | np.isposinf(x), 0.0, out)
+        out = np.where((a > 0) & (x >= 0), out, np.nan)
+    return out.astype(dtype if dtype.kind == "f" else float)[()]
+
+
+gammainc_by_shape = parametric(
+    lambda a, x, order: _gammainc_by_shape(a, x, order),
+    "a x order",
+    a=lambda a, x, order: gammainc_by_shape(a, x, order_=order + 1),
+    x=lambda a, x, order: gamma_density(a, x) * _gamma_weights(a, np.log(x), order),
+    name="gammainc_by_shape",
+    public=False,
+    domain=(shape, above),
+    samples=[call((3,), (3,), order_=1), call((2, 2), (2,), order_=2)],
+    told="The derivatives of gammainc(a, x) by a, of the given order.",
+    holomorphic=False,
+)
+
+# fmt: off
+gammainc     = smooth(special.gammainc,     lambda x, y: gammainc_by_shape(x, y, order_=1), lambda x, y: gamma_density(x, y), domain=(shape, above))
+gammaincc    = smooth(special.gammaincc,    lambda x, y: -gammainc_by_shape(x, y, order_=1), lambda x, y: -gamma_density(x, y), domain=(shape, above))
+gammaincinv  = smooth(special.gammaincinv,  lambda x, out: -gammainc_by_shape(x, out, order_=1) / gamma_density(x, out),
+                                            lambda x, out: 1 / gamma_density(x, out), domain=(shape, share))
+gammainccinv = smooth(special.gammainccinv, lambda x, out: -gammainc_by_shape(x, out, order_=1) / gamma_density(x, out),
+                                            lambda x, out: -1 / gamma_density(x, out), domain=(shape, share))
+# fmt: on
+
+
+# --------------------------------------------------------------------------------------------------- beta
+
+
+def beta_density(a, b, x):
+    """The derivative of betainc(a, b, x) by x."""
+    return np.exp(xlogy(a - 1.0, x) + xlog1py(b - 1.0, -x) - betaln(a, b))
+
+
+def _digammas(n: int, a: Any) -> Any:
+    return psi(a) if n == 0 else polygamma(n, a)
+
+
+def _beta_weights(a: Any, b: Any, log_x: Any, log_y: Any, i: int, j: int) -> Any:
+    """The derivative of the density, i times by a and j times by b, over the density; log_y is log(1 - x)."""
+
+    def c(p: int, q: int) -> Any:
+        """That of log p."""
+        both = _digammas(p + q - 1, a + b)
+        if p and q:
+            return both
+        alone = _digammas(p + q - 1, a if p else b)
+        return both - alone + ((log_x if p else log_y) if p + q == 1 else 0.0)
+
+    table: dict[tuple[int, int], Any] = {(0, 0): 1.0}
+    for m in range(i + 1):
+        for n in range(j + 1):
+            if m:
+                table[m, n] = sum(
+                    math.comb(m - 1, p) * math.comb(n, q) * c(p + 1, q) * table[m - 1 - p, n - q]
+                    for p in range(m)
+                    for q in range(n + 1)
+                )
+            elif n:
+                table[m, n] = sum(
+                    math.comb(n - 1, q) * c(0, q + 1) * table[0, n - 1 - q] for q in range(n)
+                )
+    return table[i, j]
+
+
+def _betainc_by_shape(a, b, x, i, j):
+    dtype = np.result_type(a, b, x)
+    a, b, x = np.broadcast_arrays(*(np.asarray(v, float) for v in (a, b, x)))
+    with np.errstate(all="ignore"):
+        # Where the density falls, or rises, with the parameter, no tail sums up what cancels.
+        if i and j:
+            lower = x * (a + b) < a
+        elif i:
+            lower = np.log(x) < special.psi(a) - special.psi(a + b)
+        else:
+            lower = np.log1p(-x) > special.psi(b) - special.psi(a + b)
+        # The upper tail is the lower one of 1 - t, with a and b exchanged.
+        p, q = np.where(lower, a, b), np.where(lower, b, a)
+        log_x, log_y = np.log(x), np.log1p(-x)
+        t = np.where(lower, x, 1 - x)
+        log_t, log_rest = np.where(lower, log_x, log_y), np.where(lower, log_y, log_x)
+        end = _root(
+            lambda w: p * w + (p + q) * np.log1p(t * np.expm1(-w)) - _DROP,
+            lambda w: p - (p + q) * t * np.exp(-w) / (1 + t * np.expm1(-w)),
+            (_DROP - (p + q) * log_rest) / p,
+        )
+        w, weights = _panels(end)
+        fall = np.log1p(t * np.expm1(-w))
+        at, rest = log_t - w - fall, log_rest - fall
+        weight = _beta_weights(a, b, np.where(lower, at, rest), np.where(lower, rest, at), i, j)
+        tail = np.sum(weights * np.exp(-p * w - (p + q) * fall) * weight, axis=0)
+        out = np.where(lower, 1, -1) * np.exp(a * log_x + b * log_y - special.betaln(a, b)) * tail
+        out = np.where((x == 0) | (x == 1), 0.0, out)
+        out = np.where((a > 0) & (b > 0) & (x >= 0) & (x <= 1), out, np.nan)
+    return out.astype(dtype if dtype.kind == "f" else float)[()]
+
+
+betainc_by_shape = parametric(
+    lambda a, b, x, i, j: _betainc_by_shape(a, b, x, i, j),
+    "a b x i j",
+    a=lambda a, b, x, i, j: betainc_by_shape([a, b, x], i_=i + 1, j_=j),
+    b=lambda a, b, x, i, j: betainc_by_shape([a, b, x], i_=i, j_=j + 1),
+    x=lambda a, b, x, i, j: (
+        beta_density(a, b, x) * _beta_weights(a, b, np.log(x), np.log1p(-x), i, j)
+    ),
+    name="betainc_by_shape",
+    public=False,
+    domain=(shape, shape, share),
+    samples=[call((3,), (3,), (3,), i_=1, j_=0), call((2,), (2,), (2,), i_=1, j_=1)],
+    told="The derivatives of betainc(a, b, x), i times by a and j times by b.",
+    holomorphic=False,
+)
+
+
+def by_a(a, b, x):
+    """The derivative of betainc(a, b, x) by a."""
+    return betainc_by_shape([a, b, x], i_=1, j_=0)
+
+
+def by_b(a, b, x):
+    """The derivative of betainc(a, b, x) by b."""
+    return betainc_by_shape([a, b, x], i_=0, j_=1)
+
+
+# fmt: off
+betainc     = smooth(special.betainc,     lambda x, y, z: by_a(x, y, z), lambda x, y, z: by_b(x, y, z), lambda x, y, z: beta_density(x, y, z),
+                     domain=(shape, shape, share))
+betaincc    = smooth(special.betaincc,    lambda x, y, z: -by_a(x, y, z), lambda x, y, z: -by_b(x, y, z), lambda x, y, z: -beta_density(x, y, z),
+                     domain=(shape, shape, share))
+betaincinv  = smooth(special.betaincinv,  lambda x, y, out: -by_a(x, y, out) / beta_density(x, y, out),
+                     lambda x, y, out: -by_b(x, y, out) / beta_density(x, y, out), lambda x, y, out: 1 / beta_density(x, y, out),
+                     domain=(shape, shape, share))
+betainccinv = smooth(special.betainccinv, lambda x, y, out: -by_a(x, y, out) / beta_density(x, y, out),
+                     lambda x, y, out: -by_b(x, y, out) / beta_density(x, y, out), lambda x, y, out: -1 / beta_density(x, y, out),
+                     domain=(shape, shape, share))
+# fmt: on
+
+__all__ = [
+    "betainc", "betaincc", "betainccinv", "betaincinv", "gammainc", "gammaincc", "gammainccinv", "gammaincinv",
+]  # fmt: skip

@@ -1,0 +1,136 @@
+"""Integrals that have a name: exponential, sine and cosine, Fresnel's, Spence's; and Lambert's W.
+
+The derivative is the integrand. Where there are two integrals in one function (sici, shichi, fresnel), both are one op.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy import special
+
+from ...domain import Domain, positive, real
+from ...primitive import UFUNCS, call, select, several
+from ..composing import operand, raw
+from .declaring import NO_STEP, parametric, smooth
+
+HALF_PI = math.pi / 2
+positive_only = Domain("positive_only", positive.draw, complex_too=False)
+
+
+def _sine_over(x):
+    """sin(x) / x, and 1 at 0."""
+    return np.sinc(x / math.pi)
+
+
+# fmt: off
+expi  = smooth(special.expi, lambda x: np.exp(x) / x, domain=positive, kernel=True, unsupported=NO_STEP)
+exp1  = smooth(special.exp1, lambda x: -np.exp(-x) / x, domain=positive, kernel=True)
+# The dilogarithm of 1 - x.
+spence = smooth(special.spence, lambda x: select(x == 1, -1.0, np.log(x) / select(x == 1, 1.0, 1 - x)), domain=positive, kernel=True)
+wrightomega = smooth(special.wrightomega, lambda out: out / (1 + out), domain=real, kernel=True)
+# fmt: on
+
+expn = parametric(
+    special.expn,
+    "n x",
+    # E₀ is exp(-x) / x; SciPy has no orders below.
+    x=lambda n, x, out: np.where(
+        np.asarray(n) == 0,
+        -out * (1 + 1 / x),
+        -expn(np.maximum(np.asarray(n) - 1, 0).astype(x.dtype), x),
+    ),
+    domain=positive_only,
+    samples=[call((3,), n_=0), call((2, 2), n_=3), call((3,), n_=np.array([0.0, 1.0, 2.0]))],
+    refusal="it is a whole number",
+    holomorphic=False,
+)
+
+
+def _two(of, first, second, told, domain=real):
+    """An op with two results, by the derivative of each."""
+
+    def rule(g, x):
+        return g[0] * np.conj(first(x)) + g[1] * np.conj(second(x))
+
+    rule.__name__ = of.__name__
+    rule.__doc__ = told
+    samples = [call((3,)), call((2, 2))]
+    declare = several(of, lambda shape: (shape, shape), name=of.__name__, samples=samples, domain=domain, unsupported=NO_STEP)  # fmt: skip
+    function = declare(rule)
+    UFUNCS[of] = function
+    return function
+
+
+sici = _two(
+    special.sici,
+    _sine_over,
+    lambda x: np.cos(x) / x,
+    "The sine and cosine integrals.",
+    positive,
+)
+shichi = _two(
+    special.shichi,
+    lambda x: _sine_over(1j * x) if x.dtype.kind == "c" else _hyperbolic_sine_over(x),
+    lambda x: np.cosh(x) / x,
+    "The hyperbolic sine and cosine integrals.",
+    positive,
+)
+fresnel = _two(
+    special.fresnel,
+    lambda x: np.sin(HALF_PI * x * x),
+    lambda x: np.cos(HALF_PI * x * x),
+    "Fresnel's integrals S and C.",
+)
+
+
+def _hyperbolic_sine_over(x):
+    zero = x == 0
+    return np.where(zero, 1.0, np.sinh(x) / np.where(zero, 1.0, x))
+
+
+# ------------------------------------------------------------------------------------------------ Lambert's W
+
+_lambertw = parametric(
+    special._ufuncs._lambertw,
+    "z k tol",
+    z=lambda out: 1 / (np.exp(out) * (1 + out)),
+    name="lambertw",
+    domain=positive,
+    samples=[call((3,), k_=0, tol_=1e-8), call((2, 2), k_=-1, tol_=1e-8)],
+    refusal="it names the branch, or the precision",
+    told="Lambert's W: the w with w exp(w) = z, on branch k.",
+    holomorphic=False,
+)
+
+
+def lambertw(z, k=0, tol=1e-8):
+    """Lambert's W: the complex w with w exp(w) = z, on branch k; differentiable by z.
+
+    >>> import tapegrad as tg
+    >>> tg.grad(lambda z: tg.real(tg.special.lambertw(z)))(0.0)
+    1.0
+    """
+    return _lambertw(operand(z), np.asarray(raw(k), dtype=np.dtype("long")), tol)
+
+
+# ------------------------------------------------------------------------- integrals of Bessel's functions
+#
+# Of zero order, from 0 or to infinity; the integrands are functions with rules, written where they are used.
+
+
+def _bessel_integrals() -> None:
+    from . import bessel
+
+    _two(special.itj0y0, bessel.j0, bessel.y0, "Integrals of j0 and y0 from 0 to x.", positive_only)
+    _two(special.iti0k0, bessel.i0, bessel.k0, "Integrals of i0 and k0 from 0 to x.", positive_only)
+
+
+_bessel_integrals()
+itj0y0 = UFUNCS[special.itj0y0]
+iti0k0 = UFUNCS[special.iti0k0]
+
+__all__ = [
+    "exp1", "expi", "expn", "fresnel", "iti0k0", "itj0y0", "lambertw", "shichi", "sici", "spence", "wrightomega",
+]  # fmt: skip

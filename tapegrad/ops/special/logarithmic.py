@@ -1,0 +1,167 @@
+"""Logistic functions, entropies, and powers and logarithms made safe: closed derivatives, exact in both tails.
+
+At the edge of the entropies' domain the derivative of x log y by x is infinite where y = 0; there xlogy and xlog1py have
+the subgradient 0 in x if x = 0 too, and 0 in y wherever x = 0: PyTorch's choices, and those that make sums finite.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy import special
+
+from ...domain import Domain, positive, real
+from ...primitive import UFUNCS, select
+from ..calculus import sinc as numpy_sinc
+from ..elementary import LN10, cbrt, exp2, expm1, log1p
+from .declaring import smooth
+from .gaussian import share
+
+DEGREE = math.pi / 180
+
+above_minus_one = Domain("above_minus_one", lambda rng, shape: rng.uniform(-0.7, 2.0, shape), complex_too=False)  # fmt: skip
+real_only = Domain("real_only", real.draw, complex_too=False)
+small = Domain("small", lambda rng, shape: rng.uniform(0.2, 0.9, shape), complex_too=False)
+
+
+# fmt: off
+expit     = smooth(special.expit,     lambda x, out: out * expit(-x), domain=real_only)
+log_expit = smooth(special.log_expit, lambda x: expit(-x), domain=real_only)
+logit     = smooth(special.logit,     lambda x: 1 / (x * (1 - x)), domain=share, kernel=True)
+exp10     = smooth(special.exp10,     lambda out: out * LN10, domain=real_only, kernel=True)
+# (exp(x) - 1) / x, whose slope at 0 is 1/2 and whose formula cancels beside it: a series there.
+exprel    = smooth(special.exprel,    lambda x, out: _exprel_slope(x, out), domain=real_only, kernel=True)
+cosm1     = smooth(special.cosm1,     lambda x: -np.sin(x), domain=real_only, kernel=True)
+sindg     = smooth(special.sindg,     lambda x: DEGREE * cosdg(x), domain=real_only)
+cosdg     = smooth(special.cosdg,     lambda x: -DEGREE * sindg(x), domain=real_only)
+tandg     = smooth(special.tandg,     lambda out: DEGREE * (1 + out * out), domain=real_only, kernel=True)
+cotdg     = smooth(special.cotdg,     lambda out: -DEGREE * (1 + out * out), domain=real_only, kernel=True)
+
+entr      = smooth(special.entr,      lambda x: -np.log(x) - 1, domain=positive, kernel=True)
+rel_entr  = smooth(special.rel_entr,  lambda x, y: np.log(x / y) + 1, lambda x, y: -x / y, domain=positive, kernel=True)
+kl_div    = smooth(special.kl_div,    lambda x, y: np.log(x / y), lambda x, y: 1 - x / y, domain=positive, kernel=True)
+xlogy     = smooth(special.xlogy,     lambda x, y: select((x == 0) & (np.real(y) <= 0), 0.0, np.log(y)),
+                                      lambda x, y: select(x == 0, 0.0, x / y), domain=(real, positive), kernel=True)
+xlog1py   = smooth(special.xlog1py,   lambda x, y: select((x == 0) & (np.real(y) <= -1), 0.0, np.log1p(y)),
+                                      lambda x, y: select(x == 0, 0.0, x / (1 + y)), domain=(real, positive), kernel=True)
+# x ** y - 1
+powm1     = smooth(special.powm1,     lambda x, y: y * x ** (y - 1.0), lambda x, y, out: (out + 1) * np.log(x), domain=(positive, real), kernel=True)
+# (x ** lambda - 1) / lambda, and log(x) at lambda = 0
+boxcox    = smooth(special.boxcox,    lambda x, y: x ** (y - 1.0), lambda x, y: _boxcox_slope(np.log(x), y), domain=(positive, real), kernel=True)
+boxcox1p  = smooth(special.boxcox1p,  lambda x, y: np.exp((y - 1.0) * np.log1p(x)), lambda x, y: _boxcox_slope(np.log1p(x), y),
+                   domain=(above_minus_one, real), kernel=True)
+inv_boxcox   = smooth(special.inv_boxcox,   lambda x, y, out: out / (1 + x * y), lambda x, y, out: _inv_boxcox_slope(x, y, out),
+                      domain=(small, small), kernel=True)
+inv_boxcox1p = smooth(special.inv_boxcox1p, lambda x, y, out: (1 + out) / (1 + x * y), lambda x, y, out: _inv_boxcox_slope(x, y, 1 + out),
+                      domain=(small, small), kernel=True)
+# huber(delta, r): quadratic below delta, linear beyond
+huber     = smooth(special.huber,     lambda x, y: select(np.abs(y) <= x, 0.0, np.abs(y) - x),
+                                      lambda x, y: select(np.abs(y) <= x, y, x * np.sign(y)), domain=(small, real_only), kernel=True, holomorphic=False)
+pseudo_huber = smooth(special.pseudo_huber, lambda x, y: _pseudo_huber_slope(x, y), lambda x, y: y / np.sqrt(1 + (y / x) * (y / x)),
+                      domain=(positive, real_only), kernel=True)
+# fmt: on
+
+
+def _exprel_slope(x, out):
+    """(exp(x) - exprel(x)) / x, or its series, good to 1e-16 below 0.05."""
+    near = np.abs(x) < 0.05
+    t = select(near, x, 0.0)
+    series = 0.5 + t * (1 / 3 + t * (1 / 8 + t * (1 / 30 + t * (1 / 144 + t * (1 / 840 + t * (1 / 5760 + t * (1 / 45360 + t / 403200)))))))  # fmt: skip
+    return select(near, series, (1 + x * out - out) / select(near, 1.0, x))
+
+
+def _boxcox_slope(log, y):
+    """d/dy of (exp(y log) - 1) / y = log² times the slope of exprel at y log."""
+    t = y * log
+    near = np.abs(t) < 0.05
+    away = select(near, 1.0, t)
+    return log * log * _exprel_slope(t, select(near, 1.0, np.expm1(away) / away))
+
+
+def _inv_boxcox_slope(x, y, power):
+    """d/dy of (1 + x y) ** (1 / y), where `power` is that; below 0.02 a series, good to 1e-16."""
+    u = x * y
+    near = np.abs(u) < 0.02
+    t = select(near, u, 0.0)
+    series = -1 / 2 + t * (2 / 3 + t * (-3 / 4 + t * (4 / 5 + t * (-5 / 6 + t * (6 / 7 + t * (-7 / 8 + t * (8 / 9 - t * 9 / 10)))))))  # fmt: skip
+    v = select(near, 1.0, u)
+    return power * x * x * select(near, series, (v / (1 + v) - np.log1p(v)) / (v * v))
+
+
+def _pseudo_huber_slope(x, y):
+    """d/dx of x² (sqrt(1 + (y/x)²) - 1), without cancellation."""
+    u = y / x
+    root = np.sqrt(1 + u * u)
+    return x * u * u * (2 / (1 + root) - 1 / root)
+
+
+agm = smooth(
+    special.agm,
+    # With K the elliptic integral, agm(x, y) = π (x + y) / (4 K(((x - y) / (x + y))²)); its slope by Legendre's K'.
+    lambda x, y, out: _agm_slope(x, y, out),
+    lambda x, y, out: _agm_slope(y, x, out),
+    domain=positive,
+)
+
+
+def _agm_slope(x, y, out):
+    from .hypergeometric import elliptic_slope
+
+    total = x + y
+    k = (x - y) / total
+    # out = π total / (4 K(k²)): by the product rule, with dk/dx = 2 y / total².
+    return out / total - out * out * 4 / (math.pi * total) * elliptic_slope(k * k) * 4 * k * y / (
+        total * total
+    )
+
+
+def softplus(x):
+    """log(1 + exp(x)), which is never negative and smooth."""
+    return np.logaddexp(0.0, x)
+
+
+def radian(d, m, s):
+    """Radians of an angle in degrees, minutes and seconds."""
+    return (d + m / 60 + s / 3600) * DEGREE
+
+
+# SciPy's own ufuncs of these, and of NumPy's the same.
+for _of, _function in (
+    (special.cbrt, cbrt), (special.exp2, exp2), (special.expm1, expm1), (special.log1p, log1p), (special.radian, radian),
+):  # fmt: skip
+    UFUNCS[_of] = _function
+sinc = numpy_sinc
+
+__all__ = [
+    "agm",
+    "boxcox",
+    "boxcox1p",
+    "cbrt",
+    "cosdg",
+    "cosm1",
+    "cotdg",
+    "entr",
+    "exp2",
+    "exp10",
+    "expit",
+    "expm1",
+    "exprel",
+    "huber",
+    "inv_boxcox",
+    "inv_boxcox1p",
+    "kl_div",
+    "log1p",
+    "log_expit",
+    "logit",
+    "powm1",
+    "pseudo_huber",
+    "radian",
+    "rel_entr",
+    "sinc",
+    "sindg",
+    "softplus",
+    "tandg",
+    "xlog1py",
+    "xlogy",
+]  # fmt: skip
