@@ -23,7 +23,7 @@ from ..mode import (
 )
 from ..tape import Leaf
 from ..tensor import Tensor, wrap
-from . import function, graph, hooks
+from . import function, functional, graph, hooks
 from .function import Function
 from .gradcheck import gradcheck, gradgradcheck
 
@@ -288,6 +288,7 @@ __all__ = [
     "backward",
     "enable_grad",
     "function",
+    "functional",
     "grad",
     "gradcheck",
     "gradgradcheck",
