@@ -1,8 +1,7 @@
 """Automatic differentiation for NumPy code: a flat tape, PyTorch's autograd, and JIT-compiled walks."""
 
-from importlib import import_module
+from importlib import import_module as _import_module
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
 
 from . import autograd, dispatch, fft, linalg, mutators, ops
 from .check import check_op
@@ -26,15 +25,28 @@ from .transforms import grad, hessian, hvp, jacobian, jvp, value_and_grad, vjp
 # What is defined above stays: tg.zeros_like makes tensors and knows requires_grad, NumPy's does not.
 globals().update({name: f for name, f in ops.public_names().items() if name not in globals()})
 
-
-def __getattr__(name: str) -> Any:
-    """`tg.special` is imported when it is first asked for, as SciPy takes a while."""
-    if name == "special":
-        return import_module("tapegrad.special")
-    raise AttributeError(f"module 'tapegrad' has no attribute {name!r}")
-
-
 try:
     __version__ = version("tapegrad")
 except PackageNotFoundError:  # run from a checkout that is not installed
     __version__ = "0+unknown"
+
+# Names whose modules load when they are first used: a program that fits nothing does not wait for the fitters.
+_LAZY = {
+    "check_adjoint": ".check.gradients",
+    "check_gradient": ".check.gradients",
+    "special": "",
+}
+
+
+def __getattr__(name: str) -> object:
+    """A public name of a module that is loaded now."""
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = _import_module(_LAZY[name] or f".{name}", __name__)
+    value = getattr(module, name) if _LAZY[name] else module
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY})

@@ -112,6 +112,21 @@ def picture_path(text: str) -> Path:
     return path
 
 
+# check --------------------------------------------------------------------------------------------
+
+
+def check_options(parser: argparse.ArgumentParser) -> None:
+    from tapegrad.check.commandline import options
+
+    options(parser)
+
+
+def check(options: argparse.Namespace) -> int:
+    from tapegrad.check.commandline import run
+
+    return run(options)
+
+
 # info ---------------------------------------------------------------------------------------------
 
 
@@ -152,6 +167,7 @@ def executor_facts() -> dict[str, str]:
 
 COMMANDS = (
     ("demo", demo_options, demo, "fit NIST's 27 reference problems and count correct digits"),
+    ("check", check_options, check, "judge the gradient of a function of yours"),
     ("info", info_options, info, "show versions, platform and engine, as a bug report needs them"),
 )
 

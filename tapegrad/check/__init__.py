@@ -1,7 +1,13 @@
-"""Checking that derivatives are right: of declared ops, by the laws of `laws.py` on the samples of `samples.py`.
+"""Checking that derivatives are right: of any function (`gradients.py`), of declared ops (`laws.py`).
 
-`check_op` runs every law on every sample that the op's declaration gives and returns a `Report`, which prints as
-a table of samples by laws. What `autograd.gradcheck` is to a user's function, this is to an op.
+`check_gradient(f, x, gradient=...)` judges any gradient of any function, `check_adjoint(A, At, x)` any pair of a linear
+operator and its adjoint; both return results that print, plot, and raise in tests by `.assert_ok()`. They read, in this
+order: the function as a map of vectors (`subject.py`), its values along lines (`probing.py`), slopes with error bounds
+(`estimates.py`), what they mean (`verdicts.py`), how it is told (`findings.py`, `pictures.py`). `python -m tapegrad check`
+is the same on the command line (`commandline.py`), and `fixtures.py` has a pytest fixture.
+
+`check_op` runs every law on every sample that an op's declaration gives and returns a `Report`, which prints as
+a table of samples by laws.
 """
 
 from __future__ import annotations
@@ -115,6 +121,19 @@ def check_op(
     return report
 
 
+def __getattr__(name: str) -> Any:
+    """The checks of user functions: their modules load when first asked for."""
+    if name in ("check_gradient", "check_adjoint"):
+        from . import gradients
+
+        return getattr(gradients, name)
+    if name in ("GradientCheck", "AdjointCheck"):
+        from . import findings
+
+        return getattr(findings, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 def _counted(things: Sequence[Any], name: str) -> str:
     return f"{len(things)} {name}{'s' * (len(things) != 1)}"
 
@@ -131,4 +150,4 @@ def _has_rule(function: Any) -> bool:
     return function in UFUNCS or function in FUNCTIONS
 
 
-__all__ = ["Report", "check_op"]
+__all__ = ["AdjointCheck", "GradientCheck", "Report", "check_adjoint", "check_gradient", "check_op"]

@@ -1,0 +1,466 @@
+"""check_gradient and check_adjoint: they find what is planted, name it, and leave what is right alone."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import tapegrad as tg
+from bench.faults import faults
+from tapegrad.__main__ import main
+from tapegrad.check import estimates, probing
+from tapegrad.check.findings import page
+from tapegrad.errors import GradcheckError
+
+rng = np.random.default_rng(0)
+A = rng.normal(size=(5, 5))
+A = A @ A.T
+X = rng.normal(size=5)
+
+
+def f(x):
+    return 0.5 * x @ A @ x + np.sum(np.sin(x))
+
+
+def g(x):
+    return A @ x + np.cos(x)
+
+
+# ------------------------------------------------------------------------------------------ what is planted
+
+
+@pytest.mark.parametrize("fault", faults(), ids=lambda fault: fault.name.replace(" ", "-"))
+def test_names_each_planted_fault(fault):
+    """The table of the README: verdict, and words that tell this fault from the others."""
+    check = tg.check_gradient(fault.f, fault.x, gradient=fault.gradient)
+    assert check.verdict == fault.verdict
+    assert fault.word in str(check)
+    others = [other.word for other in faults() if other.word not in (fault.word, "slopes run")]
+    assert not any(word in check.explanation for word in others)
+
+
+@pytest.mark.parametrize("method", ["differences", "richardson", "complex", "taylor"])
+def test_every_method_tells_right_from_wrong(method):
+    assert tg.check_gradient(f, X, gradient=g, method=method, digits=5).verdict == "right"
+    wrong = tg.check_gradient(f, X, gradient=lambda x: 1.01 * g(x), method=method, digits=5)
+    assert wrong.verdict == "wrong" and not wrong.ok
+
+
+def test_complex_step_has_all_digits_and_knows_where_it_may_not_be_used():
+    check = tg.check_gradient(f, X, gradient=g, method="complex")
+    assert min(c.resolved for c in check.components) > 13 and check.method == "complex"
+    check = tg.check_gradient(lambda x: np.sum(np.abs(x) ** 3), X, method="complex")
+    assert check.verdict == "right" and "no complex step here" in check.notes[0]
+    check = tg.check_gradient(
+        lambda x: float(x[0]) ** 2, X[:1], gradient=2 * X[:1], method="complex"
+    )
+    assert check.verdict == "right" and "no complex step here" in check.notes[0]
+
+
+def test_taylor_orders():
+    """1 without the gradient, 2 with it, 3 with the Hessian; 1 with a wrong gradient, 2 with a wrong Hessian."""
+    check = tg.check_gradient(f, X, gradient=g, method="taylor", hessian=True)
+    for line in check.taylor:
+        assert line.orders == pytest.approx((1, 2, 3), abs=0.2)
+    check = tg.check_gradient(f, X, gradient=lambda x: 2 * g(x), method="taylor")
+    assert all(line.orders[1] == pytest.approx(1, abs=0.2) for line in check.taylor)
+    check = tg.check_gradient(f, X, gradient=g, method="taylor", hessian=lambda x: 2 * A)
+    assert check.verdict == "wrong" and "Hessian is wrong" in check.explanation
+    linear = tg.check_gradient(lambda x: np.sum(x), X, method="taylor")
+    assert all(line.orders[1] == np.inf for line in linear.taylor)
+
+
+def test_many_parameters_cost_as_much_as_few_and_the_wrong_one_is_found():
+    n = 20_000
+    x = rng.normal(size=n)
+
+    def waves(x):
+        return np.sum(np.sin(x) * x)
+
+    right = tg.check_gradient(waves, x)
+    assert right.verdict == "right" and right.evaluations < 150
+
+    def one_wrong(x):
+        y = np.sin(x) + x * np.cos(x)
+        y[12345] *= 3
+        return y
+
+    check = tg.check_gradient(waves, x, gradient=one_wrong)
+    assert check.explanation.startswith("only x[12345] is wrong, 3 times")
+    assert check.evaluations < 1500
+    shifted = tg.check_gradient(waves, x, gradient=lambda x: np.roll(np.sin(x) + x * np.cos(x), -1))
+    assert "one after it" in shifted.explanation
+
+
+def test_kink_among_many_is_found():
+    x = np.arange(1.0, 301.0)
+    x[77] = 0
+    check = tg.check_gradient(lambda x: np.sum(np.abs(x) * np.arange(300)), x)
+    assert check.verdict == "not smooth" and check.worst.name == "x[77]"
+
+
+# ------------------------------------------------------------------------------------------ what is right
+
+# fmt: off
+HARD_BUT_RIGHT = {
+    "waves of 1e-4":    (lambda x: np.sum(np.sin(1e4 * x)), rng.normal(size=3)),
+    "waves of 1e-6":    (lambda x: np.sum(np.sin(1e6 * x)), rng.normal(size=3)),
+    "steep exp":        (lambda x: np.sum(np.exp(200 * x)), np.array([0.5, 0.51])),
+    "beside a pole":    (lambda x: np.sum(np.log(x - 0.999999)), np.ones(2)),
+    "tan at its pole":  (lambda x: np.sum(np.tan(x)), np.array([1.5707])),
+    "sqrt near 0":      (lambda x: np.sum(np.sqrt(x)), np.array([1e-12, 1e-6, 1.0])),
+    "minimum":          (lambda x: np.sum(100 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2), np.ones(4)),
+    "flat minimum":     (lambda x: np.sum(x**4), np.zeros(3)),
+    "constant":         (lambda x: 0 * np.sum(x) + 3.0, np.ones(2)),
+    "linear":           (lambda x: np.sum(x * np.arange(4.0)), rng.normal(size=4)),
+    "cancelling":       (lambda x: (1e5 + np.sum(x**2)) - 1e5, rng.normal(size=2)),
+    "beside a kink":    (lambda x: np.sum(np.maximum(x, 0)), np.array([1e-3, -1e-5, 1.0])),
+    "power 1.5":        (lambda x: np.sum(np.abs(x) ** 1.5), np.array([0.0, 1.0])),
+    "nearly a kink":    (lambda x: np.sum(np.sqrt(x**2 + 1e-12)), np.array([0.0, 1.0])),
+    "tiny values":      (lambda x: 1e-200 * np.sum(x**2), rng.normal(size=2)),
+    "huge values":      (lambda x: 1e200 * np.sum(x**2), rng.normal(size=2)),
+    "eigenvalue":       (lambda x: np.linalg.eigvalsh(x + x.T)[0], rng.normal(size=(3, 3))),
+    "solve":            (lambda x: np.sum(np.linalg.solve(x, np.ones(3))), rng.normal(size=(3, 3)) + 3 * np.eye(3)),
+    "vector-valued":    (lambda x: np.cumsum(np.sin(x)), rng.normal(size=4)),
+    "complex point":    (lambda z: np.sum(np.abs(z) ** 2), rng.normal(size=2) + 1j),
+    "float":            (lambda x: x**3, 2.0),
+    "tensor":           (lambda t: (t * t).sum(), tg.tensor([1.0, 2.0])),
+}
+# fmt: on
+
+
+@pytest.mark.parametrize("name", HARD_BUT_RIGHT)
+def test_right_gradients_of_hard_functions_pass(name):
+    """tapegrad's own gradient is right, and a checker that calls it wrong would be no help."""
+    function, x = HARD_BUT_RIGHT[name]
+    assert tg.check_gradient(function, x).assert_ok().ok
+
+
+# fmt: off
+ROUGH = {
+    "kink":   (lambda x: np.sum(np.abs(x)), "kink: the slope is -1 on the left and 1 on the right"),
+    "jump":   (lambda x: np.sum(np.floor(x)), "jump of 1"),
+    "root":   (lambda x: np.sum(np.cbrt(x)), "slope grows without bound"),
+    "edge":   (lambda x: np.sum(np.sqrt(x)), "edge of the domain: f is not finite below"),
+}
+# fmt: on
+
+
+@pytest.mark.parametrize("name", ROUGH)
+def test_rough_points_are_named(name):
+    function, words = ROUGH[name]
+    check = tg.check_gradient(
+        function, np.array([1.5, 0.0, 2.5]), gradient=np.array([1.0, 1.0, 1.0])
+    )
+    rough = [c for c in check.components if c.verdict == "not smooth"]
+    assert [c.name for c in rough] == ["x[1]"]
+    assert words in rough[0].note
+
+
+def test_noise_levels_are_measured():
+    for level in (1e-4, 1e-8, 1e-12):
+        noise = np.random.default_rng(1)
+        check = tg.check_gradient(
+            lambda x, noise=noise, level=level: f(x) + level * noise.normal(), X, gradient=g
+        )
+        assert level / 5 < check.level < 5 * level
+    assert check.verdict == "right"  # 1e-12 hides none of six digits
+
+
+def test_estimates_bound_their_errors():
+    """On functions with known slopes the error is within ten times the bound."""
+    for function, slope in ((np.exp, 1.0), (np.sin, 1.0), (lambda t: 1 / (1.1 - t), 1 / 1.21)):
+        probe = probing.Probe(
+            lambda t, function=function: np.atleast_1d(function(t)),
+            np.atleast_1d(function(0.0)),
+            np.array([2e-16]),
+        ).complete()
+        for estimate in (estimates.differences, estimates.richardson):
+            e = estimate(probe.curves(0))
+            assert abs(e.value - slope) <= 10 * e.error and e.error < 1e-8
+
+
+# ------------------------------------------------------------------------------------------ arguments, results
+
+
+def test_names_follow_the_structure_and_the_signature():
+    def model(params, t):
+        return params["a"] * np.exp(-params["b"] * t)
+
+    t = np.array([0.5, 0.6])
+    check = tg.check_gradient(model, {"a": 2.0, "b": np.array([1.0, 2.0])}, t).assert_ok()
+    assert "output 1 by params['b'][1]" in [c.name for c in check.components]
+    assert any(c.name.endswith("by t[0]") for c in check.components)
+    only = tg.check_gradient(model, {"a": 2.0, "b": np.ones(2)}, t, argnums=0).assert_ok()
+    assert not any("t[" in c.name for c in only.components)
+
+
+def test_several_arguments_and_given_values():
+    check = tg.check_gradient(lambda x, y: x @ y, X, 2 * X, gradient=(2 * X, X))
+    assert check.ok
+    check = tg.check_gradient(lambda x, y: x @ y, X, 2 * X, gradient=lambda x, y: (y, -x))
+    assert check.explanation == "in y: every component has the opposite sign: a sign error."
+    assert tg.check_gradient(
+        lambda x: np.outer(x, x), X, gradient=tg.jacobian(lambda x: np.outer(x, x))
+    ).ok
+    assert tg.check_gradient(lambda x: x**2, X, gradient=2 * np.diag(X)).ok
+
+
+def test_results_tell_themselves():
+    check = tg.check_gradient(f, X, gradient=lambda x: -g(x))
+    assert str(check) == repr(check) and "sign error" in str(check)
+    data = json.loads(json.dumps(check.to_dict()))
+    assert data["verdict"] == "wrong" and not data["ok"] and len(data["components"]) == 5
+    shown = check._repr_html_()
+    assert "sign error" in shown and "currentColor" in shown and "<script" not in shown
+    assert "color-scheme" in page(check)
+    with pytest.raises(GradcheckError, match="sign error"):
+        check.assert_ok()
+    assert tg.check_gradient(f, X).assert_ok().ok
+    assert tg.check_gradient(lambda x: {"<b>": x}["<b>"].sum(), X)._repr_html_()
+
+
+@pytest.mark.parametrize("method", ["auto", "taylor", "complex"])
+def test_pictures(method):
+    pytest.importorskip("matplotlib")
+    figure = tg.check_gradient(f, X, gradient=g, method=method).plot()
+    assert len(figure.axes) >= 1
+    with pytest.raises(ValueError, match="no component is called"):
+        tg.check_gradient(f, X).plot(["nope"])
+
+
+def test_nothing_is_changed():
+    """The point, and arguments that are not differentiated, are as they were; so are read-only ones."""
+    x, data = X.copy(), {"t": np.arange(3.0)}
+    x.flags.writeable = False
+    tg.check_gradient(lambda x, d: np.sum(x) * np.sum(d["t"]), x, data, argnums=0).assert_ok()
+    assert np.array_equal(x, X) and data["t"].tolist() == [0, 1, 2]
+
+
+def test_fixture(pytester_like):
+    assert (
+        pytester_like("def test_it(gradient_check):\n    gradient_check(lambda x: x**2, 3.0)\n")
+        == 0
+    )
+    assert (
+        pytester_like(
+            "def test_it(gradient_check):\n    gradient_check(lambda x: x**2, 3.0, gradient=5.0)\n"
+        )
+        == 1
+    )
+
+
+@pytest.fixture
+def pytester_like(tmp_path):
+    """Run a test file that uses the fixture, in a pytest of its own."""
+
+    def run(text):
+        (tmp_path / "conftest.py").write_text('pytest_plugins = ["tapegrad.check.fixtures"]\n')
+        (tmp_path / "test_it.py").write_text(text)
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]
+        return subprocess.run(command, capture_output=True, cwd=tmp_path).returncode
+
+    return run
+
+
+# ------------------------------------------------------------------------------------------ bad input
+
+
+def _mutates(x):
+    x += 1
+    return np.sum(x)
+
+
+# fmt: off
+BAD = {
+    "no function":        (lambda: tg.check_gradient(3.0, X), TypeError, "cannot be called"),
+    "no point":           (lambda: tg.check_gradient(f), TypeError, "no point"),
+    "unknown method":     (lambda: tg.check_gradient(f, X, method="magic"), ValueError, "choose among"),
+    "too many digits":    (lambda: tg.check_gradient(f, X, digits=20), ValueError, "float64 has 15"),
+    "no directions":      (lambda: tg.check_gradient(f, X, directions=0), ValueError, "at least one"),
+    "nan in the point":   (lambda: tg.check_gradient(f, X * np.nan), ValueError, r"x\[0\] = nan or inf"),
+    "nan as value":       (lambda: tg.check_gradient(lambda x: np.log(x), -1.0), ValueError, "only where the value is finite"),
+    "empty point":        (lambda: tg.check_gradient(np.sum, np.zeros(0)), ValueError, "without a single number"),
+    "empty value":        (lambda: tg.check_gradient(lambda x: x[:0], X), ValueError, "no number at all"),
+    "nothing returned":   (lambda: tg.check_gradient(lambda x: None, X), TypeError, "Does it end with a return"),
+    "text returned":      (lambda: tg.check_gradient(lambda x: "a", X), TypeError, "only numbers"),
+    "text as point":      (lambda: tg.check_gradient(lambda x: 1.0, "abc"), TypeError, "only numbers"),
+    "mutating f":         (lambda: tg.check_gradient(_mutates, X), ValueError, "changed its argument x in place"),
+    "gradient nothing":   (lambda: tg.check_gradient(f, X, gradient=lambda x: None), TypeError, "returned None"),
+    "gradient shape":     (lambda: tg.check_gradient(f, X, gradient=lambda x: x[:3]), ValueError, "has the shape of what it belongs to"),
+    "gradient complex":   (lambda: tg.check_gradient(f, X, gradient=lambda x: g(x) + 1j), ValueError, "take the real part"),
+    "Jacobian shape":     (lambda: tg.check_gradient(lambda x: A[:2] @ x, X, gradient=A[:2].T), ValueError, "return its .T"),
+    "one of two":         (lambda: tg.check_gradient(lambda x, y: x @ y, X, X, gradient=lambda x, y: y), ValueError, "a tuple with a gradient for each"),
+    "argnums":            (lambda: tg.check_gradient(f, X, argnums=2), TypeError, "names an argument that was not given"),
+    "Hessian shape":      (lambda: tg.check_gradient(f, X, method="taylor", hessian=lambda x: A[:2]), ValueError, "5 by 5"),
+    "adjoint alone":      (lambda: tg.check_adjoint(f), TypeError, "second function"),
+    "adjoint no x":       (lambda: tg.check_adjoint(f, f), TypeError, "needs x"),
+    "adjoint shape":      (lambda: tg.check_adjoint(lambda v: A[:2] @ v, lambda w: w, X), ValueError, "check x and y"),
+    "adjoint nothing":    (lambda: tg.check_adjoint(lambda v: None, lambda w: w, X), TypeError, "returned None"),
+    "adjoint empty":      (lambda: tg.check_adjoint(lambda v: v, lambda w: w, np.zeros(0)), ValueError, "holds no number"),
+}
+# fmt: on
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_is_answered_in_a_sentence(name):
+    call, kind, words = BAD[name]
+    with pytest.raises(kind, match=words):
+        call()
+
+
+# ------------------------------------------------------------------------------------------ adjoints
+
+B = rng.normal(size=(3, 4))
+C = B + 1j * rng.normal(size=(3, 4))
+
+
+# fmt: off
+ADJOINTS = {
+    "right":          (lambda v: B @ v, lambda w: B.T @ w, ""),
+    "sign":           (lambda v: B @ v, lambda w: -B.T @ w, "opposite sign"),
+    "factor":         (lambda v: B @ v, lambda w: 0.5 * B.T @ w, "1/2 times"),
+    "off by one":     (lambda v: B @ v, lambda w: np.roll(B.T @ w, 1), "off by one"),
+    "one entry":      (lambda v: B @ v, lambda w: B.T @ w + np.array([0, 0, w[1], 0]), r"entry \[1, 2\].*1 of 12 entries"),
+    "not linear":     (lambda v: B @ v**2, lambda w: B.T @ w, "not linear"),
+}
+# fmt: on
+
+
+@pytest.mark.parametrize("name", ADJOINTS)
+def test_adjoints(name):
+    forward, adjoint, words = ADJOINTS[name]
+    check = tg.check_adjoint(forward, adjoint, np.zeros(4))
+    assert check.ok == (name == "right")
+    if words:
+        import re
+
+        assert re.search(words, check.explanation)
+        with pytest.raises(GradcheckError):
+            check.assert_ok()
+    assert json.dumps(check.to_dict()) and check._repr_html_()
+
+
+def test_complex_adjoints_are_conjugated():
+    z = np.zeros(4, complex)
+    assert tg.check_adjoint(lambda v: C @ v, lambda w: C.conj().T @ w, z).ok
+    assert "not conjugated" in tg.check_adjoint(lambda v: C @ v, lambda w: C.T @ w, z).explanation
+
+
+def test_adjoints_of_models_operators_and_pytrees():
+    from scipy.sparse.linalg import aslinearoperator
+
+    assert tg.check_adjoint(aslinearoperator(B)).ok
+
+    def tangent(x, v):
+        return tg.jvp(np.sin, (x,), (v,))[1]
+
+    def cotangent(x, w):
+        return tg.vjp(np.sin, x)[1](w)[0]
+
+    assert tg.check_adjoint(tangent, cotangent, at=X).ok
+    assert not tg.check_adjoint(tangent, lambda x, w: w, at=X).ok
+
+    def split(v):
+        return {"a": v[:2], "b": 2 * v[2:]}
+
+    def join(w):
+        return np.concatenate([w["a"], 2 * w["b"]])
+
+    assert tg.check_adjoint(split, join, np.zeros(5)).ok
+
+
+# ------------------------------------------------------------------------------------------ command line
+
+MODEL = """
+import numpy as np
+
+def loss(w=np.array([1.0, 2.0, 3.0]), rate=0.5):
+    return np.sum(np.exp(-rate * w))
+
+def gradient(w, rate):
+    e = np.exp(-rate * w)
+    return -rate * e, -np.sum(w * e)
+
+def wrong(w, rate):
+    return gradient(w, rate)[0], 1.0
+
+def fails(x):
+    raise RuntimeError("no convergence")
+
+def vector(x):
+    return np.sum(x**2)
+
+number = 3.0
+"""
+
+
+@pytest.fixture
+def model(tmp_path, monkeypatch):
+    (tmp_path / "planted_model.py").write_text(MODEL)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    yield tmp_path
+    sys.modules.pop("planted_model", None)
+
+
+def test_command_line(model, capsys):
+    """Exit status 0, 1, 2; points from defaults, text and files; reports."""
+    assert main(["check", "planted_model:loss"]) == 0
+    assert "right" in capsys.readouterr().out
+    assert main(["check", "./planted_model.py:loss", "--gradient", "planted_model:wrong"]) == 1
+    assert "only rate is wrong" in capsys.readouterr().out
+    html, data = model / "r.html", model / "r.json"
+    arguments = [
+        "check",
+        "planted_model:loss",
+        "[1,2]",
+        "rate=2",
+        "--gradient",
+        "planted_model:gradient",
+    ]
+    assert main([*arguments, "--html", str(html), "--json", str(data), "--quiet"]) == 0
+    assert capsys.readouterr().out.count("\n") == 1
+    assert "right" in html.read_text() and json.loads(data.read_text())["ok"]
+    np.save("x.npy", X)
+    np.savez("x.npz", w=X, rate=0.1)
+    (model / "x.json").write_text('{"w": [1, 2], "rate": 0.1}')
+    (model / "x.csv").write_text("w\n1\n2\n")
+    for point in ("x.npy", "x.npz", "x.json", "x.csv"):
+        assert main(["check", "planted_model:loss", point, "--quiet"]) == 0
+    capsys.readouterr()
+    assert main(["check", "planted_model:vector", "x.npy", "--json", "-"]) == 0
+    assert json.loads(capsys.readouterr().out)["verdict"] == "right"
+    assert main(["check", "planted_model:loss", "--method", "taylor", "--hessian", "own"]) == 0
+    assert main(["check", "planted_model:vector", "x.npy", "--directions", "2"]) == 0
+
+
+# fmt: off
+BAD_COMMANDS = {
+    "no such module":  (["nowhere_at_all:f"], "no module 'nowhere_at_all'"),
+    "no such file":    (["./nowhere.py:f"], "no file ./nowhere.py"),
+    "no such name":    (["planted_model:los"], "it has fails, gradient, loss"),
+    "no colon":        (["planted_model"], "write MODULE:FUNCTION"),
+    "not a function":  (["planted_model:number"], "cannot be called"),
+    "value missing":   (["planted_model:vector"], "needs a value for x"),
+    "too many values": (["planted_model:vector", "1", "2"], "a vector is one value"),
+    "no number":       (["planted_model:vector", "abc"], "neither a number"),
+    "no point file":   (["planted_model:vector", "x.npy"], "no file x.npy"),
+    "bad argument":    (["planted_model:loss", "speed=1"], "names no argument"),
+    "raises":          (["planted_model:fails", "1"], "in fails: RuntimeError: no convergence"),
+    "argnums":         (["planted_model:loss", "--argnums", "a"], "write 0 or 0,2"),
+    "no folder":       (["planted_model:loss", "--html", "no/r.html"], "no folder no"),
+    "bad file":        (["planted_model:vector", "bad.json"], "cannot be read as .json"),
+}
+# fmt: on
+
+
+@pytest.mark.parametrize("name", BAD_COMMANDS)
+def test_bad_commands_are_answered_in_a_line(name, model, capsys):
+    arguments, words = BAD_COMMANDS[name]
+    (model / "bad.json").write_text('{"w": [1,')
+    assert main(["check", *arguments]) == 2
+    told = capsys.readouterr().err
+    assert words in told and told.count("\n") == 1
