@@ -19,7 +19,7 @@ from .mode import (
 )
 from .tape import Tape
 from .tape import current as current_tape
-from .tensor import Tensor, as_tensor, from_numpy, tensor
+from .tensor import Parameter, Tensor, as_tensor, from_numpy, tensor
 from .transforms import grad, hessian, hvp, jacobian, jvp, value_and_grad, vjp
 
 # What is defined above stays: tg.zeros_like makes tensors and knows requires_grad, NumPy's does not.
@@ -34,6 +34,7 @@ except PackageNotFoundError:  # run from a checkout that is not installed
 _LAZY = {
     "check_adjoint": ".check.gradients",
     "check_gradient": ".check.gradients",
+    "optim": "",
     "special": "",
 }
 

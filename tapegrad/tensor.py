@@ -511,6 +511,25 @@ class InferenceTensor(Tensor):
     __slots__ = ()
 
 
+class Parameter(Tensor):
+    """A tensor that is meant to be fitted: it requires grad from the start, and shares memory with an array it is made from.
+
+    >>> import tapegrad as tg
+    >>> tg.Parameter(tg.zeros(2))
+    tensor([0., 0.], requires_grad=True)
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, data: Any = (), requires_grad: bool = True) -> Parameter:
+        made = as_tensor(data.detach() if isinstance(data, Tensor) else data)
+        array = made._array()
+        t = new(cls)
+        t._data = array.astype(np.float64) if array.dtype.kind in "iub" else array
+        t._node = None
+        return t.requires_grad_() if requires_grad else t  # type: ignore[return-value]
+
+
 def _restore(
     cls: type[Tensor], array: np.ndarray, requires_grad: bool, grad: Tensor | None
 ) -> Tensor:
@@ -629,4 +648,4 @@ def _plain(data: Any) -> Any:
     return data
 
 
-__all__ = ["InferenceTensor", "Tensor", "as_tensor", "from_numpy", "tensor", "wrap"]
+__all__ = ["InferenceTensor", "Parameter", "Tensor", "as_tensor", "from_numpy", "tensor", "wrap"]
