@@ -1,0 +1,113 @@
+"""Exponentials: exp, exp2, expm1 and what is made of them.
+
+x = n ln 2 + r with |r| <= ln(2) / 2, and e**r = 1 + r + r**2 EXP(r): the reduction of Cody and Waite. The scaling by 2**n goes
+in two steps, so that results that overflow, or are subnormal, come out by themselves.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .coefficients import EXP
+from .expression import (
+    MAGIC,
+    Value,
+    bits,
+    clipped,
+    copysign,
+    estrin,
+    floating,
+    fma,
+    select,
+)
+from .pairs import Pair, fast_two_sum, over, two_product, two_sum
+
+LOG2_E = 1.4426950408889634
+# The high word has 21 trailing zeros, so that n times it is exact (fdlibm's e_exp.c).
+LN2_HIGH, LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
+
+
+def _power_of_two(z: Value) -> Value:
+    """2**n, where the last bits of z hold n + 1023."""
+    return floating(bits(z) << 52)
+
+
+def scaled(p: Value, n: Value) -> Value:
+    """p * 2**n for p near 1 and integer |n| <= 2000, rounding once (twice if the result is subnormal)."""
+    biased = MAGIC + 1023.0
+    if p.code.digits <= 24:
+        return p * _power_of_two(n + biased)
+    z = fma(n, 0.5, biased)
+    half = z - biased
+    return (p * _power_of_two(z)) * _power_of_two((n - half) + biased)
+
+
+def reduced(x: Value, low: Any = 0) -> tuple[Value, Value, Any]:
+    """n and the pair r, with x + low = n ln 2 + r."""
+    n = fma(x, LOG2_E, MAGIC) - MAGIC
+    high = fma(n, -LN2_HIGH, x)
+    if x.code.digits <= 24:
+        return n, fma(n, -LN2_LOW, high), 0
+    p, e = two_product(n, LN2_LOW)
+    r = high - p
+    rest = ((high - r) - p) - e
+    return (n, r, rest) if type(low) is int else (n, *two_sum(r, rest + low))
+
+
+def within_range(x: Value, low: float = -746.0, high: float = 710.0) -> Value:
+    """x limited to where e**x is neither 0 nor infinite, or just beyond; for float32 results, which one step scales, to less."""
+    return (
+        clipped(x, max(low, -200.0), min(high, 200.0))
+        if x.code.digits <= 24
+        else clipped(x, low, high)
+    )
+
+
+def exp(x: Value) -> Value:
+    """e**x."""
+    x = within_range(x)
+    n = fma(x, LOG2_E, MAGIC) - MAGIC
+    r = fma(n, -LN2_LOW, fma(n, -LN2_HIGH, x))
+    return scaled(1.0 + fma(r * r, estrin(r, EXP[x.code.digits]), r), n)
+
+
+def exp_pair(x: Value, low: Any = 0) -> tuple[Value, Pair]:
+    """n and a pair near 1, with e**(x + low) = 2**n * pair, to some 2**-60. |x| < 1e6."""
+    n, r, rest = reduced(x, low)
+    one, e = fast_two_sum(1.0, r)
+    tail = fma(r * r, estrin(r, EXP[x.code.digits]), rest * r + rest) + e
+    if x.code.digits <= 24:
+        return n, (1.0 + (r + tail), 0)
+    return n, fast_two_sum(one, tail)
+
+
+def _expm1_parts(x: Value) -> tuple[Value, Value, Value]:
+    """n, r and t with e**x = 2**n (1 + r + t), r + t = e**r - 1 accurate relative to itself."""
+    n, r, rest = reduced(x)
+    return n, r, fma(r * r, estrin(r, EXP[x.code.digits]), rest)
+
+
+def expm1(x: Value) -> Value:
+    """e**x - 1."""
+    bounded = within_range(x, low=-50.0)
+    n, r, t = _expm1_parts(bounded)
+    # e**x - 1 = 2**n ((1 - 2**-n) + r + t); far out 2**-n is nothing.
+    inverse = select(n > 64.0, 0.0, _power_of_two((MAGIC + 1023.0) - n))
+    one = 1.0 - inverse
+    s, e = fast_two_sum(one, r)
+    value = scaled(s + (e + t), n)
+    return copysign(value, x)
+
+
+def tanh(x: Value) -> Value:
+    """Hyperbolic tangent: (e - 1) / (e + 1) with e = exp(2 |x|), both as pairs divided by 2**n."""
+    a = abs(x)
+    doubled = clipped(a + a, 0.0, 44.0)
+    n, r, t = _expm1_parts(doubled)
+    inverse = _power_of_two((MAGIC + 1023.0) - n)
+    s, e = fast_two_sum(1.0 - inverse, r)
+    above = fast_two_sum(s, e + t)
+    s, e = fast_two_sum(1.0 + inverse, r)
+    below = fast_two_sum(s, e + t)
+    q, rest = over(above, below)
+    return copysign(q + rest, x)

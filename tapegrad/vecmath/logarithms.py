@@ -1,0 +1,137 @@
+"""Logarithms and powers.
+
+x = 2**k m with m between sqrt(1/2) and sqrt(2), f = m - 1, s = f / (2 + f): log(m) = 2 atanh(s), fdlibm's scheme. Where the result is
+multiplied or divided afterwards (other bases, powers) it is a pair.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .coefficients import ATANH, LOG, THIRD
+from .exponentials import LN2_HIGH, LN2_LOW, exp_pair, scaled, within_range
+from .expression import Value, bits, estrin, floating, fma, is_integer, select
+from .pairs import Pair, fast_two_sum, over, times, two_product, two_sum
+
+INF = float("inf")
+NAN = float("nan")
+
+_SMALLEST_NORMAL = 2.2250738585072014e-308
+_SQRT_HALF = 0x3FE6A09E667F3BCD
+_ONE = 0x3FF0000000000000
+_MANTISSA = 0x000FFFFFFFFFFFFF
+_TWO_52 = 4503599627370496.0
+
+
+def split(x: Value) -> tuple[Value, Value]:
+    """k and m, with x = 2**k m and sqrt(1/2) <= m < sqrt(2), for finite x > 0."""
+    if x.code.digits > 24:  # float32's subnormals are normal as doubles
+        subnormal = x < _SMALLEST_NORMAL
+        x = select(subnormal, x * 2.0**54, x)
+        bias = select(subnormal, _TWO_52 + 1023.0 + 54.0, _TWO_52 + 1023.0)
+    else:
+        bias = x.code.constant(_TWO_52 + 1023.0, "double")
+    shifted = bits(x) + (_ONE - _SQRT_HALF)
+    k = floating((shifted >> 52) | 0x4330000000000000) - bias
+    m = floating((shifted & _MANTISSA) + _SQRT_HALF)
+    return k, m
+
+
+def _at_the_edges(result: Value, x: Value, zero: float = 0.0) -> Value:
+    """The logarithm's values where there is no k: infinity, the pole, and beyond it."""
+    result = select(x == INF, INF, result)
+    result = select(x == zero, -INF, result)
+    return select((x >= zero), result, NAN)
+
+
+def _log_of(k: Value, f: Value, correction: Any) -> Value:
+    """k ln 2 + log(1 + f) + correction."""
+    s = f / (2.0 + f)
+    z = s * s
+    rest = z * estrin(z, LOG[f.code.digits])
+    if f.code.digits <= 24:
+        return fma(k, LN2_HIGH + LN2_LOW, fma(s, rest, 2.0 * s) + correction)
+    half_square = 0.5 * f * f
+    low = fma(s, half_square + rest, fma(k, LN2_LOW, correction))
+    return k * LN2_HIGH - ((half_square - low) - f)
+
+
+def log(x: Value) -> Value:
+    """Natural logarithm."""
+    k, m = split(x)
+    return _at_the_edges(_log_of(k, m - 1.0, 0), x)
+
+
+def log1p(x: Value) -> Value:
+    """log(1 + x): the rounding error of 1 + x is made good to first order."""
+    u, lost = two_sum(1.0, x)
+    k, m = split(u)
+    near = k == 0.0
+    f = select(near, x, m - 1.0)
+    if x.code.digits <= 24:
+        correction: Any = 0
+    else:
+        # lost / u, where it counts at all: 1 / (1 + f) to a few percent.
+        inverse = fma(f, fma(f, 1.0 - f, -1.0), 1.0)
+        scale = floating((2046 - _biased(k)) << 52)
+        correction = select(near, 0.0, (lost * scale) * inverse)
+        correction = select(x < 1e300, correction, 0.0)
+    value = _log_of(k, f, correction)
+    value = select(x == 0.0, x, value)
+    return _at_the_edges(value, x, -1.0)
+
+
+def _biased(k: Value) -> Value:
+    """k + 1023 as an integer."""
+    return bits(k + (_TWO_52 + 1023.0)) & _MANTISSA
+
+
+def log_pair(x: Value) -> tuple[Value, Pair]:
+    """k and log(m) as a pair, to some 2**-64 of it, with x = 2**k m; finite x > 0."""
+    k, m = split(x)
+    f = m - 1.0
+    s = over((f, 0), fast_two_sum(2.0, f))
+    z = times(s, s)
+    t, e = two_product(z[0], THIRD[0])
+    w = z[0] * z[0] * estrin(z[0], ATANH[x.code.digits])
+    if x.code.digits <= 24:
+        t, e = t + w, 0
+    else:
+        t, e = fast_two_sum(t, fma(z[0], THIRD[1], fma(z[1], THIRD[0], e)) + w)
+    p, q = times(s, (t, e))
+    high, low = fast_two_sum(s[0], p)
+    return k, (2.0 * high, 2.0 * (low + (s[1] + q)) if x.code.digits > 24 else 0)
+
+
+def natural_pair(x: Value) -> Pair:
+    """log(x) as a pair; finite x > 0."""
+    k, (high, low) = log_pair(x)
+    s, e = two_sum(k * LN2_HIGH, high)
+    if x.code.digits <= 24:
+        return fma(k, LN2_LOW, s), 0
+    return fast_two_sum(s, e + fma(k, LN2_LOW, low))
+
+
+def power(x: Value, y: Value) -> Value:
+    """x**y, with C's values at the edges: exp(y log|x|), the product as a pair."""
+    a = abs(x)
+    usable = (a > 0.0) & (a < INF)
+    log_a = natural_pair(select(usable, a, 1.0))
+    p, e = two_product(y, log_a[0])
+    # Beyond these bounds the result is 0 or infinite, and the low word may be NaN.
+    inside = abs(p) < 1000.0
+    low = select(inside, fma(y, log_a[1], e), 0.0) if x.code.digits > 24 else 0
+    n, (one, rest) = exp_pair(within_range(p, -1000.0, 1000.0), low)
+    value = scaled(one + rest, n)
+    rises = y > 0.0
+    value = select(a == INF, select(rises, INF, 0.0), value)
+    value = select(a == 0.0, select(rises, 0.0, INF), value)
+    value = select(a == 1.0, 1.0, value)
+    negative = bits(x) < 0
+    whole = is_integer(y)
+    odd = whole & ~is_integer(y * 0.5)
+    value = select(negative & odd, -value, value)
+    # A negative base has real powers only for integers; infinite exponents count as even integers.
+    value = select((x < 0.0) & ~whole & (a < INF), NAN, value)
+    value = select((x != x) | (y != y), x + y, value)
+    return select((y == 0.0) | (x == 1.0), 1.0, value)
