@@ -5,7 +5,7 @@ libm, no memory of Python's. Compiled programs, replay's kernels and eager ops o
 
     expression      IR written as arithmetic on values
     pairs           double-word arithmetic
-    exponentials, logarithms, trigonometry ...    the functions, float64
+    exponentials, logarithms, trigonometry, inverses, special    the functions, float64
     fitting, coefficients                         where the polynomials come from
 
 float32 functions compute in float64 with shorter polynomials and no low words, and round once.
@@ -19,21 +19,35 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from . import exponentials, logarithms, trigonometry
+from . import exponentials, inverses, logarithms, special, trigonometry
 from .expression import Code, Value, narrowed, sqrt, widened
 
 FUNCTIONS: dict[str, tuple[Any, int]] = {
     "exp": (exponentials.exp, 1),
     "expm1": (exponentials.expm1, 1),
+    "exp2": (exponentials.exp2, 1),
+    "sinh": (exponentials.sinh, 1),
+    "cosh": (exponentials.cosh, 1),
     "tanh": (exponentials.tanh, 1),
+    "expit": (exponentials.expit, 1),
     "log": (logarithms.log, 1),
+    "log2": (logarithms.log2, 1),
+    "log10": (logarithms.log10, 1),
     "log1p": (logarithms.log1p, 1),
     "power": (logarithms.power, 2),
     "sin": (trigonometry.sin, 1),
     "cos": (trigonometry.cos, 1),
     "tan": (trigonometry.tan, 1),
     "sincos": (trigonometry.sincos, 1),
+    "arcsin": (inverses.arcsin, 1),
+    "arccos": (inverses.arccos, 1),
+    "arctan": (inverses.arctan, 1),
+    "arctan2": (inverses.arctan2, 2),
     "sqrt": (sqrt, 1),
+    "cbrt": (inverses.cbrt, 1),
+    "erf": (special.erf, 1),
+    "erfc": (special.erfc, 1),
+    "gammaln": (special.gammaln, 1),
 }
 """NumPy's (or SciPy's) name -> the function of Values, and how many operands it takes."""
 

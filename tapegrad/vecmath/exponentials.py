@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .coefficients import EXP
+from .coefficients import EXP, LN2
 from .expression import (
     MAGIC,
     Value,
@@ -18,9 +18,10 @@ from .expression import (
     estrin,
     floating,
     fma,
+    rounded,
     select,
 )
-from .pairs import Pair, fast_two_sum, over, two_product, two_sum
+from .pairs import Pair, fast_two_sum, over, times, two_product, two_sum
 
 LOG2_E = 1.4426950408889634
 # The high word has 21 trailing zeros, so that n times it is exact (fdlibm's e_exp.c).
@@ -99,15 +100,62 @@ def expm1(x: Value) -> Value:
     return copysign(value, x)
 
 
-def tanh(x: Value) -> Value:
-    """Hyperbolic tangent: (e - 1) / (e + 1) with e = exp(2 |x|), both as pairs divided by 2**n."""
-    a = abs(x)
-    doubled = clipped(a + a, 0.0, 44.0)
-    n, r, t = _expm1_parts(doubled)
-    inverse = _power_of_two((MAGIC + 1023.0) - n)
+def exp2(x: Value) -> Value:
+    """2**x, exact for integers."""
+    bound = 200.0 if x.code.digits <= 24 else 1080.0
+    x = clipped(x, -bound, bound)
+    n = rounded(x)
+    r, e = two_product(x - n, LN2[0])
+    rest = fma(x - n, LN2[1], e) if x.code.digits > 24 else 0
+    return scaled(1.0 + (r + fma(r * r, estrin(r, EXP[x.code.digits]), rest)), n)
+
+
+def _divided_by_power(x: Value, enough: float) -> tuple[Value, Pair, Pair, Pair]:
+    """n, and e**x - 1, e**x + 1, e**x as pairs, each divided by 2**n; 0 <= x. From n = `enough` on, 1 is nothing."""
+    n, r, t = _expm1_parts(x)
+    inverse = select(n > enough, 0.0, _power_of_two((MAGIC + 1023.0) - n))
     s, e = fast_two_sum(1.0 - inverse, r)
-    above = fast_two_sum(s, e + t)
+    less = fast_two_sum(s, e + t)
     s, e = fast_two_sum(1.0 + inverse, r)
-    below = fast_two_sum(s, e + t)
-    q, rest = over(above, below)
+    more = fast_two_sum(s, e + t)
+    s, e = fast_two_sum(1.0, r)
+    return n, less, more, fast_two_sum(s, e + t)
+
+
+def tanh(x: Value) -> Value:
+    """Hyperbolic tangent: (e - 1) / (e + 1) with e = exp(2 |x|)."""
+    a = abs(x)
+    _, less, more, _ = _divided_by_power(clipped(a + a, 0.0, 44.0), 100.0)
+    q, rest = over(less, more)
     return copysign(q + rest, x)
+
+
+def sinh(x: Value) -> Value:
+    """Hyperbolic sine: (e - 1) (e + 1) / (2 e) with e = exp(|x|), where nothing cancels."""
+    n, less, more, e = _divided_by_power(within_range(abs(x), high=711.0), 32.0)
+    q, rest = over(times(less, more), e)
+    return copysign(scaled(q + rest, n - 1.0), x)
+
+
+def cosh(x: Value) -> Value:
+    """Hyperbolic cosine: (e + 1 / e) / 2 with e = exp(|x|)."""
+    n, (one, low) = exp_pair(within_range(abs(x), high=711.0))
+    factor = select(n > 64.0, 0.0, _power_of_two((MAGIC + 1023.0) - (n + n)))
+    q, rest = over((1.0, 0), (one, low))
+    s, e = fast_two_sum(one, q * factor)
+    return scaled(s + (e + (low + rest * factor)), n - 1.0)
+
+
+def expit(x: Value) -> Value:
+    """The logistic function, 1 / (1 + e**-x): e**x / (1 + e**x) for negative x, which keeps what is small accurate."""
+    negative = x < 0.0
+    n, (one, low) = exp_pair(within_range(-abs(x)))
+    factor = select(n < -200.0, 0.0, _power_of_two(n + (MAGIC + 1023.0)))
+    s, e = fast_two_sum(1.0, one * factor)
+    below = (s, e + low * factor)
+    above = (
+        select(negative, one, 1.0),
+        select(negative, low, 0.0) if isinstance(low, Value) else 0,
+    )
+    q, rest = over(above, below)
+    return scaled(q + rest, select(negative, n, 0.0))

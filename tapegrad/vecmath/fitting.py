@@ -26,6 +26,7 @@ def fits() -> dict[str, Fit]:
     half_ln2 = mp.log(2) / 2 * mpf("1.001")
     s_max = (mp.sqrt(2) - 1) / (mp.sqrt(2) + 1) * mpf("1.0001")
     quarter = (mp.pi / 4 * mpf("1.001")) ** 2
+    eighth = mp.tan(mp.pi / 8) ** 2 * mpf("1.001")
 
     def of_square(f: Callable[[Any], Any]) -> Callable[[Any], Any]:
         return lambda z: f(mp.sqrt(z))
@@ -46,7 +47,57 @@ def fits() -> dict[str, Fit]:
         # sin(r) = r + r**3 SIN(z), cos(r) = 1 - z / 2 + z**2 COS(z), z = r**2
         "SIN": (of_square(lambda r: (mp.sin(r) / r - 1) / r**2), 0, quarter, 58, 31),
         "COS": (of_square(lambda r: (mp.cos(r) - 1 + r**2 / 2) / r**4), 0, quarter, 58, 31),
+        # atan(t) = t + t z ATAN(z), z = t**2, |t| <= tan(pi / 8)
+        "ATAN": (of_square(lambda t: (mp.atan(t) / t - 1) / t**2), 0, eighth, 57, 29),
+        # asin(s) = s + s z ASIN(z), z = s**2, s <= 1/2
+        "ASIN": (of_square(lambda s: (mp.asin(s) / s - 1) / s**2), 0, mpf("0.2501"), 57, 29),
+        # The cube root of a mantissa, to start from.
+        "CBRT": (mp.cbrt, 1, 2, 22, 22),
+        # erf(x) = x + x ERF(z), z = x**2, |x| <= 1
+        "ERF": (of_square(lambda x: mp.erf(x) / x - 1), 0, 1, 56, 29),
+        # erfc(x) = exp(-x**2) (1 + ERFC(q)) / (1 + 2 x), q = (x - 4) / (x + 4), 0.74 <= x <= 28
+        "ERFC": (
+            lambda q: _scaled_erfc(4 * (1 + q) / (1 - q)),
+            mpf("-0.688"),
+            mpf("0.7501"),
+            56,
+            30,
+        ),
+        # lgamma(2 + u) = (1 - euler) u + u**2 LGAMMA(u), |u| <= 1/2
+        "LGAMMA": (
+            lambda u: (mp.loggamma(2 + u) - (1 - mp.euler) * u) / u**2,
+            mpf("-0.5001"),
+            mpf("0.5001"),
+            56,
+            30,
+        ),
+        # lgamma(x) = (x - 1/2) (log(x) - 1) + log(2 pi) / 2 - 1/2 + STIRLING(w) / x, w = x**-2, x >= 7.5
+        "STIRLING": (_stirling, 0, 1 / mpf("7.49") ** 2, 54, 26),
+        # sin(pi f) = f (pi + z SINPI(z)), z = f**2, |f| <= 1/2
+        "SINPI": (
+            of_square(lambda f: (mp.sinpi(f) / f - mp.pi) / f**2),
+            0,
+            mpf("0.2501"),
+            54,
+            29,
+        ),
     }
+
+
+def _scaled_erfc(x: Any) -> Any:
+    from mpmath import mp
+
+    return (1 + 2 * x) * mp.exp(x * x) * mp.erfc(x) - 1
+
+
+def _stirling(w: Any) -> Any:
+    from mpmath import mp, mpf
+
+    if w < mpf(10) ** -20:
+        return mpf(1) / 12 - w / 360
+    x = 1 / mp.sqrt(w)
+    half = mpf(1) / 2
+    return x * (mp.loggamma(x) - (x - half) * (mp.log(x) - 1) - (mp.log(2 * mp.pi) - 1) * half)
 
 
 def polynomial(f: Callable[[Any], Any], low: Any, high: Any, bits: float) -> tuple[float, ...]:
@@ -105,6 +156,12 @@ def constants() -> list[str]:
     lines = []
     for name, value, count in (
         ("HALF_PI", mp.pi / 2, 3),
+        ("LN2", mp.log(2), 2),
+        ("CBRT_2", mp.cbrt(2), 1),
+        ("CBRT_4", mp.cbrt(4), 1),
+        ("ONE_LESS_EULER", 1 - mp.euler, 2),
+        ("STIRLING_CONSTANT", (mp.log(2 * mp.pi) - 1) / 2, 2),
+        ("LOG_PI", mp.log(mp.pi), 2),
         ("THIRD", mpf(1) / 3, 2),
         ("INVERSE_LN2", 1 / mp.log(2), 2),
         ("INVERSE_LN10", 1 / mp.log(10), 2),

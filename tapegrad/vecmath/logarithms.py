@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from .coefficients import ATANH, LOG, THIRD
+from .coefficients import ATANH, INVERSE_LN2, INVERSE_LN10, LOG, THIRD
 from .exponentials import LN2_HIGH, LN2_LOW, exp_pair, scaled, within_range
 from .expression import Value, bits, estrin, floating, fma, is_integer, select
 from .pairs import Pair, fast_two_sum, over, times, two_product, two_sum
 
 INF = float("inf")
 NAN = float("nan")
+
+# fdlibm's e_log10.c: the high word has trailing zeros, so that k times it is exact.
+LOG10_2_HIGH, LOG10_2_LOW = 3.01029995663611771306e-01, 3.69423907715893078616e-13
 
 _SMALLEST_NORMAL = 2.2250738585072014e-308
 _SQRT_HALF = 0x3FE6A09E667F3BCD
@@ -101,6 +104,22 @@ def log_pair(x: Value) -> tuple[Value, Pair]:
     p, q = times(s, (t, e))
     high, low = fast_two_sum(s[0], p)
     return k, (2.0 * high, 2.0 * (low + (s[1] + q)) if x.code.digits > 24 else 0)
+
+
+def log2(x: Value) -> Value:
+    """Logarithm to base 2, exact for powers of two."""
+    k, log_m = log_pair(select((x > 0.0) & (x < INF), x, 1.0))
+    high, low = times(log_m, INVERSE_LN2)
+    s, e = two_sum(k, high)
+    return _at_the_edges(s + (e + low), x)
+
+
+def log10(x: Value) -> Value:
+    """Logarithm to base 10."""
+    k, log_m = log_pair(select((x > 0.0) & (x < INF), x, 1.0))
+    high, low = times(log_m, INVERSE_LN10)
+    s, e = two_sum(k * LOG10_2_HIGH, high)
+    return _at_the_edges(s + fma(k, LOG10_2_LOW, e + low), x)
 
 
 def natural_pair(x: Value) -> Pair:
