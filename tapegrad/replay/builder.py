@@ -11,6 +11,7 @@ Data: a *task* makes one function: its name, what it depends on, and a callable 
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -63,8 +64,6 @@ def _hand_over(task: Task, bundle: Bundle) -> bool:
 
 def build(task: Task, go_on: Callable[[], bool] = lambda: True) -> None:
     """Compile the task's functions, store them, and hand them over."""
-    from numba.core.errors import NumbaError, UnsupportedBytecodeError
-
     try:
         parts = []
         for role, compiler in task.steps():
@@ -73,18 +72,22 @@ def build(task: Task, go_on: Callable[[], bool] = lambda: True) -> None:
             symbol, code, asks = compiler()
             parts.append(Part(role, symbol, tuple(asks), code))
         bundle = Bundle(tuple(parts))
-    except (
-        NumbaError,
-        UnsupportedBytecodeError,
-        NotImplementedError,
-        TypeError,
-        ValueError,
-        AttributeError,
-        KeyError,
-    ) as error:
+    except Exception as error:
+        if not _refuses(error):
+            raise
         bundle = Bundle(reason=_first_line(error))
     cache.write(cache.path_of(task.name, task.depends_on), bundle)
     _hand_over(task, bundle)
+
+
+def _refuses(error: Exception) -> bool:
+    """Whether this is a compiler's answer to a rule it cannot compile, rather than a fault."""
+    if isinstance(error, NotImplementedError | TypeError | ValueError | AttributeError | KeyError):
+        return True
+    numba = sys.modules.get("numba.core.errors")  # where it was not imported, it did not answer
+    return numba is not None and isinstance(
+        error, numba.NumbaError | numba.UnsupportedBytecodeError
+    )
 
 
 def _first_line(error: BaseException) -> str:

@@ -5,12 +5,14 @@ A kernel adds one operand's share of a cotangent to that operand's adjoint:
     kernel(n, add, g, x, y, z, out, adjoint)        adjoint[i] (+)= g[i] * conj(partial(x[i], y[i], ...))
 
 All are addresses of n dense elements of one dtype. `add` says whether to add or to write; `adjoint` may be `g` itself
-(the share is then formed in place). Strides, broadcasting and sums are the business of loops.py. The text is readable and kept:
-`source("multiply", 0, "float64")` shows it. Nothing here imports Numba before something is compiled.
+(the share is then formed in place). Strides, broadcasting and sums are the business of loops.py. The text is readable:
+`source("multiply", 0, "float64")` shows it. vectors.py says the same in LLVM's language where it can, with vector instructions and
+without Numba; what it cannot say (complex numbers, say), and only that, is compiled from this text by Numba.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dis
 import hashlib
 import inspect
@@ -18,6 +20,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+from .. import vecmath
 from ..primitive import OPS, Primitive, select
 from . import cache
 from .layout import KIND_NAMES
@@ -84,7 +87,15 @@ def arguments_of(function: Callable[..., Any]) -> tuple[str, ...]:
 
 
 def compile_kernel(op: Primitive, operand: int, dtype: str) -> tuple[str, bytes, list[str]]:
-    """Symbol, object code, and the symbols it asks for; raises what Numba raises where it cannot compile the rule."""
+    """Symbol, object code, and the symbols it asks for; raises what Numba raises where nothing can compile the rule."""
+    from . import vectors
+
+    with contextlib.suppress(Exception):  # Numba has the last word, and the better error
+        return vectors.compile_kernel(name_of(op, operand, dtype), op, operand, dtype)
+    return _compile_with_numba(op, operand, dtype)
+
+
+def _compile_with_numba(op: Primitive, operand: int, dtype: str) -> tuple[str, bytes, list[str]]:
     import numpy as np
 
     from .access import ACCESS, KERNEL_SIGNATURE, EntryPoint, inlined
@@ -163,7 +174,8 @@ def _names(code: types.CodeType) -> set[str]:
 def fingerprint(op: Primitive, operand: int, dtype: str) -> str:
     """What a kernel depends on besides the environment: its text, the rule, and whatever the rule refers to."""
     digest = hashlib.sha256(text_of(op, operand, dtype).encode())
-    digest.update(cache.text_of("kernels").encode())
+    digest.update(cache.text_of("kernels", "vectors").encode())
+    digest.update(vecmath.fingerprint().encode())
     _digest(op.partials[operand].function, digest, set())
     return digest.hexdigest()
 

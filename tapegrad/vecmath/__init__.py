@@ -16,7 +16,9 @@ infinities, NaN, and where the exact result is one. The lanes of a vector give t
 
 from __future__ import annotations
 
+import hashlib
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from . import exponentials, inverses, logarithms, special, trigonometry
@@ -81,7 +83,7 @@ def emit(name: str, dtype: str, lanes: int, fused: bool | None = None) -> tuple[
         raise KeyError(
             f"a vector form of {name} for {dtype} was asked, but there is none: vecmath.has says what there is."
         )
-    return _emitted(name, str(dtype), int(lanes), _fuses() if fused is None else bool(fused))
+    return _emitted(name, str(dtype), int(lanes), fuses() if fused is None else bool(fused))
 
 
 @cache
@@ -151,7 +153,7 @@ def _pieces(text: str) -> list[str]:
 
 
 @cache
-def _fuses() -> bool:
+def fuses() -> bool:
     """Whether this processor has a fused multiply-add."""
     import platform
 
@@ -162,4 +164,13 @@ def _fuses() -> bool:
     return bool(llvm.get_host_cpu_features().get("fma", False))
 
 
-__all__ = ["arity", "emit", "has", "join"]
+@cache
+def fingerprint() -> str:
+    """A hash of the source that the code of every function depends on."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+__all__ = ["arity", "emit", "fingerprint", "fuses", "has", "join"]

@@ -26,13 +26,17 @@ Operand = Any
 class Code:
     """The body of one function: lines of IR, and what the module must declare for them."""
 
-    def __init__(self, lanes: int, fused: bool, digits: int = 53) -> None:
+    def __init__(self, lanes: int, fused: bool, digits: int = 53, element: str = "double") -> None:
         self.lanes = lanes
+        self.element = element
+        """The type the function works in."""
         self.fused = fused
         self.digits = digits
         """Bits of precision wanted: 53, or 24 where a float32 function computes in double and needs no low words."""
         self.lines: list[str] = []
         self.declarations: set[str] = set()
+        self.texts: dict[str, str] = {}
+        """Functions that this one calls, by symbol."""
         self.tables: dict[str, str] = {}
         self._count = 0
         self._block = "entry"
@@ -73,6 +77,13 @@ class Code:
         self.declarations.add(f"declare {kind} {symbol}({', '.join([kind] * len(arguments))})")
         passed = ", ".join(f"{kind} {a.name}" for a in arguments)
         return self.emit(f"call {kind} {symbol}({passed})", element)
+
+    def call(self, symbol: str, text: str, element: str, *arguments: Value) -> Value:
+        """A call of another function of values of one type, whose text is to stand in the same module."""
+        self.texts[symbol] = text
+        kind = self.type(element)
+        passed = ", ".join(f"{kind} {a.name}" for a in arguments)
+        return self.emit(f"call {kind} @{symbol}({passed})", element)
 
     def any(self, condition: Value) -> str:
         """Name of an i1: whether the condition holds in some lane."""

@@ -129,7 +129,7 @@ def cbrt(x: Value) -> Value:
     if x.code.digits > 24:
         subnormal = m < 2.2250738585072014e-308
         m = select(subnormal, m * 2.0**54, m)
-        bias = select(subnormal, 1023.0 + 54.0, 1023.0)
+        bias: Any = select(subnormal, 1023.0 + 54.0, 1023.0)
     else:
         bias = 1023.0
     two_52 = 4503599627370496.0

@@ -1,8 +1,8 @@
 """Error functions and the logarithm of gamma, by SciPy's names.
 
-erfc(x) = exp(-x**2) (1 + p(q)) / (1 + 2 x) with q = (x - 4) / (x + 4): one polynomial for all x >= 3/4 (M. M. Shepherd and J. G. Laframboise,
-Math. Comp. 36, 1981). lgamma is shifted to [3/2, 5/2) by its recurrence, has Stirling's series from 7.5 on, and below 0, in a rare branch,
-Euler's reflection.
+erfc(x) = exp(-x**2) (1 + p(q)) / (1 + 2 x) with q = (x - 4) / (x + 4): one polynomial for all x >= 3/4 (M. M. Shepherd and
+J. G. Laframboise, Math. Comp. 36, 1981). lgamma is shifted to [3/2, 5/2) by its recurrence, has
+Stirling's series from 7.5 on, and below 0, in a rare branch, Euler's reflection.
 """
 
 from __future__ import annotations

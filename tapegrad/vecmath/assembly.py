@@ -1,0 +1,66 @@
+"""Assembly: IR text to object code for this processor.
+
+One target machine for the process, made when first needed; the only module here that needs llvmlite at work. LLVM's own loop
+vectoriser stays off: code is written with the vectors it is to use.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import Any
+
+
+@cache
+def _machine() -> Any:
+    import llvmlite.binding as llvm
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    return llvm.Target.from_default_triple().create_target_machine(
+        cpu=llvm.get_host_cpu_name(),
+        features=llvm.get_host_cpu_features().flatten(),
+        opt=3,
+        reloc="pic",
+        codemodel="small",
+    )
+
+
+def assemble(text: str) -> tuple[bytes, list[str]]:
+    """Object code of a module, and the symbols it asks for. Raises RuntimeError where LLVM does not take the text."""
+    import llvmlite.binding as llvm
+
+    machine = _machine()
+    module = llvm.parse_assembly(text)
+    module.triple = machine.triple
+    module.data_layout = str(machine.target_data)
+    module.verify()
+    options = llvm.create_pipeline_tuning_options(speed_level=2)
+    options.loop_vectorization = False
+    options.slp_vectorization = False
+    options.loop_unrolling = False
+    passes = llvm.create_pass_builder(machine, options)
+    passes.getModulePassManager().run(module, passes)
+    return machine.emit_object(module), _asks(str(module))
+
+
+# Rounding is an instruction wherever there are vectors worth having; elsewhere it is libm's.
+_ROUNDING = ("floor", "ceil", "trunc")
+
+
+def _asks(text: str) -> list[str]:
+    names = set(re.findall(r'^declare [^@]*@"?([^"(\s]+)', text, re.MULTILINE))
+    asked = {name for name in names if not name.startswith("llvm.")}
+    for name in _ROUNDING:
+        if f"@llvm.{name}." in text:
+            asked |= {name, f"{name}f"}
+    return sorted(asked)
+
+
+def lanes(dtype: str) -> int:
+    """How many elements loops take at a time: two vectors' worth, so that one computes while the other waits."""
+    import llvmlite.binding as llvm
+
+    features = llvm.get_host_cpu_features()
+    width = 64 if features.get("avx512f") else 32 if features.get("avx2") else 16
+    return 2 * width // (8 if dtype == "float64" else 4)

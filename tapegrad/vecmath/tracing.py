@@ -1,0 +1,271 @@
+"""Tracing: NumPy expressions of scalars, written for arrays, as IR.
+
+A `Traced` number stands for an array's element. It has Python's operators and takes part in NumPy's ufuncs, so a rule such as
+`lambda x: -np.sin(x)` called on Traced numbers leaves its instructions behind; elementary functions become calls of
+vector functions. There is nothing here about derivatives.
+
+Invariant: what cannot be said exactly in IR raises `Untraceable`, so that another way can be taken; nothing is guessed. A
+number meets a constant as an array does (float32 stays float32).
+"""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import numpy as np
+
+from .expression import INTEGER, Code, Value, bits, copysign, select, sqrt
+
+NAMES = {"double": "float64", "float": "float32"}
+
+
+class Untraceable(TypeError):
+    """A rule does something that has no form in IR; says what."""
+
+
+def _refused(what: str) -> NoReturn:
+    raise Untraceable(f"{what} has no form as vector code.")
+
+
+class Traced:
+    """A number, or a truth value, in a function being written."""
+
+    __slots__ = ("value",)
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, value: Value) -> None:
+        self.value = value
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **settings: Any) -> Traced:
+        if method != "__call__" or settings or ufunc not in UFUNCS:
+            _refused(f"np.{ufunc.__name__} with these settings" if settings else ufunc.__name__)
+        return UFUNCS[ufunc](*inputs)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, settings: Any) -> Traced:
+        if settings or function not in FUNCTIONS:
+            _refused(getattr(function, "__name__", str(function)))
+        return FUNCTIONS[function](*args)
+
+    def __bool__(self) -> bool:
+        _refused("a branch on a value")
+
+    def __float__(self) -> float:
+        _refused("float() of a value")
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        _refused("an array of a value")
+
+    @property
+    def real(self) -> Traced:
+        return self
+
+    @property
+    def shape(self) -> Any:
+        _refused("the shape of a value")
+
+
+def _lifted(*operands: Any) -> tuple[Value, ...]:
+    """Operands as Values of one floating type; at least one is Traced."""
+    like = next(
+        (o.value for o in operands if isinstance(o, Traced) and o.value.element in INTEGER), None
+    )
+    if like is None:
+        _refused("arithmetic with truth values")
+    return tuple(_value(o, like) for o in operands)
+
+
+def _value(operand: Any, like: Value) -> Value:
+    if isinstance(operand, Traced):
+        if operand.value.element != like.element:
+            _refused("arithmetic that mixes types")
+        return operand.value
+    if isinstance(operand, bool | np.bool_) or not isinstance(operand, numbers.Real):
+        _refused(f"arithmetic with {operand!r}")
+    if isinstance(operand, np.generic) and np.dtype(NAMES[like.element]) != np.result_type(
+        NAMES[like.element], operand
+    ):
+        _refused(f"a constant of type {type(operand).__name__}")
+    return like.code.constant(float(operand), like.element)
+
+
+def _binary(operation: Callable[[Value, Value], Value]) -> Callable[..., Traced]:
+    return lambda x, y: Traced(operation(*_lifted(x, y)))
+
+
+def _unary(operation: Callable[[Value], Value]) -> Callable[..., Traced]:
+    return lambda x: Traced(operation(*_lifted(x)))
+
+
+def called(name: str) -> Callable[..., Traced]:
+    """A function of Traced numbers that calls one of the vector functions."""
+
+    def call(*operands: Any) -> Traced:
+        from . import emit
+
+        values = _lifted(*operands)
+        code, element = values[0].code, values[0].element
+        symbol, text = emit(name, NAMES[element], code.lanes, code.fused)
+        return Traced(code.call(symbol, text, element, *values))
+
+    return call
+
+
+def _power(x: Any, y: Any) -> Traced:
+    """x**y; the powers that NumPy takes by other means are taken so here."""
+    if isinstance(y, numbers.Real) and not isinstance(y, bool):
+        (v,) = _lifted(x)
+        if y == 2:
+            return Traced(v * v)
+        if y == 1:
+            return Traced(v)
+        if y == 0.5:
+            return Traced(sqrt(v))
+        if y == -1:
+            return Traced(1.0 / v)
+    return called("power")(x, y)
+
+
+def _logical(operation: Callable[[Value, Value], Value]) -> Callable[..., Traced]:
+    def apply(x: Any, y: Any) -> Traced:
+        if not all(isinstance(o, Traced) and o.value.element == "i1" for o in (x, y)):
+            _refused("a bitwise operation on numbers")
+        return Traced(operation(x.value, y.value))
+
+    return apply
+
+
+def _inverted(x: Traced) -> Traced:
+    if x.value.element != "i1":
+        _refused("a bitwise operation on numbers")
+    return Traced(~x.value)
+
+
+def _where(condition: Any, a: Any, b: Any) -> Traced:
+    if not isinstance(condition, Traced):
+        _refused("a choice that does not depend on the values")
+    test = condition.value
+    if test.element in INTEGER:
+        test = test != 0.0
+    if not isinstance(a, Traced) and not isinstance(b, Traced):
+        # Two constants: of the type this function works in.
+        like = test.code.constant(0.0, test.code.element)
+        return Traced(select(test, _value(a, like), _value(b, like)))
+    return Traced(select(test, *_lifted(a, b)))
+
+
+def _sign(x: Value) -> Value:
+    one = copysign(x.code.constant(1.0, x.element), x)
+    return select(x == 0.0, 0.0, select(x != x, x, one))
+
+
+def _intrinsic(name: str) -> Callable[..., Traced]:
+    return _unary(lambda v: v.code.intrinsic(name, v))
+
+
+def _larger(x: Value, y: Value) -> Value:
+    return select((x >= y) | (x != x), x, y)
+
+
+def _smaller(x: Value, y: Value) -> Value:
+    return select((x <= y) | (x != x), x, y)
+
+
+UFUNCS: dict[Any, Callable[..., Traced]] = {
+    np.add: _binary(lambda x, y: x + y),
+    np.subtract: _binary(lambda x, y: x - y),
+    np.multiply: _binary(lambda x, y: x * y),
+    np.divide: _binary(lambda x, y: x / y),
+    np.negative: _unary(lambda x: -x),
+    np.positive: _unary(lambda x: x),
+    np.square: _unary(lambda x: x * x),
+    np.reciprocal: _unary(lambda x: 1.0 / x),
+    np.power: _power,
+    np.float_power: _power,
+    np.absolute: _unary(abs),
+    np.fabs: _unary(abs),
+    np.sign: _unary(_sign),
+    np.copysign: _binary(copysign),
+    np.floor: _intrinsic("floor"),
+    np.ceil: _intrinsic("ceil"),
+    np.trunc: _intrinsic("trunc"),
+    np.sqrt: _unary(sqrt),
+    np.maximum: _binary(_larger),
+    np.minimum: _binary(_smaller),
+    np.conjugate: _unary(lambda x: x),
+    np.less: _binary(lambda x, y: x < y),
+    np.less_equal: _binary(lambda x, y: x <= y),
+    np.greater: _binary(lambda x, y: x > y),
+    np.greater_equal: _binary(lambda x, y: x >= y),
+    np.equal: _binary(lambda x, y: x == y),
+    np.not_equal: _binary(lambda x, y: x != y),
+    np.isnan: _unary(lambda x: x != x),
+    np.signbit: _unary(lambda x: bits(x) < 0),
+    np.bitwise_and: _logical(lambda x, y: x & y),
+    np.bitwise_or: _logical(lambda x, y: x | y),
+    np.logical_and: _logical(lambda x, y: x & y),
+    np.logical_or: _logical(lambda x, y: x | y),
+    np.invert: _inverted,
+    np.logical_not: _inverted,
+}
+
+FUNCTIONS: dict[Any, Callable[..., Traced]] = {
+    np.where: _where,
+    np.real: _unary(lambda x: x),
+}
+
+
+def _learn() -> None:
+    """The vector functions, under NumPy's ufuncs and SciPy's; Python's operators, by NumPy's ufuncs."""
+    from . import FUNCTIONS as VECTOR
+
+    for name, (_, count) in VECTOR.items():
+        ufunc = getattr(np, name, None)
+        if isinstance(ufunc, np.ufunc) and ufunc not in UFUNCS:
+            assert ufunc.nin == count
+            UFUNCS[ufunc] = called(name)
+    operators = {
+        "add": np.add,
+        "sub": np.subtract,
+        "mul": np.multiply,
+        "truediv": np.divide,
+        "pow": np.power,
+        "and": np.bitwise_and,
+        "or": np.bitwise_or,
+    }
+    for name, ufunc in operators.items():
+        apply = UFUNCS[ufunc]
+        setattr(Traced, f"__{name}__", apply)
+        setattr(Traced, f"__r{name}__", lambda x, y, apply=apply: apply(y, x))
+    for name, ufunc in {
+        "lt": np.less,
+        "le": np.less_equal,
+        "gt": np.greater,
+        "ge": np.greater_equal,
+        "eq": np.equal,
+        "ne": np.not_equal,
+        "neg": np.negative,
+        "pos": np.positive,
+        "abs": np.absolute,
+        "invert": np.invert,
+    }.items():
+        setattr(Traced, f"__{name}__", UFUNCS[ufunc])
+
+
+_learn()
+
+
+def trace(function: Callable[..., Any], code: Code, arguments: list[Value]) -> Value:
+    """Append what a function of numbers computes to `code`; its result. Raises Untraceable, or what the function raises."""
+    like = arguments[0] if arguments else code.constant(0.0, code.element)
+    with np.errstate(all="ignore"):
+        result = function(*(Traced(a) for a in arguments))
+    if isinstance(result, Traced):
+        if result.value.element not in INTEGER:
+            _refused("a truth value as a result")
+        return result.value
+    return _value(result, like)
+
+
+__all__ = ["Traced", "Untraceable", "called", "trace"]
