@@ -116,8 +116,9 @@ def _divided_by_power(x: Value, enough: float) -> tuple[Value, Pair, Pair, Pair]
     inverse = select(n > enough, 0.0, _power_of_two((MAGIC + 1023.0) - n))
     s, e = fast_two_sum(1.0 - inverse, r)
     less = fast_two_sum(s, e + t)
-    s, e = fast_two_sum(1.0 + inverse, r)
-    more = fast_two_sum(s, e + t)
+    both, lost = fast_two_sum(1.0, inverse)
+    s, e = fast_two_sum(both, r)
+    more = fast_two_sum(s, (e + lost) + t)
     s, e = fast_two_sum(1.0, r)
     return n, less, more, fast_two_sum(s, e + t)
 

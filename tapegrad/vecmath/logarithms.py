@@ -106,18 +106,31 @@ def log_pair(x: Value) -> tuple[Value, Pair]:
     return k, (2.0 * high, 2.0 * (low + (s[1] + q)) if x.code.digits > 24 else 0)
 
 
+def _nearly_pair(f: Value) -> Pair:
+    """log(1 + f) as a pair, to some 2**-59 of it: what is left of fdlibm's terms when f - f**2 / 2 is taken out exactly."""
+    s = f / (2.0 + f)
+    z = s * s
+    rest = z * estrin(z, LOG[f.code.digits])
+    if f.code.digits <= 24:
+        return fma(s, rest, 2.0 * s), 0
+    half_square, e = two_product(0.5 * f, f)
+    high = f - half_square
+    low = fma(s, half_square + rest, ((f - high) - half_square) - e)
+    return fast_two_sum(high, low)
+
+
 def log2(x: Value) -> Value:
     """Logarithm to base 2, exact for powers of two."""
-    k, log_m = log_pair(select((x > 0.0) & (x < INF), x, 1.0))
-    high, low = times(log_m, INVERSE_LN2)
+    k, m = split(x)
+    high, low = times(_nearly_pair(m - 1.0), INVERSE_LN2)
     s, e = two_sum(k, high)
     return _at_the_edges(s + (e + low), x)
 
 
 def log10(x: Value) -> Value:
-    """Logarithm to base 10."""
-    k, log_m = log_pair(select((x > 0.0) & (x < INF), x, 1.0))
-    high, low = times(log_m, INVERSE_LN10)
+    """Logarithm to base 10, exact for powers of ten."""
+    k, m = split(x)
+    high, low = times(_nearly_pair(m - 1.0), INVERSE_LN10)
     s, e = two_sum(k * LOG10_2_HIGH, high)
     return _at_the_edges(s + fma(k, LOG10_2_LOW, e + low), x)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from .coefficients import (
     ERF,
     ERFC,
+    EXP,
     LGAMMA,
     LOG_PI,
     ONE_LESS_EULER,
@@ -17,7 +18,7 @@ from .coefficients import (
     STIRLING,
     STIRLING_CONSTANT,
 )
-from .exponentials import exp_pair, scaled
+from .exponentials import exp_pair, reduced, scaled
 from .expression import Value, clipped, copysign, estrin, fma, rounded, select
 from .logarithms import INF, natural_pair
 from .pairs import Pair, fast_two_sum, over, plus, times, total, two_product, two_sum
@@ -54,8 +55,13 @@ def erfc(x: Value) -> Value:
 def erf(x: Value) -> Value:
     """Error function."""
     a = abs(x)
-    n, v = _complement(a, 6.0)
-    return select(a < 1.0, x + _near_zero(x), copysign(1.0 - scaled(v, n), x))
+    # Beyond 1 the complement is at most 0.16, and its last bits count for little.
+    b = clipped(a, 0.0, 6.0)
+    n, r, _ = reduced(-b * b)
+    exponential = 1.0 + fma(r * r, estrin(r, EXP[x.code.digits]), r)
+    p = estrin((b - 4.0) / (b + 4.0), ERFC[x.code.digits])
+    complement = scaled(exponential * (1.0 + p) / fma(b, 2.0, 1.0), n)
+    return select(a < 1.0, x + _near_zero(x), copysign(1.0 - complement, x))
 
 
 def gammaln(x: Value) -> Value:
@@ -129,7 +135,8 @@ def _reflected(a: Value, value: Pair) -> Value:
     rest = plus(logarithm, value)
     negative = (-rest[0], -rest[1] if isinstance(rest[1], Value) else 0)
     found = total(plus(negative, (a.code.constant(LOG_PI[0], "double"), LOG_PI[1])))
-    return select(usable, found, INF)
+    found = select(usable, found, INF)
+    return select(a < 1e-30, total(value), found)  # gamma is odd about so near a pole
 
 
 SINPI_0 = 3.141592653589793
