@@ -83,6 +83,7 @@ class Primitive:
         "holomorphic",
         "jvp",
         "linear",
+        "met",
         "name",
         "needs",
         "of",
@@ -98,6 +99,8 @@ class Primitive:
     )
 
     code: int
+    met: int | None
+    """Elements in large arrays that the op has met, until a quicker forward function is asked for."""
     name: str
     elementwise: bool
     variadic: bool
@@ -170,6 +173,7 @@ def elementwise(
     op.holomorphic = holomorphic
     op.unsupported = unsupported
     op.samples = ()
+    op.met = 0 if isinstance(ufunc, np.ufunc) else None
     op.doc = (ufunc.__doc__ or "").strip().splitlines()
     function = _finish(op, backward, operator=operator)
     if isinstance(ufunc, np.ufunc):
@@ -236,6 +240,7 @@ def primitive(
         op.holomorphic = holomorphic
         op.unsupported = unsupported
         op.samples = tuple(samples)
+        op.met = None
         op.doc = (rule.__doc__ or of.__doc__ or "").strip().splitlines()
         defaults = {
             p.name: p.default for p in signature.parameters.values() if p.kind is p.KEYWORD_ONLY
@@ -805,6 +810,11 @@ def track_big(
 ) -> Tensor:
     """Record an op on big arrays: keep a value only if a rule of a tracked operand asks for it."""
     op = OPS[code]
+    if op.met is not None:
+        op.met += out.size
+        if op.met > MANY:
+            op.met = None
+            _ask_for_quicker(op)
     if op.variadic:
         needs: set[str] = set()
         names = NAMES if op.elementwise else ("xs",) * len(in0)
@@ -840,6 +850,21 @@ def track_big(
     t._node = slot
     record((code, slot, in0, in1, x, y, out, kw))
     return t
+
+
+MANY = 2_000_000
+"""Elements in large arrays that an op meets before vector loops are loaded for it: some 10 ms of NumPy's time."""
+
+
+def _ask_for_quicker(op: Primitive) -> None:
+    """Let vecmath's loops take over an op's large arrays, once they are loaded in the background."""
+    from .vecmath import loops
+
+    def done(quicker: np.ufunc) -> None:
+        op.forward = namespace[f"forward_{op.code}"] = quicker
+        op.evaluate = _evaluator(op)
+
+    loops.request(op.of, done)
 
 
 def shape_token(value: Any) -> Any:
@@ -905,6 +930,7 @@ freed.elementwise = freed.variadic = freed.saves = freed.linear = freed.view = f
 )
 freed.settings = freed.partials = freed.rules = freed.needs = freed.samples = freed.domains = ()
 freed.arity = 0
+freed.met = None
 freed.backward_name = "Freed"
 freed.adds = freed.clears = freed.jvp = freed.of = freed.forward = freed.function = (
     freed.evaluate

@@ -1,20 +1,421 @@
-"""Vector math: accuracy and special values against mpmath, the same bits for every number of lanes, code for every target."""
+"""Vector math: accuracy and special values against mpmath, one result for all numbers of lanes, and code for every target.
 
+The number of points grows with TAPEGRAD_VECMATH_POINTS (default 150 for each function and dtype).
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
 import pytest
+import scipy.special
 
-from tapegrad import vecmath
+import tapegrad as tg
+from bench.accuracy import BOUNDS, NAMES, compiled, exact, peer, samples, ulps, worst
+from tapegrad import primitive, replay, vecmath
+from tapegrad.replay import builder
+from tapegrad.vecmath import coefficients, fitting, loops, tracing
+from tapegrad.vecmath.expression import Code
+
+POINTS = int(os.environ.get("TAPEGRAD_VECMATH_POINTS", "150"))
+
+pytestmark = pytest.mark.skipif(not replay.available(), reason="there is no linker here")
+each = pytest.mark.parametrize("name", NAMES)
+both = pytest.mark.parametrize("dtype", ["float64", "float32"])
+
+
+# ------------------------------------------------------------------------------------------- accuracy
+
+
+@each
+@both
+def test_the_error_is_bounded_on_the_whole_domain(name: str, dtype: str) -> None:
+    operands = samples(name, dtype, POINTS, seed=1)
+    error, where = worst(name, compiled(name, dtype)(*operands), operands)
+    assert error <= BOUNDS.get(name, 1.5), f"{name} at {where}"
+
+
+@each
+def test_the_error_is_bounded_without_a_fused_multiply_add(name: str) -> None:
+    """Where products and sums are rounded one by one, Dekker's product stands in."""
+    operands = samples(name, "float64", POINTS // 3, seed=2)
+    if name == "gammaln":
+        operands = (operands[0][operands[0] < 1e280],)  # its splitting overflows
+    error, where = worst(name, compiled(name, "float64", 4, False)(*operands), operands)
+    assert error <= BOUNDS.get(name, 1.5) + 0.5, f"{name} at {where}"
+
+
+def test_a_planted_error_is_found() -> None:
+    operands = samples("exp", "float64", 30)
+    y = np.exp(operands[0])
+    y[7] = np.nextafter(np.nextafter(np.nextafter(y[7], np.inf), np.inf), np.inf)
+    assert worst("exp", y, operands)[0] > 2
+
+
+def test_gammaln_below_zero() -> None:
+    """2 ulp of the largest term of the reflection: near its roots there, the relative error is more."""
+    x = -np.random.default_rng(0).uniform(0, 30, POINTS)
+    for v, y in zip(x, compiled("gammaln", "float64")(x), strict=True):
+        largest = max(1.0, abs(scipy.special.gammaln(-v)))
+        assert ulps(y, exact("gammaln", v), floor=largest) <= 2, v
+
+
+@pytest.mark.parametrize("name", ["sin", "cos", "tan"])
+def test_huge_angles(name: str) -> None:
+    """Every binade, the doubles closest to multiples of pi/2 among them."""
+    x = np.concatenate([
+        np.ldexp(np.random.default_rng(0).uniform(1, 2, 250), np.linspace(20, 1023, 250).astype(int)),
+        [6381956970095103 * 2.0**797, 1e22, np.finfo(float).max, 2.0**37, np.nextafter(2.0**37, 0)],
+    ])  # fmt: skip
+    error, where = worst(name, compiled(name, "float64")(x), (x,))
+    assert error <= 1.5, where
+
+
+# ------------------------------------------------------------------------------------- special values
+
+_SPECIAL = [
+    0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 0.5, -0.5, 2.0, -2.0, 3.0, -3.0, 20.0, 1e300, -1e300, 1e-20, -1e-20,
+    5e-324, -5e-324, 1e-310, 2.2250738585072014e-308, 1.7976931348623157e308, -1.7976931348623157e308,
+    709.782712893384, 709.7827128933841, -708.4, -745.13, -745.14, 710.4758600739439, 710.475860073944, 88.72283, 88.72284,
+    -103.97, -104.0, 1023.0, 1024.0, -1074.0, -1075.0, -1075.5, np.nextafter(1, 0), np.nextafter(1, 2), -np.nextafter(1, 0),
+    np.pi, np.pi / 2, 2.0**52 + 1, 2.0**53, 2.0**53 - 1, -(2.0**53 - 1), 27.3,
+]  # fmt: skip
+
+
+@each
+@both
+@pytest.mark.parametrize("fused", [True, False])
+def test_special_values(name: str, dtype: str, fused: bool) -> None:
+    """The exact value where mpmath has one; else the same zeros (with their signs), infinities and NaN as NumPy's and SciPy's."""
+    if fused and not vecmath.fuses():
+        pytest.skip("this processor has no fused multiply-add")
+    with np.errstate(all="ignore"):
+        values = np.array(_SPECIAL).astype(dtype)
+        operands = (values,)
+        if vecmath.arity(name) == 2:
+            operands = tuple(np.array(list(itertools.product(values, values)), dtype).T)
+        expected = peer(name)(*operands)
+    y = compiled(name, dtype, 4, fused)(*operands)
+    for got, want, *xs in zip(y, expected, *operands, strict=True):
+        value = exact(name, *xs)
+        if np.isnan(want):
+            assert np.isnan(got), xs
+        elif value is None and want != 0 and np.isfinite(want):
+            assert abs(got - want) <= 4 * np.spacing(abs(want)), xs
+        elif value is None or value == 0:
+            assert got == want and np.signbit(got) == np.signbit(want), xs
+        else:
+            floor = 1 if name == "gammaln" and xs[0] < 0 else 0
+            assert ulps(got, value, floor) <= BOUNDS.get(name, 1.5) + (not fused), xs
+            assert np.signbit(got) == (value < 0), xs
+
+
+def test_exact_results_are_exact() -> None:
+    n = np.arange(-1074.0, 1024.0)
+    assert np.array_equal(compiled("exp2", "float64")(n), np.ldexp(1.0, n.astype(int)))
+    assert np.array_equal(compiled("log2", "float64")(np.ldexp(1.0, n.astype(int))), n)
+    powers = np.array([float(f"1e{i}") for i in range(23)])
+    assert np.array_equal(compiled("log10", "float64")(powers), np.arange(23.0))
+    cubes = np.arange(-2000.0, 2000.0)
+    assert np.array_equal(compiled("cbrt", "float64")(cubes**3), cubes)
+    bases, exponents = (
+        np.ravel(g) for g in np.meshgrid(np.arange(-9.0, 10.0), np.arange(0.0, 15.0))
+    )
+    assert np.array_equal(compiled("power", "float64")(bases, exponents), bases**exponents)
+
+
+@both
+def test_sincos_is_sin_and_cos(dtype: str) -> None:
+    """One reduction for the pair, and the same bits."""
+    from tapegrad.replay.cache import Part
+    from tapegrad.replay.linker import link
+    from tapegrad.vecmath.assembly import assemble
+
+    element = vecmath.ELEMENTS[dtype]
+    symbol, text = vecmath.emit("sincos", dtype, 4)
+    kind = f"<4 x {element}>"
+    text += f"""
+    define void @run(ptr %x, ptr %s, ptr %c) {{
+      %v = load {kind}, ptr %x, align 4
+      %both = call {{{kind}, {kind}}} @{symbol}({kind} %v)
+      %sine = extractvalue {{{kind}, {kind}}} %both, 0
+      %cosine = extractvalue {{{kind}, {kind}}} %both, 1
+      store {kind} %sine, ptr %s, align 4
+      store {kind} %cosine, ptr %c, align 4
+      ret void
+    }}
+    """
+    import ctypes
+
+    code, asks = assemble(text)
+    address = link("pair", [Part("run", "run", tuple(asks), code)])["run"]
+    run = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3)(address)
+    x = np.array([0.7, -2.5, 1e10, -0.0], dtype)
+    s, c = np.empty_like(x), np.empty_like(x)
+    run(x.ctypes.data, s.ctypes.data, c.ctypes.data)
+    assert np.array_equal(s, compiled("sin", dtype)(x)) and np.signbit(s[3])
+    assert np.array_equal(c, compiled("cos", dtype)(x))
+
+
+# ----------------------------------------------------------------------------------- one text, all targets
+
+
+@each
+@both
+def test_lanes_do_not_change_the_bits(name: str, dtype: str) -> None:
+    operands = samples(name, dtype, 64, seed=3)
+    scalar = compiled(name, dtype, 1)(*operands)
+    for lanes in (2, 8, 16):
+        assert np.array_equal(scalar, compiled(name, dtype, lanes)(*operands), equal_nan=True)
 
 
 @pytest.mark.parametrize("name", sorted(vecmath.FUNCTIONS))
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("lanes", [1, 2, 8])
+@both
 @pytest.mark.parametrize("fused", [True, False])
-def test_text_is_a_module(name, dtype, lanes, fused):
+def test_the_text_is_a_module(name: str, dtype: str, fused: bool) -> None:
     """LLVM reads the text, and it asks for nothing but intrinsics."""
-    llvm = pytest.importorskip("llvmlite.binding")
-    symbol, text = vecmath.emit(name, dtype, lanes, fused)
-    module = llvm.parse_assembly(text)
-    module.verify()
-    module.get_function(symbol)
-    assert all(f.name.startswith("llvm.") for f in module.functions if f.is_declaration)
-    assert fused or "llvm.fma" not in text
+    import llvmlite.binding as llvm
+
+    for lanes in (1, 8):
+        symbol, text = vecmath.emit(name, dtype, lanes, fused)
+        module = llvm.parse_assembly(text)
+        module.verify()
+        module.get_function(symbol)
+        assert all(f.name.startswith("llvm.") for f in module.functions if f.is_declaration)
+        assert fused or "llvm.fma" not in text
+
+
+TARGETS = [
+    ("x86_64-unknown-linux-gnu", "haswell", "ymm", 4),
+    ("x86_64-unknown-linux-gnu", "skylake-avx512", "zmm", 8),
+    ("x86_64-pc-windows-msvc", "haswell", "ymm", 4),
+    ("aarch64-unknown-linux-gnu", "neoverse-n1", ".2d", 2),
+    ("arm64-apple-darwin", "apple-m1", ".2d", 2),
+]
+
+
+@pytest.mark.parametrize(
+    "triple, processor, register, lanes", TARGETS, ids=[f"{t[0]}-{t[1]}" for t in TARGETS]
+)
+def test_code_for_every_target(triple: str, processor: str, register: str, lanes: int) -> None:
+    """Vector registers, and not one call: neither of libm nor lane by lane."""
+    import llvmlite.binding as llvm
+
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    machine = llvm.Target.from_triple(triple).create_target_machine(
+        cpu=processor, opt=2, reloc="pic"
+    )
+    for name in NAMES:
+        _, text = vecmath.emit(name, "float64", lanes, True)
+        text = text.replace("linkonce_odr ", "").replace(
+            "alwaysinline", '"prefer-vector-width"="512"'
+        )
+        text = text.replace(" nounwind {", ' nounwind "prefer-vector-width"="512" {')
+        module = llvm.parse_assembly(text)
+        module.triple = triple
+        assembly = machine.emit_assembly(module)
+        # gammaln's and the angles' rare branches aside, nothing is taken apart and put together again.
+        assert register in assembly, name
+        assert not re.search(r"^\s+(callq?|blr?)\s", assembly, re.MULTILINE), name
+
+
+def test_coefficients_are_what_fitting_makes() -> None:
+    """The file is generated. (Two of its polynomials; all of them take ten seconds.)"""
+    fits = fitting.fits()
+    for name in ("EXP", "SIN"):
+        f, low, high, wide, _ = fits[name]
+        found = fitting.polynomial(f, low, high, wide)
+        assert np.allclose(found, getattr(coefficients, name)[53], rtol=1e-12)
+    assert set(fits) <= set(vars(coefficients))
+
+
+def test_what_there_is_not() -> None:
+    assert not vecmath.has("exp", "complex128") and not vecmath.has("i0", "float64")
+    with pytest.raises(KeyError, match=r"vecmath\.has"):
+        vecmath.emit("i0", "float64", 4)
+
+
+# ------------------------------------------------------------------------------------------- traced rules
+
+
+def _share(rule: Any, element: str = "double") -> str:
+    code = Code(4, True, element=element)
+    tracing.trace(rule, code, [code.parameter("x", element), code.parameter("y", element)])
+    return "\n".join(code.lines)
+
+
+def test_rules_are_traced() -> None:
+    text = _share(lambda x, y: primitive.select(x < y, 0.0, -np.sin(x) * y**2))
+    assert "fcmp olt <4 x double>" in text and "@tapegrad_sin_f64x4" in text and "power" not in text
+    assert "<4 x float>" in _share(lambda x, y: 2 * x + y, "float")
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        lambda x, y: x if x > 0 else y,
+        lambda x, y: float(x),
+        lambda x, y: x * 1j,
+        lambda x, y: np.sum(x),
+        lambda x, y: scipy.special.jv(x, y),
+        lambda x, y: x > y,
+        lambda x, y: np.asarray(x),
+        lambda x, y: x * True,
+        lambda x, y: np.array([1.0]) * x,
+        lambda x, y: np.exp(x, where=True),
+    ],
+)
+def test_what_cannot_be_traced_is_refused(rule: Any) -> None:
+    with pytest.raises(tracing.Untraceable, match="no form as vector code"):
+        _share(rule)
+
+
+def test_every_real_kernel_of_ours_is_vector_code() -> None:
+    """Those that are not are named here, with the reason."""
+    from tapegrad.replay import vectors
+
+    reasons = {"angle": "complex", "i0": "no vector form"}
+    for op in primitive.OPS:
+        if op.elementwise and op.function.__module__ == "tapegrad" and op.name not in reasons:
+            for operand, partial in enumerate(op.partials):
+                if partial.function is not None and op.of is getattr(np, op.name, None):
+                    for dtype in vecmath.ELEMENTS:
+                        assert vectors.text_of("kernel", op, operand, dtype)
+
+
+# ---------------------------------------------------------------------------------------------- NumPy's loops
+
+SIZES = (1, 63, 64, 65, 127, 128, 129, 255, 256, 257, 1000, 4097)
+
+
+@pytest.fixture(scope="module")
+def sine() -> np.ufunc:
+    """np.sin with our loops, whether or not they are faster."""
+    task = loops._task(np.sin, lambda made: None)
+    found: list[dict[str, int]] = []
+    task = builder.Task(task.name, task.depends_on, task.steps, lambda a, reason: found.append(a))
+    if not builder.load(task):
+        builder.build(task)
+    made = loops._wrapped(np.sin, found[0])
+    assert made is not None
+    return made
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_quicker_ufunc_is_the_ufunc(sine: np.ufunc, size: int, rng: np.random.Generator) -> None:
+    x = rng.normal(size=size) * 10
+    for dtype in "dfeFli":
+        y = x.astype(dtype) if dtype != "F" else x.astype(dtype) * (0.1 + 0.1j)
+        assert sine(y).dtype == np.sin(y).dtype
+        assert np.allclose(
+            sine(y), np.sin(y), rtol=2e-3 if dtype == "e" else 1e-6 if dtype in "fF" else 1e-14
+        )
+    in_place = x.copy()
+    assert sine(in_place, in_place) is in_place and np.allclose(in_place, np.sin(x), rtol=1e-14)
+    overlapping, plain = np.append(x, x), np.append(x, x)
+    sine(overlapping[:-1], overlapping[1:])
+    np.sin(plain[:-1], plain[1:])
+    assert np.allclose(overlapping, plain, rtol=1e-13)
+    assert np.allclose(sine(x[::-1]), np.sin(x[::-1]), rtol=1e-14)
+    assert np.allclose(sine(x, where=x > 0, out=np.zeros(size)), np.sin(x) * (x > 0), rtol=1e-14)
+    read_only = x.copy()
+    read_only.flags.writeable = False
+    assert np.allclose(sine(read_only), np.sin(x), rtol=1e-14)
+
+
+def test_a_quicker_ufunc_warns_as_numpy_does(sine: np.ufunc) -> None:
+    x = np.ones(1000)
+    x[500] = np.inf
+    with pytest.warns(RuntimeWarning, match="invalid value encountered in sin"):
+        y = sine(x)
+    assert np.isnan(y[500]) and np.isfinite(y).sum() == 999
+    x[500] = np.nan
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert np.isnan(sine(x)[500])
+        sine(np.full(1000, 1e-310))
+        sine(np.full(1000, 1e300))
+
+
+def test_scalars_and_small_arrays_are_numpys(sine: np.ufunc) -> None:
+    assert type(sine(1.0)) is np.float64 and sine(1.0) == np.sin(1.0)
+    x = np.linspace(-5, 5, loops.SMALLEST - 1)
+    assert np.array_equal(sine(x), np.sin(x))
+
+
+def test_namesakes_are_left_alone() -> None:
+    def sin(x: float) -> float:
+        return 2 * x
+
+    assert not loops.suits(np.frompyfunc(sin, 1, 1)) and not loops.suits(np.sqrt)
+    assert loops.suits(np.sin) and loops.suits(scipy.special.erf)
+
+
+def test_large_arrays_get_the_loops_in_the_background(tmp_path: Path) -> None:
+    """The values before and after agree to the ulp promised, and nothing imports Numba."""
+    program = """
+        import sys, time
+        import numpy as np
+        import tapegrad as tg
+        from tapegrad import primitive
+        from tapegrad.replay import builder
+        from tapegrad.vecmath import loops
+        x = tg.tensor(np.linspace(-9, 9, 500_001), requires_grad=True)
+        before = tg.sin(x)
+        assert not loops.status()["loaded"] and "llvmlite" not in sys.modules
+        for _ in range(4):
+            tg.sin(x)
+        for _ in range(1000):
+            time.sleep(0.02)
+            if builder.idle():
+                break
+        after = tg.sin(x)
+        quicker = primitive.namespace[f"forward_{tg.sin.primitive.code}"]
+        assert "sin" in loops.status()["loaded"], loops.status()
+        assert (quicker is not np.sin) == ("sin" not in loops.status()["unavailable"])
+        difference = np.abs(after.detach().numpy() - before.detach().numpy())
+        assert np.all(difference <= 2 * np.spacing(np.abs(before.detach().numpy())))
+        assert tg.sin(tg.tensor(1.0)) == np.sin(1.0)
+        assert "numba" not in sys.modules
+        print("good")
+    """
+    import textwrap
+
+    result = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)],
+        env={**os.environ, "TAPEGRAD_CACHE_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        cwd=Path(__file__).parent.parent,
+    )
+    assert result.stdout.strip() == "good", result.stderr
+
+
+def test_the_switch_turns_it_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TAPEGRAD_VECMATH", "0")
+    assert not loops.enabled()
+    monkeypatch.delenv("TAPEGRAD_VECMATH")
+    assert loops.enabled()
+    tg.set_engine("sweep")
+    assert not loops.enabled()
+    tg.set_engine("auto")
+
+
+def test_fields_that_are_read_wrongly_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Shifted(loops._Fields):
+        _fields_ = (("more", loops.ctypes.c_int64),)
+
+    assert loops._fields(np.sin) is not None
+    monkeypatch.setattr(loops, "_Fields", Shifted)
+    monkeypatch.setattr(Shifted, "from_address", lambda address: loops._Fields(), raising=False)
+    assert loops._fields(np.sin) is None

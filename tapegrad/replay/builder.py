@@ -123,7 +123,8 @@ def _work() -> None:
                 return
             task = _queue.popleft()
         try:
-            build(task, _wanted)
+            if not load(task):
+                build(task, _wanted)
         except Exception as error:
             # Whatever goes wrong here must not print into somebody's session.
             task.done({}, f"compiling {task.name} failed: {type(error).__name__}: {error}")
