@@ -297,17 +297,38 @@ def test_every_real_kernel_of_ours_is_vector_code() -> None:
 SIZES = (1, 63, 64, 65, 127, 128, 129, 255, 256, 257, 1000, 4097)
 
 
-@pytest.fixture(scope="module")
-def sine() -> np.ufunc:
-    """np.sin with our loops, whether or not they are faster."""
-    task = loops._task(np.sin, lambda made: None)
+def with_loops(ufunc: np.ufunc) -> np.ufunc:
+    """A ufunc with our loops, whether or not they are faster."""
+    task = loops._task(ufunc, lambda made: None)
     found: list[dict[str, int]] = []
     task = builder.Task(task.name, task.depends_on, task.steps, lambda a, reason: found.append(a))
     if not builder.load(task):
         builder.build(task)
-    made = loops._wrapped(np.sin, found[0])
+    made = loops._wrapped(ufunc, found[0])
     assert made is not None
     return made
+
+
+@pytest.fixture(scope="module")
+def sine() -> np.ufunc:
+    return with_loops(np.sin)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_two_operands(size: int, rng: np.random.Generator) -> None:
+    """Arrays and single values, and NumPy's warnings."""
+    power = with_loops(np.power)
+    x, y = rng.uniform(0.1, 3, size), rng.uniform(-3, 3, size)
+    for a, b in [(x, y), (x, 2.5), (2.5, y), (x, y[:1]), (x[::-1], y), (x, y[::-1])]:
+        assert np.allclose(power(a, b), np.power(a, b), rtol=1e-14)
+        a, b = np.asarray(a, np.float32), np.asarray(b, np.float32)
+        assert power(a, b).dtype == np.float32 and np.allclose(power(a, b), np.power(a, b), 1e-6)
+    x[size // 2] = 0
+    for exponent in (np.full(size, -2.5), -2.5):
+        with pytest.warns(RuntimeWarning, match="divide by zero encountered in power"):
+            got = power(x, exponent)
+        with np.errstate(all="ignore"):
+            assert np.allclose(got, np.power(x, exponent), rtol=1e-14)
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -1,10 +1,10 @@
 """Loops: NumPy's ufuncs with inner loops of ours for large arrays.
 
 `quick(np.sin)` is a ufunc made of np.sin's own loops (public fields of PyUFuncObject), of which those for float64 and float32 are
-wrapped: from 64 contiguous elements on they compute with vector functions, in blocks; anything else is handed to NumPy's loop
-behind, with one comparison more. So types, broadcasting, `out=`, and everything small stay NumPy's, at NumPy's cost.
-A block with a result that is not finite is computed by NumPy's loop, which raises the warnings that belong to it; the floating-point
-environment is otherwise left as it was found (an underflow to zero raises nothing, whatever np.errstate says of it).
+wrapped: from 64 contiguous elements on (or one value against many) they compute with vector functions, in blocks; anything else is
+handed to NumPy's loop behind, with one comparison more. So types, broadcasting, `out=`, and everything small stay NumPy's, at
+NumPy's cost. A block with a result that is not finite is computed by NumPy's loop, which raises the warnings that belong to it; the
+floating-point environment is otherwise left as it was (an underflow to zero raises nothing, whatever np.errstate says of it).
 
 A loop is used only if it was measured, when it was loaded, to be faster than NumPy's. Loading goes on in the background, once
 an op has met many large arrays (`primitive.track_big`), from the cache of compiled code if it is there; until then, and where the
@@ -29,7 +29,8 @@ from .assembly import assemble, lanes
 SMALLEST = 64
 """Elements below which NumPy's loop is called: two vectors, for the widest there are."""
 
-BLOCK = 128
+BLOCK = 64
+"""Elements computed at a time: few enough that the buffers of a loop stay within one page of stack."""
 _WORTH = 0.8  # of NumPy's time
 
 # The block goes to a buffer first: its inputs must be intact where NumPy's loop is to have them.
@@ -63,6 +64,11 @@ done:
 _LOOP = """
 define void @loop_{letter}(ptr %args, ptr %dimensions, ptr %steps, ptr %behind) {{
 entry:
+  %buffer = alloca [{twice} x {element}], align 64
+  %environment = alloca [64 x i8], align 16
+  %some.args = alloca [{streams} x ptr]
+  %some = alloca i64
+{blocks}
   %numpy = load ptr, ptr %behind
   %data.at = getelementptr ptr, ptr %behind, i64 1
   %data = load ptr, ptr %data.at
@@ -74,10 +80,6 @@ hand.over:
   call void %numpy(ptr %args, ptr %dimensions, ptr %steps, ptr %data)
   ret void
 start:
-  %buffer = alloca [{twice} x {element}], align 64
-  %environment = alloca [64 x i8], align 16
-  %some.args = alloca [{streams} x ptr]
-  %some = alloca i64
   call i32 @fegetenv(ptr %environment)
 {addresses}
   br label %blocks
@@ -98,7 +100,7 @@ by.numpy:
   br label %after
 copy:
   %bytes = mul i64 %m, {size}
-  call void @llvm.memcpy.p0.p0.i64(ptr %out.place, ptr %buffer, i64 %bytes, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr {out}, ptr %buffer, i64 %bytes, i1 false)
   br label %after
 after:
   %first.next = add i64 %first, %m
@@ -111,6 +113,25 @@ done:
 declare i32 @fegetenv(ptr)
 declare i32 @fesetenv(ptr)
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+"""
+
+_FILL = """
+define internal void @fill_{letter}(ptr %from, ptr %to, i1 %wanted) {{
+entry:
+  br i1 %wanted, label %start, label %done
+start:
+  %value = load {element}, ptr %from, align {size}
+  br label %loop
+loop:
+  %i = phi i64 [ 0, %start ], [ %i.next, %loop ]
+  %at = getelementptr {element}, ptr %to, i64 %i
+  store {element} %value, ptr %at, align {size}
+  %i.next = add i64 %i, 1
+  %more = icmp ult i64 %i.next, {twice}
+  br i1 %more, label %loop, label %done
+done:
+  ret void
+}}
 """
 
 TYPES = {"d": "float64", "f": "float32"}
@@ -141,29 +162,56 @@ def text_of(name: str, letter: str) -> str:
         passed=", ".join(f"{kind} %{x}.v" for x in operands),
     )
     streams = [*operands, "out"]
-    steps, addresses, places, given = [], [], [], []
+    blocks: list[str] = []
+    steps: list[str] = []
+    addresses: list[str] = []
+    places: list[str] = []
+    given: list[str] = []
+    inputs: list[str] = []
     fits = "%large"
     for i, s in enumerate(streams):
         steps += [
             f"  %{s}.step.at = getelementptr i64, ptr %steps, i64 {i}",
             f"  %{s}.step = load i64, ptr %{s}.step.at",
             f"  %{s}.dense = icmp eq i64 %{s}.step, {size}",
-            f"  %{s}.fits = and i1 {fits}, %{s}.dense",
         ]
-        fits = f"%{s}.fits"
         addresses += [
             f"  %{s}.arg = getelementptr ptr, ptr %args, i64 {i}",
             f"  %{s}.from = load ptr, ptr %{s}.arg",
         ]
-        places.append(f"  %{s}.place = getelementptr {element}, ptr %{s}.from, i64 %first")
+        places.append(f"  %{s}.here = getelementptr {element}, ptr %{s}.from, i64 %first")
+        place = taken = f"%{s}.here"
+        dense = f"%{s}.dense"
+        if count > 1 and s != "out":
+            # One value for all elements: a block of it, made once, is read again and again.
+            steps += [
+                f"  %{s}.single = icmp eq i64 %{s}.step, 0",
+                f"  %{s}.either = or i1 {dense}, %{s}.single",
+            ]
+            blocks.append(f"  %{s}.block = alloca [{2 * BLOCK} x {element}], align 64")
+            addresses.append(
+                f"  call void @fill_{letter}(ptr %{s}.from, ptr %{s}.block, i1 %{s}.single)"
+            )
+            places += [
+                f"  %{s}.place = select i1 {dense}, ptr %{s}.here, ptr %{s}.block",
+                f"  %{s}.own = select i1 {dense}, ptr %{s}.here, ptr %{s}.from",
+            ]
+            place, taken, dense = f"%{s}.place", f"%{s}.own", f"%{s}.either"
+        steps.append(f"  %{s}.fits = and i1 {fits}, {dense}")
+        fits = f"%{s}.fits"
+        if s == "out":
+            out = place
+        else:
+            inputs.append(f"ptr {place}")
         given += [
             f"  %{s}.given = getelementptr ptr, ptr %some.args, i64 {i}",
-            f"  store ptr %{s}.place, ptr %{s}.given",
+            f"  store ptr {taken}, ptr %{s}.given",
         ]
     steps.append(f"  %fits = and i1 {fits}, %large")
     loop = _LOOP.format(
         letter=letter,
         smallest=SMALLEST,
+        blocks="\n".join(blocks),
         steps="\n".join(steps),
         twice=2 * BLOCK,
         block=BLOCK,
@@ -172,10 +220,12 @@ def text_of(name: str, letter: str) -> str:
         streams=len(streams),
         addresses="\n".join(addresses),
         places="\n".join(places),
-        inputs=", ".join(f"ptr %{x}.place" for x in operands),
+        inputs=", ".join(inputs),
+        out=out,
         given="\n".join(given),
     )
-    return join(function, block, loop)
+    fill = _FILL.format(letter=letter, element=element, size=size, twice=2 * BLOCK)
+    return join(function, block, loop, fill if count > 1 else "")
 
 
 class _Fields(ctypes.Structure):
