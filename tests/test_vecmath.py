@@ -216,10 +216,10 @@ def test_code_for_every_target(triple: str, processor: str, register: str, lanes
     )
     for name in NAMES:
         _, text = vecmath.emit(name, "float64", lanes, True)
-        text = text.replace("linkonce_odr ", "").replace(
+        text = text.replace("linkonce_odr hidden ", "").replace(
             "alwaysinline", '"prefer-vector-width"="512"'
         )
-        text = text.replace(" nounwind {", ' nounwind "prefer-vector-width"="512" {')
+        text = text.replace(" memory(none) {", ' memory(none) "prefer-vector-width"="512" {')
         module = llvm.parse_assembly(text)
         module.triple = triple
         assembly = machine.emit_assembly(module)

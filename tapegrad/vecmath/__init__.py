@@ -77,7 +77,7 @@ def emit(name: str, dtype: str, lanes: int, fused: bool | None = None) -> tuple[
     >>> symbol
     'tapegrad_exp_f64x4'
     >>> text.splitlines()[0].split("(")[0]
-    'define linkonce_odr <4 x double> @tapegrad_exp_f64x4'
+    'define linkonce_odr hidden <4 x double> @tapegrad_exp_f64x4'
     """
     if not has(name, dtype):
         raise KeyError(
@@ -105,7 +105,8 @@ def _emitted(name: str, dtype: str, lanes: int, fused: bool) -> tuple[str, str]:
     result = kind if len(results) == 1 else "{" + ", ".join([kind] * len(results)) + "}"
     short = len(code.lines) < 80 and not code.tables
     lines = [
-        f"define linkonce_odr {result} @{symbol}({parameters}) nounwind {'alwaysinline ' if short else ''}{{",
+        f"define linkonce_odr hidden {result} @{symbol}({parameters}) "
+        f"nounwind willreturn memory(none) {'alwaysinline ' if short else ''}{{",
         "entry:",
         *code.lines,
         *returned,

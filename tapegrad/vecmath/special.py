@@ -59,8 +59,10 @@ def erf(x: Value) -> Value:
     b = clipped(a, 0.0, 6.0)
     n, r, _ = reduced(-b * b)
     exponential = 1.0 + fma(r * r, estrin(r, EXP[x.code.digits]), r)
-    p = estrin((b - 4.0) / (b + 4.0), ERFC[x.code.digits])
-    complement = scaled(exponential * (1.0 + p) / fma(b, 2.0, 1.0), n)
+    above, below = b + 4.0, fma(b, 2.0, 1.0)
+    inverse = 1.0 / (above * below)  # one division for both quotients
+    p = estrin((b - 4.0) * (below * inverse), ERFC[x.code.digits])
+    complement = scaled(exponential * (1.0 + p) * (above * inverse), n)
     return select(a < 1.0, x + _near_zero(x), copysign(1.0 - complement, x))
 
 
