@@ -17,7 +17,8 @@ import numpy as np
 
 from . import storage
 from .errors import GraphError
-from .primitive import OPS, Primitive, apply
+from .ops.elementary import strong_product
+from .primitive import OPS, Primitive, apply, strong
 from .tape import FREED, IN0, IN1, OP, OUT, SLOT, STRIDE, Leaf, Slot, X, Y
 from .tensor import Tensor, new
 
@@ -256,13 +257,17 @@ def _times_partial(g: Any, partial: Any, x: Any, y: Any, z: Any, out: Any) -> An
     if partial.of is None:
         return scaled(g, partial.value)
     p = partial.of(x, y, z, out)
-    if partial.chooses:
-        return _unless_zero(g, p) * p
     dtype = getattr(p, "dtype", None)
-    if dtype is _FLOAT64:
-        return g * p
-    complex_too = type(p) is complex if dtype is None else dtype.kind == "c"
-    return g * np.conj(p) if complex_too else g * p
+    if dtype is not _FLOAT64 and (type(p) is complex if dtype is None else dtype.kind == "c"):
+        p = np.conj(p)
+    return _unless_zero(g, p) * p if partial.chooses else times(g, p)
+
+
+def times(g: Any, p: Any) -> Any:
+    """`strong(g, p)`, recorded where one of them is a Tensor."""
+    if isinstance(g, Tensor) or isinstance(p, Tensor):
+        return strong_product(g, p)
+    return strong(g, p)
 
 
 def scaled(g: Any, factor: Any) -> Any:
@@ -424,7 +429,7 @@ def _push_elementwise(op: Primitive, given: list[Any], values: Any, out: Any) ->
             term = np.zeros_like(t) if partial.value == 0 else t * partial.value
         else:
             p = partial.of(x, y, z, out)
-            term = (_unless_zero(t, p) if partial.chooses else t) * p
+            term = _unless_zero(t, p) * p if partial.chooses else times(t, p)
         total = term if total is None else total + term
     return total
 

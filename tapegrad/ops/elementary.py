@@ -21,7 +21,7 @@ from ..domain import (
     truth,
     unit,
 )
-from ..primitive import FUNCTIONS, UFUNCS, call, elementwise, primitive, select
+from ..primitive import FUNCTIONS, UFUNCS, call, elementwise, primitive, select, strong
 from ..tensor import Tensor, wrap
 
 LN2 = float(np.log(2.0))
@@ -187,6 +187,12 @@ def clip(x, a_min=None, a_max=None, *, min=None, max=None):
 
 
 FUNCTIONS[np.clip] = Tensor.clip = Tensor.clamp = clip
+
+
+# The product that rules are multiplied by, where a walk is itself recorded: 0 wherever x is 0, in all its derivatives.
+strong_product = elementwise(
+    strong, lambda y: y, lambda x: x, name="strong_product", backward="Mul", chooses=(False, True)
+)
 
 
 # fmt: off

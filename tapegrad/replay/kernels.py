@@ -71,8 +71,8 @@ def text_of(op: Primitive, operand: int, dtype: str) -> str:
     partial = f"partial({arguments})"
     if dtype == "complex128":
         partial = f"conj({partial})"
-    # Where an op chooses among its operands, 0 times an infinite cotangent is 0.
-    product = "times_unless_zero({g}, {p})" if op.partials[operand].chooses else "{g} * {p}"
+    # Where an op chooses among its operands, 0 times an infinite cotangent is 0; elsewhere a cotangent of 0 stays 0.
+    product = "chosen({g}, {p})" if op.partials[operand].chooses else "strong({g}, {p})"
     return _TEMPLATE.lstrip("\n").format(
         name=name_of(op, operand, dtype),
         doc=f"Operand {operand} of {op.name}: add g * partial to its adjoint.",
@@ -107,15 +107,20 @@ def _compile_with_numba(op: Primitive, operand: int, dtype: str) -> tuple[str, b
         return np.conj(p)
 
     @inlined
-    def times_unless_zero(g, p):
+    def chosen(g, p):
         return g * p if p != 0 else 0 * p
+
+    @inlined
+    def strong(g, p):
+        return g * p if g != 0 else g
 
     scope = {
         "__name__": __name__,
         "item": item,
         "put": put,
         "conj": conj,
-        "times_unless_zero": times_unless_zero,
+        "chosen": chosen,
+        "strong": strong,
     }
     scope["partial"] = nopython(op.partials[operand].function)
     exec(text_of(op, operand, dtype), scope)

@@ -21,6 +21,7 @@ from ...domain import Domain, real
 from ...errors import NotDifferentiable
 from ...mode import is_grad_enabled
 from ...primitive import NOTHING, UFUNCS, Call, elementwise, primitive
+from ...sweep import times
 from ...tensor import Tensor
 
 NO_STEP = {"complex_step": "SciPy's complex version does not keep an imaginary part of 1e-30"}
@@ -166,11 +167,6 @@ def untracked(value: Any, name: str, parameter: str, by: Sequence[str], reason: 
 def conjugate(p: Any) -> Any:
     """A partial as a VJP multiplies by it."""
     return np.conj(p) if np.result_type(getattr(p, "dtype", type(p))).kind == "c" else p
-
-
-def times(g: Any, p: Any) -> Any:
-    """A cotangent or tangent times a partial."""
-    return g * p
 
 
 def first_sentence(of: Any) -> str:

@@ -1,0 +1,124 @@
+"""Strong zeros: where no gradient comes back, none goes on, so a guarded pole has the gradient of the branch that was taken.
+
+These are the classic NaN of the field (pytorch #52248, #156212, #18287): the branch that `where` did not take has the cotangent 0 and an
+infinite partial. Judged by both engines, in both modes, at first and second order.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tapegrad as tg
+from tapegrad.primitive import strong
+
+where = np.where
+
+CASES = {
+    "sqrt": (lambda x: where(x > 0, np.sqrt(x), 0.0), [0.0, 4.0, -1.0], [0, 0.25, 0], [0, -1 / 32, 0]),
+    "sin(x) / x": (
+        lambda x: where(x != 0, np.sin(x) / x, 1.0),
+        [0.0, np.pi],
+        [0, -1 / np.pi],
+        [0, 2 / np.pi**2],
+    ),
+    "x log(x)": (lambda x: where(x > 0, x * np.log(x), 0.0), [0.0, 1.0], [0, 1], [0, 1]),
+    "1 / x": (lambda x: where(x == 0, x, 1 / x), [0.0, 2.0], [1, -0.25], [0, 0.25]),
+    "reciprocal": (lambda x: where(x == 0, x, np.reciprocal(x)), [0.0, 2.0], [1, -0.25], [0, 0.25]),
+    "exp": (lambda x: where(x < 100, np.exp(x), x), [1000.0, 0.0], [1, 1], [0, 1]),
+    "power": (lambda x: where(x > 0, x**1.5, x), [0.0, -1.0, 4.0], [1, 1, 3], [0, 0, 0.375]),
+    "power of a negative": (lambda x: where(x > 0, x**0.5, 0.0), [-1.0, 4.0], [0, 0.25], [0, -1 / 32]),
+    "arccos": (lambda x: where(np.abs(x) < 1, np.arccos(x), 0.0), [1.0, 0.0], [0, -1], [0, 0]),
+    "arctanh": (lambda x: where(np.abs(x) < 1, np.arctanh(x), 2.0), [1.0, 0.0], [0, 1], [0, 0]),
+    "log1p": (lambda x: where(x > -1, np.log1p(x), 0.0), [-1.0, 0.0], [0, 1], [0, -1]),
+    "of infinity": (lambda x: where(np.isfinite(x), np.sin(x), 0.0), [np.inf, 0.0], [0, 1], [0, 0]),
+    "of nan": (lambda x: where(np.isnan(x), 0.0, x * x), [np.nan, 3.0], [0, 6], [0, 2]),
+    "maximum": (lambda x: np.sqrt(np.maximum(x, 0.0)), [-1.0, 4.0], [0, 0.25], [0, -1 / 32]),
+    "x / sqrt(x²)": (lambda x: where(x == 0, 0.0, x / np.sqrt(x * x)), [0.0, 2.0], [0, 0], [0, 0]),
+    "nested": (
+        lambda x: where(x > 0, np.log(where(x > 0, np.sqrt(x), 0.0)), 0.0),
+        [0.0, 2.0],
+        [0, 0.25],
+        [0, -0.125],
+    ),
+    "norm": (lambda x: np.linalg.norm(x), [0.0, 0.0], [0, 0], None),
+    "multiplied by the mask": (lambda x: np.log(x) * (x > 0), [0.0, 2.0], [0, 0.5], [0, -0.25]),
+}  # fmt: skip
+
+
+@pytest.fixture(params=["sweep", "replay"])
+def engine(request):
+    from tapegrad import replay
+
+    if request.param == "replay" and not replay.available():
+        pytest.skip("replay cannot run here")
+    tg.set_engine(request.param)
+    yield request.param
+    tg.set_engine("auto")
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("name", CASES)
+def test_reverse(name, engine):
+    f, x, first, second = CASES[name]
+    t = tg.tensor(x, requires_grad=True)
+    (g,) = tg.autograd.grad(f(t).sum(), t, create_graph=True)
+    np.testing.assert_allclose(g.detach().numpy(), first, atol=1e-14)
+    if second is not None and g.requires_grad:
+        (h,) = tg.autograd.grad(g.sum(), t)
+        np.testing.assert_allclose(h.numpy(), second, atol=1e-14)
+    t = tg.tensor(x, requires_grad=True)
+    f(t).sum().backward()
+    np.testing.assert_allclose(t.grad.numpy(), first, atol=1e-14)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("name", CASES)
+def test_forward_and_forward_over_reverse(name):
+    f, x, first, second = CASES[name]
+    x = np.array(x)
+    v = np.ones_like(x)
+    # A mask that is a factor stops what comes back at once; tangents meet the pole first, and inf times 0 is NaN.
+    if name == "multiplied by the mask":
+        return
+    if name != "norm":
+        np.testing.assert_allclose(tg.jvp(f, (x,), (v,))[1], np.broadcast_to(first, x.shape), atol=1e-14)  # fmt: skip
+    if second is not None:
+        slope = tg.jvp(tg.grad(lambda t: f(t).sum()), (x,), (v,))[1]
+        np.testing.assert_allclose(slope, second, atol=1e-14)
+        slope = tg.jvp(lambda t: tg.jvp(f, (t,), (v,))[1], (x,), (v,))[1]
+        np.testing.assert_allclose(slope, second, atol=1e-14)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_scalars_float32_and_complex(engine):
+    dtypes = (np.float32, np.float64, np.complex128)
+    # Numba's complex division raises where NumPy's gives NaN.
+    for dtype in dtypes if engine == "sweep" else dtypes[:2]:
+        for x in (np.zeros((), dtype), np.zeros((2, 3), dtype), np.zeros((2, 3), dtype).T):
+            t = tg.tensor(x, requires_grad=True)
+            np.sum(np.real(where(t == 0, t, t / t))).backward()
+            assert t.grad.dtype == dtype
+            np.testing.assert_array_equal(t.grad.numpy(), np.ones_like(x))
+
+
+def test_a_nan_that_comes_back_stays(engine):
+    """Only zeros are strong: a NaN cotangent, or a zero partial of an infinite one, is not hidden."""
+    t = tg.tensor([1.0, 2.0], requires_grad=True)
+    (t * t).backward(np.array([np.nan, 1.0]))
+    assert np.isnan(t.grad[0].item()) and t.grad[1].item() == 4
+    t = tg.tensor([0.0, 1.0], requires_grad=True)
+    (t * t).backward(np.array([np.inf, 1.0]))
+    assert np.isnan(t.grad[0].item())
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_the_product_itself():
+    g, p = np.array([0.0, 0.0, 0.0, 2.0, np.nan]), np.array([np.inf, np.nan, 3.0, np.inf, 1.0])
+    np.testing.assert_array_equal(strong(g, p), [0, 0, 0, np.inf, np.nan])
+    np.testing.assert_array_equal(strong(g[:, None], p[None]).shape, (5, 5))
+    assert strong(np.float64(0), np.inf) == 0 and strong(np.float32(0), np.float32(np.inf)) == 0
+    assert strong(np.array(0.0), np.array(np.inf)) == 0
+    assert strong(np.array([0j]), np.array([complex(np.inf, np.nan)])) == 0
+    big = np.full(3, 1e200)
+    np.testing.assert_array_equal(strong(big, big), np.full(3, np.inf))
