@@ -86,6 +86,9 @@ def text_of(name: str, op: Primitive, operand: int, dtype: str) -> str:
         if partial.chooses:
             # Where an op chooses among its operands, 0 times an infinite cotangent is 0.
             product = select(p != 0.0, product, p * 0.0)
+        else:
+            # A cotangent of 0 stays 0, however infinite the partial.
+            product = select(g == 0.0, g, product)
         kind = share.type(element)
         texts += share.texts.values()
         texts.append(
