@@ -370,6 +370,33 @@ class Tensor:
                 "wanted: t.detach(), t.item(), or `with tg.no_grad():`."
             )
 
+    def __array_namespace__(self, *, api_version: str | None = None) -> Any:
+        """The namespace of the array API standard, for libraries that ask arrays for their functions."""
+        from . import array_api
+
+        if api_version not in (None, "2021.12", "2022.12", "2023.12", "2024.12"):
+            raise ValueError(
+                f"version {api_version!r} of the array API standard was asked for, but tensors follow "
+                f"{array_api.__array_api_version__} and those before it: ask for one of these."
+            )
+        return array_api
+
+    def __dlpack__(self, **settings: Any) -> Any:
+        """The memory, for other libraries; refused while a gradient would be lost."""
+        self._refuse_to_leave("t.__dlpack__() (handing t's memory to another library)")
+        return self._array().__dlpack__(**settings)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self._array().__dlpack_device__()
+
+    def to_device(self, device: Any, /, *, stream: Any = None) -> Tensor:
+        """The tensor itself: there is one device, "cpu"."""
+        if device != Device or stream is not None:
+            raise ValueError(
+                f"a tensor was asked to move to device {device!r}, but there is one device: {Device!r}."
+            )
+        return self
+
     # ------------------------------------------------------------------------------------ copies
 
     def astype(self, dtype: Any, copy: bool = True) -> Tensor:

@@ -521,6 +521,7 @@ def test_mixed_dtypes_promote_as_numpys(x, y):
             assert function(tg.tensor(a), b).dtype == np.asarray(function(a, b)).dtype
 
 
+@pytest.mark.filterwarnings("ignore:invalid value encountered in reduce")
 @pytest.mark.parametrize(
     "op", [op for op in OPS[1:] if op.elementwise and op.arity == 2], ids=lambda op: op.name
 )

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from ..primitive import call, primitive
-from ..tensor import Tensor
+from ..tensor import Tensor, wrap
 from .arranging import roll
 from .composing import composed
 from .joining import concatenate
@@ -339,13 +339,18 @@ dctn, idctn, dstn, idstn = map(_along_all, (dct, idct, dst, idst))
 # ------------------------------------------------------------------------------------------ frequencies
 
 
-@functools.wraps(np.fft.fftfreq)
-def fftfreq(n: int, d: Any = 1.0) -> Any:
-    """Frequencies of the entries of `fft`, for samples d apart; differentiable by d."""
-    return np.fft.fftfreq(n) / d
+def fftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None) -> Any:
+    """Frequencies of the entries of `fft`, a tensor, for samples d apart; differentiable by d."""
+    return _frequencies(np.fft.fftfreq, n, d, dtype, device)
 
 
-@functools.wraps(np.fft.rfftfreq)
-def rfftfreq(n: int, d: Any = 1.0) -> Any:
-    """Frequencies of the entries of `rfft`, for samples d apart; differentiable by d."""
-    return np.fft.rfftfreq(n) / d
+def rfftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None) -> Any:
+    """Frequencies of the entries of `rfft`, a tensor, for samples d apart; differentiable by d."""
+    return _frequencies(np.fft.rfftfreq, n, d, dtype, device)
+
+
+def _frequencies(of: Any, n: int, d: Any, dtype: Any, device: Any) -> Any:
+    frequencies = (
+        wrap(of(n, device=device)) / d if isinstance(d, Tensor) else wrap(of(n, d, device=device))
+    )
+    return frequencies if dtype is None else frequencies.astype(dtype)

@@ -55,11 +55,13 @@ fdtrc   = smooth(special.fdtrc,   lambda x, y, z: -_f_by_first(x, y, z), lambda 
 
 
 def _student_density(df, t):
+    df, t = 1.0 * df, 1.0 * t  # small integers would overflow
     return np.exp(-betaln(df / 2, 0.5) - 0.5 * np.log(df) - (df + 1) / 2 * np.log1p(t * t / df))
 
 
 def _student_by_freedom(df, t):
     """Student's distribution is half of betainc(df/2, 1/2, y) beyond |t|, with y = df / (df + t²)."""
+    df = 1.0 * df
     zero = t == 0
     t = select(zero, 1.0, t)
     total = df + t * t

@@ -140,7 +140,7 @@ def _lower_order(x, q, order):
 _hurwitz = smooth(
     special._ufuncs._zeta,
     lambda x, y: zeta_by_exponent(x, y, order_=1),
-    lambda x, y: -x * zeta(x + 1, y),
+    lambda x, y: -1.0 * x * zeta(x + 1.0, y),
     name="zeta",
     domain=(exponent, positive),
     holomorphic=False,

@@ -39,17 +39,17 @@ tandg     = smooth(special.tandg,     lambda out: DEGREE * (1 + out * out), doma
 cotdg     = smooth(special.cotdg,     lambda out: -DEGREE * (1 + out * out), domain=real_only, kernel=True)
 
 entr      = smooth(special.entr,      lambda x: -np.log(x) - 1, domain=positive, kernel=True)
-rel_entr  = smooth(special.rel_entr,  lambda x, y: np.log(x / y) + 1, lambda x, y: -x / y, domain=positive, kernel=True)
+rel_entr  = smooth(special.rel_entr,  lambda x, y: np.log(x / y) + 1, lambda x, y: -1.0 * x / y, domain=positive, kernel=True)
 kl_div    = smooth(special.kl_div,    lambda x, y: np.log(x / y), lambda x, y: 1 - x / y, domain=positive, kernel=True)
-xlogy     = smooth(special.xlogy,     lambda x, y: select((x == 0) & (np.real(y) <= 0), 0.0, np.log(y)),
+xlogy     = smooth(special.xlogy,     lambda x, y: select((x == 0) & (np.real(y) <= 0), 0.0, np.log(1.0 * y)),
                                       lambda x, y: select(x == 0, 0.0, x / y), domain=(real, positive), kernel=True)
-xlog1py   = smooth(special.xlog1py,   lambda x, y: select((x == 0) & (np.real(y) <= -1), 0.0, np.log1p(y)),
-                                      lambda x, y: select(x == 0, 0.0, x / (1 + y)), domain=(real, positive), kernel=True)
+xlog1py   = smooth(special.xlog1py,   lambda x, y: select((x == 0) & (np.real(y) <= -1), 0.0, np.log1p(1.0 * y)),
+                                      lambda x, y: select(x == 0, 0.0, x / (1.0 + y)), domain=(real, positive), kernel=True)
 # x ** y - 1
-powm1     = smooth(special.powm1,     lambda x, y: y * x ** (y - 1.0), lambda x, y, out: (out + 1) * np.log(x), domain=(positive, real), kernel=True)
+powm1     = smooth(special.powm1,     lambda x, y: y * x ** (y - 1.0), lambda x, y, out: (out + 1) * np.log(1.0 * x), domain=(positive, real), kernel=True)
 # (x ** lambda - 1) / lambda, and log(x) at lambda = 0
-boxcox    = smooth(special.boxcox,    lambda x, y: x ** (y - 1.0), lambda x, y: _boxcox_slope(np.log(x), y), domain=(positive, real), kernel=True)
-boxcox1p  = smooth(special.boxcox1p,  lambda x, y: np.exp((y - 1.0) * np.log1p(x)), lambda x, y: _boxcox_slope(np.log1p(x), y),
+boxcox    = smooth(special.boxcox,    lambda x, y: x ** (y - 1.0), lambda x, y: _boxcox_slope(np.log(1.0 * x), y), domain=(positive, real), kernel=True)
+boxcox1p  = smooth(special.boxcox1p,  lambda x, y: np.exp((y - 1.0) * np.log1p(1.0 * x)), lambda x, y: _boxcox_slope(np.log1p(1.0 * x), y),
                    domain=(above_minus_one, real), kernel=True)
 inv_boxcox   = smooth(special.inv_boxcox,   lambda x, y, out: out / (1 + x * y), lambda x, y, out: _inv_boxcox_slope(x, y, out),
                       domain=(small, small), kernel=True)
