@@ -34,7 +34,10 @@ except PackageNotFoundError:  # run from a checkout that is not installed
 _LAZY = {
     "check_adjoint": ".check.gradients",
     "check_gradient": ".check.gradients",
+    "least_squares": ".interop.solvers",
+    "minimize": ".interop.solvers",
     "optim": "",
+    "root": ".interop.solvers",
     "special": "",
 }
 

@@ -1,0 +1,127 @@
+"""Pytrees of real numbers as vectors, for libraries that know vectors only.
+
+A `Space` remembers the structure, shapes and kinds of a tree of arrays, numbers and tensors; `vector` and `tree` go to and
+fro. Invariant: `tree` makes fresh arrays, so that a function which writes into its arguments cannot change the vector.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..tensor import Tensor, wrap
+from ..transforms import NAMESPACE
+
+Tree = Any
+
+
+def flatten(tree: Tree) -> tuple[list[Any], Any]:
+    """Leaves and structure of a pytree."""
+    import optree
+
+    return optree.tree_flatten(tree, namespace=NAMESPACE)
+
+
+class Space:
+    """The vectors that stand for trees like this one; `what` is its name in errors, such as "x0"."""
+
+    def __init__(self, tree: Tree, what: str) -> None:
+        self.what = what
+        leaves, self.structure = flatten(tree)
+        self.kinds = [_kind(leaf) for leaf in leaves]
+        arrays = [_real(leaf, what) for leaf in leaves]
+        self.shapes = [a.shape for a in arrays]
+        self.sizes = [a.size for a in arrays]
+        self.size = sum(self.sizes)
+        if not self.size:
+            raise ValueError(f"{what} holds no number: there is nothing to solve for.")
+        self.x = np.concatenate([a.reshape(-1) for a in arrays])
+        if not np.isfinite(self.x).all():
+            bad = self.names[int(np.argmin(np.isfinite(self.x)))]
+            raise ValueError(f"{bad} is nan or inf: start from finite numbers.")
+
+    @property
+    def names(self) -> list[str]:
+        """A name for each element of the vector, such as `x0['rate'][1]`."""
+        found = []
+        for accessor, shape in zip(self.structure.accessors(), self.shapes, strict=True):
+            path = accessor.codify(self.what)
+            found += [
+                f"{path}[{', '.join(map(str, i))}]" if shape else path for i in np.ndindex(shape)
+            ]
+        return found
+
+    @property
+    def is_lone(self) -> bool:
+        """Whether the tree is one array or number."""
+        return self.structure.is_leaf()
+
+    def tree(self, vector: np.ndarray) -> Tree:
+        """The tree that a vector stands for."""
+        leaves: list[Any] = []
+        start = 0
+        for shape, size, kind in zip(self.shapes, self.sizes, self.kinds, strict=True):
+            part = np.array(vector[start : start + size], dtype=float).reshape(shape)
+            leaves.append(
+                wrap(part) if kind == "tensor" else float(part) if kind == "number" else part
+            )
+            start += size
+        return self.structure.unflatten(leaves)
+
+    def vector(self, tree: Tree, what: str = "the gradient") -> np.ndarray:
+        """The vector of a tree of this structure, or with values to broadcast to its leaves."""
+        leaves, structure = flatten(tree)
+        if structure != self.structure:
+            raise ValueError(
+                f"{what} has another structure than {self.what}: arrange it like {self.what}."
+            )
+        parts = []
+        for leaf, shape in zip(leaves, self.shapes, strict=True):
+            array = _real(leaf, what)
+            try:
+                parts.append(np.broadcast_to(array, shape).reshape(-1))
+            except ValueError:
+                raise ValueError(
+                    f"{what} has shape {array.shape} where {self.what} has {shape}: they must agree."
+                ) from None
+        return np.concatenate(parts)
+
+    def columns(self, blocks: Tree, rows: int) -> np.ndarray:
+        """A Jacobian by a tree like this one, as a matrix with this many rows."""
+        leaves, _ = flatten(blocks)
+        matrices = [np.asarray(plain(b), dtype=float).reshape(rows, -1) for b in leaves]
+        return np.concatenate(matrices, axis=1)
+
+
+def plain(value: Any) -> Any:
+    """A tensor's array; anything else as it is."""
+    return value.detach().numpy() if isinstance(value, Tensor) else value
+
+
+def outputs(value: Tree, name: str) -> np.ndarray:
+    """What a function returned as one vector. Raises TypeError if it is nothing, or not real numbers."""
+    if value is None:
+        raise TypeError(f"{name} returned None. Does it end with a return?")
+    parts = [_real(leaf, f"the value of {name}").reshape(-1) for leaf in flatten(value)[0]]
+    return np.concatenate(parts) if parts else np.zeros(0)
+
+
+def _kind(leaf: Any) -> str:
+    if isinstance(leaf, Tensor):
+        return "tensor"
+    return "number" if isinstance(leaf, float | int) else "array"
+
+
+def _real(value: Any, what: str) -> np.ndarray:
+    array = np.asarray(plain(value))
+    if array.dtype.kind == "c":
+        raise TypeError(
+            f"{what} is complex, but SciPy's solvers work with real numbers: solve for real and imaginary parts."
+        )
+    if array.dtype.kind not in "fiub":
+        raise TypeError(
+            f"{what} holds {type(value).__name__} (dtype {array.dtype}), but only numbers and arrays of numbers can be solved "
+            "for: close over the rest, or pass it in args."
+        )
+    return array.astype(float)

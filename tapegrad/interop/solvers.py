@@ -1,0 +1,537 @@
+"""`minimize`, `least_squares` and `root`: SciPy's solvers on functions of pytrees, with exact derivatives from the tape.
+
+The unknowns are a tree of arrays and numbers; SciPy sees their vector (`raveling.Space`). Each solver is given the
+derivatives that it can use, from the mode that is cheapest: the gradient with the value in one run, the Jacobian forwards or
+backwards by its shape, and for Newton methods the whole Hessian if it is small, else its products with vectors.
+
+Invariant: results are SciPy's `OptimizeResult`, with `x` and `jac` in the structure of `x0`, and nothing of the user's is
+written to.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..mode import no_grad
+from ..transforms import hessian, hvp, jacobian, value_and_grad
+from .raveling import Space, flatten, outputs, plain
+
+if TYPE_CHECKING:
+    from scipy.optimize import OptimizeResult
+
+Tree = Any
+
+WITHOUT_GRADIENT = ("nelder-mead", "powell", "cobyla", "cobyqa")
+NEWTON = ("newton-cg", "trust-ncg", "trust-krylov", "trust-constr")
+"""Methods that take the Hessian or its products."""
+DENSE_NEWTON = ("dogleg", "trust-exact")
+"""Methods that need the Hessian itself."""
+KNOWN = (*WITHOUT_GRADIENT, *NEWTON, *DENSE_NEWTON, "cg", "bfgs", "l-bfgs-b", "tnc", "slsqp")
+
+SMALL = 24
+"""Unknowns up to which a Hessian is computed whole: that costs as many directions in one push."""
+
+
+def minimize(
+    f: Callable[..., Any],
+    x0: Tree,
+    args: Sequence[Any] = (),
+    method: str | None = None,
+    *,
+    bounds: Any = None,
+    constraints: Any = (),
+    tol: float | None = None,
+    callback: Callable[..., Any] | None = None,
+    options: dict[str, Any] | None = None,
+    progress: bool = False,
+) -> OptimizeResult:
+    """Minimise `f(x, *args)`, a real number, over a pytree `x` of real arrays and numbers, from `x0`.
+
+    `method` is one of `scipy.optimize.minimize` (by default BFGS; L-BFGS-B with bounds, SLSQP with constraints); it gets
+    the gradient, and the Hessian or its products if it can use them. `bounds`: a pair (low, high) for all, SciPy's `Bounds`
+    or list of pairs, or for a tree a tree with a pair for each leaf (a dict may leave entries out), None for no bound.
+    `constraints`: SciPy's, whose functions take `x` as `f` does; their Jacobians are supplied. `progress` reports to stderr.
+    `callback(x)` is called each iteration. Returns an OptimizeResult with `x` and `jac` in the structure of `x0`. Raises
+    ValueError or TypeError, in words, for a start where `f` is not finite, and for bounds that do not fit.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> rosenbrock = lambda p: (1 - p["x"]) ** 2 + 100 * (p["y"] - p["x"] ** 2) ** 2
+    >>> result = tg.minimize(rosenbrock, {"x": -1.0, "y": 2.0})
+    >>> {name: round(value, 5) for name, value in result.x.items()}
+    {'x': 1.0, 'y': 1.0}
+    """
+    from scipy import optimize
+
+    _demand_callable(f, "minimize")
+    space = Space(x0, "x0")
+    name = _name(f)
+    chosen = _method(method)
+    low_high = _bounds(bounds, space)
+    _demand_inside(space, low_high)
+
+    def value(x: np.ndarray) -> float:
+        with no_grad():
+            return _number(f(space.tree(x), *args), name)
+
+    _demand_finite(value(space.x), name, "x0")
+    differentiated = value_and_grad(f)
+
+    def value_and_slope(x: np.ndarray) -> tuple[float, np.ndarray]:
+        y, g = differentiated(space.tree(x), *args)
+        return _number(y, name), space.vector(g)
+
+    found: dict[str, Any] = {}
+    if chosen not in WITHOUT_GRADIENT:
+        found["jac"] = True
+    if chosen in DENSE_NEWTON or (chosen in NEWTON and space.size <= SMALL):
+        found["hess"] = _hessian(f, space, args)
+    elif chosen in NEWTON:
+        product = hvp(f)
+        found["hessp"] = lambda x, v: space.vector(product(space.tree(x), space.tree(v), *args))
+    limits = None if low_high is None else optimize.Bounds(*low_high)
+    report = _Progress("f", progress)
+    result = optimize.minimize(
+        value_and_slope if "jac" in found else value,
+        space.x,
+        method=method,
+        bounds=limits,
+        constraints=_constraints(constraints, space),
+        tol=tol,
+        options=options,
+        callback=_callback(space, callback, report, chosen),
+        **found,
+    )
+    report.done()
+    return _shaped(result, space)
+
+
+def least_squares(
+    f: Callable[..., Any],
+    x0: Tree,
+    args: Sequence[Any] = (),
+    method: str = "trf",
+    *,
+    bounds: Any = None,
+    absolute_sigma: bool = False,
+    progress: bool = False,
+    **settings: Any,
+) -> OptimizeResult:
+    """Minimise the sum of squares of the residuals `f(x, *args)` over a pytree `x` of real arrays and numbers, from `x0`.
+
+    `f` returns residuals (an array or a tree of them), divided by the data's standard deviations if these are known. `method`
+    and `settings` are those of `scipy.optimize.least_squares` (`loss`, `f_scale`, `x_scale`, tolerances); the Jacobian comes
+    from the tape, forwards or backwards by its shape. `bounds` as in `minimize`, or SciPy's pair (lower, upper) of trees.
+
+    Returns SciPy's result with `x` and `grad` in the structure of `x0`, and in addition `covariance` (of the vector whose
+    elements `names` lists), `stderr` (its square roots, in the structure of `x0`) and `dof`. The covariance is s² (JᵀJ)⁻¹
+    with s² = RSS / dof, or s² = 1 with `absolute_sigma`; parameters at a bound count as known; where J lacks rank it is inf.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> t = np.arange(5.0)
+    >>> fit = tg.least_squares(lambda p: p["a"] * np.exp(-p["k"] * t) - 3 * np.exp(-0.5 * t), {"a": 1.0, "k": 1.0})
+    >>> round(fit.x["a"], 6), round(fit.x["k"], 6)
+    (3.0, 0.5)
+    """
+    from scipy import optimize
+
+    _demand_callable(f, "least_squares")
+    space = Space(x0, "x0")
+    name = _name(f)
+    low_high = _bounds(bounds, space, pair_of_trees=True)
+    _demand_inside(space, low_high)
+
+    def residuals(x: np.ndarray) -> np.ndarray:
+        with no_grad():
+            return outputs(f(space.tree(x), *args), name)
+
+    first = residuals(space.x)
+    if not first.size:
+        raise ValueError(f"{name} returned no residual at all: there is nothing to fit.")
+    _demand_finite(first, name, "x0")
+    if method == "lm" and first.size < space.size:
+        raise ValueError(
+            f"method 'lm' needs as many residuals as unknowns, but {name} returned {first.size} for {space.size}: use 'trf'."
+        )
+    slopes = _jacobian(f, space, args)
+    report = _Progress("cost", progress)
+    takes_callback = (
+        "callback" in inspect.signature(optimize.least_squares).parameters
+    )  # SciPy 1.16
+    if progress and takes_callback and "callback" not in settings and method != "lm":
+        settings["callback"] = lambda intermediate_result: report(
+            intermediate_result.cost, intermediate_result.get("optimality")
+        )
+    limits = (-np.inf, np.inf) if low_high is None else low_high
+    result = optimize.least_squares(
+        residuals, space.x, jac=slopes, bounds=limits, method=method, **settings
+    )
+    report.done()
+    _add_covariance(result, space, absolute_sigma)
+    result.grad = space.tree(result.grad)
+    result.x = space.tree(result.x)
+    return result
+
+
+def root(
+    f: Callable[..., Any],
+    x0: Tree,
+    args: Sequence[Any] = (),
+    method: str = "hybr",
+    *,
+    tol: float | None = None,
+    options: dict[str, Any] | None = None,
+    progress: bool = False,
+) -> OptimizeResult:
+    """Solve `f(x, *args) = 0` for a pytree `x` of real arrays and numbers, from `x0`; as many equations as unknowns.
+
+    `method` is one of `scipy.optimize.root`; "hybr" and "lm" get the Jacobian from the tape. Returns an OptimizeResult with
+    `x` in the structure of `x0`; `success` says whether a root was found. Raises ValueError where the counts differ.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> round(tg.root(lambda x: np.cos(x) - x, 1.0).x, 6)
+    0.739085
+    """
+    from scipy import optimize
+
+    _demand_callable(f, "root")
+    space = Space(x0, "x0")
+    name = _name(f)
+    report = _Progress("|f|", progress)
+
+    def equations(x: np.ndarray) -> np.ndarray:
+        with no_grad():
+            values = outputs(f(space.tree(x), *args), name)
+        report(float(np.linalg.norm(values)), None)
+        return values
+
+    first = equations(space.x)
+    if first.size != space.size:
+        raise ValueError(
+            f"{name} returned {first.size} equations for {space.size} unknowns: root needs as many of one as of the other; "
+            "least_squares does not."
+        )
+    _demand_finite(first, name, "x0")
+    jac = _jacobian(f, space, args) if method in ("hybr", "lm") else None
+    result = optimize.root(equations, space.x, jac=jac, method=method, tol=tol, options=options)
+    report.done()
+    result.x = space.tree(np.atleast_1d(result.x))
+    return result
+
+
+# ------------------------------------------------------------------------------------ derivatives
+
+
+def _jacobian(f: Callable[..., Any], space: Space, args: Sequence[Any]) -> Callable[..., Any]:
+    """The Jacobian of a function of trees, as a matrix at a vector."""
+
+    def matrix(x: np.ndarray) -> np.ndarray:
+        rows = jacobian(lambda tree: _list(f(tree, *args)))(space.tree(x))
+        blocks = []
+        for row in rows:  # one for each array that f returned, with an array for each leaf of x
+            parts = flatten(row)[0]
+            first, shape = np.shape(parts[0]), space.shapes[0]
+            size = int(np.prod(first[: len(first) - len(shape)], dtype=int))
+            blocks.append(space.columns(row, size))
+        return np.concatenate(blocks)
+
+    return matrix
+
+
+def _list(value: Any) -> list[Any]:
+    return flatten(value)[0]
+
+
+def _hessian(f: Callable[..., Any], space: Space, args: Sequence[Any]) -> Callable[..., Any]:
+    """The Hessian of a function of trees, as a matrix at a vector."""
+    second = hessian(f)
+
+    def matrix(x: np.ndarray) -> np.ndarray:
+        blocks = second(space.tree(x), *args)
+        outer = [blocks] if space.is_lone else space.structure.flatten_up_to(blocks)
+        rows = [space.columns(b, n) for b, n in zip(outer, space.sizes, strict=True)]
+        return np.concatenate(rows)
+
+    return matrix
+
+
+def _constraints(constraints: Any, space: Space) -> Any:
+    """SciPy's constraints on trees as constraints on vectors, with Jacobians."""
+    from scipy import optimize
+
+    one = isinstance(constraints, dict | optimize.NonlinearConstraint | optimize.LinearConstraint)
+    return [_constraint(c, space) for c in ([constraints] if one else constraints)]
+
+
+def _constraint(c: Any, space: Space) -> Any:
+    from scipy import optimize
+
+    if isinstance(c, optimize.LinearConstraint):
+        return c
+    if isinstance(c, dict):
+        if "fun" not in c or c.get("type") not in ("eq", "ineq"):
+            raise ValueError(
+                "a constraint is a dict such as {'type': 'ineq', 'fun': g} (g >= 0) or 'eq' (g = 0), or SciPy's "
+                "NonlinearConstraint or LinearConstraint."
+            )
+        given = c.get("args", ())
+        return {
+            **c,
+            "fun": _values(c["fun"], space, given),
+            "jac": _without(_jacobian(c["fun"], space, given)),
+        }
+    if isinstance(c, optimize.NonlinearConstraint):
+        fun = c.fun
+
+        def curvature(x: np.ndarray, v: np.ndarray) -> np.ndarray:
+            weighted = lambda tree: sum(  # noqa: E731
+                (w * y).sum() for w, y in zip(_split(v, fun, tree), _list(fun(tree)), strict=True)
+            )
+            return _hessian(weighted, space, ())(x)
+
+        return optimize.NonlinearConstraint(
+            _values(fun, space, ()), c.lb, c.ub, jac=_jacobian(fun, space, ()), hess=curvature
+        )
+    raise TypeError(
+        f"a constraint of type {type(c).__name__} was given: use SciPy's dicts, NonlinearConstraint or LinearConstraint."
+    )
+
+
+def _values(g: Callable[..., Any], space: Space, args: Sequence[Any]) -> Callable[..., Any]:
+    def values(x: np.ndarray, *_: Any) -> np.ndarray:
+        with no_grad():
+            return outputs(g(space.tree(x), *args), _name(g))
+
+    return values
+
+
+def _without(matrix: Callable[..., Any]) -> Callable[..., Any]:
+    """SciPy passes a constraint's args to its Jacobian too; ours has them already."""
+    return lambda x, *_: matrix(x)
+
+
+def _split(v: np.ndarray, fun: Callable[..., Any], tree: Tree) -> list[np.ndarray]:
+    """A vector of weights in the shapes of what a function returns."""
+    parts = []
+    start = 0
+    for y in _list(fun(tree)):
+        size, shape = int(np.size(plain(y))), np.shape(y)
+        parts.append(np.asarray(v[start : start + size]).reshape(shape))
+        start += size
+    return parts
+
+
+# ------------------------------------------------------------------------------------ what is asked
+
+
+def _demand_callable(f: Any, name: str) -> None:
+    if not callable(f):
+        raise TypeError(
+            f"{name} was asked of {type(f).__name__}, which cannot be called: pass a function."
+        )
+
+
+def _name(f: Any) -> str:
+    name = getattr(f, "__name__", type(f).__name__)
+    return "f" if name == "<lambda>" else name
+
+
+def _method(method: Any) -> str:
+    if method is None:
+        return ""
+    if not isinstance(method, str) or method.lower() not in KNOWN:
+        raise ValueError(
+            f"method={method!r} is not one of SciPy's: choose among {', '.join(sorted(KNOWN))}."
+        )
+    return method.lower()
+
+
+def _number(value: Any, name: str) -> float:
+    values = outputs(value, name)
+    if values.size != 1:
+        raise ValueError(
+            f"{name} returned {values.size} numbers, but a minimum is of one: sum them, or use least_squares."
+        )
+    return float(values[0])
+
+
+def _demand_finite(values: Any, name: str, where: str) -> None:
+    if not np.isfinite(values).all():
+        bad = np.asarray(values)[~np.isfinite(values)].flat[0]
+        raise ValueError(f"{name} is {bad} at {where}: start where it is finite.")
+
+
+def _demand_inside(space: Space, low_high: tuple[np.ndarray, np.ndarray] | None) -> None:
+    if low_high is None:
+        return
+    low, high = low_high
+    if (low > high).any():
+        k = int(np.argmax(low > high))
+        raise ValueError(f"the bounds of {space.names[k]} leave nothing: {low[k]} > {high[k]}.")
+    outside = (space.x < low) | (space.x > high)
+    if outside.any():
+        k = int(np.argmax(outside))
+        raise ValueError(
+            f"{space.names[k]} = {space.x[k]:g} lies outside its bounds [{low[k]:g}, {high[k]:g}]: start inside."
+        )
+
+
+def _bounds(
+    bounds: Any, space: Space, pair_of_trees: bool = False
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """Lower and upper bounds as vectors, from any of the forms that `minimize` describes."""
+    if bounds is None:
+        return None
+    if hasattr(bounds, "lb") and hasattr(bounds, "ub"):
+        return _vector(bounds.lb, space, -np.inf), _vector(bounds.ub, space, np.inf)
+    if isinstance(bounds, tuple) and len(bounds) == 2 and all(_is_side(b) for b in bounds):
+        return _vector(bounds[0], space, -np.inf), _vector(bounds[1], space, np.inf)
+    if pair_of_trees and isinstance(bounds, tuple | list) and len(bounds) == 2:
+        return _vector(bounds[0], space, -np.inf), _vector(bounds[1], space, np.inf)
+    if space.is_lone:
+        pairs = list(bounds)
+        if len(pairs) != space.size:
+            raise ValueError(
+                f"bounds has {len(pairs)} pairs for {space.size} unknowns: give a pair (low, high) for each, or one for all."
+            )
+        low = np.array([-np.inf if b[0] is None else b[0] for b in pairs], dtype=float)
+        high = np.array([np.inf if b[1] is None else b[1] for b in pairs], dtype=float)
+        return low, high
+    return _tree_of_pairs(bounds, space)
+
+
+def _is_side(side: Any) -> bool:
+    return side is None or isinstance(side, int | float | np.generic)
+
+
+def _vector(side: Any, space: Space, free: float) -> np.ndarray:
+    """One side of the bounds: a number for all, a vector, or a tree."""
+    if side is None:
+        return np.full(space.size, free)
+    if np.ndim(side) == 0 and not isinstance(side, dict):
+        return np.full(space.size, float(side))
+    if isinstance(side, np.ndarray) and side.shape == (space.size,):
+        return side.astype(float)
+    if isinstance(side, list | tuple) and len(side) == space.size and space.is_lone:
+        return np.array([free if s is None else s for s in side], dtype=float)
+    return space.vector(side, "a bound")
+
+
+def _tree_of_pairs(bounds: Any, space: Space) -> tuple[np.ndarray, np.ndarray]:
+    """A pair for each leaf of the unknowns, in their structure; entries that a dict leaves out are free."""
+    low, high = np.full(space.size, -np.inf), np.full(space.size, np.inf)
+    start = 0
+    for accessor, shape, size in zip(
+        space.structure.accessors(), space.shapes, space.sizes, strict=True
+    ):
+        pair = bounds
+        for entry in accessor.path:
+            if isinstance(pair, dict) and entry not in pair:
+                pair = None
+                break
+            pair = pair[entry]
+        part = slice(start, start + size)
+        start += size
+        if pair is None:
+            continue
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            raise ValueError(
+                f"the bounds of {accessor.codify(space.what)} are {pair!r}, but they are a pair (low, high), None for no bound."
+            )
+        for side, into in zip(pair, (low, high), strict=True):
+            if side is not None:
+                into[part] = np.broadcast_to(np.asarray(side, dtype=float), shape).reshape(-1)
+    _refuse_unknown(bounds, space)
+    return low, high
+
+
+def _refuse_unknown(bounds: Any, space: Space) -> None:
+    tree = space.structure.unflatten(range(len(space.shapes)))
+    if isinstance(bounds, dict) and isinstance(tree, dict) and set(bounds) - set(tree):
+        extra = ", ".join(map(repr, set(bounds) - set(tree)))
+        raise ValueError(
+            f"bounds name {extra}, which x0 does not have: it has {', '.join(map(repr, tree))}."
+        )
+
+
+# ------------------------------------------------------------------------------------ what is returned
+
+
+def _shaped(result: OptimizeResult, space: Space) -> OptimizeResult:
+    result.x = space.tree(np.atleast_1d(result.x))
+    jac = result.get("jac")
+    if isinstance(jac, np.ndarray) and jac.size == space.size:
+        result.jac = space.tree(jac.reshape(-1))
+    return result
+
+
+def _add_covariance(result: OptimizeResult, space: Space, absolute_sigma: bool) -> None:
+    """Covariance of the parameters that are not at a bound, from the Jacobian at the solution."""
+    free = result.active_mask == 0
+    rows = len(result.fun)
+    j = np.asarray(result.jac)[:, free]
+    result.names = space.names
+    result.dof = max(rows - int(free.sum()), 0)
+    covariance = np.zeros((space.size, space.size))
+    if free.any():
+        variance = 1.0 if absolute_sigma else 2 * result.cost / result.dof if result.dof else np.inf
+        # Columns of size 1 before the singular values are looked at: a parameter in other units is no lack of rank.
+        lengths = np.linalg.norm(j, axis=0)
+        lengths = np.where(lengths > 0, lengths, 1.0)
+        _, s, vt = np.linalg.svd(j / lengths, full_matrices=False)
+        full_rank = len(s) == free.sum() and s[-1] > np.finfo(float).eps * max(j.shape) * s[0]
+        if full_rank and np.isfinite(variance):
+            inverse = (vt.T / s**2) @ vt / np.outer(lengths, lengths)
+            covariance[np.ix_(free, free)] = variance * inverse
+        else:
+            covariance[np.ix_(free, free)] = np.inf
+    result.covariance = covariance
+    result.stderr = space.tree(np.sqrt(np.diag(covariance)))
+
+
+class _Progress:
+    """A line on stderr for each iteration; on a terminal they overwrite one another."""
+
+    def __init__(self, what: str, wanted: bool) -> None:
+        self.what, self.wanted, self.count = what, wanted, 0
+
+    def __call__(self, value: Any, slope: Any) -> None:
+        self.count += 1
+        if self.wanted:
+            end = "\r" if sys.stderr.isatty() else "\n"
+            beside = "" if slope is None else f"  |gradient| {float(slope):.2e}"
+            value = f"  {self.what} {float(value):.8g}" if value is not None else ""
+            print(f"iteration {self.count}{value}{beside}", end=end, file=sys.stderr, flush=True)
+
+    def done(self) -> None:
+        if self.wanted and sys.stderr.isatty() and self.count:
+            print(file=sys.stderr)
+
+
+def _callback(
+    space: Space, callback: Callable[..., Any] | None, report: _Progress, method: str
+) -> Callable[..., Any] | None:
+    """A callback for SciPy that reports, and calls the user's with the tree."""
+    if callback is None and not report.wanted:
+        return None
+
+    def called(x: np.ndarray, state: Any) -> Any:
+        report(None if state is None else state.get("fun"), None)
+        return callback(space.tree(x)) if callback is not None else None
+
+    if method == "trust-constr":
+        return called
+    if method in ("tnc", "cobyla", "slsqp"):  # older SciPy calls these back with x alone
+        return lambda x: called(x, None)
+
+    def with_result(intermediate_result: Any) -> Any:
+        return called(intermediate_result.x, intermediate_result)
+
+    return with_result
+
+
+__all__ = ["least_squares", "minimize", "root"]
