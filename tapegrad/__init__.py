@@ -19,7 +19,7 @@ from .mode import (
 )
 from .tape import Tape
 from .tape import current as current_tape
-from .tensor import Parameter, Tensor, as_tensor, from_numpy, tensor
+from .tensor import Parameter, Tensor, as_tensor, from_dlpack, from_numpy, tensor
 from .transforms import grad, hessian, hvp, jacobian, jvp, value_and_grad, vjp
 
 # What is defined above stays: tg.zeros_like makes tensors and knows requires_grad, NumPy's does not.
@@ -34,11 +34,23 @@ except PackageNotFoundError:  # run from a checkout that is not installed
 _LAZY = {
     "check_adjoint": ".check.gradients",
     "check_gradient": ".check.gradients",
+    "elementwise_grad": ".interop.hips",
+    "from_jax": ".interop.xla",
+    "from_torch": ".interop.pytorch",
+    "hessian_vector_product": ".interop.hips",
+    "holomorphic_grad": ".interop.hips",
     "least_squares": ".interop.solvers",
+    "make_jvp": ".interop.hips",
+    "make_vjp": ".interop.hips",
     "minimize": ".interop.solvers",
+    "multigrad_dict": ".interop.hips",
+    "numpy": "",
     "optim": "",
     "root": ".interop.solvers",
     "special": "",
+    "to_jax": ".interop.xla",
+    "to_torch": ".interop.pytorch",
+    "vector_jacobian_product": ".interop.hips",
 }
 
 

@@ -777,7 +777,10 @@ def operate(op: Primitive, x: Any, y: Any) -> Any:
     """A binary operator on operands other than (Tensor, Tensor) and (Tensor, float)."""
     for operand in (x, y):
         if not isinstance(operand, (Tensor, *_PLAIN, list, tuple)):
-            return NotImplemented
+            if type(operand).__module__.partition(".")[0] != "pandas":
+                return NotImplemented
+            # A Series is data: it counts by its values, as it would inside np.multiply.
+            x, y = (np.asarray(v) if v is operand else v for v in (x, y))
     # An int constant of a float program is kept as a float: that is how NumPy uses it.
     if type(y) is int and x._data.dtype.kind in "fc":
         y = float(y)

@@ -52,6 +52,8 @@ class Tensor:
 
     # NumPy's operators hand over to ours even when the array stands on the left.
     __array_priority__ = 1000
+    # Nor does a pandas Series on the left turn a tensor into an array: DataFrame's priority is 4000.
+    __pandas_priority__ = 5000
 
     # ------------------------------------------------------------------------------------ what it holds
 
@@ -334,6 +336,17 @@ class Tensor:
             raise ValueError("a copy is needed to change the dtype, but copy=False was asked.")
         array = self._array()
         return np.array(array, dtype=dtype) if copy else np.asarray(array, dtype=dtype)
+
+    def __dlpack__(self, **options: Any) -> Any:
+        """The memory as a DLPack capsule, for other array libraries to share."""
+        if self._node is not None:
+            raise BufferError(
+                "Can't export tensors that require gradient: the other library would not track it. Use tensor.detach()."
+            )
+        return self._array().__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self._array().__dlpack_device__()
 
     def __float__(self) -> float:
         self._refuse_to_leave("float(t) (or a function of the math module)")
@@ -635,6 +648,22 @@ def from_numpy(array: np.ndarray) -> Tensor:
     return _leaf(_unmasked(array), False)
 
 
+def from_dlpack(x: Any) -> Tensor:
+    """A tensor that shares memory with an array of another library (PyTorch, JAX, CuPy on the CPU) through DLPack.
+
+    Memory that the other library does not lend for writing makes a read-only tensor.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> tg.from_dlpack(np.arange(3.0))
+    tensor([0., 1., 2.])
+    """
+    if not hasattr(x, "__dlpack__"):
+        raise TypeError(
+            f"from_dlpack was given {type(x).__name__}, which has no __dlpack__: use tg.as_tensor for other data."
+        )
+    return _leaf(np.from_dlpack(x), False)
+
+
 def _unmasked(data: Any) -> Any:
     """The data, arrays of other classes as plain ones; masked arrays are refused, since a tensor has no mask."""
     if not isinstance(data, np.ndarray) or type(data) is np.ndarray:
@@ -675,4 +704,13 @@ def _plain(data: Any) -> Any:
     return data
 
 
-__all__ = ["InferenceTensor", "Parameter", "Tensor", "as_tensor", "from_numpy", "tensor", "wrap"]
+__all__ = [
+    "InferenceTensor",
+    "Parameter",
+    "Tensor",
+    "as_tensor",
+    "from_dlpack",
+    "from_numpy",
+    "tensor",
+    "wrap",
+]

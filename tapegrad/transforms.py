@@ -34,6 +34,9 @@ NAMESPACE = "tapegrad"
 def _optree() -> Any:
     import optree
 
+    from .interop import labelled
+
+    labelled.register(optree, NAMESPACE)
     return optree
 
 
@@ -275,6 +278,8 @@ def value_and_grad(
     def differentiated(*args: Any, **kwargs: Any) -> Any:
         run = _Run(f, args, kwargs, argnums, "grad")
         output, aux = _with_aux(run.output, has_aux)
+        if type(output).__module__.startswith("xarray"):
+            output = output.data  # a labelled number, as xarray's sums are
         y = _scalar(output, "grad")
         roots = [] if y is None else [(y._node, np.ones(y.shape, y.dtype))]
         trees = run.gradients(roots)

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import NotDifferentiable
+from ..transforms import _optree
 from .estimates import Estimate, complex_step, differences, richardson
 from .findings import AdjointCheck, GradientCheck, TaylorLine
 from .probing import FIRST, RATIO, Curves, Probe, noise_of
@@ -465,8 +466,6 @@ class _Check:
         def along(s: Any) -> Any:
             args = list(subject.arguments(subject.x))
             position = 0
-            from .subject import _optree
-
             for k, structure in zip(subject.positions, subject.structures, strict=True):
                 leaves = []
                 for slot in subject.slots[position : position + structure.num_leaves]:

@@ -19,7 +19,7 @@ import numpy as np
 
 from ..mode import no_grad
 from ..tensor import Tensor, wrap
-from ..transforms import NAMESPACE
+from ..transforms import NAMESPACE, _optree
 
 Tree = Any
 
@@ -294,12 +294,6 @@ def title(f: Any) -> str:
 
 
 # ---------------------------------------------------------------------------------------------------- leaves
-
-
-def _optree() -> Any:
-    import optree
-
-    return optree
 
 
 def _flatten(tree: Tree) -> tuple[list[Any], Any]:

@@ -11,16 +11,14 @@ from typing import Any
 import numpy as np
 
 from ..tensor import Tensor, wrap
-from ..transforms import NAMESPACE
+from ..transforms import NAMESPACE, _optree
 
 Tree = Any
 
 
 def flatten(tree: Tree) -> tuple[list[Any], Any]:
     """Leaves and structure of a pytree."""
-    import optree
-
-    return optree.tree_flatten(tree, namespace=NAMESPACE)
+    return _optree().tree_flatten(tree, namespace=NAMESPACE)
 
 
 class Space:
@@ -32,6 +30,7 @@ class Space:
         self.kinds = [_kind(leaf) for leaf in leaves]
         arrays = [_real(leaf, what) for leaf in leaves]
         self.shapes = [a.shape for a in arrays]
+        self.pandas = _holds_pandas(self.structure)
         self.sizes = [a.size for a in arrays]
         self.size = sum(self.sizes)
         if not self.size:
@@ -54,8 +53,11 @@ class Space:
 
     @property
     def is_lone(self) -> bool:
-        """Whether the tree is one array or number."""
-        return self.structure.is_leaf()
+        """Whether the tree is one array or number, labelled or not."""
+        kind = self.structure.type
+        return kind is None or (
+            self.structure.num_leaves == 1 and kind.__module__.startswith(("pandas", "xarray"))
+        )
 
     def tree(self, vector: np.ndarray) -> Tree:
         """The tree that a vector stands for."""
@@ -68,6 +70,16 @@ class Space:
             )
             start += size
         return self.structure.unflatten(leaves)
+
+    def argument(self, vector: np.ndarray) -> Tree:
+        """The tree as a function gets it: as `tree`, but around tensors where pandas holds the values.
+
+        pandas cannot hold tensors, so what is differentiated sees them bare; what is not must see the same.
+        """
+        if not self.pandas:
+            return self.tree(vector)
+        leaves = flatten(self.tree(vector))[0]
+        return self.structure.unflatten([wrap(np.asarray(plain(leaf))) for leaf in leaves])
 
     def vector(self, tree: Tree, what: str = "the gradient") -> np.ndarray:
         """The vector of a tree of this structure, or with values to broadcast to its leaves."""
@@ -92,6 +104,12 @@ class Space:
         leaves, _ = flatten(blocks)
         matrices = [np.asarray(plain(b), dtype=float).reshape(rows, -1) for b in leaves]
         return np.concatenate(matrices, axis=1)
+
+
+def _holds_pandas(structure: Any) -> bool:
+    kind = structure.type
+    mine = kind is not None and kind.__module__.partition(".")[0] == "pandas"
+    return mine or any(_holds_pandas(child) for child in structure.children())
 
 
 def plain(value: Any) -> Any:

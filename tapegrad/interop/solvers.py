@@ -76,7 +76,7 @@ def minimize(
 
     def value(x: np.ndarray) -> float:
         with no_grad():
-            return _number(f(space.tree(x), *args), name)
+            return _number(f(space.argument(x), *args), name)
 
     _demand_finite(value(space.x), name, "x0")
     differentiated = value_and_grad(f)
@@ -147,7 +147,7 @@ def least_squares(
 
     def residuals(x: np.ndarray) -> np.ndarray:
         with no_grad():
-            return outputs(f(space.tree(x), *args), name)
+            return outputs(f(space.argument(x), *args), name)
 
     first = residuals(space.x)
     if not first.size:
@@ -205,7 +205,7 @@ def root(
 
     def equations(x: np.ndarray) -> np.ndarray:
         with no_grad():
-            values = outputs(f(space.tree(x), *args), name)
+            values = outputs(f(space.argument(x), *args), name)
         report(float(np.linalg.norm(values)), None)
         return values
 
@@ -304,7 +304,7 @@ def _constraint(c: Any, space: Space) -> Any:
 def _values(g: Callable[..., Any], space: Space, args: Sequence[Any]) -> Callable[..., Any]:
     def values(x: np.ndarray, *_: Any) -> np.ndarray:
         with no_grad():
-            return outputs(g(space.tree(x), *args), _name(g))
+            return outputs(g(space.argument(x), *args), _name(g))
 
     return values
 

@@ -1,0 +1,16 @@
+"""`numpy.fft` for programs written for HIPS autograd: its functions record tensors by themselves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as _np
+
+
+def __getattr__(name: str) -> Any:
+    """NumPy's function of that name."""
+    return getattr(_np.fft, name)
+
+
+def __dir__() -> list[str]:
+    return dir(_np.fft)

@@ -1,0 +1,325 @@
+"""Guests: HIPS autograd's programs, DLPack, pandas, xarray, PyTorch and JAX functions, samplers and minimisers. Absent ones skip."""
+
+import numpy as np
+import pytest
+
+import tapegrad as tg
+
+rng = np.random.default_rng(0)
+X = rng.normal(size=3)
+
+
+def energy(x):
+    return np.sum(np.sin(x) * x)
+
+
+def slope(x):
+    return np.cos(x) * x + np.sin(x)
+
+
+# ------------------------------------------------------------------------------------------ HIPS autograd
+
+
+def test_the_examples_of_hips_autograds_readme():
+    import tapegrad.numpy as np
+    from tapegrad import elementwise_grad as egrad
+    from tapegrad import grad
+
+    def tanh(x):
+        return (1.0 - np.exp(-2 * x)) / (1.0 + np.exp(-2 * x))
+
+    grad_tanh = grad(tanh)
+    assert grad_tanh(1.0) == pytest.approx(0.419974341614026, rel=1e-12)
+    assert (tanh(1.0001) - tanh(0.9999)) / 0.0002 == pytest.approx(0.41997434264973155, rel=1e-6)
+
+    x = np.linspace(-7, 7, 200)
+    derivatives = [tanh]
+    for _ in range(5):
+        derivatives.append(egrad(derivatives[-1]))
+    for d in derivatives:
+        assert d(x).shape == (200,)
+    np.testing.assert_allclose(derivatives[1](x), 1 / np.cosh(x) ** 2, atol=1e-12)
+
+
+def test_hips_logistic_regression():
+    import tapegrad.numpy as np
+    from tapegrad import grad
+
+    def sigmoid(x):
+        return 0.5 * (np.tanh(x / 2.0) + 1)
+
+    def logistic_predictions(weights, inputs):
+        return sigmoid(np.dot(inputs, weights))
+
+    def training_loss(weights):
+        preds = logistic_predictions(weights, inputs)
+        label_probabilities = preds * targets + (1 - preds) * (1 - targets)
+        return -np.sum(np.log(label_probabilities))
+
+    inputs = np.array(
+        [[0.52, 1.12, 0.77], [0.88, -1.08, 0.15], [0.52, 0.06, -1.30], [0.74, -2.49, 1.39]]
+    )
+    targets = np.array([True, True, False, True])
+    training_gradient_fun = grad(training_loss)
+    weights = np.array([0.0, 0.0, 0.0])
+    first = training_loss(weights)
+    for _ in range(100):
+        weights -= training_gradient_fun(weights) * 0.01
+    assert training_loss(weights) < first
+    np.testing.assert_allclose(weights, [0.5043, -0.1993, 0.8217], atol=0.6)
+
+
+def test_tapegrad_numpy_is_numpy_with_gradients():
+    import tapegrad.numpy as tnp
+    import tapegrad.numpy.linalg as npla
+    import tapegrad.numpy.random as npr
+
+    assert tnp.pi == np.pi and tnp.float64 is np.float64 and tnp.ndarray is np.ndarray
+    assert isinstance(tnp.zeros(3), np.ndarray) and isinstance(tnp.sin(X), np.ndarray)
+    assert npr.RandomState(0).randn(2).shape == (2,)
+    assert tnp.linalg.norm is npla.norm and tnp.fft.fft is np.fft.fft
+    gradient = tg.grad(lambda x: tnp.sum(tnp.array([x[0] * x[1], x[2] ** 2])))(X)
+    np.testing.assert_allclose(gradient, [X[1], X[0], 2 * X[2]])
+    np.testing.assert_allclose(tg.grad(lambda x: npla.norm(x))(X), X / np.linalg.norm(X))
+    with pytest.raises(AttributeError, match="no attribute 'clamp'"):
+        _ = tnp.clamp
+    assert "sin" in dir(tnp)
+
+
+def test_hips_names():
+    np.testing.assert_allclose(tg.elementwise_grad(energy)(X), slope(X))
+    pull, value = tg.make_vjp(np.sin)(X)
+    np.testing.assert_allclose(pull(np.ones(3)), np.cos(X))
+    np.testing.assert_allclose(value, np.sin(X))
+    _, along = tg.make_jvp(lambda a, x: a * np.sin(x), 1)(2.0, X)(np.ones(3))
+    np.testing.assert_allclose(along, 2 * np.cos(X))
+    np.testing.assert_allclose(
+        tg.hessian_vector_product(energy)(X, X), np.diag(2 * np.cos(X) - X * np.sin(X)) @ X
+    )
+    np.testing.assert_allclose(tg.vector_jacobian_product(np.sin)(X, X), np.cos(X) * X)
+    assert tg.multigrad_dict(lambda x, y=3.0: x * y)(2.0) == {"x": 3.0, "y": 2.0}
+    assert tg.holomorphic_grad(lambda z: z**2)(1 + 2j) == 2 + 4j
+
+
+# ------------------------------------------------------------------------------------------ DLPack
+
+
+def test_dlpack_both_ways():
+    t = tg.tensor(X)
+    np.testing.assert_array_equal(np.from_dlpack(t), X)
+    shared = tg.from_dlpack(X)
+    assert np.shares_memory(shared.numpy(), X)
+    with pytest.raises(BufferError, match=r"Use tensor.detach\(\)"):
+        np.from_dlpack(tg.tensor(X, requires_grad=True))
+    with pytest.raises(TypeError, match="use tg.as_tensor"):
+        tg.from_dlpack([1.0])
+    assert t.__dlpack_device__() == (1, 0)
+
+
+def test_dlpack_with_torch_and_jax():
+    torch = pytest.importorskip("torch")
+    t = torch.arange(3.0)
+    shared = tg.from_dlpack(t)
+    t[0] = 5
+    assert shared[0] == 5
+    assert torch.from_dlpack(tg.tensor(X)).tolist() == X.tolist()
+    jax = pytest.importorskip("jax")
+    assert tg.from_dlpack(jax.numpy.arange(3.0)).tolist() == [0, 1, 2]
+
+
+# ------------------------------------------------------------------------------------------ pandas, xarray
+
+
+def test_pandas_values_in_and_out():
+    pd = pytest.importorskip("pandas")
+    s = pd.Series(X, index=list("abc"), name="w")
+    g = tg.grad(energy)(s)
+    assert isinstance(g, pd.Series) and g.name == "w"
+    assert g["b"] == pytest.approx(slope(X)[1])
+    frame = pd.DataFrame({"t": [0.0, 1.0, 2.0], "y": [1.0, 0.6, 0.4]})
+    assert list(tg.grad(lambda f: np.sum(f**2))(frame).columns) == ["t", "y"]
+
+    def misfit(k):  # a Series is data: on either side of an operator, and inside NumPy's functions
+        r = frame["y"] - k[0] * np.exp(-k[1] * frame["t"])
+        return np.sum(r**2) + np.sum(np.multiply(frame["t"], k[0]) * 0)
+
+    tg.check_gradient(misfit, np.array([1.0, 0.5])).assert_ok()
+    fit = tg.least_squares(
+        lambda k: k[0] * np.exp(-k[1] * frame["t"]) - frame["y"],
+        pd.Series([1.0, 0.5], index=["a", "k"]),
+    )
+    assert isinstance(fit.x, pd.Series) and fit.x["k"] == pytest.approx(0.47, abs=0.02)
+    assert isinstance(fit.stderr, pd.Series)
+    assert tg.check_gradient(energy, s).ok
+
+
+def test_pandas_keeps_its_own_operators():
+    pd = pytest.importorskip("pandas")
+    t = tg.tensor(X)
+    s = pd.Series(X)
+    assert isinstance(s + s, pd.Series)
+    np.testing.assert_allclose((s * t).numpy(), X * X)
+    np.testing.assert_allclose((t - s).numpy(), 0)
+    with pytest.raises(tg.GradientLost):
+        pd.Series(tg.tensor(X, requires_grad=True))
+
+
+def test_xarray_labels_survive_differentiation():
+    xr = pytest.importorskip("xarray")
+    da = xr.DataArray(X, dims="city", coords={"city": ["a", "b", "c"]}, name="heat")
+
+    def model(a):
+        assert isinstance(a, xr.DataArray)
+        return (a**2).sum("city") + a.sel(city="b") * 3.0
+
+    g = tg.grad(model)(da)
+    assert isinstance(g, xr.DataArray) and list(g.city.values) == ["a", "b", "c"]
+    np.testing.assert_allclose(g.values, 2 * X + [0, 3, 0])
+    ds = xr.Dataset({"u": da, "v": ("city", X**2)})
+    g = tg.grad(lambda d: (d["u"] * d["v"]).sum())(ds)
+    assert isinstance(g, xr.Dataset)
+    np.testing.assert_allclose(g["u"].values, X**2)
+    assert tg.minimize(lambda a: ((a - 1) ** 2).sum(), da).x.sel(city="c") == pytest.approx(1)
+
+
+# ------------------------------------------------------------------------------------------ PyTorch
+
+
+def test_to_torch():
+    torch = pytest.importorskip("torch")
+    f = tg.to_torch(energy)
+    x = torch.tensor(X, requires_grad=True)
+    y = f(x)
+    y.backward()
+    assert y.item() == pytest.approx(energy(X))
+    np.testing.assert_allclose(x.grad.numpy(), slope(X))
+    assert torch.autograd.gradcheck(f, (x,)) and torch.autograd.gradgradcheck(f, (x,))
+    assert torch.autograd.gradcheck(
+        tg.to_torch(lambda a, b: (np.outer(a, b), np.sum(a))),
+        (x, x.detach().clone().requires_grad_()),
+    )
+    pair = tg.to_torch(lambda p, n: {"out": p["a"] * p["b"] * n})
+    p = {"a": x, "b": torch.ones(3, dtype=torch.float64)}
+    pair(p, torch.tensor(2.0, dtype=torch.float64))["out"].sum().backward()
+    assert not f(torch.tensor(X)).requires_grad
+    model = torch.nn.Linear(3, 3).double()
+    f(model(torch.tensor(X))).backward()
+    assert model.weight.grad.abs().sum() > 0
+    with pytest.raises(TypeError, match="cannot be called"):
+        tg.to_torch(3)
+
+
+def test_from_torch():
+    torch = pytest.importorskip("torch")
+    f = tg.from_torch(lambda x: (torch.sin(x) * x).sum())
+    assert f(X) == pytest.approx(energy(X)) and not isinstance(f(X), tg.Tensor)
+    np.testing.assert_allclose(tg.grad(f)(X), slope(X))
+    both = tg.from_torch(lambda a, b: (a * b, a.sum()))
+    g = tg.grad(lambda a: np.sum(both(a, X)[0]) + 2 * both(np.sin(a), X)[1])(X)
+    np.testing.assert_allclose(g, X + 2 * np.cos(X))
+    tg.check_gradient(lambda x: np.sum(np.exp(f(x * x))), X).assert_ok()
+    x = tg.tensor(X, requires_grad=True)
+    f(x).backward()
+    np.testing.assert_allclose(x.grad.numpy(), slope(X))
+    with pytest.raises(TypeError, match="returns tensors"):
+        tg.from_torch(lambda x: 3.0)(X)
+    assert tg.grad(tg.grad(f))(1.0) == pytest.approx(2 * np.cos(1.0) - np.sin(1.0))
+    np.testing.assert_allclose(tg.hessian(f)(X), np.diag(2 * np.cos(X) - X * np.sin(X)), atol=1e-12)
+
+
+# ------------------------------------------------------------------------------------------ JAX
+
+
+@pytest.fixture
+def jax():
+    jax = pytest.importorskip("jax")
+    jax.config.update("jax_enable_x64", True)
+    yield jax
+    jax.config.update("jax_enable_x64", False)
+
+
+def test_to_jax(jax):
+    f = tg.to_jax(energy)
+    assert float(f(X)) == pytest.approx(energy(X))
+    np.testing.assert_allclose(jax.grad(f)(X), slope(X))
+    np.testing.assert_allclose(jax.jit(jax.grad(f))(X), slope(X))
+    tree = tg.to_jax(lambda p: {"y": p["a"] * np.sin(p["b"])})
+    g = jax.grad(lambda p: tree(p)["y"].sum())({"a": X, "b": X})
+    np.testing.assert_allclose(g["b"], X * np.cos(X))
+    with pytest.raises(TypeError, match="cannot be called"):
+        tg.to_jax(3)
+
+
+def test_from_jax(jax):
+    f = tg.from_jax(lambda x: (jax.numpy.sin(x) * x).sum())
+    assert f(X) == pytest.approx(energy(X))
+    np.testing.assert_allclose(tg.grad(f)(X), slope(X))
+    both = tg.from_jax(jax.jit(lambda a, b: (a * b, a.sum())))
+    np.testing.assert_allclose(tg.grad(lambda a: np.sum(both(a, X)[0]))(X), X)
+    tg.check_gradient(lambda x: np.exp(f(x * x)), X).assert_ok()
+    np.testing.assert_allclose(tg.hessian(f)(X), np.diag(2 * np.cos(X) - X * np.sin(X)), atol=1e-12)
+
+
+# ------------------------------------------------------------------------------------------ SciPy and its kin
+
+
+def test_scipy_takes_gradients_and_tensors():
+    from scipy import integrate, optimize
+
+    result = optimize.minimize(
+        lambda x: np.sum((x - 1) ** 2), np.zeros(3), jac=tg.grad(lambda x: np.sum((x - 1) ** 2))
+    )
+    np.testing.assert_allclose(result.x, 1)
+    result = optimize.minimize(
+        tg.value_and_grad(lambda x: np.sum((x - 1) ** 2)), np.zeros(3), jac=True
+    )
+    np.testing.assert_allclose(result.x, 1)
+
+    def rhs(t, y):
+        return np.stack([y[1], -np.sin(y[0])])
+
+    jac = tg.jacobian(rhs, argnums=1)
+    solved = integrate.solve_ivp(rhs, (0, 2), [1.0, 0.0], method="BDF", jac=jac)
+    assert solved.success
+
+
+def test_emcee_samples_a_tapegrad_model():
+    emcee = pytest.importorskip("emcee")
+
+    def log_density(x):
+        return -0.5 * np.sum(x**2)
+
+    start = np.random.default_rng(1).normal(size=(8, 2))
+    sampler = emcee.EnsembleSampler(8, 2, log_density)
+    sampler.random_state = np.random.RandomState(0).get_state()
+    sampler.run_mcmc(start, 50)
+    assert np.isfinite(sampler.get_log_prob()).all()
+
+
+def test_iminuit_takes_the_gradient():
+    iminuit = pytest.importorskip("iminuit")
+
+    def cost(x):
+        return np.sum((x - np.arange(3)) ** 2)
+
+    m = iminuit.Minuit(cost, np.zeros(3), grad=tg.grad(cost))
+    m.migrad()
+    assert m.valid and m.ngrad > 0
+    np.testing.assert_allclose(m.values, np.arange(3), atol=1e-5)
+
+
+def test_absent_guests_are_named(monkeypatch):
+    import builtins
+
+    real = builtins.__import__
+
+    def without(name, *args, **kwargs):
+        if name in ("torch", "jax"):
+            raise ImportError(name)
+        return real(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(ImportError, match="pip install torch"):
+        tg.to_torch(energy)(X)
+    with pytest.raises(ImportError, match="pip install jax"):
+        tg.from_jax(energy)(X)
