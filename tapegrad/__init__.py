@@ -4,10 +4,18 @@ from importlib import import_module as _import_module
 from importlib.metadata import PackageNotFoundError, version
 
 from . import autograd, dispatch, fft, linalg, mutators, ops
+from .autograd.anomaly_mode import debug_nans, is_anomaly_check_nan_enabled, is_anomaly_enabled
 from .check import check_op
 from .creation import *
 from .dtypes import *
-from .errors import GradcheckError, GradientLost, GraphError, NotDifferentiable, TapegradError
+from .errors import (
+    GradcheckError,
+    GradientLost,
+    GraphError,
+    NotDifferentiable,
+    NotFinite,
+    TapegradError,
+)
 from .executors import engine, set_engine
 from .mode import (
     enable_grad,

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from .dual import holds_dual
 from .errors import GradientLost, NotDifferentiable, TapegradError
 from .inplace import before_write
 from .mode import is_grad_enabled
@@ -206,8 +207,8 @@ def _is_default(name: str, value: Any) -> bool:
 
 
 def tracked_in(value: Any) -> bool:
-    """Whether a tracked tensor hides anywhere in nested arguments, while ops are recorded."""
-    return holds_tracked(value) and is_grad_enabled()
+    """Whether a tensor whose derivative is followed hides anywhere in nested arguments: tracked, while ops are recorded, or dual."""
+    return holds_tracked(value) and (is_grad_enabled() or holds_dual(value))
 
 
 def _describe(value: Any) -> str:

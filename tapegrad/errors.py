@@ -24,5 +24,9 @@ class GraphError(TapegradError, RuntimeError):
     """The tape cannot be walked as asked: freed, unused, of another shape, or never recorded."""
 
 
+class NotFinite(TapegradError, FloatingPointError):
+    """A value became NaN or infinite while `debug_nans` was on; the message says where and from what."""
+
+
 class GradcheckError(TapegradError, RuntimeError):
     """A gradient check failed; the message shows both Jacobians."""

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from . import storage, sweep
+from . import dual, storage, sweep
 from .errors import GraphError
 from .mode import NO_GRAD, Off, enable_grad
 from .primitive import OPS, entry_name
@@ -33,6 +33,7 @@ from .tape import (
     Leaf,
     Slot,
     Tape,
+    attended,
     current,
     find,
     locate,
@@ -104,7 +105,9 @@ def _load_replay() -> Any:
 def _executor(tape: Tape, position: int) -> Callable[..., Any]:
     """The executor for a walk down from this position that records nothing."""
     name = _choice.name
-    if name == "sweep":
+    if dual.saved:
+        return _sweep_of_tensors
+    if name == "sweep" or sweep.GUARD.get() is not None:
         return sweep.sweep
     if tape.code and tape.code[1] <= storage.latest_overwrite() and _overwritten(tape, position):
         return sweep.sweep
@@ -134,6 +137,15 @@ def _overwritten(tape: Tape, position: int) -> bool:
         replay = _load_replay()
         replay.load(block=True)
     return replay.may_be_overwritten(tape.code, position, notes)
+
+
+def _sweep_of_tensors(
+    code: Any, start: int, pending: dict[Slot, Any], leaves: Any, watch: Any, targets: Any
+) -> list[int]:
+    """The sweep with rules applied to tensors, so that cotangents get the tangents of the values they are made of."""
+    for slot, g in pending.items():
+        pending[slot] = wrap(g)
+    return sweep.sweep(code, start, pending, leaves, watch, targets, True)
 
 
 def _forced_replay(*arguments: Any) -> list[int]:
@@ -248,6 +260,7 @@ def walk(
         store: dict[Any, Any] = leaves if type(node) is Leaf else pending
         if type(node) is not Leaf or targets is None or node in targets:
             store[node] = store[node] + g if node in store else g
+    duals = dual.holds_dual([*pending.values(), *leaves.values()])
     watch: dict[Slot, Callable[[Any], Any]] = dict(_watched) if _watched else {}
     for target in targets or ():
         if type(target) is not Leaf:
@@ -261,7 +274,7 @@ def walk(
         if not create_graph:
             RECORDER.set(NO_GRAD)
         elif isinstance(mode, Off):
-            RECORDER.set(current().code.extend)
+            RECORDER.set(attended(current().code.extend))
         while pending:
             place = locate(max(pending), hold=1)
             if place is None:
@@ -271,9 +284,8 @@ def walk(
             if create_graph:
                 visited = sweep.sweep(tape.code, position, pending, leaves, watch, targets, True)
             else:
-                visited = _executor(tape, position)(
-                    tape.code, position, pending, leaves, watch, targets
-                )
+                execute = _sweep_of_tensors if duals else _executor(tape, position)
+                visited = execute(tape.code, position, pending, leaves, watch, targets)
             done[-1] = (tape, visited)
         for leaf in [leaf for leaf in leaves if leaf.hooks is not None]:
             from .autograd.hooks import leaf_cotangent

@@ -20,7 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from . import storage
+from . import dual, storage
+from .dual import DualTensor
 from .errors import GraphError
 from .executors import retain
 from .mode import INFERENCE, is_grad_enabled
@@ -30,7 +31,7 @@ from .ops.products import matmul
 from .ops.shaping import reshape, transpose
 from .primitive import OPS, UFUNCS, apply, call, constant, primitive, shape_token
 from .tape import RECORDER, Leaf, Slot, begin, new_slot
-from .tensor import InferenceTensor, Tensor
+from .tensor import InferenceTensor, Tensor, wrap
 from .views import base_of, steps_to, views_of
 
 # ------------------------------------------------------------------------------------------------ may it be written?
@@ -155,13 +156,17 @@ def _replace(t: Tensor, result: Tensor, name: str) -> Tensor:
     if result.dtype != t.dtype:
         result = result.astype(t.dtype)
     base = _writable(t, name, True)
-    _refuse_leaves(base, name)
+    tracked = is_grad_enabled() and _holds_node(t, base, result)
+    if tracked:
+        _refuse_leaves(base, name)
     if isinstance(t._data, np.ndarray):
         storage.touch(t._data)
         np.copyto(t._data, result._data)
     else:
         t._data = result._data
-    _rebase(t, base, result._node)
+    if tracked:
+        _rebase(t, base, result._node)
+    _retangent(t, base, result)
     return t
 
 
@@ -183,10 +188,33 @@ def _overwrite(t: Tensor, value: Any, name: str) -> Tensor:
     return t
 
 
-def _recorded(*operands: Any) -> bool:
-    return is_grad_enabled() and any(
-        isinstance(operand, Tensor) and operand._node is not None for operand in operands
-    )
+def _followed(*operands: Any) -> bool:
+    """Whether a derivative by one of these is followed at present: it is tracked while ops are recorded, or dual."""
+    return (is_grad_enabled() and _holds_node(*operands)) or dual.holds_dual(operands)
+
+
+def _holds_node(*operands: Any) -> bool:
+    return any(isinstance(operand, Tensor) and operand._node is not None for operand in operands)
+
+
+def _retangent(t: Tensor, base: Tensor, result: Tensor) -> None:
+    """After `t` was overwritten by `result`: the tangents of its base and of all their views, if there are any."""
+    found = [dual.tangent_of(x) for x in (t, base, result)]
+    if all(tangent is None for tangent in found):
+        return
+    level = next(x._get("dual")[0] for x, v in zip((t, base, result), found, strict=True) if v is not None)  # fmt: skip
+    tangent = wrap(np.zeros(t.shape, t.dtype)) if found[2] is None else found[2]
+    if t is not base:
+        whole = wrap(np.zeros(base.shape, base.dtype)) if found[1] is None else found[1]
+        tangent = write_region(whole, tangent, steps_to(t))
+    _spread(base, level, tangent)
+
+
+def _spread(parent: Tensor, level: dual.Level, tangent: Tensor) -> None:
+    dual.with_tangent(parent, level, tangent)
+    for view in views_of(parent):
+        _, code, kw = view._view
+        _spread(view, level, apply(OPS[code], (tangent,), kw))
 
 
 # ------------------------------------------------------------------------------------------------ operators
@@ -202,6 +230,7 @@ def _beforehand(t: Tensor, function: Callable[..., Any], other: Any) -> Any:
     if wanted and isinstance(t._data, np.ndarray):
         before = Tensor()
         before._data, before._node = np.array(t._data), t._node
+        dual.like(t, before)
         return function(before, before if other is t else other)
     return function(t, other)
 
@@ -210,7 +239,7 @@ def _operator(
     name: str, ufunc: np.ufunc, function: Callable[..., Any] | None
 ) -> Callable[..., Any]:
     def method(self: Tensor, other: Any) -> Any:
-        if _recorded(self, other):
+        if _followed(self, other):
             _writable(self, name, True)
             result = NotImplemented if function is None else _beforehand(self, function, other)
             return result if result is NotImplemented else _replace(self, result, name)
@@ -245,7 +274,7 @@ for _name, _ufunc in {
 
 def _matmul_in_place(self: Tensor, other: Any) -> Tensor:
     """In-place matrix product; the shape must stay."""
-    if _recorded(self, other):
+    if _followed(self, other):
         _writable(self, "imatmul", True)
         return _replace(self, _beforehand(self, matmul, other), "imatmul")
     product = self._data @ (
@@ -260,11 +289,12 @@ Tensor.__imatmul__ = _matmul_in_place
 
 def rewrite(t: Tensor, name: str, function: Callable[..., Any], *others: Any) -> Tensor:
     """`t` becomes `function(t, *others)`, in the memory it has: what every in-place method is."""
-    if _recorded(t, *others):
+    if _followed(t, *others):
         _writable(t, name, True)
         before = Tensor()
         before._node = t._node
         before._data = np.array(t._data) if isinstance(t._data, np.ndarray) else t._data
+        dual.like(t, before)
         given = (before if other is t else other for other in others)
         result = function(before, *given)
         if not isinstance(result, Tensor):
@@ -327,12 +357,15 @@ def _put_tangent(ts: Any, xs: Any, index: Any) -> Any:
     return put(x, 0.0 if ts[1] is None else ts[1], index)
 
 
-def store(t: Tensor, index: Any, value: Any) -> None:
+def store(t: Tensor, index: Any, value: Any, *, plainly: bool = False) -> None:
     """`t[index] = value`, recorded if either is tracked; nothing is copied, and no value is saved."""
     if type(index) is not int:
         index = _plain_index(index)
     if isinstance(value, list | tuple):
         value = joining.array(value)
+    if not plainly and (type(t) is DualTensor or type(value) is DualTensor):
+        _store_dual(t, index, value)
+        return
     if isinstance(value, Tensor):
         raw, node = value._data, value._node
     else:
@@ -379,6 +412,20 @@ def store(t: Tensor, index: Any, value: Any) -> None:
         t._node = slot
     else:
         _rebase(t, base, slot)
+
+
+def _store_dual(t: Tensor, index: Any, value: Any) -> None:
+    """The same where `t` or the value may have a tangent."""
+    if (isinstance(value, Tensor) and _is_region(value, t, index)) or not dual.holds_dual((t, value)):  # fmt: skip
+        store(t, index, value, plainly=True)
+        return
+    before, stored = dual.tangent_of(t), dual.tangent_of(value)
+    level = (t if stored is None else value)._get("dual")[0]
+    if before is None:
+        before = wrap(np.zeros(t.shape, t.dtype))
+    tangent = put(before, 0.0 if stored is None else stored, index)
+    store(t, index, value, plainly=True)
+    _retangent(t, base_of(t), dual.with_tangent(wrap(t._array()), level, tangent))
 
 
 _SETITEM = setitem.primitive.code

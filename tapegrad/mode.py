@@ -14,7 +14,7 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
-from .tape import RECORDER, current
+from .tape import ATTENDING, RECORDER, attended, current
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -46,6 +46,23 @@ def is_grad_enabled() -> bool:
 def is_inference_mode_enabled() -> bool:
     """Whether `inference_mode` is in force in this thread or task."""
     return RECORDER.get() is INFERENCE
+
+
+def attend(lookers: Any, rewrite: Any) -> None:
+    """From now on let these look at each entry that is recorded in this context, and `rewrite` replace it.
+
+    The recorders that modes in force will put back are told too, so that this lasts until it is called again.
+    """
+    ATTENDING.set((tuple(lookers), rewrite))
+    RECORDER.set(attended(RECORDER.get()))
+    modes = []
+    entered = _ENTERED.get()
+    while entered is not None:
+        modes.append((entered[0], attended(entered[1])))
+        entered = entered[2]
+    for mode, before in reversed(modes):
+        entered = (mode, before, entered)
+    _ENTERED.set(entered)
 
 
 class _Mode:
@@ -198,7 +215,7 @@ class enable_grad(_Mode):
     """
 
     def _recorder(self) -> Any:
-        return INFERENCE if RECORDER.get() is INFERENCE else current().code.extend
+        return INFERENCE if RECORDER.get() is INFERENCE else attended(current().code.extend)
 
 
 class inference_mode(_Mode):
@@ -215,7 +232,7 @@ class inference_mode(_Mode):
         return inference_mode(self.mode)
 
     def _recorder(self) -> Any:
-        return INFERENCE if self.mode else current().code.extend
+        return INFERENCE if self.mode else attended(current().code.extend)
 
 
 class set_grad_enabled(_Mode):

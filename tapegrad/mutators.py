@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from . import creation, storage
+from . import creation, dual, storage
 from .errors import GraphError
 from .inplace import before_write, rewrite, store
 from .tensor import Tensor
@@ -254,6 +254,7 @@ def _reshaping(name: str, method: str) -> None:
         if isinstance(self._data, np.ndarray):
             storage.touch(self._data)
         self._data, self._node = result._data, result._node
+        dual.like(result, self)
         return self
 
     reshaped.__name__ = reshaped.__qualname__ = name

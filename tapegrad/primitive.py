@@ -35,10 +35,24 @@ import numpy as np
 
 from . import tape as tapes
 from .domain import Domain, real
+from .dual import DualTensor, carry
 from .errors import NotDifferentiable
 from .mode import INFERENCE
 from .storage import kept
-from .tape import BIG, FREED, KW, OP, RECORDER, X, Y, begin, namespace, new_slot, renew
+from .tape import (
+    BIG,
+    FREED,
+    KW,
+    OP,
+    RECORDER,
+    Attended,
+    X,
+    Y,
+    begin,
+    namespace,
+    new_slot,
+    renew,
+)
 from .tensor import InferenceTensor, Tensor
 from .views import link
 
@@ -586,6 +600,8 @@ def _operators(op: Primitive, dunder: str, operator: str | None) -> None:
         track=_track(op, 8, n0="None", n1="n1", x="x", y="b", kw="None"),
     )  # fmt: skip
     setattr(Tensor, f"__r{dunder}__", _compile(op, f"__r{dunder}__", text))
+    # The generated one does not ask what its tensor is; a dual one takes the slow path, which does.
+    setattr(DualTensor, f"__r{dunder}__", lambda y, x: operate(op, x, y))
 
 
 def _compile(op: Primitive, name: str, text: str) -> Any:
@@ -707,10 +723,11 @@ def apply(op: Primitive, operands: Sequence[Any], kw: tuple[Any, ...] | None = N
     """Evaluate and record an op on any mix of Tensors, arrays and numbers; plain values give plain values."""
     raw: list[Any] = []
     nodes: list[Any] = []
-    tensors = False
+    tensors = duals = False
     for operand in operands:
         if isinstance(operand, Tensor):
             tensors = True
+            duals = duals or type(operand) is DualTensor
             raw.append(operand._data)
             nodes.append(operand._node)
         else:
@@ -742,6 +759,8 @@ def apply(op: Primitive, operands: Sequence[Any], kw: tuple[Any, ...] | None = N
     t = track(op, nodes, raw, out, kw)
     if op.view and type(out) is np.ndarray:
         link(t, operands[0], op.code, kw)
+    if duals:
+        carry(op, operands, raw, out, kw, t)
     if t._node is not None and op.saves:
         for operand in operands:
             if isinstance(operand, InferenceTensor):
@@ -837,6 +856,7 @@ def track_big(
         if op.met > MANY:
             op.met = None
             _ask_for_quicker(op)
+    whole = (x, y, out)
     if op.variadic:
         needs: set[str] = set()
         names = NAMES if op.elementwise else ("xs",) * len(in0)
@@ -870,7 +890,11 @@ def track_big(
         tape.sweep()
     slot = new_slot()
     t._node = slot
-    record((code, slot, in0, in1, x, y, out, kw))
+    entry = (code, slot, in0, in1, x, y, out, kw)
+    if type(record) is Attended:
+        record.append(entry, (code, slot, in0, in1, *whole, kw))
+    else:
+        record(entry)
     return t
 
 
@@ -894,6 +918,11 @@ def shape_token(value: Any) -> Any:
     if type(value) is not np.ndarray or value.nbytes <= BIG:
         return value
     return _token(value.shape, value.dtype)
+
+
+def shape_of(value: Any) -> Any:
+    """A shape token for an array of any size; numbers stand for themselves."""
+    return _token(value.shape, value.dtype) if type(value) is np.ndarray else value
 
 
 @lru_cache(256)

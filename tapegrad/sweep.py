@@ -10,12 +10,13 @@ the cotangent of a real-valued L at z = a + ib is dL/da + i dL/db, so a VJP mult
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from . import storage
+from . import dual, storage
 from .errors import GraphError
 from .ops.elementary import strong_product
 from .primitive import OPS, Primitive, apply, strong
@@ -37,6 +38,9 @@ GONE = (
     "transform such as grad(f), whose tape ends with it. Return it from f (has_aux=True), or detach() what you carry out."
 )
 
+
+GUARD: ContextVar[Callable[..., Any] | None] = ContextVar("tapegrad.guard", default=None)
+"""What stands in for `pull` while anomaly mode is on."""
 
 # A derivative at a pole or an edge is inf or nan, as the value beside it; the warning belongs to the value.
 _quiet = np.errstate(all="ignore")
@@ -62,6 +66,7 @@ def sweep(
     latest = storage.latest_overwrite()
     visited: list[int] = []
     owned: set[Any] = set()
+    pull_entry = GUARD.get() or pull
 
     def wanted(node: Any) -> bool:
         if needed is None:
@@ -87,12 +92,13 @@ def sweep(
         if (
             OPS[code[k]].regional
             and not record
+            and pull_entry is pull
             and type(code[k + X]) is np.ndarray
             and code[k + X].ndim
         ):
             _pull_region(code, k, g, mine, pending, leaves, owned, wanted)
             continue
-        for node, cotangent in pull(code, k // STRIDE, g, record):
+        for node, cotangent in pull_entry(code, k // STRIDE, g, record):
             if wanted(node):
                 place: dict[Any, Any] = leaves if type(node) is Leaf else pending
                 place[node] = place[node] + cotangent if node in place else cotangent
@@ -195,7 +201,7 @@ def pull(code: Code, position: int, g: Any, record: bool = False) -> list[tuple[
     if record:
         return _pull_recorded(op, slot, in0, in1, x, y, out, kw, g)
     if type(in0) is tuple:
-        return _pull_variadic(op, in0, x, x, out, kw, g)
+        return _fitted(op, in0, x, x, out, kw, g)
     pairs = []
     if op.elementwise:
         if in0 is not None:
@@ -214,38 +220,38 @@ def _pull_recorded(
     op: Primitive, slot: Slot, in0: Any, in1: Any, x: Any, y: Any, out: Any, kw: Any, g: Any
 ) -> list[tuple[Any, Any]]:
     """`pull` on Tensors connected to where the values came from, so that the rule itself is recorded."""
-    result = tracked(out, slot)
-    if type(in0) is tuple:
-        values = tuple(v if n is None else tracked(v, n) for n, v in zip(in0, x, strict=True))
-        return _pull_variadic(op, in0, x, values, result, kw, g)
-    tx = x if in0 is None else tracked(x, in0)
-    ty = y if in1 is None else tracked(y, in1)
-    pairs = []
-    for i, (node, raw) in enumerate(((in0, x), (in1, y))):
-        if node is not None:
-            if op.elementwise:
-                cotangent = _times_partial(g, op.partials[i], tx, ty, None, result)
-            else:
-                cotangent = op.rules[i](g, tx, ty, result, kw)
-            pairs.append((node, fit(cotangent, raw, op)))
-    return pairs
+    nodes, raw = (in0, x) if type(in0) is tuple else ((in0, in1)[: op.arity], (x, y)[: op.arity])
+    values, result = connected(slot, nodes, raw, out)
+    return _fitted(op, nodes, raw, values, result, kw, g)
 
 
-def _pull_variadic(
+def _fitted(
     op: Primitive, nodes: Any, raw: Any, values: Any, out: Any, kw: Any, g: Any
-) -> list[Any]:
-    if op.elementwise:
-        x, y, z = values
-        cotangents = [
-            None if node is None else _times_partial(g, partial, x, y, z, out)
-            for node, partial in zip(nodes, op.partials, strict=True)
-        ]
-    else:
-        cotangents = op.rules[0](g, values, out, kw, tuple(node is not None for node in nodes))
+) -> list[tuple[Any, Any]]:
+    found = cotangents(op, values, out, kw, g, tuple(node is not None for node in nodes))
     return [
         (node, fit(cotangent, value, op))
-        for node, cotangent, value in zip(nodes, cotangents, raw, strict=True)
+        for node, cotangent, value in zip(nodes, found, raw, strict=True)
         if node is not None and cotangent is not None
+    ]
+
+
+def cotangents(
+    op: Primitive, values: Sequence[Any], out: Any, kw: Any, g: Any, wanted: tuple[bool, ...]
+) -> Sequence[Any]:
+    """What an op's declared rules say for each operand; anything, or None, for those not wanted."""
+    if op.elementwise:
+        x, y, z = (*values, None, None)[:3]
+        return [
+            _times_partial(g, partial, x, y, z, out) if want else None
+            for want, partial in zip(wanted, op.partials, strict=True)
+        ]
+    if op.variadic:
+        return op.rules[0](g, values, out, kw, wanted)
+    x, y = (*values, None)[:2]
+    return [
+        rule(g, x, y, out, kw) if want else None
+        for want, rule in zip(wanted, op.rules, strict=True)
     ]
 
 
@@ -317,6 +323,15 @@ def unbroadcast(cotangent: Any, shape: tuple[int, ...], op: Primitive) -> Any:
     return cotangent
 
 
+def connected(
+    slot: Slot, nodes: Iterable[Any], raw: Iterable[Any], out: Any
+) -> tuple[tuple[Any, ...], Tensor]:
+    """An entry's values as Tensors connected to where they came from, with their tangents if they have some."""
+    values = tuple(v if n is None else tracked(v, n) for n, v in zip(nodes, raw, strict=True))
+    result = tracked(out, slot)
+    return dual.restored(slot, values, result) if dual.saved else (values, result)
+
+
 def tracked(value: Any, node: Any) -> Tensor:
     """A Tensor over a value saved on the tape, connected to where it came from."""
     t = new(Tensor)
@@ -343,7 +358,7 @@ def push(
     `jvp`, or else the VJP, transposed. With `width`, tangents have a first axis of that length: so many
     directions are carried at once.
     """
-    one = _push_entry if width is None else _push_directions
+    one = push_entry if width is None else _push_directions
     for k in range(start * STRIDE, stop * STRIDE, STRIDE):
         given = [None if node is None else tangents.get(node) for node in operands(code, k)]
         if any(t is not None for t in given):
@@ -356,12 +371,12 @@ def _push_directions(code: Code, k: int, given: list[Any], record: bool) -> Any:
     shape = code[k + OUT].shape
     if op.elementwise and code[k + OP] != FREED:
         aligned = [None if t is None else _led(t, len(shape)) for t in given]
-        return _push_entry(code, k, aligned, record, directions=True)
+        return push_entry(code, k, aligned, record, directions=True)
     width = next(len(t) for t in given if t is not None)
     if not width:
         return np.zeros((0, *shape), code[k + OUT].dtype)
     tangents = [
-        _push_entry(code, k, [None if t is None else t[i] for t in given], record)
+        push_entry(code, k, [None if t is None else t[i] for t in given], record)
         for i in range(width)
     ]
     return tangents[0].stacked(tangents) if code[k + OUT].dtype is None else np.stack(tangents)
@@ -373,9 +388,8 @@ def _led(t: Any, ndim: int) -> Any:
     return t if missing <= 0 else np.reshape(t, (t.shape[0],) + (1,) * missing + t.shape[1:])
 
 
-def _push_entry(
-    code: Code, k: int, given: list[Any], record: bool, directions: bool = False
-) -> Any:
+def push_entry(code: Code, k: int, given: list[Any], record: bool, directions: bool = False) -> Any:
+    """Tangent of one entry (which starts at item k) from those of its operands, None for zero."""
     op_code, slot, in0, in1, x, y, out, kw = code[k : k + STRIDE]
     if op_code == FREED:
         raise GraphError(SECOND_TIME)
@@ -384,8 +398,7 @@ def _push_entry(
     values = raw
     like = out
     if record:
-        values = tuple(v if n is None else tracked(v, n) for n, v in zip(nodes, raw, strict=True))
-        out = tracked(out, slot)
+        values, out = connected(slot, nodes, raw, out)
     shape = like.shape
     if op.elementwise:
         total = _push_elementwise(op, given, values, out)
@@ -412,6 +425,16 @@ def _push_entry(
     if total.shape != shape:
         total = np.broadcast_to(total, shape)
     return fit(total, _Like(shape, like.dtype), op)
+
+
+def entry_of(
+    op: Primitive, slot: Slot | None, nodes: Sequence[Any], raw: Sequence[Any], out: Any, kw: Any
+) -> Code:
+    """An entry by itself, from what an op was applied to."""
+    if op.variadic:
+        return [op.code, slot, tuple(nodes), None, tuple(raw), None, out, kw]
+    (in0, in1), (x, y) = (*nodes, None)[:2], (*raw, None)[:2]
+    return [op.code, slot, in0, in1, x, y, out, kw]
 
 
 class _Like(NamedTuple):

@@ -329,6 +329,10 @@ def _saved_bytes(code: list[Any]) -> int:
 Recorder = Callable[[tuple[Any, ...]], None]
 
 RECORDER: ContextVar[Any] = ContextVar("tapegrad.recorder", default=None)
+ATTENDING: ContextVar[tuple[tuple[Callable[[Any], None], ...], Callable[[Any], Any] | None]] = (
+    ContextVar("tapegrad.attending", default=((), None))
+)
+"""Who looks at each entry on its way to the tape, and who rewrites it: nobody, except in modes for debugging and saving."""
 _TAPE: ContextVar[Tape | None] = ContextVar("tapegrad.tape", default=None)
 
 
@@ -362,9 +366,37 @@ def _thread_tape() -> Tape:
 
 def begin() -> Recorder:
     """First op of a context: make the thread's tape, and remember how to append to it."""
-    record = current().code.extend
+    record = attended(current().code.extend)
     RECORDER.set(record)
     return record
+
+
+class Attended:
+    """A recorder that shows each entry to those who attend, and lets one of them rewrite it, before it is appended."""
+
+    __slots__ = ("extend", "lookers", "rewrite")
+
+    def __init__(self, extend: Recorder) -> None:
+        self.extend = extend
+        self.lookers, self.rewrite = ATTENDING.get()
+
+    def __call__(self, entry: tuple[Any, ...]) -> None:
+        self.append(entry, entry)
+
+    def append(self, entry: tuple[Any, ...], whole: tuple[Any, ...]) -> None:
+        """Append an entry; `whole` is the same with every value there was, also those that are not kept."""
+        for look in self.lookers:
+            look(whole)
+        self.extend(entry if self.rewrite is None else self.rewrite(entry))
+
+
+def attended(recorder: Any) -> Any:
+    """A recorder as those who attend now want it; marks of grad modes stay what they are."""
+    if not recorder:
+        return recorder
+    extend = recorder.extend if type(recorder) is Attended else recorder
+    lookers, rewrite = ATTENDING.get()
+    return Attended(extend) if lookers or rewrite is not None else extend
 
 
 class own_tape:
@@ -383,11 +415,11 @@ class own_tape:
         with _tapes_lock:
             _tapes.append(self.tape)
         _TAPE.set(self.tape)
-        RECORDER.set(self.tape.code.extend)
+        RECORDER.set(attended(self.tape.code.extend))
         return self
 
     def __exit__(self, *exc: object) -> None:
-        RECORDER.set(self.recorder)
+        RECORDER.set(attended(self.recorder))
         _TAPE.set(self.outer)
         with _tapes_lock:
             _tapes.remove(self.tape)
@@ -398,6 +430,13 @@ class own_tape:
             self._joined = True
             self.outer.absorb(self.tape)
             self.tape = self.outer
+
+
+def recorded() -> set[Slot]:
+    """Slots of every entry that is on a tape of a thread, or of a transform under way."""
+    with _tapes_lock:
+        tapes = list(_tapes)
+    return {slot for tape in tapes for slot in tape.code[SLOT::STRIDE]}
 
 
 def locate(slot: Slot, hold: int = 0) -> tuple[Tape, int] | None:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from . import executors, sweep
+from . import dual, executors, sweep
 from .errors import NotDifferentiable
 from .mode import Off, enable_grad, is_grad_enabled
 from .ops.shaping import alias, astype
@@ -155,6 +155,8 @@ class _Run:
             return value
         if self.connected:
             return value
+        if dual.tangent_of(value) is not None:
+            return dual.like(value, wrap(np.array(value._data)))
         data = value._data
         if isinstance(data, np.ndarray) and not data.flags.writeable:
             data = (
@@ -167,10 +169,13 @@ class _Run:
         value = self.value(value)
         if self.connected or not isinstance(value, Tensor | np.ndarray):
             return value
-        return wrap(np.array(value._data)) if isinstance(value, Tensor) else np.array(value)
+        copy = np.array(value._data if isinstance(value, Tensor) else value)
+        return dual.like(value, wrap(copy)) if isinstance(value, Tensor) else copy
 
 
 def _is_tracked(value: Any) -> bool:
+    if dual.tangent_of(value) is not None:
+        return True
     return isinstance(value, Tensor) and value._node is not None and is_grad_enabled()
 
 
@@ -193,6 +198,7 @@ def _positions(argnums: Any, args: tuple[Any, ...], name: str) -> list[int]:
 
 def _input(value: Any, recording: bool, name: str) -> Tensor:
     """A fresh leaf holding the value; of a tensor tracked outside, an alias that is recorded as made from it."""
+    given = value
     if isinstance(value, Tensor):
         if value._node is not None and recording:
             return alias(value)
@@ -205,7 +211,7 @@ def _input(value: Any, recording: bool, name: str) -> Tensor:
             f"{name} was asked to differentiate by a {type(value).__name__} (dtype {array.dtype}), but only numbers and arrays "
             "of numbers have derivatives. Choose other arguments with argnums, or close over it."
         )
-    return wrap(array).requires_grad_()
+    return dual.like(given, wrap(array).requires_grad_())
 
 
 def _leaves_of(tree: Any) -> list[Any]:
@@ -464,7 +470,9 @@ def _pushed(
                 f"a tangent of shape {np.shape(t)} was given for a primal of shape {x.shape}: they must agree."
             )
         seeds.append(_real_if(x, t, "tangent"))
-    record = run.recording and (run.connected or run.closes_over_tracked([*outputs, *others]))
+    record = bool(dual.saved) or (
+        run.recording and (run.connected or run.closes_over_tracked([*outputs, *others]))
+    )
     if record:
         run.connect()
     else:

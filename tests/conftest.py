@@ -50,6 +50,7 @@ def ambient_state() -> dict[str, object]:
         "grad mode": tg.is_grad_enabled(),
         "inference mode": tg.is_inference_mode_enabled(),
         "engine": tg.engine(),
+        "attending": tape.ATTENDING.get(),
         "tape": id(tg.current_tape()),
         "busy tapes": sum(t.busy for t in tape._tapes),
         "float errors": np.geterr(),

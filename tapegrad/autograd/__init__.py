@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from .. import executors
+from ..dual import tangent_of
 from ..errors import GradcheckError, GraphError
 from ..mode import (
     enable_grad,
@@ -23,7 +24,8 @@ from ..mode import (
 )
 from ..tape import Leaf
 from ..tensor import Tensor, wrap
-from . import function, functional, graph, hooks
+from . import anomaly_mode, forward_ad, function, functional, graph, hooks
+from .anomaly_mode import detect_anomaly, set_detect_anomaly
 from .function import Function
 from .gradcheck import gradcheck, gradgradcheck
 
@@ -75,6 +77,7 @@ def backward(
     for node in list(found):
         if type(node) is Leaf:
             g = hooks.before_accumulation(node, found.pop(node))
+            g = g if create_graph or not isinstance(g, Tensor) else g.detach()
             with _accumulating:
                 node.grad = _added(node.grad, g, create_graph)
             if node.hooks is not None:
@@ -275,7 +278,7 @@ def _seed(i: int, t: Any, g: Any, create_graph: bool) -> Any:
         raise GraphError(
             f"For real output {i} the gradient must be real, but it has dtype {value.dtype}: take its real part."
         )
-    if create_graph:
+    if create_graph or tangent_of(g) is not None:
         g = g if isinstance(g, Tensor) else wrap(value)
         return g if g.dtype == t.dtype else g.astype(t.dtype)
     return np.asarray(value, t.dtype)
@@ -285,8 +288,11 @@ __all__ = [
     "Function",
     "GradcheckError",
     "Variable",
+    "anomaly_mode",
     "backward",
+    "detect_anomaly",
     "enable_grad",
+    "forward_ad",
     "function",
     "functional",
     "grad",
@@ -296,5 +302,6 @@ __all__ = [
     "inference_mode",
     "is_grad_enabled",
     "no_grad",
+    "set_detect_anomaly",
     "set_grad_enabled",
 ]

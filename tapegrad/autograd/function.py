@@ -19,13 +19,14 @@ from typing import Any
 
 import numpy as np
 
-from .. import storage, sweep
+from .. import dual, storage, sweep
 from ..errors import GraphError, NotDifferentiable
 from ..inplace import _rebase, _writable
 from ..mode import is_grad_enabled, no_grad, set_grad_enabled
 from ..primitive import Primitive, _token, primitive
 from ..tape import RECORDER, STRIDE, begin, locate, new_slot
 from ..tensor import Tensor, wrap
+from .saving import hooks_in_force
 
 UNSAMPLED = {
     "samples": "what it does is the user's code; tests/test_function.py and tests/test_hooks.py"
@@ -136,14 +137,22 @@ def once(g, *, value):
 
 
 class _Saved:
-    """One saved tensor: its array, and where it came from (`node`, or the number of the output it is)."""
+    """One saved tensor: its array (or what hooks packed it into), and where it came from (`node`, or the number of the output it is)."""
 
-    __slots__ = ("data", "node", "output")
+    __slots__ = ("array", "dual", "input", "node", "output", "packed")
 
-    def __init__(self, t: Tensor, output: int | None) -> None:
-        self.data = t._data
+    def __init__(self, t: Tensor, output: int | None, input: int | None, tracked: bool) -> None:
+        hooks = hooks_in_force() if tracked else None
         self.node = t._node if output is None else None
         self.output = output
+        self.input = input  # the number of the argument it is
+        self.packed = None if hooks is None else hooks.packed(t._data, self.node)
+        self.array = t._data if hooks is None else None
+        self.dual: Tensor | None = None  # the dual tensor it was, in forward mode
+
+    def data(self) -> Any:
+        """The array again."""
+        return self.array if self.packed is None else self.packed.raw()
 
 
 class FunctionCtx:
@@ -212,23 +221,26 @@ class FunctionCtx:
         return tuple(None if item is None else self._unpacked(item) for item in saved)
 
     def _unpacked(self, item: _Saved) -> Tensor:
-        storage.check(self.name(), self._slot, (item.data,))
-        t = wrap(item.data)
+        data = item.data()
+        if item.packed is None:
+            storage.check(self.name(), self._slot, (data,))
+        t = wrap(data)
+        dual.like(item.dual, t)
         t._node = item.node
         if item.output is not None:
             place = locate(self._slot)
             if place is not None:  # the slot itself: ours is a copy, which keeps nothing alive
                 tape, position = place
-                t._node = self._node_of_output(tape.code[position * STRIDE + 1], item)
+                t._node = self._node_of_output(tape.code[position * STRIDE + 1], item, data)
         return t
 
-    def _node_of_output(self, slot: Any, item: _Saved) -> Any:
+    def _node_of_output(self, slot: Any, item: _Saved, data: Any) -> Any:
         if not self._several or not is_grad_enabled():
             return slot
         record = RECORDER.get() or begin()
         mine = new_slot()
         n = len(self._forms)
-        out = _token(item.data.shape, item.data.dtype)
+        out = _token(data.shape, data.dtype)
         record(
             (
                 output.primitive.code,
@@ -357,7 +369,7 @@ class FunctionCtx:
             )
             return [c for c, w in zip(pulled, wanted, strict=True) if w]
 
-        recorded = any(isinstance(t, Tensor) and t._node is not None for t in ts)
+        recorded = any(isinstance(t, Tensor) for t in ts)
         return vjp_of(transpose, np.zeros(*form), [t for t in ts if t is not None], recorded)
 
 
@@ -478,8 +490,15 @@ class Function(metaclass=FunctionMeta):
             bound.apply_defaults()
             args = bound.args
         ctx = FunctionCtx(cls)
-        ctx.needs_input_grad = tuple(isinstance(a, Tensor) and a._node is not None for a in args)
-        tracked = is_grad_enabled() and any(ctx.needs_input_grad)
+        given = args
+        args = tuple(_without_tangent(a) for a in given)
+        ctx.needs_input_grad = tuple(
+            isinstance(a, Tensor) and (a._node is not None or a is not g)
+            for a, g in zip(args, given, strict=True)
+        )
+        tracked = is_grad_enabled() and any(
+            isinstance(a, Tensor) and a._node is not None for a in args
+        )
         with no_grad():
             if separate:
                 result = cls.forward(*args)
@@ -488,12 +507,43 @@ class Function(metaclass=FunctionMeta):
                 result = cls.forward(ctx, *args)
         several = isinstance(result, tuple | list)
         outputs = [_as_output(o) for o in (result if several else (result,))]
+        duals = any(a is not g for a, g in zip(args, given, strict=True))
+        if duals and ctx._dirty:
+            raise NotDifferentiable(
+                f"{ctx.name()}: forward mode was asked of a Function that overwrites its argument, whose tangent would be another "
+                "value's. Apply it to a clone()."
+            )
         _Call(ctx, args, outputs, several, tracked).record()
+        if duals:
+            _carry(ctx, given, outputs, tracked)
         return tuple(outputs) if several else outputs[0]
 
 
 def _as_output(o: Any) -> Any:
     return wrap(o) if isinstance(o, np.ndarray | np.generic) else o
+
+
+def _without_tangent(a: Any) -> Any:
+    """The argument as forward sees it: a dual tensor's tangent goes another way, through `jvp`."""
+    return a if dual.tangent_of(a) is None else sweep.tracked(a._data, a._node)
+
+
+def _carry(ctx: FunctionCtx, given: Sequence[Any], outputs: list[Any], tracked: bool) -> None:
+    """Forward mode: the tangents of the outputs, from those of the arguments."""
+    inputs = [a for a in given if isinstance(a, Tensor)]
+    tangents = [dual.tangent_of(a) for a in inputs]
+    tracked = tracked or any(t is not None and t._node is not None for t in tangents)
+    level = next(a._get("dual")[0] for a in inputs if dual.tangent_of(a) is not None)
+    for item in ctx._saved or ():
+        if item is not None and item.input is not None:
+            item.dual = given[item.input]
+    result = ctx._push([t if tracked or t is None else t._data for t in tangents])
+    for o, t in zip(outputs, result.parts if ctx._several else [result], strict=True):
+        if isinstance(o, Tensor) and t is not None and o.dtype.kind in "fc":
+            dual.with_tangent(o, level, wrap(t))
+    for item in ctx._saved or ():
+        if item is not None and item.output is not None:
+            item.dual = outputs[item.output]
 
 
 class _Call:
@@ -588,11 +638,11 @@ class _Call:
                     items.append(None)
                     continue
                 number = next((i for i, o in enumerate(self.returned) if o is t), None)
-                is_input = any(t is a for a in self.args)
-                if number is not None and (not is_input or any(t is d for d in ctx._dirty)):
-                    items.append(_Saved(self.outputs[number], number))
+                argument = next((i for i, a in enumerate(self.args) if a is t), None)
+                if number is not None and (argument is None or any(t is d for d in ctx._dirty)):
+                    items.append(_Saved(self.outputs[number], number, None, self.tracked))
                 else:
-                    items.append(_Saved(t, None))
+                    items.append(_Saved(t, None, argument, self.tracked))
             return items
 
         if ctx._given is not None:

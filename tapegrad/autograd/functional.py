@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import sweep
+from .. import dual, sweep
 from ..mode import enable_grad, is_grad_enabled, set_grad_enabled
 from ..ops.joining import stack
 from ..ops.shaping import alias, moveaxis, reshape
@@ -301,7 +301,8 @@ class _Run:
         width: int | None = None,
     ) -> list[Tensor | None]:
         """Tangents of the outputs from those of the inputs; None for an output that depends on none of them."""
-        record = self.create_graph
+        # Rules applied to tensors see their tangents too: those of an open forward level.
+        record = self.create_graph or bool(dual.saved)
         carried: dict[Any, Any] = {
             x._node: t if record else t._data
             for x, t in zip(self.inputs, tangents, strict=True)
@@ -310,7 +311,7 @@ class _Run:
         last = new_slot()
         tape = current()
         # What is recorded meanwhile is appended to this very tape.
-        with tape.held(), set_grad_enabled(record):
+        with tape.held(), set_grad_enabled(self.create_graph):
             start, stop = tape.position(self.first), tape.position(last)
             sweep.push(tape.code, start, stop, carried, record, width)
         found = [None if y is None else carried.get(y._node) for y in outputs]

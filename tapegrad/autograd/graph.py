@@ -19,6 +19,7 @@ from ..tensor import Tensor, new
 from . import hooks
 from .function import FunctionCtx, output
 from .hooks import register_multi_grad_hook
+from .saving import disable_saved_tensors_hooks, save_on_cpu, save_on_disk, saved_tensors_hooks
 
 
 class Node:
@@ -308,7 +309,11 @@ __all__ = [
     "GradientEdge",
     "Node",
     "allow_mutation_on_saved_tensors",
+    "disable_saved_tensors_hooks",
     "get_gradient_edge",
     "increment_version",
     "register_multi_grad_hook",
+    "save_on_cpu",
+    "save_on_disk",
+    "saved_tensors_hooks",
 ]

@@ -264,7 +264,7 @@ def _original(nodes: Any, values: Any, out: Any, code: int, kw: Any) -> list[Any
 
 def _push_original(ts: Any, xs: Any, out: Any, code: int, kw: Any, hooks: Any) -> Any:
     nodes = [None if t is None else i + 1 for i, t in enumerate(ts)]
-    return sweep._push_entry(_original(nodes, xs, out, code, kw), 0, list(ts), False)
+    return sweep.push_entry(_original(nodes, xs, out, code, kw), 0, list(ts), False)
 
 
 @primitive(

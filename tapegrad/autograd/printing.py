@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from .. import primitive, sweep
-from ..tape import IN0, KW, OP, OUT, SLOT, STRIDE, Leaf, Tape
+from .. import sweep
+from ..tape import FREED, IN0, KW, OP, OUT, SLOT, STRIDE, Leaf, Tape
 from ..tensor import Tensor
+from . import saving
 
 _DEFAULTS = frozenset(np.dtype(d) for d in (np.float64, np.int64, np.bool_, np.complex128))
 
@@ -64,9 +65,9 @@ def tape_text(tape: Tape) -> str:
 
 def _line(code: list[Any], position: int, index: dict[Any, int], leaves: dict[Leaf, int]) -> str:
     k = position * STRIDE
-    op = primitive.OPS[code[k + OP]]
-    if code[k + OP] == 0:
+    if code[k + OP] == FREED:
         return f"{position:6d}  freed"
+    op, kw, packed = saving.original(code[k + OP], code[k + KW])
     nodes = sweep.operands(code, k)
     if type(code[k + IN0]) is not tuple:
         nodes = nodes[: op.arity]
@@ -78,6 +79,7 @@ def _line(code: list[Any], position: int, index: dict[Any, int], leaves: dict[Le
             names.append(f"leaf{leaves.setdefault(node, len(leaves))}")
         else:
             names.append(f"%{index[node]}" if node in index else "elsewhere")
-    settings = [f"{n}={v!r}" for n, v in zip(op.settings, code[k + KW] or (), strict=False)]
+    settings = [f"{n}={v!r}" for n, v in zip(op.settings, kw or (), strict=False)]
     out = code[k + OUT]
-    return f"{position:6d}  {op.name}({', '.join(names + settings)}) -> {out.dtype}{list(np.shape(out))}"
+    call = f"{op.name}({', '.join(names + settings)}){', packed' if packed else ''}"
+    return f"{position:6d}  {call} -> {out.dtype}{list(np.shape(out))}"

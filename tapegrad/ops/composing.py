@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from ..dual import holds_dual, tangent_of
 from ..errors import GradientLost, NotDifferentiable
 from ..mode import NO_GRAD
 from ..primitive import FUNCTIONS, UFUNCS
@@ -41,9 +42,9 @@ def holds_tensor(value: Any) -> bool:
 
 
 def holds_tracked(value: Any) -> bool:
-    """Whether a tracked tensor stands anywhere in nested arguments."""
+    """Whether a tracked tensor, or one with a tangent, stands anywhere in nested arguments."""
     if isinstance(value, Tensor):
-        return value._node is not None
+        return value._node is not None or tangent_of(value) is not None
     if isinstance(value, tuple | list):
         return any(map(holds_tracked, value))
     return isinstance(value, dict) and any(map(holds_tracked, value.values()))
@@ -107,7 +108,9 @@ def composed(
                 return plain(*args, **kwargs)
             if not holds_tensor(args) and not (kwargs and holds_tensor(kwargs)):
                 return of(*args, **kwargs)
-            if RECORDER.get() is NO_GRAD or not (holds_tracked(args) or holds_tracked(kwargs)):
+            if not (holds_tracked(args) or holds_tracked(kwargs)) or (
+                RECORDER.get() is NO_GRAD and not holds_dual((args, kwargs))
+            ):
                 return plainly(of, args, kwargs)
             bound = theirs.bind(*args, **kwargs)
             given = bound.arguments

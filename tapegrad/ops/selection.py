@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..domain import distinct
+from ..dual import holds_dual
 from ..errors import GradientLost
 from ..mode import is_grad_enabled
 from ..primitive import FUNCTIONS, primitive
@@ -157,7 +158,7 @@ def _writes(of: Any, positions: Callable[..., Any]) -> None:
             index, values = positions(*args, **kwargs)
             target[index] = values
             return
-        if holds_tracked(others) and is_grad_enabled():
+        if holds_tracked(others) and (is_grad_enabled() or holds_dual(others)):
             raise GradientLost(
                 f"np.{of.__name__} was asked to write a tracked tensor into a plain array, which would not be tracked. "
                 "Make the target a tensor (tg.zeros(...), tg.tensor(array)), or build the result with np.where or np.stack."

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from ...domain import Domain, real
+from ...dual import tangent_of
 from ...errors import NotDifferentiable
 from ...mode import is_grad_enabled
 from ...primitive import NOTHING, UFUNCS, Call, elementwise, primitive
@@ -153,7 +154,7 @@ def parametric(
 def untracked(value: Any, name: str, parameter: str, by: Sequence[str], reason: str) -> Any:
     """The value of a parameter that is a setting, safe from later changes; a tracked tensor is refused."""
     if isinstance(value, Tensor):
-        if value._node is not None and is_grad_enabled():
+        if (value._node is not None and is_grad_enabled()) or tangent_of(value) is not None:
             raise NotDifferentiable(
                 f"{name} was given a tracked tensor as {parameter}, but it is differentiated only by {' and '.join(by)}: "
                 f"{reason}. Pass {parameter}.detach() if no gradient is wanted there."

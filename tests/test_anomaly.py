@@ -1,0 +1,330 @@
+"""Anomaly mode, as expectations that PyTorch itself meets, and `debug_nans`, which PyTorch has not.
+
+`TAPEGRAD_SUITE=torch pytest tests/test_anomaly.py` runs the same file on PyTorch, in float64.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import warnings
+
+import numpy as np
+import pytest
+
+SUITE = os.environ.get("TAPEGRAD_SUITE", "tapegrad")
+tg = importlib.import_module(SUITE)
+HERE = SUITE == "tapegrad"
+if not HERE:
+    tg.set_default_dtype(tg.float64)
+
+autograd = tg.autograd
+only_here = pytest.mark.skipif(not HERE, reason="about tapegrad's own functions")
+
+
+def leaf(*values):
+    return tg.tensor(values[0] if len(values) == 1 else list(values), requires_grad=True)
+
+
+def anomaly(**settings):
+    """Anomaly mode without the warning that it is slow."""
+    return autograd.set_detect_anomaly(True, **settings)
+
+
+def line_of(marked):
+    """Number of the line of this file that ends with a comment."""
+    with open(__file__) as file:
+        return next(n for n, line in enumerate(file, 1) if line.rstrip().endswith(f"# {marked}"))
+
+
+def root(x):
+    return tg.sqrt(x)  # the root
+
+
+# ------------------------------------------------------------------------------------------------ backward
+#
+# name, function of a leaf, its values, the node that is to blame.
+
+FAULTS = [
+    ("infinite slope times 0", lambda x: tg.sqrt(x) * 0, (0.0, 1.0), "SqrtBackward0"),
+    ("the branch not taken", lambda x: tg.where(x > 0, x, tg.log(x - x)), (1.0, 2.0), "LogBackward0"),
+    ("infinity times 0", lambda x: x / (x * 0), (1.0, 2.0), "MulBackward0"),
+    ("0/0", lambda x: x / tg.tensor([1.0, 0.0]) * 0, (1.0, 2.0), "DivBackward0"),
+    ("a power", lambda x: x**0.5 * 0, (0.0, 1.0), "PowBackward0"),
+    ("NaN in the middle", lambda x: tg.exp(x) * float("nan"), (1.0, 2.0), "MulBackward0"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("function", "at", "name"), [pytest.param(*row[1:], id=row[0]) for row in FAULTS]
+)
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_the_node_that_makes_a_nan_is_named(function, at, name):
+    with anomaly(), pytest.warns(UserWarning, match=f"Error detected in {name}. Traceback of forward call that caused the error:"):  # fmt: skip
+        y = function(leaf(*at)).sum()
+        with pytest.raises(RuntimeError, match=rf"Function '{name}' returned nan values in its 0th output\b"):  # fmt: skip
+            y.backward()
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_the_output_is_counted_by_operand():
+    x, y = tg.tensor([1.0]), leaf(0.0)
+    with anomaly(), pytest.warns(UserWarning, match="Error detected in DivBackward0"):
+        with pytest.raises(RuntimeError, match="returned nan values in its 1th output"):
+            (x / (y * 0) * 0).sum().backward()
+
+
+def test_the_traceback_is_that_of_the_forward_call():
+    with anomaly(), pytest.warns(UserWarning) as caught:
+        y = (root(leaf(0.0)) * 0).sum()
+        with pytest.raises(RuntimeError, match="SqrtBackward0"):
+            y.backward()
+    text = str(caught[0].message)
+    frames = [line.strip() for line in text.splitlines() if line.strip().startswith("File")]
+    assert frames[-1] == f'File "{__file__}", line {line_of("the root")}, in root'
+    assert "return tg.sqrt(x)" in text
+    assert "in test_the_traceback_is_that_of_the_forward_call" in frames[-2]
+
+
+def test_without_the_forward_call():
+    """The mode was off when the entry was recorded."""
+    y = (tg.sqrt(leaf(0.0)) * 0).sum()
+    with anomaly(), pytest.warns(UserWarning, match="No forward pass information available. Enable detect anomaly during forward pass"):  # fmt: skip
+        with pytest.raises(RuntimeError, match="Function 'SqrtBackward0' returned nan"):
+            y.backward()
+
+
+def test_the_mode_counts_when_backward_is_called():
+    with anomaly():
+        x = leaf(0.0)
+        y = (tg.sqrt(x) * 0).sum()
+    y.backward()
+    assert np.isnan(x.grad.item())
+
+
+def test_check_nan_can_be_left_out():
+    x = leaf(0.0)
+    with anomaly(check_nan=False):
+        (tg.sqrt(x) * 0).sum().backward()
+    assert np.isnan(x.grad.item())
+
+
+def test_an_error_in_backward_is_traced():
+    """Not only NaN: here a graph that was freed."""
+    x = leaf(3.0)
+    with anomaly():
+        y = x * x
+        y.backward()
+        with pytest.warns(UserWarning, match="Error detected in MulBackward0. Traceback of forward call"):  # fmt: skip
+            with pytest.raises(RuntimeError, match="backward through the graph a second time"):
+                y.backward()
+
+
+def test_gradients_are_what_they_are():
+    for engine in ("sweep", "auto"):
+        if HERE:
+            tg.set_engine(engine)
+        x = leaf(2.0, 3.0)
+        with anomaly():
+            y = (tg.exp(x) * x).sum()
+            (g,) = autograd.grad(y, x, create_graph=True)
+            g.sum().backward()
+        np.testing.assert_allclose(
+            np.array(x.grad.tolist()), np.exp([2.0, 3.0]) * (np.array([2.0, 3.0]) + 2)
+        )
+
+
+def test_what_a_walk_recorded_tells_of_the_walk():
+    """A NaN in the second derivative: the traceback of the first backward, and of the call before it."""
+    with anomaly(), pytest.warns(UserWarning) as caught:
+        x = leaf(0.0)
+        (g,) = autograd.grad((x**1.5).sum(), x, create_graph=True)
+        with pytest.raises(RuntimeError, match=r"PowBackward\d' returned nan"):
+            (g * 0).sum().backward()
+    text = "".join(str(w.message) for w in caught)
+    assert "Previous calculation was induced by PowBackward0. Traceback of forward call that induced the previous calculation" in text  # fmt: skip
+
+
+def test_a_gradient_by_grad_is_checked_too():
+    x = leaf(0.0)
+    with anomaly(), pytest.warns(UserWarning, match="SqrtBackward0"):
+        with pytest.raises(RuntimeError, match="SqrtBackward0"):
+            autograd.grad((tg.sqrt(x) * 0).sum(), x)
+
+
+# ------------------------------------------------------------------------------------------------ the mode
+
+
+def test_detect_anomaly_warns_that_it_is_slow():
+    with pytest.warns(UserWarning, match="Anomaly Detection has been enabled. This mode will increase the runtime and should only be enabled for debugging"):  # fmt: skip
+        mode = autograd.detect_anomaly()
+    with mode:
+        assert tg.is_anomaly_enabled()
+    assert not tg.is_anomaly_enabled()
+
+
+def test_the_state_can_be_asked():
+    assert not tg.is_anomaly_enabled()
+    with anomaly():
+        assert tg.is_anomaly_enabled()
+        assert tg.is_anomaly_check_nan_enabled()
+        with autograd.set_detect_anomaly(False):
+            assert not tg.is_anomaly_enabled()
+        with anomaly(check_nan=False):
+            assert not tg.is_anomaly_check_nan_enabled()
+        assert tg.is_anomaly_check_nan_enabled()
+    assert not tg.is_anomaly_enabled()
+
+
+def test_as_a_function():
+    autograd.set_detect_anomaly(True)
+    assert tg.is_anomaly_enabled()
+    autograd.set_detect_anomaly(False)
+    assert not tg.is_anomaly_enabled()
+
+
+def test_an_error_ends_the_mode():
+    with pytest.raises(KeyError):
+        with anomaly():
+            raise KeyError
+    assert not tg.is_anomaly_enabled()
+
+
+@pytest.mark.parametrize("enter", ["grad modes inside", "inside grad modes", "by function"])
+def test_together_with_grad_modes(enter):
+    """However they are nested, an entry recorded while the mode is on has its traceback."""
+    x = leaf(0.0)
+    if enter == "grad modes inside":
+        with anomaly():
+            with tg.no_grad(), tg.enable_grad():
+                y = tg.sqrt(x)
+            with tg.no_grad():
+                tg.sqrt(x)
+            y = y * 0
+    elif enter == "inside grad modes":
+        with tg.no_grad(), tg.enable_grad(), anomaly():
+            y = tg.sqrt(x) * 0
+    else:
+        with tg.enable_grad():
+            autograd.set_detect_anomaly(True)
+        y = tg.sqrt(x) * 0
+        autograd.set_detect_anomaly(False)
+    with anomaly(), pytest.warns(UserWarning, match="Traceback of forward call that caused"):
+        with pytest.raises(RuntimeError):
+            y.sum().backward()
+
+
+# ------------------------------------------------------------------------------------------------ here alone
+
+
+@only_here
+def test_off_it_costs_nothing():
+    """The recorder is the tape's own again, and traces of dead entries do not pile up."""
+    from tapegrad import sweep, tape
+    from tapegrad.autograd import anomaly_mode
+
+    with anomaly():
+        x = leaf(1.0)
+        for _ in range(5000):
+            x * 2
+        tg.current_tape().sweep()
+        for _ in range(3000):
+            x * 2
+    leaf(1.0) * 2
+    assert type(tape.RECORDER.get()).__name__ == "builtin_function_or_method"
+    assert sweep.GUARD.get() is None
+    assert len(anomaly_mode._traces) < 5000
+
+
+@only_here
+def test_transforms_are_traced_too():
+    with anomaly(), pytest.warns(UserWarning) as caught:
+        with pytest.raises(RuntimeError, match="SqrtBackward0"):
+            tg.grad(lambda x: (root(x) * 0).sum())(np.zeros(2))
+    assert f"line {line_of('the root')}, in root" in str(caught[0].message)
+
+
+@only_here
+def test_the_warning_points_at_the_call():
+    with anomaly(), pytest.warns(UserWarning) as caught:
+        with pytest.raises(RuntimeError):
+            (tg.sqrt(leaf(0.0)) * 0).sum().backward()
+    assert caught[0].filename == __file__
+
+
+@only_here
+def test_warnings_may_be_errors():
+    with anomaly(), warnings.catch_warnings(action="error"):
+        with pytest.raises(UserWarning, match="Error detected in SqrtBackward0"):
+            (tg.sqrt(leaf(0.0)) * 0).sum().backward()
+
+
+# name, function, leaf, key phrases of the message
+
+NANS = [
+    ("log of a negative", tg.log, (2.0, -1.0), ["log made nan at [1] of a result of shape (2,)", "x = -1.0 there", "a leaf"]),
+    ("further down", lambda x: tg.sqrt(x - 2), (2.0, 1.0), ["sqrt made nan at [1]", "x = -1.0 there", "the result of subtract"]),
+    ("0/0", lambda x: x / (x * 0), (0.0,), ["divide made nan", "y = 0.0", "the result of multiply"]),
+    ("overflow", lambda x: tg.exp(x * 1000), (1.0, 2.0), ["exp made inf at [0]", "2 of 2 elements are not finite"]),
+    ("a constant", lambda x: x + np.inf, (1.0, 2.0), ["add made inf", "a constant, not finite itself"]),
+    ("a reduction", lambda x: (x * 1e308).sum(), (1.0, 1.0), ["sum made inf", "x = float64[2], the result of multiply"]),
+    ("variadic", lambda x: tg.stack([x, tg.tensor([np.nan])]), (1.0,), ["stack made nan at [1, 0]", "xs[1] = float64[1], a constant, not finite itself"]),
+    ("a big one", lambda x: tg.log(tg.zeros(5000) + x), (-1.0,), ["log made nan at [0] of a result of shape (5000,)", "x = -1.0 there"]),
+    ("a big one whose value no rule needs", lambda x: tg.zeros(5000) + x * np.inf, (1.0,), ["multiply made inf"]),
+    ("a big sum", lambda x: np.full(5000, np.inf) + x, (1.0,), ["add made inf at [0] of a result of shape (5000,)"]),
+]  # fmt: skip
+
+
+@only_here
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize(
+    ("function", "at", "phrases"), [pytest.param(*row[1:], id=row[0]) for row in NANS]
+)
+def test_debug_nans(function, at, phrases):
+    x = leaf(*at) if len(at) > 1 else leaf(list(at))
+    with tg.debug_nans(), pytest.raises(FloatingPointError) as caught:
+        function(x)
+    text = str(caught.value)
+    for phrase in phrases:
+        assert phrase in text, text
+    assert f"{__file__}, line" in text
+    function(x)  # off again
+
+
+@only_here
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_debug_nans_settings():
+    x = leaf(0.0, 1.0)
+    with tg.debug_nans(inf=False):
+        y = 1 / x
+        with pytest.raises(tg.NotFinite, match="multiply made nan"):
+            y * 0
+        with tg.debug_nans(), pytest.raises(tg.NotFinite, match="divide made inf"):
+            1 / x
+        1 / x
+
+    @tg.debug_nans()
+    def inverse(x):
+        return 1 / x
+
+    with pytest.raises(tg.NotFinite):
+        inverse(x)
+    with tg.debug_nans(), tg.no_grad(), tg.enable_grad(), pytest.raises(tg.NotFinite):
+        1 / x
+    with tg.debug_nans(), pytest.raises(tg.NotFinite):
+        tg.grad(lambda x: (1 / x).sum())(np.zeros(2))
+    with tg.debug_nans(), tg.no_grad():
+        1 / x  # not recorded, not looked at
+    with anomaly(), tg.debug_nans():
+        autograd.set_detect_anomaly(False)
+        with pytest.raises(tg.NotFinite):
+            1 / x
+
+
+@only_here
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_debug_nans_looks_at_derivatives_that_are_recorded():
+    x = leaf(0.0)
+    y = tg.sqrt(x)
+    with tg.debug_nans(), pytest.raises(tg.NotFinite, match="divide made inf"):
+        autograd.grad(y, x, create_graph=True)
