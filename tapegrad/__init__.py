@@ -53,6 +53,7 @@ _LAZY = {
     "minimize": ".interop.solvers",
     "multigrad_dict": ".interop.hips",
     "numpy": "",
+    "make_dot": ".autograd.drawing",
     "optim": "",
     "root": ".interop.solvers",
     "special": "",

@@ -223,6 +223,12 @@ class Tape:
         self.sweep()  # what nobody can ask for any more would only hide the rest
         return tape_text(self)
 
+    def _repr_html_(self) -> str:
+        from .autograd.drawing import tape_html
+
+        self.sweep()
+        return tape_html(self)
+
 
 MARK: list[Callable[[list[Any], int], np.ndarray] | None] = [None]
 """The native way to tell which of the first entries of a list are alive, once the replay machine is loaded."""

@@ -1,0 +1,320 @@
+"""Pictures of what was recorded: a graph of the entries behind a tensor, and a table of a tape for notebooks.
+
+`make_dot` walks from a tensor to its leaves and writes Graphviz's DOT language, which needs no package; only turning that into a
+picture needs the `graphviz` package and program (extra `pictures`). Gradients flow along the arrows, from the result back to the leaves;
+the path into a constant ends in a bar.
+
+Invariant: a picture has at most `LIMIT` entries. Of a longer computation the ones nearest to the result are drawn, and the rest is
+folded into one box that counts them.
+"""
+
+from __future__ import annotations
+
+import heapq
+import html
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import primitive, sweep
+from ..errors import GraphError, TapegradError
+from ..tape import FREED, IN0, KW, OP, OUT, SLOT, STRIDE, Leaf, Slot, Tape, X, Y, locate
+from ..tensor import Tensor
+from . import saving
+from .printing import FOLD
+
+LIMIT = 200
+"""Entries drawn before a graph is folded."""
+
+_STYLES = {
+    "entry": 'shape=box style="rounded,filled" fillcolor="#dbe9f6" color="#4a78a8"',
+    "leaf": 'shape=ellipse style=filled fillcolor="#d9efd5" color="#4f8f45"',
+    "constant": 'shape=box style="filled,dashed" fillcolor="#eeeeee" color="#888888" fontcolor="#666666"',
+    "result": 'shape=ellipse style=filled fillcolor="#fbe3c5" color="#b9772b"',
+    "saved": 'shape=note style=filled fillcolor="#fff8d6" color="#b3a04a" fontsize=9',
+    "folded": 'shape=box3d style=filled fillcolor="#dddddd" color="#666666"',
+}  # fmt: skip
+
+
+class Picture:
+    """A graph in the DOT language (`source`), which notebooks show, and `render` writes as a picture."""
+
+    __slots__ = ("source",)
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+
+    def __str__(self) -> str:
+        return self.source
+
+    def __repr__(self) -> str:
+        return f"<Picture of {self.source.count('  ')} lines: see .source, or .render('graph.svg')>"
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        """The drawing where Graphviz is installed, the source beside it."""
+        bundle = {"text/plain": self.source}
+        svg = self._repr_svg_()
+        return bundle if svg is None else bundle | {"image/svg+xml": svg}
+
+    def _repr_svg_(self) -> str | None:
+        try:
+            return self.pipe("svg").decode()
+        except PicturesMissing:
+            return None
+
+    def pipe(self, format: str = "svg") -> bytes:
+        """The picture in a format that Graphviz writes: "svg", "png", "pdf" ... Raises PicturesMissing without Graphviz."""
+        try:
+            import graphviz
+        except ImportError:
+            raise PicturesMissing(
+                f"a picture in format {format!r} was asked, but the package graphviz is not installed. Install it (pip install "
+                "'tapegrad[pictures]', and the program: apt install graphviz, brew install graphviz), or paste .source into any "
+                "viewer of the DOT language."
+            ) from None
+        try:
+            return graphviz.Source(self.source).pipe(format=format)
+        except graphviz.ExecutableNotFound:
+            raise PicturesMissing(
+                f"a picture in format {format!r} was asked, but Graphviz's program dot is not on the path. Install it (apt install "
+                "graphviz, brew install graphviz), or paste .source into any viewer of the DOT language."
+            ) from None
+
+    def render(self, filename: str) -> str:
+        """Write the picture to a file, in the format its ending names, and return the file's name; `.dot` is the source itself."""
+        name = str(filename)
+        ending = name.rpartition(".")[2] if "." in name else ""
+        if not ending:
+            raise ValueError(
+                f"render was asked to write {name!r}, whose ending names no format: call it {name}.svg, .png, .pdf or .dot."
+            )
+        data = self.source.encode() if ending in ("dot", "gv") else self.pipe(ending)
+        with open(name, "wb") as file:
+            file.write(data)
+        return name
+
+
+class PicturesMissing(TapegradError, ImportError):
+    """Graphviz is not installed."""
+
+
+def make_dot(
+    tensor: Any, params: Mapping[str, Tensor] | None = None, *, limit: int = LIMIT
+) -> Picture:
+    """A picture of how a tensor was computed: leaves, operations with what they saved, constants, and how gradients flow back.
+
+    `params` names leaves (a dict, such as {"w": w}). More than `limit` operations are folded into one box. Also takes a
+    sequence of tensors. Raises GraphError for a tensor that nothing was recorded for.
+
+    >>> import tapegrad as tg
+    >>> w = tg.tensor([1.0, 2.0], requires_grad=True)
+    >>> print(tg.make_dot((w * 3).sum(), {"w": w}).source.splitlines()[0])
+    digraph "how it was computed" {
+    """
+    tensors = tensor if isinstance(tensor, list | tuple) else (tensor,)
+    for t in tensors:
+        if not isinstance(t, Tensor) or t._node is None:
+            raise GraphError(
+                f"make_dot was asked to draw {type(t).__name__} {t!r}, but nothing is recorded for it: no operation on something that "
+                "requires grad led to it. Draw a result of such operations."
+            )
+    names = {t._node: name for name, t in (params or {}).items() if type(t._node) is Leaf}
+    return Picture("\n".join(_lines(tensors, names, limit)))
+
+
+def _lines(tensors: Sequence[Tensor], names: dict[Leaf, str], limit: int) -> Iterator[str]:
+    entries, leaves = _behind([t._node for t in tensors])
+    drawn = dict(itertools.islice(entries.items(), limit))
+    shown = dict.fromkeys(
+        node for entry in drawn.values() if entry is not None for node in sweep.operands(entry, 0)
+    )
+    labels = [leaf for leaf in leaves if leaf in shown or leaf in {t._node for t in tensors}]
+    places: dict[Any, str] = {slot: f"entry{i}" for i, slot in enumerate(drawn)}
+    places |= {leaf: f"leaf{i}" for i, leaf in enumerate(labels)}
+    rest = len(entries) - len(drawn)
+    yield 'digraph "how it was computed" {'
+    yield '  graph [rankdir=TB fontname="sans-serif"]'
+    yield '  node [fontname="sans-serif" fontsize=11]'
+    yield '  edge [fontname="sans-serif" fontsize=9 color="#4a78a8"]'
+    for i, t in enumerate(tensors):
+        yield _box(f"result{i}", "result", f"result{_form(t._data)}")
+        yield f"  result{i} -> {places[t._node]}"
+    for slot, entry in drawn.items():
+        yield from _entry(places[slot], entry, places)
+    for leaf in labels:
+        label = names.get(leaf) or "leaf"
+        yield _box(places[leaf], "leaf", f"{label}{_form(leaf.data)}", "has a gradient" if leaf.grad is not None else "")  # fmt: skip
+    if rest:
+        hidden = len(leaves) - len(labels)
+        more = f"and {hidden} more leaves" if hidden else ""
+        yield _box("folded", "folded", f"{rest} more operations, folded", more)
+    yield "}"
+
+
+def _behind(roots: Sequence[Any]) -> tuple[dict[Slot, Any], list[Leaf]]:
+    """Entries that the roots depend on, the newest first (None: it is gone), and the leaves."""
+    entries: dict[Slot, Any] = {}
+    leaves: dict[Leaf, None] = {}
+    unseen: list[int] = []
+
+    def see(node: Any) -> None:
+        if type(node) is Leaf:
+            leaves[node] = None
+        elif node and node not in entries:
+            entries[node] = None
+            heapq.heappush(unseen, -node)
+
+    for node in roots:
+        see(node)
+    while unseen:
+        slot = -heapq.heappop(unseen)
+        place = locate(slot)
+        if place is not None:
+            code, k = place[0].code, place[1] * STRIDE
+            entries[slot] = entry = code[k : k + STRIDE]
+            for node in sweep.operands(entry, 0):
+                see(node)
+    return dict(sorted(entries.items(), reverse=True)), list(leaves)
+
+
+def _entry(name: str, entry: list[Any] | None, places: dict[Any, str]) -> Iterator[str]:
+    """The box of an entry, what it saved beside it, and the arrows to its operands."""
+    if entry is None:
+        yield _box(name, "folded", "gone", "carried out of a transform")
+        return
+    if entry[OP] == FREED:
+        yield _box(name, "entry", primitive.entry_name(entry), "freed")
+        return
+    op, kw, packed = saving.original(entry[OP], entry[KW])
+    node_name = f"{primitive.entry_name(entry)}{_form(entry[OUT])}"
+    yield _box(name, "entry", op.name, ", ".join(_settings(op, kw)), node_name)
+    saved = "values packed by hooks" if packed else _saved(entry, op)
+    if saved:
+        yield _box(f"{name}saved", "saved", saved)
+        yield f'  {name} -> {name}saved [dir=none style=dotted color="#b3a04a"]'
+    for i, (node, value) in enumerate(zip(*_operands(entry, op), strict=True)):
+        if node is None:
+            constant = f"{name}constant{i}"
+            yield _box(constant, "constant", f"constant{_form(value)}", _short(value) if np.ndim(value) == 0 else "")  # fmt: skip
+            yield f'  {name} -> {constant} [arrowhead=tee style=dashed color="#888888" label="stops"]'
+        else:
+            yield f"  {name} -> {places.get(node, 'folded')}"
+
+
+def _settings(op: primitive.Primitive, kw: Any) -> list[str]:
+    """Settings that can be read: numbers, names, indices."""
+    return [
+        f"{name}={_short(value)}"
+        for name, value in zip(op.settings, kw or (), strict=False)
+        if isinstance(
+            value, int | float | complex | str | tuple | list | slice | np.generic | type(None)
+        )
+    ]
+
+
+def _operands(entry: list[Any], op: primitive.Primitive) -> tuple[Any, Any]:
+    if type(entry[IN0]) is tuple:
+        return entry[IN0], entry[X]
+    return sweep.operands(entry, 0)[: op.arity], (entry[X], entry[Y])[: op.arity]
+
+
+def _saved(entry: list[Any], op: primitive.Primitive) -> str:
+    """Which values the rules of the tracked operands need, with their shapes."""
+    nodes, values = _operands(entry, op)
+    one_rule = op.variadic and not op.elementwise
+    needs: set[str] = set()
+    for i, node in enumerate(nodes):
+        if node is not None and op.needs:
+            needs |= op.needs[0 if one_rule else i]
+    names = [f"xs[{i}]" for i in range(len(values))] if one_rule else primitive.NAMES
+    texts = [
+        f"{name}{_form(value)}"
+        for name, value in zip(names, values, strict=False)
+        if ("xs" if one_rule else name) in needs and isinstance(value, np.ndarray | np.generic)
+    ]
+    if "out" in needs:
+        texts.append(f"out{_form(entry[OUT])}")
+    return "saved: " + ", ".join(texts) if texts else ""
+
+
+def _form(value: Any) -> str:
+    """Dtype and shape, as far as a value has them."""
+    dtype = getattr(value, "dtype", None)
+    return "" if dtype is None else f" {dtype}{list(value.shape)}"
+
+
+def _short(value: Any) -> str:
+    text = repr(value.item() if isinstance(value, np.generic) else value)
+    return text if len(text) <= 30 else text[:27] + "..."
+
+
+def _box(name: str, kind: str, *texts: str) -> str:
+    label = "\\n".join(_escaped(text) for text in texts if text)
+    return f'  {name} [{_STYLES[kind]} label="{label}"]'
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ")
+
+
+# ------------------------------------------------------------------------------------------------ tapes in notebooks
+
+# The theme is the notebook's: Jupyter's variables where there are some, else what the browser prefers.
+_CSS = """
+<style>
+.tapegrad-tape { --ink: var(--jp-content-font-color1, CanvasText); --line: rgba(128, 128, 128, .35); --dim: rgba(128, 128, 128, .95);
+  --entry: #2a6db0; --leaf: #35802b; color: var(--ink); font: 12px/1.5 ui-monospace, monospace; border-collapse: collapse;
+  color-scheme: light dark; }
+@media (prefers-color-scheme: dark) { .tapegrad-tape { --entry: #7fb2e5; --leaf: #86c97c; } }
+[data-jp-theme-light="true"] .tapegrad-tape { --entry: #2a6db0; --leaf: #35802b; }
+[data-jp-theme-light="false"] .tapegrad-tape { --entry: #7fb2e5; --leaf: #86c97c; }
+.tapegrad-tape caption { text-align: left; padding: 2px 8px; }
+.tapegrad-tape th, .tapegrad-tape td { text-align: left; padding: 1px 8px; border-bottom: 1px solid var(--line); background: none; }
+.tapegrad-tape .o { color: var(--entry); } .tapegrad-tape .l { color: var(--leaf); } .tapegrad-tape .d { color: var(--dim); }
+</style>
+"""
+
+
+def tape_html(tape: Tape) -> str:
+    """A table of the entries, one a row, in the notebook's light or dark theme; a long tape is folded in the middle."""
+    code = tape.code
+    n = len(code) // STRIDE
+    index = {code[k + SLOT]: k // STRIDE for k in range(0, len(code), STRIDE)}
+    rows = []
+    leaves: dict[Leaf, int] = {}
+    for position in range(n):
+        if n > FOLD and FOLD // 2 <= position < n - FOLD // 2:
+            if position == FOLD // 2:
+                rows.append(f'<tr><td></td><td class="d" colspan="4">... {n - FOLD} entries ...</td></tr>')  # fmt: skip
+            continue
+        rows.append(_row(code[position * STRIDE : (position + 1) * STRIDE], position, index, leaves))  # fmt: skip
+    head = "<tr><th></th><th>operation</th><th>operands</th><th>result</th><th>saved</th></tr>"
+    caption = f"Tape with {n} {'entry' if n == 1 else 'entries'}"
+    return f'{_CSS}<table class="tapegrad-tape"><caption>{caption}</caption>{head}{"".join(rows)}</table>'
+
+
+def _row(entry: list[Any], position: int, index: dict[Any, int], leaves: dict[Leaf, int]) -> str:
+    if entry[OP] == FREED:
+        return f'<tr><td class="d">{position}</td><td class="d" colspan="4">freed</td></tr>'
+    op, kw, packed = saving.original(entry[OP], entry[KW])
+    nodes, _ = _operands(entry, op)
+    operands = []
+    for node in nodes:
+        if node is None:
+            operands.append('<span class="d">const</span>')
+        elif type(node) is Leaf:
+            operands.append(f'<span class="l">leaf{leaves.setdefault(node, len(leaves))}</span>')
+        else:
+            operands.append(f"%{index[node]}" if node in index else '<span class="d">elsewhere</span>')  # fmt: skip
+    operands += [f'<span class="d">{html.escape(text)}</span>' for text in _settings(op, kw)]
+    saved = "packed" if packed else _saved(entry, op).removeprefix("saved: ")
+    cells = (
+        f'<td class="d">{position}</td>', f'<td class="o">{html.escape(op.name)}</td>', f"<td>{', '.join(operands)}</td>",
+        f"<td>{html.escape(_form(entry[OUT]).strip())}</td>", f'<td class="d">{html.escape(saved)}</td>',
+    )  # fmt: skip
+    return f"<tr>{''.join(cells)}</tr>"
+
+
+__all__ = ["Picture", "PicturesMissing", "make_dot", "tape_html"]
