@@ -394,14 +394,6 @@ class Tensor:
             )
         return array_api
 
-    def __dlpack__(self, **settings: Any) -> Any:
-        """The memory, for other libraries; refused while a gradient would be lost."""
-        self._refuse_to_leave("t.__dlpack__() (handing t's memory to another library)")
-        return self._array().__dlpack__(**settings)
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return self._array().__dlpack_device__()
-
     def to_device(self, device: Any, /, *, stream: Any = None) -> Tensor:
         """The tensor itself: there is one device, "cpu"."""
         if device != Device or stream is not None:
