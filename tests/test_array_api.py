@@ -145,7 +145,7 @@ def test_dlpack():
     t = tg.tensor(X)
     np.testing.assert_array_equal(np.from_dlpack(t), X)
     assert isinstance(array_api.from_dlpack(X), tg.Tensor)
-    with pytest.raises(tg.GradientLost, match="dlpack"):
+    with pytest.raises(BufferError, match="detach"):
         np.from_dlpack(t.requires_grad_())
 
 
