@@ -388,7 +388,13 @@ def _emptied(entry: list[Any], code: list[Any]) -> list[Any]:
 
 
 def _saves(entry: list[Any]) -> bool:
-    return entry[OP] == FREED or OPS[entry[OP]].saves
+    """Whether a rule of a tracked operand needs a saved value; those of user code may, whatever they declare."""
+    op = OPS[entry[OP]]
+    if entry[OP] == FREED or not op.saves or not any(op.needs):
+        return entry[OP] == FREED or op.saves
+    nodes = sweep.operands(entry, 0)
+    needs = op.needs if len(op.needs) > 1 else op.needs * len(nodes)
+    return any(needed for node, needed in zip(nodes, needs, strict=False) if node is not None)
 
 
 def _leads_to_saved(entry: list[Any], code: list[Any], clean: set[Slot]) -> bool:

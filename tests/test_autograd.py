@@ -315,7 +315,6 @@ def test_reading_by_positions_is_walked_again():
     twice(lambda x: x[[0, 0]], [1.0, 2.0])
 
 
-@missing("whether an op saves is told by op, not by operand: the partial in the divisor needs both")
 def test_remainder_by_a_number_is_walked_again():
     twice(lambda x: x % 2, [1.0, 2.0])
 
