@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .errors import GradientLost
+from .errors import GradientLost, NotDifferentiable
 from .mode import INFERENCE, Off
 from .tape import RECORDER, Leaf, Slot
 from .tensor import Tensor, wrap
@@ -75,6 +75,11 @@ def tangent_of(value: Any) -> Tensor | None:
 
 def with_tangent(t: Tensor, level: Level, tangent: Tensor) -> Tensor:
     """The tensor `t` itself, from now on with this tangent."""
+    if type(t) is not Tensor and type(t) is not DualTensor:
+        raise NotDifferentiable(
+            f"a {type(t).__name__} was to take over a tangent, by a write in place, but only plain tensors carry one. Write to a "
+            "clone(), or detach() what is written."
+        )
     t.__class__ = DualTensor
     t._put("dual", (level, tangent))
     return t

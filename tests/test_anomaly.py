@@ -328,3 +328,50 @@ def test_debug_nans_looks_at_derivatives_that_are_recorded():
     y = tg.sqrt(x)
     with tg.debug_nans(), pytest.raises(tg.NotFinite, match="divide made inf"):
         autograd.grad(y, x, create_graph=True)
+
+
+def test_the_example_of_the_docstring():
+    """A Function whose backward fails: the traceback tells where it was applied."""
+
+    class MyFunc(autograd.Function):
+        @staticmethod
+        def forward(ctx, inp):
+            return inp.clone()
+
+        @staticmethod
+        def backward(ctx, gO):
+            raise RuntimeError("Some error in backward")
+
+    def run_fn(a):
+        out = MyFunc.apply(a)  # applied here
+        return out.sum()
+
+    inp = tg.ones(10, 10, requires_grad=True)
+    with pytest.raises(RuntimeError, match="Some error in backward"):
+        run_fn(inp).backward()
+    with anomaly(), pytest.warns(UserWarning, match="Error detected in MyFuncBackward. Traceback") as caught:  # fmt: skip
+        out = run_fn(inp)
+        with pytest.raises(RuntimeError, match="Some error in backward"):
+            out.backward()
+    assert f"line {line_of('applied here')}, in run_fn" in str(caught[0].message)
+
+
+def test_threads_are_traced_where_they_record():
+    """Each thread switches the mode on for itself; PyTorch's mode is the process's, and is left on meanwhile."""
+    import threading
+
+    found = []
+
+    def job():
+        with anomaly(), warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            y = (root(leaf(0.0)) * 0).sum()
+            try:
+                y.backward()
+            except RuntimeError as error:
+                found.append((str(error), len(caught)))
+
+    thread = threading.Thread(target=job)
+    thread.start()
+    thread.join()
+    assert "SqrtBackward0" in found[0][0]

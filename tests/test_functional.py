@@ -391,3 +391,65 @@ def test_a_jacobian_of_many_programs():
             (b.numpy().reshape(p.numel(), -1) @ t.numpy().reshape(-1)) for b, t in zip(block, inputs, strict=True)
         )  # fmt: skip
         np.testing.assert_allclose(total, p.numpy().reshape(-1), rtol=1e-12)
+
+
+# ------------------------------------------------------------------- as PyTorch's documentation explains it
+
+G = [[0.1, 0.2], [0.3, 0.4]]
+
+
+def exp_reducer(x):
+    return tg.exp(x).sum(axis=1)
+
+
+def adder(x, y):
+    return 2 * x + 3 * y
+
+
+def exp_adder(x, y):
+    return 2 * tg.exp(x) + 3 * y
+
+
+def pow_reducer(x):
+    return (x**3).sum()
+
+
+def pow_adder_reducer(x, y):
+    return (2 * x**2 + 3 * y**2).sum()
+
+
+def linear_model(x):
+    w, b = plain([[2.0, -1.0], [0.0, 1.0]]), plain(1.0, 0.5)
+    return x @ w.T + b
+
+
+def test_the_examples_of_the_docstrings():
+    e, x, y = np.exp(G), plain([0.5, 0.25]), plain([0.75, 1.0])
+    same(F.vjp(exp_reducer, plain(G), tg.ones(2)), (e.sum(axis=1), e))
+    same(F.vjp(adder, (x, y), tg.ones(2)), ([3.25, 3.5], ([2.0, 2.0], [3.0, 3.0])))
+    same(F.jvp(exp_reducer, plain(G), tg.ones(2, 2)), (e.sum(axis=1), e.sum(axis=1)))
+    same(F.jvp(adder, (x, y), (tg.ones(2), tg.ones(2))), ([3.25, 3.5], [5.0, 5.0]))
+    same(F.jacobian(exp_reducer, plain(G)), [[e[0], [0, 0]], [[0, 0], e[1]]])
+    same(F.jacobian(exp_adder, (x, y)), (np.diag(2 * np.exp([0.5, 0.25])), np.diag([3.0, 3.0])))
+    jac = F.jacobian(linear_model, tg.randn(4, 2, requires_grad=True), vectorize=True)
+    assert tuple(jac.shape) == (4, 2, 4, 2)
+    hessian = np.zeros((2, 2, 2, 2))
+    for i, j in np.ndindex(2, 2):
+        hessian[i, j, i, j] = 6 * G[i][j]
+    same(F.hessian(pow_reducer, plain(G)), hessian)
+    same(
+        F.hessian(pow_adder_reducer, (x, y)),
+        ((4 * np.eye(2), np.zeros((2, 2))), (np.zeros((2, 2)), 6 * np.eye(2))),
+    )
+    for product in (F.vhp, F.hvp):
+        same(product(pow_reducer, plain(G), tg.ones(2, 2))[1], 6 * np.array(G))
+        same(
+            product(pow_adder_reducer, (x, y), (tg.zeros(2), tg.ones(2)))[1],
+            ([0.0, 0.0], [6.0, 6.0]),
+        )
+    for found in (
+        F.vjp(exp_reducer, leaf(G), tg.ones(2), create_graph=True)[1],
+        F.jacobian(exp_reducer, leaf(G), create_graph=True),
+        F.hvp(pow_reducer, leaf(G), tg.ones(2, 2), create_graph=True)[1],
+    ):
+        assert found.grad_fn is not None

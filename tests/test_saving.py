@@ -590,3 +590,18 @@ def test_second_derivatives_of_a_function_whose_saved_values_are_packed():
         y = Scale.apply(a, b)
     (g,) = grad(y.sum(), b, create_graph=True)
     equal(grad((g * g).sum(), a)[0], [2.0, 4.0])
+
+
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_hooks_of_nodes_whose_values_are_packed(create_graph):
+    a = leaf(*A)
+    with hooks(detached, same):
+        y = tg.sin(a * tg.tensor(C))
+    seen = []
+    y.grad_fn.register_hook(lambda grads, _: seen.append(grads[0].tolist()))
+    y.grad_fn.register_prehook(lambda grads: (grads[0] * 2,))
+    (g,) = grad(y.sum(), a, create_graph=create_graph)
+    equal(g, 2 * np.cos([5.0, 12.0]) * C)
+    np.testing.assert_allclose(seen, [2 * np.cos([5.0, 12.0])])
+    if create_graph:
+        equal(grad(g.sum(), a)[0], -2 * np.sin([5.0, 12.0]) * np.square(C))

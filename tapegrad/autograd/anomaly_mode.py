@@ -30,6 +30,7 @@ from ..errors import GraphError, NotFinite
 from ..mode import attend
 from ..primitive import NAMES, OPS, entry_name
 from ..tape import ATTENDING, IN0, IN1, KW, OP, OUT, SLOT, STRIDE, Leaf, Slot, X, Y
+from .saving import original
 
 _PACKAGES = (str(Path(__file__).parent.parent), str(Path(np.__file__).parent))
 
@@ -335,7 +336,9 @@ def _origin(node: Any) -> str:
     if place is None:
         return "a result"
     found, position = place
-    return f"the result of {OPS[found.code[position * STRIDE + OP]].name}"
+    k = position * STRIDE
+    op, _, _ = original(found.code[k + OP], found.code[k + KW])
+    return f"the result of {op.name}"
 
 
 __all__ = [
