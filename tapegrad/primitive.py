@@ -854,8 +854,7 @@ def track_big(
     if op.met is not None:
         op.met += out.size
         if op.met > MANY:
-            op.met = None
-            _ask_for_quicker(op)
+            quicken(op)
     whole = (x, y, out)
     if op.variadic:
         needs: set[str] = set()
@@ -902,8 +901,14 @@ MANY = 2_000_000
 """Elements in large arrays that an op meets before vector loops are loaded for it: some 10 ms of NumPy's time."""
 
 
-def _ask_for_quicker(op: Primitive) -> None:
-    """Let vecmath's loops take over an op's large arrays, once they are loaded in the background."""
+def quicken(op: Primitive) -> None:
+    """Let vecmath's loops take over an op's large arrays, once they are loaded in the background. Asked once of each op.
+
+    When it has met many elements (`track_big`), or when replay first needs its kernel for an array of some size.
+    """
+    if op.met is None:
+        return
+    op.met = None
     from .vecmath import loops
 
     def done(quicker: np.ufunc) -> None:

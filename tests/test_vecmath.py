@@ -422,6 +422,21 @@ def test_large_arrays_get_the_loops_in_the_background(tmp_path: Path) -> None:
     assert result.stdout.strip() == "good", result.stderr
 
 
+def test_loops_are_asked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(loops, "request", lambda ufunc, done: asked.append(ufunc))
+    op = tg.arctan.primitive
+    monkeypatch.setattr(op, "met", 0)
+    x = tg.tensor(np.ones(primitive.MANY // 4), requires_grad=True)
+    for _ in range(4):
+        tg.arctan(x)
+    assert not asked and op.met == primitive.MANY
+    for _ in range(2):
+        tg.arctan(x)
+    primitive.quicken(op)
+    assert asked == [np.arctan]
+
+
 def test_the_switch_turns_it_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TAPEGRAD_VECMATH", "0")
     assert not loops.enabled()

@@ -17,7 +17,7 @@ import numpy as np
 
 from .. import sweep
 from ..errors import GraphError
-from ..primitive import OPS
+from ..primitive import OPS, quicken
 from ..tape import FREED, IN0, OP, OUT, SLOT, STRIDE, Leaf, X
 from . import bridge, linker
 from .bridge import Machine
@@ -49,6 +49,9 @@ from .layout import (
 
 OWNED_FROM = 1 << 16
 """Bytes from which a gradient keeps the machine's memory instead of being copied out of it."""
+
+QUICKENED_FROM = 256
+"""Elements from which an array tells that an op's forward loops are worth loading with its kernel."""
 
 _Words = ctypes.c_int64 * FRAME
 
@@ -163,10 +166,10 @@ class _Walk:
             elif answer == WATCHED:
                 self.show(k, watch)
             elif answer == MISSING:
-                bridge.request(
-                    [(self.code[k * STRIDE + OP], words[F_NEED_OPERAND], words[F_NEED_KIND])],
-                    self.wait,
-                )
+                op = self.code[k * STRIDE + OP]
+                bridge.request([(op, words[F_NEED_OPERAND], words[F_NEED_KIND])], self.wait)
+                if self.code[k * STRIDE + OUT].size >= QUICKENED_FROM:
+                    quicken(OPS[op])
             else:
                 assert answer == NO_MEMORY
                 raise self._no_memory()
