@@ -118,7 +118,7 @@ def exact(name: str, *operands: float) -> Any:
                 case "erf" | "erfc":
                     with mp.workprec(1200 if abs(x) > 6 else 160):
                         return getattr(mp, name)(x)
-                case "arcsin" | "arccos" | "arctan" | "arctan2":
+                case "arcsin" | "arccos" | "arctan" | "arctan2" | "arcsinh" | "arccosh" | "arctanh":
                     value = getattr(mp, name.replace("arc", "a"))(*xs)
                 case _:
                     value = getattr(mp, {"log": "ln"}.get(name, name))(*xs)
@@ -200,10 +200,14 @@ def samples(name: str, dtype: str, points: int, seed: int = 0) -> tuple[np.ndarr
             places = [signed(logarithmic(1.0, large)), rng.uniform(-20, 20, n), quarters, small,
                       # Among the closest to multiples of pi/2, and where the reduction changes.
                       np.array([6381956970095103 * 2.0**797, 5319372648326541 * 2.0**202, 2.0**37, 1e22])]  # fmt: skip
-        case "arcsin" | "arccos":
+        case "arcsin" | "arccos" | "arctanh":
             places = [rng.uniform(-1, 1, n), small, signed(1 - logarithmic(1e-16, 0.5))]
         case "arctan" | "cbrt":
             places = [signed(logarithmic(tiny, large)), rng.uniform(-4, 4, n)]
+        case "arcsinh":
+            places = [signed(logarithmic(tiny, large)), rng.uniform(-4, 4, n), small]
+        case "arccosh":
+            places = [logarithmic(1, large), rng.uniform(1, 4, n), 1 + logarithmic(1e-16, 1)]
         case "erf":
             places = [rng.uniform(-6.5, 6.5, n), small, rng.uniform(-1.2, 1.2, n)]
         case "erfc":
@@ -223,7 +227,7 @@ def samples(name: str, dtype: str, points: int, seed: int = 0) -> tuple[np.ndarr
                 (88 if single else 710) / np.maximum(np.abs(np.log(x.astype(dtype))), 1e-9), 1e12
             )
             return _cast(dtype, x, rng.uniform(-1, 1, len(x)) * bound)
-        case "arctan2":
+        case "arctan2" | "hypot":
             x = np.concatenate([signed(logarithmic(tiny, large)), rng.uniform(-3, 3, 2 * n)])
             return _cast(dtype, rng.permutation(x), x)
         case _:
@@ -248,6 +252,8 @@ def peer(name: str) -> Any:
 def nanoseconds(ours: Compiled, theirs: Any, dtype: str) -> tuple[float, float]:
     """Time per element of both, turn about, median of short runs."""
     x = np.random.default_rng(0).uniform(0.05, 0.95, 4096).astype(dtype)
+    if theirs is np.arccosh:
+        x = x + x.dtype.type(1)
     operands, out = [x] * ours.arity, np.empty_like(x)
     addresses = [x.ctypes.data] * ours.arity + [out.ctypes.data, len(x)]
     runs = (lambda: ours._run(*addresses), lambda: theirs(*operands, out))

@@ -256,6 +256,7 @@ def _share(rule: Any, element: str = "double") -> str:
 def test_rules_are_traced() -> None:
     text = _share(lambda x, y: primitive.select(x < y, 0.0, -np.sin(x) * y**2))
     assert "fcmp olt <4 x double>" in text and "@tapegrad_sin_f64x4" in text and "power" not in text
+    assert "@tapegrad_erf_f64x4" in _share(lambda x, y: scipy.special.erf(x) * y)
     assert "<4 x float>" in _share(lambda x, y: 2 * x + y, "float")
 
 

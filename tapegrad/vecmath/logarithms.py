@@ -1,4 +1,4 @@
-"""Logarithms and powers.
+"""Logarithms, powers, and the inverse hyperbolic functions, which are logarithms.
 
 x = 2**k m with m between sqrt(1/2) and sqrt(2), f = m - 1, s = f / (2 + f): log(m) = 2 atanh(s), fdlibm's scheme. Where the result is
 multiplied or divided afterwards (other bases, powers) it is a pair.
@@ -8,10 +8,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from .coefficients import ATANH, INVERSE_LN2, INVERSE_LN10, LOG, THIRD
+from .coefficients import ATANH, INVERSE_LN2, INVERSE_LN10, LN2, LOG, THIRD
 from .exponentials import LN2_HIGH, LN2_LOW, exp_pair, scaled, within_range
-from .expression import Value, bits, estrin, floating, fma, is_integer, select
-from .pairs import Pair, fast_two_sum, over, times, two_product, two_sum
+from .expression import (
+    Value,
+    bits,
+    copysign,
+    estrin,
+    floating,
+    fma,
+    is_integer,
+    select,
+    sqrt,
+)
+from .pairs import Pair, fast_two_sum, over, plus, residual, times, two_product, two_sum
 
 INF = float("inf")
 NAN = float("nan")
@@ -65,23 +75,89 @@ def log(x: Value) -> Value:
     return _at_the_edges(_log_of(k, m - 1.0, 0), x)
 
 
-def log1p(x: Value) -> Value:
-    """log(1 + x): the rounding error of 1 + x is made good to first order."""
+def _log1p(x: Value, low: Any = 0) -> Value:
+    """log(1 + x + low) for x > -1: the rounding error of 1 + x, and the low word, are made good to first order."""
     u, lost = two_sum(1.0, x)
     k, m = split(u)
     near = k == 0.0
     f = select(near, x, m - 1.0)
     if x.code.digits <= 24:
-        correction: Any = 0
-    else:
-        # lost / u, where it counts at all: 1 / (1 + f) to a few percent.
-        inverse = fma(f, fma(f, 1.0 - f, -1.0), 1.0)
-        scale = floating((2046 - _biased(k)) << 52)
-        correction = select(near, 0.0, (lost * scale) * inverse)
-        correction = select(x < 1e300, correction, 0.0)
-    value = _log_of(k, f, correction)
-    value = select(x == 0.0, x, value)
+        return _log_of(k, f, 0)
+    # What is lost counts little: 1 / (1 + f) to a few percent will do.
+    inverse = fma(f, fma(f, 1.0 - f, -1.0), 1.0)
+    scale = floating((2046 - _biased(k)) << 52)
+    far = select(x < 1e300, ((lost + low) * scale) * inverse, 0.0)
+    return _log_of(k, f, select(near, low * inverse if isinstance(low, Value) else 0.0, far))
+
+
+def log1p(x: Value) -> Value:
+    """log(1 + x)."""
+    value = select(x == 0.0, x, _log1p(x))
     return _at_the_edges(value, x, -1.0)
+
+
+def arctanh(x: Value) -> Value:
+    """Inverse hyperbolic tangent: log(1 + 2 x / (1 - x)) / 2."""
+    a = abs(x)
+    h, low = over((a + a, 0), two_sum(1.0, -a))
+    value = _log1p(*fast_two_sum(h, low)) * 0.5
+    value = select(a < 1.0, value, select(a == 1.0, INF, NAN))
+    return copysign(value, x)
+
+
+def _root_of(a: Pair) -> Pair:
+    """The square root of a pair."""
+    r = sqrt(a[0])
+    if a[0].code.digits <= 24:
+        return r, 0
+    return r, (residual(r, r, a[0]) + a[1]) * (0.5 / select(r > 0.0, r, 1.0))
+
+
+_SQUARED = 1e150  # beyond, squares overflow, and 1 is nothing next to them
+
+
+def arcsinh(x: Value) -> Value:
+    """Inverse hyperbolic sine: log(1 + a + a**2 / (1 + sqrt(1 + a**2))) with a = |x|."""
+    a = abs(x)
+    huge = a > _SQUARED
+    b = select(huge, 1.0, a)
+    square = two_product(b, b)
+    root = _root_of(plus(square, (b.code.constant(1.0, "double"), 0)))
+    share = over(square, plus(root, (b.code.constant(1.0, "double"), 0)))
+    h, low = plus(share, (b, 0))
+    value = _log1p(select(huge, a, h), select(huge, 0.0, low) if isinstance(low, Value) else 0)
+    value = select(huge, value + LN2[0], value)
+    return copysign(select(~(a < INF) | (a == 0.0), a, value), x)
+
+
+def arccosh(x: Value) -> Value:
+    """Inverse hyperbolic cosine: log(1 + t + sqrt(t (t + 2))) with t = x - 1."""
+    huge = x > _SQUARED
+    b = select(huge, 2.0, x)
+    t = two_sum(b, -1.0)
+    root = _root_of(times(t, plus(t, (b.code.constant(2.0, "double"), 0))))
+    h, low = plus(root, t)
+    value = _log1p(select(huge, x, h), select(huge, 0.0, low) if isinstance(low, Value) else 0)
+    value = select(huge, value + LN2[0], value)
+    return select(x == INF, x, select(x >= 1.0, value, NAN))
+
+
+def hypot(x: Value, y: Value) -> Value:
+    """sqrt(x**2 + y**2), without overflow on the way."""
+    a, b = abs(x), abs(y)
+    endless = (a == INF) | (b == INF)
+    large, small = select(a > b, a, b), select(a > b, b, a)
+    scale: Any = 1.0
+    back: Any = 1.0
+    if x.code.digits > 24:  # squares of float32's are far from a double's limits
+        high, tiny = large > 2.0**500, large < 2.0**-400
+        scale = select(high, 2.0**-600, select(tiny, 2.0**600, 1.0))
+        back = select(high, 2.0**600, select(tiny, 2.0**-600, 1.0))
+        large, small = large * scale, small * scale
+    r, low = _root_of(plus(two_product(large, large), two_product(small, small)))
+    value = (r + low) * back
+    value = select((x != x) | (y != y), x + y, value)
+    return select(endless, INF, value)
 
 
 def _biased(k: Value) -> Value:

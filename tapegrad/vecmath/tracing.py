@@ -11,6 +11,7 @@ number meets a constant as an array does (float32 stays float32).
 from __future__ import annotations
 
 import numbers
+import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -39,8 +40,10 @@ class Traced:
         self.value = value
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **settings: Any) -> Traced:
-        if method != "__call__" or settings or ufunc not in UFUNCS:
-            _refused(f"np.{ufunc.__name__} with these settings" if settings else ufunc.__name__)
+        if method != "__call__" or settings:
+            _refused(f"{ufunc.__name__} with these settings")
+        if ufunc not in UFUNCS:
+            _learn_of_scipy(ufunc)
         return UFUNCS[ufunc](*inputs)
 
     def __array_function__(self, function: Any, types: Any, args: Any, settings: Any) -> Traced:
@@ -216,8 +219,21 @@ FUNCTIONS: dict[Any, Callable[..., Traced]] = {
 }
 
 
+def _learn_of_scipy(ufunc: Any) -> None:
+    """SciPy's functions are learnt when they are met: importing them takes longer than anything here."""
+    special = sys.modules.get("scipy.special")
+    name = ufunc.__name__
+    if (
+        special is None
+        or ufunc is not getattr(special, name, None)
+        or name not in ("erf", "erfc", "expit", "gammaln")
+    ):
+        _refused(name)
+    UFUNCS[ufunc] = called(name)
+
+
 def _learn() -> None:
-    """The vector functions, under NumPy's ufuncs and SciPy's; Python's operators, by NumPy's ufuncs."""
+    """The vector functions, under NumPy's ufuncs; Python's operators, by NumPy's ufuncs."""
     from . import FUNCTIONS as VECTOR
 
     for name, (_, count) in VECTOR.items():
