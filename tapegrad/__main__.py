@@ -140,7 +140,10 @@ def info(options: argparse.Namespace) -> int:
         "python": f"{platform.python_version()} ({platform.python_implementation()})",
         **{name: version(name) for name in REQUIRED},
         "platform": platform.platform(),
+        "cpu": cpu(),
+        "threads": threads(),
         **executor_facts(),
+        "extras": extras(),
     }
     for name, fact in facts.items():
         print(f"{name:9} {fact}")
@@ -155,12 +158,99 @@ def version(distribution: str) -> str:
         return "not installed"
 
 
-def executor_facts() -> dict[str, str]:
-    """The engine in force and the folder of compiled kernels."""
-    import tapegrad
+OPTIONAL = ("matplotlib", "dask", "distributed", "pandas", "xarray", "torch", "jax")
 
-    folder = getattr(tapegrad, "cache_folder", None)
-    return {"engine": tapegrad.engine(), "cache": str(folder()) if folder else "unknown"}
+
+def extras() -> str:
+    """The libraries that some functions can use, with their versions; those that are absent in brackets."""
+    found = {name: version(name) for name in OPTIONAL}
+    return ", ".join(
+        f"({name})" if v == "not installed" else f"{name} {v}" for name, v in found.items()
+    )
+
+
+def cpu() -> str:
+    """The processor as LLVM calls it, and which vector instructions it has."""
+    try:
+        import llvmlite.binding as llvm
+
+        features = llvm.get_host_cpu_features()
+        wide = [name for name in ("sse4.2", "avx2", "fma", "avx512f", "neon") if features.get(name)]
+        return f"{llvm.get_host_cpu_name()} ({', '.join(wide) or 'no vector instructions known'})"
+    except Exception as problem:  # whatever is wrong with LLVM, a bug report is to be had
+        return f"unknown: {problem}"
+
+
+def threads() -> str:
+    """How many threads may run, and what limits those of the numerical libraries."""
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    limits = [
+        f"{name}={os.environ[name]}"
+        for name in (
+            "OMP_NUM_THREADS",
+            "OPENBLAS_NUM_THREADS",
+            "MKL_NUM_THREADS",
+            "NUMBA_NUM_THREADS",
+        )
+        if name in os.environ
+    ]
+    return f"{usable} of {os.cpu_count()} cores" + (f", {', '.join(limits)}" if limits else "")
+
+
+def executor_facts() -> dict[str, str]:
+    """The engine in force, the state of compiled code, what is disabled and why."""
+    import tapegrad
+    from tapegrad import replay
+
+    status = replay.status()
+    disabled = [f"the op {op}: {why}" for op, why in status["unavailable"].items()]
+    if not status["available"]:
+        disabled.append(f"replay: {status['machine']}; gradients are swept with NumPy")
+    return {
+        "engine": tapegrad.engine(),
+        "replay": str(status["machine"]) if status["available"] else "disabled",
+        "cache": stored_code(),
+        "disabled": "; ".join(disabled) or "nothing",
+    }
+
+
+def stored_code() -> str:
+    """The folder of compiled code, with how much is in it."""
+    from tapegrad.replay import cache as code
+
+    folder, files = code.folder(), code.stored()
+    size = sum(path.stat().st_size for path in files) / 1e6
+    nearest = next(p for p in (folder, *folder.parents) if p.exists())
+    blocked = "" if os.access(nearest, os.W_OK) else ", cannot be written: nothing is kept"
+    return f"{folder} ({len(files)} files, {size:.1f} MB{blocked})"
+
+
+# cache --------------------------------------------------------------------------------------------
+
+
+def cache_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--clear",
+        action="store_true",
+        help="remove all compiled code; it is compiled again when needed",
+    )
+
+
+def cache(options: argparse.Namespace) -> int:
+    from tapegrad.replay import cache as code
+
+    print(stored_code())
+    if not options.clear:
+        return 0
+    failed = []
+    files = code.stored()
+    for path in files:
+        try:
+            path.unlink()
+        except OSError as problem:
+            failed.append(f"{path} could not be removed: {problem}")
+    print("\n".join([f"removed {len(files) - len(failed)} files", *failed]))
+    return 1 if failed else 0
 
 
 # --------------------------------------------------------------------------------------------------
@@ -169,6 +259,7 @@ COMMANDS = (
     ("demo", demo_options, demo, "fit NIST's 27 reference problems and count correct digits"),
     ("check", check_options, check, "judge the gradient of a function of yours"),
     ("info", info_options, info, "show versions, platform and engine, as a bug report needs them"),
+    ("cache", cache_options, cache, "show where compiled code is kept, or clear it"),
 )
 
 

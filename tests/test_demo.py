@@ -235,4 +235,21 @@ def test_info_names_versions_and_does_not_import_numba():
     )
     assert run.returncode == 0, run.stderr
     assert re.search(rf"^numpy +{re.escape(np.__version__)}$", run.stdout, re.M)
-    assert re.findall(r"^\w+", run.stdout, re.M)[-3:] == ["platform", "engine", "cache"]
+    facts = re.findall(r"^\w+", run.stdout, re.M)
+    expected = ["platform", "cpu", "threads", "engine", "replay", "cache", "disabled", "extras"]
+    assert facts[-8:] == expected and "unknown" not in run.stdout
+
+
+def test_cache_is_shown_and_cleared(tmp_path, monkeypatch, capsys):
+    """Only what tapegrad wrote is removed."""
+    from tapegrad.replay import cache
+
+    monkeypatch.setenv("TAPEGRAD_CACHE_DIR", str(tmp_path))
+    assert cache.write(tmp_path / "a.bin", cache.Bundle(reason="a test"))
+    (tmp_path / "mine.txt").write_text("precious")
+    assert main(["cache"]) == 0
+    assert "1 files" in capsys.readouterr().out
+    assert main(["cache", "--clear"]) == 0
+    assert [p.name for p in tmp_path.iterdir()] == ["mine.txt"]
+    monkeypatch.setenv("TAPEGRAD_CACHE_DIR", str(tmp_path / "absent"))
+    assert main(["cache", "--clear"]) == 0
