@@ -1,0 +1,253 @@
+"""Losses over data that is too big, or too slow, for one process: sums over partitions, run by Dask.
+
+    loss = lambda params, x, y: np.sum((model(params, x) - y) ** 2)
+    value, gradient = tapegrad.dask.value_and_grad(loss)(params, x, y)      # x, y: dask arrays with equal chunks
+
+Each partition is a task that runs `tapegrad.value_and_grad` on NumPy data where the data is; values and gradients are added up
+a tree, so what travels is as big as the parameters. The tasks run on the `distributed.Client` that is active, else on threads.
+
+Invariant: the order of additions depends on the partitions only. Who computes what, in which order, and how often because a
+worker was lost, changes no bit of the result. For that, parameters are part of the task graph, from which everything can be
+computed again; only big ones are scattered, and scattered again if they are lost.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from . import transforms
+from .transforms import _flatten, _unflatten
+
+Tree = Any
+
+FAN_IN = 8
+"""Partial sums that one task of the tree adds."""
+
+BIG = 8_000_000
+"""Bytes of parameters above which they are scattered to the workers, not kept in the graph."""
+
+ATTEMPTS = 3
+"""How often scattered parameters may be lost before that is an error."""
+
+
+def value_and_grad(
+    loss: Callable[..., Any], *, client: Any = None, scheduler: str | None = None
+) -> Callable[..., Any]:
+    """A function `(params, *data) -> (value, gradient)` of the sum of `loss(params, *parts)` over the partitions of the data.
+
+    `data` are Dask arrays (cut along their first axis, equally), bags (a partition is a list), dataframes, or sequences of parts
+    (anything, Dask's delayed values included), all with the same number of partitions. `loss` returns a real number; `params` is
+    a pytree, and the gradient has its structure. Runs on `client`, or the active `distributed.Client`, or by `scheduler`
+    ("threads", the default, "processes" or "synchronous"). Raises ValueError where partitions do not match; what `loss` raises
+    on a worker is raised here.
+
+    >>> import dask.array as da, numpy as np, tapegrad.dask  # doctest: +SKIP
+    >>> x = da.random.normal(size=(1_000_000, 3), chunks=(100_000, 3))  # doctest: +SKIP
+    >>> tapegrad.dask.value_and_grad(lambda w, x: np.sum((x @ w - 1) ** 2))(np.zeros(3), x)  # doctest: +SKIP
+    (np.float64(1000000.0), array([...]))
+    """
+    dask = _dask()
+    if not callable(loss):
+        raise TypeError(
+            f"value_and_grad was asked of {type(loss).__name__}, which cannot be called: pass the loss of a partition."
+        )
+
+    @functools.wraps(loss)
+    def summed(params: Tree, *data: Any) -> tuple[Any, Tree]:
+        if not data:
+            raise TypeError(
+                "no data was given: pass it after the parameters, or use tapegrad.value_and_grad, which needs none."
+            )
+        parts = _partitions(data)
+        chosen = client if client is not None else _active_client()
+        leaves, structure = _flatten(params)
+        nbytes = sum(np.asarray(_raw(leaf)).nbytes for leaf in leaves)
+        scattered = chosen is not None and nbytes > BIG
+        for attempt in range(ATTEMPTS if scattered else 1):
+            if scattered:
+                held = chosen.scatter(params, broadcast=True, hash=False)
+            else:
+                held = dask.delayed(params, traverse=False, pure=False)
+            one = dask.delayed(_part, pure=False)
+            total = _added(
+                [one(loss, held, *part) for part in parts], dask.delayed(_add, pure=False)
+            )
+            try:
+                value, gradients = _computed(total, chosen, scheduler)
+                break
+            except Exception as problem:
+                lost = type(problem).__name__ in (
+                    "CancelledError",
+                    "FutureCancelledError",
+                    "FuturesCancelledError",
+                )
+                if not (scattered and lost) or attempt == ATTEMPTS - 1:
+                    raise
+        return value, _unflatten(structure, gradients)
+
+    return summed
+
+
+def grad(
+    loss: Callable[..., Any], *, client: Any = None, scheduler: str | None = None
+) -> Callable[..., Any]:
+    """The gradient alone: `value_and_grad(loss)(params, *data)[1]`."""
+    both = value_and_grad(loss, client=client, scheduler=scheduler)
+
+    @functools.wraps(loss)
+    def gradient(params: Tree, *data: Any) -> Tree:
+        return both(params, *data)[1]
+
+    return gradient
+
+
+def multistart(
+    f: Callable[..., Any],
+    starts: Iterable[Tree],
+    solver: Callable[..., Any] | None = None,
+    *,
+    client: Any = None,
+    scheduler: str | None = None,
+    **settings: Any,
+) -> list[Any]:
+    """Run a solver from many starts at once: the results, best first (least `fun`, or `cost` of least squares).
+
+    `solver(f, start, **settings)` is `tapegrad.minimize` unless another is given, such as `tapegrad.least_squares`. A start
+    from which it raises gives a result with `success=False`, `fun=inf` and the error as `message`, behind all others.
+
+    >>> import numpy as np, tapegrad.dask  # doctest: +SKIP
+    >>> best, *_ = tapegrad.dask.multistart(lambda x: np.cos(x) + x**2 / 50, np.linspace(-9, 9, 8))  # doctest: +SKIP
+    """
+    dask = _dask()
+    points = list(starts)
+    if not points:
+        raise ValueError("multistart was given no start: give at least one.")
+    if solver is None:
+        from .interop.solvers import minimize as solver
+    chosen = client if client is not None else _active_client()
+    one = dask.delayed(_solved, pure=False)
+    tasks = [one(solver, f, dask.delayed(p, traverse=False, pure=False), settings) for p in points]
+    results = _computed(dask.delayed(list, pure=False)(tasks), chosen, scheduler)
+    return sorted(results, key=_rank)
+
+
+# ------------------------------------------------------------------------------------ tasks, run by workers
+
+
+def _part(loss: Callable[..., Any], params: Tree, *data: Any) -> tuple[Any, list[Any]]:
+    """Value and gradient of one partition."""
+    value, gradient = transforms.value_and_grad(loss)(params, *data)
+    return value, _flatten(gradient)[0]
+
+
+def _add(parts: Sequence[tuple[Any, list[Any]]]) -> tuple[Any, list[Any]]:
+    """The sum of some partitions, in their order."""
+    value, gradients = parts[0]
+    for other, more in parts[1:]:
+        value = value + other
+        gradients = [a + b for a, b in zip(gradients, more, strict=True)]
+    return value, gradients
+
+
+def _solved(solver: Callable[..., Any], f: Any, start: Tree, settings: dict[str, Any]) -> Any:
+    from scipy.optimize import OptimizeResult
+
+    try:
+        return solver(f, start, **settings)
+    except Exception as problem:
+        message = f"{type(problem).__name__}: {problem}"
+        return OptimizeResult(x=start, fun=np.inf, success=False, message=message)
+
+
+def _rank(result: Any) -> float:
+    value = result["cost"] if "cost" in result else result["fun"]
+    size = float(np.sum(np.abs(value))) if np.ndim(value) else float(value)
+    return np.inf if np.isnan(size) else size
+
+
+# ------------------------------------------------------------------------------------ the graph
+
+
+def _dask() -> Any:
+    try:
+        import dask
+        import dask.delayed
+    except ImportError:
+        raise ImportError(
+            'tapegrad.dask needs Dask, which is not installed: pip install "tapegrad[dask]".'
+        ) from None
+    return dask
+
+
+def _active_client() -> Any:
+    """The distributed client of this process; None if there is none, or distributed was never imported."""
+    distributed = sys.modules.get("distributed")
+    if distributed is None:
+        return None
+    try:
+        return distributed.default_client()
+    except ValueError:
+        return None
+
+
+def _computed(task: Any, client: Any, scheduler: str | None) -> Any:
+    if client is not None:
+        return client.compute(task).result()
+    return task.compute(scheduler=scheduler or "threads")
+
+
+def _added(tasks: list[Any], add: Callable[..., Any]) -> Any:
+    """A tree of additions."""
+    while len(tasks) > 1:
+        tasks = [add(tasks[k : k + FAN_IN]) for k in range(0, len(tasks), FAN_IN)]
+    return tasks[0]
+
+
+def _partitions(data: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+    columns = [_parts(d) for d in data]
+    counts = {len(column) for column in columns}
+    if counts == {0}:
+        raise ValueError("the data has no partition at all: there is nothing to sum over.")
+    if len(counts) > 1:
+        raise ValueError(
+            f"the data have {', '.join(str(len(c)) for c in columns)} partitions: they must be cut alike (rechunk, repartition)."
+        )
+    lengths = [d.chunks[0] for d in data if hasattr(d, "chunks")]
+    if any(other != lengths[0] for other in lengths[1:]):
+        raise ValueError(
+            f"the arrays are cut at different rows, {lengths[0]} and {next(o for o in lengths if o != lengths[0])}: rechunk them "
+            "alike."
+        )
+    return list(zip(*columns, strict=True))
+
+
+def _parts(data: Any) -> list[Any]:
+    """The partitions of one argument, as delayed values or as they are."""
+    if hasattr(data, "chunks") and hasattr(
+        data, "to_delayed"
+    ):  # an array: cut along the first axis only
+        if not data.ndim:
+            raise ValueError("a Dask array without axes was given: it has no partitions.")
+        if any(len(c) > 1 for c in data.chunks[1:]):
+            data = data.rechunk({axis: -1 for axis in range(1, data.ndim)})
+        return list(data.to_delayed().reshape(-1))
+    if hasattr(data, "to_delayed"):  # a bag or a dataframe
+        return list(data.to_delayed())
+    if isinstance(data, list | tuple):
+        return list(data)
+    raise TypeError(
+        f"data of type {type(data).__name__} was given: pass Dask arrays, bags or dataframes, or lists of parts (for an array, "
+        "np.array_split(array, n))."
+    )
+
+
+def _raw(leaf: Any) -> Any:
+    return leaf._data if hasattr(leaf, "_data") else leaf
+
+
+__all__ = ["grad", "multistart", "value_and_grad"]

@@ -1,0 +1,148 @@
+"""tapegrad.dask: sums over partitions, on threads and on a cluster, and a worker that dies in the middle."""
+
+import os
+import time
+
+import numpy as np
+import pytest
+
+import tapegrad as tg
+
+dask = pytest.importorskip("dask")
+da = pytest.importorskip("dask.array")
+
+import tapegrad.dask  # noqa: E402  after the skip
+
+rng = np.random.default_rng(0)
+X, W = rng.normal(size=(1000, 3)), np.array([1.0, -2.0, 0.5])
+Y = X @ W + 0.1 * rng.normal(size=1000)
+START = {"w": np.zeros(3), "b": 0.1}
+
+
+def loss(p, x, y):
+    return np.sum((np.tanh(x @ p["w"]) + p["b"] - y) ** 2)
+
+
+def chunked():
+    return da.from_array(X, chunks=(170, 2)), da.from_array(Y, chunks=170)
+
+
+@pytest.mark.parametrize("scheduler", ["threads", "synchronous"])
+def test_equals_one_process(scheduler):
+    value, gradient = tapegrad.dask.value_and_grad(loss, scheduler=scheduler)(START, *chunked())
+    expected, slope = tg.value_and_grad(loss)(START, X, Y)
+    assert value == pytest.approx(expected, rel=1e-13)
+    np.testing.assert_allclose(gradient["w"], slope["w"], rtol=1e-11)
+    assert gradient["b"] == pytest.approx(slope["b"], rel=1e-11) and isinstance(
+        gradient["b"], float
+    )
+    np.testing.assert_array_equal(
+        tapegrad.dask.grad(loss, scheduler=scheduler)(START, *chunked())["w"], gradient["w"]
+    )
+
+
+def test_many_partitions_make_a_tree_and_the_sum_does_not_depend_on_who_adds():
+    x, y = da.from_array(X, chunks=(7, 3)), da.from_array(Y, chunks=7)
+    results = [
+        tapegrad.dask.value_and_grad(loss, scheduler=s)(START, x, y)
+        for s in ("threads", "synchronous", "threads")
+    ]
+    assert len({value for value, _ in results}) == 1
+    for _, gradient in results:
+        np.testing.assert_array_equal(gradient["w"], results[0][1]["w"])
+
+
+def test_lists_bags_and_frames():
+    parts = list(zip(np.array_split(X, 4), np.array_split(Y, 4), strict=True))
+    both = tapegrad.dask.value_and_grad(lambda p, part: loss(p, *part))
+    expected = tg.value_and_grad(loss)(START, X, Y)[0]
+    assert both(START, parts)[0] == pytest.approx(expected)
+    bag = pytest.importorskip("dask.bag").from_sequence(parts, npartitions=2)
+    assert tapegrad.dask.value_and_grad(lambda p, some: sum(loss(p, *one) for one in some))(
+        START, bag
+    )[0] == pytest.approx(expected)
+
+
+def test_fit_with_scipy():
+    from scipy import optimize
+
+    x, y = chunked()
+    both = tapegrad.dask.value_and_grad(lambda w, x, y: np.sum((x @ w - y) ** 2))
+    result = optimize.minimize(lambda w: both(w, x, y), np.zeros(3), jac=True)
+    np.testing.assert_allclose(result.x, np.linalg.lstsq(X, Y, rcond=None)[0], atol=1e-5)
+
+
+def test_multistart():
+    def bumpy(x):
+        return np.cos(3 * x) + x**2 / 20
+
+    results = tapegrad.dask.multistart(bumpy, [-6.0, -1.0, 4.0, np.nan])
+    assert (
+        results[0].fun
+        == min(r.fun for r in results)
+        == pytest.approx(bumpy(np.pi / 3 * 0.99), abs=1e-2)
+    )
+    assert not results[-1].success and "start from finite numbers" in results[-1].message
+    fits = tapegrad.dask.multistart(
+        lambda k: np.exp(-k * X[:, 0]) - 1, [0.5, 1.0], tg.least_squares
+    )
+    assert fits[0].cost <= fits[1].cost
+
+
+# fmt: off
+BAD = {
+    "no function":  (lambda: tapegrad.dask.value_and_grad(3), TypeError, "cannot be called"),
+    "no data":      (lambda: tapegrad.dask.value_and_grad(loss)(START), TypeError, "no data was given"),
+    "an array":     (lambda: tapegrad.dask.value_and_grad(loss)(START, X, Y), TypeError, "np.array_split"),
+    "counts":       (lambda: tapegrad.dask.value_and_grad(loss)(START, [X], [Y, Y]), ValueError, "cut alike"),
+    "rows":         (lambda: tapegrad.dask.value_and_grad(loss)(START, da.from_array(X, chunks=(500, 3)), da.from_array(Y, chunks=(400, 600))), ValueError, "rechunk"),
+    "empty":        (lambda: tapegrad.dask.value_and_grad(loss)(START, [], []), ValueError, "no partition"),
+    "vector loss":  (lambda: tapegrad.dask.value_and_grad(lambda p, x: x @ p["w"])(START, [X]), TypeError, "needs a scalar output"),
+    "no start":     (lambda: tapegrad.dask.multistart(np.sum, []), ValueError, "no start"),
+}
+# fmt: on
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_is_answered_in_a_sentence(name):
+    call, kind, words = BAD[name]
+    with pytest.raises(kind, match=words):
+        call()
+
+
+@pytest.mark.filterwarnings(
+    "default"
+)  # of a cluster that loses a worker, whatever its libraries say
+def test_a_worker_killed_in_the_middle_changes_nothing(tmp_path):
+    """Parameters in the graph, and scattered ones: the result is the same to the last bit."""
+    distributed = pytest.importorskip("distributed")
+    x, y = chunked()
+    plain = tapegrad.dask.value_and_grad(loss, scheduler="synchronous")(START, x, y)
+    dashboard = {"distributed.worker.daemon": False, "distributed.admin.tick.limit": "60s"}
+    with (
+        dask.config.set(dashboard),
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=50
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+
+        def deadly(p, x, y, flag=str(tmp_path / "killed")):
+            time.sleep(0.02)
+            try:
+                os.close(os.open(flag, os.O_CREAT | os.O_EXCL))
+            except FileExistsError:
+                return np.sum((np.tanh(x @ p["w"]) + p["b"] - y) ** 2)
+            os._exit(1)  # the first task to come here takes its worker down
+
+        value, gradient = tapegrad.dask.value_and_grad(deadly, client=client)(START, x, y)
+        assert (tmp_path / "killed").exists()
+        assert value == plain[0]
+        np.testing.assert_array_equal(gradient["w"], plain[1]["w"])
+        os.unlink(tmp_path / "killed")
+        big, tapegrad.dask.BIG = tapegrad.dask.BIG, 0
+        try:
+            value, _ = tapegrad.dask.value_and_grad(deadly)(START, x, y)  # the active client
+        finally:
+            tapegrad.dask.BIG = big
+        assert value == plain[0]
