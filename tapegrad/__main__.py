@@ -253,11 +253,41 @@ def cache(options: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
+# vocabulary ---------------------------------------------------------------------------------------
+
+
+def vocabulary_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--update", type=Path, metavar="FILE.md", help="write the table between its marks in a file"
+    )
+
+
+def vocabulary(options: argparse.Namespace) -> int:
+    from tapegrad.vocabulary import table, update
+
+    if not options.update:
+        print(table())
+        return 0
+    try:
+        changed = update(options.update)
+    except (OSError, ValueError) as problem:
+        print(f"the table could not be written: {problem}", file=sys.stderr)
+        return 2
+    print(f"{options.update}: {'updated' if changed else 'as it was'}")
+    return 0
+
+
 # --------------------------------------------------------------------------------------------------
 
 COMMANDS = (
     ("demo", demo_options, demo, "fit NIST's 27 reference problems and count correct digits"),
     ("check", check_options, check, "judge the gradient of a function of yours"),
+    (
+        "vocabulary",
+        vocabulary_options,
+        vocabulary,
+        "say of each function of NumPy and SciPy whether it is differentiable",
+    ),
     ("info", info_options, info, "show versions, platform and engine, as a bug report needs them"),
     ("cache", cache_options, cache, "show where compiled code is kept, or clear it"),
 )

@@ -9,17 +9,19 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from scipy import special
 
 import tapegrad as tg
-from tapegrad import GradientLost, NotDifferentiable
+from tapegrad import GradientLost, NotDifferentiable, vocabulary
 from tapegrad.check import laws
 from tapegrad.check.samples import Sample, samples_from
 from tapegrad.domain import distinct, nonzero, not_integer, positive, real
-from tapegrad.primitive import CONSTANTS, FUNCTIONS, REFUSED, UFUNCS, Call, call
+from tapegrad.primitive import CONSTANTS, FUNCTIONS, UFUNCS, Call, call
 
 INDEX = np.array([0, 2, 2, 1])
 MASK = np.array([True, False, True, True])
@@ -863,77 +865,81 @@ def test_vectorize() -> None:
 
 
 # ------------------------------------------------------------------------------------------------- buckets
-#
-# Public functions of NumPy that take no arrays of numbers, or that make arrays from something else: there is nothing to follow.
 
-NOT_ARRAYS: dict[str, set[str]] = {
-    "make arrays from numbers and shapes": {
-        "arange", "bartlett", "blackman", "diag_indices", "empty", "eye", "full", "hamming", "hanning",
-        "identity", "indices", "kaiser",
-        "mask_indices", "ones", "tri", "tril_indices", "triu_indices", "zeros", "fromfunction",
-    },
-    "convert to a plain array, which Tensor.__array__ refuses while a gradient would be lost": {
-        "array", "asanyarray", "asarray", "asarray_chkfinite", "ascontiguousarray", "asfortranarray",
-        "asmatrix", "bmat", "require",
-        "from_dlpack",
-    },
-    "read and write files and buffers": {
-        "frombuffer", "fromfile", "fromiter", "fromregex", "fromstring", "genfromtxt", "load", "loadtxt",
-    },
-    "print": {
-        "base_repr", "binary_repr", "format_float_positional", "format_float_scientific", "info",
-        "typename", "get_printoptions",
-        "printoptions", "set_printoptions",
-    },
-    "ask for types and properties of objects": {
-        "isdtype", "isfortran", "isscalar", "issubdtype", "iterable", "mintypecode", "promote_types",
-    },
-    "compute with dates": {"busday_count", "busday_offset", "datetime_as_string", "datetime_data", "is_busday"},
-    "configure NumPy, or make functions and iterators": {
-        "frompyfunc", "nested_iters", "get_include", "getbufsize", "geterr", "geterrcall", "setbufsize",
-        "seterr", "seterrcall",
-        "show_config", "show_runtime", "test", "add_docstring", "add_newdoc", "add_newdoc_ufunc", "disp",
-        "safe_eval", "in1d",
-        "deprecate",
-    },
+
+@pytest.mark.parametrize("namespace", vocabulary.NAMESPACES)
+def test_buckets(namespace) -> None:
+    """Each public function is differentiable, constant, refused with a reason, or not about arrays: exactly one."""
+    entries = vocabulary.entries(namespace)
+    least = {"numpy": 230, "numpy.linalg": 28, "numpy.fft": 16, "scipy.special": 150}
+    assert sum(e.bucket == "differentiable" for e in entries.values()) >= least[namespace]
+    assert all(len(e.reason) > 10 for e in entries.values() if e.bucket == "refused")
+
+
+def test_a_function_in_no_bucket_is_found() -> None:
+    rule = FUNCTIONS.pop(np.ptp)
+    vocabulary.entries.cache_clear()
+    try:
+        with pytest.raises(LookupError, match=r"numpy\.ptp is in no bucket"):
+            vocabulary.entries("numpy")
+        FUNCTIONS[np.ptp] = rule
+        CONSTANTS.add(np.ptp)
+        with pytest.raises(LookupError, match="differentiable and constant"):
+            vocabulary.entries("numpy")
+    finally:
+        FUNCTIONS[np.ptp] = rule
+        CONSTANTS.discard(np.ptp)
+        vocabulary.entries.cache_clear()
+
+
+REFUSED_CALLS = {
+    "ellip_harm": (8.0, 5.0, 1, 1), "ellip_harm_2": (8.0, 5.0, 1, 1), "ellip_normal": (8.0, 5.0, 1),
+    "lmbda": (1.5,), "lqmn": (1, 1), "lqn": (1,), "pbdv_seq": (1.0,), "pbvv_seq": (1.0,), "riccati_jn": (2,), "riccati_yn": (2,), "pbdn_seq": (1,),
+    "mathieu_even_coef": (1,), "mathieu_odd_coef": (1,), "obl_cv_seq": (1, 2), "pro_cv_seq": (1, 2), "legendre_p": (2,), "legendre_p_all": (2,),
+    "assoc_legendre_p": (2, 1), "assoc_legendre_p_all": (2, 1), "sph_legendre_p": (2, 1), "sph_legendre_p_all": (2, 1),
+    "sph_harm_y": (2, 1, 0.5), "sph_harm_y_all": (2, 1, 0.5),
 }  # fmt: skip
 
 
-def buckets() -> dict[str, list[str]]:
-    """Every public function and ufunc of the numpy namespace, by what becomes of its derivative here."""
-    found: dict[str, list[str]] = {
-        "differentiable": [],
-        "constant": [],
-        "refused": [],
-        "not arrays": [],
-        "nowhere": [],
-    }
-    excluded = set().union(*NOT_ARRAYS.values())
-    for name in dir(np):
-        of = getattr(np, name)
-        if name.startswith("_") or not callable(of) or isinstance(of, type):
-            continue
-        here = [
-            bucket
-            for bucket, holds in (
-                ("differentiable", of in FUNCTIONS or of in UFUNCS),
-                ("constant", of in CONSTANTS),
-                ("refused", of in REFUSED),
-                ("not arrays", name in excluded),
-            )
-            if holds
-        ]
-        assert len(here) <= 1, f"np.{name} is {' and '.join(here)}"
-        found[here[0] if here else "nowhere"].append(name)
-    return found
+@pytest.mark.parametrize(
+    "name",
+    [
+        n
+        for n, e in vocabulary.entries("scipy.special").items()
+        if e.bucket == "refused" and not isinstance(getattr(special, n), np.ufunc)
+    ],
+)
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_what_is_refused_raises(name) -> None:
+    """Functions of SciPy's that are no ufuncs: a tracked tensor is refused, or followed after all, but not lost."""
+    of = getattr(special, name)
+    t = tg.tensor(0.5, requires_grad=True)
+    args = {"diric": (t, 3), "comb": (t, 1), "perm": (t, 1), "factorialk": (t, 2)}.get(name)
+    try:
+        result = of(*(args or (*REFUSED_CALLS.get(name, ()), t)))
+    except (TypeError, ValueError, tg.TapegradError):  # SciPy asks some for plain numbers
+        return
+    assert result.requires_grad
 
 
-def test_buckets() -> None:
-    """Each public function of NumPy is differentiable, constant, refused with a reason, or not about arrays: exactly one."""
-    found = buckets()
-    assert not found["nowhere"]
-    assert len(found["differentiable"]) >= 230
-    assert all(len(REFUSED[getattr(np, name)]) > 20 for name in found["refused"])
+def test_the_readme_shows_the_table() -> None:
+    """It is `python -m tapegrad vocabulary --update README.md`, of the versions it names."""
+    text = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
+    shown = text.split(vocabulary.BEGIN)[1].split(vocabulary.END)[0].strip()
+    generated = vocabulary.table()
+    if shown.splitlines()[0] != generated.splitlines()[0]:
+        pytest.skip("the README's table is of other versions of NumPy and SciPy")
+    assert shown == generated, "run python -m tapegrad vocabulary --update README.md"
+
+
+def test_updating_a_file(tmp_path) -> None:
+    path = tmp_path / "a.md"
+    path.write_text(f"before {vocabulary.BEGIN}{vocabulary.END} after")
+    assert vocabulary.update(path) and not vocabulary.update(path)
+    assert "`numpy.linalg`" in path.read_text() and path.read_text().endswith(" after")
+    path.write_text("")
+    with pytest.raises(ValueError, match="no place for the table"):
+        vocabulary.update(path)
 
 
 def test_public_names_are_numpys() -> None:
@@ -947,7 +953,9 @@ def test_public_names_are_numpys() -> None:
         "ones_like",
         "empty_like",
     }  # these make tensors
-    for name in buckets()["differentiable"]:
+    for name, entry in vocabulary.entries("numpy").items():
+        if entry.bucket != "differentiable":
+            continue
         of = getattr(np, name)
         ours = FUNCTIONS.get(of) or UFUNCS.get(of)
         if name not in made_here:

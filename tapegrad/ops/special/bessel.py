@@ -144,6 +144,11 @@ spherical_in = _spherical("spherical_in", "i", 1, 1)
 spherical_kn = _spherical("spherical_kn", "k", -1, -1)
 
 
+# Derivatives of these functions of any order: SciPy's own, being written in them.
+jvp, yvp, ivp, kvp = special.jvp, special.yvp, special.ivp, special.kvp
+h1vp, h2vp = special.h1vp, special.h2vp
+
+
 # ---------------------------------------------------------------------------------------------------- Airy
 
 
@@ -170,7 +175,7 @@ def airy(g, x, out):
 UFUNCS[special.airy] = airy
 
 __all__ = [
-    "airy", "bei", "beip", "ber", "berp", "hankel1", "hankel1e", "hankel2", "hankel2e", "i0", "i0e", "i1", "i1e", "iv", "ive",
-    "j0", "j1", "jn", "jv", "jve", "k0", "k0e", "k1", "k1e", "kei", "keip", "ker", "kerp", "kn", "kv", "kve", "modstruve",
-    "spherical_in", "spherical_jn", "spherical_kn", "spherical_yn", "struve", "y0", "y1", "yn", "yv", "yve",
+    "airy", "bei", "beip", "ber", "berp", "h1vp", "h2vp", "hankel1", "hankel1e", "hankel2", "hankel2e", "i0", "i0e", "i1", "i1e", "iv", "ive", "ivp",
+    "j0", "j1", "jn", "jv", "jve", "jvp", "k0", "k0e", "k1", "k1e", "kei", "keip", "ker", "kerp", "kn", "kv", "kve", "kvp", "modstruve",
+    "spherical_in", "spherical_jn", "spherical_kn", "spherical_yn", "struve", "y0", "y1", "yn", "yv", "yve", "yvp",
 ]  # fmt: skip

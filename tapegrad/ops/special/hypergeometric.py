@@ -142,7 +142,10 @@ eval_hermite      = _polynomial(special.eval_hermite,     "n x", lambda x, m, n:
 eval_hermitenorm  = _polynomial(special.eval_hermitenorm, "n x", lambda x, m, n: n * eval_hermitenorm(m, x), **_WHOLE)
 # fmt: on
 
+assoc_laguerre = special.assoc_laguerre  # SciPy's own, being eval_genlaguerre
+
 __all__ = [
+    "assoc_laguerre",
     "ellipe", "ellipeinc", "ellipj", "ellipk", "ellipkinc", "ellipkm1", "eval_chebyc", "eval_chebys", "eval_chebyt",
     "eval_chebyu", "eval_gegenbauer", "eval_genlaguerre", "eval_hermite", "eval_hermitenorm", "eval_jacobi",
     "eval_laguerre", "eval_legendre", "eval_sh_chebyt", "eval_sh_chebyu", "eval_sh_legendre", "hyp0f1", "hyp1f1",
