@@ -84,6 +84,7 @@ class _Run:
             # Something outside is differentiated by these very arguments: results must stay connected.
             self.connected = any(type(node) is not Leaf for node in self.nodes)
             self.recording = recording
+            f = _differentiable(f)
             rebuilt = list(args)
             for position, tree in zip(self.positions, self.trees(self.inputs), strict=True):
                 rebuilt[position] = tree
@@ -171,6 +172,27 @@ class _Run:
             return value
         copy = np.array(value._data if isinstance(value, Tensor) else value)
         return dual.like(value, wrap(copy)) if isinstance(value, Tensor) else copy
+
+
+def _differentiable(f: Any) -> Any:
+    """`f`; a function compiled by numba.njit with the derivatives of `tg.njit`."""
+    if type(f).__module__.startswith("numba."):
+        from .native.function import differentiable
+
+        return differentiable(f)
+    return f
+
+
+def _direct(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], argnums: Any) -> Any:
+    """Value and gradient of a native function of plain arguments in one call of compiled code; NotImplemented elsewhere."""
+    direct = getattr(_differentiable(f), "value_and_gradient", None)
+    if direct is None:
+        return NotImplemented
+    found = direct(args, kwargs, _positions(argnums, args, "grad"))
+    if found is NotImplemented:
+        return found
+    value, gradients = found
+    return value, tuple(gradients) if isinstance(argnums, tuple | list) else gradients[0]
 
 
 def _is_tracked(value: Any) -> bool:
@@ -280,8 +302,14 @@ def value_and_grad(
     (np.float64(5.0), array([2., 4.]))
     """
 
+    native = hasattr(f, "py_func")  # compiled by Numba
+
     @functools.wraps(f)
     def differentiated(*args: Any, **kwargs: Any) -> Any:
+        if native and not has_aux:
+            found = _direct(f, args, kwargs, argnums)
+            if found is not NotImplemented:
+                return found
         run = _Run(f, args, kwargs, argnums, "grad")
         output, aux = _with_aux(run.output, has_aux)
         if type(output).__module__.startswith("xarray"):

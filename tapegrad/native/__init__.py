@@ -1,0 +1,17 @@
+"""Derivatives of ordinary Numba code: loops, branches, arrays written in place.
+
+lowering   source → program tree, helpers written out, jumps turned into flags
+inference  the types that Numba finds for it
+settling   tuples dissolved, every operation with its one meaning
+flow       shared memory, activity, what the reverse needs
+rules      derivatives of operations; elementwise ones come from `tapegrad.ops`
+adjoint    the generated reverse sweep, plain Python
+tangent    the generated forward sweep
+runtime    what generated code calls
+function   `tg.njit`: compiled variants, called from Python and from jitted code
+entry      a native function on tensors
+"""
+
+from .function import NativeFunction, kept_bytes, njit, njit_vjp, release_memory
+
+__all__ = ["NativeFunction", "kept_bytes", "njit", "njit_vjp", "release_memory"]

@@ -1,0 +1,1028 @@
+"""The adjoint: plain Python that runs a program forward, keeping little, and then back.
+
+For each active variable `x` there is a cotangent `x_bar`; an array's is its shadow, made with it and of its shape, and wherever
+the array goes the shadow goes too. The forward half is the program with lines that keep what `flow.Needs` found to be needed: floats
+on one flat stack, whole numbers on another, arrays that are bound anew on lists of references. The reverse half visits the
+tree backwards. For each straight line it puts old values back, computes inner values again under names of their own, and
+adds cotangents in the order of the chain rule.
+
+Method: Griewank & Walther, "Evaluating Derivatives" (2008), chapters 6 and 12; recording as in Hascoët & Pascual,
+"The Tapenade automatic differentiation tool" (2013). What is not optimal: one stack entry per overwritten element of an
+array that is needed, and no parallel loops.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from numba.core import types
+
+from . import runtime
+from .flow import Flow, Needs
+from .inference import is_array, is_float, is_whole
+from .rules import PLACES, renamed
+from .settling import Typed
+from .tree import (
+    TEMP,
+    Const,
+    If,
+    Lines,
+    Loop,
+    Names,
+    Node,
+    Op,
+    Operand,
+    Seg,
+    expression,
+    flat,
+    inlined,
+    operations,
+    read_counts,
+    statement,
+    target,
+    tidy,
+    uses,
+)
+
+Env = dict[str, str]
+
+
+@dataclass(slots=True)
+class Adjoint:
+    """A generated adjoint: its source, the scope it runs in, and the order of its arguments and results."""
+
+    source: str
+    scope: dict[str, Any]
+    params: list[str]
+    shadows: list[str]
+    """Parameters whose shadow is passed in, in order: active arrays."""
+    scalars: list[str]
+    """Parameters whose cotangent comes back: active numbers."""
+    seeds: list[str]
+    """Results whose cotangent is passed in."""
+    results: list[str]
+    mutated: list[str]
+    kept: dict[str, str]
+    """What is kept for the reverse: variable or array, and how."""
+    draws: bool
+    flow: Flow
+
+
+def generate(typed: Typed, wanted: set[str], limit: int) -> Adjoint:
+    return _Generator(typed, wanted, limit).generate()
+
+
+class _Generator:
+    def __init__(self, typed: Typed, wanted: set[str], limit: int) -> None:
+        self.typed = typed
+        self.program = typed.program
+        self.flow = Flow(typed, wanted)
+        self.needs = Needs(self.flow)
+        self.limit = limit
+        self.counts = read_counts(self.program.body, self.program.results)
+        self.fw = Lines(1)
+        self.rv = Lines(1)
+        self.floats = False
+        self.ints = False
+        self.lists: dict[str, str] = {}
+        self.bars: dict[str, str] = {}
+        self.depth = 0
+        """Loops around what is being generated."""
+        self.roomy = False
+        self.kept: dict[str, str] = {}
+        self.scope = {**runtime.SCOPE, **self.program.scope}
+        self.lasting = {
+            n for n in self.needs.outer if self.flow.active(n) and not self.flow.array(n)
+        }
+        """Numbers whose cotangent lives beyond one line."""
+        names = {n for op in operations(self.program.body) for n in op.out}
+        self.shadowed = {
+            n
+            for n in names
+            if self.flow.array(n) and self.flow.active(n) and n not in self.needs.local_arrays
+        }
+        """Arrays whose shadow is made with them."""
+
+    # ------------------------------------------------------------------------------------------- whole function
+
+    def generate(self) -> Adjoint:
+        program, flow = self.program, self.flow
+        self.block(program.body, self.fw, self.rv)
+        shadows = [p for p in program.params if flow.array(p) and flow.active(p)]
+        scalars = [p for p in program.params if not flow.array(p) and flow.active(p)]
+        seeds = list(dict.fromkeys(r for r in program.results if flow.active(r)))
+        given = {r: self.typed.fresh(f"{r}_seed") for r in seeds}
+        values = {r: self.typed.fresh(f"{r}_out") for r in dict.fromkeys(program.results)}
+        lines = Lines()
+        parameters = [
+            *program.params,
+            *(self.bar(p) for p in shadows),
+            *(given[r] for r in seeds),
+            "floats",
+            "ints",
+        ]
+        lines.open(f"def {program.name}_adjoint({', '.join(parameters)}):")
+        lines.put("nf = 0", "ni = 0")
+        self._declare(lines, shadows)
+        lines.put("# forward")
+        lines += self.fw
+        for r, value in values.items():
+            copied = flow.array(r) and flow.root(r) in flow.stored
+            lines.put(f"{value} = {r}.copy()" if copied else f"{value} = {r}")
+        lines.put("# reverse")
+        for r in seeds:
+            if flow.array(r):
+                lines.put(f"accumulate({self.bar(r)}, {given[r]})")
+            else:
+                lines.put(f"{self.bar(r)} += {given[r]}")
+        lines += self.rv
+        outs = [
+            *(values[r] for r in program.results),
+            *(self.bar(p) for p in scalars),
+            "floats",
+            "ints",
+        ]
+        lines.put(f"return ({', '.join(outs)},)")
+        return Adjoint(
+            source="\n".join(lines) + "\n",
+            scope=self.scope,
+            params=program.params,
+            shadows=shadows,
+            scalars=scalars,
+            seeds=seeds,
+            results=program.results,
+            mutated=flow.mutated,
+            kept=self.kept,
+            flow=flow,
+            draws=any(op.kind == "impure" for op in operations(program.body)),
+        )
+
+    def _declare(self, lines: Lines, shadows: list[str]) -> None:
+        """What the reverse may read before the program bound it, and cotangents that live throughout."""
+        declared: set[str] = set()
+        for line in self.needs.lines.values():
+            for name in line.keeps | line.exit:
+                if not name.startswith("@") and name not in self.program.params:
+                    declared.add(name)
+        for name in sorted(declared):
+            kind = self.typed.types[name]
+            if is_array(kind):
+                dims = "0, " * kind.ndim
+                lines.put(f"{name} = np.empty(({dims.rstrip()}), np.{_dtype(kind.dtype)})")
+                if self.flow.active(name):
+                    lines.put(
+                        f"{self.bar(name)} = np.empty(({dims.rstrip()}), np.{_dtype(kind.dtype)})"
+                    )
+            elif is_float(kind):
+                lines.put(
+                    f"{name} = {'0.0' if kind is types.float64 else f'np.{_dtype(kind)}(0.0)'}"
+                )
+            elif isinstance(kind, types.Boolean):
+                lines.put(f"{name} = False")
+            elif is_whole(kind):
+                lines.put(f"{name} = {'0' if kind is types.int64 else f'np.{_dtype(kind)}(0)'}")
+        for name in sorted(self.lasting):
+            lines.put(f"{self.bar(name)} = 0.0")
+        for name in self.lists.values():
+            lines.put(f"{name} = []")
+
+    def bar(self, name: str) -> str:
+        if name not in self.bars:
+            self.bars[name] = self.typed.fresh(f"{name}_bar")
+        return self.bars[name]
+
+    def unique(self, name: str) -> str:
+        return self.typed.fresh(name)
+
+    # ----------------------------------------------------------------------------------------------- tree
+
+    def block(self, nodes: list[Node], fw: Lines, rv: Lines) -> None:
+        """Both halves of a block: forward lines in order, reverse lines last node first."""
+        behind: list[Lines] = []
+        i = 0
+        while i < len(nodes):
+            if self._simple(nodes[i]):
+                j = i
+                while j < len(nodes) and self._simple(nodes[j]):
+                    j += 1
+                self.reserve(fw, *self._cost(nodes[i:j]))
+                run = nodes[i:j]
+            else:
+                run = [nodes[i]]
+                j = i + 1
+            for node in run:
+                lines = Lines(rv.depth)
+                if isinstance(node, Seg):
+                    self.line(node, fw, lines)
+                elif isinstance(node, If):
+                    self.branch(node, fw, lines)
+                else:
+                    self.loop(node, fw, lines)
+                behind.append(lines)
+            i = j
+        for lines in reversed(behind):
+            rv += lines
+
+    def _simple(self, node: Node) -> bool:
+        """Whether what a node keeps has a size that is known beforehand."""
+        if isinstance(node, Seg):
+            return not any(self.keeps_block(op, node) for op in node.ops)
+        return isinstance(node, If) and all(self._simple(n) for n in (*node.body, *node.orelse))
+
+    def keeps_block(self, op: Op, node: Seg) -> bool:
+        """Whether a store keeps several elements."""
+        if op.kind not in ("store", "acc") or self.flow.element(op):
+            return False
+        return self.flow.root(str(op.args[0])) in self.needs.lines[id(node)].keeps_memory
+
+    def _cost(self, nodes: list[Node]) -> tuple[int, int]:
+        """Most floats and whole numbers that simple nodes push."""
+        floats = ints = 0
+        for node in nodes:
+            if isinstance(node, Seg):
+                f, i, _ = self.kept_names(node)
+                floats += len(f)
+                ints += len(i)
+                for op in node.ops:
+                    if self.keeps_element(op, node):
+                        if is_float(self.typed.types[str(op.args[0])].dtype):
+                            floats += 1
+                        else:
+                            ints += 1
+            elif isinstance(node, If):
+                a, b = self._cost(node.body), self._cost(node.orelse)
+                floats += max(a[0], b[0])
+                ints += max(a[1], b[1]) + (not self._remembered(node.head, [node.condition]))
+        return floats, ints
+
+    def _remembered(self, head: list[Op], operands: list[Operand]) -> bool:
+        """Whether a condition or bound needs no place on the stack."""
+        return self.depth == 0 or self.needs.stable(head, operands)
+
+    def reserve(self, fw: Lines, floats: int, ints: int, times: str = "") -> None:
+        """Room on the stacks; the check stands outside of loops where their passes can be counted."""
+        if not self.roomy:
+            self.reserve_here(fw, floats, ints, times)
+
+    def reserve_here(self, fw: Lines, floats: int, ints: int, times: str = "") -> None:
+        for stack, top, n in (("floats", "nf", floats), ("ints", "ni", ints)):
+            if n:
+                more = f"{n} * {times}" if times and n > 1 else times or str(n)
+                fw.put(f"if {top} + {more} > {stack}.size:")
+                fw.put(f"    {stack} = grown({stack}, {top} + {more}, {self.limit})")
+
+    def push(self, lines: Lines, kind: Any, text: str) -> None:
+        stack, top = ("floats", "nf") if is_float(kind) else ("ints", "ni")
+        lines.put(f"{stack}[{top}] = {text}", f"{top} += 1")
+
+    def pop(self, lines: Lines, kind: Any, name: str) -> None:
+        stack, top = ("floats", "nf") if is_float(kind) else ("ints", "ni")
+        lines.put(f"{top} -= 1", f"{name} = {_from_stack(kind, f'{stack}[{top}]')}")
+
+    def head(self, ops: list[Op], operands: list[Operand], lines: Lines) -> list[str]:
+        """Print what a condition or bound is computed from; returns the operands' texts."""
+        sentinel = Op("pure", ("",), list(operands), "", self.program.where)
+        texts: list[str] = []
+        for op, names in inlined([*ops, sentinel], self.counts, set()):
+            if op is sentinel:
+                texts = [ast.unparse(ast.parse(names(a), mode="eval")) for a in operands]
+            else:
+                lines.put(tidy(statement(op, names)))
+        return texts
+
+    def branch(self, node: If, fw: Lines, rv: Lines) -> None:
+        (condition,) = self.head(node.head, [node.condition], fw)
+        stable = self.needs.stable(node.head, [node.condition])
+        name = condition
+        if not stable:
+            name = self.unique("taken")
+            fw.put(f"{name} = {condition}")
+        fw.open(f"if {name}:")
+        body_rv, else_rv = Lines(rv.depth + 1), Lines(rv.depth + 1)
+        mark = len(fw)
+        self.block(node.body, fw, body_rv)
+        fw.close(mark)
+        if node.orelse:
+            fw.open("else:")
+            mark = len(fw)
+            self.block(node.orelse, fw, else_rv)
+            fw.close(mark)
+        if not stable and self.depth:
+            # Behind the branches: the reverse asks for it first.
+            if not self._simple(node):
+                self.reserve(fw, 0, 1)
+            self.push(fw, types.boolean, name)
+        if not body_rv and not else_rv:
+            if not stable and self.depth:
+                rv.put("ni -= 1")
+            return
+        if stable:
+            (name,) = self.head(node.head, [node.condition], rv)
+        elif self.depth:
+            self.pop(rv, types.boolean, name)
+        if body_rv:
+            rv.put(f"if {name}:")
+            rv += body_rv
+            if else_rv:
+                rv.put("else:")
+                rv += else_rv
+        else:
+            rv.put(f"if not {name}:" if name.isidentifier() else f"if not ({name}):")
+            rv += else_rv
+
+    def loop(self, node: Loop, fw: Lines, rv: Lines) -> None:
+        if not node.variable:
+            self._while(node, fw, rv)
+            return
+        stable = self.needs.stable(node.head, node.bounds)
+        start, stop, step = self.head(node.head, list(node.bounds), fw)
+        step_operand = node.bounds[2]
+        step_value = step_operand.value if isinstance(step_operand, Const) else None
+        counted = bool(node.stop)
+        first, last, count = "", "", ""
+        if counted:
+            first, count = self.unique("first"), self.unique("passes")
+            fw.put(f"{first} = {start}", f"{count} = 0")
+            start = first
+            if step_value is None:
+                name = self.unique("step")
+                fw.put(f"{name} = {step}")
+                step = name
+        elif not stable:
+            first, last = self.unique("first"), self.unique("last")
+            fw.put(f"{first} = {start}", f"{last} = {stop}")
+            start, stop = first, last
+            if step_value is None:
+                name = self.unique("step")
+                fw.put(f"{name} = {step}")
+                step = name
+        head = f"for {node.variable} in range({_range(start, stop, step)}):"
+        body_fw, body_rv = Lines(fw.depth + 1), Lines(rv.depth + 1)
+        if counted:
+            body_fw.put(f"{count} += 1")
+        bulk = not counted and all(self._simple(n) for n in node.body)
+        self.depth += 1
+        if bulk:
+            cost = self._cost(node.body)
+            trips = (
+                f"({stop})"
+                if (start, step) == ("0", "1")
+                else f"({stop} - ({start}))"
+                if step == "1"
+                else f"len(range({start}, {stop}, {step}))"
+            )
+            self.reserve(fw, *cost, times=trips)
+            self._bulk_block(node.body, body_fw, body_rv)
+        else:
+            self.block(node.body, body_fw, body_rv)
+        self.depth -= 1
+        if node.stop:
+            body_fw.put(f"if {node.stop}:", "    break")
+        fw.put(head)
+        fw += body_fw or ["    " * body_fw.depth + "pass"]
+        # What the reverse needs to know of the passes.
+        pushed = [n for n in ((first, count) if counted else (first, last) if not stable else ())]
+        if pushed and step_value is None:
+            pushed.append(step)
+        if self.depth == 0:
+            pushed = []
+        if pushed:
+            self.reserve(fw, 0, len(pushed))
+            for name in pushed:
+                self.push(fw, types.int64, name)
+        if not body_rv:
+            if pushed:
+                rv.put(f"ni -= {len(pushed)}")
+            return
+        for name in reversed(pushed):
+            self.pop(rv, types.int64, name)
+        if counted:
+            back = f"range({first} + ({count} - 1) * ({step}), {first} - ({step}), -({step}))"
+        else:
+            if stable:
+                start, stop, step = self.head(node.head, list(node.bounds), rv)
+            if step_value == 1:
+                back = f"range(({stop}) - 1, ({start}) - 1, -1)"
+            elif step_value == -1:
+                back = f"range(({stop}) + 1, ({start}) + 1)"
+            else:
+                count = self.unique("passes")
+                rv.put(f"{count} = len(range({start}, {stop}, {step}))")
+                back = f"range({start} + ({count} - 1) * ({step}), {start} - ({step}), -({step}))"
+        back = ast.unparse(ast.parse(back))
+        rv.put(f"for {node.variable} in {back}:")
+        rv += body_rv
+
+    def _bulk_block(self, nodes: list[Node], fw: Lines, rv: Lines) -> None:
+        """A block for whose pushes there is room already."""
+        before, self.roomy = self.roomy, True
+        self.block(nodes, fw, rv)
+        self.roomy = before
+
+    def _while(self, node: Loop, fw: Lines, rv: Lines) -> None:
+        count = self.unique("passes")
+        fw.put(f"{count} = 0")
+        inner = Lines(fw.depth + 1)
+        (condition,) = self.head(node.head, [node.condition], inner)
+        if inner:
+            fw.put("while True:")
+            inner.put(f"if not ({condition}):", "    break")
+        else:
+            fw.put(f"while {condition}:")
+        inner.put(f"{count} += 1")
+        body_rv = Lines(rv.depth + 1)
+        self.depth += 1
+        self.block(node.body, inner, body_rv)
+        self.depth -= 1
+        if node.stop:
+            inner.put(f"if {node.stop}:", "    break")
+        fw += inner
+        if self.depth:
+            self.reserve(fw, 0, 1)
+            self.push(fw, types.int64, count)
+            if body_rv:
+                self.pop(rv, types.int64, count)
+            else:
+                rv.put("ni -= 1")
+        if body_rv:
+            rv.put(f"for {self.unique('back')} in range({count}):")
+            rv += body_rv
+
+    # ------------------------------------------------------------------------------------- straight lines
+
+    def kept_names(self, node: Seg) -> tuple[list[str], list[str], list[str]]:
+        """Floats, whole numbers and arrays that a line keeps before it binds them anew."""
+        names = sorted(self.needs.lines[id(node)].keeps)
+        kinds = self.typed.types
+        return (
+            [n for n in names if is_float(kinds[n])],
+            [n for n in names if is_whole(kinds[n])],
+            [n for n in names if is_array(kinds[n])],
+        )
+
+    def keeps_element(self, op: Op, node: Seg) -> bool:
+        return (
+            op.kind in ("store", "acc")
+            and self.flow.element(op)
+            and self.flow.root(str(op.args[0])) in self.needs.lines[id(node)].keeps_memory
+        )
+
+    def line(self, node: Seg, fw: Lines, rv: Lines) -> None:
+        printer = _LinePrinter(self, node, fw, rv)
+        printer.forward()
+        printer.reverse()
+
+    def list_of(self, name: str) -> str:
+        if name not in self.lists:
+            self.lists[name] = self.unique(f"{name}_kept")
+        return self.lists[name]
+
+
+class _LinePrinter:
+    """Forward and reverse of one straight line.
+
+    What the line keeps lies on the stack in this order: names, overwritten elements, an overwritten block with its size. Names are
+    bound under new names when the reverse computes them again, so that old values, once put back, stay.
+    """
+
+    def __init__(self, parent: _Generator, node: Seg, fw: Lines, rv: Lines) -> None:
+        self.parent = parent
+        self.flow = parent.flow
+        self.needs = parent.needs
+        self.types = parent.typed.types
+        self.ops = node.ops
+        self.info = parent.needs.lines[id(node)]
+        self.fw = fw
+        self.rv = rv
+        self.floats, self.ints, self.arrays = parent.kept_names(node)
+        self.elements = [op for op in node.ops if parent.keeps_element(op, node)]
+        self.blocks = [op for op in node.ops if parent.keeps_block(op, node)]
+        self.envs: dict[int, Env] = {}
+        """Names of the values before each operation; a name that is missing stands for itself."""
+        self.afters: dict[int, Env] = {}
+        self.bar_names: Env = {}
+        """Shadows of arrays that have another name in this line."""
+        self.again = {id(node.ops[k]) for k in self.info.again}
+
+    # ------------------------------------------------------------------------------------------- forward
+
+    def forward(self) -> None:
+        parent, fw = self.parent, self.fw
+        for i, name in enumerate(self.floats):
+            fw.put(f"floats[{_at('nf', i)}] = {name}")
+            parent.kept[name] = "on the stack of floats"
+        for i, name in enumerate(self.ints):
+            fw.put(f"ints[{_at('ni', i)}] = {name}")
+            parent.kept[name] = "on the stack of whole numbers"
+        for name in self.arrays:
+            fw.put(f"{parent.list_of(name)}.append({name})")
+            parent.kept[name] = "by reference"
+            if self.flow.active(name):
+                fw.put(f"{parent.list_of(parent.bar(name))}.append({parent.bar(name)})")
+        self.next_float, self.next_int = len(self.floats), len(self.ints)
+        blocks = self.blocks
+        if not blocks:
+            self.print_forward(self.ops)
+            self.advance()
+            return
+        self.print_forward(self.ops)
+
+    def advance(self) -> None:
+        if self.next_float:
+            self.fw.put(f"nf += {self.next_float}")
+        if self.next_int:
+            self.fw.put(f"ni += {self.next_int}")
+
+    def print_forward(self, ops: list[Op]) -> None:
+        fw = self.fw
+        for op, names in inlined(ops, self.parent.counts, self.parent.shadowed):
+            if op.kind == "if":
+                fw.open(f"if {tidy(names(op.args[0]))}:")
+                mark = len(fw)
+                self.print_forward(op.body)
+                fw.close(mark)
+                if op.orelse:
+                    fw.open("else:")
+                    mark = len(fw)
+                    self.print_forward(op.orelse)
+                    fw.close(mark)
+                continue
+            texts: dict[str, str] = {}
+
+            def once(operand: Operand, names: Any = names, texts: dict[str, str] = texts) -> str:
+                # A name gives its expression the first time only, and here it may be asked twice.
+                if isinstance(operand, Const):
+                    return operand.text
+                if operand not in texts:
+                    texts[operand] = names(operand)
+                return texts[operand]
+
+            if op in self.elements:
+                self.keep_element(op, once)
+            elif op in self.blocks:
+                self.keep_block(op, once)
+            fw.put(tidy(statement(op, once)))
+            for out in op.out:
+                if out in self.parent.shadowed:
+                    fw.put(f"{self.parent.bar(out)} = {self.shadow(op, once, self.parent.bar)}")
+
+    def keep_element(self, op: Op, names: Names) -> None:
+        base = str(op.args[0])
+        self.parent.kept[f"{self.flow.root(base)[1:]}[...]"] = (
+            "each element that is overwritten, on a stack"
+        )
+        if is_float(self.types[base].dtype):
+            self.fw.put(f"floats[{_at('nf', self.next_float)}] = {tidy(target(op, names))}")
+            self.next_float += 1
+        else:
+            self.fw.put(f"ints[{_at('ni', self.next_int)}] = {tidy(target(op, names))}")
+            self.next_int += 1
+
+    def keep_block(self, op: Op, names: Names) -> None:
+        parent, fw = self.parent, self.fw
+        base = str(op.args[0])
+        parent.reserve_here(
+            fw, len(self.floats) + len(self.elements), len(self.ints) + len(self.elements) + 1
+        )
+        self.advance()
+        parent.kept[f"{self.flow.root(base)[1:]}[...]"] = (
+            "each element that is overwritten, on a stack"
+        )
+        stack, top = ("floats", "nf") if is_float(self.types[base].dtype) else ("ints", "ni")
+        old = parent.unique("old")
+        fw.put(f"{old} = {tidy(target(op, names))}")
+        fw.put(f"if {top} + {old}.size + 1 > {stack}.size:")
+        fw.put(f"    {stack} = grown({stack}, {top} + {old}.size + 1, {parent.limit})")
+        fw.put(f"push_array({stack}, {top}, {old})", f"{top} += {old}.size")
+        fw.put("if ni + 1 > ints.size:", f"    ints = grown(ints, ni + 1, {parent.limit})")
+        fw.put(f"ints[ni] = {old}.size", "ni += 1")
+
+    def shadow(self, op: Op, names: Names, bar: Callable[[str], str]) -> str:
+        """The text of a new array's shadow: the same view of a shadow, or zeros."""
+        source = op.args[0] if op.args else None
+        if self.flow.view(op) and isinstance(source, str):
+            return tidy(expression(op, lambda a: bar(a) if a == source else names(a)))
+        return f"np.zeros_like({op.out[0]})"
+
+    # ------------------------------------------------------------------------------------------- reverse
+
+    def reverse(self) -> None:
+        self.put_back()
+        self.cotangents(self.ops, self.lasting())
+
+    def put_back(self) -> None:
+        """Put back what the line has overwritten; compute its inner values again."""
+        parent, rv = self.parent, self.rv
+        env: Env = {}
+        for op in self.ops:
+            for out in op.out:
+                if out in self.info.exit and out in self.info.keeps:
+                    # What this line made, before that which it replaced comes back.
+                    held = parent.unique(out)
+                    rv.put(f"{held} = {out}")
+                    env[out] = held
+                    if self.flow.array(out) and self.flow.active(out):
+                        self.bar_names[held] = parent.unique(f"{out}_bar")
+                        rv.put(f"{self.bar_names[held]} = {parent.bar(out)}")
+        places: dict[int, str] = {}
+        for op in self.blocks:
+            stack, top = (
+                ("floats", "nf") if is_float(self.types[str(op.args[0])].dtype) else ("ints", "ni")
+            )
+            at = parent.unique("at")
+            rv.put("ni -= 1", f"{top} -= ints[ni]", f"{at} = {top}")
+            places[id(op)] = f"{stack}, {at}"
+        n_float = sum(is_float(self.types[str(op.args[0])].dtype) for op in self.elements)
+        back_float = len(self.floats) + n_float
+        back_int = len(self.ints) + len(self.elements) - n_float
+        if back_float:
+            rv.put(f"nf -= {back_float}")
+        if back_int:
+            rv.put(f"ni -= {back_int}")
+        for i, name in enumerate(self.floats):
+            text = f"floats[{_at('nf', i)}]"
+            rv.put(f"{name} = {_from_stack(self.types[name], text)}")
+        for i, name in enumerate(self.ints):
+            text = f"ints[{_at('ni', i)}]"
+            rv.put(f"{name} = {_from_stack(self.types[name], text)}")
+        for name in self.arrays:
+            rv.put(f"{name} = {parent.list_of(name)}.pop()")
+            if self.flow.active(name):
+                rv.put(f"{parent.bar(name)} = {parent.list_of(parent.bar(name))}.pop()")
+        self.name_versions(self.ops, {}, env)
+        places_first = self.index_operations()
+        for k in self.info.again:
+            if k in places_first:
+                self.repeat(self.ops[k], rv)
+        next_float, next_int = len(self.floats), len(self.ints)
+        for op in self.elements:
+            if is_float(self.types[str(op.args[0])].dtype):
+                places[id(op)] = f"floats[{_at('nf', next_float)}]"
+                next_float += 1
+            else:
+                text = f"ints[{_at('ni', next_int)}]"
+                places[id(op)] = _from_stack(self.types[str(op.args[0])].dtype, text)
+                next_int += 1
+        for op in reversed(self.ops):
+            if op in self.elements:
+                rv.put(tidy(f"{target(op, self.named(op))} = {places[id(op)]}"))
+            elif op in self.blocks:
+                rv.put(tidy(f"pop_array({places[id(op)]}, {target(op, self.named(op))})"))
+        for k in self.info.again:
+            if k not in places_first:
+                self.repeat(self.ops[k], rv)
+
+    def index_operations(self) -> set[int]:
+        """Operations that say where the line stored: they come before anything is put back."""
+        made: dict[str, int] = {}
+        wanted: set[int] = set()
+        before: list[dict[str, int]] = []
+        for k, op in enumerate(self.ops):
+            before.append(dict(made))
+            for n in op.out:
+                made[n] = k
+        pending: list[tuple[str, int]] = []
+        for k, op in enumerate(self.ops):
+            if op.kind in ("store", "acc"):
+                pending += [
+                    (str(op.args[0]), k),
+                    *((a, k) for a in op.index_operands() if isinstance(a, str)),
+                ]
+        while pending:
+            name, k = pending.pop()
+            maker = before[k].get(name)
+            if maker is not None and maker not in wanted:
+                wanted.add(maker)
+                pending += [(a, maker) for a in uses(self.ops[maker])]
+        return wanted
+
+    def name_versions(self, ops: list[Op], env: Env, made: Env) -> Env:
+        """Give every value of the line its name in reverse."""
+        env = dict(env)
+        twice = [n for op in self.ops for n in op.out]
+        for op in ops:
+            self.envs[id(op)] = dict(env)
+            if op.kind == "if":
+                self.name_versions(op.body, env, made)
+                self.name_versions(op.orelse, env, made)
+            repeated = id(op) in self.again or ops is not self.ops
+            for out in op.out:
+                if repeated:
+                    own = (
+                        out.startswith(TEMP)
+                        and out not in self.info.keeps
+                        and twice.count(out) <= 1
+                        and op.kind != "if"
+                    )
+                    own = own and out not in self.parent.program.several
+                    env[out] = out if own else self.parent.unique(out)
+                    if self.flow.array(out) and out in self.parent.shadowed:
+                        self.bar_names[env[out]] = (
+                            self.parent.bar(out) if own else self.parent.unique(f"{out}_bar")
+                        )
+                elif out in self.info.exit:
+                    env[out] = made.get(out, out)
+                else:
+                    env[out] = f"{_LOST}{out}"
+            self.afters[id(op)] = dict(env)
+        return env
+
+    def named(self, op: Op) -> Names:
+        """How the operands of an operation are called in reverse."""
+        env = self.envs[id(op)]
+
+        def name(operand: Operand) -> str:
+            if isinstance(operand, Const):
+                return operand.text
+            found = env.get(operand, operand)
+            if found.startswith(_LOST):
+                raise AssertionError(
+                    f"the reverse of {op.where} needs {operand}, which nothing provides"
+                )
+            return found
+
+        return name
+
+    def repeat(self, op: Op, rv: Lines) -> None:
+        """Compute an operation's values again."""
+        names, after = self.named(op), self.afters[id(op)]
+        if op.kind == "if":
+            rv.open(f"if {names(op.args[0])}:")
+            for block in (op.body, op.orelse):
+                mark = len(rv)
+                for inner in block:
+                    self.repeat(inner, rv)
+                last = self.afters[id(block[-1])] if block else self.envs[id(op)]
+                for out in op.out:
+                    rv.put(f"{after[out]} = {last.get(out, out)}")
+                rv.close(mark)
+                if block is op.body:
+                    rv.open("else:")
+            return
+        rv.put(tidy(statement(op, names, lambda n: after[str(n)])))
+        out = op.out[0]
+        if self.flow.array(out) and out in self.parent.shadowed:
+            env = self.envs[id(op)]
+            rv.put(
+                f"{self.bar_names[after[out]]} = {self.shadow(op, names, lambda a: self.bar_of(a, env))}"
+            )
+
+    def bar_of(self, name: str, env: Env) -> str:
+        version = env.get(name, name)
+        return self.bar_names.get(version) or self.parent.bar(name)
+
+    # ---------------------------------------------------------------------------------------- cotangents
+
+    def lasting(self) -> set[str]:
+        return self.parent.lasting
+
+    def cotangents(self, ops: list[Op], held: set[str]) -> None:
+        """Lines that carry cotangents back through operations; `held` are numbers whose cotangent has a value already."""
+        rv, flow = self.rv, self.flow
+        zero = {
+            n
+            for op in ops
+            if op.kind == "if"
+            for n in (*op.out, *uses(op))
+            if flow.active(n) and not flow.array(n) and n not in held
+        }
+        for name in sorted(zero):
+            rv.put(f"{self.parent.bar(name)} = 0.0")
+        _Back(self, ops, held | zero).run()
+
+
+class _Back:
+    """Cotangents through one list of operations, last first."""
+
+    def __init__(self, line: _LinePrinter, ops: list[Op], held: set[str]) -> None:
+        self.line = line
+        self.parent = line.parent
+        self.flow = line.flow
+        self.rv = line.rv
+        self.ops = ops
+        self.held = held
+        self.defined: set[str] = set()
+
+    def run(self) -> None:
+        needs = self.line.needs
+        for op in self.ops:
+            for out in op.out:
+                if out in needs.local_arrays and out in needs.zeroed and self.flow.active(out):
+                    value = self.line.afters[id(op)][out]
+                    self.rv.put(f"{self.parent.bar(out)} = np.zeros_like({value})")
+                    self.defined.add(out)
+        for op in reversed(self.ops):
+            self.back(op)
+
+    def back(self, op: Op) -> None:
+        if op.kind in ("store", "acc"):
+            self.back_store(op)
+        elif op.kind == "if":
+            self.back_if(op)
+        elif op.out and op.kind in ("pure", "load", "copy"):
+            self.back_value(op)
+        elif op.kind == "impure":
+            self.back_constant(op)
+
+    def back_constant(self, op: Op) -> None:
+        """A name got a value that does not vary: what came back to it ends here."""
+        for out in op.out:
+            if self.flow.active(out) and not self.flow.array(out):
+                if out in self.held:
+                    self.rv.put(f"{self.parent.bar(out)} = 0.0")
+                self.defined.discard(out)
+
+    def back_if(self, op: Op) -> None:
+        if not any(self.flow.active(n) for o in flat([op]) for n in o.out):
+            return
+        rv = self.rv
+        rv.open(f"if {self.line.named(op)(op.args[0])}:")
+        mark = len(rv)
+        self.line.cotangents(op.body, self.held)
+        rv.close(mark)
+        if op.orelse:
+            rv.open("else:")
+            mark = len(rv)
+            self.line.cotangents(op.orelse, self.held)
+            rv.close(mark)
+
+    def back_store(self, op: Op) -> None:
+        flow, rv = self.flow, self.rv
+        base, value = str(op.args[0]), op.args[1]
+        if not flow.active(base):
+            return
+        names = self.line.named(op)
+        env = self.line.envs[id(op)]
+        bar = self.line.bar_of(base, env)
+        place = ast.unparse(ast.parse(target(op, lambda a: bar if a == base else names(a))))
+        gives = flow.active(value)
+        sign = op.form if op.kind == "acc" else ""
+        minus = "-" if sign == "-" else ""
+        if flow.gathers(op):
+            index = names(op.index_operands()[0])
+            if gives and flow.array(value):
+                rv.put(f"scatter_back({bar}, {index}, {self.line.bar_of(str(value), env)})")
+            else:
+                w = self.parent.unique("w")
+                rv.put(f"{w} = scatter_sum({bar}, {index})")
+                if gives:
+                    self.add(str(value), w, env)
+            return
+        if op.kind == "acc":
+            if gives:
+                whole = flow.array(value) or flow.element(op)
+                self.add(str(value), f"{minus}{place}" if whole else f"{minus}np.sum({place})", env)
+            return
+        if gives:
+            w = self.parent.unique("w")
+            if flow.element(op):
+                rv.put(f"{w} = {place}")
+                text = w
+            else:
+                rv.put(f"{w} = {place}.copy()")
+                text = w if flow.array(value) else f"np.sum({w})"
+            rv.put(f"{place} = 0.0")
+            self.add(str(value), text, env)
+        else:
+            rv.put(f"{place} = 0.0")
+
+    def back_value(self, op: Op) -> None:
+        flow, rv = self.flow, self.rv
+        out = op.out[0]
+        if not flow.active(out) or flow.view(op):
+            return
+        env, after = self.line.envs[id(op)], self.line.afters[id(op)]
+        names = self.line.named(op)
+        terms = self.terms(op)
+        own = out in self.line.needs.local_arrays
+        if flow.array(out) and not own:
+            g = self.line.bar_of(out, after)
+        elif not terms:
+            self.back_constant(op)
+            return
+        elif out in self.held:
+            bar = self.parent.bar(out)
+            through = next(
+                (i for i, text in terms.items() if text == "g" and op.args[i] == out), None
+            )
+            if through is not None and op.args.count(out) == 1:
+                # out = out + ...: what comes back to the sum goes on to the old value as it is.
+                del terms[through]
+                g = bar
+            else:
+                g = self.parent.unique("g")
+                rv.put(f"{g} = {bar}", f"{bar} = 0.0")
+        elif out in self.defined:
+            g = self.parent.bar(out)
+            self.defined.discard(out)
+            if out in op.args:
+                held = self.parent.unique("g")
+                rv.put(f"{held} = {g}")
+                g = held
+        else:
+            return
+        if op.kind == "load":
+            base = str(op.args[0])
+            bar = self.line.bar_of(base, env)
+            if flow.gathers(op):
+                rv.put(f"gather_back({bar}, {names(op.index_operands()[0])}, {g})")
+            else:
+                place = target(op, lambda a: bar if a == base else names(a))
+                rv.put(tidy(f"{place} += {g}"))
+            return
+        words = {"g": g}
+        for i, a in enumerate(op.args):
+            if isinstance(a, Const):
+                words[PLACES[i]] = a.text
+            else:
+                found = env.get(a, a)
+                if not found.startswith(_LOST):
+                    words[PLACES[i]] = found
+        value = after.get(out, out)
+        if not value.startswith(_LOST):
+            words["out"] = value
+        if op.rule == "custom":
+            self.back_custom(op, g, words)
+            return
+        derivative = flow.derivative(op)
+        sums = flow.array(out) and derivative.spreads
+        for i, text in terms.items():
+            a = str(op.args[i])
+            missing = derivative.names(i) - set(words)
+            if missing & {"out", *PLACES}:
+                raise AssertionError(
+                    f"the reverse of {op.where} needs {missing}, which nothing provides"
+                )
+            spelled = renamed(text, words)
+            if sums and not flow.array(a):
+                spelled = f"np.sum({spelled})"
+            self.add(a, spelled, env, copied=text == "g")
+
+    def terms(self, op: Op) -> dict[int, str]:
+        """Cotangents of the operands that are active, in terms of g, x, y, ..."""
+        if op.kind == "load":
+            return {0: "g"} if self.flow.active(op.args[0]) else {}
+        if op.rule == "custom":
+            return {i: "g" for i, a in enumerate(op.args) if self.flow.active(a)}
+        found = self.flow.derivative(op)
+        return {i: text for i, text in found.pull.items() if self.flow.active(op.args[i])}
+
+    def back_custom(self, op: Op, g: str, words: Env) -> None:
+        answer = self.parent.unique("cotangents")
+        given = ", ".join(words[PLACES[i]] for i in range(len(op.args)))
+        self.rv.put(f"{answer} = {op.settings['vjp'].text}({g}, {words['out']}, {given})")  # type: ignore[union-attr]
+        for i, a in enumerate(op.args):
+            if self.flow.active(a):
+                self.add(str(a), f"{answer}[{i}]", self.line.envs[id(op)])
+
+    def add(self, name: str, text: str, env: Env, copied: bool = False) -> None:
+        """Add a cotangent to that of a name."""
+        rv = self.rv
+        if not self.flow.array(name):
+            bar = self.parent.bar(name)
+            if name in self.held or name in self.defined:
+                rv.put(tidy(f"{bar} -= {text[1:]}" if _negated(text) else f"{bar} += {text}"))
+            else:
+                rv.put(tidy(f"{bar} = {text}"))
+                self.defined.add(name)
+            return
+        if name not in self.line.needs.local_arrays:
+            rv.put(tidy(f"accumulate({self.line.bar_of(name, env)}, {text})"))
+        elif name in self.defined:
+            rv.put(tidy(f"accumulate({self.parent.bar(name)}, {text})"))
+        else:
+            rv.put(tidy(f"{self.parent.bar(name)} = {text}{'.copy()' if copied else ''}"))
+            self.defined.add(name)
+
+
+_LOST = "?"
+
+
+def _negated(text: str) -> bool:
+    """Whether a text is minus one term."""
+    return text.startswith("-") and isinstance(ast.parse(text, mode="eval").body, ast.UnaryOp)
+
+
+def _at(top: str, i: int) -> str:
+    return f"{top} + {i}" if i else top
+
+
+def _range(start: str, stop: str, step: str) -> str:
+    if step != "1":
+        return f"{start}, {stop}, {step}"
+    return stop if start == "0" else f"{start}, {stop}"
+
+
+def _dtype(kind: Any) -> str:
+    return "bool_" if isinstance(kind, types.Boolean) else str(kind)
+
+
+def _from_stack(kind: Any, text: str) -> str:
+    if isinstance(kind, types.Boolean):
+        return f"{text} != 0"
+    if kind is types.float64 or kind is types.int64:
+        return text
+    return f"np.{_dtype(kind)}({text})"

@@ -1,0 +1,270 @@
+"""A native function on tensors: one entry of the tape.
+
+Three ops, each the derivative of another: the function (`native_call`), cotangents of its operands (`native_pull`: Jᵀg) and the
+tangent of its result (`native_push`: J t). The derivative of a pull by the operands is the tangent of the adjoint code
+(`native_bend`): for a direction t it is also that of <g, J t>, because second derivatives are symmetric. Beyond second order
+there is an error.
+
+An entry keeps its operands only: the reverse runs the function again, inside its adjoint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..errors import NotDifferentiable
+from ..mode import is_grad_enabled
+from ..primitive import primitive
+from ..storage import kept
+from ..tensor import Tensor, wrap
+from .function import Derived, NativeFunction, Variant
+
+
+class Bound:
+    """A native function with the arguments that are no operands; operands fill the gaps."""
+
+    def __init__(self, function: NativeFunction, args: tuple[Any, ...]) -> None:
+        self.function = function
+        self.template: list[Any] = []
+        self.positions: list[int] = []
+        self.operands: list[Tensor] = []
+        for i, a in enumerate(args):
+            if isinstance(a, Tensor):
+                self.positions.append(i)
+                self.operands.append(a)
+                self.template.append(None)
+            elif isinstance(a, tuple) and any(isinstance(x, Tensor) for x in a):
+                raise NotDifferentiable(
+                    f"{function.__name__} was called with a tuple of tensors, whose derivative has no place in one entry. Pass the "
+                    "tensors one by one, or as one array."
+                )
+            else:
+                self.template.append(kept(a) if isinstance(a, np.ndarray) else a)
+        self.value: Any = None
+        self.shapes: list[tuple[int, ...]] = []
+        self.dtypes: list[Any] = []
+        self.outs: list[tuple[int, tuple[int, ...]]] = []
+        """Positions and shapes of the results that carry derivatives."""
+
+    def args(self, xs: Sequence[Any]) -> tuple[Any, ...]:
+        full = list(self.template)
+        for i, x in zip(self.positions, xs, strict=True):
+            full[i] = x
+        return tuple(unlocked(a) for a in full)
+
+    def variant(self, xs: Sequence[Any]) -> Variant:
+        return self.function.variant(self.args(xs))
+
+    def derived(self, xs: Sequence[Any]) -> Derived:
+        return self.variant(xs).derived(tuple(self.positions))
+
+    def seeds(self, derived: Derived, g: Any) -> tuple[Any, ...]:
+        """Cotangents of the active results, from that of the op's result."""
+        parts = split(np.asarray(g), [s for _, s in self.outs])
+        by_result = {i: part for (i, _), part in zip(self.outs, parts, strict=True)}
+        given: list[Any] = [None] * derived.seeds
+        for i, at in enumerate(derived.seeded):
+            if at is not None:
+                part = by_result[i]
+                given[at] = float(part) if part.ndim == 0 else np.ascontiguousarray(part)
+        return tuple(given)
+
+
+def unlocked(a: Any) -> Any:
+    """An array that Numba may take for writable: derivatives never write to it, and read-only is another type to Numba."""
+    if not isinstance(a, np.ndarray):
+        return a
+    if a.ndim == 0:
+        return a[()]
+    if a.flags.writeable:
+        return a
+
+    return np.asarray(_Memory(a))
+
+
+class _Memory:
+    """The memory of an array, without its lock."""
+
+    def __init__(self, a: np.ndarray) -> None:
+        interface = a.__array_interface__
+        self.__array_interface__ = {**interface, "data": (interface["data"][0], False)}
+        self.base = a
+
+
+def pack(parts: Sequence[Any]) -> Any:
+    return parts[0] if len(parts) == 1 else np.concatenate([np.ravel(p) for p in parts])
+
+
+def split(flat: Any, shapes: Sequence[tuple[int, ...]]) -> list[Any]:
+    if len(shapes) == 1:
+        return [flat]
+    parts = []
+    start = 0
+    for shape in shapes:
+        stop = start + int(np.prod(shape, dtype=int))
+        parts.append(np.reshape(flat[start:stop], shape))
+        start = stop
+    return parts
+
+
+def record(function: NativeFunction, args: tuple[Any, ...]) -> Any:
+    """Call a native function on tensors: its value, connected to them."""
+    bound = Bound(function, args)
+    raw = [t._data for t in bound.operands]
+    tracked = is_grad_enabled() and any(t._node is not None for t in bound.operands)
+    plain = bound.args(raw)
+    if tracked:
+        derived = bound.derived(raw)
+        if derived.mutated:
+            names = ", ".join(derived.adjoint.mutated)
+            raise NotDifferentiable(
+                f"{function.__name__} was called on tensors that require grad, but it writes to its argument {names}, which the tape "
+                f"cannot see. Let it work on a copy ({names} = {names}.copy()) and return what it made."
+            )
+        if derived.adjoint.draws:
+            raise NotDifferentiable(
+                f"{function.__name__} was called on tensors that require grad, but it draws random numbers, and its derivative would "
+                "draw others. Draw them outside and pass them in, or call tg.value_and_grad on the function itself."
+            )
+    value = function.dispatcher(*plain)
+    results = list(value) if isinstance(value, tuple) else [value]
+    if not tracked:
+        wrapped = [wrap(np.asarray(r)) if _has_derivative(r) else r for r in results]
+        return tuple(wrapped) if isinstance(value, tuple) else wrapped[0]
+    bound.outs = [(i, np.shape(r)) for i, r in enumerate(results) if _has_derivative(r)]
+    bound.shapes = [np.shape(x) for x in raw]
+    if not bound.outs:
+        return value
+    bound.value = pack([np.asarray(results[i]) for i, _ in bound.outs])
+    packed = native_call(tuple(bound.operands), of=bound)
+    parts = split(packed, [s for _, s in bound.outs])
+    for (i, _), part in zip(bound.outs, parts, strict=True):
+        results[i] = part
+    return tuple(results) if isinstance(value, tuple) else results[0]
+
+
+def _has_derivative(r: Any) -> bool:
+    return isinstance(r, float | np.floating) or (isinstance(r, np.ndarray) and r.dtype.kind == "f")
+
+
+# ---------------------------------------------------------------------------------------------------- the ops
+
+
+def _call(xs: Sequence[Any], of: Bound) -> Any:
+    value, of.value = of.value, None
+    if value is not None:
+        return np.asarray(value)
+    results = of.function.dispatcher(*of.args(xs))
+    if not isinstance(results, tuple):
+        results = (results,)
+    return np.asarray(pack([np.asarray(results[i]) for i, _ in of.outs]))
+
+
+def _pull(xs: Sequence[Any], of: Bound) -> Any:
+    g, *values = xs
+    derived = of.derived(values)
+    _, bars = derived.run(of.args(values), of.seeds(derived, g))
+    return np.asarray(pack([np.asarray(b) for b in bars]))
+
+
+def _push(xs: Sequence[Any], of: Bound) -> Any:
+    n = len(of.positions)
+    values = xs[n:]
+    pushed = of.variant(values).push(of.args(values), tuple(of.positions), xs[:n])
+    return np.asarray(pack([np.asarray(pushed.get(i, np.zeros(shape))) for i, shape in of.outs]))
+
+
+def _bend(xs: Sequence[Any], of: Bound) -> Any:
+    n = len(of.positions)
+    g, directions, values = xs[0], xs[1 : n + 1], xs[n + 1 :]
+    seeds = of.seeds(of.derived(values), g)
+    bent = of.variant(values).bend(of.args(values), tuple(of.positions), seeds, directions)
+    return np.asarray(pack([np.asarray(b) for b in bent]))
+
+
+def _call_jvp(given: Sequence[Any], values: Sequence[Any], out: Any, *, of: Bound) -> Any:
+    return native_push((*_filled(given, values), *values), of=of)
+
+
+def _filled(given: Sequence[Any], values: Sequence[Any]) -> list[Any]:
+    return [
+        np.zeros(np.shape(v), v.dtype) if t is None else t
+        for t, v in zip(given, values, strict=True)
+    ]
+
+
+@primitive(_call, name="native_call", jvp=_call_jvp, holomorphic=False)
+def native_call(g: Any, xs: Any, *, of: Any) -> Any:
+    """A compiled function of the user's, with the adjoint that was generated for it."""
+    return split(native_pull((g, *xs), of=of), of.shapes)
+
+
+def _pull_jvp(given: Sequence[Any], values: Sequence[Any], out: Any, *, of: Bound) -> Any:
+    g, *xs = values
+    total = None
+    if given[0] is not None:
+        total = native_pull((given[0], *xs), of=of)
+    if any(t is not None for t in given[1:]):
+        bent = native_bend((g, *_filled(given[1:], xs), *xs), of=of)
+        total = bent if total is None else total + bent
+    return total
+
+
+@primitive(_pull, name="native_pull", jvp=_pull_jvp, holomorphic=False)
+def native_pull(g: Any, xs: Any, *, of: Any) -> Any:
+    """Cotangents of a native function's operands from that of its result, packed into one array."""
+    directions = split(g, of.shapes)
+    seed, *values = xs
+    along = native_push((*directions, *values), of=of)
+    bent = native_bend((seed, *directions, *values), of=of)
+    return [along, *split(bent, of.shapes)]
+
+
+def _push_jvp(given: Sequence[Any], values: Sequence[Any], out: Any, *, of: Bound) -> Any:
+    n = len(of.positions)
+    if any(t is not None for t in given[n:]):
+        raise NotDifferentiable(
+            f"a tangent of {of.function.__name__} was to be differentiated in forward mode once more, which has no code. Use "
+            "reverse mode for the inner or the outer derivative (hessian, hvp)."
+        )
+    return native_push((*_filled(given[:n], values[n:]), *values[n:]), of=of)
+
+
+@primitive(_push, name="native_push", jvp=_push_jvp, holomorphic=False)
+def native_push(g: Any, xs: Any, *, of: Any) -> Any:
+    """The tangent of a native function's result from those of its operands."""
+    n = len(of.positions)
+    directions, values = xs[:n], xs[n:]
+    back = split(native_pull((g, *values), of=of), of.shapes)
+    bent = split(native_bend((g, *directions, *values), of=of), of.shapes)
+    return [*back, *bent]
+
+
+def _refused(of: Bound) -> NotDifferentiable:
+    return NotDifferentiable(
+        f"a third derivative of {of.function.__name__} was asked, but native functions have two. Write the function in NumPy on tensors "
+        "where more are needed."
+    )
+
+
+def _bend_jvp(given: Sequence[Any], values: Sequence[Any], out: Any, *, of: Bound) -> Any:
+    n = len(of.positions)
+    g, directions, xs = values[0], values[1 : n + 1], values[n + 1 :]
+    if any(t is not None for t in given[n + 1 :]):
+        raise _refused(of)
+    total = None
+    if given[0] is not None:
+        total = native_bend((given[0], *directions, *xs), of=of)
+    if any(t is not None for t in given[1 : n + 1]):
+        more = native_bend((g, *_filled(given[1 : n + 1], xs), *xs), of=of)
+        total = more if total is None else total + more
+    return total
+
+
+@primitive(_bend, name="native_bend", jvp=_bend_jvp, holomorphic=False)
+def native_bend(g: Any, xs: Any, *, of: Any) -> Any:
+    """The derivative of a pull along a direction of the operands: forward mode over the adjoint."""
+    raise _refused(of)

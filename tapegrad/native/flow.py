@@ -1,0 +1,718 @@
+"""What flows where: shared memory, activity, and what the reverse sweep needs.
+
+*Memory.* Variables that may share memory belong to one class; its name is "@" and one of them. The reverse speaks of classes.
+*Activity.* A value is active if it varies with a differentiated argument and a result varies with it. Active values through an
+operation without a rule are refused here, whatever the operation: nothing is dropped silently.
+*Lines.* Straight lines are cut so that no element is read after the same memory was written, and a shadowed array is bound at most
+once: then all of a line's old values can be put back at once, and its inner values computed again from them.
+*Needs.* Going forward, the set of what earlier lines need in reverse meets what each line overwrites: only that is kept
+("to be recorded", Hascoët, Naumann & Pascual 2005).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from numba.core import types
+
+from . import rules
+from .inference import is_array, is_float, is_float_array, is_whole
+from .lowering import refuse
+from .rules import PLACES, ZERO, Derivative
+from .settling import Typed, outer_names
+from .tree import (
+    If,
+    Loop,
+    Node,
+    Op,
+    Operand,
+    Seg,
+    bound,
+    exposed,
+    flat,
+    operations,
+    uses,
+)
+
+CUSTOM = Derivative({})
+_META = (".shape", ".size", ".ndim", "len", ".dtype")
+
+
+class Flow:
+    """Memory classes and activity of a settled program, by names."""
+
+    def __init__(self, typed: Typed, wanted: Iterable[str], forward: bool = False) -> None:
+        self.typed = typed
+        self.forward = forward
+        self.program = typed.program
+        self.types = typed.types
+        self.wanted = set(wanted)
+        self.derivatives: dict[int, Derivative | None] = {}
+        for op in operations(self.program.body):
+            if op.kind in ("pure", "copy"):
+                self.derivatives[id(op)] = self._derivative(op)
+        self.named = set(self.program.params) | {
+            n for op in operations(self.program.body) for n in op.out
+        }
+        self._classes()
+        self._activity()
+        self._check()
+
+    # ------------------------------------------------------------------------------------------------ kinds
+
+    def array(self, operand: Operand) -> bool:
+        return is_array(self.typed.kind(operand))
+
+    def float_array(self, operand: Operand) -> bool:
+        return is_float_array(self.typed.kind(operand))
+
+    def real(self, operand: Operand) -> bool:
+        """Whether an operand is a float, or an array of floats."""
+        kind = self.typed.kind(operand)
+        return is_float(kind) or is_float_array(kind)
+
+    def shadows(self, operand: Operand) -> bool:
+        """Whether an operand's derivative is memory: an array of floats, or a list of them."""
+        kind = self.typed.kind(operand)
+        return is_float_array(kind) or (isinstance(kind, types.List) and is_float_array(kind.dtype))
+
+    def _memory(self, name: str) -> bool:
+        kind = self.types.get(name)
+        return is_array(kind) or isinstance(kind, types.List)
+
+    def _derivative(self, op: Op) -> Derivative | None:
+        if op.kind == "copy":
+            return Derivative({0: "g"}, "dx", shaped=True, view=self.array(op.out[0]))
+        if op.rule == "custom":
+            return CUSTOM
+        return rules.derivative(op, [self.typed.kind(a) for a in op.args])
+
+    def view(self, op: Op) -> bool:
+        """Whether the result shares the memory of the first operand."""
+        if op.kind == "load":
+            return self.array(op.out[0]) and not self.gathers(op)
+        if op.kind not in ("pure", "copy") or not op.out or not self.array(op.out[0]):
+            return False
+        found = self.derivatives[id(op)]
+        return found is not None and found.view
+
+    def gathers(self, op: Op) -> bool:
+        """Whether an index holds an array."""
+        return any(self.array(a) for a in op.index_operands())
+
+    # ---------------------------------------------------------------------------------------------- memory
+
+    def _classes(self) -> None:
+        parent: dict[str, str] = {}
+
+        def find(name: str) -> str:
+            while parent.setdefault(name, name) != name:
+                name = parent[name]
+            return name
+
+        for op in operations(self.program.body):
+            if (
+                op.out
+                and self.array(op.out[0])
+                and op.args
+                and isinstance(op.args[0], str)
+                and self.array(op.args[0])
+            ):
+                found = self.derivatives.get(id(op))
+                # A function of arrays without a known rule might return its argument.
+                unknown = op.kind == "pure" and found is None and op.rule not in _FRESH
+                if self.view(op) or unknown:
+                    parent[find(op.out[0])] = find(op.args[0])
+            if op.rule == ".pop":
+                parent[find(op.out[0])] = find(str(op.args[0]))
+            if op.kind == "effect" and op.form.startswith("{0}.append"):
+                parent[find(str(op.args[1]))] = find(str(op.args[0]))
+        self._find = find
+        self.stored: set[str] = set()
+        """Classes of memory that is written."""
+        for op in operations(self.program.body):
+            if op.kind in ("store", "acc") and isinstance(op.args[0], str):
+                self.stored.add(self.root(op.args[0]))
+        self.mutated = [
+            p for p in self.program.params if self.array(p) and self.root(p) in self.stored
+        ]
+
+    def root(self, name: str) -> str:
+        return "@" + self._find(name)
+
+    # -------------------------------------------------------------------------------------------- activity
+
+    def _key(self, name: str) -> str:
+        return self.root(name) if self._memory(name) else name
+
+    def _flows(self, op: Op) -> tuple[list[str], list[str]]:
+        """What an operation reads with a derivative, and what varies with it."""
+        if op.kind == "store" or op.kind == "acc":
+            base, value = op.args[:2]
+            if not isinstance(base, str) or not self.float_array(base):
+                return [], []
+            return [self._key(a) for a in (value,) if isinstance(a, str) and self.real(a)], [
+                self.root(base)
+            ]
+        if op.kind == "effect":
+            written = op.args[-1] if op.form.startswith("pop_array") else op.args[0]
+            if not isinstance(written, str) or not self.shadows(written):
+                return [], []
+            return [self._key(a) for a in op.variables if self.shadows(a) or self.real(a)], [
+                self._key(written)
+            ]
+        if not op.out or op.kind in ("if", "verbatim", "impure"):
+            return [], []
+        out = op.out[0]
+        if not self.real(out):
+            return [], []
+        if op.kind == "load":
+            read = (
+                [op.args[0]] if isinstance(op.args[0], str) and self.float_array(op.args[0]) else []
+            )
+            return [self._key(str(a)) for a in read], [self._key(out)]
+        found = self.derivatives[id(op)]
+        if found is None:
+            return [], []
+        if found is CUSTOM:
+            read = [a for a in op.variables if self.real(a)]
+        elif found.view:
+            read = [str(op.args[0])] if isinstance(op.args[0], str) else []
+        else:
+            read = [
+                str(op.args[i])
+                for i in found.pull
+                if isinstance(op.args[i], str) and self.real(op.args[i])
+            ]
+        return [self._key(str(a)) for a in read], [self._key(out)]
+
+    def _activity(self) -> None:
+        flows = [self._flows(op) for op in operations(self.program.body)]
+        varied = {self._key(p) for p in self.wanted}
+        useful = {self._key(r) for r in self.program.results if self.real(r)}
+        self.varied = _closure(varied, flows)
+        self.useful = _closure(useful, [(out, read) for read, out in flows])
+        self._active = self.varied & self.useful
+
+    def active(self, operand: Operand) -> bool:
+        return (
+            isinstance(operand, str) and self.real(operand) and self._key(operand) in self._active
+        )
+
+    def varies(self, operand: Operand) -> bool:
+        return isinstance(operand, str) and self._key(operand) in self.varied
+
+    def _matters(self, name: str) -> bool:
+        return self._key(name) in self.useful
+
+    def _check(self) -> None:
+        """Refuse what an active value flows through without a rule."""
+        for op in operations(self.program.body):
+            if op.kind in ("store", "acc"):
+                self._check_store(op)
+            if not op.out or op.kind in ("if", "verbatim"):
+                continue
+            read = op.variables if op.kind != "load" else [str(op.args[0])]
+            varying = [a for a in read if self.varies(a)]
+            if not varying:
+                continue
+            out = op.out[0]
+            kind = self.types[out]
+            if is_whole(kind) or (is_array(kind) and is_whole(kind.dtype)) or op.rule in ZERO:
+                continue
+            if isinstance(kind, types.NoneType | types.DType | types.NumberClass | types.RangeType):
+                continue
+            if not self.real(out):
+                raise refuse(
+                    op.where,
+                    f"A differentiated value flows into one of type {kind}, which has no derivative here.",
+                    "Use floats and arrays of floats.",
+                )
+            if op.kind == "impure":
+                raise refuse(
+                    op.where,
+                    "Random numbers are drawn with a differentiated parameter.",
+                    "Draw from the standard distribution and scale: m + s * np.random.normal().",
+                )
+            if op.kind == "load":
+                if self.gathers(op) and not self.simple_gather(op):
+                    raise refuse(
+                        op.where,
+                        "This combination of index arrays has no rule.",
+                        "Write it as a loop.",
+                    )
+                continue
+            if self.derivatives[id(op)] is None and self._matters(out):
+                raise refuse(
+                    op.where,
+                    f"{op.rule or op.form} of a differentiated value has no derivative rule for these arguments.",
+                    "Write it with functions that have one, as a loop, or give its derivative with tg.njit_vjp.",
+                )
+
+    def _check_store(self, op: Op) -> None:
+        base, value = op.args[:2]
+        if not isinstance(base, str):
+            raise refuse(op.where, "A global array is written.", "Pass it as an argument.")
+        if not self.array(base):
+            raise refuse(
+                op.where, f"An element of a {self.typed.kind(base)} is written.", "Use an array."
+            )
+        if (
+            not self.array(value)
+            and isinstance(value, str)
+            and not (self.real(value) or is_whole(self.types[value]))
+        ):
+            raise refuse(
+                op.where,
+                f"A value of type {self.types[value]} is stored.",
+                "Store a real number or an array.",
+            )
+        if (
+            self.array(base)
+            and isinstance(self.types[base].dtype, types.Complex)
+            and self.varies(value)
+        ):
+            raise refuse(
+                op.where, "A differentiated value is stored in a complex array.", "Use real arrays."
+            )
+        gathers = self.gathers(op)
+        if gathers and (self.varies(base) or self.varies(value) or op.kind == "acc"):
+            if not self.simple_gather(op) or op.kind == "acc":
+                raise refuse(
+                    op.where,
+                    "A store by this kind of index array has no rule.",
+                    "Write it as a loop.",
+                )
+        if (
+            op.kind == "acc"
+            and isinstance(value, str)
+            and self.array(value)
+            and self.root(value) == self.root(base)
+        ):
+            raise refuse(
+                op.where,
+                "An array is updated in place by a part of itself; Numba does not promise an order.",
+                "Write the right side as a copy: x[1:] += x[:-1].copy().",
+            )
+
+    def simple_gather(self, op: Op) -> bool:
+        """Whether the index is one array of whole numbers on the only axis, or a mask with a number stored."""
+        index = op.index_operands()
+        kind = self.types[str(op.args[0])]
+        if (
+            len(op.items) != 1
+            or len(index) != 1
+            or kind.ndim != 1
+            or op.index.strip("()") not in ("{1}", "{2}")
+        ):
+            return False
+        found = self.typed.kind(index[0])
+        return found.ndim == 1 and isinstance(found.dtype, types.Integer)
+
+    # --------------------------------------------------------------------------------------- classification
+
+    def element(self, op: Op) -> bool:
+        """Whether a store or acc writes one element."""
+        if not op.items or any(not item.startswith("at ") for item in op.items):
+            return False
+        base = self.types[str(op.args[0])]
+        index = op.index_operands()
+        if any(self.array(a) for a in index):
+            return False
+        return len(op.items) == base.ndim or (
+            len(op.items) == 1 and op.index.startswith("(") and len(index) == base.ndim
+        )
+
+    def derivative(self, op: Op) -> Derivative:
+        found = self.derivatives[id(op)]
+        assert found is not None
+        return found
+
+
+_FRESH = frozenset(
+    """compare not bool np.argsort np.nonzero np.flatnonzero np.searchsorted np.isnan np.isinf np.isfinite np.less np.greater np.equal
+    np.not_equal np.less_equal np.greater_equal np.logical_and np.logical_or np.logical_not np.logical_xor np.bincount np.unique
+    np.floor np.ceil np.trunc np.rint np.sign np.round np.around + - * / ** // % & | ^ << >> neg ~ np.digitize np.sort""".split()
+)
+
+
+def _closure(start: set[str], edges: list[tuple[list[str], list[str]]]) -> set[str]:
+    reached = set(start)
+    changed = True
+    while changed:
+        changed = False
+        for read, out in edges:
+            if any(r in reached for r in read):
+                for o in out:
+                    if o not in reached:
+                        reached.add(o)
+                        changed = True
+    return reached
+
+
+# ----------------------------------------------------------------------------------------------- straight lines
+
+
+@dataclass(slots=True)
+class Line:
+    """What is known of one straight line."""
+
+    again: list[int] = field(default_factory=list)
+    """Operations whose values the reverse computes again."""
+    entry: set[str] = field(default_factory=set)
+    """Names and memory classes whose value before the line its reverse needs."""
+    exit: set[str] = field(default_factory=set)
+    """Names whose value after the line its reverse needs: arrays that were made in it."""
+    binds: set[str] = field(default_factory=set)
+    writes: set[str] = field(default_factory=set)
+    keeps: set[str] = field(default_factory=set)
+    """Names that are kept before the line overwrites them."""
+    keeps_memory: set[str] = field(default_factory=set)
+    """Memory classes of which overwritten elements are kept."""
+
+
+class Needs:
+    """Straight lines of a program, cut and analysed."""
+
+    def __init__(self, flow: Flow) -> None:
+        self.flow = flow
+        self.typed = flow.typed
+        self.program = flow.program
+        self.lines: dict[int, Line] = {}
+        self._cut(self.program.body)
+        self.outer = outer_names(self.program)
+        self._find_local_arrays()
+        self._find_zeroed()
+        for node in _segs(self.program.body):
+            self.lines[id(node)] = self._line(node.ops)
+        self._find_stable()
+        self._record(self.program.body, set())
+        self._check()
+
+    # ------------------------------------------------------------------------------------------ cutting
+
+    def _cut(self, nodes: list[Node]) -> None:
+        i = 0
+        while i < len(nodes):
+            node = nodes[i]
+            if isinstance(node, Seg):
+                at = self._first_cut(node.ops)
+                if at:
+                    nodes[i : i + 1] = [Seg(node.ops[:at]), Seg(node.ops[at:])]
+            else:
+                self._cut(node.body)
+                if isinstance(node, If):
+                    self._cut(node.orelse)
+            i += 1
+
+    def _first_cut(self, ops: list[Op]) -> int:
+        flow = self.flow
+        written: set[str] = set()
+        made: set[str] = set()
+        for k, op in enumerate(ops):
+            if k and (op.kind == "impure" or ops[k - 1].kind == "impure"):
+                return k
+            if k and (op.rule == "custom" or ops[k - 1].rule == "custom") and op is not ops[0]:
+                return k
+            if k and ops[k - 1].kind == "store" and not flow.element(ops[k - 1]):
+                return k
+            if k and ops[k - 1].kind == "acc" and not flow.element(ops[k - 1]):
+                return k
+            for inner in flat([op]):
+                # A store reads its value and index; an acc its element too, but its reverse does not ask what that was.
+                read = inner.variables[1:] if inner.kind in ("store", "acc") else inner.variables
+                if written and any(flow.array(a) and flow.root(a) in written for a in read):
+                    return k
+            if op.kind in ("store", "acc"):
+                written.add(flow.root(str(op.args[0])))
+            for n in op.out:
+                if flow.array(n):
+                    # A second binding in one line would hide the first one's shadow.
+                    if n in made:
+                        return k
+                    made.add(n)
+                    if not flow.view(op) and flow.root(n) in flow.stored:
+                        written.add(flow.root(n))
+        return 0
+
+    # ------------------------------------------------------------------------------- arrays that stay inside
+
+    def _find_local_arrays(self) -> None:
+        """Values that live within one straight line, never written, never shared: their shadow is made in reverse."""
+        flow = self.flow
+        self.local_arrays: set[str] = set()
+        places: dict[str, set[int]] = {}
+        makers: dict[str, list[Op]] = {}
+        shared: set[str] = set()
+        for node in _segs(self.program.body):
+            for op in flat(node.ops):
+                for n in (*op.variables, *op.out):
+                    places.setdefault(n, set()).add(id(node))
+                for n in op.out:
+                    makers.setdefault(n, []).append(op)
+                if flow.view(op):
+                    shared.update(op.out)
+                    shared.update(a for a in op.variables[:1])
+        for n, ops in makers.items():
+            if (
+                not flow.array(n)
+                or n in shared
+                or n in self.outer
+                or len(places[n]) != 1
+                or len(ops) != 1
+            ):
+                continue
+            op = ops[0]
+            if (
+                op.kind not in ("pure", "load")
+                or op.rule == "custom"
+                or flow.root(n) in flow.stored
+            ):
+                continue
+            if op.kind == "pure" and flow.derivatives[id(op)] is None and flow.active(n):
+                continue
+            self.local_arrays.add(n)
+
+    def _find_zeroed(self) -> None:
+        """Local arrays whose shadow begins as zeros: some cotangents of theirs come without the array's shape."""
+        flow = self.flow
+        self.zeroed: set[str] = set()
+        for op in operations(self.program.body):
+            if op.kind == "load":
+                self.zeroed.update(a for a in op.variables[:1] if a in self.local_arrays)
+            elif op.kind in ("store", "acc"):
+                self.zeroed.update(a for a in op.variables[1:2] if a in self.local_arrays)
+            elif op.kind == "pure" and op.out and flow.active(op.out[0]):
+                found = flow.derivative(op)
+                for i in found.pull:
+                    a = op.args[i]
+                    if isinstance(a, str) and a in self.local_arrays and not found.shaped:
+                        self.zeroed.add(a)
+
+    # --------------------------------------------------------------------------------------- needs of a line
+
+    def _line(self, ops: list[Op]) -> Line:
+        flow = self.flow
+        line = Line()
+        line.binds = bound(ops)
+        for op in flat(ops):
+            if op.kind in ("store", "acc"):
+                line.writes.add(flow.root(str(op.args[0])))
+        versions: list[dict[str, int | None]] = []
+        current: dict[str, int] = {}
+        for k, op in enumerate(ops):
+            names = {a for o in flat([op]) for a in (*o.variables, *uses(o))}
+            versions.append({a: current.get(a) for a in names})
+            for n in op.out:
+                current[n] = k
+        again: set[int] = set()
+        pending: list[int] = []
+
+        def value(name: str, k: int, contents: bool = True) -> None:
+            """The reverse needs what `name` is just before operation k."""
+            made = versions[k].get(name)
+            self_(name, made, contents)
+
+        def self_(name: str, made: int | None, contents: bool) -> None:
+            if made is None:
+                line.entry.add(name)
+                if contents and flow.array(name):
+                    line.entry.add(flow.root(name))
+                return
+            op = ops[made]
+            if self.repeatable(op, name):
+                if made not in again:
+                    again.add(made)
+                    pending.append(made)
+                if contents and flow.array(name) and flow.view(op):
+                    line.entry.add(flow.root(name))
+            else:
+                line.exit.add(name)
+                if contents and flow.array(name):
+                    line.exit.add(flow.root(name))
+
+        def close() -> None:
+            while pending:
+                k = pending.pop()
+                op = ops[k]
+                if op.kind == "if":
+                    for a in uses(op):
+                        value(a, k)
+                    continue
+                for a in op.variables:
+                    meta = op.kind == "pure" and op.rule in _META
+                    value(a, k, contents=not (meta or (flow.view(op) and a == op.args[0])))
+
+        for k, op in enumerate(ops):
+            for name, contents in self._reverse_reads(op):
+                if name == "out":
+                    self_(op.out[0], k, contents)
+                elif name == "branch":
+                    again.add(k)
+                    pending.append(k)
+                else:
+                    value(name, k, contents)
+        close()
+        line.again = sorted(again)
+        return line
+
+    def repeatable(self, op: Op, name: str) -> bool:
+        """Whether an operation's value can be computed again in reverse."""
+        if op.kind == "if":
+            return True
+        if op.kind not in ("pure", "load", "copy") or op.rule == "custom":
+            return False
+        return not self.flow.array(name) or self.flow.view(op) or name in self.local_arrays
+
+    def _reverse_reads(self, op: Op) -> Iterable[tuple[str, bool]]:
+        """What the reverse of an operation reads: names with whether their contents matter; "out" is the result."""
+        flow = self.flow
+        if op.kind in ("store", "acc"):
+            # To put old elements back, and to find those of the shadow.
+            yield str(op.args[0]), False
+            for a in op.index_operands():
+                if isinstance(a, str):
+                    yield a, True
+            if flow.active(op.args[1]) and flow.array(op.args[1]):
+                yield str(op.args[1]), op.args[1] in self.local_arrays
+            return
+        if op.kind == "if":
+            if any(flow.active(n) for o in flat([op]) for n in o.out):
+                yield str(op.args[0]), True
+                inner = [o for o in flat([op]) if o is not op]
+                if any(o.kind == "if" for o in inner) or any(
+                    True for o in inner for _ in self._value_reads(o)
+                ):
+                    yield "branch", True
+            return
+        yield from self._value_reads(op)
+
+    def _value_reads(self, op: Op) -> Iterable[tuple[str, bool]]:
+        flow = self.flow
+        if not op.out or op.kind in ("verbatim", "impure", "if"):
+            return
+        out = op.out[0]
+        if op.rule == "custom":
+            if any(flow.active(n) for n in op.out):
+                for a in op.variables:
+                    yield a, True
+                yield "out", False
+            return
+        if not flow.active(out):
+            return
+        if flow.array(out):
+            if flow.view(op):
+                return
+            if out not in self.local_arrays:
+                yield "out", False
+        if op.kind == "load":
+            yield str(op.args[0]), str(op.args[0]) in self.zeroed
+            yield from ((i, True) for i in op.index_operands() if isinstance(i, str))
+            return
+        found = flow.derivative(op)
+        for i in found.pull:
+            if not flow.active(op.args[i]):
+                continue
+            a = str(op.args[i])
+            if flow.array(a) and (a not in self.local_arrays or a in self.zeroed):
+                yield a, a in self.zeroed
+            for n in found.names(i):
+                if n == "out":
+                    yield "out", True
+                elif n in PLACES and PLACES.index(n) < len(op.args):
+                    operand = op.args[PLACES.index(n)]
+                    if isinstance(operand, str):
+                        yield operand, True
+
+    # ------------------------------------------------------------------------------------ to be recorded
+
+    def _record(self, nodes: list[Node], needed: set[str]) -> set[str]:
+        """Decide what lines keep; returns what is needed after the nodes, given what is needed before."""
+        for node in nodes:
+            if isinstance(node, Seg):
+                line = self.lines[id(node)]
+                total = needed | line.entry
+                line.keeps |= line.binds & total
+                line.keeps_memory |= line.writes & total
+                needed = (total - line.binds) | line.exit
+            elif isinstance(node, If):
+                needed = self._record(node.body, set(needed)) | self._record(
+                    node.orelse, set(needed)
+                )
+            else:
+                while True:
+                    after = needed | self._record(node.body, set(needed))
+                    if after == needed:
+                        break
+                    needed = after
+        return needed
+
+    def _check(self) -> None:
+        for line in self.lines.values():
+            for name in line.keeps:
+                kind = self.flow.types[name]
+                if not (is_float(kind) or is_whole(kind) or is_array(kind)):
+                    raise refuse(
+                        self.program.where,
+                        f"{name} is of type {kind}, changes, and is needed in reverse.",
+                        "Use numbers and arrays for what changes.",
+                    )
+            for root in line.keeps_memory:
+                kind = self.flow.types[root[1:]]
+                if not (is_float(kind.dtype) or is_whole(kind.dtype)):
+                    raise refuse(
+                        self.program.where,
+                        f"Elements of type {kind.dtype} change and are needed in reverse.",
+                        "Use real arrays.",
+                    )
+
+    # -------------------------------------------------------------------------------------------- stability
+
+    def _find_stable(self) -> None:
+        """Names with the same value throughout: bound once, outside of loops."""
+        count: dict[str, int] = dict.fromkeys(self.program.params, 1)
+        self.loop_variables: set[str] = set()
+
+        def walk(nodes: list[Node], inside: int) -> None:
+            for node in nodes:
+                ops = node.ops if isinstance(node, Seg) else node.head
+                for n in (n for op in flat(ops) for n in op.out):
+                    count[n] = count.get(n, 0) + 1 + inside
+                if isinstance(node, If):
+                    walk(node.body, inside)
+                    walk(node.orelse, inside)
+                elif isinstance(node, Loop):
+                    if node.variable:
+                        self.loop_variables.add(node.variable)
+                    walk(node.body, 1)
+
+        walk(self.program.body, 0)
+        self.stable_names = {n for n, c in count.items() if c == 1}
+
+    def stable(self, ops: list[Op], operands: Iterable[Operand]) -> bool:
+        """Whether operands, and what operations compute them from, are the same in reverse as they were forward."""
+        inner = bound(ops)
+        read = [a for a in operands if isinstance(a, str) and a not in inner] + exposed(ops)
+        for a in read:
+            if a not in self.stable_names and a not in self.loop_variables:
+                return False
+        for op in flat(ops):
+            meta = op.rule in _META
+            if op.kind not in ("pure", "load", "copy") or op.rule == "custom":
+                return False
+            if not meta and any(
+                self.flow.array(a) and self.flow.root(a) in self.flow.stored for a in op.variables
+            ):
+                return False
+        return True
+
+
+def _segs(nodes: Iterable[Node]) -> Iterable[Seg]:
+    for node in nodes:
+        if isinstance(node, Seg):
+            yield node
+        else:
+            yield from _segs(node.body)
+            if isinstance(node, If):
+                yield from _segs(node.orelse)

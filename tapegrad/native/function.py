@@ -1,0 +1,548 @@
+"""`tg.njit`: a Numba function that has derivatives.
+
+A `NativeFunction` holds Numba's dispatcher and, per signature of arguments and set of differentiated parameters, a compiled adjoint
+or tangent. Called on arrays and numbers it is Numba's function; on tensors it is one entry of the tape (`entry`). Transforms ask it
+for a gradient directly where nothing outside is tracked, which costs one call of compiled code.
+
+Invariant: a derivative never writes to the caller's arrays. Those that the function writes are copied first, and if such an
+array shares memory with another argument the call is refused.
+"""
+
+from __future__ import annotations
+
+import inspect
+import threading
+import warnings
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numba
+import numpy as np
+from numba.core import types
+from numba.core.errors import NumbaPerformanceWarning
+from numba.extending import typeof_impl
+
+from ..errors import NotDifferentiable
+from ..tensor import Tensor
+from . import adjoint, inference, lowering, runtime, settling, tangent
+from .lowering import Custom, python_function
+
+_OPTIONS: dict[str, Any] = {"error_model": "numpy"}
+"""Division by zero gives inf, as in NumPy, and lets loops vectorise."""
+
+
+class NativeFunction:
+    """A jitted function with derivatives; made by `tg.njit`."""
+
+    def __init__(self, dispatcher: Any, limit: int | None = None) -> None:
+        self.dispatcher = dispatcher
+        self.py_func = dispatcher.py_func
+        self.limit = limit or runtime.memory_limit()
+        self.signature = inspect.signature(self.py_func)
+        self.variants: dict[Any, Variant] = {}
+        self.latest: Derived | None = None
+        self._lock = threading.RLock()
+        for name in ("__name__", "__qualname__", "__doc__", "__module__"):
+            setattr(self, name, getattr(self.py_func, name, None))
+        self.__wrapped__ = self.py_func
+
+    def __repr__(self) -> str:
+        return f"<tg.njit {self.__qualname__}>"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        for a in args:
+            if isinstance(a, Tensor) or type(a) is tuple:
+                break
+        else:
+            if not kwargs:
+                return self.dispatcher(*args)
+        full = self.bind(args, kwargs)
+        if not any(isinstance(leaf, Tensor) for leaf in leaves_of(full)):
+            return self.dispatcher(*full)
+        from .entry import record
+
+        return record(self, full)
+
+    def bind(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+        """Every argument by position, defaults filled in."""
+        if not kwargs and len(args) == len(self.signature.parameters):
+            return tuple(args)
+        bound = self.signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        return tuple(bound.args)
+
+    # ------------------------------------------------------------------------------------------ variants
+
+    def variant(self, args: tuple[Any, ...]) -> Variant:
+        """What is known of this function for arguments of these types."""
+        key = tuple(map(_key, args))
+        found = self.variants.get(key)
+        if found is None:
+            with self._lock:
+                found = self.variants.get(key)
+                if found is None:
+                    found = self.variants[key] = Variant(self, args)
+        return found
+
+    def value_and_gradient(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], positions: Sequence[int]
+    ) -> Any:
+        """`(value, gradients)` of plain arguments by one compiled call; NotImplemented where the tape is needed."""
+        full = (
+            self.bind(args, kwargs)
+            if kwargs or len(args) != len(self.signature.parameters)
+            else args
+        )
+        for a in full:
+            if isinstance(a, Tensor):
+                return NotImplemented
+        for i in positions:
+            kind = type(full[i])
+            if kind is not np.ndarray and kind is not float and kind is not np.float64:
+                return NotImplemented
+            if kind is np.ndarray and (full[i].dtype.kind != "f" or not full[i].flags.writeable):
+                return NotImplemented
+        derived = self.variant(full).derived(tuple(positions))
+        if derived.seeds != 1 or derived.results != 1 or not derived.scalar:
+            return NotImplemented
+        out = derived.run(full, (1.0,))
+        return np.float64(out[0]), out[1]
+
+    # ---------------------------------------------------------------------------------------- inspection
+
+    @property
+    def adjoint_source(self) -> str:
+        """The generated adjoint as Python, of the derivative that was made last.
+
+        >>> import numpy as np, tapegrad as tg
+        >>> @tg.njit
+        ... def area(r):
+        ...     return np.pi * r * r
+        >>> tg.grad(area)(1.0) == 2 * np.pi
+        True
+        >>> print(area.adjoint_source.splitlines()[0])
+        def area_adjoint(r, value_seed, floats, ints):
+        """
+        return self._derived("adjoint_source").adjoint.source
+
+    def explain(self) -> str:
+        """For each variable, whether it carries derivatives and what of it is kept for the reverse, as a table."""
+        return self._derived("explain()").explain()
+
+    def _derived(self, asked: str) -> Derived:
+        if self.latest is None:
+            raise NotDifferentiable(
+                f"{asked} of {self.__name__} was asked, but no derivative of it has been made, and types decide what it "
+                "looks like. Differentiate it once, for example by tg.grad."
+            )
+        return self.latest
+
+
+@typeof_impl.register(NativeFunction)
+def _typeof_native(value: NativeFunction, context: Any) -> Any:
+    """Inside other jitted code the function is Numba's own."""
+    return typeof_impl(value.dispatcher, context)
+
+
+class Variant:
+    """A function lowered for one signature of arguments."""
+
+    def __init__(self, owner: NativeFunction, args: tuple[Any, ...]) -> None:
+        self.owner = owner
+        self.types = tuple(numba.typeof(a) for a in args)
+        self._derived: dict[Any, Derived] = {}
+        self._pushed: dict[Any, Any] = {}
+        self._bent: dict[Any, Any] = {}
+        self.floats = [i for i, a in enumerate(args) if _is_float(a)]
+
+    def typed(self) -> settling.Typed:
+        """A fresh tree: generators change theirs."""
+        program = lowering.lower(self.owner.py_func)
+        kinds, returns = inference.infer(program, self.types)
+        return settling.Typed(program, kinds, returns)
+
+    def derived(self, positions: tuple[int, ...]) -> Derived:
+        """The compiled adjoint by the parameters at these positions."""
+        found = self._derived.get(positions)
+        if found is None:
+            with self.owner._lock:
+                found = self._derived.get(positions)
+                if found is None:
+                    found = self._derived[positions] = Derived(self, positions)
+        self.owner.latest = found
+        return found
+
+    # ------------------------------------------------------------------------------------------ forward mode
+
+    def push(
+        self, args: tuple[Any, ...], positions: tuple[int, ...], directions: Sequence[Any]
+    ) -> dict[int, Any]:
+        """Tangents of the results, by their position, along one direction of the parameters at `positions`."""
+        pushed = self._pushed.get(positions)
+        if pushed is None:
+            typed = self.typed()
+            wanted = [leaf for i in positions for leaf in settling.leaves(typed.param_parts[i])]
+            made = tangent.generate(typed, set(wanted))
+            compiled = _compiled(
+                self.owner, f"{typed.program.name}_tangent", made.source, made.scope
+            )
+            pushed = self._pushed[positions] = (made, compiled)
+        made, compiled = pushed
+        given = dict(zip(made.params, leaves_of(args), strict=True))
+        for p in made.mutated:
+            given[p] = given[p].copy()
+        along = dict(zip((made.params[i] for i in positions), directions, strict=True))
+        dots = [_direction(given[p], along.get(p)) for p in made.dotted]
+        out = _quietly(compiled, [*given.values(), *dots])
+        n = len(made.results)
+        by_name = dict(zip(made.varying, out[n:], strict=True))
+        return {i: by_name[r] for i, r in enumerate(made.results) if r in by_name}
+
+    def bend(
+        self,
+        args: tuple[Any, ...],
+        positions: tuple[int, ...],
+        seeds: tuple[Any, ...],
+        directions: Sequence[Any],
+    ) -> list[Any]:
+        """The derivative along a direction of what `Derived.run` gives: forward mode over the adjoint."""
+        derived = self.derived(positions)
+        made = derived.adjoint
+        given = dict(zip(made.params, leaves_of(args), strict=True))
+        for p in made.mutated:
+            given[p] = given[p].copy()
+        shadows = [np.zeros_like(given[p]) for p in made.shadows]
+        stacks = [np.empty(1024), np.empty(1024, np.int64)]
+        full = [*given.values(), *shadows, *seeds, *stacks]
+        along = dict(zip((made.params[i] for i in positions), directions, strict=True))
+        bent = self._bent.get(positions)
+        if bent is None:
+            name = f"{derived.typed.program.name}_adjoint"
+            program = lowering.lower(inference.load(name, made.source, made.scope), generated=True)
+            kinds, returns = inference.infer(program, tuple(numba.typeof(a) for a in full))
+            typed = settling.Typed(program, kinds, returns)
+            order = dict(zip(made.params, program.params, strict=False))
+            found = tangent.generate(typed, {order[p] for p in derived.wanted})
+            bent = self._bent[positions] = (
+                found,
+                _compiled(self.owner, f"{name}_tangent", found.source, found.scope),
+            )
+        found, compiled = bent
+        by_param = dict(zip(found.params, full, strict=True))
+        names = dict(zip(made.params, found.params, strict=False))
+        wanted = {names[p]: d for p, d in along.items()}
+        dots = {p: _direction(by_param[p], wanted.get(p)) for p in found.dotted}
+        out = _quietly(compiled, [*full, *dots.values()])
+        n = len(found.results)
+        varying = dict(zip(found.varying, out[n:], strict=True))
+        shadow_params = dict(zip(made.shadows, found.params[len(made.params) :], strict=False))
+        results = []
+        for p in derived.wanted:
+            value: Any = None
+            if p in made.shadows:
+                value = dots.get(shadow_params[p])
+            elif p in made.scalars:
+                value = varying.get(found.results[len(made.results) + made.scalars.index(p)])
+            results.append(np.zeros(np.shape(given[p])) if value is None else value)
+        return results
+
+
+def _direction(value: Any, along: Any) -> Any:
+    """A tangent as compiled code takes it: of the value's shape and type."""
+    if isinstance(value, np.ndarray):
+        dot = np.zeros_like(value)
+        if along is not None:
+            dot[...] = along
+        return dot
+    return 0.0 if along is None else float(along)
+
+
+def _compiled(owner: NativeFunction, name: str, source: str, scope: dict[str, Any]) -> Any:
+    return numba.njit(**_options(owner))(inference.load(name, source, scope))
+
+
+def _options(owner: NativeFunction) -> dict[str, Any]:
+    """What the generated code is compiled with: the user's choices as far as they mean the same there."""
+    options: dict[str, Any] = dict(_OPTIONS)
+    targets = owner.dispatcher.targetoptions
+    for option in ("fastmath", "boundscheck"):
+        if targets.get(option):
+            options[option] = targets[option]
+    return options
+
+
+def _quietly(compiled: Any, args: Sequence[Any]) -> Any:
+    """A call during which Numba may compile, without its advice on how fast that will be."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NumbaPerformanceWarning)
+        return compiled(*args)
+
+
+class Derived:
+    """A compiled adjoint by some of the parameters."""
+
+    def __init__(self, variant: Variant, positions: tuple[int, ...]) -> None:
+        self.owner = variant.owner
+        typed = variant.typed()
+        parts = typed.param_parts
+        self.wanted = [leaf for i in positions for leaf in settling.leaves(parts[i])]
+        self.adjoint = adjoint.generate(typed, set(self.wanted), self.owner.limit)
+        self.typed = typed
+        self.tuples = any(isinstance(p, list) for p in parts)
+        made = self.adjoint
+        self.seeds = len(made.seeds)
+        self.results = len(typed.program.results)
+        kinds = [typed.types[r] for r in typed.program.results]
+        self.returns_tuple = typed.program.returns_tuple
+        self.scalar = (
+            self.results == 1 and isinstance(kinds[0], types.Float) and not self.returns_tuple
+        )
+        self.seeded = [
+            made.seeds.index(r) if r in made.seeds else None for r in typed.program.results
+        ]
+        names = typed.program.params
+        self.mutated = [names.index(p) for p in made.mutated]
+        self.compiled = self._compile()
+
+    def _compile(self) -> Callable[..., Any]:
+        """The adjoint in a shell that makes shadows and copies what the function writes."""
+        made, name = self.adjoint, self.typed.program.name
+        options = _options(self.owner)
+        inner = numba.njit(**options)(inference.load(f"{name}_adjoint", made.source, made.scope))
+        params = made.params
+        seeds = [f"seed_{i}" for i in range(len(made.seeds))]
+        lines = [f"def {name}_gradient({', '.join([*_own(params), *seeds, 'floats', 'ints'])}):"]
+        own = dict(zip(params, _own(params), strict=True))
+        for p in made.mutated:
+            lines.append(f"    {own[p]} = {own[p]}.copy()")
+        for p in made.shadows:
+            lines.append(f"    {own[p]}_bar = np.zeros_like({own[p]})")
+        given = [*own.values(), *(f"{own[p]}_bar" for p in made.shadows), *seeds, "floats", "ints"]
+        lines.append(f"    out = adjoint({', '.join(given)})")
+        n = len(made.results)
+        bars = []
+        for p in self.wanted:
+            if p in made.shadows:
+                bars.append(f"{own[p]}_bar")
+            elif p in made.scalars:
+                bars.append(f"out[{n + made.scalars.index(p)}]")
+            else:
+                kind = self.typed.types[p]
+                bars.append(f"np.zeros_like({own[p]})" if isinstance(kind, types.Array) else "0.0")
+        values = [f"out[{i}]" for i in range(n)]
+        lines.append(
+            f"    return ({''.join(v + ', ' for v in values)}), ({''.join(b + ', ' for b in bars)}), out[-2], out[-1]"
+        )
+        text = "\n".join(lines) + "\n"
+        return numba.njit(**options)(
+            inference.load(f"{name}_gradient", text, {"np": np, "adjoint": inner})
+        )
+
+    def run(self, args: tuple[Any, ...], seeds: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
+        """(value, cotangents of the wanted parameters) for given cotangents of the active results."""
+        if self.tuples:
+            args = tuple(leaves_of(args))
+        if self.mutated:
+            self._refuse_shared(args)
+        floats, ints = _take_stacks()
+        try:
+            if self.compiled.signatures:  # type: ignore[attr-defined]
+                values, bars, floats, ints = self.compiled(*args, *seeds, floats, ints)
+            else:
+                values, bars, floats, ints = _quietly(self.compiled, [*args, *seeds, floats, ints])
+        finally:
+            _stacks.held = floats, ints
+        return (values if self.returns_tuple else values[0]), bars
+
+    def _refuse_shared(self, args: tuple[Any, ...]) -> None:
+        for i in self.mutated:
+            for j, other in enumerate(args):
+                if j != i and isinstance(other, np.ndarray) and np.may_share_memory(args[i], other):
+                    names = self.typed.program.params
+                    raise NotDifferentiable(
+                        f"{self.owner.__name__} writes to its argument {names[i]}, which shares memory with {names[j]}: the "
+                        "derivative by either is not defined. Pass a copy of one of them."
+                    )
+
+    def explain(self) -> str:
+        flow = self.flow
+        rows = [("variable", "type", "derivative", "kept for the reverse")]
+        for name in sorted(self.typed.types):
+            if name.startswith("v_") or "." in name or name not in flow.named:
+                continue
+            active = (
+                "active"
+                if flow.active(name)
+                else "varies, but no result depends on it"
+                if flow.varies(name)
+                else "passive"
+            )
+            rows.append(
+                (
+                    name,
+                    str(self.typed.types[name]),
+                    active,
+                    self.adjoint.kept.get(name, self.adjoint.kept.get(f"{name}[...]", "")),
+                )
+            )
+        widths = [max(len(r[i]) for r in rows) for i in range(4)]
+        return "\n".join(
+            "  ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)).rstrip() for r in rows
+        )
+
+    @property
+    def flow(self) -> Any:
+        return self.adjoint.flow
+
+
+def _own(params: list[str]) -> list[str]:
+    return [f"p_{p}" for p in params]
+
+
+# ---------------------------------------------------------------------------------------------------- stacks
+
+_stacks = threading.local()
+
+
+def _take_stacks() -> tuple[np.ndarray, np.ndarray]:
+    """This thread's stacks, for one call."""
+    held = getattr(_stacks, "held", None)
+    _stacks.held = None
+    return held if held is not None else (np.empty(1024), np.empty(1024, np.int64))
+
+
+def release_memory() -> None:
+    """Give back the stacks that this thread's derivatives keep between calls."""
+    _stacks.held = None
+
+
+def kept_bytes() -> int:
+    """Bytes that this thread's stacks take at present."""
+    held = getattr(_stacks, "held", None)
+    return 0 if held is None else held[0].nbytes + held[1].nbytes
+
+
+# -------------------------------------------------------------------------------------------------- arguments
+
+
+def _key(a: Any) -> Any:
+    """What decides the type of an argument, without asking Numba each time."""
+    kind = type(a)
+    if kind is np.ndarray:
+        return a.dtype, a.ndim, a.flags.num  # type: ignore[attr-defined]
+    if kind is float or kind is int or kind is np.float64:
+        return kind
+    return numba.typeof(a)
+
+
+def _is_float(a: Any) -> bool:
+    return isinstance(a, float | np.floating) or (isinstance(a, np.ndarray) and a.dtype.kind == "f")
+
+
+def leaves_of(args: Any) -> list[Any]:
+    """Arguments with tuples flattened."""
+    found = []
+    for a in args:
+        found += leaves_of(a) if isinstance(a, tuple) else [a]
+    return found
+
+
+# ------------------------------------------------------------------------------------------------- interface
+
+_foreign: weakref.WeakKeyDictionary[Any, NativeFunction] = weakref.WeakKeyDictionary()
+
+
+def differentiable(f: Any) -> Any:
+    """The native function of a Numba dispatcher; anything else as it is."""
+    if isinstance(f, NativeFunction) or not hasattr(f, "py_func"):
+        return f
+    found = _foreign.get(f)
+    if found is None:
+        found = _foreign[f] = NativeFunction(f)
+    return found
+
+
+def njit(f: Any = None, /, **options: Any) -> Any:
+    """Compile a function with Numba, and make its derivatives on demand: `numba.njit` for every transform.
+
+    Takes what `numba.njit` takes. The result is called like Numba's, from Python and from other jitted code; `tg.grad`,
+    `value_and_grad`, `vjp`, `jvp`, `jacobian`, `hvp` and `hessian` work on it, and called on tracked tensors it is one entry of the
+    tape. Derivatives are generated from the function's source (reverse mode by adjoint code, forward mode by tangent code) and compiled
+    for the argument types that come. What has no rule raises NotDifferentiable naming file, line and expression.
+
+    `memory_limit` bounds, in bytes, what a stack of the reverse sweep may take (default: three quarters of the memory).
+
+    >>> import numpy as np, tapegrad as tg
+    >>> @tg.njit
+    ... def power_sum(x):
+    ...     total = 0.0
+    ...     for i in range(x.size):
+    ...         if x[i] > 0:
+    ...             total += x[i] ** 3
+    ...     return total
+    >>> tg.grad(power_sum)(np.array([1.0, -2.0, 3.0]))
+    array([ 3.,  0., 27.])
+    """
+    limit = options.pop("memory_limit", None)
+
+    def make(function: Any) -> NativeFunction:
+        if isinstance(function, NativeFunction):
+            function = function.py_func
+        if python_function(function) is None:
+            raise TypeError(
+                f"njit was given {type(function).__name__}, which is no Python function: decorate a function defined with def."
+            )
+        if hasattr(function, "py_func"):
+            return NativeFunction(function, limit)
+        return NativeFunction(numba.njit(**{**_OPTIONS, **options})(function), limit)
+
+    return make if f is None else make(f)
+
+
+class CustomFunction(Custom):
+    """A function with a derivative given by hand; made by `njit_vjp`."""
+
+    def __init__(self, f: Any, vjp: Any) -> None:
+        super().__init__(f, vjp)
+        self.py_func = f.py_func
+        self.__name__ = f.__name__
+
+    def __call__(self, *args: Any) -> Any:
+        return self.f(*args)
+
+
+@typeof_impl.register(CustomFunction)
+def _typeof_custom(value: CustomFunction, context: Any) -> Any:
+    return typeof_impl(value.f, context)
+
+
+def njit_vjp(f: Any, f_vjp: Any) -> CustomFunction:
+    """A helper for native functions whose derivative you know: `f_vjp(g, out, *args)` returns one cotangent per argument.
+
+    `g` is the cotangent of the result `out` (a number or an array); what comes back is a tuple as long as the arguments, with 0.0
+    for those that carry no derivative. Both functions are compiled; inside native functions the helper is called, and its source is
+    never looked at.
+
+    >>> import math, tapegrad as tg
+    >>> def root(a):
+    ...     x = a
+    ...     for _ in range(60):
+    ...         x = 0.5 * (x + a / x)
+    ...     return x
+    >>> root = tg.njit_vjp(root, lambda g, out, a: (g / (2 * out),))
+    >>> @tg.njit
+    ... def f(a):
+    ...     return root(a) * 3.0
+    >>> tg.grad(f)(4.0)
+    0.75
+    """
+
+    def compiled(function: Any) -> Any:
+        if isinstance(function, NativeFunction):
+            return function.dispatcher
+        return (
+            function if hasattr(function, "py_func") else numba.njit(error_model="numpy")(function)
+        )
+
+    return CustomFunction(compiled(f), compiled(f_vjp))

@@ -1,0 +1,196 @@
+"""Numba's types for the names of a lowered program.
+
+The program is printed as plain Python and sent through the front of Numba's own pipeline, which is stopped right behind type
+inference: nothing is optimised or compiled. What comes back is the type of every name, so that the rules may depend on it
+exactly as Numba's lowering would.
+"""
+
+from __future__ import annotations
+
+import linecache
+import threading
+import warnings
+from typing import Any
+
+from numba.core import compiler, types
+from numba.core.compiler_machinery import FunctionPass, register_pass
+from numba.core.registry import cpu_target
+from numba.core.typed_passes import NopythonTypeInference
+
+from ..errors import NotDifferentiable
+from .tree import Const, If, Lines, Loop, Node, Program, Seg, plain, statement
+
+_found = threading.local()
+
+
+class _Typed(Exception):
+    """Inference is done; the types are in `_found`."""
+
+
+@register_pass(mutates_CFG=False, analysis_only=True)
+class _TakeTypes(FunctionPass):
+    _name = "tapegrad_take_types"
+
+    def __init__(self) -> None:
+        FunctionPass.__init__(self)
+
+    def run_pass(self, state: Any) -> bool:
+        _found.types = dict(state.typemap)
+        _found.returns = state.return_type
+        raise _Typed
+
+
+class _Front(compiler.CompilerBase):  # type: ignore[misc]
+    def define_pipelines(self) -> Any:
+        pipeline = compiler.DefaultPassBuilder.define_nopython_pipeline(self.state)
+        pipeline.add_pass_after(_TakeTypes, NopythonTypeInference)
+        pipeline.finalize()
+        return [pipeline]
+
+
+def load(name: str, text: str, scope: dict[str, Any]) -> Any:
+    """The function that a text defines, with the text where tracebacks and `inspect` look for it."""
+    file = f"<tapegrad native {name} {abs(hash(text)):x}>"
+    linecache.cache[file] = (len(text), None, text.splitlines(True), file)
+    space = dict(scope)
+    exec(compile(text, file, "exec"), space)
+    return space[name]
+
+
+def infer(program: Program, signature: tuple[Any, ...]) -> tuple[dict[str, Any], Any]:
+    """Types by name, and the type of the result. Names of dead code have none."""
+    text = source(program)
+    function = load(program.name, text, program.scope)
+    flags: Any = compiler.Flags()
+    flags.nrt = True
+    flags.error_model = "numpy"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            compiler.compile_extra(
+                cpu_target.typing_context,
+                cpu_target.target_context,
+                function,
+                signature,
+                None,
+                flags,
+                {},
+                pipeline_class=_Front,
+            )
+        except _Typed:
+            pass
+        except Exception as error:
+            raise NotDifferentiable(
+                f"{program.where}\n  Numba finds no types for this function with arguments {signature}: "
+                f"{' '.join(str(error).split())[:1500]} Make numba.njit accept the function first."
+            ) from error
+    found: dict[str, list[Any]] = {}
+    for name, kind in _found.types.items():
+        if not name.startswith(("$", "arg.")):
+            found.setdefault(name.split(".")[0], []).append(types.unliteral(kind))
+    known = {}
+    for name, kinds in found.items():
+        distinct = list(dict.fromkeys(kinds))
+        unified = (
+            distinct[0] if len(distinct) == 1 else cpu_target.typing_context.unify_types(*distinct)
+        )
+        if unified is None:
+            unified = types.undefined
+        known[name] = unified
+    for name, kind in zip(program.params, signature, strict=True):
+        known.setdefault(name, types.unliteral(kind))
+    return known, _found.returns
+
+
+def source(program: Program) -> str:
+    """The program as plain Python, a line an operation."""
+    lines = Lines()
+    lines.open(f"def {program.name}({', '.join(program.params)}):")
+    _block(program.body, lines)
+    if len(program.results) == 1 and not program.returns_tuple:
+        lines.put(f"return {program.results[0]}")
+    elif program.results:
+        lines.put(f"return ({', '.join(program.results)},)")
+    else:
+        lines.put("return None")
+    return "\n".join(lines) + "\n"
+
+
+def _block(nodes: list[Node], lines: Lines) -> None:
+    for node in nodes:
+        if isinstance(node, Seg):
+            _ops(node.ops, lines)
+        elif isinstance(node, If):
+            _ops(node.head, lines)
+            lines.open(f"if {plain(node.condition)}:")
+            mark = len(lines)
+            _block(node.body, lines)
+            lines.close(mark)
+            if node.orelse:
+                lines.open("else:")
+                _block(node.orelse, lines)
+                lines.close(-1)
+        else:
+            _loop(node, lines)
+
+
+def _loop(node: Loop, lines: Lines) -> None:
+    if node.variable:
+        _ops(node.head, lines)
+        lines.open(f"for {node.variable} in range({', '.join(plain(b) for b in node.bounds)}):")
+    else:
+        lines.open("while True:")
+        _ops(node.head, lines)
+        lines.put(f"if not {plain(node.condition)}:", "    break")
+    mark = len(lines)
+    _block(node.body, lines)
+    if node.stop:
+        lines.put(f"if {node.stop}:", "    break")
+    if node.variable:
+        lines.close(mark)
+    else:
+        lines.depth -= 1
+
+
+def _ops(ops: list[Any], lines: Lines) -> None:
+    for op in ops:
+        if op.kind == "if":
+            lines.open(f"if {plain(op.args[0])}:")
+            mark = len(lines)
+            _ops(op.body, lines)
+            lines.close(mark)
+            if op.orelse:
+                lines.open("else:")
+                _ops(op.orelse, lines)
+                lines.close(-1)
+        else:
+            lines.put(statement(op))
+
+
+def is_float(kind: Any) -> bool:
+    return isinstance(kind, types.Float)
+
+
+def is_whole(kind: Any) -> bool:
+    return isinstance(kind, types.Integer | types.Boolean)
+
+
+def is_array(kind: Any) -> bool:
+    return isinstance(kind, types.Array)
+
+
+def is_float_array(kind: Any) -> bool:
+    return isinstance(kind, types.Array) and isinstance(kind.dtype, types.Float)
+
+
+def const_type(operand: Const) -> Any:
+    """The type of a constant, as far as the rules ask."""
+    if isinstance(operand.value, bool):
+        return types.boolean
+    if isinstance(operand.value, int):
+        return types.int64
+    if isinstance(operand.value, float):
+        return types.float64
+    if operand.value is None and operand.text == "None":
+        return types.none
+    return None

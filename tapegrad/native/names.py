@@ -1,0 +1,95 @@
+"""What a name in the user's source refers to: NumPy's, math's and Python's functions by their one canonical text.
+
+The rules and the generated code know functions by that text ("np.sin", "math.sin", "abs"), however the user imported them.
+"""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import math
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+MISSING = object()
+"""What `resolve` returns for something that is not known before the program runs."""
+
+RESERVED = frozenset(
+    "np math floats ints nf ni accumulate fitted push_array pop_array grown grown_ints unless_zero select "
+    "scatter_back scatter_store spread sorted_back and or not if else while for in is def return True False None "
+    "lambda class with as try except raise assert pass del from import global nonlocal yield async await "
+    "range len abs min max int float bool round sum pow divmod print "
+    "tuple list enumerate zip prange".split()
+)
+"""Names that generated code uses for itself."""
+
+BUILTINS = tuple(
+    """abs min max int float bool round len range enumerate zip pow divmod sum complex print isinstance tuple list reversed sorted slice
+    hash str""".split()
+)
+
+PURE = frozenset(
+    """np.all np.any np.argmax np.argmin np.argsort np.searchsorted np.isnan np.isinf np.isfinite np.count_nonzero np.nonzero
+    np.flatnonzero np.allclose np.array_equal np.isclose np.signbit np.less np.greater np.equal np.not_equal np.less_equal
+    np.greater_equal np.logical_and np.logical_or np.logical_not np.logical_xor np.bincount np.digitize np.unique np.arange
+    np.zeros np.ones np.empty np.zeros_like np.ones_like np.empty_like np.eye np.identity np.linspace np.array np.asarray
+    np.floor np.ceil np.trunc np.rint np.sign np.shape np.size np.ndim np.iinfo np.finfo np.isscalar np.histogram np.tri
+    np.left_shift np.right_shift np.bitwise_and np.bitwise_or np.bitwise_xor np.invert np.gcd np.lcm np.hanning np.hamming
+    np.blackman np.bartlett np.kaiser np.logspace np.vander np.intp np.int64 np.int32 np.int16 np.int8 np.uint8 np.uint16
+    np.uint32 np.float64 np.float32 np.bool_ np.int_ np.full np.full_like np.median np.percentile np.quantile np.nanmax np.nanmin np.nansum
+    np.nanmean np.ptp np.sort np.isin np.intersect1d np.round np.around np.triu_indices np.tril_indices np.broadcast_to
+    np.real np.imag np.angle np.isreal np.iscomplex np.repeat np.tile np.linalg.matrix_rank np.linalg.cond np.roots
+    np.indices np.uint64 np.partition np.argpartition np.mod np.ediff1d np.take np.select np.atleast_1d np.atleast_2d
+    math.floor math.ceil math.trunc math.isnan math.isinf math.isfinite math.gcd math.factorial math.comb math.perm
+    int bool len round abs min max float pow divmod isinstance tuple""".split()
+)
+"""Functions that only compute: they may be evaluated again. Where active values go in, more is asked (see activity)."""
+
+
+def resolve_attribute(value: Any, name: str) -> Any:
+    try:
+        return getattr(value, name)
+    except AttributeError:
+        return MISSING
+
+
+@functools.cache
+def _canonical_names() -> dict[int, tuple[Any, str]]:
+    names: dict[int, tuple[Any, str]] = {}
+    spaces: list[tuple[Any, str]] = [
+        (np, "np"),
+        (np.linalg, "np.linalg"),
+        (np.random, "np.random"),
+        (math, "math"),
+    ]
+    for space, prefix in spaces:
+        for name in dir(space):
+            if name.startswith("_") or name in ("bool8", "long", "ulong"):
+                continue
+            value = getattr(space, name, None)
+            if value is None or isinstance(value, ModuleType) or not callable(value):
+                continue
+            known = names.get(id(value))
+            if known is None or getattr(value, "__name__", "") == name:
+                names[id(value)] = (value, f"{prefix}.{name}")
+    for name in BUILTINS:
+        value = getattr(builtins, name)
+        names[id(value)] = (value, name)
+    from .runtime import SCOPE
+
+    names |= {id(value): (value, name) for name, value in SCOPE.items() if name != "np"}
+    return names
+
+
+def canonical(value: Any) -> str | None:
+    """The text of a function of NumPy, math or Python; None for any other object."""
+    found = _canonical_names().get(id(value))
+    if found is not None:
+        return found[1]
+    if getattr(value, "__name__", None) == "prange" and "numba" in getattr(
+        type(value), "__module__", ""
+    ) + str(getattr(value, "__module__", "")):
+        return "range"
+    return None

@@ -1,0 +1,655 @@
+"""Derivative rules of the operations that a Numba program is made of.
+
+A rule turns an operation with typed operands into `Derivative`: for each operand the text of its cotangent, in terms of `g` (the
+result's cotangent), the operands `x, y, z, a3, a4, ...` and the result `out`; and the text of the result's tangent in terms of the
+operands' tangents `dx, dy, ...`. The names in a text say what must be known where it is evaluated, and nothing else is kept.
+
+Elementwise functions are not written here: their partials are read from the declarations in `tapegrad.ops`, as text, so that a
+formula stands in one place. Only what works on whole arrays has its rule below.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import inspect
+import linecache
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..primitive import UFUNCS
+from .inference import is_array, is_float
+from .tree import Const, Op
+
+PLACES = ("x", "y", "z", *(f"a{i}" for i in range(3, 100)))
+
+
+@dataclass(slots=True)
+class Derivative:
+    """Cotangents by operand; the tangent; whether a cotangent's text has its operand's shape as it stands."""
+
+    pull: dict[int, str]
+    push: str = ""
+    shaped: bool = False
+    chooses: bool = False
+    view: bool = False
+    """The result is other memory's view: its shadow is the same view of that memory's shadow."""
+    spreads: bool = False
+    """The result of arrays and numbers: a number's cotangent is the sum of its text."""
+    alloc: bool = False
+    """New memory that carries no derivative yet."""
+
+    def names(self, i: int) -> frozenset[str]:
+        return names_in(self.pull[i])
+
+
+@functools.cache
+def names_in(text: str) -> frozenset[str]:
+    return frozenset(
+        n.id for n in ast.walk(ast.parse(text, mode="eval")) if isinstance(n, ast.Name)
+    )
+
+
+def renamed(text: str, names: dict[str, str]) -> str:
+    """A text with other names in it."""
+    tree = ast.parse(text, mode="eval")
+
+    class Rename(ast.NodeTransformer):
+        def visit_Name(self, node: ast.Name) -> ast.AST:
+            return ast.parse(f"({names[node.id]})", mode="eval").body if node.id in names else node
+
+    return ast.unparse(Rename().visit(tree))
+
+
+# ------------------------------------------------------------------------------- elementwise: from the declarations
+
+MATH = {
+    "math.asin": np.arcsin, "math.acos": np.arccos, "math.atan": np.arctan, "math.atan2": np.arctan2, "math.asinh": np.arcsinh,
+    "math.acosh": np.arccosh, "math.atanh": np.arctanh, "math.pow": np.power, "math.fabs": np.fabs, "math.exp": np.exp,
+    "math.expm1": np.expm1, "math.log": np.log, "math.log1p": np.log1p, "math.log2": np.log2, "math.log10": np.log10,
+    "math.sqrt": np.sqrt, "math.sin": np.sin, "math.cos": np.cos, "math.tan": np.tan, "math.sinh": np.sinh, "math.cosh": np.cosh,
+    "math.tanh": np.tanh, "math.hypot": np.hypot, "math.copysign": np.copysign, "math.fmod": np.fmod, "math.radians": np.radians,
+    "math.degrees": np.degrees, "math.exp2": np.exp2, "math.cbrt": np.cbrt, "abs": np.absolute, "min": np.minimum, "max": np.maximum,
+    "+": np.add, "-": np.subtract, "*": np.multiply, "/": np.divide, "**": np.power, "pow": np.power, "%": np.remainder,
+    "//": np.floor_divide,
+    "neg": np.negative,
+}  # fmt: skip
+
+ZERO = frozenset(
+    """np.floor np.ceil np.trunc np.rint np.sign np.round np.around round math.floor math.ceil math.trunc int bool len compare not
+    np.heaviside np.floor_divide // np.zeros_like np.ones_like np.empty_like np.shape np.size np.ndim .shape .size .ndim .dtype
+    .itemsize .nbytes .strides""".split()
+)
+"""Results that do not vary, or only in steps."""
+
+ERF = 2 / math.sqrt(math.pi)
+
+
+@functools.cache
+def _partials(ufunc: Any) -> tuple[tuple[str, ...], bool] | None:
+    """Texts of an elementwise op's partial derivatives, from its declaration; None if it has none that is real text."""
+    function = UFUNCS.get(ufunc)
+    op = getattr(function, "primitive", None)
+    if op is None or not op.elementwise:
+        return None
+    texts = []
+    for partial in op.partials:
+        texts.append(
+            repr(float(partial.value)) if partial.function is None else _text(partial.function)
+        )
+    return tuple(texts), any(p.chooses for p in op.partials)
+
+
+def _text(function: Any) -> str:
+    """The body of a lambda as text, found by the place of its instructions."""
+    code = function.__code__
+    tree = _tree(inspect.getsourcefile(function) or code.co_filename)
+    spans = [
+        p
+        for p in code.co_positions()
+        if p[0] and p[2] is not None and p[3] is not None and (p[2], p[3]) != (0, 0)
+    ]
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Lambda) and node.lineno == code.co_firstlineno:
+            body = node.body
+            inside = all(
+                (body.lineno, body.col_offset) <= (a, c)
+                and (b, d) <= (body.end_lineno, body.end_col_offset)
+                for a, b, c, d in spans
+            )
+            if inside:
+                found.append(node)
+    if len(found) != 1:
+        raise LookupError(
+            f"the formula at {code.co_filename}:{code.co_firstlineno} was not found as text"
+        )
+    constants = {
+        name: repr(value)
+        for name in code.co_names
+        if isinstance(value := function.__globals__.get(name), float | int)
+    }
+    return renamed(ast.unparse(found[0].body), constants)
+
+
+@functools.cache
+def _tree(file: str) -> ast.Module:
+    return ast.parse("".join(linecache.getlines(file)))
+
+
+class _ForScalars(ast.NodeTransformer):
+    """`select` as a conditional expression; parts of a real number as the number."""
+
+    def __init__(self, arrays: bool) -> None:
+        self.arrays = arrays
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        name = ast.unparse(node.func)
+        if name in ("np.conj", "np.real"):
+            return node.args[0]
+        if name == "select" and not self.arrays:
+            return ast.IfExp(node.args[0], node.args[1], node.args[2])
+        if name == "select":
+            node.func = ast.parse("np.where", mode="eval").body
+        return node
+
+
+@functools.cache
+def _for(text: str, arrays: bool) -> str:
+    return ast.unparse(_ForScalars(arrays).visit(ast.parse(text, mode="eval")))
+
+
+def ufunc_of(rule: str) -> Any:
+    if rule in MATH:
+        return MATH[rule]
+    if rule.startswith("np.") and rule.count(".") == 1:
+        function = getattr(np, rule[3:], None)
+        return function if isinstance(function, np.ufunc) else None
+    return None
+
+
+def _elementwise(op: Op, kinds: Sequence[Any]) -> Derivative | None:
+    rule = op.rule or ""
+    arrays = any(is_array(k) for k in kinds)
+    if rule == "math.erf":
+        return _made([f"{ERF!r} * math.exp(-x * x)"], 1)
+    if rule == "math.erfc":
+        return _made([f"{-ERF!r} * math.exp(-x * x)"], 1)
+    if rule in ("**", "np.power", "pow", "math.pow"):
+        power = _integer_power(op)
+        if power is not None:
+            return power
+    if rule == "math.log" and len(op.args) == 2:
+        return None
+    ufunc = ufunc_of(rule)
+    found = _partials(ufunc) if ufunc is not None else None
+    if found is None:
+        return None
+    texts, chooses = found
+    if len(texts) != len(op.args):
+        return None
+    return _made([_for(t, arrays) for t in texts], sum(is_array(k) for k in kinds), chooses)
+
+
+def _integer_power(op: Op) -> Derivative | None:
+    exponent = op.args[1]
+    if (
+        not isinstance(exponent, Const)
+        or not isinstance(exponent.value, int | float)
+        or isinstance(exponent.value, bool)
+    ):
+        return None
+    n = exponent.value
+    if n == 2:
+        return _made(["2.0 * x", "0.0"], 1)
+    if n == 1 or n == 0:
+        return _made([f"{float(n)}", "0.0"], 1)
+    if isinstance(n, int):
+        return _made(
+            [f"{float(n)!r} * x ** {n - 1}" if n > 0 else f"{float(n)!r} * x ** ({n - 1})", "0.0"],
+            1,
+        )
+    return _made([f"{n!r} * x ** ({n - 1!r})", "0.0"], 1)
+
+
+def _made(partials: Sequence[str], arrays: int, chooses: bool = False) -> Derivative:
+    """The derivative of an elementwise operation from its partials."""
+    pull = {}
+    push = []
+    for i, partial in enumerate(partials):
+        place = PLACES[i]
+        if partial in ("0.0", "-0.0"):
+            continue
+        if partial in ("1.0", "-1.0"):
+            sign = "" if partial == "1.0" else "-"
+            pull[i] = f"{sign}g"
+            push.append(f"{sign}d{place}")
+        elif chooses:
+            pull[i] = f"unless_zero(g, {partial})"
+            push.append(f"unless_zero(d{place}, {partial})")
+        elif partial.startswith(
+            "1 / "
+        ):  # a quotient, not a product with a reciprocal: one operation, and closer
+            pull[i] = f"g / ({partial[4:]})"
+            push.append(f"d{place} / ({partial[4:]})")
+        else:
+            pull[i] = f"g * ({partial})"
+            push.append(f"d{place} * ({partial})")
+    return Derivative(
+        pull, "\0".join(push), shaped=arrays <= 1, chooses=chooses, spreads=arrays > 0
+    )
+
+
+# --------------------------------------------------------------------------------------------- whole arrays
+
+Rule = Callable[[Op, Sequence[Any]], Derivative | None]
+FUNCTIONS: dict[str, Rule | None] = {}
+"""Rules by the function's text; a ufunc or operator has None here and its declared partials."""
+
+
+def rule(*names: str) -> Callable[[Rule], Rule]:
+    def add(function: Rule) -> Rule:
+        FUNCTIONS.update(dict.fromkeys(names, function))
+        return function
+
+    return add
+
+
+def _ndim(kind: Any) -> int:
+    return kind.ndim if is_array(kind) else 0
+
+
+def _axis(op: Op, at: int = 1) -> int | str | None:
+    """The axis of a reduction: None for all, a number, or "?" where it is not known."""
+    operand = op.settings.get("axis")
+    if operand is None and len(op.args) > at and not op.settings:
+        operand = op.args[at]
+    if operand is None:
+        return None
+    return (
+        operand.value
+        if isinstance(operand, Const) and (operand.value is None or type(operand.value) is int)
+        else "?"
+    )
+
+
+def _only(op: Op, *allowed: str) -> bool:
+    return set(op.settings) <= set(allowed)
+
+
+@rule("np.sum", "sum")
+def _sum(op: Op, kinds: Sequence[Any]) -> Derivative | None:
+    axis = _axis(op)
+    if not is_array(kinds[0]) or axis == "?" or not _only(op, "axis") or len(op.args) > 2:
+        return None
+    if axis is None:
+        return Derivative({0: "g"}, "np.sum(dx)")
+    return Derivative(
+        {0: f"np.expand_dims(g, {axis})" if kinds[0].ndim > 1 else "g"}, f"np.sum(dx, axis={axis})"
+    )
+
+
+@rule("np.mean")
+def _mean(op: Op, kinds: Sequence[Any]) -> Derivative | None:
+    if not is_array(kinds[0]) or len(op.args) != 1:
+        return None
+    return Derivative({0: "g / x.size"}, "np.mean(dx)")
+
+
+@rule("np.max", "np.min", "np.amax", "np.amin")
+def _extreme(op: Op, kinds: Sequence[Any]) -> Derivative | None:
+    if not is_array(kinds[0]) or len(op.args) != 1:
+        return None
+    return Derivative({0: "spread(x, out, g)"}, "np.sum(spread(x, out, 1.0) * dx)")
+
+
+@rule("np.prod")
+def _prod(op: Op, kinds: Sequence[Any]) -> Derivative | None:
+    if not is_array(kinds[0]) or len(op.args) != 1:
+        return None
+    return Derivative({0: "g * others_product(x)"}, "np.sum(others_product(x) * dx)")
+
+
+@rule("np.var")
+def _var(op: Op, kinds: Sequence[Any]) -> Derivative | None:
+    if not is_array(kinds[0]) or len(op.args) != 1:
+        return None
+    return Derivative(
+        {0: "(2.0 * g / x.size) * (x - np.mean(x))"},
+        "np.sum((2.0 / x.size) * (x - np.mean(x)) * dx)",
+    )
+
+
+@rule("np.std")
+def _std(op: Op, kinds: Sequence[Any]) -> Derivative | None:
+    if not is_array(kinds[0]) or len(op.args) != 1:
+        return None
+    return Derivative(
+        {0: "(g / (out * x.size)) * (x - np.mean(x))"},
+        "np.sum((x - np.mean(x)) * dx) / (out * x.size)",
+    )
+
+
+@rule("@", "np.dot", "np.vdot")
+def _dot(op: Op, kinds: Sequence[Any]) -> Derivative | None:
+    if len(op.args) != 2:
+        return None
+    pull = {
+        (1, 1): {0: "g * y", 1: "g * x"},
+        (2, 1): {0: "np.outer(g, y)", 1: "np.dot(x.T, g)"},
+        (1, 2): {0: "np.dot(y, g)", 1: "np.outer(x, g)"},
+        (2, 2): {0: "np.dot(g, y.T)", 1: "np.dot(x.T, g)"},
+    }.get((_ndim(kinds[0]), _ndim(kinds[1])))
+    if pull is None or (op.rule == "np.vdot" and kinds[0].ndim != 1):
+        return None
+    return Derivative(pull, "np.dot(dx, y)\0np.dot(x, dy)")
+
+
+@rule("np.outer")
+def _outer(op: Op, kinds: Sequence[Any]) -> Derivative | None:
+    if [_ndim(k) for k in kinds] != [1, 1]:
+        return None
+    return Derivative({0: "np.dot(g, y)", 1: "np.dot(g.T, x)"}, "np.outer(dx, y)\0np.outer(x, dy)")
+
+
+@rule("np.linalg.solve")
+def _solve(op: Op, kinds: Sequence[Any]) -> Derivative | None:
+    if _ndim(kinds[1]) == 1:
+        pull = {
+            0: "-np.outer(np.linalg.solve(x.T.copy(), g), out)",
+            1: "np.linalg.solve(x.T.copy(), g)",
+        }
+    else:
+        pull = {
+            0: "-np.dot(np.linalg.solve(x.T.copy(), g), out.T)",
+            1: "np.linalg.solve(x.T.copy(), g)",
+        }
+    return Derivative(pull, "-np.linalg.solve(x, np.dot(dx, out))\0np.linalg.solve(x, dy)")
+
+
+@rule("np.linalg.inv")
+def _inv(op: Op, kinds: Sequence[Any]) -> Derivative | None:
+    return Derivative({0: "-np.dot(out.T, np.dot(g, out.T))"}, "-np.dot(out, np.dot(dx, out))")
+
+
+@rule("np.linalg.det")
+def _det(op: Op, kinds: Sequence[Any]) -> Derivative | None:
+    return Derivative(
+        {0: "(g * out) * np.linalg.inv(x).T"}, "out * np.trace(np.dot(np.linalg.inv(x), dx))"
+    )
+
+
+@rule("np.linalg.cholesky")
+def _cholesky(op: Op, kinds: Sequence[Any]) -> Derivative | None:
+    return Derivative({0: "cholesky_back(out, g)"}, "cholesky_push(out, dx)")
+
+
+@rule("np.linalg.norm")
+def _norm(op: Op, kinds: Sequence[Any]) -> Derivative | None:
+    if len(op.args) != 1:
+        return None
+    return Derivative(
+        {0: "x * (g / out if out != 0.0 else 0.0)"}, "np.sum(x * dx) / out if out != 0.0 else 0.0"
+    )
+
+
+@rule("np.trace")
+def _trace(op: Op, kinds: Sequence[Any]) -> Derivative | None:
+    if len(op.args) != 1:
+        return None
+    return Derivative({0: "g * np.eye(x.shape[0], x.shape[1])"}, "np.trace(dx)")
+
+
+@rule("np.diag")
+def _diag(op: Op, kinds: Sequence[Any]) -> Derivative | None:
+    if len(op.args) != 1 or _ndim(kinds[0]) != 1:
+        return None
+    return Derivative({0: "np.diag(g)"}, "np.diag(dx)")
+
+
+@rule("np.cumsum")
+def _cumsum(op: Op, kinds: Sequence[Any]) -> Derivative | None:
+    if len(op.args) != 1 or _ndim(kinds[0]) != 1:
+        return None
+    return Derivative({0: "np.cumsum(g[::-1])[::-1]"}, "np.cumsum(dx)")
+
+
+@rule("np.sort")
+def _sort(op: Op, kinds: Sequence[Any]) -> Derivative | None:
+    if len(op.args) != 1 or _ndim(kinds[0]) != 1:
+        return None
+    return Derivative({0: "sorted_back(x, g)"}, "dx[np.argsort(x, kind='mergesort')]")
+
+
+@rule("np.diff")
+def _diff(op: Op, kinds: Sequence[Any]) -> Derivative | None:
+    if len(op.args) != 1 or _ndim(kinds[0]) != 1:
+        return None
+    return Derivative({0: "diff_back(g)"}, "np.diff(dx)")
+
+
+@rule("np.roll")
+def _roll(op: Op, kinds: Sequence[Any]) -> Derivative | None:
+    if len(op.args) != 2 or op.settings or _ndim(kinds[0]) != 1:
+        return None
+    return Derivative({0: "np.roll(g, -y)"}, "np.roll(dx, y)")
+
+
+@rule("np.triu", "np.tril")
+def _triangle(op: Op, kinds: Sequence[Any]) -> Derivative | None:
+    if op.settings or _ndim(kinds[0]) != 2:
+        return None
+    more = ", y" if len(op.args) > 1 else ""
+    return Derivative({0: f"{op.rule}(g{more})"}, f"{op.rule}(dx{more})")
+
+
+@rule("np.where")
+def _where(op: Op, kinds: Sequence[Any]) -> Derivative | None:
+    if len(op.args) != 3 or not is_array(kinds[0]):
+        return None
+    return Derivative(
+        {1: "np.where(x, g, 0.0)", 2: "np.where(x, 0.0, g)"},
+        "np.where(x, dy, 0.0)\0np.where(x, 0.0, dz)",
+        spreads=True,
+    )
+
+
+@rule("np.clip")
+def _clip(op: Op, kinds: Sequence[Any]) -> Derivative | None:
+    if (
+        len(op.args) != 3
+        or op.settings
+        or any(is_array(k) for k in kinds[1:])
+        or not is_array(kinds[0])
+    ):
+        return None
+    inside, below, above = "(x >= y) & (x <= z)", "(x < y) & (y <= z)", "(x > z) | (y > z)"
+    return Derivative(
+        {
+            0: f"np.where({inside}, g, 0.0)",
+            1: f"np.where({below}, g, 0.0)",
+            2: f"np.where({above}, g, 0.0)",
+        },
+        f"np.where({inside}, dx, 0.0)\0np.where({below}, dy, 0.0)\0np.where({above}, dz, 0.0)",
+        spreads=True,
+    )
+
+
+@rule("np.copy", "np.array_copy")
+def _copy(op: Op, kinds: Sequence[Any]) -> Derivative | None:
+    if not is_array(kinds[0]):
+        return None
+    return Derivative({0: "g"}, "dx.copy()", shaped=True)
+
+
+@rule("float", "np.float64", "np.float32", "np.double", "np.single")
+def _cast(op: Op, kinds: Sequence[Any]) -> Derivative | None:
+    return (
+        Derivative({0: "g"}, "dx", shaped=True)
+        if len(op.args) == 1 and is_float(kinds[0])
+        else None
+    )
+
+
+@rule(".astype")
+def _astype(op: Op, kinds: Sequence[Any]) -> Derivative | None:
+    return Derivative(
+        {0: "g"},
+        f"dx.astype({op.args[1].text})" if isinstance(op.args[1], Const) else "",
+        shaped=True,
+    )
+
+
+@rule(".item")
+def _item(op: Op, kinds: Sequence[Any]) -> Derivative | None:
+    return Derivative({0: "g"}, "dx.item()")
+
+
+@rule(".flatten")
+def _flatten(op: Op, kinds: Sequence[Any]) -> Derivative | None:
+    return Derivative({0: "g.reshape(x.shape)"}, "dx.flatten()")
+
+
+@rule("np.ravel")
+def _ravel(op: Op, kinds: Sequence[Any]) -> Derivative | None:
+    if len(op.args) != 1:
+        return None
+    if is_array(kinds[0]) and kinds[0].layout == "C":
+        return Derivative({}, view=True)
+    return Derivative({0: "g.reshape(x.shape)"}, "dx.ravel()") if _ndim(kinds[0]) > 1 else None
+
+
+@rule("np.reshape")
+def _reshape(op: Op, kinds: Sequence[Any]) -> Derivative | None:
+    return Derivative({}, view=True) if is_array(kinds[0]) and kinds[0].layout == "C" else None
+
+
+@rule("np.transpose", ".T")
+def _transpose(op: Op, kinds: Sequence[Any]) -> Derivative | None:
+    return Derivative({}, view=True) if len(op.args) == 1 else None
+
+
+@rule("np.asarray", "np.ascontiguousarray")
+def _asarray(op: Op, kinds: Sequence[Any]) -> Derivative | None:
+    if len(op.args) != 1 or not is_array(kinds[0]) or kinds[0].layout != "C":
+        return None
+    return Derivative({}, view=True)
+
+
+@rule("np.array")
+def _array(op: Op, kinds: Sequence[Any]) -> Derivative | None:
+    if "width" not in op.settings:
+        return (
+            Derivative({0: "g"}, "dx.copy()", shaped=True)
+            if is_array(kinds[0]) and len(op.args) == 1
+            else None
+        )
+    if any(is_array(k) for k in kinds):
+        return None
+    width = op.settings["width"].value  # type: ignore[union-attr]
+    places = [f"{i // width}, {i % width}" if width else str(i) for i in range(len(kinds))]
+    return Derivative({i: f"g[{p}]" for i, p in enumerate(places)}, "array")
+
+
+@rule("np.full", "np.full_like")
+def _full(op: Op, kinds: Sequence[Any]) -> Derivative | None:
+    if op.settings or len(op.args) != 2:
+        return None
+    return Derivative({1: "np.sum(g)"}, "np.full_like(out, dy)", alloc=True)
+
+
+@rule("np.linspace")
+def _linspace(op: Op, kinds: Sequence[Any]) -> Derivative | None:
+    if len(op.args) != 3:
+        return None
+    return Derivative(
+        {0: "np.sum(g * np.linspace(1.0, 0.0, z))", 1: "np.sum(g * np.linspace(0.0, 1.0, z))"},
+        "dx * np.linspace(1.0, 0.0, z)\0dy * np.linspace(0.0, 1.0, z)",
+        alloc=True,
+    )
+
+
+@rule("np.concatenate", "np.hstack")
+def _concatenate(op: Op, kinds: Sequence[Any]) -> Derivative | None:
+    if op.rule == "np.hstack" and any(_ndim(k) != 1 for k in kinds):
+        return None
+    axis = op.settings.get("axis")
+    if axis is not None and not (isinstance(axis, Const) and axis.value == 0):
+        return None
+    pull = {}
+    start = "0"
+    for i in range(len(kinds)):
+        stop = f"{start} + {PLACES[i]}.shape[0]"
+        pull[i] = f"g[{start}:{stop}]"
+        start = stop
+    return Derivative(pull, "same")
+
+
+@rule("np.stack", "np.vstack")
+def _stack(op: Op, kinds: Sequence[Any]) -> Derivative | None:
+    if op.settings or (op.rule == "np.vstack" and any(_ndim(k) != 1 for k in kinds)):
+        return None
+    return Derivative({i: f"g[{i}]" for i in range(len(kinds))}, "same")
+
+
+@rule("np.column_stack")
+def _column_stack(op: Op, kinds: Sequence[Any]) -> Derivative | None:
+    if any(_ndim(k) != 1 for k in kinds):
+        return None
+    return Derivative({i: f"g[:, {i}]" for i in range(len(kinds))}, "same")
+
+
+@rule(
+    "np.zeros",
+    "np.empty",
+    "np.ones",
+    "np.eye",
+    "np.identity",
+    "np.arange",
+    "np.zeros_like",
+    "np.ones_like",
+    "np.empty_like",
+)
+def _allocation(op: Op, kinds: Sequence[Any]) -> Derivative | None:
+    return Derivative({}, alloc=True)
+
+
+# What the generated adjoint calls: differentiated where forward mode goes over it. Their own reverse is never asked for.
+
+_GENERATED = {
+    "grown": "grown(dx, y, z)", "spread": "spread(x, y, dz)", "sorted_back": "sorted_back(x, dy)", "diff_back": "diff_back(dx)",
+    "scatter_sum": "scatter_sum(dx, y)", "unless_zero": "unless_zero(dx, y)", "[]": "", ".pop": "",
+    "np.expand_dims": "np.expand_dims(dx, y)",
+}  # fmt: skip
+
+
+def _generated(op: Op, kinds: Sequence[Any]) -> Derivative | None:
+    text = _GENERATED[op.rule or ""]
+    places = [i for i in range(len(kinds)) if f"d{PLACES[i]}" in (names_in(text) if text else ())]
+    return Derivative(dict.fromkeys(places, "g"), text)
+
+
+FUNCTIONS.update(dict.fromkeys(_GENERATED, _generated))
+
+for _name in dir(np):
+    if isinstance(getattr(np, _name), np.ufunc) and getattr(np, _name) in UFUNCS:
+        FUNCTIONS.setdefault(f"np.{_name}", None)
+FUNCTIONS.update(dict.fromkeys((*MATH, "math.erf", "math.erfc", "np.real"), None))
+
+
+def derivative(op: Op, kinds: Sequence[Any]) -> Derivative | None:
+    """What is known of an operation's derivative; None if nothing is."""
+    name = op.rule or ""
+    if name == "copy":
+        return Derivative({0: "g"}, "dx", shaped=True)
+    if name in ("min", "max") and len(kinds) == 1:
+        return None
+    special = FUNCTIONS.get(name)
+    if special is not None:
+        return special(op, kinds)
+    return _elementwise(op, kinds)

@@ -1,0 +1,270 @@
+"""What generated code calls: adding cotangents over broadcast axes, and the stacks that keep values for the reverse.
+
+Everything here is compiled by Numba into the program that uses it.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numba.core import types
+from numba.extending import overload
+
+kernel = njit(
+    error_model="numpy"
+)  # division by zero gives inf, as in NumPy, and lets loops vectorise
+
+
+def accumulate(bar: Any, g: Any) -> None:
+    """bar += g; g is a number, or an array that is stretched to bar's shape or summed down to it."""
+    raise NotImplementedError("for compiled code")
+
+
+@overload(accumulate)
+def _accumulate(bar: Any, g: Any) -> Any:
+    if not isinstance(bar, types.Array):
+        return None
+    if not isinstance(g, types.Array):
+
+        def number(bar: Any, g: Any) -> None:
+            for k in np.ndindex(bar.shape):
+                bar[k] += g
+
+        return number
+    if g.ndim == 0:
+        return lambda bar, g: accumulate(bar, g[()])
+    if g.ndim > bar.ndim:
+
+        def down(bar: Any, g: Any) -> None:
+            for k in range(g.shape[0]):
+                accumulate(bar, g[k])
+
+        if bar.ndim == 0:
+
+            def whole(bar: Any, g: Any) -> None:
+                bar[()] += np.sum(g)
+
+            return whole
+        return down
+    if g.ndim < bar.ndim:
+
+        def up(bar: Any, g: Any) -> None:
+            for k in range(bar.shape[0]):
+                accumulate(bar[k], g)
+
+        return up
+    if bar.ndim == 1:
+
+        def line(bar: Any, g: Any) -> None:
+            n = bar.shape[0]
+            if g.shape[0] == n:
+                for k in range(n):
+                    bar[k] += g[k]
+            elif g.shape[0] == 1:
+                for k in range(n):
+                    bar[k] += g[0]
+            else:
+                for k in range(g.shape[0]):
+                    bar[0] += g[k]
+
+        return line
+
+    def rows(bar: Any, g: Any) -> None:
+        n = bar.shape[0]
+        if g.shape[0] == n:
+            for k in range(n):
+                accumulate(bar[k], g[k])
+        elif g.shape[0] == 1:
+            for k in range(n):
+                accumulate(bar[k], g[0])
+        else:
+            for k in range(g.shape[0]):
+                accumulate(bar[0], g[k])
+
+    return rows
+
+
+def unless_zero(g: Any, partial: Any) -> Any:
+    """g * partial, and 0 where the partial is 0, however infinite g is."""
+    raise NotImplementedError("for compiled code")
+
+
+@overload(unless_zero)
+def _unless_zero(g: Any, partial: Any) -> Any:
+    if isinstance(partial, types.Array) or isinstance(g, types.Array):
+
+        def arrays(g: Any, partial: Any) -> Any:
+            return np.where(partial == 0.0, 0.0, g * partial)
+
+        return arrays
+
+    def numbers(g: Any, partial: Any) -> Any:
+        return 0.0 if partial == 0.0 else g * partial
+
+    return numbers
+
+
+@kernel
+def spread(x: Any, extreme: Any, g: Any) -> Any:
+    """The cotangent of a maximum or minimum: equal shares to all elements that reach it."""
+    out = np.zeros(x.shape)
+    n = 0
+    for k in np.ndindex(x.shape):
+        if x[k] == extreme:
+            n += 1
+    for k in np.ndindex(x.shape):
+        if x[k] == extreme:
+            out[k] = g / n
+    return out
+
+
+@kernel
+def others_product(x: Any) -> Any:
+    """For each element the product of all others."""
+    out = np.ones(x.shape)
+    before: Any = 1.0
+    for k in np.ndindex(x.shape):
+        out[k] = before
+        before *= x[k]
+    flat, given = out.ravel(), np.ascontiguousarray(x).ravel()
+    behind: Any = 1.0
+    for i in range(flat.size - 1, -1, -1):
+        flat[i] *= behind
+        behind *= given[i]
+    return flat.reshape(x.shape)
+
+
+@kernel
+def sorted_back(x: Any, g: Any) -> Any:
+    out = np.empty(g.shape, g.dtype)
+    order = np.argsort(x, kind="mergesort")
+    for k in range(order.size):
+        out[order[k]] = g[k]
+    return out
+
+
+@kernel
+def diff_back(g: Any) -> Any:
+    out = np.zeros(g.size + 1)
+    for k in range(g.size):
+        out[k] -= g[k]
+        out[k + 1] += g[k]
+    return out
+
+
+@kernel
+def _half_lower(m: Any) -> Any:
+    out = np.tril(m)
+    for i in range(m.shape[0]):
+        out[i, i] *= 0.5
+    return out
+
+
+@kernel
+def cholesky_back(factor: Any, g: Any) -> Any:
+    """Cotangent of A = L Lᵀ from that of L (Murray 2016, "Differentiation of the Cholesky decomposition", eq. 10)."""
+    inner = _half_lower(np.dot(np.ascontiguousarray(factor.T), np.ascontiguousarray(g)))
+    left = np.linalg.solve(np.ascontiguousarray(factor.T), inner)
+    both = np.linalg.solve(np.ascontiguousarray(factor.T), np.ascontiguousarray(left.T)).T
+    return 0.5 * (both + both.T)
+
+
+@kernel
+def cholesky_push(factor: Any, tangent: Any) -> Any:
+    left = np.linalg.solve(factor, np.ascontiguousarray(0.5 * (tangent + tangent.T)))
+    both = np.linalg.solve(factor, np.ascontiguousarray(left.T)).T
+    return np.dot(factor, _half_lower(np.ascontiguousarray(both)))
+
+
+@kernel
+def scatter_back(bar: Any, index: Any, value_bar: Any) -> None:
+    """Undo `base[index] = values` in the cotangents: the last store to an element is the one that counted."""
+    for k in range(index.size - 1, -1, -1):
+        value_bar[k] += bar[index[k]]
+        bar[index[k]] = 0.0
+
+
+@kernel
+def scatter_sum(bar: Any, index: Any) -> float:
+    """Undo `base[index] = number`; the number's cotangent."""
+    total = 0.0
+    for k in range(index.size):
+        total += bar[index[k]]
+        bar[index[k]] = 0.0
+    return total
+
+
+@kernel
+def gather_back(bar: Any, index: Any, g: Any) -> None:
+    """Undo `values = base[index]`."""
+    for k in range(index.size):
+        bar[index[k]] += g[k]
+
+
+# ----------------------------------------------------------------------------------------------- stacks
+
+_LIMIT = float(os.environ.get("TAPEGRAD_NATIVE_LIMIT", "0") or 0)
+
+
+def memory_limit() -> int:
+    """Bytes that one stack may take: TAPEGRAD_NATIVE_LIMIT, or else three quarters of the machine's memory."""
+    if _LIMIT:
+        return int(_LIMIT)
+    try:
+        return int(0.75 * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    except (AttributeError, ValueError, OSError):
+        return 16 << 30
+
+
+@kernel
+def grown(stack: Any, n: int, limit: int) -> Any:
+    """A stack with room for n elements, with the contents of this one."""
+    size = max(2 * stack.size, n, 1024)
+    if size * 8 > limit:
+        size = n
+    if size * 8 > limit:
+        raise MemoryError(
+            "the derivative of a native function would keep more for its reverse sweep than the limit allows: shorten the run, "
+            "or set TAPEGRAD_NATIVE_LIMIT (bytes)"
+        )
+    out = np.empty(size, stack.dtype)
+    out[: stack.size] = stack
+    return out
+
+
+@kernel
+def push_array(stack: Any, n: int, a: Any) -> None:
+    """Keep the elements of an array."""
+    for k in np.ndindex(a.shape):
+        stack[n] = a[k]
+        n += 1
+
+
+@kernel
+def pop_array(stack: Any, n: int, a: Any) -> None:
+    """Put the elements back."""
+    for k in np.ndindex(a.shape):
+        a[k] = stack[n]
+        n += 1
+
+
+SCOPE: dict[str, Any] = {
+    "np": np,
+    "accumulate": accumulate,
+    "unless_zero": unless_zero,
+    "spread": spread,
+    "others_product": others_product,
+    "sorted_back": sorted_back,
+    "diff_back": diff_back,
+    "cholesky_back": cholesky_back,
+    "cholesky_push": cholesky_push,
+    "scatter_back": scatter_back,
+    "scatter_sum": scatter_sum,
+    "gather_back": gather_back,
+    "grown": grown,
+    "push_array": push_array,
+    "pop_array": pop_array,
+}

@@ -1,0 +1,397 @@
+"""Settling: with types known, every operation gets its one meaning.
+
+Tuples dissolve into their elements; `x += y` becomes an update of memory or a new value; an index is an element, a view or a
+gather; what Numba found dead goes. Small branches of scalars become single operations (kind "if"), so that they can be evaluated
+again instead of being remembered.
+
+Invariant afterwards: no variable is a tuple, no operation is of kind aug, item or tuple, and `types` knows every name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from numba.core import types
+
+from .inference import const_type, is_array, is_float, is_whole
+from .lowering import refuse
+from .tree import (
+    TEMP,
+    Const,
+    If,
+    Loop,
+    Node,
+    Op,
+    Operand,
+    Program,
+    Seg,
+    bound,
+    exposed,
+    flat,
+    operations,
+    read_counts,
+    segments,
+)
+
+Parts = str | list["Parts"]
+
+
+class Typed:
+    """A settled program: its tree, the type of every name, and how its parameters came out of the user's arguments."""
+
+    def __init__(self, program: Program, kinds: dict[str, Any], returns: Any) -> None:
+        self.program = program
+        self.types = kinds
+        self.returns = returns
+        self.taken = (
+            set(kinds)
+            | set(program.scope)
+            | set(program.params)
+            | {n for op in operations(program.body) for n in op.out}
+        )
+        self.parts: dict[str, list[Parts]] = {}
+        self.param_parts: list[Parts] = []
+        self._settle()
+
+    # ------------------------------------------------------------------------------------------------ types
+
+    def kind(self, operand: Operand) -> Any:
+        return self.types.get(operand) if isinstance(operand, str) else const_type(operand)
+
+    def fresh(self, name: str, kind: Any = None) -> str:
+        unique, k = name, 2
+        while unique in self.taken:
+            unique, k = f"{name}_{k}", k + 1
+        self.taken.add(unique)
+        if kind is not None:
+            self.types[unique] = kind
+        return unique
+
+    # --------------------------------------------------------------------------------------------- settling
+
+    def _settle(self) -> None:
+        program = self.program
+        self._drop_dead(program.body)
+        for name in [n for n, k in self.types.items() if isinstance(k, types.BaseTuple)]:
+            self.parts[name] = self._split(name, self.types[name])
+        self.param_parts = [self.parts.get(p, p) for p in program.params]
+        program.params = [leaf for p in self.param_parts for leaf in leaves(p)]
+        if program.results and program.results[0] in self.parts:
+            program.returns_tuple = True
+            tree = self.parts[program.results[0]]
+            if any(isinstance(p, list) for p in tree):
+                raise refuse(
+                    program.where,
+                    "The function returns a tuple within a tuple.",
+                    "Return one flat tuple.",
+                )
+            program.results = list(leaves(tree))
+        for ops in segments(program.body):
+            self._each(ops)
+        self.counts = read_counts(program.body, program.results)
+        for ops in segments(program.body):
+            # Elements of a tuple that nothing reads.
+            ops[:] = [
+                op
+                for op in ops
+                if not (
+                    op.kind in ("pure", "load", "copy")
+                    and op.out[0].startswith(TEMP)
+                    and not self.counts.get(op.out[0])
+                )
+            ]
+        program.body = self._merged(program.body)
+
+    def _split(self, name: str, kind: Any) -> list[Parts]:
+        parts: list[Parts] = []
+        for i, element in enumerate(kind.types):
+            part = self.fresh(f"{name}_{i}", types.unliteral(element))
+            if isinstance(element, types.BaseTuple):
+                self.parts[part] = self._split(part, element)
+                parts.append(self.parts[part])
+            else:
+                parts.append(part)
+        return parts
+
+    def _drop_dead(self, nodes: list[Node]) -> None:
+        """What binds a name that Numba gave no type is never reached, or never read."""
+
+        def known(operands: Iterable[Operand]) -> bool:
+            return all(not isinstance(a, str) or a in self.types for a in operands)
+
+        for node in list(nodes):
+            ops = node.ops if isinstance(node, Seg) else node.head
+            for op in ops:
+                if op.kind == "impure" and not known(op.out):
+                    raise refuse(
+                        op.where, "The result of a random draw is never used.", "Remove the line."
+                    )
+            ops[:] = [op for op in ops if known(op.out) and (op.out or known(op.args))]
+            if isinstance(node, If):
+                if not known([node.condition]):
+                    nodes.remove(node)
+                    continue
+                self._drop_dead(node.body)
+                self._drop_dead(node.orelse)
+            elif isinstance(node, Loop):
+                if not known([node.variable] if node.variable else [node.condition]):
+                    nodes.remove(node)
+                    continue
+                self._drop_dead(node.body)
+
+    def _each(self, ops: list[Op]) -> None:
+        settled: list[Op] = []
+        for op in ops:
+            settled += self._settled(op)
+        ops[:] = settled
+
+    def _settled(self, op: Op) -> list[Op]:
+        out = op.out[0] if op.out else ""
+        tupled = [a for a in op.variables if a in self.parts]
+        if op.kind == "tuple":
+            return self._tied(
+                op,
+                self.parts[out],
+                [self.parts.get(a, a) if isinstance(a, str) else a for a in op.args],
+            )
+        if op.kind == "copy" and out in self.parts:
+            source = op.args[0]
+            if isinstance(source, str):
+                return self._tied(op, self.parts[out], self.parts[source])
+            return self._taken_apart(op, self.parts[out], source.text)
+        if op.kind == "item":
+            return self._item(op)
+        if op.kind == "load" and isinstance(op.args[0], str) and op.args[0] in self.parts:
+            return self._tuple_load(op)
+        if op.kind == "load" and isinstance(op.args[0], Const) and out in self.parts:
+            return self._taken_apart(op, self.parts[out], f"{op.args[0].text}[{op.index}]", op.args)
+        if op.kind == "pure" and op.rule and op.rule.startswith(".") and tupled:
+            fields = getattr(self.types[tupled[0]], "fields", ())
+            if op.rule[1:] in fields:
+                part = self.parts[tupled[0]][fields.index(op.rule[1:])]
+                return self._tied(
+                    op, [self.parts.get(out, out)] if isinstance(part, list) else [out], [part]
+                )
+        if tupled:
+            self._regroup(op)
+        if out in self.parts:
+            if op.kind == "impure" or op.rule == "custom":
+                raise refuse(
+                    op.where,
+                    "A draw or custom function returns a tuple.",
+                    "Return one number or array.",
+                )
+            return self._taken_apart(op, self.parts[out], op.form, op.args)
+        if op.kind == "aug":
+            return self._augmented(op)
+        return [op]
+
+    def _tied(self, op: Op, to: list[Parts], values: Iterable[Any]) -> list[Op]:
+        ops = []
+        for t, v in zip(to, values, strict=True):
+            if isinstance(t, list):
+                if isinstance(v, Const):
+                    ops += self._taken_apart(op, t, v.text)
+                else:
+                    ops += self._tied(op, t, v)
+            else:
+                ops.append(Op("copy", (t,), [v], "{0}", op.where))
+        return ops
+
+    def _taken_apart(
+        self, op: Op, to: list[Parts], form: str, args: list[Operand] | None = None
+    ) -> list[Op]:
+        ops = []
+        for i, t in enumerate(to):
+            if isinstance(t, list):
+                ops += self._taken_apart(op, t, f"{form}[{i}]", args)
+            else:
+                ops.append(
+                    Op(
+                        "pure",
+                        (t,),
+                        list(args or []),
+                        f"{form}[{i}]",
+                        op.where,
+                        op.rule,
+                        op.settings,
+                    )
+                )
+        return ops
+
+    def _item(self, op: Op) -> list[Op]:
+        source = op.args[0]
+        i = op.settings["position"].value  # type: ignore[union-attr]
+        if isinstance(source, str) and source in self.parts:
+            parts = self.parts[source]
+            if len(parts) != op.settings["among"].value:  # type: ignore[union-attr]
+                raise refuse(
+                    op.where,
+                    f"A tuple of {len(parts)} is unpacked into another number of names.",
+                    "Name each.",
+                )
+            out: Any = self.parts.get(op.out[0], op.out[0])
+            return self._tied(op, [out], [parts[i]])
+        if isinstance(source, str) and is_array(self.types.get(source)):
+            return [Op("load", op.out, [source], "", op.where, None, {}, str(i), ("at 1 1",))]
+        return [Op("pure", op.out, [source], f"{{0}}[{i}]", op.where, "item")]
+
+    def _tuple_load(self, op: Op) -> list[Op]:
+        parts = self.parts[str(op.args[0])]
+        out: Any = self.parts.get(op.out[0], op.out[0])
+        try:
+            position = int(op.index)
+        except ValueError:
+            position = None
+        if position is not None:
+            return self._tied(op, [out], [parts[position]])
+        if (
+            isinstance(out, list)
+            or is_array(self.types[out])
+            or any(isinstance(p, list) for p in parts)
+        ):
+            raise refuse(
+                op.where,
+                "A tuple of arrays or tuples is indexed by a variable.",
+                "Write the elements out.",
+            )
+        n = len(parts)
+        inner = op.index.format("", *(f"{{{n + i}}}" for i in range(len(op.args) - 1)))
+        group = ", ".join(f"{{{i}}}" for i in range(n))
+        args: list[Any] = [*parts, *op.args[1:]]
+        return [Op("pure", op.out, args, f"({group},)[{inner}]", op.where, "choice")]
+
+    def _regroup(self, op: Op) -> None:
+        """Tuples among the operands are written out in place."""
+        args: list[Operand] = []
+        places: list[str] = []
+        for a in op.args:
+            if isinstance(a, str) and a in self.parts:
+                places.append(self._group(self.parts[a], args))
+            else:
+                args.append(a)
+                places.append(f"{{{len(args) - 1}}}")
+        op.form = op.form.format(*places) if op.kind not in ("store", "acc") else op.form
+        op.index = op.index.format(*places)
+        op.args = args
+
+    def _group(self, parts: list[Parts], args: list[Operand]) -> str:
+        texts = []
+        for p in parts:
+            if isinstance(p, list):
+                texts.append(self._group(p, args))
+            else:
+                args.append(p)
+                texts.append(f"{{{len(args) - 1}}}")
+        return f"({', '.join(texts)},)"
+
+    def _augmented(self, op: Op) -> list[Op]:
+        """`name op= value`: arrays change in place, anything else is bound anew."""
+        name, symbol = op.out[0], op.form
+        if not is_array(self.types[name]):
+            return [Op("pure", op.out, op.args, f"({{0}} {symbol} {{1}})", op.where, symbol)]
+        if symbol in "+-":
+            return [
+                Op("acc", (), [name, op.args[1]], symbol, op.where, None, {}, ":", ("slice 2 2",))
+            ]
+        kind = self.types[name]
+        new = self.fresh(f"{TEMP}a{len(self.taken)}", types.Array(kind.dtype, kind.ndim, "C"))
+        return [
+            Op("pure", (new,), op.args, f"({{0}} {symbol} {{1}})", op.where, symbol),
+            Op("store", (), [name, new], "", op.where, None, {}, ":", ("slice 2 2",)),
+        ]
+
+    # ------------------------------------------------------------------------------------- small branches
+
+    def _merged(self, nodes: list[Node]) -> list[Node]:
+        """Branches of nothing but scalars become operations; neighbouring straight lines become one."""
+        merged: list[Node] = []
+        for node in nodes:
+            if isinstance(node, If):
+                node.body, node.orelse = self._merged(node.body), self._merged(node.orelse)
+                if self._small(node):
+                    ops = [*node.head]
+                    condition = node.condition
+                    if not isinstance(condition, str):
+                        name = self.fresh(f"{TEMP}c{len(self.taken)}", types.boolean)
+                        ops.append(Op("copy", (name,), [condition], "{0}", self.program.where))
+                        condition = name
+                    body, orelse = _line(node.body), _line(node.orelse)
+                    op = Op("if", (), [condition], "", self.program.where, body=body, orelse=orelse)
+                    op.out = self._seen_outside(op)
+                    ops.append(op)
+                    node = Seg(ops)
+            elif isinstance(node, Loop):
+                node.body = self._merged(node.body)
+            if isinstance(node, Seg):
+                if not node.ops:
+                    continue
+                if merged and isinstance(merged[-1], Seg):
+                    merged[-1].ops.extend(node.ops)
+                    continue
+            merged.append(node)
+        return merged
+
+    def _seen_outside(self, op: Op) -> tuple[str, ...]:
+        """Names that a branch binds and something else reads, or that it reads from before."""
+        inside: dict[str, int] = {}
+        for o in (*flat(op.body), *flat(op.orelse)):
+            for a in o.variables:
+                inside[a] = inside.get(a, 0) + 1
+        carried = {*exposed(op.body), *exposed(op.orelse)}
+        names = bound([*op.body, *op.orelse])
+        return tuple(
+            sorted(n for n in names if n in carried or self.counts.get(n, 0) > inside.get(n, 0))
+        )
+
+    def _small(self, node: If) -> bool:
+        if any(op.kind not in ("pure", "load", "copy") for op in node.head):
+            return False
+        for block in (node.body, node.orelse):
+            if len(block) > 1 or (block and not isinstance(block[0], Seg)):
+                return False
+            for op in flat(_line(block)):
+                if op.kind not in ("pure", "load", "copy", "if") or op.rule == "custom":
+                    return False
+                if any(not (is_float(self.types[n]) or is_whole(self.types[n])) for n in op.out):
+                    return False
+        return sum(1 for block in (node.body, node.orelse) for _ in flat(_line(block))) <= 40
+
+
+def _line(block: list[Node]) -> list[Op]:
+    return block[0].ops if block else []  # type: ignore[union-attr]
+
+
+def leaves(parts: Parts) -> Iterable[str]:
+    if isinstance(parts, str):
+        yield parts
+    else:
+        for p in parts:
+            yield from leaves(p)
+
+
+def outer_names(program: Program) -> set[str]:
+    """Names that some operation reads where no straight line of its own bound them before."""
+    names = set(program.results) | set(program.params)
+
+    def walk(nodes: list[Node]) -> None:
+        for node in nodes:
+            if isinstance(node, Seg):
+                names.update(exposed(node.ops))
+                continue
+            names.update(exposed(node.head))
+            if isinstance(node, If):
+                names.update(
+                    a for a in (node.condition,) if isinstance(a, str) and a not in bound(node.head)
+                )
+                walk(node.orelse)
+            else:
+                tail = node.bounds if node.variable else (node.condition,)
+                names.update(a for a in tail if isinstance(a, str) and a not in bound(node.head))
+                if node.stop:
+                    names.add(node.stop)
+            walk(node.body)
+
+    walk(program.body)
+    return names

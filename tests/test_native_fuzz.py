@@ -1,0 +1,485 @@
+"""Random Numba programs: the generated adjoint against an independent oracle.
+
+A program is made from a seed: scalars, one- and two-dimensional arrays, views, slices, helpers, tuples, swaps of buffers, loops of
+all kinds left in all ways. The oracle runs the same source in plain Python on dual numbers held in arrays of objects, so
+that branches cannot straddle a difference quotient; nothing of it is shared with the code under test.
+
+TAPEGRAD_FUZZ_NATIVE=500 runs so many programs (default 30); TAPEGRAD_FUZZ_NATIVE_FIRST is the first seed.
+"""
+
+from __future__ import annotations
+
+import linecache
+import math
+import os
+import random
+import types
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tapegrad as tg
+
+COUNT = int(os.environ.get("TAPEGRAD_FUZZ_NATIVE", "30"))
+FIRST = int(os.environ.get("TAPEGRAD_FUZZ_NATIVE_FIRST", "0"))
+
+
+# --------------------------------------------------------------------------------------------------- the oracle
+
+
+class Dual:
+    """A number with its derivative along one direction."""
+
+    def __init__(self, value: float, dot: float = 0.0) -> None:
+        self.value, self.dot = float(value), float(dot)
+
+    def _with(self, other: Any, value: Any, dot: Any) -> Any:
+        if isinstance(other, np.ndarray):
+            return NotImplemented
+        b = other if isinstance(other, Dual) else Dual(other)
+        return Dual(value(self.value, b.value), dot(self, b))
+
+    # fmt: off
+    def __add__(self, o): return self._with(o, lambda a, b: a + b, lambda a, b: a.dot + b.dot)
+    def __sub__(self, o): return self._with(o, lambda a, b: a - b, lambda a, b: a.dot - b.dot)
+    def __mul__(self, o): return self._with(o, lambda a, b: a * b, lambda a, b: a.dot * b.value + a.value * b.dot)
+    def __truediv__(self, o): return self._with(o, lambda a, b: a / b, lambda a, b: (a.dot - a.value / b.value * b.dot) / b.value)
+    def __radd__(self, o): return Dual(o) + self
+    def __rsub__(self, o): return Dual(o) - self
+    def __rmul__(self, o): return Dual(o) * self
+    def __rtruediv__(self, o): return Dual(o) / self
+    def __neg__(self): return Dual(-self.value, -self.dot)
+    def __pow__(self, n): return Dual(self.value**n, n * self.value ** (n - 1) * self.dot)
+    def __lt__(self, o): return self.value < _value(o)
+    def __le__(self, o): return self.value <= _value(o)
+    def __gt__(self, o): return self.value > _value(o)
+    def __ge__(self, o): return self.value >= _value(o)
+    def __float__(self): return self.value
+    def __int__(self): return int(self.value)
+    def __abs__(self): return self if self.value >= 0 else -self
+    def sin(self): return Dual(math.sin(self.value), math.cos(self.value) * self.dot)
+    def cos(self): return Dual(math.cos(self.value), -math.sin(self.value) * self.dot)
+    def tanh(self): return Dual(math.tanh(self.value), (1 - math.tanh(self.value) ** 2) * self.dot)
+    def exp(self): return Dual(math.exp(self.value), math.exp(self.value) * self.dot)
+    def sqrt(self): return Dual(math.sqrt(self.value), self.dot / (2 * math.sqrt(self.value)))
+    # fmt: on
+
+
+def _value(x: Any) -> float:
+    return x.value if isinstance(x, Dual) else x
+
+
+def _elementary(name: str) -> Any:
+    def function(x: Any) -> Any:
+        return getattr(x, name)() if isinstance(x, Dual) else getattr(math, name)(x)
+
+    return function
+
+
+def _objects(shape: Any, fill: float) -> np.ndarray:
+    a = np.empty(shape, object)
+    for k in np.ndindex(a.shape):
+        a[k] = Dual(fill)
+    return a
+
+
+PYTHON_MATH = types.SimpleNamespace(
+    **{n: _elementary(n) for n in ("sin", "cos", "tanh", "exp", "sqrt")}
+)
+PYTHON_NUMPY = types.SimpleNamespace(
+    zeros=lambda shape: _objects(shape, 0.0),
+    ones=lambda shape: _objects(shape, 1.0),
+    zeros_like=lambda x: _objects(x.shape, 0.0),
+    empty_like=lambda x: _objects(x.shape, 0.0),
+    sum=lambda x, axis=None: x.sum() if axis is None else x.sum(axis=axis),
+    dot=np.dot,
+    sin=lambda x: np.sin(x) if isinstance(x, np.ndarray) else _elementary("sin")(x),
+    tanh=lambda x: np.tanh(x) if isinstance(x, np.ndarray) else _elementary("tanh")(x),
+    where=lambda c, a, b: np.where(c.astype(bool), a, b),
+    outer=lambda x, y: np.array([[a * b for b in y] for a in x], dtype=object),
+    cumsum=lambda x: np.array([x[: k + 1].sum() for k in range(x.size)], dtype=object),
+    array=lambda x: np.array(x, dtype=object),
+    concatenate=np.concatenate,
+)
+
+
+def dual(function: Any, args: tuple[Any, ...], directions: tuple[Any, ...]) -> tuple[float, float]:
+    """Value and derivative along a direction, by plain Python."""
+    given = []
+    for a, d in zip(args, directions, strict=True):
+        if isinstance(a, np.ndarray):
+            o = np.empty(a.shape, object)
+            for k in np.ndindex(a.shape):
+                o[k] = Dual(a[k], d[k])
+            given.append(o)
+        else:
+            given.append(Dual(a, d))
+    out = function(*given)
+    return (out.value, out.dot) if isinstance(out, Dual) else (float(out), 0.0)
+
+
+# ----------------------------------------------------------------------------------------------- the programs
+
+
+class Writer:
+    """Writes one random program; what it reads is always defined."""
+
+    def __init__(self, seed: int) -> None:
+        self.r = random.Random(seed)
+        self.lines: list[str] = []
+        self.scalars = ["a", "b", "c", "d"]
+        self.vectors = ["x", "w", "v"]  # of length 6
+        self.matrices = ["m"]  # 3 x 6
+        self.counters: list[str] = []
+        self.names = 0
+        self.writes_x = self.r.random() < 0.3
+
+    def pick(self, *options: Any) -> Any:
+        return self.r.choice(options)
+
+    def fresh(self, prefix: str) -> str:
+        self.names += 1
+        return f"{prefix}{self.names}"
+
+    def place(self, n: int = 6) -> str:
+        """An index below n."""
+        if self.counters and self.r.random() < 0.6:
+            k = self.r.choice(self.counters)
+            return self.pick(
+                f"{k} % {n}", f"({k} + {self.r.randrange(n)}) % {n}", f"({k} * 2 + 1) % {n}"
+            )
+        return str(self.r.randrange(-n, n))
+
+    def element(self) -> str:
+        if self.r.random() < 0.3:
+            return f"{self.r.choice(self.matrices)}[{self.place(3)}, {self.place()}]"
+        return f"{self.r.choice(self.vectors)}[{self.place()}]"
+
+    def leaf(self) -> str:
+        u = self.r.random()
+        if u < 0.45:
+            return self.r.choice(self.scalars)
+        if u < 0.85:
+            return self.element()
+        if u < 0.92 and self.counters:
+            return f"0.1 * {self.r.choice(self.counters)}"
+        return f"{self.r.uniform(-1, 1):.2f}"
+
+    def number(self, depth: int = 2) -> str:
+        if depth == 0 or self.r.random() < 0.2:
+            return self.leaf()
+        one = lambda: self.number(depth - 1)  # noqa: E731
+        k = self.r.randrange(13)
+        if k < 3:
+            return f"({one()} {self.pick('+', '-')} {one()})"
+        if k < 6:
+            return f"({one()} * {one()})"
+        if k == 6:
+            return f"({one()} / (1.5 + {one()} ** 2))"
+        if k == 7:
+            return f"({one()} if {self.condition()} else {one()})"
+        if k == 8:
+            return f"helper({one()}, {one()})"
+        if k == 9:
+            return f"early({one()})"
+        if k == 10:
+            return self.pick(
+                f"np.sum({self.vector(1)})",
+                f"np.dot({self.r.choice(self.vectors)}, {self.r.choice(self.vectors)})",
+                f"total({self.r.choice(self.vectors)})",
+            )
+        if k == 11:
+            return f"abs({one()})"
+        return f"math.{self.pick('sin', 'tanh', 'cos')}({one()})"
+
+    def condition(self) -> str:
+        base = f"{self.leaf()} {self.pick('<', '>')} {self.leaf()}"
+        if self.r.random() < 0.25:
+            base += f" {self.pick('and', 'or')} {self.leaf()} > {self.leaf()}"
+        return base
+
+    def vector(self, depth: int = 1) -> str:
+        """An expression of length 6."""
+        if depth == 0 or self.r.random() < 0.3:
+            return self.pick(
+                self.r.choice(self.vectors),
+                f"m[{self.place(3)}]",
+                f"m[{self.place(3)}, :]",
+                f"{self.r.choice(self.vectors)}[::-1]",
+            )
+        one = lambda: self.vector(depth - 1)  # noqa: E731
+        return self.pick(
+            f"({one()} {self.pick('+', '-', '*')} {one()})",
+            f"({one()} * {self.leaf()})",
+            f"np.sin({one()})",
+            f"np.tanh({one()})",
+            f"np.sum(m * {one()}, axis=0)",
+            f"np.dot({one()}, np.outer({one()}, {one()}))",
+            f"np.where({self.r.choice(self.vectors)} > {self.leaf()}, {one()}, {one()})",
+            f"np.cumsum({one()})",
+            f"np.concatenate(({one()}[:2], {one()}[2:]))",
+            f"mapped({one()}, {self.leaf()})",
+        )
+
+    def put(self, depth: int, text: str) -> None:
+        self.lines.append("    " * depth + text)
+
+    def writable(self) -> str:
+        return self.r.choice([v for v in self.vectors if v != "x" or self.writes_x])
+
+    def block(self, n: int, depth: int, loops: int, inside: bool) -> None:
+        vectors, scalars = list(self.vectors), list(self.scalars)
+        mark = len(self.lines)
+        for _ in range(n):
+            self.one(depth, loops, inside)
+        if len(self.lines) == mark:
+            self.put(depth, "pass")
+        # Names bound in here may be unbound afterwards.
+        self.vectors, self.scalars = vectors, scalars
+
+    def one(self, depth: int, loops: int, inside: bool) -> None:
+        u = self.r.random()
+        deep = depth < 4
+        if u < 0.22:
+            self.put(depth, f"{self.r.choice(self.scalars[:4])} = math.sin({self.number()})")
+        elif u < 0.30:
+            self.put(
+                depth,
+                f"{self.r.choice(self.scalars[:4])} {self.pick('+=', '-=', '*=')} math.tanh({self.number(1)})",
+            )
+        elif u < 0.40:
+            self.put(
+                depth,
+                f"{self.writable()}[{self.place()}] {self.pick('=', '+=', '-=', '*=')} math.sin({self.number()})",
+            )
+        elif u < 0.44:
+            self.put(
+                depth,
+                f"m[{self.place(3)}, {self.place()}] {self.pick('=', '+=')} math.tanh({self.number()})",
+            )
+        elif u < 0.49:
+            self.array_statement(depth)
+        elif u < 0.55:
+            self.binding(depth)
+        elif u < 0.59:
+            self.put(
+                depth,
+                self.pick(
+                    "a, b = b, a",
+                    "w, v = v, w",
+                    "c, d = helper(c, d), c",
+                    "a, b = pair(a, b)",
+                    "t = (a, b)\n" + "    " * depth + "a, b = t[1], t[0] * 0.5",
+                ),
+            )
+        elif u < 0.62:
+            self.put(
+                depth,
+                self.pick(
+                    "update(w, a)",
+                    "update(v, b)",
+                    "update(m[1], c)",
+                    f"smooth(w, {self.pick('v', 'x')})",
+                ),
+            )
+        elif u < 0.75 and deep:
+            self.put(depth, f"if {self.condition()}:")
+            self.block(self.r.randrange(1, 3), depth + 1, loops, inside)
+            if self.r.random() < 0.5:
+                self.put(depth, "else:")
+                self.block(self.r.randrange(1, 3), depth + 1, loops, inside)
+        elif u < 0.80 and inside:
+            self.put(depth, f"if {self.condition()}:")
+            jump = self.pick(
+                "break", "continue", "break", f"return {self.number(1)}" if loops else "continue"
+            )
+            if self.r.random() < 0.4:
+                self.put(depth + 1, f"{self.r.choice(self.scalars[:4])} = {self.number(1)}")
+            self.put(depth + 1, jump)
+        elif u < 0.97 and loops < 2 and deep:
+            self.loop(depth, loops)
+        elif u < 0.985 and depth == 1:
+            self.put(depth, f"if {self.condition()}:")
+            self.put(depth + 1, f"return {self.number(1)}")
+        else:
+            self.put(depth, f"{self.r.choice(self.scalars[:4])} = {self.number(1)}")
+
+    def array_statement(self, depth: int) -> None:
+        a = self.writable()
+        self.put(
+            depth,
+            self.pick(
+                f"{a}[1:4] = {self.vector()}[2:5]",
+                f"{a}[:] = {self.vector()}",
+                f"{a}[2:] = math.sin({self.number(1)})",
+                f"{a}[1:-1] += np.sin({self.vector(0)})[1:-1]",
+                f"{a}[::2] -= {self.number(1)}",
+                f"{a} *= {self.leaf()}" if a != "x" else f"{a}[0] = {self.leaf()}",
+                f"{a} += np.tanh({self.vector(0)})" if a != "x" else f"{a}[1] = {self.leaf()}",
+                f"m[{self.place(3)}] = np.tanh({self.vector()})",
+                f"m[:, {self.place()}] += {self.leaf()}",
+                f"m[{self.place(3)}, 1:4] = np.tanh({self.vector()}[:3])",
+            ),
+        )
+
+    def binding(self, depth: int) -> None:
+        """A new name for a view, a copy, or a new array; or a known name bound anew."""
+        k = self.r.randrange(6)
+        if k == 0:
+            name = self.fresh("r")
+            self.put(depth, f"{name} = m[{self.place(3)}]")
+            self.vectors.append(name)
+        elif k == 1:
+            name = self.fresh("k")
+            self.put(depth, f"{name} = {self.r.choice(self.vectors)}.copy()")
+            self.vectors.append(name)
+        elif k == 2:
+            self.put(depth, f"{self.pick('w', 'v')} = np.tanh({self.vector()})")
+        elif k == 3:
+            self.put(depth, f"{self.pick('w', 'v')} = {self.pick('w', 'v')}.copy()")
+        elif k == 4:
+            name = self.fresh("s")
+            self.put(depth, f"{name} = {self.number()}")
+            self.scalars.append(name)
+        else:
+            self.put(depth, f"m = m * {self.leaf()}")
+
+    def loop(self, depth: int, loops: int) -> None:
+        kind = self.r.randrange(6)
+        i = self.fresh("i") if self.r.random() < 0.7 or not self.names else "i"
+        n = self.r.randrange(1, 4)
+        if kind < 2:
+            span = self.pick(f"{n}", f"1, {n + 1}", f"{n}, 0, -1", f"0, {2 * n}, 2")
+            self.put(depth, f"for {i} in range({span}):")
+        elif kind == 2:
+            self.put(depth, f"{i} = 0")
+            self.put(depth, f"while {i} < {n}{self.pick('', f' and {self.leaf()} < 0.8')}:")
+            self.put(depth + 1, f"{i} += 1")
+        elif kind == 3:
+            name = self.fresh("e")
+            self.put(depth, f"for {i}, {name} in enumerate({self.r.choice(self.vectors)}):")
+            self.scalars.append(name)
+        elif kind == 4:
+            name, other = self.fresh("e"), self.fresh("e")
+            self.put(depth, f"for {name}, {other} in zip({self.r.choice(self.vectors)}, x):")
+            self.scalars += [name, other]
+            i = ""
+        else:
+            self.put(depth, f"{i} = 0")
+            self.put(depth, "while True:")
+            self.put(depth + 1, f"{i} += 1")
+            self.put(depth + 1, f"if {i} > {n}: break")
+        if i:
+            self.counters.append(i)
+        scalars = list(self.scalars)
+        self.block(self.r.randrange(1, 4), depth + 1, loops + 1, True)
+        self.scalars = scalars
+        if i:
+            self.counters.remove(i)
+        self.scalars = [s for s in self.scalars if not s.startswith("e")]
+
+    def program(self) -> str:
+        self.lines = [
+            "def f(x, q):",
+            "    w = np.zeros(6)",
+            "    v = x * 0.5",
+            "    m = np.outer(np.sin(x[:3]), x)",
+            "    a = x[0]",
+            "    b = q",
+            "    c = 0.5",
+            "    d = x[2] * x[3]",
+        ]
+        self.block(8, 1, 0, False)
+        self.put(1, "return a + b * c + d + np.sum(w) * 0.3 + v[0] * v[5] + np.sum(m * m) + x[1]")
+        return HELPERS + "\n".join(self.lines) + "\n"
+
+
+HELPERS = """
+@jit
+def helper(p, q):
+    r = p * 0.5
+    for k in range(2):
+        r = r + math.tanh(q) * p
+        if r > 1.0:
+            r = r * 0.5
+    return r
+
+@jit
+def early(p):
+    if p > 0.5:
+        return p * p
+    elif p > 0.0:
+        return p
+    for k in range(3):
+        p = p * 0.7
+        if p > -0.1:
+            return math.sin(p)
+    return p - 1.0
+
+@jit
+def pair(p, q):
+    if p > q:
+        return p * 0.5, q
+    return q, p * q
+
+@jit
+def total(y):
+    s = 0.0
+    for k in range(y.size):
+        s += y[k] * y[k]
+    return s
+
+@jit
+def mapped(y, p):
+    z = np.empty_like(y)
+    for k in range(y.size):
+        z[k] = math.tanh(y[k] + p)
+    return z
+
+@jit
+def update(y, p):
+    for k in range(y.size):
+        y[k] = y[k] * 0.9 + math.sin(p) * 0.1
+
+@jit
+def smooth(y, z):
+    for k in range(1, y.size - 1):
+        y[k] = 0.25 * y[k - 1] + 0.5 * z[k] + 0.25 * y[k + 1]
+
+"""
+
+
+def load(seed: int) -> tuple[Any, Any, str]:
+    """The program of a seed, jitted and plain, with its text."""
+    text = Writer(seed).program()
+    file = f"<native fuzz {seed}>"
+    linecache.cache[file] = (len(text), None, text.splitlines(True), file)
+    code = compile(text, file, "exec")
+    jitted: dict[str, Any] = {"np": np, "math": math, "jit": tg.njit}
+    exec(code, jitted)
+    plain: dict[str, Any] = {
+        "np": PYTHON_NUMPY,
+        "math": PYTHON_MATH,
+        "jit": lambda f: f,
+        "abs": abs,
+    }
+    exec(code, plain)
+    return tg.njit(jitted["f"]), plain["f"], text
+
+
+X = np.array([0.3, -0.7, 0.5, 1.1, -0.2, 0.8])
+Q = 0.4
+
+
+@pytest.mark.parametrize("seed", range(FIRST, FIRST + COUNT))
+def test_adjoint_equals_duals(seed):
+    """<gradient, direction> is the derivative along the direction, and the value is the value."""
+    native, plain, text = load(seed)
+    rng = np.random.default_rng(seed)
+    value, (gx, gq) = tg.value_and_grad(native, (0, 1))(X.copy(), Q)
+    for _ in range(2):
+        dx, dq = rng.normal(size=6), rng.normal()
+        expected, slope = dual(plain, (X, Q), (dx, dq))
+        assert np.isclose(value, expected, rtol=1e-9, atol=1e-9), text
+        assert np.isclose(gx @ dx + gq * dq, slope, rtol=1e-8, atol=1e-8), text
