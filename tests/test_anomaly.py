@@ -19,6 +19,9 @@ if not HERE:
     tg.set_default_dtype(tg.float64)
 
 autograd = tg.autograd
+
+# NumPy tells of NaN too, and earlier.
+pytestmark = pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
 only_here = pytest.mark.skipif(not HERE, reason="about tapegrad's own functions")
 
 
@@ -46,11 +49,11 @@ def root(x):
 # name, function of a leaf, its values, the node that is to blame.
 
 FAULTS = [
-    ("infinite slope times 0", lambda x: tg.sqrt(x) * 0, (0.0, 1.0), "SqrtBackward0"),
-    ("the branch not taken", lambda x: tg.where(x > 0, x, tg.log(x - x)), (1.0, 2.0), "LogBackward0"),
+    ("root of a negative", tg.sqrt, (-1.0, 1.0), "SqrtBackward0"),
+    ("one branch", lambda x: tg.where(x > 0, x, tg.sqrt(x)), (-1.0, 2.0), "SqrtBackward0"),
     ("infinity times 0", lambda x: x / (x * 0), (1.0, 2.0), "MulBackward0"),
-    ("0/0", lambda x: x / tg.tensor([1.0, 0.0]) * 0, (1.0, 2.0), "DivBackward0"),
-    ("a power", lambda x: x**0.5 * 0, (0.0, 1.0), "PowBackward0"),
+    ("by NaN", lambda x: x / tg.tensor([1.0, float("nan")]), (1.0, 2.0), "DivBackward0"),
+    ("a power", lambda x: x**0.5, (-1.0, 1.0), "PowBackward0"),
     ("NaN in the middle", lambda x: tg.exp(x) * float("nan"), (1.0, 2.0), "MulBackward0"),
 ]  # fmt: skip
 
@@ -68,15 +71,15 @@ def test_the_node_that_makes_a_nan_is_named(function, at, name):
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_the_output_is_counted_by_operand():
-    x, y = tg.tensor([1.0]), leaf(0.0)
+    x, y = tg.tensor([1.0]), leaf(float("nan"))
     with anomaly(), pytest.warns(UserWarning, match="Error detected in DivBackward0"):
         with pytest.raises(RuntimeError, match="returned nan values in its 1th output"):
-            (x / (y * 0) * 0).sum().backward()
+            (x / y).sum().backward()
 
 
 def test_the_traceback_is_that_of_the_forward_call():
     with anomaly(), pytest.warns(UserWarning) as caught:
-        y = (root(leaf(0.0)) * 0).sum()
+        y = root(leaf(float("nan"))).sum()
         with pytest.raises(RuntimeError, match="SqrtBackward0"):
             y.backward()
     text = str(caught[0].message)
@@ -88,7 +91,7 @@ def test_the_traceback_is_that_of_the_forward_call():
 
 def test_without_the_forward_call():
     """The mode was off when the entry was recorded."""
-    y = (tg.sqrt(leaf(0.0)) * 0).sum()
+    y = tg.sqrt(leaf(float("nan"))).sum()
     with anomaly(), pytest.warns(UserWarning, match="No forward pass information available. Enable detect anomaly during forward pass"):  # fmt: skip
         with pytest.raises(RuntimeError, match="Function 'SqrtBackward0' returned nan"):
             y.backward()
@@ -96,16 +99,16 @@ def test_without_the_forward_call():
 
 def test_the_mode_counts_when_backward_is_called():
     with anomaly():
-        x = leaf(0.0)
-        y = (tg.sqrt(x) * 0).sum()
+        x = leaf(float("nan"))
+        y = tg.sqrt(x).sum()
     y.backward()
     assert np.isnan(x.grad.item())
 
 
 def test_check_nan_can_be_left_out():
-    x = leaf(0.0)
+    x = leaf(float("nan"))
     with anomaly(check_nan=False):
-        (tg.sqrt(x) * 0).sum().backward()
+        tg.sqrt(x).sum().backward()
     assert np.isnan(x.grad.item())
 
 
@@ -139,17 +142,17 @@ def test_what_a_walk_recorded_tells_of_the_walk():
     with anomaly(), pytest.warns(UserWarning) as caught:
         x = leaf(0.0)
         (g,) = autograd.grad((x**1.5).sum(), x, create_graph=True)
-        with pytest.raises(RuntimeError, match=r"PowBackward\d' returned nan"):
-            (g * 0).sum().backward()
+        with pytest.raises(RuntimeError, match=r"Function '\w+' returned nan"):
+            autograd.grad(g, x, tg.tensor(float("nan")))
     text = "".join(str(w.message) for w in caught)
     assert "Previous calculation was induced by PowBackward0. Traceback of forward call that induced the previous calculation" in text  # fmt: skip
 
 
 def test_a_gradient_by_grad_is_checked_too():
-    x = leaf(0.0)
+    x = leaf(float("nan"))
     with anomaly(), pytest.warns(UserWarning, match="SqrtBackward0"):
         with pytest.raises(RuntimeError, match="SqrtBackward0"):
-            autograd.grad((tg.sqrt(x) * 0).sum(), x)
+            autograd.grad(tg.sqrt(x).sum(), x)
 
 
 # ------------------------------------------------------------------------------------------------ the mode
@@ -193,21 +196,20 @@ def test_an_error_ends_the_mode():
 @pytest.mark.parametrize("enter", ["grad modes inside", "inside grad modes", "by function"])
 def test_together_with_grad_modes(enter):
     """However they are nested, an entry recorded while the mode is on has its traceback."""
-    x = leaf(0.0)
+    x = leaf(float("nan"))
     if enter == "grad modes inside":
         with anomaly():
             with tg.no_grad(), tg.enable_grad():
                 y = tg.sqrt(x)
             with tg.no_grad():
                 tg.sqrt(x)
-            y = y * 0
     elif enter == "inside grad modes":
         with tg.no_grad(), tg.enable_grad(), anomaly():
-            y = tg.sqrt(x) * 0
+            y = tg.sqrt(x)
     else:
         with tg.enable_grad():
             autograd.set_detect_anomaly(True)
-        y = tg.sqrt(x) * 0
+        y = tg.sqrt(x)
         autograd.set_detect_anomaly(False)
     with anomaly(), pytest.warns(UserWarning, match="Traceback of forward call that caused"):
         with pytest.raises(RuntimeError):
@@ -240,7 +242,7 @@ def test_off_it_costs_nothing():
 def test_transforms_are_traced_too():
     with anomaly(), pytest.warns(UserWarning) as caught:
         with pytest.raises(RuntimeError, match="SqrtBackward0"):
-            tg.grad(lambda x: (root(x) * 0).sum())(np.zeros(2))
+            tg.grad(lambda x: root(x).sum())(np.full(2, np.nan))
     assert f"line {line_of('the root')}, in root" in str(caught[0].message)
 
 
@@ -248,7 +250,7 @@ def test_transforms_are_traced_too():
 def test_the_warning_points_at_the_call():
     with anomaly(), pytest.warns(UserWarning) as caught:
         with pytest.raises(RuntimeError):
-            (tg.sqrt(leaf(0.0)) * 0).sum().backward()
+            tg.sqrt(leaf(float("nan"))).sum().backward()
     assert caught[0].filename == __file__
 
 
@@ -256,7 +258,7 @@ def test_the_warning_points_at_the_call():
 def test_warnings_may_be_errors():
     with anomaly(), warnings.catch_warnings(action="error"):
         with pytest.raises(UserWarning, match="Error detected in SqrtBackward0"):
-            (tg.sqrt(leaf(0.0)) * 0).sum().backward()
+            tg.sqrt(leaf(float("nan"))).sum().backward()
 
 
 # name, function, leaf, key phrases of the message
@@ -365,7 +367,7 @@ def test_threads_are_traced_where_they_record():
     def job():
         with anomaly(), warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            y = (root(leaf(0.0)) * 0).sum()
+            y = root(leaf(float("nan"))).sum()
             try:
                 y.backward()
             except RuntimeError as error:

@@ -531,12 +531,13 @@ def test_forward_mode_under_hooks():
 
 
 @only_here
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
 def test_hooks_and_anomaly_mode_together():
     journal = Journal()
     with journal(), tg.autograd.set_detect_anomaly(True), pytest.warns(UserWarning, match="Error detected in SqrtBackward0. Traceback"):  # fmt: skip
         with pytest.raises(RuntimeError, match="SqrtBackward0"):
-            (tg.sqrt(leaf(0.0)) * 0).sum().backward()
-    assert journal.packed == [0.0]
+            tg.sqrt(leaf(float("nan"))).sum().backward()
+    assert len(journal.packed) == 1
 
 
 @only_here

@@ -102,9 +102,9 @@ class detect_anomaly:
     >>> import warnings
     >>> import numpy as np
     >>> import tapegrad as tg
-    >>> x = tg.tensor([0.0], requires_grad=True)
+    >>> x = tg.tensor(float("nan"), requires_grad=True)
     >>> with warnings.catch_warnings(action="ignore"), tg.autograd.detect_anomaly():
-    ...     (np.sqrt(x) * 0).sum().backward()
+    ...     np.sqrt(x).backward()
     Traceback (most recent call last):
     tapegrad.errors.GraphError: Function 'SqrtBackward0' returned nan values in its 0th output...
     """
@@ -197,7 +197,7 @@ def _guarded(code: list[Any], position: int, g: Any, record: bool = False) -> An
             raise GraphError(
                 f"Function '{name}' returned nan values in its {i}th output"
                 + (f", of shape {np.shape(value)}" if np.ndim(value) else "")
-                + ". Look at the forward call it belongs to: at a value where the derivative is infinite or not defined, times 0."
+                + ". Look at the forward call it belongs to: at a value that is NaN, or where the derivative is not defined."
             )
     return pairs
 
