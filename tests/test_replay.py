@@ -24,6 +24,7 @@ from tapegrad.errors import GraphError
 from tapegrad.primitive import OPS, elementwise
 from tapegrad.replay import bridge, builder, cache, executor, kernels, layout, selftest
 from tapegrad.tape import FREED, OP, OUT, SLOT, STRIDE, Leaf
+from tapegrad.vecmath import assembly
 
 pytestmark = pytest.mark.skipif(not replay.available(), reason=str(replay.status()["machine"]))
 
@@ -750,7 +751,8 @@ def test_damaged_files_are_rebuilt(warm: Path, damage: str, tmp_path: Path) -> N
     path.write_bytes(
         {"cut": data[:-7], "flipped": flipped, "empty": b"", "foreign": b"something else"}[damage]
     )
-    assert python(GRADIENT, tmp_path) == f"{EXPECTED} False {KERNELS}"
+    # Kernels need Numba only where LLVM is too old for vector code.
+    assert python(GRADIENT, tmp_path) == f"{EXPECTED} {not assembly.available()} {KERNELS}"
     rebuilt = cache.read(path)
     assert rebuilt is not None and rebuilt.parts[0].role == "kernel"
 

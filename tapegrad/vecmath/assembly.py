@@ -26,10 +26,30 @@ def _machine() -> Any:
     )
 
 
-def assemble(text: str) -> tuple[bytes, list[str]]:
-    """Object code of a module, and the symbols it asks for. Raises RuntimeError where LLVM does not take the text."""
+OLDEST = 17
+"""LLVM before this does not know pointers without a type unless the whole process is told so."""
+
+
+@cache
+def available() -> bool:
+    """Whether this LLVM reads what is written here."""
     import llvmlite.binding as llvm
 
+    return llvm.llvm_version_info[0] >= OLDEST
+
+
+def assemble(text: str) -> tuple[bytes, list[str]]:
+    """Object code of a module, and the symbols it asks for.
+
+    Raises NotImplementedError with too old an LLVM, RuntimeError where LLVM does not take the text.
+    """
+    import llvmlite.binding as llvm
+
+    if not available():
+        raise NotImplementedError(
+            f"vector code was asked for, but LLVM {llvm.llvm_version_info[0]} reads pointers in another way. "
+            "Install llvmlite 0.45 or newer."
+        )
     machine = _machine()
     module = llvm.parse_assembly(text)
     module.triple = machine.triple
