@@ -104,12 +104,27 @@ def _learn_special() -> None:
 
 
 def _array_function(self: Tensor, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
-    """NumPy's hook for its other functions; a call with one tensor and nothing else goes straight to its rule."""
-    if len(args) == 1 and not kwargs and type(args[0]) is Tensor:
-        ours = FUNCTIONS.get(function)
-        if ours is not None:
-            return ours(*args)
+    """NumPy's hook for its other functions; a call that says no more than its rule knows goes straight there."""
+    ours = FUNCTIONS.get(function)
+    if ours is not None:
+        if (len(args) == 1 and not kwargs and type(args[0]) is Tensor) or hasattr(ours, "operands"):
+            return ours(*args, **kwargs)
+        _, _, aligned, known = _signatures(function, ours)
+        if len(args) <= aligned and kwargs.keys() <= known:
+            return ours(*args, **kwargs)
+    elif function in _PROPERTIES and len(args) == 1 and not kwargs and type(args[0]) is Tensor:
+        return _PROPERTIES[function](args[0]._data)
     return function_on_tensors(function, args, kwargs)
+
+
+_PROPERTIES: dict[Any, Any] = {
+    np.shape: lambda x: x.shape,
+    np.ndim: lambda x: x.ndim,
+    np.size: lambda x: x.size,
+    np.iscomplexobj: lambda x: x.dtype.kind == "c",
+    np.isrealobj: lambda x: x.dtype.kind != "c",
+}
+"""What rules ask for all the time."""
 
 
 Tensor.__array_ufunc__ = _array_ufunc  # type: ignore[method-assign]

@@ -480,6 +480,67 @@ def {name}({signature}):
     return apply(op_{code}, {operands}, {kw})
 """
 
+_TERNARY = """
+def {name}(x, y, z):
+    kind_x, kind_y, kind_z = type(x), type(y), type(z)
+    {each_x}
+    {each_y}
+    {each_z}
+    if kind_x is not Tensor and kind_y is not Tensor and kind_z is not Tensor:
+        return apply(op_{code}, (x, y, z), None)
+    v = forward_{code}(a, b, c)
+    if type(v) not in ARRAYS:
+        v = np.asarray(v)
+    t = Tensor()
+    t._data = v
+    if (n0 is None and n1 is None and n2 is None) or v.dtype.kind not in "fc":
+        t._node = None
+        return t
+    {keep}
+    {track}
+"""
+
+_EACH = """
+if kind_{x} is Tensor:
+    {a}, {n} = {x}._data, {x}._node
+elif kind_{x} is float or (kind_{x} is ndarray and not {x}.dtype.hasobject):
+    {a}, {n} = {x}, None
+else:
+    return apply(op_{code}, (x, y, z), None)
+"""
+
+_SEQUENCE = """
+def {name}(xs{signature}):
+    if type(xs) is not list and type(xs) is not tuple:
+        return apply(op_{code}, xs, {kw})
+    raw = []
+    nodes = []
+    tracked = False
+    for x in xs:
+        if type(x) is Tensor:
+            node = x._node
+            raw.append(x._data)
+            nodes.append(node)
+            if node is not None:
+                tracked = True
+        elif type(x) is ndarray and not x.dtype.hasobject:
+            raw.append(x)
+            nodes.append(None)
+        else:
+            return apply(op_{code}, xs, {kw})
+    if not tracked:
+        return apply(op_{code}, xs, {kw})
+    v = forward_{code}(raw{settings})
+    t = Tensor()
+    t._data = v
+    if v.dtype.kind not in "fc":
+        t._node = None
+        return t
+    nodes = tuple(nodes)
+    raw = tuple(raw)
+    {track}
+"""
+
 
 def _indented(text: str, by: int) -> str:
     pad = " " * by
@@ -509,7 +570,7 @@ _TRACK_SHAPES = """
 def _track(
     op: Primitive, by: int, *, n0: str, n1: str = "None", x: str = "a", y: str = "None", kw: str
 ) -> str:
-    if not op.saves and op.arity == 1:
+    if not op.saves and op.arity == 1 and not op.variadic:
         return _indented(_TRACK_SHAPES.format(i="", code=op.code, n0=n0, kw=kw), by)
     # An elementwise result is as big as the biggest operand; a sum of a big array is small.
     operands = (
@@ -537,11 +598,7 @@ def _generate(op: Primitive, operator: str | None, defaults: dict[str, Any]) -> 
             namespace[f"default_{code}_{setting}"] = default
             signature += f", {setting}=default_{code}_{setting}"
     if op.variadic:
-        operands = "xs" if not op.elementwise else "x, y, z"
-        text = _VARIADIC.format(
-            name=op.name, signature=operands + signature, code=code, kw=kw,
-            operands="xs" if operands == "xs" else f"({operands})",
-        )  # fmt: skip
+        text = _of_several(op, kw, settings, signature)
     elif op.arity == 1:
         value = f"{operator}a" if operator else f"forward_{code}(a{settings})"
         text = _UNARY.format(
@@ -557,6 +614,33 @@ def _generate(op: Primitive, operator: str | None, defaults: dict[str, Any]) -> 
         )  # fmt: skip
         text = _binary(op, op.name, value, f"apply(op_{code}, (x, y), {kw})", signature, kw, left)
     return _compile(op, op.name, text)
+
+
+def _of_several(op: Primitive, kw: str, settings: str, signature: str) -> str:
+    """Text of a function of three operands, or of a sequence of them."""
+    code = op.code
+    if op.elementwise:
+        names = (("x", "a", "n0"), ("y", "b", "n1"), ("z", "c", "n2"))
+        each = {
+            f"each_{x}": _indented(_EACH.format(x=x, a=a, n=n, code=code), 4) for x, a, n in names
+        }
+        keep = [
+            f"{a} = kept({a}) if kind_{x} is ndarray else {a}"
+            for x, a, _ in names
+            if any(x in needs for needs in op.needs)
+        ]
+        track = _track(op, 4, n0="(n0, n1, n2)", x="(a, b, c)", kw="None")
+        return _TERNARY.format(
+            name=op.name, code=code, keep="\n    ".join(keep) or "pass", track=track, **each
+        )
+    if op.saves:
+        return _VARIADIC.format(
+            name=op.name, signature="xs" + signature, code=code, kw=kw, operands="xs"
+        )
+    track = _track(op, 4, n0="nodes", x="raw", kw=kw)
+    return _SEQUENCE.format(
+        name=op.name, signature=signature, code=code, kw=kw, settings=settings, track=track
+    )
 
 
 def _binary(
@@ -997,6 +1081,7 @@ OPS.append(freed)
 namespace.update(
     np=np,
     ndarray=np.ndarray,
+    ARRAYS=_ARRAYS,
     kept=kept,
     link=link,
     shape_token=shape_token,

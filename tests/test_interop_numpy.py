@@ -58,7 +58,9 @@ def tensors_in(value):
 # ------------------------------------------------------------------------------------------------ ufuncs
 
 
-@pytest.mark.parametrize("ufunc", UFUNCS, ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    "ufunc", [f for f in UFUNCS if getattr(np, f.__name__, None) is f], ids=lambda f: f.__name__
+)
 def test_a_ufunc_with_a_rule_is_recorded(ufunc):
     """On tensors, with arrays and numbers on either side, and as `tg.<name>`."""
     op = UFUNCS[ufunc].primitive if hasattr(UFUNCS[ufunc], "primitive") else None
