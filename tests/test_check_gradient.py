@@ -72,6 +72,18 @@ def test_taylor_orders():
     assert all(line.orders[1] == np.inf for line in linear.taylor)
 
 
+def test_forgotten_terms_are_named():
+    terms = {
+        "1/10 * x ": lambda x: 0.05 * np.sum(x**2),
+        "3 in every": lambda x: 3 * np.sum(x),
+        "1/5 * (x minus each neighbour)": lambda x: 0.1 * np.sum(np.diff(x) ** 2),
+        "2 * sign(x)": lambda x: 2 * np.sum(np.abs(x)),
+    }
+    for words, term in terms.items():
+        check = tg.check_gradient(lambda x, term=term: f(x) + term(x), X, gradient=g)
+        assert f"lacks {words}" in check.explanation
+
+
 def test_many_parameters_cost_as_much_as_few_and_the_wrong_one_is_found():
     n = 20_000
     x = rng.normal(size=n)

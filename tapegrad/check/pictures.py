@@ -6,6 +6,7 @@ give dark pictures. Only this module imports matplotlib.
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -27,9 +28,18 @@ def draw(check: GradientCheck, components: Sequence[str] | None = None) -> Figur
         raise ImportError(
             'a picture of a check needs matplotlib, which is not installed: pip install "tapegrad[plot]".'
         ) from None
+
+    class Picture(Figure):
+        """A figure that a notebook shows by itself, although pyplot does not know it."""
+
+        def _repr_png_(self) -> bytes:
+            buffer = io.BytesIO()
+            self.savefig(buffer, format="png")
+            return buffer.getvalue()
+
     chosen = _chosen(check, components)
     panels = (1 if chosen else 0) + (1 if check.taylor else 0)
-    figure = Figure(figsize=(5.2 * max(panels, 1), 4.0), layout="constrained")
+    figure = Picture(figsize=(5.2 * max(panels, 1), 4.0), layout="constrained")
     axes = iter(np.atleast_1d(figure.subplots(1, max(panels, 1))))
     if chosen:
         _v_curve(next(axes), check, chosen)
@@ -60,7 +70,7 @@ def _v_curve(axes: Any, check: GradientCheck, components: Sequence[Any]) -> None
     tiny = 1e-18
     for c in components:
         steps, to_claimed, to_best = measured_line(check, c)
-        size = c.size or 1.0
+        size = abs(c.measured) or c.size or 1.0
         line = axes.loglog(
             steps,
             np.maximum(to_claimed / size, tiny),
@@ -70,7 +80,7 @@ def _v_curve(axes: Any, check: GradientCheck, components: Sequence[Any]) -> None
         )[0]
         axes.loglog(steps, np.maximum(to_best / size, tiny), ":", color=line.get_color())
     axes.set_xlabel("step")
-    axes.set_ylabel("|difference - gradient| / size")
+    axes.set_ylabel("|difference - gradient| / |gradient|")
     axes.set_title("central differences (dotted: against the best of them)", fontsize="small")
     axes.legend(fontsize="small")
 

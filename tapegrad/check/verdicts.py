@@ -259,6 +259,7 @@ def diagnosis(
             " * exp(x)": np.exp(wide),
             " * cos(x)": np.cos(wide),
             " * sin(x)": np.sin(wide),
+            " * (x minus each neighbour)": _roughness_slope(wide),
         }
         if len(claimed) > 2:
             for text, term in shapes.items():
@@ -275,6 +276,14 @@ def diagnosis(
             return f"{part}; the wrong ones are {in_words(float(ratios[0]))} times what they should be."
         return f"{part}: look where {components[int(np.argmax(wrong))].name} enters."
     return "no sign, factor or index explains it: a term is forgotten or wrong."
+
+
+def _roughness_slope(x: np.ndarray) -> np.ndarray:
+    """The gradient of half the sum of squared steps between neighbours, a usual smoothing term."""
+    slope = np.zeros_like(x)
+    slope[1:] += np.diff(x)
+    slope[:-1] -= np.diff(x)
+    return slope
 
 
 def _rearranged(
