@@ -110,13 +110,28 @@ def polynomial(f: Callable[[Any], Any], low: Any, high: Any, bits: float) -> tup
             # The formulas are 0 / 0 at 0, and need digits nearby.
             return f(x if abs(x) > mpf(10) ** -25 else mpf(10) ** -25)
 
+        middle, half = (mpf(low) + high) / 2, (mpf(high) - low) / 2
         for degree in range(2, 60):
-            coefficients, error = mp.chebyfit(smooth, [low, high], degree + 1, error=True)
-            if error < mpf(2) ** -bits:
-                return tuple(float(c) for c in reversed(coefficients))
+            nodes = [
+                middle + half * mp.cospi(mpf(2 * k + 1) / (2 * degree + 2))
+                for k in range(degree + 1)
+            ]
+            powers = mp.matrix([[x**j for j in range(degree + 1)] for x in nodes])
+            found = list(mp.lu_solve(powers, mp.matrix([smooth(x) for x in nodes])))
+            # Between two nodes the error is largest near the extrema of the Chebyshev polynomial.
+            between = [middle + half * mp.cospi(mpf(k) / (degree + 1)) for k in range(degree + 2)]
+            if all(abs(smooth(x) - _horner(found, x)) < mpf(2) ** -bits for x in between):
+                return tuple(map(float, found))
     raise ValueError(
         f"no polynomial of degree 60 is accurate to {bits} bits: take a smaller interval."
     )
+
+
+def _horner(coefficients: list[Any], x: Any) -> Any:
+    total = coefficients[-1]
+    for c in coefficients[-2::-1]:
+        total = total * x + c
+    return total
 
 
 def text() -> str:
