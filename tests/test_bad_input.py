@@ -539,7 +539,9 @@ def test_a_bad_call_says_what_is_wrong_and_changes_nothing(call, error, phrase):
     ids=lambda f: f.__name__,
 )
 @pytest.mark.parametrize(
-    "value", [None, "text", object(), {}, [None], ["a"], np.array([None])], ids=repr
+    "value",
+    [None, "text", object(), {}, [None], ["a"], np.array([None])],
+    ids=["None", "text", "object", "dict", "list of None", "list of text", "array of None"],
 )
 def test_an_op_of_what_is_no_number_is_a_type_error(function, value):
     arguments = (2,) if function is tg.reshape else ()

@@ -559,7 +559,19 @@ def test_big_python_ints_are_not_rounded_on_integer_tensors():
 
 
 @pytest.mark.parametrize(
-    "other", ["a", None, object(), {}, {1}, b"x", math, np.array([None]), np.array(["a"])], ids=repr
+    "other",
+    ["a", None, object(), {}, {1}, b"x", math, np.array([None]), np.array(["a"])],
+    ids=[
+        "text",
+        "None",
+        "object",
+        "dict",
+        "set",
+        "bytes",
+        "module",
+        "array of None",
+        "array of text",
+    ],
 )
 @pytest.mark.parametrize("name", BINARY)
 def test_an_operand_that_is_no_number_is_a_type_error(name, other):
