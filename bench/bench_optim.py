@@ -45,6 +45,6 @@ def test_step(benchmark, library, kind, shapes):
     step()
     reference()
     for p, q in zip(params, others, strict=True):
-        np.testing.assert_allclose(p.detach().numpy(), q.detach().numpy(), rtol=1e-12)
+        np.testing.assert_allclose(p.detach().numpy(), q.detach().numpy(), rtol=1e-12, atol=1e-15)
     benchmark.group = f"{kind}-{shapes}"
     benchmark(step)
