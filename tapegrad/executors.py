@@ -37,6 +37,7 @@ from .tape import (
     current,
     find,
     locate,
+    new_slot,
 )
 from .tensor import Tensor, wrap
 
@@ -247,11 +248,12 @@ def walk(
     *,
     retain_graph: bool = False,
     create_graph: bool = False,
+    since: Slot = 0,
 ) -> dict[Any, Any]:
     """Cotangents of every leaf reached (or, with `targets`, of those slots and leaves), from the roots' cotangents.
 
-    `roots` are pairs (node, cotangent). Cotangents are raw arrays, or Tensors if `create_graph`. Raises
-    GraphError if an entry needed was freed.
+    `roots` are pairs (node, cotangent). Cotangents are raw arrays, or Tensors if `create_graph`. Entries older than
+    `since` are not looked at. Raises GraphError if an entry needed was freed.
     """
     pending: dict[Slot, Any] = {}
     found: dict[Any, Any] = {}
@@ -275,8 +277,8 @@ def walk(
             RECORDER.set(NO_GRAD)
         elif isinstance(mode, Off):
             RECORDER.set(attended(current().code.extend))
-        while pending:
-            place = locate(max(pending), hold=1)
+        while pending and (newest := max(pending)) >= since:
+            place = locate(newest, hold=1)
             if place is None:
                 raise GraphError(sweep.GONE)
             tape, position = place
@@ -425,6 +427,7 @@ def vjp_of(
 ) -> Any:
     """The VJP of a function of one array, applied to cotangents of its outputs (None: zero), as recorded or raw value."""
     leaf = wrap(at).requires_grad_()
+    since = new_slot()  # what is older does not depend on the leaf, and may be gone
     with enable_grad():
         outputs = function(leaf)
     roots = [
@@ -432,7 +435,9 @@ def vjp_of(
         for y, g in zip(outputs, cotangents, strict=True)
         if g is not None and isinstance(y, Tensor) and y._node is not None
     ]
-    result = walk(roots, {leaf._node}, retain_graph=create_graph, create_graph=create_graph)
+    result = walk(
+        roots, {leaf._node}, retain_graph=create_graph, create_graph=create_graph, since=since
+    )
     gradient = result.get(leaf._node)
     return np.zeros_like(at) if gradient is None else gradient
 

@@ -24,7 +24,7 @@ from ..errors import GraphError, NotDifferentiable
 from ..inplace import _rebase, _writable
 from ..mode import is_grad_enabled, no_grad, set_grad_enabled
 from ..primitive import Primitive, _token, primitive
-from ..tape import RECORDER, STRIDE, begin, locate, new_slot
+from ..tape import RECORDER, SLOT, STRIDE, begin, locate, new_slot
 from ..tensor import Tensor, wrap
 from .saving import hooks_in_force
 
@@ -115,7 +115,7 @@ def _custom(name: str) -> Primitive:
         name=name,
         unsupported=UNSAMPLED,
         backward=lambda x, y, kw: kw[0].name(),
-        jvp=lambda ts, xs, out, ctx: ctx._push(ts),
+        jvp=lambda ts, xs, out, ctx: ctx._push(ts, xs),
     )(rule).primitive
 
 
@@ -173,7 +173,9 @@ class FunctionCtx:
         self._arguments: list[tuple[tuple[int, ...], np.dtype] | None] = []
         self._several = False
         self._slot = 0
+        self._output_slots: list[int | None] = []
         self._pushing = False
+        self._cut = False
 
     # ------------------------------------------------------------------------------------- called by forward
 
@@ -226,38 +228,65 @@ class FunctionCtx:
             storage.check(self.name(), self._slot, (data,))
         t = wrap(data)
         dual.like(item.dual, t)
-        t._node = item.node
-        if item.output is not None:
-            place = locate(self._slot)
-            if place is not None:  # the slot itself: ours is a copy, which keeps nothing alive
-                tape, position = place
-                t._node = self._node_of_output(tape.code[position * STRIDE + 1], item, data)
+        if not self._cut:
+            t._node = item.node if item.output is None else self._node_of_output(item.output)
         return t
 
-    def _node_of_output(self, slot: Any, item: _Saved, data: Any) -> Any:
-        if not self._several or not is_grad_enabled():
-            return slot
-        record = RECORDER.get() or begin()
+    def _node_of_output(self, i: int) -> Any:
+        """The slot object of an output: ours are copies, which keep nothing alive. None where nothing flows through it."""
+        slot = self._output_slots[i] if self._output_slots else None
+        if slot is None:
+            return None
+        found = _slot_object(slot)
+        maker = _slot_object(self._slot) if found is None and self._several else None
+        if maker is None:
+            return found
+        # The user dropped this output, and its entry is gone: make it again.
+        tape, _ = locate(maker)  # type: ignore[misc]
         mine = new_slot()
-        n = len(self._forms)
-        out = _token(data.shape, data.dtype)
-        record(
-            (
-                output.primitive.code,
-                mine,
-                slot,
-                None,
-                _Outputs(self.name()),
-                None,
-                out,
-                (item.output, n),
-            )
-        )
+        self._output_slots[i] = mine + 0
+        tape.code.extend(self._output_entry(i, maker, mine))
         return mine
+
+    def _output_entry(self, i: int, maker: Any, mine: Any) -> tuple[Any, ...]:
+        out, settings = _token(*self._forms[i]), (i, len(self._forms))  # type: ignore[misc]
+        whole = _Outputs(self.name())
+        return (output.primitive.code, mine, maker, None, whole, None, out, settings)
+
+    # ------------------------------------------------------------------------------------ as the graph node
 
     def name(self) -> str:
         """Name of the graph node, such as "ScaleBackward"."""
         return f"{self._function.__name__}Backward"
+
+    def _as_node(self) -> Any:
+        from .graph import node_of
+
+        slot = _slot_object(self._slot)
+        if slot is None:
+            raise GraphError(
+                f"{self.name()} was asked for its graph node, but there is none: the call was not recorded (yet), or its graph is "
+                "gone. Ask after apply, while its result is held."
+            )
+        return node_of(slot)
+
+    @property
+    def next_functions(self) -> tuple[tuple[Any, int], ...]:
+        """For each tensor argument, the view of what made it and its output number."""
+        return self._as_node().next_functions
+
+    @property
+    def metadata(self) -> dict[Any, Any]:
+        """A dict for notes about this node."""
+        return self._as_node().metadata
+
+    def register_hook(self, fn: Callable[..., Any]) -> Any:
+        """Call `fn(grad_inputs, grad_outputs)` after backward has run."""
+        return self._as_node().register_hook(fn)
+
+    def register_prehook(self, fn: Callable[..., Any]) -> Any:
+        """Call `fn(grad_outputs)` before backward runs."""
+        return self._as_node().register_prehook(fn)
 
     # ----------------------------------------------------------------------------------------- called by walks
 
@@ -282,7 +311,7 @@ class FunctionCtx:
             if form is None:
                 if result is not None:
                     raise RuntimeError(
-                        f"function {self.name()} returned a gradient different from None at position {i + 1}, but the "
+                        f"function {self.name()} returned a gradient different than None at position {i + 1}, but the "
                         "corresponding forward input was not a Variable"
                     )
             elif not wanted[len(cotangents)] or result is None:
@@ -317,12 +346,23 @@ class FunctionCtx:
             value = value.astype(dtype)
         return np.broadcast_to(value, np.broadcast_shapes(own, shape))
 
-    def _push(self, ts: Sequence[Any]) -> Any:
-        """Tangents of the outputs: the user's jvp, or else backward, transposed (it is linear in its gradients)."""
-        if self._function.jvp is Function.jvp:
-            tangents = [self._transposed(i, ts) for i in range(len(self._forms))]
+    def _push(self, ts: Sequence[Any], values: Sequence[Any]) -> Any:
+        """Tangents of the outputs: the user's jvp, or else backward, transposed (it is linear in its gradients).
+
+        They are recorded if `values` are tensors, or if tangents are; in the second case what was saved is constant to them.
+        """
+        connected = any(isinstance(value, Tensor) for value in values)
+        recorded = connected or any(isinstance(t, Tensor) and t._node is not None for t in ts)
+        before, self._cut = self._cut, not connected
+        try:
+            if self._function.jvp is not Function.jvp:
+                return self._pushed(ts, recorded)
+            tangents = [self._transposed(i, ts, recorded) for i in range(len(self._forms))]
             return Parts(tangents) if self._several else tangents[0]
-        recorded = any(isinstance(t, Tensor) for t in ts)
+        finally:
+            self._cut = before
+
+    def _pushed(self, ts: Sequence[Any], recorded: bool) -> Any:
         given = iter(ts)
         arguments = []
         for form in self._arguments:
@@ -349,12 +389,12 @@ class FunctionCtx:
                     f"function {self.name()}: jvp returned a tangent of shape {np.shape(result)} for output {i}, which has shape {form[0]}."
                 )
             value = result if isinstance(result, Tensor) else wrap(np.asarray(result))
-            tangents.append(value if recorded else value._data)
+            tangents.append(value if recorded or value._node is not None else value._data)
         if self._several:
             return Parts(tangents)
         return np.zeros(*self._forms[0]) if tangents[0] is None else tangents[0]  # type: ignore[misc]
 
-    def _transposed(self, i: int, ts: Sequence[Any]) -> Any:
+    def _transposed(self, i: int, ts: Sequence[Any], recorded: bool) -> Any:
         from ..executors import vjp_of
 
         form = self._forms[i]
@@ -369,8 +409,16 @@ class FunctionCtx:
             )
             return [c for c, w in zip(pulled, wanted, strict=True) if w]
 
-        recorded = any(isinstance(t, Tensor) for t in ts)
         return vjp_of(transpose, np.zeros(*form), [t for t in ts if t is not None], recorded)
+
+
+def _slot_object(slot: int) -> Any:
+    """The slot itself, as its tape has it, for a copy of it; None where its entry is gone."""
+    place = locate(slot)
+    if place is None:
+        return None
+    tape, position = place
+    return tape.code[position * STRIDE + SLOT]
 
 
 def _only_tensors(method: str, tensors: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -471,24 +519,18 @@ class Function(metaclass=FunctionMeta):
             )
         return cls.vjp
 
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError(
+            f"an instance of {type(self).__name__} was called. Legacy autograd function with non-static forward method is deprecated. "
+            "Please use new-style autograd function with static forward method, and call apply on the class."
+        )
+
     @classmethod
     def apply(cls, *args: Any, **kwargs: Any) -> Any:
         """Run forward, and record the call if an argument is tracked."""
-        if not isinstance(inspect.getattr_static(cls, "forward"), staticmethod | classmethod):
-            raise RuntimeError(
-                "Legacy autograd function with non-static forward method is deprecated. Please use new-style autograd function "
-                "with static forward method: put @staticmethod above forward and backward."
-            )
         separate = cls.setup_context is not Function.setup_context
-        if kwargs:
-            if not separate:
-                raise TypeError(
-                    f"{cls.__name__}.apply() takes no keyword arguments (got {', '.join(kwargs)}): pass them by position, or write "
-                    "forward without ctx and a setup_context."
-                )
-            bound = inspect.signature(cls.forward).bind(*args, **kwargs)
-            bound.apply_defaults()
-            args = bound.args
+        if kwargs or separate:
+            args = _positional(cls, args, kwargs, separate)
         ctx = FunctionCtx(cls)
         given = args
         args = tuple(_without_tangent(a) for a in given)
@@ -519,6 +561,22 @@ class Function(metaclass=FunctionMeta):
         return tuple(outputs) if several else outputs[0]
 
 
+def _positional(
+    cls: type[Function], args: tuple[Any, ...], kwargs: dict[str, Any], separate: bool
+) -> tuple[Any, ...]:
+    """Arguments in the order of forward's signature, in which backward returns their gradients."""
+    ctx = () if separate else (None,)
+    bound = inspect.signature(cls.forward).bind(*ctx, *args, **kwargs)
+    if separate:
+        bound.apply_defaults()
+    if bound.kwargs:
+        raise TypeError(
+            f"{cls.__name__}.forward() takes {', '.join(bound.kwargs)} by keyword only, but backward returns gradients by position: "
+            "make them positional arguments."
+        )
+    return bound.args[len(ctx) :]
+
+
 def _as_output(o: Any) -> Any:
     return wrap(o) if isinstance(o, np.ndarray | np.generic) else o
 
@@ -537,7 +595,8 @@ def _carry(ctx: FunctionCtx, given: Sequence[Any], outputs: list[Any], tracked: 
     for item in ctx._saved or ():
         if item is not None and item.input is not None:
             item.dual = given[item.input]
-    result = ctx._push([t if tracked or t is None else t._data for t in tangents])
+    values = inputs if tracked else ()
+    result = ctx._push([t if tracked or t is None else t._data for t in tangents], values)
     for o, t in zip(outputs, result.parts if ctx._several else [result], strict=True):
         if isinstance(o, Tensor) and t is not None and o.dtype.kind in "fc":
             dual.with_tangent(o, level, wrap(t))
@@ -602,18 +661,20 @@ class _Call:
         op = custom_saving if ctx._saved else custom
         if not ctx._several:
             (o,) = self.outputs
+            ctx._output_slots = [ctx._slot]
             record((op.code, slot, nodes, None, tokens, None, _token(o.shape, o.dtype), (ctx,)))
             self._attach(o, slot, 0, bases, dirty)
             return
         whole = _Outputs(ctx.name())
         record((op.code, slot, nodes, None, tokens, None, whole, (ctx,)))
-        n = len(self.outputs)
         for i, o in enumerate(self.outputs):
             if flows[i]:
                 mine = new_slot()
-                out = _token(o.shape, o.dtype)
-                record((output.primitive.code, mine, slot, None, whole, None, out, (i, n)))
+                ctx._output_slots.append(mine + 0)
+                record(ctx._output_entry(i, slot, mine))
                 self._attach(o, mine, i, bases, dirty)
+            else:
+                ctx._output_slots.append(None)
 
     def _separate(self, dirty: set[int]) -> None:
         """Give each output a tensor of its own: one that is an argument, or shares its memory, is copied unless marked dirty."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -31,12 +31,15 @@ class Node:
     <MulBackward0>
     """
 
-    __slots__ = ("__weakref__", "_name", "_slot")
+    __slots__ = ("__weakref__", "_context", "_name", "_slot")
 
     def __init__(self, slot: Slot) -> None:
         self._slot = slot
         code, k = self._entry()
-        self._name = primitive.entry_name(code[k : k + STRIDE])
+        entry = hooks.unhooked(code[k : k + STRIDE])
+        self._name = primitive.entry_name(entry)
+        settings = entry[KW]
+        self._context = settings[0] if settings and isinstance(settings[0], FunctionCtx) else None
 
     @property
     def metadata(self) -> dict[Any, Any]:
@@ -67,15 +70,26 @@ class Node:
 
     def __getattr__(self, name: str) -> Any:
         """A custom Function's node shows its context: `y.grad_fn.saved_tensors`."""
-        if name.startswith("_"):
+        if name.startswith("__"):
             raise AttributeError(name)
-        code, k = self._entry()
-        if code[k + OP] == FREED and name == "saved_tensors":
-            raise GraphError(sweep.SECOND_TIME)
-        settings = code[k + KW] if code[k + OP] != FREED else None
-        if settings and isinstance(settings[0], FunctionCtx):
-            return getattr(settings[0], name)
-        raise AttributeError(f"{self._name} has no attribute {name!r}")
+        if name == "saved_tensors":
+            code, k = self._entry()
+            if code[k + OP] == FREED:
+                _freed()
+        context = self._context
+        if context is None:
+            raise AttributeError(f"{self._name} has no attribute {name!r}")
+        return getattr(context, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in Node.__slots__:
+            object.__setattr__(self, name, value)
+        elif self._context is None:
+            raise AttributeError(
+                f"{self._name} has no attribute {name!r}: keep notes in its metadata."
+            )
+        else:
+            setattr(self._context, name, value)
 
     def _entry(self) -> tuple[list[Any], int]:
         place = locate(self._slot)
@@ -179,18 +193,25 @@ class GradientEdge(NamedTuple):
 
     node: Any
     output_nr: int = 0
+    ownership_token: Any = None
 
     @property
     def _node(self) -> Any:
-        return self.node._slot if isinstance(self.node, Node) else self.node._leaf
+        if isinstance(self.node, AccumulateGrad):
+            return self.node._leaf
+        context = self.node._context
+        if context is None or not context._several:
+            return self.node._slot
+        return context._node_of_output(self.output_nr)
 
     def _value(self) -> Any:
         if isinstance(self.node, AccumulateGrad):
             return self.node._leaf.data
-        code, k = self.node._entry()
-        if code[k + OP] == FREED:
-            raise GraphError(sweep.SECOND_TIME)
-        return code[k + OUT]
+        tape, position = locate(self._node) or _freed()
+        k = position * STRIDE
+        if tape.code[k + OP] == FREED:
+            _freed()
+        return tape.code[k + OUT]
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -208,13 +229,17 @@ class GradientEdge(NamedTuple):
         return self._value().size
 
 
+def _freed() -> NoReturn:
+    raise GraphError(sweep.SECOND_TIME)
+
+
 def get_gradient_edge(tensor: Tensor) -> GradientEdge:
     """The edge that stands for a tensor's gradient; keeps the graph, but not the tensor's value."""
     if tensor._node is None:
         raise RuntimeError(
             "It is not possible to get the gradient edge for a Tensor that does not require gradients."
         )
-    return GradientEdge(node_of(tensor._node), tensor.output_nr)
+    return GradientEdge(node_of(tensor._node), tensor.output_nr, tensor._node)
 
 
 _nodes: weakref.WeakValueDictionary[Slot, Node] = weakref.WeakValueDictionary()

@@ -16,11 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from .. import executors, sweep
+from .. import executors, storage, sweep
 from ..errors import GraphError
-from ..primitive import OPS, entry_name, primitive
+from ..primitive import OPS, Primitive, entry_name, primitive
 from ..tape import FREED, IN0, KW, OP, OUT, STRIDE, Leaf, Slot, X, locate
 from ..tensor import Tensor, wrap
+from .function import Parts
 
 Hook = Callable[..., Any]
 
@@ -227,12 +228,13 @@ def register_multi_grad_hook(
 class NodeHooks:
     """Pre- and post-hooks of one entry, and what users note about it."""
 
-    __slots__ = ("after", "before", "metadata")
+    __slots__ = ("after", "before", "metadata", "slot")
 
-    def __init__(self) -> None:
+    def __init__(self, slot: int) -> None:
         self.before: dict[int, Hook] = {}
         self.after: dict[int, Hook] = {}
         self.metadata: dict[Any, Any] = {}
+        self.slot = slot  # a copy, which keeps nothing alive
 
 
 def _through(hooks: dict[int, Hook], grads: tuple[Any, ...], *others: Any) -> tuple[Any, ...]:
@@ -253,44 +255,81 @@ def _through(hooks: dict[int, Hook], grads: tuple[Any, ...], *others: Any) -> tu
     return grads
 
 
-def _original(nodes: Any, values: Any, out: Any, code: int, kw: Any) -> list[Any]:
+def original(nodes: Any, values: Any, out: Any, code: int, kw: Any, slot: int = 0) -> list[Any]:
     """The entry as it was before it was hooked, over these operands."""
     if OPS[code].variadic:
-        return [code, 0, tuple(nodes), None, tuple(values), None, out, kw]
+        return [code, slot, tuple(nodes), None, tuple(values), None, out, kw]
     in0, in1 = (*nodes, None)[:2]
     x, y = (*values, None)[:2]
-    return [code, 0, in0, in1, x, y, out, kw]
+    return [code, slot, in0, in1, x, y, out, kw]
 
 
 def _push_original(ts: Any, xs: Any, out: Any, code: int, kw: Any, hooks: Any) -> Any:
     nodes = [None if t is None else i + 1 for i, t in enumerate(ts)]
-    return sweep.push_entry(_original(nodes, xs, out, code, kw), 0, list(ts), False)
+    return sweep.push_entry(original(nodes, xs, out, code, kw), 0, list(ts), False)
 
 
-@primitive(
-    lambda xs, code, kw, hooks: OPS[code].evaluate(xs, kw),
-    name="hooked",
-    backward=lambda x, y, kw: entry_name([kw[0], 0, None, None, x[0], x[1] if len(x) > 1 else None, None, kw[1]]),
-    jvp=_push_original,
-    unsupported={"samples": "what it does is the user's code; tests/test_hooks.py"},
-)  # fmt: skip
-def hooked(g, xs, out, wanted, *, code, kw, hooks):
-    """Another op's entry, with the hooks of its graph node around its rule."""
-    raw = not isinstance(g, Tensor)
-    if hooks.before:
-        (g,) = _through(hooks.before, (wrap(np.asarray(g)) if raw else g,))
-        g = g._data if raw else g
-    nodes = [i + 1 if w else None for i, w in enumerate(wanted)]
-    cotangents: list[Any] = [None] * len(nodes)
-    for node, cotangent in sweep.pull(_original(nodes, xs, out, code, kw), 0, g):
-        cotangents[node - 1] = cotangent
-    if hooks.after:
-        wrapped = tuple(
-            c if c is None or isinstance(c, Tensor) else wrap(np.asarray(c)) for c in cotangents
-        )
-        replaced = _through(hooks.after, wrapped, (wrap(np.asarray(g)) if raw else g,))
-        cotangents = [c._data if raw and c is not None else c for c in replaced]
-    return cotangents
+def _wrapped(g: Any) -> tuple[Any, ...]:
+    """A cotangent as hooks see it: a tuple of tensors, one for each output, None where nothing has arrived."""
+    parts = g.parts if isinstance(g, Parts) else (g,)
+    return tuple(
+        part if part is None or isinstance(part, Tensor) else wrap(np.asarray(part))
+        for part in parts
+    )
+
+
+def _unwrapped(grads: Sequence[Any], like: Any) -> Any:
+    """The cotangent that hooks return, as the walk had it: raw if it was raw, one or in parts."""
+    old = like.parts if isinstance(like, Parts) else (like,)
+    recorded = any(isinstance(part, Tensor) for part in old)
+    parts = [g if g is None or recorded else g._data for g in grads]
+    return Parts(parts) if isinstance(like, Parts) else parts[0]
+
+
+def _hooked_primitive(name: str, saves: bool) -> Primitive:
+    def rule(g, xs, out, wanted, *, code, kw, hooks):
+        """Another op's entry, with the hooks of its graph node around its rule."""
+        if hooks.before:
+            g = _unwrapped(_through(hooks.before, _wrapped(g)), g)
+        nodes = [i + 1 if w else None for i, w in enumerate(wanted)]
+        entry = original(nodes, xs, out, code, kw, hooks.slot)
+        if hooks.slot <= storage.latest_overwrite():
+            sweep.check_overwritten(entry, 0)
+        cotangents: list[Any] = [None] * len(nodes)
+        for node, cotangent in sweep.pull(entry, 0, g):
+            cotangents[node - 1] = cotangent
+        if hooks.after:
+            raw = not any(isinstance(c, Tensor) for c in cotangents)
+            grad_inputs = tuple(
+                c if c is None or isinstance(c, Tensor) else wrap(np.asarray(c)) for c in cotangents
+            )
+            grad_inputs = _through(hooks.after, grad_inputs, _wrapped(g))
+            cotangents = [c._data if raw and c is not None else c for c in grad_inputs]
+        return cotangents
+
+    op = primitive(
+        lambda xs, code, kw, hooks: OPS[code].evaluate(xs, kw),
+        name=name,
+        backward=lambda x, y, kw: entry_name(original((), x, None, kw[0], kw[1])),
+        jvp=_push_original,
+        unsupported={"samples": "what it does is the user's code; tests/test_hooks.py"},
+    )(rule).primitive
+    # The rule checks what the original op needs, by itself; whether that is anything decides if it can be walked again.
+    op.needs = (frozenset(),)
+    op.saves = saves
+    return op
+
+
+hooked = _hooked_primitive("hooked", False)
+hooked_saving = _hooked_primitive("hooked_saving", True)
+
+
+def unhooked(entry: Sequence[Any]) -> Sequence[Any]:
+    """An entry as it was before it was hooked, if it was."""
+    if OPS[entry[OP]] not in (hooked, hooked_saving):
+        return entry
+    code, kw, hooks = entry[KW]
+    return original(entry[IN0], entry[X], entry[OUT], code, kw, hooks.slot)
 
 
 def of_entry(slot: Slot) -> NodeHooks:
@@ -303,14 +342,14 @@ def of_entry(slot: Slot) -> NodeHooks:
         tape.busy -= 1
         code, k = tape.code, position * STRIDE
         op = OPS[code[k + OP]]
-        if op is hooked.primitive:
+        if op in (hooked, hooked_saving):
             return code[k + KW][2]
         if code[k + OP] == FREED:
             raise GraphError(sweep.SECOND_TIME)
-        hooks = NodeHooks()
+        hooks = NodeHooks(slot + 0)
         in0, in1, x, y, out, kw = code[k + IN0 : k + STRIDE]
         nodes, values = (in0, x) if op.variadic else ((in0, in1)[: op.arity], (x, y)[: op.arity])
-        code[k + OP] = hooked.primitive.code
+        code[k + OP] = (hooked_saving if op.saves else hooked).code
         code[k + IN0 : k + OUT + 1] = [nodes, None, values, None, out]
         code[k + KW] = (op.code, kw, hooks)
         return hooks

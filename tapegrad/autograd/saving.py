@@ -132,7 +132,7 @@ def _packed_op() -> Primitive:
 def original(code: int, kw: Any) -> tuple[Primitive, Any, bool]:
     """Op and settings of an entry, for showing it, and whether its values are packed."""
     op = OPS[code]
-    if op.name == "hooked":
+    if op.name in ("hooked", "hooked_saving"):
         return original(*kw[:2])
     return (kw[0].op, kw[0].kw, True) if op is _packed else (op, kw, False)
 
