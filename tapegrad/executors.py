@@ -224,11 +224,32 @@ def retain(tensor: Tensor, before: Slot | None = None) -> None:
 class _Notes:
     """What hooks note during one walk, and what is to be called at its end."""
 
-    __slots__ = ("at_end", "data")
+    __slots__ = ("at_end", "data", "roots", "targets")
 
-    def __init__(self) -> None:
+    def __init__(self, roots: list[Any], targets: set[Any] | None) -> None:
         self.data: dict[int, Any] = {}
         self.at_end: list[Callable[[], Any]] = []
+        self.roots = roots
+        self.targets = targets
+
+    def reached(self) -> set[Any]:
+        """The slots and leaves whose cotangents this walk computes (if no rule cuts it short): for hooks that wait for several."""
+        reads: dict[Any, tuple[Any, ...]] = {}
+        unseen = list(self.roots)
+        while unseen:
+            node = unseen.pop()
+            if node is None or node in reads:
+                continue
+            place = locate(node) if type(node) is int else None
+            reads[node] = sweep.operands(place[0].code, place[1] * STRIDE) if place else ()
+            unseen += reads[node]
+        if self.targets is None:
+            return set(reads)
+        leading = self.targets & reads.keys()
+        for slot in sorted(node for node in reads if type(node) is int):
+            if not leading.isdisjoint(reads[slot]):
+                leading.add(slot)
+        return leading
 
 
 _NOTES: ContextVar[_Notes | None] = ContextVar("tapegrad.walk", default=None)
@@ -269,7 +290,7 @@ def walk(
             watch[target] = _collector(found, target, watch.get(target))
     done: list[tuple[Tape, Any]] = []
     mode = RECORDER.get()
-    notes = _Notes()
+    notes = _Notes([*pending, *leaves], targets)
     outer_notes = _NOTES.get()
     try:
         _NOTES.set(notes)
@@ -283,11 +304,14 @@ def walk(
                 raise GraphError(sweep.GONE)
             tape, position = place
             done.append((tape, ()))
+            here = (
+                watch if targets is None else _on_the_way(tape, position, pending, watch, targets)
+            )
             if create_graph:
-                visited = sweep.sweep(tape.code, position, pending, leaves, watch, targets, True)
+                visited = sweep.sweep(tape.code, position, pending, leaves, here, targets, True)
             else:
                 execute = _sweep_of_tensors if duals else _executor(tape, position)
-                visited = execute(tape.code, position, pending, leaves, watch, targets)
+                visited = execute(tape.code, position, pending, leaves, here, targets)
             done[-1] = (tape, visited)
         for leaf in [leaf for leaf in leaves if leaf.hooks is not None]:
             from .autograd.hooks import leaf_cotangent
@@ -306,6 +330,7 @@ def walk(
                 tape.busy -= 1
                 if visited and not retain_graph:
                     _release(tape, visited, _giving_up() if targets is None else _emptied)
+                    _forget_freed(tape)
                 elif create_graph:  # what was recorded while the tape was busy could not be swept
                     tape.sweep_if_due()
     found.update(leaves)
@@ -338,6 +363,26 @@ def walk_own(
         finally:
             RECORDER.set(mode)
     return leaves, not pending
+
+
+def _on_the_way(
+    tape: Tape, position: int, pending: dict[Slot, Any], watch: sweep.Watch, targets: set[Any]
+) -> sweep.Watch:
+    """The watches that a walk to certain targets has to call: those of the slots on its way."""
+    code = tape.code
+    first, last = code[SLOT], code[position * STRIDE + SLOT]
+    if not any(first <= slot <= last and slot not in targets for slot in watch):
+        return watch
+    needed = sweep._reaching(code, position, pending, targets)
+    return {slot: call for slot, call in watch.items() if slot in needed or slot in targets}
+
+
+def _forget_freed(tape: Tape) -> None:
+    """Drop the hooks of freed entries: a hook that holds its own tensor would otherwise keep it for ever."""
+    for slot in list(_watched):
+        position = find(tape.code, slot)
+        if position is not None and tape.code[position * STRIDE + OP] == FREED:
+            _watched.pop(slot, None)
 
 
 def _collector(

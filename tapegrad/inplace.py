@@ -48,7 +48,7 @@ def _writable(t: Tensor, name: str, recorded: bool) -> Tensor:
     if isinstance(data, np.ndarray) and not data.flags.writeable:
         raise ValueError(
             f"{name} would write to a read-only array (an expanded tensor shows one element many times; a big constant is locked "
-            "while the tape needs it): write to t.clone()."
+            "while the tape needs it; a gradient that a hook sees belongs to the walk): write to t.clone()."
         )
     if storage.before_touch is not None and isinstance(data, np.ndarray):
         storage.before_touch(data)

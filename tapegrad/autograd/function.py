@@ -379,7 +379,7 @@ class FunctionCtx:
             raise RuntimeError(
                 f"function {self.name()}: jvp returned {len(results)} tangents, but forward has {len(self._forms)} outputs."
             )
-        tangents = []
+        tangents: list[Any] = []
         for i, (result, form) in enumerate(zip(results, self._forms, strict=True)):
             if result is None or form is None:
                 tangents.append(None)

@@ -11,6 +11,7 @@ its post-hooks. At a leaf: the tensor's hooks, the node's pre-hooks, accumulatio
 from __future__ import annotations
 
 import itertools
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -53,10 +54,17 @@ def _name(hook: Hook) -> str:
     return getattr(hook, "__name__", type(hook).__name__)
 
 
+def _shown(g: Any) -> Tensor:
+    """A raw cotangent as hooks see it: read-only, since the walk may have handed the same array to others."""
+    view = np.asarray(g).view()
+    view.flags.writeable = False
+    return wrap(view)
+
+
 def applied(hooks: dict[int, Hook], g: Any) -> Any:
     """A cotangent after a tensor's hooks, each of which may replace it; raw if it was given raw."""
     raw = not isinstance(g, Tensor)
-    t = wrap(np.asarray(g)) if raw else g
+    t = _shown(g) if raw else g
     for hook in tuple(hooks.values()):
         t = _checked(hook, hook(t), t)
     return t._data if raw else t
@@ -107,8 +115,12 @@ def of_leaf(leaf: Leaf) -> _LeafHooks:
 def register_hook(self: Tensor, hook: Hook) -> RemovableHandle:
     """Call `hook(grad)` whenever the gradient of this tensor is complete; what it returns, unless None, replaces the gradient.
 
-    Returns a handle whose `remove()` takes the hook away. The hook belongs to the value the tensor has now: after an in-place
-    operation it still sees the gradient of the value before. Raises RuntimeError if the tensor does not require grad.
+    The gradient it is given is read-only. Returns a handle whose `remove()` takes the hook away. The hook belongs to the value
+    the tensor has now: after an in-place operation it still sees the gradient of the value before. Raises RuntimeError if the
+    tensor does not require grad.
+
+    A hook lives as long as the graph it is in; one that refers to its own tensor keeps that graph until backward frees it, or until
+    it is removed.
 
     >>> import tapegrad as tg
     >>> x = tg.tensor([1.0, 2.0], requires_grad=True)
@@ -162,7 +174,7 @@ def before_accumulation(leaf: Leaf, g: Any) -> Any:
     if leaf.hooks is None or not leaf.hooks.before:
         return g
     raw = not isinstance(g, Tensor)
-    (t,) = _through(leaf.hooks.before, (wrap(np.asarray(g)) if raw else g,))
+    (t,) = _through(leaf.hooks.before, (_shown(g) if raw else g,))
     return t._data if raw else t
 
 
@@ -172,12 +184,36 @@ def after_accumulation(leaf: Leaf, g: Any) -> None:
     for hook in tuple(hooks.accumulated.values()):
         from .graph import AccumulateGrad
 
-        if hook(AccumulateGrad(leaf).variable) is not None:
+        t = AccumulateGrad(leaf).variable
+        result = hook(t)
+        if result is not None and result is not t:
             raise RuntimeError(
-                f"Tensor post accumulate grad hooks should return None, but '{_name(hook)}' returned something."
+                f"Tensor post accumulate grad hooks should return None, but '{_name(hook)}' returned a {type(result).__name__}."
             )
     for hook in tuple(hooks.after.values()):
-        hook((), (g if isinstance(g, Tensor) else wrap(np.asarray(g)),))
+        hook((), (g if isinstance(g, Tensor) else _shown(g),))
+
+
+class _Waiting:
+    """The gradients that a multi-grad hook has in one walk so far; it is called when none is missing any more."""
+
+    __slots__ = ("fn", "grads", "missing")
+
+    def __init__(self, fn: Hook, n: int, missing: int) -> None:
+        self.fn: Hook | None = fn
+        self.grads: list[Tensor | None] = [None] * n
+        self.missing = missing
+
+    def put(self, i: int, g: Tensor) -> None:
+        self.missing -= self.grads[i] is None
+        self.grads[i] = g
+        if not self.missing:
+            self.call()
+
+    def call(self) -> None:
+        fn, self.fn = self.fn, None
+        if fn is not None:
+            fn(self.grads)
 
 
 def register_multi_grad_hook(
@@ -185,8 +221,8 @@ def register_multi_grad_hook(
 ) -> RemovableHandle:
     """Call `fn` once a walk: with all the tensors' gradients (None where there is none), or with any, the first.
 
-    With mode="all" it is called as `fn(grads)` at the end of every walk that reached one of the tensors; with mode="any" as
-    `fn(grad)` as soon as the first of them is reached. What it returns is ignored.
+    With mode="all" it is called as `fn(grads)` in every walk that reaches one of the tensors, as soon as all gradients that this
+    walk computes are there; with mode="any" as `fn(grad)` as soon as the first is. What it returns is ignored.
 
     >>> import tapegrad as tg
     >>> a, b = (tg.tensor(v, requires_grad=True) for v in (2.0, 3.0))
@@ -199,6 +235,18 @@ def register_multi_grad_hook(
     active: dict[int, Hook] = {}
     handle = RemovableHandle(active, fn)
 
+    for t in tensors:
+        if t._node is None:
+            raise RuntimeError(
+                "cannot register a hook on a tensor that doesn't require gradient: call requires_grad_() first."
+            )
+    # Copies of slots, and weak references: a hook must not keep alive what it waits for.
+    nodes = [t._node + 0 if type(t._node) is int else weakref.ref(t._node) for t in tensors]
+
+    def expected(notes: Any) -> int:
+        reached = notes.reached()
+        return sum((n if type(n) is int else n()) in reached for n in nodes)
+
     def observer(i: int) -> Hook:
         def observe(g: Tensor) -> None:
             notes = executors.notes_of_walk()
@@ -209,11 +257,11 @@ def register_multi_grad_hook(
                     notes.data[handle.id] = None
                     fn(g)
                 return
-            grads = notes.data.get(handle.id)
-            if grads is None:
-                grads = notes.data[handle.id] = [None] * len(tensors)
-                notes.at_end.append(lambda: active and fn(grads))
-            grads[i] = g
+            waiting = notes.data.get(handle.id)
+            if waiting is None:
+                waiting = notes.data[handle.id] = _Waiting(fn, len(nodes), expected(notes))
+                notes.at_end.append(waiting.call)  # where a rule cut the walk short
+            waiting.put(i, g)
 
         return observe
 
@@ -259,7 +307,7 @@ def original(nodes: Any, values: Any, out: Any, code: int, kw: Any, slot: int = 
     """The entry as it was before it was hooked, over these operands."""
     if OPS[code].variadic:
         return [code, slot, tuple(nodes), None, tuple(values), None, out, kw]
-    in0, in1 = (*nodes, None)[:2]
+    in0, in1 = (*nodes, None, None)[:2]
     x, y = (*values, None)[:2]
     return [code, slot, in0, in1, x, y, out, kw]
 
@@ -273,8 +321,7 @@ def _wrapped(g: Any) -> tuple[Any, ...]:
     """A cotangent as hooks see it: a tuple of tensors, one for each output, None where nothing has arrived."""
     parts = g.parts if isinstance(g, Parts) else (g,)
     return tuple(
-        part if part is None or isinstance(part, Tensor) else wrap(np.asarray(part))
-        for part in parts
+        part if part is None or isinstance(part, Tensor) else _shown(part) for part in parts
     )
 
 
@@ -301,7 +348,7 @@ def _hooked_primitive(name: str, saves: bool) -> Primitive:
         if hooks.after:
             raw = not any(isinstance(c, Tensor) for c in cotangents)
             grad_inputs = tuple(
-                c if c is None or isinstance(c, Tensor) else wrap(np.asarray(c)) for c in cotangents
+                c if c is None or isinstance(c, Tensor) else _shown(c) for c in cotangents
             )
             grad_inputs = _through(hooks.after, grad_inputs, _wrapped(g))
             cotangents = [c._data if raw and c is not None else c for c in grad_inputs]
