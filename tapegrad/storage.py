@@ -136,6 +136,12 @@ def version(array: Any) -> int:
     return 0 if note is None else note.count
 
 
+def last_overwrite(array: np.ndarray) -> Slot:
+    """Slot at which this array's memory was last overwritten; 0 for never."""
+    note = _notes.get(id(owner(array)))
+    return 0 if note is None else note.slot
+
+
 def check(name: str, slot: Slot, values: Any) -> None:
     """Raise if one of the values that the op `name`, recorded at `slot`, needs was overwritten since."""
     for value in values:

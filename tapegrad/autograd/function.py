@@ -253,6 +253,12 @@ class FunctionCtx:
         whole = _Outputs(self.name())
         return (output.primitive.code, mine, maker, None, whole, None, out, settings)
 
+    def _save_from_write(self, apart: Callable[[Any], Any]) -> None:
+        """Give saved tensors memory of their own where a write is about to hit them."""
+        for item in (*(self._saved or ()), *(self._saved_forward or ())):
+            if item is not None:
+                item.data = apart(item.data)
+
     # ------------------------------------------------------------------------------------ as the graph node
 
     def name(self) -> str:

@@ -6,15 +6,17 @@ equal. `AccumulateGrad` is the view of a leaf.
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections.abc import Iterable
+from contextvars import ContextVar
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
 from .. import primitive, storage, sweep
 from ..errors import GraphError
-from ..tape import FREED, IN0, KW, OP, OUT, STRIDE, Leaf, Slot, Tape, X, Y, current, locate
+from ..tape import FREED, IN0, KW, OP, OUT, SLOT, STRIDE, Leaf, Slot, Tape, X, Y, current, locate
 from ..tensor import Tensor, new
 from . import hooks
 from .function import FunctionCtx, output
@@ -123,23 +125,21 @@ class Node:
         return f"<{self._name}>"
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Node) and other._slot == self._slot
+        return type(other) is Node and other._slot == self._slot
 
     def __hash__(self) -> int:
         return hash((Node, self._slot))
 
 
-class AccumulateGrad:
+class AccumulateGrad(Node):
     """View of a leaf: where a walk ends and `.grad` grows."""
 
     __slots__ = ("_leaf",)
 
     def __init__(self, leaf: Leaf) -> None:
-        self._leaf = leaf
-
-    def name(self) -> str:
-        """Always "AccumulateGrad"."""
-        return "AccumulateGrad"
+        object.__setattr__(self, "_leaf", leaf)
+        self._name = "AccumulateGrad"
+        self._context = None
 
     @property
     def next_functions(self) -> tuple[()]:
@@ -152,8 +152,6 @@ class AccumulateGrad:
         t = self._leaf.tensor()
         if t is None:
             # The user dropped the tensor; the leaf owns its value and gradient, so the tensor can be made again.
-            import weakref
-
             t = new(Tensor)
             t._data = self._leaf.data
             t._node = self._leaf
@@ -165,11 +163,6 @@ class AccumulateGrad:
         """A dict for notes about this node; it lives as long as the leaf."""
         return hooks.of_leaf(self._leaf).metadata
 
-    @property
-    def requires_grad(self) -> bool:
-        """True: a leaf that no longer does has no node."""
-        return True
-
     def register_hook(self, fn: hooks.Hook) -> hooks.RemovableHandle:
         """Call `fn(grad_inputs, grad_outputs)` after the gradient was accumulated; grad_inputs is empty."""
         return hooks.RemovableHandle(hooks.of_leaf(self._leaf).after, fn)
@@ -177,9 +170,6 @@ class AccumulateGrad:
     def register_prehook(self, fn: hooks.Hook) -> hooks.RemovableHandle:
         """Call `fn(grad_outputs)` before the gradient is accumulated; what it returns, unless None, replaces it."""
         return hooks.RemovableHandle(hooks.of_leaf(self._leaf).before, fn)
-
-    def __repr__(self) -> str:
-        return "<AccumulateGrad>"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, AccumulateGrad) and other._leaf is self._leaf
@@ -294,14 +284,27 @@ class allow_mutation_on_saved_tensors:
     tensor([2., 2.])
     """
 
+    _active: ContextVar[bool] = ContextVar("tapegrad.mutation", default=False)
+    _threads = 0
+    _counting = threading.Lock()
+
     def __enter__(self) -> allow_mutation_on_saved_tensors:
-        if storage.before_touch is not None:
+        mine = allow_mutation_on_saved_tensors
+        if mine._active.get():
             raise RuntimeError("allow_mutation_on_saved_tensors contexts cannot be nested")
-        storage.before_touch = _save_from_write
+        mine._active.set(True)
+        with mine._counting:
+            mine._threads += 1
+            storage.before_touch = _save_from_write
         return self
 
     def __exit__(self, *exc: object) -> None:
-        storage.before_touch = None
+        mine = allow_mutation_on_saved_tensors
+        mine._active.set(False)
+        with mine._counting:
+            mine._threads -= 1
+            if not mine._threads:
+                storage.before_touch = None
 
     def clear(self) -> None:
         """Nothing to do: a copy lives in the entry that needs it, and goes with it."""
@@ -309,15 +312,24 @@ class allow_mutation_on_saved_tensors:
 
 def _save_from_write(array: np.ndarray) -> None:
     """Before a write to an array's memory: entries that need its value get a copy."""
+    if not allow_mutation_on_saved_tensors._active.get():
+        return
     root = storage.owner(array)
+    since = storage.last_overwrite(root)
     tape: Tape | None = current()
     while tape is not None:
         with tape.lock:
             code = tape.code
-            for k in range(0, len(code), STRIDE):
+            # What is older was given its copy at the write before this one, so that a loop over one array takes linear time.
+            for k in range(len(code) - STRIDE, -1, -STRIDE):
+                if code[k + SLOT] < since:
+                    break
                 if primitive.OPS[code[k + OP]].saves:
                     for column in (k + X, k + Y, k + OUT):
                         code[column] = _apart(code[column], root)
+                    settings = hooks.unhooked(code[k : k + STRIDE])[KW]
+                    if settings and isinstance(settings[0], FunctionCtx):
+                        settings[0]._save_from_write(lambda value: _apart(value, root))
         tape = tape.outer
 
 
