@@ -178,6 +178,7 @@ def elementwise(
     method: bool | None = None,
     holomorphic: bool = True,
     chooses: bool | Sequence[bool] = False,
+    view: bool = False,
     unsupported: Mapping[str, str] = NOTHING,
 ) -> Any:
     """Declare an elementwise op by its partial derivatives, one per operand; returns its public function.
@@ -185,6 +186,7 @@ def elementwise(
     `operator` is the Python operator that evaluates it faster than the ufunc on scalars; `dunder` the
     special method it becomes on Tensors; `holomorphic` whether the value is an analytic function of complex operands;
     `chooses` whether the value is one of the operands, so that nothing flows to the others, however infinite (or that of each);
+    `view` whether the result shares memory with x;
     `unsupported` what cannot be had of this op, and why: laws of `tapegrad.check` or kinds of samples ("complex").
     """
     op = Primitive()
@@ -200,7 +202,8 @@ def elementwise(
     op.needs = tuple(p.needs for p in op.partials)
     op.linear = False
     op.jvp = None
-    op.view = op.regional = False
+    op.view = view
+    op.regional = False
     op.adds = op.clears = None
     op.domains = (domain,) * op.arity if isinstance(domain, Domain) else tuple(domain)
     op.holomorphic = holomorphic

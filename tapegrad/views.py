@@ -16,6 +16,8 @@ import weakref
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from .tensor import Tensor
 
 _MANY = 16
@@ -24,6 +26,8 @@ _MANY = 16
 def link(view: Tensor, parent: Tensor, code: int, kw: Any) -> None:
     """Note that `view` was made from `parent` by the op `code`, if it shares the parent's memory."""
     own, memory = view._data, parent._data
+    if type(memory) is not np.ndarray:
+        memory = _memory_of_number(own.base, parent)
     if (
         own is memory
     ):  # NumPy gave the very array back: an array object of its own tells the two apart
@@ -41,6 +45,13 @@ def link(view: Tensor, parent: Tensor, code: int, kw: Any) -> None:
     if n >= _MANY and not n & (n - 1):  # at powers of two: a constant per view
         views[:] = [ref for ref in views if ref() is not None]
     views.append(weakref.ref(view))
+
+
+def _memory_of_number(base: Any, parent: Tensor) -> Any:
+    """The memory of a tensor that was a NumPy scalar: the array that NumPy made of it for the view."""
+    if type(base) is np.ndarray and not base.ndim and base.base is None and base.flags.writeable:
+        parent._data = base
+    return parent._data
 
 
 def base_of(t: Tensor) -> Tensor:

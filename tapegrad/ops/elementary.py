@@ -201,15 +201,13 @@ strong_product = elementwise(
 # For a real-valued function of a complex x the partial p is the one with dL = Re(p dx): a VJP multiplies by conj(p), a JVP
 # takes the real part, and for real x both are the usual derivative. At 0 abs and angle have the subgradient 0.
 absolute    = elementwise(np.absolute,   lambda x: np.conj(np.sign(x)), name="abs", dunder="abs", domain=nonzero, holomorphic=False)
-real_part   = elementwise(np.real,       1,                             name="real",              holomorphic=False)
-imag_part   = elementwise(np.imag,       -1j,                           name="imag",              holomorphic=False)
+real_part   = elementwise(np.real,       1,                             name="real",              holomorphic=False, view=True)
+imag_part   = elementwise(np.imag,       -1j,                           name="imag",              holomorphic=False, view=True)
 angle       = elementwise(np.angle,      lambda x: select(x == 0, 0.0, -1j / select(x == 0, 1.0, x)),
                           domain=nonzero, holomorphic=False)
 sign_of_real = elementwise(np.sign,      0,                             name="sign", domain=nonzero, holomorphic=False,
                           unsupported={"complex": "x / |x| has a derivative: `sign` below writes it so"})
 # fmt: on
-
-real_part.primitive.view = imag_part.primitive.view = True
 
 
 def real_of(x):
