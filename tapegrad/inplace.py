@@ -461,15 +461,12 @@ def fill_region(array: np.ndarray, steps: tuple[tuple[int, Any], ...], value: An
     part = region_of(array, steps)
     if isinstance(part, np.ndarray) and np.may_share_memory(part, array):
         part[...] = value
-    elif any(OPS[code].name in ("real", "imag") for code, _ in steps):
-        raise GraphError(
-            "a write through the real or imaginary part of a tensor whose memory order differs from its gradient's: write "
-            "to a clone(), and put the result together."
-        )
-    else:
-        places = region_of(np.arange(array.size).reshape(array.shape), steps)
-        flat = array.reshape(-1)  # the arrays given are made dense by rows
-        flat[places] = value
+        return
+    half = next((OPS[code].name for code, _ in steps if OPS[code].name in ("real", "imag")), None)
+    moves = tuple(step for step in steps if OPS[step[0]].name != half)
+    places = region_of(np.arange(array.size).reshape(array.shape), moves)
+    target = array if half is None else getattr(array, half)
+    target[np.unravel_index(places, array.shape)] = value
 
 
 def _put_region(x: np.ndarray, y: Any, steps: Any) -> np.ndarray:

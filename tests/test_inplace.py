@@ -621,6 +621,28 @@ def test_memory_in_the_order_of_fortran(engine):
     np.testing.assert_allclose(found[0][1], found[1][1])
 
 
+def test_a_gradient_in_another_memory_order(engine):
+    """The cotangent of the base comes along columns, the write was along rows: what it overwrote gets none of it."""
+    x = leaf([[1.0, 2.0], [3.0, 4.0]])
+    y = x * 1
+    flat, transposed = y.reshape(-1), y.T
+    shown = transposed[None]
+    flat.mul_(3.0)
+    shown.sum().backward()
+    equal(x.grad, [[3.0, 3.0], [3.0, 3.0]])
+
+
+def test_a_complex_gradient_in_another_memory_order(engine):
+    z = leaf([[1 + 1j, 2 + 2j], [3 + 3j, 4 + 4j]])
+    w = z * 1
+    flat, transposed = w.reshape(-1), w.T
+    shown = transposed[None]
+    flat.real.mul_(3.0)
+    flat[1:].imag.mul_(5.0)
+    (shown.real.sum() + shown.imag.sum()).backward()
+    equal(z.grad, [[3 + 1j, 3 + 5j], [3 + 5j, 3 + 5j]])
+
+
 @here
 def test_flattening_memory_in_the_order_of_fortran(engine):
     """A reshape by rows must copy there, one of the transpose shows the memory."""
@@ -835,7 +857,7 @@ def program(rng, steps):
         i = int(rng.integers(len(shapes)))
         shape = shapes[i]
         if kind <= 2:  # a view
-            way = int(rng.integers(4))
+            way = int(rng.integers(5))
             if way == 0:
                 axis = int(rng.integers(len(shape)))
                 start, step = int(rng.integers(2)), int(rng.choice([1, 2, -1]))
@@ -845,6 +867,8 @@ def program(rng, steps):
                 code.append(("index", i, index))
             elif way == 1:
                 code.append(("transpose", i))
+            elif way == 4:
+                code.append(("flatten", i))
             elif way == 2 and len(shape) > 1 and shape[0] > 1:
                 code.append(("index", i, (int(rng.integers(shape[0])), Ellipsis)))
             else:
@@ -869,6 +893,8 @@ def _step(instruction, members):
         return member[rest[0]]
     if what == "transpose":
         return member.T
+    if what == "flatten":
+        return member.reshape(-1)  # a view or a copy, as the memory's order has it
     if what == "store":
         if member.size:
             member[(0,) * member.ndim if member.ndim else ()] = rest[0]
@@ -921,3 +947,100 @@ def test_random_programs_of_views_and_writes(engine):
         tangent = rng.normal(size=x.shape)
         _, forward = tg.jvp(lambda v, code=code: run(code, v), (x,), (tangent,))
         np.testing.assert_allclose(forward / scale, (expected * tangent).sum() / scale, atol=1e-10)
+
+
+def step_of_both(rng, shapes):
+    """A random instruction as a function of a library and its tensors; the shapes are those of the tensors so far."""
+    i = int(rng.integers(len(shapes)))
+    shape = shapes[i]
+    number = float(rng.uniform(0.5, 1.5))
+    start = int(rng.integers(2))
+    made = {
+        "slice": lambda lib, ms: ms[i][start:],
+        "columns": lambda lib, ms: ms[i][..., start:],
+        "step": lambda lib, ms: ms[i][::2],
+        "transposed": lambda lib, ms: ms[i].T,
+        "flat": lambda lib, ms: ms[i].reshape(-1),
+        "axis": lambda lib, ms: ms[i][None],
+        "row": lambda lib, ms: ms[i][0],
+        "clone": lambda lib, ms: ms[i].clone(),
+    }
+    done = {
+        "add": lambda lib, ms: ms[i].add_(number),
+        "mul": lambda lib, ms: ms[i].mul_(number),
+        "zero": lambda lib, ms: ms[i].zero_(),
+        "neg": lambda lib, ms: ms[i].neg_(),
+        "add other": lambda lib, ms: ms[i].add_(ms[-1].sum()),
+        "store": lambda lib, ms: ms[i].__setitem__(slice(0, 1), number),
+        "store other": lambda lib, ms: ms[i].__setitem__(Ellipsis, ms[i].clone() * number),
+        "exp": lambda lib, ms: ms[i].mul_(0.1).exp_(),
+        "unrecorded": lambda lib, ms: lib.no_grad()(lambda: ms[i].mul_(number))(),
+        "detached": lambda lib, ms: ms[i].detach().add_(number),
+    }
+    if rng.random() < 0.45:
+        names = [
+            name
+            for name in made
+            if not (name == "row" and (len(shape) < 2 or not shape[0]))
+            and not (name in ("slice", "columns", "step") and not shape)
+            and not (name == "transposed" and len(shape) != 2)
+            and not (name == "axis" and len(shape) > 2)
+        ]
+        name = str(rng.choice(names))
+        return name, made[name], True
+    name = str(rng.choice(list(done)))
+    return name, done[name], False
+
+
+@here
+@pytest.mark.peers
+def test_random_programs_agree_with_torch():
+    """Where PyTorch gives a gradient it is ours; versions, views and flags are the same after every step.
+
+    PyTorch may refuse what is allowed here (its operations save what they overwrite), but not the other way round.
+    """
+    torch = pytest.importorskip("torch")
+    refused = 0
+    programs = int(os.environ.get("TAPEGRAD_FUZZ", 150))
+    for seed in range(programs):
+        rng = np.random.default_rng(50_000 + seed)
+        at = rng.normal(size=(3, 4))
+        leaves = [torch.tensor(at, requires_grad=True), tg.tensor(at, requires_grad=True)]
+        libs = (torch, tg)
+        members = [[x * 1.0] for x in leaves]
+        kept = [[], []]
+        names = []
+        for _ in range(12):
+            shapes = [tuple(m.shape) for m in members[1]]
+            name, function, is_new = step_of_both(rng, shapes)
+            names.append(name)
+            for lib, ms in zip(libs, members, strict=True):
+                made = function(lib, ms)
+                if is_new:
+                    ms.append(made)
+            if rng.random() < 0.4:
+                i = int(rng.integers(len(members[1])))
+                saved = rng.random() < 0.1  # a product of what later writes may hit
+                for ms, terms in zip(members, kept, strict=True):
+                    factor = ms[i] if saved else ms[i].clone()
+                    terms.append((factor * factor).sum())
+            for t, m in zip(*members, strict=True):
+                state = f"seed {seed}: {names}"
+                np.testing.assert_allclose(m.detach().numpy(), t.detach().numpy(), err_msg=state)
+                assert m.requires_grad == t.requires_grad, state
+                assert m._version == t._version, state
+                assert m._is_view() == t._is_view() or not m.size, state
+        losses = []
+        for ms, terms in zip(members, kept, strict=True):
+            losses.append(sum(((k + 1) * m.sum() for k, m in enumerate(ms)), sum(terms)))
+        try:
+            (expected,) = torch.autograd.grad(losses[0], leaves[0])
+        except RuntimeError as error:
+            assert "modified by an inplace operation" in str(error)
+            refused += 1
+            continue
+        (found,) = tg.autograd.grad(losses[1], leaves[1])
+        np.testing.assert_allclose(
+            found.numpy(), expected.numpy(), rtol=1e-9, atol=1e-9, err_msg=f"seed {seed}: {names}"
+        )
+    assert refused < 0.7 * programs
