@@ -304,14 +304,11 @@ def walk(
                 raise GraphError(sweep.GONE)
             tape, position = place
             done.append((tape, ()))
-            here = (
-                watch if targets is None else _on_the_way(tape, position, pending, watch, targets)
-            )
             if create_graph:
-                visited = sweep.sweep(tape.code, position, pending, leaves, here, targets, True)
+                visited = sweep.sweep(tape.code, position, pending, leaves, watch, targets, True)
             else:
                 execute = _sweep_of_tensors if duals else _executor(tape, position)
-                visited = execute(tape.code, position, pending, leaves, here, targets)
+                visited = execute(tape.code, position, pending, leaves, watch, targets)
             done[-1] = (tape, visited)
         for leaf in [leaf for leaf in leaves if leaf.hooks is not None]:
             from .autograd.hooks import leaf_cotangent
@@ -363,18 +360,6 @@ def walk_own(
         finally:
             RECORDER.set(mode)
     return leaves, not pending
-
-
-def _on_the_way(
-    tape: Tape, position: int, pending: dict[Slot, Any], watch: sweep.Watch, targets: set[Any]
-) -> sweep.Watch:
-    """The watches that a walk to certain targets has to call: those of the slots on its way."""
-    code = tape.code
-    first, last = code[SLOT], code[position * STRIDE + SLOT]
-    if not any(first <= slot <= last and slot not in targets for slot in watch):
-        return watch
-    needed = sweep._reaching(code, position, pending, targets)
-    return {slot: call for slot, call in watch.items() if slot in needed or slot in targets}
 
 
 def _forget_freed(tape: Tape) -> None:

@@ -71,7 +71,7 @@ def sweep(
     def wanted(node: Any) -> bool:
         if needed is None:
             return True
-        return node in targets or (type(node) is not Leaf and (node in needed or node in watch))  # type: ignore[operator]
+        return node in targets or (type(node) is not Leaf and node in needed)  # type: ignore[operator]
 
     for k in range(start * STRIDE, -1, -STRIDE):
         if not pending:
@@ -81,7 +81,7 @@ def sweep(
         if g is None:
             continue
         mine = slot in owned
-        if slot in watch:
+        if slot in watch and wanted(slot):
             g = watch[slot](g)
             mine = False
         if needed is not None and slot not in needed:

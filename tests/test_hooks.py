@@ -188,7 +188,7 @@ def test_a_hook_belongs_to_the_value(engine):
     assert seen == [("new", 7.0), ("old", 35.0)]
 
 
-def test_hooks_run_under_grad_with_respect_to_other_inputs():
+def test_hooks_run_under_grad_with_respect_to_other_inputs(engine):
     seen = []
     x = leaf(2.0)
     y = x * 3
@@ -198,7 +198,7 @@ def test_hooks_run_under_grad_with_respect_to_other_inputs():
     assert seen == ["y", "x"]
 
 
-def test_hooks_off_the_way_do_not_run():
+def test_hooks_off_the_way_do_not_run(engine):
     seen = []
     x, u = leaf(2.0), leaf(5.0)
     y, v = x * 3, u * 3

@@ -293,6 +293,9 @@ def prune(frame):
                 ):
                     store_u8(flags + k, load_u8(flags + k) | LEADS)
                     break
+        flag = load_u8(flags + k)
+        if flag & WATCH and not flag & (TARGET | LEADS):  # hooks off the way stay silent
+            store_u8(flags + k, flag & ~WATCH)
 
 
 LEADS_AWAY = -2
