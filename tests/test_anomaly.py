@@ -227,15 +227,15 @@ def test_off_it_costs_nothing():
 
     with anomaly():
         x = leaf(1.0)
-        for _ in range(5000):
-            x * 2
-        tg.current_tape().sweep()
-        for _ in range(3000):
-            x * 2
+        before = len(anomaly_mode._traces)
+        for _ in range(10):
+            for _ in range(1000):
+                x * 2
+            tg.current_tape().sweep()
     leaf(1.0) * 2
     assert type(tape.RECORDER.get()).__name__ == "builtin_function_or_method"
     assert sweep.GUARD.get() is None
-    assert len(anomaly_mode._traces) < 5000
+    assert len(anomaly_mode._traces) < 2 * before + 5000
 
 
 @only_here

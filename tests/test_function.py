@@ -15,6 +15,9 @@ import weakref
 import numpy as np
 import pytest
 
+# PyTorch says so beside what it does.
+pytestmark = pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
+
 SUITE = os.environ.get("TAPEGRAD_SUITE", "tapegrad")
 tg = importlib.import_module(SUITE)
 HERE = SUITE == "tapegrad"

@@ -257,7 +257,7 @@ class FunctionCtx:
         """Give saved tensors memory of their own where a write is about to hit them."""
         for item in (*(self._saved or ()), *(self._saved_forward or ())):
             if item is not None:
-                item.data = apart(item.data)
+                item.array = apart(item.array)
 
     # ------------------------------------------------------------------------------------ as the graph node
 
