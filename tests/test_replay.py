@@ -875,6 +875,23 @@ def test_missing_kernels_are_built_in_the_background(
     assert "background_sin_0_float64" in replay.status()["kernels"]
 
 
+def test_an_environment_that_changes_meanwhile_is_no_answer_of_the_compiler() -> None:
+    """Numba iterates over os.environ, which fails when another thread sets or deletes a variable: that was stored as a refusal."""
+    tries = []
+
+    def compiler() -> builder.Compiled:
+        tries.append(1)
+        if len(tries) == 1:
+            os.environ["TAPEGRAD_NOT_THERE"]
+        if len(tries) == 2:
+            raise KeyError("a rule's own")
+        raise AssertionError("asked again")
+
+    with pytest.raises(KeyError, match="own"):
+        builder._undisturbed(compiler)
+    assert len(tries) == 2
+
+
 def test_the_builder_does_not_hold_up_the_end_of_the_process(tmp_path: Path) -> None:
     """The machine takes many steps to compile; the process ends after the one at hand."""
     start = time.monotonic()

@@ -69,7 +69,7 @@ def build(task: Task, go_on: Callable[[], bool] = lambda: True) -> None:
         for role, compiler in task.steps():
             if not go_on():
                 return
-            symbol, code, asks = compiler()
+            symbol, code, asks = _undisturbed(compiler)
             parts.append(Part(role, symbol, tuple(asks), code))
         bundle = Bundle(tuple(parts))
     except Exception as error:
@@ -78,6 +78,20 @@ def build(task: Task, go_on: Callable[[], bool] = lambda: True) -> None:
         bundle = Bundle(reason=_first_line(error))
     cache.write(cache.path_of(task.name, task.depends_on), bundle)
     _hand_over(task, bundle)
+
+
+def _undisturbed(compiler: Callable[[], Compiled]) -> Compiled:
+    """What the compiler makes, asked again where another thread changed the environment: Numba iterates over os.environ as it starts."""
+    while True:
+        try:
+            return compiler()
+        except (KeyError, RuntimeError) as error:
+            trace = error.__traceback__
+            while trace and trace.tb_next:
+                trace = trace.tb_next
+            place = trace.tb_frame.f_globals.get("__name__") if trace else None
+            if place not in ("os", "_collections_abc", "numba.core.config"):
+                raise
 
 
 def _refuses(error: Exception) -> bool:
