@@ -52,6 +52,12 @@ def _unflatten(structure: Any, leaves: Sequence[Any]) -> Tree:
     return leaves[0] if structure is None else _optree().tree_unflatten(structure, leaves)
 
 
+def _list_of_numbers(value: Any) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(x, int | float | complex) or _list_of_numbers(x) for x in value
+    )
+
+
 class _Run:
     """One run of `f`: the arguments it differentiates as leaves, its output, and the tape in between."""
 
@@ -88,7 +94,15 @@ class _Run:
             rebuilt = list(args)
             for position, tree in zip(self.positions, self.trees(self.inputs), strict=True):
                 rebuilt[position] = tree
-            self.output = f(*rebuilt, **kwargs)
+            try:
+                self.output = f(*rebuilt, **kwargs)
+            except Exception as error:
+                # The commonest slip of a newcomer: to f, a list of numbers is not the array that NumPy would make of it.
+                if any(_list_of_numbers(args[position]) for position in self.positions):
+                    error.add_note(
+                        f"{name} was given a list of numbers, which f gets as a list of separate scalars. If f expects an array, pass np.array([...])."
+                    )
+                raise
             self.last = new_slot()
         for node in self.nodes:
             if type(node) is Leaf:

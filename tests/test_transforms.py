@@ -875,3 +875,18 @@ def test_gradients_at_many_points_do_not_depend_on_what_came_before():
     first = [f(p) for p in points]
     for p, g in reversed(list(zip(points, first, strict=True))):
         np.testing.assert_array_equal(f(p), g)
+
+
+def test_a_list_where_f_wants_an_array_is_explained() -> None:
+    """The error is f's own; a note says what a list is to a transform. Lists that f takes as lists are no error."""
+    assert tg.grad(lambda xs: xs[0] * xs[1])([2.0, 3.0]) == [3.0, 2.0]
+    with pytest.raises(tg.GradientLost) as caught:
+        tg.grad(lambda x: np.sin(x).sum())([1.0, 2.0])
+    assert "pass np.array" in caught.value.__notes__[0]
+    with pytest.raises(ValueError, match="mine") as mine:
+        tg.grad(lambda x: _raise(ValueError("mine")))(np.ones(2))
+    assert not hasattr(mine.value, "__notes__")
+
+
+def _raise(error: Exception) -> None:
+    raise error
