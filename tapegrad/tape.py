@@ -186,8 +186,8 @@ class Tape:
                 alive = _survivors(code, low, held, visited, given_up)
                 del code[first:end]
             code[first:first] = alive
-            if self.bytes:
-                self.bytes = _saved_bytes(code)
+            if not code:
+                self.bytes = 0  # else an upper bound, which the sweep that it brings about sets right
 
     def _read_by(self, late: list[Any], held: list[int], low: int, high: int) -> set[int]:
         """Positions in [low, high) of what late entries, appended by another thread meanwhile, read: they hold it."""
