@@ -42,6 +42,7 @@ except PackageNotFoundError:  # run from a checkout that is not installed
 _LAZY = {
     "check_adjoint": ".check.gradients",
     "check_gradient": ".check.gradients",
+    "compile": ".compiler",
     "dask": "",
     "elementwise_grad": ".interop.hips",
     "from_jax": ".interop.xla",

@@ -23,6 +23,7 @@ import numpy as np
 
 from .errors import GradientLost, NotDifferentiable
 from .mode import INFERENCE, Off
+from .storage import as_array
 from .tape import RECORDER, Leaf, Slot
 from .tensor import Tensor, wrap
 
@@ -164,7 +165,7 @@ def restored(slot: Slot, values: Sequence[Any], out: Any) -> tuple[tuple[Any, ..
         return tuple(values), out
     level, tangents, tangent = kept
     duals = [
-        v if t is None else with_tangent(v if isinstance(v, Tensor) else wrap(np.asarray(v)), level, t)
+        v if t is None else with_tangent(v if isinstance(v, Tensor) else wrap(as_array(v)), level, t)
         for v, t in zip_longest(values, tangents[: len(values)])
     ]  # fmt: skip
     return tuple(duals), with_tangent(out, level, tangent)

@@ -24,6 +24,10 @@ class GraphError(TapegradError, RuntimeError):
     """The tape cannot be walked as asked: freed, unused, of another shape, or never recorded."""
 
 
+class TraceError(TapegradError, TypeError):
+    """A function cannot be compiled as it is written: something Python did while it was traced would be frozen."""
+
+
 class NotFinite(TapegradError, FloatingPointError):
     """A value became NaN or infinite while `debug_nans` was on; the message says where and from what."""
 

@@ -108,7 +108,7 @@ def _executor(tape: Tape, position: int) -> Callable[..., Any]:
     name = _choice.name
     if dual.saved:
         return _sweep_of_tensors
-    if name == "sweep" or sweep.GUARD.get() is not None:
+    if name == "sweep" or sweep.GUARD.get() is not None or storage.tracing.get():
         return sweep.sweep
     if tape.code and tape.code[1] <= storage.latest_overwrite() and _overwritten(tape, position):
         return sweep.sweep
@@ -215,7 +215,7 @@ def retain(tensor: Tensor, before: Slot | None = None) -> None:
         t = ref()
         if t is not None:
             old = t._get("grad")
-            new = g if isinstance(g, Tensor) else wrap(np.array(g))
+            new = g if isinstance(g, Tensor) else wrap(storage.duplicate(g))
             t._put("grad", new if old is None else old + new)
 
     watched(tensor._node).keep = keep

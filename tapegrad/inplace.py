@@ -159,6 +159,8 @@ def _replace(t: Tensor, result: Tensor, name: str) -> Tensor:
     tracked = is_grad_enabled() and _holds_node(t, base, result)
     if tracked:
         _refuse_leaves(base, name)
+    if isinstance(result._data, storage.StandIn):
+        result._data.admit(t)
     if isinstance(t._data, np.ndarray):
         storage.touch(t._data)
         np.copyto(t._data, result._data)
@@ -180,6 +182,8 @@ def _overwrite(t: Tensor, value: Any, name: str) -> Tensor:
         raise RuntimeError(
             f"result type {value.dtype} can't be cast to the desired output type {t.dtype}: write {name} out of place."
         )
+    if isinstance(value, storage.StandIn):
+        value.admit(t)
     if isinstance(t._data, np.ndarray):
         storage.touch(t._data)
         np.copyto(t._data, value)
@@ -370,6 +374,8 @@ def store(t: Tensor, index: Any, value: Any, *, plainly: bool = False) -> None:
         raw, node = value._data, value._node
     else:
         raw, node = value, None
+    if isinstance(raw, storage.StandIn):
+        raw.admit(t)
     record = RECORDER.get()
     if (t._node is None and node is None) or (not record and record is not None):
         _writable(t, "setitem", False)

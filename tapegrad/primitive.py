@@ -38,7 +38,7 @@ from .domain import Domain, real
 from .dual import DualTensor, carry
 from .errors import NotDifferentiable
 from .mode import INFERENCE
-from .storage import kept
+from .storage import StandIn, kept
 from .tape import (
     BIG,
     FREED,
@@ -819,7 +819,8 @@ def apply(op: Primitive, operands: Sequence[Any], kw: tuple[Any, ...] | None = N
             nodes.append(operand._node)
         else:
             strange = isinstance(operand, np.ndarray) and (
-                type(operand) is not np.ndarray or operand.dtype.hasobject
+                (type(operand) is not np.ndarray and not isinstance(operand, StandIn))
+                or operand.dtype.hasobject
             )
             raw.append(
                 operand
@@ -830,7 +831,7 @@ def apply(op: Primitive, operands: Sequence[Any], kw: tuple[Any, ...] | None = N
     out = op.evaluate(raw, kw)
     if not tensors:
         return out
-    if type(out) not in _ARRAYS:
+    if type(out) not in _ARRAYS and not isinstance(out, StandIn):
         out = np.asarray(out)
     if op.saves:
         for i, name in enumerate(

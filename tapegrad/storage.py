@@ -17,12 +17,50 @@ import functools
 import threading
 import weakref
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
 
 from .errors import GraphError
 from .tape import BIG, Slot, new_slot
+
+
+class StandIn:
+    """Base of what stands for an array while `tg.compile` traces a program (compiler/tracing.py); `isinstance` takes it for one."""
+
+    __slots__ = ()
+
+    def strong(self) -> Any:
+        """The value as an array (a Python number is none)."""
+        return self
+
+    def duplicate(self) -> Any:
+        """A copy."""
+        raise NotImplementedError
+
+    def admit(self, t: Any) -> None:
+        """Make tensor `t` one that such a value can be written to."""
+        raise NotImplementedError
+
+
+tracing: ContextVar[bool] = ContextVar("tapegrad.tracing", default=False)
+"""Whether a program is being traced in this context: then walks are made by the sweep, which NumPy's names suffice."""
+
+
+def as_array(value: Any, dtype: Any = None) -> Any:
+    """`np.asarray(value, dtype)`; a stand-in, which holds no memory that NumPy could read, stays one."""
+    if isinstance(value, StandIn):
+        value = value.strong()
+        return value if dtype is None or value.dtype == dtype else value.astype(dtype)
+    if isinstance(value, list | tuple) and any(isinstance(x, StandIn) for x in value):
+        return as_array(np.stack([as_array(x) for x in value]), dtype)
+    return np.asarray(value, dtype)
+
+
+def duplicate(value: Any) -> Any:
+    """`np.array(value)`; of a stand-in a stand-in."""
+    return value.duplicate() if isinstance(value, StandIn) else np.array(value)
 
 
 class _Lock:
@@ -41,6 +79,8 @@ _locking = threading.RLock()
 
 def kept(array: np.ndarray) -> np.ndarray:
     """The value of a user's array, safe from later changes: a copy if small, else a view that locks it while it lives."""
+    if isinstance(array, StandIn):
+        return array
     if array.nbytes <= BIG:
         return np.array(array)
     root = owner(array)

@@ -115,7 +115,7 @@ def _own(node: Any, like: Any, pending: Any, leaves: Any, owned: set[Any]) -> np
     place = leaves if type(node) is Leaf else pending
     if node not in owned:
         g = place.get(node)
-        place[node] = np.zeros(like.shape, like.dtype) if g is None else np.array(g)
+        place[node] = np.zeros(like.shape, like.dtype) if g is None else storage.duplicate(g)
         owned.add(node)
     return place[node]
 
@@ -131,12 +131,12 @@ def _pull_region(
         return
     # A store: the region's cotangent goes to what was stored, the rest to what was there before.
     if in1 is not None and wanted(in1):
-        part = np.array(fit(op.rules[1](g, x, y, out, kw), y, op))
+        part = storage.duplicate(fit(op.rules[1](g, x, y, out, kw), y, op))
         place = leaves if type(in1) is Leaf else pending
         place[in1] = place[in1] + part if in1 in place else part if part.ndim else part[()]
     if in0 is not None and wanted(in0):
         if not mine:
-            g = np.array(g)
+            g = storage.duplicate(g)
         op.clears(g, *kw)
         place = leaves if type(in0) is Leaf else pending
         place[in0] = place[in0] + g if in0 in place else g

@@ -515,7 +515,7 @@ class Tensor:
         """The value as an ndarray; a NumPy scalar becomes a 0-d array that the tensor keeps, to be shared."""
         data = self._data
         if not isinstance(data, np.ndarray):
-            self._data = data = np.asarray(data)
+            self._data = data = storage.as_array(data)
         return data
 
     def _get(self, key: str, default: Any = None) -> Any:
@@ -612,7 +612,7 @@ def tensor(data: Any, dtype: Any = None, requires_grad: bool = False) -> Tensor:
     >>> tg.tensor([1.0, 2.0], requires_grad=True)
     tensor([1., 2.], requires_grad=True)
     """
-    return _leaf(np.array(_unmasked(_plain(data)), dtype=dtype), requires_grad)
+    return _leaf(_copied(_unmasked(_plain(data)), dtype), requires_grad)
 
 
 def as_tensor(data: Any, dtype: Any = None) -> Tensor:
@@ -628,7 +628,13 @@ def as_tensor(data: Any, dtype: Any = None) -> Tensor:
         from .ops.joining import array
 
         return array(data, dtype=dtype)
-    return _leaf(np.asarray(_unmasked(data), dtype=dtype), False)
+    return _leaf(storage.as_array(_unmasked(data), dtype), False)
+
+
+def _copied(data: Any, dtype: Any) -> Any:
+    if isinstance(data, storage.StandIn):
+        return storage.as_array(storage.duplicate(data), dtype)
+    return np.array(data, dtype=dtype)
 
 
 def from_numpy(array: np.ndarray) -> Tensor:
@@ -658,7 +664,11 @@ def from_dlpack(x: Any) -> Tensor:
 
 def _unmasked(data: Any) -> Any:
     """The data, arrays of other classes as plain ones; masked arrays are refused, since a tensor has no mask."""
-    if not isinstance(data, np.ndarray) or type(data) is np.ndarray:
+    if (
+        not isinstance(data, np.ndarray)
+        or type(data) is np.ndarray
+        or isinstance(data, storage.StandIn)
+    ):
         return data
     if isinstance(data, np.ma.MaskedArray):
         raise TypeError(

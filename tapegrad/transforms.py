@@ -21,7 +21,7 @@ from .errors import NotDifferentiable
 from .mode import Off, enable_grad, is_grad_enabled
 from .ops.shaping import alias, astype
 from .primitive import OPS
-from .storage import kept
+from .storage import StandIn, as_array, duplicate, kept
 from .tape import IN0, IN1, SLOT, STRIDE, Leaf, new_slot, own_tape
 from .tensor import Tensor, wrap
 
@@ -171,7 +171,7 @@ class _Run:
         if self.connected:
             return value
         if dual.tangent_of(value) is not None:
-            return dual.like(value, wrap(np.array(value._data)))
+            return dual.like(value, wrap(duplicate(value._data)))
         data = value._data
         if isinstance(data, np.ndarray) and not data.flags.writeable:
             data = (
@@ -184,7 +184,7 @@ class _Run:
         value = self.value(value)
         if self.connected or not isinstance(value, Tensor | np.ndarray):
             return value
-        copy = np.array(value._data if isinstance(value, Tensor) else value)
+        copy = duplicate(value._data if isinstance(value, Tensor) else value)
         return dual.like(value, wrap(copy)) if isinstance(value, Tensor) else copy
 
 
@@ -239,7 +239,7 @@ def _input(value: Any, recording: bool, name: str) -> Tensor:
         if value._node is not None and recording:
             return alias(value)
         value = value._data
-    array = kept(value) if isinstance(value, np.ndarray) else np.asarray(value)
+    array = kept(value) if isinstance(value, np.ndarray) else as_array(value)
     if array.dtype.kind in "iub":
         array = array.astype(np.float64)
     if array.dtype.kind not in "fc":
@@ -265,7 +265,9 @@ def _as_given(g: Any, given: Any, like: Tensor) -> Any:
     if isinstance(g, Tensor):
         return g
     if isinstance(given, Tensor):
-        return wrap(np.array(g))
+        return wrap(duplicate(g))
+    if isinstance(g, StandIn):
+        return g
     if isinstance(given, np.ndarray):
         return np.array(g)
     if isinstance(given, np.generic):
@@ -431,7 +433,7 @@ def _outputs(output: Any, name: str) -> tuple[list[Any], Any]:
         )
     leaves, structure = _flatten(output)
     for y in leaves:
-        if not isinstance(y, Tensor) and np.asarray(y).dtype.kind not in "fciub":
+        if not isinstance(y, Tensor) and as_array(y).dtype.kind not in "fciub":
             raise TypeError(
                 f"{name} differentiates tensors, arrays and numbers, but f returned a {type(y).__name__} among its values. Return "
                 "it as aux, or leave it out."
@@ -441,7 +443,7 @@ def _outputs(output: Any, name: str) -> tuple[list[Any], Any]:
 
 def _real_if(like: Any, value: Any, what: str) -> Any:
     """A cotangent or tangent in the dtype of the value it belongs to; complex for a real one is refused."""
-    raw = value if isinstance(value, Tensor) else np.asarray(value)
+    raw = value if isinstance(value, Tensor) else as_array(value)
     if raw.dtype.kind == "c" and like.dtype.kind != "c":
         raise ValueError(
             f"a complex {what} was given for a value of dtype {like.dtype}, which is real: take its real part."
@@ -659,6 +661,8 @@ def _as_block(block: Any, given: Any) -> Any:
     return (
         wrap(block)
         if isinstance(given, Tensor)
+        else block
+        if isinstance(block, StandIn)
         else np.ascontiguousarray(block)
         if block.ndim
         else block[()]

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import executors
+from .. import executors, storage
 from ..dual import tangent_of
 from ..errors import GradcheckError, GraphError
 from ..mode import (
@@ -96,14 +96,14 @@ def _added(old: Tensor | None, g: Any, create_graph: bool) -> Tensor:
     if create_graph:
         return old + g
     # The tensor stays the same object and sees the sum; its old array may be saved on a tape, so it is not overwritten.
-    old._data = np.asarray(old._data + g)
+    old._data = storage.as_array(old._data + g)
     old._node = None
     return old
 
 
 def owned(g: Any) -> np.ndarray:
     """The cotangent as an array nobody else writes to: the walk may have handed one array to two leaves."""
-    return np.array(g)
+    return storage.duplicate(g)
 
 
 def grad(
@@ -273,7 +273,7 @@ def _seed(i: int, t: Any, g: Any, create_graph: bool) -> Any:
         raise GraphError(
             f"Mismatch in shape: grad_output[{i}] has a shape of {np.shape(g)} and output[{i}] has a shape of {t.shape}."
         )
-    value = g._data if isinstance(g, Tensor) else np.asarray(g)
+    value = g._data if isinstance(g, Tensor) else storage.as_array(g)
     if value.dtype.kind == "c" and t.dtype.kind != "c":
         raise GraphError(
             f"For real output {i} the gradient must be real, but it has dtype {value.dtype}: take its real part."
@@ -281,7 +281,7 @@ def _seed(i: int, t: Any, g: Any, create_graph: bool) -> Any:
     if create_graph or tangent_of(g) is not None:
         g = g if isinstance(g, Tensor) else wrap(value)
         return g if g.dtype == t.dtype else g.astype(t.dtype)
-    return np.asarray(value, t.dtype)
+    return storage.as_array(value, t.dtype)
 
 
 __all__ = [

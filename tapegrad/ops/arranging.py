@@ -14,6 +14,7 @@ import numpy as np
 
 from ..errors import NotDifferentiable
 from ..primitive import FUNCTIONS, call, primitive, refuse
+from ..storage import as_array
 from ..tensor import Tensor
 from .composing import composed, moved, raw
 from .elementary import where
@@ -133,7 +134,7 @@ def repeat(a: Any, repeats: Any, axis: Any = None) -> Any:
     if axis is None:
         a, axis = reshape(a, -1), 0
     axis = range(np.ndim(a))[axis]
-    counts = np.asarray(repeats)
+    counts = as_array(repeats)
     shape = np.shape(a)
     if counts.size != 1:
         return take(a, np.repeat(np.arange(shape[axis]), counts), axis)
@@ -395,7 +396,7 @@ def _pairs(value: Any, ndim: int) -> list[tuple[Any, Any]]:
     return [
         tuple(pair)
         for pair in np.broadcast_to(
-            np.asarray(value, object if value is None else None), (ndim, 2)
+            as_array(value, object if value is None else None), (ndim, 2)
         ).tolist()
     ]
 

@@ -14,6 +14,7 @@ import numpy as np
 from ..domain import distinct, unit
 from ..errors import NotDifferentiable
 from ..primitive import apply, call, elementwise, primitive, select
+from ..storage import as_array
 from ..tensor import Tensor, wrap
 from . import elementary, reductions
 from .arranging import along, atleast_1d
@@ -204,7 +205,7 @@ def _vanishing(slope: Any, distance: Any) -> Any:
 
 
 def _in_double(x: Any) -> Any:
-    x = x if isinstance(x, Tensor) else np.asarray(x)
+    x = x if isinstance(x, Tensor) else as_array(x)
     dtype = np.dtype(np.complex128 if x.dtype.kind == "c" else np.float64)
     return x if x.dtype == dtype else x.astype(dtype)
 
@@ -300,7 +301,7 @@ def geomspace(
 
 
 def _as_array(x: Any) -> Any:
-    return x if isinstance(x, Tensor) else np.asarray(x)
+    return x if isinstance(x, Tensor) else as_array(x)
 
 
 # ------------------------------------------------------------------------------------------- convolution
@@ -717,7 +718,7 @@ def nan_to_num(
         (np.isneginf(values), limits.min if neginf is None else neginf),
     ):
         if np.any(found):
-            x = where(found, np.asarray(number, x.dtype), x)
+            x = where(found, as_array(number, x.dtype), x)
     return x
 
 
@@ -904,7 +905,7 @@ def polyfit(
         raw(x), raw(y), deg, rcond, False, None if w is None else raw(w)
     )  # NumPy checks, and warns of a loss of rank
     n = int(deg) + 1
-    columns, values = vander(x + 0.0 if isinstance(x, Tensor) else np.asarray(x) + 0.0, n), y
+    columns, values = vander(x + 0.0 if isinstance(x, Tensor) else as_array(x) + 0.0, n), y
     if w is not None:
         columns = columns * w[:, None]
         values = values * (w if np.ndim(y) == 1 else w[:, None])

@@ -25,6 +25,7 @@ from ..dual import holds_dual, tangent_of
 from ..errors import GradientLost, NotDifferentiable
 from ..mode import NO_GRAD
 from ..primitive import FUNCTIONS, UFUNCS
+from ..storage import as_array
 from ..tape import RECORDER
 from ..tensor import Tensor, wrap
 from .indexing import take
@@ -187,7 +188,7 @@ def _alike(own: inspect.Signature, theirs: inspect.Signature) -> list[str]:
 def operand(value: Any) -> Any:
     """An argument that may be tracked: a tensor, array or number; nested sequences are joined."""
     if isinstance(value, list | tuple):
-        return array(value) if holds_tensor(value) else np.asarray(value)
+        return array(value) if holds_tensor(value) else as_array(value)
     return value
 
 
@@ -244,7 +245,7 @@ def moved(of: Callable[..., Any], *operands: Any) -> Any:
     Where it takes each entry from is found by handing it the entries' numbers, counted from 1 through all operands, in
     their place; 0 then stands where it filled in. So the derivative is that of reading entries at positions.
     """
-    operands = tuple(np.asarray(x) if isinstance(x, list | tuple) else x for x in operands)
+    operands = tuple(as_array(x) if isinstance(x, list | tuple) else x for x in operands)
     numbers = []
     count = 1
     for x in operands:
@@ -252,11 +253,11 @@ def moved(of: Callable[..., Any], *operands: Any) -> Any:
         size = int(np.prod(shape))
         numbers.append(np.arange(count, count + size).reshape(shape))
         count += size
-    source = np.asarray(of(*numbers))
+    source = as_array(of(*numbers))
     if len(operands) == 1 and source.all():
         return take(operands[0], source - 1)
     dtype = np.result_type(*map(raw, operands))
-    parts = [x if isinstance(x, Tensor) else np.asarray(x, dtype) for x in operands]
+    parts = [x if isinstance(x, Tensor) else as_array(x, dtype) for x in operands]
     return take(concatenate([np.zeros(1, dtype), *(np.reshape(x, -1) for x in parts)]), source)
 
 

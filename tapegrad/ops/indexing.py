@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..primitive import FUNCTIONS, call, primitive
+from ..storage import StandIn, as_array, duplicate
 from ..tensor import Tensor, wrap
 
 
@@ -101,16 +102,20 @@ def _plain_index(index: Any) -> Any:
                 f"a tensor of dtype {index.dtype} was used as an index, but only integers and booleans can be: "
                 "convert it with .astype(tg.int64)."
             )
+        if isinstance(index._data, StandIn):
+            return index._data
         return int(index) if index.ndim == 0 and index.dtype.kind != "b" else np.array(index._data)
     if isinstance(index, slice):
         start, stop, step = index.start, index.stop, index.step
         if type(start) in _BOUNDS and type(stop) in _BOUNDS and type(step) in _BOUNDS:
             return index
         return slice(*(None if b is None else operator.index(b) for b in (start, stop, step)))
+    if isinstance(index, list) and any(isinstance(i, Tensor | StandIn) for i in index):
+        return np.stack([as_array(_plain_index(i)) for i in index])
     if isinstance(index, list):
-        return np.asarray([_plain_index(i) for i in index], None if index else np.intp)
+        return as_array([_plain_index(i) for i in index], None if index else np.intp)
     if isinstance(index, np.ndarray):
-        return index.copy()  # the tape keeps the index: it must not change under it
+        return duplicate(index)  # the tape keeps the index: it must not change under it
     return index
 
 
@@ -140,9 +145,9 @@ Tensor.__getitem__ = _getitem_method
 def take(g, x_shape, *, indices, axis=None):
     """Entries at integer positions along an axis (of the flattened tensor, for axis None)."""
     if axis is None:
-        return np.reshape(scatter(g, np.asarray(indices), (int(np.prod(x_shape)),)), x_shape)
+        return np.reshape(scatter(g, as_array(indices), (int(np.prod(x_shape)),)), x_shape)
     axis %= len(x_shape)
-    return scatter(g, (slice(None),) * axis + (np.asarray(indices),), x_shape)
+    return scatter(g, (slice(None),) * axis + (as_array(indices),), x_shape)
 
 
 Tensor.take = lambda self, indices, axis=None: take(self, _plain_index(indices), axis)
@@ -150,7 +155,7 @@ Tensor.take = lambda self, indices, axis=None: take(self, _plain_index(indices),
 
 def bincount(x: Any, weights: Any = None, minlength: int = 0) -> Any:
     """How often each of 0, 1, 2, ... occurs in x; with weights, the sum of the weights that stand at its occurrences."""
-    where = np.asarray(_plain_index(x))
+    where = as_array(_plain_index(x))
     if weights is None:
         return wrap(np.bincount(where, minlength=minlength))
     if np.shape(weights) != where.shape or where.ndim != 1:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..primitive import FUNCTIONS, apply, call, primitive
+from ..storage import as_array
 from ..tensor import Tensor
 from .shaping import expand_dims
 
@@ -58,7 +59,7 @@ def array(data: Any, dtype: Any = None) -> Any:
     if isinstance(data, list | tuple) and any(isinstance(x, Tensor | list | tuple) for x in data):
         joined = apply(stack.primitive, [array(x) for x in data], (0,))
     else:
-        joined = data if isinstance(data, Tensor) else np.asarray(data, dtype=dtype)
+        joined = data if isinstance(data, Tensor) else as_array(data, dtype=dtype)
     return joined.astype(dtype) if dtype is not None and joined.dtype != dtype else joined
 
 

@@ -23,6 +23,7 @@ from numpy.linalg import LinAlgError
 from ..domain import Domain, dominant, real
 from ..errors import NotDifferentiable
 from ..primitive import call, conj, primitive, several
+from ..storage import as_array
 from ..tensor import Tensor
 from .composing import composed, operand, raw
 from .indexing import scatter
@@ -74,7 +75,7 @@ def each(function: Callable[..., Any], *stacks: np.ndarray) -> np.ndarray:
 
 def stacks(*values: Any) -> tuple[Any, ...]:
     """Arguments as tensors or arrays, sequences joined."""
-    return tuple(x if isinstance(x, Tensor) else np.asarray(operand(x)) for x in values)
+    return tuple(x if isinstance(x, Tensor) else as_array(operand(x)) for x in values)
 
 
 def square(x: Any, asker: str) -> None:
@@ -119,9 +120,7 @@ def _factor(a: np.ndarray) -> np.ndarray:
         packed[-1] = exchanged
         return packed
 
-    return (
-        each(one, np.asarray(a, dtype)) if a.shape[-1] else np.zeros((*a.shape[:-2], 1, 0), dtype)
-    )
+    return each(one, as_array(a, dtype)) if a.shape[-1] else np.zeros((*a.shape[:-2], 1, 0), dtype)
 
 
 @primitive(
@@ -174,7 +173,7 @@ def _solution(
                 1, a.T, b, lower=not lower, trans_a=not adjoint, diag=unit
             )  # aᵀ is in Fortran's order as it stands
 
-        return _columns(one, np.asarray(a, dtype), np.asarray(b, dtype))
+        return _columns(one, as_array(a, dtype), as_array(b, dtype))
     if kept:
         getrs = _fortran("getrs", dtype)
         return _columns(
@@ -390,7 +389,7 @@ def lu_solve(lu_and_piv: Any, b: Any, trans: int = 0) -> Any:
     lu, exchanged = lu_and_piv
     lu, b = stacks(lu, b)
     b, back = as_columns(b)
-    rows = _rows_of(np.asarray(raw(exchanged)))
+    rows = _rows_of(as_array(raw(exchanged)))
     if trans == 0:
         y = solution([lu, _taken(b, rows)], side="lower", unit=True)
         return back(solution([lu, y], side="upper"))
@@ -560,15 +559,13 @@ def _sylvester(a: np.ndarray, b: np.ndarray, q: np.ndarray) -> np.ndarray:
     form = "complex" if dtype.kind == "c" else "real"
     r, u = schur(a, output=form)
     s, v = schur(b.conj().T, output=form)
-    f = np.asarray(u.conj().T @ q @ v, dtype)
-    y, scale, info = _fortran("trsyl", dtype)(
-        np.asarray(r, dtype), np.asarray(s, dtype), f, tranb="C"
-    )
+    f = as_array(u.conj().T @ q @ v, dtype)
+    y, scale, info = _fortran("trsyl", dtype)(as_array(r, dtype), as_array(s, dtype), f, tranb="C")
     if info:
         raise LinAlgError(
             "Singular matrix equation: a x + x b = q has no single solution, as a and -b share an eigenvalue."
         )
-    return np.asarray(u @ (scale * y) @ v.conj().T, dtype)
+    return as_array(u @ (scale * y) @ v.conj().T, dtype)
 
 
 @primitive(

@@ -20,6 +20,7 @@ from numpy.linalg import LinAlgError
 
 from ..domain import dominant
 from ..primitive import call, primitive
+from ..storage import as_array
 from .composing import raw
 from .linear_systems import adjoint, each, solve_sylvester, stacks
 
@@ -66,7 +67,7 @@ def expm(g, x):
 
 def _in_double(function: Callable[[np.ndarray], np.ndarray], x: np.ndarray) -> np.ndarray:
     """SciPy's logm and sqrtm of single precision give up accuracy or change dtype: they are run in double."""
-    wide = np.asarray(x, np.result_type(x, np.float64))
+    wide = as_array(x, np.result_type(x, np.float64))
     result = each(function, wide)
     return result.astype(
         np.result_type(x, np.float32 if result.dtype.kind != "c" else np.complex64)

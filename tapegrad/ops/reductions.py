@@ -13,6 +13,7 @@ import numpy as np
 
 from ..domain import distinct, nonzero, positive
 from ..primitive import call, conj, elementwise, primitive, select
+from ..storage import as_array
 from ..tensor import Tensor
 
 
@@ -86,7 +87,7 @@ def _share(g, x, out, axis, keepdims):
     shape = np.shape(x)
     hit = _hit(x, out, axis, keepdims)
     hits = (
-        np.asarray(hit, dtype=float).sum(axis=axis, keepdims=True)
+        as_array(hit, dtype=float).sum(axis=axis, keepdims=True)
         if axis is not None
         else np.sum(hit)
     )

@@ -20,6 +20,7 @@ from ..dual import holds_dual
 from ..errors import GradientLost
 from ..mode import is_grad_enabled
 from ..primitive import FUNCTIONS, primitive
+from ..storage import as_array
 from ..tensor import Tensor, wrap
 from . import reductions
 from .composing import composed, holds_tracked, moved, plainly, raw
@@ -33,7 +34,7 @@ from .shaping import moveaxis, reshape, transpose
 
 def _take(a: Any, indices: Any, axis: Any = None, mode: str = "raise") -> Any:
     """Entries at integer positions along an axis (of the flattened tensor, for axis None)."""
-    indices = np.asarray(raw(indices))
+    indices = as_array(raw(indices))
     n = int(np.prod(np.shape(a))) if axis is None else np.shape(a)[axis]
     if mode != "raise":
         indices = np.clip(indices, 0, n - 1) if mode == "clip" else indices % n
@@ -108,7 +109,7 @@ def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: 
         not isinstance(condlist[0], list | np.ndarray) and np.ndim(x) != 0
     ):
         condlist = [condlist]
-    conditions = np.asarray(condlist, dtype=bool)
+    conditions = as_array(condlist, dtype=bool)
     if len(conditions) == len(funclist) - 1:
         conditions = np.concatenate([conditions, ~np.any(conditions, axis=0, keepdims=True)])
     elif len(conditions) != len(funclist):
@@ -173,7 +174,7 @@ def _writes(of: Any, positions: Callable[..., Any]) -> None:
 
 
 def _where_true(mask: Any) -> np.ndarray:
-    return np.asarray(raw(mask), dtype=bool)
+    return as_array(raw(mask), dtype=bool)
 
 
 def _copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) -> Any:
@@ -184,7 +185,7 @@ def _copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) -
 
 
 def _cycled(values: Any, count: int) -> Any:
-    values = np.reshape(values if isinstance(values, Tensor) else np.asarray(values), -1)
+    values = np.reshape(values if isinstance(values, Tensor) else as_array(values), -1)
     return values[np.arange(count) % np.shape(values)[0]]
 
 
@@ -199,7 +200,7 @@ def _putmask(a: Any, mask: Any, values: Any) -> Any:
 
 
 def _put(a: Any, ind: Any, v: Any, mode: str = "raise") -> Any:
-    index = np.reshape(np.asarray(raw(ind)), -1)
+    index = np.reshape(as_array(raw(ind)), -1)
     if mode != "raise":
         index = np.clip(index, 0, a.size - 1) if mode == "clip" else index % a.size
     # Of a place named twice the last value stays.
@@ -212,7 +213,7 @@ def _put(a: Any, ind: Any, v: Any, mode: str = "raise") -> Any:
 
 def _put_along_axis(arr: Any, indices: Any, values: Any, axis: Any) -> Any:
     numbers = np.arange(arr.size).reshape(arr.shape)
-    places = np.take_along_axis(numbers, np.asarray(raw(indices)), axis)
+    places = np.take_along_axis(numbers, as_array(raw(indices)), axis)
     return np.unravel_index(places, arr.shape), values
 
 
@@ -355,7 +356,7 @@ def _quantile(of: Any, ignoring: bool) -> Any:
             ranks = np.argsort(np.argsort(raw(rows), axis=-1, kind="stable"), axis=-1).astype(float)
             ranks[np.isnan(raw(rows))] = np.nan
         given = {} if weights is None else {"weights": weights}
-        places = np.asarray(of(ranks, q, axis=-1, method=method, **given))
+        places = as_array(of(ranks, q, axis=-1, method=method, **given))
         places = np.reshape(places, (-1, *(places.shape[np.ndim(q) :] or (1,) * isnan.ndim)))
         lost = np.isnan(places) if ignoring else isnan[None]
         places = np.where(np.isnan(places), 0, places)
@@ -381,7 +382,7 @@ def _quantile(of: Any, ignoring: bool) -> Any:
 
 def _aligned(weights: Any, shape: tuple[int, ...], axis: Any) -> np.ndarray:
     """Weights as one per entry: those of a line stand along the axis."""
-    weights = np.asarray(weights)
+    weights = as_array(weights)
     if weights.shape == shape or axis is None:
         return weights
     axes = axes_of(axis, len(shape))

@@ -14,6 +14,7 @@ import numpy as np
 from ..domain import nonzero
 from ..errors import GradientLost, NotDifferentiable
 from ..primitive import FUNCTIONS, call, primitive, refuse
+from ..storage import as_array
 from ..tensor import Tensor
 from . import reductions
 from .arranging import along
@@ -157,7 +158,7 @@ if hasattr(np, "cumulative_sum"):  # NumPy 2.1
 
 def sums_between(x: Any, indices: Any, axis: int = 0) -> Any:
     """`np.add.reduceat`: sums of the entries from each index up to the next; the entry itself where the next is no larger."""
-    starts = np.asarray(raw(indices))
+    starts = as_array(raw(indices))
     counts = np.maximum(np.diff(starts, append=np.shape(x)[axis]), 1)
     segment = np.repeat(np.arange(len(starts)), counts)
     within = np.arange(len(segment)) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -174,7 +175,7 @@ def add_at(a: Any, indices: Any, b: Any) -> None:
         )
     index = _plain_index(indices)
     shape = np.broadcast_to(0, a.shape)[index].shape
-    b = b if isinstance(b, Tensor) else np.asarray(b, a.dtype)
+    b = b if isinstance(b, Tensor) else as_array(b, a.dtype)
     a += scatter(broadcast_to(b, shape), index, a.shape)
 
 
@@ -204,7 +205,7 @@ def _count(a: Any, mask: Any, axis: Any, keepdims: bool) -> Any:
 
 def _over(total: Any, count: Any) -> Any:
     """A sum divided by a count, in the sum's precision; where that is 0, NaN without a gradient."""
-    count = np.asarray(count).astype(np.result_type(raw(total).real))
+    count = as_array(count).astype(np.result_type(raw(total).real))
     if np.all(count > 0):
         return divide(total, count)
     return where(
@@ -250,7 +251,7 @@ def _variance(of: Any, ignoring: bool, rooted: bool) -> Any:
         mask = _selected(a, where, ignoring)
         if mask is None and mean is None:
             return (reductions.std if rooted else reductions.var)(a, axis, ddof, bool(keepdims))
-        count = np.asarray(_count(a, mask, axis, True))
+        count = as_array(_count(a, mask, axis, True))
         values = a if mask is None else _blanked(a, mask, 0)
         centre = _over(reductions.sum(values, axis, True), count) if mean is None else mean
         deviation = a - centre if mask is None else _blanked(a - centre, mask, 0)
@@ -259,7 +260,7 @@ def _variance(of: Any, ignoring: bool, rooted: bool) -> Any:
             if deviation.dtype.kind == "c"
             else deviation * deviation
         )
-        freedom = (count if keepdims else np.asarray(_count(a, mask, axis, False))) - ddof
+        freedom = (count if keepdims else as_array(_count(a, mask, axis, False))) - ddof
         spread = reductions.sum(squares, axis, bool(keepdims))
         if np.any(freedom <= 0):
             warnings.warn("Degrees of freedom <= 0 for slice.", RuntimeWarning, stacklevel=3)
@@ -347,7 +348,7 @@ def cov(
     for name, given in (("fweights", fweights), ("aweights", aweights)):
         if given is not None:
             given = _cast(
-                given if isinstance(given, Tensor) else np.asarray(given), np.dtype(np.float64)
+                given if isinstance(given, Tensor) else as_array(given), np.dtype(np.float64)
             )
             if np.ndim(given) > 1:
                 raise RuntimeError(f"cannot handle multidimensional {name}")
@@ -386,7 +387,7 @@ def cov(
 
 def _rows(x: Any, dtype: Any, turned: bool) -> Any:
     x = reshape(x, (1,) * (2 - np.ndim(x)) + np.shape(x))
-    x = _cast(x if isinstance(x, Tensor) else np.asarray(x), dtype)
+    x = _cast(x if isinstance(x, Tensor) else as_array(x), dtype)
     return transpose(x) if turned else x
 
 
@@ -434,7 +435,7 @@ if hasattr(np, "trapz"):  # the old name, deprecated in NumPy 2.0 and gone in 2.
 @composed(np.bincount, "weights")
 def bincount(x: Any, weights: Any = None, minlength: int = 0) -> Any:
     """How often each number occurs, or the sum of the weights where it does: differentiated by the weights."""
-    numbers = np.asarray(x)
+    numbers = as_array(x)
     n = len(np.bincount(numbers, minlength=minlength))
     return scatter(_cast(weights, np.dtype(np.float64)), numbers.copy(), (n,))
 
@@ -454,7 +455,7 @@ def _histogram(
         raise NotDifferentiable(
             f"np.histogram was called on a tracked tensor, but {_JUMPS}; t.detach() gives the plain histogram."
         )
-    entries = np.reshape(np.asarray(a), -1)
+    entries = np.reshape(as_array(a), -1)
     edges = np.histogram_bin_edges(entries, bins, range)
     last = len(edges) - 1
     bin_of = np.where(entries == edges[-1], last - 1, np.searchsorted(edges, entries, "right") - 1)

@@ -1,0 +1,146 @@
+"""The compiler: `tg.compile(f)` runs `f` once per signature of its arguments and keeps what it does as a program.
+
+    tracing    the run: every NumPy call on a traced value is recorded, whatever transforms are inside
+    graph      what was recorded: nodes and guards
+    callout    a graph as a list of NumPy calls: the executor that computes everything
+    lowering   calls as array expressions, where there is one; arrays: these expressions, simplified as they are made
+    partition  which calls become machine code, and what stays a NumPy call
+    schedule   loops, blocks and memory for expressions; emit: LLVM IR of a schedule
+    native     a module with its entry; jit: object code, linking, lifetime (the cache on disk is replay's)
+    program    signatures, guards, which program a call gets
+    entry      a call on tracked tensors: one entry of the outer tape
+
+Invariant: a compiled function returns what the function itself would, or raises.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from .. import storage
+from .program import Program, Programs, taken_apart
+from .report import Report
+from .tracing import traced_in
+
+MOST_SIGNATURES = 64
+"""Signatures of one function that are kept; the least recently used goes first."""
+
+
+class Compiled:
+    """A compiled function; made by `tg.compile`. Called like the function itself.
+
+    Each has a class of its own, since what a call runs is looked up there: once there is a native entry it is the
+    class's `__call__`, so that no Python code stands between the caller and the machine code.
+    """
+
+    def __new__(cls, *args: Any) -> Any:
+        return object.__new__(type("Compiled", (cls,), {"__module__": cls.__module__}))
+
+    def __init__(self, f: Callable[..., Any], static: frozenset[int], most: int) -> None:
+        functools.update_wrapper(self, f, updated=())
+        self.f = f
+        self.static = static
+        self.programs = Programs(f, getattr(f, "__name__", type(f).__name__), most)
+        self.programs.slow = self.dispatch
+        self.programs.prefer = self._prefer
+        self._pulls: dict[Any, Any] = {}
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.dispatch(*args, **kwargs)
+
+    def _prefer(self, program: Program) -> None:
+        """Let calls go to this program's entry at once; it sends back what is not for it."""
+        type(self).__call__ = program.direct  # type: ignore[method-assign]
+
+    def dispatch(self, *args: Any, **kwargs: Any) -> Any:
+        """A call, by the program that its signature has."""
+        if storage.tracing.get() and traced_in((args, tuple(kwargs.values()))) is not None:
+            return self.f(*args, **kwargs)  # part of the program that is being traced
+        call = taken_apart(args, kwargs, self._static(len(args)))
+        if call.tensors and call.tracked:
+            from .entry import recorded
+
+            return recorded(self, call, self._pulls)
+        return self.programs.run(call)
+
+    def _static(self, n: int) -> frozenset[int]:
+        return frozenset(i % n for i in self.static if -n <= i < n) if self.static else self.static
+
+    def sibling(self, f: Callable[..., Any]) -> Compiled:
+        """Another function compiled in the same way."""
+        return Compiled(f, frozenset(), self.programs.most)
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        """As a method: the instance is a first argument, and static unless it is a pytree."""
+        return self if instance is None else functools.partial(self, instance)
+
+    def program(self, *args: Any, **kwargs: Any) -> Program:
+        """The program for these arguments, traced if there is none yet."""
+        call = taken_apart(args, kwargs, self._static(len(args)))
+        if not self.programs.fitting(call.key):
+            self.programs.trace(call)
+        return self.programs.fitting(call.key)[0]
+
+    @property
+    def latest(self) -> Program:
+        """The program that was used last. Raises ValueError before the first call."""
+        for programs in reversed(self.programs.by_key.values()):
+            return programs[0]
+        raise ValueError("nothing is compiled yet: call the function once, or ask program(*args).")
+
+    @property
+    def ir(self) -> str:
+        """LLVM IR of the program used last: one module for each native part."""
+        return "\n".join(native.text for native in self.latest.natives)
+
+    def report(self) -> Report:
+        """What the program used last consists of: calls, loops, memory, work, compile time."""
+        return self.latest.report(self.programs.name)
+
+    @property
+    def source(self) -> str:
+        """A readable listing of the program used last."""
+        return self.latest.source
+
+    def __repr__(self) -> str:
+        return f"<compiled {self.programs.name}: {len(self.programs.by_key)} signature(s)>"
+
+
+def compile(
+    f: Callable[..., Any] | None = None,
+    *,
+    static_argnums: int | tuple[int, ...] = (),
+    max_signatures: int = MOST_SIGNATURES,
+) -> Any:
+    """The function, compiled: it runs once per signature of its arguments, and then as a program of what it did.
+
+    Arguments and results are pytrees of arrays, tensors and numbers. Arrays, tensors, NumPy scalars and Python's floats and complex
+    numbers are dynamic: their values may change from call to call. Python's ints, bools, strings and everything else are
+    part of the signature, as are `static_argnums`; for another value the function is traced again. Transforms go inside:
+    `tg.compile(tg.value_and_grad(loss))`. A compiled function called on tracked tensors is one entry of their tape.
+
+    A value that Python looks at while tracing (`if x > 0`, `float(x)`, `range(n)`) is checked at each call, and leads to
+    another trace where it differs. Effects other than the result (printing, writing to globals) happen only while tracing; arrays and
+    globals that the function reads are those of the trace. Raises TraceError for what cannot be compiled: a write into an
+    argument, random numbers, a function traced again and again because Python reads values that always change.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> f = tg.compile(tg.value_and_grad(lambda x: np.sum(np.sin(x) * x**2)))
+    >>> f(np.array([0.0, 1.0, 2.0]))
+    (np.float64(4.478660692110624), array([0.        , 2.22324428, 1.97260236]))
+    """
+    if f is None:
+        return functools.partial(
+            compile, static_argnums=static_argnums, max_signatures=max_signatures
+        )
+    if not callable(f):
+        raise TypeError(
+            f"compile was given {type(f).__name__}, which cannot be called: pass a function."
+        )
+    static = static_argnums if isinstance(static_argnums, tuple | list) else (static_argnums,)
+    return Compiled(f, frozenset(static), max(1, int(max_signatures)))
+
+
+__all__ = ["Compiled", "Program", "compile"]

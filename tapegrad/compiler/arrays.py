@@ -1,0 +1,337 @@
+"""Array expressions: the small vocabulary that becomes machine code, kept simple while it is built.
+
+    input, array, const          memory of an argument or of a constant, one number everywhere
+    elem                         a ufunc's name, applied entry by entry to operands of its own shape
+    reduce                       add, multiply, maximum or minimum over some axes
+    view                         entries read elsewhere: each axis of x at `offset + step * (an axis of the result)`, or fixed
+    region                       x inside a box, another expression outside it: a slice written, a pad, a concatenation
+    reshape                      the same memory under another shape
+    product                      a matrix product that is left to BLAS
+
+An `Op` is made by `Arrays` only, which gives equal expressions one object (hash-consing), folds constants and drops what changes
+nothing. It keeps to identities that hold for NaN, infinities and signed zeros: x * 0 stays.
+
+Invariant: operands of an elem have its shape; dtypes are those of `DTYPES`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+F8, F4, I8, I4, B1 = (np.dtype(t) for t in ("f8", "f4", "i8", "i4", "?"))
+DTYPES = (F8, F4, I8, I4, B1)
+
+Map = tuple[int, int, int]
+"""How an axis is read: (offset, axis of the result or -1, step)."""
+
+CHEAP = frozenset(
+    "add subtract multiply negative positive absolute square maximum minimum where less less_equal greater greater_equal equal "
+    "not_equal logical_and logical_or logical_xor logical_not isnan isfinite isinf cast signbit copysign".split()
+)  # fmt: skip
+ROOTS = frozenset("divide sqrt reciprocal floor ceil trunc rint sign".split())
+
+
+class Op:
+    """One array expression."""
+
+    __slots__ = ("attr", "dtype", "inputs", "kind", "number", "shape", "work")
+
+    def __init__(
+        self,
+        kind: str,
+        inputs: tuple[Op, ...],
+        shape: tuple[int, ...],
+        dtype: np.dtype,
+        attr: Any,
+        number: int,
+    ) -> None:
+        self.kind = kind
+        self.inputs = inputs
+        self.shape = shape
+        self.dtype = dtype
+        self.attr = attr
+        self.number = number
+        # What evaluating one entry costs, in additions, if nothing below is stored.
+        own = 0
+        if kind == "elem":
+            own = 1 if attr in CHEAP else 4 if attr in ROOTS else 20
+        elif kind in ("input", "array"):
+            own = 1
+        elif kind in ("reduce", "product"):
+            own = 1000
+        self.work: int = min(own + sum(x.work for x in inputs), 10**6)
+
+    @property
+    def size(self) -> int:
+        """Number of entries."""
+        return math.prod(self.shape)
+
+    def __repr__(self) -> str:
+        what = self.attr if self.kind in ("elem", "const") else self.kind
+        return f"%{self.number}:{what}{list(self.shape)}"
+
+
+class Arrays:
+    """The expressions of one program, each once."""
+
+    def __init__(self) -> None:
+        self.table: dict[Any, Op] = {}
+        self.constants: list[np.ndarray] = []
+
+    def _make(
+        self,
+        kind: str,
+        inputs: tuple[Op, ...],
+        shape: tuple[int, ...],
+        dtype: np.dtype,
+        attr: Any = None,
+    ) -> Op:
+        key = (kind, tuple(x.number for x in inputs), shape, dtype, attr)
+        op = self.table.get(key)
+        if op is None:
+            op = self.table[key] = Op(kind, inputs, shape, dtype, attr, len(self.table))
+        return op
+
+    # ------------------------------------------------------------------------------------ leaves
+
+    def input(self, index: int, shape: tuple[int, ...], dtype: np.dtype) -> Op:
+        """The memory of an argument."""
+        return self._make("input", (), shape, dtype, index)
+
+    def const(self, value: Any, shape: tuple[int, ...], dtype: np.dtype) -> Op:
+        """One number everywhere."""
+        number = np.asarray(value).astype(dtype)
+        # 0.0 and -0.0 are equal, and NaN is not: the bits tell them apart.
+        return self._make("const", (), shape, dtype, _Number(number))
+
+    def array(self, value: np.ndarray) -> Op:
+        """A constant array."""
+        value = np.ascontiguousarray(value) if value.ndim else np.asarray(value)
+        if value.size and (value.size == 1 or not any(value.strides) or _uniform(value)):
+            return self.const(value.flat[0], value.shape, value.dtype)
+        if not value.size:
+            return self.const(0, value.shape, value.dtype)
+        for index, known in enumerate(self.constants):
+            if (
+                known.dtype == value.dtype
+                and known.shape == value.shape
+                and known.tobytes() == value.tobytes()
+            ):
+                return self._make("array", (), value.shape, value.dtype, index)
+        self.constants.append(value)
+        return self._make("array", (), value.shape, value.dtype, len(self.constants) - 1)
+
+    # ------------------------------------------------------------------------------------ elementwise
+
+    def elem(self, name: str, inputs: Sequence[Op], dtype: np.dtype) -> Op:
+        """A ufunc of operands, which are broadcast."""
+        shape = np.broadcast_shapes(*(x.shape for x in inputs))
+        operands = tuple(self.broadcast(x, shape) for x in inputs)
+        simple = self._simplified(name, operands, shape, dtype)
+        return simple if simple is not None else self._make("elem", operands, shape, dtype, name)
+
+    def _simplified(
+        self, name: str, x: tuple[Op, ...], shape: tuple[int, ...], dtype: np.dtype
+    ) -> Op | None:
+        values = [_value(y) for y in x]
+        if all(v is not None for v in values):
+            return self._folded(name, values, shape, dtype)
+        a, b = (*values, None, None)[:2]
+        if name == "positive" and x[0].dtype == dtype:
+            return x[0]
+        if name == "cast":
+            return x[0] if x[0].dtype == dtype else None
+        if name == "multiply" and dtype.kind == "f":
+            for i, value in ((0, a), (1, b)):
+                if value is not None and value == 1:
+                    return x[1 - i]
+                if value is not None and value == -1:
+                    return self.elem("negative", (x[1 - i],), dtype)
+            if x[0].number > x[1].number:
+                return self._make("elem", (x[1], x[0]), shape, dtype, name)
+        if name == "add" and dtype.kind == "f":
+            for i, value in ((0, a), (1, b)):
+                if value is not None and value == 0 and np.signbit(value):
+                    return x[1 - i]
+            if x[1].kind == "elem" and x[1].attr == "negative":
+                return self.elem("subtract", (x[0], x[1].inputs[0]), dtype)
+            if x[0].kind == "elem" and x[0].attr == "negative":
+                return self.elem("subtract", (x[1], x[0].inputs[0]), dtype)
+            if x[0].number > x[1].number:
+                return self._make("elem", (x[1], x[0]), shape, dtype, name)
+        if name == "subtract" and dtype.kind == "f":
+            if b is not None and b == 0 and not np.signbit(b):
+                return x[0]
+            if x[1].kind == "elem" and x[1].attr == "negative":
+                return self.elem("add", (x[0], x[1].inputs[0]), dtype)
+        if name == "divide" and b is not None and b != 0 and _power_of_two(b):
+            return self.elem("multiply", (x[0], self.const(1 / b, shape, dtype)), dtype)
+        if name == "negative" and x[0].kind == "elem" and x[0].attr == "negative":
+            return x[0].inputs[0]
+        if name == "where":
+            if a is not None:
+                return x[1] if a else x[2]
+            if x[1] is x[2]:
+                return x[1]
+        if name == "square":
+            return self.elem("multiply", (x[0], x[0]), dtype)
+        if name == "power" and b is not None:
+            return self._power(x[0], float(b), dtype)
+        return None
+
+    def _power(self, x: Op, exponent: float, dtype: np.dtype) -> Op | None:
+        """x to a small whole number, by multiplications (the error of each is half an ulp)."""
+        if exponent == 0:
+            return self.const(1.0, x.shape, dtype)
+        if exponent == 1:
+            return x
+        if exponent == -1:
+            return self.elem("divide", (self.const(1.0, x.shape, dtype), x), dtype)
+        if exponent in (2, 3, 4):
+            square = self.elem("multiply", (x, x), dtype)
+            if exponent == 2:
+                return square
+            return self.elem("multiply", (square, x if exponent == 3 else square), dtype)
+        return None
+
+    def _folded(
+        self, name: str, values: Sequence[Any], shape: tuple[int, ...], dtype: np.dtype
+    ) -> Op | None:
+        with np.errstate(all="ignore"):
+            if name == "cast":
+                return self.const(values[0], shape, dtype)
+            if name == "where":
+                return self.const(values[1] if values[0] else values[2], shape, dtype)
+            function = getattr(np, name, None)
+            return None if function is None else self.const(function(*values), shape, dtype)
+
+    # ------------------------------------------------------------------------------------ moving
+
+    def view(self, x: Op, maps: Sequence[Map], shape: tuple[int, ...]) -> Op:
+        """The entries of x at mapped places."""
+        maps = tuple(maps)
+        shape = tuple(shape)
+        if x.kind == "const":
+            return self._make("const", (), shape, x.dtype, x.attr)
+        maps = tuple(
+            (o, -1, 0) if axis >= 0 and shape[axis] == 1 else (o, axis, step)
+            for o, axis, step in maps
+        )
+        if shape == x.shape and all(m == _identity(i, shape) for i, m in enumerate(maps)):
+            return x
+        if x.kind == "view":
+            return self.view(x.inputs[0], composed(x.attr, maps), shape)
+        return self._make("view", (x,), shape, x.dtype, maps)
+
+    def broadcast(self, x: Op, shape: tuple[int, ...]) -> Op:
+        """x repeated along the axes that it lacks, or has with length 1."""
+        if x.shape == shape:
+            return x
+        extra = len(shape) - len(x.shape)
+        maps = [(0, -1, 0) if n == 1 else (0, i + extra, 1) for i, n in enumerate(x.shape)]
+        return self.view(x, maps, shape)
+
+    def reshape(self, x: Op, shape: tuple[int, ...]) -> Op:
+        """The same entries under another shape."""
+        if x.shape == shape:
+            return x
+        if x.kind == "const":
+            return self._make("const", (), shape, x.dtype, x.attr)
+        if [n for n in x.shape if n != 1] == [n for n in shape if n != 1]:
+            target = iter([i for i, n in enumerate(shape) if n != 1])
+            maps = [(0, -1, 0) if n == 1 else (0, next(target), 1) for n in x.shape]
+            return self.view(x, maps, shape)
+        if x.kind == "reshape":
+            return self.reshape(x.inputs[0], shape)
+        return self._make("reshape", (x,), shape, x.dtype)
+
+    def region(self, x: Op, outside: Op, box: Sequence[tuple[int, int]]) -> Op:
+        """x at `start` of each axis, `outside` (of the result's shape) elsewhere; box: (start, axis of x or -1) per axis."""
+        shape = outside.shape
+        if not x.size:
+            return outside
+        covers = all(
+            start == 0 and (n == 1 if axis < 0 else x.shape[axis] == n)
+            for (start, axis), n in zip(box, shape, strict=True)
+        )
+        if covers:
+            maps: list[Map] = [(0, -1, 0)] * len(x.shape)
+            for i, (_, axis) in enumerate(box):
+                if axis >= 0:
+                    maps[axis] = (0, i, 1)
+            return self.view(x, maps, shape)
+        return self._make("region", (x, outside), shape, outside.dtype, tuple(box))
+
+    # ------------------------------------------------------------------------------------ summing
+
+    def reduce(self, name: str, x: Op, axes: Sequence[int]) -> Op:
+        """add, multiply, maximum or minimum over axes, which go."""
+        axes = tuple(sorted(axes))
+        if not axes:
+            return x
+        shape = tuple(n for i, n in enumerate(x.shape) if i not in axes)
+        count = math.prod(x.shape[i] for i in axes)
+        if count == 1:
+            return self.reshape(x, shape)
+        if count == 0:
+            return self.const({"add": 0, "multiply": 1}[name], shape, x.dtype)
+        if x.kind == "const" and name in ("add", "maximum", "minimum"):
+            value = _value(x) * count if name == "add" else _value(x)
+            return self.const(value, shape, x.dtype)
+        return self._make("reduce", (x,), shape, x.dtype, (name, axes))
+
+    def product(self, a: Op, b: Op) -> Op:
+        """A matrix product that BLAS makes."""
+        return self._make("product", (a, b), (a.shape[0], b.shape[1]), a.dtype)
+
+
+class _Number:
+    """A constant, compared by its bits."""
+
+    __slots__ = ("bits", "value")
+
+    def __init__(self, value: np.ndarray) -> None:
+        self.value = value[()]
+        self.bits = value.tobytes()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Number) and other.bits == self.bits
+
+    def __hash__(self) -> int:
+        return hash(self.bits)
+
+    def __repr__(self) -> str:
+        return repr(self.value.item())
+
+
+def _value(x: Op) -> Any:
+    return x.attr.value if x.kind == "const" else None
+
+
+def _identity(axis: int, shape: tuple[int, ...]) -> Map:
+    return (0, axis, 1) if shape[axis] != 1 else (0, -1, 0)
+
+
+def composed(inner: Sequence[Map], outer: Sequence[Map]) -> list[Map]:
+    """Maps of a view of a view."""
+    maps = []
+    for offset, axis, step in inner:
+        if axis < 0:
+            maps.append((offset, -1, 0))
+        else:
+            o, a, s = outer[axis]
+            maps.append((offset + step * o, a, step * s))
+    return maps
+
+
+def _uniform(value: np.ndarray) -> bool:
+    return value.size <= 1 << 16 and value.tobytes() == value.flat[0].tobytes() * value.size
+
+
+def _power_of_two(value: Any) -> bool:
+    mantissa, exponent = math.frexp(float(value))
+    return abs(mantissa) == 0.5 and abs(exponent) < 100

@@ -1,0 +1,181 @@
+"""The executor that is always there: a graph as a Python function, one NumPy call a line.
+
+It computes what eager execution computes, by the same calls in the same order, without tensors, tapes and rules. Whatever
+has no machine code runs like this. The text is what `compiled.source` shows; a value is released after the last line that reads it.
+
+Invariant: it writes to nothing that it did not make, and what it returns shares no memory with anything else.
+"""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from .graph import Graph, Guard, Node, Ref
+
+_count = 0
+
+
+class GuardFailed(Exception):
+    """A value that Python had looked at while tracing is another one in this call."""
+
+    def __init__(self, guard: Guard | None = None) -> None:
+        self.guard = guard
+
+
+class Writer:
+    """Python text of a graph, line by line, and the constants that it names."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.names: dict[int, str] = {}
+        self.constants: dict[str, Any] = {"holds": _holds, "check": _check, "output": _output}
+        self._by_id: dict[int, str] = {}
+        self.lines: list[str] = []
+        for i, node in enumerate(graph.inputs):
+            self.names[id(node)] = f"a{i}"
+        self._last = _last_uses(graph)
+        for position, step in enumerate(graph.steps):
+            if isinstance(step, Guard):
+                guard = self.constant(step, "guard")
+                self.lines.append(
+                    f"holds({guard}, {self.names[id(step.node)]})  # {step.what}, {step.where}"
+                )
+            else:
+                self._call(step, len(self.names))
+            self._release(position)
+        self.returned = []
+        taken: set[int] = set()
+        for y in graph.outputs:
+            text = self.names[id(y)] if isinstance(y, Node) else self.constant(y, "c")
+            # What a native part puts out is fresh memory.
+            fresh = isinstance(y, Node) and y.name.startswith("native") and id(y) not in taken
+            taken.add(id(y))
+            self.returned.append(text if fresh else f"output({text})")
+
+    def _call(self, node: Node, number: int) -> None:
+        name = self.names[id(node)] = f"v{number}"
+        function = self.constant(node.function, _identifier(node.name))
+        values = [self.names[id(x)] for x in node.inputs]
+        arguments = [self.text(x, values) for x in node.args]
+        arguments += [f"{key}={self.text(x, values)}" for key, x in node.kwargs.items()]
+        call = f"{function}({', '.join(arguments)})"
+        if node.checked:
+            call = f"check({call}, {self.constant(node, 'like')})"
+        self.lines.append(f"{name} = {call}  # {node.dtype}{list(node.shape)}")
+
+    def _release(self, position: int) -> None:
+        dead = [self.names[i] for i in self._last.get(position, ()) if i in self.names]
+        if dead:
+            self.lines[-1] = f"{self.lines[-1].split('  #')[0]}; del {', '.join(dead)}" + (
+                f"  #{self.lines[-1].split('  #', 1)[1]}" if "  #" in self.lines[-1] else ""
+            )
+
+    def text(self, value: Any, values: Sequence[str]) -> str:
+        """An argument as Python text."""
+        kind = type(value)
+        if kind is Ref:
+            return values[value.index]
+        if kind is tuple:
+            return "(" + "".join(self.text(x, values) + ", " for x in value) + ")"
+        if kind is list:
+            return "[" + ", ".join(self.text(x, values) for x in value) + "]"
+        if kind is dict:
+            return "{" + ", ".join(f"{k!r}: {self.text(x, values)}" for k, x in value.items()) + "}"
+        if kind is slice:
+            return f"slice({', '.join(self.text(x, values) for x in (value.start, value.stop, value.step))})"
+        if kind in (int, bool, str, type(None)) or (kind is float and value - value == 0):
+            return repr(value)
+        return self.constant(value, "c")
+
+    def constant(self, value: Any, stem: str) -> str:
+        """The name of a constant in the text."""
+        name = self._by_id.get(id(value))
+        if name is None:
+            name = stem if stem not in self.constants else f"{stem}_{len(self.constants)}"
+            self._by_id[id(value)] = name
+            self.constants[name] = value
+        return name
+
+
+def written(graph: Graph, name: str) -> tuple[Callable[..., list[Any]], str]:
+    """A graph as a Python function of its inputs that returns the list of outputs, and its text."""
+    global _count
+    writer = Writer(graph)
+    arguments = ", ".join(f"a{i}" for i in range(len(graph.inputs)))
+    body = [*writer.lines, f"return [{', '.join(writer.returned)}]"]
+    text = f"def program({arguments}):\n" + "".join(f"    {line}\n" for line in body)
+    _count += 1
+    file = f"<tapegrad program {_count} {name}>"
+    linecache.cache[file] = (len(text), None, text.splitlines(True), file)
+    scope: dict[str, Any] = {}
+    exec(compile(text, file, "exec"), writer.constants, scope)
+    return scope["program"], text
+
+
+def _last_uses(graph: Graph) -> dict[int, list[int]]:
+    """Per position, the nodes that no later step reads."""
+    last: dict[int, int] = {}
+    for position, step in enumerate(graph.steps):
+        read = (step.node,) if isinstance(step, Guard) else (step, *step.inputs)
+        for node in read:
+            last[id(node)] = position
+    for node in (*graph.inputs, *(y for y in graph.outputs if isinstance(y, Node))):
+        last.pop(id(node), None)
+    dead: dict[int, list[int]] = {}
+    for number, position in last.items():
+        dead.setdefault(position, []).append(number)
+    return dead
+
+
+def _identifier(name: str) -> str:
+    text = "".join(c if c.isalnum() else "_" for c in name)
+    return (
+        text
+        if text.isidentifier() and not text[0].isdigit() and text not in _TAKEN
+        else f"f_{text}"
+    )
+
+
+_TAKEN = {
+    "holds",
+    "check",
+    "output",
+    "slice",
+    "and",
+    "or",
+    "not",
+    "is",
+    "in",
+    "del",
+    "program",
+    "lambda",
+}
+
+
+def _holds(guard: Guard, value: Any) -> None:
+    if not guard.holds(value):
+        raise GuardFailed(guard)
+
+
+def _check(value: Any, like: Node) -> Any:
+    """The value, if it has the shape and dtype that it had when traced."""
+    array = (
+        np.asarray(value)
+        if not isinstance(value, np.ndarray | np.generic | tuple | list)
+        else value
+    )
+    if isinstance(array, tuple | list):
+        return value
+    if array.shape != like.shape or array.dtype != like.dtype:
+        raise GuardFailed
+    return value
+
+
+def _output(value: Any) -> Any:
+    """A result in memory of its own."""
+    if isinstance(value, np.ndarray):
+        return np.array(value) if value.ndim else value[()]
+    return value

@@ -1,0 +1,1025 @@
+"""Emission: LLVM IR of a schedule, with explicit vectors.
+
+`body(schedule)` writes one function of pointers (arguments, constants, outputs, scratch) whose loops are the schedule's groups and
+nests. The innermost loop of a nest goes over `lanes` entries at a time, then one by one; a short one is written out. What depends on
+outer indices only is computed there (each loop depth has its own text and its own memo). Where regions begin and end the
+loops are cut, so that inside a piece every region is decided.
+
+Flags: `contract` on arithmetic (a multiplication and an addition may become one instruction), `reassoc` on sums; nothing that
+would change what NaN, infinities and signed zeros do.
+
+Invariant: a value's text stands in a loop that encloses every use, before it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import vecmath
+from .arrays import B1, F4, F8, I4, I8, Map, Op, composed
+from .schedule import Group, Nest, Schedule, Walk, base, identity, inside_maps
+
+TYPES = {F8: "double", F4: "float", I8: "i64", I4: "i32", B1: "i1"}
+SUFFIX = {F8: "f64", F4: "f32"}
+WRITTEN_OUT = 8
+"""Vectors of an innermost loop that are written one after the other instead of looped over."""
+
+MOST_WRITTEN = 160
+"""Instructions, about, in a loop that is written out."""
+
+ARITHMETIC = {"add": "fadd", "subtract": "fsub", "multiply": "fmul", "divide": "fdiv"}
+COMPARISONS = {
+    "less": "olt", "less_equal": "ole", "greater": "ogt", "greater_equal": "oge", "equal": "oeq", "not_equal": "une",
+}  # fmt: skip
+INTEGER_COMPARISONS = {
+    "less": "slt", "less_equal": "sle", "greater": "sgt", "greater_equal": "sge", "equal": "eq", "not_equal": "ne",
+}  # fmt: skip
+INTRINSICS = {
+    "sqrt": "sqrt", "absolute": "fabs", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "rint": "roundeven", "copysign": "copysign",
+}  # fmt: skip
+LIBM = {
+    "arcsin": "asin", "arccos": "acos", "arctan": "atan", "arcsinh": "asinh", "arccosh": "acosh", "arctanh": "atanh", "arctan2": "atan2",
+    "power": "pow", "absolute": "fabs", "gammaln": "lgamma",
+}  # fmt: skip
+
+
+class Value:
+    """An SSA value or a literal, with the number of its lanes (1: a scalar)."""
+
+    __slots__ = ("dtype", "lanes", "text")
+
+    def __init__(self, text: str, dtype: np.dtype, lanes: int) -> None:
+        self.text = text
+        self.dtype = dtype
+        self.lanes = lanes
+
+    @property
+    def type(self) -> str:
+        return typed(self.dtype, self.lanes)
+
+
+def typed(dtype: np.dtype, lanes: int) -> str:
+    """LLVM's name of a scalar or vector type."""
+    return TYPES[dtype] if lanes == 1 else f"<{lanes} x {TYPES[dtype]}>"
+
+
+def literal(value: Any, dtype: np.dtype) -> str:
+    """A constant's text, floats by their bits."""
+    if dtype == B1:
+        return "true" if value else "false"
+    if dtype in (I8, I4):
+        return str(int(value))
+    with np.errstate(all="ignore"):
+        number = float(np.float32(value)) if dtype == F4 else float(value)
+    return f"0x{struct.unpack('<Q', struct.pack('<d', number))[0]:016X}"
+
+
+class Scope:
+    """The text of one loop depth, and what has been computed in it."""
+
+    __slots__ = ("lines", "memo")
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.memo: dict[Any, Value] = {}
+
+
+class Body:
+    """Writes the function of one schedule."""
+
+    def __init__(self, schedule: Schedule, lanes: int) -> None:
+        self.schedule = schedule
+        self.widest = lanes
+        self.count = 0
+        self.allocas: list[str] = []
+        self.declared: dict[str, None] = {}
+        self.functions: dict[str, str] = {}
+        self.scopes = [Scope()]
+        self.loops: list[str] = []  # a listing for people
+
+    # ------------------------------------------------------------------------------------ text
+
+    def name(self, stem: str = "t") -> str:
+        self.count += 1
+        return f"%{stem}{self.count}"
+
+    def line(self, text: str) -> None:
+        self.scopes[-1].lines.append(f"  {text}")
+
+    def let(self, text: str) -> str:
+        name = self.name()
+        self.line(f"{name} = {text}")
+        return name
+
+    def run(self) -> str:
+        """The text of the function's inside."""
+        for group in self.schedule.groups:
+            self._group(group)
+        assert len(self.scopes) == 1
+        return "\n".join([*self.allocas, *self.scopes[0].lines])
+
+    def loop(
+        self, low: str, high: str, step: int, inside: Callable[[str], None], sign: bool = True
+    ) -> None:
+        """`for i in range(low, high, step)`; the bounds are numbers or names."""
+        self.count += 1
+        k = self.count
+        scope = Scope()
+        self.scopes.append(scope)
+        inside(f"%i{k}")
+        self.scopes.pop()
+        lines = self.scopes[-1].lines
+        entry = f"  %go{k} = icmp slt i64 {low}, {high}"
+        lines += [
+            entry, f"  br i1 %go{k}, label %pre{k}, label %end{k}", f"pre{k}:", f"  br label %head{k}", f"head{k}:",
+            f"  %i{k} = phi i64 [ {low}, %pre{k} ], [ %n{k}, %latch{k} ]",
+        ]  # fmt: skip
+        lines += scope.lines
+        lines += [
+            f"  br label %latch{k}", f"latch{k}:", f"  %n{k} = add nsw i64 %i{k}, {step}",
+            f"  %c{k} = icmp slt i64 %n{k}, {high}", f"  br i1 %c{k}, label %head{k}, label %end{k}", f"end{k}:",
+        ]  # fmt: skip
+
+    # ------------------------------------------------------------------------------------ groups
+
+    def _group(self, group: Group) -> None:
+        for nest in group.nests:
+            for op in nest.sums:
+                if 0 in op.attr[1]:
+                    self._initialised(op)
+        self.block_low = "0"
+        if group.block >= group.rows:
+            for nest in group.nests:
+                self._nest(nest, group, "0", str(nest.space[0]) if nest.space else "1")
+            return
+
+        def block(low: str) -> None:
+            end = self.let(f"add nsw i64 {low}, {group.block}")
+            inside = self.let(f"icmp slt i64 {end}, {group.rows}")
+            high = self.let(f"select i1 {inside}, i64 {end}, i64 {group.rows}")
+            self.block_low = low
+            for nest in group.nests:
+                self._nest(nest, group, low, high)
+
+        self.loops.append(f"for rows in range(0, {group.rows}, {group.block}):")
+        self.loop("0", str(group.rows), group.block, block)
+
+    def _initialised(self, op: Op) -> None:
+        """Fill a reduction's memory with what changes nothing."""
+        pointer = self.pointer(op)
+        neutral = f"{TYPES[op.dtype]} {literal(_neutral(op), op.dtype)}"
+        if op.size == 1:
+            self.line(f"store {neutral}, ptr {pointer}")
+            return
+
+        def one(i: str) -> None:
+            at = self.let(f"getelementptr inbounds {TYPES[op.dtype]}, ptr {pointer}, i64 {i}")
+            self.line(f"store {neutral}, ptr {at}")
+
+        self.loop("0", str(op.size), 1, one)
+
+    # ------------------------------------------------------------------------------------ nests
+
+    def _nest(self, nest: Nest, group: Group, low: str, high: str) -> None:
+        self.nest = nest
+        self.group = group
+        walk = Walk(self.schedule.roots.keys())  # type: ignore[arg-type]
+        for op in nest.roots:
+            walk.into(op, identity(op.shape), top=True)
+        for op, _ in nest.copies:
+            walk.into(op, identity(op.shape))
+        space = nest.space
+        if any(n == 0 for n in space):
+            return
+        absorbed = self._absorbed(nest, walk)
+        self.loops.append(_listing(nest, absorbed))
+        axes = [i for i in range(len(space)) if i not in absorbed and (space[i] != 1 or i == 0)]
+        extents = []
+        for i in axes:
+            n = space[i]
+            k = i - 1
+            while k in absorbed:
+                n *= space[k]
+                k -= 1
+            extents.append(n)
+        self.axes = axes
+        self.lanes = self._lanes(walk)
+        work = sum(
+            3 if op.attr not in vecmath.FUNCTIONS else 40
+            for op in walk.evaluated.values()
+            if op.kind == "elem"
+        )
+        self.written_out = max(2, min(WRITTEN_OUT, MOST_WRITTEN // max(work, 1)))
+        cuts = []
+        for i, n in zip(axes, extents, strict=True):
+            edges = sorted(e for e in walk.breaks.get(i, ()) if 0 < e < n)
+            cuts.append(list(itertools.pairwise([0, *edges, n])))
+        # Accumulators of full reductions live through all pieces.
+        whole = self._rows_are_dynamic(group)
+        scale = 1
+        k = axes[0] - 1 if axes else -1
+        while k >= 0 and k in absorbed:
+            scale *= space[k]
+            k -= 1
+        first_axis_rows = bool(axes) and (
+            axes[0] == 0 or (0 in absorbed and _joined_to(0, absorbed) == axes[0])
+        )
+        ratio = extents[0] // space[0] if axes and first_axis_rows else 1
+        lows, highs = low, high
+        if ratio != 1:
+            lows = low if low == "0" else self.let(f"mul nsw i64 {low}, {ratio}")
+            highs = (
+                str(int(high) * ratio)
+                if high.isdigit()
+                else self.let(f"mul nsw i64 {high}, {ratio}")
+            )
+        self.cut_axes = {i for i, c in zip(axes, cuts, strict=True) if len(c) > 1}
+        self.pieces = {}
+        for op in nest.sums:
+            if 0 not in op.attr[1] and not self._stored_once(op):
+                self._filled(op, low, high)
+        for piece in itertools.product(*cuts):
+            bounds: list[tuple[Any, Any]] = [(str(a), str(b)) for a, b in piece]
+            if whole and bounds:
+                bounds[0] = self._clipped(bounds[0], lows, highs, extents[0])
+            self.pieces = dict(zip(axes, piece, strict=True))
+            self._piece(nest, bounds)
+
+    def _rows_are_dynamic(self, group: Group) -> bool:
+        return 0 < group.block < group.rows
+
+    def _clipped(
+        self, bounds: tuple[str, str], low: str, high: str, extent: int
+    ) -> tuple[str, str]:
+        """The part of a piece of the first axis that lies in this block."""
+        a, b = bounds
+        if a != "0":
+            more = self.let(f"icmp sgt i64 {a}, {low}")
+            a = self.let(f"select i1 {more}, i64 {a}, i64 {low}")
+        else:
+            a = low
+        if b != str(extent):
+            less = self.let(f"icmp slt i64 {b}, {high}")
+            b = self.let(f"select i1 {less}, i64 {b}, i64 {high}")
+        else:
+            b = high
+        return a, b
+
+    def _lanes(self, walk: Walk) -> int:
+        if not self.axes:
+            return 1
+        dtypes = {op.dtype for op in walk.evaluated.values()} | {op.dtype for op, _ in walk.reads}
+        wide = self.widest * (2 if F8 not in dtypes and I8 not in dtypes else 1)
+        work = sum(1 for op in walk.evaluated.values() if op.kind == "elem")
+        heavy = any(
+            op.kind == "elem" and op.attr in vecmath.FUNCTIONS for op in walk.evaluated.values()
+        )
+        return wide * 2 if work <= 10 and not heavy else wide
+
+    def _absorbed(self, nest: Nest, walk: Walk) -> set[int]:
+        """Axes that one loop covers together with the axis after them: all that is read or written there is contiguous."""
+        space = nest.space
+        accesses: list[list[int]] = []
+        for op, maps in walk.reads:
+            accesses.append(self._coefficients(op, maps, len(space)))
+        for op in nest.stores:
+            accesses.append(self._coefficients(op, identity(op.shape), len(space)))
+        for op, _ in nest.copies:
+            accesses.append(_strided(identity(op.shape), contiguous(op.shape), len(space)))
+        for op in nest.sums:
+            accesses.append(self._coefficients(op, _kept_maps(op), len(space)))
+        absorbed: set[int] = set()
+        for i in range(len(space) - 1):
+            if walk.breaks.get(i) or walk.breaks.get(i + 1):
+                continue
+            j = i + 1
+            reduced = {(i in op.attr[1], j in op.attr[1]) for op in nest.sums}
+            if any(a != b for a, b in reduced):
+                continue
+            if all(c[i] == c[j] * space[j] for c in accesses):
+                absorbed.add(i)
+        return absorbed
+
+    def _coefficients(self, op: Op, maps: Sequence[Map], n: int) -> list[int]:
+        return _strided(maps, contiguous(op.shape), n)
+
+    # ------------------------------------------------------------------------------------ one piece
+
+    def _piece(self, nest: Nest, bounds: list[tuple[str, str]]) -> None:
+        self.variables: dict[int, tuple[str, int]] = {}
+        self.depth_of: dict[int, int] = {}
+        base_depth = len(self.scopes)
+        self.floor = base_depth
+        if not self.axes:
+            self.scopes.append(Scope())
+            self._innermost(nest, 1)
+            scope = self.scopes.pop()
+            self.scopes[-1].lines += scope.lines
+            return
+        self.scopes.append(Scope())
+        self._level(nest, bounds, 0)
+        scope = self.scopes.pop()
+        self.scopes[-1].lines += scope.lines
+
+    def _level(self, nest: Nest, bounds: list[tuple[str, str]], level: int) -> None:
+        axis = self.axes[level]
+        low, high = bounds[level]
+        starting = [op for op in nest.sums if self._first_reduced(op) == level]
+        accumulators = [self._accumulator(op, level) for op in starting]
+        last = level == len(self.axes) - 1
+        if not last:
+
+            def inside(i: str) -> None:
+                self.variables[axis] = (i, 1)
+                self.depth_of[axis] = len(self.scopes) - 1
+                self._level(nest, bounds, level + 1)
+
+            if low.isdigit() and high.isdigit() and int(high) - int(low) == 1:
+                self.variables[axis] = (low, 1)
+                self.depth_of[axis] = len(self.scopes) - 1
+                self.scopes.append(Scope())
+                self._level(nest, bounds, level + 1)
+                scope = self.scopes.pop()
+                self.scopes[-1].lines += scope.lines
+            else:
+                self.loop(low, high, 1, inside)
+        else:
+            self._innermost_loops(nest, axis, low, high)
+        for op, finish in zip(starting, accumulators, strict=True):
+            finish(op)
+
+    def _innermost_loops(self, nest: Nest, axis: int, low: str, high: str) -> None:
+        def at(i: str, lanes: int) -> None:
+            self.variables[axis] = (i, lanes)
+            self.depth_of[axis] = len(self.scopes) - 1
+            self._innermost(nest, lanes)
+
+        if low.isdigit() and high.isdigit():
+            start, stop = int(low), int(high)
+            chunks = _chunks(stop - start, self.lanes)
+            if stop - start <= self.written_out * self.lanes:
+                for lanes in chunks:
+                    self.scopes.append(Scope())
+                    at(str(start), lanes)
+                    scope = self.scopes.pop()
+                    self.scopes[-1].lines += scope.lines
+                    start += lanes
+                return
+            middle = start + (stop - start) // self.lanes * self.lanes
+            if middle > start:
+                self.loop(low, str(middle), self.lanes, lambda i: at(i, self.lanes))
+            for lanes in _chunks(stop - middle, self.lanes):
+                self.scopes.append(Scope())
+                at(str(middle), lanes)
+                scope = self.scopes.pop()
+                self.scopes[-1].lines += scope.lines
+                middle += lanes
+            return
+        length = self.let(f"sub nsw i64 {high}, {low}")
+        positive = self.let(f"icmp sgt i64 {length}, 0")
+        length = self.let(f"select i1 {positive}, i64 {length}, i64 0")
+        even = self.let(f"and i64 {length}, {-self.lanes}")
+        border = self.let(f"add nsw i64 {low}, {even}")
+        self.loop(low, border, self.lanes, lambda i: at(i, self.lanes))
+        self.loop(border, high, 1, lambda i: at(i, 1))
+
+    # ------------------------------------------------------------------------------------ reductions
+
+    def _reduced_levels(self, op: Op) -> list[int]:
+        axes = op.attr[1]
+        return [k for k, axis in enumerate(self.axes) if axis in axes]
+
+    def _first_reduced(self, op: Op) -> int:
+        """The loop before which an accumulator of this sum begins: that of the last run of reduced axes."""
+        levels = self._reduced_levels(op)
+        if not levels:
+            return -1
+        if levels[-1] != len(self.axes) - 1:
+            return -2  # the innermost axis is kept: it accumulates in memory
+        first = levels[-1]
+        while first - 1 in levels:
+            first -= 1
+        return first
+
+    def _accumulator(self, op: Op, level: int) -> Callable[[Op], None]:
+        """Registers for a sum over the innermost axes: set here, added to its memory after the loops."""
+        kind = TYPES[op.dtype]
+        vector, single = self.name("acc"), self.name("acc")
+        widths = [w for w in (self.lanes, 1) if w == 1 or self.lanes > 1]
+        neutral = literal(_neutral(op), op.dtype)
+        names = {}
+        for width, name in ((self.lanes, vector), (1, single)):
+            if width in names:
+                continue
+            names[width] = name
+            self.allocas.append(f"  {name} = alloca {typed(op.dtype, width)}, align 64")
+            self.line(
+                f"store {typed(op.dtype, width)} {_splat(neutral, op.dtype, width)}, ptr {name}"
+            )
+        narrow = {}
+        width = self.lanes // 2
+        while width > 1:
+            name = self.name("acc")
+            self.allocas.append(f"  {name} = alloca {typed(op.dtype, width)}, align 64")
+            self.line(
+                f"store {typed(op.dtype, width)} {_splat(neutral, op.dtype, width)}, ptr {name}"
+            )
+            narrow[width] = name
+            width //= 2
+        names |= narrow
+        self.accumulators = getattr(self, "accumulators", {})
+        self.accumulators[op.number] = names
+        del widths, kind
+
+        def finish(op: Op) -> None:
+            total = None
+            for width, name in sorted(names.items(), reverse=True):
+                value = Value(
+                    self.let(f"load {typed(op.dtype, width)}, ptr {name}"), op.dtype, width
+                )
+                part = self._across(op, value)
+                total = part if total is None else self._combined(op, total, part)
+            assert total is not None
+            self._added(op, total)
+
+        return finish
+
+    def _across(self, op: Op, value: Value) -> Value:
+        """One number from the lanes of a vector."""
+        if value.lanes == 1:
+            return value
+        name = op.attr[0]
+        suffix = f"v{value.lanes}{_overload(op.dtype)}"
+        if op.dtype.kind == "f" and name in ("add", "multiply"):
+            word = {"add": "fadd", "multiply": "fmul"}[name]
+            start = literal(_neutral(op), op.dtype)
+            element = TYPES[op.dtype]
+            self.declare(
+                f"declare {element} @llvm.vector.reduce.{word}.{suffix}({element}, {value.type})"
+            )
+            text = self.let(
+                f"call reassoc {element} @llvm.vector.reduce.{word}.{suffix}({element} {start}, {value.type} {value.text})"
+            )
+            return Value(text, op.dtype, 1)
+        half = value
+        while half.lanes > 1:
+            n = half.lanes // 2
+            low = self._shuffled(half, range(n))
+            upper = self._shuffled(half, range(n, 2 * n))
+            half = self._combined(op, low, upper)
+        return half
+
+    def _shuffled(self, value: Value, picks: Sequence[int]) -> Value:
+        if len(picks) == 1:
+            return Value(
+                self.let(f"extractelement {value.type} {value.text}, i32 {picks[0]}"),
+                value.dtype,
+                1,
+            )
+        mask = ", ".join(f"i32 {p}" for p in picks)
+        text = self.let(
+            f"shufflevector {value.type} {value.text}, {value.type} poison, <{len(picks)} x i32> <{mask}>"
+        )
+        return Value(text, value.dtype, len(picks))
+
+    def _combined(self, op: Op, a: Value, b: Value) -> Value:
+        """Two partial results of a reduction as one."""
+        name = op.attr[0]
+        if name in ("maximum", "minimum"):
+            return self._extreme(name, a, b)
+        word = {"add": "add", "multiply": "mul"}[name]
+        flags = "f" + word + " reassoc contract" if op.dtype.kind == "f" else word
+        return Value(self.let(f"{flags} {a.type} {a.text}, {b.text}"), a.dtype, a.lanes)
+
+    def _added(self, op: Op, value: Value) -> None:
+        """Combine a value with what a reduction's memory holds; or store it, if it is the first and only one."""
+        maps = _kept_maps(op)
+        pointer = self._address(op, maps)
+        kind = typed(op.dtype, value.lanes)
+        if self._stored_once(op):
+            self.line(f"store {kind} {value.text}, ptr {pointer}, align {op.dtype.itemsize}")
+            return
+        before = Value(
+            self.let(f"load {kind}, ptr {pointer}, align {op.dtype.itemsize}"),
+            op.dtype,
+            value.lanes,
+        )
+        total = self._combined(op, before, value)
+        self.line(f"store {kind} {total.text}, ptr {pointer}, align {op.dtype.itemsize}")
+
+    def _stored_once(self, op: Op) -> bool:
+        """Whether registers hold the whole of a sum, so that its memory is written once and read never."""
+        levels = self._reduced_levels(op)
+        return (
+            0 not in op.attr[1]
+            and self._first_reduced(op) >= 0
+            and levels == list(range(levels[0], len(self.axes)))
+            and not any(self.axes[level] in self.cut_axes for level in levels)
+        )
+
+    def _filled(self, op: Op, low: str, high: str) -> None:
+        """Fill the rows of this block in a reduction's memory with what changes nothing."""
+        row = math.prod(op.shape[1:])
+        pointer = self.pointer(op)
+        first, last = low, high
+        if low != "0" and self.schedule.memory[op.number][0] == "block":
+            first, last = "0", self.let(f"sub nsw i64 {high}, {low}")
+        if row != 1:
+            first = (
+                str(int(first) * row)
+                if first.isdigit()
+                else self.let(f"mul nsw i64 {first}, {row}")
+            )
+            last = (
+                str(int(last) * row) if last.isdigit() else self.let(f"mul nsw i64 {last}, {row}")
+            )
+        neutral = f"{TYPES[op.dtype]} {literal(_neutral(op), op.dtype)}"
+
+        def one(i: str) -> None:
+            at = self.let(f"getelementptr inbounds {TYPES[op.dtype]}, ptr {pointer}, i64 {i}")
+            self.line(f"store {neutral}, ptr {at}")
+
+        self.loop(first, last, 1, one)
+
+    # ------------------------------------------------------------------------------------ the inside
+
+    def _innermost(self, nest: Nest, lanes: int) -> None:
+        maps = identity(nest.space)
+        for op in nest.stores:
+            value = self._root_value(op, maps)
+            self._store(op, self._address(op, maps), value, lanes, maps)
+        for op in nest.sums:
+            value = self._spread(self.value(op.inputs[0], maps), lanes)
+            if self._first_reduced(op) == -2:
+                self._added(op, value)
+            elif self._first_reduced(op) == -1:  # every reduced axis has length 1
+                self._added(op, value)
+            else:
+                name = self.accumulators[op.number][value.lanes]
+                before = Value(self.let(f"load {value.type}, ptr {name}"), value.dtype, value.lanes)
+                total = self._combined(op, before, value)
+                self.line(f"store {value.type} {total.text}, ptr {name}")
+        for op, k in nest.copies:
+            value = self.value(op, maps)
+            pointer = self._element(f"%out{k}", op.dtype, maps, contiguous(op.shape), None)
+            self._store(op, pointer, value, lanes, maps)
+
+    def _root_value(self, op: Op, maps: tuple[Map, ...]) -> Value:
+        """The value of a root, computed; from here on the others of this nest use it without a load."""
+        depth = self._depth(maps)
+        scopes, self.scopes = self.scopes, self.scopes[: depth + 1]
+        try:
+            value = self._computed(op, maps)
+        finally:
+            self.scopes = scopes
+        self.scopes[depth].memo[("value", op.number, maps)] = value
+        return value
+
+    def _spread(self, value: Value, lanes: int) -> Value:
+        """A value in as many lanes."""
+        if value.lanes == lanes:
+            return value
+        if value.text[0] != "%":
+            return Value(_splat(value.text, value.dtype, lanes), value.dtype, lanes)
+        kind = typed(value.dtype, lanes)
+        one = self.let(f"insertelement {kind} poison, {TYPES[value.dtype]} {value.text}, i32 0")
+        text = self.let(
+            f"shufflevector {kind} {one}, {kind} poison, <{lanes} x i32> zeroinitializer"
+        )
+        return Value(text, value.dtype, lanes)
+
+    def _store(self, op: Op, pointer: str, value: Value, lanes: int, maps: tuple[Map, ...]) -> None:
+        value = self._spread(value, lanes) if self._varies(maps) else value
+        if value.dtype == B1:
+            kind = "i8" if value.lanes == 1 else f"<{value.lanes} x i8>"
+            text = self.let(f"zext {value.type} {value.text} to {kind}")
+            self.line(f"store {kind} {text}, ptr {pointer}, align 1")
+        else:
+            self.line(
+                f"store {value.type} {value.text}, ptr {pointer}, align {value.dtype.itemsize}"
+            )
+
+    # ------------------------------------------------------------------------------------ values
+
+    def _depth(self, maps: Sequence[Map]) -> int:
+        """The scope in which an expression with these maps is computed: that of the innermost index it depends on."""
+        deepest = self.floor
+        for _, axis, step in maps:
+            if axis >= 0 and step:
+                deepest = max(deepest, self.depth_of.get(axis, self.floor))
+        return deepest
+
+    def _varies(self, maps: Sequence[Map]) -> bool:
+        """Whether an expression with these maps differs between the lanes."""
+        if not self.axes:
+            return False
+        vector = self.axes[-1]
+        return self.variables[vector][1] > 1 and any(a == vector and s for _, a, s in maps)
+
+    def value(self, op: Op, maps: tuple[Map, ...]) -> Value:
+        """The value of an expression at mapped indices."""
+        if op.kind == "const":
+            return Value(literal(op.attr.value, op.dtype), op.dtype, 1)
+        if op.kind == "view":
+            return self.value(op.inputs[0], tuple(composed(op.attr, maps)))
+        if op.kind == "region" and op.number not in self.schedule.roots:
+            return self._region(op, maps)
+        depth = self._depth(maps)
+        key = ("value", op.number, maps)
+        for scope in self.scopes[self.floor : depth + 1]:
+            if key in scope.memo:
+                return scope.memo[key]
+        scopes, self.scopes = self.scopes, self.scopes[: depth + 1]
+        try:
+            if op.number in self.schedule.roots or op.kind in ("input", "array", "reshape"):
+                result = self._loaded(op, maps)
+            else:
+                result = self._computed(op, maps)
+        finally:
+            self.scopes = scopes
+        self.scopes[depth].memo[key] = result
+        return result
+
+    def _region(self, op: Op, maps: tuple[Map, ...]) -> Value:
+        """What a region holds in this piece: inside or outside, decided for all of it."""
+        x, outside = op.inputs
+        for (start, axis), (offset, at, step) in zip(op.attr, maps, strict=True):
+            length = 1 if axis < 0 else x.shape[axis]
+            low = offset
+            if at >= 0 and step:
+                low = offset + step * self.pieces.get(at, (0, 1))[0]
+            if not start <= low < start + length:
+                return self.value(outside, maps)
+        return self.value(x, inside_maps(op, maps))
+
+    def _computed(self, op: Op, maps: tuple[Map, ...]) -> Value:
+        if op.kind == "const":
+            return self.value(op, maps)
+        if op.kind == "region":
+            return self._region(op, maps)
+        if op.kind == "view":
+            return self.value(op, maps)
+        operands = [self.value(x, maps) for x in op.inputs]
+        lanes = max((x.lanes for x in operands), default=1)
+        operands = [self._spread(x, lanes) for x in operands]
+        return self._elem(op, operands, lanes)
+
+    # ------------------------------------------------------------------------------------ memory
+
+    def pointer(self, op: Op) -> str:
+        """Where the memory of a leaf or root begins."""
+        op = base(op)
+        if op.kind == "input":
+            return f"%in{op.attr}"
+        if op.kind == "array":
+            return f"%const{op.attr}"
+        where, k = self.schedule.memory[op.number]
+        return f"%out{k}" if where == "out" else f"%mem{op.number}"
+
+    def _address(self, op: Op, maps: Sequence[Map]) -> str:
+        root = base(op)
+        shift = None
+        if root.number in self.schedule.memory and self.schedule.memory[root.number][0] == "block":
+            shift = self.block_low
+        return self._element(self.pointer(op), op.dtype, maps, contiguous(op.shape), shift)
+
+    def _element(
+        self,
+        pointer: str,
+        dtype: np.dtype,
+        maps: Sequence[Map],
+        strides: Sequence[int],
+        shift: str | None,
+    ) -> str:
+        """The address of an entry: pointer plus strides times indices."""
+        offset = sum(o * s for (o, _, _), s in zip(maps, strides, strict=True))
+        terms: dict[int, int] = {}
+        for (_, axis, step), stride in zip(maps, strides, strict=True):
+            if axis >= 0 and step * stride:
+                terms[axis] = terms.get(axis, 0) + step * stride
+        index = None
+        for axis, factor in sorted(terms.items()):
+            if axis not in self.variables:
+                continue  # covered by the loop over the next axis
+            name = self.variables[axis][0]
+            if name.isdigit():
+                offset += int(name) * factor
+                continue
+            term = name if factor == 1 else self.let(f"mul nsw i64 {name}, {factor}")
+            index = term if index is None else self.let(f"add nsw i64 {index}, {term}")
+        if shift is not None and shift != "0":
+            stride = strides[0]
+            back = self.let(f"mul nsw i64 {shift}, {-stride}")
+            index = back if index is None else self.let(f"add nsw i64 {index}, {back}")
+        kind = "i8" if dtype == B1 else TYPES[dtype]
+        if index is not None:
+            pointer = self.let(f"getelementptr {kind}, ptr {pointer}, i64 {index}")
+        if offset:
+            pointer = self.let(f"getelementptr {kind}, ptr {pointer}, i64 {offset}")
+        return pointer
+
+    def _loaded(self, op: Op, maps: tuple[Map, ...]) -> Value:
+        dtype = op.dtype
+        pointer = self._address(op, maps)
+        kind = "i8" if dtype == B1 else TYPES[dtype]
+        align = dtype.itemsize
+        lanes = self.variables[self.axes[-1]][1] if self._varies(maps) else 1
+        if lanes == 1:
+            text = self.let(f"load {kind}, ptr {pointer}, align {align}")
+        else:
+            strides = contiguous(op.shape)
+            stride = sum(
+                s * k for (_, a, s), k in zip(maps, strides, strict=True) if a == self.axes[-1]
+            )
+            vector = f"<{lanes} x {kind}>"
+            if stride == 1:
+                text = self.let(f"load {vector}, ptr {pointer}, align {align}")
+            elif stride == -1:
+                first = self.let(f"getelementptr {kind}, ptr {pointer}, i64 {1 - lanes}")
+                text = self.let(f"load {vector}, ptr {first}, align {align}")
+                mask = ", ".join(f"i32 {i}" for i in reversed(range(lanes)))
+                text = self.let(
+                    f"shufflevector {vector} {text}, {vector} poison, <{lanes} x i32> <{mask}>"
+                )
+            else:
+                text = "poison"
+                for i in range(lanes):
+                    at = (
+                        pointer
+                        if not i
+                        else self.let(f"getelementptr {kind}, ptr {pointer}, i64 {i * stride}")
+                    )
+                    one = self.let(f"load {kind}, ptr {at}, align {align}")
+                    text = self.let(f"insertelement {vector} {text}, {kind} {one}, i32 {i}")
+        if dtype == B1:
+            kind = "i8" if lanes == 1 else f"<{lanes} x i8>"
+            zero = "0" if lanes == 1 else "zeroinitializer"
+            text = self.let(f"icmp ne {kind} {text}, {zero}")
+        return Value(text, dtype, lanes)
+
+    # ------------------------------------------------------------------------------------ elementwise
+
+    def declare(self, text: str) -> None:
+        self.declared[text] = None
+
+    def _elem(self, op: Op, x: list[Value], lanes: int) -> Value:
+        name = op.attr
+        dtype = op.dtype
+        kind = typed(dtype, lanes)
+        given = x[0].dtype
+        if name in ARITHMETIC and dtype.kind == "f":
+            return self._made(
+                f"{ARITHMETIC[name]} contract {kind} {x[0].text}, {x[1].text}", dtype, lanes
+            )
+        if name in ARITHMETIC:
+            word = {"add": "add", "subtract": "sub", "multiply": "mul"}[name]
+            return self._made(f"{word} {kind} {x[0].text}, {x[1].text}", dtype, lanes)
+        if name == "negative":
+            text = (
+                f"fneg {kind} {x[0].text}"
+                if dtype.kind == "f"
+                else f"sub {kind} {_splat('0', dtype, lanes)}, {x[0].text}"
+            )
+            return self._made(text, dtype, lanes)
+        if name in COMPARISONS:
+            if given.kind == "f":
+                return self._made(
+                    f"fcmp {COMPARISONS[name]} {x[0].type} {x[0].text}, {x[1].text}", B1, lanes
+                )
+            return self._made(
+                f"icmp {INTEGER_COMPARISONS[name]} {x[0].type} {x[0].text}, {x[1].text}", B1, lanes
+            )
+        if name.startswith("logical_"):
+            return self._logical(name, x, lanes)
+        if name == "where":
+            return self._select(x[0], x[1], x[2])
+        if name == "cast":
+            return self._cast(x[0], dtype, lanes)
+        if name in ("maximum", "minimum"):
+            return self._extreme(name, x[0], x[1])
+        if name in ("fmax", "fmin"):
+            word = {"fmax": "ogt", "fmin": "olt"}[name]
+            better = self._made(f"fcmp {word} {kind} {x[0].text}, {x[1].text}", B1, lanes)
+            missing = self._made(f"fcmp uno {kind} {x[1].text}, {x[1].text}", B1, lanes)
+            either = self._made(f"or {better.type} {better.text}, {missing.text}", B1, lanes)
+            return self._select(either, x[0], x[1])
+        if name in ("isnan", "isfinite", "isinf", "signbit"):
+            return self._classified(name, x[0], lanes)
+        if name == "positive":
+            return x[0]
+        if name == "reciprocal":
+            one = _splat(literal(1.0, dtype), dtype, lanes)
+            return self._made(f"fdiv contract {kind} {one}, {x[0].text}", dtype, lanes)
+        if name == "sign":
+            return self._sign(x[0], lanes)
+        if name in INTRINSICS:
+            return self._intrinsic(INTRINSICS[name], x, dtype, lanes)
+        if name == "logaddexp":
+            return self._logaddexp(x, dtype, lanes)
+        if name == "fabs":
+            return self._intrinsic("fabs", x, dtype, lanes)
+        return self._function(name, x, dtype, lanes)
+
+    def _made(self, text: str, dtype: np.dtype, lanes: int) -> Value:
+        return Value(self.let(text), dtype, lanes)
+
+    def _select(self, condition: Value, a: Value, b: Value) -> Value:
+        return self._made(
+            f"select {condition.type} {condition.text}, {a.type} {a.text}, {b.type} {b.text}",
+            a.dtype,
+            a.lanes,
+        )
+
+    def _extreme(self, name: str, a: Value, b: Value) -> Value:
+        """NumPy's maximum and minimum, which a NaN passes through."""
+        if a.dtype.kind != "f":
+            word = "sgt" if name == "maximum" else "slt"
+            return self._select(
+                self._made(f"icmp {word} {a.type} {a.text}, {b.text}", B1, a.lanes), a, b
+            )
+        word = "ogt" if name == "maximum" else "olt"  # of equal zeros the second, as NumPy
+        better = self._made(f"fcmp {word} {a.type} {a.text}, {b.text}", B1, a.lanes)
+        missing = self._made(f"fcmp uno {a.type} {a.text}, {a.text}", B1, a.lanes)
+        either = self._made(f"or {better.type} {better.text}, {missing.text}", B1, a.lanes)
+        return self._select(either, a, b)
+
+    def _logical(self, name: str, x: list[Value], lanes: int) -> Value:
+        kind = typed(B1, lanes)
+        ones = _splat("true", B1, lanes)
+        if name == "logical_not":
+            return self._made(f"xor {kind} {x[0].text}, {ones}", B1, lanes)
+        word = {"logical_and": "and", "logical_or": "or", "logical_xor": "xor"}[name]
+        return self._made(f"{word} {kind} {x[0].text}, {x[1].text}", B1, lanes)
+
+    def _cast(self, x: Value, dtype: np.dtype, lanes: int) -> Value:
+        if x.dtype == dtype:
+            return x
+        if dtype == B1:
+            zero = _splat(literal(0, x.dtype), x.dtype, lanes)
+            word = "fcmp une" if x.dtype.kind == "f" else "icmp ne"
+            return self._made(f"{word} {x.type} {x.text}, {zero}", B1, lanes)
+        if x.dtype == B1:
+            word = "uitofp" if dtype.kind == "f" else "zext"
+        elif x.dtype.kind == "i":
+            word = (
+                "sitofp"
+                if dtype.kind == "f"
+                else "sext"
+                if dtype.itemsize > x.dtype.itemsize
+                else "trunc"
+            )
+        else:
+            word = "fpext" if dtype == F8 else "fptrunc"
+        return self._made(f"{word} {x.type} {x.text} to {typed(dtype, lanes)}", dtype, lanes)
+
+    def _classified(self, name: str, x: Value, lanes: int) -> Value:
+        if name == "isnan":
+            return self._made(f"fcmp uno {x.type} {x.text}, {x.text}", B1, lanes)
+        if name == "signbit":
+            bits = f"i{x.dtype.itemsize * 8}"
+            kind = bits if lanes == 1 else f"<{lanes} x {bits}>"
+            word = self.let(f"bitcast {x.type} {x.text} to {kind}")
+            return self._made(
+                f"icmp slt {kind} {word}, {'0' if lanes == 1 else 'zeroinitializer'}", B1, lanes
+            )
+        size = self._intrinsic("fabs", [x], x.dtype, lanes)
+        infinity = _splat(literal(np.inf, x.dtype), x.dtype, lanes)
+        word = "olt" if name == "isfinite" else "oeq"
+        return self._made(f"fcmp {word} {x.type} {size.text}, {infinity}", B1, lanes)
+
+    def _sign(self, x: Value, lanes: int) -> Value:
+        zero = _splat(literal(0.0, x.dtype), x.dtype, lanes)
+        above = self._made(f"fcmp ogt {x.type} {x.text}, {zero}", B1, lanes)
+        below = self._made(f"fcmp olt {x.type} {x.text}, {zero}", B1, lanes)
+        missing = self._made(f"fcmp uno {x.type} {x.text}, {x.text}", B1, lanes)
+
+        def number(v: float) -> Value:
+            return Value(_splat(literal(v, x.dtype), x.dtype, lanes), x.dtype, lanes)
+
+        result = self._select(below, number(-1.0), number(0.0))
+        result = self._select(above, number(1.0), result)
+        return self._select(missing, x, result)
+
+    def _intrinsic(self, name: str, x: Sequence[Value], dtype: np.dtype, lanes: int) -> Value:
+        kind = typed(dtype, lanes)
+        suffix = _overload(dtype) if lanes == 1 else f"v{lanes}{_overload(dtype)}"
+        operands = ", ".join(f"{kind} {v.text}" for v in x)
+        self.declare(f"declare {kind} @llvm.{name}.{suffix}({', '.join([kind] * len(x))})")
+        return self._made(f"call {kind} @llvm.{name}.{suffix}({operands})", dtype, lanes)
+
+    def _logaddexp(self, x: Sequence[Value], dtype: np.dtype, lanes: int) -> Value:
+        """The larger one plus log1p(exp(-distance)); equal ones (infinities too) plus log 2."""
+        kind = typed(dtype, lanes)
+        larger = self._extreme("maximum", x[0], x[1])
+        distance = self._made(f"fsub {kind} {x[0].text}, {x[1].text}", dtype, lanes)
+        away = self._made(
+            f"fneg {kind} {self._intrinsic('fabs', [distance], dtype, lanes).text}", dtype, lanes
+        )
+        more = self._function("log1p", [self._function("exp", [away], dtype, lanes)], dtype, lanes)
+        total = self._made(f"fadd {kind} {larger.text}, {more.text}", dtype, lanes)
+        equal = self._made(f"fcmp oeq {kind} {x[0].text}, {x[1].text}", B1, lanes)
+        log2 = _splat(literal(math.log(2.0), dtype), dtype, lanes)
+        doubled = self._made(f"fadd {kind} {x[0].text}, {log2}", dtype, lanes)
+        return self._select(equal, doubled, total)
+
+    def _function(self, name: str, x: Sequence[Value], dtype: np.dtype, lanes: int) -> Value:
+        """A vector function of ours, or the C library's, lane by lane."""
+        kind = typed(dtype, lanes)
+        if vecmath.has(name, dtype.name):
+            symbol, text = vecmath.emit(name, dtype.name, lanes)
+            self.functions[symbol] = text
+            operands = ", ".join(f"{kind} {v.text}" for v in x)
+            return self._made(f"call {kind} @{symbol}({operands})", dtype, lanes)
+        element = TYPES[dtype]
+        symbol = LIBM.get(name, name) + ("f" if dtype == F4 else "")
+        self.declare(f"declare {element} @{symbol}({', '.join([element] * len(x))}) #1")
+        if lanes == 1:
+            operands = ", ".join(f"{element} {v.text}" for v in x)
+            return self._made(f"call {element} @{symbol}({operands})", dtype, 1)
+        whole = "poison"
+        for i in range(lanes):
+            operands = ", ".join(
+                f"{element} {self.let(f'extractelement {v.type} {v.text}, i32 {i}')}" for v in x
+            )
+            one = self.let(f"call {element} @{symbol}({operands})")
+            whole = self.let(f"insertelement {kind} {whole}, {element} {one}, i32 {i}")
+        return Value(whole, dtype, lanes)
+
+
+def _overload(dtype: np.dtype) -> str:
+    return {F8: "f64", F4: "f32", I8: "i64", I4: "i32"}[dtype]
+
+
+def _splat(text: str, dtype: np.dtype, lanes: int) -> str:
+    """A literal in every lane."""
+    return text if lanes == 1 else "<" + ", ".join([f"{TYPES[dtype]} {text}"] * lanes) + ">"
+
+
+def _neutral(op: Op) -> Any:
+    """What a reduction begins with: -0.0 is what changes no sum."""
+    if op.dtype.kind != "f":
+        return {"add": 0, "multiply": 1}[op.attr[0]]
+    return {"add": -0.0, "multiply": 1.0, "maximum": -np.inf, "minimum": np.inf}[op.attr[0]]
+
+
+def _chunks(n: int, lanes: int) -> list[int]:
+    """n entries as vectors of falling width."""
+    result = []
+    while n:
+        while lanes > n:
+            lanes //= 2
+        result.append(lanes)
+        n -= lanes
+    return result
+
+
+def contiguous(shape: Sequence[int]) -> tuple[int, ...]:
+    """Strides, in entries, of an array without gaps."""
+    strides = [1] * len(shape)
+    for i in range(len(shape) - 2, -1, -1):
+        strides[i] = strides[i + 1] * shape[i + 1]
+    return tuple(strides)
+
+
+def _strided(maps: Sequence[Map], strides: Sequence[int], n: int) -> list[int]:
+    """By how many entries an address moves with each index of the space."""
+    result = [0] * n
+    for (_, axis, step), stride in zip(maps, strides, strict=True):
+        if axis >= 0:
+            result[axis] += step * stride
+    return result
+
+
+def _kept_maps(op: Op) -> tuple[Map, ...]:
+    """Maps from a reduction's own axes to those of its space."""
+    kept = [i for i in range(len(op.inputs[0].shape)) if i not in op.attr[1]]
+    return tuple((0, i, 1) if op.inputs[0].shape[i] != 1 else (0, -1, 0) for i in kept)
+
+
+def _joined_to(axis: int, absorbed: set[int]) -> int:
+    while axis in absorbed:
+        axis += 1
+    return axis
+
+
+def _listing(nest: Nest, absorbed: set[int]) -> str:
+    lines = [
+        f"  for {list(nest.space)}" + (f" joined {sorted(absorbed)}" if absorbed else "") + ":"
+    ]
+    lines += [f"    store {op!r}" for op in nest.stores]
+    lines += [f"    {op.attr[0]} into {op!r} over axes {op.attr[1]}" for op in nest.sums]
+    lines += [f"    out{k} = {op!r}" for op, k in nest.copies]
+    return "\n".join(lines)
+
+
+def operands_of(schedule: Schedule) -> Iterator[Op]:
+    """Every expression of a schedule."""
+    from .schedule import topological
+
+    yield from topological(schedule.outputs)

@@ -1,0 +1,157 @@
+"""A compiled function on tracked tensors: the whole call is one entry of the outer tape.
+
+The entry's op evaluates the program; its VJP is a compiled function too, of the cotangent and the same inputs, traced from
+`vjp` of the function the first time somebody walks back. If the walk is itself recorded, that one in turn becomes an entry, and so on
+to any order. Several outputs are packed into one flat array, as the tape has one result an entry.
+
+Invariant: the entry saves the inputs' values and nothing else; the pullback computes forward and backward together.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..primitive import apply, call, primitive
+from ..tensor import Tensor, wrap
+from ..transforms import _flatten, _unflatten, vjp
+from .program import Call, _Static
+
+
+class Entry:
+    """One call that is differentiated: how its dynamic values make up the arguments, and what came out."""
+
+    __slots__ = ("call", "compiled", "found", "pulls")
+
+    def __init__(self, compiled: Any, call: Call, pulls: dict[Any, Any]) -> None:
+        self.compiled = compiled
+        self.call = call
+        self.pulls = pulls
+        self.found: Any = None
+
+    def evaluate(self, values: Sequence[Any]) -> Any:
+        """Run the program; what is inexact among its outputs, packed."""
+        call = Call(
+            list(values), self.call.key, self.call.structure, self.call.kinds, self.call.tensors
+        )
+        result = self.compiled.programs.run(call)
+        leaves, structure = _flatten(result) if result is not None else ([], None)
+        raw = [x._data if isinstance(x, Tensor) else x for x in leaves]
+        self.found = (raw, structure)
+        return packed(raw)
+
+    def pull(self, g: Any, xs: Sequence[Any], wanted: Sequence[bool]) -> list[Any]:
+        """Cotangents of the wanted inputs, None for others."""
+        active = tuple(
+            i
+            for i, x in enumerate(xs)
+            if wanted[i] and getattr(x, "dtype", None) is not None and x.dtype.kind in "fc"
+        )
+        key = (self.call.key, active)
+        pull = self.pulls.get(key)
+        if pull is None:
+            pull = self.pulls[key] = self.compiled.sibling(
+                _pullback(self.compiled.f, self.call, active)
+            )
+        found = dict(zip(active, pull(g, *xs), strict=True))
+        return [found.get(i) for i in range(len(xs))]
+
+
+def _pullback(f: Callable[..., Any], call: Call, active: tuple[int, ...]) -> Callable[..., Any]:
+    """The function (g, *inputs) -> cotangents of the active inputs, to be compiled."""
+    import optree
+
+    def pullback(g: Any, *xs: Any) -> Any:
+        def forward(*chosen: Any) -> Any:
+            values = list(xs)
+            for i, x in zip(active, chosen, strict=True):
+                values[i] = x
+            given = iter(values)
+            leaves = [k.value if isinstance(k, _Static) else next(given) for k in call.kinds]
+            args, kwargs = optree.tree_unflatten(call.structure, leaves)
+            output = f(*args, **kwargs)
+            return packed(_flatten(output)[0])
+
+        return vjp(forward, *(xs[i] for i in active))[1](g)
+
+    pullback.__name__ = f"pullback of {getattr(f, '__name__', 'f')}"
+    return pullback
+
+
+def _inexact(leaves: Sequence[Any]) -> list[Any]:
+    return [
+        x
+        for x in leaves
+        if isinstance(x, Tensor | np.ndarray | np.generic) and x.dtype.kind in "fc"
+    ]
+
+
+def packed(leaves: Sequence[Any]) -> Any:
+    """The inexact ones among some results as one value: itself if there is one, else a flat array of all entries."""
+    parts = _inexact(leaves)
+    if len(parts) == 1:
+        return parts[0]
+    if not parts:
+        return np.zeros(0)
+    dtype = np.result_type(*(x.dtype for x in parts))
+    flat = [np.reshape(x if x.dtype == dtype else x.astype(dtype), (-1,)) for x in parts]
+    return np.concatenate(flat)
+
+
+class _Sample:
+    """A stand-in for an entry, on which the laws of ops are checked: x * x + y."""
+
+    def evaluate(self, values: Sequence[Any]) -> Any:
+        return values[0] * values[0] + values[1]
+
+    def pull(self, g: Any, xs: Sequence[Any], wanted: Sequence[bool]) -> list[Any]:
+        return [np.conj(2 * xs[0]) * g, g]
+
+
+def _evaluated(xs: Sequence[Any], entry: Any) -> Any:
+    return entry.evaluate(xs)
+
+
+@primitive(_evaluated, name="compiled_call", samples=[call((3,), (3,), entry=_Sample())])
+def compiled_call(g, xs, wanted, *, entry):
+    """A call of a compiled function."""
+    return entry.pull(g, xs, wanted)
+
+
+def recorded(compiled: Any, call: Call, pulls: dict[Any, Any]) -> Any:
+    """The result of a call with tracked tensors among its arguments, as an entry of the current tape."""
+    entry = Entry(compiled, call, pulls)
+    tensors = iter(call.tensors)
+    operands: list[Any] = []
+    values = iter(call.values)
+    for kind in call.kinds:
+        if not isinstance(kind, _Static):
+            value = next(values)
+            operands.append(next(tensors) if kind[0] == "tensor" else value)
+    whole = apply(compiled_call.primitive, operands, (entry,))
+    raw, structure = entry.found
+    parts = [x for x in raw if isinstance(x, np.ndarray | np.generic) and x.dtype.kind in "fc"]
+    pieces = iter([whole] if len(parts) == 1 else _unpacked(whole, parts))
+    leaves = []
+    for x in raw:
+        inexact = isinstance(x, np.ndarray | np.generic) and x.dtype.kind in "fc"
+        leaves.append(next(pieces) if inexact else wrap(x))
+    return _unflatten(structure, leaves)
+
+
+def _unpacked(whole: Any, parts: Sequence[Any]) -> list[Any]:
+    pieces = []
+    start = 0
+    for part in parts:
+        stop = start + math.prod(part.shape)
+        piece = np.reshape(whole[start:stop], part.shape)
+        if piece.dtype != part.dtype:
+            if part.dtype.kind != "c" and piece.dtype.kind == "c":
+                piece = np.real(piece)
+            piece = piece if piece.dtype == part.dtype else piece.astype(part.dtype)
+        pieces.append(piece)
+        start = stop
+    return pieces

@@ -1,0 +1,157 @@
+"""The graph: what a traced program does, one node a call, in the order of the trace.
+
+A `Node` is one call of a NumPy function (or operator, or op of this library) on other nodes and constants: the function,
+its arguments with a `Ref` wherever a node's value goes, and the shape and dtype that the value had when traced. An input has
+no function. A `Guard` says that the value of a node was read by Python while tracing, and what it was.
+
+Invariant: `Graph.nodes` is in topological order, and nodes never change: passes make new graphs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+_FLOAT64 = np.dtype(np.float64)
+
+
+class Ref:
+    """Stands in a call's arguments where the value of its i-th input goes."""
+
+    __slots__ = ("index",)
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+
+    def __repr__(self) -> str:
+        return f"%{self.index}"
+
+
+class Node:
+    """One call: `function(*args, **kwargs)` with the values of `inputs` for the `Ref`s; or an input of the program.
+
+    `name` is what the call means ("add", "sum", "matmul"): what lowerings are found by. `weak` marks Python's own
+    float and complex, which do not widen a float32 array. `checked`: the result's shape or dtype may depend on values.
+    """
+
+    __slots__ = (
+        "args",
+        "checked",
+        "dtype",
+        "function",
+        "inputs",
+        "kwargs",
+        "name",
+        "shape",
+        "weak",
+    )
+
+    def __init__(
+        self,
+        function: Callable[..., Any] | None,
+        name: str,
+        args: Any,
+        kwargs: Any,
+        inputs: Sequence[Node],
+        value: Any,
+        checked: bool = False,
+    ) -> None:
+        self.function = function
+        self.name = name
+        self.args = args
+        self.kwargs = kwargs
+        self.inputs = tuple(inputs)
+        self.checked = checked
+        if type(value) is np.float64:  # most of a program of scalars
+            self.weak = False
+            self.shape: tuple[int, ...] = ()
+            self.dtype: np.dtype = _FLOAT64
+            return
+        self.weak = type(value) is float or type(value) is complex
+        array = value if isinstance(value, np.ndarray | np.generic) else np.asarray(value)
+        self.shape = array.shape
+        self.dtype = array.dtype
+
+    def with_inputs(self, inputs: Sequence[Node]) -> Node:
+        """The same call on other values."""
+        copy = Node.__new__(Node)
+        for slot in Node.__slots__:
+            setattr(copy, slot, getattr(self, slot))
+        copy.inputs = tuple(inputs)
+        return copy
+
+    def __repr__(self) -> str:
+        return f"{self.name} {self.dtype}{list(self.shape)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """Python read this node's value while tracing: a program is good only for calls where it is the same again."""
+
+    node: Node
+    value: Any
+    where: str
+    what: str
+
+    def holds(self, value: Any) -> bool:
+        """Whether a value is the one seen when tracing."""
+        return same(value, self.value)
+
+
+def same(a: Any, b: Any) -> bool:
+    """Whether two values are equal bit for bit, as far as a program can tell (NaN equals NaN, 0.0 is not -0.0)."""
+    a, b = np.asarray(a), np.asarray(b)
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return False
+    return a.dtype.hasobject is False and a.tobytes() == b.tobytes()
+
+
+@dataclass(slots=True)
+class Graph:
+    """A traced program: inputs, calls in order, guards among them, and what it returns.
+
+    `steps` holds nodes and guards in the order of the trace; `outputs` are nodes or, for what does not depend on any input,
+    constants.
+    """
+
+    inputs: list[Node] = field(default_factory=list)
+    steps: list[Node | Guard] = field(default_factory=list)
+    outputs: list[Any] = field(default_factory=list)
+
+    @property
+    def nodes(self) -> Iterator[Node]:
+        """The calls, without the guards."""
+        return (step for step in self.steps if isinstance(step, Node))
+
+    def pruned(self) -> Graph:
+        """The graph without calls whose value nobody asks for."""
+        needed = {id(node) for node in self.outputs if isinstance(node, Node)}
+        kept: list[Node | Guard] = []
+        for step in reversed(self.steps):
+            if isinstance(step, Guard):
+                needed.add(id(step.node))
+            elif id(step) in needed or step.checked:
+                needed.update(id(node) for node in step.inputs)
+            else:
+                continue
+            kept.append(step)
+        kept.reverse()
+        return Graph(self.inputs, kept, self.outputs)
+
+
+def filled(template: Any, values: Sequence[Any]) -> Any:
+    """Arguments with the inputs' values in place of the `Ref`s."""
+    if type(template) is Ref:
+        return values[template.index]
+    if type(template) in (tuple, list):
+        return type(template)(filled(item, values) for item in template)
+    if type(template) is dict:
+        return {key: filled(item, values) for key, item in template.items()}
+    if type(template) is slice:
+        return slice(
+            *(filled(item, values) for item in (template.start, template.stop, template.step))
+        )
+    return template

@@ -1,0 +1,218 @@
+"""Machine code: IR text to object code to functions in this process, and the entries by which Python calls them.
+
+An entry is a METH_FASTCALL function written in IR. It checks that each argument is an array (or number) of just the type, dtype,
+shape and layout that the program was made for, takes the addresses of their data, makes the results, runs the body and returns. Anything
+else goes to a Python function that it knows as `slow`. So a call costs what its checks cost.
+
+Invariants: the IR holds no address: all objects are imported symbols, so object code can be kept on disk. Code is
+unmapped when the last callable that leads to it dies, since the built-in function owns it (`m_self`).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..replay.linker import LinkError, resolve
+
+_lock = threading.RLock()
+_state: dict[str, Any] = {}
+_count = 0
+
+
+def machine() -> Any:
+    """LLVM's description of this processor."""
+    import llvmlite.binding as llvm
+
+    with _lock:
+        if "machine" not in _state:
+            llvm.initialize_native_target()
+            llvm.initialize_native_asmprinter()
+            _state["machine"] = llvm.Target.from_default_triple().create_target_machine(
+                cpu=llvm.get_host_cpu_name(),
+                features=llvm.get_host_cpu_features().flatten(),
+                opt=2,
+                reloc="pic",
+                codemodel="small",
+                jit=True,
+            )
+        return _state["machine"]
+
+
+def _plain_machine() -> Any:
+    """The same without optimisation in code generation."""
+    import llvmlite.binding as llvm
+
+    machine()
+    if "plain machine" not in _state:
+        _state["plain machine"] = llvm.Target.from_default_triple().create_target_machine(
+            cpu=llvm.get_host_cpu_name(),
+            features=llvm.get_host_cpu_features().flatten(),
+            opt=0,
+            reloc="pic",
+            codemodel="small",
+            jit=True,
+        )
+    return _state["plain machine"]
+
+
+def lanes() -> int:
+    """How many float64 fit one register of this processor."""
+    if "lanes" not in _state:
+        import llvmlite.binding as llvm
+
+        features = llvm.get_host_cpu_features()
+        _state["lanes"] = 8 if features.get("avx512f") else 4 if features.get("avx2") else 2
+    return _state["lanes"]
+
+
+LONG = 400_000
+"""Characters of IR above which a module is compiled without optimisation, which would take much longer than in proportion."""
+
+
+def optimised(text: str) -> bytes:
+    """Object code of IR text."""
+    import llvmlite.binding as llvm
+
+    with _lock:
+        level = 2 if len(text) < LONG else 0
+        target = machine() if level else _plain_machine()
+        module = llvm.parse_assembly(text)
+        tuning = llvm.create_pipeline_tuning_options(speed_level=level)
+        tuning.loop_vectorization = False  # vectors are explicit
+        tuning.slp_vectorization = False
+        tuning.loop_unrolling = level > 1
+        tuning.loop_interleaving = False
+        builder = llvm.create_pass_builder(target, tuning)
+        builder.getModulePassManager().run(module, builder)
+        return target.emit_object(module)
+
+
+class Library:
+    """Linked object code, unmapped with this object; `release` is called before, to free what the code keeps."""
+
+    __slots__ = ("addresses", "kept", "tracker")
+
+    def __init__(
+        self,
+        code: bytes,
+        exports: Sequence[str],
+        imports: dict[str, int],
+        asks: Sequence[str],
+        kept: Any,
+    ) -> None:
+        import llvmlite.binding as llvm
+
+        global _count
+        with _lock:
+            if "jit" not in _state:
+                machine()
+                _state["jit"] = llvm.create_lljit_compiler()
+            builder = llvm.JITLibraryBuilder().add_object_img(code)
+            for symbol in exports:
+                builder.export_symbol(symbol)
+            for symbol, address in imports.items():
+                builder.import_symbol(symbol, address)
+            for symbol in {*asks, "memcpy", "memset", "memmove"} - imports.keys():
+                found = resolve(symbol)
+                if found is None:
+                    raise LinkError(
+                        f"a compiled program asks for {symbol}, which is not in this process."
+                    )
+                builder.import_symbol(symbol, found)
+            _count += 1
+            self.tracker = builder.link(_state["jit"], f"tapegrad program {_count}")
+            self.addresses = {symbol: self.tracker[symbol] for symbol in exports}
+        self.kept = kept  # constants and objects that the code names
+
+    def __del__(self) -> None:
+        release = getattr(self, "addresses", {}).get("tg_release")
+        if release:
+            ctypes.PYFUNCTYPE(None)(release)()
+
+
+class _MethodDef(ctypes.Structure):
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("method", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+    )
+
+
+_METH_FASTCALL = 0x0080 | 0x0002  # with keywords
+
+
+def builtin(address: int, name: str, owner: Any) -> Callable[..., Any]:
+    """A built-in function at an address, which keeps `owner` alive."""
+    make = ctypes.pythonapi.PyCFunction_NewEx
+    make.restype = ctypes.py_object
+    make.argtypes = (ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
+    definition = _MethodDef(name.encode(), address, _METH_FASTCALL, None)
+    return make(ctypes.addressof(definition), (owner, definition, definition.name), None)
+
+
+def numpy_api() -> dict[str, int]:
+    """Addresses of what entries use of NumPy's C interface."""
+    capsule = np._core._multiarray_umath._ARRAY_API  # type: ignore[attr-defined]
+    get = ctypes.pythonapi.PyCapsule_GetPointer
+    get.restype = ctypes.c_void_p
+    get.argtypes = (ctypes.py_object, ctypes.c_char_p)
+    table: Any = ctypes.cast(get(capsule, None), ctypes.POINTER(ctypes.c_void_p))
+    return {"PyArray_New": table[93] or 0, "PyArray_Scalar": table[60] or 0}
+
+
+def entry_works() -> bool:
+    """Whether entries may be used: whether Python's and NumPy's objects lie in memory as entries expect it."""
+    if "works" not in _state:
+        _state["works"] = _self_test()
+    return _state["works"]
+
+
+def _self_test() -> bool:
+    """Read fields of objects at the places where entries read them, by ctypes, and compare."""
+    import sysconfig
+
+    if sysconfig.get_config_var("Py_GIL_DISABLED") or ctypes.sizeof(ctypes.c_void_p) != 8:
+        return False
+    if object.__basicsize__ != 16 or tuple.__basicsize__ != 24 or list.__basicsize__ != 40:
+        return False
+    array = np.arange(6.0).reshape(2, 3)
+    number, plain = np.float64(2.5), 3.25
+    pair, listed = (array, number), [array, number]
+
+    def word(address: int) -> int:
+        return ctypes.c_size_t.from_address(address).value
+
+    at = id(array)
+    dims = word(at + 32)
+    return (
+        word(at + 8) == id(np.ndarray)
+        and word(at + 16) == array.ctypes.data
+        and ctypes.c_int.from_address(at + 24).value == 2
+        and (word(dims), word(dims + 8)) == (2, 3)
+        and word(at + 56) == id(np.dtype(np.float64))
+        and ctypes.c_int.from_address(at + 64).value & 0x501 == 0x501
+        and ctypes.c_double.from_address(id(number) + 16).value == 2.5
+        and ctypes.c_double.from_address(id(plain) + 16).value == 3.25
+        and (word(id(pair) + 16), word(id(pair) + 24)) == (2, at)
+        and (word(id(listed) + 16), word(word(id(listed) + 24))) == (2, at)
+    )
+
+
+class Timer:
+    """Seconds spent in the stages of a compilation."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._start = time.perf_counter()
+
+    def lap(self, name: str) -> None:
+        now = time.perf_counter()
+        self.seconds[name] = self.seconds.get(name, 0.0) + now - self._start
+        self._start = now

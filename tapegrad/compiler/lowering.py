@@ -1,0 +1,531 @@
+"""Lowering: from recorded calls to array expressions, where there is one.
+
+A table of functions by the name of a call; each takes the call's operands as expressions and its settings, and returns an
+expression, or raises `Unlowered`: then the call stays a NumPy call. Dtypes are NumPy's own answer (`ufunc.resolve_dtypes`).
+
+Invariant: an expression has the shape and dtype that the call's value had when traced.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import operator
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from .arrays import B1, DTYPES, F4, F8, I8, Arrays, Map, Op
+from .graph import Node, Ref
+from .tracing import OpCall
+
+BLAS_ABOVE = 60_000
+"""Multiplications in a matrix product above which it is left to BLAS."""
+
+
+class Unlowered(Exception):
+    """There is no expression for this call."""
+
+
+Lowered = Callable[..., Op]
+TABLE: dict[str, Lowered] = {}
+
+SAME = (
+    "exp exp2 expm1 log log2 log10 log1p sin cos tan arcsin arccos arctan sinh cosh tanh arcsinh arccosh arctanh sqrt cbrt "
+    "absolute negative positive square reciprocal floor ceil trunc rint sign add subtract multiply divide maximum minimum fmax "
+    "fmin arctan2 hypot copysign logaddexp less less_equal greater greater_equal equal not_equal logical_and logical_or logical_xor "
+    "logical_not isnan isfinite isinf signbit fabs power"
+).split()
+"""Ufuncs whose expression is an elem of the same name."""
+
+OTHER_NAMES = {
+    "abs": "absolute", "root": "sqrt", "fabs": "absolute", "erf": "erf", "erfc": "erfc", "expit": "expit", "gammaln": "gammaln",
+}  # fmt: skip
+
+
+def expression(arrays: Arrays, node: Node, inputs: Sequence[Op], weak: Sequence[bool]) -> Op:
+    """The expression of a call whose inputs are expressions. Raises Unlowered."""
+    function = TABLE.get(node.name)
+    if function is None or node.dtype not in DTYPES:
+        raise Unlowered
+    operands = [_operand(x, inputs, weak) for x in node.args]
+    settings = {k: _operand(x, inputs, weak) for k, x in node.kwargs.items()}
+    op = function(arrays, node, operands, settings)
+    if op.shape != node.shape or op.dtype != node.dtype:
+        raise Unlowered
+    return op
+
+
+class Operand:
+    """An expression among a call's arguments, and whether it is a Python number."""
+
+    __slots__ = ("op", "weak")
+
+    def __init__(self, op: Op, weak: bool) -> None:
+        self.op = op
+        self.weak = weak
+
+
+def _operand(value: Any, inputs: Sequence[Op], weak: Sequence[bool]) -> Any:
+    if type(value) is Ref:
+        return Operand(inputs[value.index], weak[value.index])
+    if type(value) in (tuple, list):
+        return type(value)(_operand(x, inputs, weak) for x in value)
+    return value
+
+
+def _op(arrays: Arrays, value: Any, dtype: np.dtype | None = None) -> Op:
+    """An operand as an expression, cast to a dtype."""
+    if isinstance(value, Operand):
+        op = value.op
+    elif isinstance(value, np.ndarray | np.generic | int | float | bool):
+        array = np.asarray(value)
+        if dtype is not None and not isinstance(value, np.ndarray | np.generic):
+            return arrays.const(array, (), dtype)
+        if array.dtype not in DTYPES:
+            raise Unlowered
+        op = arrays.array(array)
+    else:
+        raise Unlowered
+    return op if dtype is None else _cast(arrays, op, dtype)
+
+
+def _cast(arrays: Arrays, op: Op, dtype: np.dtype) -> Op:
+    if op.dtype == dtype:
+        return op
+    if dtype not in DTYPES or (op.dtype.kind == "f" and dtype.kind != "f"):
+        raise Unlowered  # out of range, the conversion of a float to an integer is undefined
+    return arrays.elem("cast", (op,), dtype)
+
+
+def _dtype_of(value: Any) -> Any:
+    if isinstance(value, Operand):
+        return float if value.weak else value.op.dtype
+    if isinstance(value, np.ndarray | np.generic):
+        return value.dtype
+    if isinstance(value, bool):
+        return np.dtype(bool)
+    if isinstance(value, int | float):
+        return type(value)
+    raise Unlowered
+
+
+def _elementwise(name: str) -> Lowered:
+    ufunc: np.ufunc = getattr(np, name)
+
+    def lower(arrays: Arrays, node: Node, operands: Sequence[Any], settings: dict[str, Any]) -> Op:
+        if settings or len(operands) != ufunc.nin:
+            raise Unlowered
+        kinds = [_dtype_of(x) for x in operands]
+        try:
+            resolved = ufunc.resolve_dtypes((*kinds, *(None,) * ufunc.nout))
+        except TypeError:
+            raise Unlowered from None
+        if any(d not in DTYPES for d in resolved):
+            raise Unlowered
+        loop, out = resolved[: ufunc.nin], resolved[-1]
+        if any(d.kind == "i" for d in loop) and name not in _INTEGER:
+            raise Unlowered
+        if any(d == B1 for d in loop) and name not in _BOOLEAN:
+            raise Unlowered
+        ops = [_op(arrays, x, d) for x, d in zip(operands, loop, strict=True)]
+        if name == "power" and _half(arrays, node, ops):
+            return arrays.elem("sqrt", ops[:1], out)
+        return arrays.elem(name, ops, out)
+
+    return lower
+
+
+_INTEGER = frozenset(
+    "add subtract multiply negative less less_equal greater greater_equal equal not_equal maximum minimum".split()
+)
+_BOOLEAN = frozenset("logical_and logical_or logical_xor logical_not equal not_equal".split())
+
+
+def _half(arrays: Arrays, node: Node, ops: Sequence[Op]) -> bool:
+    """Whether NumPy's operator takes the square root here: of arrays, not of scalars."""
+    return (
+        node.function is operator.pow
+        and bool(node.shape)
+        and ops[1].kind == "const"
+        and float(ops[1].attr.value) == 0.5
+    )
+
+
+for _name in SAME:
+    TABLE[_name] = _elementwise(_name)
+
+
+def _named(name: str) -> Lowered:
+    """Functions of floats that have another name than a ufunc's, or are no ufunc of NumPy's."""
+
+    def lower(arrays: Arrays, node: Node, operands: Sequence[Any], settings: dict[str, Any]) -> Op:
+        if settings or len(operands) != 1 or node.dtype not in (F8, F4):
+            raise Unlowered
+        return arrays.elem(name, (_op(arrays, operands[0], node.dtype),), node.dtype)
+
+    return lower
+
+
+for _other, _name in OTHER_NAMES.items():
+    TABLE[_other] = _named(_name)
+
+
+def _on_booleans(name: str) -> Lowered:
+    def lower(arrays: Arrays, node: Node, operands: Sequence[Any], settings: dict[str, Any]) -> Op:
+        if settings or any(_dtype_of(x) != B1 for x in operands):
+            raise Unlowered
+        return arrays.elem(name, [_op(arrays, x) for x in operands], B1)
+
+    return lower
+
+
+TABLE["bitwise_and"] = _on_booleans("logical_and")
+TABLE["bitwise_or"] = _on_booleans("logical_or")
+TABLE["bitwise_xor"] = _on_booleans("not_equal")
+TABLE["invert"] = _on_booleans("logical_not")
+
+
+def lowers(*names: str) -> Callable[[Lowered], Lowered]:
+    """Register the lowering of calls by name."""
+
+    def register(function: Lowered) -> Lowered:
+        for name in names:
+            TABLE[name] = function
+        return function
+
+    return register
+
+
+@cache
+def _signature(function: Any) -> inspect.Signature | None:
+    try:
+        return inspect.signature(function)
+    except (TypeError, ValueError):
+        return None
+
+
+def _bound(node: Node, operands: Sequence[Any], settings: dict[str, Any], *names: str) -> list[Any]:
+    """The arguments of those names; Unlowered if others are given. `names` are in the order of the call."""
+    if isinstance(node.function, OpCall) or _signature(node.function) is None:
+        positional = names
+    else:
+        positional = tuple(_signature(node.function).parameters)  # type: ignore[union-attr]
+    given = dict(zip(positional, operands, strict=False))
+    given |= settings
+    values = []
+    for name in names:
+        values.append(given.pop(name, _MISSING))
+    for name, value in given.items():
+        if not (value is None or value is np._NoValue or (name, value) in _SAYS_NOTHING):  # type: ignore[attr-defined]
+            raise Unlowered
+    return [None if v is np._NoValue else v for v in values]  # type: ignore[attr-defined]
+
+
+_MISSING: Any = None
+_SAYS_NOTHING = {
+    ("where", True), ("order", "C"), ("order", "K"), ("subok", False), ("subok", True), ("out", None), ("casting", "same_kind"),
+    ("copy", None),
+}  # fmt: skip
+
+
+# ---------------------------------------------------------------------------------------- choices and casts
+
+
+@lowers("where")
+def where(arrays: Arrays, node: Node, operands: Sequence[Any], settings: dict[str, Any]) -> Op:
+    if settings or len(operands) != 3:
+        raise Unlowered
+    condition = _op(arrays, operands[0])
+    if condition.dtype != B1:
+        condition = arrays.elem("not_equal", (condition, arrays.const(0, (), condition.dtype)), B1)
+    chosen = [_op(arrays, x, node.dtype) for x in operands[1:]]
+    return arrays.elem("where", (condition, *chosen), node.dtype)
+
+
+@lowers("clip", "_clip")
+def clip(arrays: Arrays, node: Node, operands: Sequence[Any], settings: dict[str, Any]) -> Op:
+    if settings or len(operands) != 3 or node.dtype not in (F8, F4):
+        raise Unlowered
+    x, lower, upper = operands
+    op = _op(arrays, x, node.dtype)
+    if lower is not None:
+        op = arrays.elem("maximum", (op, _op(arrays, lower, node.dtype)), node.dtype)
+    if upper is not None:
+        op = arrays.elem("minimum", (op, _op(arrays, upper, node.dtype)), node.dtype)
+    return op
+
+
+@lowers("astype", "asarray")
+def astype(arrays: Arrays, node: Node, operands: Sequence[Any], settings: dict[str, Any]) -> Op:
+    return _op(arrays, operands[0], node.dtype)
+
+
+@lowers("copy", "alias", "conj", "conjugate", "real", "constant", "_copied", "ascontiguousarray")
+def same(arrays: Arrays, node: Node, operands: Sequence[Any], settings: dict[str, Any]) -> Op:
+    if settings or len(operands) != 1:
+        raise Unlowered
+    return _op(arrays, operands[0])
+
+
+@lowers("zeros_like", "ones_like", "full_like", "imag")
+def filled(arrays: Arrays, node: Node, operands: Sequence[Any], settings: dict[str, Any]) -> Op:
+    if node.name == "full_like":
+        (value,) = _bound(node, operands, settings, "fill_value")
+        return arrays.broadcast(_op(arrays, value, node.dtype), node.shape)
+    return arrays.const(1 if node.name == "ones_like" else 0, node.shape, node.dtype)
+
+
+@lowers("copied_into")
+def copied_into(
+    arrays: Arrays, node: Node, operands: Sequence[Any], settings: dict[str, Any]
+) -> Op:
+    return arrays.broadcast(_op(arrays, operands[1], node.dtype), node.shape)
+
+
+# ---------------------------------------------------------------------------------------- reductions
+
+
+def _axes(axis: Any, ndim: int) -> tuple[int, ...]:
+    if axis is None:
+        return tuple(range(ndim))
+    return tuple(int(a) % ndim for a in (axis if isinstance(axis, tuple) else (axis,)))
+
+
+_REDUCTIONS = {
+    "sum": "add", "add.reduce": "add", "mean": "add", "prod": "multiply", "multiply.reduce": "multiply",
+    "max": "maximum", "amax": "maximum", "maximum.reduce": "maximum", "min": "minimum", "amin": "minimum", "minimum.reduce": "minimum",
+}  # fmt: skip
+
+
+@lowers(*_REDUCTIONS)
+def reduction(arrays: Arrays, node: Node, operands: Sequence[Any], settings: dict[str, Any]) -> Op:
+    if node.name.endswith(".reduce"):
+        given = (
+            dict(zip(("array", "axis", "dtype", "out", "keepdims"), operands, strict=False))
+            | settings
+        )
+        if (
+            given.keys() - {"array", "axis", "dtype", "out", "keepdims"}
+            or given.get("out") is not None
+        ):
+            raise Unlowered
+        x, axis, keepdims = given["array"], given.get("axis", 0), given.get("keepdims")
+    elif isinstance(node.function, OpCall):
+        x, (axis, keepdims) = operands[0], _bound(node, (), settings, "axis", "keepdims")
+    else:
+        x, axis, keepdims = _bound(node, operands, settings, "a", "axis", "keepdims")
+    op = _op(arrays, x)
+    if op.dtype == B1 and _REDUCTIONS[node.name] == "add":
+        op = _cast(arrays, op, I8)
+    name = _REDUCTIONS[node.name]
+    if op.dtype.kind != "f" and (name != "add" or node.dtype != op.dtype):
+        raise Unlowered
+    if op.dtype != node.dtype and node.name != "mean":
+        raise Unlowered
+    axes = _axes(axis, len(op.shape))
+    count = math.prod(op.shape[a] for a in axes)
+    if count == 0 and name in ("maximum", "minimum"):
+        raise Unlowered
+    total = arrays.reduce(name, op, axes)
+    if node.name == "mean":
+        if not count or op.dtype not in (F8, F4):
+            raise Unlowered
+        total = arrays.elem("divide", (total, arrays.const(count, (), op.dtype)), op.dtype)
+    if keepdims:
+        shape = tuple(1 if i in axes else n for i, n in enumerate(op.shape))
+        total = arrays.reshape(total, shape)
+    return total
+
+
+# ---------------------------------------------------------------------------------------- shapes
+
+
+@lowers("reshape", "ravel", "squeeze", "expand_dims")
+def reshaped(arrays: Arrays, node: Node, operands: Sequence[Any], settings: dict[str, Any]) -> Op:
+    if settings.get("order", "C") != "C" or any(x == "F" for x in operands if isinstance(x, str)):
+        raise Unlowered
+    return arrays.reshape(_op(arrays, operands[0]), node.shape)
+
+
+@lowers("broadcast_to")
+def broadcast_to(
+    arrays: Arrays, node: Node, operands: Sequence[Any], settings: dict[str, Any]
+) -> Op:
+    return arrays.broadcast(_op(arrays, operands[0]), node.shape)
+
+
+def _permuted(arrays: Arrays, x: Op, order: Sequence[int]) -> Op:
+    """Axis i of the result is axis order[i] of x."""
+    maps: list[Map] = [(0, -1, 0)] * len(order)
+    for i, axis in enumerate(order):
+        maps[axis] = (0, i, 1)
+    return arrays.view(x, maps, tuple(x.shape[a] for a in order))
+
+
+@lowers("transpose", "swapaxes", "moveaxis", "matrix_transpose")
+def permuted(arrays: Arrays, node: Node, operands: Sequence[Any], settings: dict[str, Any]) -> Op:
+    x = _op(arrays, operands[0])
+    # NumPy itself says where the axes go: it permutes an array that has none of our data.
+    probe = np.empty(tuple(range(2, 2 + len(x.shape))), np.int8)
+    moved = node.function(probe, *operands[1:], **settings) if node.function is not None else probe
+    return _permuted(arrays, x, [n - 2 for n in moved.shape])
+
+
+@lowers("flip")
+def flipped(arrays: Arrays, node: Node, operands: Sequence[Any], settings: dict[str, Any]) -> Op:
+    given = dict(zip(("m", "axis"), operands, strict=False)) | settings
+    x = _op(arrays, operands[0])
+    axes = _axes(given.get("axis"), len(x.shape))
+    maps = [(n - 1, i, -1) if i in axes else (0, i, 1) for i, n in enumerate(x.shape)]
+    return arrays.view(x, maps, x.shape)
+
+
+def _basic(index: Any, shape: tuple[int, ...]) -> list[Any]:
+    """A basic index as one (start, step, length or None for an int) per axis, with "new" where None stands."""
+    parts = list(index) if type(index) is tuple else [index]
+    if any(isinstance(p, np.ndarray | Operand | list | bool | np.bool_) for p in parts):
+        raise Unlowered
+    given = sum(p is not None and p is not Ellipsis for p in parts)
+    if Ellipsis in parts:
+        at = parts.index(Ellipsis)
+        parts[at : at + 1] = [slice(None)] * (len(shape) - given)
+    else:
+        parts += [slice(None)] * (len(shape) - given)
+    steps: list[Any] = []
+    axis = 0
+    for part in parts:
+        if part is None:
+            steps.append("new")
+            continue
+        n = shape[axis]
+        axis += 1
+        if isinstance(part, slice):
+            if any(isinstance(b, Operand) for b in (part.start, part.stop, part.step)):
+                raise Unlowered
+            start, stop, step = part.indices(n)
+            steps.append((start, step, len(range(start, stop, step))))
+        else:
+            steps.append((operator.index(part) % n, 0, None))
+    return steps
+
+
+@lowers("getitem")
+def getitem(arrays: Arrays, node: Node, operands: Sequence[Any], settings: dict[str, Any]) -> Op:
+    x = _op(arrays, operands[0])
+    index = settings["index"] if "index" in settings else operands[1]
+    maps: list[Map] = []
+    shape: list[int] = []
+    for step in _basic(index, x.shape):
+        if step == "new":
+            shape.append(1)
+        elif step[2] is None:
+            maps.append((step[0], -1, 0))
+        else:
+            maps.append((step[0], len(shape), step[1]))
+            shape.append(step[2])
+    return arrays.view(x, maps, tuple(shape))
+
+
+def _box(
+    arrays: Arrays, index: Any, shape: tuple[int, ...], x: Op
+) -> tuple[Op, list[tuple[int, int]]]:
+    """What is written at a basic index, and where: strides of one only (or a single place)."""
+    box = []
+    maps_shape: list[int] = []
+    flips: list[Map] = []
+    for step in _basic(index, shape):
+        if step == "new":
+            flips.append((0, len(maps_shape), 1))
+            maps_shape.append(1)
+            continue
+        start, stride, length = step
+        if length is None:
+            box.append((start, -1))
+            continue
+        if stride == -1 and length:
+            start, flip = start - length + 1, True
+        elif stride == 1 or length <= 1:
+            flip = False
+        else:
+            raise Unlowered
+        flips.append((length - 1, len(maps_shape), -1) if flip else (0, len(maps_shape), 1))
+        box.append((start, len(maps_shape)))
+        maps_shape.append(length)
+    picked = tuple(maps_shape)
+    x = arrays.broadcast(x, picked)
+    return arrays.view(x, flips, picked), box
+
+
+@lowers("scatter")
+def scatter(arrays: Arrays, node: Node, operands: Sequence[Any], settings: dict[str, Any]) -> Op:
+    x = _op(arrays, operands[0])
+    placed, box = _box(arrays, settings["index"], node.shape, x)
+    return arrays.region(placed, arrays.const(0, node.shape, node.dtype), box)
+
+
+@lowers("setitem", "stored")
+def setitem(arrays: Arrays, node: Node, operands: Sequence[Any], settings: dict[str, Any]) -> Op:
+    if "index" in settings:
+        x, y, index = operands[0], operands[1], settings["index"]
+    elif node.name == "stored" or not isinstance(node.function, OpCall):
+        x, index, y = operands
+    else:
+        raise Unlowered
+    base = _op(arrays, x)
+    placed, box = _box(arrays, index, base.shape, _op(arrays, y, base.dtype))
+    return arrays.region(placed, base, box)
+
+
+@lowers("concatenate", "stack", "vstack", "hstack")
+def joined(arrays: Arrays, node: Node, operands: Sequence[Any], settings: dict[str, Any]) -> Op:
+    if node.name in ("vstack", "hstack") or settings.keys() - {"axis"}:
+        raise Unlowered
+    axis = settings.get("axis", operands[1] if len(operands) > 1 else 0)
+    if axis is None:
+        raise Unlowered
+    parts = [_op(arrays, x, node.dtype) for x in operands[0]]
+    axis %= len(node.shape)
+    if node.name == "stack":
+        parts = [arrays.reshape(p, (*p.shape[:axis], 1, *p.shape[axis:])) for p in parts]
+    if len(parts) > 64:
+        raise Unlowered
+    whole = arrays.const(0, node.shape, node.dtype)
+    start = node.shape[axis]
+    for part in reversed(parts):
+        start -= part.shape[axis]
+        box = [(start if i == axis else 0, i) for i in range(len(node.shape))]
+        whole = arrays.region(part, whole, box)
+    return whole
+
+
+# ---------------------------------------------------------------------------------------- products
+
+
+@lowers("matmul", "dot")
+def matmul(arrays: Arrays, node: Node, operands: Sequence[Any], settings: dict[str, Any]) -> Op:
+    if settings or len(operands) != 2 or node.dtype not in (F8, F4):
+        raise Unlowered
+    a, b = (_op(arrays, x, node.dtype) for x in operands)
+    if not a.shape or not b.shape or (node.name == "dot" and len(b.shape) > 2):
+        raise Unlowered
+    if len(a.shape) == 1 and len(b.shape) == 1:
+        return arrays.reduce("add", arrays.elem("multiply", (a, b), node.dtype), (0,))
+    if len(b.shape) == 1:
+        spread = arrays.elem("multiply", (a, b), node.dtype)
+        return arrays.reduce("add", spread, (len(a.shape) - 1,))
+    if len(a.shape) == 1:
+        column = arrays.reshape(a, (a.shape[0], 1))
+        spread = arrays.elem("multiply", (column, b), node.dtype)
+        return arrays.reduce("add", spread, (len(b.shape) - 2,))
+    if len(a.shape) == 2 and len(b.shape) == 2:
+        work = a.shape[0] * a.shape[1] * b.shape[1]
+        if work > BLAS_ABOVE and min(a.shape[0], a.shape[1], b.shape[1]) > 4:
+            raise Unlowered  # BLAS does it, called by NumPy
+    # All products of an entry of a row with one of a column, in the order (..., row, inner, column), summed over inner.
+    left = arrays.reshape(a, (*a.shape, 1))
+    right = arrays.reshape(b, (*b.shape[:-2], 1, *b.shape[-2:]))
+    spread = arrays.elem("multiply", (left, right), node.dtype)
+    return arrays.reduce("add", spread, (len(spread.shape) - 2,))

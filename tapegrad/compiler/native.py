@@ -1,0 +1,647 @@
+"""Native parts: array expressions as one module of machine code, with the entry that Python calls.
+
+    body      the loops of a schedule, a function of pointers
+    tg_run    the same for callers that have a table of pointers (the slower entry, by ctypes)
+    tg_entry  METH_FASTCALL: checks, results, body
+    tg_release  frees the scratch memory that is kept between calls
+
+Scratch memory is on the stack if small; else one block is kept by the module and lent to one call at a time, and a call that
+finds it taken allocates its own: programs may run in many threads at once.
+
+Invariant: an entry touches no array whose type, dtype, shape, order and alignment it has not checked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import hashlib
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .. import vecmath
+from ..replay import cache
+from . import jit
+from .arrays import B1, F4, F8, I4, I8, Arrays, Op
+from .emit import Body
+from .schedule import Schedule, scheduled
+
+if TYPE_CHECKING:
+    from .rolling import Loop
+
+STACK = 1 << 15
+"""Bytes of scratch memory up to which it is on the stack."""
+
+RELEASE_ABOVE = 30_000
+"""Entries computed in a call above which the interpreter lock is released."""
+
+H = object.__basicsize__
+_DATA, _ND, _DIMS, _DESCR, _FLAGS = H, H + 8, H + 16, H + 40, H + 48
+_NAMES = {F8: "f8", F4: "f4", I8: "i8", I4: "i4", B1: "b1"}
+
+
+class Argument:
+    """What an entry demands of an argument: a dtype, a shape, and whether it is Python's own float."""
+
+    __slots__ = ("dtype", "shape", "weak")
+
+    def __init__(self, dtype: np.dtype, shape: tuple[int, ...], weak: bool) -> None:
+        self.dtype = dtype
+        self.shape = shape
+        self.weak = weak
+
+
+class Result:
+    """Shape and dtype of what an entry returns."""
+
+    __slots__ = ("dtype", "shape")
+
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype) -> None:
+        self.shape = shape
+        self.dtype = dtype
+
+
+class Form:
+    """How a program's arguments and result look from outside: nested tuples and lists, with leaves and constants.
+
+    A tree is ("leaf", index), ("object", index of a constant: an argument must be that very object), or ("tuple" | "list", *trees).
+    """
+
+    __slots__ = ("arguments", "objects", "result")
+
+    def __init__(self, arguments: Sequence[Any], result: Any, objects: Sequence[Any] = ()) -> None:
+        self.arguments = list(arguments)
+        self.result = result
+        self.objects = list(objects)
+
+    @classmethod
+    def flat(cls, n_in: int, n_out: int) -> Form:
+        """Arguments one by one, and a tuple of the outputs (or the only one)."""
+        leaves = [("leaf", k) for k in range(n_out)]
+        return cls(
+            [("leaf", i) for i in range(n_in)], leaves[0] if n_out == 1 else ("tuple", *leaves)
+        )
+
+
+class Native:
+    """Compiled expressions: `entry(*arguments)` returns the outputs, as a tuple (or the only one)."""
+
+    def __init__(
+        self,
+        arrays: Arrays,
+        arguments: Sequence[Argument],
+        outputs: Sequence[Op],
+        name: str,
+        form: Form | None = None,
+        slow: Callable[..., Any] | None = None,
+        loop: Loop | None = None,
+    ) -> None:
+        timer = jit.Timer()
+        self.arguments = list(arguments)
+        self.outputs = list(outputs)
+        self.loop = loop
+        self.results = [Result(op.shape, op.dtype) for op in outputs]
+        if loop is not None:
+            for k in range(loop.carried, len(outputs)):
+                self.results[k] = Result((loop.turns, *outputs[k].shape), outputs[k].dtype)
+        self.schedule = scheduled(outputs)
+        timer.lap("schedule")
+        body = Body(self.schedule, jit.lanes())
+        self.text = _module(
+            self, body, arrays, form or Form.flat(len(self.arguments), len(self.outputs))
+        )
+        self.listing = "\n".join(body.loops)
+        timer.lap("emit")
+        self.constants = [np.ascontiguousarray(c) for c in arrays.constants]
+        part = _compiled(self.text)
+        timer.lap("compile")
+        slow = slow or functools.partial(_converted, self)
+        kept: list[Any] = [self.constants, slow]
+        imports = {"tg_slow": id(slow)}
+        imports |= {f"tg_const{i}": c.ctypes.data for i, c in enumerate(self.constants)}
+        imports |= _objects()
+        for i, value in enumerate(form.objects if form else ()):
+            imports[f"tg_object{i}"] = id(value)
+            kept.append(value)
+        exports = ("tg_entry", "tg_run", "tg_release")
+        imports = {k: v for k, v in imports.items() if k in part.asks}
+        library = jit.Library(part.code, exports, imports, part.asks, kept)
+        self._run = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(library.addresses["tg_run"])
+        self.library = library
+        self.entry = jit.builtin(library.addresses["tg_entry"], name, library)
+        timer.lap("link")
+        self.seconds = timer.seconds
+        self.size = len(part.code)
+
+    def by_table(self, values: Sequence[Any]) -> list[Any]:
+        """The outputs, by the slower entry: for where the layout of Python's objects is unknown."""
+        given = [
+            np.require(np.asarray(v, a.dtype), None, ["C", "A"])
+            for v, a in zip(values, self.arguments, strict=True)
+        ]
+        made = [np.empty(r.shape, r.dtype) for r in self.results]
+        table = (ctypes.c_void_p * (len(given) + len(made) + 1))()
+        for i, array in enumerate([*given, *made]):
+            table[i] = array.ctypes.data
+        self._run(ctypes.addressof(table))
+        return [a if a.ndim else a[()] for a in made]
+
+
+def _converted(native: Native, *values: Any) -> Any:
+    """What an entry calls for arguments that it does not take as they are: of the right shape, but elsewhere in memory."""
+    outputs = native.by_table(values)
+    return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+
+def _compiled(text: str) -> cache.Part:
+    """Object code of a module, from the cache if it is there."""
+    key = hashlib.sha256(text.encode()).hexdigest()
+    path = cache.path_of("program", key)
+    bundle = cache.read(path)
+    if bundle is not None and bundle.parts:
+        return bundle.parts[0]
+    code = jit.optimised(text)
+    defined = set(re.findall(r"^define[^@]*@([\w.]+)\(", text, re.M))
+    declared = set(re.findall(r"^declare[^@]*@([\w.]+)\(", text, re.M))
+    declared |= set(re.findall(r"^@([\w.]+) = external", text, re.M))
+    asks = sorted(s for s in declared - defined if not s.startswith("llvm."))
+    part = cache.Part("program", "tg_entry", tuple(asks), code)
+    if cache.write(path, cache.Bundle((part,))):
+        _bound(path.parent)
+    return part
+
+
+KEPT_BYTES = 1 << 28
+"""Bytes of programs' object code that are kept on disk; the oldest go first."""
+
+_written = 0
+
+
+def _bound(folder: Path) -> None:
+    """Now and then, remove the oldest programs where there are too many."""
+    global _written
+    _written += 1
+    if _written % 64 != 1:
+        return
+    with contextlib.suppress(OSError):
+        files = sorted(
+            folder.glob("program-*.bin"), key=lambda file: file.stat().st_mtime, reverse=True
+        )
+        total = 0
+        for file in files:
+            total += file.stat().st_size
+            if total > KEPT_BYTES:
+                file.unlink()
+
+
+def _objects() -> dict[str, int]:
+    """Addresses of the objects and functions that entries name."""
+    found = {f"tg_descr_{n}": id(d) for d, n in _NAMES.items()}
+    found |= {f"tg_scalar_{n}": id(d.type) for d, n in _NAMES.items()}
+    found |= {"tg_ndarray": id(np.ndarray), "tg_float": id(float), "tg_complex": id(complex)}
+    found |= {"tg_tuple": id(tuple), "tg_list": id(list)}
+    found |= {f"tg_{k}": v for k, v in jit.numpy_api().items()}
+    return found
+
+
+# ---------------------------------------------------------------------------------------------- the module's text
+
+
+def _module(native: Native, body: Body, arrays: Arrays, form: Form) -> str:
+    inside = body.run()
+    schedule = native.schedule
+    n_in, n_out, n_const = len(native.arguments), len(native.outputs), len(arrays.constants)
+    local = [k for k, (where, _) in schedule.memory.items() if where != "out"]
+    parameters = [f"ptr noalias readonly %in{i}" for i in range(n_in)]
+    parameters += [f"ptr noalias readonly %const{i}" for i in range(n_const)]
+    parameters += [f"ptr noalias %out{i}" for i in range(n_out)]
+    parameters += [f"ptr noalias %mem{k}" for k in local]
+    parts = [
+        vecmath.join(*body.functions.values()) if body.functions else "",
+        f"define internal void @body({', '.join(parameters)}) #0 {{\nentry:\n{inside}\n  ret void\n}}",
+        *body.declared,
+        *(f"@tg_const{i} = external global i8" for i in range(n_const)),
+        _frame(native, local, n_const)
+        if native.loop is None
+        else _loop_frame(native, local, n_const),
+        _entry(native, form),
+        "attributes #0 = { nounwind }",
+        "attributes #1 = { nounwind willreturn memory(none) }",
+    ]
+    text = "\n".join(parts)
+    return _declared_once(text)
+
+
+def _declared_once(text: str) -> str:
+    seen: set[str] = set()
+    lines = []
+    for line in text.splitlines():
+        if line.startswith("declare"):
+            if line in seen:
+                continue
+            seen.add(line)
+        lines.append(line)
+    return "\n".join(lines) + "\n"
+
+
+def _frame(native: Native, local: Sequence[int], n_const: int) -> str:
+    """`call_body(table)`: scratch memory, and the body with all its pointers; 0 if there is no memory."""
+    schedule = native.schedule
+    n_in, n_out = len(native.arguments), len(native.outputs)
+    lines = ["define internal i32 @call_body(ptr %table) #0 {", "entry:", *_pointers(n_in + n_out)]
+    arguments = []
+    arguments += [f"ptr %q{i}" for i in range(n_in)]
+    arguments += [f"ptr @tg_const{i}" for i in range(n_const)]
+    arguments += [f"ptr %q{n_in + i}" for i in range(n_out)]
+    size = schedule.scratch
+    heap = size > STACK
+    lines += _borrowed(size)
+    for k in local:
+        lines.append(f"  %m{k} = getelementptr i8, ptr %scratch, i64 {schedule.memory[k][1]}")
+        arguments.append(f"ptr %m{k}")
+    lines.append(f"  call void @body({', '.join(arguments)})")
+    lines += [*_returned(heap), "  ret i32 1", "}"]
+    return "\n".join([*lines, *_runners(heap)])
+
+
+def _pointers(n: int) -> list[str]:
+    """The pointers in the table, as %q0, %q1, ..."""
+    lines = []
+    for i in range(n):
+        lines.append(f"  %p{i} = getelementptr ptr, ptr %table, i64 {i}")
+        lines.append(f"  %q{i} = load ptr, ptr %p{i}")
+    return lines
+
+
+def _borrowed(size: int) -> list[str]:
+    """%scratch: memory of the stack, or what the module keeps, or new."""
+    if not size:
+        return []
+    if size <= STACK:
+        return [f"  %scratch = alloca [{size} x i8], align 64"]
+    return [
+        "  %spare = atomicrmw xchg ptr @spare, ptr null seq_cst",
+        "  %none = icmp eq ptr %spare, null", "  br i1 %none, label %fresh, label %have", "fresh:",
+        f"  %new = call ptr @malloc(i64 {size + 64})", "  %failed = icmp eq ptr %new, null",
+        "  br i1 %failed, label %nothing, label %have", "nothing:", "  ret i32 0", "have:",
+        "  %block = phi ptr [ %spare, %entry ], [ %new, %fresh ]",
+        "  %address = ptrtoint ptr %block to i64", "  %up = add i64 %address, 63", "  %even = and i64 %up, -64",
+        "  %gap = sub i64 %even, %address", "  %scratch = getelementptr i8, ptr %block, i64 %gap",
+    ]  # fmt: skip
+
+
+def _returned(heap: bool) -> list[str]:
+    """Scratch memory given back: to the module if it keeps none now."""
+    if not heap:
+        return []
+    return [
+        "  %swapped = cmpxchg ptr @spare, ptr null, ptr %block seq_cst seq_cst",
+        "  %put = extractvalue { ptr, i1 } %swapped, 1", "  br i1 %put, label %done, label %drop", "drop:",
+        "  call void @free(ptr %block)", "  br label %done", "done:",
+    ]  # fmt: skip
+
+
+def _runners(heap: bool) -> list[str]:
+    """The functions that are called from outside beside the entry."""
+    lines = [
+        "define i32 @tg_run(ptr %table) {",
+        "  %ok = call i32 @call_body(ptr %table)",
+        "  ret i32 %ok",
+        "}",
+    ]
+    if not heap:
+        return [*lines, "define void @tg_release() {", "  ret void", "}"]
+    return [
+        *lines, "@spare = internal global ptr null", "declare ptr @malloc(i64)", "declare void @free(ptr)",
+        "define void @tg_release() {", "  %spare = atomicrmw xchg ptr @spare, ptr null seq_cst",
+        "  call void @free(ptr %spare)", "  ret void", "}",
+    ]  # fmt: skip
+
+
+def _loop_frame(native: Native, local: Sequence[int], n_const: int) -> str:
+    """`call_body(table)` of a loop: the body once a turn. Carried values go to and fro between two buffers."""
+    loop = native.loop
+    assert loop is not None
+    schedule = native.schedule
+    n_in, n_out = len(native.arguments), len(native.outputs)
+    sizes = [op.size * op.dtype.itemsize for op in native.outputs]
+    starts = []
+    width = 0
+    for k in range(loop.carried):
+        starts.append(width)
+        width += (max(sizes[k], 1) + 63) // 64 * 64
+    size = schedule.scratch + 2 * width
+    heap = size > STACK
+    lines = [
+        "define internal i32 @call_body(ptr %table) #0 {",
+        "entry:",
+        *_pointers(n_in + n_out),
+        *_borrowed(size),
+    ]
+    for k in local:
+        lines.append(f"  %m{k} = getelementptr i8, ptr %scratch, i64 {schedule.memory[k][1]}")
+    lines.append(f"  %here = getelementptr i8, ptr %scratch, i64 {schedule.scratch}")
+    lines.append(f"  %there = getelementptr i8, ptr %scratch, i64 {schedule.scratch + width}")
+    for k in range(loop.carried):
+        lines.append(f"  %init{k} = getelementptr i8, ptr %here, i64 {starts[k]}")
+        lines.append(
+            f"  call void @llvm.memcpy.p0.p0.i64(ptr %init{k}, ptr %q{k}, i64 {sizes[k]}, i1 false)"
+        )
+    lines += [
+        "  br label %turns", "turns:", "  %j = phi i64 [ 0, %before ], [ %next, %turns ]",
+        "  %cur = phi ptr [ %here, %before ], [ %new_cur, %turns ]", "  %new_cur = phi ptr [ %there, %before ], [ %cur, %turns ]",
+    ]  # fmt: skip
+    at = lines.index("  br label %turns")
+    lines[at : at + 1] = ["  br label %before", "before:", "  br label %turns"]
+    arguments = []
+    for k in range(loop.carried):
+        lines.append(f"  %c{k} = getelementptr i8, ptr %cur, i64 {starts[k]}")
+        arguments.append(f"ptr %c{k}")
+    arguments += [f"ptr %q{loop.carried + k}" for k in range(loop.fixed)]
+    for k, (a, b) in enumerate(loop.indices):
+        i = loop.carried + loop.fixed + k
+        argument = native.arguments[i]
+        step = int(np.prod(argument.shape[1:])) * argument.dtype.itemsize
+        lines += [
+            f"  %ij{k} = mul i64 %j, {b * step}", f"  %ia{k} = add i64 %ij{k}, {a * step}",
+            f"  %x{k} = getelementptr i8, ptr %q{i}, i64 %ia{k}",
+        ]  # fmt: skip
+        arguments.append(f"ptr %x{k}")
+    arguments += [f"ptr @tg_const{i}" for i in range(n_const)]
+    for k in range(loop.carried):
+        lines.append(f"  %n{k} = getelementptr i8, ptr %new_cur, i64 {starts[k]}")
+        arguments.append(f"ptr %n{k}")
+    for k in range(loop.carried, n_out):
+        lines += [
+            f"  %kj{k} = mul i64 %j, {sizes[k]}",
+            f"  %k{k} = getelementptr i8, ptr %q{n_in + k}, i64 %kj{k}",
+        ]
+        arguments.append(f"ptr %k{k}")
+    arguments += [f"ptr %m{k}" for k in local]
+    lines += [
+        f"  call void @body({', '.join(arguments)})", "  %next = add i64 %j, 1", f"  %more = icmp slt i64 %next, {loop.turns}",
+        "  br i1 %more, label %turns, label %after", "after:",
+    ]  # fmt: skip
+    for k in range(loop.carried):
+        lines.append(f"  %last{k} = getelementptr i8, ptr %new_cur, i64 {starts[k]}")
+        lines.append(
+            f"  call void @llvm.memcpy.p0.p0.i64(ptr %q{n_in + k}, ptr %last{k}, i64 {sizes[k]}, i1 false)"
+        )
+    lines += [
+        *_returned(heap),
+        "  ret i32 1",
+        "}",
+        "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)",
+    ]
+    return "\n".join([*lines, *_runners(heap)])
+
+
+def _work(schedule: Schedule) -> int:
+    total = 0
+    for group in schedule.groups:
+        for nest in group.nests:
+            total += int(np.prod(nest.space)) * max(len(nest.roots) + len(nest.copies), 1)
+    return total
+
+
+def _entry(native: Native, form: Form) -> str:
+    """The METH_FASTCALL entry."""
+    n_in, n_out = len(native.arguments), len(native.outputs)
+    used: set[str] = set()
+    lines = [
+        "define ptr @tg_entry(ptr %self, ptr %args, i64 %nargs, ptr %names) {",
+        "entry:",
+        f"  %table = alloca [{n_in + n_out + 1} x ptr]",
+    ]
+    checker = _Checker(native, used)
+    checks: list[str] = [
+        f"  %count = icmp eq i64 %nargs, {len(form.arguments)}",
+        "  %plain = icmp eq ptr %names, null",
+        "  %right = and i1 %count, %plain",
+        "  br i1 %right, label %begin, label %slow",
+        "begin:",
+    ]
+    checks += checker.taken("%args", form.arguments)
+    for k, op in enumerate(native.results):
+        if not op.shape:
+            lines.append(f"  %out{k} = alloca i64, align 8")
+        elif op.shape:
+            lines.append(f"  %dims{k} = alloca [{len(op.shape)} x i64]")
+    lines += checks
+    arrays: list[int] = []
+    for k, op in enumerate(native.results):
+        slot = n_in + k
+        if op.shape:
+            used.add("tg_ndarray")
+            for j, n in enumerate(op.shape):
+                lines.append(f"  %dim{k}_{j} = getelementptr i64, ptr %dims{k}, i64 {j}")
+                lines.append(f"  store i64 {n}, ptr %dim{k}_{j}")
+            lines += [
+                f"  %array{k} = call ptr @tg_PyArray_New(ptr @tg_ndarray, i32 {len(op.shape)}, ptr %dims{k}, i32 {op.dtype.num}, "
+                "ptr null, ptr null, i32 0, i32 0, ptr null)",
+                f"  %null{k} = icmp eq ptr %array{k}, null",
+                f"  br i1 %null{k}, label %undo{len(arrays)}, label %made{k}",
+                f"made{k}:",
+                f"  %datap{k} = getelementptr i8, ptr %array{k}, i64 {_DATA}",
+                f"  %data{k} = load ptr, ptr %datap{k}",
+            ]
+            arrays.append(k)
+        data = f"%data{k}" if op.shape else f"%out{k}"
+        lines.append(f"  %slot{k} = getelementptr ptr, ptr %table, i64 {slot}")
+        lines.append(f"  store ptr {data}, ptr %slot{k}")
+    if _work(native.schedule) * (native.loop.turns if native.loop else 1) > RELEASE_ABOVE:
+        lines += [
+            "  %thread = call ptr @PyEval_SaveThread()", "  %ok = call i32 @call_body(ptr %table)",
+            "  call void @PyEval_RestoreThread(ptr %thread)",
+        ]  # fmt: skip
+    else:
+        lines.append("  %ok = call i32 @call_body(ptr %table)")
+    lines += [
+        "  %done = icmp ne i32 %ok, 0",
+        f"  br i1 %done, label %result, label %memory{len(arrays)}",
+        "result:",
+    ]
+    for k, op in enumerate(native.results):
+        if not op.shape:
+            used.add(f"tg_descr_{_NAMES[op.dtype]}")
+            lines += [
+                f"  %array{k} = call ptr @tg_PyArray_Scalar(ptr %out{k}, ptr @tg_descr_{_NAMES[op.dtype]}, ptr null)",
+            ]
+    scalars = [k for k, op in enumerate(native.results) if not op.shape]
+    for position, k in enumerate(scalars):
+        lines += [f"  %sn{k} = icmp eq ptr %array{k}, null"]
+        lines.append(
+            f"  %any{k} = or i1 %sn{k}, "
+            + (f"%any{scalars[position - 1]}" if position else "false")
+        )
+    if scalars:
+        lines.append(f"  br i1 %any{scalars[-1]}, label %undo{len(arrays)}, label %build")
+        lines.append("build:")
+    builder = _Builder(lines, native)
+    whole = builder.build(form.result)
+    lines.append(f"  ret ptr {whole}")
+    used |= builder.used
+    lines += [
+        f"memory{len(arrays)}:",
+        "  call ptr @PyErr_NoMemory()",
+        f"  br label %undo{len(arrays)}",
+    ]
+    for n in range(len(arrays), 0, -1):
+        lines += [
+            f"undo{n}:",
+            f"  call void @Py_DecRef(ptr %array{arrays[n - 1]})",
+            f"  br label %undo{n - 1}",
+        ]
+    lines += ["undo0:", "  ret ptr null", "slow:"]
+    lines += [
+        "  %other = call ptr @PyObject_Vectorcall(ptr @tg_slow, ptr %args, i64 %nargs, ptr %names)", "  ret ptr %other", "}",
+        "@tg_slow = external global i8",
+        *(f"@{name} = external global i8" for name in sorted(used)),
+        "declare ptr @tg_PyArray_New(ptr, i32, ptr, i32, ptr, ptr, i32, i32, ptr)", "declare ptr @tg_PyArray_Scalar(ptr, ptr, ptr)",
+        "declare ptr @PyObject_Vectorcall(ptr, ptr, i64, ptr)", "declare ptr @PyEval_SaveThread()",
+        "declare void @PyEval_RestoreThread(ptr)", "declare ptr @PyErr_NoMemory()", "declare void @Py_DecRef(ptr)",
+        "declare void @Py_IncRef(ptr)", "declare ptr @PyTuple_New(i64)", "declare i32 @PyTuple_SetItem(ptr, i64, ptr)",
+        "declare ptr @PyList_New(i64)", "declare i32 @PyList_SetItem(ptr, i64, ptr)",
+    ]  # fmt: skip
+    return "\n".join(lines)
+
+
+class _Builder:
+    """IR that builds a result of nested tuples and lists."""
+
+    def __init__(self, lines: list[str], native: Native) -> None:
+        self.lines = lines
+        self.count = 0
+        self.used: set[str] = set()
+
+    def build(self, template: Any) -> str:
+        """The name of the object, a new reference."""
+        kind = template[0]
+        if kind == "leaf":
+            return f"%array{template[1]}"
+        if kind == "object":
+            name = f"@tg_object{template[1]}"
+            self.used.add(name[1:])
+            self.lines.append(f"  call void @Py_IncRef(ptr {name})")
+            return name
+        parts = [self.build(part) for part in template[1:]]
+        self.count += 1
+        name = f"%result{self.count}"
+        word = {"tuple": "PyTuple", "list": "PyList"}[kind]
+        self.lines.append(f"  {name} = call ptr @{word}_New(i64 {len(parts)})")
+        # Without memory for a tuple the parts are lost: PyTuple_SetItem on NULL reports it, and what was made leaks.
+        for i, part in enumerate(parts):
+            self.lines.append(f"  call i32 @{word}_SetItem(ptr {name}, i64 {i}, ptr {part})")
+        return name
+
+
+class _Checker:
+    """IR that takes arguments: checks type and layout of each, and puts the address of its data into the table."""
+
+    def __init__(self, native: Native, used: set[str]) -> None:
+        self.native = native
+        self.used = used
+        self.count = 0
+
+    def taken(self, items: str, trees: Sequence[Any]) -> list[str]:
+        """Text that takes the objects whose references stand one after the other at `items`."""
+        lines: list[str] = []
+        for position, tree in enumerate(trees):
+            self.count += 1
+            k = self.count
+            lines += [
+                f"  %itemp{k} = getelementptr ptr, ptr {items}, i64 {position}",
+                f"  %object{k} = load ptr, ptr %itemp{k}",
+            ]
+            if tree[0] == "object":
+                name = f"tg_object{tree[1]}"
+                self.used.add(name)
+                lines += [
+                    f"  %is{k} = icmp eq ptr %object{k}, @{name}",
+                    f"  br i1 %is{k}, label %next{k}, label %slow",
+                ]
+            else:
+                lines += [
+                    f"  %typep{k} = getelementptr i8, ptr %object{k}, i64 {H - 8}",
+                    f"  %type{k} = load ptr, ptr %typep{k}",
+                ]
+                lines += self._leaf(k, tree[1]) if tree[0] == "leaf" else self._nested(k, tree)
+            lines.append(f"next{k}:")
+        return lines
+
+    def _nested(self, k: int, tree: Any) -> list[str]:
+        kind, *trees = tree
+        self.used.add(f"tg_{kind}")
+        lines = [
+            f"  %is{k} = icmp eq ptr %type{k}, @tg_{kind}", f"  br i1 %is{k}, label %inside{k}, label %slow", f"inside{k}:",
+            f"  %sizep{k} = getelementptr i8, ptr %object{k}, i64 {H}", f"  %size{k} = load i64, ptr %sizep{k}",
+            f"  %long{k} = icmp eq i64 %size{k}, {len(trees)}", f"  br i1 %long{k}, label %open{k}, label %slow", f"open{k}:",
+            f"  %heldp{k} = getelementptr i8, ptr %object{k}, i64 {H + 8}",
+        ]  # fmt: skip
+        items = f"%heldp{k}"
+        if kind == "list":  # a list holds a pointer to its items, a tuple the items
+            lines.append(f"  %held{k} = load ptr, ptr %heldp{k}")
+            items = f"%held{k}"
+        return [*lines, *self.taken(items, trees), f"  br label %next{k}"]
+
+    def _leaf(self, k: int, i: int) -> list[str]:
+        argument = self.native.arguments[i]
+        name = _NAMES[argument.dtype]
+        shape = argument.shape
+        place = [f"  %place{k} = getelementptr ptr, ptr %table, i64 {i}"]
+        number = [
+            f"  %value{k} = getelementptr i8, ptr %object{k}, i64 {H}",
+            f"  store ptr %value{k}, ptr %place{k}",
+            f"  br label %next{k}",
+        ]
+        if argument.weak:
+            self.used.add("tg_float")
+            test = [
+                f"  %isfloat{k} = icmp eq ptr %type{k}, @tg_float",
+                f"  br i1 %isfloat{k}, label %take{k}, label %slow",
+            ]
+            return [*place, *test, f"take{k}:", *number]
+        self.used |= {"tg_ndarray", f"tg_descr_{name}"}
+        lines = place
+        if not shape:
+            self.used.add(f"tg_scalar_{name}")
+            lines += [
+                f"  %isscalar{k} = icmp eq ptr %type{k}, @tg_scalar_{name}", f"  br i1 %isscalar{k}, label %scalar{k}, label %other{k}",
+                f"scalar{k}:", *number, f"other{k}:",
+            ]  # fmt: skip
+        lines += [
+            f"  %isarray{k} = icmp eq ptr %type{k}, @tg_ndarray", f"  br i1 %isarray{k}, label %look{k}, label %slow", f"look{k}:",
+            f"  %ndp{k} = getelementptr i8, ptr %object{k}, i64 {_ND}", f"  %nd{k} = load i32, ptr %ndp{k}",
+            f"  %ndok{k} = icmp eq i32 %nd{k}, {len(shape)}",
+            f"  %flagsp{k} = getelementptr i8, ptr %object{k}, i64 {_FLAGS}", f"  %flags{k} = load i32, ptr %flagsp{k}",
+            f"  %masked{k} = and i32 %flags{k}, 257", f"  %flagsok{k} = icmp eq i32 %masked{k}, 257",
+            f"  %descrp{k} = getelementptr i8, ptr %object{k}, i64 {_DESCR}", f"  %descr{k} = load ptr, ptr %descrp{k}",
+            f"  %descrok{k} = icmp eq ptr %descr{k}, @tg_descr_{name}", f"  %both{k} = and i1 %ndok{k}, %flagsok{k}",
+            f"  %fits{k} = and i1 %both{k}, %descrok{k}", f"  br i1 %fits{k}, label %shape{k}, label %slow", f"shape{k}:",
+        ]  # fmt: skip
+        if shape:
+            lines += [
+                f"  %dimsp{k} = getelementptr i8, ptr %object{k}, i64 {_DIMS}",
+                f"  %indims{k} = load ptr, ptr %dimsp{k}",
+            ]
+            before = "true"
+            for j, n in enumerate(shape):
+                lines += [
+                    f"  %np{k}_{j} = getelementptr i64, ptr %indims{k}, i64 {j}", f"  %n{k}_{j} = load i64, ptr %np{k}_{j}",
+                    f"  %eq{k}_{j} = icmp eq i64 %n{k}_{j}, {n}", f"  %all{k}_{j} = and i1 {before}, %eq{k}_{j}",
+                ]  # fmt: skip
+                before = f"%all{k}_{j}"
+            lines += [f"  br i1 {before}, label %take{k}, label %slow", f"take{k}:"]
+        lines += [
+            f"  %inp{k} = getelementptr i8, ptr %object{k}, i64 {_DATA}", f"  %indata{k} = load ptr, ptr %inp{k}",
+            f"  store ptr %indata{k}, ptr %place{k}", f"  br label %next{k}",
+        ]  # fmt: skip
+        return lines
+
+
+__all__ = ["Argument", "Form", "Native"]

@@ -1,0 +1,280 @@
+"""The partition: which calls of a graph run as machine code, and in what order native parts and NumPy calls alternate.
+
+Calls that have an expression (lowering.py) are gathered into *stages*: stage 0 is what can be computed from the arguments alone, then come
+the NumPy calls that can run on that, then stage 1, and so on. Each stage becomes one native part (native.py), a single
+node in the new graph with its outputs picked from it. A stage that only moves entries is left to NumPy, whose views cost nothing.
+
+Invariant: the new graph computes the same outputs and checks the same guards.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from .arrays import DTYPES, Arrays, Op
+from .graph import Graph, Guard, Node, Ref
+from .lowering import Unlowered, expression
+from .native import Argument, Form, Native
+from .rolling import Loop, LoopCall
+from .schedule import topological
+
+
+@dataclass(slots=True)
+class Stage:
+    """What one native part computes: expressions of nodes, over inputs that are other nodes."""
+
+    arrays: Arrays = field(default_factory=Arrays)
+    sources: list[Node] = field(default_factory=list)
+    ops: dict[int, Op] = field(default_factory=dict)
+    nodes: list[Node] = field(default_factory=list)
+
+    def read(self, node: Node) -> Op:
+        """A node computed elsewhere, as an input."""
+        op = self.ops.get(id(node))
+        if op is None:
+            op = self.arrays.input(len(self.sources), node.shape, node.dtype)
+            self.sources.append(node)
+            self.ops[id(node)] = op
+        return op
+
+
+class Partition:
+    """Sorts the calls of a graph into stages."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.level: dict[int, int] = {id(node): -1 for node in graph.inputs}
+        self.native: dict[int, bool] = {id(node): False for node in graph.inputs}
+        self.stages: dict[int, Stage] = {}
+        self.calls: dict[int, list[Node]] = {}
+        for node in graph.nodes:
+            self._place(node)
+
+    def _place(self, node: Node) -> None:
+        level = max((self.level[id(x)] + (not self.native[id(x)]) for x in node.inputs), default=0)
+        if all(x.dtype in DTYPES for x in node.inputs):
+            stage = self.stages.setdefault(level, Stage())
+            try:
+                inputs = [self._available(x, stage, level) for x in node.inputs]
+                op = expression(stage.arrays, node, inputs, [x.weak for x in node.inputs])
+            except Unlowered:
+                pass
+            else:
+                stage.ops[id(node)] = op
+                stage.nodes.append(node)
+                self.level[id(node)] = level
+                self.native[id(node)] = True
+                return
+        level = max((self.level[id(x)] for x in node.inputs), default=0)
+        self.level[id(node)] = max(level, 0)
+        self.native[id(node)] = False
+        self.calls.setdefault(self.level[id(node)], []).append(node)
+
+    def _available(self, node: Node, stage: Stage, level: int) -> Op:
+        known = stage.ops.get(id(node))
+        if known is not None:
+            return known
+        if self.native[id(node)] and self.level[id(node)] < level:
+            constant = self.stages[self.level[id(node)]].ops[id(node)]
+            if constant.kind == "const":
+                return stage.arrays.const(constant.attr.value, constant.shape, constant.dtype)
+        return stage.read(node)
+
+
+def compiled(graph: Graph, name: str) -> tuple[Graph, list[Native]]:
+    """The graph with native parts in the place of what they compute, and these parts."""
+    partition = Partition(graph)
+    wanted = {id(y) for y in graph.outputs if isinstance(y, Node)}
+    guards: dict[int, list[Guard]] = {}
+    for step in graph.steps:
+        if isinstance(step, Guard):
+            wanted.add(id(step.node))
+            guards.setdefault(id(step.node), []).append(step)
+    last = max([*partition.stages, *partition.calls, 0]) + 1
+    # What a later stage or a NumPy call reads, a stage must put out. Those of the last stage are known first.
+    steps: list[Any] = []
+    natives: list[Native] = []
+    parts: dict[int, tuple[Stage, list[Node]]] = {}
+    calls: dict[int, list[Node]] = {}
+    for level in reversed(range(last)):
+        chosen = partition.calls.get(level, [])
+        stage = partition.stages.get(level)
+        outputs: list[Node] = []
+        if stage is not None and stage.nodes:
+            for node in chosen:
+                wanted.update(id(x) for x in node.inputs)
+            outputs = [node for node in stage.nodes if id(node) in wanted]
+            if outputs and not _works(stage, outputs):
+                chosen = _by_numpy(stage, outputs) + chosen
+                outputs = []
+            elif outputs:
+                used = {
+                    op.attr
+                    for op in topological([stage.ops[id(n)] for n in outputs])
+                    if op.kind == "input"
+                }
+                wanted.update(id(stage.sources[i]) for i in used)
+                parts[level] = (stage, outputs)
+        for node in chosen:
+            wanted.update(id(x) for x in node.inputs)
+        calls[level] = chosen
+    replaced: dict[int, Node] = {}
+
+    def now(node: Any) -> Any:
+        return replaced.get(id(node), node) if isinstance(node, Node) else node
+
+    def guarded(node: Node) -> None:
+        for guard in guards.pop(id(node), ()):
+            steps.append(Guard(now(node), guard.value, guard.where, guard.what))
+
+    for node in graph.inputs:
+        guarded(node)
+    for level in range(last):
+        if level in parts:
+            stage, outputs = parts[level]
+            native, sources = _native(stage, outputs, f"{name}.{level}")
+            natives.append(native)
+            whole = Node(
+                native.entry,
+                f"native_{level}",
+                tuple(Ref(i) for i in range(len(sources))),
+                {},
+                [now(x) for x in sources],
+                0,
+            )
+            steps.append(whole)
+            if len(outputs) == 1:
+                whole.shape, whole.dtype = outputs[0].shape, outputs[0].dtype
+                replaced[id(outputs[0])] = whole
+            else:
+                for i, node in enumerate(outputs):
+                    part = Node(
+                        operator.itemgetter(i), f"native_{level}[{i}]", (Ref(0),), {}, (whole,), 0
+                    )
+                    part.shape, part.dtype = node.shape, node.dtype
+                    steps.append(part)
+                    replaced[id(node)] = part
+            for node in outputs:
+                guarded(node)
+        for node in calls[level]:
+            changed = node.with_inputs([now(x) for x in node.inputs])
+            if isinstance(node.function, LoopCall):
+                native_loop = _loop(node.function.loop, node.inputs, f"{name}.loop")
+                if native_loop is not None:
+                    natives.append(native_loop)
+                    changed.function = _as_tuple(native_loop)
+                    changed.name = "native_loop"
+            replaced[id(node)] = changed
+            steps.append(changed)
+            guarded(node)
+    result = Graph(graph.inputs, steps, [now(y) for y in graph.outputs])
+    return result.pruned(), natives
+
+
+def _loop(loop: Loop, given: Sequence[Node], name: str) -> Native | None:
+    """A rolled loop as machine code, if everything in its body has an expression."""
+    stage = Stage()
+    if any(x.dtype not in DTYPES for x in (*loop.body.inputs, *given)):
+        return None
+    for node in loop.body.inputs:
+        stage.read(node)
+    for node in loop.body.nodes:
+        try:
+            inputs = [stage.ops[id(x)] for x in node.inputs]
+            stage.ops[id(node)] = expression(
+                stage.arrays, node, inputs, [x.weak for x in node.inputs]
+            )
+        except (Unlowered, KeyError):
+            return None
+    ops = [stage.ops[id(y)] for y in loop.body.outputs]
+    if any(op.dtype != y.dtype for op, y in zip(ops, loop.body.outputs, strict=True)):
+        return None
+    return Native(
+        stage.arrays, [Argument(x.dtype, x.shape, x.weak) for x in given], ops, name, loop=loop
+    )
+
+
+def _as_tuple(native: Native) -> Callable[..., Any]:
+    """The entry, whose only output comes without a tuple."""
+    if len(native.outputs) > 1:
+        return native.entry
+    return lambda *values: (native.entry(*values),)
+
+
+def _works(stage: Stage, outputs: Sequence[Node]) -> bool:
+    """Whether there is something to compute, and not only entries to move."""
+    return any(
+        op.kind in ("elem", "reduce", "product")
+        for op in topological([stage.ops[id(n)] for n in outputs])
+    )
+
+
+def _by_numpy(stage: Stage, outputs: Sequence[Node]) -> list[Node]:
+    """The calls of a stage that are needed for some of its nodes, in order."""
+    mine = {id(n) for n in stage.nodes}
+    needed = {id(n) for n in outputs}
+    kept = []
+    for node in reversed(stage.nodes):
+        if id(node) in needed:
+            kept.append(node)
+            needed.update(id(x) for x in node.inputs if id(x) in mine)
+    kept.reverse()
+    return kept
+
+
+def _native(stage: Stage, outputs: Sequence[Node], name: str) -> tuple[Native, list[Node]]:
+    """The native part of a stage, and the nodes it reads."""
+    return linked(stage, [stage.ops[id(n)] for n in outputs], name)
+
+
+def linked(stage: Stage, ops: Sequence[Op], name: str) -> tuple[Native, list[Node]]:
+    """Expressions compiled, with only the inputs that they read."""
+    used = sorted({op.attr for op in topological(ops) if op.kind == "input"})
+    position = {k: i for i, k in enumerate(used)}
+    for op in topological(ops):
+        if op.kind == "input":
+            op.attr = position[op.attr]
+    sources = [stage.sources[k] for k in used]
+    arguments = [Argument(x.dtype, x.shape, x.weak) for x in sources]
+    return Native(stage.arrays, arguments, ops, name), sources
+
+
+def whole(graph: Graph, name: str, form: Callable[[int], Form | None], slow: Any) -> Native | None:
+    """The graph as one native function with an entry of the user's own form; None where something in it is a NumPy call."""
+    if any(isinstance(step, Guard) for step in graph.steps) or not graph.inputs:
+        return None
+    if not all(x.dtype in DTYPES for x in graph.inputs):
+        return None
+    stage = Stage()
+    for node in graph.inputs:
+        stage.read(node)
+    for node in graph.nodes:
+        if any(id(x) not in stage.ops for x in node.inputs):
+            return None
+        try:
+            inputs = [stage.ops[id(x)] for x in node.inputs]
+            stage.ops[id(node)] = expression(
+                stage.arrays, node, inputs, [x.weak for x in node.inputs]
+            )
+        except Unlowered:
+            return None
+    ops = []
+    for y in graph.outputs:
+        if isinstance(y, Node):
+            ops.append(stage.ops[id(y)])
+        elif isinstance(y, np.ndarray | np.generic) and y.dtype in DTYPES:
+            ops.append(stage.arrays.array(np.asarray(y)))
+        else:
+            return None
+    if not ops or any(isinstance(y, Node) and y.weak for y in graph.outputs):
+        return None
+    shape = form(len(ops))
+    if shape is None:
+        return None
+    arguments = [Argument(x.dtype, x.shape, x.weak) for x in graph.inputs]
+    return Native(stage.arrays, arguments, ops, name, shape, slow)

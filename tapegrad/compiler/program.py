@@ -1,0 +1,492 @@
+"""Programs: what one call signature of a compiled function became, and the choice among them at each call.
+
+A *signature* is all that may change a program besides values: the structure of the arguments, kind, dtype and shape of each
+array, the values of the static ones, the grad mode. Arrays and Python's floats are dynamic; ints, bools, strings and
+everything else are static. Each signature has a program for each set of values that Python looked at (`Guard`), the last used first.
+
+Invariant: a program runs only on the signature that it was traced for, and its result counts only if all its guards held.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import random
+import threading
+import time
+import warnings
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .. import storage
+from ..errors import TraceError
+from ..mode import Off, is_grad_enabled
+from ..sweep import operands
+from ..tape import RECORDER, STRIDE, Leaf, own_tape
+from ..tensor import Tensor, wrap
+from ..transforms import _flatten, _unflatten
+from . import callout
+from .callout import GuardFailed
+from .graph import Graph, Guard
+from .report import Report
+from .tracing import Trace, Traced, ops_recorded
+
+MOST_TRACES = 16
+"""Programs of one signature, told apart by guards, before a function is refused: it reads values that are never the same twice."""
+
+
+STRICT = bool(os.environ.get("TAPEGRAD_COMPILER_STRICT"))
+"""Whether a program whose machine code cannot be made is an error (as in the tests), and not a slower program."""
+
+
+class _Static:
+    """An argument that is part of the signature."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, _Static) or type(self.value) is not type(other.value):
+            return False
+        return self.value is other.value or bool(self.value == other.value)
+
+    def __hash__(self) -> int:
+        return hash((type(self.value), self.value))
+
+
+@dataclass(slots=True)
+class Call:
+    """One call's arguments, taken apart: the values of dynamic leaves, and the signature that they have."""
+
+    values: list[Any]
+    key: Any
+    structure: Any
+    kinds: list[Any]
+    tensors: list[Tensor]
+
+    @property
+    def tracked(self) -> bool:
+        """Whether a tensor among the arguments is to be differentiated by."""
+        return any(t._node is not None for t in self.tensors) and is_grad_enabled()
+
+
+def taken_apart(args: tuple[Any, ...], kwargs: dict[str, Any], static: frozenset[int]) -> Call:
+    """The arguments of a call as dynamic values and a signature. Raises TypeError for what can be neither."""
+    tree: Any = (tuple(_Static(x) if i in static else x for i, x in enumerate(args)), kwargs)
+    leaves, structure = _optree_flatten(tree)
+    values: list[Any] = []
+    kinds: list[Any] = []
+    tensors: list[Tensor] = []
+    for leaf in leaves:
+        kind = type(leaf)
+        if isinstance(leaf, Tensor):
+            tensors.append(leaf)
+            value = _native(leaf._data)
+            kinds.append(("tensor", value.dtype, value.shape))
+        elif isinstance(leaf, np.ndarray):
+            value = _native(_plain(leaf))
+            kinds.append(("array", value.dtype, value.shape))
+        elif isinstance(leaf, np.generic) and leaf.dtype.kind in "fciub":
+            value = leaf
+            kinds.append(("scalar", leaf.dtype, ()))
+        elif kind is float or kind is complex:
+            value = leaf
+            kinds.append((kind,))
+        else:
+            kinds.append(leaf if kind is _Static else _Static(leaf))
+            continue
+        values.append(value)
+    mode = RECORDER.get()
+    key = (structure, tuple(kinds), mode if isinstance(mode, Off) else True)
+    try:
+        hash(key)
+    except TypeError as error:
+        raise TypeError(
+            f"a compiled function was given an argument that cannot be hashed ({error}), so it can be neither an array nor part of the "
+            "signature. Pass numbers, arrays, tensors, or nested tuples, lists and dicts of them; make others hashable."
+        ) from None
+    return Call(values, key, structure, kinds, tensors)
+
+
+def _optree_flatten(tree: Any) -> tuple[list[Any], Any]:
+    import optree
+
+    leaves, structure = optree.tree_flatten(tree, none_is_leaf=True, namespace="tapegrad")
+    return leaves, structure
+
+
+def _plain(array: np.ndarray) -> np.ndarray:
+    if type(array) is np.ndarray:
+        return array
+    if isinstance(array, np.matrix | np.ma.MaskedArray):
+        raise TypeError(
+            f"a compiled function was given a {type(array).__name__}, whose operators mean something else than an array's. Pass "
+            "np.asarray(matrix), or array.filled(0.0)."
+        )
+    return array.view(np.ndarray)
+
+
+def _native(value: Any) -> Any:
+    """A value of numbers in this machine's byte order."""
+    if value.dtype.kind not in "fciub":
+        raise TypeError(
+            f"a compiled function was given an array of dtype {value.dtype}, but programs compute with numbers and booleans. Mark the "
+            "argument as static (static_argnums), or convert it with astype."
+        )
+    return value if value.dtype.isnative else value.astype(value.dtype.newbyteorder("="))
+
+
+class Program:
+    """A traced function for one signature and one set of guarded values."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        leaves: Sequence[Any],
+        structure: Any,
+        call: Call,
+        name: str,
+        slow: Callable[..., Any] | None = None,
+        seconds: float = 0.0,
+    ) -> None:
+        as_tensors = bool(call.tensors)
+        self.direct: Any = None  # the entry that takes the user's arguments as they are
+        self.native: Any = None
+        self.graph = graph.pruned()
+        self.guards = [step for step in self.graph.steps if isinstance(step, Guard)]
+        self.structure = structure
+        self.leaves = list(
+            leaves
+        )  # per leaf of the result: None for the next output, or the constant in a tuple
+        self.as_tensors = as_tensors
+        self.natives: list[Any] = []
+        self.why = ""
+        self.seconds = seconds
+        run = self.graph
+        try:
+            from . import jit, partition, rolling
+
+            if not as_tensors and len(self.graph.steps) < rolling.WORTH:
+                form = lambda n: _form(call, self.leaves, structure, n)  # noqa: E731
+                self.native = partition.whole(self.graph, name, form, slow)
+            if self.native is not None:
+                self.natives = [self.native]
+                self.direct = self.native.entry if jit.entry_works() else None
+            else:
+                run, self.natives = partition.compiled(rolling.rolled(self.graph), name)
+        except Exception as error:
+            if STRICT:
+                raise
+            self.why = f"{type(error).__name__}: {error}"
+            warnings.warn(
+                f"{name} runs as NumPy calls, because its machine code could not be made ({self.why}).",
+                RuntimeWarning,
+                stacklevel=5,
+            )
+        if self.native is not None:
+            self.run, self.text = self._by_table, ""
+        else:
+            self.run, self.text = callout.written(run, name)
+        self.executed = run
+
+    def _by_table(self, *values: Any) -> list[Any]:
+        return self.native.by_table(values)
+
+    @property
+    def source(self) -> str:
+        """A readable listing: the calls, and the loops of each native part."""
+        return "\n".join(
+            [
+                *([self.text] if self.text else []),
+                *(f"native part {i}:\n{n.listing}" for i, n in enumerate(self.natives)),
+            ]
+        )
+
+    def report(self, name: str) -> Report:
+        """What the program consists of."""
+        names = [n.name for n in self.executed.nodes]
+        calls = [name for name in names if not name.startswith("native") and not name.endswith("]")]
+        return Report.of(
+            name,
+            self.graph,
+            self.natives,
+            calls if self.native is None else [],
+            self.guards,
+            self.seconds,
+        )
+
+    def __call__(self, values: Sequence[Any]) -> Any:
+        """The function's result for these values. Raises GuardFailed where it is not this program's to compute."""
+        with np.errstate(all="ignore"):
+            outputs = self.run(*values)
+        return self.result(outputs)
+
+    def result(self, outputs: Sequence[Any]) -> Any:
+        """The outputs, as the function returns them: in its structure, tensors if tensors came in."""
+        given = iter(outputs)
+        leaves = []
+        for leaf in self.leaves:
+            if leaf is None:
+                value = next(given)
+                leaves.append(
+                    wrap(
+                        value
+                        if isinstance(value, np.ndarray | np.generic)
+                        else np.asarray(value)[()]
+                    )
+                    if self.as_tensors
+                    else value
+                )
+            else:
+                leaves.append(leaf[0])
+        return _unflatten(self.structure, leaves)
+
+
+def _form(call: Call, leaves: Sequence[Any], structure: Any, outputs: int) -> Any:
+    """How arguments and result of a program look, if its entry can take them apart: nested tuples and lists, no keywords."""
+    import optree
+
+    from .native import Form
+
+    objects: list[Any] = []
+    count = iter(range(len(call.values)))
+    marked = []
+    for kind in call.kinds:
+        if isinstance(kind, _Static):
+            objects.append(kind.value)
+            marked.append(("object", len(objects) - 1))
+        else:
+            marked.append(("leaf", next(count)))
+    args, kwargs = optree.tree_unflatten(call.structure, [_Marked(m) for m in marked])
+    given = iter(range(outputs))
+    results = []
+    for leaf in leaves:
+        if leaf is None:
+            results.append(("leaf", next(given)))
+        else:
+            objects.append(leaf[0])
+            results.append(("object", len(objects) - 1))
+    whole = _unflatten(structure, [_Marked(m) for m in results])
+    trees = [_tree(x) for x in args]
+    result = _tree(whole)
+    if kwargs or result is None or any(t is None for t in trees):
+        return None
+    return Form(trees, result, objects)
+
+
+class _Marked:
+    """A leaf's place in a structure."""
+
+    __slots__ = ("tree",)
+
+    def __init__(self, tree: Any) -> None:
+        self.tree = tree
+
+
+def _tree(value: Any) -> Any:
+    if isinstance(value, _Marked):
+        return value.tree
+    if type(value) in (tuple, list):
+        parts = [_tree(x) for x in value]
+        return None if any(p is None for p in parts) else (type(value).__name__, *parts)
+    return None
+
+
+def traced(
+    f: Callable[..., Any], call: Call, name: str, slow: Callable[..., Any] | None = None
+) -> tuple[Program, list[Any]]:
+    """Run `f` once on traced values: the program, and the outputs of this very run."""
+    import optree
+
+    start = time.perf_counter()
+    trace = Trace()
+    state = _random_state(f)
+    token = storage.tracing.set(True)
+    collecting = gc.isenabled()
+    gc.disable()  # a trace makes many objects and drops none: collections would look through all of them again and again
+    own = own_tape()
+    try:
+        with own, ops_recorded():
+            if isinstance(own.recorder, Off):
+                RECORDER.set(own.recorder)
+            given = iter(call.values)
+            arguments = []
+            for kind in call.kinds:
+                if isinstance(kind, _Static):
+                    arguments.append(kind.value)
+                    continue
+                value = trace.input(next(given))
+                arguments.append(value if kind[0] in (float, complex) else _tensor(value))
+            args, kwargs = optree.tree_unflatten(call.structure, arguments)
+            output = f(*args, **kwargs)
+            leaves, structure = _flatten(output) if output is not None else ([None], None)
+            outputs, described, values = _outputs(leaves, trace, own)
+            trace.open = False
+    finally:
+        storage.tracing.reset(token)
+        if collecting:
+            gc.enable()
+    if _random_state(f)[trace.drew :] != state[trace.drew :]:
+        raise TraceError(
+            f"{name} draws random numbers, and a compiled program would return those of its first run each time. Draw them "
+            "outside and pass them as arguments."
+        )
+    trace.graph.outputs = outputs
+    return Program(
+        trace.graph, described, structure, call, name, slow, time.perf_counter() - start
+    ), values
+
+
+def _tensor(value: Traced) -> Tensor:
+    t = Tensor()
+    t._data = value
+    t._node = None
+    return t
+
+
+def _outputs(
+    leaves: Sequence[Any], trace: Trace, own: own_tape
+) -> tuple[list[Any], list[Any], list[Any]]:
+    """Nodes of the outputs, a description of every leaf of the result, and the outputs' values in this run."""
+    nodes: list[Any] = []
+    described: list[Any] = []
+    values: list[Any] = []
+    for leaf in leaves:
+        if isinstance(leaf, Tensor):
+            if leaf._node is not None and _from_outside(leaf._node, own):
+                raise TraceError(
+                    "a compiled function returned a tensor that depends on a tracked tensor which is not among its arguments (it closes "
+                    "over one that requires grad), so its gradient would be lost. Pass that tensor as an argument, or detach() it."
+                )
+            leaf = leaf._data
+            if type(leaf) is not Traced:
+                leaf = np.asarray(leaf)
+        if type(leaf) is Traced:
+            if leaf.home is not trace:
+                raise TraceError(
+                    "a value of another trace of tg.compile was returned: return this function's own values."
+                )
+            nodes.append(leaf.node)
+            described.append(None)
+            values.append(callout._output(leaf.value))
+        elif isinstance(leaf, np.ndarray | np.generic):
+            nodes.append(np.array(leaf)[()])
+            described.append(None)
+            values.append(callout._output(leaf))
+        else:
+            described.append((leaf,))
+    return nodes, described, values
+
+
+def _from_outside(node: Any, own: own_tape) -> bool:
+    """Whether a tracked result depends on something tracked that was not made while tracing."""
+    code = own.tape.code
+    unseen, seen = [node], set()
+    while unseen:
+        node = unseen.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if isinstance(node, Leaf):
+            if not isinstance(node.data, Traced):
+                return True
+            continue
+        position = own.tape.find(node)
+        if position is None:
+            return True
+        unseen.extend(operands(code, position * STRIDE))
+    return False
+
+
+def _random_state(f: Callable[..., Any]) -> Any:
+    """What drawing random numbers would change: Python's and NumPy's global generators, and those that `f` closes over."""
+    from ..creation import _generators
+
+    legacy: Any = np.random.mtrand._rand._bit_generator.state["state"]  # type: ignore[attr-defined]
+    states: list[Any] = [(legacy["pos"], legacy["key"].tobytes())]
+    states += [random.getstate(), repr(_generators.rng.bit_generator.state)]
+    seen = [f]
+    function: Any = f
+    while hasattr(function, "__wrapped__"):
+        function = function.__wrapped__
+        seen.append(function)
+    for function in seen:
+        cells = getattr(function, "__closure__", None) or ()
+        known = [c.cell_contents for c in cells if _filled(c)]
+        code = getattr(function, "__code__", None)
+        if code is not None:
+            known += [function.__globals__.get(n) for n in code.co_names]
+        states += [repr(x.bit_generator.state) for x in known if isinstance(x, np.random.Generator)]
+    return states
+
+
+def _filled(cell: Any) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018  an empty cell raises
+    except ValueError:
+        return False
+    return True
+
+
+class Programs:
+    """The programs of one function, by signature: at most `most` signatures, the least recently used dropped first."""
+
+    def __init__(self, f: Callable[..., Any], name: str, most: int) -> None:
+        self.f = f
+        self.name = name
+        self.most = most
+        self.by_key: OrderedDict[Any, list[Program]] = OrderedDict()
+        self.lock = threading.RLock()
+        self.slow: Any = None  # where entries send what they do not take
+        self.used: Any = None  # the program of the last call
+        self.prefer: Callable[[Program], None] = lambda program: None
+
+    def run(self, call: Call) -> Any:
+        """The result of a call, by the program that fits; traced first where there is none."""
+        for program in self.fitting(call.key):
+            try:
+                result = program(call.values)
+            except GuardFailed:
+                continue
+            if program.direct is not None and self.used is program:
+                self.prefer(program)
+            self.used = program
+            return result
+        return self.trace(call)
+
+    def fitting(self, key: Any) -> list[Program]:
+        """The programs of a signature, the last traced first."""
+        with self.lock:
+            programs = self.by_key.get(key)
+            if programs is None:
+                return []
+            self.by_key.move_to_end(key)
+            return list(programs)
+
+    def trace(self, call: Call) -> Any:
+        """Trace a program for this call, keep it, and return the result of the traced run itself."""
+        known = self.fitting(call.key)
+        if len(known) >= MOST_TRACES:
+            guards = {g.where: g for program in known for g in program.guards}
+            told = "; ".join(f"{g.what} at {where}" for where, g in list(guards.items())[:3])
+            raise TraceError(
+                f"{self.name} was traced {len(known)} times for one signature, because Python looks at values that change from call to "
+                f"call: {told}. Such a value is fixed in the program and checked at each call. Write choices with tg.where, compute "
+                "with NumPy's functions instead of math's, write loops over values with tg.njit, or name the argument in "
+                "static_argnums if it takes few values."
+            )
+        program, values = traced(self.f, call, self.name, self.slow)
+        with self.lock:
+            self.by_key.setdefault(call.key, []).insert(0, program)
+            self.by_key.move_to_end(call.key)
+            while len(self.by_key) > self.most:
+                self.by_key.popitem(last=False)
+        if program.direct is not None:
+            self.prefer(program)
+        return program.result(values)

@@ -1,0 +1,110 @@
+"""The report: what a compiled program consists of, in figures.
+
+A `Report` prints as a table, in notebooks as HTML. It counts what the schedule says: loops, memory, arithmetic; only time is measured.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from .graph import Graph, Guard
+from .schedule import topological
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Figures of one program; `str(report)` is a table."""
+
+    name: str
+    recorded: int
+    """Calls recorded while tracing, without those that nothing needs."""
+    calls: dict[str, int]
+    """NumPy calls that remain, by name."""
+    expressions: dict[str, int]
+    """Elementwise operations and reductions in machine code, by name."""
+    loops: int
+    blocks: int
+    memory: int
+    """Bytes of scratch memory that a call uses at one time."""
+    work: int
+    """Elementwise operations and additions that a call makes, about: one for each entry."""
+    guards: tuple[str, ...]
+    code: int
+    """Bytes of object code."""
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        graph: Graph,
+        natives: Sequence[Any],
+        calls: Sequence[str],
+        guards: Sequence[Guard],
+        tracing: float,
+    ) -> Report:
+        """The figures of a program's parts."""
+        expressions: Counter[str] = Counter()
+        work = 0
+        seconds = {"trace": tracing}
+        for native in natives:
+            for op in topological(native.outputs):
+                if op.kind == "elem":
+                    expressions[op.attr] += 1
+                    work += op.size
+                elif op.kind == "reduce":
+                    expressions[f"{op.attr[0]} over axes"] += 1
+                    work += op.inputs[0].size
+                elif op.kind == "product":
+                    expressions["product"] += 1
+                    work += 2 * math.prod(op.shape) * op.inputs[0].shape[1]
+            for stage, spent in native.seconds.items():
+                seconds[stage] = seconds.get(stage, 0.0) + spent
+        groups = [group for native in natives for group in native.schedule.groups]
+        return cls(
+            name,
+            sum(1 for _ in graph.nodes),
+            dict(Counter(calls)),
+            dict(expressions),
+            sum(len(group.nests) for group in groups),
+            len(groups),
+            sum(native.schedule.scratch for native in natives),
+            work,
+            tuple(f"{g.what}, {g.where}" for g in guards),
+            sum(native.size for native in natives),
+            seconds,
+        )
+
+    def _rows(self) -> list[tuple[str, str]]:
+        def counted(counts: dict[str, int]) -> str:
+            pairs = sorted(counts.items(), key=lambda pair: -pair[1])
+            return ", ".join(f"{n} {name}" if n > 1 else name for name, n in pairs) or "none"
+
+        return [
+            ("calls recorded", str(self.recorded)),
+            ("in machine code", counted(self.expressions)),
+            ("NumPy calls", counted(self.calls)),
+            ("loop nests", f"{self.loops} in {self.blocks} groups"),
+            ("scratch memory", f"{self.memory:,} bytes"),
+            ("operations a call", f"{self.work:,}"),
+            ("object code", f"{self.code:,} bytes"),
+            ("guards", "; ".join(self.guards) or "none"),
+            ("compile time", ", ".join(f"{k} {v * 1e3:.1f} ms" for k, v in self.seconds.items())),
+        ]
+
+    def __str__(self) -> str:
+        return "\n".join([f"program {self.name}", *(f"  {k:<18} {v}" for k, v in self._rows())])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        """The same in a notebook."""
+        rows = "".join(
+            f"<tr><th>{html.escape(k)}</th><td>{html.escape(v)}</td></tr>" for k, v in self._rows()
+        )
+        return f"<table><caption>program {html.escape(self.name)}</caption>{rows}</table>"

@@ -1,0 +1,625 @@
+"""Rolling: a stretch of calls that repeats becomes a loop, so that a Python loop of n steps costs the compiler one.
+
+A traced loop leaves n copies of its calls, alike but for what they read. A *period* is found by comparing each window of calls with the
+last place where the same window stood. Then every operand of every call must follow one of these rules, from turn to turn:
+
+    local      a call of the same turn
+    carried    the same call of the turn before (in the first turn: some value from outside)
+    fixed      one value from outside
+    indexed    entry a + b * turn of an array: the results of an earlier loop, turn by turn, x[i] of a fixed array, or numbers that change
+
+and each constant must be one for all turns or become an indexed number. What holds for no rule stays unrolled.
+
+Invariant: the new graph computes what the old one did, in the same order of additions.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..ops.indexing import scatter
+from . import callout
+from .graph import Graph, Guard, Node, Ref
+from .tracing import OpCall
+
+WORTH = 600
+"""Calls in a graph below which nothing is rolled: they compile fast enough as they are."""
+
+WINDOWS = (16, 64, 256, 1024)
+LEAST_TURNS = 6
+LONGEST = 20_000
+
+
+@dataclass(slots=True)
+class Loop:
+    """A rolled stretch: the body as a graph, and where its values come from and go to.
+
+    The body's inputs are the carried values, then the fixed, then the indexed ones; its outputs are the next carried values,
+    then those that are kept turn by turn.
+    """
+
+    turns: int
+    body: Graph
+    carried: int
+    fixed: int
+    indices: list[tuple[int, int]] = field(default_factory=list)
+    """(a, b) of each indexed value: turn j reads entry a + b * j."""
+
+    @property
+    def kept(self) -> int:
+        """How many values are kept turn by turn."""
+        return len(self.body.outputs) - self.carried
+
+
+class LoopCall:
+    """A loop as a function: (initial carried, fixed, indexed arrays) -> (last carried, arrays of what is kept)."""
+
+    def __init__(self, loop: Loop) -> None:
+        self.loop = loop
+        self.__name__ = "loop"
+        self._run: Any = None
+
+    def __call__(self, *values: Any) -> Any:
+        """The slower executor: the body as NumPy calls, turn by turn."""
+        loop = self.loop
+        if self._run is None:
+            self._run = callout.written(loop.body, "loop")[0]
+        carried = list(values[: loop.carried])
+        fixed = values[loop.carried : loop.carried + loop.fixed]
+        arrays = values[loop.carried + loop.fixed :]
+        kept: list[list[Any]] = [[] for _ in range(loop.kept)]
+        for turn in range(loop.turns):
+            entries = [x[a + b * turn] for x, (a, b) in zip(arrays, loop.indices, strict=True)]
+            results = self._run(*carried, *fixed, *entries)
+            carried = results[: loop.carried]
+            for column, value in zip(kept, results[loop.carried :], strict=True):
+                column.append(value)
+        return (*carried, *(np.stack(column) for column in kept))
+
+
+def rolled(graph: Graph) -> Graph:
+    """The graph with its repeating stretches as loops; the graph itself where there are none."""
+    if any(isinstance(step, Guard) for step in graph.steps) or len(graph.steps) < WORTH:
+        return graph
+    return _Roller(graph).run()
+
+
+def _signature(node: Node, varying: list[Any]) -> Any:
+    """What two calls have in common if they may be turns of one; numbers that may change from turn to turn go to `varying`."""
+    indexing = node.name in ("getitem", "scatter")
+
+    function: Any
+
+    def key(value: Any) -> Any:
+        kind = type(value)
+        if kind is Ref:
+            return value.index, "ref"
+        if kind is float or kind is np.float64 or (indexing and kind is int):
+            varying.append(value)
+            return kind
+        if kind in (tuple, list):
+            return (kind, *map(key, value))
+        if kind is slice:
+            return (slice, value.start, value.stop, value.step)
+        if kind is np.ndarray:
+            return (
+                "array",
+                value.shape,
+                value.dtype.str,
+                value.tobytes() if value.size < 64 else id(value),
+            )
+        if isinstance(value, np.generic):
+            return (kind, value.tobytes())
+        try:
+            hash(value)
+        except TypeError:
+            return id(value)
+        return (kind, value)
+
+    args = tuple(key(x) for x in node.args)
+    kwargs = tuple((k, key(x)) for k, x in node.kwargs.items())
+    function = node.function.op.code if isinstance(node.function, OpCall) else id(node.function)
+    if node.name.endswith(
+        "]"
+    ):  # a part picked from a result: the getter is an object of its own each time
+        function = node.name
+    return (node.name, function, args, kwargs, node.shape, node.dtype, node.weak, len(node.inputs))
+
+
+def _gaps(signs: np.ndarray) -> set[int]:
+    """Distances at which windows of calls most often come again: the candidates for a period."""
+    rng = np.random.default_rng(0)
+    values = rng.integers(1, 1 << 63, int(signs.max()) + 1, np.uint64)[signs]
+    base = np.uint64(0x9E3779B97F4A7C15)  # odd, so it has an inverse modulo 2**64
+    inverse = np.uint64(pow(int(base), -1, 1 << 64))
+    n = len(signs)
+    found: set[int] = set()
+    with np.errstate(over="ignore"):
+        powers = np.concatenate([[np.uint64(1)], np.cumprod(np.full(n, base))])
+        back = np.concatenate([[np.uint64(1)], np.cumprod(np.full(n, inverse))])
+        sums = np.concatenate([[np.uint64(0)], np.cumsum(values * powers[:-1])])
+        for window in WINDOWS:
+            if window >= n:
+                continue
+            hashes = (sums[window:] - sums[:-window]) * back[: n - window + 1]
+            order = np.argsort(hashes, kind="stable")
+            again = hashes[order][1:] == hashes[order][:-1]
+            gaps = np.diff(order)[again]
+            lengths, counts = np.unique(gaps, return_counts=True)
+            common = lengths[np.argsort(-counts)[:4]].tolist()
+            found.update(g for g in common if 0 < g <= LONGEST)
+    return found
+
+
+class _Roller:
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.nodes = list(graph.nodes)
+        self.at = {id(node): i for i, node in enumerate(self.nodes)}
+        self.varying: list[list[Any]] = []
+        table: dict[Any, int] = {}
+        self.signs = []
+        for node in self.nodes:
+            numbers: list[Any] = []
+            sign = _signature(node, numbers)
+            self.signs.append(table.setdefault(sign, len(table)))
+            self.varying.append(numbers)
+        most = max((len(node.inputs) for node in self.nodes), default=0)
+        reads = np.full((len(self.nodes), max(most, 1)), -1)
+        outer: dict[int, int] = {}
+        for i, node in enumerate(self.nodes):
+            for k, x in enumerate(node.inputs):
+                place = self.at.get(id(x))
+                # What is no call, an argument, has a number below all others.
+                reads[i, k] = -2 - outer.setdefault(id(x), len(outer)) if place is None else place
+        self.reads = reads
+        self.loop_at: list[int] = [-1] * len(self.nodes)  # which stretch a call is in
+        self.stretches: list[_Stretch] = []
+
+    def run(self) -> Graph:
+        for start, period, turns in self._periods():
+            stretch = self._fitted(start, period, turns)
+            if stretch is not None:
+                for i in range(stretch.start, stretch.stop):
+                    self.loop_at[i] = len(self.stretches)
+                self.stretches.append(stretch)
+        if not self.stretches:
+            return self.graph
+        return self._rebuilt()
+
+    # ------------------------------------------------------------------------------------ periods
+
+    def _periods(self) -> list[tuple[int, int, int]]:
+        """Stretches (start, period, turns) that repeat, from left to right."""
+        signs = np.array(self.signs)
+        taken = np.zeros(len(signs), bool)
+        found = []
+        for period in sorted(_gaps(signs)):
+            alike = np.concatenate([[False], signs[:-period] == signs[period:], [False]])
+            edges = np.flatnonzero(alike[1:] != alike[:-1])
+            for start, stop in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
+                turns = (stop - start) // period + 1
+                if turns >= LEAST_TURNS and not taken[start : start + turns * period].any():
+                    taken[start : start + turns * period] = True
+                    found.append((start, period, turns))
+        return sorted(found)
+
+    # ------------------------------------------------------------------------------------ rules
+
+    def _fitted(self, start: int, period: int, turns: int) -> _Stretch | None:
+        """The stretch, with a rule for every operand; the first turns are left out where they differ, or the cut is moved."""
+        # The first and last turns often read something else: what stands before the loop, or nothing after it.
+        for skipped, dropped in (
+            (0, 0),
+            (1, 0),
+            (0, 1),
+            (1, 1),
+            (2, 0),
+            (2, 1),
+            (0, 2),
+            (1, 2),
+            (2, 2),
+        ):
+            if turns - skipped - dropped < LEAST_TURNS:
+                return None
+            stretch = _Stretch(start + skipped * period, period, turns - skipped - dropped)
+            if stretch.start and self.loop_at[stretch.start] >= 0:
+                continue
+            if self._rules(stretch):
+                return stretch
+        return None
+
+    def _rules(self, s: _Stretch) -> bool:
+        for offset in range(s.period):
+            first = self.nodes[s.start + offset]
+            places = self.reads[s.start + offset : s.stop : s.period]
+            for k, x in enumerate(first.inputs):
+                rule = self._rule(s, offset, places[:, k], x)
+                if rule is None:
+                    return False
+                s.rules[offset, k] = rule
+            if not self.varying[s.start + offset]:
+                continue
+            columns = zip(*self.varying[s.start + offset : s.stop : s.period], strict=True)
+            for k, column in enumerate(columns):
+                numbers = np.array(column)
+                if (numbers != numbers[0]).any() or (
+                    np.signbit(numbers) != np.signbit(numbers[0])
+                ).any():
+                    if not self._varies(s, offset, k, column):
+                        return False
+        return True
+
+    def _rule(self, s: _Stretch, offset: int, places: np.ndarray, initial: Node) -> Any:
+        """The rule of an operand that stands at these places, turn by turn; `initial` is what the first turn reads."""
+        second = int(places[1])
+        turns = np.arange(s.turns)
+        if (places == second).all() and not (s.start <= second < s.stop):
+            return ("fixed", initial)
+        if s.start <= second < s.stop:
+            turn, at = divmod(second - s.start, s.period)
+            if turn == 1 and at < offset:
+                return ("local", at) if (places == s.start + turns * s.period + at).all() else None
+            if turn == 0:
+                if (places[1:] != s.start + turns[:-1] * s.period + at).any() or s.start <= places[
+                    0
+                ]:
+                    return None
+                x = self.nodes[second]
+                same = (x.shape, x.dtype, x.weak) == (initial.shape, initial.dtype, initial.weak)
+                return ("carried", at, initial) if same else None
+            return None
+        number = self.loop_at[second] if second >= 0 else -1
+        if number >= 0:
+            other = self.stretches[number]
+            if places.min() < other.start or places.max() >= other.stop:
+                return None
+            turn0, at = divmod(int(places[0]) - other.start, other.period)
+            turn1, at1 = divmod(second - other.start, other.period)
+            step = turn1 - turn0
+            if (
+                at != at1
+                or (places != other.start + (turn0 + step * turns) * other.period + at).any()
+            ):
+                return None
+            return ("indexed", number, at, turn0, step)
+        return None
+
+    def _varies(self, s: _Stretch, offset: int, k: int, column: Sequence[Any]) -> bool:
+        """Numbers that change: x[i] of a fixed array with i in even steps, or a Python float among an operation's operands."""
+        node = self.nodes[s.start + offset]
+        if node.name == "getitem":
+            rule = s.rules[offset, 0]
+            index = node.kwargs.get("index", node.args[1] if len(node.args) > 1 else None)
+            step = column[1] - column[0]
+            even = all(c == column[0] + step * j for j, c in enumerate(column))
+            if rule[0] != "fixed" or type(index) is not int or not even:
+                return False
+            n = rule[1].shape[0]
+            ends = (column[0], column[-1])
+            if not (all(e >= 0 for e in ends) or all(e < 0 for e in ends)):
+                return False
+            begin = column[0] % n if column[0] < 0 else column[0]
+            s.entries[offset] = (rule[1], begin, step)
+            return True
+        if node.name == "scatter":
+            return self._sums(s, offset, column)
+        position = [i for i, x in enumerate(node.args) if type(x) is float or type(x) is np.float64]
+        if k >= len(position) or node.dtype not in (np.float64,) or node.kwargs:
+            return False
+        s.numbers[offset, position[k]] = np.array(column, float)
+        return True
+
+    def _sums(self, s: _Stretch, offset: int, column: Sequence[Any]) -> bool:
+        """Entries added into an array, another one each turn: they are kept, and added after the loop all at once.
+
+        The array must be carried from turn to turn by that addition and be read by nothing else in the loop.
+        """
+        node = self.nodes[s.start + offset]
+        step = column[1] - column[0]
+        index = node.kwargs.get("index")
+        if (
+            type(index) is not int
+            or step == 0
+            or any(c != column[0] + step * j for j, c in enumerate(column))
+        ):
+            return False
+        if min(column) < 0:
+            return False
+        readers = [
+            (at, k)
+            for at in range(s.period)
+            for k in range(len(self.nodes[s.start + s.period + at].inputs))
+            if self.reads[s.start + s.period + at, k] == s.start + s.period + offset
+        ]
+        if len(readers) != 1:
+            return False
+        at, k = readers[0]
+        total = self.nodes[s.start + s.period + at]
+        if (
+            total.name != "add"
+            or len(total.inputs) != 2
+            or total.kwargs
+            or total.shape != node.shape
+        ):
+            return False
+        if self.reads[s.start + s.period + at, 1 - k] != s.start + at:
+            return False
+        last = self.reads[s.start + s.period : s.start + 2 * s.period]
+        if (last == s.start + s.period + at).any():
+            return False  # read in the same turn
+        if (
+            self.reads[s.start + 2 * s.period : s.start + 3 * s.period] == s.start + s.period + at
+        ).sum() != 1:
+            return False
+        s.sums[at] = (offset, 1 - k, column[0], step)
+        return True
+
+    # ------------------------------------------------------------------------------------ the new graph
+
+    def _rebuilt(self) -> Graph:
+        outside: dict[
+            int, set[int]
+        ] = {}  # per stretch, offsets that are read from outside turn by turn
+        final: dict[int, set[int]] = {}  # offsets whose last value is read
+        for i, node in enumerate(self.nodes):
+            for x in node.inputs:
+                self._needed(x, self.loop_at[i], outside, final)
+        for y in self.graph.outputs:
+            if isinstance(y, Node):
+                self._needed(y, -1, outside, final)
+        for number, s in enumerate(self.stretches):
+            for rule in s.rules.values():
+                if rule[0] == "indexed":
+                    outside.setdefault(rule[1], set()).add(rule[2])
+            for at in s.sums:
+                if at in outside.get(number, ()):
+                    return self.graph  # somebody wants a partial sum
+                final.get(number, set()).discard(at)
+        steps: list[Any] = []
+        replaced: dict[int, Node] = {}
+
+        def now(x: Node) -> Node:
+            known = replaced.get(id(x))
+            if known is not None:
+                return known
+            i = self.at.get(id(x), -1)
+            number = self.loop_at[i] if i >= 0 else -1
+            if number < 0:
+                return x
+            s = self.stretches[number]
+            turn, at = divmod(i - s.start, s.period)
+            if turn == s.turns - 1 and at in s.last:
+                return s.last[at]
+            node = Node(
+                operator.getitem,
+                "getitem",
+                (Ref(0), turn),
+                {},
+                (s.arrays[at],),
+                np.zeros(x.shape, x.dtype),
+            )
+            node.weak = x.weak
+            steps.append(node)
+            replaced[id(x)] = node
+            return node
+
+        i = 0
+        while i < len(self.nodes):
+            number = self.loop_at[i]
+            if number >= 0:
+                s = self.stretches[number]
+                self._loop(
+                    s,
+                    number,
+                    sorted(outside.get(number, ())),
+                    sorted(final.get(number, ())),
+                    steps,
+                    now,
+                )
+                i = s.stop
+                continue
+            node = self.nodes[i]
+            if any(self.at.get(id(x), -1) >= 0 and now(x) is not x for x in node.inputs):
+                node = node.with_inputs([now(x) for x in node.inputs])
+                replaced[id(self.nodes[i])] = node
+            steps.append(node)
+            i += 1
+        outputs = [now(y) if isinstance(y, Node) else y for y in self.graph.outputs]
+        return Graph(self.graph.inputs, steps, outputs).pruned()
+
+    def _needed(
+        self, x: Node, reader: int, outside: dict[int, set[int]], final: dict[int, set[int]]
+    ) -> None:
+        i = self.at.get(id(x), -1)
+        number = self.loop_at[i] if i >= 0 else -1
+        if number < 0 or number == reader or reader >= 0:
+            # What another stretch reads follows its rules; a fixed one reads a last value or a single turn.
+            if number < 0 or number == reader:
+                return
+        s = self.stretches[number]
+        turn, at = divmod(i - s.start, s.period)
+        if reader >= 0 and any(
+            rule[0] == "indexed" and rule[1] == number and rule[2] == at
+            for rule in self.stretches[reader].rules.values()
+        ):
+            return
+        if turn == s.turns - 1:
+            final.setdefault(number, set()).add(at)
+        else:
+            outside.setdefault(number, set()).add(at)
+
+    def _loop(
+        self,
+        s: _Stretch,
+        number: int,
+        kept: list[int],
+        final: list[int],
+        steps: list[Any],
+        now: Any,
+    ) -> None:
+        """Append the loop of a stretch, and note what its results are called."""
+        carried: dict[tuple[int, int], Node] = {}  # (offset, initial value) -> the body's input
+        fixed: dict[int, Node] = {}
+        indexed: dict[Any, Node] = {}
+        sources: dict[str, list[Node]] = {"carried": [], "fixed": [], "indexed": []}
+        indices: list[tuple[int, int]] = []
+        nexts: list[int] = []
+        body = Graph()
+        inside: dict[int, Node] = {}
+
+        def variable(like: Node) -> Node:
+            node = Node(None, "input", (), {}, (), np.zeros(like.shape, like.dtype))
+            node.weak = like.weak
+            return node
+
+        def indexed_input(key: Any, like: Node, source: Node, a: int, b: int) -> Node:
+            if key not in indexed:
+                indexed[key] = variable(like)
+                sources["indexed"].append(source)
+                indices.append((a, b))
+            return indexed[key]
+
+        def operand(rule: Any, like: Node) -> Node:
+            if rule[0] == "local":
+                return inside[rule[1]]
+            if rule[0] == "fixed":
+                x = now(rule[1])
+                if id(x) not in fixed:
+                    fixed[id(x)] = variable(x)
+                    sources["fixed"].append(x)
+                return fixed[id(x)]
+            if rule[0] == "carried":
+                key = (rule[1], id(rule[2]))
+                if key not in carried:
+                    carried[key] = variable(rule[2])
+                    sources["carried"].append(now(rule[2]))
+                    nexts.append(rule[1])
+                return carried[key]
+            _, other, at, a, b = rule
+            return indexed_input((other, at, a, b), like, self.stretches[other].arrays[at], a, b)
+
+        sums: list[tuple[int, Any, Node, int, int]] = []
+        later = {offset: at for at, (offset, *_) in s.sums.items()}
+        for offset in range(s.period):
+            node = self.nodes[s.start + s.period + offset]
+            if offset in s.sums:
+                continue
+            if offset in later:
+                at = later[offset]
+                _, array, first, step = s.sums[at]
+                # Its own rule is that of the array before the first turn.
+                initial = self.nodes[s.start + at].inputs[array]
+                added = operand(s.rules[offset, 0], node.inputs[0])
+                sums.append((at, added, initial, first, step))
+                continue
+            if offset in s.entries:
+                source, a, b = s.entries[offset]
+                inside[offset] = indexed_input(("entry", id(source), a, b), node, now(source), a, b)
+                continue
+            inputs = [operand(s.rules[offset, k], x) for k, x in enumerate(node.inputs)]
+            args = list(node.args)
+            for (at, position), numbers in s.numbers.items():
+                if at == offset:
+                    constant = Node(Constant(numbers), "constant", (), {}, (), numbers)
+                    steps.append(constant)
+                    like = Node(None, "input", (), {}, (), node.args[position])
+                    inputs.append(
+                        indexed_input(("numbers", offset, position), like, constant, 0, 1)
+                    )
+                    args[position] = Ref(len(inputs) - 1)
+            copy = node.with_inputs(inputs)
+            copy.args = tuple(args)
+            body.steps.append(copy)
+            inside[offset] = copy
+        # The last value of a call is carried too, from turn to turn: its initial value is of no account.
+        for at in final:
+            if at not in nexts:
+                like = inside[at]
+                start = Node(_zeros(like), "constant", (), {}, (), np.zeros(like.shape, like.dtype))
+                steps.append(start)
+                carried[at, -1] = variable(like)
+                sources["carried"].append(start)
+                nexts.append(at)
+        body.inputs = [*carried.values(), *fixed.values(), *indexed.values()]
+        body.outputs = [inside[at] for at in nexts] + [inside[at] for at in kept]
+        body.outputs += [added for _, added, _, _, _ in sums]
+        loop = Loop(s.turns, body, len(carried), len(fixed), indices)
+        given = [*sources["carried"], *sources["fixed"], *sources["indexed"]]
+        call = Node(LoopCall(loop), "loop", tuple(Ref(i) for i in range(len(given))), {}, given, 0)
+        steps.append(call)
+        for i, at in enumerate([*nexts, *kept]):
+            node = inside[at]
+            stacked = i >= len(nexts)
+            shape = (s.turns, *node.shape) if stacked else node.shape
+            part = _part(call, i, shape, node.dtype)
+            part.weak = node.weak and not stacked
+            steps.append(part)
+            if stacked:
+                s.arrays[at] = part
+            else:
+                s.last.setdefault(at, part)
+        for i, (at, source, initial, first, step) in enumerate(sums):
+            shape = (s.turns, *source.shape)
+            stack = _part(call, len(nexts) + len(kept) + i, shape, source.dtype)
+            stop = first + step * s.turns
+            where = slice(first, stop if stop >= 0 else None, step)
+            zero = np.zeros((), source.dtype)
+            spread = Node(
+                scatter.primitive.forward,
+                "scatter",
+                (Ref(0),),
+                {"index": where, "shape": initial.shape},
+                (stack,),
+                like,
+            )
+            total = Node(operator.add, "add", (Ref(0), Ref(1)), {}, (now(initial), spread), zero)
+            spread.shape = total.shape = initial.shape
+            steps += [stack, spread, total]
+            s.last[at] = total
+
+
+def _part(call: Node, i: int, shape: tuple[int, ...], dtype: np.dtype) -> Node:
+    """One of a loop's results."""
+    part = Node(operator.itemgetter(i), f"loop[{i}]", (Ref(0),), {}, (call,), np.zeros((), dtype))
+    part.shape = shape
+    return part
+
+
+class _Stretch:
+    """A repeating stretch, with the rule of each operand."""
+
+    def __init__(self, start: int, period: int, turns: int) -> None:
+        self.start = start
+        self.period = period
+        self.turns = turns
+        self.rules: dict[tuple[int, int], Any] = {}
+        self.entries: dict[int, tuple[Node, int, int]] = {}
+        self.numbers: dict[tuple[int, int], np.ndarray] = {}
+        self.sums: dict[int, tuple[int, int, int, int]] = {}
+        """Of an addition into an array: (offset of what is added, which operand is the array, first index, step)."""
+        self.arrays: dict[int, Node] = {}
+        self.last: dict[int, Node] = {}
+
+    @property
+    def stop(self) -> int:
+        return self.start + self.period * self.turns
+
+
+class Constant:
+    """A function of nothing that returns an array."""
+
+    def __init__(self, value: np.ndarray) -> None:
+        self.value = value
+
+    def __call__(self) -> np.ndarray:
+        return self.value
+
+
+def _zeros(like: Node) -> Constant:
+    return Constant(np.zeros(like.shape, like.dtype))

@@ -1,0 +1,480 @@
+"""The schedule: which expressions get memory, which are computed in one loop nest, and which nests run block by block.
+
+A *root* is an expression whose values are stored: outputs, reductions, what is read under another shape, and what would else
+be computed more than once at some cost. Everything between roots is computed where it is used. A *nest* is the loops over one
+*space* (a shape), with the roots stored and the reductions accumulated in it. A *group* is a list of nests with the same first
+extent, such that row i of one needs row i of another only: it runs in blocks of rows, so that what passes between its nests
+stays in the cache, and needs memory for one block.
+
+Invariant: nests are in an order in which every root is complete before another nest reads it, except row by row within a group.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from .arrays import Map, Op
+
+LEAVES = ("input", "array")
+
+RECOMPUTED = 6
+"""Cost (in additions) up to which an expression is computed again rather than stored."""
+
+BLOCK = 2048
+"""Entries of the widest array of a group that one block holds: a few of them fit the first-level cache."""
+
+MOST_OPS = 120
+"""Elementwise operations in one nest: above it registers run out, and compilation takes too long."""
+
+LONGEST_CHAIN = 80
+"""Expressions one on top of the other, above which one gets memory."""
+
+MOST_REGIONS = 16
+"""Nested regions above which one gets memory of its own."""
+
+
+@dataclass(slots=True)
+class Nest:
+    """Loops over a space."""
+
+    space: tuple[int, ...]
+    stores: list[Op] = field(default_factory=list)
+    sums: list[Op] = field(default_factory=list)
+    copies: list[tuple[Op, int]] = field(default_factory=list)
+    """(expression, number of the output it is written to)"""
+
+    @property
+    def roots(self) -> list[Op]:
+        return [*self.stores, *self.sums]
+
+
+@dataclass(slots=True)
+class Group:
+    """Nests that run block by block over `rows` first indices; `block` rows at a time."""
+
+    rows: int
+    nests: list[Nest]
+    block: int = 0
+
+
+@dataclass(slots=True)
+class Schedule:
+    """Groups in order; where each root's values are; shapes and dtypes of the outputs."""
+
+    groups: list[Group]
+    memory: dict[int, tuple[str, int]]
+    """Root's number -> ("out", k), ("full", offset in scratch) or ("block", offset)."""
+    scratch: int
+    outputs: list[Op]
+    roots: dict[int, Op]
+    products: list[Op]
+
+
+def identity(shape: Sequence[int]) -> tuple[Map, ...]:
+    """Maps that read every entry in its own place."""
+    return tuple((0, i, 1) if n != 1 else (0, -1, 0) for i, n in enumerate(shape))
+
+
+def base(op: Op) -> Op:
+    """The expression whose memory a chain of reshapes reads."""
+    while op.kind == "reshape":
+        op = op.inputs[0]
+    return op
+
+
+class Walk:
+    """What an expression reads in a space: leaves with their maps, and each evaluation on the way."""
+
+    def __init__(self, roots: set[int]) -> None:
+        self.roots = roots
+        self.reads: list[tuple[Op, tuple[Map, ...]]] = []
+        self.evaluated: dict[tuple[int, tuple[Map, ...]], Op] = {}
+        self.breaks: dict[int, set[int]] = {}
+
+    def into(self, op: Op, maps: tuple[Map, ...], top: bool = False) -> None:
+        """Follow an expression from where it is used."""
+        if not top and (op.number in self.roots or op.kind in LEAVES or op.kind == "reshape"):
+            self.reads.append((op, maps))
+            return
+        key = (op.number, maps)
+        if key in self.evaluated or op.kind == "const":
+            return
+        self.evaluated[key] = op
+        if op.kind == "elem":
+            for x in op.inputs:
+                self.into(x, maps)
+        elif op.kind == "view":
+            from .arrays import composed
+
+            self.into(op.inputs[0], tuple(composed(op.attr, maps)))
+        elif op.kind == "region":
+            x, outside = op.inputs
+            for (start, axis), (offset, at, step), n in zip(op.attr, maps, op.shape, strict=True):
+                length = 1 if axis < 0 else x.shape[axis]
+                for edge in (start, start + length):
+                    if at >= 0 and 0 < edge <= n:
+                        self.breaks.setdefault(at, set()).add(crossing(offset, step, edge))
+            self.into(outside, maps)
+            self.into(x, inside_maps(op, maps))
+        elif op.kind in ("reduce", "product") and top:
+            for x in op.inputs:
+                self.into(x, identity(x.shape))
+
+
+def crossing(offset: int, step: int, edge: int) -> int:
+    """The first index at which `offset + step * i` is on the other side of an edge."""
+    if step > 0:
+        return -((offset - edge) // step)
+    return (offset - edge) // -step + 1
+
+
+def inside_maps(region: Op, maps: Sequence[Map]) -> tuple[Map, ...]:
+    """Maps of what a region holds, from the maps of the whole."""
+    x = region.inputs[0]
+    result: list[Map] = [(0, -1, 0)] * len(x.shape)
+    for (start, axis), (offset, at, step) in zip(region.attr, maps, strict=True):
+        if axis >= 0:
+            result[axis] = (offset - start, at, step)
+    return tuple(result)
+
+
+def space_of(op: Op) -> tuple[int, ...]:
+    """The space over which a root is computed."""
+    return op.inputs[0].shape if op.kind == "reduce" else op.shape
+
+
+def topological(outputs: Sequence[Op]) -> list[Op]:
+    """Every expression below the outputs, operands first."""
+    seen: dict[int, Op] = {}
+    stack = list(outputs)
+    while stack:
+        op = stack.pop()
+        if op.number not in seen:
+            seen[op.number] = op
+            stack.extend(op.inputs)
+    return [seen[number] for number in sorted(seen)]
+
+
+class Scheduler:
+    """Finds the roots, then nests, then groups, then memory."""
+
+    def __init__(self, outputs: Sequence[Op]) -> None:
+        self.outputs = list(outputs)
+        self.order = topological(outputs)
+        self.roots: set[int] = set()
+        self.by_number = {op.number: op for op in self.order}
+        self.nests: list[Nest] = []
+        self.nest_of: dict[int, int] = {}
+
+    def run(self) -> Schedule:
+        """The schedule of these outputs."""
+        self._necessary()
+        for _ in range(12):
+            if not self._costly():
+                break
+        self._assign()
+        for _ in range(8):
+            if not self._shared():
+                break
+            self.nests, self.nest_of = [], {}
+            self._assign()
+        groups = self._grouped()
+        return self._placed(groups)
+
+    # ------------------------------------------------------------------------------------ roots
+
+    def _necessary(self) -> None:
+        depth: dict[int, int] = {}
+        chain: dict[int, int] = {}
+        for op in self.order:
+            # A walk goes down by recursion, so no chain may be longer than Python's stack allows.
+            chain[op.number] = 1 + max((chain[x.number] for x in op.inputs), default=0)
+            if chain[op.number] > LONGEST_CHAIN and op.kind in ("elem", "region"):
+                self._root(op)
+                chain[op.number] = 0
+            deep = max((depth[x.number] for x in op.inputs), default=0)
+            if op.kind in ("reduce", "product"):
+                self._root(op)
+            if op.kind == "reshape":
+                self._root(base(op))
+            if op.kind == "region":
+                deep += 1
+                if deep > MOST_REGIONS:
+                    self._root(op)
+            depth[op.number] = 0 if op.number in self.roots else deep
+            if op.kind == "product":
+                for x in op.inputs:
+                    self._root(base(x))
+        for op in self.outputs:
+            if op.kind in ("elem", "region"):
+                self._root(op)
+
+    def _root(self, op: Op) -> None:
+        if op.kind not in ("input", "array"):
+            self.roots.add(op.number)
+
+    def _walk(self, op: Op) -> Walk:
+        walk = Walk(self.roots)
+        walk.into(op, identity(op.shape), top=True)
+        return walk
+
+    def _costly(self) -> bool:
+        """Make roots of what is computed more than once, or more often than it has entries; whether there were any."""
+        cost: dict[int, int] = {}
+        for op in self.order:
+            own = 1 if op.kind == "elem" else 0
+            if op.kind == "elem":
+                from .arrays import CHEAP
+                from .arrays import ROOTS as SLOWER
+
+                own = 1 if op.attr in CHEAP else 4 if op.attr in SLOWER else 20
+            below = sum(1 if x.number in self.roots else cost[x.number] for x in op.inputs)
+            cost[op.number] = min(own + below, 10**6)
+        self.cost = cost
+        uses: dict[int, set[Any]] = {}
+        found: set[int] = set()
+        starts = [op for op in self.order if op.number in self.roots]
+        starts += [op for op in self.outputs if op.number not in self.roots]
+        for root in starts:
+            space = space_of(root)
+            entries = math.prod(space)
+            for (number, maps), op in self._walk(root).evaluated.items():
+                if op is root or op.kind != "elem":
+                    continue
+                # Nests of one space share what they compute, so a second use there is free.
+                uses.setdefault(number, set()).add((space, maps))
+                if cost[number] <= 2:
+                    continue
+                if op.size < entries:
+                    used = [axis for _, axis, step in maps if axis >= 0 and step]
+                    outer = any(
+                        n > 1 and i not in used and any(i < u for u in used)
+                        for i, n in enumerate(space)
+                    )
+                    if outer or (cost[number] >= 10 and op.size >= 4):
+                        found.add(number)
+        for number, keys in uses.items():
+            if len(keys) > 1 and cost[number] > RECOMPUTED:
+                found.add(number)
+        # The innermost ones first: making one a root changes what those above it cost.
+        new = {n for n in found - self.roots if not self._above(n, found - self.roots)}
+        self.roots |= new
+        return bool(new)
+
+    def _above(self, number: int, others: set[int]) -> bool:
+        """Whether an expression is computed from another of these."""
+        stack = list(self.by_number[number].inputs)
+        seen = set()
+        while stack:
+            op = stack.pop()
+            if op.number in seen or op.number in self.roots:
+                continue
+            seen.add(op.number)
+            if op.number in others:
+                return True
+            stack.extend(op.inputs)
+        return False
+
+    def _shared(self) -> bool:
+        """Make roots of what several nests compute at some cost; whether there were any."""
+        uses: dict[int, set[int]] = {}
+        for i, nest in enumerate(self.nests):
+            for op in (*nest.roots, *(op for op, _ in nest.copies)):
+                walk = Walk(self.roots)
+                walk.into(op, identity(op.shape), top=op.number in self.roots)
+                for (number, _), inner in walk.evaluated.items():
+                    if inner.kind == "elem" and number not in self.roots:
+                        uses.setdefault(number, set()).add(i)
+        found = {n for n, at in uses.items() if len(at) > 1 and self.cost[n] > RECOMPUTED}
+        new = {n for n in found if not self._above(n, found)}
+        self.roots |= new
+        return bool(new)
+
+    # ------------------------------------------------------------------------------------ nests
+
+    def _assign(self) -> None:
+        work: list[int] = []
+        for op in self.order:
+            if op.number not in self.roots:
+                continue
+            space = space_of(op)
+            walk = self._walk(op)
+            first = self._first(space, walk)
+            nest = next(
+                (
+                    i
+                    for i in range(first, len(self.nests))
+                    if self.nests[i].space == space
+                    and op.kind != "product"
+                    and work[i] < MOST_OPS
+                    and work[i] >= 0
+                ),
+                None,
+            )
+            if nest is None:
+                nest = len(self.nests)
+                self.nests.append(Nest(space))
+                work.append(0 if op.kind != "product" else -1)
+            work[nest] += len(walk.evaluated) if op.kind != "product" else 0
+            self.nest_of[op.number] = nest
+            (
+                self.nests[nest].sums
+                if op.kind in ("reduce", "product")
+                else self.nests[nest].stores
+            ).append(op)
+        taken: set[int] = set()
+        for k, op in enumerate(self.outputs):
+            if (
+                base(op).number in self.roots
+                and base(op).number not in taken
+                and (op.kind == "reshape" or op.number in self.roots)
+            ):
+                taken.add(base(op).number)
+                continue
+            walk = Walk(self.roots)
+            walk.into(op, identity(op.shape))
+            first = self._first(op.shape, walk)
+            nest = next(
+                (
+                    i
+                    for i in range(first, len(self.nests))
+                    if self.nests[i].space == op.shape and work[i] >= 0
+                ),
+                None,
+            )
+            if nest is None:
+                nest = len(self.nests)
+                self.nests.append(Nest(op.shape))
+                work.append(0)
+            self.nests[nest].copies.append((op, k))
+
+    def _first(self, space: tuple[int, ...], walk: Walk) -> int:
+        """The first nest that may compute what has been walked."""
+        first = 0
+        for read, maps in walk.reads:
+            root = base(read)
+            at = self.nest_of.get(root.number)
+            if at is None:
+                continue
+            same = (
+                read is root
+                and root.kind not in ("reduce", "product")
+                and self.nests[at].space == space
+                and maps == identity(space)
+            )
+            first = max(first, at if same else at + 1)
+        return first
+
+    # ------------------------------------------------------------------------------------ groups
+
+    def _grouped(self) -> list[Group]:
+        groups: list[Group] = []
+        group_of: dict[int, int] = {}
+        for i, nest in enumerate(self.nests):
+            rows = nest.space[0] if nest.space else 1
+            product = any(op.kind == "product" for op in nest.sums)
+            first = 0
+            for read, maps in self._reads(nest):
+                at = self.nest_of.get(base(read).number)
+                if at is None or at == i:
+                    continue
+                first = max(
+                    first, group_of[at] if self._rowwise(read, maps, rows) else group_of[at] + 1
+                )
+            found = next(
+                (
+                    g
+                    for g in range(first, len(groups))
+                    if groups[g].rows == rows and rows > 1 and not product and groups[g].block >= 0
+                ),
+                None,
+            )
+            if found is None:
+                found = len(groups)
+                groups.append(Group(rows, [], -1 if product else 0))
+            groups[found].nests.append(nest)
+            group_of[i] = found
+        for group in groups:
+            widest = max(math.prod(nest.space[1:]) for nest in group.nests)
+            block = max(8, BLOCK // max(widest, 1))
+            if group.block < 0 or group.rows <= 2 * block or len(group.nests[0].space) == 0:
+                block = group.rows
+            else:
+                block = block // 8 * 8
+            group.block = block if group.block >= 0 else -1
+        self.group_of = {
+            op.number: group_of[n]
+            for op in self.order
+            if (n := self.nest_of.get(op.number, -1)) >= 0
+        }
+        return groups
+
+    def _reads(self, nest: Nest) -> Iterator[tuple[Op, tuple[Map, ...]]]:
+        for op in nest.roots:
+            yield from self._walk(op).reads
+        for op, _ in nest.copies:
+            walk = Walk(self.roots)
+            walk.into(op, identity(op.shape))
+            yield from walk.reads
+
+    def _rowwise(self, read: Op, maps: Sequence[Map], rows: int) -> bool:
+        """Whether row i reads row i only, and that row is complete when the block is."""
+        root = base(read)
+        if read is not root or not root.shape or root.shape[0] != rows or rows == 1:
+            return False
+        if root.kind == "product" or (root.kind == "reduce" and 0 in root.attr[1]):
+            return False
+        return maps[0] == (0, 0, 1)
+
+    # ------------------------------------------------------------------------------------ memory
+
+    def _placed(self, groups: list[Group]) -> Schedule:
+        memory: dict[int, tuple[str, int]] = {}
+        copied = {k for nest in self.nests for _, k in nest.copies}
+        for k, op in enumerate(self.outputs):
+            if k not in copied:
+                memory[base(op).number] = ("out", k)
+        readers: dict[int, list[tuple[int, bool]]] = {}
+        for g, group in enumerate(groups):
+            for nest in group.nests:
+                for read, maps in self._reads(nest):
+                    readers.setdefault(base(read).number, []).append(
+                        (g, self._rowwise(read, maps, group.rows))
+                    )
+        offset = 0
+        for op in self.order:
+            if op.number not in self.roots or op.number in memory:
+                continue
+            group = groups[self.group_of[op.number]]
+            at_home = all(
+                g == self.group_of[op.number] and aligned
+                for g, aligned in readers.get(op.number, ())
+            )
+            if op.kind == "reduce" and 0 in op.attr[1]:
+                at_home = False
+            local = (
+                at_home
+                and 0 < group.block < group.rows
+                and bool(op.shape)
+                and op.shape[0] == group.rows
+            )
+            entries = group.block * math.prod(op.shape[1:]) if local else op.size
+            memory[op.number] = ("block" if local else "full", offset)
+            offset += (max(entries, 1) * op.dtype.itemsize + 63) // 64 * 64
+        products = [op for op in self.order if op.kind == "product"]
+        return Schedule(
+            groups,
+            memory,
+            offset,
+            self.outputs,
+            {n: self.by_number[n] for n in self.roots},
+            products,
+        )
+
+
+def scheduled(outputs: Sequence[Op]) -> Schedule:
+    """The schedule for computing these expressions."""
+    return Scheduler(outputs).run()

@@ -1,0 +1,791 @@
+"""Tracing: a function is run once on `Traced` values, and every NumPy call they meet is written down.
+
+A `Traced` holds the value that the array has in this run, and the graph node that computes it. NumPy hands every ufunc
+and function that meets one to it (`__array_ufunc__`, `__array_function__`); it evaluates the call on the values and records
+it. Tensors carry `Traced` values as they carry arrays, so tapes, sweeps and transforms run on them unchanged, to any order of
+derivative: what they do is recorded as the NumPy calls they make. The ops whose forward function is our own are
+recorded as one call each (`_ops_recorded`).
+
+Invariant: no value leaves a trace unseen. A `Traced` has no buffer; whatever asks for the plain number or array (`if x > 0`,
+`float(x)`, `range(n)`, `np.asarray(x)`) gets it through `Trace.read`, which records a guard. So a program is either good
+for other inputs too, or its guards say that it is not.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from .. import storage
+from ..errors import TraceError
+from ..primitive import OPS, Primitive, namespace
+from ..storage import StandIn
+from ..tensor import Tensor
+from .graph import Graph, Guard, Node, Ref, filled
+
+LARGEST_READ = 4096
+"""Elements of the largest array that Python may read while tracing; a guard on a bigger one would be a second computation."""
+
+_STATIC = {
+    np.shape, np.ndim, np.size, np.iscomplexobj, np.isrealobj, np.result_type, np.can_cast, np.min_scalar_type, np.common_type,
+    np.shares_memory, np.may_share_memory, np.broadcast_shapes, np.einsum_path,
+}  # fmt: skip
+"""NumPy functions that look at shapes and dtypes only: their answer is a constant of the program."""
+
+_WRITING = {
+    np.copyto: 0,
+    np.put: 0,
+    np.place: 0,
+    np.putmask: 0,
+    np.put_along_axis: 0,
+    np.fill_diagonal: 0,
+}
+"""NumPy functions that write into an argument, and its position."""
+
+_SETTLED = {
+    np.sum, np.prod, np.mean, np.std, np.var, np.max, np.min, np.argmax, np.argmin, np.argsort, np.sort, np.any, np.all,
+    np.cumsum, np.cumprod, np.reshape, np.transpose, np.swapaxes, np.moveaxis, np.expand_dims, np.squeeze, np.broadcast_to,
+    np.flip, np.roll, np.concatenate, np.stack, np.matmul, np.dot, np.tensordot, np.einsum, np.outer, np.inner,
+    np.real, np.imag, np.conjugate, np.clip, np.zeros_like, np.ones_like, np.full_like, np.empty_like, np.copy, np.ravel,
+    np.take, np.linalg.solve, np.linalg.inv, np.linalg.det, np.linalg.cholesky, np.linalg.svd, np.linalg.eigh, np.linalg.qr,
+    np.fft.fft, np.fft.ifft, np.fft.rfft, np.fft.irfft, np.isfinite, np.isnan, np.tril, np.triu, np.diag, np.diagonal, np.trace,
+}  # fmt: skip
+"""Functions whose result's shape and dtype follow from shapes, dtypes and settings: no check of them is needed at each call."""
+
+
+_REFS = tuple(Ref(i) for i in range(4))
+_NONE: dict[str, Any] = {}
+
+
+class Trace:
+    """One run of a function: the graph it grows, and the constants it met."""
+
+    def __init__(self) -> None:
+        self.graph = Graph()
+        self.open = True
+        self.drew = False  # whether a recorded call drew random numbers itself
+        self._buffers: dict[int, list[weakref.ref[Traced]]] = {}
+
+    def input(self, value: Any) -> Traced:
+        """A value of the next argument."""
+        node = Node(None, "input", (), {}, (), value)
+        self.graph.inputs.append(node)
+        return Traced(self, node, value, given=True)
+
+    def constant(self, value: Any) -> Traced:
+        """An array that does not depend on an argument, as a traced one: it is about to be written to."""
+        return self.call(_made, (storage.kept(np.asarray(value)),), {}, "constant")
+
+    def call(
+        self, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], name: str
+    ) -> Any:
+        """Evaluate a call on the values, and record it."""
+        if not self.open:
+            raise TraceError(
+                f"{name} was called on a value that a function left behind when it was traced by tg.compile: it is a placeholder of that "
+                "run, and means nothing outside. Return the value from the function instead of storing it elsewhere."
+            )
+        inputs: list[Node] = []
+        values: list[Any] = []
+        template: tuple[Any, Any] = (
+            self._split(tuple(args), inputs, values),
+            self._split(kwargs, inputs, values),
+        )
+        given, settings = filled(template, values)
+        result = (
+            function(*given, **settings)
+            if isinstance(function, np.ufunc) or function in _OPERATIONS
+            else self._drawing(function, given, settings)
+        )
+        return self._recorded(function, name, template, inputs, result)
+
+    def operate(self, operation: Callable[..., Any], args: tuple[Any, ...], name: str) -> Any:
+        """`call` for operators, of which a long program has most: without settings and nested arguments."""
+        inputs: list[Node] = []
+        template: list[Any] = []
+        values: list[Any] = []
+        for x in args:
+            kind = type(x)
+            if kind is Traced and x.home is self and self.open:
+                template.append(_REFS[len(inputs)])
+                inputs.append(x.node)
+                values.append(x.value)
+            elif kind is float or kind is int:
+                template.append(x)
+                values.append(x)
+            else:
+                return self.call(operation, args, {}, name)
+        result = operation(*values)
+        node = Node(operation, name, tuple(template), _NONE, inputs, result)
+        self.graph.steps.append(node)
+        return Traced(self, node, result)
+
+    def _drawing(self, function: Any, given: Any, settings: Any) -> Any:
+        """Evaluate a function that may draw random numbers: it will draw them again in each run, so that is no harm."""
+        state = np.random.mtrand._rand._bit_generator.state  # type: ignore[attr-defined]
+        result = function(*given, **settings)
+        self.drew |= (
+            np.random.mtrand._rand._bit_generator.state["state"]["pos"] != state["state"]["pos"]
+        )  # type: ignore[attr-defined]
+        return result
+
+    def _recorded(
+        self, function: Any, name: str, template: tuple[Any, Any], inputs: list[Node], result: Any
+    ) -> Any:
+        checked = _depends_on_values(function, inputs, template[0])
+        if type(result) in (tuple, list) or (
+            isinstance(result, tuple) and hasattr(result, "_fields")
+        ):
+            whole = Node(function, name, template[0], template[1], inputs, 0)
+            self.graph.steps.append(whole)
+            parts = []
+            for i, part in enumerate(result):
+                node = Node(
+                    operator.itemgetter(i), f"{name}[{i}]", (Ref(0),), {}, (whole,), part, checked
+                )
+                self.graph.steps.append(node)
+                parts.append(Traced(self, node, part))
+            return type(result)(*parts) if hasattr(result, "_fields") else type(result)(parts)
+        if not isinstance(result, _VALUES):
+            raise TraceError(
+                f"{name} returned a {type(result).__name__} while a function was traced by tg.compile ({_line()}), but only numbers and "
+                "arrays can be values of a program. Do this outside the function, or mark the argument as static (static_argnums)."
+            )
+        node = Node(function, name, template[0], template[1], inputs, result, checked)
+        self.graph.steps.append(node)
+        return Traced(self, node, result)
+
+    def _split(self, value: Any, inputs: list[Node], values: list[Any]) -> Any:
+        """Nested arguments with `Ref`s for traced values, and arrays kept as they are now."""
+        kind = type(value)
+        if kind is Traced:
+            if value.home is not self:
+                raise TraceError(
+                    "a value of one trace of tg.compile met a value of another: a function left a placeholder behind when it was traced. "
+                    "Return values from the function instead of storing them elsewhere."
+                )
+            inputs.append(value.node)
+            values.append(value.value)
+            return Ref(len(inputs) - 1)
+        if kind is Tensor or isinstance(value, Tensor):
+            return self._split(value._data, inputs, values)
+        if kind in (tuple, list):
+            return kind(self._split(item, inputs, values) for item in value)
+        if kind is dict:
+            return {key: self._split(item, inputs, values) for key, item in value.items()}
+        if kind is slice:
+            return slice(
+                *(self._split(x, inputs, values) for x in (value.start, value.stop, value.step))
+            )
+        if isinstance(value, np.ndarray):
+            return storage.kept(value)
+        return value
+
+    def read(self, traced: Traced, what: str) -> Any:
+        """The value, for Python to look at: from here on the program is good only where it is the same."""
+        value = traced.value
+        where = _line()
+        if np.size(value) > LARGEST_READ:
+            raise TraceError(
+                f"{what} was asked of an array of shape {np.shape(value)} while its function was traced by tg.compile ({where}): its "
+                "values are those of this call only. Use NumPy's functions on it (np.where for choices), or move this out of the function."
+            )
+        if traced.node.name != "input" or self.open:
+            self.graph.steps.append(Guard(traced.node, np.array(value), where, what))
+        return value
+
+    # ------------------------------------------------------------------------------------ memory that is shared
+
+    def watch(self, traced: Traced) -> None:
+        """Remember whose memory the value lies in: a write must reach all that share it."""
+        if type(traced.value) is np.ndarray:
+            key = id(storage.owner(traced.value))
+            self._buffers.setdefault(key, []).append(weakref.ref(traced))
+
+    def write(self, traced: Traced, node_of: Callable[[], Traced], what: str) -> None:
+        """Let `traced` stand for a new value, as after a write in place."""
+        where = _line()
+        root = traced
+        while root.source is not None:
+            root = root.source[0]
+        if root.given:
+            raise TraceError(
+                f"{what} would write into an argument of a function traced by tg.compile ({where}), which a compiled program never "
+                "does: its inputs stay as they are. Write to a copy (x = x.copy()), or use the out-of-place form."
+            )
+        held = self._buffers.pop(id(storage.owner(root.value)), ()) if traced.ndim else ()
+        mates = [mate for mate in (ref() for ref in held) if mate is not None and mate is not root]
+        if any(mate.source is None for mate in mates):
+            raise TraceError(
+                f"{what} would write into memory that a view of the same array shares ({where}), while its function is traced by "
+                "tg.compile: the view would not see it. Index the whole in one step (x[0, 1] = y, not x[0][1] = y), or copy first."
+            )
+        traced.become(node_of())
+        changed = traced
+        while changed.source is not None:  # the arrays that it is a view of
+            parent, index = changed.source
+            parent.become(self.call(_stored, (parent, index, changed), {}, "setitem"))
+            changed = parent
+        self.watch(root)
+        for mate in mates:  # older ones first, so a view's base has changed before it
+            parent, index = mate.source
+            mate.become(self.call(operator.getitem, (parent, index), {}, "getitem"))
+            self.watch(mate)
+
+
+def _depends_on_values(function: Any, inputs: Sequence[Node], args: Any) -> bool:
+    """Whether shape or dtype of a call's result may follow from values, so that they must be looked at in each run."""
+    if function is operator.getitem or (
+        isinstance(function, OpCall) and function.op.name == "getitem"
+    ):
+        return len(inputs) > 1  # x[mask]
+    if function is np.where:
+        return len(args) == 1  # with the condition alone it gives positions
+    if isinstance(function, OpCall):
+        return not (function.op.elementwise or function.op.linear)
+    return not (isinstance(function, np.ufunc) or function in _SETTLED or function in _OPERATIONS)
+
+
+_VALUES = (np.ndarray, np.generic, bool, int, float, complex)
+
+
+def _made(value: Any) -> Any:
+    """A constant array, as a call of no traced value."""
+    return np.array(value)
+
+
+def _line() -> str:
+    """Where in the user's code we are: the innermost frame outside this library, NumPy and SciPy."""
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        module = frame.f_globals.get("__name__", "")
+        if module.split(".")[0] not in (
+            "tapegrad",
+            "numpy",
+            "scipy",
+            "optree",
+            "functools",
+            "contextlib",
+        ):
+            return f'"{frame.f_code.co_filename}", line {frame.f_lineno}, in {frame.f_code.co_name}'
+        frame = frame.f_back
+    return "at an unknown line"
+
+
+def _reads(value: Any, trace: Trace, what: str) -> Any:
+    return trace.read(value, what) if type(value) is Traced else value
+
+
+class _Flags:
+    """What code asks of an array's flags."""
+
+    writeable = True
+    c_contiguous = f_contiguous = contiguous = aligned = True
+    owndata = True
+
+
+class Traced(StandIn):
+    """A value of a traced run: it is what NumPy would have there, and remembers how to compute it again."""
+
+    __slots__ = ("__weakref__", "given", "home", "node", "source", "value")
+
+    def __init__(self, trace: Trace, node: Node, value: Any, given: bool = False) -> None:
+        self.source: Any = (
+            None  # (array, index) of which this is a view: a write to one is a write to both
+        )
+        self.home = trace
+        self.node = node
+        self.value = value
+        self.given = given  # an argument's own memory, which a program must not write to
+        trace.watch(self)
+
+    @property
+    def __class__(self) -> Any:
+        """What `isinstance` sees: an array, or Python's number where it is one. NumPy's C code looks at the type and is not misled."""
+        return type(self.value) if self.node.weak else np.ndarray
+
+    def become(self, other: Traced) -> None:
+        """Stand for another value from now on."""
+        self.node, self.value = other.node, other.value
+
+    # ------------------------------------------------------------------------------------ what is known of it
+
+    shape = property(lambda self: self.node.shape)
+    dtype = property(lambda self: self.node.dtype)
+    ndim = property(lambda self: len(self.node.shape))
+    size = property(lambda self: math.prod(self.node.shape))
+    itemsize = property(lambda self: self.node.dtype.itemsize)
+    nbytes = property(lambda self: self.size * self.itemsize)
+    strides = property(lambda self: (self.itemsize,) * self.ndim)
+    flags = property(lambda self: _Flags)
+    base = None
+    __array_priority__ = 500
+
+    def strong(self) -> Any:
+        return self.home.call(np.asarray, (self,), {}, "asarray") if self.node.weak else self
+
+    def duplicate(self) -> Any:
+        return self.home.call(_made, (self,), {}, "copy")
+
+    def admit(self, t: Any) -> None:
+        data = t._data
+        if type(data) is Traced:
+            return
+        if isinstance(data, np.ndarray) and data.ndim:
+            # The tensor, the name here and getrefcount's own: anybody else would not see the write.
+            if data.base is not None or sys.getrefcount(data) > 3:
+                raise TraceError(
+                    f"a traced value would be written into a tensor whose memory something else shares ({_line()}): a view, or an array. "
+                    "Make the buffer inside the function (tg.zeros(...)), and write to it as a whole."
+                )
+        t._data = self.home.constant(data)
+
+    # ------------------------------------------------------------------------------------ NumPy's hooks
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **settings: Any) -> Any:
+        if any(isinstance(x, Tensor) for x in inputs):
+            return NotImplemented
+        out = settings.pop("out", None)
+        if method == "at":
+            target = inputs[0]
+            _written(self.home, target, f"np.{ufunc.__name__}.at", _at, (ufunc, *inputs), 1)
+            return None
+        function = ufunc if method == "__call__" else getattr(ufunc, method)
+        name = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
+        result = self.home.call(function, inputs, settings, name)
+        if out is None:
+            return result
+        results = result if isinstance(result, tuple) else (result,)
+        for target, value in zip(out, results, strict=True):
+            if target is not None:
+                _written(self.home, target, f"np.{name}(out=)", _copied_into, (target, value), 0)
+        return out[0] if len(out) == 1 else out
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        if any(issubclass(kind, Tensor) for kind in types):
+            return NotImplemented
+        if function in _STATIC:
+            return function(*_values(args), **_values(kwargs))
+        if function is np.copyto and len(args) == 2 and not kwargs:
+            return _written(self.home, args[0], "np.copyto", _copied_into, args, 0)
+        if function in _WRITING:
+            return _written(
+                self.home, args[0], f"np.{function.__name__}", _writer, (function, *args), 1, kwargs
+            )
+        out = kwargs.get("out")
+        if out is not None:
+            result = self.home.call(
+                function, args, {k: v for k, v in kwargs.items() if k != "out"}, function.__name__
+            )
+            return _written(
+                self.home, out, f"np.{function.__name__}(out=)", _copied_into, (out, result), 0
+            )
+        return self.home.call(function, args, kwargs, function.__name__)
+
+    # ------------------------------------------------------------------------------------ where Python looks at it
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+        return np.array(self.home.read(self, "np.asarray(x)"), dtype=dtype)
+
+    def __bool__(self) -> bool:
+        return bool(self.home.read(self, "a truth value (if x, while x, x and y)"))
+
+    def __float__(self) -> float:
+        return float(self.home.read(self, "float(x)"))
+
+    def __int__(self) -> int:
+        return int(self.home.read(self, "int(x)"))
+
+    def __complex__(self) -> complex:
+        return complex(self.home.read(self, "complex(x)"))
+
+    def __index__(self) -> int:
+        return operator.index(self.home.read(self, "an index or a range"))
+
+    def __hash__(self) -> int:
+        return hash(self.home.read(self, "hash(x)"))
+
+    def __format__(self, spec: str) -> str:
+        return format(self.home.read(self, "format(x)"), spec)
+
+    def __repr__(self) -> str:
+        return f"<traced {self.node!r}>"
+
+    def item(self, *args: Any) -> Any:
+        """The one element (or the one at a position), for Python to look at."""
+        value = self.home.read(self, "x.item()")
+        return value.item(*args) if isinstance(value, np.ndarray | np.generic) else value
+
+    def tolist(self) -> Any:
+        """The elements as nested lists, for Python to look at."""
+        value = self.home.read(self, "x.tolist()")
+        return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
+
+    def is_integer(self) -> bool:
+        """Whether it is a whole number, for Python to look at."""
+        return float(self.home.read(self, "x.is_integer()")).is_integer()
+
+    # ------------------------------------------------------------------------------------ as an array
+
+    def __len__(self) -> int:
+        if not self.ndim:
+            raise TypeError("len() of unsized object")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[i] for i in range(len(self)))
+
+    def __contains__(self, element: Any) -> bool:
+        return bool((self == element).any())
+
+    def __getitem__(self, index: Any) -> Any:
+        index = _frozen(index)
+        return _view(self.home.call(operator.getitem, (self, index), {}, "getitem"), self, index)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        _written(self.home, self, "x[index] = y", _stored, (self, _frozen(index), value), 0)
+
+    def astype(
+        self,
+        dtype: Any,
+        order: str = "K",
+        casting: str = "unsafe",
+        subok: bool = True,
+        copy: bool = True,
+    ) -> Any:
+        """Another dtype."""
+        dtype = np.dtype(dtype)
+        return self.home.call(_astype, (self, dtype), {}, "astype")
+
+    def reshape(self, *shape: Any, order: str = "C") -> Any:
+        """The entries in another shape."""
+        return np.reshape(self, shape[0] if len(shape) == 1 else shape, order=order)
+
+    def transpose(self, *axes: Any) -> Any:
+        """Axes in another order."""
+        return np.transpose(self, (axes[0] if len(axes) == 1 else axes) or None)
+
+    def flatten(self, order: str = "C") -> Any:
+        """All entries along one axis."""
+        return np.reshape(self, -1, order=order)
+
+    def view(self, *kind: Any) -> Any:
+        """The same value; its bits under another dtype are not traced."""
+        if kind:
+            raise self._cannot("view(dtype)")
+        return self
+
+    def fill(self, value: Any) -> None:
+        """Overwrite every entry."""
+        self[...] = value
+
+    def compress(self, condition: Any, axis: Any = None) -> Any:
+        """The slices where a condition holds."""
+        return np.compress(condition, self, axis)
+
+    @property
+    def T(self) -> Any:
+        """Axes in reverse order."""
+        return np.transpose(self)
+
+    @property
+    def mT(self) -> Any:
+        """The last two axes exchanged."""
+        return np.swapaxes(self, -1, -2)
+
+    @property
+    def real(self) -> Any:
+        """Real part."""
+        return np.real(self)
+
+    @property
+    def imag(self) -> Any:
+        """Imaginary part."""
+        return np.imag(self)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if hasattr(np.ndarray, name) or hasattr(float, name):
+            raise self._cannot(name)
+        raise AttributeError(f"an array has no attribute {name!r}")
+
+    def _cannot(self, name: str) -> TraceError:
+        return TraceError(
+            f"x.{name} was asked while a function was traced by tg.compile ({_line()}), which has no record for it. Use the NumPy "
+            "function of that name, or do this outside the function."
+        )
+
+
+def _values(value: Any) -> Any:
+    """Nested arguments with each traced value's value: for functions that look at shapes and dtypes only."""
+    if type(value) is Traced:
+        return value.value
+    if type(value) in (tuple, list):
+        return type(value)(map(_values, value))
+    if type(value) is dict:
+        return {k: _values(v) for k, v in value.items()}
+    return value
+
+
+def _view(part: Traced, of: Any, index: Any) -> Traced:
+    """Remember what a part is a view of, if it is one."""
+    if type(of) is Traced and isinstance(part.value, np.ndarray) and part.value.base is not None:
+        part.source = (of, index)
+    return part
+
+
+def _frozen(index: Any) -> Any:
+    """An index that nobody changes later; lists become arrays, as NumPy reads them."""
+    if type(index) is tuple:
+        return tuple(_frozen(i) for i in index)
+    if isinstance(index, Tensor):
+        return index._data
+    if type(index) is list:
+        if any(isinstance(i, StandIn | Tensor) for i in index):
+            return np.stack(
+                [
+                    np.asarray(i) if not isinstance(i, StandIn | Tensor) else _frozen(i)
+                    for i in index
+                ]
+            )
+        return np.array(index) if index else np.array(index, np.intp)
+    return index
+
+
+# ---------------------------------------------------------------------------------------- what programs call
+#
+# Functions of values that NumPy has only as methods or statements. A compiled program calls them by name.
+
+
+def _astype(x: Any, dtype: Any) -> Any:
+    return x.astype(dtype) if isinstance(x, np.ndarray | np.generic) else dtype.type(x)
+
+
+def _stored(x: Any, index: Any, value: Any) -> Any:
+    out = np.array(x)
+    out[index] = value
+    return out
+
+
+def _copied_into(x: Any, value: Any) -> Any:
+    out = np.array(x)
+    out[...] = value
+    return out
+
+
+def _at(ufunc: Any, x: Any, *args: Any) -> Any:
+    out = np.array(x)
+    ufunc.at(out, *args)
+    return out
+
+
+def _writer(function: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
+    out = np.array(x)
+    function(out, *args, **kwargs)
+    return out
+
+
+def _written(
+    trace: Trace,
+    target: Any,
+    what: str,
+    function: Any,
+    args: tuple[Any, ...],
+    position: int,
+    kwargs: dict[str, Any] | None = None,
+) -> Any:
+    """`target` after a write: a traced target stands for the result from now on."""
+    if isinstance(target, tuple) and len(target) == 1:
+        target = target[0]
+        args = (*args[:position], target, *args[position + 1 :])
+    if type(target) is not Traced:
+        raise TraceError(
+            f"{what} would write a traced value into a plain array ({_line()}), while its function is traced by tg.compile: the array "
+            "would keep this run's value. Make the buffer a tensor, tg.zeros(...), or build the result with np.stack or np.where."
+        )
+    trace.write(
+        target, lambda: trace.call(function, args, kwargs or {}, function.__name__[1:]), what
+    )
+    return target
+
+
+# ---------------------------------------------------------------------------------------- operators and methods
+
+_OPERATIONS: set[Any] = {_stored, _copied_into, _at, _astype, _made, np.asarray}
+_BINARY = (
+    "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift lt le gt ge eq ne".split()
+)
+_UFUNC_OF = {
+    "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide", "floordiv": "floor_divide", "mod": "remainder",
+    "pow": "power", "matmul": "matmul", "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor", "lshift": "left_shift",
+    "rshift": "right_shift", "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal", "eq": "equal",
+    "ne": "not_equal", "neg": "negative", "pos": "positive", "abs": "absolute", "invert": "invert",
+}  # fmt: skip
+
+
+def _operate(self: Traced, operation: Any, args: tuple[Any, ...], name: str) -> Any:
+    for x in args:
+        if type(x) is not Traced and not isinstance(
+            x, np.ndarray | np.generic | int | float | complex | list | tuple
+        ):
+            return NotImplemented
+    return self.home.operate(operation, args, name)
+
+
+def _binary_method(symbol: str) -> None:
+    operation = getattr(operator, symbol + "_" if symbol in ("and", "or") else symbol)
+    name = _UFUNC_OF[symbol]
+    _OPERATIONS.add(operation)
+
+    def method(self: Traced, other: Any) -> Any:
+        return _operate(self, operation, (self, other), name)
+
+    def reflected(self: Traced, other: Any) -> Any:
+        return _operate(self, operation, (other, self), name)
+
+    def in_place(self: Traced, other: Any) -> Any:
+        result = _operate(self, operation, (self, other), name)
+        if result is NotImplemented or not self.ndim:
+            return result
+        return _written(self.home, self, f"x {symbol}= y", _copied_into, (self, result), 0)
+
+    setattr(Traced, f"__{symbol}__", method)
+    if symbol not in ("lt", "le", "gt", "ge", "eq", "ne"):
+        setattr(Traced, f"__r{symbol}__", reflected)
+        setattr(Traced, f"__i{symbol}__", in_place)
+
+
+def _unary_method(symbol: str) -> None:
+    operation = getattr(operator, symbol)
+    _OPERATIONS.add(operation)
+
+    def method(self: Traced) -> Any:
+        return _operate(self, operation, (self,), _UFUNC_OF[symbol])
+
+    setattr(Traced, f"__{symbol}__", method)
+
+
+for _symbol in _BINARY:
+    _binary_method(_symbol)
+for _symbol in ("neg", "pos", "abs", "invert"):
+    _unary_method(_symbol)
+
+
+def _method(name: str, function: Any) -> None:
+    def method(self: Traced, *args: Any, **kwargs: Any) -> Any:
+        return function(self, *args, **kwargs)
+
+    method.__name__ = name
+    setattr(Traced, name, method)
+
+
+for _name in (
+    "all any argmax argmin argpartition argsort choose clip conj conjugate cumprod cumsum diagonal dot max mean min nonzero prod "
+    "ravel repeat round searchsorted squeeze std sum swapaxes take trace var copy"
+).split():
+    _method(_name, getattr(np, _name))
+
+
+# ---------------------------------------------------------------------------------------- ops as single calls
+
+_lock = threading.Lock()
+_recording = 0
+_originals: list[tuple[Primitive, Any]] = []
+
+
+class OpCall:
+    """The forward function of one of our ops, as the function of a node."""
+
+    __slots__ = ("__name__", "op", "run")
+
+    def __init__(self, op: Primitive) -> None:
+        self.op = op
+        self.run = op.forward
+        self.__name__ = op.name
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.run(*args, **kwargs)
+
+
+_CALLS: dict[int, OpCall] = {}
+
+
+def _recorder(op: Primitive) -> Callable[..., Any]:
+    call = _CALLS.setdefault(op.code, OpCall(op))
+
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        found = _traced_in((args, kwargs))
+        if found is None:
+            return call(*args, **kwargs)
+        result = found.home.call(call, args, kwargs, op.name)
+        if op.name == "getitem":
+            return _view(result, args[0], kwargs.get("index", args[-1]))
+        return result
+
+    return forward
+
+
+def _traced_in(value: Any) -> Traced | None:
+    kind = type(value)
+    if kind is Traced:
+        return value
+    if kind in (tuple, list):
+        items: Any = value
+    elif kind is dict:
+        items = value.values()
+    elif kind is slice:
+        items = (value.start, value.stop, value.step)
+    elif kind is Tensor:
+        items = (value._data,)
+    else:
+        return None
+    for item in items:
+        found = _traced_in(item)
+        if found is not None:
+            return found
+    return None
+
+
+@contextmanager
+def ops_recorded() -> Iterator[None]:
+    """While this lasts, an op with a forward function of our own is recorded as one call if it meets a traced value.
+
+    Other threads' ops take the same way round, which costs them a look at their arguments and changes nothing else.
+    """
+    global _recording
+    with _lock:
+        _recording += 1
+        if _recording == 1:
+            for op in OPS[1:]:
+                if not isinstance(op.forward, np.ufunc):
+                    _originals.append((op, op.forward))
+                    _set_forward(op, _recorder(op))
+    try:
+        yield
+    finally:
+        with _lock:
+            _recording -= 1
+            if not _recording:
+                for op, forward in _originals:
+                    _set_forward(op, forward)
+                _originals.clear()
+
+
+def _set_forward(op: Primitive, forward: Any) -> None:
+    op.forward = forward
+    namespace[f"forward_{op.code}"] = forward
+    op.evaluate.__globals__["forward"] = forward  # type: ignore[attr-defined]
+
+
+def traced_in(value: Any) -> Traced | None:
+    """A traced value among nested arguments, if there is one."""
+    return _traced_in(value)

@@ -1,0 +1,901 @@
+"""tg.compile: a compiled function answers what the function itself answers, or raises.
+
+The first part compiles every op and every transform; then come signatures, guards, inputs of every kind, refusals, the outer tape,
+threads; last a fuzzer of random programs, eager against compiled.
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+import os
+import subprocess
+import sys
+import threading
+import warnings
+import weakref
+
+import numpy as np
+import pytest
+
+import tapegrad as tg
+from tapegrad.check.samples import samples_of
+from tapegrad.errors import TraceError
+from tapegrad.primitive import OPS
+from tapegrad.tensor import Tensor
+
+DECLARED = OPS[1:]
+
+
+@pytest.fixture(autouse=True)
+def strict(monkeypatch):
+    """Machine code that cannot be made is an error here; users get NumPy calls and a warning."""
+    from tapegrad.compiler import program
+
+    monkeypatch.setattr(program, "STRICT", True)
+
+
+def plain(value):
+    return value._data if isinstance(value, Tensor) else value
+
+
+def agree(got, expected, rtol=1e-12, coarse=1e-6):
+    """Same structure, kinds, shapes and dtypes; values within a few ulp."""
+    if isinstance(expected, tuple | list):
+        assert type(got) is type(expected) and len(got) == len(expected)
+        for g, e in zip(got, expected, strict=True):
+            agree(g, e, rtol, coarse)
+        return
+    if isinstance(expected, dict):
+        assert got.keys() == expected.keys()
+        for key in expected:
+            agree(got[key], expected[key], rtol, coarse)
+        return
+    assert isinstance(got, Tensor) == isinstance(expected, Tensor)
+    got, expected = np.asarray(plain(got)), np.asarray(plain(expected))
+    assert got.shape == expected.shape
+    assert got.dtype == expected.dtype
+    if expected.dtype.kind in "fc":
+        single = expected.dtype.itemsize == (4 if expected.dtype.kind == "f" else 8)
+        scale = np.max(np.abs(expected[np.isfinite(expected)]), initial=1e-300)
+        rtol, atol = (10 * coarse, coarse * scale) if single else (rtol, rtol * scale)
+        np.testing.assert_allclose(got, expected, rtol=rtol, atol=atol)
+    else:
+        np.testing.assert_array_equal(got, expected)
+
+
+def agree_as_a_whole(got, expected):
+    """Values and gradients of one program agree relative to the largest: rounding errors of one reach all others."""
+    agree(
+        [np.shape(x) for x in (got[0], *got[1])], [np.shape(x) for x in (expected[0], *expected[1])]
+    )
+    single = expected[0].dtype == np.float32
+    flat = [
+        np.concatenate([np.ravel(x).astype(float) for x in (v[0], *v[1])]) for v in (got, expected)
+    ]
+    np.testing.assert_array_equal(np.isnan(flat[0]), np.isnan(flat[1]))
+    scale = np.nanmax(np.abs(flat[1]), initial=1e-300)
+    np.testing.assert_allclose(flat[0], flat[1], rtol=0, atol=scale * (1e-4 if single else 1e-11))
+
+
+def same_everywhere(f, *points, rtol=1e-12):
+    """Compiled at the first point, `f` answers as it does itself at each."""
+    compiled = tg.compile(f)
+    for point in (points[0], *points):
+        agree(compiled(*point), f(*point), rtol)
+    return compiled
+
+
+# ------------------------------------------------------------------------------------------------ ops and transforms
+
+
+@pytest.mark.parametrize("op", DECLARED, ids=lambda op: op.name)
+def test_every_op_compiles_with_its_gradient(op):
+    """Value and VJP of every sample, by the program (not the traced run), without falling back on another trace."""
+    for sample in samples_of(op):
+        if sample.variant in ("only", "strided", "mixed"):
+            continue
+
+        def both(*variables, sample=sample):
+            y, pull = tg.vjp(sample.at, *variables)
+            return y, pull(np.ones(np.shape(y), y.dtype))
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            expected = both(*sample.variables)
+            compiled = tg.compile(both)
+            first = compiled(*sample.variables)
+            again = compiled(*sample.variables)
+        assert len(compiled.programs.by_key) == 1
+        for got in (first, again):
+            agree(
+                [np.asarray(x) for x in (got[0], *got[1])],
+                [np.asarray(x) for x in (expected[0], *expected[1])],
+                1e-11,
+                1e-4,
+            )
+
+
+def loss(x):
+    return np.sum(np.sin(x) * x**2) / (1 + np.max(x)) + np.exp(-x[0] * x[-1])
+
+
+X = np.array([0.3, 1.2, 0.7, 2.1])
+
+TRANSFORMS = {
+    "value": lambda f: f,
+    "grad": tg.grad,
+    "value_and_grad": tg.value_and_grad,
+    "grad of grad": lambda f: tg.grad(lambda x: np.sum(tg.grad(f)(x) ** 2)),
+    "third order": lambda f: tg.grad(lambda x: np.sum(tg.grad(lambda x: np.sum(tg.grad(f)(x)))(x))),
+    "hessian": tg.hessian,
+    "hvp": lambda f: lambda x: tg.hvp(f)(x, np.cos(x)),
+    "jvp": lambda f: lambda x: tg.jvp(f, (x,), (np.ones(4),)),
+    "jacobian": lambda f: tg.jacobian(lambda x: np.stack([f(x), f(2 * x)])),
+    "forward jacobian": lambda f: tg.jacobian(lambda x: x * f(x), mode="forward"),
+    "vjp": lambda f: lambda x: tg.vjp(lambda x: x * f(x), x)[1](np.ones(4)),
+}
+
+
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_transforms_compile(name):
+    compiled = same_everywhere(TRANSFORMS[name](loss), (X,), (X + 0.5,), (-X,))
+    assert len(compiled.programs.by_key) == 1
+
+
+def test_transforms_of_a_compiled_function():
+    compiled = tg.compile(loss)
+    for transform in (tg.grad, tg.hessian, tg.value_and_grad, tg.jacobian):
+        agree(transform(compiled)(X), transform(loss)(X), 1e-11)
+        agree(transform(compiled)(X + 1), transform(loss)(X + 1), 1e-11)
+    agree(tg.jvp(compiled, (X,), (X,)), tg.jvp(loss, (X,), (X,)))
+    agree(tg.compile(tg.grad(compiled))(X), tg.grad(loss)(X))
+
+
+def test_python_loops_and_containers():
+    def f(parameters, data):
+        h = data["x"]
+        for w, b in parameters:
+            h = np.tanh(h @ w + b)
+        return {"loss": np.mean((h - data["y"]) ** 2), "h": (h, [h.sum()])}
+
+    rng = np.random.default_rng(0)
+    parameters = [(rng.normal(size=(3, 3)), rng.normal(size=3)) for _ in range(2)]
+    data = {"x": rng.normal(size=(5, 3)), "y": rng.normal(size=(5, 3))}
+    same_everywhere(f, (parameters, data), ([(w + 1, b) for w, b in parameters], data))
+    gradient = tg.grad(lambda p, d: f(p, d)["loss"])
+    same_everywhere(gradient, (parameters, data), ([(w + 1, b) for w, b in parameters], data))
+    same_everywhere(
+        tg.value_and_grad(lambda p, d: (f(p, d)["loss"], f(p, d)["h"]), has_aux=True),
+        (parameters, data),
+    )
+
+
+def test_backward_inside():
+    def f(x):
+        w = tg.tensor(x, requires_grad=True)
+        (np.sin(w) * w).sum().backward()
+        y = w * 2
+        (g,) = tg.autograd.grad(y.sum(), w)
+        return w.grad, g
+
+    agree(tg.compile(f)(tg.tensor(X)), f(tg.tensor(X)))
+    compiled = tg.compile(f)
+    compiled(tg.tensor(X))
+    agree(compiled(tg.tensor(X + 1)), f(tg.tensor(X + 1)))
+
+
+# ------------------------------------------------------------------------------------------------ signatures
+
+
+def test_kinds_go_out_as_they_came_in():
+    f = tg.compile(lambda x: (np.sum(x), x * 2))
+    value, array = f(X)
+    assert type(value) is np.float64 and type(array) is np.ndarray
+    value, array = f(tg.tensor(X))
+    assert type(value) is Tensor and type(array) is Tensor
+    value, array = f(X.astype(np.float32))
+    assert type(value) is np.float32 and array.dtype == np.float32
+    value, array = f(2.0)
+    assert float(value) == 2.0 and float(array) == 4.0
+
+
+def test_python_floats_are_weak_and_dynamic():
+    f = tg.compile(lambda x, a: x * a + a / 3)
+    x = X.astype(np.float32)
+    for a in (0.1, 0.7, np.float64(0.1)):
+        agree(f(x, a), x * a + a / 3)
+    assert len(f.programs.by_key) == 2  # a Python float widens nothing, a NumPy one does
+    agree(tg.compile(tg.grad(lambda a: a**3 / 2))(2.0), 6.0)
+
+
+def test_ints_and_options_are_static():
+    traced = []
+
+    def f(x, n, mode="sum"):
+        traced.append(n)
+        for _ in range(n):
+            x = x * 2
+        return getattr(np, mode)(x)
+
+    c = tg.compile(f)
+    assert c(X, 2) == f(X, 2) and c(X + 1, 2) == f(X + 1, 2)
+    assert c(X, 3, mode="max") == f(X, 3, "max")
+    assert traced.count(2) == 3  # once traced, twice called here
+    c = tg.compile(lambda x, scale: x * scale, static_argnums=1)
+    agree(c(X, 2.0), X * 2.0)
+    agree(c(X, 3.0), X * 3.0)
+    assert len(c.programs.by_key) == 2
+
+
+def test_shapes_and_dtypes_are_programs_of_their_own():
+    f = same_everywhere(
+        loss, (X,), (np.arange(1.0, 9.0),), (X.astype(np.float32),), (X.astype(complex).real,)
+    )
+    assert len(f.programs.by_key) == 3
+
+
+def test_signatures_are_bounded():
+    f = tg.compile(lambda x: x + 1, max_signatures=3)
+    for n in range(1, 8):
+        agree(f(np.ones(n)), np.ones(n) + 1)
+    assert len(f.programs.by_key) == 3
+    agree(f(np.ones(1)), np.ones(1) + 1)
+
+
+def test_decorator_with_and_without_arguments():
+    @tg.compile
+    def f(x):
+        """Doubles."""
+        return 2 * x
+
+    @tg.compile(static_argnums=(1,))
+    def g(x, n):
+        return x**n
+
+    assert f.__name__ == "f" and f.__doc__ == "Doubles."
+    agree(f(X), 2 * X)
+    agree(g(X, 3), X**3)
+    with pytest.raises(TypeError, match="cannot be called"):
+        tg.compile(3)
+
+
+def test_a_method():
+    class Model:
+        def __init__(self):
+            self.scale = 3.0
+
+        @tg.compile
+        def __call__(self, x):
+            return x * self.scale
+
+    agree(Model()(X), 3 * X)
+
+
+def test_unhashable_arguments_are_named():
+    class Odd:
+        __hash__ = None
+
+    with pytest.raises(TypeError, match="cannot be hashed"):
+        tg.compile(lambda x, o: x)(X, Odd())
+    with pytest.raises(TypeError, match="dtype"):
+        tg.compile(lambda x: x)(np.array(["a"]))
+    with pytest.raises(TypeError, match="MaskedArray"):
+        tg.compile(lambda x: x)(np.ma.masked_array([1.0]))
+
+
+# ------------------------------------------------------------------------------------------------ guards
+
+
+def test_a_branch_is_a_guard():
+    def f(x):
+        return x * 2 if x[0] > 0 else x * 3
+
+    c = tg.compile(f)
+    for x in (X, -X, X + 1, -X - 1):
+        agree(c(x), f(x))
+    (programs,) = c.programs.by_key.values()
+    assert len(programs) == 2
+    assert "test_compiler.py" in programs[0].guards[0].where
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x, n: x * math.sin(float(n[0])),
+        lambda x, n: x[: int(n[0])],
+        lambda x, n: sum((x[i] for i in range(n[1])), start=0.0),
+        lambda x, n: x * (2 if n[0].item() == 1 else 3),
+        lambda x, n: x * np.asarray(n).sum(),
+        lambda x, n: np.zeros(n[0]) + x[0],
+        lambda x, n: x * len([k for k in n.tolist() if k > 1]),
+    ],
+)  # fmt: skip
+def test_whatever_python_reads_is_a_guard(f):
+    c = tg.compile(f)
+    for n in ([1, 2], [2, 3], [1, 2], [2, 3]):
+        n = tg.tensor(np.array(n))
+        agree(c(tg.tensor(X), n), f(tg.tensor(X), n))
+    assert len(next(iter(c.programs.by_key.values()))) == 2
+
+
+def test_shapes_that_follow_from_values():
+    for f in (
+        lambda x: x[x > 1],
+        lambda x: np.nonzero(x > 1)[0],
+        lambda x: np.unique(np.round(x)),
+        lambda x: tg.grad(lambda x: np.sum(x[x > 1] ** 2))(x),
+    ):
+        c = tg.compile(f)
+        for x in (X, X + 1, X - 5, X):
+            agree(c(x), f(x))
+
+
+def test_a_value_that_never_repeats_is_refused():
+    c = tg.compile(lambda x: x * float(x[0]))
+    with pytest.raises(
+        TraceError, match=r"traced 16 times.*x.item\(\).*test_compiler.py.*tg.where"
+    ):
+        for k in range(20):
+            c(X + k)
+
+
+def test_large_reads_are_refused():
+    with pytest.raises(TraceError, match="np.asarray"):
+        tg.compile(lambda x: np.asarray(x).sum() * x)(np.ones(10000))
+
+
+def test_scalars_that_are_looked_at():
+    def f(a):
+        if a > 2.0:
+            return a * a
+        return -a
+
+    c = tg.compile(f)
+    for a in (1.0, 3.0, 1.5, 2.0):
+        assert c(a) == f(a)
+
+
+# ------------------------------------------------------------------------------------------------ inputs
+
+
+def awkward():
+    base = np.arange(24.0).reshape(4, 6) / 7 + 0.1
+    read_only = base.copy()
+    read_only.flags.writeable = False
+    return {
+        "transposed": base.T.copy().T,
+        "strided": np.repeat(np.repeat(base, 2, 0), 2, 1)[::2, ::2],
+        "reversed": base[::-1, ::-1].copy()[::-1, ::-1],
+        "read-only": read_only,
+        "byte-swapped": base.astype(base.dtype.newbyteorder()),
+        "stride 0": np.broadcast_to(base[0], (4, 6)),
+        "unaligned": np.frombuffer(b"x" + base.tobytes(), np.float64, offset=1).reshape(4, 6),
+        "fortran": np.asfortranarray(base),
+    }
+
+
+@pytest.mark.parametrize("name", awkward())
+def test_awkward_memory(name):
+    x = awkward()[name]
+
+    def f(x, y):
+        return np.sum(np.exp(x) * y, axis=0), np.sin(x) + y.T.copy().T, x @ y.T
+
+    expected = f(np.array(x, np.float64), np.ones((4, 6)))
+    c = tg.compile(f)
+    for _ in range(2):
+        agree(c(x, np.ones((4, 6))), expected)
+    c(np.ones((4, 6)), np.ones((4, 6)))
+    agree(c(x, np.ones((4, 6))), expected)
+    g = tg.compile(tg.grad(lambda x: np.sum(np.exp(x) * x)))
+    g(np.ones((4, 6)))
+    agree(g(x), tg.grad(lambda x: np.sum(np.exp(x) * x))(np.array(x, np.float64)))
+
+
+def test_arguments_that_share_memory():
+    c = tg.compile(lambda x, y: (x + y, x * 2, y))
+    base = np.arange(6.0)
+    x, y = base[:4], base[2:]
+    expected = (x + y, x * 2, y.copy())
+    got = c(x, y)
+    got = c(x, y)
+    agree(got, expected)
+    got[2][...] = -1  # a result is memory of its own
+    agree(base, np.arange(6.0))
+    same = c(x, x)
+    agree(same, (x + x, x * 2, x))
+    assert not np.shares_memory(same[2], x)
+
+
+def test_results_share_nothing():
+    c = tg.compile(lambda x: (x, x.T, x[0], x + 0, x + 0))
+    x = np.ones((3, 3))
+    for _ in range(2):
+        got = c(x)
+        for i, a in enumerate(got):
+            assert not np.shares_memory(a, x)
+            assert all(not np.shares_memory(a, b) for b in got[:i])
+            assert a.flags.writeable
+
+
+@pytest.mark.parametrize("shape", [(0,), (0, 3), (3, 0), (), (1,), (1, 1)])
+def test_empty_and_0d(shape):
+    x = np.full(shape, 1.5)
+    same_everywhere(
+        lambda x: (np.sum(np.exp(x) * 2), x - 1, np.sum(x, axis=-1) if x.ndim else x),
+        (x,),
+        (x + 1,),
+    )
+    same_everywhere(tg.grad(lambda x: np.sum(np.exp(x) * x)), (x,), (x + 1,))
+
+
+def test_integers_booleans_and_complex_numbers():
+    def f(x, index, mask, z):
+        picked = x[index] * np.where(mask, 1.0, -1.0)
+        return np.sum(picked), index + 1, ~mask, np.abs(z) ** 2, z * x
+
+    rng = np.random.default_rng(0)
+    args = (
+        X,
+        np.array([3, 0, 0, 1]),
+        rng.random(4) > 0.5,
+        rng.normal(size=4) + 1j * rng.normal(size=4),
+    )
+    others = X + 1, np.array([1, 1, 2, 2]), ~args[2], 2 * args[3]
+    c = same_everywhere(f, args, others)
+    assert len(next(iter(c.programs.by_key.values()))) == 1
+    same_everywhere(tg.grad(lambda *a: f(*a)[0]), args, others)
+    same_everywhere(tg.grad(lambda z: np.sum(np.abs(z * z - 1) ** 2)), (args[3],), (others[3],))
+
+
+def test_special_values_pass_through():
+    x = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 5e-324, 1e308, -1e-308])
+    with np.errstate(all="ignore"):
+        for f in (lambda x: x * 0, lambda x: x - x, lambda x: x / x, lambda x: np.maximum(x, 0), lambda x: x + 0.0, lambda x: -x,
+                  lambda x: np.exp(x), lambda x: np.log(x), lambda x: np.sqrt(x), lambda x: np.where(x > 0, x, 0 * x),
+                  lambda x: np.sum(x), lambda x: np.max(x), lambda x: np.tanh(x), lambda x: np.sign(x), lambda x: 1 / x,
+                  lambda x: np.abs(x), lambda x: x**2, lambda x: x**0.5, lambda x: np.minimum(x, 1), lambda x: x**-1):  # fmt: skip
+            c = tg.compile(f)
+            c(x)
+            expected = f(x)
+            numbers = ~np.isnan(expected)
+            np.testing.assert_array_equal(np.signbit(c(x))[numbers], np.signbit(expected)[numbers])
+            np.testing.assert_allclose(c(x), expected, rtol=1e-14)
+
+
+# ------------------------------------------------------------------------------------------------ refusals
+
+
+def test_writing_into_an_argument_is_refused():
+    def f(x):
+        x[0] = 1.0
+        return x
+
+    with pytest.raises(TraceError, match="write into an argument"):
+        tg.compile(f)(X.copy())
+
+    def g(x):
+        x += 1
+        return x
+
+    with pytest.raises(TraceError, match="write into an argument"):
+        tg.compile(g)(X.copy())
+
+
+def test_buffers_are_written_functionally():
+    def f(a, b):
+        c = tg.zeros(5)
+        for i in range(1, 5):
+            c[i] = c[i - 1] * a + b[i - 1]
+        return c.sum()
+
+    same_everywhere(
+        lambda a, b: f(a, b), (tg.tensor(0.5), tg.tensor(X)), (tg.tensor(1.5), tg.tensor(-X))
+    )
+    same_everywhere(tg.grad(f, argnums=(0, 1)), (np.float64(0.5), X), (np.float64(1.5), -X))
+
+    def g(x):
+        y = x * 2
+        y[1:] += 1.0
+        y[0] = x[1]
+        y *= 3
+        return y
+
+    agree(tg.compile(g)(tg.tensor(X)), g(tg.tensor(X)))
+
+
+def test_views_see_writes_or_the_write_is_refused():
+    def f(x):
+        y = x * 2
+        z = y[1:]
+        w = z[::2]
+        y[1] = 0.0
+        z[-1] = 7.0
+        return y, z, w
+
+    agree(tg.compile(f)(tg.tensor(X)), f(tg.tensor(X)))
+
+    def g(x):
+        y = x * 2
+        z = np.reshape(y, (2, 2))
+        y[1] = 0.0
+        return y, z
+
+    with pytest.raises(TraceError, match="view"):
+        tg.compile(g)(tg.tensor(X))
+
+
+def test_random_numbers_are_refused():
+    generator = np.random.default_rng(0)
+    for draw in (
+        lambda x: x + np.random.rand(4),  # noqa: NPY002
+        lambda x: x + generator.normal(size=4),
+        lambda x: x + tg.randn(4),
+    ):
+        with pytest.raises(TraceError, match="random numbers"):
+            tg.compile(draw)(tg.tensor(X))
+
+
+def test_a_value_left_behind_is_refused():
+    left = []
+
+    def f(x):
+        left.append(x)
+        return x * 2
+
+    tg.compile(f)(X)
+    with pytest.raises(TraceError, match="left behind"):
+        left[0] + 1
+
+
+def test_a_gradient_that_would_be_lost_is_refused():
+    w = tg.tensor(X, requires_grad=True)
+    with pytest.raises(TraceError, match="closes over"):
+        tg.compile(lambda x: w * x)(X)
+
+
+def test_an_error_in_the_function_is_the_users():
+    def f(x):
+        raise KeyError("mine")
+
+    for _ in range(2):
+        with pytest.raises(KeyError, match="mine"):
+            tg.compile(f)(X)
+    agree(tg.grad(loss)(X), tg.grad(loss)(X))
+
+
+def test_an_error_inside_a_program():
+    c = tg.compile(lambda a: np.linalg.inv(a) * 2)
+    c(np.eye(2))
+    with pytest.raises(np.linalg.LinAlgError):
+        c(np.zeros((2, 2)))
+    agree(c(np.eye(2)), 2 * np.eye(2))
+
+
+# ------------------------------------------------------------------------------------------------ the outer tape
+
+
+@pytest.mark.parametrize("engine", ["sweep", "auto"])
+def test_one_entry_of_the_outer_tape(engine):
+    before = tg.engine()
+    tg.set_engine(engine)
+    try:
+        _one_entry()
+    finally:
+        tg.set_engine(before)
+
+
+def _one_entry():
+    def f(a, b, n):
+        return np.sum(a * np.sin(b)) * n, np.cos(b) + a, np.argmax(b)
+
+    c = tg.compile(f)
+    a, b = tg.tensor(X, requires_grad=True), tg.tensor(X + 1, requires_grad=True)
+    y, z, k = c(a, b, 2)
+    assert y.requires_grad and z.requires_grad and not k.requires_grad
+    (y + (z * z).sum()).backward()
+    a2, b2 = tg.tensor(X, requires_grad=True), tg.tensor(X + 1, requires_grad=True)
+    y2, z2, _ = f(a2, b2, 2)
+    (y2 + (z2 * z2).sum()).backward()
+    agree(a.grad, a2.grad)
+    agree(b.grad, b2.grad)
+    (g,) = tg.autograd.grad(c(a, b, 2)[0], b, create_graph=True)
+    (h,) = tg.autograd.grad(g.sum(), b)
+    agree(h, tg.tensor(-2 * X * np.sin(X + 1)), 1e-11)
+    assert len(str(tg.current_tape()).splitlines()) < 20
+
+
+def test_no_grad_and_untracked_tensors():
+    c = tg.compile(loss)
+    t = tg.tensor(X, requires_grad=True)
+    with tg.no_grad():
+        assert not c(t).requires_grad
+    assert c(t).requires_grad
+    assert not c(t.detach()).requires_grad
+    with tg.no_grad():
+        agree(tg.compile(tg.grad(loss))(X), tg.grad(loss)(X))
+
+
+def test_mixed_outputs_are_packed():
+    def f(x):
+        return x.astype(np.float32), x[0], x + 1j * x
+
+    t = tg.tensor(X, requires_grad=True)
+    a, b, z = tg.compile(f)(t)
+    assert (a.dtype, b.shape, z.dtype) == (np.float32, (), np.complex128)
+    (a.sum() + b * 2 + np.real(z * np.conj(z)).sum()).backward()
+    u = tg.tensor(X, requires_grad=True)
+    a, b, z = f(u)
+    (a.sum() + b * 2 + np.real(z * np.conj(z)).sum()).backward()
+    agree(t.grad, u.grad, 1e-6)
+
+
+# ------------------------------------------------------------------------------------------------ lifetime and threads
+
+
+def test_constants_are_kept_and_released():
+    big = np.ones(100_000)
+
+    def make():
+        return tg.compile(lambda x: np.sum(big * x))
+
+    c = make()
+    assert c(np.ones(100_000)) == 1e5
+    with pytest.raises(ValueError, match="read-only"):
+        big[0] = 2.0
+    ref = weakref.ref(c)
+    del c
+    gc.collect()
+    assert ref() is None
+    big[0] = 2.0
+    assert make()(np.ones(100_000)) == 1e5 + 1
+
+
+def test_many_threads_at_once():
+    c = tg.compile(tg.value_and_grad(loss))
+    expected = [tg.value_and_grad(loss)(X + k) for k in range(8)]
+    failures = []
+
+    def work(k):
+        try:
+            for _ in range(50):
+                agree(c(X + k), expected[k])
+                agree(c(np.append(X + k, 1.0))[0], loss(np.append(X + k, 1.0)))
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(8)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not failures
+
+
+def test_eager_code_in_another_thread_is_undisturbed():
+    results = []
+    started = threading.Event()
+
+    def f(x):
+        started.set()
+        for _ in range(200):
+            x = np.sum(x * np.ones((4, 4)), axis=0) / 4
+        return x
+
+    def other():
+        started.wait()
+        results.extend(tg.grad(loss)(X) for _ in range(20))
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    tg.compile(f)(X)
+    thread.join()
+    for got in results:
+        agree(got, tg.grad(loss)(X))
+
+
+def test_import_is_light():
+    code = "import sys, tapegrad; assert 'tapegrad.compiler' not in sys.modules and 'llvmlite' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+
+# ------------------------------------------------------------------------------------------------ loops
+
+
+def oscillator(parameters, start):
+    """Steps of Heun's method on a pendulum, on scalars, with a force that is a number of its own in each."""
+    x, v = start[0], start[1]
+    for k in range(40):
+        force = math.sin(0.1 * k)
+        a = force - parameters[0] * np.sin(x) - parameters[1] * v
+        x1, v1 = x + 0.05 * v, v + 0.05 * a
+        b = force - parameters[0] * np.sin(x1) - parameters[1] * v1
+        x, v = x + 0.025 * (v + v1), v + 0.025 * (a + b)
+    return x * x + v * v
+
+
+def recurrent(weights, inputs):
+    """A recurrent network: a vector carried, rows read by number, and a sum on the way."""
+    h, total = np.zeros(3), 0.0
+    for i in range(70):
+        h = np.tanh(weights @ h + inputs[i] * HEIGHTS[i])
+        total = total + h[0] * 0.5
+    return total + np.sum(h)
+
+
+HEIGHTS = np.linspace(0, 1, 70)
+
+
+@pytest.mark.parametrize(
+    "f, points",
+    [
+        (tg.value_and_grad(oscillator, argnums=(0, 1)), [(X[:2], X[2:]), (X[2:], X[:2])]),
+        (tg.value_and_grad(recurrent, argnums=(0, 1)), [(np.eye(3) * k, np.sin(np.arange(210.0) * k).reshape(70, 3)) for k in (1, 2)]),
+    ],
+    ids=["scalars", "vectors"],
+)  # fmt: skip
+def test_loops_are_rolled(f, points):
+    """A loop in Python becomes a loop of the program, which computes the same."""
+    compiled = same_everywhere(f, *points, rtol=1e-10)
+    assert any(native.loop is not None for native in compiled.latest.natives)
+
+
+def test_a_rolled_loop_is_short():
+    """Machine code does not grow with the number of steps."""
+    sizes = []
+    for n in (100, 200):
+
+        def f(x, n=n):
+            for _ in range(n):
+                x = x + 0.1 * (np.sin(x) - x * x * 0.25 + np.cos(x) * 0.125 + 0.5 * x)
+            return x
+
+        compiled = same_everywhere(tg.grad(f), (np.float64(0.3),), (np.float64(0.7),), rtol=1e-10)
+        sizes.append(compiled.report().code)
+    assert sizes[1] < 1.2 * sizes[0]
+
+
+def test_a_loop_without_machine_code_is_a_loop_of_calls():
+    """The slower executor of a loop gives the same."""
+    from tapegrad.compiler import callout, rolling
+
+    compiled = tg.compile(tg.value_and_grad(oscillator, argnums=(0, 1)))
+    expected = compiled(X[:2], X[2:])
+    graph = rolling.rolled(compiled.latest.graph)
+    assert sum(node.name == "loop" for node in graph.nodes) == 2
+    run, _ = callout.written(graph, "test")
+    got = run(X[:2], X[2:])
+    agree(got, [expected[0], *expected[1]], 1e-11)
+
+
+def test_reports():
+    c = tg.compile(tg.value_and_grad(lambda x: np.sum(np.cumsum(np.sin(x)) * x)))
+    with pytest.raises(ValueError, match="call the function once"):
+        c.report()
+    c(X)
+    report = c.report()
+    assert report.calls == {"cumsum": 2}
+    assert report.expressions["sin"] == 1
+    assert "cumsum" in str(report) and "<table>" in report._repr_html_()
+    assert "define" in c.ir and "cumsum" in c.source and "for [4]" in c.source
+
+
+def test_the_slower_entry(monkeypatch):
+    """Where the layout of Python's objects is unknown, programs are called by a table of pointers."""
+    from tapegrad.compiler import jit
+
+    monkeypatch.setitem(jit._state, "works", False)
+    c = tg.compile(tg.value_and_grad(loss))
+    for x in (X, X + 1, X):
+        agree(c(x), tg.value_and_grad(loss)(x))
+
+
+def test_a_damaged_cache_is_rebuilt(tmp_path, monkeypatch):
+    monkeypatch.setenv("TAPEGRAD_CACHE_DIR", str(tmp_path))
+    f = tg.value_and_grad(loss)
+    agree(tg.compile(f)(X), f(X))
+    files = list(tmp_path.glob("program-*.bin"))
+    assert files
+    for file in files:
+        file.write_bytes(file.read_bytes()[:-100])
+    compiled = tg.compile(f)
+    compiled(X)
+    agree(compiled(X), f(X))
+
+
+def test_code_lives_as_long_as_its_callable():
+    """The entry alone keeps machine code and constants mapped."""
+    table = np.arange(1000.0)
+    c = tg.compile(lambda x: np.sum(x * table[:4]) + np.exp(x[0]))
+    c(X)
+    entry = type(c).__call__
+    del c
+    gc.collect()
+    agree(entry(X), np.sum(X * table[:4]) + np.exp(X[0]))
+
+
+# ------------------------------------------------------------------------------------------------ random programs
+
+UNARY = [
+    np.sin, np.cos, np.tanh, np.exp, np.abs, np.negative, np.square, np.arctan, np.floor, np.sign,
+    lambda x: np.sqrt(np.abs(x) + 1), lambda x: np.log(x * x + 1), lambda x: np.log1p(np.exp(-np.abs(x))),
+    lambda x: x**3, lambda x: x**2, lambda x: 1 / (1 + x * x), lambda x: np.where(x > 0.1, x, 0.5 * x),
+    lambda x: np.clip(x, -0.5, 0.75), lambda x: 2.5 * x - 1, lambda x: x * 0, lambda x: x + 0 * x, lambda x: np.expm1(x / 4),
+    lambda x: x.T, lambda x: np.reshape(x, -1).reshape(x.shape), lambda x: np.copy(x), lambda x: np.arcsinh(x),
+]  # fmt: skip
+BINARY = [
+    np.add, np.subtract, np.multiply, np.maximum, np.minimum, np.arctan2, np.hypot, np.logaddexp,
+    lambda x, y: x / (1 + y * y), lambda x, y: np.where(x > y, x, y * y), lambda x, y: x * y + x,
+    lambda x, y: (x > 0) * y, lambda x, y: np.where((x > 0) & (y < 1), x - y, y),
+]  # fmt: skip
+REDUCE = [
+    lambda x: np.sum(x), lambda x: np.mean(x), lambda x: np.max(x), lambda x: np.sum(x, axis=-1) if x.ndim else x,
+    lambda x: np.sum(x, axis=0) if x.ndim else x, lambda x: np.max(x, axis=0, keepdims=True) if x.ndim else x,
+    lambda x: np.mean(x, axis=-1, keepdims=True) if x.ndim else x, lambda x: np.min(x, axis=-1) if x.ndim else x,
+    lambda x: x[0] if x.ndim else x, lambda x: x[..., 1:] if x.ndim and x.shape[-1] > 1 else x,
+    lambda x: x[::-1] if x.ndim else x, lambda x: np.concatenate([x, 2 * x]) if x.ndim else x,
+    lambda x: np.cumsum(x, axis=-1) if x.ndim else x, lambda x: np.sort(x, axis=-1) if x.ndim else x,
+    lambda x: x[:, None] * x if x.ndim == 1 and x.size < 8 else x, lambda x: x @ x.T if x.ndim == 2 else x,
+    lambda x: np.expand_dims(x, 0) if x.ndim < 3 else x, lambda x: np.broadcast_to(x, (2, *x.shape)) if x.ndim < 3 else x,
+]  # fmt: skip
+
+
+def random_program(seed):
+    """A program of random ops on random operands, with sharing; scalar at the end."""
+    rng = np.random.default_rng(seed)
+    steps = [
+        (
+            int(rng.integers(3)),
+            int(rng.integers(1000)),
+            int(rng.integers(1000)),
+            int(rng.integers(1000)),
+        )
+        for _ in range(int(rng.integers(3, 14)))
+    ]
+
+    def program(*xs):
+        values = list(xs)
+        for kind, which, i, j in steps:
+            x = values[-1 - i % min(len(values), 4)]
+            if kind == 0:
+                values.append(UNARY[which % len(UNARY)](x))
+            elif kind == 1:
+                y = values[j % len(values)]
+                try:
+                    np.broadcast_shapes(x.shape, y.shape)
+                except ValueError:
+                    y = np.sum(y)
+                values.append(BINARY[which % len(BINARY)](x, y))
+            elif x.size < 200:
+                values.append(REDUCE[which % len(REDUCE)](x))
+        return sum((np.sum(np.tanh(v)) for v in values[-3:]), start=0.0) + np.mean(values[0])
+
+    shapes = [
+        [(4,), (4,)],
+        [(3, 4), (4,)],
+        [(2, 3), (2, 3)],
+        [(), (3,)],
+        [(17,), (1,)],
+        [(2, 1, 3), (4, 1)],
+        [(33,), (33,)],
+    ]
+    shape = shapes[int(rng.integers(len(shapes)))]
+    dtype = np.float64 if rng.random() < 0.8 else np.float32
+    points = [tuple(np.asarray(rng.normal(size=s), dtype) for s in shape) for _ in range(2)]
+    return program, points
+
+
+PROGRAMS = int(os.environ.get("TAPEGRAD_FUZZ", "100"))
+
+
+@pytest.mark.parametrize("seed", range(0, PROGRAMS, 10))
+def test_random_programs(seed):
+    """Eager against compiled, value and both gradients, at two points."""
+    for k in range(seed, min(seed + 10, PROGRAMS)):
+        program, points = random_program(k)
+        both = tg.value_and_grad(program, argnums=(0, 1))
+        compiled = tg.compile(both)
+        with np.errstate(all="ignore"):
+            for point in (points[0], *points):
+                agree_as_a_whole(compiled(*point), both(*point))
