@@ -38,7 +38,7 @@ from .domain import Domain, real
 from .dual import DualTensor, carry
 from .errors import NotDifferentiable
 from .mode import INFERENCE
-from .storage import StandIn, kept
+from .storage import StandIn, as_array, kept
 from .tape import (
     BIG,
     FREED,
@@ -493,7 +493,7 @@ def {name}(x, y, z):
         return apply(op_{code}, (x, y, z), None)
     v = forward_{code}(a, b, c)
     if type(v) not in ARRAYS:
-        v = np.asarray(v)
+        v = as_array(v)
     t = Tensor()
     t._data = v
     if (n0 is None and n1 is None and n2 is None) or v.dtype.kind not in "fc":
@@ -831,8 +831,8 @@ def apply(op: Primitive, operands: Sequence[Any], kw: tuple[Any, ...] | None = N
     out = op.evaluate(raw, kw)
     if not tensors:
         return out
-    if type(out) not in _ARRAYS and not isinstance(out, StandIn):
-        out = np.asarray(out)
+    if type(out) not in _ARRAYS:
+        out = as_array(out)
     if op.saves:
         for i, name in enumerate(
             NAMES[: op.arity] if op.elementwise or not op.variadic else ("xs",) * len(raw)
@@ -1086,6 +1086,7 @@ namespace.update(
     np=np,
     ndarray=np.ndarray,
     ARRAYS=_ARRAYS,
+    as_array=as_array,
     kept=kept,
     link=link,
     shape_token=shape_token,
