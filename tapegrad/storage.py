@@ -43,6 +43,14 @@ class StandIn:
         """Make tensor `t` one that such a value can be written to."""
         raise NotImplementedError
 
+    def seen(self) -> Any:
+        """The value in this run, for a look at its type and shape."""
+        raise NotImplementedError
+
+    def called(self, function: Any, args: Any, name: str) -> Any:
+        """`function(*args)` as one call of the program; its results are stand-ins."""
+        raise NotImplementedError
+
 
 tracing: ContextVar[bool] = ContextVar("tapegrad.tracing", default=False)
 """Whether a program is being traced in this context: then walks are made by the sweep, which NumPy's names suffice."""

@@ -815,6 +815,64 @@ def test_code_lives_as_long_as_its_callable():
     agree(entry(X), np.sum(X * table[:4]) + np.exp(X[0]))
 
 
+# ------------------------------------------------------------------------------------------------ native functions inside
+
+
+def native_functions():
+    """Made when first asked for: collecting tests shall not import Numba."""
+
+    @tg.njit
+    def weighted(x):
+        total = 0.0
+        for i in range(x.shape[0]):
+            total += x[i] * x[i] * i
+        return total
+
+    @tg.njit
+    def several(x, a):
+        count = 0
+        for i in range(x.shape[0]):
+            if x[i] > a:
+                count += 1
+        return x * a, count, a * a
+
+    @tg.njit
+    def writing(x):
+        x[0] = 2.0
+        return x[0] * x[1]
+
+    return weighted, several, writing
+
+
+def test_native_functions_inside():
+    """A call of a tg.njit function is a call of the program, with its derivatives; integers among its results are no constants."""
+    weighted, several, writing = native_functions()
+    for f in (
+        lambda x: weighted(2 * x),
+        tg.value_and_grad(lambda x: weighted(2 * x) * np.sin(x[0])),
+        tg.grad(weighted),
+        tg.hessian(lambda x: weighted(2 * x)),
+        lambda x: tg.jvp(weighted, (x,), (2 * x,)),
+    ):
+        same_everywhere(f, (X,), (X + 1,))
+    same_everywhere(lambda x, a: several(x, a=a), (X, 0.1), (X + 1, 1.5))
+
+    def f(x, a):
+        scaled, count, square = several(x, a)
+        return np.sum(scaled**2) * count + square
+
+    same_everywhere(tg.value_and_grad(f, argnums=(0, 1)), (X, 0.1), (X + 1, 1.5))
+    with pytest.raises(tg.errors.NotDifferentiable, match="writes to an argument"):
+        tg.compile(lambda x: writing(x + 0))(X)
+
+
+def test_numba_functions_are_named():
+    import numba
+
+    with pytest.raises(TraceError, match="tg.njit"):
+        tg.compile(lambda x: numba.njit(lambda x: x.sum())(x + 0))(X)
+
+
 # ------------------------------------------------------------------------------------------------ random programs
 
 UNARY = [

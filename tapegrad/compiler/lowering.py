@@ -285,6 +285,40 @@ def copied_into(
     return arrays.broadcast(_op(arrays, operands[1], node.dtype), node.shape)
 
 
+@lowers("strong_product")
+def strong_product(
+    arrays: Arrays, node: Node, operands: Sequence[Any], settings: dict[str, Any]
+) -> Op:
+    if settings or len(operands) != 2 or node.dtype not in (F8, F4):
+        raise Unlowered
+    g, p = (_op(arrays, x, node.dtype) for x in operands)
+    zero = arrays.const(0, (), node.dtype)
+    product = arrays.elem("multiply", (g, p), node.dtype)
+    return arrays.elem("where", (arrays.elem("equal", (g, zero), B1), zero, product), node.dtype)
+
+
+@lowers("deg2rad", "radians", "rad2deg", "degrees")
+def angle(arrays: Arrays, node: Node, operands: Sequence[Any], settings: dict[str, Any]) -> Op:
+    if settings or len(operands) != 1 or node.dtype not in (F8, F4):
+        raise Unlowered
+    # In the precision of the result, as NumPy multiplies.
+    degree = node.dtype.type(np.pi) / node.dtype.type(180)
+    inverse = node.dtype.type(180) / node.dtype.type(np.pi)
+    factor = degree if node.name in ("deg2rad", "radians") else inverse
+    x = _op(arrays, operands[0], node.dtype)
+    return arrays.elem("multiply", (x, arrays.const(factor, (), node.dtype)), node.dtype)
+
+
+@lowers("ndtr")
+def ndtr(arrays: Arrays, node: Node, operands: Sequence[Any], settings: dict[str, Any]) -> Op:
+    if settings or len(operands) != 1 or node.dtype not in (F8, F4):
+        raise Unlowered
+    x = _op(arrays, operands[0], node.dtype)
+    scaled = arrays.elem("multiply", (x, arrays.const(-np.sqrt(0.5), (), node.dtype)), node.dtype)
+    half = arrays.const(0.5, (), node.dtype)
+    return arrays.elem("multiply", (half, arrays.elem("erfc", (scaled,), node.dtype)), node.dtype)
+
+
 # ---------------------------------------------------------------------------------------- reductions
 
 

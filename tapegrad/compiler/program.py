@@ -324,7 +324,15 @@ def traced(
                 value = trace.input(next(given))
                 arguments.append(value if kind[0] in (float, complex) else _tensor(value))
             args, kwargs = optree.tree_unflatten(call.structure, arguments)
-            output = f(*args, **kwargs)
+            try:
+                output = f(*args, **kwargs)
+            except Exception as error:
+                if type(error).__module__.startswith("numba."):
+                    raise TraceError(
+                        f"{name} calls a function compiled by Numba, which does not take the values of a traced run "
+                        f"({type(error).__name__}). Make it one of tg.njit, g = tg.njit(g): its calls are part of a compiled program."
+                    ) from error
+                raise
             leaves, structure = _flatten(output) if output is not None else ([None], None)
             outputs, described, values = _outputs(leaves, trace, own)
             trace.open = False
@@ -421,7 +429,8 @@ def _random_state(f: Callable[..., Any]) -> Any:
         known = [c.cell_contents for c in cells if _filled(c)]
         code = getattr(function, "__code__", None)
         if code is not None:
-            known += [function.__globals__.get(n) for n in code.co_names]
+            scope = getattr(function, "__globals__", {})
+            known += [scope.get(n) for n in code.co_names]
         states += [repr(x.bit_generator.state) for x in known if isinstance(x, np.random.Generator)]
     return states
 

@@ -335,6 +335,12 @@ class Traced(StandIn):
     def duplicate(self) -> Any:
         return self.home.call(_made, (self,), {}, "copy")
 
+    def seen(self) -> Any:
+        return self.value
+
+    def called(self, function: Any, args: Any, name: str) -> Any:
+        return self.home.call(function, args, {}, name)
+
     def admit(self, t: Any) -> None:
         data = t._data
         if type(data) is Traced:

@@ -15,10 +15,11 @@ from typing import Any
 
 import numpy as np
 
+from .. import storage
 from ..errors import NotDifferentiable
 from ..mode import is_grad_enabled
 from ..primitive import primitive
-from ..storage import kept
+from ..storage import StandIn, kept
 from ..tensor import Tensor, wrap
 from .function import Derived, NativeFunction, Variant
 
@@ -30,13 +31,13 @@ class Bound:
         self.function = function
         self.template: list[Any] = []
         self.positions: list[int] = []
-        self.operands: list[Tensor] = []
+        self.operands: list[Any] = []
         for i, a in enumerate(args):
-            if isinstance(a, Tensor):
+            if isinstance(a, Tensor | StandIn):
                 self.positions.append(i)
                 self.operands.append(a)
                 self.template.append(None)
-            elif isinstance(a, tuple) and any(isinstance(x, Tensor) for x in a):
+            elif isinstance(a, tuple) and any(isinstance(x, Tensor | StandIn) for x in a):
                 raise NotDifferentiable(
                     f"{function.__name__} was called with a tuple of tensors, whose derivative has no place in one entry. Pass the "
                     "tensors one by one, or as one array."
@@ -113,8 +114,16 @@ def split(flat: Any, shapes: Sequence[tuple[int, ...]]) -> list[Any]:
 def record(function: NativeFunction, args: tuple[Any, ...]) -> Any:
     """Call a native function on tensors: its value, connected to them."""
     bound = Bound(function, args)
-    raw = [t._data for t in bound.operands]
-    tracked = is_grad_enabled() and any(t._node is not None for t in bound.operands)
+    raw = [t._data if isinstance(t, Tensor) else t for t in bound.operands]
+    tracked = is_grad_enabled() and any(
+        isinstance(t, Tensor) and t._node is not None for t in bound.operands
+    )
+    standing = next((x for x in raw if isinstance(x, StandIn)), None)
+    if (
+        standing is not None
+    ):  # tg.compile is at work: types and shapes follow from the values of this run
+        given = raw
+        raw = [x.seen() if isinstance(x, StandIn) else x for x in raw]
     plain = bound.args(raw)
     if tracked:
         derived = bound.derived(raw)
@@ -129,6 +138,8 @@ def record(function: NativeFunction, args: tuple[Any, ...]) -> Any:
                 f"{function.__name__} was called on tensors that require grad, but it draws random numbers, and its derivative would "
                 "draw others. Draw them outside and pass them in, or call tg.value_and_grad on the function itself."
             )
+    if standing is not None and not tracked:
+        return _traced(bound, standing, given)
     value = function.dispatcher(*plain)
     results = list(value) if isinstance(value, tuple) else [value]
     if not tracked:
@@ -136,14 +147,41 @@ def record(function: NativeFunction, args: tuple[Any, ...]) -> Any:
         return tuple(wrapped) if isinstance(value, tuple) else wrapped[0]
     bound.outs = [(i, np.shape(r)) for i, r in enumerate(results) if _has_derivative(r)]
     bound.shapes = [np.shape(x) for x in raw]
+    if standing is not None and len(bound.outs) < len(results):
+        others = _traced(bound, standing, given)
+        results = list(others) if isinstance(value, tuple) else [others]
     if not bound.outs:
-        return value
-    bound.value = pack([np.asarray(results[i]) for i, _ in bound.outs])
+        return tuple(results) if isinstance(value, tuple) else results[0]
+    if standing is None:
+        bound.value = pack([np.asarray(results[i]) for i, _ in bound.outs])
     packed = native_call(tuple(bound.operands), of=bound)
     parts = split(packed, [s for _, s in bound.outs])
     for (i, _), part in zip(bound.outs, parts, strict=True):
         results[i] = part
     return tuple(results) if isinstance(value, tuple) else results[0]
+
+
+def _on_copies(bound: Bound, xs: Sequence[Any]) -> Any:
+    """A run on copies of the operands, which must stay as they are: a program would not hand a change on."""
+    copies = [storage.duplicate(x) if isinstance(x, np.ndarray) else x for x in xs]
+    results = bound.function.dispatcher(*bound.args(copies))
+    for before, after in zip(xs, copies, strict=True):
+        if isinstance(after, np.ndarray) and after.tobytes() != before.tobytes():
+            raise NotDifferentiable(
+                f"{bound.function.__name__} was called inside a function that tg.compile compiles, but it writes to an argument, which "
+                "the program would not see. Let it work on a copy (x = x.copy()) and return what it made."
+            )
+    return results
+
+
+def _traced(bound: Bound, standing: StandIn, given: Sequence[Any]) -> Any:
+    """The call as part of the program that `tg.compile` is tracing, without derivatives."""
+    result = standing.called(
+        lambda *xs: _on_copies(bound, xs), tuple(given), bound.function.__name__
+    )
+    if not isinstance(result, tuple):
+        return wrap(storage.as_array(result)) if result.dtype.kind == "f" else result
+    return tuple(wrap(storage.as_array(r)) if r.dtype.kind == "f" else r for r in result)
 
 
 def _has_derivative(r: Any) -> bool:

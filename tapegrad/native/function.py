@@ -24,6 +24,7 @@ from numba.core.errors import NumbaPerformanceWarning
 from numba.extending import typeof_impl
 
 from ..errors import NotDifferentiable
+from ..storage import StandIn
 from ..tensor import Tensor
 from . import adjoint, inference, lowering, runtime, settling, tangent
 from .lowering import Custom, python_function
@@ -52,13 +53,13 @@ class NativeFunction:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         for a in args:
-            if isinstance(a, Tensor) or type(a) is tuple:
+            if type(a) is tuple or isinstance(a, Tensor | StandIn):
                 break
         else:
             if not kwargs:
                 return self.dispatcher(*args)
         full = self.bind(args, kwargs)
-        if not any(isinstance(leaf, Tensor) for leaf in leaves_of(full)):
+        if not any(isinstance(leaf, Tensor | StandIn) for leaf in leaves_of(full)):
             return self.dispatcher(*full)
         from .entry import record
 
@@ -95,7 +96,7 @@ class NativeFunction:
             else args
         )
         for a in full:
-            if isinstance(a, Tensor):
+            if isinstance(a, Tensor | StandIn):
                 return NotImplemented
         for i in positions:
             kind = type(full[i])
