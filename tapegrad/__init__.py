@@ -15,6 +15,7 @@ from .errors import (
     NotDifferentiable,
     NotFinite,
     TapegradError,
+    TraceError,
 )
 from .executors import engine, set_engine
 from .mode import (
@@ -43,8 +44,10 @@ _LAZY = {
     "check_adjoint": ".check.gradients",
     "check_gradient": ".check.gradients",
     "compile": ".compiler",
+    "cond": ".loops",
     "dask": "",
     "elementwise_grad": ".interop.hips",
+    "fori_loop": ".loops",
     "from_jax": ".interop.xla",
     "from_torch": ".interop.pytorch",
     "hessian_vector_product": ".interop.hips",
@@ -61,10 +64,12 @@ _LAZY = {
     "njit_vjp": ".native",
     "optim": "",
     "root": ".interop.solvers",
+    "scan": ".loops",
     "special": "",
     "to_jax": ".interop.xla",
     "to_torch": ".interop.pytorch",
     "vector_jacobian_product": ".interop.hips",
+    "while_loop": ".loops",
 }
 
 

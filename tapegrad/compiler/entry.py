@@ -9,12 +9,12 @@ Invariant: the entry saves the inputs' values and nothing else; the pullback com
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from ..packing import inexact, is_inexact, packed, unpacked
 from ..primitive import apply, call, primitive
 from ..tensor import Tensor, wrap
 from ..transforms import _flatten, _unflatten, vjp
@@ -81,26 +81,6 @@ def _pullback(f: Callable[..., Any], call: Call, active: tuple[int, ...]) -> Cal
     return pullback
 
 
-def _inexact(leaves: Sequence[Any]) -> list[Any]:
-    return [
-        x
-        for x in leaves
-        if isinstance(x, Tensor | np.ndarray | np.generic) and x.dtype.kind in "fc"
-    ]
-
-
-def packed(leaves: Sequence[Any]) -> Any:
-    """The inexact ones among some results as one value: itself if there is one, else a flat array of all entries."""
-    parts = _inexact(leaves)
-    if len(parts) == 1:
-        return parts[0]
-    if not parts:
-        return np.zeros(0)
-    dtype = np.result_type(*(x.dtype for x in parts))
-    flat = [np.reshape(x if x.dtype == dtype else x.astype(dtype), (-1,)) for x in parts]
-    return np.concatenate(flat)
-
-
 class _Sample:
     """A stand-in for an entry, on which the laws of ops are checked: x * x + y."""
 
@@ -133,25 +113,9 @@ def recorded(compiled: Any, call: Call, pulls: dict[Any, Any]) -> Any:
             operands.append(next(tensors) if kind[0] == "tensor" else value)
     whole = apply(compiled_call.primitive, operands, (entry,))
     raw, structure = entry.found
-    parts = [x for x in raw if isinstance(x, np.ndarray | np.generic) and x.dtype.kind in "fc"]
-    pieces = iter([whole] if len(parts) == 1 else _unpacked(whole, parts))
+    parts = inexact(raw)
+    pieces = iter([whole] if len(parts) == 1 else unpacked(whole, parts))
     leaves = []
     for x in raw:
-        inexact = isinstance(x, np.ndarray | np.generic) and x.dtype.kind in "fc"
-        leaves.append(next(pieces) if inexact else wrap(x))
+        leaves.append(next(pieces) if is_inexact(x) else wrap(x))
     return _unflatten(structure, leaves)
-
-
-def _unpacked(whole: Any, parts: Sequence[Any]) -> list[Any]:
-    pieces = []
-    start = 0
-    for part in parts:
-        stop = start + math.prod(part.shape)
-        piece = np.reshape(whole[start:stop], part.shape)
-        if piece.dtype != part.dtype:
-            if part.dtype.kind != "c" and piece.dtype.kind == "c":
-                piece = np.real(piece)
-            piece = piece if piece.dtype == part.dtype else piece.astype(part.dtype)
-        pieces.append(piece)
-        start = stop
-    return pieces

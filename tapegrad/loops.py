@@ -1,0 +1,406 @@
+"""Loops that say what they carry: `scan`, `fori_loop`, `while_loop`, and `cond` for a choice.
+
+They run as ordinary Python, so every step is on the tape and reverse mode goes back through all of them, `while_loop` included;
+inside `tg.compile` the steps are traced and, where they repeat, rolled into one loop of the program. With `checkpoint` the steps go
+in *segments*: each is one entry of the tape that keeps what went in, and its steps are run again, and recorded, when the walk
+comes back to it (Griewank, Walther, Evaluating Derivatives, 2nd ed., section 12.1): n steps in segments of k keep n / k carries and
+k steps instead of n steps.
+
+Invariant: with and without checkpoints, values and derivatives are the same.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from . import storage, sweep
+from .dual import holds_dual
+from .errors import NotDifferentiable
+from .mode import is_grad_enabled
+from .packing import flat, inexact, is_inexact, unpacked
+from .primitive import apply, call, primitive
+from .tape import IN0, IN1, SLOT, STRIDE
+from .tensor import Tensor, wrap
+from .transforms import _flatten, _Run, _unflatten, vjp
+
+Tree = Any
+Step = Callable[[Tree, Any], tuple[Tree, Tree]]
+
+SEGMENT = 100
+"""Steps in a segment of `while_loop` where the user named no number: how many there will be is not known."""
+
+
+# ---------------------------------------------------------------------------------------------------- the public names
+
+
+def scan(
+    f: Step,
+    init: Tree,
+    xs: Tree = None,
+    length: int | None = None,
+    *,
+    reverse: bool = False,
+    checkpoint: int | bool = False,
+) -> tuple[Tree, Tree]:
+    """The last carry and all results of `carry, y = f(carry, x)`, for the entries x of `xs` along its first axis, one by one.
+
+    `init`, `xs` and `y` are pytrees; each leaf of `xs` has the same length, and without `xs` there are `length` steps with x = None.
+    The results come stacked along a new first axis, None where f returns None for y. `reverse` begins at the last entry; results
+    stay in the order of `xs`. `checkpoint` is the number of steps that are kept at once for reverse mode (True: √n); then `f` runs
+    twice and must give the same again. Raises ValueError for lengths that differ, and where the carry changes its shape.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> tg.scan(lambda total, x: (total + x, total * x), 0.0, np.array([1.0, 2.0, 3.0]))
+    (np.float64(6.0), array([0., 2., 9.]))
+    >>> tg.grad(lambda x: tg.scan(lambda c, a: (np.sin(c) * a, None), x[0], x)[0])(np.array([1.0, 2.0]))
+    array([1.84153554, 0.74562414])
+    """
+    leaves, structure = _tree(xs)
+    lengths: set[Any] = {np.shape(x)[0] if np.ndim(x) else None for x in leaves}
+    if length is not None:
+        lengths.add(length)
+    if len(lengths) != 1 or None in lengths:
+        told = ", ".join(str(np.shape(x)) for x in leaves) or "no xs"
+        raise ValueError(
+            f"scan was given {told}{'' if length is None else f' and length={length}'}, but goes along the first axis of each leaf of xs, "
+            "all of one length. Give xs of equal length, or no xs and the number of steps as `length`."
+        )
+    (n,) = lengths
+    order = range(n - 1, -1, -1) if reverse else range(n)
+
+    def step(carry: Tree, i: int) -> tuple[Tree, Tree]:
+        return f(carry, _rebuilt(structure, [x[i] for x in leaves]))
+
+    carry, ys = _steps("scan", step, init, order, _segment(checkpoint, n))
+    return carry, _stacked(ys[::-1] if reverse else ys)
+
+
+def fori_loop(
+    lower: int,
+    upper: int,
+    body: Callable[[int, Tree], Tree],
+    init: Tree,
+    *,
+    checkpoint: int | bool = False,
+) -> Tree:
+    """The value after `for i in range(lower, upper): value = body(i, value)`, beginning with `init`.
+
+    `checkpoint` is the number of steps that are kept at once for reverse mode (True: √n). Raises ValueError where
+    the value changes its shape or structure.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> tg.grad(lambda x: tg.fori_loop(0, 3, lambda i, v: v * x, 1.0))(2.0)
+    12.0
+    """
+    steps = range(int(lower), int(upper))
+    size = _segment(checkpoint, len(steps))
+    return _steps("fori_loop", lambda v, i: (body(i, v), None), init, steps, size)[0]
+
+
+def while_loop(
+    test: Callable[[Tree], Any],
+    body: Callable[[Tree], Tree],
+    init: Tree,
+    *,
+    checkpoint: int | bool = False,
+) -> Tree:
+    """The value after `while test(value): value = body(value)`, beginning with `init`; differentiable in reverse.
+
+    How many steps there are is a matter of values and has no derivative. `checkpoint` is the number of steps that are kept at once
+    for reverse mode (True: 100). Inside `tg.compile` each test is a guard: another number of steps is another program, and
+    a loop whose number never repeats belongs into a function of `tg.njit`. Raises ValueError where the value
+    changes its shape or structure.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> def root(a):
+    ...     return tg.while_loop(lambda x: abs(x * x - a) > 1e-12, lambda x: (x + a / x) / 2, a)
+    >>> round(tg.grad(root)(4.0), 6)
+    0.25
+    """
+    size = _segment(checkpoint, SEGMENT**2)
+
+    def turns(value: Tree) -> Any:
+        return bool(_plainly(test, value))
+
+    if not size or not _recorded():
+        value = init
+        while turns(value):
+            value = _like(init, body(value), "while_loop")
+        return value
+    value = init
+    while turns(value):
+        value = _segmented(_Until(test, body, size, init), value)
+    return value
+
+
+def cond(
+    predicate: Any, if_true: Callable[..., Tree], if_false: Callable[..., Tree], *operands: Any
+) -> Tree:
+    """`if_true(*operands)` where `predicate` is true, else `if_false(*operands)`: only that one runs and is differentiated.
+
+    The predicate is one number or boolean. Inside `tg.compile` it is a guard, and each branch a program of its own. Raises ValueError
+    for an array of several entries (take `tg.where`).
+
+    >>> import numpy as np, tapegrad as tg
+    >>> tg.grad(lambda x: tg.cond(x > 1.0, lambda x: x * x, np.sin, x))(3.0)
+    6.0
+    """
+    if np.size(predicate) != 1:
+        raise ValueError(
+            f"cond was given a predicate of shape {np.shape(predicate)}, but chooses one of two functions. Choose entry by entry with "
+            "tg.where, or say which entries count: predicate.any(), predicate.all()."
+        )
+    chosen = if_true if bool(predicate) else if_false
+    return chosen(*operands)
+
+
+# ---------------------------------------------------------------------------------------------------- steps
+
+
+def _segment(checkpoint: int | bool, n: int) -> int:
+    """Steps in a segment, 0 for no segments."""
+    if checkpoint is True:
+        return max(1, math.isqrt(n))
+    if checkpoint < 0:
+        raise ValueError(
+            f"checkpoint={checkpoint} was asked, but it is the number of steps kept at once: give 1 or more, or True."
+        )
+    return int(checkpoint)
+
+
+def _recorded() -> bool:
+    """Whether segments are worth their entries: something is recorded, and not by `tg.compile`, which plans memory itself."""
+    return is_grad_enabled() and not storage.tracing.get()
+
+
+def _steps(
+    name: str, step: Step, init: Tree, order: Sequence[int], size: int
+) -> tuple[Tree, list[Tree]]:
+    """Last carry and the results of each step."""
+    carry = init
+    ys: list[Tree] = []
+    if not size or not _recorded():
+        for i in order:
+            new, y = _pair(name, step(carry, i))
+            carry = _like(init, new, name)
+            ys.append(y)
+        return carry, ys
+    for start in range(0, len(order), size):
+        carry, more = _segmented(_Stretch(name, step, order[start : start + size], init), carry)
+        ys += more
+    return carry, ys
+
+
+def _pair(name: str, result: Any) -> Any:
+    if not isinstance(result, tuple) or len(result) != 2:
+        raise TypeError(
+            f"the function given to {name} returned {type(result).__name__}, but it gives two things, the next carry and a result: "
+            "write `return carry, y`, or `return carry, None`."
+        )
+    return result
+
+
+def _like(init: Tree, carry: Tree, name: str) -> Tree:
+    """The carry, if it is arranged as it was at first."""
+    old, before = _tree(init)
+    new, after = _tree(carry)
+    if before != after or [np.shape(x) for x in old] != [np.shape(x) for x in new]:
+        raise ValueError(
+            f"a step of {name} made a carry of shapes {[np.shape(x) for x in new]} from one of {[np.shape(x) for x in old]}, or arranged "
+            "it in another way, but each step gets what the one before returned. Return a carry like the one given as init."
+        )
+    return carry
+
+
+def _tree(tree: Tree) -> tuple[list[Any], Any]:
+    """Leaves and structure; None is a tree without leaves."""
+    if tree is None:
+        return [], ()
+    return _flatten(tree)
+
+
+def _rebuilt(structure: Any, leaves: Sequence[Any]) -> Tree:
+    return None if structure == () else _unflatten(structure, leaves)
+
+
+def _stacked(ys: Sequence[Tree]) -> Tree:
+    """Results of all steps as one tree of arrays with a new first axis."""
+    if not ys:
+        return None
+    trees = [_tree(y) for y in ys]
+    columns = zip(*(leaves for leaves, _ in trees), strict=True)
+    return _rebuilt(trees[0][1], [np.stack(column) for column in columns])
+
+
+def _plainly(test: Callable[[Tree], Any], value: Tree) -> Any:
+    """A test of the values, of which no derivative is wanted."""
+    leaves, structure = _tree(value)
+    return test(_rebuilt(structure, [x.detach() if isinstance(x, Tensor) else x for x in leaves]))
+
+
+# ---------------------------------------------------------------------------------------------------- segments
+
+
+class _Stretch:
+    """Some steps of a loop, to be run one or more times."""
+
+    def __init__(self, name: str, step: Step, order: Sequence[int], init: Tree) -> None:
+        self.name, self.step, self.order, self.init = name, step, order, init
+
+    def __call__(self, carry: Tree) -> tuple[Tree, list[Tree]]:
+        return _steps(self.name, self.step, carry, self.order, 0)
+
+
+class _Until:
+    """Up to `size` steps of a `while`; the next time exactly as many, without a test."""
+
+    def __init__(
+        self, test: Callable[[Tree], Any], body: Callable[[Tree], Tree], size: int, init: Tree
+    ) -> None:
+        self.test, self.body, self.size, self.init = test, body, size, init
+        self.turns = -1
+
+    def __call__(self, value: Tree) -> Tree:
+        if self.turns >= 0:
+            for _ in range(self.turns):
+                value = self.body(value)
+            return value
+        turns = 0
+        while turns < self.size and (turns == 0 or bool(_plainly(self.test, value))):
+            value = _like(self.init, self.body(value), "while_loop")
+            turns += 1
+        self.turns = turns
+        return value
+
+
+class _Segment:
+    """One entry: a function of the carry whose steps are forgotten and run again for the pullback."""
+
+    __slots__ = ("function", "outside", "structure", "value")
+
+    def __init__(self, function: Callable[[Tree], Tree], structure: Any) -> None:
+        self.function = function
+        self.structure = structure
+        self.value: Any = None
+        self.outside: list[Any] = []
+        """Nodes that the function uses without having been given them: it closes over tracked tensors."""
+
+    def of_leaves(self, *leaves: Any) -> Any:
+        """The function's inexact results, one after the other."""
+        return flat(inexact(_tree(self.function(_rebuilt(self.structure, leaves)))[0]))
+
+    def evaluate(self, values: Sequence[Any]) -> Any:
+        value, self.value = self.value, None
+        if value is not None:
+            return value
+        n = len(values) - len(self.outside)
+        return storage.as_array(_data(self.of_leaves(*values[:n])))
+
+    def pull(self, g: Any, xs: Sequence[Any], wanted: Sequence[bool]) -> list[Any]:
+        n = len(xs) - len(self.outside)
+        if isinstance(g, Tensor):
+            if self.outside:
+                raise NotDifferentiable(
+                    "a second derivative of a loop with checkpoints was asked, whose function closes over tracked tensors: what the "
+                    "segments keep are the carries only. Make those tensors part of the carry, or leave out `checkpoint`."
+                )
+            return list(vjp(self.of_leaves, *xs)[1](g))
+        run = _Run(self.of_leaves, tuple(xs[:n]), {}, tuple(range(n)), "a loop's checkpoint")
+        code = run.own.tape.code
+        pending: dict[Any, Any] = {run.output._node: g}
+        leaves: dict[Any, Any] = {}
+        sweep.sweep(code, len(code) // STRIDE - 1, pending, leaves, {}, None)
+        found = {**pending, **leaves}
+        return [found.get(node) for node in (*run.nodes, *self.outside)]
+
+
+class _Sample:
+    """A stand-in for a segment, on which the laws of ops are checked: x * x + y."""
+
+    def evaluate(self, values: Sequence[Any]) -> Any:
+        return values[0] * values[0] + values[1]
+
+    def pull(self, g: Any, xs: Sequence[Any], wanted: Sequence[bool]) -> list[Any]:
+        return [np.conj(2 * xs[0]) * g, g]
+
+
+def _evaluated(xs: Sequence[Any], of: Any) -> Any:
+    return of.evaluate(xs)
+
+
+@primitive(_evaluated, name="segment", samples=[call((3,), (3,), of=_Sample())])
+def segment(g, xs, wanted, *, of):
+    """Steps of a loop that are run again when the walk comes back to them."""
+    return of.pull(g, xs, wanted)
+
+
+def _data(x: Any) -> Any:
+    return x._data if isinstance(x, Tensor) else x
+
+
+def _segmented(function: Callable[[Tree], Tree], carry: Tree) -> Tree:
+    """`function(carry)` as one entry of the tape."""
+    leaves, structure = _tree(carry)
+    if holds_dual(tuple(leaves)):
+        return function(carry)
+    moving = [i for i, x in enumerate(leaves) if is_inexact(x) or isinstance(x, float | complex)]
+
+    def of_moving(*values: Any) -> Tree:
+        full = list(leaves)
+        for i, x in zip(moving, values, strict=True):
+            full[i] = x
+        return function(_rebuilt(structure, full))
+
+    operands = [leaves[i] for i in moving]
+    made = _Segment(lambda values: of_moving(*values), None)
+    made.structure = _tree(tuple(operands))[1]
+    found: list[Any] = []
+
+    def once(*values: Any) -> Any:
+        found[:] = _tree(of_moving(*values))
+        return flat(inexact(found[0]))
+
+    run = _Run(
+        once,
+        tuple(_data(x) for x in operands),
+        {},
+        tuple(range(len(operands))),
+        "a loop's checkpoint",
+    )
+    outside = _outside(run)
+    made.outside = list(outside)
+    results, arrangement = found
+    made.value = _data(run.output)
+    if not outside and not any(isinstance(x, Tensor) for x in operands):
+        return _rebuilt(arrangement, [_data(y) for y in results])
+    whole = apply(segment.primitive, [*operands, *outside.values()], (made,))
+    pieces = iter(unpacked(whole, inexact(results)))
+    return _rebuilt(arrangement, [next(pieces) if is_inexact(y) else y for y in results])
+
+
+def _outside(run: _Run) -> dict[Any, Tensor]:
+    """Per tracked tensor that a run used without having been given it, its node: a tensor that stands for it."""
+    code = run.own.tape.code
+    mine = {*code[SLOT::STRIDE], *run.nodes, None}
+    found: dict[Any, Tensor] = {}
+    for k in range(0, len(code), STRIDE):
+        for node, value in ((code[k + IN0], code[k + 4]), (code[k + IN1], code[k + 5])):
+            pairs = zip(node, value, strict=True) if type(node) is tuple else ((node, value),)
+            for n, v in pairs:
+                if n in mine or n in found:
+                    continue
+                if not isinstance(v, np.ndarray | np.generic | float):
+                    raise NotDifferentiable(
+                        "a loop with checkpoints was run under saved_tensors_hooks, and closes over a tracked tensor whose value they "
+                        "packed. Make that tensor part of the carry, or leave out `checkpoint`."
+                    )
+                t = found[n] = wrap(storage.as_array(v))
+                t._node = n
+    return found
+
+
+__all__ = ["cond", "fori_loop", "scan", "while_loop"]

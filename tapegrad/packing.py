@@ -1,0 +1,56 @@
+"""Several results as one: an entry of the tape has one result, so those of a whole call are packed into a flat array.
+
+`packed` joins what is inexact among some leaves, in their order; `unpacked` cuts such an array into pieces of given shapes and dtypes.
+
+Invariant: `unpacked(packed(leaves), inexact(leaves))` are the inexact leaves.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .tensor import Tensor
+
+
+def inexact(leaves: Sequence[Any]) -> list[Any]:
+    """The leaves that have derivatives: floats and complex numbers of NumPy's kind, and tensors of them."""
+    return [x for x in leaves if is_inexact(x)]
+
+
+def is_inexact(x: Any) -> bool:
+    """Whether a leaf has derivatives."""
+    return isinstance(x, Tensor | np.ndarray | np.generic) and x.dtype.kind in "fc"
+
+
+def packed(leaves: Sequence[Any]) -> Any:
+    """The inexact ones among some results as one value: itself if there is one, else a flat array of all entries."""
+    parts = inexact(leaves)
+    return parts[0] if len(parts) == 1 else flat(parts)
+
+
+def flat(parts: Sequence[Any]) -> Any:
+    """All entries of some arrays one after the other, in the dtype that holds them all."""
+    if not parts:
+        return np.zeros(0)
+    dtype = np.result_type(*(x.dtype for x in parts))
+    return np.concatenate(
+        [np.reshape(x if x.dtype == dtype else x.astype(dtype), (-1,)) for x in parts]
+    )
+
+
+def unpacked(whole: Any, parts: Sequence[Any]) -> list[Any]:
+    """Pieces of a flat array, with the shapes and dtypes of `parts`."""
+    pieces = []
+    start = 0
+    for part in parts:
+        stop = start + math.prod(part.shape)
+        piece = np.reshape(whole[start:stop], part.shape)
+        if part.dtype.kind != "c" and piece.dtype.kind == "c":
+            piece = np.real(piece)
+        pieces.append(piece if piece.dtype == part.dtype else piece.astype(part.dtype))
+        start = stop
+    return pieces

@@ -1,0 +1,219 @@
+"""scan, fori_loop, while_loop, cond: what the same loop in Python gives, to any order, with checkpoints and compiled."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tapegrad as tg
+
+X = np.array([0.3, 1.2, 0.7, 1.1])
+W = np.array([[0.2, -0.5], [0.7, 0.1]])
+CHECKPOINTS = (False, 1, 3, True)
+
+
+def recurrent(w, xs, checkpoint=False):
+    """A carry of two leaves, results of two leaves, weights that the step closes over."""
+
+    def step(carry, x):
+        h, k = carry
+        h = np.tanh(w @ h + x)
+        return (h, k + np.sum(h)), {"h": h, "k": k}
+
+    (h, k), ys = tg.scan(step, (np.ones(2), 0.0), xs, checkpoint=checkpoint)
+    return np.sum(h) * k + np.sum(ys["h"] ** 2) + ys["k"][-1]
+
+
+def recurrent_in_python(w, xs):
+    h, k, total = np.ones(2), 0.0, 0.0
+    for x in xs:
+        last = k
+        h = np.tanh(w @ h + x)
+        k = k + np.sum(h)
+        total = total + np.sum(h**2)
+    return np.sum(h) * k + total + last
+
+
+XS = np.sin(np.arange(20.0)).reshape(10, 2)
+
+
+@pytest.mark.parametrize("checkpoint", CHECKPOINTS)
+def test_scan_is_the_loop(checkpoint):
+    def f(w, xs):
+        return recurrent(w, xs, checkpoint)
+
+    value, gradients = tg.value_and_grad(f, argnums=(0, 1))(W, XS)
+    expected, theirs = tg.value_and_grad(recurrent_in_python, argnums=(0, 1))(W, XS)
+    np.testing.assert_allclose(value, expected, rtol=1e-14)
+    for g, e in zip(gradients, theirs, strict=True):
+        np.testing.assert_allclose(g, e, rtol=1e-12)
+
+
+@pytest.mark.parametrize("checkpoint", CHECKPOINTS)
+def test_compiled(checkpoint):
+    f = tg.value_and_grad(lambda w, xs: recurrent(w, xs, checkpoint), argnums=(0, 1))
+    c = tg.compile(f)
+    for k in range(1, 4):
+        got, expected = c(W * k, XS / k), f(W * k, XS / k)
+        for g, e in zip((got[0], *got[1]), (expected[0], *expected[1]), strict=True):
+            np.testing.assert_allclose(g, e, rtol=1e-11)
+
+
+def test_backward_reaches_what_a_checkpointed_step_closes_over():
+    grads = []
+    for checkpoint in CHECKPOINTS:
+        w, b = tg.tensor(W, requires_grad=True), tg.tensor(X[:2], requires_grad=True)
+        inner = w * 2 + b  # not a leaf, and depends on both
+        h = tg.fori_loop(
+            0, 7, lambda i, h: np.tanh(inner @ h + b * i), b + 1, checkpoint=checkpoint
+        )
+        h.sum().backward()
+        grads.append((w.grad.numpy(), b.grad.numpy()))
+    for w, b in grads[1:]:
+        np.testing.assert_allclose(w, grads[0][0], rtol=1e-12)
+        np.testing.assert_allclose(b, grads[0][1], rtol=1e-12)
+
+
+@pytest.mark.parametrize("checkpoint", CHECKPOINTS)
+def test_higher_orders_and_forward_mode(checkpoint):
+    def f(x):
+        return np.sum(
+            tg.fori_loop(0, 6, lambda i, v: np.sin(v) * (1.1 + i), x, checkpoint=checkpoint)
+        )
+
+    def plain(x):
+        for i in range(6):
+            x = np.sin(x) * (1.1 + i)
+        return np.sum(x)
+
+    np.testing.assert_allclose(tg.hessian(f)(X), tg.hessian(plain)(X), rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(tg.hvp(f)(X, X), tg.hessian(plain)(X) @ X, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(tg.jvp(f, (X,), (X,))[1], tg.grad(plain)(X) @ X, rtol=1e-10)
+    with tg.autograd.forward_ad.dual_level():
+        dual = tg.autograd.forward_ad.make_dual(tg.tensor(X), tg.tensor(X))
+        tangent = tg.autograd.forward_ad.unpack_dual(f(dual)).tangent
+    np.testing.assert_allclose(tangent.numpy(), tg.grad(plain)(X) @ X, rtol=1e-10)
+
+
+def test_a_second_derivative_through_a_closure_is_refused_with_checkpoints():
+    def f(a):
+        return tg.fori_loop(0, 4, lambda i, v: v * a, a, checkpoint=2)
+
+    assert tg.grad(f)(2.0) == 5 * 2.0**4
+    with pytest.raises(tg.NotDifferentiable, match="part of the carry"):
+        tg.grad(tg.grad(f))(2.0)
+    assert tg.grad(tg.grad(lambda a: tg.fori_loop(0, 4, lambda i, v: v * a, a)))(2.0) == 20 * 2.0**3
+
+
+@pytest.mark.parametrize("checkpoint", CHECKPOINTS)
+def test_while_loop(checkpoint):
+    def orbit(state):
+        """Steps until the point has left the disc; how many is a matter of the start."""
+        return tg.while_loop(
+            lambda s: np.sum(s["x"] ** 2) < 9.0,
+            lambda s: {"x": s["x"] * 1.3 + 0.1 * np.sin(s["x"]), "n": s["n"] + 1},
+            state,
+            checkpoint=checkpoint,
+        )
+
+    def f(x):
+        return np.sum(orbit({"x": x, "n": 0})["x"] ** 2)
+
+    def plain(x):
+        while np.sum(x**2) < 9.0:
+            x = x * 1.3 + 0.1 * np.sin(x)
+        return np.sum(x**2)
+
+    for x in (X, X / 10, X * 10):
+        np.testing.assert_allclose(tg.grad(f)(x), tg.grad(plain)(x), rtol=1e-12)
+    assert orbit({"x": X / 10, "n": 0})["n"] > orbit({"x": X, "n": 0})["n"] > 0
+    c = tg.compile(tg.grad(f))
+    for x in (X, X / 10, X, X * 10):
+        np.testing.assert_allclose(c(x), tg.grad(plain)(x), rtol=1e-11)
+
+
+def test_checkpoints_keep_the_tape_short():
+    x = tg.tensor(X, requires_grad=True)
+
+    def entries(checkpoint):
+        y = tg.fori_loop(0, 64, lambda i, v: np.sin(v) * 1.5, x, checkpoint=checkpoint)
+        n = len(tg.current_tape().code) // 8
+        y.sum().backward()
+        return n
+
+    start = len(tg.current_tape().code) // 8
+    assert entries(False) - start == 128
+    assert entries(True) - start < 40
+
+
+def test_cond_runs_one_branch():
+    ran = []
+
+    def branch(name, f):
+        def run(x):
+            ran.append(name)
+            return f(x)
+
+        return run
+
+    def f(x):
+        return tg.cond(
+            x.sum() > 0, branch("sin", np.sin), branch("square", lambda x: x * x), x
+        ).sum()
+
+    np.testing.assert_allclose(tg.grad(f)(X), np.cos(X))
+    np.testing.assert_allclose(tg.grad(f)(-X), -2 * X)
+    assert ran == ["sin", "square"]
+    c = tg.compile(tg.grad(f))
+    for x in (X, -X, 2 * X, -2 * X):
+        np.testing.assert_allclose(c(x), tg.grad(f)(x))
+    with pytest.raises(ValueError, match=r"tg\.where"):
+        tg.cond(X > 0, np.sin, np.cos, X)
+
+
+def test_scan_in_reverse_and_without_xs():
+    carry, ys = tg.scan(lambda c, x: (c + x, c), 0.0, X, reverse=True)
+    np.testing.assert_allclose(carry, X.sum())
+    np.testing.assert_allclose(ys, np.append(np.cumsum(X[::-1])[::-1][1:], 0.0))
+    carry, ys = tg.scan(lambda c, x: (c * 2, None), 1.0, length=5)
+    assert carry == 32.0 and ys is None
+    assert tg.fori_loop(3, 3, None, 1.0) == 1.0
+
+
+def test_kinds_go_out_as_they_came_in():
+    for checkpoint in CHECKPOINTS:
+        out = tg.fori_loop(0, 3, lambda i, v: v * 2, X, checkpoint=checkpoint)
+        assert type(out) is np.ndarray
+        t = tg.fori_loop(0, 3, lambda i, v: v * 2, tg.tensor(X), checkpoint=checkpoint)
+        assert type(t) is tg.Tensor and not t.requires_grad
+        single = tg.tensor(X.astype(np.float32), requires_grad=True)
+        y = tg.fori_loop(0, 3, lambda i, v: v * 2, single, checkpoint=checkpoint)
+        assert y.dtype == np.float32
+        y.sum().backward()
+        assert single.grad.dtype == np.float32
+
+
+def test_errors_say_what_to_do():
+    with pytest.raises(ValueError, match="all of one length"):
+        tg.scan(lambda c, x: (c, x), 0.0, (X, X[:2]))
+    with pytest.raises(ValueError, match="all of one length"):
+        tg.scan(lambda c, x: (c, x), 0.0)
+    with pytest.raises(TypeError, match="return carry, y"):
+        tg.scan(lambda c, x: c, 0.0, X)
+    with pytest.raises(ValueError, match="carry like the one given"):
+        tg.scan(lambda c, x: (np.append(c, x), None), X, X)
+    with pytest.raises(ValueError, match="checkpoint=-1"):
+        tg.fori_loop(0, 3, lambda i, v: v, 1.0, checkpoint=-1)
+
+
+def test_a_compiled_scan():
+    def f(x):
+        c, ys = tg.scan(lambda c, a: (np.sin(c) * a + 0.1, c * a), x[0], x)
+        return c + np.sum(ys**2)
+
+    x = np.linspace(0.1, 0.9, 60)
+    c = tg.compile(tg.value_and_grad(f))
+    for k in (1.0, 1.1):
+        got, expected = c(x * k), tg.value_and_grad(f)(x * k)
+        np.testing.assert_allclose(got[0], expected[0], rtol=1e-12)
+        np.testing.assert_allclose(got[1], expected[1], rtol=1e-11)
