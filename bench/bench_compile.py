@@ -1,0 +1,396 @@
+"""Compiled programs, value and gradient: tapegrad's against JAX, PyTorch (eager), a hand-written Numba gradient and eager tapegrad.
+
+One thread. Every contestant's answer is asserted against the eager one before it is timed; libraries that are absent are skipped. The first
+group is what a call costs, the second what compiling costs: tracing and machine code, with an empty cache, as `jax.jit` before its
+first answer.
+"""
+
+import math
+
+import numpy as np
+import pytest
+
+import tapegrad as tg
+from bench import peers
+
+# ---------------------------------------------------------------------------------------------------- programs
+#
+# Each is (function of `xp`, arguments); the gradient is by the first argument (a list of arrays for the network).
+
+
+def rosenbrock(xp, x):
+    return xp.sum(100.0 * (x[1:] - x[:-1] ** 2) ** 2 + (1.0 - x[:-1]) ** 2)
+
+
+def least_squares(xp, parameters, t, y):
+    """Ten Gaussian peaks of unit width, 20 parameters, on 50 points."""
+    heights, centres = parameters[:10], parameters[10:]
+    model = xp.sum(heights[:, None] * xp.exp(-0.5 * (t - centres[:, None]) ** 2), axis=0)
+    return xp.sum((model - y) ** 2)
+
+
+def network(xp, parameters, inputs, targets):
+    w1, b1, w2, b2, w3, b3 = parameters
+    h = xp.tanh(inputs @ w1 + b1)
+    h = xp.tanh(h @ w2 + b2)
+    return xp.mean((h @ w3 + b3 - targets) ** 2)
+
+
+def logistic(xp, weights, features, labels):
+    z = features @ weights
+    return xp.mean(xp.logaddexp(0.0 * z, z) - labels * z)
+
+
+def lorenz(xp, start):
+    """1000 steps of RK4 on three scalars; the distance from the origin at the end."""
+    x, y, z = start[0], start[1], start[2]
+
+    def rates(x, y, z):
+        return 10.0 * (y - x), x * (28.0 - z) - y, x * y - (8.0 / 3.0) * z
+
+    h = 0.002
+    for _ in range(STEPS):
+        a, b, c = rates(x, y, z)
+        d, e, f = rates(x + h / 2 * a, y + h / 2 * b, z + h / 2 * c)
+        g, i, j = rates(x + h / 2 * d, y + h / 2 * e, z + h / 2 * f)
+        k, m, n = rates(x + h * g, y + h * i, z + h * j)
+        x = x + h / 6 * (a + 2 * d + 2 * g + k)
+        y = y + h / 6 * (b + 2 * e + 2 * i + m)
+        z = z + h / 6 * (c + 2 * f + 2 * j + n)
+    return x * x + y * y + z * z
+
+
+STEPS = 1000
+
+
+def black_scholes(xp, parameters, strikes):
+    """Sum of the prices of a million calls; the gradient holds the greeks of the whole book (spot, volatility, rate, time)."""
+    spot, volatility, rate, time = parameters[0], parameters[1], parameters[2], parameters[3]
+    root = volatility * xp.sqrt(time)
+    d1 = (xp.log(spot / strikes) + (rate + volatility * volatility / 2) * time) / root
+    d2 = d1 - root
+    return xp.sum(spot * normal(xp, d1) - strikes * xp.exp(-rate * time) * normal(xp, d2))
+
+
+def normal(xp, x):
+    """The normal distribution; erf is nobody's in NumPy, so each library brings its own."""
+    return 0.5 * (1.0 + ERF[xp.__name__](x * math.sqrt(0.5)))
+
+
+def jax_erf(x):
+    import jax
+
+    return jax.scipy.special.erf(x)
+
+
+def torch_erf(x):
+    import torch
+
+    return torch.erf(x)
+
+
+def scipy_erf(x):
+    import scipy.special
+
+    return scipy.special.erf(x)
+
+
+ERF = {"numpy": scipy_erf, "jax.numpy": jax_erf, "torch": torch_erf}
+
+
+def data(name):
+    rng = np.random.default_rng(0)
+    n = rng.normal
+    if name == "rosenbrock":
+        return (n(size=10),)
+    if name == "least_squares":
+        t = np.linspace(0, 10, 50)
+        return np.concatenate([n(size=10), np.linspace(0, 10, 10)]), t, np.sin(t)
+    if name == "network":
+        shapes = [(16, 32), (32,), (32, 32), (32,), (32, 1), (1,)]
+        return [n(size=s) / math.sqrt(s[0]) for s in shapes], n(size=(32, 16)), n(size=(32, 1))
+    if name == "logistic":
+        features = n(size=(100_000, 20))
+        return n(size=20) / 10, features, (rng.random(100_000) > 0.5).astype(float)
+    if name == "lorenz":
+        return (np.array([1.0, 1.5, 20.0]),)
+    return np.array([100.0, 0.25, 0.03, 0.75]), rng.uniform(50, 150, 1_000_000)
+
+
+PROGRAMS = {
+    f.__name__: f for f in (rosenbrock, least_squares, network, logistic, lorenz, black_scholes)
+}
+
+# ---------------------------------------------------------------------------------------------------- contestants
+
+
+def compiled(name):
+    program = PROGRAMS[name]
+    args = data(name)
+    f = tg.compile(tg.value_and_grad(lambda *a: program(np, *a)))
+    return lambda: f(*args)
+
+
+def compiled_value(name):
+    """The value alone: what the gradient costs is the ratio to this one."""
+    program = PROGRAMS[name]
+    args = data(name)
+    f = tg.compile(lambda *a: program(np, *a))
+    return lambda: (f(*args), None)
+
+
+def eager(name):
+    program = PROGRAMS[name]
+    args = data(name)
+    f = tg.value_and_grad(lambda *a: program(np, *a))
+    return lambda: f(*args)
+
+
+def jax(name):
+    import jax
+    import jax.numpy as jnp
+
+    jax.config.update("jax_enable_x64", True)
+    program = PROGRAMS[name]
+    args = jax.tree.map(jnp.asarray, data(name))
+    f = jax.jit(jax.value_and_grad(scanned if name == "lorenz" else lambda *a: program(jnp, *a)))
+    return lambda: jax.block_until_ready(f(*args))
+
+
+def scanned(start):
+    """Lorenz with `lax.scan`: unrolled, XLA compiles it for minutes."""
+    import jax
+
+    def rates(s):
+        x, y, z = s
+        return jax.numpy.stack([10.0 * (y - x), x * (28.0 - z) - y, x * y - (8.0 / 3.0) * z])
+
+    def step(s, _):
+        h = 0.002
+        a = rates(s)
+        b = rates(s + h / 2 * a)
+        c = rates(s + h / 2 * b)
+        return s + h / 6 * (a + 2 * b + 2 * c + rates(s + h * c)), None
+
+    last, _ = jax.lax.scan(step, start, None, length=STEPS)
+    return jax.numpy.sum(last * last)
+
+
+def torch(name):
+    import torch
+
+    if name == "lorenz":
+        pytest.skip("records 50,000 operations a run: seconds")
+    program = PROGRAMS[name]
+    first, *rest = data(name)
+    many = isinstance(first, list)
+    leaves = [torch.tensor(x, requires_grad=True) for x in (first if many else [first])]
+    rest = [torch.tensor(x) for x in rest]
+
+    def run():
+        y = program(Torch, leaves if many else leaves[0], *rest)
+        gradients = torch.autograd.grad(y, leaves)
+        return y.item(), gradients if many else gradients[0]
+
+    return run
+
+
+class Torch:
+    """PyTorch under NumPy's names."""
+
+    def __getattr__(self, name):
+        import torch
+
+        return getattr(torch, {"__name__": "__name__"}.get(name, name))
+
+    __name__ = "torch"
+
+    @staticmethod
+    def sum(x, axis=None):
+        return x.sum() if axis is None else x.sum(axis)
+
+
+Torch = Torch()
+
+
+def by_hand(name):
+    numba = pytest.importorskip("numba")
+    if name not in BY_HAND:
+        pytest.skip("no gradient by hand")
+    f = numba.njit(BY_HAND[name], error_model="numpy", fastmath={"contract", "reassoc"})
+    args = data(name)
+    return lambda: f(*args)
+
+
+def rosenbrock_by_hand(x):
+    value = 0.0
+    g = np.zeros(x.size)
+    for i in range(x.size - 1):
+        a = x[i + 1] - x[i] * x[i]
+        b = 1.0 - x[i]
+        value += 100.0 * a * a + b * b
+        g[i] += -400.0 * a * x[i] - 2.0 * b
+        g[i + 1] += 200.0 * a
+    return value, g
+
+
+def least_squares_by_hand(p, t, y):
+    value = 0.0
+    g = np.zeros(20)
+    e = np.empty(10)
+    for k in range(t.size):
+        model = 0.0
+        for j in range(10):
+            d = t[k] - p[10 + j]
+            e[j] = math.exp(-0.5 * d * d)
+            model += p[j] * e[j]
+        r = model - y[k]
+        value += r * r
+        for j in range(10):
+            g[j] += 2.0 * r * e[j]
+            g[10 + j] += 2.0 * r * p[j] * e[j] * (t[k] - p[10 + j])
+    return value, g
+
+
+def logistic_by_hand(w, features, labels):
+    n, m = features.shape
+    value = 0.0
+    g = np.zeros(m)
+    for i in range(n):
+        z = 0.0
+        for j in range(m):
+            z += features[i, j] * w[j]
+        e = math.exp(-abs(z))
+        value += max(z, 0.0) + math.log1p(e) - labels[i] * z
+        s = (1.0 / (1.0 + e) if z > 0 else e / (1.0 + e)) - labels[i]
+        for j in range(m):
+            g[j] += s * features[i, j]
+    return value / n, g / n
+
+
+def lorenz_by_hand(start):
+    """The adjoint of RK4: forward with every state kept, then back with the transposed Jacobians of the four stages."""
+    n = 1000
+    h = 0.002
+    states = np.empty((n + 1, 3))
+    states[0] = start
+    k = np.empty((4, 3))
+    s = np.empty((4, 3))
+    for i in range(n + 1):
+        if i == n:
+            break
+        for stage in range(4):
+            c = 0.0 if stage == 0 else h if stage == 3 else h / 2
+            for j in range(3):
+                s[stage, j] = states[i, j] + (c * k[stage - 1, j] if stage else 0.0)
+            x, y, z = s[stage]
+            k[stage, 0] = 10.0 * (y - x)
+            k[stage, 1] = x * (28.0 - z) - y
+            k[stage, 2] = x * y - (8.0 / 3.0) * z
+        for j in range(3):
+            states[i + 1, j] = states[i, j] + h / 6 * (
+                k[0, j] + 2 * k[1, j] + 2 * k[2, j] + k[3, j]
+            )
+    last = states[n]
+    g = 2.0 * last
+    bar = np.empty((4, 3))
+    for i in range(n - 1, -1, -1):
+        for stage in range(4):
+            c = 0.0 if stage == 0 else h if stage == 3 else h / 2
+            for j in range(3):
+                s[stage, j] = states[i, j] + (c * k[stage - 1, j] if stage else 0.0)
+            x, y, z = s[stage]
+            k[stage, 0] = 10.0 * (y - x)
+            k[stage, 1] = x * (28.0 - z) - y
+            k[stage, 2] = x * y - (8.0 / 3.0) * z
+        total = g.copy()
+        for stage in range(3, -1, -1):
+            weight = h / 6 if stage in (0, 3) else h / 3
+            c = 0.0 if stage == 3 else h if stage == 2 else h / 2
+            for j in range(3):
+                bar[stage, j] = weight * g[j]
+            if stage < 3:
+                x, y, z = s[stage + 1]
+                p, q, r = bar[stage + 1]
+                bar[stage, 0] += c * (-10.0 * p + (28.0 - z) * q + y * r)
+                bar[stage, 1] += c * (10.0 * p - q + x * r)
+                bar[stage, 2] += c * (-x * q - (8.0 / 3.0) * r)
+            x, y, z = s[stage]
+            p, q, r = bar[stage]
+            total[0] += -10.0 * p + (28.0 - z) * q + y * r
+            total[1] += 10.0 * p - q + x * r
+            total[2] += -x * q - (8.0 / 3.0) * r
+        g = total
+    return (last * last).sum(), g
+
+
+BY_HAND = {
+    "rosenbrock": rosenbrock_by_hand, "least_squares": least_squares_by_hand, "logistic": logistic_by_hand, "lorenz": lorenz_by_hand,
+}  # fmt: skip
+CONTESTANTS = {
+    "compiled": compiled, "compiled_value": compiled_value, "eager": eager, "jax": jax, "torch": torch, "by_hand": by_hand,
+}  # fmt: skip
+
+
+def flat(answer):
+    value, gradient = answer
+    parts = gradient if isinstance(gradient, list | tuple) else [gradient]
+    return np.concatenate([np.ravel(np.asarray(x)) for x in (value, *parts) if x is not None])
+
+
+_expected = {}
+
+
+def expected(name):
+    if name not in _expected:
+        _expected[name] = flat(eager(name)())
+    return _expected[name]
+
+
+def warm(contestant, name):
+    """The contestant's run, after its answer was found right (twice: a first call traces)."""
+    if contestant in ("jax", "torch") and not peers.installed(contestant):
+        pytest.skip(f"{contestant} is not installed")
+    run = CONTESTANTS[contestant](name)
+    for _ in range(2):
+        got = flat(run())
+        reference = expected(name)[: len(got)]
+        scale = np.max(np.abs(reference))
+        np.testing.assert_allclose(got, reference, rtol=1e-8, atol=1e-9 * scale)
+    return run
+
+
+@pytest.mark.parametrize("contestant", CONTESTANTS)
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_run(benchmark, name, contestant):
+    run = warm(contestant, name)
+    benchmark.group = name
+    benchmark(run)
+
+
+@pytest.mark.parametrize("contestant", ["compiled", "jax"])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_first_call(benchmark, name, contestant, tmp_path_factory, monkeypatch):
+    """From a Python function to its first answer, nothing cached."""
+    if contestant == "jax" and not peers.installed("jax"):
+        pytest.skip("jax is not installed")
+    if benchmark.disabled and name in ("lorenz", "logistic", "black_scholes"):
+        pytest.skip("seconds: asserted by test_run")
+    warm("compiled", "rosenbrock")  # the compilers themselves are loaded
+    benchmark.group = f"{name}, first call"
+
+    def setup():
+        monkeypatch.setenv("TAPEGRAD_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        return (CONTESTANTS[contestant](name),), {}
+
+    benchmark.pedantic(lambda run: run(), setup=setup, rounds=3)
+
+
+def test_call_overhead(benchmark):
+    """One small array in, one out."""
+    x = np.ones(4)
+    f = tg.compile(tg.grad(lambda x: np.sum(x * x)))
+    for _ in range(3):
+        np.testing.assert_array_equal(f(x), 2 * x)
+    benchmark.group = "call"
+    benchmark(f, x)
