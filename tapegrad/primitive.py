@@ -161,6 +161,8 @@ def strong(g: Any, p: Any) -> Any:
         d = r.dot(r) if r.ndim == 1 else np.vdot(r, r)
         if d == d:
             return r
+    if isinstance(r, StandIn):
+        return r.called(strong, (g, p), "strong_product")
     return np.where(g == 0, np.zeros((), r.dtype), r)[()]
 
 

@@ -285,6 +285,18 @@ def copied_into(
     return arrays.broadcast(_op(arrays, operands[1], node.dtype), node.shape)
 
 
+@lowers("strong_product")
+def strong_product(
+    arrays: Arrays, node: Node, operands: Sequence[Any], settings: dict[str, Any]
+) -> Op:
+    if settings or len(operands) != 2 or node.dtype not in (F8, F4):
+        raise Unlowered
+    g, p = (_op(arrays, x, node.dtype) for x in operands)
+    zero = arrays.const(0, (), node.dtype)
+    product = arrays.elem("multiply", (g, p), node.dtype)
+    return arrays.elem("where", (arrays.elem("equal", (g, zero), B1), zero, product), node.dtype)
+
+
 @lowers("deg2rad", "radians", "rad2deg", "degrees")
 def angle(arrays: Arrays, node: Node, operands: Sequence[Any], settings: dict[str, Any]) -> Op:
     if settings or len(operands) != 1 or node.dtype not in (F8, F4):

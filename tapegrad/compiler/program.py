@@ -16,7 +16,8 @@ import threading
 import time
 import warnings
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -308,8 +309,6 @@ def traced(
     trace = Trace()
     state = _random_state(f)
     token = storage.tracing.set(True)
-    collecting = gc.isenabled()
-    gc.disable()  # a trace makes many objects and drops none: collections would look through all of them again and again
     own = own_tape()
     try:
         with own, ops_recorded():
@@ -338,8 +337,6 @@ def traced(
             trace.open = False
     finally:
         storage.tracing.reset(token)
-        if collecting:
-            gc.enable()
     if _random_state(f)[trace.drew :] != state[trace.drew :]:
         raise TraceError(
             f"{name} draws random numbers, and a compiled program would return those of its first run each time. Draw them "
@@ -410,6 +407,18 @@ def _from_outside(node: Any, own: own_tape) -> bool:
             return True
         unseen.extend(operands(code, position * STRIDE))
     return False
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """A trace makes many objects and drops few: collections would look through all of them again and again."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
 
 
 def _random_state(f: Callable[..., Any]) -> Any:
@@ -490,7 +499,8 @@ class Programs:
                 "with NumPy's functions instead of math's, write loops over values with tg.njit, or name the argument in "
                 "static_argnums if it takes few values."
             )
-        program, values = traced(self.f, call, self.name, self.slow)
+        with _uncollected():
+            program, values = traced(self.f, call, self.name, self.slow)
         with self.lock:
             self.by_key.setdefault(call.key, []).insert(0, program)
             self.by_key.move_to_end(call.key)

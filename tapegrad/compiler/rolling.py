@@ -32,6 +32,7 @@ WORTH = 600
 
 WINDOWS = (16, 64, 256, 1024)
 LEAST_TURNS = 6
+_OPERATORS = (type(operator.add), np.ufunc)
 LONGEST = 20_000
 
 
@@ -91,6 +92,13 @@ def rolled(graph: Graph) -> Graph:
 
 def _signature(node: Node, varying: list[Any]) -> Any:
     """What two calls have in common if they may be turns of one; numbers that may change from turn to turn go to `varying`."""
+    if (
+        not node.kwargs and type(node.function) in _OPERATORS
+    ):  # most of a long program: operators of values and numbers
+        places = tuple(x.index if type(x) is Ref else type(x) for x in node.args)
+        if all(type(x) in (Ref, float, np.float64) for x in node.args):
+            varying.extend(x for x in node.args if type(x) is not Ref)
+            return (node.name, id(node.function), places, node.shape, node.dtype, node.weak)
     indexing = node.name in ("getitem", "scatter")
 
     function: Any

@@ -26,7 +26,7 @@ import numpy as np
 
 from .. import storage
 from ..errors import TraceError
-from ..primitive import OPS, Primitive, namespace
+from ..primitive import OPS, Primitive, namespace, strong
 from ..storage import StandIn
 from ..tensor import Tensor
 from .graph import Graph, Guard, Node, Ref, filled
@@ -102,7 +102,7 @@ class Trace:
         given, settings = filled(template, values)
         result = (
             function(*given, **settings)
-            if isinstance(function, np.ufunc) or function in _OPERATIONS
+            if _draws_nothing(function)
             else self._drawing(function, given, settings)
         )
         return self._recorded(function, name, template, inputs, result)
@@ -241,6 +241,15 @@ class Trace:
             self.watch(mate)
 
 
+def _draws_nothing(function: Any) -> bool:
+    """Whether a function surely draws no random numbers: NumPy's own and ours; to ask the generators costs more than most calls."""
+    if isinstance(function, np.ufunc) or function in _OPERATIONS:
+        return True
+    if isinstance(function, OpCall):
+        return function.quiet
+    return (getattr(function, "__module__", None) or "").split(".")[0] in ("numpy", "_operator")
+
+
 def _depends_on_values(function: Any, inputs: Sequence[Node], args: Any) -> bool:
     """Whether shape or dtype of a call's result may follow from values, so that they must be looked at in each run."""
     if function is operator.getitem or (
@@ -339,6 +348,8 @@ class Traced(StandIn):
         return self.value
 
     def called(self, function: Any, args: Any, name: str) -> Any:
+        if function in _OPERATIONS:
+            return self.home.operate(function, args, name)
         return self.home.call(function, args, {}, name)
 
     def admit(self, t: Any) -> None:
@@ -626,7 +637,7 @@ def _written(
 
 # ---------------------------------------------------------------------------------------- operators and methods
 
-_OPERATIONS: set[Any] = {_stored, _copied_into, _at, _astype, _made, np.asarray}
+_OPERATIONS: set[Any] = {_stored, _copied_into, _at, _astype, _made, np.asarray, strong}
 _BINARY = (
     "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift lt le gt ge eq ne".split()
 )
@@ -715,11 +726,14 @@ _SEEN_THROUGH = frozenset({"logsumexp", "softmax", "log_softmax", "strong_produc
 class OpCall:
     """The forward function of one of our ops, as the function of a node."""
 
-    __slots__ = ("__name__", "op", "run")
+    __slots__ = ("__name__", "op", "quiet", "run")
 
     def __init__(self, op: Primitive) -> None:
         self.op = op
         self.run = op.forward
+        module = getattr(op.forward, "__module__", None) or ""
+        # It runs no code of the user's; SciPy estimates norms of matrices at random points.
+        self.quiet = module.startswith(("numpy", "tapegrad.ops")) and "matrix" not in module
         self.__name__ = op.name
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
