@@ -206,14 +206,44 @@ def test_errors_say_what_to_do():
         tg.fori_loop(0, 3, lambda i, v: v, 1.0, checkpoint=-1)
 
 
-def test_a_compiled_scan():
+@pytest.mark.parametrize("n", [40, 150, 151])
+def test_a_compiled_scan(n, monkeypatch):
+    """Long ones become loops of the program, their results and gradients arrays of these loops."""
+    from tapegrad.compiler import program
+
+    monkeypatch.setattr(program, "STRICT", True)
+
+    def f(w, xs):
+        def step(c, x):
+            h = np.tanh(w @ c + x)
+            return h, (h * x, np.sum(h))
+
+        c, (ys, zs) = tg.scan(step, xs[0], xs)
+        return np.sum(c) + np.sum(ys**2) * zs[3] + np.sum(zs * np.arange(n)), (ys, zs)
+
+    both = tg.value_and_grad(f, argnums=(0, 1), has_aux=True)
+    c = tg.compile(both)
+    xs = np.sin(np.arange(2.0 * n)).reshape(n, 2)
+    for k in (1, 2, 3):
+        (got, aux), gradients = c(W * k, xs / k)
+        (expected, aux_expected), expected_gradients = both(W * k, xs / k)
+        for g, e in zip(
+            (got, *aux, *gradients), (expected, *aux_expected, *expected_gradients), strict=True
+        ):
+            np.testing.assert_allclose(g, e, rtol=1e-10, atol=1e-11)
+    assert n < 100 or any(native.loop is not None for native in c.latest.natives)
+    assert n < 100 or "stack" not in c.report().calls
+
+
+def test_scalars_of_a_long_scan():
     def f(x):
         c, ys = tg.scan(lambda c, a: (np.sin(c) * a + 0.1, c * a), x[0], x)
         return c + np.sum(ys**2)
 
-    x = np.linspace(0.1, 0.9, 60)
+    x = np.linspace(0.1, 0.9, 200)
     c = tg.compile(tg.value_and_grad(f))
-    for k in (1.0, 1.1):
+    for k in (1.0, 1.1, 0.7):
         got, expected = c(x * k), tg.value_and_grad(f)(x * k)
         np.testing.assert_allclose(got[0], expected[0], rtol=1e-12)
         np.testing.assert_allclose(got[1], expected[1], rtol=1e-11)
+    assert any(native.loop is not None for native in c.latest.natives)

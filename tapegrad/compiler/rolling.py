@@ -32,6 +32,8 @@ WORTH = 600
 
 WINDOWS = (16, 64, 256, 1024)
 LEAST_TURNS = 6
+WIDEST = 16
+"""Operands of a call above which it is no part of a loop: it is rather what joins the results of all turns."""
 _OPERATORS = (type(operator.add), np.ufunc)
 LONGEST = 20_000
 
@@ -174,14 +176,14 @@ class _Roller:
         self.signs = []
         for node in self.nodes:
             numbers: list[Any] = []
-            sign = _signature(node, numbers)
+            sign = _signature(node, numbers) if len(node.inputs) <= WIDEST else id(node)
             self.signs.append(table.setdefault(sign, len(table)))
             self.varying.append(numbers)
         most = max((len(node.inputs) for node in self.nodes), default=0)
-        reads = np.full((len(self.nodes), max(most, 1)), -1)
+        reads = np.full((len(self.nodes), min(max(most, 1), WIDEST)), -1)
         outer: dict[int, int] = {}
         for i, node in enumerate(self.nodes):
-            for k, x in enumerate(node.inputs):
+            for k, x in enumerate(node.inputs[:WIDEST]):
                 place = self.at.get(id(x))
                 # What is no call, an argument, has a number below all others.
                 reads[i, k] = -2 - outer.setdefault(id(x), len(outer)) if place is None else place
@@ -304,6 +306,8 @@ class _Roller:
         if node.name == "getitem":
             rule = s.rules[offset, 0]
             index = node.kwargs.get("index", node.args[1] if len(node.args) > 1 else None)
+            if type(index) is tuple and len(index) == 1:
+                index = index[0]
             step = column[1] - column[0]
             even = all(c == column[0] + step * j for j, c in enumerate(column))
             if rule[0] != "fixed" or type(index) is not int or not even:
@@ -433,13 +437,46 @@ class _Roller:
                 i = s.stop
                 continue
             node = self.nodes[i]
-            if any(self.at.get(id(x), -1) >= 0 and now(x) is not x for x in node.inputs):
+            joined = self._joined(node, now)
+            if joined is not None:
+                replaced[id(node)] = node = joined
+            elif any(self.at.get(id(x), -1) >= 0 and now(x) is not x for x in node.inputs):
                 node = node.with_inputs([now(x) for x in node.inputs])
                 replaced[id(self.nodes[i])] = node
             steps.append(node)
             i += 1
         outputs = [now(y) if isinstance(y, Node) else y for y in self.graph.outputs]
         return Graph(self.graph.inputs, steps, outputs).pruned()
+
+    def _joined(self, node: Node, now: Any) -> Node | None:
+        """A call that stacks what a loop's turns gave, in their order: the loop's own array, and what stands before and after it."""
+        axis = node.kwargs.get("axis", node.args[1] if len(node.args) > 1 else 0)
+        if node.name != "stack" or axis != 0 or node.kwargs.keys() - {"axis"}:
+            return None
+        if len(node.inputs) != node.shape[0] or any(type(x) is not Ref for x in node.args[0]):
+            return None
+        if any(x.dtype != node.dtype for x in node.inputs):
+            return None
+        inputs = [node.inputs[x.index] for x in node.args[0]]
+        places = [self.at.get(id(x), -1) for x in inputs]
+        begin = next((k for k, i in enumerate(places) if i >= 0 and self.loop_at[i] >= 0), None)
+        if begin is None:
+            return None
+        s = self.stretches[self.loop_at[places[begin]]]
+        turn, at = divmod(places[begin] - s.start, s.period)
+        end = begin + s.turns
+        if (
+            turn
+            or at not in s.arrays
+            or places[begin:end] != list(range(s.start + at, s.stop, s.period))
+        ):
+            return None
+        parts = [*(now(x) for x in inputs[:begin]), s.arrays[at], *(now(x) for x in inputs[end:])]
+        joined = Node(
+            Spliced(begin), "spliced", tuple(Ref(k) for k in range(len(parts))), {}, parts, 0
+        )
+        joined.shape, joined.dtype = node.shape, node.dtype
+        return joined
 
     def _needed(
         self, x: Node, reader: int, outside: dict[int, set[int]], final: dict[int, set[int]]
@@ -584,7 +621,7 @@ class _Roller:
                 (Ref(0),),
                 {"index": where, "shape": initial.shape},
                 (stack,),
-                like,
+                zero,
             )
             total = Node(operator.add, "add", (Ref(0), Ref(1)), {}, (now(initial), spread), zero)
             spread.shape = total.shape = initial.shape
@@ -617,6 +654,17 @@ class _Stretch:
     @property
     def stop(self) -> int:
         return self.start + self.period * self.turns
+
+
+class Spliced:
+    """A function that stacks entries, of which those of a loop stand in one array already."""
+
+    def __init__(self, begin: int) -> None:
+        self.begin = begin
+
+    def __call__(self, *parts: np.ndarray) -> np.ndarray:
+        columns = [x if k == self.begin else np.asarray(x)[None] for k, x in enumerate(parts)]
+        return np.concatenate(columns) if len(columns) > 1 else columns[0]
 
 
 class Constant:
