@@ -40,11 +40,19 @@ def is_grad_enabled() -> bool:
     ...     tg.is_grad_enabled()
     False
     """
+    for watcher in WATCHERS:
+        watcher()
     return not isinstance(RECORDER.get(), Off)
+
+
+WATCHERS: list[Callable[[], None]] = []
+"""Called when somebody asks for the mode: a program that is being traced may depend on the answer."""
 
 
 def is_inference_mode_enabled() -> bool:
     """Whether `inference_mode` is in force in this thread or task."""
+    for watcher in WATCHERS:
+        watcher()
     return RECORDER.get() is INFERENCE
 
 

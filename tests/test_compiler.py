@@ -617,6 +617,15 @@ def test_no_grad_and_untracked_tensors():
         agree(tg.compile(tg.grad(loss))(X), tg.grad(loss)(X))
 
 
+def test_a_program_that_depends_on_the_mode():
+    """Entries do not look at the grad mode, so a function that asks for it has none."""
+    c = tg.compile(lambda x: x * 2 if tg.is_grad_enabled() else x * 3)
+    for _ in range(3):
+        agree(c(X), X * 2)
+        with tg.no_grad():
+            agree(c(X), X * 3)
+
+
 def test_mixed_outputs_are_packed():
     def f(x):
         return x.astype(np.float32), x[0], x + 1j * x
@@ -671,6 +680,26 @@ def test_many_threads_at_once():
     for t in threads:
         t.join()
     assert not failures
+
+
+def test_arrays_that_leave_a_list_meanwhile():
+    """A program without the interpreter lock holds what it reads."""
+    big = np.full(100_000, 0.5)
+    c = tg.compile(lambda xs: np.sum(np.sin(xs[0])) + np.sum(xs[1]))
+    given = [big, big * 2]
+    first = c(given)
+    done = threading.Event()
+
+    def replace():
+        while not done.is_set():
+            given[0], given[1] = np.full(100_000, 0.5), np.full(100_000, 1.0)
+
+    thread = threading.Thread(target=replace)
+    thread.start()
+    values = [c(given) for _ in range(50)]
+    done.set()
+    thread.join()
+    np.testing.assert_allclose(values, first, rtol=1e-12)
 
 
 def test_eager_code_in_another_thread_is_undisturbed():

@@ -455,10 +455,13 @@ def _entry(native: Native, form: Form) -> str:
         lines.append(f"  %slot{k} = getelementptr ptr, ptr %table, i64 {slot}")
         lines.append(f"  store ptr {data}, ptr %slot{k}")
     if _work(native.schedule) * (native.loop.turns if native.loop else 1) > RELEASE_ABOVE:
+        # Another thread may take arrays out of a list that was passed: they must live until the end.
+        lines += [f"  call void @Py_IncRef(ptr %object{i})" for i in checker.in_lists]
         lines += [
             "  %thread = call ptr @PyEval_SaveThread()", "  %ok = call i32 @call_body(ptr %table)",
             "  call void @PyEval_RestoreThread(ptr %thread)",
         ]  # fmt: skip
+        lines += [f"  call void @Py_DecRef(ptr %object{i})" for i in checker.in_lists]
     else:
         lines.append("  %ok = call i32 @call_body(ptr %table)")
     lines += [
@@ -547,13 +550,16 @@ class _Checker:
         self.native = native
         self.used = used
         self.count = 0
+        self.in_lists: list[int] = []
 
-    def taken(self, items: str, trees: Sequence[Any]) -> list[str]:
+    def taken(self, items: str, trees: Sequence[Any], in_list: bool = False) -> list[str]:
         """Text that takes the objects whose references stand one after the other at `items`."""
         lines: list[str] = []
         for position, tree in enumerate(trees):
             self.count += 1
             k = self.count
+            if in_list:
+                self.in_lists.append(k)
             lines += [
                 f"  %itemp{k} = getelementptr ptr, ptr {items}, i64 {position}",
                 f"  %object{k} = load ptr, ptr %itemp{k}",
@@ -570,11 +576,12 @@ class _Checker:
                     f"  %typep{k} = getelementptr i8, ptr %object{k}, i64 {H - 8}",
                     f"  %type{k} = load ptr, ptr %typep{k}",
                 ]
-                lines += self._leaf(k, tree[1]) if tree[0] == "leaf" else self._nested(k, tree)
+                nested = tree[0] != "leaf"
+                lines += self._nested(k, tree, in_list) if nested else self._leaf(k, tree[1])
             lines.append(f"next{k}:")
         return lines
 
-    def _nested(self, k: int, tree: Any) -> list[str]:
+    def _nested(self, k: int, tree: Any, in_list: bool) -> list[str]:
         kind, *trees = tree
         self.used.add(f"tg_{kind}")
         lines = [
@@ -587,7 +594,11 @@ class _Checker:
         if kind == "list":  # a list holds a pointer to its items, a tuple the items
             lines.append(f"  %held{k} = load ptr, ptr %heldp{k}")
             items = f"%held{k}"
-        return [*lines, *self.taken(items, trees), f"  br label %next{k}"]
+        return [
+            *lines,
+            *self.taken(items, trees, in_list or kind == "list"),
+            f"  br label %next{k}",
+        ]
 
     def _leaf(self, k: int, i: int) -> list[str]:
         argument = self.native.arguments[i]

@@ -12,6 +12,7 @@ from __future__ import annotations
 import gc
 import os
 import random
+import sys
 import threading
 import time
 import warnings
@@ -25,7 +26,7 @@ import numpy as np
 
 from .. import storage
 from ..errors import TraceError
-from ..mode import Off, is_grad_enabled
+from ..mode import WATCHERS, Off, is_grad_enabled
 from ..sweep import operands
 from ..tape import RECORDER, STRIDE, Leaf, own_tape
 from ..tensor import Tensor, wrap
@@ -310,6 +311,14 @@ def traced(
     state = _random_state(f)
     token = storage.tracing.set(True)
     own = own_tape()
+    asked: list[str] = []  # who asked for the grad mode, outside this library
+
+    def watcher() -> None:
+        module = sys._getframe(2).f_globals.get("__name__", "")
+        if not module.startswith("tapegrad."):
+            asked.append(module)
+
+    WATCHERS.append(watcher)
     try:
         with own, ops_recorded():
             if isinstance(own.recorder, Off):
@@ -336,6 +345,7 @@ def traced(
             outputs, described, values = _outputs(leaves, trace, own)
             trace.open = False
     finally:
+        WATCHERS.remove(watcher)
         storage.tracing.reset(token)
     if _random_state(f)[trace.drew :] != state[trace.drew :]:
         raise TraceError(
@@ -343,9 +353,12 @@ def traced(
             "outside and pass them as arguments."
         )
     trace.graph.outputs = outputs
-    return Program(
+    program = Program(
         trace.graph, described, structure, call, name, slow, time.perf_counter() - start
-    ), values
+    )
+    if asked:  # entries do not look at the mode
+        program.direct = None
+    return program, values
 
 
 def _tensor(value: Traced) -> Tensor:
