@@ -192,10 +192,12 @@ _watches_limit = 64
 
 
 def watched(slot: Slot) -> Watch:
-    """The watch of a slot, made if there is none."""
+    """The watch of a slot, made if there is none; GraphError if its entry is gone, since no walk will come by."""
     global _watches_limit
     watch = _watched.get(slot)
     if watch is None:
+        if locate(slot) is None:
+            raise GraphError(sweep.GONE)
         if len(_watched) >= _watches_limit:
             for key in list(_watched):
                 if locate(key) is None:

@@ -56,28 +56,22 @@ def _writable(t: Tensor, name: str, recorded: bool) -> Tensor:
     node = base._node
     if not is_grad_enabled() or (node is None and not recorded and t._node is None):
         return base
+    if base is not t and t._node is None and node is not None:
+        raise GraphError(
+            f"A view was created in no_grad mode and is being modified inplace with grad mode enabled ({name}): whether its base "
+            "should be tracked cannot be told. Make the view with grad mode enabled, or write under no_grad."
+        )
     if type(node) is Leaf:
-        if base is t:
-            raise GraphError(
-                f"a leaf Variable that requires grad is being used in an in-place operation ({name}): its gradient would be "
-                "that of a value it no longer has. Update it inside `with tg.no_grad():`, or work on t.clone()."
-            )
-        if t._node is not None or recorded:
-            raise GraphError(
-                f"a view of a leaf Variable that requires grad is being used in an in-place operation ({name}): the leaf's "
-                "gradient would be that of a value it no longer has. Update it inside `with tg.no_grad():`, or work on a clone()."
-            )
-    elif recorded and base is not t:
-        if t._node is None and node is not None:
-            raise GraphError(
-                f"A view was created in no_grad mode and is being modified inplace with grad mode enabled ({name}): whether its base "
-                "should be tracked cannot be told. Make the view with grad mode enabled, or write under no_grad."
-            )
-        if t._node is not None and node is None:
-            raise GraphError(
-                f"{name} would overwrite a tracked view of a tensor that is no longer tracked (detach_() or requires_grad_(False) "
-                "cut it off), so the history of the two cannot be told apart. Work on a clone()."
-            )
+        what = "a" if base is t else "a view of a"
+        raise GraphError(
+            f"{what} leaf Variable that requires grad is being used in an in-place operation ({name}): the leaf's gradient would "
+            "be that of a value it no longer has. Update it inside `with tg.no_grad():`, or work on a clone()."
+        )
+    if base is not t and t._node is not None and node is None:
+        raise GraphError(
+            f"{name} would overwrite a tracked view of a tensor that is no longer tracked (detach_() or requires_grad_(False) "
+            "cut it off), so the history of the two cannot be told apart. Work on a clone()."
+        )
     return base
 
 

@@ -229,8 +229,8 @@ class enable_grad(_Mode):
 class inference_mode(_Mode):
     """Like `no_grad`, and the results may never enter a recorded computation later.
 
-    Results of ops on tracked tensors are marked (`is_inference()`); using one where a gradient would
-    need its value raises. `mode=False` switches recording back on.
+    Tensors made in it, and results of ops on tracked or marked tensors, are marked (`is_inference()`); using one where a gradient
+    would need its value raises. `mode=False` switches recording back on.
     """
 
     def __init__(self, mode: bool = True) -> None:

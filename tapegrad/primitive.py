@@ -812,11 +812,12 @@ def apply(op: Primitive, operands: Sequence[Any], kw: tuple[Any, ...] | None = N
     """Evaluate and record an op on any mix of Tensors, arrays and numbers; plain values give plain values."""
     raw: list[Any] = []
     nodes: list[Any] = []
-    tensors = duals = False
+    tensors = duals = inferences = False
     for operand in operands:
         if isinstance(operand, Tensor):
             tensors = True
             duals = duals or type(operand) is DualTensor
+            inferences = inferences or type(operand) is InferenceTensor
             raw.append(operand._data)
             nodes.append(operand._node)
         else:
@@ -851,14 +852,15 @@ def apply(op: Primitive, operands: Sequence[Any], kw: tuple[Any, ...] | None = N
         link(t, operands[0], op.code, kw)
     if duals:
         carry(op, operands, raw, out, kw, t)
-    if t._node is not None and op.saves:
-        for operand in operands:
-            if isinstance(operand, InferenceTensor):
-                raise RuntimeError(
-                    "Inference tensors cannot be saved for backward: they were made under inference_mode, which "
-                    f"promised that no gradient would need them, but {op.name} does. To work around you can make "
-                    "a clone to get a normal tensor and use it in autograd."
-                )
+    if inferences:
+        if t._node is None:
+            untracked(t, RECORDER.get())
+        elif op.saves:
+            raise RuntimeError(
+                "Inference tensors cannot be saved for backward: they were made under inference_mode, which "
+                f"promised that no gradient would need them, but {op.name} does. To work around you can make "
+                "a clone to get a normal tensor and use it in autograd."
+            )
     return t
 
 

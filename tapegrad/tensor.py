@@ -202,6 +202,23 @@ class Tensor:
         self.grad = None
 
     @property
+    def grad_dtype(self) -> np.dtype:
+        """Dtype of this leaf's gradient: always its own."""
+        if not self.is_leaf:
+            raise RuntimeError("grad_dtype can only be accessed on leaf tensors.")
+        return self.dtype
+
+    @grad_dtype.setter
+    def grad_dtype(self, value: Any) -> None:
+        if not self.is_leaf:
+            raise RuntimeError("grad_dtype can only be set on leaf tensors.")
+        if value is not None and np.dtype(value) != self.dtype:
+            raise RuntimeError(
+                f"grad_dtype = {np.dtype(value)} was asked for a tensor of dtype {self.dtype}, but a gradient has the dtype of what it "
+                "belongs to: convert the tensor with astype, or the gradient afterwards."
+            )
+
+    @property
     def grad_fn(self) -> Node | None:
         """A view of the entry that made this tensor, such as <MulBackward0>; None for leaves."""
         if self.is_leaf:

@@ -7,6 +7,7 @@ cotangent to `executors.walk`. The rest of PyTorch's names live in the submodule
 from __future__ import annotations
 
 import threading
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,12 +25,12 @@ from ..mode import (
 )
 from ..tape import Leaf
 from ..tensor import Tensor, wrap
-from . import anomaly_mode, forward_ad, function, functional, graph, hooks
+from . import anomaly_mode, forward_ad, function, functional, grad_mode, graph, hooks
 from .anomaly_mode import detect_anomaly, set_detect_anomaly
 from .function import Function
+from .grad_mode import is_multithreading_enabled, set_multithreading_enabled
 from .gradcheck import gradcheck, gradgradcheck
-
-Variable = Tensor
+from .variable import Variable
 
 _accumulating = threading.Lock()
 
@@ -39,14 +40,14 @@ def backward(
     grad_tensors: Any = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
-    *,
+    grad_variables: Any = None,
     inputs: Any = None,
 ) -> None:
     """Add the gradient of the sum of `tensors` (each weighed by its grad tensor) to `.grad` of the leaves.
 
     `tensors` is a tensor or a sequence of them; a non-scalar needs a grad tensor of its shape. `inputs` (tensors, in a
-    sequence or a dict) limits which tensors, leaves or not, receive a gradient. Raises RuntimeError as PyTorch does: no
-    graph, freed graph, shape mismatch.
+    sequence or a dict) limits which tensors, leaves or not, receive a gradient. `grad_variables` is an older name of
+    `grad_tensors`. Raises RuntimeError as PyTorch does: no graph, freed graph, shape mismatch.
 
     >>> import tapegrad as tg
     >>> a = tg.tensor([1.0, 2.0], requires_grad=True)
@@ -54,6 +55,18 @@ def backward(
     >>> a.grad
     tensor([2., 4.])
     """
+    if grad_variables is not None:
+        warnings.warn(
+            "`grad_variables` is deprecated. Use `grad_tensors` instead.",
+            FutureWarning,
+            stacklevel=2,
+        )
+        if grad_tensors is not None:
+            raise RuntimeError(
+                "`grad_tensors` and `grad_variables` (deprecated) arguments both passed to `backward()`. Please only use "
+                "`grad_tensors`."
+            )
+        grad_tensors = grad_variables
     outputs = _sequence(tensors, "tensors")
     seeds = _seeds(outputs, grad_tensors, create_graph)
     retain = create_graph if retain_graph is None else retain_graph
@@ -95,9 +108,11 @@ def _added(old: Tensor | None, g: Any, create_graph: bool) -> Tensor:
         return wrap(owned(g))
     if create_graph:
         return old + g
-    # The tensor stays the same object and sees the sum; its old array may be saved on a tape, so it is not overwritten.
+    # The tensor stays the same object and sees the sum; its old array may be saved on a tape, so it is not overwritten. If it
+    # has a history (from create_graph), that is still right, as what is added is a constant.
     old._data = storage.as_array(old._data + g)
-    old._node = None
+    if type(old._node) is Leaf:
+        old._node.data = old._data
     return old
 
 
@@ -296,12 +311,15 @@ __all__ = [
     "function",
     "functional",
     "grad",
+    "grad_mode",
     "gradcheck",
     "gradgradcheck",
     "graph",
     "inference_mode",
     "is_grad_enabled",
+    "is_multithreading_enabled",
     "no_grad",
     "set_detect_anomaly",
     "set_grad_enabled",
+    "set_multithreading_enabled",
 ]

@@ -453,6 +453,9 @@ class FunctionMeta(type):
     """The class of Function classes."""
 
 
+BackwardCFunction = FunctionCtx  # in PyTorch a class of its own, of which every ctx is
+
+
 class Function(metaclass=FunctionMeta):
     """An op of your own: subclass it, write `forward` and `backward` as static methods, call `apply`.
 
@@ -778,6 +781,7 @@ def once_differentiable(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 
 __all__ = [
+    "BackwardCFunction",
     "Function",
     "FunctionCtx",
     "FunctionMeta",

@@ -16,12 +16,31 @@ import numpy as np
 
 from .. import primitive, storage, sweep
 from ..errors import GraphError
-from ..tape import FREED, IN0, KW, OP, OUT, SLOT, STRIDE, Leaf, Slot, Tape, X, Y, current, locate
-from ..tensor import Tensor, new
-from . import hooks
+from ..tape import (
+    FREED,
+    IN0,
+    IN1,
+    KW,
+    OP,
+    OUT,
+    SLOT,
+    STRIDE,
+    Leaf,
+    Slot,
+    Tape,
+    X,
+    Y,
+    current,
+    locate,
+)
+from ..tensor import Tensor, new, wrap
+from . import hooks, saving
 from .function import FunctionCtx, output
 from .hooks import register_multi_grad_hook
 from .saving import disable_saved_tensors_hooks, save_on_cpu, save_on_disk, saved_tensors_hooks
+
+_SAVED = {"_saved_self": "x", "_saved_other": "y", "_saved_result": "out"}
+"""PyTorch's names for what an entry keeps, and ours."""
 
 
 class Node:
@@ -71,9 +90,11 @@ class Node:
         return hooks.RemovableHandle(hooks.of_entry(self._slot).before, fn)
 
     def __getattr__(self, name: str) -> Any:
-        """A custom Function's node shows its context: `y.grad_fn.saved_tensors`."""
+        """What was saved, as in PyTorch: `y.grad_fn._saved_self`; a custom Function's node shows its context: `y.grad_fn.saved_tensors`."""
         if name.startswith("__"):
             raise AttributeError(name)
+        if name in _SAVED and self._context is None:
+            return self._saved(name)
         if name == "saved_tensors":
             code, k = self._entry()
             if code[k + OP] == FREED:
@@ -93,11 +114,34 @@ class Node:
         else:
             setattr(self._context, name, value)
 
+    def _saved(self, name: str) -> Tensor | None:
+        """A value that a rule needs; None if it needs it only for an operand that is not tracked."""
+        code, k = self._entry()
+        if code[k + OP] == FREED:
+            _freed()
+        entry = list(hooks.unhooked(code[k : k + STRIDE]))
+        op, _, packed = saving.original(entry[OP], entry[KW])
+        variadic = op.variadic and not op.elementwise
+        if variadic or not any(_SAVED[name] in needs for needs in op.needs):
+            raise AttributeError(
+                f"{self._name} has no attribute {name!r}: its rule does not need it."
+            )
+        nodes, raw = (
+            (entry[IN0], entry[X]) if type(entry[IN0]) is tuple
+            else ((entry[IN0], entry[IN1])[: op.arity], (entry[X], entry[Y])[: op.arity])
+        )  # fmt: skip
+        needed = (n for n, node in zip(op.needs, nodes, strict=True) if node is not None)
+        if not any(_SAVED[name] in n for n in needed):
+            return None
+        sweep.check_overwritten([*entry[:SLOT], self._slot, *entry[SLOT + 1 :]], 0)
+        values, result = sweep.connected(self._slot, nodes, raw, entry[OUT])
+        if packed:
+            values, result = entry[KW][0].restored(values, result)
+        value = {"x": values[0], "y": values[-1], "out": result}[_SAVED[name]]
+        return value if isinstance(value, Tensor) else wrap(np.asarray(value))
+
     def _entry(self) -> tuple[list[Any], int]:
-        place = locate(self._slot)
-        if place is None:
-            raise GraphError(sweep.SECOND_TIME)
-        tape, position = place
+        tape, position = locate(self._slot) or _gone()
         return tape.code, position * STRIDE
 
     def name(self) -> str:
@@ -197,7 +241,7 @@ class GradientEdge(NamedTuple):
     def _value(self) -> Any:
         if isinstance(self.node, AccumulateGrad):
             return self.node._leaf.data
-        tape, position = locate(self._node) or _freed()
+        tape, position = locate(self._node) or _gone()
         k = position * STRIDE
         if tape.code[k + OP] == FREED:
             _freed()
@@ -221,6 +265,10 @@ class GradientEdge(NamedTuple):
 
 def _freed() -> NoReturn:
     raise GraphError(sweep.SECOND_TIME)
+
+
+def _gone() -> NoReturn:
+    raise GraphError(sweep.GONE)
 
 
 def get_gradient_edge(tensor: Tensor) -> GradientEdge:

@@ -23,6 +23,8 @@ FOLD = 40
 
 def tensor_text(t: Tensor) -> str:
     """`tensor([1., 2.], requires_grad=True)`."""
+    if not hasattr(t, "_data"):
+        return f"<{type(t).__name__} without a value: make tensors with tg.tensor(data)>"
     array = np.asarray(t._data)
     name = "tensor"
     values = (
@@ -39,7 +41,7 @@ def tensor_text(t: Tensor) -> str:
         try:
             parts.append(f"grad_fn=<{t.grad_fn.name()}>")  # type: ignore[union-attr]
         except GraphError:
-            parts.append("grad_fn=<freed>")
+            parts.append("grad_fn=<gone>")
     return f"{name}({', '.join(parts)})"
 
 
