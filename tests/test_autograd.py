@@ -1436,3 +1436,18 @@ def test_long_chains_need_no_recursion():
         y = y + x
     y.backward()
     equal(x.grad, 20_001.0)
+
+
+def test_a_gradient_with_a_history_keeps_it_when_more_is_added():
+    """What a backward without create_graph adds is a constant."""
+    x = leaf(1.0, 2.0)
+    x.grad = None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        (x * x * x).sum().backward(create_graph=True)
+    first = x.grad
+    (x * x).sum().backward()
+    assert x.grad is first and first.requires_grad
+    assert first.tolist() == [5.0, 16.0]
+    assert grad(first.sum(), x)[0].tolist() == [6.0, 12.0]
+    x.grad = None

@@ -436,3 +436,25 @@ def test_accumulation_by_several_roots_and_edges():
     )
     equal(x.grad, 113.0)
     equal(w.grad, 12.0)
+
+
+@here
+def test_a_tensor_carried_out_of_a_transform_says_that_its_entry_is_gone():
+    carried = []
+
+    def f(x):
+        carried.append(x * x)
+        return carried[0].sum()
+
+    tg.grad(f)(np.ones(2))
+    (y,) = carried
+    assert repr(y) == "tensor([1., 1.], grad_fn=<gone>)"
+    for action in (
+        lambda: y.grad_fn,
+        lambda: graph.get_gradient_edge(y),
+        lambda: y.register_hook(print),
+        lambda: y.retain_grad(),
+        lambda: y.sum().backward(),
+    ):
+        with pytest.raises(RuntimeError, match="on no tape any more.*carried out of a transform.*has_aux=True"):  # fmt: skip
+            action()

@@ -1309,3 +1309,7 @@ def test_a_program_of_views_and_writes_is_right_or_refused(seed):
         z[i] += 1e-30j
         expected[i] = oracle(z).imag / 1e-30
     np.testing.assert_allclose(w.grad.numpy(), expected, rtol=1e-9, atol=1e-9)
+
+
+def test_a_tensor_that_was_not_made_by_tensor_says_so():
+    assert repr(tg.Tensor()) == "<Tensor without a value: make tensors with tg.tensor(data)>"
