@@ -32,7 +32,7 @@ from .ops.shaping import reshape, transpose
 from .primitive import OPS, UFUNCS, apply, call, constant, primitive, shape_token
 from .tape import RECORDER, Leaf, Slot, begin, new_slot
 from .tensor import InferenceTensor, Tensor, wrap
-from .views import base_of, steps_to, views_of
+from .views import base_of, chain_to, steps_to, views_of
 
 # ------------------------------------------------------------------------------------------------ may it be written?
 
@@ -196,16 +196,24 @@ def _holds_node(*operands: Any) -> bool:
 
 
 def _retangent(t: Tensor, base: Tensor, result: Tensor) -> None:
-    """After `t` was overwritten by `result`: the tangents of its base and of all their views, if there are any."""
-    found = [dual.tangent_of(x) for x in (t, base, result)]
-    if all(tangent is None for tangent in found):
+    """After `t` was overwritten by `result`: the tangents of its base and of all their views, if there are any.
+
+    What `make_dual` was given has no tangent of its own, and gets none: the tensor that has one is the root then.
+    """
+    holders = [x for x in chain_to(t) if dual.tangent_of(x) is not None]
+    tangent = dual.tangent_of(result)
+    if not holders and tangent is None:
         return
-    level = next(x._get("dual")[0] for x, v in zip((t, base, result), found, strict=True) if v is not None)  # fmt: skip
-    tangent = wrap(np.zeros(t.shape, t.dtype)) if found[2] is None else found[2]
-    if t is not base:
-        whole = wrap(np.zeros(base.shape, base.dtype)) if found[1] is None else found[1]
-        tangent = write_region(whole, tangent, steps_to(t))
-    _spread(base, level, tangent)
+    root = holders[-1] if holders else base
+    level = (holders[-1] if holders else result)._get("dual")[0]
+    if tangent is None:
+        tangent = wrap(np.zeros(t.shape, t.dtype))
+    if t is not root:
+        steps = steps_to(t)[len(steps_to(root)) :]
+        whole = dual.tangent_of(root)
+        whole = wrap(np.zeros(root.shape, root.dtype)) if whole is None else whole
+        tangent = write_region(whole, tangent, steps)
+    _spread(root, level, tangent)
 
 
 def _spread(parent: Tensor, level: dual.Level, tangent: Tensor) -> None:

@@ -61,6 +61,14 @@ def base_of(t: Tensor) -> Tensor:
     return t
 
 
+def chain_to(t: Tensor) -> Iterator[Tensor]:
+    """This view, what it is a view of, and so on to the base."""
+    yield t
+    while (view := getattr(t, "_view", None)) is not None:
+        t = view[0]
+        yield t
+
+
 def steps_to(t: Tensor) -> tuple[tuple[int, Any], ...]:
     """The ops, with their settings, that lead from the base to this view."""
     steps = []

@@ -7,6 +7,7 @@ test_saving.py, forward mode in test_forward_ad.py. Here are those that run thro
 from __future__ import annotations
 
 import importlib
+import itertools
 import os
 import threading
 
@@ -370,7 +371,7 @@ def test_a_polynomial_is_fitted_to_a_sine():
             for w in weights:
                 w -= 5e-6 * w.grad
                 w.grad = None
-    assert all(later < earlier for earlier, later in zip(losses, losses[1:], strict=False))
+    assert all(later < earlier for earlier, later in itertools.pairwise(losses))
     assert losses[-1] < 0.9 * losses[0]
 
 

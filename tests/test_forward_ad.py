@@ -558,6 +558,67 @@ def test_writes_reach_all_views(level):
     equal(fwAD.unpack_dual(column).tangent, [0.0, 12.0])
 
 
+def test_writes_to_views_of_a_dual_tensor(level):
+    """What make_dual was given stays without a tangent; the dual tensor and its views share theirs."""
+    p = tg.tensor([1.0, 2.0, 3.0])
+    d = fwAD.make_dual(p, tg.ones(3))
+    v = d[:2]
+    v.mul_(3)
+    equal(fwAD.unpack_dual(d).tangent, [3.0, 3.0, 1.0])
+    equal(fwAD.unpack_dual(v).tangent, [3.0, 3.0])
+    v[1:][0] = 7.0
+    equal(fwAD.unpack_dual(d).tangent, [3.0, 0.0, 1.0])
+    equal(d, [3.0, 7.0, 3.0])
+    assert fwAD.unpack_dual(p).tangent is None
+    equal(p, [3.0, 7.0, 3.0])
+    other = fwAD.make_dual(p, 5 * tg.ones(3))
+    d.mul_(2)
+    equal(fwAD.unpack_dual(other).tangent, [5.0, 5.0, 5.0])
+
+
+def written_at_random(seed, x, other):
+    """A program of views and writes, in the words that tensors and arrays share."""
+    rng = np.random.default_rng(seed)
+    arrays = [x, other * 2 - x]
+    for _ in range(12):
+        a, b = (arrays[i] for i in rng.integers(len(arrays), size=2))
+        kind = rng.integers(8)
+        if kind == 0:
+            arrays.append(a[1:] if len(a) > 2 else a[:])
+        elif kind == 1:
+            arrays.append(a.T if len(a) == 4 and rng.integers(2) else a[::-1])
+        elif kind == 2:
+            arrays.append(a * b[0])
+        elif kind == 3:
+            a *= rng.integers(1, 3) / 2
+        elif kind == 4:
+            a += (b * 1)[0] * 0.5
+        elif kind == 5:
+            a[int(rng.integers(len(a)))] = rng.normal()
+        elif kind == 6:
+            a[0] = b[-1] * a[-1]
+        else:
+            a[1:] = (a[:-1] - b[1]) * 0.75
+    return arrays
+
+
+@only_here
+@pytest.mark.parametrize("seed", range(60))
+def test_random_writes_carry_tangents(seed, level):
+    """Against NumPy at x + i h v, whose imaginary part is h times the tangent."""
+    rng = np.random.default_rng(1000 + seed)
+    x, other, v = rng.normal(size=(3, 4, 4))
+    expected = written_at_random(seed, x + 1e-30j * v, other.astype(complex))
+    primal = tg.tensor(x)
+    found = written_at_random(seed, fwAD.make_dual(primal, tg.tensor(v)), tg.tensor(other))
+    assert fwAD.unpack_dual(primal).tangent is None
+    for t, z in zip(found, expected, strict=True):
+        value, tangent = fwAD.unpack_dual(t)
+        np.testing.assert_allclose(value.numpy(), z.real, rtol=1e-12, atol=1e-12)
+        slope = np.zeros(t.shape) if tangent is None else tangent.numpy()
+        np.testing.assert_allclose(slope, z.imag / 1e-30, rtol=1e-10, atol=1e-10)
+
+
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
