@@ -24,7 +24,7 @@ from .tensor import Tensor
 _UNARY = {
     "abs": np.absolute, "absolute": np.absolute, "acos": np.arccos, "acosh": np.arccosh, "arccos": np.arccos,
     "arccosh": np.arccosh, "arcsin": np.arcsin, "arcsinh": np.arcsinh, "arctan": np.arctan, "arctanh": np.arctanh,
-    "asin": np.arcsin, "asinh": np.arcsinh, "atan": np.arctan, "atanh": np.arctanh, "ceil": np.ceil,
+    "asin": np.arcsin, "asinh": np.arcsinh, "atan": np.arctan, "atanh": np.arctanh, "bitwise_not": np.invert, "ceil": np.ceil,
     "conj_physical": np.conj, "cos": np.cos, "cosh": np.cosh, "deg2rad": np.deg2rad, "exp": np.exp, "exp2": np.exp2,
     "expm1": np.expm1, "fix": np.trunc, "floor": np.floor, "log": np.log, "log10": np.log10, "log1p": np.log1p,
     "log2": np.log2, "logical_not": np.logical_not, "nan_to_num": np.nan_to_num, "neg": np.negative,
@@ -34,12 +34,14 @@ _UNARY = {
 }  # fmt: skip
 
 _BINARY = {
-    "arctan2": np.arctan2, "atan2": np.arctan2, "bitwise_and": np.bitwise_and, "bitwise_or": np.bitwise_or,
-    "bitwise_xor": np.bitwise_xor, "copysign": np.copysign, "eq": np.equal, "float_power": np.float_power,
+    "arctan2": np.arctan2, "atan2": np.arctan2, "bitwise_and": np.bitwise_and, "bitwise_left_shift": np.left_shift,
+    "bitwise_or": np.bitwise_or, "bitwise_right_shift": np.right_shift, "bitwise_xor": np.bitwise_xor,
+    "copysign": np.copysign, "eq": np.equal, "float_power": np.float_power,
     "floor_divide": np.floor_divide, "fmod": np.fmod, "gcd": np.gcd, "ge": np.greater_equal, "greater": np.greater,
-    "gt": np.greater, "hypot": np.hypot, "lcm": np.lcm, "le": np.less_equal, "less": np.less,
+    "greater_equal": np.greater_equal, "gt": np.greater, "heaviside": np.heaviside, "hypot": np.hypot, "lcm": np.lcm,
+    "le": np.less_equal, "less": np.less, "less_equal": np.less_equal,
     "logical_and": np.logical_and, "logical_or": np.logical_or, "logical_xor": np.logical_xor, "lt": np.less,
-    "mul": np.multiply, "multiply": np.multiply, "ne": np.not_equal, "nextafter": np.nextafter, "pow": np.power,
+    "mul": np.multiply, "multiply": np.multiply, "ne": np.not_equal, "nextafter": np.nextafter, "not_equal": np.not_equal, "pow": np.power,
     "remainder": np.remainder, "true_divide": np.divide,
 }  # fmt: skip
 
@@ -79,7 +81,45 @@ def _clamped(t: Any, min: Any = None, max: Any = None) -> Any:
     return np.clip(t, min, max)
 
 
+def _special(name: str) -> Callable[..., Any]:
+    """A function of `tapegrad.special`, which needs SciPy, when it is called."""
+
+    def function(*args: Any) -> Any:
+        from . import special
+
+        return getattr(special, name)(*args)
+
+    return function
+
+
+def _renormed(t: Any, p: float, dim: int, maxnorm: float) -> Any:
+    others = tuple(i for i in range(t.ndim) if i != dim % t.ndim)
+    norms = np.sum(np.abs(t) ** p, axis=others, keepdims=True) ** (1 / p)
+    return t * np.where(norms > maxnorm, maxnorm / (norms + 1e-7), 1.0)
+
+
 _COMPOSED |= {
+    "digamma": _special("digamma"),
+    "erf": _special("erf"),
+    "erfc": _special("erfc"),
+    "erfinv": _special("erfinv"),
+    "i0": _special("i0"),
+    "igamma": _special("gammainc"),
+    "igammac": _special("gammaincc"),
+    "lgamma": _special("gammaln"),
+    "logit": lambda t, eps=None: _special("logit")(t if eps is None else np.clip(t, eps, 1 - eps)),
+    "mvlgamma": lambda t, p: _special("multigammaln")(t, p),
+    "polygamma": lambda t, n: _special("polygamma")(n, t),
+    "xlogy": _special("xlogy"),
+    "ldexp": lambda t, other: t * 2.0**other,
+    "renorm": _renormed,
+    "addmm": lambda t, mat1, mat2, *, beta=1, alpha=1: beta * t + alpha * (mat1 @ mat2),
+    "addmv": lambda t, mat, vec, *, beta=1, alpha=1: beta * t + alpha * (mat @ vec),
+    "addr": lambda t, vec1, vec2, *, beta=1, alpha=1: beta * t + alpha * np.outer(vec1, vec2),
+    "baddbmm": lambda t, batch1, batch2, *, beta=1, alpha=1: beta * t + alpha * (batch1 @ batch2),
+    "addbmm": lambda t, batch1, batch2, *, beta=1, alpha=1: (
+        beta * t + alpha * np.sum(batch1 @ batch2, axis=0)
+    ),
     "div": _divided,
     "divide": _divided,
     "clamp": _clamped,
@@ -236,6 +276,49 @@ def uniform_(
     """In place: draws from a uniform distribution on [low, high); `from=` and `to=` are PyTorch's names of the two."""
     low, high = names.get("from", low), names.get("to", high)
     return copy_(self, creation._rng(generator).uniform(low, high, self.shape))
+
+
+def _drawing(name: str, doc: str, draw: Callable[..., Any]) -> None:
+    def drawn(self: Tensor, *args: Any, generator: Any = None, **settings: Any) -> Tensor:
+        return copy_(self, draw(creation._rng(generator), self.shape, *args, **settings))
+
+    drawn.__name__ = drawn.__qualname__ = name
+    drawn.__doc__ = f"In place: draws from {doc}."
+    setattr(Tensor, name, drawn)
+
+
+def _whole(rng: Any, shape: Any, *bounds: int, **names: int) -> Any:
+    low, high = (0, *bounds) if len(bounds) == 1 else (*bounds, None, None)[:2]
+    low, high = names.get("from", low or 0), names.get("to", high)
+    return rng.integers(low, 2**53 if high is None else high, shape)
+
+
+_drawing(
+    "bernoulli_",
+    "{0, 1}, where 1 has the probability p",
+    lambda rng, shape, p=0.5: rng.random(shape) < _raw(p),
+)
+_drawing(
+    "cauchy_",
+    "a Cauchy distribution",
+    lambda rng, shape, median=0.0, sigma=1.0: median + sigma * rng.standard_cauchy(shape),
+)
+_drawing(
+    "exponential_",
+    "an exponential distribution of rate lambd",
+    lambda rng, shape, lambd=1.0: rng.exponential(1 / lambd, shape),
+)
+_drawing(
+    "geometric_",
+    "a geometric distribution: trials up to the first success",
+    lambda rng, shape, p: rng.geometric(p, shape),
+)
+_drawing(
+    "log_normal_",
+    "a log-normal distribution",
+    lambda rng, shape, mean=1.0, std=2.0: rng.lognormal(mean, std, shape),
+)
+_drawing("random_", "whole numbers from `from` (or 0) up to, not including, `to`", _whole)
 
 
 # ------------------------------------------------------------------------------------------------- another shape

@@ -9,6 +9,7 @@ import importlib
 import inspect
 import os
 
+import numpy as np
 import pytest
 
 SUITE = os.environ.get("TAPEGRAD_SUITE", "tapegrad")
@@ -151,6 +152,112 @@ def test_functions_have_it(name):
 @pytest.mark.parametrize("name", AT_THE_TOP)
 def test_the_package_has_it(name):
     assert hasattr(tg, name)
+
+
+# ----------------------------------------------------------------------------------------------- methods in place
+
+# Methods of PyTorch's that end with an underscore, and of which there is none here.
+NOT_IN_PLACE = {
+    "apply_": "a Python function called for each element, never differentiable: t.copy_(np.vectorize(f)(t.detach().numpy()))",
+    "as_strided_": "describes memory, which here belongs to NumPy",
+    "index_reduce_": "sums are index_add_; for the others, store what np.maximum.reduceat and its like give",
+    "map2_": "as apply_, and not documented",
+    "map_": "as apply_",
+    "resize_": "describes memory, which here belongs to NumPy",
+    "resize_as_": "describes memory, which here belongs to NumPy",
+    "resize_as_sparse_": "there are no sparse tensors",
+    "scatter_reduce_": "sums are scatter_add_; for the others, store what np.maximum.at and its like give",
+    "set_": "describes memory, which here belongs to NumPy",
+    "share_memory_": "memory shared between processes is NumPy's to give: tg.from_numpy",
+    "sparse_resize_": "there are no sparse tensors",
+    "sparse_resize_and_clear_": "there are no sparse tensors",
+}
+
+
+@pytest.mark.peers
+@pytest.mark.skipif(not HERE, reason="compares with PyTorch")
+def test_every_method_in_place_is_here_or_left_out_for_a_reason():
+    torch = pytest.importorskip("torch")
+    theirs = {n for n in dir(torch.Tensor) if n.endswith("_") and not n.startswith("_")}
+    assert {n for n in theirs if not hasattr(tg.Tensor, n)} == set(NOT_IN_PLACE)
+
+
+# name: arguments after the tensor, of which True stands for another tensor that is differentiated by, too
+METHODS = {
+    **dict.fromkeys("abs acos acosh asin asinh atan atanh ceil cos cosh deg2rad digamma erf erfc erfinv exp exp2 expm1 fix floor frac i0 lgamma log".split(), ()),
+    **dict.fromkeys("log10 log1p log2 logit neg rad2deg reciprocal relu round rsqrt sgn sigmoid sign sin sinc sinh sqrt square tan tanh trunc".split(), ()),
+    **dict.fromkeys("add atan2 copysign div eq fmod ge gt heaviside hypot le lt mul ne not_equal pow remainder sub xlogy".split(), (True,)),
+    "addcmul": (True, True), "addcdiv": (True, True), "lerp": (True, 0.25), "cumsum": (1,), "cumprod": (0,), "tril": (), "triu": (1,),
+    "clamp": (0.3, 0.6), "clamp_min": (0.4,), "clamp_max": (0.4,), "addmm": (True, True), "polygamma": (1,), "ldexp": (None,),
+    "renorm": (2, 0, 0.5), "mvlgamma": (1,), "baddbmm": (True, True), "addbmm": (True, True), "igamma": (None,), "igammac": (None,),
+    "fill": (2.0,), "zero": (), "copy": (True,), "t": (), "transpose": (0, 1), "squeeze": (), "unsqueeze": (0,), "nan_to_num": (),
+}  # fmt: skip
+SHAPES = {"baddbmm": [(2, 3, 3)] * 3, "addbmm": [(3, 3), (2, 3, 3), (2, 3, 3)]}
+
+# Of these PyTorch has no derivative in place, or both have none (there the result is a constant).
+VALUES_ONLY = {
+    "acosh",
+    "asinh",
+    "atanh",
+    "sgn",
+    "heaviside",
+    "igamma",
+    "igammac",
+    "eq",
+    "ge",
+    "gt",
+    "le",
+    "lt",
+    "ne",
+    "not_equal",
+}
+
+
+@pytest.mark.peers
+@pytest.mark.skipif(not HERE, reason="compares with PyTorch")
+@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_methods_in_place_do_what_pytorchs_do(name):
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(7)
+    shapes = SHAPES.get(name, [(3, 3)] * 3)
+    values = [rng.uniform(0.1, 0.9, shape) + (name == "acosh") for shape in shapes]
+    followed = name not in VALUES_ONLY
+    results = []
+    for lib in (torch, tg):
+        leaves = [lib.tensor(v.tolist(), dtype=lib.float64, requires_grad=followed) for v in values]
+        others = iter(leaves[1:])
+        t = leaves[0] * 1
+        given = [next(others) if a is True else a for a in METHODS[name]]
+        given = [lib.tensor(2.5, dtype=lib.float64) if a is None else a for a in given]
+        result = getattr(t, f"{name}_")(*given)
+        assert result is t
+        out = [t.tolist()]
+        if t.requires_grad:
+            (t * t.detach().sin()).sum().backward()
+            used = [leaves[0], *(g for g in given if isinstance(g, lib.Tensor) and g.requires_grad)]
+            out += [
+                np.zeros(leaf.shape) if leaf.grad is None else leaf.grad.tolist() for leaf in used
+            ]
+        results.append(out)
+    theirs, ours = results
+    for a, b in zip(theirs, ours, strict=True):
+        np.testing.assert_allclose(b, a, rtol=1e-7, atol=1e-12)  # its trigamma has 8 digits
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "mean"),
+    [("bernoulli", (0.25,), 0.25), ("exponential", (2.0,), 0.5), ("geometric", (0.5,), 2.0), ("random", (3, 6), 4.0), ("random", (5,), 2.0),
+     ("normal", (1.0, 2.0), 1.0), ("uniform", (1.0, 2.0), 1.5), ("log_normal", (0.0, 0.5), np.exp(0.125)), ("cauchy", (), None)],
+)  # fmt: skip
+def test_draws_in_place(name, arguments, mean):
+    tg.manual_seed(3)
+    x = tg.ones(4000, requires_grad=True)
+    t = x * 1
+    assert getattr(t, f"{name}_")(*arguments) is t
+    assert mean is None or abs(t.detach().mean().item() - mean) < 0.15
+    t.sum().backward()
+    assert set(x.grad.tolist()) == {0.0}
 
 
 # What PyTorch takes and tapegrad does not, by function; CUDA's and TorchScript's arguments only.
