@@ -4,7 +4,8 @@ A program is made from a seed: scalars, one- and two-dimensional arrays, views, 
 all kinds left in all ways. The oracle runs the same source in plain Python on dual numbers held in arrays of objects, so
 that branches cannot straddle a difference quotient; nothing of it is shared with the code under test.
 
-TAPEGRAD_FUZZ_NATIVE=500 runs so many programs (default 30); TAPEGRAD_FUZZ_NATIVE_FIRST is the first seed.
+The generated adjoint is plain Python, so most programs are checked without compiling it. TAPEGRAD_FUZZ_NATIVE=500 runs so many of
+those (default 40), TAPEGRAD_FUZZ_NATIVE_COMPILED=50 so many compiled ones (default 3); TAPEGRAD_FUZZ_NATIVE_FIRST is the first seed.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ import pytest
 
 import tapegrad as tg
 
-COUNT = int(os.environ.get("TAPEGRAD_FUZZ_NATIVE", "30"))
+COUNT = int(os.environ.get("TAPEGRAD_FUZZ_NATIVE", "40"))
+COMPILED = int(os.environ.get("TAPEGRAD_FUZZ_NATIVE_COMPILED", "3"))
 FIRST = int(os.environ.get("TAPEGRAD_FUZZ_NATIVE_FIRST", "0"))
 
 
@@ -472,14 +474,54 @@ X = np.array([0.3, -0.7, 0.5, 1.1, -0.2, 0.8])
 Q = 0.4
 
 
-@pytest.mark.parametrize("seed", range(FIRST, FIRST + COUNT))
-def test_adjoint_equals_duals(seed):
-    """<gradient, direction> is the derivative along the direction, and the value is the value."""
+def accumulate(bar, g):
+    """What the runtime's function of this name does, for adjoints that Python runs."""
+    if np.ndim(g) > bar.ndim:
+        g = np.sum(g, axis=tuple(range(np.ndim(g) - bar.ndim)))
+    stretched = tuple(k for k in range(np.ndim(g)) if bar.shape[k] == 1 != g.shape[k])
+    bar += np.sum(g, axis=stretched, keepdims=True) if stretched else g
+
+
+def unless_zero(g, partial):
+    if np.ndim(g) or np.ndim(partial):
+        return np.where(partial == 0.0, 0.0, g * partial)
+    return g * partial if partial else 0.0
+
+
+def interpreted(native, args, positions):
+    """(value, gradients) by the generated adjoint as Python runs it."""
+    made = native.variant(args).derived(positions).adjoint
+    scope = {k: getattr(v, "py_func", v) for k, v in made.scope.items()}
+    scope |= {"accumulate": accumulate, "unless_zero": unless_zero}
+    function = load_adjoint(made.source, scope)
+    stacks = [np.empty(1 << 20, int if n == "ints" else float) for n in made.stacks]
+    value, *bars = function(*args, *(1.0 for _ in made.seeds), *stacks)
+    return value, bars[: len(positions)]
+
+
+def load_adjoint(source, scope):
+    exec(source, scope)
+    return scope[source[len("def ") : source.index("(")]]
+
+
+def check(seed, gradient):
     native, plain, text = load(seed)
     rng = np.random.default_rng(seed)
-    value, (gx, gq) = tg.value_and_grad(native, (0, 1))(X.copy(), Q)
+    value, (gx, gq) = gradient(native)
     for _ in range(2):
         dx, dq = rng.normal(size=6), rng.normal()
         expected, slope = dual(plain, (X, Q), (dx, dq))
         assert np.isclose(value, expected, rtol=1e-9, atol=1e-9), text
         assert np.isclose(gx @ dx + gq * dq, slope, rtol=1e-8, atol=1e-8), text
+
+
+@pytest.mark.parametrize("seed", range(FIRST, FIRST + COUNT))
+def test_adjoint_equals_duals(seed):
+    """<gradient, direction> is the derivative along the direction, and the value is the value."""
+    check(seed, lambda f: interpreted(f, (X.copy(), Q), (0, 1)))
+
+
+@pytest.mark.parametrize("seed", range(FIRST, FIRST + COMPILED))
+def test_compiled_adjoint_equals_duals(seed):
+    """The same, of compiled code."""
+    check(seed, lambda f: tg.value_and_grad(f, (0, 1))(X.copy(), Q))

@@ -57,13 +57,11 @@ class Adjoint:
     source: str
     scope: dict[str, Any]
     params: list[str]
-    shadows: list[str]
-    """Parameters whose shadow is passed in, in order: active arrays."""
-    scalars: list[str]
-    """Parameters whose cotangent comes back: active numbers."""
     seeds: list[str]
-    """Results whose cotangent is passed in."""
+    """Results whose cotangent is passed in, behind the parameters."""
     results: list[str]
+    stacks: list[str]
+    """The stacks that are passed in last, and come back last."""
     mutated: list[str]
     kept: dict[str, str]
     """What is kept for the reverse: variable or array, and how."""
@@ -71,13 +69,16 @@ class Adjoint:
     flow: Flow
 
 
-def generate(typed: Typed, wanted: set[str], limit: int) -> Adjoint:
+def generate(typed: Typed, wanted: list[str], limit: int) -> Adjoint:
+    """The adjoint by the parameters `wanted`: a function of parameters, cotangents of results and stacks, which returns the results,
+    the cotangents of those parameters, and the stacks, that may have grown."""
     return _Generator(typed, wanted, limit).generate()
 
 
 class _Generator:
-    def __init__(self, typed: Typed, wanted: set[str], limit: int) -> None:
+    def __init__(self, typed: Typed, wanted: list[str], limit: int) -> None:
         self.typed = typed
+        self.wanted = wanted
         self.program = typed.program
         self.flow = Flow(typed, wanted)
         self.needs = Needs(self.flow)
@@ -105,6 +106,14 @@ class _Generator:
             if self.flow.array(n) and self.flow.active(n) and n not in self.needs.local_arrays
         }
         """Arrays whose shadow is made with them."""
+        read_back = {
+            n
+            for line in self.needs.lines.values()
+            for n in line.keeps | line.entry | line.exit
+            if not n.startswith("@")
+        }
+        self.bound = self.shadowed | read_back
+        """Names that forward code binds even where they are read just once: the reverse reads them, or their shadow."""
 
     # ------------------------------------------------------------------------------------------- whole function
 
@@ -116,17 +125,23 @@ class _Generator:
         seeds = list(dict.fromkeys(r for r in program.results if flow.active(r)))
         given = {r: self.typed.fresh(f"{r}_seed") for r in seeds}
         values = {r: self.typed.fresh(f"{r}_out") for r in dict.fromkeys(program.results)}
+        # An array that the program writes is copied first: the caller's stays as it is.
+        entry = {
+            p: self.typed.fresh(f"{p}_given") if p in flow.mutated else p for p in program.params
+        }
+        code = [*self.fw, *self.rv]
+        stacks = [n for n in ("floats", "ints") if any(n in line for line in code)]
         lines = Lines()
-        parameters = [
-            *program.params,
-            *(self.bar(p) for p in shadows),
-            *(given[r] for r in seeds),
-            "floats",
-            "ints",
-        ]
+        parameters = [*entry.values(), *(given[r] for r in seeds), *stacks]
         lines.open(f"def {program.name}_adjoint({', '.join(parameters)}):")
-        lines.put("nf = 0", "ni = 0")
-        self._declare(lines, shadows)
+        for stack, top in (("floats", "nf"), ("ints", "ni")):
+            if stack in stacks:
+                lines.put(f"{top} = 0")
+        for p in flow.mutated:
+            lines.put(f"{p} = {entry[p]}.copy()")
+        for p in shadows:
+            lines.put(f"{self.bar(p)} = np.zeros_like({p})")
+        self._declare(lines)
         lines.put("# forward")
         lines += self.fw
         for r, value in values.items():
@@ -139,28 +154,28 @@ class _Generator:
             else:
                 lines.put(f"{self.bar(r)} += {given[r]}")
         lines += self.rv
-        outs = [
-            *(values[r] for r in program.results),
-            *(self.bar(p) for p in scalars),
-            "floats",
-            "ints",
-        ]
+        bars = []
+        for p in self.wanted:
+            if p in shadows or p in scalars:
+                bars.append(self.bar(p))
+            else:
+                bars.append(f"np.zeros_like({p})" if flow.array(p) else "0.0")
+        outs = [*(values[r] for r in program.results), *bars, *stacks]
         lines.put(f"return ({', '.join(outs)},)")
         return Adjoint(
             source="\n".join(lines) + "\n",
             scope=self.scope,
             params=program.params,
-            shadows=shadows,
-            scalars=scalars,
             seeds=seeds,
             results=program.results,
+            stacks=stacks,
             mutated=flow.mutated,
             kept=self.kept,
             flow=flow,
             draws=any(op.kind == "impure" for op in operations(program.body)),
         )
 
-    def _declare(self, lines: Lines, shadows: list[str]) -> None:
+    def _declare(self, lines: Lines) -> None:
         """What the reverse may read before the program bound it, and cotangents that live throughout."""
         declared: set[str] = set()
         for line in self.needs.lines.values():
@@ -404,6 +419,13 @@ class _Generator:
         else:
             if stable:
                 start, stop, step = self.head(node.head, list(node.bounds), rv)
+            if step_value == 1 and all(self._signed(b) for b in node.bounds):
+                # Written so, LLVM sees that no index is negative; with range(stop - 1, start - 1, -1) it does not.
+                rv.put(tidy(f"{node.variable} = {stop}"))
+                rv.put(f"while {node.variable} > {start}:")
+                rv.put(f"    {node.variable} -= 1")
+                rv += body_rv
+                return
             if step_value == 1:
                 back = f"range(({stop}) - 1, ({start}) - 1, -1)"
             elif step_value == -1:
@@ -415,6 +437,10 @@ class _Generator:
         back = ast.unparse(ast.parse(back))
         rv.put(f"for {node.variable} in {back}:")
         rv += body_rv
+
+    def _signed(self, operand: Operand) -> bool:
+        """Whether a bound can be counted down from as it is: less than zero it stays a whole number."""
+        return self.typed.kind(operand) is types.int64
 
     def _bulk_block(self, nodes: list[Node], fw: Lines, rv: Lines) -> None:
         """A block for whose pushes there is room already."""
@@ -538,7 +564,7 @@ class _LinePrinter:
 
     def print_forward(self, ops: list[Op]) -> None:
         fw = self.fw
-        for op, names in inlined(ops, self.parent.counts, self.parent.shadowed):
+        for op, names in inlined(ops, self.parent.counts, self.parent.bound):
             if op.kind == "if":
                 fw.open(f"if {tidy(names(op.args[0]))}:")
                 mark = len(fw)

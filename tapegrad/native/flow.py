@@ -36,6 +36,8 @@ from .tree import (
 )
 
 CUSTOM = Derivative({})
+RESULT, BRANCH = "<result>", "<branch>"
+"""What the reverse of an operation may read beside names: its result, and which way a small branch went."""
 _META = (".shape", ".size", ".ndim", "len", ".dtype")
 
 
@@ -546,9 +548,9 @@ class Needs:
 
         for k, op in enumerate(ops):
             for name, contents in self._reverse_reads(op):
-                if name == "out":
+                if name == RESULT:
                     self_(op.out[0], k, contents)
-                elif name == "branch":
+                elif name == BRANCH:
                     again.add(k)
                     pending.append(k)
                 else:
@@ -566,7 +568,7 @@ class Needs:
         return not self.flow.array(name) or self.flow.view(op) or name in self.local_arrays
 
     def _reverse_reads(self, op: Op) -> Iterable[tuple[str, bool]]:
-        """What the reverse of an operation reads: names with whether their contents matter; "out" is the result."""
+        """What the reverse of an operation reads: names with whether their contents matter."""
         flow = self.flow
         if op.kind in ("store", "acc"):
             # To put old elements back, and to find those of the shadow.
@@ -584,7 +586,7 @@ class Needs:
                 if any(o.kind == "if" for o in inner) or any(
                     True for o in inner for _ in self._value_reads(o)
                 ):
-                    yield "branch", True
+                    yield BRANCH, True
             return
         yield from self._value_reads(op)
 
@@ -597,7 +599,7 @@ class Needs:
             if any(flow.active(n) for n in op.out):
                 for a in op.variables:
                     yield a, True
-                yield "out", False
+                yield RESULT, False
             return
         if not flow.active(out):
             return
@@ -605,7 +607,7 @@ class Needs:
             if flow.view(op):
                 return
             if out not in self.local_arrays:
-                yield "out", False
+                yield RESULT, False
         if op.kind == "load":
             yield str(op.args[0]), str(op.args[0]) in self.zeroed
             yield from ((i, True) for i in op.index_operands() if isinstance(i, str))
@@ -619,7 +621,7 @@ class Needs:
                 yield a, a in self.zeroed
             for n in found.names(i):
                 if n == "out":
-                    yield "out", True
+                    yield RESULT, True
                 elif n in PLACES and PLACES.index(n) < len(op.args):
                     operand = op.args[PLACES.index(n)]
                     if isinstance(operand, str):

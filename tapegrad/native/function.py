@@ -14,7 +14,7 @@ import inspect
 import threading
 import warnings
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numba
@@ -123,7 +123,7 @@ class NativeFunction:
         >>> tg.grad(area)(1.0) == 2 * np.pi
         True
         >>> print(area.adjoint_source.splitlines()[0])
-        def area_adjoint(r, value_seed, floats, ints):
+        def area_adjoint(r, value_seed):
         """
         return self._derived("adjoint_source").adjoint.source
 
@@ -210,13 +210,7 @@ class Variant:
         """The derivative along a direction of what `Derived.run` gives: forward mode over the adjoint."""
         derived = self.derived(positions)
         made = derived.adjoint
-        given = dict(zip(made.params, leaves_of(args), strict=True))
-        for p in made.mutated:
-            given[p] = given[p].copy()
-        shadows = [np.zeros_like(given[p]) for p in made.shadows]
-        stacks = [np.empty(1024), np.empty(1024, np.int64)]
-        full = [*given.values(), *shadows, *seeds, *stacks]
-        along = dict(zip((made.params[i] for i in positions), directions, strict=True))
+        full = [*leaves_of(args), *seeds, *(_EMPTY[n].copy() for n in made.stacks)]
         bent = self._bent.get(positions)
         if bent is None:
             name = f"{derived.typed.program.name}_adjoint"
@@ -231,22 +225,19 @@ class Variant:
             )
         found, compiled = bent
         by_param = dict(zip(found.params, full, strict=True))
-        names = dict(zip(made.params, found.params, strict=False))
-        wanted = {names[p]: d for p, d in along.items()}
-        dots = {p: _direction(by_param[p], wanted.get(p)) for p in found.dotted}
-        out = _quietly(compiled, [*full, *dots.values()])
-        n = len(found.results)
-        varying = dict(zip(found.varying, out[n:], strict=True))
-        shadow_params = dict(zip(made.shadows, found.params[len(made.params) :], strict=False))
+        wanted = {found.params[i]: d for i, d in zip(positions, directions, strict=True)}
+        dots = [_direction(by_param[p], wanted.get(p)) for p in found.dotted]
+        out = _quietly(compiled, [*full, *dots])
+        varying = dict(zip(found.varying, out[len(found.results) :], strict=True))
         results = []
-        for p in derived.wanted:
-            value: Any = None
-            if p in made.shadows:
-                value = dots.get(shadow_params[p])
-            elif p in made.scalars:
-                value = varying.get(found.results[len(made.results) + made.scalars.index(p)])
-            results.append(np.zeros(np.shape(given[p])) if value is None else value)
+        for i, p in enumerate(derived.wanted):
+            value = varying.get(found.results[len(made.results) + i])
+            given = by_param[found.params[made.params.index(p)]]
+            results.append(np.zeros(np.shape(given)) if value is None else value)
         return results
+
+
+_EMPTY = {"floats": np.empty(1024), "ints": np.empty(1024, np.int64)}
 
 
 def _direction(value: Any, along: Any) -> Any:
@@ -265,7 +256,7 @@ def _compiled(owner: NativeFunction, name: str, source: str, scope: dict[str, An
 
 def _options(owner: NativeFunction) -> dict[str, Any]:
     """What the generated code is compiled with: the user's choices as far as they mean the same there."""
-    options: dict[str, Any] = dict(_OPTIONS)
+    options: dict[str, Any] = {**_OPTIONS, "no_cfunc_wrapper": True}
     targets = owner.dispatcher.targetoptions
     for option in ("fastmath", "boundscheck"):
         if targets.get(option):
@@ -288,7 +279,7 @@ class Derived:
         typed = variant.typed()
         parts = typed.param_parts
         self.wanted = [leaf for i in positions for leaf in settling.leaves(parts[i])]
-        self.adjoint = adjoint.generate(typed, set(self.wanted), self.owner.limit)
+        self.adjoint = adjoint.generate(typed, self.wanted, self.owner.limit)
         self.typed = typed
         self.tuples = any(isinstance(p, list) for p in parts)
         made = self.adjoint
@@ -304,41 +295,8 @@ class Derived:
         ]
         names = typed.program.params
         self.mutated = [names.index(p) for p in made.mutated]
-        self.compiled = self._compile()
-
-    def _compile(self) -> Callable[..., Any]:
-        """The adjoint in a shell that makes shadows and copies what the function writes."""
-        made, name = self.adjoint, self.typed.program.name
-        options = _options(self.owner)
-        inner = numba.njit(**options)(inference.load(f"{name}_adjoint", made.source, made.scope))
-        params = made.params
-        seeds = [f"seed_{i}" for i in range(len(made.seeds))]
-        lines = [f"def {name}_gradient({', '.join([*_own(params), *seeds, 'floats', 'ints'])}):"]
-        own = dict(zip(params, _own(params), strict=True))
-        for p in made.mutated:
-            lines.append(f"    {own[p]} = {own[p]}.copy()")
-        for p in made.shadows:
-            lines.append(f"    {own[p]}_bar = np.zeros_like({own[p]})")
-        given = [*own.values(), *(f"{own[p]}_bar" for p in made.shadows), *seeds, "floats", "ints"]
-        lines.append(f"    out = adjoint({', '.join(given)})")
-        n = len(made.results)
-        bars = []
-        for p in self.wanted:
-            if p in made.shadows:
-                bars.append(f"{own[p]}_bar")
-            elif p in made.scalars:
-                bars.append(f"out[{n + made.scalars.index(p)}]")
-            else:
-                kind = self.typed.types[p]
-                bars.append(f"np.zeros_like({own[p]})" if isinstance(kind, types.Array) else "0.0")
-        values = [f"out[{i}]" for i in range(n)]
-        lines.append(
-            f"    return ({''.join(v + ', ' for v in values)}), ({''.join(b + ', ' for b in bars)}), out[-2], out[-1]"
-        )
-        text = "\n".join(lines) + "\n"
-        return numba.njit(**options)(
-            inference.load(f"{name}_gradient", text, {"np": np, "adjoint": inner})
-        )
+        name = f"{typed.program.name}_adjoint"
+        self.compiled = _compiled(self.owner, name, made.source, made.scope)
 
     def run(self, args: tuple[Any, ...], seeds: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
         """(value, cotangents of the wanted parameters) for given cotangents of the active results."""
@@ -346,15 +304,23 @@ class Derived:
             args = tuple(leaves_of(args))
         if self.mutated:
             self._refuse_shared(args)
-        floats, ints = _take_stacks()
-        try:
-            if self.compiled.signatures:  # type: ignore[attr-defined]
-                values, bars, floats, ints = self.compiled(*args, *seeds, floats, ints)
-            else:
-                values, bars, floats, ints = _quietly(self.compiled, [*args, *seeds, floats, ints])
-        finally:
-            _stacks.held = floats, ints
-        return (values if self.returns_tuple else values[0]), bars
+        call = self.compiled if self.compiled.signatures else self._first
+        if not self.adjoint.stacks:
+            out = call(*args, *seeds)
+            stop = len(out)
+        else:
+            stacks = _take_stacks()
+            try:
+                out = call(*args, *seeds, *(stacks[n] for n in self.adjoint.stacks))
+                stop = len(out) - len(self.adjoint.stacks)
+                stacks.update(zip(self.adjoint.stacks, out[stop:], strict=True))
+            finally:
+                _stacks.held = stacks
+        n = self.results
+        return (out[:n] if self.returns_tuple else out[0]), out[n:stop]
+
+    def _first(self, *args: Any) -> Any:
+        return _quietly(self.compiled, args)
 
     def _refuse_shared(self, args: tuple[Any, ...]) -> None:
         for i in self.mutated:
@@ -397,20 +363,16 @@ class Derived:
         return self.adjoint.flow
 
 
-def _own(params: list[str]) -> list[str]:
-    return [f"p_{p}" for p in params]
-
-
 # ---------------------------------------------------------------------------------------------------- stacks
 
 _stacks = threading.local()
 
 
-def _take_stacks() -> tuple[np.ndarray, np.ndarray]:
+def _take_stacks() -> dict[str, np.ndarray]:
     """This thread's stacks, for one call."""
     held = getattr(_stacks, "held", None)
     _stacks.held = None
-    return held if held is not None else (np.empty(1024), np.empty(1024, np.int64))
+    return {n: a.copy() for n, a in _EMPTY.items()} if held is None else held
 
 
 def release_memory() -> None:
@@ -421,7 +383,7 @@ def release_memory() -> None:
 def kept_bytes() -> int:
     """Bytes that this thread's stacks take at present."""
     held = getattr(_stacks, "held", None)
-    return 0 if held is None else held[0].nbytes + held[1].nbytes
+    return 0 if held is None else sum(a.nbytes for a in held.values())
 
 
 # -------------------------------------------------------------------------------------------------- arguments

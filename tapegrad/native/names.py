@@ -18,7 +18,8 @@ MISSING = object()
 
 RESERVED = frozenset(
     "np math floats ints nf ni accumulate fitted push_array pop_array grown grown_ints unless_zero select "
-    "scatter_back scatter_store spread sorted_back and or not if else while for in is def return True False None "
+    "scatter_back scatter_sum gather_back spread sorted_back diff_back others_product "
+    "cholesky_back cholesky_push and or not if else while for in is def return True False None "
     "lambda class with as try except raise assert pass del from import global nonlocal yield async await "
     "range len abs min max int float bool round sum pow divmod print "
     "tuple list enumerate zip prange".split()

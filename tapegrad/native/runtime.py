@@ -13,9 +13,13 @@ from numba import njit
 from numba.core import types
 from numba.extending import overload
 
-kernel = njit(
-    error_model="numpy"
-)  # division by zero gives inf, as in NumPy, and lets loops vectorise
+# Division by zero gives inf, as in NumPy, and lets loops vectorise; nobody calls these from Python.
+_KERNEL: dict[str, Any] = {
+    "error_model": "numpy",
+    "no_cpython_wrapper": True,
+    "no_cfunc_wrapper": True,
+}
+kernel = njit(**_KERNEL)
 
 
 def accumulate(bar: Any, g: Any) -> None:

@@ -127,7 +127,7 @@ class Typed:
                     raise refuse(
                         op.where, "The result of a random draw is never used.", "Remove the line."
                     )
-            ops[:] = [op for op in ops if known(op.out) and (op.out or known(op.args))]
+            ops[:] = [op for op in ops if known(op.out) and known(op.args)]
             if isinstance(node, If):
                 if not known([node.condition]):
                     nodes.remove(node)

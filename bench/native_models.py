@@ -1,0 +1,330 @@
+"""Numerical models as people write them for Numba, and adjoints of some by hand.
+
+Loops over time and space, adaptive steps, dynamic programs: what array libraries cannot take. `MODELS` maps a name to (function, arguments
+of a size, positions to differentiate by); `BY_HAND` to a compiled function that returns the gradients of those arguments.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+fast = njit(error_model="numpy")
+
+
+def rosenbrock(x):
+    s = 0.0
+    for i in range(x.size - 1):
+        s += 100.0 * (x[i + 1] - x[i] ** 2) ** 2 + (1 - x[i]) ** 2
+    return s
+
+
+@fast
+def predator_prey(u, v, p):
+    return p[0] * u - p[1] * u * v, p[2] * u * v - p[3] * v
+
+
+def lotka_volterra(p, n, h):
+    """Runge-Kutta 4, and a running cost."""
+    u, v, cost = 1.0, 0.7, 0.0
+    for _ in range(n):
+        a1, b1 = predator_prey(u, v, p)
+        a2, b2 = predator_prey(u + 0.5 * h * a1, v + 0.5 * h * b1, p)
+        a3, b3 = predator_prey(u + 0.5 * h * a2, v + 0.5 * h * b2, p)
+        a4, b4 = predator_prey(u + h * a3, v + h * b3, p)
+        u = u + h / 6.0 * (a1 + 2 * a2 + 2 * a3 + a4)
+        v = v + h / 6.0 * (b1 + 2 * b2 + 2 * b3 + b4)
+        cost += (u - 1.0) ** 2 * h
+    return cost
+
+
+@fast
+def van_der_pol(y, mu, dy):
+    dy[0] = y[1]
+    dy[1] = mu * (1 - y[0] * y[0]) * y[1] - y[0]
+
+
+def adaptive(y0, mu, end, tolerance):
+    """Bogacki and Shampine's 3(2) pair; the step follows the error."""
+    n = y0.size
+    y = y0.copy()
+    k1, k2, k3, k4 = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
+    trial, new = np.empty(n), np.empty(n)
+    t, h = 0.0, 0.01
+    van_der_pol(y, mu, k1)
+    while t < end:
+        if t + h > end:
+            h = end - t
+        for i in range(n):
+            trial[i] = y[i] + 0.5 * h * k1[i]
+        van_der_pol(trial, mu, k2)
+        for i in range(n):
+            trial[i] = y[i] + 0.75 * h * k2[i]
+        van_der_pol(trial, mu, k3)
+        for i in range(n):
+            new[i] = y[i] + h * (2.0 / 9.0 * k1[i] + 1.0 / 3.0 * k2[i] + 4.0 / 9.0 * k3[i])
+        van_der_pol(new, mu, k4)
+        error = 0.0
+        for i in range(n):
+            e = h * (-5.0 / 72.0 * k1[i] + k2[i] / 12.0 + k3[i] / 9.0 - k4[i] / 8.0)
+            error = error + e * e
+        error = math.sqrt(error / n)
+        factor = 0.9 * (tolerance / (error + 1e-300)) ** (1.0 / 3.0)
+        factor = min(max(factor, 0.2), 5.0)
+        if error <= tolerance:
+            t = t + h
+            for i in range(n):
+                y[i] = new[i]
+                k1[i] = k4[i]
+        h = h * factor
+    return y[0] * y[0] + y[1]
+
+
+def heat(u0, kappa, steps):
+    n, m = u0.shape
+    u, w = u0.copy(), u0.copy()
+    for _ in range(steps):
+        for i in range(1, n - 1):
+            for j in range(1, m - 1):
+                w[i, j] = u[i, j] + kappa * (
+                    u[i + 1, j] + u[i - 1, j] + u[i, j + 1] + u[i, j - 1] - 4.0 * u[i, j]
+                )
+        u, w = w, u
+    s = 0.0
+    for i in range(n):
+        for j in range(m):
+            s += u[i, j] ** 2
+    return s
+
+
+def burgers(u0, nu, steps):
+    """Upwind differences: the branch follows the sign of the flow."""
+    n, m = u0.shape
+    u, w = u0.copy(), u0.copy()
+    for _ in range(steps):
+        for i in range(1, n - 1):
+            for j in range(1, m - 1):
+                c = u[i, j]
+                if c > 0.0:
+                    dx = c - u[i - 1, j]
+                else:
+                    dx = u[i + 1, j] - c
+                w[i, j] = (
+                    c
+                    - 0.1 * c * dx
+                    + nu * (u[i + 1, j] + u[i - 1, j] + u[i, j + 1] + u[i, j - 1] - 4.0 * c)
+                )
+        u, w = w, u
+    s = 0.0
+    for i in range(n):
+        for j in range(m):
+            s += u[i, j] ** 2
+    return s
+
+
+def n_body(x, v, mass, steps, dt):
+    n = x.shape[0]
+    q, p = x.copy(), v.copy()
+    a = np.zeros((n, 3))
+    for _ in range(steps):
+        for i in range(n):
+            for k in range(3):
+                a[i, k] = 0.0
+            for j in range(n):
+                if i != j:
+                    dx = q[j, 0] - q[i, 0]
+                    dy = q[j, 1] - q[i, 1]
+                    dz = q[j, 2] - q[i, 2]
+                    r2 = dx * dx + dy * dy + dz * dz + 0.01
+                    pull = mass[j] / (r2 * math.sqrt(r2))
+                    a[i, 0] += dx * pull
+                    a[i, 1] += dy * pull
+                    a[i, 2] += dz * pull
+        for i in range(n):
+            for k in range(3):
+                p[i, k] = p[i, k] + dt * a[i, k]
+                q[i, k] = q[i, k] + dt * p[i, k]
+    e = 0.0
+    for i in range(n):
+        e += 0.5 * mass[i] * (p[i, 0] ** 2 + p[i, 1] ** 2 + p[i, 2] ** 2) + q[i, 0]
+    return e
+
+
+def mixture(alpha, mu, logs, points):
+    """Log-likelihood of a Gaussian mixture with diagonal covariances."""
+    n, d = points.shape
+    parts = alpha.size
+    lp = np.empty(parts)
+    total = 0.0
+    for i in range(n):
+        top = -1e300
+        for k in range(parts):
+            s = alpha[k]
+            for j in range(d):
+                z = (points[i, j] - mu[k, j]) * math.exp(-logs[k, j])
+                s -= 0.5 * z * z + logs[k, j]
+            lp[k] = s
+            if s > top:
+                top = s
+        acc = 0.0
+        for k in range(parts):
+            acc += math.exp(lp[k] - top)
+        total += top + math.log(acc)
+    return total
+
+
+def soft_dtw(x, y, gamma):
+    n, m = x.size, y.size
+    r = np.empty((n + 1, m + 1))
+    r[:] = 1e10
+    r[0, 0] = 0.0
+    for i in range(1, n + 1):
+        for j in range(1, m + 1):
+            d = x[i - 1] - y[j - 1]
+            a = -r[i - 1, j - 1] / gamma
+            b = -r[i - 1, j] / gamma
+            c = -r[i, j - 1] / gamma
+            top = max(max(a, b), c)
+            z = math.exp(a - top) + math.exp(b - top) + math.exp(c - top)
+            r[i, j] = d * d - gamma * (math.log(z) + top)
+    return r[n, m]
+
+
+def inputs(small: bool = True) -> dict[str, tuple[Any, ...]]:
+    """Arguments by model; `small` for a test."""
+    g = np.random.default_rng(0)
+    grid = g.normal(size=(8, 9) if small else (200, 200))
+    steps = 5 if small else 100
+    bodies = 5 if small else 50
+    parts, d, n = (4, 3, 6) if small else (10, 8, 2000)
+    return {
+        "rosenbrock": (g.normal(size=10 if small else 1_000_000),),
+        "lotka_volterra": (np.array([1.1, 0.4, 0.1, 0.4]), 50 if small else 100_000, 1e-4),
+        "adaptive": (np.array([2.0, 0.1]), 1.5, 2.0 if small else 200.0, 1e-4 if small else 1e-6),
+        "heat": (grid, 0.1, steps),
+        "burgers": (grid, 0.1, steps),
+        "n_body": (g.normal(size=(bodies, 3)), g.normal(size=(bodies, 3)), np.abs(g.normal(size=bodies)), 3 if small else 100, 0.01),
+        "mixture": (g.normal(size=parts), g.normal(size=(parts, d)), 0.1 * g.normal(size=(parts, d)), g.normal(size=(n, d))),
+        "soft_dtw": (g.normal(size=6 if small else 500), g.normal(size=7 if small else 500), 1.0),
+    }  # fmt: skip
+
+
+MODELS: dict[str, tuple[Callable[..., Any], tuple[int, ...]]] = {
+    "rosenbrock": (rosenbrock, (0,)),
+    "lotka_volterra": (lotka_volterra, (0,)),
+    "adaptive": (adaptive, (0, 1)),
+    "heat": (heat, (0, 1)),
+    "burgers": (burgers, (0, 1)),
+    "n_body": (n_body, (0, 1, 2)),
+    "mixture": (mixture, (0, 1, 2)),
+    "soft_dtw": (soft_dtw, (0, 1)),
+}
+
+
+# --------------------------------------------------------------------------------------------- by hand
+
+
+@fast
+def rosenbrock_by_hand(x):
+    g = np.zeros_like(x)
+    for i in range(x.size - 1):
+        a = x[i + 1] - x[i] * x[i]
+        g[i + 1] += 200 * a
+        g[i] -= 400 * a * x[i] + 2 * (1 - x[i])
+    return (g,)
+
+
+@fast
+def heat_by_hand(u0, kappa, steps):
+    """All states are kept; the transposed stencil is written as a gather."""
+    n, m = u0.shape
+    states = np.empty((steps + 1, n, m))
+    states[0] = u0
+    for t in range(steps):
+        u, w = states[t], states[t + 1]
+        w[:] = u0  # only the border stays, and it never changes
+        for i in range(1, n - 1):
+            for j in range(1, m - 1):
+                w[i, j] = u[i, j] + kappa * (
+                    u[i + 1, j] + u[i - 1, j] + u[i, j + 1] + u[i, j - 1] - 4.0 * u[i, j]
+                )
+    bar = 2.0 * states[steps]
+    kappa_bar = 0.0
+    border = np.zeros((n, m))
+    padded = np.zeros((n, m))
+    for t in range(steps - 1, -1, -1):
+        u = states[t]
+        for i in range(1, n - 1):
+            for j in range(1, m - 1):
+                kappa_bar += bar[i, j] * (
+                    u[i + 1, j] + u[i - 1, j] + u[i, j + 1] + u[i, j - 1] - 4.0 * u[i, j]
+                )
+                padded[i, j] = bar[i, j]
+        new = np.zeros((n, m))
+        for i in range(n):
+            for j in range(m):
+                s = padded[i, j] * (1 - 4 * kappa)
+                if i > 0:
+                    s += kappa * padded[i - 1, j]
+                if i < n - 1:
+                    s += kappa * padded[i + 1, j]
+                if j > 0:
+                    s += kappa * padded[i, j - 1]
+                if j < m - 1:
+                    s += kappa * padded[i, j + 1]
+                new[i, j] = s
+        for i in range(n):
+            for j in range(m):
+                if i in (0, n - 1) or j in (0, m - 1):
+                    border[i, j] += bar[i, j] if t == steps - 1 else 0.0
+        bar = new
+        # What reaches the border of an earlier state is that of u0: the border is the same in all of them.
+        for i in range(n):
+            for j in range(m):
+                if i in (0, n - 1) or j in (0, m - 1):
+                    border[i, j] += bar[i, j]
+                    bar[i, j] = 0.0
+    return bar + border, kappa_bar
+
+
+@fast
+def soft_dtw_by_hand(x, y, gamma):
+    """Cuturi and Blondel (2017), algorithm 2: the weights of the soft minimum, backwards."""
+    n, m = x.size, y.size
+    r = np.full((n + 2, m + 2), 1e10)
+    r[0, 0] = 0.0
+    for i in range(1, n + 1):
+        for j in range(1, m + 1):
+            a, b, c = -r[i - 1, j - 1] / gamma, -r[i - 1, j] / gamma, -r[i, j - 1] / gamma
+            top = max(max(a, b), c)
+            z = math.exp(a - top) + math.exp(b - top) + math.exp(c - top)
+            r[i, j] = (x[i - 1] - y[j - 1]) ** 2 - gamma * (math.log(z) + top)
+    d = np.zeros((n + 2, m + 2))
+    for i in range(1, n + 1):
+        for j in range(1, m + 1):
+            d[i, j] = (x[i - 1] - y[j - 1]) ** 2
+    for i in range(1, n + 1):
+        r[i, m + 1] = -1e10
+    for j in range(1, m + 1):
+        r[n + 1, j] = -1e10
+    r[n + 1, m + 1] = r[n, m]
+    e = np.zeros((n + 2, m + 2))
+    e[n + 1, m + 1] = 1.0
+    gx, gy = np.zeros(n), np.zeros(m)
+    for i in range(n, 0, -1):
+        for j in range(m, 0, -1):
+            a = math.exp((r[i + 1, j] - r[i, j] - d[i + 1, j]) / gamma)
+            b = math.exp((r[i, j + 1] - r[i, j] - d[i, j + 1]) / gamma)
+            c = math.exp((r[i + 1, j + 1] - r[i, j] - d[i + 1, j + 1]) / gamma)
+            e[i, j] = e[i + 1, j] * a + e[i, j + 1] * b + e[i + 1, j + 1] * c
+            w = 2 * e[i, j] * (x[i - 1] - y[j - 1])
+            gx[i - 1] += w
+            gy[j - 1] -= w
+    return gx, gy
+
+
+BY_HAND = {"rosenbrock": rosenbrock_by_hand, "heat": heat_by_hand, "soft_dtw": soft_dtw_by_hand}
