@@ -187,7 +187,9 @@ class Tape:
                 del code[first:end]
             code[first:first] = alive
             if not code:
-                self.bytes = 0  # else an upper bound, which the sweep that it brings about sets right
+                self.bytes = (
+                    0  # else an upper bound, which the sweep that it brings about sets right
+                )
 
     def _read_by(self, late: list[Any], held: list[int], low: int, high: int) -> set[int]:
         """Positions in [low, high) of what late entries, appended by another thread meanwhile, read: they hold it."""

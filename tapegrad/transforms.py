@@ -100,7 +100,8 @@ class _Run:
                 # The commonest slip of a newcomer: to f, a list of numbers is not the array that NumPy would make of it.
                 if any(_list_of_numbers(args[position]) for position in self.positions):
                     error.add_note(
-                        f"{name} was given a list of numbers, which f gets as a list of separate scalars. If f expects an array, pass np.array([...])."
+                        f"{name} was given a list of numbers, which f gets as a list of separate scalars. "
+                        "If f expects an array, pass np.array([...])."
                     )
                 raise
             self.last = new_slot()
