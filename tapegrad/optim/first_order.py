@@ -54,8 +54,6 @@ class SGD(Optimizer):
 
     def _validate(self, group: Group) -> None:
         super()._validate(group)
-        if group["momentum"] < 0.0:
-            raise ValueError(f"Invalid momentum value: {group['momentum']}: give at least 0.")
         if group["nesterov"] and (group["momentum"] <= 0 or group["dampening"] != 0):
             raise ValueError("Nesterov momentum requires a momentum and zero dampening.")
 
@@ -110,8 +108,6 @@ class Adam(Optimizer):
 
     def _validate(self, group: Group) -> None:
         super()._validate(group)
-        if not 0.0 <= group["eps"]:
-            raise ValueError(f"Invalid epsilon value: {group['eps']}: give at least 0.")
         for k, beta in enumerate(group["betas"]):
             if not 0.0 <= beta < 1.0:
                 raise ValueError(
@@ -196,12 +192,6 @@ class RMSprop(Optimizer):
         }
         super().__init__(params, settings)
 
-    def _validate(self, group: Group) -> None:
-        super()._validate(group)
-        for name in ("eps", "momentum", "alpha"):
-            if not 0.0 <= group[name]:
-                raise ValueError(f"Invalid {name} value: {group[name]}: give at least 0.")
-
     def update(
         self, x: np.ndarray, g: np.ndarray, state: State, group: Group
     ) -> tuple[np.ndarray, State]:
@@ -246,12 +236,6 @@ class Adagrad(Optimizer):
             "maximize": maximize,
         }
         super().__init__(params, settings)
-
-    def _validate(self, group: Group) -> None:
-        super()._validate(group)
-        for name in ("lr_decay", "initial_accumulator_value", "eps"):
-            if not 0.0 <= group[name]:
-                raise ValueError(f"Invalid {name} value: {group[name]}: give at least 0.")
 
     def update(
         self, x: np.ndarray, g: np.ndarray, state: State, group: Group

@@ -34,6 +34,11 @@ class Optimizer:
     _WHOLE: tuple[str, ...] = ("step",)
     """Parts of a state that are counts or settings, not arrays of the parameter's dtype."""
 
+    NOT_NEGATIVE = frozenset(
+        {"weight_decay", "momentum", "eps", "alpha", "lr_decay", "initial_accumulator_value"}
+    )
+    """Settings that are numbers of at least 0, in whatever optimiser has them."""
+
     def __init__(self, params: Any, defaults: Group) -> None:
         self.defaults = defaults
         self.param_groups: list[Group] = []
@@ -94,9 +99,11 @@ class Optimizer:
         lr = group["lr"]
         if isinstance(lr, Tensor) or not np.isreal(lr) or not 0.0 <= lr:
             raise ValueError(f"Invalid learning rate: {lr}: give a number of at least 0.")
-        decay = group.get("weight_decay", 0.0)
-        if not 0.0 <= decay:
-            raise ValueError(f"Invalid weight_decay value: {decay}: give a number of at least 0.")
+        for name in self.NOT_NEGATIVE & group.keys():
+            if not 0.0 <= group[name]:
+                raise ValueError(
+                    f"Invalid {name} value: {group[name]}: give a number of at least 0."
+                )
 
     # ------------------------------------------------------------------------------------ steps
 
