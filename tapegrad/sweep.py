@@ -63,7 +63,6 @@ def sweep(
     are Tensors and the rules are recorded.
     """
     needed = None if targets is None else _reaching(code, start, pending, targets)
-    latest = storage.latest_overwrite()
     visited: list[int] = []
     owned: set[Any] = set()
     pull_entry = GUARD.get() or pull
@@ -87,7 +86,7 @@ def sweep(
         if needed is not None and slot not in needed:
             continue
         visited.append(k // STRIDE)
-        if slot <= latest:
+        if slot <= storage.latest_overwrite():  # asked each time: hooks may write
             check_overwritten(code, k)
         if (
             OPS[code[k]].regional

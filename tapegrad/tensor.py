@@ -244,8 +244,8 @@ class Tensor:
         if not self.is_leaf and not self.retains_grad:
             from .executors import retain
 
-            self._put("retains_grad", True)
             retain(self)
+            self._put("retains_grad", True)
 
     def backward(
         self,

@@ -30,6 +30,17 @@ def leaf(*values):
     return tg.tensor(values[0] if len(values) == 1 else list(values), requires_grad=True)
 
 
+@pytest.fixture(params=["sweep", "replay"] if HERE else [None])
+def engine(request):
+    if request.param is None:
+        yield None
+        return
+    before = tg.engine()
+    tg.set_engine(request.param)
+    yield request.param
+    tg.set_engine(before)
+
+
 def near(t, expected, rtol=1e-12):
     np.testing.assert_allclose(np.array(t.tolist()), expected, rtol=rtol, atol=1e-12)
 
@@ -501,7 +512,7 @@ def test_the_second_derivative_of_each_sample():
 @pytest.mark.parametrize("node_hook", [False, True], ids=["", "node hook"])
 @pytest.mark.parametrize("tensor_hook", [False, True], ids=["", "tensor hook"])
 @pytest.mark.parametrize("write", ["", "whole", "view", "element"])
-def test_hooks_writes_and_second_derivatives(write, tensor_hook, node_hook, packed):
+def test_hooks_writes_and_second_derivatives(engine, write, tensor_hook, node_hook, packed):
     """y = Σ b², b = 2x² (or written to later), gradients through hooks that scale, walked twice and differentiated."""
     x = leaf(1.0, 2.0, 3.0)
     factor = np.ones(3)

@@ -922,6 +922,25 @@ def test_a_hook_that_does_write_is_refused(engine):
         y.sum().backward()
 
 
+def test_a_hook_that_overwrites_what_the_walk_still_needs(engine):
+    """Here by a detached view of it, in the middle of the walk."""
+    for needed in (True, False):
+        x = leaf(2.0, 3.0)
+        b = x * 1
+        y = b * b if needed else b + 5
+        seen = []
+        y.register_hook(lambda g, b=b, seen=seen: seen.append(b.detach().add_(1)) and None)
+        z = (y * tg.tensor([1.0, 10.0])).sum()
+        if needed:
+            with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+                z.backward()
+            assert x.grad is None
+        else:
+            z.backward()
+            equal(x.grad, [1.0, 10.0])
+        assert len(seen) == 1
+
+
 def test_what_a_hook_keeps_stays_as_it_was(engine):
     seen = []
     x = leaf(1.0, 2.0, 3.0)

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import sweep
+from .. import storage, sweep
 from ..errors import GraphError
 from ..primitive import OPS, quicken
 from ..tape import FREED, IN0, OP, OUT, SLOT, STRIDE, Leaf, X
@@ -150,6 +150,7 @@ class _Walk:
 
     def run(self, watch: dict[Any, Any]) -> None:
         walk, frame, words = self.machine.walk, self.frame, self.words
+        latest = storage.latest_overwrite()
         while True:
             answer = walk(frame)
             if linker.raised:
@@ -161,10 +162,14 @@ class _Walk:
             if answer == DONE:
                 return
             k = words[F_POSITION]
-            if answer == STOP:
-                self.stop(k)
-            elif answer == WATCHED:
-                self.show(k, watch)
+            if answer == STOP or answer == WATCHED:
+                if answer == STOP:
+                    self.stop(k)
+                else:
+                    self.show(k, watch)
+                if storage.latest_overwrite() > latest:
+                    self.recheck(k - (answer == STOP), latest)
+                    latest = storage.latest_overwrite()
             elif answer == MISSING:
                 op = self.code[k * STRIDE + OP]
                 bridge.request([(op, words[F_NEED_OPERAND], words[F_NEED_KIND])], self.wait)
@@ -190,6 +195,15 @@ class _Walk:
             elif self.targets is not None and node not in self.targets:
                 continue
             self.keep(node, share, g)
+
+    def recheck(self, start: int, since: int) -> None:
+        """A hook or a rule of the user's has overwritten something: raise if an entry up to `start` needs it."""
+        notes = storage.overwrites_since(since)
+        if start >= 0 and (
+            notes is None or (notes and may_be_overwritten(self.code, start, notes))
+        ):
+            for position in range(start, -1, -1):
+                sweep.check_overwritten(self.code, position * STRIDE)
 
     def keep(self, node: Any, share: Any, g: Any) -> None:
         """Add to what a leaf or another tape's slot gets, in an array nobody else holds."""
