@@ -200,10 +200,10 @@ def _differentiable(f: Any) -> Any:
 
 def _direct(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], argnums: Any) -> Any:
     """Value and gradient of a native function of plain arguments in one call of compiled code; NotImplemented elsewhere."""
-    direct = getattr(_differentiable(f), "value_and_gradient", None)
-    if direct is None:
-        return NotImplemented
-    found = direct(args, kwargs, _positions(argnums, args, "grad"))
+    if type(argnums) is int and 0 <= argnums < len(args):
+        found = f.value_and_gradient(args, kwargs, (argnums,))
+        return found if found is NotImplemented else (found[0], found[1][0])
+    found = f.value_and_gradient(args, kwargs, tuple(_positions(argnums, args, "grad")))
     if found is NotImplemented:
         return found
     value, gradients = found
@@ -319,12 +319,13 @@ def value_and_grad(
     (np.float64(5.0), array([2., 4.]))
     """
 
-    native = hasattr(f, "py_func")  # compiled by Numba
+    native = _differentiable(f)
+    quick = hasattr(native, "value_and_gradient") and not has_aux
 
     @functools.wraps(f)
     def differentiated(*args: Any, **kwargs: Any) -> Any:
-        if native and not has_aux:
-            found = _direct(f, args, kwargs, argnums)
+        if quick:
+            found = _direct(native, args, kwargs, argnums)
             if found is not NotImplemented:
                 return found
         run = _Run(f, args, kwargs, argnums, "grad")

@@ -11,6 +11,7 @@ from collections import namedtuple
 
 import numba
 import numpy as np
+from numba.typed import List
 
 import tapegrad as tg
 
@@ -221,6 +222,53 @@ def tuples(x):
     p = (state, x[2])
     (a, b), c = p
     return a * b + c * state[0]
+
+
+def named_tuples(x):
+    p = Pair(x[0] * x[1], x[2])
+    q = Pair(p.second * p.first, p[0])
+    return q.first * q.second + p.second
+
+
+def reserved_names(x):
+    out, g, y, nf = 0.0, 1.0, 2.0, 0.5
+    x_bar = x[0] * 2.0
+    for i in range(x.size):
+        out += x[i] * x[i] * g * y
+        g = g * 0.9 + x[i] * nf
+    return out * g + x_bar * nf
+
+
+def early_return_by_type(x, weights=None):
+    if weights is None:
+        return x[0] * x[1]
+    return np.sum(x * weights)
+
+
+def views_of_constants(x):
+    a = x[:, None] * x[None, :]
+    return np.sum(a * np.arange(25.0).reshape(5, 5))
+
+
+def chained_aliases(x):
+    y = x.copy()
+    z = y
+    z += 1.0
+    z *= x
+    y[1:] = y[:-1] * 2.0
+    y[:] = y[::-1]
+    a = y if x[0] > 0 else z
+    a[0] = x[1] * x[2]
+    return np.sum(y * z)
+
+
+def cyclic_buffers(x):
+    a, b, c = x.copy(), x * 2.0, x * 3.0
+    for _ in range(4):
+        for i in range(x.size):
+            c[i] = a[i] * b[i] + 0.1 * c[i]
+        a, b, c = b, c, a
+    return np.sum(a * b) + np.sum(c)
 
 
 def ternaries_and_flags(x):
@@ -490,4 +538,90 @@ def index_arrays_in_place(x):
     return y[0, 0]
 
 
-REFUSED = [lists, recursion, complex_values, unknown_function, drawn_with_active_scale, update_by_a_part_of_itself, generator_expression, index_arrays_in_place]  # fmt: skip
+def masked(x):
+    return np.sum(x[x > 0] ** 2)
+
+
+def stored_by_mask(x):
+    y = x.copy()
+    y[y < 0] = 0.0
+    return np.sum(y * y)
+
+
+def flat_iterator(x):
+    s = 0.0
+    for v in np.outer(x, x).flat:
+        s += v
+    return s
+
+
+def typed_list(x):
+    values = List()
+    for v in x:
+        values.append(v * v)
+    return values[0]
+
+
+def list_of_numbers(x):
+    values = [x[0], x[1]]
+    values[0] = x[2]
+    return values[0] * values[1]
+
+
+def dictionary(x):
+    d = {0: x[0]}
+    return d[0] * 2.0
+
+
+def tried(x):
+    try:
+        s = x[0] * 2.0
+    except Exception:
+        s = 0.0
+    return s
+
+
+def printed(x):
+    print(x[0])
+    return x[0]
+
+
+def copied_to(x):
+    y = np.zeros(5)
+    np.copyto(y, x)
+    return np.sum(y)
+
+
+def written_to_out(x):
+    y = np.empty(5)
+    np.multiply(x, x, y)
+    return np.sum(y)
+
+
+def reinterpreted(x):
+    y = x.view(np.int64)
+    return x[0] * y[0]
+
+
+def digits(x):
+    m, e = math.frexp(x[0])
+    return m * e
+
+
+def tuple_of_arrays(x):
+    both = (x * 2.0, x * 3.0)
+    s = 0.0
+    for k in range(2):
+        s += both[k][0]
+    return s
+
+
+def eigenvalues(x):
+    return np.linalg.eigvalsh(np.outer(x, x))[0]
+
+
+def middle(x):
+    return np.median(x)
+
+
+REFUSED = [masked, stored_by_mask, flat_iterator, typed_list, list_of_numbers, dictionary, tried, printed, copied_to, written_to_out, reinterpreted, digits, tuple_of_arrays, eigenvalues, middle, lists, recursion, complex_values, unknown_function, drawn_with_active_scale, update_by_a_part_of_itself, generator_expression, index_arrays_in_place]  # fmt: skip

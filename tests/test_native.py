@@ -203,6 +203,15 @@ def test_what_can_be_read_of_it():
     assert "active" in f.explain() and "by reference" in f.explain()
 
 
+def test_a_second_compilation_is_read_from_disk():
+    """Generated code is kept: another function object of the same text loads it, types included."""
+    x = X.copy()
+    first, second = tg.njit(lambda_like), tg.njit(lambda_like)
+    assert np.array_equal(tg.grad(first, 1)(x, 2.5), tg.grad(second, 1)(x, 2.5))
+    compiled = second.variant((x, 2.5)).derived((1,)).compiled
+    assert sum(compiled.stats.cache_hits.values()) == 1
+
+
 def test_strided_read_only_and_empty_arrays():
     f = tg.njit(lambda_like)
     wide = np.arange(10.0)

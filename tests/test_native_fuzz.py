@@ -74,6 +74,8 @@ def _value(x: Any) -> float:
 
 def _elementary(name: str) -> Any:
     def function(x: Any) -> Any:
+        if isinstance(x, np.ndarray):
+            return np.array([function(v) for v in x.ravel()], dtype=object).reshape(x.shape)
         return getattr(x, name)() if isinstance(x, Dual) else getattr(math, name)(x)
 
     return function
@@ -96,8 +98,8 @@ PYTHON_NUMPY = types.SimpleNamespace(
     empty_like=lambda x: _objects(x.shape, 0.0),
     sum=lambda x, axis=None: x.sum() if axis is None else x.sum(axis=axis),
     dot=np.dot,
-    sin=lambda x: np.sin(x) if isinstance(x, np.ndarray) else _elementary("sin")(x),
-    tanh=lambda x: np.tanh(x) if isinstance(x, np.ndarray) else _elementary("tanh")(x),
+    sin=_elementary("sin"),
+    tanh=_elementary("tanh"),
     where=lambda c, a, b: np.where(c.astype(bool), a, b),
     outer=lambda x, y: np.array([[a * b for b in y] for a in x], dtype=object),
     cumsum=lambda x: np.array([x[: k + 1].sum() for k in range(x.size)], dtype=object),

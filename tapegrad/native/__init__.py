@@ -8,6 +8,7 @@ rules      derivatives of operations; elementwise ones come from `tapegrad.ops`
 adjoint    the generated reverse sweep, plain Python
 tangent    the generated forward sweep
 runtime    what generated code calls
+store      generated code on disk
 function   `tg.njit`: compiled variants, called from Python and from jitted code
 entry      a native function on tensors
 """

@@ -20,13 +20,13 @@ from typing import Any
 import numba
 import numpy as np
 from numba.core import types
-from numba.core.errors import NumbaPerformanceWarning
+from numba.core.errors import NumbaWarning
 from numba.extending import typeof_impl
 
 from ..errors import NotDifferentiable
 from ..storage import StandIn
 from ..tensor import Tensor
-from . import adjoint, inference, lowering, runtime, settling, tangent
+from . import adjoint, inference, lowering, runtime, settling, store, tangent
 from .lowering import Custom, python_function
 
 _OPTIONS: dict[str, Any] = {"error_model": "numpy"}
@@ -43,6 +43,8 @@ class NativeFunction:
         self.signature = inspect.signature(self.py_func)
         self.variants: dict[Any, Variant] = {}
         self.latest: Derived | None = None
+        self._quick: dict[Any, Any] = {}
+        """Compiled gradients by positions and types of arguments."""
         self._lock = threading.RLock()
         for name in ("__name__", "__qualname__", "__doc__", "__module__"):
             setattr(self, name, getattr(self.py_func, name, None))
@@ -87,9 +89,14 @@ class NativeFunction:
         return found
 
     def value_and_gradient(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], positions: Sequence[int]
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], positions: tuple[int, ...]
     ) -> Any:
         """`(value, gradients)` of plain arguments by one compiled call; NotImplemented where the tape is needed."""
+        key = None if kwargs else _plain_key(positions, args)
+        known = self._quick.get(key)
+        if known is not None:
+            out = known(args, (1.0,))
+            return np.float64(out[0]), out[1]
         full = (
             self.bind(args, kwargs)
             if kwargs or len(args) != len(self.signature.parameters)
@@ -104,9 +111,11 @@ class NativeFunction:
                 return NotImplemented
             if kind is np.ndarray and (full[i].dtype.kind != "f" or not full[i].flags.writeable):
                 return NotImplemented
-        derived = self.variant(full).derived(tuple(positions))
+        derived = self.variant(full).derived(positions)
         if derived.seeds != 1 or derived.results != 1 or not derived.scalar:
             return NotImplemented
+        if key is not None and full is args:
+            self._quick[key] = derived.run
         out = derived.run(full, (1.0,))
         return np.float64(out[0]), out[1]
 
@@ -251,7 +260,15 @@ def _direction(value: Any, along: Any) -> Any:
 
 
 def _compiled(owner: NativeFunction, name: str, source: str, scope: dict[str, Any]) -> Any:
-    return numba.njit(**_options(owner))(inference.load(name, source, scope))
+    options = _options(owner)
+    file = store.source_file(name, source, scope, options)
+    function = inference.load(name, source, scope, file)
+    if file is not None:
+        try:
+            return numba.njit(**options, cache=True)(function)
+        except RuntimeError:  # Numba finds no place to write to
+            pass
+    return numba.njit(**options)(function)
 
 
 def _options(owner: NativeFunction) -> dict[str, Any]:
@@ -267,7 +284,7 @@ def _options(owner: NativeFunction) -> dict[str, Any]:
 def _quietly(compiled: Any, args: Sequence[Any]) -> Any:
     """A call during which Numba may compile, without its advice on how fast that will be."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", NumbaPerformanceWarning)
+        warnings.simplefilter("ignore", NumbaWarning)
         return compiled(*args)
 
 
@@ -394,9 +411,26 @@ def _key(a: Any) -> Any:
     kind = type(a)
     if kind is np.ndarray:
         return a.dtype, a.ndim, a.flags.num  # type: ignore[attr-defined]
-    if kind is float or kind is int or kind is np.float64:
+    if kind in _NUMBERS:
         return kind
     return numba.typeof(a)
+
+
+_NUMBERS = frozenset((float, int, bool, np.float64))
+
+
+def _plain_key(positions: tuple[int, ...], args: tuple[Any, ...]) -> Any:
+    """What decides the types of a call on arrays and numbers only; None for any other call."""
+    key: list[Any] = [positions]
+    for a in args:
+        kind = type(a)
+        if kind is np.ndarray:
+            key.append((a.dtype, a.ndim, a.flags.num))  # type: ignore[attr-defined]
+        elif kind in _NUMBERS:
+            key.append(kind)
+        else:
+            return None
+    return tuple(key)
 
 
 def _is_float(a: Any) -> bool:

@@ -18,6 +18,7 @@ from numba.core.registry import cpu_target
 from numba.core.typed_passes import NopythonTypeInference
 
 from ..errors import NotDifferentiable
+from . import store
 from .tree import Const, If, Lines, Loop, Node, Program, Seg, plain, statement
 
 _found = threading.local()
@@ -48,11 +49,15 @@ class _Front(compiler.CompilerBase):  # type: ignore[misc]
         return [pipeline]
 
 
-def load(name: str, text: str, scope: dict[str, Any]) -> Any:
+def load(name: str, text: str, scope: dict[str, Any], file: str | None = None) -> Any:
     """The function that a text defines, with the text where tracebacks and `inspect` look for it."""
-    file = f"<tapegrad native {name} {abs(hash(text)):x}>"
+    if file is None:
+        file = f"<tapegrad native {name} {abs(hash(text)):x}>"
     linecache.cache[file] = (len(text), None, text.splitlines(True), file)
-    space = dict(scope)
+    space = {
+        **scope,
+        "__name__": "tapegrad.native.runtime",
+    }  # Numba asks a cached function for its module
     exec(compile(text, file, "exec"), space)
     return space[name]
 
@@ -60,6 +65,10 @@ def load(name: str, text: str, scope: dict[str, Any]) -> Any:
 def infer(program: Program, signature: tuple[Any, ...]) -> tuple[dict[str, Any], Any]:
     """Types by name, and the type of the result. Names of dead code have none."""
     text = source(program)
+    found_at = store.key(text, program.scope, *map(repr, signature))
+    kept = store.read_types(found_at)
+    if kept is not None:
+        return kept
     function = load(program.name, text, program.scope)
     flags: Any = compiler.Flags()
     flags.nrt = True
@@ -99,6 +108,7 @@ def infer(program: Program, signature: tuple[Any, ...]) -> tuple[dict[str, Any],
         known[name] = unified
     for name, kind in zip(program.params, signature, strict=True):
         known.setdefault(name, types.unliteral(kind))
+    store.write_types(found_at, (known, _found.returns))
     return known, _found.returns
 
 

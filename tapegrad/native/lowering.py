@@ -1234,6 +1234,18 @@ class _Lowering:
                         where, "The called function returns nothing.", "Return a value from it."
                     )
                 return result
+            fields = getattr(function, "_fields", None)
+            if inspect.isclass(function) and issubclass(function, tuple) and fields is not None:
+                if len(node.args) == len(fields) and not node.keywords:
+                    parts = [self.expr(e) for e in node.args]
+                    form = ", ".join(f"{{{i}}}" for i in range(len(parts)))
+                    name = self.constant(function, function.__name__).text
+                    return self.pure(node, f"{name}({form})", parts, "tuple", out, "tuple")
+                raise refuse(
+                    where,
+                    "A named tuple is made with other than one argument for each field.",
+                    f"Pass {', '.join(fields)} by position.",
+                )
             raise refuse(
                 where,
                 f"{getattr(function, '__name__', function)!r} is neither a jitted function nor one that has a rule.",

@@ -158,4 +158,6 @@ def stored() -> list[Path]:
         with contextlib.suppress(OSError), open(path, "rb") as file:
             if path.name.startswith(".new-") or file.read(9) == _MAGIC[:9]:
                 found.append(path)
+    with contextlib.suppress(OSError):
+        found += sorted(p for p in (folder() / "native").rglob("*") if p.is_file())
     return found

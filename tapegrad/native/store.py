@@ -1,0 +1,116 @@
+"""Generated code on disk: a second process neither compiles it nor infers its types.
+
+Sources lie in the folder "native" of the cache (see `tapegrad.replay.cache`), each under a name that holds a hash of all it depends on: its
+text, the values of its constants, options, this package's runtime, versions and the processor. Numba keeps the
+compiled code beside them, as it does for any function with `cache=True`; types are kept in files of the same kind.
+
+Invariant: what depends on an object whose value cannot be told (a function of the user's, say) is not kept. A folder that
+cannot be written to, or is somebody else's, means working without.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import inspect
+import os
+import pickle
+import tempfile
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from ..replay import cache
+
+
+def key(text: str, scope: dict[str, Any], *more: Any) -> str | None:
+    """A hash of a generated text with what its names mean; None where that cannot be told."""
+    from . import runtime
+
+    digest = hashlib.sha256(cache.environment().encode())
+    digest.update(Path(runtime.__file__).read_bytes())
+    digest.update(repr((text, *more)).encode())
+    for name, value in sorted(scope.items()):
+        if runtime.SCOPE.get(name) is value:
+            continue
+        told = _told(value)
+        if told is None:
+            return None
+        digest.update(name.encode() + b"=" + told)
+    return digest.hexdigest()[:32]
+
+
+def _told(value: Any) -> bytes | None:
+    """The value of a constant as bytes."""
+    if isinstance(value, np.ndarray):
+        if value.dtype.hasobject:
+            return None
+        return repr((value.dtype, value.shape, value.strides)).encode() + value.tobytes()
+    if isinstance(value, bool | int | float | complex | str | np.generic | np.dtype | None):
+        return repr((type(value), value)).encode()
+    if isinstance(value, tuple):
+        parts = [_told(v) for v in value]
+        return None if None in parts else b"(" + b",".join(p for p in parts if p) + b")"
+    if isinstance(value, ModuleType):
+        return value.__name__.encode()
+    if inspect.isclass(value) and value.__module__ in ("builtins", "numpy"):
+        return value.__qualname__.encode()
+    return None
+
+
+def folder() -> Path | None:
+    """The folder, made if need be; None where there can be none."""
+    path = cache.folder() / "native"
+    try:
+        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if hasattr(os, "getuid") and path.stat().st_uid != os.getuid():
+            return None
+    except OSError:
+        return None
+    return path
+
+
+def source_file(name: str, text: str, scope: dict[str, Any], options: Any) -> str | None:
+    """The file that holds a generated function; None where it cannot be kept."""
+    found, place = key(text, scope, sorted(options.items())), folder()
+    if found is None or place is None:
+        return None
+    path = place / f"{name}_{found}.py"
+    return str(path) if path.exists() or _write(path, text.encode()) else None
+
+
+def read_types(found: str | None) -> Any:
+    """The types that were kept under a key; None if there are none."""
+    place = folder() if found else None
+    if place is None:
+        return None
+    try:
+        return pickle.loads((place / f"types_{found}.bin").read_bytes())
+    except Exception:  # absent, damaged, or of another version: the same
+        return None
+
+
+def write_types(found: str | None, kept: Any) -> None:
+    place = folder() if found else None
+    if place is None:
+        return
+    with contextlib.suppress(Exception):  # some types of Numba cannot be written
+        _write(place / f"types_{found}.bin", pickle.dumps(kept))
+
+
+def _write(path: Path, data: bytes) -> bool:
+    """Write a file in one step."""
+    temporary = None
+    try:
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".new-")
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        os.replace(temporary, path)
+    except OSError:
+        if temporary is not None:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+        return False
+    return True
