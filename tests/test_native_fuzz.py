@@ -5,7 +5,7 @@ all kinds left in all ways. The oracle runs the same source in plain Python on d
 that branches cannot straddle a difference quotient; nothing of it is shared with the code under test.
 
 The generated adjoint is plain Python, so most programs are checked without compiling it. TAPEGRAD_FUZZ_NATIVE=500 runs so many of
-those (default 40), TAPEGRAD_FUZZ_NATIVE_COMPILED=50 so many compiled ones (default 3); TAPEGRAD_FUZZ_NATIVE_FIRST is the first seed.
+those (default 32), TAPEGRAD_FUZZ_NATIVE_COMPILED=50 so many compiled ones (default 2); TAPEGRAD_FUZZ_NATIVE_FIRST is the first seed.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ import pytest
 
 import tapegrad as tg
 
-COUNT = int(os.environ.get("TAPEGRAD_FUZZ_NATIVE", "40"))
-COMPILED = int(os.environ.get("TAPEGRAD_FUZZ_NATIVE_COMPILED", "3"))
+COUNT = int(os.environ.get("TAPEGRAD_FUZZ_NATIVE", "32"))
+COMPILED = int(os.environ.get("TAPEGRAD_FUZZ_NATIVE_COMPILED", "2"))
 FIRST = int(os.environ.get("TAPEGRAD_FUZZ_NATIVE_FIRST", "0"))
 
 
