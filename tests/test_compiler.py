@@ -986,3 +986,13 @@ def test_random_programs(seed):
         with np.errstate(all="ignore"):
             for point in (points[0], *points):
                 agree_as_a_whole(compiled(*point), both(*point))
+
+
+def test_tracing_beside_packed_values() -> None:
+    """Entries whose saved values were packed have an op that is never evaluated; a trace leaves it alone."""
+    x = tg.tensor(X, requires_grad=True)
+    with tg.autograd.graph.saved_tensors_hooks(lambda a: a, lambda a: a):
+        y = (x * x).sum()
+        assert np.allclose(tg.compile(lambda x: np.reshape(x, -1) * 2)(X), X * 2)
+    y.backward()
+    assert np.allclose(x.grad.numpy(), 2 * X)

@@ -788,12 +788,14 @@ def ops_recorded() -> Iterator[None]:
     global _recording
     with _lock:
         _recording += 1
-        if _recording == 1:
-            for op in OPS[1:]:
-                if not isinstance(op.forward, np.ufunc) and op.name not in _SEEN_THROUGH:
-                    _originals.append((op, op.forward))
-                    _set_forward(op, _recorder(op))
     try:
+        with _lock:
+            if not _originals:
+                # Entries of packed and freed values are never evaluated.
+                for op in [op for op in OPS if op.evaluate is not None]:
+                    if not isinstance(op.forward, np.ufunc) and op.name not in _SEEN_THROUGH:
+                        _originals.append((op, op.forward))
+                        _set_forward(op, _recorder(op))
         yield
     finally:
         with _lock:
