@@ -988,6 +988,68 @@ def test_random_programs(seed):
                 agree_as_a_whole(compiled(*point), both(*point))
 
 
+# ------------------------------------------------------------------------------------------------ random loops
+
+IN_LOOPS = [
+    np.sin, np.tanh, np.cos, np.abs, lambda v: v * 0.9, lambda v: v * v * 0.1, lambda v: np.where(v > 0, v, 0.5 * v),
+    lambda v: 1 / (1 + v * v), lambda v: np.maximum(v, 0.2), lambda v: np.exp(-v * v),
+]  # fmt: skip
+OF_TWO = [
+    lambda a, b: a + b, lambda a, b: a - 0.5 * b, lambda a, b: a * b, lambda a, b: np.minimum(a, b), np.hypot,
+    lambda a, b: a / (1.5 + b * b),
+]  # fmt: skip
+
+
+def random_loop(seed):
+    """A loop in Python: random steps, values carried over one turn, entries read forwards or backwards, sums and stacks on the way."""
+    rng = np.random.default_rng(seed)
+    turns = int(rng.integers(60, 90))
+    vectors, carried, after = rng.random() < 0.5, int(rng.integers(1, 4)), int(rng.integers(4))
+    steps = [rng.integers([5, 999, 999, 999]).tolist() for _ in range(int(rng.integers(3, 8)))]
+    numbers, offset = rng.normal(size=turns).tolist(), int(rng.integers(3))
+    stride, first_differs, one_differs = int(rng.choice([1, 1, 2, -1])), *(rng.random(2) < 0.3)
+
+    def program(x, p):
+        carries = [x[3 * i : 3 * i + 3] if vectors else x[i] for i in range(carried)]
+        total, kept = 0.0, []
+        for turn in range(turns):
+            values = list(carries)
+            entry = p[offset + stride * turn if stride > 0 else len(p) - 1 - turn]
+            for kind, which, i, j in steps:
+                a, b = values[i % len(values)], values[j % len(values)]
+                if kind == 0:
+                    values.append(IN_LOOPS[which % len(IN_LOOPS)](a))
+                elif kind == 3:
+                    values.append(a * numbers[turn])
+                elif kind == 4 and first_differs and turn == 0:
+                    values.append(a * 1.0)
+                else:
+                    other = {1: b, 2: entry, 4: carries[j % carried]}[kind]
+                    values.append(OF_TWO[which % len(OF_TWO)](a, other))
+            carries = [np.tanh(values[-1 - i]) for i in range(carried)]
+            if after == 1:
+                total = total * 0.5 + np.sum(carries[0]) * 0.3
+            if after == 2:
+                kept.append(carries[-1])
+            if one_differs and turn == turns // 2:
+                carries[0] = carries[0] + x[0]
+        out = sum((np.sum(c) for c in carries), start=0.0) + total
+        return out + np.sum(np.stack(kept) ** 2) + np.sum(kept[5]) if kept else out
+
+    return program, [(rng.normal(size=9), rng.normal(size=2 * turns + 5)) for _ in range(2)]
+
+
+@pytest.mark.parametrize("seed", range(0, PROGRAMS // 12, 4))
+def test_random_loops(seed):
+    """Long loops of which some roll, some partly and some not at all: the answer is always the same."""
+    for k in range(seed, seed + 4):
+        program, points = random_loop(k)
+        both = tg.value_and_grad(program, argnums=(0, 1))
+        compiled = tg.compile(both)
+        for point in (points[0], *points):
+            agree_as_a_whole(compiled(*point), both(*point))
+
+
 def test_tracing_beside_packed_values() -> None:
     """Entries whose saved values were packed have an op that is never evaluated; a trace leaves it alone."""
     x = tg.tensor(X, requires_grad=True)

@@ -23,6 +23,9 @@ from .native import Argument, Form, Native
 from .rolling import Loop, LoopCall
 from .schedule import topological
 
+FULL = 800
+"""Calls in a stage; more go to the next one, since scheduling takes time with the square of their number."""
+
 
 @dataclass(slots=True)
 class Stage:
@@ -58,6 +61,8 @@ class Partition:
     def _place(self, node: Node) -> None:
         level = max((self.level[id(x)] + (not self.native[id(x)]) for x in node.inputs), default=0)
         if all(x.dtype in DTYPES for x in node.inputs):
+            while level in self.stages and len(self.stages[level].nodes) >= FULL:
+                level += 1
             stage = self.stages.setdefault(level, Stage())
             try:
                 inputs = [self._available(x, stage, level) for x in node.inputs]
