@@ -973,7 +973,7 @@ def random_program(seed):
     return program, points
 
 
-PROGRAMS = int(os.environ.get("TAPEGRAD_FUZZ", "100"))
+PROGRAMS = int(os.environ.get("TAPEGRAD_FUZZ", "50"))
 
 
 @pytest.mark.parametrize("seed", range(0, PROGRAMS, 10))
