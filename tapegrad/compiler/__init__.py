@@ -124,7 +124,8 @@ def compile(
     A value that Python looks at while tracing (`if x > 0`, `float(x)`, `range(n)`) is checked at each call, and leads to
     another trace where it differs. Effects other than the result (printing, writing to globals) happen only while tracing; arrays and
     globals that the function reads are those of the trace, and NumPy's warnings about values come only then. Raises TraceError
-    for what cannot be compiled: a write into an argument, random numbers, a function traced again and again because Python reads values that always change.
+    for what cannot be compiled: a write into an argument, random numbers, a function traced again and again because Python
+    reads values that always change.
 
     >>> import numpy as np, tapegrad as tg
     >>> f = tg.compile(tg.value_and_grad(lambda x: np.sum(x * x * x)))
