@@ -175,7 +175,7 @@ class Tape:
                 return
             # Entries behind the visited ones may hold them as inputs, so the walk starts at the end.
             first, end = low * STRIDE, len(code)
-            if references is None:
+            if references is None or end - first <= SMALL:
                 tail = code[first:end]
                 del code[first:end]  # another thread may append behind `end` meanwhile
                 alive = _pop_dead(tail, low, visited, given_up)
@@ -231,6 +231,9 @@ class Tape:
         self.sweep()
         return tape_html(self)
 
+
+SMALL = 32 * STRIDE
+"""Up to here popping entries one by one is faster than asking for their references natively."""
 
 MARK: list[Callable[[list[Any], int], np.ndarray] | None] = [None]
 """The native way to tell which of the first entries of a list are alive, once the replay machine is loaded."""
