@@ -756,13 +756,25 @@ def recurrent(weights, inputs):
 HEIGHTS = np.linspace(0, 1, 70)
 
 
+def species(parameters):
+    """Two populations, whose halves of a turn are the same calls: the period is twice the distance at which they come again."""
+    a, b, c, d, u, v = parameters
+    for _ in range(100):
+        u, v = u + 0.02 * (a - b * v) * u, v + 0.02 * (d * u - c) * v
+    return u * u + v
+
+
+RATES = np.array([0.5, 0.2, 1.0, 0.3, 3.0, 1.5])
+
+
 @pytest.mark.parametrize(
     "f, points",
     [
         (tg.value_and_grad(oscillator, argnums=(0, 1)), [(X[:2], X[2:]), (X[2:], X[:2])]),
         (tg.value_and_grad(recurrent, argnums=(0, 1)), [(np.eye(3) * k, np.sin(np.arange(210.0) * k).reshape(70, 3)) for k in (1, 2)]),
+        (tg.value_and_grad(species), [(RATES,), (RATES * 1.1,)]),
     ],
-    ids=["scalars", "vectors"],
+    ids=["scalars", "vectors", "halves alike"],
 )  # fmt: skip
 def test_loops_are_rolled(f, points):
     """A loop in Python becomes a loop of the program, which computes the same."""

@@ -32,6 +32,8 @@ WORTH = 600
 
 WINDOWS = (16, 64, 256, 1024)
 LEAST_TURNS = 6
+MOST_ALIKE = 4
+"""Parts of a turn that may be alike in their calls, so that the distance at which calls come again is a part of the period."""
 WIDEST = 16
 """Operands of a call above which it is no part of a loop: it is rather what joins the results of all turns."""
 _OPERATORS = (type(operator.add), np.ufunc)
@@ -193,7 +195,9 @@ class _Roller:
 
     def run(self) -> Graph:
         for start, period, turns in self._periods():
-            stretch = self._fitted(start, period, turns)
+            # Two halves of a turn can be alike (the rates of two species): then only a multiple of the period has rules.
+            tries = (self._fitted(start, period * m, turns // m) for m in range(1, MOST_ALIKE + 1))
+            stretch = next((s for s in tries if s is not None), None)
             if stretch is not None:
                 for i in range(stretch.start, stretch.stop):
                     self.loop_at[i] = len(self.stretches)
