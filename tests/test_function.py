@@ -448,6 +448,7 @@ ERRORS = [
     ("gradient of a number", lambda: function(lambda ctx, x, n: x * n, lambda ctx, g: (g, g)).apply(leaf(1.0), 2.0).backward(), RuntimeError, "returned a gradient different than None at position 2, but the corresponding forward input was not a Variable"),
     ("a gradient that is none", bad(lambda ctx, g: "gradient"), (TypeError, RuntimeError), "expected.*(Variable|Tensor) or None"),
     ("saving a number", lambda: function(lambda ctx, x: ctx.save_for_backward(3.0) or x * 1, lambda ctx, g: g).apply(leaf(1.0)), TypeError, "save_for_backward can only save variables"),
+    ("saving an array", lambda: function(lambda ctx, x: ctx.save_for_backward(x, np.ones(3)) or x * 1, lambda ctx, g: g).apply(leaf([1.0, 2.0])), TypeError, "argument 1 is of type ndarray"),
     ("dirty, not returned", lambda: function(lambda ctx, x: ctx.mark_dirty(x) or x * 1, lambda ctx, g: g).apply(leaf(1.0) * 1), RuntimeError, "marked.*dirty.*(outputs|output)"),
     ("dirty leaf", lambda: function(lambda ctx, x: ctx.mark_dirty(x) or x.add_(1), lambda ctx, g: g).apply(leaf(1.0)), RuntimeError, "a leaf Variable that requires grad"),
     ("unknown attribute of ctx", bad(lambda ctx, g: ctx.nothing), AttributeError, "nothing"),

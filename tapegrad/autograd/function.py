@@ -428,10 +428,10 @@ def _slot_object(slot: int) -> Any:
 
 
 def _only_tensors(method: str, tensors: tuple[Any, ...]) -> tuple[Any, ...]:
-    for t in tensors:
+    for k, t in enumerate(tensors):
         if t is not None and not isinstance(t, Tensor):
             raise TypeError(
-                f"{method} can only save variables, but argument {tensors.index(t)} is of type {type(t).__name__}: keep other "
+                f"{method} can only save variables, but argument {k} is of type {type(t).__name__}: keep other "
                 "things as attributes, ctx.name = value."
             )
     return tensors
