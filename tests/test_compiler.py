@@ -764,6 +764,17 @@ def species(parameters):
     return u * u + v
 
 
+def histories(parameters):
+    """The same, with the way of each kept in a list: the walk back takes two stacked arrays apart before its loop."""
+    a, b, c, d, u, v = parameters
+    us, vs = [u], [v]
+    for _ in range(100):
+        u, v = u + 0.02 * (a - b * v) * u, v + 0.02 * (d * u - c) * v
+        us.append(u)
+        vs.append(v)
+    return np.sum(np.stack([np.stack(us), np.stack(vs)])[:, ::10] ** 2)
+
+
 RATES = np.array([0.5, 0.2, 1.0, 0.3, 3.0, 1.5])
 
 
@@ -780,6 +791,12 @@ def test_loops_are_rolled(f, points):
     """A loop in Python becomes a loop of the program, which computes the same."""
     compiled = same_everywhere(f, *points, rtol=1e-10)
     assert any(native.loop is not None for native in compiled.latest.natives)
+
+
+def test_a_loop_that_keeps_two_lists_is_short():
+    """The walk back rolls too, though it reads entries of two arrays."""
+    compiled = same_everywhere(tg.value_and_grad(histories), (RATES,), (RATES * 1.1,), rtol=1e-10)
+    assert len(compiled.source.splitlines()) < 400
 
 
 def test_a_rolled_loop_is_short():

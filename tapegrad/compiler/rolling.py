@@ -16,7 +16,7 @@ Invariant: the new graph computes what the old one did, in the same order of add
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -195,10 +195,7 @@ class _Roller:
 
     def run(self) -> Graph:
         for start, period, turns in self._periods():
-            # Two halves of a turn can be alike (the rates of two species): then only a multiple of the period has rules.
-            tries = (self._fitted(start, period * m, turns // m) for m in range(1, MOST_ALIKE + 1))
-            stretch = next((s for s in tries if s is not None), None)
-            if stretch is not None:
+            for stretch in self._stretches(start, period, turns):
                 for i in range(stretch.start, stretch.stop):
                     self.loop_at[i] = len(self.stretches)
                 self.stretches.append(stretch)
@@ -224,6 +221,23 @@ class _Roller:
         return sorted(found)
 
     # ------------------------------------------------------------------------------------ rules
+
+    def _stretches(self, start: int, period: int, turns: int) -> Iterator[_Stretch]:
+        """What can be rolled of calls that repeat with this period."""
+        # Two halves of a turn can be alike (the rates of two species): then only a multiple of the period has rules.
+        for m in range(1, MOST_ALIKE + 1):
+            stretch = self._fitted(start, period * m, turns // m)
+            if stretch is not None:
+                yield stretch
+                return
+        if (
+            period == 1
+        ):  # Entries of one array after those of another (two stacked lists): a stretch for each array.
+            changes = np.flatnonzero(np.diff(self.reads[start : start + turns, 0])) + 1
+            for part in np.split(np.arange(start, start + turns), changes):
+                stretch = self._fitted(int(part[0]), 1, len(part))
+                if stretch is not None:
+                    yield stretch
 
     def _fitted(self, start: int, period: int, turns: int) -> _Stretch | None:
         """The stretch, with a rule for every operand; the first turns are left out where they differ, or the cut is moved."""
