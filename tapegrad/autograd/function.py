@@ -25,7 +25,7 @@ from ..inplace import _rebase, _writable
 from ..mode import is_grad_enabled, no_grad, set_grad_enabled
 from ..primitive import Primitive, _token, primitive
 from ..tape import RECORDER, SLOT, STRIDE, begin, locate, new_slot
-from ..tensor import Tensor, wrap
+from ..tensor import Tensor, as_tensor, wrap
 from .saving import hooks_in_force
 
 UNSAMPLED = {
@@ -159,6 +159,8 @@ class FunctionCtx:
     """What forward leaves for backward: saved tensors, marks, and whatever attributes the user sets."""
 
     needs_input_grad: tuple[bool, ...] = ()
+    _plain = False
+    """Whether no argument is a tensor: what forward saves is arrays and numbers then, and nobody will ask for it."""
     materialize_grads = True
 
     def __init__(self, function: type[Function]) -> None:
@@ -181,11 +183,22 @@ class FunctionCtx:
 
     def save_for_backward(self, *tensors: Tensor | None) -> None:
         """Keep tensors (inputs, outputs, intermediates, or None) for backward, which finds them in `saved_tensors`."""
-        self._given = _only_tensors("save_for_backward", tensors)
+        self._given = self._only_tensors("save_for_backward", tensors)
 
     def save_for_forward(self, *tensors: Tensor | None) -> None:
         """Keep tensors for `jvp`, which finds them in `saved_tensors`."""
-        self._given_forward = _only_tensors("save_for_forward", tensors)
+        self._given_forward = self._only_tensors("save_for_forward", tensors)
+
+    def _only_tensors(self, method: str, tensors: tuple[Any, ...]) -> tuple[Any, ...]:
+        if self._plain:
+            tensors = tuple(as_tensor(t) if _is_numeric(t) else t for t in tensors)
+        for k, t in enumerate(tensors):
+            if t is not None and not isinstance(t, Tensor):
+                raise TypeError(
+                    f"{method} can only save variables, but argument {k} is of type {type(t).__name__}: keep other "
+                    "things as attributes, ctx.name = value."
+                )
+        return tensors
 
     def mark_dirty(self, *args: Tensor) -> None:
         """Say which inputs forward overwrote in place; they must be among its outputs."""
@@ -427,16 +440,6 @@ def _slot_object(slot: int) -> Any:
     return tape.code[position * STRIDE + SLOT]
 
 
-def _only_tensors(method: str, tensors: tuple[Any, ...]) -> tuple[Any, ...]:
-    for k, t in enumerate(tensors):
-        if t is not None and not isinstance(t, Tensor):
-            raise TypeError(
-                f"{method} can only save variables, but argument {k} is of type {type(t).__name__}: keep other "
-                "things as attributes, ctx.name = value."
-            )
-    return tensors
-
-
 def _reduces(own: tuple[int, ...], shape: tuple[int, ...]) -> bool:
     """Whether a gradient of shape `own` can be summed, or spread, to `shape`."""
     try:
@@ -550,6 +553,7 @@ class Function(metaclass=FunctionMeta):
         tracked = is_grad_enabled() and any(
             isinstance(a, Tensor) and a._node is not None for a in args
         )
+        ctx._plain = not any(isinstance(a, Tensor) for a in args)
         with no_grad():
             if separate:
                 result = cls.forward(*args)
@@ -558,6 +562,8 @@ class Function(metaclass=FunctionMeta):
                 result = cls.forward(ctx, *args)
         several = isinstance(result, tuple | list)
         outputs = [_as_output(o) for o in (result if several else (result,))]
+        if ctx._plain:
+            outputs = [as_tensor(o) if _is_numeric(o) else o for o in outputs]
         duals = any(a is not g for a, g in zip(args, given, strict=True))
         if duals and ctx._dirty:
             raise NotDifferentiable(
@@ -584,6 +590,10 @@ def _positional(
             "make them positional arguments."
         )
     return bound.args[len(ctx) :]
+
+
+def _is_numeric(value: Any) -> bool:
+    return isinstance(value, np.ndarray | np.generic | int | float | complex)
 
 
 def _as_output(o: Any) -> Any:
