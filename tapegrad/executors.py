@@ -110,10 +110,9 @@ def _executor(tape: Tape, position: int) -> Callable[..., Any]:
         return _sweep_of_tensors
     if name == "sweep" or sweep.GUARD.get() is not None or storage.tracing.get():
         return sweep.sweep
-    if tape.code and tape.code[1] <= storage.latest_overwrite() and _overwritten(tape, position):
-        return sweep.sweep
     if name == "replay":
-        return _forced_replay
+        _load_replay().load(block=True)
+        return sweep.sweep if _overwritten(tape, position) else _forced_replay
     if position < _FEW:
         return _timed_sweep
     if _choice.entries < _WARM_AFTER:
@@ -123,21 +122,19 @@ def _executor(tape: Tape, position: int) -> Callable[..., Any]:
         return sweep.sweep
     if not _choice.compiling and _choice.seconds > _COMPILE_AFTER:
         _choice.compiling = True
-    return replay.replay if replay.load(compile=_choice.compiling) else _timed_sweep
+    if not replay.load(compile=_choice.compiling):
+        return _timed_sweep
+    return sweep.sweep if _overwritten(tape, position) else replay.replay
 
 
 def _overwritten(tape: Tape, position: int) -> bool:
     """Whether an entry may need an array that was overwritten since: only the sweep has the check that says so."""
+    if not tape.code or tape.code[SLOT] > storage.latest_overwrite():
+        return False
     notes = storage.overwrites_since(tape.code[SLOT])
     if not notes:
         return notes is None
-    replay = _choice.replay
-    if replay is None or not replay.loaded():
-        if _choice.name != "replay":
-            return True
-        replay = _load_replay()
-        replay.load(block=True)
-    return replay.may_be_overwritten(tape.code, position, notes)
+    return _load_replay().may_be_overwritten(tape.code, position, notes)
 
 
 def _sweep_of_tensors(
@@ -150,9 +147,7 @@ def _sweep_of_tensors(
 
 
 def _forced_replay(*arguments: Any) -> list[int]:
-    replay = _load_replay()
-    replay.load(block=True)
-    return replay.replay(*arguments, wait=True)
+    return _load_replay().replay(*arguments, wait=True)
 
 
 def _timed_sweep(*arguments: Any) -> list[int]:

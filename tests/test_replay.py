@@ -875,6 +875,20 @@ def test_missing_kernels_are_built_in_the_background(
     assert "background_sin_0_float64" in replay.status()["kernels"]
 
 
+def test_sweeps_beside_overwritten_values_count_towards_replay(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A process whose every walk meets a buffer that was written to comes to use replay like any other."""
+    monkeypatch.setattr(replay, "load", lambda *a, **k: False)
+    before = executors._choice.entries
+    c = tg.zeros(200)
+    x = tg.tensor(0.5, requires_grad=True)
+    for i in range(1, 200):
+        c[i] = c[i - 1] * x + 1.0
+    c.sum().backward()
+    assert executors._choice.entries > before
+
+
 def test_an_environment_that_changes_meanwhile_is_no_answer_of_the_compiler() -> None:
     """Numba iterates over os.environ, which fails when another thread sets or deletes a variable: that was stored as a refusal."""
     tries = []
