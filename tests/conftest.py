@@ -19,6 +19,8 @@ import pytest
 import tapegrad as tg
 from tapegrad import tape
 
+pytest.register_assert_rewrite("tests.suite")
+
 
 @pytest.fixture(scope="session", autouse=True)
 def cache(tmp_path_factory: pytest.TempPathFactory) -> None:

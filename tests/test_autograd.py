@@ -22,6 +22,8 @@ import weakref
 import numpy as np
 import pytest
 
+from tests.suite import in_threads
+
 SUITE = os.environ.get("TAPEGRAD_SUITE", "tapegrad")
 tg = importlib.import_module(SUITE)
 HERE = SUITE == "tapegrad"
@@ -1196,26 +1198,6 @@ def test_deepcopied_leaf_has_grad_and_memory_of_its_own():
 
 
 # ------------------------------------------------------------------------------------------------ threads
-
-
-def in_threads(*jobs):
-    """Run all at once; the first error is raised here."""
-    errors = []
-
-    def guarded(job):
-        try:
-            job()
-        except BaseException as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=guarded, args=(job,)) for job in jobs]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(timeout=30)
-    assert not any(thread.is_alive() for thread in threads)
-    if errors:
-        raise errors[0]
 
 
 def test_each_thread_builds_and_walks_its_own_graph():

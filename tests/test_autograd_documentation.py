@@ -6,39 +6,18 @@ test_saving.py, forward mode in test_forward_ad.py. Here are those that run thro
 
 from __future__ import annotations
 
-import importlib
 import itertools
-import os
 import threading
 
 import numpy as np
 import pytest
 
-SUITE = os.environ.get("TAPEGRAD_SUITE", "tapegrad")
-tg = importlib.import_module(SUITE)
-HERE = SUITE == "tapegrad"
-if not HERE:
-    tg.set_default_dtype(tg.float64)
+from tests.suite import each_engine, in_threads, leaf, tg  # noqa: F401
 
 pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
 
 Function = tg.autograd.Function
 grad = tg.autograd.grad
-
-
-def leaf(*values):
-    return tg.tensor(values[0] if len(values) == 1 else list(values), requires_grad=True)
-
-
-@pytest.fixture(params=["sweep", "replay"] if HERE else [None])
-def engine(request):
-    if request.param is None:
-        yield None
-        return
-    before = tg.engine()
-    tg.set_engine(request.param)
-    yield request.param
-    tg.set_engine(before)
 
 
 def near(t, expected, rtol=1e-12):
@@ -249,24 +228,6 @@ def test_a_saved_input_must_not_change_but_one_that_is_not_needed_may():
 
 
 # ---------------------------------------------------------------------------------------------------------- threads
-
-
-def in_threads(*jobs):
-    failed = []
-
-    def guarded(job):
-        try:
-            job()
-        except BaseException as error:
-            failed.append(error)
-
-    threads = [threading.Thread(target=guarded, args=(job,)) for job in jobs]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if failed:
-        raise failed[0]
 
 
 def test_threads_that_share_parameters():

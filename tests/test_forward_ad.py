@@ -7,17 +7,12 @@ from __future__ import annotations
 
 import importlib
 import operator
-import os
 import threading
 
 import numpy as np
 import pytest
 
-SUITE = os.environ.get("TAPEGRAD_SUITE", "tapegrad")
-tg = importlib.import_module(SUITE)
-HERE = SUITE == "tapegrad"
-if not HERE:
-    tg.set_default_dtype(tg.float64)
+from tests.suite import HERE, SUITE, differs, leaf, plain, tg
 
 fwAD = importlib.import_module(f"{SUITE}.autograd.forward_ad")
 grad = tg.autograd.grad
@@ -26,18 +21,6 @@ grad = tg.autograd.grad
 pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
 
 only_here = pytest.mark.skipif(not HERE, reason="about tapegrad's own functions")
-
-
-def differs(reason):
-    return pytest.mark.xfail(not HERE, reason=f"PyTorch: {reason}", strict=True)
-
-
-def leaf(*values):
-    return tg.tensor(values[0] if len(values) == 1 else list(values), requires_grad=True)
-
-
-def plain(*values):
-    return tg.tensor(values[0] if len(values) == 1 else list(values))
 
 
 def equal(t, expected):

@@ -7,53 +7,21 @@ proven there first, and where the two differ on purpose `differs` says how.
 from __future__ import annotations
 
 import gc
-import importlib
-import os
 import threading
 import weakref
 
 import numpy as np
 import pytest
 
+from tests.suite import HERE, differs, each_engine, equal, here, leaf, tg  # noqa: F401
+
 # PyTorch says so beside what it does.
 pytestmark = pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
 
-SUITE = os.environ.get("TAPEGRAD_SUITE", "tapegrad")
-tg = importlib.import_module(SUITE)
-HERE = SUITE == "tapegrad"
-if not HERE:
-    tg.set_default_dtype(tg.float64)
-here = pytest.mark.skipif(not HERE, reason="tapegrad's alone")
 
 Function = tg.autograd.Function
 once_differentiable = tg.autograd.function.once_differentiable
 grad = tg.autograd.grad
-
-
-def differs(reason):
-    return pytest.mark.xfail(not HERE, reason=f"PyTorch: {reason}", strict=True)
-
-
-def leaf(*values):
-    return tg.tensor(values[0] if len(values) == 1 else list(values), requires_grad=True)
-
-
-def equal(t, expected):
-    assert t is not None, f"no gradient, expected {expected}"
-    actual, expected = np.array(t.tolist()), np.asarray(expected)
-    assert actual.shape == expected.shape
-    np.testing.assert_allclose(actual, expected, rtol=1e-12, atol=1e-12)
-
-
-@pytest.fixture(params=["sweep", "replay"] if HERE else [None])
-def engine(request):
-    if request.param is None:
-        yield None
-        return
-    before = tg.engine()
-    tg.set_engine(request.param)
-    yield request.param
-    tg.set_engine(before)
 
 
 # ------------------------------------------------------------------------------------------------ the functions

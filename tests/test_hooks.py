@@ -7,52 +7,20 @@ proven there first, and where the two differ on purpose `differs` says how.
 from __future__ import annotations
 
 import gc
-import importlib
-import os
 import threading
 import weakref
 
 import numpy as np
 import pytest
 
+from tests.suite import HERE, differs, each_engine, equal, here, in_threads, leaf, tg  # noqa: F401
+
 # PyTorch says so beside what it does.
 pytestmark = pytest.mark.filterwarnings("ignore:Using backward:UserWarning")
 
-SUITE = os.environ.get("TAPEGRAD_SUITE", "tapegrad")
-tg = importlib.import_module(SUITE)
-HERE = SUITE == "tapegrad"
-if not HERE:
-    tg.set_default_dtype(tg.float64)
-here = pytest.mark.skipif(not HERE, reason="tapegrad's alone")
 
 grad = tg.autograd.grad
 graph = tg.autograd.graph
-
-
-def differs(reason):
-    return pytest.mark.xfail(not HERE, reason=f"PyTorch: {reason}", strict=True)
-
-
-def leaf(*values):
-    return tg.tensor(values[0] if len(values) == 1 else list(values), requires_grad=True)
-
-
-def equal(t, expected):
-    assert t is not None, f"no gradient, expected {expected}"
-    actual, expected = np.array(t.tolist()), np.asarray(expected)
-    assert actual.shape == expected.shape
-    np.testing.assert_allclose(actual, expected, rtol=1e-12, atol=1e-12)
-
-
-@pytest.fixture(params=["sweep", "replay"] if HERE else [None])
-def engine(request):
-    if request.param is None:
-        yield None
-        return
-    before = tg.engine()
-    tg.set_engine(request.param)
-    yield request.param
-    tg.set_engine(before)
 
 
 def noting(seen, word):
@@ -990,24 +958,6 @@ def test_hooks_in_transforms():
     np.testing.assert_allclose(tg.hessian(watched)(np.array([1.0, 2.0])), 2 * np.eye(2))
     np.testing.assert_allclose(tg.jvp(watched, (np.array([1.0, 2.0]),), (np.ones(2),))[1], 6.0)
     np.testing.assert_allclose(tg.grad(tg.grad(lambda x: watched(x * x)))(2.0), 48.0)
-
-
-def in_threads(*jobs):
-    failures = []
-
-    def guarded(job):
-        try:
-            job()
-        except BaseException as error:
-            failures.append(error)
-
-    threads = [threading.Thread(target=guarded, args=(job,)) for job in jobs]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if failures:
-        raise failures[0]
 
 
 def test_hooks_in_threads():

@@ -7,44 +7,12 @@ that of the complex step through NumPy.
 
 from __future__ import annotations
 
-import importlib
 import os
 
 import numpy as np
 import pytest
 
-SUITE = os.environ.get("TAPEGRAD_SUITE", "tapegrad")
-tg = importlib.import_module(SUITE)
-HERE = SUITE == "tapegrad"
-if not HERE:
-    tg.set_default_dtype(tg.float64)
-here = pytest.mark.skipif(not HERE, reason="tapegrad's alone")
-
-
-def differs(reason):
-    return pytest.mark.xfail(not HERE, reason=f"PyTorch: {reason}", strict=True)
-
-
-def leaf(*values):
-    return tg.tensor(values[0] if len(values) == 1 else list(values), requires_grad=True)
-
-
-def equal(t, expected):
-    assert t is not None, f"no gradient, expected {expected}"
-    actual, expected = np.array(t.tolist()), np.asarray(expected)
-    assert actual.shape == expected.shape
-    np.testing.assert_allclose(actual, expected, rtol=1e-12, atol=1e-12)
-
-
-@pytest.fixture(params=["sweep", "replay"] if HERE else [None])
-def engine(request):
-    if request.param is None:
-        yield None
-        return
-    before = tg.engine()
-    tg.set_engine(request.param)
-    yield request.param
-    tg.set_engine(before)
+from tests.suite import HERE, differs, each_engine, equal, here, leaf, tg  # noqa: F401
 
 
 def weighed(t):

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
+from tests.suite import in_thread
 
 OFF = {
     "no_grad": tg.no_grad,
@@ -454,25 +455,6 @@ def test_a_decorated_asynchronous_generator_takes_values_exceptions_and_close():
 
 
 # ------------------------------------------------------------------------------------------------ threads and tasks
-
-
-def in_thread(function):
-    """Run in a new thread; its result, or its error, comes out."""
-    results = []
-
-    def run():
-        try:
-            results.append((function(), None))
-        except BaseException as error:
-            results.append((None, error))
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join(30)
-    result, error = results[0]
-    if error is not None:
-        raise error
-    return result
 
 
 def test_a_mode_is_local_to_the_thread(w):

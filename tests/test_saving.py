@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import gc
-import importlib
 import operator
 import os
 import re
@@ -16,24 +15,12 @@ import uuid
 import numpy as np
 import pytest
 
-SUITE = os.environ.get("TAPEGRAD_SUITE", "tapegrad")
-tg = importlib.import_module(SUITE)
-HERE = SUITE == "tapegrad"
-if not HERE:
-    tg.set_default_dtype(tg.float64)
+from tests.suite import HERE, differs, leaf, tg
 
 graph = tg.autograd.graph
 grad = tg.autograd.grad
 hooks = graph.saved_tensors_hooks
 only_here = pytest.mark.skipif(not HERE, reason="about tapegrad's own functions")
-
-
-def differs(reason):
-    return pytest.mark.xfail(not HERE, reason=f"PyTorch: {reason}", strict=True)
-
-
-def leaf(*values):
-    return tg.tensor(values[0] if len(values) == 1 else list(values), requires_grad=True)
 
 
 def equal(t, expected):

@@ -19,6 +19,7 @@ import pytest
 import tapegrad as tg
 from tapegrad import executors, primitive, tape
 from tapegrad.tape import IN0, IN1, KW, OP, OUT, SLOT, STRIDE, Leaf, X, Y
+from tests.suite import in_thread
 
 BIG = tape.BIG // 8 + 1000  # float64 elements of an array that counts as big
 
@@ -693,25 +694,6 @@ def test_a_sweep_while_tangents_are_pushed_up_the_tape_does_not_move_it():
 
 
 # ------------------------------------------------------------------------------------------------ threads
-
-
-def in_thread(function):
-    results = []
-
-    def run():
-        try:
-            results.append((function(), None))
-        except BaseException as error:
-            results.append((None, error))
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join(60)
-    assert not thread.is_alive()
-    result, error = results.pop()
-    if error is not None:
-        raise error
-    return result
 
 
 def test_each_thread_has_a_tape_of_its_own():
