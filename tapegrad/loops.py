@@ -21,8 +21,8 @@ from . import storage, sweep
 from .dual import holds_dual
 from .errors import NotDifferentiable
 from .mode import is_grad_enabled
-from .packing import flat, inexact, is_inexact, unpacked
-from .primitive import apply, call, primitive
+from .packing import flat, inexact, is_inexact, op_of_calls, unpacked
+from .primitive import apply
 from .tape import IN0, IN1, SLOT, STRIDE
 from .tensor import Tensor, wrap
 from .transforms import _flatten, _Run, _unflatten, vjp
@@ -318,24 +318,9 @@ class _Segment:
         return [found.get(node) for node in (*run.nodes, *self.outside)]
 
 
-class _Sample:
-    """A stand-in for a segment, on which the laws of ops are checked: x * x + y."""
-
-    def evaluate(self, values: Sequence[Any]) -> Any:
-        return values[0] * values[0] + values[1]
-
-    def pull(self, g: Any, xs: Sequence[Any], wanted: Sequence[bool]) -> list[Any]:
-        return [np.conj(2 * xs[0]) * g, g]
-
-
-def _evaluated(xs: Sequence[Any], of: Any) -> Any:
-    return of.evaluate(xs)
-
-
-@primitive(_evaluated, name="segment", samples=[call((3,), (3,), of=_Sample())])
-def segment(g, xs, wanted, *, of):
-    """Steps of a loop that are run again when the walk comes back to them."""
-    return of.pull(g, xs, wanted)
+segment = op_of_calls(
+    "segment", "Steps of a loop that are run again when the walk comes back to them."
+)
 
 
 def _data(x: Any) -> Any:

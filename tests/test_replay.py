@@ -827,8 +827,8 @@ def test_a_rule_that_numba_cannot_compile_stops_in_python(
     reason = replay.status()["unavailable"]["strange_sin_0_float64"]
     assert "Numba" in reason
     # It is remembered on disk as well.
-    files = list(cache.folder().glob("strange_sin_0_float64-*"))
-    assert len(files) == 1 and cache.read(files[0]).reason == reason
+    files = cache.folder().glob("strange_sin_0_float64-*")
+    assert reason in {cache.read(file).reason for file in files}
 
 
 def test_helpers_of_rules_are_compiled_with_them(

@@ -12,10 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
-from ..packing import inexact, is_inexact, packed, unpacked
-from ..primitive import apply, call, primitive
+from ..packing import inexact, is_inexact, op_of_calls, packed, unpacked
+from ..primitive import apply
 from ..tensor import Tensor, wrap
 from ..transforms import _flatten, _unflatten, vjp
 from .program import Call, _Static
@@ -81,24 +79,7 @@ def _pullback(f: Callable[..., Any], call: Call, active: tuple[int, ...]) -> Cal
     return pullback
 
 
-class _Sample:
-    """A stand-in for an entry, on which the laws of ops are checked: x * x + y."""
-
-    def evaluate(self, values: Sequence[Any]) -> Any:
-        return values[0] * values[0] + values[1]
-
-    def pull(self, g: Any, xs: Sequence[Any], wanted: Sequence[bool]) -> list[Any]:
-        return [np.conj(2 * xs[0]) * g, g]
-
-
-def _evaluated(xs: Sequence[Any], entry: Any) -> Any:
-    return entry.evaluate(xs)
-
-
-@primitive(_evaluated, name="compiled_call", samples=[call((3,), (3,), entry=_Sample())])
-def compiled_call(g, xs, wanted, *, entry):
-    """A call of a compiled function."""
-    return entry.pull(g, xs, wanted)
+compiled_call = op_of_calls("compiled_call", "A call of a compiled function.")
 
 
 def recorded(compiled: Any, call: Call, pulls: dict[Any, Any]) -> Any:

@@ -25,40 +25,24 @@ _state: dict[str, Any] = {}
 _count = 0
 
 
-def machine() -> Any:
-    """LLVM's description of this processor."""
+def machine(optimised: bool = True) -> Any:
+    """LLVM's description of this processor, with optimisation in code generation or without."""
     import llvmlite.binding as llvm
 
+    key = "machine" if optimised else "plain machine"
     with _lock:
-        if "machine" not in _state:
+        if key not in _state:
             llvm.initialize_native_target()
             llvm.initialize_native_asmprinter()
-            _state["machine"] = llvm.Target.from_default_triple().create_target_machine(
+            _state[key] = llvm.Target.from_default_triple().create_target_machine(
                 cpu=llvm.get_host_cpu_name(),
                 features=llvm.get_host_cpu_features().flatten(),
-                opt=2,
+                opt=2 if optimised else 0,
                 reloc="pic",
                 codemodel="small",
                 jit=True,
             )
-        return _state["machine"]
-
-
-def _plain_machine() -> Any:
-    """The same without optimisation in code generation."""
-    import llvmlite.binding as llvm
-
-    machine()
-    if "plain machine" not in _state:
-        _state["plain machine"] = llvm.Target.from_default_triple().create_target_machine(
-            cpu=llvm.get_host_cpu_name(),
-            features=llvm.get_host_cpu_features().flatten(),
-            opt=0,
-            reloc="pic",
-            codemodel="small",
-            jit=True,
-        )
-    return _state["plain machine"]
+        return _state[key]
 
 
 def lanes() -> int:
@@ -81,7 +65,7 @@ def optimised(text: str) -> bytes:
 
     with _lock:
         level = 2 if len(text) < LONG else 0
-        target = machine() if level else _plain_machine()
+        target = machine(optimised=level > 0)
         module = llvm.parse_assembly(text)
         tuning = llvm.create_pipeline_tuning_options(speed_level=level)
         tuning.loop_vectorization = False  # vectors are explicit

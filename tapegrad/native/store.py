@@ -15,7 +15,6 @@ import hashlib
 import inspect
 import os
 import pickle
-import tempfile
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -78,7 +77,7 @@ def source_file(name: str, text: str, scope: dict[str, Any], options: Any) -> st
     if found is None or place is None:
         return None
     path = place / f"{name}_{found}.py"
-    return str(path) if path.exists() or _write(path, text.encode()) else None
+    return str(path) if path.exists() or cache.write_file(path, text.encode()) else None
 
 
 def read_types(found: str | None) -> Any:
@@ -97,20 +96,4 @@ def write_types(found: str | None, kept: Any) -> None:
     if place is None:
         return
     with contextlib.suppress(Exception):  # some types of Numba cannot be written
-        _write(place / f"types_{found}.bin", pickle.dumps(kept))
-
-
-def _write(path: Path, data: bytes) -> bool:
-    """Write a file in one step."""
-    temporary = None
-    try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".new-")
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        os.replace(temporary, path)
-    except OSError:
-        if temporary is not None:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
-        return False
-    return True
+        cache.write_file(place / f"types_{found}.bin", pickle.dumps(kept))

@@ -131,7 +131,11 @@ def write(path: Path, bundle: Bundle) -> bool:
         "reason": bundle.reason,
     }
     payload = json.dumps(header).encode() + b"\n" + b"".join(p.code for p in bundle.parts)
-    data = _MAGIC + hashlib.sha256(payload).digest() + payload
+    return write_file(path, _MAGIC + hashlib.sha256(payload).digest() + payload)
+
+
+def write_file(path: Path, data: bytes) -> bool:
+    """Write a file in one step; False where that cannot be done."""
     temporary = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
