@@ -276,11 +276,12 @@ def walk(
     pending: dict[Slot, Any] = {}
     found: dict[Any, Any] = {}
     leaves: dict[Leaf, Any] = {}
+    duals = False
     for node, g in roots:
         store: dict[Any, Any] = leaves if type(node) is Leaf else pending
         if type(node) is not Leaf or targets is None or node in targets:
             store[node] = store[node] + g if node in store else g
-    duals = dual.holds_dual([*pending.values(), *leaves.values()])
+            duals = duals or dual.tangent_of(g) is not None
     watch: dict[Slot, Callable[[Any], Any]] = dict(_watched) if _watched else {}
     for target in targets or ():
         if type(target) is not Leaf:
@@ -384,11 +385,13 @@ def _release(
 ) -> None:
     """Give up the visited entries of a tape; `visited` is a list in falling order, or a range."""
     replay = _choice.replay
-    references = replay.extra_references if replay is not None and replay.loaded() else None
+    held = replay.held if replay is not None and replay.loaded() else None
+    if not isinstance(visited, range) and visited[0] - visited[-1] == len(visited) - 1:
+        visited = range(visited[0], visited[-1] - 1, -1)
     if isinstance(visited, range):
-        tape.release(visited, min(visited[0], visited[-1]), given_up, references)
+        tape.release(visited, min(visited[0], visited[-1]), given_up, held)
     else:
-        tape.release(frozenset(visited), min(visited), given_up, references)
+        tape.release(frozenset(visited), min(visited), given_up, held)
 
 
 def _giving_up() -> Callable[[list[Any], list[Any]], list[Any]]:
@@ -402,7 +405,7 @@ def _giving_up() -> Callable[[list[Any], list[Any]], list[Any]]:
     )  # slots below which nothing is saved, so that each entry is looked at once
 
     def given_up(entry: list[Any], code: list[Any]) -> list[Any]:
-        if not _saves(entry) and not _leads_to_saved(entry, code, clean):
+        if not _saves(entry, 0) and not _leads_to_saved(entry, code, clean):
             return entry
         return [FREED, entry[SLOT], _LOST, None, entry_name(entry), None, None, None]
 
@@ -411,35 +414,41 @@ def _giving_up() -> Callable[[list[Any], list[Any]], list[Any]]:
 
 def _emptied(entry: list[Any], code: list[Any]) -> list[Any]:
     """The same after a walk to certain targets only: an entry may still lead to others, so operands stay."""
-    if not _saves(entry):
+    if not _saves(entry, 0):
         return entry
     return [FREED, entry[SLOT], entry[IN0], entry[IN1], entry_name(entry), None, None, None]
 
 
-def _saves(entry: list[Any]) -> bool:
+def _saves(code: list[Any], k: int) -> bool:
     """Whether a rule of a tracked operand needs a saved value; those of user code may, whatever they declare."""
-    op = OPS[entry[OP]]
-    if entry[OP] == FREED or not op.saves or not any(op.needs):
-        return entry[OP] == FREED or op.saves
-    nodes = sweep.operands(entry, 0)
+    op = OPS[code[k + OP]]
+    if code[k + OP] == FREED or not op.saves or not any(op.needs):
+        return code[k + OP] == FREED or op.saves
+    nodes = sweep.operands(code, k)
     needs = op.needs if len(op.needs) > 1 else op.needs * len(nodes)
-    return any(needed for node, needed in zip(nodes, needs, strict=False) if node is not None)
+    for node, needed in zip(nodes, needs, strict=False):
+        if needed and node is not None:
+            return True
+    return False
 
 
 def _leads_to_saved(entry: list[Any], code: list[Any], clean: set[Slot]) -> bool:
     """Whether some entry that this one depends on has saved values; slots found not to are added to `clean`."""
-    unseen = [entry]
     seen = {entry[SLOT]}
-    while unseen:
-        for node in sweep.operands(unseen.pop(), 0):
+    nodes = sweep.operands(entry, 0)
+    unseen: list[int] = []
+    while True:
+        for node in nodes:
             if type(node) is int and node not in seen and node not in clean:
                 seen.add(node)
                 position = find(code, node)
                 if position is not None:
-                    below = code[position * STRIDE : (position + 1) * STRIDE]
-                    if _saves(below):
+                    if _saves(code, position * STRIDE):
                         return True
-                    unseen.append(below)
+                    unseen.append(position * STRIDE)
+        if not unseen:
+            break
+        nodes = sweep.operands(code, unseen.pop())
     clean |= {slot + 0 for slot in seen}  # copies, which keep no entry alive
     return False
 

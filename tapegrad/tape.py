@@ -157,13 +157,13 @@ class Tape:
         visited: Container[int],
         low: int,
         given_up: Callable[[list[Any], list[Any]], list[Any]],
-        references: Callable[[list[Any], int, int], np.ndarray] | None = None,
+        held_by_others: Callable[[list[Any], int, int], list[int]] | None = None,
     ) -> None:
         """Give up what the visited entries (from position `low` on) saved, and drop the entries nobody holds.
 
         `given_up(entry, code)` is what stays of a visited entry that somebody still holds. While a walk is under way
-        (`busy`) positions must not move: entries are replaced in place. `references`, if there is a native one, counts for a range of
-        entries the references to their slots from outside it; else they are popped one by one.
+        (`busy`) positions must not move: entries are replaced in place. `held_by_others`, if there is a native one, tells for a range of
+        positions which of these entries somebody outside the tape holds; else they are popped one by one.
         """
         with self.lock:
             code = self.code
@@ -175,12 +175,12 @@ class Tape:
                 return
             # Entries behind the visited ones may hold them as inputs, so the walk starts at the end.
             first, end = low * STRIDE, len(code)
-            if references is None or end - first <= SMALL:
+            if held_by_others is None:
                 tail = code[first:end]
                 del code[first:end]  # another thread may append behind `end` meanwhile
                 alive = _pop_dead(tail, low, visited, given_up)
             else:
-                held = (np.flatnonzero(references(code, low, end // STRIDE) > 0) + low).tolist()
+                held = held_by_others(code, low, end // STRIDE)
                 if len(code) > end:
                     held += self._read_by(code[end:], held, low, end // STRIDE)
                 alive = _survivors(code, low, held, visited, given_up)
@@ -232,9 +232,6 @@ class Tape:
         return tape_html(self)
 
 
-SMALL = 32 * STRIDE
-"""Up to here popping entries one by one is faster than asking for their references natively."""
-
 MARK: list[Callable[[list[Any], int], np.ndarray] | None] = [None]
 """The native way to tell which of the first entries of a list are alive, once the replay machine is loaded."""
 
@@ -258,6 +255,11 @@ _UNHELD = getrefcount(_one[0])
 def find(code: list[Any], slot: Slot) -> int | None:
     """Position of the entry with this slot among entries in slot order, or None."""
     low, high = 0, len(code) // STRIDE
+    if high:
+        # Slots ascend by one but for gaps: counted back from the last one, most are where they are guessed.
+        guess = high - 1 - code[-STRIDE + SLOT] + slot
+        if 0 <= guess < high and code[guess * STRIDE + SLOT] == slot:
+            return guess
     while low < high:
         middle = (low + high) // 2
         if code[middle * STRIDE + SLOT] < slot:
@@ -456,15 +458,24 @@ def locate(slot: Slot, hold: int = 0) -> tuple[Tape, int] | None:
     With `hold=1` the tape is `busy` from here on: its positions stay what they are until the caller takes that back.
     """
     here = current()
-    with _tapes_lock:
-        others = [tape for tape in reversed(_tapes) if tape is not here]
-    for tape in (here, *others):
-        with tape.lock:
-            position = tape.find(slot)
-            if position is not None:
-                tape.busy += hold
-                return tape, position
-    return None
+    place = _locate_on(here, slot, hold)
+    if place is None:
+        with _tapes_lock:
+            others = [tape for tape in reversed(_tapes) if tape is not here]
+        for tape in others:
+            place = _locate_on(tape, slot, hold)
+            if place is not None:
+                break
+    return place
+
+
+def _locate_on(tape: Tape, slot: Slot, hold: int) -> tuple[Tape, int] | None:
+    with tape.lock:
+        position = tape.find(slot)
+        if position is None:
+            return None
+        tape.busy += hold
+        return tape, position
 
 
 # ---------------------------------------------------------------------------------------------------------

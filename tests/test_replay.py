@@ -672,7 +672,7 @@ def test_threads_walk_at_once(rng: np.random.Generator) -> None:
 # -------------------------------------------------------------------------------------------- references
 
 
-def test_extra_references_say_who_holds_an_entry(rng: np.random.Generator) -> None:
+def test_held_says_who_holds_an_entry(rng: np.random.Generator) -> None:
     x = tg.tensor(rng.normal(size=3), requires_grad=True)
     t = tg.current_tape()
     low = len(t)
@@ -681,15 +681,14 @@ def test_extra_references_say_who_holds_an_entry(rng: np.random.Generator) -> No
     used = np.exp(dead)
     joined = np.concatenate([held, used, used])
     del dead, used
-    found = replay.extra_references(t.code, low, len(t))
-    assert found.dtype == np.int64
-    assert [bool(n) for n in found] == [True, False, False, True]
-    again = held
-    assert replay.extra_references(t.code, low, low + 1)[0] == found[0]
+    assert replay.held(t.code, low, len(t)) == [low, low + 3]
+    assert replay.held(t.code, low + 1, len(t)) == [low + 3]
+    assert replay.held(t.code, low, low) == []
     node = held._node
-    assert replay.extra_references(t.code, low, low + 1)[0] == found[0] + 1
-    assert len(replay.extra_references(t.code, low, low)) == 0
-    del again, node, joined
+    del held
+    assert replay.held(t.code, low, low + 1) == [low]
+    del node, joined
+    assert replay.held(t.code, low, low + 4) == []
 
 
 # ------------------------------------------------------------------------------------------------- cache

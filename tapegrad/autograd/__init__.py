@@ -89,16 +89,19 @@ def backward(
     )
     for node in list(found):
         if type(node) is Leaf:
-            g = hooks.before_accumulation(node, found.pop(node))
+            g = found.pop(node)
+            if node.hooks is not None:
+                g = hooks.before_accumulation(node, g)
             g = g if create_graph or not isinstance(g, Tensor) else g.detach()
             with _accumulating:
                 node.grad = _added(node.grad, g, create_graph)
             if node.hooks is not None:
                 hooks.after_accumulation(node, g)
-    with _accumulating:
-        for t in {id(t): t for t in asked if isinstance(t, Tensor)}.values():
-            if not t.is_leaf and not t.retains_grad and t._node in found:
-                t._put("grad", _added(t._get("grad"), found[t._node], create_graph))
+    if asked:
+        with _accumulating:
+            for t in {id(t): t for t in asked if isinstance(t, Tensor)}.values():
+                if not t.is_leaf and not t.retains_grad and t._node in found:
+                    t._put("grad", _added(t._get("grad"), found[t._node], create_graph))
 
 
 def _added(old: Tensor | None, g: Any, create_graph: bool) -> Tensor:
@@ -283,7 +286,8 @@ def _seed(i: int, t: Any, g: Any, create_graph: bool) -> Any:
                 f"grad can be implicitly created only for real scalar outputs but got {t.dtype}. Pass gradient=, or take "
                 "the real part or the absolute value first."
             )
-        g = np.ones(t.shape, t.dtype)
+        one = t.dtype.type(1) if t.ndim == 0 else np.ones(t.shape, t.dtype)
+        return wrap(one) if create_graph else one
     elif np.shape(g) != t.shape:
         raise GraphError(
             f"Mismatch in shape: grad_output[{i}] has a shape of {np.shape(g)} and output[{i}] has a shape of {t.shape}."

@@ -13,12 +13,12 @@ from __future__ import annotations
 import ctypes
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from ..replay.linker import LinkError, resolve
+from ..replay.linker import LinkError, builtin, numpy_api, resolve
 
 _lock = threading.RLock()
 _state: dict[str, Any] = {}
@@ -120,37 +120,6 @@ class Library:
             ctypes.PYFUNCTYPE(None)(release)()
 
 
-class _MethodDef(ctypes.Structure):
-    _fields_ = (
-        ("name", ctypes.c_char_p),
-        ("method", ctypes.c_void_p),
-        ("flags", ctypes.c_int),
-        ("doc", ctypes.c_char_p),
-    )
-
-
-_METH_FASTCALL = 0x0080 | 0x0002  # with keywords
-
-
-def builtin(address: int, name: str, owner: Any) -> Callable[..., Any]:
-    """A built-in function at an address, which keeps `owner` alive."""
-    make = ctypes.pythonapi.PyCFunction_NewEx
-    make.restype = ctypes.py_object
-    make.argtypes = (ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
-    definition = _MethodDef(name.encode(), address, _METH_FASTCALL, None)
-    return make(ctypes.addressof(definition), (owner, definition, definition.name), None)
-
-
-def numpy_api() -> dict[str, int]:
-    """Addresses of what entries use of NumPy's C interface."""
-    capsule = np._core._multiarray_umath._ARRAY_API  # type: ignore[attr-defined]
-    get = ctypes.pythonapi.PyCapsule_GetPointer
-    get.restype = ctypes.c_void_p
-    get.argtypes = (ctypes.py_object, ctypes.c_char_p)
-    table: Any = ctypes.cast(get(capsule, None), ctypes.POINTER(ctypes.c_void_p))
-    return {"PyArray_New": table[93] or 0, "PyArray_Scalar": table[60] or 0}
-
-
 def entry_works() -> bool:
     """Whether entries may be used: whether Python's and NumPy's objects lie in memory as entries expect it."""
     if "works" not in _state:
@@ -200,3 +169,15 @@ class Timer:
         now = time.perf_counter()
         self.seconds[name] = self.seconds.get(name, 0.0) + now - self._start
         self._start = now
+
+
+__all__ = [
+    "Library",
+    "Timer",
+    "builtin",
+    "entry_works",
+    "lanes",
+    "machine",
+    "numpy_api",
+    "optimised",
+]

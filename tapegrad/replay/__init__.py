@@ -4,7 +4,7 @@ The executor for warm processes. `replay(code, start, pending, leaves, watch, ta
 two agree to a few ulp on every program. How it works, in the order of reading:
 
     layout      where CPython, NumPy and the machine keep things
-    access, values, loops, adjoints, steps, machine     the machine itself: nopython code, imported only to compile
+    access, values, loops, adjoints, steps, machine, calls     the machine itself: nopython code, imported only to compile
     kernels, vectors    a kernel's text, from a declared partial: for Numba, and as vector code
     builder, cache, linker    who compiles, where object code is kept, how it gets into a process without Numba
     selftest    why the layouts can be relied on
@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from . import bridge
 from .bridge import load, request, status
-from .executor import alive, extra_references, may_be_overwritten, replay
+from .executor import alive, held, may_be_overwritten, replay
 from .kernels import source
 
 
@@ -39,7 +39,7 @@ def live_bytes() -> int:
 __all__ = [
     "alive",
     "available",
-    "extra_references",
+    "held",
     "live_bytes",
     "load",
     "loaded",

@@ -222,7 +222,7 @@ def put_c128(base, i, v):
 
 def _caller(name: str, result: types.Type, arguments: Sequence[types.Type]) -> Any:
     """An intrinsic that calls the C function at an address: `call(address, *arguments)`."""
-    irs = {int64: _I64, float64: ir.DoubleType(), types.void: ir.VoidType()}
+    irs = {int64: _I64, types.int32: _I32, float64: ir.DoubleType(), types.void: ir.VoidType()}
     signature = result(ADDRESS, *arguments)
     parameters = ", ".join(f"a{i}" for i in range(len(arguments)))
 
@@ -249,6 +249,31 @@ call_step = _caller("call_step", int64, STEP_SIGNATURE.args)
 call_loop = _caller("call_loop", types.void, LOOP_SIGNATURE.args)
 call_scaled = _caller("call_scaled", types.void, SCALED_SIGNATURE.args)
 call_gather = _caller("call_gather", types.void, GATHER_SIGNATURE.args)
+
+# Functions of the machine itself and of NumPy, by the addresses that the world has.
+call_void = _caller("call_void", types.void, [ADDRESS])
+call_walk = _caller("call_walk", int64, [ADDRESS])
+call_3 = _caller("call_3", int64, [int64] * 3)
+NEW_ARRAY = [
+    ADDRESS,
+    types.int32,
+    ADDRESS,
+    types.int32,
+    ADDRESS,
+    ADDRESS,
+    types.int32,
+    types.int32,
+    ADDRESS,
+]
+call_new_array = _caller("call_new_array", ADDRESS, NEW_ARRAY)
+
+# What makes and holds Python objects.
+new_int = types.ExternalFunction("PyLong_FromLongLong", ADDRESS(int64))
+new_list = types.ExternalFunction("PyList_New", ADDRESS(int64))
+append = types.ExternalFunction("PyList_Append", types.int32(ADDRESS, ADDRESS))
+no_memory = types.ExternalFunction("PyErr_NoMemory", ADDRESS())
+set_item = types.ExternalFunction("PyDict_SetItem", types.int32(ADDRESS, ADDRESS, ADDRESS))
+release_object = types.ExternalFunction("Py_DecRef", types.void(ADDRESS))
 
 # Python's raw allocator: malloc, the same on every platform, seen by tracemalloc and by PYTHONMALLOC=debug.
 raw_malloc = types.ExternalFunction("PyMem_RawMalloc", ADDRESS(int64))

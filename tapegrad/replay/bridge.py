@@ -55,14 +55,20 @@ from .layout import (
     READS_Z,
     SCRATCH,
     UNAVAILABLE,
+    W_CLOSE,
+    W_GIVE,
     W_LIMIT,
     W_LIVE,
+    W_NEW_ARRAY,
+    W_OPEN,
     W_OPS,
     W_PEAK,
     W_SCRATCH,
     W_STEPS,
+    W_WALK,
     WORLD,
 )
+from .linker import builtin, numpy_api
 
 Key = tuple[int, int, int]
 """A kernel: code of the op, operand, kind."""
@@ -115,7 +121,6 @@ _SIGNATURES: dict[str, tuple[Any, int]] = {
     "mark": (_int, 4),
     "want": (_int, 2),
     "prune": (_none, 1),
-    "references": (_none, 5),
     "mark_alive": (_none, 4),
     "overwritten": (_int, 6),
     "probe_value": (_int, 3),
@@ -144,11 +149,16 @@ def obstacle() -> str:
 
 
 class Machine:
-    """The linked machine. `machine.walk(frame)` and the like are its C functions, called with the GIL held."""
+    """The linked machine. `machine.walk(frame)` and the like are its C functions, called with the GIL held.
+
+    `whole` and `held` are built-in functions (see calls.py).
+    """
 
     def __init__(self, addresses: dict[str, int]) -> None:
         for name, (result, count) in _SIGNATURES.items():
             setattr(self, name, ctypes.PYFUNCTYPE(result, *[_int] * count)(addresses[name]))
+        self.whole = builtin(addresses["whole"], "whole", None)
+        self.held = builtin(addresses["held"], "held", None)
         self.world = np.zeros(WORLD, np.int64)
         self.world_address = self.world.ctypes.data
         self._scratch = np.zeros(SCRATCH, np.int64)
@@ -178,8 +188,17 @@ class Machine:
             "DTYPE_BOOL": np.dtype(np.bool_),
             "DTYPE_INTP": np.dtype(np.intp),
             "ORDER_C": sys.intern("C"),
+            "LEAF": tape.Leaf,
         }.items():
             world[getattr(layout, f"W_{name}")] = id(value)
+        world[W_NEW_ARRAY] = numpy_api()["PyArray_New"]
+        for word, name in (
+            (W_OPEN, "open"),
+            (W_GIVE, "give"),
+            (W_WALK, "walk"),
+            (W_CLOSE, "close"),
+        ):
+            world[word] = addresses[name]
         for role, address in addresses.items():
             if role.startswith("word "):
                 word = int(role.removeprefix("word "))
@@ -262,9 +281,10 @@ _asked: set[Key] = set()
 
 
 def _machine_steps() -> Iterator[tuple[str, Callable[[], builder.Compiled]]]:
+    from .calls import FOR_CALLS
     from .machine import FOR_MACHINE, FOR_PYTHON
 
-    for name, function in FOR_PYTHON.items():
+    for name, function in (FOR_PYTHON | FOR_CALLS).items():
         yield name, function.compile
     for word, function in FOR_MACHINE.items():
         yield f"word {word}", function.compile
@@ -300,7 +320,7 @@ def _machine_ready(addresses: dict[str, int], reason: str) -> None:
 def _machine_task() -> Task:
     return Task(
         "machine",
-        cache.text_of("values", "loops", "adjoints", "steps", "machine"),
+        cache.text_of("values", "loops", "adjoints", "steps", "machine", "calls"),
         _machine_steps,
         _machine_ready,
     )

@@ -38,6 +38,7 @@ from .layout import (
     HELD,
     MISSING,
     NO_MEMORY,
+    OWNED_FROM,
     STOP,
     TAKEN,
     TARGET,
@@ -46,9 +47,6 @@ from .layout import (
     WATCHED,
     WITHOUT_MEMORY,
 )
-
-OWNED_FROM = 1 << 16
-"""Bytes from which a gradient keeps the machine's memory instead of being copied out of it."""
 
 QUICKENED_FROM = 256
 """Elements from which an array tells that an op's forward loops are worth loading with its kernel."""
@@ -78,16 +76,39 @@ def replay(
         machine.learn()
     if wait:
         bridge.reset_waiting()
-    frame = machine.open(machine.world_address, id(code), start)
-    if not frame:
-        raise _no_memory(start)
+    frame = 0
+    if len(pending) == 1 and code[start * STRIDE + SLOT] in pending:
+        if not watch and not leaves and targets is None:
+            (g,) = pending.values()
+            frame = machine.whole(machine.world_address, code, start, g, leaves)
+            _raise_noted()
+            if frame:
+                pending.clear()
+            if frame < 0:
+                return range(start, start + frame, -1)
+    started = frame != 0
+    if not started:
+        frame = machine.open(machine.world_address, id(code), start)
+        if not frame:
+            raise _no_memory(start)
     walk = _Walk(machine, frame, code, targets, wait)
     try:
-        walk.seed(pending, watch)
+        if not started:
+            walk.seed(pending, watch)
         walk.run(watch)
         return walk.collect(pending, leaves)
     finally:
         machine.close(frame)
+
+
+def _raise_noted() -> None:
+    """Raise for what a kernel tried to raise."""
+    if linker.raised:
+        reason = linker.raised.pop()
+        linker.raised.clear()
+        raise RuntimeError(
+            f"{reason}; compiled rules cannot. Use set_engine('sweep'), where rules are Python."
+        )
 
 
 def _no_memory(start: int) -> MemoryError:
@@ -153,12 +174,7 @@ class _Walk:
         latest = storage.latest_overwrite()
         while True:
             answer = walk(frame)
-            if linker.raised:
-                reason = linker.raised.pop()
-                linker.raised.clear()
-                raise RuntimeError(
-                    f"{reason}; compiled rules cannot. Use set_engine('sweep'), where rules are Python."
-                )
+            _raise_noted()
             if answer == DONE:
                 return
             k = words[F_POSITION]
@@ -373,18 +389,11 @@ def may_be_overwritten(code: list[Any], start: int, notes: list[tuple[int, int]]
     )
 
 
-def extra_references(code: list[Any], low: int, high: int) -> np.ndarray:
-    """Per entry of [low, high): how many references to its slot there are besides the tape's own.
-
-    The tape's own are the slot column and the operand columns of the entries from `low` to the end. 0 means that
-    nobody outside can ask for the entry any more.
-    """
+def held(code: list[Any], low: int, high: int) -> list[int]:
+    """Positions of [low, high) of the entries that somebody outside the tape's slot and operand columns can ask for."""
     machine = bridge.machine
     if machine is None:
         raise RuntimeError(
-            "references were asked of the replay machine, which is not loaded; call replay.load(block=True) first."
+            "who holds an entry was asked of the replay machine, which is not loaded; call replay.load(block=True) first."
         )
-    result = np.zeros(max(high - low, 0), np.int64)
-    if len(result):
-        machine.references(machine.world_address, id(code), low, high, result.ctypes.data)
-    return result
+    return machine.held(machine.world_address, code, low, high)

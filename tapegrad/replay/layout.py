@@ -91,6 +91,9 @@ TAKEN, UNLIKE, HELD, WITHOUT_MEMORY = range(4)
 # Bits of an entry's flags (there are flags only in calls with watched slots or targets).
 WATCH, TARGET, LEADS, REACHED = 1, 2, 4, 8
 
+OWNED_FROM = 1 << 16
+"""Bytes from which a gradient keeps the machine's memory instead of being copied out of it."""
+
 HELD_BY_PYTHON = 1
 """Stands where an adjoint's address would: its dtype is none of ours, so Python keeps it."""
 
@@ -101,10 +104,12 @@ REFUSED = -(1 << 40)
 
 # Words of the world: what every call shares. Bytes of adjoints alive, their peak and their limit; the table of
 # ops; scratch memory; addresses of types (W_FLOAT64 ... of NumPy's scalars), of dtypes and of singletons; addresses of
-# the shared loops and, last, of the step for each way back (BY_KERNEL ...).
+# NumPy's function for new arrays, of functions of the machine, of the shared loops and, last, of the step for each way back
+# (BY_KERNEL ...).
 (W_LIVE, W_PEAK, W_LIMIT, W_OPS, W_SCRATCH, W_ARRAY, W_FLOAT64, W_FLOAT32, W_COMPLEX128, W_FLOAT, W_COMPLEX, W_INT,
  W_TUPLE, W_SLICE, W_NONE, W_ELLIPSIS, W_DTYPE_FLOAT64, W_DTYPE_FLOAT32, W_DTYPE_COMPLEX128, W_DTYPE_BOOL,
- W_DTYPE_INTP, W_ORDER_C, W_LOOP, W_SCALED, W_GATHER, W_STEPS) = range(26)  # fmt: skip
+ W_DTYPE_INTP, W_ORDER_C, W_LEAF, W_NEW_ARRAY, W_OPEN, W_GIVE, W_WALK, W_CLOSE, W_LOOP, W_SCALED, W_GATHER,
+ W_STEPS) = range(32)  # fmt: skip
 WORLD = W_STEPS + 15
 
 # Words of a frame. ITEMS: the list's items, read again after each stop. PENDING: how many entries have an adjoint.

@@ -11,8 +11,10 @@ from __future__ import annotations
 import ctypes
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
+
+import numpy as np
 
 from .cache import Part
 
@@ -118,3 +120,37 @@ def link(name: str, parts: Sequence[Part]) -> dict[str, int]:
             _kept.append(library)
             addresses[part.role] = library[part.symbol]
         return addresses
+
+
+# ------------------------------------------------------------------------------------------- built-in functions
+
+
+class _MethodDef(ctypes.Structure):
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("method", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+    )
+
+
+_METH_FASTCALL = 0x0080 | 0x0002  # with keywords
+
+
+def builtin(address: int, name: str, owner: Any) -> Callable[..., Any]:
+    """A built-in function at an address, which keeps `owner` alive."""
+    make = ctypes.pythonapi.PyCFunction_NewEx
+    make.restype = ctypes.py_object
+    make.argtypes = (ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
+    definition = _MethodDef(name.encode(), address, _METH_FASTCALL, None)
+    return make(ctypes.addressof(definition), (owner, definition, definition.name), None)
+
+
+def numpy_api() -> dict[str, int]:
+    """Addresses of what entries use of NumPy's C interface."""
+    capsule = np._core._multiarray_umath._ARRAY_API  # type: ignore[attr-defined]
+    get = ctypes.pythonapi.PyCapsule_GetPointer
+    get.restype = ctypes.c_void_p
+    get.argtypes = (ctypes.py_object, ctypes.c_char_p)
+    table: Any = ctypes.cast(get(capsule, None), ctypes.POINTER(ctypes.c_void_p))
+    return {"PyArray_New": table[93] or 0, "PyArray_Scalar": table[60] or 0}

@@ -340,12 +340,6 @@ def references_to(address):
     return load_u32(address + REFCOUNT)
 
 
-@entry_point(types.void(ADDRESS, ADDRESS, int64, int64, ADDRESS))
-def references(world, code, low, high, result):
-    """`outside_references`, for Python."""
-    outside_references(world, code, low, high, result)
-
-
 @native
 def outside_references(world, code, low, high, result):
     """Per entry of [low, high): references to its slot but for the tape's own, from its column and from operands."""
@@ -502,7 +496,6 @@ FOR_PYTHON = {
     "mark": mark,
     "want": want,
     "prune": prune,
-    "references": references,
     "mark_alive": mark_alive,
     "overwritten": overwritten,
     "probe_value": probe_value,

@@ -1,0 +1,153 @@
+"""Built-in functions of the machine, which take and make Python objects: a walk as a whole, and who is held after it.
+
+Most walks are plain: one root, no hook, no target, a step for every entry. Python then need not see the frame:
+`whole` opens it, walks, and puts the leaves' gradients, as new arrays, into a dict. What turns out not to be plain it
+leaves as it stands, and the executor goes on from there. `held` says which entries somebody can still ask for.
+
+Data: functions of the kind METH_FASTCALL, a third of whose cost ctypes would add. The first argument is always the
+world's address.
+
+Invariant: this is the only nopython code that makes Python objects. An exception that it sets leaves the tape as it was.
+"""
+
+# ruff: noqa: F405  layout's names are the constants of nopython code, dozens of them in each function
+
+from __future__ import annotations
+
+from .access import (
+    ADDRESS,
+    append,
+    call_3,
+    call_new_array,
+    call_void,
+    call_walk,
+    entry_point,
+    get,
+    int64,
+    load_i64,
+    memcpy,
+    native,
+    new_int,
+    new_list,
+    no_memory,
+    raw_free,
+    raw_malloc,
+    release_object,
+    set_item,
+)
+from .adjoints import external_at
+from .layout import *  # noqa: F403
+from .machine import outside_references
+from .values import describe, int_value, type_of
+
+
+@native
+def _plain(frame, world, start):
+    """Whether what the walk found can be handed over here: gradients of leaves, small ones, and a range of entries."""
+    visits = get(frame, F_VISITS)
+    visited = get(frame, F_VISITED)
+    if visits == 0 or get(visited, 0) != start or get(visited, visits - 1) != start - visits + 1:
+        return False
+    for number in range(get(frame, F_EXTERNAL_COUNT)):
+        external = external_at(frame, number)
+        if get(external, E_ADJOINT) == 0:
+            continue
+        if type_of(get(external, E_NODE)) != get(world, W_LEAF):
+            return False
+        kind = get(external, E_KIND)
+        size = 16 if kind == COMPLEX128 else 8  # of float32 at most that
+        if kind > COMPLEX128 or get(external, E_SIZE) * size >= OWNED_FROM:
+            return False
+    return True
+
+
+@native
+def _hand_over(frame, world, leaves):
+    """Put the gradients into the dict; False with an exception set."""
+    record = get(world, W_SCRATCH)
+    for number in range(get(frame, F_EXTERNAL_COUNT)):
+        external = external_at(frame, number)
+        adjoint = get(external, E_ADJOINT)
+        if adjoint == 0:
+            continue
+        entry = load_i64(get(frame, F_CODE) + LIST_ITEMS) + get(external, E_POSITION) * ENTRY
+        describe(world, _value(world, entry, get(external, E_OPERAND)), record)
+        kind = get(external, E_KIND)
+        number_of_type, size = NUM_FLOAT64, 8
+        if kind == FLOAT32:
+            number_of_type, size = NUM_FLOAT32, 4
+        elif kind == COMPLEX128:
+            number_of_type, size = NUM_COMPLEX128, 16
+        array = call_new_array(
+            get(world, W_NEW_ARRAY), get(world, W_ARRAY), get(record, V_NDIM), get(record, V_SHAPE), number_of_type,
+            0, 0, 0, 0, 0,
+        )  # fmt: skip
+        if array == 0:
+            return False
+        memcpy(load_i64(array + ARRAY_DATA), adjoint, get(external, E_SIZE) * size)
+        failed = set_item(leaves, get(external, E_NODE), array)
+        release_object(array)
+        if failed != 0:
+            return False
+    return True
+
+
+@native
+def _value(world, entry, i):
+    """The saved value of an operand."""
+    values = load_i64(entry + AT_X)
+    if type_of(load_i64(entry + AT_IN0)) == get(world, W_TUPLE):
+        return load_i64(values + TUPLE_ITEMS + 8 * i)
+    return load_i64(entry + AT_X + 8 * i)
+
+
+@entry_point(ADDRESS(ADDRESS, ADDRESS, int64, ADDRESS))
+def whole(self, arguments, count, names):
+    """`whole(world, code, start, cotangent, leaves)`: minus the number of entries visited, if that was all there is to do.
+
+    0 if nothing was done; else the address of the frame, which still has all gradients.
+    """
+    world = int_value(get(arguments, 0))
+    code = get(arguments, 1)
+    start = int_value(get(arguments, 2))
+    cotangent = get(arguments, 3)
+    frame = call_3(get(world, W_OPEN), world, code, start)
+    if frame == 0:
+        return new_int(0)
+    if call_3(get(world, W_GIVE), frame, start, cotangent) != TAKEN:
+        call_void(get(world, W_CLOSE), frame)
+        return new_int(0)
+    if call_walk(get(world, W_WALK), frame) != DONE or not _plain(frame, world, start):
+        return new_int(frame)
+    visits = get(frame, F_VISITS)
+    done = _hand_over(frame, world, get(arguments, 4))
+    call_void(get(world, W_CLOSE), frame)
+    return new_int(-visits) if done else 0
+
+
+@entry_point(ADDRESS(ADDRESS, ADDRESS, int64, ADDRESS))
+def held(self, arguments, count, names):
+    """`held(world, code, low, high)`: positions of the entries of [low, high) whose slots somebody outside the tape holds."""
+    world = int_value(get(arguments, 0))
+    code = get(arguments, 1)
+    low = int_value(get(arguments, 2))
+    high = int_value(get(arguments, 3))
+    counts = raw_malloc(8 * max(high - low, 1))
+    if counts == 0:
+        return no_memory()
+    outside_references(world, code, low, high, counts)
+    positions = new_list(0)
+    for k in range(low, high):
+        if get(counts, k - low) > 0 and positions != 0:
+            position = new_int(k)
+            if position == 0 or append(positions, position) != 0:
+                release_object(positions)
+                positions = 0
+            if position != 0:
+                release_object(position)
+    raw_free(counts)
+    return positions
+
+
+FOR_CALLS = {"whole": whole, "held": held}
+"""The functions by the names that the bridge has for them."""
