@@ -254,7 +254,7 @@ call_gather = _caller("call_gather", types.void, GATHER_SIGNATURE.args)
 call_void = _caller("call_void", types.void, [ADDRESS])
 call_walk = _caller("call_walk", int64, [ADDRESS])
 call_3 = _caller("call_3", int64, [int64] * 3)
-NEW_ARRAY = [
+NEW_ARRAY: list[Any] = [
     ADDRESS,
     types.int32,
     ADDRESS,
