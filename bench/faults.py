@@ -13,6 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
+from tapegrad.documents import cell, update
+
 README = Path(__file__).parent.parent / "README.md"
 MARK = "faults table"
 
@@ -182,7 +184,7 @@ def table() -> str:
             continue
     lines = ["| planted | " + " | ".join(columns) + " |", "| --- " * (1 + len(columns)) + "|"]
     for k, fault in enumerate(faults()):
-        cells = [column[k].replace("|", "\\|") for column in columns.values()]
+        cells = [cell(column[k]) for column in columns.values()]
         lines.append(f"| {fault.name} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
@@ -194,12 +196,7 @@ def main() -> None:
     if not parser.parse_args().write:
         print(table())
         return
-    text = README.read_text(encoding="utf-8")
-    pattern = rf"(<!-- {MARK} -->\n).*?(<!-- end of {MARK} -->)"
-    new, found = re.subn(pattern, lambda m: f"{m[1]}{table()}\n{m[2]}", text, flags=re.DOTALL)
-    if not found:
-        raise SystemExit(f"the README has no marks <!-- {MARK} --> and <!-- end of {MARK} -->")
-    README.write_text(new, encoding="utf-8")
+    update(README, MARK, table())
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """Automatic differentiation for NumPy code: a flat tape, PyTorch's autograd, and JIT-compiled walks."""
 
 from importlib import import_module as _import_module
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError as _PackageNotFoundError
+from importlib.metadata import version as _version
 
 from . import autograd, dispatch, fft, linalg, mutators, ops
 from .autograd.anomaly_mode import debug_nans, is_anomaly_check_nan_enabled, is_anomaly_enabled
@@ -35,8 +36,8 @@ from .transforms import grad, hessian, hvp, jacobian, jvp, value_and_grad, vjp
 globals().update({name: f for name, f in ops.public_names().items() if name not in globals()})
 
 try:
-    __version__ = version("tapegrad")
-except PackageNotFoundError:  # run from a checkout that is not installed
+    __version__ = _version("tapegrad")
+except _PackageNotFoundError:  # run from a checkout that is not installed
     __version__ = "0+unknown"
 
 # Names whose modules load when they are first used: a program that fits nothing does not wait for the fitters.

@@ -253,27 +253,54 @@ def cache(options: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
-# vocabulary ---------------------------------------------------------------------------------------
+# vocabulary and names -----------------------------------------------------------------------------
 
 
-def vocabulary_options(parser: argparse.ArgumentParser) -> None:
+def generated_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--update", type=Path, metavar="FILE.md", help="write the table between its marks in a file"
     )
 
 
 def vocabulary(options: argparse.Namespace) -> int:
-    from tapegrad.vocabulary import table, update
+    from tapegrad.vocabulary import table
 
-    if not options.update:
-        print(table())
+    return generated("vocabulary", table(), options.update)
+
+
+def names_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "word", nargs="?", metavar="WORD", help="only names that have this in the name or summary"
+    )
+    generated_options(parser)
+
+
+def names(options: argparse.Namespace) -> int:
+    from tapegrad.names import find, table
+
+    if options.word is None:
+        return generated("names", table(), options.update)
+    found = find(options.word)
+    for name, summary in found.items():
+        print(f"{name}\n    {summary}")
+    if not found:
+        print(f"no public name has {options.word!r} in it", file=sys.stderr)
+    return 0 if found else 1
+
+
+def generated(mark: str, table: str, path: Path | None) -> int:
+    """Print a table, or write it between its marks in a document."""
+    from tapegrad.documents import update
+
+    if path is None:
+        print(table)
         return 0
     try:
-        changed = update(options.update)
+        changed = update(path, mark, table)
     except (OSError, ValueError) as problem:
         print(f"the table could not be written: {problem}", file=sys.stderr)
         return 2
-    print(f"{options.update}: {'updated' if changed else 'as it was'}")
+    print(f"{path}: {'updated' if changed else 'as it was'}")
     return 0
 
 
@@ -284,9 +311,15 @@ COMMANDS = (
     ("check", check_options, check, "judge the gradient of a function of yours"),
     (
         "vocabulary",
-        vocabulary_options,
+        generated_options,
         vocabulary,
         "say of each function of NumPy and SciPy whether it is differentiable",
+    ),
+    (
+        "names",
+        names_options,
+        names,
+        "list every public name with what it is, or those about a WORD",
     ),
     ("info", info_options, info, "show versions, platform and engine, as a bug report needs them"),
     ("cache", cache_options, cache, "show where compiled code is kept, or clear it"),

@@ -8,10 +8,8 @@ names that reach no registry, because they take no arrays or do not ask tensors 
 
 from __future__ import annotations
 
-import re
 from functools import cache
 from importlib import import_module
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -162,18 +160,4 @@ def table() -> str:
     return "\n".join(lines)
 
 
-BEGIN, END = "<!-- vocabulary -->", "<!-- end of vocabulary -->"
-
-
-def update(path: Path) -> bool:
-    """Write the table between the two marks of a Markdown file; whether that changed it."""
-    text = path.read_text(encoding="utf-8")
-    if BEGIN not in text or END not in text:
-        raise ValueError(f"{path} has no place for the table: put {BEGIN} and {END} where it belongs.")  # fmt: skip
-    pattern = re.escape(BEGIN) + ".*?" + re.escape(END)
-    new = re.sub(pattern, lambda _: f"{BEGIN}\n{table()}\n{END}", text, flags=re.DOTALL)
-    path.write_text(new, encoding="utf-8")
-    return new != text
-
-
-__all__ = ["BUCKETS", "NAMESPACES", "Entry", "entries", "table", "update"]
+__all__ = ["BUCKETS", "NAMESPACES", "Entry", "entries", "table"]

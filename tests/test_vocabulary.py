@@ -17,7 +17,7 @@ import pytest
 from scipy import special
 
 import tapegrad as tg
-from tapegrad import GradientLost, NotDifferentiable, vocabulary
+from tapegrad import GradientLost, NotDifferentiable, documents, vocabulary
 from tapegrad.check import laws
 from tapegrad.check.samples import Sample, samples_from
 from tapegrad.domain import distinct, nonzero, not_integer, positive, real
@@ -925,21 +925,11 @@ def test_what_is_refused_raises(name) -> None:
 def test_the_readme_shows_the_table() -> None:
     """It is `python -m tapegrad vocabulary --update README.md`, of the versions it names."""
     text = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
-    shown = text.split(vocabulary.BEGIN)[1].split(vocabulary.END)[0].strip()
+    shown = documents.part(text, "vocabulary")
     generated = vocabulary.table()
     if shown.splitlines()[0] != generated.splitlines()[0]:
         pytest.skip("the README's table is of other versions of NumPy and SciPy")
     assert shown == generated, "run python -m tapegrad vocabulary --update README.md"
-
-
-def test_updating_a_file(tmp_path) -> None:
-    path = tmp_path / "a.md"
-    path.write_text(f"before {vocabulary.BEGIN}{vocabulary.END} after")
-    assert vocabulary.update(path) and not vocabulary.update(path)
-    assert "`numpy.linalg`" in path.read_text() and path.read_text().endswith(" after")
-    path.write_text("")
-    with pytest.raises(ValueError, match="no place for the table"):
-        vocabulary.update(path)
 
 
 def test_public_names_are_numpys() -> None:

@@ -245,6 +245,7 @@ root = elementwise(
     name="root",
     backward="Sqrt",
     domain=positive,
+    method=False,
     holomorphic=False,
 )
 

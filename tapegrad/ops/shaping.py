@@ -236,6 +236,7 @@ Tensor.flatten = flatten
 Tensor.T = property(lambda self: transpose(self, None), doc="Axes in reverse order.")
 Tensor.mT = property(lambda self: swapaxes(self, -1, -2), doc="The last two axes exchanged.")
 Tensor.t = lambda self: transpose(self, None)
+Tensor.t.__doc__ = "Axes in reverse order: the transpose of a matrix."
 Tensor.unsqueeze = lambda self, dim: expand_dims(self, dim)
 Tensor.unsqueeze.__doc__ = "A new axis of length 1, at `dim`."
 FUNCTIONS[np.ravel] = ravel

@@ -1,0 +1,83 @@
+"""The table of public names: complete, explained, and what the README shows; and the documents such tables stand in."""
+
+import inspect
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import tapegrad as tg
+from tapegrad import documents, names
+from tapegrad.__main__ import main
+
+README = Path(__file__).parent.parent / "README.md"
+
+
+@pytest.mark.parametrize("name", names.PLACES)
+def test_every_name_of_a_place_is_told(name):
+    place = names.place(name)
+    told = {*place.own, *(n for listed in place.borrowed.values() for n in listed)}
+    holder = names._found(name)
+    if isinstance(holder, ModuleType):
+        usable = {
+            n
+            for n in getattr(holder, "__all__", dir(holder))
+            if not n.startswith("_") and not isinstance(getattr(holder, n), ModuleType)
+        } - {"annotations"}
+    else:
+        usable = {
+            n
+            for n, v in inspect.getmembers_static(holder)
+            if not n.startswith("_") and (inspect.isroutine(v) or isinstance(v, property))
+        }
+    assert usable <= told
+    assert all(hasattr(holder, n) for n in told)
+
+
+def test_what_is_ours_and_what_is_borrowed():
+    package, tensor = names.place("tapegrad"), names.place("tapegrad.Tensor")
+    assert {"grad", "compile", "njit", "optim", "check_gradient", "Tensor"} <= package.own.keys()
+    assert {"sin", "pi", "float64"} <= set(package.borrowed["numpy"])
+    assert not {"sin", "creation", "dispatch", "version"} & package.own.keys()
+    assert "backward" in tensor.own and "add_" in tensor.borrowed["PyTorch, in place"]
+    assert "detach_" in tensor.own and "shape" in tensor.own
+
+
+def test_a_name_without_a_docstring_is_an_error(monkeypatch):
+    monkeypatch.setattr(tg, "unexplained", lambda: None, raising=False)
+    with pytest.raises(LookupError, match=r"tapegrad\.unexplained is public and has no docstring"):
+        names.place.__wrapped__("tapegrad")
+
+
+def test_the_readme_shows_the_names():
+    """It is `python -m tapegrad names --update README.md`, of the versions that its vocabulary names."""
+    import numpy
+    import scipy
+
+    text = README.read_text(encoding="utf-8")
+    of = f"Of NumPy {numpy.__version__} and SciPy {scipy.__version__}:"
+    if of != documents.part(text, "vocabulary").splitlines()[0]:
+        pytest.skip("the README's table is of other versions of NumPy and SciPy")
+    current = documents.part(text, "names") == names.table()
+    assert current, "run python -m tapegrad names --update README.md"
+
+
+def test_the_command(capsys, tmp_path):
+    assert main(["names", "hessian-vector"]) == 0
+    assert capsys.readouterr().out.startswith("tapegrad.hvp\n    Hessian-vector product")
+    assert main(["names", "no such thing"]) == 1
+    assert "no public name has 'no such thing'" in capsys.readouterr().err
+    path = tmp_path / "a.md"
+    assert main(["names", "--update", str(path)]) == 2
+    path.write_text("before <!-- names --><!-- end of names --> after")
+    assert main(["names", "--update", str(path)]) == 0 == main(["names", "--update", str(path)])
+    assert capsys.readouterr().out.split() == [f"{path}:", "updated", f"{path}:", "as", "it", "was"]
+    assert "| `tapegrad.optim` |" in path.read_text() and path.read_text().endswith(" after")
+
+
+def test_a_document_without_marks_is_left_alone(tmp_path):
+    path = tmp_path / "a.md"
+    path.write_text("nothing")
+    with pytest.raises(ValueError, match="no place for the sum: put <!-- sum --> and"):
+        documents.update(path, "sum", "3")
+    assert path.read_text() == "nothing"
