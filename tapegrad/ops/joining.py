@@ -51,6 +51,8 @@ def stack(g, xs_shapes, *, axis=0):
 def array(data: Any, dtype: Any = None) -> Any:
     """A tensor from nested sequences whose elements may be tracked: `tg.array([a, b])` stacks them.
 
+    Numbers alone make a plain array, as in NumPy: `tg.tensor` makes a tensor of them.
+
     >>> import tapegrad as tg
     >>> a = tg.tensor(2.0, requires_grad=True)
     >>> tg.array([a, a * a, 1.0])
