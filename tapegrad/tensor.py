@@ -516,6 +516,11 @@ class Tensor:
 
         return tensor_text(self)
 
+    def _repr_html_(self) -> str | None:
+        from .autograd.printing import tensor_html
+
+        return tensor_html(self)
+
     def __format__(self, spec: str) -> str:
         """One number as Python prints it, `f"{loss:.3f}"`; a tensor with axes as its repr."""
         if not self.ndim or (spec and self.size == 1):

@@ -165,20 +165,17 @@ def test_rendering(tmp_path):
     assert written == str(tmp_path / "graph.dot")
     with pytest.raises(ValueError, match="ending names no format"):
         picture.render(tmp_path / "graph")
-    try:
-        import graphviz  # noqa: F401
-
-        there = shutil.which("dot") is not None
-    except ImportError:
-        there = False
+    there = shutil.which("dot") is not None
     bundle = picture._repr_mimebundle_()
-    assert bundle["text/plain"] == picture.source
+    assert bundle["text/plain"].endswith(picture.source)
     assert ("image/svg+xml" in bundle) == there == (picture._repr_svg_() is not None)
     if there:
         picture.render(tmp_path / "graph.svg")
         assert "<svg" in (tmp_path / "graph.svg").read_text()
+        with pytest.raises(ValueError, match="Graphviz says"):
+            picture.render(tmp_path / "graph.nonsense")
     else:
-        with pytest.raises(PicturesMissing, match="graphviz|Graphviz"):
+        with pytest.raises(PicturesMissing, match="Graphviz"):
             picture.render(tmp_path / "graph.svg")
     assert str(picture) == picture.source
     assert "render" in repr(picture)
@@ -234,8 +231,6 @@ def test_a_tape_in_a_notebook():
         "out float64[1, 1]",
     ):
         assert part in shown, part
-    assert "prefers-color-scheme: dark" in text
-    assert "data-jp-theme-light" in text
     assert "%0" in shown
 
 

@@ -1,7 +1,7 @@
 """Pictures of what was recorded: a graph of the entries behind a tensor, and a table of a tape for notebooks.
 
 `make_dot` walks from a tensor to its leaves and writes Graphviz's DOT language, which needs no package; only turning that into a
-picture needs the `graphviz` package and program (extra `pictures`). Gradients flow along the arrows, from the result back to the leaves;
+picture needs Graphviz's program `dot`. Gradients flow along the arrows, from the result back to the leaves;
 the path into a constant ends in a bar.
 
 Invariant: a picture has at most `LIMIT` entries. Of a longer computation the ones nearest to the result are drawn, and the rest is
@@ -11,14 +11,14 @@ folded into one box that counts them.
 from __future__ import annotations
 
 import heapq
-import html
 import itertools
+import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from .. import primitive, sweep
+from .. import markup, primitive, sweep
 from ..errors import GraphError, TapegradError
 from ..tape import FREED, IN0, KW, OP, OUT, SLOT, STRIDE, Leaf, Slot, Tape, X, Y, locate
 from ..tensor import Tensor
@@ -54,9 +54,10 @@ class Picture:
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         """The drawing where Graphviz is installed, the source beside it."""
-        bundle = {"text/plain": self.source}
         svg = self._repr_svg_()
-        return bundle if svg is None else bundle | {"image/svg+xml": svg}
+        if svg is None:
+            return {"text/plain": f"// A picture needs Graphviz, which is not installed; this is its source.\n{self.source}"}  # fmt: skip
+        return {"text/plain": self.source, "image/svg+xml": svg}
 
     def _repr_svg_(self) -> str | None:
         try:
@@ -67,20 +68,17 @@ class Picture:
     def pipe(self, format: str = "svg") -> bytes:
         """The picture in a format that Graphviz writes: "svg", "png", "pdf" ... Raises PicturesMissing without Graphviz."""
         try:
-            import graphviz
-        except ImportError:
-            raise PicturesMissing(
-                f"a picture in format {format!r} was asked, but the package graphviz is not installed. Install it (pip install "
-                "'tapegrad[pictures]', and the program: apt install graphviz, brew install graphviz), or paste .source into any "
-                "viewer of the DOT language."
-            ) from None
-        try:
-            return graphviz.Source(self.source).pipe(format=format)
-        except graphviz.ExecutableNotFound:
+            done = subprocess.run(["dot", f"-T{format}"], input=self.source.encode(), capture_output=True)  # fmt: skip
+        except FileNotFoundError:
             raise PicturesMissing(
                 f"a picture in format {format!r} was asked, but Graphviz's program dot is not on the path. Install it (apt install "
                 "graphviz, brew install graphviz), or paste .source into any viewer of the DOT language."
             ) from None
+        if done.returncode:
+            raise ValueError(
+                f"a picture in format {format!r} was asked, but Graphviz says: {done.stderr.decode(errors='replace').strip()}"
+            )
+        return done.stdout
 
     def render(self, filename: str) -> str:
         """Write the picture to a file, in the format its ending names, and return the file's name; `.dot` is the source itself."""
@@ -261,60 +259,48 @@ def _escaped(text: str) -> str:
 
 # ------------------------------------------------------------------------------------------------ tapes in notebooks
 
-# The theme is the notebook's: Jupyter's variables where there are some, else what the browser prefers.
-_CSS = """
-<style>
-.tapegrad-tape { --ink: var(--jp-content-font-color1, CanvasText); --line: rgba(128, 128, 128, .35); --dim: rgba(128, 128, 128, .95);
-  --entry: #2a6db0; --leaf: #35802b; color: var(--ink); font: 12px/1.5 ui-monospace, monospace; border-collapse: collapse;
-  color-scheme: light dark; }
-@media (prefers-color-scheme: dark) { .tapegrad-tape { --entry: #7fb2e5; --leaf: #86c97c; } }
-[data-jp-theme-light="true"] .tapegrad-tape { --entry: #2a6db0; --leaf: #35802b; }
-[data-jp-theme-light="false"] .tapegrad-tape { --entry: #7fb2e5; --leaf: #86c97c; }
-.tapegrad-tape caption { text-align: left; padding: 2px 8px; }
-.tapegrad-tape th, .tapegrad-tape td { text-align: left; padding: 1px 8px; border-bottom: 1px solid var(--line); background: none; }
-.tapegrad-tape .o { color: var(--entry); } .tapegrad-tape .l { color: var(--leaf); } .tapegrad-tape .d { color: var(--dim); }
-</style>
-"""
-
 
 def tape_html(tape: Tape) -> str:
-    """A table of the entries, one a row, in the notebook's light or dark theme; a long tape is folded in the middle."""
+    """A table of the entries, one a row; a long tape is folded in the middle."""
     code = tape.code
     n = len(code) // STRIDE
     index = {code[k + SLOT]: k // STRIDE for k in range(0, len(code), STRIDE)}
-    rows = []
+    rows: list[tuple[str, ...]] = []
     leaves: dict[Leaf, int] = {}
     for position in range(n):
         if n > FOLD and FOLD // 2 <= position < n - FOLD // 2:
             if position == FOLD // 2:
-                rows.append(f'<tr><td></td><td class="d" colspan="4">... {n - FOLD} entries ...</td></tr>')  # fmt: skip
+                rows.append((markup.dim(f"... {n - FOLD} entries ..."),))
             continue
         rows.append(_row(code[position * STRIDE : (position + 1) * STRIDE], position, index, leaves))  # fmt: skip
-    head = "<tr><th></th><th>operation</th><th>operands</th><th>result</th><th>saved</th></tr>"
     caption = f"Tape with {n} {'entry' if n == 1 else 'entries'}"
-    return f'{_CSS}<table class="tapegrad-tape"><caption>{caption}</caption>{head}{"".join(rows)}</table>'
+    return markup.table(rows, ("", "operation", "operands", "result", "saved"), caption)
 
 
-def _row(entry: list[Any], position: int, index: dict[Any, int], leaves: dict[Leaf, int]) -> str:
+def _row(
+    entry: list[Any], position: int, index: dict[Any, int], leaves: dict[Leaf, int]
+) -> tuple[str, ...]:
+    number = markup.dim(str(position))
     if entry[OP] == FREED:
-        return f'<tr><td class="d">{position}</td><td class="d" colspan="4">freed</td></tr>'
+        return number, markup.dim("freed"), "", "", ""
     op, kw, packed = saving.original(entry[OP], entry[KW])
     nodes, _ = _operands(entry, op)
     operands = []
     for node in nodes:
         if node is None:
-            operands.append('<span class="d">const</span>')
+            operands.append(markup.dim("const"))
         elif type(node) is Leaf:
-            operands.append(f'<span class="l">leaf{leaves.setdefault(node, len(leaves))}</span>')
+            operands.append(markup.coloured(f"leaf{leaves.setdefault(node, len(leaves))}", "green"))
         else:
-            operands.append(f"%{index[node]}" if node in index else '<span class="d">elsewhere</span>')  # fmt: skip
-    operands += [f'<span class="d">{html.escape(text)}</span>' for text in _settings(op, kw)]
-    saved = "packed" if packed else _saved(entry, op).removeprefix("saved: ")
-    cells = (
-        f'<td class="d">{position}</td>', f'<td class="o">{html.escape(op.name)}</td>', f"<td>{', '.join(operands)}</td>",
-        f"<td>{html.escape(_form(entry[OUT]).strip())}</td>", f'<td class="d">{html.escape(saved)}</td>',
-    )  # fmt: skip
-    return f"<tr>{''.join(cells)}</tr>"
+            operands.append(markup.Html(f"%{index[node]}") if node in index else markup.dim("elsewhere"))  # fmt: skip
+    operands += [markup.dim(text) for text in _settings(op, kw)]
+    return (
+        number,
+        markup.coloured(op.name, "blue"),
+        markup.Html(", ".join(operands)),
+        _form(entry[OUT]).strip(),
+        markup.dim("packed" if packed else _saved(entry, op).removeprefix("saved: ")),
+    )
 
 
 __all__ = ["Picture", "PicturesMissing", "make_dot", "tape_html"]

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import sweep
+from .. import markup, sweep
 from ..tape import FREED, IN0, KW, OP, OUT, SLOT, STRIDE, Leaf, Tape
 from ..tensor import Tensor
 from . import saving
@@ -33,16 +33,30 @@ def tensor_text(t: Tensor) -> str:
     parts = [values]
     if array.dtype not in _DEFAULTS:
         parts.append(f"dtype={array.dtype}")
-    if type(t._node) is Leaf:
-        parts.append("requires_grad=True")
-    elif t._node is not None:
-        from ..errors import GraphError
+    return f"{name}({', '.join(parts + _place(t))})"
 
-        try:
-            parts.append(f"grad_fn=<{t.grad_fn.name()}>")  # type: ignore[union-attr]
-        except GraphError:
-            parts.append("grad_fn=<gone>")
-    return f"{name}({', '.join(parts)})"
+
+def tensor_html(t: Tensor) -> str | None:
+    """The values, under dtype, shape and the place in the graph; None for a tensor without a value."""
+    if not hasattr(t, "_data"):
+        return None
+    array = np.asarray(t._data)
+    form = f"tensor {array.dtype}[{', '.join(map(str, array.shape))}]"
+    return markup.block(np.array2string(array, separator=", "), ", ".join([form, *_place(t)]))
+
+
+def _place(t: Tensor) -> list[str]:
+    """Where the tensor stands in the graph, if it does."""
+    if type(t._node) is Leaf:
+        return ["requires_grad=True"]
+    if t._node is None:
+        return []
+    from ..errors import GraphError
+
+    try:
+        return [f"grad_fn=<{t.grad_fn.name()}>"]  # type: ignore[union-attr]
+    except GraphError:
+        return ["grad_fn=<gone>"]
 
 
 def _empty(array: np.ndarray) -> str:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from .. import markup
 from ..errors import GradcheckError
 from ..primitive import FUNCTIONS, UFUNCS, Call, Primitive
 
@@ -73,6 +74,23 @@ class Report:
         lines += [f"not checked: {what}, because {why}" for what, why in self.excused.items()]
         lines += [f"\n{problem}" for problem in self.problems]
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        laws = list(dict.fromkeys(law for _, law in self.verdicts))
+        tones = {"ok": "green", "BROKEN": "red"}
+
+        def mark(sample: str, law: str) -> str:
+            verdict = self.verdicts.get((sample, law), "")
+            return markup.coloured(verdict, tones[verdict]) if verdict else markup.dim("-")
+
+        rows = [[sample, *(mark(sample, law) for law in laws)] for sample in self.samples]
+        return markup.panel(
+            "red" if self.problems else "green",
+            "broken" if self.problems else "ok",
+            repr(self).partition("\n")[0],
+            [markup.table(rows, ["sample", *laws]), *(str(p) for p in self.problems)],
+            [f"not checked: {what}, because {why}" for what, why in self.excused.items()],
+        )
 
 
 def check_op(

@@ -1,8 +1,7 @@
 """Results of checks: what they found, as text, HTML, pictures, plain data, and as an error in tests.
 
 `GradientCheck` is what `check_gradient` returns, `AdjointCheck` what `check_adjoint` returns. Both have `verdict`, `ok`,
-`explanation`, `to_dict()`, `assert_ok()`; they print as a table and show as one in a notebook. The HTML takes its colours
-from the page (`currentColor`, translucent fills), so that it reads in light and dark themes alike.
+`explanation`, `to_dict()`, `assert_ok()`; they print as a table and show as one in a notebook.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .. import markup
 from ..errors import GradcheckError
 from .estimates import richardson
 from .probing import Probe
@@ -26,14 +26,8 @@ if TYPE_CHECKING:
 ROWS = 12
 """Rows of a printed table; the worst are shown."""
 
-COLOURS = {
-    RIGHT: "#2e9e5b",
-    WRONG: "#d64545",
-    ROUGH: "#c77700",
-    NOISY: "#8a63d2",
-    SCALED: "#2f7fd1",
-}
-"""Badges: mid-tones that stand out on white and on black."""
+COLOURS = {RIGHT: "green", WRONG: "red", ROUGH: "orange", NOISY: "violet", SCALED: "blue"}
+"""Of the verdicts, in `tapegrad.markup`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,8 +149,12 @@ class GradientCheck:
         tables = [_html_table(self._table())]
         if self.taylor:
             tables.append(_html_table(self._taylor_table()))
-        return _html(
-            self.verdict, self.headline, [self.explanation], tables, [self._cost(), *self.notes]
+        return markup.panel(
+            COLOURS[self.verdict],
+            self.verdict,
+            self.headline,
+            [self.explanation, *tables],
+            [self._cost(), *self.notes],
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -269,11 +267,11 @@ class AdjointCheck:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return _html(
+        return markup.panel(
+            COLOURS[self.verdict],
             self.verdict,
             self.headline,
-            [self.explanation],
-            [_html_table(self._table())],
+            [self.explanation, _html_table(self._table())],
             self.notes,
         )
 
@@ -342,48 +340,13 @@ def _columns(rows: list[list[str]]) -> list[str]:
 
 # ------------------------------------------------------------------------------------------------- as HTML
 
-_CELL = "padding:.15em .8em .15em 0;text-align:left;border:0;background:transparent;color:inherit;"
-
 
 def _html_table(rows: list[list[str]]) -> str:
-    head = "".join(
-        f'<th style="{_CELL}border-bottom:1px solid currentColor;opacity:.7">{html.escape(cell)}</th>'
-        for cell in rows[0]
-    )
-    body = []
-    for row in rows[1:]:
-        cells = []
-        for cell in row:
-            verdict = cell.split(":")[0]
-            colour = f"color:{COLOURS[verdict]};font-weight:600;" if verdict in COLOURS else ""
-            cells.append(f'<td style="{_CELL}{colour}">{html.escape(cell)}</td>')
-        body.append(f'<tr style="background:transparent">{"".join(cells)}</tr>')
-    return (
-        '<table style="border-collapse:collapse;margin:.5em 0;font-variant-numeric:tabular-nums;'
-        f'font-family:ui-monospace,monospace;font-size:.9em;color:inherit"><thead><tr style="background:transparent">{head}'
-        f"</tr></thead><tbody>{''.join(body)}</tbody></table>"
-    )
+    def told(cell: str) -> str:
+        verdict = cell.split(":")[0]
+        return markup.coloured(cell, COLOURS[verdict], bold=True) if verdict in COLOURS else cell
 
-
-def _html(
-    verdict: str,
-    headline: str,
-    sentences: Sequence[str],
-    tables: Sequence[str],
-    small: Sequence[str],
-) -> str:
-    badge = (
-        f'<span style="background:{COLOURS[verdict]};color:#fff;border-radius:.3em;padding:.1em .6em;'
-        f'font-weight:600;margin-right:.6em">{html.escape(verdict)}</span>'
-    )
-    told = "".join(f"<p style='margin:.4em 0'>{html.escape(s)}</p>" for s in sentences if s)
-    foot = "<br>".join(html.escape(s) for s in small if s)
-    return (
-        '<div class="tapegrad-check" style="border-left:3px solid '
-        f'{COLOURS[verdict]};padding:.3em 0 .3em 1em;overflow-x:auto;color:inherit">'
-        f"<div>{badge}{html.escape(headline)}</div>{told}{''.join(tables)}"
-        f'<div style="opacity:.7;font-size:.85em">{foot}</div></div>'
-    )
+    return markup.table([[told(cell) for cell in row] for row in rows[1:]], rows[0])
 
 
 def page(result: GradientCheck | AdjointCheck, picture: bytes | None = None) -> str:

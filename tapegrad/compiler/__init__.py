@@ -19,7 +19,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from .. import storage
+from .. import markup, storage
 from .program import Program, Programs, taken_apart
 from .report import Report
 from .tracing import traced_in
@@ -93,7 +93,7 @@ class Compiled:
     @property
     def ir(self) -> str:
         """LLVM IR of the program used last: one module for each native part."""
-        return "\n".join(native.text for native in self.latest.natives)
+        return markup.Lines("\n".join(native.text for native in self.latest.natives))
 
     def report(self) -> Report:
         """What the program used last consists of: calls, loops, memory, work, compile time."""
@@ -102,10 +102,14 @@ class Compiled:
     @property
     def source(self) -> str:
         """A readable listing of the program used last."""
-        return self.latest.source
+        return markup.Lines(self.latest.source)
 
     def __repr__(self) -> str:
         return f"<compiled {self.programs.name}: {len(self.programs.by_key)} signature(s)>"
+
+    def _repr_html_(self) -> str | None:
+        """The report of the program used last, under the function's name; None (the plain repr) before there is one."""
+        return self.report()._repr_html_() if self.programs.by_key else None
 
 
 def compile(

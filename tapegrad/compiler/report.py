@@ -5,13 +5,13 @@ A `Report` prints as a table, in notebooks as HTML. It counts what the schedule 
 
 from __future__ import annotations
 
-import html
 import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from .. import markup
 from .graph import Graph, Guard
 from .schedule import topological
 
@@ -104,7 +104,4 @@ class Report:
 
     def _repr_html_(self) -> str:
         """The same in a notebook."""
-        rows = "".join(
-            f"<tr><th>{html.escape(k)}</th><td>{html.escape(v)}</td></tr>" for k, v in self._rows()
-        )
-        return f"<table><caption>program {html.escape(self.name)}</caption>{rows}</table>"
+        return markup.table(self._rows(), caption=f"program {self.name}", named=True)

@@ -23,6 +23,7 @@ from numba.core import types
 from numba.core.errors import NumbaWarning
 from numba.extending import typeof_impl
 
+from .. import markup
 from ..errors import NotDifferentiable
 from ..storage import StandIn
 from ..tensor import Tensor
@@ -52,6 +53,13 @@ class NativeFunction:
 
     def __repr__(self) -> str:
         return f"<tg.njit {self.__qualname__}>"
+
+    def _repr_html_(self) -> str | None:
+        """What `explain` tells, as a table; None (the plain repr) before a derivative was made."""
+        if self.latest is None:
+            return None
+        head, *rows = self.latest.variables()
+        return markup.table(rows, head, caption=repr(self))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         for a in args:
@@ -134,11 +142,11 @@ class NativeFunction:
         >>> print(area.adjoint_source.splitlines()[0])
         def area_adjoint(r, value_seed):
         """
-        return self._derived("adjoint_source").adjoint.source
+        return markup.Lines(self._derived("adjoint_source").adjoint.source)
 
     def explain(self) -> str:
         """For each variable, whether it carries derivatives and what of it is kept for the reverse, as a table."""
-        return self._derived("explain()").explain()
+        return markup.Lines(self._derived("explain()").explain())
 
     def _derived(self, asked: str) -> Derived:
         if self.latest is None:
@@ -350,6 +358,14 @@ class Derived:
                     )
 
     def explain(self) -> str:
+        rows = self.variables()
+        widths = [max(len(r[i]) for r in rows) for i in range(4)]
+        return "\n".join(
+            "  ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)).rstrip() for r in rows
+        )
+
+    def variables(self) -> list[tuple[str, str, str, str]]:
+        """A heading, and for each variable its type, whether it is active, and what of it is kept."""
         flow = self.flow
         rows = [("variable", "type", "derivative", "kept for the reverse")]
         for name in sorted(self.typed.types):
@@ -370,10 +386,7 @@ class Derived:
                     self.adjoint.kept.get(name, self.adjoint.kept.get(f"{name}[...]", "")),
                 )
             )
-        widths = [max(len(r[i]) for r in rows) for i in range(4)]
-        return "\n".join(
-            "  ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)).rstrip() for r in rows
-        )
+        return rows
 
     @property
     def flow(self) -> Any:
