@@ -105,9 +105,10 @@ def panel(colour: str, badge: str, headline: str, parts: Sequence[str], foot: Se
 
 def block(text: str, caption: str) -> Html:
     """Text in lines, as it would be printed, under a caption."""
+    style = "margin:.2em 0;padding:0;font:inherit;line-height:1.3;border:0;background:transparent;color:inherit"
     return Html(
         f'<div style="color:inherit;overflow-x:auto;{_FONT}"><div style="opacity:.7">{escaped(caption)}</div>'
-        f'<pre style="margin:.2em 0;padding:0;font:inherit;line-height:1.3;border:0;background:transparent;color:inherit">{escaped(text)}</pre></div>'
+        f'<pre style="{style}">{escaped(text)}</pre></div>'
     )
 
 

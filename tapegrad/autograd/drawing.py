@@ -133,9 +133,10 @@ def _lines(tensors: Sequence[Tensor], names: dict[Leaf, str], limit: int) -> Ite
     places |= {leaf: f"leaf{i}" for i, leaf in enumerate(labels)}
     rest = len(entries) - len(drawn)
     yield 'digraph "how it was computed" {'
-    yield '  graph [rankdir=TB fontname="sans-serif"]'
+    # Boxes are pale with black text; what stands between them has to be read on a dark page as well.
+    yield '  graph [rankdir=TB fontname="sans-serif" bgcolor="transparent"]'
     yield '  node [fontname="sans-serif" fontsize=11]'
-    yield '  edge [fontname="sans-serif" fontsize=9 color="#4a78a8"]'
+    yield '  edge [fontname="sans-serif" fontsize=9 color="#4a78a8" fontcolor="#808080"]'
     for i, t in enumerate(tensors):
         yield _box(f"result{i}", "result", f"result{_form(t._data)}")
         yield f"  result{i} -> {places[t._node]}"
