@@ -1,4 +1,4 @@
-"""Losses over data that is too big, or too slow, for one process: sums over partitions, run by Dask.
+"""Losses over data that is too big, or too slow, for one process, and many fits or chains at once: run by Dask.
 
     loss = lambda params, x, y: np.sum((model(params, x) - y) ** 2)
     value, gradient = tapegrad.dask.value_and_grad(loss)(params, x, y)      # x, y: dask arrays with equal chunks
@@ -9,10 +9,13 @@ a tree, so what travels is as big as the parameters. The tasks run on the `distr
 Invariant: the order of additions depends on the partitions only. Who computes what, in which order, and how often because a
 worker was lost, changes no bit of the result. For that, parameters are part of the task graph, from which everything can be
 computed again; only big ones are scattered, and scattered again if they are lost.
+
+`multistart` and `chains` run whole fits and whole chains of a sampler at once, one task each, by the same rule.
 """
 
 from __future__ import annotations
 
+import copy
 import functools
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -42,9 +45,9 @@ def value_and_grad(
 
     `data` are Dask arrays (cut along their first axis, equally), bags (a partition is a list), dataframes, or sequences of parts
     (anything, Dask's delayed values included), all with the same number of partitions. `loss` returns a real number; `params` is
-    a pytree, and the gradient has its structure. Runs on `client`, or the active `distributed.Client`, or by `scheduler`
-    ("threads", the default, "processes" or "synchronous"). Raises ValueError where partitions do not match; what `loss` raises
-    on a worker is raised here.
+    a pytree, and the gradient has its structure. Runs on `client`; or by `scheduler` ("threads", "processes" or "synchronous");
+    or, by default, on the active `distributed.Client`, else on threads. Raises ValueError where partitions do not match; what
+    `loss` raises on a worker is raised here.
 
     >>> import dask.array as da, numpy as np, tapegrad.dask  # doctest: +SKIP
     >>> x = da.random.normal(size=(1_000_000, 3), chunks=(100_000, 3))  # doctest: +SKIP
@@ -64,7 +67,7 @@ def value_and_grad(
                 "no data was given: pass it after the parameters, or use tapegrad.value_and_grad, which needs none."
             )
         parts = _partitions(data)
-        chosen = client if client is not None else _active_client()
+        chosen = _client(client, scheduler)
         leaves, structure = _flatten(params)
         nbytes = sum(np.asarray(_raw(leaf)).nbytes for leaf in leaves)
         scattered = chosen is not None and nbytes > BIG
@@ -123,17 +126,55 @@ def multistart(
     >>> import numpy as np, tapegrad.dask  # doctest: +SKIP
     >>> best, *_ = tapegrad.dask.multistart(lambda x: np.cos(x) + x**2 / 50, np.linspace(-9, 9, 8))  # doctest: +SKIP
     """
-    dask = _dask()
-    points = list(starts)
-    if not points:
-        raise ValueError("multistart was given no start: give at least one.")
     if solver is None:
         from .interop.solvers import minimize as solver
-    chosen = client if client is not None else _active_client()
-    one = dask.delayed(_solved, pure=False)
-    tasks = [one(solver, f, dask.delayed(p, traverse=False, pure=False), settings) for p in points]
-    results = _computed(dask.delayed(list, pure=False)(tasks), chosen, scheduler)
-    return sorted(results, key=_rank)
+    jobs = [(solver, f, start, settings) for start in starts]
+    if not jobs:
+        raise ValueError("multistart was given no start: give at least one.")
+    return sorted(_each(_solved, jobs, client, scheduler), key=_rank)
+
+
+def chains(
+    sampler: Callable[..., Any],
+    starts: Iterable[Tree],
+    *,
+    seed: int | None = 0,
+    client: Any = None,
+    scheduler: str | None = None,
+    **settings: Any,
+) -> list[Any]:
+    """Run a sampler from many starts at once: what `sampler(start, rng, **settings)` returns, in the order of the starts.
+
+    Each chain has a `numpy.random.Generator` of its own, a child of `seed` (`SeedSequence.spawn`; None: other numbers every
+    time). So the draws depend on the seed and the chain's place alone, not on who runs it, or how often because a worker was
+    lost. What a sampler raises is raised here, with the number of its chain.
+
+    >>> import numpy as np, tapegrad.dask  # doctest: +SKIP
+    >>> def walk(x, rng, steps):  # doctest: +SKIP
+    ...     return x + np.cumsum(rng.normal(size=steps))
+    >>> four = tapegrad.dask.chains(walk, np.zeros(4), seed=1, steps=1000)  # doctest: +SKIP
+    """
+    if not callable(sampler):
+        raise TypeError(
+            f"chains was asked of {type(sampler).__name__}, which cannot be called: pass a function of a start and a Generator."
+        )
+    points = list(starts)
+    if not points:
+        raise ValueError("chains was given no start: give at least one.")
+    seeds = np.random.SeedSequence(seed).spawn(len(points))
+    jobs = [(k, sampler, *pair, settings) for k, pair in enumerate(zip(points, seeds, strict=True))]
+    return _each(_sampled, jobs, client, scheduler)
+
+
+def _each(
+    of: Callable[..., Any], jobs: Sequence[tuple[Any, ...]], client: Any, scheduler: str | None
+) -> list[Any]:
+    """`of` of each job's arguments, which stay as they are, one task a job."""
+    dask = _dask()
+    chosen = _client(client, scheduler)
+    one = dask.delayed(of, pure=False)
+    tasks = [one(dask.delayed(job, traverse=False, pure=False)) for job in jobs]
+    return _computed(dask.delayed(list, pure=False)(tasks), chosen, scheduler)
 
 
 # ------------------------------------------------------------------------------------ tasks, run by workers
@@ -154,14 +195,26 @@ def _add(parts: Sequence[tuple[Any, list[Any]]]) -> tuple[Any, list[Any]]:
     return value, gradients
 
 
-def _solved(solver: Callable[..., Any], f: Any, start: Tree, settings: dict[str, Any]) -> Any:
+def _solved(job: tuple[Callable[..., Any], Any, Tree, dict[str, Any]]) -> Any:
     from scipy.optimize import OptimizeResult
 
+    solver, f, start, settings = job
     try:
         return solver(f, start, **settings)
     except Exception as problem:
         message = f"{type(problem).__name__}: {problem}"
         return OptimizeResult(x=start, fun=np.inf, success=False, message=message)
+
+
+def _sampled(job: tuple[int, Callable[..., Any], Tree, Any, dict[str, Any]]) -> Any:
+    number, sampler, start, seed, settings = job
+    # Spawning counts on in a SeedSequence, and a task may run twice: each run has a copy.
+    rng = np.random.default_rng(copy.deepcopy(seed))
+    try:
+        return sampler(start, rng, **settings)
+    except Exception as problem:
+        problem.add_note(f"raised in chain {number} of tapegrad.dask.chains")
+        raise
 
 
 def _rank(result: Any) -> float:
@@ -182,6 +235,11 @@ def _dask() -> Any:
             'tapegrad.dask needs Dask, which is not installed: pip install "tapegrad[dask]".'
         ) from None
     return dask
+
+
+def _client(client: Any, scheduler: str | None) -> Any:
+    """The client that was given; else, unless a scheduler was, the active one; None for the schedulers of Dask itself."""
+    return client if client is not None or scheduler is not None else _active_client()
 
 
 def _active_client() -> Any:
@@ -250,4 +308,4 @@ def _raw(leaf: Any) -> Any:
     return leaf._data if hasattr(leaf, "_data") else leaf
 
 
-__all__ = ["grad", "multistart", "value_and_grad"]
+__all__ = ["chains", "grad", "multistart", "value_and_grad"]

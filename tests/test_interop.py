@@ -283,29 +283,60 @@ def test_scipy_takes_gradients_and_tensors():
     assert solved.success
 
 
-def test_emcee_samples_a_tapegrad_model():
+T = np.linspace(0, 3, 40)
+SEEN = 2 * np.exp(-1.3 * T) + 0.3 + 0.05 * np.random.default_rng(0).normal(size=40)
+
+
+def misfit(a, k, c):
+    return np.sum(((a * np.exp(-k * T) + c - SEEN) / 0.05) ** 2)
+
+
+def looped_misfit(a, k, c):
+    s = 0.0
+    for i in range(len(T)):
+        s += ((a * np.exp(-k * T[i]) + c - SEEN[i]) / 0.05) ** 2
+    return s
+
+
+MADE = {
+    "eager": lambda: (misfit, tg.grad(misfit, (0, 1, 2))),
+    "compiled": lambda: (tg.compile(misfit), tg.compile(tg.grad(misfit, (0, 1, 2)))),
+    "native": lambda: (f := tg.njit(looped_misfit), tg.grad(f, (0, 1, 2))),
+}
+
+
+@pytest.mark.parametrize("made", MADE)
+def test_emcee_samples_a_tapegrad_model(made):
+    """The same walkers as with plain NumPy."""
     emcee = pytest.importorskip("emcee")
+    f, _ = MADE[made]()
+    start = [2.0, 1.3, 0.3] + 0.01 * np.random.default_rng(1).normal(size=(8, 3))
+    chains = []
+    for function in (misfit, f):
+        sampler = emcee.EnsembleSampler(8, 3, lambda p, of=function: -0.5 * of(*p))
+        sampler.random_state = np.random.RandomState(0).get_state()
+        sampler.run_mcmc(start, 30)
+        chains.append(sampler.get_chain())
+    np.testing.assert_allclose(chains[1], chains[0], rtol=1e-9)
+    assert np.ptp(chains[0]) > 0.1
 
-    def log_density(x):
-        return -0.5 * np.sum(x**2)
 
-    start = np.random.default_rng(1).normal(size=(8, 2))
-    sampler = emcee.EnsembleSampler(8, 2, log_density)
-    sampler.random_state = np.random.RandomState(0).get_state()
-    sampler.run_mcmc(start, 50)
-    assert np.isfinite(sampler.get_log_prob()).all()
-
-
-def test_iminuit_takes_the_gradient():
+@pytest.mark.parametrize("made", MADE)
+def test_iminuit_takes_the_gradient(made):
+    """Parameters by name, and one array; minimum and errors are those of the least squares fit."""
     iminuit = pytest.importorskip("iminuit")
-
-    def cost(x):
-        return np.sum((x - np.arange(3)) ** 2)
-
-    m = iminuit.Minuit(cost, np.zeros(3), grad=tg.grad(cost))
-    m.migrad()
-    assert m.valid and m.ngrad > 0
-    np.testing.assert_allclose(m.values, np.arange(3), atol=1e-5)
+    f, gradient = MADE[made]()
+    fit = tg.least_squares(lambda p: (p[0] * np.exp(-p[1] * T) + p[2] - SEEN) / 0.05, np.ones(3))
+    named = iminuit.Minuit(f, a=1.0, k=1.0, c=0.0, grad=gradient)
+    whole = iminuit.Minuit(lambda p: f(*p), np.ones(3), grad=lambda p: gradient(*p))
+    assert named.parameters == ("a", "k", "c")
+    for m in (named, whole):
+        m.errordef = 1
+        m.migrad().hesse()
+        assert m.valid and m.ngrad > 0
+        np.testing.assert_allclose(m.values, fit.x, rtol=1e-4)
+        expected = np.sqrt(np.diag(np.linalg.inv(fit.jac.T @ fit.jac)))
+        np.testing.assert_allclose(m.errors, expected, rtol=1e-2)
 
 
 def test_absent_guests_are_named(monkeypatch):

@@ -2,6 +2,7 @@
 
 import os
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -89,6 +90,82 @@ def test_multistart():
     assert fits[0].cost <= fits[1].cost
 
 
+def bent(x):
+    return np.sum((x**2 - 1) ** 2) + 0.1 * x[0]
+
+
+def hamiltonian(x, rng, steps, f=None):
+    """A chain on exp(-f), one leapfrog step a draw."""
+    f = bent if f is None else f
+    draws = []
+    for _ in range(steps):
+        v = rng.normal(size=x.shape)
+        before = f(x) + v @ v / 2
+        v = v - 0.1 * tg.grad(f)(x)
+        y = x + 0.2 * v
+        v = v - 0.1 * tg.grad(f)(y)
+        if rng.uniform() < np.exp(before - f(y) - v @ v / 2):
+            x = y
+        draws.append(x)
+    return np.stack(draws)
+
+
+CHAINS = [np.array([1.0, -1.0]), np.array([0.5, 0.5]), np.array([1.0, -1.0])]
+
+
+def test_chains_depend_on_seed_and_place_alone():
+    runs = [
+        tapegrad.dask.chains(hamiltonian, CHAINS, seed=3, scheduler=s, steps=20)
+        for s in ("threads", "synchronous")
+    ]
+    np.testing.assert_array_equal(runs[0], runs[1])
+    rng = np.random.default_rng(np.random.SeedSequence(3).spawn(3)[2])
+    np.testing.assert_array_equal(runs[0][2], hamiltonian(CHAINS[2], rng, 20))
+    assert not np.array_equal(runs[0][0], runs[0][2])  # one start, two chains
+    other = tapegrad.dask.chains(hamiltonian, CHAINS, seed=4, steps=20)
+    assert not np.array_equal(other[0], runs[0][0])
+
+
+def test_chains_take_compiled_functions_and_trees():
+    compiled = tapegrad.dask.chains(hamiltonian, CHAINS, seed=3, steps=20, f=tg.compile(bent))
+    np.testing.assert_allclose(
+        compiled, tapegrad.dask.chains(hamiltonian, CHAINS, seed=3, steps=20), rtol=1e-9
+    )
+    starts = [{"a": 1.0, "b": [2.0]}, {"a": 3.0, "b": []}]
+    assert tapegrad.dask.chains(lambda p, rng: p, starts) == starts
+
+
+def test_a_chain_that_fails_is_named():
+    def stuck(x, rng):
+        return 1 / x
+
+    with pytest.raises(ZeroDivisionError) as caught:
+        tapegrad.dask.chains(stuck, [1, 0, 2])
+    assert "chain 1" in caught.value.__notes__[0]
+
+
+def test_starts_in_threads_do_not_disturb_one_another():
+    starts = np.random.default_rng(0).normal(size=(12, 2))
+    runs = [tapegrad.dask.multistart(bent, starts, scheduler=s) for s in ("threads", "synchronous")]
+    for a, b in zip(*runs, strict=True):
+        assert a.fun == b.fun
+        np.testing.assert_array_equal(a.x, b.x)
+    assert [r.fun for r in runs[0]] == sorted(r.fun for r in runs[0])
+
+
+def test_the_readmes_example():
+    text = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
+    code = text.split("<!-- dask example -->")[1].split("```python")[1].split("```")[0]
+    made = {}
+    exec(code, made)
+    whole = tg.value_and_grad(made["loss"])(np.zeros(3), made["x"].compute(), made["y"].compute())
+    assert made["value"] == pytest.approx(whole[0])
+    np.testing.assert_allclose(made["gradient"], whole[1])
+    assert abs(made["best"].x) == pytest.approx(1.036, abs=1e-2) and len(made["others"]) == 7
+    assert len(made["four"]) == 4 and made["four"][0].shape == (200,)
+    assert not np.array_equal(made["four"][0], made["four"][1])
+
+
 # fmt: off
 BAD = {
     "no function":  (lambda: tapegrad.dask.value_and_grad(3), TypeError, "cannot be called"),
@@ -99,6 +176,8 @@ BAD = {
     "empty":        (lambda: tapegrad.dask.value_and_grad(loss)(START, [], []), ValueError, "no partition"),
     "vector loss":  (lambda: tapegrad.dask.value_and_grad(lambda p, x: x @ p["w"])(START, [X]), TypeError, "needs a scalar output"),
     "no start":     (lambda: tapegrad.dask.multistart(np.sum, []), ValueError, "no start"),
+    "no sampler":   (lambda: tapegrad.dask.chains(None, [1.0]), TypeError, "cannot be called"),
+    "no chain":     (lambda: tapegrad.dask.chains(hamiltonian, []), ValueError, "no start"),
 }
 # fmt: on
 
@@ -139,6 +218,22 @@ def test_a_worker_killed_in_the_middle_changes_nothing(tmp_path):
         assert (tmp_path / "killed").exists()
         assert value == plain[0]
         np.testing.assert_array_equal(gradient["w"], plain[1]["w"])
+
+        def deadly_chain(x, rng, steps, flag=str(tmp_path / "chain")):
+            draws = hamiltonian(x, rng, steps)
+            try:
+                os.close(os.open(flag, os.O_CREAT | os.O_EXCL))
+            except FileExistsError:
+                return draws
+            os._exit(1)
+
+        alone = tapegrad.dask.chains(hamiltonian, CHAINS, scheduler="synchronous", steps=5)
+        np.testing.assert_array_equal(
+            tapegrad.dask.chains(deadly_chain, CHAINS, client=client, steps=5), alone
+        )
+        assert (tmp_path / "chain").exists()
+        fits = tapegrad.dask.multistart(bent, CHAINS, client=client)
+        assert fits[0].fun == tg.minimize(bent, CHAINS[0]).fun and all(r.success for r in fits)
         os.unlink(tmp_path / "killed")
         big, tapegrad.dask.BIG = tapegrad.dask.BIG, 0
         try:
