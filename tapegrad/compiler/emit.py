@@ -87,7 +87,7 @@ class Scope:
 
     def __init__(self) -> None:
         self.lines: list[str] = []
-        self.memo: dict[Any, Value] = {}
+        self.memo: dict[Any, Any] = {}
 
 
 class Body:
@@ -102,6 +102,7 @@ class Body:
         self.functions: dict[str, str] = {}
         self.scopes = [Scope()]
         self.loops: list[str] = []  # a listing for people
+        self.made_at: dict[str, int] = {}  # the loop depth of each value's text
 
     # ------------------------------------------------------------------------------------ text
 
@@ -115,6 +116,7 @@ class Body:
     def let(self, text: str) -> str:
         name = self.name()
         self.line(f"{name} = {text}")
+        self.made_at[name] = len(self.scopes) - 1
         return name
 
     def run(self) -> str:
@@ -135,9 +137,13 @@ class Body:
         inside(f"%i{k}")
         self.scopes.pop()
         lines = self.scopes[-1].lines
-        entry = f"  %go{k} = icmp slt i64 {low}, {high}"
+        if low.isdigit() and high.isdigit() and int(low) < int(high):
+            lines += [f"  br label %pre{k}"]
+        else:
+            entry = f"  %go{k} = icmp slt i64 {low}, {high}"
+            lines += [entry, f"  br i1 %go{k}, label %pre{k}, label %end{k}"]
         lines += [
-            entry, f"  br i1 %go{k}, label %pre{k}, label %end{k}", f"pre{k}:", f"  br label %head{k}", f"head{k}:",
+            f"pre{k}:", f"  br label %head{k}", f"head{k}:",
             f"  %i{k} = phi i64 [ {low}, %pre{k} ], [ %n{k}, %latch{k} ]",
         ]  # fmt: skip
         lines += scope.lines
@@ -209,6 +215,7 @@ class Body:
                 k -= 1
             extents.append(n)
         self.axes = axes
+        self.extents = dict(zip(axes, extents, strict=True))
         self.lanes = self._lanes(walk)
         work = sum(
             3 if op.attr not in vecmath.FUNCTIONS else 40
@@ -316,6 +323,7 @@ class Body:
         self.depth_of: dict[int, int] = {}
         base_depth = len(self.scopes)
         self.floor = base_depth
+        self.rows: dict[int, dict[int, tuple[str, int]]] = {}  # sums that are in registers now
         if not self.axes:
             self.scopes.append(Scope())
             self._innermost(nest, 1)
@@ -332,6 +340,11 @@ class Body:
         low, high = bounds[level]
         starting = [op for op in nest.sums if self._first_reduced(op) == level]
         accumulators = [self._accumulator(op, level) for op in starting]
+        chunks = self._written_chunks(bounds)
+        for op in nest.sums:
+            if chunks and self._row_begins(op) == level:
+                starting.append(op)
+                accumulators.append(self._row_accumulator(op, chunks))
         last = level == len(self.axes) - 1
         if not last:
 
@@ -387,7 +400,15 @@ class Body:
         even = self.let(f"and i64 {length}, {-self.lanes}")
         border = self.let(f"add nsw i64 {low}, {even}")
         self.loop(low, border, self.lanes, lambda i: at(i, self.lanes))
-        self.loop(border, high, 1, lambda i: at(i, 1))
+        if not self._whole_vectors(axis):
+            self.loop(border, high, 1, lambda i: at(i, 1))
+
+    def _whole_vectors(self, axis: int) -> bool:
+        """Whether every block of rows is whole vectors, where the innermost loop goes over the rows."""
+        start, stop = self.pieces[axis]
+        per_row = self.extents[axis] // self.nest.space[0]
+        edges = (start, stop, self.group.block * per_row, self.group.rows * per_row)
+        return all(edge % self.lanes == 0 for edge in edges)
 
     # ------------------------------------------------------------------------------------ reductions
 
@@ -447,6 +468,53 @@ class Body:
                 total = part if total is None else self._combined(op, total, part)
             assert total is not None
             self._added(op, total)
+
+        return finish
+
+    def _written_chunks(self, bounds: Sequence[tuple[str, str]]) -> list[tuple[int, int]]:
+        """(start, lanes) of each vector of the innermost loop, if that is written out; else nothing."""
+        low, high = bounds[-1]
+        if not (low.isdigit() and high.isdigit()):
+            return []
+        start, stop = int(low), int(high)
+        if stop - start > self.written_out * self.lanes:
+            return []
+        chunks = []
+        for lanes in _chunks(stop - start, self.lanes):
+            chunks.append((start, lanes))
+            start += lanes
+        return chunks
+
+    def _row_begins(self, op: Op) -> int:
+        """The loop before which a sum that keeps the innermost axis, and sums over those around it, may begin in registers."""
+        if self._first_reduced(op) != -2:
+            return -1
+        levels = self._reduced_levels(op)
+        first = len(self.axes) - 1
+        while first - 1 in levels:
+            first -= 1
+        return first if first < len(self.axes) - 1 else -1
+
+    def _row_accumulator(self, op: Op, chunks: Sequence[tuple[int, int]]) -> Callable[[Op], None]:
+        """Registers for a row of sums, a vector for each written-out step of the innermost loop; added to memory after the loops."""
+        neutral = literal(_neutral(op), op.dtype)
+        names: dict[int, tuple[str, int]] = {}
+        for start, lanes in chunks:
+            name = self.name("acc")
+            kind = typed(op.dtype, lanes)
+            self.allocas.append(f"  {name} = alloca {kind}, align 64")
+            self.line(f"store {kind} {_splat(neutral, op.dtype, lanes)}, ptr {name}")
+            names[start] = (name, lanes)
+        self.rows[op.number] = names
+
+        def finish(op: Op) -> None:
+            axis = self.axes[-1]
+            for start, (name, lanes) in names.items():
+                self.variables[axis] = (str(start), lanes)
+                self.depth_of[axis] = len(self.scopes) - 1
+                kind = typed(op.dtype, lanes)
+                self._added(op, Value(self.let(f"load {kind}, ptr {name}"), op.dtype, lanes))
+            del self.rows[op.number]
 
         return finish
 
@@ -556,8 +624,13 @@ class Body:
             self._store(op, self._address(op, maps), value, lanes, maps)
         for op in nest.sums:
             value = self._spread(self.value(op.inputs[0], maps), lanes)
-            if self._first_reduced(op) == -2:
+            if self._first_reduced(op) == -2 and op.number not in self.rows:
                 self._added(op, value)
+            elif self._first_reduced(op) == -2:
+                name, _ = self.rows[op.number][int(self.variables[self.axes[-1]][0])]
+                before = Value(self.let(f"load {value.type}, ptr {name}"), value.dtype, value.lanes)
+                total = self._combined(op, before, value)
+                self.line(f"store {value.type} {total.text}, ptr {name}")
             elif self._first_reduced(op) == -1:  # every reduced axis has length 1
                 self._added(op, value)
             else:
@@ -588,9 +661,12 @@ class Body:
         if value.text[0] != "%":
             return Value(_splat(value.text, value.dtype, lanes), value.dtype, lanes)
         kind = typed(value.dtype, lanes)
-        one = self.let(f"insertelement {kind} poison, {TYPES[value.dtype]} {value.text}, i32 0")
-        text = self.let(
-            f"shufflevector {kind} {one}, {kind} poison, <{lanes} x i32> zeroinitializer"
+        depth = self.made_at.get(value.text)
+        one = self._pure(
+            f"insertelement {kind} poison, {TYPES[value.dtype]} {value.text}, i32 0", depth
+        )
+        text = self._pure(
+            f"shufflevector {kind} {one}, {kind} poison, <{lanes} x i32> zeroinitializer", depth
         )
         return Value(text, value.dtype, lanes)
 
@@ -703,26 +779,36 @@ class Body:
         for (_, axis, step), stride in zip(maps, strides, strict=True):
             if axis >= 0 and step * stride:
                 terms[axis] = terms.get(axis, 0) + step * stride
-        index = None
-        for axis, factor in sorted(terms.items()):
+        kind = "i8" if dtype == B1 else TYPES[dtype]
+        if shift is not None and shift != "0":
+            back = self._pure(f"mul nsw i64 {shift}, {-strides[0]}", self.floor)
+            pointer = self._pure(f"getelementptr {kind}, ptr {pointer}, i64 {back}", self.floor)
+        # Outer indices first, each added where its loop is: the inner loops are left with what changes there.
+        for axis, factor in sorted(terms.items(), key=lambda t: self.depth_of.get(t[0], 0)):
             if axis not in self.variables:
                 continue  # covered by the loop over the next axis
             name = self.variables[axis][0]
             if name.isdigit():
                 offset += int(name) * factor
                 continue
-            term = name if factor == 1 else self.let(f"mul nsw i64 {name}, {factor}")
-            index = term if index is None else self.let(f"add nsw i64 {index}, {term}")
-        if shift is not None and shift != "0":
-            stride = strides[0]
-            back = self.let(f"mul nsw i64 {shift}, {-stride}")
-            index = back if index is None else self.let(f"add nsw i64 {index}, {back}")
-        kind = "i8" if dtype == B1 else TYPES[dtype]
-        if index is not None:
-            pointer = self.let(f"getelementptr {kind}, ptr {pointer}, i64 {index}")
+            depth = self.depth_of[axis]
+            term = name if factor == 1 else self._pure(f"mul nsw i64 {name}, {factor}", depth)
+            pointer = self._pure(f"getelementptr {kind}, ptr {pointer}, i64 {term}", depth)
         if offset:
-            pointer = self.let(f"getelementptr {kind}, ptr {pointer}, i64 {offset}")
+            pointer = self._pure(f"getelementptr {kind}, ptr {pointer}, i64 {offset}")
         return pointer
+
+    def _pure(self, text: str, depth: int | None = None) -> str:
+        """An instruction without effects, once in a loop and in those around it; in the loop of a depth, or here."""
+        depth = len(self.scopes) - 1 if depth is None else depth
+        for scope in self.scopes[self.floor : depth + 1]:
+            if text in scope.memo:
+                return scope.memo[text]
+        name = self.name()
+        self.scopes[depth].lines.append(f"  {name} = {text}")
+        self.scopes[depth].memo[text] = name
+        self.made_at[name] = depth
+        return name
 
     def _loaded(self, op: Op, maps: tuple[Map, ...]) -> Value:
         dtype = op.dtype
