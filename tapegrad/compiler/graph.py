@@ -63,7 +63,7 @@ class Node:
         self.name = name
         self.args = args
         self.kwargs = kwargs
-        self.inputs = tuple(inputs)
+        self.inputs = inputs if type(inputs) is tuple else tuple(inputs)
         self.checked = checked
         if type(value) is np.float64:  # most of a program of scalars
             self.weak = False
@@ -131,12 +131,13 @@ class Graph:
         needed = {id(node) for node in self.outputs if isinstance(node, Node)}
         kept: list[Node | Guard] = []
         for step in reversed(self.steps):
-            if isinstance(step, Guard):
-                needed.add(id(step.node))
-            elif id(step) in needed or step.checked:
-                needed.update(id(node) for node in step.inputs)
+            if type(step) is Node:
+                if id(step) not in needed and not step.checked:
+                    continue
+                for node in step.inputs:
+                    needed.add(id(node))
             else:
-                continue
+                needed.add(id(step.node))  # type: ignore[union-attr]
             kept.append(step)
         kept.reverse()
         return Graph(self.inputs, kept, self.outputs)

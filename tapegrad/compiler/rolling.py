@@ -25,7 +25,7 @@ import numpy as np
 from ..ops.indexing import scatter
 from . import callout
 from .graph import Graph, Guard, Node, Ref
-from .tracing import OpCall
+from .tracing import BOTH, ONE, OpCall
 
 WORTH = 600
 """Calls in a graph below which nothing is rolled: they compile fast enough as they are."""
@@ -36,8 +36,8 @@ MOST_ALIKE = 4
 """Parts of a turn that may be alike in their calls, so that the distance at which calls come again is a part of the period."""
 WIDEST = 16
 """Operands of a call above which it is no part of a loop: it is rather what joins the results of all turns."""
-_OPERATORS = (type(operator.add), np.ufunc)
 LONGEST = 20_000
+_PLAIN = {id(ONE): 0, id(BOTH): 1}
 
 
 @dataclass(slots=True)
@@ -96,13 +96,6 @@ def rolled(graph: Graph) -> Graph:
 
 def _signature(node: Node, varying: list[Any]) -> Any:
     """What two calls have in common if they may be turns of one; numbers that may change from turn to turn go to `varying`."""
-    if (
-        not node.kwargs and type(node.function) in _OPERATORS
-    ):  # most of a long program: operators of values and numbers
-        places = tuple(x.index if type(x) is Ref else type(x) for x in node.args)
-        if all(type(x) in (Ref, float, np.float64) for x in node.args):
-            varying.extend(x for x in node.args if type(x) is not Ref)
-            return (node.name, id(node.function), places, node.shape, node.dtype, node.weak)
     indexing = node.name in ("getitem", "scatter")
 
     function: Any
@@ -173,22 +166,43 @@ class _Roller:
         self.graph = graph
         self.nodes = list(graph.nodes)
         self.at = {id(node): i for i, node in enumerate(self.nodes)}
-        self.varying: list[list[Any]] = []
+        # What is no call, an argument, has a number below all others.
+        self.at |= {id(node): -2 - k for k, node in enumerate(graph.inputs)}
+        self.varying: list[Sequence[Any]] = []
         table: dict[Any, int] = {}
         self.signs = []
-        for node in self.nodes:
-            numbers: list[Any] = []
-            sign = _signature(node, numbers) if len(node.inputs) <= WIDEST else id(node)
+        at = self.at
+        first: list[int] = []
+        second: list[int] = []
+        wide: list[tuple[int, Node]] = []
+        for i, node in enumerate(self.nodes):
+            inputs = node.inputs
+            count = len(inputs)
+            numbers: Sequence[Any] = ()
+            sign: Any
+            # Most of a long program: operators of one or two values, or of a value and a number.
+            kind = _PLAIN.get(id(node.args), -1)
+            if kind < 0 and count == 1 and len(node.args) == 2 and not node.kwargs:
+                kind = 2 if type(node.args[1]) is float else 3 if type(node.args[0]) is float else -1
+                numbers = (node.args[3 - kind],) if kind > 0 else ()
+            if kind >= 0:
+                sign = (node.function, kind, node.shape, node.dtype, node.weak)
+            elif count <= WIDEST:
+                numbers = []
+                sign = _signature(node, numbers)
+            else:
+                sign = i
             self.signs.append(table.setdefault(sign, len(table)))
             self.varying.append(numbers)
-        most = max((len(node.inputs) for node in self.nodes), default=0)
-        reads = np.full((len(self.nodes), min(max(most, 1), WIDEST)), -1)
-        outer: dict[int, int] = {}
-        for i, node in enumerate(self.nodes):
-            for k, x in enumerate(node.inputs[:WIDEST]):
-                place = self.at.get(id(x))
-                # What is no call, an argument, has a number below all others.
-                reads[i, k] = -2 - outer.setdefault(id(x), len(outer)) if place is None else place
+            first.append(at[id(inputs[0])] if count else -1)
+            second.append(at[id(inputs[1])] if count > 1 else -1)
+            if count > 2:
+                wide.append((i, node))
+        most = max((len(node.inputs) for _, node in wide), default=2)
+        reads = np.full((len(self.nodes), min(most, WIDEST)), -1)
+        reads[:, 0], reads[:, 1] = first, second
+        for i, node in wide:
+            reads[i, : len(node.inputs)] = [at[id(x)] for x in node.inputs[:WIDEST]]
         self.reads = reads
         self.loop_at: list[int] = [-1] * len(self.nodes)  # which stretch a call is in
         self.stretches: list[_Stretch] = []
@@ -397,16 +411,23 @@ class _Roller:
             int, set[int]
         ] = {}  # per stretch, offsets that are read from outside turn by turn
         final: dict[int, set[int]] = {}  # offsets whose last value is read
-        for i, node in enumerate(self.nodes):
-            for x in node.inputs:
-                self._needed(x, self.loop_at[i], outside, final)
+        alone = np.flatnonzero(np.array(self.loop_at) < 0).tolist()
+        for x in (x for i in alone for x in self.nodes[i].inputs):
+            self._needed(x, outside, final)
         for y in self.graph.outputs:
             if isinstance(y, Node):
-                self._needed(y, -1, outside, final)
-        for number, s in enumerate(self.stretches):
+                self._needed(y, outside, final)
+        for s in self.stretches:
             for rule in s.rules.values():
                 if rule[0] == "indexed":
                     outside.setdefault(rule[1], set()).add(rule[2])
+                elif rule[0] == "fixed":
+                    self._needed(rule[1], outside, final)
+                elif rule[0] == "carried":
+                    self._needed(rule[2], outside, final)
+            for source, _, _ in s.entries.values():
+                self._needed(source, outside, final)
+        for number, s in enumerate(self.stretches):
             for at in s.sums:
                 if at in outside.get(number, ()):
                     return self.graph  # somebody wants a partial sum
@@ -496,22 +517,14 @@ class _Roller:
         joined.shape, joined.dtype = node.shape, node.dtype
         return joined
 
-    def _needed(
-        self, x: Node, reader: int, outside: dict[int, set[int]], final: dict[int, set[int]]
-    ) -> None:
+    def _needed(self, x: Node, outside: dict[int, set[int]], final: dict[int, set[int]]) -> None:
+        """Note that something outside of its own loop reads a value: the last one, or that of some turn."""
         i = self.at.get(id(x), -1)
         number = self.loop_at[i] if i >= 0 else -1
-        if number < 0 or number == reader or reader >= 0:
-            # What another stretch reads follows its rules; a fixed one reads a last value or a single turn.
-            if number < 0 or number == reader:
-                return
+        if number < 0:
+            return
         s = self.stretches[number]
         turn, at = divmod(i - s.start, s.period)
-        if reader >= 0 and any(
-            rule[0] == "indexed" and rule[1] == number and rule[2] == at
-            for rule in self.stretches[reader].rules.values()
-        ):
-            return
         if turn == s.turns - 1:
             final.setdefault(number, set()).add(at)
         else:

@@ -62,6 +62,9 @@ _SETTLED = {
 
 
 _REFS = tuple(Ref(i) for i in range(4))
+ONE = (_REFS[0],)
+BOTH = (_REFS[0], _REFS[1])
+"""The arguments of most calls: one value or two, and nothing else."""
 _NONE: dict[str, Any] = {}
 
 
@@ -109,22 +112,32 @@ class Trace:
 
     def operate(self, operation: Callable[..., Any], args: tuple[Any, ...], name: str) -> Any:
         """`call` for operators, of which a long program has most: without settings and nested arguments."""
-        inputs: list[Node] = []
-        template: list[Any] = []
-        values: list[Any] = []
-        for x in args:
-            kind = type(x)
-            if kind is Traced and x.home is self and self.open:
-                template.append(_REFS[len(inputs)])
-                inputs.append(x.node)
-                values.append(x.value)
-            elif kind is float or kind is int:
-                template.append(x)
-                values.append(x)
+        inputs: Any
+        if not self.open:
+            return self.call(operation, args, {}, name)
+        if len(args) == 2:
+            x, y = args
+            if type(x) is Traced and x.home is self:
+                if type(y) is Traced and y.home is self:
+                    inputs, template = (x.node, y.node), BOTH
+                    result = operation(x.value, y.value)
+                elif type(y) is float or type(y) is int:
+                    inputs, template = (x.node,), (_REFS[0], y)
+                    result = operation(x.value, y)
+                else:
+                    return self.call(operation, args, {}, name)
+            elif (type(x) is float or type(x) is int) and type(y) is Traced and y.home is self:
+                inputs, template = (y.node,), (x, _REFS[0])
+                result = operation(x, y.value)
             else:
                 return self.call(operation, args, {}, name)
-        result = operation(*values)
-        node = Node(operation, name, tuple(template), _NONE, inputs, result)
+        else:
+            (x,) = args
+            if type(x) is not Traced or x.home is not self:
+                return self.call(operation, args, {}, name)
+            inputs, template = (x.node,), ONE
+            result = operation(x.value)
+        node = Node(operation, name, template, _NONE, inputs, result)
         self.graph.steps.append(node)
         return Traced(self, node, result)
 
@@ -314,7 +327,8 @@ class Traced(StandIn):
         self.node = node
         self.value = value
         self.given = given  # an argument's own memory, which a program must not write to
-        trace.watch(self)
+        if type(value) is np.ndarray:
+            trace.watch(self)
 
     @property
     def __class__(self) -> Any:
@@ -649,11 +663,12 @@ _UFUNC_OF = {
 }  # fmt: skip
 
 
+_OPERANDS = (np.ndarray, np.generic, int, float, complex, list, tuple)
+
+
 def _operate(self: Traced, operation: Any, args: tuple[Any, ...], name: str) -> Any:
     for x in args:
-        if type(x) is not Traced and not isinstance(
-            x, np.ndarray | np.generic | int | float | complex | list | tuple
-        ):
+        if type(x) is not Traced and not isinstance(x, _OPERANDS):
             return NotImplemented
     return self.home.operate(operation, args, name)
 
