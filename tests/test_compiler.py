@@ -775,6 +775,14 @@ def histories(parameters):
     return np.sum(np.stack([np.stack(us), np.stack(vs)])[:, ::10] ** 2)
 
 
+def neighbours(x):
+    """Rosenbrock's function, term by term: each turn adds to three places of the gradient, two of them the same."""
+    total = 0.0
+    for i in range(x.size - 1):
+        total = total + 100.0 * (x[i + 1] - x[i] ** 2) ** 2 + (1.0 - x[i]) ** 2
+    return total
+
+
 RATES = np.array([0.5, 0.2, 1.0, 0.3, 3.0, 1.5])
 
 
@@ -784,13 +792,14 @@ RATES = np.array([0.5, 0.2, 1.0, 0.3, 3.0, 1.5])
         (tg.value_and_grad(oscillator, argnums=(0, 1)), [(X[:2], X[2:]), (X[2:], X[:2])]),
         (tg.value_and_grad(recurrent, argnums=(0, 1)), [(np.eye(3) * k, np.sin(np.arange(210.0) * k).reshape(70, 3)) for k in (1, 2)]),
         (tg.value_and_grad(species), [(RATES,), (RATES * 1.1,)]),
+        (tg.value_and_grad(neighbours), [(np.sin(np.arange(50.0) * k),) for k in (1, 2)]),
     ],
-    ids=["scalars", "vectors", "halves alike"],
+    ids=["scalars", "vectors", "halves alike", "neighbours"],
 )  # fmt: skip
 def test_loops_are_rolled(f, points):
     """A loop in Python becomes a loop of the program, which computes the same."""
     compiled = same_everywhere(f, *points, rtol=1e-10)
-    assert any(native.loop is not None for native in compiled.latest.natives)
+    assert sum(native.loop is not None for native in compiled.latest.natives) == 2
 
 
 def test_a_loop_that_keeps_two_lists_is_short():
@@ -1043,7 +1052,8 @@ def random_loop(seed):
         total, kept = 0.0, []
         for turn in range(turns):
             values = list(carries)
-            entry = p[offset + stride * turn if stride > 0 else len(p) - 1 - turn]
+            place = offset + stride * turn if stride > 0 else len(p) - 2 - turn
+            entry, next_one = p[place], p[place + 1]
             for kind, which, i, j in steps:
                 a, b = values[i % len(values)], values[j % len(values)]
                 if kind == 0:
@@ -1053,7 +1063,7 @@ def random_loop(seed):
                 elif kind == 4 and first_differs and turn == 0:
                     values.append(a * 1.0)
                 else:
-                    other = {1: b, 2: entry, 4: carries[j % carried]}[kind]
+                    other = {1: b, 2: next_one if i % 3 == 0 else entry, 4: carries[j % carried]}[kind]
                     values.append(OF_TWO[which % len(OF_TWO)](a, other))
             carries = [np.tanh(values[-1 - i]) for i in range(carried)]
             if after == 1:

@@ -335,7 +335,7 @@ def _loop_frame(native: Native, local: Sequence[int], n_const: int) -> str:
     for k in range(loop.carried):
         starts.append(width)
         width += (max(sizes[k], 1) + 63) // 64 * 64
-    size = schedule.scratch + 2 * width
+    size = max(schedule.scratch + 2 * width, 1)  # a loop may carry nothing
     heap = size > STACK
     lines = [
         "define internal i32 @call_body(ptr %table) #0 {",

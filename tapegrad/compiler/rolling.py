@@ -10,7 +10,8 @@ last place where the same window stood. Then every operand of every call must fo
 
 and each constant must be one for all turns or become an indexed number. What holds for no rule stays unrolled.
 
-Invariant: the new graph computes what the old one did, in the same order of additions.
+Invariant: the new graph computes what the old one did, in the same order of additions (except where a turn adds to several places
+of an array: all turns of one place come first).
 """
 
 from __future__ import annotations
@@ -295,7 +296,7 @@ class _Roller:
                 ).any():
                     if not self._varies(s, offset, k, column):
                         return False
-        return True
+        return self._summed(s) if s.scattered else True
 
     def _rule(self, s: _Stretch, offset: int, places: np.ndarray, initial: Node) -> Any:
         """The rule of an operand that stands at these places, turn by turn; `initial` is what the first turn reads."""
@@ -352,57 +353,62 @@ class _Roller:
             s.entries[offset] = (rule[1], begin, step)
             return True
         if node.name == "scatter":
-            return self._sums(s, offset, column)
+            return self._scattered(s, offset, column)
         position = [i for i, x in enumerate(node.args) if type(x) is float or type(x) is np.float64]
         if k >= len(position) or node.dtype not in (np.float64,) or node.kwargs:
             return False
         s.numbers[offset, position[k]] = np.array(column, float)
         return True
 
-    def _sums(self, s: _Stretch, offset: int, column: Sequence[Any]) -> bool:
-        """Entries added into an array, another one each turn: they are kept, and added after the loop all at once.
-
-        The array must be carried from turn to turn by that addition and be read by nothing else in the loop.
-        """
-        node = self.nodes[s.start + offset]
+    def _scattered(self, s: _Stretch, offset: int, column: Sequence[Any]) -> bool:
+        """Whether a call spreads its operand to x[i] with i in even steps; noted for `_summed`."""
         step = column[1] - column[0]
-        index = node.kwargs.get("index")
-        if (
-            type(index) is not int
-            or step == 0
-            or any(c != column[0] + step * j for j, c in enumerate(column))
-        ):
+        even = all(c == column[0] + step * j for j, c in enumerate(column))
+        index = self.nodes[s.start + offset].kwargs.get("index")
+        if type(index) is not int or not step or not even or min(column) < 0:
             return False
-        if min(column) < 0:
-            return False
-        readers = [
-            (at, k)
-            for at in range(s.period)
-            for k in range(len(self.nodes[s.start + s.period + at].inputs))
-            if self.reads[s.start + s.period + at, k] == s.start + s.period + offset
-        ]
-        if len(readers) != 1:
-            return False
-        at, k = readers[0]
-        total = self.nodes[s.start + s.period + at]
-        if (
-            total.name != "add"
-            or len(total.inputs) != 2
-            or total.kwargs
-            or total.shape != node.shape
-        ):
-            return False
-        if self.reads[s.start + s.period + at, 1 - k] != s.start + at:
-            return False
-        last = self.reads[s.start + s.period : s.start + 2 * s.period]
-        if (last == s.start + s.period + at).any():
-            return False  # read in the same turn
-        if (
-            self.reads[s.start + 2 * s.period : s.start + 3 * s.period] == s.start + s.period + at
-        ).sum() != 1:
-            return False
-        s.sums[at] = (offset, 1 - k, column[0], step)
+        s.scattered[offset] = (column[0], step)
         return True
+
+    def _summed(self, s: _Stretch) -> bool:
+        """Entries added into arrays, others each turn: they are kept, and added after the loop, all turns of one place at once.
+
+        The array is carried from turn to turn by a chain of such additions and read by nothing else in the loop.
+        """
+        second = s.start + s.period
+        readers: dict[int, list[tuple[int, int]]] = {}
+        for j, k in np.argwhere(self.reads[second : second + 2 * s.period] >= second).tolist():
+            readers.setdefault(int(self.reads[second + j, k]) - second, []).append((j, k))
+        after: dict[int, int] = {}  # offset of an addition, or of the array's last one in the turn before -> the next one
+        for offset, (first, step) in s.scattered.items():
+            if len(readers.get(offset, ())) != 1:
+                return False
+            at, k = readers[offset][0]
+            if at >= s.period:
+                return False
+            total = self.nodes[second + at]
+            if total.name != "add" or len(total.inputs) != 2 or total.kwargs:
+                return False
+            if total.shape != self.nodes[second + offset].shape:
+                return False
+            before = int(self.reads[second + at, 1 - k]) - second
+            s.sums[at] = (offset, 1 - k, first, step)
+            if before in after:
+                return False
+            after[before] = at
+        for before, at in after.items():
+            # The array is read by the next addition only: of this turn, or of the next one.
+            place = before if before >= 0 else before + s.period
+            if place not in s.sums or len(readers.get(at, ())) != 1:
+                return False
+            if before < 0:
+                chain = [at]
+                while chain[-1] in after:
+                    chain.append(after[chain[-1]])
+                if chain[-1] != place or readers[place] != [(at + s.period, s.sums[at][1])]:
+                    return False
+                s.chains.append(chain)
+        return sum(map(len, s.chains)) == len(s.sums)
 
     # ------------------------------------------------------------------------------------ the new graph
 
@@ -428,8 +434,9 @@ class _Roller:
             for source, _, _ in s.entries.values():
                 self._needed(source, outside, final)
         for number, s in enumerate(self.stretches):
+            last = {chain[-1] for chain in s.chains}
             for at in s.sums:
-                if at in outside.get(number, ()):
+                if at in outside.get(number, ()) or (at in final.get(number, ()) and at not in last):
                     return self.graph  # somebody wants a partial sum
                 final.get(number, set()).discard(at)
         steps: list[Any] = []
@@ -580,7 +587,7 @@ class _Roller:
             _, other, at, a, b = rule
             return indexed_input((other, at, a, b), like, self.stretches[other].arrays[at], a, b)
 
-        sums: list[tuple[int, Any, Node, int, int]] = []
+        sums: list[tuple[int, Any, int, int]] = []
         later = {offset: at for at, (offset, *_) in s.sums.items()}
         for offset in range(s.period):
             node = self.nodes[s.start + s.period + offset]
@@ -588,11 +595,8 @@ class _Roller:
                 continue
             if offset in later:
                 at = later[offset]
-                _, array, first, step = s.sums[at]
-                # Its own rule is that of the array before the first turn.
-                initial = self.nodes[s.start + at].inputs[array]
-                added = operand(s.rules[offset, 0], node.inputs[0])
-                sums.append((at, added, initial, first, step))
+                _, _, first, step = s.sums[at]
+                sums.append((at, operand(s.rules[offset, 0], node.inputs[0]), first, step))
                 continue
             if offset in s.entries:
                 source, a, b = s.entries[offset]
@@ -624,7 +628,7 @@ class _Roller:
                 nexts.append(at)
         body.inputs = [*carried.values(), *fixed.values(), *indexed.values()]
         body.outputs = [inside[at] for at in nexts] + [inside[at] for at in kept]
-        body.outputs += [added for _, added, _, _, _ in sums]
+        body.outputs += [added for _, added, _, _ in sums]
         loop = Loop(s.turns, body, len(carried), len(fixed), indices)
         given = [*sources["carried"], *sources["fixed"], *sources["indexed"]]
         call = Node(LoopCall(loop), "loop", tuple(Ref(i) for i in range(len(given))), {}, given, 0)
@@ -640,24 +644,27 @@ class _Roller:
                 s.arrays[at] = part
             else:
                 s.last.setdefault(at, part)
-        for i, (at, source, initial, first, step) in enumerate(sums):
-            shape = (s.turns, *source.shape)
-            stack = _part(call, len(nexts) + len(kept) + i, shape, source.dtype)
-            stop = first + step * s.turns
-            where = slice(first, stop if stop >= 0 else None, step)
-            zero = np.zeros((), source.dtype)
-            spread = Node(
-                scatter.primitive.forward,
-                "scatter",
-                (Ref(0),),
-                {"index": where, "shape": initial.shape},
-                (stack,),
-                zero,
-            )
-            total = Node(operator.add, "add", (Ref(0), Ref(1)), {}, (now(initial), spread), zero)
-            spread.shape = total.shape = initial.shape
-            steps += [stack, spread, total]
-            s.last[at] = total
+        stacks = {
+            at: (_part(call, len(nexts) + len(kept) + i, (s.turns, *x.shape), x.dtype), first, step)
+            for i, (at, x, first, step) in enumerate(sums)
+        }
+        for chain in s.chains:
+            _, array, *_ = s.sums[chain[0]]
+            total = now(self.nodes[s.start + chain[0]].inputs[array])
+            for at in chain:
+                stack, first, step = stacks[at]
+                zero = np.zeros((), stack.dtype)
+                stop = first + step * s.turns
+                where = slice(first, stop if stop >= 0 else None, step)
+                settings = {"index": where, "shape": total.shape}
+                spread = Node(
+                    scatter.primitive.forward, "scatter", (Ref(0),), settings, (stack,), zero
+                )
+                added = Node(operator.add, "add", (Ref(0), Ref(1)), {}, (total, spread), zero)
+                spread.shape = added.shape = total.shape
+                steps += [stack, spread, added]
+                total = added
+            s.last[chain[-1]] = total
 
 
 def _part(call: Node, i: int, shape: tuple[int, ...], dtype: np.dtype) -> Node:
@@ -679,6 +686,10 @@ class _Stretch:
         self.numbers: dict[tuple[int, int], np.ndarray] = {}
         self.sums: dict[int, tuple[int, int, int, int]] = {}
         """Of an addition into an array: (offset of what is added, which operand is the array, first index, step)."""
+        self.scattered: dict[int, tuple[int, int]] = {}
+        """Of what is spread to one entry of an array: (first index, step)."""
+        self.chains: list[list[int]] = []
+        """Offsets of the additions into one array, in order."""
         self.arrays: dict[int, Node] = {}
         self.last: dict[int, Node] = {}
 
