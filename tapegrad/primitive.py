@@ -90,6 +90,7 @@ class Primitive:
         "code",
         "doc",
         "domains",
+        "dunder",
         "elementwise",
         "evaluate",
         "forward",
@@ -101,6 +102,7 @@ class Primitive:
         "name",
         "needs",
         "of",
+        "operator",
         "partials",
         "regional",
         "rules",
@@ -131,6 +133,9 @@ _declaring = threading.Lock()
 
 UFUNCS: dict[Any, Callable[..., Any]] = {}
 """NumPy ufunc -> the function of this library that evaluates and records it."""
+
+NATIVE: dict[Any, Callable[..., Any]] = {}
+"""NumPy ufunc -> the same as machine code for small operands, once replay is loaded; it calls the other one where it must."""
 
 FUNCTIONS: dict[Any, Callable[..., Any]] = {}
 """NumPy function -> likewise, for `__array_function__`."""
@@ -210,6 +215,7 @@ def elementwise(
     op.linear = False
     op.jvp = None
     op.view = view
+    op.operator, op.dunder = operator, dunder
     op.regional = False
     op.adds = op.clears = None
     op.domains = (domain,) * op.arity if isinstance(domain, Domain) else tuple(domain)
@@ -277,6 +283,7 @@ def primitive(
         op.linear = linear
         op.jvp = jvp
         op.view = view
+        op.operator = op.dunder = None
         op.adds, op.clears = adds, clears
         op.regional = adds is not None or clears is not None
         op.domains = (domain,) if isinstance(domain, Domain) else tuple(domain)

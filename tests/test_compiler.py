@@ -1063,7 +1063,9 @@ def random_loop(seed):
                 elif kind == 4 and first_differs and turn == 0:
                     values.append(a * 1.0)
                 else:
-                    other = {1: b, 2: next_one if i % 3 == 0 else entry, 4: carries[j % carried]}[kind]
+                    other = {1: b, 2: next_one if i % 3 == 0 else entry, 4: carries[j % carried]}[
+                        kind
+                    ]
                     values.append(OF_TWO[which % len(OF_TWO)](a, other))
             carries = [np.tanh(values[-1 - i]) for i in range(carried)]
             if after == 1:

@@ -286,7 +286,7 @@ def _seed(i: int, t: Any, g: Any, create_graph: bool) -> Any:
                 f"grad can be implicitly created only for real scalar outputs but got {t.dtype}. Pass gradient=, or take "
                 "the real part or the absolute value first."
             )
-        one = t.dtype.type(1) if t.ndim == 0 else np.ones(t.shape, t.dtype)
+        one = np.ones(t.shape, t.dtype) if t.shape else t.dtype.type(1)
         return wrap(one) if create_graph else one
     elif np.shape(g) != t.shape:
         raise GraphError(

@@ -184,7 +184,9 @@ class _Roller:
             # Most of a long program: operators of one or two values, or of a value and a number.
             kind = _PLAIN.get(id(node.args), -1)
             if kind < 0 and count == 1 and len(node.args) == 2 and not node.kwargs:
-                kind = 2 if type(node.args[1]) is float else 3 if type(node.args[0]) is float else -1
+                kind = (
+                    2 if type(node.args[1]) is float else 3 if type(node.args[0]) is float else -1
+                )
                 numbers = (node.args[3 - kind],) if kind > 0 else ()
             if kind >= 0:
                 sign = (node.function, kind, node.shape, node.dtype, node.weak)
@@ -379,7 +381,9 @@ class _Roller:
         readers: dict[int, list[tuple[int, int]]] = {}
         for j, k in np.argwhere(self.reads[second : second + 2 * s.period] >= second).tolist():
             readers.setdefault(int(self.reads[second + j, k]) - second, []).append((j, k))
-        after: dict[int, int] = {}  # offset of an addition, or of the array's last one in the turn before -> the next one
+        after: dict[
+            int, int
+        ] = {}  # offset of an addition, or of the array's last one in the turn before -> the next one
         for offset, (first, step) in s.scattered.items():
             if len(readers.get(offset, ())) != 1:
                 return False
@@ -436,7 +440,9 @@ class _Roller:
         for number, s in enumerate(self.stretches):
             last = {chain[-1] for chain in s.chains}
             for at in s.sums:
-                if at in outside.get(number, ()) or (at in final.get(number, ()) and at not in last):
+                if at in outside.get(number, ()) or (
+                    at in final.get(number, ()) and at not in last
+                ):
                     return self.graph  # somebody wants a partial sum
                 final.get(number, set()).discard(at)
         steps: list[Any] = []

@@ -252,7 +252,8 @@ call_gather = _caller("call_gather", types.void, GATHER_SIGNATURE.args)
 
 # Functions of the machine itself and of NumPy, by the addresses that the world has.
 call_void = _caller("call_void", types.void, [ADDRESS])
-call_walk = _caller("call_walk", int64, [ADDRESS])
+call_1 = _caller("call_1", int64, [int64])
+call_2 = _caller("call_2", int64, [int64] * 2)
 call_3 = _caller("call_3", int64, [int64] * 3)
 NEW_ARRAY: list[Any] = [
     ADDRESS,
@@ -269,8 +270,30 @@ call_new_array = _caller("call_new_array", ADDRESS, NEW_ARRAY)
 
 # What makes and holds Python objects.
 new_int = types.ExternalFunction("PyLong_FromLongLong", ADDRESS(int64))
+new_tuple = types.ExternalFunction("PyTuple_New", ADDRESS(int64))
+new_object = types.ExternalFunction("PyType_GenericAlloc", ADDRESS(ADDRESS, int64))
+as_float = types.ExternalFunction("PyNumber_Float", ADDRESS(ADDRESS))
+hold = types.ExternalFunction("Py_IncRef", types.void(ADDRESS))
 new_list = types.ExternalFunction("PyList_New", ADDRESS(int64))
+item_of_dict = types.ExternalFunction("PyDict_GetItemWithError", ADDRESS(ADDRESS, ADDRESS))
+value_of_variable = types.ExternalFunction(
+    "PyContextVar_Get", types.int32(ADDRESS, ADDRESS, ADDRESS)
+)
 append = types.ExternalFunction("PyList_Append", types.int32(ADDRESS, ADDRESS))
+
+# What calls Python's objects, and its exceptions.
+call_with_none = types.ExternalFunction("PyObject_CallNoArgs", ADDRESS(ADDRESS))
+call_with_one = types.ExternalFunction("PyObject_CallOneArg", ADDRESS(ADDRESS, ADDRESS))
+call_with_tuple = types.ExternalFunction("PyObject_Call", ADDRESS(ADDRESS, ADDRESS, ADDRESS))
+call_with_some = types.ExternalFunction(
+    "PyObject_Vectorcall", ADDRESS(ADDRESS, ADDRESS, int64, ADDRESS)
+)
+exception_is = types.ExternalFunction("PyErr_ExceptionMatches", types.int32(ADDRESS))
+clear_exception = types.ExternalFunction("PyErr_Clear", types.void())
+
+# The processor's flags of floating-point errors.
+raised_flags = types.ExternalFunction("fetestexcept", types.int32(types.int32))
+clear_flags = types.ExternalFunction("feclearexcept", types.int32(types.int32))
 no_memory = types.ExternalFunction("PyErr_NoMemory", ADDRESS())
 set_item = types.ExternalFunction("PyDict_SetItem", types.int32(ADDRESS, ADDRESS, ADDRESS))
 release_object = types.ExternalFunction("Py_DecRef", types.void(ADDRESS))

@@ -22,7 +22,7 @@ import numpy as np
 
 from .. import tape
 from ..primitive import OPS, Primitive
-from . import builder, cache, kernels, layout
+from . import builder, cache, kernels, layout, operators
 from .builder import Task
 from .layout import (
     BY_BROADCAST,
@@ -164,6 +164,7 @@ class Machine:
         self._scratch = np.zeros(SCRATCH, np.int64)
         self._tables: list[np.ndarray] = []
         self.known = 0
+        self._addresses = addresses
         self._fill_world(addresses)
 
     def _fill_world(self, addresses: dict[str, int]) -> None:
@@ -224,6 +225,7 @@ class Machine:
             seen.add(OPS[code].name)
         self.known = count
         self.world[W_OPS] = table.ctypes.data
+        operators.install(self._addresses)
 
     def set_kernel(self, key: Key, address: int) -> None:
         code, operand, kind = key
@@ -283,8 +285,9 @@ _asked: set[Key] = set()
 def _machine_steps() -> Iterator[tuple[str, Callable[[], builder.Compiled]]]:
     from .calls import FOR_CALLS
     from .machine import FOR_MACHINE, FOR_PYTHON
+    from .recording import FOR_OPERATORS
 
-    for name, function in (FOR_PYTHON | FOR_CALLS).items():
+    for name, function in (FOR_PYTHON | FOR_CALLS | FOR_OPERATORS).items():
         yield name, function.compile
     for word, function in FOR_MACHINE.items():
         yield f"word {word}", function.compile
@@ -320,7 +323,7 @@ def _machine_ready(addresses: dict[str, int], reason: str) -> None:
 def _machine_task() -> Task:
     return Task(
         "machine",
-        cache.text_of("values", "loops", "adjoints", "steps", "machine", "calls"),
+        cache.text_of("values", "loops", "adjoints", "steps", "machine", "calls", "recording"),
         _machine_steps,
         _machine_ready,
     )

@@ -17,10 +17,10 @@ from __future__ import annotations
 from .access import (
     ADDRESS,
     append,
+    call_1,
     call_3,
     call_new_array,
     call_void,
-    call_walk,
     entry_point,
     get,
     int64,
@@ -117,7 +117,7 @@ def whole(self, arguments, count, names):
     if call_3(get(world, W_GIVE), frame, start, cotangent) != TAKEN:
         call_void(get(world, W_CLOSE), frame)
         return new_int(0)
-    if call_walk(get(world, W_WALK), frame) != DONE or not _plain(frame, world, start):
+    if call_1(get(world, W_WALK), frame) != DONE or not _plain(frame, world, start):
         return new_int(frame)
     visits = get(frame, F_VISITS)
     done = _hand_over(frame, world, get(arguments, 4))

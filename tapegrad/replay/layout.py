@@ -37,6 +37,8 @@ NUMBER = H  # where float, complex and NumPy scalars hold their value
 ARRAY_DATA, ARRAY_NDIM, ARRAY_SHAPE, ARRAY_STRIDES = H, H + 8, H + 16, H + 24
 ARRAY_BASE, ARRAY_DTYPE, ARRAY_FLAGS = H + 32, H + 40, H + 48
 C_CONTIGUOUS, ALIGNED = 0x1, 0x100
+DENSE = C_CONTIGUOUS | ALIGNED
+KEEP_ORDER = 2  # NumPy's NPY_KEEPORDER
 # dtype: kind, type and byteorder are characters, num the number of its scalar type.
 DTYPE_BYTEORDER, DTYPE_NUM = H + 10, H + 12
 NUM_FLOAT32, NUM_FLOAT64, NUM_COMPLEX128 = 11, 12, 15
@@ -145,3 +147,20 @@ S_CONVERTED = S_AXES + 2 * MAX_RANK
 S_SUMS = S_CONVERTED + 2 * STREAMS
 S_BLOCKS = S_SUMS + 2 * 64
 SCRATCH = S_BLOCKS + STREAMS * 2 * BLOCK
+
+# Words of the desk, which native operators share: types, dtypes and singletons; where a tensor keeps its value and its
+# node (offsets); the variable that has the recorder; where slots come from; a word for answers by address; NumPy's functions
+# for new arrays and for copies; the processor's flags of floating-point errors (0: unknown here).
+(D_TENSOR, D_DATA, D_NODE, D_ARRAY, D_FLOAT, D_INT, D_FLOAT64, D_FLOAT32, D_COMPLEX128, D_DTYPE_FLOAT64, D_DTYPE_FLOAT32,
+ D_DTYPE_COMPLEX128, D_NONE, D_NO_GRAD, D_RECORDER, D_NAMESPACE, D_NEXT_SLOT, D_RENEW, D_STOP_ITERATION, D_BIG,
+ D_SPARE, D_NEW_ARRAY, D_COPY_ARRAY, D_FLAGS) = range(24)  # fmt: skip
+DESK = 24
+
+# Words of an operator's card: the desk; the op's code (an object); the address of Python's function that computes it, or 0
+# and the ufunc; the generated function; whether the first argument is the right operand; which arithmetic it is, or 0; whether
+# a rule needs the left operand, and the right one.
+C_DESK, C_CODE, C_COMPUTE, C_UFUNC, C_GENERATED, C_REFLECTED, C_ARITHMETIC, C_KEEPS_X, C_KEEPS_Y = (
+    range(9)
+)
+CARD = 9
+ADDS, SUBTRACTS, MULTIPLIES, DIVIDES = range(1, 5)
