@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from . import dual, executors, sweep
-from .errors import NotDifferentiable
+from .errors import GradientLost, NotDifferentiable
 from .mode import Off, enable_grad, is_grad_enabled
 from .ops.shaping import alias, astype
 from .primitive import OPS
@@ -53,8 +53,21 @@ def _unflatten(structure: Any, leaves: Sequence[Any]) -> Tree:
 
 
 def _list_of_numbers(value: Any) -> bool:
+    """Whether it is a list of numbers, or of such lists: what NumPy would make an array of."""
     return isinstance(value, list) and all(
         isinstance(x, int | float | complex) or _list_of_numbers(x) for x in value
+    )
+
+
+def _lost_in_a_buffer(error: ValueError) -> GradientLost:
+    """What NumPy wraps in a ValueError of its own that says nothing: `a[i] = t`, with an ndarray `a`."""
+    at = error.__traceback__
+    while at is not None and at.tb_next is not None:
+        at = at.tb_next
+    where = f"{at.tb_frame.f_code.co_filename}:{at.tb_lineno}" if at is not None else "f"
+    return GradientLost(
+        f"{where} stores a tensor that requires grad into a plain ndarray, which cannot be tracked: its gradient would be lost. "
+        "Make the buffer a tensor (tg.zeros(n) instead of np.zeros(n)), or join the values with tg.stack."
     )
 
 
@@ -103,6 +116,8 @@ class _Run:
                         f"{name} was given a list of numbers, which f gets as a list of separate scalars. "
                         "If f expects an array, pass np.array([...])."
                     )
+                if isinstance(error, ValueError) and isinstance(error.__cause__, GradientLost):
+                    raise _lost_in_a_buffer(error) from error
                 raise
             self.last = new_slot()
         for node in self.nodes:

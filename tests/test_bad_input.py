@@ -474,6 +474,16 @@ TRANSFORMS = {
         TypeError,
         "tg.stack",
     ),
+    "a function with np.zeros": (
+        lambda b: tg.grad(lambda x: np.zeros(2).__setitem__(0, x))(1.0),
+        TypeError,
+        r"test_bad_input.py:\d+ stores a tensor.*tg.zeros",
+    ),
+    "jvp of a function with np.zeros": (
+        lambda b: tg.jvp(lambda x: np.zeros(2).__setitem__(0, x), (1.0,), (1.0,)),
+        TypeError,
+        "tg.zeros",
+    ),
     "a function that fails": (lambda b: tg.grad(lambda x: [][0])(1.0), IndexError, "list index"),
     "a missing rule": (
         lambda b: tg.grad(lambda x: np.sum(np.histogram_bin_edges(x)))(np.ones(2)),

@@ -256,3 +256,25 @@ def test_a_function_that_writes_into_its_argument_does_no_harm():
     x = np.zeros(2)
     result = tg.minimize(_writes, x, method="Nelder-Mead")
     assert x.tolist() == [0, 0] and result.x[1] == pytest.approx(0, abs=1e-4)
+
+
+def test_as_scipys_users_write_it():
+    """Lists of numbers are arrays, one argument needs no tuple, and derivatives are not asked for."""
+
+    def distance(x, a):
+        return np.sum((x - a) ** 2)
+
+    fit = tg.minimize(distance, [0.0, 0], 2.0, bounds=[(0, 1), (0, 5)])
+    np.testing.assert_allclose(fit.x, [1, 2], atol=1e-6)
+    assert isinstance(fit.x, np.ndarray)
+    data = np.array([1.0, 2.0])
+    np.testing.assert_allclose(tg.minimize(distance, [0.0, 0.0], data).x, data, atol=1e-6)
+    fit = tg.least_squares(lambda p, t: p[0] * t - 2 * t, [1.0], (data,))
+    assert fit.x == pytest.approx([2.0]) and fit.names == ["x0[0]"]
+    assert tg.root(lambda x: x**2 - [4.0, 9.0], [1, 1]).x == pytest.approx([2, 3])
+    assert tg.minimize(lambda p: (p[0] - 1) ** 2, (0.0,)).x == pytest.approx((1,), abs=1e-6)
+    for solver in (tg.minimize, tg.least_squares, tg.root):
+        with pytest.raises(TypeError, match="leave jac out"):
+            solver(lambda x: x, [0.0], jac=lambda x: 1)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'metod'"):
+        tg.minimize(distance, [0.0], 1.0, metod="BFGS")

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..tensor import Tensor, wrap
-from ..transforms import NAMESPACE, _optree
+from ..transforms import NAMESPACE, _list_of_numbers, _optree
 
 Tree = Any
 
@@ -26,6 +26,8 @@ class Space:
 
     def __init__(self, tree: Tree, what: str) -> None:
         self.what = what
+        if _list_of_numbers(tree):  # to SciPy's users a list of numbers is an array
+            tree = np.asarray(tree, dtype=float)
         leaves, self.structure = flatten(tree)
         self.kinds = [_kind(leaf) for leaf in leaves]
         arrays = [_real(leaf, what) for leaf in leaves]

@@ -40,7 +40,7 @@ SMALL = 24
 def minimize(
     f: Callable[..., Any],
     x0: Tree,
-    args: Sequence[Any] = (),
+    args: Any = (),
     method: str | None = None,
     *,
     bounds: Any = None,
@@ -49,9 +49,11 @@ def minimize(
     callback: Callable[..., Any] | None = None,
     options: dict[str, Any] | None = None,
     progress: bool = False,
+    **refused: Any,
 ) -> OptimizeResult:
     """Minimise `f(x, *args)`, a real number, over a pytree `x` of real arrays and numbers, from `x0`.
 
+    A list of numbers as `x0` is an array, and one argument needs no tuple, as in SciPy.
     `method` is one of `scipy.optimize.minimize` (by default BFGS; L-BFGS-B with bounds, SLSQP with constraints); it gets
     the gradient, and the Hessian or its products if it can use them. `bounds`: a pair (low, high) for all, SciPy's `Bounds`
     or list of pairs, or for a tree a tree with a pair for each leaf (a dict may leave entries out), None for no bound.
@@ -68,7 +70,9 @@ def minimize(
     from scipy import optimize
 
     _demand_callable(f, "minimize")
+    _refuse(refused, "minimize")
     space = Space(x0, "x0")
+    args = _arguments(args)
     name = _name(f)
     chosen = _method(method)
     low_high = _bounds(bounds, space)
@@ -113,7 +117,7 @@ def minimize(
 def least_squares(
     f: Callable[..., Any],
     x0: Tree,
-    args: Sequence[Any] = (),
+    args: Any = (),
     method: str = "trf",
     *,
     bounds: Any = None,
@@ -140,7 +144,9 @@ def least_squares(
     from scipy import optimize
 
     _demand_callable(f, "least_squares")
+    _refuse(settings, "least_squares", others=True)
     space = Space(x0, "x0")
+    args = _arguments(args)
     name = _name(f)
     low_high = _bounds(bounds, space, pair_of_trees=True)
     _demand_inside(space, low_high)
@@ -180,12 +186,13 @@ def least_squares(
 def root(
     f: Callable[..., Any],
     x0: Tree,
-    args: Sequence[Any] = (),
+    args: Any = (),
     method: str = "hybr",
     *,
     tol: float | None = None,
     options: dict[str, Any] | None = None,
     progress: bool = False,
+    **refused: Any,
 ) -> OptimizeResult:
     """Solve `f(x, *args) = 0` for a pytree `x` of real arrays and numbers, from `x0`; as many equations as unknowns.
 
@@ -199,7 +206,9 @@ def root(
     from scipy import optimize
 
     _demand_callable(f, "root")
+    _refuse(refused, "root")
     space = Space(x0, "x0")
+    args = _arguments(args)
     name = _name(f)
     report = _Progress("|f|", progress)
 
@@ -326,6 +335,23 @@ def _split(v: np.ndarray, fun: Callable[..., Any], tree: Tree) -> list[np.ndarra
 
 
 # ------------------------------------------------------------------------------------ what is asked
+
+
+def _arguments(args: Any) -> tuple[Any, ...]:
+    """Further arguments of `f`; one alone may stand without its tuple, as in SciPy."""
+    return args if isinstance(args, tuple) else (args,)
+
+
+def _refuse(given: dict[str, Any], solver: str, others: bool = False) -> None:
+    """Raise for derivatives that were given although the tape has them, and for keywords that nobody knows."""
+    for name in given:
+        if name in ("jac", "hess", "hessp"):
+            raise TypeError(
+                f"{solver} was given {name}, but takes derivatives from the tape: leave {name} out, or use "
+                f"scipy.optimize.{solver}, to which tg.grad, tg.jacobian and tg.hessian give what it needs."
+            )
+        if not others:
+            raise TypeError(f"{solver}() got an unexpected keyword argument {name!r}")
 
 
 def _demand_callable(f: Any, name: str) -> None:
