@@ -476,3 +476,23 @@ def test_bad_commands_are_answered_in_a_line(name, model, capsys):
     assert main(["check", *arguments]) == 2
     told = capsys.readouterr().err
     assert words in told and told.count("\n") == 1
+
+
+def test_a_gradient_by_one_of_several_arguments():
+    """One array belongs to the argument that it fits; what fits two is asked about."""
+
+    def loss(x, k=0.5):
+        return k * np.sum(x**2)
+
+    check = tg.check_gradient(loss, X, 0.5, gradient=lambda x, k: 2 * k * x)
+    assert check.ok and check.size == X.size and "by argument 0 alone" in check.notes[0]
+    wrong = tg.check_gradient(loss, X, 0.5, gradient=lambda x, k: 2 * x)
+    assert wrong.verdict == "wrong"
+    by_k = tg.check_gradient(loss, X, 0.5, gradient=lambda x, k: np.sum(x**2))
+    assert by_k.ok and by_k.size == 1
+    tree = tg.check_gradient(
+        lambda p, q: np.sum(p["a"] * q), {"a": X}, X, gradient=lambda p, q: {"a": q}
+    )
+    assert tree.ok
+    with pytest.raises(ValueError, match=r"say to which it belongs: argnums=0"):
+        tg.check_gradient(lambda x, y: np.sum(x * y), X, X, gradient=lambda x, y: y)

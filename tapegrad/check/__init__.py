@@ -46,6 +46,7 @@ class Report:
 
     def assert_ok(self) -> Report:
         """Raise the first problem found, a GradcheckError that names law and sample; return the report if there is none."""
+        __tracebackhide__ = True  # pytest shows the problem, not this line
         if self.problems:
             raise self.problems[0]
         return self

@@ -75,6 +75,7 @@ class GradientCheck:
 
     def assert_ok(self) -> GradientCheck:
         """Raise GradcheckError with the whole report unless the gradient is right; return the result."""
+        __tracebackhide__ = True  # pytest shows the report, not this line
         if not self.ok:
             raise GradcheckError(str(self))
         return self
@@ -243,6 +244,7 @@ class AdjointCheck:
 
     def assert_ok(self) -> AdjointCheck:
         """Raise GradcheckError with the whole report unless the adjoint is right; return the result."""
+        __tracebackhide__ = True  # pytest shows the report, not this line
         if not self.ok:
             raise GradcheckError(str(self))
         return self

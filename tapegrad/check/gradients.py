@@ -63,7 +63,8 @@ def check_gradient(
     `f` takes arrays, numbers, tensors or pytrees of them and returns numbers. `gradient` is what is checked: a function of
     the same arguments, or its value at `args`, with the shape of what it belongs to (for several outputs a Jacobian: shape
     of the output, then of the input); None stands for tapegrad's own. `argnums` says which arguments it belongs to (all that
-    hold floats); for several, `gradient` gives a tuple. Complex arguments follow PyTorch's convention.
+    hold floats, or the one to which alone the gradient fits); for several, `gradient` gives a tuple. Complex arguments
+    follow PyTorch's convention.
 
     `method` is how slopes are measured: "differences" (central, with the step of each component from noise and curvature),
     "richardson" (extrapolated; what "auto" does), "complex" (complex step, cross-checked, where `f` is analytic), or
@@ -91,11 +92,36 @@ def check_gradient(
     if directions is not None and directions < 1:
         raise ValueError(f"directions={directions!r}: ask for at least one, or leave it out.")
     subject = Subject(f, args, argnums)
+    lone = None if argnums is not None else _lone_argument(subject, gradient)
+    if lone is not None:
+        subject = Subject(f, args, lone)
     run = _Check(subject, gradient, hessian, 10.0**-digits, seed, progress)
     many = subject.x.size * subject.y.size > FEW
     if method == "taylor" or directions is not None or (method == "auto" and many):
-        return run.along_directions(method, directions or DIRECTIONS)
-    return run.by_components(method)
+        result = run.along_directions(method, directions or DIRECTIONS)
+    else:
+        result = run.by_components(method)
+    if lone is not None:
+        result.notes.append(
+            f"by argument {lone} alone, to which the gradient fits; argnums names others"
+        )
+    return result
+
+
+def _lone_argument(subject: Subject, gradient: Any) -> int | None:
+    """The one argument that a gradient without a tuple belongs to, by its structure and shapes, where there are several."""
+    if gradient is None or len(subject.positions) < 2:
+        return None
+    value = gradient(*subject.arguments(subject.x)) if callable(gradient) else gradient
+    if value is None or isinstance(value, tuple | list):
+        return None
+
+    def form(tree: Any) -> tuple[Any, list[tuple[int, ...]]]:
+        leaves, structure = _flatten(tree)
+        return structure, [np.shape(leaf) for leaf in leaves]
+
+    fitting = [k for k in subject.positions if form(subject.args[k]) == form(value)]
+    return fitting[0] if len(fitting) == 1 else None
 
 
 class _Check:

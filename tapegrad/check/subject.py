@@ -155,7 +155,7 @@ class Subject:
         ):
             raise ValueError(
                 f"{what} returned {type(tree).__name__}, but {self.title} is checked by {len(self.positions)} arguments: "
-                "return a tuple with a gradient for each."
+                "return a tuple with a gradient for each, or say to which it belongs: argnums=0, --argnums 0."
             )
         parts = []
         position = 0
