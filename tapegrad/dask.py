@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from . import transforms
+from .errors import demand_callable
 from .transforms import _flatten, _unflatten
 
 Tree = Any
@@ -55,10 +56,7 @@ def value_and_grad(
     (np.float64(1000000.0), array([...]))
     """
     dask = _dask()
-    if not callable(loss):
-        raise TypeError(
-            f"value_and_grad was asked of {type(loss).__name__}, which cannot be called: pass the loss of a partition."
-        )
+    demand_callable(loss, "value_and_grad", "pass the loss of a partition")
 
     @functools.wraps(loss)
     def summed(params: Tree, *data: Any) -> tuple[Any, Tree]:
@@ -128,9 +126,9 @@ def multistart(
     """
     if solver is None:
         from .interop.solvers import minimize as solver
-    jobs = [(solver, f, start, settings) for start in starts]
-    if not jobs:
-        raise ValueError("multistart was given no start: give at least one.")
+    for given in (f, solver):
+        demand_callable(given, "multistart")
+    jobs = [(solver, f, start, settings) for start in _points(starts, "multistart")]
     return sorted(_each(_solved, jobs, client, scheduler), key=_rank)
 
 
@@ -154,16 +152,22 @@ def chains(
     ...     return x + np.cumsum(rng.normal(size=steps))
     >>> four = tapegrad.dask.chains(walk, np.zeros(4), seed=1, steps=1000)  # doctest: +SKIP
     """
-    if not callable(sampler):
-        raise TypeError(
-            f"chains was asked of {type(sampler).__name__}, which cannot be called: pass a function of a start and a Generator."
-        )
-    points = list(starts)
-    if not points:
-        raise ValueError("chains was given no start: give at least one.")
+    demand_callable(sampler, "chains", "pass a function of a start and a Generator")
+    points = _points(starts, "chains")
     seeds = np.random.SeedSequence(seed).spawn(len(points))
     jobs = [(k, sampler, *pair, settings) for k, pair in enumerate(zip(points, seeds, strict=True))]
     return _each(_sampled, jobs, client, scheduler)
+
+
+def _points(starts: Iterable[Tree], name: str) -> list[Tree]:
+    if not isinstance(starts, Iterable) or isinstance(starts, dict | str):
+        raise TypeError(
+            f"{name} was given {type(starts).__name__} as starts: give a list of them, or an array with one in each row."
+        )
+    points = list(starts)
+    if not points:
+        raise ValueError(f"{name} was given no start: give at least one.")
+    return points
 
 
 def _each(

@@ -34,3 +34,11 @@ class NotFinite(TapegradError, FloatingPointError):
 
 class GradcheckError(TapegradError, RuntimeError):
     """A gradient check failed; the message shows both Jacobians."""
+
+
+def demand_callable(f: object, asker: str, instead: str = "pass a function") -> None:
+    """Raise TypeError unless `f` can be called; `asker` is the public function that was given it."""
+    if not callable(f):
+        raise TypeError(
+            f"{asker} was asked of {type(f).__name__}, which cannot be called: {instead}."
+        )

@@ -19,7 +19,7 @@ import numpy as np
 
 from . import storage, sweep
 from .dual import holds_dual
-from .errors import NotDifferentiable
+from .errors import NotDifferentiable, demand_callable
 from .mode import is_grad_enabled
 from .packing import flat, inexact, is_inexact, op_of_calls, unpacked
 from .primitive import apply
@@ -59,6 +59,7 @@ def scan(
     >>> tg.grad(lambda x: tg.scan(lambda c, a: (np.sin(c) * a, None), x[0], x)[0])(np.array([1.0, 2.0]))
     array([1.84153554, 0.74562414])
     """
+    demand_callable(f, "scan")
     leaves, structure = _tree(xs)
     lengths: set[Any] = {np.shape(x)[0] if np.ndim(x) else None for x in leaves}
     if length is not None:
@@ -96,7 +97,12 @@ def fori_loop(
     >>> tg.grad(lambda x: tg.fori_loop(0, 3, lambda i, v: v * x, 1.0))(2.0)
     12.0
     """
+    demand_callable(body, "fori_loop")
     steps = range(int(lower), int(upper))
+    if lower != steps.start or upper != steps.stop:
+        raise TypeError(
+            f"fori_loop was given the bounds {lower!r} and {upper!r}, but it counts whole numbers: convert them with int()."
+        )
     size = _segment(checkpoint, len(steps))
     return _steps("fori_loop", lambda v, i: (body(i, v), None), init, steps, size)[0]
 
@@ -121,6 +127,8 @@ def while_loop(
     >>> round(tg.grad(root)(4.0), 6)
     0.25
     """
+    for given in (test, body):
+        demand_callable(given, "while_loop")
     size = _segment(checkpoint, SEGMENT**2)
 
     def turns(value: Tree) -> Any:
@@ -149,6 +157,8 @@ def cond(
     >>> tg.grad(lambda x: tg.cond(x > 1.0, lambda x: x * x, np.sin, x))(3.0)
     6.0
     """
+    for given in (if_true, if_false):
+        demand_callable(given, "cond")
     if np.size(predicate) != 1:
         raise ValueError(
             f"cond was given a predicate of shape {np.shape(predicate)}, but chooses one of two functions. Choose entry by entry with "
@@ -206,6 +216,8 @@ def _pair(name: str, result: Any) -> Any:
 
 def _like(init: Tree, carry: Tree, name: str) -> Tree:
     """The carry, if it is arranged as it was at first."""
+    if carry is None and init is not None:
+        raise TypeError(f"a step of {name} returned None. Does it end with a return?")
     old, before = _tree(init)
     new, after = _tree(carry)
     if before != after or [np.shape(x) for x in old] != [np.shape(x) for x in new]:
@@ -239,7 +251,14 @@ def _stacked(ys: Sequence[Tree]) -> Tree:
 def _plainly(test: Callable[[Tree], Any], value: Tree) -> Any:
     """A test of the values, of which no derivative is wanted."""
     leaves, structure = _tree(value)
-    return test(_rebuilt(structure, [x.detach() if isinstance(x, Tensor) else x for x in leaves]))
+    answer = test(_rebuilt(structure, [x.detach() if isinstance(x, Tensor) else x for x in leaves]))
+    if answer is None:
+        raise TypeError("the test of while_loop returned None. Does it end with a return?")
+    if np.size(answer) != 1:
+        raise ValueError(
+            f"the test of while_loop returned shape {np.shape(answer)}, but says whether to go on at all: write .any() or .all()."
+        )
+    return answer
 
 
 # ---------------------------------------------------------------------------------------------------- segments

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from . import dual, executors, sweep
-from .errors import GradientLost, NotDifferentiable
+from .errors import GradientLost, NotDifferentiable, demand_callable
 from .mode import Off, enable_grad, is_grad_enabled
 from .ops.shaping import alias, astype
 from .primitive import OPS
@@ -82,10 +82,7 @@ class _Run:
         argnums: Any,
         name: str,
     ) -> None:
-        if not callable(f):
-            raise TypeError(
-                f"{name} was asked to differentiate {type(f).__name__}, which cannot be called: pass a function."
-            )
+        demand_callable(f, name)
         self.name = name
         self.positions = _positions(argnums, args, name)
         self.given: list[Any] = []
@@ -706,6 +703,8 @@ def hvp(f: Callable[..., Any]) -> Callable[..., Any]:
     >>> tg.hvp(lambda x: np.sum(x**3))(np.array([1.0, 2.0]), np.array([1.0, 0.0]))
     array([6., 0.])
     """
+
+    demand_callable(f, "hvp")
 
     @functools.wraps(f)
     def product(x: Any, v: Any, *args: Any, **kwargs: Any) -> Any:

@@ -499,10 +499,121 @@ SETTINGS = {
     "set_grad_enabled without a mode": (lambda b: tg.set_grad_enabled(), TypeError, "mode"),
 }
 
+
+def nothing(*args):
+    """Forgets to return."""
+
+
+def overwrites(x):
+    x[0] = 5.0
+    return np.sum(x)
+
+
+def square_sum(x):
+    return np.sum(x * x)
+
+
+def adds_up(carry, x):
+    return carry + x, None
+
+
+ONES, NAN = np.ones(3), np.array([1.0, np.nan, 1.0])
+
+
+def descends(**settings):
+    return lambda b: tg.minimize(square_sum, ONES, **settings)
+
+
+def optimizer():
+    return tg.optim.SGD([tg.Parameter(ONES)], lr=0.1)
+
+
+# fmt: off
+LOOPS = {
+    "scan of a number": (lambda b: tg.scan(3, 0.0, ONES), TypeError, "scan was asked of int.*pass a function"),
+    "scan without a pair": (lambda b: tg.scan(lambda c, x: c, 0.0, ONES), TypeError, "write `return carry, y`"),
+    "scan without return": (lambda b: tg.scan(nothing, 0.0, ONES), TypeError, "returned NoneType"),
+    "scan that grows": (lambda b: tg.scan(lambda c, x: (np.append(c, x), x), ONES, ONES), ValueError, "carry of shapes"),
+    "scan over nothing": (lambda b: tg.scan(adds_up, 0.0), ValueError, "as `length`"),
+    "scan over a number": (lambda b: tg.scan(adds_up, 0.0, 1.0), ValueError, "first axis"),
+    "scan over two lengths": (lambda b: tg.scan(adds_up, 0.0, (ONES, ONES[:2])), ValueError, "of equal length"),
+    "fori_loop to a half": (lambda b: tg.fori_loop(0, 2.5, lambda i, c: c, 1.0), TypeError, "whole numbers"),
+    "fori_loop without return": (lambda b: tg.fori_loop(0, 2, nothing, 1.0), TypeError, "end with a return"),
+    "fori_loop of a number": (lambda b: tg.fori_loop(0, 2, 3, 1.0), TypeError, "pass a function"),
+    "while_loop without an answer": (lambda b: tg.while_loop(nothing, abs, 1.0), TypeError, "test of while_loop returned None"),
+    "while_loop with many answers": (lambda b: tg.while_loop(lambda c: c > 0, abs, ONES), ValueError, r"\.any\(\) or \.all\(\)"),
+    "while_loop without return": (lambda b: tg.while_loop(lambda c: c < 3, nothing, 1.0), TypeError, "end with a return"),
+    "cond of an array": (lambda b: tg.cond(ONES > 0, abs, abs, ONES), ValueError, "tg.where"),
+    "cond of numbers": (lambda b: tg.cond(True, 1, 2), TypeError, "pass a function"),
+}
+
+COMPILED = {
+    "compile of a number": (lambda b: tg.compile(3), TypeError, "pass a function"),
+    "compile, static by name": (lambda b: tg.compile(square_sum, static_argnums="x"), TypeError, "position of an argument"),
+    "compiled, an argument overwritten": (lambda b: tg.compile(overwrites)(ONES), TypeError, r"x = x.copy\(\)"),
+    "compiled, grad of a vector": (lambda b: tg.compile(tg.grad(np.sin))(ONES), TypeError, "jacobian"),
+    "compiled, random": (lambda b: tg.compile(lambda x: x * tg.randn(3))(ONES), TypeError, "pass them as arguments"),
+    "compiled, array of objects": (lambda b: tg.compile(square_sum)(np.array([None])), TypeError, "dtype object"),
+    "compiled, report of nothing": (lambda b: tg.compile(square_sum).report(), ValueError, "call the function once"),
+    "njit of a number": (lambda b: tg.njit(3), TypeError, "no Python function"),
+    "native, nothing to explain": (lambda b: tg.njit(nothing).explain(), TypeError, "Differentiate it once"),
+    "vectorize of a number": (lambda b: tg.vectorize(3), TypeError, "pass a function"),
+    "hvp of a number": (lambda b: tg.hvp(3), TypeError, "pass a function"),
+    "elementwise_grad of a number": (lambda b: tg.elementwise_grad(3), TypeError, "pass a function"),
+    "multigrad_dict of a number": (lambda b: tg.multigrad_dict(3), TypeError, "pass a function"),
+}
+
+SOLVERS = {
+    "minimize of a number": (lambda b: tg.minimize(3, ONES), TypeError, "pass a function"),
+    "minimize without return": (lambda b: tg.minimize(nothing, ONES), TypeError, "end with a return"),
+    "minimize a vector": (lambda b: tg.minimize(np.sin, ONES), ValueError, "sum them, or use least_squares"),
+    "minimize from nan": (lambda b: tg.minimize(square_sum, NAN), ValueError, r"x0\[1\] is nan or inf"),
+    "minimize from nothing": (lambda b: tg.minimize(square_sum, np.zeros(0)), ValueError, "nothing to solve for"),
+    "minimize from text": (lambda b: tg.minimize(square_sum, "a"), TypeError, "only numbers"),
+    "minimize from complex": (lambda b: tg.minimize(square_sum, 1j * ONES), TypeError, "real and imaginary parts"),
+    "minimize where nan": (lambda b: tg.minimize(lambda x: np.sum(x) * np.nan, ONES), ValueError, "start where it is finite"),
+    "minimize, x overwritten": (lambda b: tg.minimize(overwrites, ONES.copy()), RuntimeError, r"clone\(\)"),
+    "minimize, method": (descends(method="foo"), ValueError, "choose among bfgs"),
+    "minimize, bounds": (descends(bounds=(1,)), ValueError, r"a pair \(low, high\)"),
+    "minimize outside": (descends(bounds=(2, 3)), ValueError, "start inside"),
+    "minimize, constraints": (descends(constraints=3), TypeError, "NonlinearConstraint"),
+    "minimize, callback": (descends(callback=3), TypeError, "pass a function"),
+    "least_squares of nothing": (lambda b: tg.least_squares(lambda x: x[:0], ONES), ValueError, "nothing to fit"),
+    "root of too few": (lambda b: tg.root(lambda x: x[:2], ONES), ValueError, "2 equations for 3 unknowns"),
+    "SGD of nothing": (lambda b: tg.optim.SGD([], lr=0.1), ValueError, "empty parameter list"),
+    "SGD of arrays": (lambda b: tg.optim.SGD([ONES], lr=0.1), TypeError, "use tg.Parameter"),
+    "SGD of one tensor": (lambda b: tg.optim.SGD(tg.Parameter(ONES), lr=0.1), TypeError, r"write \[params\]"),
+    "SGD, rate": (lambda b: tg.optim.SGD([tg.Parameter(ONES)], lr=-1), ValueError, "at least 0"),
+    "LBFGS without a closure": (lambda b: tg.optim.LBFGS([tg.Parameter(ONES)]).step(), TypeError, "needs a closure"),
+    "SGD, another's state": (lambda b: optimizer().load_state_dict({}), TypeError, r"state_dict\(\) returned"),
+    "clip arrays": (lambda b: tg.optim.clip_grad_norm_([ONES], 1.0), TypeError, "pass tensors"),
+    "schedule of a number": (lambda b: tg.optim.lr_scheduler.StepLR(3, 1), TypeError, "not an Optimizer"),
+    "schedule of no step": (lambda b: tg.optim.lr_scheduler.StepLR(optimizer(), 0), ValueError, "at least 1"),
+}
+
+CHECKS = {
+    "check of a number": (lambda b: tg.check_gradient(3, ONES), TypeError, "pass the function first"),
+    "check without return": (lambda b: tg.check_gradient(nothing, ONES), TypeError, "end with a return"),
+    "check without a point": (lambda b: tg.check_gradient(square_sum), TypeError, "was given no point"),
+    "check at nan": (lambda b: tg.check_gradient(square_sum, NAN), ValueError, "a point of finite numbers"),
+    "check at nothing": (lambda b: tg.check_gradient(square_sum, np.zeros(0)), ValueError, "nothing to differentiate by"),
+    "check, x overwritten": (lambda b: tg.check_gradient(overwrites, ONES.copy()), ValueError, r"x = x.copy\(\)"),
+    "check, gradient without return": (lambda b: tg.check_gradient(square_sum, ONES, gradient=nothing), TypeError, "end with a return"),
+    "check, gradient of another shape": (lambda b: tg.check_gradient(square_sum, ONES, gradient=ONES[:2]), ValueError, "shape of what it belongs to"),
+    "check, method": (lambda b: tg.check_gradient(square_sum, ONES, method="foo"), ValueError, "choose among auto"),
+    "check_adjoint of numbers": (lambda b: tg.check_adjoint(3, 4, ONES), TypeError, "two functions"),
+    "check_adjoint of nothing": (lambda b: tg.check_adjoint(np.sin, np.sin, np.zeros(0)), ValueError, "no adjoint to check"),
+    "check_op of a number": (lambda b: tg.check_op(3), TypeError, "no declared op"),
+    "check_op, law": (lambda b: tg.check_op(np.sin, only=["foo"]), ValueError, "choose among value, derivative"),
+    "make_dot of an array": (lambda b: tg.make_dot(ONES), RuntimeError, "nothing is recorded"),
+}
+# fmt: on
+
 ROWS = [
     pytest.param(*row, id=f"{family}-{name}")
     for family, table in {
         "construction": CONSTRUCTION, "ops": OPS, "indexing": INDEXING, "backward": BACKWARD, "transforms": TRANSFORMS, "settings": SETTINGS,
+        "loops": LOOPS, "compiled": COMPILED, "solvers": SOLVERS, "checks": CHECKS,
     }.items()
     for name, row in table.items()
 ]  # fmt: skip

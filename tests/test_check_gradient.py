@@ -496,3 +496,20 @@ def test_a_gradient_by_one_of_several_arguments():
     assert tree.ok
     with pytest.raises(ValueError, match=r"say to which it belongs: argnums=0"):
         tg.check_gradient(lambda x, y: np.sum(x * y), X, X, gradient=lambda x, y: y)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_gradient_that_is_no_number_is_named(bad):
+    """Component by component, along directions with the component found, and in every form of the report."""
+
+    def spoilt(x):
+        gradient = 2 * x
+        gradient[1] = bad
+        return gradient
+
+    for n, options in ((3, {}), (3, {"method": "taylor"}), (100, {})):
+        check = tg.check_gradient(lambda x: np.sum(x**2), np.ones(n), gradient=spoilt, **options)
+        assert check.verdict == "wrong" and "x[1]" in check.headline and str(bad) in check.headline
+        assert "such as x[1]: look for 0 / 0" in check.explanation
+        assert "exact" not in str(check)
+        assert json.dumps(check.to_dict()) and check._repr_html_()

@@ -177,7 +177,7 @@ def test_scan_in_reverse_and_without_xs():
     np.testing.assert_allclose(ys, np.append(np.cumsum(X[::-1])[::-1][1:], 0.0))
     carry, ys = tg.scan(lambda c, x: (c * 2, None), 1.0, length=5)
     assert carry == 32.0 and ys is None
-    assert tg.fori_loop(3, 3, None, 1.0) == 1.0
+    assert tg.fori_loop(3, 3, lambda i, c: 1 / 0, 1.0) == 1.0
 
 
 def test_kinds_go_out_as_they_came_in():

@@ -423,7 +423,7 @@ class _Check:
         failing: tuple[np.ndarray, Probe, Component] | None = None
         for k in range(count):
             signs = self.signs if k == 0 else self.rng.choice([-1.0, 1.0], self.subject.x.size)
-            claimed = np.array([float(row @ (signs * self.scales))])
+            claimed = np.array([_product(row, signs * self.scales)])
             probe = self.probe(signs, claimed, weights)
             curves = probe.curves(0)
             estimate = measure(curves)
@@ -520,7 +520,8 @@ class _Check:
             self.weights = weights
         try:
             rungs = [h for h in probe.steps if h <= FIRST / RATIO**2][:5]
-            part = np.arange(self.subject.x.size)
+            finite = np.isfinite(row)
+            part = np.arange(self.subject.x.size) if finite.all() else np.flatnonzero(~finite)[:1]
             mismatch = failed.claimed - failed.measured
             smooth = failed.verdict == WRONG
             while len(part) > 1:
@@ -617,7 +618,7 @@ class _Check:
     ) -> bool:
         rest = signs.copy()
         rest[i] = 0.0
-        claimed = float(row @ (rest * self.scales))
+        claimed = _product(row, rest * self.scales)
         curves = self.probe(rest, np.array([claimed]), weights).curves(0)
         return judge(claimed, richardson(curves), curves, self.tolerance)[0] == RIGHT
 
@@ -726,6 +727,12 @@ def _hessian_wrong(c: Component, order: float) -> Component:
     return Component(c.name, c.index, c.claimed, c.measured, c.error, c.steps, WRONG, note)
 
 
+def _product(row: np.ndarray, direction: np.ndarray) -> float:
+    """The claimed slope along a direction; of a row with inf in it nan may come out, which is told and no warning."""
+    with np.errstate(invalid="ignore"):
+        return float(row @ direction)
+
+
 def _taylor_line(
     name: str, curves: Curves, slope: float, curvature: float | None, tolerance: float
 ) -> TaylorLine:
@@ -750,7 +757,8 @@ def _taylor_line(
         if known.size:
             orders.append(float(np.median(known[-3:])))
         else:
-            orders.append(float("inf") if remainder is not rest[0] else float("nan"))
+            exact = remainder is not rest[0] and np.isfinite(slope)
+            orders.append(float("inf") if exact else float("nan"))
     return TaylorLine(name, h, tuple(np.abs(r) for r in rest), tuple(orders))
 
 

@@ -52,7 +52,8 @@ class Component:
 
     @property
     def size(self) -> float:
-        return max(abs(self.claimed), abs(self.measured))
+        """The greater of both, of what is finite."""
+        return max((abs(s) for s in (self.claimed, self.measured) if np.isfinite(s)), default=0.0)
 
     @property
     def digits(self) -> float:
@@ -71,10 +72,10 @@ class Component:
 
 
 def _digits(gap: float, size: float) -> float:
-    if gap == 0 or size == 0:
-        return 16.0
     if not np.isfinite(gap):
         return 0.0
+    if gap == 0 or size == 0:
+        return 16.0
     return float(np.clip(-np.log10(gap / size), 0, 16))
 
 
@@ -215,8 +216,15 @@ def diagnosis(
     measured = np.array([c.measured for c in components])
     slack = np.array([SAFETY * c.error for c in components])
     wrong = np.array([c.verdict == WRONG for c in components])
-    if not wrong.any() or not np.isfinite(claimed).all():
+    if not wrong.any():
         return ""
+    if not np.isfinite(claimed).all():
+        first = components[int(np.argmin(np.isfinite(claimed)))]
+        count = int((~np.isfinite(claimed)).sum())
+        return (
+            f"the gradient is nan or inf in {count} of {len(components)} components, such as {first.name}: look for 0 / 0, "
+            "inf - inf, or the root or logarithm of 0 on the way back."
+        )
     rtol = max(tolerance, 1e-6)
 
     def explains(candidate: np.ndarray, where: np.ndarray | slice = slice(None)) -> bool:

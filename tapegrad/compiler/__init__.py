@@ -19,7 +19,10 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from .. import markup, storage
+from ..errors import demand_callable
 from .program import Program, Programs, taken_apart
 from .report import Report
 from .tracing import traced_in
@@ -140,11 +143,12 @@ def compile(
         return functools.partial(
             compile, static_argnums=static_argnums, max_signatures=max_signatures
         )
-    if not callable(f):
-        raise TypeError(
-            f"compile was given {type(f).__name__}, which cannot be called: pass a function."
-        )
+    demand_callable(f, "compile")
     static = static_argnums if isinstance(static_argnums, tuple | list) else (static_argnums,)
+    if not all(isinstance(i, int | np.integer) for i in static):
+        raise TypeError(
+            f"static_argnums={static_argnums!r} was given, but it is the position of an argument, or a tuple of positions."
+        )
     return Compiled(f, frozenset(static), max(1, int(max_signatures)))
 
 

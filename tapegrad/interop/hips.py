@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import demand_callable
 from ..tensor import Tensor
 from ..transforms import grad, hvp, jvp, vjp
 
@@ -27,6 +28,8 @@ def elementwise_grad(f: Function, argnum: int = 0) -> Function:
     >>> tg.elementwise_grad(np.sin)(np.array([0.0, np.pi]))
     array([ 1., -1.])
     """
+
+    demand_callable(f, "elementwise_grad")
 
     @functools.wraps(f)
     def summed(*args: Any, **kwargs: Any) -> Any:
@@ -106,6 +109,7 @@ def multigrad_dict(f: Function) -> Function:
     """
     import inspect
 
+    demand_callable(f, "multigrad_dict")
     signature = inspect.signature(f)
 
     def gradients(*args: Any, **kwargs: Any) -> dict[str, Any]:
@@ -141,6 +145,7 @@ def holomorphic_grad(f: Function, argnum: int = 0) -> Function:
 
 def _of(f: Function, argnum: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Function:
     """`f` as a function of one of its arguments."""
+    demand_callable(f, "a transform")
 
     def one(x: Any) -> Any:
         return f(*args[:argnum], x, *args[argnum + 1 :], **kwargs)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import demand_callable
 from ..transforms import _flatten, _unflatten, vjp
 from .foreign import Guest, Pull, recorded
 
@@ -37,7 +38,7 @@ def to_torch(f: Function) -> Function:
     >>> import numpy as np, tapegrad as tg
     >>> energy = tg.to_torch(lambda x: np.sum(np.sin(x) * x))  # takes and returns torch tensors
     """
-    _demand_callable(f, "to_torch")
+    demand_callable(f, "to_torch")
 
     def call(*args: Any) -> Any:
         torch = _torch()
@@ -121,7 +122,7 @@ def from_torch(f: Function) -> Function:
     >>> import tapegrad as tg
     >>> norm = tg.from_torch(lambda x: x.norm())  # takes arrays; tg.grad(norm) works
     """
-    _demand_callable(f, "from_torch")
+    demand_callable(f, "from_torch")
 
     def run(arrays: list[np.ndarray], wanted: list[int]) -> tuple[Any, Pull]:
         torch = _torch()
@@ -186,10 +187,3 @@ def from_torch(f: Function) -> Function:
         return from_torch(along)
 
     return recorded(Guest(run, transposed, pushed), f)
-
-
-def _demand_callable(f: Any, name: str) -> None:
-    if not callable(f):
-        raise TypeError(
-            f"{name} was asked of {type(f).__name__}, which cannot be called: pass a function."
-        )

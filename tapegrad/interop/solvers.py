@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..errors import demand_callable
 from ..mode import no_grad
 from ..transforms import hessian, hvp, jacobian, value_and_grad
 from .raveling import Space, flatten, outputs, plain
@@ -69,7 +70,7 @@ def minimize(
     """
     from scipy import optimize
 
-    _demand_callable(f, "minimize")
+    demand_callable(f, "minimize")
     _refuse(refused, "minimize")
     space = Space(x0, "x0")
     args = _arguments(args)
@@ -143,7 +144,7 @@ def least_squares(
     """
     from scipy import optimize
 
-    _demand_callable(f, "least_squares")
+    demand_callable(f, "least_squares")
     _refuse(settings, "least_squares", others=True)
     space = Space(x0, "x0")
     args = _arguments(args)
@@ -205,7 +206,7 @@ def root(
     """
     from scipy import optimize
 
-    _demand_callable(f, "root")
+    demand_callable(f, "root")
     _refuse(refused, "root")
     space = Space(x0, "x0")
     args = _arguments(args)
@@ -273,6 +274,11 @@ def _constraints(constraints: Any, space: Space) -> Any:
     from scipy import optimize
 
     one = isinstance(constraints, dict | optimize.NonlinearConstraint | optimize.LinearConstraint)
+    if not one and not isinstance(constraints, list | tuple):
+        raise TypeError(
+            f"constraints of type {type(constraints).__name__} were given: use SciPy's dicts, NonlinearConstraint or "
+            "LinearConstraint, or a list of them."
+        )
     return [_constraint(c, space) for c in ([constraints] if one else constraints)]
 
 
@@ -352,13 +358,6 @@ def _refuse(given: dict[str, Any], solver: str, others: bool = False) -> None:
             )
         if not others:
             raise TypeError(f"{solver}() got an unexpected keyword argument {name!r}")
-
-
-def _demand_callable(f: Any, name: str) -> None:
-    if not callable(f):
-        raise TypeError(
-            f"{name} was asked of {type(f).__name__}, which cannot be called: pass a function."
-        )
 
 
 def _name(f: Any) -> str:
@@ -544,6 +543,8 @@ def _callback(
     """A callback for SciPy that reports, and calls the user's with the tree."""
     if callback is None and not report.wanted:
         return None
+    if callback is not None:
+        demand_callable(callback, "callback")
 
     def called(x: np.ndarray, state: Any) -> Any:
         report(None if state is None else state.get("fun"), None)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import demand_callable
 from ..mode import no_grad
 from ..tensor import Tensor
 from ..transforms import _flatten, _unflatten, vjp
@@ -39,10 +40,7 @@ def to_jax(f: Function) -> Function:
     >>> import numpy as np, tapegrad as tg
     >>> energy = tg.to_jax(lambda x: np.sum(np.sin(x) * x))  # jax.grad(energy), jax.jit(energy)
     """
-    if not callable(f):
-        raise TypeError(
-            f"to_jax was asked of {type(f).__name__}, which cannot be called: pass a function."
-        )
+    demand_callable(f, "to_jax")
 
     def call(*args: Any) -> Any:
         jax = _jax()
@@ -107,10 +105,7 @@ def from_jax(f: Function) -> Function:
     >>> import tapegrad as tg
     >>> norm = tg.from_jax(lambda x: (x @ x) ** 0.5)  # takes arrays; tg.grad(norm) works
     """
-    if not callable(f):
-        raise TypeError(
-            f"from_jax was asked of {type(f).__name__}, which cannot be called: pass a function."
-        )
+    demand_callable(f, "from_jax")
 
     def run(arrays: list[np.ndarray], wanted: list[int]) -> tuple[Any, Pull]:
         jax = _jax()

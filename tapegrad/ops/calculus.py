@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..domain import distinct, unit
-from ..errors import NotDifferentiable
+from ..errors import NotDifferentiable, demand_callable
 from ..primitive import apply, call, elementwise, primitive, select
 from ..storage import as_array
 from ..tensor import Tensor, wrap
@@ -976,6 +976,7 @@ def vectorize(pyfunc: Callable[..., Any], excluded: Any = ()) -> Callable[..., A
     >>> tg.grad(lambda x: relu(x).sum())(np.array([-1.0, 2.0]))
     array([0., 1.])
     """
+    demand_callable(pyfunc, "vectorize")
     excluded = set(excluded)
 
     def vectorized(*args: Any, **kwargs: Any) -> Any:
