@@ -18,6 +18,7 @@ import tapegrad as tg
 X = np.array([0.3, 1.7, -0.45, 0.9, -1.2])
 Pair = namedtuple("Pair", ["first", "second"])
 TABLE = np.array([0.5, -1.0, 2.0, 0.25, 1.5])
+PLACES = np.array([3, 1, 1])
 SCALE = 1.3
 
 
@@ -472,6 +473,56 @@ def arrays_of_literals(x):
     return np.sum(a * a) + b[0, 0] * b[1, 1] + np.dot(b, b)[0, 0]
 
 
+def masks_and_places(x):
+    y = x * x
+    s = np.sum(y * y) + np.sum(x[x > 0] ** 2)
+    m = y > 0.3
+    y[m] = y[m] * x[m]
+    y[y > 0.5] = x[0]
+    y[y < 0.5] *= x[1]
+    y[m] += x[: m.sum()] * y[m]
+    a = np.outer(x, x)
+    b = a[PLACES] * 2.0
+    a[PLACES] = b * b
+    a[PLACES, 0] = x[2]
+    a[2, PLACES] *= x[PLACES]
+    a[m, 1:3] = x[0]
+    return s + np.sum(y * y) + np.sum(a * a * a) + np.sum(b[0] * x)
+
+
+def index_read_from_what_is_stored(x):
+    y = np.array([2.0, 0.0, 1.0]) * 1.0
+    z = np.zeros(3)
+    k = int(y[0])
+    y[k] = x[0] * x[1]
+    z[int(y[1])] = y[2] * x[2]
+    y[1] = 2.5 * x[1]
+    return y[2] * z[0] + y[1] * y[0]
+
+
+def names_reused(x):
+    s = 0.0
+    for v in x:
+        v = v * v
+        s += v
+        for v in range(2):
+            s += v * x[v]
+    for k in range(3):
+        for k in x[:k]:  # noqa: B020  that is the point
+            s *= k
+    for k, v in enumerate(x[::2]):
+        if v < 0.0:
+            break
+        s += v * x[k]
+        k = v * 0.5
+    else:
+        return s * x[0]
+    for v in x[3:3]:
+        k = v
+    del v
+    return s * k
+
+
 IDIOMS = [
     f
     for f in list(globals().values())
@@ -529,23 +580,6 @@ def update_by_a_part_of_itself(x):
 
 def generator_expression(x):
     return sum(v for v in x)
-
-
-def index_arrays_in_place(x):
-    y = np.zeros((5, 2))
-    index = np.array([0, 1])
-    y[index, 0] = x[0]
-    return y[0, 0]
-
-
-def masked(x):
-    return np.sum(x[x > 0] ** 2)
-
-
-def stored_by_mask(x):
-    y = x.copy()
-    y[y < 0] = 0.0
-    return np.sum(y * y)
 
 
 def flat_iterator(x):
@@ -624,4 +658,4 @@ def middle(x):
     return np.median(x)
 
 
-REFUSED = [masked, stored_by_mask, flat_iterator, typed_list, list_of_numbers, dictionary, tried, printed, copied_to, written_to_out, reinterpreted, digits, tuple_of_arrays, eigenvalues, middle, lists, recursion, complex_values, unknown_function, drawn_with_active_scale, update_by_a_part_of_itself, generator_expression, index_arrays_in_place]  # fmt: skip
+REFUSED = [flat_iterator, typed_list, list_of_numbers, dictionary, tried, printed, copied_to, written_to_out, reinterpreted, digits, tuple_of_arrays, eigenvalues, middle, lists, recursion, complex_values, unknown_function, drawn_with_active_scale, update_by_a_part_of_itself, generator_expression]  # fmt: skip

@@ -40,6 +40,7 @@ def test_gradient_is_the_derivative(f, rng):
 
 
 SECOND = [
+    programs.masks_and_places,
     programs.for_with_break,
     programs.slices,
     programs.swapped_buffers,

@@ -136,6 +136,8 @@ class Writer:
         self.vectors = ["x", "w", "v"]  # of length 6
         self.matrices = ["m"]  # 3 x 6
         self.counters: list[str] = []
+        self.bound = ["k"]  # bound from the first line on
+        self.counting = True
         self.names = 0
         self.writes_x = self.r.random() < 0.3
 
@@ -224,6 +226,7 @@ class Writer:
             f"np.cumsum({one()})",
             f"np.concatenate(({one()}[:2], {one()}[2:]))",
             f"mapped({one()}, {self.leaf()})",
+            f"np.concatenate(({one()}[PLACES], m[MASK, {self.place()}]))",
         )
 
     def put(self, depth: int, text: str) -> None:
@@ -233,7 +236,7 @@ class Writer:
         return self.r.choice([v for v in self.vectors if v != "x" or self.writes_x])
 
     def block(self, n: int, depth: int, loops: int, inside: bool) -> None:
-        vectors, scalars = list(self.vectors), list(self.scalars)
+        vectors, scalars, counters = list(self.vectors), list(self.scalars), list(self.counters)
         mark = len(self.lines)
         for _ in range(n):
             self.one(depth, loops, inside)
@@ -241,6 +244,7 @@ class Writer:
             self.put(depth, "pass")
         # Names bound in here may be unbound afterwards.
         self.vectors, self.scalars = vectors, scalars
+        self.counters = [c for c in counters if c in self.counters]
 
     def one(self, depth: int, loops: int, inside: bool) -> None:
         u = self.r.random()
@@ -324,6 +328,10 @@ class Writer:
                 f"m[{self.place(3)}] = np.tanh({self.vector()})",
                 f"m[:, {self.place()}] += {self.leaf()}",
                 f"m[{self.place(3)}, 1:4] = np.tanh({self.vector()}[:3])",
+                f"{a}[{self.r.choice(self.vectors)} > {self.leaf()}] {self.pick('=', '*=', '+=')} {self.leaf()}",
+                f"{a}[PLACES] {self.pick('=', '+=')} np.sin({self.vector(0)}[PLACES])",
+                f"m[{self.place(3)}, PLACES] = {self.pick('x[:4]', self.leaf())}",
+                f"m[:, {self.place()}][MASK] = {self.leaf()}",
             ),
         )
 
@@ -350,38 +358,77 @@ class Writer:
             self.put(depth, f"m = m * {self.leaf()}")
 
     def loop(self, depth: int, loops: int) -> None:
-        kind = self.r.randrange(6)
-        i = self.fresh("i") if self.r.random() < 0.7 or not self.names else "i"
+        """A loop of some kind, over names that are new, or taken again from a loop around it or before it, or from a scalar."""
+        scalars = list(self.scalars)
+        names = self.header(depth)
+        # A name that a loop binds is an index in it only if it counts, and afterwards only if it was bound before.
+        self.counters = [c for c in self.counters if c not in names]
+        before = list(self.counters)
+        whole = names[:1] if self.counting and names[0] not in scalars else []
+        self.counters += whole
+        self.scalars += [n for n in names if n not in self.scalars]
+        self.block(self.r.randrange(1, 4), depth + 1, loops + 1, True)
+        # After a loop of no passes a new name is unbound.
+        self.counters = before + [c for c in whole if c in self.bound]
+        self.scalars = scalars
+        if self.r.random() < 0.2:
+            self.put(depth, "else:")
+            self.block(self.r.randrange(1, 3), depth + 1, loops, loops > 0)
+        if self.r.random() < 0.1 and names[0] not in (*self.scalars, *self.bound):
+            self.put(depth, f"{names[0]} = 0.5")
+            self.put(depth, f"del {names[0]}")
+            self.counters = [c for c in self.counters if c != names[0]]
+
+    def header(self, depth: int) -> list[str]:
+        """The first lines of a loop; the names it binds."""
+        kind = self.r.randrange(8)
         n = self.r.randrange(1, 4)
-        if kind < 2:
-            span = self.pick(f"{n}", f"1, {n + 1}", f"{n}, 0, -1", f"0, {2 * n}, 2")
+        span = self.pick(
+            f"{n}", f"1, {n + 1}", f"{n}, 0, -1", f"0, {2 * n}, 2", f"{n}, {n}", f"{n}, 9, -3"
+        )
+        self.counting = True
+        if kind < 3:
+            i = self.loop_name("i")
             self.put(depth, f"for {i} in range({span}):")
-        elif kind == 2:
+            return [i]
+        if kind == 3:
+            i = self.fresh("i")
             self.put(depth, f"{i} = 0")
             self.put(depth, f"while {i} < {n}{self.pick('', f' and {self.leaf()} < 0.8')}:")
             self.put(depth + 1, f"{i} += 1")
-        elif kind == 3:
-            name = self.fresh("e")
-            self.put(depth, f"for {i}, {name} in enumerate({self.r.choice(self.vectors)}):")
-            self.scalars.append(name)
-        elif kind == 4:
-            name, other = self.fresh("e"), self.fresh("e")
-            self.put(depth, f"for {name}, {other} in zip({self.r.choice(self.vectors)}, x):")
-            self.scalars += [name, other]
-            i = ""
-        else:
+            return [i]
+        if kind == 4:
+            i = self.fresh("i")
             self.put(depth, f"{i} = 0")
             self.put(depth, "while True:")
             self.put(depth + 1, f"{i} += 1")
             self.put(depth + 1, f"if {i} > {n}: break")
-        if i:
-            self.counters.append(i)
-        scalars = list(self.scalars)
-        self.block(self.r.randrange(1, 4), depth + 1, loops + 1, True)
-        self.scalars = scalars
-        if i:
-            self.counters.remove(i)
-        self.scalars = [s for s in self.scalars if not s.startswith("e")]
+            return [i]
+        over = self.r.choice(self.vectors) + self.pick("", "", "[::2]", "[3:3]", "[1:4]")
+        if kind == 5:
+            i, e = self.loop_name("i"), self.loop_name("e")
+            if i == e:
+                i = self.fresh("i")
+            self.put(depth, f"for {i}, {e} in enumerate({over}):")
+            return [i, e]
+        self.counting = False
+        e, other = self.loop_name("e"), self.fresh("e")
+        if kind == 6:
+            self.put(depth, f"for {e}, {other} in zip({over}, x):")
+            return [e, other]
+        self.put(depth, f"for {e} in {over}:")
+        return [e]
+
+    def loop_name(self, prefix: str) -> str:
+        """A new name; or one that means something already, and means something else from here on."""
+        u = self.r.random()
+        if u < 0.5:
+            return self.fresh(prefix)
+        if u < 0.65:
+            return self.pick("a", "b", "c", "d")
+        if u < 0.8 and self.counters:
+            return self.r.choice(self.counters)
+        return self.pick("i", "v_2", "k", "p")
 
     def program(self) -> str:
         self.lines = [
@@ -393,6 +440,7 @@ class Writer:
             "    b = q",
             "    c = 0.5",
             "    d = x[2] * x[3]",
+            "    k = 1",
         ]
         self.block(8, 1, 0, False)
         self.put(1, "return a + b * c + d + np.sum(w) * 0.3 + v[0] * v[5] + np.sum(m * m) + x[1]")
@@ -460,18 +508,20 @@ def load(seed: int) -> tuple[Any, Any, str]:
     file = f"<native fuzz {seed}>"
     linecache.cache[file] = (len(text), None, text.splitlines(True), file)
     code = compile(text, file, "exec")
-    jitted: dict[str, Any] = {"np": np, "math": math, "jit": tg.njit}
+    jitted: dict[str, Any] = {"np": np, "math": math, "jit": tg.njit, **CONSTANTS}
     exec(code, jitted)
     plain: dict[str, Any] = {
         "np": PYTHON_NUMPY,
         "math": PYTHON_MATH,
         "jit": lambda f: f,
         "abs": abs,
+        **CONSTANTS,
     }
     exec(code, plain)
     return tg.njit(jitted["f"]), plain["f"], text
 
 
+CONSTANTS = {"PLACES": np.array([4, 1, 1, 0]), "MASK": np.array([True, False, True])}
 X = np.array([0.3, -0.7, 0.5, 1.1, -0.2, 0.8])
 Q = 0.4
 
@@ -490,14 +540,32 @@ def unless_zero(g, partial):
     return g * partial if partial else 0.0
 
 
+def scatter_back(bar, index, value_bar):
+    for k in reversed(range(index.size)):
+        given = value_bar
+        if value_bar.ndim == bar.ndim:
+            given = value_bar[k : k + 1] if value_bar.shape[0] == index.size else value_bar
+        accumulate(given, bar[index[k] : index[k] + 1] if bar.ndim > 1 else bar[[index[k]]])
+        bar[index[k]] = 0.0
+
+
+def gather_back(bar, index, g):
+    np.add.at(bar, index, g)
+
+
+def put_places(a, index, stack, n):
+    a[index] = stack[n : n + a[index].size].reshape(a[index].shape)
+
+
 def interpreted(native, args, positions):
     """(value, gradients) by the generated adjoint as Python runs it."""
     made = native.variant(args).derived(positions).adjoint
     scope = {k: getattr(v, "py_func", v) for k, v in made.scope.items()}
-    scope |= {"accumulate": accumulate, "unless_zero": unless_zero}
-    function = load_adjoint(made.source, scope)
+    for function in (accumulate, unless_zero, scatter_back, gather_back, put_places):
+        scope[function.__name__] = function
+    run = load_adjoint(made.source, scope)
     stacks = [np.empty(1 << 20, int if n == "ints" else float) for n in made.stacks]
-    value, *bars = function(*args, *(1.0 for _ in made.seeds), *stacks)
+    value, *bars = run(*args, *(1.0 for _ in made.seeds), *stacks)
     return value, bars[: len(positions)]
 
 

@@ -2,6 +2,7 @@
 
 lowering   source → program tree, helpers written out, jumps turned into flags
 inference  the types that Numba finds for it
+webs       names that mean several things told apart
 settling   tuples dissolved, every operation with its one meaning
 flow       shared memory, activity, what the reverse needs
 rules      derivatives of operations; elementwise ones come from `tapegrad.ops`

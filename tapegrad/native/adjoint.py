@@ -695,6 +695,9 @@ class _LinePrinter:
         for op in reversed(self.ops):
             if op in self.elements:
                 rv.put(tidy(f"{target(op, self.named(op))} = {places[id(op)]}"))
+            elif op in self.blocks and self.flow.gathers(op):
+                base, index = map(self.named(op), (op.args[0], op.args[2]))
+                rv.put(f"put_places({base}, {index}, {places[id(op)]})")
             elif op in self.blocks:
                 rv.put(tidy(f"pop_array({places[id(op)]}, {target(op, self.named(op))})"))
         for k in self.info.again:

@@ -18,7 +18,7 @@ from numba.core import types
 
 from . import rules
 from .inference import is_array, is_float, is_float_array, is_whole
-from .lowering import refuse
+from .lowering import EFFECTS, refuse
 from .rules import PLACES, ZERO, Derivative
 from .settling import Typed, outer_names
 from .tree import (
@@ -158,11 +158,11 @@ class Flow:
                 self.root(base)
             ]
         if op.kind == "effect":
-            written = op.args[-1] if op.form.startswith("pop_array") else op.args[0]
-            if not isinstance(written, str) or not self.shadows(written):
-                return [], []
+            # What is appended to is the first operand.
+            places = EFFECTS.get(op.form.partition("(")[0], (0,))
+            written = [a for i in places if isinstance(a := op.args[i], str) and self.shadows(a)]
             return [self._key(a) for a in op.variables if self.shadows(a) or self.real(a)], [
-                self._key(written)
+                self._key(a) for a in written
             ]
         if not op.out or op.kind in ("if", "verbatim", "impure"):
             return [], []
@@ -238,12 +238,6 @@ class Flow:
                     "Draw from the standard distribution and scale: m + s * np.random.normal().",
                 )
             if op.kind == "load":
-                if self.gathers(op) and not self.simple_gather(op):
-                    raise refuse(
-                        op.where,
-                        "This combination of index arrays has no rule.",
-                        "Write it as a loop.",
-                    )
                 continue
             if self.derivatives[id(op)] is None and self._matters(out):
                 raise refuse(
@@ -278,14 +272,6 @@ class Flow:
             raise refuse(
                 op.where, "A differentiated value is stored in a complex array.", "Use real arrays."
             )
-        gathers = self.gathers(op)
-        if gathers and (self.varies(base) or self.varies(value) or op.kind == "acc"):
-            if not self.simple_gather(op) or op.kind == "acc":
-                raise refuse(
-                    op.where,
-                    "A store by this kind of index array has no rule.",
-                    "Write it as a loop.",
-                )
         if (
             op.kind == "acc"
             and isinstance(value, str)
@@ -297,20 +283,6 @@ class Flow:
                 "An array is updated in place by a part of itself; Numba does not promise an order.",
                 "Write the right side as a copy: x[1:] += x[:-1].copy().",
             )
-
-    def simple_gather(self, op: Op) -> bool:
-        """Whether the index is one array of whole numbers on the only axis, or a mask with a number stored."""
-        index = op.index_operands()
-        kind = self.types[str(op.args[0])]
-        if (
-            len(op.items) != 1
-            or len(index) != 1
-            or kind.ndim != 1
-            or op.index.strip("()") not in ("{1}", "{2}")
-        ):
-            return False
-        found = self.typed.kind(index[0])
-        return found.ndim == 1 and isinstance(found.dtype, types.Integer)
 
     # --------------------------------------------------------------------------------------- classification
 
@@ -411,6 +383,10 @@ class Needs:
     def _first_cut(self, ops: list[Op]) -> int:
         flow = self.flow
         written: set[str] = set()
+        located: set[str] = set()
+        """Memory that says where elements were stored."""
+        behind: dict[str, set[str]] = {}
+        """The memory that names bound in this line were computed from."""
         made: set[str] = set()
         for k, op in enumerate(ops):
             if k and (op.kind == "impure" or ops[k - 1].kind == "impure"):
@@ -426,8 +402,18 @@ class Needs:
                 read = inner.variables[1:] if inner.kind in ("store", "acc") else inner.variables
                 if written and any(flow.array(a) and flow.root(a) in written for a in read):
                     return k
+            for inner in flat([op]):
+                memory = {flow.root(a) for a in inner.variables if flow.array(a)}
+                memory = memory.union(*(behind.get(a, ()) for a in inner.variables))
+                for n in inner.out:
+                    behind[n] = behind.get(n, set()) | memory
             if op.kind in ("store", "acc"):
+                # The reverse finds these elements before it puts anything back.
+                index = {a for a in op.index_operands() if isinstance(a, str) and a in behind}
+                located = located.union(*(behind[a] for a in index))
                 written.add(flow.root(str(op.args[0])))
+                if k and written & located:
+                    return k
             for n in op.out:
                 if flow.array(n):
                     # A second binding in one line would hide the first one's shadow.
@@ -456,6 +442,9 @@ class Needs:
                 if flow.view(op):
                     shared.update(op.out)
                     shared.update(a for a in op.variables[:1])
+                if op.kind == "store":
+                    # Where the line stored must be known before what it stored over is put back, so this is not computed again.
+                    shared.update(a for a in op.index_operands() if isinstance(a, str))
         for n, ops in makers.items():
             if (
                 not flow.array(n)

@@ -29,6 +29,7 @@ from ..storage import StandIn
 from ..tensor import Tensor
 from . import adjoint, inference, lowering, runtime, settling, store, tangent
 from .lowering import Custom, python_function
+from .tree import TEMP
 
 _OPTIONS: dict[str, Any] = {"error_model": "numpy"}
 """Division by zero gives inf, as in NumPy, and lets loops vectorise."""
@@ -369,7 +370,7 @@ class Derived:
         flow = self.flow
         rows = [("variable", "type", "derivative", "kept for the reverse")]
         for name in sorted(self.typed.types):
-            if name.startswith("v_") or "." in name or name not in flow.named:
+            if name.startswith(TEMP) or "." in name or name not in flow.named:
                 continue
             active = (
                 "active"

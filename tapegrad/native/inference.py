@@ -2,7 +2,7 @@
 
 The program is printed as plain Python and sent through the front of Numba's own pipeline, which is stopped right behind type
 inference: nothing is optimised or compiled. What comes back is the type of every name, so that the rules may depend on it
-exactly as Numba's lowering would.
+exactly as Numba's lowering would. A name that has several types is split (`webs`) where its meanings never meet.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from numba.core.registry import cpu_target
 from numba.core.typed_passes import NopythonTypeInference
 
 from ..errors import NotDifferentiable
-from . import store
+from . import store, webs
 from .tree import Const, If, Lines, Loop, Node, Program, Seg, plain, statement
 
 _found = threading.local()
@@ -63,9 +63,20 @@ def load(name: str, text: str, scope: dict[str, Any], file: str | None = None) -
 
 
 def infer(program: Program, signature: tuple[Any, ...]) -> tuple[dict[str, Any], Any]:
-    """Types by name, and the type of the result. Names of dead code have none."""
+    """Types by name, and the type of the result. Names of dead code have none.
+
+    A name that means things of several types is split in the program, so that each has one.
+    """
+    while True:
+        known, returns, several = _inferred(program, signature)
+        if not several or not webs.split(program, several):
+            return known, returns
+
+
+def _inferred(program: Program, signature: tuple[Any, ...]) -> tuple[dict[str, Any], Any, set[str]]:
+    """Types by name, the type of the result, and the names that have several types."""
     text = source(program)
-    found_at = store.key(text, program.scope, *map(repr, signature))
+    found_at = store.key(text, program.scope, "several", *map(repr, signature))
     kept = store.read_types(found_at)
     if kept is not None:
         return kept
@@ -98,8 +109,11 @@ def infer(program: Program, signature: tuple[Any, ...]) -> tuple[dict[str, Any],
         if not name.startswith(("$", "arg.")):
             found.setdefault(name.split(".")[0], []).append(types.unliteral(kind))
     known = {}
+    several = set()
     for name, kinds in found.items():
         distinct = list(dict.fromkeys(kinds))
+        if len(distinct) > 1:
+            several.add(name)
         unified = (
             distinct[0] if len(distinct) == 1 else cpu_target.typing_context.unify_types(*distinct)
         )
@@ -108,8 +122,8 @@ def infer(program: Program, signature: tuple[Any, ...]) -> tuple[dict[str, Any],
         known[name] = unified
     for name, kind in zip(program.params, signature, strict=True):
         known.setdefault(name, types.unliteral(kind))
-    store.write_types(found_at, (known, _found.returns))
-    return known, _found.returns
+    store.write_types(found_at, (known, _found.returns, several))
+    return known, _found.returns, several
 
 
 def source(program: Program) -> str:

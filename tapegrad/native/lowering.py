@@ -24,8 +24,10 @@ from ..errors import NotDifferentiable
 from .names import MISSING, PURE, RESERVED, canonical, resolve_attribute
 from .tree import TEMP, Const, If, Loop, Node, Op, Operand, Program, Seg, Where
 
-EFFECTS = frozenset("accumulate push_array pop_array scatter_back gather_back".split())
-"""What generated code calls for its effect on the first argument (pop_array: on the last)."""
+EFFECTS = {
+    "accumulate": (0,), "push_array": (0,), "pop_array": (2,), "put_places": (0,), "scatter_back": (0, 2), "gather_back": (0,),
+}  # fmt: skip
+"""What generated code calls for its effect on some of the arguments, with the places of those."""
 
 _BINARY = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: "**", ast.FloorDiv: "//", ast.Mod: "%",
@@ -498,10 +500,17 @@ class _Lowering:
                 self.frame.level.skips.pop()
                 self.unless(skip, lambda: None, rest)
                 return
-            if isinstance(node, ast.For | ast.While) and _may_jump(node):
-                self.loop(node)
-                self.unless(self.frame.returned, self.leave_here, rest)
-                return
+            if isinstance(node, ast.For | ast.While):
+                stop = self.loop(node)
+                if node.orelse:
+                    rest = [*self.otherwise(node, stop), *rest]
+                if any(_may_jump(n, ast.Return) for n in node.body):
+                    self.unless(self.frame.returned, self.leave_here, rest)
+                    return
+                if node.orelse:
+                    self.statements(rest)
+                    return
+                continue
             self.statement(node)
             if isinstance(node, (*_JUMPS, ast.Raise)):
                 return
@@ -824,17 +833,8 @@ class _Lowering:
 
     # ---------------------------------------------------------------------------------------- loops
 
-    def _While(self, node: ast.While) -> None:
-        self.loop(node)
-
-    def _For(self, node: ast.For) -> None:
-        self.loop(node)
-
-    def loop(self, node: ast.For | ast.While) -> None:
-        if any(_may_jump(n) for n in node.orelse):
-            raise refuse(
-                self.frame.where(node), "The else of a loop is left by a jump.", "Use a flag."
-            )
+    def loop(self, node: ast.For | ast.While) -> str:
+        """Lower a loop without its else; the name of the flag that a jump out of it sets, if there is one."""
         leaves = any(_may_jump(n, (ast.Break, ast.Return)) for n in node.body)
         stop = ""
         if leaves:
@@ -849,11 +849,18 @@ class _Lowering:
                 self.for_(node, stop)
         finally:
             self.frame.level = outer
-        if node.orelse:
-            if stop:
-                self.unless(stop, lambda: None, node.orelse)
-            else:
-                self.statements(node.orelse)
+        return stop
+
+    def otherwise(self, node: ast.For | ast.While, stop: str) -> list[ast.stmt]:
+        """The else of a loop as statements behind it."""
+        if not stop:
+            return node.orelse
+        self.frame.names[stop] = stop
+        branch = ast.If(ast.Name(stop, ast.Load()), [ast.Pass()], node.orelse)
+        for n in ast.walk(branch):
+            if not hasattr(n, "lineno"):
+                ast.copy_location(n, node)
+        return [branch]
 
     def while_(self, node: ast.While, stop: str) -> None:
         head, nodes, condition = self.condition(node.test)

@@ -17,7 +17,7 @@ MISSING = object()
 """What `resolve` returns for something that is not known before the program runs."""
 
 RESERVED = frozenset(
-    "np math floats ints nf ni accumulate fitted push_array pop_array grown grown_ints unless_zero select "
+    "np math floats ints nf ni accumulate fitted push_array pop_array put_places grown grown_ints unless_zero select "
     "scatter_back scatter_sum gather_back spread sorted_back diff_back others_product "
     "cholesky_back cholesky_push and or not if else while for in is def return True False None "
     "lambda class with as try except raise assert pass del from import global nonlocal yield async await "

@@ -450,7 +450,7 @@ def _triangle(op: Op, kinds: Sequence[Any]) -> Derivative | None:
 
 @rule("np.where")
 def _where(op: Op, kinds: Sequence[Any]) -> Derivative | None:
-    if len(op.args) != 3 or not is_array(kinds[0]):
+    if len(op.args) != 3 or not any(is_array(k) for k in kinds):
         return None
     return Derivative(
         {1: "np.where(x, g, 0.0)", 2: "np.where(x, 0.0, g)"},

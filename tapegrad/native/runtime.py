@@ -183,29 +183,71 @@ def cholesky_push(factor: Any, tangent: Any) -> Any:
     return np.dot(factor, _half_lower(np.ascontiguousarray(both)))
 
 
-@kernel
 def scatter_back(bar: Any, index: Any, value_bar: Any) -> None:
     """Undo `base[index] = values` in the cotangents: the last store to an element is the one that counted."""
-    for k in range(index.size - 1, -1, -1):
-        value_bar[k] += bar[index[k]]
-        bar[index[k]] = 0.0
+    raise NotImplementedError("for compiled code")
+
+
+@overload(scatter_back)
+def _scatter_back(bar: Any, index: Any, value_bar: Any) -> Any:
+    if bar.ndim == 1:
+
+        def elements(bar: Any, index: Any, value_bar: Any) -> None:
+            # Values of length one were stretched.
+            wide = value_bar.size == index.size
+            for k in range(index.size - 1, -1, -1):
+                value_bar[k if wide else 0] += bar[index[k]]
+                bar[index[k]] = 0.0
+
+        return elements
+    if value_bar.ndim == bar.ndim:
+
+        def rows(bar: Any, index: Any, value_bar: Any) -> None:
+            wide = value_bar.shape[0] == index.size
+            for k in range(index.size - 1, -1, -1):
+                accumulate(value_bar[k if wide else 0], bar[index[k]])
+                bar[index[k]] = 0.0
+
+        return rows
+
+    def stretched(bar: Any, index: Any, value_bar: Any) -> None:
+        for k in range(index.size - 1, -1, -1):
+            accumulate(value_bar, bar[index[k]])
+            bar[index[k]] = 0.0
+
+    return stretched
 
 
 @kernel
-def scatter_sum(bar: Any, index: Any) -> float:
+def scatter_sum(bar: Any, index: Any) -> Any:
     """Undo `base[index] = number`; the number's cotangent."""
     total = 0.0
     for k in range(index.size):
-        total += bar[index[k]]
+        total += np.sum(bar[index[k]])
         bar[index[k]] = 0.0
     return total
 
 
-@kernel
 def gather_back(bar: Any, index: Any, g: Any) -> None:
     """Undo `values = base[index]`."""
-    for k in range(index.size):
-        bar[index[k]] += g[k]
+    raise NotImplementedError("for compiled code")
+
+
+@overload(gather_back)
+def _gather_back(bar: Any, index: Any, g: Any) -> Any:
+    if bar.ndim == 1:
+
+        def elements(bar: Any, index: Any, g: Any) -> None:
+            for k in range(index.size):
+                bar[index[k]] += g[k]
+
+        return elements
+
+    def rows(bar: Any, index: Any, g: Any) -> None:
+        for k in range(index.size):
+            accumulate(bar[index[k]], g[k])
+
+    return rows
 
 
 # ----------------------------------------------------------------------------------------------- stacks
@@ -255,6 +297,30 @@ def pop_array(stack: Any, n: int, a: Any) -> None:
         n += 1
 
 
+def put_places(a: Any, index: Any, stack: Any, n: int) -> None:
+    """Put the elements back that `a[index]` had."""
+    raise NotImplementedError("for compiled code")
+
+
+@overload(put_places)
+def _put_places(a: Any, index: Any, stack: Any, n: int) -> Any:
+    if a.ndim == 1:
+
+        def elements(a: Any, index: Any, stack: Any, n: int) -> None:
+            for k in range(index.size):
+                a[index[k]] = stack[n + k]
+
+        return elements
+
+    def rows(a: Any, index: Any, stack: Any, n: int) -> None:
+        for k in range(index.size):
+            row = a[index[k]]
+            pop_array(stack, n, row)
+            n += row.size
+
+    return rows
+
+
 SCOPE: dict[str, Any] = {
     "np": np,
     "accumulate": accumulate,
@@ -271,4 +337,5 @@ SCOPE: dict[str, Any] = {
     "grown": grown,
     "push_array": push_array,
     "pop_array": pop_array,
+    "put_places": put_places,
 }

@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import numba
+import numpy as np
 from numba.core import types
 
 from .inference import const_type, is_array, is_float, is_whole
@@ -57,7 +59,10 @@ class Typed:
     # ------------------------------------------------------------------------------------------------ types
 
     def kind(self, operand: Operand) -> Any:
-        return self.types.get(operand) if isinstance(operand, str) else const_type(operand)
+        if isinstance(operand, str):
+            return self.types.get(operand)
+        value = self.program.scope.get(operand.text)
+        return numba.typeof(value) if isinstance(value, np.ndarray) else const_type(operand)
 
     def fresh(self, name: str, kind: Any = None) -> str:
         unique, k = name, 2
@@ -185,6 +190,10 @@ class Typed:
             return self._taken_apart(op, self.parts[out], op.form, op.args)
         if op.kind == "aug":
             return self._augmented(op)
+        if op.kind in ("load", "store", "acc") and any(
+            is_array(self.kind(a)) for a in op.index_operands()
+        ):
+            return self._gathered(op)
         return [op]
 
     def _tied(self, op: Op, to: list[Parts], values: Iterable[Any]) -> list[Op]:
@@ -302,6 +311,107 @@ class Typed:
             Op("store", (), [name, new], "", op.where, None, {}, ":", ("slice 2 2",)),
         ]
 
+    def _gathered(self, op: Op) -> list[Op]:
+        """An index array, or a mask: what stands beside it becomes a view of its own, a mask the places where it holds, and an update
+        in place a reading and a store, as in NumPy (an element that is named twice is updated once)."""
+        first = 1 if op.kind == "load" else 2
+        found = [
+            (i, item)
+            for i, item in enumerate(op.items)
+            if any(is_array(self.kind(op.args[k])) for k in range(*_places(item)))
+        ]
+        base = op.args[0]
+        before = op.items[: found[0][0]]
+        if (
+            len(found) != 1
+            or (op.kind != "load" and not isinstance(base, str))
+            or any(not item.startswith("at ") for item in before)
+        ):
+            raise refuse(
+                op.where,
+                "This combination of index arrays has no rule.",
+                "Write it as a loop.",
+            )
+        ops: list[Op] = []
+        texts = _items_of(op.index)
+        position, item = found[0]
+        start, stop = _places(item)
+        index, made = self._places_named(op, texts[position], list(range(start, stop)))
+        ops += made
+        if len(op.items) > 1:
+            # y[index, j] is y[:, j][index].
+            kind = self.kind(base)
+            ndim = kind.ndim - sum(i.startswith("at ") for i in op.items) + 1
+            view = self.fresh(f"{TEMP}b{len(self.taken)}", types.Array(kind.dtype, ndim, "A"))
+            texts[position] = ":"
+            kept = [k for k in range(first, len(op.args)) if not start <= k < stop]
+            operands: list[Operand] = [base, *(op.args[k] for k in kept)]
+            where = {k: i for i, k in enumerate(kept, 1)}
+            text = ", ".join(texts).format(*(f"{{{where.get(k, 0)}}}" for k in range(len(op.args))))
+            items = tuple(
+                "slice 1 1" if i == position else _renumbered(it, where)
+                for i, it in enumerate(op.items)
+            )
+            ops.append(Op("load", (view,), operands, "", op.where, None, {}, text, items))
+            base = view
+        if op.kind == "load":
+            return [
+                *ops,
+                Op("load", op.out, [base, index], "", op.where, None, {}, "{1}", ("at 1 2",)),
+            ]
+        value = op.args[1]
+        if op.kind == "acc":
+            kind = self.kind(base)
+            parts = [
+                self.fresh(f"{TEMP}b{len(self.taken)}", types.Array(kind.dtype, kind.ndim, "C"))
+                for _ in range(2)
+            ]
+            ops.append(
+                Op("load", (parts[0],), [base, index], "", op.where, None, {}, "{1}", ("at 1 2",))
+            )
+            ops.append(
+                Op(
+                    "pure",
+                    (parts[1],),
+                    [parts[0], value],
+                    f"({{0}} {op.form} {{1}})",
+                    op.where,
+                    op.form,
+                )
+            )
+            value = parts[1]
+        return [
+            *ops,
+            Op("store", (), [base, value, index], "", op.where, None, {}, "{2}", ("at 2 3",)),
+        ]
+
+    def _places_named(self, op: Op, text: str, operands: list[int]) -> tuple[Operand, list[Op]]:
+        """An index array of whole numbers under one name, with the operations that make it."""
+        ops: list[Op] = []
+        name: Operand
+        bare = text.removeprefix("(").removesuffix(",)")
+        if len(operands) == 1 and bare == f"{{{operands[0]}}}":
+            name = op.args[operands[0]]
+        else:
+            args = [op.args[k] for k in operands]
+            renumbered = text.format(
+                *("" for _ in range(operands[0])), *(f"{{{k}}}" for k in range(len(args)))
+            )
+            name = self.fresh(f"{TEMP}b{len(self.taken)}", types.Array(types.int64, 1, "C"))
+            ops.append(Op("pure", (name,), args, renumbered, op.where, "+"))
+        kind = self.kind(name)
+        if not is_array(kind) or kind.ndim != 1 or not is_whole(kind.dtype):
+            raise refuse(
+                op.where, f"This index, of type {kind}, has no rule.", "Write it as a loop."
+            )
+        if isinstance(kind.dtype, types.Boolean):
+            places = self.fresh(f"{TEMP}b{len(self.taken)}", types.Array(types.intp, 1, "C"))
+            ops.append(
+                Op("pure", (places,), [name], "np.flatnonzero({0})", op.where, "np.flatnonzero")
+            )
+            name = places
+        return name, ops
+
     # ------------------------------------------------------------------------------------- small branches
 
     def _merged(self, nodes: list[Node]) -> list[Node]:
@@ -357,6 +467,30 @@ class Typed:
                 if any(not (is_float(self.types[n]) or is_whole(self.types[n])) for n in op.out):
                     return False
         return sum(1 for block in (node.body, node.orelse) for _ in flat(_line(block))) <= 40
+
+
+def _places(item: str) -> tuple[int, int]:
+    """Which operands an item of an index reads."""
+    _, start, stop = item.split()
+    return int(start), int(stop)
+
+
+def _renumbered(item: str, where: dict[int, int]) -> str:
+    start, stop = _places(item)
+    moved = [where[k] for k in range(start, stop)]
+    return f"{item.split()[0]} {moved[0] if moved else 1} {moved[-1] + 1 if moved else 1}"
+
+
+def _items_of(index: str) -> list[str]:
+    """The texts of an index, one an item."""
+    texts, depth = [""], 0
+    for c in index:
+        depth += (c in "([") - (c in ")]")
+        if c == "," and depth == 0:
+            texts.append("")
+        else:
+            texts[-1] += c
+    return [t.strip() for t in texts]
 
 
 def _line(block: list[Node]) -> list[Op]:

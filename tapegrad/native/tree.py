@@ -16,8 +16,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-TEMP = "v_"
-"""What the names of temporaries start with; no user's name does, for those are renamed."""
+TEMP = "_v"
+"""What the names of temporaries start with. No user's name does, for those are renamed, nor one made of a user's by adding `_2`: a
+prefix that ends in an underscore would be met by `v_2`, the second `v`."""
 
 
 @dataclass(frozen=True, slots=True)
