@@ -62,6 +62,7 @@ _LAZY = {
     "make_dot": ".autograd.drawing",
     "native": "",
     "njit": ".native",
+    "checkpointed": ".native",
     "njit_vjp": ".native",
     "optim": "",
     "root": ".interop.solvers",

@@ -530,6 +530,100 @@ IDIOMS = [
 ]
 
 
+# ------------------------------------------------------------------------------------ loops with snapshots
+
+
+FEW = 2
+
+
+def numbers_over_time(x):
+    a, b, last = x[0], x[1], 0.0
+    p = a * b
+    for _ in tg.checkpointed(range(11), snapshots=3):
+        a, b = a + 0.1 * b * x[2], b - 0.1 * math.sin(a)
+        if b > 0.5:
+            last = b * a
+    return a * b + last * p
+
+
+def buffers_over_time(x):
+    u = x.copy()
+    w = np.zeros_like(x)
+    s = np.sum(u * u)
+    for _ in tg.checkpointed(range(7), snapshots=FEW):
+        for i in range(1, x.size - 1):
+            w[i] = u[i] + 0.3 * (u[i + 1] * u[i - 1] - u[i]) * x[0]
+        u, w = w, u
+    return np.sum(u * u * x) + w[1] * s
+
+
+def arrays_over_time(x):
+    y = x * 0.5
+    z = y
+    for t in tg.checkpointed(range(1, 12, 2), snapshots=FEW):
+        old = y
+        y = y + 0.1 * np.tanh(y * x[t % 5])
+        z = old * y
+        if t == 5:
+            keep = y.copy()
+        if t == 9:
+            z = y
+    return np.sum(y * z) + np.sum(keep * x)
+
+
+def left_early(x):
+    y = x.copy()
+    counts = np.zeros(3, np.int64)
+    for t in tg.checkpointed(range(20), snapshots=4):
+        y *= 0.9
+        y[t % 5] += np.sum(y) * x[1] * 0.1
+        counts[t % 3] += 1
+        if y[0] * y[0] > 0.25:
+            break
+        y[counts[0] % 5] *= 1.1
+    return np.sum(y * y * x) + t
+
+
+def several_loops(x):
+    a, b, c = x.copy(), x * 2.0, x * 3.0
+    for _ in tg.checkpointed(range(8), snapshots=3):
+        d = a * b + 0.1 * c
+        a, b, c = b, c, d
+    q = np.sum(a * b)
+    for _ in tg.checkpointed(range(0), snapshots=3):
+        a = a * b
+    for _ in tg.checkpointed(range(1), snapshots=1):
+        a = a * b
+    return q + np.sum(c * a)
+
+
+OVER_TIME = [numbers_over_time, buffers_over_time, arrays_over_time, left_early, several_loops]
+
+
+def drawn_over_time(x):
+    s = x[0]
+    for _ in tg.checkpointed(range(8), snapshots=3):
+        s = s * np.random.normal()
+    return s
+
+
+def snapshots_within(x):
+    s = x[0]
+    for _ in range(3):
+        for _ in tg.checkpointed(range(8), snapshots=3):
+            s = math.sin(s)
+    return s
+
+
+def view_over_time(x):
+    y = x * 2.0
+    row = y[1:]
+    for _ in tg.checkpointed(range(8), snapshots=3):
+        y = y * row[0]
+        row = y[1:]
+    return row[0]
+
+
 def draws(x, n=5):
     np.random.seed(3)
     s = 0.0
@@ -658,4 +752,4 @@ def middle(x):
     return np.median(x)
 
 
-REFUSED = [flat_iterator, typed_list, list_of_numbers, dictionary, tried, printed, copied_to, written_to_out, reinterpreted, digits, tuple_of_arrays, eigenvalues, middle, lists, recursion, complex_values, unknown_function, drawn_with_active_scale, update_by_a_part_of_itself, generator_expression]  # fmt: skip
+REFUSED = [drawn_over_time, snapshots_within, view_over_time, flat_iterator, typed_list, list_of_numbers, dictionary, tried, printed, copied_to, written_to_out, reinterpreted, digits, tuple_of_arrays, eigenvalues, middle, lists, recursion, complex_values, unknown_function, drawn_with_active_scale, update_by_a_part_of_itself, generator_expression]  # fmt: skip

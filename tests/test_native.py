@@ -6,6 +6,7 @@ tangent with its gradient, its second derivative with differences of the gradien
 
 from __future__ import annotations
 
+import functools
 import math
 import subprocess
 import sys
@@ -15,8 +16,10 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
+from tapegrad.native import kept_bytes, release_memory, runtime
 from tests import native_programs as programs
 from tests.native_programs import IDIOMS, REFUSED, X
+from tests.test_native_fuzz import interpreted
 
 IMPRECISE = [programs.single_precision]
 
@@ -235,6 +238,62 @@ def test_memory_has_a_limit():
     with pytest.raises(MemoryError, match="TAPEGRAD_NATIVE_LIMIT"):
         tg.grad(tg.njit(long, memory_limit=50_000))(X.copy())
     assert np.isfinite(tg.grad(tg.njit(long))(X.copy())).all()
+
+
+@functools.cache
+def fewest(passes, snapshots):
+    """Passes that run again to go back over so many, with so many snapshots."""
+    if snapshots == 1 or passes < 2:
+        return passes * (passes - 1) // 2
+    return min(
+        m + fewest(passes - m, snapshots - 1) + fewest(m, snapshots) for m in range(1, passes)
+    )
+
+
+def scheduled(passes, snapshots):
+    if snapshots == 1 or passes < 2:
+        return passes * (passes - 1) // 2
+    m = runtime.snapshot_distance.py_func(passes, snapshots - 1)
+    return m + scheduled(passes - m, snapshots - 1) + scheduled(m, snapshots)
+
+
+def test_snapshots_are_where_the_fewest_passes_run_again():
+    for snapshots in range(1, 7):
+        for passes in range(50):
+            assert scheduled(passes, snapshots) == fewest(passes, snapshots)
+
+
+@pytest.mark.parametrize("f", programs.OVER_TIME, ids=lambda f: f.__name__)
+def test_snapshots_change_no_gradient(f, rng):
+    value, (gradient,) = interpreted(tg.njit(f), (X.copy(),), (0,))
+    d = rng.normal(size=X.size)
+    assert np.isclose(value, f(X), rtol=1e-12)
+    assert np.isclose(gradient @ d, difference(f, X, d), rtol=1e-8, atol=1e-8)
+
+
+def test_snapshots_bound_memory(rng):
+    """The same gradient to the last bit, in a small part of the memory; second derivatives too."""
+
+    def wave(x, n):
+        u, w = x.copy(), x.copy()
+        for _ in range(n):
+            for i in range(1, x.size - 1):
+                w[i] = 2 * u[i] - w[i] + 0.1 * (u[i + 1] - 2 * u[i] + u[i - 1]) * (1 + u[i] * u[i])
+            u, w = w, u
+        return np.sum(u * u)
+
+    x = 0.1 * rng.normal(size=50)
+    plain, marked = tg.njit(wave), tg.njit(wave, checkpoint="revolve", snapshots=6)
+    gradients, kept = [], []
+    for f in (plain, marked):
+        release_memory()
+        gradients.append(tg.grad(f)(x, 1000))
+        kept.append(kept_bytes())
+    assert np.array_equal(*gradients) and kept[1] < kept[0] / 20
+    d = rng.normal(size=x.size)
+    assert np.allclose(tg.hvp(marked)(x, d, 20), difference(lambda x: tg.grad(marked)(x, 20), x, d))
+    with pytest.raises(ValueError, match="number of snapshots"):
+        tg.njit(wave, checkpoint="revolve")
 
 
 def test_import_stays_light():

@@ -15,5 +15,6 @@ entry      a native function on tensors
 """
 
 from .function import NativeFunction, kept_bytes, njit, njit_vjp, release_memory
+from .runtime import checkpointed
 
-__all__ = ["NativeFunction", "kept_bytes", "njit", "njit_vjp", "release_memory"]
+__all__ = ["NativeFunction", "checkpointed", "kept_bytes", "njit", "njit_vjp", "release_memory"]

@@ -23,6 +23,7 @@ from numba.core import types
 from . import runtime
 from .flow import Flow, Needs
 from .inference import is_array, is_float, is_whole
+from .lowering import refuse
 from .rules import PLACES, renamed
 from .settling import Typed
 from .tree import (
@@ -36,6 +37,7 @@ from .tree import (
     Op,
     Operand,
     Seg,
+    entering,
     expression,
     flat,
     inlined,
@@ -94,6 +96,10 @@ class _Generator:
         """Loops around what is being generated."""
         self.roomy = False
         self.kept: dict[str, str] = {}
+        self.marked = False
+        """Whether a loop with snapshots marks how far the stacks were filled."""
+        self.carried: set[str] = set()
+        """Names that a loop with snapshots hands from pass to pass."""
         self.scope = {**runtime.SCOPE, **self.program.scope}
         self.lasting = {
             n for n in self.needs.outer if self.flow.active(n) and not self.flow.array(n)
@@ -135,7 +141,7 @@ class _Generator:
         parameters = [*entry.values(), *(given[r] for r in seeds), *stacks]
         lines.open(f"def {program.name}_adjoint({', '.join(parameters)}):")
         for stack, top in (("floats", "nf"), ("ints", "ni")):
-            if stack in stacks:
+            if stack in stacks or self.marked:
                 lines.put(f"{top} = 0")
         for p in flow.mutated:
             lines.put(f"{p} = {entry[p]}.copy()")
@@ -182,6 +188,7 @@ class _Generator:
             for name in line.keeps | line.exit:
                 if not name.startswith("@") and name not in self.program.params:
                     declared.add(name)
+        declared |= self.carried - set(self.program.params)
         for name in sorted(declared):
             kind = self.typed.types[name]
             if is_array(kind):
@@ -349,6 +356,9 @@ class _Generator:
             rv += else_rv
 
     def loop(self, node: Loop, fw: Lines, rv: Lines) -> None:
+        if node.snapshots:
+            self._revolved(node, fw, rv)
+            return
         if not node.variable:
             self._while(node, fw, rv)
             return
@@ -387,7 +397,7 @@ class _Generator:
                 if (start, step) == ("0", "1")
                 else f"({stop} - ({start}))"
                 if step == "1"
-                else f"len(range({start}, {stop}, {step}))"
+                else f"turns({start}, {stop}, {step})"
             )
             self.reserve(fw, *cost, times=trips)
             self._bulk_block(node.body, body_fw, body_rv)
@@ -432,7 +442,7 @@ class _Generator:
                 back = f"range(({stop}) + 1, ({start}) + 1)"
             else:
                 count = self.unique("passes")
-                rv.put(f"{count} = len(range({start}, {stop}, {step}))")
+                rv.put(f"{count} = turns({start}, {stop}, {step})")
                 back = f"range({start} + ({count} - 1) * ({step}), {start} - ({step}), -({step}))"
         back = ast.unparse(ast.parse(back))
         rv.put(f"for {node.variable} in {back}:")
@@ -477,6 +487,115 @@ class _Generator:
             rv.put(f"for {self.unique('back')} in range({count}):")
             rv += body_rv
 
+    # ------------------------------------------------------------------------------------- snapshots
+
+    def _revolved(self, node: Loop, fw: Lines, rv: Lines) -> None:
+        """A loop that is reversed from snapshots (see `runtime.checkpointed`).
+
+        Forward it runs as it is, and takes snapshots of what a pass reads before it binds. In reverse, for each pass from the last: the
+        state comes from the latest snapshot, passes run up to the one that is wanted (snapshots on the way where some are free), that one
+        runs keeping what its reverse needs, and is reversed. An array that a pass makes anew has a new shadow each time it is made;
+        `carry` hands on what came back to the former one.
+        """
+        state = _State(self, node)
+        self.marked = True
+        fresh = self.unique
+        marks, held, due, at, end = map(fresh, ("marks", "held", "due", "at", "end"))
+        first, step, passes = map(fresh, ("first", "step", "passes"))
+        texts = self.head(node.head, list(node.bounds), fw)
+        fw.put(f"{first} = {texts[0]}", f"{step} = {texts[2]}")
+        fw.put(f"{passes} = turns({first}, {texts[1]}, {step})")
+        fw.put(f"{marks} = np.empty(({node.snapshots}, 3), np.int64)", f"{held} = 0", f"{due} = 0")
+        count = fresh("done") if node.stop else passes
+        if node.stop:
+            fw.put(f"{count} = 0")
+        binding = f"{node.variable} = {first} + {at} * {step}"
+
+        def snapshot(lines: Lines, stop: str) -> None:
+            lines.open(f"if {at} == {due}:")
+            lines.put(
+                f"{marks}[{held}, 0] = {at}", f"{marks}[{held}, 1] = nf", f"{marks}[{held}, 2] = ni"
+            )
+            lines.put(f"{held} += 1")
+            state.save(lines)
+            if stop:
+                lines.put(
+                    f"{due} = {at} + snapshot_distance({stop} - {at}, {node.snapshots} - {held})"
+                )
+            else:
+                # Where the loop will end is not known yet.
+                lines.put(f"{due} = -1")
+            lines.depth -= 1
+
+        fw.open(f"for {at} in range({passes}):")
+        snapshot(fw, "" if node.stop else passes)
+        fw.put(binding)
+        if node.stop:
+            fw.put(f"{count} += 1")
+        self.primal(node.body, fw)
+        if node.stop:
+            fw.put(f"if {node.stop}:", "    break")
+        fw.depth -= 1
+        rv.put(f"{end} = {count}")
+        rv.open(f"while {end} > 0:")
+        state.hold(rv)
+        rv.put(f"nf = {marks}[{held} - 1, 1]", f"ni = {marks}[{held} - 1, 2]")
+        state.restore(rv)
+        rv.put(f"{at} = {marks}[{held} - 1, 0]")
+        rv.put(f"{due} = {at} + snapshot_distance({end} - {at}, {node.snapshots} - {held})")
+        rv.open(f"while {at} < {end} - 1:")
+        snapshot(rv, end)
+        rv.put(binding)
+        self.primal(node.body, rv)
+        rv.put(f"{at} += 1")
+        rv.depth -= 1
+        rv.put(binding)
+        state.begin(rv)
+        back = Lines(rv.depth)
+        self.depth += 1
+        self.block(node.body, rv, back)
+        self.depth -= 1
+        state.carry(rv, f"{end} == {count}")
+        rv += back
+        state.finish(rv)
+        rv.put(f"{end} -= 1")
+        rv.open(f"if {marks}[{held} - 1, 0] == {end}:")
+        rv.put(f"{held} -= 1", f"nf = {marks}[{held}, 1]", f"ni = {marks}[{held}, 2]")
+        state.drop(rv)
+        rv.depth -= 2
+
+    def primal(self, nodes: list[Node], lines: Lines) -> None:
+        """A block as it runs where nothing is kept; shadows are made with their arrays."""
+        mark = len(lines)
+        for node in nodes:
+            if isinstance(node, Seg):
+                printer = _LinePrinter(self, node, lines, Lines())
+                printer.elements, printer.blocks = [], []
+                printer.print_forward(node.ops)
+            elif isinstance(node, If):
+                (condition,) = self.head(node.head, [node.condition], lines)
+                lines.open(f"if {condition}:")
+                self.primal(node.body, lines)
+                lines.depth -= 1
+                if node.orelse:
+                    lines.open("else:")
+                    self.primal(node.orelse, lines)
+                    lines.depth -= 1
+            else:
+                if node.variable:
+                    bounds = self.head(node.head, list(node.bounds), lines)
+                    lines.open(f"for {node.variable} in range({_range(*bounds)}):")
+                else:
+                    lines.open("while True:")
+                    (condition,) = self.head(node.head, [node.condition], lines)
+                    lines.put(f"if not ({condition}):", "    break")
+                self.primal(node.body, lines)
+                if node.stop:
+                    lines.put(f"if {node.stop}:", "    break")
+                lines.depth -= 1
+        if len(lines) == mark:
+            lines.put("pass")
+
     # ------------------------------------------------------------------------------------- straight lines
 
     def kept_names(self, node: Seg) -> tuple[list[str], list[str], list[str]]:
@@ -505,6 +624,138 @@ class _Generator:
         if name not in self.lists:
             self.lists[name] = self.unique(f"{name}_kept")
         return self.lists[name]
+
+
+class _State:
+    """What a loop with snapshots hands from pass to pass: numbers, names of arrays that it binds anew, memory that it writes."""
+
+    def __init__(self, parent: _Generator, node: Loop) -> None:
+        self.parent = parent
+        flow = self.flow = parent.flow
+        types_ = parent.typed.types
+        body = list(operations(node.body))
+        self._refuse(parent, node, body)
+        read, certain = entering(node.body)
+        read.discard(node.variable)
+        binds = {n for op in body for n in op.out}
+        carried = sorted(n for n in binds if n in read or n not in certain)
+        outside = read_counts(node.body, [])
+        seen_outside = {n for n in binds if parent.counts.get(n, 0) > outside.get(n, 0)}
+        written = {flow.root(str(op.args[0])) for op in body if op.kind in ("store", "acc")}
+        self.numbers = [n for n in carried if not flow.array(n) and n in types_]
+        self.names = [n for n in carried if flow.array(n)]
+        self.memory = sorted(n for n in read if flow.array(n) and flow.root(n) in written)
+        self.last = sorted(
+            n for n in seen_outside if n not in carried and flow.array(n) and flow.active(n)
+        )
+        """Arrays that each pass makes anew, of which the last is read behind the loop."""
+        for op in body:
+            made = op.out[0] if op.out else ""
+            if made in (*self.names, *self.last) and flow.view(op) and op.kind != "copy":
+                raise refuse(
+                    op.where,
+                    f"{made} is a view that a loop with snapshots hands on.",
+                    "Make the view where it is used, or write a copy.",
+                )
+        parent.carried |= set(carried)
+        for n in (*self.numbers, *self.names, *self.memory):
+            parent.kept[n] = f"in {node.snapshots} snapshots"
+
+    def _refuse(self, parent: _Generator, node: Loop, body: list[Op]) -> None:
+        if parent.depth:
+            raise refuse(
+                node.where or parent.program.where,
+                "A loop with snapshots stands in another loop.",
+                "Mark the outer loop alone.",
+            )
+        for op in body:
+            if op.kind == "impure" or op.form.startswith("np.random."):
+                raise refuse(
+                    op.where,
+                    "Random numbers are drawn in a loop with snapshots, whose passes run several times.",
+                    "Draw them before the loop and pass them as an array.",
+                )
+
+    def _active(self, names: list[str]) -> list[str]:
+        return [n for n in names if self.flow.active(n)]
+
+    def _stack(self, name: str) -> tuple[str, str]:
+        kind = self.parent.typed.types[name]
+        return (
+            ("floats", "nf") if is_float(kind.dtype if is_array(kind) else kind) else ("ints", "ni")
+        )
+
+    def save(self, lines: Lines) -> None:
+        parent = self.parent
+        n = sum(self._stack(name)[0] == "floats" for name in self.numbers)
+        parent.reserve_here(lines, n, len(self.numbers) - n)
+        for name in self.numbers:
+            parent.push(lines, parent.typed.types[name], name)
+        for name in self.memory:
+            stack, top = self._stack(name)
+            lines.put(f"if {top} + {name}.size > {stack}.size:")
+            lines.put(f"    {stack} = grown({stack}, {top} + {name}.size, {parent.limit})")
+            lines.put(f"push_array({stack}, {top}, {name})", f"{top} += {name}.size")
+        for name in self._references():
+            lines.put(f"{parent.list_of(name)}.append({name})")
+
+    def _references(self) -> list[str]:
+        """Names of arrays and of their shadows, which are kept by reference. Their contents are kept too where they are written."""
+        return [*self.names, *map(self.parent.bar, self._active(self.names))]
+
+    def restore(self, lines: Lines) -> None:
+        """The latest snapshot, which stays."""
+        parent = self.parent
+        for name in self.numbers:
+            stack, top = self._stack(name)
+            lines.put(f"{name} = {_from_stack(parent.typed.types[name], f'{stack}[{top}]')}")
+            lines.put(f"{top} += 1")
+        for name in self._references():
+            lines.put(f"{name} = {parent.list_of(name)}.pop()")
+            lines.put(f"{parent.list_of(name)}.append({name})")
+        for name in self.memory:
+            stack, top = self._stack(name)
+            lines.put(f"pop_array({stack}, {top}, {name})", f"{top} += {name}.size")
+
+    def drop(self, lines: Lines) -> None:
+        for name in self._references():
+            lines.put(f"{self.parent.unique('dropped')} = {self.parent.list_of(name)}.pop()")
+
+    def hold(self, lines: Lines) -> None:
+        """Shadows as they are behind the pass that comes next in reverse."""
+        self.held = {}
+        for name in self._active([*self.names, *self.last]):
+            bar = self.parent.bar(name)
+            self.held[name] = self.parent.unique(f"{bar}_held")
+            lines.put(f"{self.held[name]} = {bar}")
+
+    def begin(self, lines: Lines) -> None:
+        self.before = {}
+        for name in self._references():
+            self.before[name] = self.parent.unique(f"{name}_before")
+            lines.put(f"{self.before[name]} = {name}")
+
+    def finish(self, lines: Lines) -> None:
+        for name, before in self.before.items():
+            lines.put(f"{name} = {before}")
+
+    def carry(self, lines: Lines, last: str) -> None:
+        """Two names may stand for one array by now, to which its cotangent comes back once."""
+        done: list[str] = []
+        for name in self.held:
+            bar = self.parent.bar(name)
+            same = [
+                f"not shares({bar}, {self.parent.bar(n)})"
+                for n in done
+                if self.flow.root(n) == self.flow.root(name)
+            ]
+            tests = [last, *same] if name in self.last else same
+            text = f"carry({bar}, {self.held[name]})"
+            if tests:
+                lines.put(f"if {' and '.join(tests)}:", f"    {text}")
+            else:
+                lines.put(text)
+            done.append(name)
 
 
 class _LinePrinter:

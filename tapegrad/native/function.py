@@ -38,10 +38,11 @@ _OPTIONS: dict[str, Any] = {"error_model": "numpy"}
 class NativeFunction:
     """A jitted function with derivatives; made by `tg.njit`."""
 
-    def __init__(self, dispatcher: Any, limit: int | None = None) -> None:
+    def __init__(self, dispatcher: Any, limit: int | None = None, snapshots: int = 0) -> None:
         self.dispatcher = dispatcher
         self.py_func = dispatcher.py_func
         self.limit = limit or runtime.memory_limit()
+        self.snapshots = snapshots
         self.signature = inspect.signature(self.py_func)
         self.variants: dict[Any, Variant] = {}
         self.latest: Derived | None = None
@@ -177,7 +178,7 @@ class Variant:
 
     def typed(self) -> settling.Typed:
         """A fresh tree: generators change theirs."""
-        program = lowering.lower(self.owner.py_func)
+        program = lowering.lower(self.owner.py_func, snapshots=self.owner.snapshots)
         kinds, returns = inference.infer(program, self.types)
         return settling.Typed(program, kinds, returns)
 
@@ -483,6 +484,7 @@ def njit(f: Any = None, /, **options: Any) -> Any:
     for the argument types that come. What has no rule raises NotDifferentiable naming file, line and expression.
 
     `memory_limit` bounds, in bytes, what a stack of the reverse sweep may take (default: three quarters of the memory).
+    `checkpoint="revolve", snapshots=k` reverses every outermost loop over a range from k snapshots (see `tg.checkpointed`).
 
     >>> import numpy as np, tapegrad as tg
     >>> @tg.njit
@@ -496,6 +498,7 @@ def njit(f: Any = None, /, **options: Any) -> Any:
     array([ 3.,  0., 27.])
     """
     limit = options.pop("memory_limit", None)
+    snapshots = _snapshots(options)
 
     def make(function: Any) -> NativeFunction:
         if isinstance(function, NativeFunction):
@@ -505,10 +508,25 @@ def njit(f: Any = None, /, **options: Any) -> Any:
                 f"njit was given {type(function).__name__}, which is no Python function: decorate a function defined with def."
             )
         if hasattr(function, "py_func"):
-            return NativeFunction(function, limit)
-        return NativeFunction(numba.njit(**{**_OPTIONS, **options})(function), limit)
+            return NativeFunction(function, limit, snapshots)
+        return NativeFunction(numba.njit(**{**_OPTIONS, **options})(function), limit, snapshots)
 
     return make if f is None else make(f)
+
+
+def _snapshots(options: dict[str, Any]) -> int:
+    """The number of snapshots that the options of njit ask for; 0 for none."""
+    scheme, count = options.pop("checkpoint", None), options.pop("snapshots", 0)
+    if (
+        scheme not in (None, "revolve")
+        or (scheme is None) != (count == 0)
+        or type(count) is not int
+    ):
+        raise ValueError(
+            f"njit was given checkpoint={scheme!r}, snapshots={count!r}: there is one schedule, and it needs a number of snapshots. "
+            'Write checkpoint="revolve", snapshots=8.'
+        )
+    return count
 
 
 class CustomFunction(Custom):

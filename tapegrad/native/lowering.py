@@ -22,10 +22,12 @@ import numpy as np
 
 from ..errors import NotDifferentiable
 from .names import MISSING, PURE, RESERVED, canonical, resolve_attribute
+from .runtime import checkpointed
 from .tree import TEMP, Const, If, Loop, Node, Op, Operand, Program, Seg, Where
 
 EFFECTS = {
-    "accumulate": (0,), "push_array": (0,), "pop_array": (2,), "put_places": (0,), "scatter_back": (0, 2), "gather_back": (0,),
+    "accumulate": (0,), "carry": (0,), "push_array": (0,), "pop_array": (2,), "put_places": (0,), "scatter_back": (0, 2),
+    "gather_back": (0,),
 }  # fmt: skip
 """What generated code calls for its effect on some of the arguments, with the places of those."""
 
@@ -93,11 +95,15 @@ def definition(function: Any) -> tuple[ast.FunctionDef | ast.Lambda, str, int]:
     return found[0], code.co_filename, first - 1  # type: ignore[return-value]
 
 
-def lower(function: Any, generated: bool = False) -> Program:
-    """The program tree of a Python function; `generated` code may keep arrays on lists and call the runtime."""
+def lower(function: Any, generated: bool = False, snapshots: int = 0) -> Program:
+    """The program tree of a Python function; `generated` code may keep arrays on lists and call the runtime.
+
+    `snapshots` is given to every loop over a range that no other loop contains (see `runtime.checkpointed`).
+    """
     node, file, line = definition(function)
     lowering = _Lowering()
     lowering.generated = generated
+    lowering.snapshots = snapshots
     if generated:
         from .runtime import SCOPE
 
@@ -169,7 +175,7 @@ class _Frame:
         self.locals = _locals(node)
         self.result = ""
         self.returned = ""
-        self.level = _Level("")
+        self.level = self.outside = _Level("")
 
     def where(self, node: ast.AST) -> Where:
         try:
@@ -240,6 +246,7 @@ class _Lowering:
         self.several: set[str] = set()
         self.open: list[Any] = []
         self.generated = False
+        self.snapshots = 0
 
     # ------------------------------------------------------------------------------------------ names
 
@@ -896,6 +903,9 @@ class _Lowering:
     def for_(self, node: ast.For, stop: str) -> None:
         where = self.frame.where(node.iter)
         call = node.iter if isinstance(node.iter, ast.Call) else None
+        if call is not None and self.known(call.func) is checkpointed:
+            self.checkpointed(node, call, stop)
+            return
         kind = canonical(self.known(call.func)) if call is not None else None
         if kind == "range" and call is not None:
             self.range(node, call, stop)
@@ -953,6 +963,30 @@ class _Lowering:
             if not hasattr(n, "lineno"):
                 ast.copy_location(n, node)
         self.range(loop, loop.iter, stop)  # type: ignore[arg-type]
+
+    def checkpointed(self, node: ast.For, call: ast.Call, stop: str) -> None:
+        """A loop over `tg.checkpointed(range(...), snapshots=k)`."""
+        given = dict(zip(("steps", "snapshots"), call.args, strict=False))
+        given |= {str(k.arg): k.value for k in call.keywords}
+        steps, count = given.get("steps"), given.get("snapshots")
+        if not isinstance(steps, ast.Call) or canonical(self.known(steps.func)) != "range":
+            raise refuse(
+                self.frame.where(node.iter),
+                "Only a loop over a range has snapshots.",
+                "Write for t in tg.checkpointed(range(n), snapshots=8).",
+            )
+        found = count.value if isinstance(count, ast.Constant) else self.known(count or node)
+        if type(found) is not int or found < 1:
+            raise refuse(
+                self.frame.where(node.iter),
+                "The number of snapshots is part of the compiled code: a whole number from 1 on, or a global name for one.",
+                "Write for t in tg.checkpointed(range(n), snapshots=8).",
+            )
+        before = len(self.block)
+        self.range(node, steps, stop)
+        for made in self.block[before:]:
+            if isinstance(made, Loop):
+                made.snapshots, made.where = found, self.frame.where(node.iter)
 
     def ndindex(self, node: ast.For, call: ast.Call, stop: str) -> None:
         if not isinstance(node.target, ast.Tuple):
@@ -1049,7 +1083,11 @@ class _Lowering:
                 self.statements(node.body)
 
             body = self.into(counted)
-        self.block.append(Loop(head, body, variable=variable, bounds=bounds, stop=stop))  # type: ignore[arg-type]
+        outermost = len(self.open) == 1 and self.frame.level.parent is self.frame.outside
+        snapshots = self.snapshots if outermost else 0
+        self.block.append(
+            Loop(head, body, variable=variable, bounds=bounds, stop=stop, snapshots=snapshots)  # type: ignore[arg-type]
+        )
 
     def read_outside(self, loop: ast.For, name: str) -> bool:
         """Whether a loop's variable is read anywhere but in loops that count with it."""

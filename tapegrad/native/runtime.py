@@ -39,7 +39,11 @@ def _accumulate(bar: Any, g: Any) -> Any:
 
         return number
     if g.ndim == 0:
-        return lambda bar, g: accumulate(bar, g[()])
+
+        def scalar(bar: Any, g: Any) -> None:
+            accumulate(bar, g[()])
+
+        return scalar
     if g.ndim > bar.ndim:
 
         def down(bar: Any, g: Any) -> None:
@@ -297,6 +301,88 @@ def pop_array(stack: Any, n: int, a: Any) -> None:
         n += 1
 
 
+@kernel
+def turns(start: int, stop: int, step: int) -> int:
+    """len(range(start, stop, step)), as a call that forward mode goes over."""
+    return len(range(start, stop, step))
+
+
+# -------------------------------------------------------------------------------------------- checkpointing
+
+
+def checkpointed(steps: Any, snapshots: int) -> Any:
+    """A range whose loop goes back from snapshots: `for t in tg.checkpointed(range(n), snapshots=k)` in a native function.
+
+    The reverse of a loop over n passes keeps what each pass overwrites; over a long time that is more memory than there is. So marked,
+    the loop keeps the state at `snapshots` passes at most, and runs forward again from the nearest one to the pass that is to be
+    reversed. The snapshots are placed by the binomial schedule (Griewank & Walther, "Algorithm 799: revolve", ACM Transactions on
+    Mathematical Software 26 (2000)), which runs the fewest passes again: with k snapshots and n <= (k + r)! / (k! r!) no pass runs
+    forward more than r times, beside the first run and that which precedes its reversal. Gradients are those of the plain loop.
+
+    `snapshots` is a whole number from 1 on that is known when the function is compiled. `tg.njit(checkpoint="revolve", snapshots=k)`
+    marks every outermost loop over a range. In Python the call returns `steps`.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> @tg.njit
+    ... def decay(x, n):
+    ...     for t in tg.checkpointed(range(n), snapshots=5):
+    ...         x = x - 0.01 * np.sin(x)
+    ...     return x
+    >>> round(tg.grad(decay)(1.0, 1000), 6)
+    0.000108
+    """
+    return steps
+
+
+@overload(checkpointed)
+def _checkpointed(steps: Any, snapshots: Any) -> Any:
+    def inner(steps: Any, snapshots: Any) -> Any:
+        return steps
+
+    return inner
+
+
+@kernel
+def snapshot_distance(passes: int, free: int) -> int:
+    """How many of the passes to run before the next snapshot, with so many free besides that where they begin; -1 for none.
+
+    Griewank & Walther (2000), procedure revolve: the distance that makes the fewest passes run again.
+    """
+    if free < 1 or passes < 2:
+        return -1
+    slots = free + 1
+    repeats, reach = 0, 1
+    while reach < passes:
+        repeats += 1
+        reach = reach * (repeats + slots) // repeats
+    first = reach * repeats // (slots + repeats)
+    second = first * slots // (slots + repeats - 1)
+    third = second * (slots - 1) // (slots + repeats - 2) if slots > 2 else 1
+    fourth = second * (repeats - 1) // slots
+    fifth = 0
+    if slots > 2:
+        fifth = third * (slots - 2) // repeats if slots > 3 else 1
+    if passes <= first + third:
+        return max(fourth, 1)
+    if passes >= reach - fifth:
+        return first
+    return passes - second - third
+
+
+@kernel
+def shares(a: Any, b: Any) -> bool:
+    """Whether two arrays begin at the same place."""
+    return a.ctypes.data == b.ctypes.data
+
+
+@kernel
+def carry(bar: Any, held: Any) -> None:
+    """What came back to an array comes back to the array that was made in its place when the pass ran again."""
+    if bar.ctypes.data != held.ctypes.data:
+        for k in np.ndindex(bar.shape):
+            bar[k] += held[k]
+
+
 def put_places(a: Any, index: Any, stack: Any, n: int) -> None:
     """Put the elements back that `a[index]` had."""
     raise NotImplementedError("for compiled code")
@@ -338,4 +424,8 @@ SCOPE: dict[str, Any] = {
     "push_array": push_array,
     "pop_array": pop_array,
     "put_places": put_places,
+    "turns": turns,
+    "carry": carry,
+    "shares": shares,
+    "snapshot_distance": snapshot_distance,
 }

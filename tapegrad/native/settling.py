@@ -18,6 +18,7 @@ from numba.core import types
 
 from .inference import const_type, is_array, is_float, is_whole
 from .lowering import refuse
+from .names import RESERVED
 from .tree import (
     TEMP,
     Const,
@@ -50,6 +51,7 @@ class Typed:
             set(kinds)
             | set(program.scope)
             | set(program.params)
+            | RESERVED
             | {n for op in operations(program.body) for n in op.out}
         )
         self.parts: dict[str, list[Parts]] = {}

@@ -91,7 +91,10 @@ class If:
 
 @dataclass(slots=True, eq=False)
 class Loop:
-    """`for variable in range(*bounds)` where there is a variable, else `while condition`; leaves after a pass that sets `stop`."""
+    """`for variable in range(*bounds)` where there is a variable, else `while condition`; leaves after a pass that sets `stop`.
+
+    With `snapshots`, the reverse runs passes again from so many snapshots instead of keeping what each of them overwrites.
+    """
 
     head: list[Op]
     body: list[Node]
@@ -99,6 +102,8 @@ class Loop:
     bounds: tuple[Operand, Operand, Operand] = (Const("0", 0), Const("0", 0), Const("1", 1))
     condition: Operand = Const("True", True)
     stop: str = ""
+    snapshots: int = 0
+    where: Where | None = None
 
 
 Node = Seg | If | Loop
@@ -161,6 +166,37 @@ def exposed(ops: Iterable[Op]) -> list[str]:
         read.update((n, None) for n in uses(op) if n not in bound)
         bound.update(op.out)
     return list(read)
+
+
+def entering(nodes: Iterable[Node]) -> tuple[set[str], set[str]]:
+    """Names that a block may read before it binds them, and names that it binds on every way through."""
+    read: set[str] = set()
+    certain: set[str] = set()
+
+    def reads(names: Iterable[Any]) -> None:
+        read.update(n for n in names if isinstance(n, str) and n and n not in certain)
+
+    for node in nodes:
+        if isinstance(node, Seg):
+            reads(exposed(node.ops))
+            certain |= {n for op in node.ops for n in op.out}
+            continue
+        if isinstance(node, If) or not node.variable:
+            reads(exposed(node.head))
+            certain |= bound(node.head)
+            reads([node.condition])
+        else:
+            reads(exposed(node.head))
+            reads(set(map(str, [b for b in node.bounds if isinstance(b, str)])) - bound(node.head))
+        inside, always = entering(node.body)
+        if isinstance(node, If):
+            other, also = entering(node.orelse)
+            reads(inside | other)
+            certain |= always & also
+        else:
+            reads(inside - {node.variable})
+            reads([node.stop] if node.stop not in always else [])
+    return read, certain
 
 
 def bound(ops: Iterable[Op]) -> set[str]:
