@@ -449,6 +449,39 @@ def test_integers_booleans_and_complex_numbers():
     same_everywhere(tg.grad(lambda z: np.sum(np.abs(z * z - 1) ** 2)), (args[3],), (others[3],))
 
 
+ROWS = np.array([0, 3, 3, 1, -1])
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x, i: np.sum(np.sin(x[i]) * np.arange(5.0)[:, None]),
+        lambda x, i: np.sum(np.sin(x[::-1, i]) * np.arange(5.0)),
+        lambda x, i: np.sum(np.exp(x)[i, ROWS] * np.arange(5.0)),
+        lambda x, i: np.sum(np.take(x, i) ** 2) + np.sum(np.take(x, [[0, 2]], axis=1)),
+        lambda x, i: np.sum(np.cos(np.reshape(x, (4, 1, 6))[i, :, ROWS])),
+        lambda x, i: np.sum(x[np.array([True, False, True, True])] ** 2) + np.sum(x[i] * x[ROWS]),
+        lambda x, i: np.sum(np.roll(x, 3, axis=1)[i] * x[i] + np.roll(x, -5)[0]),
+    ],
+)
+def test_integer_arrays_are_machine_code(f):
+    """Reads at integers that are data, and the sums of cotangents of places read twice."""
+    rng = np.random.default_rng(0)
+    x, i = rng.normal(size=(4, 6)), rng.integers(-4, 4, 5)
+    compiled = same_everywhere(tg.value_and_grad(f), (x, i), (2 * x, i[::-1]), (x, np.flip(i) * 0))
+    assert not {"getitem", "take"} & compiled.report().calls.keys()
+
+
+def test_an_index_out_of_bounds():
+    """What the function itself raises; nothing is read there, and the program is as good as before."""
+    f = tg.compile(tg.value_and_grad(lambda x, i: np.sum(x[i] * x[i])))
+    expected = f(X, np.array([0, 1, -1]))
+    for i in (np.array([0, X.size, 1]), np.array([0, -X.size - 1, 10**12])):
+        with pytest.raises(IndexError, match="out of bounds"):
+            f(X, i)
+        agree(f(X, np.array([0, 1, -1])), expected)
+
+
 def test_special_values_pass_through():
     x = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 5e-324, 1e308, -1e-308])
     with np.errstate(all="ignore"):
@@ -963,6 +996,9 @@ REDUCE = [
     lambda x: np.cumsum(x, axis=-1) if x.ndim else x, lambda x: np.sort(x, axis=-1) if x.ndim else x,
     lambda x: x[:, None] * x if x.ndim == 1 and x.size < 8 else x, lambda x: x @ x.T if x.ndim == 2 else x,
     lambda x: np.expand_dims(x, 0) if x.ndim < 3 else x, lambda x: np.broadcast_to(x, (2, *x.shape)) if x.ndim < 3 else x,
+    lambda x: x[np.array([0, -1, 0])] if x.ndim else x, lambda x: x[..., np.array([[0, -1]])] if x.ndim else x,
+    lambda x: x[np.argsort(x)] if x.ndim == 1 else x, lambda x: np.take(x, np.argmax(x, axis=-1), axis=-1) if x.ndim else x,
+    lambda x: np.roll(x, 3, axis=0) if x.ndim else x, lambda x: x[::-1, np.arange(x.shape[1])] if x.ndim == 2 else x,
 ]  # fmt: skip
 
 

@@ -6,6 +6,7 @@
     view                         entries read elsewhere: each axis of x at `offset + step * (an axis of the result)`, or fixed
     region                       x inside a box, another expression outside it: a slice written, a pad, a concatenation
     reshape                      the same memory under another shape
+    gather, scatter              entries of x at integers that are expressions themselves; entries added there, to zeros
     product                      a matrix product that is left to BLAS
 
 An `Op` is made by `Arrays` only, which gives equal expressions one object (hash-consing), folds constants and drops what changes
@@ -32,6 +33,8 @@ CHEAP = frozenset(
     "add subtract multiply negative positive absolute square maximum minimum where less less_equal greater greater_equal equal "
     "not_equal logical_and logical_or logical_xor logical_not isnan isfinite isinf cast signbit copysign".split()
 )  # fmt: skip
+SUMS = ("reduce", "product", "scatter")
+"""Expressions that are accumulated in memory of their own."""
 ROOTS = frozenset("divide sqrt reciprocal floor ceil trunc rint sign".split())
 
 
@@ -61,7 +64,9 @@ class Op:
             own = 1 if attr in CHEAP else 4 if attr in ROOTS else 20
         elif kind in ("input", "array"):
             own = 1
-        elif kind in ("reduce", "product"):
+        elif kind == "gather":
+            own = 4
+        elif kind in SUMS:
             own = 1000
         self.work: int = min(own + sum(x.work for x in inputs), 10**6)
 
@@ -81,6 +86,8 @@ class Arrays:
     def __init__(self) -> None:
         self.table: dict[Any, Op] = {}
         self.constants: list[np.ndarray] = []
+        self.checks: list[Op] = []
+        """Numbers that must come out as 0, or the results mean nothing: how many indices are out of bounds."""
 
     def _make(
         self,
@@ -265,6 +272,23 @@ class Arrays:
                     maps[axis] = (0, i, 1)
             return self.view(x, maps, shape)
         return self._make("region", (x, outside), shape, outside.dtype, tuple(box))
+
+    def gather(self, x: Op, indices: Sequence[Op], axes: Sequence[int]) -> Op:
+        """Entries of x where these axes have these places, which are in bounds: first the axes of the indices, then the others of x."""
+        rest = tuple(n for i, n in enumerate(x.shape) if i not in axes)
+        shape = (*indices[0].shape, *rest)
+        if x.kind == "const":
+            return self._make("const", (), shape, x.dtype, x.attr)
+        return self._make("gather", (x, *indices), shape, x.dtype, tuple(axes))
+
+    def scatter(
+        self, g: Op, indices: Sequence[Op], axes: Sequence[int], shape: tuple[int, ...]
+    ) -> Op:
+        """The transpose of `gather`: zeros with the entries of g added at these places."""
+        if not g.size:
+            return self.const(0, shape, g.dtype)
+        summed = tuple(range(len(indices[0].shape)))
+        return self._make("scatter", (g, *indices), shape, g.dtype, ("add", summed, tuple(axes)))
 
     # ------------------------------------------------------------------------------------ summing
 

@@ -23,7 +23,7 @@ import numpy as np
 
 from .. import vecmath
 from .arrays import B1, F4, F8, I4, I8, Map, Op, composed
-from .schedule import Group, Nest, Schedule, Walk, base, identity, inside_maps
+from .schedule import Group, Nest, Schedule, Walk, base, gathered_maps, identity, inside_maps
 
 TYPES = {F8: "double", F4: "float", I8: "i64", I4: "i32", B1: "i1"}
 SUFFIX = {F8: "f64", F4: "f32"}
@@ -418,6 +418,8 @@ class Body:
 
     def _first_reduced(self, op: Op) -> int:
         """The loop before which an accumulator of this sum begins: that of the last run of reduced axes."""
+        if op.kind == "scatter":
+            return -3  # each entry has a place of its own
         levels = self._reduced_levels(op)
         if not levels:
             return -1
@@ -623,6 +625,9 @@ class Body:
             value = self._root_value(op, maps)
             self._store(op, self._address(op, maps), value, lanes, maps)
         for op in nest.sums:
+            if op.kind == "scatter":
+                self._scattered(op, maps, lanes)
+                continue
             value = self._spread(self.value(op.inputs[0], maps), lanes)
             if self._first_reduced(op) == -2 and op.number not in self.rows:
                 self._added(op, value)
@@ -642,6 +647,102 @@ class Body:
             value = self.value(op, maps)
             pointer = self._element(f"%out{k}", op.dtype, maps, contiguous(op.shape), None)
             self._store(op, pointer, value, lanes, maps)
+
+    def _places(
+        self, op: Op, indices: Sequence[Op], maps: Sequence[Map], rest: Sequence[Map]
+    ) -> tuple[list[str], int]:
+        """Addresses in the memory of `op`, of each lane or (where all have the same place) of the first, and how far apart lanes are else.
+
+        `maps` are those of the indices, `rest` those of op, whose indexed axes have no place yet.
+        """
+        axes = [i for i, (_, at, step) in enumerate(rest) if at == -1 and step is None]
+        strides = contiguous(op.shape)
+        places = [self.value(index, tuple(maps)) for index in indices]
+        lanes = max(place.lanes for place in places)
+        known = [(0, -1, 0) if m[2] is None else m for m in rest]
+        first = self._address(op, known)
+        kind = "i8" if op.dtype == B1 else TYPES[op.dtype]
+        vector = self.axes[-1] if self.axes else -1
+        stride = sum(s * k for (_, a, s), k in zip(known, strides, strict=True) if a == vector)
+        names = []
+        for lane in range(lanes):
+            pointer = first
+            for place, axis in zip(places, axes, strict=True):
+                one = place.text
+                if place.lanes > 1:
+                    one = self.let(f"extractelement {place.type} {place.text}, i32 {lane}")
+                if strides[axis] != 1:
+                    one = self.let(f"mul nsw i64 {one}, {strides[axis]}")
+                pointer = self.let(f"getelementptr {kind}, ptr {pointer}, i64 {one}")
+            if lane * stride:
+                pointer = self.let(f"getelementptr {kind}, ptr {pointer}, i64 {lane * stride}")
+            names.append(pointer)
+        return names, stride
+
+    def _gathered_entries(self, op: Op, maps: tuple[Map, ...]) -> Value:
+        """Entries at places that are values."""
+        x, *indices = op.inputs
+        rest = [(0, -1, None) if i in op.attr else m for i, m in enumerate(gathered_maps(op, maps))]
+        names, stride = self._places(x, indices, maps[: len(indices[0].shape)], rest)
+        kind = "i8" if op.dtype == B1 else TYPES[op.dtype]
+        align = op.dtype.itemsize
+        lanes = len(names)
+        if lanes == 1 and stride and self.variables[self.axes[-1]][1] > 1:
+            lanes = self.variables[self.axes[-1]][1]
+            if stride == 1:
+                text = self.let(f"load <{lanes} x {kind}>, ptr {names[0]}, align {align}")
+                return self._truth(text, op.dtype, lanes)
+            names = [
+                self.let(f"getelementptr {kind}, ptr {names[0]}, i64 {i * stride}")
+                for i in range(lanes)
+            ]
+        if lanes == 1:
+            text = self.let(f"load {kind}, ptr {names[0]}, align {align}")
+            return self._truth(text, op.dtype, 1)
+        text = "poison"
+        for i, pointer in enumerate(names):
+            one = self.let(f"load {kind}, ptr {pointer}, align {align}")
+            text = self.let(f"insertelement <{lanes} x {kind}> {text}, {kind} {one}, i32 {i}")
+        return self._truth(text, op.dtype, lanes)
+
+    def _truth(self, text: str, dtype: np.dtype, lanes: int) -> Value:
+        """What was loaded, as a value: booleans lie in memory as bytes."""
+        if dtype == B1:
+            kind = "i8" if lanes == 1 else f"<{lanes} x i8>"
+            text = self.let(f"icmp ne {kind} {text}, {'0' if lanes == 1 else 'zeroinitializer'}")
+        return Value(text, dtype, lanes)
+
+    def _scattered(self, op: Op, maps: tuple[Map, ...], lanes: int) -> None:
+        """Add entries where they belong, one after the other: two of them may have the same place."""
+        g, *indices = op.inputs
+        value = self._spread(self.value(g, maps), lanes)
+        depth = len(indices[0].shape)
+        kept = iter(maps[depth:])
+        rest = [(0, -1, None) if i in op.attr[2] else next(kept) for i in range(len(op.shape))]
+        names, stride = self._places(op, indices, maps[:depth], rest)
+        if lanes > 1 and len(names) == 1 and stride == 1:
+            self._more(op, names[0], value)
+            return
+        if lanes > 1 and len(names) == 1:
+            names = [
+                self.let(f"getelementptr {TYPES[op.dtype]}, ptr {names[0]}, i64 {i * stride}")
+                if stride
+                else names[0]
+                for i in range(lanes)
+            ]
+        for i, pointer in enumerate(names):
+            one = value
+            if lanes > 1:
+                text = self.let(f"extractelement {value.type} {value.text}, i32 {i}")
+                one = Value(text, value.dtype, 1)
+            self._more(op, pointer, one)
+
+    def _more(self, op: Op, pointer: str, value: Value) -> None:
+        """Combine a value with what stands at an address."""
+        align = op.dtype.itemsize
+        before = self.let(f"load {value.type}, ptr {pointer}, align {align}")
+        total = self._combined(op, Value(before, value.dtype, value.lanes), value)
+        self.line(f"store {total.type} {total.text}, ptr {pointer}, align {align}")
 
     def _root_value(self, op: Op, maps: tuple[Map, ...]) -> Value:
         """The value of a root, computed; from here on the others of this nest use it without a load."""
@@ -741,6 +842,8 @@ class Body:
             return self._region(op, maps)
         if op.kind == "view":
             return self.value(op, maps)
+        if op.kind == "gather":
+            return self._gathered_entries(op, maps)
         operands = [self.value(x, maps) for x in op.inputs]
         lanes = max((x.lanes for x in operands), default=1)
         operands = [self._spread(x, lanes) for x in operands]
@@ -843,11 +946,7 @@ class Body:
                     )
                     one = self.let(f"load {kind}, ptr {at}, align {align}")
                     text = self.let(f"insertelement {vector} {text}, {kind} {one}, i32 {i}")
-        if dtype == B1:
-            kind = "i8" if lanes == 1 else f"<{lanes} x i8>"
-            zero = "0" if lanes == 1 else "zeroinitializer"
-            text = self.let(f"icmp ne {kind} {text}, {zero}")
-        return Value(text, dtype, lanes)
+        return self._truth(text, dtype, lanes)
 
     # ------------------------------------------------------------------------------------ elementwise
 
@@ -1048,7 +1147,9 @@ def _splat(text: str, dtype: np.dtype, lanes: int) -> str:
 
 
 def _neutral(op: Op) -> Any:
-    """What a reduction begins with: -0.0 is what changes no sum."""
+    """What a reduction begins with: -0.0 is what changes no sum; what is scattered comes to zeros."""
+    if op.kind == "scatter":
+        return 0
     if op.dtype.kind != "f":
         return {"add": 0, "multiply": 1}[op.attr[0]]
     return {"add": -0.0, "multiply": 1.0, "maximum": -np.inf, "minimum": np.inf}[op.attr[0]]
@@ -1085,6 +1186,11 @@ def _strided(maps: Sequence[Map], strides: Sequence[int], n: int) -> list[int]:
 def _kept_maps(op: Op) -> tuple[Map, ...]:
     """Maps from a reduction's own axes to those of its space."""
     kept = [i for i in range(len(op.inputs[0].shape)) if i not in op.attr[1]]
+    if op.kind == "scatter":
+        own = iter(kept)
+        return tuple(
+            (0, -1, 0) if i in op.attr[2] else (0, next(own), 1) for i in range(len(op.shape))
+        )
     return tuple((0, i, 1) if op.inputs[0].shape[i] != 1 else (0, -1, 0) for i in kept)
 
 

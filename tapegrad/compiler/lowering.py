@@ -446,10 +446,147 @@ def _basic(index: Any, shape: tuple[int, ...]) -> list[Any]:
     return steps
 
 
+class Picks:
+    """An index with integer arrays: which axes they say, in what order the axes of the result come, and the slices beside them."""
+
+    def __init__(self, arrays: Arrays, index: Any, shape: tuple[int, ...]) -> None:
+        parts = list(index) if type(index) is tuple else [index]
+        if any(p is None or isinstance(p, bool | np.bool_) for p in parts):
+            raise Unlowered
+        found: list[Any] = []
+        for p in parts:
+            if isinstance(p, list):
+                p = np.array(p, np.intp if not p else None)
+            if isinstance(p, np.ndarray) and p.dtype == B1 and p.ndim:
+                found += np.nonzero(p)
+            else:
+                found.append(p)
+        places = [i for i, p in enumerate(found) if p is Ellipsis]
+        if places:
+            found[places[0] : places[0] + 1] = [slice(None)] * (len(shape) + 1 - len(found))
+        found += [slice(None)] * (len(shape) - len(found))
+        self.axes = tuple(i for i, p in enumerate(found) if not isinstance(p, slice))
+        self.slices = tuple(p if isinstance(p, slice) else slice(None) for p in found)
+        picked = [_place(arrays, found[i], shape[i]) for i in self.axes]
+        self.shape = np.broadcast_shapes(*(p.shape for p in picked))
+        if not self.shape or len(found) != len(shape):
+            raise Unlowered
+        self.indices = [arrays.broadcast(p, self.shape) for p in picked]
+        # Adjacent arrays leave their axes where they stand; else these come first.
+        adjacent = self.axes[-1] - self.axes[0] + 1 == len(self.axes)
+        before = self.axes[0] if adjacent else 0
+        n, rest = len(self.shape), len(shape) - len(self.axes)
+        self.order = [*range(n, n + before), *range(n), *range(n + before, n + rest)]
+        """Axis i of the result is axis order[i] of what has the arrays' axes first."""
+
+
+def _place(arrays: Arrays, index: Any, n: int) -> Op:
+    """An integer or an array of them as places among n, negative ones from the end; what may be out of bounds is noted."""
+    if isinstance(index, np.ndarray | np.generic | int):
+        numbers = np.asarray(index)
+        if numbers.dtype.kind not in "iu" or (
+            numbers.size and not -n <= numbers.min() <= numbers.max() < n
+        ):
+            raise Unlowered  # NumPy says what is wrong
+        return arrays.array(np.where(numbers < 0, numbers + n, numbers).astype(I8))
+    op = _op(arrays, index)
+    if op.dtype.kind != "i" or not n:
+        raise Unlowered
+    op = _cast(arrays, op, I8)
+    zero, length = (arrays.const(k, (), I8) for k in (0, n))
+    below = arrays.elem("less", (op, zero), B1)
+    op = arrays.elem("where", (below, arrays.elem("add", (op, length), I8), op), I8)
+    inside = arrays.elem(
+        "logical_and",
+        (arrays.elem("greater_equal", (op, zero), B1), arrays.elem("less", (op, length), B1)),
+        B1,
+    )
+    outside = arrays.elem("cast", (arrays.elem("logical_not", (inside,), B1),), I8)
+    arrays.checks.append(arrays.reduce("add", outside, range(len(op.shape))))
+    return arrays.elem("where", (inside, op, zero), I8)
+
+
+def _is_picking(index: Any) -> bool:
+    parts = index if type(index) is tuple else (index,)
+    return any(isinstance(p, np.ndarray | Operand | list) for p in parts)
+
+
+def _gathered(arrays: Arrays, x: Op, index: Any) -> Op:
+    picks = Picks(arrays, index, x.shape)
+    x = _sliced(arrays, x, picks.slices)
+    return _permuted(arrays, arrays.gather(x, picks.indices, picks.axes), picks.order)
+
+
+def _spread(arrays: Arrays, g: Op, index: Any, shape: tuple[int, ...]) -> Op:
+    """Zeros with g added at an index that holds integer arrays."""
+    picks = Picks(arrays, index, shape)
+    if any(s != slice(None) for s in picks.slices) or g.dtype.kind == "b":
+        raise Unlowered
+    rest = [n for i, n in enumerate(shape) if i not in picks.axes]
+    first = (*picks.shape, *rest)
+    g = arrays.broadcast(g, tuple(first[i] for i in picks.order))
+    back = [picks.order.index(i) for i in range(len(first))]
+    return arrays.scatter(_permuted(arrays, g, back), picks.indices, picks.axes, shape)
+
+
+@lowers("take")
+def take(arrays: Arrays, node: Node, operands: Sequence[Any], settings: dict[str, Any]) -> Op:
+    x, indices, axis = _bound(
+        node,
+        operands,
+        settings,
+        "a" if not isinstance(node.function, OpCall) else "x",
+        "indices",
+        "axis",
+    )
+    x = _op(arrays, x)
+    if axis is None:
+        x, axis = arrays.reshape(x, (x.size,)), 0
+    axis %= len(x.shape)
+    return _gathered(arrays, x, (slice(None),) * axis + (indices,))
+
+
+@lowers("at")
+def at(arrays: Arrays, node: Node, operands: Sequence[Any], settings: dict[str, Any]) -> Op:
+    ufunc, x, index, *value = operands
+    if ufunc is not np.add or len(value) != 1 or settings:
+        raise Unlowered
+    x = _op(arrays, x)
+    g = _op(arrays, value[0], x.dtype)
+    if not _is_picking(index):
+        raise Unlowered
+    return arrays.elem("add", (x, _spread(arrays, g, index, x.shape)), x.dtype)
+
+
+@lowers("roll")
+def rolled(arrays: Arrays, node: Node, operands: Sequence[Any], settings: dict[str, Any]) -> Op:
+    x, shift, axis = _bound(node, operands, settings, "a", "shift", "axis")
+    x = _op(arrays, x)
+    if type(shift) is not int or not (axis is None or type(axis) is int):
+        raise Unlowered
+    shape = x.shape
+    if axis is None:
+        x, axis = arrays.reshape(x, (x.size,)), 0
+    axis %= len(x.shape)
+    n = x.shape[axis]
+    shift = shift % n if n else 0
+    whole = arrays.const(0, x.shape, x.dtype)
+    for start, stop, to in ((0, n - shift, shift), (n - shift, n, 0)):
+        part = _sliced(arrays, x, (slice(None),) * axis + (slice(start, stop),))
+        whole = arrays.region(
+            part, whole, [(to if i == axis else 0, i) for i in range(len(x.shape))]
+        )
+    return arrays.reshape(whole, shape)
+
+
 @lowers("getitem")
 def getitem(arrays: Arrays, node: Node, operands: Sequence[Any], settings: dict[str, Any]) -> Op:
     x = _op(arrays, operands[0])
     index = settings["index"] if "index" in settings else operands[1]
+    return _gathered(arrays, x, index) if _is_picking(index) else _sliced(arrays, x, index)
+
+
+def _sliced(arrays: Arrays, x: Op, index: Any) -> Op:
     maps: list[Map] = []
     shape: list[int] = []
     for step in _basic(index, x.shape):
@@ -496,6 +633,8 @@ def _box(
 @lowers("scatter")
 def scatter(arrays: Arrays, node: Node, operands: Sequence[Any], settings: dict[str, Any]) -> Op:
     x = _op(arrays, operands[0])
+    if _is_picking(settings["index"]):
+        return _spread(arrays, x, settings["index"], node.shape)
     placed, box = _box(arrays, settings["index"], node.shape, x)
     return arrays.region(placed, arrays.const(0, node.shape, node.dtype), box)
 

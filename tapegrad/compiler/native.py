@@ -28,6 +28,7 @@ from .. import vecmath
 from ..replay import cache
 from . import jit
 from .arrays import B1, F4, F8, I4, I8, Arrays, Op
+from .callout import GuardFailed
 from .emit import Body
 from .schedule import Schedule, scheduled
 
@@ -103,7 +104,9 @@ class Native:
     ) -> None:
         timer = jit.Timer()
         self.arguments = list(arguments)
-        self.outputs = list(outputs)
+        checks = [op for op in arrays.checks if op.kind != "const"]
+        self.shown = len(outputs)  # the others are for checks, and must be 0
+        self.outputs = outputs = [*outputs, *checks]
         self.loop = loop
         self.results = [Result(op.shape, op.dtype) for op in outputs]
         if loop is not None:
@@ -112,9 +115,7 @@ class Native:
         self.schedule = scheduled(outputs)
         timer.lap("schedule")
         body = Body(self.schedule, jit.lanes())
-        self.text = _module(
-            self, body, arrays, form or Form.flat(len(self.arguments), len(self.outputs))
-        )
+        self.text = _module(self, body, arrays, form or Form.flat(len(self.arguments), self.shown))
         self.listing = "\n".join(body.loops)
         timer.lap("emit")
         self.constants = [np.ascontiguousarray(c) for c in arrays.constants]
@@ -149,7 +150,9 @@ class Native:
         for i, array in enumerate([*given, *made]):
             table[i] = array.ctypes.data
         self._run(ctypes.addressof(table))
-        return [a if a.ndim else a[()] for a in made]
+        if any(made[self.shown :]):
+            raise GuardFailed  # an index is out of bounds: the function itself says which
+        return [a if a.ndim else a[()] for a in made[: self.shown]]
 
 
 def _converted(native: Native, *values: Any) -> Any:
@@ -469,13 +472,20 @@ def _entry(native: Native, form: Form) -> str:
         f"  br i1 %done, label %result, label %memory{len(arrays)}",
         "result:",
     ]
-    for k, op in enumerate(native.results):
+    for k in range(native.shown, n_out):
+        lines += [
+            f"  %wrong{k} = load i64, ptr %out{k}",
+            f"  %is_wrong{k} = icmp ne i64 %wrong{k}, 0",
+            f"  br i1 %is_wrong{k}, label %again, label %right{k}",
+            f"right{k}:",
+        ]
+    for k, op in enumerate(native.results[: native.shown]):
         if not op.shape:
             used.add(f"tg_descr_{_NAMES[op.dtype]}")
             lines += [
                 f"  %array{k} = call ptr @tg_PyArray_Scalar(ptr %out{k}, ptr @tg_descr_{_NAMES[op.dtype]}, ptr null)",
             ]
-    scalars = [k for k, op in enumerate(native.results) if not op.shape]
+    scalars = [k for k, op in enumerate(native.results[: native.shown]) if not op.shape]
     for position, k in enumerate(scalars):
         lines += [f"  %sn{k} = icmp eq ptr %array{k}, null"]
         lines.append(
@@ -500,7 +510,11 @@ def _entry(native: Native, form: Form) -> str:
             f"  call void @Py_DecRef(ptr %array{arrays[n - 1]})",
             f"  br label %undo{n - 1}",
         ]
-    lines += ["undo0:", "  ret ptr null", "slow:"]
+    lines += ["undo0:", "  ret ptr null"]
+    if n_out > native.shown:
+        lines += ["again:", *(f"  call void @Py_DecRef(ptr %array{k})" for k in arrays)]
+        lines.append("  br label %slow")
+    lines.append("slow:")
     lines += [
         "  %other = call ptr @PyObject_Vectorcall(ptr @tg_slow, ptr %args, i64 %nargs, ptr %names)", "  ret ptr %other", "}",
         "@tg_slow = external global i8",

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import DTYPES, Arrays, Op
+from .arrays import DTYPES, SUMS, Arrays, Op
 from .graph import Graph, Guard, Node, Ref
 from .lowering import Unlowered, expression
 from .native import Argument, Form, Native
@@ -120,7 +120,7 @@ def compiled(graph: Graph, name: str) -> tuple[Graph, list[Native]]:
             elif outputs:
                 used = {
                     op.attr
-                    for op in topological([stage.ops[id(n)] for n in outputs])
+                    for op in topological([stage.ops[id(n)] for n in outputs] + stage.arrays.checks)
                     if op.kind == "input"
                 }
                 wanted.update(id(stage.sources[i]) for i in used)
@@ -196,6 +196,8 @@ def _loop(loop: Loop, given: Sequence[Node], name: str) -> Native | None:
             )
         except (Unlowered, KeyError):
             return None
+    if stage.arrays.checks:
+        return None
     ops = [stage.ops[id(y)] for y in loop.body.outputs]
     if any(op.dtype != y.dtype for op, y in zip(ops, loop.body.outputs, strict=True)):
         return None
@@ -214,7 +216,7 @@ def _as_tuple(native: Native) -> Callable[..., Any]:
 def _works(stage: Stage, outputs: Sequence[Node]) -> bool:
     """Whether there is something to compute, and not only entries to move."""
     return any(
-        op.kind in ("elem", "reduce", "product")
+        op.kind in ("elem", "gather", *SUMS)
         for op in topological([stage.ops[id(n)] for n in outputs])
     )
 
@@ -239,9 +241,10 @@ def _native(stage: Stage, outputs: Sequence[Node], name: str) -> tuple[Native, l
 
 def linked(stage: Stage, ops: Sequence[Op], name: str) -> tuple[Native, list[Node]]:
     """Expressions compiled, with only the inputs that they read."""
-    used = sorted({op.attr for op in topological(ops) if op.kind == "input"})
+    below = topological([*ops, *stage.arrays.checks])
+    used = sorted({op.attr for op in below if op.kind == "input"})
     position = {k: i for i, k in enumerate(used)}
-    for op in topological(ops):
+    for op in below:
         if op.kind == "input":
             op.attr = position[op.attr]
     sources = [stage.sources[k] for k in used]

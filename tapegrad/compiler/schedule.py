@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .arrays import Map, Op
+from .arrays import SUMS, Map, Op
 
 LEAVES = ("input", "array")
 
@@ -119,7 +119,13 @@ class Walk:
                         self.breaks.setdefault(at, set()).add(crossing(offset, step, edge))
             self.into(outside, maps)
             self.into(x, inside_maps(op, maps))
-        elif op.kind in ("reduce", "product") and top:
+        elif op.kind == "gather":
+            x, *indices = op.inputs
+            depth = len(indices[0].shape)
+            for index in indices:
+                self.into(index, maps[:depth])
+            self.reads.append((x, gathered_maps(op, maps)))
+        elif op.kind in SUMS and top:
             for x in op.inputs:
                 self.into(x, identity(x.shape))
 
@@ -141,9 +147,16 @@ def inside_maps(region: Op, maps: Sequence[Map]) -> tuple[Map, ...]:
     return tuple(result)
 
 
+def gathered_maps(op: Op, maps: Sequence[Map]) -> tuple[Map, ...]:
+    """Maps of what a gather reads, from the maps of its result; the axes that its indices say have none."""
+    rest = iter(maps[len(op.inputs[1].shape) :])
+    x = op.inputs[0]
+    return tuple((0, -1, 0) if i in op.attr else next(rest) for i in range(len(x.shape)))
+
+
 def space_of(op: Op) -> tuple[int, ...]:
     """The space over which a root is computed."""
-    return op.inputs[0].shape if op.kind == "reduce" else op.shape
+    return op.inputs[0].shape if op.kind in ("reduce", "scatter") else op.shape
 
 
 def topological(outputs: Sequence[Op]) -> list[Op]:
@@ -196,8 +209,10 @@ class Scheduler:
                 self._root(op)
                 chain[op.number] = 0
             deep = max((depth[x.number] for x in op.inputs), default=0)
-            if op.kind in ("reduce", "product"):
+            if op.kind in SUMS:
                 self._root(op)
+            if op.kind == "gather":
+                self._root(base(op.inputs[0]))
             if op.kind == "reshape":
                 self._root(base(op))
             if op.kind == "region":
@@ -209,7 +224,7 @@ class Scheduler:
                 for x in op.inputs:
                     self._root(base(x))
         for op in self.outputs:
-            if op.kind in ("elem", "region"):
+            if op.kind in ("elem", "region", "gather"):
                 self._root(op)
 
     def _root(self, op: Op) -> None:
@@ -320,11 +335,7 @@ class Scheduler:
                 work.append(0 if op.kind != "product" else -1)
             work[nest] += len(walk.evaluated) if op.kind != "product" else 0
             self.nest_of[op.number] = nest
-            (
-                self.nests[nest].sums
-                if op.kind in ("reduce", "product")
-                else self.nests[nest].stores
-            ).append(op)
+            (self.nests[nest].sums if op.kind in SUMS else self.nests[nest].stores).append(op)
         taken: set[int] = set()
         for k, op in enumerate(self.outputs):
             if (
@@ -361,7 +372,7 @@ class Scheduler:
                 continue
             same = (
                 read is root
-                and root.kind not in ("reduce", "product")
+                and root.kind not in SUMS
                 and self.nests[at].space == space
                 and maps == identity(space)
             )
@@ -425,7 +436,7 @@ class Scheduler:
         root = base(read)
         if read is not root or not root.shape or root.shape[0] != rows or rows == 1:
             return False
-        if root.kind == "product" or (root.kind == "reduce" and 0 in root.attr[1]):
+        if root.kind == "product" or (root.kind in SUMS and 0 in root.attr[1]):
             return False
         return maps[0] == (0, 0, 1)
 
@@ -453,7 +464,7 @@ class Scheduler:
                 g == self.group_of[op.number] and aligned
                 for g, aligned in readers.get(op.number, ())
             )
-            if op.kind == "reduce" and 0 in op.attr[1]:
+            if op.kind in ("reduce", "scatter") and 0 in op.attr[1]:
                 at_home = False
             local = (
                 at_home
