@@ -71,7 +71,8 @@ def agree_as_a_whole(got, expected):
     )
     single = expected[0].dtype == np.float32
     flat = [
-        np.concatenate([np.ravel(x).astype(float) for x in (v[0], *v[1])]) for v in (got, expected)
+        np.concatenate([np.ravel(x).astype(complex) for x in (v[0], *v[1])])
+        for v in (got, expected)
     ]
     np.testing.assert_array_equal(np.isnan(flat[0]), np.isnan(flat[1]))
     scale = np.nanmax(np.abs(flat[1]), initial=1e-300)
@@ -447,6 +448,66 @@ def test_integers_booleans_and_complex_numbers():
     assert len(next(iter(c.programs.by_key.values()))) == 1
     same_everywhere(tg.grad(lambda *a: f(*a)[0]), args, others)
     same_everywhere(tg.grad(lambda z: np.sum(np.abs(z * z - 1) ** 2)), (args[3],), (others[3],))
+
+
+EDGES = (0.0, -0.0, 1.0, -2.0, np.inf, -np.inf, np.nan, 710.0, -750.0, 1e-310, 3.0)
+
+
+@pytest.mark.parametrize("dtype", [np.complex128, np.complex64])
+def test_complex_arithmetic_is_machine_code(dtype):
+    """Real and imaginary part of each formula, with every pair of special values in them."""
+    with np.errstate(all="ignore"):
+        z = np.array([complex(a, b) for a in EDGES for b in EDGES]).astype(dtype)
+        w = np.roll(z, 17)
+
+        def f(z, w):
+            return [
+                z + w, z - np.real(w), z * w, np.real(z) * w, z / w, np.reciprocal(z), -z, np.conj(z), np.abs(z), z**2, np.exp(z),
+                z == w, z != w, np.isnan(z), np.isfinite(z), np.isinf(z), np.where(np.isnan(np.real(w)), z, w), np.imag(z), 1j * z,
+            ]  # fmt: skip
+
+        compiled = tg.compile(f)
+        for _ in range(2):
+            for got, expected in zip(compiled(z, w), f(z, w), strict=True):
+                assert got.dtype == expected.dtype
+                rtol = 1e-15 if np.finfo(z.dtype).bits == 64 else 1e-6
+                for part in (np.real, np.imag):
+                    np.testing.assert_allclose(part(got), part(expected), rtol=rtol)
+    assert not compiled.report().calls
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda z, x: np.sum(np.abs(z * z + 1j) ** 2),
+        lambda z, x: np.sum(np.real(np.exp(1j * x) * z / (2 + 1j * x)) ** 2),
+        lambda z, x: np.sum(np.abs(np.reshape(z, (2, 3)) @ np.reshape(z * x, (3, 2))) ** 2),
+        lambda z, x: np.sum(
+            np.abs(np.concatenate([z[::-1], z[np.array([0, 2, 2])]]) * np.mean(z)) ** 2
+        ),
+        lambda z, x: np.sum(np.imag(np.stack([z, np.roll(z, 2)])[:, 1:] / z[1:])),
+        lambda z, x: np.abs(z[0] * x[1]) ** 2 + np.real(np.sum(np.where(x > 0, z, x))),
+    ],
+)
+def test_complex_gradients_are_machine_code(f):
+    rng = np.random.default_rng(0)
+    points = [(rng.normal(size=6) + 1j * rng.normal(size=6), rng.normal(size=6)) for _ in range(2)]
+    compiled = same_everywhere(tg.value_and_grad(f, argnums=(0, 1)), *points)
+    assert not compiled.report().calls
+    single = [(z.astype(np.complex64), x.astype(np.float32)) for z, x in points]
+    same_everywhere(tg.value_and_grad(f, argnums=(0, 1)), *single)
+
+
+def test_a_complex_loop_is_rolled():
+    def julia(c):
+        z = 0j * c
+        for _ in range(60):
+            z = z * z * 0.5 + c
+        return np.sum(np.abs(z) ** 2)
+
+    points = [(np.array([0.1 + 0.2j, -0.3j, 0.25]) * k,) for k in (1, 2)]
+    compiled = same_everywhere(tg.value_and_grad(julia), *points)
+    assert sum(native.loop is not None for native in compiled.latest.natives) == 2
 
 
 ROWS = np.array([0, 3, 3, 1, -1])
@@ -1047,6 +1108,48 @@ def random_program(seed):
     return program, points
 
 
+COMPLEX_UNARY = [
+    np.conj, np.exp, np.negative, np.square, lambda z: 1j * z, lambda z: z / (3 + np.abs(z)), lambda z: 1 / (2.5 + 1j * np.real(z)),
+    lambda z: np.where(np.real(z) > 0, z, 2 * z), lambda z: z[::-1] if z.ndim else z, lambda z: z.T, lambda z: np.real(z) + 0.5j,
+    lambda z: z[np.array([0, -1, 0])] if z.ndim else z, lambda z: np.mean(z, axis=0, keepdims=True) if z.ndim else z,
+    lambda z: np.concatenate([z, 2j * z]) if z.ndim and z.size < 50 else z, lambda z: np.sum(z, axis=-1) if z.ndim else z,
+    lambda z: np.abs(z), lambda z: np.log(z + 4), lambda z: np.reshape(z, -1), lambda z: z @ np.conj(z.T) if z.ndim == 2 else z,
+]  # fmt: skip
+COMPLEX_BINARY = [
+    np.add, np.subtract, np.multiply, lambda a, b: a / (3 + np.abs(b)), lambda a, b: np.conj(a) * b, lambda a, b: a + np.imag(b),
+    lambda a, b: np.where(np.abs(a) > np.abs(b), a, b), lambda a, b: np.real(a) * b,
+]  # fmt: skip
+
+
+def random_complex_program(seed):
+    """The same with complex numbers; what grows is scaled down, and the sum of sizes comes out."""
+    rng = np.random.default_rng(seed)
+    steps = [rng.integers([2, 999, 999, 999]).tolist() for _ in range(int(rng.integers(3, 12)))]
+
+    def program(*zs):
+        values = list(zs)
+        for kind, which, i, j in steps:
+            z, w = values[-1 - i % min(len(values), 3)], values[j % len(values)]
+            if kind == 0:
+                z = COMPLEX_UNARY[which % len(COMPLEX_UNARY)](z)
+            else:
+                try:
+                    np.broadcast_shapes(z.shape, w.shape)
+                except ValueError:
+                    w = np.sum(w)
+                z = COMPLEX_BINARY[which % len(COMPLEX_BINARY)](z, w)
+            values.append(z / (1 + np.abs(z) / 8))
+        return sum((np.sum(np.abs(v + 0.1) ** 2) for v in values[-3:]), start=0.0)
+
+    shape = [[(4,), (4,)], [(3, 4), (4,)], [(), (3,)], [(17,), (1,)]][int(rng.integers(4))]
+    kind = rng.choice(["c16", "c16", "c8"])
+    points = [
+        tuple((rng.normal(size=s) + 1j * rng.normal(size=s)).astype(kind)[()] for s in shape)
+        for _ in range(2)
+    ]
+    return program, points
+
+
 PROGRAMS = int(os.environ.get("TAPEGRAD_FUZZ", "50"))
 
 
@@ -1054,7 +1157,7 @@ PROGRAMS = int(os.environ.get("TAPEGRAD_FUZZ", "50"))
 def test_random_programs(seed):
     """Eager against compiled, value and both gradients, at two points."""
     for k in range(seed, min(seed + 10, PROGRAMS)):
-        program, points = random_program(k)
+        program, points = random_complex_program(k) if k % 5 == 4 else random_program(k)
         both = tg.value_and_grad(program, argnums=(0, 1))
         compiled = tg.compile(both)
         with np.errstate(all="ignore"):

@@ -12,6 +12,8 @@
 An `Op` is made by `Arrays` only, which gives equal expressions one object (hash-consing), folds constants and drops what changes
 nothing. It keeps to identities that hold for NaN, infinities and signed zeros: x * 0 stays.
 
+    complex                      two expressions as real and imaginary parts of what is written to an output (pairs.py)
+
 Invariant: operands of an elem have its shape; dtypes are those of `DTYPES`.
 """
 
@@ -25,6 +27,9 @@ import numpy as np
 
 F8, F4, I8, I4, B1 = (np.dtype(t) for t in ("f8", "f4", "i8", "i4", "?"))
 DTYPES = (F8, F4, I8, I4, B1)
+C16, C8 = np.dtype("c16"), np.dtype("c8")
+COMPLEX = {C16: F8, C8: F4}
+"""Complex dtypes, with the dtype of their parts."""
 
 Map = tuple[int, int, int]
 """How an axis is read: (offset, axis of the result or -1, step)."""
@@ -307,6 +312,11 @@ class Arrays:
             value = _value(x) * count if name == "add" else _value(x)
             return self.const(value, shape, x.dtype)
         return self._make("reduce", (x,), shape, x.dtype, (name, axes))
+
+    def complex(self, re: Op, im: Op) -> Op:
+        """Two parts side by side, to be written to an output."""
+        dtype = C16 if re.dtype == F8 else C8
+        return self._make("complex", (re, im), re.shape, dtype)
 
     def product(self, a: Op, b: Op) -> Op:
         """A matrix product that BLAS makes."""

@@ -22,10 +22,19 @@ from typing import Any
 import numpy as np
 
 from .. import vecmath
-from .arrays import B1, F4, F8, I4, I8, Map, Op, composed
+from .arrays import B1, C8, C16, F4, F8, I4, I8, Map, Op, composed
+from .pairs import STEPS, Numbers, Pair
 from .schedule import Group, Nest, Schedule, Walk, base, gathered_maps, identity, inside_maps
 
-TYPES = {F8: "double", F4: "float", I8: "i64", I4: "i32", B1: "i1"}
+TYPES = {
+    F8: "double",
+    F4: "float",
+    I8: "i64",
+    I4: "i32",
+    B1: "i1",
+    C16: "[2 x double]",
+    C8: "[2 x float]",
+}
 SUFFIX = {F8: "f64", F4: "f32"}
 WRITTEN_OUT = 8
 """Vectors of an innermost loop that are written one after the other instead of looped over."""
@@ -622,6 +631,9 @@ class Body:
     def _innermost(self, nest: Nest, lanes: int) -> None:
         maps = identity(nest.space)
         for op in nest.stores:
+            if op.kind == "complex":
+                self._side_by_side(op, self._address(op, maps), lanes, maps)
+                continue
             value = self._root_value(op, maps)
             self._store(op, self._address(op, maps), value, lanes, maps)
         for op in nest.sums:
@@ -644,9 +656,30 @@ class Body:
                 total = self._combined(op, before, value)
                 self.line(f"store {value.type} {total.text}, ptr {name}")
         for op, k in nest.copies:
-            value = self.value(op, maps)
             pointer = self._element(f"%out{k}", op.dtype, maps, contiguous(op.shape), None)
+            if op.kind == "complex":
+                self._side_by_side(op, pointer, lanes, maps)
+                continue
+            value = self.value(op, maps)
             self._store(op, pointer, value, lanes, maps)
+
+    def _side_by_side(self, op: Op, pointer: str, lanes: int, maps: tuple[Map, ...]) -> None:
+        """Store real and imaginary parts, in turn."""
+        parts = [self.value(x, maps) for x in op.inputs]
+        if not self._varies(maps):
+            lanes = 1
+        re, im = (self._spread(x, lanes) for x in parts)
+        align = re.dtype.itemsize
+        if lanes == 1:
+            second = self.let(f"getelementptr {TYPES[re.dtype]}, ptr {pointer}, i64 1")
+            self.line(f"store {re.type} {re.text}, ptr {pointer}, align {align}")
+            self.line(f"store {im.type} {im.text}, ptr {second}, align {align}")
+            return
+        mask = ", ".join(f"i32 {i}, i32 {lanes + i}" for i in range(lanes))
+        text = self.let(
+            f"shufflevector {re.type} {re.text}, {im.type} {im.text}, <{2 * lanes} x i32> <{mask}>"
+        )
+        self.line(f"store {typed(re.dtype, 2 * lanes)} {text}, ptr {pointer}, align {align}")
 
     def _places(
         self, op: Op, indices: Sequence[Op], maps: Sequence[Map], rest: Sequence[Map]
@@ -936,6 +969,17 @@ class Body:
                 text = self.let(
                     f"shufflevector {vector} {text}, {vector} poison, <{lanes} x i32> <{mask}>"
                 )
+            elif (
+                stride == 2
+            ):  # real or imaginary parts, say: every other entry of two vectors, which end where the last one stands
+                more = self.let(f"getelementptr {kind}, ptr {pointer}, i64 {lanes - 1}")
+                one = self.let(f"load {vector}, ptr {pointer}, align {align}")
+                two = self.let(f"load {vector}, ptr {more}, align {align}")
+                places = (2 * i if 2 * i < lanes else 2 * i + 1 for i in range(lanes))
+                mask = ", ".join(f"i32 {i}" for i in places)
+                text = self.let(
+                    f"shufflevector {vector} {one}, {vector} {two}, <{lanes} x i32> <{mask}>"
+                )
             else:
                 text = "poison"
                 for i in range(lanes):
@@ -954,8 +998,27 @@ class Body:
         self.declared[text] = None
 
     def _elem(self, op: Op, x: list[Value], lanes: int) -> Value:
-        name = op.attr
-        dtype = op.dtype
+        return self._operation(op.attr, x, op.dtype, lanes)
+
+    def _of_steps(self, name: str, x: list[Value], dtype: np.dtype, lanes: int) -> Value:
+        """One part of a complex function; the other one is there already if it was asked for here."""
+        formula, part = STEPS[name]
+        key = (formula, *(v.text for v in x))
+        for scope in self.scopes[self.floor :]:
+            if key in scope.memo:
+                return scope.memo[key].part(part)
+        on = Numbers(
+            lambda name, y, kind: self._operation(name, list(y), kind, lanes),
+            lambda value: Value(_splat(literal(value, dtype), dtype, lanes), dtype, lanes),
+            dtype,
+        )
+        pairs = [Pair(*x[i : i + 2]) for i in range(0, len(x), 2)]
+        result = self.scopes[-1].memo[key] = formula(on, None, pairs)
+        return result.part(part)
+
+    def _operation(self, name: str, x: list[Value], dtype: np.dtype, lanes: int) -> Value:
+        if name in STEPS:
+            return self._of_steps(name, x, dtype, lanes)
         kind = typed(dtype, lanes)
         given = x[0].dtype
         if name in ARITHMETIC and dtype.kind == "f":

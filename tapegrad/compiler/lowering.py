@@ -17,16 +17,13 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import B1, DTYPES, F4, F8, I8, Arrays, Map, Op
+from .arrays import B1, COMPLEX, DTYPES, F4, F8, I8, Arrays, Map, Op
 from .graph import Node, Ref
+from .pairs import FORMULAS, Numbers, Pair, Unlowered
 from .tracing import OpCall
 
 BLAS_ABOVE = 60_000
 """Multiplications in a matrix product above which it is left to BLAS."""
-
-
-class Unlowered(Exception):
-    """There is no expression for this call."""
 
 
 Lowered = Callable[..., Op]
@@ -45,8 +42,15 @@ OTHER_NAMES = {
 }  # fmt: skip
 
 
-def expression(arrays: Arrays, node: Node, inputs: Sequence[Op], weak: Sequence[bool]) -> Op:
+def expression(
+    arrays: Arrays, node: Node, inputs: Sequence[Op | Pair], weak: Sequence[bool]
+) -> Op | Pair:
     """The expression of a call whose inputs are expressions. Raises Unlowered."""
+    if node.dtype in COMPLEX or any(isinstance(x, Pair) for x in inputs):
+        result = _of_complex(arrays, node, inputs, weak)
+        if result.shape != node.shape or result.dtype != node.dtype:
+            raise Unlowered
+        return result
     function = TABLE.get(node.name)
     if function is None or node.dtype not in DTYPES:
         raise Unlowered
@@ -58,17 +62,108 @@ def expression(arrays: Arrays, node: Node, inputs: Sequence[Op], weak: Sequence[
     return op
 
 
+MOVED: dict[str, tuple[int, ...]] = dict.fromkeys(
+    "reshape ravel squeeze expand_dims broadcast_to transpose swapaxes moveaxis matrix_transpose flip getitem take roll scatter "
+    "sum mean add.reduce concatenate stack".split(),
+    (0,),
+) | {
+    "where": (1, 2), "stored": (0, 2), "at": (1, 3), "copied_into": (0, 1), "full_like": (1,), "zeros_like": (), "ones_like": (),
+}  # fmt: skip
+"""Calls that do to a complex array what they do to its parts: which operands are split."""
+
+
+def _of_complex(
+    arrays: Arrays, node: Node, inputs: Sequence[Op | Pair], weak: Sequence[bool]
+) -> Op | Pair:
+    """The expression of a call with complex operands or a complex result."""
+    operands = [_operand(x, inputs, weak) for x in node.args]
+    settings = {k: _operand(x, inputs, weak) for k, x in node.kwargs.items()}
+    name = node.name
+    if name == "setitem":
+        positions: Any = (0, 1) if "index" in settings else (0, 2)
+    else:
+        positions = MOVED.get(name)
+    if positions is not None and node.dtype in COMPLEX:
+        real = node.with_inputs(node.inputs)
+        real.dtype = COMPLEX[node.dtype]
+        parts = []
+        for k in (0, 1):
+            given = [_part(arrays, x, k) if i in positions else x for i, x in enumerate(operands)]
+            part = TABLE[name](arrays, real, given, settings)
+            if k and name == "ones_like":
+                part = arrays.const(0, node.shape, real.dtype)
+            if part.shape != node.shape or part.dtype != real.dtype:
+                raise Unlowered
+            parts.append(part)
+        return Pair(*parts)
+    if name in ("matmul", "dot") and node.dtype in COMPLEX and not settings:
+        real = node.with_inputs(node.inputs)
+        real.dtype = COMPLEX[node.dtype]
+        on = _numbers(arrays, real.dtype)
+
+        def product(i: int, k: int) -> Op:
+            return TABLE[name](
+                arrays,
+                real,
+                [_part(arrays, x, p) for x, p in zip(operands, (i, k), strict=True)],
+                {},
+            )
+
+        return Pair(on.subtract(product(0, 0), product(1, 1)), on.add(product(0, 1), product(1, 0)))
+    formula = FORMULAS.get(name)
+    if formula is None or (settings and name not in ("astype", "asarray")):
+        raise Unlowered
+    if name in ("astype", "asarray"):
+        operands = operands[:1]
+    given = [_pair(arrays, x) for x in operands]
+    dtype = COMPLEX.get(node.dtype) or np.result_type(*(x.re.dtype for x in given))
+    if dtype not in (F8, F4):
+        raise Unlowered
+    if node.dtype not in COMPLEX and name in ("astype", "asarray"):
+        raise Unlowered  # NumPy warns that the imaginary part is lost
+    pairs = [Pair(_cast(arrays, x.re, dtype), _cast(arrays, x.im, dtype)) for x in given]
+    result = formula(_numbers(arrays, dtype), node, pairs)
+    if isinstance(result, Pair):
+        return Pair(*(arrays.broadcast(result.part(k), node.shape) for k in (0, 1)))
+    return result
+
+
+def _numbers(arrays: Arrays, dtype: np.dtype) -> Numbers:
+    return Numbers(arrays.elem, lambda value: arrays.const(value, (), dtype), dtype)
+
+
+def _part(arrays: Arrays, value: Any, k: int) -> Any:
+    """The real or the imaginary part of an operand."""
+    if type(value) in (tuple, list):
+        return type(value)(_part(arrays, x, k) for x in value)
+    if isinstance(value, Operand):
+        if isinstance(value.op, Pair):
+            return Operand(value.op.part(k), value.weak)
+        dtype = value.op.dtype if value.op.dtype.kind == "f" else F8
+        return Operand(arrays.const(0, value.op.shape, dtype), value.weak) if k else value
+    if isinstance(value, np.ndarray | np.generic):
+        return np.array(np.imag(value) if k else np.real(value))
+    if isinstance(value, int | float | complex):
+        return float(value.imag if k else value.real)
+    raise Unlowered
+
+
+def _pair(arrays: Arrays, value: Any) -> Pair:
+    """An operand as a pair."""
+    return Pair(*(_op(arrays, _part(arrays, value, k)) for k in (0, 1)))
+
+
 class Operand:
     """An expression among a call's arguments, and whether it is a Python number."""
 
     __slots__ = ("op", "weak")
 
-    def __init__(self, op: Op, weak: bool) -> None:
-        self.op = op
+    def __init__(self, op: Op | Pair, weak: bool) -> None:
+        self.op: Any = op
         self.weak = weak
 
 
-def _operand(value: Any, inputs: Sequence[Op], weak: Sequence[bool]) -> Any:
+def _operand(value: Any, inputs: Sequence[Op | Pair], weak: Sequence[bool]) -> Any:
     if type(value) is Ref:
         return Operand(inputs[value.index], weak[value.index])
     if type(value) in (tuple, list):
@@ -80,6 +175,8 @@ def _op(arrays: Arrays, value: Any, dtype: np.dtype | None = None) -> Op:
     """An operand as an expression, cast to a dtype."""
     if isinstance(value, Operand):
         op = value.op
+        if isinstance(op, Pair):
+            raise Unlowered
     elif isinstance(value, np.ndarray | np.generic | int | float | bool):
         array = np.asarray(value)
         if dtype is not None and not isinstance(value, np.ndarray | np.generic):

@@ -27,7 +27,7 @@ import numpy as np
 from .. import vecmath
 from ..replay import cache
 from . import jit
-from .arrays import B1, F4, F8, I4, I8, Arrays, Op
+from .arrays import B1, C8, C16, F4, F8, I4, I8, Arrays, Op
 from .callout import GuardFailed
 from .emit import Body
 from .schedule import Schedule, scheduled
@@ -43,7 +43,7 @@ RELEASE_ABOVE = 30_000
 
 H = object.__basicsize__
 _DATA, _ND, _DIMS, _DESCR, _FLAGS = H, H + 8, H + 16, H + 40, H + 48
-_NAMES = {F8: "f8", F4: "f4", I8: "i8", I4: "i4", B1: "b1"}
+_NAMES = {F8: "f8", F4: "f4", I8: "i8", I4: "i4", B1: "b1", C16: "c16", C8: "c8"}
 
 
 class Argument:
@@ -432,7 +432,7 @@ def _entry(native: Native, form: Form) -> str:
     checks += checker.taken("%args", form.arguments)
     for k, op in enumerate(native.results):
         if not op.shape:
-            lines.append(f"  %out{k} = alloca i64, align 8")
+            lines.append(f"  %out{k} = alloca [2 x i64], align 8")
         elif op.shape:
             lines.append(f"  %dims{k} = alloca [{len(op.shape)} x i64]")
     lines += checks
@@ -625,9 +625,10 @@ class _Checker:
             f"  br label %next{k}",
         ]
         if argument.weak:
-            self.used.add("tg_float")
+            python = "tg_complex" if argument.dtype == C16 else "tg_float"
+            self.used.add(python)
             test = [
-                f"  %isfloat{k} = icmp eq ptr %type{k}, @tg_float",
+                f"  %isfloat{k} = icmp eq ptr %type{k}, @{python}",
                 f"  br i1 %isfloat{k}, label %take{k}, label %slow",
             ]
             return [*place, *test, f"take{k}:", *number]

@@ -16,12 +16,16 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import DTYPES, SUMS, Arrays, Op
+from .arrays import COMPLEX, DTYPES, SUMS, Arrays, Op
 from .graph import Graph, Guard, Node, Ref
-from .lowering import Unlowered, expression
+from .lowering import expression
 from .native import Argument, Form, Native
+from .pairs import Pair, Unlowered, read, written
 from .rolling import Loop, LoopCall
 from .schedule import topological
+
+KNOWN = (*DTYPES, *COMPLEX)
+"""Dtypes that machine code reads and writes."""
 
 FULL = 800
 """Calls in a stage; more go to the next one, since scheduling takes time with the square of their number."""
@@ -33,14 +37,18 @@ class Stage:
 
     arrays: Arrays = field(default_factory=Arrays)
     sources: list[Node] = field(default_factory=list)
-    ops: dict[int, Op] = field(default_factory=dict)
+    ops: dict[int, Op | Pair] = field(default_factory=dict)
     nodes: list[Node] = field(default_factory=list)
 
-    def read(self, node: Node) -> Op:
+    def stored(self, node: Node) -> Op:
+        """The expression that writes a node's value."""
+        return written(self.arrays, self.ops[id(node)])
+
+    def read(self, node: Node) -> Op | Pair:
         """A node computed elsewhere, as an input."""
         op = self.ops.get(id(node))
         if op is None:
-            op = self.arrays.input(len(self.sources), node.shape, node.dtype)
+            op = read(self.arrays, len(self.sources), node.shape, node.dtype)
             self.sources.append(node)
             self.ops[id(node)] = op
         return op
@@ -60,7 +68,7 @@ class Partition:
 
     def _place(self, node: Node) -> None:
         level = max((self.level[id(x)] + (not self.native[id(x)]) for x in node.inputs), default=0)
-        if all(x.dtype in DTYPES for x in node.inputs):
+        if all(x.dtype in KNOWN for x in node.inputs):
             while level in self.stages and len(self.stages[level].nodes) >= FULL:
                 level += 1
             stage = self.stages.setdefault(level, Stage())
@@ -80,13 +88,13 @@ class Partition:
         self.native[id(node)] = False
         self.calls.setdefault(self.level[id(node)], []).append(node)
 
-    def _available(self, node: Node, stage: Stage, level: int) -> Op:
+    def _available(self, node: Node, stage: Stage, level: int) -> Op | Pair:
         known = stage.ops.get(id(node))
         if known is not None:
             return known
         if self.native[id(node)] and self.level[id(node)] < level:
             constant = self.stages[self.level[id(node)]].ops[id(node)]
-            if constant.kind == "const":
+            if isinstance(constant, Op) and constant.kind == "const":
                 return stage.arrays.const(constant.attr.value, constant.shape, constant.dtype)
         return stage.read(node)
 
@@ -120,7 +128,7 @@ def compiled(graph: Graph, name: str) -> tuple[Graph, list[Native]]:
             elif outputs:
                 used = {
                     op.attr
-                    for op in topological([stage.ops[id(n)] for n in outputs] + stage.arrays.checks)
+                    for op in topological([stage.stored(n) for n in outputs] + stage.arrays.checks)
                     if op.kind == "input"
                 }
                 wanted.update(id(stage.sources[i]) for i in used)
@@ -184,7 +192,7 @@ def compiled(graph: Graph, name: str) -> tuple[Graph, list[Native]]:
 def _loop(loop: Loop, given: Sequence[Node], name: str) -> Native | None:
     """A rolled loop as machine code, if everything in its body has an expression."""
     stage = Stage()
-    if any(x.dtype not in DTYPES for x in (*loop.body.inputs, *given)):
+    if any(x.dtype not in KNOWN for x in (*loop.body.inputs, *given)):
         return None
     for node in loop.body.inputs:
         stage.read(node)
@@ -198,7 +206,7 @@ def _loop(loop: Loop, given: Sequence[Node], name: str) -> Native | None:
             return None
     if stage.arrays.checks:
         return None
-    ops = [stage.ops[id(y)] for y in loop.body.outputs]
+    ops = [stage.stored(y) for y in loop.body.outputs]
     if any(op.dtype != y.dtype for op, y in zip(ops, loop.body.outputs, strict=True)):
         return None
     return Native(
@@ -217,7 +225,7 @@ def _works(stage: Stage, outputs: Sequence[Node]) -> bool:
     """Whether there is something to compute, and not only entries to move."""
     return any(
         op.kind in ("elem", "gather", *SUMS)
-        for op in topological([stage.ops[id(n)] for n in outputs])
+        for op in topological([stage.stored(n) for n in outputs])
     )
 
 
@@ -236,7 +244,7 @@ def _by_numpy(stage: Stage, outputs: Sequence[Node]) -> list[Node]:
 
 def _native(stage: Stage, outputs: Sequence[Node], name: str) -> tuple[Native, list[Node]]:
     """The native part of a stage, and the nodes it reads."""
-    return linked(stage, [stage.ops[id(n)] for n in outputs], name)
+    return linked(stage, [stage.stored(n) for n in outputs], name)
 
 
 def linked(stage: Stage, ops: Sequence[Op], name: str) -> tuple[Native, list[Node]]:
@@ -256,7 +264,7 @@ def whole(graph: Graph, name: str, form: Callable[[int], Form | None], slow: Any
     """The graph as one native function with an entry of the user's own form; None where something in it is a NumPy call."""
     if any(isinstance(step, Guard) for step in graph.steps) or not graph.inputs:
         return None
-    if not all(x.dtype in DTYPES for x in graph.inputs):
+    if not all(x.dtype in KNOWN for x in graph.inputs):
         return None
     stage = Stage()
     for node in graph.inputs:
@@ -274,7 +282,7 @@ def whole(graph: Graph, name: str, form: Callable[[int], Form | None], slow: Any
     ops = []
     for y in graph.outputs:
         if isinstance(y, Node):
-            ops.append(stage.ops[id(y)])
+            ops.append(stage.stored(y))
         elif isinstance(y, np.ndarray | np.generic) and y.dtype in DTYPES:
             ops.append(stage.arrays.array(np.asarray(y)))
         else:

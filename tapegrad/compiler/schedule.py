@@ -103,7 +103,7 @@ class Walk:
         if key in self.evaluated or op.kind == "const":
             return
         self.evaluated[key] = op
-        if op.kind == "elem":
+        if op.kind in ("elem", "complex"):
             for x in op.inputs:
                 self.into(x, maps)
         elif op.kind == "view":
@@ -224,7 +224,7 @@ class Scheduler:
                 for x in op.inputs:
                     self._root(base(x))
         for op in self.outputs:
-            if op.kind in ("elem", "region", "gather"):
+            if op.kind in ("elem", "region", "gather", "complex"):
                 self._root(op)
 
     def _root(self, op: Op) -> None:
