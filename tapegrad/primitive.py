@@ -151,16 +151,14 @@ def conj(x: Any) -> Any:
     return np.conj(x) if x.dtype.kind == "c" else x
 
 
-_ARRAYS = (np.float64, np.ndarray)
-
-
 def strong(g: Any, p: Any) -> Any:
     """g times a partial p, but 0 wherever g is 0, however infinite p is: where nothing comes back, nothing goes on.
 
     So a branch that `where` did not take has the gradient 0 at the poles it was kept from. The check for NaN
     costs half as much as the product; only where it finds one is there more to do.
     """
-    if type(g) not in _ARRAYS and isinstance(g, StandIn):
+    kind = type(g)
+    if kind is not np.float64 and kind is not np.ndarray and isinstance(g, StandIn):
         return g.called(strong, (g, p), "strong_product")
     r = g * p
     kind = type(r)

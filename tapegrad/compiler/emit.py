@@ -682,13 +682,13 @@ class Body:
         self.line(f"store {typed(re.dtype, 2 * lanes)} {text}, ptr {pointer}, align {align}")
 
     def _places(
-        self, op: Op, indices: Sequence[Op], maps: Sequence[Map], rest: Sequence[Map]
+        self, op: Op, indices: Sequence[Op], maps: Sequence[Map], rest: Sequence[Any]
     ) -> tuple[list[str], int]:
         """Addresses in the memory of `op`, of each lane or (where all have the same place) of the first, and how far apart lanes are else.
 
-        `maps` are those of the indices, `rest` those of op, whose indexed axes have no place yet.
+        `maps` are those of the indices, `rest` those of op, whose indexed axes have no place yet (a step of None).
         """
-        axes = [i for i, (_, at, step) in enumerate(rest) if at == -1 and step is None]
+        axes = [i for i, (_, _, step) in enumerate(rest) if step is None]
         strides = contiguous(op.shape)
         places = [self.value(index, tuple(maps)) for index in indices]
         lanes = max(place.lanes for place in places)

@@ -113,6 +113,7 @@ class Trace:
     def operate(self, operation: Callable[..., Any], args: tuple[Any, ...], name: str) -> Any:
         """`call` for operators, of which a long program has most: without settings and nested arguments."""
         inputs: Any
+        template: Any
         if not self.open:
             return self.call(operation, args, {}, name)
         if len(args) == 2:
