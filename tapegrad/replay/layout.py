@@ -158,9 +158,8 @@ DESK = 24
 
 # Words of an operator's card: the desk; the op's code (an object); the address of Python's function that computes it, or 0
 # and the ufunc; the generated function; whether the first argument is the right operand; which arithmetic it is, or 0; whether
-# a rule needs the left operand, and the right one.
-C_DESK, C_CODE, C_COMPUTE, C_UFUNC, C_GENERATED, C_REFLECTED, C_ARITHMETIC, C_KEEPS_X, C_KEEPS_Y = (
-    range(9)
-)
-CARD = 9
+# a rule needs the left operand, and the right one; whether Python's function takes a modulus after them.
+(C_DESK, C_CODE, C_COMPUTE, C_UFUNC, C_GENERATED, C_REFLECTED, C_ARITHMETIC, C_KEEPS_X, C_KEEPS_Y,
+ C_MODULUS) = range(10)  # fmt: skip
+CARD = 10
 ADDS, SUBTRACTS, MULTIPLIES, DIVIDES = range(1, 5)

@@ -29,6 +29,8 @@ _COMPUTING = {
     ("*", 2): "PyNumber_Multiply",
     ("/", 2): "PyNumber_TrueDivide",
     ("//", 2): "PyNumber_FloorDivide",
+    ("%", 2): "PyNumber_Remainder",
+    ("**", 2): "PyNumber_Power",
     ("-", 1): "PyNumber_Negative",
     ("+", 1): "PyNumber_Positive",
 }
@@ -43,6 +45,9 @@ _ARITHMETIC = {
 
 # Invalid, division by zero, overflow, underflow: as the C libraries of these systems number them.
 _FLAGS = {"x86_64": 0x1D, "AMD64": 0x1D, "aarch64": 0x0F, "arm64": 0x0F}
+
+replaced: dict[str, Any] = {}
+"""The generated functions of Tensor's special methods that are native now, by name."""
 
 _kept: list[Any] = []
 _done = 1
@@ -96,8 +101,9 @@ def install(addresses: dict[str, int]) -> None:
         card = np.zeros(CARD, np.int64)
         card[layout.C_DESK] = desk.ctypes.data
         card[layout.C_CODE] = id(op.code)
-        name = _COMPUTING.get((op.operator, op.arity)) if op.operator else None
+        name = _COMPUTING[op.operator, op.arity] if op.operator else None
         card[layout.C_COMPUTE] = (resolve(name) or 0) if name else 0
+        card[layout.C_MODULUS] = name == "PyNumber_Power"
         card[layout.C_UFUNC] = id(op.of)
         card[layout.C_GENERATED] = id(generated)
         card[layout.C_REFLECTED] = reflected
@@ -115,6 +121,6 @@ def install(addresses: dict[str, int]) -> None:
         NATIVE[op.of] = native(op, op.function)
         names = (f"__{op.dunder}__", f"__r{op.dunder}__")[: op.arity] if op.dunder else ()
         for name, reflected in zip(names, (False, True), strict=False):
-            generated = Tensor.__dict__[name]
+            generated = replaced[name] = Tensor.__dict__[name]
             setattr(Tensor, name, method(native(op, generated, reflected)))
     _done = len(OPS)

@@ -21,6 +21,7 @@ from .access import (
     as_float,
     call_1,
     call_2,
+    call_3,
     call_new_array,
     call_with_none,
     call_with_one,
@@ -401,6 +402,8 @@ def two(self, arguments, count, names):
     value = _arithmetic(desk, get(card, C_ARITHMETIC), a, b)
     if value != 0:
         pass
+    elif get(card, C_MODULUS) != 0:
+        value = call_3(get(card, C_COMPUTE), a, b, none)
     elif get(card, C_COMPUTE) != 0:
         value = call_2(get(card, C_COMPUTE), a, b)
     else:
