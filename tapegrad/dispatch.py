@@ -20,7 +20,7 @@ from .inplace import before_write
 from .mode import is_grad_enabled
 from .ops import reductions, selection, statistics
 from .ops.composing import holds_tracked, plainly
-from .primitive import CONSTANTS, FUNCTIONS, NATIVE, UFUNCS, missing
+from .primitive import CONSTANTS, FUNCTIONS, UFUNCS, missing
 from .tensor import Tensor
 
 _METHODS = {
@@ -84,7 +84,7 @@ def ufunc_on_tensors(
 def _array_ufunc(self: Tensor, ufunc: np.ufunc, method: str, *inputs: Any, **settings: Any) -> Any:
     """NumPy's hook for ufuncs; the plain call of one with a rule goes straight to it."""
     if method == "__call__" and not settings:
-        function = NATIVE.get(ufunc) or UFUNCS.get(ufunc)
+        function = UFUNCS.get(ufunc)
         if function is not None:
             return function(*inputs)
     if "scipy.special" in sys.modules and not _special_known:

@@ -280,6 +280,7 @@ value_of_variable = types.ExternalFunction(
     "PyContextVar_Get", types.int32(ADDRESS, ADDRESS, ADDRESS)
 )
 append = types.ExternalFunction("PyList_Append", types.int32(ADDRESS, ADDRESS))
+differs = types.ExternalFunction("PyUnicode_CompareWithASCIIString", types.int32(ADDRESS, ADDRESS))
 
 # What calls Python's objects, and its exceptions.
 call_with_none = types.ExternalFunction("PyObject_CallNoArgs", ADDRESS(ADDRESS))

@@ -123,4 +123,12 @@ def install(addresses: dict[str, int]) -> None:
         for name, reflected in zip(names, (False, True), strict=False):
             generated = replaced[name] = Tensor.__dict__[name]
             setattr(Tensor, name, method(native(op, generated, reflected)))
+    if "__array_ufunc__" not in replaced:
+        generated = replaced["__array_ufunc__"] = Tensor.__dict__["__array_ufunc__"]
+        card = np.zeros(CARD, np.int64)
+        plain = ctypes.create_string_buffer(b"__call__")
+        card[layout.C_CODE], card[layout.C_UFUNC] = ctypes.addressof(plain), id(NATIVE)
+        card[layout.C_GENERATED] = id(generated)
+        _kept.append((card, plain, NATIVE, generated))
+        Tensor.__array_ufunc__ = method(builtin(addresses["hook"], "hook", card.ctypes.data))
     _done = len(OPS)

@@ -29,6 +29,7 @@ from .access import (
     call_with_tuple,
     clear_exception,
     clear_flags,
+    differs,
     entry_point,
     exception_is,
     get,
@@ -423,5 +424,20 @@ def two(self, arguments, count, names):
     return result
 
 
-FOR_OPERATORS = {"one": one, "two": two}
-"""The functions by the number of operands."""
+@entry_point(ADDRESS(ADDRESS, ADDRESS, int64, ADDRESS))
+def hook(self, arguments, count, names):
+    """NumPy's hook for ufuncs, `(tensor, ufunc, method, *operands)`: a plain call of a native op goes straight there."""
+    card = int_value(get(self + TUPLE_ITEMS, 0))
+    if names == 0 and count > 3 and differs(get(arguments, 2), get(card, C_CODE)) == 0:
+        function = item_of_dict(get(card, C_UFUNC), get(arguments, 1))
+        if function != 0:
+            hold(function)
+            result = call_with_some(function, arguments + 24, count - 3, 0)
+            release_object(function)
+            return result
+        clear_exception()
+    return _asked(card, arguments, count, names)
+
+
+FOR_OPERATORS = {"one": one, "two": two, "hook": hook}
+"""The functions by the number of operands, and the hook, whose card has the name of a plain call and the table of native ops."""
