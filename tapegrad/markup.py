@@ -9,7 +9,6 @@ A cell is text, which is escaped, or an `Html` that is finished.
 
 from __future__ import annotations
 
-import html
 from collections.abc import Sequence
 
 COLOURS = {
@@ -46,6 +45,8 @@ class Lines(str):
 
 def escaped(text: str) -> Html:
     """The text as HTML; what is HTML stays as it is."""
+    import html  # a program that shows nothing in a notebook does not wait for its tables
+
     return text if isinstance(text, Html) else Html(html.escape(text))
 
 
