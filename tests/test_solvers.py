@@ -278,3 +278,42 @@ def test_as_scipys_users_write_it():
             solver(lambda x: x, [0.0], jac=lambda x: 1)
     with pytest.raises(TypeError, match="unexpected keyword argument 'metod'"):
         tg.minimize(distance, [0.0], 1.0, metod="BFGS")
+
+
+@pytest.mark.parametrize("method", ["BFGS", "trust-exact", "Newton-CG"])
+def test_derivatives_of_a_compiled_function_are_compiled(method):
+    """The same path as uncompiled, on trees with further arguments; programs are kept for the next solve."""
+
+    def rosenbrock(p, scale):
+        z = np.append(p["z"], p["x"])
+        return np.sum(scale * (z[1:] - z[:-1] ** 2) ** 2 + (1 - z[:-1]) ** 2)
+
+    start = {"x": -1.0, "z": np.array([0.5, 2.0])}
+    fast = tg.compile(rosenbrock)
+    plain = tg.minimize(rosenbrock, start, 100.0, method)
+    for _ in range(2):
+        fit = tg.minimize(fast, start, 100.0, method)
+        assert fit.nit == plain.nit
+        np.testing.assert_allclose(fit.x["z"], plain.x["z"], rtol=1e-6)
+        assert isinstance(fit.x["x"], float)
+    programs = [len(made.programs.by_key) for made in fast._derived.values()]
+    assert programs == [1] * len(programs) and programs
+
+
+def test_jacobians_of_a_compiled_function_are_compiled():
+    t = np.linspace(0, 2, 9)
+
+    def residuals(p, t):
+        return {"data": p["a"] * np.exp(-p["k"] * t) - 2 * np.exp(-t), "prior": 0.1 * p["k"]}
+
+    start = {"a": 1.0, "k": 0.5}
+    plain, fit = (tg.least_squares(f, start, t) for f in (residuals, tg.compile(residuals)))
+    assert fit.nfev == plain.nfev and fit.x == pytest.approx(plain.x, rel=1e-9)
+    np.testing.assert_allclose(fit.covariance, plain.covariance, rtol=1e-6)
+    cubed = tg.compile(lambda x: x**3 - 8)
+    assert tg.root(cubed, [1.0, 3.0]).x == pytest.approx([2, 2]) and cubed._derived
+
+
+def test_a_static_argument_stays_one():
+    powers = tg.compile(lambda x, n: np.sum((x - 1) ** n), static_argnums=1)
+    assert tg.minimize(powers, [0.0, 3.0], 2).x == pytest.approx([1, 1]) and not powers._derived

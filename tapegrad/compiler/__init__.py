@@ -49,6 +49,7 @@ class Compiled:
         self.programs.slow = self.dispatch
         self.programs.prefer = self._prefer
         self._pulls: dict[Any, Any] = {}
+        self._derived: dict[Any, Compiled] = {}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.dispatch(*args, **kwargs)
@@ -74,6 +75,12 @@ class Compiled:
     def sibling(self, f: Callable[..., Any]) -> Compiled:
         """Another function compiled in the same way."""
         return Compiled(f, frozenset(), self.programs.most)
+
+    def derived(self, transform: Callable[..., Any]) -> Compiled:
+        """`transform` of the function, compiled as a whole, forward and backward; made once."""
+        if transform not in self._derived:
+            self._derived[transform] = self.sibling(transform(self.f))
+        return self._derived[transform]
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         """As a method: the instance is a first argument, and static unless it is a pytree."""

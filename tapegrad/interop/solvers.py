@@ -59,6 +59,7 @@ def minimize(
     the gradient, and the Hessian or its products if it can use them. `bounds`: a pair (low, high) for all, SciPy's `Bounds`
     or list of pairs, or for a tree a tree with a pair for each leaf (a dict may leave entries out), None for no bound.
     `constraints`: SciPy's, whose functions take `x` as `f` does; their Jacobians are supplied. `progress` reports to stderr.
+    Of a compiled function (`tg.compile`) derivatives are compiled, too.
     `callback(x)` is called each iteration. Returns an OptimizeResult with `x` and `jac` in the structure of `x0`. Raises
     ValueError or TypeError, in words, for a start where `f` is not finite, and for bounds that do not fit.
 
@@ -84,7 +85,7 @@ def minimize(
             return _number(f(space.argument(x), *args), name)
 
     _demand_finite(value(space.x), name, "x0")
-    differentiated = value_and_grad(f)
+    differentiated = _of(value_and_grad, f)
 
     def value_and_slope(x: np.ndarray) -> tuple[float, np.ndarray]:
         y, g = differentiated(space.tree(x), *args)
@@ -96,7 +97,7 @@ def minimize(
     if chosen in DENSE_NEWTON or (chosen in NEWTON and space.size <= SMALL):
         found["hess"] = _hessian(f, space, args)
     elif chosen in NEWTON:
-        product = hvp(f)
+        product = _of(hvp, f)
         found["hessp"] = lambda x, v: space.vector(product(space.tree(x), space.tree(v), *args))
     limits = None if low_high is None else optimize.Bounds(*low_high)
     report = _Progress("f", progress)
@@ -238,9 +239,10 @@ def root(
 
 def _jacobian(f: Callable[..., Any], space: Space, args: Sequence[Any]) -> Callable[..., Any]:
     """The Jacobian of a function of trees, as a matrix at a vector."""
+    by_leaves = _of(_jacobian_by_leaves, f)
 
     def matrix(x: np.ndarray) -> np.ndarray:
-        rows = jacobian(lambda tree: _list(f(tree, *args)))(space.tree(x))
+        rows = by_leaves(space.tree(x), *args)
         blocks = []
         for row in rows:  # one for each array that f returned, with an array for each leaf of x
             parts = flatten(row)[0]
@@ -256,9 +258,22 @@ def _list(value: Any) -> list[Any]:
     return flatten(value)[0]
 
 
+def _jacobian_by_leaves(f: Callable[..., Any]) -> Callable[..., Any]:
+    """Jacobians of all leaves of what `f` returns, by its first argument."""
+    return jacobian(lambda tree, *args: _list(f(tree, *args)))
+
+
+def _of(transform: Callable[..., Any], f: Callable[..., Any]) -> Callable[..., Any]:
+    """The transform of `f`; of a compiled function as one program, forward and backward."""
+    compiler = sys.modules.get("tapegrad.compiler")  # without it nothing is compiled
+    if compiler is not None and isinstance(f, compiler.Compiled) and not f.static:
+        return f.derived(transform)
+    return transform(f)
+
+
 def _hessian(f: Callable[..., Any], space: Space, args: Sequence[Any]) -> Callable[..., Any]:
     """The Hessian of a function of trees, as a matrix at a vector."""
-    second = hessian(f)
+    second = _of(hessian, f)
 
     def matrix(x: np.ndarray) -> np.ndarray:
         blocks = second(space.tree(x), *args)
