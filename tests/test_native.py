@@ -309,7 +309,7 @@ def test_refused_by_file_line_and_expression(f):
     """No derivative is dropped silently: what has no rule is named, with what to write instead."""
     line = f.__code__.co_firstlineno
     with pytest.raises(tg.NotDifferentiable) as error:
-        tg.grad(tg.njit(f))(X.copy())
+        tg.grad(tg.njit(f, mode="adjoint"))(X.copy())
     text = str(error.value)
     assert programs.__file__ in text
     named = int(text.split("line ")[1].split(":")[0])

@@ -24,6 +24,7 @@ import tapegrad as tg
 
 COUNT = int(os.environ.get("TAPEGRAD_FUZZ_NATIVE", "32"))
 COMPILED = int(os.environ.get("TAPEGRAD_FUZZ_NATIVE_COMPILED", "2"))
+OVERLOADED = int(os.environ.get("TAPEGRAD_FUZZ_NATIVE_OVERLOADED", "2"))
 FIRST = int(os.environ.get("TAPEGRAD_FUZZ_NATIVE_FIRST", "0"))
 
 
@@ -589,6 +590,15 @@ def check(seed, gradient):
 def test_adjoint_equals_duals(seed):
     """<gradient, direction> is the derivative along the direction, and the value is the value."""
     check(seed, lambda f: interpreted(f, (X.copy(), Q), (0, 1)))
+
+
+@pytest.mark.parametrize("seed", range(FIRST, FIRST + OVERLOADED))
+def test_overloading_equals_duals(seed):
+    """The same, by the second engine."""
+    check(
+        seed,
+        lambda f: tg.value_and_grad(tg.njit(f.py_func, mode="overload"), (0, 1))(X.copy(), Q),
+    )
 
 
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + COMPILED))

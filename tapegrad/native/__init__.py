@@ -9,6 +9,8 @@ rules      derivatives of operations; elementwise ones come from `tapegrad.ops`
 adjoint    the generated reverse sweep, plain Python
 tangent    the generated forward sweep
 runtime    what generated code calls
+overloading the second engine: the function runs on numbers that record; its numbers are in `carriers`, what operations mean
+           on them in `overloads`, how a program comes to use them in `retyping`
 store      generated code on disk
 function   `tg.njit`: compiled variants, called from Python and from jitted code
 entry      a native function on tensors

@@ -11,7 +11,7 @@ An entry keeps its operands only: the reverse runs the function again, inside it
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,6 +22,9 @@ from ..primitive import primitive
 from ..storage import StandIn, kept
 from ..tensor import Tensor, wrap
 from .function import Derived, NativeFunction, Variant
+
+if TYPE_CHECKING:
+    from .overloading import Overloaded
 
 
 class Bound:
@@ -59,10 +62,10 @@ class Bound:
     def variant(self, xs: Sequence[Any]) -> Variant:
         return self.function.variant(self.args(xs))
 
-    def derived(self, xs: Sequence[Any]) -> Derived:
+    def derived(self, xs: Sequence[Any]) -> Derived | Overloaded:
         return self.variant(xs).derived(tuple(self.positions))
 
-    def seeds(self, derived: Derived, g: Any) -> tuple[Any, ...]:
+    def seeds(self, derived: Derived | Overloaded, g: Any) -> tuple[Any, ...]:
         """Cotangents of the active results, from that of the op's result."""
         parts = split(np.asarray(g), [s for _, s in self.outs])
         by_result = {i: part for (i, _), part in zip(self.outs, parts, strict=True)}
@@ -127,13 +130,14 @@ def record(function: NativeFunction, args: tuple[Any, ...]) -> Any:
     plain = bound.args(raw)
     if tracked:
         derived = bound.derived(raw)
-        if derived.mutated:
-            names = ", ".join(derived.adjoint.mutated)
+        written = derived.written(plain)
+        if written:
+            names = ", ".join(written)
             raise NotDifferentiable(
                 f"{function.__name__} was called on tensors that require grad, but it writes to its argument {names}, which the tape "
                 f"cannot see. Let it work on a copy ({names} = {names}.copy()) and return what it made."
             )
-        if derived.adjoint.draws:
+        if derived.draws:
             raise NotDifferentiable(
                 f"{function.__name__} was called on tensors that require grad, but it draws random numbers, and its derivative would "
                 "draw others. Draw them outside and pass them in, or call tg.value_and_grad on the function itself."

@@ -11,11 +11,12 @@ array shares memory with another argument the call is refused.
 from __future__ import annotations
 
 import inspect
+import sys
 import threading
 import warnings
 import weakref
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numba
 import numpy as np
@@ -31,6 +32,9 @@ from . import adjoint, inference, lowering, runtime, settling, store, tangent
 from .lowering import Custom, python_function
 from .tree import TEMP
 
+if TYPE_CHECKING:
+    from .overloading import Overloaded
+
 _OPTIONS: dict[str, Any] = {"error_model": "numpy"}
 """Division by zero gives inf, as in NumPy, and lets loops vectorise."""
 
@@ -38,14 +42,17 @@ _OPTIONS: dict[str, Any] = {"error_model": "numpy"}
 class NativeFunction:
     """A jitted function with derivatives; made by `tg.njit`."""
 
-    def __init__(self, dispatcher: Any, limit: int | None = None, snapshots: int = 0) -> None:
+    def __init__(
+        self, dispatcher: Any, limit: int | None = None, snapshots: int = 0, mode: str = "auto"
+    ) -> None:
         self.dispatcher = dispatcher
+        self.mode = mode
         self.py_func = dispatcher.py_func
         self.limit = limit or runtime.memory_limit()
         self.snapshots = snapshots
         self.signature = inspect.signature(self.py_func)
         self.variants: dict[Any, Variant] = {}
-        self.latest: Derived | None = None
+        self.latest: Derived | Overloaded | None = None
         self._quick: dict[Any, Any] = {}
         """Compiled gradients by positions and types of arguments."""
         self._lock = threading.RLock()
@@ -133,7 +140,7 @@ class NativeFunction:
 
     @property
     def adjoint_source(self) -> str:
-        """The generated adjoint as Python, of the derivative that was made last.
+        """The generated adjoint as Python, of the derivative that was made last; of an overloaded function, what drives it.
 
         >>> import numpy as np, tapegrad as tg
         >>> @tg.njit
@@ -144,13 +151,14 @@ class NativeFunction:
         >>> print(area.adjoint_source.splitlines()[0])
         def area_adjoint(r, value_seed):
         """
-        return markup.Lines(self._derived("adjoint_source").adjoint.source)
+        return markup.Lines(self._derived("adjoint_source").source)
 
     def explain(self) -> str:
-        """For each variable, whether it carries derivatives and what of it is kept for the reverse, as a table."""
+        """Which engine made the derivative, and why; for each variable, whether it carries derivatives and what of it is kept for
+        the reverse."""
         return markup.Lines(self._derived("explain()").explain())
 
-    def _derived(self, asked: str) -> Derived:
+    def _derived(self, asked: str) -> Derived | Overloaded:
         if self.latest is None:
             raise NotDifferentiable(
                 f"{asked} of {self.__name__} was asked, but no derivative of it has been made, and types decide what it "
@@ -171,7 +179,7 @@ class Variant:
     def __init__(self, owner: NativeFunction, args: tuple[Any, ...]) -> None:
         self.owner = owner
         self.types = tuple(numba.typeof(a) for a in args)
-        self._derived: dict[Any, Derived] = {}
+        self._derived: dict[Any, Derived | Overloaded] = {}
         self._pushed: dict[Any, Any] = {}
         self._bent: dict[Any, Any] = {}
         self.floats = [i for i, a in enumerate(args) if _is_float(a)]
@@ -182,16 +190,45 @@ class Variant:
         kinds, returns = inference.infer(program, self.types)
         return settling.Typed(program, kinds, returns)
 
-    def derived(self, positions: tuple[int, ...]) -> Derived:
-        """The compiled adjoint by the parameters at these positions."""
+    def derived(self, positions: tuple[int, ...]) -> Derived | Overloaded:
+        """The compiled adjoint by the parameters at these positions, or what overloading has in its place."""
         found = self._derived.get(positions)
         if found is None:
             with self.owner._lock:
                 found = self._derived.get(positions)
                 if found is None:
-                    found = self._derived[positions] = Derived(self, positions)
+                    found = self._derived[positions] = self._made(positions)
         self.owner.latest = found
         return found
+
+    def _made(self, positions: tuple[int, ...]) -> Derived | Overloaded:
+        """By the engine that the function's mode names; in mode "auto" by overloading where the transformation refuses."""
+        mode = self.owner.mode
+        if mode == "overload":
+            return self.overloaded(positions, 'mode="overload" asks for it')
+        try:
+            return Derived(self, positions)
+        except NotDifferentiable as refused:
+            if mode == "adjoint":
+                raise
+            return self.overloaded(
+                positions, f"the adjoint transformation refuses:\n  {refused}", refused
+            )
+
+    def overloaded(
+        self, positions: tuple[int, ...], reason: str, refused: NotDifferentiable | None = None
+    ) -> Overloaded:
+        """The second engine's derivatives; where it refuses too, the error tells both reasons."""
+        from .overloading import Overloaded
+
+        try:
+            return Overloaded(self, positions, reason)
+        except NotDifferentiable as error:
+            if refused is None:
+                raise
+            raise NotDifferentiable(
+                f"{refused}\n  (Nor can it be differentiated by overloading: {error})"
+            ) from None
 
     # ------------------------------------------------------------------------------------------ forward mode
 
@@ -201,13 +238,10 @@ class Variant:
         """Tangents of the results, by their position, along one direction of the parameters at `positions`."""
         pushed = self._pushed.get(positions)
         if pushed is None:
-            typed = self.typed()
-            wanted = [leaf for i in positions for leaf in settling.leaves(typed.param_parts[i])]
-            made = tangent.generate(typed, set(wanted))
-            compiled = _compiled(
-                self.owner, f"{typed.program.name}_tangent", made.source, made.scope
-            )
-            pushed = self._pushed[positions] = (made, compiled)
+            pushed = self._pushed[positions] = self._tangent(positions)
+        if not isinstance(pushed, tuple):
+            found = pushed.push(args, [np.asarray(d)[None] for d in directions])
+            return {i: d[0] for i, d in found.items()}
         made, compiled = pushed
         given = dict(zip(made.params, leaves_of(args), strict=True))
         for p in made.mutated:
@@ -219,6 +253,23 @@ class Variant:
         by_name = dict(zip(made.varying, out[n:], strict=True))
         return {i: by_name[r] for i, r in enumerate(made.results) if r in by_name}
 
+    def _tangent(self, positions: tuple[int, ...]) -> Any:
+        """Generated tangent code with its function, or the second engine."""
+        if self.owner.mode == "overload":
+            return self.derived(positions)
+        try:
+            typed = self.typed()
+            wanted = [leaf for i in positions for leaf in settling.leaves(typed.param_parts[i])]
+            made = tangent.generate(typed, set(wanted))
+        except NotDifferentiable as refused:
+            if self.owner.mode == "adjoint":
+                raise
+            return self.overloaded(
+                positions, f"the tangent transformation refuses:\n  {refused}", refused
+            )
+        name = f"{typed.program.name}_tangent"
+        return made, _compiled(self.owner, name, made.source, made.scope)
+
     def bend(
         self,
         args: tuple[Any, ...],
@@ -228,6 +279,10 @@ class Variant:
     ) -> list[Any]:
         """The derivative along a direction of what `Derived.run` gives: forward mode over the adjoint."""
         derived = self.derived(positions)
+        if not isinstance(derived, Derived):
+            return [
+                b[0] for b in derived.bend(args, seeds, [np.asarray(d)[None] for d in directions])
+            ]
         made = derived.adjoint
         full = [*leaves_of(args), *seeds, *(_EMPTY[n].copy() for n in made.stacks)]
         bent = self._bent.get(positions)
@@ -270,7 +325,7 @@ def _direction(value: Any, along: Any) -> Any:
 
 
 def _compiled(owner: NativeFunction, name: str, source: str, scope: dict[str, Any]) -> Any:
-    options = _options(owner)
+    options = compile_options(owner)
     file = store.source_file(name, source, scope, options)
     function = inference.load(name, source, scope, file)
     if file is not None:
@@ -281,7 +336,7 @@ def _compiled(owner: NativeFunction, name: str, source: str, scope: dict[str, An
     return numba.njit(**options)(function)
 
 
-def _options(owner: NativeFunction) -> dict[str, Any]:
+def compile_options(owner: NativeFunction) -> dict[str, Any]:
     """What the generated code is compiled with: the user's choices as far as they mean the same there."""
     options: dict[str, Any] = {**_OPTIONS, "no_cfunc_wrapper": True}
     targets = owner.dispatcher.targetoptions
@@ -359,10 +414,24 @@ class Derived:
                         "derivative by either is not defined. Pass a copy of one of them."
                     )
 
+    @property
+    def source(self) -> str:
+        """The generated adjoint."""
+        return self.adjoint.source
+
+    @property
+    def draws(self) -> bool:
+        """Whether the function draws random numbers."""
+        return self.adjoint.draws
+
+    def written(self, args: tuple[Any, ...]) -> list[str]:
+        """Names of the arguments that the function writes to."""
+        return self.adjoint.mutated
+
     def explain(self) -> str:
         rows = self.variables()
         widths = [max(len(r[i]) for r in rows) for i in range(4)]
-        return "\n".join(
+        return "engine: adjoint, generated from the source\n" + "\n".join(
             "  ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)).rstrip() for r in rows
         )
 
@@ -408,14 +477,23 @@ def _take_stacks() -> dict[str, np.ndarray]:
 
 
 def release_memory() -> None:
-    """Give back the stacks that this thread's derivatives keep between calls."""
+    """Give back the stacks that this thread's derivatives keep between calls, and the tapes of overloaded ones."""
     _stacks.held = None
+    if "tapegrad.native.carriers" in sys.modules:
+        from . import carriers
+
+        carriers.release_memory()
 
 
 def kept_bytes() -> int:
-    """Bytes that this thread's stacks take at present."""
+    """Bytes that this thread's stacks and the tapes of overloaded functions take at present."""
     held = getattr(_stacks, "held", None)
-    return 0 if held is None else sum(a.nbytes for a in held.values())
+    stacks = 0 if held is None else sum(a.nbytes for a in held.values())
+    if "tapegrad.native.carriers" in sys.modules:
+        from . import carriers
+
+        return stacks + carriers.kept_bytes()
+    return stacks
 
 
 # -------------------------------------------------------------------------------------------------- arguments
@@ -483,6 +561,10 @@ def njit(f: Any = None, /, **options: Any) -> Any:
     tape. Derivatives are generated from the function's source (reverse mode by adjoint code, forward mode by tangent code) and compiled
     for the argument types that come. What has no rule raises NotDifferentiable naming file, line and expression.
 
+    `mode` chooses the engine: "adjoint" (generated code, the fast one), "overload" (the function runs on numbers that record
+    each operation, which takes more of the language) or "auto", overloading where the transformation refuses. `f.explain()` tells
+    which it was.
+
     `memory_limit` bounds, in bytes, what a stack of the reverse sweep may take (default: three quarters of the memory).
     `checkpoint="revolve", snapshots=k` reverses every outermost loop over a range from k snapshots (see `tg.checkpointed`).
 
@@ -499,6 +581,11 @@ def njit(f: Any = None, /, **options: Any) -> Any:
     """
     limit = options.pop("memory_limit", None)
     snapshots = _snapshots(options)
+    mode = options.pop("mode", "auto")
+    if mode not in ("auto", "adjoint", "overload"):
+        raise ValueError(
+            f"njit was given mode={mode!r}, but its engines are 'auto', 'adjoint' and 'overload': write one of these."
+        )
 
     def make(function: Any) -> NativeFunction:
         if isinstance(function, NativeFunction):
@@ -508,8 +595,9 @@ def njit(f: Any = None, /, **options: Any) -> Any:
                 f"njit was given {type(function).__name__}, which is no Python function: decorate a function defined with def."
             )
         if hasattr(function, "py_func"):
-            return NativeFunction(function, limit, snapshots)
-        return NativeFunction(numba.njit(**{**_OPTIONS, **options})(function), limit, snapshots)
+            return NativeFunction(function, limit, snapshots, mode)
+        made = numba.njit(**{**_OPTIONS, **options})(function)
+        return NativeFunction(made, limit, snapshots, mode)
 
     return make if f is None else make(f)
 

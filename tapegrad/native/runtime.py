@@ -14,12 +14,12 @@ from numba.core import types
 from numba.extending import overload
 
 # Division by zero gives inf, as in NumPy, and lets loops vectorise; nobody calls these from Python.
-_KERNEL: dict[str, Any] = {
+KERNEL_OPTIONS: dict[str, Any] = {
     "error_model": "numpy",
     "no_cpython_wrapper": True,
     "no_cfunc_wrapper": True,
 }
-kernel = njit(**_KERNEL)
+kernel = njit(**KERNEL_OPTIONS)
 
 
 def accumulate(bar: Any, g: Any) -> None:

@@ -1,0 +1,265 @@
+"""The same program on other numbers: a Numba pipeline in which functions mean what `overloads` says.
+
+A user's function, and every jitted function that it calls, is compiled once more from its bytecode for arguments that are
+carriers. Before types are inferred, one pass replaces the objects that the program names: functions of NumPy that make or reduce
+arrays, helpers, functions with a custom rule, and methods of arrays. Nothing else of the program is touched, so that errors of Numba
+speak of the user's lines.
+
+Invariant: what a program names is replaced, or known to move or compare elements only (`names.PURE`), or refused by line.
+"""
+
+from __future__ import annotations
+
+import inspect
+import linecache
+import re
+from types import ModuleType
+from typing import Any
+
+import numba
+import numpy as np
+from numba.core import compiler, ir, ir_utils, types
+from numba.core.compiler_machinery import FunctionPass, register_pass
+from numba.core.registry import cpu_target
+from numba.core.untyped_passes import MakeFunctionToJitFunction
+
+from ..errors import NotDifferentiable
+from . import overloads
+from .carriers import Active, Carrier, is_carried, joined, joined_two, overload
+from .lowering import Custom, refuse
+from .names import PURE, canonical
+from .rules import FUNCTIONS, ufunc_of
+from .runtime import KERNEL_OPTIONS
+from .tree import Where
+
+LOST = frozenset("view itemsize nbytes strides ctypes tobytes byteswap base real imag".split())
+"""Attributes that show the memory of an array, which is another one here."""
+
+MOVING = frozenset(
+    """np.copy np.concatenate np.hstack np.vstack np.stack np.column_stack np.ravel np.reshape np.transpose np.roll np.flip np.fliplr
+    np.flipud np.expand_dims np.swapaxes np.triu np.tril np.diag np.append np.delete np.split np.ndindex np.ndenumerate np.nditer
+    np.argsort np.ascontiguousarray np.asfortranarray np.broadcast_arrays np.squeeze np.rot90 np.fill_diagonal np.put np.moveaxis
+    np.random range len enumerate zip min max abs sum tuple list reversed sorted slice isinstance np.pi np.e np.inf np.nan""".split()
+)
+"""Functions of Numba that work on any elements, because they move them."""
+
+
+class Vocabulary:
+    """What the objects that programs name mean on one kind of numbers."""
+
+    def __init__(self, kind: Carrier, options: dict[str, Any]) -> None:
+        self.kind = kind
+        # Carriers never meet Python: a wrapper for it would not compile.
+        self.options = {**KERNEL_OPTIONS, **options}
+        self.words = {**overloads.WORDS, **overloads.allocations(kind)}
+        self.functions: dict[int, tuple[Any, Any]] = {}
+        """Compiled functions by the id of the Python function, which is kept alive."""
+        self.draws = False
+        self.pipeline: Any = type("Pipeline", (_Pipeline,), {"vocabulary": self})
+
+    def compiled(self, function: Any) -> Any:
+        """A Python function's dispatcher in this vocabulary."""
+        found = self.functions.get(id(function))
+        if found is None:
+            made = numba.njit(**self.options, pipeline_class=self.pipeline)(function)
+            found = self.functions[id(function)] = (function, made)
+        return found[1]
+
+    def meaning(self, value: Any, where: Where) -> Any:
+        """What stands for an object that a program names."""
+        found = self.words.get(id(value)) if not isinstance(value, int | float) else None
+        if found is not None:
+            return found[1]
+        if isinstance(value, Custom):
+            return self.custom(value)
+        inner = getattr(value, "dispatcher", None)
+        if inner is not None:
+            value = inner
+        if hasattr(value, "py_func") and hasattr(value, "targetoptions"):
+            return self.compiled(value.py_func)
+        text = canonical(value) if callable(value) and not inspect.isclass(value) else None
+        if text is None or text.startswith("np.random."):
+            self.draws |= text is not None
+            return value
+        if not (
+            text in PURE or text in MOVING or text in FUNCTIONS or ufunc_of(text) is not None
+        ) or text.startswith("np.linalg."):
+            raise refuse(
+                where,
+                f"{text} has no meaning on numbers that carry derivatives.",
+                "Write it with functions that have one, as a loop, or give its derivative with tg.njit_vjp.",
+            )
+        return value
+
+    def custom(self, rule: Custom) -> Any:
+        """A function with the user's rule, for numbers and arrays that go in and a number that comes out."""
+        found = self.functions.get(id(rule))
+        if found is None:
+            found = self.functions[id(rule)] = (rule, _custom(rule))
+            cpu_target.typing_context.refresh()  # a compilation is under way, which looked for overloads when it began
+        return found[1]
+
+
+def _plain(kind: Any) -> Any:
+    """The type of a value without its derivative."""
+    if isinstance(kind, Carrier):
+        return types.float64
+    return types.Array(types.float64, kind.ndim, "C") if is_carried(kind) else kind
+
+
+def _custom(rule: Custom) -> Any:
+    n = len(inspect.signature(rule.f.py_func).parameters)
+    names = ", ".join(f"a{k}" for k in range(n))
+    name = rule.f.__name__ if rule.f.__name__.isidentifier() else "rule"
+    space: dict[str, Any] = {
+        "f": rule.f, "vjp": rule.vjp, "np": np, "value": overloads.value, "joined": joined, "joined_two": joined_two,
+    }  # fmt: skip
+    exec(f"def {name}({names}):\n    raise NotImplementedError", space)
+
+    def choose(kinds: tuple[Any, ...]) -> Any:
+        carried = [k for k, t in enumerate(kinds) if isinstance(t, Carrier) or is_carried(t)]
+        if not carried:
+            return eval(f"lambda {names}: f({names})", space)
+        first = kinds[carried[0]]
+        kind = first if isinstance(first, Carrier) else first.dtype
+        if isinstance(kind, Active) and isinstance(kind.inner, Carrier):
+            raise overloads.Unknown(
+                f"a second derivative of {name}, whose custom rule gives the first"
+            )
+        plain = [_plain(t) for t in kinds]
+        result = cpu_target.typing_context.resolve_function_type(numba.typeof(rule.f), plain, {})
+        if not isinstance(result.return_type, types.Number):
+            raise overloads.Unknown(f"{name}, a custom rule with a result that is no number")
+        lines = [f"def run({names}):"]
+        lines += [f"    v{k} = value(a{k})" for k in range(n)]
+        values = ", ".join(f"v{k}" for k in range(n))
+        lines += [f"    out = f({values})", f"    bars = vjp(1.0, out, {values})"]
+        lines.append("    s = np.zeros(1, kind)[0]")
+        for k in carried:
+            if isinstance(kinds[k], Carrier):
+                lines.append(f"    s = joined_two(0.0, s, 1.0, a{k}, bars[{k}])")
+            else:
+                lines.append(f"    for k in np.ndindex(a{k}.shape):")
+                lines.append(f"        s = joined_two(0.0, s, 1.0, a{k}[k], bars[{k}][k])")
+        lines.append("    return joined(out, s, 1.0)")
+        made = {**space, "kind": kind.dtype_word}
+        exec("\n".join(lines), made)
+        return made["run"]
+
+    typed: dict[str, Any] = {"choose": choose}
+    exec(f"def typed({names}):\n    return choose(({names},))", typed)
+    overload(space[name])(typed["typed"])
+    return space[name]
+
+
+# ------------------------------------------------------------------------------------------------- the pass
+
+
+@register_pass(mutates_CFG=False, analysis_only=False)
+class _Replace(FunctionPass):
+    """Objects that the program names, and methods of arrays, in the pipeline's vocabulary."""
+
+    _name = "tapegrad_replace"
+
+    def __init__(self) -> None:
+        FunctionPass.__init__(self)
+
+    def run_pass(self, state: Any) -> bool:
+        vocabulary: Vocabulary = state.pipeline.vocabulary
+        func_ir = state.func_ir
+        modules: dict[str, ModuleType] = {}
+        methods: dict[str, tuple[Any, Any]] = {}
+        for block in func_ir.blocks.values():
+            body: list[Any] = []
+            for statement in block.body:
+                if isinstance(statement, ir.Assign):
+                    self.assign(statement, vocabulary, modules, methods)
+                    value = statement.value
+                    if isinstance(value, ir.Expr) and value.op == "call":
+                        found = methods.get(value.func.name)
+                        if found is not None:
+                            word = overloads.METHODS[found[0]]
+                            args = [found[1], *value.args]
+                            body.append(self.call(statement, word, args, value.kws, block.scope))
+                    elif isinstance(value, ir.Expr) and value.op == "inplace_binop":
+                        word = overloads.in_place(value.fn)
+                        if word is not None:
+                            args = [value.lhs, value.rhs]
+                            body.append(self.call(statement, word, args, (), block.scope))
+                body.append(statement)
+            block.body = body
+        func_ir._definitions = ir_utils.build_definitions(func_ir.blocks)
+        return True
+
+    def assign(
+        self, statement: Any, vocabulary: Vocabulary, modules: Any, methods: dict[str, Any]
+    ) -> None:
+        value, to = statement.value, statement.target.name
+        if isinstance(value, ir.Global | ir.FreeVar):
+            if isinstance(value.value, ModuleType):
+                modules[to] = value.value
+            else:
+                value.value = vocabulary.meaning(value.value, _where(value.loc))
+        elif isinstance(value, ir.Expr) and value.op == "getattr":
+            owner = modules.get(value.value.name)
+            if owner is not None:
+                found = getattr(owner, value.attr, None)
+                if isinstance(found, ModuleType):
+                    modules[to] = found
+                elif found is not None:
+                    meant = vocabulary.meaning(found, _where(value.loc))
+                    statement.value = ir.Global(value.attr, meant, value.loc)
+            elif value.attr in LOST:
+                raise refuse(
+                    _where(value.loc),
+                    f"The attribute {value.attr} shows memory, which is laid out otherwise where numbers carry derivatives.",
+                    "Compute without it.",
+                )
+            elif value.attr in overloads.METHODS:
+                methods[to] = (value.attr, value.value)
+
+    def call(self, statement: Any, word: Any, args: list[Any], keywords: Any, scope: Any) -> Any:
+        """Let a statement call a word; what names it comes first. `x.sum()` becomes `sum(x)` so, because Numba resolves methods
+        of arrays before it asks for overloads."""
+        loc = statement.value.loc
+        name = ir.Var(scope, ir_utils.mk_unique_var(f"$word_{word.__name__}"), loc)
+        statement.value = ir.Expr.call(name, args, keywords, loc)
+        return ir.Assign(ir.Global(word.__name__, word, loc), name, loc)
+
+
+def _where(loc: Any) -> Where:
+    return Where(loc.filename, loc.line, linecache.getline(loc.filename, loc.line).strip())
+
+
+class _Pipeline(compiler.CompilerBase):  # type: ignore[misc]
+    vocabulary: Vocabulary
+
+    def define_pipelines(self) -> Any:
+        pipeline = compiler.DefaultPassBuilder.define_nopython_pipeline(self.state)
+        # Behind this pass local functions and comprehensions are part of the program or dispatchers.
+        pipeline.add_pass_after(_Replace, MakeFunctionToJitFunction)
+        pipeline.finalize()
+        return [pipeline]
+
+
+def explained(error: Exception, function: Where) -> NotDifferentiable:
+    """An error of Numba's as a refusal that names file, line and expression."""
+    if isinstance(error, NotDifferentiable):
+        text = str(error)
+        start = text.find('File "')
+        return NotDifferentiable(text[start:] if start > 0 else text)
+    loc = getattr(error, "loc", None)
+    where = _where(loc) if loc is not None and loc.filename else function
+    told = re.sub(r"\x1b\[[0-9;]*m", "", " ".join(str(error).split()))
+    known = re.search(r"Unknown: (.*?) raised from", told)
+    if known is not None:
+        return NotDifferentiable(
+            f"{where}\n  Overloading was asked for {known[1]}, which it has no code for. Write a loop over numbers, or give its derivative "
+            "with tg.njit_vjp."
+        )
+    told = re.sub(r"^Failed in nopython mode pipeline \(step: [^)]*\) ", "", told)
+    told = told.split(" There are ")[0].split(" During: ")[0]
+    return NotDifferentiable(
+        f"{where}\n  Overloading finds no types for this where numbers carry derivatives: {told[:600]}. Write it with arithmetic, loops "
+        "and functions that have a derivative, or give its derivative with tg.njit_vjp."
+    )
