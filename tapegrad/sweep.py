@@ -20,7 +20,7 @@ from . import dual, storage
 from .errors import GraphError
 from .ops.elementary import strong_product
 from .primitive import OPS, Primitive, apply, strong
-from .tape import FREED, IN0, IN1, OP, OUT, SLOT, STRIDE, Leaf, Slot, X, Y
+from .tape import FREED, IN0, IN1, KW, OP, OUT, SLOT, STRIDE, Leaf, Slot, X, Y
 from .tensor import Tensor, new
 
 Code = list[Any]
@@ -374,6 +374,11 @@ def _push_directions(code: Code, k: int, given: list[Any], record: bool) -> Any:
     width = next(len(t) for t in given if t is not None)
     if not width:
         return np.zeros((0, *shape), code[k + OUT].dtype)
+    together = getattr(op.jvp, "directions", None)
+    if together is not None and not record and code[k + OP] != FREED:
+        x, out, kw = code[k + X], code[k + OUT], code[k + KW]
+        total = together(given, x, out, **dict(zip(op.settings, kw or (), strict=True)))
+        return fit(total, _Like((width, *shape), out.dtype), op)
     tangents = [
         push_entry(code, k, [None if t is None else t[i] for t in given], record)
         for i in range(width)

@@ -214,21 +214,51 @@ def _pull(xs: Sequence[Any], of: Bound) -> Any:
 
 def _push(xs: Sequence[Any], of: Bound) -> Any:
     n = len(of.positions)
-    values = xs[n:]
-    pushed = of.variant(values).push(of.args(values), tuple(of.positions), xs[:n])
-    return np.asarray(pack([np.asarray(pushed.get(i, np.zeros(shape))) for i, shape in of.outs]))
+    return _pushed([np.asarray(d)[None] for d in xs[:n]], xs[n:], of)[0]
+
+
+def _pushed(directions: Sequence[Any], values: Sequence[Any], of: Bound) -> Any:
+    """Tangents of the op's result along directions, which a first axis counts, in the operands as in the result."""
+    pushed = of.variant(values).push(of.args(values), tuple(of.positions), directions)
+    count = len(directions[0])
+    return _packed([pushed.get(i, np.zeros((count, *shape))) for i, shape in of.outs])
+
+
+def _packed(parts: Sequence[Any]) -> Any:
+    """`pack`, for each element of a first axis."""
+    if len(parts) == 1:
+        return np.asarray(parts[0])
+    return np.concatenate([np.reshape(p, (len(p), -1)) for p in parts], axis=1)
 
 
 def _bend(xs: Sequence[Any], of: Bound) -> Any:
     n = len(of.positions)
-    g, directions, values = xs[0], xs[1 : n + 1], xs[n + 1 :]
+    return _bent(xs[0], [np.asarray(d)[None] for d in xs[1 : n + 1]], xs[n + 1 :], of)[0]
+
+
+def _bent(g: Any, directions: Sequence[Any], values: Sequence[Any], of: Bound) -> Any:
     seeds = of.seeds(of.derived(values), g)
-    bent = of.variant(values).bend(of.args(values), tuple(of.positions), seeds, directions)
-    return np.asarray(pack([np.asarray(b) for b in bent]))
+    return _packed(of.variant(values).bend(of.args(values), tuple(of.positions), seeds, directions))
 
 
 def _call_jvp(given: Sequence[Any], values: Sequence[Any], out: Any, *, of: Bound) -> Any:
     return native_push((*_filled(given, values), *values), of=of)
+
+
+def _call_jvps(given: Sequence[Any], values: Sequence[Any], out: Any, *, of: Bound) -> Any:
+    """The same along several directions, in one run of compiled code for a few of them."""
+    return _pushed(_filled_all(given, values), values, of)
+
+
+_call_jvp.directions = _call_jvps  # type: ignore[attr-defined]
+
+
+def _filled_all(given: Sequence[Any], values: Sequence[Any]) -> list[Any]:
+    count = next(len(t) for t in given if t is not None)
+    return [
+        np.zeros((count, *np.shape(v)), v.dtype) if t is None else t
+        for t, v in zip(given, values, strict=True)
+    ]
 
 
 def _filled(given: Sequence[Any], values: Sequence[Any]) -> list[Any]:
@@ -253,6 +283,20 @@ def _pull_jvp(given: Sequence[Any], values: Sequence[Any], out: Any, *, of: Boun
         bent = native_bend((g, *_filled(given[1:], xs), *xs), of=of)
         total = bent if total is None else total + bent
     return total
+
+
+def _pull_jvps(given: Sequence[Any], values: Sequence[Any], out: Any, *, of: Bound) -> Any:
+    g, *xs = values
+    total = None
+    if given[0] is not None:
+        total = np.stack([np.asarray(_pull((t, *xs), of)) for t in given[0]])
+    if any(t is not None for t in given[1:]):
+        bent = _bent(g, _filled_all(given[1:], xs), xs, of)
+        total = bent if total is None else total + bent
+    return total
+
+
+_pull_jvp.directions = _pull_jvps  # type: ignore[attr-defined]
 
 
 @primitive(_pull, name="native_pull", jvp=_pull_jvp, holomorphic=False)

@@ -15,7 +15,7 @@ import sys
 import threading
 import warnings
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numba
@@ -235,32 +235,34 @@ class Variant:
     def push(
         self, args: tuple[Any, ...], positions: tuple[int, ...], directions: Sequence[Any]
     ) -> dict[int, Any]:
-        """Tangents of the results, by their position, along one direction of the parameters at `positions`."""
-        pushed = self._pushed.get(positions)
-        if pushed is None:
-            pushed = self._pushed[positions] = self._tangent(positions)
-        if not isinstance(pushed, tuple):
-            found = pushed.push(args, [np.asarray(d)[None] for d in directions])
-            return {i: d[0] for i, d in found.items()}
-        made, compiled = pushed
-        given = dict(zip(made.params, leaves_of(args), strict=True))
-        for p in made.mutated:
-            given[p] = given[p].copy()
-        along = dict(zip((made.params[i] for i in positions), directions, strict=True))
-        dots = [_direction(given[p], along.get(p)) for p in made.dotted]
-        out = _quietly(compiled, [*given.values(), *dots])
-        n = len(made.results)
-        by_name = dict(zip(made.varying, out[n:], strict=True))
-        return {i: by_name[r] for i, r in enumerate(made.results) if r in by_name}
+        """Tangents of the results, by their position, along directions of the parameters at `positions`: an array for each
+        parameter, whose first axis counts directions, as that of the tangents does."""
 
-    def _tangent(self, positions: tuple[int, ...]) -> Any:
+        def some(given: Sequence[Any], width: int) -> dict[int, Any]:
+            found = self._pushed.get((positions, width))
+            if found is None:
+                found = self._pushed[positions, width] = self._tangent(positions, width)
+            if not isinstance(found, tuple):
+                return found.push(args, given)  # type: ignore[no-any-return]
+            made, compiled = found
+            leaves = dict(zip(made.params, leaves_of(args), strict=True))
+            for p in made.mutated:
+                leaves[p] = leaves[p].copy()
+            wanted = dict(zip((made.params[i] for i in positions), given, strict=True))
+            out = _along(compiled, made.dotted, leaves, wanted, width)
+            return _by_result(made, out, len(made.results), width)
+
+        parts = [some(given, width) for given, width in _portions(directions)]
+        return {i: np.concatenate([p[i] for p in parts])[: len(directions[0])] for i in parts[0]}
+
+    def _tangent(self, positions: tuple[int, ...], width: int) -> Any:
         """Generated tangent code with its function, or the second engine."""
         if self.owner.mode == "overload":
             return self.derived(positions)
         try:
             typed = self.typed()
             wanted = [leaf for i in positions for leaf in settling.leaves(typed.param_parts[i])]
-            made = tangent.generate(typed, set(wanted))
+            made = tangent.generate(typed, set(wanted), width)
         except NotDifferentiable as refused:
             if self.owner.mode == "adjoint":
                 raise
@@ -277,41 +279,88 @@ class Variant:
         seeds: tuple[Any, ...],
         directions: Sequence[Any],
     ) -> list[Any]:
-        """The derivative along a direction of what `Derived.run` gives: forward mode over the adjoint."""
+        """The derivative along directions of what `Derived.run` gives: forward mode over the adjoint. Directions and results as in
+        `push`."""
         derived = self.derived(positions)
         if not isinstance(derived, Derived):
-            return [
-                b[0] for b in derived.bend(args, seeds, [np.asarray(d)[None] for d in directions])
-            ]
+            return derived.bend(args, seeds, directions)
         made = derived.adjoint
         full = [*leaves_of(args), *seeds, *(_EMPTY[n].copy() for n in made.stacks)]
-        bent = self._bent.get(positions)
-        if bent is None:
-            name = f"{derived.typed.program.name}_adjoint"
-            program = lowering.lower(inference.load(name, made.source, made.scope), generated=True)
-            kinds, returns = inference.infer(program, tuple(numba.typeof(a) for a in full))
-            typed = settling.Typed(program, kinds, returns)
-            order = dict(zip(made.params, program.params, strict=False))
-            found = tangent.generate(typed, {order[p] for p in derived.wanted})
-            bent = self._bent[positions] = (
-                found,
-                _compiled(self.owner, f"{name}_tangent", found.source, found.scope),
-            )
-        found, compiled = bent
-        by_param = dict(zip(found.params, full, strict=True))
-        wanted = {found.params[i]: d for i, d in zip(positions, directions, strict=True)}
-        dots = [_direction(by_param[p], wanted.get(p)) for p in found.dotted]
-        out = _quietly(compiled, [*full, *dots])
-        varying = dict(zip(found.varying, out[len(found.results) :], strict=True))
+
+        def some(given: Sequence[Any], width: int) -> dict[int, Any]:
+            bent = self._bent.get((positions, width))
+            if bent is None:
+                bent = self._bent[positions, width] = self._bending(derived, full, width)
+            found, compiled = bent
+            by_param = dict(zip(found.params, full, strict=True))
+            wanted = {found.params[i]: d for i, d in zip(positions, given, strict=True)}
+            out = _along(compiled, found.dotted, by_param, wanted, width)
+            return _by_result(found, out, len(found.results), width)
+
+        parts = [some(given, width) for given, width in _portions(directions)]
         results = []
-        for i, p in enumerate(derived.wanted):
-            value = varying.get(found.results[len(made.results) + i])
-            given = by_param[found.params[made.params.index(p)]]
-            results.append(np.zeros(np.shape(given)) if value is None else value)
+        count, leaves = len(directions[0]), leaves_of(args)
+        for i, p in enumerate(derived.wanted, len(made.results)):
+            shape = np.shape(leaves[made.params.index(p)])
+            if i in parts[0]:
+                results.append(np.concatenate([part[i] for part in parts])[:count])
+            else:
+                results.append(np.zeros((count, *shape)))
         return results
+
+    def _bending(self, derived: Derived, full: list[Any], width: int) -> Any:
+        """The tangent of an adjoint, and its function."""
+        made = derived.adjoint
+        name = f"{derived.typed.program.name}_adjoint"
+        program = lowering.lower(inference.load(name, made.source, made.scope), generated=True)
+        kinds, returns = inference.infer(program, tuple(numba.typeof(a) for a in full))
+        typed = settling.Typed(program, kinds, returns)
+        order = dict(zip(made.params, program.params, strict=False))
+        found = tangent.generate(typed, {order[p] for p in derived.wanted}, width)
+        name = f"{name}_tangent"
+        return found, _compiled(self.owner, name, found.source, found.scope)
 
 
 _EMPTY = {"floats": np.empty(1024), "ints": np.empty(1024, np.int64)}
+
+
+WIDTH = 4
+"""Directions that one run of generated tangent code carries, where there are several."""
+
+
+def _portions(directions: Sequence[Any]) -> Iterator[tuple[list[Any], int]]:
+    """Directions as many at a time as one run carries; the last run is filled up with zeros."""
+    arrays = [np.asarray(d) for d in directions]
+    count = len(arrays[0])
+    width = 1 if count == 1 else WIDTH
+    for start in range(0, count, width):
+        parts = [a[start : start + width] for a in arrays]
+        missing = width - len(parts[0])
+        if missing:
+            parts = [np.concatenate((p, np.zeros((missing, *p.shape[1:]), p.dtype))) for p in parts]
+        yield parts, width
+
+
+def _along(
+    compiled: Any, dotted: list[str], values: dict[str, Any], wanted: dict[str, Any], width: int
+) -> Any:
+    """What tangent code returns for values and, of some of them, directions."""
+    dots = [
+        _direction(values[p], wanted[p][k] if p in wanted else None)
+        for k in range(width)
+        for p in dotted
+    ]
+    return _quietly(compiled, [*values.values(), *dots])
+
+
+def _by_result(made: tangent.Tangent, out: Any, first: int, width: int) -> dict[int, Any]:
+    """Tangents by the position of their result, directions along a first axis; results that do not vary have none."""
+    n = len(made.varying)
+    found = {
+        r: np.stack([out[first + k * n + j] for k in range(width)])
+        for j, r in enumerate(made.varying)
+    }
+    return {i: found[r] for i, r in enumerate(made.results) if r in found}
 
 
 def _direction(value: Any, along: Any) -> Any:

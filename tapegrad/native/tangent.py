@@ -1,13 +1,15 @@
 """The tangent: plain Python that carries derivatives along with a program.
 
 Beside each variable `x` that varies with the differentiated arguments runs `x_dot`, bound right before or after it; an array's is an
-array of its shape, and shares memory where the array does. There is nothing to keep and nothing to turn around. The same pass over a
+array of its shape, and shares memory where the array does; for several directions at once there are as many of them, beside one
+run of the program. There is nothing to keep and nothing to turn around. The same pass over a
 generated adjoint gives second derivatives, forward over reverse: the adjoint is ordinary code, whose stacks get tangents as any
 array does.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +23,10 @@ from .tree import If, Lines, Loop, Node, Op, Operand, Seg, flat, plain, statemen
 
 @dataclass(slots=True)
 class Tangent:
-    """A generated tangent: its source, its scope, which parameters get a tangent, and which results have one."""
+    """A generated tangent: its source, its scope, which parameters get a tangent, and which results have one.
+
+    With several directions, all tangents of one come before those of the next, among parameters as among results.
+    """
 
     source: str
     scope: dict[str, Any]
@@ -32,16 +37,23 @@ class Tangent:
     mutated: list[str]
 
 
-def generate(typed: Typed, wanted: set[str]) -> Tangent:
-    return _Generator(typed, wanted).generate()
+def generate(typed: Typed, wanted: set[str], width: int = 1) -> Tangent:
+    """The tangent by the parameters `wanted` along `width` directions: a function of parameters and their tangents, which returns the
+    results and their tangents."""
+    return _Generator(typed, wanted, width).generate()
 
 
 class _Generator:
-    def __init__(self, typed: Typed, wanted: set[str]) -> None:
+    def __init__(self, typed: Typed, wanted: set[str], width: int) -> None:
+        self.width = width
+        self.direction = 0
+        """The one whose lines are being written."""
         self.typed = typed
         self.program = typed.program
         self.flow = Flow(typed, wanted, forward=True)
-        self.dots: dict[str, str] = {}
+        self.dots: dict[tuple[str, int], str] = {}
+        self.cotangents: dict[int, str] = {}
+        """Of operations with a custom rule, the name of what the rule gave."""
         self.lines = Lines()
 
     def generate(self) -> Tangent:
@@ -49,16 +61,16 @@ class _Generator:
         dotted = [p for p in program.params if flow.varies(p)]
         results = list(dict.fromkeys(program.results))
         varying = [r for r in results if flow.varies(r)]
-        lines.open(
-            f"def {program.name}_tangent({', '.join([*program.params, *(self.dot(p) for p in dotted)])}):"
-        )
+        dots = [self.dot(p) for _ in self.directions() for p in dotted]
+        lines.open(f"def {program.name}_tangent({', '.join([*program.params, *dots])}):")
         names = {
             n for op in _all(program.body) for n in op.out if flow.varies(n) and not flow.shadows(n)
         }
         for name in sorted(names - set(program.params)):
-            lines.put(f"{self.dot(name)} = 0.0")
+            for _ in self.directions():
+                lines.put(f"{self.dot(name)} = 0.0")
         self.block(program.body)
-        outs = [*program.results, *(self.dot(r) for r in varying)]
+        outs = [*program.results, *(self.dot(r) for _ in self.directions() for r in varying)]
         lines.put(f"return ({', '.join(outs)},)")
         return Tangent(
             source="\n".join(lines) + "\n",
@@ -70,10 +82,19 @@ class _Generator:
             mutated=flow.mutated,
         )
 
+    def directions(self) -> Iterator[int]:
+        """Each direction in turn, for which lines are written then."""
+        for direction in range(self.width):
+            self.direction = direction
+            yield direction
+        self.direction = 0
+
     def dot(self, name: str) -> str:
-        if name not in self.dots:
-            self.dots[name] = self.typed.fresh(f"{name}_dot")
-        return self.dots[name]
+        """The tangent of a variable along the direction at hand."""
+        key = name, self.direction
+        if key not in self.dots:
+            self.dots[key] = self.typed.fresh(f"{name}_dot")
+        return self.dots[key]
 
     def dot_of(self, operand: Operand) -> str:
         """The tangent of an operand, zero where it does not vary."""
@@ -149,27 +170,44 @@ class _Generator:
         if not out or not flow.varies(out):
             lines.put(tidy(statement(op)))
             return
-        dot = self.dot(out)
         if op.rule == "[]":
-            lines.put(f"{out} = []", f"{dot} = []")
+            lines.put(f"{out} = []", *(f"{self.dot(out)} = []" for _ in self.directions()))
             return
         if op.rule == ".pop":
             source = str(op.args[0])
-            lines.put(f"{out} = {source}.pop()", f"{dot} = {self.dot(source)}.pop()")
+            lines.put(f"{out} = {source}.pop()")
+            for _ in self.directions():
+                lines.put(f"{self.dot(out)} = {self.dot(source)}.pop()")
             return
         if flow.view(op):
-            viewed = op.args[0]
-            if isinstance(viewed, str):
-                lines.put(tidy(f"{dot} = {self.shadowed(op, viewed)}"), tidy(statement(op)))
-            else:
-                lines.put(tidy(statement(op)), f"{dot} = np.zeros_like({out})")
+            self.view(op, out)
             return
         value = out
         if out in op.args:
             value = self.typed.fresh(f"{out}_new")
         lines.put(tidy(statement(op, plain, lambda n: value)))
+        for _ in self.directions():
+            self.bind(op, out, value)
+        if value != out:
+            lines.put(f"{out} = {value}")
+
+    def view(self, op: Op, out: str) -> None:
+        """The tangent of a view is the same view of the tangent."""
+        lines, viewed = self.lines, op.args[0]
+        if isinstance(viewed, str):
+            for _ in self.directions():
+                lines.put(tidy(f"{self.dot(out)} = {self.shadowed(op, viewed)}"))
+            lines.put(tidy(statement(op)))
+        else:
+            lines.put(tidy(statement(op)))
+            for _ in self.directions():
+                lines.put(f"{self.dot(out)} = np.zeros_like({out})")
+
+    def bind(self, op: Op, out: str, value: str) -> None:
+        """The tangent of a result, along the direction at hand."""
+        lines, dot = self.lines, self.dot(out)
         text = self.tangent(op, value)
-        if flow.array(out):
+        if self.flow.array(out):
             if text is None:
                 lines.put(f"{dot} = np.zeros_like({value})")
             elif self.exact(op):
@@ -180,8 +218,6 @@ class _Generator:
                 lines.put(tidy(f"accumulate({spare}, {text})"), f"{dot} = {spare}")
         else:
             lines.put(tidy(f"{dot} = {text or '0.0'}"))
-        if value != out:
-            lines.put(f"{out} = {value}")
 
     def shadowed(self, op: Op, source: str) -> str:
         """The same view, of the tangent."""
@@ -233,16 +269,18 @@ class _Generator:
         return " + ".join(f"({t})" for t in terms) or None
 
     def custom(self, op: Op, value: str) -> str:
-        """Along one direction, from the user's cotangents."""
+        """Along one direction, from the user's cotangents, which are the same for all."""
         if self.flow.array(op.out[0]):
             raise refuse(
                 op.where,
                 "Forward mode of a custom rule with an array result is not known.",
                 "Use reverse mode, or return numbers.",
             )
-        answer = self.typed.fresh("cotangents")
-        given = ", ".join(plain(a) for a in op.args)
-        self.lines.put(f"{answer} = {op.settings['vjp'].text}(1.0, {value}, {given})")  # type: ignore[union-attr]
+        if id(op) not in self.cotangents:
+            answer = self.cotangents[id(op)] = self.typed.fresh("cotangents")
+            given = ", ".join(plain(a) for a in op.args)
+            self.lines.put(f"{answer} = {op.settings['vjp'].text}(1.0, {value}, {given})")  # type: ignore[union-attr]
+        answer = self.cotangents[id(op)]
         terms = []
         for i, a in enumerate(op.args):
             if self.flow.varies(a) and self.flow.real(a):
@@ -254,18 +292,21 @@ class _Generator:
         flow, lines = self.flow, self.lines
         base, value = str(op.args[0]), op.args[1]
         if flow.varies(base):
-            place = target(op, lambda a: self.dot(base) if a == base else plain(a))
-            if op.kind == "store":
-                given = self.dot(str(value)) if flow.varies(value) and flow.real(value) else "0.0"
-                lines.put(tidy(f"{place} = {given}"))
-            elif flow.varies(value) and flow.real(value):
-                lines.put(tidy(f"{place} {op.form}= {self.dot(str(value))}"))
+            moves = flow.varies(value) and flow.real(value)
+            for _ in self.directions():
+                place = target(op, lambda a: self.dot(base) if a == base else plain(a))
+                if op.kind == "store":
+                    lines.put(tidy(f"{place} = {self.dot(str(value)) if moves else '0.0'}"))
+                elif moves:
+                    lines.put(tidy(f"{place} {op.form}= {self.dot(str(value))}"))
         lines.put(tidy(statement(op)))
 
     def effect(self, op: Op) -> None:
         """Calls of the runtime that write to an argument: the same on the tangents."""
         self.lines.put(tidy(statement(op)))
-        if any(self.flow.varies(a) for a in op.variables):
+        if not any(self.flow.varies(a) for a in op.variables):
+            return
+        for _ in self.directions():
             texts = []
             for a in op.args:
                 vary = isinstance(a, str) and (self.flow.real(a) or self.flow.shadows(a))
