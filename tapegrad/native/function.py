@@ -182,6 +182,8 @@ class Variant:
         self._derived: dict[Any, Derived | Overloaded] = {}
         self._pushed: dict[Any, Any] = {}
         self._bent: dict[Any, Any] = {}
+        self._beyond: dict[Any, Overloaded] = {}
+        """Second derivatives that only overloading has."""
         self.floats = [i for i, a in enumerate(args) if _is_float(a)]
 
     def typed(self) -> settling.Typed:
@@ -284,6 +286,36 @@ class Variant:
         derived = self.derived(positions)
         if not isinstance(derived, Derived):
             return derived.bend(args, seeds, directions)
+        other = self._beyond.get(positions)
+        if other is not None:
+            return other.bend(args, seeds, directions)
+        try:
+            return self._bend(derived, args, positions, seeds, directions)
+        except NotDifferentiable as refused:
+            other = self._in_place_of(derived, positions, refused)
+        return other.bend(args, seeds, directions)
+
+    def _in_place_of(
+        self, derived: Derived, positions: tuple[int, ...], refused: NotDifferentiable
+    ) -> Overloaded:
+        """Overloading for the second derivative, where the generated adjoint can be differentiated but once."""
+        if self.owner.mode == "adjoint":
+            raise refused
+        reason = f"the adjoint has no tangent:\n  {refused}"
+        other = self.overloaded(positions, reason, refused)
+        if other.seeded != derived.seeded:
+            raise refused
+        self._beyond[positions] = other
+        return other
+
+    def _bend(
+        self,
+        derived: Derived,
+        args: tuple[Any, ...],
+        positions: tuple[int, ...],
+        seeds: tuple[Any, ...],
+        directions: Sequence[Any],
+    ) -> list[Any]:
         made = derived.adjoint
         full = [*leaves_of(args), *seeds, *(_EMPTY[n].copy() for n in made.stacks)]
 
