@@ -62,6 +62,15 @@ def test_second_derivatives_agree(f, rng):
     assert np.allclose(tg.hvp(native)(X, d), difference(gradient, X, d), rtol=1e-7, atol=1e-7)
 
 
+def test_directions_are_carried_together(rng):
+    """Forward Jacobians and Hessians, of which one run carries several columns, equal products one direction at a time."""
+    native = tg.njit(programs.swapped_buffers, mode="adjoint")
+    assert np.allclose(tg.jacobian(native, mode="forward")(X), tg.grad(native)(X), rtol=1e-12)
+    hessian = tg.hessian(native)(X)
+    for k, column in enumerate(np.eye(X.size)):
+        assert np.allclose(tg.hvp(native)(X, column), hessian[:, k], rtol=1e-12, atol=1e-12)
+
+
 # --------------------------------------------------------------------------------------------------- interface
 
 

@@ -110,6 +110,13 @@ def test_refused_by_file_line_and_expression(f):
     assert line < int(text.split("line ")[1].split(":")[0]) < line + 8
 
 
+def test_snapshots_are_the_adjoints():
+    """A function that asks for little memory is not run on a tape that keeps everything."""
+    asked = tg.njit(programs.lists, checkpoint="revolve", snapshots=3)
+    with pytest.raises(tg.NotDifferentiable, match="no way back from snapshots"):
+        tg.grad(asked)(X.copy())
+
+
 def test_both_reasons_are_told_where_both_refuse():
     with pytest.raises(
         tg.NotDifferentiable, match=r"frexp[\s\S]*Nor can it be differentiated by over"

@@ -722,6 +722,9 @@ def njit_vjp(f: Any, f_vjp: Any) -> CustomFunction:
     for those that carry no derivative. Both functions are compiled; inside native functions the helper is called, and its source is
     never looked at.
 
+    The rule is used by both engines, in reverse and in forward mode. Where the result is an array, it is used by the adjoint engine
+    in reverse mode, and refused elsewhere; second derivatives through it are refused unless the rule is code that has a tangent.
+
     >>> import math, tapegrad as tg
     >>> def root(a):
     ...     x = a

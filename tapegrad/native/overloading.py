@@ -55,6 +55,8 @@ class Overloaded:
         self.owner = variant.owner
         self.types = variant.types
         self.positions = positions
+        if self.owner.snapshots:
+            raise refuse(_where(self.owner), *retyping.NO_SNAPSHOTS)
         self.reason = reason
         self.drivers: dict[Any, _Driver] = {}
         first = self.first = self.driver("reverse", 0)
@@ -181,7 +183,7 @@ class _Driver:
                 warnings.simplefilter("ignore", NumbaWarning)
                 inner.compile(tuple(carried))
         except _REFUSALS as error:
-            raise retyping.explained(error, self._where()) from (
+            raise retyping.explained(error, _where(self.owner)) from (
                 None if isinstance(error, NotDifferentiable) else error
             )
         found = inner.overloads[tuple(carried)].signature.return_type
@@ -190,7 +192,7 @@ class _Driver:
         for kind in self.outs:
             if not _can_leave(kind):
                 raise refuse(
-                    self._where(),
+                    _where(self.owner),
                     f"The function returns {kind}, which is neither a number nor an array.",
                     "Return numbers, arrays, or one tuple of them.",
                 )
@@ -203,10 +205,6 @@ class _Driver:
         self.compiled = numba.njit(**options)(
             inference.load(f"{_name(self.owner)}_overloaded", self.source, scope)
         )
-
-    def _where(self) -> Where:
-        code = self.owner.py_func.__code__
-        return Where(code.co_filename, code.co_firstlineno, f"def {self.owner.__name__}")
 
     def _carried(self, kind: Any, wanted: bool, name: str) -> Any:
         """The type that a parameter has in the program on carriers."""
@@ -229,7 +227,7 @@ class _Driver:
         )
         if wanted or refused:
             raise refuse(
-                self._where(),
+                _where(self.owner),
                 f"The argument {name} is of type {kind}, but overloading works on float64 and on arrays of it.",
                 "Convert it, or use mode='adjoint'.",
             )
@@ -349,6 +347,11 @@ def _arrays(a: Any) -> list[np.ndarray]:
     if isinstance(a, tuple):
         return [b for x in a for b in _arrays(x)]
     return [a] if isinstance(a, np.ndarray) else []
+
+
+def _where(owner: Any) -> Where:
+    code = owner.py_func.__code__
+    return Where(code.co_filename, code.co_firstlineno, f"def {owner.__name__}")
 
 
 def _name(owner: Any) -> str:

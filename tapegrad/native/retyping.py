@@ -29,7 +29,7 @@ from .carriers import Active, Carrier, is_carried, joined, joined_two, overload
 from .lowering import Custom, refuse
 from .names import PURE, canonical
 from .rules import FUNCTIONS, ufunc_of
-from .runtime import KERNEL_OPTIONS
+from .runtime import KERNEL_OPTIONS, checkpointed
 from .tree import Where
 
 LOST = frozenset("view itemsize nbytes strides ctypes tobytes byteswap base real imag".split())
@@ -42,6 +42,12 @@ MOVING = frozenset(
     np.random range len enumerate zip min max abs sum tuple list reversed sorted slice isinstance np.pi np.e np.inf np.nan""".split()
 )
 """Functions of Numba that work on any elements, because they move them."""
+
+
+NO_SNAPSHOTS = (
+    "Overloading keeps a record of each operation, and has no way back from snapshots.",
+    "Write the loop so that an adjoint can be generated, or leave the snapshots out.",
+)
 
 
 class Vocabulary:
@@ -72,6 +78,8 @@ class Vocabulary:
             return found[1]
         if isinstance(value, Custom):
             return self.custom(value)
+        if value is checkpointed:
+            raise refuse(where, *NO_SNAPSHOTS)
         inner = getattr(value, "dispatcher", None)
         if inner is not None:
             value = inner
