@@ -173,6 +173,23 @@ def test_custom_rule():
     assert np.allclose(tg.grad(tg.njit(f))(X.copy()), [np.sqrt(1.7), 0.15 / np.sqrt(1.7), 0, 0, 0])
 
 
+def test_custom_rule_twice():
+    """The second derivative goes by the rule as well: the source of the function says something else here."""
+
+    def steps(a):
+        return math.floor(a * 1000.0) / 1000.0
+
+    custom = tg.njit_vjp(steps, lambda g, out, a: (g * a,))
+
+    def f(x):
+        return custom(x[1]) * x[0] + custom(x[2])
+
+    native = tg.njit(f, mode="adjoint")
+    x = np.array([0.5, 2.0, 3.0])
+    assert np.array_equal(tg.grad(native)(x), [2.0, 0.5 * 2.0, 3.0])
+    assert np.array_equal(tg.hessian(native)(x), [[0, 2.0, 0], [2.0, 0.5, 0], [0, 0, 1.0]])
+
+
 def test_random_numbers_are_constants():
     f = tg.njit(programs.draws)
     value, gradient = tg.value_and_grad(f)(X.copy())

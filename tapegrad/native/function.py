@@ -344,7 +344,9 @@ class Variant:
         """The tangent of an adjoint, and its function."""
         made = derived.adjoint
         name = f"{derived.typed.program.name}_adjoint"
-        program = lowering.lower(inference.load(name, made.source, made.scope), generated=True)
+        # The adjoint calls functions with a custom rule; its tangent goes by the rule too, not by their source.
+        scope = {**made.scope, **derived.typed.program.customs}
+        program = lowering.lower(inference.load(name, made.source, scope), generated=True)
         kinds, returns = inference.infer(program, tuple(numba.typeof(a) for a in full))
         typed = settling.Typed(program, kinds, returns)
         order = dict(zip(made.params, program.params, strict=False))
@@ -723,7 +725,7 @@ def njit_vjp(f: Any, f_vjp: Any) -> CustomFunction:
     never looked at.
 
     The rule is used by both engines, in reverse and in forward mode. Where the result is an array, it is used by the adjoint engine
-    in reverse mode, and refused elsewhere; second derivatives through it are refused unless the rule is code that has a tangent.
+    in reverse mode and refused elsewhere. A second derivative is that of the rule, by the adjoint engine; overloading refuses it.
 
     >>> import math, tapegrad as tg
     >>> def root(a):

@@ -124,6 +124,7 @@ def lower(function: Any, generated: bool = False, snapshots: int = 0) -> Program
         scope=lowering.scope,
         where=Where(file, line + node.lineno, f"def {function.__name__}"),
         several=lowering.several,
+        customs=lowering.customs,
     )
 
 
@@ -241,6 +242,7 @@ class _Lowering:
         self.counter = itertools.count(1)
         self.scope: dict[str, Any] = {"np": np, "math": math}
         self.objects: dict[int, str] = {}
+        self.customs: dict[str, Custom] = {}
         self.block: list[Node] = []
         self.frame: _Frame
         self.several: set[str] = set()
@@ -1440,6 +1442,7 @@ class _Lowering:
         args = [self.expr(a) for a in node.args]
         places = ", ".join(f"{{{i}}}" for i in range(len(args)))
         forward = self.constant(function.f, function.f.__name__).text
+        self.customs[forward] = function
         backward = self.constant(function.vjp, f"{function.f.__name__}_vjp").text
         return self.pure(
             node, f"{forward}({places})", args, "custom", out, vjp=Const(backward, None)

@@ -121,6 +121,8 @@ class Program:
     scope: dict[str, Any]
     where: Where
     several: set[str]
+    customs: dict[str, Any] = field(default_factory=dict)
+    """Functions with a custom rule, by the names that the scope has for them."""
 
 
 def flat(ops: Iterable[Op]) -> Iterator[Op]:
