@@ -8,6 +8,8 @@ loops are cut, so that inside a piece every region is decided.
 Flags: `contract` on arithmetic (a multiplication and an addition may become one instruction), `reassoc` on sums; nothing that
 would change what NaN, infinities and signed zeros do.
 
+A shared group is a function of its own, `share`, of (frame, chunk, who): pointers come in the frame, `who` tells the memory for blocks.
+
 Invariant: a value's text stands in a loop that encloses every use, before it.
 """
 
@@ -15,6 +17,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -112,6 +115,8 @@ class Body:
         self.scopes = [Scope()]
         self.loops: list[str] = []  # a listing for people
         self.made_at: dict[str, int] = {}  # the loop depth of each value's text
+        self.shares: list[str] = []  # functions of shared groups
+        self.split: set[int] = set()  # reductions that go to a chunk's part now
 
     # ------------------------------------------------------------------------------------ text
 
@@ -164,26 +169,91 @@ class Body:
     # ------------------------------------------------------------------------------------ groups
 
     def _group(self, group: Group) -> None:
-        for nest in group.nests:
-            for op in nest.sums:
-                if 0 in op.attr[1]:
-                    self._initialised(op)
+        if group.chunks > 1:
+            self._shared(group)
+            return
+        for op in group.over_rows:
+            self._initialised(op)
         self.block_low = "0"
         if group.block >= group.rows:
             for nest in group.nests:
                 self._nest(nest, group, "0", str(nest.space[0]) if nest.space else "1")
             return
 
-        def block(low: str) -> None:
-            end = self.let(f"add nsw i64 {low}, {group.block}")
-            inside = self.let(f"icmp slt i64 {end}, {group.rows}")
-            high = self.let(f"select i1 {inside}, i64 {end}, i64 {group.rows}")
-            self.block_low = low
-            for nest in group.nests:
-                self._nest(nest, group, low, high)
-
         self.loops.append(f"for rows in range(0, {group.rows}, {group.block}):")
-        self.loop("0", str(group.rows), group.block, block)
+        self.loop("0", str(group.rows), group.block, lambda low: self._block(group, low))
+
+    def _block(self, group: Group, low: str) -> None:
+        """All nests of a group, for the rows of one block."""
+        high = self._smaller(self.let(f"add nsw i64 {low}, {group.block}"), group.rows)
+        self.block_low = low
+        for nest in group.nests:
+            self._nest(nest, group, low, high)
+
+    def _smaller(self, name: str, limit: int) -> str:
+        below = self.let(f"icmp slt i64 {name}, {limit}")
+        return self.let(f"select i1 {below}, i64 {name}, i64 {limit}")
+
+    def _shared(self, group: Group) -> None:
+        """A group as a function of the chunk, and a call by which threads share its chunks."""
+        k = len(self.shares)
+        partial = self.schedule.partial
+        outside = self.scopes, self.allocas
+        self.scopes, self.allocas = [Scope()], []
+        self.split = {op.number for op in group.over_rows}
+        for op in group.over_rows:
+            at = self.let(f"mul nsw i64 %chunk, {partial[op.number][1]}")
+            self.line(f"%mine{op.number} = getelementptr i8, ptr %part{op.number}, i64 {at}")
+            self._initialised(op)
+        self.loops.append(
+            f"for rows in range(0, {group.rows}, {group.block}), in {group.chunks} chunks shared by threads:"
+        )
+        low = self.let(f"mul nsw i64 %chunk, {group.share}")
+        high = self._smaller(self.let(f"add nsw i64 {low}, {group.share}"), group.rows)
+        self.loop(low, high, group.block, lambda low: self._block(group, low))
+        inside = "\n".join([*self.allocas, *self.scopes[0].lines])
+        self.split = set()
+        self.scopes, self.allocas = outside
+        names = sorted(set(re.findall(r"%(?:in|const|out|mem|part)\d+\b", inside)))
+        own = {f"%mem{n}": at for n, (where, at) in self.schedule.memory.items() if where == "own"}
+        given = [name for name in names if name not in own]
+        self.shares.append(_share(k, names, given, own, self.schedule.own, inside))
+        self.allocas.append(f"  %frame{k} = alloca [{len(given) + 1} x ptr]")
+        for i, name in enumerate(["%threads_own", *given]):
+            at = self.let(f"getelementptr ptr, ptr %frame{k}, i64 {i}")
+            self.line(f"store ptr {name}, ptr {at}")
+        self.line(
+            f"call void @tg_share(ptr @share{k}, ptr %frame{k}, i64 {group.chunks}, i64 %team)"
+        )
+        for op in group.over_rows:
+            self._initialised(op)
+            self._gathered(op, group.chunks)
+
+    def _gathered(self, op: Op, chunks: int) -> None:
+        """Add up the parts of a reduction, in the order of the chunks."""
+        lanes = self.widest if op.size >= self.widest else 1
+        even = op.size // lanes * lanes
+        kind = TYPES[op.dtype]
+
+        def one(chunk: str) -> None:
+            at = self.let(f"mul nsw i64 {chunk}, {self.schedule.partial[op.number][1]}")
+            part = self.let(f"getelementptr i8, ptr %part{op.number}, i64 {at}")
+
+            def entries(i: str, n: int) -> None:
+                values = []
+                for pointer in (self.pointer(op), part):
+                    at = self.let(f"getelementptr {kind}, ptr {pointer}, i64 {i}")
+                    text = f"load {typed(op.dtype, n)}, ptr {at}, align {op.dtype.itemsize}"
+                    values.append(self._made(text, op.dtype, n))
+                total = self._combined(op, *values)
+                at = self.let(f"getelementptr {kind}, ptr {self.pointer(op)}, i64 {i}")
+                self.line(f"store {total.type} {total.text}, ptr {at}, align {op.dtype.itemsize}")
+
+            self.loop("0", str(even), lanes, lambda i: entries(i, lanes))
+            if even < op.size:
+                self.loop(str(even), str(op.size), 1, lambda i: entries(i, 1))
+
+        self.loop("0", str(chunks), 1, one)
 
     def _initialised(self, op: Op) -> None:
         """Fill a reduction's memory with what changes nothing."""
@@ -607,7 +677,7 @@ class Body:
         row = math.prod(op.shape[1:])
         pointer = self.pointer(op)
         first, last = low, high
-        if low != "0" and self.schedule.memory[op.number][0] == "block":
+        if low != "0" and self.schedule.memory[op.number][0] in ("block", "own"):
             first, last = "0", self.let(f"sub nsw i64 {high}, {low}")
         if row != 1:
             first = (
@@ -891,13 +961,18 @@ class Body:
             return f"%in{op.attr}"
         if op.kind == "array":
             return f"%const{op.attr}"
+        if op.number in self.split:
+            return f"%mine{op.number}"
         where, k = self.schedule.memory[op.number]
         return f"%out{k}" if where == "out" else f"%mem{op.number}"
 
     def _address(self, op: Op, maps: Sequence[Map]) -> str:
         root = base(op)
         shift = None
-        if root.number in self.schedule.memory and self.schedule.memory[root.number][0] == "block":
+        if root.number in self.schedule.memory and self.schedule.memory[root.number][0] in (
+            "block",
+            "own",
+        ):
             shift = self.block_low
         return self._element(self.pointer(op), op.dtype, maps, contiguous(op.shape), shift)
 
@@ -1198,6 +1273,29 @@ class Body:
             one = self.let(f"call {element} @{symbol}({operands})")
             whole = self.let(f"insertelement {kind} {whole}, {element} {one}, i32 {i}")
         return Value(whole, dtype, lanes)
+
+
+def _share(
+    k: int, names: Sequence[str], given: Sequence[str], own: dict[str, int], size: int, inside: str
+) -> str:
+    """Text of a shared group: `share`, which takes pointers out of the frame, and `shared`, which computes one chunk."""
+    text = [
+        f"define internal void @shared{k}({', '.join(f'ptr noalias {name}' for name in names)}{', ' if names else ''}i64 %chunk) #0 {{",
+        f"entry:\n{inside}\n  ret void\n}}",
+        f"define internal void @share{k}(ptr %frame, i64 %chunk, i64 %who) #0 {{",
+        "  %all = load ptr, ptr %frame",
+        f"  %before = mul nsw i64 %who, {size}",
+        "  %own = getelementptr i8, ptr %all, i64 %before",
+    ]
+    for i, name in enumerate(given):
+        text.append(f"  %p{i} = getelementptr ptr, ptr %frame, i64 {i + 1}")
+        text.append(f"  {name} = load ptr, ptr %p{i}")
+    for name in names:
+        if name in own:
+            text.append(f"  {name} = getelementptr i8, ptr %own, i64 {own[name]}")
+    arguments = [*(f"ptr {name}" for name in names), "i64 %chunk"]
+    text.append(f"  call void @shared{k}({', '.join(arguments)})\n  ret void\n}}")
+    return "\n".join(text)
 
 
 def _overload(dtype: np.dtype) -> str:

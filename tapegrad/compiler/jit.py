@@ -10,14 +10,19 @@ unmapped when the last callable that leads to it dies, since the built-in functi
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import hashlib
+import re
 import threading
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ..replay import cache
 from ..replay.linker import LinkError, builtin, numpy_api, resolve
 
 _lock = threading.RLock()
@@ -55,6 +60,17 @@ def lanes() -> int:
     return _state["lanes"]
 
 
+def linker() -> Any:
+    """LLVM's linker for this process."""
+    import llvmlite.binding as llvm
+
+    with _lock:
+        if "jit" not in _state:
+            machine()
+            _state["jit"] = llvm.create_lljit_compiler()
+        return _state["jit"]
+
+
 LONG = 400_000
 """Characters of IR above which a module is compiled without optimisation, which would take much longer than in proportion."""
 
@@ -82,6 +98,47 @@ def optimised(text: str) -> bytes:
         return target.emit_object(module)
 
 
+def compiled(text: str) -> cache.Part:
+    """Object code of a module, from the cache if it is there."""
+    key = hashlib.sha256(text.encode()).hexdigest()
+    path = cache.path_of("program", key)
+    bundle = cache.read(path)
+    if bundle is not None and bundle.parts:
+        return bundle.parts[0]
+    code = optimised(text)
+    defined = set(re.findall(r"^define[^@]*@([\w.]+)\(", text, re.M))
+    declared = set(re.findall(r"^declare[^@]*@([\w.]+)\(", text, re.M))
+    declared |= set(re.findall(r"^@([\w.]+) = external", text, re.M))
+    asks = sorted(s for s in declared - defined if not s.startswith("llvm."))
+    part = cache.Part("program", "tg_entry", tuple(asks), code)
+    if cache.write(path, cache.Bundle((part,))):
+        _bound(path.parent)
+    return part
+
+
+KEPT_BYTES = 1 << 28
+"""Bytes of programs' object code that are kept on disk; the oldest go first."""
+
+_written = 0
+
+
+def _bound(folder: Path) -> None:
+    """Now and then, remove the oldest programs where there are too many."""
+    global _written
+    _written += 1
+    if _written % 64 != 1:
+        return
+    with contextlib.suppress(OSError):
+        files = sorted(
+            folder.glob("program-*.bin"), key=lambda file: file.stat().st_mtime, reverse=True
+        )
+        total = 0
+        for file in files:
+            total += file.stat().st_size
+            if total > KEPT_BYTES:
+                file.unlink()
+
+
 class Library:
     """Linked object code, unmapped with this object; `release` is called before, to free what the code keeps."""
 
@@ -99,9 +156,6 @@ class Library:
 
         global _count
         with _lock:
-            if "jit" not in _state:
-                machine()
-                _state["jit"] = llvm.create_lljit_compiler()
             builder = llvm.JITLibraryBuilder().add_object_img(code)
             for symbol in exports:
                 builder.export_symbol(symbol)
@@ -115,7 +169,7 @@ class Library:
                     )
                 builder.import_symbol(symbol, found)
             _count += 1
-            self.tracker = builder.link(_state["jit"], f"tapegrad program {_count}")
+            self.tracker = builder.link(linker(), f"tapegrad program {_count}")
             self.addresses = {symbol: self.tracker[symbol] for symbol in exports}
         self.kept = kept  # constants and objects that the code names
 

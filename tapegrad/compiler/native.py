@@ -6,27 +6,23 @@
     tg_release  frees the scratch memory that is kept between calls
 
 Scratch memory is on the stack if small; else one block is kept by the module and lent to one call at a time, and a call that
-finds it taken allocates its own: programs may run in many threads at once.
+finds it taken allocates its own: programs may run in many threads at once. Behind it lies what each thread of the team needs for
+itself, so its size follows from their number at the time of the call.
 
 Invariant: an entry touches no array whose type, dtype, shape, order and alignment it has not checked.
 """
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import functools
-import hashlib
-import re
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .. import vecmath
-from ..replay import cache
-from . import jit
+from . import jit, team
 from .arrays import B1, C8, C16, F4, F8, I4, I8, Arrays, Op
 from .callout import GuardFailed
 from .emit import Body
@@ -112,27 +108,29 @@ class Native:
         if loop is not None:
             for k in range(loop.carried, len(outputs)):
                 self.results[k] = Result((loop.turns, *outputs[k].shape), outputs[k].dtype)
-        self.schedule = scheduled(outputs)
+        self.schedule = scheduled(outputs, sharing=loop is None)
         timer.lap("schedule")
         body = Body(self.schedule, jit.lanes())
         self.text = _module(self, body, arrays, form or Form.flat(len(self.arguments), self.shown))
         self.listing = "\n".join(body.loops)
         timer.lap("emit")
         self.constants = [np.ascontiguousarray(c) for c in arrays.constants]
-        part = _compiled(self.text)
+        part = jit.compiled(self.text)
         timer.lap("compile")
         slow = slow or functools.partial(_converted, self)
         kept: list[Any] = [self.constants, slow]
         imports = {"tg_slow": id(slow)}
         imports |= {f"tg_const{i}": c.ctypes.data for i, c in enumerate(self.constants)}
         imports |= _objects()
+        if body.shares:
+            imports |= team.addresses()
         for i, value in enumerate(form.objects if form else ()):
             imports[f"tg_object{i}"] = id(value)
             kept.append(value)
         exports = ("tg_entry", "tg_run", "tg_release")
         imports = {k: v for k, v in imports.items() if k in part.asks}
         library = jit.Library(part.code, exports, imports, part.asks, kept)
-        self._run = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(library.addresses["tg_run"])
+        self._run = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(library.addresses["tg_run"])
         self.library = library
         self.entry = jit.builtin(library.addresses["tg_entry"], name, library)
         timer.lap("link")
@@ -149,7 +147,11 @@ class Native:
         table = (ctypes.c_void_p * (len(given) + len(made) + 1))()
         for i, array in enumerate([*given, *made]):
             table[i] = array.ctypes.data
-        self._run(ctypes.addressof(table))
+        if not self._run(ctypes.addressof(table)):
+            raise MemoryError(
+                f"a compiled program needs {self.schedule.scratch:,} bytes of memory for a call, which there are not: pass smaller "
+                "arrays, a part at a time."
+            )
         if any(made[self.shown :]):
             raise GuardFailed  # an index is out of bounds: the function itself says which
         return [a if a.ndim else a[()] for a in made[: self.shown]]
@@ -159,47 +161,6 @@ def _converted(native: Native, *values: Any) -> Any:
     """What an entry calls for arguments that it does not take as they are: of the right shape, but elsewhere in memory."""
     outputs = native.by_table(values)
     return outputs[0] if len(outputs) == 1 else tuple(outputs)
-
-
-def _compiled(text: str) -> cache.Part:
-    """Object code of a module, from the cache if it is there."""
-    key = hashlib.sha256(text.encode()).hexdigest()
-    path = cache.path_of("program", key)
-    bundle = cache.read(path)
-    if bundle is not None and bundle.parts:
-        return bundle.parts[0]
-    code = jit.optimised(text)
-    defined = set(re.findall(r"^define[^@]*@([\w.]+)\(", text, re.M))
-    declared = set(re.findall(r"^declare[^@]*@([\w.]+)\(", text, re.M))
-    declared |= set(re.findall(r"^@([\w.]+) = external", text, re.M))
-    asks = sorted(s for s in declared - defined if not s.startswith("llvm."))
-    part = cache.Part("program", "tg_entry", tuple(asks), code)
-    if cache.write(path, cache.Bundle((part,))):
-        _bound(path.parent)
-    return part
-
-
-KEPT_BYTES = 1 << 28
-"""Bytes of programs' object code that are kept on disk; the oldest go first."""
-
-_written = 0
-
-
-def _bound(folder: Path) -> None:
-    """Now and then, remove the oldest programs where there are too many."""
-    global _written
-    _written += 1
-    if _written % 64 != 1:
-        return
-    with contextlib.suppress(OSError):
-        files = sorted(
-            folder.glob("program-*.bin"), key=lambda file: file.stat().st_mtime, reverse=True
-        )
-        total = 0
-        for file in files:
-            total += file.stat().st_size
-            if total > KEPT_BYTES:
-                file.unlink()
 
 
 def _objects() -> dict[str, int]:
@@ -219,20 +180,26 @@ def _module(native: Native, body: Body, arrays: Arrays, form: Form) -> str:
     inside = body.run()
     schedule = native.schedule
     n_in, n_out, n_const = len(native.arguments), len(native.outputs), len(arrays.constants)
-    local = [k for k, (where, _) in schedule.memory.items() if where != "out"]
+    local = [k for k, (where, _) in schedule.memory.items() if where not in ("out", "own")]
     parameters = [f"ptr noalias readonly %in{i}" for i in range(n_in)]
     parameters += [f"ptr noalias readonly %const{i}" for i in range(n_const)]
     parameters += [f"ptr noalias %out{i}" for i in range(n_out)]
     parameters += [f"ptr noalias %mem{k}" for k in local]
+    if body.shares:
+        parameters += [f"ptr noalias %part{k}" for k in schedule.partial]
+        parameters += ["ptr noalias %threads_own", "i64 %team"]
+        body.declare("declare void @tg_share(ptr, ptr, i64, i64)")
+        body.declare("declare i64 @tg_team()")
     parts = [
         vecmath.join(*body.functions.values()) if body.functions else "",
+        *body.shares,
         f"define internal void @body({', '.join(parameters)}) #0 {{\nentry:\n{inside}\n  ret void\n}}",
         *body.declared,
         *(f"@tg_const{i} = external global i8" for i in range(n_const)),
-        _frame(native, local, n_const)
+        _frame(native, local, n_const, bool(body.shares))
         if native.loop is None
         else _loop_frame(native, local, n_const),
-        _entry(native, form),
+        _entry(native, form, bool(body.shares)),
         "attributes #0 = { nounwind }",
         "attributes #1 = { nounwind willreturn memory(none) }",
     ]
@@ -252,7 +219,7 @@ def _declared_once(text: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _frame(native: Native, local: Sequence[int], n_const: int) -> str:
+def _frame(native: Native, local: Sequence[int], n_const: int, shared: bool) -> str:
     """`call_body(table)`: scratch memory, and the body with all its pointers; 0 if there is no memory."""
     schedule = native.schedule
     n_in, n_out = len(native.arguments), len(native.outputs)
@@ -262,11 +229,17 @@ def _frame(native: Native, local: Sequence[int], n_const: int) -> str:
     arguments += [f"ptr @tg_const{i}" for i in range(n_const)]
     arguments += [f"ptr %q{n_in + i}" for i in range(n_out)]
     size = schedule.scratch
-    heap = size > STACK
-    lines += _borrowed(size)
+    heap = size > STACK or shared
+    lines += _borrowed(size, schedule.own, heap, shared)
     for k in local:
         lines.append(f"  %m{k} = getelementptr i8, ptr %scratch, i64 {schedule.memory[k][1]}")
         arguments.append(f"ptr %m{k}")
+    if shared:
+        for k, (offset, _) in schedule.partial.items():
+            lines.append(f"  %part{k} = getelementptr i8, ptr %scratch, i64 {offset}")
+            arguments.append(f"ptr %part{k}")
+        lines.append(f"  %theirs = getelementptr i8, ptr %scratch, i64 {size}")
+        arguments += ["ptr %theirs", "i64 %team"]
     lines.append(f"  call void @body({', '.join(arguments)})")
     lines += [*_returned(heap), "  ret i32 1", "}"]
     return "\n".join([*lines, *_runners(heap)])
@@ -281,19 +254,24 @@ def _pointers(n: int) -> list[str]:
     return lines
 
 
-def _borrowed(size: int) -> list[str]:
-    """%scratch: memory of the stack, or what the module keeps, or new."""
-    if not size:
+def _borrowed(size: int, own: int, heap: bool, shared: bool) -> list[str]:
+    """%scratch: memory of the stack, or what the module keeps if it is large enough, or new; its length stands before it."""
+    if not size and not heap:
         return []
-    if size <= STACK:
+    if not heap:
         return [f"  %scratch = alloca [{size} x i8], align 64"]
+    team = ["  %team = call i64 @tg_team()"] if shared else ["  %team = add i64 0, 1"]
     return [
+        *team, f"  %each = mul i64 %team, {own}", f"  %size = add i64 %each, {size + 128}",
         "  %spare = atomicrmw xchg ptr @spare, ptr null seq_cst",
-        "  %none = icmp eq ptr %spare, null", "  br i1 %none, label %fresh, label %have", "fresh:",
-        f"  %new = call ptr @malloc(i64 {size + 64})", "  %failed = icmp eq ptr %new, null",
-        "  br i1 %failed, label %nothing, label %have", "nothing:", "  ret i32 0", "have:",
-        "  %block = phi ptr [ %spare, %entry ], [ %new, %fresh ]",
-        "  %address = ptrtoint ptr %block to i64", "  %up = add i64 %address, 63", "  %even = and i64 %up, -64",
+        "  %none = icmp eq ptr %spare, null", "  br i1 %none, label %fresh, label %look", "look:",
+        "  %length = load i64, ptr %spare", "  %fits = icmp uge i64 %length, %size", "  br i1 %fits, label %have, label %small", "small:",
+        "  call void @free(ptr %spare)", "  br label %fresh", "fresh:",
+        "  %new = call ptr @malloc(i64 %size)", "  %failed = icmp eq ptr %new, null",
+        "  br i1 %failed, label %nothing, label %got", "nothing:", "  ret i32 0", "got:",
+        "  store i64 %size, ptr %new", "  br label %have", "have:",
+        "  %block = phi ptr [ %spare, %look ], [ %new, %got ]",
+        "  %address = ptrtoint ptr %block to i64", "  %up = add i64 %address, 127", "  %even = and i64 %up, -64",
         "  %gap = sub i64 %even, %address", "  %scratch = getelementptr i8, ptr %block, i64 %gap",
     ]  # fmt: skip
 
@@ -344,7 +322,7 @@ def _loop_frame(native: Native, local: Sequence[int], n_const: int) -> str:
         "define internal i32 @call_body(ptr %table) #0 {",
         "entry:",
         *_pointers(n_in + n_out),
-        *_borrowed(size),
+        *_borrowed(size, 0, heap, False),
     ]
     for k in local:
         lines.append(f"  %m{k} = getelementptr i8, ptr %scratch, i64 {schedule.memory[k][1]}")
@@ -412,7 +390,7 @@ def _work(schedule: Schedule) -> int:
     return total
 
 
-def _entry(native: Native, form: Form) -> str:
+def _entry(native: Native, form: Form, shared: bool) -> str:
     """The METH_FASTCALL entry."""
     n_in, n_out = len(native.arguments), len(native.outputs)
     used: set[str] = set()
@@ -457,7 +435,8 @@ def _entry(native: Native, form: Form) -> str:
         data = f"%data{k}" if op.shape else f"%out{k}"
         lines.append(f"  %slot{k} = getelementptr ptr, ptr %table, i64 {slot}")
         lines.append(f"  store ptr {data}, ptr %slot{k}")
-    if _work(native.schedule) * (native.loop.turns if native.loop else 1) > RELEASE_ABOVE:
+    turns = native.loop.turns if native.loop else 1
+    if shared or _work(native.schedule) * turns > RELEASE_ABOVE:
         # Another thread may take arrays out of a list that was passed: they must live until the end.
         lines += [f"  call void @Py_IncRef(ptr %object{i})" for i in checker.in_lists]
         lines += [

@@ -29,8 +29,10 @@ class Report:
     """Elementwise operations and reductions in machine code, by name."""
     loops: int
     blocks: int
+    shared: int
+    """Groups of loops that threads share."""
     memory: int
-    """Bytes of scratch memory that a call uses at one time."""
+    """Bytes of scratch memory that a call uses at one time, in one thread."""
     work: int
     """Elementwise operations and additions that a call makes, about: one for each entry."""
     guards: tuple[str, ...]
@@ -73,7 +75,8 @@ class Report:
             dict(expressions),
             sum(len(group.nests) for group in groups),
             len(groups),
-            sum(native.schedule.scratch for native in natives),
+            sum(group.chunks > 1 for group in groups),
+            sum(native.schedule.scratch + native.schedule.own for native in natives),
             work,
             tuple(f"{g.what}, {g.where}" for g in guards),
             sum(native.size for native in natives),
@@ -89,7 +92,10 @@ class Report:
             ("calls recorded", str(self.recorded)),
             ("in machine code", counted(self.expressions)),
             ("NumPy calls", counted(self.calls)),
-            ("loop nests", f"{self.loops} in {self.blocks} groups"),
+            (
+                "loop nests",
+                f"{self.loops} in {self.blocks} groups, {self.shared} shared by threads",
+            ),
             ("scratch memory", f"{self.memory:,} bytes"),
             ("operations a call", f"{self.work:,}"),
             ("object code", f"{self.code:,} bytes"),

@@ -6,6 +6,9 @@ be computed more than once at some cost. Everything between roots is computed wh
 extent, such that row i of one needs row i of another only: it runs in blocks of rows, so that what passes between its nests
 stays in the cache, and needs memory for one block.
 
+A group with much to do is *shared*: its rows are cut into chunks, which threads take (team.py). The cut follows from the program alone,
+and sums over rows have one partial sum a chunk, added in order: so results do not depend on the number of threads.
+
 Invariant: nests are in an order in which every root is complete before another nest reads it, except row by row within a group.
 """
 
@@ -16,7 +19,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .arrays import SUMS, Map, Op
+from .arrays import CHEAP, SUMS, Map, Op
+from .arrays import ROOTS as SLOWER
 
 LEAVES = ("input", "array")
 
@@ -31,6 +35,15 @@ MOST_OPS = 120
 
 LONGEST_CHAIN = 80
 """Expressions one on top of the other, above which one gets memory."""
+
+CHUNK = 200_000
+"""Work (in additions) of a chunk at least: some twenty microseconds, several times what it takes to wake a thread."""
+
+MOST_CHUNKS = 64
+"""Chunks of a group at most."""
+
+ROWS_A_SUM = 64
+"""Rows that a chunk has at least for each partial sum over them, which must be stored, and added up by one thread."""
 
 MOST_REGIONS = 16
 """Nested regions above which one gets memory of its own."""
@@ -53,11 +66,22 @@ class Nest:
 
 @dataclass(slots=True)
 class Group:
-    """Nests that run block by block over `rows` first indices; `block` rows at a time."""
+    """Nests that run block by block over `rows` first indices; `block` rows at a time, `share` rows in one chunk."""
 
     rows: int
     nests: list[Nest]
     block: int = 0
+    share: int = 0
+
+    @property
+    def chunks(self) -> int:
+        """In how many parts threads share the group; 1 if they do not."""
+        return -(-self.rows // self.share) if self.share else 1
+
+    @property
+    def over_rows(self) -> list[Op]:
+        """The reductions that each row adds to."""
+        return [op for nest in self.nests for op in nest.sums if 0 in op.attr[1]]
 
 
 @dataclass(slots=True)
@@ -66,8 +90,12 @@ class Schedule:
 
     groups: list[Group]
     memory: dict[int, tuple[str, int]]
-    """Root's number -> ("out", k), ("full", offset in scratch) or ("block", offset)."""
+    """Root's number -> ("out", k), ("full", offset in scratch), ("block", offset), or ("own", offset in the memory of one thread)."""
     scratch: int
+    own: int
+    """Bytes that each thread needs for itself."""
+    partial: dict[int, tuple[int, int]]
+    """Number of a reduction over shared rows -> offset in scratch, and bytes from one chunk's part to the next."""
     outputs: list[Op]
     roots: dict[int, Op]
     products: list[Op]
@@ -174,8 +202,9 @@ def topological(outputs: Sequence[Op]) -> list[Op]:
 class Scheduler:
     """Finds the roots, then nests, then groups, then memory."""
 
-    def __init__(self, outputs: Sequence[Op]) -> None:
+    def __init__(self, outputs: Sequence[Op], sharing: bool = True) -> None:
         self.outputs = list(outputs)
+        self.sharing = sharing
         self.order = topological(outputs)
         self.roots: set[int] = set()
         self.by_number = {op.number: op for op in self.order}
@@ -240,14 +269,8 @@ class Scheduler:
         """Make roots of what is computed more than once, or more often than it has entries; whether there were any."""
         cost: dict[int, int] = {}
         for op in self.order:
-            own = 1 if op.kind == "elem" else 0
-            if op.kind == "elem":
-                from .arrays import CHEAP
-                from .arrays import ROOTS as SLOWER
-
-                own = 1 if op.attr in CHEAP else 4 if op.attr in SLOWER else 20
             below = sum(1 if x.number in self.roots else cost[x.number] for x in op.inputs)
-            cost[op.number] = min(own + below, 10**6)
+            cost[op.number] = min(self.own_cost(op) + below, 10**6)
         self.cost = cost
         uses: dict[int, set[Any]] = {}
         found: set[int] = set()
@@ -416,12 +439,44 @@ class Scheduler:
             else:
                 block = block // 8 * 8
             group.block = block if group.block >= 0 else -1
+            if self.sharing and group.block > 0:
+                self._cut(group)
         self.group_of = {
             op.number: group_of[n]
             for op in self.order
             if (n := self.nest_of.get(op.number, -1)) >= 0
         }
         return groups
+
+    def _cut(self, group: Group) -> None:
+        """Cut the rows of a group into chunks, if there is enough to do."""
+        work = sum(self._work(nest) for nest in group.nests)
+        most = min(work // CHUNK, MOST_CHUNKS)
+        if group.over_rows:
+            most = min(most, group.rows // ROWS_A_SUM)
+        if most < 2 or group.rows < 2:
+            return
+        if group.block >= group.rows:  # few and long rows
+            group.block = 1
+        blocks = -(-group.rows // group.block)
+        share = -(-blocks // most) * group.block
+        group.share = share if share < group.rows else 0
+
+    def _work(self, nest: Nest) -> int:
+        """What a nest costs, in additions."""
+        each = 0
+        for op in (*nest.roots, *(op for op, _ in nest.copies)):
+            walk = Walk(self.roots)
+            walk.into(op, identity(op.shape), top=op.number in self.roots)
+            each += 1 + len(walk.reads)
+            each += sum(self.own_cost(x) for x in walk.evaluated.values())
+        return each * math.prod(nest.space)
+
+    def own_cost(self, op: Op) -> int:
+        """What one entry of an expression costs beside its operands, in additions."""
+        if op.kind != "elem":
+            return 0
+        return 1 if op.attr in CHEAP else 4 if op.attr in SLOWER else 20
 
     def _reads(self, nest: Nest) -> Iterator[tuple[Op, tuple[Map, ...]]]:
         for op in nest.roots:
@@ -456,6 +511,7 @@ class Scheduler:
                         (g, self._rowwise(read, maps, group.rows))
                     )
         offset = 0
+        own = dict.fromkeys(range(len(groups)), 0)
         for op in self.order:
             if op.number not in self.roots or op.number in memory:
                 continue
@@ -473,19 +529,37 @@ class Scheduler:
                 and op.shape[0] == group.rows
             )
             entries = group.block * math.prod(op.shape[1:]) if local else op.size
-            memory[op.number] = ("block" if local else "full", offset)
-            offset += (max(entries, 1) * op.dtype.itemsize + 63) // 64 * 64
+            size = _lines(entries * op.dtype.itemsize)
+            if local and group.chunks > 1:
+                memory[op.number] = ("own", own[self.group_of[op.number]])
+                own[self.group_of[op.number]] += size
+            else:
+                memory[op.number] = ("block" if local else "full", offset)
+                offset += size
+        partial = {}
+        for group in groups:
+            for op in group.over_rows if group.chunks > 1 else ():
+                size = _lines(op.size * op.dtype.itemsize)
+                partial[op.number] = (offset, size)
+                offset += size * group.chunks
         products = [op for op in self.order if op.kind == "product"]
         return Schedule(
             groups,
             memory,
             offset,
+            max(own.values(), default=0),
+            partial,
             self.outputs,
             {n: self.by_number[n] for n in self.roots},
             products,
         )
 
 
-def scheduled(outputs: Sequence[Op]) -> Schedule:
-    """The schedule for computing these expressions."""
-    return Scheduler(outputs).run()
+def _lines(size: int) -> int:
+    """Bytes of memory for so many: whole cache lines, and at least one."""
+    return (max(size, 1) + 63) // 64 * 64
+
+
+def scheduled(outputs: Sequence[Op], sharing: bool = True) -> Schedule:
+    """The schedule for computing these expressions; with `sharing`, large groups are cut for threads."""
+    return Scheduler(outputs, sharing).run()

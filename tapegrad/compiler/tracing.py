@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 import operator
+import os
 import sys
 import threading
 import weakref
@@ -286,7 +287,10 @@ def _made(value: Any) -> Any:
 
 
 def _line() -> str:
-    """Where in the user's code we are: the innermost frame outside this library, NumPy and SciPy."""
+    """Where in the user's code we are: the innermost frame outside this library, NumPy and SciPy.
+
+    The file goes by its name alone, since reports and listings are shown to others.
+    """
     frame: Any = sys._getframe(1)
     while frame is not None:
         module = frame.f_globals.get("__name__", "")
@@ -298,7 +302,8 @@ def _line() -> str:
             "functools",
             "contextlib",
         ):
-            return f'"{frame.f_code.co_filename}", line {frame.f_lineno}, in {frame.f_code.co_name}'
+            file = os.path.basename(frame.f_code.co_filename)
+            return f'"{file}", line {frame.f_lineno}, in {frame.f_code.co_name}'
         frame = frame.f_back
     return "at an unknown line"
 
