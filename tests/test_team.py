@@ -73,7 +73,7 @@ def test_the_number_of_threads_changes_no_bit(name):
 def test_random_programs_shared(monkeypatch):
     """Small programs cut as if they were large: eager against one thread and four, over all that the schedule does."""
     monkeypatch.setattr(schedule, "CHUNK", 20)
-    monkeypatch.setattr(schedule, "ROWS_A_SUM", 1)
+    monkeypatch.setattr(schedule, "PARTIAL", 1)
     found = 0
     for seed in range(100, 112):
         f, (first, second) = random_program(seed)

@@ -418,13 +418,14 @@ def _entry(native: Native, form: Form, shared: bool) -> str:
     for k, op in enumerate(native.results):
         slot = n_in + k
         if op.shape:
-            used.add("tg_ndarray")
+            used |= {"tg_ndarray", f"tg_descr_{_NAMES[op.dtype]}"}
             for j, n in enumerate(op.shape):
                 lines.append(f"  %dim{k}_{j} = getelementptr i64, ptr %dims{k}, i64 {j}")
                 lines.append(f"  store i64 {n}, ptr %dim{k}_{j}")
             lines += [
-                f"  %array{k} = call ptr @tg_PyArray_New(ptr @tg_ndarray, i32 {len(op.shape)}, ptr %dims{k}, i32 {op.dtype.num}, "
-                "ptr null, ptr null, i32 0, i32 0, ptr null)",
+                f"  call void @Py_IncRef(ptr @tg_descr_{_NAMES[op.dtype]})",  # the call takes it
+                f"  %array{k} = call ptr @tg_PyArray_NewFromDescr(ptr @tg_ndarray, ptr @tg_descr_{_NAMES[op.dtype]}, "
+                f"i32 {len(op.shape)}, ptr %dims{k}, ptr null, ptr null, i32 0, ptr null)",
                 f"  %null{k} = icmp eq ptr %array{k}, null",
                 f"  br i1 %null{k}, label %undo{len(arrays)}, label %made{k}",
                 f"made{k}:",
@@ -498,7 +499,7 @@ def _entry(native: Native, form: Form, shared: bool) -> str:
         "  %other = call ptr @PyObject_Vectorcall(ptr @tg_slow, ptr %args, i64 %nargs, ptr %names)", "  ret ptr %other", "}",
         "@tg_slow = external global i8",
         *(f"@{name} = external global i8" for name in sorted(used)),
-        "declare ptr @tg_PyArray_New(ptr, i32, ptr, i32, ptr, ptr, i32, i32, ptr)", "declare ptr @tg_PyArray_Scalar(ptr, ptr, ptr)",
+        "declare ptr @tg_PyArray_NewFromDescr(ptr, ptr, i32, ptr, ptr, ptr, i32, ptr)", "declare ptr @tg_PyArray_Scalar(ptr, ptr, ptr)",
         "declare ptr @PyObject_Vectorcall(ptr, ptr, i64, ptr)", "declare ptr @PyEval_SaveThread()",
         "declare void @PyEval_RestoreThread(ptr)", "declare ptr @PyErr_NoMemory()", "declare void @Py_DecRef(ptr)",
         "declare void @Py_IncRef(ptr)", "declare ptr @PyTuple_New(i64)", "declare i32 @PyTuple_SetItem(ptr, i64, ptr)",

@@ -42,8 +42,8 @@ CHUNK = 200_000
 MOST_CHUNKS = 64
 """Chunks of a group at most."""
 
-ROWS_A_SUM = 64
-"""Rows that a chunk has at least for each partial sum over them, which must be stored, and added up by one thread."""
+PARTIAL = 32
+"""Work that there is at least for each entry of a chunk's partial sums, which take memory, and are added up by one thread."""
 
 MOST_REGIONS = 16
 """Nested regions above which one gets memory of its own."""
@@ -452,11 +452,13 @@ class Scheduler:
         """Cut the rows of a group into chunks, if there is enough to do."""
         work = sum(self._work(nest) for nest in group.nests)
         most = min(work // CHUNK, MOST_CHUNKS)
-        if group.over_rows:
-            most = min(most, group.rows // ROWS_A_SUM)
+        partial = sum(op.size for op in group.over_rows)
+        if partial:
+            most = min(most, work // (PARTIAL * partial))
         if most < 2 or group.rows < 2:
             return
-        if group.block >= group.rows:  # few and long rows
+        widest = max(math.prod(nest.space[1:]) for nest in group.nests)
+        if widest >= BLOCK or group.block >= group.rows:  # few and long rows
             group.block = 1
         blocks = -(-group.rows // group.block)
         share = -(-blocks // most) * group.block

@@ -153,5 +153,10 @@ def numpy_api() -> dict[str, int]:
     get.restype = ctypes.c_void_p
     get.argtypes = (ctypes.py_object, ctypes.c_char_p)
     table: Any = ctypes.cast(get(capsule, None), ctypes.POINTER(ctypes.c_void_p))
-    places = {"PyArray_New": 93, "PyArray_NewCopy": 85, "PyArray_Scalar": 60}
+    places = {
+        "PyArray_New": 93,
+        "PyArray_NewCopy": 85,
+        "PyArray_NewFromDescr": 94,
+        "PyArray_Scalar": 60,
+    }
     return {name: table[place] or 0 for name, place in places.items()}
