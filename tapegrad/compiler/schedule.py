@@ -335,11 +335,8 @@ class Scheduler:
 
     def _assign(self) -> None:
         work: list[int] = []
-        for op in self.order:
-            if op.number not in self.roots:
-                continue
+        for op, walk in self._by_depth():
             space = space_of(op)
-            walk = self._walk(op)
             first = self._first(space, walk)
             nest = next(
                 (
@@ -385,21 +382,35 @@ class Scheduler:
                 work.append(0)
             self.nests[nest].copies.append((op, k))
 
+    def _by_depth(self) -> list[tuple[Op, Walk]]:
+        """The roots and what they read, by the number of loops that must be over before theirs; the small ones of a depth first.
+
+        So numbers that large loops read (a discount factor) are there before, and do not part one loop from the next.
+        """
+        depth: dict[int, int] = {}
+        found = []
+        for op in self.order:
+            if op.number in self.roots:
+                walk = self._walk(op)
+                space = space_of(op)
+                depth[op.number] = max(
+                    (
+                        depth[base(read).number] + (not _in_step(read, maps, space))
+                        for read, maps in walk.reads
+                        if base(read).number in depth
+                    ),
+                    default=0,
+                )
+                found.append((depth[op.number], math.prod(space), op.number, op, walk))
+        return [(op, walk) for *_, op, walk in sorted(found, key=lambda row: row[:3])]
+
     def _first(self, space: tuple[int, ...], walk: Walk) -> int:
         """The first nest that may compute what has been walked."""
         first = 0
         for read, maps in walk.reads:
-            root = base(read)
-            at = self.nest_of.get(root.number)
-            if at is None:
-                continue
-            same = (
-                read is root
-                and root.kind not in SUMS
-                and self.nests[at].space == space
-                and maps == identity(space)
-            )
-            first = max(first, at if same else at + 1)
+            at = self.nest_of.get(base(read).number)
+            if at is not None:
+                first = max(first, at + (not _in_step(read, maps, space)))
         return first
 
     # ------------------------------------------------------------------------------------ groups
@@ -555,6 +566,17 @@ class Scheduler:
             {n: self.by_number[n] for n in self.roots},
             products,
         )
+
+
+def _in_step(read: Op, maps: Sequence[Map], space: tuple[int, ...]) -> bool:
+    """Whether loops over a space may compute what they read in the same turn."""
+    root = base(read)
+    return (
+        read is root
+        and root.kind not in SUMS
+        and space_of(root) == space
+        and maps == identity(space)
+    )
 
 
 def _lines(size: int) -> int:
