@@ -1238,3 +1238,111 @@ def test_tracing_beside_packed_values() -> None:
         assert np.allclose(tg.compile(lambda x: np.reshape(x, -1) * 2)(X), X * 2)
     y.backward()
     assert np.allclose(x.grad.numpy(), 2 * X)
+
+
+# ------------------------------------------------------------------------------------------------ what is read beside the arguments
+
+SCALE = 2.0
+TABLE = np.ones(4)
+
+
+def helper(x):
+    return x * SCALE
+
+
+def surrounded(entry):
+    """A function of a closure's number, array and tensor, of globals, of a helper's globals, and of an attribute's array."""
+
+    class Model:
+        weights = np.ones(4)
+
+    number, array, tensor, model = 2.0, np.ones(4), tg.tensor(np.ones(4)), Model()
+
+    def f(x):
+        return (
+            np.sum(helper(x) * TABLE * array[::-1]) * number
+            + np.sum(x * model.weights) * tensor.sum()
+        )
+
+    def change(what):
+        nonlocal number, array, tensor
+        if what == "number":
+            number = 5.0
+        elif what == "array":
+            array = array + 1
+        elif what == "array in place":
+            array[1] = 7.0
+        elif what == "tensor":
+            tensor = tensor * 3
+        elif what == "tensor in place":
+            tensor[2] = 9.0
+        elif what == "tensor's array":
+            tensor.data = np.arange(4.0)
+        elif what == "attribute in place":
+            model.weights *= 4.0
+        elif what == "global":
+            globals()["SCALE"] += 1.5
+        elif what == "global array in place":
+            TABLE[0] += 1.0
+        else:
+            raise AssertionError(what)
+
+    return (tg.value_and_grad(f) if entry == "gradient" else lambda x: plain(f(x))), change
+
+
+@pytest.mark.parametrize(
+    "what",
+    ["number", "array", "array in place", "tensor", "tensor in place", "tensor's array", "attribute in place", "global",
+     "global array in place"],
+)  # fmt: skip
+@pytest.mark.parametrize("entry", ["gradient", "value", "slower"])
+def test_what_a_function_reads_beside_its_arguments_may_change(what, entry, monkeypatch):
+    """By the entry in machine code, and by the slower one."""
+    from tapegrad.compiler import jit
+
+    if entry == "slower":
+        monkeypatch.setitem(jit._state, "works", False)
+    f, change = surrounded(entry)
+    c = tg.compile(f)
+    for _ in range(3):
+        agree(c(X), f(X))
+    latest = c.latest
+    agree(c(X), f(X))
+    assert c.latest is latest and (latest.direct is not None) == (entry != "slower")
+    before = c(X)
+    change(what)
+    agree(c(X), f(X))
+    assert not np.array_equal(
+        plain(before[0] if entry == "gradient" else before),
+        plain(f(X)[0] if entry == "gradient" else f(X)),
+    )
+    assert c.latest is not latest
+    agree(c(X), f(X))
+
+
+def test_equal_numbers_are_the_same():
+    """A number bound anew, arrays that nobody else has, and names of modules and libraries lead to no other trace."""
+    number = float("2.5")
+
+    def f(x):
+        return np.sum(x * number * np.arange(4.0)) + math.pi
+
+    c = tg.compile(f)
+    c(X)
+    first = c.latest
+    assert [w.told() for w in first.around] == ["a variable of an enclosing function, float"]
+    number = float("2.5")
+    agree(c(X), f(X))
+    assert c.latest is first
+
+
+def test_what_always_changes_is_told():
+    scale = 0.0
+
+    def f(x):
+        return x * scale
+
+    c = tg.compile(f)
+    with pytest.warns(RuntimeWarning, match=r"enclosing function, float.*as an argument"):
+        for scale in np.arange(1.0, 20.0).tolist():
+            agree(c(X), X * scale)

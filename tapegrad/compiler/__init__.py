@@ -6,8 +6,9 @@
     lowering   calls as array expressions, where there is one; arrays: these expressions, simplified as they are made
     partition  which calls become machine code, and what stays a NumPy call
     schedule   loops, blocks and memory for expressions; emit: LLVM IR of a schedule
+    team       threads that share large loops
     native     a module with its entry; jit: object code, linking, lifetime (the cache on disk is replay's)
-    program    signatures, guards, which program a call gets
+    program    signatures, guards, which program a call gets; surroundings: what a function reads beside its arguments
     entry      a call on tracked tensors: one entry of the outer tape
 
 Invariant: a compiled function returns what the function itself would, or raises.
@@ -136,8 +137,9 @@ def compile(
     `tg.compile(tg.value_and_grad(loss))`. A compiled function called on tracked tensors is one entry of their tape.
 
     A value that Python looks at while tracing (`if x > 0`, `float(x)`, `range(n)`) is checked at each call, and leads to
-    another trace where it differs. Effects other than the result (printing, writing to globals) happen only while tracing; arrays and
-    globals that the function reads are those of the trace, and NumPy's warnings about values come only then. Raises TraceError
+    another trace where it differs; so do numbers, small arrays and tensors that it finds in its closure, among globals or on the way. What
+    is not seen: attributes bound anew, items of lists and dicts, and large arrays from which it computes constants. Effects other
+    than the result (printing, writing to globals) happen only while tracing, as NumPy's warnings about values. Raises TraceError
     for what cannot be compiled: a write into an argument, random numbers, a function traced again and again because Python
     reads values that always change.
 

@@ -22,11 +22,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import vecmath
+from ..tensor import Tensor
 from . import jit, team
 from .arrays import B1, C8, C16, F4, F8, I4, I8, Arrays, Op
 from .callout import GuardFailed
 from .emit import Body
 from .schedule import Schedule, scheduled
+from .surroundings import Watched, place_of_data
 
 if TYPE_CHECKING:
     from .rolling import Loop
@@ -69,12 +71,19 @@ class Form:
     A tree is ("leaf", index), ("object", index of a constant: an argument must be that very object), or ("tuple" | "list", *trees).
     """
 
-    __slots__ = ("arguments", "objects", "result")
+    __slots__ = ("arguments", "objects", "result", "watched")
 
-    def __init__(self, arguments: Sequence[Any], result: Any, objects: Sequence[Any] = ()) -> None:
+    def __init__(
+        self,
+        arguments: Sequence[Any],
+        result: Any,
+        objects: Sequence[Any] = (),
+        watched: Sequence[Watched] = (),
+    ) -> None:
         self.arguments = list(arguments)
         self.result = result
         self.objects = list(objects)
+        self.watched = list(watched)  # what must be as it was, beside the arguments
 
     @classmethod
     def flat(cls, n_in: int, n_out: int) -> Form:
@@ -127,6 +136,14 @@ class Native:
         for i, value in enumerate(form.objects if form else ()):
             imports[f"tg_object{i}"] = id(value)
             kept.append(value)
+        for i, w in enumerate(form.watched if form else ()):
+            imports |= {
+                f"tg_at{i}": id(w.holder),
+                f"tg_name{i}": id(w.name),
+                f"tg_is{i}": id(w.value),
+            }
+            imports[f"tg_was{i}"] = w.copy.ctypes.data if w.copy is not None else 0
+            kept.append((w, w.holder, w.name, w.value, w.copy))
         exports = ("tg_entry", "tg_run", "tg_release")
         imports = {k: v for k, v in imports.items() if k in part.asks}
         library = jit.Library(part.code, exports, imports, part.asks, kept)
@@ -408,6 +425,8 @@ def _entry(native: Native, form: Form, shared: bool) -> str:
         "begin:",
     ]
     checks += checker.taken("%args", form.arguments)
+    for i, w in enumerate(form.watched):
+        checks += checker.same(i, w)
     for k, op in enumerate(native.results):
         if not op.shape:
             lines.append(f"  %out{k} = alloca [2 x i64], align 8")
@@ -503,7 +522,9 @@ def _entry(native: Native, form: Form, shared: bool) -> str:
         "declare ptr @PyObject_Vectorcall(ptr, ptr, i64, ptr)", "declare ptr @PyEval_SaveThread()",
         "declare void @PyEval_RestoreThread(ptr)", "declare ptr @PyErr_NoMemory()", "declare void @Py_DecRef(ptr)",
         "declare void @Py_IncRef(ptr)", "declare ptr @PyTuple_New(i64)", "declare i32 @PyTuple_SetItem(ptr, i64, ptr)",
-        "declare ptr @PyList_New(i64)", "declare i32 @PyList_SetItem(ptr, i64, ptr)",
+        "declare ptr @PyList_New(i64)", 
+        "declare ptr @PyDict_GetItemWithError(ptr, ptr)", "declare i32 @memcmp(ptr, ptr, i64)",
+        "declare i32 @PyList_SetItem(ptr, i64, ptr)",
     ]  # fmt: skip
     return "\n".join(lines)
 
@@ -538,7 +559,10 @@ class _Builder:
 
 
 class _Checker:
-    """IR that takes arguments: checks type and layout of each, and puts the address of its data into the table."""
+    """IR that takes arguments: checks type and layout of each, and puts the address of its data into the table.
+
+    It also looks at what the function reads beside its arguments.
+    """
 
     def __init__(self, native: Native, used: set[str]) -> None:
         self.native = native
@@ -573,6 +597,39 @@ class _Checker:
                 nested = tree[0] != "leaf"
                 lines += self._nested(k, tree, in_list) if nested else self._leaf(k, tree[1])
             lines.append(f"next{k}:")
+        return lines
+
+    def same(self, i: int, w: Watched) -> list[str]:
+        """Text that goes the slow way unless a name means the same object, and an array holds the same bytes."""
+        lines = []
+        if w.holder is not None:
+            self.used |= {f"tg_at{i}", f"tg_is{i}"}
+            if w.name:
+                self.used.add(f"tg_name{i}")
+                lines.append(
+                    f"  %now{i} = call ptr @PyDict_GetItemWithError(ptr @tg_at{i}, ptr @tg_name{i})"
+                )
+            else:
+                place = place_of_data() if isinstance(w.holder, Tensor) else H
+                lines += [
+                    f"  %nowp{i} = getelementptr i8, ptr @tg_at{i}, i64 {place}",
+                    f"  %now{i} = load ptr, ptr %nowp{i}",
+                ]
+            lines += [
+                f"  %same{i} = icmp eq ptr %now{i}, @tg_is{i}",
+                f"  br i1 %same{i}, label %still{i}, label %slow",
+                f"still{i}:",
+            ]
+        if w.copy is not None and w.copy.nbytes:
+            self.used |= {f"tg_is{i}", f"tg_was{i}"}
+            lines += [
+                f"  %herep{i} = getelementptr i8, ptr @tg_is{i}, i64 {_DATA}",
+                f"  %here{i} = load ptr, ptr %herep{i}",
+                f"  %differ{i} = call i32 @memcmp(ptr %here{i}, ptr @tg_was{i}, i64 {w.copy.nbytes})",
+                f"  %equal{i} = icmp eq i32 %differ{i}, 0",
+                f"  br i1 %equal{i}, label %kept{i}, label %slow",
+                f"kept{i}:",
+            ]
         return lines
 
     def _nested(self, k: int, tree: Any, in_list: bool) -> list[str]:

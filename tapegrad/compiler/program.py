@@ -4,7 +4,8 @@ A *signature* is all that may change a program besides values: the structure of 
 array, the values of the static ones, the grad mode. Arrays and Python's floats are dynamic; ints, bools, strings and
 everything else are static. Each signature has a program for each set of values that Python looked at (`Guard`), the last used first.
 
-Invariant: a program runs only on the signature that it was traced for, and its result counts only if all its guards held.
+Invariant: a program runs only on the signature that it was traced for, and its result counts only if all its guards held and
+what the function reads beside its arguments is what it was (surroundings.py).
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from . import callout
 from .callout import GuardFailed
 from .graph import Graph, Guard
 from .report import Report
+from .surroundings import Watched, held_elsewhere, watched
 from .tracing import Trace, Traced, ops_recorded
 
 MOST_TRACES = 16
@@ -156,7 +158,9 @@ class Program:
         name: str,
         slow: Callable[..., Any] | None = None,
         seconds: float = 0.0,
+        around: Sequence[Watched] = (),
     ) -> None:
+        self.around = list(around)  # what the function read beside its arguments
         as_tensors = bool(call.tensors)
         self.direct: Any = None  # the entry that takes the user's arguments as they are
         self.native: Any = None
@@ -175,11 +179,12 @@ class Program:
             from . import jit, partition, rolling
 
             if not as_tensors and len(self.graph.steps) < rolling.WORTH:
-                form = lambda n: _form(call, self.leaves, structure, n)  # noqa: E731
+                form = lambda n: _form(call, self.leaves, structure, n, self.around)  # noqa: E731
                 self.native = partition.whole(self.graph, name, form, slow)
             if self.native is not None:
                 self.natives = [self.native]
-                self.direct = self.native.entry if jit.entry_works() else None
+                seen = all(w.copy is None or w.value.flags.c_contiguous for w in self.around)
+                self.direct = self.native.entry if seen and jit.entry_works() else None
             else:
                 run, self.natives = partition.compiled(rolling.rolled(self.graph), name)
         except Exception as error:
@@ -196,6 +201,10 @@ class Program:
         else:
             self.run, self.text = callout.written(run, name)
         self.executed = run
+
+    def outdated(self) -> Watched | None:
+        """What the function read beside its arguments and is no longer the same."""
+        return next((w for w in self.around if w.changed()), None)
 
     def _by_table(self, *values: Any) -> list[Any]:
         return self.native.by_table(values)
@@ -250,7 +259,9 @@ class Program:
         return _unflatten(self.structure, leaves)
 
 
-def _form(call: Call, leaves: Sequence[Any], structure: Any, outputs: int) -> Any:
+def _form(
+    call: Call, leaves: Sequence[Any], structure: Any, outputs: int, around: Sequence[Watched]
+) -> Any:
     """How arguments and result of a program look, if its entry can take them apart: nested tuples and lists, no keywords."""
     import optree
 
@@ -279,7 +290,7 @@ def _form(call: Call, leaves: Sequence[Any], structure: Any, outputs: int) -> An
     result = _tree(whole)
     if kwargs or result is None or any(t is None for t in trees):
         return None
-    return Form(trees, result, objects)
+    return Form(trees, result, objects, around)
 
 
 class _Marked:
@@ -353,9 +364,11 @@ def traced(
             "outside and pass them as arguments."
         )
     trace.graph.outputs = outputs
-    program = Program(
-        trace.graph, described, structure, call, name, slow, time.perf_counter() - start
-    )
+    del own, leaves, output  # what they hold would seem to be somebody else's
+    met, trace.met = list(trace.met.values()), {}
+    around = watched(f, held_elsewhere(met))
+    seconds = time.perf_counter() - start
+    program = Program(trace.graph, described, structure, call, name, slow, seconds, around)
     if asked:  # entries do not look at the mode
         program.direct = None
     return program, values
@@ -476,11 +489,16 @@ class Programs:
         self.lock = threading.RLock()
         self.slow: Any = None  # where entries send what they do not take
         self.used: Any = None  # the program of the last call
+        self.dropped = 0  # programs that were outdated
         self.prefer: Callable[[Program], None] = lambda program: None
 
     def run(self, call: Call) -> Any:
         """The result of a call, by the program that fits; traced first where there is none."""
         for program in self.fitting(call.key):
+            changed = program.outdated()
+            if changed is not None:
+                self.drop(call.key, program, changed)
+                continue
             try:
                 result = program(call.values)
             except GuardFailed:
@@ -499,6 +517,20 @@ class Programs:
                 return []
             self.by_key.move_to_end(key)
             return list(programs)
+
+    def drop(self, key: Any, program: Program, changed: Watched) -> None:
+        """Forget a program that is not the function's any more, and say so where that happens again and again."""
+        with self.lock:
+            if program in self.by_key.get(key, ()):
+                self.by_key[key].remove(program)
+                self.dropped += 1
+        if self.dropped == MOST_TRACES:
+            warnings.warn(
+                f"{self.name} was traced {self.dropped} times anew, because something changes that it reads beside its arguments "
+                f"({changed.told()}). That takes much longer than a call: pass it as an argument.",
+                RuntimeWarning,
+                stacklevel=4,
+            )
 
     def trace(self, call: Call) -> Any:
         """Trace a program for this call, keep it, and return the result of the traced run itself."""

@@ -29,6 +29,7 @@ from .. import storage
 from ..errors import TraceError
 from ..primitive import OPS, Primitive, namespace, strong
 from ..storage import StandIn
+from ..tape import BIG
 from ..tensor import Tensor
 from .graph import Graph, Guard, Node, Ref, filled
 
@@ -76,6 +77,7 @@ class Trace:
         self.graph = Graph()
         self.open = True
         self.drew = False  # whether a recorded call drew random numbers itself
+        self.met: dict[int, np.ndarray] = {}  # small arrays from outside, which may change later
         self._buffers: dict[int, list[weakref.ref[Traced]]] = {}
 
     def input(self, value: Any) -> Traced:
@@ -201,6 +203,8 @@ class Trace:
                 *(self._split(x, inputs, values) for x in (value.start, value.stop, value.step))
             )
         if isinstance(value, np.ndarray):
+            if value.nbytes <= BIG:
+                self.met[id(value)] = value
             return storage.kept(value)
         return value
 
