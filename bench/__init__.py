@@ -15,6 +15,7 @@ THREAD_LIMITS = {
     "OPENBLAS_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
     "NUMBA_NUM_THREADS": "1",
+    "TAPEGRAD_NUM_THREADS": "1",
     "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false",
 }
 for _name, _limit in THREAD_LIMITS.items():

@@ -1,8 +1,8 @@
-"""Compiled programs, value and gradient: tapegrad's against JAX, PyTorch (eager), a hand-written Numba gradient and eager tapegrad.
+"""Compiled programs, value and gradient: tapegrad's against JAX, PyTorch (eager and compiled), CasADi, HIPS autograd and Numba by hand.
 
-One thread. Every contestant's answer is asserted against the eager one before it is timed; libraries that are absent are skipped. The first
-group is what a call costs, the second what compiling costs: tracing and machine code, with an empty cache, as `jax.jit` before its
-first answer.
+One thread; `python -m bench.compiled` prints the same for two, with the memory that each takes. Every contestant's answer is asserted
+against the eager one before it is timed; libraries that are absent are skipped. The first group is what a call costs, the second what
+compiling costs: tracing and machine code, with an empty cache, as `jax.jit` before its first answer.
 """
 
 import math
@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from bench import peers
+from bench import peers, workloads
 
 # ---------------------------------------------------------------------------------------------------- programs
 #
@@ -42,22 +42,26 @@ def logistic(xp, weights, features, labels):
 
 
 def lorenz(xp, start):
-    """1000 steps of RK4 on three scalars; the distance from the origin at the end."""
+    """1000 steps of RK4 on three scalars; the squared distance from the origin at the end."""
     x, y, z = start[0], start[1], start[2]
+    for _ in range(STEPS):
+        x, y, z = runge_kutta(x, y, z)
+    return x * x + y * y + z * z
 
+
+def runge_kutta(x, y, z):
     def rates(x, y, z):
         return 10.0 * (y - x), x * (28.0 - z) - y, x * y - (8.0 / 3.0) * z
 
     h = 0.002
-    for _ in range(STEPS):
-        a, b, c = rates(x, y, z)
-        d, e, f = rates(x + h / 2 * a, y + h / 2 * b, z + h / 2 * c)
-        g, i, j = rates(x + h / 2 * d, y + h / 2 * e, z + h / 2 * f)
-        k, m, n = rates(x + h * g, y + h * i, z + h * j)
-        x = x + h / 6 * (a + 2 * d + 2 * g + k)
-        y = y + h / 6 * (b + 2 * e + 2 * i + m)
-        z = z + h / 6 * (c + 2 * f + 2 * j + n)
-    return x * x + y * y + z * z
+    a, b, c = rates(x, y, z)
+    d, e, f = rates(x + h / 2 * a, y + h / 2 * b, z + h / 2 * c)
+    g, i, j = rates(x + h / 2 * d, y + h / 2 * e, z + h / 2 * f)
+    k, m, n = rates(x + h * g, y + h * i, z + h * j)
+    x = x + h / 6 * (a + 2 * d + 2 * g + k)
+    y = y + h / 6 * (b + 2 * e + 2 * i + m)
+    z = z + h / 6 * (c + 2 * f + 2 * j + n)
+    return x, y, z
 
 
 STEPS = 1000
@@ -70,6 +74,11 @@ def black_scholes(xp, parameters, strikes):
     d1 = (xp.log(spot / strikes) + (rate + volatility * volatility / 2) * time) / root
     d2 = d1 - root
     return xp.sum(spot * normal(xp, d1) - strikes * xp.exp(-rate * time) * normal(xp, d2))
+
+
+def gmm(xp, parameters, points, strictly_lower):
+    """ADBench's mixture of 25 Gaussians in 10 dimensions at 10,000 points (`workloads.gmm`)."""
+    return workloads.gmm(xp, *parameters, points, strictly_lower)
 
 
 def normal(xp, x):
@@ -89,13 +98,19 @@ def torch_erf(x):
     return torch.erf(x)
 
 
+def autograd_erf(x):
+    import autograd.scipy.special
+
+    return autograd.scipy.special.erf(x)
+
+
 def scipy_erf(x):
     import scipy.special
 
     return scipy.special.erf(x)
 
 
-ERF = {"numpy": scipy_erf, "jax.numpy": jax_erf, "torch": torch_erf}
+ERF = {"numpy": scipy_erf, "jax.numpy": jax_erf, "torch": torch_erf, "autograd.numpy": autograd_erf}
 
 
 def data(name):
@@ -114,11 +129,15 @@ def data(name):
         return n(size=20) / 10, features, (rng.random(100_000) > 0.5).astype(float)
     if name == "lorenz":
         return (np.array([1.0, 1.5, 20.0]),)
+    if name == "gmm":
+        parameters, constants = workloads.gmm_data(10_000, dimension=10, components=25)
+        return list(parameters), *constants
     return np.array([100.0, 0.25, 0.03, 0.75]), rng.uniform(50, 150, 1_000_000)
 
 
 PROGRAMS = {
-    f.__name__: f for f in (rosenbrock, least_squares, network, logistic, lorenz, black_scholes)
+    f.__name__: f
+    for f in (rosenbrock, least_squares, network, logistic, lorenz, black_scholes, gmm)
 }
 
 # ---------------------------------------------------------------------------------------------------- contestants
@@ -176,7 +195,47 @@ def scanned(start):
     return jax.numpy.sum(last * last)
 
 
-def torch(name):
+def autograd(name):
+    import autograd
+    import autograd.numpy as anp
+
+    if name == "lorenz":
+        pytest.skip("records 50,000 operations a run: seconds")
+    program = PROGRAMS[name]
+    args = data(name)
+    f = autograd.value_and_grad(lambda *a: program(anp, *a))
+    return lambda: f(*args)
+
+
+def casadi(name):
+    """Natural for programs of scalars: SX expressions, Lorenz as a mapped accumulation of one step."""
+    import casadi as ca
+
+    if name not in ("rosenbrock", "least_squares", "lorenz"):
+        pytest.skip(
+            "CasADi has no arrays of more than two axes, and expands large ones into scalars"
+        )
+    first, *rest = data(name)
+    x = ca.MX.sym("x", first.size)
+    if name == "lorenz":
+        s = ca.SX.sym("s", 3)
+        step = ca.Function("step", [s], [ca.vertcat(*runge_kutta(s[0], s[1], s[2]))])
+        y = ca.sumsqr(step.mapaccum(STEPS)(x)[:, -1])
+    else:
+        s = ca.SX.sym("s", first.size)
+        numbers = np.array([s[i] for i in range(first.size)], dtype=object)
+        with np.errstate(all="ignore"):
+            y = ca.Function("value", [s], [PROGRAMS[name](np, numbers, *rest)])(x)
+    f = ca.Function("both", [x], [y, ca.gradient(y, x)])
+
+    def run():
+        value, gradient = f(first)
+        return float(value), np.asarray(gradient)[:, 0]
+
+    return run
+
+
+def torch(name, compiled=False):
     import torch
 
     if name == "lorenz":
@@ -187,12 +246,18 @@ def torch(name):
     leaves = [torch.tensor(x, requires_grad=True) for x in (first if many else [first])]
     rest = [torch.tensor(x) for x in rest]
 
+    f = torch.compile(lambda *a: program(Torch, *a)) if compiled else lambda *a: program(Torch, *a)
+
     def run():
-        y = program(Torch, leaves if many else leaves[0], *rest)
+        y = f(leaves if many else leaves[0], *rest)
         gradients = torch.autograd.grad(y, leaves)
         return y.item(), gradients if many else gradients[0]
 
     return run
+
+
+def torch_compile(name):
+    return torch(name, compiled=True)
 
 
 class Torch:
@@ -218,7 +283,8 @@ def by_hand(name):
     if name not in BY_HAND:
         pytest.skip("no gradient by hand")
     f = numba.njit(BY_HAND[name], error_model="numpy", fastmath={"contract", "reassoc"})
-    args = data(name)
+    first, *rest = data(name)
+    args = (tuple(first) if isinstance(first, list) else first, *rest)
     return lambda: f(*args)
 
 
@@ -324,12 +390,96 @@ def lorenz_by_hand(start):
     return (last * last).sum(), g
 
 
+def black_scholes_by_hand(p, strikes):
+    spot, volatility, rate, time = p
+    root = volatility * math.sqrt(time)
+    discount = math.exp(-rate * time)
+    drift = (rate + volatility * volatility / 2) * time
+    density = 1.0 / math.sqrt(2 * math.pi)
+    value = delta = vega = owed = 0.0
+    for k in range(strikes.size):
+        d1 = (math.log(spot / strikes[k]) + drift) / root
+        n1 = 0.5 * (1.0 + math.erf(d1 * math.sqrt(0.5)))
+        n2 = 0.5 * (1.0 + math.erf((d1 - root) * math.sqrt(0.5)))
+        value += spot * n1 - strikes[k] * discount * n2
+        delta += n1
+        vega += density * math.exp(-0.5 * d1 * d1)
+        owed += strikes[k] * n2
+    vega *= spot
+    owed *= discount
+    g = np.array(
+        [
+            delta,
+            vega * math.sqrt(time),
+            time * owed,
+            rate * owed + vega * volatility / (2 * math.sqrt(time)),
+        ]
+    )
+    return value, g
+
+
+def gmm_by_hand(parameters, points, strictly_lower):
+    """One pass over the points: shares of the components, then what each adds to the gradient."""
+    alphas, means, logs, lower = parameters
+    n, d = points.shape
+    m = alphas.size
+    factor = lower * strictly_lower
+    diagonal = np.exp(logs)
+    g_alphas, g_means, g_logs, g_lower = (
+        np.zeros(m),
+        np.zeros((m, d)),
+        np.zeros((m, d)),
+        np.zeros((m, d, d)),
+    )
+    white, centred, share = np.empty((m, d)), np.empty((m, d)), np.empty(m)
+    value = 0.0
+    for i in range(n):
+        top = -np.inf
+        for k in range(m):
+            total = alphas[k]
+            for j in range(d):
+                centred[k, j] = points[i, j] - means[k, j]
+            for j in range(d):
+                w = diagonal[k, j] * centred[k, j]
+                for l in range(j):
+                    w += factor[k, j, l] * centred[k, l]
+                white[k, j] = w
+                total += logs[k, j] - 0.5 * w * w
+            share[k] = total
+            top = max(top, total)
+        total = 0.0
+        for k in range(m):
+            share[k] = math.exp(share[k] - top)
+            total += share[k]
+        value += top + math.log(total)
+        for k in range(m):
+            s = share[k] / total
+            g_alphas[k] += s
+            for j in range(d):
+                g_logs[k, j] += s
+                w = -s * white[k, j]
+                g_logs[k, j] += w * centred[k, j] * diagonal[k, j]
+                g_means[k, j] -= w * diagonal[k, j]
+                for l in range(j):
+                    g_lower[k, j, l] += w * centred[k, l]
+                    g_means[k, l] -= w * factor[k, j, l]
+    raised = np.exp(alphas - alphas.max())
+    value -= n * (alphas.max() + math.log(raised.sum()))
+    value += 0.5 * ((diagonal * diagonal).sum() + (factor * factor).sum())
+    g_alphas -= n * raised / raised.sum()
+    return value, (g_alphas, g_means, g_logs + diagonal * diagonal, g_lower + factor)
+
+
 BY_HAND = {
     "rosenbrock": rosenbrock_by_hand, "least_squares": least_squares_by_hand, "logistic": logistic_by_hand, "lorenz": lorenz_by_hand,
+    "black_scholes": black_scholes_by_hand, "gmm": gmm_by_hand,
 }  # fmt: skip
 CONTESTANTS = {
-    "compiled": compiled, "compiled_value": compiled_value, "eager": eager, "jax": jax, "torch": torch, "by_hand": by_hand,
+    f.__name__: f for f in (compiled, compiled_value, eager, jax, torch, torch_compile, casadi, autograd, by_hand)
 }  # fmt: skip
+
+
+PEERS = ("jax", "torch", "torch_compile", "casadi", "autograd")
 
 
 def flat(answer):
@@ -349,8 +499,8 @@ def expected(name):
 
 def warm(contestant, name):
     """The contestant's run, after its answer was found right (twice: a first call traces)."""
-    if contestant in ("jax", "torch") and not peers.installed(contestant):
-        pytest.skip(f"{contestant} is not installed")
+    if contestant in PEERS and not peers.installed(contestant):
+        pytest.skip(f"{peers.library(contestant)} is not installed")
     run = CONTESTANTS[contestant](name)
     for _ in range(2):
         got = flat(run())
@@ -363,18 +513,20 @@ def warm(contestant, name):
 @pytest.mark.parametrize("contestant", CONTESTANTS)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_run(benchmark, name, contestant):
+    if benchmark.disabled and contestant == "torch_compile":
+        pytest.skip("compiles C++ for half a minute each")
     run = warm(contestant, name)
     benchmark.group = name
     benchmark(run)
 
 
-@pytest.mark.parametrize("contestant", ["compiled", "jax"])
+@pytest.mark.parametrize("contestant", ["compiled", "jax", "torch_compile", "casadi", "by_hand"])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_first_call(benchmark, name, contestant, tmp_path_factory, monkeypatch):
     """From a Python function to its first answer, nothing cached."""
-    if contestant == "jax" and not peers.installed("jax"):
-        pytest.skip("jax is not installed")
-    if benchmark.disabled and name in ("lorenz", "logistic", "black_scholes"):
+    if contestant in PEERS and not peers.installed(contestant):
+        pytest.skip(f"{peers.library(contestant)} is not installed")
+    if benchmark.disabled:
         pytest.skip("seconds: asserted by test_run")
     warm("compiled", "rosenbrock")  # the compilers themselves are loaded
     benchmark.group = f"{name}, first call"
