@@ -9,9 +9,11 @@ from __future__ import annotations
 import gc
 import math
 import os
+import signal
 import subprocess
 import sys
 import threading
+import time
 import warnings
 import weakref
 
@@ -963,6 +965,137 @@ def test_a_damaged_cache_is_rebuilt(tmp_path, monkeypatch):
     compiled = tg.compile(f)
     compiled(X)
     agree(compiled(X), f(X))
+
+
+def test_the_cache_is_bounded(tmp_path, monkeypatch):
+    """The least recently used go first, and what a killed process left; what a process is writing now stays."""
+    from tapegrad.compiler import jit
+
+    monkeypatch.setenv("TAPEGRAD_CACHE_DIR", str(tmp_path))
+    texts = [f"define double @f() {{\n  ret double {k}.0\n}}\n" for k in range(3)]
+    files = []
+    for k, text in enumerate(texts):
+        jit.compiled(text)
+        (new,) = set(tmp_path.glob("program-*.bin")) - set(files)
+        files.append(new)
+        os.utime(new, (1e9 + k, 1e9 + k))
+    jit.compiled(texts[0])  # used now
+    for name, age in ((".new-left", 7200.0), (".new-now", 0.0)):
+        (tmp_path / name).write_bytes(b"x")
+        os.utime(tmp_path / name, (time.time() - age,) * 2)
+    monkeypatch.setattr(jit, "KEPT_BYTES", int(2.5 * files[0].stat().st_size))
+    jit.bounded(tmp_path)
+    left = {file.name for file in tmp_path.iterdir()}
+    assert left == {files[0].name, files[2].name, ".new-now"}
+
+
+SHARING = """
+import sys
+import numpy as np, tapegrad as tg
+x = np.linspace(0.1, 2, 7)
+for k in range(6):
+    f = tg.value_and_grad(lambda x: np.sum(np.sin(x * k) ** k) + np.prod(x))
+    c = tg.compile(f)
+    c(x)
+    got, expected = c(x), f(x)
+    np.testing.assert_allclose(got[0], expected[0], rtol=1e-12)
+    np.testing.assert_allclose(got[1], expected[1], rtol=1e-11, atol=1e-12)
+"""
+
+
+def test_processes_share_a_cache(tmp_path):
+    """Several at once write and read the same programs while their files are cut short: each answers right, and what stays is whole."""
+    from tapegrad.replay import cache
+
+    environment = {
+        **os.environ,
+        "TAPEGRAD_CACHE_DIR": str(tmp_path),
+        "TAPEGRAD_COMPILER_STRICT": "1",
+    }
+    running = [
+        subprocess.Popen([sys.executable, "-W", "error", "-c", SHARING], env=environment)
+        for _ in range(3)
+    ]
+    cut = 0
+    while any(process.poll() is None for process in running):
+        for file in tmp_path.glob("program-*.bin"):
+            if cut < 4:
+                file.write_bytes(file.read_bytes()[:-50])
+                cut += 1
+        time.sleep(0.01)
+    assert [process.wait() for process in running] == [0, 0, 0] and cut
+    subprocess.run([sys.executable, "-c", SHARING], env=environment, check=True, timeout=120)
+    files = list(tmp_path.glob("program-*.bin"))
+    assert len(files) >= 5 and all(cache.read(file) is not None for file in files)
+
+
+FULL = """
+import gc, resource, sys
+import numpy as np, tapegrad as tg
+from tapegrad.compiler import jit
+
+def f(x):  # exp(x) is stored for the second loop
+    y = np.exp(x)
+    return np.sum(y / np.sum(y) * x) if sys.argv[1] == "scratch" else y * 2
+
+jit._state["works"] = sys.argv[2] == "entry"
+x = np.linspace(0, 1, 5_000_000)
+c = tg.compile(f)
+expected = c(x)
+assert c.latest.native is not None and (c.latest.direct is not None) == (sys.argv[2] == "entry")
+if sys.argv[1] == "scratch":
+    assert c.report().memory > 30_000_000
+gc.collect()
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + 10_000_000, resource.RLIM_INFINITY))
+for _ in range(3):
+    try:
+        c(x)
+    except MemoryError:
+        pass
+    else:
+        raise AssertionError("there was memory")
+resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+np.testing.assert_allclose(c(x), expected, rtol=1e-12)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits of memory are Linux's")
+@pytest.mark.parametrize("entry", ["entry", "table"])
+@pytest.mark.parametrize("what", ["scratch", "result"])
+def test_without_memory(what, entry):
+    """A failed allocation is a MemoryError, and nothing worse comes of it."""
+    subprocess.run(
+        [sys.executable, "-c", FULL, what, entry],
+        check=True,
+        timeout=120,
+        env={**os.environ, "TAPEGRAD_NUM_THREADS": "2"},
+    )
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="there are no timers here")
+def test_interrupts_between_calls():
+    """Ctrl-C ends a row of calls with KeyboardInterrupt, in small programs, shared ones, and those that call NumPy; the next is right."""
+
+    def calling(x):
+        return np.sum(np.linalg.inv(np.outer(x, x) + np.eye(len(x))))
+
+    def plainly(x):
+        return np.sum(np.sin(x) * x)
+
+    for f, x in ((plainly, X), (plainly, np.linspace(0, 1, 300_000)), (calling, X)):
+        c = tg.compile(tg.value_and_grad(f))
+        expected = [c(x), c(x)][-1]
+        handler = signal.signal(signal.SIGALRM, signal.default_int_handler)
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0.05)
+            with pytest.raises(KeyboardInterrupt):
+                while True:
+                    c(x)
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, handler)
+        agree(c(x), expected, 0.0)
 
 
 def test_code_lives_as_long_as_its_callable():

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import hashlib
+import os
 import re
 import threading
 import time
@@ -100,10 +101,13 @@ def optimised(text: str) -> bytes:
 
 def compiled(text: str) -> cache.Part:
     """Object code of a module, from the cache if it is there."""
-    key = hashlib.sha256(text.encode()).hexdigest()
-    path = cache.path_of("program", key)
+    from .. import __version__
+
+    path = cache.path_of("program", hashlib.sha256(f"{__version__}\n{text}".encode()).hexdigest())
     bundle = cache.read(path)
     if bundle is not None and bundle.parts:
+        with contextlib.suppress(OSError):
+            os.utime(path)  # the least recently used go first
         return bundle.parts[0]
     code = optimised(text)
     defined = set(re.findall(r"^define[^@]*@([\w.]+)\(", text, re.M))
@@ -111,31 +115,35 @@ def compiled(text: str) -> cache.Part:
     declared |= set(re.findall(r"^@([\w.]+) = external", text, re.M))
     asks = sorted(s for s in declared - defined if not s.startswith("llvm."))
     part = cache.Part("program", "tg_entry", tuple(asks), code)
+    global _written
     if cache.write(path, cache.Bundle((part,))):
-        _bound(path.parent)
+        if _written % 64 == 0:
+            bounded(path.parent)
+        _written += 1
     return part
 
 
 KEPT_BYTES = 1 << 28
-"""Bytes of programs' object code that are kept on disk; the oldest go first."""
+"""Bytes of programs' object code that are kept on disk."""
+
+HOUR = 3600.0
 
 _written = 0
 
 
-def _bound(folder: Path) -> None:
-    """Now and then, remove the oldest programs where there are too many."""
-    global _written
-    _written += 1
-    if _written % 64 != 1:
-        return
-    with contextlib.suppress(OSError):
-        files = sorted(
-            folder.glob("program-*.bin"), key=lambda file: file.stat().st_mtime, reverse=True
-        )
-        total = 0
-        for file in files:
-            total += file.stat().st_size
-            if total > KEPT_BYTES:
+def bounded(folder: Path) -> None:
+    """Remove the programs that were not used for longest, where there are too many, and what a killed process left unfinished."""
+    found = []
+    for file in [*folder.glob("program-*.bin"), *folder.glob(".new-*")]:
+        with contextlib.suppress(OSError):  # another process may have removed it
+            status = file.stat()
+            found.append((status.st_mtime, status.st_size, file))
+    total = 0
+    for used, size, file in sorted(found, reverse=True):
+        unfinished = file.name.startswith(".new-")
+        total += 0 if unfinished else size
+        if total > KEPT_BYTES if not unfinished else used < time.time() - HOUR:
+            with contextlib.suppress(OSError):
                 file.unlink()
 
 
