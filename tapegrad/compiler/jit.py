@@ -76,8 +76,8 @@ LONG = 400_000
 """Characters of IR above which a module is compiled without optimisation, which would take much longer than in proportion."""
 
 
-def optimised(text: str) -> bytes:
-    """Object code of IR text."""
+def optimised(text: str, thorough: bool = False) -> bytes:
+    """Object code of IR text; `thorough` takes LLVM's own pipeline, which pays for what runs in many turns."""
     import llvmlite.binding as llvm
 
     with _lock:
@@ -85,6 +85,11 @@ def optimised(text: str) -> bytes:
         target = machine(optimised=level > 0)
         module = llvm.parse_assembly(text)
         tuning = llvm.create_pipeline_tuning_options(speed_level=level)
+        if thorough and len(text) < LONG // 4:
+            tuning.loop_vectorization = tuning.slp_vectorization = False  # vectors are explicit
+            builder = llvm.create_pass_builder(target, tuning)
+            builder.getModulePassManager().run(module, builder)
+            return target.emit_object(module)
         builder = llvm.create_pass_builder(target, tuning)
         passes = llvm.create_new_module_pass_manager()
         # Vectors, loops and what is computed outside of them are explicit in the text; LLVM's own pipelines (-O1 as -O2) take
@@ -99,17 +104,19 @@ def optimised(text: str) -> bytes:
         return target.emit_object(module)
 
 
-def compiled(text: str) -> cache.Part:
-    """Object code of a module, from the cache if it is there."""
+def compiled(text: str, thorough: bool = False) -> cache.Part:
+    """Object code of a module, from the cache if it is there; see `optimised`."""
     from .. import __version__
 
-    path = cache.path_of("program", hashlib.sha256(f"{__version__}\n{text}".encode()).hexdigest())
+    path = cache.path_of(
+        "program", hashlib.sha256(f"{__version__} {thorough}\n{text}".encode()).hexdigest()
+    )
     bundle = cache.read(path)
     if bundle is not None and bundle.parts:
         with contextlib.suppress(OSError):
             os.utime(path)  # the least recently used go first
         return bundle.parts[0]
-    code = optimised(text)
+    code = optimised(text, thorough)
     defined = set(re.findall(r"^define[^@]*@([\w.]+)\(", text, re.M))
     declared = set(re.findall(r"^declare[^@]*@([\w.]+)\(", text, re.M))
     declared |= set(re.findall(r"^@([\w.]+) = external", text, re.M))
