@@ -46,11 +46,20 @@ def long_rows(x, w):
     return np.sum(np.exp(-x * x) * w) + np.sum(np.sum(np.sin(x), axis=0) ** 2)
 
 
+PLACES = np.random.default_rng(1).integers(0, 500, size=(40_000, 2))
+
+
+def entries(x, w):
+    """Entries at integers, whose cotangents are added where they came from."""
+    return np.sum(np.tanh(x[PLACES[:, 0]]) * w[PLACES[:, 1]]) + np.sum(np.abs(np.exp(1j * x)))
+
+
 def points():
     rng = np.random.default_rng(0)
     return {
         "rows": (rows, rng.normal(size=(30_000, 8)), rng.normal(size=8)),
         "long_rows": (long_rows, rng.normal(size=(3, 50_000)), rng.normal(size=50_000)),
+        "entries": (entries, rng.normal(size=(500, 3)), rng.normal(size=(500, 3))),
         "floats": (rows, rng.normal(size=(30_000, 8)).astype("f4"), np.ones(8, "f4")),
     }
 

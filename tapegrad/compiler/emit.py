@@ -227,9 +227,9 @@ class Body:
         )
         for op in group.over_rows:
             self._initialised(op)
-            self._gathered(op, group.chunks)
+            self._collected(op, group.chunks)
 
-    def _gathered(self, op: Op, chunks: int) -> None:
+    def _collected(self, op: Op, chunks: int) -> None:
         """Add up the parts of a reduction, in the order of the chunks."""
         lanes = self.widest if op.size >= self.widest else 1
         even = op.size // lanes * lanes
