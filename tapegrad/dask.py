@@ -58,7 +58,7 @@ def value_and_grad(
     dask = _dask()
     demand_callable(loss, "value_and_grad", "pass the loss of a partition")
 
-    @functools.wraps(loss)
+    @functools.wraps(loss, updated=())
     def summed(params: Tree, *data: Any) -> tuple[Any, Tree]:
         if not data:
             raise TypeError(
@@ -100,7 +100,7 @@ def grad(
     """The gradient alone: `value_and_grad(loss)(params, *data)[1]`."""
     both = value_and_grad(loss, client=client, scheduler=scheduler)
 
-    @functools.wraps(loss)
+    @functools.wraps(loss, updated=())
     def gradient(params: Tree, *data: Any) -> Tree:
         return both(params, *data)[1]
 

@@ -334,7 +334,7 @@ def value_and_grad(
     native = _differentiable(f)
     quick = hasattr(native, "value_and_gradient") and not has_aux
 
-    @functools.wraps(f)
+    @functools.wraps(f, updated=())
     def differentiated(*args: Any, **kwargs: Any) -> Any:
         if quick:
             found = _direct(native, args, kwargs, argnums)
@@ -376,7 +376,7 @@ def grad(f: Callable[..., Any], argnums: Any = 0, has_aux: bool = False) -> Call
     """
     both = value_and_grad(f, argnums, has_aux)
 
-    @functools.wraps(f)
+    @functools.wraps(f, updated=())
     def gradient(*args: Any, **kwargs: Any) -> Any:
         value, g = both(*args, **kwargs)
         return (g, value[1]) if has_aux else g
@@ -569,7 +569,7 @@ def jacobian(f: Callable[..., Any], argnums: Any = 0, *, mode: str = "auto") -> 
             f"mode {mode!r} was asked, but a Jacobian is made in mode 'auto', 'reverse' or 'forward'."
         )
 
-    @functools.wraps(f)
+    @functools.wraps(f, updated=())
     def differentiated(*args: Any, **kwargs: Any) -> Any:
         run = _Run(f, args, kwargs, argnums, "jacobian")
         outputs, structure = _outputs(run.output, "jacobian")
@@ -706,7 +706,7 @@ def hvp(f: Callable[..., Any]) -> Callable[..., Any]:
 
     demand_callable(f, "hvp")
 
-    @functools.wraps(f)
+    @functools.wraps(f, updated=())
     def product(x: Any, v: Any, *args: Any, **kwargs: Any) -> Any:
         gradient = grad(lambda z: f(z, *args, **kwargs))
         return jvp(gradient, (x,), (v,))[1]

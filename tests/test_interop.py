@@ -354,3 +354,56 @@ def test_absent_guests_are_named(monkeypatch):
         tg.to_torch(energy)(X)
     with pytest.raises(ImportError, match="pip install jax"):
         tg.from_jax(energy)(X)
+
+
+# ------------------------------------------------------------------------------------------ other processes
+
+ELSEWHERE = """
+import numpy as np, tapegrad as tg, cloudpickle, sys
+K = 2.0
+@tg.njit
+def helper(x):
+    return K * x * x
+@tg.njit
+def native(x):
+    s = 0.0
+    for i in range(len(x)):
+        s += helper(x[i])
+    return s
+compiled = tg.compile(tg.value_and_grad(lambda x: np.sum(np.sin(x))))
+compiled(np.ones(2)), tg.grad(native)(np.ones(2))  # what is compiled stays here
+with open(sys.argv[1], "wb") as file:
+    cloudpickle.dump((native, compiled, tg.grad(native)), file)
+"""
+THERE = """
+import pickle, sys, numpy as np, tapegrad as tg
+with open(sys.argv[1], "rb") as file:
+    native, compiled, gradient = pickle.load(file)
+print(native(np.ones(3)), *tg.grad(native)(np.ones(2)), *compiled(np.zeros(1))[1], *gradient(np.ones(1)))
+"""
+
+
+def test_functions_go_to_processes_that_have_not_their_source(tmp_path):
+    """Native and compiled functions and transforms of them, used or not, without the file they were written in."""
+    pytest.importorskip("cloudpickle")
+    import subprocess
+    import sys
+
+    script, pickled = tmp_path / "mine.py", tmp_path / "pickled"
+    script.write_text(ELSEWHERE)
+    subprocess.run([sys.executable, script, pickled], check=True)
+    script.unlink()
+    there = subprocess.run(
+        [sys.executable, "-c", THERE, pickled], check=True, capture_output=True, text=True
+    )
+    assert there.stdout.split() == ["6.0", "4.0", "4.0", "1.0", "4.0"]
+
+
+def test_what_was_used_pickles():
+    cloudpickle = pytest.importorskip("cloudpickle")
+    fast = tg.compile(lambda x: np.sum(x**2))
+    tg.minimize(fast, np.ones(2))
+    again = cloudpickle.loads(cloudpickle.dumps(fast))
+    assert again(np.ones(2)) == 2.0 and tg.grad(again)(np.ones(2)).tolist() == [2.0, 2.0]
+    for kept in (tg.check_gradient(np.sum, np.ones(2)), tg.least_squares(np.sin, np.ones(2))):
+        assert repr(cloudpickle.loads(cloudpickle.dumps(kept))) == repr(kept)

@@ -77,6 +77,10 @@ class Compiled:
         """Another function compiled in the same way."""
         return Compiled(f, frozenset(), self.programs.most)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """The function: programs are made again where it arrives, from the object code on that machine's disk if it is there."""
+        return Compiled, (self.f, self.static, self.programs.most)
+
     def derived(self, transform: Callable[..., Any]) -> Compiled:
         """`transform` of the function, compiled as a whole, forward and backward; made once."""
         if transform not in self._derived:

@@ -80,7 +80,7 @@ class _Foreign(Function):
 def recorded(guest: Guest, f: Callable[..., Any]) -> Callable[..., Any]:
     """The guest's function `f` as one of arrays and tensors: arrays give arrays, tensors give tensors."""
 
-    @functools.wraps(f)
+    @functools.wraps(f, updated=())
     def call(*args: Any) -> Any:
         if any(isinstance(a, Tensor) for a in args):
             return _Foreign.apply(guest, *args)

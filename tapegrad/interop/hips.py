@@ -31,7 +31,7 @@ def elementwise_grad(f: Function, argnum: int = 0) -> Function:
 
     demand_callable(f, "elementwise_grad")
 
-    @functools.wraps(f)
+    @functools.wraps(f, updated=())
     def summed(*args: Any, **kwargs: Any) -> Any:
         return np.sum(f(*args, **kwargs))
 

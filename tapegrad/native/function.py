@@ -11,6 +11,7 @@ array shares memory with another argument the call is refused.
 from __future__ import annotations
 
 import inspect
+import linecache
 import sys
 import threading
 import warnings
@@ -59,6 +60,11 @@ class NativeFunction:
         for name in ("__name__", "__qualname__", "__doc__", "__module__"):
             setattr(self, name, getattr(self.py_func, name, None))
         self.__wrapped__ = self.py_func
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Numba's dispatcher, and the source from which derivatives are made: another process need not have the file."""
+        file = self.py_func.__code__.co_filename
+        return _shipped, (self.dispatcher, self.limit, self.snapshots, file, linecache.getlines(file))  # fmt: skip
 
     def __repr__(self) -> str:
         return f"<tg.njit {self.__qualname__}>"
@@ -165,6 +171,15 @@ class NativeFunction:
                 "looks like. Differentiate it once, for example by tg.grad."
             )
         return self.latest
+
+
+def _shipped(
+    dispatcher: Any, limit: int, snapshots: int, file: str, lines: list[str]
+) -> NativeFunction:
+    """A native function that came from another process."""
+    if not linecache.getlines(file):
+        linecache.cache[file] = (sum(map(len, lines)), None, lines, file)
+    return NativeFunction(dispatcher, limit, snapshots)
 
 
 @typeof_impl.register(NativeFunction)
