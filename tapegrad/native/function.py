@@ -64,7 +64,8 @@ class NativeFunction:
     def __reduce__(self) -> tuple[Any, ...]:
         """Numba's dispatcher, and the source from which derivatives are made: another process need not have the file."""
         file = self.py_func.__code__.co_filename
-        return _shipped, (self.dispatcher, self.limit, self.snapshots, file, linecache.getlines(file))  # fmt: skip
+        made = (self.dispatcher, self.limit, self.snapshots, self.mode)
+        return _shipped, (made, file, linecache.getlines(file))
 
     def __repr__(self) -> str:
         return f"<tg.njit {self.__qualname__}>"
@@ -173,13 +174,11 @@ class NativeFunction:
         return self.latest
 
 
-def _shipped(
-    dispatcher: Any, limit: int, snapshots: int, file: str, lines: list[str]
-) -> NativeFunction:
+def _shipped(made: tuple[Any, ...], file: str, lines: list[str]) -> NativeFunction:
     """A native function that came from another process."""
     if not linecache.getlines(file):
         linecache.cache[file] = (sum(map(len, lines)), None, lines, file)
-    return NativeFunction(dispatcher, limit, snapshots)
+    return NativeFunction(*made)
 
 
 @typeof_impl.register(NativeFunction)
