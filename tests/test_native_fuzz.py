@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numba.core.errors import NumbaError
 
 import tapegrad as tg
 
@@ -594,11 +595,16 @@ def test_adjoint_equals_duals(seed):
 
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + OVERLOADED))
 def test_overloading_equals_duals(seed):
-    """The same, by the second engine."""
-    check(
-        seed,
-        lambda f: tg.value_and_grad(tg.njit(f.py_func, mode="overload"), (0, 1))(X.copy(), Q),
-    )
+    """The same, by the second engine, which compiles the program itself: those that Numba does not take as they are have none."""
+
+    def gradient(f):
+        try:
+            f(X.copy(), Q)
+        except NumbaError as error:
+            pytest.skip(f"Numba does not compile it: {error}")
+        return tg.value_and_grad(tg.njit(f.py_func, mode="overload"), (0, 1))(X.copy(), Q)
+
+    check(seed, gradient)
 
 
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + COMPILED))
