@@ -69,6 +69,8 @@ class Adjoint:
     """What is kept for the reverse: variable or array, and how."""
     draws: bool
     flow: Flow
+    shadows: dict[str, str]
+    """For the name of a cotangent, that of its variable."""
 
 
 def generate(typed: Typed, wanted: list[str], limit: int) -> Adjoint:
@@ -178,6 +180,7 @@ class _Generator:
             mutated=flow.mutated,
             kept=self.kept,
             flow=flow,
+            shadows={bar: name for name, bar in self.bars.items()},
             draws=any(op.kind == "impure" for op in operations(program.body)),
         )
 

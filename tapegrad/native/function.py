@@ -29,7 +29,7 @@ from .. import markup
 from ..errors import NotDifferentiable
 from ..storage import StandIn
 from ..tensor import Tensor
-from . import adjoint, inference, lowering, runtime, settling, store, tangent
+from . import adjoint, inference, lowering, nests, runtime, settling, store, tangent
 from .lowering import Custom, python_function
 from .tree import TEMP
 
@@ -475,7 +475,16 @@ class Derived:
         names = typed.program.params
         self.mutated = [names.index(p) for p in made.mutated]
         name = f"{typed.program.name}_adjoint"
-        self.compiled = _compiled(self.owner, name, made.source, made.scope)
+        self.source = made.source
+        """What is compiled: the adjoint with its stencils gathered."""
+        if not _options(self.owner).get("boundscheck"):
+            self.source = nests.widened(made.source, self._array, made.shadows, made.scope)
+        self.compiled = _compiled(self.owner, name, self.source, made.scope)
+
+    def _array(self, name: str) -> Any:
+        """The type of an array, or of the array that a cotangent belongs to; None for what is no array."""
+        kind = self.typed.types.get(self.adjoint.shadows.get(name, name))
+        return kind if isinstance(kind, types.Array) else None
 
     def run(self, args: tuple[Any, ...], seeds: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
         """(value, cotangents of the wanted parameters) for given cotangents of the active results."""

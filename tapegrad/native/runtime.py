@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 from numba.core import types
+from numba.core.compiler import Compiler
 from numba.extending import overload
 
 # Division by zero gives inf, as in NumPy, and lets loops vectorise; nobody calls these from Python.
@@ -20,6 +21,36 @@ KERNEL_OPTIONS: dict[str, Any] = {
     "no_cfunc_wrapper": True,
 }
 kernel = njit(**KERNEL_OPTIONS)
+
+
+class _Alone(Compiler):  # type: ignore[misc]
+    """Numba's compiler, told that no two arguments share memory: it has that option for its own parallel loops only."""
+
+    def define_pipelines(self) -> Any:
+        self.state.flags.noalias = True
+        return super().define_pipelines()
+
+
+alone = njit(**_KERNEL, pipeline_class=_Alone)
+
+
+@kernel
+def at(i: int) -> Any:
+    """An index that is not negative: of an unsigned one Numba does not ask whether it counts from the end, and loops vectorise."""
+    return np.uint64(i)
+
+
+@njit(**_KERNEL, fastmath={"reassoc", "nsz"})
+def plus(total: float, term: float) -> float:
+    """A sum that may be taken in any order: several elements at once."""
+    return total + term
+
+
+@kernel
+def apart(a: Any, b: Any) -> bool:
+    """Whether two contiguous arrays share no memory."""
+    first, second = a.ctypes.data, b.ctypes.data
+    return first + a.nbytes <= second or second + b.nbytes <= first
 
 
 def accumulate(bar: Any, g: Any) -> None:
@@ -81,16 +112,10 @@ def _accumulate(bar: Any, g: Any) -> Any:
         return line
 
     def rows(bar: Any, g: Any) -> None:
-        n = bar.shape[0]
-        if g.shape[0] == n:
-            for k in range(n):
-                accumulate(bar[k], g[k])
-        elif g.shape[0] == 1:
-            for k in range(n):
-                accumulate(bar[k], g[0])
-        else:
-            for k in range(g.shape[0]):
-                accumulate(bar[0], g[k])
+        # One call, whatever is stretched: each would be compiled anew.
+        n, m = bar.shape[0], g.shape[0]
+        for k in range(n if m == 1 else m):
+            accumulate(bar[k if n == m or m == 1 else 0], g[k if m > 1 else 0])
 
     return rows
 
@@ -281,7 +306,9 @@ def grown(stack: Any, n: int, limit: int) -> Any:
             "or set TAPEGRAD_NATIVE_LIMIT (bytes)"
         )
     out = np.empty(size, stack.dtype)
-    out[: stack.size] = stack
+    # A slice assigned to brings its error message along, which takes longer to compile than all else here.
+    for k in range(stack.size):
+        out[k] = stack[k]
     return out
 
 
@@ -409,6 +436,10 @@ def _put_places(a: Any, index: Any, stack: Any, n: int) -> Any:
 
 SCOPE: dict[str, Any] = {
     "np": np,
+    "alone": alone,
+    "apart": apart,
+    "at": at,
+    "plus": plus,
     "accumulate": accumulate,
     "unless_zero": unless_zero,
     "spread": spread,
