@@ -334,6 +334,33 @@ def test_shapes_that_follow_from_values():
             agree(c(x), f(x))
 
 
+def test_large_arrays_are_computed_by_the_program():
+    """While tracing, what comes of a large array is computed only where Python looks at it, and then it is that very value."""
+    from tapegrad.compiler.tracing import Later
+
+    calls = []
+    whole = Later.value
+
+    def f(x, looks):
+        y = np.exp(np.sin(x) * 0.5) - 1.0
+        total = np.sum(y)
+        if looks and total > 0:
+            total = total + np.max(x)
+        return total + np.sum(np.where(x > 0, x, y))
+
+    x = np.linspace(-1.0, 1.0, 60_000)
+    both = tg.value_and_grad(f)
+    try:
+        Later.value = lambda later: calls.append(later) or whole(later)
+        for looks in (False, True):
+            compiled = tg.compile(both)
+            for point in (x, x + 0.5):
+                agree(compiled(point, looks), both(point, looks))
+            assert bool(calls) == looks
+    finally:
+        Later.value = whole
+
+
 def test_a_value_that_never_repeats_is_refused():
     c = tg.compile(lambda x: x * float(x[0]))
     with pytest.raises(
@@ -1287,9 +1314,12 @@ PROGRAMS = int(os.environ.get("TAPEGRAD_FUZZ", "50"))
 
 
 @pytest.mark.parametrize("seed", range(0, PROGRAMS, 10))
-def test_random_programs(seed):
-    """Eager against compiled, value and both gradients, at two points."""
+def test_random_programs(seed, monkeypatch):
+    """Eager against compiled, value and both gradients, at two points; in half of them as if the arrays were large."""
+    from tapegrad.compiler import tracing
+
     for k in range(seed, min(seed + 10, PROGRAMS)):
+        monkeypatch.setattr(tracing, "PUT_OFF", 1 if k % 2 else 50_000)
         program, points = random_complex_program(k) if k % 5 == 4 else random_program(k)
         both = tg.value_and_grad(program, argnums=(0, 1))
         compiled = tg.compile(both)

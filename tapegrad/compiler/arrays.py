@@ -363,7 +363,9 @@ def composed(inner: Sequence[Map], outer: Sequence[Map]) -> list[Map]:
 
 
 def _uniform(value: np.ndarray) -> bool:
-    return value.size <= 1 << 16 and value.tobytes() == value.flat[0].tobytes() * value.size
+    """Whether all entries are one number, bit for bit."""
+    bits = np.reshape(value, -1).view(f"u{value.itemsize}")
+    return bool((bits[:64] == bits[0]).all() and (bits == bits[0]).all())
 
 
 def _power_of_two(value: Any) -> bool:

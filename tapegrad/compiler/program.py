@@ -37,7 +37,7 @@ from .callout import GuardFailed
 from .graph import Graph, Guard
 from .report import Report
 from .surroundings import Watched, held_elsewhere, watched
-from .tracing import Trace, Traced, ops_recorded
+from .tracing import Later, Trace, Traced, ops_recorded
 
 MOST_TRACES = 16
 """Programs of one signature, told apart by guards, before a function is refused: it reads values that are never the same twice."""
@@ -405,7 +405,8 @@ def _outputs(
                 )
             nodes.append(leaf.node)
             described.append(None)
-            values.append(callout._output(leaf.value))
+            later = leaf.later() if leaf.large else leaf.value
+            values.append(later if type(later) is Later else callout._output(later))
         elif isinstance(leaf, np.ndarray | np.generic):
             nodes.append(np.array(leaf)[()])
             described.append(None)
@@ -553,4 +554,9 @@ class Programs:
                 self.by_key.popitem(last=False)
         if program.direct is not None:
             self.prefer(program)
+        if any(type(value) is Later for value in values):
+            try:
+                return program(call.values)
+            except GuardFailed:  # rounding errors are not those of the traced run
+                values = [callout._output(v.value()) if type(v) is Later else v for v in values]
         return program.result(values)

@@ -63,6 +63,9 @@ _SETTLED = {
 """Functions whose result's shape and dtype follow from shapes, dtypes and settings: no check of them is needed at each call."""
 
 
+PUT_OFF = 50_000
+"""Elements of an array above which elementwise calls and sums are made only if somebody looks: the program makes them anyway."""
+
 _REFS = tuple(Ref(i) for i in range(4))
 ONE = (_REFS[0],)
 BOTH = (_REFS[0], _REFS[1])
@@ -105,6 +108,14 @@ class Trace:
             self._split(tuple(args), inputs, values),
             self._split(kwargs, inputs, values),
         )
+        if any(type(v) is Later or (type(v) is np.ndarray and v.size >= PUT_OFF) for v in values):
+            later = _put_off(function, name, template, values)
+            if later is not None:
+                node = Node(function, name, template[0], template[1], inputs, later.sample)
+                node.shape = later.shape
+                self.graph.steps.append(node)
+                return Traced.of(self, node, later)
+            values = [v.value() if type(v) is Later else v for v in values]
         given, settings = filled(template, values)
         result = (
             function(*given, **settings)
@@ -121,6 +132,8 @@ class Trace:
             return self.call(operation, args, {}, name)
         if len(args) == 2:
             x, y = args
+            if (type(x) is Traced and x.large) or (type(y) is Traced and y.large):
+                return self.call(operation, args, {}, name)
             if type(x) is Traced and x.home is self:
                 if type(y) is Traced and y.home is self:
                     inputs, template = (x.node, y.node), BOTH
@@ -137,7 +150,7 @@ class Trace:
                 return self.call(operation, args, {}, name)
         else:
             (x,) = args
-            if type(x) is not Traced or x.home is not self:
+            if type(x) is not Traced or x.home is not self or x.large:
                 return self.call(operation, args, {}, name)
             inputs, template = (x.node,), ONE
             result = operation(x.value)
@@ -190,7 +203,7 @@ class Trace:
                     "Return values from the function instead of storing them elsewhere."
                 )
             inputs.append(value.node)
-            values.append(value.value)
+            values.append(value.later() if value.large else value.value)
             return Ref(len(inputs) - 1)
         if kind is Tensor or isinstance(value, Tensor):
             return self._split(value._data, inputs, values)
@@ -327,7 +340,7 @@ class _Flags:
 class Traced(StandIn):
     """A value of a traced run: it is what NumPy would have there, and remembers how to compute it again."""
 
-    __slots__ = ("__weakref__", "given", "home", "node", "source", "value")
+    __slots__ = ("__weakref__", "_later", "given", "home", "large", "node", "source", "value")
 
     def __init__(self, trace: Trace, node: Node, value: Any, given: bool = False) -> None:
         self.source: Any = (
@@ -337,8 +350,26 @@ class Traced(StandIn):
         self.node = node
         self.value = value
         self.given = given  # an argument's own memory, which a program must not write to
+        self.large = False
         if type(value) is np.ndarray:
+            self.large = value.size >= PUT_OFF
             trace.watch(self)
+
+    @classmethod
+    def of(cls, trace: Trace, node: Node, later: Later) -> Traced:
+        """A value that nobody has computed yet; `value`, when it is asked for, does."""
+        traced = cls.__new__(cls)
+        traced.source = None
+        traced.home, traced.node, traced.given = trace, node, False
+        traced.large, traced._later = True, later
+        return traced
+
+    def later(self) -> Any:
+        """The value, or what it will be computed from."""
+        try:
+            return object.__getattribute__(self, "value")
+        except AttributeError:
+            return self._later if self._later.result is None else self._later.result
 
     @property
     def __class__(self) -> Any:
@@ -347,7 +378,7 @@ class Traced(StandIn):
 
     def become(self, other: Traced) -> None:
         """Stand for another value from now on."""
-        self.node, self.value = other.node, other.value
+        self.node, self.value, self.large = other.node, other.value, other.large
 
     # ------------------------------------------------------------------------------------ what is known of it
 
@@ -553,6 +584,10 @@ class Traced(StandIn):
         return np.imag(self)
 
     def __getattr__(self, name: str) -> Any:
+        if name == "value":
+            self.value = self._later.value()
+            self.home.watch(self)
+            return self.value
         if name.startswith("__"):
             raise AttributeError(name)
         if hasattr(np.ndarray, name) or hasattr(float, name):
@@ -566,10 +601,91 @@ class Traced(StandIn):
         )
 
 
+class Later:
+    """A call on large arrays that is made if its value is asked for; its operands are values, or calls of this kind."""
+
+    __slots__ = ("args", "function", "result", "sample", "shape", "values")
+
+    def __init__(
+        self, function: Any, args: Any, values: list[Any], sample: Any, shape: Any
+    ) -> None:
+        self.function = function
+        self.args = args
+        self.values = values
+        self.sample = sample
+        self.shape = shape
+        self.result: Any = None
+
+    def value(self) -> Any:
+        """The value; not by recursion, since a chain of such calls may be long."""
+        waiting = [self]
+        while waiting:
+            call = waiting[-1]
+            missing = [v for v in call.values if type(v) is Later and v.result is None]
+            if call.result is None and missing:
+                waiting += missing
+                continue
+            waiting.pop()
+            if call.result is None:
+                known = [v.result if type(v) is Later else v for v in call.values]
+                given, settings = filled(call.args, known)
+                call.result = call.function(*given, **settings)
+                call.values = []
+        return self.result
+
+
+def _put_off(function: Any, name: str, args: tuple[Any, Any], values: list[Any]) -> Later | None:
+    """The call for later, with a sample of its result; None where shape and dtype are not known without it, or it makes a view."""
+    positional, settings = args
+    elementwise = not settings and (
+        (isinstance(function, np.ufunc) and function.nout == 1 and function.signature is None)
+        or (isinstance(function, OpCall) and function.op.elementwise and not function.op.view)
+        or function in _BY_ENTRY
+        or (function is np.where and len(positional) == 3)
+    )
+    summing = function in _SUMMING or (isinstance(function, OpCall) and name in _SUMMING_OPS)
+    if not (elementwise or summing):
+        return None
+    try:
+        if elementwise:
+            shapes = [np.shape(v) if type(v) is not Later else v.shape for v in values]
+            constants = [x for x in positional if type(x) is not Ref]
+            if any(isinstance(x, tuple | list | dict) for x in constants):
+                return None
+            shape = np.broadcast_shapes(*shapes, *map(np.shape, constants))
+            given = tuple(x if type(x) is Ref else _first(x) for x in positional)
+            sample = function(*filled(given, [_first(v) for v in values]))
+            if type(sample) not in (np.ndarray, np.float64, np.float32, np.bool_):
+                return None
+        else:
+            stand_ins = [np.broadcast_to(_first(v), v.shape) for v in values]
+            given, kept = filled(args, stand_ins)
+            sample = function(*given, **kept)
+            shape = np.shape(sample)
+    except Exception:
+        return None  # it raises what it raises
+    return Later(function, args, values, sample, shape)
+
+
+def _first(value: Any) -> Any:
+    """One entry like those of a value, as an array of as many axes."""
+    if type(value) is Later:
+        one: Any = np.ones((1,) * len(value.shape), value.sample.dtype)
+        return one if value.shape else one[()]
+    if isinstance(value, np.ndarray) and value.ndim:
+        return np.ones((1,) * value.ndim, value.dtype)
+    return value
+
+
+_SUMMING = (np.sum, np.mean, np.max, np.min)
+_SUMMING_OPS = ("sum", "mean", "max", "min", "scatter")
+
+
 def _values(value: Any) -> Any:
     """Nested arguments with each traced value's value: for functions that look at shapes and dtypes only."""
     if type(value) is Traced:
-        return value.value
+        known = value.later() if value.large else value.value
+        return np.broadcast_to(_first(known), known.shape) if type(known) is Later else known
     if type(value) in (tuple, list):
         return type(value)(map(_values, value))
     if type(value) is dict:
@@ -718,6 +834,10 @@ def _unary_method(symbol: str) -> None:
 
 for _symbol in _BINARY:
     _binary_method(_symbol)
+_BY_ENTRY = {f for f in _OPERATIONS if getattr(f, "__module__", "") == "_operator"} - {
+    operator.matmul
+}
+_BY_ENTRY |= {operator.neg, operator.abs, strong, _made, _astype}
 for _symbol in ("neg", "pos", "abs", "invert"):
     _unary_method(_symbol)
 
