@@ -72,7 +72,8 @@ def failures(machine: Any) -> Iterator[str]:
     if probe(PROBE_REFERENCES, id(slot), 0) != sys.getrefcount(slot) - 1 or len(held) != 5:
         yield "the reference count of an int"
     owner = np.zeros(4)
-    if probe(PROBE_BASE, id(owner[1:][::2]), 0) != id(owner) or probe(PROBE_BASE, id(owner), 0):
+    part = owner[1:][::2]
+    if probe(PROBE_BASE, id(part), 0) != id(owner) or probe(PROBE_BASE, id(owner), 0):
         yield "the base of an array"
     for value, kind in _values():
         wrong = _misread(machine, value, kind)
