@@ -44,6 +44,7 @@ except _PackageNotFoundError:  # run from a checkout that is not installed
 _LAZY = {
     "check_adjoint": ".check.gradients",
     "check_gradient": ".check.gradients",
+    "checkpointed": ".native",
     "compile": ".compiler",
     "cond": ".loops",
     "dask": "",
@@ -63,7 +64,6 @@ _LAZY = {
     "make_dot": ".autograd.drawing",
     "native": "",
     "njit": ".native",
-    "checkpointed": ".native",
     "njit_vjp": ".native",
     "optim": "",
     "root": ".interop.solvers",

@@ -263,6 +263,16 @@ def test_memory_has_a_limit():
 
     with pytest.raises(MemoryError, match="TAPEGRAD_NATIVE_LIMIT"):
         tg.grad(tg.njit(long, memory_limit=50_000))(X.copy())
+
+    def anew(x, n):
+        for _ in range(n):
+            x = np.tanh(x)
+        return x[0]
+
+    short = tg.njit(anew, memory_limit=50_000)
+    assert np.isfinite(tg.grad(short)(X.copy(), 100)).all()
+    with pytest.raises(MemoryError, match="snapshots"):
+        tg.grad(short)(X.copy(), 1000)
     assert np.isfinite(tg.grad(tg.njit(long))(X.copy())).all()
 
 

@@ -98,6 +98,11 @@ class _Generator:
         """Loops around what is being generated."""
         self.roomy = False
         self.kept: dict[str, str] = {}
+        self.referred = {
+            n for line in self.needs.lines.values() for n in line.keeps if is_array(typed.types[n])
+        }
+        """Names of arrays that are kept by reference when they are bound anew."""
+        self.counts_bytes = False
         self.marked = False
         """Whether a loop with snapshots marks how far the stacks were filled."""
         self.carried: set[str] = set()
@@ -145,6 +150,8 @@ class _Generator:
         for stack, top in (("floats", "nf"), ("ints", "ni")):
             if stack in stacks or self.marked:
                 lines.put(f"{top} = 0")
+        if self.counts_bytes:
+            lines.put("referred = 0")
         for p in flow.mutated:
             lines.put(f"{p} = {entry[p]}.copy()")
         for p in shadows:
@@ -846,6 +853,11 @@ class _LinePrinter:
                 self.keep_block(op, once)
             fw.put(tidy(statement(op, once)))
             for out in op.out:
+                if out in self.parent.referred and self.parent.depth and not self.flow.view(op):
+                    # Each array that comes under this name stays until the reverse; so does its shadow.
+                    size = f"{2 if out in self.parent.shadowed else 1} * {out}.nbytes"
+                    fw.put(f"referred = counted(referred, {size}, {self.parent.limit})")
+                    self.parent.counts_bytes = True
                 if out in self.parent.shadowed:
                     fw.put(f"{self.parent.bar(out)} = {self.shadow(op, once, self.parent.bar)}")
 

@@ -18,7 +18,7 @@ MISSING = object()
 
 RESERVED = frozenset(
     "np math floats ints nf ni accumulate carry shares snapshot_distance fitted push_array pop_array put_places grown grown_ints "
-    "turns unless_zero select scatter_back scatter_sum gather_back spread sorted_back diff_back others_product "
+    "turns counted referred unless_zero select scatter_back scatter_sum gather_back spread sorted_back diff_back others_product "
     "cholesky_back cholesky_push and or not if else while for in is def return True False None "
     "lambda class with as try except raise assert pass del from import global nonlocal yield async await "
     "range len abs min max int float bool round sum pow divmod print "

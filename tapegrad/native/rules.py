@@ -624,7 +624,7 @@ def _allocation(op: Op, kinds: Sequence[Any]) -> Derivative | None:
 _GENERATED = {
     "grown": "grown(dx, y, z)", "spread": "spread(x, y, dz)", "sorted_back": "sorted_back(x, dy)", "diff_back": "diff_back(dx)",
     "scatter_sum": "scatter_sum(dx, y)", "unless_zero": "unless_zero(dx, y)", "[]": "", ".pop": "",
-    "np.expand_dims": "np.expand_dims(dx, y)", "shares": "", "turns": "", "snapshot_distance": "",
+    "np.expand_dims": "np.expand_dims(dx, y)", "shares": "", "counted": "", "turns": "", "snapshot_distance": "",
 }  # fmt: skip
 
 
