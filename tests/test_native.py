@@ -43,6 +43,7 @@ def test_gradient_is_the_derivative(f, rng):
 
 
 SECOND = [
+    programs.made_and_overwritten,
     programs.masks_and_places,
     programs.for_with_break,
     programs.slices,

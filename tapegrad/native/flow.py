@@ -385,6 +385,8 @@ class Needs:
         written: set[str] = set()
         located: set[str] = set()
         """Memory that says where elements were stored."""
+        results: set[str] = set()
+        """Memory made in this line that the reverse of its maker reads."""
         behind: dict[str, set[str]] = {}
         """The memory that names bound in this line were computed from."""
         made: set[str] = set()
@@ -412,8 +414,10 @@ class Needs:
                 index = {a for a in op.index_operands() if isinstance(a, str) and a in behind}
                 located = located.union(*(behind[a] for a in index))
                 written.add(flow.root(str(op.args[0])))
-                if k and written & located:
+                if k and written & (located | results):
                     return k
+            if op.out and flow.array(op.out[0]) and self._reads_result(op):
+                results.add(flow.root(op.out[0]))
             for n in op.out:
                 if flow.array(n):
                     # A second binding in one line would hide the first one's shadow.
@@ -423,6 +427,13 @@ class Needs:
                     if not flow.view(op) and flow.root(n) in flow.stored:
                         written.add(flow.root(n))
         return 0
+
+    def _reads_result(self, op: Op) -> bool:
+        found = self.flow.derivatives.get(id(op))
+        return found is CUSTOM or (
+            found is not None
+            and any("out" in found.names(i) for i in found.pull if self.flow.active(op.args[i]))
+        )
 
     # ------------------------------------------------------------------------------- arrays that stay inside
 
@@ -588,7 +599,7 @@ class Needs:
             if any(flow.active(n) for n in op.out):
                 for a in op.variables:
                     yield a, True
-                yield RESULT, False
+                yield RESULT, True
             return
         if not flow.active(out):
             return

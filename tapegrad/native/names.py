@@ -17,12 +17,13 @@ MISSING = object()
 """What `resolve` returns for something that is not known before the program runs."""
 
 RESERVED = frozenset(
-    "np math floats ints nf ni accumulate carry shares snapshot_distance fitted push_array pop_array put_places grown grown_ints "
-    "turns counted referred unless_zero select scatter_back scatter_sum gather_back spread sorted_back diff_back others_product "
-    "cholesky_back cholesky_push and or not if else while for in is def return True False None "
-    "lambda class with as try except raise assert pass del from import global nonlocal yield async await "
-    "range len abs min max int float bool round sum pow divmod print "
-    "tuple list enumerate zip prange".split()
+    "np math floats ints nf ni accumulate carry shares snapshot_distance fitted push_array pop_array put_places "
+    "grown grown_ints cumprod_back cumprod_push middle_weights interp_back interp_push eigenvalues_back "
+    "eigenvalues_push eigenvectors_back eigenvectors_push turns counted referred unless_zero select scatter_back "
+    "scatter_sum gather_back spread sorted_back diff_back others_product cholesky_back cholesky_push and or not if "
+    "else while for in is def return True False None lambda class with as try except raise assert pass del from "
+    "import global nonlocal yield async await range len abs min max int float bool round sum pow divmod print tuple "
+    "list enumerate zip prange".split()
 )
 """Names that generated code uses for itself."""
 

@@ -619,12 +619,124 @@ def _allocation(op: Op, kinds: Sequence[Any]) -> Derivative | None:
     return Derivative({}, alloc=True)
 
 
+@rule("np.expand_dims", "np.flip", "np.fliplr", "np.flipud")
+def _other_view(op: Op, kinds: Sequence[Any]) -> Derivative | None:
+    if not is_array(kinds[0]) or len(op.args) != 1 + (op.rule == "np.expand_dims"):
+        return None
+    return Derivative({}, view=True)
+
+
+@rule("np.cumprod")
+def _cumprod(op: Op, kinds: Sequence[Any]) -> Derivative | None:
+    if len(op.args) != 1 or _ndim(kinds[0]) != 1:
+        return None
+    return Derivative({0: "cumprod_back(x, g)"}, "cumprod_push(x, dx)")
+
+
+@rule("np.ptp")
+def _ptp(op: Op, kinds: Sequence[Any]) -> Derivative | None:
+    if len(op.args) != 1 or not is_array(kinds[0]):
+        return None
+    ends = "spread(x, np.max(x), {0}) - spread(x, np.min(x), {0})"
+    return Derivative({0: ends.format("g")}, f"np.sum(({ends.format('1.0')}) * dx)")
+
+
+@rule("np.median")
+def _median(op: Op, kinds: Sequence[Any]) -> Derivative | None:
+    if len(op.args) != 1 or _ndim(kinds[0]) != 1:
+        return None
+    return Derivative({0: "g * middle_weights(x)"}, "np.sum(middle_weights(x) * dx)")
+
+
+@rule("np.convolve")
+def _convolve(op: Op, kinds: Sequence[Any]) -> Derivative | None:
+    if len(op.args) != 2:
+        return None
+    return Derivative(
+        {0: "np.correlate(g, y, 'valid')", 1: "np.correlate(g, x, 'valid')"},
+        "np.convolve(dx, y)\0np.convolve(x, dy)",
+    )
+
+
+@rule("np.cross")
+def _cross(op: Op, kinds: Sequence[Any]) -> Derivative | None:
+    if len(op.args) != 2 or [_ndim(k) for k in kinds] != [1, 1]:
+        return None
+    return Derivative(
+        {0: "np.cross(y, g)", 1: "np.cross(g, x)"}, "np.cross(dx, y)\0np.cross(x, dy)"
+    )
+
+
+@rule("np.append")
+def _append(op: Op, kinds: Sequence[Any]) -> Derivative | None:
+    if len(op.args) != 2 or _ndim(kinds[0]) != 1 or _ndim(kinds[1]) > 1:
+        return None
+    number = not is_array(kinds[1])
+    nothing = "0.0" if number else "np.zeros_like(y)"
+    return Derivative(
+        {0: "g[: x.size]", 1: "g[x.size]" if number else "g[x.size :]"},
+        f"np.append(dx, {nothing})\0np.append(np.zeros_like(x), dy)",
+    )
+
+
+@rule("np.repeat")
+def _repeat(op: Op, kinds: Sequence[Any]) -> Derivative | None:
+    if len(op.args) != 2 or op.settings or _ndim(kinds[0]) != 1 or is_array(kinds[1]):
+        return None
+    return Derivative(
+        {0: "np.sum(np.ascontiguousarray(g).reshape((x.size, y)), axis=1)"}, "np.repeat(dx, y)"
+    )
+
+
+@rule("np.interp")
+def _interp(op: Op, kinds: Sequence[Any]) -> Derivative | None:
+    if len(op.args) != 3 or _ndim(kinds[0]) > 1:
+        return None
+    points = "np.atleast_1d(np.asarray(x))"
+    seeds = "np.atleast_1d(np.asarray(g))"
+    first = "[0]" if not is_array(kinds[0]) else ""
+    return Derivative(
+        {
+            0: f"interp_back({points}, y, z, {seeds}, 0){first}",
+            1: f"interp_back({points}, y, z, {seeds}, 1)",
+            2: f"interp_back({points}, y, z, {seeds}, 2)",
+        },
+        "\0".join(
+            f"interp_push({points}, y, z, {d}, {i}){first}"
+            for i, d in enumerate(("np.atleast_1d(np.asarray(dx))", "dy", "dz"))
+        ),
+    )
+
+
+@rule("np.linalg.eigvalsh")
+def _eigenvalues(op: Op, kinds: Sequence[Any]) -> Derivative | None:
+    if len(op.args) != 1:
+        return None
+    return Derivative({0: "eigenvalues_back(x, g)"}, "eigenvalues_push(x, dx)")
+
+
+@rule("np.linalg.eigh")
+def _eigh(op: Op, kinds: Sequence[Any]) -> Derivative | None:
+    if len(op.args) != 1:
+        return None
+    if op.form.endswith("[0]"):
+        return _eigenvalues(op, kinds)
+    return Derivative({0: "eigenvectors_back(x, g)"}, "eigenvectors_push(x, dx)")
+
+
+@rule("np.linalg.slogdet")
+def _slogdet(op: Op, kinds: Sequence[Any]) -> Derivative | None:
+    if op.form.endswith("[0]"):
+        return Derivative({})  # a sign: it changes in steps
+    return Derivative({0: "g * np.linalg.inv(x).T"}, "np.trace(np.dot(np.linalg.inv(x), dx))")
+
+
 # What the generated adjoint calls: differentiated where forward mode goes over it. Their own reverse is never asked for.
 
 _GENERATED = {
     "grown": "grown(dx, y, z)", "spread": "spread(x, y, dz)", "sorted_back": "sorted_back(x, dy)", "diff_back": "diff_back(dx)",
     "scatter_sum": "scatter_sum(dx, y)", "unless_zero": "unless_zero(dx, y)", "[]": "", ".pop": "",
-    "np.expand_dims": "np.expand_dims(dx, y)", "shares": "", "counted": "", "turns": "", "snapshot_distance": "",
+    "middle_weights": "", "shares": "", "counted": "", "turns": "", "snapshot_distance": "",
 }  # fmt: skip
 
 

@@ -191,6 +191,130 @@ def diff_back(g: Any) -> Any:
 
 
 @kernel
+def cumprod_back(x: Any, g: Any) -> Any:
+    """Without division, so that a factor may be zero."""
+    out = np.empty(x.size)
+    behind: Any = 0.0
+    for k in range(x.size - 1, -1, -1):
+        behind = g[k] + (x[k + 1] * behind if k + 1 < x.size else 0.0)
+        out[k] = behind
+    before: Any = 1.0
+    for k in range(x.size):
+        out[k] *= before
+        before *= x[k]
+    return out
+
+
+@kernel
+def cumprod_push(x: Any, dx: Any) -> Any:
+    out = np.empty(x.size)
+    product: Any = 1.0
+    slope: Any = 0.0
+    for k in range(x.size):
+        slope = slope * x[k] + product * dx[k]
+        product *= x[k]
+        out[k] = slope
+    return out
+
+
+@kernel
+def middle_weights(x: Any) -> Any:
+    """What each element counts for in the median."""
+    out = np.zeros(x.size)
+    order = np.argsort(x, kind="mergesort")
+    out[order[x.size // 2]] += 0.5
+    out[order[(x.size - 1) // 2]] += 0.5
+    return out
+
+
+@kernel
+def _interp_slopes(x: float, knots: Any, values: Any) -> Any:
+    """Which knot lies left of x, how far on x lies to the next (0 to 1), and the slope there; none outside."""
+    if not x >= knots[0]:  # a NaN too
+        return 0, 0.0, 0.0
+    if x >= knots[knots.size - 1]:
+        return knots.size - 1, 0.0, 0.0
+    k = np.searchsorted(knots, x, side="right") - 1
+    width = knots[k + 1] - knots[k]
+    return k, (x - knots[k]) / width, (values[k + 1] - values[k]) / width
+
+
+@kernel
+def interp_back(x: Any, knots: Any, values: Any, g: Any, which: int) -> Any:
+    """The cotangent of the points, knots or values of a piecewise linear interpolation."""
+    out = np.zeros(x.size if which == 0 else knots.size)
+    for i in range(x.size):
+        k, t, slope = _interp_slopes(x[i], knots, values)
+        if which == 0:
+            out[i] = g[i] * slope
+        elif which == 1:
+            out[k] -= g[i] * slope * (1.0 - t)
+            if t > 0.0:
+                out[k + 1] -= g[i] * slope * t
+        else:
+            out[k] += g[i] * (1.0 - t)
+            if t > 0.0:
+                out[k + 1] += g[i] * t
+    return out
+
+
+@kernel
+def interp_push(x: Any, knots: Any, values: Any, d: Any, which: int) -> Any:
+    out = np.zeros(x.size)
+    for i in range(x.size):
+        k, t, slope = _interp_slopes(x[i], knots, values)
+        if which == 0:
+            out[i] = slope * d[i]
+        else:
+            moved = d[k] * (1.0 - t)
+            if t > 0.0:
+                moved += d[k + 1] * t
+            out[i] = moved if which == 2 else -slope * moved
+    return out
+
+
+@kernel
+def eigenvalues_back(x: Any, g: Any) -> Any:
+    v = np.linalg.eigh(x)[1]
+    return np.dot(v * g, np.ascontiguousarray(v.T))
+
+
+@kernel
+def eigenvalues_push(x: Any, dx: Any) -> Any:
+    v = np.linalg.eigh(x)[1]
+    half = np.dot(np.ascontiguousarray(0.5 * (dx + dx.T)), v)
+    return np.sum(v * half, axis=0)
+
+
+@kernel
+def _gaps(w: Any) -> Any:
+    """1 / (w_j - w_i), 0 on the diagonal."""
+    out = np.zeros((w.size, w.size))
+    for i in range(w.size):
+        for j in range(w.size):
+            if i != j:
+                out[i, j] = 1.0 / (w[j] - w[i])
+    return out
+
+
+@kernel
+def eigenvectors_back(x: Any, g: Any) -> Any:
+    """Giles, "Collected matrix derivative results for forward and reverse mode" (2008), section 3.1, for a symmetric matrix."""
+    w, v = np.linalg.eigh(x)
+    turned = np.ascontiguousarray(v.T)
+    inner = _gaps(w) * np.dot(turned, np.ascontiguousarray(g))
+    out = np.dot(np.dot(v, inner), turned)
+    return 0.5 * (out + out.T)
+
+
+@kernel
+def eigenvectors_push(x: Any, dx: Any) -> Any:
+    w, v = np.linalg.eigh(x)
+    inner = np.dot(np.ascontiguousarray(v.T), np.dot(np.ascontiguousarray(0.5 * (dx + dx.T)), v))
+    return np.dot(v, _gaps(w) * inner)
+
+
+@kernel
 def _half_lower(m: Any) -> Any:
     out = np.tril(m)
     for i in range(m.shape[0]):
@@ -464,6 +588,15 @@ SCOPE: dict[str, Any] = {
     "others_product": others_product,
     "sorted_back": sorted_back,
     "diff_back": diff_back,
+    "cumprod_back": cumprod_back,
+    "cumprod_push": cumprod_push,
+    "middle_weights": middle_weights,
+    "interp_back": interp_back,
+    "interp_push": interp_push,
+    "eigenvalues_back": eigenvalues_back,
+    "eigenvalues_push": eigenvalues_push,
+    "eigenvectors_back": eigenvectors_back,
+    "eigenvectors_push": eigenvectors_push,
     "cholesky_back": cholesky_back,
     "cholesky_push": cholesky_push,
     "scatter_back": scatter_back,

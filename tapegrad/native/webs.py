@@ -120,7 +120,7 @@ class _Webs:
 
     def rename(self) -> bool:
         taken = {n for op in operations(self.program.body) for n in (*op.out, *op.variables)}
-        taken |= {*self.program.params, *self.program.scope}
+        taken |= {*self.program.params, *self.program.scope, *_counters(self.program.body)}
         new: dict[int, str] = {}
         kept: set[str] = set()
         for k, name in enumerate(self.name_of):
@@ -175,6 +175,16 @@ class _Webs:
             used(self.program, i, n) for i, n in enumerate(self.program.results)
         ]
         return True
+
+
+def _counters(nodes: Iterable[Node]) -> set[str]:
+    """Variables of loops, which no operation need read."""
+    found: set[str] = set()
+    for node in nodes:
+        if not isinstance(node, Seg):
+            found |= _counters(node.body)
+            found |= _counters(node.orelse) if isinstance(node, If) else {node.variable}
+    return found
 
 
 def _joined(a: Reaching, b: Reaching) -> Reaching:
