@@ -498,31 +498,6 @@ def made_and_overwritten(x):
     return v[0] * v[4] + np.sum(w * w)
 
 
-def vector_functions(x):
-    y = np.flip(x * x)
-    y[0] = x[1]
-    e = np.expand_dims(x * 2.0, 1)
-    e[2, 0] = x[0] * x[1]
-    c = np.arange(15.0)
-    s = np.sum(y * x) + np.sum(e * c[:10].reshape(5, 2)) + np.sum(np.flipud(np.outer(x, x)) * x)
-    s += np.sum(np.cumprod(x) * c[:5]) + np.ptp(x) * np.median(x) + np.median(x[:4] * x[1])
-    s += np.sum(np.convolve(x, y[:3]) ** 2) + np.sum(np.cross(x[:3], y[2:]) * x[1:4])
-    s += np.sum(np.append(x, y) ** 2) + np.sum(np.append(x, x[1] * x[2]) ** 3)
-    return s + np.sum(np.repeat(x * x, 3) * c)
-
-
-def tables_and_spectra(x):
-    knots = np.array([-2.0, -1.0, 0.1, 0.7, 3.0])
-    moved = knots + 0.1 * x
-    s = np.interp(x[0] * x[1], moved, x * x) ** 2 + np.sum(np.interp(x * x - 0.5, knots, x) * x)
-    s += np.sum(np.interp(x, moved, knots) ** 2)
-    a = np.outer(x, x) + np.diag(np.arange(5.0) + x * x)
-    w, v = np.linalg.eigh(a)
-    sign, size = np.linalg.slogdet(a + np.outer(x, np.arange(5.0)))
-    s += np.sum(w * w * x) + np.sum(v[:, 1] ** 2 * x) + size * sign
-    return s + np.linalg.eigvalsh(a)[2] * v[0, 0] ** 2
-
-
 def index_read_from_what_is_stored(x):
     y = np.array([2.0, 0.0, 1.0]) * 1.0
     z = np.zeros(3)
@@ -561,6 +536,31 @@ IDIOMS = [
     for f in list(globals().values())
     if getattr(f, "__code__", None) and f.__code__.co_varnames[:1] == ("x",)
 ]
+
+
+def vector_functions(x):
+    y = np.flip(x * x)
+    y[0] = x[1]
+    e = np.expand_dims(x * 2.0, 1)
+    e[2, 0] = x[0] * x[1]
+    c = np.arange(15.0)
+    s = np.sum(y * x) + np.sum(e * c[:10].reshape(5, 2)) + np.sum(np.flipud(np.outer(x, x)) * x)
+    s += np.sum(np.cumprod(x) * c[:5]) + np.ptp(x) * np.median(x) + np.median(x[:4] * x[1])
+    s += np.sum(np.convolve(x, y[:3]) ** 2) + np.sum(np.cross(x[:3], y[2:]) * x[1:4])
+    s += np.sum(np.append(x, y) ** 2) + np.sum(np.append(x, x[1] * x[2]) ** 3)
+    return s + np.sum(np.repeat(x * x, 3) * c)
+
+
+def tables_and_spectra(x):
+    knots = np.array([-2.0, -1.0, 0.1, 0.7, 3.0])
+    moved = knots + 0.1 * x
+    s = np.interp(x[0] * x[1], moved, x * x) ** 2 + np.sum(np.interp(x * x - 0.5, knots, x) * x)
+    s += np.sum(np.interp(x, moved, knots) ** 2)
+    a = np.outer(x, x) + np.diag(np.arange(5.0) + x * x)
+    w, v = np.linalg.eigh(a)
+    sign, size = np.linalg.slogdet(a + np.outer(x, np.arange(5.0)))
+    s += np.sum(w * w * x) + np.sum(v[:, 1] ** 2 * x) + size * sign
+    return s + np.linalg.eigvalsh(a)[2] * v[0, 0] ** 2
 
 
 # ------------------------------------------------------------------------------------ loops with snapshots
@@ -775,6 +775,10 @@ def tuple_of_arrays(x):
     for k in range(2):
         s += both[k][0]
     return s
+
+
+def middle(x):
+    return np.median(x)
 
 
 REFUSED = [drawn_over_time, snapshots_within, view_over_time, flat_iterator, typed_list, list_of_numbers, dictionary, tried, printed, copied_to, written_to_out, reinterpreted, digits, tuple_of_arrays, lists, recursion, complex_values, unknown_function, drawn_with_active_scale, update_by_a_part_of_itself, generator_expression]  # fmt: skip

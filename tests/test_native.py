@@ -32,7 +32,7 @@ def difference(f, x, d, h=2e-4):
     return (8 * (at(h) - at(-h)) - (at(2 * h) - at(-2 * h))) / (12 * h)
 
 
-@pytest.mark.parametrize("f", IDIOMS, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("f", [*IDIOMS, programs.tables_and_spectra], ids=lambda f: f.__name__)
 def test_gradient_is_the_derivative(f, rng):
     """<gradient, direction> is the difference quotient of the function as Python runs it, and the value is its value."""
     value, gradient = tg.value_and_grad(tg.njit(f))(X.copy())
@@ -300,8 +300,11 @@ def test_snapshots_are_where_the_fewest_passes_run_again():
             assert scheduled(passes, snapshots) == fewest(passes, snapshots)
 
 
-@pytest.mark.parametrize("f", programs.OVER_TIME, ids=lambda f: f.__name__)
-def test_snapshots_change_no_gradient(f, rng):
+@pytest.mark.parametrize(
+    "f", [*programs.OVER_TIME, programs.vector_functions], ids=lambda f: f.__name__
+)
+def test_interpreted_adjoint_is_the_derivative(f, rng):
+    """Of loops with snapshots, and of functions whose compilation would take long."""
     value, (gradient,) = interpreted(tg.njit(f), (X.copy(),), (0,))
     d = rng.normal(size=X.size)
     assert np.isclose(value, f(X), rtol=1e-12)
