@@ -477,7 +477,7 @@ class Derived:
         name = f"{typed.program.name}_adjoint"
         self.source = made.source
         """What is compiled: the adjoint with its stencils gathered."""
-        if not _options(self.owner).get("boundscheck"):
+        if not compile_options(self.owner).get("boundscheck"):
             self.source = nests.widened(made.source, self._array, made.shadows, made.scope)
         self.compiled = _compiled(self.owner, name, self.source, made.scope)
 
@@ -519,11 +519,6 @@ class Derived:
                         f"{self.owner.__name__} writes to its argument {names[i]}, which shares memory with {names[j]}: the "
                         "derivative by either is not defined. Pass a copy of one of them."
                     )
-
-    @property
-    def source(self) -> str:
-        """The generated adjoint."""
-        return self.adjoint.source
 
     @property
     def draws(self) -> bool:

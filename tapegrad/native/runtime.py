@@ -33,7 +33,7 @@ class _Alone(Compiler):  # type: ignore[misc]
         return super().define_pipelines()
 
 
-alone = njit(**_KERNEL, pipeline_class=_Alone)
+alone = njit(**KERNEL_OPTIONS, pipeline_class=_Alone)
 
 
 @kernel
@@ -42,7 +42,7 @@ def at(i: int) -> Any:
     return np.uint64(i)
 
 
-@njit(**_KERNEL, fastmath={"reassoc", "nsz"})
+@njit(**KERNEL_OPTIONS, fastmath={"reassoc", "nsz"})
 def plus(total: float, term: float) -> float:
     """A sum that may be taken in any order: several elements at once."""
     return total + term
