@@ -210,16 +210,32 @@ def _differentiable(f: Any) -> Any:
     return f
 
 
-def _direct(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], argnums: Any) -> Any:
-    """Value and gradient of a native function of plain arguments in one call of compiled code; NotImplemented elsewhere."""
-    if type(argnums) is int and 0 <= argnums < len(args):
-        found = f.value_and_gradient(args, kwargs, (argnums,))
-        return found if found is NotImplemented else (found[0], found[1][0])
-    found = f.value_and_gradient(args, kwargs, tuple(_positions(argnums, args, "grad")))
-    if found is NotImplemented:
-        return found
-    value, gradients = found
-    return value, tuple(gradients) if isinstance(argnums, tuple | list) else gradients[0]
+class _Direct:
+    """Value and gradient of a native function of plain arguments by one call of compiled code.
+
+    `known` is of the arguments that came last: their types, and what serves the next of the same types without another look.
+    """
+
+    __slots__ = ("argnums", "f", "known")
+
+    def __init__(self, f: Any, argnums: Any) -> None:
+        self.f = f
+        self.argnums = argnums
+        self.known: tuple[Any, Any] = (None, None)
+
+    def first(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The pair, and the way to the next one; NotImplemented where the tape is needed."""
+        argnums = self.argnums
+        several = isinstance(argnums, tuple | list)
+        found = self.f.value_and_gradient(
+            args, kwargs, tuple(_positions(argnums, args, "grad")), several
+        )
+        if found is NotImplemented:
+            return found
+        value, gradients, shortcut = found
+        if shortcut is not None:
+            self.known = shortcut
+        return value, tuple(gradients) if several else gradients[0]
 
 
 def _is_tracked(value: Any) -> bool:
@@ -332,12 +348,20 @@ def value_and_grad(
     """
 
     native = _differentiable(f)
-    quick = hasattr(native, "value_and_gradient") and not has_aux
+    direct = None
+    if hasattr(native, "value_and_gradient") and not has_aux:
+        direct = _Direct(native, argnums)
 
     @functools.wraps(f, updated=())
     def differentiated(*args: Any, **kwargs: Any) -> Any:
-        if quick:
-            found = _direct(native, args, kwargs, argnums)
+        if direct is not None:
+            kinds, call = direct.known
+            if tuple(map(type, args)) == kinds and not kwargs:
+                try:
+                    return call(*args)
+                except TypeError:
+                    pass  # arrays of another kind; what the function itself raises comes again below
+            found = direct.first(args, kwargs)
             if found is not NotImplemented:
                 return found
         run = _Run(f, args, kwargs, argnums, "grad")

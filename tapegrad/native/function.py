@@ -54,8 +54,7 @@ class NativeFunction:
         self.signature = inspect.signature(self.py_func)
         self.variants: dict[Any, Variant] = {}
         self.latest: Derived | Overloaded | None = None
-        self._quick: dict[Any, Any] = {}
-        """Compiled gradients by positions and types of arguments."""
+        self._by_types: dict[tuple[Any, ...], Variant] = {}
         self._lock = threading.RLock()
         for name in ("__name__", "__qualname__", "__doc__", "__module__"):
             setattr(self, name, getattr(self.py_func, name, None))
@@ -78,12 +77,8 @@ class NativeFunction:
         return markup.table(rows, head, caption=repr(self))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        for a in args:
-            if type(a) is tuple or isinstance(a, Tensor | StandIn):
-                break
-        else:
-            if not kwargs:
-                return self.dispatcher(*args)
+        if not kwargs and _SIMPLE.issuperset(map(type, args)):
+            return self.dispatcher(*args)
         full = self.bind(args, kwargs)
         if not any(isinstance(leaf, Tensor | StandIn) for leaf in leaves_of(full)):
             return self.dispatcher(*full)
@@ -109,18 +104,26 @@ class NativeFunction:
             with self._lock:
                 found = self.variants.get(key)
                 if found is None:
-                    found = self.variants[key] = Variant(self, args)
+                    # Flags that make no difference to Numba, such as who owns the memory, are in the key too.
+                    kinds = tuple(numba.typeof(a) for a in args)
+                    found = self._by_types.get(kinds)
+                    if found is None:
+                        found = self._by_types[kinds] = Variant(self, args)
+                    self.variants[key] = found
         return found
 
     def value_and_gradient(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], positions: tuple[int, ...]
+        self,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        positions: tuple[int, ...],
+        several: bool,
     ) -> Any:
-        """`(value, gradients)` of plain arguments by one compiled call; NotImplemented where the tape is needed."""
-        key = None if kwargs else _plain_key(positions, args)
-        known = self._quick.get(key)
-        if known is not None:
-            out = known(args, (1.0,))
-            return np.float64(out[0]), out[1]
+        """`(value, gradients, shortcut)` of plain arguments by one compiled call; NotImplemented where the tape is needed.
+
+        The shortcut, if there is one, is `(types, call)`: for arguments of these Python types, `call(*args)` is the pair of value and
+        gradient (a tuple of `several`), or raises TypeError if arrays are of another kind.
+        """
         full = (
             self.bind(args, kwargs)
             if kwargs or len(args) != len(self.signature.parameters)
@@ -138,10 +141,13 @@ class NativeFunction:
         derived = self.variant(full).derived(positions)
         if derived.seeds != 1 or derived.results != 1 or not derived.scalar:
             return NotImplemented
-        if key is not None and full is args:
-            self._quick[key] = derived.run
         out = derived.run(full, (1.0,))
-        return np.float64(out[0]), out[1]
+        shortcut = None
+        kinds = tuple(map(type, args))
+        if full is args and _SIMPLE.issuperset(kinds) and isinstance(derived, Derived):
+            call = derived.shortcut(several)
+            shortcut = None if call is None else (kinds, call)
+        return np.float64(out[0]), out[1], shortcut
 
     # ---------------------------------------------------------------------------------------- inspection
 
@@ -480,6 +486,7 @@ class Derived:
         if not compile_options(self.owner).get("boundscheck"):
             self.source = nests.widened(made.source, self._array, made.shadows, made.scope)
         self.compiled = _compiled(self.owner, name, self.source, made.scope)
+        self.warm = False
 
     def _array(self, name: str) -> Any:
         """The type of an array, or of the array that a cotangent belongs to; None for what is no array."""
@@ -492,7 +499,7 @@ class Derived:
             args = tuple(leaves_of(args))
         if self.mutated:
             self._refuse_shared(args)
-        call = self.compiled if self.compiled.signatures else self._first
+        call = self.compiled if self.warm else self._first
         if not self.adjoint.stacks:
             out = call(*args, *seeds)
             stop = len(out)
@@ -507,8 +514,42 @@ class Derived:
         n = self.results
         return (out[:n] if self.returns_tuple else out[0]), out[n:stop]
 
+    def shortcut(self, several: bool) -> Any:
+        """Value and gradient of one number by its arguments alone; None where arguments must be looked at first.
+
+        Numba itself looks at the types of arrays, and may not compile for others any more: this code was generated for these.
+        """
+        if self.mutated or self.tuples:
+            return None
+        compiled, names, number = self.compiled, self.adjoint.stacks, np.float64
+        compiled.disable_compile()
+        kept, n = len(names), len(self.wanted) + 1
+        part: Any = slice(1, n) if several else 1
+        if not kept:
+
+            def call(*args: Any) -> Any:
+                out = compiled(*args, 1.0)
+                return number(out[0]), out[part]
+
+            return call
+
+        def call_with_stacks(*args: Any) -> Any:
+            stacks = _take_stacks()
+            try:
+                out = compiled(*args, 1.0, *[stacks[name] for name in names])
+                stacks[names[0]] = out[n]
+                if kept == 2:
+                    stacks[names[1]] = out[n + 1]
+            finally:
+                _stacks.held = stacks
+            return number(out[0]), out[part]
+
+        return call_with_stacks
+
     def _first(self, *args: Any) -> Any:
-        return _quietly(self.compiled, args)
+        out = _quietly(self.compiled, args)
+        self.warm = True
+        return out
 
     def _refuse_shared(self, args: tuple[Any, ...]) -> None:
         for i in self.mutated:
@@ -611,20 +652,7 @@ def _key(a: Any) -> Any:
 
 
 _NUMBERS = frozenset((float, int, bool, np.float64))
-
-
-def _plain_key(positions: tuple[int, ...], args: tuple[Any, ...]) -> Any:
-    """What decides the types of a call on arrays and numbers only; None for any other call."""
-    key: list[Any] = [positions]
-    for a in args:
-        kind = type(a)
-        if kind is np.ndarray:
-            key.append((a.dtype, a.ndim, a.flags.num))  # type: ignore[attr-defined]
-        elif kind in _NUMBERS:
-            key.append(kind)
-        else:
-            return None
-    return tuple(key)
+_SIMPLE = _NUMBERS | {np.ndarray}
 
 
 def _is_float(a: Any) -> bool:

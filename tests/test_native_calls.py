@@ -1,0 +1,108 @@
+"""Repeated calls of a native gradient: what the first one found out serves the next only where it holds."""
+
+import threading
+
+import numpy as np
+import pytest
+
+import tapegrad as tg
+
+
+def test_arguments_of_every_kind_in_turn():
+    """Shapes, layouts, dtypes, numbers, tensors and keywords, one after another, by the same transform."""
+
+    @tg.njit
+    def f(x, k):
+        s = 0.0
+        for i in range(x.shape[0]):
+            s += np.sum(x[i : i + 1] ** 2) * k
+        return s
+
+    gradient = tg.grad(f)
+    both = tg.value_and_grad(f, (0, 1))
+    line, plane = np.arange(4.0), np.arange(12.0).reshape(3, 4)
+    locked = plane.copy()
+    locked.flags.writeable = False
+    for _ in range(2):
+        for k in (2.0, 3, np.float64(0.5), True):
+            np.testing.assert_allclose(gradient(line, k), 2 * line * k)
+        for x in (line, plane, plane.T, plane[:, ::2], locked, plane[1:]):
+            value, (by_x, by_k) = both(x, 2.0)
+            assert value == pytest.approx(2 * np.sum(x * x)) == pytest.approx(2 * by_k)
+            np.testing.assert_allclose(by_x, 4 * x)
+            np.testing.assert_allclose(gradient(x, k=2.0), 4 * x)
+        single = gradient(plane.astype(np.float32), 2.0)
+        assert single.dtype == np.float32
+        np.testing.assert_allclose(single, 4 * plane)
+        given = tg.tensor(line)
+        np.testing.assert_allclose(np.asarray(gradient(given, 2.0)), 4 * line)
+        np.testing.assert_allclose(gradient(np.arange(4), 2.0), 4 * line)
+
+
+def test_whole_numbers_stay_whole():
+    """An integer takes other branches than the float it equals."""
+
+    @tg.njit
+    def f(x, k):
+        return x * (k / 2) if k > 2 else x * (k // 2)
+
+    gradient = tg.grad(f)
+    for _ in range(2):
+        assert gradient(1.0, 1.5) == 0.0
+        assert gradient(1.0, 3) == 1.5
+        assert gradient(1.0, 3.5) == 1.75
+        assert gradient(np.float64(1.0), 2) == 1.0
+
+
+def test_errors_of_the_function_come_out():
+    @tg.njit
+    def f(x):
+        if x[0] < 0:
+            raise TypeError("a negative start")
+        return x[0] * x[1]
+
+    gradient = tg.grad(f)
+    np.testing.assert_allclose(gradient(np.array([2.0, 3.0])), [3.0, 2.0])
+    with pytest.raises(TypeError, match="a negative start"):
+        gradient(np.array([-2.0, 3.0]))
+    np.testing.assert_allclose(gradient(np.array([2.0, 3.0])), [3.0, 2.0])
+
+
+def test_arguments_that_are_written_are_looked_at_each_time():
+    @tg.njit
+    def f(x, y):
+        x[0] = y[0] * 2.0
+        return x[0] * x[1]
+
+    gradient = tg.grad(f, 1)
+    x, y = np.array([1.0, 3.0]), np.array([4.0, 5.0])
+    for _ in range(3):
+        np.testing.assert_allclose(gradient(x, y), [6.0, 0.0])
+        assert x[0] == 1.0
+        with pytest.raises(tg.NotDifferentiable, match="shares memory"):
+            gradient(x, x)
+
+
+def test_threads_have_stacks_of_their_own():
+    @tg.njit(nogil=True)
+    def f(x, n):
+        y = x
+        for _ in range(n):
+            y = np.sin(y) + 1.0
+        return y
+
+    gradient = tg.grad(f)
+    expected = {n: gradient(0.3, n) for n in (1, 50, 5000)}
+    wrong = []
+
+    def work():
+        for n in (5000, 1, 50) * 20:
+            if gradient(0.3, n) != expected[n]:
+                wrong.append(n)
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not wrong
