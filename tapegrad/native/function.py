@@ -433,8 +433,8 @@ def _compiled(owner: NativeFunction, name: str, source: str, scope: dict[str, An
     function = inference.load(name, source, scope, file)
     if file is not None:
         try:
-            return numba.njit(**options, cache=True)(function)
-        except RuntimeError:  # Numba finds no place to write to
+            return store.guarded(numba.njit(**options, cache=True)(function), file)
+        except (RuntimeError, OSError):  # Numba finds no place to write to; the file is gone again
             pass
     return numba.njit(**options)(function)
 

@@ -4,6 +4,9 @@ Sources lie in the folder "native" of the cache (see `tapegrad.replay.cache`), e
 text, the values of its constants, options, this package's runtime, versions and the processor. Numba keeps the
 compiled code beside them, as it does for any function with `cache=True`; types are kept in files of the same kind.
 
+The folder is bounded (`KEPT_BYTES`): what was not used for longest goes first. A source that is used again is left as it is, because Numba
+compares its time with what it kept; the index beside it is touched instead.
+
 Invariant: what depends on an object whose value cannot be told (a function of the user's, say) is not kept. A folder that
 cannot be written to, or is somebody else's, means working without.
 """
@@ -77,7 +80,58 @@ def source_file(name: str, text: str, scope: dict[str, Any], options: Any) -> st
     if found is None or place is None:
         return None
     path = place / f"{name}_{found}.py"
-    return str(path) if path.exists() or cache.write_file(path, text.encode()) else None
+    if path.exists():
+        for index in (place / "__pycache__").glob(f"{path.stem}.*.nbi"):
+            with contextlib.suppress(OSError):
+                os.utime(index)
+        return str(path)
+    _count()
+    return str(path) if cache.write_file(path, text.encode()) else None
+
+
+KEPT_BYTES = 1 << 28
+"""Bytes of generated and compiled code that are kept on disk."""
+_EVERY = 64
+_written = 0
+
+
+def _count() -> None:
+    """Now and then, before something is written: see that there is not too much."""
+    global _written
+    if _written % _EVERY == 0:
+        trim()
+    _written += 1
+
+
+def trim() -> None:
+    """Remove what was not used for longest, where there is more than `KEPT_BYTES`."""
+    place = folder()
+    if place is None:
+        return
+    units: dict[str, list[Path]] = {}
+    with contextlib.suppress(OSError):
+        for path in [*place.iterdir(), *(place / "__pycache__").iterdir()]:
+            if path.is_file():
+                units.setdefault(path.name.split(".")[0], []).append(path)
+    cache.bound(units.values(), KEPT_BYTES)
+
+
+def guarded(compiled: Any, file: str) -> Any:
+    """A dispatcher that compiles anew where what Numba kept for it is damaged, instead of failing."""
+    kept = compiled._cache
+    load = kept.load_overload
+
+    def load_overload(*args: Any) -> Any:
+        try:
+            return load(*args)
+        except Exception:  # whatever unpickling half a file may raise
+            for path in (Path(file).parent / "__pycache__").glob(f"{Path(file).stem}.*"):
+                with contextlib.suppress(OSError):
+                    path.unlink()
+            return None
+
+    kept.load_overload = load_overload
+    return compiled
 
 
 def read_types(found: str | None) -> Any:
@@ -86,7 +140,10 @@ def read_types(found: str | None) -> Any:
     if place is None:
         return None
     try:
-        return pickle.loads((place / f"types_{found}.bin").read_bytes())
+        path = place / f"types_{found}.bin"
+        kept = pickle.loads(path.read_bytes())
+        os.utime(path)
+        return kept
     except Exception:  # absent, damaged, or of another version: the same
         return None
 

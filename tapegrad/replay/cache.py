@@ -17,6 +17,7 @@ import os
 import platform
 import sys
 import tempfile
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -149,6 +150,25 @@ def write_file(path: Path, data: bytes) -> bool:
                 os.unlink(temporary)
         return False
     return True
+
+
+def bound(units: Iterable[Sequence[Path]], most: int) -> None:
+    """Remove the units (files that go together) that were not used for longest, where all of them take more than `most` bytes.
+
+    A unit was used when the last of its files was. What another process removes meanwhile is gone, which is all that was asked.
+    """
+    found = []
+    for unit in units:
+        with contextlib.suppress(OSError):
+            stats = [path.stat() for path in unit]
+            found.append((max(s.st_mtime for s in stats), sum(s.st_size for s in stats), unit))
+    total = 0
+    for _, size, unit in sorted(found, key=lambda entry: entry[0], reverse=True):
+        total += size
+        if total > most:
+            for path in unit:
+                with contextlib.suppress(OSError):
+                    path.unlink()
 
 
 def stored() -> list[Path]:
