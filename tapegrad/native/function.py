@@ -523,9 +523,9 @@ class Derived:
             return None
         compiled, names, number = self.compiled, self.adjoint.stacks, np.float64
         compiled.disable_compile()
-        kept, n = len(names), len(self.wanted) + 1
+        n = len(self.wanted) + 1
         part: Any = slice(1, n) if several else 1
-        if not kept:
+        if not names:
 
             def call(*args: Any) -> Any:
                 out = compiled(*args, 1.0)
@@ -537,9 +537,7 @@ class Derived:
             stacks = _take_stacks()
             try:
                 out = compiled(*args, 1.0, *[stacks[name] for name in names])
-                stacks[names[0]] = out[n]
-                if kept == 2:
-                    stacks[names[1]] = out[n + 1]
+                stacks.update(zip(names, out[n:], strict=True))
             finally:
                 _stacks.held = stacks
             return number(out[0]), out[part]
