@@ -327,4 +327,158 @@ def soft_dtw_by_hand(x, y, gamma):
     return gx, gy
 
 
-BY_HAND = {"rosenbrock": rosenbrock_by_hand, "heat": heat_by_hand, "soft_dtw": soft_dtw_by_hand}
+@fast
+def lotka_volterra_by_hand(p, n, h):
+    """The state of every step is kept; the stages are computed again."""
+    kept = np.empty((n, 2))
+    u, v = 1.0, 0.7
+    for k in range(n):
+        kept[k, 0], kept[k, 1] = u, v
+        a1, b1 = predator_prey(u, v, p)
+        a2, b2 = predator_prey(u + 0.5 * h * a1, v + 0.5 * h * b1, p)
+        a3, b3 = predator_prey(u + 0.5 * h * a2, v + 0.5 * h * b2, p)
+        a4, b4 = predator_prey(u + h * a3, v + h * b3, p)
+        u = u + h / 6.0 * (a1 + 2 * a2 + 2 * a3 + a4)
+        v = v + h / 6.0 * (b1 + 2 * b2 + 2 * b3 + b4)
+    g0, g1, g2, g3 = 0.0, 0.0, 0.0, 0.0
+    ub, vb = 0.0, 0.0
+    for k in range(n - 1, -1, -1):
+        after = u
+        u, v = kept[k, 0], kept[k, 1]
+        a1, b1 = predator_prey(u, v, p)
+        u2, v2 = u + 0.5 * h * a1, v + 0.5 * h * b1
+        a2, b2 = predator_prey(u2, v2, p)
+        u3, v3 = u + 0.5 * h * a2, v + 0.5 * h * b2
+        a3, b3 = predator_prey(u3, v3, p)
+        u4, v4 = u + h * a3, v + h * b3
+        ub += 2.0 * (after - 1.0) * h
+        # Cotangents of the slopes, last stage first: those of the sum, and what the stage behind passes on.
+        ab, bb = h / 6.0 * ub, h / 6.0 * vb
+        ub_new, vb_new, xb, yb = ub, vb, 0.0, 0.0
+        for stage in range(4):
+            if stage == 0:
+                x, y, ka, kb = u4, v4, ab, bb
+            elif stage == 1:
+                x, y, ka, kb = u3, v3, 2 * ab + h * xb, 2 * bb + h * yb
+            elif stage == 2:
+                x, y, ka, kb = u2, v2, 2 * ab + 0.5 * h * xb, 2 * bb + 0.5 * h * yb
+            else:
+                x, y, ka, kb = u, v, ab + 0.5 * h * xb, bb + 0.5 * h * yb
+            g0 += ka * x
+            g1 -= ka * x * y
+            g2 += kb * x * y
+            g3 -= kb * y
+            xb = ka * (p[0] - p[1] * y) + kb * p[2] * y
+            yb = kb * (p[2] * x - p[3]) - ka * p[1] * x
+            ub_new += xb
+            vb_new += yb
+        ub, vb = ub_new, vb_new
+    return (np.array([g0, g1, g2, g3]),)
+
+
+@fast
+def n_body_by_hand(x, v, mass, steps, dt):
+    """Positions of every step are kept; velocities need not be."""
+    n = x.shape[0]
+    q, p, a = x.copy(), v.copy(), np.zeros((n, 3))
+    kept = np.empty((steps, n, 3))
+    for t in range(steps):
+        kept[t] = q
+        for i in range(n):
+            ax, ay, az = 0.0, 0.0, 0.0
+            for j in range(n):
+                if i != j:
+                    dx, dy, dz = q[j, 0] - q[i, 0], q[j, 1] - q[i, 1], q[j, 2] - q[i, 2]
+                    r2 = dx * dx + dy * dy + dz * dz + 0.01
+                    pull = mass[j] / (r2 * math.sqrt(r2))
+                    ax += dx * pull
+                    ay += dy * pull
+                    az += dz * pull
+            a[i, 0], a[i, 1], a[i, 2] = ax, ay, az
+        p += dt * a
+        q += dt * p
+    qb, pb, mb = np.zeros((n, 3)), np.empty((n, 3)), np.empty(n)
+    qb[:, 0] = 1.0
+    for i in range(n):
+        mb[i] = 0.5 * (p[i, 0] ** 2 + p[i, 1] ** 2 + p[i, 2] ** 2)
+        for k in range(3):
+            pb[i, k] = mass[i] * p[i, k]
+    for t in range(steps - 1, -1, -1):
+        q = kept[t]
+        pb += dt * qb
+        for i in range(n):
+            gx, gy, gz = dt * pb[i, 0], dt * pb[i, 1], dt * pb[i, 2]
+            for j in range(n):
+                if i != j:
+                    dx, dy, dz = q[j, 0] - q[i, 0], q[j, 1] - q[i, 1], q[j, 2] - q[i, 2]
+                    r2 = dx * dx + dy * dy + dz * dz + 0.01
+                    per_mass = 1.0 / (r2 * math.sqrt(r2))
+                    pull = mass[j] * per_mass
+                    along = gx * dx + gy * dy + gz * dz
+                    mb[j] += along * per_mass
+                    w = -3.0 * along * pull / r2
+                    bx, by, bz = gx * pull + w * dx, gy * pull + w * dy, gz * pull + w * dz
+                    qb[j, 0] += bx
+                    qb[j, 1] += by
+                    qb[j, 2] += bz
+                    qb[i, 0] -= bx
+                    qb[i, 1] -= by
+                    qb[i, 2] -= bz
+    return qb, pb, mb
+
+
+@fast
+def mixture_by_hand(alpha, mu, logs, points):
+    """Weights of the parts at each point. Exponentials stand where the model has them: to take them out of the loops is another model."""
+    n, d = points.shape
+    parts = alpha.size
+    lp = np.empty(parts)
+    ga, gm, gl = np.zeros(parts), np.zeros((parts, d)), np.zeros((parts, d))
+    for i in range(n):
+        top = -1e300
+        for k in range(parts):
+            s = alpha[k]
+            for j in range(d):
+                z = (points[i, j] - mu[k, j]) * math.exp(-logs[k, j])
+                s -= 0.5 * z * z + logs[k, j]
+            lp[k] = s
+            top = max(top, s)
+        acc = 0.0
+        for k in range(parts):
+            lp[k] = math.exp(lp[k] - top)
+            acc += lp[k]
+        for k in range(parts):
+            w = lp[k] / acc
+            ga[k] += w
+            for j in range(d):
+                scale = math.exp(-logs[k, j])
+                z = (points[i, j] - mu[k, j]) * scale
+                gm[k, j] += w * z * scale
+                gl[k, j] += w * (z * z - 1.0)
+    return ga, gm, gl
+
+
+BY_HAND = {
+    "rosenbrock": rosenbrock_by_hand,
+    "lotka_volterra": lotka_volterra_by_hand,
+    "heat": heat_by_hand,
+    "n_body": n_body_by_hand,
+    "mixture": mixture_by_hand,
+    "soft_dtw": soft_dtw_by_hand,
+}
+
+
+def operations(name: str, args: tuple[Any, ...]) -> int | None:
+    """Operations on floats that a run of a model makes in its inner loops, counted by hand; None where values decide."""
+    shape = np.shape(args[0])
+    if name in ("heat", "burgers"):
+        return {"heat": 7, "burgers": 11}[name] * args[2] * (shape[0] - 2) * (shape[1] - 2)
+    if name == "n_body":
+        return 18 * args[3] * shape[0] * (shape[0] - 1)
+    counts = {
+        "rosenbrock": lambda x: 8 * (x.size - 1),
+        "lotka_volterra": lambda p, n, h: 68 * n,
+        "mixture": lambda alpha, mu, logs, points: 8 * mu.size * len(points),
+        "soft_dtw": lambda x, y, gamma: 21 * x.size * y.size,
+    }
+    return counts[name](*args) if name in counts else None
