@@ -7,6 +7,7 @@ settling   tuples dissolved, every operation with its one meaning
 flow       shared memory, activity, what the reverse needs
 rules      derivatives of operations; elementwise ones come from `tapegrad.ops`
 adjoint    the generated reverse sweep, plain Python
+nests      its stencils gathered instead of scattered
 tangent    the generated forward sweep
 runtime    what generated code calls
 overloading the second engine: the function runs on numbers that record; its numbers are in `carriers`, what operations mean
