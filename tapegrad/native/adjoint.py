@@ -798,6 +798,10 @@ class _LinePrinter:
 
     def forward(self) -> None:
         parent, fw = self.parent, self.fw
+        if self.blocks:  # else there is room: such lines are counted together
+            parent.reserve_here(
+                fw, len(self.floats) + len(self.elements), len(self.ints) + len(self.elements)
+            )
         for i, name in enumerate(self.floats):
             fw.put(f"floats[{_at('nf', i)}] = {name}")
             parent.kept[name] = "on the stack of floats"
@@ -876,9 +880,6 @@ class _LinePrinter:
     def keep_block(self, op: Op, names: Names) -> None:
         parent, fw = self.parent, self.fw
         base = str(op.args[0])
-        parent.reserve_here(
-            fw, len(self.floats) + len(self.elements), len(self.ints) + len(self.elements) + 1
-        )
         self.advance()
         parent.kept[f"{self.flow.root(base)[1:]}[...]"] = (
             "each element that is overwritten, on a stack"
