@@ -135,7 +135,7 @@ UFUNCS: dict[Any, Callable[..., Any]] = {}
 """NumPy ufunc -> the function of this library that evaluates and records it."""
 
 NATIVE: dict[Any, Callable[..., Any]] = {}
-"""NumPy ufunc -> the same as machine code for small operands, once replay is loaded; it calls the other one where it must."""
+"""Generated function -> the same as machine code for small operands, once replay is loaded; it calls the other where it must."""
 
 FUNCTIONS: dict[Any, Callable[..., Any]] = {}
 """NumPy function -> likewise, for `__array_function__`."""

@@ -9,10 +9,10 @@ import threading
 
 import numpy as np
 import pytest
-from test_compiler import agree_as_a_whole, random_program
 
 import tapegrad as tg
 from tapegrad.compiler import program, schedule
+from tests.test_compiler import agree_as_a_whole, random_program
 
 
 @pytest.fixture(autouse=True)

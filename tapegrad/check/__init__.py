@@ -118,7 +118,7 @@ def check_op(
     from .samples import samples_from, samples_of
 
     for name in only:
-        if name not in laws.LAWS:
+        if name not in (*laws.LAWS, laws.honest.__name__):
             raise ValueError(f"only={name!r} is no law: choose among {', '.join(laws.LAWS)}.")
     declared = _declared(op)
     report = Report(declared.name if declared else getattr(op, "__name__", repr(op)))

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..mode import NO_GRAD
-from ..primitive import NATIVE, OPS, Primitive
+from ..primitive import NATIVE, OPS, UFUNCS, Primitive
 from ..tape import BIG, RECORDER, namespace, renew
 from ..tensor import Tensor
 from . import layout
@@ -118,7 +118,7 @@ def install(addresses: dict[str, int]) -> None:
     for op in OPS[_done:]:
         if not op.elementwise or op.arity > 2 or op.view or not isinstance(op.of, np.ufunc):
             continue
-        NATIVE[op.of] = native(op, op.function)
+        NATIVE[op.function] = native(op, op.function)
         names = (f"__{op.dunder}__", f"__r{op.dunder}__")[: op.arity] if op.dunder else ()
         for name, reflected in zip(names, (False, True), strict=False):
             generated = replaced[name] = Tensor.__dict__[name]
@@ -127,8 +127,9 @@ def install(addresses: dict[str, int]) -> None:
         generated = replaced["__array_ufunc__"] = Tensor.__dict__["__array_ufunc__"]
         card = np.zeros(CARD, np.int64)
         plain = ctypes.create_string_buffer(b"__call__")
-        card[layout.C_CODE], card[layout.C_UFUNC] = ctypes.addressof(plain), id(NATIVE)
+        card[layout.C_CODE], card[layout.C_UFUNC] = ctypes.addressof(plain), id(UFUNCS)
+        card[layout.C_COMPUTE] = id(NATIVE)
         card[layout.C_GENERATED] = id(generated)
-        _kept.append((card, plain, NATIVE, generated))
+        _kept.append((card, plain, generated))
         Tensor.__array_ufunc__ = method(builtin(addresses["hook"], "hook", card.ctypes.data))
     _done = len(OPS)

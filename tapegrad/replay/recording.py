@@ -429,7 +429,8 @@ def hook(self, arguments, count, names):
     """NumPy's hook for ufuncs, `(tensor, ufunc, method, *operands)`: a plain call of a native op goes straight there."""
     card = int_value(get(self + TUPLE_ITEMS, 0))
     if names == 0 and count > 3 and differs(get(arguments, 2), get(card, C_CODE)) == 0:
-        function = item_of_dict(get(card, C_UFUNC), get(arguments, 1))
+        generated = item_of_dict(get(card, C_UFUNC), get(arguments, 1))
+        function = 0 if generated == 0 else item_of_dict(get(card, C_COMPUTE), generated)
         if function != 0:
             hold(function)
             result = call_with_some(function, arguments + 24, count - 3, 0)
@@ -440,4 +441,4 @@ def hook(self, arguments, count, names):
 
 
 FOR_OPERATORS = {"one": one, "two": two, "hook": hook}
-"""The functions by the number of operands, and the hook, whose card has the name of a plain call and the table of native ops."""
+"""The functions by the number of operands, and the hook, whose card has the name of a plain call and the tables UFUNCS and NATIVE."""
