@@ -430,7 +430,9 @@ def hook(self, arguments, count, names):
     card = int_value(get(self + TUPLE_ITEMS, 0))
     if names == 0 and count > 3 and differs(get(arguments, 2), get(card, C_CODE)) == 0:
         generated = item_of_dict(get(card, C_UFUNC), get(arguments, 1))
-        function = 0 if generated == 0 else item_of_dict(get(card, C_COMPUTE), generated)
+        function = generated
+        if generated != 0:
+            function = item_of_dict(get(card, C_COMPUTE), generated)
         if function != 0:
             hold(function)
             result = call_with_some(function, arguments + 24, count - 3, 0)
