@@ -375,7 +375,8 @@ def _push_directions(code: Code, k: int, given: list[Any], record: bool) -> Any:
     if not width:
         return np.zeros((0, *shape), code[k + OUT].dtype)
     together = getattr(op.jvp, "directions", None)
-    if together is not None and not record and code[k + OP] != FREED:
+    plain = not record and not storage.tracing.get()  # raw values, on which compiled code can run
+    if together is not None and plain and code[k + OP] != FREED:
         x, out, kw = code[k + X], code[k + OUT], code[k + KW]
         total = together(given, x, out, **dict(zip(op.settings, kw or (), strict=True)))
         return fit(total, _Like((width, *shape), out.dtype), op)
