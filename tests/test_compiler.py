@@ -16,6 +16,7 @@ import threading
 import time
 import warnings
 import weakref
+from functools import partial
 
 import numpy as np
 import pytest
@@ -25,6 +26,7 @@ from tapegrad.check.samples import samples_of
 from tapegrad.errors import TraceError
 from tapegrad.primitive import OPS
 from tapegrad.tensor import Tensor
+from tests.suite import in_threads
 
 DECLARED = OPS[1:]
 
@@ -787,22 +789,13 @@ def test_constants_are_kept_and_released():
 def test_many_threads_at_once():
     c = tg.compile(tg.value_and_grad(loss))
     expected = [tg.value_and_grad(loss)(X + k) for k in range(8)]
-    failures = []
 
     def work(k):
-        try:
-            for _ in range(50):
-                agree(c(X + k), expected[k])
-                agree(c(np.append(X + k, 1.0))[0], loss(np.append(X + k, 1.0)))
-        except BaseException as error:
-            failures.append(error)
+        for _ in range(50):
+            agree(c(X + k), expected[k])
+            agree(c(np.append(X + k, 1.0))[0], loss(np.append(X + k, 1.0)))
 
-    threads = [threading.Thread(target=work, args=(k,)) for k in range(8)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    assert not failures
+    in_threads(*(partial(work, k) for k in range(8)), timeout=300)
 
 
 def test_arrays_that_leave_a_list_meanwhile():

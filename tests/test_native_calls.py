@@ -1,11 +1,10 @@
 """Repeated calls of a native gradient: what the first one found out serves the next only where it holds."""
 
-import threading
-
 import numpy as np
 import pytest
 
 import tapegrad as tg
+from tests.suite import in_threads
 
 
 def test_arguments_of_every_kind_in_turn():
@@ -100,9 +99,5 @@ def test_threads_have_stacks_of_their_own():
             if gradient(0.3, n) != expected[n]:
                 wrong.append(n)
 
-    threads = [threading.Thread(target=work) for _ in range(3)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
+    in_threads(work, work, work, timeout=300)
     assert not wrong

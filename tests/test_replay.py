@@ -25,6 +25,7 @@ from tapegrad.primitive import OPS, elementwise
 from tapegrad.replay import bridge, builder, cache, executor, kernels, layout, selftest
 from tapegrad.tape import FREED, OP, OUT, SLOT, STRIDE, Leaf
 from tapegrad.vecmath import assembly
+from tests.suite import in_threads
 
 pytestmark = pytest.mark.skipif(not replay.available(), reason=str(replay.status()["machine"]))
 
@@ -652,21 +653,12 @@ def test_large_gradients_keep_the_machines_memory(rng: np.random.Generator) -> N
 
 def test_threads_walk_at_once(rng: np.random.Generator) -> None:
     x = rng.normal(size=40)
-    failures: list[Exception] = []
 
     def work() -> None:
-        try:
-            for _ in range(20):
-                agree(lambda x: np.cumsum(np.sin(x * x) + x[3]) * np.exp(x), x)
-        except Exception as error:
-            failures.append(error)
+        for _ in range(20):
+            agree(lambda x: np.cumsum(np.sin(x * x) + x[3]) * np.exp(x), x)
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    assert not failures
+    in_threads(work, work, work, work, timeout=300)
 
 
 # -------------------------------------------------------------------------------------------- references

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import threading
+from functools import partial
 
 import numpy as np
 import pytest
 
 import tapegrad as tg
 from tapegrad.compiler import program, schedule
+from tests.suite import in_threads
 from tests.test_compiler import agree_as_a_whole, random_program
 
 
@@ -114,11 +115,7 @@ def test_calls_from_many_threads():
             if flat(compiled(x + k, w)).tobytes() != expected[k]:
                 wrong.append((k, i))
 
-    threads = [threading.Thread(target=call, args=(k,)) for k in range(4)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
+    in_threads(*(partial(call, k) for k in range(4)), timeout=300)
     assert not wrong
 
 

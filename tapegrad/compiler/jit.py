@@ -140,17 +140,10 @@ _written = 0
 
 def bounded(folder: Path) -> None:
     """Remove the programs that were not used for longest, where there are too many, and what a killed process left unfinished."""
-    found = []
-    for file in [*folder.glob("program-*.bin"), *folder.glob(".new-*")]:
+    cache.bound(([file] for file in folder.glob("program-*.bin")), KEPT_BYTES)
+    for file in folder.glob(".new-*"):
         with contextlib.suppress(OSError):  # another process may have removed it
-            status = file.stat()
-            found.append((status.st_mtime, status.st_size, file))
-    total = 0
-    for used, size, file in sorted(found, reverse=True):
-        unfinished = file.name.startswith(".new-")
-        total += 0 if unfinished else size
-        if total > KEPT_BYTES if not unfinished else used < time.time() - HOUR:
-            with contextlib.suppress(OSError):
+            if file.stat().st_mtime < time.time() - HOUR:
                 file.unlink()
 
 

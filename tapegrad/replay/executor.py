@@ -77,16 +77,16 @@ def replay(
     if wait:
         bridge.reset_waiting()
     frame = 0
-    if len(pending) == 1 and code[start * STRIDE + SLOT] in pending:
-        if not watch and not leaves and targets is None:
-            (g,) = pending.values()
-            frame = machine.whole(machine.world_address, code, start, g, leaves)
+    one_root = len(pending) == 1 and code[start * STRIDE + SLOT] in pending
+    if one_root and targets is None and not watch and not leaves:
+        (g,) = pending.values()
+        frame = machine.whole(machine.world_address, code, start, g, leaves)
+        if frame:
+            pending.clear()
+        if frame < 0:
             _raise_noted()
-            if frame:
-                pending.clear()
-            if frame < 0:
-                return range(start, start + frame, -1)
-    started = frame != 0
+            return range(start, start + frame, -1)
+    started = frame > 0
     if not started:
         frame = machine.open(machine.world_address, id(code), start)
         if not frame:
