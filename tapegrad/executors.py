@@ -259,6 +259,49 @@ def notes_of_walk() -> _Notes | None:
 
 # ------------------------------------------------------------------------------------------------ the walk
 
+_Begun = tuple[Tape, int, int, dict[Leaf, Any]]
+"""A tape, busy since; where the machine began; what it answered (see `replay.begin`); the leaves it has reached."""
+
+
+def walk_from(node: Any, g: Any, retain_graph: bool = False) -> dict[Any, Any]:
+    """`walk` from one root to all leaves; most often in one native call.
+
+    Where nothing is out of the ordinary (no hooks, no tangents, one tape, native code for each entry) the bookkeeping that a walk
+    may need is not made: on a few small operations it costs several times what the derivatives do.
+    """
+    replay = _choice.replay
+    begun: _Begun | None = None
+    if (
+        replay is not None
+        and replay.loaded()
+        and _choice.name != "sweep"
+        and type(node) is int
+        and not _watched
+        and not dual.saved
+        and sweep.GUARD.get() is None
+        and not storage.tracing.get()
+    ):
+        tape = current()
+        with tape.lock:
+            position = None if tape.busy else tape.find(node)
+            if position is not None and not _overwritten(tape, position):
+                leaves: dict[Leaf, Any] = {}
+                tape.busy = 1
+                frame = 0
+                try:
+                    frame = replay.begin(tape.code, position, g, leaves)
+                finally:
+                    if frame <= 0:
+                        tape.busy = 0
+                if frame < 0 and not any(leaf.hooks for leaf in leaves):
+                    if not retain_graph:
+                        _release_all(tape, range(position, position + frame, -1), replay)
+                    return leaves
+                if frame:
+                    tape.busy = 1
+                    begun = (tape, position, frame, leaves)
+    return walk(((node, g),), retain_graph=retain_graph, begun=begun)
+
 
 def walk(
     roots: Iterable[tuple[Any, Any]],
@@ -267,11 +310,12 @@ def walk(
     retain_graph: bool = False,
     create_graph: bool = False,
     since: Slot = 0,
+    begun: _Begun | None = None,
 ) -> dict[Any, Any]:
     """Cotangents of every leaf reached (or, with `targets`, of those slots and leaves), from the roots' cotangents.
 
     `roots` are pairs (node, cotangent). Cotangents are raw arrays, or Tensors if `create_graph`. Entries older than
-    `since` are not looked at. Raises GraphError if an entry needed was freed.
+    `since` are not looked at. Raises GraphError if an entry needed was freed. `begun` is what `walk_from` has done already.
     """
     pending: dict[Slot, Any] = {}
     found: dict[Any, Any] = {}
@@ -296,6 +340,18 @@ def walk(
             RECORDER.set(NO_GRAD)
         elif isinstance(mode, Off):
             RECORDER.set(attended(current().code.extend))
+        if begun is not None:
+            tape, position, frame, leaves = begun
+            pending.clear()  # the frame has it
+            done.append((tape, ()))
+            visited = (
+                range(position, position + frame, -1)
+                if frame < 0
+                else _load_replay().replay(
+                    tape.code, position, pending, leaves, watch, None, _choice.name == "replay", frame
+                )
+            )
+            done[-1] = (tape, visited)
         while pending and (newest := max(pending)) >= since:
             place = locate(newest, hold=1)
             if place is None:
@@ -394,8 +450,29 @@ def _release(
         tape.release(frozenset(visited), min(visited), given_up, held)
 
 
+def _release_all(tape: Tape, visited: range, replay: Any) -> None:
+    """`_release` of what a whole walk visited, its lock held: at once where the rest of the tape is just that, and nobody holds it."""
+    code, root = tape.code, visited[0]
+    low = visited[-1]
+    first, end = low * STRIDE, (root + 1) * STRIDE
+    holder = replay.tail(code, low, root)
+    if holder == replay.NOBODY:
+        del code[first:end]
+    elif holder == replay.ROOT:
+        code[first:end] = _forgotten(code[end - STRIDE : end])
+    else:
+        _release(tape, visited, _giving_up())
+    if not code:
+        tape.bytes = 0
+
+
+def _forgotten(entry: list[Any]) -> list[Any]:
+    """What stays of an entry that was given up: its slot and the name of its backward."""
+    return [FREED, entry[SLOT], _LOST, None, entry_name(entry), None, None, None]
+
+
 def _giving_up() -> Callable[[list[Any], list[Any]], list[Any]]:
-    """What stays of a visited entry after a whole walk: its slot and the name of its backward.
+    """What stays of a visited entry after a whole walk.
 
     All of it stays, so that a second backward through it works as in PyTorch, if neither its op nor any op before it saves
     something; where one does, a second walk from here would only meet what was freed.
@@ -407,7 +484,7 @@ def _giving_up() -> Callable[[list[Any], list[Any]], list[Any]]:
     def given_up(entry: list[Any], code: list[Any]) -> list[Any]:
         if not _saves(entry, 0) and not _leads_to_saved(entry, code, clean):
             return entry
-        return [FREED, entry[SLOT], _LOST, None, entry_name(entry), None, None, None]
+        return _forgotten(entry)
 
     return given_up
 

@@ -11,6 +11,7 @@ each declaration in `ops/` adds its own (see primitive.py).
 from __future__ import annotations
 
 import copy
+import functools
 import operator
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -266,9 +267,7 @@ class Tensor:
         >>> x.grad
         tensor(6.)
         """
-        from .autograd import backward
-
-        backward(self, gradient, retain_graph, create_graph, inputs=inputs)
+        _autograd().backward(self, gradient, retain_graph, create_graph, None, inputs)
 
     def detach(self) -> Tensor:
         """A tensor that shares memory with this one and is not tracked: gradients stop here."""
@@ -612,6 +611,13 @@ def _comparison(name: str) -> Any:
 
 for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
     setattr(Tensor, f"__{_name}__", _comparison(_name))
+
+
+@functools.cache
+def _autograd() -> Any:
+    from . import autograd  # which builds on tensors
+
+    return autograd
 
 
 def wrap(value: Any) -> Any:

@@ -67,6 +67,11 @@ def backward(
                 "`grad_tensors`."
             )
         grad_tensors = grad_variables
+    if type(tensors) is Tensor and tensors._node is not None and not create_graph:
+        one = _ONES.get(type(tensors._data))
+        if one is not None and grad_tensors is None and inputs is None:  # the usual call
+            _accumulate(executors.walk_from(tensors._node, one, bool(retain_graph)), False)
+            return
     outputs = _sequence(tensors, "tensors")
     seeds = _seeds(outputs, grad_tensors, create_graph)
     retain = create_graph if retain_graph is None else retain_graph
@@ -81,12 +86,29 @@ def backward(
                 "receive a gradient."
             )
         targets = {_node(t, "inputs") for t in asked}
-    found = executors.walk(
-        ((t._node, g) for t, g in zip(outputs, seeds, strict=True)),
-        targets,
-        retain_graph=retain,
-        create_graph=create_graph,
-    )
+    if targets is None and len(seeds) == 1 and type(seeds[0]) is not Tensor:
+        found = executors.walk_from(outputs[0]._node, seeds[0], retain)
+    else:
+        found = executors.walk(
+            ((t._node, g) for t, g in zip(outputs, seeds, strict=True)),
+            targets,
+            retain_graph=retain,
+            create_graph=create_graph,
+        )
+    _accumulate(found, create_graph)
+    if asked:
+        with _accumulating:
+            for t in {id(t): t for t in asked if isinstance(t, Tensor)}.values():
+                if not t.is_leaf and not t.retains_grad and t._node in found:
+                    t._put("grad", _added(t._get("grad"), found[t._node], create_graph))
+
+
+_ONES = {kind: kind(1) for kind in (np.float64, np.float32)}
+"""Cotangents of real results that are NumPy's scalars."""
+
+
+def _accumulate(found: dict[Any, Any], create_graph: bool) -> None:
+    """Add leaves' cotangents, taken out of `found`, to their gradients."""
     for node in list(found):
         if type(node) is Leaf:
             g = found.pop(node)
@@ -97,11 +119,6 @@ def backward(
                 node.grad = _added(node.grad, g, create_graph)
             if node.hooks is not None:
                 hooks.after_accumulation(node, g)
-    if asked:
-        with _accumulating:
-            for t in {id(t): t for t in asked if isinstance(t, Tensor)}.values():
-                if not t.is_leaf and not t.retains_grad and t._node in found:
-                    t._put("grad", _added(t._get("grad"), found[t._node], create_graph))
 
 
 def _added(old: Tensor | None, g: Any, create_graph: bool) -> Tensor:

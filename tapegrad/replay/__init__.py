@@ -17,8 +17,9 @@ from __future__ import annotations
 
 from . import bridge
 from .bridge import load, request, status
-from .executor import alive, held, may_be_overwritten, replay
+from .executor import alive, begin, held, may_be_overwritten, replay, tail
 from .kernels import source
+from .layout import NOBODY, ROOT
 
 
 def available() -> bool:
@@ -37,8 +38,11 @@ def live_bytes() -> int:
 
 
 __all__ = [
+    "NOBODY",
+    "ROOT",
     "alive",
     "available",
+    "begin",
     "held",
     "live_bytes",
     "load",
@@ -48,4 +52,5 @@ __all__ = [
     "request",
     "source",
     "status",
+    "tail",
 ]

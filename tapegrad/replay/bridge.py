@@ -48,11 +48,13 @@ from .layout import (
     OP_KERNELS,
     OP_READS,
     OP_ROW,
+    OP_SAVES,
     OP_STEP,
     READS_OUT,
     READS_X,
     READS_Y,
     READS_Z,
+    SAVES_ALWAYS,
     SCRATCH,
     UNAVAILABLE,
     W_CLOSE,
@@ -151,7 +153,7 @@ def obstacle() -> str:
 class Machine:
     """The linked machine. `machine.walk(frame)` and the like are its C functions, called with the GIL held.
 
-    `whole` and `held` are built-in functions (see calls.py).
+    `whole`, `held` and `tail` are built-in functions (see calls.py).
     """
 
     def __init__(self, addresses: dict[str, int]) -> None:
@@ -159,6 +161,7 @@ class Machine:
             setattr(self, name, ctypes.PYFUNCTYPE(result, *[_int] * count)(addresses[name]))
         self.whole = builtin(addresses["whole"], "whole", None)
         self.held = builtin(addresses["held"], "held", None)
+        self.tail = builtin(addresses["tail"], "tail", None)
         self.world = np.zeros(WORLD, np.int64)
         self.world_address = self.world.ctypes.data
         self._scratch = np.zeros(SCRATCH, np.int64)
@@ -251,6 +254,9 @@ def _fill_row(row: np.ndarray, op: Primitive, namesake: bool) -> None:
     row[:] = 0
     row[OP_STEP] = BY_PYTHON
     row[OP_ARITY] = op.arity
+    row[OP_SAVES] = builtins.sum(1 << i for i, needs in enumerate(op.needs) if needs)
+    if op.saves and (len(op.needs) == 1 or not row[OP_SAVES]):  # code of a user says nothing
+        row[OP_SAVES] = SAVES_ALWAYS
     if op.elementwise and 1 <= op.arity <= 3:
         row[OP_STEP] = BY_KERNEL
         for i, partial in enumerate(op.partials):

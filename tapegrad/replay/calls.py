@@ -2,7 +2,7 @@
 
 Most walks are plain: one root, no hook, no target, a step for every entry. Python then need not see the frame:
 `whole` opens it, walks, and puts the leaves' gradients, as new arrays, into a dict. What turns out not to be plain it
-leaves as it stands, and the executor goes on from there. `held` says which entries somebody can still ask for.
+leaves as it stands, and the executor goes on from there. `held` and `tail` say which entries somebody can still ask for.
 
 Data: functions of the kind METH_FASTCALL, a third of whose cost ctypes would add. The first argument is always the
 world's address.
@@ -37,7 +37,7 @@ from .access import (
 )
 from .adjoints import external_at
 from .layout import *  # noqa: F403
-from .machine import outside_references
+from .machine import counted_position, operand, operands, outside_references
 from .values import describe, int_value, type_of
 
 
@@ -149,5 +149,58 @@ def held(self, arguments, count, names):
     return positions
 
 
-FOR_CALLS = {"whole": whole, "held": held}
+@native
+def _saves(world, entry):
+    """Whether the rule of a tracked operand needs saved values (those of a freed entry are gone)."""
+    code = int_value(load_i64(entry + AT_OP))
+    if code == FREED:
+        return True
+    ops = get(world, W_OPS) + 8 * OP_ROW * code
+    saves = get(ops, OP_SAVES)
+    if saves == SAVES_ALWAYS:
+        return True
+    for i in range(operands(world, entry)):
+        if saves >> i & 1 and operand(world, entry, i) != get(world, W_NONE):
+            return True
+    return False
+
+
+@entry_point(ADDRESS(ADDRESS, ADDRESS, int64, ADDRESS))
+def tail(self, arguments, count, names):
+    """`tail(world, code, low, root)`: who holds one of the entries `low` to `root`, the last one, once a walk has visited them.
+
+    NOBODY; ROOT, if that alone is held and it, or what it was made of, had saved values, which are given up now; else OTHERS, where
+    somebody must look more closely.
+    """
+    world = int_value(get(arguments, 0))
+    code = get(arguments, 1)
+    low = int_value(get(arguments, 2))
+    root = int_value(get(arguments, 3))
+    if load_i64(code + LIST_SIZE) != (root + 1) * STRIDE:
+        return new_int(OTHERS)
+    counts = raw_malloc(8 * (root + 1 - low))
+    if counts == 0:
+        return no_memory()
+    outside_references(world, code, low, root + 1, counts)
+    answer = ROOT if get(counts, root - low) > 0 else NOBODY
+    for k in range(root - low):
+        if get(counts, k) > 0:
+            answer = OTHERS
+    raw_free(counts)
+    if answer == ROOT:
+        items = load_i64(code + LIST_ITEMS)
+        entry = items + root * ENTRY
+        saved = _saves(world, entry)
+        for i in range(operands(world, entry)):
+            node = operand(world, entry, i)
+            if node != get(world, W_NONE) and type_of(node) == get(world, W_INT):
+                position = counted_position(items, low, root, root, node)
+                if position >= 0 and _saves(world, items + position * ENTRY):
+                    saved = True
+        if not saved:
+            answer = OTHERS
+    return new_int(answer)
+
+
+FOR_CALLS = {"whole": whole, "held": held, "tail": tail}
 """The functions by the names that the bridge has for them."""

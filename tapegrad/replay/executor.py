@@ -54,6 +54,24 @@ QUICKENED_FROM = 256
 _Words = ctypes.c_int64 * FRAME
 
 
+def begin(code: list[Any], start: int, g: Any, leaves: dict[Any, Any]) -> int:
+    """Carry the cotangent of entry `start` down, as far as one native call goes; the machine is loaded.
+
+    Minus the number of entries visited, if that was all and `leaves` has the gradients; 0 if nothing was done; else a frame, with
+    which `replay` goes on. Raises what a kernel tried to raise.
+    """
+    machine = bridge.machine
+    assert machine is not None
+    if len(OPS) != machine.known:
+        machine.learn()
+    frame = machine.whole(machine.world_address, code, start, g, leaves)
+    if linker.raised:
+        if frame > 0:
+            machine.close(frame)
+        _raise_noted()
+    return frame
+
+
 def replay(
     code: list[Any],
     start: int,
@@ -62,11 +80,12 @@ def replay(
     watch: dict[Any, Callable[[Any], Any]],
     targets: set[Any] | None,
     wait: bool = False,
+    frame: int = 0,
 ) -> Any:
     """Carry `pending` from entry `start` down, as `sweep.sweep` does, in one native call per uninterrupted stretch.
 
     `wait` says that missing kernels are to be compiled at once; without it the background does that, and Python these
-    entries. Returns the positions visited (a list or a range). Raises what a rule raises, and MemoryError.
+    entries. `frame` is where `begin` got to, if it did. Returns the positions visited (a list or a range). Raises what a rule raises, and MemoryError.
     """
     if not bridge.load(block=wait, compile=wait):
         return sweep.sweep(code, start, pending, leaves, watch, targets)
@@ -76,15 +95,13 @@ def replay(
         machine.learn()
     if wait:
         bridge.reset_waiting()
-    frame = 0
     one_root = len(pending) == 1 and code[start * STRIDE + SLOT] in pending
     if one_root and targets is None and not watch and not leaves:
         (g,) = pending.values()
-        frame = machine.whole(machine.world_address, code, start, g, leaves)
+        frame = begin(code, start, g, leaves)
         if frame:
             pending.clear()
         if frame < 0:
-            _raise_noted()
             return range(start, start + frame, -1)
     started = frame > 0
     if not started:
@@ -397,3 +414,10 @@ def held(code: list[Any], low: int, high: int) -> list[int]:
             "who holds an entry was asked of the replay machine, which is not loaded; call replay.load(block=True) first."
         )
     return machine.held(machine.world_address, code, low, high)
+
+
+def tail(code: list[Any], low: int, root: int) -> int:
+    """Who holds entries `low` to `root` of a tape after a walk from `root` visited them all: NOBODY, ROOT or OTHERS (calls.py)."""
+    machine = bridge.machine
+    assert machine is not None
+    return machine.tail(machine.world_address, code, low, root)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import sys
 
-from ..tape import STRIDE
+from ..tape import FREED, STRIDE
 
 # ------------------------------------------------------------------------------------------------- objects
 
@@ -64,10 +64,12 @@ SIZES = (8, 4, 16)
  BY_INDEX, BY_PRODUCT, BY_CONCATENATE, BY_STACK, BY_RESHAPE, BY_STORE) = range(15)  # fmt: skip
 
 # Words of one row of the table of ops: the step, the number of operands (0: variadic), then for each of three
-# operands three words of its kernel's address per kind, its constant partial (a float64), and which values it reads.
+# operands three words of its kernel's address per kind, its constant partial (a float64), and which values it reads; last,
+# a bit per operand whose rule needs saved values, or SAVES_ALWAYS, whichever operands are tracked.
 
-OP_STEP, OP_ARITY, OP_KERNELS, OP_CONSTANT, OP_READS = 0, 1, 2, 11, 14
-OP_ROW = 17
+OP_STEP, OP_ARITY, OP_KERNELS, OP_CONSTANT, OP_READS, OP_SAVES = 0, 1, 2, 11, 14, 17
+OP_ROW = 18
+SAVES_ALWAYS = -1
 READS_X, READS_Y, READS_Z, READS_OUT = 1, 2, 4, 8
 
 # Addresses that are no address.
@@ -85,6 +87,9 @@ DONE, STOP, WATCHED, MISSING, NO_MEMORY = range(5)
 
 # What `give` answers: taken; not the entry's dtype and shape; the entry's dtype is none of ours; no memory.
 TAKEN, UNLIKE, HELD, WITHOUT_MEMORY = range(4)
+
+# What `tail` answers: who still holds one of the entries that were visited.
+NOBODY, ROOT, OTHERS = range(3)
 
 # What the self-test can ask `probe`.
 (PROBE_INT, PROBE_LIST_SIZE, PROBE_LIST_ITEM, PROBE_TUPLE_SIZE, PROBE_TUPLE_ITEM, PROBE_SLICE, PROBE_TYPE,

@@ -265,8 +265,10 @@ def want(frame, leaf):
 @entry_point(types.void(ADDRESS))
 def prune(frame):
     """Flag the entries from which a target can be reached: down to see what is reached, up again to see what leads."""
+    world = get(frame, F_WORLD)
+    items = load_i64(get(frame, F_CODE) + LIST_ITEMS)
     put(frame, F_TARGETED, 1)
-    put(frame, F_ITEMS, load_i64(get(frame, F_CODE) + LIST_ITEMS))
+    put(frame, F_ITEMS, items)
     flags, adjoints = get(frame, F_FLAGS), get(frame, F_ADJOINTS)
     start = get(frame, F_START)
     low = start + 1
@@ -277,7 +279,7 @@ def prune(frame):
             open_ends -= 1
             store_u8(flags + k, load_u8(flags + k) | REACHED)
             low = k
-            for i in range(operands(frame, k)):
+            for i in range(operands(world, items + k * ENTRY)):
                 position = operand_position(frame, k, i)
                 if position >= 0 and not load_u8(flags + position) & REACHED:
                     store_u8(flags + position, load_u8(flags + position) | REACHED)
@@ -286,7 +288,7 @@ def prune(frame):
         k -= 1
     for k in range(low, start + 1):
         if load_u8(flags + k) & REACHED:
-            for i in range(operands(frame, k)):
+            for i in range(operands(world, items + k * ENTRY)):
                 position = operand_position(frame, k, i)
                 if position == LEADS_AWAY or (
                     position >= 0 and load_u8(flags + position) & (TARGET | LEADS)
@@ -303,9 +305,9 @@ LEADS_AWAY = -2
 
 
 @native
-def operands(frame, k):
-    nodes = load_i64(get(frame, F_ITEMS) + k * ENTRY + AT_IN0)
-    if type_of(nodes) == get(get(frame, F_WORLD), W_TUPLE):
+def operands(world, entry):
+    nodes = load_i64(entry + AT_IN0)
+    if type_of(nodes) == get(world, W_TUPLE):
         return load_i64(nodes + TUPLE_SIZE)
     return 2
 
@@ -349,9 +351,7 @@ def outside_references(world, code, low, high, result):
         put(result, k - low, references_to(slot_at(items, k)) - 1)
     for k in range(low, end):
         entry = items + k * ENTRY
-        nodes = load_i64(entry + AT_IN0)
-        count = load_i64(nodes + TUPLE_SIZE) if type_of(nodes) == get(world, W_TUPLE) else 2
-        for i in range(count):
+        for i in range(operands(world, entry)):
             node = operand(world, entry, i)
             if node != get(world, W_NONE) and type_of(node) == get(world, W_INT):
                 position = counted_position(items, low, high, k, node)
@@ -367,9 +367,7 @@ def mark_alive(world, code, high, result):
     for k in range(high - 1, -1, -1):
         if get(result, k) > 0:
             entry = items + k * ENTRY
-            nodes = load_i64(entry + AT_IN0)
-            count = load_i64(nodes + TUPLE_SIZE) if type_of(nodes) == get(world, W_TUPLE) else 2
-            for i in range(count):
+            for i in range(operands(world, entry)):
                 node = operand(world, entry, i)
                 if node != get(world, W_NONE) and type_of(node) == get(world, W_INT):
                     position = counted_position(items, 0, high, k, node)
