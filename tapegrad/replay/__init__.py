@@ -4,7 +4,7 @@ The executor for warm processes. `replay(code, start, pending, leaves, watch, ta
 two agree to a few ulp on every program. How it works, in the order of reading:
 
     layout      where CPython, NumPy and the machine keep things
-    access, values, loops, adjoints, steps, machine, calls     the machine itself: nopython code, imported only to compile
+    access, values, loops, adjoints, steps, lines, machine, calls     the machine itself: nopython code, imported only to compile
     kernels, vectors    a kernel's text, from a declared partial: for Numba, and as vector code
     builder, cache, linker    who compiles, where object code is kept, how it gets into a process without Numba
     selftest    why the layouts can be relied on

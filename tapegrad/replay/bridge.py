@@ -28,17 +28,22 @@ from .layout import (
     BY_BROADCAST,
     BY_CONCATENATE,
     BY_COPY,
+    BY_EXTREME,
     BY_INDEX,
     BY_KERNEL,
     BY_MEAN,
     BY_MOVEAXIS,
+    BY_OTHERS,
     BY_PRODUCT,
     BY_PYTHON,
     BY_RESHAPE,
+    BY_RUNNING_PRODUCT,
+    BY_RUNNING_SUM,
     BY_STACK,
     BY_STORE,
     BY_SUM,
     BY_SWAPAXES,
+    BY_TAKE,
     BY_TRANSPOSE,
     CONSTANT,
     KIND_NAMES,
@@ -94,6 +99,12 @@ STEPS: dict[str, tuple[int, tuple[str, ...]]] = {
     "dot": (BY_PRODUCT, ()),
     "concatenate": (BY_CONCATENATE, ("axis",)),
     "stack": (BY_STACK, ("axis",)),
+    "take": (BY_TAKE, ("indices", "axis")),
+    "max": (BY_EXTREME, ("axis", "keepdims")),
+    "min": (BY_EXTREME, ("axis", "keepdims")),
+    "cumsum": (BY_RUNNING_SUM, ("axis",)),
+    "prod": (BY_OTHERS, ("axis", "keepdims")),
+    "cumprod": (BY_RUNNING_PRODUCT, ("axis",)),
 }
 _SAME_CODE = {
     BY_SUM: (
@@ -105,8 +116,10 @@ _SAME_CODE = {
         BY_SWAPAXES,
         BY_MOVEAXIS,
         BY_INDEX,
+        BY_TAKE,
     ),
     BY_CONCATENATE: (BY_STACK,),
+    BY_OTHERS: (BY_RUNNING_PRODUCT,),
 }
 _READS = {"x": READS_X, "y": READS_Y, "z": READS_Z, "out": READS_OUT}
 

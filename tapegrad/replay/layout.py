@@ -61,7 +61,9 @@ SIZES = (8, 4, 16)
 # How the machine goes back through an op (column STEP of the table of ops).
 
 (BY_PYTHON, BY_KERNEL, BY_SUM, BY_MEAN, BY_COPY, BY_BROADCAST, BY_TRANSPOSE, BY_SWAPAXES, BY_MOVEAXIS,
- BY_INDEX, BY_PRODUCT, BY_CONCATENATE, BY_STACK, BY_RESHAPE, BY_STORE) = range(15)  # fmt: skip
+ BY_INDEX, BY_PRODUCT, BY_CONCATENATE, BY_STACK, BY_RESHAPE, BY_STORE, BY_TAKE, BY_EXTREME, BY_RUNNING_SUM, BY_OTHERS,
+ BY_RUNNING_PRODUCT) = range(20)  # fmt: skip
+STEP_COUNT = 20
 
 # Words of one row of the table of ops: the step, the number of operands (0: variadic), then for each of three
 # operands three words of its kernel's address per kind, its constant partial (a float64), and which values it reads; last,
@@ -117,7 +119,7 @@ REFUSED = -(1 << 40)
  W_TUPLE, W_SLICE, W_NONE, W_ELLIPSIS, W_DTYPE_FLOAT64, W_DTYPE_FLOAT32, W_DTYPE_COMPLEX128, W_DTYPE_BOOL,
  W_DTYPE_INTP, W_ORDER_C, W_LEAF, W_NEW_ARRAY, W_OPEN, W_GIVE, W_WALK, W_CLOSE, W_LOOP, W_SCALED, W_GATHER,
  W_STEPS) = range(32)  # fmt: skip
-WORLD = W_STEPS + 15
+WORLD = W_STEPS + STEP_COUNT
 
 # Words of a frame. ITEMS: the list's items, read again after each stop. PENDING: how many entries have an adjoint.
 # INDEX: a hash table from slot to position, made when a slot is not where its value says. TABLE: likewise from

@@ -47,6 +47,7 @@ from .adjoints import (
     slot_at,
 )
 from .layout import *  # noqa: F403
+from .lines import by_extreme, by_others, by_running_sum
 from .loops import gather_part, loop, loop_part, scaled_part, set_dense, set_like, set_nothing
 from .steps import by_joining, by_kernel, by_product, by_store, by_structure, record_of
 from .values import bump, describe, int_value, same_form, size_of, type_of
@@ -418,7 +419,7 @@ def overwritten(world, code, start, latest, notes, count):
             return 0
         entry = items + k * ENTRY
         step = get(table + 8 * OP_ROW * int_value(load_i64(entry + AT_OP)), OP_STEP)
-        if step == BY_KERNEL or step == BY_PRODUCT or step == BY_PYTHON:
+        if needs_values(step):
             for at in range(3):
                 value = load_i64(entry + AT_X + at * ITEM)
                 if type_of(value) == get(world, W_TUPLE):
@@ -429,6 +430,19 @@ def overwritten(world, code, start, latest, notes, count):
                 elif younger_note(world, value, slot, notes, count):
                     return 1
     return 0
+
+
+@native
+def needs_values(step):
+    """Whether a way back looks at values, and not at shapes alone."""
+    return (
+        step == BY_KERNEL
+        or step == BY_PRODUCT
+        or step == BY_EXTREME
+        or step == BY_OTHERS
+        or step == BY_RUNNING_PRODUCT
+        or step == BY_PYTHON
+    )
 
 
 @native
@@ -510,5 +524,8 @@ FOR_MACHINE = {
     W_STEPS + BY_PRODUCT: by_product,
     W_STEPS + BY_CONCATENATE: by_joining,
     W_STEPS + BY_STORE: by_store,
+    W_STEPS + BY_EXTREME: by_extreme,
+    W_STEPS + BY_RUNNING_SUM: by_running_sum,
+    W_STEPS + BY_OTHERS: by_others,
 }
 """Functions that the machine calls, by the word of the world that gets their address."""

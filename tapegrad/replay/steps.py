@@ -12,6 +12,7 @@ This is the one place where a derivative stands twice (the other is the rule in 
 from __future__ import annotations
 
 from .access import (
+    ACCESS,
     STEP_SIGNATURE,
     call_kernel,
     entry_point,
@@ -20,11 +21,14 @@ from .access import (
     item_f64,
     load_f64,
     load_i64,
+    load_u8,
     memset,
     native,
     put,
     put_f32,
     put_f64,
+    raw_calloc,
+    raw_free,
     summing,
 )
 from .adjoints import begin, cell_of, destination, fits, release, settle
@@ -241,10 +245,16 @@ def by_structure(frame, world, scratch, k, entry, ops, g):
         set_dense(scratch, G, g, out, rank, size)
         set_dense(scratch, ADJ, 0, x, rank, size)
         whole = False
+    elif step == BY_TAKE:
+        return take(frame, world, scratch, setting(entry, 0), setting(entry, 1), to, g, kind)
     elif step == BY_INDEX:
         index = setting(entry, 0)
         if type_of(index) == get(world, W_ARRAY):
-            return take(frame, world, scratch, index, to, g, kind)
+            return take(frame, world, scratch, index, 0, to, g, kind)
+        if type_of(index) == get(world, W_TUPLE) and tuple_size(index) > 0 and (
+            type_of(tuple_item(index, 0)) == get(world, W_ARRAY)
+        ):
+            return pick(frame, world, scratch, index, to, g, kind)
         rank = plan_index(world, scratch, index, x, out, size)
         whole = False
         if rank >= 0:
@@ -530,44 +540,189 @@ def clipped(position, extent, step):
     return position
 
 
+def _adder(kind):
+    """For one kind: rows of g are added where `rows` (positions, or, if there are `n` of them, a mask) says."""
+    _, _, item, put_item, _ = ACCESS[kind]
+
+    @native
+    def add_rows(count, rows, extent, length, g, adjoint):
+        for j in range(count):
+            i = get(rows, j)
+            if i < 0:
+                i += extent
+            if length == 1:
+                put_item(adjoint, i, item(adjoint, i) + item(g, j))
+            else:
+                to, at = i * length, j * length
+                for c in range(length):
+                    put_item(adjoint, to + c, item(adjoint, to + c) + item(g, at + c))
+
+    @native
+    def add_masked(extent, mask, length, g, adjoint):
+        at = 0
+        for i in range(extent):
+            if load_u8(mask + i):
+                to = i * length
+                for c in range(length):
+                    put_item(adjoint, to + c, item(adjoint, to + c) + item(g, at + c))
+                at += length
+
+    return add_rows, add_masked
+
+
+_rows_f64, _masked_f64 = _adder(FLOAT64)
+_rows_f32, _masked_f32 = _adder(FLOAT32)
+_rows_c128, _masked_c128 = _adder(COMPLEX128)
+
+
 @native
-def take(frame, world, scratch, index, to, g, kind):
-    """x[i] for a dense array i of ints: row i[j] of the adjoint gains row j of g; repeats add up."""
+def add_rows(kind, count, rows, extent, length, g, adjoint):
+    """Row rows[j] of the adjoint (of `extent`; negative ones count from the end) gains row j of g; repeats add up."""
+    if kind == FLOAT64:
+        _rows_f64(count, rows, extent, length, g, adjoint)
+    elif kind == FLOAT32:
+        _rows_f32(count, rows, extent, length, g, adjoint)
+    else:
+        _rows_c128(count, rows, extent, length, g, adjoint)
+
+
+@native
+def in_bounds(rows, count, extent):
+    low, high = 0, -1
+    for j in range(count):
+        i = get(rows, j)
+        low = min(low, i)
+        high = max(high, i)
+    return -extent <= low and high < extent
+
+
+@native
+def take(frame, world, scratch, index, axis, to, g, kind):
+    """Elements at a dense array of ints along an axis (None: of the flattened value), or x[mask] for a dense mask.
+
+    The axis is an object, or 0 where x itself was indexed.
+    """
     x = record_of(scratch, VX)
     out = record_of(scratch, VOUT)
     rows = record_of(scratch, VY)
-    if describe(world, index, rows) != INTP or not get(rows, V_CONTIGUOUS) or get(x, V_NDIM) == 0:
-        return STOP
-    extent = get(get(x, V_SHAPE), 0)
-    length = 1
-    for d in range(1, get(x, V_NDIM)):
-        length *= get(get(x, V_SHAPE), d)
-    count = get(rows, V_SIZE)
-    if count * length != get(out, V_SIZE):
+    own = describe(world, index, rows)
+    rank = get(x, V_NDIM)
+    if not get(rows, V_CONTIGUOUS) or rank == 0:
         return STOP
     size = size_of(kind)
-    for j in range(count):
-        i = get(get(rows, V_DATA), j)
-        if not -extent <= i < extent:
+    if own == BOOL and axis == 0:
+        return take_masked(frame, world, scratch, to, g, kind)
+    if own != INTP:
+        return STOP
+    along = 0
+    if axis != 0 and axis != get(world, W_NONE):
+        along = axis_in(world, axis, rank)
+        if along < 0:
             return STOP
+    lines, extent, length = 1, get(x, V_SIZE), 1
+    if axis != get(world, W_NONE):
+        extent = get(get(x, V_SHAPE), along)
+        for d in range(along):
+            lines *= get(get(x, V_SHAPE), d)
+        for d in range(along + 1, rank):
+            length *= get(get(x, V_SHAPE), d)
+    count = get(rows, V_SIZE)
+    if lines * count * length != get(out, V_SIZE):
+        return STOP
+    if not in_bounds(get(rows, V_DATA), count, extent):
+        return STOP
     adjoint = begin(frame, world, to, x, size, True)
     if adjoint == 0:
         return NO_MEMORY
-    for j in range(count):
-        i = get(get(rows, V_DATA), j)
-        if i < 0:
-            i += extent
-        scaled(
-            world,
-            kind,
-            length,
-            1,
-            1.0,
-            g + j * length * size,
-            size,
-            adjoint + i * length * size,
-            size,
-        )
+    for line in range(lines):
+        add_rows(
+            kind, count, get(rows, V_DATA), extent, length,
+            g + line * count * length * size, adjoint + line * extent * length * size,
+        )  # fmt: skip
+    return used_up(world, g)
+
+
+@native
+def take_masked(frame, world, scratch, to, g, kind):
+    """x[mask]: the rows of x whose element of the mask (over its first axes) is True, in order."""
+    x, out, mask = record_of(scratch, VX), record_of(scratch, VOUT), record_of(scratch, VY)
+    rank, own_rank = get(x, V_NDIM), get(mask, V_NDIM)
+    if own_rank == 0 or own_rank > rank:
+        return STOP
+    for d in range(own_rank):
+        if get(get(mask, V_SHAPE), d) != get(get(x, V_SHAPE), d):
+            return STOP
+    length = 1
+    for d in range(own_rank, rank):
+        length *= get(get(x, V_SHAPE), d)
+    extent = get(mask, V_SIZE)
+    count = 0
+    for i in range(extent):
+        count += load_u8(get(mask, V_DATA) + i)
+    if count * length != get(out, V_SIZE):
+        return STOP
+    adjoint = begin(frame, world, to, x, size_of(kind), True)
+    if adjoint == 0:
+        return NO_MEMORY
+    if kind == FLOAT64:
+        _masked_f64(extent, get(mask, V_DATA), length, g, adjoint)
+    elif kind == FLOAT32:
+        _masked_f32(extent, get(mask, V_DATA), length, g, adjoint)
+    else:
+        _masked_c128(extent, get(mask, V_DATA), length, g, adjoint)
+    return used_up(world, g)
+
+
+@native
+def pick(frame, world, scratch, index, to, g, kind):
+    """x[i, j, ...] for dense arrays of ints, all of one shape, over the first axes of x."""
+    x = record_of(scratch, VX)
+    out = record_of(scratch, VOUT)
+    rows = record_of(scratch, VY)
+    axes = tuple_size(index)
+    rank = get(x, V_NDIM)
+    if axes > rank:
+        return STOP
+    count = -1
+    ndim = 0
+    extents = scratch + 8 * S_AXES
+    for d in range(axes):
+        if describe(world, tuple_item(index, d), rows) != INTP or not get(rows, V_CONTIGUOUS):
+            return STOP
+        if d == 0:
+            count, ndim = get(rows, V_SIZE), get(rows, V_NDIM)
+            for i in range(ndim):
+                put(extents, i, get(get(rows, V_SHAPE), i))
+        elif get(rows, V_NDIM) != ndim:
+            return STOP
+        for i in range(ndim):
+            if get(get(rows, V_SHAPE), i) != get(extents, i):
+                return STOP
+        if not in_bounds(get(rows, V_DATA), count, get(get(x, V_SHAPE), d)):
+            return STOP
+    length = 1
+    for d in range(axes, rank):
+        length *= get(get(x, V_SHAPE), d)
+    if count * length != get(out, V_SIZE):
+        return STOP
+    places = raw_calloc(max(count, 1), 8)
+    if places == 0:
+        return NO_MEMORY
+    size = size_of(kind)
+    adjoint = begin(frame, world, to, x, size, True)
+    if adjoint == 0:
+        raw_free(places)
+        return NO_MEMORY
+    extent = 1
+    for d in range(axes):
+        describe(world, tuple_item(index, d), rows)
+        own = get(get(x, V_SHAPE), d)
+        extent *= own
+        for j in range(count):
+            i = get(get(rows, V_DATA), j)
+            put(places, j, get(places, j) * own + (i + own if i < 0 else i))
+    add_rows(kind, count, places, extent, length, g, adjoint)
+    raw_free(places)
     return used_up(world, g)
 
 
