@@ -43,6 +43,10 @@ class StandIn:
         """Make tensor `t` one that such a value can be written to."""
         raise NotImplementedError
 
+    def alike(self, other: Any) -> bool:
+        """Whether both are surely numbers of one dtype; `other` is of the same class."""
+        return False
+
     def seen(self) -> Any:
         """The value in this run, for a look at its type and shape."""
         raise NotImplementedError

@@ -363,6 +363,37 @@ def test_large_arrays_are_computed_by_the_program():
         Later.value = whole
 
 
+def test_views_and_products_of_large_arrays_are_computed_by_the_program():
+    """They too wait until somebody looks; and a write into an array reaches the views that nobody had asked for."""
+    from tapegrad.compiler.tracing import Later
+
+    def f(x, m):
+        y = np.reshape(np.sin(x), (300, 200))
+        z = np.swapaxes(y @ m, 0, 1)[1:, None] * 2.0
+        return np.sum(z * z) + np.sum(np.mean(y.T, axis=1, keepdims=True)[3:-1])
+
+    x, m = np.linspace(-1.0, 1.0, 60_000), np.linspace(-1.0, 2.0, 50_000).reshape(200, 250)
+    both = tg.value_and_grad(f)
+    whole = Later.value
+    try:
+        Later.value = lambda later: pytest.fail(f"{later.function} was computed while tracing")
+        value = tg.compile(both)(x, m)
+    finally:
+        Later.value = whole
+    agree(value, both(x, m))
+
+    def written(x):
+        y = np.asarray(x) * 2.0 if isinstance(x, np.ndarray) else x * 2.0
+        part = y[10:20]
+        y[12] = 5.0
+        whole = y * 1.0
+        part[3] = -1.0
+        return np.sum(part * np.arange(10.0)), np.sum(y * y), np.sum(whole)
+
+    agree(tg.compile(written)(x), written(x))
+    agree(tg.compile(written)(x[:60]), written(x[:60]))
+
+
 def test_a_value_that_never_repeats_is_refused():
     c = tg.compile(lambda x: x * float(x[0]))
     with pytest.raises(

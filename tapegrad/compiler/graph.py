@@ -35,19 +35,39 @@ class Node:
 
     `name` is what the call means ("add", "sum", "matmul"): what lowerings are found by. `weak` marks Python's own
     float and complex, which do not widen a float32 array. `checked`: the result's shape or dtype may depend on values.
+    Which of these an object holds and which its class is a matter of size: `Recorded`, `number_call`.
     """
 
-    __slots__ = (
-        "args",
-        "checked",
-        "dtype",
-        "function",
-        "inputs",
-        "kwargs",
-        "name",
-        "shape",
-        "weak",
-    )
+    __slots__ = ("inputs", "place")
+    inputs: tuple[Node, ...]
+    place: int
+    """Where it stands among the steps, as far as a pass that is at work has noted it."""
+
+    function: Any
+    name: Any
+    args: Any
+    kwargs: Any
+    shape: Any
+    dtype: Any
+    weak: Any
+    checked: Any
+
+    def with_inputs(self, inputs: Sequence[Node]) -> Recorded:
+        """The same call on other values."""
+        copy = Recorded.__new__(Recorded)
+        for slot in Recorded.__slots__:
+            setattr(copy, slot, getattr(self, slot))
+        copy.inputs = tuple(inputs)
+        return copy
+
+    def __repr__(self) -> str:
+        return f"{self.name} {self.dtype}{list(self.shape)}"
+
+
+class Recorded(Node):
+    """A call of any kind."""
+
+    __slots__ = ("args", "checked", "dtype", "function", "kwargs", "name", "shape", "weak")
 
     def __init__(
         self,
@@ -65,26 +85,29 @@ class Node:
         self.kwargs = kwargs
         self.inputs = inputs if type(inputs) is tuple else tuple(inputs)
         self.checked = checked
-        if type(value) is np.float64:  # most of a program of scalars
+        if type(value) is np.float64:
             self.weak = False
-            self.shape: tuple[int, ...] = ()
-            self.dtype: np.dtype = _FLOAT64
+            self.shape = ()
+            self.dtype = _FLOAT64
             return
         self.weak = type(value) is float or type(value) is complex
         array = value if isinstance(value, np.ndarray | np.generic) else np.asarray(value)
         self.shape = array.shape
         self.dtype = array.dtype
 
-    def with_inputs(self, inputs: Sequence[Node]) -> Node:
-        """The same call on other values."""
-        copy = Node.__new__(Node)
-        for slot in Node.__slots__:
-            setattr(copy, slot, getattr(self, slot))
-        copy.inputs = tuple(inputs)
-        return copy
 
-    def __repr__(self) -> str:
-        return f"{self.name} {self.dtype}{list(self.shape)}"
+def number_call(function: Callable[..., Any], name: str, args: Any) -> type[Node]:
+    """The class of the calls of an operator on float64 numbers, of which a program of scalars has as many as steps.
+
+    All but the operands stands in the class, where one of them may be a plain number (`args` None) the arguments too.
+    """
+    members = {
+        "function": staticmethod(function), "name": name, "kwargs": {}, "shape": (), "dtype": _FLOAT64, "weak": False, "checked": False,
+        "__slots__": () if args is not None else ("args",),
+    }  # fmt: skip
+    if args is not None:
+        members["args"] = args
+    return type(f"{name}_of_numbers", (Node,), members)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,20 +147,19 @@ class Graph:
     @property
     def nodes(self) -> Iterator[Node]:
         """The calls, without the guards."""
-        return (step for step in self.steps if isinstance(step, Node))
+        return (step for step in self.steps if type(step) is not Guard)
 
     def pruned(self) -> Graph:
         """The graph without calls whose value nobody asks for."""
-        needed = {id(node) for node in self.outputs if isinstance(node, Node)}
+        needed = {node for node in self.outputs if isinstance(node, Node)}
         kept: list[Node | Guard] = []
         for step in reversed(self.steps):
-            if type(step) is Node:
-                if id(step) not in needed and not step.checked:
-                    continue
-                for node in step.inputs:
-                    needed.add(id(node))
+            if type(step) is Guard:
+                needed.add(step.node)
+            elif step in needed or step.checked:
+                needed.update(step.inputs)
             else:
-                needed.add(id(step.node))  # type: ignore[union-attr]
+                continue
             kept.append(step)
         kept.reverse()
         return Graph(self.inputs, kept, self.outputs)

@@ -76,16 +76,20 @@ LONG = 400_000
 """Characters of IR above which a module is compiled without optimisation, which would take much longer than in proportion."""
 
 
-def optimised(text: str, thorough: bool = False) -> bytes:
-    """Object code of IR text; `thorough` takes LLVM's own pipeline, which pays for what runs in many turns."""
+QUICK, USUAL, THOROUGH = range(3)
+"""How much LLVM does about a module: nothing, where it runs seldom; a few passes; its own pipeline, where it runs in many turns."""
+
+
+def optimised(text: str, effort: int = USUAL) -> bytes:
+    """Object code of IR text."""
     import llvmlite.binding as llvm
 
     with _lock:
-        level = 2 if len(text) < LONG else 0
+        level = 2 if effort > QUICK and len(text) < LONG else 0
         target = machine(optimised=level > 0)
         module = llvm.parse_assembly(text)
         tuning = llvm.create_pipeline_tuning_options(speed_level=level)
-        if thorough and len(text) < LONG // 4:
+        if effort == THOROUGH and len(text) < LONG // 4:
             tuning.loop_vectorization = tuning.slp_vectorization = False  # vectors are explicit
             builder = llvm.create_pass_builder(target, tuning)
             builder.getModulePassManager().run(module, builder)
@@ -104,19 +108,19 @@ def optimised(text: str, thorough: bool = False) -> bytes:
         return target.emit_object(module)
 
 
-def compiled(text: str, thorough: bool = False) -> cache.Part:
+def compiled(text: str, effort: int = USUAL) -> cache.Part:
     """Object code of a module, from the cache if it is there; see `optimised`."""
     from .. import __version__
 
     path = cache.path_of(
-        "program", hashlib.sha256(f"{__version__} {thorough}\n{text}".encode()).hexdigest()
+        "program", hashlib.sha256(f"{__version__} {effort}\n{text}".encode()).hexdigest()
     )
     bundle = cache.read(path)
     if bundle is not None and bundle.parts:
         with contextlib.suppress(OSError):
             os.utime(path)  # the least recently used go first
         return bundle.parts[0]
-    code = optimised(text, thorough)
+    code = optimised(text, effort)
     defined = set(re.findall(r"^define[^@]*@([\w.]+)\(", text, re.M))
     declared = set(re.findall(r"^declare[^@]*@([\w.]+)\(", text, re.M))
     declared |= set(re.findall(r"^@([\w.]+) = external", text, re.M))

@@ -124,7 +124,7 @@ class Native:
         self.listing = "\n".join(body.loops)
         timer.lap("emit")
         self.constants = [np.ascontiguousarray(c) for c in arrays.constants]
-        part = jit.compiled(self.text, thorough=loop is not None)
+        part = jit.compiled(self.text, jit.THOROUGH if loop is not None else jit.USUAL)
         timer.lap("compile")
         slow = slow or functools.partial(_converted, self)
         kept: list[Any] = [self.constants, slow]

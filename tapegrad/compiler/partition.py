@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from .arrays import COMPLEX, DTYPES, SUMS, Arrays, Op
-from .graph import Graph, Guard, Node, Ref
+from .graph import Graph, Guard, Node, Recorded, Ref
 from .lowering import expression
 from .native import Argument, Form, Native
 from .pairs import Pair, Unlowered, read, written
@@ -152,7 +152,7 @@ def compiled(graph: Graph, name: str) -> tuple[Graph, list[Native]]:
             stage, outputs = parts[level]
             native, sources = _native(stage, outputs, f"{name}.{level}")
             natives.append(native)
-            whole = Node(
+            whole = Recorded(
                 native.entry,
                 f"native_{level}",
                 tuple(Ref(i) for i in range(len(sources))),
@@ -166,7 +166,7 @@ def compiled(graph: Graph, name: str) -> tuple[Graph, list[Native]]:
                 replaced[id(outputs[0])] = whole
             else:
                 for i, node in enumerate(outputs):
-                    part = Node(
+                    part = Recorded(
                         operator.itemgetter(i), f"native_{level}[{i}]", (Ref(0),), {}, (whole,), 0
                     )
                     part.shape, part.dtype = node.shape, node.dtype

@@ -165,7 +165,7 @@ class Program:
         self.direct: Any = None  # the entry that takes the user's arguments as they are
         self.native: Any = None
         self.graph = graph.pruned()
-        self.guards = [step for step in self.graph.steps if isinstance(step, Guard)]
+        self.guards = [step for step in self.graph.steps if type(step) is Guard]
         self.structure = structure
         self.leaves = list(
             leaves

@@ -25,8 +25,8 @@ import numpy as np
 
 from ..ops.indexing import scatter
 from . import callout
-from .graph import Graph, Guard, Node, Ref
-from .tracing import BOTH, ONE, OpCall
+from .graph import Graph, Guard, Node, Recorded, Ref
+from .tracing import OpCall
 
 WORTH = 600
 """Calls in a graph below which nothing is rolled: they compile fast enough as they are."""
@@ -38,7 +38,7 @@ MOST_ALIKE = 4
 WIDEST = 16
 """Operands of a call above which it is no part of a loop: it is rather what joins the results of all turns."""
 LONGEST = 20_000
-_PLAIN = {id(ONE): 0, id(BOTH): 1}
+_NO_NUMBERS: tuple[Any, ...] = ()
 
 
 @dataclass(slots=True)
@@ -90,7 +90,7 @@ class LoopCall:
 
 def rolled(graph: Graph) -> Graph:
     """The graph with its repeating stretches as loops; the graph itself where there are none."""
-    if any(isinstance(step, Guard) for step in graph.steps) or len(graph.steps) < WORTH:
+    if len(graph.steps) < WORTH or any(type(step) is Guard for step in graph.steps):
         return graph
     return _Roller(graph).run()
 
@@ -165,47 +165,37 @@ def _gaps(signs: np.ndarray) -> set[int]:
 class _Roller:
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        self.nodes = list(graph.nodes)
-        self.at = {id(node): i for i, node in enumerate(self.nodes)}
+        self.nodes = nodes = list(graph.nodes)
         # What is no call, an argument, has a number below all others.
-        self.at |= {id(node): -2 - k for k, node in enumerate(graph.inputs)}
+        for k, node in enumerate(graph.inputs):
+            node.place = -2 - k
+        for i, node in enumerate(nodes):
+            node.place = i
+        self.signs: list[int] = []
         self.varying: list[Sequence[Any]] = []
         table: dict[Any, int] = {}
-        self.signs = []
-        at = self.at
-        first: list[int] = []
-        second: list[int] = []
         wide: list[tuple[int, Node]] = []
-        for i, node in enumerate(self.nodes):
-            inputs = node.inputs
-            count = len(inputs)
-            numbers: Sequence[Any] = ()
-            sign: Any
-            # Most of a long program: operators of one or two values, or of a value and a number.
-            kind = _PLAIN.get(id(node.args), -1)
-            if kind < 0 and count == 1 and len(node.args) == 2 and not node.kwargs:
-                kind = (
-                    2 if type(node.args[1]) is float else 3 if type(node.args[0]) is float else -1
-                )
-                numbers = (node.args[3 - kind],) if kind > 0 else ()
-            if kind >= 0:
-                sign = (node.function, kind, node.shape, node.dtype, node.weak)
-            elif count <= WIDEST:
-                numbers = []
-                sign = _signature(node, numbers)
+        for i, node in enumerate(nodes):
+            kind = type(node)
+            if kind is not Recorded:  # operators on numbers, as most calls of a long program
+                sign: Any = kind
+                args = node.args
+                numbers: Any = _NO_NUMBERS
+                if len(args) == 2 and len(node.inputs) == 1:
+                    numbers = args[1:] if type(args[0]) is Ref else args[:1]
             else:
-                sign = i
+                numbers = []
+                sign = i if len(node.inputs) > WIDEST else _signature(node, numbers)
+                if len(node.inputs) > 2:
+                    wide.append((i, node))
             self.signs.append(table.setdefault(sign, len(table)))
             self.varying.append(numbers)
-            first.append(at[id(inputs[0])] if count else -1)
-            second.append(at[id(inputs[1])] if count > 1 else -1)
-            if count > 2:
-                wide.append((i, node))
         most = max((len(node.inputs) for _, node in wide), default=2)
-        reads = np.full((len(self.nodes), min(most, WIDEST)), -1)
-        reads[:, 0], reads[:, 1] = first, second
+        reads = np.full((len(nodes), min(most, WIDEST)), -1)
+        reads[:, 0] = [node.inputs[0].place if node.inputs else -1 for node in nodes]
+        reads[:, 1] = [node.inputs[1].place if len(node.inputs) > 1 else -1 for node in nodes]
         for i, node in wide:
-            reads[i, : len(node.inputs)] = [at[id(x)] for x in node.inputs[:WIDEST]]
+            reads[i, : len(node.inputs)] = [x.place for x in node.inputs[:WIDEST]]
         self.reads = reads
         self.loop_at: list[int] = [-1] * len(self.nodes)  # which stretch a call is in
         self.stretches: list[_Stretch] = []
@@ -452,7 +442,7 @@ class _Roller:
             known = replaced.get(id(x))
             if known is not None:
                 return known
-            i = self.at.get(id(x), -1)
+            i = _place(x)
             number = self.loop_at[i] if i >= 0 else -1
             if number < 0:
                 return x
@@ -460,7 +450,7 @@ class _Roller:
             turn, at = divmod(i - s.start, s.period)
             if turn == s.turns - 1 and at in s.last:
                 return s.last[at]
-            node = Node(
+            node = Recorded(
                 operator.getitem,
                 "getitem",
                 (Ref(0), turn),
@@ -492,7 +482,7 @@ class _Roller:
             joined = self._joined(node, now)
             if joined is not None:
                 replaced[id(node)] = node = joined
-            elif any(self.at.get(id(x), -1) >= 0 and now(x) is not x for x in node.inputs):
+            elif any(_place(x) >= 0 and now(x) is not x for x in node.inputs):
                 node = node.with_inputs([now(x) for x in node.inputs])
                 replaced[id(self.nodes[i])] = node
             steps.append(node)
@@ -510,7 +500,7 @@ class _Roller:
         if any(x.dtype != node.dtype for x in node.inputs):
             return None
         inputs = [node.inputs[x.index] for x in node.args[0]]
-        places = [self.at.get(id(x), -1) for x in inputs]
+        places = [_place(x) for x in inputs]
         begin = next((k for k, i in enumerate(places) if i >= 0 and self.loop_at[i] >= 0), None)
         if begin is None:
             return None
@@ -524,7 +514,7 @@ class _Roller:
         ):
             return None
         parts = [*(now(x) for x in inputs[:begin]), s.arrays[at], *(now(x) for x in inputs[end:])]
-        joined = Node(
+        joined = Recorded(
             Spliced(begin), "spliced", tuple(Ref(k) for k in range(len(parts))), {}, parts, 0
         )
         joined.shape, joined.dtype = node.shape, node.dtype
@@ -532,7 +522,7 @@ class _Roller:
 
     def _needed(self, x: Node, outside: dict[int, set[int]], final: dict[int, set[int]]) -> None:
         """Note that something outside of its own loop reads a value: the last one, or that of some turn."""
-        i = self.at.get(id(x), -1)
+        i = _place(x)
         number = self.loop_at[i] if i >= 0 else -1
         if number < 0:
             return
@@ -563,7 +553,7 @@ class _Roller:
         inside: dict[int, Node] = {}
 
         def variable(like: Node) -> Node:
-            node = Node(None, "input", (), {}, (), np.zeros(like.shape, like.dtype))
+            node = Recorded(None, "input", (), {}, (), np.zeros(like.shape, like.dtype))
             node.weak = like.weak
             return node
 
@@ -612,9 +602,9 @@ class _Roller:
             args = list(node.args)
             for (at, position), numbers in s.numbers.items():
                 if at == offset:
-                    constant = Node(Constant(numbers), "constant", (), {}, (), numbers)
+                    constant = Recorded(Constant(numbers), "constant", (), {}, (), numbers)
                     steps.append(constant)
-                    like = Node(None, "input", (), {}, (), node.args[position])
+                    like = Recorded(None, "input", (), {}, (), node.args[position])
                     inputs.append(
                         indexed_input(("numbers", offset, position), like, constant, 0, 1)
                     )
@@ -626,10 +616,12 @@ class _Roller:
         # The last value of a call is carried too, from turn to turn: its initial value is of no account.
         for at in final:
             if at not in nexts:
-                like = inside[at]
-                start = Node(_zeros(like), "constant", (), {}, (), np.zeros(like.shape, like.dtype))
+                last = inside[at]
+                start = Recorded(
+                    _zeros(last), "constant", (), {}, (), np.zeros(last.shape, last.dtype)
+                )
                 steps.append(start)
-                carried[at, -1] = variable(like)
+                carried[at, -1] = variable(last)
                 sources["carried"].append(start)
                 nexts.append(at)
         body.inputs = [*carried.values(), *fixed.values(), *indexed.values()]
@@ -637,7 +629,9 @@ class _Roller:
         body.outputs += [added for _, added, _, _ in sums]
         loop = Loop(s.turns, body, len(carried), len(fixed), indices)
         given = [*sources["carried"], *sources["fixed"], *sources["indexed"]]
-        call = Node(LoopCall(loop), "loop", tuple(Ref(i) for i in range(len(given))), {}, given, 0)
+        call = Recorded(
+            LoopCall(loop), "loop", tuple(Ref(i) for i in range(len(given))), {}, given, 0
+        )
         steps.append(call)
         for i, at in enumerate([*nexts, *kept]):
             node = inside[at]
@@ -663,19 +657,26 @@ class _Roller:
                 stop = first + step * s.turns
                 where = slice(first, stop if stop >= 0 else None, step)
                 settings = {"index": where, "shape": total.shape}
-                spread = Node(
+                spread = Recorded(
                     scatter.primitive.forward, "scatter", (Ref(0),), settings, (stack,), zero
                 )
-                added = Node(operator.add, "add", (Ref(0), Ref(1)), {}, (total, spread), zero)
+                added = Recorded(operator.add, "add", (Ref(0), Ref(1)), {}, (total, spread), zero)
                 spread.shape = added.shape = total.shape
                 steps += [stack, spread, added]
                 total = added
             s.last[chain[-1]] = total
 
 
+def _place(node: Node) -> int:
+    """Where a call stands; below 0 for an argument, and for what rolling has made."""
+    return getattr(node, "place", -1)
+
+
 def _part(call: Node, i: int, shape: tuple[int, ...], dtype: np.dtype) -> Node:
     """One of a loop's results."""
-    part = Node(operator.itemgetter(i), f"loop[{i}]", (Ref(0),), {}, (call,), np.zeros((), dtype))
+    part = Recorded(
+        operator.itemgetter(i), f"loop[{i}]", (Ref(0),), {}, (call,), np.zeros((), dtype)
+    )
     part.shape = shape
     return part
 

@@ -247,7 +247,7 @@ def addresses() -> dict[str, int]:
         if "addresses" not in _state:
             from . import jit
 
-            part = jit.compiled(_TEXT)
+            part = jit.compiled(_TEXT, jit.QUICK)
             exports = ("tg_team", "tg_share", "tg_set_team", "tg_forget")
             library = jit.Library(part.code, exports, {}, part.asks, None)
             # Workers are in this code when Python has gone, so neither it nor its linker is ever dropped.

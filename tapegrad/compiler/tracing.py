@@ -31,7 +31,7 @@ from ..primitive import OPS, Primitive, namespace, strong
 from ..storage import StandIn
 from ..tape import BIG
 from ..tensor import Tensor
-from .graph import Graph, Guard, Node, Ref, filled
+from .graph import Graph, Guard, Node, Recorded, Ref, filled, number_call
 
 LARGEST_READ = 4096
 """Elements of the largest array that Python may read while tracing; a guard on a bigger one would be a second computation."""
@@ -64,7 +64,7 @@ _SETTLED = {
 
 
 PUT_OFF = 50_000
-"""Elements of an array above which elementwise calls and sums are made only if somebody looks: the program makes them anyway."""
+"""Elements of an array above which most calls are made only if somebody looks: the program makes them anyway."""
 
 _REFS = tuple(Ref(i) for i in range(4))
 ONE = (_REFS[0],)
@@ -82,10 +82,11 @@ class Trace:
         self.drew = False  # whether a recorded call drew random numbers itself
         self.met: dict[int, np.ndarray] = {}  # small arrays from outside, which may change later
         self._buffers: dict[int, list[weakref.ref[Traced]]] = {}
+        self._unmade: list[weakref.ref[Traced]] = []  # views that nobody has asked for yet
 
     def input(self, value: Any) -> Traced:
         """A value of the next argument."""
-        node = Node(None, "input", (), {}, (), value)
+        node = Recorded(None, "input", (), {}, (), value)
         self.graph.inputs.append(node)
         return Traced(self, node, value, given=True)
 
@@ -111,10 +112,13 @@ class Trace:
         if any(type(v) is Later or (type(v) is np.ndarray and v.size >= PUT_OFF) for v in values):
             later = _put_off(function, name, template, values)
             if later is not None:
-                node = Node(function, name, template[0], template[1], inputs, later.sample)
+                node = Recorded(function, name, template[0], template[1], inputs, later.sample)
                 node.shape = later.shape
                 self.graph.steps.append(node)
-                return Traced.of(self, node, later)
+                put_off = Traced.of(self, node, later)
+                if later.view:
+                    self._unmade.append(weakref.ref(put_off))
+                return put_off
             values = [v.value() if type(v) is Later else v for v in values]
         given, settings = filled(template, values)
         result = (
@@ -154,7 +158,7 @@ class Trace:
                 return self.call(operation, args, {}, name)
             inputs, template = (x.node,), ONE
             result = operation(x.value)
-        node = Node(operation, name, template, _NONE, inputs, result)
+        node = Recorded(operation, name, template, _NONE, inputs, result)
         self.graph.steps.append(node)
         return Traced(self, node, result)
 
@@ -174,11 +178,11 @@ class Trace:
         if type(result) in (tuple, list) or (
             isinstance(result, tuple) and hasattr(result, "_fields")
         ):
-            whole = Node(function, name, template[0], template[1], inputs, 0)
+            whole = Recorded(function, name, template[0], template[1], inputs, 0)
             self.graph.steps.append(whole)
             parts = []
             for i, part in enumerate(result):
-                node = Node(
+                node = Recorded(
                     operator.itemgetter(i), f"{name}[{i}]", (Ref(0),), {}, (whole,), part, checked
                 )
                 self.graph.steps.append(node)
@@ -189,7 +193,7 @@ class Trace:
                 f"{name} returned a {type(result).__name__} while a function was traced by tg.compile ({_line()}), but only numbers and "
                 "arrays can be values of a program. Do this outside the function, or mark the argument as static (static_argnums)."
             )
-        node = Node(function, name, template[0], template[1], inputs, result, checked)
+        node = Recorded(function, name, template[0], template[1], inputs, result, checked)
         self.graph.steps.append(node)
         return Traced(self, node, result)
 
@@ -253,6 +257,11 @@ class Trace:
                 f"{what} would write into an argument of a function traced by tg.compile ({where}), which a compiled program never "
                 "does: its inputs stay as they are. Write to a copy (x = x.copy()), or use the out-of-place form."
             )
+        if traced.ndim:
+            for view in (ref() for ref in self._unmade):
+                if view is not None:
+                    view.value  # noqa: B018  made now, so that it is known whose memory it shares
+            self._unmade.clear()
         held = self._buffers.pop(id(storage.owner(root.value)), ()) if traced.ndim else ()
         mates = [mate for mate in (ref() for ref in held) if mate is not None and mate is not root]
         if any(mate.source is None for mate in mates):
@@ -399,10 +408,15 @@ class Traced(StandIn):
     def duplicate(self) -> Any:
         return self.home.call(_made, (self,), {}, "copy")
 
+    def alike(self, other: Any) -> bool:
+        return not (self.large or other.large) and type(self.value) is _number is type(other.value)
+
     def seen(self) -> Any:
         return self.value
 
     def called(self, function: Any, args: Any, name: str) -> Any:
+        if function is strong:
+            return _strong_product(*args)
         if function in _OPERATIONS:
             return self.home.operate(function, args, name)
         return self.home.call(function, args, {}, name)
@@ -604,11 +618,18 @@ class Traced(StandIn):
 class Later:
     """A call on large arrays that is made if its value is asked for; its operands are values, or calls of this kind."""
 
-    __slots__ = ("args", "function", "result", "sample", "shape", "values")
+    __slots__ = ("args", "function", "result", "sample", "shape", "values", "view")
 
     def __init__(
-        self, function: Any, args: Any, values: list[Any], sample: Any, shape: Any
+        self,
+        function: Any,
+        args: Any,
+        values: list[Any],
+        sample: Any,
+        shape: Any,
+        view: bool = False,
     ) -> None:
+        self.view = view  # whether the result shares memory with an operand
         self.function = function
         self.args = args
         self.values = values
@@ -644,10 +665,26 @@ def _put_off(function: Any, name: str, args: tuple[Any, Any], values: list[Any])
         or (function is np.where and len(positional) == 3)
     )
     summing = function in _SUMMING or (isinstance(function, OpCall) and name in _SUMMING_OPS)
-    if not (elementwise or summing):
+    product = name == "matmul" and len(values) == len(positional) == 2 and not settings
+    viewing = (
+        (function in _VIEWS or (isinstance(function, OpCall) and function.op.view))
+        and len(values) == 1
+        and type(values[0]) is Later  # of an array that is there a view costs nothing
+        and type(positional[0]) is Ref
+        and _basic((positional[1:], settings))
+    )
+    if not (elementwise or summing or product or viewing):
         return None
     try:
-        if elementwise:
+        if product:
+            shape = _shape_of_product(*(v.shape for v in values))
+            sample = _first_of(shape, np.result_type(*(_first(v) for v in values)))
+        elif viewing:
+            given, kept = filled(args, [np.broadcast_to(_first(values[0]), values[0].shape)])
+            entries = function(*given, **kept)
+            shape = np.shape(entries)
+            sample = _first_of(shape, entries.dtype)
+        elif elementwise:
             shapes = [np.shape(v) if type(v) is not Later else v.shape for v in values]
             constants = [x for x in positional if type(x) is not Ref]
             if any(isinstance(x, tuple | list | dict) for x in constants):
@@ -659,19 +696,53 @@ def _put_off(function: Any, name: str, args: tuple[Any, Any], values: list[Any])
                 return None
         else:
             stand_ins = [np.broadcast_to(_first(v), v.shape) for v in values]
+            if name != "scatter" and len(values) == 1:
+                stand_ins[0] = _thin(stand_ins[0], positional, settings)
             given, kept = filled(args, stand_ins)
             sample = function(*given, **kept)
             shape = np.shape(sample)
     except Exception:
         return None  # it raises what it raises
-    return Later(function, args, values, sample, shape)
+    return Later(function, args, values, sample, shape, viewing and shape != ())
+
+
+def _thin(x: np.ndarray, positional: Any, settings: Any) -> np.ndarray:
+    """The array, one entry long along the axes that are summed: for the shape and dtype of the sum."""
+    axis = settings.get("axis", positional[1] if len(positional) > 1 else None)
+    axes = range(x.ndim) if axis is None else axis if type(axis) is tuple else (axis,)
+    kept = (i not in axes and i - x.ndim not in axes for i in range(x.ndim))
+    return x[tuple(slice(None) if whole else slice(1) for whole in kept)]
+
+
+def _first_of(shape: tuple[int, ...], dtype: np.dtype) -> Any:
+    """One entry, as an array of as many axes."""
+    one: Any = np.ones((1,) * len(shape), dtype)
+    return one if shape else one[()]
+
+
+def _shape_of_product(x: tuple[int, ...], y: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of `x @ y`. Raises ValueError where there is none."""
+    if not x or not y or x[-1] != (y[-2] if len(y) > 1 else y[-1]):
+        raise ValueError("shapes do not fit")
+    batch = np.broadcast_shapes(x[:-2], y[:-2])
+    return (*batch, *(x[-2:-1] if len(x) > 1 else ()), *(y[-1:] if len(y) > 1 else ()))
+
+
+def _basic(value: Any) -> bool:
+    """Whether settings or an index hold no array, so that indexing makes a view."""
+    if type(value) in (tuple, list):
+        return all(map(_basic, value))
+    if type(value) is dict:
+        return all(map(_basic, value.values()))
+    if type(value) is slice:
+        return _basic((value.start, value.stop, value.step))
+    return type(value) in (int, str, type(None), type(Ellipsis))
 
 
 def _first(value: Any) -> Any:
     """One entry like those of a value, as an array of as many axes."""
     if type(value) is Later:
-        one: Any = np.ones((1,) * len(value.shape), value.sample.dtype)
-        return one if value.shape else one[()]
+        return _first_of(value.shape, value.sample.dtype)
     if isinstance(value, np.ndarray) and value.ndim:
         return np.ones((1,) * value.ndim, value.dtype)
     return value
@@ -679,6 +750,9 @@ def _first(value: Any) -> Any:
 
 _SUMMING = (np.sum, np.mean, np.max, np.min)
 _SUMMING_OPS = ("sum", "mean", "max", "min", "scatter")
+_VIEWS = {
+    operator.getitem, np.reshape, np.transpose, np.swapaxes, np.moveaxis, np.expand_dims, np.squeeze, np.broadcast_to, np.flip,
+}  # fmt: skip
 
 
 def _values(value: Any) -> Any:
@@ -695,7 +769,10 @@ def _values(value: Any) -> Any:
 
 def _view(part: Traced, of: Any, index: Any) -> Traced:
     """Remember what a part is a view of, if it is one."""
-    if type(of) is Traced and isinstance(part.value, np.ndarray) and part.value.base is not None:
+    if type(of) is not Traced:
+        return part
+    known = part.later() if part.large else part.value
+    if known.view if type(known) is Later else getattr(known, "base", None) is not None:
         part.source = (of, index)
     return part
 
@@ -799,16 +876,76 @@ def _operate(self: Traced, operation: Any, args: tuple[Any, ...], name: str) -> 
     return self.home.operate(operation, args, name)
 
 
+# A program of scalars is thousands of operators on float64 numbers: these go a short way, which makes the same record.
+
+_number = np.float64
+_new = object.__new__
+
+
+def _recorded_number(trace: Trace, kind: type[Node], inputs: tuple[Node, ...], value: Any) -> Any:
+    node: Any = _new(kind)
+    node.inputs = inputs
+    trace.graph.steps.append(node)
+    t: Any = _new(Traced)
+    t.source = None
+    t.home = trace
+    t.node = node
+    t.value = value
+    t.given = t.large = False
+    return t
+
+
+def _on_numbers(operation: Any, name: str, otherwise: Any) -> Any:
+    """An operator of two values, as a method, and the same reflected."""
+    both = number_call(operation, name, BOTH)
+    first, second = number_call(operation, name, None), number_call(operation, name, None)
+
+    def method(x: Traced, y: Any) -> Any:
+        if not x.large and type(x.value) is _number and x.home.open:
+            if type(y) is Traced:
+                if not y.large and type(y.value) is _number and y.home is x.home:
+                    inputs = (x.node, y.node)
+                    return _recorded_number(x.home, both, inputs, operation(x.value, y.value))
+            elif type(y) is float:
+                t = _recorded_number(x.home, first, (x.node,), operation(x.value, y))
+                t.node.args = (_REFS[0], y)
+                return t
+        return otherwise(x, operation, (x, y), name)
+
+    def reflected(y: Traced, x: Any) -> Any:
+        if type(x) is float and not y.large and type(y.value) is _number and y.home.open:
+            t = _recorded_number(y.home, second, (y.node,), operation(x, y.value))
+            t.node.args = (x, _REFS[0])
+            return t
+        return otherwise(y, operation, (x, y), name)
+
+    return method, reflected
+
+
+def _otherwise(self: Traced, operation: Any, args: tuple[Any, ...], name: str) -> Any:
+    return (args[0] if type(args[0]) is Traced else self).home.operate(operation, args, name)
+
+
+_strong_of = _on_numbers(strong, "strong_product", _otherwise)
+
+
+def _strong_product(g: Any, p: Any) -> Any:
+    return _strong_of[0](g, p) if type(g) is Traced else _strong_of[1](p, g)
+
+
 def _binary_method(symbol: str) -> None:
     operation = getattr(operator, symbol + "_" if symbol in ("and", "or") else symbol)
     name = _UFUNC_OF[symbol]
     _OPERATIONS.add(operation)
+    if symbol in ("add", "sub", "mul", "truediv"):
+        method, reflected = _on_numbers(operation, name, _operate)
+    else:
 
-    def method(self: Traced, other: Any) -> Any:
-        return _operate(self, operation, (self, other), name)
+        def method(self: Traced, other: Any) -> Any:
+            return _operate(self, operation, (self, other), name)
 
-    def reflected(self: Traced, other: Any) -> Any:
-        return _operate(self, operation, (other, self), name)
+        def reflected(self: Traced, other: Any) -> Any:
+            return _operate(self, operation, (other, self), name)
 
     def in_place(self: Traced, other: Any) -> Any:
         result = _operate(self, operation, (self, other), name)
@@ -824,10 +961,14 @@ def _binary_method(symbol: str) -> None:
 
 def _unary_method(symbol: str) -> None:
     operation = getattr(operator, symbol)
+    name = _UFUNC_OF[symbol]
     _OPERATIONS.add(operation)
+    alone = number_call(operation, name, ONE)
 
     def method(self: Traced) -> Any:
-        return _operate(self, operation, (self,), _UFUNC_OF[symbol])
+        if not self.large and type(self.value) is _number and self.home.open and symbol != "invert":
+            return _recorded_number(self.home, alone, (self.node,), operation(self.value))
+        return _operate(self, operation, (self,), name)
 
     setattr(Traced, f"__{symbol}__", method)
 
