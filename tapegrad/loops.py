@@ -20,12 +20,12 @@ import numpy as np
 from . import storage, sweep
 from .dual import holds_dual
 from .errors import NotDifferentiable, demand_callable
-from .mode import is_grad_enabled
+from .mode import is_grad_enabled, no_grad
 from .packing import flat, inexact, is_inexact, op_of_calls, unpacked
 from .primitive import apply
-from .tape import IN0, IN1, SLOT, STRIDE
+from .tape import IN0, IN1, SLOT, STRIDE, Leaf
 from .tensor import Tensor, wrap
-from .transforms import _flatten, _Run, _unflatten, vjp
+from .transforms import _flatten, _Run, _unflatten
 
 Tree = Any
 Step = Callable[[Tree, Any], tuple[Tree, Tree]]
@@ -51,7 +51,8 @@ def scan(
     `init`, `xs` and `y` are pytrees; each leaf of `xs` has the same length, and without `xs` there are `length` steps with x = None.
     The results come stacked along a new first axis, None where f returns None for y. `reverse` begins at the last entry; results
     stay in the order of `xs`. `checkpoint` is the number of steps that are kept at once for reverse mode (True: √n); then `f` runs
-    twice and must give the same again. Raises ValueError for lengths that differ, and where the carry changes its shape.
+    twice and must give the same again. For no steps the results are empty: `f` runs once, on zeros in the place of x, to see their
+    shapes. Raises ValueError for lengths that differ, and where the carry changes its shape.
 
     >>> import numpy as np, tapegrad as tg
     >>> tg.scan(lambda total, x: (total + x, total * x), 0.0, np.array([1.0, 2.0, 3.0]))
@@ -77,6 +78,8 @@ def scan(
         return f(carry, _rebuilt(structure, [x[i] for x in leaves]))
 
     carry, ys = _steps("scan", step, init, order, _segment(checkpoint, n))
+    if not n:
+        return carry, _none_of(f, init, structure, leaves)
     return carry, _stacked(ys[::-1] if reverse else ys)
 
 
@@ -241,11 +244,36 @@ def _rebuilt(structure: Any, leaves: Sequence[Any]) -> Tree:
 
 def _stacked(ys: Sequence[Tree]) -> Tree:
     """Results of all steps as one tree of arrays with a new first axis."""
-    if not ys:
-        return None
     trees = [_tree(y) for y in ys]
     columns = zip(*(leaves for leaves, _ in trees), strict=True)
     return _rebuilt(trees[0][1], [np.stack(column) for column in columns])
+
+
+def _none_of(f: Step, init: Tree, structure: Any, leaves: Sequence[Any]) -> Tree:
+    """The results of a scan without steps: arrays of length 0, arranged as one step would arrange them."""
+
+    def seen(x: Any, shape: tuple[int, ...] | None = None) -> Any:
+        value = _data(x)
+        if isinstance(value, storage.StandIn):
+            value = value.seen()
+        if shape is not None:
+            value = np.zeros(shape, np.asarray(value).dtype)[()]
+        return wrap(storage.as_array(value)) if isinstance(x, Tensor) else value
+
+    known, arrangement = _tree(init)
+    carry = _rebuilt(arrangement, [seen(x) for x in known])
+    x = _rebuilt(structure, [seen(x, np.shape(x)[1:]) for x in leaves])
+    with no_grad(), np.errstate(all="ignore"):
+        new, y = _pair("scan", f(carry, x))
+    _like(carry, new, "scan")
+    results, arrangement = _tree(y)
+
+    def empty(result: Any) -> Any:
+        like = storage.as_array(_data(result))
+        none: Any = np.zeros((0, *like.shape), like.dtype)
+        return wrap(none) if isinstance(result, Tensor) else none
+
+    return _rebuilt(arrangement, [empty(result) for result in results])
 
 
 def _plainly(test: Callable[[Tree], Any], value: Tree) -> Any:
@@ -321,20 +349,27 @@ class _Segment:
 
     def pull(self, g: Any, xs: Sequence[Any], wanted: Sequence[bool]) -> list[Any]:
         n = len(xs) - len(self.outside)
-        if isinstance(g, Tensor):
-            if self.outside:
-                raise NotDifferentiable(
-                    "a second derivative of a loop with checkpoints was asked, whose function closes over tracked tensors: what the "
-                    "segments keep are the carries only. Make those tensors part of the carry, or leave out `checkpoint`."
-                )
-            return list(vjp(self.of_leaves, *xs)[1](g))
-        run = _Run(self.of_leaves, tuple(xs[:n]), {}, tuple(range(n)), "a loop's checkpoint")
-        code = run.own.tape.code
-        pending: dict[Any, Any] = {run.output._node: g}
-        leaves: dict[Any, Any] = {}
-        sweep.sweep(code, len(code) // STRIDE - 1, pending, leaves, {}, None)
-        found = {**pending, **leaves}
-        return [found.get(node) for node in (*run.nodes, *self.outside)]
+        own, found = _pulled(self.of_leaves, xs[:n], g)
+        return [found.get(node) for node in (*own, *self.outside)]
+
+
+def _pulled(f: Callable[..., Any], xs: Sequence[Any], g: Any) -> tuple[list[Any], dict[Any, Any]]:
+    """One run of `f` and back: the nodes that stood for `xs`, and the cotangent of each node that `f` used, closed over or given.
+
+    Where `g` is a tensor the way back is recorded too, as made from the very nodes that `f` closes over: so closures need no
+    other treatment at any order. The nodes of `xs` are the run's own, since an argument may also be closed over.
+    """
+    run = _Run(f, tuple(xs), {}, tuple(range(len(xs))), "a loop's checkpoint")
+    if not isinstance(run.output, Tensor) or run.output._node is None:
+        return run.nodes, {}
+    aliases = sum(type(node) is not Leaf for node in run.nodes)  # they lead out of the run
+    code = run.own.tape.code[aliases * STRIDE :]
+    if isinstance(g, Tensor):
+        run.connect()
+    pending: dict[Any, Any] = {run.output._node: g}
+    leaves: dict[Any, Any] = {}
+    sweep.sweep(code, len(code) // STRIDE - 1, pending, leaves, {}, None, isinstance(g, Tensor))
+    return run.nodes, {**pending, **leaves}
 
 
 segment = op_of_calls(
