@@ -320,6 +320,7 @@ def _scalar(value: Any, name: str) -> Tensor | None:
             raise NotDifferentiable(
                 f"{name} needs a real output, but f returned {value.dtype}. Take np.real, np.imag or np.abs of it, or use vjp."
             )
+        _refuse_count(value, name)
         return value if value._node is not None else None
     if not isinstance(value, float | int | np.generic | np.ndarray):
         raise TypeError(
@@ -330,7 +331,19 @@ def _scalar(value: Any, name: str) -> Tensor | None:
         raise NotDifferentiable(
             f"{name} needs a scalar output, but f returned shape {np.shape(value)}. Use jacobian(f), or reduce the output."
         )
+    _refuse_count(value, name)
     return None
+
+
+def _refuse_count(value: Any, name: str) -> None:
+    """A truth value, a count or a position changes in jumps only; a number that is Python's own may be a constant on purpose."""
+    if type(value) is bool or (not isinstance(value, int | float) and value.dtype.kind in "iub"):
+        kind = "bool" if type(value) is bool else value.dtype
+        raise NotDifferentiable(
+            f"{name} needs a real output, but f returned {kind}: a truth value, a count or a position has no slope. "
+            "Return something smooth instead (a difference for a comparison, a sum of smooth steps for a count), or float(...) of it "
+            "if a gradient of zero is meant."
+        )
 
 
 def value_and_grad(

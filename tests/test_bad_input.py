@@ -358,6 +358,18 @@ TRANSFORMS = {
         TypeError,
         "scalar output",
     ),
+    "grad of a comparison": (lambda b: tg.grad(lambda x: x > 1)(2.0), TypeError, "bool.*no slope"),
+    "grad of a check": (
+        lambda b: tg.grad(lambda x: np.allclose(x, 1.0))(2.0),
+        TypeError,
+        "bool.*no slope",
+    ),
+    "grad of a position": (lambda b: tg.grad(np.argmax)(np.ones(2)), TypeError, "int64.*no slope"),
+    "grad of a count": (
+        lambda b: tg.value_and_grad(lambda x: np.sum(x > 0))(np.ones(2)),
+        TypeError,
+        "int64.*smooth",
+    ),
     "no argument": (lambda b: tg.grad(lambda: 1.0)(), TypeError, "argnums"),
     "argument by keyword": (lambda b: tg.grad(lambda x: x)(x=1.0), TypeError, "by position"),
     "argnums out of range": (lambda b: tg.grad(lambda x: x, 1)(1.0), TypeError, "Set argnums"),

@@ -86,6 +86,59 @@ def test_tapegrad_numpy_is_numpy_with_gradients():
     assert "sin" in dir(tnp)
 
 
+def brackets():
+    """What stands between the brackets of `np.r_`, with arrays where tensors may stand."""
+    a, b = X, np.arange(6.0).reshape(2, 3)
+    yield from [(a,), (a, 1.0, 2), (a, slice(0, 3)), (a, slice(0, 1, 5j)), (2, a, [1, 2], a)]
+    yield from [("0,2", a, a), ("1,2,0", a, a), ("0,3,-1", a, b), ("-1", b, b), (b, b)]
+    yield from [("0,2,0", a, slice(0, 3)), ("0,3,1", a, slice(0, 3))]
+    yield from [
+        (a.astype(np.float32), 1.0),
+        (a.astype(np.float32), np.float64(1)),
+        (a.astype("f4"), a),
+    ]
+
+
+@pytest.mark.parametrize("key", list(brackets()), ids=str)
+@pytest.mark.parametrize("name", ["r_", "c_"])
+def test_brackets_that_join(name, key):
+    """`np.r_` and `np.c_` put tensors where NumPy puts arrays, and the gradient finds its way back."""
+    import tapegrad.numpy as tnp
+
+    plain, ours = getattr(np, name), getattr(tnp, name)
+    tracked = [i for i, item in enumerate(key) if isinstance(item, np.ndarray)]
+    leaves = {i: tg.tensor(key[i], requires_grad=True) for i in tracked}
+    tensors = tuple(leaves.get(i, item) for i, item in enumerate(key))
+    try:
+        expected = plain[key]
+    except ValueError:
+        with pytest.raises(ValueError):
+            _ = ours[tensors]
+        return
+    joined = ours[tensors]
+    assert joined.dtype == expected.dtype
+    np.testing.assert_array_equal(joined.detach().numpy(), expected)
+    weights = np.random.default_rng(0).normal(size=expected.shape)
+    np.sum(joined * weights).backward()
+    for i in tracked:
+        # An entry's slope is its weight: it is where a change of that entry is seen.
+        spots = [
+            plain[tuple(marker if i == j else item for j, item in enumerate(key))] != expected
+            for marker in bumped(key[i])
+        ]
+        slopes = [np.sum(weights[spot]) for spot in spots]
+        np.testing.assert_allclose(leaves[i].grad.numpy().ravel(), slopes, rtol=1e-6)
+    assert isinstance(ours[key], np.ndarray)
+
+
+def bumped(array):
+    """The array with one entry changed, for each entry."""
+    for i in range(array.size):
+        other = array.copy()
+        other.flat[i] += 100
+        yield other
+
+
 def test_hips_names():
     np.testing.assert_allclose(tg.elementwise_grad(energy)(X), slope(X))
     pull, value = tg.make_vjp(np.sin)(X)

@@ -14,6 +14,8 @@ from .. import ops as _ops
 from . import fft as fft
 from . import linalg as linalg
 from . import random as random
+from .concatenators import c_ as c_
+from .concatenators import r_ as r_
 
 _OURS = _ops.public_names()
 _OWN_MEANING = {name for name in _OURS if not hasattr(_np, name)}
