@@ -169,17 +169,18 @@ def reshape(x: Any, /, shape: Any, *, copy: Any = None) -> Any:
 
 
 def _in(x: Any, dtype: Any) -> Any:
+    """x in a dtype; asked of results too, since NumPy widens the sums of small integers."""
     return x if dtype is None or x.dtype == dtype else x.astype(dtype)
 
 
 def sum(x: Any, /, *, axis: Any = None, dtype: Any = None, keepdims: Any = False) -> Any:
     """Sum over axes."""
-    return tg.sum(_in(x, dtype), axis=axis, keepdims=keepdims)
+    return _in(tg.sum(_in(x, dtype), axis=axis, keepdims=keepdims), dtype)
 
 
 def prod(x: Any, /, *, axis: Any = None, dtype: Any = None, keepdims: Any = False) -> Any:
     """Product over axes."""
-    return tg.prod(_in(x, dtype), axis=axis, keepdims=keepdims)
+    return _in(tg.prod(_in(x, dtype), axis=axis, keepdims=keepdims), dtype)
 
 
 def mean(x: Any, /, *, axis: Any = None, keepdims: Any = False) -> Any:
@@ -201,14 +202,14 @@ def cumulative_sum(
     x: Any, /, *, axis: Any = None, dtype: Any = None, include_initial: Any = False
 ) -> Any:
     """Sums of the entries so far."""
-    return tg.cumulative_sum(_in(x, dtype), axis=axis, include_initial=include_initial)
+    return _in(tg.cumulative_sum(_in(x, dtype), axis=axis, include_initial=include_initial), dtype)
 
 
 def cumulative_prod(
     x: Any, /, *, axis: Any = None, dtype: Any = None, include_initial: Any = False
 ) -> Any:
     """Products of the entries so far."""
-    return tg.cumulative_prod(_in(x, dtype), axis=axis, include_initial=include_initial)
+    return _in(tg.cumulative_prod(_in(x, dtype), axis=axis, include_initial=include_initial), dtype)
 
 
 def argsort(x: Any, /, *, axis: int = -1, descending: Any = False, stable: Any = True) -> Any:

@@ -29,7 +29,7 @@ from .ops import joining
 from .ops.indexing import _plain_index, getitem, is_basic
 from .ops.products import matmul
 from .ops.shaping import reshape, transpose
-from .primitive import OPS, UFUNCS, apply, call, constant, primitive, shape_token
+from .primitive import OPS, UFUNCS, apply, as_given, call, primitive, shape_token
 from .tape import RECORDER, Leaf, Slot, begin, new_slot
 from .tensor import InferenceTensor, Tensor, wrap
 from .views import base_of, chain_to, steps_to, views_of
@@ -249,7 +249,7 @@ def _operator(
             _writable(self, name, True)
             result = NotImplemented if function is None else _beforehand(self, function, other)
             return result if result is NotImplemented else _replace(self, result, name)
-        raw = other._data if isinstance(other, Tensor) else constant(other, name)
+        raw = other._data if isinstance(other, Tensor) else as_given(other, name)
         _writable(self, name, False)
         if not isinstance(self._data, np.ndarray):
             return _overwrite(self, ufunc(self._data, raw), name)
@@ -284,7 +284,7 @@ def _matmul_in_place(self: Tensor, other: Any) -> Tensor:
         _writable(self, "imatmul", True)
         return _replace(self, _beforehand(self, matmul, other), "imatmul")
     product = self._data @ (
-        other._data if isinstance(other, Tensor) else constant(other, "imatmul")
+        other._data if isinstance(other, Tensor) else as_given(other, "imatmul")
     )
     _writable(self, "imatmul", False)
     return _overwrite(self, product, "imatmul")

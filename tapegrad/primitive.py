@@ -831,15 +831,7 @@ def apply(op: Primitive, operands: Sequence[Any], kw: tuple[Any, ...] | None = N
             raw.append(operand._data)
             nodes.append(operand._node)
         else:
-            strange = isinstance(operand, np.ndarray) and (
-                (type(operand) is not np.ndarray and not isinstance(operand, StandIn))
-                or operand.dtype.hasobject
-            )
-            raw.append(
-                operand
-                if isinstance(operand, _PLAIN) and not strange
-                else constant(operand, op.name)
-            )
+            raw.append(as_given(operand, op.name))
             nodes.append(None)
     out = op.evaluate(raw, kw)
     if not tensors:
@@ -892,6 +884,15 @@ def constant(value: Any, asker: str = "an op") -> Any:
             "Pass a tensor, an array or a number; join tensors with tg.stack or tg.concatenate."
         )
     return array
+
+
+def as_given(operand: Any, asker: str) -> Any:
+    """An operand that is no Tensor: arrays and numbers as they are, for a number of Python's takes the dtype of what it meets."""
+    strange = isinstance(operand, np.ndarray) and (
+        (type(operand) is not np.ndarray and not isinstance(operand, StandIn))
+        or operand.dtype.hasobject
+    )
+    return operand if isinstance(operand, _PLAIN) and not strange else constant(operand, asker)
 
 
 def operate(op: Primitive, x: Any, y: Any) -> Any:

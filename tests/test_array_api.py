@@ -16,6 +16,7 @@ from tapegrad import array_api
 X = np.array([[0.5, -1.25, 2.0], [3.0, 0.75, -0.5]])
 V = np.array([3.0, 1.0, 2.0])
 I = np.array([[3, 1, 2], [5, 0, 1]])
+U = I.astype(np.uint8)
 B = np.array([True, False, True])
 S = np.array([[4.0, 1.0, 0.5], [1.0, 3.0, 0.25], [0.5, 0.25, 2.0]])
 C = X + 1j
@@ -46,6 +47,8 @@ CALLS = [
     ("cumulative_sum", X, {"axis": 1}), ("cumulative_sum", X, {"axis": 1, "include_initial": True}), ("cumulative_prod", X, {"axis": 0}),
     ("max", X, {"axis": 1}), ("mean", X, {}), ("min", X, {"keepdims": True}), ("prod", X, {"axis": 0}), ("std", X, {"axis": 1, "correction": 1}),
     ("sum", X, {"axis": (0, 1)}), ("sum", I, {"dtype": "float64"}), ("var", X, {"correction": 1.0}), ("all", B, {}), ("any", B, {}), ("diff", X, {"axis": 0}),
+    *((n, U, {"dtype": d}) for n in ("sum", "prod") for d in ("int8", "uint8", "float32")),
+    *((n, U, {"axis": 1, "dtype": d}) for n in ("cumulative_sum", "cumulative_prod") for d in ("int16", "uint8")),
     ("unique_values", I, {}), ("unique_counts", I, {}), ("unique_inverse", I, {}), ("unique_all", I, {}), ("nonzero", B, {}),
     ("isin", I, np.array([1, 2]), {}), ("astype", X, "float32", {}), ("meshgrid", V, V, {"indexing": "ij"}), ("unstack", X, {"axis": 1}),
     ("broadcast_arrays", X, V, {}),

@@ -7,6 +7,7 @@ that of the complex step through NumPy.
 
 from __future__ import annotations
 
+import operator
 import os
 
 import numpy as np
@@ -18,6 +19,40 @@ from tests.suite import HERE, differs, each_engine, equal, here, leaf, tg  # noq
 def weighed(t):
     """A scalar in which every element counts differently."""
     return (t.reshape(-1) * tg.tensor([float(10**i) for i in range(t.numel())])).sum()
+
+
+# --------------------------------------------------------------------------------------------- NumPy's own meaning
+
+IN_PLACE = [
+    operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.ifloordiv, operator.imod, operator.ipow,
+    operator.iand, operator.ior, operator.ixor, operator.ilshift, operator.irshift,
+]  # fmt: skip
+OTHERS = [1, 2, 300, -1, 2.5, 0.1, True, 1j, np.float64(2.1), np.float32(0.1), np.int8(3), np.uint64(3), [1, 2, 3], np.arange(3)]  # fmt: skip
+
+
+def outcome(operation, target, other):
+    """What an in-place operator leaves behind, or the type of its error."""
+    try:
+        return operation(target, other)
+    except (TypeError, ValueError, OverflowError, RuntimeError) as error:
+        return error
+
+
+@here
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("operation", IN_PLACE, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("dtype", "? b B h H i I l L f d F D".split())
+def test_operators_do_what_numpy_does(operation, dtype):
+    """A number of Python's takes the dtype it meets, also where that is narrow, unsigned, or single."""
+    given = np.array([0, 3, 4]).astype(dtype)
+    for other in OTHERS:
+        expected = outcome(operation, given.copy(), other)
+        got = outcome(operation, tg.tensor(given.copy()), other)
+        if isinstance(expected, Exception):
+            assert isinstance(got, Exception), other
+        else:
+            assert got.dtype == expected.dtype
+            np.testing.assert_array_equal(got.numpy(), expected, err_msg=repr(other))
 
 
 # ------------------------------------------------------------------------------------- a tensor and its own writes

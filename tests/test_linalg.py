@@ -592,6 +592,20 @@ def test_no_matrices_and_matrices_without_entries():
             assert t.grad.shape == shape
 
 
+@pytest.mark.parametrize(
+    ("shape", "axes"), [((0,), 1), ((0, 2), ((0,), (0,))), ((2, 0), 1), ((2, 0), 0)]
+)
+def test_tensordot_over_an_empty_axis_stays_tracked(shape, axes):
+    t = tg.tensor(np.ones(shape, np.float32), requires_grad=True)
+    other = np.ones(shape[::-1] if axes == 1 else shape, np.float32)
+    product = np.tensordot(t, other, axes)
+    expected = np.tensordot(np.ones(shape, np.float32), other, axes)
+    assert product.shape == expected.shape and product.dtype == expected.dtype
+    np.testing.assert_array_equal(product.detach(), expected)
+    product.sum().backward()
+    assert t.grad.shape == shape
+
+
 def test_the_zeroth_power_is_the_identity_and_does_not_move():
     power = LA.matrix_power(tg.tensor(np.full((2, 2), np.nan), requires_grad=True), 0)
     np.testing.assert_array_equal(power, np.eye(2))

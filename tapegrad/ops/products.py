@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -118,12 +119,11 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
         )
     rest_a = tuple(i for i in range(len(shape_a)) if i not in axes_a)
     rest_b = tuple(i for i in range(len(shape_b)) if i not in axes_b)
-    summed = int(np.prod([shape_a[i] for i in axes_a], dtype=int))
-    left = np.reshape(np.transpose(a, rest_a + axes_a), (-1 if summed else 0, summed))
-    right = np.reshape(np.transpose(b, axes_b + rest_b), (summed, -1 if summed else 0))
-    if not summed:
-        left = np.zeros((int(np.prod([shape_a[i] for i in rest_a])), 0))
-        right = np.zeros((0, int(np.prod([shape_b[i] for i in rest_b]))))
+    # Lengths are counted, not left to -1, which cannot be told where an axis is empty.
+    summed = math.prod(shape_a[i] for i in axes_a)
+    rows, columns = (math.prod(s[i] for i in r) for s, r in ((shape_a, rest_a), (shape_b, rest_b)))
+    left = np.reshape(np.transpose(a, rest_a + axes_a), (rows, summed))
+    right = np.reshape(np.transpose(b, axes_b + rest_b), (summed, columns))
     shape = tuple(shape_a[i] for i in rest_a) + tuple(shape_b[i] for i in rest_b)
     return np.reshape(matmul(left, right), shape)
 
