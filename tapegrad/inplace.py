@@ -403,15 +403,15 @@ def store(t: Tensor, index: Any, value: Any, *, plainly: bool = False) -> None:
     if extra is not None:
         _refuse_leaves(base, "setitem")
     data[index] = raw
-    if type(raw) is np.ndarray:
-        above = raw.ndim - np.ndim(data[index])
+    if type(raw) is np.ndarray or (isinstance(raw, storage.StandIn) and raw.shape):
+        above = np.ndim(raw) - np.ndim(data[index])
         if above > 0:  # NumPy ignores leading axes of length 1
             value = reshape(value, raw.shape[above:])
             raw = value._data if node is not None else value
             node = value._node if node is not None else None
         raw = shape_token(raw)
     elif not isinstance(raw, float | np.generic):
-        raw = np.asarray(raw)
+        raw = storage.as_array(raw)
     storage.touch(data)
     token = shape_token(data)
     slot = new_slot()

@@ -1539,3 +1539,24 @@ def test_what_always_changes_is_told(monkeypatch):
         agree(c(X), X * scale)
     (message,) = told
     assert "a variable of an enclosing function, float" in message and "as an argument" in message
+
+
+@pytest.mark.parametrize("transform", [tg.value_and_grad, tg.hessian])
+def test_buffers_filled_from_tracked_values_need_no_guard(transform):
+    """A store looks at no value, so one program serves every point."""
+
+    def f(p):
+        y = tg.zeros((3, 2))
+        y[0, 0] = p[0]
+        y[0, 1] = y[0, 0] * p[1]
+        y[1] = p[None, :2]
+        y[2] += p[2]
+        return np.sum(y**2 * np.arange(6.0).reshape(3, 2))
+
+    eager = transform(f)
+    c = tg.compile(eager)
+    for shift in (0.0, 0.5, -0.25):
+        x = np.array([1.1, 2.2, 0.3]) + shift
+        agree(c(x), eager(x))
+        assert not c.latest.guards and len(c.programs.by_key) == 1
+    assert all(len(programs) == 1 for programs in c.programs.by_key.values())
