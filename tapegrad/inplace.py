@@ -404,7 +404,7 @@ def store(t: Tensor, index: Any, value: Any, *, plainly: bool = False) -> None:
         _refuse_leaves(base, "setitem")
     data[index] = raw
     if type(raw) is np.ndarray or (isinstance(raw, storage.StandIn) and raw.shape):
-        above = np.ndim(raw) - np.ndim(data[index])
+        above = raw.ndim - np.ndim(data[index])
         if above > 0:  # NumPy ignores leading axes of length 1
             value = reshape(value, raw.shape[above:])
             raw = value._data if node is not None else value

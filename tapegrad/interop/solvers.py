@@ -2,7 +2,8 @@
 
 The unknowns are a tree of arrays and numbers; SciPy sees their vector (`raveling.Space`). Each solver is given the
 derivatives that it can use, from the mode that is cheapest: the gradient with the value in one run, the Jacobian forwards or
-backwards by its shape, and for Newton methods the whole Hessian if it is small, else its products with vectors.
+backwards by its shape, and for Newton methods the whole Hessian if it is small, else its products with vectors. All of them
+start eager, and are compiled once that pays (`promotion`).
 
 Invariant: results are SciPy's `OptimizeResult`, with `x` and `jac` in the structure of `x0`, and nothing of the user's is
 written to.
@@ -20,6 +21,7 @@ import numpy as np
 from ..errors import demand_callable
 from ..mode import no_grad
 from ..transforms import hessian, hvp, jacobian, value_and_grad
+from .promotion import Promotion, itself
 from .raveling import Space, flatten, outputs, plain
 
 if TYPE_CHECKING:
@@ -50,6 +52,7 @@ def minimize(
     callback: Callable[..., Any] | None = None,
     options: dict[str, Any] | None = None,
     progress: bool = False,
+    compile: bool | str = "auto",
     **refused: Any,
 ) -> OptimizeResult:
     """Minimise `f(x, *args)`, a real number, over a pytree `x` of real arrays and numbers, from `x0`.
@@ -59,8 +62,14 @@ def minimize(
     the gradient, and the Hessian or its products if it can use them. `bounds`: a pair (low, high) for all, SciPy's `Bounds`
     or list of pairs, or for a tree a tree with a pair for each leaf (a dict may leave entries out), None for no bound.
     `constraints`: SciPy's, whose functions take `x` as `f` does; their Jacobians are supplied. `progress` reports to stderr.
-    Of a compiled function (`tg.compile`) derivatives are compiled, too.
-    `callback(x)` is called each iteration. Returns an OptimizeResult with `x` and `jac` in the structure of `x0`. Raises
+    `callback(x)` is called each iteration.
+
+    What is evaluated often enough is compiled, as by `tg.compile`, as soon as its evaluations have taken as long as that does: then
+    results differ by rounding. That is for functions that do nothing but compute; what prints, counts, draws or reads what
+    might change stays as it is. `compile=True` compiles at once (and raises what `tg.compile` raises), False never. Of a function
+    that is compiled already, derivatives are compiled, too.
+
+     Returns an OptimizeResult with `x` and `jac` in the structure of `x0`. Raises
     ValueError or TypeError, in words, for a start where `f` is not finite, and for bounds that do not fit.
 
     >>> import numpy as np, tapegrad as tg
@@ -79,13 +88,15 @@ def minimize(
     chosen = _method(method)
     low_high = _bounds(bounds, space)
     _demand_inside(space, low_high)
+    promotion = Promotion(compile, "minimize", callback is not None or bool(constraints))
+    plain_value = promotion.of(itself, f)
 
     def value(x: np.ndarray) -> float:
         with no_grad():
-            return _number(f(space.argument(x), *args), name)
+            return _number(plain_value(space.argument(x), *args), name)
 
     _demand_finite(value(space.x), name, "x0")
-    differentiated = _of(value_and_grad, f)
+    differentiated = promotion.of(value_and_grad, f)
 
     def value_and_slope(x: np.ndarray) -> tuple[float, np.ndarray]:
         y, g = differentiated(space.tree(x), *args)
@@ -95,9 +106,9 @@ def minimize(
     if chosen not in WITHOUT_GRADIENT:
         found["jac"] = True
     if chosen in DENSE_NEWTON or (chosen in NEWTON and space.size <= SMALL):
-        found["hess"] = _hessian(f, space, args)
+        found["hess"] = _hessian(f, space, args, promotion)
     elif chosen in NEWTON:
-        product = _of(hvp, f)
+        product = promotion.of(hvp, f)
         found["hessp"] = lambda x, v: space.vector(product(space.tree(x), space.tree(v), *args))
     limits = None if low_high is None else optimize.Bounds(*low_high)
     report = _Progress("f", progress)
@@ -106,7 +117,7 @@ def minimize(
         space.x,
         method=method,
         bounds=limits,
-        constraints=_constraints(constraints, space),
+        constraints=_constraints(constraints, space, promotion),
         tol=tol,
         options=options,
         callback=_callback(space, callback, report, chosen),
@@ -125,6 +136,7 @@ def least_squares(
     bounds: Any = None,
     absolute_sigma: bool = False,
     progress: bool = False,
+    compile: bool | str = "auto",
     **settings: Any,
 ) -> OptimizeResult:
     """Minimise the sum of squares of the residuals `f(x, *args)` over a pytree `x` of real arrays and numbers, from `x0`.
@@ -136,6 +148,7 @@ def least_squares(
     Returns SciPy's result with `x` and `grad` in the structure of `x0`, and in addition `covariance` (of the vector whose
     elements `names` lists), `stderr` (its square roots, in the structure of `x0`) and `dof`. The covariance is s² (JᵀJ)⁻¹
     with s² = RSS / dof, or s² = 1 with `absolute_sigma`; parameters at a bound count as known; where J lacks rank it is inf.
+    `compile` as in `minimize`.
 
     >>> import numpy as np, tapegrad as tg
     >>> t = np.arange(5.0)
@@ -152,10 +165,12 @@ def least_squares(
     name = _name(f)
     low_high = _bounds(bounds, space, pair_of_trees=True)
     _demand_inside(space, low_high)
+    promotion = Promotion(compile, "least_squares", any(map(callable, settings.values())))
+    value = promotion.of(itself, f)
 
     def residuals(x: np.ndarray) -> np.ndarray:
         with no_grad():
-            return outputs(f(space.argument(x), *args), name)
+            return outputs(value(space.argument(x), *args), name)
 
     first = residuals(space.x)
     if not first.size:
@@ -165,7 +180,7 @@ def least_squares(
         raise ValueError(
             f"method 'lm' needs as many residuals as unknowns, but {name} returned {first.size} for {space.size}: use 'trf'."
         )
-    slopes = _jacobian(f, space, args)
+    slopes = _jacobian(f, space, args, promotion)
     report = _Progress("cost", progress)
     takes_callback = (
         "callback" in inspect.signature(optimize.least_squares).parameters
@@ -194,12 +209,14 @@ def root(
     tol: float | None = None,
     options: dict[str, Any] | None = None,
     progress: bool = False,
+    compile: bool | str = "auto",
     **refused: Any,
 ) -> OptimizeResult:
     """Solve `f(x, *args) = 0` for a pytree `x` of real arrays and numbers, from `x0`; as many equations as unknowns.
 
     `method` is one of `scipy.optimize.root`; "hybr" and "lm" get the Jacobian from the tape. Returns an OptimizeResult with
-    `x` in the structure of `x0`; `success` says whether a root was found. Raises ValueError where the counts differ.
+    `x` in the structure of `x0`; `success` says whether a root was found. Raises ValueError where the counts differ. `compile` as in
+    `minimize`.
 
     >>> import numpy as np, tapegrad as tg
     >>> round(tg.root(lambda x: np.cos(x) - x, 1.0).x, 6)
@@ -213,10 +230,12 @@ def root(
     args = _arguments(args)
     name = _name(f)
     report = _Progress("|f|", progress)
+    promotion = Promotion(compile, "root")
+    value = promotion.of(itself, f)
 
     def equations(x: np.ndarray) -> np.ndarray:
         with no_grad():
-            values = outputs(f(space.argument(x), *args), name)
+            values = outputs(value(space.argument(x), *args), name)
         report(float(np.linalg.norm(values)), None)
         return values
 
@@ -227,7 +246,7 @@ def root(
             "least_squares does not."
         )
     _demand_finite(first, name, "x0")
-    jac = _jacobian(f, space, args) if method in ("hybr", "lm") else None
+    jac = _jacobian(f, space, args, promotion) if method in ("hybr", "lm") else None
     result = optimize.root(equations, space.x, jac=jac, method=method, tol=tol, options=options)
     report.done()
     result.x = space.tree(np.atleast_1d(result.x))
@@ -237,9 +256,11 @@ def root(
 # ------------------------------------------------------------------------------------ derivatives
 
 
-def _jacobian(f: Callable[..., Any], space: Space, args: Sequence[Any]) -> Callable[..., Any]:
+def _jacobian(
+    f: Callable[..., Any], space: Space, args: Sequence[Any], promotion: Promotion
+) -> Callable[..., Any]:
     """The Jacobian of a function of trees, as a matrix at a vector."""
-    by_leaves = _of(_jacobian_by_leaves, f)
+    by_leaves = promotion.of(_jacobian_by_leaves, f)
 
     def matrix(x: np.ndarray) -> np.ndarray:
         rows = by_leaves(space.tree(x), *args)
@@ -263,17 +284,11 @@ def _jacobian_by_leaves(f: Callable[..., Any]) -> Callable[..., Any]:
     return jacobian(lambda tree, *args: _list(f(tree, *args)))
 
 
-def _of(transform: Callable[..., Any], f: Callable[..., Any]) -> Callable[..., Any]:
-    """The transform of `f`; of a compiled function as one program, forward and backward."""
-    compiler = sys.modules.get("tapegrad.compiler")  # without it nothing is compiled
-    if compiler is not None and isinstance(f, compiler.Compiled) and not f.static:
-        return f.derived(transform)
-    return transform(f)
-
-
-def _hessian(f: Callable[..., Any], space: Space, args: Sequence[Any]) -> Callable[..., Any]:
+def _hessian(
+    f: Callable[..., Any], space: Space, args: Sequence[Any], promotion: Promotion
+) -> Callable[..., Any]:
     """The Hessian of a function of trees, as a matrix at a vector."""
-    second = _of(hessian, f)
+    second = promotion.of(hessian, f)
 
     def matrix(x: np.ndarray) -> np.ndarray:
         blocks = second(space.tree(x), *args)
@@ -284,7 +299,7 @@ def _hessian(f: Callable[..., Any], space: Space, args: Sequence[Any]) -> Callab
     return matrix
 
 
-def _constraints(constraints: Any, space: Space) -> Any:
+def _constraints(constraints: Any, space: Space, promotion: Promotion) -> Any:
     """SciPy's constraints on trees as constraints on vectors, with Jacobians."""
     from scipy import optimize
 
@@ -294,10 +309,10 @@ def _constraints(constraints: Any, space: Space) -> Any:
             f"constraints of type {type(constraints).__name__} were given: use SciPy's dicts, NonlinearConstraint or "
             "LinearConstraint, or a list of them."
         )
-    return [_constraint(c, space) for c in ([constraints] if one else constraints)]
+    return [_constraint(c, space, promotion) for c in ([constraints] if one else constraints)]
 
 
-def _constraint(c: Any, space: Space) -> Any:
+def _constraint(c: Any, space: Space, promotion: Promotion) -> Any:
     from scipy import optimize
 
     if isinstance(c, optimize.LinearConstraint):
@@ -311,8 +326,8 @@ def _constraint(c: Any, space: Space) -> Any:
         given = c.get("args", ())
         return {
             **c,
-            "fun": _values(c["fun"], space, given),
-            "jac": _without(_jacobian(c["fun"], space, given)),
+            "fun": _values(c["fun"], space, given, promotion),
+            "jac": _without(_jacobian(c["fun"], space, given, promotion)),
         }
     if isinstance(c, optimize.NonlinearConstraint):
         fun = c.fun
@@ -321,20 +336,28 @@ def _constraint(c: Any, space: Space) -> Any:
             weighted = lambda tree: sum(  # noqa: E731
                 (w * y).sum() for w, y in zip(_split(v, fun, tree), _list(fun(tree)), strict=True)
             )
-            return _hessian(weighted, space, ())(x)
+            return _hessian(weighted, space, (), Promotion(False, "minimize"))(x)
 
         return optimize.NonlinearConstraint(
-            _values(fun, space, ()), c.lb, c.ub, jac=_jacobian(fun, space, ()), hess=curvature
+            _values(fun, space, (), promotion),
+            c.lb,
+            c.ub,
+            jac=_jacobian(fun, space, (), promotion),
+            hess=curvature,
         )
     raise TypeError(
         f"a constraint of type {type(c).__name__} was given: use SciPy's dicts, NonlinearConstraint or LinearConstraint."
     )
 
 
-def _values(g: Callable[..., Any], space: Space, args: Sequence[Any]) -> Callable[..., Any]:
+def _values(
+    g: Callable[..., Any], space: Space, args: Sequence[Any], promotion: Promotion
+) -> Callable[..., Any]:
+    value = promotion.of(itself, g)
+
     def values(x: np.ndarray, *_: Any) -> np.ndarray:
         with no_grad():
-            return outputs(g(space.argument(x), *args), _name(g))
+            return outputs(value(space.argument(x), *args), _name(g))
 
     return values
 
