@@ -295,7 +295,7 @@ def walk_from(node: Any, g: Any, retain_graph: bool = False) -> dict[Any, Any]:
                         tape.busy = 0
                 if frame < 0 and not any(leaf.hooks for leaf in leaves):
                     if not retain_graph:
-                        _release_all(tape, range(position, position + frame, -1), replay)
+                        _release_all(tape, range(position, position + frame, -1))
                     return leaves
                 if frame:
                     tape.busy = 1
@@ -380,7 +380,10 @@ def walk(
             with tape.lock:
                 tape.busy -= 1
                 if visited and not retain_graph:
-                    _release(tape, visited, _giving_up() if targets is None else _emptied)
+                    if targets is None:
+                        _release_all(tape, visited)
+                    else:
+                        _release(tape, visited, _emptied)
                     _forget_freed(tape)
                 elif create_graph:  # what was recorded while the tape was busy could not be swept
                     tape.sweep_if_due()
@@ -450,20 +453,19 @@ def _release(
         tape.release(frozenset(visited), min(visited), given_up, held)
 
 
-def _release_all(tape: Tape, visited: range, replay: Any) -> None:
-    """`_release` of what a whole walk visited, its lock held: at once where the rest of the tape is just that, and nobody holds it."""
-    code, root = tape.code, visited[0]
-    low = visited[-1]
-    first, end = low * STRIDE, (root + 1) * STRIDE
-    holder = replay.tail(code, low, root)
-    if holder == replay.NOBODY:
-        del code[first:end]
-    elif holder == replay.ROOT:
-        code[first:end] = _forgotten(code[end - STRIDE : end])
-    else:
-        _release(tape, visited, _giving_up())
-    if not code:
-        tape.bytes = 0
+def _release_all(tape: Tape, visited: Any) -> None:
+    """`_release` after a whole walk, the tape's lock held: at once where these are the tape's last entries and nobody holds them."""
+    replay = _choice.replay
+    if isinstance(visited, range) and replay is not None and replay.loaded() and not tape.busy:
+        code, root, low = tape.code, visited[0], visited[-1]
+        first, end = low * STRIDE, (root + 1) * STRIDE
+        holder = replay.tail(code, low, root) if visited.step < 0 else replay.OTHERS
+        if holder != replay.OTHERS:
+            code[first:end] = _forgotten(code[end - STRIDE : end]) if holder == replay.ROOT else ()
+            if not code:
+                tape.bytes = 0
+            return
+    _release(tape, visited, _giving_up())
 
 
 def _forgotten(entry: list[Any]) -> list[Any]:

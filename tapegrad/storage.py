@@ -18,6 +18,7 @@ import threading
 import weakref
 from collections.abc import Callable
 from contextvars import ContextVar
+from sys import getrefcount
 from typing import Any
 
 import numpy as np
@@ -73,6 +74,30 @@ def as_array(value: Any, dtype: Any = None) -> Any:
 def duplicate(value: Any) -> Any:
     """`np.array(value)`; of a stand-in a stand-in."""
     return value.duplicate() if isinstance(value, StandIn) else np.array(value)
+
+
+class Lent:
+    """Base of what owns memory that is no array's, and shows it in one array: nobody else can reach that memory."""
+
+    __slots__ = ()
+
+
+def _count_of_lone() -> int:
+    lone = object()
+    return getrefcount(lone)
+
+
+LONE = _count_of_lone()
+"""`getrefcount(v)` where nobody has the object but a local variable v."""
+
+
+def owns(value: Any) -> bool:
+    """Whether it is an array that nobody can write to who does not hold the array itself."""
+    return (
+        type(value) is np.ndarray
+        and (value.base is None or isinstance(value.base, Lent))
+        and value.flags.writeable
+    )
 
 
 class _Lock:

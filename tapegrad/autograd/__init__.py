@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Sequence
+from sys import getrefcount
 from typing import Any
 
 import numpy as np
@@ -115,8 +116,13 @@ def _accumulate(found: dict[Any, Any], create_graph: bool) -> None:
             if node.hooks is not None:
                 g = hooks.before_accumulation(node, g)
             g = g if create_graph or not isinstance(g, Tensor) else g.detach()
+            # The walk may have handed one array to two leaves; most often it has not, and copies of large ones take long.
+            ours = getrefcount(g) <= storage.LONE and storage.owns(g)
             with _accumulating:
-                node.grad = _added(node.grad, g, create_graph)
+                if ours and node.grad is None:
+                    node.grad = wrap(g)
+                else:
+                    node.grad = _added(node.grad, g, create_graph)
             if node.hooks is not None:
                 hooks.after_accumulation(node, g)
 

@@ -19,7 +19,7 @@ from . import bridge
 from .bridge import load, request, status
 from .executor import alive, begin, held, may_be_overwritten, replay, tail
 from .kernels import source
-from .layout import NOBODY, ROOT
+from .layout import NOBODY, OTHERS, ROOT
 
 
 def available() -> bool:
@@ -39,6 +39,7 @@ def live_bytes() -> int:
 
 __all__ = [
     "NOBODY",
+    "OTHERS",
     "ROOT",
     "alive",
     "available",

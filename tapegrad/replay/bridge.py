@@ -34,6 +34,7 @@ from .layout import (
     BY_MEAN,
     BY_MOVEAXIS,
     BY_OTHERS,
+    BY_POWER,
     BY_PRODUCT,
     BY_PYTHON,
     BY_RESHAPE,
@@ -271,7 +272,7 @@ def _fill_row(row: np.ndarray, op: Primitive, namesake: bool) -> None:
     if op.saves and (len(op.needs) == 1 or not row[OP_SAVES]):  # code of a user says nothing
         row[OP_SAVES] = SAVES_ALWAYS
     if op.elementwise and 1 <= op.arity <= 3:
-        row[OP_STEP] = BY_KERNEL
+        row[OP_STEP] = BY_POWER if op.name == "power" and not namesake else BY_KERNEL
         for i, partial in enumerate(op.partials):
             # What says that Numba cannot compile it need not be tried.
             state = UNAVAILABLE if "nopython" in op.unsupported else NOT_LOADED
@@ -342,7 +343,7 @@ def _machine_ready(addresses: dict[str, int], reason: str) -> None:
 def _machine_task() -> Task:
     return Task(
         "machine",
-        cache.text_of("values", "loops", "adjoints", "steps", "machine", "calls", "recording"),
+        cache.text_of("values", "loops", "adjoints", "steps", "lines", "machine", "calls", "recording"),
         _machine_steps,
         _machine_ready,
     )

@@ -359,7 +359,7 @@ class _Walk:
         return visited[:]
 
 
-class _Owner:
+class _Owner(storage.Lent):
     """Memory of the machine in an array's hands: freed with the last array that shows it."""
 
     __slots__ = ("__array_interface__", "_address", "_machine")

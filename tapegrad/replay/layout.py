@@ -62,8 +62,8 @@ SIZES = (8, 4, 16)
 
 (BY_PYTHON, BY_KERNEL, BY_SUM, BY_MEAN, BY_COPY, BY_BROADCAST, BY_TRANSPOSE, BY_SWAPAXES, BY_MOVEAXIS,
  BY_INDEX, BY_PRODUCT, BY_CONCATENATE, BY_STACK, BY_RESHAPE, BY_STORE, BY_TAKE, BY_EXTREME, BY_RUNNING_SUM, BY_OTHERS,
- BY_RUNNING_PRODUCT) = range(20)  # fmt: skip
-STEP_COUNT = 20
+ BY_RUNNING_PRODUCT, BY_POWER) = range(21)  # fmt: skip
+STEP_COUNT = 21
 
 # Words of one row of the table of ops: the step, the number of operands (0: variadic), then for each of three
 # operands three words of its kernel's address per kind, its constant partial (a float64), and which values it reads; last,
@@ -100,7 +100,7 @@ NOBODY, ROOT, OTHERS = range(3)
 # Bits of an entry's flags (there are flags only in calls with watched slots or targets).
 WATCH, TARGET, LEADS, REACHED = 1, 2, 4, 8
 
-OWNED_FROM = 1 << 16
+OWNED_FROM = 1 << 18
 """Bytes from which a gradient keeps the machine's memory instead of being copied out of it."""
 
 HELD_BY_PYTHON = 1

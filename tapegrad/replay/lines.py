@@ -72,20 +72,20 @@ def _extreme(kind):
     wider = 8 // size
 
     @native
-    def count(n, x, x_stride, out, counts, stride):
+    def count(n, x, x_stride, out, out_stride, counts, stride):
         """Per element of the result, how many of x attain it; where it is NaN, how many are NaN."""
         for i in range(n):
             v = load(x + i * x_stride)
-            if v == load(out + i * stride) or v != v:
+            if v == load(out + i * out_stride) or v != v:
                 at = counts + wider * i * stride
                 store_i64(at, load_i64(at) + 1)
 
     @native
-    def share(n, x, x_stride, out, g, counts, stride, adjoint, add):
+    def share(n, x, x_stride, out, out_stride, g, counts, stride, adjoint, add):
         for i in range(n):
             v = load(x + i * x_stride)
             part = 0.0
-            if v == load(out + i * stride) or v != v:
+            if v == load(out + i * out_stride) or v != v:
                 part = load(g + i * stride) / load_i64(counts + wider * i * stride)
             at = adjoint + i * size
             store(at, load(at) + part if add else part)
@@ -110,11 +110,20 @@ def by_extreme(frame, world, scratch, k, entry, ops, g):
     if to == NOWHERE:
         return used_up(world, g)
     size = size_of(kind)
-    if not get(out, V_CONTIGUOUS) or not fits(frame, world, scratch, to, x):
-        return STOP
-    rank = plan_sum(world, scratch, entry, x, out, size)
+    rank = -1
+    if fits(frame, world, scratch, to, x):
+        rank = plan_sum(world, scratch, entry, x, out, size)
     if rank < 0:
         return STOP
+    # The result may lie in another order than its cotangent, which is dense.
+    own = 0
+    for d in range(rank):
+        put(scratch, S_STRIDES + VOUT * MAX_RANK + d, 0)
+        kept = get(scratch, S_STRIDES + G * MAX_RANK + d) != 0
+        if kept:
+            put(scratch, S_STRIDES + VOUT * MAX_RANK + d, get(get(out, V_STRIDES), own))
+        if kept or get(out, V_NDIM) == rank:
+            own += 1
     counts = raw_calloc(max(get(out, V_SIZE), 1), 8)
     add = get(cell_of(frame, to), 0) != 0
     adjoint = 0
@@ -135,41 +144,39 @@ def attained(scratch, x, out, rank, kind, g, counts, adjoint, add):
     if get(x, V_SIZE) == 0:
         return
     axis = rank - 1
-    n, x_stride, stride = 1, 0, 0
+    n, x_stride, out_stride, stride = 1, 0, 0, 0
     if rank > 0:
         n = get(scratch, S_EXTENTS + axis)
         x_stride = get(get(x, V_STRIDES), axis)
+        out_stride = get(scratch, S_STRIDES + VOUT * MAX_RANK + axis)
         stride = get(scratch, S_STRIDES + G * MAX_RANK + axis)
     wider = 8 // size_of(kind)
     for d in range(axis):
         put(scratch, S_COUNTERS + d, 0)
-    at, offset, row = get(x, V_DATA), 0, adjoint
-    values = get(out, V_DATA)
+    at, value, offset, row = get(x, V_DATA), get(out, V_DATA), 0, adjoint
     while True:
-        if kind == FLOAT64:
-            if adjoint == 0:
-                _count_f64(n, at, x_stride, values + offset, counts + offset, stride)
-            else:
-                _share_f64(
-                    n, at, x_stride, values + offset, g + offset, counts + offset, stride, row, add
-                )
+        tally = counts + wider * offset
+        if kind == FLOAT64 and adjoint == 0:
+            _count_f64(n, at, x_stride, value, out_stride, tally, stride)
+        elif kind == FLOAT64:
+            _share_f64(n, at, x_stride, value, out_stride, g + offset, tally, stride, row, add)
         elif adjoint == 0:
-            _count_f32(n, at, x_stride, values + offset, counts + wider * offset, stride)
+            _count_f32(n, at, x_stride, value, out_stride, tally, stride)
         else:
-            _share_f32(
-                n, at, x_stride, values + offset, g + offset, counts + wider * offset, stride, row, add
-            )
+            _share_f32(n, at, x_stride, value, out_stride, g + offset, tally, stride, row, add)
         row += n * size_of(kind)
         d = axis - 1
         while d >= 0:
             bump(scratch, S_COUNTERS + d, 1)
             extent = get(scratch, S_EXTENTS + d)
             at += get(get(x, V_STRIDES), d)
+            value += get(scratch, S_STRIDES + VOUT * MAX_RANK + d)
             offset += get(scratch, S_STRIDES + G * MAX_RANK + d)
             if get(scratch, S_COUNTERS + d) < extent:
                 break
             put(scratch, S_COUNTERS + d, 0)
             at -= extent * get(get(x, V_STRIDES), d)
+            value -= extent * get(scratch, S_STRIDES + VOUT * MAX_RANK + d)
             offset -= extent * get(scratch, S_STRIDES + G * MAX_RANK + d)
             d -= 1
         if d < 0:

@@ -49,7 +49,15 @@ from .adjoints import (
 from .layout import *  # noqa: F403
 from .lines import by_extreme, by_others, by_running_sum
 from .loops import gather_part, loop, loop_part, scaled_part, set_dense, set_like, set_nothing
-from .steps import by_joining, by_kernel, by_product, by_store, by_structure, record_of
+from .steps import (
+    by_joining,
+    by_kernel,
+    by_power,
+    by_product,
+    by_store,
+    by_structure,
+    record_of,
+)
 from .values import bump, describe, int_value, same_form, size_of, type_of
 
 # -------------------------------------------------------------------------------------------- open, close
@@ -437,6 +445,7 @@ def needs_values(step):
     """Whether a way back looks at values, and not at shapes alone."""
     return (
         step == BY_KERNEL
+        or step == BY_POWER
         or step == BY_PRODUCT
         or step == BY_EXTREME
         or step == BY_OTHERS
@@ -520,6 +529,7 @@ FOR_MACHINE = {
     W_SCALED: scaled_part,
     W_GATHER: gather_part,
     W_STEPS + BY_KERNEL: by_kernel,
+    W_STEPS + BY_POWER: by_power,
     W_STEPS + BY_SUM: by_structure,
     W_STEPS + BY_PRODUCT: by_product,
     W_STEPS + BY_CONCATENATE: by_joining,
