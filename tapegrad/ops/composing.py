@@ -95,6 +95,8 @@ def composed(
             theirs = own
         name = f"np.{of.__name__}"
         # Binding by hand takes a tenth of the time, where a call has no more than parameters by position or name.
+        first = next(iter(own.parameters.values()))
+        all_operands = first.kind is first.VAR_POSITIONAL and first.name in operands
         by_name = own.parameters.keys() & theirs.parameters.keys()
         places = [] if _variable(own) or _variable(theirs) else _alike(own, theirs)
         places = [p for p in places if theirs.parameters[p].kind is not inspect.Parameter.KEYWORD_ONLY]  # fmt: skip
@@ -119,7 +121,10 @@ def composed(
                     return plainly(of, args, kwargs)
             if RECORDER.get() is NO_GRAD and not holds_dual((args, kwargs)):
                 return plainly(of, args, kwargs)
-            if len(args) <= len(places) and kwargs.keys() <= by_name:
+            if all_operands:
+                if not kwargs and _OPERANDS.issuperset(map(type, args)):
+                    return function(*args)
+            elif len(args) <= len(places) and kwargs.keys() <= by_name:
                 given = dict(zip(places, args, strict=False))
                 if given.keys().isdisjoint(kwargs):
                     given |= kwargs
@@ -168,6 +173,7 @@ def composed(
 
 _PLAIN = frozenset({int, float, bool, str, type(None)})
 _ARRAYS = frozenset({np.ndarray, np.float64})
+_OPERANDS = _ARRAYS | {Tensor, str, float}
 
 
 def _variable(signature: inspect.Signature) -> bool:

@@ -181,6 +181,7 @@ load_u8 = _loader("load_u8", _I8, int64, signed=False)
 load_f64 = _loader("load_f64", ir.DoubleType(), float64)
 load_f32 = _loader("load_f32", ir.FloatType(), float32)
 store_i64 = _storer("store_i64", _I64, int64)
+store_i32 = _storer("store_i32", _I32, int64)
 store_u8 = _storer("store_u8", _I8, int64)
 store_f64 = _storer("store_f64", ir.DoubleType(), float64)
 store_f32 = _storer("store_f32", ir.FloatType(), float32)
@@ -266,6 +267,7 @@ NEW_ARRAY: list[Any] = [
     types.int32,
     ADDRESS,
 ]
+call_gemm = _caller("call_gemm", types.void, [ADDRESS] * 13)
 call_new_array = _caller("call_new_array", ADDRESS, NEW_ARRAY)
 
 # What makes and holds Python objects.

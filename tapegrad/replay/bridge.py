@@ -64,6 +64,7 @@ from .layout import (
     SCRATCH,
     UNAVAILABLE,
     W_CLOSE,
+    W_DGEMM,
     W_GIVE,
     W_LIMIT,
     W_LIVE,
@@ -72,11 +73,12 @@ from .layout import (
     W_OPS,
     W_PEAK,
     W_SCRATCH,
+    W_SGEMM,
     W_STEPS,
     W_WALK,
     WORLD,
 )
-from .linker import builtin, numpy_api
+from .linker import blas, builtin, numpy_api
 
 Key = tuple[int, int, int]
 """A kernel: code of the op, operand, kind."""
@@ -181,6 +183,7 @@ class Machine:
         self._scratch = np.zeros(SCRATCH, np.int64)
         self._tables: list[np.ndarray] = []
         self.known = 0
+        self._blas_fetched = False
         self._addresses = addresses
         self._fill_world(addresses)
 
@@ -243,6 +246,14 @@ class Machine:
         self.known = count
         self.world[W_OPS] = table.ctypes.data
         operators.install(self._addresses)
+
+    def fetch_blas(self) -> None:
+        """Let products of large matrices be BLAS's; asked at the first one, as SciPy's part for it takes its time to import."""
+        if not self._blas_fetched:
+            self._blas_fetched = True
+            addresses = blas()
+            self.world[W_DGEMM] = addresses.get("dgemm", 0)
+            self.world[W_SGEMM] = addresses.get("sgemm", 0)
 
     def set_kernel(self, key: Key, address: int) -> None:
         code, operand, kind = key
@@ -343,7 +354,9 @@ def _machine_ready(addresses: dict[str, int], reason: str) -> None:
 def _machine_task() -> Task:
     return Task(
         "machine",
-        cache.text_of("values", "loops", "adjoints", "steps", "lines", "machine", "calls", "recording"),
+        cache.text_of(
+            "values", "loops", "adjoints", "steps", "lines", "machine", "calls", "recording"
+        ),
         _machine_steps,
         _machine_ready,
     )

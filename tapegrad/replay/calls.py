@@ -14,6 +14,7 @@ Invariant: this is the only nopython code that makes Python objects. An exceptio
 
 from __future__ import annotations
 
+from ..tape import FREED
 from .access import (
     ADDRESS,
     append,

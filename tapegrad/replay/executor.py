@@ -85,7 +85,8 @@ def replay(
     """Carry `pending` from entry `start` down, as `sweep.sweep` does, in one native call per uninterrupted stretch.
 
     `wait` says that missing kernels are to be compiled at once; without it the background does that, and Python these
-    entries. `frame` is where `begin` got to, if it did. Returns the positions visited (a list or a range). Raises what a rule raises, and MemoryError.
+    entries. `frame` is where `begin` got to, if it did. Returns the positions visited (a list or a range). Raises what a rule
+    raises, and MemoryError.
     """
     if not bridge.load(block=wait, compile=wait):
         return sweep.sweep(code, start, pending, leaves, watch, targets)
@@ -214,6 +215,8 @@ class _Walk:
 
     def stop(self, k: int) -> None:
         """Do one entry in Python."""
+        if OPS[self.code[k * STRIDE + OP]].name == "matmul":
+            self.machine.fetch_blas()
         self.remember()
         g = None if self.code[k * STRIDE + OP] == FREED else self.cotangent(k)
         with np.errstate(all="ignore"):  # as in the sweep

@@ -238,7 +238,7 @@ def by_running_sum(frame, world, scratch, k, entry, ops, g):
 
 
 def _multiplied(kind):
-    _, _, item, put_item, size = ACCESS[kind]
+    _, _, item, put_item, _ = ACCESS[kind]
 
     @native
     def others(lines, n, inner, x, g, before, adjoint, add):

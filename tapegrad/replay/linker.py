@@ -160,3 +160,24 @@ def numpy_api() -> dict[str, int]:
         "PyArray_Scalar": 60,
     }
     return {name: table[place] or 0 for name, place in places.items()}
+
+
+def blas() -> dict[str, int]:
+    """Addresses of BLAS's products of matrices, by way of SciPy; empty where it has them in another form (64-bit integers)."""
+    try:
+        from scipy.linalg import cython_blas
+    except ImportError:
+        return {}
+    addresses = {}
+    get, name = ctypes.pythonapi.PyCapsule_GetPointer, ctypes.pythonapi.PyCapsule_GetName
+    get.restype, get.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+    name.restype, name.argtypes = ctypes.c_char_p, (ctypes.py_object,)
+    for function, letter in (("dgemm", "d"), ("sgemm", "s")):
+        capsule = cython_blas.__pyx_capi__.get(function)
+        signature = name(capsule) if capsule is not None else b""
+        real = f"__pyx_t_5scipy_6linalg_11cython_blas_{letter} *"
+        expected = f"void (char *, char *, int *, int *, int *, {real}, {real}, int *, {real}, int *, {real}, {real}, int *)"
+        if signature != expected.encode():
+            return {}
+        addresses[function] = get(capsule, signature) or 0
+    return addresses

@@ -14,6 +14,7 @@ from __future__ import annotations
 from .access import (
     ACCESS,
     STEP_SIGNATURE,
+    call_gemm,
     call_kernel,
     call_step,
     entry_point,
@@ -30,6 +31,10 @@ from .access import (
     put_f64,
     raw_calloc,
     raw_free,
+    store_f32,
+    store_f64,
+    store_i32,
+    store_u8,
     summing,
 )
 from .adjoints import begin, cell_of, destination, fits, release, settle
@@ -322,8 +327,10 @@ def by_structure(frame, world, scratch, k, entry, ops, g):
         index = setting(entry, 0)
         if type_of(index) == get(world, W_ARRAY):
             return take(frame, world, scratch, index, 0, to, g, kind)
-        if type_of(index) == get(world, W_TUPLE) and tuple_size(index) > 0 and (
-            type_of(tuple_item(index, 0)) == get(world, W_ARRAY)
+        if (
+            type_of(index) == get(world, W_TUPLE)
+            and tuple_size(index) > 0
+            and (type_of(tuple_item(index, 0)) == get(world, W_ARRAY))
         ):
             return pick(frame, world, scratch, index, to, g, kind)
         rank = plan_index(world, scratch, index, x, out, size)
@@ -933,13 +940,64 @@ def multiply(kind, m, k, n, a, a_row, a_column, b, b_row, b_column, c, add):
         _multiply_f32(m, k, n, a, a_row, a_column, b, b_row, b_column, c, add)
 
 
+@native
+def leading(rows, columns, row, column, size):
+    """How BLAS is told of a matrix with these strides, as the transpose that Fortran's order makes of it.
+
+    Elements between neighbours along the slow axis; negative if it must be transposed; 0 if BLAS cannot read it.
+    """
+    if column == size or columns == 1:
+        ld = row // size if rows > 1 else columns
+        return ld if ld >= columns and ld * size == (row if rows > 1 else columns * size) else 0
+    if row == size or rows == 1:
+        ld = column // size
+        return -ld if ld >= rows and ld * size == column else 0
+    return 0
+
+
+@native
+def by_blas(world, scratch, kind, m, k, n, a, a_row, a_column, b, b_row, b_column, c, add):
+    """c (+)= a @ b by BLAS, whose order of axes is the other one: it computes bᵀ aᵀ."""
+    size = size_of(kind)
+    lda, ldb = leading(m, k, a_row, a_column, size), leading(k, n, b_row, b_column, size)
+    p = scratch + 8 * S_SUMS
+    store_u8(p, 78 if ldb > 0 else 84)  # N or T
+    store_u8(p + 8, 78 if lda > 0 else 84)
+    store_i32(p + 16, n)
+    store_i32(p + 24, m)
+    store_i32(p + 32, k)
+    store_i32(p + 40, abs(ldb))
+    store_i32(p + 48, abs(lda))
+    store_i32(p + 56, n)
+    if kind == FLOAT64:
+        store_f64(p + 64, 1.0)
+        store_f64(p + 72, 1.0 if add else 0.0)
+    else:
+        store_f32(p + 64, 1.0)
+        store_f32(p + 72, 1.0 if add else 0.0)
+    gemm = get(world, W_DGEMM if kind == FLOAT64 else W_SGEMM)
+    call_gemm(
+        gemm, p, p + 8, p + 16, p + 24, p + 32, p + 64, b, p + 40, a, p + 48, p + 72, c, p + 56
+    )
+
+
+@native
+def product(world, scratch, kind, m, k, n, a, a_row, a_column, b, b_row, b_column, c, add):
+    if m * k * n <= SMALL_PRODUCT:
+        multiply(kind, m, k, n, a, a_row, a_column, b, b_row, b_column, c, add)
+    else:
+        by_blas(world, scratch, kind, m, k, n, a, a_row, a_column, b, b_row, b_column, c, add)
+
+
 SMALL_PRODUCT = 1 << 15
-"""Multiplications above which BLAS is worth a stop."""
+"""Multiplications up to which the loops here are as good as BLAS."""
+LARGE_PRODUCT = 1 << 25
+"""Multiplications from which NumPy does it, at a stop: it lets other threads run meanwhile."""
 
 
 @entry_point(STEP_SIGNATURE)
 def by_product(frame, world, scratch, k, entry, ops, g):
-    """matmul of vectors and matrices, small ones: x gets g @ yᵀ, y gets xᵀ @ g."""
+    """matmul of vectors and matrices: x gets g @ yᵀ, y gets xᵀ @ g."""
     x, y, out = record_of(scratch, VX), record_of(scratch, VY), record_of(scratch, VOUT)
     kind = describe(world, load_i64(entry + AT_OUT), out)
     if kind > FLOAT32:
@@ -968,7 +1026,14 @@ def by_product(frame, world, scratch, k, entry, ops, g):
         m, x_row = get(x_shape, 0), get(x_strides, 0)
     if y_rank == 2:
         n, y_column = get(y_shape, 1), get(y_strides, 1)
-    if get(y_shape, 0) != inner or m * n != get(out, V_SIZE) or m * inner * n > SMALL_PRODUCT:
+    if get(y_shape, 0) != inner or m * n != get(out, V_SIZE):
+        return STOP
+    if m * inner * n > SMALL_PRODUCT and (
+        m * inner * n > LARGE_PRODUCT
+        or get(world, W_DGEMM) == 0
+        or leading(inner, m, x_column, x_row, size) == 0
+        or leading(n, inner, y_column, y_row, size) == 0
+    ):
         return STOP
     to_x = destination(frame, world, k, load_i64(entry + AT_IN0), 0)
     to_y = destination(frame, world, k, load_i64(entry + AT_IN1), 1)
@@ -984,11 +1049,12 @@ def by_product(frame, world, scratch, k, entry, ops, g):
         if c == 0:
             return NO_MEMORY
         b = get(y, V_DATA)
-        multiply(kind, m, n, inner, g, n * size, size, b, y_column, y_row, c, add)
+        product(world, scratch, kind, m, n, inner, g, n * size, size, b, y_column, y_row, c, add)
     if to_y != NOWHERE:
         add = get(cell_of(frame, to_y), 0) != 0
         c = begin(frame, world, to_y, y, size, False)
         if c == 0:
             return NO_MEMORY
-        multiply(kind, inner, m, n, get(x, V_DATA), x_column, x_row, g, n * size, size, c, add)
+        a = get(x, V_DATA)
+        product(world, scratch, kind, inner, m, n, a, x_column, x_row, g, n * size, size, c, add)
     return used_up(world, g)
