@@ -564,12 +564,25 @@ def grown(stack, needed, limit):
     return np.concatenate([stack, np.empty(needed - stack.size, stack.dtype)])
 
 
-def interpreted(native, args, positions):
-    """(value, gradients) by the generated adjoint as Python runs it."""
+def separate(a, b):
+    return not np.shares_memory(a, b)
+
+
+def chunk_count(passes, least, private):
+    """A few, each as short as it may be."""
+    return max(min(3, passes // least), 1)
+
+
+def interpreted(native, args, positions, order=range):
+    """(value, gradients) by the generated adjoint as Python runs it, chunks of parallel loops in some order."""
     made = native.variant(args).derived(positions).adjoint
     scope = {k: getattr(v, "py_func", v) for k, v in made.scope.items()}
-    for function in (accumulate, unless_zero, scatter_back, gather_back, put_places, grown):
+    own = (accumulate, unless_zero, scatter_back, gather_back, put_places, grown, separate)
+    for function in (*own, chunk_count):
         scope[function.__name__] = function
+    scope |= {"prange": order, "shared": lambda f: f, "part": lambda **options: lambda f: f}
+    for decorator, text in made.parts:
+        exec(f"{decorator}\n{text}", scope)
     run = load_adjoint(made.source, scope)
     stacks = [np.empty(0, int if n == "ints" else float) for n in made.stacks]
     value, *bars = run(*args, *(1.0 for _ in made.seeds), *stacks)

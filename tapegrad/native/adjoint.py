@@ -8,19 +8,20 @@ adds cotangents in the order of the chain rule.
 
 Method: Griewank & Walther, "Evaluating Derivatives" (2008), chapters 6 and 12; recording as in Hascoët & Pascual,
 "The Tapenade automatic differentiation tool" (2013). What is not optimal: one stack entry per overwritten element of an
-array that is needed, and no parallel loops.
+array that is needed. Parallel loops are another module's (`chunks`).
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from numba.core import types
 
-from . import runtime
+from . import chunks, runtime
 from .flow import Flow, Needs
 from .inference import is_array, is_float, is_whole
 from .lowering import refuse
@@ -71,21 +72,36 @@ class Adjoint:
     flow: Flow
     shadows: dict[str, str]
     """For the name of a cotangent, that of its variable."""
+    parts: list[tuple[str, str]]
+    """Functions that the adjoint calls, each with its decorator: those of parallel loops."""
+    loops: list[str]
+    """Of each parallel loop where it stands, and how its derivative runs."""
 
 
-def generate(typed: Typed, wanted: list[str], limit: int) -> Adjoint:
+def generate(
+    typed: Typed, wanted: list[str], limit: int, options: dict[str, Any] | None = None
+) -> Adjoint:
     """The adjoint by the parameters `wanted`: a function of parameters, cotangents of results and stacks, which returns the results,
-    the cotangents of those parameters, and the stacks, that may have grown."""
-    return _Generator(typed, wanted, limit).generate()
+    the cotangents of those parameters, and the stacks, that may have grown.
+
+    With `options`, what the functions of its parallel loops are compiled with, these may use threads.
+    """
+    return _Generator(typed, wanted, limit, options).generate()
 
 
 class _Generator:
-    def __init__(self, typed: Typed, wanted: list[str], limit: int) -> None:
+    def __init__(
+        self, typed: Typed, wanted: list[str], limit: int, options: dict[str, Any] | None
+    ) -> None:
         self.typed = typed
         self.wanted = wanted
         self.program = typed.program
         self.flow = Flow(typed, wanted)
-        self.needs = Needs(self.flow)
+        self.needs = Needs(self.flow, threads=options is not None)
+        given = sorted((options or {}).items(), key=lambda item: item[0])
+        told = "".join(f"{k}={v!r}, " for k, v in given if k not in runtime.KERNEL_OPTIONS)
+        self.part_decorator = f"@part({told.removesuffix(', ')})"
+        self.parts: list[tuple[str, list[str]]] = []
         self.limit = limit
         self.counts = read_counts(self.program.body, self.program.results)
         self.fw = Lines(1)
@@ -102,6 +118,8 @@ class _Generator:
             n for line in self.needs.lines.values() for n in line.keeps if is_array(typed.types[n])
         }
         """Names of arrays that are kept by reference when they are bound anew."""
+        self.bare = False
+        """Whether code is written that only runs: without shadows, and nothing is counted."""
         self.counts_bytes = False
         self.marked = False
         """Whether a loop with snapshots marks how far the stacks were filled."""
@@ -119,9 +137,12 @@ class _Generator:
             if self.flow.array(n) and self.flow.active(n) and n not in self.needs.local_arrays
         }
         """Arrays whose shadow is made with them."""
+        every = [*self.needs.lines.values()]
+        for found in self.needs.plans.values():
+            every += found.lines.values() if isinstance(found, chunks.Plan) else []
         read_back = {
             n
-            for line in self.needs.lines.values()
+            for line in every
             for n in line.keeps | line.entry | line.exit
             if not n.startswith("@")
         }
@@ -189,7 +210,20 @@ class _Generator:
             flow=flow,
             shadows={bar: name for name, bar in self.bars.items()},
             draws=any(op.kind == "impure" for op in operations(program.body)),
+            parts=[(decorator, "\n".join(part) + "\n") for decorator, part in self.parts],
+            loops=self._told(),
         )
+
+    def _told(self) -> list[str]:
+        """How the derivative of each parallel loop runs."""
+        told = []
+        for loop in chunks.loops(self.program.body):
+            found = self.needs.plans.get(id(loop))
+            if isinstance(found, chunks.Plan):
+                told.append(f"{loop.where}\n  {found.told()}")
+            elif found is not None:
+                told.append(f"{loop.where}\n  one thread: {found}")
+        return told
 
     def _declare(self, lines: Lines) -> None:
         """What the reverse may read before the program bound it, and cotangents that live throughout."""
@@ -199,7 +233,13 @@ class _Generator:
                 if not name.startswith("@") and name not in self.program.params:
                     declared.add(name)
         declared |= self.carried - set(self.program.params)
-        for name in sorted(declared):
+        self.declare(lines, declared, map(self.bar, self.lasting), self.lists)
+
+    def declare(
+        self, lines: Lines, names: set[str], bars: Iterable[str], lists: dict[str, str]
+    ) -> None:
+        """First values of names, of cotangents of numbers, and of lists."""
+        for name in sorted(names):
             kind = self.typed.types[name]
             if is_array(kind):
                 dims = "0, " * kind.ndim
@@ -216,9 +256,9 @@ class _Generator:
                 lines.put(f"{name} = False")
             elif is_whole(kind):
                 lines.put(f"{name} = {'0' if kind is types.int64 else f'np.{_dtype(kind)}(0)'}")
-        for name in sorted(self.lasting):
-            lines.put(f"{self.bar(name)} = 0.0")
-        for name in self.lists.values():
+        for bar in sorted(bars):
+            lines.put(f"{bar} = 0.0")
+        for name in lists.values():
             lines.put(f"{name} = []")
 
     def bar(self, name: str) -> str:
@@ -306,12 +346,23 @@ class _Generator:
                 fw.put(f"if {top} + {more} > {stack}.size:")
                 fw.put(f"    {stack} = grown({stack}, {top} + {more}, {self.limit})")
 
+    def stack_of(self, kind: Any) -> tuple[str, str]:
+        """The stack that keeps numbers of a type, and what counts them."""
+        return ("floats", "nf") if is_float(kind) else ("ints", "ni")
+
+    def save_array(self, lines: Lines, name: str) -> None:
+        """All elements of an array onto a stack."""
+        stack, top = self.stack_of(self.typed.types[name].dtype)
+        lines.put(f"if {top} + {name}.size > {stack}.size:")
+        lines.put(f"    {stack} = grown({stack}, {top} + {name}.size, {self.limit})")
+        lines.put(f"push_array({stack}, {top}, {name})", f"{top} += {name}.size")
+
     def push(self, lines: Lines, kind: Any, text: str) -> None:
-        stack, top = ("floats", "nf") if is_float(kind) else ("ints", "ni")
+        stack, top = self.stack_of(kind)
         lines.put(f"{stack}[{top}] = {text}", f"{top} += 1")
 
     def pop(self, lines: Lines, kind: Any, name: str) -> None:
-        stack, top = ("floats", "nf") if is_float(kind) else ("ints", "ni")
+        stack, top = self.stack_of(kind)
         lines.put(f"{top} -= 1", f"{name} = {_from_stack(kind, f'{stack}[{top}]')}")
 
     def head(self, ops: list[Op], operands: list[Operand], lines: Lines) -> list[str]:
@@ -372,6 +423,26 @@ class _Generator:
         if not node.variable:
             self._while(node, fw, rv)
             return
+        found = self.needs.plans.get(id(node))
+        if isinstance(found, chunks.Plan):
+            chunks.Shared(self, node, found).emit(fw, rv)
+            return
+        self.loop_of_one_thread(node, fw, rv)
+
+    @contextlib.contextmanager
+    def inside(self, plan: chunks.Plan) -> Iterator[dict[str, str]]:
+        """While the passes of a shared loop are written, which have stacks and lists of their own."""
+        needs = self.needs
+        before = needs.lines, self.lists, self.depth, self.roomy, self.counts_bytes
+        needs.lines = {**needs.lines, **plan.lines}
+        self.lists, self.depth, self.roomy = {}, 1, False
+        needs.passing = plan.binds
+        with self.flow.apart(plan.distinct):
+            yield self.lists
+        needs.passing = None
+        needs.lines, self.lists, self.depth, self.roomy, self.counts_bytes = before
+
+    def loop_of_one_thread(self, node: Loop, fw: Lines, rv: Lines) -> None:
         stable = self.needs.stable(node.head, node.bounds)
         start, stop, step = self.head(node.head, list(node.bounds), fw)
         step_operand = node.bounds[2]
@@ -574,6 +645,12 @@ class _Generator:
         state.drop(rv)
         rv.depth -= 2
 
+    def run(self, nodes: list[Node], lines: Lines) -> None:
+        """A block as it runs where nothing is kept, and no shadow is made."""
+        before, self.bare = self.bare, True
+        self.primal(nodes, lines)
+        self.bare = before
+
     def primal(self, nodes: list[Node], lines: Lines) -> None:
         """A block as it runs where nothing is kept; shadows are made with their arrays."""
         mark = len(lines)
@@ -691,9 +768,7 @@ class _State:
 
     def _stack(self, name: str) -> tuple[str, str]:
         kind = self.parent.typed.types[name]
-        return (
-            ("floats", "nf") if is_float(kind.dtype if is_array(kind) else kind) else ("ints", "ni")
-        )
+        return self.parent.stack_of(kind.dtype if is_array(kind) else kind)
 
     def save(self, lines: Lines) -> None:
         parent = self.parent
@@ -702,10 +777,7 @@ class _State:
         for name in self.numbers:
             parent.push(lines, parent.typed.types[name], name)
         for name in self.memory:
-            stack, top = self._stack(name)
-            lines.put(f"if {top} + {name}.size > {stack}.size:")
-            lines.put(f"    {stack} = grown({stack}, {top} + {name}.size, {parent.limit})")
-            lines.put(f"push_array({stack}, {top}, {name})", f"{top} += {name}.size")
+            parent.save_array(lines, name)
         for name in self._references():
             lines.put(f"{parent.list_of(name)}.append({name})")
 
@@ -856,7 +928,7 @@ class _LinePrinter:
             elif op in self.blocks:
                 self.keep_block(op, once)
             fw.put(tidy(statement(op, once)))
-            for out in op.out:
+            for out in () if self.parent.bare else op.out:
                 if out in self.parent.referred and self.parent.depth and not self.flow.view(op):
                     # Each array that comes under this name stays until the reverse; so does its shadow.
                     size = f"{2 if out in self.parent.shadowed else 1} * {out}.nbytes"

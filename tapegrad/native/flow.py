@@ -11,12 +11,14 @@ once: then all of a line's old values can be put back at once, and its inner val
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import contextlib
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from numba.core import types
 
-from . import rules
+from . import chunks, rules
+from .chunks import META, Plan
 from .inference import is_array, is_float, is_float_array, is_whole
 from .lowering import EFFECTS, refuse
 from .rules import PLACES, ZERO, Derivative
@@ -29,6 +31,7 @@ from .tree import (
     Operand,
     Seg,
     bound,
+    entering,
     exposed,
     flat,
     operations,
@@ -38,7 +41,6 @@ from .tree import (
 CUSTOM = Derivative({})
 RESULT, BRANCH = "<result>", "<branch>"
 """What the reverse of an operation may read beside names: its result, and which way a small branch went."""
-_META = (".shape", ".size", ".ndim", "len", ".dtype")
 
 
 class Flow:
@@ -51,6 +53,7 @@ class Flow:
         self.types = typed.types
         self.wanted = set(wanted)
         self.derivatives: dict[int, Derivative | None] = {}
+        self.distinct: dict[str, str] = {}
         for op in operations(self.program.body):
             if op.kind in ("pure", "copy"):
                 self.derivatives[id(op)] = self._derivative(op)
@@ -141,12 +144,26 @@ class Flow:
         ]
 
     def root(self, name: str) -> str:
+        """The class of an array's memory."""
+        return "@" + (self.distinct.get(name) or self._find(name))
+
+    def may_share(self, name: str) -> str:
+        """The class by what the program does with names, whatever a test has shown when it runs."""
         return "@" + self._find(name)
+
+    @contextlib.contextmanager
+    def apart(self, distinct: dict[str, str]) -> Iterator[None]:
+        """For a while, take it that these names stand for memory of their own: a test has shown it."""
+        self.distinct = distinct
+        try:
+            yield
+        finally:
+            self.distinct = {}
 
     # -------------------------------------------------------------------------------------------- activity
 
     def _key(self, name: str) -> str:
-        return self.root(name) if self._memory(name) else name
+        return self.may_share(name) if self._memory(name) else name
 
     def _flows(self, op: Op) -> tuple[list[str], list[str]]:
         """What an operation reads with a derivative, and what varies with it."""
@@ -349,11 +366,15 @@ class Line:
 class Needs:
     """Straight lines of a program, cut and analysed."""
 
-    def __init__(self, flow: Flow) -> None:
+    def __init__(self, flow: Flow, threads: bool = False) -> None:
         self.flow = flow
         self.typed = flow.typed
         self.program = flow.program
         self.lines: dict[int, Line] = {}
+        self.plans: dict[int, Plan | str] = {}
+        """Of loops over prange, where `threads` may be used."""
+        self.passing: set[str] | None = None
+        """Names that a pass of a shared loop binds, while one is looked at: all others stay as they are."""
         self._cut(self.program.body)
         self.outer = outer_names(self.program)
         self._find_local_arrays()
@@ -361,6 +382,12 @@ class Needs:
         for node in _segs(self.program.body):
             self.lines[id(node)] = self._line(node.ops)
         self._find_stable()
+        if threads:
+            self.plans = chunks.find(self.program.body, flow)
+            for loop in chunks.loops(self.program.body):
+                found = self.plans.get(id(loop))
+                if isinstance(found, Plan):
+                    self._alone(loop, found)
         self._record(self.program.body, set())
         self._check()
 
@@ -543,7 +570,7 @@ class Needs:
                         value(a, k)
                     continue
                 for a in op.variables:
-                    meta = op.kind == "pure" and op.rule in _META
+                    meta = op.kind == "pure" and op.rule in META
                     value(a, k, contents=not (meta or (flow.view(op) and a == op.args[0])))
 
         for k, op in enumerate(ops):
@@ -643,12 +670,71 @@ class Needs:
                     node.orelse, set(needed)
                 )
             else:
+                before = needed
                 while True:
                     after = needed | self._record(node.body, set(needed))
                     if after == needed:
                         break
                     needed = after
+                found = self.plans.get(id(node))
+                if isinstance(found, Plan):
+                    needed = needed | self._saved(node, found, before)
         return needed
+
+    # ------------------------------------------------------------------------------------ parallel loops
+
+    def _alone(self, loop: Loop, found: Plan) -> None:
+        """What lines of a parallel loop keep where each pass is reversed as soon as it ran, and whether it has to run again."""
+        nodes = list(_segs(loop.body))
+        serial = {id(node): self.lines[id(node)] for node in nodes}
+        with self.flow.apart(found.distinct):
+            self.lines |= {id(node): self._line(node.ops) for node in nodes}
+            self._record(loop.body, set())
+        found.lines = {id(node): self.lines[id(node)] for node in nodes}
+        self.lines |= serial
+        lines = found.lines.values()
+        binds = found.binds
+        written = {f"@{found.distinct.get(n, self.flow.root(n)[1:])}" for n in found.stored}
+        self.passing = binds
+        steady = self._steady(loop.body)
+        self.passing = None
+        found.again = (
+            any(line.keeps or line.keeps_memory or line.exit for line in lines)
+            or any(line.entry & (binds | written) for line in lines)
+            or any(
+                self.flow.array(n) and self.flow.active(n) and n not in self.local_arrays
+                for n in binds
+            )
+            or not steady
+        )
+
+    def _steady(self, nodes: list[Node]) -> bool:
+        """Whether conditions and bounds are known in reverse without a run of the pass."""
+        for node in nodes:
+            if isinstance(node, If):
+                blocks, operands = [node.body, node.orelse], [node.condition]
+            elif isinstance(node, Loop):
+                blocks, operands = [node.body], list(node.bounds)
+                if not node.variable or node.stop:
+                    return False
+            else:
+                continue
+            if not self.stable(node.head, operands) or not all(map(self._steady, blocks)):
+                return False
+        return True
+
+    def _saved(self, loop: Loop, found: Plan, before: set[str]) -> set[str]:
+        """Note what a parallel loop saves, given what is needed before it; returns what runs of its passes in reverse read."""
+        roots = {n: self.flow.root(n) for n in found.stored}
+        found.restored = [n for n in found.stored if found.again and n in found.loaded]
+        found.returned = [
+            *(n for n in found.sums if n in before),
+            *(n for n in found.stored if roots[n] in before),
+        ]
+        read = entering(loop.body)[0] - {loop.variable}
+        if not found.again:
+            return {n for n in read if not self.flow.array(n)}
+        return read | {self.flow.root(n) for n in found.loaded - set(found.stored)}
 
     def _check(self) -> None:
         for line in self.lines.values():
@@ -697,14 +783,16 @@ class Needs:
         inner = bound(ops)
         read = [a for a in operands if isinstance(a, str) and a not in inner] + exposed(ops)
         for a in read:
-            if a not in self.stable_names and a not in self.loop_variables:
+            fixed = a in self.stable_names or (self.passing is not None and a not in self.passing)
+            if not fixed and a not in self.loop_variables:
                 return False
         for op in flat(ops):
-            meta = op.rule in _META
+            meta = op.rule in META
             if op.kind not in ("pure", "load", "copy") or op.rule == "custom":
                 return False
             if not meta and any(
-                self.flow.array(a) and self.flow.root(a) in self.flow.stored for a in op.variables
+                self.flow.array(a) and self.flow.may_share(a) in self.flow.stored
+                for a in op.variables
             ):
                 return False
         return True

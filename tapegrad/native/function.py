@@ -208,7 +208,8 @@ class Variant:
 
     def typed(self) -> settling.Typed:
         """A fresh tree: generators change theirs."""
-        program = lowering.lower(self.owner.py_func, snapshots=self.owner.snapshots)
+        parallel = lowering.is_parallel(self.owner)
+        program = lowering.lower(self.owner.py_func, False, self.owner.snapshots, parallel)
         kinds, returns = inference.infer(program, self.types)
         return settling.Typed(program, kinds, returns)
 
@@ -336,7 +337,7 @@ class Variant:
         seeds: tuple[Any, ...],
         directions: Sequence[Any],
     ) -> list[Any]:
-        made = derived.adjoint
+        made = derived.plain
         full = [*leaves_of(args), *seeds, *(_EMPTY[n].copy() for n in made.stacks)]
 
         def some(given: Sequence[Any], width: int) -> dict[int, Any]:
@@ -362,7 +363,7 @@ class Variant:
 
     def _bending(self, derived: Derived, full: list[Any], width: int) -> Any:
         """The tangent of an adjoint, and its function."""
-        made = derived.adjoint
+        made = derived.plain
         name = f"{derived.typed.program.name}_adjoint"
         # The adjoint calls functions with a custom rule; its tangent goes by the rule too, not by their source.
         scope = {**made.scope, **derived.typed.program.customs}
@@ -429,6 +430,8 @@ def _direction(value: Any, along: Any) -> Any:
 
 def _compiled(owner: NativeFunction, name: str, source: str, scope: dict[str, Any]) -> Any:
     options = compile_options(owner)
+    if "@shared" in source:
+        numba.get_num_threads()  # starts Numba's threads, which compiled code from disk expects
     file = store.source_file(name, source, scope, options)
     function = inference.load(name, source, scope, file)
     if file is not None:
@@ -464,7 +467,10 @@ class Derived:
         typed = variant.typed()
         parts = typed.param_parts
         self.wanted = [leaf for i in positions for leaf in settling.leaves(parts[i])]
-        self.adjoint = adjoint.generate(typed, self.wanted, self.owner.limit)
+        options = compile_options(self.owner)
+        self.adjoint = adjoint.generate(typed, self.wanted, self.owner.limit, options)
+        self._plain: adjoint.Adjoint | None = None
+        self._variant = variant
         self.typed = typed
         self.tuples = any(isinstance(p, list) for p in parts)
         made = self.adjoint
@@ -481,12 +487,28 @@ class Derived:
         names = typed.program.params
         self.mutated = [names.index(p) for p in made.mutated]
         name = f"{typed.program.name}_adjoint"
-        self.source = made.source
-        """What is compiled: the adjoint with its stencils gathered."""
-        if not compile_options(self.owner).get("boundscheck"):
-            self.source = nests.widened(made.source, self._array, made.shadows, made.scope)
+        self.source = self._whole(not options.get("boundscheck"))
+        """What is compiled: the adjoint with its stencils gathered, and what it calls."""
         self.compiled = _compiled(self.owner, name, self.source, made.scope)
         self.warm = False
+
+    def _whole(self, gathered: bool) -> str:
+        made = self.adjoint
+        texts = []
+        for decorator, text in [("", made.source), *made.parts]:
+            if gathered:
+                text = nests.widened(text, self._array, made.shadows, made.scope)
+            texts.append(f"{decorator}\n{text}" if decorator else text)
+        return "\n\n".join(texts)
+
+    @property
+    def plain(self) -> adjoint.Adjoint:
+        """The adjoint without threads, for what goes over its text once more."""
+        if not self.adjoint.parts:
+            return self.adjoint
+        if self._plain is None:
+            self._plain = adjoint.generate(self._variant.typed(), self.wanted, self.owner.limit)
+        return self._plain
 
     def _array(self, name: str) -> Any:
         """The type of an array, or of the array that a cotangent belongs to; None for what is no array."""
@@ -571,9 +593,9 @@ class Derived:
     def explain(self) -> str:
         rows = self.variables()
         widths = [max(len(r[i]) for r in rows) for i in range(4)]
-        return "engine: adjoint, generated from the source\n" + "\n".join(
-            "  ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)).rstrip() for r in rows
-        )
+        told = ["engine: adjoint, generated from the source"]
+        told += ["  ".join(map(str.ljust, r, widths)).rstrip() for r in rows]
+        return "\n".join([*told, *self.adjoint.loops])
 
     def variables(self) -> list[tuple[str, str, str, str]]:
         """A heading, and for each variable its type, whether it is active, and what of it is kept."""

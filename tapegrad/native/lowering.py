@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import NotDifferentiable
-from .names import MISSING, PURE, RESERVED, canonical, resolve_attribute
+from .names import MISSING, PURE, RESERVED, canonical, is_prange, resolve_attribute
 from .runtime import checkpointed
 from .tree import TEMP, Const, If, Loop, Node, Op, Operand, Program, Seg, Where
 
@@ -62,6 +62,12 @@ def python_function(f: Any) -> Any:
         f = inner
 
 
+def is_parallel(f: Any) -> bool:
+    """Whether a jitted function is compiled for several threads."""
+    options = getattr(getattr(f, "dispatcher", f), "targetoptions", {})
+    return bool(options.get("parallel"))
+
+
 def definition(function: Any) -> tuple[ast.FunctionDef | ast.Lambda, str, int]:
     """Syntax of a Python function, with its file and the line before its first."""
     code = function.__code__
@@ -95,15 +101,19 @@ def definition(function: Any) -> tuple[ast.FunctionDef | ast.Lambda, str, int]:
     return found[0], code.co_filename, first - 1  # type: ignore[return-value]
 
 
-def lower(function: Any, generated: bool = False, snapshots: int = 0) -> Program:
+def lower(
+    function: Any, generated: bool = False, snapshots: int = 0, parallel: bool = False
+) -> Program:
     """The program tree of a Python function; `generated` code may keep arrays on lists and call the runtime.
 
-    `snapshots` is given to every loop over a range that no other loop contains (see `runtime.checkpointed`).
+    `snapshots` is given to every loop over a range that no other loop contains (see `runtime.checkpointed`). Loops over `prange`
+    are parallel in a `parallel` function, and in helpers that are compiled so.
     """
     node, file, line = definition(function)
     lowering = _Lowering()
     lowering.generated = generated
     lowering.snapshots = snapshots
+    lowering.parallel = parallel
     if generated:
         from .runtime import SCOPE
 
@@ -249,6 +259,7 @@ class _Lowering:
         self.open: list[Any] = []
         self.generated = False
         self.snapshots = 0
+        self.parallel = False
 
     # ------------------------------------------------------------------------------------------ names
 
@@ -480,9 +491,11 @@ class _Lowering:
             name_here = self.fresh(parameter)
             frame.names[parameter] = name_here
             self.copy(node, operand, name_here)
+        before, self.parallel = self.parallel, self.parallel or is_parallel(function)
         result = self.run(
             frame, self.block, f"{name}_value" if name.isidentifier() else "helper_value"
         )
+        self.parallel = before
         if not result:
             return None
         return self.copy(node, result, out) if out else result
@@ -910,7 +923,12 @@ class _Lowering:
             return
         kind = canonical(self.known(call.func)) if call is not None else None
         if kind == "range" and call is not None:
+            before = len(self.block)
             self.range(node, call, stop)
+            for made in self.block[before:]:
+                if isinstance(made, Loop):
+                    made.parallel = self.parallel and is_prange(self.known(call.func))
+                    made.where = self.frame.where(node)
             return
         position = self.fresh("position")
         self.frame.names[position] = position

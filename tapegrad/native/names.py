@@ -23,7 +23,7 @@ RESERVED = frozenset(
     "scatter_sum gather_back spread sorted_back diff_back others_product cholesky_back cholesky_push and or not if "
     "else while for in is def return True False None lambda class with as try except raise assert pass del from "
     "import global nonlocal yield async await range len abs min max int float bool round sum pow divmod print tuple "
-    "list enumerate zip prange".split()
+    "list enumerate zip prange part shared separate clear chunk_count in_order".split()
 )
 """Names that generated code uses for itself."""
 
@@ -82,6 +82,7 @@ def _canonical_names() -> dict[int, tuple[Any, str]]:
     from .runtime import SCOPE
 
     names |= {id(value): (value, name) for name, value in SCOPE.items() if name != "np"}
+    names[id(SCOPE["prange"])] = (SCOPE["prange"], "range")
     return names
 
 
@@ -90,8 +91,10 @@ def canonical(value: Any) -> str | None:
     found = _canonical_names().get(id(value))
     if found is not None:
         return found[1]
-    if getattr(value, "__name__", None) == "prange" and "numba" in getattr(
-        type(value), "__module__", ""
-    ) + str(getattr(value, "__module__", "")):
-        return "range"
     return None
+
+
+def is_prange(value: Any) -> bool:
+    """Whether an object is Numba's prange."""
+    module = getattr(type(value), "__module__", "") + str(getattr(value, "__module__", ""))
+    return getattr(value, "__name__", None) == "prange" and "numba" in module

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numba import njit
+from numba import njit, prange
 from numba.core import types
 from numba.core.compiler import Compiler
 from numba.extending import overload
@@ -36,6 +36,23 @@ class _Alone(Compiler):  # type: ignore[misc]
 alone = njit(**KERNEL_OPTIONS, pipeline_class=_Alone)
 
 
+def part(**options: Any) -> Any:
+    """What runs some passes of a parallel loop is compiled with the user's options."""
+    return njit(**{**KERNEL_OPTIONS, **options})
+
+
+# Only loops that are written as parallel are: what Numba would do with array expressions costs compilation.
+_LOOPS_ONLY: dict[str, Any] = {
+    "prange": True,
+    **dict.fromkeys(
+        ("comprehension", "reduction", "inplace_binop", "setitem", "numpy", "stencil", "fusion"),
+        False,
+    ),
+}
+_THREADS: dict[str, Any] = {**KERNEL_OPTIONS, "parallel": _LOOPS_ONLY}
+shared = njit(**_THREADS)
+
+
 @kernel
 def at(i: int) -> Any:
     """An index that is not negative: of an unsigned one Numba does not ask whether it counts from the end, and loops vectorise."""
@@ -53,6 +70,53 @@ def apart(a: Any, b: Any) -> bool:
     """Whether two contiguous arrays share no memory."""
     first, second = a.ctypes.data, b.ctypes.data
     return first + a.nbytes <= second or second + b.nbytes <= first
+
+
+@kernel
+def separate(a: Any, b: Any) -> bool:
+    """Whether no byte lies between the ends of both of two arrays, however they are laid out."""
+    if a.size == 0 or b.size == 0:
+        return True
+    first_a, last_a = a.ctypes.data, a.ctypes.data + a.itemsize
+    for k in range(a.ndim):
+        reach = (a.shape[k] - 1) * a.strides[k]
+        first_a += min(reach, 0)
+        last_a += max(reach, 0)
+    first_b, last_b = b.ctypes.data, b.ctypes.data + b.itemsize
+    for k in range(b.ndim):
+        reach = (b.shape[k] - 1) * b.strides[k]
+        first_b += min(reach, 0)
+        last_b += max(reach, 0)
+    return last_a <= first_b or last_b <= first_a
+
+
+_CHUNKS = 32
+_PRIVATE_BYTES = 1 << 28
+
+
+@kernel
+def chunk_count(passes: int, least: int, private: int) -> int:
+    """Chunks of a parallel loop, each of so many passes at least, and with so many bytes of its own. Threads do not enter: sums are
+    taken chunk by chunk."""
+    n = min(_CHUNKS, passes // least)
+    if private > 0:
+        n = min(n, _PRIVATE_BYTES // private)
+    return max(n, 1)
+
+
+@kernel
+def in_order(a: Any) -> Any:
+    """The sum of a few numbers, one after the other."""
+    total = a[0]
+    for k in range(1, a.size):
+        total += a[k]
+    return total
+
+
+@kernel
+def clear(a: Any) -> None:
+    for k in np.ndindex(a.shape):
+        a[k] = 0.0
 
 
 def accumulate(bar: Any, g: Any) -> None:
@@ -457,9 +521,9 @@ def counted(held: int, more: int, limit: int) -> int:
 @kernel
 def push_array(stack: Any, n: int, a: Any) -> None:
     """Keep the elements of an array."""
-    for k in np.ndindex(a.shape):
-        stack[n] = a[k]
-        n += 1
+    flat = a.ravel()
+    for k in range(flat.size):
+        stack[n + k] = flat[k]
 
 
 @kernel
@@ -581,6 +645,13 @@ SCOPE: dict[str, Any] = {
     "alone": alone,
     "apart": apart,
     "at": at,
+    "part": part,
+    "shared": shared,
+    "prange": prange,
+    "separate": separate,
+    "chunk_count": chunk_count,
+    "in_order": in_order,
+    "clear": clear,
     "plus": plus,
     "accumulate": accumulate,
     "unless_zero": unless_zero,

@@ -335,7 +335,7 @@ class Typed:
                 "Write it as a loop.",
             )
         ops: list[Op] = []
-        texts = _items_of(op.index)
+        texts = items_of(op.index)
         position, item = found[0]
         start, stop = _places(item)
         index, made = self._places_named(op, texts[position], list(range(start, stop)))
@@ -483,7 +483,7 @@ def _renumbered(item: str, where: dict[int, int]) -> str:
     return f"{item.split()[0]} {moved[0] if moved else 1} {moved[-1] + 1 if moved else 1}"
 
 
-def _items_of(index: str) -> list[str]:
+def items_of(index: str) -> list[str]:
     """The texts of an index, one an item."""
     texts, depth = [""], 0
     for c in index:

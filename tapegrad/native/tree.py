@@ -93,7 +93,8 @@ class If:
 class Loop:
     """`for variable in range(*bounds)` where there is a variable, else `while condition`; leaves after a pass that sets `stop`.
 
-    With `snapshots`, the reverse runs passes again from so many snapshots instead of keeping what each of them overwrites.
+    With `snapshots`, the reverse runs passes again from so many snapshots instead of keeping what each of them overwrites. Over
+    `prange` it is `parallel`, where the user asked for threads.
     """
 
     head: list[Op]
@@ -103,6 +104,7 @@ class Loop:
     condition: Operand = Const("True", True)
     stop: str = ""
     snapshots: int = 0
+    parallel: bool = False
     where: Where | None = None
 
 
