@@ -33,6 +33,7 @@ from typing import Any
 
 import numpy as np
 
+from . import synonyms
 from . import tape as tapes
 from .domain import Domain, real
 from .dual import DualTensor, carry
@@ -411,7 +412,7 @@ _TRACK = """
 """
 
 _UNARY = """
-def {name}(x{signature}):
+def {name}(x{signature}):{reworded}
     if type(x) is not Tensor:
         return apply(op_{code}, (x,), {kw})
     a = x._data
@@ -424,6 +425,11 @@ def {name}(x{signature}):
         return t
     {track}
 """
+
+# A call that names a setting otherwise; an empty dict costs a call 15 ns.
+_REWORDED = """
+    if others:
+        return in_other_words(op_{code}, {operand}, {given}, others)"""
 
 _BINARY = """
 def {name}(x, y{signature}):
@@ -491,7 +497,7 @@ def {name}(y, x):
 """
 
 _VARIADIC = """
-def {name}({signature}):
+def {name}({signature}):{reworded}
     return apply(op_{code}, {operands}, {kw})
 """
 
@@ -525,7 +531,7 @@ else:
 """
 
 _SEQUENCE = """
-def {name}(xs{signature}):
+def {name}(xs{signature}):{reworded}
     if type(xs) is not list and type(xs) is not tuple:
         return apply(op_{code}, xs, {kw})
     raw = []
@@ -612,12 +618,17 @@ def _generate(op: Primitive, operator: str | None, defaults: dict[str, Any]) -> 
         else:
             namespace[f"default_{code}_{setting}"] = default
             signature += f", {setting}=default_{code}_{setting}"
+    reworded = ""
+    if "axis" in op.settings and (op.variadic or op.arity == 1):
+        given = "{" + ", ".join(f"'{n}': {n}" for n in op.settings) + "}"
+        reworded = _REWORDED.format(code=code, operand="xs" if op.variadic else "x", given=given)
+        signature += ", **others"
     if op.variadic:
-        text = _of_several(op, kw, settings, signature)
+        text = _of_several(op, kw, settings, signature, reworded)
     elif op.arity == 1:
         value = f"{operator}a" if operator else f"forward_{code}(a{settings})"
         text = _UNARY.format(
-            name=op.name, signature=signature, code=code, kw=kw, value=value,
+            name=op.name, signature=signature, code=code, kw=kw, value=value, reworded=reworded,
             track=_track(op, 4, n0="node", kw=kw),
             link=f"if type(v) is ndarray:\n        link(t, x, {code}, {kw})\n    " if op.view else "",
         )  # fmt: skip
@@ -631,7 +642,7 @@ def _generate(op: Primitive, operator: str | None, defaults: dict[str, Any]) -> 
     return _compile(op, op.name, text)
 
 
-def _of_several(op: Primitive, kw: str, settings: str, signature: str) -> str:
+def _of_several(op: Primitive, kw: str, settings: str, signature: str, reworded: str) -> str:
     """Text of a function of three operands, or of a sequence of them."""
     code = op.code
     if op.elementwise:
@@ -650,12 +661,18 @@ def _of_several(op: Primitive, kw: str, settings: str, signature: str) -> str:
         )
     if op.saves:
         return _VARIADIC.format(
-            name=op.name, signature="xs" + signature, code=code, kw=kw, operands="xs"
+            name=op.name,
+            signature="xs" + signature,
+            code=code,
+            kw=kw,
+            operands="xs",
+            reworded=reworded,
         )
     track = _track(op, 4, n0="nodes", x="raw", kw=kw)
     return _SEQUENCE.format(
-        name=op.name, signature=signature, code=code, kw=kw, settings=settings, track=track
-    )
+        name=op.name, signature=signature, code=code, kw=kw, settings=settings, track=track,
+        reworded=reworded,
+    )  # fmt: skip
 
 
 def _binary(
@@ -895,6 +912,18 @@ def as_given(operand: Any, asker: str) -> Any:
     return operand if isinstance(operand, _PLAIN) and not strange else constant(operand, asker)
 
 
+def in_other_words(op: Primitive, operand: Any, given: Any, others: Any) -> Any:
+    """A call with settings that the op has not: PyTorch's names for those it has, or NumPy's for which there is an extended form."""
+    parameters = inspect.signature(op.function).parameters
+    set_already = {k: v for k, v in given.items() if v is not parameters[k].default}
+    settings = set_already | synonyms.numpys(op.name, others | set_already)
+    extended: Any = FUNCTIONS.get(op.of, op.function)
+    unknown = settings.keys() - given.keys()
+    if unknown and extended is op.function:
+        raise TypeError(f"{op.name}() got an unexpected keyword argument {min(unknown)!r}")
+    return extended(operand, **settings)
+
+
 def operate(op: Primitive, x: Any, y: Any) -> Any:
     """A binary operator on operands other than (Tensor, Tensor) and (Tensor, float)."""
     for operand in (x, y):
@@ -1111,6 +1140,7 @@ namespace.update(
     renew=renew,
     BIG=BIG,
     apply=apply,
+    in_other_words=in_other_words,
     operate=operate,
     untracked=untracked,
     track_big=track_big,

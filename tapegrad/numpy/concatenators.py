@@ -1,7 +1,7 @@
 """`r_` and `c_` for tensors: NumPy's own build plain arrays.
 
-What the strings, slices and ranks in the brackets mean stays NumPy's business: its object is given the *positions* of all entries in
-the pieces' row after row, and where it puts them says where the entries go. So a join is one concatenation and one `take`.
+What the strings, slices and ranks in the brackets mean stays NumPy's business: its object is handed the positions of entries in
+place of the entries (`moved`), and where it puts them says where the entries go.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..ops.joining import concatenate
+from ..ops.composing import moved
 from ..tensor import Tensor
 
 
@@ -35,26 +35,18 @@ class Concatenator:
         items = key if isinstance(key, tuple) else (key,)
         if not any(isinstance(item, Tensor) for item in items):
             return self.plain[key]
-        pieces: list[Any] = []
-        dtypes: list[Any] = []
-        places: list[Any] = []
-        start = 0
-        for item in items:
-            if isinstance(item, str):
-                places.append(item)
-                continue
-            if isinstance(item, slice):
-                item = np.r_[item]
-            shape = np.shape(item)
-            piece = np.reshape(item, -1) if isinstance(item, Tensor) else np.ravel(item)
-            places.append(np.arange(start, start + piece.size).reshape(shape))
-            start += piece.size
-            pieces.append(piece)
-            # A Python number adapts to what it is joined with, as everywhere in NumPy.
-            dtypes.append(item if type(item) in (int, float, complex) else piece.dtype)
-        places = self.plain[tuple(places)]
-        joined = concatenate([piece.astype(np.result_type(*dtypes)) for piece in pieces])
-        return np.take(joined, places)
+        words = [item if isinstance(item, str) else None for item in items]
+        operands = [
+            np.r_[item] if isinstance(item, slice) else item
+            for item in items
+            if not isinstance(item, str)
+        ]
+
+        def joined(*arrays: Any) -> Any:
+            rest = iter(arrays)
+            return self.plain[tuple(next(rest) if word is None else word for word in words)]
+
+        return moved(joined, *operands)
 
     def __len__(self) -> int:
         return 0

@@ -26,6 +26,7 @@ from ..errors import GradientLost, NotDifferentiable
 from ..mode import NO_GRAD
 from ..primitive import FUNCTIONS, UFUNCS
 from ..storage import as_array
+from ..synonyms import SYNONYMS, numpys
 from ..tape import RECORDER
 from ..tensor import Tensor, wrap
 from .indexing import take
@@ -103,6 +104,8 @@ def composed(
         settings = frozenset(plain.primitive.settings) if plain else frozenset()
         most = 2 if settings else 1
 
+        reworded = SYNONYMS.keys() - theirs.parameters.keys() if "axis" in theirs.parameters else frozenset()  # fmt: skip
+
         @functools.wraps(function)
         def public(*args: Any, **kwargs: Any) -> Any:
             # The sums and extrema of a program's inner loop must not pay for the forms that it does not use.
@@ -114,6 +117,8 @@ def composed(
                 and kwargs.get("keepdims") is not np._NoValue  # type: ignore[attr-defined]
             ):
                 return plain(*args, **kwargs)
+            if kwargs and not reworded.isdisjoint(kwargs):
+                kwargs = numpys(of.__name__, kwargs)
             if not (args and type(args[0]) is Tensor and args[0]._node is not None):
                 if not holds_tensor(args) and not (kwargs and holds_tensor(kwargs)):
                     return of(*args, **kwargs)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..primitive import CONSTANTS
+from ..synonyms import numpys
 
 CONSTANTS.update(
     {
@@ -41,7 +42,7 @@ def _method(name: str):
     def method(self, *args, **kwargs):
         from ..tensor import wrap
 
-        return wrap(getattr(self._data, name)(*args, **kwargs))
+        return wrap(getattr(self._data, name)(*args, **numpys(name, kwargs)))
 
     method.__name__ = method.__qualname__ = name
     method.__doc__ = (

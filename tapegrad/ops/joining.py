@@ -120,12 +120,13 @@ def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
     return array_split(ary, indices_or_sections, axis)
 
 
-def unbind(x: Any, axis: int = 0) -> tuple[Any, ...]:
+def unbind(x: Any, dim: int = 0, *, axis: int | None = None) -> tuple[Any, ...]:
     """The slices along an axis, as a tuple."""
     if np.ndim(x) == 0:
         raise ValueError(
             "unbind was asked to take a 0-d tensor apart, but it has no axis: use t.item(), or reshape it first."
         )
+    axis = dim if axis is None else axis
     before = (slice(None),) * (axis % np.ndim(x))
     return tuple(x[(*before, i)] for i in range(np.shape(x)[axis]))
 

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from ..domain import distinct, nonzero, positive
-from ..primitive import call, conj, elementwise, primitive, select
+from ..primitive import FUNCTIONS, call, conj, elementwise, primitive, select
 from ..storage import as_array
+from ..synonyms import numpys
 from ..tensor import Tensor
 
 
@@ -199,13 +200,49 @@ def logsumexp(g, x, out, *, axis=None, keepdims=False):
     return spread(g, shape, axis, keepdims) * conj(np.exp(x - shift))
 
 
-def var(x, axis=None, ddof=0, keepdims=False, *, correction=None):
+def _in_other_words(of, x, axis, ddof, keepdims, correction, others):
+    """A call of var or std with PyTorch's names of settings, or with those that only the extended form has."""
+    settings = {
+        "axis": axis,
+        "ddof": ddof or None,
+        "keepdims": keepdims or None,
+        "correction": correction,
+    }
+    settings = {k: v for k, v in settings.items() if v is not None}
+    return FUNCTIONS[of](x, **numpys(of.__name__, others | settings))
+
+
+def amax(x, axis=None, keepdims=False, **others):
+    """Largest entry over axes; ties share the gradient. PyTorch's name of NumPy's max.
+
+    >>> import tapegrad as tg
+    >>> tg.amax(tg.tensor([[1.0, 3.0], [2.0, 0.0]]), dim=1)
+    tensor([3., 2.])
+    """
+    settings = numpys("amax", others) if others else {}
+    return FUNCTIONS[np.max](x, **{"axis": axis, "keepdims": keepdims} | settings)
+
+
+def amin(x, axis=None, keepdims=False, **others):
+    """Smallest entry over axes; ties share the gradient. PyTorch's name of NumPy's min.
+
+    >>> import tapegrad as tg
+    >>> tg.amin(tg.tensor([[1.0, 3.0], [2.0, 0.0]]), dim=1)
+    tensor([1., 0.])
+    """
+    settings = numpys("amin", others) if others else {}
+    return FUNCTIONS[np.min](x, **{"axis": axis, "keepdims": keepdims} | settings)
+
+
+def var(x, axis=None, ddof=0, keepdims=False, *, correction=None, **others):
     """Variance over axes: mean of |x - mean|², divided by n - ddof (NumPy's default 0).
 
     >>> import tapegrad as tg
     >>> tg.var(tg.tensor([1.0, 2.0, 4.0]))
     tensor(1.55555556)
     """
+    if others:
+        return _in_other_words(np.var, x, axis, ddof, keepdims, correction, others)
     if not isinstance(x, Tensor):
         return np.var(
             x, axis=axis, ddof=ddof if correction is None else correction, keepdims=keepdims
@@ -219,13 +256,15 @@ def var(x, axis=None, ddof=0, keepdims=False, *, correction=None):
     return sum(squares, axis, keepdims) / (freedom if freedom > 0 else np.float64(0))
 
 
-def std(x, axis=None, ddof=0, keepdims=False, *, correction=None):
+def std(x, axis=None, ddof=0, keepdims=False, *, correction=None, **others):
     """Standard deviation over axes; where the entries are all equal its gradient is 0.
 
     >>> import tapegrad as tg
     >>> tg.std(tg.tensor([1.0, 3.0]))
     tensor(1.)
     """
+    if others:
+        return _in_other_words(np.std, x, axis, ddof, keepdims, correction, others)
     if not isinstance(x, Tensor):
         return np.std(
             x, axis=axis, ddof=ddof if correction is None else correction, keepdims=keepdims
@@ -249,5 +288,5 @@ root = elementwise(
     holomorphic=False,
 )
 
-for _name, _function in (("var", var), ("std", std)):
+for _name, _function in (("var", var), ("std", std), ("amax", amax), ("amin", amin)):
     setattr(Tensor, _name, _function)
