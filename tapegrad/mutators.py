@@ -258,8 +258,19 @@ def fill_diagonal_(self: Tensor, fill_value: Any) -> Tensor:
 
 def put_(self: Tensor, index: Any, source: Any, accumulate: bool = False) -> Tensor:
     """In place: elements of `source` at positions of the flattened tensor."""
-    where = np.unravel_index(np.asarray(_raw(index)) % self.size, self.shape)
+    index = np.asarray(_raw(index))
+    where = np.unravel_index(np.where(index < 0, index + self.size, index), self.shape)
     return index_put_(self, where, source, accumulate)
+
+
+def fill(self: Tensor, value: Any) -> None:
+    """NumPy's name of `fill_`, which returns nothing."""
+    fill_(self, value)
+
+
+def put(self: Tensor, indices: Any, values: Any, mode: Any = "raise") -> None:
+    """In place: `values` at positions of the flattened tensor; NumPy's put, which returns nothing."""
+    np.put(self, indices, values, mode)  # type: ignore[arg-type]
 
 
 # ------------------------------------------------------------------------------------------------- random numbers
@@ -359,7 +370,7 @@ def _raw(value: Any) -> np.ndarray:
 
 
 for _stored in (
-    fill_, zero_, copy_, masked_fill_, masked_scatter_, index_fill_, index_copy_, index_add_, index_put_, scatter_,
+    fill, fill_, put, zero_, copy_, masked_fill_, masked_scatter_, index_fill_, index_copy_, index_add_, index_put_, scatter_,
     scatter_add_, fill_diagonal_, put_, normal_, uniform_,
 ):  # fmt: skip
     setattr(Tensor, _stored.__name__, _stored)

@@ -93,6 +93,11 @@ class Tensor:
         """Where the elements live: always "cpu"."""
         return Device
 
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Bytes from an element to the next along each axis."""
+        return self._data.strides
+
     def numel(self) -> int:
         """Number of elements."""
         return self._data.size
@@ -334,8 +339,10 @@ class Tensor:
             )
         return self._array()
 
-    def item(self) -> Any:
-        """The one element as a Python number; the gradient stops there."""
+    def item(self, *args: Any) -> Any:
+        """The one element as a Python number, or the one at the index that is given; the gradient stops there."""
+        if args:
+            return self._data.item(*args)
         if self._data.size != 1:
             raise RuntimeError(
                 f"a Tensor with {self._data.size} elements cannot be converted to Scalar: index it, or use tolist()."
@@ -345,6 +352,10 @@ class Tensor:
     def tolist(self) -> Any:
         """The elements as nested Python lists; the gradient stops there."""
         return self._data.tolist()
+
+    def tobytes(self, order: Any = "C") -> bytes:
+        """The elements' memory as bytes; the gradient stops there."""
+        return self._data.tobytes(order)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         self._refuse_to_leave("np.asarray(t) (or storing t into a plain ndarray)")

@@ -114,3 +114,23 @@ def test_methods_take_what_numpys_methods_take(name):
         assert result.dtype == expected.dtype and result.requires_grad
         np.testing.assert_allclose(result.detach(), expected, rtol=1e-6)
         np.testing.assert_allclose(getattr(tg.tensor(X), name)(**settings), expected, rtol=1e-6)
+
+
+@here
+def test_methods_that_only_numpy_has():
+    t = tg.tensor(X, requires_grad=True)
+    np.testing.assert_array_equal(t.compress([True, False, True], 1).detach(), X[:, [0, 2]])
+    t.compress([True, False, True], 1).sum().backward()
+    np.testing.assert_array_equal(t.grad, [[1, 0, 1], [1, 0, 1]])
+    which = tg.tensor([1, 0, 1])
+    np.testing.assert_array_equal(which.choose(list(t)).detach(), [3.0, 2.0, 4.0])
+    assert t.item(1, 0) == t.item(3) == 3.0 and t.tobytes() == X.tobytes()
+    assert t.strides == X.strides and t.detach().argpartition(1).shape == X.shape
+    y = t * 2
+    assert y.fill(1.0) is None and y.put([0, -1], tg.array([5.0, t[0, 0]])) is None
+    np.testing.assert_array_equal(y.detach(), [[5.0, 1.0, 1.0], [1.0, 1.0, 0.5]])
+    t.grad = None
+    y.sum().backward()
+    np.testing.assert_array_equal(t.grad, [[1.0, 0.0, 0.0], [0.0, 0.0, 0.0]])
+    with pytest.raises(ValueError, match="out of bounds"):
+        tg.zeros(3).put_(tg.tensor([3]), tg.ones(1))

@@ -55,7 +55,7 @@ def public_names() -> dict[str, Any]:
         of = getattr(np, alias)
         names[alias] = UFUNCS.get(of) or FUNCTIONS[of]
     names |= {
-        "amax": reductions.amax, "amin": reductions.amin, "array": joining.array, "cat": joining.concatenate,
+        "array": joining.array, "cat": joining.concatenate,
         "clamp": elementary.clip, "clip": elementary.clip, "flatten": shaping.flatten, "logsumexp": reductions.logsumexp,
         "mm": products.matmul, "scatter": indexing.scatter, "sub": elementary.subtract,
         "mul": elementary.multiply, "div": elementary.divide, "neg": elementary.negative, "unbind": joining.unbind,

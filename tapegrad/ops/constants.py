@@ -54,7 +54,16 @@ def _method(name: str):
 def _install() -> None:
     from ..tensor import Tensor
 
-    for name in ("argmax", "argmin", "argsort", "all", "any", "nonzero", "searchsorted"):
+    for name in (
+        "argmax",
+        "argmin",
+        "argpartition",
+        "argsort",
+        "all",
+        "any",
+        "nonzero",
+        "searchsorted",
+    ):
         setattr(Tensor, name, _method(name))
     for name in ("and", "or", "xor", "lshift", "rshift"):
         for prefix in ("", "r"):

@@ -212,28 +212,6 @@ def _in_other_words(of, x, axis, ddof, keepdims, correction, others):
     return FUNCTIONS[of](x, **numpys(of.__name__, others | settings))
 
 
-def amax(x, axis=None, keepdims=False, **others):
-    """Largest entry over axes; ties share the gradient. PyTorch's name of NumPy's max.
-
-    >>> import tapegrad as tg
-    >>> tg.amax(tg.tensor([[1.0, 3.0], [2.0, 0.0]]), dim=1)
-    tensor([3., 2.])
-    """
-    settings = numpys("amax", others) if others else {}
-    return FUNCTIONS[np.max](x, **{"axis": axis, "keepdims": keepdims} | settings)
-
-
-def amin(x, axis=None, keepdims=False, **others):
-    """Smallest entry over axes; ties share the gradient. PyTorch's name of NumPy's min.
-
-    >>> import tapegrad as tg
-    >>> tg.amin(tg.tensor([[1.0, 3.0], [2.0, 0.0]]), dim=1)
-    tensor([1., 0.])
-    """
-    settings = numpys("amin", others) if others else {}
-    return FUNCTIONS[np.min](x, **{"axis": axis, "keepdims": keepdims} | settings)
-
-
 def var(x, axis=None, ddof=0, keepdims=False, *, correction=None, **others):
     """Variance over axes: mean of |x - mean|², divided by n - ddof (NumPy's default 0).
 
@@ -288,5 +266,5 @@ root = elementwise(
     holomorphic=False,
 )
 
-for _name, _function in (("var", var), ("std", std), ("amax", amax), ("amin", amin)):
+for _name, _function in (("var", var), ("std", std)):
     setattr(Tensor, _name, _function)

@@ -62,6 +62,12 @@ def compress(condition: Any, a: Any, axis: Any = None) -> Any:
     return moved(lambda a: np.compress(condition, a, axis), a)
 
 
+Tensor.choose = lambda self, choices, mode="raise": choose(self, choices, mode=mode)  # type: ignore[attr-defined]
+Tensor.choose.__doc__ = choose.__doc__
+Tensor.compress = lambda self, condition, axis=None: compress(condition, self, axis)  # type: ignore[attr-defined]
+Tensor.compress.__doc__ = compress.__doc__
+
+
 @composed(np.extract, "arr")
 def extract(condition: Any, arr: Any) -> Any:
     """The entries where a condition holds."""
@@ -399,7 +405,7 @@ nanpercentile = _quantile(np.nanpercentile, ignoring=True)
 # ------------------------------------------------------------------------------------------------- extrema
 
 
-def _extremum(of: Any, plain: Any, pick: Any, neutral: float, *also: Any) -> Any:
+def _extremum(of: Any, plain: Any, pick: Any, neutral: float) -> Any:
     def extremum(
         a: Any, axis: Any = None, keepdims: Any = False, initial: Any = None, where: Any = True
     ) -> Any:
@@ -417,7 +423,7 @@ def _extremum(of: Any, plain: Any, pick: Any, neutral: float, *also: Any) -> Any
 
     extremum.__name__ = extremum.__qualname__ = of.__name__
     extremum.__doc__ = plain.__doc__
-    return composed(of, "a", also=also, plain=plain)(extremum)
+    return composed(of, "a", plain=plain)(extremum)
 
 
 def _blanked(x: Any, mask: Any, value: Any) -> Any:
@@ -425,8 +431,11 @@ def _blanked(x: Any, mask: Any, value: Any) -> Any:
     return where(mask, x, np.array(value, x.dtype))
 
 
-max = _extremum(np.max, reductions.max, maximum, -np.inf, np.amax)
-min = _extremum(np.min, reductions.min, minimum, np.inf, np.amin)
+max = _extremum(np.max, reductions.max, maximum, -np.inf)
+min = _extremum(np.min, reductions.min, minimum, np.inf)
+# PyTorch's max along a dim is a pair, its amax is not: the two names are told apart where `dim` is read.
+amax = Tensor.amax = _extremum(np.amax, reductions.max, maximum, -np.inf)  # type: ignore[attr-defined]
+amin = Tensor.amin = _extremum(np.amin, reductions.min, minimum, np.inf)  # type: ignore[attr-defined]
 
 
 def _shares(x: Any, out: Any, axis: Any, keepdims: bool) -> np.ndarray:
