@@ -4,7 +4,7 @@ from importlib import import_module as _import_module
 from importlib.metadata import PackageNotFoundError as _PackageNotFoundError
 from importlib.metadata import version as _version
 
-from . import autograd, dispatch, fft, linalg, mutators, ops
+from . import autograd, dispatch, dtypes, fft, linalg, methods, mutators, ops
 from .autograd.anomaly_mode import debug_nans, is_anomaly_check_nan_enabled, is_anomaly_enabled
 from .check import check_op
 from .creation import *
@@ -79,6 +79,10 @@ _LAZY = {
 
 def __getattr__(name: str) -> object:
     """A public name of a module that is loaded now."""
+    if (
+        name in dtypes.TORCHS_NAMES
+    ):  # never stored: `from tapegrad import *` must not take Python's float away
+        return dtypes.TORCHS_NAMES[name]
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = _import_module(_LAZY[name] or f".{name}", __name__)

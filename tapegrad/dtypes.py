@@ -43,3 +43,8 @@ __all__ = [
     "uint32",
     "uint64",
 ]
+
+TORCHS_NAMES = {
+    "bool": bool_, "cdouble": complex128, "cfloat": complex64, "double": float64, "float": float32, "int": int32, "long": int64,
+}  # fmt: skip
+"""PyTorch's other names of dtypes: `tg.double`."""

@@ -46,9 +46,10 @@ _BINARY = {
 }  # fmt: skip
 
 _COMPOSED: dict[str, Callable[..., Any]] = {
-    "relu": lambda t: np.maximum(t, 0.0),
+    "relu": lambda t: np.where(
+        t <= 0, np.zeros((), t.dtype), t
+    ),  # at 0 the slope is 0, and NaN stays
     "rsqrt": lambda t: 1 / np.sqrt(t),
-    "sigmoid": lambda t: 1 / (1 + np.exp(-t)),
     "frac": lambda t: t - np.trunc(t),
     "add": lambda t, other, *, alpha=1: t + (other if alpha == 1 else alpha * other),
     "sub": lambda t, other, *, alpha=1: t - (other if alpha == 1 else alpha * other),
@@ -81,13 +82,13 @@ def _clamped(t: Any, min: Any = None, max: Any = None) -> Any:
     return np.clip(t, min, max)
 
 
-def _special(name: str) -> Callable[..., Any]:
+def special(name: str) -> Callable[..., Any]:
     """A function of `tapegrad.special`, which needs SciPy, when it is called."""
 
-    def function(*args: Any) -> Any:
+    def function(*args: Any, **settings: Any) -> Any:
         from . import special
 
-        return getattr(special, name)(*args)
+        return getattr(special, name)(*args, **settings)
 
     return function
 
@@ -99,18 +100,19 @@ def _renormed(t: Any, p: float, dim: int, maxnorm: float) -> Any:
 
 
 _COMPOSED |= {
-    "digamma": _special("digamma"),
-    "erf": _special("erf"),
-    "erfc": _special("erfc"),
-    "erfinv": _special("erfinv"),
-    "i0": _special("i0"),
-    "igamma": _special("gammainc"),
-    "igammac": _special("gammaincc"),
-    "lgamma": _special("gammaln"),
-    "logit": lambda t, eps=None: _special("logit")(t if eps is None else np.clip(t, eps, 1 - eps)),
-    "mvlgamma": lambda t, p: _special("multigammaln")(t, p),
-    "polygamma": lambda t, n: _special("polygamma")(n, t),
-    "xlogy": _special("xlogy"),
+    "digamma": special("digamma"),
+    "erf": special("erf"),
+    "erfc": special("erfc"),
+    "erfinv": special("erfinv"),
+    "i0": special("i0"),
+    "igamma": special("gammainc"),
+    "igammac": special("gammaincc"),
+    "lgamma": special("gammaln"),
+    "logit": lambda t, eps=None: special("logit")(t if eps is None else np.clip(t, eps, 1 - eps)),
+    "mvlgamma": lambda t, p: special("multigammaln")(t, p),
+    "sigmoid": special("expit"),
+    "polygamma": lambda t, n: special("polygamma")(n, t),
+    "xlogy": special("xlogy"),
     "ldexp": lambda t, other: t * 2.0**other,
     "renorm": _renormed,
     "addmm": lambda t, mat1, mat2, *, beta=1, alpha=1: beta * t + alpha * (mat1 @ mat2),
@@ -152,6 +154,9 @@ for _name, _function in _BINARY.items():
 for _name, _composition in _COMPOSED.items():
     _method(_name, _composition, f"In place: as PyTorch's {_name}_.")
 
+FUNCTIONS: dict[str, Any] = {**_UNARY, **_BINARY, **_COMPOSED}
+"""What each of these methods computes, by its name without the underscore."""
+
 
 # -------------------------------------------------------------------------------------------------------- stores
 
@@ -182,19 +187,19 @@ def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
 
 def masked_fill_(self: Tensor, mask: Any, value: Any) -> Tensor:
     """In place: `value` wherever the mask (broadcast to this shape) is true."""
-    store(self, np.broadcast_to(_raw(mask).astype(bool), self.shape), value)
+    store(self, np.broadcast_to(plain(mask).astype(bool), self.shape), value)
     return self
 
 
 def masked_scatter_(self: Tensor, mask: Any, source: Any) -> Tensor:
     """In place: the first elements of `source`, in order, at the places where the mask is true."""
-    where = np.broadcast_to(_raw(mask).astype(bool), self.shape)
+    where = np.broadcast_to(plain(mask).astype(bool), self.shape)
     store(self, where, source.reshape(-1)[: int(where.sum())])
     return self
 
 
 def _along(t: Tensor, dim: int, index: Any) -> tuple[Any, ...]:
-    return (slice(None),) * (dim % max(t.ndim, 1)) + (np.asarray(_raw(index)),)
+    return (slice(None),) * (dim % max(t.ndim, 1)) + (np.asarray(plain(index)),)
 
 
 def index_fill_(self: Tensor, dim: int, index: Any, value: Any) -> Tensor:
@@ -217,7 +222,7 @@ def index_add_(self: Tensor, dim: int, index: Any, source: Any, *, alpha: float 
 
 def index_put_(self: Tensor, indices: Any, values: Any, accumulate: bool = False) -> Tensor:
     """In place: `t[indices] = values`, or, with `accumulate`, values are added there and repeats add up."""
-    where = tuple(_raw(i) for i in indices)
+    where = tuple(plain(i) for i in indices)
     if accumulate:
         np.add.at(self, where, values)  # type: ignore[arg-type]
     else:
@@ -225,8 +230,9 @@ def index_put_(self: Tensor, indices: Any, values: Any, accumulate: bool = False
     return self
 
 
-def _places(t: Tensor, dim: int, index: Any) -> tuple[np.ndarray, ...]:
-    index = np.asarray(_raw(index))
+def places(t: Tensor, dim: int, index: Any) -> tuple[np.ndarray, ...]:
+    """Where PyTorch's gather reads, and its scatter writes: `index` along one axis, its own places along the others."""
+    index = np.asarray(plain(index))
     grid = list(np.indices(index.shape, sparse=True))
     grid[dim] = index
     return tuple(grid)
@@ -234,18 +240,18 @@ def _places(t: Tensor, dim: int, index: Any) -> tuple[np.ndarray, ...]:
 
 def scatter_(self: Tensor, dim: int, index: Any, src: Any) -> Tensor:
     """In place: `t[index[i, j], j] = src[i, j]` for dim 0, and so on: PyTorch's scatter_."""
-    index = _raw(index)
+    index = plain(index)
     if isinstance(src, Tensor):
         src = src[tuple(slice(n) for n in np.shape(index))]
-    store(self, _places(self, dim, index), src)
+    store(self, places(self, dim, index), src)
     return self
 
 
 def scatter_add_(self: Tensor, dim: int, index: Any, src: Any) -> Tensor:
     """In place: as scatter_, but what is there is added to, and repeats add up."""
-    index = _raw(index)
+    index = plain(index)
     src = src[tuple(slice(n) for n in np.shape(index))]
-    np.add.at(self, _places(self, dim, index), src)  # type: ignore[arg-type]
+    np.add.at(self, places(self, dim, index), src)  # type: ignore[arg-type]
     return self
 
 
@@ -258,7 +264,7 @@ def fill_diagonal_(self: Tensor, fill_value: Any) -> Tensor:
 
 def put_(self: Tensor, index: Any, source: Any, accumulate: bool = False) -> Tensor:
     """In place: elements of `source` at positions of the flattened tensor."""
-    index = np.asarray(_raw(index))
+    index = np.asarray(plain(index))
     where = np.unravel_index(np.where(index < 0, index + self.size, index), self.shape)
     return index_put_(self, where, source, accumulate)
 
@@ -307,7 +313,7 @@ def _whole(rng: Any, shape: Any, *bounds: int, **names: int) -> Any:
 _drawing(
     "bernoulli_",
     "{0, 1}, where 1 has the probability p",
-    lambda rng, shape, p=0.5: rng.random(shape) < _raw(p),
+    lambda rng, shape, p=0.5: rng.random(shape) < plain(p),
 )
 _drawing(
     "cauchy_",
@@ -365,7 +371,12 @@ for _name, _shaped in {
     _reshaping(_name, _shaped)
 
 
-def _raw(value: Any) -> np.ndarray:
+STORES = ("masked_fill", "masked_scatter", "index_fill", "index_copy", "index_add", "index_put", "scatter", "scatter_add")  # fmt: skip
+"""Methods that store at an index, by their names without the underscore."""
+
+
+def plain(value: Any) -> np.ndarray:
+    """The value of an index or a mask."""
     return value._data if isinstance(value, Tensor) else np.asarray(value)
 
 

@@ -334,8 +334,8 @@ class Tensor:
         """The value as a NumPy array that shares memory; refused while a gradient would be lost."""
         if self._node is not None and not force:
             raise GradientLost(
-                "Can't call numpy() on Tensor that requires grad: the array would not be tracked. "
-                "Use tensor.detach().numpy() instead."
+                "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead: the array would not be "
+                "tracked, and its gradient would be lost."
             )
         return self._array()
 

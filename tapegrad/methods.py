@@ -1,0 +1,146 @@
+"""PyTorch's methods that NumPy's arrays have not: `t.mul(2)`, `t.narrow(0, 1, 2)`, `t.double()`.
+
+Each is written in ops that have rules, so there is no derivative here. The out-of-place form of an in-place method is the same
+function (`mutators.FUNCTIONS`), or the in-place one on a copy (`mutators.STORES`): a meaning is written once.
+
+Invariant: a name that NumPy's arrays have keeps NumPy's meaning, and is not here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from . import creation
+from .mutators import FUNCTIONS, STORES, places, plain, special
+from .tensor import Tensor
+
+
+def _narrow(t: Tensor, dim: int, start: int, length: int) -> Any:
+    rows = t.shape[dim]
+    first = start + rows if start < 0 else start
+    if not 0 <= first <= rows or length < 0 or first + length > rows:
+        raise RuntimeError(
+            f"start ({start}) + length ({length}) exceeds dimension size ({rows}): narrow takes rows that exist."
+        )
+    return t[(slice(None),) * (dim % t.ndim) + (slice(first, first + length),)]
+
+
+def _chunk(t: Tensor, chunks: int, dim: int = 0) -> tuple[Any, ...]:
+    rows = t.shape[dim]
+    each = max(-(-rows // chunks), 1)
+    starts = range(0, max(rows, 1), each)
+    return tuple(_narrow(t, dim, start, min(each, rows - start)) for start in starts)
+
+
+def _unflatten(t: Tensor, dim: int, sizes: Any) -> Any:
+    dim %= t.ndim
+    return t.reshape((*t.shape[:dim], *sizes, *t.shape[dim + 1 :]))
+
+
+def _norm(t: Tensor, p: Any = 2, dim: Any = None, keepdim: bool = False) -> Any:
+    p = 2 if p == "fro" else p
+    if dim is None and not keepdim:
+        return np.linalg.norm(t.reshape(-1), p)
+    return np.linalg.vector_norm(t, axis=dim, ord=p, keepdims=keepdim)
+
+
+def _to(t: Tensor, *to: Any, **settings: Any) -> Any:
+    """The dtype among the arguments; devices other than the one there is are refused."""
+    dtype = settings.pop("dtype", None)
+    for x in (*to, settings.pop("device", None)):
+        if isinstance(x, Tensor):
+            dtype = x.dtype
+        elif isinstance(x, str):
+            t.to_device(x)
+        elif x is not None and not isinstance(x, bool):
+            dtype = x
+    return t if dtype is None else t.astype(dtype)
+
+
+def _new(make: Callable[..., Any]) -> Callable[..., Any]:
+    def new(t: Tensor, *size: Any, dtype: Any = None, requires_grad: bool = False) -> Any:
+        return make(*size, dtype=dtype or t.dtype, requires_grad=requires_grad)
+
+    return new
+
+
+_METHODS: dict[str, tuple[Callable[..., Any], str]] = {
+    "bmm": (lambda t, mat2: t @ mat2, "Products of the matrices of two stacks."),
+    "chunk": (_chunk, "The rows along an axis in `chunks` views of equal length (the last may be shorter)."),
+    "contiguous": (lambda t: t if t._data.flags.c_contiguous else t.clone(), "The tensor, or a copy whose memory is in order."),
+    "cpu": (lambda t: t, "The tensor itself: it lives on the one device there is."),
+    "cdouble": (lambda t: t.astype(np.complex128), "The entries as complex128."),
+    "cfloat": (lambda t: t.astype(np.complex64), "The entries as complex64."),
+    "double": (lambda t: t.astype(np.float64), "The entries as float64."),
+    "float": (lambda t: t.astype(np.float32), "The entries as float32."),
+    "half": (lambda t: t.astype(np.float16), "The entries as float16."),
+    "long": (lambda t: t.astype(np.int64), "The entries as int64; not tracked."),
+    "int": (lambda t: t.astype(np.int32), "The entries as int32; not tracked."),
+    "bool": (lambda t: t.astype(np.bool_), "Which entries are not 0; not tracked."),
+    "swapdims": (lambda t, dim0, dim1: np.swapaxes(t, dim0, dim1), "Two axes exchanged."),
+    "type_as": (lambda t, other: t.astype(other.dtype), "The entries in another tensor's dtype."),
+    "to": (_to, "The entries in another dtype, `t.to(tg.float32)`; \"cpu\" is the one device there is."),
+    "det": (lambda t: np.linalg.det(t), "Determinant."),
+    "diff": (lambda t, n=1, dim=-1: np.diff(t, n, dim), "Differences of neighbours along an axis."),
+    "expand_as": (lambda t, other: t.expand(other.shape), "The entries repeated to another tensor's shape, without copying."),
+    "flip": (lambda t, *dims: np.flip(t, dims[0] if len(dims) == 1 else dims), "The entries in reverse order along axes."),
+    "gather": (lambda t, dim, index: t[places(t, dim, index)], "The entries at positions along an axis."),
+    "index_select": (lambda t, dim, index: np.take(t, plain(index), dim), "The rows that `index` names along an axis."),
+    "inverse": (lambda t: np.linalg.inv(t), "Inverse matrix."),
+    "is_complex": (lambda t: t.dtype.kind == "c", "Whether the entries are complex."),
+    "is_contiguous": (lambda t: bool(t._data.flags.c_contiguous), "Whether the memory is in order."),
+    "is_floating_point": (lambda t: t.dtype.kind == "f", "Whether the entries are real floating-point numbers."),
+    "isfinite": (lambda t: np.isfinite(t), "Which entries are finite."),
+    "isinf": (lambda t: np.isinf(t), "Which entries are infinite."),
+    "isnan": (lambda t: np.isnan(t), "Which entries are NaN."),
+    "log_softmax": (lambda t, dim: special("log_softmax")(t, axis=dim), "Logarithm of the softmax along an axis."),
+    "masked_select": (lambda t, mask: t[np.broadcast_to(plain(mask), t.shape)], "The entries where a mask is true, as one axis."),
+    "matrix_power": (lambda t, n: np.linalg.matrix_power(t, n), "Power of a square matrix."),
+    "maximum": (lambda t, other: np.maximum(t, other), "The larger of two entries; ties share the gradient."),
+    "minimum": (lambda t, other: np.minimum(t, other), "The smaller of two entries; ties share the gradient."),
+    "movedim": (lambda t, source, destination: np.moveaxis(t, source, destination), "Axes in other places."),
+    "narrow": (_narrow, "`length` rows along an axis, from `start` on; a view."),
+    "ndimension": (lambda t: t.ndim, "Number of axes."),
+    "nelement": (lambda t: t.size, "Number of elements."),
+    "new_full": (_new(creation.full), "A tensor of one value, in this one's dtype."),
+    "new_ones": (_new(creation.ones), "A tensor of ones, in this one's dtype."),
+    "new_zeros": (_new(creation.zeros), "A tensor of zeros, in this one's dtype."),
+    "norm": (_norm, "The p-norm of all entries, or along axes."),
+    "outer": (lambda t, vec2: np.outer(t, vec2), "All products of an entry of one vector with one of another."),
+    "reshape_as": (lambda t, other: t.reshape(other.shape), "The entries in another tensor's shape."),
+    "roll": (lambda t, shifts, dims=None: np.roll(t, shifts, dims), "The entries shifted around along axes."),
+    "select": (lambda t, dim, index: t[(slice(None),) * (dim % t.ndim) + (index,)], "The slice at one position of an axis; a view."),
+    "softmax": (lambda t, dim: special("softmax")(t, axis=dim), "Exponentials along an axis over their sum."),
+    "unflatten": (_unflatten, "One axis as several."),
+    "view_as": (lambda t, other: t.reshape(other.shape), "The entries in another tensor's shape."),
+    "where": (lambda t, condition, other: np.where(condition, t, other), "Where a condition holds its entries, else those of `other`."),
+}  # fmt: skip
+
+
+def _install(name: str, function: Callable[..., Any], doc: str) -> None:
+    def method(self: Tensor, *args: Any, **settings: Any) -> Any:
+        return function(self, *args, **settings)
+
+    method.__name__ = method.__qualname__ = name
+    method.__doc__ = doc
+    setattr(Tensor, name, method)
+
+
+def _copying(name: str) -> Callable[..., Any]:
+    """The out-of-place form of a method that stores."""
+    store = getattr(Tensor, f"{name}_")
+    return lambda t, *args, **settings: store(t.clone(), *args, **settings)
+
+
+_function: Any
+for _name, (_function, _doc) in _METHODS.items():
+    _install(_name, _function, _doc)
+for _name, _function in FUNCTIONS.items():
+    if not hasattr(Tensor, _name):
+        _install(_name, _function, f"As PyTorch's {_name}: what {_name}_ writes, as a new tensor.")
+for _name in STORES:
+    if not hasattr(Tensor, _name):
+        _install(_name, _copying(_name), f"A copy on which {_name}_ was called.")
