@@ -84,7 +84,12 @@ def __getattr__(name: str) -> object:
     ):  # never stored: `from tapegrad import *` must not take Python's float away
         return dtypes.TORCHS_NAMES[name]
     if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        # Imported here: it is needed for names that are not there, and by who mistypes one.
+        from .elsewhere import told
+
+        hint = told(name, __dir__())
+        message = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(f"{message}: {hint}." if hint else message)
     module = _import_module(_LAZY[name] or f".{name}", __name__)
     value = getattr(module, name) if _LAZY[name] else module
     globals()[name] = value

@@ -348,7 +348,14 @@ def walk(
                 range(position, position + frame, -1)
                 if frame < 0
                 else _load_replay().replay(
-                    tape.code, position, pending, leaves, watch, None, _choice.name == "replay", frame
+                    tape.code,
+                    position,
+                    pending,
+                    leaves,
+                    watch,
+                    None,
+                    _choice.name == "replay",
+                    frame,
                 )
             )
             done[-1] = (tape, visited)
