@@ -1,13 +1,17 @@
-"""What other libraries call it: the answer to a name that is not here, `tg.vmap` or `tg.sigmoid`.
+"""What other libraries call it, and which of them cannot take a tensor: answers for who comes from there.
 
-A row says what to write instead, or why there is no such thing. Names that one of our modules has (`tg.erf` is
-`tg.special.erf`) need no row: they are looked up. Nothing here is a public name: `hasattr(tg, "vmap")` stays False.
+`told` answers a name that is not here, `tg.vmap` or `tg.sigmoid`. A row says what to write instead, or why there is no such
+thing. Names that one of our modules has (`tg.erf` is `tg.special.erf`) need no row: they are looked up. Nothing here is a public
+name: `hasattr(tg, "vmap")` stays False. `met` names the function of SciPy, or another library of compiled code, that has
+asked a tracked tensor for its plain numbers.
 """
 
 from __future__ import annotations
 
 import difflib
+import sys
 from importlib import import_module
+from types import FrameType
 
 MODULES = (
     "special",
@@ -81,6 +85,23 @@ INSTEAD = {
 # fmt: on
 
 
+AREAS = {
+    "scipy.integrate": "Write the steps with NumPy's functions (a Python loop, tg.scan), or as a loop in tg.njit",
+    "scipy.interpolate": "np.interp is differentiable; write a spline as polynomials, with NumPy's functions",
+    "scipy.optimize": "tg.minimize, tg.least_squares and tg.root give SciPy's solvers their derivatives; a solver inside a model "
+    "is a tg.autograd.Function with an implicit gradient",
+    "scipy.stats": "Write the density with NumPy's functions and tg.special",
+    "scipy.signal": "Write it with NumPy's functions and tg.fft",
+    "scipy.sparse": "Write it with dense arrays, or as a tg.autograd.Function",
+    "matplotlib": "Pictures need no gradient: give it t.detach()",
+}
+"""What to do instead of calling functions of a library's part."""
+
+COMPUTES = "computes with plain numbers"
+
+SOLE = "Write it with NumPy's functions, or as a tg.autograd.Function with a backward of its own"
+
+
 def told(name: str, known: list[str]) -> str:
     """What to say of a name that the top of the library does not have; `known` are those that it has.
 
@@ -101,3 +122,47 @@ def told(name: str, known: list[str]) -> str:
             return f"write tg.{module}.{name}"
     close = difflib.get_close_matches(name, known, n=3, cutoff=0.75)
     return f"did you mean {' or '.join(f'tg.{c}' for c in close)}?" if close else ""
+
+
+def met(frame: FrameType | None) -> str:
+    """Who, above this frame, has asked for plain numbers, and what to write instead; "" where that is no library we know."""
+    while frame is not None and _root(frame) in ("tapegrad", "numpy"):
+        frame = frame.f_back
+    root = _root(frame)
+    if root not in ("scipy", "matplotlib"):
+        return ""
+    frames = []
+    while frame is not None and _root(frame) == root:
+        frames.append(frame)
+        frame = frame.f_back
+    place, name = next(filter(None, map(_public, reversed(frames))), (root, ""))
+    called = f"{place}.{name}" if name else place
+    for module in ("linalg", "fft", "special"):
+        if place == f"scipy.{module}" and name in getattr(
+            import_module(f"tapegrad.{module}"), "__all__", ()
+        ):
+            return f"{called} {COMPUTES}: write tg.{module}.{name}"
+    return f"{called} {COMPUTES}. {AREAS.get(place, AREAS.get(root, SOLE))}"
+
+
+def _root(frame: FrameType | None) -> str:
+    return "" if frame is None else str(frame.f_globals.get("__name__", "")).partition(".")[0]
+
+
+def _public(frame: FrameType) -> tuple[str, str] | None:
+    """The public module of a library's function and its name there; None of what is not public."""
+    wrapped = frame.f_locals.get("f")  # in SciPy's wrappers: arrays are converted before it runs
+    own = (str(frame.f_globals["__name__"]), frame.f_code.co_name)
+    inner = (getattr(wrapped, "__module__", None) or "", getattr(wrapped, "__name__", ""))
+    for module, name in (own, inner):
+        place = ".".join(p for p in module.split(".")[:2] if not p.startswith("_"))
+        if place.partition(".")[0] == _root(frame) and name in vars(sys.modules[place]):
+            return place, name
+    place = ".".join(p for p in own[0].split(".")[:2] if not p.startswith("_"))
+    name, known = own[1], vars(sys.modules[place])
+    owner = type(frame.f_locals.get("self")).__name__
+    if owner.removesuffix("_gen") in known:
+        made = name in ("__init__", "__call__")
+        owner = owner.removesuffix("_gen")
+        return place, owner if made else f"{owner}.{name}"
+    return None

@@ -13,6 +13,7 @@ from __future__ import annotations
 import copy
 import functools
 import operator
+import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -403,6 +404,14 @@ class Tensor:
 
     def _refuse_to_leave(self, what: str) -> None:
         if self._node is not None and is_grad_enabled():
+            from .elsewhere import met  # about to raise: what it costs to find out does not matter
+
+            library = met(sys._getframe(1))
+            if library:
+                raise GradientLost(
+                    f"{library}, or say that no gradient is wanted: t.detach(). (It was given a tensor that requires grad, "
+                    "or got one from a function of yours, and the gradient would be lost.)"
+                )
             raise GradientLost(
                 f"{what} was asked of a tensor that requires grad, but the plain result would not be tracked and its "
                 "gradient would be lost without a word. Use NumPy's function on the tensor (np.sin(t), not "

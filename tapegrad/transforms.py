@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from . import dual, executors, sweep
+from .elsewhere import COMPUTES
 from .errors import GradientLost, NotDifferentiable, demand_callable
 from .mode import Off, enable_grad, is_grad_enabled
 from .ops.shaping import alias, astype
@@ -61,6 +62,8 @@ def _list_of_numbers(value: Any) -> bool:
 
 def _lost_in_a_buffer(error: ValueError) -> GradientLost:
     """What NumPy wraps in a ValueError of its own that says nothing: `a[i] = t`, with an ndarray `a`."""
+    if COMPUTES in str(error.__cause__):  # of a library's own buffer the cause tells more
+        return GradientLost(str(error.__cause__))
     at = error.__traceback__
     while at is not None and at.tb_next is not None:
         at = at.tb_next
@@ -113,8 +116,11 @@ class _Run:
                         f"{name} was given a list of numbers, which f gets as a list of separate scalars. "
                         "If f expects an array, pass np.array([...])."
                     )
-                if isinstance(error, ValueError) and isinstance(error.__cause__, GradientLost):
-                    raise _lost_in_a_buffer(error) from error
+                if isinstance(error.__cause__, GradientLost):
+                    if isinstance(error, ValueError):
+                        raise _lost_in_a_buffer(error) from error
+                    if isinstance(error, SystemError):  # compiled code that went on after an error
+                        raise error.__cause__ from error
                 raise
             self.last = new_slot()
         for node in self.nodes:

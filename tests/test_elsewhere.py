@@ -4,7 +4,9 @@ import re
 import subprocess
 import sys
 
+import numpy as np
 import pytest
+from scipy import fft, integrate, interpolate, linalg, optimize, stats
 
 import tapegrad as tg
 from tapegrad.elsewhere import INSTEAD, told
@@ -50,3 +52,53 @@ def test_asking_whether_a_private_name_is_there_loads_nothing():
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "False"
+
+
+def matrix(m):
+    return np.eye(2) * m
+
+
+# fmt: off
+PLAIN = {
+    "odeint":      (lambda k: integrate.odeint(lambda y, t: -k * y, 1.0, [0, 1])[-1, 0], "scipy.integrate.odeint .* tg.scan"),
+    "solve_ivp":   (lambda k: integrate.solve_ivp(lambda t, y: -k * y, (0, 1), [1.0]).y[0, -1], "scipy.integrate.solve_ivp"),
+    "quad":        (lambda k: integrate.quad(lambda x: x * k, 0, 1)[0], "scipy.integrate.quad"),
+    "interp1d":    (lambda k: interpolate.interp1d([0.0, 1.0], [0.0, 2.0])(k), "scipy.interpolate.interp1d .* np.interp"),
+    "a spline":    (lambda k: interpolate.CubicSpline([0.0, 1.0], [k, 2.0])(0.5), "scipy.interpolate.CubicSpline"),
+    "a density":   (lambda k: stats.norm.logpdf(0.1, k, 1.0), "scipy.stats.norm.logpdf .* tg.special"),
+    "solve":       (lambda k: linalg.solve(matrix(k), np.ones(2))[0], "scipy.linalg.solve .* write tg.linalg.solve"),
+    "cholesky":    (lambda k: linalg.cholesky(matrix(k))[0, 0], "scipy.linalg.cholesky .* write tg.linalg.cholesky"),
+    "fft":         (lambda k: abs(fft.fft(k * np.ones(3)))[0], "scipy.fft.fft .* write tg.fft.fft"),
+    "brentq":      (lambda k: optimize.brentq(lambda x: x * x - k, 0, 9), "scipy.optimize.brentq"),
+    "a buffer":    (lambda k: optimize.minimize(lambda x: (x[0] - k) ** 2, [0.0]).x[0], "scipy.optimize.minimize .* tg.minimize"),
+}
+# fmt: on
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_functions_of_scipy_that_need_plain_numbers_are_named(name):
+    call, words = PLAIN[name]
+    with pytest.raises(tg.GradientLost, match=words):
+        tg.grad(call)(0.7)
+
+
+def test_functions_of_the_user_are_not():
+    with pytest.raises(tg.GradientLost, match="np.asarray"):
+        tg.grad(lambda k: np.asarray(k) * 2)(0.7)
+
+
+# fmt: off
+SETTINGS = [
+    (tg.minimize, {"maxiter": 3}, r"options=\{'maxiter': ...\}"),
+    (tg.root, {"xtol": 1e-3}, r"options=\{'xtol': ...\}"),
+    (tg.least_squares, {"sigma": 0.1}, "divide the residuals"),
+    (tg.least_squares, {"maxiter": 3}, "max_nfev"),
+    (tg.minimize, {"foo": 1}, "keyword argument 'foo'$"),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("solver", "setting", "words"), SETTINGS)
+def test_settings_by_another_name(solver, setting, words):
+    with pytest.raises(TypeError, match=words):
+        solver(lambda x: x * x, 1.0, **setting)

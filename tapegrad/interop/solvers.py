@@ -36,6 +36,22 @@ DENSE_NEWTON = ("dogleg", "trust-exact")
 """Methods that need the Hessian itself."""
 KNOWN = (*WITHOUT_GRADIENT, *NEWTON, *DENSE_NEWTON, "cg", "bfgs", "l-bfgs-b", "tnc", "slsqp")
 
+OPTIONS = frozenset(
+    "maxiter maxfev maxfun gtol ftol xtol fatol xatol eps disp maxcor maxls iprint initial_tr_radius".split()
+)
+"""Settings of SciPy's methods that people give to the solver itself."""
+
+INSTEAD_OF_SETTINGS = {
+    "sigma": "divide the residuals by it, and set absolute_sigma=True if it is known in absolute units",
+    "p0": "the start is the second argument, x0",
+    "maxiter": "it is max_nfev here",
+    "maxfev": "it is max_nfev here",
+    "maxfun": "it is max_nfev here",
+    "tol": "there are three here, ftol, xtol and gtol",
+    "options": "settings are arguments of their own here, such as ftol=1e-12 or max_nfev=100",
+}
+"""What `least_squares` calls the settings that `minimize` or `curve_fit` have; without what it knows itself."""
+
 SMALL = 24
 """Unknowns up to which a Hessian is computed whole: that costs as many directions in one push."""
 
@@ -394,8 +410,13 @@ def _refuse(given: dict[str, Any], solver: str, others: bool = False) -> None:
                 f"{solver} was given {name}, but takes derivatives from the tape: leave {name} out, or use "
                 f"scipy.optimize.{solver}, to which tg.grad, tg.jacobian and tg.hessian give what it needs."
             )
-        if not others:
-            raise TypeError(f"{solver}() got an unexpected keyword argument {name!r}")
+        if others and name not in INSTEAD_OF_SETTINGS:
+            continue
+        hint = INSTEAD_OF_SETTINGS.get(name, "") if others else ""
+        if name in OPTIONS and not others:
+            hint = f"settings of a method go into options={{{name!r}: ...}}"
+        said = f"{solver}() got an unexpected keyword argument {name!r}"
+        raise TypeError(f"{said}: {hint}." if hint else said)
 
 
 def _name(f: Any) -> str:
