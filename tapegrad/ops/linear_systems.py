@@ -21,7 +21,6 @@ import numpy as np
 from numpy.linalg import LinAlgError
 
 from ..domain import Domain, dominant, real
-from ..errors import NotDifferentiable
 from ..primitive import call, conj, primitive, several
 from ..storage import as_array
 from ..tensor import Tensor
@@ -407,7 +406,7 @@ def lu_solve(lu_and_piv: Any, b: Any, trans: int = 0) -> Any:
 def _solve_banded(xs: Sequence[np.ndarray], l_and_u: tuple[int, int]) -> np.ndarray:
     from scipy.linalg import solve_banded
 
-    return solve_banded(l_and_u, *xs)
+    return each(lambda ab, b: solve_banded(l_and_u, ab, b), *xs)
 
 
 def _band(l_and_u: tuple[int, int], n: int) -> tuple[np.ndarray, np.ndarray]:
@@ -422,7 +421,7 @@ def _adjoint_band(ab: Any, l_and_u: tuple[int, int]) -> Any:
     n = ab.shape[-1]
     rows, inside = _band(l_and_u[::-1], n)
     flipped = sum(l_and_u) - np.arange(sum(l_and_u) + 1)[:, None]
-    return np.where(inside, conj(ab[flipped, rows]), 0.0)
+    return np.where(inside, conj(ab[..., flipped, rows]), 0.0)
 
 
 def _dominated(row: int) -> Domain:
@@ -430,7 +429,7 @@ def _dominated(row: int) -> Domain:
 
     def draw(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
         x = rng.choice([-1.0, 1.0], shape) * rng.uniform(0.1, 0.3, shape)
-        x[row] += 2
+        x[(..., row, slice(None)) if len(shape) > 1 else row] += 2
         return x
 
     return Domain("dominated", draw)
@@ -442,6 +441,9 @@ def _dominated(row: int) -> Domain:
     samples=[
         call((3, 4), (4, 2), l_and_u=(2, 0), domains=(_dominated(0), real)),
         call((4, 5), (5, 1), l_and_u=(1, 2), domains=(_dominated(2), real)),
+        call((2, 3, 4), (4, 2), l_and_u=(1, 1), domains=(_dominated(1), real)),
+        call((2, 4), (3, 1, 4, 1), l_and_u=(0, 1), domains=(_dominated(1), real)),
+        call((2, 1, 2, 3), (3, 3, 2), l_and_u=(1, 0), domains=(_dominated(0), real)),
     ],
 )
 def banded_solution(g, xs, out, wanted, *, l_and_u):
@@ -451,12 +453,15 @@ def banded_solution(g, xs, out, wanted, *, l_and_u):
     ab_bar = None
     if wanted[0]:
         rows, inside = _band(l_and_u, ab.shape[-1])
-        ab_bar = np.where(inside, -np.sum(b_bar[rows] * conj(out), axis=-1), 0.0)
+        pairs = b_bar[..., rows, :] * conj(out)[..., None, :, :]
+        ab_bar = np.where(inside, -np.sum(pairs, axis=-1), 0.0)
     return [ab_bar, b_bar]
 
 
 def solve_banded(l_and_u: tuple[int, int], ab: Any, b: Any) -> Any:
     """x from a x = b, where a has l diagonals below and u above its own: ab[u + i - j, j] is a[i, j].
+
+    Both may be stacks, broadcast over their first axes; b is a vector only if it is 1-d.
 
     >>> import tapegrad as tg
     >>> ab = tg.tensor([[0.0, 1.0], [2.0, 4.0]])
@@ -465,10 +470,10 @@ def solve_banded(l_and_u: tuple[int, int], ab: Any, b: Any) -> Any:
     """
     lower, upper = (int(width) for width in l_and_u)
     ab, b = stacks(ab, b)
-    if np.ndim(ab) != 2 or np.ndim(b) > 2:
-        raise NotDifferentiable(
-            f"solve_banded was given shapes {np.shape(ab)} and {np.shape(b)}, but its rule is for one band and vectors or "
-            "one matrix on the right. Call it for each matrix of a stack, and tg.stack the results."
+    if np.ndim(ab) < 2:
+        raise ValueError(
+            f"solve_banded was given a band of shape {np.shape(ab)}, but needs a row per diagonal: {lower + upper + 1} rows, "
+            "or a stack of such bands."
         )
     b, back = as_columns(b)
     return back(banded_solution([ab, b], l_and_u=(lower, upper)))
