@@ -42,7 +42,7 @@ def system(*shapes, **settings):
 
 steep = Domain(
     "steep",
-    lambda rng, shape: np.concatenate([rng.uniform(2, 3, 1), rng.uniform(-0.5, 0.5, shape[0] - 1)]),
+    lambda rng, shape: rng.uniform(-0.5, 0.5, shape) + 2.5 * (np.arange(shape[-1]) == 0),
 )
 
 ORDERS = (None, "fro", "nuc", 1, -1, 2, -2, np.inf, -np.inf)
@@ -65,6 +65,10 @@ COMPOSED = {
                          [system((3, 3), (3,), trans=t, lower=lower) for t in ("N", 1, 2) for lower in (False, True)]
                          + [system((3, 3), (3, 1), unit_diagonal=True)]),
     "solve_banded": (lambda ab, b: tg.linalg.solve_banded((1, 0), ab, b), [system((2, 3), (3,))]),
+    "solve_banded-stack": (lambda ab, b: tg.linalg.solve_banded((1, 0), ab, b), [system((4, 2, 3), (4, 3, 2))]),
+    "solve_toeplitz-stack": (lambda c, r, b: tg.linalg.solve_toeplitz((c, r), b), 
+                             [call((2, 3), (1, 3), (3, 2), domains=(steep, steep, real)),
+                              call((3,), (3,), (2, 3, 1), domains=(steep, steep, real))]),
     "solve_toeplitz": (tg.linalg.solve_toeplitz,
                        [call((3,), (3,), domains=(steep, real)), call((3,), (3, 2), domains=(steep, real))]),
     "solve_toeplitz-row": (lambda c, r, b: tg.linalg.solve_toeplitz((c, r), b),

@@ -329,6 +329,16 @@ def test_lines_and_picks_without_a_stop(
         agree(lambda x: f(np.reshape(x, -1)[:60].reshape(4, 5, 3)[::-1]), x, tolerance=tolerance)
 
 
+def test_parts_of_complex_values_without_a_stop(
+    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    z = rng.normal(size=(3, 4)) + 1j * rng.normal(size=(3, 4))
+    program = agree(
+        lambda z: np.real(z * z)[::2] * np.imag(z)[1:] + np.real(np.conj(z).T * z.T)[1:, 1:].T, z
+    )
+    assert stops(program, monkeypatch, wait=True) == 0
+
+
 def test_nan_gets_the_gradient_of_a_maximum_that_is_nan(rng: np.random.Generator) -> None:
     x = rng.normal(size=(3, 4))
     x[1, 2] = x[1, 0] = np.nan

@@ -424,12 +424,12 @@ def _adjoint_band(ab: Any, l_and_u: tuple[int, int]) -> Any:
     return np.where(inside, conj(ab[..., flipped, rows]), 0.0)
 
 
-def _dominated(row: int) -> Domain:
+def _dominated(row: int, axis: int = -2) -> Domain:
     """Rows of small numbers but one: a band, or diagonals, of a matrix in which the diagonal dominates."""
 
     def draw(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
         x = rng.choice([-1.0, 1.0], shape) * rng.uniform(0.1, 0.3, shape)
-        x[(..., row, slice(None)) if len(shape) > 1 else row] += 2
+        np.moveaxis(x, axis, 0)[row] += 2
         return x
 
     return Domain("dominated", draw)
@@ -491,29 +491,37 @@ def _solve_toeplitz(xs: Sequence[np.ndarray]) -> np.ndarray:
     from scipy.linalg import solve_toeplitz
 
     diagonals, b = xs
-    n = len(b)
+    n = b.shape[-2]
+
+    def one(rows: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return solve_toeplitz((rows[0, n - 1 :], rows[0, n - 1 :: -1]), b)
+
     # Levinson's recursion runs in double precision only.
-    return solve_toeplitz((diagonals[n - 1 :], diagonals[n - 1 :: -1]), b).astype(
-        _inexact(diagonals, b)
-    )
+    return each(one, diagonals[..., None, :], b).astype(_inexact(diagonals, b))
 
 
 @primitive(
     _solve_toeplitz,
     name="solve_toeplitz",
     samples=[
-        call((5,), (3, 2), domains=(_dominated(2), real)),
-        call((7,), (4, 1), domains=(_dominated(3), real)),
+        call((5,), (3, 2), domains=(_dominated(2, -1), real)),
+        call((7,), (4, 1), domains=(_dominated(3, -1), real)),
+        call((2, 5), (3, 2), domains=(_dominated(2, -1), real)),
+        call((5,), (2, 3, 1), domains=(_dominated(2, -1), real)),
+        call((2, 1, 3), (3, 2, 1), domains=(_dominated(1, -1), real)),
     ],
 )
 def toeplitz_solution(g, xs, out, wanted):
     """x from a x = b, where the first operand holds the diagonals of a from the upper right to the lower left."""
     diagonals, _ = xs
-    n = out.shape[0]
-    b_bar = toeplitz_solution([conj(diagonals[::-1]), g])
-    a_bar = (
-        scatter(-np.matmul(b_bar, adjoint(out)), _places(n, n), (2 * n - 1,)) if wanted[0] else None
-    )
+    n = np.shape(out)[-2]
+    b_bar = toeplitz_solution([conj(diagonals[..., ::-1]), g])
+    a_bar = None
+    if wanted[0]:
+        # The first axes go last: a diagonal's entries are added up for each of them.
+        entries = np.moveaxis(-np.matmul(b_bar, adjoint(out)), (-2, -1), (0, 1))
+        summed = scatter(entries, _places(n, n), (2 * n - 1, *np.shape(entries)[2:]))
+        a_bar = np.moveaxis(summed, 0, -1)
     return [a_bar, b_bar]
 
 
@@ -522,8 +530,13 @@ def toeplitz_diagonals(c_or_cr: Any) -> tuple[Any, int, int]:
     c, r = c_or_cr if isinstance(c_or_cr, tuple) else (c_or_cr, None)
     (c,) = stacks(c)
     r = conj(c) if r is None else stacks(r)[0]
-    c, r = np.reshape(c, -1), np.reshape(r, -1)
-    return np.concatenate([r[:0:-1], c]), c.shape[0], r.shape[0]
+    c, r = (np.reshape(x, (1,)) if np.ndim(x) == 0 else x for x in (c, r))
+    lead = np.broadcast_shapes(np.shape(c)[:-1], np.shape(r)[:-1])
+    c, r = (
+        x if np.shape(x)[:-1] == lead else np.broadcast_to(x, (*lead, np.shape(x)[-1]))
+        for x in (c, r)
+    )
+    return np.concatenate([r[..., :0:-1], c], axis=-1), np.shape(c)[-1], np.shape(r)[-1]
 
 
 def toeplitz(c: Any, r: Any = None) -> Any:
@@ -535,14 +548,21 @@ def toeplitz(c: Any, r: Any = None) -> Any:
             [2., 1.]])
     """
     diagonals, rows, columns = toeplitz_diagonals((c, r))
-    return diagonals[_places(rows, columns)]
+    return diagonals[..., _places(rows, columns)]
 
 
 def solve_toeplitz(c_or_cr: Any, b: Any) -> Any:
-    """x from a x = b, where a = toeplitz(c) or toeplitz(c, r), by Levinson's recursion; so are its derivatives."""
+    """x from a x = b, where a = toeplitz(c) or toeplitz(c, r), by Levinson's recursion; so are its derivatives.
+
+    All may be stacks, broadcast over their first axes; b is a vector only if it is 1-d.
+
+    >>> import tapegrad as tg
+    >>> tg.linalg.solve_toeplitz(tg.tensor([2.0, 1.0]), tg.tensor([4.0, 5.0]))
+    tensor([1., 2.])
+    """
     diagonals, rows, columns = toeplitz_diagonals(c_or_cr)
     (b,) = stacks(b)
-    if rows != columns or np.shape(b)[0] != rows or np.ndim(b) > 2:
+    if rows != columns or np.ndim(b) == 0 or np.shape(b)[-2 if np.ndim(b) > 1 else 0] != rows:
         raise ValueError(
             f"solve_toeplitz was given a column of {rows} and a row of {columns} for a right side of shape {np.shape(b)}: "
             "their lengths must agree."

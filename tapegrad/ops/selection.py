@@ -242,6 +242,8 @@ for _of, _positions in (
 
 def _as_put(x: Any, order: np.ndarray, axis: int) -> Any:
     """Entries in an order given by positions along an axis."""
+    if np.ndim(x) == 1:
+        return take(x, order)
     return moved(lambda x: np.take_along_axis(x, order, axis), x)
 
 

@@ -27,8 +27,10 @@ from .builder import Task
 from .layout import (
     BY_BROADCAST,
     BY_CONCATENATE,
+    BY_CONJ,
     BY_COPY,
     BY_EXTREME,
+    BY_IMAG,
     BY_INDEX,
     BY_KERNEL,
     BY_MEAN,
@@ -37,6 +39,7 @@ from .layout import (
     BY_POWER,
     BY_PRODUCT,
     BY_PYTHON,
+    BY_REAL,
     BY_RESHAPE,
     BY_RUNNING_PRODUCT,
     BY_RUNNING_SUM,
@@ -108,7 +111,10 @@ STEPS: dict[str, tuple[int, tuple[str, ...]]] = {
     "cumsum": (BY_RUNNING_SUM, ("axis",)),
     "prod": (BY_OTHERS, ("axis", "keepdims")),
     "cumprod": (BY_RUNNING_PRODUCT, ("axis",)),
+    "conj": (BY_CONJ, ()),
 }
+# Elementwise ops that have a way of their own.
+_SPECIAL = {"power": BY_POWER, "real": BY_REAL, "imag": BY_IMAG}
 _SAME_CODE = {
     BY_SUM: (
         BY_MEAN,
@@ -123,6 +129,7 @@ _SAME_CODE = {
     ),
     BY_CONCATENATE: (BY_STACK,),
     BY_OTHERS: (BY_RUNNING_PRODUCT,),
+    BY_CONJ: (BY_REAL, BY_IMAG),
 }
 _READS = {"x": READS_X, "y": READS_Y, "z": READS_Z, "out": READS_OUT}
 
@@ -283,7 +290,7 @@ def _fill_row(row: np.ndarray, op: Primitive, namesake: bool) -> None:
     if op.saves and (len(op.needs) == 1 or not row[OP_SAVES]):  # code of a user says nothing
         row[OP_SAVES] = SAVES_ALWAYS
     if op.elementwise and 1 <= op.arity <= 3:
-        row[OP_STEP] = BY_POWER if op.name == "power" and not namesake else BY_KERNEL
+        row[OP_STEP] = BY_KERNEL if namesake else _SPECIAL.get(op.name, BY_KERNEL)
         for i, partial in enumerate(op.partials):
             # What says that Numba cannot compile it need not be tried.
             state = UNAVAILABLE if "nopython" in op.unsupported else NOT_LOADED

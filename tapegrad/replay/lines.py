@@ -22,10 +22,9 @@ from .access import (
     raw_malloc,
     store_i64,
 )
-from .adjoints import begin, cell_of, destination, fits, settle
+from .adjoints import begin, cell_of, destination, fits
 from .layout import *  # noqa: F403
-from .loops import scaled
-from .steps import axis_in, plan_sum, record_of, setting, used_up
+from .steps import axis_in, hand_on, plan_sum, record_of, setting, used_up
 from .values import bump, describe, size_of
 
 
@@ -49,18 +48,6 @@ def lines_of(world, record, axis, form):
     put(form, 1, n)
     put(form, 2, inner)
     return True
-
-
-@native
-def hand_on(frame, world, to, record, kind, g):
-    """Add a cotangent that already is the share of an operand of its form."""
-    address = get(cell_of(frame, to), 0)
-    if address == 0:
-        settle(frame, to, g, record)
-        return DONE
-    size = size_of(kind)
-    scaled(world, kind, get(record, V_SIZE), 1, 1.0, g, size, address, size)
-    return used_up(world, g)
 
 
 # ------------------------------------------------------------------------------------------------ extrema

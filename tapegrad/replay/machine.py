@@ -52,6 +52,7 @@ from .loops import gather_part, loop, loop_part, scaled_part, set_dense, set_lik
 from .steps import (
     by_joining,
     by_kernel,
+    by_part,
     by_power,
     by_product,
     by_store,
@@ -534,6 +535,7 @@ FOR_MACHINE = {
     W_STEPS + BY_PRODUCT: by_product,
     W_STEPS + BY_CONCATENATE: by_joining,
     W_STEPS + BY_STORE: by_store,
+    W_STEPS + BY_CONJ: by_part,
     W_STEPS + BY_EXTREME: by_extreme,
     W_STEPS + BY_RUNNING_SUM: by_running_sum,
     W_STEPS + BY_OTHERS: by_others,

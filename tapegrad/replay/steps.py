@@ -70,6 +70,18 @@ def used_up(world, g):
     return DONE
 
 
+@native
+def hand_on(frame, world, to, record, kind, g):
+    """Add a cotangent that already is the share of an operand of its form."""
+    address = get(cell_of(frame, to), 0)
+    if address == 0:
+        settle(frame, to, g, record)
+        return DONE
+    size = size_of(kind)
+    scaled(world, kind, get(record, V_SIZE), 1, 1.0, g, size, address, size)
+    return used_up(world, g)
+
+
 # ------------------------------------------------------------------------------------------- elementwise
 
 
@@ -271,6 +283,40 @@ def by_power(frame, world, scratch, k, entry, ops, g):
     return DONE
 
 
+@entry_point(STEP_SIGNATURE)
+def by_part(frame, world, scratch, k, entry, ops, g):
+    """real, imag and conj of complex values: g is, or changes the sign of, a part of the share."""
+    x, out = record_of(scratch, VX), record_of(scratch, VOUT)
+    step = get(ops, OP_STEP)
+    kind = COMPLEX128 if step == BY_CONJ else FLOAT64
+    if (
+        describe(world, load_i64(entry + AT_X), x) != COMPLEX128
+        or describe(world, load_i64(entry + AT_OUT), out) != kind
+        or get(x, V_SIZE) != get(out, V_SIZE)
+    ):
+        return STOP
+    to = destination(frame, world, k, load_i64(entry + AT_IN0), 0)
+    if to == REFUSED:
+        return NO_MEMORY
+    if to == NOWHERE:
+        return used_up(world, g)
+    if not fits(frame, world, scratch, to, x):
+        return STOP
+    n = get(x, V_SIZE)
+    if step == BY_CONJ:
+        for i in range(n):
+            put_f64(g, 2 * i + 1, -item_f64(g, 2 * i + 1))
+        return hand_on(frame, world, to, x, kind, g)
+    size = size_of(COMPLEX128)
+    adjoint = begin(frame, world, to, x, size, True)
+    if adjoint == 0:
+        return NO_MEMORY
+    if step == BY_IMAG:
+        adjoint += 8
+    scaled(world, FLOAT64, n, 1, 1.0, g, 8, adjoint, size)
+    return used_up(world, g)
+
+
 # -------------------------------------------------------------------------------- structural: one operand
 
 
@@ -300,11 +346,7 @@ def by_structure(frame, world, scratch, k, entry, ops, g):
     if step == BY_COPY or (step == BY_BROADCAST and same_size):
         if not same_size:
             return STOP
-        if fresh:
-            settle(frame, to, g, x)
-            return DONE
-        scaled(world, kind, get(x, V_SIZE), 1, 1.0, g, size, get(cell_of(frame, to), 0), size)
-        return used_up(world, g)
+        return hand_on(frame, world, to, x, kind, g)
 
     # Plan: the loop's extents, and the strides of g and of the adjoint, whose address is added below.
     partial = 1.0
@@ -574,11 +616,7 @@ def by_store(frame, world, scratch, k, entry, ops, g):
         return used_up(world, g)
     rank = plan_index(world, scratch, index, x, out, size)
     clear(scratch, g + get(scratch, S_AXES), rank, count, size)
-    if get(cell_of(frame, to_x), 0) == 0:
-        settle(frame, to_x, g, x)
-        return DONE
-    scaled(world, kind, get(x, V_SIZE), 1, 1.0, g, size, get(cell_of(frame, to_x), 0), size)
-    return used_up(world, g)
+    return hand_on(frame, world, to_x, x, kind, g)
 
 
 @native
