@@ -424,6 +424,8 @@ def test_command_line(model, capsys):
     assert "right" in capsys.readouterr().out
     assert main(["check", "./planted_model.py:loss", "--gradient", "planted_model:wrong"]) == 1
     assert "only rate is wrong" in capsys.readouterr().out
+    assert main(["check", "./planted_model.py:loss", "--gradient", "wrong", "--quiet"]) == 1
+    assert "wrong at rate" in capsys.readouterr().out
     html, data = model / "r.html", model / "r.json"
     arguments = [
         "check",
@@ -476,6 +478,12 @@ def test_bad_commands_are_answered_in_a_line(name, model, capsys):
     assert main(["check", *arguments]) == 2
     told = capsys.readouterr().err
     assert words in told and told.count("\n") == 1
+
+
+def test_a_list_of_numbers_is_an_array():
+    """As to SciPy's users: own gradients of functions that take arrays, and names of its components."""
+    check = tg.check_gradient(lambda x: np.sum(np.sin(x) @ np.eye(2)), [1.0, 2])
+    assert check.ok and {c.name for c in check.components} == {"x[0]", "x[1]"}
 
 
 def test_a_gradient_by_one_of_several_arguments():

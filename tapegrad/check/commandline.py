@@ -46,7 +46,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--gradient",
         metavar="MODULE:NAME",
-        help="the gradient to check, a function of the same arguments (default: tapegrad's own)",
+        help="the gradient to check, a function of the same arguments; a NAME alone is of the same module (default: tapegrad's own)",
     )
     parser.add_argument(
         "--hessian",
@@ -94,9 +94,10 @@ def run(chosen: argparse.Namespace) -> int:
 
 
 def _checked(chosen: argparse.Namespace, f: Callable[..., Any], args: list[Any]) -> GradientCheck:
-    gradient = named(chosen.gradient) if chosen.gradient else None
+    place = chosen.function.rpartition(":")[0]
+    gradient = _beside(place, chosen.gradient) if chosen.gradient else None
     own = chosen.hessian == "own"
-    hessian = True if own else named(chosen.hessian) if chosen.hessian else None
+    hessian = True if own else _beside(place, chosen.hessian) if chosen.hessian else None
     try:
         return check_gradient(
             f,
@@ -127,6 +128,11 @@ def _last_line_of_user(problem: BaseException) -> str:
         return ""
     frame = frames[-1]
     return f"{frame.filename}:{frame.lineno}, in {frame.name}: "
+
+
+def _beside(place: str, text: str) -> Callable[..., Any]:
+    """The function that an option names; a name alone is of the module of the function that is checked."""
+    return named(text if ":" in text else f"{place}:{text}")
 
 
 def _argnums(text: str | None) -> Any:

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import NotDifferentiable
+from ..tensor import Tensor
 from ..transforms import _optree
 from .estimates import Estimate, complex_step, differences, richardson
 from .findings import AdjointCheck, GradientCheck, TaylorLine
@@ -46,6 +47,19 @@ TINY = 2.0**-60
 """Step of the complex step, as a part of the scale: its square vanishes beside 1."""
 
 
+_GRADIENT = "write gradient=g for the gradient to judge"
+_DIGITS = "write digits=6 for how many must agree"
+_STEPS = "steps are chosen for each component, by measurement"
+
+INSTEAD = {
+    **dict.fromkeys(("grad", "jac", "jacobian", "fprime", "adjoint", "analytic"), _GRADIENT),
+    **dict.fromkeys(("tol", "rtol", "atol", "tolerance"), _DIGITS),
+    **dict.fromkeys(("eps", "epsilon", "step", "h"), _STEPS),
+    "args": "write the arguments one after the other, check_gradient(f, x, a, b)",
+}
+"""What other checkers call our settings."""
+
+
 def check_gradient(
     f: Callable[..., Any],
     *args: Any,
@@ -57,14 +71,15 @@ def check_gradient(
     digits: float = 6,
     seed: int = 0,
     progress: bool = False,
+    **others: Any,
 ) -> GradientCheck:
     """Whether a gradient of `f` at `args` is right, judged by values of `f` alone; a `GradientCheck`.
 
-    `f` takes arrays, numbers, tensors or pytrees of them and returns numbers. `gradient` is what is checked: a function of
-    the same arguments, or its value at `args`, with the shape of what it belongs to (for several outputs a Jacobian: shape
-    of the output, then of the input); None stands for tapegrad's own. `argnums` says which arguments it belongs to (all that
-    hold floats, or the one to which alone the gradient fits); for several, `gradient` gives a tuple. Complex arguments
-    follow PyTorch's convention.
+    `f` takes arrays, numbers, tensors or pytrees of them and returns numbers; a list of numbers is an array. `gradient` is what
+    is checked: a function of the same arguments, or its value at `args`, with the shape of what it belongs to (for several
+    outputs a Jacobian: shape of the output, then of the input); None stands for tapegrad's own. `argnums` says which arguments
+    it belongs to (all that hold floats, or the one to which alone the gradient fits); for several, `gradient` gives a tuple.
+    Complex arguments follow PyTorch's convention.
 
     `method` is how slopes are measured: "differences" (central, with the step of each component from noise and curvature),
     "richardson" (extrapolated; what "auto" does), "complex" (complex step, cross-checked, where `f` is analytic), or
@@ -83,6 +98,13 @@ def check_gradient(
     >>> tg.check_gradient(lambda x: np.sum(x**2), np.array([1.0, 2.0])).assert_ok().verdict
     'right'
     """
+    for name in others:
+        said = f"check_gradient() got an unexpected keyword argument {name!r}"
+        raise TypeError(f"{said}: {INSTEAD[name]}." if name in INSTEAD else said)
+    if callable(f) and any(callable(a) and not isinstance(a, Tensor) for a in args):
+        raise TypeError(
+            "check_gradient was given a function among the arguments to check at: write gradient=g for the gradient to judge."
+        )
     if method not in METHODS:
         raise ValueError(f"method={method!r} is not known: choose among {', '.join(METHODS)}.")
     if not 0 < digits <= 15:
@@ -802,7 +824,10 @@ def check_adjoint(
         y = np.zeros(rows, dtype) if y is None else y
         forward, adjoint = forward.matvec, forward.rmatvec
     if not callable(forward) or not callable(adjoint):
-        raise TypeError("check_adjoint needs two functions: the operator and its adjoint.")
+        raise TypeError(
+            "check_adjoint needs two functions: the operator and its adjoint. Of matrices write lambda v: A @ v and "
+            "lambda w: A.T @ w."
+        )
     if at is not None:
         x = at if x is None else x
         operator, transposed = forward, adjoint

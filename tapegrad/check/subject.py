@@ -19,7 +19,7 @@ import numpy as np
 
 from ..mode import no_grad
 from ..tensor import Tensor, wrap
-from ..transforms import NAMESPACE, _optree
+from ..transforms import NAMESPACE, _list_of_numbers, _optree
 
 Tree = Any
 
@@ -75,7 +75,7 @@ class Subject:
             )
         self.f = f
         self.title = title(f)
-        self.args = tuple(args)
+        self.args = tuple(np.asarray(a) if _list_of_numbers(a) and a else a for a in args)
         self.positions = self._positions(argnums)
         self.single = len(self.positions) == 1 and not isinstance(argnums, tuple | list)
         self.structures: list[Any] = []
