@@ -119,7 +119,8 @@ def multistart(
     """Run a solver from many starts at once: the results, best first (least `fun`, or `cost` of least squares).
 
     `solver(f, start, **settings)` is `tapegrad.minimize` unless another is given, such as `tapegrad.least_squares`. A start
-    from which it raises gives a result with `success=False`, `fun=inf` and the error as `message`, behind all others.
+    from which it raises gives a result with `success=False`, `fun=inf` and the error as `message`, behind all others; a
+    TypeError from every start, which no start can be the cause of, is raised.
 
     >>> import numpy as np, tapegrad.dask  # doctest: +SKIP
     >>> best, *_ = tapegrad.dask.multistart(lambda x: np.cos(x) + x**2 / 50, np.linspace(-9, 9, 8))  # doctest: +SKIP
@@ -129,7 +130,12 @@ def multistart(
     for given in (f, solver):
         demand_callable(given, "multistart")
     jobs = [(solver, f, start, settings) for start in _points(starts, "multistart")]
-    return sorted(_each(_solved, jobs, client, scheduler), key=_rank)
+    results = _each(_solved, jobs, client, scheduler)
+    problems = [result.pop("problem", None) for result in results]
+    if isinstance(problems[0], TypeError) and all(type(p) is type(problems[0]) for p in problems):
+        problems[0].add_note("raised from every start of tapegrad.dask.multistart")
+        raise problems[0]
+    return sorted(results, key=_rank)
 
 
 def chains(
@@ -186,8 +192,25 @@ def _each(
 
 def _part(loss: Callable[..., Any], params: Tree, *data: Any) -> tuple[Any, list[Any]]:
     """Value and gradient of one partition."""
-    value, gradient = transforms.value_and_grad(loss)(params, *data)
+    try:
+        value, gradient = transforms.value_and_grad(loss)(params, *map(_locked, data))
+    except ValueError as problem:
+        if "read-only" not in str(problem):
+            raise
+        raise ValueError(
+            f"the loss writes into the data of a partition ({problem}), which it may not, since a task may run twice: let it work "
+            "on a copy (x = x.copy())."
+        ) from problem
     return value, _flatten(gradient)[0]
+
+
+def _locked(part: Any) -> Any:
+    """A partition's array without the right to write: it may be the user's own, and a task may run twice."""
+    if type(part) is not np.ndarray or not part.flags.writeable:
+        return part
+    view = part.view()
+    view.flags.writeable = False
+    return view
 
 
 def _add(parts: Sequence[tuple[Any, list[Any]]]) -> tuple[Any, list[Any]]:
@@ -204,10 +227,16 @@ def _solved(job: tuple[Callable[..., Any], Any, Tree, dict[str, Any]]) -> Any:
 
     solver, f, start, settings = job
     try:
-        return solver(f, start, **settings)
+        result = solver(f, start, **settings)
+        if not isinstance(result, dict):
+            raise TypeError(
+                f"the solver returned {type(result).__name__}, but multistart ranks results of SciPy's kind: return an "
+                "OptimizeResult with fun or cost."
+            )
+        return result
     except Exception as problem:
         message = f"{type(problem).__name__}: {problem}"
-        return OptimizeResult(x=start, fun=np.inf, success=False, message=message)
+        return OptimizeResult(x=start, fun=np.inf, success=False, message=message, problem=problem)
 
 
 def _sampled(job: tuple[int, Callable[..., Any], Tree, Any, dict[str, Any]]) -> Any:
@@ -242,7 +271,14 @@ def _dask() -> Any:
 
 
 def _client(client: Any, scheduler: str | None) -> Any:
-    """The client that was given; else, unless a scheduler was, the active one; None for the schedulers of Dask itself."""
+    """The client that was given; else, unless a scheduler was, the active one; None for the schedulers of Dask itself.
+
+    Raises TypeError for what is no client.
+    """
+    if client is not None and not (hasattr(client, "compute") and hasattr(client, "scatter")):
+        raise TypeError(
+            f"client={client!r} was given, but it is a distributed.Client: make one, or leave it out and name a scheduler."
+        )
     return client if client is not None or scheduler is not None else _active_client()
 
 

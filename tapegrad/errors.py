@@ -36,6 +36,17 @@ class GradcheckError(TapegradError, RuntimeError):
     """A gradient check failed; the message shows both Jacobians."""
 
 
+def demand_number(value: object, name: str) -> None:
+    """Raise TypeError unless a setting is a real number (a NumPy scalar or 0-d array counts)."""
+    try:
+        float(value)  # type: ignore[arg-type]
+        fits = not isinstance(value, str | bytes)
+    except (TypeError, ValueError):
+        fits = False
+    if not fits:
+        raise TypeError(f"{name}={value!r} was given, but it is a number: write one.")
+
+
 def demand_callable(f: object, asker: str, instead: str = "pass a function") -> None:
     """Raise TypeError unless `f` can be called; `asker` is the public function that was given it."""
     if not callable(f):

@@ -101,8 +101,12 @@ def fori_loop(
     12.0
     """
     demand_callable(body, "fori_loop")
-    steps = range(int(lower), int(upper))
-    if lower != steps.start or upper != steps.stop:
+    try:
+        steps = range(int(lower), int(upper))
+        whole = lower == steps.start and upper == steps.stop
+    except (TypeError, ValueError):  # text, None, an array, nan
+        whole = False
+    if not whole:
         raise TypeError(
             f"fori_loop was given the bounds {lower!r} and {upper!r}, but it counts whole numbers: convert them with int()."
         )
@@ -162,6 +166,10 @@ def cond(
     """
     for given in (if_true, if_false):
         demand_callable(given, "cond")
+    if predicate is None or isinstance(predicate, str):
+        raise TypeError(
+            f"cond was given {predicate!r} as predicate, but it is a number or a boolean: did a function forget its return?"
+        )
     if np.size(predicate) != 1:
         raise ValueError(
             f"cond was given a predicate of shape {np.shape(predicate)}, but chooses one of two functions. Choose entry by entry with "

@@ -373,6 +373,8 @@ def test_adjoints_of_models_operators_and_pytrees():
         return tg.vjp(np.sin, x)[1](w)[0]
 
     assert tg.check_adjoint(tangent, cotangent, at=X).ok
+    affine = tg.check_adjoint(lambda v: v + 1, lambda w: w, X)
+    assert "not linear" in affine.explanation
     assert not tg.check_adjoint(tangent, lambda x, w: w, at=X).ok
 
     def split(v):

@@ -166,6 +166,11 @@ def test_the_readmes_example():
     assert not np.array_equal(made["four"][0], made["four"][1])
 
 
+def overwrites(p, x, y):
+    x[0] = 0.0
+    return loss(p, x, y)
+
+
 # fmt: off
 BAD = {
     "no function":  (lambda: tapegrad.dask.value_and_grad(3), TypeError, "cannot be called"),
@@ -176,6 +181,10 @@ BAD = {
     "empty":        (lambda: tapegrad.dask.value_and_grad(loss)(START, [], []), ValueError, "no partition"),
     "vector loss":  (lambda: tapegrad.dask.value_and_grad(lambda p, x: x @ p["w"])(START, [X]), TypeError, "needs a scalar output"),
     "no start":     (lambda: tapegrad.dask.multistart(np.sum, []), ValueError, "no start"),
+    "no client":    (lambda: tapegrad.dask.value_and_grad(loss, client=3)(START, [X], [Y]), TypeError, "distributed.Client"),
+    "data written": (lambda: tapegrad.dask.value_and_grad(overwrites)(START, [X], [Y]), ValueError, r"x = x.copy\(\)"),
+    "setting":      (lambda: tapegrad.dask.multistart(bent, CHAINS, metod="BFGS"), TypeError, "keyword argument 'metod'"),
+    "no result":    (lambda: tapegrad.dask.multistart(bent, CHAINS, lambda f, x: None), TypeError, "return an OptimizeResult"),
     "no sampler":   (lambda: tapegrad.dask.chains(None, [1.0]), TypeError, "cannot be called"),
     "no chain":     (lambda: tapegrad.dask.chains(hamiltonian, []), ValueError, "no start"),
 }
@@ -185,8 +194,10 @@ BAD = {
 @pytest.mark.parametrize("name", BAD)
 def test_bad_input_is_answered_in_a_sentence(name):
     call, kind, words = BAD[name]
+    before = X.copy()
     with pytest.raises(kind, match=words):
         call()
+    np.testing.assert_array_equal(X, before)
 
 
 @pytest.mark.filterwarnings(

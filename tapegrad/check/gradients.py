@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import NotDifferentiable
+from ..errors import NotDifferentiable, demand_callable, demand_number
 from ..tensor import Tensor
 from ..transforms import _optree
 from .estimates import Estimate, complex_step, differences, richardson
@@ -107,12 +107,15 @@ def check_gradient(
         )
     if method not in METHODS:
         raise ValueError(f"method={method!r} is not known: choose among {', '.join(METHODS)}.")
+    demand_number(digits, "digits")
     if not 0 < digits <= 15:
         raise ValueError(
             f"digits={digits!r} was asked, but float64 has 15: choose a number from 1 to 15."
         )
-    if directions is not None and directions < 1:
+    if directions is not None and not (isinstance(directions, int | np.integer) and directions > 0):
         raise ValueError(f"directions={directions!r}: ask for at least one, or leave it out.")
+    if hessian is not None and hessian is not True and hessian is not False:
+        demand_callable(hessian, "hessian=", "pass a function that returns the matrix, or True")
     subject = Subject(f, args, argnums)
     lone = None if argnums is not None else _lone_argument(subject, gradient)
     if lone is not None:
@@ -867,9 +870,10 @@ def _adjoint_diagnosis(
 ) -> str:
     u, v = domain.random(rng), domain.random(rng)
     apply = lambda z: image.vector(forward(domain.tree(z)), "the operator")  # noqa: E731
-    both, split = apply(2 * u - v), 2 * apply(u) - apply(v)
+    # The weights do not add up to 1: for these an affine map would pass.
+    both, split = apply(2 * u - 3 * v), 2 * apply(u) - 3 * apply(v)
     if np.linalg.norm(both - split) > 1e-8 * np.linalg.norm(split):
-        return "the operator is not linear: A(2u - v) is not 2 A u - A v. Pass a linearisation, with the point as `at`."
+        return "the operator is not linear: A(2u - 3v) is not 2 A u - 3 A v. Pass a linearisation, with the point as `at`."
     ratios = np.array([b / a for a, b in found if a != 0])
     if ratios.size and np.allclose(ratios, ratios[0], rtol=1e-6):
         factor = ratios[0]

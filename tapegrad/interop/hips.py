@@ -77,8 +77,10 @@ def hessian_vector_product(f: Function, argnum: int = 0) -> Function:
     array([ 6., 12.])
     """
 
+    demand_callable(f, "hessian_vector_product")
+
     def product(*args: Any, **kwargs: Any) -> Any:
-        *point, vector = args
+        *point, vector = _with_last(args, argnum, "a vector")
         return hvp(_of(f, argnum, tuple(point), kwargs))(point[argnum], vector)
 
     return product
@@ -92,12 +94,23 @@ def vector_jacobian_product(f: Function, argnum: int = 0) -> Function:
     array([1., 2.])
     """
 
+    demand_callable(f, "vector_jacobian_product")
+
     def product(*args: Any, **kwargs: Any) -> Any:
-        *point, cotangent = args
+        *point, cotangent = _with_last(args, argnum, "a cotangent")
         _, pull = vjp(_of(f, argnum, tuple(point), kwargs), point[argnum])
         return pull(cotangent)[0]
 
     return product
+
+
+def _with_last(args: tuple[Any, ...], argnum: int, what: str) -> tuple[Any, ...]:
+    """The arguments, once it is sure that one stands behind those of the function."""
+    if len(args) < argnum + 2:
+        raise TypeError(
+            f"the product was called with {len(args)} arguments, but takes those of the function and, last, {what}."
+        )
+    return args
 
 
 def multigrad_dict(f: Function) -> Function:

@@ -104,6 +104,10 @@ def minimize(
     chosen = _method(method)
     low_high = _bounds(bounds, space)
     _demand_inside(space, low_high)
+    if options is not None and not isinstance(options, dict):
+        raise TypeError(
+            f"options={options!r} was given, but it is a dict, such as {{'maxiter': 100}}."
+        )
     promotion = Promotion(compile, "minimize", callback is not None or bool(constraints))
     plain_value = promotion.of(itself, f)
 
@@ -333,6 +337,10 @@ def _constraint(c: Any, space: Space, promotion: Promotion) -> Any:
 
     if isinstance(c, optimize.LinearConstraint):
         return c
+    if not callable(c.get("fun", abs) if isinstance(c, dict) else getattr(c, "fun", abs)):
+        raise TypeError(
+            "the fun of a constraint cannot be called: give a function of the unknowns."
+        )
     if isinstance(c, dict):
         if "fun" not in c or c.get("type") not in ("eq", "ineq"):
             raise ValueError(

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import demand_number
 from ..inplace import before_write
 from ..mode import no_grad
 from ..tensor import Tensor, wrap
@@ -44,6 +45,9 @@ def clip_grad_norm_(
     tensor(10.)
     """
     gradients = _gradients(parameters)
+    demand_number(max_norm, "max_norm")
+    if max_norm < 0:
+        raise ValueError(f"max_norm={max_norm!r} was given, but a norm is at least 0.")
     if not gradients:
         return wrap(np.float64(0.0))
     order = float(norm_type)

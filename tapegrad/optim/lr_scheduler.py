@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from ..errors import demand_callable, demand_number
 from .optimizer import Group, Optimizer
 
 
@@ -30,6 +31,9 @@ class LRScheduler:
                     "state first, or leave last_epoch out."
                 )
         self.base_lrs = [group["initial_lr"] for group in optimizer.param_groups]
+        for name in ("gamma", "eta_min"):
+            if hasattr(self, name):
+                demand_number(getattr(self, name), name)
         self.last_epoch = last_epoch
         self._step_count = 0
         self._initial = True
@@ -99,6 +103,8 @@ class LambdaLR(LRScheduler):
         self.lr_lambdas = (
             list(lr_lambda) if isinstance(lr_lambda, list | tuple) else [lr_lambda] * groups
         )
+        for given in self.lr_lambdas:
+            demand_callable(given, "LambdaLR", "pass a function of the epoch")
         if len(self.lr_lambdas) != groups:
             raise ValueError(
                 f"Expected {groups} lr_lambdas, but got {len(self.lr_lambdas)}: one for each group."
