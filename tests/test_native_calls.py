@@ -1,5 +1,7 @@
 """Repeated calls of a native gradient: what the first one found out serves the next only where it holds."""
 
+import threading
+
 import numpy as np
 import pytest
 
@@ -101,3 +103,26 @@ def test_threads_have_stacks_of_their_own():
 
     in_threads(work, work, work, timeout=300)
     assert not wrong
+
+
+def test_the_first_calls_of_several_threads():
+    """One compiles and the others wait: none finds that nothing may be compiled any more."""
+
+    @tg.njit
+    def f(x, scale):
+        return np.sum(np.sin(x) * scale)
+
+    gradient = tg.value_and_grad(f)
+    x = np.linspace(0.0, 1.0, 5)
+    ready = threading.Barrier(3)
+    found = []
+
+    def work():
+        ready.wait()
+        found.append(gradient(x, 2.0))
+
+    in_threads(work, work, work, timeout=300)
+    assert len(found) == 3
+    for value, slope in found:
+        assert value == pytest.approx(2 * np.sum(np.sin(x)))
+        np.testing.assert_allclose(slope, 2 * np.cos(x))

@@ -491,6 +491,7 @@ class Derived:
         """What is compiled: the adjoint with its stencils gathered, and what it calls."""
         self.compiled = _compiled(self.owner, name, self.source, made.scope)
         self.warm = False
+        self._lock = threading.RLock()
 
     def _whole(self, gathered: bool) -> str:
         made = self.adjoint
@@ -567,9 +568,13 @@ class Derived:
         return call_with_stacks
 
     def _first(self, *args: Any) -> Any:
-        out = _quietly(self.compiled, args)
-        self.warm = True
-        return out
+        # One thread compiles; when the others come to it, nothing may be compiled any more (see `shortcut`).
+        with self._lock:
+            if not self.warm:
+                out = _quietly(self.compiled, args)
+                self.warm = True
+                return out
+        return self.compiled(*args)
 
     def _refuse_shared(self, args: tuple[Any, ...]) -> None:
         for i in self.mutated:
