@@ -77,6 +77,9 @@ def scan(
     def step(carry: Tree, i: int) -> tuple[Tree, Tree]:
         return f(carry, _rebuilt(structure, [x[i] for x in leaves]))
 
+    whole = _whole("scan", (f,), f, init, xs, n, reverse)
+    if whole is not None:
+        return whole
     carry, ys = _steps("scan", step, init, order, _segment(checkpoint, n))
     if not n:
         return carry, _none_of(f, init, structure, leaves)
@@ -111,6 +114,10 @@ def fori_loop(
             f"fori_loop was given the bounds {lower!r} and {upper!r}, but it counts whole numbers: convert them with int()."
         )
     size = _segment(checkpoint, len(steps))
+    counted = _Counted(steps)
+    whole = _whole("fori_loop", (body,), lambda v, i: (body(i, v), None), init, counted, len(steps))
+    if whole is not None:
+        return whole[0]
     return _steps("fori_loop", lambda v, i: (body(i, v), None), init, steps, size)[0]
 
 
@@ -137,6 +144,13 @@ def while_loop(
     for given in (test, body):
         demand_callable(given, "while_loop")
     size = _segment(checkpoint, SEGMENT**2)
+
+    functions = (test, body)
+    whole = _whole(
+        "while_loop", functions, lambda v, _: (body(v), None), init, None, None, test=test
+    )
+    if whole is not None:
+        return whole[0]
 
     def turns(value: Tree) -> Any:
         return bool(_plainly(test, value))
@@ -191,6 +205,53 @@ def _segment(checkpoint: int | bool, n: int) -> int:
             f"checkpoint={checkpoint} was asked, but it is the number of steps kept at once: give 1 or more, or True."
         )
     return int(checkpoint)
+
+
+class _Counted:
+    """The numbers of the steps, as what a loop goes along."""
+
+    def __init__(self, steps: range) -> None:
+        self.steps = steps
+
+
+def _whole(
+    name: str,
+    functions: Sequence[Any],
+    f: Step,
+    init: Tree,
+    xs: Any,
+    n: int | None,
+    backward: bool = False,
+    test: Callable[[Tree], Any] | None = None,
+) -> tuple[Tree, Tree] | None:
+    """Last carry and results of a loop in a function that `tg.compile` traces, where one step can stand for all; else None."""
+    if not storage.tracing.get():
+        return None
+    from .compiler.iteration import looped
+
+    counted = type(xs) is _Counted
+    leaves, structure = ([np.arange(xs.steps.start, xs.steps.stop)], None) if counted else _tree(xs)
+    first, arrangement = _tree(init)
+    found: list[Any] = [None]
+
+    def step(carry: list[Any], rows: list[Any]) -> tuple[list[Any], list[Any]]:
+        x = rows[0] if counted else _rebuilt(structure, rows)
+        before = _rebuilt(arrangement, carry)
+        new, y = _pair(name, f(before, x))
+        nexts = _tree(_like(before, new, name))[0]
+        made, found[0] = _tree(y)
+        return nexts, made
+
+    tested = None
+    if test is not None:
+
+        def tested(carry: list[Any]) -> Any:
+            return _plainly(test, _rebuilt(arrangement, carry))
+
+    done = looped(functions, step, first, leaves, n, backward, tested)
+    if done is None:
+        return None
+    return _rebuilt(arrangement, done[0]), _rebuilt(found[0], done[1])
 
 
 def _recorded() -> bool:
@@ -357,11 +418,11 @@ class _Segment:
 
     def pull(self, g: Any, xs: Sequence[Any], wanted: Sequence[bool]) -> list[Any]:
         n = len(xs) - len(self.outside)
-        own, found = _pulled(self.of_leaves, xs[:n], g)
+        own, found = pulled(self.of_leaves, xs[:n], g)
         return [found.get(node) for node in (*own, *self.outside)]
 
 
-def _pulled(f: Callable[..., Any], xs: Sequence[Any], g: Any) -> tuple[list[Any], dict[Any, Any]]:
+def pulled(f: Callable[..., Any], xs: Sequence[Any], g: Any) -> tuple[list[Any], dict[Any, Any]]:
     """One run of `f` and back: the nodes that stood for `xs`, and the cotangent of each node that `f` used, closed over or given.
 
     Where `g` is a tensor the way back is recorded too, as made from the very nodes that `f` closes over: so closures need no
@@ -418,7 +479,7 @@ def _segmented(function: Callable[[Tree], Tree], carry: Tree) -> Tree:
         tuple(range(len(operands))),
         "a loop's checkpoint",
     )
-    outside = _outside(run)
+    outside = outside_of(run.own.tape.code, run.nodes)
     made.outside = list(outside)
     results, arrangement = found
     made.value = _data(run.output)
@@ -429,10 +490,9 @@ def _segmented(function: Callable[[Tree], Tree], carry: Tree) -> Tree:
     return _rebuilt(arrangement, [next(pieces) if is_inexact(y) else y for y in results])
 
 
-def _outside(run: _Run) -> dict[Any, Tensor]:
-    """Per tracked tensor that a run used without having been given it, its node: a tensor that stands for it."""
-    code = run.own.tape.code
-    mine = {*code[SLOT::STRIDE], *run.nodes, None}
+def outside_of(code: list[Any], given: Sequence[Any]) -> dict[Any, Tensor]:
+    """Per tracked tensor that the entries of a run use, and that was not given to it, its node: a tensor that stands for it."""
+    mine = {*code[SLOT::STRIDE], *given, None}
     found: dict[Any, Tensor] = {}
     for k in range(0, len(code), STRIDE):
         for node, value in ((code[k + IN0], code[k + 4]), (code[k + IN1], code[k + 5])):

@@ -57,8 +57,8 @@ class StandIn:
         raise NotImplementedError
 
 
-tracing: ContextVar[bool] = ContextVar("tapegrad.tracing", default=False)
-"""Whether a program is being traced in this context: then walks are made by the sweep, which NumPy's names suffice."""
+tracing: ContextVar[Any] = ContextVar("tapegrad.tracing", default=None)
+"""The trace, where a program is being traced in this context: then walks are made by the sweep, which NumPy's names suffice."""
 
 
 def as_array(value: Any, dtype: Any = None) -> Any:

@@ -94,6 +94,7 @@ def sweep(
             and pull_entry is pull
             and type(code[k + X]) is np.ndarray
             and code[k + X].ndim
+            and not isinstance(g, storage.StandIn)
         ):
             _pull_region(code, k, g, mine, pending, leaves, owned, wanted)
             continue

@@ -321,3 +321,185 @@ def test_scalars_of_a_long_scan():
         np.testing.assert_allclose(got[0], expected[0], rtol=1e-12)
         np.testing.assert_allclose(got[1], expected[1], rtol=1e-11)
     assert any(native.loop is not None for native in c.latest.natives)
+
+
+# ---------------------------------------------------------------------------------------------------- one step for all
+#
+# Inside tg.compile a step is traced once, if once is enough; what comes out is what the loop in Python gives, to any order.
+
+
+def relu(x):
+    return tg.where(x > 0.5, np.sin(x) + 0.3, np.cos(x))
+
+
+def weighted(x):
+    """Weights from the closure, results of two kinds, a carry with a counter."""
+    w = np.outer(x, x) / 4
+    (h, n), ys = tg.scan(
+        lambda c, a: (
+            (np.tanh(w @ c[0]) * a + x[0], c[1] + 1),
+            {"h": c[0], "s": np.sum(w[0] * c[0])},
+        ),
+        (x * 1.0, 0),
+        np.linspace(0.5, 1.0, 40),
+    )
+    return np.sum(h) + np.sum(ys["h"][::3] ** 2) + np.sum(ys["s"] * np.arange(40.0)) + 0.1 * n
+
+
+def backward(x):
+    c, ys = tg.scan(lambda c, a: (np.sin(c) * a + a, c * a), x[0], np.tile(x, 20), reverse=True)
+    return c * np.sum(ys * np.arange(80.0))
+
+
+def complex_steps(x):
+    z = tg.fori_loop(0, 40, lambda i, z: z * z * 0.3 + (0.3 + 0.1j) * x[0], x[0] + 1j * x[1])
+    return np.real(z) * np.imag(z)
+
+
+def orbit(x):
+    return np.sum(
+        tg.while_loop(lambda v: np.sum(v * v) < 1e3, lambda v: v * 1.3 + np.sin(x), x) ** 2
+    )
+
+
+def many_chunks(x):
+    return tg.while_loop(
+        lambda v: v[0] < 1.1e3,
+        lambda v: (v[0] + 1.0 + x[0], v[1] * 0.999 + np.sin(x[1])),
+        (x[0], x[1]),
+    )[1]
+
+
+def newton(a):
+    return tg.while_loop(
+        lambda s: abs(s * s * s + s - a) > 1e-13,
+        lambda s: s - (s * s * s + s - a) / (3 * s * s + 1),
+        a * 0.5,
+    )
+
+
+def implicit(x):
+    """Newton's method in each step of a loop: the inner loop is a part of the outer one's step."""
+    c, ys = tg.scan(lambda c, _: (newton(c) + x[0], c * x[1]), x[1], length=33)
+    return c + np.sum(ys)
+
+
+def solved(x):
+    """A step that is a NumPy call."""
+    a = np.eye(4) * 2 + np.outer(x, x) / 9
+    return np.sum(
+        tg.while_loop(lambda v: np.sum(v * v) < 50, lambda v: np.linalg.solve(a, v) * 4 + x, x)
+    )
+
+
+ONE_STEP = {
+    "where": lambda x: np.sum(tg.fori_loop(0, 50, lambda i, v: relu(v) + 0.01 * i, x)),
+    "passing": lambda x: np.sum(tg.scan(lambda c, a: (c, np.sin(c) * a), x, np.ones(40))[1]) * x[0],
+    "branch": lambda x: np.sum(tg.fori_loop(0, 40, lambda i, v: np.sin(v) if x[0] < 0.4 else np.cos(v), x)),
+    **{f.__name__: f for f in (weighted, backward, complex_steps, orbit, many_chunks, implicit, solved)},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ONE_STEP)
+def test_one_step_stands_for_all(name):
+    """Value, gradient and Hessian, for arguments that take other numbers of turns: one program, unless Python looked at values."""
+    f = ONE_STEP[name]
+    for both in (f, tg.grad(f), tg.hessian(f)):
+        compiled = tg.compile(both)
+        for x in (X, X / 3, X * 1.5)[name == "implicit" :]:
+            expected = both(x)
+            scale = np.max(np.abs(expected))
+            for _ in range(2):
+                np.testing.assert_allclose(compiled(x), expected, rtol=1e-9, atol=1e-10 * scale)
+        (programs,) = compiled.programs.by_key.values()
+        assert len(programs) == (2 if name == "branch" else 1)
+        assert all(len(p.graph.steps) < 800 for p in programs)  # not a step for each turn
+
+
+def test_third_derivative_of_a_while():
+    third = tg.grad(tg.grad(tg.grad(newton)))
+    for a in (3.0, 10.0):
+        s = newton(a)
+        d = 3 * s * s + 1
+        exact = 108 * s * s / d**5 - 6 / d**4  # of the inverse function of s^3 + s
+        assert tg.compile(third)(a) == pytest.approx(exact, rel=1e-9)
+
+
+def counted(x):
+    """The step counts its own calls, and the function reads the count."""
+    calls = [0]
+
+    def step(i, v):
+        calls[0] += 1
+        return v * (1 + 0.01 * calls[0])
+
+    return np.sum(tg.fori_loop(0, 40, step, x)) * calls[0]
+
+
+def collected(x):
+    """The step leaves its values behind; their number is what the loop in Python gives."""
+    seen = []
+
+    def step(i, v):
+        seen.append(v)
+        return np.sin(v)
+
+    return np.sum(tg.fori_loop(0, 40, step, x)) + np.sum(seen[3] * seen[7]) * len(seen)
+
+
+def stored(x):
+    buffer = tg.zeros(40)
+
+    def step(i, v):
+        buffer[i] = np.sum(v)
+        return np.sin(v)
+
+    return np.sum(tg.fori_loop(0, 40, step, x)) + np.sum(buffer**2)
+
+
+def tallied(x):
+    class Tally:
+        n = 0
+
+    tally = Tally()
+
+    def step(v):
+        tally.n = tally.n + 1
+        return v * 1.5 + 1.0
+
+    return np.sum(tg.while_loop(lambda v: np.sum(v) < 1e4, step, x)) * tally.n
+
+
+EFFECTS = {f.__name__: f for f in (counted, collected, stored, tallied)} | {
+    "looking": lambda x: np.sum(tg.fori_loop(0, 40, lambda i, v: np.sin(v) if v[0] > 0.2 else np.cos(v), x)),
+    "odd": lambda x: np.sum(tg.fori_loop(0, 40, lambda i, v: np.sin(v) if i % 2 else np.cos(v), x)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", EFFECTS)
+def test_steps_with_effects_run_step_by_step(name):
+    """A step that does something beside, or looks at values of its turn, runs as in Python, and all of its effects are there."""
+    f = EFFECTS[name]
+    for both in (f, tg.value_and_grad(f)):
+        compiled = tg.compile(both)
+        for x in (X, X * 2):
+            got, wanted = compiled(x), both(x)
+            pairs = [(got, wanted)] if both is f else zip(got, wanted, strict=True)
+            for one, other in pairs:
+                np.testing.assert_allclose(one, other, rtol=1e-12)
+
+
+def test_loops_on_tracked_tensors_and_in_place_of_numpy():
+    """A compiled loop is one entry of an outer tape; a failed machine code leaves the NumPy calls."""
+    compiled = tg.compile(orbit)
+    x = tg.tensor(X, requires_grad=True)
+    compiled(x).backward()
+    np.testing.assert_allclose(x.grad.numpy(), tg.grad(orbit)(X), rtol=1e-12)
+    from tapegrad.compiler.iteration import WhileCall
+
+    program = tg.compile(tg.grad(orbit)).program(X)
+    calls = [n.function for n in program.executed.nodes if isinstance(n.function, WhileCall)]
+    assert calls and all(call.native is not None for call in calls)
+    for call in calls:
+        call.native = None
+    np.testing.assert_allclose(program([X * 2]), tg.grad(orbit)(X * 2), rtol=1e-12)

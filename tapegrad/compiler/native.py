@@ -115,7 +115,7 @@ class Native:
         self.loop = loop
         self.results = [Result(op.shape, op.dtype) for op in outputs]
         if loop is not None:
-            for k in range(loop.carried, len(outputs)):
+            for k in range(loop.carried, len(outputs) - loop.tested):
                 self.results[k] = Result((loop.turns, *outputs[k].shape), outputs[k].dtype)
         self.schedule = scheduled(outputs, sharing=loop is None)
         timer.lap("schedule")
@@ -144,12 +144,13 @@ class Native:
             }
             imports[f"tg_was{i}"] = w.copy.ctypes.data if w.copy is not None else 0
             kept.append((w, w.holder, w.name, w.value, w.copy))
-        exports = ("tg_entry", "tg_run", "tg_release")
+        called = loop is None or not loop.open  # by Python, and not chunk by chunk
+        exports = ("tg_entry", "tg_run", "tg_release") if called else ("tg_run", "tg_release")
         imports = {k: v for k, v in imports.items() if k in part.asks}
         library = jit.Library(part.code, exports, imports, part.asks, kept)
         self._run = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(library.addresses["tg_run"])
         self.library = library
-        self.entry = jit.builtin(library.addresses["tg_entry"], name, library)
+        self.entry = jit.builtin(library.addresses["tg_entry"], name, library) if called else None
         timer.lap("link")
         self.seconds = timer.seconds
         self.size = len(part.code)
@@ -172,6 +173,38 @@ class Native:
         if any(made[self.shown :]):
             raise GuardFailed  # an index is out of bounds: the function itself says which
         return [a if a.ndim else a[()] for a in made[: self.shown]]
+
+    def by_turns(
+        self,
+        turns: int,
+        carry: Sequence[np.ndarray],
+        fixed: Sequence[np.ndarray],
+        given: Sequence[np.ndarray],
+        made: Sequence[np.ndarray],
+    ) -> tuple[int, bool]:
+        """A part of a `while`: `carry` is overwritten, rows are read and made. How many turns there were, and whether there are more."""
+        assert self.loop is not None
+        missing = self.loop.turns - turns if self.loop.backward else 0  # so the last turn has row 0
+
+        def rows(x: np.ndarray) -> int:
+            return x.ctypes.data - missing * (x.nbytes // len(x))
+
+        go, count = np.ones((), bool), np.array(turns)
+        plain = [x.ctypes.data for x in carry]
+        addresses = [
+            *plain,
+            *(x.ctypes.data for x in fixed),
+            *map(rows, given),
+            *plain,
+            *map(rows, made),
+        ]
+        if self.loop.tested:
+            addresses.append(go.ctypes.data)
+        addresses.append(count.ctypes.data)
+        table = (ctypes.c_void_p * len(addresses))(*addresses)
+        if not self._run(ctypes.addressof(table)):
+            raise MemoryError("there is no memory for a loop's step: pass smaller arrays.")
+        return int(count), bool(go) and self.loop.tested
 
 
 def _converted(native: Native, *values: Any) -> Any:
@@ -216,7 +249,9 @@ def _module(native: Native, body: Body, arrays: Arrays, form: Form) -> str:
         _frame(native, local, n_const, bool(body.shares))
         if native.loop is None
         else _loop_frame(native, local, n_const),
-        _entry(native, form, bool(body.shares)),
+        ""
+        if native.loop is not None and native.loop.open
+        else _entry(native, form, bool(body.shares)),
         "attributes #0 = { nounwind }",
         "attributes #1 = { nounwind willreturn memory(none) }",
     ]
@@ -338,9 +373,13 @@ def _loop_frame(native: Native, local: Sequence[int], n_const: int) -> str:
     lines = [
         "define internal i32 @call_body(ptr %table) #0 {",
         "entry:",
-        *_pointers(n_in + n_out),
+        *_pointers(n_in + n_out + loop.open),
         *_borrowed(size, 0, heap, False),
     ]
+    count = f"%q{n_in + n_out}"  # of an open loop: how many turns there may be, and were
+    lines.append(
+        f"  %limit = load i64, ptr {count}" if loop.open else f"  %limit = add i64 0, {loop.turns}"
+    )
     for k in local:
         lines.append(f"  %m{k} = getelementptr i8, ptr %scratch, i64 {schedule.memory[k][1]}")
     lines.append(f"  %here = getelementptr i8, ptr %scratch, i64 {schedule.scratch}")
@@ -374,17 +413,30 @@ def _loop_frame(native: Native, local: Sequence[int], n_const: int) -> str:
     for k in range(loop.carried):
         lines.append(f"  %n{k} = getelementptr i8, ptr %new_cur, i64 {starts[k]}")
         arguments.append(f"ptr %n{k}")
-    for k in range(loop.carried, n_out):
+    lines.append(
+        f"  %row = sub i64 {loop.turns - 1}, %j" if loop.backward else "  %row = add i64 0, %j"
+    )
+    for k in range(loop.carried, n_out - loop.tested):
         lines += [
-            f"  %kj{k} = mul i64 %j, {sizes[k]}",
+            f"  %kj{k} = mul i64 %row, {sizes[k]}",
             f"  %k{k} = getelementptr i8, ptr %q{n_in + k}, i64 %kj{k}",
         ]
         arguments.append(f"ptr %k{k}")
+    if loop.tested:
+        arguments.append(f"ptr %q{n_in + n_out - 1}")
     arguments += [f"ptr %m{k}" for k in local]
     lines += [
-        f"  call void @body({', '.join(arguments)})", "  %next = add i64 %j, 1", f"  %more = icmp slt i64 %next, {loop.turns}",
-        "  br i1 %more, label %turns, label %after", "after:",
+        f"  call void @body({', '.join(arguments)})", "  %next = add i64 %j, 1", "  %room = icmp slt i64 %next, %limit",
     ]  # fmt: skip
+    if loop.tested:
+        lines += [
+            f"  %go = load i8, ptr %q{n_in + n_out - 1}", "  %goes = icmp ne i8 %go, 0", "  %more = and i1 %goes, %room",
+            "  br i1 %more, label %turns, label %after", "after:",
+        ]  # fmt: skip
+    else:
+        lines += ["  br i1 %room, label %turns, label %after", "after:"]
+    if loop.open:
+        lines.append(f"  store i64 %next, ptr {count}")
     for k in range(loop.carried):
         lines.append(f"  %last{k} = getelementptr i8, ptr %new_cur, i64 {starts[k]}")
         lines.append(

@@ -16,12 +16,13 @@ from typing import Any
 
 import numpy as np
 
+from . import callout
 from .arrays import COMPLEX, DTYPES, SUMS, Arrays, Op
 from .graph import Graph, Guard, Node, Recorded, Ref
 from .lowering import expression
 from .native import Argument, Form, Native
 from .pairs import Pair, Unlowered, read, written
-from .rolling import Loop, LoopCall
+from .rolling import Loop
 from .schedule import topological
 
 KNOWN = (*DTYPES, *COMPLEX)
@@ -176,12 +177,8 @@ def compiled(graph: Graph, name: str) -> tuple[Graph, list[Native]]:
                 guarded(node)
         for node in calls[level]:
             changed = node.with_inputs([now(x) for x in node.inputs])
-            if isinstance(node.function, LoopCall):
-                native_loop = _loop(node.function.loop, node.inputs, f"{name}.loop")
-                if native_loop is not None:
-                    natives.append(native_loop)
-                    changed.function = _as_tuple(native_loop)
-                    changed.name = "native_loop"
+            if hasattr(node.function, "loop"):
+                natives += _nativised(changed, node.function, f"{name}.loop")
             replaced[id(node)] = changed
             steps.append(changed)
             guarded(node)
@@ -189,9 +186,31 @@ def compiled(graph: Graph, name: str) -> tuple[Graph, list[Native]]:
     return result.pruned(), natives
 
 
+def _nativised(call: Recorded, function: Any, name: str) -> list[Native]:
+    """The native parts of a loop's call: one if all of its body is machine code, else those of the body, which Python repeats."""
+    native = _loop(function.loop, call.inputs, name)
+    if native is None:
+        body, natives = compiled(function.loop.body, name)
+        call.function = type(function)(function.loop)
+        call.function.run = callout.written(body, name)[0]
+        return natives
+    if function.loop.open:
+        call.function = type(function)(function.loop)
+        call.function.native = native
+        call.name = "native_while"
+    else:
+        call.function = _as_tuple(native)
+        call.name = "native_loop"
+    return [native]
+
+
 def _loop(loop: Loop, given: Sequence[Node], name: str) -> Native | None:
     """A rolled loop as machine code, if everything in its body has an expression."""
     stage = Stage()
+    if loop.open:  # what is read row by row comes in chunks
+        plain = loop.carried + loop.fixed
+        rows = loop.body.inputs[plain:]
+        given = [*loop.body.inputs[:plain], *(_chunk_of(x, loop.turns) for x in rows)]
     if any(x.dtype not in KNOWN for x in (*loop.body.inputs, *given)):
         return None
     for node in loop.body.inputs:
@@ -214,11 +233,16 @@ def _loop(loop: Loop, given: Sequence[Node], name: str) -> Native | None:
     )
 
 
+def _chunk_of(row: Node, turns: int) -> Node:
+    chunk = row.with_inputs(())
+    chunk.shape = (turns, *row.shape)
+    return chunk
+
+
 def _as_tuple(native: Native) -> Callable[..., Any]:
     """The entry, whose only output comes without a tuple."""
-    if len(native.outputs) > 1:
-        return native.entry
-    return lambda *values: (native.entry(*values),)
+    entry: Any = native.entry
+    return entry if len(native.outputs) > 1 else lambda *values: (entry(*values),)
 
 
 def _works(stage: Stage, outputs: Sequence[Node]) -> bool:

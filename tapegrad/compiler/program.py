@@ -32,12 +32,12 @@ from ..sweep import operands
 from ..tape import RECORDER, STRIDE, Leaf, own_tape
 from ..tensor import Tensor, wrap
 from ..transforms import _flatten, _unflatten
-from . import callout
+from . import callout, rolling
 from .callout import GuardFailed
 from .graph import Graph, Guard
 from .report import Report
 from .surroundings import Watched, held_elsewhere, watched
-from .tracing import Later, Trace, Traced, ops_recorded
+from .tracing import Later, LeftBehind, Trace, Traced, ops_recorded
 
 MOST_TRACES = 16
 """Programs of one signature, told apart by guards, before a function is refused: it reads values that are never the same twice."""
@@ -164,7 +164,7 @@ class Program:
         as_tensors = bool(call.tensors)
         self.direct: Any = None  # the entry that takes the user's arguments as they are
         self.native: Any = None
-        self.graph = graph.pruned()
+        self.graph = rolling.trimmed(graph.pruned())
         self.guards = [step for step in self.graph.steps if type(step) is Guard]
         self.structure = structure
         self.leaves = list(
@@ -176,7 +176,7 @@ class Program:
         self.seconds = seconds
         run = self.graph
         try:
-            from . import jit, partition, rolling
+            from . import jit, partition
 
             if not as_tensors and len(self.graph.steps) < rolling.WORTH:
                 form = lambda n: _form(call, self.leaves, structure, n, self.around)  # noqa: E731
@@ -315,12 +315,32 @@ def traced(
     f: Callable[..., Any], call: Call, name: str, slow: Callable[..., Any] | None = None
 ) -> tuple[Program, list[Any]]:
     """Run `f` once on traced values: the program, and the outputs of this very run."""
+    unrolled: frozenset[Any] = frozenset()
+    while True:
+        try:
+            return _traced(f, call, name, slow, unrolled)
+        except LeftBehind as loop:
+            if loop.key in unrolled:
+                raise TraceError(
+                    f"{name} was compiled, and {loop} met a value of another trace."
+                ) from None
+            unrolled |= {loop.key}
+
+
+def _traced(
+    f: Callable[..., Any],
+    call: Call,
+    name: str,
+    slow: Callable[..., Any] | None,
+    unrolled: frozenset[Any],
+) -> tuple[Program, list[Any]]:
     import optree
 
     start = time.perf_counter()
     trace = Trace()
+    trace.unrolled = unrolled
     state = _random_state(f)
-    token = storage.tracing.set(True)
+    token = storage.tracing.set(trace)
     own = own_tape()
     asked: list[str] = []  # who asked for the grad mode, outside this library
 
@@ -400,9 +420,7 @@ def _outputs(
                 leaf = np.asarray(leaf)
         if type(leaf) is Traced:
             if leaf.home is not trace:
-                raise TraceError(
-                    "a value of another trace of tg.compile was returned: return this function's own values."
-                )
+                leaf = trace.adopted(leaf)
             nodes.append(leaf.node)
             described.append(None)
             later = leaf.later() if leaf.large else leaf.value

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -55,11 +55,17 @@ class Loop:
     fixed: int
     indices: list[tuple[int, int]] = field(default_factory=list)
     """(a, b) of each indexed value: turn j reads entry a + b * j."""
+    backward: bool = False
+    """Whether the first turn makes the last of what is kept."""
+    open: bool = False
+    """Whether a call says how many turns there are, at most `turns`: a part of a `while`."""
+    tested: bool = False
+    """Whether the last of the body's outputs says if there is another turn."""
 
     @property
     def kept(self) -> int:
         """How many values are kept turn by turn."""
-        return len(self.body.outputs) - self.carried
+        return len(self.body.outputs) - self.carried - self.tested
 
 
 class LoopCall:
@@ -68,24 +74,58 @@ class LoopCall:
     def __init__(self, loop: Loop) -> None:
         self.loop = loop
         self.__name__ = "loop"
-        self._run: Any = None
+        self.run: Any = None
 
     def __call__(self, *values: Any) -> Any:
         """The slower executor: the body as NumPy calls, turn by turn."""
         loop = self.loop
-        if self._run is None:
-            self._run = callout.written(loop.body, "loop")[0]
+        if self.run is None:
+            self.run = callout.written(loop.body, "loop")[0]
         carried = list(values[: loop.carried])
         fixed = values[loop.carried : loop.carried + loop.fixed]
         arrays = values[loop.carried + loop.fixed :]
         kept: list[list[Any]] = [[] for _ in range(loop.kept)]
         for turn in range(loop.turns):
             entries = [x[a + b * turn] for x, (a, b) in zip(arrays, loop.indices, strict=True)]
-            results = self._run(*carried, *fixed, *entries)
+            results = self.run(*carried, *fixed, *entries)
             carried = results[: loop.carried]
             for column, value in zip(kept, results[loop.carried :], strict=True):
                 column.append(value)
-        return (*carried, *(np.stack(column) for column in kept))
+        return (*carried, *(np.stack(column[:: -1 if loop.backward else 1]) for column in kept))
+
+
+def trimmed(graph: Graph) -> Graph:
+    """The graph, whose loops keep turn by turn only what somebody reads."""
+    parts: dict[Node, list[Any]] = {}
+    for step in graph.steps:
+        if type(step) is Recorded and hasattr(step.function, "loop"):
+            parts[step] = []
+        elif type(step) is Recorded and step.inputs and step.inputs[0] in parts:
+            parts[step.inputs[0]].append(step)
+    if not parts:
+        return graph
+    steps = list(graph.steps)
+    for k, call in enumerate(steps):
+        if not isinstance(call, Node) or call not in parts:
+            continue
+        loop = call.function.loop
+        numbers = {part: int(part.name[5:-1]) for part in parts[call]}
+        kept = sorted({i for i in numbers.values() if i >= loop.carried})
+        if len(kept) == loop.kept:
+            continue
+        outputs = loop.body.outputs
+        ends = outputs[len(outputs) - loop.tested :]
+        chosen = [*outputs[: loop.carried], *(outputs[i] for i in kept), *ends]
+        body = Graph(loop.body.inputs, loop.body.steps, chosen).pruned()
+        fewer = call.with_inputs(call.inputs)
+        fewer.function = type(call.function)(replace(loop, body=body))
+        steps[k] = fewer
+        place = {i: loop.carried + j for j, i in enumerate(kept)}
+        for part, i in numbers.items():
+            part.inputs = (fewer,)
+            if i >= loop.carried:
+                part.function, part.name = operator.itemgetter(place[i]), f"loop[{place[i]}]"
+    return Graph(graph.inputs, steps, graph.outputs)
 
 
 def rolled(graph: Graph) -> Graph:

@@ -75,7 +75,7 @@ class Watched:
         if holder is None:
             return self.value
         if type(holder) is types.CellType:
-            return _content(holder)
+            return content(holder)
         return holder.get(self.name) if self.name else holder._data
 
 
@@ -93,7 +93,7 @@ def _sign(x: Any) -> float:
     return math.copysign(1.0, x) if isinstance(x, float) else 0.0
 
 
-def _content(cell: types.CellType) -> Any:
+def content(cell: types.CellType) -> Any:
     try:
         return cell.cell_contents
     except ValueError:  # empty
@@ -146,7 +146,7 @@ def _names(f: Callable[..., Any]) -> Iterator[tuple[Any, Any, str]]:
         module = scope.get("__name__", "")  # a wrapper's own __module__ is that of what it wraps
         user = module.split(".")[0] not in _LIBRARIES
         for cell in function.__closure__ or ():
-            value = _content(cell)
+            value = content(cell)
             if _kind(value) and user and id(cell) not in seen:
                 seen.add(id(cell))
                 yield value, cell, ""

@@ -73,8 +73,32 @@ BOTH = (_REFS[0], _REFS[1])
 _NONE: dict[str, Any] = {}
 
 
+class Unrolled(BaseException):
+    """What a loop's step does cannot be traced once for all turns (iteration.py). No `Exception`: it is not for the step to catch."""
+
+
+class LeftBehind(BaseException):
+    """A loop cannot be traced by one step, or its step left a value behind elsewhere: the function has to be traced anew, and the
+    loop whose functions have this key step by step."""
+
+    def __init__(self, key: Any, reason: str) -> None:
+        super().__init__(reason)
+        self.key = key
+
+
+class _Belongs(Exception):
+    """A call in one trace meets a value of a trace inside it, where the call belongs."""
+
+    def __init__(self, home: Trace) -> None:
+        self.home = home
+
+
 class Trace:
     """One run of a function: the graph it grows, and the constants it met."""
+
+    outer: Trace | None = None
+    unrolled: frozenset[Any] = frozenset()
+    """Keys of the loops that run in Python although they say that they are loops."""
 
     def __init__(self) -> None:
         self.graph = Graph()
@@ -99,16 +123,17 @@ class Trace:
     ) -> Any:
         """Evaluate a call on the values, and record it."""
         if not self.open:
-            raise TraceError(
-                f"{name} was called on a value that a function left behind when it was traced by tg.compile: it is a placeholder of that "
-                "run, and means nothing outside. Return the value from the function instead of storing it elsewhere."
-            )
+            raise self.left(name)
         inputs: list[Node] = []
         values: list[Any] = []
-        template: tuple[Any, Any] = (
-            self._split(tuple(args), inputs, values),
-            self._split(kwargs, inputs, values),
-        )
+        template: tuple[Any, Any]
+        try:
+            template = (
+                self._split(tuple(args), inputs, values),
+                self._split(kwargs, inputs, values),
+            )
+        except _Belongs as inside:
+            return inside.home.call(function, args, kwargs, name)
         if any(type(v) is Later or (type(v) is np.ndarray and v.size >= PUT_OFF) for v in values):
             later = _put_off(function, name, template, values)
             if later is not None:
@@ -202,10 +227,7 @@ class Trace:
         kind = type(value)
         if kind is Traced:
             if value.home is not self:
-                raise TraceError(
-                    "a value of one trace of tg.compile met a value of another: a function left a placeholder behind when it was traced. "
-                    "Return values from the function instead of storing them elsewhere."
-                )
+                value = self.adopted(value)
             inputs.append(value.node)
             values.append(value.later() if value.large else value.value)
             return Ref(len(inputs) - 1)
@@ -224,6 +246,27 @@ class Trace:
                 self.met[id(value)] = value
             return storage.kept(value)
         return value
+
+    def adopted(self, value: Traced) -> Traced:
+        """A value of another trace, as one of this trace. Raises TraceError where it has no business here."""
+        home: Trace | None = value.home
+        while home is not None and home is not self:
+            home = home.outer
+        if home is self:
+            raise _Belongs(value.home) if value.home.open else value.home.left("a call")
+        if not value.home.open:
+            raise value.home.left("a call")
+        raise TraceError(
+            "a value of one trace of tg.compile met a value of another: a function left a placeholder behind when it was traced. "
+            "Return values from the function instead of storing them elsewhere."
+        )
+
+    def left(self, what: str) -> BaseException:
+        """The error about a value that is used after its trace has ended."""
+        return TraceError(
+            f"{what} was called on a value that a function left behind when it was traced by tg.compile: it is a placeholder of that "
+            "run, and means nothing outside. Return the value from the function instead of storing it elsewhere."
+        )
 
     def read(self, traced: Traced, what: str) -> Any:
         """The value, for Python to look at: from here on the program is good only where it is the same."""
@@ -249,6 +292,8 @@ class Trace:
     def write(self, traced: Traced, node_of: Callable[[], Traced], what: str) -> None:
         """Let `traced` stand for a new value, as after a write in place."""
         where = _line()
+        if storage.tracing.get() is not self:
+            raise Unrolled(f"{what} writes to what stands outside of the step")
         root = traced
         while root.source is not None:
             root = root.source[0]
@@ -1005,8 +1050,8 @@ _recording = 0
 _originals: list[tuple[Primitive, Any]] = []
 
 
-_SEEN_THROUGH = frozenset({"logsumexp", "softmax", "log_softmax", "strong_product"})
-"""Ops whose forward function is a few NumPy calls, which become machine code with what is around them."""
+_SEEN_THROUGH = frozenset({"logsumexp", "softmax", "log_softmax", "strong_product", "iteration"})
+"""Ops whose forward function is calls that are recorded themselves, and become machine code with what is around them."""
 
 
 class OpCall:
