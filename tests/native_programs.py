@@ -781,4 +781,4 @@ def middle(x):
     return np.median(x)
 
 
-REFUSED = [drawn_over_time, snapshots_within, view_over_time, flat_iterator, typed_list, list_of_numbers, dictionary, tried, printed, copied_to, written_to_out, reinterpreted, digits, tuple_of_arrays, lists, recursion, complex_values, unknown_function, drawn_with_active_scale, update_by_a_part_of_itself, generator_expression]  # fmt: skip
+REFUSED = [drawn_over_time, snapshots_within, view_over_time, flat_iterator, typed_list, list_of_numbers, dictionary, tried, printed, copied_to, written_to_out, reinterpreted, digits, tuple_of_arrays, lists, recursion, unknown_function, drawn_with_active_scale, update_by_a_part_of_itself, generator_expression]  # fmt: skip

@@ -115,6 +115,17 @@ def test_several_outputs_and_settings():
     assert np.allclose(tg.grad(lambda a: mixed(a, 2, 3.0, flag=False)[0])(x), np.ones(3))
 
 
+def test_a_tuple_before_what_is_differentiated():
+    """A tuple is several parameters of the generated code; what comes behind it keeps its place."""
+
+    @tg.njit
+    def f(pair, x, y):
+        return pair[0] * pair[1] * x * x + y
+
+    assert tg.jvp(lambda x, y: f((2.0, 3.0), x, y), (5.0, 7.0), (1.0, 0.0))[1] == 60.0
+    assert tg.hvp(lambda x: f((2.0, 3.0), x, 7.0))(5.0, 1.0) == 12.0
+
+
 def test_a_numba_function_as_it_is():
     x = X.copy()
     plain = numba.njit(lambda_like)

@@ -17,11 +17,13 @@ import random
 import types
 from typing import Any
 
+import numba
 import numpy as np
 import pytest
 from numba.core.errors import NumbaError
 
 import tapegrad as tg
+from tapegrad.native.function import real_leaves
 
 COUNT = int(os.environ.get("TAPEGRAD_FUZZ_NATIVE", "32"))
 COMPILED = int(os.environ.get("TAPEGRAD_FUZZ_NATIVE_COMPILED", "2"))
@@ -138,6 +140,8 @@ class Writer:
         self.vectors = ["x", "w", "v"]  # of length 6
         self.matrices = ["m"]  # 3 x 6
         self.counters: list[str] = []
+        self.ending: set[str] = set()
+        """Counters that a loop over a condition ends by."""
         self.bound = ["k"]  # bound from the first line on
         self.counting = True
         self.names = 0
@@ -307,6 +311,8 @@ class Writer:
             if self.r.random() < 0.4:
                 self.put(depth + 1, f"{self.r.choice(self.scalars[:4])} = {self.number(1)}")
             self.put(depth + 1, jump)
+        elif u < 0.83 and loops < 2 and deep:
+            self.shared(depth, loops)
         elif u < 0.97 and loops < 2 and deep:
             self.loop(depth, loops)
         elif u < 0.985 and depth == 1:
@@ -381,6 +387,39 @@ class Writer:
             self.put(depth, f"del {names[0]}")
             self.counters = [c for c in self.counters if c != names[0]]
 
+    def shared(self, depth: int, loops: int) -> None:
+        """A loop over prange: passes write at their own place and add to a number, and mostly read neither elsewhere."""
+        p = self.fresh("p")
+        span = self.pick("6", "1, 5", "2, 6", "3, 3", "int(abs(q) * 2), 6")
+        held = list(self.vectors), list(self.scalars), list(self.matrices), list(self.counters)
+        to, total = self.writable(), self.r.choice(self.scalars[:4])
+        if self.r.random() < 0.85:
+            self.vectors.remove(to)
+            self.scalars.remove(total)
+        self.put(depth, f"for {p} in prange({span}):")
+        own, depth = self.fresh("s"), depth + 1
+        self.put(depth, f"{own} = {self.pick(f'x[{p}]', f'x[{p} - 1] * x[{p}]', 'x[0]')}")
+        self.scalars.append(own)
+        self.counters.append(p)
+        for _ in range(self.r.randrange(1, 4)):
+            one = f"math.sin({self.number(1)})"
+            self.put(
+                depth,
+                self.pick(
+                    f"{to}[{p}] {self.pick('=', '+=', '*=')} {one}",
+                    f"{total} {self.pick('+=', '-=')} {one}",
+                    f"{own} = {own} * {one}",
+                    f"if {self.condition()}: {total} += {one}",
+                    f"while {own} < 0.4: {own} = {own} * 0.5 + 0.3",
+                    f"for {self.fresh('j')} in range(2): {to}[{p}] = {one}",
+                    f"m[{p} % 3, {p}] = {one}",
+                    f"for j in range(3): m[j, {p}] = m[j, {p}] * {one}",
+                    f"{own} += np.sum({self.r.choice(self.vectors)}[{p}:]) * {to}[{p}]",
+                ),
+            )
+        self.put(depth, f"{to}[{p}] += {own}")
+        self.vectors, self.scalars, self.matrices, self.counters = held
+
     def header(self, depth: int) -> list[str]:
         """The first lines of a loop; the names it binds."""
         kind = self.r.randrange(8)
@@ -395,12 +434,14 @@ class Writer:
             return [i]
         if kind == 3:
             i = self.fresh("i")
+            self.ending.add(i)
             self.put(depth, f"{i} = 0")
             self.put(depth, f"while {i} < {n}{self.pick('', f' and {self.leaf()} < 0.8')}:")
             self.put(depth + 1, f"{i} += 1")
             return [i]
         if kind == 4:
             i = self.fresh("i")
+            self.ending.add(i)
             self.put(depth, f"{i} = 0")
             self.put(depth, "while True:")
             self.put(depth + 1, f"{i} += 1")
@@ -428,8 +469,9 @@ class Writer:
             return self.fresh(prefix)
         if u < 0.65:
             return self.pick("a", "b", "c", "d")
-        if u < 0.8 and self.counters:
-            return self.r.choice(self.counters)
+        free = [c for c in self.counters if c not in self.ending]
+        if u < 0.8 and free:
+            return self.r.choice(free)
         return self.pick("i", "v_2", "k", "p")
 
     def program(self) -> str:
@@ -511,16 +553,18 @@ def load(seed: int) -> tuple[Any, Any, str]:
     linecache.cache[file] = (len(text), None, text.splitlines(True), file)
     code = compile(text, file, "exec")
     jitted: dict[str, Any] = {"np": np, "math": math, "jit": tg.njit, **CONSTANTS}
+    jitted["prange"] = numba.prange
     exec(code, jitted)
     plain: dict[str, Any] = {
         "np": PYTHON_NUMPY,
         "math": PYTHON_MATH,
         "jit": lambda f: f,
         "abs": abs,
+        "prange": range,
         **CONSTANTS,
     }
     exec(code, plain)
-    return tg.njit(jitted["f"]), plain["f"], text
+    return tg.njit(jitted["f"], parallel="prange" in text), plain["f"], text
 
 
 CONSTANTS = {"PLACES": np.array([4, 1, 1, 0]), "MASK": np.array([True, False, True])}
@@ -575,7 +619,9 @@ def chunk_count(passes, least, private):
 
 def interpreted(native, args, positions, order=range):
     """(value, gradients) by the generated adjoint as Python runs it, chunks of parallel loops in some order."""
-    made = native.variant(args).derived(positions).adjoint
+    variant = native.variant(args)
+    derived = variant.derived(positions)
+    made = derived.adjoint
     scope = {k: getattr(v, "py_func", v) for k, v in made.scope.items()}
     own = (accumulate, unless_zero, scatter_back, gather_back, put_places, grown, separate)
     for function in (*own, chunk_count):
@@ -585,8 +631,8 @@ def interpreted(native, args, positions, order=range):
         exec(f"{decorator}\n{text}", scope)
     run = load_adjoint(made.source, scope)
     stacks = [np.empty(0, int if n == "ints" else float) for n in made.stacks]
-    value, *bars = run(*args, *(1.0 for _ in made.seeds), *stacks)
-    return value, bars[: len(positions)]
+    value, *bars = run(*real_leaves(args), *(1.0 for _ in made.seeds), *stacks)
+    return value, variant.joined(positions, bars[: len(derived.wanted)])
 
 
 def load_adjoint(source, scope):
@@ -620,7 +666,8 @@ def check(seed, gradient):
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + COUNT))
 def test_adjoint_equals_duals(seed):
     """<gradient, direction> is the derivative along the direction, and the value is the value."""
-    check(seed, lambda f: interpreted(f, (X.copy(), Q), (0, 1)))
+    order = range if seed % 2 else lambda n: reversed(range(n))
+    check(seed, lambda f: interpreted(f, (X.copy(), Q), (0, 1), order))
 
 
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + OVERLOADED))

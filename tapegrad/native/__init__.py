@@ -4,9 +4,11 @@ lowering   source → program tree, helpers written out, jumps turned into flags
 inference  the types that Numba finds for it
 webs       names that mean several things told apart
 settling   tuples dissolved, every operation with its one meaning
+pairs      complex numbers as pairs of real ones
 flow       shared memory, activity, what the reverse needs
 rules      derivatives of operations; elementwise ones come from `tapegrad.ops`
 adjoint    the generated reverse sweep, plain Python
+chunks     parallel loops shared among threads
 nests      its stencils gathered instead of scattered
 tangent    the generated forward sweep
 runtime    what generated code calls

@@ -49,7 +49,7 @@ class Bound:
                 self.template.append(kept(a) if isinstance(a, np.ndarray) else a)
         self.value: Any = None
         self.shapes: list[tuple[int, ...]] = []
-        self.dtypes: list[Any] = []
+        self.real: list[bool] = []
         self.outs: list[tuple[int, tuple[int, ...]]] = []
         """Positions and shapes of the results that carry derivatives."""
 
@@ -58,6 +58,13 @@ class Bound:
         for i, x in zip(self.positions, xs, strict=True):
             full[i] = x
         return tuple(unlocked(a) for a in full)
+
+    def split(self, flat: Any) -> list[Any]:
+        """What belongs to each operand; those that are real among complex ones lose a part that is zero."""
+        parts = split(flat, self.shapes)
+        if all(self.real):
+            return parts
+        return [np.real(p) if real else p for p, real in zip(parts, self.real, strict=True)]
 
     def variant(self, xs: Sequence[Any]) -> Variant:
         return self.function.variant(self.args(xs))
@@ -151,6 +158,7 @@ def record(function: NativeFunction, args: tuple[Any, ...]) -> Any:
         return tuple(wrapped) if isinstance(value, tuple) else wrapped[0]
     bound.outs = [(i, np.shape(r)) for i, r in enumerate(results) if _has_derivative(r)]
     bound.shapes = [np.shape(x) for x in raw]
+    bound.real = [np.asarray(x).dtype.kind != "c" for x in raw]
     if standing is not None and len(bound.outs) < len(results):
         others = _traced(bound, standing, given)
         results = list(others) if isinstance(value, tuple) else [others]
@@ -271,7 +279,7 @@ def _filled(given: Sequence[Any], values: Sequence[Any]) -> list[Any]:
 @primitive(_call, name="native_call", jvp=_call_jvp, holomorphic=False)
 def native_call(g: Any, xs: Any, *, of: Any) -> Any:
     """A compiled function of the user's, with the adjoint that was generated for it."""
-    return split(native_pull((g, *xs), of=of), of.shapes)
+    return of.split(native_pull((g, *xs), of=of))
 
 
 def _pull_jvp(given: Sequence[Any], values: Sequence[Any], out: Any, *, of: Bound) -> Any:
@@ -302,11 +310,11 @@ _pull_jvp.directions = _pull_jvps  # type: ignore[attr-defined]
 @primitive(_pull, name="native_pull", jvp=_pull_jvp, holomorphic=False)
 def native_pull(g: Any, xs: Any, *, of: Any) -> Any:
     """Cotangents of a native function's operands from that of its result, packed into one array."""
-    directions = split(g, of.shapes)
+    directions = of.split(g)
     seed, *values = xs
     along = native_push((*directions, *values), of=of)
     bent = native_bend((seed, *directions, *values), of=of)
-    return [along, *split(bent, of.shapes)]
+    return [along, *of.split(bent)]
 
 
 def _push_jvp(given: Sequence[Any], values: Sequence[Any], out: Any, *, of: Bound) -> Any:
@@ -324,8 +332,8 @@ def native_push(g: Any, xs: Any, *, of: Any) -> Any:
     """The tangent of a native function's result from those of its operands."""
     n = len(of.positions)
     directions, values = xs[:n], xs[n:]
-    back = split(native_pull((g, *values), of=of), of.shapes)
-    bent = split(native_bend((g, *directions, *values), of=of), of.shapes)
+    back = of.split(native_pull((g, *values), of=of))
+    bent = of.split(native_bend((g, *directions, *values), of=of))
     return [*back, *bent]
 
 

@@ -29,7 +29,7 @@ from .. import markup
 from ..errors import NotDifferentiable
 from ..storage import StandIn
 from ..tensor import Tensor
-from . import adjoint, inference, lowering, nests, runtime, settling, store, tangent
+from . import adjoint, inference, lowering, nests, pairs, runtime, settling, store, tangent
 from .lowering import Custom, python_function
 from .tree import TEMP
 
@@ -134,9 +134,11 @@ class NativeFunction:
                 return NotImplemented
         for i in positions:
             kind = type(full[i])
-            if kind is not np.ndarray and kind is not float and kind is not np.float64:
+            if kind not in _VARIABLE:
                 return NotImplemented
-            if kind is np.ndarray and (full[i].dtype.kind != "f" or not full[i].flags.writeable):
+            if kind is np.ndarray and (
+                full[i].dtype.kind not in "fc" or not full[i].flags.writeable
+            ):
                 return NotImplemented
         derived = self.variant(full).derived(positions)
         if derived.seeds != 1 or derived.results != 1 or not derived.scalar:
@@ -211,7 +213,24 @@ class Variant:
         parallel = lowering.is_parallel(self.owner)
         program = lowering.lower(self.owner.py_func, False, self.owner.snapshots, parallel)
         kinds, returns = inference.infer(program, self.types)
-        return settling.Typed(program, kinds, returns)
+        typed = settling.Typed(program, kinds, returns)
+        pairs.dissolve(typed)
+        return typed
+
+    def in_pairs(self, positions: tuple[int, ...], given: Sequence[Any]) -> list[Any]:
+        """What is given for each of these parameters; for a complex one, its two parts."""
+        found = []
+        for i, a in zip(positions, given, strict=True):
+            found += [np.real(a), np.imag(a)] if pairs.is_complex(self.types[i]) else [a]
+        return found
+
+    def joined(self, positions: tuple[int, ...], given: Sequence[Any]) -> list[Any]:
+        """The other way round."""
+        parts = iter(given)
+        return [
+            next(parts) + 1j * next(parts) if pairs.is_complex(self.types[i]) else next(parts)
+            for i in positions
+        ]
 
     def derived(self, positions: tuple[int, ...]) -> Derived | Overloaded:
         """The compiled adjoint by the parameters at these positions, or what overloading has in its place."""
@@ -267,15 +286,16 @@ class Variant:
                 found = self._pushed[positions, width] = self._tangent(positions, width)
             if not isinstance(found, tuple):
                 return found.push(args, given)  # type: ignore[no-any-return]
-            made, compiled = found
-            leaves = dict(zip(made.params, leaves_of(args), strict=True))
+            made, compiled, names = found
+            leaves = dict(zip(made.params, real_leaves(args), strict=True))
             for p in made.mutated:
                 leaves[p] = leaves[p].copy()
-            wanted = dict(zip((made.params[i] for i in positions), given, strict=True))
+            wanted = dict(zip(names, given, strict=True))
             out = _along(compiled, made.dotted, leaves, wanted, width)
             return _by_result(made, out, len(made.results), width)
 
-        parts = [some(given, width) for given, width in _portions(directions)]
+        along = self.in_pairs(positions, directions)
+        parts = [some(given, width) for given, width in _portions(along)]
         return {i: np.concatenate([p[i] for p in parts])[: len(directions[0])] for i in parts[0]}
 
     def _tangent(self, positions: tuple[int, ...], width: int) -> Any:
@@ -293,7 +313,7 @@ class Variant:
                 positions, f"the tangent transformation refuses:\n  {refused}", refused
             )
         name = f"{typed.program.name}_tangent"
-        return made, _compiled(self.owner, name, made.source, made.scope)
+        return made, _compiled(self.owner, name, made.source, made.scope), wanted
 
     def bend(
         self,
@@ -338,7 +358,7 @@ class Variant:
         directions: Sequence[Any],
     ) -> list[Any]:
         made = derived.plain
-        full = [*leaves_of(args), *seeds, *(_EMPTY[n].copy() for n in made.stacks)]
+        full = [*real_leaves(args), *seeds, *(_EMPTY[n].copy() for n in made.stacks)]
 
         def some(given: Sequence[Any], width: int) -> dict[int, Any]:
             bent = self._bent.get((positions, width))
@@ -346,20 +366,24 @@ class Variant:
                 bent = self._bent[positions, width] = self._bending(derived, full, width)
             found, compiled = bent
             by_param = dict(zip(found.params, full, strict=True))
-            wanted = {found.params[i]: d for i, d in zip(positions, given, strict=True)}
+            # A tuple before a parameter is several leaves.
+            places = [made.params.index(p) for p in derived.wanted]
+            wanted = {found.params[i]: d for i, d in zip(places, given, strict=True)}
             out = _along(compiled, found.dotted, by_param, wanted, width)
             return _by_result(found, out, len(found.results), width)
 
-        parts = [some(given, width) for given, width in _portions(directions)]
+        parts = [
+            some(given, width) for given, width in _portions(self.in_pairs(positions, directions))
+        ]
         results = []
-        count, leaves = len(directions[0]), leaves_of(args)
+        count, leaves = len(directions[0]), real_leaves(args)
         for i, p in enumerate(derived.wanted, len(made.results)):
             shape = np.shape(leaves[made.params.index(p)])
             if i in parts[0]:
                 results.append(np.concatenate([part[i] for part in parts])[:count])
             else:
                 results.append(np.zeros((count, *shape)))
-        return results
+        return self.joined(positions, results)
 
     def _bending(self, derived: Derived, full: list[Any], width: int) -> Any:
         """The tangent of an adjoint, and its function."""
@@ -471,6 +495,7 @@ class Derived:
         self.adjoint = adjoint.generate(typed, self.wanted, self.owner.limit, options)
         self._plain: adjoint.Adjoint | None = None
         self._variant = variant
+        self.positions = positions
         self.typed = typed
         self.tuples = any(isinstance(p, list) for p in parts)
         made = self.adjoint
@@ -519,7 +544,10 @@ class Derived:
     def run(self, args: tuple[Any, ...], seeds: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
         """(value, cotangents of the wanted parameters) for given cotangents of the active results."""
         if self.tuples:
-            args = tuple(leaves_of(args))
+            given = leaves_of(args)
+            args = tuple(real_leaves(args))
+            if self.mutated and len(given) < len(args):
+                self._refuse_any_shared(given)
         if self.mutated:
             self._refuse_shared(args)
         call = self.compiled if self.warm else self._first
@@ -535,7 +563,10 @@ class Derived:
             finally:
                 _stacks.held = stacks
         n = self.results
-        return (out[:n] if self.returns_tuple else out[0]), out[n:stop]
+        bars = out[n:stop]
+        if len(bars) > len(self.positions):
+            bars = tuple(self._variant.joined(self.positions, bars))
+        return (out[:n] if self.returns_tuple else out[0]), bars
 
     def shortcut(self, several: bool) -> Any:
         """Value and gradient of one number by its arguments alone; None where arguments must be looked at first.
@@ -585,6 +616,16 @@ class Derived:
                         f"{self.owner.__name__} writes to its argument {names[i]}, which shares memory with {names[j]}: the "
                         "derivative by either is not defined. Pass a copy of one of them."
                     )
+
+    def _refuse_any_shared(self, given: list[Any]) -> None:
+        """Parts of complex arrays are copies, which do not show what the arrays share."""
+        arrays = [a for a in given if isinstance(a, np.ndarray)]
+        for k, a in enumerate(arrays):
+            if any(np.may_share_memory(a, b) for b in arrays[:k]):
+                raise NotDifferentiable(
+                    f"{self.owner.__name__} writes to an argument, and two of its arguments share memory: the derivative by either "
+                    "is not defined. Pass a copy of one of them."
+                )
 
     @property
     def draws(self) -> bool:
@@ -676,6 +717,8 @@ def _key(a: Any) -> Any:
     return numba.typeof(a)
 
 
+_VARIABLE = frozenset((np.ndarray, float, np.float64, complex, np.complex128))
+"""Types of arguments with a gradient."""
 _NUMBERS = frozenset((float, int, bool, np.float64))
 _SIMPLE = _NUMBERS | {np.ndarray}
 
@@ -689,6 +732,19 @@ def leaves_of(args: Any) -> list[Any]:
     found = []
     for a in args:
         found += leaves_of(a) if isinstance(a, tuple) else [a]
+    return found
+
+
+def real_leaves(args: Any) -> list[Any]:
+    """The same as generated code takes them: complex ones in two parts."""
+    found: list[Any] = []
+    for a in leaves_of(args):
+        if isinstance(a, complex | np.complexfloating):
+            found += [float(a.real), float(a.imag)]
+        elif isinstance(a, np.ndarray) and a.dtype.kind == "c":
+            found += [np.ascontiguousarray(a.real), np.ascontiguousarray(a.imag)]
+        else:
+            found.append(a)
     return found
 
 

@@ -215,6 +215,8 @@ def const_type(operand: Const) -> Any:
         return types.int64
     if isinstance(operand.value, float):
         return types.float64
+    if isinstance(operand.value, complex):
+        return types.complex128
     if operand.value is None and operand.text == "None":
         return types.none
     return None

@@ -11,6 +11,7 @@ Whatever has no meaning here raises `NotDifferentiable` with the place in the us
 from __future__ import annotations
 
 import ast
+import cmath
 import inspect
 import itertools
 import math
@@ -250,7 +251,7 @@ class _Lowering:
     def __init__(self) -> None:
         self.taken: set[str] = set(RESERVED)
         self.counter = itertools.count(1)
-        self.scope: dict[str, Any] = {"np": np, "math": math}
+        self.scope: dict[str, Any] = {"np": np, "math": math, "cmath": cmath}
         self.objects: dict[int, str] = {}
         self.customs: dict[str, Custom] = {}
         self.block: list[Node] = []
@@ -1601,6 +1602,7 @@ _METHODS = {
     "transpose": "np.transpose", "reshape": "np.reshape", "ravel": "np.ravel", "flatten": ".flatten", "argmax": "np.argmax",
     "argmin": "np.argmin", "astype": ".astype", "cumsum": "np.cumsum", "prod": "np.prod", "any": "np.any", "all": "np.all",
     "item": ".item", "argsort": "np.argsort", "std": "np.std", "var": "np.var", "trace": "np.trace",
+    "conj": "np.conjugate", "conjugate": "np.conjugate",
 }  # fmt: skip
 
 _AS_METHODS = {

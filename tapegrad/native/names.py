@@ -6,6 +6,7 @@ The rules and the generated code know functions by that text ("np.sin", "math.si
 from __future__ import annotations
 
 import builtins
+import cmath
 import functools
 import math
 from types import ModuleType
@@ -45,7 +46,8 @@ PURE = frozenset(
     np.real np.imag np.angle np.isreal np.iscomplex np.repeat np.tile np.linalg.matrix_rank np.linalg.cond np.roots
     np.indices np.uint64 np.partition np.argpartition np.mod np.ediff1d np.take np.select np.atleast_1d np.atleast_2d
     math.floor math.ceil math.trunc math.isnan math.isinf math.isfinite math.gcd math.factorial math.comb math.perm
-    int bool len round abs min max float pow divmod isinstance tuple""".split()
+    np.conjugate np.complex128 complex cmath.exp cmath.log cmath.sqrt cmath.sin cmath.cos cmath.tan cmath.sinh cmath.cosh cmath.tanh
+    cmath.phase int bool len round abs min max float pow divmod isinstance tuple""".split()
 )
 """Functions that only compute: they may be evaluated again. Where active values go in, more is asked (see activity)."""
 
@@ -65,6 +67,7 @@ def _canonical_names() -> dict[int, tuple[Any, str]]:
         (np.linalg, "np.linalg"),
         (np.random, "np.random"),
         (math, "math"),
+        (cmath, "cmath"),
     ]
     for space, prefix in spaces:
         for name in dir(space):
