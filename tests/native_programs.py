@@ -630,21 +630,54 @@ def several_loops(x):
     return q + np.sum(c * a)
 
 
-OVER_TIME = [numbers_over_time, buffers_over_time, arrays_over_time, left_early, several_loops]
+def bound_anew_behind(x):
+    """What passes read, and what their derivative alone would not ask for, is bound and written anew behind the loop."""
+    y = x.copy()
+    a = x[0]
+    s = x[1]
+    for t in tg.checkpointed(range(5), snapshots=2):
+        s = s * s * 0.3 + a + y[t]
+    a = x[2] * 2.0
+    y[2] = 5.0 * s
+    y[1] = x[0]
+    return s * a * y[2] + y[1]
+
+
+def snapshots_within(x):
+    """Loops with snapshots in a plain loop."""
+    total = 0.0
+    u = x.copy()
+    for k in range(3):
+        s, a = x[k], x[k + 1] * 0.5
+        for _ in tg.checkpointed(range(7 - k), snapshots=2):
+            s = s * s * 0.3 + a
+            u = u * s + 0.1 * np.sin(u)
+            if s > 50.0:
+                break
+        total += s * u[k]
+    return total
+
+
+def snapshots_within_snapshots(x):
+    total = 0.0
+    w = x.copy()
+    for k in tg.checkpointed(range(6), snapshots=2):
+        s = x[k % 5]
+        w[k % 5] *= 1.1
+        for t in tg.checkpointed(range(4 + k), snapshots=3):
+            s = s * s * 0.3 + w[t % 5]
+            w[t % 5] = w[t % 5] * 0.9 + 0.05 * s
+        total += s * total + w[2]
+    return total
+
+
+OVER_TIME = [numbers_over_time, buffers_over_time, arrays_over_time, left_early, several_loops, bound_anew_behind, snapshots_within, snapshots_within_snapshots]  # fmt: skip
 
 
 def drawn_over_time(x):
     s = x[0]
     for _ in tg.checkpointed(range(8), snapshots=3):
         s = s * np.random.normal()
-    return s
-
-
-def snapshots_within(x):
-    s = x[0]
-    for _ in range(3):
-        for _ in tg.checkpointed(range(8), snapshots=3):
-            s = math.sin(s)
     return s
 
 
@@ -781,4 +814,4 @@ def middle(x):
     return np.median(x)
 
 
-REFUSED = [drawn_over_time, snapshots_within, view_over_time, flat_iterator, typed_list, list_of_numbers, dictionary, tried, printed, copied_to, written_to_out, reinterpreted, digits, tuple_of_arrays, lists, recursion, unknown_function, drawn_with_active_scale, update_by_a_part_of_itself, generator_expression]  # fmt: skip
+REFUSED = [drawn_over_time, view_over_time, flat_iterator, typed_list, list_of_numbers, dictionary, tried, printed, copied_to, written_to_out, reinterpreted, digits, tuple_of_arrays, lists, recursion, unknown_function, drawn_with_active_scale, update_by_a_part_of_itself, generator_expression]  # fmt: skip

@@ -617,6 +617,19 @@ class _Generator:
         if node.stop:
             fw.put(f"if {node.stop}:", "    break")
         fw.depth -= 1
+        if self.depth:
+            # The loop around it comes back here with other snapshots.
+            row, kept = fresh("row"), list(dict.fromkeys((held, first, step, passes, count)))
+            self.reserve_here(fw, 0, len(kept) + 3 * node.snapshots)
+            fw.put(f"for {row} in range({held}):")
+            fw.put(*(f"    ints[ni + {k}] = {marks}[{row}, {k}]" for k in range(3)), "    ni += 3")
+            for name in kept:
+                self.push(fw, types.int64, name)
+            for name in reversed(kept):
+                self.pop(rv, types.int64, name)
+            rv.put(f"{marks} = np.empty(({node.snapshots}, 3), np.int64)", f"{row} = {held}")
+            rv.put(f"while {row} > 0:", f"    {row} -= 1", "    ni -= 3")
+            rv.put(*(f"    {marks}[{row}, {k}] = ints[ni + {k}]" for k in range(3)))
         rv.put(f"{end} = {count}")
         rv.open(f"while {end} > 0:")
         state.hold(rv)
@@ -721,7 +734,7 @@ class _State:
         flow = self.flow = parent.flow
         types_ = parent.typed.types
         body = list(operations(node.body))
-        self._refuse(parent, node, body)
+        self._refuse(body)
         read, certain = entering(node.body)
         read.discard(node.variable)
         binds = {n for op in body for n in op.out}
@@ -748,13 +761,7 @@ class _State:
         for n in (*self.numbers, *self.names, *self.memory):
             parent.kept[n] = f"in {node.snapshots} snapshots"
 
-    def _refuse(self, parent: _Generator, node: Loop, body: list[Op]) -> None:
-        if parent.depth:
-            raise refuse(
-                node.where or parent.program.where,
-                "A loop with snapshots stands in another loop.",
-                "Mark the outer loop alone.",
-            )
+    def _refuse(self, body: list[Op]) -> None:
         for op in body:
             if op.kind == "impure" or op.form.startswith("np.random."):
                 raise refuse(

@@ -670,6 +670,8 @@ class Needs:
                     node.orelse, set(needed)
                 )
             else:
+                if node.snapshots:
+                    needed = needed | self._run_again(node)
                 before = needed
                 while True:
                     after = needed | self._record(node.body, set(needed))
@@ -680,6 +682,14 @@ class Needs:
                 if isinstance(found, Plan):
                     needed = needed | self._saved(node, found, before)
         return needed
+
+    def _run_again(self, loop: Loop) -> set[str]:
+        """What passes that run from snapshots read and a snapshot does not hold: names and memory that they leave as they are."""
+        ops = list(operations(loop.body))
+        binds = {loop.variable, *(n for op in ops for n in op.out)}
+        written = {self.flow.root(str(op.args[0])) for op in ops if op.kind in ("store", "acc")}
+        read = {n for op in ops for n in op.variables if self.flow.array(n)}
+        return (entering(loop.body)[0] - binds) | ({self.flow.root(n) for n in read} - written)
 
     # ------------------------------------------------------------------------------------ parallel loops
 
