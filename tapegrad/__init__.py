@@ -70,6 +70,7 @@ _LAZY = {
     "scan": ".loops",
     "set_num_threads": ".compiler.team",
     "special": "",
+    "stats": "",
     "to_jax": ".interop.xla",
     "to_torch": ".interop.pytorch",
     "vector_jacobian_product": ".interop.hips",

@@ -22,6 +22,7 @@ PLACES: dict[str, tuple[str, ...]] = {
     "tapegrad.linalg": ("numpy.linalg", "scipy.linalg"),
     "tapegrad.fft": ("numpy.fft", "scipy.fft"),
     "tapegrad.special": ("scipy.special",),
+    "tapegrad.stats": ("scipy.stats",),
     "tapegrad.autograd": (),
     "tapegrad.autograd.function": (),
     "tapegrad.autograd.graph": (),
