@@ -79,7 +79,7 @@ INSTEAD = {
     "random":          "draw with NumPy's Generator, or tg.randn, tg.rand and tg.randint for tensors",
     "normal":          "draw with NumPy's Generator, or tg.randn for tensors",
     "PRNGKey":         "there are no keys: draw with NumPy's Generator",
-    "scipy":           "its functions are in tg.special, tg.linalg and tg.fft; its solvers are tg.minimize, tg.least_squares and tg.root",
+    "scipy":           "write tg.special, tg.stats, tg.linalg, tg.fft; its solvers are tg.minimize, tg.least_squares and tg.root",
     "math":            "NumPy's functions are at the top, as in tg.sin",
 }
 # fmt: on
@@ -90,7 +90,7 @@ AREAS = {
     "scipy.interpolate": "np.interp is differentiable; write a spline as polynomials, with NumPy's functions",
     "scipy.optimize": "tg.minimize, tg.least_squares and tg.root give SciPy's solvers their derivatives; a solver inside a model "
     "is a tg.autograd.Function with an implicit gradient",
-    "scipy.stats": "Write the density with NumPy's functions and tg.special",
+    "scipy.stats": "tg.stats has the densities of the common distributions; write others with NumPy's functions and tg.special",
     "scipy.signal": "Write it with NumPy's functions and tg.fft",
     "scipy.sparse": "Write it with dense arrays, or as a tg.autograd.Function",
     "matplotlib": "Pictures need no gradient: give it t.detach()",
@@ -137,8 +137,8 @@ def met(frame: FrameType | None) -> str:
         frame = frame.f_back
     place, name = next(filter(None, map(_public, reversed(frames))), (root, ""))
     called = f"{place}.{name}" if name else place
-    for module in ("linalg", "fft", "special"):
-        if place == f"scipy.{module}" and name in getattr(
+    for module in ("linalg", "fft", "special", "stats"):
+        if place == f"scipy.{module}" and name.partition(".")[0] in getattr(
             import_module(f"tapegrad.{module}"), "__all__", ()
         ):
             return f"{called} {COMPUTES}: write tg.{module}.{name}"
