@@ -77,6 +77,22 @@ def test_the_output_is_counted_by_operand():
             (x / y).sum().backward()
 
 
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_an_operand_without_a_gradient_counts():
+    class Second(tg.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, y):
+            return x + y
+
+        @staticmethod
+        def backward(ctx, g):
+            return None, g * float("nan")
+
+    with anomaly(), pytest.warns(UserWarning, match="Error detected in SecondBackward"):
+        with pytest.raises(RuntimeError, match="returned nan values in its 1th output"):
+            Second.apply(leaf(1.0), leaf(2.0)).sum().backward()
+
+
 def test_the_traceback_is_that_of_the_forward_call():
     with anomaly(), pytest.warns(UserWarning) as caught:
         y = root(leaf(float("nan"))).sum()

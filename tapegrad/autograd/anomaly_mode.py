@@ -187,8 +187,10 @@ def _guarded(code: list[Any], position: int, g: Any, record: bool = False) -> An
     """The same, and an error if a cotangent that it returns holds a NaN."""
     pairs = _reported(code, position, g, record)
     k = position * STRIDE
-    numbers = [i for i, node in enumerate(sweep.operands(code, k)) if node is not None]
-    for i, (_, cotangent) in zip(numbers, pairs, strict=False):
+    # In the order of the operands, without those for which a Function returned None.
+    numbered = enumerate(sweep.operands(code, k))
+    for node, cotangent in pairs:
+        i = next(i for i, operand in numbered if operand is node)
         value = getattr(cotangent, "_data", cotangent)
         if np.isnan(value).any():
             name = entry_name(code[k : k + STRIDE])
