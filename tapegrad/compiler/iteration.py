@@ -242,6 +242,7 @@ class Pass:
         self.outside = list(outside)
         """Nodes of the tracked tensors that the step closes over."""
         self.test = test
+        self.traced: dict[Any, tuple[_Traced, Graph, Trace]] = {}
         self.emitted: dict[Any, Any] = {}
         self.adjoints: dict[Any, Pass] = {}
 
@@ -259,12 +260,15 @@ class Pass:
     def _emitted(
         self, trace: Trace, carry: Sequence[Any], stacks: Sequence[Stack], go: Any
     ) -> tuple[list[Any], list[Stack], list[Stack]]:
-        step = _Traced(trace, self, carry, stacks)
-        for x, node in zip(carry, step.nexts, strict=True):
-            shape, dtype = (x.shape, x.dtype) if type(x) is Traced else _kind(x)
-            if (node.shape, node.dtype) != (shape, dtype):
-                raise Unrolled("the carry changes its dtype")
-        body = Graph(step.inputs, step.steps, step.outputs).pruned()
+        kinds = (id(trace), *map(_kind_of, carry), *((s.shape, s.dtype) for s in stacks))
+        if kinds not in self.traced:  # the trace is kept with it, so that no other has its identity
+            step = _Traced(trace, self, carry, stacks)
+            for x, node in zip(carry, step.nexts, strict=True):
+                if (node.shape, node.dtype) != _kind_of(x):
+                    raise Unrolled("the carry changes its dtype")
+            body = Graph(step.inputs, step.steps, step.outputs).pruned()
+            self.traced[kinds] = step, body, trace
+        step, body, _ = self.traced[kinds]
         fixed = step.fixed
         given = [*carry, *fixed, *(s.value for s in stacks)]
         function: Any

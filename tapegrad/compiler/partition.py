@@ -113,6 +113,7 @@ def compiled(graph: Graph, name: str) -> tuple[Graph, list[Native]]:
     # What a later stage or a NumPy call reads, a stage must put out. Those of the last stage are known first.
     steps: list[Any] = []
     natives: list[Native] = []
+    loops: dict[Any, Any] = {}  # loops of one body need its machine code once
     parts: dict[int, tuple[Stage, list[Node]]] = {}
     calls: dict[int, list[Node]] = {}
     for level in reversed(range(last)):
@@ -178,7 +179,7 @@ def compiled(graph: Graph, name: str) -> tuple[Graph, list[Native]]:
         for node in calls[level]:
             changed = node.with_inputs([now(x) for x in node.inputs])
             if hasattr(node.function, "loop"):
-                natives += _nativised(changed, node.function, f"{name}.loop")
+                natives += _nativised(changed, node.function, f"{name}.loop", loops)
             replaced[id(node)] = changed
             steps.append(changed)
             guarded(node)
@@ -186,22 +187,29 @@ def compiled(graph: Graph, name: str) -> tuple[Graph, list[Native]]:
     return result.pruned(), natives
 
 
-def _nativised(call: Recorded, function: Any, name: str) -> list[Native]:
+def _nativised(call: Recorded, function: Any, name: str, known: dict[Any, Any]) -> list[Native]:
     """The native parts of a loop's call: one if all of its body is machine code, else those of the body, which Python repeats."""
-    native = _loop(function.loop, call.inputs, name)
-    if native is None:
-        body, natives = compiled(function.loop.body, name)
-        call.function = type(function)(function.loop)
-        call.function.run = callout.written(body, name)[0]
-        return natives
-    if function.loop.open:
-        call.function = type(function)(function.loop)
-        call.function.native = native
-        call.name = "native_while"
-    else:
-        call.function = _as_tuple(native)
-        call.name = "native_loop"
-    return [native]
+    loop = function.loop
+    key = (id(loop.body), loop.turns)
+    natives: list[Native] = []
+    if key not in known:
+        native = _loop(loop, call.inputs, name)
+        run = None
+        if native is not None:
+            natives = [native]
+        else:
+            body, natives = compiled(loop.body, name)
+            run = callout.written(body, name)[0]
+        known[key] = native, run
+    native, run = known[key]
+    if native is None or loop.open:
+        call.function = type(function)(loop)
+        call.function.run, call.function.native = run, native
+    if native is not None:
+        call.name = "native_while" if loop.open else "native_loop"
+        if not loop.open:
+            call.function = _as_tuple(native)
+    return natives
 
 
 def _loop(loop: Loop, given: Sequence[Node], name: str) -> Native | None:

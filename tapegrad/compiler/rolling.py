@@ -75,6 +75,7 @@ class LoopCall:
         self.loop = loop
         self.__name__ = "loop"
         self.run: Any = None
+        self.native: Any = None
 
     def __call__(self, *values: Any) -> Any:
         """The slower executor: the body as NumPy calls, turn by turn."""
@@ -105,6 +106,7 @@ def trimmed(graph: Graph) -> Graph:
     if not parts:
         return graph
     steps = list(graph.steps)
+    bodies: dict[Any, Graph] = {}  # calls of one body remain so
     for k, call in enumerate(steps):
         if not isinstance(call, Node) or call not in parts:
             continue
@@ -116,9 +118,11 @@ def trimmed(graph: Graph) -> Graph:
         outputs = loop.body.outputs
         ends = outputs[len(outputs) - loop.tested :]
         chosen = [*outputs[: loop.carried], *(outputs[i] for i in kept), *ends]
-        body = Graph(loop.body.inputs, loop.body.steps, chosen).pruned()
+        which = (id(loop.body), *kept)
+        if which not in bodies:
+            bodies[which] = Graph(loop.body.inputs, loop.body.steps, chosen).pruned()
         fewer = call.with_inputs(call.inputs)
-        fewer.function = type(call.function)(replace(loop, body=body))
+        fewer.function = type(call.function)(replace(loop, body=bodies[which]))
         steps[k] = fewer
         place = {i: loop.carried + j for j, i in enumerate(kept)}
         for part, i in numbers.items():
