@@ -165,6 +165,9 @@ class Program:
         self.direct: Any = None  # the entry that takes the user's arguments as they are
         self.native: Any = None
         self.graph = rolling.trimmed(graph.pruned())
+        self.recorded = sum(1 for _ in self.graph.nodes)
+        graph.steps.clear()
+        del graph
         self.guards = [step for step in self.graph.steps if type(step) is Guard]
         self.structure = structure
         self.leaves = list(
@@ -186,7 +189,8 @@ class Program:
                 seen = all(w.copy is None or w.value.flags.c_contiguous for w in self.around)
                 self.direct = self.native.entry if seen and jit.entry_works() else None
             else:
-                run, self.natives = partition.compiled(rolling.rolled(self.graph), name)
+                self.graph = rolling.rolled(self.graph)  # what it was is not needed any more
+                run, self.natives = partition.compiled(self.graph, name)
         except Exception as error:
             if STRICT:
                 raise
@@ -225,7 +229,7 @@ class Program:
         calls = [name for name in names if not name.startswith("native") and not name.endswith("]")]
         return Report.of(
             name,
-            self.graph,
+            self.recorded,
             self.natives,
             calls if self.native is None else [],
             self.guards,

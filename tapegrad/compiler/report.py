@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .. import markup
-from .graph import Graph, Guard
+from .graph import Guard
 from .schedule import topological
 
 
@@ -44,7 +44,7 @@ class Report:
     def of(
         cls,
         name: str,
-        graph: Graph,
+        recorded: int,
         natives: Sequence[Any],
         calls: Sequence[str],
         guards: Sequence[Guard],
@@ -70,7 +70,7 @@ class Report:
         groups = [group for native in natives for group in native.schedule.groups]
         return cls(
             name,
-            sum(1 for _ in graph.nodes),
+            recorded,
             dict(Counter(calls)),
             dict(expressions),
             sum(len(group.nests) for group in groups),
