@@ -1,7 +1,7 @@
 """Loops that say what they carry: `scan`, `fori_loop`, `while_loop`, and `cond` for a choice.
 
 They run as ordinary Python, so every step is on the tape and reverse mode goes back through all of them, `while_loop` included;
-inside `tg.compile` the steps are traced and, where they repeat, rolled into one loop of the program. With `checkpoint` the steps go
+inside `tg.compile` one step is traced for all, where that gives the same (compiler/iteration.py). With `checkpoint` the steps go
 in *segments*: each is one entry of the tape that keeps what went in, and its steps are run again, and recorded, when the walk
 comes back to it (Griewank, Walther, Evaluating Derivatives, 2nd ed., section 12.1): n steps in segments of k keep n / k carries and
 k steps instead of n steps.
@@ -131,8 +131,8 @@ def while_loop(
     """The value after `while test(value): value = body(value)`, beginning with `init`; differentiable in reverse.
 
     How many steps there are is a matter of values and has no derivative. `checkpoint` is the number of steps that are kept at once
-    for reverse mode (True: 100). Inside `tg.compile` each test is a guard: another number of steps is another program, and
-    a loop whose number never repeats belongs into a function of `tg.njit`. Raises ValueError where the value
+    for reverse mode (True: 100). Inside `tg.compile` it is one program, however many steps there are, if `body` and `test` do nothing
+    but compute; where Python looks at values in them, each answer is a program of its own. Raises ValueError where the value
     changes its shape or structure.
 
     >>> import numpy as np, tapegrad as tg

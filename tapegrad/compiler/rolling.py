@@ -29,7 +29,8 @@ from .graph import Graph, Guard, Node, Recorded, Ref
 from .tracing import OpCall
 
 WORTH = 600
-"""Calls in a graph below which nothing is rolled: they compile fast enough as they are."""
+"""Calls in a graph below which nothing is rolled: all of it is one native call then, of a microsecond, where a loop among NumPy calls takes
+fifteen; with more calls compiling them one by one takes over a second."""
 
 WINDOWS = (16, 64, 256, 1024)
 LEAST_TURNS = 6
