@@ -10,6 +10,7 @@ rules      derivatives of operations; elementwise ones come from `tapegrad.ops`
 adjoint    the generated reverse sweep, plain Python
 chunks     parallel loops shared among threads
 nests      its stencils gathered instead of scattered
+finishing  its last form, which Numba compiles faster
 tangent    the generated forward sweep
 runtime    what generated code calls
 overloading the second engine: the function runs on numbers that record; its numbers are in `carriers`, what operations mean

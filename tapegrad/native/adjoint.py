@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -38,6 +39,7 @@ from .tree import (
     Op,
     Operand,
     Seg,
+    Where,
     entering,
     expression,
     flat,
@@ -76,6 +78,9 @@ class Adjoint:
     """Functions that the adjoint calls, each with its decorator: those of parallel loops."""
     loops: list[str]
     """Of each parallel loop where it stands, and how its derivative runs."""
+    passes: list[tuple[Where, int, int]]
+    """Of each loop: where it stands, and for one pass through it, without loops inside, the bytes it keeps at most for operations on
+    floats."""
 
 
 def generate(
@@ -164,7 +169,7 @@ class _Generator:
             p: self.typed.fresh(f"{p}_given") if p in flow.mutated else p for p in program.params
         }
         code = [*self.fw, *self.rv]
-        stacks = [n for n in ("floats", "ints") if any(n in line for line in code)]
+        stacks = [n for n in ("floats", "ints") if any(re.search(rf"\b{n}\b", x) for x in code)]
         lines = Lines()
         parameters = [*entry.values(), *(given[r] for r in seeds), *stacks]
         lines.open(f"def {program.name}_adjoint({', '.join(parameters)}):")
@@ -209,6 +214,7 @@ class _Generator:
             kept=self.kept,
             flow=flow,
             shadows={bar: name for name, bar in self.bars.items()},
+            passes=list(self._passes(program.body)),
             draws=any(op.kind == "impure" for op in operations(program.body)),
             parts=[(decorator, "\n".join(part) + "\n") for decorator, part in self.parts],
             loops=self._told(),
@@ -224,6 +230,27 @@ class _Generator:
             elif found is not None:
                 told.append(f"{loop.where}\n  one thread: {found}")
         return told
+
+    def _passes(self, nodes: list[Node]) -> Iterator[tuple[Where, int, int]]:
+        for node in nodes:
+            if isinstance(node, If):
+                yield from self._passes([*node.body, *node.orelse])
+            elif isinstance(node, Loop):
+                self.depth += 1
+                kept = 8 * sum(self._cost(node.body))
+                self.depth -= 1
+                own = list(_outside_loops(node.body))
+                count = sum(
+                    op.kind == "acc" or (op.kind == "pure" and bool(op.variables))
+                    for op in own
+                    for kind in [self.typed.types.get(op.out[0] if op.out else str(op.args[0]))]
+                    if is_float(getattr(kind, "dtype", kind))
+                )
+                where = node.where or (own[0].where if own else None)
+                alone = isinstance(self.needs.plans.get(id(node)), chunks.Plan)
+                if count and where is not None and not (node.snapshots or alone):
+                    yield where, kept, count
+                yield from self._passes(node.body)
 
     def _declare(self, lines: Lines) -> None:
         """What the reverse may read before the program bound it, and cotangents that live throughout."""
@@ -581,7 +608,7 @@ class _Generator:
         state = _State(self, node)
         self.marked = True
         fresh = self.unique
-        marks, held, due, at, end = map(fresh, ("marks", "held", "due", "at", "end"))
+        marks, held, due, at, end = map(fresh, ("marks", "held", "due", "here", "end"))
         first, step, passes = map(fresh, ("first", "step", "passes"))
         texts = self.head(node.head, list(node.bounds), fw)
         fw.put(f"{first} = {texts[0]}", f"{step} = {texts[2]}")
@@ -1004,7 +1031,7 @@ class _LinePrinter:
             stack, top = (
                 ("floats", "nf") if is_float(self.types[str(op.args[0])].dtype) else ("ints", "ni")
             )
-            at = parent.unique("at")
+            at = parent.unique("place")
             rv.put("ni -= 1", f"{top} -= ints[ni]", f"{at} = {top}")
             places[id(op)] = f"{stack}, {at}"
         n_float = sum(is_float(self.types[str(op.args[0])].dtype) for op in self.elements)
@@ -1371,6 +1398,15 @@ class _Back:
         else:
             rv.put(tidy(f"{self.parent.bar(name)} = {text}{'.copy()' if copied else ''}"))
             self.defined.add(name)
+
+
+def _outside_loops(nodes: list[Node]) -> Iterator[Op]:
+    """Operations that stand in no loop, those of both branches among them."""
+    for node in nodes:
+        if isinstance(node, Seg):
+            yield from flat(node.ops)
+        elif isinstance(node, If):
+            yield from _outside_loops([*node.body, *node.orelse])
 
 
 _LOST = "?"

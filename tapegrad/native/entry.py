@@ -57,7 +57,7 @@ class Bound:
         full = list(self.template)
         for i, x in zip(self.positions, xs, strict=True):
             full[i] = x
-        return tuple(unlocked(a) for a in full)
+        return tuple([unlocked(a) if type(a) is np.ndarray else a for a in full])
 
     def split(self, flat: Any) -> list[Any]:
         """What belongs to each operand; those that are real among complex ones lose a part that is zero."""
@@ -69,11 +69,14 @@ class Bound:
     def variant(self, xs: Sequence[Any]) -> Variant:
         return self.function.variant(self.args(xs))
 
-    def derived(self, xs: Sequence[Any]) -> Derived | Overloaded:
-        return self.variant(xs).derived(tuple(self.positions))
+    def derived(self, args: tuple[Any, ...]) -> Derived | Overloaded:
+        """What is compiled for arguments as `args` gives them."""
+        return self.function.variant(args).derived(tuple(self.positions))
 
     def seeds(self, derived: Derived | Overloaded, g: Any) -> tuple[Any, ...]:
         """Cotangents of the active results, from that of the op's result."""
+        if len(self.outs) == derived.seeds == derived.results == 1:
+            return (float(g) if np.ndim(g) == 0 else np.ascontiguousarray(g),)
         parts = split(np.asarray(g), [s for _, s in self.outs])
         by_result = {i: part for (i, _), part in zip(self.outs, parts, strict=True)}
         given: list[Any] = [None] * derived.seeds
@@ -136,7 +139,7 @@ def record(function: NativeFunction, args: tuple[Any, ...]) -> Any:
         raw = [x.seen() if isinstance(x, StandIn) else x for x in raw]
     plain = bound.args(raw)
     if tracked:
-        derived = bound.derived(raw)
+        derived = bound.derived(plain)
         written = derived.written(plain)
         if written:
             names = ", ".join(written)
@@ -165,7 +168,7 @@ def record(function: NativeFunction, args: tuple[Any, ...]) -> Any:
     if not bound.outs:
         return tuple(results) if isinstance(value, tuple) else results[0]
     if standing is None:
-        bound.value = pack([np.asarray(results[i]) for i, _ in bound.outs])
+        bound.value = pack([_value(results[i]) for i, _ in bound.outs])
     packed = native_call(tuple(bound.operands), of=bound)
     parts = split(packed, [s for _, s in bound.outs])
     for (i, _), part in zip(bound.outs, parts, strict=True):
@@ -196,6 +199,11 @@ def _traced(bound: Bound, standing: StandIn, given: Sequence[Any]) -> Any:
     return tuple(wrap(storage.as_array(r)) if r.dtype.kind == "f" else r for r in result)
 
 
+def _value(r: Any) -> Any:
+    """What compiled code returned as tensors hold it: an array, or one of NumPy's numbers."""
+    return np.float64(r) if type(r) is float else r
+
+
 def _has_derivative(r: Any) -> bool:
     return isinstance(r, float | np.floating) or (isinstance(r, np.ndarray) and r.dtype.kind == "f")
 
@@ -206,18 +214,19 @@ def _has_derivative(r: Any) -> bool:
 def _call(xs: Sequence[Any], of: Bound) -> Any:
     value, of.value = of.value, None
     if value is not None:
-        return np.asarray(value)
+        return value
     results = of.function.dispatcher(*of.args(xs))
     if not isinstance(results, tuple):
         results = (results,)
-    return np.asarray(pack([np.asarray(results[i]) for i, _ in of.outs]))
+    return pack([_value(results[i]) for i, _ in of.outs])
 
 
 def _pull(xs: Sequence[Any], of: Bound) -> Any:
     g, *values = xs
-    derived = of.derived(values)
-    _, bars = derived.run(of.args(values), of.seeds(derived, g))
-    return np.asarray(pack([np.asarray(b) for b in bars]))
+    args = of.args(values)
+    derived = of.derived(args)
+    _, bars = derived.run(args, of.seeds(derived, g))
+    return pack([_value(b) for b in bars])
 
 
 def _push(xs: Sequence[Any], of: Bound) -> Any:
@@ -245,8 +254,10 @@ def _bend(xs: Sequence[Any], of: Bound) -> Any:
 
 
 def _bent(g: Any, directions: Sequence[Any], values: Sequence[Any], of: Bound) -> Any:
-    seeds = of.seeds(of.derived(values), g)
-    return _packed(of.variant(values).bend(of.args(values), tuple(of.positions), seeds, directions))
+    args = of.args(values)
+    seeds = of.seeds(of.derived(args), g)
+    variant = of.function.variant(args)
+    return _packed(variant.bend(args, tuple(of.positions), seeds, directions))
 
 
 def _call_jvp(given: Sequence[Any], values: Sequence[Any], out: Any, *, of: Bound) -> Any:

@@ -10,6 +10,7 @@ array shares memory with another argument the call is refused.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import linecache
 import sys
@@ -29,7 +30,18 @@ from .. import markup
 from ..errors import NotDifferentiable
 from ..storage import StandIn
 from ..tensor import Tensor
-from . import adjoint, inference, lowering, nests, pairs, runtime, settling, store, tangent
+from . import (
+    adjoint,
+    finishing,
+    inference,
+    lowering,
+    nests,
+    pairs,
+    runtime,
+    settling,
+    store,
+    tangent,
+)
 from .lowering import Custom, python_function
 from .tree import TEMP
 
@@ -80,11 +92,10 @@ class NativeFunction:
         if not kwargs and _SIMPLE.issuperset(map(type, args)):
             return self.dispatcher(*args)
         full = self.bind(args, kwargs)
-        if not any(isinstance(leaf, Tensor | StandIn) for leaf in leaves_of(full)):
-            return self.dispatcher(*full)
-        from .entry import record
-
-        return record(self, full)
+        for leaf in leaves_of(full):
+            if isinstance(leaf, Tensor | StandIn):
+                return _record()(self, full)
+        return self.dispatcher(*full)
 
     def bind(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         """Every argument by position, defaults filled in."""
@@ -180,6 +191,14 @@ class NativeFunction:
                 "looks like. Differentiate it once, for example by tg.grad."
             )
         return self.latest
+
+
+@functools.cache
+def _record() -> Any:
+    """What connects a call to the tape, imported when the first one asks for it."""
+    from .entry import record
+
+    return record
 
 
 def _shipped(made: tuple[Any, ...], file: str, lines: list[str]) -> NativeFunction:
@@ -512,8 +531,13 @@ class Derived:
         names = typed.program.params
         self.mutated = [names.index(p) for p in made.mutated]
         name = f"{typed.program.name}_adjoint"
-        self.source = self._whole(not options.get("boundscheck"))
-        """What is compiled: the adjoint with its stencils gathered, and what it calls."""
+        text = self._whole(not options.get("boundscheck"))
+        if made.stacks:
+            text = finishing.counting(text, made.stacks)
+        self.source = finishing.finished(text, self._axes)
+        """What is compiled: the adjoint with its stencils gathered, and what it calls, in its last form."""
+        self.kept = 0
+        """Bytes that the last run kept on the stacks."""
         self.compiled = _compiled(self.owner, name, self.source, made.scope)
         self.warm = False
         self._lock = threading.RLock()
@@ -541,6 +565,13 @@ class Derived:
         kind = self.typed.types.get(self.adjoint.shadows.get(name, name))
         return kind if isinstance(kind, types.Array) else None
 
+    def _axes(self, name: str) -> int | None:
+        """How many axes a variable or its cotangent has, 0 for a number; None for what is neither."""
+        kind = self.typed.types.get(self.adjoint.shadows.get(name, name))
+        if isinstance(kind, types.Array):
+            return int(kind.ndim)
+        return 0 if isinstance(kind, types.Number | types.Boolean) else None
+
     def run(self, args: tuple[Any, ...], seeds: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
         """(value, cotangents of the wanted parameters) for given cotangents of the active results."""
         if self.tuples:
@@ -558,8 +589,9 @@ class Derived:
             stacks = _take_stacks()
             try:
                 out = call(*args, *seeds, *(stacks[n] for n in self.adjoint.stacks))
-                stop = len(out) - len(self.adjoint.stacks)
-                stacks.update(zip(self.adjoint.stacks, out[stop:], strict=True))
+                stop = len(out) - len(self.adjoint.stacks) - 1
+                stacks.update(zip(self.adjoint.stacks, out[stop:-1], strict=True))
+                self.kept = out[-1]
             finally:
                 _stacks.held = stacks
         n = self.results
@@ -591,7 +623,8 @@ class Derived:
             stacks = _take_stacks()
             try:
                 out = compiled(*args, 1.0, *[stacks[name] for name in names])
-                stacks.update(zip(names, out[n:], strict=True))
+                stacks.update(zip(names, out[n:-1], strict=True))
+                self.kept = out[-1]
             finally:
                 _stacks.held = stacks
             return number(out[0]), out[part]
@@ -641,7 +674,12 @@ class Derived:
         widths = [max(len(r[i]) for r in rows) for i in range(4)]
         told = ["engine: adjoint, generated from the source"]
         told += ["  ".join(map(str.ljust, r, widths)).rstrip() for r in rows]
-        return "\n".join([*told, *self.adjoint.loops])
+        for where, kept, count in self.adjoint.passes:
+            each = f"{kept / count:.2g} bytes each" if kept else "nothing kept"
+            told.append(f"line {where.line}: a pass makes {count} operations on floats, {each}")
+        told += self.adjoint.loops
+        told.append(f"{self.kept} bytes were on the stacks when the last run turned back")
+        return "\n".join(told)
 
     def variables(self) -> list[tuple[str, str, str, str]]:
         """A heading, and for each variable its type, whether it is active, and what of it is kept."""

@@ -14,7 +14,7 @@ import numpy as np
 from numba import njit, prange
 from numba.core import types
 from numba.core.compiler import Compiler
-from numba.extending import overload
+from numba.extending import intrinsic, overload
 
 # Division by zero gives inf, as in NumPy, and lets loops vectorise; nobody calls these from Python.
 KERNEL_OPTIONS: dict[str, Any] = {
@@ -53,16 +53,24 @@ _THREADS: dict[str, Any] = {**KERNEL_OPTIONS, "parallel": _LOOPS_ONLY}
 shared = njit(**_THREADS)
 
 
-@kernel
-def at(i: int) -> Any:
+@intrinsic
+def at(context: Any, i: Any) -> Any:
     """An index that is not negative: of an unsigned one Numba does not ask whether it counts from the end, and loops vectorise."""
-    return np.uint64(i)
+
+    def same(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return args[0]
+
+    return types.uint64(types.int64), same
 
 
-@njit(**KERNEL_OPTIONS, fastmath={"reassoc", "nsz"})
-def plus(total: float, term: float) -> float:
+@intrinsic
+def plus(context: Any, total: Any, term: Any) -> Any:
     """A sum that may be taken in any order: several elements at once."""
-    return total + term
+
+    def added(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.fadd(*args, flags=("reassoc", "nsz"))
+
+    return types.float64(types.float64, types.float64), added
 
 
 @kernel
