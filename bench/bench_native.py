@@ -1,11 +1,14 @@
-"""Native derivatives: value and gradients of Numba models beside the model itself and adjoints by hand.
+"""Native derivatives: value and gradients of Numba models beside the model itself, adjoints by hand, JAX and PyTorch.
 
-Answers are asserted first: against the hand-written adjoint where there is one, else along a direction against differences.
+Answers are asserted first: along a direction against differences, and against the adjoint by hand and the peers that are installed.
+`python -m bench.bench_native [MODEL ...]` prints the ratios instead, taken turn about by processor time.
 """
 
 from __future__ import annotations
 
 import functools
+import sys
+from importlib import util
 from typing import Any
 
 import numba
@@ -13,9 +16,12 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
+from bench import measure
 from bench.native_models import BY_HAND, MODELS, inputs, operations
+from bench.native_peers import MISSING, prepare
 
 SMALL, LARGE = inputs(), inputs(small=False)
+PEERS = ("jax", "torch")
 by_model = pytest.mark.parametrize("name", MODELS)
 
 
@@ -49,24 +55,38 @@ def test_answer(name):
     slope = (8 * (at(h) - at(-h)) - (at(2 * h) - at(-2 * h))) / (12 * h)
     along = sum(np.sum(g * directions[i]) for i, g in zip(wanted, found, strict=True))
     assert np.isclose(along, slope, rtol=1e-5)
-    if name in BY_HAND:
-        for ours, theirs in zip(found, BY_HAND[name](*args), strict=True):
-            assert np.allclose(ours, theirs, rtol=1e-9, atol=1e-12)
+    for ours, theirs in zip(found, BY_HAND[name](*args), strict=True):
+        assert np.allclose(ours, theirs, rtol=1e-9, atol=1e-12)
 
 
 @by_model
-@pytest.mark.parametrize("contestant", ["value", "tapegrad", "by hand"])
+@pytest.mark.parametrize("library", PEERS)
+def test_peers_agree(name, library):
+    if (library, name) in MISSING:
+        pytest.skip(MISSING[library, name])
+    pytest.importorskip(library)
+    args = SMALL[name]
+    value, found = gradients(name)(*args)
+    theirs, others = prepare(library, name, args)()
+    assert np.isclose(float(theirs), value, rtol=1e-10)
+    for g, h in zip(found, others, strict=True):
+        assert np.allclose(g, np.asarray(h), rtol=1e-9, atol=1e-12)
+
+
+@by_model
+@pytest.mark.parametrize("contestant", ["value", "tapegrad", "by hand", *PEERS])
 def test_time(benchmark, name, contestant):
     args = (LARGE if benchmark.enabled else SMALL)[name]
-    if contestant == "value":
-        call = model(name)
-    elif contestant == "tapegrad":
-        call = gradients(name)
-    elif name in BY_HAND:
-        call = BY_HAND[name]
-    else:
-        pytest.skip("nobody has written this adjoint by hand")
     benchmark.group = name
+    if contestant in PEERS:
+        if (contestant, name) in MISSING:
+            pytest.skip(MISSING[contestant, name])
+        pytest.importorskip(contestant)
+        run = prepare(contestant, name, args)
+        run()
+        benchmark(run)
+        return
+    call = {"value": model, "tapegrad": gradients, "by hand": BY_HAND.get}[contestant](name)
     tg.native.release_memory()
     call(*args)  # compiles
     if contestant == "tapegrad":
@@ -75,3 +95,30 @@ def test_time(benchmark, name, contestant):
         benchmark.extra_info["bytes kept"] = kept
         benchmark.extra_info["bytes kept per operation"] = made and round(kept / made, 2)
     benchmark(call, *args)
+
+
+def main(names: list[str]) -> None:
+    """Times over that of the model itself."""
+    print(f"{'model':16}{'ms':>9}{'tapegrad':>10}{'by hand':>10}{'jax':>10}{'torch':>10}")
+    for name in names or MODELS:
+        args = LARGE[name]
+        runs: dict[str, Any] = {
+            "value": functools.partial(model(name), *args),
+            "tapegrad": functools.partial(gradients(name), *args),
+            "by hand": functools.partial(BY_HAND[name], *args),
+        }
+        for library in PEERS:
+            if (library, name) not in MISSING and util.find_spec(library):
+                runs[library] = prepare(library, name, args)
+        for run in runs.values():
+            run()
+        times = measure.turn_about(runs, 4.0, measure.CLOCKS["cpu"])
+        line = f"{name:16}{min(times['value']) * 1e3:9.2f}"
+        for who in ("tapegrad", "by hand", *PEERS):
+            told = f"{measure.ratio(times[who], times['value']):.2f}" if who in times else "-"
+            line += f"{told:>10}"
+        print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

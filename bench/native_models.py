@@ -16,6 +16,12 @@ from numba import njit
 fast = njit(error_model="numpy")
 
 
+@njit(error_model="numpy", fastmath={"reassoc", "nsz"})
+def plus(total, term):
+    """A sum whose order is free, as in generated code: several elements at once."""
+    return total + term
+
+
 def rosenbrock(x):
     s = 0.0
     for i in range(x.size - 1):
@@ -239,56 +245,218 @@ def rosenbrock_by_hand(x):
 
 
 @fast
+def adaptive_by_hand(y0, mu, end, tolerance):
+    """State, first slope, time and step of every trial are kept; the stages are computed again."""
+    n = y0.size
+    y, k1, k2, k3, k4 = y0.copy(), np.empty(n), np.empty(n), np.empty(n), np.empty(n)
+    trial, middle, new = np.empty(n), np.empty(n), np.empty(n)
+    kept, passes = np.empty((1024, 2 * n + 2)), 0
+    t, h = 0.0, 0.01
+    van_der_pol(y, mu, k1)
+    while t < end:
+        if passes == kept.shape[0]:
+            longer = np.empty((2 * passes, 2 * n + 2))
+            longer[:passes] = kept
+            kept = longer
+        for i in range(n):
+            kept[passes, i], kept[passes, n + i] = y[i], k1[i]
+        kept[passes, 2 * n], kept[passes, 2 * n + 1] = t, h
+        passes += 1
+        error, h = trial_step(y, mu, t, h, end, k1, trial, k2, middle, k3, new, k4)
+        factor = 0.9 * (tolerance / (error + 1e-300)) ** (1.0 / 3.0)
+        if error <= tolerance:
+            t = t + h
+            for i in range(n):
+                y[i], k1[i] = new[i], k4[i]
+        h = h * min(max(factor, 0.2), 5.0)
+    yb, k1b, k2b, k3b = np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n)
+    k4b, newb, stage = np.zeros(n), np.zeros(n), np.zeros(n)
+    yb[0], yb[1] = 2.0 * y[0], 1.0
+    hb, tb, mub = 0.0, 0.0, 0.0
+    for p in range(passes - 1, -1, -1):
+        for i in range(n):
+            y[i], k1[i] = kept[p, i], kept[p, n + i]
+        t, before = kept[p, 2 * n], kept[p, 2 * n + 1]
+        error, h = trial_step(y, mu, t, before, end, k1, trial, k2, middle, k3, new, k4)
+        factor = 0.9 * (tolerance / (error + 1e-300)) ** (1.0 / 3.0)
+        clipped = min(max(factor, 0.2), 5.0)
+        factorb = hb * h if clipped == factor else 0.0
+        hb *= clipped
+        if error <= tolerance:
+            hb += tb
+            for i in range(n):
+                newb[i], k4b[i] = yb[i], k1b[i]
+                yb[i], k1b[i] = 0.0, 0.0
+        else:
+            for i in range(n):
+                newb[i], k4b[i] = 0.0, 0.0
+        scale = -factorb * factor / (3.0 * (error + 1e-300)) / (n * error)
+        for i in range(n):
+            along = -5.0 / 72.0 * k1[i] + k2[i] / 12.0 + k3[i] / 9.0 - k4[i] / 8.0
+            hb += scale * h * along * along
+            eb = scale * h * along * h
+            k1b[i] -= 5.0 / 72.0 * eb
+            k2b[i] = eb / 12.0
+            k3b[i] = eb / 9.0
+            k4b[i] -= eb / 8.0
+        mub += van_der_pol_back(new, mu, k4b, newb)
+        for i in range(n):
+            g = newb[i]
+            yb[i] += g
+            hb += g * (2.0 / 9.0 * k1[i] + 1.0 / 3.0 * k2[i] + 4.0 / 9.0 * k3[i])
+            k1b[i] += 2.0 / 9.0 * h * g
+            k2b[i] += 1.0 / 3.0 * h * g
+            k3b[i] += 4.0 / 9.0 * h * g
+            stage[i] = 0.0
+        mub += van_der_pol_back(middle, mu, k3b, stage)
+        for i in range(n):
+            yb[i] += stage[i]
+            hb += 0.75 * stage[i] * k2[i]
+            k2b[i] += 0.75 * h * stage[i]
+            stage[i] = 0.0
+        mub += van_der_pol_back(trial, mu, k2b, stage)
+        for i in range(n):
+            yb[i] += stage[i]
+            hb += 0.5 * stage[i] * k1[i]
+            k1b[i] += 0.5 * h * stage[i]
+        if t + before > end:
+            tb -= hb
+            hb = 0.0
+    mub += van_der_pol_back(y0, mu, k1b, yb)
+    return yb, mub
+
+
+@fast
+def trial_step(y, mu, t, h, end, k1, trial, k2, middle, k3, new, k4):
+    """Error and length of a trial, whose stages go to the arrays."""
+    n = y.size
+    if t + h > end:
+        h = end - t
+    for i in range(n):
+        trial[i] = y[i] + 0.5 * h * k1[i]
+    van_der_pol(trial, mu, k2)
+    for i in range(n):
+        middle[i] = y[i] + 0.75 * h * k2[i]
+    van_der_pol(middle, mu, k3)
+    for i in range(n):
+        new[i] = y[i] + h * (2.0 / 9.0 * k1[i] + 1.0 / 3.0 * k2[i] + 4.0 / 9.0 * k3[i])
+    van_der_pol(new, mu, k4)
+    error = 0.0
+    for i in range(n):
+        e = h * (-5.0 / 72.0 * k1[i] + k2[i] / 12.0 + k3[i] / 9.0 - k4[i] / 8.0)
+        error = error + e * e
+    return math.sqrt(error / n), h
+
+
+@fast
+def van_der_pol_back(y, mu, dyb, yb):
+    """Adds to the cotangent of y; returns that of mu."""
+    yb[0] -= dyb[1] * (2.0 * mu * y[0] * y[1] + 1.0)
+    yb[1] += dyb[0] + dyb[1] * mu * (1.0 - y[0] * y[0])
+    return dyb[1] * (1.0 - y[0] * y[0]) * y[1]
+
+
+@fast
 def heat_by_hand(u0, kappa, steps):
-    """All states are kept; the transposed stencil is written as a gather."""
+    """All states are kept; the stencil is its own transpose, inside a border of zeros."""
     n, m = u0.shape
     states = np.empty((steps + 1, n, m))
     states[0] = u0
     for t in range(steps):
         u, w = states[t], states[t + 1]
-        w[:] = u0  # only the border stays, and it never changes
+        keep_border(u0, w)
         for i in range(1, n - 1):
             for j in range(1, m - 1):
                 w[i, j] = u[i, j] + kappa * (
                     u[i + 1, j] + u[i - 1, j] + u[i, j + 1] + u[i, j - 1] - 4.0 * u[i, j]
                 )
     bar = 2.0 * states[steps]
+    border = bar.copy()
+    border[1:-1, 1:-1] = 0.0
+    keep_border(np.zeros((n, m)), bar)
+    new = np.zeros((n, m))
     kappa_bar = 0.0
-    border = np.zeros((n, m))
-    padded = np.zeros((n, m))
     for t in range(steps - 1, -1, -1):
         u = states[t]
         for i in range(1, n - 1):
             for j in range(1, m - 1):
-                kappa_bar += bar[i, j] * (
-                    u[i + 1, j] + u[i - 1, j] + u[i, j + 1] + u[i, j - 1] - 4.0 * u[i, j]
+                kappa_bar = plus(
+                    kappa_bar,
+                    bar[i, j]
+                    * (u[i + 1, j] + u[i - 1, j] + u[i, j + 1] + u[i, j - 1] - 4.0 * u[i, j]),
                 )
-                padded[i, j] = bar[i, j]
-        new = np.zeros((n, m))
-        for i in range(n):
-            for j in range(m):
-                s = padded[i, j] * (1 - 4 * kappa)
-                if i > 0:
-                    s += kappa * padded[i - 1, j]
-                if i < n - 1:
-                    s += kappa * padded[i + 1, j]
-                if j > 0:
-                    s += kappa * padded[i, j - 1]
-                if j < m - 1:
-                    s += kappa * padded[i, j + 1]
-                new[i, j] = s
-        for i in range(n):
-            for j in range(m):
-                if i in (0, n - 1) or j in (0, m - 1):
-                    border[i, j] += bar[i, j] if t == steps - 1 else 0.0
-        bar = new
-        # What reaches the border of an earlier state is that of u0: the border is the same in all of them.
-        for i in range(n):
-            for j in range(m):
-                if i in (0, n - 1) or j in (0, m - 1):
-                    border[i, j] += bar[i, j]
-                    bar[i, j] = 0.0
+                new[i, j] = bar[i, j] + kappa * (
+                    bar[i + 1, j] + bar[i - 1, j] + bar[i, j + 1] + bar[i, j - 1] - 4.0 * bar[i, j]
+                )
+        for i in range(1, n - 1):
+            border[i, 0] += kappa * bar[i, 1]
+            border[i, m - 1] += kappa * bar[i, m - 2]
+        for j in range(1, m - 1):
+            border[0, j] += kappa * bar[1, j]
+            border[n - 1, j] += kappa * bar[n - 2, j]
+        bar, new = new, bar
     return bar + border, kappa_bar
+
+
+@fast
+def keep_border(given, w):
+    n, m = w.shape
+    for i in range(n):
+        w[i, 0], w[i, m - 1] = given[i, 0], given[i, m - 1]
+    for j in range(m):
+        w[0, j], w[n - 1, j] = given[0, j], given[n - 1, j]
+
+
+@fast
+def burgers_by_hand(u0, nu, steps):
+    """All states are kept; what goes to a neighbour is computed for a row and then gathered."""
+    n, m = u0.shape
+    states = np.empty((steps + 1, n, m))
+    states[0] = u0
+    for t in range(steps):
+        u, w = states[t], states[t + 1]
+        keep_border(u0, w)
+        for i in range(1, n - 1):
+            for j in range(1, m - 1):
+                c = u[i, j]
+                dx = c - u[i - 1, j] if c > 0.0 else u[i + 1, j] - c
+                w[i, j] = (
+                    c
+                    - 0.1 * c * dx
+                    + nu * (u[i + 1, j] + u[i - 1, j] + u[i, j + 1] + u[i, j - 1] - 4.0 * c)
+                )
+    bar = 2.0 * states[steps]
+    new = np.zeros((n, m))
+    own, up, down = np.zeros((n, m)), np.zeros((n, m)), np.zeros((n, m))
+    border = bar.copy()
+    border[1:-1, 1:-1] = 0.0
+    keep_border(new, bar)
+    nu_bar = 0.0
+    for t in range(steps - 1, -1, -1):
+        u = states[t]
+        for i in range(1, n - 1):
+            for j in range(1, m - 1):
+                c, above, below, g = u[i, j], u[i - 1, j], u[i + 1, j], bar[i, j]
+                nu_bar = plus(nu_bar, g * (below + above + u[i, j + 1] + u[i, j - 1] - 4.0 * c))
+                right = c > 0.0
+                own[i, j] = g * (
+                    1.0 - 4.0 * nu - (0.2 * c - 0.1 * above if right else 0.1 * below - 0.2 * c)
+                )
+                up[i, j] = g * (nu + (0.1 * c if right else 0.0))
+                down[i, j] = g * (nu - (0.0 if right else 0.1 * c))
+        for i in range(1, n - 1):
+            for j in range(1, m - 1):
+                new[i, j] = (
+                    own[i, j] + up[i + 1, j] + down[i - 1, j] + nu * (bar[i, j - 1] + bar[i, j + 1])
+                )
+        for i in range(1, n - 1):
+            border[i, 0] += nu * bar[i, 1]
+            border[i, m - 1] += nu * bar[i, m - 2]
+        for j in range(1, m - 1):
+            border[0, j] += up[1, j]
+            border[n - 1, j] += down[n - 2, j]
+        bar, new = new, bar
+    return bar + border, nu_bar
 
 
 @fast
@@ -461,7 +629,9 @@ def mixture_by_hand(alpha, mu, logs, points):
 BY_HAND = {
     "rosenbrock": rosenbrock_by_hand,
     "lotka_volterra": lotka_volterra_by_hand,
+    "adaptive": adaptive_by_hand,
     "heat": heat_by_hand,
+    "burgers": burgers_by_hand,
     "n_body": n_body_by_hand,
     "mixture": mixture_by_hand,
     "soft_dtw": soft_dtw_by_hand,
