@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import tapegrad as tg
 from tapegrad.native import store
 from tapegrad.replay import cache
 
@@ -26,10 +27,24 @@ print(json.dumps([list(g), sum(stats.cache_hits.values()), sum(stats.cache_misse
 """
 
 
-def start(tmp_path: Path) -> subprocess.Popen:
+OVERLOADED = """
+import json, numpy as np, tapegrad as tg
+@tg.njit(mode="overload")
+def f(x):
+    y = [0.5]
+    for i in range(x.size):
+        y.append(y[-1] * x[i])
+    return y[-1]
+g = tg.grad(f)(np.full(5000, 1.0))
+stats = f.latest.first.compiled.stats
+print(json.dumps([[g[0], g[-1], g.sum()], sum(stats.cache_hits.values()), sum(stats.cache_misses.values())]))
+"""
+
+
+def start(tmp_path: Path, text: str = PROGRAM) -> subprocess.Popen:
     script = tmp_path / "program.py"
     if not script.exists():
-        script.write_text(PROGRAM)
+        script.write_text(text)
     return subprocess.Popen(
         [sys.executable, str(script)],
         env={**os.environ, "TAPEGRAD_CACHE_DIR": str(tmp_path / "cache")},
@@ -63,6 +78,45 @@ def test_processes(tmp_path):
     fourth = answer(start(tmp_path))
     assert fourth == [first[0], 0, 1]
     assert answer(start(tmp_path))[1:] == [1, 0]
+
+
+def test_overloaded_functions_are_kept(tmp_path):
+    """A second process loads what the first compiled, and its tape grows at its own addresses."""
+    results = [answer(start(tmp_path, OVERLOADED)) for _ in range(2)]
+    assert results == [[[0.5, 0.5, 2500.0], 0, 1], [[0.5, 0.5, 2500.0], 1, 0]]
+
+
+FACTOR = 2.0
+
+
+def helper(a):
+    return a * FACTOR
+
+
+def program(x, n=3):
+    return helper(x) + n
+
+
+def test_key_of_a_program(monkeypatch):
+    """It changes with all that the function names, however far off, and is none where that cannot be told."""
+    keys = {store.program_key(program), store.program_key(program, "more")}
+    monkeypatch.setitem(globals(), "FACTOR", 3.0)
+    keys.add(store.program_key(program))
+    monkeypatch.setitem(globals(), "helper", lambda a: a * FACTOR + 1.0)
+    keys.add(store.program_key(program))
+    monkeypatch.setattr(program, "__defaults__", (4,))
+    keys.add(store.program_key(program))
+    for factor in (1.0, 2.0):
+        rule = tg.njit_vjp(lambda a: a, lambda g, out, a: (g * factor,))
+        monkeypatch.setitem(globals(), "helper", rule)
+        keys.add(store.program_key(program))
+    assert None not in keys
+    assert len(keys) == 7
+    assert store.program_key(program) == store.program_key(program)
+    for unknown in (object(), [1.0], pytest, subprocess.run):
+        monkeypatch.setitem(globals(), "FACTOR", unknown)
+        monkeypatch.setitem(globals(), "helper", lambda a: a * FACTOR)
+        assert store.program_key(program) is None
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+import llvmlite.binding as llvm
 import numpy as np
 from llvmlite import ir
 from numba import extending
@@ -187,6 +188,11 @@ class Tape:
         """Bytes of a record."""
         self.bar_size = (self.size - 8) // 2
         self._grow = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(self.grow)
+        # Compiled code knows header and `grow` by name, not by address: so it can be kept for other processes.
+        width = kind.inner.width if isinstance(kind.inner, Dual) else 0
+        self.symbols = f"tapegrad_tape_{width}", f"tapegrad_grow_{width}"
+        llvm.add_symbol(self.symbols[0], self.header.ctypes.data)
+        llvm.add_symbol(self.symbols[1], ctypes.cast(self._grow, ctypes.c_void_p).value)
         self._words()
 
     def grow(self, wanted: int) -> int:
@@ -217,10 +223,13 @@ class Tape:
 
     def _words(self) -> None:
         inner: Any = self.kind.inner
-        address = self.header.ctypes.data
+        header, grower = self.symbols
 
         def place(builder: Any, column: int) -> Any:
-            return builder.inttoptr(_I64(address + 8 * column), _I64.as_pointer())
+            words = builder.module.globals.get(header)
+            if words is None:
+                words = ir.GlobalVariable(builder.module, ir.ArrayType(_I64, 4), header)
+            return builder.gep(words, [_I32(0), _I32(column)])
 
         def reader(column: int) -> Any:
             @intrinsic
@@ -282,7 +291,16 @@ class Tape:
         count, capacity = reader(0), reader(1)
         first_partial, second_partial = getter(0, inner), getter(1, inner)
         first_operand, second_operand = getter(2, types.int64), getter(3, types.int64)
-        grow = self._grow
+
+        @word
+        def grow(context: Any, n: Any) -> Any:
+            def build(c: Any, builder: Any, s: Any, args: Any) -> Any:
+                kind = ir.FunctionType(_I64, [_I64])
+                return builder.call(
+                    cgutils.get_or_insert_function(builder.module, kind, grower), args
+                )
+
+            return types.int64(types.int64), build
 
         @kernel
         def room(n: int) -> None:

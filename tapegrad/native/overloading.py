@@ -25,7 +25,7 @@ from numba.core.errors import NumbaError, NumbaWarning
 from numba.extending import register_jitable
 
 from ..errors import NotDifferentiable
-from . import inference, retyping
+from . import inference, retyping, store
 from .carriers import Active, Carrier, Dual, active, dual, is_carried, overload, tape, value
 from .function import compile_options
 from .lowering import refuse
@@ -61,13 +61,13 @@ class Overloaded:
         self.drivers: dict[Any, _Driver] = {}
         first = self.first = self.driver("reverse", 0)
         self.seeds = len(first.seeded)
-        self.results = len(first.outs)
+        self.results = first.count
         self.returns_tuple = first.returns_tuple
-        self.scalar = not self.returns_tuple and isinstance(first.outs[0], Carrier)
+        self.scalar = first.scalar
         self.seeded = [
             first.seeded.index(i) if i in first.seeded else None for i in range(self.results)
         ]
-        self.draws = first.vocabulary.draws
+        self.draws = first.draws
 
     def driver(self, mode: str, width: int) -> _Driver:
         found = self.drivers.get((mode, width))
@@ -179,32 +179,48 @@ class _Driver:
                 self._carried(t, i in of.positions, names[i]) for i, t in enumerate(of.types)
             ]
             inner = self.vocabulary.compiled(function)
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", NumbaWarning)
-                inner.compile(tuple(carried))
+            key = store.program_key(
+                function, of.types, of.positions, mode, width, sorted(options.items())
+            )
+            kept = store.read_types(key)
+            if kept is None:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", NumbaWarning)
+                    inner.compile(tuple(carried))
         except _REFUSALS as error:
             raise retyping.explained(error, _where(self.owner)) from (
                 None if isinstance(error, NotDifferentiable) else error
             )
-        found = inner.overloads[tuple(carried)].signature.return_type
-        self.returns_tuple = isinstance(found, types.BaseTuple)
-        self.outs = list(found.types) if self.returns_tuple else [found]
-        for kind in self.outs:
+        if kept is None:
+            kept = self._results(inner.overloads[tuple(carried)].signature.return_type)
+            store.write_types(key, kept)
+        self.returns_tuple, self.count, self.seeded, self.scalar, self.draws = kept
+        self.source = self._text(mode, names, carried)
+        words = _words(self.kind)
+        scope = {"np": np, "program": inner, "value": value, **words, **self.makers}
+        name = f"{_name(self.owner)}_overloaded"
+        # Classes of named tuples are nobody's to find in another process.
+        file = None if self.makers else store.file_of(name, self.source, key)
+        driver = inference.load(name, self.source, scope, file)
+        if file is None:
+            self.compiled = numba.njit(**options)(driver)
+        else:
+            self.compiled = store.guarded(numba.njit(**options, cache=True)(driver), file)
+
+    def _results(self, found: Any) -> tuple[bool, int, list[int], bool, bool]:
+        """What must be known of the program's results, in plain words: for other processes too."""
+        several = isinstance(found, types.BaseTuple)
+        outs = list(found.types) if several else [found]
+        for kind in outs:
             if not _can_leave(kind):
                 raise refuse(
                     _where(self.owner),
                     f"The function returns {kind}, which is neither a number nor an array.",
                     "Return numbers, arrays, or one tuple of them.",
                 )
-        self.seeded = [
-            i for i, k in enumerate(self.outs) if isinstance(k, Carrier) or is_carried(k)
-        ]
-        self.source = self._text(mode, names, carried)
-        words = _words(self.kind)
-        scope = {"np": np, "program": inner, "value": value, **words, **self.makers}
-        self.compiled = numba.njit(**options)(
-            inference.load(f"{_name(self.owner)}_overloaded", self.source, scope)
-        )
+        seeded = [i for i, k in enumerate(outs) if isinstance(k, Carrier) or is_carried(k)]
+        scalar = not several and isinstance(outs[0], Carrier)
+        return several, len(outs), seeded, scalar, self.vocabulary.draws
 
     def _carried(self, kind: Any, wanted: bool, name: str) -> Any:
         """The type that a parameter has in the program on carriers."""
@@ -282,7 +298,7 @@ class _Driver:
                 arguments.append(lift(names[i], kind, i))
         put("inputs = count()")
         put(f"out = program({', '.join(arguments)})")
-        outs = [f"out[{i}]" if self.returns_tuple else "out" for i in range(len(self.outs))]
+        outs = [f"out[{i}]" if self.returns_tuple else "out" for i in range(self.count)]
         if forward:
             put(f"dots = np.zeros((count() + 1, {along[0]}.shape[0]))")
             for i, t in zip(of.positions, along, strict=True):
@@ -315,7 +331,7 @@ class _Driver:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", NumbaWarning)
                     out = self.compiled(*args, *given)
-        n = len(self.outs)
+        n = self.count
         self.records = out[-1]
         first = len(out) - 1 - len(self.changing)
         written = [i for i, c in zip(self.changing, out[first:-1], strict=True) if c]

@@ -14,12 +14,13 @@ cannot be written to, or is somebody else's, means working without.
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import inspect
 import os
 import pickle
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -62,6 +63,86 @@ def _told(value: Any) -> bytes | None:
     return None
 
 
+_KNOWN = frozenset({"builtins", "math", "cmath", "random", "numba", "numpy", "tapegrad"})
+"""Packages whose objects are told by their names: their versions, or their sources, are in every key."""
+
+
+@functools.cache
+def _package() -> bytes:
+    """A hash of this package's source: all of it may say what an operation means on carriers."""
+    root = Path(__file__).parent.parent
+    digest = hashlib.sha256()
+    for path in sorted(root.rglob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.digest()
+
+
+def program_key(function: Any, *more: Any) -> str | None:
+    """A hash of a Python function with all that it names, for code that is compiled from its bytecode; None where that cannot be told."""
+    told = _told_program(function, set())
+    if told is None:
+        return None
+    digest = hashlib.sha256(cache.environment().encode() + _package() + told)
+    digest.update(repr(more).encode())
+    return digest.hexdigest()[:32]
+
+
+def _told_program(value: Any, seen: set[int]) -> bytes | None:
+    """What a function names: constants by value, functions by their code and what they name in turn."""
+    if isinstance(value, ModuleType):
+        return value.__name__.encode() if value.__name__.split(".")[0] in _KNOWN else None
+    told = _told(value)
+    if told is not None:
+        return told
+    if inspect.isclass(value):
+        return None
+    if hasattr(value, "vjp") and hasattr(value, "f"):  # a helper with the user's rule
+        both = [_told_program(part, seen) for part in (value.f, value.vjp)]
+        return None if None in both else b"rule" + b",".join(p for p in both if p)
+    for holder in ("py_func", "dispatcher"):  # a dispatcher's options decide what its code means
+        inner = getattr(value, holder, None)
+        if inner is not None:
+            options = repr(sorted(getattr(value, "targetoptions", {}).items())).encode()
+            body = _told_program(inner, seen)
+            return None if body is None else options + body
+    if not inspect.isfunction(value):
+        package = (getattr(value, "__module__", None) or type(value).__module__).split(".")[0]
+        name = getattr(value, "__name__", None)
+        known = package in _KNOWN and isinstance(name, str) and callable(value)
+        return f"{type(value).__qualname__} {package} {name}".encode() if known else None
+    if id(value) in seen:
+        return b"again"
+    seen.add(id(value))
+    names, parts = set[str](), [_told_code(value.__code__)]
+    codes = [value.__code__]
+    while codes:
+        code = codes.pop()
+        names.update(code.co_names)
+        codes += [c for c in code.co_consts if isinstance(c, CodeType)]
+    found = {n: value.__globals__[n] for n in names if n in value.__globals__}
+    cells = zip(value.__code__.co_freevars, value.__closure__ or (), strict=True)
+    try:
+        found |= {n: cell.cell_contents for n, cell in cells}
+    except ValueError:  # not bound yet
+        return None
+    found |= {f"default {k}": d for k, d in enumerate(value.__defaults__ or ())}
+    for name, held in sorted(found.items()):
+        told = _told_program(held, seen)
+        if told is None:
+            return None
+        parts.append(name.encode() + b"=" + told)
+    return b"(" + b",".join(parts) + b")"
+
+
+def _told_code(code: CodeType) -> bytes:
+    consts = [
+        _told_code(c) if isinstance(c, CodeType) else repr((type(c), c)).encode()
+        for c in code.co_consts
+    ]
+    facts = (code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars, code.co_flags)
+    return code.co_code + repr((code.co_argcount, facts)).encode() + b",".join(consts)
+
+
 def folder() -> Path | None:
     """The folder, made if need be; None where there can be none."""
     path = cache.folder() / "native"
@@ -76,7 +157,12 @@ def folder() -> Path | None:
 
 def source_file(name: str, text: str, scope: dict[str, Any], options: Any) -> str | None:
     """The file that holds a generated function; None where it cannot be kept."""
-    found, place = key(text, scope, sorted(options.items())), folder()
+    return file_of(name, text, key(text, scope, sorted(options.items())))
+
+
+def file_of(name: str, text: str, found: str | None) -> str | None:
+    """The file of a generated function whose key is known."""
+    place = folder()
     if found is None or place is None:
         return None
     path = place / f"{name}_{found}.py"
