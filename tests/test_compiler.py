@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import math
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -1560,3 +1561,28 @@ def test_buffers_filled_from_tracked_values_need_no_guard(transform):
         agree(c(x), eager(x))
         assert not c.latest.guards and len(c.programs.by_key) == 1
     assert all(len(programs) == 1 for programs in c.programs.by_key.values())
+
+
+def test_another_thread_may_draw_random_numbers(monkeypatch):
+    """The generators that are looked at are the process's: who drew is found out by tracing again."""
+    runs = []
+
+    def f(x):
+        runs.append(x)
+        if len(runs) == 1:
+            other = threading.Thread(target=random.random)
+            other.start()
+            other.join()
+        return x * 2.0
+
+    idle = threading.Event()
+    waiting = threading.Thread(target=idle.wait)  # one that is alive when the trace is over
+    waiting.start()
+    try:
+        agree(tg.compile(f)(X), X * 2.0)
+        assert len(runs) == 2
+        with pytest.raises(TraceError, match="draws random numbers"):
+            tg.compile(lambda x: x * random.random())(X)
+    finally:
+        idle.set()
+        waiting.join()

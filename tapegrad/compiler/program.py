@@ -315,6 +315,14 @@ def _tree(value: Any) -> Any:
     return None
 
 
+class Drawn(TraceError):
+    """Random numbers were drawn while a function was traced: by the function, or by another thread."""
+
+
+TRIES = 4
+"""Traces of which each must have seen random numbers drawn before the function is blamed, where there are other threads."""
+
+
 def traced(
     f: Callable[..., Any], call: Call, name: str, slow: Callable[..., Any] | None = None
 ) -> tuple[Program, list[Any]]:
@@ -383,7 +391,7 @@ def _traced(
         WATCHERS.remove(watcher)
         storage.tracing.reset(token)
     if _random_state(f)[trace.drew :] != state[trace.drew :]:
-        raise TraceError(
+        raise Drawn(
             f"{name} draws random numbers, and a compiled program would return those of its first run each time. Draw them "
             "outside and pass them as arguments."
         )
@@ -567,8 +575,14 @@ class Programs:
                 "with NumPy's functions instead of math's, write loops over values with tg.njit, or name the argument in "
                 "static_argnums if it takes few values."
             )
-        with _uncollected():
-            program, values = traced(self.f, call, self.name, self.slow)
+        for attempt in range(TRIES):
+            try:
+                with _uncollected():
+                    program, values = traced(self.f, call, self.name, self.slow)
+                break
+            except Drawn:  # or another thread has, from a generator that is the process's
+                if attempt == TRIES - 1 or threading.active_count() == 1:
+                    raise
         with self.lock:
             self.by_key.setdefault(call.key, []).insert(0, program)
             self.by_key.move_to_end(call.key)
