@@ -17,7 +17,11 @@ from __future__ import annotations
 
 import copy
 import functools
+import hashlib
+import pickle
 import sys
+import threading
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -25,6 +29,7 @@ import numpy as np
 
 from . import transforms
 from .errors import demand_callable
+from .interop.promotion import derived
 from .transforms import _flatten, _unflatten
 
 Tree = Any
@@ -75,8 +80,11 @@ def value_and_grad(
             else:
                 held = dask.delayed(params, traverse=False, pure=False)
             one = dask.delayed(_part, pure=False)
+            function = dask.delayed(
+                Shipped(loss) if _leaves(chosen, scheduler) else loss, traverse=False, pure=False
+            )
             total = _added(
-                [one(loss, held, *part) for part in parts], dask.delayed(_add, pure=False)
+                [one(function, held, *part) for part in parts], dask.delayed(_add, pure=False)
             )
             try:
                 value, gradients = _computed(total, chosen, scheduler)
@@ -183,6 +191,9 @@ def _each(
     dask = _dask()
     chosen = _client(client, scheduler)
     one = dask.delayed(of, pure=False)
+    if _leaves(chosen, scheduler):
+        shipped: dict[int, Any] = {}
+        jobs = [tuple(_shipped(x, shipped) for x in job) for job in jobs]
     tasks = [one(dask.delayed(job, traverse=False, pure=False)) for job in jobs]
     return _computed(dask.delayed(list, pure=False)(tasks), chosen, scheduler)
 
@@ -190,10 +201,68 @@ def _each(
 # ------------------------------------------------------------------------------------ tasks, run by workers
 
 
-def _part(loss: Callable[..., Any], params: Tree, *data: Any) -> tuple[Any, list[Any]]:
+KEPT = 32
+"""Functions that a worker keeps, the least recently used dropped first."""
+
+_received: OrderedDict[bytes, Any] = OrderedDict()
+_lock = threading.Lock()
+
+
+class Shipped:
+    """A function on its way to workers: each makes it once, however many tasks of however many calls it comes with.
+
+    Programs of a compiled and derivatives of a native function belong to the object, so a worker that made it anew for each
+    task would compile for each task. Functions are told apart by what they pickle to, closures and defaults included.
+    """
+
+    __slots__ = ("digest", "pickled")
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        import cloudpickle
+
+        self.pickled = cloudpickle.dumps(function)
+        self.digest = hashlib.blake2b(self.pickled, digest_size=16).digest()
+
+    def arrived(self) -> Any:
+        """The function, on the worker."""
+        with _lock:
+            function = _received.get(self.digest)
+            if function is None:
+                function = _received[self.digest] = pickle.loads(self.pickled)
+            _received.move_to_end(self.digest)
+            while len(_received) > KEPT:
+                _received.popitem(last=False)
+            return function
+
+
+def _leaves(client: Any, scheduler: str | None) -> bool:
+    """Whether tasks run in other processes."""
+    return client is not None or scheduler in ("processes", "multiprocessing")
+
+
+def _shipped(value: Any, done: dict[int, Any]) -> Any:
+    """A job's argument with its functions made ready for the way, each once."""
+    if isinstance(value, dict):
+        return {key: _shipped(v, done) for key, v in value.items()}
+    if not callable(value):
+        return value
+    if id(value) not in done:
+        done[id(value)] = Shipped(value)
+    return done[id(value)]
+
+
+def _arrived(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _arrived(v) for key, v in value.items()}
+    return value.arrived() if isinstance(value, Shipped) else value
+
+
+def _part(function: Any, params: Tree, *data: Any) -> tuple[Any, list[Any]]:
     """Value and gradient of one partition."""
+    loss = _arrived(function)
+    both = derived(transforms.value_and_grad, loss)
     try:
-        value, gradient = transforms.value_and_grad(loss)(params, *map(_locked, data))
+        value, gradient = both(params, *map(_locked, data))
     except ValueError as problem:
         if "read-only" not in str(problem):
             raise
@@ -225,7 +294,7 @@ def _add(parts: Sequence[tuple[Any, list[Any]]]) -> tuple[Any, list[Any]]:
 def _solved(job: tuple[Callable[..., Any], Any, Tree, dict[str, Any]]) -> Any:
     from scipy.optimize import OptimizeResult
 
-    solver, f, start, settings = job
+    solver, f, start, settings = map(_arrived, job)
     try:
         result = solver(f, start, **settings)
         if not isinstance(result, dict):
@@ -240,7 +309,7 @@ def _solved(job: tuple[Callable[..., Any], Any, Tree, dict[str, Any]]) -> Any:
 
 
 def _sampled(job: tuple[int, Callable[..., Any], Tree, Any, dict[str, Any]]) -> Any:
-    number, sampler, start, seed, settings = job
+    number, sampler, start, seed, settings = map(_arrived, job)
     # Spawning counts on in a SeedSequence, and a task may run twice: each run has a copy.
     rng = np.random.default_rng(copy.deepcopy(seed))
     try:

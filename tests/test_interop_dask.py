@@ -1,6 +1,7 @@
 """tapegrad.dask: sums over partitions, on threads and on a cluster, and a worker that dies in the middle."""
 
 import os
+import pickle
 import time
 from pathlib import Path
 
@@ -200,6 +201,30 @@ def test_bad_input_is_answered_in_a_sentence(name):
     np.testing.assert_array_equal(X, before)
 
 
+def test_a_worker_makes_a_function_once():
+    """However often it arrives; another closure is another function."""
+
+    def scaled(by):
+        return tg.compile(lambda x: np.sum(x * by))
+
+    first = tapegrad.dask.Shipped(scaled(2.0))
+    again, other = (
+        pickle.loads(pickle.dumps(tapegrad.dask.Shipped(scaled(by)))) for by in (2.0, 3.0)
+    )
+    assert first.arrived() is again.arrived() is not other.arrived()
+    assert other.arrived()(X[0]) == pytest.approx(3 * X[0].sum())
+    for by in range(tapegrad.dask.KEPT + 3):
+        tapegrad.dask.Shipped(lambda x, by=by: x * by).arrived()
+    assert len(tapegrad.dask._received) == tapegrad.dask.KEPT
+
+
+def programs_of_workers():
+    """Of each function that a worker keeps: how many programs of its gradient there are."""
+    functions = tapegrad.dask._received.values()
+    derived = [f.derived(tg.value_and_grad) for f in functions if hasattr(f, "derived")]
+    return [sum(map(len, d.programs.by_key.values())) for d in derived]
+
+
 @pytest.mark.filterwarnings(
     "default"
 )  # of a cluster that loses a worker, whatever its libraries say
@@ -216,6 +241,12 @@ def test_a_worker_killed_in_the_middle_changes_nothing(tmp_path):
         ) as cluster,
         distributed.Client(cluster) as client,
     ):
+        compiled = tapegrad.dask.value_and_grad(tg.compile(loss), client=client)
+        for _ in range(2):
+            assert compiled(START, x, y)[0] == pytest.approx(plain[0])
+        # Partitions of two lengths: a program for each at most, though there were six tasks twice.
+        made = list(client.run(programs_of_workers).values())
+        assert all(len(counts) == 1 and counts[0] <= 2 for counts in made)
 
         def deadly(p, x, y, flag=str(tmp_path / "killed")):
             time.sleep(0.02)

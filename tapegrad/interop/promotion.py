@@ -58,11 +58,8 @@ class Promotion:
         """`transform(f)`, eager, compiled, or the one first and then the other."""
         if self.mode is False:
             return transform(f)
-        compiler = sys.modules.get("tapegrad.compiler")  # without it nothing is compiled yet
-        if compiler is not None and isinstance(f, compiler.Compiled):
-            if transform is itself:
-                return f
-            return transform(f) if f.static else f.derived(transform)
+        if is_compiled(f):
+            return f if transform is itself else derived(transform, f)
         if self.mode is True:
             from ..compiler import compile
 
@@ -76,6 +73,17 @@ class Promotion:
 
             self._effects[f] = effect(f, self.others_act) or _watched()
         return self._effects[f]
+
+
+def is_compiled(f: Any) -> bool:
+    """Whether a function was made by `tg.compile`."""
+    compiler = sys.modules.get("tapegrad.compiler")  # without it nothing is compiled yet
+    return compiler is not None and isinstance(f, compiler.Compiled)
+
+
+def derived(transform: Callable[..., Any], f: Any) -> Callable[..., Any]:
+    """`transform(f)`; of a compiled function as one program, forward and backward, made once."""
+    return f.derived(transform) if is_compiled(f) and not f.static else transform(f)
 
 
 def itself(f: Callable[..., Any]) -> Callable[..., Any]:
