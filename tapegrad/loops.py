@@ -106,10 +106,10 @@ def fori_loop(
     demand_callable(body, "fori_loop")
     try:
         steps = range(int(lower), int(upper))
-        whole = lower == steps.start and upper == steps.stop
+        fits = lower == steps.start and upper == steps.stop
     except (TypeError, ValueError):  # text, None, an array, nan
-        whole = False
-    if not whole:
+        fits = False
+    if not fits:
         raise TypeError(
             f"fori_loop was given the bounds {lower!r} and {upper!r}, but it counts whole numbers: convert them with int()."
         )
