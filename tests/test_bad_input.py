@@ -5,13 +5,14 @@ NumPy's own words are clear they are left alone.
 """
 
 import gc
+import types
 import warnings
 
 import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad import tape
+from tapegrad import names, tape
 
 
 def leaf(data=(1.0, 2.0, 3.0), **kwargs):
@@ -649,13 +650,50 @@ CHECKS = {
     "check_op, law": (lambda b: tg.check_op(np.sin, only=["foo"]), ValueError, "choose among value, derivative"),
     "make_dot of an array": (lambda b: tg.make_dot(ONES), RuntimeError, "nothing is recorded"),
 }
+
+OTHERS = {
+    "clamp": (lambda b: tg.clamp(b.w, "a"), TypeError, ""),
+    "cat of a number": (lambda b: tg.cat(3), TypeError, "iterable"),
+    "div by None": (lambda b: tg.div(b.w, None), TypeError, "a tensor, an array or a number"),
+    "mul by text": (lambda b: tg.mul(b.w, "a"), TypeError, ""),
+    "neg of None": (lambda b: tg.neg(None), TypeError, "a tensor, an array or a number"),
+    "sub of another shape": (lambda b: tg.sub(b.w, np.ones(2)), ValueError, "broadcast"),
+    "mm of another shape": (lambda b: tg.mm(b.w, np.ones(2)), ValueError, "mismatch"),
+    "scatter out of range": (lambda b: tg.scatter(b.w, [5, 1, 2], (3,)), IndexError, "out of bounds"),
+    "rand of text": (lambda b: tg.rand("a"), TypeError, "made of integers"),
+    "manual_seed of text": (lambda b: tg.manual_seed("a"), TypeError, "SeedSequence"),
+    "no thread": (lambda b: tg.set_num_threads(0), ValueError, "from 1 on"),
+    "threads by text": (lambda b: tg.set_num_threads("a"), TypeError, "integer"),
+    "from_jax of a number": (lambda b: tg.from_jax(3), TypeError, "pass a function"),
+    "from_torch of a number": (lambda b: tg.from_torch(3), TypeError, "pass a function"),
+    "to_jax of a number": (lambda b: tg.to_jax(3), TypeError, "pass a function"),
+    "to_torch of a number": (lambda b: tg.to_torch(3), TypeError, "pass a function"),
+    "holomorphic_grad of a number": (lambda b: tg.holomorphic_grad(3)(1.0), TypeError, "pass a function"),
+    "make_vjp of a number": (lambda b: tg.make_vjp(3)(1.0), TypeError, "pass a function"),
+    "make_jvp of a number": (lambda b: tg.make_jvp(3)(1.0), TypeError, "pass a function"),
+    "njit_vjp of a number": (lambda b: tg.njit_vjp(3, 4), TypeError, "not a function"),
+    "checkpointed without snapshots": (lambda b: tg.checkpointed(range(3)), TypeError, "snapshots"),
+    "Adagrad, rate": (lambda b: tg.optim.Adagrad([tg.Parameter(ONES)], lr=-1), ValueError, "at least 0"),
+    "Adam, betas": (lambda b: tg.optim.Adam([tg.Parameter(ONES)], betas=(2, 1)), ValueError, "below 1"),
+    "AdamW, eps": (lambda b: tg.optim.AdamW([tg.Parameter(ONES)], eps=-1), ValueError, "at least 0"),
+    "RMSprop, alpha": (lambda b: tg.optim.RMSprop([tg.Parameter(ONES)], alpha=-1), ValueError, "at least 0"),
+    "Optimizer of a number": (lambda b: tg.optim.Optimizer(3, {}), TypeError, r"write \[tensor\]"),
+    "clip values of arrays": (lambda b: tg.optim.clip_grad_value_([ONES], 1.0), TypeError, "pass tensors"),
+    "clip values to text": (lambda b: tg.optim.clip_grad_value_([tg.Parameter(ONES)], "a"), TypeError, "it is a number"),
+    "cosine of no epoch": (lambda b: tg.optim.lr_scheduler.CosineAnnealingLR(optimizer(), 0), ValueError, "at least 1"),
+    "one milestone": (lambda b: tg.optim.lr_scheduler.MultiStepLR(optimizer(), 3), TypeError, "list of epochs"),
+    "one cycle of no length": (lambda b: tg.optim.lr_scheduler.OneCycleLR(optimizer(), 0.1), ValueError, "total_steps"),
+    "plateau, mode": (lambda b: tg.optim.lr_scheduler.ReduceLROnPlateau(optimizer(), mode="a"), ValueError, "choose 'min' or 'max'"),
+    "plateau of None": (lambda b: tg.optim.lr_scheduler.ReduceLROnPlateau(optimizer()).step(None), TypeError, "it is a number"),
+    "a schedule without a rate": (lambda b: tg.optim.lr_scheduler.LRScheduler(optimizer()), NotImplementedError, "gives no rate"),
+}
 # fmt: on
 
 ROWS = [
     pytest.param(*row, id=f"{family}-{name}")
     for family, table in {
         "construction": CONSTRUCTION, "ops": OPS, "indexing": INDEXING, "backward": BACKWARD, "transforms": TRANSFORMS, "settings": SETTINGS,
-        "loops": LOOPS, "compiled": COMPILED, "solvers": SOLVERS, "checks": CHECKS,
+        "loops": LOOPS, "compiled": COMPILED, "solvers": SOLVERS, "checks": CHECKS, "others": OTHERS,
     }.items()
     for name, row in table.items()
 ]  # fmt: skip
@@ -742,3 +780,35 @@ def test_errors_belong_to_families_that_programs_can_catch():
         issubclass(e, tg.TapegradError)
         for e in (tg.GradientLost, tg.NotDifferentiable, tg.GraphError, tg.GradcheckError)
     )
+
+
+WITHOUT_ROW = {
+    "they take nothing": "engine current_tape get_num_threads is_grad_enabled is_inference_mode_enabled is_anomaly_enabled "
+    "is_anomaly_check_nan_enabled enable_grad inference_mode debug_nans kept_bytes release_memory",
+    "errors and results, which the library makes": "GradcheckError GradientLost GraphError NotDifferentiable NotFinite TapegradError "
+    "TraceError Tape Tensor AdjointCheck GradientCheck Report NativeFunction",
+    "modules": "autograd check fft linalg lr_scheduler native numpy optim special stats",
+    "tests/test_interop_dask.py has a table of its own": "dask",
+}
+"""Public names that no row calls, by the reason."""
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "tapegrad",
+        "tapegrad.check",
+        "tapegrad.native",
+        "tapegrad.optim",
+        "tapegrad.optim.lr_scheduler",
+    ],
+)
+def test_every_public_function_has_a_row_or_a_reason(place):
+    def named(code):
+        inner = [c for c in code.co_consts if isinstance(c, types.CodeType)]
+        return {*code.co_names, *(n for c in inner for n in named(c))}
+
+    called = {name for row in ROWS for name in named(row.values[0].__code__)}
+    excused = {name for names in WITHOUT_ROW.values() for name in names.split()}
+    missing = set(names.place(place).own) - called - excused
+    assert not missing, f"write a row, or a reason, for {', '.join(sorted(missing))}"

@@ -72,6 +72,7 @@ def clip_grad_value_(parameters: Any, clip_value: float) -> None:
     >>> tg.optim.clip_grad_value_(x, 3.0); x.grad
     tensor([ 2., -3.])
     """
+    demand_number(clip_value, "clip_value")
     limit = float(clip_value)
     if not limit >= 0:
         raise ValueError(f"clip_value={clip_value} was given: a limit is a number of at least 0.")

@@ -153,6 +153,8 @@ class MultiStepLR(LRScheduler):
         gamma: float = 0.1,
         last_epoch: int = -1,
     ) -> None:
+        if not isinstance(milestones, Iterable):
+            raise TypeError(f"milestones={milestones!r} was given, but it is a list of epochs.")
         self.milestones, self.gamma = Counter(milestones), gamma
         super().__init__(optimizer, last_epoch)
 
@@ -336,7 +338,9 @@ class ReduceLROnPlateau:
 
     def step(self, metrics: Any) -> None:
         """Take note of the quantity after an epoch; reduce the rates if it has stalled."""
-        current = float(metrics.item() if hasattr(metrics, "item") else metrics)
+        metrics = metrics.item() if hasattr(metrics, "item") else metrics
+        demand_number(metrics, "metrics")
+        current = float(metrics)
         self.last_epoch += 1
         if self._is_better(current):
             self.best, self.num_bad_epochs = current, 0
