@@ -126,7 +126,7 @@ OPS = {
     "too many operands": (lambda b: tg.sin(b.w, b.w), TypeError, "positional argument"),
     "too few operands": (lambda b: tg.add(b.w), TypeError, "missing"),
     "an unknown keyword": (lambda b: np.sin(b.w, foo=1), TypeError, "foo"),
-    "PyTorch's keyword": (lambda b: b.w.sum(dim=0), TypeError, "dim"),
+    "PyTorch's keyword": (lambda b: b.w.std(dim=0), TypeError, "write std.*ddof=1"),
     "matmul of lengths that differ": (lambda b: b.w @ tg.ones(2), ValueError, "mismatch"),
     "matmul by a number": (lambda b: b.w @ 2.0, ValueError, "dimensions"),
     "matmul of a number": (lambda b: 2.0 @ b.w, ValueError, "dimensions"),
