@@ -22,6 +22,39 @@ edge_of = graph.get_gradient_edge
 # ------------------------------------------------------------------------------------------------ nodes
 
 
+def test_a_node_can_be_called():
+    x, y, g = leaf(2.0, 3.0), leaf(5.0, 7.0), tg.tensor([1.0, 10.0])
+    by_x, by_y = (x * y).grad_fn(g)
+    equal(by_x, [5.0, 70.0])
+    equal(by_y, [2.0, 30.0])
+    assert (x * 4.0).grad_fn(g)[1] is None
+    equal(x.exp().grad_fn(g), np.exp([2.0, 3.0]) * [1.0, 10.0])
+    equal(x.sum().grad_fn(tg.tensor(3.0)), [3.0, 3.0])
+    (x * y).grad_fn.next_functions[1][0](g)
+    equal(y.grad, [1.0, 10.0])
+    assert x.grad is None
+    for gradients in ((), (g, g)):
+        with pytest.raises(TypeError, match="expected 1 arguments, got"):
+            (x * y).grad_fn(*gradients)
+
+
+@here
+def test_a_call_of_a_node_is_checked():
+    x = leaf(2.0, 3.0)
+    y = x * 1.0
+    z = y * y
+    with pytest.raises(RuntimeError, match="shape"):
+        z.grad_fn(tg.ones(3))
+    y += 1.0
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        z.grad_fn(tg.ones(2))
+    w = x * x
+    node = w.grad_fn
+    w.sum().backward()
+    with pytest.raises(RuntimeError, match="second time"):
+        node(tg.ones(2))
+
+
 def test_a_node_is_an_object_of_its_entry():
     x = leaf(2.0)
     y = x * 3

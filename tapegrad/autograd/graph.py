@@ -144,6 +144,10 @@ class Node:
         tape, position = locate(self._slot) or _gone()
         return tape.code, position * STRIDE
 
+    def _operands(self, code: list[Any], k: int) -> Any:
+        nodes = sweep.operands(code, k)
+        return nodes if type(code[k + IN0]) is tuple else nodes[: primitive.OPS[code[k + OP]].arity]
+
     def name(self) -> str:
         """Name of the backward operation, such as "MulBackward0"."""
         return self._name
@@ -160,10 +164,43 @@ class Node:
         code, k = self._entry()
         if code[k + OP] == FREED:
             raise GraphError(sweep.SECOND_TIME)
-        nodes = sweep.operands(code, k)
-        arity = primitive.OPS[code[k + OP]].arity
-        nodes = nodes if type(code[k + IN0]) is tuple else nodes[:arity]
+        nodes = self._operands(code, k)
         return tuple((None if node is None else node_of(node), output_of(node)) for node in nodes)
+
+    def __call__(self, *gradients: Any) -> Any:
+        """Cotangents of the operands (None for those that are not tracked), from that of the result; a lone one is no tuple.
+
+        >>> import tapegrad as tg
+        >>> x = tg.tensor([2.0, 3.0], requires_grad=True)
+        >>> (x * x).grad_fn(tg.ones(2))
+        (tensor([2., 3.]), tensor([2., 3.]))
+        """
+        if len(gradients) != 1:
+            raise TypeError(
+                f"{self._name} expected 1 arguments, got {len(gradients)} instead: the gradient of its result."
+            )
+        if self._context is not None:
+            raise NotImplementedError(
+                f"{self._name} belongs to a Function, whose backward takes its ctx: call that, or tg.autograd.grad."
+            )
+        code, k = self._entry()
+        if code[k + OP] == FREED:
+            _freed()
+        result = code[k + OUT]
+        g = np.asarray(gradients[0].detach() if isinstance(gradients[0], Tensor) else gradients[0])
+        if g.shape != np.shape(result):
+            raise RuntimeError(
+                f"{self._name} was given a gradient of shape {g.shape}, but its result has the shape {np.shape(result)}."
+            )
+        sweep.check_overwritten(code, k)
+        pairs = iter(sweep.pull(code, k // STRIDE, g.astype(result.dtype, copy=False)))
+        pair = next(pairs, None)
+        found: list[Any] = []
+        for node in self._operands(code, k):
+            mine = pair is not None and node is not None and pair[0] is node
+            found.append(wrap(np.asarray(pair[1])) if mine and pair is not None else None)
+            pair = next(pairs, None) if mine else pair
+        return found[0] if len(found) == 1 else tuple(found)
 
     def __repr__(self) -> str:
         return f"<{self._name}>"
@@ -189,6 +226,12 @@ class AccumulateGrad(Node):
     def next_functions(self) -> tuple[()]:
         """Nothing comes before a leaf."""
         return ()
+
+    def __call__(self, *gradients: Any) -> None:
+        """Add a gradient to that of the leaf."""
+        if len(gradients) != 1:
+            raise TypeError(f"AccumulateGrad expected 1 arguments, got {len(gradients)} instead: the leaf's gradient.")  # fmt: skip
+        self.variable.backward(gradients[0])
 
     @property
     def variable(self) -> Tensor:
