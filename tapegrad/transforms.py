@@ -366,6 +366,7 @@ def value_and_grad(
     (np.float64(5.0), array([2., 4.]))
     """
 
+    demand_callable(f, "grad")
     native = _differentiable(f)
     direct = None
     if hasattr(native, "value_and_gradient") and not has_aux:
@@ -611,6 +612,7 @@ def jacobian(f: Callable[..., Any], argnums: Any = 0, *, mode: str = "auto") -> 
         raise ValueError(
             f"mode {mode!r} was asked, but a Jacobian is made in mode 'auto', 'reverse' or 'forward'."
         )
+    demand_callable(f, "jacobian")
 
     @functools.wraps(f, updated=())
     def differentiated(*args: Any, **kwargs: Any) -> Any:
