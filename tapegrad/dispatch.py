@@ -183,6 +183,8 @@ def _signatures(function: Any, ours: Any) -> tuple[Any, int, int, frozenset[str]
         return None, 0, 0, frozenset()
     op = getattr(ours, "primitive", None)
     mine = list(inspect.signature(ours if op is None else op.function).parameters.values())
+    if op is not None:  # other names of its settings, which no call of NumPy's has
+        mine = [p for p in mine if p.kind is not p.VAR_KEYWORD]
     if any(
         p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in mine
     ):  # it takes NumPy's arguments as they come

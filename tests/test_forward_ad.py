@@ -469,8 +469,10 @@ def test_every_op_carries_the_tangent_of_the_tape(tracked, level):
         assert tangent is not None, sample
         assert tangent.dtype == result.dtype, sample
         assert result.requires_grad == tracked, sample
+        # In single precision the two may sum in another order.
+        bound = 1e-10 if np.finfo(tangent.dtype).eps < 1e-10 else 1e-6
         np.testing.assert_allclose(
-            tangent.detach().numpy(), expected, rtol=1e-10, atol=1e-10, err_msg=str(sample)
+            tangent.detach().numpy(), expected, rtol=bound, atol=bound, err_msg=str(sample)
         )
 
 
