@@ -643,6 +643,17 @@ def bound_anew_behind(x):
     return s * a * y[2] + y[1]
 
 
+def bound_before_too(x):
+    """Values that lines before the loop need in reverse, under names that each pass binds anew."""
+    d = x[0] * x[1]
+    y = np.sin(x)
+    b = np.sum(y * y) * math.sin(d * d)
+    for t in tg.checkpointed(range(4), snapshots=2):
+        d = x[t] * b
+        y = x * d
+    return b * d + y[1]
+
+
 def snapshots_within(x):
     """Loops with snapshots in a plain loop."""
     total = 0.0
@@ -671,7 +682,7 @@ def snapshots_within_snapshots(x):
     return total
 
 
-OVER_TIME = [numbers_over_time, buffers_over_time, arrays_over_time, left_early, several_loops, bound_anew_behind, snapshots_within, snapshots_within_snapshots]  # fmt: skip
+OVER_TIME = [numbers_over_time, buffers_over_time, arrays_over_time, left_early, several_loops, bound_anew_behind, bound_before_too, snapshots_within, snapshots_within_snapshots]  # fmt: skip
 
 
 def drawn_over_time(x):

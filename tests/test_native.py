@@ -164,6 +164,29 @@ def test_double_backward():
     assert np.allclose(h, 2 * (2 * np.cos(X)) * (-2 * np.sin(X)))
 
 
+def test_third_derivatives():
+    """Once more by forward mode over the code of the second; a fourth is refused."""
+
+    @tg.njit
+    def f(a, x):
+        s = 0.0
+        for i in range(x.size):
+            s = s * a + x[i] * math.sin(a * x[i])
+        return s
+
+    second = tg.grad(tg.grad(f))
+    third = tg.grad(second)
+    d = np.linspace(-1, 1, 5)
+    assert np.isclose(third(0.7, X), difference(lambda a: second(a, X), 0.7, 1.0), rtol=1e-9)
+
+    def bent(x):
+        return np.sum(tg.hvp(lambda x: f(0.7, x))(x, d) * np.cos(d))
+
+    assert np.isclose(tg.grad(bent)(X) @ d, difference(bent, X, d), rtol=1e-8)
+    with pytest.raises(tg.NotDifferentiable, match="fourth derivative"):
+        tg.grad(third)(0.7, X)
+
+
 def test_untracked_tensors_give_tensors():
     f = tg.njit(lambda_like)
     z = f(tg.tensor(X), 2.0)

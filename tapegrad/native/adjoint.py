@@ -765,7 +765,8 @@ class _State:
         read, certain = entering(node.body)
         read.discard(node.variable)
         binds = {n for op in body for n in op.out}
-        carried = sorted(n for n in binds if n in read or n not in certain)
+        before = parent.needs.before[id(node)]
+        carried = sorted(n for n in binds if n in read or n not in certain or n in before)
         outside = read_counts(node.body, [])
         seen_outside = {n for n in binds if parent.counts.get(n, 0) > outside.get(n, 0)}
         written = {flow.root(str(op.args[0])) for op in body if op.kind in ("store", "acc")}

@@ -1,15 +1,17 @@
 """A native function on tensors: one entry of the tape.
 
-Three ops, each the derivative of another: the function (`native_call`), cotangents of its operands (`native_pull`: Jᵀg) and the
+Ops, each the derivative of another: the function (`native_call`), cotangents of its operands (`native_pull`: Jᵀg) and the
 tangent of its result (`native_push`: J t). The derivative of a pull by the operands is the tangent of the adjoint code
-(`native_bend`): for a direction t it is also that of <g, J t>, because second derivatives are symmetric. Beyond second order
-there is an error.
+(`native_bend`): for a direction t it is also that of <g, J t>, because second derivatives are symmetric. The same once more gives
+third ones (`native_twist`). Beyond there is an error.
 
 An entry keeps its operands only: the reverse runs the function again, inside its adjoint.
 """
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -348,28 +350,61 @@ def native_push(g: Any, xs: Any, *, of: Any) -> Any:
     return [*back, *bent]
 
 
-def _refused(of: Bound) -> NotDifferentiable:
-    return NotDifferentiable(
-        f"a third derivative of {of.function.__name__} was asked, but native functions have two. Write the function in NumPy on tensors "
-        "where more are needed."
-    )
+def _twist(xs: Sequence[Any], of: Bound) -> Any:
+    n = len(of.positions)
+    seed, first, second, values = xs[0], xs[1 : n + 1], xs[n + 1 : 2 * n + 1], xs[2 * n + 1 :]
+    seeds = of.seeds(of.derived(values), seed)
+    args, positions = of.args(values), tuple(of.positions)
+    parts = of.variant(values).twist(args, positions, seeds, (first, second))
+    return np.asarray(pack([np.asarray(p) for p in parts]))
 
 
 def _bend_jvp(given: Sequence[Any], values: Sequence[Any], out: Any, *, of: Bound) -> Any:
     n = len(of.positions)
     g, directions, xs = values[0], values[1 : n + 1], values[n + 1 :]
-    if any(t is not None for t in given[n + 1 :]):
-        raise _refused(of)
-    total = None
+    terms = []
     if given[0] is not None:
-        total = native_bend((given[0], *directions, *xs), of=of)
+        terms.append(native_bend((given[0], *directions, *xs), of=of))
     if any(t is not None for t in given[1 : n + 1]):
-        more = native_bend((g, *_filled(given[1 : n + 1], xs), *xs), of=of)
-        total = more if total is None else total + more
-    return total
+        terms.append(native_bend((g, *_filled(given[1 : n + 1], xs), *xs), of=of))
+    if any(t is not None for t in given[n + 1 :]):
+        along = _filled(given[n + 1 :], xs)
+        terms.append(native_twist((g, *directions, *along, *xs), of=of))
+    return functools.reduce(operator.add, terms)
 
 
 @primitive(_bend, name="native_bend", jvp=_bend_jvp, holomorphic=False)
 def native_bend(g: Any, xs: Any, *, of: Any) -> Any:
     """The derivative of a pull along a direction of the operands: forward mode over the adjoint."""
+    n = len(of.positions)
+    seed, directions, values = xs[0], xs[1 : n + 1], xs[n + 1 :]
+    back = of.split(g)
+    if np.size(seed) != 1:
+        raise NotDifferentiable(
+            f"a third derivative of {of.function.__name__} was asked in reverse mode, which native functions have only where their "
+            "result is one number. Use forward mode for the outer derivative, or reduce the result to a number."
+        )
+    along = native_bend((np.ones(np.shape(seed)), *directions, *values), of=of)
+    by_seed = sum(
+        np.sum(np.real(np.conj(a) * b)) for a, b in zip(back, of.split(along), strict=True)
+    )
+    bent = native_bend((seed, *back, *values), of=of)
+    twisted = native_twist((seed, *directions, *back, *values), of=of)
+    return [np.reshape(by_seed, np.shape(seed)), *of.split(bent), *of.split(twisted)]
+
+
+def _twist_jvp(given: Sequence[Any], values: Sequence[Any], out: Any, *, of: Bound) -> Any:
     raise _refused(of)
+
+
+@primitive(_twist, name="native_twist", jvp=_twist_jvp, holomorphic=False)
+def native_twist(g: Any, xs: Any, *, of: Any) -> Any:
+    """The derivative of that along one more direction."""
+    raise _refused(of)
+
+
+def _refused(of: Bound) -> NotDifferentiable:
+    return NotDifferentiable(
+        f"a fourth derivative of {of.function.__name__} was asked, but native functions have three. Write the function in NumPy on "
+        "tensors where more are needed."
+    )

@@ -371,6 +371,8 @@ class Needs:
         self.typed = flow.typed
         self.program = flow.program
         self.lines: dict[int, Line] = {}
+        self.before: dict[int, set[str]] = {}
+        """For each loop what the reverse of all that stands before it needs."""
         self.plans: dict[int, Plan | str] = {}
         """Of loops over prange, where `threads` may be used."""
         self.passing: set[str] | None = None
@@ -672,7 +674,7 @@ class Needs:
             else:
                 if node.snapshots:
                     needed = needed | self._run_again(node)
-                before = needed
+                before = self.before[id(node)] = needed
                 while True:
                     after = needed | self._record(node.body, set(needed))
                     if after == needed:
@@ -743,7 +745,7 @@ class Needs:
         ]
         read = entering(loop.body)[0] - {loop.variable}
         if not found.again:
-            return {n for n in read if not self.flow.array(n)}
+            return read
         return read | {self.flow.root(n) for n in found.loaded - set(found.stored)}
 
     def _check(self) -> None:

@@ -408,15 +408,77 @@ class Variant:
         """The tangent of an adjoint, and its function."""
         made = derived.plain
         name = f"{derived.typed.program.name}_adjoint"
-        # The adjoint calls functions with a custom rule; its tangent goes by the rule too, not by their source.
-        scope = {**made.scope, **derived.typed.program.customs}
-        program = lowering.lower(inference.load(name, made.source, scope), generated=True)
+        return self._along_text(derived, name, made.source, made.scope, full, made.params, width)
+
+    def _along_text(
+        self,
+        derived: Derived,
+        name: str,
+        source: str,
+        scope: dict[str, Any],
+        full: list[Any],
+        params: list[str],
+        width: int,
+    ) -> Any:
+        """The tangent of generated code by what is wanted, and its function; `params` are the first of that code's."""
+        # It calls functions with a custom rule; its tangent goes by the rule too, not by their source.
+        scope = {**scope, **derived.typed.program.customs}
+        program = lowering.lower(inference.load(name, source, scope), generated=True)
         kinds, returns = inference.infer(program, tuple(numba.typeof(a) for a in full))
         typed = settling.Typed(program, kinds, returns)
-        order = dict(zip(made.params, program.params, strict=False))
+        order = dict(zip(params, program.params, strict=False))
         found = tangent.generate(typed, {order[p] for p in derived.wanted}, width)
         name = f"{name}_tangent"
         return found, _compiled(self.owner, name, found.source, found.scope)
+
+    def twist(
+        self,
+        args: tuple[Any, ...],
+        positions: tuple[int, ...],
+        seeds: tuple[Any, ...],
+        directions: tuple[Sequence[Any], Sequence[Any]],
+    ) -> list[Any]:
+        """The derivative along a second direction of what `bend` gives along the first: forward mode over its code."""
+        derived = self.derived(positions)
+        if not isinstance(derived, Derived) or positions in self._beyond:
+            raise NotDifferentiable(
+                f"a third derivative of {self.owner.__name__} was asked, which only the adjoint engine has, and this function is "
+                "overloaded. Write it so that an adjoint can be generated (explain() tells what stands against it)."
+            )
+        made = derived.plain
+        full = [*real_leaves(args), *seeds, *(_EMPTY[n].copy() for n in made.stacks)]
+        bent = self._bent.get((positions, 1))
+        if bent is None:
+            bent = self._bent[positions, 1] = self._bending(derived, full, 1)
+        found, _ = bent
+        places = [made.params.index(p) for p in derived.wanted]
+        first, second = (
+            {i: np.asarray(d) for i, d in zip(places, self.in_pairs(positions, given), strict=True)}
+            for given in directions
+        )
+        values = dict(zip(found.params, full, strict=True))
+        wanted = {found.params[i]: d for i, d in first.items()}
+        whole = [*full, *(_direction(values[p], wanted.get(p)) for p in found.dotted)]
+        key = positions, "twice"
+        if key not in self._bent:
+            name = f"{derived.typed.program.name}_adjoint_tangent"
+            self._bent[key] = self._along_text(
+                derived, name, found.source, found.scope, whole, made.params, 1
+            )
+        twisted, compiled = self._bent[key]
+        by_param = dict(zip(twisted.params, whole, strict=True))
+        along = {twisted.params[i]: d[None] for i, d in second.items()}
+        out = _along(compiled, twisted.dotted, by_param, along, 1)
+        # Behind the results of the adjoint stand their tangents, whose tangents are wanted.
+        moved = _by_result(twisted, out, len(twisted.results), 1)
+        results = []
+        for k, p in enumerate(derived.wanted):
+            bar = len(made.results) + k
+            name = found.results[bar]
+            at = len(found.results) + found.varying.index(name) if name in found.varying else -1
+            shape = np.shape(full[made.params.index(p)])
+            results.append(moved[at][0] if at in moved else np.zeros(shape))
+        return self.joined(positions, results)
 
 
 _EMPTY = {"floats": np.empty(1024), "ints": np.empty(1024, np.int64)}
