@@ -353,9 +353,9 @@ def native_push(g: Any, xs: Any, *, of: Any) -> Any:
 def _twist(xs: Sequence[Any], of: Bound) -> Any:
     n = len(of.positions)
     seed, first, second, values = xs[0], xs[1 : n + 1], xs[n + 1 : 2 * n + 1], xs[2 * n + 1 :]
-    seeds = of.seeds(of.derived(values), seed)
-    args, positions = of.args(values), tuple(of.positions)
-    parts = of.variant(values).twist(args, positions, seeds, (first, second))
+    args = of.args(values)
+    seeds = of.seeds(of.derived(args), seed)
+    parts = of.function.variant(args).twist(args, tuple(of.positions), seeds, (first, second))
     return np.asarray(pack([np.asarray(p) for p in parts]))
 
 
