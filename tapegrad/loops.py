@@ -96,14 +96,29 @@ def fori_loop(
 ) -> Tree:
     """The value after `for i in range(lower, upper): value = body(i, value)`, beginning with `init`.
 
-    `checkpoint` is the number of steps that are kept at once for reverse mode (True: √n). Raises ValueError where
-    the value changes its shape or structure.
+    `checkpoint` is the number of steps that are kept at once for reverse mode (True: √n). Inside `tg.compile` whole numbers that
+    the program computes may be bounds, too: one program for all of them. Raises ValueError where the value changes its shape
+    or structure.
 
     >>> import numpy as np, tapegrad as tg
     >>> tg.grad(lambda x: tg.fori_loop(0, 3, lambda i, v: v * x, 1.0))(2.0)
     12.0
     """
     demand_callable(body, "fori_loop")
+    if _counts_later(
+        lower, upper
+    ):  # a program's own numbers: as many steps as they say in each call
+        done = _whole(
+            "fori_loop",
+            (body,),
+            lambda s, _: ((s[0] + 1, body(s[0], s[1])), None),
+            (_data(lower), init),
+            None,
+            None,
+            test=lambda s: s[0] < _data(upper),
+        )
+        if done is not None:
+            return done[0][1]
     try:
         steps = range(int(lower), int(upper))
         fits = lower == steps.start and upper == steps.stop
@@ -115,9 +130,9 @@ def fori_loop(
         )
     size = _segment(checkpoint, len(steps))
     counted = _Counted(steps)
-    whole = _whole("fori_loop", (body,), lambda v, i: (body(i, v), None), init, counted, len(steps))
-    if whole is not None:
-        return whole[0]
+    done = _whole("fori_loop", (body,), lambda v, i: (body(i, v), None), init, counted, len(steps))
+    if done is not None:
+        return done[0]
     return _steps("fori_loop", lambda v, i: (body(i, v), None), init, steps, size)[0]
 
 
@@ -205,6 +220,15 @@ def _segment(checkpoint: int | bool, n: int) -> int:
             f"checkpoint={checkpoint} was asked, but it is the number of steps kept at once: give 1 or more, or True."
         )
     return int(checkpoint)
+
+
+def _counts_later(*bounds: Any) -> bool:
+    """Whether bounds are whole numbers, and one of them a value of the program that is traced."""
+    values = [_data(x) for x in bounds]
+    return any(isinstance(x, storage.StandIn) for x in values) and all(
+        type(x) is int or (np.ndim(x) == 0 and getattr(x, "dtype", np.dtype(float)).kind in "iu")
+        for x in values
+    )
 
 
 class _Counted:

@@ -425,6 +425,20 @@ def test_third_derivative_of_a_while():
         assert tg.compile(third)(a) == pytest.approx(exact, rel=1e-9)
 
 
+def test_bounds_that_are_values_of_the_program():
+    def f(x, n):
+        return np.sum(tg.fori_loop(2, n + 1, lambda i, v: np.sin(v) * (0.9 + 0.005 * i), x) ** 2)
+
+    for both in (f, tg.grad(f), tg.grad(lambda x, n: np.sum(tg.grad(f)(x, n)))):
+        compiled = tg.compile(both)
+        for n in (7, 40, 0, 12):
+            np.testing.assert_allclose(compiled(X, np.array(n)), both(X, np.array(n)), rtol=1e-10)
+        (programs,) = compiled.programs.by_key.values()
+        assert len(programs) == 1
+    with pytest.raises(TypeError, match="whole numbers"):
+        tg.compile(f)(X, np.array(3.5))
+
+
 def counted(x):
     """The step counts its own calls, and the function reads the count."""
     calls = [0]

@@ -144,9 +144,10 @@ def compile(
     A value that Python looks at while tracing (`if x > 0`, `float(x)`, `range(n)`) is checked at each call, and leads to
     another trace where it differs; so do numbers, small arrays and tensors that it finds in its closure, among globals or on the way. What
     is not seen: attributes bound anew, items of lists and dicts, and large arrays from which it computes constants. Effects other
-    than the result (printing, writing to globals) happen only while tracing, as NumPy's warnings about values. Raises TraceError
-    for what cannot be compiled: a write into an argument, random numbers, a function traced again and again because Python
-    reads values that always change.
+    than the result (printing, writing to globals) happen only while tracing, as NumPy's warnings about values; a step of `scan`,
+    `fori_loop` and `while_loop` is traced for all, unless it has effects on what it closes over. Raises TraceError for what
+    cannot be compiled: a write into an argument, random numbers, a function traced again and again because Python reads values that
+    always change.
 
     >>> import numpy as np, tapegrad as tg
     >>> f = tg.compile(tg.value_and_grad(lambda x: np.sum(x * x * x)))

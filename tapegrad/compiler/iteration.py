@@ -728,6 +728,10 @@ class Rows:
         self.count = 0
 
 
+def _aligned(x: np.ndarray) -> np.ndarray:
+    return x if x.flags.aligned else x.copy()
+
+
 class WhileCall:
     """A pass of as many turns as its rows, or as its test says: (go on at first, carry, fixed, rows) -> (last carry, rows made)."""
 
@@ -745,11 +749,14 @@ class WhileCall:
         if loop.tested:
             go, *values = values  # type: ignore[assignment]
         n = loop.carried + loop.fixed
-        plain = [
-            np.require(np.asarray(v, x.dtype), None, ["C", "A"])
-            for v, x in zip(values[:n], inputs, strict=False)
+        carry = [
+            np.array(v, x.dtype, order="C")
+            for v, x in zip(values[: loop.carried], inputs, strict=False)
         ]
-        carry, fixed = [np.array(x) for x in plain[: loop.carried]], plain[loop.carried :]
+        fixed = [
+            _aligned(np.asarray(v, x.dtype, order="C"))
+            for v, x in zip(values[loop.carried : n], inputs[loop.carried :], strict=False)
+        ]
         given: Sequence[Rows] = values[n:]
         kinds = [(y.shape, y.dtype) for y in loop.body.outputs[loop.carried :][: loop.kept]]
         made = [Rows() for _ in kinds]
