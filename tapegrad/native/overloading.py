@@ -8,6 +8,8 @@ and several times the adjoint's time; in return it takes most of what Numba type
 Float arguments become arrays of carriers of their own, wanted or not, since the program may write to them; whether it did is
 seen afterwards. Second derivatives run the same way on Actives whose values are Duals.
 
+The compiled driver is kept on disk (see `store`), with what must be known of the program's results to call it unseen.
+
 Invariant: one call of compiled code goes from a tape's first record to its last cotangent, and holds the tape's lock.
 """
 

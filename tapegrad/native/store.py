@@ -2,7 +2,8 @@
 
 Sources lie in the folder "native" of the cache (see `tapegrad.replay.cache`), each under a name that holds a hash of all it depends on: its
 text, the values of its constants, options, this package's runtime, versions and the processor. Numba keeps the
-compiled code beside them, as it does for any function with `cache=True`; types are kept in files of the same kind.
+compiled code beside them, as it does for any function with `cache=True`; types are kept in files of the same kind. What overloading
+compiles comes from the user's bytecode instead: its hash is of that, and of all it names (`program_key`).
 
 The folder is bounded (`KEPT_BYTES`): what was not used for longest goes first. A source that is used again is left as it is, because Numba
 compares its time with what it kept; the index beside it is touched instead.
