@@ -5,6 +5,8 @@ three. Checkers that are not installed are left out. `--write` puts the table in
 """
 
 import argparse
+import contextlib
+import io
 import re
 import warnings
 from collections.abc import Callable
@@ -158,6 +160,54 @@ def numdifftools(fault: Fault) -> str:
     return f"{gap:.1e} off, error estimate {np.max(found.error_estimate):.0e}"
 
 
+class _Point:
+    """A point as dolfin-adjoint's test moves it: an array with its names for sums and products."""
+
+    def __init__(self, value: np.ndarray) -> None:
+        self.value = value
+
+    def _ad_mul(self, factor: float) -> "_Point":
+        return _Point(self.value * factor)
+
+    def _ad_add(self, other: "_Point") -> "_Point":
+        return _Point(self.value + other.value)
+
+
+def dolfin_taylor_test(fault: Fault) -> str:
+    """The least order of the remainders: 2 if the gradient is right."""
+    from pyadjoint.verification import taylor_test
+
+    h = np.random.default_rng(3).normal(size=fault.x.shape)
+    with contextlib.redirect_stdout(io.StringIO()):
+        order = taylor_test(
+            lambda m: float(fault.f(m.value)),
+            _Point(fault.x),
+            _Point(h),
+            dJdm=float(np.vdot(fault.gradient(fault.x), h)),
+        )
+    return f"order {order:.2f}"
+
+
+def pylops_dottest(fault: Fault) -> str:
+    """Silence, or the first line of the error, with central differences for the operator that the gradient is the adjoint of."""
+    import pylops
+
+    class Slope(pylops.LinearOperator):
+        def _matvec(self, v):
+            step = 1e-6 * v.reshape(fault.x.shape)
+            return np.array([(fault.f(fault.x + step) - fault.f(fault.x - step)) / 2e-6])
+
+        def _rmatvec(self, w):
+            return np.ravel(fault.gradient(fault.x)) * w[0]
+
+    np.random.seed(0)  # noqa: NPY002  the generator that it draws from
+    try:
+        pylops.utils.dottest(Slope(dtype=np.float64, shape=(1, fault.x.size)))
+    except Exception as error:
+        return f"error: {first_words(error)}"
+    return "passes"
+
+
 def first_words(error: Exception) -> str:
     """The first line of a message, cut to fit a cell."""
     line = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
@@ -171,6 +221,8 @@ CHECKERS = {
     "jax `check_grads`": jax_check_grads,
     "scipy `check_grad`": scipy_check_grad,
     "numdifftools": numdifftools,
+    "dolfin-adjoint `taylor_test`": dolfin_taylor_test,
+    "PyLops `dottest`": pylops_dottest,
 }
 
 
