@@ -942,6 +942,7 @@ def test_sweeps_beside_overwritten_values_count_towards_replay(
 ) -> None:
     """A process whose every walk meets a buffer that was written to comes to use replay like any other."""
     monkeypatch.setattr(replay, "load", lambda *a, **k: False)
+    monkeypatch.setattr(replay, "loaded", lambda: False)
     before = executors._choice.entries
     c = tg.zeros(200)
     x = tg.tensor(0.5, requires_grad=True)
