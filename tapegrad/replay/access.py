@@ -238,15 +238,17 @@ def _caller(name: str, result: types.Type, arguments: Sequence[types.Type]) -> A
     return intrinsic(scope[name])
 
 
-# What is called through addresses: kernels (kernels.py says what the arguments are), the steps, and three loops that
-# would otherwise be compiled into each of their many callers, which takes LLVM most of a minute.
+# What is called through addresses: kernels (kernels.py says what the arguments are), the steps, how those of one operand begin, and
+# three loops that would otherwise be compiled into each of their many callers, which takes LLVM most of a minute.
 KERNEL_SIGNATURE = types.void(*[int64] * 8)
 STEP_SIGNATURE = int64(*[ADDRESS] * 7)
+SOLE_SIGNATURE = int64(*[ADDRESS] * 5)
 LOOP_SIGNATURE = types.void(ADDRESS, ADDRESS, int64, int64, ADDRESS, float64, int64)
 SCALED_SIGNATURE = types.void(int64, int64, int64, float64, *[int64] * 4)
 GATHER_SIGNATURE = types.void(*[int64] * 6)
 call_kernel = _caller("call_kernel", types.void, KERNEL_SIGNATURE.args)
 call_step = _caller("call_step", int64, STEP_SIGNATURE.args)
+call_sole = _caller("call_sole", int64, SOLE_SIGNATURE.args)
 call_loop = _caller("call_loop", types.void, LOOP_SIGNATURE.args)
 call_scaled = _caller("call_scaled", types.void, SCALED_SIGNATURE.args)
 call_gather = _caller("call_gather", types.void, GATHER_SIGNATURE.args)

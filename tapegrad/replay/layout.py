@@ -110,6 +110,8 @@ NOWHERE = -1
 """Destination of a constant operand. 0 and above are positions, -2 and below are externals."""
 REFUSED = -(1 << 40)
 """Destination that there was no memory to note."""
+UNFIT = REFUSED - 1
+"""Destination whose adjoint has another form than the operand: Python's business."""
 
 # Words of the world: what every call shares. Bytes of adjoints alive, their peak and their limit; the table of
 # ops; scratch memory; addresses of types (W_FLOAT64 ... of NumPy's scalars), of dtypes and of singletons; addresses of
@@ -117,8 +119,8 @@ REFUSED = -(1 << 40)
 # step for each way back (BY_KERNEL ...).
 (W_LIVE, W_PEAK, W_LIMIT, W_OPS, W_SCRATCH, W_ARRAY, W_FLOAT64, W_FLOAT32, W_COMPLEX128, W_FLOAT, W_COMPLEX, W_INT,
  W_TUPLE, W_SLICE, W_NONE, W_ELLIPSIS, W_DTYPE_FLOAT64, W_DTYPE_FLOAT32, W_DTYPE_COMPLEX128, W_DTYPE_BOOL,
- W_DTYPE_INTP, W_ORDER_C, W_LEAF, W_NEW_ARRAY, W_OPEN, W_GIVE, W_WALK, W_CLOSE, W_LOOP, W_SCALED, W_GATHER, W_DGEMM, W_SGEMM,
- W_STEPS) = range(34)  # fmt: skip
+ W_DTYPE_INTP, W_ORDER_C, W_LEAF, W_NEW_ARRAY, W_OPEN, W_GIVE, W_WALK, W_CLOSE, W_LOOP, W_SCALED, W_GATHER, W_SOLE, W_DGEMM, W_SGEMM,
+ W_STEPS) = range(35)  # fmt: skip
 WORLD = W_STEPS + STEP_COUNT
 
 # Words of a frame. ITEMS: the list's items, read again after each stop. PENDING: how many entries have an adjoint.

@@ -22,10 +22,21 @@ from .access import (
     raw_malloc,
     store_i64,
 )
-from .adjoints import begin, cell_of, destination, fits
+from .adjoints import begin, cell_of
 from .layout import *  # noqa: F403
-from .steps import axis_in, hand_on, plan_sum, record_of, setting, used_up
-from .values import bump, describe, size_of
+from .steps import (
+    axis_in,
+    hand_on,
+    kind_of_both,
+    left,
+    nowhere,
+    plan_sum,
+    record_of,
+    setting,
+    sole,
+    used_up,
+)
+from .values import bump, size_of
 
 
 @native
@@ -88,18 +99,14 @@ _count_f32, _share_f32 = _extreme(FLOAT32)
 def by_extreme(frame, world, scratch, k, entry, ops, g):
     """max and min: the elements that attain the value share its cotangent equally."""
     x, out = record_of(scratch, VX), record_of(scratch, VOUT)
-    kind = describe(world, load_i64(entry + AT_X), x)
-    if kind > FLOAT32 or describe(world, load_i64(entry + AT_OUT), out) != kind:
+    to = sole(frame, world, scratch, k, entry)
+    kind = kind_of_both(scratch)
+    if kind > FLOAT32:
         return STOP
-    to = destination(frame, world, k, load_i64(entry + AT_IN0), 0)
-    if to == REFUSED:
-        return NO_MEMORY
-    if to == NOWHERE:
-        return used_up(world, g)
+    if nowhere(to):
+        return left(world, to, g)
     size = size_of(kind)
-    rank = -1
-    if fits(frame, world, scratch, to, x):
-        rank = plan_sum(world, scratch, entry, x, out, size)
+    rank = plan_sum(world, scratch, entry, x, out, size)
     if rank < 0:
         return STOP
     # The result may lie in another order than its cotangent, which is dense.
@@ -196,20 +203,14 @@ _summed_f64, _summed_f32, _summed_c128 = map(_summed_up, (FLOAT64, FLOAT32, COMP
 def by_running_sum(frame, world, scratch, k, entry, ops, g):
     """cumsum: an element's share is the sum of the cotangents from it on."""
     x, out = record_of(scratch, VX), record_of(scratch, VOUT)
-    kind = describe(world, load_i64(entry + AT_X), x)
-    if kind > COMPLEX128 or describe(world, load_i64(entry + AT_OUT), out) != kind:
+    to = sole(frame, world, scratch, k, entry)
+    kind = kind_of_both(scratch)
+    if kind > COMPLEX128:
         return STOP
-    to = destination(frame, world, k, load_i64(entry + AT_IN0), 0)
-    if to == REFUSED:
-        return NO_MEMORY
-    if to == NOWHERE:
-        return used_up(world, g)
+    if nowhere(to):
+        return left(world, to, g)
     form = scratch + 8 * S_AXES
-    if (
-        get(x, V_SIZE) != get(out, V_SIZE)
-        or not fits(frame, world, scratch, to, x)
-        or not lines_of(world, x, setting(entry, 0), form)
-    ):
+    if get(x, V_SIZE) != get(out, V_SIZE) or not lines_of(world, x, setting(entry, 0), form):
         return STOP
     lines, n, inner = get(form, 0), get(form, 1), get(form, 2)
     if kind == FLOAT64:
@@ -268,20 +269,14 @@ _others_f32, _so_far_f32 = _multiplied(FLOAT32)
 def by_others(frame, world, scratch, k, entry, ops, g):
     """prod and cumprod of dense memory: products of the other elements, and nothing divided by."""
     x, out = record_of(scratch, VX), record_of(scratch, VOUT)
-    kind = describe(world, load_i64(entry + AT_X), x)
-    if kind > FLOAT32 or describe(world, load_i64(entry + AT_OUT), out) != kind:
+    to = sole(frame, world, scratch, k, entry)
+    kind = kind_of_both(scratch)
+    if kind > FLOAT32:
         return STOP
-    to = destination(frame, world, k, load_i64(entry + AT_IN0), 0)
-    if to == REFUSED:
-        return NO_MEMORY
-    if to == NOWHERE:
-        return used_up(world, g)
+    if nowhere(to):
+        return left(world, to, g)
     form = scratch + 8 * S_AXES
-    if (
-        not get(x, V_CONTIGUOUS)
-        or not fits(frame, world, scratch, to, x)
-        or not lines_of(world, x, setting(entry, 0), form)
-    ):
+    if not get(x, V_CONTIGUOUS) or not lines_of(world, x, setting(entry, 0), form):
         return STOP
     lines, n, inner = get(form, 0), get(form, 1), get(form, 2)
     if get(ops, OP_STEP) == BY_RUNNING_PRODUCT:

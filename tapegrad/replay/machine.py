@@ -58,6 +58,7 @@ from .steps import (
     by_store,
     by_structure,
     record_of,
+    sole_part,
 )
 from .values import bump, describe, int_value, same_form, size_of, type_of
 
@@ -529,6 +530,7 @@ FOR_MACHINE = {
     W_LOOP: loop_part,
     W_SCALED: scaled_part,
     W_GATHER: gather_part,
+    W_SOLE: sole_part,
     W_STEPS + BY_KERNEL: by_kernel,
     W_STEPS + BY_POWER: by_power,
     W_STEPS + BY_SUM: by_structure,

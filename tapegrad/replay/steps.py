@@ -13,9 +13,11 @@ from __future__ import annotations
 
 from .access import (
     ACCESS,
+    SOLE_SIGNATURE,
     STEP_SIGNATURE,
     call_gemm,
     call_kernel,
+    call_sole,
     call_step,
     entry_point,
     get,
@@ -68,6 +70,44 @@ def used_up(world, g):
     """Free a cotangent that nobody takes over."""
     release(world, g)
     return DONE
+
+
+@entry_point(SOLE_SIGNATURE)
+def sole_part(frame, world, scratch, k, entry):
+    x, out = record_of(scratch, VX), record_of(scratch, VOUT)
+    describe(world, load_i64(entry + AT_X), x)
+    describe(world, load_i64(entry + AT_OUT), out)
+    to = destination(frame, world, k, load_i64(entry + AT_IN0), 0)
+    if to != REFUSED and to != NOWHERE and not fits(frame, world, scratch, to, x):
+        return UNFIT
+    return to
+
+
+@native
+def sole(frame, world, scratch, k, entry):
+    """Describes x and the result of an entry, and says where the share of x, its only operand, goes; see `nowhere`."""
+    return call_sole(get(world, W_SOLE), frame, world, scratch, k, entry)
+
+
+@native
+def nowhere(to):
+    """Whether a destination is none that an adjoint has."""
+    return to == NOWHERE or to <= REFUSED
+
+
+@native
+def left(world, to, g):
+    """The answer of a step that has nowhere to bring a share to."""
+    if to == NOWHERE:
+        return used_up(world, g)
+    return STOP if to == UNFIT else NO_MEMORY
+
+
+@native
+def kind_of_both(scratch):
+    """The kind of x and of the result, as described; OTHER if they differ."""
+    kind = get(record_of(scratch, VX), V_KIND)
+    return kind if get(record_of(scratch, VOUT), V_KIND) == kind else OTHER
 
 
 @native
@@ -219,21 +259,15 @@ def _small_powers(kind):
     @native
     def share(n, exponent, g, x, adjoint, add):
         """adjoint (+)= g * exponent * x ** (exponent - 1), for 2, 3 and 4; where g is 0, so is that."""
-        if exponent == 2:
-            for i in range(n):
-                v, c = item(x, i), item(g, i)
-                part = c * (2 * v) if c != 0 else c
-                put_item(adjoint, i, item(adjoint, i) + part if add else part)
-        elif exponent == 3:
-            for i in range(n):
-                v, c = item(x, i), item(g, i)
-                part = c * (3 * (v * v)) if c != 0 else c
-                put_item(adjoint, i, item(adjoint, i) + part if add else part)
-        else:
-            for i in range(n):
-                v, c = item(x, i), item(g, i)
-                part = c * (4 * (v * v * v)) if c != 0 else c
-                put_item(adjoint, i, item(adjoint, i) + part if add else part)
+        for i in range(n):
+            v, c = item(x, i), item(g, i)
+            p = v
+            if exponent > 2:
+                p *= v
+            if exponent > 3:
+                p *= v
+            part = c * (exponent * p) if c != 0 else c
+            put_item(adjoint, i, item(adjoint, i) + part if add else part)
 
     return share
 
@@ -242,45 +276,44 @@ _powers_f64 = _small_powers(FLOAT64)
 _powers_f32 = _small_powers(FLOAT32)
 
 
+@native
+def small_exponent(world, scratch, entry):
+    """2, 3 or 4, if y is that number; else 0."""
+    if load_i64(entry + AT_IN1) != get(world, W_NONE):
+        return 0
+    y = record_of(scratch, VY)
+    kind = describe(world, load_i64(entry + AT_Y), y)
+    value = 0.0
+    if kind == PY_FLOAT:
+        value = load_f64(get(y, V_DATA))
+    elif kind == PY_INT:
+        value = float(int_value(get(y, V_OBJECT)))
+    return int(value) if value == 2.0 or value == 3.0 or value == 4.0 else 0
+
+
 @entry_point(STEP_SIGNATURE)
 def by_power(frame, world, scratch, k, entry, ops, g):
     """x ** y; by products where y is the number 2, 3 or 4, since the general partial costs ten times as much."""
-    x, y, out = record_of(scratch, VX), record_of(scratch, VY), record_of(scratch, VOUT)
-    exponent = 0
-    if load_i64(entry + AT_IN1) == get(world, W_NONE):
-        own = describe(world, load_i64(entry + AT_Y), y)
-        if own == PY_FLOAT:
-            value = load_f64(get(y, V_DATA))
-            if value == 2.0 or value == 3.0 or value == 4.0:
-                exponent = int(value)
-        elif own == PY_INT and 2 <= int_value(get(y, V_OBJECT)) <= 4:
-            exponent = int_value(get(y, V_OBJECT))
-    kind = describe(world, load_i64(entry + AT_X), x)
-    to = NOWHERE
-    if (
-        exponent != 0
-        and kind <= FLOAT32
-        and describe(world, load_i64(entry + AT_OUT), out) == kind
-        and get(x, V_CONTIGUOUS)
-        and get(x, V_SIZE) == get(out, V_SIZE)
-    ):
-        to = destination(frame, world, k, load_i64(entry + AT_IN0), 0)
-    if to == REFUSED:
-        return NO_MEMORY
-    if to == NOWHERE or not fits(frame, world, scratch, to, x):
-        return call_step(get(world, W_STEPS + BY_KERNEL), frame, world, scratch, k, entry, ops, g)
-    n, adjoint = get(x, V_SIZE), get(cell_of(frame, to), 0)
-    add = adjoint != 0
-    if not add:
-        adjoint = g
-    if kind == FLOAT64:
-        _powers_f64(n, exponent, g, get(x, V_DATA), adjoint, add)
-    else:
-        _powers_f32(n, exponent, g, get(x, V_DATA), adjoint, add)
-    if add:
-        return used_up(world, g)
-    settle(frame, to, g, x)
-    return DONE
+    exponent = small_exponent(world, scratch, entry)
+    if exponent != 0:
+        x = record_of(scratch, VX)
+        to = sole(frame, world, scratch, k, entry)
+        kind = kind_of_both(scratch)
+        n = get(x, V_SIZE)
+        simple = get(x, V_CONTIGUOUS) != 0 and n == get(record_of(scratch, VOUT), V_SIZE)
+        if kind <= FLOAT32 and simple and not nowhere(to):
+            adjoint = get(cell_of(frame, to), 0)
+            add = adjoint != 0
+            target = adjoint if add else g
+            if kind == FLOAT64:
+                _powers_f64(n, exponent, g, get(x, V_DATA), target, add)
+            else:
+                _powers_f32(n, exponent, g, get(x, V_DATA), target, add)
+            if add:
+                return used_up(world, g)
+            settle(frame, to, g, x)
+            return DONE
+    return call_step(get(world, W_STEPS + BY_KERNEL), frame, world, scratch, k, entry, ops, g)
 
 
 @entry_point(STEP_SIGNATURE)
@@ -288,20 +321,16 @@ def by_part(frame, world, scratch, k, entry, ops, g):
     """real, imag and conj of complex values: g is, or changes the sign of, a part of the share."""
     x, out = record_of(scratch, VX), record_of(scratch, VOUT)
     step = get(ops, OP_STEP)
+    to = sole(frame, world, scratch, k, entry)
     kind = COMPLEX128 if step == BY_CONJ else FLOAT64
     if (
-        describe(world, load_i64(entry + AT_X), x) != COMPLEX128
-        or describe(world, load_i64(entry + AT_OUT), out) != kind
+        get(x, V_KIND) != COMPLEX128
+        or get(out, V_KIND) != kind
         or get(x, V_SIZE) != get(out, V_SIZE)
     ):
         return STOP
-    to = destination(frame, world, k, load_i64(entry + AT_IN0), 0)
-    if to == REFUSED:
-        return NO_MEMORY
-    if to == NOWHERE:
-        return used_up(world, g)
-    if not fits(frame, world, scratch, to, x):
-        return STOP
+    if nowhere(to):
+        return left(world, to, g)
     n = get(x, V_SIZE)
     if step == BY_CONJ:
         for i in range(n):
@@ -323,18 +352,13 @@ def by_part(frame, world, scratch, k, entry, ops, g):
 @entry_point(STEP_SIGNATURE)
 def by_structure(frame, world, scratch, k, entry, ops, g):
     """Steps whose only differentiable operand is x, and that move or spread cotangents without arithmetic."""
-    x = record_of(scratch, VX)
-    out = record_of(scratch, VOUT)
-    kind = describe(world, load_i64(entry + AT_X), x)
-    if kind > COMPLEX128 or describe(world, load_i64(entry + AT_OUT), out) != kind:
+    x, out = record_of(scratch, VX), record_of(scratch, VOUT)
+    to = sole(frame, world, scratch, k, entry)
+    kind = kind_of_both(scratch)
+    if kind > COMPLEX128:
         return STOP
-    to = destination(frame, world, k, load_i64(entry + AT_IN0), 0)
-    if to == REFUSED:
-        return NO_MEMORY
-    if to == NOWHERE:
-        return used_up(world, g)
-    if not fits(frame, world, scratch, to, x):
-        return STOP
+    if nowhere(to):
+        return left(world, to, g)
     step = get(ops, OP_STEP)
     size = size_of(kind)
     fresh = get(cell_of(frame, to), 0) == 0
