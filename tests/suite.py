@@ -44,6 +44,27 @@ def equal(t: Any, expected: Any) -> None:
     np.testing.assert_allclose(actual, expected, rtol=1e-12, atol=1e-12)
 
 
+def agrees(
+    function: Callable[[Any], Any], expected: Callable[[Any], Any], x: np.ndarray, tolerance: float
+) -> None:
+    """`function` of a tensor has the value of `expected` of an array, and the gradient of its differences; x is left alone."""
+    t = tg.tensor(x.tolist(), requires_grad=True)
+    result = function(t)
+    value = np.asarray(expected(x))
+    equal(result.detach(), value)
+    equal(t.detach(), x)
+    weights = np.arange(1.0, value.size + 1).reshape(value.shape)
+    (result * tg.tensor(weights.tolist())).sum().backward()
+    h = 1e-6
+    slopes = np.empty_like(x)
+    for i in np.ndindex(x.shape):
+        moved = x.copy(), x.copy()
+        moved[0][i] += h
+        moved[1][i] -= h
+        slopes[i] = np.sum((expected(moved[0]) - expected(moved[1])) * weights) / (2 * h)
+    np.testing.assert_allclose(t.grad.numpy(), slopes, rtol=tolerance, atol=tolerance)
+
+
 @pytest.fixture(name="engine", params=["sweep", "replay"] if HERE else [None])
 def each_engine(request: pytest.FixtureRequest) -> Iterator[str | None]:
     """Each engine in turn; PyTorch has one."""

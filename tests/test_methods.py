@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import scipy.special
 
-from tests.suite import equal, here, tg
+from tests.suite import agrees, equal, here, tg
 
 X = np.array([[0.5, 2.0, -1.0], [3.0, 0.25, 4.0]])
 V = np.array([1.5, -2.0, 0.75])
@@ -88,22 +88,7 @@ CALLS = {
 
 @pytest.mark.parametrize("name", CALLS)
 def test_value_and_gradient(name):
-    function, expected = CALLS[name]
-    t = tg.tensor(X.tolist(), requires_grad=True)
-    result = function(t)
-    value = np.asarray(expected(X))
-    equal(result.detach(), value)
-    equal(t.detach(), X)
-    weights = np.arange(1.0, value.size + 1).reshape(value.shape)
-    (result * tg.tensor(weights.tolist())).sum().backward()
-    h = 1e-6
-    slopes = np.empty_like(X)
-    for i in np.ndindex(X.shape):
-        moved = X.copy(), X.copy()
-        moved[0][i] += h
-        moved[1][i] -= h
-        slopes[i] = np.sum((expected(moved[0]) - expected(moved[1])) * weights) / (2 * h)
-    np.testing.assert_allclose(t.grad.numpy(), slopes, rtol=2e-7, atol=2e-7)
+    agrees(*CALLS[name], X, 2e-7)
 
 
 def test_functions_without_a_derivative():

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.suite import HERE, equal, here, tg
+from tests.suite import HERE, agrees, equal, here, tg
 
 X = np.array([[0.5, 2.0, -1.0], [3.0, 0.25, 4.0]])
 NAMESPACE = tg if HERE else __import__("torch")
@@ -44,20 +44,7 @@ SAME = {
 
 @pytest.mark.parametrize("name", SAME)
 def test_a_synonym_means_the_same(name):
-    function, expected = SAME[name]
-    t = tg.tensor(X.tolist(), requires_grad=True)
-    result = function(t)
-    equal(result.detach(), expected(X))
-    weights = np.arange(1.0, result.detach().numpy().size + 1).reshape(tuple(result.shape))
-    (result * tg.tensor(weights.tolist())).sum().backward()
-    h = 1e-6
-    slopes = np.empty_like(X)
-    for i in np.ndindex(X.shape):
-        moved = X.copy(), X.copy()
-        moved[0][i] += h
-        moved[1][i] -= h
-        slopes[i] = np.sum((expected(moved[0]) - expected(moved[1])) * weights) / (2 * h)
-    np.testing.assert_allclose(t.grad.numpy(), slopes, rtol=1e-7, atol=1e-7)
+    agrees(*SAME[name], X, 1e-7)
 
 
 @pytest.mark.parametrize("name", ["argmax", "argmin", "any", "all"])
