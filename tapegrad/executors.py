@@ -344,20 +344,12 @@ def walk(
             tape, position, frame, leaves = begun
             pending.clear()  # the frame has it
             done.append((tape, ()))
-            visited = (
-                range(position, position + frame, -1)
-                if frame < 0
-                else _load_replay().replay(
-                    tape.code,
-                    position,
-                    pending,
-                    leaves,
-                    watch,
-                    None,
-                    _choice.name == "replay",
-                    frame,
+            visited: Any = range(position, position + frame, -1)
+            if frame > 0:
+                wait = _choice.name == "replay"
+                visited = _load_replay().replay(
+                    tape.code, position, pending, leaves, watch, None, wait, frame
                 )
-            )
             done[-1] = (tape, visited)
         while pending and (newest := max(pending)) >= since:
             place = locate(newest, hold=1)
@@ -466,7 +458,7 @@ def _release_all(tape: Tape, visited: Any) -> None:
     if isinstance(visited, range) and replay is not None and replay.loaded() and not tape.busy:
         code, root, low = tape.code, visited[0], visited[-1]
         first, end = low * STRIDE, (root + 1) * STRIDE
-        holder = replay.tail(code, low, root) if visited.step < 0 else replay.OTHERS
+        holder = replay.tail(code, low, root)
         if holder != replay.OTHERS:
             code[first:end] = _forgotten(code[end - STRIDE : end]) if holder == replay.ROOT else ()
             if not code:

@@ -1,6 +1,7 @@
 """Calculus: differences, integrals, interpolation, polynomials, convolution, products of many operands, maps.
 
-`convolve` and `einsum` are ops: their derivatives are convolutions and einsums again. The rest is written in ops.
+`convolve` and `einsum` are ops: their derivatives are convolutions and einsums again; but an einsum of two operands is written as
+a product, where it is one. The rest is written in ops.
 """
 
 from __future__ import annotations
@@ -556,11 +557,10 @@ def _grouped(
 ) -> Any:
     """Axes in the order of the groups, each group as one axis; a group without axes is left out where `vectors` may be."""
     x = _ordered_axes(x, have, "".join(groups))
-    if all(len(group) == 1 for group in groups if group or not vectors):
+    groups = [group for group in groups if group or not vectors]
+    if all(len(group) == 1 for group in groups):
         return x
-    return reshape(
-        x, tuple(prod(lengths[c] for c in group) for group in groups if group or not vectors)
-    )
+    return reshape(x, tuple(prod(lengths[c] for c in group) for group in groups))
 
 
 @functools.cache

@@ -146,13 +146,17 @@ def builtin(address: int, name: str, owner: Any) -> Callable[..., Any]:
     return make(ctypes.addressof(definition), (owner, definition, definition.name), None)
 
 
+def _pointer(capsule: Any, name: bytes | None) -> int:
+    """The address in a capsule of this name."""
+    get = ctypes.pythonapi.PyCapsule_GetPointer
+    get.restype, get.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+    return get(capsule, name) or 0
+
+
 def numpy_api() -> dict[str, int]:
     """Addresses of what entries use of NumPy's C interface."""
     capsule = np._core._multiarray_umath._ARRAY_API  # type: ignore[attr-defined]
-    get = ctypes.pythonapi.PyCapsule_GetPointer
-    get.restype = ctypes.c_void_p
-    get.argtypes = (ctypes.py_object, ctypes.c_char_p)
-    table: Any = ctypes.cast(get(capsule, None), ctypes.POINTER(ctypes.c_void_p))
+    table: Any = ctypes.cast(_pointer(capsule, None), ctypes.POINTER(ctypes.c_void_p))
     places = {
         "PyArray_New": 93,
         "PyArray_NewCopy": 85,
@@ -169,8 +173,7 @@ def blas() -> dict[str, int]:
     except ImportError:
         return {}
     addresses = {}
-    get, name = ctypes.pythonapi.PyCapsule_GetPointer, ctypes.pythonapi.PyCapsule_GetName
-    get.restype, get.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+    name = ctypes.pythonapi.PyCapsule_GetName
     name.restype, name.argtypes = ctypes.c_char_p, (ctypes.py_object,)
     for function, letter in (("dgemm", "d"), ("sgemm", "s")):
         capsule = cython_blas.__pyx_capi__.get(function)
@@ -179,5 +182,5 @@ def blas() -> dict[str, int]:
         expected = f"void (char *, char *, int *, int *, int *, {real}, {real}, int *, {real}, int *, {real}, {real}, int *)"
         if signature != expected.encode():
             return {}
-        addresses[function] = get(capsule, signature) or 0
+        addresses[function] = _pointer(capsule, signature)
     return addresses
