@@ -147,6 +147,19 @@ def select(condition: Any, a: Any, b: Any) -> Any:
     return np.where(condition, a, b)
 
 
+def compiled_as(form: Callable[..., Any]) -> Callable[[Any], Any]:
+    """Decorator: in compiled code a function that rules call is this one, of scalars."""
+
+    def note(function: Any) -> Any:
+        function.nopython = form
+        return function
+
+    return note
+
+
+compiled_as(lambda condition, a, b: a if condition else b)(select)
+
+
 def conj(x: Any) -> Any:
     """`np.conj` for rules of structural ops: a real array comes back as it is, where NumPy would copy it."""
     return np.conj(x) if x.dtype.kind == "c" else x
@@ -208,7 +221,7 @@ def elementwise(
     op.forward = op.of = ufunc
     op.settings = ()
     chooses = (chooses,) * op.arity if isinstance(chooses, bool) else chooses
-    op.partials = tuple(map(_Partial, partials, chooses))
+    op.partials = tuple(map(Partial, partials, chooses))
     op.rules = ()
     op.needs = tuple(p.needs for p in op.partials)
     op.linear = False
@@ -329,7 +342,7 @@ def _positional(rule: Callable[..., Any]) -> tuple[str, ...]:
     return names
 
 
-class _Partial:
+class Partial:
     """A partial derivative: `of(x, y, z, out)` passes on only what it named."""
 
     __slots__ = ("chooses", "function", "needs", "of", "value")

@@ -75,7 +75,10 @@ class Program:
         """(gradients by leaf, what stays pending, positions visited)."""
         leaves: dict[Any, Any] = {}
         pending = {self.out._node: self.g if self.g.ndim else self.g[()]}
-        visited = executor(self.code, self.start, pending, leaves, watch or {}, targets, **options)
+        with self.tape.held():
+            visited = executor(
+                self.code, self.start, pending, leaves, watch or {}, targets, **options
+            )
         return leaves, pending, list(visited)
 
 

@@ -381,30 +381,44 @@ def one_entry(sample: Sample) -> None:
 
 
 def _has_formula(sample: Sample) -> bool:
-    return sample.name == "vector" and any(p.function for p in sample.op.partials)  # type: ignore[union-attr]
+    """Whether the op has a partial for compiled code; elementwise ones need no more than the sample of vectors."""
+    op = sample.op
+    if op is None or sample.variant or (op.elementwise and sample.name != "vector"):
+        return False
+    return any(p.function for p in op.partials)
 
 
-@law(lambda sample: sample.op is not None and sample.op.elementwise and _has_formula(sample))
+@law(_has_formula)
 def nopython(sample: Sample) -> None:
     """A partial compiled for scalars by Numba equals the same partial on arrays."""
     from numba import njit
 
     from ..replay.kernels import nopython as inlined
+    from ..replay.kernels import obstacle
 
-    assert sample.op is not None
-    out = sample.reference(*sample.operands)
-    values = dict(zip("xyz", sample.operands, strict=False), out=out)
-    for i, partial in enumerate(sample.op.partials):
-        if partial.function is None:
+    op = sample.op
+    assert op is not None
+    out = sample.reference(*sample.operands, **sample.settings)
+    settings = [sample.settings[name] for name in op.settings]
+    values = dict(zip("xyz", [*sample.operands, *settings], strict=False), out=out)
+    for i, partial in enumerate(op.partials):
+        if partial.function is None or obstacle(partial.function):
             continue
         names = list(inspect.signature(partial.function).parameters)
         # What kernels inline cannot be called from Python: a caller is compiled around it.
         named = ", ".join(names)
         caller = eval(f"lambda {named}: partial({named})", {"partial": inlined(partial.function)})
         scalar = njit(error_model="numpy")(caller)
-        got = [scalar(*(values[n][k] for n in names)) for k in range(3)]
-        expected = np.broadcast_to(partial.function(*(values[n] for n in names)), (3,))
-        agree(f"partial {i} in compiled code", np.array(got), "the array rule", expected, 1e-13)
+        numbers = [np.broadcast_to(values[n], np.shape(out)).ravel()[:3] for n in names]
+        got = [scalar(*given) for given in zip(*numbers, strict=True)]
+        expected = np.broadcast_to(partial.function(*(values[n] for n in names)), np.shape(out))
+        agree(
+            f"partial {i} in compiled code",
+            np.array(got),
+            "the array rule",
+            expected.ravel()[:3],
+            1e-13,
+        )
 
 
 def _replay_is_here() -> bool:

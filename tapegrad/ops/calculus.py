@@ -710,8 +710,6 @@ sinc = elementwise(
 spacing = elementwise(np.spacing, 0, domain=unit, holomorphic=False)
 i0 = elementwise(np.i0, lambda x: _i1(x), unsupported={
     "complex": "np.i0 takes real numbers only",
-    "nopython": "scipy.special.i1 has no form in compiled code",
-    "second": "scipy.special.i1 has no rule here yet",
 })
 # fmt: on
 

@@ -54,6 +54,7 @@ from .layout import (
     NOT_LOADED,
     OP_ARITY,
     OP_CONSTANT,
+    OP_GIVEN,
     OP_KERNELS,
     OP_READS,
     OP_ROW,
@@ -289,11 +290,11 @@ def _fill_row(row: np.ndarray, op: Primitive, namesake: bool) -> None:
     row[OP_SAVES] = builtins.sum(1 << i for i, needs in enumerate(op.needs) if needs)
     if op.saves and (len(op.needs) == 1 or not row[OP_SAVES]):  # code of a user says nothing
         row[OP_SAVES] = SAVES_ALWAYS
-    if op.elementwise and 1 <= op.arity <= 3:
+    if op.partials and 1 <= op.arity <= 3:
+        row[OP_GIVEN] = op.arity + len(op.settings)
         row[OP_STEP] = BY_KERNEL if namesake else _SPECIAL.get(op.name, BY_KERNEL)
         for i, partial in enumerate(op.partials):
-            # What says that Numba cannot compile it need not be tried.
-            state = UNAVAILABLE if "nopython" in op.unsupported else NOT_LOADED
+            state = NOT_LOADED
             if partial.function is None:
                 # The machine multiplies by the constant; 0 times an infinite cotangent would be NaN.
                 real = isinstance(partial.value, (int, float)) and partial.value != 0
@@ -392,6 +393,11 @@ def request(keys: list[Key], wait: bool = False) -> None:
     made = machine
     assert made is not None
     for key in keys:
+        op, operand, kind = OPS[key[0]], key[1], KIND_NAMES[key[2]]
+        if why := kernels.obstacle(op.partials[operand].function):
+            _unavailable[kernels.name_of(op, operand, kind)] = why
+            made.set_kernel(key, UNAVAILABLE)
+            continue
         task = _kernel_task(key)
         if made.kernel(key) == NOT_LOADED and builder.load(task):
             continue

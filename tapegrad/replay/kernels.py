@@ -20,9 +20,11 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from .. import vecmath
-from ..primitive import OPS, Primitive, select
-from . import cache
+from ..primitive import OPS, UFUNCS, Primitive
+from . import cache, named
 from .layout import KIND_NAMES
 
 _TEMPLATE = '''
@@ -96,8 +98,6 @@ def compile_kernel(op: Primitive, operand: int, dtype: str) -> tuple[str, bytes,
 
 
 def _compile_with_numba(op: Primitive, operand: int, dtype: str) -> tuple[str, bytes, list[str]]:
-    import numpy as np
-
     from .access import ACCESS, KERNEL_SIGNATURE, EntryPoint, inlined
 
     _, _, item, put, _ = ACCESS[KIND_NAMES.index(dtype)]
@@ -128,7 +128,7 @@ def _compile_with_numba(op: Primitive, operand: int, dtype: str) -> tuple[str, b
 
 
 def nopython(function: types.FunctionType, done: dict[Any, Any] | None = None) -> Any:
-    """A rule, jitted, with the plain Python functions it calls jitted too and `select` as a conditional expression.
+    """A rule, jitted, with the functions that it calls in their forms for compiled code; raises Unspeakable.
 
     The rule itself is left alone: the copy has globals and closure of its own.
     """
@@ -136,32 +136,75 @@ def nopython(function: types.FunctionType, done: dict[Any, Any] | None = None) -
 
     done = {} if done is None else done
     if done.get(function, function) is None:
-        raise TypeError(f"{function.__name__} calls itself, which a kernel cannot.")
+        raise Unspeakable(f"{function.__name__} calls itself, which a kernel cannot.")
     if function not in done:
         done[function] = None
-        if function is select:
-            # np.where would allocate a 0-d array in nopython code.
-            done[function] = inlined(lambda condition, a, b: a if condition else b)
-        else:
 
-            def translated(value: Any) -> Any:
-                return nopython(value, done) if isinstance(value, types.FunctionType) else value
+        def translated(value: Any) -> Any:
+            form = _form_of(value)
+            if isinstance(form, types.FunctionType):
+                return nopython(form, done)
+            return named.compiled(form) if _foreign(form) else form
 
-            named = {
-                n: translated(function.__globals__[n])
-                for n in _names(function.__code__)
-                if n in function.__globals__
-            }
-            cells = tuple(
-                types.CellType(translated(cell.cell_contents))
-                for cell in function.__closure__ or ()
-            )
-            scope = {"__builtins__": __builtins__, "__name__": __name__, **named}
-            copy = types.FunctionType(
-                function.__code__, scope, function.__name__, function.__defaults__, cells or None
-            )
-            done[function] = inlined(copy)
+        scope = {"__builtins__": __builtins__, "__name__": __name__}
+        scope |= {name: translated(value) for name, value in _globals_of(function).items()}
+        cells = tuple(
+            types.CellType(translated(c.cell_contents)) for c in function.__closure__ or ()
+        )
+        copy = types.FunctionType(
+            function.__code__, scope, function.__name__, function.__defaults__, cells or None
+        )
+        done[function] = inlined(copy)
     return done[function]
+
+
+class Unspeakable(TypeError):
+    """A rule calls what has no form in compiled code; says what."""
+
+
+def _form_of(value: Any) -> Any:
+    """What stands in compiled code for something that a rule refers to: for a function of the library that is a ufunc, the ufunc."""
+    form = getattr(value, "nopython", value)
+    if form is value and isinstance(value, types.FunctionType):
+        form = next((u for u, function in UFUNCS.items() if function is value), value)
+        if form is value and hasattr(value, "primitive"):
+            raise Unspeakable(f"{value.__name__} has no form in compiled code.")
+    if _foreign(form) and named.symbol_of(form) is None:
+        raise Unspeakable(f"SciPy has no C function {form.__name__} of real numbers.")
+    return form
+
+
+def _foreign(form: Any) -> bool:
+    """Whether it is a ufunc that Numba does not know."""
+    return isinstance(form, np.ufunc) and getattr(np, form.__name__, None) is not form
+
+
+def obstacle(function: types.FunctionType) -> str:
+    """Why a rule cannot be compiled, as far as that is seen without trying; empty where nothing is seen."""
+    try:
+        if any(i.opname == "IMPORT_NAME" for i in dis.get_instructions(function)):
+            raise Unspeakable(f"{function.__name__} imports a module while it runs.")
+        for form in map(_form_of, _referred(function).values()):
+            if isinstance(form, types.FunctionType) and form is not function:
+                if why := obstacle(form):
+                    return why
+    except Unspeakable as error:
+        return str(error)
+    return ""
+
+
+def _globals_of(function: types.FunctionType) -> dict[str, Any]:
+    return {
+        n: function.__globals__[n]
+        for n in sorted(_names(function.__code__))
+        if n in function.__globals__
+    }
+
+
+def _referred(function: types.FunctionType) -> dict[str, Any]:
+    """What a rule refers to: globals, and what it closes over."""
+    cells = enumerate(function.__closure__ or ())
+    return _globals_of(function) | {f"cell {i}": cell.cell_contents for i, cell in cells}
 
 
 def _names(code: types.CodeType) -> set[str]:
@@ -179,7 +222,7 @@ def _names(code: types.CodeType) -> set[str]:
 def fingerprint(op: Primitive, operand: int, dtype: str) -> str:
     """What a kernel depends on besides the environment: its text, the rule, and whatever the rule refers to."""
     digest = hashlib.sha256(text_of(op, operand, dtype).encode())
-    digest.update(cache.text_of("kernels", "vectors").encode())
+    digest.update(cache.text_of("kernels", "vectors", "named").encode())
     digest.update(vecmath.fingerprint().encode())
     _digest(op.partials[operand].function, digest, set())
     return digest.hexdigest()
@@ -190,15 +233,8 @@ def _digest(function: types.FunctionType, digest: Any, seen: set[int]) -> None:
         return
     seen.add(id(function))
     _digest_code(function.__code__, digest)
-    referred = {
-        n: function.__globals__[n]
-        for n in sorted(_names(function.__code__))
-        if n in function.__globals__
-    }
-    referred |= {
-        f"cell {i}": cell.cell_contents for i, cell in enumerate(function.__closure__ or ())
-    }
-    for name, value in referred.items():
+    for name, value in _referred(function).items():
+        value = getattr(value, "nopython", value)
         digest.update(name.encode())
         if isinstance(value, types.FunctionType):
             _digest(value, digest, seen)

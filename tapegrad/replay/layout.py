@@ -66,11 +66,12 @@ SIZES = (8, 4, 16)
 STEP_COUNT = 24
 
 # Words of one row of the table of ops: the step, the number of operands (0: variadic), then for each of three
-# operands three words of its kernel's address per kind, its constant partial (a float64), and which values it reads; last,
-# a bit per operand whose rule needs saved values, or SAVES_ALWAYS, whichever operands are tracked.
+# operands three words of its kernel's address per kind, its constant partial (a float64), and which values it reads; then
+# a bit per operand whose rule needs saved values, or SAVES_ALWAYS, whichever operands are tracked; last, how many values a
+# kernel is given: the operands and, behind them, settings.
 
-OP_STEP, OP_ARITY, OP_KERNELS, OP_CONSTANT, OP_READS, OP_SAVES = 0, 1, 2, 11, 14, 17
-OP_ROW = 18
+OP_STEP, OP_ARITY, OP_KERNELS, OP_CONSTANT, OP_READS, OP_SAVES, OP_GIVEN = 0, 1, 2, 11, 14, 17, 18
+OP_ROW = 19
 SAVES_ALWAYS = -1
 READS_X, READS_Y, READS_Z, READS_OUT = 1, 2, 4, 8
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from . import named
 from .cache import Part
 
 
@@ -75,9 +76,11 @@ def _libraries() -> list[Any]:
 
 
 def resolve(name: str) -> int | None:
-    """Address of a symbol of Python, libc or libm; None where there is none."""
+    """Address of a symbol of Python, libc, libm or SciPy (named.py); None where there is none."""
     if name in _NUMBA:
         return _NUMBA[name]
+    if name.startswith(named.PREFIX):
+        return named.address_of(name)
     for library in _loaded():
         try:
             return _address(getattr(library, name))
@@ -146,17 +149,10 @@ def builtin(address: int, name: str, owner: Any) -> Callable[..., Any]:
     return make(ctypes.addressof(definition), (owner, definition, definition.name), None)
 
 
-def _pointer(capsule: Any, name: bytes | None) -> int:
-    """The address in a capsule of this name."""
-    get = ctypes.pythonapi.PyCapsule_GetPointer
-    get.restype, get.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
-    return get(capsule, name) or 0
-
-
 def numpy_api() -> dict[str, int]:
     """Addresses of what entries use of NumPy's C interface."""
     capsule = np._core._multiarray_umath._ARRAY_API  # type: ignore[attr-defined]
-    table: Any = ctypes.cast(_pointer(capsule, None), ctypes.POINTER(ctypes.c_void_p))
+    table: Any = ctypes.cast(named.pointer(capsule, None), ctypes.POINTER(ctypes.c_void_p))
     places = {
         "PyArray_New": 93,
         "PyArray_NewCopy": 85,
@@ -173,14 +169,8 @@ def blas() -> dict[str, int]:
     except ImportError:
         return {}
     addresses = {}
-    name = ctypes.pythonapi.PyCapsule_GetName
-    name.restype, name.argtypes = ctypes.c_char_p, (ctypes.py_object,)
     for function, letter in (("dgemm", "d"), ("sgemm", "s")):
-        capsule = cython_blas.__pyx_capi__.get(function)
-        signature = name(capsule) if capsule is not None else b""
         real = f"__pyx_t_5scipy_6linalg_11cython_blas_{letter} *"
         expected = f"void (char *, char *, int *, int *, int *, {real}, {real}, int *, {real}, int *, {real}, {real}, int *)"
-        if signature != expected.encode():
-            return {}
-        addresses[function] = _pointer(capsule, signature)
+        addresses[function] = named.exported(cython_blas, function).get(expected, 0)
     return addresses

@@ -155,11 +155,12 @@ def by_kernel(frame, world, scratch, k, entry, ops, g):
             reads |= get(ops, OP_READS + i)
     n = get(out, V_SIZE)
     heir = -1
-    for i in range(arity):
-        to = get(scratch, S_DESTINATIONS + i)
+    settings = load_i64(entry + AT_KW) + TUPLE_ITEMS - 8 * arity
+    for i in range(get(ops, OP_GIVEN)):
+        to = get(scratch, S_DESTINATIONS + i) if i < arity else NOWHERE
         if to != NOWHERE or reads & (1 << i):
             value = record_of(scratch, VX + i)
-            describe(world, get(values, i), value)
+            describe(world, get(values if i < arity else settings, i), value)
             if to == NOWHERE:
                 if not as_constant(value, kind, scratch + 8 * (S_CONVERTED + 2 * i)):
                     return STOP

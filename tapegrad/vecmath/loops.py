@@ -292,11 +292,11 @@ def _maker() -> Callable[..., np.ufunc]:
     """PyUFunc_FromFuncAndData, the first function of NumPy's C interface to ufuncs."""
     from numpy._core._multiarray_umath import _UFUNC_API  # type: ignore[attr-defined]
 
-    take = ctypes.pythonapi.PyCapsule_GetPointer
-    take.restype, take.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
-    address = ctypes.cast(take(_UFUNC_API, None), ctypes.POINTER(ctypes.c_void_p))[1]
-    pointer, integer = ctypes.c_void_p, ctypes.c_int
-    arguments = [pointer] * 3 + [integer] * 4 + [pointer] * 2 + [integer]
+    from ..replay.named import pointer
+
+    address = ctypes.cast(pointer(_UFUNC_API, None), ctypes.POINTER(ctypes.c_void_p))[1]
+    place, integer = ctypes.c_void_p, ctypes.c_int
+    arguments = [place] * 3 + [integer] * 4 + [place] * 2 + [integer]
     return ctypes.PYFUNCTYPE(ctypes.py_object, *arguments)(address)
 
 

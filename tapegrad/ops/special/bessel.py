@@ -13,10 +13,11 @@ from scipy import special
 
 from ...domain import Domain, positive, real
 from ...errors import NotDifferentiable
-from ...primitive import UFUNCS, call, select, several
+from ...primitive import UFUNCS, call, compiled_as, select, several
 from ..composing import operand
 from ..elementary import sign
 from .declaring import NO_STEP, parametric, smooth
+from .gamma import gamma
 
 positive_only = Domain("positive_only", positive.draw, complex_too=False)
 real_only = Domain("real_only", real.draw, complex_too=False)
@@ -31,6 +32,7 @@ def _bessel(of, partial, **declared):
     return parametric(of, "v z", z=partial, refusal=_ORDER, **declared)
 
 
+@compiled_as(lambda z, name: z)
 def _real_only(z, name):
     """Refuse complex arguments, at which the scale exp(-|Re z|) or exp(-|Im z|) is no analytic function."""
     if z.dtype.kind == "c":
@@ -96,7 +98,7 @@ jn = jv
 
 def _power(v, x):
     """(x/2)^v / (sqrt(pi) gamma(v + 3/2))"""
-    return (x / 2) ** v / (math.sqrt(math.pi) * special.gamma(v + 1.5))
+    return (x / 2) ** v / (math.sqrt(math.pi) * gamma(v + 1.5))
 
 
 def _over(out, x, at_zero):
@@ -125,6 +127,7 @@ def _spherical(name, letter, sign_below, sign_above):
         refusal="it is a whole number",
         told=f"The spherical Bessel function {letter} of order n.",
         unsupported=NO_STEP,
+        kernel=False,
     )
 
     def public(n, z, derivative=False):

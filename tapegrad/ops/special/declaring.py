@@ -21,20 +21,16 @@ from ...domain import Domain, real
 from ...dual import tangent_of
 from ...errors import NotDifferentiable
 from ...mode import is_grad_enabled
-from ...primitive import NOTHING, UFUNCS, Call, elementwise, primitive
+from ...primitive import NAMES, NOTHING, UFUNCS, Call, Partial, elementwise, primitive
 from ...sweep import times
 from ...tensor import Tensor
 
 NO_STEP = {"complex_step": "SciPy's complex version does not keep an imaginary part of 1e-30"}
-NO_KERNEL = {"nopython": "its partial calls SciPy's functions, which Numba cannot compile"}
 
 
-def smooth(of: Any, *partials: Any, kernel: bool = False, **declared: Any) -> Any:
-    """Declare an elementwise function by the partials in all its operands; `kernel`: they are written in NumPy alone."""
-    unsupported = dict(declared.pop("unsupported", NOTHING))
-    if not kernel:
-        unsupported |= NO_KERNEL
-    return elementwise(of, *partials, method=False, unsupported=unsupported, **declared)
+def smooth(of: Any, *partials: Any, **declared: Any) -> Any:
+    """Declare an elementwise function by the partials in all its operands."""
+    return elementwise(of, *partials, method=False, **declared)
 
 
 def parametric(
@@ -49,12 +45,14 @@ def parametric(
     told: str = "",
     holomorphic: bool = True,
     unsupported: Any = NOTHING,
+    kernel: bool = True,
     **partials: Callable[..., Any],
 ) -> Any:
     """Declare an elementwise function that is differentiated by some of its parameters; returns the public function.
 
     `signature` names the parameters in order, `partials` gives the derivative by each that has one. The others
     are settings of the op, where they have an underscore behind their name. `public=False`: the op alone, for rules.
+    `kernel=False`: the partials are not written for single numbers, or need whole numbers as such.
     """
     unsupported = {
         "dtype": "SciPy computes in the wider precision of argument and parameters"
@@ -128,6 +126,9 @@ def parametric(
         holomorphic=holomorphic,
         unsupported=unsupported,
     )(rules[0])
+    if kernel and len(parameters) <= len(NAMES):
+        streams = dict(zip([*by, *fixed], NAMES, strict=False))
+        op.primitive.partials = tuple(_of_streams(partials[p], streams) for p in by)
     if not public:
         return op
 
@@ -149,6 +150,13 @@ def parametric(
     if isinstance(of, np.ufunc):
         UFUNCS[of] = function
     return function
+
+
+def _of_streams(partial: Callable[..., Any], streams: dict[str, str]) -> Partial:
+    """A partial as a kernel reads it: operands first, then settings, as x, y and z."""
+    names = [streams.get(n, n) for n in inspect.getfullargspec(partial).args]
+    text = f"lambda {', '.join(names)}: partial({', '.join(names)})"
+    return Partial(eval(text, {"partial": partial}), False)
 
 
 def untracked(value: Any, name: str, parameter: str, by: Sequence[str], reason: str) -> Any:
@@ -182,7 +190,6 @@ def first_sentence(of: Any) -> str:
 
 
 __all__ = [
-    "NO_KERNEL",
     "NO_STEP",
     "conjugate",
     "first_sentence",

@@ -13,7 +13,7 @@ import numpy as np
 from scipy import special
 
 from ...domain import Domain, positive
-from ...primitive import UFUNCS, call, select
+from ...primitive import UFUNCS, call, compiled_as, select
 from ..composing import operand, raw
 from .declaring import parametric, smooth
 
@@ -50,6 +50,35 @@ def _complex_polygamma(n, z):
     return (-1.0) ** (n + 1) * special.gamma(n + 1.0) * total
 
 
+_REMAINDER = tuple(b / math.factorial(2 * k) for k, b in enumerate(_BERNOULLI, 1))
+
+
+def _zeta_of_numbers(s, q):
+    """Hurwitz's zeta function of a real s > 1, where it is real: terms until q is large, then Euler and Maclaurin's remainder."""
+    if q <= 0 and (q == np.floor(q) or s != np.floor(s)):
+        return np.inf if q == np.floor(q) else np.nan
+    if s <= 1:
+        return np.inf if s == 1 else np.nan
+    total = 0.0
+    while q < 15 + s:
+        total += q**-s
+        q += 1
+    power = q**-s
+    total += power * q / (s - 1) + power / 2
+    rising, k = s * power / q, 0
+    for b in _REMAINDER:
+        total += b * rising
+        k += 2
+        rising *= (s + k - 1) * (s + k) / (q * q)
+    return total
+
+
+def _polygamma_of_numbers(n, x):
+    if n == 0:
+        return psi(x)
+    return (-1.0) ** (n + 1) * gamma(n + 1.0) * _hurwitz(n + 1.0, x)
+
+
 polygamma = parametric(
     _polygamma,
     "n x",
@@ -79,6 +108,7 @@ binom    = smooth(special.binom,    lambda x, y, out: out * (psi(x + 1) - psi(x 
 # fmt: on
 
 digamma = psi
+compiled_as(_polygamma_of_numbers)(polygamma)
 
 
 def _rgamma_slope(x, out):
@@ -125,6 +155,7 @@ zeta_by_exponent = parametric(
     - order * _lower_order(x + 1, q, order),
     name="zeta_by_exponent",
     public=False,
+    kernel=False,
     domain=(exponent, positive),
     samples=[call((3,), (3,), order_=1), call((2,), (), order_=2)],
     told="The derivatives of zeta(x, q) by x, of the given order.",
@@ -140,11 +171,14 @@ def _lower_order(x, q, order):
 _hurwitz = smooth(
     special._ufuncs._zeta,
     lambda x, y: zeta_by_exponent(x, y, order_=1),
-    lambda x, y: -1.0 * x * zeta(x + 1.0, y),
+    lambda x, y: -1.0 * x * _hurwitz(x + 1.0, y),
     name="zeta",
     domain=(exponent, positive),
     holomorphic=False,
 )
+
+
+compiled_as(_zeta_of_numbers)(_hurwitz)
 
 
 def zeta(x, q=None):

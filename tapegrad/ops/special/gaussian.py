@@ -39,19 +39,19 @@ def _far_dawson(x):
 
 
 # fmt: off
-erf       = smooth(special.erf,       lambda x: TWO_OVER_ROOT_PI * np.exp(-x * x), kernel=True)
-erfc      = smooth(special.erfc,      lambda x: -TWO_OVER_ROOT_PI * np.exp(-x * x), kernel=True)
-erfi      = smooth(special.erfi,      lambda x: TWO_OVER_ROOT_PI * np.exp(x * x), kernel=True)
+erf       = smooth(special.erf,       lambda x: TWO_OVER_ROOT_PI * np.exp(-x * x))
+erfc      = smooth(special.erfc,      lambda x: -TWO_OVER_ROOT_PI * np.exp(-x * x))
+erfi      = smooth(special.erfi,      lambda x: TWO_OVER_ROOT_PI * np.exp(x * x))
 erfcx     = smooth(special.erfcx,     lambda x, out: select(np.real(x) > 50, -TWO_OVER_ROOT_PI * _far(select(np.real(x) > 50, x, 50.0)),
-                                                            2 * x * out - TWO_OVER_ROOT_PI), kernel=True)
+                                                            2 * x * out - TWO_OVER_ROOT_PI))
 dawsn     = smooth(special.dawsn,     lambda x, out: select(np.abs(np.real(x)) > 50, _far_dawson(select(np.abs(np.real(x)) > 50, x, 50.0)),
-                                                            1 - 2 * x * out), kernel=True)
+                                                            1 - 2 * x * out))
 wofz      = smooth(special.wofz,      lambda x, out: 1j * TWO_OVER_ROOT_PI - 2 * x * out, holomorphic=False,
                    unsupported={"dtype": "SciPy answers real numbers in double precision"})
-erfinv    = smooth(special.erfinv,    lambda out: HALF_ROOT_PI * np.exp(out * out), domain=unit, kernel=True)
-erfcinv   = smooth(special.erfcinv,   lambda out: -HALF_ROOT_PI * np.exp(out * out), domain=twofold, kernel=True)
-ndtr      = smooth(special.ndtr,      lambda x: np.exp(-0.5 * x * x) / ROOT_TWO_PI, kernel=True)
-ndtri     = smooth(special.ndtri,     lambda out: ROOT_TWO_PI * np.exp(0.5 * out * out), domain=share, kernel=True)
+erfinv    = smooth(special.erfinv,    lambda out: HALF_ROOT_PI * np.exp(out * out), domain=unit)
+erfcinv   = smooth(special.erfcinv,   lambda out: -HALF_ROOT_PI * np.exp(out * out), domain=twofold)
+ndtr      = smooth(special.ndtr,      lambda x: np.exp(-0.5 * x * x) / ROOT_TWO_PI)
+ndtri     = smooth(special.ndtri,     lambda out: ROOT_TWO_PI * np.exp(0.5 * out * out), domain=share)
 log_ndtr  = smooth(special.log_ndtr,  lambda x: 2 / (ROOT_TWO_PI * erfcx(-x * ROOT_HALF)))
 ndtri_exp = smooth(special.ndtri_exp, lambda out: 0.5 * ROOT_TWO_PI * erfcx(-out * ROOT_HALF), domain=log_share)
 # fmt: on

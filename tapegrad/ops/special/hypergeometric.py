@@ -116,7 +116,7 @@ def _polynomial(of, signature, slope, *samples, **declared):
     partial = eval(f"lambda {', '.join(names)}: partial_of({', '.join(names)})", scope)
     samples = samples or (call((3,), n_=0), call((2, 2), n_=3))
     refusal = "it is a degree, or a parameter by which the derivative has no closed form"
-    declared = {"domain": unit, "refusal": refusal} | declared
+    declared = {"domain": unit, "refusal": refusal, "kernel": False} | declared
     return parametric(of, signature, samples=samples, x=partial, **declared)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from scipy import special
 
 from ...domain import Domain, positive, real
-from ...primitive import UFUNCS, call, select, several
+from ...primitive import UFUNCS, call, compiled_as, select, several
 from ..composing import operand, raw
 from .declaring import NO_STEP, parametric, smooth
 
@@ -25,27 +25,29 @@ def _sine_over(x):
 
 
 # fmt: off
-expi  = smooth(special.expi, lambda x: np.exp(x) / x, domain=positive, kernel=True, unsupported=NO_STEP)
-exp1  = smooth(special.exp1, lambda x: -np.exp(-x) / x, domain=positive, kernel=True)
+expi  = smooth(special.expi, lambda x: np.exp(x) / x, domain=positive, unsupported=NO_STEP)
+exp1  = smooth(special.exp1, lambda x: -np.exp(-x) / x, domain=positive)
 # The dilogarithm of 1 - x.
-spence = smooth(special.spence, lambda x: select(x == 1, -1.0, np.log(x) / select(x == 1, 1.0, 1 - x)), domain=positive, kernel=True)
-wrightomega = smooth(special.wrightomega, lambda out: out / (1 + out), domain=real, kernel=True)
+spence = smooth(special.spence, lambda x: select(x == 1, -1.0, np.log(x) / select(x == 1, 1.0, 1 - x)), domain=positive)
+wrightomega = smooth(special.wrightomega, lambda out: out / (1 + out), domain=real)
 # fmt: on
 
 expn = parametric(
     special.expn,
     "n x",
     # E₀ is exp(-x) / x; SciPy has no orders below.
-    x=lambda n, x, out: np.where(
-        np.asarray(n) == 0,
-        -out * (1 + 1 / x),
-        -expn(np.maximum(np.asarray(n) - 1, 0).astype(x.dtype), x),
-    ),
+    x=lambda n, x, out: select(n == 0, -out * (1 + 1 / x), -expn(_order_below(n, x), x)),
     domain=positive_only,
     samples=[call((3,), n_=0), call((2, 2), n_=3), call((3,), n_=np.array([0.0, 1.0, 2.0]))],
     refusal="it is a whole number",
     holomorphic=False,
 )
+
+
+@compiled_as(lambda n, x: max(n - 1, 0))
+def _order_below(n, x):
+    """n - 1, or 0, in the type of x: SciPy would take integers for double precision."""
+    return np.maximum(np.asarray(n) - 1, 0).astype(x.dtype)
 
 
 def _two(of, first, second, told, domain=real):

@@ -17,6 +17,7 @@ from ..calculus import sinc as numpy_sinc
 from ..elementary import LN10, cbrt, exp2, expm1, log1p
 from .declaring import smooth
 from .gaussian import share
+from .hypergeometric import elliptic_slope
 
 DEGREE = math.pi / 180
 
@@ -28,38 +29,38 @@ small = Domain("small", lambda rng, shape: rng.uniform(0.2, 0.9, shape), complex
 # fmt: off
 expit     = smooth(special.expit,     lambda x, out: out * expit(-x), domain=real_only)
 log_expit = smooth(special.log_expit, lambda x: expit(-x), domain=real_only)
-logit     = smooth(special.logit,     lambda x: 1 / (x * (1 - x)), domain=share, kernel=True)
-exp10     = smooth(special.exp10,     lambda out: out * LN10, domain=real_only, kernel=True)
+logit     = smooth(special.logit,     lambda x: 1 / (x * (1 - x)), domain=share)
+exp10     = smooth(special.exp10,     lambda out: out * LN10, domain=real_only)
 # (exp(x) - 1) / x, whose slope at 0 is 1/2 and whose formula cancels beside it: a series there.
-exprel    = smooth(special.exprel,    lambda x, out: _exprel_slope(x, out), domain=real_only, kernel=True)
-cosm1     = smooth(special.cosm1,     lambda x: -np.sin(x), domain=real_only, kernel=True)
+exprel    = smooth(special.exprel,    lambda x, out: _exprel_slope(x, out), domain=real_only)
+cosm1     = smooth(special.cosm1,     lambda x: -np.sin(x), domain=real_only)
 sindg     = smooth(special.sindg,     lambda x: DEGREE * cosdg(x), domain=real_only)
 cosdg     = smooth(special.cosdg,     lambda x: -DEGREE * sindg(x), domain=real_only)
-tandg     = smooth(special.tandg,     lambda out: DEGREE * (1 + out * out), domain=real_only, kernel=True)
-cotdg     = smooth(special.cotdg,     lambda out: -DEGREE * (1 + out * out), domain=real_only, kernel=True)
+tandg     = smooth(special.tandg,     lambda out: DEGREE * (1 + out * out), domain=real_only)
+cotdg     = smooth(special.cotdg,     lambda out: -DEGREE * (1 + out * out), domain=real_only)
 
-entr      = smooth(special.entr,      lambda x: -np.log(x) - 1, domain=positive, kernel=True)
-rel_entr  = smooth(special.rel_entr,  lambda x, y: np.log(x / y) + 1, lambda x, y: -1.0 * x / y, domain=positive, kernel=True)
-kl_div    = smooth(special.kl_div,    lambda x, y: np.log(x / y), lambda x, y: 1 - x / y, domain=positive, kernel=True)
+entr      = smooth(special.entr,      lambda x: -np.log(x) - 1, domain=positive)
+rel_entr  = smooth(special.rel_entr,  lambda x, y: np.log(x / y) + 1, lambda x, y: -1.0 * x / y, domain=positive)
+kl_div    = smooth(special.kl_div,    lambda x, y: np.log(x / y), lambda x, y: 1 - x / y, domain=positive)
 xlogy     = smooth(special.xlogy,     lambda x, y: select((x == 0) & (np.real(y) <= 0), 0.0, np.log(1.0 * y)),
-                                      lambda x, y: select(x == 0, 0.0, x / y), domain=(real, positive), kernel=True)
+                                      lambda x, y: select(x == 0, 0.0, x / y), domain=(real, positive))
 xlog1py   = smooth(special.xlog1py,   lambda x, y: select((x == 0) & (np.real(y) <= -1), 0.0, np.log1p(1.0 * y)),
-                                      lambda x, y: select(x == 0, 0.0, x / (1.0 + y)), domain=(real, positive), kernel=True)
+                                      lambda x, y: select(x == 0, 0.0, x / (1.0 + y)), domain=(real, positive))
 # x ** y - 1
-powm1     = smooth(special.powm1,     lambda x, y: y * x ** (y - 1.0), lambda x, y, out: (out + 1) * np.log(1.0 * x), domain=(positive, real), kernel=True)
+powm1     = smooth(special.powm1,     lambda x, y: y * x ** (y - 1.0), lambda x, y, out: (out + 1) * np.log(1.0 * x), domain=(positive, real))
 # (x ** lambda - 1) / lambda, and log(x) at lambda = 0
-boxcox    = smooth(special.boxcox,    lambda x, y: x ** (y - 1.0), lambda x, y: _boxcox_slope(np.log(1.0 * x), y), domain=(positive, real), kernel=True)
+boxcox    = smooth(special.boxcox,    lambda x, y: x ** (y - 1.0), lambda x, y: _boxcox_slope(np.log(1.0 * x), y), domain=(positive, real))
 boxcox1p  = smooth(special.boxcox1p,  lambda x, y: np.exp((y - 1.0) * np.log1p(1.0 * x)), lambda x, y: _boxcox_slope(np.log1p(1.0 * x), y),
-                   domain=(above_minus_one, real), kernel=True)
+                   domain=(above_minus_one, real))
 inv_boxcox   = smooth(special.inv_boxcox,   lambda x, y, out: out / (1 + x * y), lambda x, y, out: _inv_boxcox_slope(x, y, out),
-                      domain=(small, small), kernel=True)
+                      domain=(small, small))
 inv_boxcox1p = smooth(special.inv_boxcox1p, lambda x, y, out: (1 + out) / (1 + x * y), lambda x, y, out: _inv_boxcox_slope(x, y, 1 + out),
-                      domain=(small, small), kernel=True)
+                      domain=(small, small))
 # huber(delta, r): quadratic below delta, linear beyond
 huber     = smooth(special.huber,     lambda x, y: select(np.abs(y) <= x, 0.0, np.abs(y) - x),
-                                      lambda x, y: select(np.abs(y) <= x, y, x * np.sign(y)), domain=(small, real_only), kernel=True, holomorphic=False)
+                                      lambda x, y: select(np.abs(y) <= x, y, x * np.sign(y)), domain=(small, real_only), holomorphic=False)
 pseudo_huber = smooth(special.pseudo_huber, lambda x, y: _pseudo_huber_slope(x, y), lambda x, y: y / np.sqrt(1 + (y / x) * (y / x)),
-                      domain=(positive, real_only), kernel=True)
+                      domain=(positive, real_only))
 # fmt: on
 
 
@@ -106,8 +107,6 @@ agm = smooth(
 
 
 def _agm_slope(x, y, out):
-    from .hypergeometric import elliptic_slope
-
     total = x + y
     k = (x - y) / total
     # out = π total / (4 K(k²)): by the product rule, with dk/dx = 2 y / total².

@@ -1,0 +1,100 @@
+"""SciPy's special functions in compiled code: the C functions that `scipy.special.cython_special` exports, by name.
+
+A symbol says which: `tapegrad_special_jv_dd` is jv of two doubles, `tapegrad_special_psi_d` psi of one. Compiled code asks for it like
+for a function of libm, and the linker finds its address here in every process anew.
+
+Invariant: an address is given only where the exported signature is the one that the symbol names.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+PREFIX = "tapegrad_special_"
+
+
+def pointer(capsule: Any, name: bytes | None) -> int:
+    """The address in a capsule of this name."""
+    get = ctypes.pythonapi.PyCapsule_GetPointer
+    get.restype, get.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+    return get(capsule, name) or 0
+
+
+def exported(module: Any, function: str) -> dict[str, int]:
+    """C signature -> address, of the functions that a module of Cython's exports under a name: one, or one for each type."""
+    get = ctypes.pythonapi.PyCapsule_GetName
+    get.restype, get.argtypes = ctypes.c_char_p, (ctypes.py_object,)
+    variant = re.compile(rf"(?:__pyx_fuse(?:_\d+)+)?{function}")
+    found = {}
+    for name, capsule in getattr(module, "__pyx_capi__", {}).items():
+        if variant.fullmatch(name):
+            signature = get(capsule)
+            found[signature.decode()] = pointer(capsule, signature)
+    return found
+
+
+def _signature(count: int) -> str:
+    return f"double ({'double, ' * count}int __pyx_skip_dispatch)"
+
+
+@cache
+def _address(name: str, count: int) -> int:
+    try:
+        from scipy.special import cython_special
+    except ImportError:
+        return 0
+    return exported(cython_special, name).get(_signature(count), 0)
+
+
+def symbol_of(ufunc: np.ufunc) -> str | None:
+    """The symbol of a function of SciPy's with doubles in and a double out; None where there is no such C function."""
+    from scipy import special
+
+    name, count = ufunc.__name__, ufunc.nin
+    if ufunc.nout != 1 or getattr(special, name, None) is not ufunc or not _address(name, count):
+        return None
+    return f"{PREFIX}{name}_{'d' * count}"
+
+
+def address_of(symbol: str) -> int | None:
+    """Where the function is that a symbol of `symbol_of` names; None where this SciPy has none."""
+    name, _, letters = symbol.removeprefix(PREFIX).rpartition("_")
+    return _address(name, len(letters)) or None
+
+
+def compiled(ufunc: np.ufunc) -> Any:
+    """A function for nopython code that calls SciPy's: of real numbers, in double precision."""
+    import llvmlite.binding as llvm
+    from llvmlite import ir
+    from numba import types
+    from numba.core import cgutils
+    from numba.extending import intrinsic
+
+    symbol = symbol_of(ufunc)
+    assert symbol is not None
+    # Numba's own linker, for what is not compiled by this package's entry points, is told here.
+    llvm.add_symbol(symbol, address_of(symbol))
+    double, names = ir.DoubleType(), [f"a{i}" for i in range(ufunc.nin)]
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        made = ir.FunctionType(double, [double] * len(args) + [ir.IntType(32)])
+        function = cgutils.get_or_insert_function(builder.module, made, symbol)
+        return builder.call(function, [*args, ir.Constant(ir.IntType(32), 0)])
+
+    def typed(*given: Any) -> Any:
+        real = (types.Integer, types.Float, types.Boolean)
+        if all(isinstance(t, real) for t in given):
+            return types.float64(*[types.float64] * len(given)), generate
+        return None
+
+    scope = {"typed": typed}
+    # An intrinsic's parameters are named, so a variable number of them takes generated text.
+    exec(
+        f"def {ufunc.__name__}(typing, {', '.join(names)}): return typed({', '.join(names)})", scope
+    )
+    return intrinsic(scope[ufunc.__name__])
