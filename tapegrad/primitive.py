@@ -839,7 +839,9 @@ def unpacked(
     start = 0
     for i, shape in enumerate(shapes):
         stop = start + math.prod(shape)
-        part = np.reshape(flat[start:stop], shape)
+        part = flat[start:stop] if shape else flat[start]
+        if len(shape) > 1:
+            part = np.reshape(part, shape)
         outputs.append(np.real(part) if i in real and part.dtype.kind == "c" else part)
         start = stop
     return tuple(outputs)
