@@ -388,8 +388,32 @@ def test_a_singular_matrix_raises_as_in_numpy(function):
         function(tg.tensor(np.zeros((3, 3)), requires_grad=True))
 
 
-def test_the_gradient_of_slogdet_of_a_singular_matrix_raises():
-    a = tg.tensor(np.zeros((2, 2)), requires_grad=True)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex128"])
+def test_slogdet_of_a_large_matrix_goes_back_by_its_factors(dtype, rng):
+    a = rng.normal(size=(70, 70)).astype(dtype)
+    if dtype == "complex128":
+        a = a + 1j * rng.normal(size=a.shape)
+    tolerance = 1e-2 if dtype == "float32" else 1e-9
+    t = tg.tensor(a, requires_grad=True)
+    sign, log = LA.slogdet(t)
+    for ours, theirs in zip((sign, log), np.linalg.slogdet(a), strict=True):
+        assert ours.dtype == theirs.dtype
+        np.testing.assert_allclose(ours.detach().numpy(), theirs, rtol=tolerance / 100)
+    log.backward()
+    inverse = np.linalg.inv(a)
+    np.testing.assert_allclose(t.grad.numpy(), inverse.conj().T, rtol=tolerance, atol=tolerance)
+    if dtype == "float64":
+        turned = tg.hvp(lambda a: LA.slogdet(a)[1])(tg.tensor(a), tg.tensor(a.T))
+        np.testing.assert_allclose(
+            turned.numpy(), -(inverse @ a.T @ inverse).T, rtol=1e-7, atol=1e-9
+        )
+        compiled = tg.compile(tg.grad(lambda a: LA.slogdet(a)[1]))
+        np.testing.assert_allclose(compiled(a), inverse.T, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("n", [2, 70])
+def test_the_gradient_of_slogdet_of_a_singular_matrix_raises(n):
+    a = tg.tensor(np.zeros((n, n)), requires_grad=True)
     sign, log = LA.slogdet(a)
     assert (sign.item(), log.item()) == (0, -np.inf)
     with pytest.raises(LinAlgError):

@@ -81,10 +81,38 @@ def _adjugate(x: Any, determinant: Any) -> Any:
 SlogdetResult = type(np.linalg.slogdet(np.eye(1)))
 
 
+def _keeps_factors(shape: tuple[int, ...]) -> bool:
+    """Whether one call of LAPACK for the factors, and one for the inverse from them, cost less than NumPy's two for all."""
+    return len(shape) == 2 and shape[0] == shape[1] >= 64
+
+
+def _slogdet(x: np.ndarray) -> tuple[Any, Any, np.ndarray]:
+    """NumPy's two results and, where it pays, the factors for the gradient; nothing is known of a singular matrix's."""
+    if not _keeps_factors(x.shape):
+        return (*np.linalg.slogdet(x), np.empty(0, bool))  # of no influence on the others' dtype
+    try:
+        factors = systems.factored(x)
+    except LinAlgError:
+        return (*np.linalg.slogdet(x), np.zeros((len(x) + 1, len(x)), bool))
+    pivots = factors.diagonal()
+    size = np.abs(pivots)
+    turns = np.count_nonzero(factors[-1] != np.arange(len(x)))  # rows that were exchanged
+    if x.dtype.kind == "c":
+        sign = np.prod(pivots / size) * (-1) ** turns
+    else:
+        sign = size.dtype.type((-1) ** (turns + np.count_nonzero(pivots < 0)))
+    return sign, np.log(size).sum(), factors
+
+
 @several(
     np.linalg.slogdet,
-    lambda shape: (shape[:-2], shape[:-2]),
-    result=SlogdetResult,
+    lambda shape: (
+        shape[:-2],
+        shape[:-2],
+        (shape[0] + 1, shape[0]) if _keeps_factors(shape) else (0,),
+    ),
+    forward=_slogdet,
+    result=lambda sign, log, _: SlogdetResult(sign, log),
     real=(1,),
     domain=dominant,
     samples=_STACKS,
@@ -95,10 +123,13 @@ def slogdet(g, x, out):
 
     With t = tr(a⁻¹ ȧ), the logarithm moves by Re t and a phase σ by iσ Im t; a sign does not move.
     """
-    of_sign, of_log = g
+    of_sign, of_log, _ = g
+    factors = out[2]
     slope = of_log
     if x.dtype.kind == "c":
         slope = of_log + 1j * np.imag(conj(out[0]) * of_sign)
+    if factors.size:
+        return slope * adjoint(solution([x, np.eye(len(factors) - 1, dtype=x.dtype), factors]))
     return slope[..., None, None] * adjoint(np.linalg.inv(x))
 
 

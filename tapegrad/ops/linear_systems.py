@@ -102,7 +102,7 @@ def _inexact(*values: np.ndarray) -> Any:
 # -------------------------------------------------------------------------------------------------- LU factors
 
 
-def _factor(a: np.ndarray) -> np.ndarray:
+def factored(a: np.ndarray) -> np.ndarray:
     """LU factors of each matrix, transposed (LAPACK's order in memory, so that it need not copy them), and in one more row
     what row each row was exchanged with: small integers, which are exact in any dtype."""
     dtype = _inexact(a)
@@ -123,7 +123,7 @@ def _factor(a: np.ndarray) -> np.ndarray:
 
 
 @primitive(
-    _factor,
+    factored,
     name="factors",
     jvp=lambda ts, xs, out: np.zeros_like(out),
     domain=dominant,
@@ -174,12 +174,7 @@ def _solution(
 
         return _columns(one, as_array(a, dtype), as_array(b, dtype))
     if kept:
-        getrs = _fortran("getrs", dtype)
-        return _columns(
-            lambda f, b: getrs(f[:-1].T, f[-1].real.astype(np.intc), b, trans=2 * adjoint)[0],
-            kept[0],
-            b,
-        )
+        return solved(kept[0], b, adjoint)
     if side:
         a = np.where(triangle(n, n, side, strict=unit), a, 0.0)
         if unit:
@@ -187,6 +182,18 @@ def _solution(
     if adjoint:
         a = np.conj(np.swapaxes(a, -1, -2))
     return np.linalg.solve(a, b)
+
+
+def solved(factors: np.ndarray, b: np.ndarray, adjoint: bool = False) -> np.ndarray:
+    """x from a x = b, or from aᴴ x = b, by what `factored` made of a."""
+    getrs = _fortran("getrs", np.result_type(factors, b))
+
+    def one(f: np.ndarray, b: np.ndarray) -> np.ndarray:
+        if not f.diagonal().all():
+            raise LinAlgError("Singular matrix")
+        return getrs(f[:-1].T, f[-1].real.astype(np.intc), b, trans=2 * adjoint)[0]
+
+    return _columns(one, factors, b)
 
 
 def _columns(one: Callable[..., np.ndarray], a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -341,7 +348,7 @@ def _taken(x: Any, rows: np.ndarray) -> Any:
 
 
 def _lu(a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    packed = _factor(a)
+    packed = factored(a)
     return np.swapaxes(packed[..., :-1, :], -1, -2), packed[..., -1, :]
 
 
