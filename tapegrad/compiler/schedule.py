@@ -210,6 +210,8 @@ class Scheduler:
         self.by_number = {op.number: op for op in self.order}
         self.nests: list[Nest] = []
         self.nest_of: dict[int, int] = {}
+        self._walks: dict[tuple[int, bool], Walk] = {}
+        self._walked_with = 0
 
     def run(self) -> Schedule:
         """The schedule of these outputs."""
@@ -255,14 +257,36 @@ class Scheduler:
         for op in self.outputs:
             if op.kind in ("elem", "region", "gather", "complex"):
                 self._root(op)
+        self._parts()
+
+    def _parts(self) -> None:
+        """Cut the operations over each space into parts that fit one nest: what passes from part to part gets memory.
+
+        Nests share nothing but roots, so without this each would compute anew what those before it have computed.
+        """
+        number: dict[tuple[int, ...], int] = {}
+        part: dict[int, int] = {}
+        for op in self.order:
+            if op.kind == "elem":
+                number[op.shape] = number.get(op.shape, -1) + 1
+                part[op.number] = number[op.shape] // MOST_OPS
+                for x in op.inputs:
+                    if x.shape == op.shape and part.get(x.number, part[op.number]) < part[op.number]:
+                        self._root(x)
 
     def _root(self, op: Op) -> None:
         if op.kind not in ("input", "array"):
             self.roots.add(op.number)
 
-    def _walk(self, op: Op) -> Walk:
-        walk = Walk(self.roots)
-        walk.into(op, identity(op.shape), top=True)
+    def _walk(self, op: Op, top: bool = True) -> Walk:
+        """What an expression reads; with `top` although it is a root. Made once for each choice of roots, which only grows."""
+        if self._walked_with != len(self.roots):
+            self._walks.clear()
+            self._walked_with = len(self.roots)
+        walk = self._walks.get((op.number, top))
+        if walk is None:
+            walk = self._walks[op.number, top] = Walk(self.roots)
+            walk.into(op, identity(op.shape), top)
         return walk
 
     def _costly(self) -> bool:
@@ -321,8 +345,7 @@ class Scheduler:
         uses: dict[int, set[int]] = {}
         for i, nest in enumerate(self.nests):
             for op in (*nest.roots, *(op for op, _ in nest.copies)):
-                walk = Walk(self.roots)
-                walk.into(op, identity(op.shape), top=op.number in self.roots)
+                walk = self._walk(op, op.number in self.roots)
                 for (number, _), inner in walk.evaluated.items():
                     if inner.kind == "elem" and number not in self.roots:
                         uses.setdefault(number, set()).add(i)
@@ -365,8 +388,7 @@ class Scheduler:
             ):
                 taken.add(base(op).number)
                 continue
-            walk = Walk(self.roots)
-            walk.into(op, identity(op.shape))
+            walk = self._walk(op, False)
             first = self._first(op.shape, walk)
             nest = next(
                 (
@@ -479,8 +501,7 @@ class Scheduler:
         """What a nest costs, in additions."""
         each = 0
         for op in (*nest.roots, *(op for op, _ in nest.copies)):
-            walk = Walk(self.roots)
-            walk.into(op, identity(op.shape), top=op.number in self.roots)
+            walk = self._walk(op, op.number in self.roots)
             each += 1 + len(walk.reads)
             each += sum(self.own_cost(x) for x in walk.evaluated.values())
         return each * math.prod(nest.space)
@@ -495,9 +516,7 @@ class Scheduler:
         for op in nest.roots:
             yield from self._walk(op).reads
         for op, _ in nest.copies:
-            walk = Walk(self.roots)
-            walk.into(op, identity(op.shape))
-            yield from walk.reads
+            yield from self._walk(op, False).reads
 
     def _rowwise(self, read: Op, maps: Sequence[Map], rows: int) -> bool:
         """Whether row i reads row i only, and that row is complete when the block is."""
