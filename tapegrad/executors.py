@@ -412,7 +412,10 @@ def walk_own(
         mode = RECORDER.get()
         RECORDER.set(NO_GRAD)
         try:
-            _executor(tape, last)(tape.code, last, pending, leaves, watch, None)
+            trace = storage.tracing.get()
+            code = tape.code if trace is None else trace.wound(tape.code, pending, watch)
+            last = len(code) // STRIDE - 1
+            _executor(tape, last)(code, last, pending, leaves, watch, None)
         finally:
             RECORDER.set(mode)
     return leaves, not pending

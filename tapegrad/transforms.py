@@ -11,6 +11,7 @@ NumPy arrays and numbers in give NumPy arrays and numbers out; tensors in, or a 
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -22,7 +23,7 @@ from .errors import GradientLost, NotDifferentiable, demand_callable
 from .mode import Off, enable_grad, is_grad_enabled
 from .ops.shaping import alias, astype
 from .primitive import OPS
-from .storage import StandIn, as_array, duplicate, kept
+from .storage import StandIn, as_array, duplicate, kept, tracing
 from .tape import IN0, IN1, SLOT, STRIDE, Leaf, new_slot, own_tape
 from .tensor import Tensor, wrap
 
@@ -95,6 +96,10 @@ class _Run:
             self.given += leaves
             self.structures.append((structure, len(leaves)))
         self.own = own_tape()
+        if (
+            tracing.get() is not None
+        ):  # the graph holds all there is: looking for the dead would free nothing
+            self.own.tape.limit = sys.maxsize
         with self.own:
             self.first = new_slot()
             recording = not isinstance(self.own.recorder, Off)

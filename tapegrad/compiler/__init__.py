@@ -6,7 +6,8 @@
     lowering   calls as array expressions, where there is one; arrays: these expressions, simplified as they are made
     partition  which calls become machine code, and what stays a NumPy call
     schedule   loops, blocks and memory for expressions; emit: LLVM IR of a schedule
-    rolling    a stretch of calls that repeats as a loop; iteration: loops that say they are loops, by one step
+    turns      a part of the tape that repeats, as one entry before the walk back; rolling: a stretch of calls that repeats as a loop
+    iteration  loops that say they are loops, by one step
     team       threads that share large loops
     native     a module with its entry; jit: object code, linking, lifetime (the cache on disk is replay's)
     program    signatures, guards, which program a call gets; surroundings: what a function reads beside its arguments

@@ -36,6 +36,8 @@ WINDOWS = (16, 64, 256, 1024)
 LEAST_TURNS = 6
 MOST_ALIKE = 4
 """Parts of a turn that may be alike in their calls, so that the distance at which calls come again is a part of the period."""
+TRIMS = ((0, 0), (1, 0), (0, 1), (1, 1), (2, 0), (2, 1), (0, 2), (1, 2), (2, 2))
+"""How many turns are left out first and last: those often read something else, what stands before the loop, or nothing after it."""
 WIDEST = 16
 """Operands of a call above which it is no part of a loop: it is rather what joins the results of all turns."""
 LONGEST = 20_000
@@ -207,6 +209,21 @@ def _gaps(signs: np.ndarray) -> set[int]:
     return found
 
 
+def periods(signs: np.ndarray) -> list[tuple[int, int, int]]:
+    """Stretches (start, period, turns) of signs that repeat, from left to right."""
+    taken = np.zeros(len(signs), bool)
+    found = []
+    for period in sorted(_gaps(signs)):
+        alike = np.concatenate([[False], signs[:-period] == signs[period:], [False]])
+        edges = np.flatnonzero(alike[1:] != alike[:-1])
+        for start, stop in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
+            turns = (stop - start) // period + 1
+            if turns >= LEAST_TURNS and not taken[start : start + turns * period].any():
+                taken[start : start + turns * period] = True
+                found.append((start, period, turns))
+    return sorted(found)
+
+
 class _Roller:
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -246,7 +263,7 @@ class _Roller:
         self.stretches: list[_Stretch] = []
 
     def run(self) -> Graph:
-        for start, period, turns in self._periods():
+        for start, period, turns in periods(np.array(self.signs)):
             for stretch in self._stretches(start, period, turns):
                 for i in range(stretch.start, stretch.stop):
                     self.loop_at[i] = len(self.stretches)
@@ -254,23 +271,6 @@ class _Roller:
         if not self.stretches:
             return self.graph
         return self._rebuilt()
-
-    # ------------------------------------------------------------------------------------ periods
-
-    def _periods(self) -> list[tuple[int, int, int]]:
-        """Stretches (start, period, turns) that repeat, from left to right."""
-        signs = np.array(self.signs)
-        taken = np.zeros(len(signs), bool)
-        found = []
-        for period in sorted(_gaps(signs)):
-            alike = np.concatenate([[False], signs[:-period] == signs[period:], [False]])
-            edges = np.flatnonzero(alike[1:] != alike[:-1])
-            for start, stop in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
-                turns = (stop - start) // period + 1
-                if turns >= LEAST_TURNS and not taken[start : start + turns * period].any():
-                    taken[start : start + turns * period] = True
-                    found.append((start, period, turns))
-        return sorted(found)
 
     # ------------------------------------------------------------------------------------ rules
 
@@ -293,18 +293,7 @@ class _Roller:
 
     def _fitted(self, start: int, period: int, turns: int) -> _Stretch | None:
         """The stretch, with a rule for every operand; the first turns are left out where they differ, or the cut is moved."""
-        # The first and last turns often read something else: what stands before the loop, or nothing after it.
-        for skipped, dropped in (
-            (0, 0),
-            (1, 0),
-            (0, 1),
-            (1, 1),
-            (2, 0),
-            (2, 1),
-            (0, 2),
-            (1, 2),
-            (2, 2),
-        ):
+        for skipped, dropped in TRIMS:
             if turns - skipped - dropped < LEAST_TURNS:
                 return None
             stretch = _Stretch(start + skipped * period, period, turns - skipped - dropped)

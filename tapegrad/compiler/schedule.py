@@ -271,7 +271,10 @@ class Scheduler:
                 number[op.shape] = number.get(op.shape, -1) + 1
                 part[op.number] = number[op.shape] // MOST_OPS
                 for x in op.inputs:
-                    if x.shape == op.shape and part.get(x.number, part[op.number]) < part[op.number]:
+                    if (
+                        x.shape == op.shape
+                        and part.get(x.number, part[op.number]) < part[op.number]
+                    ):
                         self._root(x)
 
     def _root(self, op: Op) -> None:

@@ -281,6 +281,12 @@ class Trace:
             self.graph.steps.append(Guard(traced.node, np.array(value), where, what))
         return value
 
+    def wound(self, code: list[Any], pending: dict[Any, Any], watch: dict[Any, Any]) -> list[Any]:
+        """The entries of a tape for a walk from `pending` down, with loops as one entry each."""
+        from .turns import wound
+
+        return wound(self, code, pending, watch)
+
     # ------------------------------------------------------------------------------------ memory that is shared
 
     def watch(self, traced: Traced) -> None:
@@ -394,7 +400,9 @@ class _Flags:
 class Traced(StandIn):
     """A value of a traced run: it is what NumPy would have there, and remembers how to compute it again."""
 
-    __slots__ = ("__weakref__", "_later", "given", "home", "large", "node", "source", "value")
+    __slots__ = (
+        "__weakref__", "_later", "given", "home", "large", "nbytes", "node", "source", "value",
+    )  # fmt: skip
 
     def __init__(self, trace: Trace, node: Node, value: Any, given: bool = False) -> None:
         self.source: Any = (
@@ -405,6 +413,7 @@ class Traced(StandIn):
         self.value = value
         self.given = given  # an argument's own memory, which a program must not write to
         self.large = False
+        self.nbytes = getattr(value, "nbytes", 8)  # asked of each result, so it is at hand
         if type(value) is np.ndarray:
             self.large = value.size >= PUT_OFF
             trace.watch(self)
@@ -416,6 +425,7 @@ class Traced(StandIn):
         traced.source = None
         traced.home, traced.node, traced.given = trace, node, False
         traced.large, traced._later = True, later
+        traced.nbytes = traced.size * traced.itemsize
         return traced
 
     def later(self) -> Any:
@@ -433,6 +443,7 @@ class Traced(StandIn):
     def become(self, other: Traced) -> None:
         """Stand for another value from now on."""
         self.node, self.value, self.large = other.node, other.value, other.large
+        self.nbytes = other.nbytes
 
     # ------------------------------------------------------------------------------------ what is known of it
 
@@ -441,7 +452,6 @@ class Traced(StandIn):
     ndim = property(lambda self: len(self.node.shape))
     size = property(lambda self: math.prod(self.node.shape))
     itemsize = property(lambda self: self.node.dtype.itemsize)
-    nbytes = property(lambda self: self.size * self.itemsize)
     strides = property(lambda self: (self.itemsize,) * self.ndim)
     flags = property(lambda self: _Flags)
     base = None
@@ -711,6 +721,7 @@ def _put_off(function: Any, name: str, args: tuple[Any, Any], values: list[Any])
     )
     summing = function in _SUMMING or (isinstance(function, OpCall) and name in _SUMMING_OPS)
     product = name == "matmul" and len(values) == len(positional) == 2 and not settings
+    joining = function in _JOINING or (isinstance(function, OpCall) and name in _JOINING_OPS)
     viewing = (
         (function in _VIEWS or (isinstance(function, OpCall) and function.op.view))
         and len(values) == 1
@@ -718,12 +729,18 @@ def _put_off(function: Any, name: str, args: tuple[Any, Any], values: list[Any])
         and type(positional[0]) is Ref
         and _basic((positional[1:], settings))
     )
-    if not (elementwise or summing or product or viewing):
+    if not (elementwise or summing or product or viewing or joining):
         return None
     try:
         if product:
             shape = _shape_of_product(*(v.shape for v in values))
             sample = _first_of(shape, np.result_type(*(_first(v) for v in values)))
+        elif joining:
+            if any(math.prod(np.shape(v)) >= PUT_OFF for v in values):
+                return None
+            given, kept = filled(args, [np.broadcast_to(_first(v), v.shape) for v in values])
+            whole = function(*given, **kept)
+            shape, sample = whole.shape, _first_of(whole.shape, whole.dtype)
         elif viewing:
             given, kept = filled(args, [np.broadcast_to(_first(values[0]), values[0].shape)])
             entries = function(*given, **kept)
@@ -793,6 +810,8 @@ def _first(value: Any) -> Any:
     return value
 
 
+_JOINING = (np.concatenate, np.stack)
+_JOINING_OPS = ("concatenate", "stack")
 _SUMMING = (np.sum, np.mean, np.max, np.min)
 _SUMMING_OPS = ("sum", "mean", "max", "min", "scatter")
 _VIEWS = {
@@ -937,6 +956,7 @@ def _recorded_number(trace: Trace, kind: type[Node], inputs: tuple[Node, ...], v
     t.node = node
     t.value = value
     t.given = t.large = False
+    t.nbytes = 8
     return t
 
 

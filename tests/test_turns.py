@@ -1,0 +1,190 @@
+"""Python loops whose turns become one entry of the tape before the walk back: derivatives are those of the loop as it is written."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tapegrad as tg
+from tapegrad.compiler import turns
+
+P = np.array([0.7, 0.4, 0.3])
+DATA = np.sin(np.arange(300.0) ** 1.5)
+MIX = np.sin(np.arange(9.0)).reshape(3, 3) / 3
+
+
+def carried(p, d):
+    s, loss = p[2], 0.0
+    for i in range(60):
+        s = s + 0.01 * (p[0] * s - p[1] * np.sin(s))
+        loss = loss + (s - DATA[i]) ** 2
+    return loss
+
+
+def numbers_of_each_turn(p, d):
+    s, loss = p[2], 0.0
+    for i in range(60):
+        s = s * p[0] + d[i] * p[1] - i * 1e-3 * s
+        loss = loss + (s - d[i + 3]) ** 2 * np.cos(d[2 * i])
+    return loss
+
+
+def listed(p, d):
+    """A list of all states is stacked, and two of them are read one by one."""
+    states, s = [], p[2] * 1.0
+    for _ in range(60):
+        s = s + 0.01 * (p[0] * s - p[1] * s**3)
+        states.append(s)
+    return np.sum(np.sin(np.stack([p[0], *states, s])) * d[:62]) + states[-1] * states[5]
+
+
+def vectors(p, d):
+    h = np.ones(3) * p[0]
+    for _ in range(30):
+        h = np.tanh(MIX @ h * p[1] + p[2])
+        h = h + 0.1 * np.stack([h[1], h[2], h[0]]) * np.where(h > 0.5, h, 1.0)
+    return np.sum(h * h)
+
+
+def entries(p, d):
+    q, s = np.concatenate([p] * 40), p[0] * 0
+    for i in range(1, 110):
+        s = s * 0.9 + np.sin(q[-i]) * q[i]
+    return s * s
+
+
+def one_after_the_other(p, d):
+    """The second loop reads the list of the first from both ends, the third begins with what the second has made."""
+    kept, s, loss = [], p[0], 0.0
+    for _ in range(70):
+        s = np.sin(s) * p[1] + 0.1
+        kept.append(s)
+    for i in range(70):
+        s = s * 0.5 + kept[i] * kept[69 - i]
+        loss = loss + s * s
+    for _ in range(70):
+        s = s * s * 0.3 + p[2] * s + 0.2
+    return loss + s
+
+
+def exchanged(p, d):
+    a, b = p[0], p[1]
+    for _ in range(60):
+        a, b = b, 0.5 * a + 0.3 * np.cos(b) * p[2]
+    return a * b
+
+
+def complex_numbers(p, d):
+    z = p[0] + 1j * p[1]
+    for _ in range(60):
+        z = z * z * 0.3 + np.exp(1j * p[2])
+    return np.real(z * np.conj(z))
+
+
+LOOPS = (
+    carried, numbers_of_each_turn, listed, vectors, entries, one_after_the_other, exchanged, complex_numbers,
+)  # fmt: skip
+
+
+@pytest.fixture
+def wound(monkeypatch):
+    """Turns of each loop that became one entry."""
+    found = []
+    whole = turns._Winder._wind
+    monkeypatch.setattr(
+        turns._Winder, "_wind", lambda self, s: found.append(s.turns) or whole(self, s)
+    )
+    return found
+
+
+def same(got, expected):
+    for g, e in zip(got, expected, strict=True):
+        np.testing.assert_allclose(g, e, rtol=1e-10, atol=1e-13)
+
+
+@pytest.mark.parametrize("f", LOOPS)
+def test_walks_through_loops(f, wound):
+    eager = tg.value_and_grad(f, argnums=(0, 1))
+    compiled = tg.compile(eager)
+    for k in range(3):
+        p, d = P * (1 + 0.1 * k), DATA * (1 - 0.2 * k)
+        (value, gradients), (expected, theirs) = compiled(p, d), eager(p, d)
+        same([value, *gradients], [expected, *theirs])
+    assert wound and min(wound) > 25
+    assert compiled.latest.recorded < 400  # nobody needs the calls of the loop itself
+
+
+def test_values_of_turns_that_are_returned(wound):
+    """What Python keeps of a turn is right, too."""
+
+    def f(p):
+        s, kept = p[0], []
+        for _ in range(100):
+            s = np.sin(s) + p[1]
+            kept.append(s)
+        return s, (kept[::40], s * 2)
+
+    eager = tg.value_and_grad(f, has_aux=True)
+    compiled = tg.compile(eager)
+    for p in (P, P * 1.3):
+        ((value, (kept, twice)), g), ((value_, (kept_, twice_)), g_) = compiled(p), eager(p)
+        same([value, *kept, twice, g], [value_, *kept_, twice_, g_])
+    assert wound == [100]
+
+
+def test_gradients_of_gradients(wound):
+    def g(p):
+        return np.sum(tg.grad(carried)(p, DATA) ** 2)
+
+    same(tg.value_and_grad(g)(P), tg.compile(tg.value_and_grad(g))(P))
+    same([tg.hessian(exchanged)(P, DATA)], [tg.compile(tg.hessian(exchanged))(P, DATA)])
+    assert wound
+
+
+def writes(p):
+    u = tg.zeros(250)
+    u[0] = p[0]
+    for i in range(249):
+        u[i + 1] = u[i] * p[1] + 0.01
+    return np.sum(u * u)
+
+
+def looks(p):
+    s = p[0]
+    for _ in range(100):
+        s = s * p[1] if s > 0.01 else s + 1.0 + p[2]
+    return s
+
+
+def narrow(p):
+    """Numbers that change from turn to turn do not widen float32."""
+    s = p[0]
+    for i in range(100):
+        s = s * 0.99 + p[1] * (0.01 * i)
+    return s
+
+
+@pytest.mark.parametrize("f, dtype", [(writes, "f8"), (looks, "f8"), (narrow, "f4")])
+def test_what_stays_as_it_is(f, dtype, wound):
+    p = P.astype(dtype)
+    got, expected = tg.compile(tg.value_and_grad(f))(p), tg.value_and_grad(f)(p)
+    np.testing.assert_allclose(got[1], expected[1], rtol=1e-5 if dtype == "f4" else 1e-11)
+    assert (got[0].dtype, got[1].dtype) == (expected[0].dtype, expected[1].dtype)
+    assert not wound
+
+
+def test_first_turns_that_are_others(wound):
+    """A loop that begins with constants, and ends in the middle of a turn."""
+
+    def f(p):
+        total, s = 0.0, 1.0
+        for i in range(100):
+            s = s * p[0] + p[1]
+            if i == 99:
+                break
+            total = total + np.sin(s) * 0.5
+        return total * s
+
+    for p in (P, P / 2):
+        same(tg.compile(tg.value_and_grad(f))(p), tg.value_and_grad(f)(p))
+    assert wound and wound[0] < 100
