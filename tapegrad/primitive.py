@@ -85,6 +85,7 @@ class Primitive:
     __slots__ = (
         "adds",
         "arity",
+        "around",
         "backward_name",
         "calls",
         "clears",
@@ -203,6 +204,7 @@ def elementwise(
     holomorphic: bool = True,
     chooses: bool | Sequence[bool] = False,
     view: bool = False,
+    around: Callable[[Any], Callable[..., Any]] | None = None,
     unsupported: Mapping[str, str] = NOTHING,
 ) -> Any:
     """Declare an elementwise op by its partial derivatives, one per operand; returns its public function.
@@ -211,6 +213,7 @@ def elementwise(
     special method it becomes on Tensors; `holomorphic` whether the value is an analytic function of complex operands;
     `chooses` whether the value is one of the operands, so that nothing flows to the others, however infinite (or that of each);
     `view` whether the result shares memory with x;
+    `around` makes, from the ufunc or a quicker one, the function that computes large arrays;
     `unsupported` what cannot be had of this op, and why: laws of `tapegrad.check` or kinds of samples ("complex").
     """
     op = Primitive()
@@ -218,7 +221,8 @@ def elementwise(
     op.arity = len(partials)
     op.variadic = op.arity > 2
     op.name = name or ufunc.__name__
-    op.forward = op.of = ufunc
+    op.of, op.around = ufunc, around
+    op.forward = around(ufunc) if around else ufunc
     op.settings = ()
     chooses = (chooses,) * op.arity if isinstance(chooses, bool) else chooses
     op.partials = tuple(map(Partial, partials, chooses))
@@ -236,13 +240,14 @@ def elementwise(
     op.samples = ()
     op.met = 0 if isinstance(ufunc, np.ufunc) else None
     op.doc = (ufunc.__doc__ or "").strip().splitlines()
-    function = _finish(op, backward, operator=operator)
+    written = None if around else operator
+    function = _finish(op, backward, operator=written)
     if isinstance(ufunc, np.ufunc):
         UFUNCS[ufunc] = function
     else:
         FUNCTIONS[ufunc] = function
     if dunder:
-        _operators(op, dunder, operator)
+        _operators(op, dunder, written)
     if method or (method is None and op.arity == 1):
         setattr(Tensor, op.name, function)
     return function
@@ -295,7 +300,7 @@ def primitive(
         op.linear = linear
         op.jvp = jvp
         op.view = view
-        op.operator = op.dunder = None
+        op.operator = op.dunder = op.around = None
         op.adds, op.clears = adds, clears
         op.regional = adds is not None or clears is not None
         op.domains = (domain,) if isinstance(domain, Domain) else tuple(domain)
@@ -1059,7 +1064,7 @@ def quicken(op: Primitive) -> None:
     from .vecmath import loops
 
     def done(quicker: np.ufunc) -> None:
-        op.forward = namespace[f"forward_{op.code}"] = quicker
+        op.forward = namespace[f"forward_{op.code}"] = op.around(quicker) if op.around else quicker
         op.evaluate = _evaluator(op)
 
     loops.request(op.of, done)

@@ -203,11 +203,11 @@ class Arrays:
             return x
         if exponent == -1:
             return self.elem("divide", (self.const(1.0, x.shape, dtype), x), dtype)
-        if exponent in (2, 3, 4):
-            square = self.elem("multiply", (x, x), dtype)
-            if exponent == 2:
-                return square
-            return self.elem("multiply", (square, x if exponent == 3 else square), dtype)
+        if exponent in range(2, 9):
+            root = self._power(x, exponent // 2, dtype)
+            assert root is not None
+            even = self.elem("multiply", (root, root), dtype)
+            return self.elem("multiply", (even, x), dtype) if exponent % 2 else even
         return None
 
     def _folded(

@@ -7,6 +7,9 @@ ops have derivative 0 at 0; clip passes the gradient at its bounds. These are Py
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
 from ..domain import (
@@ -37,6 +40,23 @@ def _power_name(x: object, y: object, kw: object) -> str:
     return f"PowBackward{0 if type(y) is float else 2 if type(x) is float else 1}"
 
 
+def _by_products(power: Callable[..., Any]) -> Callable[..., Any]:
+    """x ** y of large arrays: cubes and fourth powers as products, which take a twentieth of the time and err as little."""
+
+    def raised(x: Any, y: Any) -> Any:
+        if type(x) is np.ndarray and x.dtype.char in "fd" and x.size >= 64:
+            if type(y) is int or type(y) is float:
+                if y == 3 or y == 4:
+                    square = x * x
+                    return square * (x if y == 3 else square)
+                if y in (-1, 0, 0.5, 1, 2):  # NumPy has ways of its own
+                    return x**y
+            return power(x, y)
+        return x**y
+
+    return raised
+
+
 def _clip_name(xs: tuple[object, ...], y: object, kw: object) -> str:
     return f"ClampBackward{int(all(type(bound) is float for bound in xs[1:]))}"
 
@@ -59,7 +79,7 @@ cbrt        = elementwise(np.cbrt,       lambda out: 1 / (3 * out * out),      d
 power       = elementwise(np.power,
                           lambda x, y: select(y == 0, 0.0, y * x ** select(y == 0, 1.0, y - 1.0)),
                           lambda x, y, out: out * np.log(select((x == 0) & (np.real(y) >= 0), 1.0, x)),
-                          operator="**", dunder="pow", backward=_power_name, domain=(positive, real))
+                          operator="**", dunder="pow", backward=_power_name, domain=(positive, real), around=_by_products)
 float_power = elementwise(np.float_power,
                           lambda x, y: select(y == 0, 0.0, y * x ** select(y == 0, 1.0, y - 1.0)),
                           lambda x, y, out: out * np.log(select((x == 0) & (np.real(y) >= 0), 1.0, x)),

@@ -162,14 +162,15 @@ SCRATCH = S_BLOCKS + STREAMS * 2 * BLOCK
 # node (offsets); the variable that has the recorder; where slots come from; a word for answers by address; NumPy's functions
 # for new arrays and for copies; the processor's flags of floating-point errors (0: unknown here).
 (D_TENSOR, D_DATA, D_NODE, D_ARRAY, D_FLOAT, D_INT, D_FLOAT64, D_FLOAT32, D_COMPLEX128, D_DTYPE_FLOAT64, D_DTYPE_FLOAT32,
- D_DTYPE_COMPLEX128, D_NONE, D_NO_GRAD, D_RECORDER, D_NAMESPACE, D_NEXT_SLOT, D_RENEW, D_STOP_ITERATION, D_BIG,
- D_SPARE, D_NEW_ARRAY, D_COPY_ARRAY, D_FLAGS) = range(24)  # fmt: skip
-DESK = 24
+ D_DTYPE_COMPLEX128, D_NONE, D_NO_GRAD, D_RECORDER, D_NAMESPACE, D_NEXT_SLOT, D_RENEW, D_STOP_ITERATION,
+ D_SPARE, D_NEW_ARRAY, D_COPY_ARRAY, D_FLAGS) = range(23)  # fmt: skip
+DESK = 23
 
 # Words of an operator's card: the desk; the op's code (an object); the address of Python's function that computes it, or 0
 # and the ufunc; the generated function; whether the first argument is the right operand; which arithmetic it is, or 0; whether
-# a rule needs the left operand, and the right one; whether Python's function takes a modulus after them.
+# a rule needs the left operand, and the right one; whether Python's function takes a modulus after them; of how many bytes an array
+# may be.
 (C_DESK, C_CODE, C_COMPUTE, C_UFUNC, C_GENERATED, C_REFLECTED, C_ARITHMETIC, C_KEEPS_X, C_KEEPS_Y,
- C_MODULUS) = range(10)  # fmt: skip
-CARD = 10
+ C_MODULUS, C_BIG) = range(11)  # fmt: skip
+CARD = 11
 ADDS, SUBTRACTS, MULTIPLIES, DIVIDES = range(1, 5)

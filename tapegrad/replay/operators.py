@@ -36,6 +36,9 @@ _COMPUTING = {
 }
 """Python's C function for an operator, which is quicker than the ufunc on scalars; by its sign and number of operands."""
 
+_FEW = 512
+"""Bytes above which an op that computes large arrays in its own way is left to its generated function, which does that."""
+
 _ARITHMETIC = {
     np.add: layout.ADDS,
     np.subtract: layout.SUBTRACTS,
@@ -75,7 +78,6 @@ def _desk() -> np.ndarray:
     }.items():  # fmt: skip
         desk[getattr(layout, f"D_{name}")] = id(value)
     desk[layout.D_DATA], desk[layout.D_NODE] = _offset("_data"), _offset("_node")
-    desk[layout.D_BIG] = BIG
     desk[layout.D_SPARE] = spare.ctypes.data
     api = numpy_api()
     desk[layout.D_NEW_ARRAY], desk[layout.D_COPY_ARRAY] = api["PyArray_New"], api["PyArray_NewCopy"]
@@ -111,6 +113,7 @@ def install(addresses: dict[str, int]) -> None:
         card[layout.C_KEEPS_X] = op.arity == 2 and "x" in op.needs[1]
         card[layout.C_KEEPS_Y] = "y" in op.needs[0]
         card[layout.C_ARITHMETIC] = _ARITHMETIC.get(op.of, 0)
+        card[layout.C_BIG] = _FEW if op.around else BIG
         address = addresses["one" if op.arity == 1 else "two"]
         _kept.append((card, op.code, op.of, generated))
         return builtin(address, op.name, card.ctypes.data)

@@ -55,8 +55,8 @@ from .values import int_value, type_of
 
 
 @native
-def _is_small(desk, value):
-    """Whether a value is a NumPy scalar or array of a dtype known here, of at most `BIG` bytes."""
+def _is_small(desk, card, value):
+    """Whether a value is a NumPy scalar or array of a dtype known here, of no more bytes than are computed here."""
     kind = type_of(value)
     if kind == get(desk, D_FLOAT64):
         return True
@@ -71,7 +71,7 @@ def _is_small(desk, value):
         shape = load_i64(value + ARRAY_SHAPE)
         for d in range(load_i32(value + ARRAY_NDIM)):
             size *= get(shape, d)
-        return size <= get(desk, D_BIG)
+        return size <= get(card, C_BIG)
     return kind == get(desk, D_FLOAT32) or kind == get(desk, D_COMPLEX128)
 
 
@@ -309,7 +309,7 @@ def one(self, arguments, count, names):
     if count != 1 or names != 0 or type_of(x) != get(desk, D_TENSOR):
         return _asked(card, arguments, count, names)
     a, node = load_i64(x + get(desk, D_DATA)), load_i64(x + get(desk, D_NODE))
-    if a == 0 or node == 0 or not _is_small(desk, a):
+    if a == 0 or node == 0 or not _is_small(desk, card, a):
         return _asked(card, arguments, count, names)
     record = 0
     if node != get(desk, D_NONE):
@@ -337,12 +337,12 @@ def _let_go(reference):
 
 
 @native
-def _is_operand(desk, given, value, tracked):
+def _is_operand(desk, card, given, value, tracked):
     """Whether an operand is known here: small, or a Python number (an int only beside a tracked tensor, which is inexact)."""
     kind = type_of(value)
     if given == value and (kind == get(desk, D_FLOAT) or (kind == get(desk, D_INT) and tracked)):
         return True
-    return _is_small(desk, value)
+    return _is_small(desk, card, value)
 
 
 @native
@@ -377,7 +377,7 @@ def two(self, arguments, count, names):
     if a == 0 or b == 0 or n0 == 0 or n1 == 0 or (a == x and b == y):
         return _asked(card, arguments, count, names)
     tracked = n0 != none or n1 != none
-    if not _is_operand(desk, x, a, tracked) or not _is_operand(desk, y, b, tracked):
+    if not _is_operand(desk, card, x, a, tracked) or not _is_operand(desk, card, y, b, tracked):
         return _asked(card, arguments, count, names)
     record = 0
     if tracked:
@@ -409,7 +409,7 @@ def two(self, arguments, count, names):
         value = call_2(get(card, C_COMPUTE), a, b)
     else:
         value = _computed(get(card, C_UFUNC), a, b)
-    if value != 0 and not _is_small(desk, value):
+    if value != 0 and not _is_small(desk, card, value):
         release_object(value)
         result = _asked(card, arguments, count, names)
     else:
