@@ -411,6 +411,19 @@ def test_slogdet_of_a_large_matrix_goes_back_by_its_factors(dtype, rng):
         np.testing.assert_allclose(compiled(a), inverse.T, rtol=1e-9, atol=1e-11)
 
 
+def test_a_smooth_function_of_singular_values_has_its_hessian_where_one_is_0(rng):
+    u, _, vh = np.linalg.svd(rng.normal(size=(3, 3)))
+    a = tg.tensor(u * [3.0, 1.0, 0.0] @ vh)
+
+    def squares(a):
+        return np.sum(LA.svdvals(a) ** 2)
+
+    np.testing.assert_allclose(
+        tg.hessian(squares)(a).numpy().reshape(9, 9), 2 * np.eye(9), atol=1e-9
+    )
+    np.testing.assert_allclose(tg.hvp(squares)(a, a).numpy(), 2 * a.numpy(), atol=1e-9)
+
+
 @pytest.mark.parametrize("n", [2, 70])
 def test_the_gradient_of_slogdet_of_a_singular_matrix_raises(n):
     a = tg.tensor(np.zeros((n, n)), requires_grad=True)

@@ -445,10 +445,13 @@ SVDResult = type(np.linalg.svd(np.eye(1)))
     holomorphic=False,
 )
 def svdvals(g, x):
-    """Singular values, descending: U diag(s̄) Vᴴ. One that is 0 has, like |x| there, the subgradient 0."""
-    u, s, vh = np.linalg.svd(x, full_matrices=False)
-    weight = np.where(_vanishing(s, s), 0.0, g)
-    return np.matmul(u * weight[..., None, :], vh)
+    """Singular values, descending: U diag(s̄) Vᴴ.
+
+    One that is 0 is differentiated as u ȧ v, whose absolute value it is, so that what is smooth there (the sum of squares, say) has its
+    derivatives, of higher order too; of the kink itself this is a subgradient, PyTorch's.
+    """
+    u, _, vh = np.linalg.svd(x, full_matrices=False)
+    return np.matmul(u * g[..., None, :], vh)
 
 
 # ----------------------------------------------------------------------------------- triangular decompositions
@@ -699,6 +702,7 @@ def _matrix_norm(x: Any, ord: Any, axis: tuple[int, int], keepdims: bool) -> Any
         result = (np.max if ord > 0 else np.min)(sums, axis=column, keepdims=True)
     elif ord in (2, -2, "nuc"):
         s = svdvals(np.moveaxis(x, axis, (-2, -1)))
+        s = np.where(_vanishing(s, s), raw(s), s)  # there the subgradient of least norm
         reduce = {2: np.max, -2: np.min, "nuc": np.sum}[ord]
         result = np.expand_dims(reduce(s, axis=-1), tuple(sorted(axis)))
     else:
