@@ -571,7 +571,7 @@ def test_a_complex_loop_is_rolled():
 
     points = [(np.array([0.1 + 0.2j, -0.3j, 0.25]) * k,) for k in (1, 2)]
     compiled = same_everywhere(tg.value_and_grad(julia), *points)
-    assert sum(native.loop is not None for native in compiled.latest.natives) == 2
+    assert sum(native.loops for native in compiled.latest.natives) == 2
 
 
 ROWS = np.array([0, 3, 3, 1, -1])
@@ -948,7 +948,7 @@ RATES = np.array([0.5, 0.2, 1.0, 0.3, 3.0, 1.5])
 def test_loops_are_rolled(f, points):
     """A loop in Python becomes a loop of the program, which computes the same."""
     compiled = same_everywhere(f, *points, rtol=1e-10)
-    assert sum(native.loop is not None for native in compiled.latest.natives) == 2
+    assert sum(native.loops for native in compiled.latest.natives) == 2
 
 
 def test_a_loop_that_keeps_two_lists_is_short():

@@ -176,13 +176,24 @@ class _Traced:
     def same(self, other: _Traced) -> bool:
         """Whether two traces of one step found the same: it does nothing that the next turn would notice."""
         pairs = {(x, y) for x, y in zip(self.inputs, other.inputs, strict=False)}
-        lifted = zip((t.node for t in self.fixed), (t.node for t in other.fixed), strict=False)
+        lifted = zip(map(_origin, self.fixed), map(_origin, other.fixed), strict=False)
         return (
             len(self.inputs) == len(other.inputs)
             and len(self.outputs) == len(other.outputs)
             and all(_alike(x, y, pairs) for x, y in lifted)
             and all(_alike(x, y, pairs) for x, y in zip(self.outputs, other.outputs, strict=True))
         )
+
+
+def _origin(value: Traced) -> Node:
+    """The call that a value comes from, through the steps whose input it is."""
+    home = value.home
+    while type(home) is Inner and value.node.function is None:
+        outer = next((o for inside, o in home.lifted.values() if inside.node is value.node), None)
+        if outer is None:
+            break
+        value, home = outer, outer.home
+    return value.node
 
 
 def _alike(x: Node, y: Node, known: set[tuple[Node, Node]]) -> bool:
@@ -605,11 +616,14 @@ def _state(functions: Sequence[Any]) -> list[Any]:
         unseen += [x for x in known if isinstance(x, types.FunctionType | types.MethodType)]
         for x in known:
             inside = list(map(id, vars(x).values())) if hasattr(x, "__dict__") else []
+            if isinstance(x, types.ModuleType) and x.__name__.split(".")[0] in _LIBRARIES:
+                inside = []  # what these load when it is first asked for
             length = len(x) if isinstance(x, list | dict | set | bytearray) else 0
             seen[id(f), len(seen)] = (id(x), length, inside)
     return [state for key, state in seen.items() if type(key) is tuple]
 
 
+_LIBRARIES = ("tapegrad", "numpy", "scipy")
 _LEAVES = (Tensor, Traced, np.ndarray, np.generic, int, float, complex)
 
 

@@ -31,6 +31,7 @@ from .schedule import Schedule, scheduled
 from .surroundings import Watched, place_of_data
 
 if TYPE_CHECKING:
+    from .nesting import Module, Piece
     from .rolling import Loop
 
 STACK = 1 << 15
@@ -38,6 +39,12 @@ STACK = 1 << 15
 
 RELEASE_ABOVE = 30_000
 """Entries computed in a call above which the interpreter lock is released."""
+
+ATTRIBUTES = """attributes #0 = { nounwind }
+attributes #1 = { nounwind willreturn memory(none) }"""
+
+MOST_KEPT = 1 << 25
+"""Bytes of scratch memory above which a call gives it back to the system."""
 
 H = object.__basicsize__
 _DATA, _ND, _DIMS, _DESCR, _FLAGS = H, H + 8, H + 16, H + 40, H + 48
@@ -118,20 +125,65 @@ class Native:
             for k in range(loop.carried, len(outputs) - loop.tested):
                 self.results[k] = Result((loop.turns, *outputs[k].shape), outputs[k].dtype)
         self.schedule = scheduled(outputs, sharing=loop is None)
+        self.parts: list[tuple[Sequence[Op], Schedule]] = [(outputs, self.schedule)]
+        self.loops = int(loop is not None)
+        self.scratch = self.schedule.scratch
+        self.work = _work(self.schedule) * (loop.turns if loop else 1)
         timer.lap("schedule")
         body = Body(self.schedule, jit.lanes())
         self.text = _module(self, body, arrays, form or Form.flat(len(self.arguments), self.shown))
         self.listing = "\n".join(body.loops)
         timer.lap("emit")
         self.constants = [np.ascontiguousarray(c) for c in arrays.constants]
-        part = jit.compiled(self.text, jit.THOROUGH if loop is not None else jit.USUAL)
+        self._load(name, form, slow, timer, bool(body.shares))
+
+    @classmethod
+    def of_pieces(
+        cls,
+        module: Module,
+        whole: Piece,
+        arguments: Sequence[Argument],
+        results: Sequence[Result],
+        name: str,
+        form: Form,
+        slow: Callable[..., Any] | None,
+        timer: jit.Timer,
+    ) -> Native:
+        """A program of loops (nesting.py), of which `whole` is the piece that is called."""
+        native = cls.__new__(cls)
+        native.arguments, native.results = list(arguments), list(results)
+        native.shown, native.loop = len(results), None
+        native.parts, native.loops = module.parts, module.loops
+        native.scratch, native.work = whole.scratch, whole.work
+        native.interrupts = module.pauses
+        native.text = _of_pieces(native, module, whole, form)
+        native.listing = "\n".join(module.listing)
+        native.constants = module.constants
+        timer.lap("emit")
+        native._load(name, form, slow, timer, False)
+        return native
+
+    interrupts = False
+    """Whether it may run for any time, and looks whether Python was interrupted."""
+
+    def _load(
+        self,
+        name: str,
+        form: Form | None,
+        slow: Callable[..., Any] | None,
+        timer: jit.Timer,
+        shared: bool,
+    ) -> None:
+        """Compile and link the text."""
+        loop = self.loop
+        part = jit.compiled(self.text, jit.THOROUGH if self.loops else jit.USUAL)
         timer.lap("compile")
         slow = slow or functools.partial(_converted, self)
         kept: list[Any] = [self.constants, slow]
         imports = {"tg_slow": id(slow)}
         imports |= {f"tg_const{i}": c.ctypes.data for i, c in enumerate(self.constants)}
         imports |= _objects()
-        if body.shares:
+        if shared:
             imports |= team.addresses()
         for i, value in enumerate(form.objects if form else ()):
             imports[f"tg_object{i}"] = id(value)
@@ -148,7 +200,9 @@ class Native:
         exports = ("tg_entry", "tg_run", "tg_release") if called else ("tg_run", "tg_release")
         imports = {k: v for k, v in imports.items() if k in part.asks}
         library = jit.Library(part.code, exports, imports, part.asks, kept)
-        self._run = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(library.addresses["tg_run"])
+        # What may be interrupted raises, which only a call that holds the interpreter lock may.
+        kind = ctypes.PYFUNCTYPE if self.interrupts else ctypes.CFUNCTYPE
+        self._run = kind(ctypes.c_int32, ctypes.c_void_p)(library.addresses["tg_run"])
         self.library = library
         self.entry = jit.builtin(library.addresses["tg_entry"], name, library) if called else None
         timer.lap("link")
@@ -167,7 +221,7 @@ class Native:
             table[i] = array.ctypes.data
         if not self._run(ctypes.addressof(table)):
             raise MemoryError(
-                f"a compiled program needs {self.schedule.scratch:,} bytes of memory for a call, which there are not: pass smaller "
+                f"a compiled program needs {self.scratch:,} bytes of memory for a call, which there are not: pass smaller "
                 "arrays, a part at a time."
             )
         if any(made[self.shown :]):
@@ -252,8 +306,7 @@ def _module(native: Native, body: Body, arrays: Arrays, form: Form) -> str:
         ""
         if native.loop is not None and native.loop.open
         else _entry(native, form, bool(body.shares)),
-        "attributes #0 = { nounwind }",
-        "attributes #1 = { nounwind willreturn memory(none) }",
+        ATTRIBUTES,
     ]
     text = "\n".join(parts)
     return _declared_once(text)
@@ -297,6 +350,33 @@ def _frame(native: Native, local: Sequence[int], n_const: int, shared: bool) -> 
     return "\n".join([*lines, *_runners(heap)])
 
 
+def _of_pieces(native: Native, module: Module, whole: Piece, form: Form) -> str:
+    n_in, n_out = len(native.arguments), len(native.results)
+    heap = whole.scratch > STACK
+    pointers = [f"%q{i}" for i in range(n_in + n_out)]
+    lines = [
+        "define internal i32 @call_body(ptr %table) #0 {",
+        "entry:",
+        *_pointers(n_in + n_out),
+        *_borrowed(max(whole.scratch, 64), 0, heap, False),
+        whole.call("%ok", pointers[:n_in], pointers[n_in:], "%scratch"),
+        *_returned(heap, whole.scratch),
+        "  ret i32 %ok",
+        "}",
+    ]
+    return _declared_once(
+        "\n".join(
+            [
+                module.text(),
+                *lines,
+                *_runners(heap),
+                _entry(native, form, False),
+                ATTRIBUTES,
+            ]
+        )
+    )
+
+
 def _pointers(n: int) -> list[str]:
     """The pointers in the table, as %q0, %q1, ..."""
     lines = []
@@ -328,10 +408,12 @@ def _borrowed(size: int, own: int, heap: bool, shared: bool) -> list[str]:
     ]  # fmt: skip
 
 
-def _returned(heap: bool) -> list[str]:
+def _returned(heap: bool, size: int = 0) -> list[str]:
     """Scratch memory given back: to the module if it keeps none now."""
     if not heap:
         return []
+    if size > MOST_KEPT:
+        return ["  call void @free(ptr %block)"]
     return [
         "  %swapped = cmpxchg ptr @spare, ptr null, ptr %block seq_cst seq_cst",
         "  %put = extractvalue { ptr, i1 } %swapped, 1", "  br i1 %put, label %done, label %drop", "drop:",
@@ -461,7 +543,7 @@ def _work(schedule: Schedule) -> int:
 
 def _entry(native: Native, form: Form, shared: bool) -> str:
     """The METH_FASTCALL entry."""
-    n_in, n_out = len(native.arguments), len(native.outputs)
+    n_in, n_out = len(native.arguments), len(native.results)
     used: set[str] = set()
     lines = [
         "define ptr @tg_entry(ptr %self, ptr %args, i64 %nargs, ptr %names) {",
@@ -507,8 +589,7 @@ def _entry(native: Native, form: Form, shared: bool) -> str:
         data = f"%data{k}" if op.shape else f"%out{k}"
         lines.append(f"  %slot{k} = getelementptr ptr, ptr %table, i64 {slot}")
         lines.append(f"  store ptr {data}, ptr %slot{k}")
-    turns = native.loop.turns if native.loop else 1
-    if shared or _work(native.schedule) * turns > RELEASE_ABOVE:
+    if shared or native.interrupts or native.work > RELEASE_ABOVE:
         # Another thread may take arrays out of a list that was passed: they must live until the end.
         lines += [f"  call void @Py_IncRef(ptr %object{i})" for i in checker.in_lists]
         lines += [
@@ -519,8 +600,7 @@ def _entry(native: Native, form: Form, shared: bool) -> str:
     else:
         lines.append("  %ok = call i32 @call_body(ptr %table)")
     lines += [
-        "  %done = icmp ne i32 %ok, 0",
-        f"  br i1 %done, label %result, label %memory{len(arrays)}",
+        f"  switch i32 %ok, label %result [ i32 0, label %memory{len(arrays)} i32 2, label %undo{len(arrays)} ]",
         "result:",
     ]
     for k in range(native.shown, n_out):

@@ -279,15 +279,20 @@ def _native(stage: Stage, outputs: Sequence[Node], name: str) -> tuple[Native, l
     return linked(stage, [stage.stored(n) for n in outputs], name)
 
 
-def linked(stage: Stage, ops: Sequence[Op], name: str) -> tuple[Native, list[Node]]:
-    """Expressions compiled, with only the inputs that they read."""
+def renumbered(stage: Stage, ops: Sequence[Op]) -> list[Node]:
+    """The nodes that expressions read, which are from now on the inputs of just these numbers."""
     below = topological([*ops, *stage.arrays.checks])
     used = sorted({op.attr for op in below if op.kind == "input"})
     position = {k: i for i, k in enumerate(used)}
     for op in below:
         if op.kind == "input":
             op.attr = position[op.attr]
-    sources = [stage.sources[k] for k in used]
+    return [stage.sources[k] for k in used]
+
+
+def linked(stage: Stage, ops: Sequence[Op], name: str) -> tuple[Native, list[Node]]:
+    """Expressions compiled, with only the inputs that they read."""
+    sources = renumbered(stage, ops)
     arguments = [Argument(x.dtype, x.shape, x.weak) for x in sources]
     return Native(stage.arrays, arguments, ops, name), sources
 

@@ -179,17 +179,20 @@ class Program:
         self.seconds = seconds
         run = self.graph
         try:
-            from . import jit, partition
+            from . import jit, nesting, partition
 
+            form = lambda n: _form(call, self.leaves, structure, n, self.around)  # noqa: E731
             if not as_tensors and len(self.graph.steps) < rolling.WORTH:
-                form = lambda n: _form(call, self.leaves, structure, n, self.around)  # noqa: E731
                 self.native = partition.whole(self.graph, name, form, slow)
+            if self.native is None:
+                self.graph = rolling.rolled(self.graph)  # what it was is not needed any more
+                if not as_tensors:
+                    self.native = nesting.nested(self.graph, name, form, slow)
             if self.native is not None:
                 self.natives = [self.native]
                 seen = all(w.copy is None or w.value.flags.c_contiguous for w in self.around)
                 self.direct = self.native.entry if seen and jit.entry_works() else None
             else:
-                self.graph = rolling.rolled(self.graph)  # what it was is not needed any more
                 run, self.natives = partition.compiled(self.graph, name)
         except Exception as error:
             if STRICT:

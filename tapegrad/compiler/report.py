@@ -55,7 +55,7 @@ class Report:
         work = 0
         seconds = {"trace": tracing}
         for native in natives:
-            for op in topological(native.outputs):
+            for op in (op for outputs, _ in native.parts for op in topological(outputs)):
                 if op.kind == "elem":
                     expressions[op.attr] += 1
                     work += op.size
@@ -67,7 +67,8 @@ class Report:
                     work += 2 * math.prod(op.shape) * op.inputs[0].shape[1]
             for stage, spent in native.seconds.items():
                 seconds[stage] = seconds.get(stage, 0.0) + spent
-        groups = [group for native in natives for group in native.schedule.groups]
+        schedules = [schedule for native in natives for _, schedule in native.parts]
+        groups = [group for schedule in schedules for group in schedule.groups]
         return cls(
             name,
             recorded,
@@ -76,7 +77,7 @@ class Report:
             sum(len(group.nests) for group in groups),
             len(groups),
             sum(group.chunks > 1 for group in groups),
-            sum(native.schedule.scratch + native.schedule.own for native in natives),
+            sum(native.scratch for native in natives) + sum(s.own for s in schedules),
             work,
             tuple(f"{g.what}, {g.where}" for g in guards),
             sum(native.size for native in natives),

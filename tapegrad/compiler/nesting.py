@@ -1,0 +1,617 @@
+"""Nesting: a graph with loops, and loops in their steps, as one native part.
+
+A *piece* is a function of pointers: where its inputs are, where its outputs go, and scratch memory for itself and the pieces that
+it calls. There are three kinds: expressions (`Body`), a sequence of pieces, which keeps what passes between them, and a loop, whose
+step is a piece. So a program is one call for Python however its loops are nested, and a step costs nothing but itself.
+
+What is kept turn by turn of a `while` is as long as the values say: `rows`, a pointer and a count, which grow as the loop runs and
+are freed where the sequence ends that holds them. A `while` asks from time to time whether Python was interrupted.
+
+Invariant: a piece returns 1, or, after it has freed its rows, 0 where there is no memory, 2 where a signal handler has raised.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import vecmath
+from . import jit
+from .arrays import DTYPES, Op
+from .emit import Body
+from .graph import Graph, Guard, Node
+from .native import Argument, Form, Native, Result
+from .pairs import Unlowered
+from .partition import KNOWN, Partition, Stage, renumbered
+from .rolling import Constant, Loop, Spliced
+from .schedule import topological
+
+ROWS = 64
+"""Rows that a `while` begins with, where it keeps some; then always twice as many."""
+
+PAUSE = 200_000
+"""Operations, about, between two looks whether Python was interrupted."""
+
+
+class Piece:
+    """A function of the module: its name, its inputs' and outputs' number, and the scratch memory it needs."""
+
+    __slots__ = ("name", "scratch", "work")
+
+    def __init__(self, name: str, scratch: int, work: int) -> None:
+        self.name = name
+        self.scratch = scratch
+        self.work = work
+        """Operations of a call, about; of a `while`, of one turn."""
+
+    def call(self, result: str, inputs: Sequence[str], outputs: Sequence[str], scratch: str) -> str:
+        """The text of a call."""
+        pointers = ", ".join(f"ptr {p}" for p in (*inputs, *outputs, scratch))
+        return f"  {result} = call i32 @{self.name}({pointers})"
+
+
+class Module:
+    """The text of all pieces, and what they share."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self.constants: list[np.ndarray] = []
+        self.functions: dict[str, str] = {}
+        self.declared: dict[str, None] = {}
+        self.listing: list[str] = []
+        self.parts: list[tuple[Sequence[Op], Any]] = []
+        self.loops = 0
+        self.depth = 0
+        self.pauses = False
+        self.bodies: dict[int, Piece] = {}  # steps of which several loops consist
+
+    def _function(
+        self, n_in: int, n_out: int, lines: Sequence[str], scratch: int, work: int
+    ) -> Piece:
+        name = f"piece{len(self.texts)}"
+        parameters = [f"ptr %a{i}" for i in range(n_in)] + [f"ptr %b{i}" for i in range(n_out)]
+        head = f"define internal i32 @{name}({', '.join([*parameters, 'ptr %scratch'])}) #0 {{"
+        self.texts.append("\n".join([head, "entry:", *lines, "}"]))
+        return Piece(name, scratch, work)
+
+    def text(self) -> str:
+        """All functions, and what they name."""
+        return "\n".join(
+            [
+                vecmath.join(*self.functions.values()) if self.functions else "",
+                *self.texts,
+                *self.declared,
+                *(f"@tg_const{i} = external global i8" for i in range(len(self.constants))),
+                PAUSES if self.pauses else "",
+            ]
+        )
+
+    def constant(self, value: np.ndarray) -> str:
+        """The name of an array that is part of the program."""
+        self.constants.append(np.ascontiguousarray(value))
+        return f"@tg_const{len(self.constants) - 1}"
+
+    # ------------------------------------------------------------------------------------ expressions
+
+    def expressions(self, stage: Stage, ops: Sequence[Op]) -> tuple[Piece, list[Node]]:
+        """Expressions of a stage, and the nodes that they read."""
+        if any(op.kind != "const" for op in stage.arrays.checks):
+            raise Unlowered
+        sources = renumbered(stage, ops)
+        from .schedule import scheduled
+
+        schedule = scheduled(ops, sharing=self.depth == 0)
+        if any(group.chunks > 1 for group in schedule.groups):
+            raise Unlowered  # threads share it: it is a native part of its own
+        body = Body(schedule, jit.lanes())
+        inside = body.run()
+        k = len(self.texts)
+        local = [n for n, (where, _) in schedule.memory.items() if where not in ("out", "own")]
+        constants = [self.constant(c) for c in stage.arrays.constants]
+        kinds = [
+            *(f"ptr noalias readonly %in{i}" for i in range(len(sources))),
+            *(f"ptr noalias readonly %const{i}" for i in range(len(constants))),
+            *(f"ptr noalias %out{i}" for i in range(len(ops))),
+            *(f"ptr noalias %mem{n}" for n in local),
+        ]
+        text = f"define internal void @body{k}({', '.join(kinds)}) #0 {{\nentry:\n{inside}\n  ret void\n}}"
+        lines = [
+            f"  %m{n} = getelementptr i8, ptr %scratch, i64 {schedule.memory[n][1]}" for n in local
+        ]
+        given = [
+            *(f"ptr %a{i}" for i in range(len(sources))),
+            *(f"ptr {c}" for c in constants),
+            *(f"ptr %b{i}" for i in range(len(ops))),
+            *(f"ptr %m{n}" for n in local),
+        ]
+        lines += [f"  call void @body{k}({', '.join(given)})", "  ret i32 1"]
+        work = sum(op.size for op in topological(ops) if op.kind == "elem")
+        work += sum(
+            op.inputs[0].size for op in topological(ops) if op.kind in ("reduce", "scatter")
+        )
+        work += sum(2 * op.size * op.inputs[0].shape[-1] for op in schedule.products)
+        piece = self._function(len(sources), len(ops), lines, schedule.scratch, work)
+        self.texts[-1] = f"{text}\n{self.texts[-1]}"
+        self.functions |= body.functions
+        self.declared |= body.declared
+        self.listing += ["  " * self.depth + line for line in body.loops]
+        self.parts.append((ops, schedule))
+        return piece, sources
+
+    # ------------------------------------------------------------------------------------ sequences
+
+    def sequence(self, graph: Graph) -> Piece:
+        """All of a graph. Raises Unlowered where something in it is a call of NumPy's."""
+        if any(type(step) is Guard for step in graph.steps):
+            raise Unlowered
+        if not all(x.dtype in KNOWN for x in graph.inputs):
+            raise Unlowered
+        return _Sequence(self, graph).run()
+
+    # ------------------------------------------------------------------------------------ loops
+
+    def loop(self, loop: Loop, given: Sequence[Node]) -> Piece:
+        """A loop of a known number of turns, or a `while`."""
+        self.loops += 1
+        self.listing.append(
+            "  " * self.depth + ("while:" if loop.open else f"for turn in range({loop.turns}):")
+        )
+        known = self.bodies.get(id(loop.body))
+        if known is None:
+            self.depth += 1
+            known = self.bodies[id(loop.body)] = self.sequence(loop.body)
+            self.depth -= 1
+        return _LoopText(self, loop, known, given).run()
+
+
+class _Sequence:
+    """Writes a sequence: what each piece is given, and where what it makes is kept."""
+
+    def __init__(self, module: Module, graph: Graph) -> None:
+        self.module = module
+        self.graph = graph
+        self.partition = Partition(graph)
+        self.at: dict[int, str] = {id(x): f"%a{i}" for i, x in enumerate(graph.inputs)}
+        self.lines: list[str] = []
+        self.size = 0
+        self.below = 0
+        self.work = 0
+        self.rows: list[str] = []
+        self.calls = 0
+        self.final: dict[int, str] = {}
+        for k, y in enumerate(graph.outputs):
+            if isinstance(y, Node):
+                self.final.setdefault(id(y), f"%b{k}")
+
+    def run(self) -> Piece:
+        """The piece."""
+        graph, partition = self.graph, self.partition
+        wanted = {id(y) for y in graph.outputs if isinstance(y, Node)}
+        plan: list[tuple[Any, list[Node], list[Node]]] = []
+        for level in reversed(range(max([*partition.stages, *partition.calls, 0]) + 1)):
+            calls = partition.calls.get(level, [])
+            for node in calls:
+                wanted.update(id(x) for x in node.inputs)
+            stage = partition.stages.get(level)
+            outputs = [n for n in stage.nodes if id(n) in wanted] if stage is not None else []
+            if stage is not None and outputs:
+                below = topological([stage.stored(n) for n in outputs] + stage.arrays.checks)
+                wanted.update(id(stage.sources[op.attr]) for op in below if op.kind == "input")
+            plan.append((stage, outputs, calls))
+        for stage, outputs, calls in reversed(plan):
+            if outputs:
+                piece, sources = self.module.expressions(stage, [stage.stored(n) for n in outputs])
+                self._call(piece, [self._of(x) for x in sources], [self._place(n) for n in outputs])
+            for node in calls:
+                self._other(node)
+        return self._finished()
+
+    def _other(self, node: Any) -> None:
+        """A call that is no expression: a loop, a part of its results, or what goes with loops."""
+        function = node.function
+        if hasattr(function, "loop"):
+            self._loop(node, function.loop)
+        elif id(node) in self.at:
+            pass  # a part of a loop's results
+        elif type(function) is Constant:
+            self.at[id(node)] = self.module.constant(function.value)
+        elif type(function) is Spliced:
+            self._spliced(node, function.begin)
+        else:
+            raise Unlowered
+
+    def _of(self, node: Node) -> str:
+        if id(node) not in self.at:
+            raise Unlowered
+        return self.at[id(node)]
+
+    def _memory(self, size: int) -> str:
+        name = f"%k{self.size}"
+        self.lines.append(f"  {name} = getelementptr i8, ptr %scratch, i64 {self.size}")
+        self.size += max(size + 63, 64) // 64 * 64
+        return name
+
+    def _place(self, node: Node) -> str:
+        """Where a value that is about to be made goes: to the output that it is, or to memory of its own."""
+        if node.dtype not in KNOWN:
+            raise Unlowered
+        name = self.final.get(id(node)) or self._memory(_bytes(node))
+        self.at[id(node)] = name
+        return name
+
+    def _call(self, piece: Piece, inputs: Sequence[str], outputs: Sequence[str]) -> None:
+        k = self.calls
+        self.calls += 1
+        self.below = max(self.below, piece.scratch)
+        self.work += piece.work
+        self.lines += [
+            piece.call(f"%ok{k}", inputs, outputs, "%under"),
+            f"  %fine{k} = icmp eq i32 %ok{k}, 1",
+            f"  br i1 %fine{k}, label %go{k}, label %stop",
+            f"go{k}:",
+        ]
+
+    def _loop(self, node: Node, loop: Loop) -> None:
+        piece = self.module.loop(loop, node.inputs)
+        parts: dict[int, list[Node]] = {}
+        for x in self.graph.nodes:
+            if x.inputs and x.inputs[0] is node and x.name.startswith("loop["):
+                parts.setdefault(int(x.name[5:-1]), []).append(x)
+        outputs = []
+        for i, y in enumerate(loop.body.outputs[: loop.carried + loop.kept]):
+            found = parts.get(i, [])
+            if loop.open and i >= loop.carried:
+                name = self._memory(16)  # nobody's but other passes'
+                self.rows.append(name)
+            elif found:
+                name = self._place(found[0])
+            else:
+                name = self._memory(_bytes(y) * (loop.turns if i >= loop.carried else 1))
+            self.at |= {id(x): name for x in found}
+            outputs.append(name)
+        self._call(piece, [self._of(x) for x in node.inputs], outputs)
+
+    def _spliced(self, node: Node, begin: int) -> None:
+        """Entries one after the other, of which a loop's stand together."""
+        place = self._place(node)
+        offset = 0
+        for k, x in enumerate(node.inputs):
+            size = _bytes(x)
+            name = f"%j{self.calls}_{k}_{offset}"
+            self.lines.append(f"  {name} = getelementptr i8, ptr {place}, i64 {offset}")
+            self._copy(name, self._of(x), size)
+            offset += size
+
+    def _copy(self, to: str, source: str, size: int) -> None:
+        self.lines.append(
+            f"  call void @llvm.memcpy.p0.p0.i64(ptr {to}, ptr {source}, i64 {size}, i1 false)"
+        )
+
+    def _finished(self) -> Piece:
+        for k, y in enumerate(self.graph.outputs):
+            if isinstance(y, Node):
+                if y.dtype not in KNOWN:
+                    raise Unlowered
+                if self._of(y) != f"%b{k}":
+                    self._copy(f"%b{k}", self._of(y), _bytes(y))
+            elif isinstance(y, np.ndarray | np.generic) and y.dtype in DTYPES:
+                self._copy(f"%b{k}", self.module.constant(np.asarray(y)), y.nbytes)
+            else:
+                raise Unlowered
+        begin = [f"  %under = getelementptr i8, ptr %scratch, i64 {self.size}"]
+        first = {
+            line.split(" = ")[0].strip(): line
+            for line in self.lines
+            if " = getelementptr i8, ptr %scratch" in line
+        }
+        lines = [line for line in self.lines if line not in first.values()]
+        begin += first.values()
+        begin += [f"  store ptr null, ptr {name}" for name in self.rows]
+        end = ["  br label %stop"] if self.calls else []
+        before = f"go{self.calls - 1}" if self.calls else "entry"
+        if self.calls:
+            sources = "".join(
+                f"[ %ok{k}, %{'entry' if k == 0 else f'go{k - 1}'} ], " for k in range(self.calls)
+            )
+            end += ["stop:", f"  %result = phi i32 {sources}[ 1, %{before} ]"]
+            for i, name in enumerate(self.rows):
+                end += [f"  %held{i} = load ptr, ptr {name}", f"  call void @free(ptr %held{i})"]
+            end.append("  ret i32 %result")
+        else:
+            end.append("  ret i32 1")
+        if self.rows:
+            self.module.declared["declare void @free(ptr)"] = None
+        self.module.declared["declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"] = None
+        return self.module._function(
+            len(self.graph.inputs),
+            len(self.graph.outputs),
+            [*begin, *lines, *end],
+            self.size + self.below,
+            self.work,
+        )
+
+
+def _bytes(node: Node) -> int:
+    return math.prod(node.shape) * node.dtype.itemsize
+
+
+class _LoopText:
+    """Writes a loop: carried values go to and fro between two buffers, rows are read and made turn by turn."""
+
+    def __init__(self, module: Module, loop: Loop, step: Piece, given: Sequence[Node]) -> None:
+        self.module = module
+        self.loop = loop
+        self.step = step
+        self.given = given
+        outputs = loop.body.outputs
+        self.sizes = [_bytes(y) for y in outputs]
+        self.starts = [0]
+        for size in self.sizes[: loop.carried]:
+            self.starts.append(self.starts[-1] + max(size + 63, 64) // 64 * 64)
+        self.width = self.starts.pop() if loop.carried else 0
+        self.lines: list[str] = []
+
+    def run(self) -> Piece:
+        """The piece: of (go on at first, if a test says so; carried; fixed; indexed) to (last carried; rows made)."""
+        loop, lines = self.loop, self.lines
+        n_in, n_out = len(self.given), loop.carried + loop.kept
+        first = 1 if loop.open and loop.tested else 0
+        own = 2 * self.width + 64
+        lines += [
+            "  %here = getelementptr i8, ptr %scratch, i64 64",
+            f"  %there = getelementptr i8, ptr %scratch, i64 {64 + self.width}",
+            f"  %under = getelementptr i8, ptr %scratch, i64 {own}",
+        ]
+        self._copies("%here", [f"%a{first + k}" for k in range(loop.carried)], "init", True)
+        if loop.open and loop.tested:
+            self._growing(first)
+        else:
+            self._counted()
+        self._copies("%last", [f"%b{k}" for k in range(loop.carried)], "end", False)
+        lines.append("  ret i32 1")
+        self.module.declared["declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"] = None
+        work = self.step.work * (1 if loop.open else loop.turns)
+        return self.module._function(n_in, n_out, lines, own + self.step.scratch, work)
+
+    def _copies(self, buffer: str, pointers: Sequence[str], stem: str, into: bool) -> None:
+        for k, (pointer, start) in enumerate(zip(pointers, self.starts, strict=False)):
+            name = f"%{stem}{k}"
+            ends = (name, pointer) if into else (pointer, name)
+            self.lines += [
+                f"  {name} = getelementptr i8, ptr {buffer}, i64 {start}",
+                f"  call void @llvm.memcpy.p0.p0.i64(ptr {ends[0]}, ptr {ends[1]}, i64 {self.sizes[k]}, i1 false)",
+            ]
+
+    def _turn(self, first: int, rows: Sequence[str], made: Sequence[str]) -> None:
+        """One turn, from %cur to %new; `rows` are read, `made` are where its rows go."""
+        loop, lines = self.loop, self.lines
+        inputs, outputs = [], []
+        for k in range(loop.carried):
+            lines.append(f"  %c{k} = getelementptr i8, ptr %cur, i64 {self.starts[k]}")
+            lines.append(f"  %n{k} = getelementptr i8, ptr %new, i64 {self.starts[k]}")
+            inputs.append(f"%c{k}")
+            outputs.append(f"%n{k}")
+        inputs += [f"%a{first + loop.carried + k}" for k in range(loop.fixed)]
+        outputs += made
+        if loop.tested:
+            outputs.append("%scratch")
+        lines += [
+            self.step.call("%ok", [*inputs, *rows], outputs, "%under"),
+            "  %fine = icmp eq i32 %ok, 1",
+            "  br i1 %fine, label %turned, label %failed",
+            "failed:",
+            "  ret i32 %ok",
+            "turned:",
+        ]
+
+    def _counted(self) -> None:
+        """As many turns as the loop has, or as what it reads has rows."""
+        loop, lines = self.loop, self.lines
+        plain = loop.carried + loop.fixed
+        indexed = range(plain, len(self.given))
+        made = range(loop.carried, loop.carried + loop.kept)
+        if loop.open:
+            lines += [
+                f"  %countp = getelementptr i8, ptr %a{plain}, i64 8",
+                "  %count = load i64, ptr %countp",
+            ]
+            for i in indexed:
+                lines.append(f"  %rows{i} = load ptr, ptr %a{i}")
+            for k in made:
+                self._allocated(k)
+            lines.append("  %none = icmp eq i64 %count, 0")
+            skip = "  br i1 %none, label %after, label %turns"
+        else:
+            lines.append(f"  %count = add i64 0, {loop.turns}")
+            skip = "  br label %turns"
+        before = "begin"
+        lines += ["  br label %begin", "begin:", skip, "turns:"]
+        self._phis(before)
+        lines += [
+            "  %left = sub i64 %count, %j",
+            "  %back = sub i64 %left, 1",
+        ]
+        rows, outs = [], []
+        for k, i in enumerate(indexed):
+            row = loop.body.inputs[i]
+            size = _bytes(row)
+            if loop.open:
+                base, place = f"%rows{i}", "%back" if loop.backward else "%j"
+                lines.append(f"  %at{k} = mul i64 {place}, {size}")
+            else:
+                a, b = loop.indices[k]
+                base = f"%a{i}"
+                lines += [
+                    f"  %step{k} = mul i64 %j, {b * size}",
+                    f"  %at{k} = add i64 %step{k}, {a * size}",
+                ]
+            lines.append(f"  %x{k} = getelementptr i8, ptr {base}, i64 %at{k}")
+            rows.append(f"%x{k}")
+        for k in made:
+            base = f"%made{k}" if loop.open else f"%b{k}"
+            lines += [
+                f"  %to{k} = mul i64 {'%back' if loop.backward else '%j'}, {self.sizes[k]}",
+                f"  %y{k} = getelementptr i8, ptr {base}, i64 %to{k}",
+            ]
+            outs.append(f"%y{k}")
+        self._turn(0, rows, outs)
+        lines += [
+            "  %next = add i64 %j, 1",
+            "  %more = icmp slt i64 %next, %count",
+            "  br i1 %more, label %turns, label %after",
+            "after:",
+            "  %last = phi ptr [ %new, %turned ]" + (", [ %here, %begin ]" if loop.open else ""),
+        ]
+
+    def _phis(self, before: str, again: str = "turned") -> None:
+        self.lines += [
+            f"  %j = phi i64 [ 0, %{before} ], [ %next, %{again} ]",
+            f"  %cur = phi ptr [ %here, %{before} ], [ %new, %{again} ]",
+            f"  %new = phi ptr [ %there, %{before} ], [ %cur, %{again} ]",
+        ]
+
+    def _allocated(self, k: int) -> None:
+        """Memory for as many rows as there are turns."""
+        self.module.declared["declare ptr @malloc(i64)"] = None
+        self.lines += [
+            f"  %need{k} = mul i64 %count, {max(self.sizes[k], 1)}",
+            f"  %some{k} = add i64 %need{k}, 1",
+            f"  %made{k} = call ptr @malloc(i64 %some{k})",
+            f"  %null{k} = icmp eq ptr %made{k}, null",
+            f"  br i1 %null{k}, label %lacking{k}, label %enough{k}",
+            f"lacking{k}:",
+            "  ret i32 0",
+            f"enough{k}:",
+            f"  store ptr %made{k}, ptr %b{k}",
+            f"  %countp{k} = getelementptr i8, ptr %b{k}, i64 8",
+            f"  store i64 %count, ptr %countp{k}",
+        ]
+
+    def _growing(self, first: int) -> None:
+        """As many turns as the test says."""
+        loop, lines, module = self.loop, self.lines, self.module
+        made = range(loop.carried, loop.carried + loop.kept)
+        for k in made:
+            lines += [
+                f"  %countp{k} = getelementptr i8, ptr %b{k}, i64 8",
+                f"  store i64 0, ptr %countp{k}",
+            ]
+        lines += [
+            "  %go = load i8, ptr %a0",
+            "  %goes = icmp ne i8 %go, 0",
+            "  br label %begin",
+            "begin:",
+            "  br i1 %goes, label %turns, label %after",
+            "turns:",
+        ]
+        self._phis("begin", "awake")
+        lines += [
+            "  %room = phi i64 [ 0, %begin ], [ %had, %awake ]",
+            "  %next = add i64 %j, 1",
+        ]
+        if loop.kept:
+            module.declared["declare ptr @realloc(ptr, i64)"] = None
+            lines += [
+                "  %full = icmp eq i64 %j, %room",
+                "  br i1 %full, label %grow, label %ready",
+                "grow:",
+                "  %twice = shl i64 %room, 1",
+                f"  %little = icmp slt i64 %twice, {ROWS}",
+                f"  %wide = select i1 %little, i64 {ROWS}, i64 %twice",
+            ]
+            for k in made:
+                lines += [
+                    f"  %old{k} = load ptr, ptr %b{k}",
+                    f"  %need{k} = mul i64 %wide, {max(self.sizes[k], 1)}",
+                    f"  %grown{k} = call ptr @realloc(ptr %old{k}, i64 %need{k})",
+                    f"  %null{k} = icmp eq ptr %grown{k}, null",
+                    f"  br i1 %null{k}, label %lacking{k}, label %enough{k}",
+                    f"lacking{k}:",
+                    "  ret i32 0",
+                    f"enough{k}:",
+                    f"  store ptr %grown{k}, ptr %b{k}",
+                ]
+            lines += [
+                "  br label %ready",
+                "ready:",
+                f"  %had = phi i64 [ %room, %turns ], [ %wide, %enough{made[-1]} ]",
+            ]
+        else:
+            lines.append("  %had = add i64 %room, 0")
+        outs = []
+        for k in made:
+            lines += [
+                f"  %base{k} = load ptr, ptr %b{k}",
+                f"  %to{k} = mul i64 %j, {self.sizes[k]}",
+                f"  %y{k} = getelementptr i8, ptr %base{k}, i64 %to{k}",
+            ]
+            outs.append(f"%y{k}")
+        self._turn(first, [], outs)
+        lines += [f"  store i64 %next, ptr %countp{k}" for k in made]
+        module.pauses = True
+        every = 1 << max(0, int(math.log2(max(1, PAUSE // max(self.step.work, 1)))))
+        lines += [
+            f"  %part = and i64 %next, {every - 1}",
+            "  %due = icmp eq i64 %part, 0",
+            "  br i1 %due, label %pause, label %awake",
+            "pause:",
+            "  %heard = call i32 @tg_pause()",
+            "  %quiet = icmp eq i32 %heard, 1",
+            "  br i1 %quiet, label %awake, label %interrupted",
+            "interrupted:",
+            "  ret i32 %heard",
+            "awake:",
+            "  %said = load i8, ptr %scratch",
+            "  %on = icmp ne i8 %said, 0",
+            "  br i1 %on, label %turns, label %after",
+            "after:",
+            "  %last = phi ptr [ %new, %awake ], [ %here, %begin ]",
+        ]
+
+
+PAUSES = """
+define internal i32 @tg_pause() noinline {
+  %state = call i32 @PyGILState_Ensure()
+  %raised = call i32 @PyErr_CheckSignals()
+  call void @PyGILState_Release(i32 %state)
+  %quiet = icmp eq i32 %raised, 0
+  %result = select i1 %quiet, i32 1, i32 2
+  ret i32 %result
+}
+declare i32 @PyGILState_Ensure()
+declare i32 @PyErr_CheckSignals()
+declare void @PyGILState_Release(i32)
+"""
+
+
+def nested(graph: Graph, name: str, form: Callable[[int], Form | None], slow: Any) -> Native | None:
+    """A graph with loops as one native function of the user's arguments; None where something in it is a NumPy call."""
+    if not any(hasattr(node.function, "loop") for node in graph.nodes if type(node) is not Guard):
+        return None
+    if any(isinstance(y, Node) and y.weak for y in graph.outputs) or not graph.outputs:
+        return None
+    shape = form(len(graph.outputs))
+    if shape is None:
+        return None
+    module = Module()
+    timer = jit.Timer()
+    try:
+        whole = module.sequence(graph)
+    except Unlowered:
+        return None
+    if sum(map(len, module.texts)) > jit.LONG:
+        return None  # its parts one by one are short enough to be optimised
+    arguments = [Argument(x.dtype, x.shape, x.weak) for x in graph.inputs]
+    results = [
+        Result(y.shape, y.dtype)
+        if isinstance(y, Node)
+        else Result(np.shape(y), np.asarray(y).dtype)
+        for y in graph.outputs
+    ]
+    return Native.of_pieces(module, whole, arguments, results, name, shape, slow, timer)
+
+
+__all__ = ["Module", "Piece", "nested"]
