@@ -15,7 +15,9 @@ tangent    the generated forward sweep
 runtime    what generated code calls
 overloading the second engine: the function runs on numbers that record; its numbers are in `carriers`, what operations mean
            on them in `overloads`, how a program comes to use them in `retyping`
+complaints what Numba says against a program, told of the user's lines
 store      generated code on disk
+options    what `tg.njit` may be asked for
 function   `tg.njit`: compiled variants, called from Python and from jitted code
 entry      a native function on tensors
 """

@@ -42,7 +42,9 @@ from . import (
     store,
     tangent,
 )
+from .complaints import COMPLAINTS, retold
 from .lowering import Custom, python_function
+from .options import checked
 from .tree import TEMP
 
 if TYPE_CHECKING:
@@ -89,13 +91,16 @@ class NativeFunction:
         return markup.table(rows, head, caption=repr(self))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if not kwargs and _SIMPLE.issuperset(map(type, args)):
-            return self.dispatcher(*args)
-        full = self.bind(args, kwargs)
-        for leaf in leaves_of(full):
-            if isinstance(leaf, Tensor | StandIn):
-                return _record()(self, full)
-        return self.dispatcher(*full)
+        try:
+            if not kwargs and _SIMPLE.issuperset(map(type, args)):
+                return self.dispatcher(*args)
+            full = self.bind(args, kwargs)
+            for leaf in leaves_of(full):
+                if isinstance(leaf, Tensor | StandIn):
+                    return _record()(self, full)
+            return self.dispatcher(*full)
+        except COMPLAINTS as error:
+            raise retold(error, self.py_func) from error
 
     def bind(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         """Every argument by position, defaults filled in."""
@@ -289,7 +294,7 @@ class Variant:
                 raise
             raise NotDifferentiable(
                 f"{refused}\n  (Nor can it be differentiated by overloading: {error})"
-            ) from None
+            ) from (refused.__cause__ or error.__cause__)
 
     # ------------------------------------------------------------------------------------------ forward mode
 
@@ -891,13 +896,8 @@ def njit(f: Any = None, /, **options: Any) -> Any:
     >>> tg.grad(power_sum)(np.array([1.0, -2.0, 3.0]))
     array([ 3.,  0., 27.])
     """
-    limit = options.pop("memory_limit", None)
-    snapshots = _snapshots(options)
-    mode = options.pop("mode", "auto")
-    if mode not in ("auto", "adjoint", "overload"):
-        raise ValueError(
-            f"njit was given mode={mode!r}, but its engines are 'auto', 'adjoint' and 'overload': write one of these."
-        )
+    asked = checked(options)
+    settings = asked.limit, asked.snapshots, asked.mode
 
     def make(function: Any) -> NativeFunction:
         if isinstance(function, NativeFunction):
@@ -907,26 +907,13 @@ def njit(f: Any = None, /, **options: Any) -> Any:
                 f"njit was given {type(function).__name__}, which is no Python function: decorate a function defined with def."
             )
         if hasattr(function, "py_func"):
-            return NativeFunction(function, limit, snapshots, mode)
-        made = numba.njit(**{**_OPTIONS, **options})(function)
-        return NativeFunction(made, limit, snapshots, mode)
+            if not asked.numba:
+                return NativeFunction(function, *settings)
+            function = function.py_func  # compiled anew, as it is asked for now
+        made = numba.njit(**{**_OPTIONS, **asked.numba})(function)
+        return NativeFunction(made, *settings)
 
     return make if f is None else make(f)
-
-
-def _snapshots(options: dict[str, Any]) -> int:
-    """The number of snapshots that the options of njit ask for; 0 for none."""
-    scheme, count = options.pop("checkpoint", None), options.pop("snapshots", 0)
-    if (
-        scheme not in (None, "revolve")
-        or (scheme is None) != (count == 0)
-        or type(count) is not int
-    ):
-        raise ValueError(
-            f"njit was given checkpoint={scheme!r}, snapshots={count!r}: there is one schedule, and it needs a number of snapshots. "
-            'Write checkpoint="revolve", snapshots=8.'
-        )
-    return count
 
 
 class CustomFunction(Custom):
@@ -973,6 +960,11 @@ def njit_vjp(f: Any, f_vjp: Any) -> CustomFunction:
     def compiled(function: Any) -> Any:
         if isinstance(function, NativeFunction):
             return function.dispatcher
+        if python_function(function) is None:
+            raise TypeError(
+                f"njit_vjp was given {type(function).__name__}, which is no Python function: it takes a helper and its derivative, both "
+                "defined with def."
+            )
         return (
             function if hasattr(function, "py_func") else numba.njit(error_model="numpy")(function)
         )

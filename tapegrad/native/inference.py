@@ -19,7 +19,8 @@ from numba.core.typed_passes import NopythonTypeInference
 
 from ..errors import NotDifferentiable
 from . import store, webs
-from .tree import Const, If, Lines, Loop, Node, Program, Seg, plain, statement
+from .complaints import gist
+from .tree import Const, If, Lines, Loop, Node, Program, Seg, Where, operations, plain, statement
 
 _found = threading.local()
 
@@ -100,9 +101,10 @@ def _inferred(program: Program, signature: tuple[Any, ...]) -> tuple[dict[str, A
         except _Typed:
             pass
         except Exception as error:
+            called = ", ".join(map(str, signature))
             raise NotDifferentiable(
-                f"{program.where}\n  Numba finds no types for this function with arguments {signature}: "
-                f"{' '.join(str(error).split())[:1500]} Make numba.njit accept the function first."
+                f"{_place(error, program, text)}\n  Numba finds no types for this, called with ({called}): {gist(error)}. Make numba.njit "
+                "accept the function first."
             ) from error
     found: dict[str, list[Any]] = {}
     for name, kind in _found.types.items():
@@ -124,6 +126,18 @@ def _inferred(program: Program, signature: tuple[Any, ...]) -> tuple[dict[str, A
         known.setdefault(name, types.unliteral(kind))
     store.write_types(found_at, (known, _found.returns, several))
     return known, _found.returns, several
+
+
+def _place(error: Exception, program: Program, text: str) -> Where:
+    """The user's line behind the line of the printed program that Numba found fault with."""
+    loc = getattr(error, "loc", None)
+    if loc is not None and loc.filename:
+        lines = text.splitlines()
+        at = lines[loc.line - 1].strip() if 0 < loc.line <= len(lines) else ""
+        for op in operations(program.body):
+            if op.kind != "if" and statement(op) == at:
+                return op.where
+    return program.where
 
 
 def source(program: Program) -> str:

@@ -23,19 +23,20 @@ from typing import Any
 import numba
 import numpy as np
 from numba.core import types
-from numba.core.errors import NumbaError, NumbaWarning
+from numba.core.errors import NumbaWarning
 from numba.extending import register_jitable
 
 from ..errors import NotDifferentiable
 from . import inference, retyping, store
 from .carriers import Active, Carrier, Dual, active, dual, is_carried, overload, tape, value
+from .complaints import COMPLAINTS
 from .function import compile_options
 from .lowering import refuse
 from .runtime import kernel
 from .tree import Where
 
 _REFUSALS = (
-    NumbaError,
+    *COMPLAINTS,
     NotDifferentiable,
     NotImplementedError,
     TypeError,

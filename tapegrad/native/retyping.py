@@ -11,7 +11,6 @@ Invariant: what a program names is replaced, or known to move or compare element
 from __future__ import annotations
 
 import inspect
-import linecache
 import re
 from types import ModuleType
 from typing import Any
@@ -26,6 +25,7 @@ from numba.core.untyped_passes import MakeFunctionToJitFunction
 from ..errors import NotDifferentiable
 from . import overloads
 from .carriers import Active, Carrier, is_carried, joined, joined_two, overload
+from .complaints import gist, place, place_of
 from .lowering import Custom, refuse
 from .names import PURE, canonical
 from .rules import FUNCTIONS, ufunc_of
@@ -207,7 +207,7 @@ class _Replace(FunctionPass):
             if isinstance(value.value, ModuleType):
                 modules[to] = value.value
             else:
-                value.value = vocabulary.meaning(value.value, _where(value.loc))
+                value.value = vocabulary.meaning(value.value, place(value.loc))
         elif isinstance(value, ir.Expr) and value.op == "getattr":
             owner = modules.get(value.value.name)
             if owner is not None:
@@ -215,11 +215,11 @@ class _Replace(FunctionPass):
                 if isinstance(found, ModuleType):
                     modules[to] = found
                 elif found is not None:
-                    meant = vocabulary.meaning(found, _where(value.loc))
+                    meant = vocabulary.meaning(found, place(value.loc))
                     statement.value = ir.Global(value.attr, meant, value.loc)
             elif value.attr in LOST:
                 raise refuse(
-                    _where(value.loc),
+                    place(value.loc),
                     f"The attribute {value.attr} shows memory, which is laid out otherwise where numbers carry derivatives.",
                     "Compute without it.",
                 )
@@ -233,10 +233,6 @@ class _Replace(FunctionPass):
         name = ir.Var(scope, ir_utils.mk_unique_var(f"$word_{word.__name__}"), loc)
         statement.value = ir.Expr.call(name, args, keywords, loc)
         return ir.Assign(ir.Global(word.__name__, word, loc), name, loc)
-
-
-def _where(loc: Any) -> Where:
-    return Where(loc.filename, loc.line, linecache.getline(loc.filename, loc.line).strip())
 
 
 class _Pipeline(compiler.CompilerBase):  # type: ignore[misc]
@@ -256,18 +252,14 @@ def explained(error: Exception, function: Where) -> NotDifferentiable:
         text = str(error)
         start = text.find('File "')
         return NotDifferentiable(text[start:] if start > 0 else text)
-    loc = getattr(error, "loc", None)
-    where = _where(loc) if loc is not None and loc.filename else function
-    told = re.sub(r"\x1b\[[0-9;]*m", "", " ".join(str(error).split()))
-    known = re.search(r"Unknown: (.*?) raised from", told)
+    where = place_of(error, function)
+    known = re.search(r"Unknown: (.*?)\s+raised\s+from", str(error))
     if known is not None:
         return NotDifferentiable(
             f"{where}\n  Overloading was asked for {known[1]}, which it has no code for. Write a loop over numbers, or give its derivative "
             "with tg.njit_vjp."
         )
-    told = re.sub(r"^Failed in nopython mode pipeline \(step: [^)]*\) ", "", told)
-    told = told.split(" There are ")[0].split(" During: ")[0]
     return NotDifferentiable(
-        f"{where}\n  Overloading finds no types for this where numbers carry derivatives: {told[:600]}. Write it with arithmetic, loops "
+        f"{where}\n  Overloading finds no types for this where numbers carry derivatives: {gist(error)}. Write it with arithmetic, loops "
         "and functions that have a derivative, or give its derivative with tg.njit_vjp."
     )

@@ -1,0 +1,141 @@
+"""Slips in using `tg.njit`: options that cannot be, and programs that Numba does not take, are told where they stand."""
+
+import inspect
+
+import numba
+import numpy as np
+import pytest
+
+import tapegrad as tg
+from tapegrad import NotDifferentiable
+
+
+def square(x):
+    return x * x
+
+
+# What is given, the error, and the words that tell what to write.
+SLIPS = [
+    ({"memory_limit": -1}, ValueError, "number of bytes"),
+    ({"memory_limit": 0}, ValueError, "number of bytes"),
+    ({"memory_limit": np.nan}, ValueError, "number of bytes"),
+    ({"memory_limit": np.inf}, ValueError, "number of bytes"),
+    ({"memory_limit": "1 GB"}, TypeError, "number of bytes"),
+    ({"memory_limit": True}, TypeError, "number of bytes"),
+    ({"snapshots": "a"}, TypeError, "whole number"),
+    ({"checkpoint": "revolve", "snapshots": "a"}, TypeError, "whole number"),
+    ({"checkpoint": "revolve", "snapshots": 2.0}, TypeError, "whole number"),
+    ({"checkpoint": "revolve", "snapshots": True}, TypeError, "whole number"),
+    ({"checkpoint": "revolve", "snapshots": np.zeros(2)}, TypeError, "whole number"),
+    ({"checkpoint": "revolve", "snapshots": -3}, ValueError, "needs a number of snapshots"),
+    ({"checkpoint": "revolve"}, ValueError, "needs a number of snapshots"),
+    ({"snapshots": 3}, ValueError, "needs a number of snapshots"),
+    ({"checkpoint": "all", "snapshots": 3}, ValueError, "one schedule"),
+    ({"checkpoint": 1, "snapshots": 3}, TypeError, "has a name"),
+    ({"mode": None}, TypeError, "have names"),
+    ({"mode": "Adjoint"}, ValueError, "'auto', 'adjoint' and 'overload'"),
+    ({"memory_limits": 3}, TypeError, "neither it nor numba.njit knows"),
+    ({"target": "cuda"}, TypeError, "neither it nor numba.njit knows"),
+    ({"parallel": "yes"}, ValueError, "True, False"),
+    ({"fastmath": {"quick"}}, ValueError, "reassoc"),
+    ({"error_model": "c"}, ValueError, "'numpy' or 'python'"),
+]
+
+
+@pytest.mark.parametrize("options, error, words", SLIPS, ids=[repr(s[0]) for s in SLIPS])
+def test_slips(options, error, words):
+    """Told when the function is decorated, with the option's name."""
+    with pytest.raises(error, match=words) as told:
+        tg.njit(square, **options)
+    assert any(f"{name}=" in str(told.value) for name in options)
+
+
+def test_what_numba_takes():
+    """Options that Numba takes stay allowed, its newer ones too."""
+    for options in (
+        {"fastmath": {"reassoc"}, "nogil": True, "boundscheck": None},
+        {"error_model": "python", "inline": "always", "cache": False},
+        {"parallel": {"prange": True}, "debug": False},
+        {"memory_limit": 2e9, "checkpoint": "revolve", "snapshots": np.int64(4)},
+        {"_dbg_extend_lifetimes": True},
+    ):
+        assert tg.grad(tg.njit(square, **options))(3.0) == 6.0
+
+
+def test_options_of_a_jitted_function():
+    """Asked for in so many words, they hold for a function that was jitted with others."""
+    jitted = numba.njit(square)
+    assert tg.njit(jitted).dispatcher is jitted
+    again = tg.njit(jitted, fastmath=True)
+    assert again.dispatcher.targetoptions["fastmath"]
+    assert tg.grad(again)(3.0) == 6.0
+
+
+def attribute(x):
+    y = x * 2.0
+    return y.smile + 1.0
+
+
+def types_that_never_meet(x):
+    if x[0] > 0.0:
+        r = "a"
+    else:
+        r = x[0]
+    return r
+
+
+def too_many_indices(x):
+    return x[0, 1]
+
+
+@numba.njit
+def helper(x):
+    return x.smile
+
+
+def calls(x):
+    return 2.0 * helper(x)
+
+
+def managed(x):
+    with open("file"):
+        pass
+    return x[0]
+
+
+# A program that Numba does not take, the line at fault for a derivative and for a call, and words of the reason.
+TYPES = [
+    (attribute, "y.smile", "y.smile", "Unknown attribute 'smile' of type array"),
+    (types_that_never_meet, "return r", "return r", "Cannot unify"),
+    (too_many_indices, "x[0, 1]", "x[0, 1]", "with 2 indices"),
+    (calls, "x.smile", "helper(x)", "Unknown attribute 'smile'"),
+    (managed, "with open", "with open", "context manager"),
+]
+
+
+def line_of(f, text):
+    lines, first = inspect.getsourcelines(f)
+    return next(first + i for i, line in enumerate(lines) if text in line)
+
+
+@pytest.mark.parametrize(
+    "f, derived, called, words", TYPES, ids=lambda v: getattr(v, "__name__", "")
+)
+def test_what_numba_refuses(f, derived, called, words):
+    """Derivative and call tell file, line and expression first, and chain what Numba says."""
+    native = tg.njit(f)
+    with pytest.raises(NotDifferentiable) as told:
+        tg.grad(native)(np.ones(3))
+    first = str(told.value).splitlines()[0]
+    where = helper.py_func if f is calls else f
+    assert f'{__file__}", line {line_of(where, derived)}: ' in first
+    assert derived.removeprefix("return ") in first
+    assert words in str(told.value)
+    assert "nopython mode pipeline" not in str(told.value)
+    with pytest.raises(numba.core.errors.NumbaError) as told:
+        native(np.ones(3))
+    first = str(told.value).splitlines()[0]
+    assert f'{__file__}", line {line_of(f, called)}: ' in first
+    assert words in str(told.value)
+    assert type(told.value.__cause__).__module__ == "numba.core.errors"
+    assert "nopython mode pipeline" not in str(told.value)
