@@ -144,6 +144,64 @@ def swapped_buffers(x):
     return np.sum(u * u * x)
 
 
+def rotated_buffers(x):
+    """Three buffers change places, in every pass; one of them in turn is made anew."""
+    a, b, c = x.copy(), x * x, np.sin(x)
+    for t in range(5):
+        for i in range(x.size):
+            c[i] = 0.3 * a[i] * b[i] + 0.5 * c[i]
+        a, b, c = b, c, a
+        if t == 2:
+            c = a * 0.5
+    return np.sum(a * b) + c[1] * x[0]
+
+
+def swapped_sometimes(x):
+    """Under a condition, in a loop that is left early, and once more behind it."""
+    u, w = x.copy(), x * 2.0
+    for t in range(6):
+        if x[t % 5] > 0.0:
+            u, w = w, u
+            w[t % 5] *= u[(t + 1) % 5]
+        else:
+            u[0] += w[1] * w[1]
+        if u[0] > 40.0:
+            break
+        held = u
+        u = w
+        w = held * 1.5
+    u, w = w, u
+    return np.sum(u * w) + held[2] ** 2
+
+
+def handed_on(x):
+    """What was new becomes old, and older; two names may hold one array."""
+    oldest, old = x.copy(), x * x
+    for t in range(4):
+        new = old * 0.5
+        for i in range(x.size):
+            new[i] += oldest[i] * old[i] * 0.1
+        oldest = old
+        old = new
+        if t == 2:
+            oldest = new
+            oldest[0] *= 2.0
+    return np.sum(old * oldest) + new[1]
+
+
+def swapped_in_nests(x):
+    u, w = np.outer(x, x), np.zeros((5, 5))
+    for t in range(3):
+        for _ in range(2 + t % 2):
+            for i in range(5):
+                for j in range(5):
+                    w[i, j] = u[i, j] * 0.5 + u[j, i] * u[i, i] * 0.1
+            u, w = w, u
+        w[t, 0] = u[0, t] ** 2
+        u, w = w, u
+    return np.sum(u * w)
+
+
 def insertion_sort(x):
     y = x.copy()
     for i in range(1, y.size):

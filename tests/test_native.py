@@ -48,6 +48,10 @@ SECOND = [
     programs.for_with_break,
     programs.slices,
     programs.swapped_buffers,
+    programs.rotated_buffers,
+    programs.swapped_sometimes,
+    programs.handed_on,
+    programs.swapped_in_nests,
     programs.helpers,
     programs.insertion_sort,
 ]
@@ -265,7 +269,7 @@ def test_what_can_be_read_of_it():
         f.explain()
     tg.grad(f)(X.copy())
     assert f.adjoint_source.startswith("def swapped_buffers_adjoint(x, value_seed")
-    assert "active" in f.explain() and "by reference" in f.explain()
+    assert "active" in f.explain() and "held by w" in f.explain()
 
 
 def test_a_second_compilation_is_read_from_disk():

@@ -584,6 +584,10 @@ def accumulate(bar, g):
     bar += np.sum(g, axis=stretched, keepdims=True) if stretched else g
 
 
+def clear(a):
+    a[...] = 0.0
+
+
 def unless_zero(g, partial):
     if np.ndim(g) or np.ndim(partial):
         return np.where(partial == 0.0, 0.0, g * partial)
@@ -627,7 +631,7 @@ def interpreted(native, args, positions, order=range):
     derived = variant.derived(positions)
     made = derived.adjoint
     scope = {k: getattr(v, "py_func", v) for k, v in made.scope.items()}
-    own = (accumulate, unless_zero, scatter_back, gather_back, put_places, grown, separate)
+    own = (accumulate, clear, unless_zero, scatter_back, gather_back, put_places, grown, separate)
     for function in (*own, chunk_count):
         scope[function.__name__] = function
     scope |= {"prange": order, "shared": lambda f: f, "part": lambda **options: lambda f: f}

@@ -148,7 +148,7 @@ class _Generator:
         read_back = {
             n
             for line in every
-            for n in line.keeps | line.entry | line.exit
+            for n in line.changes() | line.holders() | line.entry | line.exit
             if not n.startswith("@")
         }
         self.bound = self.shadowed | read_back
@@ -256,7 +256,7 @@ class _Generator:
         """What the reverse may read before the program bound it, and cotangents that live throughout."""
         declared: set[str] = set()
         for line in self.needs.lines.values():
-            for name in line.keeps | line.exit:
+            for name in line.changes() | line.holders() | line.exit:
                 if not name.startswith("@") and name not in self.program.params:
                     declared.add(name)
         declared |= self.carried - set(self.program.params)
@@ -915,6 +915,8 @@ class _LinePrinter:
         for i, name in enumerate(self.ints):
             fw.put(f"ints[{_at('ni', i)}] = {name}")
             parent.kept[name] = "on the stack of whole numbers"
+        for name in self.info.moved:
+            parent.kept[name] = f"held by {self.info.moves[name]}"
         for name in self.arrays:
             fw.put(f"{parent.list_of(name)}.append({name})")
             parent.kept[name] = "by reference"
@@ -1019,7 +1021,7 @@ class _LinePrinter:
         env: Env = {}
         for op in self.ops:
             for out in op.out:
-                if out in self.info.exit and out in self.info.keeps:
+                if out in self.info.exit and out in self.info.changes():
                     # What this line made, before that which it replaced comes back.
                     held = parent.unique(out)
                     rv.put(f"{held} = {out}")
@@ -1048,6 +1050,7 @@ class _LinePrinter:
         for i, name in enumerate(self.ints):
             text = f"ints[{_at('ni', i)}]"
             rv.put(f"{name} = {_from_stack(self.types[name], text)}")
+        self.move_back()
         for name in self.arrays:
             rv.put(f"{name} = {parent.list_of(name)}.pop()")
             if self.flow.active(name):
@@ -1077,6 +1080,19 @@ class _LinePrinter:
         for k in self.info.again:
             if k not in places_first:
                 self.repeat(self.ops[k], rv)
+
+    def move_back(self) -> None:
+        """Arrays that changed names get their old ones again, all at once."""
+        parent, rv = self.parent, self.rv
+        moves: dict[str, str] = {}
+        for name in sorted(self.info.moved):
+            now = self.info.moves[name]
+            moves[name] = now
+            if self.flow.active(name):
+                moves[parent.bar(name)] = parent.bar(now)
+        first = {now: parent.unique(now) for name, now in moves.items() if now in moves}
+        rv.put(*(f"{held} = {now}" for now, held in first.items()))
+        rv.put(*(f"{name} = {first.get(now, now)}" for name, now in moves.items()))
 
     def index_operations(self) -> set[int]:
         """Operations that say where the line stored: they come before anything is put back."""
@@ -1116,7 +1132,7 @@ class _LinePrinter:
                 if repeated:
                     own = (
                         out.startswith(TEMP)
-                        and out not in self.info.keeps
+                        and out not in self.info.changes()
                         and twice.count(out) <= 1
                         and op.kind != "if"
                     )

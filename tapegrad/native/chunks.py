@@ -564,7 +564,8 @@ class Shared:
             body = Lines(1)
             text = [*(fw if plan.again else []), *back]
             names = _names(text)
-            inner = {n for x in plan.lines.values() for n in x.keeps | x.exit if n[0] != "@"}
+            every = [x.changes() | x.holders() | x.exit for x in plan.lines.values()]
+            inner = {n for names in every for n in names if n[0] != "@"}
             summed = {parent.bars[n] for n in plan.sums if n in parent.bars}
             bars = {
                 bar: n

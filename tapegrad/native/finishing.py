@@ -35,7 +35,7 @@ _PARTS = (
     ast.cmpop,
     ast.expr_context,
 )
-_FUNCTIONS = frozenset({"at", "max", "min", "abs", "unless_zero"})
+_FUNCTIONS = frozenset({"at", "max", "min", "abs", "unless_zero", "least"})
 """Functions of numbers that generated code calls by these names; those of `math` are free of effects too."""
 _LARGEST = 60
 """Nodes of an expression: longer ones are hard to read."""
@@ -55,7 +55,7 @@ def finished(source: str, axes: Callable[[str], int | None] = lambda name: None)
     """
     for half in _HALVES:
         source = source.replace(f"\n    # {half}\n", f"\n    _{half}_\n")
-    module = ast.parse(source)
+    module = _Shadows(axes).visit(ast.parse(source))
     bound: set[str] = set()
     for function in module.body:
         assert isinstance(function, ast.FunctionDef)
@@ -64,6 +64,24 @@ def finished(source: str, axes: Callable[[str], int | None] = lambda name: None)
     for half in _HALVES:
         text = text.replace(f"\n    _{half}_\n", f"\n    # {half}\n")
     return text if "at" in bound else _STACK.sub(r"\1[at(\2)]", text)
+
+
+class _Shadows(ast.NodeTransformer):
+    """Arrays of zeros are made without a function of Numba's own."""
+
+    def __init__(self, axes: Callable[[str], int | None]) -> None:
+        self.axes = axes
+
+    def visit_Call(self, node: ast.Call) -> Any:
+        match node:
+            case ast.Call(
+                func=ast.Attribute(value=ast.Name("np"), attr="zeros_like"),
+                args=[ast.Name(name)],
+                keywords=[],
+            ):
+                if self.axes(name):
+                    node.func = ast.Name("zeros_like", ast.Load())
+        return self.generic_visit(node)
 
 
 def counting(source: str, stacks: Sequence[str]) -> str:

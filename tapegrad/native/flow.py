@@ -24,6 +24,7 @@ from .lowering import EFFECTS, refuse
 from .rules import PLACES, ZERO, Derivative
 from .settling import Typed, outer_names
 from .tree import (
+    TEMP,
     If,
     Loop,
     Node,
@@ -361,6 +362,18 @@ class Line:
     """Names that are kept before the line overwrites them."""
     keeps_memory: set[str] = field(default_factory=set)
     """Memory classes of which overwritten elements are kept."""
+    moves: dict[str, str] = field(default_factory=dict)
+    """Names of arrays that the line binds anew, with the names that hold these arrays behind it: buffers that change places."""
+    moved: set[str] = field(default_factory=set)
+    """Names that come back from there instead of being kept."""
+
+    def changes(self) -> set[str]:
+        """Names that the reverse gives their old values."""
+        return self.keeps | self.moved
+
+    def holders(self) -> set[str]:
+        """Names that hold the arrays that moved, until the reverse asks for them."""
+        return {self.moves[n] for n in self.moved}
 
 
 class Needs:
@@ -527,6 +540,7 @@ class Needs:
         flow = self.flow
         line = Line()
         line.binds = bound(ops)
+        line.moves = self._moves(ops)
         for op in flat(ops):
             if op.kind in ("store", "acc"):
                 line.writes.add(flow.root(str(op.args[0])))
@@ -587,6 +601,26 @@ class Needs:
         close()
         line.again = sorted(again)
         return line
+
+    def _moves(self, ops: list[Op]) -> dict[str, str]:
+        """For arrays under names that a line binds anew, the names that hold them behind it."""
+        origin: dict[str, str | None] = {}
+        for op in flat(ops):
+            source = op.args[0] if op.kind == "copy" and op in ops else None
+            found = origin.get(source, source) if isinstance(source, str) else None
+            for n in op.out:
+                origin[n] = found
+        flow = self.flow
+        return {
+            old: new
+            for new, old in sorted(origin.items())
+            if old in origin
+            and old != new
+            and not new.startswith(TEMP)
+            and flow.array(new)
+            and flow.types[old] == flow.types[new]
+            and flow.active(old) == flow.active(new)
+        }
 
     def repeatable(self, op: Op, name: str) -> bool:
         """Whether an operation's value can be computed again in reverse."""
@@ -664,9 +698,11 @@ class Needs:
             if isinstance(node, Seg):
                 line = self.lines[id(node)]
                 total = needed | line.entry
-                line.keeps |= line.binds & total
+                over = line.binds & total
+                line.moved |= over & line.moves.keys()
+                line.keeps |= over - line.moved
                 line.keeps_memory |= line.writes & total
-                needed = (total - line.binds) | line.exit
+                needed = (total - line.binds) | line.exit | line.holders()
             elif isinstance(node, If):
                 needed = self._record(node.body, set(needed)) | self._record(
                     node.orelse, set(needed)
@@ -711,7 +747,7 @@ class Needs:
         steady = self._steady(loop.body)
         self.passing = None
         found.again = (
-            any(line.keeps or line.keeps_memory or line.exit for line in lines)
+            any(line.changes() or line.keeps_memory or line.exit for line in lines)
             or any(line.entry & (binds | written) for line in lines)
             or any(
                 self.flow.array(n) and self.flow.active(n) and n not in self.local_arrays

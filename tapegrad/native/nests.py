@@ -559,10 +559,9 @@ class _Nest:
         conditions += [f"apart({a}, {b})" for a, b in self._pairs()]
         given = [*self.arrays, *(["floats", "nf"] if self.popped else []), *self.given]
         ends = [e for pair in bounds for e in pair]
-        width = f"min({sizes[-1]}, {_STRIP}) + {2 * self.pad}"
+        width = f"least({sizes[-1]}, {_STRIP}) + {2 * self.pad}"
         rows = [
-            f"np.zeros(({b.rows}, {width}))" if self.outer else f"np.zeros({width})"
-            for b in self.buffers.values()
+            f"zeros_of({b.rows if self.outer else None}, {width})" for b in self.buffers.values()
         ]
         call = f"{self.name}({', '.join([*given, *ends, *rows])})"
         lines = [f"if {' and '.join(conditions)}:"]
@@ -604,9 +603,9 @@ class _Nest:
         put = lines.append
         lines += [f"    {name} = 0.0" for name in self.sums.values()]
         put(f"    for strip_first in range(column_first, column_last, {_STRIP}):")
-        put(f"        strip_last = min(strip_first + {_STRIP}, column_last)")
+        put(f"        strip_last = least(strip_first + {_STRIP}, column_last)")
         for b in buffers:
-            put(f"        {b.name}[:] = 0.0")
+            put(f"        clear({b.name})")
         if self.outer:
             extra = max(high - low for low, high in self._heights())
             row = self.outer.variable
@@ -618,7 +617,7 @@ class _Nest:
                 put(f"{margin}if {row} < row_last:")
                 lines += textwrap.indent("\n".join(self._pass()), margin + "    ").splitlines()
                 put(f"{margin}else:")
-                lines += [f"{margin}    {b.name}[{b.name}_at] = 0.0" for b in buffers]
+                lines += [f"{margin}    clear({b.name}[at({b.name}_at)])" for b in buffers]
             else:
                 lines += textwrap.indent("\n".join(self._pass()), margin).splitlines()
             for group, (low, high) in zip(self.groups.values(), self._heights(), strict=True):

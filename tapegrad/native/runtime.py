@@ -1,6 +1,6 @@
 """What generated code calls: adding cotangents over broadcast axes, and the stacks that keep values for the reverse.
 
-Everything here is compiled by Numba into the program that uses it.
+Everything here is compiled by Numba into the program that uses it; what almost every program uses is emitted (see `emitted`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,20 @@ import numpy as np
 from numba import njit, prange
 from numba.core import types
 from numba.core.compiler import Compiler
-from numba.extending import intrinsic, overload
+from numba.extending import overload
+
+from .emitted import (
+    EXCEEDED,
+    accumulate,
+    apart,
+    at,
+    clear,
+    grown,
+    least,
+    plus,
+    zeros_like,
+    zeros_of,
+)
 
 # Division by zero gives inf, as in NumPy, and lets loops vectorise; nobody calls these from Python.
 KERNEL_OPTIONS: dict[str, Any] = {
@@ -51,33 +64,6 @@ _LOOPS_ONLY: dict[str, Any] = {
 }
 _THREADS: dict[str, Any] = {**KERNEL_OPTIONS, "parallel": _LOOPS_ONLY}
 shared = njit(**_THREADS)
-
-
-@intrinsic
-def at(context: Any, i: Any) -> Any:
-    """An index that is not negative: of an unsigned one Numba does not ask whether it counts from the end, and loops vectorise."""
-
-    def same(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return args[0]
-
-    return types.uint64(types.int64), same
-
-
-@intrinsic
-def plus(context: Any, total: Any, term: Any) -> Any:
-    """A sum that may be taken in any order: several elements at once."""
-
-    def added(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.fadd(*args, flags=("reassoc", "nsz"))
-
-    return types.float64(types.float64, types.float64), added
-
-
-@kernel
-def apart(a: Any, b: Any) -> bool:
-    """Whether two contiguous arrays share no memory."""
-    first, second = a.ctypes.data, b.ctypes.data
-    return first + a.nbytes <= second or second + b.nbytes <= first
 
 
 @kernel
@@ -119,79 +105,6 @@ def in_order(a: Any) -> Any:
     for k in range(1, a.size):
         total += a[k]
     return total
-
-
-@kernel
-def clear(a: Any) -> None:
-    for k in np.ndindex(a.shape):
-        a[k] = 0.0
-
-
-def accumulate(bar: Any, g: Any) -> None:
-    """bar += g; g is a number, or an array that is stretched to bar's shape or summed down to it."""
-    raise NotImplementedError("for compiled code")
-
-
-@overload(accumulate)
-def _accumulate(bar: Any, g: Any) -> Any:
-    if not isinstance(bar, types.Array):
-        return None
-    if not isinstance(g, types.Array):
-
-        def number(bar: Any, g: Any) -> None:
-            for k in np.ndindex(bar.shape):
-                bar[k] += g
-
-        return number
-    if g.ndim == 0:
-
-        def scalar(bar: Any, g: Any) -> None:
-            accumulate(bar, g[()])
-
-        return scalar
-    if g.ndim > bar.ndim:
-
-        def down(bar: Any, g: Any) -> None:
-            for k in range(g.shape[0]):
-                accumulate(bar, g[k])
-
-        if bar.ndim == 0:
-
-            def whole(bar: Any, g: Any) -> None:
-                bar[()] += np.sum(g)
-
-            return whole
-        return down
-    if g.ndim < bar.ndim:
-
-        def up(bar: Any, g: Any) -> None:
-            for k in range(bar.shape[0]):
-                accumulate(bar[k], g)
-
-        return up
-    if bar.ndim == 1:
-
-        def line(bar: Any, g: Any) -> None:
-            n = bar.shape[0]
-            if g.shape[0] == n:
-                for k in range(n):
-                    bar[k] += g[k]
-            elif g.shape[0] == 1:
-                for k in range(n):
-                    bar[k] += g[0]
-            else:
-                for k in range(g.shape[0]):
-                    bar[0] += g[k]
-
-        return line
-
-    def rows(bar: Any, g: Any) -> None:
-        # One call, whatever is stretched: each would be compiled anew.
-        n, m = bar.shape[0], g.shape[0]
-        for k in range(n if m == 1 else m):
-            accumulate(bar[k if n == m or m == 1 else 0], g[k if m > 1 else 0])
-
-    return rows
 
 
 def unless_zero(g: Any, partial: Any) -> Any:
@@ -497,32 +410,11 @@ def memory_limit() -> int:
     return int(0.75 * memory)
 
 
-_EXCEEDED = (
-    "the derivative of a native function would keep more for its reverse sweep than the limit allows: go back over time from snapshots "
-    "(tg.checkpointed), shorten the run, or set TAPEGRAD_NATIVE_LIMIT (bytes)"
-)
-
-
-@kernel
-def grown(stack: Any, n: int, limit: int) -> Any:
-    """A stack with room for n elements, with the contents of this one."""
-    size = max(2 * stack.size, n, 1024)
-    if size * 8 > limit:
-        size = n
-    if size * 8 > limit:
-        raise MemoryError(_EXCEEDED)
-    out = np.empty(size, stack.dtype)
-    # A slice assigned to brings its error message along, which takes longer to compile than all else here.
-    for k in range(stack.size):
-        out[k] = stack[k]
-    return out
-
-
 @kernel
 def counted(held: int, more: int, limit: int) -> int:
     """Bytes of arrays that are kept by reference, with those of one more."""
     if held + more > limit:
-        raise MemoryError(_EXCEEDED)
+        raise MemoryError(EXCEEDED)
     return held + more
 
 
@@ -659,6 +551,9 @@ SCOPE: dict[str, Any] = {
     "separate": separate,
     "chunk_count": chunk_count,
     "in_order": in_order,
+    "least": least,
+    "zeros_like": zeros_like,
+    "zeros_of": zeros_of,
     "clear": clear,
     "plus": plus,
     "accumulate": accumulate,

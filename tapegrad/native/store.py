@@ -31,10 +31,11 @@ from ..replay import cache
 
 def key(text: str, scope: dict[str, Any], *more: Any) -> str | None:
     """A hash of a generated text with what its names mean; None where that cannot be told."""
-    from . import runtime
+    from . import emitted, runtime
 
     digest = hashlib.sha256(cache.environment().encode())
-    digest.update(Path(runtime.__file__).read_bytes())
+    for module in (runtime, emitted):
+        digest.update(Path(str(module.__file__)).read_bytes())
     digest.update(repr((text, *more)).encode())
     for name, value in sorted(scope.items()):
         if runtime.SCOPE.get(name) is value:
