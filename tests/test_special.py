@@ -62,7 +62,7 @@ def test_what_no_kernel_can_say():
 
 def test_zeta_of_single_numbers_is_scipys():
     s, q = np.meshgrid(
-        [1.5, 2.0, 3.0, 7.0, 30.0], [-2.5, -1.0, 0.0, 0.01, 0.7, 4.0, 30.0, 1e3, 1e8]
+        [1.5, 2.0, 3.0, 7.0, 30.0], [-2.5, -1.0, 0.0, 0.01, 0.7, 4.0, 30.0, 1e3, 1e8, 1e300, np.inf]
     )
     given = zip(s.ravel(), q.ravel(), strict=True)
     ours = np.reshape([_zeta_of_numbers(*numbers) for numbers in given], s.shape)

@@ -64,7 +64,9 @@ def _zeta_of_numbers(s, q):
         total += q**-s
         q += 1
     power = q**-s
-    total += power * q / (s - 1) + power / 2
+    total += (
+        q ** (1 - s) / (s - 1) + power / 2
+    )  # power * q would be 0 for the largest q, and NaN for inf
     rising, k = s * power / q, 0
     for b in _REMAINDER:
         total += b * rising
