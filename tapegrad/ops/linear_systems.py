@@ -153,9 +153,10 @@ def _solution(
 ) -> np.ndarray:
     a, b, *kept = xs
     n = a.shape[-1]
-    if a.shape[-2] != n or b.shape[-2] != n:
+    equations = b.shape[-2:][0]
+    if a.shape[-2] != n or equations != n:
         raise ValueError(
-            f"a system of {b.shape[-2]} equations was given a matrix of shape {a.shape[-2:]}: lengths must agree."
+            f"a system of {equations} equations was given a matrix of shape {a.shape[-2:]}: lengths must agree."
         )
     dtype = _inexact(a, b)
     if side and n and (a.ndim == 2 or n >= 32):
@@ -198,6 +199,8 @@ def solved(factors: np.ndarray, b: np.ndarray, adjoint: bool = False) -> np.ndar
 
 def _columns(one: Callable[..., np.ndarray], a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """`each`, but one matrix with a stack of right sides is one call."""
+    if b.ndim == 1:
+        return one(a, b)
     if a.ndim == 2 and b.ndim > 2:
         flat = np.moveaxis(b, -2, 0)
         return np.moveaxis(one(a, flat.reshape(len(flat), -1)).reshape(flat.shape), 0, -2)
@@ -206,6 +209,8 @@ def _columns(one: Callable[..., np.ndarray], a: np.ndarray, b: np.ndarray) -> np
 
 _SYSTEMS = [
     call((3, 3), (3, 2)),
+    call((3, 3), (3,)),
+    call((3, 3), (3,), adjoint=True),
     call((2, 3, 3), (3, 1)),
     call((2, 2), (2, 2, 1), adjoint=True),
     call((3, 3), (3, 2), side="lower"),
@@ -238,6 +243,8 @@ def _solution_tangent(ts, xs, out, adjoint=False, side=None, unit=False):
 def solution(g, xs, out, wanted, *, adjoint=False, side=None, unit=False):
     """x from a x = b, or from aᴴ x = b; with `side`, one triangle of a is read, with `unit`, its diagonal is taken as ones.
 
+    b holds columns; one matrix, and no side, takes a vector too.
+
     A third operand, if there is one, holds the LU factors of a, and a itself is only differentiated by.
     """
     a, _, *kept = xs
@@ -245,7 +252,9 @@ def solution(g, xs, out, wanted, *, adjoint=False, side=None, unit=False):
     a_bar = None
     if wanted[0]:
         left, right = (out, b_bar) if adjoint else (b_bar, out)
-        a_bar = -np.matmul(left, conj(np.swapaxes(right, -1, -2)))
+        vectors = left.ndim == 1
+        across = right if vectors else np.swapaxes(right, -1, -2)
+        a_bar = -((left[:, None] * conj(across)) if vectors else np.matmul(left, conj(across)))
         if side:
             a_bar = triangle_of(a_bar, side, strict=unit)
     return [a_bar, b_bar, *(None for _ in kept)]
@@ -262,6 +271,8 @@ def as_columns(b: Any) -> tuple[Any, Callable[[Any], Any]]:
 def solve(a: Any, b: Any) -> Any:
     """x from a x = b, for a square matrix or a stack; b is a vector only if it is 1-d, as in NumPy 2."""
     square(a, "solve")
+    if np.ndim(a) == 2 and np.ndim(b) == 1:
+        return solution([a, b, *kept_factors(a, b)])
     b, back = as_columns(b)
     return back(solution([a, b, *kept_factors(a, b)]))
 
