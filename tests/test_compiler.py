@@ -935,6 +935,22 @@ def neighbours(x):
 RATES = np.array([0.5, 0.2, 1.0, 0.3, 3.0, 1.5])
 
 
+@pytest.mark.parametrize("shape", [(1,), (2,), (3, 1)])
+def test_what_is_gathered_is_computed_before(shape):
+    order = np.arange(shape[-1])[::-1].copy()
+
+    def turns(q):
+        x = q
+        for _ in range(5):
+            x = x[..., order] + q
+        return x
+
+    q = np.arange(math.prod(shape)).reshape(shape) + 0.3
+    compiled = tg.compile(turns)
+    compiled(q)  # what is traced is computed by NumPy
+    agree(compiled(q), turns(q))
+
+
 @pytest.mark.parametrize(
     "f, points",
     [

@@ -785,8 +785,8 @@ class Body:
     def _gathered_entries(self, op: Op, maps: tuple[Map, ...]) -> Value:
         """Entries at places that are values."""
         x, *indices = op.inputs
-        rest = [(0, -1, None) if i in op.attr else m for i, m in enumerate(gathered_maps(op, maps))]
-        names, stride = self._places(x, indices, maps[: len(indices[0].shape)], rest)
+        before = maps[: len(indices[0].shape)]
+        names, stride = self._places(x, indices, before, gathered_maps(op, maps))
         kind = "i8" if op.dtype == B1 else TYPES[op.dtype]
         align = op.dtype.itemsize
         lanes = len(names)

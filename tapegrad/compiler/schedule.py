@@ -175,11 +175,14 @@ def inside_maps(region: Op, maps: Sequence[Map]) -> tuple[Map, ...]:
     return tuple(result)
 
 
-def gathered_maps(op: Op, maps: Sequence[Map]) -> tuple[Map, ...]:
-    """Maps of what a gather reads, from the maps of its result; the axes that its indices say have none."""
+def gathered_maps(op: Op, maps: Sequence[Map]) -> tuple[Any, ...]:
+    """Maps of what a gather reads, from the maps of its result; the axes that its indices say have none.
+
+    Of an axis of length 1 too: no map is another map than that to place 0, as what is gathered is read from memory.
+    """
     rest = iter(maps[len(op.inputs[1].shape) :])
     x = op.inputs[0]
-    return tuple((0, -1, 0) if i in op.attr else next(rest) for i in range(len(x.shape)))
+    return tuple((0, -1, None) if i in op.attr else next(rest) for i in range(len(x.shape)))
 
 
 def space_of(op: Op) -> tuple[int, ...]:
