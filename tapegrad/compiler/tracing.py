@@ -1144,7 +1144,9 @@ def ops_recorded() -> Iterator[None]:
             if not _originals:
                 # Entries of packed and freed values are never evaluated.
                 for op in [op for op in OPS if op.evaluate is not None]:
-                    if not isinstance(op.forward, np.ufunc) and op.name not in _SEEN_THROUGH:
+                    # What is put around a ufunc chooses by operators, which are recorded themselves.
+                    own = not isinstance(op.forward, np.ufunc) and op.around is None
+                    if own and op.name not in _SEEN_THROUGH:
                         _originals.append((op, op.forward))
                         _set_forward(op, _recorder(op))
         yield
