@@ -44,6 +44,7 @@ def scan(
     length: int | None = None,
     *,
     reverse: bool = False,
+    unroll: int | bool = 1,
     checkpoint: int | bool = False,
 ) -> tuple[Tree, Tree]:
     """The last carry and all results of `carry, y = f(carry, x)`, for the entries x of `xs` along its first axis, one by one.
@@ -51,8 +52,9 @@ def scan(
     `init`, `xs` and `y` are pytrees; each leaf of `xs` has the same length, and without `xs` there are `length` steps with x = None.
     The results come stacked along a new first axis, None where f returns None for y. `reverse` begins at the last entry; results
     stay in the order of `xs`. `checkpoint` is the number of steps that are kept at once for reverse mode (True: √n); then `f` runs
-    twice and must give the same again. For no steps the results are empty: `f` runs once, on zeros in the place of x, to see their
-    shapes. Raises ValueError for lengths that differ, and where the carry changes its shape.
+    twice and must give the same again. `unroll` is taken as in JAX, where it is advice to the compiler, and changes nothing. For no
+    steps the results are empty: `f` runs once, on zeros in the place of x, to see their shapes. Raises ValueError for lengths
+    that differ, and where the carry changes its shape.
 
     >>> import numpy as np, tapegrad as tg
     >>> tg.scan(lambda total, x: (total + x, total * x), 0.0, np.array([1.0, 2.0, 3.0]))
@@ -61,6 +63,7 @@ def scan(
     array([1.84153554, 0.74562414])
     """
     demand_callable(f, "scan")
+    _advice(unroll, "scan")
     leaves, structure = _tree(xs)
     lengths: set[Any] = {np.shape(x)[0] if np.ndim(x) else None for x in leaves}
     if length is not None:
@@ -92,19 +95,21 @@ def fori_loop(
     body: Callable[[int, Tree], Tree],
     init: Tree,
     *,
+    unroll: int | bool | None = None,
     checkpoint: int | bool = False,
 ) -> Tree:
     """The value after `for i in range(lower, upper): value = body(i, value)`, beginning with `init`.
 
     `checkpoint` is the number of steps that are kept at once for reverse mode (True: √n). Inside `tg.compile` whole numbers that
-    the program computes may be bounds, too: one program for all of them. Raises ValueError where the value changes its shape
-    or structure.
+    the program computes may be bounds, too: one program for all of them. `unroll` is taken as in JAX, and changes nothing. Raises
+    ValueError where the value changes its shape or structure.
 
     >>> import numpy as np, tapegrad as tg
     >>> tg.grad(lambda x: tg.fori_loop(0, 3, lambda i, v: v * x, 1.0))(2.0)
     12.0
     """
     demand_callable(body, "fori_loop")
+    _advice(unroll, "fori_loop")
     if _counts_later(
         lower, upper
     ):  # a program's own numbers: as many steps as they say in each call
@@ -209,6 +214,15 @@ def cond(
 
 
 # ---------------------------------------------------------------------------------------------------- steps
+
+
+def _advice(unroll: int | bool | None, name: str) -> None:
+    """Look at `unroll` as JAX does."""
+    if unroll is not None and (not isinstance(unroll, int) or (unroll < 1 and unroll is not False)):
+        raise ValueError(
+            f"{name} was given unroll={unroll!r}, but it is a number of steps from 1, or True or False. Leave it out: compiled or not, "
+            "the result is the same."
+        )
 
 
 def _segment(checkpoint: int | bool, n: int) -> int:

@@ -550,6 +550,8 @@ LOOPS = {
     "scan over nothing": (lambda b: tg.scan(adds_up, 0.0), ValueError, "as `length`"),
     "scan over a number": (lambda b: tg.scan(adds_up, 0.0, 1.0), ValueError, "first axis"),
     "scan over two lengths": (lambda b: tg.scan(adds_up, 0.0, (ONES, ONES[:2])), ValueError, "of equal length"),
+    "scan with half a step at once": (lambda b: tg.scan(adds_up, 0.0, ONES, unroll=0.5), ValueError, "number of steps from 1"),
+    "fori_loop with no step at once": (lambda b: tg.fori_loop(0, 2, abs, 1.0, unroll=0), ValueError, "number of steps from 1"),
     "fori_loop to a half": (lambda b: tg.fori_loop(0, 2.5, lambda i, c: c, 1.0), TypeError, "whole numbers"),
     "fori_loop to text": (lambda b: tg.fori_loop("a", 2, lambda i, c: c, 1.0), TypeError, "whole numbers"),
     "fori_loop to nan": (lambda b: tg.fori_loop(0, np.nan, lambda i, c: c, 1.0), TypeError, "whole numbers"),

@@ -521,3 +521,10 @@ def test_loops_on_tracked_tensors_and_in_place_of_numpy(monkeypatch):
     for call in calls:
         call.native = None
     np.testing.assert_allclose(program([X * 2]), tg.grad(orbit)(X * 2), rtol=1e-12)
+
+
+def test_advice_to_compilers():
+    """JAX's keywords are taken, and change nothing."""
+    total = tg.scan(lambda c, x: (c + x, c), 0.0, X, unroll=2, reverse=True, length=len(X))[0]
+    assert total == np.sum(X[::-1])
+    assert tg.fori_loop(0, 3, lambda i, v: v * 2.0, 1.0, unroll=True) == 8.0

@@ -9,7 +9,8 @@
     turns      a part of the tape that repeats, as one entry before the walk back; rolling: a stretch of calls that repeats as a loop
     iteration  loops that say they are loops, by one step
     team       threads that share large loops
-    native     a module with its entry; nesting: loops, and loops in their steps, as one; jit: object code, linking, lifetime (the cache on disk is replay's)
+    native     a module with its entry; nesting: loops, and loops in their steps, as one
+    jit        object code, linking, lifetime (the cache on disk is replay's)
     program    signatures, guards, which program a call gets; surroundings: what a function reads beside its arguments
     entry      a call on tracked tensors: one entry of the outer tape
 

@@ -32,6 +32,9 @@ from .schedule import topological
 ROWS = 64
 """Rows that a `while` begins with, where it keeps some; then always twice as many."""
 
+FEW = 1024
+"""Bytes of what a step carries, or keeps for itself, up to which they are variables of their own: LLVM keeps such in registers."""
+
 PAUSE = 200_000
 """Operations, about, between two looks whether Python was interrupted."""
 
@@ -118,8 +121,13 @@ class Module:
             *(f"ptr noalias %mem{n}" for n in local),
         ]
         text = f"define internal void @body{k}({', '.join(kinds)}) #0 {{\nentry:\n{inside}\n  ret void\n}}"
+        sizes = [schedule.roots[n].size * schedule.roots[n].dtype.itemsize for n in local]
+        few = sum(sizes) <= FEW and all(schedule.memory[n][0] == "full" for n in local)
         lines = [
-            f"  %m{n} = getelementptr i8, ptr %scratch, i64 {schedule.memory[n][1]}" for n in local
+            f"  %m{n} = alloca [{max(size, 1)} x i8], align 64"
+            if few
+            else f"  %m{n} = getelementptr i8, ptr %scratch, i64 {schedule.memory[n][1]}"
+            for n, size in zip(local, sizes, strict=True)
         ]
         given = [
             *(f"ptr %a{i}" for i in range(len(sources))),
@@ -351,7 +359,8 @@ class _LoopText:
         self.starts = [0]
         for size in self.sizes[: loop.carried]:
             self.starts.append(self.starts[-1] + max(size + 63, 64) // 64 * 64)
-        self.width = self.starts.pop() if loop.carried else 0
+        self.width = self.starts.pop()
+        self.few = sum(self.sizes[: loop.carried]) <= FEW
         self.lines: list[str] = []
 
     def run(self) -> Piece:
@@ -359,39 +368,48 @@ class _LoopText:
         loop, lines = self.loop, self.lines
         n_in, n_out = len(self.given), loop.carried + loop.kept
         first = 1 if loop.open and loop.tested else 0
-        own = 2 * self.width + 64
-        lines += [
-            "  %here = getelementptr i8, ptr %scratch, i64 64",
-            f"  %there = getelementptr i8, ptr %scratch, i64 {64 + self.width}",
-            f"  %under = getelementptr i8, ptr %scratch, i64 {own}",
-        ]
-        self._copies("%here", [f"%a{first + k}" for k in range(loop.carried)], "init", True)
+        own = 64 + (0 if self.few else 2 * self.width)
+        lines.append(f"  %under = getelementptr i8, ptr %scratch, i64 {own}")
+        if self.few:
+            for k in range(loop.carried):
+                for name in (f"%c{k}", f"%n{k}"):
+                    lines.append(f"  {name} = alloca [{max(self.sizes[k], 1)} x i8], align 64")
+                self._copy(f"%c{k}", f"%a{first + k}", k)
+        else:
+            lines += [
+                "  %here = getelementptr i8, ptr %scratch, i64 64",
+                f"  %there = getelementptr i8, ptr %scratch, i64 {64 + self.width}",
+            ]
+            for k in range(loop.carried):
+                lines.append(f"  %init{k} = getelementptr i8, ptr %here, i64 {self.starts[k]}")
+                self._copy(f"%init{k}", f"%a{first + k}", k)
         if loop.open and loop.tested:
             self._growing(first)
         else:
             self._counted()
-        self._copies("%last", [f"%b{k}" for k in range(loop.carried)], "end", False)
+        for k in range(loop.carried):
+            if not self.few:
+                lines.append(f"  %end{k} = getelementptr i8, ptr %last, i64 {self.starts[k]}")
+            self._copy(f"%b{k}", f"%c{k}" if self.few else f"%end{k}", k)
         lines.append("  ret i32 1")
         self.module.declared["declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"] = None
         work = self.step.work * (1 if loop.open else loop.turns)
         return self.module._function(n_in, n_out, lines, own + self.step.scratch, work)
 
-    def _copies(self, buffer: str, pointers: Sequence[str], stem: str, into: bool) -> None:
-        for k, (pointer, start) in enumerate(zip(pointers, self.starts, strict=False)):
-            name = f"%{stem}{k}"
-            ends = (name, pointer) if into else (pointer, name)
-            self.lines += [
-                f"  {name} = getelementptr i8, ptr {buffer}, i64 {start}",
-                f"  call void @llvm.memcpy.p0.p0.i64(ptr {ends[0]}, ptr {ends[1]}, i64 {self.sizes[k]}, i1 false)",
-            ]
+    def _copy(self, to: str, source: str, k: int) -> None:
+        """A carried value to another place."""
+        self.lines.append(
+            f"  call void @llvm.memcpy.p0.p0.i64(ptr {to}, ptr {source}, i64 {self.sizes[k]}, i1 false)"
+        )
 
     def _turn(self, first: int, rows: Sequence[str], made: Sequence[str]) -> None:
         """One turn, from %cur to %new; `rows` are read, `made` are where its rows go."""
         loop, lines = self.loop, self.lines
         inputs, outputs = [], []
         for k in range(loop.carried):
-            lines.append(f"  %c{k} = getelementptr i8, ptr %cur, i64 {self.starts[k]}")
-            lines.append(f"  %n{k} = getelementptr i8, ptr %new, i64 {self.starts[k]}")
+            if not self.few:
+                lines.append(f"  %c{k} = getelementptr i8, ptr %cur, i64 {self.starts[k]}")
+                lines.append(f"  %n{k} = getelementptr i8, ptr %new, i64 {self.starts[k]}")
             inputs.append(f"%c{k}")
             outputs.append(f"%n{k}")
         inputs += [f"%a{first + loop.carried + k}" for k in range(loop.fixed)]
@@ -406,6 +424,8 @@ class _LoopText:
             "  ret i32 %ok",
             "turned:",
         ]
+        for k in range(loop.carried if self.few else 0):
+            self._copy(f"%c{k}", f"%n{k}", k)
 
     def _counted(self) -> None:
         """As many turns as the loop has, or as what it reads has rows."""
@@ -463,12 +483,16 @@ class _LoopText:
             "  %more = icmp slt i64 %next, %count",
             "  br i1 %more, label %turns, label %after",
             "after:",
-            "  %last = phi ptr [ %new, %turned ]" + (", [ %here, %begin ]" if loop.open else ""),
         ]
+        if not self.few:
+            never = ", [ %here, %begin ]" if loop.open else ""
+            lines.append(f"  %last = phi ptr [ %new, %turned ]{never}")
 
     def _phis(self, before: str, again: str = "turned") -> None:
+        self.lines.append(f"  %j = phi i64 [ 0, %{before} ], [ %next, %{again} ]")
+        if self.few:
+            return
         self.lines += [
-            f"  %j = phi i64 [ 0, %{before} ], [ %next, %{again} ]",
             f"  %cur = phi ptr [ %here, %{before} ], [ %new, %{again} ]",
             f"  %new = phi ptr [ %there, %{before} ], [ %cur, %{again} ]",
         ]
@@ -568,8 +592,9 @@ class _LoopText:
             "  %on = icmp ne i8 %said, 0",
             "  br i1 %on, label %turns, label %after",
             "after:",
-            "  %last = phi ptr [ %new, %awake ], [ %here, %begin ]",
         ]
+        if not self.few:
+            lines.append("  %last = phi ptr [ %new, %awake ], [ %here, %begin ]")
 
 
 PAUSES = """

@@ -55,10 +55,13 @@ def wound(trace: Trace, code: list[Any], pending: dict[Any, Any], watch: dict[An
         return code
     if code[SLOT] <= storage.latest_overwrite() or any(type(s) is Guard for s in trace.graph.steps):
         return code
+    winder = _Winder(trace, code, pending)
     try:
-        return _Winder(trace, code, pending).run()
+        return winder.run()
     except Unrolled:
         return code
+    finally:
+        vars(winder).clear()  # functions that name themselves keep it until a collection
 
 
 class _Stretch:
