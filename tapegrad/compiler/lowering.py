@@ -242,9 +242,9 @@ _BOOLEAN = frozenset("logical_and logical_or logical_xor logical_not equal not_e
 
 
 def _half(arrays: Arrays, node: Node, ops: Sequence[Op]) -> bool:
-    """Whether NumPy's operator takes the square root here: of arrays, not of scalars."""
+    """Whether NumPy's operator, which our op calls, too, takes the square root here: of arrays, not of scalars."""
     return (
-        node.function is operator.pow
+        (node.function is operator.pow or isinstance(node.function, OpCall))
         and bool(node.shape)
         and ops[1].kind == "const"
         and float(ops[1].attr.value) == 0.5

@@ -21,6 +21,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -492,6 +493,11 @@ class Traced(StandIn):
     # ------------------------------------------------------------------------------------ NumPy's hooks
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **settings: Any) -> Any:
+        if len(inputs) == 1 and not settings and method == "__call__":
+            if not self.large and type(self.value) is _number and self.home.open:
+                value = ufunc(self.value)
+                if type(value) is _number:
+                    return _recorded_number(self.home, _call_of(ufunc), (self.node,), value)
         if any(isinstance(x, Tensor) for x in inputs):
             return NotImplemented
         out = settings.pop("out", None)
@@ -958,6 +964,12 @@ def _recorded_number(trace: Trace, kind: type[Node], inputs: tuple[Node, ...], v
     t.given = t.large = False
     t.nbytes = 8
     return t
+
+
+@cache
+def _call_of(ufunc: np.ufunc) -> type[Node]:
+    """The class of the calls of a ufunc on one number."""
+    return number_call(ufunc, ufunc.__name__, ONE)
 
 
 def _on_numbers(operation: Any, name: str, otherwise: Any) -> Any:
