@@ -202,6 +202,22 @@ def swapped_in_nests(x):
     return np.sum(u * w)
 
 
+def loops_of_one_name(x):
+    """What the inner loop left under the name is read behind it, in the passes of the outer one."""
+    s = 0.0
+    for v in range(1, 0, -1):
+        for v in range(2):
+            s += x[v] * 0.5
+        s += x[v + 1] * (v - 0.25)
+    for k in range(3):
+        s += x[k] * k
+        for k in range(1, 3):
+            s += 0.1 * x[k]
+        else:
+            s *= x[k] * 0.5 + k
+    return s
+
+
 def insertion_sort(x):
     y = x.copy()
     for i in range(1, y.size):

@@ -1111,13 +1111,17 @@ class _Lowering:
         )
 
     def read_outside(self, loop: ast.For, name: str) -> bool:
-        """Whether a loop's variable is read anywhere but in loops that count with it."""
+        """Whether a loop's variable is read anywhere but in loops that count with it.
+
+        A loop around this one that counts with the same name may read behind this one what this one left.
+        """
 
         def read(node: ast.AST) -> bool:
             if (
                 isinstance(node, ast.For)
                 and isinstance(node.target, ast.Name)
                 and node.target.id == name
+                and (node is loop or all(n is not loop for n in ast.walk(node)))
             ):
                 return read(node.iter) or any(read(n) for n in node.orelse)
             if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load):
