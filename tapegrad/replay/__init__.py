@@ -24,7 +24,7 @@ from .layout import NOBODY, OTHERS, ROOT
 
 def available() -> bool:
     """Whether replay can run in this process; `status()["machine"]` says why not."""
-    return bool(status()["available"])
+    return not (bridge.obstacle() or bridge.trouble)
 
 
 def loaded() -> bool:

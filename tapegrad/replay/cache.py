@@ -81,8 +81,9 @@ def environment() -> str:
     return hashlib.sha256("\n".join([*facts, text_of("layout", "access")]).encode()).hexdigest()
 
 
+@cache
 def text_of(*modules: str) -> str:
-    """A hash of the text of modules of this package."""
+    """A hash of the text of modules of this package; read once, since each backward asks while the machine is being compiled."""
     digest = hashlib.sha256()
     for name in modules:
         digest.update(Path(__file__).with_name(f"{name}.py").read_bytes())
