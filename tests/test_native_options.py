@@ -139,3 +139,19 @@ def test_what_numba_refuses(f, derived, called, words):
     assert words in str(told.value)
     assert type(told.value.__cause__).__module__ == "numba.core.errors"
     assert "nopython mode pipeline" not in str(told.value)
+
+
+@tg.njit
+def first(x):
+    return x[0] * 2.0
+
+
+def test_arguments_without_a_type():
+    """Told by the name of the parameter, with what to pass instead."""
+    with pytest.raises(NotDifferentiable, match=r"x = an array of float16.*float64"):
+        tg.grad(first)(np.ones(2, np.float16))
+    with pytest.raises(NotDifferentiable, match=r"by x was asked.*Pass an array"):
+        tg.grad(first)(numba.typed.List([1.0, 2.0]))
+    with pytest.raises(numba.core.errors.TypingError, match=r"def first\n.*an object of Python's"):
+        first({0: 1.0})
+    assert np.array_equal(tg.grad(first)(np.ones(2)), [2.0, 0.0])

@@ -26,7 +26,8 @@ def place(loc: Any) -> Where:
 def place_of(error: Exception, otherwise: Where) -> Where:
     """Where an error of Numba's says that it arose, if it does."""
     loc = getattr(error, "loc", None)
-    return otherwise if loc is None or not loc.filename else place(loc)
+    found = otherwise if loc is None or not loc.filename else place(loc)
+    return otherwise if found.text.startswith("@") else found
 
 
 def gist(error: Exception) -> str:
@@ -34,6 +35,10 @@ def gist(error: Exception) -> str:
     text = re.sub(r"\x1b\[[0-9;]*m", "", " ".join(str(error).split()))
     text = re.sub(r"^(Failed in nopython mode pipeline \(step: [^)]*\) )+", "", text)
     text = text.removesuffix(". Raised from None")
+    text = text.replace(
+        "non-precise type pyobject",
+        "an argument is an object of Python's, for which it has no type",
+    )
     wrong = re.search(r"raised a specific error: (?:\w+: )?(.*?) raised from ", text)
     text = re.split(r' There are \d+ candidate| During: | File "|, defined at ', text)[0]
     told = text if wrong is None else f"{text} ({wrong[1]})"

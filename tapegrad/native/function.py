@@ -114,19 +114,34 @@ class NativeFunction:
 
     def variant(self, args: tuple[Any, ...]) -> Variant:
         """What is known of this function for arguments of these types."""
-        key = tuple(map(_key, args))
+        try:
+            key = tuple(map(_key, args))
+        except (NotImplementedError, ValueError, TypeError, *COMPLAINTS):
+            key = tuple(map(type, args))  # which of them it is will be told
         found = self.variants.get(key)
         if found is None:
             with self._lock:
                 found = self.variants.get(key)
                 if found is None:
                     # Flags that make no difference to Numba, such as who owns the memory, are in the key too.
-                    kinds = tuple(numba.typeof(a) for a in args)
+                    kinds = tuple(map(self._type_of, self.signature.parameters, args))
                     found = self._by_types.get(kinds)
                     if found is None:
                         found = self._by_types[kinds] = Variant(self, args)
                     self.variants[key] = found
         return found
+
+    def _type_of(self, name: str, a: Any) -> Any:
+        told = f"an array of {a.dtype}" if isinstance(a, np.ndarray) else type(a).__name__
+        try:
+            if isinstance(a, np.ndarray | np.generic) and a.dtype == np.float16:
+                raise NotImplementedError("Numba has a name for these, but no code")
+            return numba.typeof(a)
+        except (NotImplementedError, ValueError, TypeError, *COMPLAINTS) as error:
+            raise NotDifferentiable(
+                f"{self.__name__} was called with {name} = {told}, which Numba has no type or no code for. Pass numbers, arrays of "
+                "float64, tuples of these, or jitted functions."
+            ) from error
 
     def value_and_gradient(
         self,
@@ -150,6 +165,12 @@ class NativeFunction:
                 return NotImplemented
         for i in positions:
             kind = type(full[i])
+            if kind.__module__.startswith("numba.typed"):
+                name = list(self.signature.parameters)[i]
+                raise NotDifferentiable(
+                    f"the gradient of {self.__name__} by {name} was asked, which is a {kind.__name__} of Numba's, but gradients are by "
+                    "numbers and arrays. Pass an array, and make the list of it inside the function."
+                )
             if kind not in _VARIABLE:
                 return NotImplemented
             if kind is np.ndarray and (
