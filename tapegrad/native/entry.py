@@ -162,8 +162,8 @@ def record(function: NativeFunction, args: tuple[Any, ...]) -> Any:
         wrapped = [wrap(np.asarray(r)) if _has_derivative(r) else r for r in results]
         return tuple(wrapped) if isinstance(value, tuple) else wrapped[0]
     bound.outs = [(i, np.shape(r)) for i, r in enumerate(results) if _has_derivative(r)]
-    bound.shapes = [np.shape(x) for x in raw]
-    bound.real = [np.asarray(x).dtype.kind != "c" for x in raw]
+    bound.shapes = [x.shape for x in raw]
+    bound.real = [x.dtype.kind != "c" for x in raw]
     if standing is not None and len(bound.outs) < len(results):
         others = _traced(bound, standing, given)
         results = list(others) if isinstance(value, tuple) else [others]
