@@ -1382,6 +1382,12 @@ OF_TWO = [
     lambda a, b: a + b, lambda a, b: a - 0.5 * b, lambda a, b: a * b, lambda a, b: np.minimum(a, b), np.hypot,
     lambda a, b: a / (1.5 + b * b),
 ]  # fmt: skip
+MOVES = [
+    lambda v: v[::-1], lambda v: v[np.arange(len(v))[::-1]], lambda v: v[np.zeros(len(v), int)], lambda v: v.copy(),
+    lambda v: np.concatenate([v[1:], v[:1]]), lambda v: np.stack([v, v]).sum(axis=0), lambda v: v + np.sum(v),
+    lambda v: v + (v > 0) * 0.1,
+]  # fmt: skip
+"""Of vectors, those of length 1 too."""
 
 
 def random_loop(seed):
@@ -1389,12 +1395,13 @@ def random_loop(seed):
     rng = np.random.default_rng(seed)
     turns = int(rng.integers(60, 90))
     vectors, carried, after = rng.random() < 0.5, int(rng.integers(1, 4)), int(rng.integers(4))
-    steps = [rng.integers([5, 999, 999, 999]).tolist() for _ in range(int(rng.integers(3, 8)))]
+    length = int(rng.integers(1, 4))
+    steps = [rng.integers([6, 999, 999, 999]).tolist() for _ in range(int(rng.integers(3, 8)))]
     numbers, offset = rng.normal(size=turns).tolist(), int(rng.integers(3))
     stride, first_differs, one_differs = int(rng.choice([1, 1, 2, -1])), *(rng.random(2) < 0.3)
 
     def program(x, p):
-        carries = [x[3 * i : 3 * i + 3] if vectors else x[i] for i in range(carried)]
+        carries = [x[length * i : length * (i + 1)] if vectors else x[i] for i in range(carried)]
         total, kept = 0.0, []
         for turn in range(turns):
             values = list(carries)
@@ -1406,6 +1413,8 @@ def random_loop(seed):
                     values.append(IN_LOOPS[which % len(IN_LOOPS)](a))
                 elif kind == 3:
                     values.append(a * numbers[turn])
+                elif kind == 5:
+                    values.append(MOVES[which % len(MOVES)](a) if vectors else a * 0.5)
                 elif kind == 4 and first_differs and turn == 0:
                     values.append(a * 1.0)
                 else:
@@ -1426,7 +1435,7 @@ def random_loop(seed):
     return program, [(rng.normal(size=9), rng.normal(size=2 * turns + 5)) for _ in range(2)]
 
 
-@pytest.mark.parametrize("seed", range(0, PROGRAMS // 12, 4))
+@pytest.mark.parametrize("seed", range(0, PROGRAMS // 6, 4))
 def test_random_loops(seed):
     """Long loops of which some roll, some partly and some not at all: the answer is always the same."""
     for k in range(seed, seed + 4):
