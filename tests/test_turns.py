@@ -188,3 +188,10 @@ def test_first_turns_that_are_others(wound):
     for p in (P, P / 2):
         same(tg.compile(tg.value_and_grad(f))(p), tg.value_and_grad(f)(p))
     assert wound and wound[0] < 100
+
+
+def test_a_hook_on_another_tensor_does_not_matter(wound):
+    y = tg.tensor(P, requires_grad=True) * 2
+    y.register_hook(lambda g: g)
+    tg.compile(tg.value_and_grad(carried))(P, DATA)
+    assert wound == [59]

@@ -51,7 +51,7 @@ def wound(trace: Trace, code: list[Any], pending: dict[Any, Any], watch: dict[An
     """The entries with their repeating parts as one entry each, for a walk from `pending` down; the same entries where there are none."""
     if len(code) < LEAST * STRIDE or type(trace) is not Trace or KEY in trace.unrolled:
         return code
-    if watch or dual.saved or sweep.GUARD.get() is not None:
+    if sweep.GUARD.get() is not None or _told_of(code, watch) or _told_of(code, dual.saved):
         return code
     if code[SLOT] <= storage.latest_overwrite() or any(type(s) is Guard for s in trace.graph.steps):
         return code
@@ -62,6 +62,11 @@ def wound(trace: Trace, code: list[Any], pending: dict[Any, Any], watch: dict[An
         return code
     finally:
         vars(winder).clear()  # functions that name themselves keep it until a collection
+
+
+def _told_of(code: list[Any], slots: dict[Any, Any]) -> bool:
+    """Whether somebody has a hook, say, at one of the entries; those at other tapes' do not matter."""
+    return bool(slots) and not slots.keys().isdisjoint(code[SLOT::STRIDE])
 
 
 class _Stretch:

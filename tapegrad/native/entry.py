@@ -292,7 +292,7 @@ def _filled(given: Sequence[Any], values: Sequence[Any]) -> list[Any]:
 @primitive(_call, name="native_call", jvp=_call_jvp, holomorphic=False)
 def native_call(g: Any, xs: Any, *, of: Any) -> Any:
     """A compiled function of the user's, with the adjoint that was generated for it."""
-    if type(g) is not Tensor and not any(type(x) is Tensor for x in xs):
+    if not any(isinstance(v, Tensor | StandIn) for v in (g, *xs)):
         return of.split(_pull((g, *xs), of))  # nobody records: no need to ask what kinds these are
     return of.split(native_pull((g, *xs), of=of))
 
