@@ -11,11 +11,13 @@ import math
 import subprocess
 import sys
 
+import mpmath
 import numba
 import numpy as np
 import pytest
 
 import tapegrad as tg
+from bench.native_models import MODELS, inputs
 from tapegrad.native import kept_bytes, release_memory, runtime
 from tests import native_programs as programs
 from tests.native_programs import IDIOMS, REFUSED, X
@@ -277,7 +279,7 @@ def test_a_second_compilation_is_read_from_disk():
     x = X.copy()
     first, second = tg.njit(lambda_like), tg.njit(lambda_like)
     assert np.array_equal(tg.grad(first, 1)(x, 2.5), tg.grad(second, 1)(x, 2.5))
-    compiled = second.variant((x, 2.5)).derived((1,)).compiled
+    compiled = second.latest.compiled
     assert sum(compiled.stats.cache_hits.values()) == 1
 
 
@@ -393,3 +395,58 @@ def test_refused_by_file_line_and_expression(f):
     named = int(text.split("line ")[1].split(":")[0])
     assert line < named < line + 10 or f is programs.recursion
     assert text.rstrip().endswith(".")
+
+
+def test_an_adjoint_without_types_gives_way():
+    """Where a name is an index at one place and a float at another, the adjoint may have no types: then it is overloaded, or told."""
+
+    def reused(x):
+        s = 1.0
+        for i, e in enumerate(x):
+            for _ in range(2):
+                s = math.sin(x[i % 3] * s) + e
+        for i, e in zip(x, x):  # noqa: B905  Numba has no strict
+            s = s * i + e
+        return s * i
+
+    assert np.isfinite(tg.njit(reused)(X))
+    with pytest.raises(tg.NotDifferentiable, match="a name of its own"):
+        tg.grad(tg.njit(reused, mode="adjoint"))(X)
+    gradient = tg.grad(tg.njit(reused, mode="overload"))(X)
+    f = tg.njit(reused)
+    for _ in range(2):
+        assert np.array_equal(tg.grad(f)(X), gradient)
+    assert "has no types" in f.explain()
+    t = tg.tensor(X, requires_grad=True)
+    tg.njit(reused)(t).backward()
+    assert np.array_equal(t.grad, gradient)
+    along = tg.hvp(tg.njit(reused))(X, np.ones_like(X))
+    other = tg.hvp(tg.njit(reused, mode="overload"))(X, np.ones_like(X))
+    np.testing.assert_allclose(along, other)
+
+
+def test_powers_by_a_quotient():
+    """The slope of a power takes no second power, and is exact where the first overflows or vanishes."""
+
+    @tg.njit
+    def f(x):
+        return x**1.7 + x ** (1.0 / 3.0)
+
+    with mpmath.workdps(40):
+        for x in (1e-300, 1e-200, 1e-5, 0.3, 2.0, 1e160, 1e180, 1e300):
+            exponents = mpmath.mpf(1.7), mpmath.mpf(1.0 / 3.0)
+            slope = sum(p * mpmath.mpf(x) ** (p - 1) for p in exponents)
+            assert abs(tg.grad(f)(x) / float(slope) - 1) < 1e-13
+    assert "/ x" in f.adjoint_source
+    assert np.isnan(tg.grad(f)(-1.0)) and tg.grad(tg.njit(lambda x: x**1.7))(0.0) == 0.0
+
+
+def test_one_check_makes_room_for_a_pass():
+    """What a pass keeps in loops over known numbers is asked for together."""
+    f, wanted = MODELS["adaptive"]
+    source = tg.njit(f).variant(inputs()["adaptive"]).derived(wanted).adjoint.source
+    assert source.count("= grown(") <= 5
+    # A power is kept rather than computed again.
+    assert (
+        "** (1.0 / 3.0)" in source and "** (1.0 / 3.0)" not in source[source.index("# reverse") :]
+    )

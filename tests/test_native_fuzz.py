@@ -14,6 +14,7 @@ import linecache
 import math
 import os
 import random
+import re
 import types
 from typing import Any
 
@@ -23,7 +24,7 @@ import pytest
 from numba.core.errors import NumbaError
 
 import tapegrad as tg
-from tapegrad.native.function import real_leaves
+from tapegrad.native.function import Derived, real_leaves
 
 COUNT = int(os.environ.get("TAPEGRAD_FUZZ_NATIVE", "32"))
 COMPILED = int(os.environ.get("TAPEGRAD_FUZZ_NATIVE_COMPILED", "2"))
@@ -202,7 +203,7 @@ class Writer:
                 f"total({self.r.choice(self.vectors)})",
             )
         if k == 11:
-            return f"abs({one()})"
+            return self.pick(f"abs({one()})", f"(0.5 + abs({one()})) ** 1.3")
         return f"math.{self.pick('sin', 'tanh', 'cos')}({one()})"
 
     def condition(self) -> str:
@@ -420,6 +421,55 @@ class Writer:
         self.put(depth, f"{to}[{p}] += {own}")
         self.vectors, self.scalars, self.matrices, self.counters = held
 
+    def summing(self) -> None:
+        """A loop at the end whose passes add up terms, most of them on names of their own; what stands behind it is mostly linear."""
+        self.put(1, f"before = {self.number()}")
+        self.put(1, f"weight = {self.leaf()}")
+        self.put(1, f"total = {self.number(1)}")
+        names = self.header(1)
+        self.counters = [c for c in self.counters if c not in names]
+        if self.counting and names[0] not in self.scalars:
+            self.counters.append(names[0])
+        mark = len(self.lines)
+        self.writes_x = False
+        if self.r.random() < 0.3:
+            self.put(2, "for k in range(6):")
+            self.put(3, f"scratch[k] = {self.number(1)}")
+            other = self.pick("k", "j")
+            self.put(2, f"for {other} in range({self.pick('6', '6', '5')}):")
+            self.put(3, f"total += math.sin(scratch[{other}])")
+        if self.r.random() < 0.7:
+            self.block(self.r.randrange(1, 3), 2, 1, True)
+        if self.r.random() < 0.5:
+            self.put(2, f"for k in range({self.pick('3', '1, 4', '0')}):")
+            self.put(3, f"total {self.pick('+=', '-=')} math.sin({self.number()})")
+        self.put(2, f"total {self.pick('+=', '-=')} {self.number()}")
+        if self.r.random() < 0.8:
+            # Under names of its own, bound at the beginning of each pass.
+            body = [re.sub(r"\b([abcdwvm])\b", r"own_\1", line) for line in self.lines[mark:]]
+            del self.lines[mark:]
+            for name in "abcd":
+                self.put(2, f"own_{name} = {self.pick(name, 'before', self.leaf())}")
+            self.put(2, f"own_w = {self.pick('w.copy()', f'x * {self.leaf()}')}")
+            self.put(2, f"own_v = {self.pick('v', f'x * {self.leaf()}')}")
+            self.put(2, f"own_m = {self.pick('m.copy()', 'np.outer(v[:3], x)')}")
+            self.lines += body
+        if self.r.random() < 0.2:
+            self.put(
+                1,
+                f"total = {self.pick('weight * total', '(total + before) / 1.5', 'math.sin(total)')}",
+            )
+        self.put(
+            1,
+            self.pick(
+                "return total",
+                "return 0.5 * total + q * x[1]",
+                "return before - total * weight",
+                "return total + np.sum(w)",
+                "return total + a * weight",
+            ),
+        )
+
     def header(self, depth: int) -> list[str]:
         """The first lines of a loop; the names it binds."""
         kind = self.r.randrange(8)
@@ -488,9 +538,16 @@ class Writer:
             "    c = 0.5",
             "    d = x[2] * x[3]",
             "    k = 1",
+            "    scratch = np.zeros(6)",
         ]
-        self.block(8, 1, 0, False)
-        self.put(1, "return a + b * c + d + np.sum(w) * 0.3 + v[0] * v[5] + np.sum(m * m) + x[1]")
+        if self.r.random() < 0.4:
+            self.block(self.r.randrange(5), 1, 0, False)
+            self.summing()
+        else:
+            self.block(8, 1, 0, False)
+            self.put(
+                1, "return a + b * c + d + np.sum(w) * 0.3 + v[0] * v[5] + np.sum(m * m) + x[1]"
+            )
         return HELPERS + "\n".join(self.lines) + "\n"
 
 
@@ -629,6 +686,8 @@ def interpreted(native, args, positions, order=range):
     """(value, gradients) by the generated adjoint as Python runs it, chunks of parallel loops in some order."""
     variant = native.variant(args)
     derived = variant.derived(positions)
+    if not isinstance(derived, Derived):
+        return tg.value_and_grad(native, positions)(*args)
     made = derived.adjoint
     scope = {k: getattr(v, "py_func", v) for k, v in made.scope.items()}
     own = (accumulate, clear, unless_zero, scatter_back, gather_back, put_places, grown, separate)

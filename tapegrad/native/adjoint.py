@@ -16,13 +16,14 @@ from __future__ import annotations
 import ast
 import contextlib
 import re
+import textwrap
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from numba.core import types
 
-from . import chunks, runtime
+from . import chunks, finishing, runtime
 from .flow import Flow, Needs
 from .inference import is_array, is_float, is_whole
 from .lowering import refuse
@@ -41,6 +42,7 @@ from .tree import (
     Seg,
     Where,
     entering,
+    exposed,
     expression,
     flat,
     inlined,
@@ -78,6 +80,10 @@ class Adjoint:
     """Functions that the adjoint calls, each with its decorator: those of parallel loops."""
     loops: list[str]
     """Of each parallel loop where it stands, and how its derivative runs."""
+    merged: list[Where]
+    """Loops whose passes go back as soon as they ran."""
+    sole: bool
+    """Whether one of them is all there is but straight lines: then the reverse needs no run forward."""
     passes: list[tuple[Where, int, int]]
     """Of each loop: where it stands, and for one pass through it, without loops inside, the bytes it keeps at most for operations on
     floats."""
@@ -102,7 +108,9 @@ class _Generator:
         self.wanted = wanted
         self.program = typed.program
         self.flow = Flow(typed, wanted)
-        self.needs = Needs(self.flow, threads=options is not None)
+        # With operations in any order a loop forward takes several elements at once; merged with its reverse it would not.
+        merge = not (options or {}).get("fastmath")
+        self.needs = Needs(self.flow, threads=options is not None, merge=merge)
         given = sorted((options or {}).items(), key=lambda item: item[0])
         told = "".join(f"{k}={v!r}, " for k, v in given if k not in runtime.KERNEL_OPTIONS)
         self.part_decorator = f"@part({told.removesuffix(', ')})"
@@ -158,11 +166,17 @@ class _Generator:
 
     def generate(self) -> Adjoint:
         program, flow = self.program, self.flow
-        self.block(program.body, self.fw, self.rv)
         shadows = [p for p in program.params if flow.array(p) and flow.active(p)]
         scalars = [p for p in program.params if not flow.array(p) and flow.active(p)]
         seeds = list(dict.fromkeys(r for r in program.results if flow.active(r)))
         given = {r: self.typed.fresh(f"{r}_seed") for r in seeds}
+        self.seeding = [
+            f"accumulate({self.bar(r)}, {given[r]})"
+            if flow.array(r)
+            else f"{self.bar(r)} += {given[r]}"
+            for r in seeds
+        ]
+        self.block(program.body, self.fw, self.rv)
         values = {r: self.typed.fresh(f"{r}_out") for r in dict.fromkeys(program.results)}
         # An array that the program writes is copied first: the caller's stays as it is.
         entry = {
@@ -189,11 +203,7 @@ class _Generator:
             copied = flow.array(r) and flow.root(r) in flow.stored
             lines.put(f"{value} = {r}.copy()" if copied else f"{value} = {r}")
         lines.put("# reverse")
-        for r in seeds:
-            if flow.array(r):
-                lines.put(f"accumulate({self.bar(r)}, {given[r]})")
-            else:
-                lines.put(f"{self.bar(r)} += {given[r]}")
+        lines.put(*self.seeding)
         lines += self.rv
         bars = []
         for p in self.wanted:
@@ -214,6 +224,14 @@ class _Generator:
             kept=self.kept,
             flow=flow,
             shadows={bar: name for name, bar in self.bars.items()},
+            merged=[
+                place
+                for node in chunks.loops(program.body)
+                if id(node) in self.needs.merged
+                for place in [node.where or next(op.where for op in operations(node.body))]
+            ],
+            sole=[id(n) in self.needs.merged for n in program.body if not isinstance(n, Seg)]
+            == [True],
             passes=list(self._passes(program.body)),
             draws=any(op.kind == "impure" for op in operations(program.body)),
             parts=[(decorator, "\n".join(part) + "\n") for decorator, part in self.parts],
@@ -300,18 +318,16 @@ class _Generator:
 
     def block(self, nodes: list[Node], fw: Lines, rv: Lines) -> None:
         """Both halves of a block: forward lines in order, reverse lines last node first."""
+        k = next((k for k, node in enumerate(nodes) if id(node) in self.needs.merged), -1)
+        if k >= 0:
+            self.merged_block(nodes, k, fw, rv)
+            return
         behind: list[Lines] = []
         i = 0
         while i < len(nodes):
-            if self._simple(nodes[i]):
-                j = i
-                while j < len(nodes) and self._simple(nodes[j]):
-                    j += 1
-                self.reserve(fw, *self._cost(nodes[i:j]))
-                run = nodes[i:j]
-            else:
-                run = [nodes[i]]
-                j = i + 1
+            j = self._reserved(nodes, i, fw)
+            run = nodes[i:j]
+            before, self.roomy = self.roomy, self.roomy or len(run) > 1
             for node in run:
                 lines = Lines(rv.depth)
                 if isinstance(node, Seg):
@@ -321,9 +337,97 @@ class _Generator:
                 else:
                     self.loop(node, fw, lines)
                 behind.append(lines)
+            self.roomy = before
             i = j
         for lines in reversed(behind):
             rv += lines
+
+    def merged_block(self, nodes: list[Node], k: int, fw: Lines, rv: Lines) -> None:
+        """A block whose k-th node is a merged loop: the reverse of what stands behind it comes before it."""
+        self.block(nodes[:k], fw, rv)
+        tail, back = Lines(fw.depth), Lines(fw.depth)
+        if self.depth == 0:
+            back.put(*self.seeding)
+            self.seeding = []
+        self.block(nodes[k + 1 :], tail, back)
+        fw += back
+        node = nodes[k]
+        assert isinstance(node, Loop)
+        bounds = self.head(node.head, list(node.bounds), fw)
+        fw.put(f"for {node.variable} in range({_range(*bounds)}):")
+        there, back = Lines(fw.depth + 1), Lines(fw.depth + 1)
+        self.depth += 1
+        self.block(node.body, there, back)
+        self.depth -= 1
+        fw += there
+        fw += scattered_last(back, node.variable)
+        if node.stop:
+            fw.put(f"    if {node.stop}:", "        break")
+        fw += tail
+
+    def _reserved(self, nodes: list[Node], i: int, fw: Lines) -> int:
+        """Make room for what nodes keep, from the i-th on as far as it is known beforehand; returns where that ends.
+
+        One check stands for simple nodes and loops over such whose passes can be counted here. A loop alone makes room for itself.
+        """
+        binds: set[str] = set()
+        parts: list[tuple[tuple[int, int], str]] = []
+        loops = 0
+        j = i
+        while j < len(nodes):
+            node = nodes[j]
+            if self._simple(node):
+                cost, times = self._cost([node]), ""
+            else:
+                times = self._trips(node, binds)
+                if not times:
+                    break
+                assert isinstance(node, Loop)
+                self.depth += 1
+                cost = self._cost(node.body)
+                self.depth -= 1
+                loops += 1
+                binds.add(node.variable)
+            parts.append((cost, times))
+            binds |= {n for op in operations([node]) for n in op.out}
+            j += 1
+        if j == i:
+            return i + 1
+        if loops and j == i + 1:
+            return j
+        if not self.roomy:
+            for k, (stack, top) in enumerate((("floats", "nf"), ("ints", "ni"))):
+                fixed = sum(cost[k] for cost, times in parts if not times)
+                counts: dict[str, int] = {}
+                for cost, times in parts:
+                    if times and cost[k]:
+                        counts[times] = counts.get(times, 0) + cost[k]
+                terms = [f"{n} * {times}" if n > 1 else times for times, n in counts.items()]
+                terms += [str(fixed)] if fixed or not terms else []
+                if terms != ["0"]:
+                    more = f"{top} + {' + '.join(terms)}"
+                    fw.put(f"if {more} > {stack}.size:")
+                    fw.put(f"    {stack} = grown({stack}, {more}, {self.limit})")
+        return j
+
+    def _trips(self, node: Node, binds: set[str]) -> str:
+        """How many passes a loop makes, as text that means the same before what binds these names; nothing where that is not known."""
+        if not isinstance(node, Loop) or not node.variable or node.stop or node.snapshots:
+            return ""
+        if isinstance(self.needs.plans.get(id(node)), chunks.Plan):
+            return ""
+        read = {*exposed(node.head), *(b for b in node.bounds if isinstance(b, str))}
+        step = node.bounds[2]
+        if read & binds or not (isinstance(step, Const) and step.value == 1):
+            return ""
+        if not self.needs.stable(node.head, node.bounds) or not all(map(self._simple, node.body)):
+            return ""
+        lines = Lines()
+        start, stop, _ = self.head(node.head, list(node.bounds), lines)
+        if lines:
+            return ""
+        count = stop if start == "0" else f"{stop} - ({start})"
+        return f"max({count}, 0)"
 
     def _simple(self, node: Node) -> bool:
         """Whether what a node keeps has a size that is known beforehand."""
@@ -1127,9 +1231,10 @@ class _LinePrinter:
             if op.kind == "if":
                 self.name_versions(op.body, env, made)
                 self.name_versions(op.orelse, env, made)
-            repeated = id(op) in self.again or ops is not self.ops
+            repeated = id(op) in self.again or id(op) in self.info.inside
             for out in op.out:
-                if repeated:
+                lost = op.kind == "if" and out not in self.info.outs.get(id(op), ())
+                if repeated and not lost:
                     own = (
                         out.startswith(TEMP)
                         and out not in self.info.changes()
@@ -1173,9 +1278,12 @@ class _LinePrinter:
             for block in (op.body, op.orelse):
                 mark = len(rv)
                 for inner in block:
-                    self.repeat(inner, rv)
+                    if id(inner) in self.info.inside:
+                        self.repeat(inner, rv)
                 last = self.afters[id(block[-1])] if block else self.envs[id(op)]
                 for out in op.out:
+                    if out not in self.info.outs[id(op)]:
+                        continue
                     rv.put(f"{after[out]} = {last.get(out, out)}")
                 rv.close(mark)
                 if block is op.body:
@@ -1424,6 +1532,56 @@ def _outside_loops(nodes: list[Node]) -> Iterator[Op]:
             yield from flat(node.ops)
         elif isinstance(node, If):
             yield from _outside_loops([*node.body, *node.orelse])
+
+
+def scattered_last(lines: Lines, variable: str) -> Lines:
+    """The reverse of a pass with what it adds to elements at its end, one addition an element, the last element first.
+
+    A loop that counts upwards meets the elements at lower indices again: so ordered, no element is read in a pass behind one that a
+    later pass reads first, and LLVM takes several passes at once. Whatever is not one straight run of numbers stays as it is.
+    """
+    body = ast.parse(textwrap.dedent("\n".join(lines))).body
+    first: list[ast.stmt] = []
+    added: dict[tuple[str, int], ast.expr] = {}
+    for k, node in enumerate(body):
+        match node:
+            case ast.Assign(targets=[ast.Name()]) | ast.AugAssign(target=ast.Name()):
+                first.append(node)
+                continue
+            case ast.AugAssign(
+                target=ast.Subscript(value=ast.Name(id=array), slice=index),
+                op=ast.Add() | ast.Sub(),
+            ):
+                offset = chunks.constant_part(index, {variable: 0})
+            case _:
+                return lines
+        later = {
+            n.id
+            for s in body[k + 1 :]
+            for n in ast.walk(s)
+            if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+        }
+        if offset is None or later & {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}:
+            return lines
+        place = array, offset
+        if place in added:
+            added[place] = ast.BinOp(added[place], node.op, node.value)
+        else:
+            added[place] = (
+                node.value if isinstance(node.op, ast.Add) else ast.UnaryOp(ast.USub(), node.value)
+            )
+    for tree in [*first, *added.values()]:
+        for n in ast.walk(tree):
+            shadow = isinstance(n, ast.Subscript) and "_bar" in ast.unparse(n.value)
+            call = isinstance(n, ast.Call) and not finishing.harmless(n)
+            if shadow or call or isinstance(n, ast.Slice):
+                return lines
+    ordered = Lines(lines.depth)
+    ordered.put(*map(ast.unparse, first))
+    for (array, offset), term in sorted(added.items(), key=lambda item: -item[0][1]):
+        at = variable + (f" {'-' if offset < 0 else '+'} {abs(offset)}" if offset else "")
+        ordered.put(f"{array}[{at}] += {ast.unparse(term)}")
+    return ordered
 
 
 _LOST = "?"

@@ -182,41 +182,16 @@ class _Judge:
         names = self.plan.binds = {n for op in self.ops for n in op.out}
         for name in sorted(names & (read | live)):
             kind = flow.types.get(name)
-            if is_array(kind) or not (is_float(kind) or is_whole(kind)) or not self._sums(name):
+            if (
+                is_array(kind)
+                or not (is_float(kind) or is_whole(kind))
+                or not is_sum(name, self.loop.body)
+            ):
                 how = "goes from pass to pass" if name in read else "is read behind the loop"
                 raise _Unshown(f"{name} {how}, and is no sum")
             if isinstance(kind, types.Boolean):
                 raise _Unshown(f"{name} goes from pass to pass, and is no sum")
             self.plan.sums.append(name)
-
-    def _sums(self, name: str) -> bool:
-        """Whether a name is only ever added to: `s = s + a`, `s = s - a`, or `s = (s + a) + b`."""
-        chain = {name}
-        counts = read_counts(self.loop.body, [])
-        operands = 0
-        for op in self.ops:
-            if op.kind == "if":
-                if op.args[0] in chain:
-                    return False
-                continue
-            inside = [a for a in op.args if a in chain]
-            if not inside:
-                if name in op.out:
-                    return False
-                continue
-            operands += 1
-            added = op.kind == "pure" and (
-                (op.rule in ("+", "-") and op.args[0] in chain)
-                or (op.rule == "+" and op.args[1] in chain)
-            )
-            if not added or len(inside) > 1:
-                return False
-            if op.out != (name,):
-                if counts.get(op.out[0]) != 1 or op.out[0] not in self.bound:
-                    return False
-                chain.add(op.out[0])
-        # Conditions and bounds count as readings too.
-        return sum(counts.get(n, 0) for n in chain) == operands
 
     # -------------------------------------------------------------------------------------- indices
 
@@ -373,24 +348,57 @@ class _Judge:
         return found
 
 
+def is_sum(name: str, body: list[Node]) -> bool:
+    """Whether passes do nothing with a name but add to it: `s = s + a`, `s = s - a`, or `s = (s + a) + b`."""
+    ops = list(operations(body))
+    binds = {n for op in ops for n in op.out} | set(_counters(body))
+    chain = {name}
+    counts = read_counts(body, [])
+    operands = 0
+    for op in ops:
+        if op.kind == "if":
+            if op.args[0] in chain:
+                return False
+            continue
+        inside = [a for a in op.args if a in chain]
+        if not inside:
+            if name in op.out:
+                return False
+            continue
+        operands += 1
+        added = op.kind == "pure" and (
+            (op.rule in ("+", "-") and op.args[0] in chain)
+            or (op.rule == "+" and op.args[1] in chain)
+        )
+        if not added or len(inside) > 1:
+            return False
+        if op.out != (name,):
+            if counts.get(op.out[0]) != 1 or op.out[0] not in binds:
+                return False
+            chain.add(op.out[0])
+    # Conditions and bounds count as readings too.
+    return sum(counts.get(n, 0) for n in chain) == operands
+
+
 def _offset(form: str, args: list[Any], known: dict[str, int]) -> int | None:
     """The constant c of a text that means the pass's number + c."""
     try:
         node = ast.parse(form.format(*map(plain, args)).strip(), mode="eval").body
     except (SyntaxError, IndexError, ValueError):
         return None
-    return _constant_part(node, known)
+    return constant_part(node, known)
 
 
-def _constant_part(node: ast.expr, known: dict[str, int]) -> int | None:
+def constant_part(node: ast.expr, known: dict[str, int]) -> int | None:
+    """The same of an expression; `known` are names that mean it, with their constants."""
     match node:
         case ast.Name(id=name):
             return known.get(name)
         case ast.BinOp(left=left, op=ast.Add() | ast.Sub() as op, right=ast.Constant(value=int(c))):
-            inner = _constant_part(left, known)
+            inner = constant_part(left, known)
             return None if inner is None else inner + (c if isinstance(op, ast.Add) else -c)
         case ast.BinOp(left=ast.Constant(value=int(c)), op=ast.Add(), right=right):
-            inner = _constant_part(right, known)
+            inner = constant_part(right, known)
             return None if inner is None else inner + c
     return None
 

@@ -96,6 +96,19 @@ def counting(source: str, stacks: Sequence[str]) -> str:
     )
 
 
+def unvalued(source: str, results: int) -> str:
+    """The text of an adjoint that returns only what comes behind its results."""
+    module = ast.parse(source)
+    function = module.body[0]
+    assert isinstance(function, ast.FunctionDef)
+    end = function.body[-1]
+    assert isinstance(end, ast.Return) and isinstance(end.value, ast.Tuple)
+    del end.value.elts[:results]
+    lines = source.splitlines()
+    lines[end.lineno - 1 : end.end_lineno] = ["    " + ast.unparse(end)]
+    return "\n".join(lines) + "\n"
+
+
 class _Numbers:
     """Names of a function that are numbers for sure: known to be, or bound to nothing but arithmetic on numbers and elements."""
 
@@ -157,7 +170,7 @@ class _Numbers:
                 whole = name in ("floats", "ints") or self.elementwise
                 return (whole or self.axes(name) == len(parts)) and all(map(self.has, parts))
             case ast.Call(args=args):
-                return _harmless(node) and all(map(self.has, args))
+                return harmless(node) and all(map(self.has, args))
             case ast.BinOp() | ast.UnaryOp() | ast.IfExp() | ast.Compare() | ast.BoolOp():
                 return all(
                     self.has(c) for c in ast.iter_child_nodes(node) if isinstance(c, ast.expr)
@@ -190,14 +203,15 @@ def _facts(node: ast.stmt) -> _Facts:
         elif isinstance(n, ast.Subscript):
             changes = changes or not isinstance(n.ctx, ast.Load)
         elif isinstance(n, ast.Call):
-            changes = changes or not _harmless(n)
+            changes = changes or not harmless(n)
     if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
         loads[node.target.id] += 1
     simple = isinstance(node, ast.Assign | ast.AugAssign | ast.Expr | ast.Return)
     return _Facts(loads, stores, simple, changes)
 
 
-def _harmless(call: ast.Call) -> bool:
+def harmless(call: ast.Call) -> bool:
+    """Whether a call is of a function of numbers without effects."""
     match call.func:
         case ast.Attribute(value=ast.Name(id="math")):
             return True
@@ -271,7 +285,7 @@ class _Folding:
         nodes = list(ast.walk(value))
         if not all(isinstance(n, _PARTS) for n in nodes):
             return False
-        if any(isinstance(n, ast.Call) and not _harmless(n) for n in nodes):
+        if any(isinstance(n, ast.Call) and not harmless(n) for n in nodes):
             return False
         sources = [n.id for n in nodes if isinstance(n, ast.Name)]
         wanted = self.loads[name]

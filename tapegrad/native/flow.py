@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from numba.core import types
 
-from . import chunks, rules
+from . import chunks, merging, rules
 from .chunks import META, Plan
 from .inference import is_array, is_float, is_float_array, is_whole
 from .lowering import EFFECTS, refuse
@@ -25,6 +25,7 @@ from .rules import PLACES, ZERO, Derivative
 from .settling import Typed, outer_names
 from .tree import (
     TEMP,
+    Const,
     If,
     Loop,
     Node,
@@ -352,6 +353,10 @@ class Line:
 
     again: list[int] = field(default_factory=list)
     """Operations whose values the reverse computes again."""
+    inside: set[int] = field(default_factory=set)
+    """Of small branches among them: operations inside that are computed again, by their id."""
+    outs: dict[int, set[str]] = field(default_factory=dict)
+    """And for each such branch, by its id, the names that it has to bind."""
     entry: set[str] = field(default_factory=set)
     """Names and memory classes whose value before the line its reverse needs."""
     exit: set[str] = field(default_factory=set)
@@ -379,8 +384,12 @@ class Line:
 class Needs:
     """Straight lines of a program, cut and analysed."""
 
-    def __init__(self, flow: Flow, threads: bool = False) -> None:
+    def __init__(self, flow: Flow, threads: bool = False, merge: bool = True) -> None:
         self.flow = flow
+        self.merge = merge
+        """Whether loops may be merged with their reverse."""
+        self.merged: set[int] = set()
+        """Loops whose passes go back at once (`merging`)."""
         self.typed = flow.typed
         self.program = flow.program
         self.lines: dict[int, Line] = {}
@@ -403,7 +412,7 @@ class Needs:
                 found = self.plans.get(id(loop))
                 if isinstance(found, Plan):
                     self._alone(loop, found)
-        self._record(self.program.body, set())
+        self._record(self.program.body, set(), set(self.program.results))
         self._check()
 
     # ------------------------------------------------------------------------------------------ cutting
@@ -552,6 +561,8 @@ class Needs:
             for n in op.out:
                 current[n] = k
         again: set[int] = set()
+        branches: set[int] = set()
+        """Small branches whose reverse reads values from inside."""
         pending: list[int] = []
 
         def value(name: str, k: int, contents: bool = True) -> None:
@@ -567,6 +578,10 @@ class Needs:
                 return
             op = ops[made]
             if self.repeatable(op, name):
+                if op.kind == "if":
+                    line.outs.setdefault(id(op), set()).add(name)
+                    again.add(made)
+                    pending.append(made)
                 if made not in again:
                     again.add(made)
                     pending.append(made)
@@ -582,7 +597,7 @@ class Needs:
                 k = pending.pop()
                 op = ops[k]
                 if op.kind == "if":
-                    for a in uses(op):
+                    for a in self._inside(op, k in branches, line):
                         value(a, k)
                     continue
                 for a in op.variables:
@@ -595,12 +610,48 @@ class Needs:
                     self_(op.out[0], k, contents)
                 elif name == BRANCH:
                     again.add(k)
+                    branches.add(k)
                     pending.append(k)
                 else:
                     value(name, k, contents)
         close()
         line.again = sorted(again)
         return line
+
+    def _reads_inside(self, branch: Op) -> bool:
+        """Whether the reverse of an active small branch reads what is computed in it."""
+        inner = [o for o in flat([branch]) if o is not branch]
+        return any(o.kind == "if" for o in inner) or any(
+            True for o in inner for _ in self._value_reads(o)
+        )
+
+    def _inside(self, branch: Op, reverse: bool, line: Line) -> set[str]:
+        """Names that a small branch reads where it runs again to bind what it has to, and for its reverse what that reads."""
+        wanted = line.outs.setdefault(id(branch), set())
+        read = set(branch.variables)
+        for block in (branch.body, branch.orelse):
+            live = set(wanted)
+            for op in reversed(block):
+                again = live & set(op.out)
+                asked: set[str] = set()
+                if op.kind == "if":
+                    deep = False
+                    if reverse and any(self.flow.active(n) for o in flat([op]) for n in o.out):
+                        asked.update(op.variables)
+                        deep = self._reads_inside(op)
+                    if again or deep:
+                        line.inside.add(id(op))
+                        line.outs.setdefault(id(op), set()).update(again)
+                        asked |= self._inside(op, reverse, line)
+                    live = (live - again) | asked
+                    continue
+                names = {n for n, _ in self._value_reads(op)} if reverse else set()
+                if again or RESULT in names:
+                    line.inside.add(id(op))
+                    live = (live - again) | set(op.variables)
+                live |= names - {RESULT}
+            read |= live
+        return read
 
     def _moves(self, ops: list[Op]) -> dict[str, str]:
         """For arrays under names that a line binds anew, the names that hold them behind it."""
@@ -628,7 +679,9 @@ class Needs:
             return True
         if op.kind not in ("pure", "load", "copy") or op.rule == "custom":
             return False
-        return not self.flow.array(name) or self.flow.view(op) or name in self.local_arrays
+        if not self.flow.array(name):
+            return not _costly(op)
+        return self.flow.view(op) or name in self.local_arrays
 
     def _reverse_reads(self, op: Op) -> Iterable[tuple[str, bool]]:
         """What the reverse of an operation reads: names with whether their contents matter."""
@@ -645,10 +698,7 @@ class Needs:
         if op.kind == "if":
             if any(flow.active(n) for o in flat([op]) for n in o.out):
                 yield str(op.args[0]), True
-                inner = [o for o in flat([op]) if o is not op]
-                if any(o.kind == "if" for o in inner) or any(
-                    True for o in inner for _ in self._value_reads(o)
-                ):
+                if self._reads_inside(op):
                     yield BRANCH, True
             return
         yield from self._value_reads(op)
@@ -692,9 +742,15 @@ class Needs:
 
     # ------------------------------------------------------------------------------------ to be recorded
 
-    def _record(self, nodes: list[Node], needed: set[str]) -> set[str]:
-        """Decide what lines keep; returns what is needed after the nodes, given what is needed before."""
-        for node in nodes:
+    def _record(
+        self, nodes: list[Node], needed: set[str], handed: set[str] | None = None
+    ) -> set[str]:
+        """Decide what lines keep; returns what is needed after the nodes, given what is needed before.
+
+        In a block that runs just once before its reverse, `handed` are the names that may be read behind it.
+        """
+        last = merging.place(nodes) if handed is not None and self.merge else -1
+        for k, node in enumerate(nodes):
             if isinstance(node, Seg):
                 line = self.lines[id(node)]
                 total = needed | line.entry
@@ -711,6 +767,10 @@ class Needs:
                 if node.snapshots:
                     needed = needed | self._run_again(node)
                 before = self.before[id(node)] = needed
+                if k == last and self._goes_back_at_once(
+                    node, nodes[k + 1 :], needed, handed or set()
+                ):
+                    continue
                 while True:
                     after = needed | self._record(node.body, set(needed))
                     if after == needed:
@@ -720,6 +780,32 @@ class Needs:
                 if isinstance(found, Plan):
                     needed = needed | self._saved(node, found, before)
         return needed
+
+    def _goes_back_at_once(
+        self, loop: Loop, tail: list[Node], needed: set[str], behind: set[str]
+    ) -> bool:
+        """Whether a loop is merged with its reverse; then its lines keep what they need within a pass."""
+        inner = {id(node) for node in chunks.loops([loop])}
+        if inner & self.plans.keys() or any(node.snapshots for node in chunks.loops([loop])):
+            return False
+        serial = dict(self.lines)
+        blocks = [list(_segs(loop.body)), list(_segs(tail))]
+        for node in (*blocks[0], *blocks[1]):
+            self.lines[id(node)] = self._line(node.ops)
+        read, certain = entering(tail)
+        handed = entering(loop.body)[0] | {loop.stop} | read | (behind - certain)
+        self._record(loop.body, set(needed), handed)
+        self._record(tail, set(needed))
+        lines = (
+            [self.lines[id(node)] for node in blocks[0]],
+            [self.lines[id(node)] for node in blocks[1]],
+        )
+        if merging.fits(self.flow, loop, tail, lines, needed, handed):
+            self.merged.add(id(loop))
+            return True
+        self.lines = serial
+        self.merged -= inner
+        return False
 
     def _run_again(self, loop: Loop) -> set[str]:
         """What passes that run from snapshots read and a snapshot does not hold: names and memory that they leave as they are."""
@@ -844,6 +930,15 @@ class Needs:
             ):
                 return False
         return True
+
+
+def _costly(op: Op) -> bool:
+    """Whether to keep a number is cheaper than to compute it again: a general power takes as long as some twenty loads."""
+    if op.rule not in ("**", "pow", "math.pow", "np.power"):
+        return False
+    exponent = op.args[1]
+    value = exponent.value if isinstance(exponent, Const) else None
+    return type(value) is float and not value.is_integer()
 
 
 def _segs(nodes: Iterable[Node]) -> Iterable[Seg]:

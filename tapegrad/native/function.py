@@ -149,8 +149,11 @@ class NativeFunction:
         kwargs: dict[str, Any],
         positions: tuple[int, ...],
         several: bool,
+        valued: bool = True,
     ) -> Any:
         """`(value, gradients, shortcut)` of plain arguments by one compiled call; NotImplemented where the tape is needed.
+
+        Where the value is not asked for (`valued`), it is None if it would cost a run of its own.
 
         The shortcut, if there is one, is `(types, call)`: for arguments of these Python types, `call(*args)` is the pair of value and
         gradient (a tuple of `several`), or raises TypeError if arrays are of another kind.
@@ -177,7 +180,7 @@ class NativeFunction:
                 full[i].dtype.kind not in "fc" or not full[i].flags.writeable
             ):
                 return NotImplemented
-        derived = self.variant(full).derived(positions)
+        derived = self.variant(full).derived(positions, valued)
         if derived.seeds != 1 or derived.results != 1 or not derived.scalar:
             return NotImplemented
         out = derived.run(full, (1.0,))
@@ -186,7 +189,7 @@ class NativeFunction:
         if full is args and _SIMPLE.issuperset(kinds) and isinstance(derived, Derived):
             call = derived.shortcut(several)
             shortcut = None if call is None else (kinds, call)
-        return np.float64(out[0]), out[1], shortcut
+        return None if out[0] is None else np.float64(out[0]), out[1], shortcut
 
     # ---------------------------------------------------------------------------------------- inspection
 
@@ -277,30 +280,51 @@ class Variant:
             for i in positions
         ]
 
-    def derived(self, positions: tuple[int, ...]) -> Derived | Overloaded:
-        """The compiled adjoint by the parameters at these positions, or what overloading has in its place."""
-        found = self._derived.get(positions)
+    def derived(self, positions: tuple[int, ...], valued: bool = True) -> Derived | Overloaded:
+        """The compiled adjoint by the parameters at these positions, or what overloading has in its place.
+
+        Where the value is not asked for, it may be one that leaves it out.
+        """
+        key = positions, valued
+        found = self._derived.get(key)
         if found is None:
             with self.owner._lock:
-                found = self._derived.get(positions)
+                found = self._derived.get(key)
                 if found is None:
-                    found = self._derived[positions] = self._made(positions)
+                    found = self._derived[key] = self._made(positions, valued)
+                    if not valued and found.valued:
+                        self._derived[positions, True] = found
+                    elif valued and not (isinstance(found, Derived) and found.adjoint.sole):
+                        self._derived[positions, False] = found
         self.owner.latest = found
         return found
 
-    def _made(self, positions: tuple[int, ...]) -> Derived | Overloaded:
+    def _made(self, positions: tuple[int, ...], valued: bool) -> Derived | Overloaded:
         """By the engine that the function's mode names; in mode "auto" by overloading where the transformation refuses."""
         mode = self.owner.mode
         if mode == "overload":
             return self.overloaded(positions, 'mode="overload" asks for it')
         try:
-            return Derived(self, positions)
+            return Derived(self, positions, valued)
         except NotDifferentiable as refused:
             if mode == "adjoint":
                 raise
             return self.overloaded(
                 positions, f"the adjoint transformation refuses:\n  {refused}", refused
             )
+
+    def instead_of(self, derived: Derived, refused: NotDifferentiable) -> Overloaded:
+        """Overloading in the place of an adjoint that turned out not to compile."""
+        if self.owner.mode == "adjoint":
+            raise refused
+        reason = f"the adjoint has no types:\n  {refused}"
+        other = self.overloaded(derived.positions, reason, refused)
+        if other.seeded != derived.seeded:
+            raise refused
+        for key in [key for key, found in self._derived.items() if found is derived]:
+            self._derived[key] = other
+        self.owner.latest = other
+        return other
 
     def overloaded(
         self, positions: tuple[int, ...], reason: str, refused: NotDifferentiable | None = None
@@ -590,10 +614,14 @@ def _quietly(compiled: Any, args: Sequence[Any]) -> Any:
         return compiled(*args)
 
 
+class _Untyped(NotDifferentiable):
+    """An adjoint was generated, but Numba finds no types for it."""
+
+
 class Derived:
     """A compiled adjoint by some of the parameters."""
 
-    def __init__(self, variant: Variant, positions: tuple[int, ...]) -> None:
+    def __init__(self, variant: Variant, positions: tuple[int, ...], valued: bool = True) -> None:
         self.owner = variant.owner
         typed = variant.typed()
         parts = typed.param_parts
@@ -606,6 +634,8 @@ class Derived:
         self.typed = typed
         self.tuples = any(isinstance(p, list) for p in parts)
         made = self.adjoint
+        self.valued = valued or not made.sole
+        """Whether the results are computed; without them the compiler drops what a merged loop runs forward."""
         self.seeds = len(made.seeds)
         self.results = len(typed.program.results)
         kinds = [typed.types[r] for r in typed.program.results]
@@ -622,6 +652,8 @@ class Derived:
         text = self._whole(not options.get("boundscheck"))
         if made.stacks:
             text = finishing.counting(text, made.stacks)
+        if not self.valued:
+            text = finishing.unvalued(text, self.results)
         self.source = finishing.finished(text, self._axes)
         """What is compiled: the adjoint with its stencils gathered, and what it calls, in its last form."""
         self.kept = 0
@@ -662,6 +694,14 @@ class Derived:
 
     def run(self, args: tuple[Any, ...], seeds: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
         """(value, cotangents of the wanted parameters) for given cotangents of the active results."""
+        if self.warm:
+            return self._run(args, seeds)
+        try:
+            return self._run(args, seeds)
+        except _Untyped as refused:
+            return self._variant.instead_of(self, refused).run(args, seeds)
+
+    def _run(self, args: tuple[Any, ...], seeds: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
         if self.tuples:
             given = leaves_of(args)
             args = tuple(real_leaves(args))
@@ -682,10 +722,12 @@ class Derived:
                 self.kept = out[-1]
             finally:
                 _stacks.held = stacks
-        n = self.results
+        n = self.results if self.valued else 0
         bars = out[n:stop]
         if len(bars) > len(self.positions):
             bars = tuple(self._variant.joined(self.positions, bars))
+        if not n:
+            return None, bars
         return (out[:n] if self.returns_tuple else out[0]), bars
 
     def shortcut(self, several: bool) -> Any:
@@ -693,17 +735,18 @@ class Derived:
 
         Numba itself looks at the types of arrays, and may not compile for others any more: this code was generated for these.
         """
-        if self.mutated or self.tuples:
+        if self.mutated or self.tuples or not self.warm:
             return None
         compiled, names, number = self.compiled, self.adjoint.stacks, np.float64
         compiled.disable_compile()
-        n = len(self.wanted) + 1
-        part: Any = slice(1, n) if several else 1
+        first = int(self.valued)
+        n = len(self.wanted) + first
+        part: Any = slice(first, n) if several else first
         if not names:
 
             def call(*args: Any) -> Any:
                 out = compiled(*args, 1.0)
-                return number(out[0]), out[part]
+                return number(out[0]) if first else None, out[part]
 
             return call
 
@@ -715,7 +758,7 @@ class Derived:
                 self.kept = out[-1]
             finally:
                 _stacks.held = stacks
-            return number(out[0]), out[part]
+            return number(out[0]) if first else None, out[part]
 
         return call_with_stacks
 
@@ -723,7 +766,14 @@ class Derived:
         # One thread compiles; when the others come to it, nothing may be compiled any more (see `shortcut`).
         with self._lock:
             if not self.warm:
-                out = _quietly(self.compiled, args)
+                try:
+                    out = _quietly(self.compiled, args)
+                except COMPLAINTS as error:
+                    raise _Untyped(
+                        f"the derivative of {self.owner.__name__} was asked, but Numba finds no types for the adjoint. Mostly a name "
+                        "is a whole number at one place and a float at another: give each a name of its own, or use "
+                        'tg.njit(mode="overload").'
+                    ) from error
                 self.warm = True
                 return out
         return self.compiled(*args)
@@ -765,6 +815,8 @@ class Derived:
         for where, kept, count in self.adjoint.passes:
             each = f"{kept / count:.2g} bytes each" if kept else "nothing kept"
             told.append(f"line {where.line}: a pass makes {count} operations on floats, {each}")
+        for where in self.adjoint.merged:
+            told.append(f"line {where.line}: each pass goes back as soon as it ran")
         told += self.adjoint.loops
         told.append(f"{self.kept} bytes were on the stacks when the last run turned back")
         return "\n".join(told)

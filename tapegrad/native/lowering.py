@@ -15,6 +15,7 @@ import cmath
 import inspect
 import itertools
 import math
+import operator
 import textwrap
 from collections.abc import Callable
 from typing import Any
@@ -1196,7 +1197,9 @@ class _Lowering:
         x = self.expr(node.left)
         if isinstance(x, str) and _has_walrus(node.right):
             x = self.kept(x, node.left)
-        return self.binary(node, _BINARY[type(node.op)], x, self.expr(node.right), out)
+        y = self.expr(node.right)
+        symbol = _BINARY[type(node.op)]
+        return _folded(symbol, x, y) or self.binary(node, symbol, x, y, out)
 
     def binary(
         self, node: ast.AST, symbol: str, x: Operand, y: Operand, out: str | None
@@ -1209,8 +1212,8 @@ class _Lowering:
             return self.pure(node, f"({whole[0]})", whole[1], "compare", out)
         operands = [self.expr(n) for n in (node.left, *node.comparators)]
         form = "{0}"
-        for i, operator in enumerate(node.ops, 1):
-            form += f" {_COMPARE[type(operator)]} {{{i}}}"
+        for i, sign in enumerate(node.ops, 1):
+            form += f" {_COMPARE[type(sign)]} {{{i}}}"
         return self.pure(node, f"({form})", operands, "compare", out)
 
     def _expr_BoolOp(self, node: ast.BoolOp, out: str | None) -> Operand:
@@ -1551,8 +1554,8 @@ class _Lowering:
                 return repr(n.value).replace("{", "{{").replace("}", "}}")
             if isinstance(n, ast.Compare):
                 parts = [text(n.left)]
-                for operator, right in zip(n.ops, n.comparators, strict=True):
-                    parts += [_COMPARE[type(operator)], text(right)]
+                for sign, right in zip(n.ops, n.comparators, strict=True):
+                    parts += [_COMPARE[type(sign)], text(right)]
                 return f"({' '.join(parts)})"
             if isinstance(n, ast.BoolOp):
                 word = " and " if isinstance(n.op, ast.And) else " or "
@@ -1640,6 +1643,29 @@ def _call(name: str, *args: ast.expr) -> ast.Call:
 
 def _is_none(node: ast.AST) -> bool:
     return isinstance(node, ast.Constant) and node.value is None
+
+
+def _folded(symbol: str, x: Operand, y: Operand) -> Const | None:
+    """A constant for two of them with an operator between, where it is a float: rules are shorter for constants."""
+    if not (isinstance(x, Const) and isinstance(y, Const)) or symbol not in _FOLDED:
+        return None
+    if not all(type(c.value) in (int, float) for c in (x, y)):
+        return None
+    try:
+        value = _FOLDED[symbol](x.value, y.value)
+    except ArithmeticError:
+        return None
+    if type(value) is not float or not math.isfinite(value):
+        return None
+    return Const(f"({x.text} {symbol} {y.text})", value)
+
+
+_FOLDED: dict[str, Callable[[Any, Any], Any]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.truediv,
+}
 
 
 def _has_walrus(node: ast.AST) -> bool:

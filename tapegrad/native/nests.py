@@ -112,7 +112,7 @@ def _loop(nodes: list[ast.stmt], k: int) -> _Loop | None:
 
 
 class _Search:
-    """Loops of the reverse half that qualify."""
+    """Loops of a reverse that qualify."""
 
     def __init__(
         self,
@@ -130,8 +130,8 @@ class _Search:
         self.count = 0
 
     def nests(self) -> Iterator[_Nest]:
-        body = [node for node in self.function.body if node.lineno > self.reverse]
-        yield from self._within(body, 0)
+        # Loops that count down stand in reverses only: that of the whole, and those of merged loops before it.
+        yield from self._within(self.function.body, 0)
 
     def _within(self, nodes: list[ast.stmt], depth: int) -> Iterator[_Nest]:
         k = 0
@@ -483,13 +483,15 @@ class _Nest:
                 raise _Unfit
         # What a pass computes stays inside: nothing behind the loop asks for it.
         private = self.assigned - set(self.sums) - {"nf"}
+        # In a merged pass, what runs forward comes before and binds its names anew.
+        behind = self.search.reverse if self.first > self.search.reverse else self.last
         for node in ast.walk(self.search.function):
             if (
                 isinstance(node, ast.Name)
                 and isinstance(node.ctx, ast.Load)
                 and node.id in private
                 and id(node) not in inside
-                and node.lineno > self.search.reverse
+                and node.lineno > behind
             ):
                 raise _Unfit
 

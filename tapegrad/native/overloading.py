@@ -54,6 +54,8 @@ WIDTHS = (1, 2, 4, 8)
 class Overloaded:
     """A function's derivatives by some of its parameters, by overloading."""
 
+    valued = True
+
     def __init__(self, variant: Any, positions: tuple[int, ...], reason: str) -> None:
         self.owner = variant.owner
         self.types = variant.types

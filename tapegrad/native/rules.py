@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numba.core import types
 
 from ..primitive import UFUNCS
 from .inference import is_array, is_float
@@ -181,7 +182,7 @@ def _elementwise(op: Op, kinds: Sequence[Any]) -> Derivative | None:
     if rule == "math.erfc":
         return _made([f"{-ERF!r} * math.exp(-x * x)"], 1)
     if rule in ("**", "np.power", "pow", "math.pow"):
-        power = _integer_power(op)
+        power = _constant_power(op, kinds[0])
         if power is not None:
             return power
     if rule == "math.log" and len(op.args) == 2:
@@ -196,7 +197,7 @@ def _elementwise(op: Op, kinds: Sequence[Any]) -> Derivative | None:
     return _made([_for(t, arrays) for t in texts], sum(is_array(k) for k in kinds), chooses)
 
 
-def _integer_power(op: Op) -> Derivative | None:
+def _constant_power(op: Op, base: Any) -> Derivative | None:
     exponent = op.args[1]
     if (
         not isinstance(exponent, Const)
@@ -214,7 +215,11 @@ def _integer_power(op: Op) -> Derivative | None:
             [f"{float(n)!r} * x ** {n - 1}" if n > 0 else f"{float(n)!r} * x ** ({n - 1})", "0.0"],
             1,
         )
-    return _made([f"{n!r} * x ** ({n - 1!r})", "0.0"], 1)
+    slow = f"{n!r} * x ** ({n - 1!r})"
+    if base is not types.float64:
+        return _made([slow, "0.0"], 1)
+    # A quotient instead of a second power, except where the first may have lost what the second has.
+    return _made([f"({n!r} * (out / x) if 1e-280 < out < 1e280 else {slow})", "0.0"], 1)
 
 
 def _made(partials: Sequence[str], arrays: int, chooses: bool = False) -> Derivative:

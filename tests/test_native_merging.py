@@ -1,0 +1,310 @@
+"""Loops merged with their reverse: the same gradients, and no loop is merged that hands on more than sums."""
+
+import math
+
+import numpy as np
+import pytest
+
+import tapegrad as tg
+from bench.native_models import mixture, rosenbrock
+from tapegrad.native import merging
+
+G = np.random.default_rng(11)
+X, Y = G.normal(size=7), G.normal(size=7)
+
+
+def mean_square(x, y):
+    s = 0.0
+    for i in range(x.size):
+        s += (x[i] - y[i]) ** 2
+    return 0.5 * s / x.size - y[0]
+
+
+def pairs(x, y):
+    """Sums in sums: all of it is one nest of loops."""
+    s = x[0]
+    for i in range(x.size):
+        near = x[i] * y[i]
+        for j in range(i):
+            d = near - x[j]
+            s -= 1.0 / (1.0 + d * d)
+    return 2.0 * s
+
+
+def until(x, y):
+    """Left early."""
+    s = 0.0
+    for i in range(x.size):
+        s += math.sin(x[i] * y[i])
+        if i > 3:
+            break
+    return s
+
+
+def residuals(x, y):
+    """A pass has loops that keep something, names of its own, and an array of its own."""
+    s = 0.0
+    for i in range(x.size):
+        r = y[i]
+        for j in range(3):
+            r = r * x[j] - math.tanh(r)
+        z = np.zeros(2)
+        z[0] = r * x[i]
+        z[1] = z[0] * r
+        if z[1] > 0.1:
+            s += z[1]
+        s += z[0] + np.sum(x[i:] * r)
+    return s
+
+
+def scratch(x, y):
+    """A buffer that each pass fills before it reads it."""
+    held = np.empty(x.size)
+    n = x.size
+    s = 0.0
+    for i in range(n):
+        for j in range(n):
+            held[j] = math.sin(x[i] * y[j])
+        for k in range(n):
+            s += held[k] * held[k] * x[k]
+    return s
+
+
+def counted(x, y):
+    """What passes hand on carries no derivative."""
+    s, c = 0.0, 0
+    seen = np.zeros(2, np.int64)
+    for i in range(x.size):
+        if x[i] > 0.0:
+            c += 1
+            seen[i % 2] += 1
+            s += x[i] * y[i] * y[i]
+    return s / 2.0 + c
+
+
+def behind(x, y):
+    """The reverse of what stands before the loop asks for values of its own."""
+    a = math.exp(x[0])
+    z = np.sin(x) * a
+    s = 0.0
+    for i in range(x.size):
+        s += z[i] * y[i] * a
+    return s
+
+
+MERGED = {f.__name__: (f, 1) for f in (mean_square, until, residuals, scratch, counted, behind)}
+MERGED |= {"pairs": (pairs, 2), "scratch": (scratch, 2)}
+
+
+def square(x, y):
+    s = 0.0
+    for i in range(x.size):
+        s += x[i] * y[i]
+    return s * s
+
+
+def product(x, y):
+    s = 1.0
+    for i in range(x.size):
+        s = s * math.cos(x[i])
+    return s
+
+
+def recursion(x, y):
+    s, t = 0.0, 1.0
+    for i in range(x.size):
+        t = math.sin(t * x[i])
+        s += t
+    return s
+
+
+def read_inside(x, y):
+    s = 0.0
+    for i in range(x.size):
+        s += x[i] * (1.0 if s < 1.0 else y[i])
+    return s
+
+
+def last_one(x, y):
+    s, t = 0.0, 0.0
+    for i in range(x.size):
+        t = x[i] * y[i]
+        s += t
+    return s + t
+
+
+def partly_filled(x, y):
+    held = np.ones(x.size)
+    n = x.size
+    s = 0.0
+    for i in range(n):
+        for j in range(n - 1):
+            held[j] = math.sin(x[i] * y[j])
+        for k in range(n):
+            s += held[k] * x[k]
+            held[k] = held[k] * y[k]
+    return s
+
+
+def filled_behind(x, y):
+    held = np.ones(x.size)
+    n = x.size
+    s = 0.0
+    for _ in range(2):
+        for k in range(n):
+            s += held[k] * x[k]
+            held[k] = y[k] * x[k]
+    return s
+
+
+def read_behind(x, y):
+    held = np.empty(x.size)
+    n = x.size
+    s = 0.0
+    for i in range(n):
+        for j in range(n):
+            held[j] = x[i] * y[j]
+        for j in range(n):
+            s += held[j] * held[j]
+    return s + held[2]
+
+
+def power(x, y):
+    """A factor that passes change and their reverse needs."""
+    s, c = 0.0, 1.0
+    for i in range(x.size):
+        s += c * x[i]
+        c = c * 0.5
+    return s
+
+
+def weighted_behind(x, y):
+    """The weight of the sum is known only behind the loop."""
+    s, w = 0.0, 1.0
+    for i in range(x.size):
+        s += x[i]
+        w = 1.0 if x[i] > 0.0 else 2.0
+    return s * w
+
+
+def bound_anew(x, y):
+    """What the reverse of a loop before needs, the loop overwrites."""
+    a, b = x[0] * x[1], 1.0
+    for _ in range(2):
+        b = b * a
+    s = b
+    for i in range(x.size):
+        a = x[i] * y[i]
+        s += a * a
+    return s
+
+
+APART = {
+    f.__name__: f
+    for f in (square, product, recursion, read_inside, last_one, partly_filled, filled_behind)
+} | {f.__name__: f for f in (read_behind, power, weighted_behind, bound_anew)}
+
+
+def merged(f, args, positions):
+    return tg.njit(f).variant(args).derived(positions).adjoint.merged
+
+
+def slope(f, args, directions):
+    """Along a direction, by differences of fourth order."""
+    h = 1e-3
+
+    def at(t):
+        return f(*(a + t * d for a, d in zip(args, directions, strict=True)))
+
+    return (8 * (at(h) - at(-h)) - (at(2 * h) - at(-2 * h))) / (12 * h)
+
+
+@pytest.mark.parametrize("name", MERGED)
+def test_merged(name, monkeypatch):
+    """Value and gradient are those of two loops, along a direction those of differences; without the value they are the same."""
+    f, count = MERGED[name]
+    assert len(merged(f, (X, Y), (0, 1))) == count
+    native = tg.njit(f)
+    value, found = tg.value_and_grad(native, (0, 1))(X, Y)
+    assert value == native(X, Y)
+    assert "each pass goes back as soon as it ran" in native.explain()
+    directions = G.normal(size=(2, 7))
+    along = sum(g @ d for g, d in zip(found, directions, strict=True))
+    assert np.isclose(along, slope(native, (X, Y), directions), rtol=1e-8)
+    for g, h in zip(tg.grad(native, (0, 1))(X, Y), found, strict=True):
+        np.testing.assert_allclose(g, h, rtol=1e-14)
+    monkeypatch.setattr(merging, "place", lambda nodes: -1)
+    for g, h in zip(tg.grad(tg.njit(f), (0, 1))(X, Y), found, strict=True):
+        np.testing.assert_allclose(g, h, rtol=1e-13)
+
+
+@pytest.mark.parametrize("name", APART)
+def test_apart(name):
+    """These hand on more than sums, or what stands behind needs their values."""
+    assert not merged(APART[name], (X, Y), (0, 1))
+
+
+def test_models():
+    n, d, parts = 9, 2, 3
+    args = (
+        G.normal(size=parts),
+        G.normal(size=(parts, d)),
+        G.normal(size=(parts, d)),
+        G.normal(size=(n, d)),
+    )
+    assert merged(rosenbrock, (X,), (0,)) and merged(mixture, args, (0, 1, 2))
+
+
+def test_edges():
+    """No passes, one array twice, values that are no numbers or overflow: as of two loops."""
+    native = tg.njit(mean_square)
+    gradient = tg.grad(native, (0, 1))
+    both = gradient(X, X)
+    np.testing.assert_array_equal(both[0], 0.0)
+    np.testing.assert_array_equal(both[1], [-1.0, *np.zeros(6)])
+    x = X.copy()
+    x[2], x[4] = np.nan, 1e200
+    value, (g, _) = tg.value_and_grad(native, (0, 1))(x, Y)
+    assert np.isnan(value)
+    np.testing.assert_allclose(g, (x - Y) / 7, rtol=1e-14)
+    assert tg.value_and_grad(native)(np.array([1e200]), np.zeros(1))[0] == np.inf
+    gradient = tg.grad(tg.njit(rosenbrock))
+    np.testing.assert_array_equal(gradient(np.ones(1)), [0.0])
+    np.testing.assert_array_equal(gradient(np.empty(0)), [])
+
+
+def test_grad_alone_runs_nothing_forward():
+    """Where one merged loop is the whole function, a gradient without value returns none: the compiler drops the sum."""
+    native = tg.njit(mean_square)
+    tg.grad(native)(X, Y)
+    assert "return (x_bar,)" in native.adjoint_source
+    tg.value_and_grad(native)(X, Y)
+    assert "return (x_bar,)" not in native.adjoint_source
+
+
+def test_several_results():
+    """Cotangents of several sums, and of what was there before."""
+
+    @tg.njit
+    def f(x):
+        y = 2.0 * x
+        s, t = 0.0, 0.0
+        for i in range(x.size):
+            s += x[i] ** 2
+            t -= x[i] * y[i]
+        return s, y[1] * 3.0, t + 1.0
+
+    assert len(merged(f, (X,), (0,))) == 1
+    _, pull = tg.vjp(f, X)
+    (g,) = pull((1.0, 5.0, 10.0))
+    np.testing.assert_allclose(g, 2 * X - 40 * X + 30 * (np.arange(7) == 1), rtol=1e-13)
+
+
+def test_second_derivatives():
+    """Forward mode goes over the merged loop as over any other."""
+    native = tg.njit(pairs)
+    v, h = G.normal(size=7), 1e-5
+    gradient = tg.grad(native)
+    expected = (gradient(X + h * v, Y) - gradient(X - h * v, Y)) / (2 * h)
+    found = tg.hvp(lambda x: native(x, Y))(X, v)
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-8)
