@@ -1612,3 +1612,32 @@ def test_another_thread_may_draw_random_numbers(monkeypatch):
     finally:
         idle.set()
         waiting.join()
+
+
+# ------------------------------------------------------------------------------------------------ products of matrices
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("rows", [2, 9])
+def test_a_transposed_factor_is_turned_once(rows, dtype):
+    """Where rows enough read it; read entry by entry, its columns are no vectors."""
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=(rows, 7)).astype(dtype), rng.normal(size=(5, 7)).astype(dtype)
+    f = tg.compile(lambda a, b: a @ b.T)
+    np.testing.assert_allclose(f(a, b), a @ b.T, rtol=1e-5 if dtype == np.float32 else 1e-13)
+    assert ("packed" in f.source) == (rows == 9)
+
+
+def test_what_one_value_is_made_of_gets_no_memory():
+    """The cotangent before a tanh is read by two products; what it is computed from is read by nothing else."""
+    rng = np.random.default_rng(0)
+    w, v, x = (rng.normal(size=s) for s in ((8, 16), (16, 8), (32, 8)))
+
+    def loss(w, v):
+        return np.sum((np.tanh(x @ w) @ v) ** 2)
+
+    both = tg.value_and_grad(loss, argnums=(0, 1))
+    f = tg.compile(both)
+    agree_as_a_whole(f(w, v), both(w, v))
+    stored = [line for line in f.source.splitlines() if "store" in line]
+    assert not any(name in line for line in stored for name in ("equal", "where"))

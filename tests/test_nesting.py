@@ -69,7 +69,24 @@ def many_turns(x):
     return tg.while_loop(lambda v: v < 99.0, lambda v: v * 1.01 + x[1] * 1e-2, x[0]) * x[2]
 
 
-NESTS = (fori_in_fori, scan_in_scan, while_in_fori, fori_in_while, while_in_while, many_turns)
+def counted(x):
+    """What the test looks at begins with a number of Python's."""
+
+    def body(state):
+        return state[0] + 1, state[1] * 0.9 + np.sin(state[1] * x[1])
+
+    return tg.while_loop(lambda state: state[0] < 50, body, (0, x[0]))[1]
+
+
+NESTS = (
+    fori_in_fori,
+    scan_in_scan,
+    while_in_fori,
+    fori_in_while,
+    while_in_while,
+    many_turns,
+    counted,
+)
 
 
 @pytest.mark.parametrize("f", NESTS)
@@ -87,6 +104,14 @@ def test_one_native_part(f):
 def test_second_derivatives(f):
     hessian = tg.hessian(f)
     np.testing.assert_allclose(tg.compile(hessian)(X), hessian(X), rtol=1e-7, atol=1e-9)
+
+
+def test_one_step_for_all_turns():
+    """A loop that counts is one program for any number of turns, as `while` promises."""
+    compiled = tg.compile(counted)
+    compiled(X)
+    loops = [n.function.loop for n in compiled.latest.graph.nodes if hasattr(n.function, "loop")]
+    assert [loop.open for loop in loops] == [True]
 
 
 def test_results_that_need_care():

@@ -6,6 +6,7 @@
     lowering   calls as array expressions, where there is one; arrays: these expressions, simplified as they are made
     partition  which calls become machine code, and what stays a NumPy call
     schedule   loops, blocks and memory for expressions; emit: LLVM IR of a schedule
+    keeping    what the loops of a derivative need again, as rows that the loops before keep
     turns      a part of the tape that repeats, as one entry before the walk back; rolling: a stretch of calls that repeats as a loop
     iteration  loops that say they are loops, by one step
     team       threads that share large loops

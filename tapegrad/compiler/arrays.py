@@ -36,8 +36,10 @@ Map = tuple[int, int, int]
 
 CHEAP = frozenset(
     "add subtract multiply negative positive absolute square maximum minimum where less less_equal greater greater_equal equal "
-    "not_equal logical_and logical_or logical_xor logical_not isnan isfinite isinf cast signbit copysign".split()
+    "not_equal logical_and logical_or logical_xor logical_not isnan isfinite isinf cast signbit copysign packed".split()
 )  # fmt: skip
+PACKED = "packed"
+"""The operation that changes nothing but where entries stand."""
 SUMS = ("reduce", "product", "scatter")
 """Expressions that are accumulated in memory of their own."""
 ROOTS = frozenset("divide sqrt reciprocal floor ceil trunc rint sign".split())
@@ -220,6 +222,15 @@ class Arrays:
                 return self.const(values[1] if values[0] else values[2], shape, dtype)
             function = getattr(np, name, None)
             return None if function is None else self.const(function(*values), shape, dtype)
+
+    def packed(self, x: Op) -> Op:
+        """x with its entries in memory, where it reads those of its last axis far from one another; else x itself."""
+        if x.kind != "view" or x.shape[-1] == 1:
+            return x
+        last = max((k for k, n in enumerate(x.inputs[0].shape) if n != 1), default=0)
+        if x.attr[last][1] == len(x.shape) - 1:
+            return x
+        return self._make("elem", (x,), x.shape, x.dtype, PACKED)
 
     # ------------------------------------------------------------------------------------ moving
 

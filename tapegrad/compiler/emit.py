@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from .. import vecmath
-from .arrays import B1, C8, C16, F4, F8, I4, I8, Map, Op, composed
+from .arrays import B1, C8, C16, F4, F8, I4, I8, PACKED, Map, Op, composed
 from .pairs import STEPS, Numbers, Pair
 from .schedule import Group, Nest, Schedule, Walk, base, gathered_maps, identity, inside_maps
 
@@ -1134,7 +1134,7 @@ class Body:
             return self._select(either, x[0], x[1])
         if name in ("isnan", "isfinite", "isinf", "signbit"):
             return self._classified(name, x[0], lanes)
-        if name == "positive":
+        if name in ("positive", PACKED):
             return x[0]
         if name == "reciprocal":
             one = _splat(literal(1.0, dtype), dtype, lanes)

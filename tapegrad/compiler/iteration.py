@@ -659,7 +659,9 @@ def _looped(
 
     values = [_value(x) for x in init]
     rows = [_value(x) for x in stacks]
-    go = goes_on(values) if test is not None else None
+    go = None
+    if test is not None:  # numbers that the loop begins with change in it, as a counter does
+        go = goes_on([x if type(x) is Traced else trace.constant(np.asarray(x)) for x in values])
     sizes = [np.prod(x.shape, dtype=int) * 16 for x in values if isinstance(x, Traced | np.ndarray)]
     p.chunk = int(min(MOST_ROWS, max(1, CHUNK_BYTES // max([16, *sizes]))))
     p.step, p.test = of_leaves, goes_on if test is not None else None

@@ -15,8 +15,11 @@ import ctypes
 import hashlib
 import os
 import re
+import sys
 import threading
 import time
+import weakref
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -76,8 +79,18 @@ LONG = 400_000
 """Characters of IR above which a module is compiled without optimisation, which would take much longer than in proportion."""
 
 
-QUICK, USUAL, THOROUGH = range(3)
-"""How much LLVM does about a module: nothing, where it runs seldom; a few passes; its own pipeline, where it runs in many turns."""
+QUICK, USUAL, LOOPED, THOROUGH = range(4)
+"""How much LLVM does about a module: nothing, where it runs seldom; a few passes; with steps of loops as part of the loops; its own
+pipeline, which takes several times as long and pays where many turns run long."""
+
+_PASSES = {
+    QUICK: "always_inliner",
+    USUAL: "always_inliner sroa new_gvn instruction_combine simplify_cfg",
+    # What a step carries is in registers once the step is part of its loop, and short loops inside are unrolled.
+    LOOPED: "always_inliner sroa simplify_cfg loop_rotate loop_unroll sroa new_gvn instruction_combine simplify_cfg",
+}
+"""Vectors, loops and what is computed outside of them are explicit in the text; LLVM's own pipelines (-O1 as -O2) take two to five
+times as long for almost the same code."""
 
 
 def optimised(text: str, effort: int = USUAL) -> bytes:
@@ -85,27 +98,36 @@ def optimised(text: str, effort: int = USUAL) -> bytes:
     import llvmlite.binding as llvm
 
     with _lock:
-        level = 2 if effort > QUICK and len(text) < LONG else 0
+        effort = min(
+            effort, QUICK if len(text) >= LONG else USUAL if len(text) >= LONG // 4 else THOROUGH
+        )
+        level = 2 if effort > QUICK else 0
         target = machine(optimised=level > 0)
-        module = llvm.parse_assembly(text)
+        module = llvm.parse_assembly(_inlined(text) if effort == LOOPED else text)
         tuning = llvm.create_pipeline_tuning_options(speed_level=level)
-        if effort == THOROUGH and len(text) < LONG // 4:
+        if effort == THOROUGH:
             tuning.loop_vectorization = tuning.slp_vectorization = False  # vectors are explicit
             builder = llvm.create_pass_builder(target, tuning)
             builder.getModulePassManager().run(module, builder)
             return target.emit_object(module)
         builder = llvm.create_pass_builder(target, tuning)
         passes = llvm.create_new_module_pass_manager()
-        # Vectors, loops and what is computed outside of them are explicit in the text; LLVM's own pipelines (-O1 as -O2) take
-        # two to three times as long for the same code.
-        passes.add_always_inliner_pass()
-        if level:
-            passes.add_sroa_pass()
-            passes.add_new_gvn_pass()
-            passes.add_instruction_combine_pass()
-            passes.add_simplify_cfg_pass()
+        for name in _PASSES[effort].split():
+            getattr(passes, f"add_{name}_pass")()
         passes.run(module, builder)
         return target.emit_object(module)
+
+
+def _inlined(text: str) -> str:
+    """The text, whose functions that are called at one place are to become part of it."""
+    calls = Counter(re.findall(r" call [^@\n]*@([\w.]+)\(", text))
+
+    def marked(found: re.Match[str]) -> str:
+        head = found[0]
+        once = calls[found[1]] == 1 and not re.search(r"\b(noinline|alwaysinline)\b", head)
+        return f"{head[:-1]}alwaysinline {{" if once else head
+
+    return re.sub(r"^define internal [^@\n]*@([\w.]+)\([^\n]*\{$", marked, text, flags=re.M)
 
 
 def compiled(text: str, effort: int = USUAL) -> cache.Part:
@@ -186,9 +208,10 @@ class Library:
         self.kept = kept  # constants and objects that the code names
 
     def __del__(self) -> None:
-        release = getattr(self, "addresses", {}).get("tg_release")
-        if release:
-            ctypes.PYFUNCTYPE(None)(release)()
+        addresses = getattr(self, "addresses", {})
+        for name in ("tg_release", "tg_forget"):
+            if name in addresses and not sys.is_finalizing():
+                ctypes.PYFUNCTYPE(None)(addresses[name])()
 
 
 def entry_works() -> bool:
@@ -213,7 +236,8 @@ def _self_test() -> bool:
     def word(address: int) -> int:
         return ctypes.c_size_t.from_address(address).value
 
-    at = id(array)
+    at, seen = id(array), np.empty(1)
+    reference = weakref.ref(seen)
     dims = word(at + 32)
     return (
         word(at + 8) == id(np.ndarray)
@@ -222,6 +246,8 @@ def _self_test() -> bool:
         and (word(dims), word(dims + 8)) == (2, 3)
         and word(at + 56) == id(np.dtype(np.float64))
         and ctypes.c_int.from_address(at + 64).value & 0x501 == 0x501
+        and (word(at + 48), word(id(seen) + 48)) == (id(array.base), 0)
+        and (word(at + 72), word(id(seen) + 72)) == (0, id(reference))
         and ctypes.c_double.from_address(id(number) + 16).value == 2.5
         and ctypes.c_double.from_address(id(plain) + 16).value == 3.25
         and (word(id(pair) + 16), word(id(pair) + 24)) == (2, at)

@@ -25,6 +25,9 @@ from .tracing import OpCall
 BLAS_ABOVE = 60_000
 """Multiplications in a matrix product above which it is left to BLAS."""
 
+PACKED_ABOVE = 4
+"""Rows of a product for which a transposed matrix is turned once, so that its rows can be read as vectors."""
+
 
 Lowered = Callable[..., Op]
 TABLE: dict[str, Lowered] = {}
@@ -242,9 +245,9 @@ _BOOLEAN = frozenset("logical_and logical_or logical_xor logical_not equal not_e
 
 
 def _half(arrays: Arrays, node: Node, ops: Sequence[Op]) -> bool:
-    """Whether NumPy's operator, which our op calls, too, takes the square root here: of arrays, not of scalars."""
+    """Whether NumPy's operator takes the square root here: of arrays, not of scalars."""
     return (
-        (node.function is operator.pow or isinstance(node.function, OpCall))
+        node.function is operator.pow
         and bool(node.shape)
         and ops[1].kind == "const"
         and float(ops[1].attr.value) == 0.5
@@ -389,9 +392,11 @@ def strong_product(
     if settings or len(operands) != 2 or node.dtype not in (F8, F4):
         raise Unlowered
     g, p = (_op(arrays, x, node.dtype) for x in operands)
-    zero = arrays.const(0, (), node.dtype)
-    product = arrays.elem("multiply", (g, p), node.dtype)
-    return arrays.elem("where", (arrays.elem("equal", (g, zero), B1), zero, product), node.dtype)
+    if p.kind != "const" or not np.isfinite(p.attr.value):
+        # The choice stands before the product, which then can be one instruction with the sum that reads it.
+        zero = arrays.const(0, (), node.dtype)
+        p = arrays.elem("where", (arrays.elem("equal", (g, zero), B1), zero, p), node.dtype)
+    return arrays.elem("multiply", (g, p), node.dtype)
 
 
 @lowers("deg2rad", "radians", "rad2deg", "degrees")
@@ -794,6 +799,8 @@ def matmul(arrays: Arrays, node: Node, operands: Sequence[Any], settings: dict[s
         work = a.shape[0] * a.shape[1] * b.shape[1]
         if work > BLAS_ABOVE and min(a.shape[0], a.shape[1], b.shape[1]) > 4:
             raise Unlowered  # BLAS does it, called by NumPy
+    if len(a.shape) == 2 and a.shape[0] >= PACKED_ABOVE:
+        b = arrays.packed(b)  # each row of the result reads all of it
     # All products of an entry of a row with one of a column, in the order (..., row, inner, column), summed over inner.
     left = arrays.reshape(a, (*a.shape, 1))
     right = arrays.reshape(b, (*b.shape[:-2], 1, *b.shape[-2:]))

@@ -3,7 +3,7 @@
     body      the loops of a schedule, a function of pointers
     tg_run    the same for callers that have a table of pointers (the slower entry, by ctypes)
     tg_entry  METH_FASTCALL: checks, results, body
-    tg_release  frees the scratch memory that is kept between calls
+    tg_release  frees the scratch memory that is kept between calls; tg_forget the arrays that are
 
 Scratch memory is on the stack if small; else one block is kept by the module and lent to one call at a time, and a call that
 finds it taken allocates its own: programs may run in many threads at once. Behind it lies what each thread of the team needs for
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -43,11 +44,19 @@ RELEASE_ABOVE = 30_000
 ATTRIBUTES = """attributes #0 = { nounwind }
 attributes #1 = { nounwind willreturn memory(none) }"""
 
+MUCH = 2_000_000
+"""Operations in a call of loops, about, for which LLVM's whole pipeline is worth its time."""
+
 MOST_KEPT = 1 << 25
 """Bytes of scratch memory above which a call gives it back to the system."""
 
+MOST_RECYCLED = 1 << 12
+"""Bytes of a result up to which making an array for it may take longer than the program: one is used again that nobody has any more."""
+
 H = object.__basicsize__
-_DATA, _ND, _DIMS, _DESCR, _FLAGS = H, H + 8, H + 16, H + 40, H + 48
+_DATA, _ND, _DIMS, _BASE, _DESCR, _FLAGS, _WEAK = H, H + 8, H + 16, H + 32, H + 40, H + 48, H + 56
+OWN = 0x505
+"""The flags of an array that is contiguous, aligned and writeable, with memory of its own."""
 _NAMES = {F8: "f8", F4: "f4", I8: "i8", I4: "i4", B1: "b1", C16: "c16", C8: "c8"}
 
 
@@ -176,7 +185,10 @@ class Native:
     ) -> None:
         """Compile and link the text."""
         loop = self.loop
-        part = jit.compiled(self.text, jit.THOROUGH if self.loops else jit.USUAL)
+        effort = jit.USUAL
+        if self.loops:
+            effort = jit.THOROUGH if self.work > MUCH else jit.LOOPED
+        part = jit.compiled(self.text, effort)
         timer.lap("compile")
         slow = slow or functools.partial(_converted, self)
         kept: list[Any] = [self.constants, slow]
@@ -197,7 +209,7 @@ class Native:
             imports[f"tg_was{i}"] = w.copy.ctypes.data if w.copy is not None else 0
             kept.append((w, w.holder, w.name, w.value, w.copy))
         called = loop is None or not loop.open  # by Python, and not chunk by chunk
-        exports = ("tg_entry", "tg_run", "tg_release") if called else ("tg_run", "tg_release")
+        exports = ("tg_run", "tg_release", *(("tg_entry", "tg_forget") if called else ()))
         imports = {k: v for k, v in imports.items() if k in part.asks}
         library = jit.Library(part.code, exports, imports, part.asks, kept)
         # What may be interrupted raises, which only a call that holds the interpreter lock may.
@@ -568,6 +580,7 @@ def _entry(native: Native, form: Form, shared: bool) -> str:
             lines.append(f"  %dims{k} = alloca [{len(op.shape)} x i64]")
     lines += checks
     arrays: list[int] = []
+    recycled: list[int] = []
     for k, op in enumerate(native.results):
         slot = n_in + k
         if op.shape:
@@ -575,10 +588,13 @@ def _entry(native: Native, form: Form, shared: bool) -> str:
             for j, n in enumerate(op.shape):
                 lines.append(f"  %dim{k}_{j} = getelementptr i64, ptr %dims{k}, i64 {j}")
                 lines.append(f"  store i64 {n}, ptr %dim{k}_{j}")
+            given = f"ptr @tg_descr_{_NAMES[op.dtype]}, i32 {len(op.shape)}, ptr %dims{k}"
+            if math.prod(op.shape) * op.dtype.itemsize <= MOST_RECYCLED:
+                recycled.append(k)
+                lines.append(f"  %array{k} = call ptr @tg_array(ptr @tg_last{k}, {given})")
+            else:
+                lines.append(f"  %array{k} = call ptr @tg_new_array({given})")
             lines += [
-                f"  call void @Py_IncRef(ptr @tg_descr_{_NAMES[op.dtype]})",  # the call takes it
-                f"  %array{k} = call ptr @tg_PyArray_NewFromDescr(ptr @tg_ndarray, ptr @tg_descr_{_NAMES[op.dtype]}, "
-                f"i32 {len(op.shape)}, ptr %dims{k}, ptr null, ptr null, i32 0, ptr null)",
                 f"  %null{k} = icmp eq ptr %array{k}, null",
                 f"  br i1 %null{k}, label %undo{len(arrays)}, label %made{k}",
                 f"made{k}:",
@@ -646,10 +662,16 @@ def _entry(native: Native, form: Form, shared: bool) -> str:
         lines += ["again:", *(f"  call void @Py_DecRef(ptr %array{k})" for k in arrays)]
         lines.append("  br label %slow")
     lines.append("slow:")
+    if arrays:
+        used.add("tg_ndarray")
+    forgotten = [f"  call void @tg_forget_array(ptr @tg_last{k})" for k in recycled]
     lines += [
         "  %other = call ptr @PyObject_Vectorcall(ptr @tg_slow, ptr %args, i64 %nargs, ptr %names)", "  ret ptr %other", "}",
         "@tg_slow = external global i8",
         *(f"@{name} = external global i8" for name in sorted(used)),
+        *(f"@tg_last{k} = internal global [2 x ptr] zeroinitializer" for k in recycled),
+        "define void @tg_forget() {", *forgotten, "  ret void", "}",
+        NEW_ARRAY if arrays else "", RECYCLING if recycled else "",
         "declare ptr @tg_PyArray_NewFromDescr(ptr, ptr, i32, ptr, ptr, ptr, i32, ptr)", "declare ptr @tg_PyArray_Scalar(ptr, ptr, ptr)",
         "declare ptr @PyObject_Vectorcall(ptr, ptr, i64, ptr)", "declare ptr @PyEval_SaveThread()",
         "declare void @PyEval_RestoreThread(ptr)", "declare ptr @PyErr_NoMemory()", "declare void @Py_DecRef(ptr)",
@@ -659,6 +681,97 @@ def _entry(native: Native, form: Form, shared: bool) -> str:
         "declare i32 @PyList_SetItem(ptr, i64, ptr)",
     ]  # fmt: skip
     return "\n".join(lines)
+
+
+NEW_ARRAY = """
+define internal ptr @tg_new_array(ptr %descr, i32 %nd, ptr %dims) {
+  call void @Py_IncRef(ptr %descr)  ; the call takes it
+  %array = call ptr @tg_PyArray_NewFromDescr(ptr @tg_ndarray, ptr %descr, i32 %nd, ptr %dims, ptr null, ptr null, i32 0, ptr null)
+  ret ptr %array
+}"""
+
+RECYCLING = f"""
+; One of the last two arrays made for a result, if nobody else has it and it is still as it was made; else a new one in the
+; place of the older. Two, since a caller mostly has the last result until the next one is there.
+define internal ptr @tg_array(ptr %last, ptr %descr, i32 %nd, ptr %dims) {{
+entry:
+  %wide = zext i32 %nd to i64
+  %length = shl i64 %wide, 3
+  br label %look
+look:
+  %i = phi i64 [ 0, %entry ], [ %j, %next ]
+  %at = getelementptr ptr, ptr %last, i64 %i
+  %array = load ptr, ptr %at
+  %none = icmp eq ptr %array, null
+  br i1 %none, label %next, label %there
+there:
+  %count = load i64, ptr %array
+  %alone = icmp eq i64 %count, 1
+  br i1 %alone, label %free, label %next
+free:
+  %weakp = getelementptr i8, ptr %array, i64 {_WEAK}
+  %weak = load ptr, ptr %weakp
+  %unseen = icmp eq ptr %weak, null
+  %basep = getelementptr i8, ptr %array, i64 {_BASE}
+  %base = load ptr, ptr %basep
+  %whole = icmp eq ptr %base, null
+  %descrp = getelementptr i8, ptr %array, i64 {_DESCR}
+  %descr1 = load ptr, ptr %descrp
+  %kind = icmp eq ptr %descr1, %descr
+  %flagsp = getelementptr i8, ptr %array, i64 {_FLAGS}
+  %flags = load i32, ptr %flagsp
+  %mine = and i32 %flags, {OWN}
+  %plain = icmp eq i32 %mine, {OWN}
+  %ndp = getelementptr i8, ptr %array, i64 {_ND}
+  %nd1 = load i32, ptr %ndp
+  %axes = icmp eq i32 %nd1, %nd
+  %t0 = and i1 %unseen, %whole
+  %t1 = and i1 %kind, %plain
+  %t2 = and i1 %t0, %t1
+  %t3 = and i1 %t2, %axes
+  br i1 %t3, label %compare, label %next
+compare:
+  %dimsp = getelementptr i8, ptr %array, i64 {_DIMS}
+  %dims1 = load ptr, ptr %dimsp
+  %differ = call i32 @memcmp(ptr %dims1, ptr %dims, i64 %length)
+  %same = icmp eq i32 %differ, 0
+  br i1 %same, label %again, label %next
+again:
+  call void @Py_IncRef(ptr %array)
+  ret ptr %array
+next:
+  %j = add i64 %i, 1
+  %more = icmp ult i64 %j, 2
+  br i1 %more, label %look, label %make
+make:
+  %new = call ptr @tg_new_array(ptr %descr, i32 %nd, ptr %dims)
+  %failed = icmp eq ptr %new, null
+  br i1 %failed, label %end, label %keep
+keep:
+  call void @Py_IncRef(ptr %new)
+  %second = getelementptr ptr, ptr %last, i64 1
+  %old = load ptr, ptr %last
+  %younger = load ptr, ptr %second
+  store ptr %younger, ptr %last
+  store ptr %new, ptr %second
+  %unused = icmp eq ptr %old, null
+  br i1 %unused, label %end, label %drop
+drop:  ; what this runs may call the program again
+  call void @Py_DecRef(ptr %old)
+  br label %end
+end:
+  ret ptr %new
+}}
+define internal void @tg_forget_array(ptr %last) {{
+  %second = getelementptr ptr, ptr %last, i64 1
+  %a = load ptr, ptr %last
+  %b = load ptr, ptr %second
+  store ptr null, ptr %last
+  store ptr null, ptr %second
+  call void @Py_DecRef(ptr %a)
+  call void @Py_DecRef(ptr %b)
+  ret void
+}}"""
 
 
 class _Builder:

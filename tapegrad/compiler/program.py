@@ -32,7 +32,7 @@ from ..sweep import operands
 from ..tape import RECORDER, STRIDE, Leaf, own_tape
 from ..tensor import Tensor, wrap
 from ..transforms import _flatten, _unflatten
-from . import callout, rolling
+from . import callout, keeping, rolling
 from .callout import GuardFailed
 from .graph import Graph, Guard
 from .report import Report
@@ -164,7 +164,7 @@ class Program:
         as_tensors = bool(call.tensors)
         self.direct: Any = None  # the entry that takes the user's arguments as they are
         self.native: Any = None
-        self.graph = rolling.trimmed(graph.pruned())
+        self.graph = rolling.trimmed(keeping.kept(rolling.trimmed(graph.pruned())).pruned())
         self.recorded = sum(1 for _ in self.graph.nodes)
         graph.steps.clear()
         del graph

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .arrays import CHEAP, SUMS, Map, Op
+from .arrays import CHEAP, PACKED, SUMS, Map, Op
 from .arrays import ROOTS as SLOWER
 
 LEAVES = ("input", "array")
@@ -185,6 +185,11 @@ def gathered_maps(op: Op, maps: Sequence[Map]) -> tuple[Any, ...]:
     return tuple((0, -1, None) if i in op.attr else next(rest) for i in range(len(x.shape)))
 
 
+def _held(op: Op) -> bool:
+    """Whether a reduction keeps a row of sums in registers while it goes over another axis, as a product of matrices: two take turns."""
+    return op.kind == "reduce" and len(space_of(op)) > 2 and len(space_of(op)) - 1 not in op.attr[1]
+
+
 def space_of(op: Op) -> tuple[int, ...]:
     """The space over which a root is computed."""
     return op.inputs[0].shape if op.kind in ("reduce", "scatter") else op.shape
@@ -211,6 +216,10 @@ class Scheduler:
         self.order = topological(outputs)
         self.roots: set[int] = set()
         self.by_number = {op.number: op for op in self.order}
+        self.users: dict[int, list[Op]] = {op.number: [] for op in self.order}
+        for op in self.order:
+            for x in op.inputs:
+                self.users[x.number].append(op)
         self.nests: list[Nest] = []
         self.nest_of: dict[int, int] = {}
         self._walks: dict[tuple[int, bool], Walk] = {}
@@ -243,7 +252,7 @@ class Scheduler:
                 self._root(op)
                 chain[op.number] = 0
             deep = max((depth[x.number] for x in op.inputs), default=0)
-            if op.kind in SUMS:
+            if op.kind in SUMS or (op.kind == "elem" and op.attr == PACKED):
                 self._root(op)
             if op.kind == "gather":
                 self._root(base(op.inputs[0]))
@@ -327,6 +336,16 @@ class Scheduler:
         for number, keys in uses.items():
             if len(keys) > 1 and cost[number] > RECOMPUTED:
                 found.add(number)
+        # What only those read that are found too, entry by entry, is computed once when they have memory.
+        found = {
+            n
+            for n in found
+            if not self.users[n]
+            or not all(
+                u.kind == "elem" and u.number in found and u.shape == self.by_number[n].shape
+                for u in self.users[n]
+            )
+        }
         # The innermost ones first: making one a root changes what those above it cost.
         new = {n for n in found - self.roots if not self._above(n, found - self.roots)}
         self.roots |= new
@@ -373,6 +392,7 @@ class Scheduler:
                     for i in range(first, len(self.nests))
                     if self.nests[i].space == space
                     and op.kind != "product"
+                    and not (_held(op) and any(map(_held, self.nests[i].sums)))
                     and work[i] < MOST_OPS
                     and work[i] >= 0
                 ),

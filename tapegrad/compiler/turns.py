@@ -53,7 +53,7 @@ def wound(trace: Trace, code: list[Any], pending: dict[Any, Any], watch: dict[An
         return code
     if sweep.GUARD.get() is not None or _told_of(code, watch) or _told_of(code, dual.saved):
         return code
-    if code[SLOT] <= storage.latest_overwrite() or any(type(s) is Guard for s in trace.graph.steps):
+    if code[SLOT] <= storage.latest_overwrite() or Guard in set(map(type, trace.graph.steps)):
         return code
     winder = _Winder(trace, code, pending)
     try:
@@ -145,11 +145,15 @@ class _Winder:
         if (np.diff(slots) <= 0).any() or (ops == FREED).any():
             return False
         columns = [code[IN0 + k :: STRIDE] for k in (0, 1)]
-        self.wide: dict[int, Any] = {i: x for i, x in enumerate(columns[0]) if type(x) is tuple}
+        self.wide: dict[int, Any] = {}
+        if tuple in set(map(type, columns[0])):
+            self.wide = {i: x for i, x in enumerate(columns[0]) if type(x) is tuple}
         width = max([2, *(len(x) for x in self.wide.values() if len(x) <= WIDEST)])
         reads = np.full((n, width), NONE)
         for k, column in enumerate(columns):
-            reads[:, k] = [x if type(x) is int else self._outside(x) for x in column]
+            reads[:, k] = [
+                x if type(x) is int else NONE if x is None else self._outside(x) for x in column
+            ]
         for i, nodes in self.wide.items():
             if len(nodes) <= WIDEST:
                 reads[i, : len(nodes)] = [x if type(x) is int else self._outside(x) for x in nodes]
@@ -163,7 +167,10 @@ class _Winder:
         kind = ops * 4 + (reads[:, 0] == NONE) * 2 + (reads[:, 1] == NONE)
         for i, nodes in self.wide.items():
             kind[i] = -len(nodes) if len(nodes) <= WIDEST else -WIDEST - 1 - i
-        self.signs = np.unique(kind, return_inverse=True)[1]
+        kind -= kind.min()
+        seen = np.zeros(kind.max() + 1, bool)
+        seen[kind] = True
+        self.signs = (np.cumsum(seen) - 1)[kind]
         return True
 
     def _outside(self, node: Any) -> int:
@@ -216,7 +223,9 @@ class _Winder:
                     return False
                 s.rules[offset, k] = rule
             settings = self._column(s, offset, KW)
-            if not _all_same(settings) and not self._entry(s, offset, settings):
+            if settings.count(None) == s.turns or _all_same(settings):
+                continue
+            if not self._entry(s, offset, settings):
                 return False
         return True
 
@@ -258,10 +267,12 @@ class _Winder:
         else:
             values = self._column(s, offset, (X, Y)[k])
         first = values[0]
-        if all(x is first for x in values):
+        if _one(values):
             hidden = type(first) is np.ndarray and first.ndim and not any(first.strides)
             return None if hidden and first.size > 1 else ("constant", first)
-        kinds = {_kind(x) for x in values}
+        kinds: set[Any] = set(map(type, values))
+        if kinds != {float}:
+            kinds = {_kind(x) for x in values}
         if len(kinds) > 1:
             return None
         if type(first) is Traced:
@@ -510,17 +521,16 @@ class _Winder:
         """Put the new calls where they belong, and let later ones read them."""
         steps: list[Any] = []
         now: dict[Node, Node] = {}
-        replaced = iter(sorted(self.replaced, key=lambda row: row[0]))
-        pair = next(replaced, None)
-        for k, node in enumerate(self.steps):
-            if now and any(x in now for x in node.inputs):
-                node.inputs = tuple(now.get(x, x) for x in node.inputs)
-            steps.append(node)
-            if k in self.inserted:
-                steps += self.inserted[k]
-                while pair is not None and pair[0] == k:
-                    now[pair[1].node] = pair[2]
-                    pair = next(replaced, None)
+        begin = 0
+        for k in [*sorted(self.inserted), len(self.steps) - 1]:
+            part = self.steps[begin : k + 1]
+            for node in part if now else ():
+                if any(x in now for x in node.inputs):
+                    node.inputs = tuple(now.get(x, x) for x in node.inputs)
+            steps += part
+            begin = k + 1
+            steps += self.inserted.pop(k, ())
+            now |= {old.node: node for at, old, node in self.replaced if at == k}
         for _, old, node in self.replaced:
             old.node = node
         self.trace.graph.steps = steps
@@ -713,11 +723,18 @@ def _kind(x: Any) -> Any:
     return type(x)
 
 
+def _one(values: Sequence[Any]) -> bool:
+    """Whether all values are one object."""
+    return len(set(map(id, values))) == 1
+
+
 def _all_same(values: Sequence[Any]) -> bool:
     """Whether settings or numbers are surely the same, -0.0 being none of 0.0."""
     first = values[0]
-    if all(x is first for x in values):
+    if _one(values):
         return True
+    if type(first) is float and first and set(map(type, values)) == {float}:
+        return values.count(first) == len(values)  # other than zeros, equal numbers are the same
     if not _plainly_written(first):
         return False
     return len({repr(x) for x in values}) == 1
