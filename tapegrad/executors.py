@@ -43,7 +43,7 @@ from .tensor import Tensor, wrap
 
 ENGINES = ("auto", "sweep", "replay")
 
-_FEW = 5  # entries below which a native call costs more than sweeping them
+_SHORT = 32  # entries up to which a look at each of them costs less than the bookkeeping of a walk
 _WARM_AFTER = (
     3000  # entries swept before looking for compiled kernels on disk (about 10 ms of sweeping)
 )
@@ -113,8 +113,6 @@ def _executor(tape: Tape, position: int) -> Callable[..., Any]:
     if name == "replay":
         _load_replay().load(block=True)
         return sweep.sweep if _overwritten(tape, position) else _forced_replay
-    if position < _FEW:
-        return _timed_sweep
     if _choice.entries < _WARM_AFTER:
         return _timed_sweep
     replay = _load_replay()
@@ -259,48 +257,113 @@ def notes_of_walk() -> _Notes | None:
 
 # ------------------------------------------------------------------------------------------------ the walk
 
-_Begun = tuple[Tape, int, int, dict[Leaf, Any]]
-"""A tape, busy since; where the machine began; what it answered (see `replay.begin`); the leaves it has reached."""
+ONES = {kind: kind(1) for kind in (np.float64, np.float32)}
+"""Cotangents of real results that are NumPy's scalars."""
 
 
-def walk_from(node: Any, g: Any, retain_graph: bool = False) -> dict[Any, Any]:
-    """`walk` from one root to all leaves; most often in one native call.
+def one(value: Any) -> Any:
+    """The cotangent that a gradient of this number, or array of one, begins with."""
+    kept = ONES.get(type(value))
+    return np.ones(value.shape, value.dtype) if kept is None else kept
+
+
+_Begun = tuple[Tape, int, int, Any, dict[Leaf, Any]]
+"""A tape, busy since; where the machine began; what it answered (see `replay.begin`), two items; the leaves it has reached."""
+
+
+def _machine() -> Any:
+    """The replay engine, where a walk may begin with its native call at once: nothing here asks for another executor."""
+    replay = _choice.replay
+    if (
+        replay is None
+        or not replay.loaded()
+        or _choice.name == "sweep"
+        or dual.saved
+        or sweep.GUARD.get() is not None
+        or storage.tracing.get()
+    ):
+        return None
+    return replay
+
+
+def _ordinary(tape: Tape, position: int) -> bool:
+    """Whether no entry down from this position is watched, and none may need an array that was overwritten since."""
+    if _watched:
+        code = tape.code
+        first, last = code[SLOT], code[position * STRIDE + SLOT]
+        if any(first <= slot <= last for slot in list(_watched)):
+            return False
+    return not _overwritten(tape, position)
+
+
+def _all_lead(code: list[Any], position: int, targets: set[Any]) -> bool:
+    """Whether each entry of the walk down from this position leads to a target, and all targets are leaves; of a long walk, False.
+
+    Then a walk to the targets visits what a walk to all leaves does.
+    """
+    if any(type(target) is not Leaf for target in targets):
+        return False
+    reads: dict[int, tuple[Any, ...]] = {}
+    unseen = [position]
+    while unseen:
+        at = unseen.pop()
+        if at not in reads:
+            if len(reads) == _SHORT:
+                return False
+            reads[at] = sweep.operands(code, at * STRIDE)
+            for node in reads[at]:
+                if type(node) is int:
+                    below = find(code, node)
+                    if below is None:
+                        return False
+                    unseen.append(below)
+    leading = set(targets)
+    for at in sorted(reads):
+        if leading.isdisjoint(reads[at]):
+            return False
+        leading.add(code[at * STRIDE + SLOT])
+    return True
+
+
+def _among(targets: set[Any], leaves: dict[Leaf, Any]) -> dict[Leaf, Any]:
+    return {leaf: g for leaf, g in leaves.items() if leaf in targets}
+
+
+def walk_from(
+    node: Any, g: Any, retain_graph: bool = False, targets: set[Any] | None = None
+) -> dict[Any, Any]:
+    """`walk` from one root to all leaves, or to targets; most often in one native call.
 
     Where nothing is out of the ordinary (no hooks, no tangents, one tape, native code for each entry) the bookkeeping that a walk
     may need is not made: on a few small operations it costs several times what the derivatives do.
     """
-    replay = _choice.replay
+    replay = _machine() if type(node) is int else None
     begun: _Begun | None = None
-    if (
-        replay is not None
-        and replay.loaded()
-        and _choice.name != "sweep"
-        and type(node) is int
-        and not _watched
-        and not dual.saved
-        and sweep.GUARD.get() is None
-        and not storage.tracing.get()
-    ):
+    if replay is not None:
         tape = current()
         with tape.lock:
             position = None if tape.busy else tape.find(node)
-            if position is not None and not _overwritten(tape, position):
+            if (
+                position is not None
+                and _ordinary(tape, position)
+                and (targets is None or _all_lead(tape.code, position, targets))
+            ):
                 leaves: dict[Leaf, Any] = {}
                 tape.busy = 1
                 frame = 0
                 try:
-                    frame = replay.begin(tape.code, position, g, leaves)
+                    frame, visited = replay.begin(tape.code, position, g, leaves)
                 finally:
-                    if frame <= 0:
+                    if not frame:
                         tape.busy = 0
-                if frame < 0 and not any(leaf.hooks for leaf in leaves):
+                if visited is not None and not any(leaf.hooks for leaf in leaves):
                     if not retain_graph:
-                        _release_all(tape, range(position, position + frame, -1))
-                    return leaves
-                if frame:
+                        _release_all(tape, visited)
+                    return leaves if targets is None else _among(targets, leaves)
+                if frame or visited is not None:
                     tape.busy = 1
-                    begun = (tape, position, frame, leaves)
-    return walk(((node, g),), retain_graph=retain_graph, begun=begun)
+                    begun = (tape, position, frame, visited, leaves)
+    return walk(((node, g),), targets, retain_graph=retain_graph, begun=begun)
 
 
 def walk(
@@ -341,15 +404,16 @@ def walk(
         elif isinstance(mode, Off):
             RECORDER.set(attended(current().code.extend))
         if begun is not None:
-            tape, position, frame, leaves = begun
+            tape, position, frame, visited, leaves = begun
             pending.clear()  # the frame has it
             done.append((tape, ()))
-            visited: Any = range(position, position + frame, -1)
-            if frame > 0:
+            if frame:
                 wait = _choice.name == "replay"
                 visited = _load_replay().replay(
                     tape.code, position, pending, leaves, watch, None, wait, frame
                 )
+            if targets is not None:
+                leaves = _among(targets, leaves)
             done[-1] = (tape, visited)
         while pending and (newest := max(pending)) >= since:
             place = locate(newest, hold=1)
@@ -404,14 +468,27 @@ def walk_own(
         store: dict[Any, Any] = leaves if type(node) is Leaf else pending
         store[node] = store[node] + g if node in store else g
     if pending:
-        watch: dict[Slot, Callable[[Any], Any]] = dict(_watched) if _watched else {}
         last = len(tape) - 1
+        frame = 0
+        if not record and len(pending) == 1 and not leaves and tape.code[-STRIDE + SLOT] in pending:
+            replay = _machine()
+            if replay is not None and _ordinary(tape, last):
+                frame, visited = replay.begin(tape.code, last, *pending.values(), leaves)
+                if visited is not None:
+                    return leaves, True
+                if frame:
+                    pending.clear()
+        watch: dict[Slot, Callable[[Any], Any]] = dict(_watched) if _watched else {}
         if record:
             sweep.sweep(tape.code, last, pending, leaves, watch, None)
             return leaves, not pending
         mode = RECORDER.get()
         RECORDER.set(NO_GRAD)
         try:
+            if frame:
+                wait = _choice.name == "replay"
+                replay.replay(tape.code, last, pending, leaves, watch, None, wait, frame)
+                return leaves, not pending
             trace = storage.tracing.get()
             code = tape.code if trace is None else trace.wound(tape.code, pending, watch)
             last = len(code) // STRIDE - 1
@@ -458,7 +535,7 @@ def _release(
 def _release_all(tape: Tape, visited: Any) -> None:
     """`_release` after a whole walk, the tape's lock held: at once where these are the tape's last entries and nobody holds them."""
     replay = _choice.replay
-    if isinstance(visited, range) and replay is not None and replay.loaded() and not tape.busy:
+    if replay is not None and replay.loaded() and not tape.busy:
         code, root, low = tape.code, visited[0], visited[-1]
         first, end = low * STRIDE, (root + 1) * STRIDE
         holder = replay.tail(code, low, root)

@@ -43,6 +43,9 @@ FREED = 0
 BIG = 1 << 14
 """Bytes above which a result takes the slow path that saves only what a rule asks for."""
 
+FEW = 64
+"""Elements up to which an op computes by its ufunc even where it has a quicker way for large arrays."""
+
 BATCH = 1024
 """Slots handed out between two looks at the tape's length."""
 

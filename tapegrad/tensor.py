@@ -650,6 +650,14 @@ def wrap(value: Any) -> Any:
     return t
 
 
+def fresh_leaf(array: Any) -> Tensor:
+    """A tensor that requires grad and holds this very array, of real or complex floats."""
+    t = new(Tensor)
+    t._data = array
+    t._node = Leaf(array, t)
+    return t
+
+
 def tensor(data: Any, dtype: Any = None, requires_grad: bool = False) -> Tensor:
     """A tensor with a copy of the data; float64 for Python floats, as NumPy decides.
 

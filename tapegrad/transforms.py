@@ -13,6 +13,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -21,11 +22,12 @@ from . import dual, executors, sweep
 from .elsewhere import COMPUTES
 from .errors import GradientLost, NotDifferentiable, demand_callable
 from .mode import Off, enable_grad, is_grad_enabled
+from .ops.composing import holds_tensor
 from .ops.shaping import alias, astype
 from .primitive import OPS
 from .storage import StandIn, as_array, duplicate, kept, tracing
 from .tape import IN0, IN1, SLOT, STRIDE, Leaf, new_slot, own_tape
-from .tensor import Tensor, wrap
+from .tensor import Tensor, fresh_leaf, wrap
 
 Tree = Any
 
@@ -42,9 +44,12 @@ def _optree() -> Any:
     return optree
 
 
+_SINGLE = (np.ndarray, float, Tensor, int, complex, np.generic)
+
+
 def _flatten(tree: Tree) -> tuple[list[Any], Any]:
     """Leaves and structure; a lone array or number (the common case) needs no pytree library."""
-    if isinstance(tree, Tensor | np.ndarray | float | int | complex | np.generic):
+    if isinstance(tree, _SINGLE):
         return [tree], None
     leaves, structure = _optree().tree_flatten(tree, namespace=NAMESPACE)
     return leaves, structure
@@ -96,9 +101,8 @@ class _Run:
             self.given += leaves
             self.structures.append((structure, len(leaves)))
         self.own = own_tape()
-        if (
-            tracing.get() is not None
-        ):  # the graph holds all there is: looking for the dead would free nothing
+        # While a program is traced, the graph holds all there is: looking for the dead would free nothing.
+        if tracing.get() is not None:
             self.own.tape.limit = sys.maxsize
         with self.own:
             self.first = new_slot()
@@ -131,18 +135,15 @@ class _Run:
         for node in self.nodes:
             if type(node) is Leaf:
                 node.spent = True
-        self.tensors_in = any(
-            isinstance(x, Tensor) for x in (*self.given, *_leaves_of((args, kwargs)))
-        )
+        self.tensors_in = holds_tensor(args) or holds_tensor(kwargs) or holds_tensor(self.given)
 
     def trees(self, leaves: Sequence[Any]) -> list[Tree]:
         """Per differentiated argument, the leaves in its structure."""
-        trees = []
-        start = 0
-        for structure, n in self.structures:
-            trees.append(_unflatten(structure, leaves[start : start + n]))
-            start += n
-        return trees
+        rest = iter(leaves)
+        return [
+            next(rest) if structure is None else _unflatten(structure, list(islice(rest, n)))
+            for structure, n in self.structures
+        ]
 
     def closes_over_tracked(self, outputs: Sequence[Any] = ()) -> bool:
         """Whether `f` used, or returned, a tracked tensor that was not made from its arguments."""
@@ -227,11 +228,13 @@ class _Direct:
     `known` is of the arguments that came last: their types, and what serves the next of the same types without another look.
     """
 
-    __slots__ = ("argnums", "f", "known")
+    __slots__ = ("argnums", "f", "known", "valued")
 
-    def __init__(self, f: Any, argnums: Any) -> None:
+    def __init__(self, f: Any, argnums: Any, valued: bool) -> None:
         self.f = f
         self.argnums = argnums
+        self.valued = valued
+        """Whether the value is asked for; else None may stand for it."""
         self.known: tuple[Any, Any] = (None, None)
 
     def first(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -239,7 +242,7 @@ class _Direct:
         argnums = self.argnums
         several = isinstance(argnums, tuple | list)
         found = self.f.value_and_gradient(
-            args, kwargs, tuple(_positions(argnums, args, "grad")), several
+            args, kwargs, tuple(_positions(argnums, args, "grad")), several, self.valued
         )
         if found is NotImplemented:
             return found
@@ -256,6 +259,8 @@ def _is_tracked(value: Any) -> bool:
 
 
 def _positions(argnums: Any, args: tuple[Any, ...], name: str) -> list[int]:
+    if type(argnums) is int and 0 <= argnums < len(args):
+        return [argnums]
     numbers = argnums if isinstance(argnums, tuple | list) else (argnums,)
     positions = []
     for number in numbers:
@@ -287,15 +292,7 @@ def _input(value: Any, recording: bool, name: str) -> Tensor:
             f"{name} was asked to differentiate by a {type(value).__name__} (dtype {array.dtype}), but only numbers and arrays "
             "of numbers have derivatives. Choose other arguments with argnums, or close over it."
         )
-    return dual.like(given, wrap(array).requires_grad_())
-
-
-def _leaves_of(tree: Any) -> list[Any]:
-    if isinstance(tree, tuple | list):
-        return [leaf for x in tree for leaf in _leaves_of(x)]
-    if isinstance(tree, dict):
-        return [leaf for x in tree.values() for leaf in _leaves_of(x)]
-    return [tree]
+    return dual.like(given, fresh_leaf(array))
 
 
 def _as_given(g: Any, given: Any, like: Tensor) -> Any:
@@ -371,11 +368,18 @@ def value_and_grad(
     (np.float64(5.0), array([2., 4.]))
     """
 
+    return _value_and_grad(f, argnums, has_aux, True)
+
+
+def _value_and_grad(
+    f: Callable[..., Any], argnums: Any, has_aux: bool, valued: bool
+) -> Callable[..., Any]:
+    """The same; where the value is not asked for (`valued`), None may stand in its place."""
     demand_callable(f, "grad")
     native = _differentiable(f)
     direct = None
     if hasattr(native, "value_and_gradient") and not has_aux:
-        direct = _Direct(native, argnums)
+        direct = _Direct(native, argnums, valued)
 
     @functools.wraps(f, updated=())
     def differentiated(*args: Any, **kwargs: Any) -> Any:
@@ -394,8 +398,7 @@ def value_and_grad(
         if type(output).__module__.startswith("xarray"):
             output = output.data  # a labelled number, as xarray's sums are
         y = _scalar(output, "grad")
-        roots = [] if y is None else [(y._node, np.ones(y.shape, y.dtype))]
-        trees = run.gradients(roots)
+        trees = run.gradients([] if y is None else [(y._node, executors.one(y._data))])
         if (
             has_aux
             and not run.connected
@@ -423,7 +426,7 @@ def grad(f: Callable[..., Any], argnums: Any = 0, has_aux: bool = False) -> Call
     >>> tg.grad(tg.grad(lambda x: x**3))(2.0)
     12.0
     """
-    both = value_and_grad(f, argnums, has_aux)
+    both = _value_and_grad(f, argnums, has_aux, False)
 
     @functools.wraps(f, updated=())
     def gradient(*args: Any, **kwargs: Any) -> Any:

@@ -60,6 +60,18 @@ def test_what_no_kernel_can_say():
     assert {name: n for name, n in stops.items() if n} == expected
 
 
+def _even(n):
+    return n == 0 or _odd(n - 1)
+
+
+def _odd(n):
+    return n != 0 and _even(n - 1)
+
+
+def test_rules_that_call_each_other_are_looked_through_once():
+    assert obstacle(_even) == obstacle(_odd) == ""
+
+
 def test_zeta_of_single_numbers_is_scipys():
     s, q = np.meshgrid(
         [1.5, 2.0, 3.0, 7.0, 30.0], [-2.5, -1.0, 0.0, 0.01, 0.7, 4.0, 30.0, 1e3, 1e8, 1e300, np.inf]

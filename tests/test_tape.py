@@ -630,11 +630,13 @@ def test_a_chain_of_a_million_goes_back_and_is_freed():
         def run():
             chain(1_000_000)
             look()
-            chain(200_000)
+            for _ in range(5):
+                chain(200_000)
             look()
         """
     )
-    assert most < 20
+    # A chain of 200 000 takes 32 MB, which the allocator may give back or keep.
+    assert most < 60
 
 
 @needs_proc

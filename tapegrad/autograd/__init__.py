@@ -69,8 +69,9 @@ def backward(
             )
         grad_tensors = grad_variables
     if type(tensors) is Tensor and tensors._node is not None and not create_graph:
-        one = _ONES.get(type(tensors._data))
-        if one is not None and grad_tensors is None and inputs is None:  # the usual call
+        usual = grad_tensors is None and inputs is None
+        if usual and type(tensors._data) in executors.ONES:
+            one = executors.ONES[type(tensors._data)]
             _accumulate(executors.walk_from(tensors._node, one, bool(retain_graph)), False)
             return
     outputs = _sequence(tensors, "tensors")
@@ -102,10 +103,6 @@ def backward(
             for t in {id(t): t for t in asked if isinstance(t, Tensor)}.values():
                 if not t.is_leaf and not t.retains_grad and t._node in found:
                     t._put("grad", _added(t._get("grad"), found[t._node], create_graph))
-
-
-_ONES = {kind: kind(1) for kind in (np.float64, np.float32)}
-"""Cotangents of real results that are NumPy's scalars."""
 
 
 def _accumulate(found: dict[Any, Any], create_graph: bool) -> None:
@@ -197,12 +194,15 @@ def grad(
             results, asked, grad_outputs, retain, create_graph, allow_unused, materialize_grads
         )
     seeds = _seeds(results, grad_outputs, create_graph)
-    found = executors.walk(
-        ((t._node, g) for t, g in zip(results, seeds, strict=True)),
-        set(targets),
-        retain_graph=retain,
-        create_graph=create_graph,
-    )
+    if len(seeds) == 1 and type(seeds[0]) is not Tensor:
+        found = executors.walk_from(results[0]._node, seeds[0], retain, set(targets))
+    else:
+        found = executors.walk(
+            ((t._node, g) for t, g in zip(results, seeds, strict=True)),
+            set(targets),
+            retain_graph=retain,
+            create_graph=create_graph,
+        )
     gradients: list[Tensor | None] = []
     for i, (t, node) in enumerate(zip(asked, targets, strict=True)):
         g = found.get(node)

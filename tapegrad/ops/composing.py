@@ -35,13 +35,21 @@ from .joining import array, concatenate
 # ----------------------------------------------------------------------------------- tensors among arguments
 
 
+_SEQUENCES = (tuple, list)  # a union of types takes five times as long to ask
+
+
 def holds_tensor(value: Any) -> bool:
     """Whether a tensor stands anywhere in nested arguments."""
     if isinstance(value, Tensor):
         return True
-    if isinstance(value, tuple | list):
-        return any(map(holds_tensor, value))
-    return isinstance(value, dict) and any(map(holds_tensor, value.values()))
+    if isinstance(value, dict):
+        value = value.values()
+    elif not isinstance(value, _SEQUENCES):
+        return False
+    for x in value:
+        if type(x) is not np.ndarray and holds_tensor(x):
+            return True
+    return False
 
 
 def holds_tracked(value: Any) -> bool:

@@ -25,6 +25,7 @@ from ..domain import (
     unit,
 )
 from ..primitive import FUNCTIONS, UFUNCS, call, elementwise, primitive, select, strong
+from ..tape import FEW
 from ..tensor import Tensor, wrap
 
 LN2 = float(np.log(2.0))
@@ -44,7 +45,7 @@ def _by_products(power: Callable[..., Any]) -> Callable[..., Any]:
     """x ** y of large arrays: cubes and fourth powers as products, which take a twentieth of the time and err as little."""
 
     def raised(x: Any, y: Any) -> Any:
-        if type(x) is np.ndarray and x.dtype.char in "fd" and x.size >= 64:
+        if type(x) is np.ndarray and x.dtype.char in "fd" and x.size > FEW:
             if type(y) is int or type(y) is float:
                 if y == 3 or y == 4:
                     square = x * x

@@ -14,6 +14,8 @@ Invariant: this is the only nopython code that makes Python objects. An exceptio
 
 from __future__ import annotations
 
+from typing import Any
+
 from ..tape import FREED
 from .access import (
     ADDRESS,
@@ -31,6 +33,7 @@ from .access import (
     new_int,
     new_list,
     no_memory,
+    put,
     raw_free,
     raw_malloc,
     release_object,
@@ -43,12 +46,8 @@ from .values import describe, int_value, type_of
 
 
 @native
-def _plain(frame, world, start):
-    """Whether what the walk found can be handed over here: gradients of leaves, small ones, and a range of entries."""
-    visits = get(frame, F_VISITS)
-    visited = get(frame, F_VISITED)
-    if visits == 0 or get(visited, 0) != start or get(visited, visits - 1) != start - visits + 1:
-        return False
+def _plain(frame, world):
+    """Whether what the walk found can be handed over here: gradients of leaves, small ones."""
     for number in range(get(frame, F_EXTERNAL_COUNT)):
         external = external_at(frame, number)
         if get(external, E_ADJOINT) == 0:
@@ -60,6 +59,20 @@ def _plain(frame, world, start):
         if kind > COMPLEX128 or get(external, E_SIZE) * size >= OWNED_FROM:
             return False
     return True
+
+
+@native
+def _positions(values, count):
+    """A list of Python's ints; 0 with an exception set."""
+    positions: Any = new_list(0)
+    for i in range(count):
+        position: Any = new_int(get(values, i)) if positions != 0 else 0
+        if positions != 0 and (position == 0 or append(positions, position) != 0):
+            release_object(positions)
+            positions = 0
+        if position != 0:
+            release_object(position)
+    return positions
 
 
 @native
@@ -104,9 +117,10 @@ def _value(world, entry, i):
 
 @entry_point(ADDRESS(ADDRESS, ADDRESS, int64, ADDRESS))
 def whole(self, arguments, count, names):
-    """`whole(world, code, start, cotangent, leaves)`: minus the number of entries visited, if that was all there is to do.
+    """`whole(world, code, start, cotangent, leaves)`: what was visited, if that was all there is to do.
 
-    0 if nothing was done; else the address of the frame, which still has all gradients.
+    That is minus the number of entries from `start` down, or a list of positions where some in between were passed over. 0 if nothing
+    was done; else the address of the frame, which still has all gradients.
     """
     world = int_value(get(arguments, 0))
     code = get(arguments, 1)
@@ -118,12 +132,20 @@ def whole(self, arguments, count, names):
     if call_3(get(world, W_GIVE), frame, start, cotangent) != TAKEN:
         call_void(get(world, W_CLOSE), frame)
         return new_int(0)
-    if call_1(get(world, W_WALK), frame) != DONE or not _plain(frame, world, start):
+    visits = 0
+    if call_1(get(world, W_WALK), frame) == DONE and _plain(frame, world):
+        visits = get(frame, F_VISITS)
+    visited = get(frame, F_VISITED)
+    if visits == 0 or get(visited, 0) != start:
         return new_int(frame)
-    visits = get(frame, F_VISITS)
-    done = _hand_over(frame, world, get(arguments, 4))
+    answer = 0
+    if _hand_over(frame, world, get(arguments, 4)):
+        if get(visited, visits - 1) == start - visits + 1:
+            answer = new_int(-visits)
+        else:
+            answer = _positions(visited, visits)
     call_void(get(world, W_CLOSE), frame)
-    return new_int(-visits) if done else 0
+    return answer
 
 
 @entry_point(ADDRESS(ADDRESS, ADDRESS, int64, ADDRESS))
@@ -137,15 +159,12 @@ def held(self, arguments, count, names):
     if counts == 0:
         return no_memory()
     outside_references(world, code, low, high, counts)
-    positions = new_list(0)
+    found = 0
     for k in range(low, high):
-        if get(counts, k - low) > 0 and positions != 0:
-            position = new_int(k)
-            if position == 0 or append(positions, position) != 0:
-                release_object(positions)
-                positions = 0
-            if position != 0:
-                release_object(position)
+        if get(counts, k - low) > 0:
+            put(counts, found, k)  # what was counted before is not asked for any more
+            found += 1
+    positions = _positions(counts, found)
     raw_free(counts)
     return positions
 

@@ -54,22 +54,24 @@ QUICKENED_FROM = 256
 _Words = ctypes.c_int64 * FRAME
 
 
-def begin(code: list[Any], start: int, g: Any, leaves: dict[Any, Any]) -> int:
+def begin(code: list[Any], start: int, g: Any, leaves: dict[Any, Any]) -> tuple[int, Any]:
     """Carry the cotangent of entry `start` down, as far as one native call goes; the machine is loaded.
 
-    Minus the number of entries visited, if that was all and `leaves` has the gradients; 0 if nothing was done; else a frame, with
-    which `replay` goes on. Raises what a kernel tried to raise.
+    The positions visited stand second (a list or a range), if that was all and `leaves` has the gradients; else None, and first a frame
+    with which `replay` goes on, or 0 if nothing was done. Raises what a kernel tried to raise.
     """
     machine = bridge.machine
     assert machine is not None
     if len(OPS) != machine.known:
         machine.learn()
-    frame = machine.whole(machine.world_address, code, start, g, leaves)
+    answer = machine.whole(machine.world_address, code, start, g, leaves)
+    if type(answer) is list:
+        return 0, answer
     if linker.raised:
-        if frame > 0:
-            machine.close(frame)
+        if answer > 0:
+            machine.close(answer)
         _raise_noted()
-    return frame
+    return (answer, None) if answer >= 0 else (0, range(start, start + answer, -1))
 
 
 def replay(
@@ -99,11 +101,12 @@ def replay(
     one_root = len(pending) == 1 and code[start * STRIDE + SLOT] in pending
     if one_root and targets is None and not watch and not leaves:
         (g,) = pending.values()
-        frame = begin(code, start, g, leaves)
+        frame, visited = begin(code, start, g, leaves)
+        if visited is not None:
+            pending.clear()
+            return visited
         if frame:
             pending.clear()
-        if frame < 0:
-            return range(start, start + frame, -1)
     started = frame > 0
     if not started:
         frame = machine.open(machine.world_address, id(code), start)
@@ -420,7 +423,7 @@ def held(code: list[Any], low: int, high: int) -> list[int]:
 
 
 def tail(code: list[Any], low: int, root: int) -> int:
-    """Who holds entries `low` to `root` of a tape after a walk from `root` visited them all: NOBODY, ROOT or OTHERS (calls.py)."""
+    """Who holds entries `low` to `root` of a tape after a walk from `root` down to `low`: NOBODY, ROOT or OTHERS (calls.py)."""
     machine = bridge.machine
     assert machine is not None
     return machine.tail(machine.world_address, code, low, root)

@@ -179,14 +179,20 @@ def _foreign(form: Any) -> bool:
     return isinstance(form, np.ufunc) and getattr(np, form.__name__, None) is not form
 
 
-def obstacle(function: types.FunctionType) -> str:
-    """Why a rule cannot be compiled, as far as that is seen without trying; empty where nothing is seen."""
+def obstacle(
+    function: types.FunctionType, seen: frozenset[types.FunctionType] = frozenset()
+) -> str:
+    """Why a rule cannot be compiled, as far as that is seen without trying; empty where nothing is seen.
+
+    `seen` are the functions on the way here, which may call each other.
+    """
+    seen |= {function}
     try:
         if any(i.opname == "IMPORT_NAME" for i in dis.get_instructions(function)):
             raise Unspeakable(f"{function.__name__} imports a module while it runs.")
         for form in map(_form_of, _referred(function).values()):
-            if isinstance(form, types.FunctionType) and form is not function:
-                if why := obstacle(form):
+            if isinstance(form, types.FunctionType) and form not in seen:
+                if why := obstacle(form, seen):
                     return why
     except Unspeakable as error:
         return str(error)

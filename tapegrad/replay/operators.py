@@ -17,7 +17,7 @@ import numpy as np
 
 from ..mode import NO_GRAD
 from ..primitive import NATIVE, OPS, UFUNCS, Primitive
-from ..tape import BIG, RECORDER, namespace, renew
+from ..tape import BIG, FEW, RECORDER, namespace, renew
 from ..tensor import Tensor
 from . import layout
 from .layout import CARD, DESK
@@ -35,9 +35,6 @@ _COMPUTING = {
     ("+", 1): "PyNumber_Positive",
 }
 """Python's C function for an operator, which is quicker than the ufunc on scalars; by its sign and number of operands."""
-
-_FEW = 512
-"""Bytes above which an op that computes large arrays in its own way is left to its generated function, which does that."""
 
 _ARITHMETIC = {
     np.add: layout.ADDS,
@@ -113,7 +110,8 @@ def install(addresses: dict[str, int]) -> None:
         card[layout.C_KEEPS_X] = op.arity == 2 and "x" in op.needs[1]
         card[layout.C_KEEPS_Y] = "y" in op.needs[0]
         card[layout.C_ARITHMETIC] = _ARITHMETIC.get(op.of, 0)
-        card[layout.C_BIG] = _FEW if op.around else BIG
+        # What is put around the ufunc is in the generated function, which takes larger arrays.
+        card[layout.C_BIG] = 8 * FEW if op.around else BIG
         address = addresses["one" if op.arity == 1 else "two"]
         _kept.append((card, op.code, op.of, generated))
         return builtin(address, op.name, card.ctypes.data)
