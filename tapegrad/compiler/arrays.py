@@ -34,12 +34,12 @@ COMPLEX = {C16: F8, C8: F4}
 Map = tuple[int, int, int]
 """How an axis is read: (offset, axis of the result or -1, step)."""
 
-CHEAP = frozenset(
-    "add subtract multiply negative positive absolute square maximum minimum where less less_equal greater greater_equal equal "
-    "not_equal logical_and logical_or logical_xor logical_not isnan isfinite isinf cast signbit copysign packed".split()
-)  # fmt: skip
 PACKED = "packed"
 """The operation that changes nothing but where entries stand."""
+CHEAP = frozenset([PACKED]).union(
+    "add subtract multiply negative positive absolute square maximum minimum where less less_equal greater greater_equal equal "
+    "not_equal logical_and logical_or logical_xor logical_not isnan isfinite isinf cast signbit copysign".split()
+)  # fmt: skip
 SUMS = ("reduce", "product", "scatter")
 """Expressions that are accumulated in memory of their own."""
 ROOTS = frozenset("divide sqrt reciprocal floor ceil trunc rint sign".split())

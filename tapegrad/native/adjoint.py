@@ -227,8 +227,7 @@ class _Generator:
             merged=[
                 place
                 for node in chunks.loops(program.body)
-                if id(node) in self.needs.merged
-                for place in [node.where or next(op.where for op in operations(node.body))]
+                if id(node) in self.needs.merged and (place := _place(node)) is not None
             ],
             sole=[id(n) in self.needs.merged for n in program.body if not isinstance(n, Seg)]
             == [True],
@@ -264,7 +263,7 @@ class _Generator:
                     for kind in [self.typed.types.get(op.out[0] if op.out else str(op.args[0]))]
                     if is_float(getattr(kind, "dtype", kind))
                 )
-                where = node.where or (own[0].where if own else None)
+                where = _place(node)
                 alone = isinstance(self.needs.plans.get(id(node)), chunks.Plan)
                 if count and where is not None and not (node.snapshots or alone):
                     yield where, kept, count
@@ -1532,6 +1531,11 @@ def _outside_loops(nodes: list[Node]) -> Iterator[Op]:
             yield from flat(node.ops)
         elif isinstance(node, If):
             yield from _outside_loops([*node.body, *node.orelse])
+
+
+def _place(loop: Loop) -> Where | None:
+    """Where a loop stands; a loop of array expressions has no line of its own, but its operations have."""
+    return loop.where or next((op.where for op in operations(loop.body)), None)
 
 
 def scattered_last(lines: Lines, variable: str) -> Lines:

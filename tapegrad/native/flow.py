@@ -579,10 +579,9 @@ class Needs:
             op = ops[made]
             if self.repeatable(op, name):
                 if op.kind == "if":
+                    # Asked for one more of its results: what is computed inside is looked through again.
                     line.outs.setdefault(id(op), set()).add(name)
-                    again.add(made)
-                    pending.append(made)
-                if made not in again:
+                if op.kind == "if" or made not in again:
                     again.add(made)
                     pending.append(made)
                 if contents and flow.array(name) and flow.view(op):
