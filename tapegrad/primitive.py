@@ -144,8 +144,11 @@ FUNCTIONS: dict[Any, Callable[..., Any]] = {}
 
 
 def select(condition: Any, a: Any, b: Any) -> Any:
-    """`np.where` for rules: `a if condition else b` inside kernels (there np.where would allocate)."""
-    return np.where(condition, a, b)
+    """`np.where` for rules: `a if condition else b` inside kernels (there np.where would allocate).
+
+    A condition on settings or constant operands is Python's bool: where it is False nothing has to be chosen, or recorded.
+    """
+    return b if condition is False else np.where(condition, a, b)
 
 
 def compiled_as(form: Callable[..., Any]) -> Callable[[Any], Any]:
