@@ -43,7 +43,6 @@ from .tensor import Tensor, wrap
 
 ENGINES = ("auto", "sweep", "replay")
 
-_SHORT = 32  # entries up to which a look at each of them costs less than the bookkeeping of a walk
 _WARM_AFTER = (
     3000  # entries swept before looking for compiled kernels on disk (about 10 ms of sweeping)
 )
@@ -296,39 +295,6 @@ def _ordinary(tape: Tape, position: int) -> bool:
     return not _overwritten(tape, position)
 
 
-def _all_lead(code: list[Any], position: int, targets: set[Any]) -> bool:
-    """Whether each entry of the walk down from this position leads to a target, and all targets are leaves; of a long walk, False.
-
-    Then a walk to the targets visits what a walk to all leaves does.
-    """
-    if any(type(target) is not Leaf for target in targets):
-        return False
-    reads: dict[int, tuple[Any, ...]] = {}
-    unseen = [position]
-    while unseen:
-        at = unseen.pop()
-        if at not in reads:
-            if len(reads) == _SHORT:
-                return False
-            reads[at] = sweep.operands(code, at * STRIDE)
-            for node in reads[at]:
-                if type(node) is int:
-                    below = find(code, node)
-                    if below is None:
-                        return False
-                    unseen.append(below)
-    leading = set(targets)
-    for at in sorted(reads):
-        if leading.isdisjoint(reads[at]):
-            return False
-        leading.add(code[at * STRIDE + SLOT])
-    return True
-
-
-def _among(targets: set[Any], leaves: dict[Leaf, Any]) -> dict[Leaf, Any]:
-    return {leaf: g for leaf, g in leaves.items() if leaf in targets}
-
-
 def walk_from(
     node: Any, g: Any, retain_graph: bool = False, targets: set[Any] | None = None
 ) -> dict[Any, Any]:
@@ -339,27 +305,24 @@ def walk_from(
     """
     replay = _machine() if type(node) is int else None
     begun: _Begun | None = None
-    if replay is not None:
+    asked = None if targets is None else tuple(targets)
+    if replay is not None and (asked is None or all(type(target) is Leaf for target in asked)):
         tape = current()
         with tape.lock:
             position = None if tape.busy else tape.find(node)
-            if (
-                position is not None
-                and _ordinary(tape, position)
-                and (targets is None or _all_lead(tape.code, position, targets))
-            ):
+            if position is not None and _ordinary(tape, position):
                 leaves: dict[Leaf, Any] = {}
                 tape.busy = 1
                 frame = 0
                 try:
-                    frame, visited = replay.begin(tape.code, position, g, leaves)
+                    frame, visited = replay.begin(tape.code, position, g, leaves, asked)
                 finally:
                     if not frame:
                         tape.busy = 0
                 if visited is not None and not any(leaf.hooks for leaf in leaves):
                     if not retain_graph:
                         _release_all(tape, visited)
-                    return leaves if targets is None else _among(targets, leaves)
+                    return leaves
                 if frame or visited is not None:
                     tape.busy = 1
                     begun = (tape, position, frame, visited, leaves)
@@ -394,6 +357,8 @@ def walk(
         if type(target) is not Leaf:
             watch[target] = _collector(found, target, watch.get(target))
     done: list[tuple[Tape, Any]] = []
+    whole = targets is None
+    """Whether what was visited on the first tape is all that a walk to all leaves visits."""
     mode = RECORDER.get()
     notes = _Notes([*pending, *leaves], targets)
     outer_notes = _NOTES.get()
@@ -410,11 +375,10 @@ def walk(
             if frame:
                 wait = _choice.name == "replay"
                 visited = _load_replay().replay(
-                    tape.code, position, pending, leaves, watch, None, wait, frame
+                    tape.code, position, pending, leaves, watch, targets, wait, frame
                 )
-            if targets is not None:
-                leaves = _among(targets, leaves)
             done[-1] = (tape, visited)
+            whole = whole or not pending
         while pending and (newest := max(pending)) >= since:
             place = locate(newest, hold=1)
             if place is None:
@@ -443,7 +407,7 @@ def walk(
             with tape.lock:
                 tape.busy -= 1
                 if visited and not retain_graph:
-                    if targets is None:
+                    if whole:
                         _release_all(tape, visited)
                     else:
                         _release(tape, visited, _emptied)

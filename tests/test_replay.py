@@ -292,6 +292,36 @@ def test_indexing(index: Any, rng: np.random.Generator) -> None:
     agree(lambda x: x[index] * x[index], rng.normal(size=(4, 5, 3)))
 
 
+@pytest.mark.parametrize("dtype", ["float64", "float32", "complex128"])
+@pytest.mark.parametrize(
+    "index",
+    [
+        slice(1, 4), slice(None, None, -2), slice(4, 1, -1), slice(2, 2), -1, (slice(None), 0),
+        (Ellipsis, None, slice(0, 3)), (1, slice(None, None, 2)), (slice(None, None, -1), slice(3, 0, -2)), (),
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_entries_put_into_zeros_are_read_back(
+    index: Any, dtype: str, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The way back of `scatter`, which is the way back of an index, recorded."""
+    shape = (5, 4)
+    part = np.zeros(shape)[index].shape
+    x, weights = (rng.normal(size=s).astype(dtype)[()] for s in (part, shape))
+    tolerance = TOLERANCE[dtype]
+    program = agree(
+        lambda x: tg.scatter(x * x, index, shape) * weights, np.asarray(x), tolerance=tolerance
+    )
+    assert stops(program, monkeypatch) == 0
+    # Added to what x has been given already, too.
+    agree(lambda x: np.sum(tg.scatter(x, index, shape) * weights) * x * x, x, tolerance=tolerance)
+
+
+def test_what_is_spread_before_it_is_put_into_zeros_is_summed(rng: np.random.Generator) -> None:
+    agree(lambda x: tg.scatter(x, slice(1, 4), (6, 3)) ** 2, rng.normal(size=3))
+    agree(lambda x: tg.scatter(x, np.array([1, 1, 0]), (6,)) ** 2, rng.normal(size=3))
+
+
 LINES = {
     "largest of several axes": lambda x: np.max(x, axis=(0, 2)),
     "largest, kept": lambda x: np.max(x, axis=1, keepdims=True),
@@ -872,6 +902,11 @@ def own_op(partial: Any, name: str, forward: Any = np.sin) -> Any:
     return elementwise(of, partial, name=name)
 
 
+def no_kernel_of(x: Any) -> Any:
+    """A partial that Numba cannot compile."""
+    return np.asarray(sorted([1.0], key=lambda v: {v: v}[v])[0] * np.cos(x))
+
+
 @pytest.fixture
 def methods() -> Any:
     """An op declared in a test leaves no method on Tensor."""
@@ -884,9 +919,7 @@ def methods() -> Any:
 def test_a_rule_that_numba_cannot_compile_stops_in_python(
     methods: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    strange = own_op(
-        lambda x: np.asarray(sorted([1.0], key=lambda v: {v: v}[v])[0] * x), "strange_sin"
-    )
+    strange = own_op(no_kernel_of, "strange_sin")
     program = agree(strange, np.ones(3))
     assert stops(program, monkeypatch) == 1
     reason = replay.status()["unavailable"]["strange_sin_0_float64"]
@@ -894,6 +927,24 @@ def test_a_rule_that_numba_cannot_compile_stops_in_python(
     # It is remembered on disk as well.
     files = cache.folder().glob("strange_sin_0_float64-*")
     assert reason in {cache.read(file).reason for file in files}
+
+
+def test_an_op_declared_anew_has_a_kernel_of_its_own(
+    methods: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a notebook, where a cell is mended and run again."""
+    strange = own_op(no_kernel_of, "mended_sin")
+    assert stops(agree(strange, np.ones(3)), monkeypatch) == 1
+    assert stops(agree(strange, np.ones(4)), monkeypatch) == 1
+    mended = own_op(lambda x: np.cos(x), "mended_sin")
+    assert stops(agree(mended, np.ones(3)), monkeypatch) == 0
+
+
+def test_helpers_that_call_each_other_are_looked_at_once() -> None:
+    scope: dict[str, Any] = {}
+    for i in range(60):
+        exec(f"def f{i}(x): return f{(i + 1) % 60}(x) + f{(i + 2) % 60}(x)", scope)
+    assert kernels.obstacle(scope["f0"]) == ""
 
 
 def test_helpers_of_rules_are_compiled_with_them(

@@ -43,6 +43,7 @@ from .layout import (
     BY_RESHAPE,
     BY_RUNNING_PRODUCT,
     BY_RUNNING_SUM,
+    BY_SCATTER,
     BY_STACK,
     BY_STORE,
     BY_SUM,
@@ -76,10 +77,12 @@ from .layout import (
     W_OPEN,
     W_OPS,
     W_PEAK,
+    W_PRUNE,
     W_SCRATCH,
     W_SGEMM,
     W_STEPS,
     W_WALK,
+    W_WANT,
     WORLD,
 )
 from .linker import blas, builtin, numpy_api
@@ -101,6 +104,7 @@ STEPS: dict[str, tuple[int, tuple[str, ...]]] = {
     "swapaxes": (BY_SWAPAXES, ("axis1", "axis2")),
     "moveaxis": (BY_MOVEAXIS, ("source", "destination")),
     "getitem": (BY_INDEX, ("index",)),
+    "scatter": (BY_SCATTER, ("index", "shape")),
     "setitem": (BY_STORE, ("index",)),
     "matmul": (BY_PRODUCT, ()),
     "dot": (BY_PRODUCT, ()),
@@ -126,6 +130,7 @@ _SAME_CODE = {
         BY_SWAPAXES,
         BY_MOVEAXIS,
         BY_INDEX,
+        BY_SCATTER,
         BY_TAKE,
     ),
     BY_CONCATENATE: (BY_STACK,),
@@ -146,7 +151,7 @@ _SIGNATURES: dict[str, tuple[Any, int]] = {
     "free": (_none, 2),
     "mark": (_int, 4),
     "want": (_int, 2),
-    "prune": (_none, 1),
+    "prune": (_int, 1),
     "mark_alive": (_none, 4),
     "overwritten": (_int, 6),
     "probe_value": (_int, 3),
@@ -223,7 +228,9 @@ class Machine:
         world[W_NEW_ARRAY] = numpy_api()["PyArray_New"]
         for word, name in (
             (W_OPEN, "open"),
+            (W_WANT, "want"),
             (W_GIVE, "give"),
+            (W_PRUNE, "prune"),
             (W_WALK, "walk"),
             (W_CLOSE, "close"),
         ):
@@ -317,7 +324,8 @@ trouble = ""
 
 _building = False
 _loaded: set[str] = set()
-_unavailable: dict[str, str] = {}
+_unavailable: dict[Key, str] = {}
+"""Why there will be no kernel. By key: an op declared anew under the same name has a rule of its own."""
 _asked: set[Key] = set()
 
 
@@ -393,15 +401,15 @@ def request(keys: list[Key], wait: bool = False) -> None:
     made = machine
     assert made is not None
     for key in keys:
-        op, operand, kind = OPS[key[0]], key[1], KIND_NAMES[key[2]]
-        if why := kernels.obstacle(op.partials[operand].function):
-            _unavailable[kernels.name_of(op, operand, kind)] = why
+        if why := kernels.obstacle(OPS[key[0]].partials[key[1]].function):
+            _unavailable[key] = why
+        if key in _unavailable:
             made.set_kernel(key, UNAVAILABLE)
             continue
         task = _kernel_task(key)
         if made.kernel(key) == NOT_LOADED and builder.load(task):
             continue
-        if made.kernel(key) > UNAVAILABLE or task.name in _unavailable:
+        if made.kernel(key) > UNAVAILABLE or key in _unavailable:
             continue
         if wait:
             builder.build(task)
@@ -413,10 +421,14 @@ def request(keys: list[Key], wait: bool = False) -> None:
             made.set_kernel(key, UNAVAILABLE)
 
 
+def _name_of(key: Key) -> str:
+    return kernels.name_of(OPS[key[0]], key[1], KIND_NAMES[key[2]])
+
+
 def _kernel_task(key: Key) -> Task:
     code, operand, kind = key
     op, dtype = OPS[code], KIND_NAMES[kind]
-    name = kernels.name_of(op, operand, dtype)
+    name = _name_of(key)
 
     def steps() -> Iterator[tuple[str, Callable[[], builder.Compiled]]]:
         yield "kernel", lambda: kernels.compile_kernel(op, operand, dtype)
@@ -424,7 +436,7 @@ def _kernel_task(key: Key) -> Task:
     def done(addresses: dict[str, int], reason: str) -> None:
         assert machine is not None
         if reason:
-            _unavailable[name] = reason
+            _unavailable[key] = reason
         else:
             _loaded.add(name)
         machine.set_kernel(key, addresses.get("kernel", UNAVAILABLE))
@@ -435,10 +447,8 @@ def _kernel_task(key: Key) -> Task:
 def reset_waiting() -> None:
     """In a call that may wait, kernels that are still being compiled count as missing again."""
     for key in list(_asked):
-        if machine is not None and machine.kernel(key) == UNAVAILABLE:
-            name = kernels.name_of(OPS[key[0]], key[1], KIND_NAMES[key[2]])
-            if name not in _unavailable:
-                machine.set_kernel(key, NOT_LOADED)
+        if machine is not None and key not in _unavailable and machine.kernel(key) == UNAVAILABLE:
+            machine.set_kernel(key, NOT_LOADED)
         _asked.discard(key)
 
 
@@ -455,7 +465,7 @@ def status() -> dict[str, Any]:
         "machine": state,
         "available": not reason,
         "kernels": sorted(_loaded),
-        "unavailable": dict(sorted(_unavailable.items())),
+        "unavailable": dict(sorted((_name_of(key), why) for key, why in _unavailable.items())),
         "compiling": not builder.idle(),
         "cache": str(cache.folder()),
         "live_bytes": machine.live_bytes if machine is not None else 0,

@@ -21,6 +21,7 @@ from .access import (
     ADDRESS,
     append,
     call_1,
+    call_2,
     call_3,
     call_new_array,
     call_void,
@@ -115,12 +116,23 @@ def _value(world, entry, i):
     return load_i64(entry + AT_X + 8 * i)
 
 
+@native
+def _all_lead(frame, world, targets):
+    """Whether each entry that the walk will reach leads to a target: then it visits what a walk to all leaves does."""
+    for i in range(load_i64(targets + TUPLE_SIZE)):
+        leaf = load_i64(targets + TUPLE_ITEMS + 8 * i)
+        if call_2(get(world, W_WANT), frame, leaf) == 0:
+            return False
+    return call_1(get(world, W_PRUNE), frame) == ALL_LEAD
+
+
 @entry_point(ADDRESS(ADDRESS, ADDRESS, int64, ADDRESS))
 def whole(self, arguments, count, names):
-    """`whole(world, code, start, cotangent, leaves)`: what was visited, if that was all there is to do.
+    """`whole(world, code, start, cotangent, leaves, targets)`: what was visited, if that was all there is to do.
 
     That is minus the number of entries from `start` down, or a list of positions where some in between were passed over. 0 if nothing
-    was done; else the address of the frame, which still has all gradients.
+    was done; else the address of the frame, which still has all gradients. With a tuple of leaves for `targets` (else None) it walks only
+    if each entry reached leads to one of them, and makes no other gradients.
     """
     world = int_value(get(arguments, 0))
     code = get(arguments, 1)
@@ -129,7 +141,10 @@ def whole(self, arguments, count, names):
     frame = call_3(get(world, W_OPEN), world, code, start)
     if frame == 0:
         return new_int(0)
-    if call_3(get(world, W_GIVE), frame, start, cotangent) != TAKEN:
+    targets = get(arguments, 5)
+    if call_3(get(world, W_GIVE), frame, start, cotangent) != TAKEN or (
+        targets != get(world, W_NONE) and not _all_lead(frame, world, targets)
+    ):
         call_void(get(world, W_CLOSE), frame)
         return new_int(0)
     visits = 0

@@ -54,17 +54,24 @@ QUICKENED_FROM = 256
 _Words = ctypes.c_int64 * FRAME
 
 
-def begin(code: list[Any], start: int, g: Any, leaves: dict[Any, Any]) -> tuple[int, Any]:
+def begin(
+    code: list[Any],
+    start: int,
+    g: Any,
+    leaves: dict[Any, Any],
+    targets: tuple[Leaf, ...] | None = None,
+) -> tuple[int, Any]:
     """Carry the cotangent of entry `start` down, as far as one native call goes; the machine is loaded.
 
     The positions visited stand second (a list or a range), if that was all and `leaves` has the gradients; else None, and first a frame
-    with which `replay` goes on, or 0 if nothing was done. Raises what a kernel tried to raise.
+    with which `replay` goes on, or 0 if nothing was done. With `targets` something is done only if each entry on the way leads to one
+    of these leaves. Raises what a kernel tried to raise.
     """
     machine = bridge.machine
     assert machine is not None
     if len(OPS) != machine.known:
         machine.learn()
-    answer = machine.whole(machine.world_address, code, start, g, leaves)
+    answer = machine.whole(machine.world_address, code, start, g, leaves, targets)
     if type(answer) is list:
         return 0, answer
     if linker.raised:
@@ -178,8 +185,8 @@ class _Walk:
             if position >= 0:
                 self.give(position, pending.pop(slot))
         if targets is not None:
-            self._mark(0, 0)
-            self.machine.prune(frame)
+            if self.machine.prune(frame) == WITHOUT_MEMORY:
+                raise self._no_memory()
 
     def _mark(self, position: int, bit: int) -> None:
         if position >= 0 and not self.machine.mark(self.frame, position, bit, 1):

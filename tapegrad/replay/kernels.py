@@ -179,14 +179,13 @@ def _foreign(form: Any) -> bool:
     return isinstance(form, np.ufunc) and getattr(np, form.__name__, None) is not form
 
 
-def obstacle(
-    function: types.FunctionType, seen: frozenset[types.FunctionType] = frozenset()
-) -> str:
+def obstacle(function: types.FunctionType, seen: set[types.FunctionType] | None = None) -> str:
     """Why a rule cannot be compiled, as far as that is seen without trying; empty where nothing is seen.
 
-    `seen` are the functions on the way here, which may call each other.
+    `seen` are functions that were looked at already: what a rule refers to may refer to each other.
     """
-    seen |= {function}
+    seen = set() if seen is None else seen
+    seen.add(function)
     try:
         if any(i.opname == "IMPORT_NAME" for i in dis.get_instructions(function)):
             raise Unspeakable(f"{function.__name__} imports a module while it runs.")

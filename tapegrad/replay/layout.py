@@ -62,8 +62,8 @@ SIZES = (8, 4, 16)
 
 (BY_PYTHON, BY_KERNEL, BY_SUM, BY_MEAN, BY_COPY, BY_BROADCAST, BY_TRANSPOSE, BY_SWAPAXES, BY_MOVEAXIS,
  BY_INDEX, BY_PRODUCT, BY_CONCATENATE, BY_STACK, BY_RESHAPE, BY_STORE, BY_TAKE, BY_EXTREME, BY_RUNNING_SUM, BY_OTHERS,
- BY_RUNNING_PRODUCT, BY_POWER, BY_REAL, BY_IMAG, BY_CONJ) = range(24)  # fmt: skip
-STEP_COUNT = 24
+ BY_RUNNING_PRODUCT, BY_POWER, BY_REAL, BY_IMAG, BY_CONJ, BY_SCATTER) = range(25)  # fmt: skip
+STEP_COUNT = 25
 
 # Words of one row of the table of ops: the step, the number of operands (0: variadic), then for each of three
 # operands three words of its kernel's address per kind, its constant partial (a float64), and which values it reads; then
@@ -90,6 +90,9 @@ DONE, STOP, WATCHED, MISSING, NO_MEMORY = range(5)
 
 # What `give` answers: taken; not the entry's dtype and shape; the entry's dtype is none of ours; no memory.
 TAKEN, UNLIKE, HELD, WITHOUT_MEMORY = range(4)
+
+# What `prune` answers: some entries reached lead to no target; all lead to one; or WITHOUT_MEMORY.
+SOME_LEAD, ALL_LEAD = range(2)
 
 # What `tail` answers: who still holds one of the entries that were visited.
 NOBODY, ROOT, OTHERS = range(3)
@@ -120,8 +123,8 @@ UNFIT = REFUSED - 1
 # step for each way back (BY_KERNEL ...).
 (W_LIVE, W_PEAK, W_LIMIT, W_OPS, W_SCRATCH, W_ARRAY, W_FLOAT64, W_FLOAT32, W_COMPLEX128, W_FLOAT, W_COMPLEX, W_INT,
  W_TUPLE, W_SLICE, W_NONE, W_ELLIPSIS, W_DTYPE_FLOAT64, W_DTYPE_FLOAT32, W_DTYPE_COMPLEX128, W_DTYPE_BOOL,
- W_DTYPE_INTP, W_ORDER_C, W_LEAF, W_NEW_ARRAY, W_OPEN, W_GIVE, W_WALK, W_CLOSE, W_LOOP, W_SCALED, W_GATHER, W_SOLE, W_DGEMM, W_SGEMM,
- W_STEPS) = range(35)  # fmt: skip
+ W_DTYPE_INTP, W_ORDER_C, W_LEAF, W_NEW_ARRAY, W_OPEN, W_WANT, W_GIVE, W_PRUNE, W_WALK, W_CLOSE, W_LOOP, W_SCALED, W_GATHER, W_SOLE,
+ W_DGEMM, W_SGEMM, W_STEPS) = range(37)  # fmt: skip
 WORLD = W_STEPS + STEP_COUNT
 
 # Words of a frame. ITEMS: the list's items, read again after each stop. PENDING: how many entries have an adjoint.

@@ -254,15 +254,22 @@ def free_adjoint(world, address):
 @entry_point(int64(ADDRESS, int64, int64, int64))
 def mark(frame, position, bit, on):
     """Set or clear a flag of an entry; 0 without memory."""
-    flags = get(frame, F_FLAGS)
+    flags = _flags(frame)
     if flags == 0:
-        flags = raw_calloc(get(frame, F_START) + 1, 1)
-        if flags == 0:
-            return 0
-        put(frame, F_FLAGS, flags)
+        return 0
     flag = load_u8(flags + position)
     store_u8(flags + position, flag | bit if on else flag & ~bit)
     return 1
+
+
+@native
+def _flags(frame):
+    """The flags of the entries, a byte each; 0 without memory."""
+    flags = get(frame, F_FLAGS)
+    if flags == 0:
+        flags = raw_calloc(get(frame, F_START) + 1, 1)
+        put(frame, F_FLAGS, flags)
+    return flags
 
 
 @entry_point(int64(ADDRESS, ADDRESS))
@@ -273,9 +280,14 @@ def want(frame, leaf):
     return 1
 
 
-@entry_point(types.void(ADDRESS))
+@entry_point(int64(ADDRESS))
 def prune(frame):
-    """Flag the entries from which a target can be reached: down to see what is reached, up again to see what leads."""
+    """Flag the entries from which a target can be reached: down to see what is reached, up again to see what leads.
+
+    ALL_LEAD if these are all that are reached, else SOME_LEAD; WITHOUT_MEMORY if there is none.
+    """
+    if _flags(frame) == 0:
+        return WITHOUT_MEMORY
     world = get(frame, F_WORLD)
     items = load_i64(get(frame, F_CODE) + LIST_ITEMS)
     put(frame, F_TARGETED, 1)
@@ -297,6 +309,7 @@ def prune(frame):
                     if get(adjoints, position) == 0:
                         open_ends += 1
         k -= 1
+    answer = ALL_LEAD
     for k in range(low, start + 1):
         if load_u8(flags + k) & REACHED:
             for i in range(operands(world, items + k * ENTRY)):
@@ -306,9 +319,12 @@ def prune(frame):
                 ):
                     store_u8(flags + k, load_u8(flags + k) | LEADS)
                     break
+            if not load_u8(flags + k) & LEADS:
+                answer = SOME_LEAD
         flag = load_u8(flags + k)
         if flag & WATCH and not flag & (TARGET | LEADS):  # hooks off the way stay silent
             store_u8(flags + k, flag & ~WATCH)
+    return answer
 
 
 LEADS_AWAY = -2

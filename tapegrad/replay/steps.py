@@ -375,7 +375,7 @@ def by_structure(frame, world, scratch, k, entry, ops, g):
 
     # Plan: the loop's extents, and the strides of g and of the adjoint, whose address is added below.
     partial = 1.0
-    offset = 0
+    offset, g_offset = 0, 0
     whole = True
     if step == BY_SUM or step == BY_MEAN:
         rank = plan_sum(world, scratch, entry, x, out, size)
@@ -405,11 +405,14 @@ def by_structure(frame, world, scratch, k, entry, ops, g):
         if rank >= 0:
             offset = get(scratch, S_AXES)
             # NumPy's g and the plan must speak of the same elements.
-            count = 1
-            for d in range(rank):
-                count *= get(scratch, S_EXTENTS + d)
-            if count != get(out, V_SIZE):
+            if planned(scratch, rank) != get(out, V_SIZE):
                 rank = -1
+    elif step == BY_SCATTER:
+        rank = plan_index(world, scratch, setting(entry, 0), out, x, size)
+        if rank >= 0:
+            same_size = planned(scratch, rank) == get(x, V_SIZE)
+            turn_round(scratch, rank)
+            g_offset = get(scratch, S_AXES)
     else:
         rank = plan_permutation(world, scratch, entry, step, x, out, size)
     if rank < 0:
@@ -420,7 +423,7 @@ def by_structure(frame, world, scratch, k, entry, ops, g):
     if adjoint == 0:
         return NO_MEMORY
     set_nothing(scratch, rank)
-    put(scratch, S_POINTERS + G, g)
+    put(scratch, S_POINTERS + G, g + g_offset)
     put(scratch, S_POINTERS + ADJ, adjoint + offset)
     loop(world, scratch, rank, kind, CONSTANT, partial, 0 if fresh and whole else 1)
     return used_up(world, g)
@@ -595,6 +598,24 @@ def plan_index(world, scratch, index, x, out, size):
     return made
 
 
+@native
+def planned(scratch, rank):
+    """Elements of a plan."""
+    count = 1
+    for d in range(rank):
+        count *= get(scratch, S_EXTENTS + d)
+    return count
+
+
+@native
+def turn_round(scratch, rank):
+    """A plan of `plan_index` reads what is dense and writes the region: from here on it reads the region."""
+    for d in range(rank):
+        dense = get(scratch, S_STRIDES + G * MAX_RANK + d)
+        put(scratch, S_STRIDES + G * MAX_RANK + d, get(scratch, S_STRIDES + ADJ * MAX_RANK + d))
+        put(scratch, S_STRIDES + ADJ * MAX_RANK + d, dense)
+
+
 @entry_point(STEP_SIGNATURE)
 def by_store(frame, world, scratch, k, entry, ops, g):
     """x with y stored at an index: y gets its region of g; the rest, the region cleared, is x's, in the same memory."""
@@ -613,9 +634,7 @@ def by_store(frame, world, scratch, k, entry, ops, g):
     rank = plan_index(world, scratch, index, x, out, size)
     if rank < 0:
         return STOP
-    count = 1
-    for d in range(rank):
-        count *= get(scratch, S_EXTENTS + d)
+    count = planned(scratch, rank)
     if to_y != NOWHERE:
         own = describe(world, load_i64(entry + AT_Y), y)
         if own != kind or get(y, V_SIZE) != count or not fits(frame, world, scratch, to_y, y):
@@ -624,15 +643,7 @@ def by_store(frame, world, scratch, k, entry, ops, g):
         adjoint = begin(frame, world, to_y, y, size, False)
         if adjoint == 0:
             return NO_MEMORY
-        # The plan reads dense and writes the region; here the region is read.
-        for d in range(rank):
-            dense = get(scratch, S_STRIDES + G * MAX_RANK + d)
-            put(
-                scratch,
-                S_STRIDES + G * MAX_RANK + d,
-                get(scratch, S_STRIDES + ADJ * MAX_RANK + d),
-            )
-            put(scratch, S_STRIDES + ADJ * MAX_RANK + d, dense)
+        turn_round(scratch, rank)
         set_nothing(scratch, rank)
         put(scratch, S_POINTERS + G, g + get(scratch, S_AXES))
         put(scratch, S_POINTERS + ADJ, adjoint)
