@@ -84,6 +84,51 @@ def test_arguments_that_are_written_are_looked_at_each_time():
             gradient(x, x)
 
 
+def test_a_result_is_no_other_name_of_an_operand():
+    """Written in place, it leaves the operand as the tape saw it."""
+
+    @tg.njit
+    def rest(x):
+        return x[1:]
+
+    x = tg.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    w = x * 1.0
+    r = rest(w)
+    r *= 2.0
+    (tg.sum(w * w) + tg.sum(r)).backward()
+    np.testing.assert_allclose(w.detach(), [1.0, 2.0, 3.0])
+    np.testing.assert_allclose(x.grad, [2.0, 6.0, 8.0])
+
+
+def test_operands_of_every_kind_in_turn():
+    """Tensors that are tracked, constants, parameters, read-only, of float32 and numbers, with each other and with arrays."""
+
+    @tg.njit
+    def f(x, k):
+        return np.sum(np.sin(x) * k)
+
+    plain = np.linspace(0.1, 1.0, 4)
+    locked = plain.copy()
+    locked.flags.writeable = False
+    k = tg.tensor(2.0, requires_grad=True)
+    for _ in range(2):
+        for values in (plain, locked, plain.astype(np.float32), plain[::-1]):
+            x = tg.tensor(values, requires_grad=True)
+            k.grad = None
+            out = f(x, k)
+            out.backward()
+            assert x.grad.dtype == x.dtype
+            np.testing.assert_allclose(x.grad, 2 * np.cos(values), rtol=1e-6)
+            np.testing.assert_allclose(k.grad, np.sum(np.sin(values)), rtol=1e-6)
+            f(values, k).backward()
+            np.testing.assert_allclose(k.grad, 2 * np.sum(np.sin(values)), rtol=1e-6)
+            with tg.no_grad():
+                assert not f(x, k).requires_grad
+            with tg.inference_mode():
+                assert f(x, k) == out
+        assert not f(tg.tensor(plain), 2.0).requires_grad
+
+
 def test_threads_have_stacks_of_their_own():
     @tg.njit(nogil=True)
     def f(x, n):

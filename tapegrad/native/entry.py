@@ -11,6 +11,7 @@ An entry keeps its operands only: the reverse runs the function again, inside it
 from __future__ import annotations
 
 import functools
+import math
 import operator
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,7 @@ import numpy as np
 from .. import storage
 from ..errors import NotDifferentiable
 from ..mode import is_grad_enabled
-from ..primitive import primitive
+from ..primitive import primitive, track
 from ..storage import StandIn, kept
 from ..tensor import Tensor, wrap
 from .function import Derived, NativeFunction, Variant
@@ -32,23 +33,26 @@ if TYPE_CHECKING:
 class Bound:
     """A native function with the arguments that are no operands; operands fill the gaps."""
 
+    __slots__ = ("function", "operands", "outs", "positions", "real", "shapes", "template", "value")
+
     def __init__(self, function: NativeFunction, args: tuple[Any, ...]) -> None:
         self.function = function
         self.template: list[Any] = []
-        self.positions: list[int] = []
+        positions = []
         self.operands: list[Any] = []
         for i, a in enumerate(args):
-            if isinstance(a, Tensor | StandIn):
-                self.positions.append(i)
+            if isinstance(a, _OPERANDS):
+                positions.append(i)
                 self.operands.append(a)
                 self.template.append(None)
-            elif isinstance(a, tuple) and any(isinstance(x, Tensor | StandIn) for x in a):
+            elif isinstance(a, tuple) and any(isinstance(x, _OPERANDS) for x in a):
                 raise NotDifferentiable(
                     f"{function.__name__} was called with a tuple of tensors, whose derivative has no place in one entry. Pass the "
                     "tensors one by one, or as one array."
                 )
             else:
-                self.template.append(kept(a) if isinstance(a, np.ndarray) else a)
+                self.template.append(unlocked(kept(a)) if isinstance(a, np.ndarray) else a)
+        self.positions = tuple(positions)
         self.value: Any = None
         self.shapes: list[tuple[int, ...]] = []
         self.real: list[bool] = []
@@ -58,8 +62,8 @@ class Bound:
     def args(self, xs: Sequence[Any]) -> tuple[Any, ...]:
         full = list(self.template)
         for i, x in zip(self.positions, xs, strict=True):
-            full[i] = x
-        return tuple([unlocked(a) if type(a) is np.ndarray else a for a in full])
+            full[i] = unlocked(x)
+        return tuple(full)
 
     def split(self, flat: Any) -> list[Any]:
         """What belongs to each operand; those that are real among complex ones lose a part that is zero."""
@@ -73,12 +77,19 @@ class Bound:
 
     def derived(self, args: tuple[Any, ...]) -> Derived | Overloaded:
         """What is compiled for arguments as `args` gives them."""
-        return self.function.variant(args).derived(tuple(self.positions))
+        return self.function.variant(args).derived(self.positions)
+
+    def cotangents(self, g: Any, xs: Sequence[Any]) -> list[Any]:
+        """Those of the operands, from that of the op's result, by the compiled adjoint."""
+        args = self.args(xs)
+        derived = self.derived(args)
+        _, bars = derived.run(args, self.seeds(derived, g))
+        return [_value(b) for b in bars]
 
     def seeds(self, derived: Derived | Overloaded, g: Any) -> tuple[Any, ...]:
         """Cotangents of the active results, from that of the op's result."""
         if len(self.outs) == derived.seeds == derived.results == 1:
-            return (float(g) if np.ndim(g) == 0 else np.ascontiguousarray(g),)
+            return (np.ascontiguousarray(g) if np.ndim(g) else float(g),)
         parts = split(np.asarray(g), [s for _, s in self.outs])
         by_result = {i: part for (i, _), part in zip(self.outs, parts, strict=True)}
         given: list[Any] = [None] * derived.seeds
@@ -97,7 +108,6 @@ def unlocked(a: Any) -> Any:
         return a[()]
     if a.flags.writeable:
         return a
-
     return np.asarray(_Memory(a))
 
 
@@ -120,7 +130,7 @@ def split(flat: Any, shapes: Sequence[tuple[int, ...]]) -> list[Any]:
     parts = []
     start = 0
     for shape in shapes:
-        stop = start + int(np.prod(shape, dtype=int))
+        stop = start + math.prod(shape)
         parts.append(np.reshape(flat[start:stop], shape))
         start = stop
     return parts
@@ -129,14 +139,18 @@ def split(flat: Any, shapes: Sequence[tuple[int, ...]]) -> list[Any]:
 def record(function: NativeFunction, args: tuple[Any, ...]) -> Any:
     """Call a native function on tensors: its value, connected to them."""
     bound = Bound(function, args)
-    raw = [t._data if isinstance(t, Tensor) else t for t in bound.operands]
-    tracked = is_grad_enabled() and any(
-        isinstance(t, Tensor) and t._node is not None for t in bound.operands
-    )
-    standing = next((x for x in raw if isinstance(x, StandIn)), None)
-    if (
-        standing is not None
-    ):  # tg.compile is at work: types and shapes follow from the values of this run
+    raw: list[Any] = []
+    nodes: list[Any] = []
+    ordinary, standing = True, None
+    for t in bound.operands:
+        ordinary = ordinary and type(t) is Tensor
+        raw.append(t._data if isinstance(t, Tensor) else t)
+        nodes.append(t._node if isinstance(t, Tensor) else None)
+        if isinstance(raw[-1], StandIn):
+            ordinary, standing = False, raw[-1]
+    tracked = nodes.count(None) < len(nodes) and is_grad_enabled()
+    if standing is not None:
+        # tg.compile is at work: types and shapes follow from the values of this run
         given = raw
         raw = [x.seen() if isinstance(x, StandIn) else x for x in raw]
     plain = bound.args(raw)
@@ -157,25 +171,33 @@ def record(function: NativeFunction, args: tuple[Any, ...]) -> Any:
     if standing is not None and not tracked:
         return _traced(bound, standing, given)
     value = function.dispatcher(*plain)
-    results = list(value) if isinstance(value, tuple) else [value]
+    several = isinstance(value, tuple)
+    results = list(value) if several else [value]
     if not tracked:
         wrapped = [wrap(np.asarray(r)) if _has_derivative(r) else r for r in results]
-        return tuple(wrapped) if isinstance(value, tuple) else wrapped[0]
-    bound.outs = [(i, np.shape(r)) for i, r in enumerate(results) if _has_derivative(r)]
+        return tuple(wrapped) if several else wrapped[0]
+    bound.outs = [(i, getattr(r, "shape", ())) for i, r in enumerate(results) if _has_derivative(r)]
     bound.shapes = [x.shape for x in raw]
     bound.real = [x.dtype.kind != "c" for x in raw]
     if standing is not None and len(bound.outs) < len(results):
         others = _traced(bound, standing, given)
-        results = list(others) if isinstance(value, tuple) else [others]
+        results = list(others) if several else [others]
     if not bound.outs:
-        return tuple(results) if isinstance(value, tuple) else results[0]
+        return tuple(results) if several else results[0]
+    packed: Any = None
     if standing is None:
-        bound.value = pack([_value(results[i]) for i, _ in bound.outs])
-    packed = native_call(tuple(bound.operands), of=bound)
+        packed = pack([_value(results[i]) for i, _ in bound.outs])
+        if isinstance(packed, np.ndarray) and any(np.may_share_memory(packed, x) for x in raw):
+            packed = packed.copy()  # an entry's result is no other name of its operand
+    if ordinary:
+        packed = track(native_call.primitive, nodes, raw, packed, (bound,))
+    else:
+        bound.value = packed
+        packed = native_call(tuple(bound.operands), of=bound)
     parts = split(packed, [s for _, s in bound.outs])
     for (i, _), part in zip(bound.outs, parts, strict=True):
         results[i] = part
-    return tuple(results) if isinstance(value, tuple) else results[0]
+    return tuple(results) if several else results[0]
 
 
 def _on_copies(bound: Bound, xs: Sequence[Any]) -> Any:
@@ -207,7 +229,12 @@ def _value(r: Any) -> Any:
 
 
 def _has_derivative(r: Any) -> bool:
-    return isinstance(r, float | np.floating) or (isinstance(r, np.ndarray) and r.dtype.kind == "f")
+    return isinstance(r, _FLOATS) or (isinstance(r, np.ndarray) and r.dtype.kind == "f")
+
+
+_OPERANDS = (Tensor, StandIn)
+_FLOATS = (float, np.floating)
+_PLAIN = frozenset((np.ndarray, np.float64))
 
 
 # ---------------------------------------------------------------------------------------------------- the ops
@@ -224,11 +251,7 @@ def _call(xs: Sequence[Any], of: Bound) -> Any:
 
 
 def _pull(xs: Sequence[Any], of: Bound) -> Any:
-    g, *values = xs
-    args = of.args(values)
-    derived = of.derived(args)
-    _, bars = derived.run(args, of.seeds(derived, g))
-    return pack([_value(b) for b in bars])
+    return pack(of.cotangents(xs[0], xs[1:]))
 
 
 def _push(xs: Sequence[Any], of: Bound) -> Any:
@@ -292,8 +315,8 @@ def _filled(given: Sequence[Any], values: Sequence[Any]) -> list[Any]:
 @primitive(_call, name="native_call", jvp=_call_jvp, holomorphic=False)
 def native_call(g: Any, xs: Any, *, of: Any) -> Any:
     """A compiled function of the user's, with the adjoint that was generated for it."""
-    if not any(isinstance(v, Tensor | StandIn) for v in (g, *xs)):
-        return of.split(_pull((g, *xs), of))  # nobody records: no need to ask what kinds these are
+    if _PLAIN.issuperset(map(type, (g, *xs))):
+        return of.cotangents(g, xs)  # nobody records
     return of.split(native_pull((g, *xs), of=of))
 
 
