@@ -5,8 +5,9 @@ nests. The innermost loop of a nest goes over `lanes` entries at a time, then on
 outer indices only is computed there (each loop depth has its own text and its own memo). Where regions begin and end the
 loops are cut, so that inside a piece every region is decided.
 
-Flags: `contract` on arithmetic (a multiplication and an addition may become one instruction), `reassoc` on sums; nothing that
-would change what NaN, infinities and signed zeros do.
+Operations round as NumPy's do. Were a multiplication and an addition made one instruction in some loops, an expression that two loops
+compute would have two values, and the largest of x * y would be none of them for the rule of a maximum. Only sums over axes
+may be taken in any order, with products as part of them: `reassoc contract`. Nothing changes what NaN, infinities and signed zeros do.
 
 A shared group is a function of its own, `share`, of (frame, chunk, who): pointers come in the frame, `who` tells the memory for blocks.
 
@@ -1097,9 +1098,9 @@ class Body:
         kind = typed(dtype, lanes)
         given = x[0].dtype
         if name in ARITHMETIC and dtype.kind == "f":
-            return self._made(
-                f"{ARITHMETIC[name]} contract {kind} {x[0].text}, {x[1].text}", dtype, lanes
-            )
+            flag = " contract" if name == "multiply" else ""  # for the sum that it may be a part of
+            text = f"{ARITHMETIC[name]}{flag} {kind} {x[0].text}, {x[1].text}"
+            return self._made(text, dtype, lanes)
         if name in ARITHMETIC:
             word = {"add": "add", "subtract": "sub", "multiply": "mul"}[name]
             return self._made(f"{word} {kind} {x[0].text}, {x[1].text}", dtype, lanes)
@@ -1138,7 +1139,7 @@ class Body:
             return x[0]
         if name == "reciprocal":
             one = _splat(literal(1.0, dtype), dtype, lanes)
-            return self._made(f"fdiv contract {kind} {one}, {x[0].text}", dtype, lanes)
+            return self._made(f"fdiv {kind} {one}, {x[0].text}", dtype, lanes)
         if name == "sign":
             return self._sign(x[0], lanes)
         if name in INTRINSICS:
