@@ -154,11 +154,15 @@ def _reaching(code: Code, start: int, roots: Iterable[Slot], targets: set[Any]) 
         if slot in unseen:
             unseen.remove(slot)
             reached.append(k)
-            unseen.update(node for node in operands(code, k) if type(node) is int)
+            for node in operands(code, k):
+                if type(node) is int:
+                    unseen.add(node)
     needed = unseen
+    leading = unseen | targets
     for k in reversed(reached):
-        if any(node in targets or node in needed for node in operands(code, k)):
+        if not leading.isdisjoint(operands(code, k)):
             needed.add(code[k + SLOT])
+            leading.add(code[k + SLOT])
     return needed
 
 
@@ -192,48 +196,40 @@ def check_overwritten(code: Code, k: int) -> None:
 
 
 def pull(code: Code, position: int, g: Any, record: bool = False) -> list[tuple[Any, Any]]:
-    """VJP of one entry: (node, cotangent) for each tracked operand, in the operand's shape and dtype."""
+    """VJP of one entry: (node, cotangent) for each tracked operand, in the operand's shape and dtype.
+
+    To `record` it, its rule is given Tensors connected to where the values came from.
+    """
     k = position * STRIDE
     op_code, slot, in0, in1, x, y, out, kw = code[k : k + STRIDE]
     if op_code == FREED:
         raise GraphError(SECOND_TIME)
     op = OPS[op_code]
-    if record:
-        return _pull_recorded(op, slot, in0, in1, x, y, out, kw, g)
     if type(in0) is tuple:
-        return _fitted(op, in0, x, x, out, kw, g)
+        values = x
+        if record:
+            values, out = connected(slot, in0, x, out)
+        found = cotangents(op, values, out, kw, g, tuple(node is not None for node in in0))
+        return [
+            (node, fit(cotangent, value, op))
+            for node, cotangent, value in zip(in0, found, x, strict=True)
+            if node is not None and cotangent is not None
+        ]
+    u, v = x, y
+    if record:
+        (u, v), out = connected(slot, (in0, in1), (x, y), out)
     pairs = []
     if op.elementwise:
         if in0 is not None:
-            pairs.append((in0, fit(_times_partial(g, op.partials[0], x, y, None, out), x, op)))
+            pairs.append((in0, fit(_times_partial(g, op.partials[0], u, v, None, out), x, op)))
         if in1 is not None:
-            pairs.append((in1, fit(_times_partial(g, op.partials[1], x, y, None, out), y, op)))
+            pairs.append((in1, fit(_times_partial(g, op.partials[1], u, v, None, out), y, op)))
     else:
         if in0 is not None:
-            pairs.append((in0, fit(op.rules[0](g, x, y, out, kw), x, op)))
+            pairs.append((in0, fit(op.rules[0](g, u, v, out, kw), x, op)))
         if in1 is not None:
-            pairs.append((in1, fit(op.rules[1](g, x, y, out, kw), y, op)))
+            pairs.append((in1, fit(op.rules[1](g, u, v, out, kw), y, op)))
     return pairs
-
-
-def _pull_recorded(
-    op: Primitive, slot: Slot, in0: Any, in1: Any, x: Any, y: Any, out: Any, kw: Any, g: Any
-) -> list[tuple[Any, Any]]:
-    """`pull` on Tensors connected to where the values came from, so that the rule itself is recorded."""
-    nodes, raw = (in0, x) if type(in0) is tuple else ((in0, in1)[: op.arity], (x, y)[: op.arity])
-    values, result = connected(slot, nodes, raw, out)
-    return _fitted(op, nodes, raw, values, result, kw, g)
-
-
-def _fitted(
-    op: Primitive, nodes: Any, raw: Any, values: Any, out: Any, kw: Any, g: Any
-) -> list[tuple[Any, Any]]:
-    found = cotangents(op, values, out, kw, g, tuple(node is not None for node in nodes))
-    return [
-        (node, fit(cotangent, value, op))
-        for node, cotangent, value in zip(nodes, found, raw, strict=True)
-        if node is not None and cotangent is not None
-    ]
 
 
 def cotangents(
@@ -337,7 +333,7 @@ def connected(
     slot: Slot, nodes: Iterable[Any], raw: Iterable[Any], out: Any
 ) -> tuple[tuple[Any, ...], Tensor]:
     """An entry's values as Tensors connected to where they came from, with their tangents if they have some."""
-    values = tuple(v if n is None else tracked(v, n) for n, v in zip(nodes, raw, strict=True))
+    values = tuple([v if n is None else tracked(v, n) for n, v in zip(nodes, raw, strict=True)])
     result = tracked(out, slot)
     return dual.restored(slot, values, result) if dual.saved else (values, result)
 
