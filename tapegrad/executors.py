@@ -497,14 +497,18 @@ def _release(
 
 
 def _release_all(tape: Tape, visited: Any) -> None:
-    """`_release` after a whole walk, the tape's lock held: at once where these are the tape's last entries and nobody holds them."""
+    """`_release` after a whole walk, the tape's lock held: at once where these are the tape's last entries."""
     replay = _choice.replay
     if replay is not None and replay.loaded() and not tape.busy:
-        code, root, low = tape.code, visited[0], visited[-1]
-        first, end = low * STRIDE, (root + 1) * STRIDE
-        holder = replay.tail(code, low, root)
-        if holder != replay.OTHERS:
-            code[first:end] = _forgotten(code[end - STRIDE : end]) if holder == replay.ROOT else ()
+        code = tape.code
+        survivors = replay.tail(code, visited)
+        if survivors is not None:
+            kept: list[Any] = []
+            for position in survivors:
+                k = (~position if position < 0 else position) * STRIDE
+                entry = code[k : k + STRIDE]
+                kept += _forgotten(entry) if position < 0 else entry
+            code[visited[-1] * STRIDE : (visited[0] + 1) * STRIDE] = kept
             if not code:
                 tape.bytes = 0
             return

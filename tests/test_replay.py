@@ -23,7 +23,7 @@ from tapegrad import executors, replay, sweep, tape
 from tapegrad.errors import GraphError
 from tapegrad.primitive import OPS, elementwise
 from tapegrad.replay import bridge, builder, cache, executor, kernels, layout, selftest
-from tapegrad.tape import FREED, OP, OUT, SLOT, STRIDE, Leaf
+from tapegrad.tape import FREED, IN0, IN1, OP, OUT, SLOT, STRIDE, Leaf
 from tapegrad.vecmath import assembly
 from tests.suite import in_threads
 
@@ -785,6 +785,71 @@ def test_held_says_who_holds_an_entry(rng: np.random.Generator) -> None:
     assert replay.held(t.code, low, low + 1) == [low]
     del node, joined
     assert replay.held(t.code, low, low + 4) == []
+
+
+def left_after_backward(seed: int, create_graph: bool) -> tuple[list[Any], int]:
+    """A random graph of which some values are held while a walk frees it: what is on its tape then, and how many entries there were."""
+    rng = np.random.default_rng(seed)
+    tg.current_tape().sweep()
+    leaves = [tg.tensor(rng.normal(size=3), requires_grad=True) for _ in range(2)]
+    older = leaves[0] * 3.0 if rng.random() < 0.3 else leaves[0]
+    values = [*leaves, older]
+    for _ in range(int(rng.integers(2, 14))):
+        a, b = (values[int(i)] for i in rng.integers(len(values), size=2))
+        kind = int(rng.integers(7))
+        values.append([
+            lambda a, b: a + b, lambda a, b: a * b, lambda a, b: -a, lambda a, b: np.exp(-a * a), lambda a, b: a[::-1] - b,
+            lambda a, b: np.stack([a, b]).sum(axis=0), lambda a, b: np.zeros(3) * a.detach() + b,
+        ][kind](a, b))  # fmt: skip
+    root = (values[-1] * values[int(rng.integers(3, len(values)))] + values[0]).sum()
+    held = [v for v in values[2:] if rng.random() < 0.3]
+    keep_root = rng.random() < 0.7
+    del values, a, b, older
+    if create_graph:
+        (g,) = tg.autograd.grad(root, leaves[:1], create_graph=True)
+        root = (g * leaves[1]).sum()
+        if rng.random() < 0.5:
+            held.append(g)
+        del g
+    t = tg.current_tape()
+    count = len(t)
+    first = t.code[SLOT]
+    if create_graph:
+        tg.autograd.grad(root, leaves, allow_unused=True)
+    else:
+        root.backward()
+    if not keep_root:
+        del root
+    # What stays behind where nobody holds it differs by when the tape is swept.
+    t.sweep()
+    left = [
+        (
+            entry[OP],
+            entry[SLOT] - first,
+            [
+                n - first if type(n) is int and n else type(n)
+                for n in (entry[IN0] if type(entry[IN0]) is tuple else entry[IN0 : IN1 + 1])
+            ],
+        )
+        for entry in t
+    ]
+    assert held is not None
+    return left, count
+
+
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_what_a_walk_leaves_is_what_the_tape_itself_would_leave(
+    create_graph: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answered = 0
+    for seed in range(150):
+        found, count = left_after_backward(seed, create_graph)
+        with monkeypatch.context() as patch:
+            patch.setattr(replay, "tail", lambda code, visited: None)
+            expected, same_count = left_after_backward(seed, create_graph)
+        assert (found, count) == (expected, same_count)
+        answered += 0 < len(found) < count
+    assert answered > 50
 
 
 # ------------------------------------------------------------------------------------------------- cache

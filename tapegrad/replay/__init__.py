@@ -19,7 +19,6 @@ from . import bridge
 from .bridge import load, request, status
 from .executor import alive, begin, held, may_be_overwritten, replay, tail
 from .kernels import source
-from .layout import NOBODY, OTHERS, ROOT
 
 
 def available() -> bool:
@@ -38,9 +37,6 @@ def live_bytes() -> int:
 
 
 __all__ = [
-    "NOBODY",
-    "OTHERS",
-    "ROOT",
     "alive",
     "available",
     "begin",

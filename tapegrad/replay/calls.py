@@ -1,8 +1,9 @@
-"""Built-in functions of the machine, which take and make Python objects: a walk as a whole, and who is held after it.
+"""Built-in functions of the machine, which take and make Python objects: a walk as a whole, and what stays after it.
 
 Most walks are plain: one root, no hook, no target, a step for every entry. Python then need not see the frame:
 `whole` opens it, walks, and puts the leaves' gradients, as new arrays, into a dict. What turns out not to be plain it
-leaves as it stands, and the executor goes on from there. `held` and `tail` say which entries somebody can still ask for.
+leaves as it stands, and the executor goes on from there. `held` and `tail` say which entries somebody can
+still ask for.
 
 Data: functions of the kind METH_FASTCALL, a third of whose cost ctypes would add. The first argument is always the
 world's address.
@@ -29,6 +30,7 @@ from .access import (
     get,
     int64,
     load_i64,
+    load_u8,
     memcpy,
     native,
     new_int,
@@ -39,6 +41,7 @@ from .access import (
     raw_malloc,
     release_object,
     set_item,
+    store_u8,
 )
 from .adjoints import external_at
 from .layout import *  # noqa: F403
@@ -200,41 +203,93 @@ def _saves(world, entry):
     return False
 
 
+VISITED, DIRTY = 1, 2
+"""Flags of an entry in `tail`: the walk was there; it, or an entry it was made of, had saved values."""
+
+
+@native
+def _below(world, items, k, i):
+    """Position of an operand's entry on this tape, or -1."""
+    node = operand(world, items + k * ENTRY, i)
+    if node == get(world, W_NONE) or type_of(node) != get(world, W_INT):
+        return -1
+    return counted_position(items, 0, k, k, node)
+
+
+@native
+def _flag_dirty(world, items, low, root, flags):
+    """False if an entry depends on one below `low`, of which nothing is known here."""
+    for k in range(low, root + 1):
+        dirty = _saves(world, items + k * ENTRY)
+        for i in range(operands(world, items + k * ENTRY)):
+            position = _below(world, items, k, i)
+            if 0 <= position < low:
+                return False
+            if position >= low and load_u8(flags + position - low) & DIRTY:
+                dirty = True
+        if dirty:
+            store_u8(flags + k - low, load_u8(flags + k - low) | DIRTY)
+    return True
+
+
+@native
+def _survivors(world, items, low, root, counts, flags):
+    """A list of the entries that somebody holds, or that such a one needs: their positions, or ~position where only a name stays."""
+    for k in range(root, low - 1, -1):
+        if get(counts, k - low) > 0 and load_u8(flags + k - low) != VISITED | DIRTY:
+            for i in range(operands(world, items + k * ENTRY)):
+                position = _below(world, items, k, i)
+                if position >= 0:
+                    put(counts, position - low, 1)
+    found = 0
+    for k in range(low, root + 1):
+        if get(counts, k - low) > 0:
+            # What was counted up to here is not asked for any more.
+            put(counts, found, ~k if load_u8(flags + k - low) == VISITED | DIRTY else k)
+            found += 1
+    return _positions(counts, found)
+
+
 @entry_point(ADDRESS(ADDRESS, ADDRESS, int64, ADDRESS))
 def tail(self, arguments, count, names):
-    """`tail(world, code, low, root)`: who holds one of the entries `low` to `root`, the last one, once a walk has visited them.
+    """`tail(world, code, low, root, visited)`: what stays of the entries `low` to `root`, once a whole walk has visited them.
 
-    NOBODY; ROOT, if that alone is held and it, or what it was made of, had saved values, which are given up now; else OTHERS, where
-    somebody must look more closely.
+    `visited` is a list of positions, or None for all. What was visited and had saved values, or depends on such an entry, gives up all
+    but its name (~position): a second walk from there would only meet what was freed. Other entries stay if they are held or
+    needed. 0 if these are not the tape's last entries, or depend on some before them: then somebody must look more closely.
     """
     world = int_value(get(arguments, 0))
     code = get(arguments, 1)
     low = int_value(get(arguments, 2))
     root = int_value(get(arguments, 3))
+    visited = get(arguments, 4)
     if load_i64(code + LIST_SIZE) != (root + 1) * STRIDE:
-        return new_int(OTHERS)
-    counts = raw_malloc(8 * (root + 1 - low))
+        return new_int(0)
+    length = root + 1 - low
+    counts = raw_malloc(9 * length)
     if counts == 0:
         return no_memory()
+    flags = counts + 8 * length
     outside_references(world, code, low, root + 1, counts)
-    answer = ROOT if get(counts, root - low) > 0 else NOBODY
-    for k in range(root - low):
-        if get(counts, k) > 0:
-            answer = OTHERS
+    held = 0
+    for k in range(length):
+        held += get(counts, k) > 0
+        store_u8(flags + k, VISITED if visited == get(world, W_NONE) else 0)
+    if held == 0:
+        raw_free(counts)
+        return new_list(0)
+    if visited != get(world, W_NONE):
+        positions = load_i64(visited + LIST_ITEMS)
+        for i in range(load_i64(visited + LIST_SIZE)):
+            store_u8(flags + int_value(get(positions, i)) - low, VISITED)
+    items = load_i64(code + LIST_ITEMS)
+    answer = 0
+    if _flag_dirty(world, items, low, root, flags):
+        answer = _survivors(world, items, low, root, counts, flags)
+    else:
+        answer = new_int(0)
     raw_free(counts)
-    if answer == ROOT:
-        items = load_i64(code + LIST_ITEMS)
-        entry = items + root * ENTRY
-        saved = _saves(world, entry)
-        for i in range(operands(world, entry)):
-            node = operand(world, entry, i)
-            if node != get(world, W_NONE) and type_of(node) == get(world, W_INT):
-                position = counted_position(items, low, root, root, node)
-                if position >= 0 and _saves(world, items + position * ENTRY):
-                    saved = True
-        if not saved:
-            answer = OTHERS
-    return new_int(answer)
+    return answer
 
 
 FOR_CALLS = {"whole": whole, "held": held, "tail": tail}

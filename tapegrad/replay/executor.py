@@ -429,8 +429,13 @@ def held(code: list[Any], low: int, high: int) -> list[int]:
     return machine.held(machine.world_address, code, low, high)
 
 
-def tail(code: list[Any], low: int, root: int) -> int:
-    """Who holds entries `low` to `root` of a tape after a walk from `root` down to `low`: NOBODY, ROOT or OTHERS (calls.py)."""
+def tail(code: list[Any], visited: Any) -> list[int] | None:
+    """What stays of a tape's last entries, which a whole walk has visited: positions, or ~position where only a name stays (calls.py).
+
+    `visited` is a list of positions in falling order, or a range. None where somebody must look more closely.
+    """
     machine = bridge.machine
     assert machine is not None
-    return machine.tail(machine.world_address, code, low, root)
+    gaps = visited if type(visited) is list else None
+    answer = machine.tail(machine.world_address, code, visited[-1], visited[0], gaps)
+    return answer if type(answer) is list else None
