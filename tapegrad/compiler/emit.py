@@ -383,9 +383,9 @@ class Body:
             accesses.append(self._coefficients(op, _kept_maps(op), len(space)))
         absorbed: set[int] = set()
         for i in range(len(space) - 1):
-            if walk.breaks.get(i) or walk.breaks.get(i + 1):
-                continue
             j = i + 1
+            if space[j] == 1 or walk.breaks.get(i) or walk.breaks.get(j):
+                continue  # there is no loop over one entry
             reduced = {(i in op.attr[1], j in op.attr[1]) for op in nest.sums}
             if any(a != b for a, b in reduced):
                 continue
