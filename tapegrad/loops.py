@@ -4,9 +4,9 @@ They run as ordinary Python, so every step is on the tape and reverse mode goes 
 inside `tg.compile` one step is traced for all, where that gives the same (compiler/iteration.py). With `checkpoint` the steps go
 in *segments*: each is one entry of the tape that keeps what went in, and its steps are run again, and recorded, when the walk
 comes back to it (Griewank, Walther, Evaluating Derivatives, 2nd ed., section 12.1): n steps in segments of k keep n / k carries and
-k steps instead of n steps.
+k steps instead of n steps. Variables that the steps close over mean then what they did (closures.py).
 
-Invariant: with and without checkpoints, values and derivatives are the same.
+Invariant: with and without checkpoints, values and derivatives are the same, or there is an error.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 
 from . import storage, sweep
+from .closures import closed_over
 from .dual import holds_dual
-from .errors import NotDifferentiable, demand_callable
+from .errors import GraphError, NotDifferentiable, demand_callable
 from .mode import is_grad_enabled, no_grad
 from .packing import flat, inexact, is_inexact, op_of_calls, unpacked
 from .primitive import apply
@@ -52,9 +53,9 @@ def scan(
     `init`, `xs` and `y` are pytrees; each leaf of `xs` has the same length, and without `xs` there are `length` steps with x = None.
     The results come stacked along a new first axis, None where f returns None for y. `reverse` begins at the last entry; results
     stay in the order of `xs`. `checkpoint` is the number of steps that are kept at once for reverse mode (True: √n); then `f` runs
-    twice and must give the same again. `unroll` is taken as in JAX, where it is advice to the compiler, and changes nothing. For no
-    steps the results are empty: `f` runs once, on zeros in the place of x, to see their shapes. Raises ValueError for lengths
-    that differ, and where the carry changes its shape.
+    twice and must give the same again, else GraphError. `unroll` is taken as in JAX, where it is advice to the compiler, and changes
+    nothing. For no steps the results are empty: `f` runs once, on zeros in the place of x, to see their shapes. Raises ValueError for
+    lengths that differ, and where the carry changes its shape.
 
     >>> import numpy as np, tapegrad as tg
     >>> tg.scan(lambda total, x: (total + x, total * x), 0.0, np.array([1.0, 2.0, 3.0]))
@@ -182,7 +183,7 @@ def while_loop(
         return value
     value = init
     while turns(value):
-        value = _segmented(_Until(test, body, size, init), value)
+        value = _segmented(_Until(test, body, size, init), value, functions)
     return value
 
 
@@ -310,7 +311,8 @@ def _steps(
             ys.append(y)
         return carry, ys
     for start in range(0, len(order), size):
-        carry, more = _segmented(_Stretch(name, step, order[start : start + size], init), carry)
+        stretch = _Stretch(name, step, order[start : start + size], init)
+        carry, more = _segmented(stretch, carry, (step,))
         ys += more
     return carry, ys
 
@@ -431,21 +433,39 @@ class _Until:
         return value
 
 
+CHANGED = (
+    "the steps of a loop with a checkpoint were run again for their derivative, and gave something else: what they read beside their "
+    "arguments has changed since, or they draw random numbers. Make it part of the carry or of xs, or leave out `checkpoint`."
+)
+
+
 class _Segment:
     """One entry: a function of the carry whose steps are forgotten and run again for the pullback."""
 
-    __slots__ = ("function", "outside", "structure", "value")
+    __slots__ = ("function", "outside", "size", "structure", "value")
 
     def __init__(self, function: Callable[[Tree], Tree], structure: Any) -> None:
         self.function = function
         self.structure = structure
         self.value: Any = None
+        self.size: tuple[Any, Any] = (0.0, 0.0)
+        """Sums of the results and of their magnitudes, by which another run is compared."""
         self.outside: list[Any] = []
         """Nodes that the function uses without having been given them: it closes over tracked tensors."""
 
     def of_leaves(self, *leaves: Any) -> Any:
         """The function's inexact results, one after the other."""
         return flat(inexact(_tree(self.function(_rebuilt(self.structure, leaves)))[0]))
+
+    def again(self, *leaves: Any) -> Any:
+        """Another run, which gives what the first one gave."""
+        result = self.of_leaves(*leaves)
+        near = 1e-6 * abs(self.size[1])
+        for x, y in zip(self.size, _size(_data(result)), strict=True):
+            if x == y or abs(x - y) <= near or (x != x and y != y):
+                continue
+            raise GraphError(CHANGED)
+        return result
 
     def evaluate(self, values: Sequence[Any]) -> Any:
         value, self.value = self.value, None
@@ -456,7 +476,9 @@ class _Segment:
 
     def pull(self, g: Any, xs: Sequence[Any], wanted: Sequence[bool]) -> list[Any]:
         n = len(xs) - len(self.outside)
-        own, found = pulled(self.of_leaves, xs[:n], g)
+        own, found = pulled(self.again, xs[:n], g)
+        if not found.keys() <= {*own, *self.outside}:
+            raise GraphError(CHANGED)
         return [found.get(node) for node in (*own, *self.outside)]
 
 
@@ -488,8 +510,16 @@ def _data(x: Any) -> Any:
     return x._data if isinstance(x, Tensor) else x
 
 
-def _segmented(function: Callable[[Tree], Tree], carry: Tree) -> Tree:
-    """`function(carry)` as one entry of the tape."""
+def _size(values: Any) -> tuple[Any, Any]:
+    """The sum of entries and that of their magnitudes."""
+    with np.errstate(all="ignore"):
+        return np.add.reduce(values, None), np.add.reduce(np.abs(values), None)
+
+
+def _segmented(
+    function: Callable[[Tree], Tree], carry: Tree, functions: Sequence[Callable[..., Any]]
+) -> Tree:
+    """`function(carry)`, which calls `functions` of the user's, as one entry of the tape."""
     leaves, structure = _tree(carry)
     if holds_dual(tuple(leaves)):
         return function(carry)
@@ -502,7 +532,7 @@ def _segmented(function: Callable[[Tree], Tree], carry: Tree) -> Tree:
         return function(_rebuilt(structure, full))
 
     operands = [leaves[i] for i in moving]
-    made = _Segment(lambda values: of_moving(*values), None)
+    made = _Segment(closed_over(functions).within(lambda values: of_moving(*values)), None)
     made.structure = _tree(tuple(operands))[1]
     found: list[Any] = []
 
@@ -521,6 +551,7 @@ def _segmented(function: Callable[[Tree], Tree], carry: Tree) -> Tree:
     made.outside = list(outside)
     results, arrangement = found
     made.value = _data(run.output)
+    made.size = _size(made.value)
     if not outside and not any(isinstance(x, Tensor) for x in operands):
         return _rebuilt(arrangement, [_data(y) for y in results])
     whole = apply(segment.primitive, [*operands, *outside.values()], (made,))

@@ -24,7 +24,7 @@ import pytest
 
 import tapegrad as tg
 from tapegrad.check.samples import samples_of
-from tapegrad.errors import TraceError
+from tapegrad.errors import GraphError, TraceError
 from tapegrad.primitive import OPS
 from tapegrad.tensor import Tensor
 from tests.suite import in_threads
@@ -587,6 +587,7 @@ ROWS = np.array([0, 3, 3, 1, -1])
         lambda x, i: np.sum(np.cos(np.reshape(x, (4, 1, 6))[i, :, ROWS])),
         lambda x, i: np.sum(x[np.array([True, False, True, True])] ** 2) + np.sum(x[i] * x[ROWS]),
         lambda x, i: np.sum(np.roll(x, 3, axis=1)[i] * x[i] + np.roll(x, -5)[0]),
+        lambda x, i: np.sin(np.sum(np.reshape(x, (2, 1, 12))[..., i[None]])),
     ],
 )
 def test_integer_arrays_are_machine_code(f):
@@ -762,6 +763,31 @@ def _one_entry():
     (h,) = tg.autograd.grad(g.sum(), b)
     agree(h, tg.tensor(-2 * X * np.sin(X + 1)), 1e-11)
     assert len(str(tg.current_tape()).splitlines()) < 20
+
+
+FACTOR = 2.0
+
+
+@pytest.mark.parametrize("where", ["variable", "global", "array"])
+def test_the_way_back_is_that_of_the_call(where, monkeypatch):
+    """Though the function reads something else by then; where that cannot be had back there is an error."""
+    factor, weights = 2.0, np.array([2.0, 2.0])
+    reads = {"variable": lambda: factor, "global": lambda: FACTOR, "array": lambda: weights}[where]
+    f = tg.compile(lambda x: np.sum(x * x * reads()))
+    for _ in range(2):
+        x = tg.tensor([1.0, 2.0], requires_grad=True)
+        y = f(x)
+        factor, weights[0] = 5.0, 5.0
+        monkeypatch.setitem(globals(), "FACTOR", 5.0)
+        if where == "variable":
+            y.backward()
+            np.testing.assert_array_equal(x.grad.numpy(), [4.0, 8.0])
+            assert f(x) == 25.0
+        else:
+            with pytest.raises(GraphError, match="has changed since"):
+                y.backward()
+        factor, weights[0] = 2.0, 2.0
+        monkeypatch.undo()
 
 
 def test_no_grad_and_untracked_tensors():

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
+from tapegrad.errors import GraphError
 
 X = np.array([0.3, 1.2, 0.7, 1.1])
 W = np.array([[0.2, -0.5], [0.7, 0.1]])
@@ -528,3 +529,87 @@ def test_advice_to_compilers():
     total = tg.scan(lambda c, x: (c + x, c), 0.0, X, unroll=2, reverse=True, length=len(X))[0]
     assert total == np.sum(X[::-1])
     assert tg.fori_loop(0, 3, lambda i, v: v * 2.0, 1.0, unroll=True) == 8.0
+
+
+def named(x, checkpoint):
+    """What a step closes over is bound anew for the next loop, before anybody goes back."""
+    for a in (0.9, 1.1, 1.3):
+        x = tg.fori_loop(0, 40, lambda i, v: np.sin(v * a) + 0.1 * v, x, checkpoint=checkpoint)
+    return np.sum(x)
+
+
+def layers(x, checkpoint):
+    """The same with weights that are differentiated, through a helper, and with a test."""
+    for w in (x * 0.2, x * 1.1, x * 1.3):
+
+        def turned(c, a):
+            return np.sin(c + w) * a
+
+        x, _ = tg.scan(
+            lambda c, a: (turned(c, a), None),
+            x,
+            np.linspace(0.5, 1, 40),
+            checkpoint=checkpoint,
+        )
+        x, _ = tg.while_loop(
+            lambda s: s[1] < 40 * w[0],
+            lambda s: (np.sin(s[0] * w) + 0.1 * s[0], s[1] + 1),
+            (x, 0.0),
+            checkpoint=checkpoint,
+        )
+    return np.sum(x)
+
+
+def dense(x, checkpoint):
+    """A list that grows."""
+    outs = [x]
+    for _ in range(3):
+        step = lambda i, v: np.sin(v * 0.9) + 0.1 * outs[-1]  # noqa: E731
+        outs.append(tg.fori_loop(0, 40, step, outs[-1], checkpoint=checkpoint))
+    return np.sum(outs[-1] * outs[1])
+
+
+def scaled(x, checkpoint):
+    """A plain array that is overwritten."""
+    w = np.ones(4)
+    for a in (0.9, 1.1, 1.3):
+        w *= a
+        x = tg.fori_loop(0, 40, lambda i, v: np.sin(v * w) + 0.1 * v, x, checkpoint=checkpoint)
+    return np.sum(x)
+
+
+def rows(x, checkpoint):
+    """Views of a buffer that is written to."""
+    buffer = tg.zeros((4, 4))
+    buffer[0] = x
+    for t in range(3):
+        row = buffer[t]
+        last = tg.fori_loop(
+            0,
+            40,
+            lambda i, v: np.tanh(v * 0.3 + row),
+            row * 1.0,
+            checkpoint=checkpoint,
+        )
+        buffer[t + 1] = last
+    return np.sum(buffer**2)
+
+
+@pytest.mark.parametrize("f", [named, layers, dense, scaled, rows])
+def test_a_step_runs_again_as_it_ran(f):
+    """Variables that it closes over mean what they meant; where other things have changed, checkpoints refuse and programs begin anew."""
+
+    def pushed(x, checkpoint):
+        return tg.hvp(lambda x: f(x, checkpoint))(x, X)
+
+    for of in (tg.grad(f), pushed):
+        expected = of(X, False)
+        for checkpoint in (7, True):
+            if f in (named, layers):
+                np.testing.assert_allclose(of(X, checkpoint), expected, rtol=1e-9)
+            else:
+                with pytest.raises(GraphError, match="run again|inplace"):
+                    of(X, checkpoint)
+        compiled = tg.compile(of)
+        for _ in range(2):
+            np.testing.assert_allclose(compiled(X, False), expected, rtol=1e-9)

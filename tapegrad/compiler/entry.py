@@ -4,14 +4,19 @@ The entry's op evaluates the program; its VJP is a compiled function too, of the
 `vjp` of the function the first time somebody walks back. If the walk is itself recorded, that one in turn becomes an entry, and so on
 to any order. Several outputs are packed into one flat array, as the tape has one result an entry.
 
-Invariant: the entry saves the inputs' values and nothing else; the pullback computes forward and backward together.
+Invariant: the entry saves the inputs' values and nothing else; the pullback computes forward and backward together, of the function as it
+was when called.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from types import CellType
 from typing import Any
 
+from ..closures import Cells
+from ..errors import GraphError
 from ..packing import inexact, is_inexact, op_of_calls, packed, unpacked
 from ..primitive import apply
 from ..tensor import Tensor, wrap
@@ -22,20 +27,21 @@ from .program import Call, _Static
 class Entry:
     """One call that is differentiated: how its dynamic values make up the arguments, and what came out."""
 
-    __slots__ = ("call", "compiled", "found", "pulls")
+    __slots__ = ("call", "compiled", "found", "program", "pulls")
 
     def __init__(self, compiled: Any, call: Call, pulls: dict[Any, Any]) -> None:
         self.compiled = compiled
         self.call = call
         self.pulls = pulls
         self.found: Any = None
+        self.program: Any = None
 
     def evaluate(self, values: Sequence[Any]) -> Any:
         """Run the program; what is inexact among its outputs, packed."""
         call = Call(
             list(values), self.call.key, self.call.structure, self.call.kinds, self.call.tensors
         )
-        result = self.compiled.programs.run(call)
+        result, self.program = self.compiled.programs.answered(call)
         leaves, structure = _flatten(result) if result is not None else ([], None)
         raw = [x._data if isinstance(x, Tensor) else x for x in leaves]
         self.found = (raw, structure)
@@ -54,8 +60,24 @@ class Entry:
             pull = self.pulls[key] = self.compiled.sibling(
                 _pullback(self.compiled.f, self.call, active)
             )
-        found = dict(zip(active, pull(g, *xs), strict=True))
+        with self._as_it_was():
+            found = dict(zip(active, pull(g, *xs), strict=True))
         return [found.get(i) for i in range(len(xs))]
+
+    @contextmanager
+    def _as_it_was(self) -> Iterator[None]:
+        """What the function reads beside its arguments is what it was: the pullback runs it again."""
+        around = self.program.around
+        cells = Cells([(w.holder, w.value) for w in around if type(w.holder) is CellType])
+        with cells.again():
+            changed = self.program.outdated()
+            if changed is not None:
+                raise GraphError(
+                    f"{self.compiled.programs.name}, a compiled function, was called on tracked tensors, and what it reads beside them has "
+                    f"changed since ({changed.told()}), so its derivative would be another one. Pass it as an argument, or walk back "
+                    "before it changes."
+                )
+            yield
 
 
 def _pullback(f: Callable[..., Any], call: Call, active: tuple[int, ...]) -> Callable[..., Any]:

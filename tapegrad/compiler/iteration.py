@@ -8,6 +8,9 @@ program of passes is differentiated by going back through them (`_way_back`), to
 A pass of a known number of turns is a `LoopCall` of the graph (rolling.py). That of a `while` has as many turns as the values say:
 its stacks are `Rows`, chunks of memory that nobody but passes reads, and a `WhileCall` runs chunk by chunk.
 
+A step runs again where its adjoint is traced: with the variables that it closes over as they were (closures.py), and only if it still does
+what it did.
+
 Invariant: what cannot be traced like this (Python looks at a value of the turn, a carry changes its dtype, a step has effects) raises
 `Unrolled` before anything is returned: then the loop runs in Python, step by step, as it does without `tg.compile`.
 """
@@ -24,6 +27,7 @@ from typing import Any
 import numpy as np
 
 from .. import dual, storage
+from ..closures import closed_over, content
 from ..loops import outside_of, pulled
 from ..mode import is_grad_enabled
 from ..packing import flat, op_of_calls, unpacked
@@ -33,7 +37,6 @@ from ..tensor import Tensor, wrap
 from . import callout
 from .graph import Graph, Node, Recorded, Ref
 from .rolling import Loop, LoopCall, _part, _signature
-from .surroundings import content
 from .tracing import Later, LeftBehind, Trace, Traced, Unrolled
 
 LEAST = 32
@@ -256,6 +259,15 @@ class Pass:
         self.traced: dict[Any, tuple[_Traced, Graph, Trace]] = {}
         self.emitted: dict[Any, Any] = {}
         self.adjoints: dict[Any, Pass] = {}
+        self.first: tuple[_Traced, Trace, Sequence[Any], Sequence[Any]] | None = None
+        """What the first run of a user's step found, and on what."""
+
+    def unchanged(self) -> bool:
+        """Whether a run of the step finds what the first one did."""
+        if self.first is None:
+            return True
+        first, trace, carry, rows = self.first
+        return first.same(_Traced(trace, self, carry, [_stack(x) for x in rows]))
 
     def over(
         self, trace: Trace, carry: Sequence[Any], stacks: Sequence[Stack], go: Any = None
@@ -459,6 +471,8 @@ def _back_through(
     p = entry.p
     counts = tuple(map(len, rows))
     if counts not in p.adjoints:
+        if not p.unchanged():
+            raise Unrolled("what the step reads beside its arguments has changed since")
         kinds = [(c.value.shape, c.value.dtype) for c in entry.made]
         p.adjoints[counts] = _adjoint(p, counts, kinds, moving)
     carry = [*(total(entry.last[i]) for i in moving), *(_zeros(c) for c in entry.outside)]
@@ -545,11 +559,11 @@ class _Iterated:
     def pull(self, g: Any, xs: Sequence[Any], wanted: Sequence[bool]) -> list[Any]:
         back = _way_back(self.run, len(xs))
         pieces = unpacked(g, self.kinds)
-        if isinstance(g, Tensor):
-            made = _Iterated(back, self.key)
-            whole = apply(iterated.primitive, [*xs, *pieces], (made,))
-            return unpacked(whole, made.kinds)
         try:
+            if isinstance(g, Tensor):
+                made = _Iterated(back, self.key)
+                whole = apply(iterated.primitive, [*xs, *pieces], (made,))
+                return unpacked(whole, made.kinds)
             cells = back(storage.tracing.get(), [], [Cell(v) for v in (*xs, *pieces)])
         except Unrolled as reason:  # a rule looks at values: without loops of this kind
             raise LeftBehind(self.key, str(reason)) from None
@@ -582,12 +596,14 @@ def looped(
     given = [*init, *stacks]
     if dual.holds_dual(tuple(given)) or not all(isinstance(x, _LEAVES) for x in given):
         return None
-    before = _state(functions)
+    before, cells = _state(functions), closed_over(functions)
     try:
         p = Pass(step, turns, 1, backward, (), test, functions, key)
         done = _looped(trace, p, init, stacks)
         if _state(functions) != before:
             raise Unrolled("the step changes what it closes over")
+        p.step = cells.within(p.step)
+        p.test = cells.within(p.test) if p.test is not None else None
     except (
         Unrolled
     ) as reason:  # what the step has done beside would be done again: everything begins anew
@@ -670,7 +686,8 @@ def _looped(
     if _settled(first, init, stacks):
         values = [x if type(x) is Traced else np.asarray(x)[()] for x in values]
         first = _Traced(trace, p, values, [_stack(x) for x in rows])
-    if not first.same(_Traced(trace, p, values, [_stack(x) for x in rows])):
+    p.first = first, trace, values, rows
+    if not p.unchanged():
         raise Unrolled("a step with effects")
     p.outside = list(outside)
 

@@ -527,7 +527,11 @@ class Programs:
         self.prefer: Callable[[Program], None] = lambda program: None
 
     def run(self, call: Call) -> Any:
-        """The result of a call, by the program that fits; traced first where there is none."""
+        """The result of a call."""
+        return self.answered(call)[0]
+
+    def answered(self, call: Call) -> tuple[Any, Program]:
+        """The result of a call, by the program that fits, and that program; traced first where there is none."""
         for program in self.fitting(call.key):
             changed = program.outdated()
             if changed is not None:
@@ -540,7 +544,7 @@ class Programs:
             if program.direct is not None and self.used is program:
                 self.prefer(program)
             self.used = program
-            return result
+            return result, program
         return self.trace(call)
 
     def fitting(self, key: Any) -> list[Program]:
@@ -566,8 +570,8 @@ class Programs:
                 stacklevel=4,
             )
 
-    def trace(self, call: Call) -> Any:
-        """Trace a program for this call, keep it, and return the result of the traced run itself."""
+    def trace(self, call: Call) -> tuple[Any, Program]:
+        """Trace a program for this call and keep it; the result is that of the traced run itself."""
         known = self.fitting(call.key)
         if len(known) >= MOST_TRACES:
             guards = {g.where: g for program in known for g in program.guards}
@@ -595,7 +599,7 @@ class Programs:
             self.prefer(program)
         if any(type(value) is Later for value in values):
             try:
-                return program(call.values)
+                return program(call.values), program
             except GuardFailed:  # rounding errors are not those of the traced run
                 values = [callout._output(v.value()) if type(v) is Later else v for v in values]
-        return program.result(values)
+        return program.result(values), program

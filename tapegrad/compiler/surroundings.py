@@ -28,6 +28,7 @@ from typing import Any
 
 import numpy as np
 
+from ..closures import content
 from ..storage import StandIn, owner
 from ..tape import BIG
 from ..tensor import Tensor
@@ -91,13 +92,6 @@ def _same(a: Any, b: Any) -> bool:
 
 def _sign(x: Any) -> float:
     return math.copysign(1.0, x) if isinstance(x, float) else 0.0
-
-
-def content(cell: types.CellType) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:  # empty
-        return cell
 
 
 def watched(f: Callable[..., Any], met: Sequence[np.ndarray]) -> list[Watched]:

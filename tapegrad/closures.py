@@ -1,0 +1,87 @@
+"""What functions close over, for when they run again.
+
+A step of a loop runs again for its derivative, when a variable that it closes over may mean something else: in
+
+    for w in weights:
+        x = tg.fori_loop(0, 50, lambda i, x: np.tanh(w @ x), x)
+
+Python looks `w` up as each step runs, and all of them find the last one afterwards. `Cells` holds what variables of enclosing functions
+meant; `closed_over` finds those of some functions and of the functions that these close over.
+
+Invariant: after `again` every variable means what it did before.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+
+def content(cell: types.CellType) -> Any:
+    """What a variable means; the cell itself where it means nothing yet."""
+    try:
+        return cell.cell_contents
+    except ValueError:  # empty
+        return cell
+
+
+def _fill(cell: types.CellType, value: Any) -> None:
+    if value is not cell:
+        cell.cell_contents = value
+    elif content(cell) is not cell:
+        del cell.cell_contents
+
+
+def closed_over(functions: Sequence[Any]) -> Cells:
+    """The variables that functions close over, and what they mean now."""
+    held: list[tuple[types.CellType, Any]] = []
+    seen: set[int] = set()
+    unseen = list(functions)
+    while unseen:
+        f = unseen.pop()
+        if id(f) in seen:
+            continue
+        seen.add(id(f))
+        inside = (getattr(f, k, None) for k in ("func", "__wrapped__", "__func__"))
+        unseen += [g for g in inside if g is not None]
+        for cell in getattr(f, "__closure__", None) or ():
+            value = content(cell)
+            held.append((cell, value))
+            if isinstance(value, types.FunctionType | types.MethodType):
+                unseen.append(value)
+    return Cells(held)
+
+
+class Cells:
+    """Variables, and what they meant."""
+
+    __slots__ = ("held",)
+
+    def __init__(self, held: Sequence[tuple[types.CellType, Any]]) -> None:
+        self.held = held
+
+    @contextmanager
+    def again(self) -> Iterator[None]:
+        """While this lasts, the variables mean what they meant."""
+        now = [(cell, content(cell)) for cell, _ in self.held]
+        for cell, value in self.held:
+            _fill(cell, value)
+        try:
+            yield
+        finally:
+            for cell, value in now:
+                _fill(cell, value)
+
+    def within(self, f: Callable[..., Any]) -> Callable[..., Any]:
+        """`f`, for whose runs they mean what they meant."""
+
+        def run(*args: Any) -> Any:
+            with self.again():
+                return f(*args)
+
+        return run
+
+
+__all__ = ["Cells", "closed_over", "content"]
