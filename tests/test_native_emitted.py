@@ -5,6 +5,7 @@ import itertools
 import numba
 import numpy as np
 import pytest
+from numba.core import event
 
 import tapegrad as tg
 from tapegrad.native import emitted
@@ -154,3 +155,29 @@ def test_names():
     h = 1e-5
     slope = (f(x + h * direction) - f(x - h * direction)) / (2 * h)
     assert np.isclose(tg.grad(f)(x) @ direction, slope, rtol=1e-7)
+
+
+def test_functions_of_numpy_are_compiled_once():
+    """For the function itself, for its types and for its adjoint."""
+
+    class Compiled(event.Listener):
+        def on_start(self, event):
+            self.seen.append(str(event.data["dispatcher"]))
+
+        def on_end(self, event):
+            pass
+
+    @tg.njit
+    def f(x):
+        y = np.empty(x.size)
+        y[:] = x
+        return np.sum(y * x)
+
+    listener = Compiled()
+    listener.seen = []
+    with event.install_listener("numba:compile", listener):
+        assert f(np.ones(3)) == 3.0
+        np.testing.assert_allclose(tg.grad(f)(np.ones(3)), [2.0, 2.0, 2.0])
+    assert any("f_adjoint" in told for told in listener.seen)
+    for name in ("ol_np_empty", "array_sum"):
+        assert len([told for told in listener.seen if name in told]) <= 1

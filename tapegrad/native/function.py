@@ -591,15 +591,15 @@ def _compiled(owner: NativeFunction, name: str, source: str, scope: dict[str, An
     function = inference.load(name, source, scope, file)
     if file is not None:
         try:
-            return store.guarded(numba.njit(**options, cache=True)(function), file)
+            return store.guarded(runtime.outer(options, cache=True)(function), file)
         except (RuntimeError, OSError):  # Numba finds no place to write to; the file is gone again
             pass
-    return numba.njit(**options)(function)
+    return runtime.outer(options)(function)
 
 
 def compile_options(owner: NativeFunction) -> dict[str, Any]:
     """What the generated code is compiled with: the user's choices as far as they mean the same there."""
-    options: dict[str, Any] = {**_OPTIONS, "no_cfunc_wrapper": True}
+    options: dict[str, Any] = dict(_OPTIONS)
     targets = owner.dispatcher.targetoptions
     for option in ("fastmath", "boundscheck"):
         if targets.get(option):

@@ -85,6 +85,8 @@ def _inferred(program: Program, signature: tuple[Any, ...]) -> tuple[dict[str, A
     flags: Any = compiler.Flags()
     flags.nrt = True
     flags.error_model = "numpy"
+    # As numba.njit sets them, so that NumPy's functions which are compiled here need not be once more.
+    flags.enable_looplift = flags.enable_pyobject_looplift = True
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:

@@ -20,7 +20,6 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numba
 import numpy as np
 from numba.core import types
 from numba.core.errors import NumbaWarning
@@ -32,7 +31,7 @@ from .carriers import Active, Carrier, Dual, active, dual, is_carried, overload,
 from .complaints import COMPLAINTS
 from .function import compile_options
 from .lowering import refuse
-from .runtime import kernel
+from .runtime import kernel, outer
 from .tree import Where
 
 _REFUSALS = (
@@ -208,9 +207,9 @@ class _Driver:
         file = None if self.makers else store.file_of(name, self.source, key)
         driver = inference.load(name, self.source, scope, file)
         if file is None:
-            self.compiled = numba.njit(**options)(driver)
+            self.compiled = outer(options)(driver)
         else:
-            self.compiled = store.guarded(numba.njit(**options, cache=True)(driver), file)
+            self.compiled = store.guarded(outer(options, cache=True)(driver), file)
 
     def _results(self, found: Any) -> tuple[bool, int, list[int], bool, bool]:
         """What must be known of the program's results, in plain words: for other processes too."""

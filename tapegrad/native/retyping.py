@@ -55,19 +55,18 @@ class Vocabulary:
 
     def __init__(self, kind: Carrier, options: dict[str, Any]) -> None:
         self.kind = kind
-        # Carriers never meet Python: a wrapper for it would not compile.
-        self.options = {**KERNEL_OPTIONS, **options}
         self.words = {**overloads.WORDS, **overloads.allocations(kind)}
         self.functions: dict[int, tuple[Any, Any]] = {}
         """Compiled functions by the id of the Python function, which is kept alive."""
         self.draws = False
-        self.pipeline: Any = type("Pipeline", (_Pipeline,), {"vocabulary": self})
+        pipeline = type("Pipeline", (_Pipeline,), {"vocabulary": self})
+        self.options = {**KERNEL_OPTIONS, **options, "pipeline_class": pipeline}
 
     def compiled(self, function: Any) -> Any:
         """A Python function's dispatcher in this vocabulary."""
         found = self.functions.get(id(function))
         if found is None:
-            made = numba.njit(**self.options, pipeline_class=self.pipeline)(function)
+            made = numba.njit(**self.options)(function)
             found = self.functions[id(function)] = (function, made)
         return found[1]
 
@@ -239,6 +238,8 @@ class _Pipeline(compiler.CompilerBase):  # type: ignore[misc]
     vocabulary: Vocabulary
 
     def define_pipelines(self) -> Any:
+        # Carriers never meet Python: a wrapper for it would not compile.
+        self.state.flags.no_cpython_wrapper = self.state.flags.no_cfunc_wrapper = True
         pipeline = compiler.DefaultPassBuilder.define_nopython_pipeline(self.state)
         # Behind this pass local functions and comprehensions are part of the program or dispatchers.
         pipeline.add_pass_after(_Replace, MakeFunctionToJitFunction)
