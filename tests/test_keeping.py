@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from test_compiler import random_loop
 
 import tapegrad as tg
 from tapegrad.compiler import keeping
+from tests.test_compiler import random_loop
 
 X = np.array([1.3, 0.7, 2.0])
 ROWS = np.linspace(-1, 1, 120).reshape(40, 3)

@@ -35,12 +35,15 @@ def leaf(data, dtype=None):
     return tg.tensor(data, dtype, requires_grad=True)
 
 
-def same(t, array):
-    """A tensor (or a number) equals NumPy's result: value, shape and dtype."""
+def same(t, array, ulp=0):
+    """A tensor (or a number) equals NumPy's result: value (but for so many units in the last place), shape and dtype."""
     value = t._data if isinstance(t, tg.Tensor) else t
     assert np.shape(value) == np.shape(array)
     assert np.asarray(value).dtype == np.asarray(array).dtype
-    np.testing.assert_array_equal(value, array)
+    if ulp:
+        np.testing.assert_array_max_ulp(np.asarray(value), np.asarray(array), ulp)
+    else:
+        np.testing.assert_array_equal(value, array)
 
 
 # ------------------------------------------------------------------------------------------------ construction
@@ -385,7 +388,9 @@ def agree(function, array, other, reflected=False):
                 assert isinstance(result, Exception), (t, value, result)
             else:
                 assert isinstance(result, tg.Tensor), (t, value, result)
-                same(result.detach(), expected)
+                # Powers of NumPy's own scalars and arrays differ in the last bit where its loop is vectorised.
+                power = function is operator.pow and np.asarray(expected).dtype == np.float32
+                same(result.detach(), expected, ulp=2 if power else 0)
                 if t.requires_grad and function in BINARY.values():
                     assert result.requires_grad == (result.dtype.kind in "fc")
 

@@ -65,7 +65,7 @@ def lowered(x: Any, y: Any) -> Any:
     return x ** select(y == 0, 1.0, y - 1.0)
 
 
-compiled_as(lambda x, y: x ** (1.0 if y == 0 else y - 1.0))(lowered)
+compiled_as(lambda x, y: x ** select(y == 0, 1.0, y - 1.0))(lowered)
 
 
 def _clip_name(xs: tuple[object, ...], y: object, kw: object) -> str:
