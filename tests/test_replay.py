@@ -328,6 +328,10 @@ LINES = {
     "smallest of a view": lambda x: np.min(x.T[::-1], axis=0),
     "largest with ties": lambda x: np.max(np.minimum(x, 1.0), axis=2),
     "smallest of all": lambda x: np.min(x),
+    "exponentials of several axes": lambda x: tg.logsumexp(x * 3.0, axis=(0, 2)),
+    "exponentials, kept": lambda x: tg.logsumexp(x, 1, True) - x,
+    "exponentials of a view": lambda x: tg.logsumexp(x.T[::-1], axis=0) * x[0, 0, 0],
+    "exponentials of all": lambda x: tg.logsumexp(x + 1000.0),
     "product along the middle": lambda x: np.prod(x, axis=1),
     "product with zeros": lambda x: np.prod(np.where(x > 1.0, 0.0, x) * x, axis=-1),
     "product of all": lambda x: np.prod(x),
@@ -370,6 +374,15 @@ def test_parts_of_complex_values_without_a_stop(
         lambda z: np.real(z * z)[::2] * np.imag(z)[1:] + np.real(np.conj(z).T * z.T)[:, 1:].T, z
     )
     assert stops(program, monkeypatch, wait=True) == 0
+
+
+def test_weights_of_exponentials_at_the_edges() -> None:
+    x = np.array(
+        [[-np.inf, -np.inf, -np.inf], [0.0, -np.inf, 1.0], [np.inf, 1.0, 2.0], [np.nan, 1.0, 0.0]]
+    )
+    with np.errstate(invalid="ignore"):
+        agree(lambda x: tg.logsumexp(x, axis=1) * np.array([1.0, 2.0, 3.0, 4.0]), x)
+        agree(lambda x: tg.logsumexp(x[:2], axis=0), x)
 
 
 def test_nan_gets_the_gradient_of_a_maximum_that_is_nan(rng: np.random.Generator) -> None:

@@ -62,8 +62,8 @@ SIZES = (8, 4, 16)
 
 (BY_PYTHON, BY_KERNEL, BY_SUM, BY_MEAN, BY_COPY, BY_BROADCAST, BY_TRANSPOSE, BY_SWAPAXES, BY_MOVEAXIS,
  BY_INDEX, BY_PRODUCT, BY_CONCATENATE, BY_STACK, BY_RESHAPE, BY_STORE, BY_TAKE, BY_EXTREME, BY_RUNNING_SUM, BY_OTHERS,
- BY_RUNNING_PRODUCT, BY_POWER, BY_REAL, BY_IMAG, BY_CONJ, BY_SCATTER) = range(25)  # fmt: skip
-STEP_COUNT = 25
+ BY_RUNNING_PRODUCT, BY_POWER, BY_REAL, BY_IMAG, BY_CONJ, BY_SCATTER, BY_EXPONENTIALS) = range(26)  # fmt: skip
+STEP_COUNT = 26
 
 # Words of one row of the table of ops: the step, the number of operands (0: variadic), then for each of three
 # operands three words of its kernel's address per kind, its constant partial (a float64), and which values it reads; then

@@ -1,13 +1,15 @@
-"""Steps of ops that go along lines: extrema, products, cumulative sums and products.
+"""Steps of ops that go along lines: extrema, sums of exponentials, products, cumulative sums and products.
 
-A line is what one element of a reduction comes from, or what a scan runs along. Extrema may take several axes together and any
-layout; the others take one axis, or the flattened value, of dense memory, and scans change the cotangent in place.
+A line is what one element of a reduction comes from, or what a scan runs along. Extrema and sums of exponentials may take several
+axes together and any layout; the others take one axis, or the flattened value, of dense memory, and scans change the cotangent in place.
 Contract and answers are those of `steps.py`.
 """
 
 # ruff: noqa: F405  layout's names are the constants of nopython code, dozens of them in each function
 
 from __future__ import annotations
+
+import math
 
 from .access import (
     ACCESS,
@@ -88,11 +90,36 @@ def _extreme(kind):
             at = adjoint + i * size
             store(at, load(at) + part if add else part)
 
-    return count, share
+    @native
+    def weigh(n, x, x_stride, out, out_stride, g, stride, adjoint, add):
+        """An element's part of a sum of exponentials is its derivative of the logarithm."""
+        for i in range(n):
+            total = load(out + i * out_stride)
+            shift = total if total != -math.inf else 0.0
+            part = load(g + i * stride) * math.exp(load(x + i * x_stride) - shift)
+            at = adjoint + i * size
+            store(at, load(at) + part if add else part)
+
+    return count, share, weigh
 
 
-_count_f64, _share_f64 = _extreme(FLOAT64)
-_count_f32, _share_f32 = _extreme(FLOAT32)
+_count_f64, _share_f64, _weigh_f64 = _extreme(FLOAT64)
+_count_f32, _share_f32, _weigh_f32 = _extreme(FLOAT32)
+
+
+@native
+def plan_lines(world, scratch, entry, x, out, size):
+    """`plan_sum`, and the strides of the result, which may lie in another order than its cotangent, which is dense."""
+    rank = plan_sum(world, scratch, entry, x, out, size)
+    own = 0
+    for d in range(rank):
+        put(scratch, S_STRIDES + VOUT * MAX_RANK + d, 0)
+        kept = get(scratch, S_STRIDES + G * MAX_RANK + d) != 0
+        if kept:
+            put(scratch, S_STRIDES + VOUT * MAX_RANK + d, get(get(out, V_STRIDES), own))
+        if kept or get(out, V_NDIM) == rank:
+            own += 1
+    return rank
 
 
 @entry_point(STEP_SIGNATURE)
@@ -106,18 +133,9 @@ def by_extreme(frame, world, scratch, k, entry, ops, g):
     if nowhere(to):
         return left(world, to, g)
     size = size_of(kind)
-    rank = plan_sum(world, scratch, entry, x, out, size)
+    rank = plan_lines(world, scratch, entry, x, out, size)
     if rank < 0:
         return STOP
-    # The result may lie in another order than its cotangent, which is dense.
-    own = 0
-    for d in range(rank):
-        put(scratch, S_STRIDES + VOUT * MAX_RANK + d, 0)
-        kept = get(scratch, S_STRIDES + G * MAX_RANK + d) != 0
-        if kept:
-            put(scratch, S_STRIDES + VOUT * MAX_RANK + d, get(get(out, V_STRIDES), own))
-        if kept or get(out, V_NDIM) == rank:
-            own += 1
     counts = raw_calloc(max(get(out, V_SIZE), 1), 8)
     add = get(cell_of(frame, to), 0) != 0
     adjoint = 0
@@ -127,14 +145,39 @@ def by_extreme(frame, world, scratch, k, entry, ops, g):
         raw_free(counts)
         return NO_MEMORY
     for sharing in range(2):
-        attained(scratch, x, out, rank, kind, g, counts, adjoint if sharing else 0, add)
+        over_lines(scratch, x, out, rank, kind, g, counts, adjoint if sharing else 0, add)
     raw_free(counts)
     return used_up(world, g)
 
 
+WEIGHED_UP_TO = 4096
+"""Elements from which NumPy's exponentials, several at a time, make up for the stop."""
+
+
+@entry_point(STEP_SIGNATURE)
+def by_exponentials(frame, world, scratch, k, entry, ops, g):
+    """logsumexp: an element's share is its part of the sum."""
+    x, out = record_of(scratch, VX), record_of(scratch, VOUT)
+    to = sole(frame, world, scratch, k, entry)
+    kind = kind_of_both(scratch)
+    if kind > FLOAT32 or get(x, V_SIZE) > WEIGHED_UP_TO:
+        return STOP
+    if nowhere(to):
+        return left(world, to, g)
+    rank = plan_lines(world, scratch, entry, x, out, size_of(kind))
+    if rank < 0:
+        return STOP
+    add = get(cell_of(frame, to), 0) != 0
+    adjoint = begin(frame, world, to, x, size_of(kind), False)
+    if adjoint == 0:
+        return NO_MEMORY
+    over_lines(scratch, x, out, rank, kind, g, 0, adjoint, add)
+    return used_up(world, g)
+
+
 @native
-def attained(scratch, x, out, rank, kind, g, counts, adjoint, add):
-    """One pass over x, row by row: without an adjoint it counts, else it gives out the shares."""
+def over_lines(scratch, x, out, rank, kind, g, counts, adjoint, add):
+    """One pass over x, row by row: without an adjoint it counts, else it gives out shares, by weight if nothing was counted."""
     if get(x, V_SIZE) == 0:
         return
     axis = rank - 1
@@ -150,7 +193,11 @@ def attained(scratch, x, out, rank, kind, g, counts, adjoint, add):
     at, value, offset, row = get(x, V_DATA), get(out, V_DATA), 0, adjoint
     while True:
         tally = counts + wider * offset
-        if kind == FLOAT64 and adjoint == 0:
+        if kind == FLOAT64 and counts == 0:
+            _weigh_f64(n, at, x_stride, value, out_stride, g + offset, stride, row, add)
+        elif counts == 0:
+            _weigh_f32(n, at, x_stride, value, out_stride, g + offset, stride, row, add)
+        elif kind == FLOAT64 and adjoint == 0:
             _count_f64(n, at, x_stride, value, out_stride, tally, stride)
         elif kind == FLOAT64:
             _share_f64(n, at, x_stride, value, out_stride, g + offset, tally, stride, row, add)

@@ -47,7 +47,7 @@ from .adjoints import (
     slot_at,
 )
 from .layout import *  # noqa: F403
-from .lines import by_extreme, by_others, by_running_sum
+from .lines import by_exponentials, by_extreme, by_others, by_running_sum
 from .loops import gather_part, loop, loop_part, scaled_part, set_dense, set_like, set_nothing
 from .steps import (
     by_joining,
@@ -555,6 +555,7 @@ FOR_MACHINE = {
     W_STEPS + BY_STORE: by_store,
     W_STEPS + BY_CONJ: by_part,
     W_STEPS + BY_EXTREME: by_extreme,
+    W_STEPS + BY_EXPONENTIALS: by_exponentials,
     W_STEPS + BY_RUNNING_SUM: by_running_sum,
     W_STEPS + BY_OTHERS: by_others,
 }
