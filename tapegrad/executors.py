@@ -321,7 +321,7 @@ def walk_from(
                         tape.busy = 0
                 if visited is not None and not any(leaf.hooks for leaf in leaves):
                     if not retain_graph:
-                        _release_all(tape, visited)
+                        _release(tape, visited, targets is None)
                     return leaves
                 if frame or visited is not None:
                     tape.busy = 1
@@ -357,8 +357,6 @@ def walk(
         if type(target) is not Leaf:
             watch[target] = _collector(found, target, watch.get(target))
     done: list[tuple[Tape, Any]] = []
-    whole = targets is None
-    """Whether what was visited on the first tape is all that a walk to all leaves visits."""
     mode = RECORDER.get()
     notes = _Notes([*pending, *leaves], targets)
     outer_notes = _NOTES.get()
@@ -378,7 +376,6 @@ def walk(
                     tape.code, position, pending, leaves, watch, targets, wait, frame
                 )
             done[-1] = (tape, visited)
-            whole = whole or not pending
         while pending and (newest := max(pending)) >= since:
             place = locate(newest, hold=1)
             if place is None:
@@ -407,10 +404,7 @@ def walk(
             with tape.lock:
                 tape.busy -= 1
                 if visited and not retain_graph:
-                    if whole:
-                        _release_all(tape, visited)
-                    else:
-                        _release(tape, visited, _emptied)
+                    _release(tape, visited, targets is None)
                     _forget_freed(tape)
                 elif create_graph:  # what was recorded while the tape was busy could not be swept
                     tape.sweep_if_due()
@@ -482,37 +476,32 @@ def _collector(
     return collect
 
 
-def _release(
-    tape: Tape, visited: Any, given_up: Callable[[list[Any], list[Any]], list[Any]]
-) -> None:
-    """Give up the visited entries of a tape; `visited` is a list in falling order, or a range."""
-    replay = _choice.replay
-    held = replay.held if replay is not None and replay.loaded() else None
-    if not isinstance(visited, range) and visited[0] - visited[-1] == len(visited) - 1:
-        visited = range(visited[0], visited[-1] - 1, -1)
-    if isinstance(visited, range):
-        tape.release(visited, min(visited[0], visited[-1]), given_up, held)
-    else:
-        tape.release(frozenset(visited), min(visited), given_up, held)
+def _release(tape: Tape, visited: Any, whole: bool) -> None:
+    """Give up the visited entries of a tape, its lock held: at once where these are its last entries.
 
-
-def _release_all(tape: Tape, visited: Any) -> None:
-    """`_release` after a whole walk, the tape's lock held: at once where these are the tape's last entries."""
+    `visited` is a list in falling order, or a range; `whole` says that the walk went to all leaves.
+    """
     replay = _choice.replay
-    if replay is not None and replay.loaded() and not tape.busy:
+    loaded = replay is not None and replay.loaded()
+    if loaded and not tape.busy:
         code = tape.code
-        survivors = replay.tail(code, visited)
+        survivors = replay.tail(code, visited, whole)
         if survivors is not None:
+            given_up = _forgotten if whole else _drained
             kept: list[Any] = []
             for position in survivors:
                 k = (~position if position < 0 else position) * STRIDE
                 entry = code[k : k + STRIDE]
-                kept += _forgotten(entry) if position < 0 else entry
+                kept += given_up(entry) if position < 0 else entry
             code[visited[-1] * STRIDE : (visited[0] + 1) * STRIDE] = kept
             if not code:
                 tape.bytes = 0
             return
-    _release(tape, visited, _giving_up())
+    if not isinstance(visited, range) and visited[0] - visited[-1] == len(visited) - 1:
+        visited = range(visited[0], visited[-1] - 1, -1)
+    among = visited if isinstance(visited, range) else frozenset(visited)
+    stays = _giving_up() if whole else _emptied
+    tape.release(among, visited[-1], stays, replay.held if loaded else None)
 
 
 def _forgotten(entry: list[Any]) -> list[Any]:
@@ -540,8 +529,10 @@ def _giving_up() -> Callable[[list[Any], list[Any]], list[Any]]:
 
 def _emptied(entry: list[Any], code: list[Any]) -> list[Any]:
     """The same after a walk to certain targets only: an entry may still lead to others, so operands stay."""
-    if not _saves(entry, 0):
-        return entry
+    return _drained(entry) if _saves(entry, 0) else entry
+
+
+def _drained(entry: list[Any]) -> list[Any]:
     return [FREED, entry[SLOT], entry[IN0], entry[IN1], entry_name(entry), None, None, None]
 
 

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numba.core import types
 
-from ..primitive import UFUNCS, select
+from ..primitive import UFUNCS
 from .inference import is_array, is_float
 from .tree import Const, Op
 
@@ -134,25 +134,7 @@ def _text(function: Any) -> str:
         for name in code.co_names
         if isinstance(value := function.__globals__.get(name), float | int)
     }
-    body = _Helped(function.__globals__).visit(ast.parse(ast.unparse(found[0].body), mode="eval"))
-    return renamed(ast.unparse(body), constants)
-
-
-class _Helped(ast.NodeTransformer):
-    """Calls of functions that have a form for compiled code as that form; `select` stays, which scalars and arrays write differently."""
-
-    def __init__(self, scope: dict[str, Any]) -> None:
-        self.scope = scope
-
-    def visit_Call(self, node: ast.Call) -> ast.AST:
-        self.generic_visit(node)
-        called = self.scope.get(node.func.id) if isinstance(node.func, ast.Name) else None
-        form = getattr(called, "nopython", None)
-        if form is None or called is select:
-            return node
-        given = map(ast.unparse, node.args)
-        names = dict(zip(inspect.signature(form).parameters, given, strict=True))
-        return ast.parse(renamed(_text(form), names), mode="eval").body
+    return renamed(ast.unparse(found[0].body), constants)
 
 
 @functools.cache

@@ -120,13 +120,13 @@ def _value(world, entry, i):
 
 
 @native
-def _all_lead(frame, world, targets):
-    """Whether each entry that the walk will reach leads to a target: then it visits what a walk to all leaves does."""
+def _aimed(frame, world, targets):
+    """Let the walk go to these leaves only; False without memory."""
     for i in range(load_i64(targets + TUPLE_SIZE)):
         leaf = load_i64(targets + TUPLE_ITEMS + 8 * i)
         if call_2(get(world, W_WANT), frame, leaf) == 0:
             return False
-    return call_1(get(world, W_PRUNE), frame) == ALL_LEAD
+    return call_1(get(world, W_PRUNE), frame) != 0
 
 
 @entry_point(ADDRESS(ADDRESS, ADDRESS, int64, ADDRESS))
@@ -134,8 +134,8 @@ def whole(self, arguments, count, names):
     """`whole(world, code, start, cotangent, leaves, targets)`: what was visited, if that was all there is to do.
 
     That is minus the number of entries from `start` down, or a list of positions where some in between were passed over. 0 if nothing
-    was done; else the address of the frame, which still has all gradients. With a tuple of leaves for `targets` (else None) it walks only
-    if each entry reached leads to one of them, and makes no other gradients.
+    was done; else the address of the frame, which still has all gradients. With a tuple of leaves for `targets` (else None) it goes only
+    where one of them can be reached.
     """
     world = int_value(get(arguments, 0))
     code = get(arguments, 1)
@@ -146,7 +146,7 @@ def whole(self, arguments, count, names):
         return new_int(0)
     targets = get(arguments, 5)
     if call_3(get(world, W_GIVE), frame, start, cotangent) != TAKEN or (
-        targets != get(world, W_NONE) and not _all_lead(frame, world, targets)
+        targets != get(world, W_NONE) and not _aimed(frame, world, targets)
     ):
         call_void(get(world, W_CLOSE), frame)
         return new_int(0)
@@ -204,7 +204,7 @@ def _saves(world, entry):
 
 
 VISITED, DIRTY = 1, 2
-"""Flags of an entry in `tail`: the walk was there; it, or an entry it was made of, had saved values."""
+"""Flags of an entry in `tail`: the walk was there; it (after a whole walk: or an entry it was made of) had saved values."""
 
 
 @native
@@ -217,11 +217,11 @@ def _below(world, items, k, i):
 
 
 @native
-def _flag_dirty(world, items, low, root, flags):
-    """False if an entry depends on one below `low`, of which nothing is known here."""
+def _flag_dirty(world, items, low, root, flags, whole):
+    """False if a whole walk met an entry that depends on one below `low`, of which nothing is known here."""
     for k in range(low, root + 1):
         dirty = _saves(world, items + k * ENTRY)
-        for i in range(operands(world, items + k * ENTRY)):
+        for i in range(operands(world, items + k * ENTRY) if whole else 0):
             position = _below(world, items, k, i)
             if 0 <= position < low:
                 return False
@@ -233,13 +233,14 @@ def _flag_dirty(world, items, low, root, flags):
 
 
 @native
-def _survivors(world, items, low, root, counts, flags):
-    """A list of the entries that somebody holds, or that such a one needs: their positions, or ~position where only a name stays."""
+def _survivors(world, items, low, root, counts, flags, whole):
+    """A list of the entries that somebody holds, or that such a one needs: their positions, or ~position where something is given up."""
     for k in range(root, low - 1, -1):
-        if get(counts, k - low) > 0 and load_u8(flags + k - low) != VISITED | DIRTY:
+        given_up = load_u8(flags + k - low) == VISITED | DIRTY
+        if get(counts, k - low) > 0 and not (whole and given_up):
             for i in range(operands(world, items + k * ENTRY)):
                 position = _below(world, items, k, i)
-                if position >= 0:
+                if position >= low:
                     put(counts, position - low, 1)
     found = 0
     for k in range(low, root + 1):
@@ -252,17 +253,19 @@ def _survivors(world, items, low, root, counts, flags):
 
 @entry_point(ADDRESS(ADDRESS, ADDRESS, int64, ADDRESS))
 def tail(self, arguments, count, names):
-    """`tail(world, code, low, root, visited)`: what stays of the entries `low` to `root`, once a whole walk has visited them.
+    """`tail(world, code, low, root, visited, whole)`: what stays of the entries `low` to `root`, once a walk has visited them.
 
-    `visited` is a list of positions, or None for all. What was visited and had saved values, or depends on such an entry, gives up all
-    but its name (~position): a second walk from there would only meet what was freed. Other entries stay if they are held or
-    needed. 0 if these are not the tape's last entries, or depend on some before them: then somebody must look more closely.
+    `visited` is a list of positions, or None for all. Of an entry that was visited and had saved values these are given up (~position);
+    after a whole walk also what such an entry, or one that depends on it, was made of: a second walk from there would only meet
+    what was freed. Others stay if they are held or needed. 0 if these are not the tape's last entries, or if after a whole walk they
+    depend on some before them: then somebody must look more closely.
     """
     world = int_value(get(arguments, 0))
     code = get(arguments, 1)
     low = int_value(get(arguments, 2))
     root = int_value(get(arguments, 3))
     visited = get(arguments, 4)
+    whole = int_value(get(arguments, 5)) != 0
     if load_i64(code + LIST_SIZE) != (root + 1) * STRIDE:
         return new_int(0)
     length = root + 1 - low
@@ -284,8 +287,8 @@ def tail(self, arguments, count, names):
             store_u8(flags + int_value(get(positions, i)) - low, VISITED)
     items = load_i64(code + LIST_ITEMS)
     answer = 0
-    if _flag_dirty(world, items, low, root, flags):
-        answer = _survivors(world, items, low, root, counts, flags)
+    if _flag_dirty(world, items, low, root, flags, whole):
+        answer = _survivors(world, items, low, root, counts, flags, whole)
     else:
         answer = new_int(0)
     raw_free(counts)

@@ -64,8 +64,8 @@ def begin(
     """Carry the cotangent of entry `start` down, as far as one native call goes; the machine is loaded.
 
     The positions visited stand second (a list or a range), if that was all and `leaves` has the gradients; else None, and first a frame
-    with which `replay` goes on, or 0 if nothing was done. With `targets` something is done only if each entry on the way leads to one
-    of these leaves. Raises what a kernel tried to raise.
+    with which `replay` goes on, or 0 if nothing was done. With `targets` only these leaves are gone to. Raises what a
+    kernel tried to raise.
     """
     machine = bridge.machine
     assert machine is not None
@@ -185,7 +185,7 @@ class _Walk:
             if position >= 0:
                 self.give(position, pending.pop(slot))
         if targets is not None:
-            if self.machine.prune(frame) == WITHOUT_MEMORY:
+            if not self.machine.prune(frame):
                 raise self._no_memory()
 
     def _mark(self, position: int, bit: int) -> None:
@@ -308,7 +308,8 @@ class _Walk:
             return
         out = self.code[position * STRIDE + OUT]
         if answer == HELD:
-            if self.code[position * STRIDE + OP] == FREED:
+            freed = self.code[position * STRIDE + OP] == FREED
+            if freed and self.code[position * STRIDE + SLOT] not in (self.targets or ()):
                 raise GraphError(sweep.SECOND_TIME)
             self.held[position] = self.held[position] + g if position in self.held else g
         elif answer == UNLIKE:
@@ -429,13 +430,13 @@ def held(code: list[Any], low: int, high: int) -> list[int]:
     return machine.held(machine.world_address, code, low, high)
 
 
-def tail(code: list[Any], visited: Any) -> list[int] | None:
-    """What stays of a tape's last entries, which a whole walk has visited: positions, or ~position where only a name stays (calls.py).
+def tail(code: list[Any], visited: Any, whole: bool) -> list[int] | None:
+    """What stays of a tape's last entries, which a walk has visited: positions, or ~position where something is given up (calls.py).
 
     `visited` is a list of positions in falling order, or a range. None where somebody must look more closely.
     """
     machine = bridge.machine
     assert machine is not None
     gaps = visited if type(visited) is list else None
-    answer = machine.tail(machine.world_address, code, visited[-1], visited[0], gaps)
+    answer = machine.tail(machine.world_address, code, visited[-1], visited[0], gaps, int(whole))
     return answer if type(answer) is list else None

@@ -91,9 +91,6 @@ DONE, STOP, WATCHED, MISSING, NO_MEMORY = range(5)
 # What `give` answers: taken; not the entry's dtype and shape; the entry's dtype is none of ours; no memory.
 TAKEN, UNLIKE, HELD, WITHOUT_MEMORY = range(4)
 
-# What `prune` answers: some entries reached lead to no target; all lead to one; or WITHOUT_MEMORY.
-SOME_LEAD, ALL_LEAD = range(2)
-
 # What the self-test can ask `probe`.
 (PROBE_INT, PROBE_LIST_SIZE, PROBE_LIST_ITEM, PROBE_TUPLE_SIZE, PROBE_TUPLE_ITEM, PROBE_SLICE, PROBE_TYPE,
  PROBE_REFERENCES, PROBE_BASE) = range(9)  # fmt: skip

@@ -282,12 +282,9 @@ def want(frame, leaf):
 
 @entry_point(int64(ADDRESS))
 def prune(frame):
-    """Flag the entries from which a target can be reached: down to see what is reached, up again to see what leads.
-
-    ALL_LEAD if these are all that are reached, else SOME_LEAD; WITHOUT_MEMORY if there is none.
-    """
+    """Flag the entries from which a target can be reached: down to see what is reached, up again to see what leads. 0 without memory."""
     if _flags(frame) == 0:
-        return WITHOUT_MEMORY
+        return 0
     world = get(frame, F_WORLD)
     items = load_i64(get(frame, F_CODE) + LIST_ITEMS)
     put(frame, F_TARGETED, 1)
@@ -309,7 +306,6 @@ def prune(frame):
                     if get(adjoints, position) == 0:
                         open_ends += 1
         k -= 1
-    answer = ALL_LEAD
     for k in range(low, start + 1):
         if load_u8(flags + k) & REACHED:
             for i in range(operands(world, items + k * ENTRY)):
@@ -319,12 +315,10 @@ def prune(frame):
                 ):
                     store_u8(flags + k, load_u8(flags + k) | LEADS)
                     break
-            if not load_u8(flags + k) & LEADS:
-                answer = SOME_LEAD
         flag = load_u8(flags + k)
         if flag & WATCH and not flag & (TARGET | LEADS):  # hooks off the way stay silent
             store_u8(flags + k, flag & ~WATCH)
-    return answer
+    return 1
 
 
 LEADS_AWAY = -2
