@@ -1,11 +1,11 @@
 """Random Numba programs: the generated adjoint against an independent oracle.
 
 A program is made from a seed: scalars, one- and two-dimensional arrays, views, slices, helpers, tuples, swaps of buffers, loops of
-all kinds left in all ways. The oracle runs the same source in plain Python on dual numbers held in arrays of objects, so
-that branches cannot straddle a difference quotient; nothing of it is shared with the code under test.
+all kinds left in all ways; or stencils over two grids. The oracle runs the same source in plain Python on dual numbers held in
+arrays of objects, so that branches cannot straddle a difference quotient; nothing of it is shared with the code under test.
 
-The generated adjoint is plain Python, so most programs are checked without compiling it. TAPEGRAD_FUZZ_NATIVE=500 runs so many of
-those (default 32), TAPEGRAD_FUZZ_NATIVE_COMPILED=50 so many compiled ones (default 2); TAPEGRAD_FUZZ_NATIVE_FIRST is the first seed.
+The generated adjoint is plain Python to its last form, so most programs are checked without compiling it. TAPEGRAD_FUZZ_NATIVE=500
+runs so many of those (default 32), TAPEGRAD_FUZZ_NATIVE_COMPILED=50 so many compiled ones (default 2); TAPEGRAD_FUZZ_NATIVE_FIRST is the first seed.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import random
 import re
 import types
 import warnings
+import zlib
 from typing import Any
 
 import numba
@@ -25,6 +26,7 @@ import pytest
 from numba.core.errors import NumbaError, NumbaWarning
 
 import tapegrad as tg
+from tapegrad.native import nests
 from tapegrad.native.function import Derived, real_leaves
 
 COUNT = int(os.environ.get("TAPEGRAD_FUZZ_NATIVE", "32"))
@@ -201,7 +203,7 @@ class Writer:
             return self.pick(
                 f"np.sum({self.vector(1)})",
                 f"np.dot({self.r.choice(self.vectors)}, {self.r.choice(self.vectors)})",
-                f"total({self.r.choice(self.vectors)})",
+                f"squares({self.r.choice(self.vectors)})",
             )
         if k == 11:
             return self.pick(f"abs({one()})", f"(0.5 + abs({one()})) ** 1.3")
@@ -552,6 +554,43 @@ class Writer:
         return HELPERS + "\n".join(self.lines) + "\n"
 
 
+def stencils(seed: int) -> str:
+    """A program of loops over two grids, each reading neighbours in one and writing to the other, mostly."""
+    r = random.Random(seed)
+
+    def at(grid: str) -> str:
+        i, j = r.choice(["i", "i + 1", "i - 1"]), r.choice(["j", "j + 1", "j - 1"])
+        return f"{grid}[{i}, {j}]"
+
+    def term(grid: str, depth: int) -> str:
+        if depth == 0:
+            return r.choice([at(grid), at(grid), at(grid), "c", "q", "x[j]", "0.4"])
+        a, b = term(grid, depth - 1), term(grid, depth - 1)
+        forms = f"({a} + {b})", f"({a} * {b})", f"0.3 * ({a} - 2.0 * {b})", f"math.sin({a})"
+        return r.choice([*forms, f"({a} if {at(grid)} > {b} else {b})", f"{a} ** 2"])
+
+    begin = "u, w = grid.copy(), grid.copy()", "u, w = grid.copy(), np.zeros((6, 6))"
+    begin += "u = grid.copy()\n    w = u", "u, w = grid[:, ::-1].copy(), grid"
+    begin += ("both = np.zeros((8, 6))\n    both[1:7] = grid\n    u, w = both[1:7], both[:6]",)
+    lines = ["def f(x, q):", "    grid = np.outer(x, np.sin(x))", "    s = 0.0"]
+    lines += [f"    {r.choice(begin)}", "    for t in range(2):"]
+    for _ in range(r.randrange(1, 3)):
+        read, write = r.choice(["uw", "uw", "wu", "uu"])
+        lines.append(f"        for i in range({r.randrange(1, 3)}, {r.randrange(3, 6)}):")
+        lines.append(f"            for j in range({r.randrange(1, 3)}, {r.randrange(3, 6)}):")
+        lines.append(f"                c = {at(read)}")
+        if r.random() < 0.5:
+            lines.append(f"                if {at(read)} > 0.1: c = {term(read, 1)}")
+        if r.random() < 0.4:
+            lines.append(f"                s += {term(read, 2)}")
+        place = r.choice(["[i, j]", "[i, j]", "[i, j]", "[i - 1, j]"])
+        sign = r.choice(["=", "=", "=", "+="])
+        lines.append(f"                {write}{place} {sign} math.sin({term(read, 2)})")
+        lines.append(f"        {r.choice(['u, w = w, u', 'q = q * 0.9', 's += u[2, 3]'])}")
+    lines.append("    return s + np.sum(u * u) + 0.5 * np.sum(w * x)")
+    return "\n".join(lines) + "\n"
+
+
 HELPERS = """
 @jit
 def helper(p, q):
@@ -581,7 +620,7 @@ def pair(p, q):
     return q, p * q
 
 @jit
-def total(y):
+def squares(y):
     s = 0.0
     for k in range(y.size):
         s += y[k] * y[k]
@@ -607,10 +646,9 @@ def smooth(y, z):
 """
 
 
-def load(seed: int) -> tuple[Any, Any, str]:
-    """The program of a seed, jitted and plain, with its text."""
-    text = Writer(seed).program()
-    file = f"<native fuzz {seed}>"
+def load(text: str) -> tuple[Any, Any]:
+    """A program, jitted and plain."""
+    file = f"<native fuzz {zlib.crc32(text.encode()):x}>"
     linecache.cache[file] = (len(text), None, text.splitlines(True), file)
     code = compile(text, file, "exec")
     jitted: dict[str, Any] = {"np": np, "math": math, "jit": tg.njit, **CONSTANTS}
@@ -626,7 +664,7 @@ def load(seed: int) -> tuple[Any, Any, str]:
         **CONSTANTS,
     }
     exec(code, plain)
-    return tg.njit(jitted["f"], parallel="prange" in text), plain["f"], text
+    return tg.njit(jitted["f"], parallel="prange" in text), plain["f"]
 
 
 CONSTANTS = {"PLACES": np.array([4, 1, 1, 0]), "MASK": np.array([True, False, True])}
@@ -678,6 +716,19 @@ def separate(a, b):
     return not np.shares_memory(a, b)
 
 
+def at(index):
+    assert index >= 0
+    return index
+
+
+def plus(total, term):
+    return total + term
+
+
+def zeros_of(rows, columns):
+    return np.zeros(columns if rows is None else (rows, columns))
+
+
 def chunk_count(passes, least, private):
     """A few, each as short as it may be."""
     return max(min(3, passes // least), 1)
@@ -692,12 +743,12 @@ def interpreted(native, args, positions, order=range):
     made = derived.adjoint
     scope = {k: getattr(v, "py_func", v) for k, v in made.scope.items()}
     own = (accumulate, clear, unless_zero, scatter_back, gather_back, put_places, grown, separate)
-    for function in (*own, chunk_count):
+    for function in (*own, chunk_count, at, plus, zeros_of):
         scope[function.__name__] = function
-    scope |= {"prange": order, "shared": lambda f: f, "part": lambda **options: lambda f: f}
-    for decorator, text in made.parts:
-        exec(f"{decorator}\n{text}", scope)
-    run = load_adjoint(made.source, scope)
+    scope |= {"apart": separate, "zeros_like": np.zeros_like, "least": min}
+    scope |= {"prange": order, "shared": lambda f: f, "alone": lambda f: f}
+    scope["part"] = lambda **options: lambda f: f
+    run = load_adjoint(derived.source, scope)
     stacks = [np.empty(0, int if n == "ints" else float) for n in made.stacks]
     value, *bars = run(*real_leaves(args), *(1.0 for _ in made.seeds), *stacks)
     return value, variant.joined(positions, bars[: len(derived.wanted)])
@@ -718,8 +769,9 @@ def skip_unless_compiled(native):
         pytest.skip(f"Numba does not compile it: {error}")
 
 
-def check(seed, gradient):
-    native, plain, text = load(seed)
+def check(seed, gradient, text=None):
+    text = text or Writer(seed).program()
+    native, plain = load(text)
     rng = np.random.default_rng(seed)
     try:
         value, (gx, gq) = gradient(native)
@@ -740,6 +792,14 @@ def test_adjoint_equals_duals(seed):
     """<gradient, direction> is the derivative along the direction, and the value is the value."""
     order = range if seed % 2 else lambda n: reversed(range(n))
     check(seed, lambda f: interpreted(f, (X.copy(), Q), (0, 1), order))
+
+
+@pytest.mark.parametrize("seed", range(FIRST, FIRST + COUNT // 2))
+def test_stencils_equal_duals(seed, monkeypatch):
+    """The same, of loops that are gathered however short they are."""
+    monkeypatch.setattr(nests, "_LEAST", 1)
+    monkeypatch.setattr(nests, "_STRIP", 2 + seed % 3)
+    check(seed, lambda f: interpreted(f, (X.copy(), Q), (0, 1)), stencils(seed))
 
 
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + OVERLOADED))
