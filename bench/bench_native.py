@@ -97,6 +97,56 @@ def test_time(benchmark, name, contestant):
     benchmark(call, *args)
 
 
+@tg.njit
+def weighted_sines(x):
+    s = 0.0
+    for i in range(x.size):
+        s += x[i] * np.sin(x[i])
+    return s
+
+
+@tg.njit
+def turned(x, y):
+    return 0.9 * x + 0.1 * np.sin(y)
+
+
+FEW = np.linspace(0.0, 1.0, 10)
+START = tg.tensor(FEW, requires_grad=True)
+
+
+def slope(calls: int) -> Any:
+    """The gradient by the tape, with so many calls before the last one."""
+    START.grad = None
+    x = START
+    for _ in range(calls):
+        x = turned(x, START)
+    weighted_sines(x).backward()
+    return START.grad
+
+
+WAYS = {
+    "value": functools.partial(weighted_sines, FEW),
+    "tg.grad": functools.partial(tg.grad(weighted_sines), FEW),
+    "on a tensor": functools.partial(weighted_sines, START),
+    "backward": functools.partial(slope, 0),
+    "backward through 50 more": functools.partial(slope, 50),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_calls(benchmark, way):
+    """What a call costs where there is next to nothing to compute."""
+    h = 1e-30
+    for calls in (0, 50):
+        x = start = FEW + 1j * h
+        for _ in range(calls):
+            x = 0.9 * x + 0.1 * np.sin(start)
+        expected = np.imag(x * np.sin(x)) / h
+        assert np.allclose(slope(calls), expected, rtol=1e-12)
+    benchmark.group = "calls"
+    benchmark(WAYS[way])
+
+
 def main(names: list[str]) -> None:
     """Times over that of the model itself."""
     print(f"{'model':16}{'ms':>9}{'tapegrad':>10}{'by hand':>10}{'jax':>10}{'torch':>10}")
