@@ -674,7 +674,7 @@ def test_a_rule_that_raises_leaks_nothing(
 ) -> None:
     program = Program(
         lambda x: np.sin(x) * tg.logsumexp(np.exp(x) * x, axis=0, keepdims=True) + x,
-        rng.normal(size=(50, 50)),
+        rng.normal(size=(80, 60)),
     )
 
     def pull(*_: Any) -> Any:
@@ -710,7 +710,7 @@ def test_a_stop_may_record_and_walk(
     rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Code in a stop appends to the very list that is walked, which moves its items, and walks it itself."""
-    program = agree(lambda x: np.sin(tg.logsumexp(np.sin(x)) * x), rng.normal(size=3))
+    program = agree(lambda x: np.sin(np.convolve(np.sin(x), x)[:3] * x), rng.normal(size=3))
     expected, _, _ = program.walk(sweep.sweep)
     pull = sweep.pull
     depth = 0
@@ -718,7 +718,7 @@ def test_a_stop_may_record_and_walk(
     def long(y: Any) -> Any:
         for _ in range(500):
             y = y + 1.0
-        return tg.logsumexp(y * y)
+        return np.convolve(y * y, y)
 
     def busy(code: Any, k: int, g: Any) -> Any:
         nonlocal depth
