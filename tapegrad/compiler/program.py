@@ -28,6 +28,7 @@ import numpy as np
 from .. import storage
 from ..errors import TraceError
 from ..mode import WATCHERS, Off, is_grad_enabled
+from ..primitive import OPS
 from ..sweep import operands
 from ..tape import RECORDER, STRIDE, Leaf, own_tape
 from ..tensor import Tensor, wrap
@@ -329,11 +330,21 @@ TRIES = 4
 def traced(
     f: Callable[..., Any], call: Call, name: str, slow: Callable[..., Any] | None = None
 ) -> tuple[Program, list[Any]]:
-    """Run `f` once on traced values: the program, and the outputs of this very run."""
+    """Run `f` once on traced values: the program, and the outputs of this very run.
+
+    It runs again where a loop has to be traced in another way, and where it was the first to ask for ops that are declared when needed:
+    calls of those were not recorded.
+    """
     unrolled: frozenset[Any] = frozenset()
     while True:
+        known = len(OPS)
         try:
-            return _traced(f, call, name, slow, unrolled)
+            found = _traced(f, call, name, slow, unrolled)
+            if len(OPS) == known:
+                return found
+        except Exception:
+            if len(OPS) == known:
+                raise
         except LeftBehind as loop:
             if loop.key in unrolled:
                 raise TraceError(
@@ -556,12 +567,18 @@ class Programs:
             self.by_key.move_to_end(key)
             return list(programs)
 
+    def forget(self, key: Any, program: Program) -> bool:
+        """Keep a program no longer; whether it was kept."""
+        with self.lock:
+            kept = program in self.by_key.get(key, ())
+            if kept:
+                self.by_key[key].remove(program)
+        return kept
+
     def drop(self, key: Any, program: Program, changed: Watched) -> None:
         """Forget a program that is not the function's any more, and say so where that happens again and again."""
-        with self.lock:
-            if program in self.by_key.get(key, ()):
-                self.by_key[key].remove(program)
-                self.dropped += 1
+        if self.forget(key, program):
+            self.dropped += 1
         if self.dropped == MOST_TRACES:
             warnings.warn(
                 f"{self.name} was traced {self.dropped} times anew, because something changes that it reads beside its arguments "
@@ -600,6 +617,10 @@ class Programs:
         if any(type(value) is Later for value in values):
             try:
                 return program(call.values), program
-            except GuardFailed:  # rounding errors are not those of the traced run
+            except (
+                GuardFailed
+            ):  # rounding errors are not those of the traced run, or the function will raise
+                if not program.guards:
+                    self.forget(call.key, program)
                 values = [callout._output(v.value()) if type(v) is Later else v for v in values]
         return program.result(values), program
