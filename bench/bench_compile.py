@@ -81,6 +81,26 @@ def gmm(xp, parameters, points, strictly_lower):
     return workloads.gmm(xp, *parameters, points, strictly_lower)
 
 
+def kalman(xp, transition, observed):
+    """Log-likelihood of 200 observations of two numbers out of a state of four, by Kalman's filter."""
+    state = (xp.zeros(4), xp.eye(4), 0.0)
+    for y in observed:
+        state = filtered(xp, transition, state, y)
+    return state[2]
+
+
+def filtered(xp, transition, state, y):
+    mean, covariance, total = state
+    mean = transition @ mean
+    covariance = transition @ covariance @ transition.T + 0.1 * xp.eye(4)
+    away = y - mean[:2]
+    s = covariance[:2, :2] + 0.5 * xp.eye(2)
+    gain = xp.linalg.solve(s, covariance[:2])
+    distance = away @ xp.linalg.solve(s, away)
+    total = total - 0.5 * (distance + xp.log(s[0, 0] * s[1, 1] - s[0, 1] * s[1, 0]))
+    return mean + away @ gain, covariance - gain.T @ covariance[:2], total
+
+
 def normal(xp, x):
     """The normal distribution; erf is nobody's in NumPy, so each library brings its own."""
     return 0.5 * (1.0 + ERF[xp.__name__](x * math.sqrt(0.5)))
@@ -129,6 +149,8 @@ def data(name):
         return n(size=20) / 10, features, (rng.random(100_000) > 0.5).astype(float)
     if name == "lorenz":
         return (np.array([1.0, 1.5, 20.0]),)
+    if name == "kalman":
+        return 0.9 * np.eye(4) + 0.05 * n(size=(4, 4)), n(size=(200, 2))
     if name == "gmm":
         parameters, constants = workloads.gmm_data(10_000, dimension=10, components=25)
         return list(parameters), *constants
@@ -137,7 +159,7 @@ def data(name):
 
 PROGRAMS = {
     f.__name__: f
-    for f in (rosenbrock, least_squares, network, logistic, lorenz, black_scholes, gmm)
+    for f in (rosenbrock, least_squares, network, logistic, lorenz, kalman, black_scholes, gmm)
 }
 
 # ---------------------------------------------------------------------------------------------------- contestants
@@ -172,7 +194,8 @@ def jax(name):
     jax.config.update("jax_enable_x64", True)
     program = PROGRAMS[name]
     args = jax.tree.map(jnp.asarray, data(name))
-    f = jax.jit(jax.value_and_grad(scanned if name == "lorenz" else lambda *a: program(jnp, *a)))
+    scans = {"lorenz": scanned, "kalman": kalman_scanned}
+    f = jax.jit(jax.value_and_grad(scans.get(name, lambda *a: program(jnp, *a))))
     return lambda: jax.block_until_ready(f(*args))
 
 
@@ -193,6 +216,16 @@ def scanned(start):
 
     last, _ = jax.lax.scan(step, start, None, length=STEPS)
     return jax.numpy.sum(last * last)
+
+
+def kalman_scanned(transition, observed):
+    import jax
+
+    def step(state, y):
+        return filtered(jax.numpy, transition, state, y), None
+
+    start = (jax.numpy.zeros(4), jax.numpy.eye(4), 0.0)
+    return jax.lax.scan(step, start, observed)[0][2]
 
 
 def autograd(name):
@@ -240,6 +273,7 @@ def torch(name, compiled=False):
 
     if name == "lorenz":
         pytest.skip("records 50,000 operations a run: seconds")
+    torch.set_default_dtype(torch.float64)
     program = PROGRAMS[name]
     first, *rest = data(name)
     many = isinstance(first, list)

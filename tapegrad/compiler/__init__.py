@@ -11,6 +11,7 @@
     iteration  loops that say they are loops, by one step
     team       threads that share large loops
     native     a module with its entry; nesting: loops, and loops in their steps, as one
+    routines   calls that are machine code of their own: linear systems, running sums, orders
     jit        object code, linking, lifetime (the cache on disk is replay's)
     program    signatures, guards, which program a call gets; surroundings: what a function reads beside its arguments
     entry      a call on tracked tensors: one entry of the outer tape

@@ -53,6 +53,9 @@ MOST_KEPT = 1 << 25
 MOST_RECYCLED = 1 << 12
 """Bytes of a result up to which making an array for it may take longer than the program: one is used again that nobody has any more."""
 
+REFUSED = 3
+"""What a body returns where the function itself would raise."""
+
 H = object.__basicsize__
 _DATA, _ND, _DIMS, _BASE, _DESCR, _FLAGS, _WEAK = H, H + 8, H + 16, H + 32, H + 40, H + 48, H + 56
 OWN = 0x505
@@ -231,13 +234,14 @@ class Native:
         table = (ctypes.c_void_p * (len(given) + len(made) + 1))()
         for i, array in enumerate([*given, *made]):
             table[i] = array.ctypes.data
-        if not self._run(ctypes.addressof(table)):
+        done = self._run(ctypes.addressof(table))
+        if not done:
             raise MemoryError(
                 f"a compiled program needs {self.scratch:,} bytes of memory for a call, which there are not: pass smaller "
                 "arrays, a part at a time."
             )
-        if any(made[self.shown :]):
-            raise GuardFailed  # an index is out of bounds: the function itself says which
+        if done == REFUSED or any(made[self.shown :]):
+            raise GuardFailed  # an index is out of bounds, say: the function itself tells which
         return [a if a.ndim else a[()] for a in made[: self.shown]]
 
     def by_turns(
@@ -616,7 +620,8 @@ def _entry(native: Native, form: Form, shared: bool) -> str:
     else:
         lines.append("  %ok = call i32 @call_body(ptr %table)")
     lines += [
-        f"  switch i32 %ok, label %result [ i32 0, label %memory{len(arrays)} i32 2, label %undo{len(arrays)} ]",
+        f"  switch i32 %ok, label %result [ i32 0, label %memory{len(arrays)} i32 2, label %undo{len(arrays)} "
+        f"i32 {REFUSED}, label %again ]",
         "result:",
     ]
     for k in range(native.shown, n_out):
@@ -658,9 +663,8 @@ def _entry(native: Native, form: Form, shared: bool) -> str:
             f"  br label %undo{n - 1}",
         ]
     lines += ["undo0:", "  ret ptr null"]
-    if n_out > native.shown:
-        lines += ["again:", *(f"  call void @Py_DecRef(ptr %array{k})" for k in arrays)]
-        lines.append("  br label %slow")
+    lines += ["again:", *(f"  call void @Py_DecRef(ptr %array{k})" for k in arrays)]
+    lines.append("  br label %slow")
     lines.append("slow:")
     if arrays:
         used.add("tg_ndarray")

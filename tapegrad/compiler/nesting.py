@@ -1,13 +1,15 @@
 """Nesting: a graph with loops, and loops in their steps, as one native part.
 
 A *piece* is a function of pointers: where its inputs are, where its outputs go, and scratch memory for itself and the pieces that
-it calls. There are three kinds: expressions (`Body`), a sequence of pieces, which keeps what passes between them, and a loop, whose
-step is a piece. So a program is one call for Python however its loops are nested, and a step costs nothing but itself.
+it calls. There are three kinds: expressions (`Body`), a sequence of pieces and routines (routines.py), which keeps what passes between
+them, and a loop, whose step is a piece. So a program is one call for Python however its loops are nested, and a step costs nothing but
+itself.
 
 What is kept turn by turn of a `while` is as long as the values say: `rows`, a pointer and a count, which grow as the loop runs and
 are freed where the sequence ends that holds them. A `while` asks from time to time whether Python was interrupted.
 
-Invariant: a piece returns 1, or, after it has freed its rows, 0 where there is no memory, 2 where a signal handler has raised.
+Invariant: a piece returns 1, or, after it has freed its rows, 0 where there is no memory, 2 where a signal handler has raised,
+REFUSED where the function itself would raise: an index is out of bounds, a matrix singular.
 """
 
 from __future__ import annotations
@@ -23,10 +25,11 @@ from . import jit
 from .arrays import DTYPES, Op
 from .emit import Body
 from .graph import Graph, Guard, Node
-from .native import Argument, Form, Native, Result
+from .native import REFUSED, Argument, Form, Native, Result
 from .pairs import Unlowered
 from .partition import KNOWN, Partition, Stage, renumbered
 from .rolling import Constant, Loop, Spliced
+from .routines import ROUTINES, routine
 from .schedule import topological
 
 ROWS = 64
@@ -101,8 +104,8 @@ class Module:
 
     def expressions(self, stage: Stage, ops: Sequence[Op]) -> tuple[Piece, list[Node]]:
         """Expressions of a stage, and the nodes that they read."""
-        if any(op.kind != "const" for op in stage.arrays.checks):
-            raise Unlowered
+        checks = [op for op in stage.arrays.checks if op.kind != "const"]
+        shown, ops = len(ops), [*ops, *checks]
         sources = renumbered(stage, ops)
         from .schedule import scheduled
 
@@ -132,16 +135,31 @@ class Module:
         given = [
             *(f"ptr %a{i}" for i in range(len(sources))),
             *(f"ptr {c}" for c in constants),
-            *(f"ptr %b{i}" for i in range(len(ops))),
+            *(f"ptr %b{i}" for i in range(shown)),
+            *(f"ptr %wrong{i}" for i in range(len(checks))),
             *(f"ptr %m{n}" for n in local),
         ]
-        lines += [f"  call void @body{k}({', '.join(given)})", "  ret i32 1"]
+        lines += [f"  %wrong{i} = alloca i64" for i in range(len(checks))]
+        lines.append(f"  call void @body{k}({', '.join(given)})")
+        if checks:
+            total = "0"
+            for i in range(len(checks)):
+                lines += [
+                    f"  %w{i} = load i64, ptr %wrong{i}",
+                    f"  %any{i} = or i64 {total}, %w{i}",
+                ]
+                total = f"%any{i}"
+            lines += [
+                f"  %right = icmp eq i64 {total}, 0",
+                f"  %result = select i1 %right, i32 1, i32 {REFUSED}",
+            ]
+        lines.append(f"  ret i32 {'%result' if checks else '1'}")
         work = sum(op.size for op in topological(ops) if op.kind == "elem")
         work += sum(
             op.inputs[0].size for op in topological(ops) if op.kind in ("reduce", "scatter")
         )
         work += sum(2 * op.size * op.inputs[0].shape[-1] for op in schedule.products)
-        piece = self._function(len(sources), len(ops), lines, schedule.scratch, work)
+        piece = self._function(len(sources), shown, lines, schedule.scratch, work)
         self.texts[-1] = f"{text}\n{self.texts[-1]}"
         self.functions |= body.functions
         self.declared |= body.declared
@@ -229,7 +247,7 @@ class _Sequence:
         elif type(function) is Spliced:
             self._spliced(node, function.begin)
         else:
-            raise Unlowered
+            self._routine(node)
 
     def _of(self, node: Node) -> str:
         if id(node) not in self.at:
@@ -251,12 +269,16 @@ class _Sequence:
         return name
 
     def _call(self, piece: Piece, inputs: Sequence[str], outputs: Sequence[str]) -> None:
-        k = self.calls
-        self.calls += 1
         self.below = max(self.below, piece.scratch)
         self.work += piece.work
+        self._checked(lambda result: piece.call(result, inputs, outputs, "%under"))
+
+    def _checked(self, text: Callable[[str], str]) -> None:
+        """A call, after which the sequence ends if it did not return 1."""
+        k = self.calls
+        self.calls += 1
         self.lines += [
-            piece.call(f"%ok{k}", inputs, outputs, "%under"),
+            text(f"%ok{k}"),
             f"  %fine{k} = icmp eq i32 %ok{k}, 1",
             f"  br i1 %fine{k}, label %go{k}, label %stop",
             f"go{k}:",
@@ -282,13 +304,27 @@ class _Sequence:
             outputs.append(name)
         self._call(piece, [self._of(x) for x in node.inputs], outputs)
 
+    def _routine(self, node: Node) -> None:
+        """A call that is machine code of its own."""
+        made = routine(node)
+        self.module.functions |= made.texts
+        given = [
+            self._of(x) if isinstance(x, Node) else self.module.constant(x) for x in made.reads
+        ]
+        given.append(self._place(node))
+        if made.scratch:
+            given.append(self._memory(made.scratch))
+        self.work += made.work
+        operands = ", ".join([*(f"ptr {x}" for x in given), *(f"i64 {n}" for n in made.numbers)])
+        self._checked(lambda result: f"  {result} = call i32 @{made.name}({operands})")
+
     def _spliced(self, node: Node, begin: int) -> None:
         """Entries one after the other, of which a loop's stand together."""
         place = self._place(node)
         offset = 0
-        for k, x in enumerate(node.inputs):
+        for x in node.inputs:
             size = _bytes(x)
-            name = f"%j{self.calls}_{k}_{offset}"
+            name = f"%j{len(self.lines)}"
             self.lines.append(f"  {name} = getelementptr i8, ptr {place}, i64 {offset}")
             self._copy(name, self._of(x), size)
             offset += size
@@ -614,7 +650,7 @@ declare void @PyGILState_Release(i32)
 
 def nested(graph: Graph, name: str, form: Callable[[int], Form | None], slow: Any) -> Native | None:
     """A graph with loops as one native function of the user's arguments; None where something in it is a NumPy call."""
-    if not any(hasattr(node.function, "loop") for node in graph.nodes if type(node) is not Guard):
+    if not any(hasattr(node.function, "loop") or node.name in ROUTINES for node in graph.nodes):
         return None
     if any(isinstance(y, Node) and y.weak for y in graph.outputs) or not graph.outputs:
         return None

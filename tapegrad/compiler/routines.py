@@ -1,0 +1,438 @@
+"""Routines: calls that are machine code of their own, since they are no array expressions: linear systems, running sums, orders.
+
+A routine is a function of pointers, (inputs, output) -> i32, for matrices of up to `LARGEST` rows; for larger ones LAPACK is worth the way
+there. LU factors lie as LAPACK has them (ops/linear_systems.py): by columns, and then what row each row was exchanged with, as a number.
+
+Invariant: a routine returns 1, or REFUSED where the function itself would raise: a matrix is singular, or not positive definite.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from .arrays import F4, F8
+from .graph import Ref
+from .native import REFUSED
+from .pairs import Unlowered
+
+LARGEST = 32
+"""Rows of the largest matrix."""
+
+MOST_COMPARED = 1024
+"""Pairs of entries that are compared to sort rows; from there on NumPy's way is faster."""
+
+TYPES = {F8: "double", F4: "float"}
+
+
+class Writer:
+    """Text of one function on numbers of one type."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self.suffix = {"double": "f64", "float": "f32"}[kind]
+        self.lines: list[str] = []
+        self.count = 0
+
+    def let(self, text: str) -> str:
+        """The name of what an instruction computes."""
+        self.count += 1
+        self.lines.append(f"  %t{self.count} = {text}")
+        return f"%t{self.count}"
+
+    def sum(self, x: str, y: str) -> str:
+        return self.let(f"add i64 {x}, {y}")
+
+    def less(self, x: str, y: str) -> str:
+        return self.let(f"sub i64 {x}, {y}")
+
+    def entry(self, base: str, row: str, width: str, column: str = "0") -> str:
+        """The address of an entry of rows that lie one after the other."""
+        place = self.sum(self.let(f"mul i64 {row}, {width}"), column)
+        return self.let(f"getelementptr {self.kind}, ptr {base}, i64 {place}")
+
+    def load(self, pointer: str) -> str:
+        return self.let(f"load {self.kind}, ptr {pointer}")
+
+    def store(self, value: str, pointer: str) -> None:
+        self.lines.append(f"  store {self.kind} {value}, ptr {pointer}")
+
+    def of(self, word: str, *x: str) -> str:
+        """An operation on numbers."""
+        return self.let(f"{word} {self.kind} {', '.join(x)}")
+
+    @contextmanager
+    def loop(self, low: str, high: str) -> Iterator[str]:
+        """for i in range(low, high)"""
+        self.count += 1
+        k = self.count
+        self.lines += [
+            f"  br label %pre{k}", f"pre{k}:", f"  br label %head{k}", f"head{k}:",
+            f"  %i{k} = phi i64 [ {low}, %pre{k} ], [ %n{k}, %latch{k} ]",
+            f"  %on{k} = icmp slt i64 %i{k}, {high}", f"  br i1 %on{k}, label %in{k}, label %out{k}", f"in{k}:",
+        ]  # fmt: skip
+        yield f"%i{k}"
+        self.lines += [f"  br label %latch{k}", f"latch{k}:", f"  %n{k} = add i64 %i{k}, 1"]
+        self.lines += [f"  br label %head{k}", f"out{k}:"]
+
+    @contextmanager
+    def down(self, high: str) -> Iterator[str]:
+        """for i in reversed(range(high))"""
+        with self.loop("0", high) as i:
+            yield self.less(self.less(high, i), "1")
+
+    def copied(self, source: str, to: str, count: str) -> None:
+        with self.loop("0", count) as i:
+            self.store(self.load(self.entry(source, i, "1")), self.entry(to, i, "1"))
+
+    def exchanged(self, x: str, y: str, count: str) -> None:
+        """The entries of two rows, each in the other's place."""
+        with self.loop("0", count) as i:
+            p, q = self.entry(x, i, "1"), self.entry(y, i, "1")
+            one, other = self.load(p), self.load(q)
+            self.store(other, p)
+            self.store(one, q)
+
+    def taken_off(self, x: str, factor: str, y: str, low: str, high: str) -> None:
+        """x -= factor * y, from one column to another."""
+        with self.loop(low, high) as i:
+            at = self.entry(x, i, "1")
+            product = self.of("fmul", factor, self.load(self.entry(y, i, "1")))
+            self.store(self.of("fsub", self.load(at), product), at)
+
+    def divided(self, x: str, by: str, count: str) -> None:
+        with self.loop("0", count) as i:
+            at = self.entry(x, i, "1")
+            self.store(self.of("fdiv", self.load(at), by), at)
+
+    def unless(self, condition: str, returned: int = REFUSED) -> None:
+        """Return where a condition does not hold."""
+        self.count += 1
+        k = self.count
+        self.lines += [f"  br i1 {condition}, label %fine{k}, label %end{k}", f"end{k}:"]
+        self.lines += [f"  ret i32 {returned}", f"fine{k}:"]
+
+    def not_zero(self, x: str) -> None:
+        """Return REFUSED if it is."""
+        self.unless(self.let(f"fcmp une {self.kind} {x}, 0.0"))
+
+    def done(self, name: str, operands: str, returned: int = REFUSED) -> None:
+        """Another routine."""
+        result = self.let(f"call i32 @tg_{name}_{self.kind}({operands})")
+        self.unless(self.let(f"icmp eq i32 {result}, 1"), returned)
+
+    def before(self, x: str, y: str) -> str:
+        """Whether x comes before y: numbers by size, then what is none."""
+        smaller = self.let(f"fcmp olt {self.kind} {x}, {y}")
+        number = self.let(f"fcmp ord {self.kind} {x}, {x}")
+        last = self.let(f"and i1 {number}, {self.let(f'fcmp uno {self.kind} {y}, {y}')}")
+        return self.let(f"or i1 {smaller}, {last}")
+
+    def absolute(self, x: str) -> str:
+        back = self.of("fneg", x)
+        positive = self.let(f"fcmp ogt {self.kind} {x}, 0.0")
+        return self.let(f"select i1 {positive}, {self.kind} {x}, {self.kind} {back}")
+
+    def factor(self, row: str, column: str) -> str:
+        """An entry of LU factors."""
+        return self.load(self.entry("%f", column, "%n", row))
+
+    def row_exchanged_with(self, k: str) -> str:
+        number = self.load(self.entry("%f", "%n", "%n", k))
+        return self.let(f"fptosi {self.kind} {number} to i64")
+
+
+def _factors(w: Writer) -> None:
+    """LU factors of %a in %f, with the largest pivot of each column: row by row, and turned in the end."""
+    w.lines.append("  %p = alloca i64")
+    w.copied("%a", "%f", w.let("mul i64 %n, %n"))
+    with w.loop("0", "%n") as k:
+        w.lines.append(f"  store i64 {k}, ptr %p")
+        with w.loop(k, "%n") as i:
+            best = w.let("load i64, ptr %p")
+            here, there = (w.absolute(w.load(w.entry("%f", r, "%n", k))) for r in (i, best))
+            larger = w.let(f"fcmp ogt {w.kind} {here}, {there}")
+            w.lines.append(
+                f"  store i64 {w.let(f'select i1 {larger}, i64 {i}, i64 {best}')}, ptr %p"
+            )
+        best = w.let("load i64, ptr %p")
+        w.store(w.let(f"sitofp i64 {best} to {w.kind}"), w.entry("%f", "%n", "%n", k))
+        row = w.entry("%f", k, "%n")
+        w.exchanged(row, w.entry("%f", best, "%n"), "%n")
+        pivot = w.load(w.entry("%f", k, "%n", k))
+        w.not_zero(pivot)
+        after = w.sum(k, "1")
+        with w.loop(after, "%n") as i:
+            at = w.entry("%f", i, "%n", k)
+            factor = w.of("fdiv", w.load(at), pivot)
+            w.store(factor, at)
+            w.taken_off(w.entry("%f", i, "%n"), factor, row, after, "%n")
+    with w.loop("0", "%n") as i, w.loop("0", i) as k:
+        w.exchanged(w.entry("%f", i, "%n", k), w.entry("%f", k, "%n", i), "1")
+
+
+def _solution(w: Writer) -> None:
+    """x from a x = b: the exchanges, then L, then U."""
+    w.copied("%b", "%x", w.let("mul i64 %n, %m"))
+    with w.loop("0", "%n") as k:
+        w.exchanged(w.entry("%x", k, "%m"), w.entry("%x", w.row_exchanged_with(k), "%m"), "%m")
+    with w.loop("0", "%n") as i, w.loop("0", i) as k:
+        factor = w.factor(i, k)
+        w.taken_off(w.entry("%x", i, "%m"), factor, w.entry("%x", k, "%m"), "0", "%m")
+    with w.down("%n") as i:
+        row = w.entry("%x", i, "%m")
+        with w.loop(w.sum(i, "1"), "%n") as k:
+            factor = w.factor(i, k)
+            w.taken_off(row, factor, w.entry("%x", k, "%m"), "0", "%m")
+        pivot = w.factor(i, i)
+        w.not_zero(pivot)
+        w.divided(row, pivot, "%m")
+
+
+def _adjoint_solution(w: Writer) -> None:
+    """x from aᵀ x = b: Uᵀ, then Lᵀ, then the exchanges, the last one first."""
+    w.copied("%b", "%x", w.let("mul i64 %n, %m"))
+    with w.loop("0", "%n") as k:
+        row = w.entry("%x", k, "%m")
+        pivot = w.factor(k, k)
+        w.not_zero(pivot)
+        w.divided(row, pivot, "%m")
+        with w.loop(w.sum(k, "1"), "%n") as i:
+            factor = w.factor(k, i)
+            w.taken_off(w.entry("%x", i, "%m"), factor, row, "0", "%m")
+    with w.down("%n") as k, w.loop("0", k) as i:
+        factor = w.factor(k, i)
+        w.taken_off(w.entry("%x", i, "%m"), factor, w.entry("%x", k, "%m"), "0", "%m")
+    with w.down("%n") as k:
+        w.exchanged(w.entry("%x", k, "%m"), w.entry("%x", w.row_exchanged_with(k), "%m"), "%m")
+
+
+def _solve(w: Writer) -> None:
+    """x from a x = b, with factors in %f."""
+    w.done("factors", "ptr %a, ptr %f, i64 %n")
+    w.done("solution", "ptr %f, ptr %b, ptr %x, i64 %n, i64 %m")
+
+
+def _determinant(w: Writer) -> None:
+    """The product of the pivots, with a sign for each exchange; 0 if there is none."""
+    w.store("0.0", "%x")
+    w.done("factors", "ptr %a, ptr %f, i64 %n", returned=1)
+    w.store("1.0", "%x")
+    with w.loop("0", "%n") as k:
+        pivot = w.load(w.entry("%f", k, "%n", k))
+        same = w.let(f"icmp eq i64 {w.row_exchanged_with(k)}, {k}")
+        signed = w.let(f"select i1 {same}, {w.kind} {pivot}, {w.kind} {w.of('fneg', pivot)}")
+        w.store(w.of("fmul", w.load("%x"), signed), "%x")
+
+
+def _cholesky(w: Writer) -> None:
+    """The lower factor, row by row."""
+    with w.loop("0", "%n") as i:
+        with w.loop("0", "%n") as k:
+            w.store("0.0", w.entry("%x", i, "%n", k))
+        with w.loop("0", w.sum(i, "1")) as k:
+            at = w.entry("%x", i, "%n", k)
+            w.store(w.load(w.entry("%a", i, "%n", k)), at)
+            with w.loop("0", k) as t:
+                pair = [w.load(w.entry("%x", row, "%n", t)) for row in (i, k)]
+                w.store(w.of("fsub", w.load(at), w.of("fmul", *pair)), at)
+            left = w.load(at)
+            diagonal = w.let(f"icmp eq i64 {i}, {k}")
+            other = w.let(f"xor i1 {diagonal}, true")
+            w.unless(w.let(f"or i1 {other}, {w.let(f'fcmp ogt {w.kind} {left}, 0.0')}"))
+            root = w.let(f"call {w.kind} @llvm.sqrt.{w.suffix}({w.kind} {left})")
+            above = w.load(w.entry("%x", k, "%n", k))
+            by = w.let(f"select i1 {diagonal}, {w.kind} {root}, {w.kind} {above}")
+            w.store(w.of("fdiv", left, by), at)
+
+
+def _triangular(upper: bool, adjoint: bool) -> Callable[[Writer], None]:
+    """x from a x = b or aᵀ x = b, where one triangle of a is read."""
+
+    def write(w: Writer) -> None:
+        w.copied("%b", "%x", w.let("mul i64 %n, %m"))
+        with w.down("%n") if upper != adjoint else w.loop("0", "%n") as i:
+            row = w.entry("%x", i, "%m")
+            pivot = w.load(w.entry("%a", i, "%n", i))
+            w.not_zero(pivot)
+            if adjoint:
+                w.divided(row, pivot, "%m")
+            with w.loop(*((w.sum(i, "1"), "%n") if upper else ("0", i))) as k:
+                factor = w.load(w.entry("%a", i, "%n", k))
+                other = w.entry("%x", k, "%m")
+                x, y = (other, row) if adjoint else (row, other)
+                w.taken_off(x, factor, y, "0", "%m")
+            if not adjoint:
+                w.divided(row, pivot, "%m")
+
+    return write
+
+
+def _running_sums(w: Writer) -> None:
+    """Along the middle one of three axes."""
+    with w.loop("0", "%outer") as o, w.loop("0", "%n") as i:
+        row = w.sum(w.let(f"mul i64 {o}, %n"), i)
+        w.copied(w.entry("%a", row, "%m"), w.entry("%x", row, "%m"), "%m")
+        first = w.let(f"icmp eq i64 {i}, 0")
+        count = w.let(f"select i1 {first}, i64 0, i64 %m")
+        with w.loop("0", count) as j:
+            at = w.entry("%x", row, "%m", j)
+            last = w.load(w.entry("%x", w.less(row, "1"), "%m", j))
+            w.store(w.of("fadd", last, w.load(at)), at)
+
+
+def _order(places: bool) -> Callable[[Writer], None]:
+    """Each row's entries by size, equal ones in their order; or the places where they stand."""
+
+    def write(w: Writer) -> None:
+        w.lines.append("  %p = alloca i64")
+        with w.loop("0", "%outer") as o, w.loop("0", "%n") as i:
+            x = w.load(w.entry("%a", o, "%n", i))
+            w.lines.append("  store i64 0, ptr %p")
+            with w.loop("0", "%n") as j:
+                y = w.load(w.entry("%a", o, "%n", j))
+                alike = w.let(f"xor i1 {w.before(x, y)}, true")
+                earlier = w.let(f"and i1 {alike}, {w.let(f'icmp slt i64 {j}, {i}')}")
+                one = w.let(f"zext i1 {w.let(f'or i1 {w.before(y, x)}, {earlier}')} to i64")
+                w.lines.append(f"  store i64 {w.sum(w.let('load i64, ptr %p'), one)}, ptr %p")
+            place = w.sum(w.let(f"mul i64 {o}, %n"), w.let("load i64, ptr %p"))
+            kind = "i64" if places else w.kind
+            at = w.let(f"getelementptr {kind}, ptr %x, i64 {place}")
+            w.lines.append(f"  store {kind} {i if places else x}, ptr {at}")
+
+    return write
+
+
+_SYSTEM = "ptr %b, ptr %x, i64 %n, i64 %m"
+_ROWS = "ptr %a, ptr %x, i64 %outer, i64 %n, i64 %m"
+_WRITERS: dict[str, tuple[Callable[[Writer], None], str]] = {
+    "factors": (_factors, "ptr %a, ptr %f, i64 %n"),
+    "solution": (_solution, f"ptr %f, {_SYSTEM}"),
+    "adjoint": (_adjoint_solution, f"ptr %f, {_SYSTEM}"),
+    "solve": (_solve, "ptr %a, ptr %b, ptr %x, ptr %f, i64 %n, i64 %m"),
+    "det": (_determinant, "ptr %a, ptr %x, ptr %f, i64 %n"),
+    "cholesky": (_cholesky, "ptr %a, ptr %x, i64 %n"),
+    "lower": (_triangular(False, False), f"ptr %a, {_SYSTEM}"),
+    "upper": (_triangular(True, False), f"ptr %a, {_SYSTEM}"),
+    "lower_adjoint": (_triangular(False, True), f"ptr %a, {_SYSTEM}"),
+    "upper_adjoint": (_triangular(True, True), f"ptr %a, {_SYSTEM}"),
+    "cumsum": (_running_sums, _ROWS),
+    "sort": (_order(False), _ROWS),
+    "argsort": (_order(True), _ROWS),
+}
+_NEEDS = {"solve": ("factors", "solution"), "det": ("factors",)}
+"""Routines that others call, on factors in memory that they are given."""
+
+
+@cache
+def _text(name: str, kind: str) -> str:
+    writer = Writer(kind)
+    write, parameters = _WRITERS[name]
+    write(writer)
+    head = f"define internal i32 @tg_{name}_{kind}({parameters}) #0 {{"
+    lines = [head, "entry:", *writer.lines, "  ret i32 1", "}"]
+    if name == "cholesky":
+        lines.append(f"declare {kind} @llvm.sqrt.{writer.suffix}({kind})")
+    return "\n".join(lines)
+
+
+class Routine:
+    """A call as a routine: the nodes and arrays it reads, the numbers it is given, bytes of memory it needs, and its operations."""
+
+    __slots__ = ("name", "numbers", "reads", "scratch", "texts", "work")
+
+    def __init__(
+        self, name: str, dtype: Any, reads: list[Any], numbers: list[int], work: int
+    ) -> None:
+        kind = TYPES[dtype]
+        needs = _NEEDS.get(name, ())
+        n = numbers[0]
+        self.name = f"tg_{name}_{kind}"
+        self.reads = reads
+        self.numbers = numbers
+        self.scratch = n * (n + 1) * dtype.itemsize if needs else 0
+        self.work = work
+        self.texts = {f"tg_{k}_{kind}": _text(k, kind) for k in (*needs, name)}
+
+
+def routine(node: Any) -> Routine:
+    """The routine that makes a call. Raises Unlowered where there is none."""
+    find = _FOUND.get(node.name)
+    if find is None:
+        raise Unlowered
+    given = node.args[0] if node.name == "solution" else node.args
+    operands = [node.inputs[x.index] if type(x) is Ref else x for x in given]
+    dtype = getattr(operands[0], "dtype", None)
+    alike = all(getattr(x, "dtype", None) == dtype for x in operands)
+    if dtype not in TYPES or not alike or not operands[0].shape:
+        raise Unlowered
+    made = find(node, operands, dict(node.kwargs))
+    if made is None:
+        raise Unlowered
+    return made
+
+
+def _rows_of(x: Any) -> int:
+    """Rows of a square matrix that is not too large; 0 for what is none."""
+    n = x.shape[-1]
+    return n if x.shape == (n, n) and n <= LARGEST else 0
+
+
+def _of_matrix(node: Any, operands: list[Any], settings: dict[str, Any]) -> Routine | None:
+    a, n = operands[0], _rows_of(operands[0])
+    if not n or len(operands) != 1 or any(settings.values()) or node.dtype != a.dtype:
+        return None
+    if node.name == "inv":
+        return Routine("solve", a.dtype, [a, np.eye(n, dtype=a.dtype)], [n, n], 3 * n**3)
+    return Routine(node.name, a.dtype, [a], [n], n**3)
+
+
+def _of_system(node: Any, operands: list[Any], settings: dict[str, Any]) -> Routine | None:
+    n = _rows_of(operands[0])
+    if not n or len(operands) < 2 or operands[1].shape != node.shape or len(node.shape) > 2:
+        return None
+    a, b, *factors = operands
+    numbers = [n, node.shape[1] if len(node.shape) == 2 else 1]
+    work = 2 * n * n * numbers[1]
+    adjoint, side = settings.pop("adjoint", False), settings.pop("side", None)
+    if any(settings.values()) or node.dtype != a.dtype:
+        return None
+    if side:
+        return Routine(side + "_adjoint" * adjoint, a.dtype, [a, b], numbers, work)
+    if factors:
+        name = "adjoint" if adjoint else "solution"
+        return Routine(name, a.dtype, [*factors, b], numbers, work)
+    return None if adjoint else Routine("solve", a.dtype, [a, b], numbers, work + n**3)
+
+
+def _of_rows(node: Any, operands: list[Any], settings: dict[str, Any]) -> Routine | None:
+    x = operands[0]
+    axis = settings.pop("axis", None if node.name == "cumsum" else -1)
+    settings.pop("kind", None)  # equal ones keep their order, which every kind of sorting allows
+    if any(v is not None for v in settings.values()) or len(operands) != 1:
+        return None
+    size = math.prod(x.shape)
+    shape = x.shape if axis is not None else (size,)
+    axis = 0 if axis is None else axis % len(shape)
+    numbers = [math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])]
+    if node.name == "cumsum":
+        return Routine("cumsum", x.dtype, [x], numbers, size) if node.dtype == x.dtype else None
+    if axis != len(shape) - 1 or size * shape[axis] > MOST_COMPARED:
+        return None
+    return Routine(node.name, x.dtype, [x], numbers, size * shape[axis])
+
+
+_FOUND: dict[str, Callable[[Any, list[Any], dict[str, Any]], Routine | None]] = {
+    **dict.fromkeys(("factors", "inv", "det", "cholesky"), _of_matrix),
+    **dict.fromkeys(("solution", "solve"), _of_system),
+    **dict.fromkeys(("cumsum", "sort", "argsort"), _of_rows),
+}
+ROUTINES = tuple(_FOUND)
+"""Names of the calls."""
+
+__all__ = ["ROUTINES", "Routine", "routine"]

@@ -1,0 +1,107 @@
+"""Linear systems, running sums and orders as machine code: alone and in steps of loops, what NumPy gives, and its errors."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.linalg import LinAlgError
+
+import tapegrad as tg
+from tapegrad.compiler.routines import LARGEST
+
+W = np.cos(np.arange(40.0 * 40).reshape(40, 40))
+
+
+def matrix(x):
+    """Well conditioned, and not without exchanges of rows."""
+    n = x.shape[0]
+    return 0.3 * W[:n, :n] + np.outer(x, x) / n + 3 * np.eye(n)[::-1]
+
+
+def positive(x):
+    a = matrix(x)
+    return a @ a.T + np.eye(len(x))
+
+
+CALLS = {
+    "solve": lambda x: np.linalg.solve(matrix(x), x),
+    "solve of columns": lambda x: np.linalg.solve(matrix(x), np.outer(x, x[:2]) + 1.0)[:, 0],
+    "solve of what is known": lambda x: np.linalg.solve(W[: len(x), : len(x)] + 3 * np.eye(len(x))[::-1], x),
+    "inv": lambda x: np.linalg.inv(matrix(x)) @ x,
+    "cholesky": lambda x: np.linalg.cholesky(positive(x)) @ x / len(x),
+    "triangles": lambda x: tg.linalg.solve_triangular(matrix(x)[::-1], x)
+    + tg.linalg.solve_triangular(matrix(x)[::-1], x, trans=1, lower=True),
+    "cumsum": lambda x: np.cumsum(x) / len(x),
+    "cumsum along axes": lambda x: np.cumsum(np.cumsum(np.outer(x, x)[None, :, :, None], axis=1), axis=2)[0, -1, :, 0] / len(x) ** 2,
+    "cumsum of all": lambda x: np.cumsum(np.outer(x, x[::-1]))[: len(x)] / len(x),
+    "sort": lambda x: np.sort(np.sin(3 * x)) * np.arange(1.0, len(x) + 1) / len(x),
+    "sort of rows": lambda x: np.sum(np.sort(np.cos(np.outer(x[:5], x[:3])))[:, 0]) * x,
+    "argsort": lambda x: x[np.argsort(np.sin(5 * x))] * np.arange(1.0, len(x) + 1) / len(x),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_as_numpy(name, dtype):
+    f = CALLS[name]
+
+    def once(x):
+        return np.sum(np.sin(f(x)) * np.arange(1.0, len(x) + 1, dtype=x.dtype))
+
+    def again(x):
+        return once(tg.fori_loop(0, 40, lambda i, v: 0.5 * np.tanh(f(v)) + 0.5 * x, x))
+
+    rtol = 1e-9 if dtype == np.float64 else 3e-3
+    for g in (once, again):
+        for n in (5,) if g is again else (2, LARGEST, LARGEST + 1):
+            both = tg.value_and_grad(g)
+            compiled = tg.compile(both)
+            for scale in (1.0, 0.7, -0.4):
+                x = np.asarray(scale * np.sin(np.arange(1.0, n + 1)), dtype)
+                (value, gradient), (expected, theirs) = compiled(x), both(x)
+                assert gradient.dtype == theirs.dtype
+                np.testing.assert_allclose(value, expected, rtol=rtol)
+                size = np.max(np.abs(theirs))
+                np.testing.assert_allclose(gradient, theirs, rtol=rtol, atol=rtol * size)
+            if n <= LARGEST and dtype == np.float64 and name != "sort of rows":
+                assert compiled.latest.native is not None
+
+
+def test_determinants():
+    values = tg.compile(lambda a: np.linalg.det(a))
+    for a in (W[:5, :5], np.ones((3, 3)), np.eye(4)[::-1], np.zeros((2, 2))):
+        for _ in range(2):
+            np.testing.assert_allclose(values(a), np.linalg.det(a), rtol=1e-12, atol=1e-30)
+
+
+def test_what_is_no_number_comes_last():
+    x = np.array([[3.0, np.nan, -np.inf, 0.0, np.nan, -0.0], [1.0, 1.0, np.inf, 2.0, 1.0, 2.0]])
+    compiled = tg.compile(lambda x: (np.sort(x), np.argsort(x, kind="stable"), np.sum(x)))
+    for _ in range(2):
+        np.testing.assert_array_equal(compiled(x)[0], np.sort(x))
+        np.testing.assert_array_equal(compiled(x)[1], np.argsort(x, kind="stable"))
+
+
+def steps(f):
+    return lambda *x: tg.fori_loop(0, 40, lambda i, v: 0.5 * v + 0.1 * f(v, *x), x[0])
+
+
+REFUSED = {
+    "solve": (lambda v, x: np.linalg.solve(x[:, None] * x + 1.0 * (x[0] > 0) * np.eye(3), v), LinAlgError),
+    "inv": (lambda v, x: np.linalg.inv(x[:, None] * x + 1.0 * (x[0] > 0) * np.eye(3)) @ v, LinAlgError),
+    "cholesky": (lambda v, x: np.linalg.cholesky(x[0] * np.eye(3)) @ v, LinAlgError),
+    "index": (lambda v, x: v[np.asarray(4 - 4 * (x[:1] > 0), int)] + v, IndexError),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_errors_are_those_of_the_function(name):
+    """However often they come, and in between it goes on."""
+    step, error = REFUSED[name]
+    for f in (steps(step), tg.grad(lambda x, step=step: np.sum(steps(step)(x)))):
+        compiled = tg.compile(f)
+        good, bad = np.array([1.0, 2.0, 3.0]), np.array([-1.0, -2.0, -3.0])
+        for _ in range(20):
+            np.testing.assert_allclose(compiled(good), f(good), rtol=1e-12)
+            with pytest.raises(error):
+                compiled(bad)
