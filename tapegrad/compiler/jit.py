@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from ..replay import cache
-from ..replay.linker import LinkError, builtin, numpy_api, resolve
+from ..replay.linker import LinkError, builtin, linker_of_objects, numpy_api, resolve
 
 _lock = threading.RLock()
 _state: dict[str, Any] = {}
@@ -66,12 +66,10 @@ def lanes() -> int:
 
 def linker() -> Any:
     """LLVM's linker for this process."""
-    import llvmlite.binding as llvm
-
     with _lock:
         if "jit" not in _state:
             machine()
-            _state["jit"] = llvm.create_lljit_compiler()
+            _state["jit"] = linker_of_objects()
         return _state["jit"]
 
 

@@ -95,6 +95,17 @@ def _loaded() -> list[Any]:
     return _loaded.libraries  # type: ignore[attr-defined]
 
 
+def linker_of_objects() -> Any:
+    """LLVM's linker: JITLink, which puts the code and constants of an object into one block.
+
+    LLVM's older linker asks for memory section by section, and aborts the process where two that refer to each other come to lie
+    more than 2 GB apart, as happens with large libraries in it. On Windows there is only that one.
+    """
+    import llvmlite.binding as llvm
+
+    return llvm.create_lljit_compiler(use_jit_link=sys.platform != "win32")
+
+
 def link(name: str, parts: Sequence[Part]) -> dict[str, int]:
     """Link functions into the process: role -> address. Raises LinkError."""
     global _jit, _count
@@ -104,7 +115,7 @@ def link(name: str, parts: Sequence[Part]) -> dict[str, int]:
         if _jit is None:
             llvm.initialize_native_target()
             llvm.initialize_native_asmprinter()
-            _jit = llvm.create_lljit_compiler()
+            _jit = linker_of_objects()
         addresses = {}
         for part in parts:
             builder = llvm.JITLibraryBuilder().add_object_img(part.code).export_symbol(part.symbol)
