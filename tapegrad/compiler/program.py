@@ -176,6 +176,7 @@ class Program:
         )  # per leaf of the result: None for the next output, or the constant in a tuple
         self.as_tensors = as_tensors
         self.natives: list[Any] = []
+        self.calls: Any = None
         self.why = ""
         self.seconds = seconds
         run = self.graph
@@ -244,6 +245,14 @@ class Program:
         """The function's result for these values. Raises GuardFailed where it is not this program's to compute."""
         with np.errstate(all="ignore"):
             outputs = self.run(*values)
+        return self.result(outputs)
+
+    def by_calls(self, values: Sequence[Any]) -> Any:
+        """The same by NumPy's calls: where machine code has found what they raise for."""
+        if self.calls is None:
+            self.calls = callout.written(self.graph, "calls")[0]
+        with np.errstate(all="ignore"):
+            outputs = self.calls(*values)
         return self.result(outputs)
 
     def result(self, outputs: Sequence[Any]) -> Any:
@@ -551,7 +560,12 @@ class Programs:
             try:
                 result = program(call.values)
             except GuardFailed:
-                continue
+                if program.guards:
+                    continue
+                try:
+                    return program.by_calls(call.values), program
+                except GuardFailed:
+                    continue
             if program.direct is not None and self.used is program:
                 self.prefer(program)
             self.used = program
@@ -567,18 +581,12 @@ class Programs:
             self.by_key.move_to_end(key)
             return list(programs)
 
-    def forget(self, key: Any, program: Program) -> bool:
-        """Keep a program no longer; whether it was kept."""
-        with self.lock:
-            kept = program in self.by_key.get(key, ())
-            if kept:
-                self.by_key[key].remove(program)
-        return kept
-
     def drop(self, key: Any, program: Program, changed: Watched) -> None:
         """Forget a program that is not the function's any more, and say so where that happens again and again."""
-        if self.forget(key, program):
-            self.dropped += 1
+        with self.lock:
+            if program in self.by_key.get(key, ()):
+                self.by_key[key].remove(program)
+                self.dropped += 1
         if self.dropped == MOST_TRACES:
             warnings.warn(
                 f"{self.name} was traced {self.dropped} times anew, because something changes that it reads beside its arguments "
@@ -620,7 +628,5 @@ class Programs:
             except (
                 GuardFailed
             ):  # rounding errors are not those of the traced run, or the function will raise
-                if not program.guards:
-                    self.forget(call.key, program)
                 values = [callout._output(v.value()) if type(v) is Later else v for v in values]
         return program.result(values), program
