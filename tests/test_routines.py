@@ -67,6 +67,15 @@ def test_as_numpy(name, dtype):
                 assert compiled.latest.native is not None
 
 
+def test_reports_tell_of_them():
+    compiled = tg.compile(
+        lambda x: tg.fori_loop(0, 40, lambda i, v: np.linalg.inv(matrix(x)) @ v, x)
+    )
+    compiled(np.sin(np.arange(1.0, 5.0)))
+    report = compiled.report()
+    assert report.expressions["solve"] and not report.calls
+
+
 def test_determinants():
     values = tg.compile(lambda a: np.linalg.det(a))
     for a in (W[:5, :5], np.ones((3, 3)), np.eye(4)[::-1], np.zeros((2, 2))):

@@ -166,6 +166,7 @@ class Native:
         native.arguments, native.results = list(arguments), list(results)
         native.shown, native.loop = len(results), None
         native.parts, native.loops = module.parts, module.loops
+        native.routines = module.routines
         native.scratch, native.work = whole.scratch, whole.work
         native.interrupts = module.pauses
         native.text = _of_pieces(native, module, whole, form)
@@ -175,6 +176,7 @@ class Native:
         native._load(name, form, slow, timer, False)
         return native
 
+    routines: Sequence[Any] = ()
     interrupts = False
     """Whether it may run for any time, and looks whether Python was interrupted."""
 

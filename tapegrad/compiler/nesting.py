@@ -29,7 +29,7 @@ from .native import REFUSED, Argument, Form, Native, Result
 from .pairs import Unlowered
 from .partition import KNOWN, Partition, Stage, renumbered
 from .rolling import Constant, Loop, Spliced
-from .routines import ROUTINES, routine
+from .routines import ROUTINES, Routine, routine
 from .schedule import topological
 
 ROWS = 64
@@ -70,6 +70,7 @@ class Module:
         self.listing: list[str] = []
         self.parts: list[tuple[Sequence[Op], Any]] = []
         self.loops = 0
+        self.routines: list[Routine] = []
         self.depth = 0
         self.pauses = False
         self.bodies: dict[int, Piece] = {}  # steps of which several loops consist
@@ -307,6 +308,7 @@ class _Sequence:
     def _routine(self, node: Node) -> None:
         """A call that is machine code of its own."""
         made = routine(node)
+        self.module.routines.append(made)
         self.module.functions |= made.texts
         given = [
             self._of(x) if isinstance(x, Node) else self.module.constant(x) for x in made.reads

@@ -5,7 +5,6 @@ A `Report` prints as a table, in notebooks as HTML. It counts what the schedule 
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -62,9 +61,9 @@ class Report:
                 elif op.kind == "reduce":
                     expressions[f"{op.attr[0]} over axes"] += 1
                     work += op.inputs[0].size
-                elif op.kind == "product":
-                    expressions["product"] += 1
-                    work += 2 * math.prod(op.shape) * op.inputs[0].shape[1]
+            for routine in native.routines:
+                expressions[routine.of] += 1
+                work += routine.work
             for stage, spent in native.seconds.items():
                 seconds[stage] = seconds.get(stage, 0.0) + spent
         schedules = [schedule for native in natives for _, schedule in native.parts]

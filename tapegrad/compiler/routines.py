@@ -344,7 +344,7 @@ def _text(name: str, kind: str) -> str:
 class Routine:
     """A call as a routine: the nodes and arrays it reads, the numbers it is given, bytes of memory it needs, and its operations."""
 
-    __slots__ = ("name", "numbers", "reads", "scratch", "texts", "work")
+    __slots__ = ("name", "numbers", "of", "reads", "scratch", "texts", "work")
 
     def __init__(
         self, name: str, dtype: Any, reads: list[Any], numbers: list[int], work: int
@@ -352,6 +352,7 @@ class Routine:
         kind = TYPES[dtype]
         needs = _NEEDS.get(name, ())
         n = numbers[0]
+        self.of = name
         self.name = f"tg_{name}_{kind}"
         self.reads = reads
         self.numbers = numbers
