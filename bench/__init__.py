@@ -9,6 +9,7 @@ imported, so the limits are set here, in the module that every way into this fol
 """
 
 import os
+import sys
 
 THREAD_LIMITS = {
     "OMP_NUM_THREADS": "1",
@@ -19,4 +20,6 @@ THREAD_LIMITS = {
     "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false",
 }
 for _name, _limit in THREAD_LIMITS.items():
-    os.environ.setdefault(_name, _limit)
+    # Numba reads its limit again and again, and refuses another one once it has begun.
+    if _name != "NUMBA_NUM_THREADS" or "numba" not in sys.modules:
+        os.environ.setdefault(_name, _limit)
