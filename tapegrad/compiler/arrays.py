@@ -7,7 +7,6 @@
     region                       x inside a box, another expression outside it: a slice written, a pad, a concatenation
     reshape                      the same memory under another shape
     gather, scatter              entries of x at integers that are expressions themselves; entries added there, to zeros
-    product                      a matrix product that is left to BLAS
 
 An `Op` is made by `Arrays` only, which gives equal expressions one object (hash-consing), folds constants and drops what changes
 nothing. It keeps to identities that hold for NaN, infinities and signed zeros: x * 0 stays.
@@ -40,7 +39,7 @@ CHEAP = frozenset([PACKED]).union(
     "add subtract multiply negative positive absolute square maximum minimum where less less_equal greater greater_equal equal "
     "not_equal logical_and logical_or logical_xor logical_not isnan isfinite isinf cast signbit copysign".split()
 )  # fmt: skip
-SUMS = ("reduce", "product", "scatter")
+SUMS = ("reduce", "scatter")
 """Expressions that are accumulated in memory of their own."""
 ROOTS = frozenset("divide sqrt reciprocal floor ceil trunc rint sign".split())
 
@@ -328,10 +327,6 @@ class Arrays:
         """Two parts side by side, to be written to an output."""
         dtype = C16 if re.dtype == F8 else C8
         return self._make("complex", (re, im), re.shape, dtype)
-
-    def product(self, a: Op, b: Op) -> Op:
-        """A matrix product that BLAS makes."""
-        return self._make("product", (a, b), (a.shape[0], b.shape[1]), a.dtype)
 
 
 class _Number:

@@ -159,7 +159,6 @@ class Module:
         work += sum(
             op.inputs[0].size for op in topological(ops) if op.kind in ("reduce", "scatter")
         )
-        work += sum(2 * op.size * op.inputs[0].shape[-1] for op in schedule.products)
         piece = self._function(len(sources), shown, lines, schedule.scratch, work)
         self.texts[-1] = f"{text}\n{self.texts[-1]}"
         self.functions |= body.functions

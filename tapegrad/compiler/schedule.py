@@ -98,7 +98,6 @@ class Schedule:
     """Number of a reduction over shared rows -> offset in scratch, and bytes from one chunk's part to the next."""
     outputs: list[Op]
     roots: dict[int, Op]
-    products: list[Op]
 
 
 def identity(shape: Sequence[int]) -> tuple[Map, ...]:
@@ -263,9 +262,6 @@ class Scheduler:
                 if deep > MOST_REGIONS:
                     self._root(op)
             depth[op.number] = 0 if op.number in self.roots else deep
-            if op.kind == "product":
-                for x in op.inputs:
-                    self._root(base(x))
         for op in self.outputs:
             if op.kind in ("elem", "region", "gather", "complex"):
                 self._root(op)
@@ -391,18 +387,16 @@ class Scheduler:
                     i
                     for i in range(first, len(self.nests))
                     if self.nests[i].space == space
-                    and op.kind != "product"
                     and not (_held(op) and any(map(_held, self.nests[i].sums)))
                     and work[i] < MOST_OPS
-                    and work[i] >= 0
                 ),
                 None,
             )
             if nest is None:
                 nest = len(self.nests)
                 self.nests.append(Nest(space))
-                work.append(0 if op.kind != "product" else -1)
-            work[nest] += len(walk.evaluated) if op.kind != "product" else 0
+                work.append(0)
+            work[nest] += len(walk.evaluated)
             self.nest_of[op.number] = nest
             (self.nests[nest].sums if op.kind in SUMS else self.nests[nest].stores).append(op)
         taken: set[int] = set()
@@ -468,7 +462,6 @@ class Scheduler:
         group_of: dict[int, int] = {}
         for i, nest in enumerate(self.nests):
             rows = nest.space[0] if nest.space else 1
-            product = any(op.kind == "product" for op in nest.sums)
             first = 0
             for read, maps in self._reads(nest):
                 at = self.nest_of.get(base(read).number)
@@ -478,26 +471,19 @@ class Scheduler:
                     first, group_of[at] if self._rowwise(read, maps, rows) else group_of[at] + 1
                 )
             found = next(
-                (
-                    g
-                    for g in range(first, len(groups))
-                    if groups[g].rows == rows and rows > 1 and not product and groups[g].block >= 0
-                ),
+                (g for g in range(first, len(groups)) if groups[g].rows == rows and rows > 1),
                 None,
             )
             if found is None:
                 found = len(groups)
-                groups.append(Group(rows, [], -1 if product else 0))
+                groups.append(Group(rows, []))
             groups[found].nests.append(nest)
             group_of[i] = found
         for group in groups:
             widest = max(math.prod(nest.space[1:]) for nest in group.nests)
             block = max(8, BLOCK // max(widest, 1))
-            if group.block < 0 or group.rows <= 2 * block or len(group.nests[0].space) == 0:
-                block = group.rows
-            else:
-                block = block // 8 * 8
-            group.block = block if group.block >= 0 else -1
+            alone = group.rows <= 2 * block or len(group.nests[0].space) == 0
+            group.block = group.rows if alone else block // 8 * 8
             if self.sharing and group.block > 0:
                 self._cut(group)
         self.group_of = {
@@ -549,7 +535,7 @@ class Scheduler:
         root = base(read)
         if read is not root or not root.shape or root.shape[0] != rows or rows == 1:
             return False
-        if root.kind == "product" or (root.kind in SUMS and 0 in root.attr[1]):
+        if root.kind in SUMS and 0 in root.attr[1]:
             return False
         return maps[0] == (0, 0, 1)
 
@@ -600,7 +586,6 @@ class Scheduler:
                 size = _lines(op.size * op.dtype.itemsize)
                 partial[op.number] = (offset, size)
                 offset += size * group.chunks
-        products = [op for op in self.order if op.kind == "product"]
         return Schedule(
             groups,
             memory,
@@ -609,7 +594,6 @@ class Scheduler:
             partial,
             self.outputs,
             {n: self.by_number[n] for n in self.roots},
-            products,
         )
 
 
