@@ -114,3 +114,29 @@ def test_errors_are_those_of_the_function(name):
             np.testing.assert_allclose(compiled(good), f(good), rtol=1e-12)
             with pytest.raises(error):
                 compiled(bad)
+
+
+def test_a_rule_that_looks_whether_a_matrix_is_singular():
+    """A determinant's gradient is that of its cofactors there; the inverse that stands for it elsewhere raises."""
+
+    def f(a, b):
+        for i in range(3):
+            b = np.tanh(np.linalg.det(a + 0.1 * i) * b)
+        return np.sum(b)
+
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=(3, 3)), rng.normal(size=(3, 2))
+    singular = a.copy()
+    singular[0] = 0
+    eager = tg.value_and_grad(f, argnums=(0, 1))
+    compiled = tg.compile(eager)
+    for point in (a, singular, a, singular, 2 * a):
+        value, gradients = compiled(point, b)
+        expected, others = eager(point, b)
+        np.testing.assert_allclose(value, expected, rtol=1e-12, atol=1e-15)
+        for mine, theirs in zip(gradients, others, strict=True):
+            np.testing.assert_allclose(mine, theirs, rtol=1e-9, atol=1e-12)
+    with pytest.raises(np.linalg.LinAlgError):
+        raising = tg.compile(lambda a: np.linalg.inv(a) * (1.0 if a[0, 0] > 0 else 2.0))
+        raising(a)
+        raising(np.zeros((3, 3)))

@@ -566,6 +566,13 @@ class Programs:
                     return program.by_calls(call.values), program
                 except GuardFailed:
                     continue
+            except MemoryError:
+                raise
+            except Exception:
+                # Perhaps a call that the function does not make of these values, before the guard that says so: it tells itself.
+                if program.guards:
+                    continue
+                raise
             if program.direct is not None and self.used is program:
                 self.prefer(program)
             self.used = program
