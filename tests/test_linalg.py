@@ -793,3 +793,15 @@ def test_jax_agrees(name, rng):
     np.testing.assert_allclose(
         tg.grad(lambda a: np.sum(np.sin(f(a))))(a), expected, rtol=1e-8, atol=1e-8
     )
+
+
+def test_the_gradient_of_an_infinite_determinant_is_none():
+    """LAPACK looks for the singular values of such a matrix for ever."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(2, 8, 8))
+    x[0, -1, 0] = np.inf
+    with np.errstate(all="ignore"):
+        g = tg.grad(lambda x: np.sum(np.linalg.det(x)))(x)
+        alone = tg.grad(lambda x: np.linalg.det(x))(x[1])
+    assert np.isnan(g[0]).all()
+    np.testing.assert_allclose(g[1], alone, rtol=1e-9)

@@ -71,6 +71,10 @@ def _adjugate(x: Any, determinant: Any) -> Any:
             -2 / 3
         ):  # NaN passes through
             return determinant[..., None, None] * inverse
+    finite = np.all(np.isfinite(raw(x)), axis=(-2, -1), keepdims=True)
+    if not np.all(finite):  # LAPACK may look for an infinite matrix's singular values for ever
+        others = _adjugate(np.where(finite, x, np.eye(x.shape[-1], dtype=x.dtype)), determinant)
+        return np.where(finite, others, np.nan)
     u, s, vh = np.linalg.svd(x)
     sign = np.linalg.det(u) * np.linalg.det(vh)
     return np.matmul(
