@@ -911,6 +911,18 @@ def test_the_first_to_ask_for_special_functions():
     subprocess.run([sys.executable, "-c", source], check=True)
 
 
+def test_a_function_that_declares_an_op_each_time_it_runs():
+    from tapegrad.primitive import elementwise
+
+    def loss(x):
+        own = elementwise(
+            lambda v: np.sin(v), lambda x: np.cos(x), name="declared_inside", method=False
+        )
+        return np.sum(own(x))
+
+    agree(tg.compile(tg.grad(loss))(X), np.cos(X))
+
+
 def test_import_is_light():
     code = "import sys, tapegrad; assert 'tapegrad.compiler' not in sys.modules and 'llvmlite' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)

@@ -341,18 +341,19 @@ def traced(
 ) -> tuple[Program, list[Any]]:
     """Run `f` once on traced values: the program, and the outputs of this very run.
 
-    It runs again where a loop has to be traced in another way, and where it was the first to ask for ops that are declared when needed:
-    calls of those were not recorded.
+    It runs again where a loop has to be traced in another way, and once more where it was the first to ask for ops that are declared when
+    needed: calls of those were not recorded.
     """
     unrolled: frozenset[Any] = frozenset()
+    declared = False
     while True:
         known = len(OPS)
         try:
             found = _traced(f, call, name, slow, unrolled)
-            if len(OPS) == known:
+            if declared or len(OPS) == known:
                 return found
         except Exception:
-            if len(OPS) == known:
+            if declared or len(OPS) == known:
                 raise
         except LeftBehind as loop:
             if loop.key in unrolled:
@@ -360,6 +361,7 @@ def traced(
                     f"{name} was compiled, and {loop} met a value of another trace."
                 ) from None
             unrolled |= {loop.key}
+        declared = declared or len(OPS) > known
 
 
 def _traced(
@@ -632,8 +634,7 @@ class Programs:
         if any(type(value) is Later for value in values):
             try:
                 return program(call.values), program
-            except (
-                GuardFailed
-            ):  # rounding errors are not those of the traced run, or the function will raise
+            except GuardFailed:
+                # Rounding errors are not those of the traced run, or the function will raise.
                 values = [callout._output(v.value()) if type(v) is Later else v for v in values]
         return program.result(values), program
