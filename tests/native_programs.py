@@ -871,12 +871,6 @@ def copied_to(x):
     return np.sum(y)
 
 
-def written_to_out(x):
-    y = np.empty(5)
-    np.multiply(x, x, y)
-    return np.sum(y)
-
-
 def reinterpreted(x):
     y = x.view(np.int64)
     return x[0] * y[0]
@@ -899,4 +893,4 @@ def middle(x):
     return np.median(x)
 
 
-REFUSED = [drawn_over_time, view_over_time, flat_iterator, typed_list, list_of_numbers, dictionary, tried, printed, copied_to, written_to_out, reinterpreted, digits, tuple_of_arrays, lists, recursion, unknown_function, drawn_with_active_scale, update_by_a_part_of_itself, generator_expression]  # fmt: skip
+REFUSED = [drawn_over_time, view_over_time, flat_iterator, typed_list, list_of_numbers, dictionary, tried, printed, copied_to, reinterpreted, digits, tuple_of_arrays, lists, recursion, unknown_function, drawn_with_active_scale, update_by_a_part_of_itself, generator_expression]  # fmt: skip

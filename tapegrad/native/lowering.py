@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ast
 import cmath
+import functools
 import inspect
 import itertools
 import math
@@ -23,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import NotDifferentiable
-from .names import MISSING, PURE, RESERVED, canonical, is_prange, resolve_attribute
+from .names import MISSING, PURE, RESERVED, canonical, is_jitable, is_prange, resolve_attribute
 from .runtime import checkpointed
 from .tree import TEMP, Const, If, Loop, Node, Op, Operand, Program, Seg, Where
 
@@ -795,6 +796,8 @@ class _Lowering:
                 if text == "np.fill_diagonal":
                     self.fill_diagonal(node.value)
                     return
+                if text is not None and self.writes_result(node, node.value, text):
+                    return
             if (
                 isinstance(node.value.func, ast.Attribute)
                 and self.known(node.value.func.value) is MISSING
@@ -854,6 +857,22 @@ class _Lowering:
         raise refuse(
             self.frame.where(node), "np.fill_diagonal has no rule.", "Write a loop over A[i, i]."
         )
+
+    def writes_result(self, statement: ast.Expr, node: ast.Call, text: str) -> bool:
+        """Lower `np.f(x, y, out)`, a call for what it writes, as `out[...] = np.f(x, y)`; False if this is none."""
+        ufunc = getattr(np, text[3:], None)
+        inputs = 2 if ufunc in (np.dot, np.outer) else getattr(ufunc, "nin", None)
+        named = [k.value for k in node.keywords if k.arg == "out"]
+        if inputs is None or len(node.args) + len(named) != inputs + 1:
+            return False
+        if len(node.keywords) != len(named):
+            return False
+        to, given = (named or node.args[-1:])[0], node.args[:inputs]
+        value = ast.copy_location(ast.Call(node.func, given, []), node)
+        part = ast.Subscript(to, ast.Slice(), ast.Store())
+        ast.fix_missing_locations(ast.copy_location(part, node))
+        self.bind(part, self.expr(value), statement)
+        return True
 
     # ---------------------------------------------------------------------------------------- loops
 
@@ -1283,6 +1302,7 @@ class _Lowering:
         return (
             isinstance(function, Custom | _LocalFunction)
             or getattr(function, "py_func", None) is not None
+            or is_jitable(function)
         )
 
     def _expr_Call(self, node: ast.Call, out: str | None) -> Operand:
@@ -1400,6 +1420,13 @@ class _Lowering:
                     out if last else None,
                 )
             return operand
+        if any(k.arg == "out" for k in keywords):
+            raise refuse(
+                where,
+                "A result is written into an array that is passed as out.",
+                f"Assign it: y[:] = {text}(...).",
+            )
+        nodes, keywords = _by_position(text, len(before), nodes, keywords)
         args = [*before, *(self.expr(a) for a in nodes)]
         names = [""] * len(args)
         settings = {}
@@ -1479,6 +1506,12 @@ class _Lowering:
     def index(self, node: ast.expr, args: list[Operand]) -> tuple[str, tuple[str, ...]]:
         """Text of an index, its operands appended to `args`; and for each item what it is and which operands it reads."""
         elements = node.elts if isinstance(node, ast.Tuple) else [node]
+        if not elements:
+            raise refuse(
+                self.frame.where(node),
+                "The index is an empty tuple.",
+                "Write a.item() for the one element of an array, and a for all of it.",
+            )
         texts = []
         items = []
         for element in elements:
@@ -1635,6 +1668,32 @@ def known_rules() -> Any:
     from .rules import FUNCTIONS  # rules know of operations, and these of functions by name only
 
     return FUNCTIONS
+
+
+def _by_position(
+    text: str, before: int, nodes: list[ast.expr], keywords: list[ast.keyword]
+) -> tuple[list[ast.expr], list[ast.keyword]]:
+    """Arguments passed by name, put where the function's signature has them as far as that goes: rules count operands."""
+    named = {k.arg: k for k in keywords}
+    nodes = list(nodes)
+    for name in _parameters(text)[before + len(nodes) :]:
+        if name not in named or name in _OPTIONS:
+            break
+        nodes.append(named.pop(name).value)
+    return nodes, list(named.values())
+
+
+_OPTIONS = frozenset("axis dtype keepdims out order kind".split())
+"""Arguments that rules look for by name."""
+
+
+@functools.cache
+def _parameters(text: str) -> list[str]:
+    function = functools.reduce(getattr, text.split(".")[1:], np) if text[:3] == "np." else None
+    try:
+        return list(inspect.signature(function).parameters)  # type: ignore[arg-type]
+    except (TypeError, ValueError):  # a builtin that does not tell
+        return []
 
 
 def _call(name: str, *args: ast.expr) -> ast.Call:

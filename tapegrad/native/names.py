@@ -8,11 +8,13 @@ from __future__ import annotations
 import builtins
 import cmath
 import functools
+import inspect
 import math
 from types import ModuleType
 from typing import Any
 
 import numpy as np
+from numba.core.registry import cpu_target
 
 MISSING = object()
 """What `resolve` returns for something that is not known before the program runs."""
@@ -96,6 +98,23 @@ def canonical(value: Any) -> str | None:
     if found is not None:
         return found[1]
     return None
+
+
+def is_jitable(value: Any) -> bool:
+    """Whether a Python function may be called in jitted code as it is, by Numba's `register_jitable`."""
+    if not inspect.isfunction(value):
+        return False
+    cpu_target.typing_context.refresh()  # what was registered since the last compilation
+    try:
+        kind = cpu_target.typing_context.resolve_value_type(value)
+    except ValueError:
+        return False
+    return any(
+        getattr(getattr(t, "_overload_func", None), "__qualname__", "").startswith(
+            "register_jitable."
+        )
+        for t in getattr(kind, "templates", ())
+    )
 
 
 def is_prange(value: Any) -> bool:

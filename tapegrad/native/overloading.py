@@ -174,6 +174,12 @@ class _Driver:
         """Classes of named tuples by what the driver calls them."""
         self.records = 0
         function = self.owner.py_func
+        if any(p.kind is p.VAR_POSITIONAL for p in self.owner.signature.parameters.values()):
+            raise refuse(
+                _where(self.owner),
+                "The function takes any number of arguments.",
+                "Name each of them.",
+            )
         names = [
             n if n.isidentifier() else f"p{k}"
             for k, n in enumerate(self.owner.signature.parameters)

@@ -838,8 +838,7 @@ def cholesky(a: Any) -> Any:
         out = np.zeros((n, n), kind)
         for i in range(n):
             for j in range(i + 1):
-                # The mean of both triangles: NumPy reads one, but a derivative is that of a symmetric matrix.
-                s = 0.5 * (a[i, j] + a[j, i])
+                s = a[i, j]  # NumPy, too, reads the lower triangle only
                 for k in range(j):
                     s = s - out[i, k] * out[j, k]
                 if i == j:
@@ -1090,21 +1089,17 @@ def allocations(kind: Carrier) -> dict[int, tuple[Any, Any]]:
     @stands_for(np.arange)
     def _arange(start: Any, stop: Any = None, step: Any = None) -> Any:
         kinds = [k for k in (start, stop, step) if not _absent(k)]
-        if any(isinstance(k, Carrier) for k in kinds):
-            raise Unknown("np.arange by active numbers, of which its length would depend")
-        if not any(isinstance(k, types.Float) for k in kinds):
+        if not any(isinstance(k, Carrier | types.Float) for k in kinds):
             return None
-        plain = {
-            1: lambda start, stop=None, step=None: np.arange(start),
-            2: lambda start, stop=None, step=None: np.arange(start, stop),
-            3: lambda start, stop=None, step=None: np.arange(start, stop, step),
-        }[len(kinds)]
-        counted = register_jitable(plain)
+        alone, whole = _absent(stop), _absent(step)
 
         def run(start: Any, stop: Any = None, step: Any = None) -> Any:
-            given = counted(start, stop, step)
-            out = np.zeros(given.size, word)
-            out[:] = given
+            first = 0 * start if alone else start
+            last = start if alone else stop
+            by = 1.0 if whole else step
+            out = np.zeros(np.arange(value(first), value(last), value(by)).size, word)
+            for k in range(out.size):
+                out[k] = first + k * by
             return out
 
         return run

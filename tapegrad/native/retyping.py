@@ -27,7 +27,7 @@ from . import overloads
 from .carriers import Active, Carrier, is_carried, joined, joined_two, overload
 from .complaints import gist, place, place_of
 from .lowering import Custom, refuse
-from .names import PURE, canonical
+from .names import PURE, canonical, is_jitable
 from .rules import FUNCTIONS, ufunc_of
 from .runtime import KERNEL_OPTIONS, checkpointed
 from .tree import Where
@@ -84,6 +84,8 @@ class Vocabulary:
             value = inner
         if hasattr(value, "py_func") and hasattr(value, "targetoptions"):
             return self.compiled(value.py_func)
+        if is_jitable(value):
+            return self.compiled(value)
         text = canonical(value) if callable(value) and not inspect.isclass(value) else None
         if text is None or text.startswith("np.random."):
             self.draws |= text is not None

@@ -15,6 +15,7 @@ import functools
 import inspect
 import linecache
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -283,6 +284,11 @@ def _axis(op: Op, at: int = 1) -> int | str | None:
     )
 
 
+def named_operands(op: Op) -> dict[int, str]:
+    """Names of the operands that a call passes by name."""
+    return {int(i): name for name, i in re.findall(r"(\w+)=\{(\d+)\}", op.form)}
+
+
 def _only(op: Op, *allowed: str) -> bool:
     return set(op.settings) <= set(allowed)
 
@@ -405,16 +411,18 @@ def _norm(op: Op, kinds: Sequence[Any]) -> Derivative | None:
 
 @rule("np.trace")
 def _trace(op: Op, kinds: Sequence[Any]) -> Derivative | None:
-    if len(op.args) != 1:
+    if len(op.args) > 2 or op.settings:
         return None
-    return Derivative({0: "g * np.eye(x.shape[0], x.shape[1])"}, "np.trace(dx)")
+    k = ", y" if len(op.args) == 2 else ""
+    return Derivative({0: f"g * np.eye(x.shape[0], x.shape[1]{k})"}, f"np.trace(dx{k})")
 
 
 @rule("np.diag")
 def _diag(op: Op, kinds: Sequence[Any]) -> Derivative | None:
-    if len(op.args) != 1 or _ndim(kinds[0]) != 1:
+    if len(op.args) > 2 or op.settings or _ndim(kinds[0]) != 1:
         return None
-    return Derivative({0: "np.diag(g)"}, "np.diag(dx)")
+    k = ", y" if len(op.args) == 2 else ""
+    return Derivative({0: f"np.diag(g{k})"}, f"np.diag(dx{k})")
 
 
 @rule("np.cumsum")
@@ -466,21 +474,19 @@ def _where(op: Op, kinds: Sequence[Any]) -> Derivative | None:
 
 @rule("np.clip")
 def _clip(op: Op, kinds: Sequence[Any]) -> Derivative | None:
-    if (
-        len(op.args) != 3
-        or op.settings
-        or any(is_array(k) for k in kinds[1:])
-        or not is_array(kinds[0])
-    ):
+    """At its bounds the element passes the cotangent; where they cross, the upper one counts."""
+    if len(op.args) != 3 or op.settings or not any(is_array(k) for k in kinds):
         return None
-    inside, below, above = "(x >= y) & (x <= z)", "(x < y) & (y <= z)", "(x > z) | (y > z)"
+    low, high = (not (isinstance(a, Const) and a.value is None) for a in op.args[1:])
+    tests = {
+        0: [*["(x >= y)"] * low, *["(x <= z)"] * high],
+        1: ["(x < y)", *["(y <= z)"] * high] if low else [],
+        2: ["((x > z) | (y > z))" if low else "(x > z)"] if high else [],
+    }
+    chosen = {i: " & ".join(test) for i, test in tests.items() if test}
     return Derivative(
-        {
-            0: f"np.where({inside}, g, 0.0)",
-            1: f"np.where({below}, g, 0.0)",
-            2: f"np.where({above}, g, 0.0)",
-        },
-        f"np.where({inside}, dx, 0.0)\0np.where({below}, dy, 0.0)\0np.where({above}, dz, 0.0)",
+        {i: f"np.where({test}, g, 0.0)" for i, test in chosen.items()},
+        "\0".join(f"np.where({test}, d{PLACES[i]}, 0.0)" for i, test in chosen.items()),
         spreads=True,
     )
 
@@ -615,13 +621,30 @@ def _column_stack(op: Op, kinds: Sequence[Any]) -> Derivative | None:
     "np.ones",
     "np.eye",
     "np.identity",
-    "np.arange",
     "np.zeros_like",
     "np.ones_like",
     "np.empty_like",
 )
 def _allocation(op: Op, kinds: Sequence[Any]) -> Derivative | None:
     return Derivative({}, alloc=True)
+
+
+@rule("np.arange")
+def _arange(op: Op, kinds: Sequence[Any]) -> Derivative | None:
+    """The start is in each element, the step as often as there are elements before; the end decides how many there are."""
+    named = named_operands(op)
+    given = ("start", "stop", "step")[: len(op.args) - len(named)]
+    if len(given) == 1 and "stop" not in named.values():
+        given = ("stop",)
+    places = {name: i for i, name in (*enumerate(given), *named.items())}
+    weights = {"start": "np.ones({n})", "step": "np.arange({n})"}
+    pull, push = {}, []
+    for name, weight in weights.items():
+        if name in places:
+            i = places[name]
+            pull[i] = f"np.sum(g * {weight.format(n='g.size')})"
+            push.append(f"d{PLACES[i]} * {weight.format(n='out.size')}")
+    return Derivative(pull, "\0".join(push), alloc=True)
 
 
 @rule("np.expand_dims", "np.flip", "np.fliplr", "np.flipud")
@@ -767,6 +790,7 @@ def derivative(op: Op, kinds: Sequence[Any]) -> Derivative | None:
     if name in ("min", "max") and len(kinds) == 1:
         return None
     special = FUNCTIONS.get(name)
-    if special is not None:
-        return special(op, kinds)
-    return _elementwise(op, kinds)
+    found = (_elementwise if special is None else special)(op, kinds)
+    if found is not None and name != "np.arange" and named_operands(op).keys() & found.pull.keys():
+        return None  # rules go by position
+    return found

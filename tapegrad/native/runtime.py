@@ -16,6 +16,8 @@ from numba.core import types
 from numba.core.compiler import Compiler
 from numba.extending import overload
 
+from ..errors import NotDifferentiable
+from ..ops.linear_algebra import EQUAL
 from .emitted import (
     EXCEEDED,
     accumulate,
@@ -278,45 +280,7 @@ def interp_push(x: Any, knots: Any, values: Any, d: Any, which: int) -> Any:
     return out
 
 
-@kernel
-def eigenvalues_back(x: Any, g: Any) -> Any:
-    v = np.linalg.eigh(x)[1]
-    return np.dot(v * g, np.ascontiguousarray(v.T))
-
-
-@kernel
-def eigenvalues_push(x: Any, dx: Any) -> Any:
-    v = np.linalg.eigh(x)[1]
-    half = np.dot(np.ascontiguousarray(0.5 * (dx + dx.T)), v)
-    return np.sum(v * half, axis=0)
-
-
-@kernel
-def _gaps(w: Any) -> Any:
-    """1 / (w_j - w_i), 0 on the diagonal."""
-    out = np.zeros((w.size, w.size))
-    for i in range(w.size):
-        for j in range(w.size):
-            if i != j:
-                out[i, j] = 1.0 / (w[j] - w[i])
-    return out
-
-
-@kernel
-def eigenvectors_back(x: Any, g: Any) -> Any:
-    """Giles, "Collected matrix derivative results for forward and reverse mode" (2008), section 3.1, for a symmetric matrix."""
-    w, v = np.linalg.eigh(x)
-    turned = np.ascontiguousarray(v.T)
-    inner = _gaps(w) * np.dot(turned, np.ascontiguousarray(g))
-    out = np.dot(np.dot(v, inner), turned)
-    return 0.5 * (out + out.T)
-
-
-@kernel
-def eigenvectors_push(x: Any, dx: Any) -> Any:
-    w, v = np.linalg.eigh(x)
-    inner = np.dot(np.ascontiguousarray(v.T), np.dot(np.ascontiguousarray(0.5 * (dx + dx.T)), v))
-    return np.dot(v, _gaps(w) * inner)
+# Of a symmetric matrix NumPy reads the lower triangle. That is where the cotangent stands, entries off the diagonal counting for both.
 
 
 @kernel
@@ -328,17 +292,76 @@ def _half_lower(m: Any) -> Any:
 
 
 @kernel
+def _folded(m: Any) -> Any:
+    """The cotangent of a lower triangle, from that of the symmetric matrix which it stands for."""
+    return _half_lower(m + m.T)
+
+
+@kernel
+def _mirrored(m: Any) -> Any:
+    """The symmetric matrix of a lower triangle."""
+    half = _half_lower(m)
+    return half + half.T
+
+
+@kernel
+def eigenvalues_back(x: Any, g: Any) -> Any:
+    v = np.linalg.eigh(x)[1]
+    return _folded(np.dot(v * g, np.ascontiguousarray(v.T)))
+
+
+@kernel
+def eigenvalues_push(x: Any, dx: Any) -> Any:
+    v = np.linalg.eigh(x)[1]
+    return np.sum(v * np.dot(_mirrored(dx), v), axis=0)
+
+
+@kernel
+def _over_gaps(c: Any, w: Any, asked: Any) -> Any:
+    """c_ij / (w_j - w_i), 0 on the diagonal; NotDifferentiable where that is no number and more than rounding is asked."""
+    rounding = np.finfo(w.dtype).eps * np.sqrt(w.size)
+    close, negligible = 16 * rounding * np.max(np.abs(w)), 64 * rounding * np.max(asked)
+    out = np.zeros_like(c)
+    for i in range(w.size):
+        for j in range(w.size):
+            if i != j and abs(w[j] - w[i]) > close:
+                out[i, j] = c[i, j] / (w[j] - w[i])
+            elif i != j and asked[i, j] > negligible:
+                raise NotDifferentiable(EQUAL)
+    return out
+
+
+@kernel
+def eigenvectors_back(x: Any, g: Any) -> Any:
+    """Giles, "Collected matrix derivative results for forward and reverse mode" (2008), section 3.1, for a symmetric matrix."""
+    w, v = np.linalg.eigh(x)
+    turned = np.ascontiguousarray(v.T)
+    asked = np.zeros_like(v)
+    for j in range(w.size):
+        asked[:, j] = np.max(np.abs(g[:, j]))
+    inner = _over_gaps(np.dot(turned, np.ascontiguousarray(g)), w, asked)
+    return _folded(np.dot(np.dot(v, inner), turned))
+
+
+@kernel
+def eigenvectors_push(x: Any, dx: Any) -> Any:
+    w, v = np.linalg.eigh(x)
+    inner = np.dot(np.ascontiguousarray(v.T), np.dot(_mirrored(dx), v))
+    return np.dot(v, _over_gaps(inner, w, np.abs(inner)))
+
+
+@kernel
 def cholesky_back(factor: Any, g: Any) -> Any:
     """Cotangent of A = L Lᵀ from that of L (Murray 2016, "Differentiation of the Cholesky decomposition", eq. 10)."""
     inner = _half_lower(np.dot(np.ascontiguousarray(factor.T), np.ascontiguousarray(g)))
     left = np.linalg.solve(np.ascontiguousarray(factor.T), inner)
     both = np.linalg.solve(np.ascontiguousarray(factor.T), np.ascontiguousarray(left.T)).T
-    return 0.5 * (both + both.T)
+    return _folded(both)
 
 
 @kernel
 def cholesky_push(factor: Any, tangent: Any) -> Any:
-    left = np.linalg.solve(factor, np.ascontiguousarray(0.5 * (tangent + tangent.T)))
+    left = np.linalg.solve(factor, _mirrored(tangent))
     both = np.linalg.solve(factor, np.ascontiguousarray(left.T)).T
     return np.dot(factor, _half_lower(np.ascontiguousarray(both)))
 

@@ -140,13 +140,12 @@ def slogdet(g, x, out):
 # -------------------------------------------------------------------------------------------------- the choices
 
 
-def _equal() -> NotDifferentiable:
-    return NotDifferentiable(
-        "The derivative of eigenvectors or singular vectors was asked of a matrix with equal eigenvalues, or equal or "
-        "vanishing singular values, but these vectors can be chosen in many ways there, and have no derivative. Use a function "
-        "of the matrix that needs no vectors (eigvalsh, svdvals, inv, solve, pinv; expm, logm, sqrtm, polar in tg.linalg), or "
-        "move the matrix off that point."
-    )
+EQUAL = (
+    "The derivative of eigenvectors or singular vectors was asked of a matrix with equal eigenvalues, or equal or vanishing "
+    "singular values, but these vectors can be chosen in many ways there, and have no derivative. Use a function of the matrix "
+    "that needs no vectors (eigvalsh, svdvals, inv, solve, pinv; expm, logm, sqrtm, polar in tg.linalg), or move the matrix off "
+    "that point."
+)
 
 
 def _negligible(dtype: Any, n: int) -> float:
@@ -161,7 +160,7 @@ def _ratio(c: np.ndarray, d: np.ndarray) -> np.ndarray:
     size = np.abs(c)
     largest = np.max(size, axis=(-2, -1), keepdims=True, initial=0)
     if np.any(nowhere & (size > _negligible(c.dtype, max(c.shape[-2:])) * largest)):
-        raise _equal()
+        raise NotDifferentiable(EQUAL)
     return np.where(nowhere, 0 * c, c / np.where(nowhere, 1, d))
 
 
@@ -210,7 +209,7 @@ def _refuse_equal(bar: Any, w: Any, completed: bool = False) -> None:
         shared |= _vanishing(w, w)
     largest = np.max(of_vector, axis=-1, keepdims=True)
     if np.any(shared & (of_vector > _negligible(w.dtype, n) * largest)):
-        raise _equal()
+        raise NotDifferentiable(EQUAL)
 
 
 def _off_diagonal(x: Any) -> Any:

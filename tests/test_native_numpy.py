@@ -1,0 +1,179 @@
+"""NumPy's functions in Numba code: their arguments by name or by place, what they read of a matrix, what they write into.
+
+Each program is differentiated by the engines that know it, and compared with differences of fourth order.
+"""
+
+import numpy as np
+import pytest
+from numba.extending import register_jitable
+
+import tapegrad as tg
+from tapegrad.errors import NotDifferentiable
+
+X = np.array([0.3, 0.71, 0.55, 0.9])
+WEIGHTS = np.cos(np.arange(20.0))
+MATRIX = np.sin(np.arange(16.0) ** 2).reshape(4, 4)
+POSITIVE = MATRIX @ MATRIX.T + 4 * np.eye(4)
+
+
+def ranges(x):
+    """The ends of a range say how many elements there are; its start and step are in each of them."""
+    by_two = np.sum(np.arange(x[0], 10) * WEIGHTS[:10])
+    by_three = np.sum(np.arange(1.0, 4.1, x[1]) ** 2)
+    by_name = np.sum(np.arange(x[2], step=x[0]) ** 2) + np.sum(np.arange(x[1], 9.1, step=x[3]) ** 3)
+    return by_two + by_three * by_name + np.sum(np.arange(x[3] + 3.0)) * x[0]
+
+
+def arguments_by_name(x):
+    line = np.sum(np.linspace(x[0], num=5, stop=x[1]) ** 2)
+    line += np.sum(np.linspace(num=5, start=x[0], stop=x[1]) ** 3)
+    product = np.sum(np.dot(b=x.reshape(2, 2), a=MATRIX[:2, :2].copy()) ** 2)
+    rolled = np.sum(np.roll(x, shift=1) * x) + np.sum(np.repeat(x, repeats=2) * WEIGHTS[:8])
+    chosen = np.sum(np.clip(a=x, a_min=0.4, a_max=0.8) * x) + x[0] * np.sum(np.eye(N=2))
+    return line + product + rolled + chosen + np.sum(np.outer(b=x, a=WEIGHTS[:4]) * MATRIX)
+
+
+def points_by_name(x):
+    return np.interp(fp=x, xp=np.arange(4.0), x=1.3) + np.sum(np.convolve(v=x, a=WEIGHTS[:5]) ** 2)
+
+
+def solved_by_name(x):
+    a = np.array([[1.0, 2.0], [3.0, x[0] + 4.0]])
+    return np.sum(np.linalg.solve(b=x.reshape(2, 2), a=a) ** 2)
+
+
+def bounds(x):
+    """Bounds that are missing, numbers, arrays, or given by name."""
+    one = np.sum(np.clip(x, 0.4, None) ** 2) + np.sum(np.clip(x, None, 0.8) ** 3)
+    return one + np.sum(np.clip(x, a_max=0.8, a_min=x[0] + 0.1) ** 2) * np.sum(
+        np.clip(x, WEIGHTS[:4], WEIGHTS[4:8] + 1) ** 2
+    )
+
+
+def diagonals(x):
+    return np.sum(np.diag(x, 0) * MATRIX) + np.trace(np.outer(x, x), 1) * np.trace(
+        np.outer(x, x * x), offset=-2
+    )
+
+
+def lower_triangles(x):
+    """Cholesky factors and eigenvalues read the lower triangle, whatever stands in the upper one."""
+    a = POSITIVE + 0.1 * np.outer(x, WEIGHTS[:4])
+    return np.sum(np.linalg.cholesky(a) * MATRIX)
+
+
+def lower_eigenvalues(x):
+    a = POSITIVE + 0.1 * np.outer(x, WEIGHTS[:4])
+    w, v = np.linalg.eigh(a)
+    return np.sum(np.abs(v) * MATRIX) + w[0] * w[1] + np.sum(np.linalg.eigvalsh(a) * WEIGHTS[:4])
+
+
+def written_results(x):
+    out, product = np.empty(4), np.empty((2, 2))
+    square = x.reshape(2, 2)
+    np.multiply(x, x, out)
+    np.dot(square, square, out=product)
+    np.sin(out, out)
+    return np.sum(out * x) + np.sum(product**3)
+
+
+@register_jitable
+def bent(x, power=2):
+    return x**power + np.sin(x)
+
+
+@register_jitable
+def bent_twice(x):
+    return bent(bent(x, 3))
+
+
+def registered_helpers(x):
+    s = 0.0
+    for i in range(x.size):
+        s += bent_twice(x[i])
+    return s + np.sum(bent(x) * WEIGHTS[:4])
+
+
+def slopes(f, x, h=1e-3):
+    """Central differences of fourth order along each axis."""
+    steps = h * np.eye(x.size)
+    at = [[np.asarray(f(x + k * s)) for k in (1, -1, 2, -2)] for s in steps]
+    return np.array([(8 * (a - b) - (c - d)) / (12 * h) for a, b, c, d in at])
+
+
+PROGRAMS = (
+    ranges, arguments_by_name, points_by_name, solved_by_name, bounds, diagonals, lower_triangles, lower_eigenvalues,
+    written_results, registered_helpers,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("f", PROGRAMS, ids=lambda f: f.__name__)
+def test_the_adjoint_is_the_derivative(f):
+    """As NumPy itself computes the function."""
+    native = tg.njit(f, mode="adjoint")
+    value, gradient = tg.value_and_grad(native)(X.copy())
+    assert np.isclose(value, f(X), rtol=1e-13)
+    assert np.allclose(gradient, slopes(f, X), rtol=1e-8, atol=1e-8)
+    along = np.array([0.3, -0.4, 0.2, 0.7])
+    assert np.isclose(tg.jvp(native, (X.copy(),), (along,))[1], gradient @ along, rtol=1e-10)
+
+
+@pytest.mark.parametrize(
+    "f", [ranges, lower_triangles, registered_helpers], ids=lambda f: f.__name__
+)
+def test_overloading_agrees(f):
+    value, gradient = tg.value_and_grad(tg.njit(f, mode="overload"))(X.copy())
+    expected, by_adjoint = tg.value_and_grad(tg.njit(f, mode="adjoint"))(X.copy())
+    assert np.isclose(value, expected, rtol=1e-13)
+    assert np.allclose(gradient, by_adjoint, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("f", [lower_triangles], ids=lambda f: f.__name__)
+def test_second_derivatives(f):
+    gradient = tg.grad(tg.njit(f))
+    assert np.allclose(tg.hessian(tg.njit(f))(X.copy()), slopes(gradient, X), rtol=1e-7, atol=1e-7)
+
+
+def test_eigenvectors_in_single_precision():
+    @tg.njit
+    def f(a):
+        return np.sum(np.linalg.eigh(a)[1][:, 0] ** 3)
+
+    a = POSITIVE.astype(np.float32)
+    gradient = tg.grad(f)(a)
+    assert gradient.dtype == np.float32 and np.all(np.triu(gradient, 1) == 0)
+    assert np.allclose(gradient, tg.grad(f)(POSITIVE.copy()), rtol=1e-3, atol=1e-5)
+
+
+def test_vectors_of_equal_eigenvalues_are_refused():
+    @tg.njit
+    def f(a, weights):
+        w, v = np.linalg.eigh(a)
+        return np.sum(v * weights) + np.sum(w**2)
+
+    a = np.diag([1.0, 1.0, 2.0])
+    alone = np.zeros((3, 3))
+    alone[:, 2] = 1.0  # the third vector's eigenvalue is its own
+    assert np.all(np.isfinite(tg.grad(f)(a, alone)))
+    assert np.isclose(tg.jvp(f, (a, alone), (np.eye(3), alone))[1], 9.0)
+    with pytest.raises(NotDifferentiable, match="equal eigenvalues"):
+        tg.grad(f)(a, np.ones((3, 3)))
+
+
+def keeps_its_result(x):
+    out = np.empty((2, 2))
+    y = np.dot(x.reshape(2, 2), x.reshape(2, 2), out=out)
+    return np.sum(y)
+
+
+def any_number(*xs):
+    return xs[0]
+
+
+def test_what_is_refused():
+    with pytest.raises(
+        NotDifferentiable, match=r"an array that is passed as out.*y\[:\] = np\.dot"
+    ):
+        tg.grad(tg.njit(keeps_its_result, mode="adjoint"))(X.copy())
+    with pytest.raises(NotDifferentiable, match="any number of arguments"):
+        tg.grad(tg.njit(any_number))(1.0, 2.0)
