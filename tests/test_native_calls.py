@@ -1,6 +1,7 @@
 """Repeated calls of a native gradient: what the first one found out serves the next only where it holds."""
 
 import threading
+from collections import namedtuple
 
 import numpy as np
 import pytest
@@ -171,3 +172,29 @@ def test_the_first_calls_of_several_threads():
     for value, slope in found:
         assert value == pytest.approx(2 * np.sum(np.sin(x)))
         np.testing.assert_allclose(slope, 2 * np.cos(x))
+
+
+Pair = namedtuple("Pair", "rate load")
+
+
+def test_tuples_of_what_is_differentiated():
+    """Their elements are operands of the entry, whatever the tuples are; every transform takes them as it does elsewhere."""
+
+    @tg.njit
+    def f(pair, nested, steps=3):
+        (a, b), c = nested
+        s = 0.0
+        for i in range(steps):
+            s += pair.rate * a * i + np.sum(pair.load) * b**2 * c
+        return s
+
+    pair, nested = Pair(2.0, np.array([0.5, 1.5])), ((1.0, 2.0), 3.0)
+    by_pair, by_nested = tg.grad(f, argnums=(0, 1))(pair, nested, 4)
+    assert by_pair.rate == 6.0 and np.all(by_pair.load == 48.0)
+    assert by_nested == ((12.0, 96.0), 32.0)
+    assert "pair_1" in f.explain()
+    value, tangent = tg.jvp(lambda n: f(pair, n, 4), (nested,), (((0.0, 1.0), 0.0),))
+    assert value == f(pair, nested, 4) and tangent == 96.0
+    second = tg.hessian(lambda b: f(pair, ((1.0, b), 3.0), 4))(2.0)
+    assert np.isclose(second, 48.0)
+    assert tg.compile(tg.grad(lambda b: f(pair, ((1.0, b), 3.0), 4)))(2.0) == 96.0

@@ -45,11 +45,6 @@ class Bound:
                 positions.append(i)
                 self.operands.append(a)
                 self.template.append(None)
-            elif isinstance(a, tuple) and any(isinstance(x, _OPERANDS) for x in a):
-                raise NotDifferentiable(
-                    f"{function.__name__} was called with a tuple of tensors, whose derivative has no place in one entry. Pass the "
-                    "tensors one by one, or as one array."
-                )
             else:
                 self.template.append(unlocked(kept(a)) if isinstance(a, np.ndarray) else a)
         self.positions = tuple(positions)

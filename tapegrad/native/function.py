@@ -43,6 +43,7 @@ from . import (
     tangent,
 )
 from .complaints import COMPLAINTS, retold
+from .inference import load
 from .lowering import Custom, python_function
 from .options import checked
 from .tree import TEMP
@@ -69,6 +70,7 @@ class NativeFunction:
         self.variants: dict[Any, Variant] = {}
         self.latest: Derived | Overloaded | None = None
         self._by_types: dict[tuple[Any, ...], Variant] = {}
+        self._flat: dict[Any, NativeFunction] = {}
         self._lock = threading.RLock()
         for name in ("__name__", "__qualname__", "__doc__", "__module__"):
             setattr(self, name, getattr(self.py_func, name, None))
@@ -95,10 +97,14 @@ class NativeFunction:
             if not kwargs and _SIMPLE.issuperset(map(type, args)):
                 return self.dispatcher(*args)
             full = self.bind(args, kwargs)
-            for leaf in leaves_of(full):
-                if isinstance(leaf, Tensor | StandIn):
-                    return _record()(self, full)
-            return self.dispatcher(*full)
+            if not any(isinstance(leaf, Tensor | StandIn) for leaf in leaves_of(full)):
+                return self.dispatcher(*full)
+            if not any(isinstance(a, tuple) for a in full):
+                return _record()(self, full)
+            flat = self.flat(full)
+            result = _record()(flat, tuple(leaves_of(full)))
+            self.latest = flat.latest or self.latest
+            return result
         except COMPLAINTS as error:
             raise retold(error, self.py_func) from error
 
@@ -109,6 +115,35 @@ class NativeFunction:
         bound = self.signature.bind(*args, **kwargs)
         bound.apply_defaults()
         return tuple(bound.args)
+
+    def flat(self, args: tuple[Any, ...]) -> NativeFunction:
+        """This function of the elements of its tuples, one by one: an entry of the tape has tensors for operands."""
+        scope: dict[str, Any] = {"function": self.dispatcher}
+        parameters: list[str] = []
+
+        def spelled(a: Any, name: str) -> str:
+            if not isinstance(a, tuple):
+                parameters.append(name)
+                return name
+            parts = [spelled(x, f"{name}_{k}") for k, x in enumerate(a)]
+            if not hasattr(a, "_fields"):
+                return f"({''.join(f'{p}, ' for p in parts)})"
+            made = f"made_{name}"
+            scope[made] = type(a)
+            return f"{made}({', '.join(parts)})"
+
+        given = [spelled(a, name) for name, a in zip(self.signature.parameters, args, strict=True)]
+        name = self.__name__ if self.__name__.isidentifier() else "function"
+        text = f"def {name}({', '.join(parameters)}):\n    return function({', '.join(given)})\n"
+        key = text, *scope.values()
+        with self._lock:
+            found = self._flat.get(key)
+            if found is None:
+                made = numba.jit(**self.dispatcher.targetoptions)(load(name, text, scope))
+                found = self._flat[key] = NativeFunction(
+                    made, self.limit, self.snapshots, self.mode
+                )
+        return found
 
     # ------------------------------------------------------------------------------------------ variants
 
