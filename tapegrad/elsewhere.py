@@ -11,6 +11,7 @@ from __future__ import annotations
 import difflib
 import sys
 from importlib import import_module
+from importlib.util import find_spec
 from types import FrameType
 
 MODULES = (
@@ -114,8 +115,8 @@ def told(name: str, known: list[str]) -> str:
     """
     if name in INSTEAD:
         return INSTEAD[name]
-    if name.startswith("_"):
-        return ""  # asked by machinery, not by a person
+    if name.startswith("_") or find_spec(f"tapegrad.{name}") is not None:
+        return ""  # asked by machinery, not by a person: `from .. import vecmath` asks first, and imports then
     for module in MODULES:
         place = import_module(f"tapegrad.{module}")
         if name in getattr(place, "__all__", vars(place)) and callable(getattr(place, name)):

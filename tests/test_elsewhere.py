@@ -39,17 +39,23 @@ def test_what_is_named_instead_exists_and_the_name_does_not(name):
         ("_private", ""),
         ("np", ""),
         ("sys", ""),
+        ("tensor", ""),
     ],
 )
 def test_names_from_inside_and_slips(name, words):
     assert told(name, dir(tg)).startswith(words) and bool(told(name, dir(tg))) == bool(words)
 
 
-def test_asking_whether_a_private_name_is_there_loads_nothing():
-    code = (
-        "import sys, tapegrad as tg; hasattr(tg, '__wrapped__'); hasattr(tg, '_repr_html_'); "
-        "print('scipy.special' in sys.modules)"
-    )
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "hasattr(tg, '__wrapped__'); hasattr(tg, '_repr_html_')",
+        # `from .. import vecmath` asks the package for the name before it imports the module.
+        "hasattr(tg, 'vecmath'); tg.njit; tg.compile",
+    ],
+)
+def test_names_that_machinery_asks_for_load_nothing(asked):
+    code = f"import sys, tapegrad as tg; {asked}; print('scipy.special' in sys.modules)"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "False"
 

@@ -235,7 +235,7 @@ def _pick(found: Any, x: Any, y: Any) -> Any:
 def _register_scalars() -> None:
     seen: set[int] = set()
     names = [*rules.MATH, "math.erf", "math.erfc"]
-    names += [f"np.{n}" for n in dir(np) if isinstance(getattr(np, n), np.ufunc)]
+    names += [f"np.{n}" for n, f in vars(np).items() if isinstance(f, np.ufunc)]
     for name in names:
         ufunc = rules.ufunc_of(name)
         n = 1 if ufunc is None else ufunc.nin

@@ -776,8 +776,8 @@ def _generated(op: Op, kinds: Sequence[Any]) -> Derivative | None:
 
 FUNCTIONS.update(dict.fromkeys(_GENERATED, _generated))
 
-for _name in dir(np):
-    if isinstance(getattr(np, _name), np.ufunc) and getattr(np, _name) in UFUNCS:
+for _name, _function in vars(np).items():  # `dir` would name what NumPy imports only when asked
+    if isinstance(_function, np.ufunc) and _function in UFUNCS:
         FUNCTIONS.setdefault(f"np.{_name}", None)
 FUNCTIONS.update(dict.fromkeys((*MATH, "math.erf", "math.erfc", "np.real"), None))
 
