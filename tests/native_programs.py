@@ -457,6 +457,18 @@ def powers(x):
     )
 
 
+def powers_bound_again(x):
+    """The reverse takes a power as it was, not what its name means behind the line."""
+    d = (0.5 + abs(x[1])) ** 1.3
+    d *= math.tanh(x[0])
+    for i in range(3):
+        d = (1.0 + abs(d)) ** 0.7
+        if d > 1.1:
+            d = d * x[i]
+        d = d - x[i + 1] * d * d
+    return d
+
+
 def math_functions(x):
     s = 0.0
     for v in x:

@@ -3,8 +3,9 @@
 *Memory.* Variables that may share memory belong to one class; its name is "@" and one of them. The reverse speaks of classes.
 *Activity.* A value is active if it varies with a differentiated argument and a result varies with it. Active values through an
 operation without a rule are refused here, whatever the operation: nothing is dropped silently.
-*Lines.* Straight lines are cut so that no element is read after the same memory was written, and a shadowed array is bound at most
-once: then all of a line's old values can be put back at once, and its inner values computed again from them.
+*Lines.* Straight lines are cut so that no element is read after the same memory was written, and what the reverse takes as it is
+behind the line (a shadowed array, a power) is bound at most once: then all of a line's old values can be put back at once, and its inner
+values computed again from them.
 *Needs.* Going forward, the set of what earlier lines need in reverse meets what each line overwrites: only that is kept
 ("to be recorded", Hascoët, Naumann & Pascual 2005).
 """
@@ -470,11 +471,12 @@ class Needs:
             if op.out and flow.array(op.out[0]) and self._reads_result(op):
                 results.add(flow.root(op.out[0]))
             for n in op.out:
-                if flow.array(n):
-                    # A second binding in one line would hide the first one's shadow.
-                    if n in made:
-                        return k
+                # A second binding in one line would hide the first one's shadow, or the value that is not computed again.
+                if n in made:
+                    return k
+                if flow.array(n) or _costly(op):
                     made.add(n)
+                if flow.array(n):
                     if not flow.view(op) and flow.root(n) in flow.stored:
                         written.add(flow.root(n))
         return 0
