@@ -5,7 +5,8 @@ tangent of its result (`native_push`: J t). The derivative of a pull by the oper
 (`native_bend`): for a direction t it is also that of <g, J t>, because second derivatives are symmetric. The same once more gives
 third ones (`native_twist`). Beyond there is an error.
 
-An entry keeps its operands only: the reverse runs the function again, inside its adjoint.
+An entry keeps its operands only: the reverse runs the function again, inside its adjoint. Its result is real, several results one behind
+the other; complex ones are put together from their parts by an entry of their own (`native_complex`).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from ..mode import is_grad_enabled
 from ..primitive import primitive, track
 from ..storage import StandIn, kept
 from ..tensor import Tensor, wrap
-from .function import Derived, NativeFunction, Variant
+from .function import Derived, NativeFunction, Variant, joined, real_leaves
 
 if TYPE_CHECKING:
     from .overloading import Overloaded
@@ -169,19 +170,21 @@ def record(function: NativeFunction, args: tuple[Any, ...]) -> Any:
     several = isinstance(value, tuple)
     results = list(value) if several else [value]
     if not tracked:
-        wrapped = [wrap(np.asarray(r)) if _has_derivative(r) else r for r in results]
+        wrapped = [wrap(np.asarray(r)) if _kind(r) in "fc" else r for r in results]
         return tuple(wrapped) if several else wrapped[0]
-    bound.outs = [(i, getattr(r, "shape", ())) for i, r in enumerate(results) if _has_derivative(r)]
+    kinds = [_kind(r) for r in results]
+    flat = real_leaves(results) if "c" in kinds else results
+    bound.outs = [(i, getattr(r, "shape", ())) for i, r in enumerate(flat) if _kind(r) == "f"]
     bound.shapes = [x.shape for x in raw]
     bound.real = [x.dtype.kind != "c" for x in raw]
-    if standing is not None and len(bound.outs) < len(results):
+    if standing is not None and len(bound.outs) < len(flat):
         others = _traced(bound, standing, given)
         results = list(others) if several else [others]
     if not bound.outs:
         return tuple(results) if several else results[0]
     packed: Any = None
     if standing is None:
-        packed = pack([_value(results[i]) for i, _ in bound.outs])
+        packed = pack([_value(flat[i]) for i, _ in bound.outs])
         if isinstance(packed, np.ndarray) and any(np.may_share_memory(packed, x) for x in raw):
             packed = packed.copy()  # an entry's result is no other name of its operand
     if ordinary:
@@ -189,9 +192,12 @@ def record(function: NativeFunction, args: tuple[Any, ...]) -> Any:
     else:
         bound.value = packed
         packed = native_call(tuple(bound.operands), of=bound)
-    parts = split(packed, [s for _, s in bound.outs])
-    for (i, _), part in zip(bound.outs, parts, strict=True):
-        results[i] = part
+    parts = iter(split(packed, [s for _, s in bound.outs]))
+    for i, kind in enumerate(kinds):
+        if kind == "f":
+            results[i] = next(parts)
+        elif kind == "c":
+            results[i] = native_complex((next(parts), next(parts)))
     return tuple(results) if several else results[0]
 
 
@@ -220,15 +226,21 @@ def _traced(bound: Bound, standing: StandIn, given: Sequence[Any]) -> Any:
 
 def _value(r: Any) -> Any:
     """What compiled code returned as tensors hold it: an array, or one of NumPy's numbers."""
+    if type(r) is complex:
+        return np.complex128(r)
     return np.float64(r) if type(r) is float else r
 
 
-def _has_derivative(r: Any) -> bool:
-    return isinstance(r, _FLOATS) or (isinstance(r, np.ndarray) and r.dtype.kind == "f")
+def _kind(r: Any) -> str:
+    """NumPy's letter for what compiled code returned, "f" or "c" where it has a derivative; "O" for what is no number or array."""
+    if type(r) is float:
+        return "f"
+    if type(r) is complex:
+        return "c"
+    return r.dtype.kind if isinstance(r, np.ndarray | np.generic) else "O"
 
 
 _OPERANDS = (Tensor, StandIn)
-_FLOATS = (float, np.floating)
 _PLAIN = frozenset((np.ndarray, np.float64))
 
 
@@ -242,7 +254,19 @@ def _call(xs: Sequence[Any], of: Bound) -> Any:
     results = of.function.dispatcher(*of.args(xs))
     if not isinstance(results, tuple):
         results = (results,)
+    if any(_kind(r) == "c" for r in results):
+        results = real_leaves(results)
     return pack([_value(results[i]) for i, _ in of.outs])
+
+
+def _join(xs: Sequence[Any]) -> Any:
+    return joined(*map(np.asarray, xs))[()]
+
+
+@primitive(_join, name="native_complex", linear=True, holomorphic=False)
+def native_complex(g: Any, xs: Any) -> Any:
+    """Complex numbers from their real and imaginary parts."""
+    return [np.real(g), np.imag(g)]
 
 
 def _pull(xs: Sequence[Any], of: Bound) -> Any:

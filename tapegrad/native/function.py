@@ -311,7 +311,7 @@ class Variant:
         """The other way round."""
         parts = iter(given)
         return [
-            next(parts) + 1j * next(parts) if pairs.is_complex(self.types[i]) else next(parts)
+            joined(next(parts), next(parts)) if pairs.is_complex(self.types[i]) else next(parts)
             for i in positions
         ]
 
@@ -959,6 +959,15 @@ def real_leaves(args: Any) -> list[Any]:
         else:
             found.append(a)
     return found
+
+
+def joined(re: Any, im: Any) -> Any:
+    """Complex numbers from their parts; re + 1j * im would multiply infinities by zero."""
+    if not isinstance(re, np.ndarray):
+        return complex(re, im)
+    whole = np.empty(re.shape, np.complex128)
+    whole.real, whole.imag = re, im
+    return whole
 
 
 # ------------------------------------------------------------------------------------------------- interface

@@ -4,7 +4,8 @@ Once types are known, every complex name `z` becomes two, `z_re` and `z_im`, num
 operations that it means. All that follows (activity, what is kept, both directions, second derivatives) sees real code, and the
 gradient by the pair (∂L/∂a, ∂L/∂b) is what tapegrad calls the gradient by z = a + ib.
 
-Invariant: afterwards no name of the program has a complex type; parameters are pairs, as those that are tuples are several names.
+Invariant: afterwards no name of the program has a complex type; parameters are pairs, as those that are tuples are several names, and
+so are results.
 Formulas by polar form (Abramowitz & Stegun, "Handbook of Mathematical Functions" (1964), chapters 3 and 4) with `hypot` and `arctan2`, so
 that nothing overflows on the way.
 """
@@ -79,13 +80,8 @@ class _Dissolver:
             self.pairs[name] = (typed.fresh(f"{name}_re", part), typed.fresh(f"{name}_im", part))
             if name in program.several:
                 program.several.update(self.pairs[name])
-        for r in program.results:
-            if r in self.pairs:
-                raise refuse(
-                    program.where,
-                    "The function returns a complex number, whose derivative has no place here.",
-                    "Return its real and imaginary parts, or its absolute value.",
-                )
+        program.returns_tuple |= any(r in self.pairs for r in program.results)
+        program.results = [n for r in program.results for n in self.pairs.get(r, (r,))]
         program.params = [n for p in program.params for n in self.pairs.get(p, (p,))]
         typed.param_parts = [self._parts(p) for p in typed.param_parts]
         self.block(program.body)
