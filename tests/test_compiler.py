@@ -1712,3 +1712,32 @@ def test_what_one_value_is_made_of_gets_no_memory():
     agree_as_a_whole(f(w, v), both(w, v))
     stored = [line for line in f.source.splitlines() if "store" in line]
     assert not any(name in line for line in stored for name in ("equal", "where"))
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("n", [5, 17, 34, 70])
+@pytest.mark.parametrize("rows", [3, 32, 131])
+def test_products_of_several_rows_at_once(rows, n, dtype):
+    """Rows that are no multiple of those of one turn, in one block and in several, and columns that are no whole vectors."""
+    rng = np.random.default_rng(0)
+    a, b = rng.integers(-9, 9, (rows, 6)).astype(dtype), rng.integers(-9, 9, (6, n)).astype(dtype)
+    f = tg.compile(lambda a, b: (a @ b, a.T @ (a @ b), (a[::-1] @ b)[1:] - a[1:] @ b))
+    for got, exact in zip(f(a, b), (a @ b, a.T @ (a @ b), a[-2::-1] @ b - a[1:] @ b), strict=True):
+        np.testing.assert_array_equal(got, exact)  # whole numbers, whose sums are exact
+
+
+@pytest.mark.parametrize("summed", [False, True])
+def test_a_zero_cotangent_brings_a_zero(summed):
+    """However infinite the partial is, alone and as part of a sum, which are two texts."""
+    g = np.array([0.0, -0.0, 2.0, np.nan, 0.0, -3.0] * 3)
+    p = np.array([np.inf, np.inf, 3.0, 1.0, np.nan, np.inf] * 3)
+
+    def pulled(g, p):
+        x = tg.ops.elementary.strong_product(g, p)
+        return np.sum(x) if summed else x
+
+    f = tg.compile(pulled)
+    with np.errstate(all="ignore"):
+        exact = np.where(g == 0, 0.0, g * p)
+        for i in ([0, 1, 4, 7], [5, 0, 1], range(18)):
+            np.testing.assert_array_equal(f(g[i], p[i]), exact[i].sum() if summed else exact[i])

@@ -35,7 +35,9 @@ Map = tuple[int, int, int]
 
 PACKED = "packed"
 """The operation that changes nothing but where entries stand."""
-CHEAP = frozenset([PACKED]).union(
+STRONG = "strong_product"
+"""A cotangent times a partial, and 0 where the cotangent is 0, however infinite the partial is."""
+CHEAP = frozenset([PACKED, STRONG]).union(
     "add subtract multiply negative positive absolute square maximum minimum where less less_equal greater greater_equal equal "
     "not_equal logical_and logical_or logical_xor logical_not isnan isfinite isinf cast signbit copysign".split()
 )  # fmt: skip
@@ -151,7 +153,7 @@ class Arrays:
         self, name: str, x: tuple[Op, ...], shape: tuple[int, ...], dtype: np.dtype
     ) -> Op | None:
         values = [_value(y) for y in x]
-        if all(v is not None for v in values):
+        if all(v is not None for v in values) and name != STRONG:
             return self._folded(name, values, shape, dtype)
         a, b = (*values, None, None)[:2]
         if name == "positive" and x[0].dtype == dtype:
@@ -192,6 +194,11 @@ class Arrays:
                 return x[1]
         if name == "square":
             return self.elem("multiply", (x[0], x[0]), dtype)
+        if name == STRONG:
+            if a == 0:
+                return x[0]
+            if a is not None or (b is not None and np.isfinite(b)):
+                return self.elem("multiply", x, dtype)
         if name == "power" and b is not None:
             return self._power(x[0], float(b), dtype)
         return None

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from .. import vecmath
-from .arrays import B1, C8, C16, F4, F8, I4, I8, PACKED, Map, Op, composed
+from .arrays import B1, C8, C16, F4, F8, I4, I8, PACKED, STRONG, Map, Op, composed
 from .pairs import STEPS, Numbers, Pair
 from .schedule import Group, Nest, Schedule, Walk, base, gathered_maps, identity, inside_maps
 
@@ -42,6 +42,12 @@ TYPES = {
 SUFFIX = {F8: "f64", F4: "f32"}
 WRITTEN_OUT = 8
 """Vectors of an innermost loop that are written one after the other instead of looped over."""
+
+REGISTERS = 2
+"""Vectors of sums in registers at once, for each entry of a vector: half of the registers that there are."""
+
+MOST_AT_ONCE = 8
+"""Rows of sums that one turn computes at most."""
 
 MOST_WRITTEN = 160
 """Instructions, about, in a loop that is written out."""
@@ -118,6 +124,8 @@ class Body:
         self.made_at: dict[str, int] = {}  # the loop depth of each value's text
         self.shares: list[str] = []  # functions of shared groups
         self.split: set[int] = set()  # reductions that go to a chunk's part now
+        sums = [op for op in schedule.roots.values() if op.kind == "reduce"]
+        self.summed = {op.inputs[0].number for op in sums}  # what a sum reads
 
     # ------------------------------------------------------------------------------------ text
 
@@ -258,17 +266,7 @@ class Body:
 
     def _initialised(self, op: Op) -> None:
         """Fill a reduction's memory with what changes nothing."""
-        pointer = self.pointer(op)
-        neutral = f"{TYPES[op.dtype]} {literal(_neutral(op), op.dtype)}"
-        if op.size == 1:
-            self.line(f"store {neutral}, ptr {pointer}")
-            return
-
-        def one(i: str) -> None:
-            at = self.let(f"getelementptr inbounds {TYPES[op.dtype]}, ptr {pointer}, i64 {i}")
-            self.line(f"store {neutral}, ptr {at}")
-
-        self.loop("0", str(op.size), 1, one)
+        self._filled_between(op, "0", str(op.size), op.size)
 
     # ------------------------------------------------------------------------------------ nests
 
@@ -327,6 +325,7 @@ class Body:
                 else self.let(f"mul nsw i64 {high}, {ratio}")
             )
         self.cut_axes = {i for i, c in zip(axes, cuts, strict=True) if len(c) > 1}
+        self.in_rows = bool(cuts) and all(self._is_written(b - a) for a, b in cuts[-1])
         self.pieces = {}
         for op in nest.sums:
             if 0 not in op.attr[1] and not self._stored_once(op):
@@ -403,7 +402,8 @@ class Body:
         self.depth_of: dict[int, int] = {}
         base_depth = len(self.scopes)
         self.floor = base_depth
-        self.rows: dict[int, dict[int, tuple[str, int]]] = {}  # sums that are in registers now
+        self.rows: dict[int, dict[tuple[str, int], tuple[str, int]]] = {}  # sums in registers now
+        self.together: tuple[int, list[str]] = (-1, [""])  # an axis, and its indices of one turn
         if not self.axes:
             self.scopes.append(Scope())
             self._innermost(nest, 1)
@@ -441,7 +441,19 @@ class Body:
                 scope = self.scopes.pop()
                 self.scopes[-1].lines += scope.lines
             else:
-                self.loop(low, high, 1, inside)
+                n = self._at_once(nest, level, chunks)
+
+                def several(i: str) -> None:
+                    more = [self.let(f"add nsw i64 {i}, {k}") for k in range(1, n)]
+                    self.together = axis, [i, *more]
+                    inside(i)
+                    self.together = -1, [""]
+
+                border = low if n == 1 else self._border(axis, low, high, n)
+                if border != low:
+                    self.loop(low, border, n, several)
+                if border != high:
+                    self.loop(border, high, 1, inside)
         else:
             self._innermost_loops(nest, axis, low, high)
         for op, finish in zip(starting, accumulators, strict=True):
@@ -451,12 +463,13 @@ class Body:
         def at(i: str, lanes: int) -> None:
             self.variables[axis] = (i, lanes)
             self.depth_of[axis] = len(self.scopes) - 1
-            self._innermost(nest, lanes)
+            for _ in self._indices_at_once():
+                self._innermost(nest, lanes)
 
         if low.isdigit() and high.isdigit():
             start, stop = int(low), int(high)
             chunks = _chunks(stop - start, self.lanes)
-            if stop - start <= self.written_out * self.lanes:
+            if self._is_written(stop - start):
                 for lanes in chunks:
                     self.scopes.append(Scope())
                     at(str(start), lanes)
@@ -474,21 +487,51 @@ class Body:
                 self.scopes[-1].lines += scope.lines
                 middle += lanes
             return
-        length = self.let(f"sub nsw i64 {high}, {low}")
-        positive = self.let(f"icmp sgt i64 {length}, 0")
-        length = self.let(f"select i1 {positive}, i64 {length}, i64 0")
-        even = self.let(f"and i64 {length}, {-self.lanes}")
-        border = self.let(f"add nsw i64 {low}, {even}")
+        border = self._border(axis, low, high, self.lanes)
         self.loop(low, border, self.lanes, lambda i: at(i, self.lanes))
-        if not self._whole_vectors(axis):
+        if border != high:
             self.loop(border, high, 1, lambda i: at(i, 1))
 
-    def _whole_vectors(self, axis: int) -> bool:
-        """Whether every block of rows is whole vectors, where the innermost loop goes over the rows."""
+    def _is_written(self, entries: int) -> bool:
+        """Whether so many entries of the innermost axis are written out."""
+        return entries <= self.written_out * self.lanes
+
+    def _border(self, axis: int, low: str, high: str, n: int) -> str:
+        """Where turns of n indices end (n is a power of two); `high` itself if there are no others."""
+        if low.isdigit() and high.isdigit():
+            return str(int(high) - (int(high) - int(low)) % n)
+        # Bounds that are not known now are those of a block of rows.
         start, stop = self.pieces[axis]
         per_row = self.extents[axis] // self.nest.space[0]
         edges = (start, stop, self.group.block * per_row, self.group.rows * per_row)
-        return all(edge % self.lanes == 0 for edge in edges)
+        if all(edge % n == 0 for edge in edges):
+            return high
+        length = self.let(f"sub nsw i64 {high}, {low}")
+        positive = self.let(f"icmp sgt i64 {length}, 0")
+        length = self.let(f"select i1 {positive}, i64 {length}, i64 0")
+        even = self.let(f"and i64 {length}, {-n}")
+        return self.let(f"add nsw i64 {low}, {even}")
+
+    def _at_once(self, nest: Nest, level: int, chunks: Sequence[tuple[int, int]]) -> int:
+        """How many indices of an axis one turn computes: more than 1 where rows of sums are in registers, as in a product of matrices.
+
+        So what all of them read is loaded once, and there are sums enough for the additions not to wait for one another.
+        """
+        if not chunks or nest.roots != nest.sums[:1] or nest.copies:
+            return 1
+        if self._row_begins(nest.sums[0]) != level + 1:
+            return 1
+        entries = sum(lanes for _, lanes in chunks) * nest.sums[0].dtype.itemsize // F4.itemsize
+        most = 2 * REGISTERS * self.widest**2 // entries
+        return 1 << min(most, MOST_AT_ONCE).bit_length() - 1 if most else 1
+
+    def _indices_at_once(self) -> Iterator[str]:
+        """Each index of a turn, as the one that values are computed at."""
+        axis, names = self.together
+        for name in names:
+            if axis >= 0:
+                self.variables[axis] = (name, 1)
+            yield name
 
     # ------------------------------------------------------------------------------------ reductions
 
@@ -559,7 +602,7 @@ class Body:
         if not (low.isdigit() and high.isdigit()):
             return []
         start, stop = int(low), int(high)
-        if stop - start > self.written_out * self.lanes:
+        if not self._is_written(stop - start):
             return []
         chunks = []
         for lanes in _chunks(stop - start, self.lanes):
@@ -580,22 +623,23 @@ class Body:
     def _row_accumulator(self, op: Op, chunks: Sequence[tuple[int, int]]) -> Callable[[Op], None]:
         """Registers for a row of sums, a vector for each written-out step of the innermost loop; added to memory after the loops."""
         neutral = literal(_neutral(op), op.dtype)
-        names: dict[int, tuple[str, int]] = {}
-        for start, lanes in chunks:
+        names: dict[tuple[str, int], tuple[str, int]] = {}
+        for index, (start, lanes) in itertools.product(self.together[1], chunks):
             name = self.name("acc")
             kind = typed(op.dtype, lanes)
             self.allocas.append(f"  {name} = alloca {kind}, align 64")
             self.line(f"store {kind} {_splat(neutral, op.dtype, lanes)}, ptr {name}")
-            names[start] = (name, lanes)
+            names[index, start] = (name, lanes)
         self.rows[op.number] = names
 
         def finish(op: Op) -> None:
             axis = self.axes[-1]
-            for start, (name, lanes) in names.items():
-                self.variables[axis] = (str(start), lanes)
-                self.depth_of[axis] = len(self.scopes) - 1
-                kind = typed(op.dtype, lanes)
-                self._added(op, Value(self.let(f"load {kind}, ptr {name}"), op.dtype, lanes))
+            self.depth_of[axis] = len(self.scopes) - 1
+            for index in self._indices_at_once():
+                for start, lanes in chunks:
+                    self.variables[axis] = (str(start), lanes)
+                    kind, (name, _) = typed(op.dtype, lanes), names[index, start]
+                    self._added(op, Value(self.let(f"load {kind}, ptr {name}"), op.dtype, lanes))
             del self.rows[op.number]
 
         return finish
@@ -665,18 +709,21 @@ class Body:
 
     def _stored_once(self, op: Op) -> bool:
         """Whether registers hold the whole of a sum, so that its memory is written once and read never."""
+        if 0 in op.attr[1]:
+            return False
+        first, last = self._first_reduced(op), len(self.axes)
+        if first == -2 and self.in_rows:
+            first, last = self._row_begins(op), last - 1
         levels = self._reduced_levels(op)
         return (
-            0 not in op.attr[1]
-            and self._first_reduced(op) >= 0
-            and levels == list(range(levels[0], len(self.axes)))
+            first >= 0
+            and levels == list(range(levels[0], last))
             and not any(self.axes[level] in self.cut_axes for level in levels)
         )
 
     def _filled(self, op: Op, low: str, high: str) -> None:
         """Fill the rows of this block in a reduction's memory with what changes nothing."""
         row = math.prod(op.shape[1:])
-        pointer = self.pointer(op)
         first, last = low, high
         if low != "0" and self.schedule.memory[op.number][0] in ("block", "own"):
             first, last = "0", self.let(f"sub nsw i64 {high}, {low}")
@@ -689,13 +736,20 @@ class Body:
             last = (
                 str(int(last) * row) if last.isdigit() else self.let(f"mul nsw i64 {last}, {row}")
             )
-        neutral = f"{TYPES[op.dtype]} {literal(_neutral(op), op.dtype)}"
+        self._filled_between(op, first, last, row)
 
-        def one(i: str) -> None:
-            at = self.let(f"getelementptr inbounds {TYPES[op.dtype]}, ptr {pointer}, i64 {i}")
-            self.line(f"store {neutral}, ptr {at}")
+    def _filled_between(self, op: Op, first: str, last: str, unit: int) -> None:
+        """Fill entries of a reduction's memory, of which there are a multiple of `unit`, with what changes nothing."""
+        lanes = next(n for n in (self.widest, 4, 2, 1) if unit % n == 0)
+        neutral = literal(_neutral(op), op.dtype)
+        kind, pointer = TYPES[op.dtype], self.pointer(op)
 
-        self.loop(first, last, 1, one)
+        def vector(i: str, lanes: int) -> None:
+            at = self.let(f"getelementptr inbounds {kind}, ptr {pointer}, i64 {i}")
+            value = f"{typed(op.dtype, lanes)} {_splat(neutral, op.dtype, lanes)}"
+            self.line(f"store {value}, ptr {at}, align {op.dtype.itemsize}")
+
+        self.loop(first, last, lanes, lambda i: vector(i, lanes))
 
     # ------------------------------------------------------------------------------------ the inside
 
@@ -715,7 +769,8 @@ class Body:
             if self._first_reduced(op) == -2 and op.number not in self.rows:
                 self._added(op, value)
             elif self._first_reduced(op) == -2:
-                name, _ = self.rows[op.number][int(self.variables[self.axes[-1]][0])]
+                index = self.variables.get(self.together[0], ("", 1))[0]
+                name, _ = self.rows[op.number][index, int(self.variables[self.axes[-1]][0])]
                 before = Value(self.let(f"load {value.type}, ptr {name}"), value.dtype, value.lanes)
                 total = self._combined(op, before, value)
                 self.line(f"store {value.type} {total.text}, ptr {name}")
@@ -856,8 +911,14 @@ class Body:
             value = self._computed(op, maps)
         finally:
             self.scopes = scopes
-        self.scopes[depth].memo[("value", op.number, maps)] = value
+        self.scopes[depth].memo[self._key(op, maps)] = value
         return value
+
+    def _key(self, op: Op, maps: tuple[Map, ...]) -> tuple[Any, ...]:
+        """What a value is known by; where one turn computes several indices of an axis, by the index too."""
+        axis = self.together[0]
+        index = self.variables[axis][0] if axis >= 0 and any(a == axis for _, a, _ in maps) else ""
+        return "value", op.number, maps, index
 
     def _spread(self, value: Value, lanes: int) -> Value:
         """A value in as many lanes."""
@@ -912,7 +973,7 @@ class Body:
         if op.kind == "region" and op.number not in self.schedule.roots:
             return self._region(op, maps)
         depth = self._depth(maps)
-        key = ("value", op.number, maps)
+        key = self._key(op, maps)
         for scope in self.scopes[self.floor : depth + 1]:
             if key in scope.memo:
                 return scope.memo[key]
@@ -1074,7 +1135,18 @@ class Body:
         self.declared[text] = None
 
     def _elem(self, op: Op, x: list[Value], lanes: int) -> Value:
+        if op.attr == STRONG:
+            return self._strong_product(x[0], x[1], summed=op.number in self.summed)
         return self._operation(op.attr, x, op.dtype, lanes)
+
+    def _strong_product(self, g: Value, p: Value, summed: bool) -> Value:
+        """g * p, and g itself where that is a zero."""
+        zero = Value(_splat(literal(0.0, g.dtype), g.dtype, g.lanes), g.dtype, g.lanes)
+        none = self._operation("equal", [g, zero], B1, g.lanes)
+        if summed:  # the choice before the product, which then can be one instruction with the sum
+            return self._operation("multiply", [g, self._select(none, zero, p)], g.dtype, g.lanes)
+        # After it: the cotangent waits for one of the two only.
+        return self._select(none, g, self._operation("multiply", [g, p], g.dtype, g.lanes))
 
     def _of_steps(self, name: str, x: list[Value], dtype: np.dtype, lanes: int) -> Value:
         """One part of a complex function; the other one is there already if it was asked for here."""

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import B1, COMPLEX, DTYPES, F4, F8, I8, Arrays, Map, Op
+from .arrays import B1, COMPLEX, DTYPES, F4, F8, I8, STRONG, Arrays, Map, Op
 from .graph import Node, Ref
 from .pairs import FORMULAS, Numbers, Pair, Unlowered
 from .tracing import OpCall
@@ -392,11 +392,7 @@ def strong_product(
     if settings or len(operands) != 2 or node.dtype not in (F8, F4):
         raise Unlowered
     g, p = (_op(arrays, x, node.dtype) for x in operands)
-    if p.kind != "const" or not np.isfinite(p.attr.value):
-        # The choice stands before the product, which then can be one instruction with the sum that reads it.
-        zero = arrays.const(0, (), node.dtype)
-        p = arrays.elem("where", (arrays.elem("equal", (g, zero), B1), zero, p), node.dtype)
-    return arrays.elem("multiply", (g, p), node.dtype)
+    return arrays.elem(STRONG, (g, p), node.dtype)
 
 
 @lowers("deg2rad", "radians", "rad2deg", "degrees")

@@ -45,14 +45,20 @@ def scaled(p: Value, n: Value) -> Value:
 
 def reduced(x: Value, low: Any = 0) -> tuple[Value, Value, Any]:
     """n and the pair r, with x + low = n ln 2 + r."""
+    if x.code.digits <= 24:
+        return *nearly_reduced(x), 0
     n = fma(x, LOG2_E, MAGIC) - MAGIC
     high = fma(n, -LN2_HIGH, x)
-    if x.code.digits <= 24:
-        return n, fma(n, -LN2_LOW, high), 0
     p, e = two_product(n, LN2_LOW)
     r = high - p
     rest = ((high - r) - p) - e
     return (n, r, rest) if type(low) is int else (n, *two_sum(r, rest + low))
+
+
+def nearly_reduced(x: Value) -> tuple[Value, Value]:
+    """The same with r rounded."""
+    n = fma(x, LOG2_E, MAGIC) - MAGIC
+    return n, fma(n, -LN2_LOW, fma(n, -LN2_HIGH, x))
 
 
 def within_range(x: Value, low: float = -746.0, high: float = 710.0) -> Value:
@@ -67,8 +73,7 @@ def within_range(x: Value, low: float = -746.0, high: float = 710.0) -> Value:
 def exp(x: Value) -> Value:
     """e**x."""
     x = within_range(x)
-    n = fma(x, LOG2_E, MAGIC) - MAGIC
-    r = fma(n, -LN2_LOW, fma(n, -LN2_HIGH, x))
+    n, r = nearly_reduced(x)
     return scaled(1.0 + fma(r * r, estrin(r, EXP[x.code.digits]), r), n)
 
 
@@ -110,10 +115,10 @@ def exp2(x: Value) -> Value:
     return scaled(1.0 + (r + fma(r * r, estrin(r, EXP[x.code.digits]), rest)), n)
 
 
-def _divided_by_power(x: Value, enough: float) -> tuple[Value, Pair, Pair, Pair]:
-    """n, and e**x - 1, e**x + 1, e**x as pairs, each divided by 2**n; 0 <= x. From n = `enough` on, 1 is nothing."""
+def _divided_by_power(x: Value) -> tuple[Value, Pair, Pair, Pair]:
+    """n, and e**x - 1, e**x + 1, e**x as pairs, each divided by 2**n; 0 <= x. From n = 32 on, 1 is nothing for a product of them."""
     n, r, t = _expm1_parts(x)
-    inverse = select(n > enough, 0.0, _power_of_two((MAGIC + 1023.0) - n))
+    inverse = select(n > 32.0, 0.0, _power_of_two((MAGIC + 1023.0) - n))
     s, e = fast_two_sum(1.0 - inverse, r)
     less = fast_two_sum(s, e + t)
     both, lost = fast_two_sum(1.0, inverse)
@@ -126,14 +131,19 @@ def _divided_by_power(x: Value, enough: float) -> tuple[Value, Pair, Pair, Pair]
 def tanh(x: Value) -> Value:
     """Hyperbolic tangent: (e - 1) / (e + 1) with e = exp(2 |x|)."""
     a = abs(x)
-    _, less, more, _ = _divided_by_power(clipped(a + a, 0.0, 44.0), 100.0)
-    q, rest = over(less, more)
+    n, r = nearly_reduced(clipped(a + a, 0.0, 44.0))
+    inverse = _power_of_two((MAGIC + 1023.0) - n)
+    s, e = fast_two_sum(1.0 - inverse, r)
+    less, low = fast_two_sum(s, fma(r * r, estrin(r, EXP[x.code.digits]), e))  # (e - 1) / 2**n
+    # (e + 1) / 2**n: where n is so large that `less` is the larger one, what is lost is nothing beside it.
+    more, lost = fast_two_sum(inverse + inverse, less)
+    q, rest = over((less, low), (more, lost + low))
     return copysign(q + rest, x)
 
 
 def sinh(x: Value) -> Value:
     """Hyperbolic sine: (e - 1) (e + 1) / (2 e) with e = exp(|x|), where nothing cancels."""
-    n, less, more, e = _divided_by_power(within_range(abs(x), high=711.0), 32.0)
+    n, less, more, e = _divided_by_power(within_range(abs(x), high=711.0))
     q, rest = over(times(less, more), e)
     return copysign(scaled(q + rest, n - 1.0), x)
 
