@@ -1741,3 +1741,25 @@ def test_a_zero_cotangent_brings_a_zero(summed):
         exact = np.where(g == 0, 0.0, g * p)
         for i in ([0, 1, 4, 7], [5, 0, 1], range(18)):
             np.testing.assert_array_equal(f(g[i], p[i]), exact[i].sum() if summed else exact[i])
+
+
+@pytest.mark.parametrize("shape", [(300, 7), (40_000, 5), (3, 500), (1, 6), (6, 1)])
+def test_a_transposed_matrix_times_a_vector(shape):
+    """It adds up rows as they lie in memory, in blocks that threads may share."""
+    rng = np.random.default_rng(0)
+    a = rng.integers(-9, 9, shape).astype(float)
+    v, w = rng.integers(-9, 9, shape[0]).astype(float), rng.integers(-9, 9, shape[1]).astype(float)
+    f = tg.compile(lambda a, v, w: (a.T @ v, a.T @ (a @ w), a[::-1].T @ v, a.T[::-1] @ v))
+    exact = a.T @ v, a.T @ (a @ w), a[::-1].T @ v, (a.T @ v)[::-1]
+    for got, right in zip(f(a, v, w), exact, strict=True):
+        np.testing.assert_array_equal(got, right)
+
+
+def test_rows_that_are_fetched_for_the_next_block():
+    """While a loop computes elementary functions, what the loops beside it read is on its way; the last block has no next one."""
+    rng = np.random.default_rng(0)
+    x, w = rng.normal(size=(20_013, 9)), rng.normal(size=9)
+    both = tg.value_and_grad(lambda w: np.sum(np.log1p(np.exp(x @ w))))
+    f = tg.compile(lambda w, x: tg.value_and_grad(lambda w: np.sum(np.log1p(np.exp(x @ w))))(w))
+    agree_as_a_whole(f(w, x), both(w))
+    assert "llvm.prefetch" in f.ir

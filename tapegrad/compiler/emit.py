@@ -52,6 +52,15 @@ MOST_AT_ONCE = 8
 MOST_WRITTEN = 160
 """Instructions, about, in a loop that is written out."""
 
+LARGE = 1 << 20
+"""Bytes of an argument above which it comes from memory, about."""
+
+LONGEST_ROW = 512
+"""Bytes of a row up to which loops over rows fetch the next ones."""
+
+LINE = 64
+"""Bytes of a line of the cache."""
+
 ARITHMETIC = {"add": "fadd", "subtract": "fsub", "multiply": "fmul", "divide": "fdiv"}
 COMPARISONS = {
     "less": "olt", "less_equal": "ole", "greater": "ogt", "greater_equal": "oge", "equal": "oeq", "not_equal": "une",
@@ -273,11 +282,7 @@ class Body:
     def _nest(self, nest: Nest, group: Group, low: str, high: str) -> None:
         self.nest = nest
         self.group = group
-        walk = Walk(self.schedule.roots.keys())  # type: ignore[arg-type]
-        for op in nest.roots:
-            walk.into(op, identity(op.shape), top=True)
-        for op, _ in nest.copies:
-            walk.into(op, identity(op.shape))
+        walk = self._walk(nest)
         space = nest.space
         if any(n == 0 for n in space):
             return
@@ -295,6 +300,7 @@ class Body:
         self.axes = axes
         self.extents = dict(zip(axes, extents, strict=True))
         self.lanes = self._lanes(walk)
+        self.next = self._read_next(nest, group, walk)
         work = sum(
             3 if op.attr not in vecmath.FUNCTIONS else 40
             for op in walk.evaluated.values()
@@ -337,6 +343,41 @@ class Body:
             self.pieces = dict(zip(axes, piece, strict=True))
             self._piece(nest, bounds)
 
+    def _walk(self, nest: Nest) -> Walk:
+        """What a nest reads and evaluates."""
+        walk = Walk(self.schedule.roots.keys())  # type: ignore[arg-type]
+        for op in nest.roots:
+            walk.into(op, identity(op.shape), top=True)
+        for op, _ in nest.copies:
+            walk.into(op, identity(op.shape))
+        return walk
+
+    def _read_next(self, nest: Nest, group: Group, walk: Walk) -> list[Op]:
+        """Large arguments of which other nests of a group read rows: one that computes much, and reads none, fetches the next."""
+        if not self._rows_are_dynamic(group) or self.axes != [0] or not _is_heavy(walk):
+            return []
+        reads = [op for other in group.nests for op, _ in self._walk(other).reads]
+        mine = {op.number for op, _ in walk.reads}
+        found = {}
+        for op in reads:
+            if op.kind == "input" and op.number not in mine and op.shape[:1] == (group.rows,):
+                size = op.size * op.dtype.itemsize
+                if size > LARGE and size // group.rows <= LONGEST_ROW:
+                    found[op.number] = op
+        return list(found.values())
+
+    def _fetched(self, op: Op, lanes: int) -> None:
+        """Bring rows of an argument, which the next block reads, from memory to the cache while this one computes."""
+        rest = [(0, -1, 0)] * (len(op.shape) - 1)
+        strides = contiguous(op.shape)
+        first = self._element(
+            self.pointer(op), op.dtype, [(self.group.block, 0, 1), *rest], strides, None
+        )
+        self.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+        for at in range(0, lanes * strides[0] * op.dtype.itemsize, LINE):
+            line = self.let(f"getelementptr i8, ptr {first}, i64 {at}")
+            self.line(f"call void @llvm.prefetch.p0(ptr {line}, i32 0, i32 3, i32 1)")
+
     def _rows_are_dynamic(self, group: Group) -> bool:
         return 0 < group.block < group.rows
 
@@ -363,10 +404,7 @@ class Body:
         dtypes = {op.dtype for op in walk.evaluated.values()} | {op.dtype for op, _ in walk.reads}
         wide = self.widest * (2 if F8 not in dtypes and I8 not in dtypes else 1)
         work = sum(1 for op in walk.evaluated.values() if op.kind == "elem")
-        heavy = any(
-            op.kind == "elem" and op.attr in vecmath.FUNCTIONS for op in walk.evaluated.values()
-        )
-        return wide * 2 if work <= 10 and not heavy else wide
+        return wide * 2 if work <= 10 and not _is_heavy(walk) else wide
 
     def _absorbed(self, nest: Nest, walk: Walk) -> set[int]:
         """Axes that one loop covers together with the axis after them: all that is read or written there is contiguous."""
@@ -781,6 +819,8 @@ class Body:
                 before = Value(self.let(f"load {value.type}, ptr {name}"), value.dtype, value.lanes)
                 total = self._combined(op, before, value)
                 self.line(f"store {value.type} {total.text}, ptr {name}")
+        for op in self.next if lanes > 1 else ():
+            self._fetched(op, lanes)
         for op, k in nest.copies:
             pointer = self._element(f"%out{k}", op.dtype, maps, contiguous(op.shape), None)
             if op.kind == "complex":
@@ -1426,6 +1466,12 @@ def _kept_maps(op: Op) -> tuple[Map, ...]:
             (0, -1, 0) if i in op.attr[2] else (0, next(own), 1) for i in range(len(op.shape))
         )
     return tuple((0, i, 1) if op.inputs[0].shape[i] != 1 else (0, -1, 0) for i in kept)
+
+
+def _is_heavy(walk: Walk) -> bool:
+    """Whether elementary functions are among what is evaluated."""
+    functions = (op.attr for op in walk.evaluated.values() if op.kind == "elem")
+    return any(name in vecmath.FUNCTIONS or name == "logaddexp" for name in functions)
 
 
 def _joined_to(axis: int, absorbed: set[int]) -> int:

@@ -784,6 +784,11 @@ def matmul(arrays: Arrays, node: Node, operands: Sequence[Any], settings: dict[s
         raise Unlowered
     if len(a.shape) == 1 and len(b.shape) == 1:
         return arrays.reduce("add", arrays.elem("multiply", (a, b), node.dtype), (0,))
+    if len(b.shape) == 1 and len(a.shape) == 2 and arrays.packed(a) is not a:
+        # Rows of what is transposed, which are read in order, added up with entries of b as factors.
+        rows = arrays.view(a, ((0, 1, 1), (0, 0, 1)), a.shape[::-1])
+        column = arrays.reshape(b, (b.shape[0], 1))
+        return arrays.reduce("add", arrays.elem("multiply", (rows, column), node.dtype), (0,))
     if len(b.shape) == 1:
         spread = arrays.elem("multiply", (a, b), node.dtype)
         return arrays.reduce("add", spread, (len(a.shape) - 1,))
