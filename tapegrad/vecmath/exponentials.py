@@ -1,7 +1,7 @@
 """Exponentials: exp, exp2, expm1 and what is made of them.
 
 x = n ln 2 + r with |r| <= ln(2) / 2, and e**r = 1 + r + r**2 EXP(r): the reduction of Cody and Waite. The scaling by 2**n goes
-in two steps, so that results that overflow, or are subnormal, come out by themselves.
+in two steps, or by an instruction where there is one, so that results that overflow, or are subnormal, come out by themselves.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from .expression import (
     floating,
     fma,
     rounded,
+    scales,
     select,
+    times_power_of_two,
 )
 from .pairs import Pair, fast_two_sum, over, times, two_product, two_sum
 
@@ -38,6 +40,8 @@ def scaled(p: Value, n: Value) -> Value:
     biased = MAGIC + 1023.0
     if p.code.digits <= 24:
         return p * _power_of_two(n + biased)
+    if scales(p.code):
+        return times_power_of_two(p, n)
     z = fma(n, 0.5, biased)
     half = z - biased
     return (p * _power_of_two(z)) * _power_of_two((n - half) + biased)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 BITS = {"double": 64, "float": 32, "i64": 64, "i32": 32, "i1": 1}
@@ -331,6 +332,40 @@ def clipped(x: Value, low: float, high: float) -> Value:
     """x limited to an interval; NaN stays."""
     x = select(x > high, high, x)
     return select(x < low, low, x)
+
+
+def scales(code: Code) -> bool:
+    """Whether there is an instruction for `times_power_of_two`: AVX-512 has it, for eight lanes of double."""
+    return code.fused and code.lanes in (8, 16) and _has_avx512()
+
+
+@cache
+def _has_avx512() -> bool:
+    import llvmlite.binding as llvm
+
+    return bool(llvm.get_host_cpu_features().get("avx512f", False))
+
+
+def times_power_of_two(x: Value, n: Value) -> Value:
+    """x * 2**n for whole n, rounded once; where `scales` says so."""
+    code, kind, eight = x.code, x.code.type("double"), "<8 x double>"
+    symbol = "@llvm.x86.avx512.mask.scalef.pd.512"
+    code.declarations.add(f"declare {eight} {symbol}({eight}, {eight}, {eight}, i8, i32)")
+
+    def picked(kind: str, a: str, b: str, places: range) -> Value:
+        mask = ", ".join(f"i32 {i}" for i in places)
+        text = f"shufflevector {kind} {a}, {kind} {b}, <{len(places)} x i32> <{mask}>"
+        return code.emit(text, "double")
+
+    parts = []
+    for start in range(0, code.lanes, 8):
+        here = range(start, start + 8)
+        a, b = (picked(kind, v.name, "poison", here).name for v in (x, n))
+        passed = f"{eight} {a}, {eight} {b}, {eight} poison, i8 -1, i32 4"  # rounded to the nearest
+        parts.append(code.emit(f"call {eight} {symbol}({passed})", "double"))
+    if len(parts) == 1:
+        return parts[0]
+    return picked(eight, parts[0].name, parts[1].name, range(16))
 
 
 def horner(x: Value, coefficients: Sequence[float]) -> Any:
