@@ -24,6 +24,8 @@ from typing import Any
 
 import numpy as np
 
+from ..replay import named
+
 F8, F4, I8, I4, B1 = (np.dtype(t) for t in ("f8", "f4", "i8", "i4", "?"))
 DTYPES = (F8, F4, I8, I4, B1)
 C16, C8 = np.dtype("c16"), np.dtype("c8")
@@ -85,6 +87,7 @@ class Op:
 
     def __repr__(self) -> str:
         what = self.attr if self.kind in ("elem", "const") else self.kind
+        what = named.function_of(what) if self.kind == "elem" else what
         return f"%{self.number}:{what}{list(self.shape)}"
 
 

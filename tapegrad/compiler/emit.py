@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from .. import vecmath
+from ..replay import named
 from .arrays import B1, C8, C16, F4, F8, I4, I8, PACKED, STRONG, Map, Op, composed
 from .pairs import STEPS, Numbers, Pair
 from .schedule import Group, Nest, Schedule, Walk, base, gathered_maps, identity, inside_maps
@@ -1374,15 +1375,16 @@ class Body:
             return self._made(f"call {kind} @{symbol}({operands})", dtype, lanes)
         element = TYPES[dtype]
         symbol = LIBM.get(name, name) + ("f" if dtype == F4 else "")
-        self.declare(f"declare {element} @{symbol}({', '.join([element] * len(x))}) #1")
+        last = ["i32 0"] if name.startswith(named.PREFIX) else []  # Cython's, which says nothing
+        kinds = [*[element] * len(x), *("i32" for _ in last)]
+        self.declare(f"declare {element} @{symbol}({', '.join(kinds)}) #1")
         if lanes == 1:
-            operands = ", ".join(f"{element} {v.text}" for v in x)
+            operands = ", ".join([*(f"{element} {v.text}" for v in x), *last])
             return self._made(f"call {element} @{symbol}({operands})", dtype, 1)
         whole = "poison"
         for i in range(lanes):
-            operands = ", ".join(
-                f"{element} {self.let(f'extractelement {v.type} {v.text}, i32 {i}')}" for v in x
-            )
+            parts = [self.let(f"extractelement {v.type} {v.text}, i32 {i}") for v in x]
+            operands = ", ".join([*(f"{element} {part}" for part in parts), *last])
             one = self.let(f"call {element} @{symbol}({operands})")
             whole = self.let(f"insertelement {kind} {whole}, {element} {one}, i32 {i}")
         return Value(whole, dtype, lanes)

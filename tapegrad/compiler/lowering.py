@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from ..replay import named
 from .arrays import B1, COMPLEX, DTYPES, F4, F8, I8, STRONG, Arrays, Map, Op
 from .graph import Node, Ref
 from .pairs import FORMULAS, Numbers, Pair, Unlowered
@@ -54,8 +55,8 @@ def expression(
         if result.shape != node.shape or result.dtype != node.dtype:
             raise Unlowered
         return result
-    function = TABLE.get(node.name)
-    if function is None or node.dtype not in DTYPES:
+    function = TABLE.get(node.name, of_scipy)
+    if node.dtype not in DTYPES:
         raise Unlowered
     operands = [_operand(x, inputs, weak) for x in node.args]
     settings = {k: _operand(x, inputs, weak) for k, x in node.kwargs.items()}
@@ -393,6 +394,29 @@ def strong_product(
         raise Unlowered
     g, p = (_op(arrays, x, node.dtype) for x in operands)
     return arrays.elem(STRONG, (g, p), node.dtype)
+
+
+def of_scipy(arrays: Arrays, node: Node, operands: Sequence[Any], settings: dict[str, Any]) -> Op:
+    """An elementwise function of SciPy's, in float64: a call of its C function for each entry."""
+    ufunc = node.function
+    if isinstance(ufunc, OpCall):
+        ufunc, parameters, by = getattr(ufunc.run, "declared", (None, (), ()))
+        variadic = len(by) > 2
+        given = dict(zip(by, operands[0] if variadic else operands, strict=False))
+        given |= {p: settings[f"{p}_"] for p in parameters if f"{p}_" in settings}
+        operands, settings = [given[p] for p in parameters if p in given], {}
+    symbol = named.symbol_of(ufunc) if isinstance(ufunc, np.ufunc) else None
+    if symbol is None or settings or len(operands) != ufunc.nin:
+        raise Unlowered
+    if any("l" in types or "p" in types for types in ufunc.types):
+        raise Unlowered  # those of whole numbers warn where they are given others
+    try:
+        resolved = ufunc.resolve_dtypes((*map(_dtype_of, operands), None))
+    except TypeError:
+        raise Unlowered from None
+    if any(dtype != F8 for dtype in resolved):
+        raise Unlowered
+    return arrays.elem(symbol, [_op(arrays, x, F8) for x in operands], F8)
 
 
 @lowers("deg2rad", "radians", "rad2deg", "degrees")

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .. import markup
+from ..replay import named
 from .graph import Guard
 from .schedule import topological
 
@@ -56,7 +57,7 @@ class Report:
         for native in natives:
             for op in (op for outputs, _ in native.parts for op in topological(outputs)):
                 if op.kind == "elem":
-                    expressions[op.attr] += 1
+                    expressions[named.function_of(op.attr)] += 1
                     work += op.size
                 elif op.kind == "reduce":
                     expressions[f"{op.attr[0]} over axes"] += 1

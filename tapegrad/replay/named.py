@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import re
+import sys
 from functools import cache
 from typing import Any
 
@@ -53,18 +54,24 @@ def _address(name: str, count: int) -> int:
 
 def symbol_of(ufunc: np.ufunc) -> str | None:
     """The symbol of a function of SciPy's with doubles in and a double out; None where there is no such C function."""
-    from scipy import special
-
+    special = sys.modules.get("scipy.special")  # where it is not loaded, no function is SciPy's
     name, count = ufunc.__name__, ufunc.nin
     if ufunc.nout != 1 or getattr(special, name, None) is not ufunc or not _address(name, count):
         return None
     return f"{PREFIX}{name}_{'d' * count}"
 
 
+def function_of(symbol: str) -> str:
+    """The function's name in a symbol; of another name, that."""
+    if not symbol.startswith(PREFIX):
+        return symbol
+    return symbol.removeprefix(PREFIX).rpartition("_")[0]
+
+
 def address_of(symbol: str) -> int | None:
     """Where the function is that a symbol of `symbol_of` names; None where this SciPy has none."""
-    name, _, letters = symbol.removeprefix(PREFIX).rpartition("_")
-    return _address(name, len(letters)) or None
+    letters = symbol.rpartition("_")[2]
+    return _address(function_of(symbol), len(letters)) or None
 
 
 def compiled(ufunc: np.ufunc) -> Any:

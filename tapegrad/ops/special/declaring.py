@@ -75,6 +75,7 @@ def parametric(
         given = values(operands[0] if variadic else operands, kw)
         return of(*(given[p] for p in parameters))
 
+    forward.declared = of, parameters, by  # type: ignore[attr-defined]
     positional = ["xs"] if variadic else ["x", "y"][: len(by)]
     forward.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
         [inspect.Parameter(p, inspect.Parameter.POSITIONAL_ONLY) for p in positional] + settings
