@@ -805,3 +805,24 @@ def test_the_gradient_of_an_infinite_determinant_is_none():
         alone = tg.grad(lambda x: np.linalg.det(x))(x[1])
     assert np.isnan(g[0]).all()
     np.testing.assert_allclose(g[1], alone, rtol=1e-9)
+
+
+def test_whole_numbers_beside_tensors():
+    """A matrix of whole numbers, tensors on the right: the gradient is that of the matrix as floats."""
+    a, b = np.array([[1, 2], [3, 4], [5, 7]]), np.array([1.0, -1.0, 2.0])
+
+    def shortest(b, a):
+        return np.sum(LA.lstsq(a, b)[0] ** 2) + np.sum(LA.lstsq(a, b)[1])
+
+    ours = tg.grad(shortest)(b, a)
+    assert np.array_equal(ours, tg.grad(shortest)(b, a.astype(float)))
+
+
+@pytest.mark.parametrize("p", [None, 2, -2])
+def test_condition_of_singular_matrices(p):
+    """As NumPy's: infinite where nothing is left to divide by."""
+    for a in (np.zeros((2, 2)), np.diag([1.0, 0.0])):
+        assert np.array_equal(LA.cond(tg.tensor(a, requires_grad=True), p).item(), LA.cond(a, p))
+    stack = np.stack([np.zeros((2, 2)), np.diag([3.0, 2.0])])
+    ours = LA.cond(tg.tensor(stack, requires_grad=True), p).detach().numpy()
+    assert np.array_equal(ours, LA.cond(stack, p))

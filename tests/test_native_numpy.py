@@ -3,6 +3,8 @@
 Each program is differentiated by the engines that know it, and compared with differences of fourth order.
 """
 
+import math
+
 import numpy as np
 import pytest
 from numba.extending import register_jitable
@@ -101,9 +103,24 @@ def slopes(f, x, h=1e-3):
     return np.array([(8 * (a - b) - (c - d)) / (12 * h) for a, b, c, d in at])
 
 
+def gamma_functions(x):
+    """A likelihood of counts: the derivative of lgamma is digamma, and its own is trigamma."""
+    s = 0.0
+    for i in range(x.size):
+        s += math.lgamma(4 * x[i] + 0.5) + math.gamma(0.5 * x[i] - 0.7) * x[0]
+    return s
+
+
+def parts_of_real_numbers(x):
+    s = np.sum(x.real * np.conj(x)) + np.sum(np.real(x) ** 3)
+    for v in x:
+        s += v.real * v.conjugate() ** 2 + v.imag + math.ldexp(v, 2) * v
+    return s
+
+
 PROGRAMS = (
     ranges, arguments_by_name, points_by_name, solved_by_name, bounds, diagonals, lower_triangles, lower_eigenvalues,
-    written_results, registered_helpers,
+    written_results, registered_helpers, gamma_functions, parts_of_real_numbers,
 )  # fmt: skip
 
 
@@ -119,7 +136,7 @@ def test_the_adjoint_is_the_derivative(f):
 
 
 @pytest.mark.parametrize(
-    "f", [ranges, lower_triangles, registered_helpers], ids=lambda f: f.__name__
+    "f", [ranges, lower_triangles, registered_helpers, gamma_functions], ids=lambda f: f.__name__
 )
 def test_overloading_agrees(f):
     value, gradient = tg.value_and_grad(tg.njit(f, mode="overload"))(X.copy())
@@ -128,7 +145,7 @@ def test_overloading_agrees(f):
     assert np.allclose(gradient, by_adjoint, rtol=1e-10, atol=1e-12)
 
 
-@pytest.mark.parametrize("f", [lower_triangles], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("f", [lower_triangles, gamma_functions], ids=lambda f: f.__name__)
 def test_second_derivatives(f):
     gradient = tg.grad(tg.njit(f))
     assert np.allclose(tg.hessian(tg.njit(f))(X.copy()), slopes(gradient, X), rtol=1e-7, atol=1e-7)
@@ -158,6 +175,19 @@ def test_vectors_of_equal_eigenvalues_are_refused():
     assert np.isclose(tg.jvp(f, (a, alone), (np.eye(3), alone))[1], 9.0)
     with pytest.raises(NotDifferentiable, match="equal eigenvalues"):
         tg.grad(f)(a, np.ones((3, 3)))
+
+
+def test_cotangents_of_complex_numbers():
+    """Parts are put together as they are: an infinite imaginary part does not spoil the real one."""
+
+    @tg.njit
+    def f(z):
+        return z.imag * np.inf + np.angle(z)
+
+    _, pull = tg.vjp(f, 1 + 1j)
+    (bar,) = pull(1.0)
+    assert isinstance(bar, complex)
+    assert np.isfinite(bar.real) and np.isinf(bar.imag)
 
 
 def keeps_its_result(x):

@@ -958,3 +958,11 @@ def test_public_names_are_numpys() -> None:
             mine = inspect.signature(ours).parameters
             assert [p for p in theirs if p in mine] == [p for p in mine if p in theirs], name
             assert ours.operands <= set(theirs), name
+
+
+@pytest.mark.parametrize("f", [np.cov, np.corrcoef], ids=["cov", "corrcoef"])
+def test_moments_have_the_dtype_that_was_asked_for(f):
+    rows = np.cos(np.arange(8.0)).reshape(2, 4).astype(np.float32)
+    for given in (None, np.float32):
+        ours = f(tg.tensor(rows, requires_grad=True), dtype=given)
+        assert ours.dtype == f(rows, dtype=given).dtype

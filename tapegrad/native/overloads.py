@@ -25,8 +25,9 @@ from numba.core.errors import NumbaTypeError
 from numba.core.typing.npydecl import parse_dtype
 from numba.extending import register_jitable
 
-from . import rules
+from . import rules, runtime
 from .carriers import Carrier, constant, is_carried, is_number, joined, joined_two, overload, value
+from .runtime import SCOPE, digamma, trigamma
 from .tree import Const, Op, Where
 
 OPERATORS = {
@@ -128,7 +129,7 @@ def _scalar(name: str, carried: tuple[bool, ...], literal: Any = None) -> Any:
         word = "joined" if len(given) == 1 else "joined_two"
         lines.append(f"    return {word}(out, {', '.join(given)})")
     space = {
-        "np": np, "math": math, "joined": joined, "joined_two": joined_two, "constant": constant,
+        "np": np, "math": math, "digamma": digamma, "trigamma": trigamma, "joined": joined, "joined_two": joined_two, "constant": constant,
         **{n: getattr(builtins, n) for n in ("abs", "min", "max", "pow")},
     }  # fmt: skip
     exec("\n".join(lines), space)
@@ -234,7 +235,7 @@ def _pick(found: Any, x: Any, y: Any) -> Any:
 
 def _register_scalars() -> None:
     seen: set[int] = set()
-    names = [*rules.MATH, "math.erf", "math.erfc"]
+    names = [*rules.MATH, *rules.WRITTEN]
     names += [f"np.{n}" for n, f in vars(np).items() if isinstance(f, np.ufunc)]
     for name in names:
         ufunc = rules.ufunc_of(name)
@@ -253,7 +254,7 @@ def _register_scalars() -> None:
             targets = (pow,)
         else:
             space, _, word = name.rpartition(".")
-            owner = {"np": np, "math": math, "": builtins}[space]
+            owner = {"np": np, "math": math, "": runtime if word in SCOPE else builtins}[space]
             if not hasattr(owner, word):  # math.exp2 and math.cbrt came with Python 3.11
                 continue
             targets = (getattr(owner, word),)

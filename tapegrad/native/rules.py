@@ -89,6 +89,11 @@ ZERO = frozenset(
 """Results that do not vary, or only in steps."""
 
 ERF = 2 / math.sqrt(math.pi)
+WRITTEN = {
+    "math.erf": f"{ERF!r} * math.exp(-x * x)", "math.erfc": f"{-ERF!r} * math.exp(-x * x)",
+    "math.lgamma": "digamma(x)", "math.gamma": "out * digamma(x)", "digamma": "trigamma(x)",
+}  # fmt: skip
+"""Partial derivatives of functions that are no ufuncs of NumPy's."""
 
 
 @functools.cache
@@ -178,10 +183,8 @@ def ufunc_of(rule: str) -> Any:
 def _elementwise(op: Op, kinds: Sequence[Any]) -> Derivative | None:
     rule = op.rule or ""
     arrays = any(is_array(k) for k in kinds)
-    if rule == "math.erf":
-        return _made([f"{ERF!r} * math.exp(-x * x)"], 1)
-    if rule == "math.erfc":
-        return _made([f"{-ERF!r} * math.exp(-x * x)"], 1)
+    if rule in WRITTEN:
+        return _made([WRITTEN[rule]], 1)
     if rule in ("**", "np.power", "pow", "math.pow"):
         power = _constant_power(op, kinds[0])
         if power is not None:
@@ -516,6 +519,31 @@ def _astype(op: Op, kinds: Sequence[Any]) -> Derivative | None:
     )
 
 
+@rule(".real", "np.real")
+def _real(op: Op, kinds: Sequence[Any]) -> Derivative | None:
+    """Of a real number or array it is the same; complex ones are pairs before rules are asked (see `pairs`)."""
+    if is_array(kinds[0]):
+        return Derivative({}, view=True)
+    return Derivative({0: "g"}, "dx", shaped=True)
+
+
+@rule(".imag", "np.imag")
+def _imag(op: Op, kinds: Sequence[Any]) -> Derivative | None:
+    return None if is_array(kinds[0]) else Derivative({})
+
+
+@rule("np.conjugate")
+def _conjugate(op: Op, kinds: Sequence[Any]) -> Derivative | None:
+    return Derivative({0: "g"}, "dx.copy()" if is_array(kinds[0]) else "dx", shaped=True)
+
+
+@rule("np.ldexp", "math.ldexp")
+def _ldexp(op: Op, kinds: Sequence[Any]) -> Derivative | None:
+    if any(is_array(k) for k in kinds):
+        return None
+    return Derivative({0: f"{op.rule}(g, y)"}, f"{op.rule}(dx, y)", shaped=True)
+
+
 @rule(".item")
 def _item(op: Op, kinds: Sequence[Any]) -> Derivative | None:
     return Derivative({0: "g"}, "dx.item()")
@@ -779,7 +807,7 @@ FUNCTIONS.update(dict.fromkeys(_GENERATED, _generated))
 for _name, _function in vars(np).items():  # `dir` would name what NumPy imports only when asked
     if isinstance(_function, np.ufunc) and _function in UFUNCS:
         FUNCTIONS.setdefault(f"np.{_name}", None)
-FUNCTIONS.update(dict.fromkeys((*MATH, "math.erf", "math.erfc", "np.real"), None))
+FUNCTIONS.update(dict.fromkeys((*MATH, *WRITTEN), None))
 
 
 def derivative(op: Op, kinds: Sequence[Any]) -> Derivative | None:

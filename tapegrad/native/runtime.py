@@ -280,6 +280,59 @@ def interp_push(x: Any, knots: Any, values: Any, d: Any, which: int) -> Any:
     return out
 
 
+def digamma(x: Any) -> Any:
+    """The derivative of the logarithm of the gamma function, of a number."""
+    raise NotImplementedError("for compiled code")
+
+
+@overload(digamma)
+def _digamma(x: Any) -> Any:
+    return _digamma_of if isinstance(x, types.Float) else None
+
+
+def _digamma_of(x: Any) -> Any:
+    """By recurrence up to 10 and Stirling's series there (Abramowitz & Stegun 1964, 6.3.5, 6.3.7 and 6.3.18)."""
+    if x <= 0.0:
+        if x == np.floor(x):
+            return np.nan
+        y = 1.0 - x
+        out = -np.pi / np.tan(np.pi * (x - np.rint(x)))
+    else:
+        y, out = x, 0.0
+    while y < 10.0:
+        out -= 1.0 / y
+        y += 1.0
+    s = 1.0 / (y * y)
+    tail = s * (1 / 252 - s * (1 / 240 - s * (1 / 132 - s * (691 / 32760 - s / 12))))
+    return out + np.log(y) - 0.5 / y - s * (1 / 12 - s * (1 / 120) + s * tail)
+
+
+def trigamma(x: Any) -> Any:
+    """The derivative of `digamma`."""
+    raise NotImplementedError("for compiled code")
+
+
+@overload(trigamma)
+def _trigamma(x: Any) -> Any:
+    return _trigamma_of if isinstance(x, types.Float) else None
+
+
+def _trigamma_of(x: Any) -> Any:
+    """By recurrence up to 10 and Stirling's series there (Abramowitz & Stegun 1964, 6.4.6, 6.4.7 and 6.4.12)."""
+    sign, out, y = 1.0, 0.0, x
+    if x <= 0.0:
+        if x == np.floor(x):
+            return np.inf
+        sign, y = -1.0, 1.0 - x
+        out = -((np.pi / np.sin(np.pi * (x - np.rint(x)))) ** 2)
+    while y < 10.0:
+        out += 1.0 / (y * y)
+        y += 1.0
+    s = 1.0 / (y * y)
+    tail = s * (1 / 42 - s * (1 / 30 - s * (5 / 66 - s * (691 / 2730 - s * 7 / 6))))
+    return sign * (out + (1.0 + 0.5 / y + s * (1 / 6 - s * (1 / 30) + s * tail)) / y)
+
+
 # Of a symmetric matrix NumPy reads the lower triangle. That is where the cotangent stands, entries off the diagonal counting for both.
 
 
@@ -601,6 +654,8 @@ SCOPE: dict[str, Any] = {
     "plus": plus,
     "accumulate": accumulate,
     "unless_zero": unless_zero,
+    "digamma": digamma,
+    "trigamma": trigamma,
     "spread": spread,
     "others_product": others_product,
     "sorted_back": sorted_back,

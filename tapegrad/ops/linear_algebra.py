@@ -632,6 +632,7 @@ def least_squares(g, xs, out, wanted, *, rcond=None):
 @composed(np.linalg.lstsq, "a", "b")
 def lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
     """(x, residuals, rank, s) for the least squares problem a x = b; the derivative holds where the rank does not change."""
+    a, b = _floating(a), _floating(b)
     _, _, rank, _ = np.linalg.lstsq(raw(a), raw(b), rcond=rcond)
     columns, back = systems.as_columns(b)
     x = least_squares([a, columns], rcond=rcond)
@@ -753,7 +754,10 @@ def cond(x: Any, p: Any = None) -> Any:
     """Condition number in the norm p: the ratio of singular values by default. LinAlgError for a singular matrix, p not 2."""
     if p is None or p in (2, -2):
         s = svdvals(x)
-        return s[..., 0] / s[..., -1] if p != -2 else s[..., -1] / s[..., 0]
+        with np.errstate(all="ignore"):
+            ratio = s[..., 0] / s[..., -1] if p != -2 else s[..., -1] / s[..., 0]
+        nothing = np.isnan(raw(ratio)) & ~np.isnan(raw(x)).any(axis=(-2, -1))
+        return np.where(nothing, np.inf, ratio) if nothing.any() else ratio
     axes = (np.ndim(x) - 2, np.ndim(x) - 1)
     return _matrix_norm(x, p, axes, False) * _matrix_norm(inv(x), p, axes, False)
 

@@ -330,7 +330,7 @@ def cov(
         raise ValueError("ddof must be integer")
     if np.ndim(m) > 2 or (y is not None and np.ndim(y) > 2):
         raise ValueError(f"{'m' if np.ndim(m) > 2 else 'y'} has more than 2 dimensions")
-    dtype = (
+    dtype = np.dtype(
         np.result_type(raw(m), *([] if y is None else [raw(y)]), np.float64)
         if dtype is None
         else dtype
@@ -382,7 +382,7 @@ def cov(
         product = np.matmul(rows - centre, np.conj(transpose(weighted))) * np.true_divide(
             1, freedom
         )
-    return np.squeeze(product)
+    return np.squeeze(_cast(product, dtype))
 
 
 def _rows(x: Any, dtype: Any, turned: bool) -> Any:
