@@ -166,7 +166,9 @@ def _adapted(function: Any, ours: Any, args: Any, kwargs: Any) -> tuple[Any, Any
             raise GradientLost(
                 f"np.{function.__name__}(..., out=...) was asked of a tensor, but a plain array cannot be tracked. Use the result."
             )
-        elif name != "subok" and not _says_nothing(value, theirs.parameters[name]):  # a tensor is no subclass of arrays
+        elif name != "subok" and not _says_nothing(
+            value, theirs.parameters[name]
+        ):  # a tensor is no subclass of arrays
             raise NotDifferentiable(
                 f"np.{function.__name__}(..., {name}=...) was asked of a tensor, but its rule knows only "
                 f"{', '.join(sorted(known)) or 'no settings'}. Write it another way (np.where for where=, astype for dtype=)."

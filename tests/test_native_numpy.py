@@ -118,9 +118,17 @@ def parts_of_real_numbers(x):
     return s
 
 
+def norms(x):
+    y = x - 0.62
+    norm = np.linalg.norm
+    even = norm(y) + norm(y, 2) + norm(y * y, ord=3) + norm(y, 1.5)
+    return even + norm(y, 1) * norm(y, np.inf) + norm(y, -np.inf) + y.cumprod()[2]
+
+
 PROGRAMS = (
     ranges, arguments_by_name, points_by_name, solved_by_name, bounds, diagonals, lower_triangles, lower_eigenvalues,
     written_results, registered_helpers, gamma_functions, parts_of_real_numbers,
+    norms,
 )  # fmt: skip
 
 

@@ -364,7 +364,9 @@ class FunctionCtx:
         if value.dtype.kind not in "fc":
             value = value.astype(dtype)
         # A view, since a leaf keeps no array that somebody else holds.
-        return value[...] if own == shape else np.broadcast_to(value, np.broadcast_shapes(own, shape))
+        return (
+            value[...] if own == shape else np.broadcast_to(value, np.broadcast_shapes(own, shape))
+        )
 
     def _push(self, ts: Sequence[Any], values: Sequence[Any]) -> Any:
         """Tangents of the outputs: the user's jvp, or else backward, transposed (it is linear in its gradients).

@@ -155,9 +155,10 @@ def record(function: NativeFunction, args: tuple[Any, ...]) -> Any:
         written = derived.written(plain)
         if written:
             names = ", ".join(written)
+            copies = "; ".join(f"{n} = {n}.copy()" for n in written)
             raise NotDifferentiable(
                 f"{function.__name__} was called on tensors that require grad, but it writes to its argument {names}, which the tape "
-                f"cannot see. Let it work on a copy ({names} = {names}.copy()) and return what it made."
+                f"cannot see. Let it work on a copy ({copies}) and return what it made."
             )
         if derived.draws:
             raise NotDifferentiable(

@@ -1341,8 +1341,12 @@ class _Lowering:
                 )
             raise refuse(
                 where,
-                f"{getattr(function, '__name__', function)!r} is neither a jitted function nor one that has a rule.",
-                "Decorate it with numba.njit, or give its derivative with tg.njit_vjp.",
+                f"{getattr(function, '__name__', type(function).__name__)!r} is neither a jitted function nor one that has a rule.",
+                "Write what it does to numbers as a function under numba.njit, and call that in a loop."
+                if type(function).__module__.startswith(
+                    "numba."
+                )  # of vectorize, guvectorize, stencil, cfunc
+                else "Decorate it with numba.njit, or give its derivative with tg.njit_vjp.",
             )
         return self.known_call(node, text, list(node.args), node.keywords, [], out)
 
@@ -1642,6 +1646,7 @@ _METHODS = {
     "transpose": "np.transpose", "reshape": "np.reshape", "ravel": "np.ravel", "flatten": ".flatten", "argmax": "np.argmax",
     "argmin": "np.argmin", "astype": ".astype", "cumsum": "np.cumsum", "prod": "np.prod", "any": "np.any", "all": "np.all",
     "item": ".item", "argsort": "np.argsort", "std": "np.std", "var": "np.var", "trace": "np.trace",
+    "cumprod": "np.cumprod", "repeat": "np.repeat",
     "conj": "np.conjugate", "conjugate": "np.conjugate",
 }  # fmt: skip
 

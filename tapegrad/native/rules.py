@@ -405,11 +405,27 @@ def _cholesky(op: Op, kinds: Sequence[Any]) -> Derivative | None:
 
 @rule("np.linalg.norm")
 def _norm(op: Op, kinds: Sequence[Any]) -> Derivative | None:
-    if len(op.args) != 1:
+    """Of a vector of any order, of a matrix as a vector; 0 at 0, a subgradient."""
+    order = op.args[1].value if len(op.args) == 2 and isinstance(op.args[1], Const) else None
+    if len(op.args) > 2 or op.settings:
         return None
-    return Derivative(
-        {0: "x * (g / out if out != 0.0 else 0.0)"}, "np.sum(x * dx) / out if out != 0.0 else 0.0"
-    )
+    if len(op.args) == 1 or order is None or order == 2:
+        if len(op.args) == 2 and (_ndim(kinds[0]) != 1 or not isinstance(op.args[1], Const)):
+            return None
+        slope = "x * ({0} / out if out != 0.0 else 0.0)"
+    elif _ndim(kinds[0]) != 1 or not isinstance(order, int | float):
+        return None
+    elif math.isinf(order):
+        slope = "spread(np.abs(x), out, {0}) * np.sign(x)"
+    elif order == 1:
+        slope = "{0} * np.sign(x)"
+    elif order > 1:
+        slope = (
+            f"np.sign(x) * (np.abs(x) / (out if out != 0.0 else 1.0)) ** ({order!r} - 1.0) * {{0}}"
+        )
+    else:
+        return None  # no norms: they have no derivative where an entry is 0
+    return Derivative({0: slope.format("g")}, f"np.sum({slope.format('1.0')} * dx)")
 
 
 @rule("np.trace")
