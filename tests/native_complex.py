@@ -74,4 +74,15 @@ def written(z, x):
     return (a * np.conj(b)).real + np.sum(z.real * z.imag)
 
 
-PROGRAMS = [scalars, functions, iterated, arrays, written]
+def conditions(z, x):
+    """Elements in conditions, at places that are computed."""
+    w = np.conj(z) * 0.5
+    c = 1.0j
+    for k in range(z.size):
+        if c.real > abs(w[4 - k % 3]) - 0.3:
+            c += w[k] * z[4 - k]
+            w[k] = c * x[k]
+    return np.sum(w.real * x) + np.sum(w.imag * w.real) + c.imag
+
+
+PROGRAMS = [scalars, functions, iterated, arrays, written, conditions]

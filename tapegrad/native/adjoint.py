@@ -1053,21 +1053,11 @@ class _LinePrinter:
                     self.print_forward(op.orelse)
                     fw.close(mark)
                 continue
-            texts: dict[str, str] = {}
-
-            def once(operand: Operand, names: Any = names, texts: dict[str, str] = texts) -> str:
-                # A name gives its expression the first time only, and here it may be asked twice.
-                if isinstance(operand, Const):
-                    return operand.text
-                if operand not in texts:
-                    texts[operand] = names(operand)
-                return texts[operand]
-
             if op in self.elements:
-                self.keep_element(op, once)
+                self.keep_element(op, names)
             elif op in self.blocks:
-                self.keep_block(op, once)
-            fw.put(tidy(statement(op, once)))
+                self.keep_block(op, names)
+            fw.put(tidy(statement(op, names)))
             for out in () if self.parent.bare else op.out:
                 if out in self.parent.referred and self.parent.depth and not self.flow.view(op):
                     # Each array that comes under this name stays until the reverse; so does its shadow.
@@ -1075,7 +1065,7 @@ class _LinePrinter:
                     fw.put(f"referred = counted(referred, {size}, {self.parent.limit})")
                     self.parent.counts_bytes = True
                 if out in self.parent.shadowed:
-                    fw.put(f"{self.parent.bar(out)} = {self.shadow(op, once, self.parent.bar)}")
+                    fw.put(f"{self.parent.bar(out)} = {self.shadow(op, names, self.parent.bar)}")
 
     def keep_element(self, op: Op, names: Names) -> None:
         base = str(op.args[0])

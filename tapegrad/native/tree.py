@@ -277,12 +277,17 @@ def inlined(ops: list[Op], counts: dict[str, int], keep: set[str]) -> Iterator[t
     pending: dict[str, str] = {}
     behind: dict[str, set[str]] = {}
 
-    def names(operand: Operand) -> str:
-        if isinstance(operand, str):
-            return pending.pop(operand, operand)
-        return operand.text
-
     for i, op in enumerate(ops):
+        texts: dict[str, str] = {}
+
+        def names(operand: Operand, texts: dict[str, str] = texts) -> str:
+            # An expression stands in one operation only, but there it may be asked for twice.
+            if isinstance(operand, Const):
+                return operand.text
+            if operand not in texts:
+                texts[operand] = pending.pop(operand, operand)
+            return texts[operand]
+
         name = op.out[0] if len(op.out) == 1 else ""
         single = name.startswith(TEMP) and counts.get(name) == 1 and name not in keep
         if single and op.kind in ("pure", "load", "copy"):
