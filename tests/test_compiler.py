@@ -1808,3 +1808,27 @@ def test_a_loop_of_functions_of_scipy_is_one_program():
     g = tg.compile(lambda x: special.j0(x))
     np.testing.assert_array_equal(g(x.astype("f4")), special.j0(x.astype("f4")))
     assert g.report().calls == {"j0": 1}
+
+
+@pytest.mark.parametrize("rolled", [False, True])
+def test_a_zero_cotangent_in_a_step_of_a_loop(rolled):
+    """There it is a branch, which is taken where the product is NaN: at the pole of a root that was not chosen, and for NaN."""
+
+    def step(i, c):
+        return np.where(c > 0.5, np.sqrt(np.abs(c - 0.5)), 0.0) * c + 0.999 * c + 0.0005
+
+    def loss(x):
+        c = x[0] * x[1]
+        if rolled:
+            return tg.fori_loop(0, 80, step, c) ** 2
+        for i in range(80):
+            c = step(i, c)
+        return c**2
+
+    both = tg.value_and_grad(loss)
+    f = tg.compile(both)
+    with np.errstate(all="ignore"):
+        for x in ([0.5, 1.0], [0.7, 0.9], [np.nan, 1.0], [np.inf, 1.0], [0.0, 0.0]):
+            agree_as_a_whole(f(np.array(x)), both(np.array(x)))
+    assert "branch_weights" in f.ir and "!prof" in f.ir
+    assert f(np.array([0.5, 1.0]))[1][0] > 0

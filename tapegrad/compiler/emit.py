@@ -40,6 +40,9 @@ TYPES = {
     C16: "[2 x double]",
     C8: "[2 x float]",
 }
+UNLIKELY = "!0"
+"""Metadata of a branch that is not taken but for rare values (native.py)."""
+
 SUFFIX = {F8: "f64", F4: "f32"}
 WRITTEN_OUT = 8
 """Vectors of an innermost loop that are written one after the other instead of looped over."""
@@ -122,8 +125,10 @@ class Scope:
 class Body:
     """Writes the function of one schedule."""
 
-    def __init__(self, schedule: Schedule, lanes: int) -> None:
+    def __init__(self, schedule: Schedule, lanes: int, step: bool = False) -> None:
         self.schedule = schedule
+        self.step = step
+        """Whether it is a step of a loop, whose next turn waits for what it computes."""
         self.widest = lanes
         self.count = 0
         self.allocas: list[str] = []
@@ -1182,12 +1187,30 @@ class Body:
 
     def _strong_product(self, g: Value, p: Value, summed: bool) -> Value:
         """g * p, and g itself where that is a zero."""
+        if self.step and g.lanes == 1 and not summed:
+            return self._strong_number(g, p)
         zero = Value(_splat(literal(0.0, g.dtype), g.dtype, g.lanes), g.dtype, g.lanes)
         none = self._operation("equal", [g, zero], B1, g.lanes)
         if summed:  # the choice before the product, which then can be one instruction with the sum
             return self._operation("multiply", [g, self._select(none, zero, p)], g.dtype, g.lanes)
-        # After it: the cotangent waits for one of the two only.
         return self._select(none, g, self._operation("multiply", [g, p], g.dtype, g.lanes))
+
+    def _strong_number(self, g: Value, p: Value) -> Value:
+        """The same of numbers, by a branch that is never taken but for NaN: what follows waits for the product alone."""
+        product = self._operation("multiply", [g, p], g.dtype, 1)
+        odd = self.let(f"fcmp uno {g.type} {product.text}, {product.text}")
+        self.count += 1
+        k = self.count
+        lines = self.scopes[-1].lines
+        lines += [
+            f"  br label %from{k}", f"from{k}:",
+            f"  br i1 {odd}, label %odd{k}, label %even{k}, !prof {UNLIKELY}", f"odd{k}:",
+        ]  # fmt: skip
+        none = self.let(f"fcmp oeq {g.type} {g.text}, {literal(0.0, g.dtype)}")
+        other = self.let(f"select i1 {none}, {g.type} {g.text}, {g.type} {product.text}")
+        lines += [f"  br label %even{k}", f"even{k}:"]
+        text = f"phi {g.type} [ {product.text}, %from{k} ], [ {other}, %odd{k} ]"
+        return self._made(text, g.dtype, 1)
 
     def _of_steps(self, name: str, x: list[Value], dtype: np.dtype, lanes: int) -> Value:
         """One part of a complex function; the other one is there already if it was asked for here."""

@@ -42,7 +42,8 @@ RELEASE_ABOVE = 30_000
 """Entries computed in a call above which the interpreter lock is released."""
 
 ATTRIBUTES = """attributes #0 = { nounwind }
-attributes #1 = { nounwind willreturn memory(none) }"""
+attributes #1 = { nounwind willreturn memory(none) }
+!0 = !{!"branch_weights", i32 1, i32 100000}"""
 
 MUCH = 2_000_000
 """Operations in a call of loops, about, for which LLVM's whole pipeline is worth its time."""
@@ -142,7 +143,7 @@ class Native:
         self.scratch = self.schedule.scratch
         self.work = _work(self.schedule) * (loop.turns if loop else 1)
         timer.lap("schedule")
-        body = Body(self.schedule, jit.lanes())
+        body = Body(self.schedule, jit.lanes(), step=loop is not None)
         self.text = _module(self, body, arrays, form or Form.flat(len(self.arguments), self.shown))
         self.listing = "\n".join(body.loops)
         timer.lap("emit")

@@ -113,7 +113,7 @@ class Module:
         schedule = scheduled(ops, sharing=self.depth == 0)
         if any(group.chunks > 1 for group in schedule.groups):
             raise Unlowered  # threads share it: it is a native part of its own
-        body = Body(schedule, jit.lanes())
+        body = Body(schedule, jit.lanes(), step=self.depth > 0)
         inside = body.run()
         k = len(self.texts)
         local = [n for n, (where, _) in schedule.memory.items() if where not in ("out", "own")]
