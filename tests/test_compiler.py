@@ -1832,3 +1832,33 @@ def test_a_zero_cotangent_in_a_step_of_a_loop(rolled):
             agree_as_a_whole(f(np.array(x)), both(np.array(x)))
     assert "branch_weights" in f.ir and "!prof" in f.ir
     assert f(np.array([0.5, 1.0]))[1][0] > 0
+
+
+SUMMED = {
+    "over the last axis of a transposed matrix": lambda a, t, v: np.sum(a.T, axis=1),
+    "over both": lambda a, t, v: np.sum(a.T * 2.0),
+    "with a factor for each row": lambda a, t, v: np.sum(a.T * v[:, None] + 1.0, axis=1),
+    "with a factor for each column": lambda a, t, v: np.sum(a.T * a[:, 0], axis=1),
+    "with the matrix itself": lambda a, t, v: np.sum(a.T * a.T[::-1], axis=0),
+    "two that lie otherwise": lambda a, t, v: np.sum(a.T + np.reshape(a, (6, 700)), axis=0),
+    "largest": lambda a, t, v: np.max(a.T, axis=1),
+    "of three axes, the first": lambda a, t, v: np.sum(np.transpose(t, (2, 0, 1)), axis=0),
+    "of three axes, the second": lambda a, t, v: np.sum(np.transpose(t, (2, 0, 1)), axis=1),
+    "of three axes, two": lambda a, t, v: np.sum(np.transpose(t, (1, 2, 0)), axis=(0, 2)),
+    "kept": lambda a, t, v: np.sum(np.transpose(t, (2, 1, 0)), axis=(1, 2), keepdims=True),
+    "a product written out": lambda a, t, v: np.sum(a[:, :, None] * t[0], axis=1),
+    "a vector times a transposed matrix": lambda a, t, v: a[:, 0] @ (2.0 * a),
+    "a transposed matrix times a vector": lambda a, t, v: a[::-1].T @ a[:, 1],
+    "products of many, transposed": lambda a, t, v: t @ np.swapaxes(t, 1, 2),
+}
+
+
+@pytest.mark.parametrize("name", SUMMED)
+def test_sums_in_the_order_of_memory(name):
+    """Loops go over what lies side by side innermost, whatever order the axes are in; whole numbers, whose sums are exact."""
+    rng = np.random.default_rng(0)
+    a, t, v = (rng.integers(-9, 9, s).astype(float) for s in ((700, 6), (5, 6, 31), (6,)))
+    f = SUMMED[name]
+    np.testing.assert_array_equal(tg.compile(f)(a, t, v), f(a, t, v))
+    both = tg.value_and_grad(lambda a, t, v: np.sum(np.square(f(a, t, v))), argnums=(0, 1, 2))
+    agree_as_a_whole(tg.compile(both)(a, t, v), both(a, t, v))

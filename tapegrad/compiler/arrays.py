@@ -43,6 +43,12 @@ CHEAP = frozenset([PACKED, STRONG]).union(
     "add subtract multiply negative positive absolute square maximum minimum where less less_equal greater greater_equal equal "
     "not_equal logical_and logical_or logical_xor logical_not isnan isfinite isinf cast signbit copysign".split()
 )  # fmt: skip
+TURNED_ABOVE = 256
+"""Entries of a sum from which on it is worth another order of its axes."""
+
+MOST_LOOKED_AT = 60
+"""Expressions below a sum that are looked at for the order in which memory is read."""
+
 SUMS = ("reduce", "scatter")
 """Expressions that are accumulated in memory of their own."""
 ROOTS = frozenset("divide sqrt reciprocal floor ceil trunc rint sign".split())
@@ -331,7 +337,22 @@ class Arrays:
         if x.kind == "const" and name in ("add", "maximum", "minimum"):
             value = _value(x) * count if name == "add" else _value(x)
             return self.const(value, shape, x.dtype)
-        return self._make("reduce", (x,), shape, x.dtype, (name, axes))
+        last = _lies_along(x)
+        if last == len(x.shape) - 1:
+            return self._make("reduce", (x,), shape, x.dtype, (name, axes))
+        # The axis along which entries lie in memory becomes the last one, which loops go over innermost.
+        order = [i for i in range(len(x.shape)) if i != last] + [last]
+        maps = [(0, order.index(i), 1) for i in range(len(x.shape))]
+        turned = self.view(x, maps, tuple(x.shape[i] for i in order))
+        kept = [i for i in order if i not in axes]
+        total = self._make(
+            "reduce",
+            (turned,),
+            tuple(x.shape[i] for i in kept),
+            x.dtype,
+            (name, tuple(sorted(order.index(i) for i in axes))),
+        )
+        return self.view(total, [(0, sorted(kept).index(i), 1) for i in kept], shape)
 
     def complex(self, re: Op, im: Op) -> Op:
         """Two parts side by side, to be written to an output."""
@@ -364,6 +385,35 @@ def _value(x: Op) -> Any:
 
 def _identity(axis: int, shape: tuple[int, ...]) -> Map:
     return (0, axis, 1) if shape[axis] != 1 else (0, -1, 0)
+
+
+def _lies_along(x: Op) -> int:
+    """The axis along which what an expression reads lies in memory: that of the largest part, if others lie so, too, or stay there."""
+    last = len(x.shape) - 1
+    if x.size < TURNED_ABOVE:
+        return last
+    parts: list[
+        tuple[int, int, set[int]]
+    ] = []  # size, axis along which it lies, axes along which it differs
+    stack, seen = [x], 0
+    while stack:
+        op = stack.pop()
+        seen += 1
+        if seen > MOST_LOOKED_AT:
+            return last
+        if op.kind == "elem":
+            stack.extend(op.inputs)
+        elif op.kind == "view":
+            shape = op.inputs[0].shape
+            along = [m[1] for m, n in zip(op.attr, shape, strict=True) if n != 1]
+            if along:
+                parts.append((math.prod(shape), along[-1], set(along)))
+        elif op.kind != "const":
+            parts.append((op.size, last, set(range(last + 1))))
+    _, axis, _ = max(parts, key=lambda part: part[0], default=(0, last, ()))
+    if axis < 0 or any(axis in differs and lies != axis for _, lies, differs in parts):
+        return last
+    return axis
 
 
 def composed(inner: Sequence[Map], outer: Sequence[Map]) -> list[Map]:

@@ -808,11 +808,6 @@ def matmul(arrays: Arrays, node: Node, operands: Sequence[Any], settings: dict[s
         raise Unlowered
     if len(a.shape) == 1 and len(b.shape) == 1:
         return arrays.reduce("add", arrays.elem("multiply", (a, b), node.dtype), (0,))
-    if len(b.shape) == 1 and len(a.shape) == 2 and arrays.packed(a) is not a:
-        # Rows of what is transposed, which are read in order, added up with entries of b as factors.
-        rows = arrays.view(a, ((0, 1, 1), (0, 0, 1)), a.shape[::-1])
-        column = arrays.reshape(b, (b.shape[0], 1))
-        return arrays.reduce("add", arrays.elem("multiply", (rows, column), node.dtype), (0,))
     if len(b.shape) == 1:
         spread = arrays.elem("multiply", (a, b), node.dtype)
         return arrays.reduce("add", spread, (len(a.shape) - 1,))
@@ -824,7 +819,7 @@ def matmul(arrays: Arrays, node: Node, operands: Sequence[Any], settings: dict[s
         work = a.shape[0] * a.shape[1] * b.shape[1]
         if work > BLAS_ABOVE and min(a.shape[0], a.shape[1], b.shape[1]) > 4:
             raise Unlowered  # BLAS does it, called by NumPy
-    if len(a.shape) == 2 and a.shape[0] >= PACKED_ABOVE:
+    if len(a.shape) >= len(b.shape) and a.shape[-2] >= PACKED_ABOVE:
         b = arrays.packed(b)  # each row of the result reads all of it
     # All products of an entry of a row with one of a column, in the order (..., row, inner, column), summed over inner.
     left = arrays.reshape(a, (*a.shape, 1))
