@@ -469,6 +469,16 @@ def powers_bound_again(x):
     return d
 
 
+PAIR = (1.5, 2.5)
+
+
+def joined_tuples(x):
+    """Each element of the sum of two tuples is an element of one of them."""
+    alone = (x[0],) + (x[1],)
+    several = alone + (x[2] * x[0], x[3]) + PAIR
+    return alone[1] * several[2] + several[0] * several[5] - several[3] * several[4]
+
+
 def math_functions(x):
     s = 0.0
     for v in x:

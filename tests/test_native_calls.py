@@ -198,3 +198,15 @@ def test_tuples_of_what_is_differentiated():
     second = tg.hessian(lambda b: f(pair, ((1.0, b), 3.0), 4))(2.0)
     assert np.isclose(second, 48.0)
     assert tg.compile(tg.grad(lambda b: f(pair, ((1.0, b), 3.0), 4)))(2.0) == 96.0
+
+
+def test_tuples_go_to_functions_of_every_kind():
+    native = tg.njit(lambda pair: pair[0] * pair[1])
+    assert tg.grad(native)((2.0, 3.0)) == (3.0, 2.0)
+
+    @tg.njit
+    def f(pair, *others):
+        return pair[0] * others[0]
+
+    with pytest.raises(tg.NotDifferentiable, match="any number of arguments"):
+        tg.grad(f)((2.0, 3.0), 4.0, 5.0)

@@ -118,7 +118,12 @@ class NativeFunction:
 
     def flat(self, args: tuple[Any, ...]) -> NativeFunction:
         """This function of the elements of its tuples, one by one: an entry of the tape has tensors for operands."""
-        scope: dict[str, Any] = {"function": self.dispatcher}
+        if len(args) != len(self.signature.parameters):
+            raise NotDifferentiable(
+                f"{self.__name__} takes any number of arguments and was called with a tuple of tensors, whose derivative has no place "
+                "in one entry. Name each parameter."
+            )
+        scope: dict[str, Any] = {"whole": self.dispatcher}
         parameters: list[str] = []
 
         def spelled(a: Any, name: str) -> str:
@@ -134,7 +139,7 @@ class NativeFunction:
 
         given = [spelled(a, name) for name, a in zip(self.signature.parameters, args, strict=True)]
         name = self.__name__ if self.__name__.isidentifier() else "function"
-        text = f"def {name}({', '.join(parameters)}):\n    return function({', '.join(given)})\n"
+        text = f"def {name}({', '.join(parameters)}):\n    return whole({', '.join(given)})\n"
         key = text, *scope.values()
         with self._lock:
             found = self._flat.get(key)

@@ -34,7 +34,7 @@ EFFECTS = {
 }  # fmt: skip
 """What generated code calls for its effect on some of the arguments, with the places of those."""
 
-_BINARY = {
+BINARY = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: "**", ast.FloorDiv: "//", ast.Mod: "%",
     ast.MatMult: "@", ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^", ast.LShift: "<<", ast.RShift: ">>",
 }  # fmt: skip
@@ -728,7 +728,7 @@ class _Lowering:
         self.emit(Op(kind, (), args, sign, self.frame.where(node), None, {}, index, items))
 
     def _AugAssign(self, node: ast.AugAssign) -> None:
-        symbol = _BINARY[type(node.op)]
+        symbol = BINARY[type(node.op)]
         if isinstance(node.target, ast.Name):
             name = self.local(node.target.id)
             value = self.expr(node.value)
@@ -1217,7 +1217,7 @@ class _Lowering:
         if isinstance(x, str) and _has_walrus(node.right):
             x = self.kept(x, node.left)
         y = self.expr(node.right)
-        symbol = _BINARY[type(node.op)]
+        symbol = BINARY[type(node.op)]
         return _folded(symbol, x, y) or self.binary(node, symbol, x, y, out)
 
     def binary(
@@ -1545,7 +1545,7 @@ class _Lowering:
         """Text of an index: sums and products of names and whole numbers are written out, anything else gets a name first."""
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub | ast.Mult):
             if self.plain_index(node):
-                return f"({self.simple(node.left, args)} {_BINARY[type(node.op)]} {self.simple(node.right, args)})"
+                return f"({self.simple(node.left, args)} {BINARY[type(node.op)]} {self.simple(node.right, args)})"
         operand = self.expr(node)
         if isinstance(operand, Const) and type(operand.value) is int:
             return operand.text
@@ -1603,7 +1603,7 @@ class _Lowering:
                 ]
                 return f"({symbol}{text(n.operand)})"
             if isinstance(n, ast.BinOp):
-                return f"({text(n.left)} {_BINARY[type(n.op)]} {text(n.right)})"
+                return f"({text(n.left)} {BINARY[type(n.op)]} {text(n.right)})"
             if isinstance(n, ast.Subscript):
                 elements = n.slice.elts if isinstance(n.slice, ast.Tuple) else [n.slice]
                 if any(isinstance(e, ast.Slice) for e in elements):

@@ -17,7 +17,7 @@ import numpy as np
 from numba.core import types
 
 from .inference import const_type, is_array, is_float, is_whole
-from .lowering import refuse
+from .lowering import BINARY, refuse
 from .names import RESERVED
 from .tree import (
     TEMP,
@@ -180,6 +180,12 @@ class Typed:
                 return self._tied(
                     op, [self.parts.get(out, out)] if isinstance(part, list) else [out], [part]
                 )
+        if tupled and op.rule == "+" and out in self.parts:
+            return self._concatenated(op, self.parts[out])
+        if tupled and (op.rule in BINARY.values() or op.kind == "aug"):
+            raise refuse(
+                op.where, "A tuple is an operand here.", "Write its elements out, or use an array."
+            )
         if tupled:
             self._regroup(op)
         if out in self.parts:
@@ -197,6 +203,18 @@ class Typed:
         ):
             return self._gathered(op)
         return [op]
+
+    def _concatenated(self, op: Op, to: list[Parts]) -> list[Op]:
+        """The sum of two tuples, of which one may be a constant."""
+        first, second = op.args
+        n = len(self.parts[first]) if isinstance(first, str) else len(to) - len(self.parts[second])  # type: ignore[index]
+        ops = []
+        for a, part in ((first, to[:n]), (second, to[n:])):
+            if isinstance(a, str):
+                ops += self._tied(op, part, self.parts[a])
+            else:
+                ops += self._taken_apart(op, part, a.text)
+        return ops
 
     def _tied(self, op: Op, to: list[Parts], values: Iterable[Any]) -> list[Op]:
         ops = []
