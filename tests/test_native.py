@@ -214,6 +214,34 @@ def test_custom_rule():
     assert np.allclose(tg.grad(tg.njit(f))(X.copy()), [np.sqrt(1.7), 0.15 / np.sqrt(1.7), 0, 0, 0])
 
 
+def test_custom_rule_that_binds_its_operand_anew(rng):
+    """What comes back to the result stops there: only the rule says what the operand gets."""
+    product = tg.njit_vjp(lambda a, b: a * b + a, lambda g, out, a, b: (g * (b + 1.0), g * a))
+    square = tg.njit_vjp(lambda a: a * a, lambda g, out, a: (2.0 * g * a,))
+
+    def f(x):
+        p = x[0]
+        y = x * 0.5
+        for i in range(3):
+            p = product(p, x[i])
+            y = square(y)
+            p = product(p, p)
+        p = product(p, 2.0)
+        return p * p + np.sum(y) * p
+
+    def plain(x):
+        p, y = x[0], x * 0.5
+        for i in range(3):
+            p = p * x[i] + p
+            y = y * y
+            p = p * p + p
+        p = p * 2.0 + p
+        return p * p + np.sum(y) * p
+
+    x, d = 0.3 * X, rng.normal(size=X.size)
+    assert np.isclose(tg.grad(tg.njit(f, mode="adjoint"))(x) @ d, difference(plain, x, d))
+
+
 def test_custom_rule_twice():
     """The second derivative goes by the rule as well: the source of the function says something else here."""
 

@@ -1482,7 +1482,8 @@ class _Back:
         if op.kind == "load":
             return {0: "g"} if self.flow.active(op.args[0]) else {}
         if op.rule == "custom":
-            return {i: "g" for i, a in enumerate(op.args) if self.flow.active(a)}
+            # Whatever it is: not g, which would pass through as it is where the result has an operand's name.
+            return {i: "cotangents" for i, a in enumerate(op.args) if self.flow.active(a)}
         found = self.flow.derivative(op)
         return {i: text for i, text in found.pull.items() if self.flow.active(op.args[i])}
 

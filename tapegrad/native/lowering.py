@@ -272,6 +272,7 @@ class _Lowering:
             name = f"u_{name}"
         if not name.isascii():
             name = "".join(c if c.isascii() else f"u{ord(c):x}" for c in name)
+        name = name.replace("<lambda>", "lambda")
         unique = name
         for k in itertools.count(2):
             if unique not in self.taken:
