@@ -652,7 +652,7 @@ def load(text: str) -> tuple[Any, Any]:
     linecache.cache[file] = (len(text), None, text.splitlines(True), file)
     code = compile(text, file, "exec")
     jitted: dict[str, Any] = {"np": np, "math": math, "jit": tg.njit, **CONSTANTS}
-    jitted |= {"prange": numba.prange, "checkpointed": tg.checkpointed}
+    jitted |= {"prange": numba.prange, "checkpointed": tg.checkpointed, **RULES}
     exec(code, jitted)
     plain: dict[str, Any] = {
         "np": PYTHON_NUMPY,
@@ -661,10 +661,32 @@ def load(text: str) -> tuple[Any, Any]:
         "abs": abs,
         "prange": range,
         "checkpointed": tg.checkpointed,
+        "ruled": PYTHON_MATH.tanh,
+        "times": lambda a, b: a * b,
         **CONSTANTS,
     }
     exec(code, plain)
     return tg.njit(jitted["f"], parallel="prange" in text), plain["f"]
+
+
+RULES = {
+    "ruled": tg.njit_vjp(lambda a: math.tanh(a), lambda g, out, a: (g * (1.0 - out * out),)),
+    "times": tg.njit_vjp(lambda a, b: a * b, lambda g, out, a, b: (g * b, g * a)),
+}
+
+
+def replaced(text: str, powers: bool) -> str:
+    """A program with powers, or with rules by hand, where sines and products were bound to a name."""
+    sine, product = r"^( +\w+) = math\.sin\((.*)\)$", r"^( +)(\w+) \*= (.*)$"
+    news = (
+        (r"\1 = (1.5 + math.sin(\2)) ** 0.7", r"\1\2 = (0.5 + abs(\2)) ** 1.2 * \3")
+        if powers
+        else (r"\1 = ruled(\2)", r"\1\2 = times(\2, \3)")
+    )
+    body = text.removeprefix(HELPERS)
+    for old, new in zip((sine, product), news, strict=True):
+        body = re.sub(old, new, body, flags=re.MULTILINE)
+    return HELPERS + body
 
 
 CONSTANTS = {"PLACES": np.array([4, 1, 1, 0]), "MASK": np.array([True, False, True])}
@@ -800,6 +822,14 @@ def test_stencils_equal_duals(seed, monkeypatch):
     monkeypatch.setattr(nests, "_LEAST", 1)
     monkeypatch.setattr(nests, "_STRIP", 2 + seed % 3)
     check(seed, lambda f: interpreted(f, (X.copy(), Q), (0, 1)), stencils(seed))
+
+
+@pytest.mark.parametrize("seed", range(FIRST, FIRST + COUNT // 4))
+@pytest.mark.parametrize("powers", [True, False], ids=["powers", "rules by hand"])
+def test_what_the_reverse_takes_as_it_was_equals_duals(seed, powers):
+    """The same, of results that are not computed again, under names that are bound anew."""
+    text = replaced(Writer(seed).program(), powers)
+    check(seed, lambda f: interpreted(f, (X.copy(), Q), (0, 1)), text)
 
 
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + OVERLOADED))
