@@ -677,7 +677,7 @@ RULES = {
 
 def replaced(text: str, powers: bool) -> str:
     """A program with powers, or with rules by hand, where sines and products were bound to a name."""
-    sine, product = r"^( +\w+) = math\.sin\((.*)\)$", r"^( +)(\w+) \*= (.*)$"
+    sine, product = r"^( +\w+) = math\.sin\((.*)\)$", r"^( +)([a-d]|s\d+) \*= (.*)$"
     news = (
         (r"\1 = (1.5 + math.sin(\2)) ** 0.7", r"\1\2 = (0.5 + abs(\2)) ** 1.2 * \3")
         if powers
