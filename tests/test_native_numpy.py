@@ -118,6 +118,12 @@ def parts_of_real_numbers(x):
     return s
 
 
+def lists_of_numbers(x):
+    """Functions of NumPy's take lists for arrays."""
+    turned = np.cross([0.0, 0.0, 1.0], x[:3]) * x[0]
+    return np.sum(turned) + np.sum(np.cross(x[1:], [x[0], 2.0, x[3]]) ** 2)
+
+
 def norms(x):
     y = x - 0.62
     norm = np.linalg.norm
@@ -128,7 +134,7 @@ def norms(x):
 PROGRAMS = (
     ranges, arguments_by_name, points_by_name, solved_by_name, bounds, diagonals, lower_triangles, lower_eigenvalues,
     written_results, registered_helpers, gamma_functions, parts_of_real_numbers,
-    norms,
+    norms, lists_of_numbers,
 )  # fmt: skip
 
 

@@ -1432,7 +1432,7 @@ class _Lowering:
                 f"Assign it: y[:] = {text}(...).",
             )
         nodes, keywords = _by_position(text, len(before), nodes, keywords)
-        args = [*before, *(self.expr(a) for a in nodes)]
+        args = [*before, *(self.array_like(a) for a in nodes)]
         names = [""] * len(args)
         settings = {}
         for k in keywords:
@@ -1448,9 +1448,13 @@ class _Lowering:
             form = f"{{0}}.{_AS_METHODS[text]}({inner})"
         return self.pure(node, form, args, text, out, **settings)
 
+    def array_like(self, node: ast.expr) -> Operand:
+        """An argument of a function of NumPy's, which takes a list of numbers as the array of them."""
+        return self.array(node, node, [], None) if isinstance(node, ast.List) else self.expr(node)
+
     def array(
         self,
-        node: ast.Call,
+        node: ast.expr,
         literal: ast.List | ast.Tuple,
         keywords: list[ast.keyword],
         out: str | None,
