@@ -1862,3 +1862,30 @@ def test_sums_in_the_order_of_memory(name):
     np.testing.assert_array_equal(tg.compile(f)(a, t, v), f(a, t, v))
     both = tg.value_and_grad(lambda a, t, v: np.sum(np.square(f(a, t, v))), argnums=(0, 1, 2))
     agree_as_a_whole(tg.compile(both)(a, t, v), both(a, t, v))
+
+
+def test_many_numbers_of_one_kind():
+    """Functions take and make them; other dtypes, arrays and nested results among them, and an argument that is something else."""
+
+    def f(*args):
+        moved = [x + i for i, x in enumerate(args)]
+        return (
+            moved,
+            (args[0] * 2, np.ones(2) * args[1], (args[2], args[11] * args[11])),
+            args[3] > 0,
+        )
+
+    numbers = [np.float64(i) for i in range(11)]
+    compiled = tg.compile(f)
+    small, array = np.float32(1.5), np.arange(12.0).reshape(3, 4).T[1, 2]
+    for args in ([*numbers, small], [*numbers, small], [*numbers[:-1], np.array(7.5), small]):
+        for got, exact in zip(compiled(*args)[0], f(*args)[0], strict=True):
+            assert got == exact and got.dtype == exact.dtype
+        second, exact = compiled(*args)[1], f(*args)[1]
+        assert second[0] == exact[0] and second[2] == exact[2] and type(second[2]) is tuple
+        np.testing.assert_array_equal(second[1], exact[1])
+        assert compiled(*args)[2] == (args[3] > 0)
+    assert "tg_numbers" in compiled.ir and "tg_take0" in compiled.ir
+    with pytest.raises(TypeError):
+        compiled(*numbers, "a word")
+    assert compiled(*numbers[:-1], array, small)[0][10] == array + 10

@@ -17,6 +17,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -53,6 +54,9 @@ MOST_KEPT = 1 << 25
 
 MOST_RECYCLED = 1 << 12
 """Bytes of a result up to which making an array for it may take longer than the program: one is used again that nobody has any more."""
+
+MOST_ALIKE = 4
+"""Arguments of one dtype and shape above which a function takes each: code for every one would take longest to compile."""
 
 REFUSED = 3
 """What a body returns where the function itself would raise."""
@@ -634,23 +638,32 @@ def _entry(native: Native, form: Form, shared: bool) -> str:
             f"  br i1 %is_wrong{k}, label %again, label %right{k}",
             f"right{k}:",
         ]
-    for k, op in enumerate(native.results[: native.shown]):
-        if not op.shape:
-            used.add(f"tg_descr_{_NAMES[op.dtype]}")
+    results = native.results[: native.shown]
+    runs = [(k, op.dtype, 1) for k, op in enumerate(results) if not op.shape]
+    many = len(runs) > MOST_ALIKE
+    if many:
+        runs = _runs(results)
+        lines.insert(2, f"  %objects = alloca [{n_out} x ptr]")
+    failed = "false"
+    for k, dtype, n in runs:
+        descr = f"tg_descr_{_NAMES[dtype]}"
+        used.add(descr)
+        if many:
             lines += [
-                f"  %array{k} = call ptr @tg_PyArray_Scalar(ptr %out{k}, ptr @tg_descr_{_NAMES[op.dtype]}, ptr null)",
+                f"  %from{k} = getelementptr ptr, ptr %table, i64 {n_in + k}", f"  %to{k} = getelementptr ptr, ptr %objects, i64 {k}",
+                f"  %sn{k} = call i1 @tg_numbers(ptr %from{k}, ptr %to{k}, i64 {n}, ptr @{descr})",
+            ]  # fmt: skip
+        else:
+            lines += [
+                f"  %array{k} = call ptr @tg_PyArray_Scalar(ptr %out{k}, ptr @{descr}, ptr null)",
+                f"  %sn{k} = icmp eq ptr %array{k}, null",
             ]
-    scalars = [k for k, op in enumerate(native.results[: native.shown]) if not op.shape]
-    for position, k in enumerate(scalars):
-        lines += [f"  %sn{k} = icmp eq ptr %array{k}, null"]
-        lines.append(
-            f"  %any{k} = or i1 %sn{k}, "
-            + (f"%any{scalars[position - 1]}" if position else "false")
-        )
-    if scalars:
-        lines.append(f"  br i1 %any{scalars[-1]}, label %undo{len(arrays)}, label %build")
+        lines.append(f"  %any{k} = or i1 %sn{k}, {failed}")
+        failed = f"%any{k}"
+    if runs:
+        lines.append(f"  br i1 {failed}, label %undo{len(arrays)}, label %build")
         lines.append("build:")
-    builder = _Builder(lines, native)
+    builder = _Builder(lines, {k for k, op in enumerate(results) if many and not op.shape})
     whole = builder.build(form.result)
     lines.append(f"  ret ptr {whole}")
     used |= builder.used
@@ -678,6 +691,7 @@ def _entry(native: Native, form: Form, shared: bool) -> str:
         *(f"@{name} = external global i8" for name in sorted(used)),
         *(f"@tg_last{k} = internal global [2 x ptr] zeroinitializer" for k in recycled),
         "define void @tg_forget() {", *forgotten, "  ret void", "}",
+        *(text for _, text in checker.functions.values()), NUMBERS if many else "",
         NEW_ARRAY if arrays else "", RECYCLING if recycled else "",
         "declare ptr @tg_PyArray_NewFromDescr(ptr, ptr, i32, ptr, ptr, ptr, i32, ptr)", "declare ptr @tg_PyArray_Scalar(ptr, ptr, ptr)",
         "declare ptr @PyObject_Vectorcall(ptr, ptr, i64, ptr)", "declare ptr @PyEval_SaveThread()",
@@ -689,6 +703,42 @@ def _entry(native: Native, form: Form, shared: bool) -> str:
     ]  # fmt: skip
     return "\n".join(lines)
 
+
+def _runs(results: Sequence[Result]) -> list[tuple[int, np.dtype, int]]:
+    """Numbers among the results: where those of one dtype begin that stand side by side, the dtype, and how many there are."""
+    runs: list[tuple[int, np.dtype, int]] = []
+    for k, op in enumerate(results):
+        if op.shape:
+            continue
+        if runs and runs[-1][1] == op.dtype and runs[-1][0] + runs[-1][2] == k:
+            runs[-1] = (runs[-1][0], op.dtype, runs[-1][2] + 1)
+        else:
+            runs.append((k, op.dtype, 1))
+    return runs
+
+
+NUMBERS = """
+; Objects of n numbers, whose addresses are given; true where one could not be made. A function, and not text for each: as many
+; values as that, kept over as many calls, take longest to compile.
+define internal i1 @tg_numbers(ptr %from, ptr %to, i64 %n, ptr %descr) noinline {
+entry:
+  br label %each
+each:
+  %i = phi i64 [ 0, %entry ], [ %j, %each ]
+  %failed = phi i1 [ false, %entry ], [ %either, %each ]
+  %at = getelementptr ptr, ptr %from, i64 %i
+  %number = load ptr, ptr %at
+  %object = call ptr @tg_PyArray_Scalar(ptr %number, ptr %descr, ptr null)
+  %none = icmp eq ptr %object, null
+  %either = or i1 %failed, %none
+  %place = getelementptr ptr, ptr %to, i64 %i
+  store ptr %object, ptr %place
+  %j = add i64 %i, 1
+  %more = icmp ult i64 %j, %n
+  br i1 %more, label %each, label %end
+end:
+  ret i1 %either
+}"""
 
 NEW_ARRAY = """
 define internal ptr @tg_new_array(ptr %descr, i32 %nd, ptr %dims) {
@@ -784,8 +834,9 @@ define internal void @tg_forget_array(ptr %last) {{
 class _Builder:
     """IR that builds a result of nested tuples and lists."""
 
-    def __init__(self, lines: list[str], native: Native) -> None:
+    def __init__(self, lines: list[str], kept: set[int]) -> None:
         self.lines = lines
+        self.kept = kept  # leaves whose objects are in memory
         self.count = 0
         self.used: set[str] = set()
 
@@ -793,21 +844,31 @@ class _Builder:
         """The name of the object, a new reference."""
         kind = template[0]
         if kind == "leaf":
-            return f"%array{template[1]}"
+            name = f"%array{template[1]}"
+            if template[1] in self.kept:
+                self.lines.append(
+                    f"  %of{template[1]} = getelementptr ptr, ptr %objects, i64 {template[1]}"
+                )
+                self.lines.append(f"  {name} = load ptr, ptr %of{template[1]}")
+            return name
         if kind == "object":
             name = f"@tg_object{template[1]}"
             self.used.add(name[1:])
             self.lines.append(f"  call void @Py_IncRef(ptr {name})")
             return name
-        parts = [self.build(part) for part in template[1:]]
         self.count += 1
         name = f"%result{self.count}"
         word = {"tuple": "PyTuple", "list": "PyList"}[kind]
-        self.lines.append(f"  {name} = call ptr @{word}_New(i64 {len(parts)})")
+        self.lines.append(f"  {name} = call ptr @{word}_New(i64 {len(template) - 1})")
         # Without memory for a tuple the parts are lost: PyTuple_SetItem on NULL reports it, and what was made leaks.
-        for i, part in enumerate(parts):
-            self.lines.append(f"  call i32 @{word}_SetItem(ptr {name}, i64 {i}, ptr {part})")
+        for i, part in enumerate(template[1:]):
+            item = self.build(part)
+            self.lines.append(f"  call i32 @{word}_SetItem(ptr {name}, i64 {i}, ptr {item})")
         return name
+
+
+def _kind(argument: Argument) -> tuple[Any, ...]:
+    return argument.dtype, argument.shape, argument.weak
 
 
 class _Checker:
@@ -821,6 +882,8 @@ class _Checker:
         self.used = used
         self.count = 0
         self.in_lists: list[int] = []
+        self.alike = Counter(map(_kind, native.arguments))
+        self.functions: dict[Any, tuple[str, str]] = {}
 
     def taken(self, items: str, trees: Sequence[Any], in_list: bool = False) -> list[str]:
         """Text that takes the objects whose references stand one after the other at `items`."""
@@ -905,9 +968,32 @@ class _Checker:
 
     def _leaf(self, k: int, i: int) -> list[str]:
         argument = self.native.arguments[i]
+        place = f"  %place{k} = getelementptr ptr, ptr %table, i64 {i}"
+        if self.alike[_kind(argument)] <= MOST_ALIKE:
+            return [place, *self._data_of(k, argument)]
+        return [
+            place,
+            f"  %good{k} = call i1 @{self._function(argument)}(ptr %object{k}, ptr %type{k}, ptr %place{k})",
+            f"  br i1 %good{k}, label %next{k}, label %slow",
+        ]
+
+    def _function(self, argument: Argument) -> str:
+        """The name of a function that takes one of many arguments of a kind."""
+        kind = _kind(argument)
+        if kind not in self.functions:
+            name = f"tg_take{len(self.functions)}"
+            lines = [
+                f"define internal i1 @{name}(ptr %object, ptr %type, ptr %place) noinline {{",
+                *self._data_of("", argument),
+                "next:\n  ret i1 true\nslow:\n  ret i1 false\n}",
+            ]
+            self.functions[kind] = name, "\n".join(lines)
+        return self.functions[kind][0]
+
+    def _data_of(self, k: int | str, argument: Argument) -> list[str]:
+        """Text that stores the address of an argument's data at its place, and goes on at `next`, or else at `slow`."""
         name = _NAMES[argument.dtype]
         shape = argument.shape
-        place = [f"  %place{k} = getelementptr ptr, ptr %table, i64 {i}"]
         number = [
             f"  %value{k} = getelementptr i8, ptr %object{k}, i64 {H}",
             f"  store ptr %value{k}, ptr %place{k}",
@@ -920,9 +1006,9 @@ class _Checker:
                 f"  %isfloat{k} = icmp eq ptr %type{k}, @{python}",
                 f"  br i1 %isfloat{k}, label %take{k}, label %slow",
             ]
-            return [*place, *test, f"take{k}:", *number]
+            return [*test, f"take{k}:", *number]
         self.used |= {"tg_ndarray", f"tg_descr_{name}"}
-        lines = place
+        lines: list[str] = []
         if not shape:
             self.used.add(f"tg_scalar_{name}")
             lines += [
