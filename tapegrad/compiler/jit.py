@@ -81,6 +81,9 @@ QUICK, USUAL, LOOPED, THOROUGH = range(4)
 """How much LLVM does about a module: nothing, where it runs seldom; a few passes; with steps of loops as part of the loops; its own
 pipeline, which takes several times as long and pays where many turns run long."""
 
+MOST_INLINED = 16
+"""Calls of a function of one number in a module, above which it is not made part of what calls it."""
+
 _PASSES = {
     QUICK: "always_inliner",
     USUAL: "always_inliner sroa new_gvn instruction_combine simplify_cfg",
@@ -101,7 +104,8 @@ def optimised(text: str, effort: int = USUAL) -> bytes:
         )
         level = 2 if effort > QUICK else 0
         target = machine(optimised=level > 0)
-        module = llvm.parse_assembly(_inlined(text) if effort == LOOPED else text)
+        text = _inlined(text) if effort == LOOPED else _called(text)
+        module = llvm.parse_assembly(text)
         tuning = llvm.create_pipeline_tuning_options(speed_level=level)
         if effort == THOROUGH:
             tuning.loop_vectorization = tuning.slp_vectorization = False  # vectors are explicit
@@ -126,6 +130,17 @@ def _inlined(text: str) -> str:
         return f"{head[:-1]}alwaysinline {{" if once else head
 
     return re.sub(r"^define internal [^@\n]*@([\w.]+)\([^\n]*\{$", marked, text, flags=re.M)
+
+
+def _called(text: str) -> str:
+    """The text, whose functions of one number that are called at many places stay functions: long blocks take long to compile."""
+    calls = Counter(re.findall(r" call [^@\n]*@(tapegrad_\w+x1)\(", text))
+
+    def marked(found: re.Match[str]) -> str:
+        many = calls[found[1]] > MOST_INLINED
+        return found[0].replace("alwaysinline", "noinline") if many else found[0]
+
+    return re.sub(r"^define linkonce_odr [^@\n]*@(\w+)\([^\n]*\{$", marked, text, flags=re.M)
 
 
 def compiled(text: str, effort: int = USUAL) -> cache.Part:
