@@ -124,6 +124,16 @@ def lists_of_numbers(x):
     return np.sum(turned) + np.sum(np.cross(x[1:], [x[0], 2.0, x[3]]) ** 2)
 
 
+def types_of_variables(x):
+    """Code for several precisions makes its constants by the type of what it was given; whole numbers come in steps."""
+    T = type(x[0])
+    whole = type(x.size)
+    s = T(0)
+    for v in x:
+        s += v * T(0.5) + T(1) / (v + T(2))
+    return s + type(s)(x[0] * x[1]) * whole(x[2] + 2.2)
+
+
 def norms(x):
     y = x - 0.62
     norm = np.linalg.norm
@@ -134,7 +144,7 @@ def norms(x):
 PROGRAMS = (
     ranges, arguments_by_name, points_by_name, solved_by_name, bounds, diagonals, lower_triangles, lower_eigenvalues,
     written_results, registered_helpers, gamma_functions, parts_of_real_numbers,
-    norms, lists_of_numbers,
+    norms, lists_of_numbers, types_of_variables,
 )  # fmt: skip
 
 
@@ -210,6 +220,11 @@ def keeps_its_result(x):
     return np.sum(y)
 
 
+def kept_type(x):
+    T = type(x[0])
+    return np.zeros(3, T)[0] + x[0]
+
+
 def any_number(*xs):
     return xs[0]
 
@@ -219,5 +234,7 @@ def test_what_is_refused():
         NotDifferentiable, match=r"an array that is passed as out.*y\[:\] = np\.dot"
     ):
         tg.grad(tg.njit(keeps_its_result, mode="adjoint"))(X.copy())
+    with pytest.raises(NotDifferentiable, match="type of a variable is used as a value"):
+        tg.grad(tg.njit(kept_type, mode="adjoint"))(X.copy())
     with pytest.raises(NotDifferentiable, match="any number of arguments"):
         tg.grad(tg.njit(any_number))(1.0, 2.0)

@@ -56,6 +56,13 @@ class Custom:
         self.vjp = vjp
 
 
+class _TypeOf:
+    """What `type(x)` means before types are known: a function that makes numbers of the type of x."""
+
+    def __init__(self, operand: Operand) -> None:
+        self.operand = operand
+
+
 def python_function(f: Any) -> Any:
     """The Python function behind a jitted one; None for anything else."""
     while True:
@@ -670,6 +677,9 @@ class _Lowering:
             if known is not MISSING and callable(known):
                 self.frame.fixed[to.id] = known
                 return
+            if self.is_type(value) and self.bound_once(to.id):
+                self.frame.fixed[to.id] = _TypeOf(self.expr(value.args[0]))  # type: ignore[attr-defined]
+                return
             self.expr(value, self.local(to.id))
         elif isinstance(to, ast.Tuple | ast.List) and isinstance(value, ast.Tuple | ast.List):
             if len(to.elts) != len(value.elts) or any(
@@ -683,6 +693,20 @@ class _Lowering:
                 self.bind(t, part, node)
         else:
             self.bind(to, self.expr(value), node)
+
+    def is_type(self, node: ast.expr) -> bool:
+        """Whether an expression is `type(x)`."""
+        if not isinstance(node, ast.Call) or len(node.args) != 1 or node.keywords:
+            return False
+        return self.known(node.func) is type
+
+    def bound_once(self, name: str) -> bool:
+        stores = [
+            n
+            for n in _own_nodes(self.frame.node)
+            if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Store)
+        ]
+        return len(stores) == 1
 
     def kept(self, operand: Operand, node: ast.expr) -> Operand:
         """An operand that keeps its value while others are bound: a user's name is copied."""
@@ -1170,6 +1194,12 @@ class _Lowering:
 
     def value(self, node: ast.expr, out: str | None) -> Operand:
         known = self.known(node)
+        if isinstance(known, _TypeOf):
+            raise refuse(
+                self.frame.where(node),
+                "The type of a variable is used as a value.",
+                "Call it, as type(x)(1), or name the type.",
+            )
         if known is not MISSING and not (isinstance(known, _LocalFunction)):
             hint = node.id if isinstance(node, ast.Name) else getattr(node, "attr", "constant")
             return self.constant(known, hint)
@@ -1309,6 +1339,13 @@ class _Lowering:
     def _expr_Call(self, node: ast.Call, out: str | None) -> Operand:
         function = self.known(node.func)
         where = self.frame.where(node)
+        if function is MISSING and self.is_type(node.func):
+            function = _TypeOf(self.expr(node.func.args[0]))  # type: ignore[attr-defined]
+        if isinstance(function, _TypeOf):
+            if len(node.args) != 1 or node.keywords:
+                raise refuse(where, "A type is called with other than one number.", "Pass one.")
+            args = [self.expr(node.args[0]), function.operand]
+            return self.pure(node, "type({1})({0})", args, "type", out)
         if function is MISSING:
             if isinstance(node.func, ast.Attribute):
                 return self.method(node, node.func, out)

@@ -526,6 +526,14 @@ def _cast(op: Op, kinds: Sequence[Any]) -> Derivative | None:
     )
 
 
+@rule("type")
+def _of_type(op: Op, kinds: Sequence[Any]) -> Derivative | None:
+    """type(y)(x), of numbers: whole ones come in steps."""
+    if any(is_array(k) for k in kinds):
+        return None
+    return Derivative({0: "g"}, "dx", shaped=True) if is_float(kinds[1]) else Derivative({})
+
+
 @rule(".astype")
 def _astype(op: Op, kinds: Sequence[Any]) -> Derivative | None:
     return Derivative(
