@@ -52,6 +52,7 @@ def test_what_no_kernel_can_say():
         for op in OPS_OF_SPECIAL
     }
     by_quadrature = "gammainc gammaincc gammaincinv gammainccinv chdtr chdtrc chdtri gdtr gdtrc stdtr stdtrit zeta"
+    by_quadrature += " zetac" + " riemann_zeta" * hasattr(special._ufuncs, "_riemann_zeta")
     by_two_quadratures = "betainc betaincc betaincinv betainccinv fdtr fdtrc"
     of_complex_numbers = "hankel1 hankel2 hankel1e hankel2e"
     elliptic = "elliptic_sn elliptic_cn elliptic_dn elliptic_am"
@@ -267,6 +268,10 @@ def mp_dawsn(x):
         (tg.special.i1, lambda x: mpmath.besseli(1, x), 0.0, 1e-15),
         (tg.special.zeta, mpmath.zeta, 1.01, 1e-13),
         (tg.special.zeta, mpmath.zeta, 40.0, 1e-12),
+        (tg.special.zetac, mpmath.zeta, 0.5, 1e-13),
+        (tg.special.zetac, mpmath.zeta, -0.9, 1e-12),
+        (tg.special.zetac, mpmath.zeta, -3.0, 1e-14),
+        (tg.special.zetac, mpmath.zeta, -20.0, 1e-13),
         (lambda x: tg.special.boxcox(3.0, x), lambda x: (mpmath.mpf(3) ** x - 1) / x, 1e-6, 1e-12),
         (lambda x: tg.special.inv_boxcox(0.5, x), lambda x: (1 + x / 2) ** (1 / x), 1e-4, 1e-11),
         (lambda x: tg.special.spherical_jn(1, x), lambda x: mpmath.sin(x) / x**2 - mpmath.cos(x) / x, 1e-3, 1e-13),
@@ -277,6 +282,14 @@ def mp_dawsn(x):
 )  # fmt: skip
 def test_the_slope_where_the_textbook_formula_fails(ours, theirs, x, rtol):
     close(grad(ours, x), mp_grad(theirs, x), rtol)
+
+
+def test_zeta_has_scipys_values_everywhere():
+    x = np.array([-20.0, -3.0, -2.0, -0.5, 0.0, 0.5, 1.0, 1.5, 60.0])
+    for theirs, ours in ((special.zeta, tg.special.zeta), (special.zetac, tg.special.zetac)):
+        t = tg.tensor(x, requires_grad=True)
+        np.testing.assert_array_equal(ours(t).detach().numpy(), theirs(x))
+        np.testing.assert_array_equal(theirs(t).detach().numpy(), theirs(x))
 
 
 @pytest.mark.parametrize("a", [1e-3, 0.5, 3.0, 300.0])

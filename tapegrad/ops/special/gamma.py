@@ -13,7 +13,7 @@ import numpy as np
 from scipy import special
 
 from ...domain import Domain, positive
-from ...primitive import UFUNCS, call, compiled_as, select
+from ...primitive import call, compiled_as, select
 from ..composing import operand, raw
 from .declaring import parametric, smooth
 
@@ -124,7 +124,8 @@ def _rgamma_slope(x, out):
 #
 # zeta(s, q) = Σ (q + k)^-s: N terms, then (q+N)^(1-s)/(s-1) + (q+N)^-s/2 + Σ B₂ⱼ/(2j)! s(s+1)...(s+2j-2) (q+N)^(-s-2j+1).
 # The n-th derivative of the terms by s is at hand; that of the rest is Cauchy's integral over a circle around s, half as
-# wide as the distance to the pole at 1, by 64 points: an error of 2^-64, below rounding.
+# wide as the distance to the pole at 1, by 64 points: an error of 2^-64, below rounding. With q = 1 (Riemann's) the formula
+# continues to s > -1; further left the same integral takes zeta by its functional equation.
 
 _TERMS = 14
 _CIRCLE = np.exp(2j * math.pi * np.arange(64) / 64)
@@ -146,7 +147,26 @@ def _zeta_by_exponent(x, q, order):
             rising = rising * (s + 2 * j - 1) * (s + 2 * j)
         rest = rest * np.exp(-s * np.log(far))
         total += math.factorial(order) * np.real(np.mean(rest / circle**order, axis=0)) / radius**order  # fmt: skip
-        return np.where((x > 1) & (q > 0), total, np.nan)[()]
+        total = np.where((x > 1) & (q > 0) | (x > -1) & (q == 1), total, np.nan)
+    left = (x <= -1) & (q == 1)
+    total[left] = _zeta_on_the_left(x[left], order)
+    return total[()]
+
+
+def _zeta_on_the_left(x, order):
+    """Derivatives of Riemann's zeta function for x <= -1: zeta(s) = 2 (2π)^(s-1) sin(π s/2) Γ(1-s) zeta(1-s) (Riemann 1859)."""
+    s = x + 0.5 * _CIRCLE[:, None]
+    t, n = 1 - s, np.arange(1, _TERMS)[:, None, None]
+    mirrored = (
+        np.sum(n**-t, axis=0) + float(_TERMS) ** (1 - t) / (t - 1) + 0.5 * float(_TERMS) ** -t
+    )
+    rising = t
+    for j, b in enumerate(_BERNOULLI, 1):
+        mirrored += b / math.factorial(2 * j) * rising * _TERMS ** (-t - 2 * j + 1)
+        rising = rising * (t + 2 * j - 1) * (t + 2 * j)
+    values = 2 * (2 * math.pi) ** (s - 1) * np.sin(0.5 * math.pi * s) * special.gamma(t) * mirrored
+    mean = np.mean(values / _CIRCLE[:, None] ** order, axis=0)
+    return math.factorial(order) * np.real(mean) / 0.5**order
 
 
 zeta_by_exponent = parametric(
@@ -183,8 +203,26 @@ _hurwitz = smooth(
 compiled_as(_zeta_of_numbers)(_hurwitz)
 
 
+def _of_riemann(function, name):
+    return smooth(
+        function,
+        lambda x: zeta_by_exponent(x, 1.0, order_=1),
+        name=name,
+        domain=exponent,
+        holomorphic=False,
+        unsupported={"complex": "its derivative is computed for real numbers only"},
+    )
+
+
+# SciPy before 1.15 has one function for both, and no values left of 1.
+_riemann = getattr(special._ufuncs, "_riemann_zeta", None)
+_riemann = (
+    (lambda x: _hurwitz(x, 1.0)) if _riemann is None else _of_riemann(_riemann, "riemann_zeta")
+)
+
+
 def zeta(x, q=None):
-    """Hurwitz's zeta function Σ (q + k)^-x, or Riemann's, q = 1: differentiable by both, for x > 1.
+    """Hurwitz's zeta function Σ (q + k)^-x for x > 1, differentiable by both; or Riemann's, q = 1, for every x.
 
     The derivatives by x are computed to about 1e-13 of the value.
 
@@ -192,17 +230,10 @@ def zeta(x, q=None):
     >>> tg.grad(tg.special.zeta)(tg.tensor(2.0))
     tensor(-0.93754825)
     """
-    return _hurwitz(operand(x), 1.0 if q is None else operand(q))
+    return _riemann(operand(x)) if q is None else _hurwitz(operand(x), operand(q))
 
 
-if hasattr(special._ufuncs, "_riemann_zeta"):
-    UFUNCS[special._ufuncs._riemann_zeta] = zeta
-UFUNCS[special.zetac] = lambda x: zeta(x) - 1.0
-
-
-def zetac(x):
-    """Riemann's zeta function less 1, which is right where that is small."""
-    return UFUNCS[special.zetac](x)
+zetac = _of_riemann(special.zetac, "zetac")
 
 
 def multigammaln(a, d):
