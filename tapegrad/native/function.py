@@ -101,7 +101,7 @@ class NativeFunction:
                 return self.dispatcher(*full)
             if not any(isinstance(a, tuple) for a in full):
                 return _record()(self, full)
-            flat = self.flat(full)
+            flat = self._taken_apart(full)
             result = _record()(flat, tuple(leaves_of(full)))
             self.latest = flat.latest or self.latest
             return result
@@ -116,7 +116,7 @@ class NativeFunction:
         bound.apply_defaults()
         return tuple(bound.args)
 
-    def flat(self, args: tuple[Any, ...]) -> NativeFunction:
+    def _taken_apart(self, args: tuple[Any, ...]) -> NativeFunction:
         """This function of the elements of its tuples, one by one: an entry of the tape has tensors for operands."""
         if len(args) != len(self.signature.parameters):
             raise NotDifferentiable(
