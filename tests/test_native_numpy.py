@@ -220,6 +220,12 @@ def keeps_its_result(x):
     return np.sum(y)
 
 
+def written_over_itself(x):
+    y = x * 2.0
+    np.add(y[1:], y[:-1], y[1:])
+    return y[3]
+
+
 def kept_type(x):
     T = type(x[0])
     return np.zeros(3, T)[0] + x[0]
@@ -234,6 +240,8 @@ def test_what_is_refused():
         NotDifferentiable, match=r"an array that is passed as out.*y\[:\] = np\.dot"
     ):
         tg.grad(tg.njit(keeps_its_result, mode="adjoint"))(X.copy())
+    with pytest.raises(NotDifferentiable, match="Numba does not promise an order"):
+        tg.grad(tg.njit(written_over_itself, mode="adjoint"))(X.copy())
     with pytest.raises(NotDifferentiable, match="type of a variable is used as a value"):
         tg.grad(tg.njit(kept_type, mode="adjoint"))(X.copy())
     with pytest.raises(NotDifferentiable, match="any number of arguments"):

@@ -230,9 +230,13 @@ class Flow:
 
     def _check(self) -> None:
         """Refuse what an active value flows through without a rule."""
+        written: dict[str, Op] = {}
         for op in operations(self.program.body):
             if op.kind in ("store", "acc"):
                 self._check_store(op)
+                self._check_written(op, written)
+            if "written" in op.settings:
+                written[op.out[0]] = op
             if not op.out or op.kind in ("if", "verbatim"):
                 continue
             read = op.variables if op.kind != "load" else [str(op.args[0])]
@@ -303,6 +307,19 @@ class Flow:
                 "An array is updated in place by a part of itself; Numba does not promise an order.",
                 "Write the right side as a copy: x[1:] += x[:-1].copy().",
             )
+
+    def _check_written(self, op: Op, written: dict[str, Op]) -> None:
+        """Refuse `np.f(x, y, out)` where it reads what it writes, but for the element itself: it is a store here, Numba's a loop."""
+        base, value = op.args[:2]
+        if not isinstance(value, str) or value not in written:
+            return
+        for a in written[value].variables:
+            if self.array(a) and a != base and self.root(a) == self.root(str(base)):
+                raise refuse(
+                    op.where,
+                    "A part of an array is computed from another one; Numba does not promise an order.",
+                    "Assign the result: y[1:] = np.add(y[1:], y[:-1]).",
+                )
 
     # --------------------------------------------------------------------------------------- classification
 

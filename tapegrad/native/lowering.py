@@ -884,7 +884,10 @@ class _Lowering:
         )
 
     def writes_result(self, statement: ast.Expr, node: ast.Call, text: str) -> bool:
-        """Lower `np.f(x, y, out)`, a call for what it writes, as `out[...] = np.f(x, y)`; False if this is none."""
+        """Lower `np.f(x, y, out)`, a call for what it writes, as `out[...] = np.f(x, y)`; False if this is none.
+
+        The operation is marked as `written`: what it reads may not be another part of what it writes (see `flow`).
+        """
         ufunc = getattr(np, text[3:], None)
         inputs = 2 if ufunc in (np.dot, np.outer) else getattr(ufunc, "nin", None)
         named = [k.value for k in node.keywords if k.arg == "out"]
@@ -896,7 +899,9 @@ class _Lowering:
         value = ast.copy_location(ast.Call(node.func, given, []), node)
         part = ast.Subscript(to, ast.Slice(), ast.Store())
         ast.fix_missing_locations(ast.copy_location(part, node))
-        self.bind(part, self.expr(value), statement)
+        made = self.expr(value)
+        self.block[-1].ops[-1].settings["written"] = Const("True", True)  # type: ignore[union-attr]
+        self.bind(part, made, statement)
         return True
 
     # ---------------------------------------------------------------------------------------- loops
