@@ -39,6 +39,7 @@ from . import (
     pairs,
     runtime,
     settling,
+    special,
     store,
     tangent,
 )
@@ -67,6 +68,7 @@ class NativeFunction:
         self.limit = limit or runtime.memory_limit()
         self.snapshots = snapshots
         self.signature = inspect.signature(self.py_func)
+        special.register_named(self.py_func)
         self.variants: dict[Any, Variant] = {}
         self.latest: Derived | Overloaded | None = None
         self._by_types: dict[tuple[Any, ...], Variant] = {}

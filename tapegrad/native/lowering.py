@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import NotDifferentiable
+from . import special
 from .names import MISSING, PURE, RESERVED, canonical, is_jitable, is_prange, resolve_attribute
 from .runtime import checkpointed
 from .tree import TEMP, Const, If, Loop, Node, Op, Operand, Program, Seg, Where
@@ -1447,7 +1448,7 @@ class _Lowering:
                 names.append(f"{k.arg}=")
             places = ", ".join(f"{n}{{{i}}}" for i, n in enumerate(names))
             return self.pure(node, f"{text}({places})", args, text, out, "impure")
-        if text not in PURE and text not in known_rules():
+        if not has_meaning(text):
             raise refuse(
                 where,
                 f"{text} has no derivative rule.",
@@ -1467,6 +1468,8 @@ class _Lowering:
                     out if last else None,
                 )
             return operand
+        if text.startswith(special.PREFIX):
+            self.scope |= special.scope()
         if any(k.arg == "out" for k in keywords):
             raise refuse(
                 where,
@@ -1661,7 +1664,7 @@ class _Lowering:
             if isinstance(n, ast.Call) and not n.keywords:
                 function = self.known(n.func)
                 name = canonical(function) if function is not MISSING else None
-                if name is not None and (name in PURE or name in known_rules()):
+                if name is not None and has_meaning(name):
                     return f"{name}({', '.join(text(a) for a in n.args)})"
             raise _NotPassive
 
@@ -1716,10 +1719,11 @@ def _is_head(nodes: list[Node]) -> bool:
     )
 
 
-def known_rules() -> Any:
+def has_meaning(text: str) -> bool:
+    """Whether a function, by its text, may be called: it has a rule, or only computes."""
     from .rules import FUNCTIONS  # rules know of operations, and these of functions by name only
 
-    return FUNCTIONS
+    return text in PURE or text in FUNCTIONS or text.startswith(special.PREFIX)
 
 
 def _by_position(

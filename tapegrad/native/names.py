@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 from numba.core.registry import cpu_target
 
+from . import special
+
 MISSING = object()
 """What `resolve` returns for something that is not known before the program runs."""
 
@@ -27,7 +29,7 @@ RESERVED = frozenset(
     "else while for in is def return True False None lambda class with as try except raise assert pass del from "
     "import global nonlocal yield async await range len abs min max int float bool round sum pow divmod print tuple "
     "list enumerate zip prange part shared separate clear chunk_count in_order at plus apart alone least "
-    "zeros_like zeros_of digamma trigamma".split()
+    "zeros_like zeros_of digamma trigamma special".split()
 )
 """Names that generated code uses for itself."""
 
@@ -93,11 +95,9 @@ def _canonical_names() -> dict[int, tuple[Any, str]]:
 
 
 def canonical(value: Any) -> str | None:
-    """The text of a function of NumPy, math or Python; None for any other object."""
+    """The text of a function of NumPy, math, Python or `scipy.special`; None for any other object."""
     found = _canonical_names().get(id(value))
-    if found is not None:
-        return found[1]
-    return None
+    return special.text_of(value) if found is None else found[1]
 
 
 def is_jitable(value: Any) -> bool:

@@ -25,7 +25,7 @@ from numba.core.errors import NumbaTypeError
 from numba.core.typing.npydecl import parse_dtype
 from numba.extending import register_jitable
 
-from . import rules, runtime
+from . import rules, runtime, special
 from .carriers import Carrier, constant, is_carried, is_number, joined, joined_two, overload, value
 from .runtime import SCOPE, digamma, trigamma
 from .tree import Const, Op, Where
@@ -130,10 +130,17 @@ def _scalar(name: str, carried: tuple[bool, ...], literal: Any = None) -> Any:
         lines.append(f"    return {word}(out, {', '.join(given)})")
     space = {
         "np": np, "math": math, "digamma": digamma, "trigamma": trigamma, "joined": joined, "joined_two": joined_two, "constant": constant,
-        **{n: getattr(builtins, n) for n in ("abs", "min", "max", "pow")},
+        **{n: getattr(builtins, n) for n in ("abs", "min", "max", "pow")}, **special.scope(),
     }  # fmt: skip
     exec("\n".join(lines), space)
     return space["overloaded"]
+
+
+def of_numbers(name: str, kinds: tuple[Any, ...]) -> Any:
+    """The overload of a function of numbers, some of which are carriers; None for other arguments."""
+    if not all(map(_is_scalar, kinds)):
+        return None
+    return _scalar(name, tuple(isinstance(k, Carrier) for k in kinds))
 
 
 def _is_scalar(kind: Any) -> bool:
@@ -235,7 +242,7 @@ def _pick(found: Any, x: Any, y: Any) -> Any:
 
 def _register_scalars() -> None:
     seen: set[int] = set()
-    names = [*rules.MATH, *rules.WRITTEN]
+    names = [n for n in (*rules.MATH, *rules.WRITTEN) if not n.startswith(special.PREFIX)]
     names += [f"np.{n}" for n, f in vars(np).items() if isinstance(f, np.ufunc)]
     for name in names:
         ufunc = rules.ufunc_of(name)

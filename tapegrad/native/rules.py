@@ -24,6 +24,7 @@ import numpy as np
 from numba.core import types
 
 from ..primitive import UFUNCS
+from . import special
 from .inference import is_array, is_float
 from .tree import Const, Op
 
@@ -92,6 +93,7 @@ ERF = 2 / math.sqrt(math.pi)
 WRITTEN = {
     "math.erf": f"{ERF!r} * math.exp(-x * x)", "math.erfc": f"{-ERF!r} * math.exp(-x * x)",
     "math.lgamma": "digamma(x)", "math.gamma": "out * digamma(x)", "digamma": "trigamma(x)",
+    "special.gammaln": "digamma(x)", "special.psi": "trigamma(x)", "special.gamma": "out * digamma(x)",
 }  # fmt: skip
 """Partial derivatives of functions that are no ufuncs of NumPy's."""
 
@@ -140,7 +142,23 @@ def _text(function: Any) -> str:
         for name in code.co_names
         if isinstance(value := function.__globals__.get(name), float | int)
     }
-    return renamed(ast.unparse(found[0].body), constants)
+    text = ast.unparse(found[0].body)
+    return renamed(text, constants | _functions_of_scipy(function, names_in(text) - set(constants)))
+
+
+def _functions_of_scipy(function: Any, names: frozenset[str] | set[str]) -> dict[str, str]:
+    """What a formula calls of `scipy.special` under the name of the op that stands for it here, by its text in generated code."""
+    texts = {}
+    for name in names - {*PLACES, "out", "np", "math", "select"}:
+        op = function.__globals__.get(name)
+        ufunc = next((u for u, declared in UFUNCS.items() if declared is op), None)
+        text = special.text_of(ufunc)
+        if text is None:
+            raise LookupError(
+                f"{name} in a formula of {function.__module__} has no text for generated code"
+            )
+        texts[name] = text
+    return texts
 
 
 @functools.cache
@@ -177,7 +195,7 @@ def ufunc_of(rule: str) -> Any:
     if rule.startswith("np.") and rule.count(".") == 1:
         function = getattr(np, rule[3:], None)
         return function if isinstance(function, np.ufunc) else None
-    return None
+    return special.of_text(rule)
 
 
 def _elementwise(op: Op, kinds: Sequence[Any]) -> Derivative | None:
@@ -192,7 +210,10 @@ def _elementwise(op: Op, kinds: Sequence[Any]) -> Derivative | None:
     if rule == "math.log" and len(op.args) == 2:
         return None
     ufunc = ufunc_of(rule)
-    found = _partials(ufunc) if ufunc is not None else None
+    try:
+        found = _partials(ufunc) if ufunc is not None else None
+    except LookupError:  # a formula that has no text for generated code
+        found = None
     if found is None:
         return None
     texts, chooses = found

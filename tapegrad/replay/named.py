@@ -74,8 +74,11 @@ def address_of(symbol: str) -> int | None:
     return _address(function_of(symbol), len(letters)) or None
 
 
-def compiled(ufunc: np.ufunc) -> Any:
-    """A function for nopython code that calls SciPy's: of real numbers, in double precision."""
+def compiled(ufunc: np.ufunc, by_name: bool = True) -> Any:
+    """A function for nopython code that calls SciPy's: of real numbers, in double precision.
+
+    By its name, which our linker knows in every process; or by its address, and then Numba keeps no code on disk that would hold it.
+    """
     import llvmlite.binding as llvm
     from llvmlite import ir
     from numba import types
@@ -84,13 +87,20 @@ def compiled(ufunc: np.ufunc) -> Any:
 
     symbol = symbol_of(ufunc)
     assert symbol is not None
-    # Numba's own linker, for what is not compiled by this package's entry points, is told here.
-    llvm.add_symbol(symbol, address_of(symbol))
+    address = address_of(symbol)
+    if (
+        by_name
+    ):  # Numba's own linker, for what is not compiled by this package's entry points, is told here.
+        llvm.add_symbol(symbol, address)
     double, names = ir.DoubleType(), [f"a{i}" for i in range(ufunc.nin)]
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         made = ir.FunctionType(double, [double] * len(args) + [ir.IntType(32)])
-        function = cgutils.get_or_insert_function(builder.module, made, symbol)
+        if by_name:
+            function = cgutils.get_or_insert_function(builder.module, made, symbol)
+        else:
+            pointer = context.add_dynamic_addr(builder, address, info=symbol)
+            function = builder.bitcast(pointer, made.as_pointer())
         return builder.call(function, [*args, ir.Constant(ir.IntType(32), 0)])
 
     def typed(*given: Any) -> Any:

@@ -1,0 +1,94 @@
+"""SciPy's special functions in native code: the C functions behind `scipy.special`, of numbers, with their declared derivatives.
+
+Numba knows none of them. Here each becomes an overload that calls what SciPy exports (see `replay.named`), in double precision. A
+function is registered when a native function names it, or the derivative of another one does; until then nothing of SciPy is loaded.
+
+Invariant: code that calls them is never read from disk, where it would hold addresses of another process: Numba keeps none (a process
+that does not know of this module could read it).
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from numba.core import types
+from numba.extending import overload
+
+from ..replay import named
+from .runtime import SCOPE
+
+PREFIX = "special."
+
+_registered: dict[str, Any] = {}
+"""Functions by the text that stands for them in programs."""
+
+
+def text_of(value: Any) -> str | None:
+    """The text of a function of SciPy's that native code can call, which is registered from now on; None for anything else."""
+    if not isinstance(value, np.ufunc) or "scipy.special" not in sys.modules:
+        return None
+    text = PREFIX + value.__name__
+    if _registered.get(text) is value:
+        return text
+    if named.symbol_of(value) is None:
+        return None
+    _register(value)
+    _registered[text] = value
+    return text
+
+
+def scope() -> dict[str, Any]:
+    """What generated code that calls these functions needs to know; nothing before SciPy's are loaded."""
+    module = sys.modules.get("scipy.special")
+    return {} if module is None else {"special": module}
+
+
+def of_text(text: str) -> Any:
+    """The function that a text stands for."""
+    return _registered.get(text)
+
+
+def _register(ufunc: np.ufunc) -> None:
+    import_module("tapegrad.special")  # declares derivatives
+    SCOPE.update(scope())
+    called, text = named.compiled(ufunc, by_name=False), PREFIX + ufunc.__name__
+    names = ", ".join(
+        ("x", "y", "z", "a3")[: ufunc.nin]
+    )  # as overloads of numbers that carry derivatives have them
+
+    def chosen(*kinds: Any) -> Any:
+        if all(isinstance(k, types.Float | types.Integer | types.Boolean) for k in kinds):
+            return eval(f"lambda {names}: called({names})", {"called": called})
+        from .overloads import of_numbers
+
+        return of_numbers(text, kinds)
+
+    # Numba asks for parameters by name.
+    space: dict[str, Any] = {"chosen": chosen}
+    exec(f"def choose({names}):\n    return chosen({names})", space)
+    overload(ufunc)(space["choose"])
+
+
+def register_named(function: Any, seen: set[int] | None = None) -> None:
+    """Register what a Python function names of `scipy.special`, itself or through the jitted functions that it calls."""
+    if "scipy.special" not in sys.modules:
+        return
+    seen = set() if seen is None else seen
+    function = getattr(function, "py_func", function)
+    if not inspect.isfunction(function) or id(function) in seen:
+        return
+    seen.add(id(function))
+    closure = inspect.getclosurevars(function)
+    values = [*closure.globals.values(), *closure.nonlocals.values()]
+    for module in [v for v in values if isinstance(v, ModuleType)]:
+        values += [getattr(module, name, None) for name in function.__code__.co_names]
+    for value in values:
+        if isinstance(value, np.ufunc):
+            text_of(value)
+        else:
+            register_named(value, seen)
