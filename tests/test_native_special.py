@@ -80,6 +80,28 @@ def test_what_is_refused():
         tg.grad(tg.njit(of_arrays))(X.copy())
 
 
+def test_functions_within_functions():
+    """Names that are not bound yet when the decorator runs, and names in local functions."""
+
+    @tg.njit
+    def powers(x, n):
+        if n == 0:
+            return 1.0
+        return x * powers(x, n - 1)
+
+    assert np.isclose(tg.grad(powers)(2.0, 3), 12.0)
+
+    @tg.njit
+    def nested(x):
+        def inner(v):
+            return special.erf(v) * 2.0
+
+        return inner(x) + inner(x * x)
+
+    expected = tg.grad(lambda x: special.erf(x) * 2.0 + special.erf(x * x) * 2.0)(0.4)
+    assert np.isclose(tg.grad(nested)(0.4), expected, rtol=1e-14)
+
+
 def test_nothing_of_scipy_is_loaded_for_programs_without_it(tmp_path):
     script = tmp_path / "square.py"
     script.write_text(

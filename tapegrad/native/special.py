@@ -9,6 +9,7 @@ that does not know of this module could read it).
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import sys
 from importlib import import_module
@@ -21,6 +22,7 @@ from numba.extending import overload
 
 from ..replay import named
 from .runtime import SCOPE
+from .store import looked_up
 
 PREFIX = "special."
 
@@ -83,10 +85,15 @@ def register_named(function: Any, seen: set[int] | None = None) -> None:
     if not inspect.isfunction(function) or id(function) in seen:
         return
     seen.add(id(function))
-    closure = inspect.getclosurevars(function)
-    values = [*closure.globals.values(), *closure.nonlocals.values()]
+    names = looked_up(function)
+    values = [function.__globals__[name] for name in names if name in function.__globals__]
+    for cell in function.__closure__ or ():
+        with contextlib.suppress(
+            ValueError
+        ):  # not bound yet, as its own name is where a function calls itself
+            values.append(cell.cell_contents)
     for module in [v for v in values if isinstance(v, ModuleType)]:
-        values += [getattr(module, name, None) for name in function.__code__.co_names]
+        values += [vars(module).get(name) for name in names]
     for value in values:
         if isinstance(value, np.ufunc):
             text_of(value)

@@ -115,13 +115,8 @@ def _told_program(value: Any, seen: set[int]) -> bytes | None:
     if id(value) in seen:
         return b"again"
     seen.add(id(value))
-    names, parts = set[str](), [_told_code(value.__code__)]
-    codes = [value.__code__]
-    while codes:
-        code = codes.pop()
-        names.update(code.co_names)
-        codes += [c for c in code.co_consts if isinstance(c, CodeType)]
-    found = {n: value.__globals__[n] for n in names if n in value.__globals__}
+    parts = [_told_code(value.__code__)]
+    found = {n: value.__globals__[n] for n in looked_up(value) if n in value.__globals__}
     cells = zip(value.__code__.co_freevars, value.__closure__ or (), strict=True)
     try:
         found |= {n: cell.cell_contents for n, cell in cells}
@@ -134,6 +129,16 @@ def _told_program(value: Any, seen: set[int]) -> bytes | None:
             return None
         parts.append(name.encode() + b"=" + told)
     return b"(" + b",".join(parts) + b")"
+
+
+def looked_up(function: Any) -> set[str]:
+    """Names of globals and attributes in a function's code, and in that of functions which it defines."""
+    names, codes = set[str](), [function.__code__]
+    while codes:
+        code = codes.pop()
+        names.update(code.co_names)
+        codes += [c for c in code.co_consts if isinstance(c, CodeType)]
+    return names
 
 
 def _told_code(code: CodeType) -> bytes:
