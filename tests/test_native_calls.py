@@ -205,6 +205,13 @@ def test_tuples_go_to_functions_of_every_kind():
     assert tg.grad(native)((2.0, 3.0)) == (3.0, 2.0)
 
     @tg.njit
+    def named_like_parts(a, a_0, whole):
+        return a[0] * a_0 + a[1] * whole
+
+    gradients = tg.grad(named_like_parts, argnums=(0, 1, 2))((2.0, 3.0), 5.0, 7.0)
+    assert gradients == ((5.0, 7.0), 2.0, 3.0)
+
+    @tg.njit
     def f(pair, *others):
         return pair[0] * others[0]
 

@@ -226,6 +226,12 @@ def written_over_itself(x):
     return y[3]
 
 
+def product_over_itself(x):
+    y = np.outer(x, x)
+    np.dot(y, y, y)
+    return y[1, 2]
+
+
 def kept_type(x):
     T = type(x[0])
     return np.zeros(3, T)[0] + x[0]
@@ -240,8 +246,9 @@ def test_what_is_refused():
         NotDifferentiable, match=r"an array that is passed as out.*y\[:\] = np\.dot"
     ):
         tg.grad(tg.njit(keeps_its_result, mode="adjoint"))(X.copy())
-    with pytest.raises(NotDifferentiable, match="Numba does not promise an order"):
-        tg.grad(tg.njit(written_over_itself, mode="adjoint"))(X.copy())
+    for f in (written_over_itself, product_over_itself):
+        with pytest.raises(NotDifferentiable, match="Numba does not promise an order"):
+            tg.grad(tg.njit(f, mode="adjoint"))(X.copy())
     with pytest.raises(NotDifferentiable, match="type of a variable is used as a value"):
         tg.grad(tg.njit(kept_type, mode="adjoint"))(X.copy())
     with pytest.raises(NotDifferentiable, match="any number of arguments"):

@@ -59,6 +59,12 @@ def counts(x):
     return s - special.i0(x[2])
 
 
+def test_nothing_is_left_on_disk_for_code_that_holds_addresses(tmp_path, monkeypatch):
+    monkeypatch.setenv("TAPEGRAD_CACHE_DIR", str(tmp_path))
+    tg.grad(tg.njit(counts, mode="adjoint"))(X.copy())
+    assert not [p for p in tmp_path.rglob("counts_adjoint*")]
+
+
 def test_second_derivatives():
     assert np.allclose(tg.hessian(tg.njit(counts))(X.copy()), tg.hessian(counts)(X), rtol=1e-12)
 

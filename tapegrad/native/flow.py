@@ -309,12 +309,16 @@ class Flow:
             )
 
     def _check_written(self, op: Op, written: dict[str, Op]) -> None:
-        """Refuse `np.f(x, y, out)` where it reads what it writes, but for the element itself: it is a store here, Numba's a loop."""
+        """Refuse `np.f(x, y, out)` where it reads what it writes: it is a store here, Numba's a loop.
+
+        An elementwise function may read the element itself.
+        """
         base, value = op.args[:2]
         if not isinstance(value, str) or value not in written:
             return
         for a in written[value].variables:
-            if self.array(a) and a != base and self.root(a) == self.root(str(base)):
+            itself = a == base and written[value].rule not in ("np.dot", "np.outer")
+            if self.array(a) and not itself and self.root(a) == self.root(str(base)):
                 raise refuse(
                     op.where,
                     "A part of an array is computed from another one; Numba does not promise an order.",

@@ -125,23 +125,35 @@ class NativeFunction:
                 f"{self.__name__} takes any number of arguments and was called with a tuple of tensors, whose derivative has no place "
                 "in one entry. Name each parameter."
             )
-        scope: dict[str, Any] = {"whole": self.dispatcher}
+        taken = set(self.signature.parameters)
+
+        def fresh(name: str) -> str:
+            while name in taken:
+                name += "_"
+            taken.add(name)
+            return name
+
+        whole = fresh("whole")
+        scope: dict[str, Any] = {whole: self.dispatcher}
         parameters: list[str] = []
 
         def spelled(a: Any, name: str) -> str:
             if not isinstance(a, tuple):
                 parameters.append(name)
                 return name
-            parts = [spelled(x, f"{name}_{k}") for k, x in enumerate(a)]
+            parts = [
+                spelled(x, f"{name}_{k}" if isinstance(x, tuple) else fresh(f"{name}_{k}"))
+                for k, x in enumerate(a)
+            ]
             if not hasattr(a, "_fields"):
                 return f"({''.join(f'{p}, ' for p in parts)})"
-            made = f"made_{name}"
+            made = fresh(f"made_{name}")
             scope[made] = type(a)
             return f"{made}({', '.join(parts)})"
 
         given = [spelled(a, name) for name, a in zip(self.signature.parameters, args, strict=True)]
         name = self.__name__ if self.__name__.isidentifier() else "function"
-        text = f"def {name}({', '.join(parameters)}):\n    return whole({', '.join(given)})\n"
+        text = f"def {name}({', '.join(parameters)}):\n    return {whole}({', '.join(given)})\n"
         key = text, *scope.values()
         with self._lock:
             found = self._flat.get(key)
@@ -629,7 +641,9 @@ def _compiled(owner: NativeFunction, name: str, source: str, scope: dict[str, An
     options = compile_options(owner)
     if "@shared" in source:
         numba.get_num_threads()  # starts Numba's threads, which compiled code from disk expects
-    file = store.source_file(name, source, scope, options)
+    # Numba keeps no code that holds addresses, and would say so (see `special`).
+    kept = special.PREFIX not in source
+    file = store.source_file(name, source, scope, options) if kept else None
     function = inference.load(name, source, scope, file)
     if file is not None:
         try:
