@@ -166,9 +166,7 @@ def _adapted(function: Any, ours: Any, args: Any, kwargs: Any) -> tuple[Any, Any
             raise GradientLost(
                 f"np.{function.__name__}(..., out=...) was asked of a tensor, but a plain array cannot be tracked. Use the result."
             )
-        elif name != "subok" and not _says_nothing(
-            value, theirs.parameters[name]
-        ):  # a tensor is no subclass of arrays
+        elif not _says_nothing(value, theirs.parameters[name]):
             raise NotDifferentiable(
                 f"np.{function.__name__}(..., {name}=...) was asked of a tensor, but its rule knows only "
                 f"{', '.join(sorted(known)) or 'no settings'}. Write it another way (np.where for where=, astype for dtype=)."
@@ -201,7 +199,9 @@ def _signatures(function: Any, ours: Any) -> tuple[Any, int, int, frozenset[str]
 
 
 def _says_nothing(value: Any, parameter: inspect.Parameter) -> bool:
-    """Whether an argument is what NumPy assumes where it is left out."""
+    """Whether an argument is what NumPy assumes where it is left out, or makes no difference to tensors."""
+    if parameter.name == "subok":  # whether subclasses of arrays stay such
+        return True
     if parameter.kind is parameter.VAR_KEYWORD:
         return all(_is_default(n, v) for n, v in value.items())
     default = parameter.default

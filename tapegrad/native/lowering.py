@@ -1383,14 +1383,14 @@ class _Lowering:
                     "A named tuple is made with other than one argument for each field.",
                     f"Pass {', '.join(fields)} by position.",
                 )
+            remedy = "Decorate it with numba.njit, or give its derivative with tg.njit_vjp."
+            # What vectorize, guvectorize, stencil and cfunc make is of Numba's own types.
+            if type(function).__module__.startswith("numba."):
+                remedy = "Write what it does to numbers as a function under numba.njit, and call that in a loop."
             raise refuse(
                 where,
                 f"{getattr(function, '__name__', type(function).__name__)!r} is neither a jitted function nor one that has a rule.",
-                "Write what it does to numbers as a function under numba.njit, and call that in a loop."
-                if type(function).__module__.startswith(
-                    "numba."
-                )  # of vectorize, guvectorize, stencil, cfunc
-                else "Decorate it with numba.njit, or give its derivative with tg.njit_vjp.",
+                remedy,
             )
         return self.known_call(node, text, list(node.args), node.keywords, [], out)
 

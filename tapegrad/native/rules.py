@@ -93,9 +93,9 @@ ERF = 2 / math.sqrt(math.pi)
 WRITTEN = {
     "math.erf": f"{ERF!r} * math.exp(-x * x)", "math.erfc": f"{-ERF!r} * math.exp(-x * x)",
     "math.lgamma": "digamma(x)", "math.gamma": "out * digamma(x)", "digamma": "trigamma(x)",
-    "special.gammaln": "digamma(x)", "special.psi": "trigamma(x)", "special.gamma": "out * digamma(x)",
+    "special.psi": "trigamma(x)",
 }  # fmt: skip
-"""Partial derivatives of functions that are no ufuncs of NumPy's."""
+"""Partial derivatives of functions that have no declaration, or one whose formula Numba cannot say (polygamma)."""
 
 
 @functools.cache

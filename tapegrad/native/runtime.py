@@ -14,7 +14,7 @@ import numpy as np
 from numba import njit, prange
 from numba.core import types
 from numba.core.compiler import Compiler
-from numba.extending import overload
+from numba.extending import overload, register_jitable
 
 from ..errors import NotDifferentiable
 from ..ops.linear_algebra import EQUAL
@@ -314,23 +314,21 @@ def trigamma(x: Any) -> Any:
 
 @overload(trigamma)
 def _trigamma(x: Any) -> Any:
-    return _trigamma_of if isinstance(x, types.Float) else None
+    """Hurwitz's zeta(2, x), reflected for negative x (Abramowitz & Stegun 1964, 6.4.7 and 6.4.10)."""
+    if not isinstance(x, types.Float):
+        return None
+    from ..ops.special.gamma import _zeta_of_numbers  # loads SciPy's special functions
 
+    zeta = register_jitable(_zeta_of_numbers)
 
-def _trigamma_of(x: Any) -> Any:
-    """By recurrence up to 10 and Stirling's series there (Abramowitz & Stegun 1964, 6.4.6, 6.4.7 and 6.4.12)."""
-    sign, out, y = 1.0, 0.0, x
-    if x <= 0.0:
+    def of(x: Any) -> Any:
+        if x > 0.0:
+            return zeta(2.0, x)
         if x == np.floor(x):
             return np.inf
-        sign, y = -1.0, 1.0 - x
-        out = -((np.pi / np.sin(np.pi * (x - np.rint(x)))) ** 2)
-    while y < 10.0:
-        out += 1.0 / (y * y)
-        y += 1.0
-    s = 1.0 / (y * y)
-    tail = s * (1 / 42 - s * (1 / 30 - s * (5 / 66 - s * (691 / 2730 - s * 7 / 6))))
-    return sign * (out + (1.0 + 0.5 / y + s * (1 / 6 - s * (1 / 30) + s * tail)) / y)
+        return (np.pi / np.sin(np.pi * (x - np.rint(x)))) ** 2 - zeta(2.0, 1.0 - x)
+
+    return of
 
 
 # Of a symmetric matrix NumPy reads the lower triangle. That is where the cotangent stands, entries off the diagonal counting for both.

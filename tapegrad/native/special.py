@@ -59,9 +59,8 @@ def _register(ufunc: np.ufunc) -> None:
     import_module("tapegrad.special")  # declares derivatives
     SCOPE.update(scope())
     called, text = named.compiled(ufunc, by_name=False), PREFIX + ufunc.__name__
-    names = ", ".join(
-        ("x", "y", "z", "a3")[: ufunc.nin]
-    )  # as overloads of numbers that carry derivatives have them
+    # As overloads of numbers that carry derivatives have them.
+    names = ", ".join(("x", "y", "z", "a3")[: ufunc.nin])
 
     def chosen(*kinds: Any) -> Any:
         if all(isinstance(k, types.Float | types.Integer | types.Boolean) for k in kinds):
@@ -88,9 +87,8 @@ def register_named(function: Any, seen: set[int] | None = None) -> None:
     names = looked_up(function)
     values = [function.__globals__[name] for name in names if name in function.__globals__]
     for cell in function.__closure__ or ():
-        with contextlib.suppress(
-            ValueError
-        ):  # not bound yet, as its own name is where a function calls itself
+        # Not bound yet is a function's own name, where it calls itself.
+        with contextlib.suppress(ValueError):
             values.append(cell.cell_contents)
     for module in [v for v in values if isinstance(v, ModuleType)]:
         values += [vars(module).get(name) for name in names]
