@@ -1889,3 +1889,61 @@ def test_many_numbers_of_one_kind():
     with pytest.raises(TypeError):
         compiled(*numbers, "a word")
     assert compiled(*numbers[:-1], array, small)[0][10] == array + 10
+
+
+LEFT, RIGHT, MEANS = np.random.default_rng(9).normal(size=(3, 40, 40, 40))
+"""Three stacks of 40 matrices."""
+SUMS_OF_PRODUCTS = {
+    "rows": lambda a, b: np.sum(a[:, :30] @ b[:, :, :20], axis=1),
+    "columns": lambda a, b: np.sum(a @ b, axis=2),
+    "rows and columns": lambda a, b: np.sum(a @ b, axis=(1, 2)),
+    "everything": lambda a, b: np.sum(a @ b),
+    "matrices, of which one is the same": lambda a, b: np.sum(a @ b[0], axis=0),
+    "kept": lambda a, b: np.sum(a @ b, axis=1, keepdims=True),
+    "transposed": lambda a, b: np.sum(np.swapaxes(a @ b, 1, 2), axis=2),
+    "negative": lambda a, b: np.sum(-(a @ b), axis=1),
+    "in a difference": lambda a, b: np.sum(a - a @ b, axis=1),
+    "in a sum of products": lambda a, b: np.sum(2.0 * a + a[:, :1] * (a @ b) + b, axis=1),
+    "repeated": lambda a, b: np.sum((a @ b)[:, None] + np.ones((40, 3, 40, 40)), axis=(1, 2)),
+    "by a factor that varies": lambda a, b: np.sum(a * (a @ b), axis=1),
+    "a part of it": lambda a, b: np.sum((a @ b)[:, 5:], axis=1),
+    "a mean": lambda a, b: np.mean(a @ b + 1.0, axis=1),
+}
+
+
+@pytest.mark.parametrize("name", SUMS_OF_PRODUCTS)
+def test_sums_of_products(name):
+    """Whatever stands between a sum and a product of matrices, the answer and its gradients are those of NumPy's calls."""
+    f = SUMS_OF_PRODUCTS[name]
+    both = tg.value_and_grad(lambda a, b: np.sum(np.sin(f(a, b))), argnums=(0, 1))
+    for dtype, rtol in ((np.float64, 1e-10), (np.float32, 2e-2)):
+        a, b = (x.astype(dtype) for x in (LEFT, RIGHT))
+        agree(tg.compile(f)(a, b), f(a, b), rtol, 1e-2 if dtype == np.float32 else 1e-9)
+    agree(tg.compile(both)(LEFT, RIGHT), both(LEFT, RIGHT), 1e-9, 1e-6)
+
+
+def test_the_sum_of_a_product_multiplies_sums():
+    """The gradient by a vector that is added to all rows takes no product of matrices, unless somebody needs the rows' own."""
+
+    def loss(mean, x, w):
+        return np.sum(np.tanh((x - mean[:, None]) @ w))
+
+    mean = MEANS[0]
+    one = tg.compile(tg.grad(loss))
+    both = tg.compile(tg.grad(loss, argnums=(0, 1)))
+    agree(one(mean, LEFT, RIGHT), tg.grad(loss)(mean, LEFT, RIGHT), 1e-10, 1e-9)
+    expected = tg.grad(loss, argnums=(0, 1))(mean, LEFT, RIGHT)
+    agree(both(mean, LEFT, RIGHT), expected, 1e-10, 1e-9)
+    product = 2 * 40**4  # multiplications and additions
+    assert product < one.report().work < 1.5 * product
+    assert 2 * product < both.report().work
+
+
+def test_a_long_chain_below_a_sum():
+    def f(a, b):
+        y = a @ b
+        for k in range(500):
+            y = y + k * a
+        return np.sum(y, axis=1)
+
+    agree(tg.compile(f)(LEFT, RIGHT), f(LEFT, RIGHT), 1e-10, 1e-9)

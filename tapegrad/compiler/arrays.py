@@ -120,6 +120,14 @@ class Arrays:
             op = self.table[key] = Op(kind, inputs, shape, dtype, attr, len(self.table))
         return op
 
+    def with_inputs(self, op: Op, inputs: Sequence[Op]) -> Op:
+        """The same operation on other expressions of the same shapes."""
+        if all(x is y for x, y in zip(op.inputs, inputs, strict=True)):
+            return op
+        if op.kind == "view":
+            return self.view(inputs[0], op.attr, op.shape)
+        return self._make(op.kind, tuple(inputs), op.shape, op.dtype, op.attr)
+
     # ------------------------------------------------------------------------------------ leaves
 
     def input(self, index: int, shape: tuple[int, ...], dtype: np.dtype) -> Op:
@@ -240,9 +248,9 @@ class Arrays:
 
     def packed(self, x: Op) -> Op:
         """x with its entries in memory, where it reads those of its last axis far from one another; else x itself."""
-        if x.kind != "view" or x.shape[-1] == 1:
+        if x.kind != "view" or x.shape[-1] == 1 or x.inputs[0].size == 1:
             return x
-        last = max((k for k, n in enumerate(x.inputs[0].shape) if n != 1), default=0)
+        last = max(k for k, n in enumerate(x.inputs[0].shape) if n != 1)
         if x.attr[last][1] == len(x.shape) - 1:
             return x
         return self._make("elem", (x,), x.shape, x.dtype, PACKED)
@@ -414,6 +422,15 @@ def _lies_along(x: Op) -> int:
     if axis < 0 or any(axis in differs and lies != axis for _, lies, differs in parts):
         return last
     return axis
+
+
+def varying(x: Op) -> set[int]:
+    """The axes along which the entries of an expression differ."""
+    if x.kind == "const":
+        return set()
+    if x.kind == "view":
+        return {axis for _, axis, _ in x.attr if axis >= 0}
+    return {axis for axis, n in enumerate(x.shape) if n != 1}
 
 
 def composed(inner: Sequence[Map], outer: Sequence[Map]) -> list[Map]:

@@ -30,6 +30,7 @@ from .arrays import B1, C8, C16, F4, F8, I4, I8, Arrays, Op
 from .callout import GuardFailed
 from .emit import Body
 from .schedule import Schedule, scheduled
+from .summing import summed_first
 from .surroundings import Watched, place_of_data
 
 if TYPE_CHECKING:
@@ -135,7 +136,7 @@ class Native:
         self.arguments = list(arguments)
         checks = [op for op in arrays.checks if op.kind != "const"]
         self.shown = len(outputs)  # the others are for checks, and must be 0
-        self.outputs = outputs = [*outputs, *checks]
+        self.outputs = outputs = summed_first(arrays, [*outputs, *checks])
         self.loop = loop
         self.results = [Result(op.shape, op.dtype) for op in outputs]
         if loop is not None:

@@ -31,6 +31,7 @@ from .partition import KNOWN, Partition, Stage, renumbered
 from .rolling import Constant, Loop, Spliced
 from .routines import ROUTINES, Routine, routine
 from .schedule import topological
+from .summing import summed_first
 
 ROWS = 64
 """Rows that a `while` begins with, where it keeps some; then always twice as many."""
@@ -106,7 +107,7 @@ class Module:
     def expressions(self, stage: Stage, ops: Sequence[Op]) -> tuple[Piece, list[Node]]:
         """Expressions of a stage, and the nodes that they read."""
         checks = [op for op in stage.arrays.checks if op.kind != "const"]
-        shown, ops = len(ops), [*ops, *checks]
+        shown, ops = len(ops), summed_first(stage.arrays, [*ops, *checks])
         sources = renumbered(stage, ops)
         from .schedule import scheduled
 

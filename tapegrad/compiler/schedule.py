@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .arrays import CHEAP, PACKED, SUMS, Map, Op
+from .arrays import CHEAP, PACKED, SUMS, Map, Op, varying
 from .arrays import ROOTS as SLOWER
 
 LEAVES = ("input", "array")
@@ -185,8 +185,11 @@ def gathered_maps(op: Op, maps: Sequence[Map]) -> tuple[Any, ...]:
 
 
 def _held(op: Op) -> bool:
-    """Whether a reduction keeps a row of sums in registers while it goes over another axis, as a product of matrices: two take turns."""
-    return op.kind == "reduce" and len(space_of(op)) > 2 and len(space_of(op)) - 1 not in op.attr[1]
+    """Whether a reduction is a product of matrices that keeps rows of sums in registers: two take turns."""
+    (x, *_) = op.inputs
+    if op.kind != "reduce" or len(x.shape) < 3 or len(x.shape) - 1 in op.attr[1]:
+        return False
+    return x.kind == "elem" and all(len(varying(y)) < len(x.shape) for y in x.inputs)
 
 
 def space_of(op: Op) -> tuple[int, ...]:
