@@ -1,4 +1,4 @@
-"""Linear systems, running sums and orders as machine code: alone and in steps of loops, what NumPy gives, and its errors."""
+"""Linear systems, running sums, orders and Fourier transforms as machine code: alone and in steps of loops, what NumPy gives, and its errors."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import pytest
 from numpy.linalg import LinAlgError
 
 import tapegrad as tg
+from tapegrad.compiler import fourier
 from tapegrad.compiler.routines import LARGEST
 
 W = np.cos(np.arange(40.0 * 40).reshape(40, 40))
@@ -140,3 +141,105 @@ def test_a_rule_that_looks_whether_a_matrix_is_singular():
         raising = tg.compile(lambda a: np.linalg.inv(a) * (1.0 if a[0, 0] > 0 else 2.0))
         raising(a)
         raising(np.zeros((3, 3)))
+
+
+# -------------------------------------------------------------------------------------------- Fourier transforms
+
+ALONG_ONE = [
+    {},
+    {"axis": 0},
+    {"axis": 1, "n": 9},
+    {"n": 3, "norm": "ortho"},
+    {"norm": "forward", "axis": -2},
+]
+ALONG_SOME = [
+    {}, {"axes": (0, 2)}, {"s": (5, 7), "axes": (1, 0)}, {"norm": "ortho"}, {"axes": (1,)},
+    {"s": (3, 8), "axes": (0, 2), "norm": "forward"},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("single", [False, True], ids=["double", "single"])
+@pytest.mark.parametrize("name", fourier.NAMES)
+def test_transforms(name, single):
+    """Every length, axis and factor, real numbers and complex ones: NumPy's answer, without NumPy."""
+    transform = getattr(np.fft, name)
+    real = np.random.default_rng(3).normal(size=(4, 6, 5)).astype("f4" if single else "f8")
+    for x in (real, real + 1j * real[::-1]):
+        if name.startswith("rfft") and x is not real:
+            continue
+        for settings in ALONG_SOME if name[-1] in "2n" else ALONG_ONE:
+            compiled = tg.compile(lambda a, b, settings=settings: transform(a * b, **settings) - 1)
+            expected = transform(x * x, **settings) - 1
+            for _ in range(2):
+                found = compiled(x, x)
+                assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
+                tolerance = 1e-5 if single else 1e-13
+                np.testing.assert_allclose(
+                    found, expected, rtol=0, atol=tolerance * np.max(np.abs(expected))
+                )
+            assert not compiled.report().calls
+
+
+def test_transforms_by_position():
+    x = np.random.default_rng(4).normal(size=(4, 6))
+    compiled = tg.compile(lambda a: np.fft.rfft(2 * a, 5, 0, "ortho"))
+    for _ in range(2):
+        np.testing.assert_allclose(compiled(x), np.fft.rfft(2 * x, 5, 0, "ortho"), rtol=1e-13)
+    assert not compiled.report().calls
+
+
+def test_a_spectral_method():
+    """Value, gradient and second derivative of steps that go to and fro; the same as without machine code."""
+    n = 16
+    along = np.fft.rfftfreq(n, 1 / n)
+    decay = np.exp(-0.01 * along**2)
+
+    def step(u):
+        w = np.fft.irfft(u, n)
+        return decay * u - 0.005j * along * np.fft.rfft(w * w)
+
+    def in_python(start):
+        u = np.fft.rfft(start)
+        for _ in range(40):
+            u = step(u)
+        return np.sum(np.fft.irfft(u, n) ** 3)
+
+    def as_a_loop(start):
+        u = tg.fori_loop(0, 40, lambda i, u: step(u), np.fft.rfft(start))
+        return np.sum(np.fft.irfft(u, n) ** 3)
+
+    x = np.sin(np.linspace(0, 6, n)) + 0.3
+    value, gradient = tg.value_and_grad(in_python)(x)
+    curved = tg.hvp(in_python)(x, gradient)
+    for f in (in_python, as_a_loop):
+        both, product = (
+            tg.compile(tg.value_and_grad(f)),
+            tg.compile(tg.hvp(f)),
+        )
+        for _ in range(2):
+            found = both(x)
+            np.testing.assert_allclose(found[0], value, rtol=1e-12)
+            np.testing.assert_allclose(found[1], gradient, rtol=1e-10, atol=1e-12)
+            np.testing.assert_allclose(product(x, gradient), curved, rtol=1e-9, atol=1e-10)
+        assert not both.report().calls
+
+
+def test_other_loops_of_numpy(monkeypatch):
+    """Where the loops of the transforms are not what they are here, programs call NumPy."""
+    monkeypatch.setattr(fourier, "addresses", dict)
+    compiled = tg.compile(lambda a: np.abs(np.fft.fft(a)) ** 2)
+    x = np.arange(7.0)
+    for _ in range(2):
+        np.testing.assert_allclose(compiled(x), np.abs(np.fft.fft(x)) ** 2, rtol=1e-13)
+    assert compiled.report().calls == {"fft": 1}
+
+
+def test_only_loops_that_answer_are_called(monkeypatch):
+    monkeypatch.setattr(fourier, "_loop", lambda ufunc, k, dtype: None)
+    fourier.addresses.cache_clear()
+    try:
+        assert not fourier.addresses()
+    finally:
+        monkeypatch.undo()
+        fourier.addresses.cache_clear()
+    assert fourier.addresses()

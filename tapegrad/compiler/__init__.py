@@ -5,13 +5,14 @@
     callout    a graph as a list of NumPy calls: the executor that computes everything
     lowering   calls as array expressions, where there is one; arrays: these expressions, simplified as they are made
     partition  which calls become machine code, and what stays a NumPy call
+    summing    sums of products of matrices, of which one factor is summed first
     schedule   loops, blocks and memory for expressions; emit: LLVM IR of a schedule
     keeping    what the loops of a derivative need again, as rows that the loops before keep
     turns      a part of the tape that repeats, as one entry before the walk back; rolling: a stretch of calls that repeats as a loop
     iteration  loops that say they are loops, by one step
     team       threads that share large loops
     native     a module with its entry; nesting: loops, and loops in their steps, as one
-    routines   calls that are machine code of their own: linear systems, running sums, orders
+    routines   calls that are machine code of their own: linear systems, running sums, orders; fourier: transforms; writer: their text
     jit        object code, linking, lifetime (the cache on disk is replay's)
     program    signatures, guards, which program a call gets; surroundings: what a function reads beside its arguments
     entry      a call on tracked tensors: one entry of the outer tape

@@ -208,6 +208,10 @@ class Native:
         imports |= _objects()
         if shared:
             imports |= team.addresses()
+        if self.routines:
+            from . import fourier
+
+            imports |= fourier.addresses()
         for i, value in enumerate(form.objects if form else ()):
             imports[f"tg_object{i}"] = id(value)
             kept.append(value)

@@ -29,9 +29,10 @@ from .native import REFUSED, Argument, Form, Native, Result
 from .pairs import Unlowered
 from .partition import KNOWN, Partition, Stage, renumbered
 from .rolling import Constant, Loop, Spliced
-from .routines import ROUTINES, Routine, routine
+from .routines import ROUTINES, routine
 from .schedule import topological
 from .summing import summed_first
+from .writer import Routine
 
 ROWS = 64
 """Rows that a `while` begins with, where it keeps some; then always twice as many."""

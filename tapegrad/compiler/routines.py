@@ -1,6 +1,6 @@
 """Routines: calls that are machine code of their own, since they are no array expressions: linear systems, running sums, orders.
 
-A routine is a function of pointers, (inputs, output) -> i32, for matrices of up to `LARGEST` rows; for larger ones LAPACK is worth the way
+Those written here (writer.py) are for matrices of up to `LARGEST` rows; for larger ones LAPACK is worth the way
 there. LU factors lie as LAPACK has them (ops/linear_systems.py): by columns, and then what row each row was exchanged with, as a number.
 
 Invariant: a routine returns 1, or REFUSED where the function itself would raise: a matrix is singular, or not positive definite.
@@ -9,17 +9,16 @@ Invariant: a routine returns 1, or REFUSED where the function itself would raise
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
 import numpy as np
 
-from .arrays import F4, F8
+from . import fourier
 from .graph import Ref
-from .native import REFUSED
 from .pairs import Unlowered
+from .writer import TYPES, Routine, Writer
 
 LARGEST = 32
 """Rows of the largest matrix."""
@@ -27,124 +26,16 @@ LARGEST = 32
 MOST_COMPARED = 1024
 """Pairs of entries that are compared to sort rows; from there on NumPy's way is faster."""
 
-TYPES = {F8: "double", F4: "float"}
+
+def _factor(w: Writer, row: str, column: str) -> str:
+    """An entry of LU factors."""
+    return w.load(w.entry("%f", column, "%n", row))
 
 
-class Writer:
-    """Text of one function on numbers of one type."""
-
-    def __init__(self, kind: str) -> None:
-        self.kind = kind
-        self.suffix = {"double": "f64", "float": "f32"}[kind]
-        self.lines: list[str] = []
-        self.count = 0
-
-    def let(self, text: str) -> str:
-        """The name of what an instruction computes."""
-        self.count += 1
-        self.lines.append(f"  %t{self.count} = {text}")
-        return f"%t{self.count}"
-
-    def sum(self, x: str, y: str) -> str:
-        return self.let(f"add i64 {x}, {y}")
-
-    def less(self, x: str, y: str) -> str:
-        return self.let(f"sub i64 {x}, {y}")
-
-    def entry(self, base: str, row: str, width: str, column: str = "0") -> str:
-        """The address of an entry of rows that lie one after the other."""
-        place = self.sum(self.let(f"mul i64 {row}, {width}"), column)
-        return self.let(f"getelementptr {self.kind}, ptr {base}, i64 {place}")
-
-    def load(self, pointer: str) -> str:
-        return self.let(f"load {self.kind}, ptr {pointer}")
-
-    def store(self, value: str, pointer: str) -> None:
-        self.lines.append(f"  store {self.kind} {value}, ptr {pointer}")
-
-    def of(self, word: str, *x: str) -> str:
-        """An operation on numbers."""
-        return self.let(f"{word} {self.kind} {', '.join(x)}")
-
-    @contextmanager
-    def loop(self, low: str, high: str) -> Iterator[str]:
-        """for i in range(low, high)"""
-        self.count += 1
-        k = self.count
-        self.lines += [
-            f"  br label %pre{k}", f"pre{k}:", f"  br label %head{k}", f"head{k}:",
-            f"  %i{k} = phi i64 [ {low}, %pre{k} ], [ %n{k}, %latch{k} ]",
-            f"  %on{k} = icmp slt i64 %i{k}, {high}", f"  br i1 %on{k}, label %in{k}, label %out{k}", f"in{k}:",
-        ]  # fmt: skip
-        yield f"%i{k}"
-        self.lines += [f"  br label %latch{k}", f"latch{k}:", f"  %n{k} = add i64 %i{k}, 1"]
-        self.lines += [f"  br label %head{k}", f"out{k}:"]
-
-    @contextmanager
-    def down(self, high: str) -> Iterator[str]:
-        """for i in reversed(range(high))"""
-        with self.loop("0", high) as i:
-            yield self.less(self.less(high, i), "1")
-
-    def copied(self, source: str, to: str, count: str) -> None:
-        with self.loop("0", count) as i:
-            self.store(self.load(self.entry(source, i, "1")), self.entry(to, i, "1"))
-
-    def exchanged(self, x: str, y: str, count: str) -> None:
-        """The entries of two rows, each in the other's place."""
-        with self.loop("0", count) as i:
-            p, q = self.entry(x, i, "1"), self.entry(y, i, "1")
-            one, other = self.load(p), self.load(q)
-            self.store(other, p)
-            self.store(one, q)
-
-    def taken_off(self, x: str, factor: str, y: str, low: str, high: str) -> None:
-        """x -= factor * y, from one column to another."""
-        with self.loop(low, high) as i:
-            at = self.entry(x, i, "1")
-            product = self.of("fmul", factor, self.load(self.entry(y, i, "1")))
-            self.store(self.of("fsub", self.load(at), product), at)
-
-    def divided(self, x: str, by: str, count: str) -> None:
-        with self.loop("0", count) as i:
-            at = self.entry(x, i, "1")
-            self.store(self.of("fdiv", self.load(at), by), at)
-
-    def unless(self, condition: str, returned: int = REFUSED) -> None:
-        """Return where a condition does not hold."""
-        self.count += 1
-        k = self.count
-        self.lines += [f"  br i1 {condition}, label %fine{k}, label %end{k}", f"end{k}:"]
-        self.lines += [f"  ret i32 {returned}", f"fine{k}:"]
-
-    def not_zero(self, x: str) -> None:
-        """Return REFUSED if it is."""
-        self.unless(self.let(f"fcmp une {self.kind} {x}, 0.0"))
-
-    def done(self, name: str, operands: str, returned: int = REFUSED) -> None:
-        """Another routine."""
-        result = self.let(f"call i32 @tg_{name}_{self.kind}({operands})")
-        self.unless(self.let(f"icmp eq i32 {result}, 1"), returned)
-
-    def before(self, x: str, y: str) -> str:
-        """Whether x comes before y: numbers by size, then what is none."""
-        smaller = self.let(f"fcmp olt {self.kind} {x}, {y}")
-        number = self.let(f"fcmp ord {self.kind} {x}, {x}")
-        last = self.let(f"and i1 {number}, {self.let(f'fcmp uno {self.kind} {y}, {y}')}")
-        return self.let(f"or i1 {smaller}, {last}")
-
-    def absolute(self, x: str) -> str:
-        back = self.of("fneg", x)
-        positive = self.let(f"fcmp ogt {self.kind} {x}, 0.0")
-        return self.let(f"select i1 {positive}, {self.kind} {x}, {self.kind} {back}")
-
-    def factor(self, row: str, column: str) -> str:
-        """An entry of LU factors."""
-        return self.load(self.entry("%f", column, "%n", row))
-
-    def row_exchanged_with(self, k: str) -> str:
-        number = self.load(self.entry("%f", "%n", "%n", k))
-        return self.let(f"fptosi {self.kind} {number} to i64")
+def _exchanged_with(w: Writer, k: str) -> str:
+    """The row that a row was exchanged with."""
+    number = w.load(w.entry("%f", "%n", "%n", k))
+    return w.let(f"fptosi {w.kind} {number} to i64")
 
 
 def _factors(w: Writer) -> None:
@@ -180,16 +71,16 @@ def _solution(w: Writer) -> None:
     """x from a x = b: the exchanges, then L, then U."""
     w.copied("%b", "%x", w.let("mul i64 %n, %m"))
     with w.loop("0", "%n") as k:
-        w.exchanged(w.entry("%x", k, "%m"), w.entry("%x", w.row_exchanged_with(k), "%m"), "%m")
+        w.exchanged(w.entry("%x", k, "%m"), w.entry("%x", _exchanged_with(w, k), "%m"), "%m")
     with w.loop("0", "%n") as i, w.loop("0", i) as k:
-        factor = w.factor(i, k)
+        factor = _factor(w, i, k)
         w.taken_off(w.entry("%x", i, "%m"), factor, w.entry("%x", k, "%m"), "0", "%m")
     with w.down("%n") as i:
         row = w.entry("%x", i, "%m")
         with w.loop(w.sum(i, "1"), "%n") as k:
-            factor = w.factor(i, k)
+            factor = _factor(w, i, k)
             w.taken_off(row, factor, w.entry("%x", k, "%m"), "0", "%m")
-        pivot = w.factor(i, i)
+        pivot = _factor(w, i, i)
         w.not_zero(pivot)
         w.divided(row, pivot, "%m")
 
@@ -199,17 +90,17 @@ def _adjoint_solution(w: Writer) -> None:
     w.copied("%b", "%x", w.let("mul i64 %n, %m"))
     with w.loop("0", "%n") as k:
         row = w.entry("%x", k, "%m")
-        pivot = w.factor(k, k)
+        pivot = _factor(w, k, k)
         w.not_zero(pivot)
         w.divided(row, pivot, "%m")
         with w.loop(w.sum(k, "1"), "%n") as i:
-            factor = w.factor(k, i)
+            factor = _factor(w, k, i)
             w.taken_off(w.entry("%x", i, "%m"), factor, row, "0", "%m")
     with w.down("%n") as k, w.loop("0", k) as i:
-        factor = w.factor(k, i)
+        factor = _factor(w, k, i)
         w.taken_off(w.entry("%x", i, "%m"), factor, w.entry("%x", k, "%m"), "0", "%m")
     with w.down("%n") as k:
-        w.exchanged(w.entry("%x", k, "%m"), w.entry("%x", w.row_exchanged_with(k), "%m"), "%m")
+        w.exchanged(w.entry("%x", k, "%m"), w.entry("%x", _exchanged_with(w, k), "%m"), "%m")
 
 
 def _solve(w: Writer) -> None:
@@ -225,7 +116,7 @@ def _determinant(w: Writer) -> None:
     w.store("1.0", "%x")
     with w.loop("0", "%n") as k:
         pivot = w.load(w.entry("%f", k, "%n", k))
-        same = w.let(f"icmp eq i64 {w.row_exchanged_with(k)}, {k}")
+        same = w.let(f"icmp eq i64 {_exchanged_with(w, k)}, {k}")
         signed = w.let(f"select i1 {same}, {w.kind} {pivot}, {w.kind} {w.of('fneg', pivot)}")
         w.store(w.of("fmul", w.load("%x"), signed), "%x")
 
@@ -341,24 +232,14 @@ def _text(name: str, kind: str) -> str:
     return "\n".join(lines)
 
 
-class Routine:
-    """A call as a routine: the nodes and arrays it reads, the numbers it is given, bytes of memory it needs, and its operations."""
-
-    __slots__ = ("name", "numbers", "of", "reads", "scratch", "texts", "work")
-
-    def __init__(
-        self, name: str, dtype: Any, reads: list[Any], numbers: list[int], work: int
-    ) -> None:
-        kind = TYPES[dtype]
-        needs = _NEEDS.get(name, ())
-        n = numbers[0]
-        self.of = name
-        self.name = f"tg_{name}_{kind}"
-        self.reads = reads
-        self.numbers = numbers
-        self.scratch = n * (n + 1) * dtype.itemsize if needs else 0
-        self.work = work
-        self.texts = {f"tg_{k}_{kind}": _text(k, kind) for k in (*needs, name)}
+def _own(name: str, dtype: Any, reads: list[Any], numbers: list[int], work: int) -> Routine:
+    """A routine that is written here."""
+    kind = TYPES[dtype]
+    needs = _NEEDS.get(name, ())
+    texts = {f"tg_{k}_{kind}": _text(k, kind) for k in (*needs, name)}
+    n = numbers[0]
+    scratch = n * (n + 1) * dtype.itemsize if needs else 0
+    return Routine(name, f"tg_{name}_{kind}", reads, numbers, scratch, work, texts)
 
 
 def routine(node: Any) -> Routine:
@@ -368,10 +249,12 @@ def routine(node: Any) -> Routine:
         raise Unlowered
     given = node.args[0] if node.name == "solution" else node.args
     operands = [node.inputs[x.index] if type(x) is Ref else x for x in given]
-    dtype = getattr(operands[0], "dtype", None)
-    alike = all(getattr(x, "dtype", None) == dtype for x in operands)
-    if dtype not in TYPES or not alike or not operands[0].shape:
+    if not operands or not getattr(operands[0], "shape", ()):
         raise Unlowered
+    if find is not fourier.transform:
+        dtype = operands[0].dtype
+        if dtype not in TYPES or any(getattr(x, "dtype", None) != dtype for x in operands):
+            raise Unlowered
     made = find(node, operands, dict(node.kwargs))
     if made is None:
         raise Unlowered
@@ -389,8 +272,8 @@ def _of_matrix(node: Any, operands: list[Any], settings: dict[str, Any]) -> Rout
     if not n or len(operands) != 1 or any(settings.values()) or node.dtype != a.dtype:
         return None
     if node.name == "inv":
-        return Routine("solve", a.dtype, [a, np.eye(n, dtype=a.dtype)], [n, n], 3 * n**3)
-    return Routine(node.name, a.dtype, [a], [n], n**3)
+        return _own("solve", a.dtype, [a, np.eye(n, dtype=a.dtype)], [n, n], 3 * n**3)
+    return _own(node.name, a.dtype, [a], [n], n**3)
 
 
 def _of_system(node: Any, operands: list[Any], settings: dict[str, Any]) -> Routine | None:
@@ -404,11 +287,11 @@ def _of_system(node: Any, operands: list[Any], settings: dict[str, Any]) -> Rout
     if any(settings.values()) or node.dtype != a.dtype:
         return None
     if side:
-        return Routine(side + "_adjoint" * adjoint, a.dtype, [a, b], numbers, work)
+        return _own(side + "_adjoint" * adjoint, a.dtype, [a, b], numbers, work)
     if factors:
         name = "adjoint" if adjoint else "solution"
-        return Routine(name, a.dtype, [*factors, b], numbers, work)
-    return None if adjoint else Routine("solve", a.dtype, [a, b], numbers, work + n**3)
+        return _own(name, a.dtype, [*factors, b], numbers, work)
+    return None if adjoint else _own("solve", a.dtype, [a, b], numbers, work + n**3)
 
 
 def _of_rows(node: Any, operands: list[Any], settings: dict[str, Any]) -> Routine | None:
@@ -422,18 +305,19 @@ def _of_rows(node: Any, operands: list[Any], settings: dict[str, Any]) -> Routin
     axis = 0 if axis is None else axis % len(shape)
     numbers = [math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])]
     if node.name == "cumsum":
-        return Routine("cumsum", x.dtype, [x], numbers, size) if node.dtype == x.dtype else None
+        return _own("cumsum", x.dtype, [x], numbers, size) if node.dtype == x.dtype else None
     if axis != len(shape) - 1 or size * shape[axis] > MOST_COMPARED:
         return None
-    return Routine(node.name, x.dtype, [x], numbers, size * shape[axis])
+    return _own(node.name, x.dtype, [x], numbers, size * shape[axis])
 
 
 _FOUND: dict[str, Callable[[Any, list[Any], dict[str, Any]], Routine | None]] = {
     **dict.fromkeys(("factors", "inv", "det", "cholesky"), _of_matrix),
     **dict.fromkeys(("solution", "solve"), _of_system),
     **dict.fromkeys(("cumsum", "sort", "argsort"), _of_rows),
+    **dict.fromkeys(fourier.NAMES, fourier.transform),
 }
 ROUTINES = tuple(_FOUND)
 """Names of the calls."""
 
-__all__ = ["ROUTINES", "Routine", "routine"]
+__all__ = ["ROUTINES", "routine"]

@@ -131,7 +131,7 @@ irfft = _one_axis(
 # the opposite order; each step needs the length its axis had before.
 
 
-def _cooked(shape: tuple[int, ...], s: Any, axes: Any, halved: bool) -> tuple[list[int], list[int]]:
+def cooked(shape: tuple[int, ...], s: Any, axes: Any, halved: bool) -> tuple[list[int], list[int]]:
     """Length and axis of each step, as NumPy reads s and axes."""
     if axes is None:
         axes = range(len(shape)) if s is None else range(-len(s), 0)
@@ -157,7 +157,7 @@ def _several_axes(
     ]
 
     def rule(g, x_shape, *, s=None, axes=axes_default, norm=None):
-        lengths, axes = _cooked(x_shape, s, axes, halved)
+        lengths, axes = cooked(x_shape, s, axes, halved)
         steps = list(zip(lengths, axes, strict=True))
         order = [*range(len(steps))] if halved else [*range(len(steps))][::-1]
         shape = list(x_shape)
