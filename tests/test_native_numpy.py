@@ -237,6 +237,11 @@ def kept_type(x):
     return np.zeros(3, T)[0] + x[0]
 
 
+def without_rules(x):
+    """Two operations in a row that nothing is known of: neither may hide the other."""
+    return np.sum(np.partition(np.partition(x.reshape(2, 2), 1), 1) * MATRIX[:2, :2])
+
+
 def any_number(*xs):
     return xs[0]
 
@@ -251,5 +256,7 @@ def test_what_is_refused():
             tg.grad(tg.njit(f, mode="adjoint"))(X.copy())
     with pytest.raises(NotDifferentiable, match="type of a variable is used as a value"):
         tg.grad(tg.njit(kept_type, mode="adjoint"))(X.copy())
+    with pytest.raises(NotDifferentiable, match=r"np\.partition of a differentiated value"):
+        tg.grad(tg.njit(without_rules, mode="adjoint"))(X.copy())
     with pytest.raises(NotDifferentiable, match="any number of arguments"):
         tg.grad(tg.njit(any_number))(1.0, 2.0)

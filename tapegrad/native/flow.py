@@ -195,9 +195,10 @@ class Flow:
             )
             return [self._key(str(a)) for a in read], [self._key(out)]
         found = self.derivatives[id(op)]
-        if found is None:
+        if found is None and op.rule in ZERO:
             return [], []
-        if found is CUSTOM:
+        if found is None or found is CUSTOM:
+            # What has no rule lets all through, so that each such operation on the way is found and refused.
             read = [a for a in op.variables if self.real(a)]
         elif found.view:
             read = [str(op.args[0])] if isinstance(op.args[0], str) else []

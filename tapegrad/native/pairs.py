@@ -367,7 +367,7 @@ class _Dissolver:
         if rule in ("abs", "np.abs", "np.absolute"):
             self.ops.append(Op("copy", op.out, [self.absolute(x)], "{0}", op.where))
             return
-        if rule in ("np.angle", "np.phase"):
+        if rule in ("np.angle", "np.phase") and len(op.args) == 1:
             self.ops.append(Op("copy", op.out, [self.angle(x)], "{0}", op.where))
             return
         if rule in _META or rule == ".dtype":
