@@ -51,7 +51,7 @@ def ufunc_on_tensors(
     """`np.sin(t)`, `array * t`, `np.add.reduce(t)`: one call of a ufunc with a tensor among its arguments."""
     if not tracked_in((inputs, settings)):
         if method == "at" and isinstance(inputs[0], Tensor):
-            before_write(inputs[0], f"np.{ufunc.__name__}.at")
+            before_write(inputs[0], f"np.{ufunc.__name__}.at", inputs[1:])
         return plainly(getattr(ufunc, method), inputs, settings)
     if ufunc in CONSTANTS and method == "__call__" and "out" not in settings:
         return plainly(ufunc, inputs, settings)

@@ -15,7 +15,7 @@ A leaf that requires grad is refused, as in PyTorch, except under `no_grad`.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -75,8 +75,10 @@ def _writable(t: Tensor, name: str, recorded: bool) -> Tensor:
     return base
 
 
-def before_write(t: Tensor, name: str) -> None:
+def before_write(t: Tensor, name: str, given: Iterable[Any] = ()) -> None:
     """Check that NumPy may write an untracked result to `t` (out=, ufunc.at), and note that it did."""
+    for value in given:
+        _admit(t, value)
     base = _writable(t, name, False)
     if is_grad_enabled() and (t._node is not None or base._node is not None):
         raise GraphError(
@@ -85,6 +87,13 @@ def before_write(t: Tensor, name: str) -> None:
         )
     if isinstance(t._data, np.ndarray):
         storage.touch(t._data)
+
+
+def _admit(t: Tensor, value: Any) -> None:
+    """Make `t` one that the value can be written to, also where that is no array (storage.StandIn)."""
+    value = value._data if isinstance(value, Tensor) else value
+    if isinstance(value, storage.StandIn):
+        value.admit(t)
 
 
 def _refuse_leaves(base: Tensor, name: str) -> None:
@@ -153,8 +162,7 @@ def _replace(t: Tensor, result: Tensor, name: str) -> Tensor:
     tracked = is_grad_enabled() and _holds_node(t, base, result)
     if tracked:
         _refuse_leaves(base, name)
-    if isinstance(result._data, storage.StandIn):
-        result._data.admit(t)
+    _admit(t, result)
     if isinstance(t._data, np.ndarray):
         storage.touch(t._data)
         np.copyto(t._data, result._data)
@@ -176,8 +184,7 @@ def _overwrite(t: Tensor, value: Any, name: str) -> Tensor:
         raise RuntimeError(
             f"result type {value.dtype} can't be cast to the desired output type {t.dtype}: write {name} out of place."
         )
-    if isinstance(value, storage.StandIn):
-        value.admit(t)
+    _admit(t, value)
     if isinstance(t._data, np.ndarray):
         storage.touch(t._data)
         np.copyto(t._data, value)
@@ -235,7 +242,7 @@ def _beforehand(t: Tensor, function: Callable[..., Any], other: Any) -> Any:
     wanted = "x" in needs or (other is t and "y" in needs)
     if wanted and isinstance(t._data, np.ndarray):
         before = Tensor()
-        before._data, before._node = np.array(t._data), t._node
+        before._data, before._node = storage.duplicate(t._data), t._node
         dual.like(t, before)
         return function(before, before if other is t else other)
     return function(t, other)
@@ -245,6 +252,8 @@ def _operator(
     name: str, ufunc: np.ufunc, function: Callable[..., Any] | None
 ) -> Callable[..., Any]:
     def method(self: Tensor, other: Any) -> Any:
+        if storage.tracing.get() is not None:
+            _admit(self, other)  # before the operation, which would hold the array as a constant
         if _followed(self, other):
             _writable(self, name, True)
             result = NotImplemented if function is None else _beforehand(self, function, other)
@@ -299,7 +308,7 @@ def rewrite(t: Tensor, name: str, function: Callable[..., Any], *others: Any) ->
         _writable(t, name, True)
         before = Tensor()
         before._node = t._node
-        before._data = np.array(t._data) if isinstance(t._data, np.ndarray) else t._data
+        before._data = storage.duplicate(t._data) if isinstance(t._data, np.ndarray) else t._data
         dual.like(t, before)
         given = (before if other is t else other for other in others)
         result = function(before, *given)
@@ -445,6 +454,8 @@ def _is_region(value: Tensor, t: Tensor, index: Any) -> bool:
     link = getattr(value, "_view", None)
     if link is None or link[0] is not t or not is_basic(index):
         return False
+    if isinstance(value._data, storage.StandIn):
+        return value._data.shares(t._data) and link[2] == (index,)
     region = t._data[index]
     return (
         isinstance(region, np.ndarray)

@@ -651,7 +651,8 @@ def _generate(op: Primitive, operator: str | None, defaults: dict[str, Any]) -> 
         text = _UNARY.format(
             name=op.name, signature=signature, code=code, kw=kw, value=value, reworded=reworded,
             track=_track(op, 4, n0="node", kw=kw),
-            link=f"if type(v) is ndarray:\n        link(t, x, {code}, {kw})\n    " if op.view else "",
+            # asked of __class__, since what is traced shares memory as well
+            link=f"if v.__class__ is ndarray:\n        link(t, x, {code}, {kw})\n    " if op.view else "",
         )  # fmt: skip
     else:
         value = f"{{}} {operator} {{}}" if operator else f"forward_{code}({{}}, {{}}{settings})"
@@ -890,7 +891,7 @@ def apply(op: Primitive, operands: Sequence[Any], kw: tuple[Any, ...] | None = N
             ):
                 raw[i] = kept(raw[i])
     t = track(op, nodes, raw, out, kw)
-    if op.view and type(out) is np.ndarray:
+    if op.view and out.__class__ is np.ndarray:
         link(t, operands[0], op.code, kw)
     if duals:
         carry(op, operands, raw, out, kw, t)

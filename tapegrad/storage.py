@@ -44,6 +44,10 @@ class StandIn:
         """Make tensor `t` one that such a value can be written to."""
         raise NotImplementedError
 
+    def shares(self, other: Any) -> bool:
+        """Whether it is a part of `other`, which sees what is written to it."""
+        return False
+
     def alike(self, other: Any) -> bool:
         """Whether both are surely numbers of one dtype; `other` is of the same class."""
         return False

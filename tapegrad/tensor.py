@@ -451,11 +451,7 @@ class Tensor:
             raise TypeError(
                 f"astype was asked for dtype {dtype}, but tensors hold numbers and booleans: take t.tolist() for other kinds."
             )
-        return (
-            astype(self, dtype=dtype)
-            if dtype.kind in "fc"
-            else wrap(np.asarray(self._data).astype(dtype))
-        )
+        return astype(self, dtype=dtype) if dtype.kind in "fc" else wrap(self._data.astype(dtype))
 
     def clone(self) -> Tensor:
         """A copy in memory of its own, recorded: gradients flow through it."""

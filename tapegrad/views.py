@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from .storage import StandIn
 from .tensor import Tensor
 
 _MANY = 16
@@ -26,14 +27,10 @@ _MANY = 16
 def link(view: Tensor, parent: Tensor, code: int, kw: Any) -> None:
     """Note that `view` was made from `parent` by the op `code`, if it shares the parent's memory."""
     own, memory = view._data, parent._data
-    if type(memory) is not np.ndarray:
-        memory = _memory_of_number(own.base, parent)
-    if (
-        own is memory
-    ):  # NumPy gave the very array back: an array object of its own tells the two apart
-        view._data = own = memory.view()
-    root = own.base
-    if root is not memory and (root is None or root is not memory.base):
+    if isinstance(own, StandIn):
+        if not own.shares(memory):
+            return
+    elif not _shared(view, parent):
         return
     view._view = (parent, code, kw)
     try:
@@ -45,6 +42,18 @@ def link(view: Tensor, parent: Tensor, code: int, kw: Any) -> None:
     if n >= _MANY and not n & (n - 1):  # at powers of two: a constant per view
         views[:] = [ref for ref in views if ref() is not None]
     views.append(weakref.ref(view))
+
+
+def _shared(view: Tensor, parent: Tensor) -> bool:
+    own, memory = view._data, parent._data
+    if type(memory) is not np.ndarray:
+        memory = _memory_of_number(own.base, parent)
+    if (
+        own is memory
+    ):  # NumPy gave the very array back: an array object of its own tells the two apart
+        view._data = own = memory.view()
+    root = own.base
+    return root is memory or (root is not None and root is memory.base)
 
 
 def _memory_of_number(base: Any, parent: Tensor) -> Any:

@@ -183,6 +183,7 @@ class _Traced:
         return (
             len(self.inputs) == len(other.inputs)
             and len(self.outputs) == len(other.outputs)
+            and self.outside.keys() == other.outside.keys()
             and all(_alike(x, y, pairs) for x, y in lifted)
             and all(_alike(x, y, pairs) for x, y in zip(self.outputs, other.outputs, strict=True))
         )

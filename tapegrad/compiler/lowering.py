@@ -115,7 +115,7 @@ def _of_complex(
 
         return Pair(on.subtract(product(0, 0), product(1, 1)), on.add(product(0, 1), product(1, 0)))
     formula = FORMULAS.get(name)
-    if formula is None or (settings and name not in ("astype", "asarray")):
+    if formula is None or not operands or (settings and name not in ("astype", "asarray")):
         raise Unlowered
     if name in ("astype", "asarray"):
         operands = operands[:1]

@@ -28,10 +28,11 @@ import numpy as np
 
 from .. import storage
 from ..errors import TraceError
-from ..primitive import OPS, Primitive, namespace, strong
+from ..primitive import OPS, Primitive, apply, namespace, strong
 from ..storage import StandIn
-from ..tape import BIG
-from ..tensor import Tensor
+from ..tape import BIG, Tape, current
+from ..tensor import Tensor, wrap
+from ..views import base_of, views_of
 from .graph import Graph, Guard, Node, Recorded, Ref, filled, number_call
 
 LARGEST_READ = 4096
@@ -291,6 +292,20 @@ class Trace:
 
     # ------------------------------------------------------------------------------------ memory that is shared
 
+    def holding(self, array: np.ndarray, t: Tensor) -> int:
+        """References to a tensor's array that are nobody's who could see a write: its views', the tape's (a constant of calls
+        recorded before) and that of `met`."""
+        views = sum(getattr(v._data, "base", None) is array for v in _views_below(t))
+        tape: Tape | None = current()
+        entries = 0
+        while tape is not None:
+            for value in tape.code:
+                entries += value is array
+                if type(value) is tuple:
+                    entries += sum(x is array for x in value)
+            tape = tape.outer
+        return views + entries + (self.met.get(id(array)) is array)
+
     def watch(self, traced: Traced) -> None:
         """Remember whose memory the value lies in: a write must reach all that share it."""
         if type(traced.value) is np.ndarray:
@@ -465,6 +480,9 @@ class Traced(StandIn):
     def duplicate(self) -> Any:
         return self.home.call(_made, (self,), {}, "copy")
 
+    def shares(self, other: Any) -> bool:
+        return self.source is not None and self.source[0] is other
+
     def alike(self, other: Any) -> bool:
         return not (self.large or other.large) and type(self.value) is _number is type(other.value)
 
@@ -479,17 +497,20 @@ class Traced(StandIn):
         return self.home.call(function, args, {}, name)
 
     def admit(self, t: Any) -> None:
-        data = t._data
+        base = base_of(t)
+        data = base._data
         if type(data) is Traced:
             return
         if isinstance(data, np.ndarray) and data.ndim:
             # The tensor, the name here and getrefcount's own: anybody else would not see the write.
-            if data.base is not None or sys.getrefcount(data) > 3:
+            others = sys.getrefcount(data) - 3
+            if data.base is not None or (others and others > self.home.holding(data, base)):
                 raise TraceError(
-                    f"a traced value would be written into a tensor whose memory something else shares ({_line()}): a view, or an array. "
-                    "Make the buffer inside the function (tg.zeros(...)), and write to it as a whole."
+                    f"a traced value would be written into a tensor whose memory something else shares ({_line()}): an array of NumPy's. "
+                    "Make the buffer inside the function, tg.zeros(...)."
                 )
-        t._data = self.home.constant(data)
+        base._data = self.home.constant(data)
+        _taken_again(base)
 
     # ------------------------------------------------------------------------------------ NumPy's hooks
 
@@ -842,10 +863,30 @@ def _view(part: Traced, of: Any, index: Any) -> Traced:
     """Remember what a part is a view of, if it is one."""
     if type(of) is not Traced:
         return part
-    known = part.later() if part.large else part.value
-    if known.view if type(known) is Later else getattr(known, "base", None) is not None:
+    known, whole = (x.later() if x.large else x.value for x in (part, of))
+    if known.view if type(known) is Later else _shares(known, whole):
         part.source = (of, index)
     return part
+
+
+def _views_below(t: Tensor) -> Iterator[Tensor]:
+    for view in views_of(t):
+        yield view
+        yield from _views_below(view)
+
+
+def _taken_again(parent: Tensor) -> None:
+    """The views of a tensor whose array became a traced value: parts of that value."""
+    for view in views_of(parent):
+        _, code, kw = view._view
+        view._data = apply(OPS[code], (wrap(parent._data),), kw)._data
+        _taken_again(view)
+
+
+def _shares(part: Any, whole: Any) -> bool:
+    """Whether a part lies in the memory of the whole. What is read at integer arrays may have a base as well, but another one."""
+    alike = type(part) is type(whole) is np.ndarray
+    return alike and storage.owner(part) is storage.owner(whole)
 
 
 def _frozen(index: Any) -> Any:

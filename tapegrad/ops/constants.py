@@ -75,9 +75,7 @@ def _bitwise(name: str):
     def method(self, other):
         from ..tensor import Tensor, wrap
 
-        result = getattr(np.asarray(self._data), name)(
-            other._data if isinstance(other, Tensor) else other
-        )
+        result = getattr(self._data, name)(other._data if isinstance(other, Tensor) else other)
         return result if result is NotImplemented else wrap(result)
 
     method.__name__ = method.__qualname__ = name
