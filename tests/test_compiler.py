@@ -2051,3 +2051,43 @@ def test_a_long_chain_below_a_sum():
         return np.sum(y, axis=1)
 
     agree(tg.compile(f)(LEFT, RIGHT), f(LEFT, RIGHT), 1e-10, 1e-9)
+
+
+def test_programs_of_dictionaries_and_tensors_are_native_wholes():
+    """Arguments that come in dictionaries, by name or as tensors are taken apart by Python; what is left is one native call."""
+
+    def loss(p, *, start=0.3):
+        x, a = start + p["x"], np.eye(3) * p["a"]
+        for _ in range(40):
+            x = np.tanh(np.linalg.solve(a + 0.1 * np.outer(x, x), x)) + 0.1
+        return {"loss": np.sum(x**2), "count": 3}
+
+    def by_name(p, start=0.3):
+        (value, back) = tg.vjp(lambda p: loss(p, start=start)["loss"], p)
+        return {"value": value, "gradient": back(1.0)[0]}
+
+    points = [{"x": np.array([0.1, 0.2, 0.3]) * k, "a": 2.0 + k} for k in (1, 2)]
+    compiled = tg.compile(by_name)
+    for p in points:
+        for _ in range(2):
+            found, expected = compiled(p, start=0.2), by_name(p, start=0.2)
+            agree(found, expected)
+    assert len(compiled.latest.natives) == 1
+    assert not compiled.report().calls
+    tensors = tg.compile(loss)
+    for k in (1, 2):
+        p = {"x": tg.tensor([0.1, 0.2, 0.3]) * k, "a": 2.0 + k}
+        found = tensors(p)
+        agree(found["loss"], loss(p)["loss"])
+        assert found["count"] == 3
+    assert not tensors.report().calls
+
+
+def test_numbers_of_python_come_back_as_such():
+    compiled = tg.compile(lambda p: {k: 2 * v for k, v in p.items()})
+    p = {"a": 1.5, "b": np.float64(2.5), "c": np.arange(3.0), "d": 1 + 2j}
+    for _ in range(3):
+        found = compiled(p)
+        assert [type(v) for v in found.values()] == [float, np.float64, np.ndarray, complex]
+        assert found["a"] == 3.0
+        assert found["d"] == 2 + 4j

@@ -7,7 +7,7 @@ import pytest
 from numpy.linalg import LinAlgError
 
 import tapegrad as tg
-from tapegrad.compiler import fourier
+from tapegrad.compiler import borrowed, fourier
 from tapegrad.compiler.routines import LARGEST
 
 W = np.cos(np.arange(40.0 * 40).reshape(40, 40))
@@ -226,7 +226,7 @@ def test_a_spectral_method():
 
 def test_other_loops_of_numpy(monkeypatch):
     """Where the loops of the transforms are not what they are here, programs call NumPy."""
-    monkeypatch.setattr(fourier, "addresses", dict)
+    monkeypatch.setattr(fourier, "loop_of", lambda name, dtype: None)
     compiled = tg.compile(lambda a: np.abs(np.fft.fft(a)) ** 2)
     x = np.arange(7.0)
     for _ in range(2):
@@ -235,11 +235,78 @@ def test_other_loops_of_numpy(monkeypatch):
 
 
 def test_only_loops_that_answer_are_called(monkeypatch):
-    monkeypatch.setattr(fourier, "_loop", lambda ufunc, k, dtype: None)
-    fourier.addresses.cache_clear()
-    try:
-        assert not fourier.addresses()
-    finally:
-        monkeypatch.undo()
-        fourier.addresses.cache_clear()
-    assert fourier.addresses()
+    """A loop is looked for by its types, and one that answers otherwise is not borrowed."""
+    x, y = np.arange(6.0).reshape(2, 3), np.arange(6.0).reshape(3, 2)
+    out = np.zeros((2, 2))
+    strides = [0, 0, 0, 24, 8, 16, 8, 16, 8]
+    assert borrowed.borrowed(np.matmul, (x, y), out, [1, 2, 3, 2], strides)
+    assert not borrowed.borrowed(np.matmul, (x, y), out, [1, 2, 2, 2], strides)  # another product
+    assert not borrowed.borrowed(np.matmul, (x, y), out.astype(int), [1, 2, 3, 2], strides)
+    assert not borrowed.borrowed(None, (x, y), out, [1, 2, 3, 2], strides)
+
+
+# ------------------------------------------------------------------------------------------- products of matrices
+
+PRODUCTS = {
+    "plain": ((40, 50), (50, 60), lambda a, b: a @ b),
+    "left turned": ((50, 40), (50, 60), lambda a, b: a.T @ b),
+    "right turned": ((40, 50), (60, 50), lambda a, b: a @ np.swapaxes(b, 0, 1)),
+    "both turned": ((50, 40), (60, 50), lambda a, b: np.dot(np.transpose(a), b.T)),
+    "turned and used": ((50, 50), (50, 60), lambda a, b: (2 * a.T) @ b + np.sum(a.T @ b)),
+    "not turned by axes of the same place": ((50, 50), (50, 60), lambda a, b: np.transpose(a, (0, 1)) @ b),
+    "a sum of it": ((40, 50), (60, 50), lambda a, b: (a + 1) @ (2 * b).T),
+    "many": ((3, 2, 40, 50), (3, 2, 50, 60), lambda a, b: a @ b),
+    "many and one": ((3, 40, 50), (50, 60), lambda a, b: a @ b),
+    "one and many": ((40, 50), (3, 50, 60), lambda a, b: a @ b),
+    "many and as many": ((3, 1, 40, 50), (2, 50, 60), lambda a, b: a @ b),
+    "with a constant": ((40, 50), (50, 60), lambda a, b: (a @ W[:10].repeat(5, axis=0).astype(a.dtype)) @ b[:40]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", "fdFD")
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_products(name, kind):
+    """By BLAS, as NumPy does it: transposed matrices, several, complex ones; and the gradient's."""
+    first, second, f = PRODUCTS[name]
+    rng = np.random.default_rng(5)
+    a, b = (rng.normal(size=shape) for shape in (first, second))
+    if kind in "FD":
+        a, b = a + 1j * a[..., ::-1, :], b - 1j * b[..., ::-1]
+    a, b = a.astype(kind), b.astype(kind)
+    both = tg.value_and_grad(lambda a, b: np.sum(np.abs(f(a, b)) ** 2), argnums=(0, 1))
+    for function in (f, both):
+        compiled, expected = tg.compile(function), function(a, b)
+        for _ in range(2):
+            found = compiled(a, b)
+            for x, y in zip(_flat(found), _flat(expected), strict=True):
+                assert (x.dtype, x.shape) == (y.dtype, y.shape)
+                tolerance = (2e-4 if kind in "fF" else 1e-12) * np.max(np.abs(y))
+                np.testing.assert_allclose(x, y, rtol=0, atol=tolerance)
+        if function is f and name != "many and as many":
+            assert not compiled.report().calls
+
+
+def _flat(x):
+    return [y for part in x for y in _flat(part)] if isinstance(x, tuple) else [np.asarray(x)]
+
+
+def test_products_in_loops():
+    """A recurrent network whose matrices are BLAS's: one native call, equal to the eager one."""
+
+    def f(w, x):
+        h = np.zeros((40, 50))
+        for k in range(40):
+            h = np.tanh(h @ w + x[k])
+        return np.sum(h**2)
+
+    rng = np.random.default_rng(6)
+    w, x = rng.normal(size=(50, 50)) / 8, rng.normal(size=(40, 40, 50))
+    both = tg.value_and_grad(f, argnums=(0, 1))
+    compiled = tg.compile(both)
+    for _ in range(2):
+        (value, gradients), (expected, theirs) = compiled(w, x), both(w, x)
+        np.testing.assert_allclose(value, expected, rtol=1e-12)
+        for g, h in zip(gradients, theirs, strict=True):
+            np.testing.assert_allclose(g, h, rtol=0, atol=1e-11 * np.max(np.abs(h)))
+    assert not compiled.report().calls
+    assert compiled.report().expressions["matmul"] >= 3  # forward, and back by both factors

@@ -1,16 +1,12 @@
-"""Fourier transforms as routines (routines.py): calls of the loops that NumPy's own transforms run, without NumPy around them.
+"""Fourier transforms as routines (writer.py): calls of the loops that NumPy's own transforms run (borrowed.py).
 
-Since 2.0 NumPy's transforms are generalised ufuncs. A ufunc holds the addresses of its loops, one for each type, which take pointers,
-lengths and strides, and ask for no Python. Code names them `tapegrad_fft_ifft_D` (a loop) and `tapegrad_with_ifft_D` (what it is
-given besides), and the linker finds them in every process anew. A transform along several axes is one along each, in NumPy's order.
+Since 2.0 NumPy's transforms are generalised ufuncs. A transform along several axes is one along each, in NumPy's order.
 
-Invariant: a loop is called only where, found at its address and tried once, it gave the answer of its ufunc.
+Invariant: the answer is NumPy's, bit for bit.
 """
 
 from __future__ import annotations
 
-import ctypes
-import hashlib
 import math
 from collections.abc import Sequence
 from functools import cache
@@ -20,75 +16,28 @@ import numpy as np
 
 from ..ops.fourier import cooked
 from .arrays import C8, C16, COMPLEX, F4, F8
+from .borrowed import Borrowed, Caller, borrowed
 from .emit import literal
-from .writer import TYPES, Routine, Writer
+from .writer import TYPES, Routine
 
-LOOP, GIVEN = "tapegrad_fft_", "tapegrad_with_"
-_UFUNCS = ("fft", "ifft", "rfft_n_even", "rfft_n_odd", "irfft")
-_LETTERS = {C16: "D", C8: "F"}
 NAMES = ("fft", "ifft", "rfft", "irfft", "fft2", "ifft2", "rfft2", "irfft2", "fftn", "ifftn", "rfftn", "irfftn")  # fmt: skip
 
 
-# ------------------------------------------------------------------------------------------- where the loops are
-
-
 @cache
-def addresses() -> dict[str, int]:
-    """Symbol -> address, of the loops that this NumPy has; none where they are not as expected."""
+def loop_of(name: str, dtype: np.dtype) -> Borrowed | None:
+    """The loop of one of NumPy's transforms along an axis, for complex numbers of this type and real ones of their precision."""
     try:
         from numpy.fft import _pocketfft_umath as module
     except ImportError:
-        return {}
-    found: dict[str, int] = {}
-    for name in _UFUNCS:
-        ufunc = getattr(module, name, None)
-        if not isinstance(ufunc, np.ufunc):
-            return {}
-        for k, (dtype, letter) in enumerate(_LETTERS.items()):
-            loop = _loop(ufunc, k, np.dtype(dtype))
-            if loop is None or not _tried(ufunc, np.dtype(dtype), *loop):
-                return {}
-            found[f"{LOOP}{name}_{letter}"], found[f"{GIVEN}{name}_{letter}"] = loop
-    return found
-
-
-def _loop(ufunc: np.ufunc, k: int, dtype: np.dtype) -> tuple[int, int] | None:
-    """(the k-th loop, what it is given) of a ufunc from two arrays to one, if that is a loop for this type.
-
-    Source: `PyUFuncObject` in NumPy's C API: nin, nout, nargs, identity, the loops, what they are given, how many there are.
-    """
-    at = id(ufunc) + object.__basicsize__
-    given = 4 * ctypes.sizeof(ctypes.c_int)
-    loops, data = (ctypes.c_void_p * 2).from_address(at + given)
-    count = ctypes.c_int.from_address(at + given + 2 * ctypes.sizeof(ctypes.c_void_p)).value
-    told = (ctypes.c_int * 3).from_address(at)[:]
-    real = COMPLEX[dtype].char
-    types = f"{real if ufunc.__name__.startswith('rfft') else dtype.char}{real}->"
-    types += real if ufunc.__name__ == "irfft" else dtype.char
-    if told != [2, 1, 3] or count != ufunc.ntypes or not loops or ufunc.types[k] != types:
         return None
-    loop = (ctypes.c_void_p * count).from_address(loops)[k]
-    with_it = (ctypes.c_void_p * count).from_address(data)[k] if data else 0
-    return (loop, with_it or 0) if loop else None
-
-
-def _tried(ufunc: np.ufunc, dtype: np.dtype, loop: int, given: int) -> bool:
-    """Whether a loop answers as its ufunc does."""
     real = COMPLEX[dtype]
-    x = np.array([[1.0, 2.0, -3.0], [0.5, 0.0, 7.0]]).astype(real if ufunc.__name__.startswith("rfft") else dtype)  # fmt: skip
-    factor = np.full((), 0.5, real)
-    n = {"rfft_n_even": 3, "rfft_n_odd": 2, "irfft": 4}.get(ufunc.__name__, 3)
-    y, expected = (np.zeros((2, n), real if ufunc.__name__ == "irfft" else dtype) for _ in range(2))
-    ufunc(x, factor, expected)
-    integers = ctypes.c_ssize_t
-    run = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4)(loop)
-    run(
-        (ctypes.c_void_p * 3)(x.ctypes.data, factor.ctypes.data, y.ctypes.data),
-        (integers * 3)(2, 3, n),
-        (integers * 5)(x.strides[0], 0, y.strides[0], x.itemsize, y.itemsize),
-        given,
-    )
-    return bool((y == expected).all())
+    given = real if name.startswith("rfft") else dtype
+    made = real if name == "irfft" else dtype
+    x = np.array([[1.0, 2.0, -3.0], [0.5, 0.0, 7.0]]).astype(given)
+    n = {"rfft_n_odd": 2, "irfft": 4}.get(name, 3)
+    y = np.zeros((2, n), made)
+    strides = [x.strides[0], 0, y.strides[0], x.itemsize, y.itemsize]
+    return borrowed(getattr(module, name, None), (x, np.full((), 0.5, real)), y, [2, 3, n], strides)
 
 
 # ---------------------------------------------------------------------------------------------- one call's steps
@@ -159,7 +108,9 @@ def transform(node: Any, operands: list[Any], settings: dict[str, Any]) -> Routi
     if any(hasattr(value, "inputs") for value in settings.values()):
         return None  # a value of the program decides
     steps = steps_of(node.name, x.shape, settings, COMPLEX[inside])
-    if not steps or steps[-1].after != node.shape or not addresses():
+    if not steps or steps[-1].after != node.shape:
+        return None
+    if any(loop_of(step.name, inside) is None for step in steps):
         return None
     real_in, real_out = steps[0].name.startswith("rfft"), steps[-1].name == "irfft"
     if (real_in and x.dtype in COMPLEX) or node.dtype != (COMPLEX[inside] if real_out else inside):
@@ -172,9 +123,7 @@ def transform(node: Any, operands: list[Any], settings: dict[str, Any]) -> Routi
     for k, step in enumerate(steps):
         to = node.dtype if step.name == "irfft" else inside
         at, kind = text.transformed(step, at, kind, to, whole=_kept(steps[k:], to, node)), to
-    name, lines = text.function(node.name)
-    texts = {name: lines, **text.asked}
-    return Routine(node.name, name, [x], [], text.scratch, sum(map(_work, steps)), texts)
+    return text.routine(node.name, [x], sum(map(_work, steps)))
 
 
 def _kept(steps: Sequence[Step], dtype: np.dtype, node: Any) -> bool:
@@ -186,26 +135,17 @@ def _work(step: Step) -> int:
     return int(math.prod(step.after) * (4 * math.log2(step.after[step.axis] + 1) + 4))
 
 
-class _Text:
+class _Text(Caller):
     """The text of one call's function: of where the input is, where the result goes, and scratch memory."""
 
     def __init__(self, inside: np.dtype) -> None:
-        self.writer = Writer(TYPES[COMPLEX[inside]])
+        super().__init__(TYPES[COMPLEX[inside]], operands=3, lengths=3, strides=5)
         self.inside = inside
-        self.scratch = 0
-        self.asked: dict[str, str] = {}
-        self.writer.lines += [
-            "  %pointers = alloca [3 x ptr]", "  %lengths = alloca [3 x i64]", "  %strides = alloca [5 x i64]",
-            f"  %factor = alloca {self.writer.kind}",
-        ]  # fmt: skip
+        self.writer.lines.append(f"  %factor = alloca {self.writer.kind}")
 
     def _place(self, whole: bool, shape: tuple[int, ...]) -> str:
         """Where a step's entries go."""
-        if whole:
-            return "%x"
-        at, size = self.scratch, math.prod(shape) * self.inside.itemsize
-        self.scratch += (size + 63) // 64 * 64
-        return self.writer.let(f"getelementptr i8, ptr %s, i64 {at}")
+        return "%x" if whole else self.memory(math.prod(shape) * self.inside.itemsize)
 
     def widened(self, shape: tuple[int, ...], whole: bool) -> str:
         """Real numbers as complex ones."""
@@ -220,47 +160,22 @@ class _Text:
         w = self.writer
         stays = at.startswith("%t") and step.before == step.after and kind == to
         place = at if stays and not whole else self._place(whole, step.after)
-        outer, inner = (
-            math.prod(part) for part in (step.before[: step.axis], step.before[step.axis + 1 :])
-        )
+        outer = math.prod(step.before[: step.axis])
+        inner = math.prod(step.before[step.axis + 1 :])
         n, m = step.before[step.axis], step.after[step.axis]
-        lines = outer if inner == 1 else inner  # that one call of the loop goes along
-        first = (n * kind.itemsize, m * to.itemsize) if inner == 1 else (kind.itemsize, to.itemsize)
-        strides = [first[0], 0, first[1], inner * kind.itemsize, inner * to.itemsize]
+        along = (n * kind.itemsize, m * to.itemsize) if inner == 1 else (kind.itemsize, to.itemsize)
+        self.lengths([outer if inner == 1 else inner, n, m])
+        self.strides([along[0], 0, along[1], inner * kind.itemsize, inner * to.itemsize])
         w.store(literal(step.factor, COMPLEX[self.inside]), "%factor")
-        for name, values in (("%lengths", [lines, n, m]), ("%strides", strides)):
-            for k, value in enumerate(values):
-                w.lines.append(
-                    f"  store i64 {value}, ptr {w.let(f'getelementptr i64, ptr {name}, i64 {k}')}"
-                )
-        letter = _LETTERS[self.inside]
-        loop, given = f"{LOOP}{step.name}_{letter}", f"{GIVEN}{step.name}_{letter}"
-        self.asked[loop] = f"declare void @{loop}(ptr, ptr, ptr, ptr)"
-        handed = "null"
-        if addresses()[given]:
-            self.asked[given] = f"@{given} = external global i8"
-            handed = f"@{given}"
+        found = loop_of(step.name, self.inside)
+        assert found is not None
         with w.loop("0", str(1 if inner == 1 else outer)) as i:
-            pointers = [
-                w.let(
-                    f"getelementptr i8, ptr {x}, i64 {w.let(f'mul i64 {i}, {size * inner * itemsize}')}"
+            source, result = (
+                w.let(f"getelementptr i8, ptr {x}, i64 {w.let(f'mul i64 {i}, {size}')}")
+                for x, size in (
+                    (at, n * inner * kind.itemsize),
+                    (place, m * inner * to.itemsize),
                 )
-                for x, size, itemsize in ((at, n, kind.itemsize), (place, m, to.itemsize))
-            ]
-            pointers.insert(1, "%factor")
-            for k, pointer in enumerate(pointers):
-                w.lines.append(
-                    f"  store ptr {pointer}, ptr {w.let(f'getelementptr ptr, ptr %pointers, i64 {k}')}"
-                )
-            w.lines.append(
-                f"  call void @{loop}(ptr %pointers, ptr %lengths, ptr %strides, ptr {handed})"
             )
+            self.call(found, [source, "%factor", result])
         return place
-
-    def function(self, of: str) -> tuple[str, str]:
-        """Its name, which tells the text, and the text."""
-        body = "\n".join(self.writer.lines)
-        name = f"tg_{of}_{hashlib.sha256(body.encode()).hexdigest()[:16]}"
-        parameters = "ptr %a, ptr %x" + ", ptr %s" * bool(self.scratch)
-        head = f"define internal i32 @{name}({parameters}) #0 {{\nentry:"
-        return name, f"{head}\n{body}\n  ret i32 1\n}}"

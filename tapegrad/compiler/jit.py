@@ -74,7 +74,10 @@ def linker() -> Any:
 
 
 LONG = 400_000
-"""Characters of IR above which a module is compiled without optimisation, which would take much longer than in proportion."""
+"""Characters of a function above which its module is compiled without optimisation, which would take much longer than in proportion."""
+
+MOST = 4_000_000
+"""Characters of a module above which it is compiled without, too."""
 
 
 QUICK, USUAL, LOOPED, THOROUGH = range(4)
@@ -99,9 +102,7 @@ def optimised(text: str, effort: int = USUAL) -> bytes:
     import llvmlite.binding as llvm
 
     with _lock:
-        effort = min(
-            effort, QUICK if len(text) >= LONG else USUAL if len(text) >= LONG // 4 else THOROUGH
-        )
+        effort = min(effort, _worthwhile(text))
         level = 2 if effort > QUICK else 0
         target = machine(optimised=level > 0)
         text = _inlined(text) if effort == LOOPED else _called(text)
@@ -118,6 +119,14 @@ def optimised(text: str, effort: int = USUAL) -> bytes:
             getattr(passes, f"add_{name}_pass")()
         passes.run(module, builder)
         return target.emit_object(module)
+
+
+def _worthwhile(text: str) -> int:
+    """The most that LLVM may do about a module in reasonable time."""
+    if len(text) < LONG // 4:
+        return THOROUGH
+    longest = max(map(len, text.split("\ndefine ")))
+    return QUICK if longest >= LONG or len(text) >= MOST else USUAL
 
 
 def _inlined(text: str) -> str:

@@ -26,6 +26,9 @@ from .tracing import OpCall
 BLAS_ABOVE = 60_000
 """Multiplications in a matrix product above which it is left to BLAS."""
 
+MOST_BY_BLAS = 50_000
+"""Entries of several products up to which BLAS makes them: with more, threads share them here."""
+
 PACKED_ABOVE = 4
 """Rows of a product for which a transposed matrix is turned once, so that its rows can be read as vectors."""
 
@@ -815,10 +818,14 @@ def matmul(arrays: Arrays, node: Node, operands: Sequence[Any], settings: dict[s
         column = arrays.reshape(a, (a.shape[0], 1))
         spread = arrays.elem("multiply", (column, b), node.dtype)
         return arrays.reduce("add", spread, (len(b.shape) - 2,))
-    if len(a.shape) == 2 and len(b.shape) == 2:
-        work = a.shape[0] * a.shape[1] * b.shape[1]
-        if work > BLAS_ABOVE and min(a.shape[0], a.shape[1], b.shape[1]) > 4:
-            raise Unlowered  # BLAS does it, called by NumPy
+    extents = (*a.shape[-2:], b.shape[-1])
+    alone = len(a.shape) == len(b.shape) == 2
+    if (
+        math.prod(extents) > BLAS_ABOVE
+        and min(extents) > 4
+        and (alone or math.prod(node.shape) <= MOST_BY_BLAS)
+    ):
+        raise Unlowered  # BLAS does it (products.py)
     if len(a.shape) >= len(b.shape) and a.shape[-2] >= PACKED_ABOVE:
         b = arrays.packed(b)  # each row of the result reads all of it
     # All products of an entry of a row with one of a column, in the order (..., row, inner, column), summed over inner.

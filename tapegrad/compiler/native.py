@@ -209,9 +209,9 @@ class Native:
         if shared:
             imports |= team.addresses()
         if self.routines:
-            from . import fourier
+            from . import borrowed
 
-            imports |= fourier.addresses()
+            imports |= borrowed.addresses()
         for i, value in enumerate(form.objects if form else ()):
             imports[f"tg_object{i}"] = id(value)
             kept.append(value)

@@ -29,7 +29,7 @@ from .native import REFUSED, Argument, Form, Native, Result
 from .pairs import Unlowered
 from .partition import KNOWN, Partition, Stage, renumbered
 from .rolling import Constant, Loop, Spliced
-from .routines import ROUTINES, routine
+from .routines import ROUTINES, read_by, routine
 from .schedule import topological
 from .summing import summed_first
 from .writer import Routine
@@ -222,7 +222,7 @@ class _Sequence:
         for level in reversed(range(max([*partition.stages, *partition.calls, 0]) + 1)):
             calls = partition.calls.get(level, [])
             for node in calls:
-                wanted.update(id(x) for x in node.inputs)
+                wanted.update(id(x) for x in read_by(node))
             stage = partition.stages.get(level)
             outputs = [n for n in stage.nodes if id(n) in wanted] if stage is not None else []
             if stage is not None and outputs:
@@ -651,14 +651,11 @@ declare void @PyGILState_Release(i32)
 """
 
 
-def nested(graph: Graph, name: str, form: Callable[[int], Form | None], slow: Any) -> Native | None:
+def nested(graph: Graph, name: str, form: Form, slow: Any) -> Native | None:
     """A graph with loops as one native function of the user's arguments; None where something in it is a NumPy call."""
     if not any(hasattr(node.function, "loop") or node.name in ROUTINES for node in graph.nodes):
         return None
-    if any(isinstance(y, Node) and y.weak for y in graph.outputs) or not graph.outputs:
-        return None
-    shape = form(len(graph.outputs))
-    if shape is None:
+    if not graph.outputs:
         return None
     module = Module()
     timer = jit.Timer()
@@ -666,7 +663,7 @@ def nested(graph: Graph, name: str, form: Callable[[int], Form | None], slow: An
         whole = module.sequence(graph)
     except Unlowered:
         return None
-    if sum(map(len, module.texts)) > jit.LONG:
+    if sum(map(len, module.texts)) > jit.MOST:
         return None  # its parts one by one are short enough to be optimised
     arguments = [Argument(x.dtype, x.shape, x.weak) for x in graph.inputs]
     results = [
@@ -675,7 +672,7 @@ def nested(graph: Graph, name: str, form: Callable[[int], Form | None], slow: An
         else Result(np.shape(y), np.asarray(y).dtype)
         for y in graph.outputs
     ]
-    return Native.of_pieces(module, whole, arguments, results, name, shape, slow, timer)
+    return Native.of_pieces(module, whole, arguments, results, name, form, slow, timer)
 
 
 __all__ = ["Module", "Piece", "nested"]

@@ -297,7 +297,7 @@ def linked(stage: Stage, ops: Sequence[Op], name: str) -> tuple[Native, list[Nod
     return Native(stage.arrays, arguments, ops, name), sources
 
 
-def whole(graph: Graph, name: str, form: Callable[[int], Form | None], slow: Any) -> Native | None:
+def whole(graph: Graph, name: str, form: Form, slow: Any) -> Native | None:
     """The graph as one native function with an entry of the user's own form; None where something in it is a NumPy call."""
     if any(isinstance(step, Guard) for step in graph.steps) or not graph.inputs:
         return None
@@ -324,10 +324,7 @@ def whole(graph: Graph, name: str, form: Callable[[int], Form | None], slow: Any
             ops.append(stage.arrays.array(np.asarray(y)))
         else:
             return None
-    if not ops or any(isinstance(y, Node) and y.weak for y in graph.outputs):
-        return None
-    shape = form(len(ops))
-    if shape is None:
+    if not ops:
         return None
     arguments = [Argument(x.dtype, x.shape, x.weak) for x in graph.inputs]
-    return Native(stage.arrays, arguments, ops, name, shape, slow)
+    return Native(stage.arrays, arguments, ops, name, form, slow)

@@ -21,7 +21,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -35,10 +35,13 @@ from ..tensor import Tensor, wrap
 from ..transforms import _flatten, _unflatten
 from . import callout, keeping, rolling
 from .callout import GuardFailed
-from .graph import Graph, Guard
+from .graph import Graph, Guard, Node
 from .report import Report
 from .surroundings import Watched, held_elsewhere, watched
 from .tracing import Later, LeftBehind, Trace, Traced, ops_recorded
+
+if TYPE_CHECKING:
+    from .native import Form
 
 MOST_TRACES = 16
 """Programs of one signature, told apart by guards, before a function is refused: it reads values that are never the same twice."""
@@ -164,6 +167,7 @@ class Program:
         self.around = list(around)  # what the function read beside its arguments
         as_tensors = bool(call.tensors)
         self.direct: Any = None  # the entry that takes the user's arguments as they are
+        self.flat: Any = None  # the entry that takes them one by one
         self.native: Any = None
         self.graph = rolling.trimmed(keeping.kept(rolling.trimmed(graph.pruned())).pruned())
         self.recorded = sum(1 for _ in self.graph.nodes)
@@ -176,24 +180,36 @@ class Program:
         )  # per leaf of the result: None for the next output, or the constant in a tuple
         self.as_tensors = as_tensors
         self.natives: list[Any] = []
+        self.weak: list[int] = []  # outputs that are Python's own numbers
         self.calls: Any = None
         self.why = ""
         self.seconds = seconds
         run = self.graph
         try:
             from . import jit, nesting, partition
+            from .native import Form
 
-            form = lambda n: _form(call, self.leaves, structure, n, self.around)  # noqa: E731
-            if not as_tensors and len(self.graph.steps) < rolling.WORTH:
+            outputs = self.graph.outputs
+            self.weak = [k for k, y in enumerate(outputs) if isinstance(y, Node) and y.weak]
+            plain = not as_tensors and not self.weak
+            form = _form(call, self.leaves, structure, self.around) if plain else None
+            direct = form is not None
+            if (
+                form is None
+            ):  # the arguments come one by one, and there is nobody to ask but the code itself
+                form, slow = Form.flat(len(self.graph.inputs), leaves.count(None)), None
+            if len(self.graph.steps) < rolling.WORTH:
                 self.native = partition.whole(self.graph, name, form, slow)
             if self.native is None:
                 self.graph = rolling.rolled(self.graph)  # what it was is not needed any more
-                if not as_tensors:
-                    self.native = nesting.nested(self.graph, name, form, slow)
+                self.native = nesting.nested(self.graph, name, form, slow)
             if self.native is not None:
                 self.natives = [self.native]
                 seen = all(w.copy is None or w.value.flags.c_contiguous for w in self.around)
-                self.direct = self.native.entry if seen and jit.entry_works() else None
+                if direct:
+                    self.direct = self.native.entry if seen and jit.entry_works() else None
+                else:
+                    self.flat = self.native.entry if jit.entry_works() else None
             else:
                 run, self.natives = partition.compiled(self.graph, name)
         except Exception as error:
@@ -206,7 +222,7 @@ class Program:
                 stacklevel=5,
             )
         if self.native is not None:
-            self.run, self.text = self._by_table, ""
+            self.run, self.text = self._by_entry if self.flat else self._by_table, ""
         else:
             self.run, self.text = callout.written(run, name)
         self.executed = run
@@ -215,8 +231,18 @@ class Program:
         """What the function read beside its arguments and is no longer the same."""
         return next((w for w in self.around if w.changed()), None)
 
-    def _by_table(self, *values: Any) -> list[Any]:
-        return self.native.by_table(values)
+    def _by_entry(self, *values: Any) -> Sequence[Any]:
+        outputs = self.flat(*values)
+        return self._python_numbers(outputs if self.native.shown > 1 else (outputs,))
+
+    def _by_table(self, *values: Any) -> Sequence[Any]:
+        return self._python_numbers(self.native.by_table(values))
+
+    def _python_numbers(self, outputs: Sequence[Any]) -> Sequence[Any]:
+        """The outputs, of which some were Python's own numbers when they were traced."""
+        if not self.weak:
+            return outputs
+        return [x.item() if k in self.weak else x for k, x in enumerate(outputs)]
 
     @property
     def source(self) -> str:
@@ -277,12 +303,10 @@ class Program:
 
 
 def _form(
-    call: Call, leaves: Sequence[Any], structure: Any, outputs: int, around: Sequence[Watched]
-) -> Any:
+    call: Call, leaves: Sequence[Any], structure: Any, around: Sequence[Watched]
+) -> Form | None:
     """How arguments and result of a program look, if its entry can take them apart: nested tuples and lists, no keywords."""
     import optree
-
-    from .native import Form
 
     objects: list[Any] = []
     count = iter(range(len(call.values)))
@@ -294,7 +318,7 @@ def _form(
         else:
             marked.append(("leaf", next(count)))
     args, kwargs = optree.tree_unflatten(call.structure, [_Marked(m) for m in marked])
-    given = iter(range(outputs))
+    given = iter(range(leaves.count(None)))
     results = []
     for leaf in leaves:
         if leaf is None:
@@ -307,6 +331,8 @@ def _form(
     result = _tree(whole)
     if kwargs or result is None or any(t is None for t in trees):
         return None
+    from .native import Form
+
     return Form(trees, result, objects, around)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from . import fourier
+from . import fourier, products
 from .graph import Ref
 from .pairs import Unlowered
 from .writer import TYPES, Routine, Writer
@@ -251,7 +251,7 @@ def routine(node: Any) -> Routine:
     operands = [node.inputs[x.index] if type(x) is Ref else x for x in given]
     if not operands or not getattr(operands[0], "shape", ()):
         raise Unlowered
-    if find is not fourier.transform:
+    if find not in (fourier.transform, products.product):
         dtype = operands[0].dtype
         if dtype not in TYPES or any(getattr(x, "dtype", None) != dtype for x in operands):
             raise Unlowered
@@ -259,6 +259,11 @@ def routine(node: Any) -> Routine:
     if made is None:
         raise Unlowered
     return made
+
+
+def read_by(node: Any) -> list[Any]:
+    """The nodes that a call reads, as a routine."""
+    return [products.source(x) for x in node.inputs] if node.name in products.NAMES else node.inputs
 
 
 def _rows_of(x: Any) -> int:
@@ -316,8 +321,9 @@ _FOUND: dict[str, Callable[[Any, list[Any], dict[str, Any]], Routine | None]] = 
     **dict.fromkeys(("solution", "solve"), _of_system),
     **dict.fromkeys(("cumsum", "sort", "argsort"), _of_rows),
     **dict.fromkeys(fourier.NAMES, fourier.transform),
+    **dict.fromkeys(products.NAMES, products.product),
 }
 ROUTINES = tuple(_FOUND)
 """Names of the calls."""
 
-__all__ = ["ROUTINES", "routine"]
+__all__ = ["ROUTINES", "read_by", "routine"]
