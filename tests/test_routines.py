@@ -310,3 +310,37 @@ def test_products_in_loops():
             np.testing.assert_allclose(g, h, rtol=0, atol=1e-11 * np.max(np.abs(h)))
     assert not compiled.report().calls
     assert compiled.report().expressions["matmul"] >= 3  # forward, and back by both factors
+
+
+def test_threads_share_programs_with_routines():
+    """Large loops beside transforms, products and loops are shared; the answer is the same for any number of threads."""
+
+    def f(w, x):
+        y = np.fft.fft2(x * np.tanh(x @ w))
+        z = np.sum(np.exp(-np.abs(y) / 300), axis=0)
+        for _ in range(40):
+            z = np.sin(z) + 0.1 * z[::-1]
+        return np.sum(z * np.log1p(x**2))
+
+    rng = np.random.default_rng(7)
+    w, x = rng.normal(size=(256, 256)) / 8, rng.normal(size=(256, 256))
+    both = tg.value_and_grad(f, argnums=(0, 1))
+    compiled = tg.compile(both)
+    compiled(w, x)
+    before, answers = tg.get_num_threads(), []
+    try:
+        for count in (1, 2, 3):
+            tg.set_num_threads(count)
+            answers.append(compiled(w, x))
+    finally:
+        tg.set_num_threads(before)
+    value, gradients = both(w, x)
+    for found in answers:
+        assert found[0] == answers[0][0]
+        np.testing.assert_allclose(found[0], value, rtol=1e-11)
+        for g, same, h in zip(found[1], answers[0][1], gradients, strict=True):
+            np.testing.assert_array_equal(g, same)
+            np.testing.assert_allclose(g, h, rtol=0, atol=1e-10 * np.max(np.abs(h)))
+    report = compiled.report()
+    assert not report.calls
+    assert report.shared

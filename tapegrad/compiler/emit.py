@@ -125,11 +125,15 @@ class Scope:
 class Body:
     """Writes the function of one schedule."""
 
-    def __init__(self, schedule: Schedule, lanes: int, step: bool = False) -> None:
+    def __init__(
+        self, schedule: Schedule, lanes: int, step: bool = False, number: str = ""
+    ) -> None:
         self.schedule = schedule
         self.step = step
         """Whether it is a step of a loop, whose next turn waits for what it computes."""
         self.widest = lanes
+        self.number = number
+        """Before the numbers of shared groups, where a module has several such functions."""
         self.count = 0
         self.allocas: list[str] = []
         self.declared: dict[str, None] = {}
@@ -220,7 +224,7 @@ class Body:
 
     def _shared(self, group: Group) -> None:
         """A group as a function of the chunk, and a call by which threads share its chunks."""
-        k = len(self.shares)
+        k = f"{self.number}{len(self.shares)}"
         partial = self.schedule.partial
         outside = self.scopes, self.allocas
         self.scopes, self.allocas = [Scope()], []
@@ -1414,7 +1418,7 @@ class Body:
 
 
 def _share(
-    k: int, names: Sequence[str], given: Sequence[str], own: dict[str, int], size: int, inside: str
+    k: str, names: Sequence[str], given: Sequence[str], own: dict[str, int], size: int, inside: str
 ) -> str:
     """Text of a shared group: `share`, which takes pointers out of the frame, and `shared`, which computes one chunk."""
     text = [

@@ -179,7 +179,7 @@ class Native:
         native.listing = "\n".join(module.listing)
         native.constants = module.constants
         timer.lap("emit")
-        native._load(name, form, slow, timer, False)
+        native._load(name, form, slow, timer, module.shared)
         return native
 
     routines: Sequence[Any] = ()
@@ -398,7 +398,7 @@ def _of_pieces(native: Native, module: Module, whole: Piece, form: Form) -> str:
                 module.text(),
                 *lines,
                 *_runners(heap),
-                _entry(native, form, False),
+                _entry(native, form, module.shared),
                 ATTRIBUTES,
             ]
         )

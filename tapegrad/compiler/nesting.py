@@ -30,7 +30,7 @@ from .pairs import Unlowered
 from .partition import KNOWN, Partition, Stage, renumbered
 from .rolling import Constant, Loop, Spliced
 from .routines import ROUTINES, read_by, routine
-from .schedule import topological
+from .schedule import Schedule, topological
 from .summing import summed_first
 from .writer import Routine
 
@@ -75,6 +75,8 @@ class Module:
         self.routines: list[Routine] = []
         self.depth = 0
         self.pauses = False
+        self.shared = False
+        """Whether threads share some of it."""
         self.bodies: dict[int, Piece] = {}  # steps of which several loops consist
 
     def _function(
@@ -95,6 +97,7 @@ class Module:
                 *self.declared,
                 *(f"@tg_const{i} = external global i8" for i in range(len(self.constants))),
                 PAUSES if self.pauses else "",
+                SHARING if self.shared else "",
             ]
         )
 
@@ -113,11 +116,10 @@ class Module:
         from .schedule import scheduled
 
         schedule = scheduled(ops, sharing=self.depth == 0)
-        if any(group.chunks > 1 for group in schedule.groups):
-            raise Unlowered  # threads share it: it is a native part of its own
-        body = Body(schedule, jit.lanes(), step=self.depth > 0)
-        inside = body.run()
         k = len(self.texts)
+        body = Body(schedule, jit.lanes(), step=self.depth > 0, number=f"{k}_")
+        inside = body.run()
+        shared = list(schedule.partial) if body.shares else []
         local = [n for n, (where, _) in schedule.memory.items() if where not in ("out", "own")]
         constants = [self.constant(c) for c in stage.arrays.constants]
         kinds = [
@@ -125,6 +127,8 @@ class Module:
             *(f"ptr noalias readonly %const{i}" for i in range(len(constants))),
             *(f"ptr noalias %out{i}" for i in range(len(ops))),
             *(f"ptr noalias %mem{n}" for n in local),
+            *(f"ptr noalias %part{n}" for n in shared),
+            *(["ptr noalias %threads_own", "i64 %team"] if body.shares else []),
         ]
         text = f"define internal void @body{k}({', '.join(kinds)}) #0 {{\nentry:\n{inside}\n  ret void\n}}"
         sizes = [schedule.roots[n].size * schedule.roots[n].dtype.itemsize for n in local]
@@ -143,7 +147,13 @@ class Module:
             *(f"ptr %m{n}" for n in local),
         ]
         lines += [f"  %wrong{i} = alloca i64" for i in range(len(checks))]
+        if body.shares:
+            lines += _of_threads(schedule)
+            given += [*(f"ptr %part{n}" for n in shared), "ptr %theirs", "i64 %team"]
+            self.shared = True
         lines.append(f"  call void @body{k}({', '.join(given)})")
+        if body.shares:
+            lines.append("  call void @free(ptr %block)")
         if checks:
             total = "0"
             for i in range(len(checks)):
@@ -162,7 +172,7 @@ class Module:
             op.inputs[0].size for op in topological(ops) if op.kind in ("reduce", "scatter")
         )
         piece = self._function(len(sources), shown, lines, schedule.scratch, work)
-        self.texts[-1] = f"{text}\n{self.texts[-1]}"
+        self.texts[-1] = "\n".join([*body.shares, text, self.texts[-1]])
         self.functions |= body.functions
         self.declared |= body.declared
         self.listing += ["  " * self.depth + line for line in body.loops]
@@ -379,6 +389,21 @@ class _Sequence:
             self.size + self.below,
             self.work,
         )
+
+
+def _of_threads(schedule: Schedule) -> list[str]:
+    """%team, the parts of sums that each chunk makes, and %theirs, memory of each thread's own; 0 is returned if there is none."""
+    return [
+        *(
+            f"  %part{n} = getelementptr i8, ptr %scratch, i64 {offset}"
+            for n, (offset, _) in schedule.partial.items()
+        ),
+        "  %team = call i64 @tg_team()", f"  %each = mul i64 %team, {schedule.own}", "  %room = add i64 %each, 64",
+        "  %block = call ptr @malloc(i64 %room)", "  %lacking = icmp eq ptr %block, null",
+        "  br i1 %lacking, label %none, label %some", "none:", "  ret i32 0", "some:",
+        "  %address = ptrtoint ptr %block to i64", "  %up = add i64 %address, 63", "  %even = and i64 %up, -64",
+        "  %gap = sub i64 %even, %address", "  %theirs = getelementptr i8, ptr %block, i64 %gap",
+    ]  # fmt: skip
 
 
 def _bytes(node: Node) -> int:
@@ -635,6 +660,13 @@ class _LoopText:
         if not self.few:
             lines.append("  %last = phi ptr [ %new, %awake ], [ %here, %begin ]")
 
+
+SHARING = """
+declare void @tg_share(ptr, ptr, i64, i64)
+declare i64 @tg_team()
+declare ptr @malloc(i64)
+declare void @free(ptr)
+"""
 
 PAUSES = """
 define internal i32 @tg_pause() noinline {
