@@ -81,7 +81,37 @@ def complex_numbers(p, d):
     return np.real(z * np.conj(z))
 
 
+PLACES = np.random.default_rng(8).integers(-3, 3, (4, 80))
+
+
+def words(p, d):
+    """Which entries are read says a table: rows, columns, single entries, several at once; negative ones count from behind."""
+    table = np.outer(np.concatenate([p, p**2]), d[:6]) + np.cos(np.arange(36.0)).reshape(6, 6)
+    blocks = np.reshape(table, (3, 2, 6))
+    s = np.ones(6) * p[0]
+    for t in range(80):
+        i, j, k, m = PLACES[:, t]
+        s = np.tanh(s + table[i] - 0.3 * table[:, j] + table[int(k), m] * 0.1)
+        s = s * np.sum(table[PLACES[:2, t]]) * 0.05 + blocks[..., PLACES[2:, t]][1, 0, 1]
+        s = s + 0.1 * blocks[None, j, :, k][0, 1] + np.sum(table[np.array([[i, j]])][0, 1]) * 0.01
+    return np.sum(s * s)
+
+
+def few_words(p, d):
+    """Of even steps in one of the two, and of always the same in the other."""
+    table = np.outer(d[:200], p) + 0.1
+    s = p[0]
+    for t in range(90):
+        s = (
+            s * 0.7
+            + table[t, 1] * table[2 * t + 3, -1]
+            + table[PLACES[0, 0] % 5, PLACES[1, t % 80]]
+        )
+    return s
+
+
 LOOPS = (
+    words, few_words,
     carried, numbers_of_each_turn, listed, vectors, entries, one_after_the_other, exchanged, complex_numbers,
 )  # fmt: skip
 
@@ -112,6 +142,28 @@ def test_walks_through_loops(f, wound):
         same([value, *gradients], [expected, *theirs])
     assert wound and min(wound) > 25
     assert compiled.latest.recorded < 400  # nobody needs the calls of the loop itself
+
+
+@pytest.mark.parametrize("f", [words, few_words])
+def test_loops_whose_turns_read_other_entries(f):
+    """Without a walk back, too, and in float32."""
+    for dtype, rtol in ((np.float64, 1e-10), (np.float32, 1e-4)):
+        compiled = tg.compile(f)
+        for k in range(3):
+            p, d = ((P * (1 + 0.1 * k)).astype(dtype), (DATA * (1 - 0.2 * k)).astype(dtype))
+            np.testing.assert_allclose(compiled(p, d), f(p, d), rtol=rtol)
+        assert sum(native.loops for native in compiled.latest.natives)
+
+
+def test_entries_out_of_bounds_are_told():
+    def f(p):
+        s = p[0]
+        for t in range(100):
+            s = s * 0.9 + p[t % 2 if t < 99 else 7]
+        return s
+
+    with pytest.raises(IndexError):
+        tg.compile(tg.grad(f))(P)
 
 
 def test_values_of_turns_that_are_returned(wound):

@@ -152,13 +152,19 @@ def _signature(node: Node, varying: list[Any]) -> Any:
         kind = type(value)
         if kind is Ref:
             return value.index, "ref"
-        if kind is float or kind is np.float64 or (indexing and kind is int):
+        if kind is float or kind is np.float64:
             varying.append(value)
             return kind
+        if indexing and (kind is int or isinstance(value, np.integer)):
+            varying.append(int(value))
+            return int
         if kind in (tuple, list):
             return (kind, *map(key, value))
         if kind is slice:
             return (slice, value.start, value.stop, value.step)
+        if indexing and kind is np.ndarray and value.dtype.kind in "iu":
+            varying.append(value)
+            return ("places", value.shape, value.dtype.str)
         if kind is np.ndarray:
             return (
                 "array",
@@ -360,23 +366,16 @@ class _Roller:
         return None
 
     def _varies(self, s: _Stretch, offset: int, k: int, column: Sequence[Any]) -> bool:
-        """Numbers that change: x[i] of a fixed array with i in even steps, or a Python float among an operation's operands."""
+        """Numbers that change: those in an index of a fixed array, or a Python float among an operation's operands."""
         node = self.nodes[s.start + offset]
         if node.name == "getitem":
-            rule = s.rules[offset, 0]
-            index = node.kwargs.get("index", node.args[1] if len(node.args) > 1 else None)
-            if type(index) is tuple and len(index) == 1:
-                index = index[0]
-            step = column[1] - column[0]
-            even = all(c == column[0] + step * j for j, c in enumerate(column))
-            if rule[0] != "fixed" or type(index) is not int or not even:
-                return False
-            n = rule[1].shape[0]
-            ends = (column[0], column[-1])
-            if not (all(e >= 0 for e in ends) or all(e < 0 for e in ends)):
-                return False
-            begin = column[0] % n if column[0] < 0 else column[0]
-            s.entries[offset] = (rule[1], begin, step)
+            if offset not in s.entries:
+                rule = s.rules[offset, 0]
+                indices = [_index(x) for x in self.nodes[s.start + offset : s.stop : s.period]]
+                found = index_of_turns(indices, rule[1].shape) if rule[0] == "fixed" else None
+                if found is None:
+                    return False
+                s.entries[offset] = (rule[1], *found)
             return True
         if node.name == "scatter":
             return self._scattered(s, offset, column)
@@ -629,8 +628,14 @@ class _Roller:
                 sums.append((at, operand(s.rules[offset, 0], node.inputs[0]), first, step))
                 continue
             if offset in s.entries:
-                source, a, b = s.entries[offset]
-                inside[offset] = indexed_input(("entry", id(source), a, b), node, now(source), a, b)
+                source, index, axis = s.entries[offset]
+                if type(index) is slice:
+                    a, b = index.start, index.step
+                    key: Any = ("entry", id(source), a, b)
+                    inside[offset] = indexed_input(key, node, now(source), a, b)
+                    continue
+                picked = _picked(now(source), index, axis, (s.turns, *node.shape), steps)
+                inside[offset] = indexed_input(("rows", offset), node, picked, 0, 1)
                 continue
             inputs = [operand(s.rules[offset, k], x) for k, x in enumerate(node.inputs)]
             args = list(node.args)
@@ -701,6 +706,84 @@ class _Roller:
             s.last[chain[-1]] = total
 
 
+def _index(node: Node) -> Any:
+    """What a getitem is given."""
+    return node.kwargs.get("index", node.args[1] if len(node.args) > 1 else None)
+
+
+def index_of_turns(indices: Sequence[Any], shape: tuple[int, ...]) -> tuple[Any, int] | None:
+    """One index for all turns, each of which reads x[index] of one x of this shape; and the axis of what it gives that goes over turns.
+
+    Numbers in even steps become a slice, others an array, and arrays one that stacks them. None where the indices differ in other ways.
+    """
+    parts = [index if type(index) is tuple else (index,) for index in indices]
+    if len({len(index) for index in parts}) != 1:
+        return None
+    found: list[Any] = []
+    for column in zip(*parts, strict=True):
+        first = column[0]
+        if all(type(x) is int or isinstance(x, np.integer) for x in column):
+            found.append(np.array(column, np.intp))
+        elif type(first) is np.ndarray and first.dtype.kind in "iu":
+            if any(
+                type(x) is not np.ndarray or (x.shape, x.dtype) != (first.shape, first.dtype)
+                for x in column
+            ):
+                return None
+            found.append(np.stack(column))
+        elif first is None or first is Ellipsis or type(first) is slice:
+            if any(type(x) is not type(first) or x != first for x in column):
+                return None
+            found.append(first)
+        else:
+            return None
+    arrays = [x for x in found if type(x) is np.ndarray]
+    if not arrays or (len(arrays) > 1 and any(x.ndim > 1 for x in arrays)):
+        return None
+    places = arrays[0]
+    if len(found) == 1 and places.ndim == 1:
+        step = int(places[1] - places[0])
+        if step and (np.diff(places) == step).all() and ((places < 0) == (places[0] < 0)).all():
+            begin = int(places[0]) % shape[0]
+            return _along(begin, step, len(places)), 0
+    # The axis that is longer where there is one turn more.
+    probe = np.broadcast_to(np.zeros((), np.int8), shape)
+    index = tuple(found)
+    try:
+        few, more = (
+            probe[
+                tuple(
+                    np.zeros_like(x[:1]).repeat(n, axis=0) if type(x) is np.ndarray else x
+                    for x in index
+                )
+            ].shape
+            for n in (1, 2)
+        )
+        probe[index]
+    except IndexError:
+        return None
+    axis = next(i for i, (n, m) in enumerate(zip(few, more, strict=True)) if n != m)
+    return index, axis
+
+
+def _along(a: int, b: int, turns: int) -> slice:
+    """The slice a, a + b, ... of so many entries."""
+    stop = a + b * turns
+    return slice(a, stop if stop >= 0 else None, b)
+
+
+def _picked(source: Node, index: Any, axis: int, shape: tuple[int, ...], steps: list[Any]) -> Node:
+    """What all turns read of an array, row by row, as calls before the loop."""
+    like = np.broadcast_to(np.zeros((), source.dtype), shape)
+    value = np.moveaxis(like, 0, axis)
+    picked = Recorded(operator.getitem, "getitem", (Ref(0), index), {}, (source,), value)
+    steps.append(picked)
+    if axis:
+        picked = Recorded(np.moveaxis, "moveaxis", (Ref(0), axis, 0), {}, (picked,), like)
+        steps.append(picked)
+    return picked
+
+
 def _place(node: Node) -> int:
     """Where a call stands; below 0 for an argument, and for what rolling has made."""
     return getattr(node, "place", -1)
@@ -723,7 +806,7 @@ class _Stretch:
         self.period = period
         self.turns = turns
         self.rules: dict[tuple[int, int], Any] = {}
-        self.entries: dict[int, tuple[Node, int, int]] = {}
+        self.entries: dict[int, tuple[Node, Any, int]] = {}
         self.numbers: dict[tuple[int, int], np.ndarray] = {}
         self.sums: dict[int, tuple[int, int, int, int]] = {}
         """Of an addition into an array: (offset of what is added, which operand is the array, first index, step)."""

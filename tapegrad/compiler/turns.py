@@ -12,6 +12,7 @@ Invariant: what the rules do not cover leaves tape and graph as they were.
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -27,7 +28,16 @@ from ..tape import FREED, IN0, KW, OP, OUT, RECORDER, SLOT, STRIDE, X, Y
 from ..tensor import Tensor, wrap
 from .graph import Guard, Node, Recorded, Ref, filled
 from .iteration import Cell, Pass, _Iterated, _Made, iterated
-from .rolling import LEAST_TURNS, MOST_ALIKE, TRIMS, WIDEST, _signature, periods
+from .rolling import (
+    LEAST_TURNS,
+    MOST_ALIKE,
+    TRIMS,
+    WIDEST,
+    _along,
+    _signature,
+    index_of_turns,
+    periods,
+)
 from .tracing import _CALLS, Trace, Traced, Unrolled, _draws_nothing
 
 LEAST = 250
@@ -76,7 +86,7 @@ class _Stretch:
         self.start, self.period, self.turns = start, period, turns
         self.stop = start + period * turns
         self.rules: dict[tuple[int, int], Any] = {}
-        self.entries: dict[int, tuple[int, int, int]] = {}
+        self.entries: dict[int, tuple[int, Any, int]] = {}
         """Of an entry that reads x[a + b * turn]: (place of x, a, b)."""
         self.final: set[int] = set()
         """Offsets whose last value is read."""
@@ -365,21 +375,18 @@ class _Winder:
         return calls, places, others
 
     def _entry(self, s: _Stretch, offset: int, settings: Sequence[Any]) -> bool:
-        """Whether the entries read x[a + b * turn] of one x."""
+        """Whether the entries read x[index] of one x, with indices that can be one."""
         rule = s.rules[offset, 0]
         if OPS[self._item(s.start + offset, OP)].name != "getitem" or rule[0] != "fixed":
             return False
-        indices = [k[0] for k in settings]
-        if type(indices[0]) is tuple and len(indices[0]) == 1:
-            indices = [k[0] if type(k) is tuple and len(k) == 1 else None for k in indices]
-        if any(type(i) is not int for i in indices):
+        shape = self._operands(s.start + offset)[0].shape
+        found = index_of_turns([k[0] for k in settings], shape)
+        if found is None:
             return False
-        n = self._operands(s.start + offset)[0].shape[0]
-        places = np.array(indices)
-        steps = np.diff(places)
-        if (steps != steps[0]).any() or ((places < 0) != (places[0] < 0)).any():
+        size = math.prod(self._item(s.start + offset, OUT).shape) * 8
+        if type(found[0]) is not slice and size * s.turns > MOST_BYTES:
             return False
-        s.entries[offset] = (rule[1], int(places[0]) % n, int(steps[0]))
+        s.entries[offset] = (rule[1], *found)
         return True
 
     # ------------------------------------------------------------------------------------ what is read from outside
@@ -604,9 +611,11 @@ class _Winder:
             i = s.start + offset
             raw = self._operands(i)
             if offset in s.entries:
-                place, a, b = s.entries[offset]
+                place, index, axis = s.entries[offset]
                 x = self._tensor(place, raw[0])
-                calls.append(row((place, a, b), lambda x=x, a=a, b=b: x[_along(a, b, s.turns)]))
+                many = type(index) is slice
+                key = (place, index.start, index.step) if many else ("entry", offset)
+                calls.append(row(key, lambda x=x, i=index, axis=axis: _first_axis(x[i], axis)))
             else:
                 sources = [source(s.rules[offset, k], (offset, k), x) for k, x in enumerate(raw)]
                 calls.append((OPS[self._item(i, OP)], sources, self._item(i, KW)))
@@ -748,10 +757,8 @@ def _plainly_written(value: Any) -> bool:
     return value is None or value is ... or type(value) in (int, float, bool, complex, str)
 
 
-def _along(a: int, b: int, turns: int) -> slice:
-    """The slice a, a + b, ... of so many entries."""
-    stop = a + b * turns
-    return slice(a, stop if stop >= 0 else None, b)
+def _first_axis(x: Any, axis: int) -> Any:
+    return np.moveaxis(x, axis, 0) if axis else x
 
 
 def _stacked(trace: Trace, values: Sequence[Any]) -> Any:
