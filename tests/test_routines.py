@@ -344,3 +344,22 @@ def test_threads_share_programs_with_routines():
     report = compiled.report()
     assert not report.calls
     assert report.shared
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_places_among_sorted_numbers(side, dtype):
+    rng = np.random.default_rng(9)
+    for n in (1, 2, 3, 7, 8, 100):
+        known = np.sort(rng.integers(0, 20, n).astype(dtype))
+        asked = np.concatenate([rng.integers(-2, 23, 40), [np.nan, np.inf, -np.inf], known]).astype(
+            dtype
+        )
+        for a in (known, np.append(known, [np.inf, np.nan]).astype(dtype)):
+            compiled = tg.compile(lambda a, v: np.searchsorted(2 * a, 2 * v, side=side) + 1)
+            for v in (asked, asked.reshape(-1, 1), asked[0]):
+                for _ in range(2):
+                    found, expected = compiled(a, v), np.searchsorted(2 * a, 2 * v, side=side) + 1
+                    np.testing.assert_array_equal(found, expected)
+                    assert np.asarray(found).dtype == np.asarray(expected).dtype
+    assert not compiled.report().calls

@@ -375,8 +375,8 @@ def traced(
     while True:
         known = len(OPS)
         try:
-            found = _traced(f, call, name, slow, unrolled)
-            if declared or len(OPS) == known:
+            found = _traced(f, call, name, slow, unrolled, sys.maxsize if declared else known)
+            if found is not None:
                 return found
         except Exception:
             if declared or len(OPS) == known:
@@ -396,7 +396,9 @@ def _traced(
     name: str,
     slow: Callable[..., Any] | None,
     unrolled: frozenset[Any],
-) -> tuple[Program, list[Any]]:
+    known: int,
+) -> tuple[Program, list[Any]] | None:
+    """A run of `f` as a program, and its outputs; None where it was asked for ops that were not `known`."""
     import optree
 
     start = time.perf_counter()
@@ -446,6 +448,8 @@ def _traced(
             f"{name} draws random numbers, and a compiled program would return those of its first run each time. Draw them "
             "outside and pass them as arguments."
         )
+    if len(OPS) > known:
+        return None
     trace.graph.outputs = outputs
     del own, leaves, output  # what they hold would seem to be somebody else's
     met, trace.met = list(trace.met.values()), {}

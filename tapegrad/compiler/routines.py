@@ -1,4 +1,5 @@
-"""Routines: calls that are machine code of their own, since they are no array expressions: linear systems, running sums, orders.
+"""Routines: calls that are machine code of their own, since they are no array expressions: linear systems, running sums, orders,
+searches.
 
 Those written here (writer.py) are for matrices of up to `LARGEST` rows; for larger ones LAPACK is worth the way
 there. LU factors lie as LAPACK has them (ops/linear_systems.py): by columns, and then what row each row was exchanged with, as a number.
@@ -16,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from . import fourier, products
+from .arrays import I8
 from .graph import Ref
 from .pairs import Unlowered
 from .writer import TYPES, Routine, Writer
@@ -199,6 +201,32 @@ def _order(places: bool) -> Callable[[Writer], None]:
     return write
 
 
+def _places(right: bool) -> Callable[[Writer], None]:
+    """Where numbers belong among sorted ones, before equal ones or behind them: by halves, as often as the longest search."""
+
+    def write(w: Writer) -> None:
+        w.lines += ["  %first = alloca i64", "  %left = alloca i64"]
+        with w.loop("0", "%m") as i:
+            y = w.load(w.entry("%b", i, "1"))
+            w.lines += ["  store i64 0, ptr %first", "  store i64 %n, ptr %left"]
+            with w.loop("0", "%steps"):
+                first, left = (w.let(f"load i64, ptr %{x}") for x in ("first", "left"))
+                half = w.let(f"lshr i64 {left}, 1")
+                middle = w.sum(first, half)
+                some = w.let(f"icmp sgt i64 {left}, 0")
+                x = w.load(w.entry("%a", w.let(f"select i1 {some}, i64 {middle}, i64 0"), "1"))
+                later = w.let(f"xor i1 {w.before(y, x)}, true") if right else w.before(x, y)
+                later = w.let(f"and i1 {some}, {later}")
+                after, rest = w.sum(middle, "1"), w.less(w.less(left, half), "1")
+                first = w.let(f"select i1 {later}, i64 {after}, i64 {first}")
+                left = w.let(f"select i1 {later}, i64 {rest}, i64 {half}")
+                w.lines += [f"  store i64 {first}, ptr %first", f"  store i64 {left}, ptr %left"]
+            at = w.let(f"getelementptr i64, ptr %x, i64 {i}")
+            w.lines.append(f"  store i64 {w.let('load i64, ptr %first')}, ptr {at}")
+
+    return write
+
+
 _SYSTEM = "ptr %b, ptr %x, i64 %n, i64 %m"
 _ROWS = "ptr %a, ptr %x, i64 %outer, i64 %n, i64 %m"
 _WRITERS: dict[str, tuple[Callable[[Writer], None], str]] = {
@@ -215,6 +243,8 @@ _WRITERS: dict[str, tuple[Callable[[Writer], None], str]] = {
     "cumsum": (_running_sums, _ROWS),
     "sort": (_order(False), _ROWS),
     "argsort": (_order(True), _ROWS),
+    "places_left": (_places(False), f"ptr %a, {_SYSTEM}, i64 %steps"),
+    "places_right": (_places(True), f"ptr %a, {_SYSTEM}, i64 %steps"),
 }
 _NEEDS = {"solve": ("factors", "solution"), "det": ("factors",)}
 """Routines that others call, on factors in memory that they are given."""
@@ -316,10 +346,23 @@ def _of_rows(node: Any, operands: list[Any], settings: dict[str, Any]) -> Routin
     return _own(node.name, x.dtype, [x], numbers, size * shape[axis])
 
 
+def _of_sorted(node: Any, operands: list[Any], settings: dict[str, Any]) -> Routine | None:
+    side = settings.pop("side", "left")
+    if len(operands) != 2 or any(v is not None for v in settings.values()) or node.dtype != I8:
+        return None
+    a, b = operands
+    if len(a.shape) != 1 or not a.shape[0] or side not in ("left", "right"):
+        return None
+    (n,), m = a.shape, math.prod(b.shape)
+    steps = n.bit_length()
+    return _own(f"places_{side}", a.dtype, [a, b], [n, m, steps], m * steps)
+
+
 _FOUND: dict[str, Callable[[Any, list[Any], dict[str, Any]], Routine | None]] = {
     **dict.fromkeys(("factors", "inv", "det", "cholesky"), _of_matrix),
     **dict.fromkeys(("solution", "solve"), _of_system),
     **dict.fromkeys(("cumsum", "sort", "argsort"), _of_rows),
+    "searchsorted": _of_sorted,
     **dict.fromkeys(fourier.NAMES, fourier.transform),
     **dict.fromkeys(products.NAMES, products.product),
 }
