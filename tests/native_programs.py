@@ -832,7 +832,7 @@ def complex_values(x):
 
 
 def unknown_function(x):
-    return np.sum(np.linalg.pinv(np.outer(x, x)))
+    return np.sum(np.abs(np.roots(x)))
 
 
 def drawn_with_active_scale(x):
@@ -851,8 +851,8 @@ def generator_expression(x):
 
 def flat_iterator(x):
     s = 0.0
-    for v in np.outer(x, x).flat:
-        s += v
+    for v in np.nditer(np.outer(x, x)):
+        s += v.item()
     return s
 
 

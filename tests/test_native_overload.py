@@ -95,7 +95,6 @@ REFUSED = [
     programs.digits,
     programs.printed,
     programs.single_precision,
-    programs.middle,
 ]
 
 

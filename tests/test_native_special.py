@@ -69,8 +69,22 @@ def test_second_derivatives():
     assert np.allclose(tg.hessian(tg.njit(counts))(X.copy()), tg.hessian(counts)(X), rtol=1e-12)
 
 
-def scaled(x):
-    return special.jv(1.5, x[0])
+def of_order(x):
+    return special.jv(x[0], x[1])
+
+
+def with_orders(x):
+    """Parameters that are no derivative's, and partials that helpers compute."""
+    s = special.jv(1.5, x[0]) * special.kv(2.0, x[1]) + special.gammainc(2.5, x[2])
+    s += special.betainc(2.0, 3.0, x[0]) * special.hyp2f1(0.5, 1.5, 2.5, x[1] / 2)
+    s += special.stdtr(3.0, x[0]) * special.erfcx(x[1]) + special.ive(1.0, x[2])
+    return s + special.dawsn(x[0]) * special.struve(1.0, x[1])
+
+
+@pytest.mark.parametrize("mode", ["adjoint", "overload"])
+def test_parameters(mode):
+    native = tg.njit(with_orders, mode=mode)
+    assert np.allclose(tg.grad(native)(X.copy()), tg.grad(with_orders)(X), rtol=1e-12)
 
 
 def of_arrays(x):
@@ -81,7 +95,9 @@ def test_what_is_refused():
     with pytest.raises(
         NotDifferentiable, match=r"special\.jv of a differentiated value has no derivative rule"
     ):
-        tg.grad(tg.njit(scaled, mode="adjoint"))(X.copy())
+        tg.grad(tg.njit(of_order, mode="adjoint"))(X.copy())
+    with pytest.raises(NotDifferentiable, match="jv"):
+        tg.grad(tg.njit(of_order, mode="overload"))(X.copy())
     with pytest.raises(NotDifferentiable, match="expit"):
         tg.grad(tg.njit(of_arrays))(X.copy())
 

@@ -7,6 +7,7 @@ settling   tuples dissolved, every operation with its one meaning
 pairs      complex numbers as pairs of real ones
 flow       shared memory, activity, what the reverse needs
 rules      derivatives of operations; elementwise ones come from `tapegrad.ops`
+spelled    functions of NumPy's without a rule, as programs of simpler ones
 adjoint    the generated reverse sweep, plain Python
 chunks     parallel loops shared among threads
 nests      its stencils gathered instead of scattered

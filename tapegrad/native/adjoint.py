@@ -260,7 +260,7 @@ class _Generator:
                 count = sum(
                     op.kind == "acc" or (op.kind == "pure" and bool(op.variables))
                     for op in own
-                    for kind in [self.typed.types.get(op.out[0] if op.out else str(op.args[0]))]
+                    for kind in [self.typed.types.get(str((*op.out, *op.args, "")[0]))]
                     if is_float(getattr(kind, "dtype", kind))
                 )
                 where = _place(node)

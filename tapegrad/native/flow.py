@@ -21,7 +21,7 @@ from numba.core import types
 from . import chunks, merging, rules
 from .chunks import META, Plan
 from .inference import is_array, is_float, is_float_array, is_whole
-from .lowering import EFFECTS, refuse
+from .lowering import EFFECTS, Asked, refuse
 from .rules import PLACES, ZERO, Derivative
 from .settling import Typed, outer_names
 from .tree import (
@@ -130,7 +130,7 @@ class Flow:
                 found = self.derivatives.get(id(op))
                 # A function of arrays without a known rule might return its argument.
                 unknown = op.kind == "pure" and found is None and op.rule not in _FRESH
-                if self.view(op) or unknown:
+                if self.view(op) or unknown or op.rule in rules.MAY_SHARE:
                     parent[find(op.out[0])] = find(op.args[0])
             if op.rule == ".pop":
                 parent[find(op.out[0])] = find(str(op.args[0]))
@@ -230,8 +230,9 @@ class Flow:
         return self._key(name) in self.useful
 
     def _check(self) -> None:
-        """Refuse what an active value flows through without a rule."""
+        """Refuse what an active value flows through without a rule, or ask for it to be written out."""
         written: dict[str, Op] = {}
+        asked = Asked()
         for op in operations(self.program.body):
             if op.kind in ("store", "acc"):
                 self._check_store(op)
@@ -250,6 +251,17 @@ class Flow:
                 continue
             if isinstance(kind, types.NoneType | types.DType | types.NumberClass | types.RangeType):
                 continue
+            if op.rule == "custom":
+                self._check_rule(op)
+            if op.rule in rules.MAY_SHARE and self.root(out) in self.stored and not self.view(op):
+                raise refuse(
+                    op.where,
+                    f"The result of {op.rule} may be memory of its argument, and one of them is written.",
+                    "Copy it: y = x.copy().",
+                )
+            missing = op.kind != "load" and self.derivatives.get(id(op)) is None
+            if missing and (self._matters(out) or not self.real(out)) and asked.add(op):
+                continue
             if not self.real(out):
                 raise refuse(
                     op.where,
@@ -264,12 +276,25 @@ class Flow:
                 )
             if op.kind == "load":
                 continue
-            if self.derivatives[id(op)] is None and self._matters(out):
+            found = self.derivatives.get(id(op))
+            unknown = found is not None and any(self.varies(op.args[i]) for i in found.unknown)
+            if (missing or unknown) and self._matters(out):
                 raise refuse(
                     op.where,
                     f"{op.rule or op.form} of a differentiated value has no derivative rule for these arguments.",
                     "Write it with functions that have one, as a loop, or give its derivative with tg.njit_vjp.",
                 )
+        asked.done()
+
+    def _check_rule(self, op: Op) -> None:
+        """Refuse a rule of the user's whose cotangents cannot be those of the arguments."""
+        custom = self.program.customs.get(op.form.partition("(")[0])
+        kinds = [self.typed.kind(a) for a in op.args]
+        if custom is None or any(k is None for k in kinds):
+            return
+        wrong = custom.complaint(kinds, self.types[op.out[0]])
+        if wrong is not None:
+            raise refuse(op.where, wrong, "Return a tuple with one cotangent for each.")
 
     def _check_store(self, op: Op) -> None:
         base, value = op.args[:2]

@@ -17,7 +17,7 @@ import sys
 import threading
 import warnings
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numba
@@ -309,11 +309,23 @@ class Variant:
         self._beyond: dict[Any, Overloaded] = {}
         """Second derivatives that only overloading has."""
         self.floats = [i for i, a in enumerate(args) if _is_float(a)]
+        self._choices: dict[Any, Any] = {}
+        """Programs for functions of NumPy's without a rule, by the call (see `spelled`)."""
+
+    def generated(self, make: Callable[[settling.Typed], Any]) -> tuple[settling.Typed, Any]:
+        """A fresh tree and what `make` makes of it, functions of NumPy's written out that it asks for."""
+        while True:
+            try:
+                typed = self.typed()
+                return typed, make(typed)
+            except lowering.Unspelled as asked:
+                _grow(self._choices, asked)
 
     def typed(self) -> settling.Typed:
         """A fresh tree: generators change theirs."""
-        parallel = lowering.is_parallel(self.owner)
-        program = lowering.lower(self.owner.py_func, False, self.owner.snapshots, parallel)
+        owner = self.owner
+        parallel = lowering.is_parallel(owner)
+        program = lowering.lower(owner.py_func, False, owner.snapshots, parallel, self._choices)
         kinds, returns = inference.infer(program, self.types)
         typed = settling.Typed(program, kinds, returns)
         pairs.dissolve(typed)
@@ -426,9 +438,13 @@ class Variant:
         if self.owner.mode == "overload":
             return self.derived(positions)
         try:
-            typed = self.typed()
-            wanted = [leaf for i in positions for leaf in settling.leaves(typed.param_parts[i])]
-            made = tangent.generate(typed, set(wanted), width)
+            wanted: list[str] = []
+
+            def make(typed: settling.Typed) -> Any:
+                wanted[:] = _leaves_at(typed, positions)
+                return tangent.generate(typed, set(wanted), width)
+
+            typed, made = self.generated(make)
         except NotDifferentiable as refused:
             if self.owner.mode == "adjoint":
                 raise
@@ -527,11 +543,19 @@ class Variant:
         """The tangent of generated code by what is wanted, and its function; `params` are the first of that code's."""
         # It calls functions with a custom rule; its tangent goes by the rule too, not by their source.
         scope = {**scope, **derived.typed.program.customs}
-        program = lowering.lower(inference.load(name, source, scope), generated=True)
-        kinds, returns = inference.infer(program, tuple(numba.typeof(a) for a in full))
-        typed = settling.Typed(program, kinds, returns)
-        order = dict(zip(params, program.params, strict=False))
-        found = tangent.generate(typed, {order[p] for p in derived.wanted}, width)
+        function = inference.load(name, source, scope)
+        signature = tuple(numba.typeof(a) for a in full)
+        choices: dict[Any, Any] = {}
+        while True:
+            program = lowering.lower(function, generated=True, choices=choices)
+            kinds, returns = inference.infer(program, signature)
+            typed = settling.Typed(program, kinds, returns)
+            order = dict(zip(params, program.params, strict=False))
+            try:
+                found = tangent.generate(typed, {order[p] for p in derived.wanted}, width)
+                break
+            except lowering.Unspelled as asked:
+                _grow(choices, asked)
         name = f"{name}_tangent"
         return found, _compiled(self.owner, name, found.source, found.scope)
 
@@ -583,6 +607,19 @@ class Variant:
             shape = np.shape(full[made.params.index(p)])
             results.append(moved[at][0] if at in moved else np.zeros(shape))
         return self.joined(positions, results)
+
+
+def _leaves_at(typed: settling.Typed, positions: tuple[int, ...]) -> list[str]:
+    """The parameters of a program that the user's at these positions became."""
+    return [leaf for i in positions for leaf in settling.leaves(typed.param_parts[i])]
+
+
+def _grow(choices: dict[Any, Any], asked: lowering.Unspelled) -> None:
+    """Take over what was asked for."""
+    new = asked.choices.keys() - choices.keys()
+    if not new:
+        raise asked
+    choices |= asked.choices
 
 
 _EMPTY = {"floats": np.empty(1024), "ints": np.empty(1024, np.int64)}
@@ -679,11 +716,14 @@ class Derived:
 
     def __init__(self, variant: Variant, positions: tuple[int, ...], valued: bool = True) -> None:
         self.owner = variant.owner
-        typed = variant.typed()
-        parts = typed.param_parts
-        self.wanted = [leaf for i in positions for leaf in settling.leaves(parts[i])]
         options = compile_options(self.owner)
-        self.adjoint = adjoint.generate(typed, self.wanted, self.owner.limit, options)
+        typed, self.adjoint = variant.generated(
+            lambda typed: adjoint.generate(
+                typed, _leaves_at(typed, positions), self.owner.limit, options
+            )
+        )
+        parts = typed.param_parts
+        self.wanted = _leaves_at(typed, positions)
         self._plain: adjoint.Adjoint | None = None
         self._variant = variant
         self.positions = positions
@@ -733,7 +773,9 @@ class Derived:
         if not self.adjoint.parts:
             return self.adjoint
         if self._plain is None:
-            self._plain = adjoint.generate(self._variant.typed(), self.wanted, self.owner.limit)
+            _, self._plain = self._variant.generated(
+                lambda typed: adjoint.generate(typed, self.wanted, self.owner.limit)
+            )
         return self._plain
 
     def _array(self, name: str) -> Any:

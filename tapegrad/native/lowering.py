@@ -18,16 +18,18 @@ import itertools
 import math
 import operator
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from numba import typeof
+from numba.core.registry import cpu_target
 
 from ..errors import NotDifferentiable
-from . import special
+from . import special, spelled
 from .names import MISSING, PURE, RESERVED, canonical, is_jitable, is_prange, resolve_attribute
 from .runtime import checkpointed
-from .tree import TEMP, Const, If, Loop, Node, Op, Operand, Program, Seg, Where
+from .tree import TEMP, Called, Const, If, Loop, Node, Op, Operand, Program, Seg, Where
 
 EFFECTS = {
     "accumulate": (0,), "carry": (0,), "push_array": (0,), "pop_array": (2,), "put_places": (0,), "scatter_back": (0, 2),
@@ -55,6 +57,19 @@ class Custom:
     def __init__(self, f: Any, vjp: Any) -> None:
         self.f = f
         self.vjp = vjp
+
+    def complaint(self, kinds: Sequence[Any], result: Any) -> str | None:
+        """What is wrong with the cotangents that the rule gives for arguments of these types; None where nothing is."""
+        context = cpu_target.typing_context
+        given = context.resolve_function_type(typeof(self.vjp), (result, result, *kinds), {})
+        bars = getattr(given.return_type, "types", None)
+        name = self.f.__name__
+        if bars is None or len(bars) != len(kinds):
+            return f"The rule of {name} gives {given.return_type}, which is no tuple of {len(kinds)} cotangents."
+        for k, (bar, kind) in enumerate(zip(bars, kinds, strict=True), 1):
+            if getattr(bar, "ndim", 0) > getattr(kind, "ndim", 0):
+                return f"The rule of {name} gives {bar} for argument {k}, which is of type {kind}."
+        return None
 
 
 class _TypeOf:
@@ -112,19 +127,57 @@ def definition(function: Any) -> tuple[ast.FunctionDef | ast.Lambda, str, int]:
     return found[0], code.co_filename, first - 1  # type: ignore[return-value]
 
 
+class Unspelled(NotDifferentiable):
+    """Functions of NumPy's stand in the way of a derivative that can be written out: lower once more with these `choices`."""
+
+    def __init__(self, choices: dict[Any, Any], told: str) -> None:
+        super().__init__(told)
+        self.choices = choices
+
+
+class Asked:
+    """Calls of functions of NumPy's that are to be written out (see `spelled`)."""
+
+    def __init__(self) -> None:
+        self.choices: dict[Any, Any] = {}
+        self.where = ""
+
+    def add(self, op: Op) -> bool:
+        """Ask for an operation, if there is a program for it."""
+        program = None if op.called is None else spelled.chosen(op.rule or "", op.called.kinds)
+        if op.called is None or program is None:
+            return False
+        self.choices[op.called.key] = program
+        self.where = self.where or f"{op.where}\n  {op.rule} is written out."
+        return True
+
+    def request(self) -> Unspelled:
+        return Unspelled(self.choices, self.where)
+
+    def done(self) -> None:
+        if self.choices:
+            raise self.request()
+
+
 def lower(
-    function: Any, generated: bool = False, snapshots: int = 0, parallel: bool = False
+    function: Any,
+    generated: bool = False,
+    snapshots: int = 0,
+    parallel: bool = False,
+    choices: dict[Any, Any] | None = None,
 ) -> Program:
     """The program tree of a Python function; `generated` code may keep arrays on lists and call the runtime.
 
-    `snapshots` is given to every loop over a range that no other loop contains (see `runtime.checkpointed`). Loops over `prange`
-    are parallel in a `parallel` function, and in helpers that are compiled so.
+    `choices` are the programs that take the place of functions of NumPy's, by the key of the call. `snapshots` is given to every loop
+    over a range that no other loop contains (see `runtime.checkpointed`). Loops over `prange` are parallel in a `parallel` function,
+    and in helpers that are compiled so.
     """
     node, file, line = definition(function)
     lowering = _Lowering()
     lowering.generated = generated
     lowering.snapshots = snapshots
     lowering.parallel = parallel
+    lowering.choices = choices or {}
     if generated:
         from .runtime import SCOPE
 
@@ -198,8 +251,14 @@ class _Frame:
         self.result = ""
         self.returned = ""
         self.level = self.outside = _Level("")
+        self.key: Any = ()
+        """Which call this is, by the places of the calls around it."""
+        self.told: Where | None = None
+        """The user's place for what errors are told of, where this is none of his functions."""
 
     def where(self, node: ast.AST) -> Where:
+        if self.told is not None:
+            return self.told
         try:
             text = ast.unparse(node).splitlines()[0]
         except Exception:
@@ -271,6 +330,7 @@ class _Lowering:
         self.generated = False
         self.snapshots = 0
         self.parallel = False
+        self.choices: dict[Any, Any] = {}
 
     # ------------------------------------------------------------------------------------------ names
 
@@ -435,8 +495,15 @@ class _Lowering:
                 self.frame = outer_frame
             self.block = outer_block
 
-    def call(self, node: ast.Call, function: Any, out: str | None) -> Operand | None:
-        """Write out a helper where it is called."""
+    def call(
+        self,
+        node: ast.Call,
+        function: Any,
+        out: str | None,
+        before: Sequence[Operand] = (),
+        spelled: bool = False,
+    ) -> Operand | None:
+        """Write out a helper where it is called, operands `before` its arguments; one that is `spelled` is no function of the user's."""
         where = self.frame.where(node)
         if isinstance(function, _LocalFunction):
             inner, scope, file, line, parent = (
@@ -465,17 +532,19 @@ class _Lowering:
                 "Write it as a loop, or give its derivative with tg.njit_vjp.",
             )
         frame = _Frame(inner, scope, file, line, parent)
+        frame.key = self.key(node)
+        frame.told = where if spelled else self.frame.told
         _plain_parameters(inner.args, frame)
         wanted = [a.arg for a in inner.args.args]
-        given: dict[str, Any] = {}
+        given: dict[str, Any] = dict(zip(wanted, before, strict=False))
         if any(isinstance(a, ast.Starred) for a in node.args) or any(
             k.arg is None for k in node.keywords
         ):
             raise refuse(where, "Arguments are unpacked in a call.", "Pass them one by one.")
-        for parameter, argument in zip(wanted, node.args, strict=False):
+        for parameter, argument in zip(wanted[len(before) :], node.args, strict=False):
             given[parameter] = argument
         given.update({str(k.arg): k.value for k in node.keywords})
-        if len(node.args) > len(wanted) or set(given) - set(wanted):
+        if len(before) + len(node.args) > len(wanted) or set(given) - set(wanted):
             raise refuse(
                 where, f"{name} takes {len(wanted)} arguments.", "Pass as many, by their names."
             )
@@ -486,14 +555,22 @@ class _Lowering:
                     raise refuse(where, f"{name} is called without {parameter}.", "Pass it.")
                 bound[parameter] = self.constant(defaults[parameter], parameter)
                 continue
-            value = self.known(given[parameter])
+            argument = given[parameter]
+            if isinstance(argument, str | Const):
+                bound[parameter] = argument
+                continue
+            value = self.known(argument)
             if callable(value):
                 frame.fixed[parameter] = value
-            elif isinstance(given[parameter], ast.Lambda):
-                frame.fixed[parameter] = _LocalFunction(given[parameter], self.frame)
+            elif isinstance(argument, ast.Lambda):
+                frame.fixed[parameter] = _LocalFunction(argument, self.frame)
+            elif spelled:
+                bound[parameter] = self.argument(argument, parameter)
             else:
-                bound[parameter] = self.expr(given[parameter])
+                bound[parameter] = self.expr(argument)
         assigned = _assigned(inner)
+        if spelled:  # what decided which program it is, such as an axis, may have no further use
+            bound = {p: a for p, a in bound.items() if isinstance(a, str) or p in _read(inner)}
         for parameter, operand in bound.items():
             if isinstance(operand, str) and parameter not in assigned and _unchanged(inner):
                 # Read only: the argument itself. What the callee may not see is a rebinding of the argument's name, and no
@@ -503,14 +580,18 @@ class _Lowering:
             name_here = self.fresh(parameter)
             frame.names[parameter] = name_here
             self.copy(node, operand, name_here)
-        before, self.parallel = self.parallel, self.parallel or is_parallel(function)
+        outside, self.parallel = self.parallel, self.parallel or is_parallel(function)
         result = self.run(
             frame, self.block, f"{name}_value" if name.isidentifier() else "helper_value"
         )
-        self.parallel = before
+        self.parallel = outside
         if not result:
             return None
         return self.copy(node, result, out) if out else result
+
+    def key(self, node: ast.AST) -> Any:
+        """What tells a call from all others of the program."""
+        return (*self.frame.key, getattr(node, "lineno", 0), getattr(node, "col_offset", 0))
 
     # ----------------------------------------------------------------------------------- statements
 
@@ -820,7 +901,7 @@ class _Lowering:
                     )
                     return
                 if text == "np.fill_diagonal":
-                    self.fill_diagonal(node.value)
+                    self.call(node.value, spelled.fill_diagonal, None, spelled=True)
                     return
                 if text is not None and self.writes_result(node, node.value, text):
                     return
@@ -878,11 +959,6 @@ class _Lowering:
         first = 1 if form.startswith("{{0}}") else 0
         places = ", ".join(f"{{{i}}}" for i in range(first, len(args)))
         self.emit(Op("effect", (), args, form.format(places), self.frame.where(node)))
-
-    def fill_diagonal(self, node: ast.Call) -> None:
-        raise refuse(
-            self.frame.where(node), "np.fill_diagonal has no rule.", "Write a loop over A[i, i]."
-        )
 
     def writes_result(self, statement: ast.Expr, node: ast.Call, text: str) -> bool:
         """Lower `np.f(x, y, out)`, a call for what it writes, as `out[...] = np.f(x, y)`; False if this is none.
@@ -1003,6 +1079,9 @@ class _Lowering:
         elif kind == "np.ndindex" and call is not None:
             self.ndindex(node, call, stop)
             return
+        elif kind == "np.ndenumerate" and call is not None:
+            self.ndenumerate(node, call, stop)
+            return
         else:
             target, source = node.target, node.iter
         parts: list[tuple[ast.expr, ast.expr]] = [(target, source)]
@@ -1010,18 +1089,28 @@ class _Lowering:
             if not isinstance(target, ast.Tuple) or len(target.elts) != len(source.args):
                 raise refuse(where, "zip is unpacked into as many names.", "Name each element.")
             parts = list(zip(target.elts, source.args, strict=True))
-        elif isinstance(source, ast.Call) and canonical(self.known(source.func)) in (
-            "range",
-            "enumerate",
-            "reversed",
-            "sorted",
+        elif (
+            isinstance(source, ast.Call)
+            and canonical(self.known(source.func))
+            in (
+                "range",
+                "enumerate",
+                "reversed",
+            )
+        ) or (
+            isinstance(source, ast.Call)
+            and source.keywords
+            and canonical(self.known(source.func)) == "sorted"
         ):
             raise refuse(where, "This iterator has no rule.", "Write a loop over range(n).")
         lengths: list[ast.expr] = []
         for element, array in parts:
             held = self.fresh("iterated")
             self.frame.names[held] = held
-            self.expr(array, held)
+            if isinstance(array, ast.Call) and canonical(self.known(array.func)) == "sorted":
+                self.pure(array, "np.sort({0})", [self.expr(array.args[0])], "np.sort", held)
+            else:
+                self.expr(array, held)
             lengths.append(_call("len", ast.Name(held, ast.Load())))
             item = ast.Subscript(
                 ast.Name(held, ast.Load()), ast.Name(position, ast.Load()), ast.Load()
@@ -1059,6 +1148,32 @@ class _Lowering:
         for made in self.block[before:]:
             if isinstance(made, Loop):
                 made.snapshots, made.where = found, self.frame.where(node.iter)
+
+    def ndenumerate(self, node: ast.For, call: ast.Call, stop: str) -> None:
+        """As a loop over the indices, whose first statement reads the element."""
+        if not (
+            isinstance(node.target, ast.Tuple)
+            and len(node.target.elts) == 2
+            and isinstance(node.target.elts[0], ast.Tuple)
+        ):
+            raise refuse(
+                self.frame.where(node),
+                "np.ndenumerate is unpacked into its indices and the element.",
+                "Write for (i, j), v in np.ndenumerate(x).",
+            )
+        index, element = node.target.elts
+        held = self.fresh("iterated")
+        self.frame.names[held] = held
+        self.expr(call.args[0], held)
+        places = ast.Tuple([ast.Name(n.id, ast.Load()) for n in index.elts], ast.Load())  # type: ignore[attr-defined]
+        item = ast.Subscript(ast.Name(held, ast.Load()), places, ast.Load())
+        shape = ast.Attribute(ast.Name(held, ast.Load()), "shape", ast.Load())
+        body = [ast.Assign([element], item), *node.body]
+        loop = ast.For(index, ast.Call(call.func, [shape], []), body, [])
+        for n in ast.walk(loop):
+            if not hasattr(n, "lineno"):
+                ast.copy_location(n, node)
+        self.ndindex(loop, loop.iter, stop)  # type: ignore[arg-type]
 
     def ndindex(self, node: ast.For, call: ast.Call, stop: str) -> None:
         if not isinstance(node.target, ast.Tuple):
@@ -1318,6 +1433,8 @@ class _Lowering:
 
     def _expr_Attribute(self, node: ast.Attribute, out: str | None) -> Operand:
         base = self.expr(node.value)
+        if node.attr == "flat":
+            return self.pure(node, "{0}.ravel()", [base], ".flat", out)
         return self.pure(node, f"{{0}}.{node.attr}", [base], f".{node.attr}", out)
 
     def _expr_NamedExpr(self, node: ast.NamedExpr, out: str | None) -> Operand:
@@ -1407,9 +1524,9 @@ class _Lowering:
             )
         if attribute.attr == "item" and not node.args:
             return self.pure(node, "{0}.item()", [base], ".item", out)
-        if attribute.attr == "reshape" and len(node.args) > 1:
-            shape = self.expr(ast.copy_location(ast.Tuple(node.args, ast.Load()), node))
-            return self.pure(node, "{0}.reshape({1})", [base, shape], "np.reshape", out)
+        if attribute.attr in ("reshape", "transpose") and len(node.args) > 1:
+            given = self.expr(ast.copy_location(ast.Tuple(node.args, ast.Load()), node))
+            return self.pure(node, f"{{0}}.{attribute.attr}({{1}})", [base, given], name, out)
         return self.known_call(node, name, list(node.args), node.keywords, [base], out)
 
     def known_call(
@@ -1422,15 +1539,16 @@ class _Lowering:
         out: str | None,
     ) -> Operand:
         where = self.frame.where(node)
+        program = self.choices.get((text, *self.key(node)))
+        if program is not None:
+            result = self.call(node, program, out, before, spelled=True)
+            assert result is not None
+            return result
         if text == "np.array" and len(nodes) == 1 and isinstance(nodes[0], ast.List | ast.Tuple):
             return self.array(node, nodes[0], keywords, out)
-        if text in (
-            "np.stack",
-            "np.concatenate",
-            "np.hstack",
-            "np.vstack",
-            "np.column_stack",
-        ) and isinstance(nodes[0], ast.Tuple | ast.List):
+        if spelled.parameters(text)[:1] == ("arrays",) and isinstance(
+            nodes[0], ast.Tuple | ast.List
+        ):
             parts = [self.expr(e) for e in nodes[0].elts]
             settings: dict[str, Any] = {k.arg: self.expr(k.value) for k in keywords if k.arg}
             if len(nodes) > 1:
@@ -1439,7 +1557,9 @@ class _Lowering:
             extra = "".join(
                 f", {k}={v.text if isinstance(v, Const) else v}" for k, v in settings.items()
             )
-            return self.pure(node, f"{text}(({places},){extra})", parts, text, out, **settings)
+            name = self.pure(node, f"{text}(({places},){extra})", parts, text, out, **settings)
+            self.note_call(node, text, ("arrays",) * len(parts))
+            return name
         if text.startswith("np.random."):
             args = [self.expr(a) for a in nodes]
             names = [""] * len(args)
@@ -1477,7 +1597,11 @@ class _Lowering:
                 f"Assign it: y[:] = {text}(...).",
             )
         nodes, keywords = _by_position(text, len(before), nodes, keywords)
-        args = [*before, *(self.array_like(a) for a in nodes)]
+        parameters = (*spelled.parameters(text), *[""] * (len(before) + len(nodes)))
+        args = [
+            *before,
+            *(self.argument(a, parameters[i]) for i, a in enumerate(nodes, len(before))),
+        ]
         names = [""] * len(args)
         settings = {}
         for k in keywords:
@@ -1491,10 +1615,21 @@ class _Lowering:
             # Numba knows these as methods only, or with more of their arguments as methods.
             inner = ", ".join(f"{n}{{{i}}}" for i, n in enumerate(names) if i)
             form = f"{{0}}.{_AS_METHODS[text]}({inner})"
-        return self.pure(node, form, args, text, out, **settings)
+        name = self.pure(node, form, args, text, out, **settings)
+        count = names.count("")
+        self.note_call(node, text, (*parameters[:count], *(n[:-1] for n in names[count:])))
+        return name
 
-    def array_like(self, node: ast.expr) -> Operand:
-        """An argument of a function of NumPy's, which takes a list of numbers as the array of them."""
+    def note_call(self, node: ast.Call, text: str, names: tuple[str, ...]) -> None:
+        """Let the operation that was emitted last be one that can be written out."""
+        if len(set(names)) <= len(spelled.parameters(text)):
+            op = self.block[-1].ops[-1]  # type: ignore[union-attr]
+            op.called = Called((text, *self.key(node)), names)
+
+    def argument(self, node: ast.expr, parameter: str) -> Operand:
+        """An argument of a function of NumPy's: a list of numbers is the array of them, one of arrays a tuple."""
+        if isinstance(node, ast.List) and parameter in spelled.SEQUENCES:
+            return self.expr(ast.copy_location(ast.Tuple(node.elts, ast.Load()), node))
         return self.array(node, node, [], None) if isinstance(node, ast.List) else self.expr(node)
 
     def array(
@@ -1568,6 +1703,8 @@ class _Lowering:
             )
         texts = []
         items = []
+        if len(elements) == 1 and _is_ellipsis(elements[0]):
+            elements = [ast.Slice()]  # Numba has no code for an ellipsis alone
         for element in elements:
             start = len(args)
             if isinstance(element, ast.Slice):
@@ -1579,7 +1716,7 @@ class _Lowering:
                 if element.step is not None:
                     text += f":{self.simple(element.step, args)}"
                 kind = "slice"
-            elif isinstance(element, ast.Constant) and element.value is Ellipsis:
+            elif _is_ellipsis(element):
                 text, kind = "...", "ellipsis"
             elif _is_none(element) or self.known(element) is None:
                 text, kind = "None", "newaxis"
@@ -1696,7 +1833,7 @@ _METHODS = {
     "transpose": "np.transpose", "reshape": "np.reshape", "ravel": "np.ravel", "flatten": ".flatten", "argmax": "np.argmax",
     "argmin": "np.argmin", "astype": ".astype", "cumsum": "np.cumsum", "prod": "np.prod", "any": "np.any", "all": "np.all",
     "item": ".item", "argsort": "np.argsort", "std": "np.std", "var": "np.var", "trace": "np.trace",
-    "cumprod": "np.cumprod", "repeat": "np.repeat",
+    "cumprod": "np.cumprod", "repeat": "np.repeat", "clip": "np.clip", "take": "np.take", "nonzero": "np.nonzero",
     "conj": "np.conjugate", "conjugate": "np.conjugate",
 }  # fmt: skip
 
@@ -1723,7 +1860,8 @@ def has_meaning(text: str) -> bool:
     """Whether a function, by its text, may be called: it has a rule, or only computes."""
     from .rules import FUNCTIONS  # rules know of operations, and these of functions by name only
 
-    return text in PURE or text in FUNCTIONS or text.startswith(special.PREFIX)
+    known = text in PURE or text in FUNCTIONS or bool(spelled.parameters(text))
+    return known or text.startswith(special.PREFIX)
 
 
 def _by_position(
@@ -1754,6 +1892,10 @@ def _parameters(text: str) -> list[str]:
 
 def _call(name: str, *args: ast.expr) -> ast.Call:
     return ast.Call(ast.Name(name, ast.Load()), list(args), [])
+
+
+def _is_ellipsis(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) and node.value is Ellipsis
 
 
 def _is_none(node: ast.AST) -> bool:
@@ -1808,6 +1950,13 @@ def _assigned(function: Any) -> set[str]:
         for n in ast.walk(statement)
         if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)
     }
+
+
+def _read(function: Any) -> set[str]:
+    """Names that a function reads in its body."""
+    body = function.body if isinstance(function.body, list) else [function.body]
+    found = (n for statement in body for n in ast.walk(statement) if isinstance(n, ast.Name))
+    return {n.id for n in found if isinstance(n.ctx, ast.Load)}
 
 
 def _unchanged(function: Any) -> bool:

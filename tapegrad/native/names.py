@@ -24,8 +24,9 @@ MISSING = object()
 RESERVED = frozenset(
     "np math floats ints nf ni accumulate carry shares snapshot_distance fitted push_array pop_array put_places "
     "grown grown_ints cumprod_back cumprod_push middle_weights interp_back interp_push eigenvalues_back "
-    "eigenvalues_push eigenvectors_back eigenvectors_push turns counted referred unless_zero select scatter_back "
-    "scatter_sum gather_back spread sorted_back diff_back others_product cholesky_back cholesky_push and or not if "
+    "singular_values_back singular_values_push left_vectors_back left_vectors_push orthogonal_back orthogonal_push "
+    "pinv_back pinv_push eigenvalues_push eigenvectors_back eigenvectors_push turns counted referred unless_zero select scatter_back "
+    "scatter_sum gather_back spread sorted_back ranked diff_back others_product cholesky_back cholesky_push and or not if "
     "else while for in is def return True False None lambda class with as try except raise assert pass del from "
     "import global nonlocal yield async await range len abs min max int float bool round sum pow divmod print tuple "
     "list enumerate zip prange part shared separate clear chunk_count in_order at plus apart alone least "
@@ -46,11 +47,14 @@ PURE = frozenset(
     np.floor np.ceil np.trunc np.rint np.sign np.shape np.size np.ndim np.iinfo np.finfo np.isscalar np.histogram np.tri
     np.left_shift np.right_shift np.bitwise_and np.bitwise_or np.bitwise_xor np.invert np.gcd np.lcm np.hanning np.hamming
     np.blackman np.bartlett np.kaiser np.logspace np.vander np.intp np.int64 np.int32 np.int16 np.int8 np.uint8 np.uint16
-    np.uint32 np.float64 np.float32 np.bool_ np.int_ np.full np.full_like np.median np.percentile np.quantile np.nanmax np.nanmin np.nansum
-    np.nanmean np.ptp np.sort np.isin np.intersect1d np.round np.around np.triu_indices np.tril_indices np.broadcast_to
+    np.uint32 np.float64 np.float32 np.bool_ np.int_ np.full np.full_like np.median np.percentile np.quantile np.nanmax np.nanmin
+    np.nansum np.nanmean np.ptp np.sort np.isin np.intersect1d np.round np.around np.triu_indices np.tril_indices np.broadcast_to
     np.real np.imag np.angle np.isreal np.iscomplex np.repeat np.tile np.linalg.matrix_rank np.linalg.cond np.roots
+    np.linalg.qr np.linalg.svd np.linalg.pinv np.linalg.lstsq
     np.indices np.uint64 np.partition np.argpartition np.mod np.ediff1d np.take np.select np.atleast_1d np.atleast_2d
     math.floor math.ceil math.trunc math.isnan math.isinf math.isfinite math.gcd math.factorial math.comb math.perm
+    np.argwhere np.isposinf np.isneginf np.iscomplexobj np.isrealobj np.nanargmax np.nanargmin np.tril_indices_from
+    np.triu_indices_from np.bitwise_invert np.bitwise_not np.bitwise_left_shift np.bitwise_right_shift np.broadcast_shapes np.geomspace
     np.conjugate np.complex128 complex cmath.exp cmath.log cmath.sqrt cmath.sin cmath.cos cmath.tan cmath.sinh cmath.cosh cmath.tanh
     cmath.phase int bool len round abs min max float pow divmod isinstance tuple""".split()
 )

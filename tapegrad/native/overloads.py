@@ -51,6 +51,9 @@ COMPARISONS = {
 }  # fmt: skip
 
 
+WORDS: dict[int, tuple[Any, Any]] = {}
+"""By id of a function of NumPy's: the function, and what stands for it in a program on carriers."""
+
 # ------------------------------------------------------------------------------------------------- scalars
 
 
@@ -70,7 +73,9 @@ def _partial(pull: str) -> str:
     return rules.renamed(pull, {"g": "1.0"})
 
 
-def _formula(name: str, operands: list[Any]) -> tuple[list[str | None], bool] | None:
+def _formula(
+    name: str, operands: list[Any]
+) -> tuple[list[str | None], bool, frozenset[int]] | None:
     """Partials of a scalar operation by its operands, as declared; None where nothing is known."""
     kinds = [
         types.float64
@@ -85,7 +90,7 @@ def _formula(name: str, operands: list[Any]) -> tuple[list[str | None], bool] | 
     if found is None:
         return None
     texts = [_partial(found.pull[i]) if i in found.pull else None for i in range(len(operands))]
-    return texts, found.chooses
+    return texts, found.chooses, found.unknown
 
 
 def _call_text(name: str, operands: list[str]) -> str:
@@ -106,7 +111,9 @@ def _scalar(name: str, carried: tuple[bool, ...], literal: Any = None) -> Any:
     found = _formula(name, operands)
     if found is None:
         return None
-    partials, chooses = found
+    partials, chooses, unknown = found
+    if any(carried[i] for i in unknown):
+        return None
     inner = {p: f"{p}.v" if c else p for p, c in zip(places, carried, strict=True)}
     if literal is not None:
         inner[places[1]] = repr(literal) if literal >= 0 else f"({literal!r})"
@@ -243,10 +250,10 @@ def _pick(found: Any, x: Any, y: Any) -> Any:
 def _register_scalars() -> None:
     seen: set[int] = set()
     names = [n for n in (*rules.MATH, *rules.WRITTEN) if not n.startswith(special.PREFIX)]
-    names += [f"np.{n}" for n, f in vars(np).items() if isinstance(f, np.ufunc)]
+    names += [f"np.{n}" for n, f in vars(np).items() if isinstance(f, np.ufunc) or f is np.sinc]
     for name in names:
         ufunc = rules.ufunc_of(name)
-        n = 1 if ufunc is None else ufunc.nin
+        n = getattr(ufunc, "nin", 1)
         if n > 2:
             continue
         try:
@@ -286,6 +293,21 @@ def _register(name: str, function: Any, target: Any, n: int, in_place: bool) -> 
         return found
 
     overload(target, prefer_literal=True)(choose_two)
+    if isinstance(target, np.ufunc):
+        WORDS[id(target)] = target, _standing(target, choose_two)
+
+
+def _standing(ufunc: np.ufunc, choose: Any) -> Any:
+    """What stands for a ufunc of two operands: of an array and a number Numba takes its own for granted before it asks for overloads."""
+
+    def standing(x: Any, y: Any) -> Any:
+        raise NotImplementedError("for compiled code")
+
+    def chosen(x: Any, y: Any) -> Any:
+        return choose(x, y) or (lambda x, y: ufunc(x, y))
+
+    overload(standing, prefer_literal=True)(chosen)
+    return standing
 
 
 def in_place(operation: Any) -> Any:
@@ -370,6 +392,26 @@ def _pairs_of_one(function: Any, word: Any) -> Any:
     return each
 
 
+def _of_values(function: Any, listed: str) -> None:
+    """Declares a function whose result does not vary, or only in steps: it is taken of the values."""
+    names = [p.partition("=")[0] for p in listed.split(", ")]
+
+    def choose(kinds: tuple[Any, ...]) -> Any:
+        if not any(isinstance(k, Carrier) or is_carried(k) for k in kinds):
+            return None
+        given = [
+            n if isinstance(k, types.Literal) else f"value({n})"
+            for n, k in zip(names, kinds, strict=True)
+            if not absent(k)
+        ]
+        text = f"lambda {listed}: function({', '.join(given)})"
+        return eval(text, {"function": function, "value": value})
+
+    space: dict[str, Any] = {"choose": choose}
+    exec(f"def {function.__name__}({listed}):\n    return choose(({', '.join(names)},))", space)
+    word(function)(space[function.__name__])
+
+
 def _of_several(function: Any, n: int) -> Any:
     """max and min of more than two numbers: of two at a time, from the left, as Python."""
     names = ", ".join(rules.PLACES[:n])
@@ -403,8 +445,6 @@ _register_steps()
 
 # --------------------------------------------------------------------------------------------- whole arrays
 
-WORDS: dict[int, tuple[Any, Any]] = {}
-"""By id of a function of NumPy's: the function, and what stands for it in a program on carriers."""
 METHODS: dict[str, Any] = {}
 """The same by the names of an array's methods."""
 
@@ -433,7 +473,7 @@ def word(*functions: Any, method: str = "") -> Callable[[Any], Any]:
             if found is not None:
                 return found
             n = len(kinds)
-            while n > len(required) and _absent(kinds[n - 1]):
+            while n > len(required) and absent(kinds[n - 1]):
                 n -= 1
             return given[n]
 
@@ -449,8 +489,22 @@ def word(*functions: Any, method: str = "") -> Callable[[Any], Any]:
     return add
 
 
-def _absent(kind: Any) -> bool:
+def absent(kind: Any) -> bool:
     return kind is None or isinstance(kind, types.Omitted | types.NoneType)
+
+
+for _stepping, _listed in (
+    (np.searchsorted, "a, v, side=None"), (np.digitize, "x, bins, right=None"), (np.round, "a, decimals=None"),
+    (np.around, "a, decimals=None"), (np.isclose, "a, b"), (np.allclose, "a, b"), (np.array_equal, "a, b"), (np.isin, "element, of"),
+    (np.argwhere, "a"), (np.isposinf, "x"), (np.isneginf, "x"), (np.imag, "val"), (np.angle, "z"),
+    (np.histogram, "a, bins=None, range=None"), (np.count_nonzero, "a"), (np.nanargmax, "a"), (np.nanargmin, "a"),
+):  # fmt: skip
+    _of_values(_stepping, _listed)
+
+
+@word(np.real)
+def real_part(val: Any) -> Any:
+    return (lambda val: val) if is_carried(val) or isinstance(val, Carrier) else None
 
 
 @word(np.sum, method="sum")
@@ -458,7 +512,7 @@ def total(a: Any, axis: Any = None) -> Any:
     if not is_carried(a):
         return None
     kind = a.dtype.dtype_word
-    if _absent(axis):
+    if absent(axis):
 
         def everything(a: Any, axis: Any = None) -> Any:
             s = np.zeros(1, kind)[0]
@@ -691,16 +745,13 @@ def cumulated(a: Any) -> Any:
     return run
 
 
-@word(np.diff)
-def difference(a: Any) -> Any:
-    return (lambda a: a[1:] - a[:-1]) if is_carried(a) and a.ndim == 1 else None
-
-
 @word(np.where)
 def where(condition: Any, x: Any = None, y: Any = None) -> Any:
     if not any(is_carried(k) or isinstance(k, Carrier) for k in (x, y)):
         return None
     kind = _dtype(x, y).dtype_word
+    if not (_is_array(condition) or is_carried(x) or is_carried(y)):
+        return lambda condition, x=None, y=None: x if condition else y
     if not _is_array(condition):
         raise Unknown("np.where of a condition that is no array")
 
@@ -927,7 +978,7 @@ METHODS["fill"] = filled
 
 
 def _is_float64(dtype: Any) -> bool:
-    if _absent(dtype):
+    if absent(dtype):
         return True
     if isinstance(dtype, types.Omitted):
         return dtype.value is float or dtype.value is np.float64
@@ -966,7 +1017,7 @@ def allocations(kind: Carrier) -> dict[int, tuple[Any, Any]]:
                 if found is not None:
                     return found
                 n = len(kinds)
-                while n > least and _absent(kinds[n - 1]):
+                while n > least and absent(kinds[n - 1]):
                     n -= 1
                 return space["plain_calls"][n]
 
@@ -1003,7 +1054,7 @@ def allocations(kind: Carrier) -> dict[int, tuple[Any, Any]]:
     @stands_for(np.full)
     def _full(shape: Any, fill: Any, dtype: Any = None) -> Any:
         floats = isinstance(fill, types.Float | Carrier)
-        if not (floats if _absent(dtype) else _is_float64(dtype)):
+        if not (floats if absent(dtype) else _is_float64(dtype)):
             return None
 
         def run(shape: Any, fill: Any, dtype: Any = None) -> Any:
@@ -1018,7 +1069,7 @@ def allocations(kind: Carrier) -> dict[int, tuple[Any, Any]]:
             raise Unknown("an array like something that is no array")
         return (
             (isinstance(a.dtype, Carrier) or _is_float64_type(a.dtype))
-            if _absent(dtype)
+            if absent(dtype)
             else _is_float64(dtype)
         )
 
@@ -1061,7 +1112,7 @@ def allocations(kind: Carrier) -> dict[int, tuple[Any, Any]]:
 
     @stands_for(np.eye, np.identity)
     def _eye(n: Any, m: Any = None) -> Any:
-        if _absent(m):
+        if absent(m):
 
             def square(n: Any, m: Any = None) -> Any:
                 out = np.zeros((n, n), word)
@@ -1081,7 +1132,7 @@ def allocations(kind: Carrier) -> dict[int, tuple[Any, Any]]:
 
     @stands_for(np.linspace)
     def _linspace(start: Any, stop: Any, num: Any = None) -> Any:
-        fifty = _absent(num)
+        fifty = absent(num)
 
         def run(start: Any, stop: Any, num: Any = None) -> Any:
             n = 50 if fifty else num
@@ -1096,10 +1147,10 @@ def allocations(kind: Carrier) -> dict[int, tuple[Any, Any]]:
 
     @stands_for(np.arange)
     def _arange(start: Any, stop: Any = None, step: Any = None) -> Any:
-        kinds = [k for k in (start, stop, step) if not _absent(k)]
+        kinds = [k for k in (start, stop, step) if not absent(k)]
         if not any(isinstance(k, Carrier | types.Float) for k in kinds):
             return None
-        alone, whole = _absent(stop), _absent(step)
+        alone, whole = absent(stop), absent(step)
 
         def run(start: Any, stop: Any = None, step: Any = None) -> Any:
             first = 0 * start if alone else start
@@ -1115,11 +1166,11 @@ def allocations(kind: Carrier) -> dict[int, tuple[Any, Any]]:
     @stands_for(np.array)
     def _array(a: Any, dtype: Any = None) -> Any:
         if _is_array(a):
-            if isinstance(a.dtype, Carrier) and not (_absent(dtype) or _is_float64(dtype)):
+            if isinstance(a.dtype, Carrier) and not (absent(dtype) or _is_float64(dtype)):
                 raise Unknown("np.array of another dtype")
             return (lambda a, dtype=None: a.copy()) if isinstance(a.dtype, Carrier) else None
         floats = isinstance(_innermost(a), types.Float | Carrier)
-        if not (floats if _absent(dtype) else _is_float64(dtype)):
+        if not (floats if absent(dtype) else _is_float64(dtype)):
             return None
         rows = isinstance(_element(a), types.BaseTuple | types.Sequence)
         if isinstance(a, types.BaseTuple) or isinstance(_element(a), types.BaseTuple):
@@ -1147,7 +1198,15 @@ def allocations(kind: Carrier) -> dict[int, tuple[Any, Any]]:
     def _asarray(a: Any) -> Any:
         if _is_array(a):
             return None
-        return lambda a: array_word(a)
+        if not isinstance(a, Carrier):
+            return lambda a: array_word(a)
+
+        def single(a: Any) -> Any:
+            out = np.zeros((), word)
+            out[()] = a
+            return out
+
+        return single
 
     array_word = made[id(np.array)][1]
     return made

@@ -19,7 +19,7 @@ import numpy as np
 from numba.core import types
 
 from .inference import is_array
-from .lowering import refuse
+from .lowering import Asked, refuse
 from .settling import Parts, Typed
 from .tree import TEMP, Const, If, Loop, Node, Op, Operand, Program, Seg, read_counts, segments
 
@@ -311,6 +311,9 @@ class _Dissolver:
         self.bind(op, found)
 
     def refused(self, op: Op) -> Exception:
+        asked = Asked()
+        if asked.add(op):
+            return asked.request()
         return refuse(
             op.where,
             f"{op.rule or op.kind} of complex numbers has no derivative rule.",
@@ -435,6 +438,8 @@ class _Dissolver:
                 return self.parts(op.args[0])
             x, y = map(self.parts, op.args)
             return self.minus(x[0], y[1]), self.add(x[1], y[0])
+        if rule == "type":
+            return self.parts(op.args[0])
         if rule in _LINEAR or (rule in _JOINING and not op.settings):
             return self.same(op, rule)
         pairs = [self.parts(a) for a in op.args]

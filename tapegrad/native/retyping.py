@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
@@ -23,7 +24,7 @@ from numba.core.registry import cpu_target
 from numba.core.untyped_passes import MakeFunctionToJitFunction
 
 from ..errors import NotDifferentiable
-from . import overloads
+from . import overloads, spelled
 from .carriers import Active, Carrier, is_carried, joined, joined_two, overload
 from .complaints import gist, place, place_of
 from .lowering import Custom, refuse
@@ -37,8 +38,9 @@ LOST = frozenset("view itemsize nbytes strides ctypes tobytes byteswap base real
 
 MOVING = frozenset(
     """np.copy np.concatenate np.hstack np.vstack np.stack np.column_stack np.ravel np.reshape np.transpose np.roll np.flip np.fliplr
-    np.flipud np.expand_dims np.swapaxes np.triu np.tril np.diag np.append np.delete np.split np.ndindex np.ndenumerate np.nditer
-    np.argsort np.ascontiguousarray np.asfortranarray np.broadcast_arrays np.squeeze np.rot90 np.fill_diagonal np.put np.moveaxis
+    np.flipud np.expand_dims np.swapaxes np.diag np.append np.delete np.split np.ndindex np.ndenumerate np.nditer
+    np.argsort np.array_split np.hsplit np.vsplit np.dsplit np.permute_dims np.atleast_3d np.ascontiguousarray
+    np.asfortranarray np.broadcast_arrays np.squeeze np.rot90 np.fill_diagonal np.put np.moveaxis
     np.random range len enumerate zip min max abs sum tuple list reversed sorted slice isinstance np.pi np.e np.inf np.nan""".split()
 )
 """Functions of Numba that work on any elements, because they move them."""
@@ -87,6 +89,10 @@ class Vocabulary:
         if is_jitable(value):
             return self.compiled(value)
         text = canonical(value) if callable(value) and not inspect.isclass(value) else None
+        if text is not None and text.startswith("np.") and spelled.parameters(text):
+            factors = text.startswith("np.linalg.") and text != "np.linalg.matrix_power"
+            if not (factors or isinstance(value, np.ufunc)):
+                return self.spelled(text, value)
         if text is None or text.startswith("np.random."):
             self.draws |= text is not None
             return value
@@ -99,6 +105,14 @@ class Vocabulary:
                 "Write it with functions that have one, as a loop, or give its derivative with tg.njit_vjp.",
             )
         return value
+
+    def spelled(self, text: str, function: Any) -> Any:
+        """A function of NumPy's that is written out where carriers go in."""
+        found = self.functions.get(id(function))
+        if found is None:
+            found = self.functions[id(function)] = (function, _spelled(self, text, function))
+            cpu_target.typing_context.refresh()  # as below
+        return found[1]
 
     def custom(self, rule: Custom) -> Any:
         """A function with the user's rule, for numbers and arrays that go in and a number that comes out."""
@@ -114,6 +128,52 @@ def _plain(kind: Any) -> Any:
     if isinstance(kind, Carrier):
         return types.float64
     return types.Array(types.float64, kind.ndim, "C") if is_carried(kind) else kind
+
+
+def _spelled(vocabulary: Vocabulary, text: str, function: Any) -> Any:
+    """An overload that calls the program for the types that come, or the function itself."""
+    names = spelled.parameters(text)
+    least = spelled.least(text)
+    listed = ", ".join(n if k < least else f"{n}=None" for k, n in enumerate(names))
+    space: dict[str, Any] = {"function": function}
+    exec(f"def {function.__name__}({listed}):\n    raise NotImplementedError", space)
+
+    def chosen(*kinds: Any) -> Any:
+        given = {n: k for n, k in zip(names, kinds, strict=True) if not overloads.absent(k)}
+        own = not any(map(_holds_carriers, kinds)) or (text in MOVING and _alike(kinds))
+        program = None if own else spelled.chosen(text, given)
+        called = function
+        if program is not None:
+            called = vocabulary.compiled(getattr(program, "py_func", program))
+        passed = [n for n in names if n in given]
+        # By position as far as that goes: Numba knows some parameters by no name.
+        plain = names[: len(passed)] == tuple(passed)
+        words = ", ".join(passed if plain else [f"{n}={n}" for n in passed])
+        return eval(f"lambda {listed}: called({words})", {"called": called})
+
+    typed: dict[str, Any] = {"chosen": chosen}
+    exec(f"def typed({listed}):\n    return chosen({', '.join(names)})", typed)
+    overload(space[function.__name__], prefer_literal=True)(typed["typed"])
+    return space[function.__name__]
+
+
+def _alike(kinds: Sequence[Any]) -> bool:
+    """Whether all numbers and arrays with fractions are arrays of carriers, which Numba's own code moves."""
+    for k in kinds:
+        if isinstance(k, types.BaseTuple):
+            if not _alike(k.types):
+                return False
+        elif not is_carried(k) and isinstance(getattr(k, "dtype", k), types.Float | Carrier):
+            return False
+    return True
+
+
+def _holds_carriers(kind: Any) -> bool:
+    if isinstance(kind, types.List):
+        return _holds_carriers(kind.dtype)
+    if isinstance(kind, types.BaseTuple):
+        return any(map(_holds_carriers, kind.types))
+    return isinstance(kind, Carrier) or is_carried(kind)
 
 
 def _custom(rule: Custom) -> Any:
@@ -139,6 +199,9 @@ def _custom(rule: Custom) -> Any:
         result = cpu_target.typing_context.resolve_function_type(numba.typeof(rule.f), plain, {})
         if not isinstance(result.return_type, types.Number):
             raise overloads.Unknown(f"{name}, a custom rule with a result that is no number")
+        wrong = rule.complaint(plain, result.return_type)
+        if wrong is not None:
+            raise overloads.Unknown(f"{name}. {wrong}")
         lines = [f"def run({names}):"]
         lines += [f"    v{k} = value(a{k})" for k in range(n)]
         values = ", ".join(f"v{k}" for k in range(n))

@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 from numba.core import types
 
+from ..primitive import FUNCTIONS as DECLARED
 from ..primitive import UFUNCS
 from . import special
 from .inference import is_array, is_float
@@ -45,6 +46,8 @@ class Derivative:
     """The result of arrays and numbers: a number's cotangent is the sum of its text."""
     alloc: bool = False
     """New memory that carries no derivative yet."""
+    unknown: frozenset[int] = frozenset()
+    """Operands by which no derivative is known; without a cotangent, others have none."""
 
     def names(self, i: int) -> frozenset[str]:
         return names_in(self.pull[i])
@@ -89,6 +92,11 @@ ZERO = frozenset(
 )
 """Results that do not vary, or only in steps."""
 
+MAY_SHARE = frozenset(
+    ".flat np.ascontiguousarray np.asfortranarray np.resize np.broadcast_to".split()
+)
+"""Results that are their argument's memory for some arguments, which is seen only when the program runs."""
+
 ERF = 2 / math.sqrt(math.pi)
 WRITTEN = {
     "math.erf": f"{ERF!r} * math.exp(-x * x)", "math.erfc": f"{-ERF!r} * math.exp(-x * x)",
@@ -99,31 +107,61 @@ WRITTEN = {
 
 
 @functools.cache
-def _partials(ufunc: Any) -> tuple[tuple[str, ...], bool] | None:
-    """Texts of an elementwise op's partial derivatives, from its declaration; None if it has none that is real text."""
-    function = UFUNCS.get(ufunc)
+def _partials(ufunc: Any) -> tuple[tuple[str | None, ...], bool] | None:
+    """Texts of an elementwise op's partial derivatives, from its declaration; None if it has none.
+
+    The text of a partial is None where none is known: by that operand there is no derivative.
+    """
+    function = UFUNCS.get(ufunc) or DECLARED.get(ufunc)
     op = getattr(function, "primitive", None)
+    slopes = getattr(function, "slopes", None)
+    if slopes is not None:  # a function with parameters
+        return tuple(_text_of(p, tuple(slopes)) for p in slopes.values()), False
     if op is None or not op.elementwise:
         return None
-    texts = []
-    for partial in op.partials:
-        texts.append(
-            repr(float(partial.value)) if partial.function is None else _text(partial.function)
-        )
+    texts = [
+        repr(float(p.value)) if p.function is None else _text_of(p.function) for p in op.partials
+    ]
     return tuple(texts), any(p.chooses for p in op.partials)
 
 
+def _text_of(function: Any, parameters: tuple[str, ...] = ()) -> str | None:
+    """The text of a partial, operands by their place; None if there is none that generated code could say."""
+    try:
+        if function is None:
+            return None
+        text = renamed(_text(function), dict(zip(parameters, PLACES, strict=False)))
+        known = {*PLACES, "out", "np", "math", "special", "select", "abs"}
+        return text if names_in(text) <= known else None
+    except LookupError:
+        return None
+
+
 def _text(function: Any) -> str:
-    """The body of a lambda as text, found by the place of its instructions."""
-    code = function.__code__
-    tree = _tree(inspect.getsourcefile(function) or code.co_filename)
+    """What a function of one expression computes, as text: what it calls is known to generated code, or written out."""
+    constants = {
+        name: repr(value)
+        for name in function.__code__.co_names
+        if isinstance(value := function.__globals__.get(name), float | int)
+    }
+    body = ast.parse(renamed(ast.unparse(_body(function)), constants), mode="eval")
+    return ast.unparse(_Calls(function).visit(body))
+
+
+def _body(function: Any) -> ast.expr:
+    """The expression of a lambda, found by the place of its instructions, or of a function that only returns one."""
+    code = getattr(function, "__code__", None)
+    if code is None:
+        raise LookupError(f"{function!r} is no function of Python's")
     spans = [
         p
         for p in code.co_positions()
         if p[0] and p[2] is not None and p[3] is not None and (p[2], p[3]) != (0, 0)
     ]
     found = []
-    for node in ast.walk(tree):
+    for node in ast.walk(_tree(inspect.getsourcefile(function) or code.co_filename)):
+        if isinstance(node, ast.FunctionDef) and node.name == code.co_name:
+            found += _returned(node)
         if isinstance(node, ast.Lambda) and node.lineno == code.co_firstlineno:
             body = node.body
             inside = all(
@@ -131,34 +169,66 @@ def _text(function: Any) -> str:
                 and (b, d) <= (body.end_lineno, body.end_col_offset)
                 for a, b, c, d in spans
             )
-            if inside:
-                found.append(node)
+            if inside and code.co_name == "<lambda>":
+                found.append(body)
     if len(found) != 1:
         raise LookupError(
             f"the formula at {code.co_filename}:{code.co_firstlineno} was not found as text"
         )
-    constants = {
-        name: repr(value)
-        for name in code.co_names
-        if isinstance(value := function.__globals__.get(name), float | int)
-    }
-    text = ast.unparse(found[0].body)
-    return renamed(text, constants | _functions_of_scipy(function, names_in(text) - set(constants)))
+    return found[0]
 
 
-def _functions_of_scipy(function: Any, names: frozenset[str] | set[str]) -> dict[str, str]:
-    """What a formula calls of `scipy.special` under the name of the op that stands for it here, by its text in generated code."""
-    texts = {}
-    for name in names - {*PLACES, "out", "np", "math", "select"}:
-        op = function.__globals__.get(name)
-        ufunc = next((u for u, declared in UFUNCS.items() if declared is op), None)
-        text = special.text_of(ufunc)
-        if text is None:
-            raise LookupError(
-                f"{name} in a formula of {function.__module__} has no text for generated code"
-            )
-        texts[name] = text
-    return texts
+def _returned(node: ast.FunctionDef) -> list[ast.expr]:
+    """The expression that a function returns, names that it binds on the way written out; none if there is more in it."""
+    bound: dict[str, str] = {}
+    for statement in node.body:
+        if isinstance(statement, ast.Assign):
+            sides = [
+                side.elts if isinstance(side, ast.Tuple) else [side]
+                for side in (statement.targets[0], statement.value)
+            ]
+            if len(sides[0]) != len(sides[1]):
+                break
+            texts = [renamed(ast.unparse(value), bound) for value in sides[1]]
+            bound.update(zip(map(ast.unparse, sides[0]), texts, strict=True))
+        elif isinstance(statement, ast.Return) and statement.value is not None:
+            text = renamed(ast.unparse(statement.value), bound)
+            return [ast.parse(text, mode="eval").body]
+        elif not isinstance(statement, ast.Expr):
+            break
+    return []
+
+
+class _Calls(ast.NodeTransformer):
+    """Calls of a formula: ops by the text of what they stand for, helpers of one expression written out."""
+
+    def __init__(self, function: Any) -> None:
+        self.scope = function.__globals__
+        self.module = function.__module__
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        if not isinstance(node.func, ast.Name) or node.func.id in ("select", "abs"):
+            return node
+        called = self.scope.get(node.func.id)
+        ufunc = next((u for u, declared in UFUNCS.items() if declared is called), None)
+        text = f"np.{ufunc.__name__}" if _is_numpys(ufunc) else special.text_of(ufunc)
+        if text is not None:
+            node.func = ast.parse(text, mode="eval").body
+            return node
+        if ufunc is not None or node.keywords:
+            raise LookupError(f"{node.func.id} in a formula of {self.module} has no text")
+        # Other words for compiled code are those for single numbers.
+        helper = getattr(called, "nopython", called)
+        names = inspect.getfullargspec(helper).args if inspect.isfunction(helper) else []
+        if len(names) != len(node.args):
+            raise LookupError(f"{node.func.id} in a formula of {self.module} has no text")
+        given = {n: ast.unparse(a) for n, a in zip(names, node.args, strict=True)}
+        return ast.parse(f"({renamed(_text(helper), given)})", mode="eval").body
+
+
+def _is_numpys(ufunc: Any) -> bool:
+    return ufunc is not None and getattr(np, ufunc.__name__, None) is ufunc
 
 
 @functools.cache
@@ -194,7 +264,7 @@ def ufunc_of(rule: str) -> Any:
         return MATH[rule]
     if rule.startswith("np.") and rule.count(".") == 1:
         function = getattr(np, rule[3:], None)
-        return function if isinstance(function, np.ufunc) else None
+        return function if isinstance(function, np.ufunc) or function is np.sinc else None
     return special.of_text(rule)
 
 
@@ -210,16 +280,14 @@ def _elementwise(op: Op, kinds: Sequence[Any]) -> Derivative | None:
     if rule == "math.log" and len(op.args) == 2:
         return None
     ufunc = ufunc_of(rule)
-    try:
-        found = _partials(ufunc) if ufunc is not None else None
-    except LookupError:  # a formula that has no text for generated code
-        found = None
-    if found is None:
+    found = _partials(ufunc) if ufunc is not None else None
+    if found is None or not any(found[0]):
         return None
     texts, chooses = found
     if len(texts) != len(op.args):
         return None
-    return _made([_for(t, arrays) for t in texts], sum(is_array(k) for k in kinds), chooses)
+    known = [t if t is None else _for(t, arrays) for t in texts]
+    return _made(known, sum(is_array(k) for k in kinds), chooses)
 
 
 def _constant_power(op: Op, base: Any) -> Derivative | None:
@@ -247,12 +315,15 @@ def _constant_power(op: Op, base: Any) -> Derivative | None:
     return _made([f"({n!r} * (out / x) if 1e-280 < out < 1e280 else {slow})", "0.0"], 1)
 
 
-def _made(partials: Sequence[str], arrays: int, chooses: bool = False) -> Derivative:
+def _made(partials: Sequence[str | None], arrays: int, chooses: bool = False) -> Derivative:
     """The derivative of an elementwise operation from its partials."""
     pull = {}
     push = []
+    unknown = frozenset(i for i, partial in enumerate(partials) if partial is None)
     for i, partial in enumerate(partials):
         place = PLACES[i]
+        if partial is None:
+            continue
         if partial in ("0.0", "-0.0"):
             continue
         if partial in ("1.0", "-1.0"):
@@ -271,7 +342,12 @@ def _made(partials: Sequence[str], arrays: int, chooses: bool = False) -> Deriva
             pull[i] = f"g * ({partial})"
             push.append(f"d{place} * ({partial})")
     return Derivative(
-        pull, "\0".join(push), shaped=arrays <= 1, chooses=chooses, spreads=arrays > 0
+        pull,
+        "\0".join(push),
+        shaped=arrays <= 1,
+        chooses=chooses,
+        spreads=arrays > 0,
+        unknown=unknown,
     )
 
 
@@ -479,6 +555,14 @@ def _sort(op: Op, kinds: Sequence[Any]) -> Derivative | None:
     return Derivative({0: "sorted_back(x, g)"}, "dx[np.argsort(x, kind='mergesort')]")
 
 
+@rule("np.partition")
+def _partition(op: Op, kinds: Sequence[Any]) -> Derivative | None:
+    """Elements change places: each place of the result has that of the argument's element of the same rank."""
+    if len(op.args) != 2 or _ndim(kinds[0]) != 1:
+        return None
+    return Derivative({0: "ranked(out, x, g)"}, "ranked(x, out, dx)")
+
+
 @rule("np.diff")
 def _diff(op: Op, kinds: Sequence[Any]) -> Derivative | None:
     if len(op.args) != 1 or _ndim(kinds[0]) != 1:
@@ -574,7 +658,13 @@ def _real(op: Op, kinds: Sequence[Any]) -> Derivative | None:
 
 @rule(".imag", "np.imag")
 def _imag(op: Op, kinds: Sequence[Any]) -> Derivative | None:
-    return None if is_array(kinds[0]) else Derivative({})
+    return Derivative({})
+
+
+@rule("np.angle")
+def _angle(op: Op, kinds: Sequence[Any]) -> Derivative | None:
+    """Of real numbers it comes in steps."""
+    return Derivative({})
 
 
 @rule("np.conjugate")
@@ -584,9 +674,9 @@ def _conjugate(op: Op, kinds: Sequence[Any]) -> Derivative | None:
 
 @rule("np.ldexp", "math.ldexp")
 def _ldexp(op: Op, kinds: Sequence[Any]) -> Derivative | None:
-    if any(is_array(k) for k in kinds):
-        return None
-    return Derivative({0: f"{op.rule}(g, y)"}, f"{op.rule}(dx, y)", shaped=True)
+    arrays = sum(is_array(k) for k in kinds)
+    pull, push = {0: f"{op.rule}(g, y)"}, f"{op.rule}(dx, y)"
+    return Derivative(pull, push, shaped=arrays == 0, spreads=arrays > 0)
 
 
 @rule(".item")
@@ -599,7 +689,7 @@ def _flatten(op: Op, kinds: Sequence[Any]) -> Derivative | None:
     return Derivative({0: "g.reshape(x.shape)"}, "dx.flatten()")
 
 
-@rule("np.ravel")
+@rule("np.ravel", ".flat")
 def _ravel(op: Op, kinds: Sequence[Any]) -> Derivative | None:
     if len(op.args) != 1:
         return None
@@ -613,16 +703,28 @@ def _reshape(op: Op, kinds: Sequence[Any]) -> Derivative | None:
     return Derivative({}, view=True) if is_array(kinds[0]) and kinds[0].layout == "C" else None
 
 
-@rule("np.transpose", ".T")
+@rule("np.transpose", ".T", "np.permute_dims", "np.swapaxes", "np.moveaxis", "np.rot90")
 def _transpose(op: Op, kinds: Sequence[Any]) -> Derivative | None:
-    return Derivative({}, view=True) if len(op.args) == 1 else None
+    return Derivative({}, view=True) if is_array(kinds[0]) else None
 
 
-@rule("np.asarray", "np.ascontiguousarray")
+@rule("np.asarray", "np.asarray_chkfinite", "np.atleast_1d", "np.atleast_2d", "np.atleast_3d")
 def _asarray(op: Op, kinds: Sequence[Any]) -> Derivative | None:
-    if len(op.args) != 1 or not is_array(kinds[0]) or kinds[0].layout != "C":
+    if op.rule == "np.asarray" and len(op.args) == 1 and is_float(kinds[0]):
+        return Derivative({0: "g.item()"}, "np.asarray(dx)")
+    given = [k for k in kinds[1:] if not isinstance(k, types.NoneType)]  # a dtype
+    if given or not is_array(kinds[0]) or kinds[0].layout != "C":
         return None
     return Derivative({}, view=True)
+
+
+@rule("np.ascontiguousarray")
+def _contiguous(op: Op, kinds: Sequence[Any]) -> Derivative | None:
+    if len(op.args) != 1 or not is_array(kinds[0]):
+        return None
+    if kinds[0].layout == "C":
+        return Derivative({}, view=True)
+    return Derivative({0: "g"}, "dx.copy()", shaped=True)  # see `MAY_SHARE`
 
 
 @rule("np.array")
@@ -825,6 +927,51 @@ def _eigh(op: Op, kinds: Sequence[Any]) -> Derivative | None:
     return Derivative({0: "eigenvectors_back(x, g)"}, "eigenvectors_push(x, dx)")
 
 
+@rule("np.linalg.svd")
+def _svd(op: Op, kinds: Sequence[Any]) -> Derivative | None:
+    """The right vectors are the left ones of the transposed matrix."""
+    if op.form.endswith("[1]"):
+        return Derivative({0: "singular_values_back(x, g)"}, "singular_values_push(x, dx)")
+    full = op.args[1] if len(op.args) > 1 else Const("True", True)
+    if isinstance(full, Const) and not full.value:
+        x, g, dx = ("x", "g", "dx") if op.form.endswith("[0]") else ("x.T", "g.T", "dx.T")
+        turned = ".T" if x == "x.T" else ""
+        return Derivative(
+            {0: f"left_vectors_back({x}, {g}){turned}"},
+            f"left_vectors_push({x}, {dx}){turned}.copy()",
+        )
+    return None
+
+
+@rule("np.linalg.qr")
+def _qr(op: Op, kinds: Sequence[Any]) -> Derivative | None:
+    if len(op.args) != 1:
+        return None
+    first = op.form.endswith("[0]")
+    given = "g, np.zeros((x.shape[1], x.shape[1]), x.dtype)" if first else "np.zeros_like(x), g"
+    return Derivative({0: f"orthogonal_back(x, {given})"}, f"orthogonal_push(x, dx, {first})")
+
+
+@rule("np.linalg.pinv")
+def _pinv(op: Op, kinds: Sequence[Any]) -> Derivative | None:
+    return Derivative({0: "pinv_back(x, out, g)"}, "pinv_push(x, out, dx)")
+
+
+@rule("np.linalg.lstsq")
+def _lstsq(op: Op, kinds: Sequence[Any]) -> Derivative | None:
+    """The solution is the pseudo-inverse times the right side."""
+    if op.form.endswith("[3]"):
+        return _svd(Op("pure", op.out, op.args[:1], "[1]", op.where), kinds)
+    if not op.form.endswith("[0]"):
+        return None
+    inverse = "np.linalg.pinv(x)"
+    both = "np.outer(g, y)" if _ndim(kinds[1]) == 1 else "np.dot(g, y.T)"
+    return Derivative(
+        {0: f"pinv_back(x, {inverse}, {both})", 1: f"np.dot({inverse}.T, g)"},
+        f"np.dot(pinv_push(x, {inverse}, dx), y)\0np.dot({inverse}, dy)",
+    )
+
+
 @rule("np.linalg.slogdet")
 def _slogdet(op: Op, kinds: Sequence[Any]) -> Derivative | None:
     if op.form.endswith("[0]"):
@@ -836,7 +983,7 @@ def _slogdet(op: Op, kinds: Sequence[Any]) -> Derivative | None:
 
 _GENERATED = {
     "grown": "grown(dx, y, z)", "spread": "spread(x, y, dz)", "sorted_back": "sorted_back(x, dy)", "diff_back": "diff_back(dx)",
-    "scatter_sum": "scatter_sum(dx, y)", "unless_zero": "unless_zero(dx, y)", "[]": "", ".pop": "",
+    "ranked": "ranked(x, y, dz)", "scatter_sum": "scatter_sum(dx, y)", "unless_zero": "unless_zero(dx, y)", "[]": "", ".pop": "",
     "middle_weights": "", "shares": "", "counted": "", "turns": "", "snapshot_distance": "",
 }  # fmt: skip
 
@@ -852,7 +999,7 @@ FUNCTIONS.update(dict.fromkeys(_GENERATED, _generated))
 for _name, _function in vars(np).items():  # `dir` would name what NumPy imports only when asked
     if isinstance(_function, np.ufunc) and _function in UFUNCS:
         FUNCTIONS.setdefault(f"np.{_name}", None)
-FUNCTIONS.update(dict.fromkeys((*MATH, *WRITTEN), None))
+FUNCTIONS.update(dict.fromkeys((*MATH, *WRITTEN, "np.sinc"), None))
 
 
 def derivative(op: Op, kinds: Sequence[Any]) -> Derivative | None:

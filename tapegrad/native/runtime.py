@@ -189,6 +189,16 @@ def sorted_back(x: Any, g: Any) -> Any:
 
 
 @kernel
+def ranked(x: Any, y: Any, g: Any) -> Any:
+    """What belongs to the elements of x, in the order of y, which has the same elements in other places."""
+    out = np.empty(g.shape, g.dtype)
+    first, second = np.argsort(x, kind="mergesort"), np.argsort(y, kind="mergesort")
+    for k in range(first.size):
+        out[second[k]] = g[first[k]]
+    return out
+
+
+@kernel
 def diff_back(g: Any) -> Any:
     out = np.zeros(g.size + 1)
     for k in range(g.size):
@@ -415,6 +425,100 @@ def cholesky_push(factor: Any, tangent: Any) -> Any:
     left = np.linalg.solve(factor, _mirrored(tangent))
     both = np.linalg.solve(factor, np.ascontiguousarray(left.T)).T
     return np.dot(factor, _half_lower(np.ascontiguousarray(both)))
+
+
+@kernel
+def singular_values_back(x: Any, g: Any) -> Any:
+    u, _, vt = np.linalg.svd(x, False)
+    return np.dot(u * g, vt)
+
+
+@kernel
+def singular_values_push(x: Any, dx: Any) -> Any:
+    u, _, vt = np.linalg.svd(x, False)
+    return np.sum(u * np.dot(dx, vt.T), axis=0)
+
+
+@kernel
+def _off_space(u: Any, m: Any) -> Any:
+    """What of the columns of m is orthogonal to those of u."""
+    return m - np.dot(u, np.dot(np.ascontiguousarray(u.T), m))
+
+
+@kernel
+def left_vectors_back(x: Any, g: Any) -> Any:
+    """Townsend, "Differentiating the singular value decomposition" (2016), with the terms of the other factors left out."""
+    u, s, vt = np.linalg.svd(x, False)
+    inner = np.dot(np.ascontiguousarray(u.T), g)
+    inner = inner - inner.T
+    turned = np.dot(u, _over_gaps(inner, s * s, np.abs(inner)) * s)
+    if x.shape[0] > s.size:
+        turned = turned + _off_space(u, np.ascontiguousarray(g)) / s
+    return np.dot(turned, vt)
+
+
+@kernel
+def left_vectors_push(x: Any, dx: Any) -> Any:
+    u, s, vt = np.linalg.svd(x, False)
+    v = np.ascontiguousarray(vt.T)
+    inner = np.dot(np.dot(np.ascontiguousarray(u.T), dx), v)
+    both = inner * s + (inner * s).T
+    out = np.dot(u, _over_gaps(both, s * s, np.abs(both)))
+    if x.shape[0] > s.size:
+        out = out + _off_space(u, np.dot(dx, v)) / s
+    return out
+
+
+@kernel
+def orthogonal_back(x: Any, gq: Any, gr: Any) -> Any:
+    """Cotangent of x = q r (Walter & Lehmann, "Algorithmic differentiation of linear algebra functions" (2010))."""
+    if x.shape[0] < x.shape[1]:
+        raise NotDifferentiable(
+            "np.linalg.qr has a derivative where a matrix has as many rows as columns, or more"
+        )
+    q, r = np.linalg.qr(x)
+    inner = np.dot(r, gr.T) - np.dot(gq.T, q)
+    lower = np.tril(inner, -1)
+    whole = lower + lower.T
+    for i in range(r.shape[0]):
+        whole[i, i] = inner[i, i]
+    return np.ascontiguousarray(np.linalg.solve(r, (gq + np.dot(q, whole)).T).T)
+
+
+@kernel
+def orthogonal_push(x: Any, dx: Any, first: bool) -> Any:
+    """The tangent of q, the `first` factor, or of r."""
+    if x.shape[0] < x.shape[1]:
+        raise NotDifferentiable(
+            "np.linalg.qr has a derivative where a matrix has as many rows as columns, or more"
+        )
+    q, r = np.linalg.qr(x)
+    scaled = np.ascontiguousarray(np.linalg.solve(np.ascontiguousarray(r.T), dx.T).T)
+    inner = np.dot(np.ascontiguousarray(q.T), scaled)
+    lower = np.tril(inner, -1)
+    upper = inner - lower + lower.T
+    return scaled - np.dot(q, upper) if first else np.dot(upper, r)
+
+
+@kernel
+def pinv_back(x: Any, out: Any, g: Any) -> Any:
+    """Golub & Pereyra, "The differentiation of pseudo-inverses" (1973): of matrices whose rank stays."""
+    back, turned = np.ascontiguousarray(out.T), np.ascontiguousarray(g.T)
+    first = np.dot(turned, np.dot(out, back))
+    second = np.dot(np.dot(back, out), turned)
+    first = first - np.dot(x, np.dot(out, first))
+    second = second - np.dot(np.dot(second, out), x)
+    return first + second - np.dot(back, np.dot(g, back))
+
+
+@kernel
+def pinv_push(x: Any, out: Any, dx: Any) -> Any:
+    back, turned = np.ascontiguousarray(out.T), np.ascontiguousarray(dx.T)
+    first = np.dot(np.dot(out, back), turned)
+    second = np.dot(turned, np.dot(back, out))
+    first = first - np.dot(np.dot(first, x), out)
+    second = second - np.dot(out, np.dot(x, second))
+    return first + second - np.dot(out, np.dot(dx, out))
 
 
 def scatter_back(bar: Any, index: Any, value_bar: Any) -> None:
@@ -657,6 +761,7 @@ SCOPE: dict[str, Any] = {
     "spread": spread,
     "others_product": others_product,
     "sorted_back": sorted_back,
+    "ranked": ranked,
     "diff_back": diff_back,
     "cumprod_back": cumprod_back,
     "cumprod_push": cumprod_push,
@@ -668,6 +773,14 @@ SCOPE: dict[str, Any] = {
     "eigenvectors_back": eigenvectors_back,
     "eigenvectors_push": eigenvectors_push,
     "cholesky_back": cholesky_back,
+    "singular_values_back": singular_values_back,
+    "singular_values_push": singular_values_push,
+    "left_vectors_back": left_vectors_back,
+    "left_vectors_push": left_vectors_push,
+    "orthogonal_back": orthogonal_back,
+    "orthogonal_push": orthogonal_push,
+    "pinv_back": pinv_back,
+    "pinv_push": pinv_push,
     "cholesky_push": cholesky_push,
     "scatter_back": scatter_back,
     "scatter_sum": scatter_sum,

@@ -21,6 +21,7 @@ from .lowering import BINARY, refuse
 from .names import RESERVED
 from .tree import (
     TEMP,
+    Called,
     Const,
     If,
     Loop,
@@ -155,6 +156,8 @@ class Typed:
 
     def _settled(self, op: Op) -> list[Op]:
         out = op.out[0] if op.out else ""
+        if op.called is not None:
+            self._told(op, op.called)
         tupled = [a for a in op.variables if a in self.parts]
         if op.kind == "tuple":
             return self._tied(
@@ -201,8 +204,36 @@ class Typed:
         if op.kind in ("load", "store", "acc") and any(
             is_array(self.kind(a)) for a in op.index_operands()
         ):
+            if len(op.items) == 1 and op.index.startswith("("):
+                # A tuple that was one index is several.
+                places = range(len(op.args) - len(op.index_operands()), len(op.args))
+                op.index = ", ".join(f"{{{k}}}" for k in places)
+                op.items = tuple(f"at {k} {k + 1}" for k in places)
             return self._gathered(op)
         return [op]
+
+    def _told(self, op: Op, called: Called) -> None:
+        """Note the types that a function of NumPy's is called with."""
+        given: dict[str, list[Any]] = {}
+        for name, a in zip(called.names, op.args, strict=True):
+            given.setdefault(name, []).append(self._literal(a))
+        several = called.names.count("arrays") > 0
+        called.kinds = {
+            name: types.Tuple(kinds) if several and name == "arrays" else kinds[0]
+            for name, kinds in given.items()
+        }
+        for name, a in op.settings.items():
+            called.kinds.setdefault(name, self._literal(a))
+
+    def _literal(self, operand: Operand) -> Any:
+        """The type of an operand, a constant's with its value; None for None."""
+        if isinstance(operand, Const) and operand.text == "None":
+            return None
+        if isinstance(operand, Const) and type(operand.value) in (int, bool, str):
+            return types.literal(operand.value)
+        if isinstance(operand, Const) and isinstance(operand.value, type):
+            return numba.typeof(operand.value)
+        return self.kind(operand) or types.undefined
 
     def _concatenated(self, op: Op, to: list[Parts]) -> list[Op]:
         """The sum of two tuples, of which one may be a constant."""
@@ -245,6 +276,7 @@ class Typed:
                         op.where,
                         op.rule,
                         op.settings,
+                        called=op.called,
                     )
                 )
         return ops

@@ -44,6 +44,18 @@ class Where:
         return f'File "{self.file}", line {self.line}: {self.text}'
 
 
+@dataclass(slots=True)
+class Called:
+    """A call of a function of NumPy's that can be written out (see `spelled`)."""
+
+    key: Any
+    """Which call of the program it is, however often the program is lowered."""
+    names: tuple[str, ...]
+    """The parameter that each operand is for; the parts of one tuple have the same."""
+    kinds: dict[str, Any] = field(default_factory=dict)
+    """Types by parameter, constants as literal types; known once the program is settled."""
+
+
 @dataclass(slots=True, eq=False)
 class Op:
     """One operation.
@@ -65,6 +77,7 @@ class Op:
     items: tuple[str, ...] = ()
     body: list[Op] = field(default_factory=list)
     orelse: list[Op] = field(default_factory=list)
+    called: Called | None = None
 
     @property
     def variables(self) -> list[str]:

@@ -75,8 +75,8 @@ def parametric(
         given = values(operands[0] if variadic else operands, kw)
         return of(*(given[p] for p in parameters))
 
-    forward.declared = of, parameters, by  # type: ignore[attr-defined]
     positional = ["xs"] if variadic else ["x", "y"][: len(by)]
+    forward.declared = of, parameters, by  # type: ignore[attr-defined]
     forward.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
         [inspect.Parameter(p, inspect.Parameter.POSITIONAL_ONLY) for p in positional] + settings
     )
@@ -148,6 +148,7 @@ def parametric(
     )
     function.primitive = op.primitive  # type: ignore[attr-defined]
     function.fixed = tuple(fixed)  # type: ignore[attr-defined]
+    function.slopes = {p: partials.get(p) for p in parameters}  # type: ignore[attr-defined]
     if isinstance(of, np.ufunc):
         UFUNCS[of] = function
     return function
