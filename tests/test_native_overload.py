@@ -264,3 +264,18 @@ def test_the_tape_grows_is_bounded_and_is_given_back():
     native.release_memory()
     assert native.kept_bytes() == 0
     assert tg.grad(f)(X.copy())[0] == slope
+
+
+def test_a_copy_where_numba_makes_one():
+    """np.ascontiguousarray of every other element is memory of its own."""
+
+    def f(x):
+        y = x * 2.0
+        w = np.ascontiguousarray(y[::2])
+        w[0] = 5.0
+        return np.sum(y)
+
+    native = tg.njit(f, mode="overload")
+    value, gradient = tg.value_and_grad(native)(np.array([0.3, 1.4, 0.7]))
+    assert value == f(np.array([0.3, 1.4, 0.7]))
+    assert np.all(gradient == 2.0)

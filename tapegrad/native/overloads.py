@@ -1194,7 +1194,11 @@ def allocations(kind: Carrier) -> dict[int, tuple[Any, Any]]:
 
         return flat
 
-    @stands_for(np.asarray, np.ascontiguousarray)
+    @stands_for(np.ascontiguousarray)
+    def _contiguous(a: Any) -> Any:
+        return None if _is_array(a) else lambda a: array_word(a)
+
+    @stands_for(np.asarray)
     def _asarray(a: Any) -> Any:
         if _is_array(a):
             return None

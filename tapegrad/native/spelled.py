@@ -271,8 +271,6 @@ def _difference(ar1: Any, ar2: Any, assume_unique: Any = None) -> Any:
 
 @always("np.median")
 def median(a: Any) -> Any:
-    if np.any(np.isnan(a)):
-        return np.nan
     ordered = np.sort(a.flatten())
     n = ordered.size
     return 0.5 * (ordered[(n - 1) // 2] + ordered[n // 2])
