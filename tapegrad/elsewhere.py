@@ -139,9 +139,10 @@ def met(frame: FrameType | None) -> str:
     place, name = next(filter(None, map(_public, reversed(frames))), (root, ""))
     called = f"{place}.{name}" if name else place
     for module in ("linalg", "fft", "special", "stats"):
-        if place == f"scipy.{module}" and name.partition(".")[0] in getattr(
-            import_module(f"tapegrad.{module}"), "__all__", ()
-        ):
+        if place != f"scipy.{module}":
+            continue
+        ours = import_module(f"tapegrad.{module}")
+        if name.partition(".")[0] in getattr(ours, "__all__", vars(ours)):
             return f"{called} {COMPUTES}: write tg.{module}.{name}"
     return f"{called} {COMPUTES}. {AREAS.get(place, AREAS.get(root, SOLE))}"
 

@@ -6,7 +6,7 @@ import sys
 
 import numpy as np
 import pytest
-from scipy import fft, integrate, interpolate, linalg, optimize, stats
+from scipy import fft, integrate, interpolate, linalg, optimize, special, stats
 
 import tapegrad as tg
 from tapegrad.elsewhere import INSTEAD, told
@@ -75,6 +75,7 @@ PLAIN = {
     "a rare one":  (lambda k: stats.gumbel_r.logpdf(0.1, k, 1.0), "scipy.stats.gumbel_r.logpdf .* tg.special"),
     "solve":       (lambda k: linalg.solve(matrix(k), np.ones(2))[0], "scipy.linalg.solve .* write tg.linalg.solve"),
     "cholesky":    (lambda k: linalg.cholesky(matrix(k))[0, 0], "scipy.linalg.cholesky .* write tg.linalg.cholesky"),
+    "softmax":     (lambda k: special.softmax(k * np.ones(3))[0], "scipy.special.softmax .* write tg.special.softmax"),
     "fft":         (lambda k: abs(fft.fft(k * np.ones(3)))[0], "scipy.fft.fft .* write tg.fft.fft"),
     "brentq":      (lambda k: optimize.brentq(lambda x: x * x - k, 0, 9), "scipy.optimize.brentq"),
     "a buffer":    (lambda k: optimize.minimize(lambda x: (x[0] - k) ** 2, [0.0]).x[0], "scipy.optimize.minimize .* tg.minimize"),
