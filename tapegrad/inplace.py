@@ -30,7 +30,7 @@ from .ops.indexing import _plain_index, getitem, is_basic
 from .ops.products import matmul
 from .ops.shaping import reshape, transpose
 from .primitive import OPS, UFUNCS, apply, as_given, call, primitive, shape_token
-from .tape import RECORDER, Leaf, Slot, begin, new_slot
+from .tape import RECORDER, Leaf, Slot, begin, current, new_slot
 from .tensor import InferenceTensor, Tensor, wrap
 from .views import base_of, chain_to, steps_to, views_of
 
@@ -163,11 +163,11 @@ def _replace(t: Tensor, result: Tensor, name: str) -> Tensor:
     if tracked:
         _refuse_leaves(base, name)
     _admit(t, result)
-    if isinstance(t._data, np.ndarray):
+    if storage.is_number(t._data):
+        t._data = result._data
+    else:
         storage.touch(t._data)
         np.copyto(t._data, result._data)
-    else:
-        t._data = result._data
     if tracked:
         _rebase(t, base, result._node)
     _retangent(t, base, result)
@@ -185,11 +185,11 @@ def _overwrite(t: Tensor, value: Any, name: str) -> Tensor:
             f"result type {value.dtype} can't be cast to the desired output type {t.dtype}: write {name} out of place."
         )
     _admit(t, value)
-    if isinstance(t._data, np.ndarray):
+    if storage.is_number(t._data):
+        t._data = value.astype(t.dtype)
+    else:
         storage.touch(t._data)
         np.copyto(t._data, value)
-    else:
-        t._data = value.astype(t.dtype)
     return t
 
 
@@ -251,7 +251,12 @@ def _beforehand(t: Tensor, function: Callable[..., Any], other: Any) -> Any:
 def _operator(
     name: str, ufunc: np.ufunc, function: Callable[..., Any] | None
 ) -> Callable[..., Any]:
+    symbol = name[1:]
+    out_of_place = getattr(operator, f"{symbol}_" if symbol in ("and", "or") else symbol)
+
     def method(self: Tensor, other: Any) -> Any:
+        if type(self._data) is not np.ndarray and current().plain and storage.is_number(self._data):
+            return out_of_place(self, other)  # as NumPy's numbers: other names keep the old one
         if storage.tracing.get() is not None:
             _admit(self, other)  # before the operation, which would hold the array as a constant
         if _followed(self, other):
@@ -260,7 +265,7 @@ def _operator(
             return result if result is NotImplemented else _replace(self, result, name)
         raw = other._data if isinstance(other, Tensor) else as_given(other, name)
         _writable(self, name, False)
-        if not isinstance(self._data, np.ndarray):
+        if storage.is_number(self._data):
             return _overwrite(self, ufunc(self._data, raw), name)
         ufunc(self._data, raw, out=self._data, casting="same_kind")
         storage.touch(self._data)

@@ -808,6 +808,7 @@ def several(
         packed.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
             [inspect.Parameter("x", inspect.Parameter.POSITIONAL_ONLY), *keywords]
         )
+        packed.__module__ = getattr(run, "__module__", "numpy")  # whose code it runs
         asks = (*names, "x_shape") if "x_shape" not in names else names
 
         def packed_rule(*asked: Any, **kw: Any) -> Any:

@@ -48,6 +48,10 @@ class StandIn:
         """Whether it is a part of `other`, which sees what is written to it."""
         return False
 
+    def number(self) -> bool:
+        """Whether it stands for a number, which has no memory that could be written to."""
+        return False
+
     def alike(self, other: Any) -> bool:
         """Whether both are surely numbers of one dtype; `other` is of the same class."""
         return False
@@ -73,6 +77,11 @@ def as_array(value: Any, dtype: Any = None) -> Any:
     if isinstance(value, list | tuple) and any(isinstance(x, StandIn) for x in value):
         return as_array(np.stack([as_array(x) for x in value]), dtype)
     return np.asarray(value, dtype)
+
+
+def is_number(value: Any) -> bool:
+    """Whether a tensor's value is a number, as NumPy's sums and elements are, and no array: in place it can only be replaced."""
+    return value.number() if isinstance(value, StandIn) else not isinstance(value, np.ndarray)
 
 
 def duplicate(value: Any) -> Any:

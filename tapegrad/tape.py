@@ -83,10 +83,13 @@ class Tape:
         "lock",
         "outer",
         "owner",
+        "plain",
     )
 
     def __init__(self, owner: object = None, outer: Tape | None = None) -> None:
         self.outer = outer  # the tape that was current before this one
+        # Whether what is recorded is a function of NumPy's arrays, where `s += 1` gives a number a new value for one name only.
+        self.plain: bool = outer is not None and outer.plain
         self.code: list[Any] = []
         self.lock = threading.RLock()
         self.busy = 0

@@ -100,7 +100,9 @@ class _Run:
             leaves, structure = _flatten(args[position])
             self.given += leaves
             self.structures.append((structure, len(leaves)))
+        self.tensors_in = holds_tensor(args) or holds_tensor(kwargs) or holds_tensor(self.given)
         self.own = own_tape()
+        self.own.tape.plain |= not self.tensors_in
         # While a program is traced, the graph holds all there is: looking for the dead would free nothing.
         if tracing.get() is not None:
             self.own.tape.limit = sys.maxsize
@@ -135,7 +137,6 @@ class _Run:
         for node in self.nodes:
             if type(node) is Leaf:
                 node.spent = True
-        self.tensors_in = holds_tensor(args) or holds_tensor(kwargs) or holds_tensor(self.given)
 
     def trees(self, leaves: Sequence[Any]) -> list[Tree]:
         """Per differentiated argument, the leaves in its structure."""

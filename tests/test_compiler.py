@@ -789,6 +789,192 @@ def test_bits_of_masks_and_integers_are_no_looks_at_values():
     assert len(compiled.programs.fitting(next(iter(compiled.programs.by_key)))) == 1
 
 
+def test_parameters_in_dicts_are_taken_apart_by_the_entry():
+    def f(p, mode):
+        scale = np.exp(p["kernel"]["log_scale"])
+        return np.sum(p["w"] ** 2) * scale + p["kernel"]["more"][0], {"scale": scale, mode: p["w"]}
+
+    g = tg.value_and_grad(f, has_aux=True)
+    compiled = tg.compile(g)
+    p = {"w": X, "kernel": {"more": [np.ones(())], "log_scale": 0.3}}
+    agree(compiled(p, "w"), g(p, "w"))
+    assert compiled.latest.direct is not None
+    keys = [key for key in p if key == "w"]
+    before = sys.getrefcount(keys[0]), sys.getrefcount(X)
+    for _ in range(50):
+        result = compiled(p, "w")
+    agree(result, g(p, "w"))
+    assert [list(x) for x in (result[1], result[0][1])] == [["w", "kernel"], ["scale", "w"]]
+    del result
+    assert (sys.getrefcount(keys[0]), sys.getrefcount(X)) == before
+    other = {"kernel": {"log_scale": 0.4, "more": [np.zeros(())]}, "w": -X}
+    agree(compiled(other, "w"), g(other, "w"))
+    agree(compiled(p, "mode"), g(p, "mode"))
+    for wrong in ({"w": X}, {"w": X, "kernel": {}}, {"W": X, "kernel": p["kernel"]}):
+        with pytest.raises(KeyError):
+            compiled(wrong, "w")
+    more = p | {"unused": 1.0}
+    agree(compiled(more, "w")[0], g(more, "w")[0])
+
+
+def test_routines_and_loops_among_numpy_calls_are_machine_code():
+    """Islands: between a call that stays NumPy's, before a guard, and in a loop whose step has one."""
+    a = np.array([[4.0, 1, 0, 1], [1, 5, 2, 0], [0, 2, 6, 1], [1, 0, 1, 3]])
+
+    def f(x):
+        spectrum = np.abs(np.fft.rfft(x))[1]
+        m = a + np.outer(x, x) * spectrum
+        sign, log = np.linalg.slogdet(m)
+        y = np.linalg.solve(np.linalg.cholesky(m), x)
+        y = tg.fori_loop(0, 60, lambda t, v: np.linalg.solve(m, v * (1 + t)) + x, y)
+        if sign > 0:
+            y = y + np.linalg.inv(m) @ y
+        return np.sum(y**2) + log
+
+    for g in (f, tg.value_and_grad(f), lambda x: tg.hvp(f)(x, X)):
+        compiled = tg.compile(g)
+        for x in (X, X / 2, X - 1):
+            agree(compiled(x), g(x), 1e-9)
+        left = set(compiled.report().calls) - {"rfft", "irfft", "ifft"}
+        assert not left & {"solve", "solution", "factors", "inv", "slogdet", "cholesky", "loop"}
+        assert compiled.report().guards
+
+
+def test_the_logarithm_of_a_determinant_is_a_routine():
+    rng = np.random.default_rng(3)
+
+    def f(x):
+        sign, log = np.linalg.slogdet(x)
+        return 3 * sign + log
+
+    for n in (1, 2, 3, 7, 32):
+        for dtype in (np.float64, np.float32):
+            points = [(rng.normal(size=(n, n)).astype(dtype),) for _ in range(5)]
+            compiled = same_everywhere(f, *points, rtol=1e-11)
+            assert not compiled.report().calls
+            agree(compiled(np.zeros((n, n), dtype)), f(np.zeros((n, n), dtype)))
+        gradient = tg.compile(tg.grad(f))
+        agree(gradient(points[0][0]), tg.grad(f)(points[0][0]), 1e-9)
+
+
+def test_a_filter_that_unpacks_slogdet_is_a_loop():
+    """Its own NumPy calls are dropped, though they could raise: the loop raises where they did."""
+    seen = np.random.default_rng(1).normal(size=(40, 2))
+
+    def f(x):
+        p, log = np.eye(2) * x[0] ** 2, 0.0
+        for z in seen:
+            s = p + x[1] ** 2 * np.eye(2)
+            log -= np.linalg.slogdet(s)[1] + z @ np.linalg.solve(s, z)
+            gain = p @ np.linalg.inv(s)
+            p = 0.9 * (p - gain @ p) + x[2] ** 2 * np.outer(z, z)
+        return log
+
+    compiled = tg.compile(tg.value_and_grad(f))
+    agree_as_a_whole(*([v, [g]] for v, g in (compiled(X), tg.value_and_grad(f)(X))))
+    assert not compiled.report().calls and compiled.latest.direct is not None
+    with pytest.raises(np.linalg.LinAlgError):
+        compiled(np.zeros(4))
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        [0, 2], [0, 0, 2], ([[0], [2]], [1, 3]), (slice(1, 3), [0, 2]), (..., [1, 2]), ([0, 0], [1, 1]), [[0, 1], [1, 2]],
+        np.array([True, False, True]), (slice(None), np.array([True, False, False, True])), (1, [0, -1]),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("dtype", [float, complex])
+def test_stores_at_integer_arrays_are_machine_code(index, dtype):
+    """Of places that are named twice, the last value counts, as for NumPy."""
+    index = tuple(map(_array_of, index)) if isinstance(index, tuple) else _array_of(index)
+    value = np.arange(1.0, 1 + np.zeros((3, 4))[index].size).reshape(np.zeros((3, 4))[index].shape)
+
+    def f(x):
+        y = np.outer(x[:3], x).astype(dtype)
+        y[index] = value * x[0]
+        y[index] *= x[1]
+        return np.sum(np.abs(y) ** 2)
+
+    for g in (f, tg.value_and_grad(f)):
+        compiled = same_everywhere(g, (X,), (X - 1,))
+        assert not {"stored", "setitem"} & set(compiled.report().calls)
+    v = np.array([0.3, 0.1, -1.0, 2.0])
+    same_everywhere(lambda x: tg.hvp(f)(x, v), (X,), (X - 1,))
+
+
+def _array_of(part):
+    return np.array(part) if isinstance(part, list) else part
+
+
+def test_steps_that_fill_a_buffer_of_zeros_are_a_loop():
+    """Each turn makes its zeros anew, small or large, and writes to parts of parts of them."""
+    for n in (12, 60):
+        x = np.random.default_rng(2).normal(size=(n, n))
+
+        def wave(c, n=n):
+            before, now = tg.zeros((n, n)), tg.zeros((n, n))
+            seen = []
+            for t in range(40):
+                curved = tg.zeros((n, n))
+                inside = curved[1:-1]
+                inside[:, 1:-1] = now[2:, 1:-1] + now[:-2, 1:-1] - 2 * now[1:-1, 1:-1]
+                before, now = now, 2 * now - before + 0.1 * c * curved
+                now[n // 2, 3] += np.sin(0.3 * t)
+                seen.append(now[3, 5])
+            return np.sum(np.stack(seen) ** 2)
+
+        compiled = tg.compile(tg.value_and_grad(wave))
+        agree_as_a_whole(*([v, [g]] for v, g in (compiled(x), tg.value_and_grad(wave)(x))))
+        report = compiled.report()
+        assert report.recorded > 1000 and report.code < 200_000 and not report.calls
+
+
+def test_the_derivative_of_expm_asks_for_no_value():
+    def f(x):
+        return np.sum(np.abs(tg.linalg.expm(1j * np.outer(x, x) - np.diag(x))))
+
+    compiled = same_everywhere(tg.grad(f), (X,), (X - 1,), (np.zeros(4),))
+    assert not compiled.report().guards
+
+
+@pytest.mark.parametrize(
+    "subscripts",
+    ["ij,jk->", "ii", "ii->i", "ij,ik,il->jkl", "ijj->i", "ijk,jk,k->i", "i,ij,j", "iji,j->", "ij,jk,kl,lm->im", "ij,ij,ij->j"],
+)  # fmt: skip
+def test_sums_of_products_over_indices_are_machine_code(subscripts):
+    rng = np.random.default_rng(5)
+    operands = [rng.normal(size=(3,) * len(p)) for p in subscripts.split("->")[0].split(",")]
+
+    def f(*xs):
+        return np.sum(np.sin(np.einsum(subscripts, *xs)))
+
+    gradient = tg.grad(f, argnums=tuple(range(len(operands))))
+    for g in (f, gradient, lambda x, *others: tg.hvp(lambda x: f(x, *others))(x, x)):
+        compiled = same_everywhere(g, operands, [x + 0.5 for x in operands], rtol=1e-10)
+        assert not compiled.report().calls
+
+
+def test_values_alone_are_composed_as_with_gradients():
+    """NumPy's functions of several steps; what its steps would ask of values stays a call of NumPy's, and so do integers."""
+    a = np.array([[4.0, 1, 0, 1], [1, 5, 2, 0], [0, 2, 6, 1], [1, 0, 1, 3]])
+
+    def f(x):
+        m = a + np.outer(x, x)
+        parts = [
+            np.var(m), np.std(m, axis=0), np.linalg.norm(m, axis=1), np.diff(x), np.cov(m), np.tile(x, 2), np.kron(x, x),
+            np.trapezoid(x), np.pad(m, 1, mode="edge"), np.cross(x[:3], x[1:]), np.gradient(x), np.diag(m),
+        ]  # fmt: skip
+        return [p + 0.0 for p in parts]
+
+    assert not same_everywhere(f, (X,), (X - 1,), rtol=1e-11).report().calls
+    looked = same_everywhere(lambda x: np.median(np.nan_to_num(x)), (X,), (X - 1,))
+    assert not looked.report().guards
+    n = np.array([3, 1, 2, 5])
+    for of in (np.diff, np.var, lambda n: np.pad(n, 1), lambda n: np.tile(n, 2)):
+        same_everywhere(lambda n, of=of: of(n), (n,), (n + 1,))
+
+
 def test_random_numbers_are_refused():
     generator = np.random.default_rng(0)
     for draw in (

@@ -551,6 +551,45 @@ def test_numbers():
     equal(x.grad, 27.0)
 
 
+@pytest.mark.parametrize("wrapped", [lambda f: f, tg.compile], ids=["eager", "compiled"])
+def test_other_names_of_a_number_keep_it_in_transforms_of_arrays(wrapped):
+    """A sum is a number to NumPy, which `+=` does not change; a 0-d buffer is memory, and so is any tensor in PyTorch's ways."""
+
+    def f(x):
+        first = np.sum(x**2)
+        total = first
+        total += np.sum(np.sqrt(x * x))
+        total *= x[0]
+        element = x[1]
+        other = element
+        other -= 3.0
+        return total / first + element * other
+
+    def buffer(x):
+        total = tg.zeros(())
+        same = total
+        total += x[0]
+        same *= x[1]
+        return total * same
+
+    x = np.array([1.0, 2.0, -3.0])
+    value, gradient = wrapped(tg.value_and_grad(f))(x)
+    np.testing.assert_allclose(value, f(x))
+    step = 1e-30j * np.eye(3)
+    np.testing.assert_allclose(gradient, [f(x + s).imag / 1e-30 for s in step])
+    np.testing.assert_allclose(wrapped(f)(x), f(x))
+    np.testing.assert_allclose(wrapped(lambda x: tg.jvp(f, (x,), (x,)))(x)[1], gradient @ x)
+    inner = wrapped(tg.grad(lambda x: np.sum(tg.grad(f)(x))))(x)
+    np.testing.assert_allclose(inner, tg.hvp(f)(x, np.ones(3)))
+    np.testing.assert_allclose(wrapped(tg.grad(buffer))(x), [8.0, 4.0, 0.0])
+
+    t = tg.tensor(x, requires_grad=True)
+    first = np.sum(t)
+    total = first
+    total += 1.0
+    assert total is first and first.item() == 1.0
+
+
 def test_views_of_numbers():
     x = leaf(3.0)
     y = x * 2

@@ -11,7 +11,7 @@
     turns      a part of the tape that repeats, as one entry before the walk back; rolling: a stretch of calls that repeats as a loop
     iteration  loops that say they are loops, by one step
     team       threads that share large loops
-    native     a module with its entry; nesting: loops, and loops in their steps, as one
+    native     a module with its entry; nesting: loops, and loops in their steps, as one; islands: such modules between NumPy's calls
     routines   calls that are machine code of their own: linear systems, running sums, orders; writer: their text
     borrowed   loops of NumPy's ufuncs, called by address: fourier (transforms), products (of large matrices)
     jit        object code, linking, lifetime (the cache on disk is replay's)

@@ -119,12 +119,20 @@ def _example(value: Any) -> Any:
         if type(known) is Traced:
             known = known.later() if known.large else known.value
         if isinstance(known, Later | Rows):
-            return np.ones(value.shape, value.dtype)[()]
+            return _unknown(value.shape, value.dtype)
         return np.array(known[0])[()]
     if type(value) is not Traced:
         return value if type(value) is float else np.array(value)[()]
     known = value.later() if value.large else value.value
-    return np.ones(value.shape, value.dtype)[()] if type(known) is Later else known
+    return _unknown(value.shape, value.dtype) if type(known) is Later else known
+
+
+def _unknown(shape: tuple[int, ...], dtype: np.dtype) -> Any:
+    """Entries to try a step on where nobody has computed them: ones, and matrices that can be factorised."""
+    entries = np.ones(shape, dtype)
+    if len(shape) > 1 and shape[-1] == shape[-2] and dtype.kind in "fc":
+        entries += np.diag(np.arange(shape[-1], dtype=dtype))
+    return entries[()]
 
 
 class _Traced:
@@ -140,8 +148,11 @@ class _Traced:
             with np.errstate(all="ignore"), own:
                 given = [inner.input(_example(x)) for x in carry]
                 rows = [inner.input(_example(x)) for x in stacks]
-                nexts, made = p.step(list(given), list(rows))
-                goes = [p.test(nexts)] if p.test is not None else []
+                try:
+                    nexts, made = p.step(list(given), list(rows))
+                    goes = [p.test(nexts)] if p.test is not None else []
+                except np.linalg.LinAlgError as error:  # of these values, perhaps, and no others
+                    raise Unrolled(str(error)) from None
                 self.nexts = [self._node(inner, x) for x in nexts]
                 self.made = [self._node(inner, x) for x in made]
                 self.goes = [self._node(inner, x) for x in goes]

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from ..primitive import OPS
 from ..replay import named
 from .arrays import B1, COMPLEX, DTYPES, F4, F8, I8, STRONG, Arrays, Map, Op
 from .graph import Node, Ref
@@ -74,7 +75,8 @@ MOVED: dict[str, tuple[int, ...]] = dict.fromkeys(
     "sum mean add.reduce concatenate stack".split(),
     (0,),
 ) | {
-    "where": (1, 2), "stored": (0, 2), "at": (1, 3), "copied_into": (0, 1), "full_like": (1,), "zeros_like": (), "ones_like": (),
+    "where": (1, 2), "stored": (0, 2), "copy_slices": (0, 1), "at": (1, 3), "copied_into": (0, 1), "full_like": (1,), "zeros_like": (),
+    "ones_like": (),
 }  # fmt: skip
 """Calls that do to a complex array what they do to its parts: which operands are split."""
 
@@ -773,7 +775,45 @@ def setitem(arrays: Arrays, node: Node, operands: Sequence[Any], settings: dict[
     else:
         raise Unlowered
     base = _op(arrays, x)
-    placed, box = _box(arrays, index, base.shape, _op(arrays, y, base.dtype))
+    value = _op(arrays, y, base.dtype)
+    if _is_picking(index):
+        return _replaced(arrays, base, index, value)
+    return _stored_at(arrays, base, [index], value)
+
+
+def _replaced(arrays: Arrays, base: Op, index: Any, value: Op) -> Op:
+    """`base[index] = value` at places that are known: each entry is the last of the value's that goes there, or as it was."""
+    if any(isinstance(part, Operand) for part in (index if type(index) is tuple else (index,))):
+        raise Unlowered
+    numbers = np.arange(math.prod(base.shape)).reshape(base.shape)
+    picked = numbers[index]
+    if len(value.shape) > picked.ndim:
+        raise Unlowered
+    writer = np.full(base.shape, -1)
+    writer.reshape(-1)[picked] = np.arange(picked.size).reshape(picked.shape)
+    value = arrays.reshape(arrays.broadcast(value, picked.shape), (picked.size,))
+    if not picked.size:
+        return base
+    taken = arrays.gather(value, [arrays.array(np.maximum(writer, 0))], (0,))
+    return arrays.elem("where", (arrays.array(writer >= 0), taken, base), base.dtype)
+
+
+@lowers("copy_slices")
+def copy_slices(
+    arrays: Arrays, node: Node, operands: Sequence[Any], settings: dict[str, Any]
+) -> Op:
+    """A store through views, each of which an index gives."""
+    if any(OPS[code].name != "getitem" for code, _ in settings["steps"]):
+        raise Unlowered
+    base = _op(arrays, operands[0])
+    value = _op(arrays, operands[1], base.dtype)
+    return _stored_at(arrays, base, [index for _, (index,) in settings["steps"]], value)
+
+
+def _stored_at(arrays: Arrays, base: Op, indices: Sequence[Any], value: Op) -> Op:
+    if len(indices) > 1:
+        value = _stored_at(arrays, _sliced(arrays, base, indices[0]), indices[1:], value)
+    placed, box = _box(arrays, indices[0], base.shape, value)
     return arrays.region(placed, base, box)
 
 
@@ -833,3 +873,40 @@ def matmul(arrays: Arrays, node: Node, operands: Sequence[Any], settings: dict[s
     right = arrays.reshape(b, (*b.shape[:-2], 1, *b.shape[-2:]))
     spread = arrays.elem("multiply", (left, right), node.dtype)
     return arrays.reduce("add", spread, (len(spread.shape) - 2,))
+
+
+@lowers("einsum")
+def einsum(arrays: Arrays, node: Node, operands: Sequence[Any], settings: dict[str, Any]) -> Op:
+    """Products over all indices at once, summed over those that the result lacks."""
+    given = dict(settings)
+    if isinstance(node.function, OpCall):
+        (factors,), text = operands, given.pop("subscripts")
+    else:
+        text, *factors = operands
+    given.pop("optimize", None)
+    if given or not isinstance(text, str) or "." in text or node.dtype not in (F8, F4):
+        raise Unlowered
+    inputs, _, output = text.replace(" ", "").partition("->")
+    parts = inputs.split(",")
+    factors = [_op(arrays, x, node.dtype) for x in factors]
+    if len(output) != len(node.shape) or len(parts) != len(factors):
+        raise Unlowered
+    lengths: dict[str, int] = {}
+    for part, x in zip(parts, factors, strict=True):
+        for letter, n in zip(part, x.shape, strict=True):
+            if lengths.setdefault(letter, n) != n:
+                raise Unlowered
+    summed = [letter for letter in lengths if letter not in output]
+    order = [*output[:-1], *summed, *output[-1:]]  # rows of the result are vectors
+    space = tuple(lengths[letter] for letter in order)
+    if math.prod(space) > BLAS_ABOVE:
+        raise Unlowered
+    spread = [
+        arrays.view(x, [(0, order.index(letter), 1) for letter in part], space)
+        for part, x in zip(parts, factors, strict=True)
+    ]
+    product = spread[0]
+    for x in spread[1:]:
+        product = arrays.elem("multiply", (product, x), node.dtype)
+    first = max(len(output) - 1, 0)
+    return arrays.reduce("add", product, range(first, first + len(summed)))

@@ -91,9 +91,10 @@ class Result:
 
 
 class Form:
-    """How a program's arguments and result look from outside: nested tuples and lists, with leaves and constants.
+    """How a program's arguments and result look from outside: nested tuples, lists and dicts, with leaves and constants.
 
-    A tree is ("leaf", index), ("object", index of a constant: an argument must be that very object), or ("tuple" | "list", *trees).
+    A tree is ("leaf", index), ("object", index of a constant: an argument must be that very object), ("tuple" | "list", *trees), or
+    ("dict", indices of the keys among the constants, *trees).
     """
 
     __slots__ = ("arguments", "objects", "result", "watched")
@@ -300,7 +301,7 @@ def _objects() -> dict[str, int]:
     found = {f"tg_descr_{n}": id(d) for d, n in _NAMES.items()}
     found |= {f"tg_scalar_{n}": id(d.type) for d, n in _NAMES.items()}
     found |= {"tg_ndarray": id(np.ndarray), "tg_float": id(float), "tg_complex": id(complex)}
-    found |= {"tg_tuple": id(tuple), "tg_list": id(list)}
+    found |= {"tg_tuple": id(tuple), "tg_list": id(list), "tg_dict": id(dict)}
     found |= {f"tg_{k}": v for k, v in jit.numpy_api().items()}
     return found
 
@@ -697,7 +698,7 @@ def _entry(native: Native, form: Form, shared: bool) -> str:
         *(f"@tg_last{k} = internal global [2 x ptr] zeroinitializer" for k in recycled),
         "define void @tg_forget() {", *forgotten, "  ret void", "}",
         *(text for _, text in checker.functions.values()), NUMBERS if many else "",
-        NEW_ARRAY if arrays else "", RECYCLING if recycled else "",
+        PUT if builder.dicts else "", NEW_ARRAY if arrays else "", RECYCLING if recycled else "",
         "declare ptr @tg_PyArray_NewFromDescr(ptr, ptr, i32, ptr, ptr, ptr, i32, ptr)", "declare ptr @tg_PyArray_Scalar(ptr, ptr, ptr)",
         "declare ptr @PyObject_Vectorcall(ptr, ptr, i64, ptr)", "declare ptr @PyEval_SaveThread()",
         "declare void @PyEval_RestoreThread(ptr)", "declare ptr @PyErr_NoMemory()", "declare void @Py_DecRef(ptr)",
@@ -836,14 +837,33 @@ define internal void @tg_forget_array(ptr %last) {{
 }}"""
 
 
+PUT = """
+define internal void @tg_put(ptr %dict, ptr %key, ptr %item) {
+  %none = icmp eq ptr %dict, null
+  %lost = icmp eq ptr %item, null
+  %failed = or i1 %none, %lost
+  br i1 %failed, label %end, label %put
+put:
+  call i32 @PyDict_SetItem(ptr %dict, ptr %key, ptr %item)
+  call void @Py_DecRef(ptr %item)
+  br label %end
+end:
+  ret void
+}
+declare ptr @PyDict_New()
+declare i32 @PyDict_SetItem(ptr, ptr, ptr)"""
+"""An item goes into a dict, unless there was no memory for one of them, which is reported then."""
+
+
 class _Builder:
-    """IR that builds a result of nested tuples and lists."""
+    """IR that builds a result of nested tuples, lists and dicts."""
 
     def __init__(self, lines: list[str], kept: set[int]) -> None:
         self.lines = lines
         self.kept = kept  # leaves whose objects are in memory
         self.count = 0
         self.used: set[str] = set()
+        self.dicts = False
 
     def build(self, template: Any) -> str:
         """The name of the object, a new reference."""
@@ -863,6 +883,16 @@ class _Builder:
             return name
         self.count += 1
         name = f"%result{self.count}"
+        if kind == "dict":
+            self.dicts = True
+            self.lines.append(f"  {name} = call ptr @PyDict_New()")
+            for key, part in zip(template[1], template[2:], strict=True):
+                item = self.build(part)
+                self.used.add(f"tg_object{key}")
+                self.lines.append(
+                    f"  call void @tg_put(ptr {name}, ptr @tg_object{key}, ptr {item})"
+                )
+            return name
         word = {"tuple": "PyTuple", "list": "PyList"}[kind]
         self.lines.append(f"  {name} = call ptr @{word}_New(i64 {len(template) - 1})")
         # Without memory for a tuple the parts are lost: PyTuple_SetItem on NULL reports it, and what was made leaks.
@@ -890,18 +920,30 @@ class _Checker:
         self.alike = Counter(map(_kind, native.arguments))
         self.functions: dict[Any, tuple[str, str]] = {}
 
-    def taken(self, items: str, trees: Sequence[Any], in_list: bool = False) -> list[str]:
-        """Text that takes the objects whose references stand one after the other at `items`."""
+    def taken(
+        self, items: str, trees: Sequence[Any], in_list: bool = False, keys: Sequence[int] = ()
+    ) -> list[str]:
+        """Text that takes the objects whose references stand one after the other at `items`; with `keys`, those in the dict there."""
         lines: list[str] = []
         for position, tree in enumerate(trees):
             self.count += 1
             k = self.count
             if in_list:
                 self.in_lists.append(k)
-            lines += [
-                f"  %itemp{k} = getelementptr ptr, ptr {items}, i64 {position}",
-                f"  %object{k} = load ptr, ptr %itemp{k}",
-            ]
+            if keys:
+                key = f"tg_object{keys[position]}"
+                self.used.add(key)
+                lines += [
+                    f"  %object{k} = call ptr @PyDict_GetItemWithError(ptr {items}, ptr @{key})",
+                    f"  %missing{k} = icmp eq ptr %object{k}, null",
+                    f"  br i1 %missing{k}, label %slow, label %found{k}",
+                    f"found{k}:",
+                ]
+            else:
+                lines += [
+                    f"  %itemp{k} = getelementptr ptr, ptr {items}, i64 {position}",
+                    f"  %object{k} = load ptr, ptr %itemp{k}",
+                ]
             if tree[0] == "object":
                 name = f"tg_object{tree[1]}"
                 self.used.add(name)
@@ -954,13 +996,17 @@ class _Checker:
 
     def _nested(self, k: int, tree: Any, in_list: bool) -> list[str]:
         kind, *trees = tree
+        keys = trees.pop(0) if kind == "dict" else ()
         self.used.add(f"tg_{kind}")
         lines = [
             f"  %is{k} = icmp eq ptr %type{k}, @tg_{kind}", f"  br i1 %is{k}, label %inside{k}, label %slow", f"inside{k}:",
             f"  %sizep{k} = getelementptr i8, ptr %object{k}, i64 {H}", f"  %size{k} = load i64, ptr %sizep{k}",
             f"  %long{k} = icmp eq i64 %size{k}, {len(trees)}", f"  br i1 %long{k}, label %open{k}, label %slow", f"open{k}:",
-            f"  %heldp{k} = getelementptr i8, ptr %object{k}, i64 {H + 8}",
         ]  # fmt: skip
+        if kind == "dict":  # its length stands where that of a tuple does
+            inside = self.taken(f"%object{k}", trees, True, keys)
+            return [*lines, *inside, f"  br label %next{k}"]
+        lines.append(f"  %heldp{k} = getelementptr i8, ptr %object{k}, i64 {H + 8}")
         items = f"%heldp{k}"
         if kind == "list":  # a list holds a pointer to its items, a tuple the items
             lines.append(f"  %held{k} = load ptr, ptr %heldp{k}")

@@ -186,7 +186,7 @@ class Program:
         self.seconds = seconds
         run = self.graph
         try:
-            from . import jit, nesting, partition
+            from . import islands, jit, nesting, partition
             from .native import Form
 
             outputs = self.graph.outputs
@@ -211,7 +211,9 @@ class Program:
                 else:
                     self.flat = self.native.entry if jit.entry_works() else None
             else:
-                run, self.natives = partition.compiled(self.graph, name)
+                run, natives = islands.islands(self.graph, name)
+                run, self.natives = partition.compiled(run, name)
+                self.natives = natives + self.natives
         except Exception as error:
             if STRICT:
                 raise
@@ -305,7 +307,7 @@ class Program:
 def _form(
     call: Call, leaves: Sequence[Any], structure: Any, around: Sequence[Watched]
 ) -> Form | None:
-    """How arguments and result of a program look, if its entry can take them apart: nested tuples and lists, no keywords."""
+    """How arguments and result of a program look, if its entry can take them apart: nested tuples, lists and dicts, no keywords."""
     import optree
 
     objects: list[Any] = []
@@ -327,8 +329,8 @@ def _form(
             objects.append(leaf[0])
             results.append(("object", len(objects) - 1))
     whole = _unflatten(structure, [_Marked(m) for m in results])
-    trees = [_tree(x) for x in args]
-    result = _tree(whole)
+    trees = [_tree(x, objects) for x in args]
+    result = _tree(whole, objects)
     if kwargs or result is None or any(t is None for t in trees):
         return None
     from .native import Form
@@ -345,13 +347,21 @@ class _Marked:
         self.tree = tree
 
 
-def _tree(value: Any) -> Any:
+def _tree(value: Any, objects: list[Any]) -> Any:
     if isinstance(value, _Marked):
         return value.tree
-    if type(value) in (tuple, list):
-        parts = [_tree(x) for x in value]
-        return None if any(p is None for p in parts) else (type(value).__name__, *parts)
-    return None
+    kind = type(value)
+    if kind not in (tuple, list, dict):
+        return None
+    parts = [_tree(x, objects) for x in (value.values() if kind is dict else value)]
+    if any(p is None for p in parts):
+        return None
+    if kind is not dict:
+        return (kind.__name__, *parts)
+    if any(type(key) is not str for key in value):
+        return None  # to compare others may run code of the user's
+    objects += value
+    return ("dict", tuple(range(len(objects) - len(parts), len(objects))), *parts)
 
 
 class Drawn(TraceError):
@@ -407,6 +417,7 @@ def _traced(
     state = _random_state(f)
     token = storage.tracing.set(trace)
     own = own_tape()
+    own.tape.plain |= not call.tensors
     asked: list[str] = []  # who asked for the grad mode, outside this library
 
     def watcher() -> None:

@@ -16,6 +16,7 @@ of an array: all turns of one place come first).
 
 from __future__ import annotations
 
+import hashlib
 import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -24,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from ..ops.indexing import scatter
+from ..tape import BIG
 from . import callout
 from .graph import Graph, Guard, Node, Recorded, Ref
 from .tracing import OpCall
@@ -170,7 +172,7 @@ def _signature(node: Node, varying: list[Any]) -> Any:
                 "array",
                 value.shape,
                 value.dtype.str,
-                value.tobytes() if value.size < 64 else id(value),
+                _bytes(value),
             )
         if isinstance(value, np.generic):
             return (kind, value.tobytes())
@@ -188,6 +190,17 @@ def _signature(node: Node, varying: list[Any]) -> Any:
     ):  # a part picked from a result: the getter is an object of its own each time
         function = node.name
     return (node.name, function, args, kwargs, node.shape, node.dtype, node.weak, len(node.inputs))
+
+
+def _bytes(array: np.ndarray) -> Any:
+    """What constants have in common if they are the same, as a buffer of zeros is that each turn makes anew."""
+    if array.size < 64:
+        return array.tobytes()
+    if array.nbytes <= BIG:
+        return hashlib.blake2b(np.ascontiguousarray(array).data, digest_size=16).digest()
+    if array.flags.c_contiguous and not array.flat[0] and not array.view(np.uint8).any():
+        return "zeros"
+    return array.ctypes.data, array.strides  # a view that locks the user's array while it lives
 
 
 def _gaps(signs: np.ndarray) -> set[int]:

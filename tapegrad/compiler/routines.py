@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import vecmath
 from . import fourier, products
 from .arrays import I8
 from .graph import Ref
@@ -121,6 +122,29 @@ def _determinant(w: Writer) -> None:
         same = w.let(f"icmp eq i64 {_exchanged_with(w, k)}, {k}")
         signed = w.let(f"select i1 {same}, {w.kind} {pivot}, {w.kind} {w.of('fneg', pivot)}")
         w.store(w.of("fmul", w.load("%x"), signed), "%x")
+
+
+def _log_determinant(w: Writer) -> None:
+    """The sign of the determinant and the logarithm of its absolute value; 0 and -inf if there is none."""
+    sign, log = "%x", w.entry("%x", "1", "1")
+    w.store("0.0", sign)
+    w.store(w.of("fdiv", "-1.0", "0.0"), log)
+    w.done("factors", "ptr %a, ptr %f, i64 %n", returned=1)
+    w.store("1.0", sign)
+    w.store("0.0", log)
+    with w.loop("0", "%n") as k:
+        pivot = w.load(w.entry("%f", k, "%n", k))
+        changed = w.let(f"icmp ne i64 {_exchanged_with(w, k)}, {k}")
+        turned = w.let(f"xor i1 {changed}, {w.let(f'fcmp olt {w.kind} {pivot}, 0.0')}")
+        one = w.let(f"select i1 {turned}, {w.kind} -1.0, {w.kind} 1.0")
+        w.store(w.of("fmul", w.load(sign), one), sign)
+        of_pivot = w.let(f"call {w.kind} @{_log(w.kind)[0]}({w.kind} {w.absolute(pivot)})")
+        w.store(w.of("fadd", w.load(log), of_pivot), log)
+
+
+def _log(kind: str) -> tuple[str, str]:
+    """The logarithm of one number: symbol and text."""
+    return vecmath.emit("log", "float64" if kind == "double" else "float32", 1)
 
 
 def _cholesky(w: Writer) -> None:
@@ -235,6 +259,7 @@ _WRITERS: dict[str, tuple[Callable[[Writer], None], str]] = {
     "adjoint": (_adjoint_solution, f"ptr %f, {_SYSTEM}"),
     "solve": (_solve, "ptr %a, ptr %b, ptr %x, ptr %f, i64 %n, i64 %m"),
     "det": (_determinant, "ptr %a, ptr %x, ptr %f, i64 %n"),
+    "slogdet": (_log_determinant, "ptr %a, ptr %x, ptr %f, i64 %n"),
     "cholesky": (_cholesky, "ptr %a, ptr %x, i64 %n"),
     "lower": (_triangular(False, False), f"ptr %a, {_SYSTEM}"),
     "upper": (_triangular(True, False), f"ptr %a, {_SYSTEM}"),
@@ -246,7 +271,7 @@ _WRITERS: dict[str, tuple[Callable[[Writer], None], str]] = {
     "places_left": (_places(False), f"ptr %a, {_SYSTEM}, i64 %steps"),
     "places_right": (_places(True), f"ptr %a, {_SYSTEM}, i64 %steps"),
 }
-_NEEDS = {"solve": ("factors", "solution"), "det": ("factors",)}
+_NEEDS = {"solve": ("factors", "solution"), "det": ("factors",), "slogdet": ("factors",)}
 """Routines that others call, on factors in memory that they are given."""
 
 
@@ -267,6 +292,8 @@ def _own(name: str, dtype: Any, reads: list[Any], numbers: list[int], work: int)
     kind = TYPES[dtype]
     needs = _NEEDS.get(name, ())
     texts = {f"tg_{k}_{kind}": _text(k, kind) for k in (*needs, name)}
+    if name == "slogdet":
+        texts |= dict([_log(kind)])
     n = numbers[0]
     scratch = n * (n + 1) * dtype.itemsize if needs else 0
     return Routine(name, f"tg_{name}_{kind}", reads, numbers, scratch, work, texts)
@@ -308,6 +335,8 @@ def _of_matrix(node: Any, operands: list[Any], settings: dict[str, Any]) -> Rout
         return None
     if node.name == "inv":
         return _own("solve", a.dtype, [a, np.eye(n, dtype=a.dtype)], [n, n], 3 * n**3)
+    if node.name == "slogdet" and node.shape != (2,):
+        return None  # NumPy's own returns a tuple
     return _own(node.name, a.dtype, [a], [n], n**3)
 
 
@@ -359,7 +388,7 @@ def _of_sorted(node: Any, operands: list[Any], settings: dict[str, Any]) -> Rout
 
 
 _FOUND: dict[str, Callable[[Any, list[Any], dict[str, Any]], Routine | None]] = {
-    **dict.fromkeys(("factors", "inv", "det", "cholesky"), _of_matrix),
+    **dict.fromkeys(("factors", "inv", "det", "slogdet", "cholesky"), _of_matrix),
     **dict.fromkeys(("solution", "solve"), _of_system),
     **dict.fromkeys(("cumsum", "sort", "argsort"), _of_rows),
     "searchsorted": _of_sorted,

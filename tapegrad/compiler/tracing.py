@@ -100,6 +100,7 @@ class Trace:
     """One run of a function: the graph it grows, and the constants it met."""
 
     outer: Trace | None = None
+    trying = False
     unrolled: frozenset[Any] = frozenset()
     """Keys of the loops that run in Python although they say that they are loops."""
 
@@ -271,8 +272,22 @@ class Trace:
             "run, and means nothing outside. Return the value from the function instead of storing it elsewhere."
         )
 
+    def tried(self, first: Callable[[], Any], second: Callable[[], Any]) -> Any:
+        """What `first` computes without a look at values, else `second`."""
+        n = len(self.graph.steps)
+        self.trying = True
+        try:
+            return first()
+        except Exception:
+            del self.graph.steps[n:]
+        finally:
+            self.trying = False
+        return second()
+
     def read(self, traced: Traced, what: str) -> Any:
         """The value, for Python to look at: from here on the program is good only where it is the same."""
+        if self.trying:
+            raise TraceError(what)
         value = traced.value
         where = _line()
         if np.size(value) > LARGEST_READ:
@@ -482,6 +497,9 @@ class Traced(StandIn):
 
     def shares(self, other: Any) -> bool:
         return self.source is not None and self.source[0] is other
+
+    def number(self) -> bool:
+        return not self.node.shape and type(self.later()) is not np.ndarray
 
     def alike(self, other: Any) -> bool:
         return not (self.large or other.large) and type(self.value) is _number is type(other.value)
@@ -773,6 +791,8 @@ def _put_off(function: Any, name: str, args: tuple[Any, Any], values: list[Any])
             given, kept = filled(args, [np.broadcast_to(_first(values[0]), values[0].shape)])
             entries = function(*given, **kept)
             shape = np.shape(entries)
+            if not shape and type(entries) is np.ndarray:
+                return None  # a view of one entry, and no number
             sample = _first_of(shape, entries.dtype)
         elif elementwise:
             shapes = [np.shape(v) if type(v) is not Later else v.shape for v in values]

@@ -668,6 +668,10 @@ class _Winder:
         for at, t in zip(ends, pieces, strict=False):
             if at in s.final:
                 self._stands_for(last + at, t)
+        for i in range(s.start, s.stop):  # the pass looks at what may raise, turn by turn
+            value = self._item(i, OUT)
+            if type(value) is Traced and value.node.checked:
+                value.node.checked = False
 
     def _joined(self, i: int) -> None:
         """Append what a wide entry makes of all turns of a loop and other values."""

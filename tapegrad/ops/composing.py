@@ -25,7 +25,7 @@ from ..dual import holds_dual, tangent_of
 from ..errors import GradientLost, NotDifferentiable
 from ..mode import NO_GRAD
 from ..primitive import FUNCTIONS, UFUNCS
-from ..storage import as_array
+from ..storage import as_array, tracing
 from ..synonyms import SYNONYMS, numpys
 from ..tape import RECORDER
 from ..tensor import Tensor, wrap
@@ -131,7 +131,15 @@ def composed(
                 if not holds_tensor(args) and not (kwargs and holds_tensor(kwargs)):
                     return of(*args, **kwargs)
                 if not (holds_tracked(args) or holds_tracked(kwargs)):
-                    return plainly(of, args, kwargs)
+                    trace = tracing.get()
+                    if trace is None or not _inexact((args, kwargs)):
+                        return plainly(of, args, kwargs)
+                    if (
+                        not trace.trying
+                    ):  # compositions are machine code where NumPy's own function is none
+                        return trace.tried(
+                            lambda: public(*args, **kwargs), lambda: plainly(of, args, kwargs)
+                        )
             if RECORDER.get() is NO_GRAD and not holds_dual((args, kwargs)):
                 return plainly(of, args, kwargs)
             if all_operands:
@@ -184,6 +192,16 @@ def composed(
     return declare
 
 
+def _inexact(value: Any) -> bool:
+    """Whether all tensors in nested arguments hold floating-point numbers, as tracked ones do."""
+    if isinstance(value, Tensor):
+        return value.dtype.kind in "fc"
+    if isinstance(value, dict):
+        value = value.values()
+    return not isinstance(value, _NESTED) or all(map(_inexact, value))
+
+
+_NESTED: tuple[type, ...] = (tuple, list, type({}.values()))
 _PLAIN = frozenset({int, float, bool, str, type(None)})
 _ARRAYS = frozenset({np.ndarray, np.float64})
 _OPERANDS = _ARRAYS | {Tensor, str, float}

@@ -34,8 +34,10 @@ def _frechet(f: Callable[[Any], Any], a: Any, e: Any) -> Any:
     It is linear in e, so e is made as large as a: what f does to the block matrix is chosen by its size.
     """
     n = np.shape(a)[-1]
-    sizes = [np.max(np.abs(raw(x)), initial=0) for x in (a, e)]
-    factor = float(sizes[0] / sizes[1]) if all(np.isfinite(s) and s > 0 for s in sizes) else 1.0
+    of_a, of_e = (np.max(np.abs(raw(x)), initial=0) for x in (a, e))
+    # Chosen by np.where, which a compiled program computes with, where Python would look at the sizes.
+    usable = (of_a > 0) & (of_e > 0) & np.isfinite(of_a) & np.isfinite(of_e)
+    factor = np.where(usable, of_a, 1) / np.where(usable, of_e, 1)
     top = np.concatenate([a, factor * e], axis=-1)
     bottom = np.concatenate([np.zeros(np.shape(a), a.dtype), a], axis=-1)
     return f(np.concatenate([top, bottom], axis=-2))[..., :n, n:] / factor
