@@ -101,6 +101,44 @@ def filtered(xp, transition, state, y):
     return mean + away @ gain, covariance - gain.T @ covariance[:2], total
 
 
+def spectral(xp, start):
+    """Burgers' equation in Fourier space: 25 steps of RK4 with an integrating factor, 64 points; the energy at the end."""
+    u = xp.fft.rfft(start)
+    for _ in range(25):
+        u = spectral_step(xp, u)
+    return xp.sum(xp.fft.irfft(u, POINTS) ** 2)
+
+
+POINTS, TIME = 64, 0.02
+_WAVES = np.fft.rfftfreq(POINTS, 1 / POINTS)
+_HALF = np.exp(-0.05 * _WAVES**2 * TIME / 2)
+
+
+def spectral_step(xp, u):
+    waves, e = xp.asarray(_WAVES), xp.asarray(_HALF)
+
+    def rate(v):
+        w = xp.fft.irfft(v, POINTS)
+        return -0.5j * waves * xp.fft.rfft(w * w)
+
+    a = rate(u)
+    b = rate(e * (u + TIME / 2 * a))
+    c = rate(e * u + TIME / 2 * b)
+    d = rate(e * e * u + TIME * e * c)
+    return e * e * u + TIME / 6 * (e * e * a + 2 * e * (b + c) + d)
+
+
+def markov(xp, parameters, seen):
+    """Log-likelihood of 200 observations, each of 4 kinds, by a hidden Markov model of 5 states."""
+    moves, emits = parameters
+    moves = moves - workloads.logsumexp(xp, moves.T)[:, None]
+    emits = emits - workloads.logsumexp(xp, emits.T)[:, None]
+    a = emits[:, seen[0]]
+    for t in range(1, len(seen)):
+        a = workloads.logsumexp(xp, a[:, None] + moves) + emits[:, seen[t]]
+    return workloads.logsumexp(xp, a)
+
+
 def normal(xp, x):
     """The normal distribution; erf is nobody's in NumPy, so each library brings its own."""
     return 0.5 * (1.0 + ERF[xp.__name__](x * math.sqrt(0.5)))
@@ -151,6 +189,10 @@ def data(name):
         return (np.array([1.0, 1.5, 20.0]),)
     if name == "kalman":
         return 0.9 * np.eye(4) + 0.05 * n(size=(4, 4)), n(size=(200, 2))
+    if name == "spectral":
+        return (np.sin(np.linspace(0, 2 * np.pi, POINTS, endpoint=False)) + 0.1 * n(size=POINTS),)
+    if name == "markov":
+        return [n(size=(5, 5)), n(size=(5, 4))], rng.integers(0, 4, 200)
     if name == "gmm":
         parameters, constants = workloads.gmm_data(10_000, dimension=10, components=25)
         return list(parameters), *constants
@@ -159,7 +201,18 @@ def data(name):
 
 PROGRAMS = {
     f.__name__: f
-    for f in (rosenbrock, least_squares, network, logistic, lorenz, kalman, black_scholes, gmm)
+    for f in (
+        rosenbrock,
+        least_squares,
+        network,
+        logistic,
+        lorenz,
+        kalman,
+        spectral,
+        markov,
+        black_scholes,
+        gmm,
+    )
 }
 
 # ---------------------------------------------------------------------------------------------------- contestants
@@ -194,7 +247,9 @@ def jax(name):
     jax.config.update("jax_enable_x64", True)
     program = PROGRAMS[name]
     args = jax.tree.map(jnp.asarray, data(name))
-    scans = {"lorenz": scanned, "kalman": kalman_scanned}
+    scans = {
+        "lorenz": scanned, "kalman": kalman_scanned, "spectral": spectral_scanned, "markov": markov_scanned,
+    }  # fmt: skip
     f = jax.jit(jax.value_and_grad(scans.get(name, lambda *a: program(jnp, *a))))
     return lambda: jax.block_until_ready(f(*args))
 
@@ -226,6 +281,30 @@ def kalman_scanned(transition, observed):
 
     start = (jax.numpy.zeros(4), jax.numpy.eye(4), 0.0)
     return jax.lax.scan(step, start, observed)[0][2]
+
+
+def spectral_scanned(start):
+    import jax
+
+    def step(u, _):
+        return spectral_step(jax.numpy, u), None
+
+    last, _ = jax.lax.scan(step, jax.numpy.fft.rfft(start), None, length=25)
+    return jax.numpy.sum(jax.numpy.fft.irfft(last, POINTS) ** 2)
+
+
+def markov_scanned(parameters, seen):
+    import jax
+
+    xp, (moves, emits) = jax.numpy, parameters
+    moves = moves - workloads.logsumexp(xp, moves.T)[:, None]
+    emits = emits - workloads.logsumexp(xp, emits.T)[:, None]
+
+    def step(a, k):
+        return workloads.logsumexp(xp, a[:, None] + moves) + emits[:, k], None
+
+    last, _ = jax.lax.scan(step, emits[:, seen[0]], seen[1:])
+    return workloads.logsumexp(xp, last)
 
 
 def autograd(name):

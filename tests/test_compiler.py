@@ -2277,3 +2277,90 @@ def test_numbers_of_python_come_back_as_such():
         assert [type(v) for v in found.values()] == [float, np.float64, np.ndarray, complex]
         assert found["a"] == 3.0
         assert found["d"] == 2 + 4j
+
+
+PICKED_BY_NUMBERS = {
+    "B[k]": lambda b, k: b[k],
+    "B[:, k]": lambda b, k: b[:, k],
+    "B[..., k]": lambda b, k: b[..., k],
+    "B[k, :, m]": lambda b, k: b[k, :, k * 0],
+    "B[k, 1, k]": lambda b, k: b[k, 1, k],
+    "B[1:, k]": lambda b, k: b[1:, k],
+    "B[1:4, k, :2]": lambda b, k: b[1:4, k, :2],
+    "B[k, [0, 2]]": lambda b, k: b[k, [0, 2]],
+    "B[1:, [k, k]]": lambda b, k: b[1:, np.stack([k, k])],
+}
+
+
+@pytest.mark.parametrize("name", PICKED_BY_NUMBERS)
+def test_numbers_of_the_program_pick_entries(name):
+    """An index that is computed, or an entry of an argument, is no guard; the gradient goes where it says."""
+    f = PICKED_BY_NUMBERS[name]
+    both = tg.value_and_grad(lambda b, ks: np.sum(np.exp(f(b, ks[1])) * 1.5))
+    compiled = tg.compile(both)
+    b = np.random.default_rng(10).normal(size=(5, 4, 3))
+    for k in (0, 1, 2, -1, -3):
+        ks = np.array([9, k])
+        agree(compiled(b, ks), both(b, ks))
+    assert not compiled.report().calls
+    assert not compiled.report().guards
+    with pytest.raises(IndexError):
+        compiled(b, np.array([0, 7]))
+
+
+def test_loops_pick_entries_by_what_they_carry():
+    def f(b, ks):
+        total, k = np.zeros(3), ks[0]
+        for t in range(60):
+            total = np.sin(total) + b[:, ks[t % 7]][1] * b[k, 2]
+            k = (k + ks[t % 5]) % 4
+        return np.sum(total**2)
+
+    both = tg.value_and_grad(f)
+    compiled = tg.compile(both)
+    b, ks = np.random.default_rng(11).normal(size=(5, 4, 3)), np.array([1, 3, 0, 2, 3, 1, 2])
+    for _ in range(2):
+        agree(compiled(b, ks), both(b, ks), 1e-11)
+    assert not compiled.report().calls
+
+
+def test_integers_divided():
+    """As NumPy rounds: down, whatever the signs."""
+    i = np.arange(-20, 21)
+    for f in (lambda i: i % 7, lambda i: i // 7, lambda i: (3 * i) % 4 - i // 5):
+        compiled = tg.compile(f)
+        for x in (i, i.astype(np.int32), i[3]):
+            for _ in range(2):
+                agree(compiled(x), f(x))
+        assert not compiled.report().calls
+    for f in (lambda i: i % -7, lambda i: i // (i * 0)):
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            agree(tg.compile(f)(i), f(i))
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_remainders(dtype):
+    """NumPy's, zeros of either sign and what is no number included; a periodic box takes no NumPy call."""
+    numbers = np.array(
+        [0.0, -0.0, 1.0, -1.0, 2.5, -2.5, 1e-30, -1e-30, 1e30, np.inf, -np.inf, np.nan], dtype
+    )
+    a, b = (x.ravel() for x in np.meshgrid(numbers, numbers))
+    compiled = tg.compile(lambda a, b: (a % b, np.mod(a, 3), 1 / (a % b)))
+    with np.errstate(all="ignore"):
+        for _ in range(2):
+            for found, expected in zip(
+                compiled(a, b), (a % b, np.mod(a, 3), 1 / (a % b)), strict=True
+            ):
+                np.testing.assert_array_equal(found, expected)
+    assert not compiled.report().calls
+
+    def box(x, n):
+        return np.sum(np.sin(x % n) * n)
+
+    gradient = tg.grad(box, argnums=(0, 1))
+    x = np.linspace(-7, 7, 50).astype(dtype)
+    compiled = tg.compile(gradient)
+    compiled(x, dtype(2.5))
+    agree(compiled(x, dtype(2.5)), gradient(x, dtype(2.5)), 1e-12 if dtype is np.float64 else 1e-5)
+    assert not compiled.report().calls

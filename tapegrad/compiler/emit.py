@@ -69,6 +69,7 @@ ARITHMETIC = {"add": "fadd", "subtract": "fsub", "multiply": "fmul", "divide": "
 COMPARISONS = {
     "less": "olt", "less_equal": "ole", "greater": "ogt", "greater_equal": "oge", "equal": "oeq", "not_equal": "une",
 }  # fmt: skip
+INTEGER_DIVISIONS = ("remainder", "floor_divide")
 INTEGER_COMPARISONS = {
     "less": "slt", "less_equal": "sle", "greater": "sgt", "greater_equal": "sge", "equal": "eq", "not_equal": "ne",
 }  # fmt: skip
@@ -1233,6 +1234,10 @@ class Body:
         return result.part(part)
 
     def _operation(self, name: str, x: list[Value], dtype: np.dtype, lanes: int) -> Value:
+        if name in INTEGER_DIVISIONS and dtype.kind == "i":
+            return self._divided(name, x, dtype, lanes)
+        if name == "remainder":
+            return self._remainder(x[0], x[1], dtype, lanes)
         if name in STEPS:
             return self._of_steps(name, x, dtype, lanes)
         kind = typed(dtype, lanes)
@@ -1289,6 +1294,31 @@ class Body:
         if name == "fabs":
             return self._intrinsic("fabs", x, dtype, lanes)
         return self._function(name, x, dtype, lanes)
+
+    def _divided(self, name: str, x: list[Value], dtype: np.dtype, lanes: int) -> Value:
+        """A quotient of integers rounded down, or what is left then; the divisor is positive."""
+        kind = typed(dtype, lanes)
+        zero = Value(_splat("0", dtype, lanes), dtype, lanes)
+        left = self._made(f"srem {kind} {x[0].text}, {x[1].text}", dtype, lanes)
+        below = self._made(f"icmp slt {kind} {left.text}, {zero.text}", B1, lanes)
+        if name == "remainder":
+            more = self._made(f"add {kind} {left.text}, {x[1].text}", dtype, lanes)
+            return self._select(below, more, left)
+        quotient = self._made(f"sdiv {kind} {x[0].text}, {x[1].text}", dtype, lanes)
+        less = self._made(f"add {kind} {quotient.text}, {_splat('-1', dtype, lanes)}", dtype, lanes)
+        return self._select(below, less, quotient)
+
+    def _remainder(self, a: Value, b: Value, dtype: np.dtype, lanes: int) -> Value:
+        """What is left of a quotient rounded down: C's with the divisor's sign, as NumPy makes it."""
+        kind = typed(dtype, lanes)
+        zero = Value(_splat(literal(0.0, dtype), dtype, lanes), dtype, lanes)
+        left = self._function("fmod", (a, b), dtype, lanes)
+        signs = [self._made(f"fcmp olt {kind} {v.text}, {zero.text}", B1, lanes) for v in (b, left)]
+        other = self._made(f"xor {signs[0].type} {signs[0].text}, {signs[1].text}", B1, lanes)
+        more = self._made(f"fadd {kind} {left.text}, {b.text}", dtype, lanes)
+        nothing = self._made(f"fcmp oeq {kind} {left.text}, {zero.text}", B1, lanes)
+        whole = self._intrinsic("copysign", (zero, b), dtype, lanes)
+        return self._select(nothing, whole, self._select(other, more, left))
 
     def _made(self, text: str, dtype: np.dtype, lanes: int) -> Value:
         return Value(self.let(text), dtype, lanes)

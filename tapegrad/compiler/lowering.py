@@ -20,6 +20,7 @@ import numpy as np
 from ..primitive import OPS
 from ..replay import named
 from .arrays import B1, COMPLEX, DTYPES, F4, F8, I8, STRONG, Arrays, Map, Op
+from .emit import INTEGER_DIVISIONS
 from .graph import Node, Ref
 from .pairs import FORMULAS, Numbers, Pair, Unlowered
 from .tracing import OpCall
@@ -41,7 +42,7 @@ SAME = (
     "exp exp2 expm1 log log2 log10 log1p sin cos tan arcsin arccos arctan sinh cosh tanh arcsinh arccosh arctanh sqrt cbrt "
     "absolute negative positive square reciprocal floor ceil trunc rint sign add subtract multiply divide maximum minimum fmax "
     "fmin arctan2 hypot copysign logaddexp less less_equal greater greater_equal equal not_equal logical_and logical_or logical_xor "
-    "logical_not isnan isfinite isinf signbit fabs power"
+    "logical_not isnan isfinite isinf signbit fabs power remainder floor_divide"
 ).split()
 """Ufuncs whose expression is an elem of the same name."""
 
@@ -232,11 +233,16 @@ def _elementwise(name: str) -> Lowered:
         if any(d not in DTYPES for d in resolved):
             raise Unlowered
         loop, out = resolved[: ufunc.nin], resolved[-1]
-        if any(d.kind == "i" for d in loop) and name not in _INTEGER:
+        whole = any(d.kind == "i" for d in loop)
+        if whole and name not in _INTEGER and name not in INTEGER_DIVISIONS:
             raise Unlowered
         if any(d == B1 for d in loop) and name not in _BOOLEAN:
             raise Unlowered
         ops = [_op(arrays, x, d) for x, d in zip(operands, loop, strict=True)]
+        if whole and name in INTEGER_DIVISIONS and not _is_positive(ops[1]):
+            raise Unlowered  # zeros and overflow are NumPy's
+        if not whole and name == "floor_divide":
+            raise Unlowered
         if name == "power" and _half(arrays, node, ops):
             return arrays.elem("sqrt", ops[:1], out)
         return arrays.elem(name, ops, out)
@@ -248,6 +254,10 @@ _INTEGER = frozenset(
     "add subtract multiply negative less less_equal greater greater_equal equal not_equal maximum minimum".split()
 )
 _BOOLEAN = frozenset("logical_and logical_or logical_xor logical_not equal not_equal".split())
+
+
+def _is_positive(x: Op) -> bool:
+    return x.kind == "const" and x.attr.value > 0
 
 
 def _half(arrays: Arrays, node: Node, ops: Sequence[Op]) -> bool:
@@ -596,8 +606,12 @@ class Picks:
         self.slices = tuple(p if isinstance(p, slice) else slice(None) for p in found)
         picked = [_place(arrays, found[i], shape[i]) for i in self.axes]
         self.shape = np.broadcast_shapes(*(p.shape for p in picked))
-        if not self.shape or len(found) != len(shape):
+        if len(found) != len(shape):
             raise Unlowered
+        if not self.shape:  # numbers of the program pick one place, which has no axis in the result
+            self.indices = [arrays.reshape(p, (1,)) for p in picked]
+            self.order = []
+            return
         self.indices = [arrays.broadcast(p, self.shape) for p in picked]
         # Adjacent arrays leave their axes where they stand; else these come first.
         adjacent = self.axes[-1] - self.axes[0] + 1 == len(self.axes)
@@ -641,19 +655,35 @@ def _is_picking(index: Any) -> bool:
 def _gathered(arrays: Arrays, x: Op, index: Any) -> Op:
     picks = Picks(arrays, index, x.shape)
     x = _sliced(arrays, x, picks.slices)
-    return _permuted(arrays, arrays.gather(x, picks.indices, picks.axes), picks.order)
+    entries = arrays.gather(x, picks.indices, picks.axes)
+    if not picks.shape:
+        return arrays.reshape(entries, entries.shape[1:])
+    return _permuted(arrays, entries, picks.order)
+
+
+def _unsliced(index: Any) -> Any:
+    """An index that takes all where this one takes slices."""
+    parts = index if type(index) is tuple else (index,)
+    return tuple(slice(None) if isinstance(p, slice) else p for p in parts)
 
 
 def _spread(arrays: Arrays, g: Op, index: Any, shape: tuple[int, ...]) -> Op:
     """Zeros with g added at an index that holds integer arrays."""
     picks = Picks(arrays, index, shape)
-    if any(s != slice(None) for s in picks.slices) or g.dtype.kind == "b":
+    if g.dtype.kind == "b":
         raise Unlowered
+    if any(s != slice(None) for s in picks.slices):
+        part = tuple(len(range(*s.indices(n))) for s, n in zip(picks.slices, shape, strict=True))
+        placed = _spread(arrays, g, _unsliced(index), part)
+        return _stored_at(arrays, arrays.const(0, shape, g.dtype), [picks.slices], placed)
     rest = [n for i, n in enumerate(shape) if i not in picks.axes]
     first = (*picks.shape, *rest)
-    g = arrays.broadcast(g, tuple(first[i] for i in picks.order))
-    back = [picks.order.index(i) for i in range(len(first))]
-    return arrays.scatter(_permuted(arrays, g, back), picks.indices, picks.axes, shape)
+    g = arrays.broadcast(g, tuple(first[i] for i in picks.order) if picks.shape else first)
+    if picks.shape:
+        g = _permuted(arrays, g, [picks.order.index(i) for i in range(len(first))])
+    else:
+        g = arrays.reshape(g, (1, *first))
+    return arrays.scatter(g, picks.indices, picks.axes, shape)
 
 
 @lowers("take")
