@@ -118,6 +118,8 @@ class _Run:
             rebuilt = list(args)
             for position, tree in zip(self.positions, self.trees(self.inputs), strict=True):
                 rebuilt[position] = tree
+            if name == "jvp":  # its arguments are its own, as those of a gradient are
+                f = f.on_copies(args) if hasattr(f, "on_copies") else f
             try:
                 self.output = f(*rebuilt, **kwargs)
             except Exception as error:

@@ -217,3 +217,21 @@ def test_tuples_go_to_functions_of_every_kind():
 
     with pytest.raises(tg.NotDifferentiable, match="any number of arguments"):
         tg.grad(f)((2.0, 3.0), 4.0, 5.0)
+
+
+def overwritten(x, y):
+    x[0] = y[0] * x[1]
+    return np.sum(x * y)
+
+
+def test_forward_mode_of_a_function_that_writes_to_its_argument():
+    """As of a gradient, the arguments of a transform are its own."""
+    native = tg.njit(overwritten)
+    x, y = np.array([0.3, 1.4]), np.array([0.9, 0.2])
+    by_x, by_y = tg.grad(native, argnums=(0, 1))(x, y)
+    value, along = tg.jvp(native, (x, y), (y, x))
+    assert value == overwritten(x.copy(), y)
+    assert np.isclose(along, by_x @ y + by_y @ x, rtol=1e-14)
+    assert x[0] == 0.3
+    with pytest.raises(tg.NotDifferentiable, match="share memory"):
+        tg.jvp(native, (x, x), (y, y))

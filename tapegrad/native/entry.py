@@ -132,8 +132,24 @@ def split(flat: Any, shapes: Sequence[tuple[int, ...]]) -> list[Any]:
     return parts
 
 
-def record(function: NativeFunction, args: tuple[Any, ...]) -> Any:
-    """Call a native function on tensors: its value, connected to them."""
+def _refuse_shared(function: NativeFunction, given: Sequence[Any]) -> None:
+    arrays = [a._data if isinstance(a, Tensor) else a for a in given]
+    arrays = [a for a in arrays if isinstance(a, np.ndarray)]
+    for k, a in enumerate(arrays):
+        if any(np.may_share_memory(a, b) for b in arrays[:k]):
+            raise NotDifferentiable(
+                f"{function.__name__} writes to an argument, and two of its arguments share memory: the derivative by either is not "
+                "defined. Pass a copy of one of them."
+            )
+
+
+def record(
+    function: NativeFunction, args: tuple[Any, ...], owned: Sequence[Any] | None = None
+) -> Any:
+    """Call a native function on tensors: its value, connected to them.
+
+    One that writes to its arguments is refused, or runs on copies of those that a transform owns.
+    """
     bound = Bound(function, args)
     raw: list[Any] = []
     nodes: list[Any] = []
@@ -153,7 +169,10 @@ def record(function: NativeFunction, args: tuple[Any, ...]) -> Any:
     if tracked:
         derived = bound.derived(plain)
         written = derived.written(plain)
-        if written:
+        if written and owned is not None:
+            _refuse_shared(function, owned)
+            plain = tuple(a.copy() if isinstance(a, np.ndarray) else a for a in plain)
+        elif written:
             names = ", ".join(written)
             copies = "; ".join(f"{n} = {n}.copy()" for n in written)
             raise NotDifferentiable(

@@ -98,17 +98,30 @@ class NativeFunction:
         try:
             if not kwargs and _SIMPLE.issuperset(map(type, args)):
                 return self.dispatcher(*args)
-            full = self.bind(args, kwargs)
-            if not any(isinstance(leaf, Tensor | StandIn) for leaf in leaves_of(full)):
-                return self.dispatcher(*full)
-            if not any(isinstance(a, tuple) for a in full):
-                return _record()(self, full)
-            flat = self._taken_apart(full)
-            result = _record()(flat, tuple(leaves_of(full)))
-            self.latest = flat.latest or self.latest
-            return result
+            return self._recorded(self.bind(args, kwargs))
         except COMPLAINTS as error:
             raise retold(error, self.py_func) from error
+
+    def on_copies(self, given: tuple[Any, ...]) -> Callable[..., Any]:
+        """This function for a transform that was given these arguments: where it writes to one, it is to a copy."""
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return self._recorded(self.bind(args, kwargs), leaves_of(given))
+            except COMPLAINTS as error:
+                raise retold(error, self.py_func) from error
+
+        return call
+
+    def _recorded(self, full: tuple[Any, ...], copies: Sequence[Any] | None = None) -> Any:
+        if not any(isinstance(leaf, Tensor | StandIn) for leaf in leaves_of(full)):
+            return self.dispatcher(*full)
+        if not any(isinstance(a, tuple) for a in full):
+            return _record()(self, full, copies)
+        flat = self._taken_apart(full)
+        result = _record()(flat, tuple(leaves_of(full)), copies)
+        self.latest = flat.latest or self.latest
+        return result
 
     def bind(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         """Every argument by position, defaults filled in."""

@@ -601,7 +601,7 @@ def _clip(op: Op, kinds: Sequence[Any]) -> Derivative | None:
     """At its bounds the element passes the cotangent; where they cross, the upper one counts."""
     if len(op.args) != 3 or op.settings or not any(is_array(k) for k in kinds):
         return None
-    low, high = (not (isinstance(a, Const) and a.value is None) for a in op.args[1:])
+    low, high = (k is not types.none for k in kinds[1:])
     tests = {
         0: [*["(x >= y)"] * low, *["(x <= z)"] * high],
         1: ["(x < y)", *["(y <= z)"] * high] if low else [],
