@@ -785,23 +785,6 @@ def _lifted_one(x: Any, kind: Any) -> Any:
     return one
 
 
-@word(np.clip)
-def clipped(a: Any, low: Any, high: Any) -> Any:
-    if not any(is_carried(k) or isinstance(k, Carrier) for k in (a, low, high)):
-        return None
-    if _is_array(low) or _is_array(high):
-        raise Unknown("np.clip by arrays")
-    kind = _dtype(a, low, high).dtype_word
-
-    def run(a: Any, low: Any, high: Any) -> Any:
-        out = np.zeros(a.shape, kind)
-        for k in np.ndindex(a.shape):
-            out[k] = high if a[k] > high or low > high else low if a[k] < low else a[k]
-        return out
-
-    return run
-
-
 def _eliminated(a: Any, b: Any) -> Any:
     """Gaussian elimination with pivots by value, in place; the sign of the exchanges."""
     n = a.shape[0]

@@ -145,10 +145,8 @@ def _spelled(vocabulary: Vocabulary, text: str, function: Any) -> Any:
         called = function
         if program is not None:
             called = vocabulary.compiled(getattr(program, "py_func", program))
-        passed = [n for n in names if n in given]
-        # By position as far as that goes: Numba knows some parameters by no name.
-        plain = names[: len(passed)] == tuple(passed)
-        words = ", ".join(passed if plain else [f"{n}={n}" for n in passed])
+        last = max((names.index(n) for n in given), default=-1)
+        words = ", ".join(names[: last + 1])
         return eval(f"lambda {listed}: called({words})", {"called": called})
 
     typed: dict[str, Any] = {"chosen": chosen}

@@ -836,6 +836,32 @@ def _selection_or_zero(condlist: Any, choicelist: Any, default: Any = None) -> A
     return np.select(condlist, choicelist, 0.0)
 
 
+@by_types("np.clip")
+def _clip(a: Any, a_min: Any = None, a_max: Any = None) -> Any:
+    """Where bounds cross the upper one counts."""
+    if _axes(a) < 1:
+        return None
+    return {
+        (True, False): _raised,
+        (False, True): _lowered,
+        (True, True): _clipped,
+        (False, False): None,
+    }[_given(a_min), _given(a_max)]
+
+
+def _raised(a: Any, a_min: Any, a_max: Any = None) -> Any:
+    return np.where(a < a_min, a_min, a)
+
+
+def _lowered(a: Any, a_min: Any, a_max: Any) -> Any:
+    return np.where(a > a_max, a_max, a)
+
+
+def _clipped(a: Any, a_min: Any, a_max: Any) -> Any:
+    raised = np.where(a < a_min, a_min, a)
+    return np.where(raised > a_max, a_max, raised)
+
+
 @by_types("np.nan_to_num")
 def _nan_to_num(x: Any, copy: Any = None, nan: Any = None) -> Any:
     if _given(copy) and _value(copy) is not True:
