@@ -190,7 +190,14 @@ def many_columns(x):
     return np.sum(np.linalg.svd(x.reshape(2, 3))[2] ** 3)
 
 
+def of_unknown_order(x, unique):
+    """What the flag says decides what is computed."""
+    return np.sum(np.setdiff1d(x, x[:2], unique))
+
+
 def test_what_is_refused():
+    with pytest.raises(NotDifferentiable, match="setdiff1d"):
+        tg.grad(tg.njit(of_unknown_order))(X.copy(), True)
     with pytest.raises(NotDifferentiable, match="may be memory of its argument"):
         tg.grad(tg.njit(shares_its_argument, mode="adjoint"))(X.copy())
     with pytest.raises(ValueError, match="full_matrices=False"):

@@ -1546,9 +1546,10 @@ class _Lowering:
             return result
         if text == "np.array" and len(nodes) == 1 and isinstance(nodes[0], ast.List | ast.Tuple):
             return self.array(node, nodes[0], keywords, out)
-        if spelled.parameters(text)[:1] == ("arrays",) and isinstance(
-            nodes[0], ast.Tuple | ast.List
-        ):
+        several = spelled.parameters(text)[:1] == ("arrays",)
+        if several and not nodes:
+            raise refuse(where, f"{text} is given no arrays by position.", "Pass them first.")
+        if several and isinstance(nodes[0], ast.Tuple | ast.List):
             parts = [self.expr(e) for e in nodes[0].elts]
             settings: dict[str, Any] = {k.arg: self.expr(k.value) for k in keywords if k.arg}
             if len(nodes) > 1:

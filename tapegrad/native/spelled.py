@@ -248,7 +248,7 @@ def union1d(ar1: Any, ar2: Any) -> Any:
 
 @by_types("np.intersect1d")
 def intersect1d(ar1: Any, ar2: Any, assume_unique: Any = None) -> Any:
-    return _intersection
+    return _intersection if _value(assume_unique) is False or assume_unique is None else None
 
 
 def _intersection(ar1: Any, ar2: Any, assume_unique: Any = None) -> Any:
@@ -258,7 +258,7 @@ def _intersection(ar1: Any, ar2: Any, assume_unique: Any = None) -> Any:
 
 @by_types("np.setdiff1d")
 def setdiff1d(ar1: Any, ar2: Any, assume_unique: Any = None) -> Any:
-    return _difference if not _value(assume_unique) else None
+    return _difference if _value(assume_unique) is False or assume_unique is None else None
 
 
 def _difference(ar1: Any, ar2: Any, assume_unique: Any = None) -> Any:
@@ -452,8 +452,8 @@ def cov(m, y=None, rowvar=True, bias=False, ddof=None):
 @functools.cache
 def _covariance(m: int, y: int, rows: bool, bias: bool, ddof: bool) -> Any:
     """Observations stand in rows, each less its mean."""
-    first = "m.reshape(1, m.size)" if m == 1 else "m" if rows else "m.T"
-    second = "y.reshape(1, y.size)" if y == 1 else "y" if rows else "y.T"
+    first = "np.expand_dims(m, 0)" if m == 1 else "m" if rows else "m.T"
+    second = "np.expand_dims(y, 0)" if y == 1 else "y" if rows else "y.T"
     text = f"""
 def cov(m, y=None, rowvar=True, bias=False, ddof=None):
     x = {first if y < 0 else f"np.concatenate(({first}, {second}), axis=0)"}
@@ -614,7 +614,7 @@ def _kron(a: Any, b: Any) -> Any:
 
 
 def _kron_of_vectors(a: Any, b: Any) -> Any:
-    return (a.reshape(a.size, 1) * b).flatten()
+    return (np.expand_dims(a, 1) * b).flatten()
 
 
 def _kron_of_matrices(a: Any, b: Any) -> Any:
