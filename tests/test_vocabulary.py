@@ -88,6 +88,13 @@ def hole_rows(of: Any, **excused: Any) -> Row:
 
 ARRANGING = [
     row(np.roll, call((4,), shift=1), call((2, 3), shift=[1, 2], axis=(0, 1))),
+    row(
+        np.lib.stride_tricks.sliding_window_view,
+        call((4,), window_shape=2),
+        call((3, 4), window_shape=(2, 3)),
+        call((2, 4), window_shape=3, axis=-1),
+        call((3, 4), window_shape=[2, 2], axis=(1, 1)),
+    ),
     row(np.rot90, *(call((2, 3), k=k) for k in range(4)), call((2, 2, 3), axes=(2, 0))),
     row(np.fliplr, call((2, 3))),
     row(np.flipud, call((3,))),

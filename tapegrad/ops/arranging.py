@@ -19,7 +19,7 @@ from ..tensor import Tensor
 from .composing import composed, moved, raw
 from .elementary import where
 from .indexing import diagonal, scatter, take
-from .joining import concatenate, split, vstack
+from .joining import concatenate, split, stack, vstack
 from .shaping import broadcast_to, flip, reshape, swapaxes, transpose
 
 
@@ -340,6 +340,24 @@ dsplit = _splitter(np.dsplit, lambda ndim: 2, 3, "Parts along the third axis.")
 
 if hasattr(np, "row_stack"):
     FUNCTIONS[getattr(np, "row_stack")] = vstack  # noqa: B009  the linter wants the name gone that NumPy still has
+
+
+# -------------------------------------------------------------------------------------------------- windows
+
+
+@composed(np.lib.stride_tricks.sliding_window_view, "x")
+def _windows(x: Any, window_shape: Any, axis: Any = None) -> Any:
+    """Windows along some axes, as last axes. NumPy's are a view of one entry in many places; here they are joined from slices."""
+    stand_in = np.broadcast_to(np.zeros((), x.dtype), np.shape(x))
+    np.lib.stride_tricks.sliding_window_view(stand_in, window_shape, axis)  # it checks the settings
+    lengths = np.atleast_1d(window_shape).tolist()
+    axes = range(np.ndim(x)) if axis is None else np.atleast_1d(axis).tolist()
+    windows = x
+    for k, n in zip(axes, lengths, strict=True):
+        k = k % np.ndim(x)
+        places = np.shape(windows)[k] - n + 1
+        windows = stack([windows[along(k, slice(i, i + places))] for i in range(n)], axis=-1)
+    return windows
 
 
 # -------------------------------------------------------------------------------------------------- padding
