@@ -248,6 +248,12 @@ def _beforehand(t: Tensor, function: Callable[..., Any], other: Any) -> Any:
     return function(t, other)
 
 
+def _is_result(t: Tensor) -> bool:
+    """Whether a number is nothing but an op's result, of which nobody keeps hooks, views or tangents."""
+    simple = type(t) is Tensor and type(t._node) is not Leaf
+    return simple and getattr(t, "_extra", None) is None and getattr(t, "_view", None) is None
+
+
 def _operator(
     name: str, ufunc: np.ufunc, function: Callable[..., Any] | None
 ) -> Callable[..., Any]:
@@ -257,6 +263,11 @@ def _operator(
     def method(self: Tensor, other: Any) -> Any:
         if type(self._data) is not np.ndarray and current().plain and storage.is_number(self._data):
             return out_of_place(self, other)  # as NumPy's numbers: other names keep the old one
+        if type(self._data) is np.float64 and _followed(self, other) and _is_result(self):
+            result = out_of_place(self, other)
+            if type(result) is Tensor and type(result._data) is np.float64:
+                self._data, self._node = result._data, result._node
+                return self
         if storage.tracing.get() is not None:
             _admit(self, other)  # before the operation, which would hold the array as a constant
         if _followed(self, other):

@@ -586,8 +586,19 @@ def test_other_names_of_a_number_keep_it_in_transforms_of_arrays(wrapped):
     t = tg.tensor(x, requires_grad=True)
     first = np.sum(t)
     total = first
-    total += 1.0
-    assert total is first and first.item() == 1.0
+    total += t[1]
+    total *= total
+    assert total is first and first.item() == 4.0
+    total.backward()
+    np.testing.assert_allclose(t.grad.numpy(), [4.0, 8.0, 4.0])
+    with pytest.raises(tg.errors.GraphError, match="leaf"):
+        first = np.sum(t).detach().requires_grad_()
+        first += t[0]
+    with tg.no_grad():
+        first += 1.0
+    assert first.is_leaf and first.item() == 1.0
+    with pytest.raises(RuntimeError, match="shape"):
+        total += t
 
 
 def test_views_of_numbers():
