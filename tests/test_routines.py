@@ -7,7 +7,7 @@ import pytest
 from numpy.linalg import LinAlgError
 
 import tapegrad as tg
-from tapegrad.compiler import borrowed, fourier
+from tapegrad.compiler import borrowed, fourier, ufuncs
 from tapegrad.compiler.routines import LARGEST
 
 W = np.cos(np.arange(40.0 * 40).reshape(40, 40))
@@ -362,4 +362,69 @@ def test_places_among_sorted_numbers(side, dtype):
                     found, expected = compiled(a, v), np.searchsorted(2 * a, 2 * v, side=side) + 1
                     np.testing.assert_array_equal(found, expected)
                     assert np.asarray(found).dtype == np.asarray(expected).dtype
+    assert not compiled.report().calls
+
+
+# --------------------------------------------------------------------------------------------- functions by entries
+
+
+@pytest.mark.parametrize("kind", "DF")
+@pytest.mark.parametrize("name", [n for n in ufuncs.NAMES if n not in ufuncs.REAL])
+def test_functions_of_complex_numbers(name, kind):
+    """NumPy's answer for arrays, numbers and constants beside them, and the gradient."""
+    function = getattr(np, name)
+    rng = np.random.default_rng(12)
+    z = (rng.normal(size=(5, 3)) + 1j * rng.normal(size=(5, 3))).astype(kind)
+    if function.nin == 2:
+        calls = [
+            lambda a: function(a, a * 0.5),
+            lambda a: function(a, 2.5),
+            lambda a: function(a, np.ravel(a)[0]),
+            lambda a: a**0.5,
+        ]
+    else:
+        calls = [function]
+    for call in calls:
+        for f in (
+            lambda a, call=call: call(a * 1.5) + 1,
+            lambda a, call=call: call(a[1, 2] * 1.5) - 2,
+        ):
+            compiled, expected = tg.compile(f), f(z)
+            for _ in range(2):
+                found = compiled(z)
+                assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
+                np.testing.assert_allclose(found, expected, rtol=1e-6 if kind == "F" else 1e-14)
+            assert not compiled.report().calls
+        gradient = tg.grad(lambda a, call=call: np.sum(np.abs(call(a)) ** 2))
+        compiled, expected = tg.compile(gradient), gradient(z)
+        compiled(z)
+        tolerance = (1e-4 if kind == "F" else 1e-12) * np.max(np.abs(expected))
+        np.testing.assert_allclose(compiled(z), expected, rtol=0, atol=tolerance)
+
+
+def test_complex_functions_in_loops():
+    def f(z, c):
+        for _ in range(40):
+            z = 0.5 * np.log(np.sqrt(z + 2.0)) + c * np.sin(z) + 0.1 * z**1.5
+        return np.sum(np.abs(z) ** 2 + np.angle(z))
+
+    z, c = np.array([0.3 + 0.2j, -0.4j, 1.0]), 0.3 - 0.1j
+    for both, args in (
+        (tg.value_and_grad(f), (z, c)),
+        (tg.value_and_grad(f, argnums=1), (z[0], c)),
+    ):
+        compiled, expected = tg.compile(both), both(*args)
+        for _ in range(2):
+            for x, y in zip(compiled(*args), expected, strict=True):
+                np.testing.assert_allclose(x, y, rtol=1e-11)
+        assert not compiled.report().calls
+
+
+def test_quotients_rounded_down():
+    x = np.array([7.5, -7.5, 0.0, np.inf, np.nan, 1e300])
+    compiled = tg.compile(lambda a, b: a // b + 0.5)
+    for b in (x[::-1] + 2.0, 2.5):
+        with np.errstate(all="ignore"):
+            for _ in range(2):
+                np.testing.assert_array_equal(compiled(x, b), x // b + 0.5)
     assert not compiled.report().calls

@@ -13,7 +13,7 @@
     team       threads that share large loops
     native     a module with its entry; nesting: loops, and loops in their steps, as one; islands: such modules between NumPy's calls
     routines   calls that are machine code of their own: linear systems, running sums, orders; writer: their text
-    borrowed   loops of NumPy's ufuncs, called by address: fourier (transforms), products (of large matrices)
+    borrowed   loops of NumPy's ufuncs, called by address: fourier (transforms), products (of large matrices), ufuncs
     jit        object code, linking, lifetime (the cache on disk is replay's)
     program    signatures, guards, which program a call gets; surroundings: what a function reads beside its arguments
     entry      a call on tracked tensors: one entry of the outer tape

@@ -20,7 +20,7 @@ from .nesting import Module
 from .pairs import Unlowered
 from .partition import KNOWN, Partition
 from .rolling import Constant, Spliced
-from .routines import routine
+from .routines import may_be, routine
 
 
 def islands(graph: Graph, name: str) -> tuple[Graph, list[Native]]:
@@ -50,6 +50,8 @@ def _beyond_expressions(node: Node) -> bool:
 
 
 def _is_routine(node: Node) -> bool:
+    if not may_be(node):
+        return False
     try:
         routine(node)
     except Unlowered:

@@ -29,7 +29,7 @@ from .native import REFUSED, Argument, Form, Native, Result
 from .pairs import Unlowered
 from .partition import KNOWN, Partition, Stage, renumbered
 from .rolling import Constant, Loop, Spliced
-from .routines import ROUTINES, read_by, routine
+from .routines import may_be, read_by, routine
 from .schedule import Schedule, topological
 from .summing import summed_first
 from .writer import Routine
@@ -685,7 +685,7 @@ declare void @PyGILState_Release(i32)
 
 def nested(graph: Graph, name: str, form: Form, slow: Any) -> Native | None:
     """A graph with loops as one native function of the user's arguments; None where something in it is a NumPy call."""
-    if not any(hasattr(node.function, "loop") or node.name in ROUTINES for node in graph.nodes):
+    if not any(hasattr(node.function, "loop") or may_be(node) for node in graph.nodes):
         return None
     if not graph.outputs:
         return None

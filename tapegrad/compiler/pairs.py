@@ -2,7 +2,7 @@
 
 What moves entries (slices, transposes, sums, index arrays) is done to both parts by the lowering for real arrays. The rest is arithmetic,
 by NumPy's own formulas: products with both cross terms, quotients by Smith's algorithm (Commun. ACM 5, 1962). What has no formula here
-as good as the C library's (log, sqrt, sin, other powers) stays a NumPy call.
+as good as the C library's (log, sqrt, sin, other powers) is a call of NumPy's own loop (ufuncs.py).
 
 In memory the two parts stand side by side: an argument is read as an array with one more axis of length 2, a result is written
 by the expression "complex".
@@ -224,6 +224,13 @@ def _imag(on: Numbers, node: Node, x: Sequence[Any]) -> Op:
 @formula("absolute", "abs")
 def _absolute(on: Numbers, node: Node, x: Sequence[Any]) -> Op:
     return on.hypot(x[0].re, x[0].im)
+
+
+@formula("angle")
+def _angle(on: Numbers, node: Node, x: Sequence[Any]) -> Any:
+    if len(x) != 1 or node.kwargs.get("deg"):
+        raise Unlowered
+    return on.arctan2(x[0].im, x[0].re)
 
 
 @formula("equal")

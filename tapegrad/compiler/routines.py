@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from .. import vecmath
-from . import fourier, products
+from . import fourier, products, ufuncs
 from .arrays import I8
 from .graph import Ref
 from .pairs import Unlowered
@@ -306,9 +306,9 @@ def routine(node: Any) -> Routine:
         raise Unlowered
     given = node.args[0] if node.name == "solution" else node.args
     operands = [node.inputs[x.index] if type(x) is Ref else x for x in given]
-    if not operands or not getattr(operands[0], "shape", ()):
+    if not operands or (find is not ufuncs.entries and not getattr(operands[0], "shape", ())):
         raise Unlowered
-    if find not in (fourier.transform, products.product):
+    if find not in (fourier.transform, products.product, ufuncs.entries):
         dtype = operands[0].dtype
         if dtype not in TYPES or any(getattr(x, "dtype", None) != dtype for x in operands):
             raise Unlowered
@@ -394,8 +394,13 @@ _FOUND: dict[str, Callable[[Any, list[Any], dict[str, Any]], Routine | None]] = 
     "searchsorted": _of_sorted,
     **dict.fromkeys(fourier.NAMES, fourier.transform),
     **dict.fromkeys(products.NAMES, products.product),
+    **dict.fromkeys(ufuncs.NAMES, ufuncs.entries),
 }
-ROUTINES = tuple(_FOUND)
-"""Names of the calls."""
 
-__all__ = ["ROUTINES", "read_by", "routine"]
+
+def may_be(node: Any) -> bool:
+    """Whether a call may be a routine, as far as its name and type tell."""
+    return node.name in _FOUND and (node.name not in ufuncs.NAMES or ufuncs.lacks_expression(node))
+
+
+__all__ = ["may_be", "read_by", "routine"]
