@@ -762,9 +762,17 @@ def _copy_of_columns(x):
     return np.sum(y**2) + np.sum(columns**3)
 
 
+def _picked_from_zeros(x):
+    y = tg.zeros((4, 4))
+    columns = y[:, [1, 3]]
+    columns += x[:2]
+    y[2] -= x
+    return np.sum(y**2) + np.sum(columns**3)
+
+
 @pytest.mark.parametrize(
     "f",
-    [_row, _row_of_zeros, _part_of_a_part, _rows, _stencil, _assembled, _constant_first, _old_value_needed, _copy_of_columns],
+    [_picked_from_zeros, _row, _row_of_zeros, _part_of_a_part, _rows, _stencil, _assembled, _constant_first, _old_value_needed, _copy_of_columns],
 )  # fmt: skip
 def test_writes_in_place_reach_value_and_gradient(f):
     """Through views as well, whether the buffer was a plain one before; what an integer array has picked is a copy."""
@@ -774,6 +782,28 @@ def test_writes_in_place_reach_value_and_gradient(f):
         for x in (X, X - 0.3):
             np.testing.assert_allclose(compiled(x), g(x), rtol=1e-12)
         assert not compiled.report().guards
+
+
+def test_a_view_written_after_its_base_was_saved_is_an_error_as_ever():
+    """What was saved is the base, what is written to a part of it, or the other way round."""
+
+    def base_saved(x):
+        y = x * x
+        z = y * x
+        y[::2] *= x[1]
+        return np.sum(z) + np.sum(y)
+
+    def part_saved(x):
+        y = x * x
+        part = y[::2]
+        z = part * x[::2]
+        y *= x
+        return np.sum(z) + np.sum(y)
+
+    for f in (base_saved, part_saved):
+        for g in (tg.grad(f), tg.compile(tg.grad(f))):
+            with pytest.raises(tg.errors.GraphError, match="inplace"):
+                g(X)
 
 
 def test_bits_of_masks_and_integers_are_no_looks_at_values():

@@ -596,6 +596,31 @@ def rows(x, checkpoint):
     return np.sum(buffer**2)
 
 
+def test_what_a_loop_read_is_written_to_later():
+    """A program answers as the function itself: by what was read, or by the error about what was saved."""
+
+    def carried(x):
+        begin = x * 2.0
+        y = tg.fori_loop(0, 40, lambda i, v: np.sin(v * 0.9) + 0.1 * v * x, begin)
+        begin *= 3.0
+        read = x * 1.0
+        z, _ = tg.scan(lambda c, a: (np.sin(c) * a, None), y, read)
+        read += 1
+        return np.sum(z * begin * read)
+
+    def closed_over(x):
+        w = (x * 1.0).detach()
+        y = tg.fori_loop(0, 40, lambda i, v: np.sin(v * w) + 0.1 * v, x)
+        w *= 2.0
+        return np.sum(y * w)
+
+    for of in (tg.grad, lambda f: lambda x: tg.hvp(f)(x, X)):
+        np.testing.assert_allclose(tg.compile(of(carried))(X), of(carried)(X), rtol=1e-9)
+        for g in (of(closed_over), tg.compile(of(closed_over))):
+            with pytest.raises(GraphError, match="inplace"):
+                g(X)
+
+
 @pytest.mark.parametrize("f", [named, layers, dense, scaled, rows])
 def test_a_step_runs_again_as_it_ran(f):
     """Variables that it closes over mean what they meant; where other things have changed, checkpoints refuse and programs begin anew."""

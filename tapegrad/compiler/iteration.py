@@ -163,7 +163,7 @@ class _Traced:
         self.steps = inner.graph.steps
         self.outside = outside_of(own.tape.code, ()) if p.functions else {}
         """Per tracked tensor that the user's step closes over, its node: a tensor that stands for it."""
-        self.fixed = [outer for _, outer in inner.lifted.values()]
+        self.fixed = [outer.frozen() for _, outer in inner.lifted.values()]
         """Values of the trace around that the step met."""
         lifted = [inside.node for inside, _ in inner.lifted.values()]
         self.inputs = [*(t.node for t in given), *lifted, *(t.node for t in rows)]
@@ -655,6 +655,17 @@ _LIBRARIES = ("tapegrad", "numpy", "scipy")
 _LEAVES = (Tensor, Traced, np.ndarray, np.generic, int, float, complex)
 
 
+def _frozen(x: Any) -> Any:
+    """A value as it is now, or a tensor of it."""
+    if type(x) is Traced:
+        return x.frozen()
+    if not isinstance(x, Tensor) or type(x._data) is not Traced:
+        return x
+    kept = wrap(x._data.frozen())
+    kept._node = x._node
+    return kept
+
+
 def _looped(
     trace: Trace, p: Pass, init: Sequence[Any], stacks: Sequence[Any]
 ) -> tuple[list[Any], list[Any]]:
@@ -685,6 +696,8 @@ def _looped(
         answer = np.reshape(answer, ()) if answer.shape else answer
         return answer if answer.dtype == bool else answer != 0
 
+    # The way back reads these as they are now, also where their memory is written to later.
+    init, stacks = list(map(_frozen, init)), list(map(_frozen, stacks))
     values = [_value(x) for x in init]
     rows = [_value(x) for x in stacks]
     go = None
@@ -721,11 +734,11 @@ def _looped(
     if tracked and is_grad_enabled():
         made = _Iterated(run, p.key)
         operands = [_value(x) if not isinstance(x, Tensor) else x for x in operands]
-        whole = apply(iterated.primitive, [*outside.values(), *operands], (made,))
+        fixed = list(map(_frozen, outside.values()))
+        whole = apply(iterated.primitive, [*fixed, *operands], (made,))
         pieces = iter(unpacked(whole, made.kinds))
         all_of = [
-            _plain(c.value)
-            for c in run(trace, [], [Cell(_data(x)) for x in (*outside.values(), *operands)])
+            _plain(c.value) for c in run(trace, [], [Cell(_data(x)) for x in (*fixed, *operands)])
         ]
         results = [next(pieces) if y.dtype.kind in "fc" else y for y in all_of]
     else:

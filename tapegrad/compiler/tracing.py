@@ -472,6 +472,19 @@ class Traced(StandIn):
         """What `isinstance` sees: an array, or Python's number where it is one. NumPy's C code looks at the type and is not misled."""
         return type(self.value) if self.node.weak else np.ndarray
 
+    def frozen(self) -> Traced:
+        """The value as it is now, which no write in place reaches."""
+        kept: Traced = object.__new__(Traced)
+        kept.source = None
+        kept.home, kept.node, kept.given = self.home, self.node, self.given
+        kept.large, kept.nbytes = self.large, self.nbytes
+        known = self.later() if self.large else self.value
+        if type(known) is Later:
+            kept._later = known
+        else:
+            kept.value = known
+        return kept
+
     def become(self, other: Traced) -> None:
         """Stand for another value from now on."""
         self.node, self.value, self.large = other.node, other.value, other.large
@@ -486,7 +499,7 @@ class Traced(StandIn):
     itemsize = property(lambda self: self.node.dtype.itemsize)
     strides = property(lambda self: (self.itemsize,) * self.ndim)
     flags = property(lambda self: _Flags)
-    base = None
+    base = property(lambda self: None if self.source is None else self.source[0])
     __array_priority__ = 500
 
     def strong(self) -> Any:
@@ -522,7 +535,7 @@ class Traced(StandIn):
         if isinstance(data, np.ndarray) and data.ndim:
             # The tensor, the name here and getrefcount's own: anybody else would not see the write.
             others = sys.getrefcount(data) - 3
-            if data.base is not None or (others and others > self.home.holding(data, base)):
+            if not _alone(data) or (others and others > self.home.holding(data, base)):
                 raise TraceError(
                     f"a traced value would be written into a tensor whose memory something else shares ({_line()}): an array of NumPy's. "
                     "Make the buffer inside the function, tg.zeros(...)."
@@ -887,6 +900,24 @@ def _view(part: Traced, of: Any, index: Any) -> Traced:
     if known.view if type(known) is Later else _shares(known, whole):
         part.source = (of, index)
     return part
+
+
+def _base_references(array: np.ndarray) -> int:
+    return sys.getrefcount(array.base)
+
+
+_OF_PICKED = _base_references(np.zeros((1, 1))[:, [0]])
+"""The count where nobody else has the base, as of what NumPy picks at integer arrays and then turns into its order."""
+
+
+def _alone(array: np.ndarray) -> bool:
+    """Whether an array's memory is its own."""
+    base = array.base
+    if base is None:
+        return True
+    whole = type(base) is np.ndarray and base.base is None
+    del base
+    return whole and _base_references(array) <= _OF_PICKED
 
 
 def _views_below(t: Tensor) -> Iterator[Tensor]:
