@@ -5,10 +5,10 @@ import os
 
 import numpy as np
 import pytest
-from test_native_numpy import slopes
 
 import tapegrad as tg
 from tapegrad.errors import NotDifferentiable
+from tests.test_native_numpy import slopes
 
 X = np.array([0.31, 1.42, 0.77, 1.13, 0.52, 1.68])
 WEIGHTS = np.cos(np.arange(60.0))
