@@ -155,6 +155,25 @@ def test_loops_whose_turns_read_other_entries(f):
         assert sum(native.loops for native in compiled.latest.natives)
 
 
+def test_rows_that_a_loop_goes_over(wound):
+    """They are read from the argument itself, turn by turn, and not stacked again."""
+
+    def f(p, rows):
+        s = p[:2]
+        for row in rows:
+            s = np.sin(s) + row * p[2]
+        return np.sum(s**2)
+
+    rows = DATA.reshape(150, 2)
+    both = tg.value_and_grad(f)
+    compiled = tg.compile(both)
+    for k in range(2):
+        (value, gradient), (expected, theirs) = compiled(P, rows * (k + 1)), both(P, rows * (k + 1))
+        same([value, gradient], [expected, theirs])
+    assert wound
+    assert not compiled.report().calls
+
+
 def test_entries_out_of_bounds_are_told():
     def f(p):
         s = p[0]

@@ -31,6 +31,9 @@ BLAS_ABOVE = 60_000
 MOST_BY_BLAS = 50_000
 """Entries of several products up to which BLAS makes them: with more, threads share them here."""
 
+LEAST_OF_MANY = 16
+"""Rows and columns of each of several products from which on BLAS makes them faster than loops that are fused with what is around."""
+
 PACKED_ABOVE = 4
 """Rows of a product for which a transposed matrix is turned once, so that its rows can be read as vectors."""
 
@@ -889,13 +892,11 @@ def matmul(arrays: Arrays, node: Node, operands: Sequence[Any], settings: dict[s
         spread = arrays.elem("multiply", (column, b), node.dtype)
         return arrays.reduce("add", spread, (len(b.shape) - 2,))
     extents = (*a.shape[-2:], b.shape[-1])
-    alone = len(a.shape) == len(b.shape) == 2
-    if (
-        math.prod(extents) > BLAS_ABOVE
-        and min(extents) > 4
-        and (alone or math.prod(node.shape) <= MOST_BY_BLAS)
-    ):
-        raise Unlowered  # BLAS does it (products.py)
+    if math.prod(extents) > BLAS_ABOVE:
+        alone = len(a.shape) == len(b.shape) == 2
+        few = math.prod(node.shape) <= MOST_BY_BLAS and min(extents) >= LEAST_OF_MANY
+        if few or (alone and min(extents) > 4):
+            raise Unlowered  # BLAS does it (products.py)
     if len(a.shape) >= len(b.shape) and a.shape[-2] >= PACKED_ABOVE:
         b = arrays.packed(b)  # each row of the result reads all of it
     # All products of an entry of a row with one of a column, in the order (..., row, inner, column), summed over inner.

@@ -34,6 +34,7 @@ from .rolling import (
     TRIMS,
     WIDEST,
     _along,
+    _index,
     _signature,
     index_of_turns,
     periods,
@@ -772,10 +773,9 @@ def _stacked(trace: Trace, values: Sequence[Any]) -> Any:
     nodes = [x.node for x in values]
     whole: Any = nodes[0].inputs[0] if len(nodes[0].inputs) == 1 else None
     if nodes[0].name == "getitem" and all(
-        n.name == "getitem" and len(n.inputs) == 1 and n.inputs[0] is whole and not n.kwargs
-        for n in nodes
+        n.name == "getitem" and len(n.inputs) == 1 and n.inputs[0] is whole for n in nodes
     ):
-        indices = [n.args[1] for n in nodes]
+        indices = [_index(n) for n in nodes]
         steps = (
             {b - a for a, b in pairwise(indices)} if all(type(i) is int for i in indices) else ()
         )
