@@ -257,7 +257,7 @@ class _Sequence:
         elif type(function) is Constant:
             self.at[id(node)] = self.module.constant(function.value)
         elif type(function) is Spliced:
-            self._spliced(node, function.begin)
+            self._spliced(node)
         else:
             self._routine(node)
 
@@ -331,7 +331,7 @@ class _Sequence:
         operands = ", ".join([*(f"ptr {x}" for x in given), *(f"i64 {n}" for n in made.numbers)])
         self._checked(lambda result: f"  {result} = call i32 @{made.name}({operands})")
 
-    def _spliced(self, node: Node, begin: int) -> None:
+    def _spliced(self, node: Node) -> None:
         """Entries one after the other, of which a loop's stand together."""
         place = self._place(node)
         offset = 0

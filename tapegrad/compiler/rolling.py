@@ -4,7 +4,7 @@ A traced loop leaves n copies of its calls, alike but for what they read. A *per
 last place where the same window stood. Then every operand of every call must follow one of these rules, from turn to turn:
 
     local      a call of the same turn
-    carried    the same call of the turn before (in the first turn: some value from outside)
+    carried    the same call of the turn before, or some turns before (in the first turns: some values from outside)
     fixed      one value from outside
     indexed    entry a + b * turn of an array: the results of an earlier loop, turn by turn, x[i] of a fixed array, or numbers that change
 
@@ -28,6 +28,7 @@ from ..ops.indexing import scatter
 from ..tape import BIG
 from . import callout
 from .graph import Graph, Guard, Node, Recorded, Ref
+from .stores import _index, forwarded
 from .tracing import OpCall
 
 WORTH = 600
@@ -36,6 +37,8 @@ fifteen; with more calls compiling them one by one takes over a second."""
 
 WINDOWS = (16, 64, 256, 1024)
 LEAST_TURNS = 6
+MOST_LAG = 64
+"""Turns that a value may be carried on: each costs a move in each turn."""
 MOST_ALIKE = 4
 """Parts of a turn that may be alike in their calls, so that the distance at which calls come again is a part of the period."""
 TRIMS = ((0, 0), (1, 0), (0, 1), (1, 1), (2, 0), (2, 1), (0, 2), (1, 2), (2, 2))
@@ -43,6 +46,8 @@ TRIMS = ((0, 0), (1, 0), (0, 1), (1, 1), (2, 0), (2, 1), (0, 2), (1, 2), (2, 2))
 WIDEST = 16
 """Operands of a call above which it is no part of a loop: it is rather what joins the results of all turns."""
 LONGEST = 20_000
+FEW = 64
+"""Elements of a constant array up to which it may be another one in each turn."""
 _NO_NUMBERS: tuple[Any, ...] = ()
 
 
@@ -139,13 +144,18 @@ def trimmed(graph: Graph) -> Graph:
 
 def rolled(graph: Graph) -> Graph:
     """The graph with its repeating stretches as loops; the graph itself where there are none."""
-    if len(graph.steps) < WORTH or any(type(step) is Guard for step in graph.steps):
+    if len(graph.steps) < WORTH:
         return graph
+    by_rows = forwarded(graph)
+    if by_rows is not graph:
+        found = _Roller(by_rows).run()
+        if found is not by_rows:
+            return found
     return _Roller(graph).run()
 
 
 def _signature(node: Node, varying: list[Any]) -> Any:
-    """What two calls have in common if they may be turns of one; numbers that may change from turn to turn go to `varying`."""
+    """What two calls have in common if they may be turns of one; what may change from turn to turn, numbers most often, goes to `varying`."""
     indexing = node.name in ("getitem", "scatter")
 
     function: Any
@@ -167,6 +177,9 @@ def _signature(node: Node, varying: list[Any]) -> Any:
         if indexing and kind is np.ndarray and value.dtype.kind in "iu":
             varying.append(value)
             return ("places", value.shape, value.dtype.str)
+        if not indexing and _is_number_or_few(value):
+            varying.append(value)
+            return ("few", value.shape)
         if kind is np.ndarray:
             return (
                 "array",
@@ -192,6 +205,13 @@ def _signature(node: Node, varying: list[Any]) -> Any:
     return (node.name, function, args, kwargs, node.shape, node.dtype, node.weak, len(node.inputs))
 
 
+def _is_number_or_few(value: Any) -> bool:
+    """Whether it is a float, or an array of a few that may stand in its place."""
+    if type(value) is np.ndarray:
+        return value.dtype == np.float64 and value.size <= FEW
+    return type(value) is float or type(value) is np.float64
+
+
 def _bytes(array: np.ndarray) -> Any:
     """What constants have in common if they are the same, as a buffer of zeros is that each turn makes anew."""
     if array.size < 64:
@@ -210,7 +230,7 @@ def _gaps(signs: np.ndarray) -> set[int]:
     base = np.uint64(0x9E3779B97F4A7C15)  # odd, so it has an inverse modulo 2**64
     inverse = np.uint64(pow(int(base), -1, 1 << 64))
     n = len(signs)
-    found: set[int] = set()
+    found = {1}  # entries of an array one by one, which are few among the calls of many loops
     with np.errstate(over="ignore"):
         powers = np.concatenate([[np.uint64(1)], np.cumprod(np.full(n, base))])
         back = np.concatenate([[np.uint64(1)], np.cumprod(np.full(n, inverse))])
@@ -223,30 +243,51 @@ def _gaps(signs: np.ndarray) -> set[int]:
             again = hashes[order][1:] == hashes[order][:-1]
             gaps = np.diff(order)[again]
             lengths, counts = np.unique(gaps, return_counts=True)
-            common = lengths[np.argsort(-counts)[:4]].tolist()
+            common = lengths[np.argsort(-counts)[:8]].tolist()
             found.update(g for g in common if 0 < g <= LONGEST)
     return found
 
 
 def periods(signs: np.ndarray) -> list[tuple[int, int, int]]:
     """Stretches (start, period, turns) of signs that repeat, from left to right."""
-    taken = np.zeros(len(signs), bool)
-    found = []
+    stretches = []
     for period in sorted(_gaps(signs)):
         alike = np.concatenate([[False], signs[:-period] == signs[period:], [False]])
         edges = np.flatnonzero(alike[1:] != alike[:-1])
         for start, stop in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
             turns = (stop - start) // period + 1
-            if turns >= LEAST_TURNS and not taken[start : start + turns * period].any():
-                taken[start : start + turns * period] = True
-                found.append((start, period, turns))
+            if turns >= LEAST_TURNS:
+                stretches.append((start, period, turns))
+    # What covers most comes first: six entries read in a row within a turn are no loop of their own.
+    stretches.sort(key=lambda s: (-s[1] * s[2], s[1]))
+    taken = np.zeros(len(signs), bool)
+    found = []
+    for start, period, turns in stretches:
+        if not taken[start : start + turns * period].any():
+            taken[start : start + turns * period] = True
+            found.append((start, period, turns))
     return sorted(found)
+
+
+def _broken(places: np.ndarray) -> int:
+    """The turn from which on an operand stands elsewhere than its places before would have it; how many there are, if there is none."""
+    steps = np.diff(places)
+    others = np.flatnonzero(steps[1:] != steps[1:2])
+    return int(others[0]) + 2 if others.size else len(places)
 
 
 class _Roller:
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.nodes = nodes = list(graph.nodes)
+        self.guards: list[tuple[int, Guard]] = []
+        """Each with the place of the call that it stands behind."""
+        behind = -1
+        for step in graph.steps:
+            if type(step) is Guard:
+                self.guards.append((behind, step))
+            else:
+                behind += 1
         # What is no call, an argument, has a number below all others.
         for k, node in enumerate(graph.inputs):
             node.place = -2 - k
@@ -280,6 +321,8 @@ class _Roller:
         self.reads = reads
         self.loop_at: list[int] = [-1] * len(self.nodes)  # which stretch a call is in
         self.stretches: list[_Stretch] = []
+        self.failed: np.ndarray | None = None
+        """Where the first operand stands, turn by turn, for which there was no rule."""
 
     def run(self) -> Graph:
         for start, period, turns in periods(np.array(self.signs)):
@@ -296,19 +339,19 @@ class _Roller:
     def _stretches(self, start: int, period: int, turns: int) -> Iterator[_Stretch]:
         """What can be rolled of calls that repeat with this period."""
         # Two halves of a turn can be alike (the rates of two species): then only a multiple of the period has rules.
+        if turns < LEAST_TURNS:
+            return
+        self.failed = None
         for m in range(1, MOST_ALIKE + 1):
             stretch = self._fitted(start, period * m, turns // m)
             if stretch is not None:
                 yield stretch
                 return
-        if (
-            period == 1
-        ):  # Entries of one array after those of another (two stacked lists): a stretch for each array.
-            changes = np.flatnonzero(np.diff(self.reads[start : start + turns, 0])) + 1
-            for part in np.split(np.arange(start, start + turns), changes):
-                stretch = self._fitted(int(part[0]), 1, len(part))
-                if stretch is not None:
-                    yield stretch
+        # An operand may be one thing in some turns and another in the others: a stretch for each.
+        k = _broken(failed) if (failed := self.failed) is not None else turns
+        if k < turns:
+            yield from self._stretches(start, period, k)
+            yield from self._stretches(start + k * period, period, turns - k)
 
     def _fitted(self, start: int, period: int, turns: int) -> _Stretch | None:
         """The stretch, with a rule for every operand; the first turns are left out where they differ, or the cut is moved."""
@@ -329,6 +372,8 @@ class _Roller:
             for k, x in enumerate(first.inputs):
                 rule = self._rule(s, offset, places[:, k], x)
                 if rule is None:
+                    if self.failed is None:
+                        self.failed = places[:, k]
                     return False
                 s.rules[offset, k] = rule
             if not self.varying[s.start + offset]:
@@ -345,23 +390,13 @@ class _Roller:
 
     def _rule(self, s: _Stretch, offset: int, places: np.ndarray, initial: Node) -> Any:
         """The rule of an operand that stands at these places, turn by turn; `initial` is what the first turn reads."""
-        second = int(places[1])
+        second, last = int(places[1]), int(places[-1])
+        if s.start <= last < s.stop:
+            turn, at = divmod(last - s.start, s.period)
+            return self._inside(s, offset, places, at, s.turns - 1 - turn)
         turns = np.arange(s.turns)
-        if (places == second).all() and not (s.start <= second < s.stop):
+        if (places == second).all():
             return ("fixed", initial)
-        if s.start <= second < s.stop:
-            turn, at = divmod(second - s.start, s.period)
-            if turn == 1 and at < offset:
-                return ("local", at) if (places == s.start + turns * s.period + at).all() else None
-            if turn == 0:
-                if (places[1:] != s.start + turns[:-1] * s.period + at).any() or s.start <= places[
-                    0
-                ]:
-                    return None
-                x = self.nodes[second]
-                same = (x.shape, x.dtype, x.weak) == (initial.shape, initial.dtype, initial.weak)
-                return ("carried", at, initial) if same else None
-            return None
         number = self.loop_at[second] if second >= 0 else -1
         if number >= 0:
             other = self.stretches[number]
@@ -378,8 +413,27 @@ class _Roller:
             return ("indexed", number, at, turn0, step)
         return None
 
+    def _inside(self, s: _Stretch, offset: int, places: np.ndarray, at: int, lag: int) -> Any:
+        """The rule of an operand that is a call of the same turn, or of one so many turns before."""
+        own = s.start + np.arange(s.turns - lag) * s.period + at
+        if lag > MOST_LAG or lag > s.turns - 2 or (places[lag:] != own).any():
+            return None
+        if not lag:
+            return ("local", at) if at < offset else None
+        if places[:lag].max() >= s.start:
+            return None
+        x = self.nodes[s.start + at]
+        before = tuple(self._at(int(place)) for place in places[:lag])
+        if any((y.shape, y.dtype, y.weak) != (x.shape, x.dtype, x.weak) for y in before):
+            return None
+        return ("carried", at, before)
+
+    def _at(self, place: int) -> Node:
+        """What has this number: a call, or an argument."""
+        return self.nodes[place] if place >= 0 else self.graph.inputs[-2 - place]
+
     def _varies(self, s: _Stretch, offset: int, k: int, column: Sequence[Any]) -> bool:
-        """Numbers that change: those in an index of a fixed array, or a Python float among an operation's operands."""
+        """Numbers that change: those in an index of a fixed array, or a float or a few of them among an operation's operands."""
         node = self.nodes[s.start + offset]
         if node.name == "getitem":
             if offset not in s.entries:
@@ -392,7 +446,7 @@ class _Roller:
             return True
         if node.name == "scatter":
             return self._scattered(s, offset, column)
-        position = [i for i, x in enumerate(node.args) if type(x) is float or type(x) is np.float64]
+        position = [i for i, x in enumerate(node.args) if _is_number_or_few(x)]
         if k >= len(position) or node.dtype not in (np.float64,) or node.kwargs:
             return False
         s.numbers[offset, position[k]] = np.array(column, float)
@@ -470,9 +524,12 @@ class _Roller:
                 elif rule[0] == "fixed":
                     self._needed(rule[1], outside, final)
                 elif rule[0] == "carried":
-                    self._needed(rule[2], outside, final)
+                    for x in rule[2]:
+                        self._needed(x, outside, final)
             for source, _, _ in s.entries.values():
                 self._needed(source, outside, final)
+        for _, guard in self.guards:
+            self._needed(guard.node, outside, final)
         for number, s in enumerate(self.stretches):
             last = {chain[-1] for chain in s.chains}
             for at in s.sums:
@@ -509,8 +566,18 @@ class _Roller:
             replaced[id(x)] = node
             return node
 
+        waiting = self.guards[::-1]
+
+        def guard(stop: int) -> None:
+            """Append the guards of calls before this place."""
+            ready = []
+            while waiting and waiting[-1][0] < stop:
+                ready.append(waiting.pop()[1])
+            steps.extend(self._guarded(ready, now))
+
         i = 0
         while i < len(self.nodes):
+            guard(i)
             number = self.loop_at[i]
             if number >= 0:
                 s = self.stretches[number]
@@ -525,46 +592,96 @@ class _Roller:
                 i = s.stop
                 continue
             node = self.nodes[i]
-            joined = self._joined(node, now)
+            joined = self._joined(node, now, steps)
             if joined is not None:
-                replaced[id(node)] = node = joined
-            elif any(_place(x) >= 0 and now(x) is not x for x in node.inputs):
+                replaced[id(node)] = joined
+                i += 1
+                continue
+            if any(_place(x) >= 0 and now(x) is not x for x in node.inputs):
                 node = node.with_inputs([now(x) for x in node.inputs])
                 replaced[id(self.nodes[i])] = node
             steps.append(node)
             i += 1
+        guard(i)
         outputs = [now(y) if isinstance(y, Node) else y for y in self.graph.outputs]
         return Graph(self.graph.inputs, steps, outputs).pruned()
 
-    def _joined(self, node: Node, now: Any) -> Node | None:
-        """A call that stacks what a loop's turns gave, in their order: the loop's own array, and what stands before and after it."""
+    def _guarded(self, guards: Sequence[Guard], now: Any) -> list[Guard]:
+        """Guards of the new graph: one where Python looked at the same call in each turn of a loop."""
+        made = []
+        of_call: dict[tuple[int, int], list[tuple[int, Guard]]] = {}
+        for guard in guards:
+            i = _place(guard.node)
+            number = self.loop_at[i] if i >= 0 else -1
+            if number < 0:
+                made.append(replace(guard, node=now(guard.node)))
+            else:
+                s = self.stretches[number]
+                turn, at = divmod(i - s.start, s.period)
+                of_call.setdefault((number, at), []).append((turn, guard))
+        for (number, at), found in of_call.items():
+            s = self.stretches[number]
+            if [turn for turn, _ in found] == list(range(s.turns)):
+                values = np.stack([guard.value for _, guard in found])
+                made.append(replace(found[0][1], node=s.arrays[at], value=values))
+            else:
+                made += [replace(guard, node=now(guard.node)) for _, guard in found]
+        return made
+
+    def _joined(self, node: Node, now: Any, steps: list[Any]) -> Node | None:
+        """A call that stacks what turns of loops gave, in their order: the loops' own arrays, and what stands before and after them."""
         axis = node.kwargs.get("axis", node.args[1] if len(node.args) > 1 else 0)
         if node.name != "stack" or axis != 0 or node.kwargs.keys() - {"axis"}:
             return None
-        if len(node.inputs) != node.shape[0] or any(type(x) is not Ref for x in node.args[0]):
+        if len(node.args[0]) != node.shape[0] or any(x.dtype != node.dtype for x in node.inputs):
             return None
-        if any(x.dtype != node.dtype for x in node.inputs):
+        items = [node.inputs[x.index] if type(x) is Ref else x for x in node.args[0]]
+        parts: list[Node] = []
+        many: list[bool] = []
+        for first, count in self._runs_of(items):
+            if count == 1:
+                x = items[first]
+                if not isinstance(x, Node):
+                    value = np.array(np.broadcast_to(np.asarray(x, node.dtype), node.shape[1:]))
+                    x = Recorded(Constant(value), "constant", (), {}, (), value)
+                    steps.append(x)
+                parts.append(now(x))
+            else:
+                i = _place(items[first])
+                s = self.stretches[self.loop_at[i]]
+                turn, at = divmod(i - s.start, s.period)
+                part = s.arrays[at]
+                if count < s.turns:
+                    like = np.broadcast_to(np.zeros((), node.dtype), (count, *node.shape[1:]))
+                    where = (Ref(0), slice(turn, turn + count))
+                    part = Recorded(operator.getitem, "getitem", where, {}, (part,), like)
+                    steps.append(part)
+                parts.append(part)
+            many.append(count > 1)
+        if not any(many):
             return None
-        inputs = [node.inputs[x.index] for x in node.args[0]]
-        places = [_place(x) for x in inputs]
-        begin = next((k for k, i in enumerate(places) if i >= 0 and self.loop_at[i] >= 0), None)
-        if begin is None:
-            return None
-        s = self.stretches[self.loop_at[places[begin]]]
-        turn, at = divmod(places[begin] - s.start, s.period)
-        end = begin + s.turns
-        if (
-            turn
-            or at not in s.arrays
-            or places[begin:end] != list(range(s.start + at, s.stop, s.period))
-        ):
-            return None
-        parts = [*(now(x) for x in inputs[:begin]), s.arrays[at], *(now(x) for x in inputs[end:])]
-        joined = Recorded(
-            Spliced(begin), "spliced", tuple(Ref(k) for k in range(len(parts))), {}, parts, 0
-        )
+        if len(parts) == 1:
+            return parts[0]
+        refs = tuple(Ref(k) for k in range(len(parts)))
+        joined = Recorded(Spliced(tuple(many)), "spliced", refs, {}, parts, 0)
         joined.shape, joined.dtype = node.shape, node.dtype
+        steps.append(joined)
         return joined
+
+    def _runs_of(self, items: Sequence[Any]) -> Iterator[tuple[int, int]]:
+        """Items that are a loop's values turn by turn: where they begin, and how many there are; one for each of the others."""
+        places = [_place(x) if isinstance(x, Node) else -1 for x in items]
+        first = 0
+        while first < len(items):
+            i = places[first]
+            number = self.loop_at[i] if i >= 0 else -1
+            stop = first + 1
+            if number >= 0:
+                s = self.stretches[number]
+                while stop < len(items) and places[stop] == places[stop - 1] + s.period < s.stop:
+                    stop += 1
+            yield first, stop - first
+            first = stop
 
     def _needed(self, x: Node, outside: dict[int, set[int]], final: dict[int, set[int]]) -> None:
         """Note that something outside of its own loop reads a value: the last one, or that of some turn."""
@@ -589,12 +706,12 @@ class _Roller:
         now: Any,
     ) -> None:
         """Append the loop of a stretch, and note what its results are called."""
-        carried: dict[tuple[int, int], Node] = {}  # (offset, initial value) -> the body's input
+        carried: dict[Any, Node] = {}  # (offset, turns before, initial value) -> the body's input
         fixed: dict[int, Node] = {}
         indexed: dict[Any, Node] = {}
         sources: dict[str, list[Node]] = {"carried": [], "fixed": [], "indexed": []}
         indices: list[tuple[int, int]] = []
-        nexts: list[int] = []
+        nexts: list[int | Node] = []  # offsets, or what is handed on
         body = Graph()
         inside: dict[int, Node] = {}
 
@@ -620,11 +737,15 @@ class _Roller:
                     sources["fixed"].append(x)
                 return fixed[id(x)]
             if rule[0] == "carried":
-                key = (rule[1], id(rule[2]))
-                if key not in carried:
-                    carried[key] = variable(rule[2])
-                    sources["carried"].append(now(rule[2]))
-                    nexts.append(rule[1])
+                _, at, before = rule
+                following: int | Node = at
+                for lag, x in enumerate(reversed(before)):
+                    key = (at, lag, id(x))
+                    if key not in carried:
+                        carried[key] = variable(x)
+                        sources["carried"].append(now(x))
+                        nexts.append(following)
+                    following = carried[key]
                 return carried[key]
             _, other, at, a, b = rule
             return indexed_input((other, at, a, b), like, self.stretches[other].arrays[at], a, b)
@@ -673,11 +794,12 @@ class _Roller:
                     _zeros(last), "constant", (), {}, (), np.zeros(last.shape, last.dtype)
                 )
                 steps.append(start)
-                carried[at, -1] = variable(last)
+                carried[at, -1, 0] = variable(last)
                 sources["carried"].append(start)
                 nexts.append(at)
         body.inputs = [*carried.values(), *fixed.values(), *indexed.values()]
-        body.outputs = [inside[at] for at in nexts] + [inside[at] for at in kept]
+        body.outputs = [inside[at] if type(at) is int else at for at in nexts]
+        body.outputs += [inside[at] for at in kept]
         body.outputs += [added for _, added, _, _ in sums]
         loop = Loop(s.turns, body, len(carried), len(fixed), indices)
         given = [*sources["carried"], *sources["fixed"], *sources["indexed"]]
@@ -685,8 +807,10 @@ class _Roller:
             LoopCall(loop), "loop", tuple(Ref(i) for i in range(len(given))), {}, given, 0
         )
         steps.append(call)
-        for i, at in enumerate([*nexts, *kept]):
-            node = inside[at]
+        for i, what in enumerate([*nexts, *kept]):
+            if not isinstance(what, int):
+                continue
+            at, node = what, inside[what]
             stacked = i >= len(nexts)
             shape = (s.turns, *node.shape) if stacked else node.shape
             part = _part(call, i, shape, node.dtype)
@@ -717,11 +841,6 @@ class _Roller:
                 steps += [stack, spread, added]
                 total = added
             s.last[chain[-1]] = total
-
-
-def _index(node: Node) -> Any:
-    """What a getitem is given."""
-    return node.kwargs.get("index", node.args[1] if len(node.args) > 1 else None)
 
 
 def index_of_turns(indices: Sequence[Any], shape: tuple[int, ...]) -> tuple[Any, int] | None:
@@ -836,14 +955,16 @@ class _Stretch:
 
 
 class Spliced:
-    """A function that stacks entries, of which those of a loop stand in one array already."""
+    """A function that stacks entries, of which those of a loop stand in one array already: `many` says which of its arguments those are."""
 
-    def __init__(self, begin: int) -> None:
-        self.begin = begin
+    def __init__(self, many: tuple[bool, ...]) -> None:
+        self.many = many
 
     def __call__(self, *parts: np.ndarray) -> np.ndarray:
-        columns = [x if k == self.begin else np.asarray(x)[None] for k, x in enumerate(parts)]
-        return np.concatenate(columns) if len(columns) > 1 else columns[0]
+        columns = [
+            x if many else np.asarray(x)[None] for x, many in zip(parts, self.many, strict=True)
+        ]
+        return np.concatenate(columns)
 
 
 class Constant:

@@ -554,6 +554,8 @@ class Traced(StandIn):
         if any(isinstance(x, Tensor) for x in inputs):
             return NotImplemented
         out = settings.pop("out", None)
+        if settings.get("casting") == "same_kind":
+            del settings["casting"]  # as it is anyway
         if method == "at":
             target = inputs[0]
             _written(self.home, target, f"np.{ufunc.__name__}.at", _at, (ufunc, *inputs), 1)

@@ -16,6 +16,7 @@ import math
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -64,7 +65,7 @@ def wound(trace: Trace, code: list[Any], pending: dict[Any, Any], watch: dict[An
         return code
     if sweep.GUARD.get() is not None or _told_of(code, watch) or _told_of(code, dual.saved):
         return code
-    if code[SLOT] <= storage.latest_overwrite() or Guard in set(map(type, trace.graph.steps)):
+    if code[SLOT] <= storage.latest_overwrite():
         return code
     winder = _Winder(trace, code, pending)
     try:
@@ -315,7 +316,7 @@ class _Winder:
         NotImplemented where they depend on nothing in the loop; None where turns differ in how they do.
         """
         if not self.made_by:
-            for k, node in enumerate(self.steps):
+            for k, node in enumerate(self.trace.graph.nodes):
                 node.place = k
             for node in self.trace.graph.inputs:
                 node.place = -1
@@ -531,11 +532,12 @@ class _Winder:
         now: dict[Node, Node] = {}
         begin = 0
         for k in [*sorted(self.inserted), len(self.steps) - 1]:
-            part = self.steps[begin : k + 1]
-            for node in part if now else ():
-                if any(x in now for x in node.inputs):
-                    node.inputs = tuple(now.get(x, x) for x in node.inputs)
-            steps += part
+            for step in self.steps[begin : k + 1]:
+                if type(step) is Guard:
+                    step = replace(step, node=now.get(step.node, step.node))
+                elif now and any(x in now for x in step.inputs):
+                    step.inputs = tuple(now.get(x, x) for x in step.inputs)
+                steps.append(step)
             begin = k + 1
             steps += self.inserted.pop(k, ())
             now |= {old.node: node for at, old, node in self.replaced if at == k}

@@ -1,0 +1,215 @@
+"""Loops that fill arrays: compiled, what a turn stores is read from where it was computed, and the loops are rolled."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tapegrad as tg
+from tapegrad.compiler import rolling, stores
+
+P = np.array([0.7, 0.9, 0.3])
+N = 200
+
+
+def delay(p):
+    """Mackey and Glass's equation: a turn reads what was stored twenty turns before."""
+    x = tg.zeros(N + 20)
+    x[:20] = p[2]
+    for t in range(20, N + 20):
+        past = x[t - 20]
+        x[t] = x[t - 1] + 0.1 * (p[0] * past / (1 + past**4) - p[1] * x[t - 1])
+    return np.sum((x[20:] - 1) ** 2)
+
+
+def history(p):
+    """The same with a past that is no constant."""
+    x = tg.zeros(N)
+    x[:4] = p[0] * np.arange(4.0) + p[1]
+    for t in range(4, N):
+        x[t] = 0.5 * x[t - 1] + 0.4 * np.sin(x[t - 4]) * p[2]
+    return np.sum(x * x)
+
+
+def multistep(p):
+    """Adams and Bashforth's third-order rule."""
+    y, f = tg.zeros(N), tg.zeros(N)
+    for t in range(3):
+        y[t] = p[0] + 0.01 * t * p[1]
+        f[t] = np.sin(y[t]) * p[2]
+    for t in range(2, N - 1):
+        y[t + 1] = y[t] + 0.01 * (23 * f[t] - 16 * f[t - 1] + 5 * f[t - 2]) / 12
+        f[t + 1] = np.sin(y[t + 1]) * p[2]
+    return np.sum(y * f)
+
+
+def epidemic(p):
+    """A row of numbers for each turn."""
+    s, i, r = 0.99, 0.01, 0.0
+    out = tg.zeros((N, 3))
+    for t in range(N):
+        new, gone = p[0] * s * i * 0.1, p[1] * i * 0.1
+        s, i, r = s - new, i + new - gone, r + gone
+        out[t] = tg.stack([s, i, r])
+    return np.sum((out[:, 1] - 0.1) ** 2) + out[-1, 2] * p[2]
+
+
+def columns(p):
+    """The same, number by number."""
+    s, i = 0.99 * p[2], 0.01
+    out = tg.zeros((N, 2))
+    for t in range(N):
+        new = p[0] * s * i * 0.1
+        s, i = s - new, i + new - p[1] * i * 0.1
+        out[t, 0] = s
+        out[t, 1] = i
+    return np.sum(out * out[::-1])
+
+
+def two_arrays(p):
+    """Semi-implicit Euler."""
+    x, v = tg.zeros(N + 1), tg.zeros(N + 1)
+    x[0], v[0] = p[0], p[1]
+    for t in range(N):
+        v[t + 1] = v[t] - 0.05 * p[2] * x[t]
+        x[t + 1] = x[t] + 0.05 * v[t + 1]
+    return np.sum(x * x) + np.sum(v)
+
+
+def backwards(p):
+    """A recursion from the end, as a Bellman equation's."""
+    v = tg.zeros(N)
+    v[N - 1] = p[0]
+    for t in range(N - 2, -1, -1):
+        v[t] = np.maximum(p[1] * v[t + 1], np.cos(t * 0.1) * p[2])
+    return np.sum(np.sin(v))
+
+
+def added_to(p):
+    """Rows of an array that exists are added to."""
+    x = np.outer(np.linspace(0, 1, N), p) + 0.0
+    for t in range(1, N):
+        x[t] += 0.5 * np.sin(x[t - 1, 0]) * p
+    return np.sum(x * x)
+
+
+def reads_of_the_whole(p):
+    """Now and then the whole is read, which then is as it is at that time."""
+    u, total = tg.zeros(N), 0.0
+    for t in range(N):
+        u[t] = np.sin(p[0] * t) * p[1] + total * 1e-3
+        if t % 50 == 49:
+            total = total + np.sum(u)
+    return total * p[2]
+
+
+def checked(p):
+    """Code that looks at its arguments, and at a number in each turn."""
+    if np.any(p < 0):
+        raise ValueError("negative")
+    x, total = p[0], 0.0
+    for _ in range(N):
+        if x > 1.0:
+            x = x * 0.5
+        x = x * (1 + p[1] * 0.05) + 0.001 * np.sin(p[2])
+        total = total + x * x
+    return total
+
+
+LOOPS = [
+    delay, history, multistep, epidemic, columns, two_arrays, backwards, added_to, reads_of_the_whole, checked,
+]  # fmt: skip
+FEW_LOOPS = 60
+
+
+@pytest.mark.parametrize("f", LOOPS, ids=lambda f: f.__name__)
+def test_loops_that_fill_arrays_are_rolled(f):
+    for g in (f, tg.value_and_grad(f)):
+        compiled = tg.compile(g)
+        for p in (P, P * 1.03):
+            for a, b in (
+                zip(np.ravel(compiled(p)), np.ravel(g(p)), strict=True)
+                if g is f
+                else zip(compiled(p), g(p), strict=True)
+            ):
+                np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-13)
+        report = compiled.report()
+        assert report.loops < FEW_LOOPS
+        assert set(report.calls) <= {"any"}
+
+
+@pytest.mark.parametrize("f", [multistep, epidemic, two_arrays, backwards, checked])
+def test_their_second_derivatives_are_rolled(f):
+    for g in (tg.hessian(f), lambda p: tg.hvp(f)(p, np.array([1.0, -0.5, 2.0]))):
+        compiled = tg.compile(g)
+        for a, b in zip(np.atleast_1d(compiled(P)), np.atleast_1d(g(P)), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-11)
+        assert compiled.report().loops < 4 * FEW_LOOPS
+
+
+def test_another_branch_in_a_rolled_loop_is_another_program():
+    compiled = tg.compile(tg.value_and_grad(checked))
+    for p in (P, P * [0.1, 1, 1], P, P * [3, 1, 1], P * [0.1, 0.2, 1]):
+        for a, b in zip(compiled(p), tg.value_and_grad(checked)(p), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-12)
+    with pytest.raises(ValueError, match="negative"):
+        compiled(-P)
+
+
+def _program(rng, steps):
+    """A random function that stores to arrays and reads them, by rows, parts of rows and as a whole."""
+    rows, width = 9, 3
+    plan = [(rng.integers(12), rng.integers(-rows, rows, 3), rng.integers(width), rng.normal()) for _ in range(steps)]  # fmt: skip
+
+    def f(p):
+        a, b = tg.zeros((rows, width)), p[0] * np.arange(1.0, rows + 1)
+        c = np.outer(np.linspace(0, 1, rows), p)
+        s = p[1]
+        for kind, (i, j, k), m, w in plan:
+            if kind == 0:
+                a[i] = p * s
+            elif kind == 1:
+                a[i, m] = np.sin(s) + b[j]
+            elif kind == 2:
+                b[i] = np.cos(b[j] * w) + a[k, m]
+            elif kind == 3:
+                s = s * 0.5 + np.sum(c[j]) * 0.1 + b[k]
+            elif kind == 4:
+                a[i] += w * c[j]
+            elif kind == 5:
+                c[i, 1:] = np.stack([s, b[k]])
+            elif kind == 6:
+                c[:, m] = b * 0.3
+            elif kind == 7:
+                s = s + np.sum(np.sin(a)) * 0.1
+            elif kind == 8:
+                a[2:5] = w * s
+            elif kind == 9:
+                c = c.copy()
+                c[i] = a[j] * 1.0
+            elif kind == 10:
+                b[i] *= np.tanh(s)
+            else:
+                s = np.tanh(s + np.sum(b[1:-1]) * 0.2) + c[j, m] * w
+        return np.sum(a * c) + np.sum(b * b) * s
+
+    return f
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_stores_are_forwarded(monkeypatch, seed):
+    monkeypatch.setattr(rolling, "WORTH", 0)
+    monkeypatch.setattr(rolling, "rolled", stores.forwarded)
+    f = _program(np.random.default_rng(seed), 14)
+    p = P + 0.01 * seed
+    try:
+        value, gradient = tg.value_and_grad(f)(p)
+    except tg.GraphError:  # a value that the gradient needs was overwritten
+        compiled = tg.compile(f)(p)
+        np.testing.assert_allclose(compiled, f(p), rtol=1e-12)
+        return
+    found = tg.compile(tg.value_and_grad(f))(p)
+    np.testing.assert_allclose(found[0], value, rtol=1e-12)
+    np.testing.assert_allclose(found[1], gradient, rtol=1e-11, atol=1e-12)
+    along = tg.compile(lambda p: tg.hvp(f)(p, p))(p)
+    np.testing.assert_allclose(along, tg.hvp(f)(p, p), rtol=1e-9, atol=1e-10)
