@@ -407,7 +407,7 @@ def store(t: Tensor, index: Any, value: Any, *, plainly: bool = False) -> None:
     if (t._node is None and node is None) or (not record and record is not None):
         _writable(t, "setitem", False)
         t._array()[index] = raw
-        storage.touch(t._data)
+        storage.touch(t._data, index)
         return
     if isinstance(value, Tensor) and _is_region(value, t, index):
         return  # the second half of `t[index] += 1`
@@ -437,7 +437,7 @@ def store(t: Tensor, index: Any, value: Any, *, plainly: bool = False) -> None:
         raw = shape_token(raw)
     elif not isinstance(raw, float | np.generic):
         raw = storage.as_array(raw)
-    storage.touch(data)
+    storage.touch(data, index)
     token = shape_token(data)
     slot = new_slot()
     (record or begin())((_SETITEM, slot, t._node, node, token, raw, token, (index,)))

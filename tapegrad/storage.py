@@ -4,8 +4,9 @@ The tape keeps raw arrays; if one is changed afterwards, a derivative computed f
 ways lead there, and each has its guard:
 
 A tensor is changed in place. Every in-place operation calls `touch`, which notes for the array's memory the slot that
-was current; an entry whose rule needs a value of that memory checks that the note is older than the entry. Nothing
-is stored per entry: arrays that are never overwritten cost nothing.
+was current, and which rows were written; an entry whose rule needs a value of these rows checks that the note is older than the
+entry. So a buffer that a loop fills row by row may be read on the way. Nothing is stored per entry: arrays that are never
+overwritten cost nothing.
 
 A plain array that was a constant of an op is changed by its owner, which nobody would notice. So the tape keeps a copy of
 small ones, and `kept` locks big ones: they are read-only until the last entry that needs them is gone.
@@ -42,6 +43,10 @@ class StandIn:
 
     def admit(self, t: Any) -> None:
         """Make tensor `t` one that such a value can be written to."""
+        raise NotImplementedError
+
+    def place_in(self, root: Any) -> Any:
+        """The index by which it is a part of `root`; an empty one for all of it."""
         raise NotImplementedError
 
     def shares(self, other: Any) -> bool:
@@ -158,12 +163,68 @@ def _unlock(root: np.ndarray) -> None:
 
 
 class _Note:
-    __slots__ = ("count", "ref", "slot")
+    """What was written to one owner's memory: how often, and at which slot to each of its rows for the last time."""
 
-    def __init__(self, ref: weakref.ref[np.ndarray]) -> None:
+    __slots__ = ("count", "everywhere", "n", "ref", "rows", "slot", "writes")
+
+    def __init__(self, ref: weakref.ref[np.ndarray], root: Any) -> None:
         self.ref = ref
         self.count = 0
         self.slot = 0
+        self.everywhere: Slot = 0  # when all of it was written to
+        self.n = root.shape[0] if root.ndim and root.size and root.flags.c_contiguous else 0
+        self.writes: list[tuple[Slot, Any]] = []  # those not yet in `rows`, each with its index
+        self.rows: Any = None
+
+    def add(self, slot: Slot, index: Any) -> None:
+        """Note a write at an index, or everywhere (None)."""
+        self.count += 1
+        self.slot = slot
+        if index is None or not self.n:
+            self.everywhere = slot
+            self.writes.clear()
+        else:
+            self.writes.append((slot, index))
+            if len(self.writes) > 2 * self.n + 1000:
+                self._settle()
+
+    def latest(self, index: Any) -> Slot:
+        """Slot of the last write to the rows that an index picks."""
+        if not self.n:
+            return self.everywhere
+        self._settle()
+        if self.rows is None:
+            return self.everywhere
+        return max(self.everywhere, int(np.max(self.rows[_rows(index)], initial=0)))
+
+    def _settle(self) -> None:
+        if self.writes and self.rows is None:
+            self.rows = np.zeros(self.n, np.int64)
+        for slot, index in self.writes:
+            self.rows[_rows(index)] = slot
+        self.writes.clear()
+
+
+def _rows(index: Any) -> Any:
+    """The index of rows that an index of an array of any number of axes begins with; all rows where that cannot be told."""
+    first = (index[0] if index else ...) if type(index) is tuple else index
+    if type(first) in (int, slice) or isinstance(first, np.integer):
+        return first
+    if type(first) is np.ndarray and (first.dtype.kind in "iu" or first.dtype == bool):
+        return first if first.ndim == 1 else slice(None)
+    return slice(None)
+
+
+def _place_in(array: Any, root: Any) -> Any:
+    """The rows of `root` that a view of it lies in."""
+    if array is root:
+        return slice(None)
+    if isinstance(array, StandIn):
+        return array.place_in(root)
+    row = root.nbytes // root.shape[0]
+    begin = root.__array_interface__["data"][0]
+    low, high = np.lib.array_utils.byte_bounds(array)
+    return slice((low - begin) // row, -((begin - high) // row))
 
 
 before_touch: Callable[[np.ndarray], None] | None = None
@@ -202,16 +263,18 @@ def owner(array: np.ndarray) -> np.ndarray:
     return array
 
 
-def touch(array: np.ndarray) -> None:
-    """Note that this array's memory was overwritten just now."""
+def touch(array: np.ndarray, index: Any = None) -> None:
+    """Note that this array's memory was overwritten just now: at an index, or all that the array shows."""
     global _latest
     root = owner(array)
     key = id(root)
     note = _notes.get(key)
     if note is None or note.ref() is not root:
-        note = _notes[key] = _Note(weakref.ref(root, functools.partial(_forget, key)))
-    note.count += 1
-    note.slot = _latest = new_slot()
+        note = _notes[key] = _Note(weakref.ref(root, functools.partial(_forget, key)), root)
+    if array is not root:
+        index = _place_in(array, root) if note.n else None
+    _latest = new_slot()
+    note.add(_latest, index)
 
 
 def _forget(key: int, _: Any) -> None:
@@ -238,8 +301,11 @@ def check(name: str, slot: Slot, values: Any) -> None:
         if type(value) is tuple:
             check(name, slot, value)
         elif isinstance(value, np.ndarray):
-            note = _notes.get(id(owner(value)))
-            if note is not None and note.slot > slot:
+            root = owner(value)
+            note = _notes.get(id(root))
+            if note is None or note.slot <= slot:
+                continue
+            if note.latest(_place_in(value, root) if note.n else None) > slot:
                 raise GraphError(
                     "one of the variables needed for gradient computation has been modified by an inplace "
                     f"operation: {name} saved an array of shape {value.shape} and dtype {value.dtype}, which was "

@@ -387,6 +387,88 @@ def test_what_was_saved_through_a_view_may_not_be_overwritten():
         z.sum().backward()
 
 
+PLACES = [
+    0, 2, -1, (1,), (0, 1), (slice(1, 3),), slice(0, 2), slice(None, None, 2), slice(3, None, -2), (Ellipsis, 0), [0, 2],
+    np.array([1, 1]), np.array([True, False, False, True]), np.eye(4, 3) > 0, (slice(None), 1), (None, 2), slice(2, 2),
+]  # fmt: skip
+SHOWN = [
+    lambda b: b[1], lambda b: b[1:3], lambda b: b[::-1][0], lambda b: b[::2], lambda b: b.T[1], lambda b: b.T[:, 2], lambda b: b[3, 1:],
+    lambda b: b[1:][1][::-1], lambda b: b.reshape(2, 6)[1], lambda b: b[:, 1], lambda b: b.reshape(12)[3:6],
+]  # fmt: skip
+
+
+@here
+@pytest.mark.parametrize("place", PLACES, ids=str)
+def test_a_write_beside_what_was_saved_is_no_harm(place):
+    """The walk raises exactly where rows that a saved view lies in were written to: a row is the unit in which writes are noted."""
+    rows = np.arange(12).reshape(4, 3)
+    for shown in SHOWN:
+        x = leaf(0.3, 0.5, 0.7)
+        b = tg.zeros((4, 3)) + x
+        z = np.sin(shown(b))
+        b[place] = 2.0
+        seen = {int(i) // 3 for i in np.ravel(shown(rows))}
+        seen = set(range(min(seen), max(seen) + 1))  # between its first and last byte
+        written = {int(i) // 3 for i in np.ravel(rows[place])}
+        if isinstance(place, tuple) and (place[0] is None or place[0] is Ellipsis):
+            written = {0, 1, 2, 3}
+        if isinstance(place, np.ndarray) and place.ndim > 1:
+            written = {0, 1, 2, 3}
+        if seen & written:
+            with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+                z.sum().backward()
+        else:
+            z.sum().backward()
+            expected = [np.sum(np.ravel(shown(rows)) % 3 == k) for k in range(3)] * np.cos(
+                [0.3, 0.5, 0.7]
+            )
+            np.testing.assert_allclose(x.grad.numpy(), expected, rtol=1e-14)
+
+
+@here
+def test_a_loop_may_read_the_rows_that_it_has_stored(engine):
+    """A state's history in one array, as programs for NumPy are written."""
+
+    def stored(p):
+        u = tg.zeros((41, 2))
+        u[0] = p[:2]
+        for i in range(40):
+            u[i + 1] = u[i] * u[i] * 0.5 + 0.1 * np.sin(u[i]) * p[2]
+        return np.sum(u * u)
+
+    def joined(p):
+        u = [p[:2]]
+        for i in range(40):
+            u.append(u[i] * u[i] * 0.5 + 0.1 * np.sin(u[i]) * p[2])
+        return np.sum(np.stack(u) ** 2)
+
+    p = np.array([0.9, 0.8, 0.7])
+    np.testing.assert_allclose(tg.grad(stored)(p), tg.grad(joined)(p), rtol=1e-14)
+    np.testing.assert_allclose(tg.hessian(stored)(p), tg.hessian(joined)(p), rtol=1e-12)
+    np.testing.assert_allclose(tg.compile(tg.hessian(stored))(p), tg.hessian(joined)(p), rtol=1e-12)
+    t = tg.tensor(p, requires_grad=True)
+    stored(t).backward()
+    np.testing.assert_allclose(t.grad.numpy(), tg.grad(joined)(p), rtol=1e-14)
+
+
+@here
+def test_many_writes_to_one_buffer_are_remembered_by_row():
+    x = leaf(0.5)
+    b = tg.zeros((3, 1))
+    b[0] = x
+    z = np.sin(b[0])
+    for _ in range(5000):  # more than the list of single writes holds
+        b[1] = x
+        b[2] += 1.0
+    z.sum().backward()
+    np.testing.assert_allclose(x.grad.numpy(), np.cos([0.5]))
+    w = np.sin(b[1])
+    for _ in range(5000):
+        b[1] = x
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        w.sum().backward()
+
+
 def test_views_of_views_follow_every_write(engine):
     x = leaf(1.0, 2.0, 3.0, 4.0)
     y = x * 1

@@ -871,15 +871,18 @@ def left_after_backward(seed: int, create_graph: bool) -> tuple[list[Any], int]:
 def test_what_a_walk_leaves_is_what_the_tape_itself_would_leave(
     create_graph: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answered = 0
-    for seed in range(150):
-        found, count = left_after_backward(seed, create_graph)
-        with monkeypatch.context() as patch:
-            patch.setattr(replay, "tail", lambda code, visited, whole: None)
-            expected, same_count = left_after_backward(seed, create_graph)
-        assert (found, count) == (expected, same_count)
-        answered += 0 < len(found) < count
-    assert answered > 50
+    def job():
+        answered = 0
+        for seed in range(150):
+            found, count = left_after_backward(seed, create_graph)
+            with monkeypatch.context() as patch:
+                patch.setattr(replay, "tail", lambda code, visited, whole: None)
+                expected, same_count = left_after_backward(seed, create_graph)
+            assert (found, count) == (expected, same_count)
+            answered += 0 < len(found) < count
+        assert answered > 50
+
+    in_threads(job)  # with a tape of its own, on which nothing of other tests has stayed
 
 
 # ------------------------------------------------------------------------------------------------- cache

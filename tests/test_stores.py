@@ -66,6 +66,15 @@ def columns(p):
     return np.sum(out * out[::-1])
 
 
+def rows_from_rows(p):
+    """A state's history in one array, of which the pullback needs the rows."""
+    u = tg.zeros((N + 1, 2))
+    u[0] = p[:2]
+    for t in range(N):
+        u[t + 1] = u[t] + 0.05 * np.sin(u[t]) * u[t, ::-1] * p[2]
+    return np.sum(u * u)
+
+
 def two_arrays(p):
     """Semi-implicit Euler."""
     x, v = tg.zeros(N + 1), tg.zeros(N + 1)
@@ -117,7 +126,7 @@ def checked(p):
 
 
 LOOPS = [
-    delay, history, multistep, epidemic, columns, two_arrays, backwards, added_to, reads_of_the_whole, checked,
+    delay, history, multistep, epidemic, columns, two_arrays, backwards, rows_from_rows, added_to, reads_of_the_whole, checked,
 ]  # fmt: skip
 FEW_LOOPS = 60
 
@@ -138,7 +147,7 @@ def test_loops_that_fill_arrays_are_rolled(f):
         assert set(report.calls) <= {"any"}
 
 
-@pytest.mark.parametrize("f", [multistep, epidemic, two_arrays, backwards, checked])
+@pytest.mark.parametrize("f", [multistep, epidemic, two_arrays, backwards, rows_from_rows, checked])
 def test_their_second_derivatives_are_rolled(f):
     for g in (tg.hessian(f), lambda p: tg.hvp(f)(p, np.array([1.0, -0.5, 2.0]))):
         compiled = tg.compile(g)

@@ -155,7 +155,7 @@ def rolled(graph: Graph) -> Graph:
 
 
 def _signature(node: Node, varying: list[Any]) -> Any:
-    """What two calls have in common if they may be turns of one; what may change from turn to turn, numbers most often, goes to `varying`."""
+    """What two calls have in common if they may be turns of one; what may change from turn to turn goes to `varying`."""
     indexing = node.name in ("getitem", "scatter")
 
     function: Any

@@ -508,6 +508,13 @@ class Traced(StandIn):
     def duplicate(self) -> Any:
         return self.home.call(_made, (self,), {}, "copy")
 
+    def place_in(self, root: Any) -> Any:
+        index: Any = ()
+        part = self
+        while part.source is not None and part is not root:
+            part, index = part.source
+        return index if part is root else slice(None)
+
     def shares(self, other: Any) -> bool:
         return self.source is not None and self.source[0] is other
 
