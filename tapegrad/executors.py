@@ -131,7 +131,8 @@ def _overwritten(tape: Tape, position: int) -> bool:
     notes = storage.overwrites_since(tape.code[SLOT])
     if not notes:
         return notes is None
-    return _load_replay().may_be_overwritten(tape.code, position, notes)
+    maybe = _load_replay().may_be_overwritten(tape.code, position, notes)
+    return maybe and sweep.overwritten(tape.code, position)  # which looks at rows, and is slow
 
 
 def _sweep_of_tensors(

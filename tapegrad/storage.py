@@ -17,6 +17,7 @@ from __future__ import annotations
 import functools
 import threading
 import weakref
+from collections import deque
 from collections.abc import Callable
 from contextvars import ContextVar
 from sys import getrefcount
@@ -173,7 +174,8 @@ class _Note:
         self.slot = 0
         self.everywhere: Slot = 0  # when all of it was written to
         self.n = root.shape[0] if root.ndim and root.size and root.flags.c_contiguous else 0
-        self.writes: list[tuple[Slot, Any]] = []  # those not yet in `rows`, each with its index
+        # Writes not yet in `rows`, each with its index; other threads may append while one takes them.
+        self.writes: deque[tuple[Slot, Any]] = deque()
         self.rows: Any = None
 
     def add(self, slot: Slot, index: Any) -> None:
@@ -182,7 +184,6 @@ class _Note:
         self.slot = slot
         if index is None or not self.n:
             self.everywhere = slot
-            self.writes.clear()
         else:
             self.writes.append((slot, index))
             if len(self.writes) > 2 * self.n + 1000:
@@ -195,14 +196,20 @@ class _Note:
         self._settle()
         if self.rows is None:
             return self.everywhere
-        return max(self.everywhere, int(np.max(self.rows[_rows(index)], initial=0)))
+        index = _rows(index)
+        if type(index) is int:
+            return max(self.everywhere, self.rows.item(index))
+        return max(self.everywhere, int(np.max(self.rows[index], initial=0)))
 
     def _settle(self) -> None:
         if self.writes and self.rows is None:
-            self.rows = np.zeros(self.n, np.int64)
-        for slot, index in self.writes:
-            self.rows[_rows(index)] = slot
-        self.writes.clear()
+            with _locking:
+                if self.rows is None:
+                    self.rows = np.zeros(self.n, np.int64)
+        while self.writes:
+            slot, index = self.writes.popleft()
+            index = _rows(index)
+            self.rows[index] = np.maximum(self.rows[index], slot)
 
 
 def _rows(index: Any) -> Any:
@@ -216,15 +223,20 @@ def _rows(index: Any) -> Any:
 
 
 def _place_in(array: Any, root: Any) -> Any:
-    """The rows of `root` that a view of it lies in."""
+    """The row, or the slice of rows, of `root` that a view of it lies in."""
     if array is root:
         return slice(None)
     if isinstance(array, StandIn):
         return array.place_in(root)
     row = root.nbytes // root.shape[0]
-    begin = root.__array_interface__["data"][0]
-    low, high = np.lib.array_utils.byte_bounds(array)
-    return slice((low - begin) // row, -((begin - high) // row))
+    begin = root.ctypes.data
+    if array.flags.c_contiguous:
+        low = array.ctypes.data
+        high = low + array.nbytes
+    else:
+        low, high = np.lib.array_utils.byte_bounds(array)
+    first, stop = (low - begin) // row, -((begin - high) // row)
+    return first if stop == first + 1 else slice(first, stop)
 
 
 before_touch: Callable[[np.ndarray], None] | None = None
@@ -295,20 +307,30 @@ def last_overwrite(array: np.ndarray) -> Slot:
     return 0 if note is None else note.slot
 
 
-def check(name: str, slot: Slot, values: Any) -> None:
-    """Raise if one of the values that the op `name`, recorded at `slot`, needs was overwritten since."""
+def overwritten(slot: Slot, values: Any) -> Any:
+    """The first of the values that was overwritten after `slot`; None if there is none."""
     for value in values:
         if type(value) is tuple:
-            check(name, slot, value)
+            found = overwritten(slot, value)
+            if found is not None:
+                return found
         elif isinstance(value, np.ndarray):
             root = owner(value)
             note = _notes.get(id(root))
             if note is None or note.slot <= slot:
                 continue
             if note.latest(_place_in(value, root) if note.n else None) > slot:
-                raise GraphError(
-                    "one of the variables needed for gradient computation has been modified by an inplace "
-                    f"operation: {name} saved an array of shape {value.shape} and dtype {value.dtype}, which was "
-                    f"overwritten afterwards (it is at version {note.count}). Write to a copy (t.clone()), or use "
-                    "the out-of-place form."
-                )
+                return value
+    return None
+
+
+def check(name: str, slot: Slot, values: Any) -> None:
+    """Raise if one of the values that the op `name`, recorded at `slot`, needs was overwritten since."""
+    value = overwritten(slot, values)
+    if value is not None:
+        raise GraphError(
+            "one of the variables needed for gradient computation has been modified by an inplace "
+            f"operation: {name} saved an array of shape {value.shape} and dtype {value.dtype}, which was "
+            f"overwritten afterwards (it is at version {version(value)}). Write to a copy (t.clone()), or use "
+            "the out-of-place form."
+        )

@@ -178,18 +178,40 @@ def check_overwritten(code: Code, k: int) -> None:
     """Raise if a value that this entry's rule needs was changed in place since it was recorded."""
     op = OPS[code[k + OP]]
     if op.saves:
-        nodes = operands(code, k)
-        needs = op.needs if len(op.needs) > 1 else op.needs * len(nodes)
-        names = set().union(
-            *(needed for node, needed in zip(nodes, needs, strict=False) if node is not None)
-        )
-        columns = ((X, ("x", "xs", "z")), (Y, ("y",)), (OUT, ("out",)))
-        values = [code[k + column] for column, wanted in columns if names.intersection(wanted)]
         storage.check(
             op.backward_name if isinstance(op.backward_name, str) else op.name,
             code[k + SLOT],
-            values,
+            _needed(op, code, k),
         )
+
+
+def overwritten(code: Code, position: int) -> bool:
+    """Whether a value that some entry up to this one needs was changed in place since it was recorded."""
+    latest = storage.latest_overwrite()
+    for k in range(0, (position + 1) * STRIDE, STRIDE):
+        if code[k + SLOT] > latest:
+            return False
+        op = OPS[code[k + OP]]
+        slot = code[k + SLOT]
+        # Most entries are as they were whatever they need, and what they need takes longer to say.
+        if op.saves and storage.overwritten(slot, code[k + X : k + KW]) is not None:
+            if storage.overwritten(slot, _needed(op, code, k)) is not None:
+                return True
+    return False
+
+
+_COLUMNS = ((X, frozenset(("x", "xs", "z"))), (Y, frozenset("y")), (OUT, frozenset(("out",))))
+
+
+def _needed(op: Primitive, code: Code, k: int) -> list[Any]:
+    """The values that an entry's rule needs, for the operands that are tracked."""
+    nodes = operands(code, k)
+    if len(op.needs) == 1:
+        names: Any = op.needs[0] if any(node is not None for node in nodes) else ()
+    else:
+        found = zip(nodes, op.needs, strict=False)
+        names = set().union(*(needed for node, needed in found if node is not None))
+    return [code[k + column] for column, wanted in _COLUMNS if not wanted.isdisjoint(names)]
 
 
 # ------------------------------------------------------------------------------------------------ one entry
