@@ -4,10 +4,13 @@ import json
 import os
 import subprocess
 import sys
+from collections import namedtuple
 from pathlib import Path
 
+import numba
 import numpy as np
 import pytest
+from numba.extending import overload
 
 import tapegrad as tg
 from tapegrad.native import store
@@ -38,6 +41,31 @@ def f(x):
 g = tg.grad(f)(np.full(5000, 1.0))
 stats = f.latest.first.compiled.stats
 print(json.dumps([[g[0], g[-1], g.sum()], sum(stats.cache_hits.values()), sum(stats.cache_misses.values())]))
+"""
+
+
+EVERY_KIND = """
+import json, numba, numpy as np, scipy.special, tapegrad as tg
+from numba.core import event
+scale = 3.0
+root = tg.njit_vjp(lambda a: a**0.5, lambda g, out, a: (g / (2 * out),))
+@numba.njit
+def helper(a):
+    return a * scale
+@tg.njit
+def ruled(a):
+    return root(helper(a))
+@tg.njit
+def special(a):
+    return scipy.special.erf(a)
+@tg.njit
+def of_pair(p):
+    return p[0] * p[1]
+with event.install_recorder("numba:compile") as compiled:
+    one, two = (tg.tensor(v, requires_grad=True) for v in (1.0, 2.0))
+    of_pair((one, two)).backward()
+    found = [tg.grad(ruled)(3.0), tg.grad(tg.grad(ruled))(3.0), tg.jvp(ruled, (3.0,), (2.0,))[1], tg.grad(special)(0.0), one.grad.item()]
+print(json.dumps([found, len(compiled.buffer) == 0]))
 """
 
 
@@ -86,6 +114,13 @@ def test_overloaded_functions_are_kept(tmp_path):
     assert results == [[[0.5, 0.5, 2500.0], 0, 1], [[0.5, 0.5, 2500.0], 1, 0]]
 
 
+def test_a_second_process_compiles_nothing(tmp_path):
+    """Rules of the user's, values on tensors, tuples, SciPy's functions, tangents, second derivatives."""
+    first, second = (answer(start(tmp_path, EVERY_KIND)) for _ in range(2))
+    np.testing.assert_allclose(first[0], [0.5, -1 / 12, 1.0, 2 / np.sqrt(np.pi), 2.0], rtol=1e-14)
+    assert second == [first[0], True]
+
+
 FACTOR = 2.0
 
 
@@ -97,6 +132,18 @@ def program(x, n=3):
     return helper(x) + n
 
 
+def told_elsewhere(x):
+    return x
+
+
+@overload(told_elsewhere)
+def _told(x):
+    return lambda x: x * 2.0
+
+
+Forth, Back = namedtuple("Forth", "a b"), namedtuple("Back", "b a")
+
+
 def test_key_of_a_program(monkeypatch):
     """It changes with all that the function names, however far off, and is none where that cannot be told."""
     keys = {store.program_key(program), store.program_key(program, "more")}
@@ -106,14 +153,18 @@ def test_key_of_a_program(monkeypatch):
     keys.add(store.program_key(program))
     monkeypatch.setattr(program, "__defaults__", (4,))
     keys.add(store.program_key(program))
+    for pair in (Forth(1, 2), Back(1, 2)):
+        monkeypatch.setitem(globals(), "FACTOR", pair)
+        monkeypatch.setitem(globals(), "helper", lambda a: a * FACTOR[0])
+        keys.add(store.program_key(program))
     for factor in (1.0, 2.0):
         rule = tg.njit_vjp(lambda a: a, lambda g, out, a: (g * factor,))
         monkeypatch.setitem(globals(), "helper", rule)
         keys.add(store.program_key(program))
     assert None not in keys
-    assert len(keys) == 7
+    assert len(keys) == 9
     assert store.program_key(program) == store.program_key(program)
-    for unknown in (object(), [1.0], pytest, subprocess.run):
+    for unknown in (object(), [1.0], pytest, numba.cfunc("f8(f8)")(lambda a: a), told_elsewhere):
         monkeypatch.setitem(globals(), "FACTOR", unknown)
         monkeypatch.setitem(globals(), "helper", lambda a: a * FACTOR)
         assert store.program_key(program) is None

@@ -171,7 +171,9 @@ class NativeFunction:
         with self._lock:
             found = self._flat.get(key)
             if found is None:
-                made = numba.jit(**self.dispatcher.targetoptions)(load(name, text, scope))
+                made = store.keeping(
+                    numba.jit(**self.dispatcher.targetoptions)(load(name, text, scope))
+                )
                 found = self._flat[key] = NativeFunction(
                     made, self.limit, self.snapshots, self.mode
                 )
@@ -691,9 +693,7 @@ def _compiled(owner: NativeFunction, name: str, source: str, scope: dict[str, An
     options = compile_options(owner)
     if "@shared" in source:
         numba.get_num_threads()  # starts Numba's threads, which compiled code from disk expects
-    # Numba keeps no code that holds addresses, and would say so (see `special`).
-    kept = special.PREFIX not in source
-    file = store.source_file(name, source, scope, options) if kept else None
+    file = store.source_file(name, source, scope, options)
     function = inference.load(name, source, scope, file)
     if file is not None:
         try:
@@ -1104,7 +1104,7 @@ def njit(f: Any = None, /, **options: Any) -> Any:
                 return NativeFunction(function, *settings)
             function = function.py_func  # compiled anew, as it is asked for now
         made = numba.njit(**{**_OPTIONS, **asked.numba})(function)
-        return NativeFunction(made, *settings)
+        return NativeFunction(store.keeping(made), *settings)
 
     return make if f is None else make(f)
 
@@ -1158,8 +1158,8 @@ def njit_vjp(f: Any, f_vjp: Any) -> CustomFunction:
                 f"njit_vjp was given {type(function).__name__}, which is no Python function: it takes a helper and its derivative, both "
                 "defined with def."
             )
-        return (
-            function if hasattr(function, "py_func") else numba.njit(error_model="numpy")(function)
-        )
+        if hasattr(function, "py_func"):
+            return function
+        return store.keeping(numba.njit(**_OPTIONS)(function))
 
     return CustomFunction(compiled(f), compiled(f_vjp))

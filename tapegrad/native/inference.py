@@ -7,6 +7,7 @@ exactly as Numba's lowering would. A name that has several types is split (`webs
 
 from __future__ import annotations
 
+import hashlib
 import linecache
 import threading
 import warnings
@@ -53,7 +54,8 @@ class _Front(compiler.CompilerBase):  # type: ignore[misc]
 def load(name: str, text: str, scope: dict[str, Any], file: str | None = None) -> Any:
     """The function that a text defines, with the text where tracebacks and `inspect` look for it."""
     if file is None:
-        file = f"<tapegrad native {name} {abs(hash(text)):x}>"
+        # The same in every process: code that is kept on disk has it in its key.
+        file = f"<tapegrad native {name} {hashlib.sha256(text.encode()).hexdigest()[:16]}>"
     linecache.cache[file] = (len(text), None, text.splitlines(True), file)
     space = {
         **scope,

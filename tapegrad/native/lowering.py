@@ -187,10 +187,11 @@ def lower(
     _plain_parameters(node.args, frame)
     params = [lowering.fresh(a.arg) for a in node.args.args]
     frame.names.update(zip((a.arg for a in node.args.args), params, strict=True))
+    name = lowering.fresh(function.__name__ if function.__name__.isidentifier() else "function")
     body: list[Node] = []
     result = lowering.run(frame, body, "value")
     return Program(
-        name=function.__name__ if function.__name__.isidentifier() else "function",
+        name=name,
         params=params,
         results=[result] if result else [],
         returns_tuple=False,

@@ -3,8 +3,10 @@
 Numba knows none of them. Here each becomes an overload that calls what SciPy exports (see `replay.named`), in double precision. A
 function is registered when a native function names it, or the derivative of another one does; until then nothing of SciPy is loaded.
 
-Invariant: code that calls them is never read from disk, where it would hold addresses of another process: Numba keeps none (a process
-that does not know of this module could read it).
+Generated code calls them by name and is kept on disk: whoever reads it has just generated its text, which registers them. Code of the
+user's calls them by address, and Numba keeps none of that: a process that does not know of this module could read it.
+
+Invariant: nothing that is read from disk holds an address of another process, or a name that this one does not know.
 """
 
 from __future__ import annotations
@@ -28,12 +30,16 @@ PREFIX = "special."
 
 _registered: dict[str, Any] = {}
 """Functions by the text that stands for them in programs."""
+_named = ModuleType("special")
+"""What generated code calls in their place."""
+_texts: dict[int, str] = {}
+"""Texts by the identity of those."""
 
 
 def text_of(value: Any) -> str | None:
     """The text of a function of SciPy's that native code can call, which is registered from now on; None for anything else."""
     if not isinstance(value, np.ufunc) or "scipy.special" not in sys.modules:
-        return None
+        return _texts.get(id(value))
     text = PREFIX + value.__name__
     if _registered.get(text) is value:
         return text
@@ -46,8 +52,7 @@ def text_of(value: Any) -> str | None:
 
 def scope() -> dict[str, Any]:
     """What generated code that calls these functions needs to know; nothing before SciPy's are loaded."""
-    module = sys.modules.get("scipy.special")
-    return {} if module is None else {"special": module}
+    return {"special": _named} if "scipy.special" in sys.modules else {}
 
 
 def of_text(text: str) -> Any:
@@ -59,6 +64,9 @@ def _register(ufunc: np.ufunc) -> None:
     import_module("tapegrad.special")  # declares derivatives
     SCOPE.update(scope())
     called, text = named.compiled(ufunc, by_name=False), PREFIX + ufunc.__name__
+    by_name = named.compiled(ufunc)
+    setattr(_named, ufunc.__name__, by_name)
+    _texts[id(by_name)] = text
     # As overloads of numbers that carry derivatives have them.
     names = ", ".join(("x", "y", "z", "a3")[: ufunc.nin])
 

@@ -3,7 +3,7 @@
 Sources lie in the folder "native" of the cache (see `tapegrad.replay.cache`), each under a name that holds a hash of all it depends on: its
 text, the values of its constants, options, this package's runtime, versions and the processor. Numba keeps the
 compiled code beside them, as it does for any function with `cache=True`; types are kept in files of the same kind. What overloading
-compiles comes from the user's bytecode instead: its hash is of that, and of all it names (`program_key`).
+compiles, and the user's function itself (`Kept`), comes from bytecode instead: its hash is of that, and of all it names (`program_key`).
 
 The folder is bounded (`KEPT_BYTES`): what was not used for longest goes first. A source that is used again is left as it is, because Numba
 compares its time with what it kept; the index beside it is touched instead.
@@ -14,37 +14,62 @@ cannot be written to, or is somebody else's, means working without.
 
 from __future__ import annotations
 
+import cmath
 import contextlib
 import functools
 import hashlib
 import inspect
+import math
 import os
 import pickle
+import sys
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
+import numba
 import numpy as np
+from numba.core import compiler, config, serialize, types
+from numba.core.caching import NullCache
+from numba.core.registry import cpu_target
 
 from ..replay import cache
 
 
 def key(text: str, scope: dict[str, Any], *more: Any) -> str | None:
     """A hash of a generated text with what its names mean; None where that cannot be told."""
-    from . import emitted, runtime
+    from . import runtime
 
-    digest = hashlib.sha256(cache.environment().encode())
-    for module in (runtime, emitted):
-        digest.update(Path(str(module.__file__)).read_bytes())
+    digest = hashlib.sha256(_surroundings() + _called())
     digest.update(repr((text, *more)).encode())
     for name, value in sorted(scope.items()):
         if runtime.SCOPE.get(name) is value:
             continue
-        told = _told(value)
+        told = _told_program(value, set())
         if told is None:
             return None
         digest.update(name.encode() + b"=" + told)
     return digest.hexdigest()[:32]
+
+
+def _surroundings() -> bytes:
+    """What all compiled code depends on: versions, the processor, and what Numba is told by its variables."""
+    settings = [getattr(config, name, None) for name in _SETTINGS]
+    return f"{cache.environment()} {settings}".encode()
+
+
+_SETTINGS = ("BOUNDSCHECK", "LOOP_VECTORIZE", "SLP_VECTORIZE", "DISABLE_INTEL_SVML")
+
+
+@functools.cache
+def _called() -> bytes:
+    """A hash of what generated code calls."""
+    from . import emitted, runtime
+
+    digest = hashlib.sha256()
+    for module in (runtime, emitted):
+        digest.update(Path(str(module.__file__)).read_bytes())
+    return digest.digest()
 
 
 def _told(value: Any) -> bytes | None:
@@ -57,7 +82,8 @@ def _told(value: Any) -> bytes | None:
         return repr((type(value), value)).encode()
     if isinstance(value, tuple):
         parts = [_told(v) for v in value]
-        return None if None in parts else b"(" + b",".join(p for p in parts if p) + b")"
+        fields = repr(getattr(value, "_fields", "")).encode()
+        return None if None in parts else fields + b"(" + b",".join(p for p in parts if p) + b")"
     if isinstance(value, ModuleType):
         return value.__name__.encode()
     if inspect.isclass(value) and value.__module__ in ("builtins", "numpy"):
@@ -84,9 +110,36 @@ def program_key(function: Any, *more: Any) -> str | None:
     told = _told_program(function, set())
     if told is None:
         return None
-    digest = hashlib.sha256(cache.environment().encode() + _package() + told)
+    digest = hashlib.sha256(_surroundings() + _package() + told)
     digest.update(repr(more).encode())
     return digest.hexdigest()[:32]
+
+
+def _is_known(value: Any) -> bool:
+    """Whether an object is one of those packages' own, under its name: they also make objects from functions of the user's."""
+    name = getattr(value, "__name__", None)
+    if not isinstance(name, str) or not callable(value):
+        return False
+    module = getattr(value, "__module__", None) or type(value).__module__
+    if module.split(".")[0] not in _KNOWN:
+        return False
+    places = [sys.modules.get(module), *_PLACES]
+    return any(getattr(place, name, None) is value for place in places)
+
+
+_PLACES = (np, np.linalg, np.random, math, cmath, numba)
+
+
+def _is_overloaded(value: Any) -> bool:
+    """Whether somebody else's `numba.extending.overload` says what a call of this function means."""
+    context = cpu_target.typing_context
+    context.refresh()  # what was registered since the last compilation
+    try:
+        templates = getattr(context.resolve_value_type(value), "templates", ())
+    except Exception:  # Numba has no type for it
+        return False
+    made = [getattr(template, "_overload_func", None) for template in templates]
+    return any(m is not None and m.__module__.split(".")[0] not in _KNOWN for m in made)
 
 
 def _told_program(value: Any, seen: set[int]) -> bytes | None:
@@ -101,17 +154,17 @@ def _told_program(value: Any, seen: set[int]) -> bytes | None:
     if hasattr(value, "vjp") and hasattr(value, "f"):  # a helper with the user's rule
         both = [_told_program(part, seen) for part in (value.f, value.vjp)]
         return None if None in both else b"rule" + b",".join(p for p in both if p)
-    for holder in ("py_func", "dispatcher"):  # a dispatcher's options decide what its code means
+    for holder in ("py_func", "dispatcher"):
         inner = getattr(value, holder, None)
         if inner is not None:
-            options = repr(sorted(getattr(value, "targetoptions", {}).items())).encode()
-            body = _told_program(inner, seen)
-            return None if body is None else options + body
+            chosen, body = _told_options(value), _told_program(inner, seen)
+            return None if chosen is None or body is None else chosen + body
     if not inspect.isfunction(value):
-        package = (getattr(value, "__module__", None) or type(value).__module__).split(".")[0]
-        name = getattr(value, "__name__", None)
-        known = package in _KNOWN and isinstance(name, str) and callable(value)
-        return f"{type(value).__qualname__} {package} {name}".encode() if known else None
+        if not _is_known(value) or _is_overloaded(value):
+            return None
+        return f"{type(value).__qualname__} {value.__module__} {value.__name__}".encode()
+    if _is_overloaded(value):
+        return None
     if id(value) in seen:
         return b"again"
     seen.add(id(value))
@@ -131,6 +184,17 @@ def _told_program(value: Any, seen: set[int]) -> bytes | None:
     return b"(" + b",".join(parts) + b")"
 
 
+def _told_options(dispatcher: Any) -> bytes | None:
+    """What decides what the code of a jitted function means, beside that code."""
+    compiled_by = getattr(getattr(dispatcher, "_compiler", None), "pipeline_class", None)
+    if compiled_by is not None and compiled_by.__module__.split(".")[0] not in _KNOWN:
+        return None
+    options = sorted(getattr(dispatcher, "targetoptions", {}).items())
+    fixed = not getattr(dispatcher, "_can_compile", True)  # it has the types it was declared with
+    signatures = dispatcher.nopython_signatures if fixed else []
+    return repr((options, getattr(dispatcher, "locals", None), compiled_by, signatures)).encode()
+
+
 def looked_up(function: Any) -> set[str]:
     """Names of globals and attributes in a function's code, and in that of functions which it defines."""
     names, codes = set[str](), [function.__code__]
@@ -147,7 +211,10 @@ def _told_code(code: CodeType) -> bytes:
         for c in code.co_consts
     ]
     facts = (code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars, code.co_flags)
-    return code.co_code + repr((code.co_argcount, facts)).encode() + b",".join(consts)
+    # Errors of compiled code tell lines.
+    lines = Path(code.co_filename).name, code.co_firstlineno, code.co_linetable
+    ranges = getattr(code, "co_exceptiontable", b"")
+    return repr((code.co_code, code.co_argcount, facts, lines, ranges)).encode() + b",".join(consts)
 
 
 def folder() -> Path | None:
@@ -229,11 +296,20 @@ def guarded(compiled: Any, file: str) -> Any:
 
 def read_types(found: str | None) -> Any:
     """The types that were kept under a key; None if there are none."""
+    return _read("types", found)
+
+
+def write_types(found: str | None, kept: Any) -> None:
+    with contextlib.suppress(Exception):  # some types of Numba cannot be written
+        _write("types", found, pickle.dumps(kept))
+
+
+def _read(kind: str, found: str | None) -> Any:
     place = folder() if found else None
     if place is None:
         return None
     try:
-        path = place / f"types_{found}.bin"
+        path = place / f"{kind}_{found}.bin"
         kept = pickle.loads(path.read_bytes())
         os.utime(path)
         return kept
@@ -241,9 +317,56 @@ def read_types(found: str | None) -> Any:
         return None
 
 
-def write_types(found: str | None, kept: Any) -> None:
+def _write(kind: str, found: str | None, data: bytes) -> None:
     place = folder() if found else None
-    if place is None:
-        return
-    with contextlib.suppress(Exception):  # some types of Numba cannot be written
-        cache.write_file(place / f"types_{found}.bin", pickle.dumps(kept))
+    if place is not None:
+        _count()
+        cache.write_file(place / f"{kind}_{found}.bin", data)
+
+
+def keeping(dispatcher: Any) -> Any:
+    """A dispatcher of Numba's whose code is kept here, unless it is kept by Numba."""
+    if isinstance(dispatcher._cache, NullCache):
+        dispatcher._cache = Kept(dispatcher)
+    return dispatcher
+
+
+class Kept:
+    """Stands where a dispatcher of Numba's has its cache: finds code by all that the function names, at the moment when it is compiled."""
+
+    cache_path = None
+
+    def __init__(self, dispatcher: Any) -> None:
+        self._dispatcher = dispatcher
+
+    def _key(self, signature: Any) -> str | None:
+        plain = isinstance(signature, tuple) and all(map(_is_plain, signature))
+        return program_key(self._dispatcher, *map(repr, signature)) if plain else None
+
+    def load_overload(self, signature: Any, context: Any) -> Any:
+        context.refresh()
+        try:
+            parts = _read("code", self._key(signature))
+            return parts and compiler.CompileResult._rebuild(context, *parts)
+        except Exception:  # whatever half a file may raise
+            return None
+
+    def save_overload(self, signature: Any, made: Any) -> None:
+        if made.lifted or made.objectmode or made.library.has_dynamic_globals:
+            return
+        with contextlib.suppress(Exception):  # some parts cannot be written
+            _write("code", self._key(signature), serialize.dumps(made._reduce()))
+
+    def flush(self) -> None:
+        """Code that is compiled again is kept under the same key."""
+
+
+def _is_plain(kind: Any) -> bool:
+    """Whether the text of a type says all of it, in any process."""
+    if isinstance(kind, types.Omitted):
+        return _told(kind.value) is not None
+    if isinstance(kind, types.Array):
+        return isinstance(kind.dtype, types.Number | types.Boolean)
+    if isinstance(kind, types.Tuple | types.UniTuple):
+        return all(map(_is_plain, kind.types))
+    return isinstance(kind, types.Number | types.Boolean | types.NoneType)
