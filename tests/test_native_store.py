@@ -1,5 +1,6 @@
 """Generated code on disk: used by the next process, by several at once, bounded, and rebuilt where it is damaged."""
 
+import gc
 import json
 import os
 import subprocess
@@ -13,7 +14,7 @@ import pytest
 from numba.extending import overload
 
 import tapegrad as tg
-from tapegrad.native import store
+from tapegrad.native import pipelines, store
 from tapegrad.replay import cache
 
 PROGRAM = """
@@ -119,6 +120,19 @@ def test_a_second_process_compiles_nothing(tmp_path):
     first, second = (answer(start(tmp_path, EVERY_KIND)) for _ in range(2))
     np.testing.assert_allclose(first[0], [0.5, -1 / 12, 1.0, 2 / np.sqrt(np.pi), 2.0], rtol=1e-14)
     assert second == [first[0], True]
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_collections_wait_while_numba_compiles(enabled):
+    """And are as they were, whatever is raised."""
+    try:
+        (gc.enable if enabled else gc.disable)()
+        with pytest.raises(KeyError), pipelines.compiling():
+            assert not gc.isenabled()
+            raise KeyError
+        assert gc.isenabled() == enabled
+    finally:
+        gc.enable()
 
 
 FACTOR = 2.0

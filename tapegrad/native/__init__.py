@@ -16,6 +16,7 @@ tangent    the generated forward sweep
 runtime    what generated code calls
 overloading the second engine: the function runs on numbers that record; its numbers are in `carriers`, what operations mean
            on them in `overloads`, how a program comes to use them in `retyping`
+pipelines  Numba's compiler as derivatives use it
 complaints what Numba says against a program, told of the user's lines
 store      generated code on disk
 options    what `tg.njit` may be asked for

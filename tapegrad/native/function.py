@@ -15,7 +15,6 @@ import inspect
 import linecache
 import sys
 import threading
-import warnings
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -23,7 +22,6 @@ from typing import TYPE_CHECKING, Any
 import numba
 import numpy as np
 from numba.core import types
-from numba.core.errors import NumbaWarning
 from numba.extending import typeof_impl
 
 from .. import markup
@@ -47,6 +45,7 @@ from .complaints import COMPLAINTS, retold
 from .inference import load
 from .lowering import Custom, python_function
 from .options import checked
+from .pipelines import compiling
 from .tree import TEMP
 
 if TYPE_CHECKING:
@@ -372,7 +371,8 @@ class Variant:
             with self.owner._lock:
                 found = self._derived.get(key)
                 if found is None:
-                    found = self._derived[key] = self._made(positions, valued)
+                    with compiling():
+                        found = self._derived[key] = self._made(positions, valued)
                     if not valued and found.valued:
                         self._derived[positions, True] = found
                     elif valued and not (isinstance(found, Derived) and found.adjoint.sole):
@@ -715,8 +715,7 @@ def compile_options(owner: NativeFunction) -> dict[str, Any]:
 
 def _quietly(compiled: Any, args: Sequence[Any]) -> Any:
     """A call during which Numba may compile, without its advice on how fast that will be."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", NumbaWarning)
+    with compiling():
         return compiled(*args)
 
 

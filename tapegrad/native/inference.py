@@ -21,6 +21,7 @@ from numba.core.typed_passes import NopythonTypeInference
 from ..errors import NotDifferentiable
 from . import store, webs
 from .complaints import gist
+from .pipelines import Remembering
 from .tree import Const, If, Lines, Loop, Node, Program, Seg, Where, operations, plain, statement
 
 _found = threading.local()
@@ -45,6 +46,7 @@ class _TakeTypes(FunctionPass):
 
 class _Front(compiler.CompilerBase):  # type: ignore[misc]
     def define_pipelines(self) -> Any:
+        self.state.typingctx = Remembering(self.state.typingctx)
         pipeline = compiler.DefaultPassBuilder.define_nopython_pipeline(self.state)
         pipeline.add_pass_after(_TakeTypes, NopythonTypeInference)
         pipeline.finalize()

@@ -16,13 +16,11 @@ Invariant: one call of compiled code goes from a tape's first record to its last
 from __future__ import annotations
 
 import functools
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numba.core import types
-from numba.core.errors import NumbaWarning
 from numba.extending import register_jitable
 
 from ..errors import NotDifferentiable
@@ -31,6 +29,7 @@ from .carriers import Active, Carrier, Dual, active, dual, is_carried, overload,
 from .complaints import COMPLAINTS
 from .function import compile_options
 from .lowering import refuse
+from .pipelines import compiling
 from .runtime import kernel, outer
 from .tree import Where
 
@@ -194,8 +193,7 @@ class _Driver:
             )
             kept = store.read_types(key)
             if kept is None:
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore", NumbaWarning)
+                with compiling():
                     inner.compile(tuple(carried))
         except _REFUSALS as error:
             raise retyping.explained(error, _where(self.owner)) from (
@@ -338,8 +336,7 @@ class _Driver:
             if self.compiled.signatures:
                 out = self.compiled(*args, *given)
             else:
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore", NumbaWarning)
+                with compiling():
                     out = self.compiled(*args, *given)
         n = self.count
         self.records = out[-1]

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from numba import njit, prange
 from numba.core import types
-from numba.core.compiler import Compiler
 from numba.extending import overload, register_jitable
 
 from ..errors import NotDifferentiable
@@ -30,45 +29,17 @@ from .emitted import (
     zeros_like,
     zeros_of,
 )
-
-
-class _Outer(Compiler):  # type: ignore[misc]
-    """Numba's compiler for what Python alone calls.
-
-    The wrapper for C is left out here and not by an option: NumPy's functions are compiled anew for each set of options that they are
-    called under, and this way once for the user's function and its derivatives.
-    """
-
-    def define_pipelines(self) -> Any:
-        self.state.flags.no_cfunc_wrapper = True
-        return super().define_pipelines()
-
-
-class _Inner(_Outer):
-    """The same for what compiled code alone calls."""
-
-    def define_pipelines(self) -> Any:
-        self.state.flags.no_cpython_wrapper = True
-        return super().define_pipelines()
-
-
-class _Alone(_Inner):
-    """The same, told that no two arguments share memory: Numba has that option for its own parallel loops only."""
-
-    def define_pipelines(self) -> Any:
-        self.state.flags.noalias = True
-        return super().define_pipelines()
-
+from .pipelines import Alone, Inner, Outer
 
 # Division by zero gives inf, as in NumPy, and lets loops vectorise.
-KERNEL_OPTIONS: dict[str, Any] = {"error_model": "numpy", "pipeline_class": _Inner}
+KERNEL_OPTIONS: dict[str, Any] = {"error_model": "numpy", "pipeline_class": Inner}
 kernel = njit(**KERNEL_OPTIONS)
-alone = njit(**{**KERNEL_OPTIONS, "pipeline_class": _Alone})
+alone = njit(**{**KERNEL_OPTIONS, "pipeline_class": Alone})
 
 
 def outer(options: dict[str, Any], cache: bool = False) -> Any:
     """What compiles a derivative as a whole."""
-    return njit(**options, cache=cache, pipeline_class=_Outer)
+    return njit(**options, cache=cache, pipeline_class=Outer)
 
 
 def part(**options: Any) -> Any:

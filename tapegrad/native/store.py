@@ -64,10 +64,10 @@ _SETTINGS = ("BOUNDSCHECK", "LOOP_VECTORIZE", "SLP_VECTORIZE", "DISABLE_INTEL_SV
 @functools.cache
 def _called() -> bytes:
     """A hash of what generated code calls."""
-    from . import emitted, runtime
+    from . import emitted, pipelines, runtime
 
     digest = hashlib.sha256()
-    for module in (runtime, emitted):
+    for module in (runtime, emitted, pipelines):
         digest.update(Path(str(module.__file__)).read_bytes())
     return digest.digest()
 
