@@ -144,7 +144,34 @@ def from_snapshots(x):
     return np.sum(u * u) * total
 
 
+def products_and_extrema(x):
+    """In branches and inner loops, from either side, some passes without any; over time, and beside a sum."""
+    p, low, high, s = 0.5, x[2], -9.0, 0.0
+    for _ in range(2):
+        for i in prange(1, x.size):
+            v = math.sin(x[i] * x[0])
+            if v > 0.05:
+                p *= v * 3.0
+                p = x[1] * p * 2.0
+            for j in range(3):
+                low = min(v * x[j], low)
+            high = max(high, v * x[i])
+            s += v
+        x = x * high
+    return p * s + low * high
+
+
+def products_with_zeros(x):
+    p, q = 1.0, 1.0
+    for i in prange(x.size):
+        p = p * (x[i] - x[3])
+        q *= (x[i] - x[3]) * (x[i] - x[4])
+    return p + q * x[0] + x[1]
+
+
 SHARED = [
+    products_and_extrema,
+    products_with_zeros,
     from_snapshots,
     all_read_one,
     neighbours,
@@ -168,11 +195,13 @@ def one_place(x):
     return y[0] * y[1]
 
 
-def product(x):
+def product_that_is_read(x):
     p = 1.0
+    s = 0.0
     for i in prange(x.size):
         p *= 1.0 + x[i]
-    return p
+        s += p
+    return s
 
 
 def handed_on(x):
@@ -225,7 +254,7 @@ def sums_that_are_read(x):
 
 ALONE = {
     one_place: "y is written, and not only at",
-    product: "p goes from pass to pass",
+    product_that_is_read: "p goes from pass to pass",
     handed_on: "last goes from pass to pass",
     left_early: "it may be left before its end",
     permuted: "y is written, and not only at",
@@ -254,13 +283,14 @@ def of_all_kinds(x):
         for i in prange(1, x.size - 1):
             w[i] = u[i] + 0.1 * (u[i - 1] - 2 * u[i] + u[i + 1]) * (1 + u[i] * u[i])
         u, w = w, u
-    s, t = 0.0, 0.0
+    s, t, high = 0.0, 0.0, -1.0
     for i in prange(x.size):
         v = math.sin(u[i] * u[1])
         w[i] = w[i] * v
+        high = max(high, w[i])
         if v > 0.3:
             t -= v
         while v < 0.7:
             v = v * v + 0.1 + abs(v)
         s += w[i] * v
-    return s * t
+    return s * t * high

@@ -10,6 +10,7 @@ rules      derivatives of operations; elementwise ones come from `tapegrad.ops`
 spelled    functions of NumPy's without a rule, as programs of simpler ones
 adjoint    the generated reverse sweep, plain Python
 chunks     parallel loops shared among threads
+folds      their products and extrema, put together behind them
 nests      its stencils gathered instead of scattered
 finishing  its last form, which Numba compiles faster
 tangent    the generated forward sweep

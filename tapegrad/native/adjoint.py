@@ -23,7 +23,7 @@ from typing import Any
 
 from numba.core import types
 
-from . import chunks, finishing, runtime
+from . import chunks, finishing, folds, runtime
 from .flow import Flow, Needs
 from .inference import is_array, is_float, is_whole
 from .lowering import refuse
@@ -107,6 +107,8 @@ class _Generator:
         self.typed = typed
         self.wanted = wanted
         self.program = typed.program
+        if options is not None:
+            folds.split(typed)
         self.flow = Flow(typed, wanted)
         # With operations in any order a loop forward takes several elements at once; merged with its reverse it would not.
         merge = not (options or {}).get("fastmath")

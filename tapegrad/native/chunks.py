@@ -350,34 +350,51 @@ class _Judge:
 
 def is_sum(name: str, body: list[Node]) -> bool:
     """Whether passes do nothing with a name but add to it: `s = s + a`, `s = s - a`, or `s = (s + a) + b`."""
+    rules = _folded(name, body)
+    return rules is not None and rules <= {"+", "-"}
+
+
+def folding_rule(name: str, body: list[Node]) -> str | None:
+    """The one operation by which passes put something to a name, if that is all they do with it."""
+    rules = _folded(name, body) or ()
+    return next(iter(rules)) if len(rules) == 1 else None
+
+
+def _folded(name: str, body: list[Node]) -> set[str] | None:
+    """The operations of two operands by which passes change a name, whose value they do not read for anything else."""
     ops = list(operations(body))
     binds = {n for op in ops for n in op.out} | set(_counters(body))
     chain = {name}
+    rules = set()
     counts = read_counts(body, [])
     operands = 0
     for op in ops:
         if op.kind == "if":
             if op.args[0] in chain:
-                return False
+                return None
             continue
         inside = [a for a in op.args if a in chain]
         if not inside:
             if name in op.out:
-                return False
+                return None
             continue
         operands += 1
-        added = op.kind == "pure" and (
-            (op.rule in ("+", "-") and op.args[0] in chain)
-            or (op.rule == "+" and op.args[1] in chain)
-        )
-        if not added or len(inside) > 1:
-            return False
+        from_left = op.rule != "-" or op.args[0] in chain
+        if (
+            op.kind != "pure"
+            or op.rule is None
+            or len(op.args) != 2
+            or not from_left
+            or len(inside) > 1
+        ):
+            return None
+        rules.add(op.rule)
         if op.out != (name,):
             if counts.get(op.out[0]) != 1 or op.out[0] not in binds:
-                return False
+                return None
             chain.add(op.out[0])
     # Conditions and bounds count as readings too.
-    return sum(counts.get(n, 0) for n in chain) == operands
+    return rules if sum(counts.get(n, 0) for n in chain) == operands else None
 
 
 def _offset(form: str, args: list[Any], known: dict[str, int]) -> int | None:
