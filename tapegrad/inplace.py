@@ -45,10 +45,15 @@ def _writable(t: Tensor, name: str, recorded: bool) -> Tensor:
             "normal tensor before doing inplace update."
         )
     data = t._data
-    if isinstance(data, np.ndarray) and not data.flags.writeable:
+    if type(data) is np.ndarray:
+        locked = not data.flags.writeable
+    else:
+        locked = isinstance(data, storage.StandIn) and t._get("locked", False)
+    if locked:
         raise ValueError(
-            f"{name} would write to a read-only array (an expanded tensor shows one element many times; a big constant is locked "
-            "while the tape needs it; a gradient that a hook sees belongs to the walk): write to t.clone()."
+            f"{name} would write to a read-only array (an expanded tensor shows one element many times; np.diag and windows are "
+            "read-only, as in NumPy; a big constant is locked while the tape needs it; a gradient that a hook sees belongs to the "
+            "walk): write to t.clone()."
         )
     if storage.before_touch is not None and isinstance(data, np.ndarray):
         storage.before_touch(data)

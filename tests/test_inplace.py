@@ -980,6 +980,148 @@ def test_writes_from_several_threads():
     assert found == {i: [15.0 * i, float(i * sum(range(5, 20)))] for i in range(8)}
 
 
+# ------------------------------------------------------------------------------- which results are views, and of what
+
+VIEWS_OR_COPIES = {
+    "flip": lambda y: np.flip(y, 0), "fliplr": np.fliplr, "flipud": np.flipud, "rot90": np.rot90,
+    "rollaxis": lambda y: np.rollaxis(y, 1), "moveaxis": lambda y: np.moveaxis(y, 0, 1), "matrix_transpose": np.matrix_transpose,
+    "hsplit": lambda y: np.hsplit(y, 3)[1], "vsplit": lambda y: np.vsplit(y, 3)[2], "dsplit": lambda y: np.dsplit(y[..., None], 1)[0],
+    "array_split": lambda y: np.array_split(y, 2)[0], "unstack": lambda y: list(y)[1],
+    "atleast_2d": np.atleast_2d, "atleast_3d": np.atleast_3d,
+    "trim_zeros": lambda y: np.trim_zeros(y[0] + 9.0), "expand_dims": lambda y: np.expand_dims(y, 0), "ravel": np.ravel,
+    "einsum of axes": lambda y: np.einsum("ij->ji", y), "einsum of a diagonal": lambda y: np.einsum("ii->i", y),
+    "einsum of the transpose": lambda y: np.einsum("ii->i", y.T), "einsum as it is": lambda y: np.einsum("ij", y),
+    "view": lambda y: y.view(), "flatten": lambda y: y.flatten(), "flatten by columns": lambda y: y.flatten("F"),
+    "nan_to_num": np.nan_to_num, "tile": lambda y: np.tile(y, 1), "repeat": lambda y: np.repeat(y, 1, 0), "copy": np.copy,
+    "append": lambda y: np.append(y, []), "triu": lambda y: np.triu(y, -9),
+}  # fmt: skip
+
+
+@here
+@pytest.mark.parametrize("shown", VIEWS_OR_COPIES.values(), ids=VIEWS_OR_COPIES)
+@pytest.mark.parametrize("base", ["tracked", "constant"])
+def test_what_is_written_to_a_result_reaches_the_operand_as_in_numpy(shown, base):
+    """NumPy's own program at a complex step says what the gradient is, whether a result is a view or a copy."""
+
+    def program(x, constant):
+        y = x * 1.0 if base == "tracked" else constant
+        part = shown(y)
+        part *= 3.0
+        part += x.sum()
+        return (y * y).sum() + (part * part * 0.3).sum()
+
+    at = np.arange(9.0).reshape(3, 3) / 4 - 0.7
+    x = tg.tensor(at, requires_grad=True)
+    value = program(x, tg.zeros((3, 3)))
+    np.testing.assert_allclose(value.item(), program(at, np.zeros((3, 3))), rtol=1e-13)
+    value.backward()
+    for i in np.ndindex(3, 3):
+        step = at.astype(complex)
+        step[i] += 1e-30j
+        expected = program(step, np.zeros((3, 3), complex)).imag / 1e-30
+        np.testing.assert_allclose(x.grad[i], expected, rtol=1e-13)
+
+
+@here
+@pytest.mark.parametrize(
+    "diagonal",
+    [lambda y: y.diagonal(), np.diagonal, np.linalg.diagonal, lambda y: y.T.diagonal()],
+)
+def test_a_diagonal_may_be_written_to(diagonal):
+    """As in PyTorch; NumPy's is read-only."""
+    x = leaf([[1.0, 2.0], [3.0, 4.0]])
+    y = x * 1
+    d = diagonal(y)
+    d *= x[0]
+    equal(y.detach(), [[1.0, 2.0], [3.0, 8.0]])
+    (y * tg.tensor([[1.0, 10.0], [100.0, 1000.0]])).sum().backward()
+    equal(x.grad, [[2.0, 4010.0], [100.0, 2000.0]])
+
+
+@here
+def test_parts_of_a_diagonal():
+    x = leaf(np.arange(24.0).reshape(2, 3, 4))
+    y = x * 1
+    for offset, axis1, axis2 in ((1, 0, 1), (-1, 2, 1), (0, -1, 0), (9, 1, 2), (-1, 1, 0)):
+        plain = y.detach().numpy()
+        equal(y.diagonal(offset, axis1, axis2).detach(), plain.diagonal(offset, axis1, axis2))
+    y.diagonal(1, 2, 1)[...] = 0.0
+    y.sum().backward()
+    expected = np.ones((2, 3, 4))
+    expected[:, [1, 2], [0, 1]] = 0.0
+    equal(x.grad, expected)
+    with pytest.raises(ValueError, match="axis1 and axis2 cannot be the same"):
+        y.diagonal(0, 1, -2)
+
+
+@here
+@pytest.mark.parametrize(
+    "shown",
+    [
+        np.diag,
+        lambda y: np.diagonal(y[:, :2]),
+        lambda y: np.lib.stride_tricks.sliding_window_view(y, 2, 0),
+    ],
+)
+def test_what_is_no_view_here_and_none_to_write_to_in_numpy_is_read_only(shown):
+    y = leaf([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]) * 1
+    with pytest.raises(ValueError, match="read-only"):
+        shown(y)[...] = 0.0
+    with pytest.raises(ValueError, match="read-only"):
+        part = shown(y)
+        part *= 2.0
+
+    def traced(x):
+        y = x * 1.0
+        part = shown(y)
+        part *= 2.0
+        return y.sum()
+
+    with pytest.raises((ValueError, tg.TraceError), match=r"read-only|would not see it"):
+        tg.compile(traced)(np.ones((2, 3)))
+
+
+@here
+def test_flat():
+    """It reads copies in the order of rows; stores reach the tensor, also where its memory is in another order."""
+    x = leaf([1.0, 2.0, 3.0, 4.0])
+    y = x.reshape(2, 2).T * 1.0
+    y.T.flat[::3] = x[:2] * 10.0
+    y.flat[1] += 5.0
+    part = y.flat[[0, 1]]
+    part *= 7.0
+    equal(y.detach(), [[10.0, 8.0], [2.0, 20.0]])
+    assert len(y.flat) == 4 and [v.item() for v in y.flat] == [10.0, 8.0, 2.0, 20.0]
+    (y.flat[0] + 100 * y.flat[-1] + part.sum()).backward()
+    equal(x.grad, [10.0 + 70.0, 1000.0, 7.0, 0.0])
+
+
+@here
+@pytest.mark.parametrize("of", [np.real, np.real_if_close])
+def test_the_real_part_of_a_real_tensor_is_a_view(of):
+    y = tg.zeros(2)
+    x = leaf(3.0)
+    of(y)[0] = x * x
+    y.sum().backward()
+    assert x.grad == 6.0
+
+
+@here
+def test_a_view_of_the_whole():
+    x = leaf([1.0, 2.0])
+    y = x * 1.0
+    same = y.view()
+    assert same is not y and same._base is y
+    with pytest.raises(TypeError, match=r"no derivative. t.astype\(dtype\) converts"):
+        y.view(np.int64)
+
+
+@here
+def test_the_conjugate_of_a_real_tensor_is_the_tensor():
+    x, z = leaf([1.0]), tg.tensor([1j], requires_grad=True)
+    assert x.conj() is x and x.conjugate() is x and z.conj().tolist() == [-1j]
+
+
 # ------------------------------------------------------------------------------------------------------ fuzzer
 
 

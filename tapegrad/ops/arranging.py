@@ -18,7 +18,7 @@ from ..storage import as_array
 from ..tensor import Tensor
 from .composing import composed, moved, raw
 from .elementary import where
-from .indexing import diagonal, scatter, take
+from .indexing import diagonal, locked, scatter, take
 from .joining import concatenate, split, stack, vstack
 from .shaping import broadcast_to, flip, reshape, swapaxes, transpose
 
@@ -121,6 +121,8 @@ def tile(A: Any, reps: Any) -> Any:
     ndim = max(len(counts), np.ndim(A))
     shape = (1,) * (ndim - np.ndim(A)) + np.shape(A)
     counts = (1,) * (ndim - len(counts)) + counts
+    if all(n == 1 for n in counts):
+        return np.copy(reshape(A, shape))
     paired = reshape(A, tuple(n for length in shape for n in (1, length)))
     copies = broadcast_to(
         paired, tuple(n for pair in zip(counts, shape, strict=True) for n in pair)
@@ -139,6 +141,8 @@ def repeat(a: Any, repeats: Any, axis: Any = None) -> Any:
     if counts.size != 1:
         return take(a, np.repeat(np.arange(shape[axis]), counts), axis)
     count = int(counts.reshape(()))
+    if count == 1:
+        return np.copy(a)
     copies = broadcast_to(
         reshape(a, (*shape[: axis + 1], 1, *shape[axis + 1 :])),
         (*shape[: axis + 1], count, *shape[axis + 1 :]),
@@ -193,7 +197,7 @@ def triu(m: Any, k: int = 0) -> Any:
 def diag(v: Any, k: int = 0) -> Any:
     """A matrix with v on its k-th diagonal, or the k-th diagonal of the matrix v."""
     if np.ndim(v) == 2:
-        return diagonal(v, k)
+        return locked(diagonal(v, k))  # read-only as NumPy's; PyTorch's is a copy
     if np.ndim(v) != 1:
         raise ValueError(f"Input must be 1- or 2-d, but it has {np.ndim(v)} axes.")
     steps = np.arange(np.shape(v)[0])
@@ -357,7 +361,7 @@ def _windows(x: Any, window_shape: Any, axis: Any = None) -> Any:
         k = k % np.ndim(x)
         places = np.shape(windows)[k] - n + 1
         windows = stack([windows[along(k, slice(i, i + places))] for i in range(n)], axis=-1)
-    return windows
+    return locked(windows)
 
 
 # -------------------------------------------------------------------------------------------------- padding

@@ -23,7 +23,7 @@ from . import elementary, reductions
 from .arranging import along, atleast_1d
 from .composing import composed, operand, raw
 from .elementary import floor_divide, fmod, multiply, power, remainder, rint, trunc, where
-from .indexing import scatter, take
+from .indexing import diagonal, scatter, take
 from .joining import array, concatenate, stack
 from .products import matmul
 from .shaping import broadcast_to, expand_dims, moveaxis, reshape, transpose
@@ -488,7 +488,22 @@ def einsum(*operands: Any, optimize: Any = False) -> Any:
         lengths = plan and plan.lengths([x.shape if hasattr(x, "shape") else () for x in xs])
         if plan is not None and lengths is not None:
             return plan(xs, lengths)
+    if len(xs) == 1:
+        part, output = subscripts.split("->")
+        lengths = {*zip(part, np.shape(xs[0]), strict=False)}
+        if sorted(set(part)) == sorted(output) and len(lengths) == len(output):
+            return _rearranged(xs[0], part, output)
     return apply(contracted.primitive, xs, (subscripts, optimize))
+
+
+def _rearranged(x: Any, have: str, want: str) -> Any:
+    """An einsum that sums nothing, as the view that it is in NumPy: diagonals, and axes in another order."""
+    for c in want:
+        while have.count(c) > 1:
+            i = have.index(c)
+            j = have.index(c, i + 1)
+            x, have = diagonal(x, 0, i, j), have[:i] + have[i + 1 : j] + have[j + 1 :] + c
+    return transpose(x, tuple(have.index(c) for c in want))
 
 
 class _Pairing:
@@ -802,7 +817,7 @@ def nan_to_num(
         return nan_to_num(np.real(x), True, nan, posinf, neginf) + 1j * nan_to_num(
             np.imag(x), True, nan, posinf, neginf
         )
-    values, limits = raw(x), np.finfo(x.dtype)
+    given, values, limits = x, raw(x), np.finfo(x.dtype)
     for found, number in (
         (np.isnan(values), nan),
         (np.isposinf(values), limits.max if posinf is None else posinf),
@@ -810,7 +825,7 @@ def nan_to_num(
     ):
         if np.any(found):
             x = where(found, as_array(number, x.dtype), x)
-    return x
+    return np.copy(x) if x is given else x
 
 
 @composed(np.angle, "z", plain=elementary.angle)

@@ -133,15 +133,19 @@ def composed(
                 if not (holds_tracked(args) or holds_tracked(kwargs)):
                     trace = tracing.get()
                     if trace is None or not _inexact((args, kwargs)):
-                        return plainly(of, args, kwargs)
-                    if (
+                        found = plainly(of, args, kwargs)
+                        if not _shows(found, (args, kwargs)):
+                            return found
+                    elif (
                         not trace.trying
                     ):  # compositions are machine code where NumPy's own function is none
                         return trace.tried(
                             lambda: public(*args, **kwargs), lambda: plainly(of, args, kwargs)
                         )
             if RECORDER.get() is NO_GRAD and not holds_dual((args, kwargs)):
-                return plainly(of, args, kwargs)
+                found = plainly(of, args, kwargs)
+                if not _shows(found, (args, kwargs)):
+                    return found
             if all_operands:
                 if not kwargs and _OPERANDS.issuperset(map(type, args)):
                     return function(*args)
@@ -241,6 +245,28 @@ def plainly(of: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     if isinstance(out, tuple) and len(out) == 1:
         return out[0]
     return wrapped(result) if out is None else out
+
+
+def _shows(found: Any, given: Any) -> bool:
+    """Whether a result has the memory of an operand: then the composition makes it, whose ops link the two (see views.py)."""
+    if isinstance(found, tuple | list):
+        return any(_shows(part, given) for part in found)
+    return type(getattr(found, "_data", None)) is np.ndarray and _has_memory_of(found, given)
+
+
+def _has_memory_of(found: Tensor, given: Any) -> bool:
+    if isinstance(given, Tensor):
+        if given is found:  # as `out=` comes back
+            return False
+        own, data = given._data, found._data
+        if data is own or data.base is None:
+            return data is own
+        return type(own) is np.ndarray and np.may_share_memory(own, data)
+    if isinstance(given, dict):
+        given = given.values()
+    elif not isinstance(given, _SEQUENCES):
+        return False
+    return any(_has_memory_of(found, part) for part in given)
 
 
 def _is_default(value: Any, default: Any) -> bool:

@@ -254,7 +254,12 @@ def conjugate(g):
     return np.conj(g)
 
 
-Tensor.conjugate = conjugate
+def _conj_method(self: Tensor) -> Tensor:
+    """Complex conjugate; the tensor itself if it is real, as NumPy's method and PyTorch's."""
+    return conjugate(self) if self.dtype.kind == "c" else self
+
+
+Tensor.conj = Tensor.conjugate = _conj_method
 
 
 def sign(x):

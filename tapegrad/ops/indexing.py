@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from ..primitive import FUNCTIONS, call, primitive
-from ..storage import StandIn, as_array, duplicate
+from ..storage import StandIn, as_array, duplicate, tracing
 from ..tensor import Tensor, wrap
+from ..views import base_of
 
 
 def _get(x: Any, index: Any) -> Any:
@@ -170,13 +171,43 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0) -> Any:
 
 
 def diagonal(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
-    """The entries on a diagonal of two axes, along a new last axis."""
-    rows, columns = np.shape(x)[axis1], np.shape(x)[axis2]
+    """The entries on a diagonal of two axes, along a new last axis: a view, or read-only where no stride leads along it."""
+    shape = np.shape(x)
+    axes = range(len(shape))
+    axis1, axis2 = axes[axis1], axes[axis2]
+    if axis1 == axis2:
+        raise ValueError("axis1 and axis2 cannot be the same")
+    if _later(x, axis1, axis2):
+        offset, axis1, axis2 = -offset, axis2, axis1
+    rows, columns = shape[axis1], shape[axis2]
     n = max(0, min(rows + min(offset, 0), columns - max(offset, 0)))
+    if (axis1, axis2) != (axes[-2], axes[-1]):
+        x = np.moveaxis(x, (axis1, axis2), (-2, -1))
+    if tracing.get() is None:
+        flat = np.reshape(x, (*np.shape(x)[:-2], rows * columns))
+        if not isinstance(flat, Tensor) or base_of(flat) is base_of(x):
+            first = offset if offset >= 0 else -offset * columns
+            along = slice(first, first + n * (columns + 1), columns + 1) if n else slice(0)
+            return flat[along if len(shape) == 2 else (..., along)]
+    # No stride leads along it, or a compiled program reads and adds at places better than at strides.
     steps = np.arange(n)
-    moved = np.moveaxis(x, (axis1, axis2), (0, 1))
-    picked = moved[steps - min(offset, 0), steps + max(offset, 0)]
-    return np.moveaxis(picked, 0, -1)
+    return locked(x[..., steps - min(offset, 0), steps + max(offset, 0)])
+
+
+def _later(x: Any, axis1: int, axis2: int) -> bool:
+    """Whether the memory of a tensor has `axis1` after `axis2`, so that the transpose is the one in the order of rows."""
+    data = getattr(x, "_data", None)
+    return type(data) is np.ndarray and 0 < data.strides[axis1] < data.strides[axis2]
+
+
+def locked(t: Any) -> Any:
+    """`t`, which nobody else has, as read-only: in NumPy it would be a view, but what is written here would not get there."""
+    if isinstance(t, Tensor):
+        if type(t._data) is np.ndarray:
+            t._data.flags.writeable = False
+        else:
+            t._put("locked", True)
+    return t
 
 
 def trace(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:

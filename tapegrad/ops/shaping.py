@@ -43,9 +43,9 @@ def ravel(x, order="C"):
 
 
 def flatten(x, start_dim=0, end_dim=-1):
-    """Axes `start_dim` to `end_dim` as one axis; all of them by default. A letter is NumPy's `order`: `t.flatten("F")`."""
+    """A copy with axes `start_dim` to `end_dim` as one; all of them by default. A letter is NumPy's `order`: `t.flatten("F")`."""
     if isinstance(start_dim, str):
-        return reshape(x, -1, start_dim)
+        return copy(reshape(x, -1, start_dim))
     shape = np.shape(x)
     n = max(len(shape), 1)
     start, end = (range(n)[dim] if -n <= dim < n else n for dim in (start_dim, end_dim))
@@ -54,7 +54,8 @@ def flatten(x, start_dim=0, end_dim=-1):
             f"flatten was asked to join axes {start_dim} to {end_dim} of a tensor of {len(shape)} axes: name existing axes, the first "
             "one first."
         )
-    return reshape(x, (*shape[:start], math.prod(shape[start : end + 1]), *shape[end + 1 :]))
+    joined = math.prod(shape[start : end + 1])
+    return copy(reshape(x, (*shape[:start], joined, *shape[end + 1 :])))
 
 
 @primitive(
@@ -228,7 +229,50 @@ def _expand(self: Tensor, *shape: Any) -> Any:
     return broadcast_to(self, tuple(o if n == -1 else n for n, o in zip(target, own, strict=True)))
 
 
-Tensor.reshape = Tensor.view = _reshape_method
+def _view_method(self: Tensor, *shape: Any) -> Any:
+    """The entries in another shape, as PyTorch's; without one a tensor that shares the memory, as NumPy's."""
+    if not shape:
+        return self[...]
+    if isinstance(shape[0], str | type | np.dtype):
+        raise TypeError(
+            f"view({shape[0]!r}) would read the bytes of a {self.dtype} tensor as another dtype, which has no derivative. "
+            "t.astype(dtype) converts; t.detach().numpy().view(dtype) shows the bytes."
+        )
+    return reshape(self, _shape_arguments(shape))
+
+
+class _Flat:
+    """`t.flat`: the entries by number, in the order of rows. What is read is a copy; what is stored reaches the tensor."""
+
+    __slots__ = ("_tensor",)
+
+    def __init__(self, tensor: Tensor) -> None:
+        self._tensor = tensor
+
+    def __len__(self) -> int:
+        return self._tensor.size
+
+    def __iter__(self) -> Any:
+        return iter(reshape(self._tensor, -1))
+
+    def _places(self, index: Any) -> Any:
+        numbers = range(len(self))
+        chosen = numbers[index] if isinstance(index, int | slice) else np.asarray(numbers)[index]
+        return np.unravel_index(chosen, self._tensor.shape)  # type: ignore[call-overload]
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._tensor[self._places(index)]
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self._tensor[self._places(index)] = value
+
+
+Tensor.reshape = _reshape_method
+Tensor.view = _view_method
+Tensor.flat = property(
+    _Flat,
+    doc="The entries by number, in the order of rows, to read and to store: `t.flat[::n] = 1`.",
+)
 Tensor.transpose = Tensor.permute = _transpose_method
 Tensor.expand = _expand
 Tensor.ravel = ravel
