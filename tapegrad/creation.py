@@ -68,14 +68,21 @@ def arange(*bounds: Any, dtype: Any = None, requires_grad: bool = False) -> Tens
 
 
 def linspace(
-    start: Any, stop: Any, num: int = 50, *, dtype: Any = None, requires_grad: bool = False
+    start: Any,
+    stop: Any,
+    num: int = 50,
+    *,
+    steps: int | None = None,
+    dtype: Any = None,
+    requires_grad: bool = False,
 ) -> Tensor:
-    """`num` evenly spaced values, both ends included; tracked if an end is.
+    """`num` evenly spaced values (`steps`, in PyTorch's words), both ends included; tracked if an end is.
 
     >>> import tapegrad as tg
     >>> tg.linspace(0.0, 1.0, 3)
     tensor([0. , 0.5, 1. ])
     """
+    num = num if steps is None else steps
     if isinstance(start, Tensor) or isinstance(stop, Tensor):
         weight = np.linspace(0.0, 1.0, num)
         return start * (1 - weight) + stop * weight

@@ -83,6 +83,8 @@ _METHODS: dict[str, tuple[Callable[..., Any], str]] = {
     "swapdims": (lambda t, dim0, dim1: np.swapaxes(t, dim0, dim1), "Two axes exchanged."),
     "type_as": (lambda t, other: t.astype(other.dtype), "The entries in another tensor's dtype."),
     "to": (_to, "The entries in another dtype, `t.to(tg.float32)`; \"cpu\" is the one device there is."),
+    "allclose": (lambda t, other, **settings: np.allclose(t, other, **settings), "Whether all entries are close to another tensor's."),
+    "equal": (lambda t, other: np.array_equal(t, other), "Whether shape and all entries are another tensor's; `t == other` tells of each."),
     "det": (lambda t: np.linalg.det(t), "Determinant."),
     "diff": (lambda t, n=1, dim=-1: np.diff(t, n, dim), "Differences of neighbours along an axis."),
     "expand_as": (lambda t, other: t.expand(other.shape), "The entries repeated to another tensor's shape, without copying."),

@@ -691,6 +691,8 @@ def _stacked(rows: list[list[Any]], i: int, shape: tuple[int, ...], x: Tensor) -
     if not rows:
         return np.zeros(shape + x.shape, x.dtype)
     parts = [np.zeros(x.shape, x.dtype) if row[i] is None else row[i] for row in rows]
+    if not shape:
+        return parts[0]
     return np.reshape(np.stack(parts), shape + x.shape)
 
 
@@ -740,14 +742,14 @@ def _as_block(block: Any, given: Any) -> Any:
 
 
 def hessian(f: Callable[..., Any], argnums: Any = 0) -> Callable[..., Any]:
-    """The Hessian of a scalar function, forward over reverse: shape of the input twice.
+    """The Hessian of `f`, forward over reverse: shape of the output (none, if it is a number), then that of the input twice.
 
     >>> import numpy as np, tapegrad as tg
     >>> tg.hessian(lambda x: x[0] ** 2 * x[1])(np.array([1.0, 2.0]))
     array([[4., 2.],
            [2., 0.]])
     """
-    return jacobian(grad(f, argnums), argnums, mode="forward")
+    return jacobian(jacobian(f, argnums, mode="reverse"), argnums, mode="forward")
 
 
 def hvp(f: Callable[..., Any]) -> Callable[..., Any]:

@@ -354,11 +354,6 @@ TRANSFORMS = {
         "tensors, arrays and numbers",
     ),
     "vjp of text": (lambda b: tg.vjp(lambda x: {"a": x, "b": "text"}, 1.0), TypeError, "aux"),
-    "hessian of a vector": (
-        lambda b: tg.hessian(lambda x: x)(np.ones(2)),
-        TypeError,
-        "scalar output",
-    ),
     "grad of a comparison": (lambda b: tg.grad(lambda x: x > 1)(2.0), TypeError, "bool.*no slope"),
     "grad of a check": (
         lambda b: tg.grad(lambda x: np.allclose(x, 1.0))(2.0),

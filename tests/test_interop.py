@@ -81,9 +81,31 @@ def test_tapegrad_numpy_is_numpy_with_gradients():
     gradient = tg.grad(lambda x: tnp.sum(tnp.array([x[0] * x[1], x[2] ** 2])))(X)
     np.testing.assert_allclose(gradient, [X[1], X[0], 2 * X[2]])
     np.testing.assert_allclose(tg.grad(lambda x: npla.norm(x))(X), X / np.linalg.norm(X))
+    filled = tg.grad(lambda x: tnp.sum(tnp.full((2, 3), x[1]) * x[0]))(X)
+    np.testing.assert_allclose(filled, [6 * X[1], 6 * X[0], 0.0])
+    assert tnp.full(2, 7, int).dtype == int and tnp.asarray([1, 2]).tolist() == [1, 2]
+    t = tg.tensor(X, requires_grad=True)
+    assert tnp.asarray(t) is t and tnp.asarray([t[0], 2.0]).requires_grad
     with pytest.raises(AttributeError, match="no attribute 'clamp'"):
         _ = tnp.clamp
     assert "sin" in dir(tnp)
+
+
+@pytest.mark.parametrize(
+    "way", [tg.grad, lambda f: tg.compile(tg.grad(f))], ids=["eager", "compiled"]
+)
+def test_array_copies(way):
+    """As np.array does: what is written to the copy is not written to what was given."""
+    import tapegrad.numpy as tnp
+
+    def f(x):
+        y = x * 2.0
+        copied = tnp.array(y)
+        copied[0] = 100.0
+        return y[0] * copied[1]
+
+    assert f(X) == 4 * X[0] * X[1]
+    np.testing.assert_array_equal(way(f)(X), [X[1] * 4, X[0] * 4, 0.0])
 
 
 def brackets():

@@ -102,6 +102,8 @@ def test_functions_without_a_derivative():
     )
     assert t.new_zeros(2).dtype == t.dtype and t.new_ones(1, 2).shape == (1, 2)
     assert t.cfloat().dtype == tg.complex64 and t.nelement() == 6
+    assert t.equal(t.clone()) is True and t.equal(t + 1) is False and t.equal(t[0]) is False
+    assert t.allclose(t + 1e-9) is True and t.allclose(t + 0.1, atol=0.01) is False
 
 
 def test_relu_is_flat_at_0_and_keeps_nan():

@@ -138,6 +138,7 @@ def test_the_other_constructors_are_numpys():
     same(tg.arange(3), np.arange(3))
     same(tg.arange(1, 2, 0.25), np.arange(1, 2, 0.25))
     same(tg.linspace(0, 1, 5), np.linspace(0, 1, 5))
+    same(tg.linspace(0.0, 2.0, steps=3), np.linspace(0, 2, 3))
     assert tg.empty(2, 3).shape == (2, 3)
     assert all(
         t.requires_grad

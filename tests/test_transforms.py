@@ -314,6 +314,18 @@ def test_argnums_chooses_the_arguments(argnums, expected):
     assert value == 18.0 and gradient == expected
 
 
+def test_hessian_of_several_outputs_has_their_axes_first():
+    """As in JAX and HIPS autograd: a slice for each output is the Hessian of that output."""
+    f = lambda x: np.tanh(A @ x) * x[0]  # noqa: E731
+    H = tg.hessian(f)(X)
+    assert H.shape == (*f(X).shape, *X.shape, *X.shape)
+    for i in np.ndindex(f(X).shape):
+        np.testing.assert_allclose(H[i], tg.hessian(lambda x, i=i: f(x)[i])(X), rtol=1e-14)
+    two = tg.hessian(lambda p: {"a": p[0] ** 2 * p[1], "b": p[1]})((X, 2.0))
+    np.testing.assert_array_equal(two["a"][1][0], np.diag(2 * X))
+    assert not two["b"][0][0].any() and not two["b"][1][1]
+
+
 def test_hessian_of_several_arguments_is_a_tuple_of_tuples():
     H = tg.hessian(lambda a, b: a**2 * b, (0, 1))(2.0, 3.0)
     assert H == ((6.0, 4.0), (4.0, 0.0))

@@ -6,18 +6,44 @@ hook, such as `np.array([t, u])` of tensors. A name that tapegrad does not know 
 
 from __future__ import annotations
 
+import functools as _functools
 from typing import Any
 
 import numpy as _np
 
+from .. import creation as _creation
 from .. import ops as _ops
+from ..ops.composing import holds_tensor as _holds_tensor
+from ..ops.joining import gathered as _joined
 from . import fft as fft
 from . import linalg as linalg
 from . import random as random
 from .concatenators import c_ as c_
 from .concatenators import r_ as r_
 
-_OURS = _ops.public_names()
+
+def _converting(plain: Any) -> Any:
+    """`np.asarray` and its like: of tensors a tensor, which is the one that was given where it can be."""
+
+    @_functools.wraps(plain)
+    def convert(a: Any, dtype: Any = None, *args: Any, **settings: Any) -> Any:
+        return _joined(a, dtype) if _holds_tensor(a) else plain(a, dtype, *args, **settings)
+
+    return convert
+
+
+@_functools.wraps(_np.full)
+def _full(shape: Any, fill_value: Any, dtype: Any = None, *args: Any, **settings: Any) -> Any:
+    if _holds_tensor(fill_value):
+        return _creation.full(shape, _joined(fill_value), dtype=dtype)
+    return _np.full(shape, fill_value, dtype, *args, **settings)
+
+
+_OURS = {
+    **_ops.public_names(),
+    **{f.__name__: _converting(f) for f in (_np.asarray, _np.asanyarray, _np.ascontiguousarray)},
+    "full": _full,
+}
 _OWN_MEANING = {name for name in _OURS if not hasattr(_np, name)}
 """What tapegrad adds for PyTorch's sake (`mm`, `clamp`): no names of NumPy's."""
 

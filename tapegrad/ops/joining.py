@@ -49,7 +49,7 @@ def stack(g, xs_shapes, *, axis=0):
 
 
 def array(data: Any, dtype: Any = None) -> Any:
-    """A tensor from nested sequences whose elements may be tracked: `tg.array([a, b])` stacks them.
+    """A tensor from nested sequences whose elements may be tracked: `tg.array([a, b])` stacks them. It never shares memory.
 
     Numbers alone make a plain array, as in NumPy: `tg.tensor` makes a tensor of them.
 
@@ -58,8 +58,14 @@ def array(data: Any, dtype: Any = None) -> Any:
     >>> tg.array([a, a * a, 1.0])
     tensor([2., 4., 1.], grad_fn=<StackBackward0>)
     """
+    joined = gathered(data, dtype)
+    return np.copy(joined) if joined is data else joined
+
+
+def gathered(data: Any, dtype: Any = None) -> Any:
+    """As `array`, but tensors and arrays come back as they are."""
     if isinstance(data, list | tuple) and any(isinstance(x, Tensor | list | tuple) for x in data):
-        joined = apply(stack.primitive, [array(x) for x in data], (0,))
+        joined = apply(stack.primitive, [gathered(x) for x in data], (0,))
     else:
         joined = data if isinstance(data, Tensor) else as_array(data, dtype=dtype)
     return joined.astype(dtype) if dtype is not None and joined.dtype != dtype else joined
