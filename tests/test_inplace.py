@@ -1082,6 +1082,18 @@ def test_what_is_no_view_here_and_none_to_write_to_in_numpy_is_read_only(shown):
 
 
 @here
+@pytest.mark.parametrize("tracked", [True, False])
+def test_windows_show_what_is_written_to_their_base(tracked):
+    x = leaf([1.0, 2.0, 3.0, 4.0])
+    y = x * 1.0 if tracked else tg.zeros(4)
+    w = np.lib.stride_tricks.sliding_window_view(y, 2)
+    y[1] = x[0] * 10.0
+    equal(w.detach(), np.lib.stride_tricks.sliding_window_view(y.detach().numpy(), 2))
+    (w * tg.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])).sum().backward()
+    equal(x.grad, [51.0, 0.0, 9.0, 6.0] if tracked else [50.0, 0.0, 0.0, 0.0])
+
+
+@here
 def test_flat():
     """It reads copies in the order of rows; stores reach the tensor, also where its memory is in another order."""
     x = leaf([1.0, 2.0, 3.0, 4.0])

@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.lib.array_utils import normalize_axis_tuple
 
 from ..errors import NotDifferentiable
 from ..primitive import FUNCTIONS, call, primitive, refuse
-from ..storage import as_array
+from ..storage import as_array, tracing
 from ..tensor import Tensor
 from .composing import composed, moved, raw
 from .elementary import where
@@ -349,19 +350,66 @@ if hasattr(np, "row_stack"):
 # -------------------------------------------------------------------------------------------------- windows
 
 
+def _overlapped(
+    g: Any, lengths: tuple[int, ...], axes: tuple[int, ...], shape: tuple[int, ...]
+) -> Any:
+    out = np.zeros(shape, g.dtype)
+    places = [slice(None)] * len(shape)
+    for offsets in np.ndindex(lengths):
+        region = list(places)
+        for k, offset in zip(axes, offsets, strict=True):
+            start = region[k].start or 0  # an axis may be cut twice
+            region[k] = slice(start + offset, start + offset + g.shape[k])
+        out[tuple(region)] += g[(..., *offsets)]
+    return out
+
+
+@primitive(
+    _overlapped,
+    name="overlapped",
+    linear=True,
+    samples=[
+        call((3, 2), lengths=(2,), axes=(0,), shape=(4,)),
+        call((2, 3, 2, 2, 3), lengths=(2, 3), axes=(2, 0), shape=(4, 3, 3)),
+        call((2, 2, 2), lengths=(2, 2), axes=(0, 0), shape=(4,)),
+    ],
+)
+def overlapped(g, *, lengths, axes, shape):
+    """The transpose of reading windows: every entry is added where it was read."""
+    return windows(g, lengths, axes)
+
+
+@primitive(
+    lambda x, lengths, axes: np.lib.stride_tricks.sliding_window_view(x, lengths, axes),
+    name="windows",
+    linear=True,
+    view=True,
+    samples=[
+        call((4,), lengths=(2,), axes=(0,)),
+        call((4, 3, 3), lengths=(2, 3), axes=(2, 0)),
+        call((4,), lengths=(2, 2), axes=(0, 0)),
+    ],
+)
+def windows(g, x_shape, *, lengths, axes):
+    """Windows along some axes, as last axes: a read-only view of one entry in many places."""
+    return overlapped(g, lengths, axes, x_shape)
+
+
 @composed(np.lib.stride_tricks.sliding_window_view, "x")
 def _windows(x: Any, window_shape: Any, axis: Any = None) -> Any:
-    """Windows along some axes, as last axes. NumPy's are a view of one entry in many places; here they are joined from slices."""
+    """Windows along some axes, as last axes; in a compiled program, which reads no memory twice, joined from slices."""
+    lengths = tuple(np.atleast_1d(window_shape).tolist())
+    ndim = np.ndim(x)
+    axes = tuple(range(ndim)) if axis is None else normalize_axis_tuple(axis, ndim, "axis", True)
+    if tracing.get() is None:
+        return windows(x, lengths, axes)
     stand_in = np.broadcast_to(np.zeros((), x.dtype), np.shape(x))
     np.lib.stride_tricks.sliding_window_view(stand_in, window_shape, axis)  # it checks the settings
-    lengths = np.atleast_1d(window_shape).tolist()
-    axes = range(np.ndim(x)) if axis is None else np.atleast_1d(axis).tolist()
-    windows = x
+    joined = x
     for k, n in zip(axes, lengths, strict=True):
-        k = k % np.ndim(x)
-        places = np.shape(windows)[k] - n + 1
-        windows = stack([windows[along(k, slice(i, i + places))] for i in range(n)], axis=-1)
-    return locked(windows)
+        places = np.shape(joined)[k] - n + 1
+        joined = stack([joined[along(k, slice(i, i + places))] for i in range(n)], axis=-1)
+    return locked(joined)
 
 
 # -------------------------------------------------------------------------------------------------- padding
