@@ -53,16 +53,7 @@ def _shared(view: Tensor, parent: Tensor) -> bool:
     ):  # NumPy gave the very array back: an array object of its own tells the two apart
         view._data = own = memory.view()
     root = own.base
-    if root is memory or (root is not None and root is memory.base):
-        return True
-    return type(root) is not np.ndarray and root is not None and _owner(own) is _owner(memory)
-
-
-def _owner(array: Any) -> Any:
-    """What the memory belongs to; windows show it by way of a helper of NumPy's."""
-    while (base := getattr(array, "base", None)) is not None:
-        array = base
-    return array
+    return root is memory or (root is not None and root is memory.base)
 
 
 def _memory_of_number(base: Any, parent: Tensor) -> Any:

@@ -13,6 +13,8 @@ import os
 import numpy as np
 import pytest
 
+from tapegrad import storage
+from tapegrad.primitive import OPS
 from tests.suite import HERE, differs, each_engine, equal, here, leaf, tg  # noqa: F401
 
 
@@ -449,6 +451,21 @@ def test_a_loop_may_read_the_rows_that_it_has_stored(engine):
     t = tg.tensor(p, requires_grad=True)
     stored(t).backward()
     np.testing.assert_allclose(t.grad.numpy(), tg.grad(joined)(p), rtol=1e-14)
+
+
+@here
+def test_windows_that_were_saved_may_not_be_overwritten(engine):
+    windows = np.lib.stride_tricks.sliding_window_view
+    for write in (0, slice(2, 4), -1):
+        x = leaf(0.1, 0.2, 0.3, 0.4, 0.5)
+        b = x * 1.0
+        z = np.sin(windows(b, 2))
+        b[write] = 2.0
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            z.sum().backward()
+    c = tg.zeros((4, 6)) + leaf(0.5)
+    for base in (c, c.T, c[::2, ::-1], c[1:, 1:]):
+        equal(windows(base, 2, 0), np.full((base.shape[0] - 1, base.shape[1], 2), 0.5))
 
 
 @here
@@ -1333,3 +1350,21 @@ def test_random_programs_agree_with_torch():
             found.numpy(), expected.numpy(), rtol=1e-9, atol=1e-9, err_msg=f"seed {seed}: {names}"
         )
     assert refused < 0.7 * programs
+
+
+@here
+@pytest.mark.parametrize(
+    "op", [op for op in OPS if op is not None and op.view], ids=lambda op: op.name
+)
+def test_views_say_whose_memory_they_show(op):
+    """Whether a saved view was overwritten is found by its owner (storage.owner)."""
+    for sample in op.samples:
+        base = (
+            np.ones(sample.operands[0])
+            if type(sample.operands[0]) is tuple
+            else np.array(sample.operands[0])
+        )
+        t = tg.tensor(base)
+        shown = op.function(t, **sample.settings)._data
+        if isinstance(shown, np.ndarray) and np.may_share_memory(shown, t._data):
+            assert storage.owner(shown) is storage.owner(t._data)

@@ -15,7 +15,7 @@ from numpy.lib.array_utils import normalize_axis_tuple
 
 from ..errors import NotDifferentiable
 from ..primitive import FUNCTIONS, call, primitive, refuse
-from ..storage import as_array, tracing
+from ..storage import as_array, owner, tracing
 from ..tensor import Tensor
 from .composing import composed, moved, raw
 from .elementary import where
@@ -379,8 +379,23 @@ def overlapped(g, *, lengths, axes, shape):
     return windows(g, lengths, axes)
 
 
+def _shown_in_windows(x: np.ndarray, lengths: tuple[int, ...], axes: tuple[int, ...]) -> np.ndarray:
+    """As `sliding_window_view`, whose results do not say whose memory they show (`base` is a helper object)."""
+    seen = np.lib.stride_tricks.sliding_window_view(x, lengths, axes)
+    root = owner(x)
+    if not root.flags.c_contiguous:
+        root = root.T
+    if root.flags.c_contiguous and root.size and seen.size:
+        begin = x.ctypes.data - root.ctypes.data
+        shown = np.ndarray(seen.shape, x.dtype, root, begin, seen.strides)
+    else:
+        shown = seen.copy()
+    shown.flags.writeable = False
+    return shown
+
+
 @primitive(
-    lambda x, lengths, axes: np.lib.stride_tricks.sliding_window_view(x, lengths, axes),
+    _shown_in_windows,
     name="windows",
     linear=True,
     view=True,
