@@ -43,7 +43,7 @@ MOST_ALIKE = 4
 """Parts of a turn that may be alike in their calls, so that the distance at which calls come again is a part of the period."""
 TRIMS = ((0, 0), (1, 0), (0, 1), (1, 1), (2, 0), (2, 1), (0, 2), (1, 2), (2, 2))
 """How many turns are left out first and last: those often read something else, what stands before the loop, or nothing after it."""
-WIDEST = 16
+WIDEST = 64
 """Operands of a call above which it is no part of a loop: it is rather what joins the results of all turns."""
 LONGEST = 20_000
 FEW = 64
@@ -147,11 +147,11 @@ def rolled(graph: Graph) -> Graph:
     if len(graph.steps) < WORTH:
         return graph
     by_rows = forwarded(graph)
-    if by_rows is not graph:
-        found = _Roller(by_rows).run()
-        if found is not by_rows:
-            return found
-    return _Roller(graph).run()
+    found = _Roller(by_rows).run()
+    if by_rows is graph or (found is not by_rows and len(found.steps) < WORTH):
+        return found
+    plainly = _Roller(graph).run()
+    return found if found is not by_rows and len(found.steps) <= len(plainly.steps) else plainly
 
 
 def _signature(node: Node, varying: list[Any]) -> Any:

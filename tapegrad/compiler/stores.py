@@ -145,7 +145,8 @@ class _Forwarder:
         if node.name == "stack":
             return self._stack(node, inputs)
         if node.name == "add":
-            return self._sum(*inputs) if len(inputs) == 2 else NotImplemented
+            plain = len(inputs) == 2 == len(node.args) and not node.kwargs
+            return self._sum(*inputs) if plain else NotImplemented
         if node.name == "getitem":
             index = _index(node)
             if len(inputs) > 1 or _leading(index, first.shape) is None:
@@ -161,11 +162,11 @@ class _Forwarder:
         return self._store(node, inputs)
 
     def _stack(self, node: Node, inputs: Sequence[Any]) -> Any:
-        """The version that a stack of a few versions is."""
+        """The version that a stack of versions is."""
         if not any(type(x) is _Version for x in inputs) or len(node.args) > 1 or node.kwargs:
             return NotImplemented
         rows = [inputs[a.index] if type(a) is Ref else a for a in node.args[0]]
-        if len(rows) > FEW or any(getattr(x, "dtype", None) != node.dtype for x in rows):
+        if any(getattr(x, "dtype", None) != node.dtype for x in rows):
             return NotImplemented
         chain = _Chain(None, node)
         for i, row in enumerate(rows):
@@ -183,25 +184,27 @@ class _Forwarder:
         else:
             x, value = node.args[0], node.args[-1]
             indices = [_place(node)]
-        given = [inputs[a.index] if type(a) is Ref else a for a in (x, value)]
-        if type(x) is not Ref:
-            if not isinstance(x, np.ndarray):
-                return NotImplemented
-            given[0] = self._constant(x, node)
-        if node.shape != given[0].shape or not self._fits(given[1], node):
+        value = inputs[value.index] if type(value) is Ref else np.asarray(value)
+        if value.dtype.kind == "c" != node.dtype.kind:
+            return NotImplemented
+        if type(x) is Ref:
+            x = inputs[x.index]
+        elif isinstance(x, np.ndarray) and x.shape == node.shape:
+            x = self._constant(x, node)
+        else:
             return NotImplemented
         if len(indices) == 1 and type(indices[0]) is slice:
-            return self._filled(given[0], range(*indices[0].indices(node.shape[0])), given[1])
+            return self._filled(x, range(*indices[0].indices(node.shape[0])), value)
         if _leading(indices[0], node.shape) is None:
             return NotImplemented
-        return self._written(given[0], indices, given[1])
+        return self._written(x, indices, value)
 
     def _filled(self, x: Any, places: range, value: Any) -> Any:
         """x after a store of a value to a few rows: what a loop reads of its past at first stands there."""
         if not 0 < len(places) <= MOST_FILLED or self.slices > FEW:
             return NotImplemented
-        many = len(np.shape(value)) == len(x.shape)
-        if many and np.shape(value)[0] not in (1, len(places)):
+        many = len(value.shape) == len(x.shape)
+        if many and value.shape[0] not in (1, len(places)):
             return NotImplemented
         if many and type(value) is _Version:
             value = self._whole(value)
@@ -213,10 +216,6 @@ class _Forwarder:
                 row = self._entry_of(value, k) if isinstance(value, Node) else value[k]
             version = chain.stored(i, self._fitted(row, x.shape[1:], x.dtype))
         return version
-
-    def _fits(self, value: Any, node: Node) -> bool:
-        dtype = value.dtype if hasattr(value, "dtype") else np.asarray(value).dtype
-        return dtype.kind in "biuf" or node.dtype.kind == "c"
 
     # ------------------------------------------------------------------------------------ rows
 
@@ -335,8 +334,10 @@ class _Forwarder:
 
     def _fitted(self, value: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
         """A value as the row that it is stored to has it."""
+        extra = len(value.shape) - len(shape)  # leading axes of length 1
         if not isinstance(value, Node | _Version):
-            return np.array(np.broadcast_to(np.asarray(value).astype(dtype), shape))
+            row = value[(0,) * extra] if extra > 0 else value
+            return np.array(np.broadcast_to(row.astype(dtype), shape))
         if value.weak or value.dtype != dtype:
             like = _Like(value.shape, dtype)
             value = self._made(
@@ -345,8 +346,7 @@ class _Forwarder:
         if value.shape == shape:
             return value
         value = self._whole(value)
-        extra = len(value.shape) - len(shape)
-        if extra > 0:  # leading axes of length 1
+        if extra > 0:
             value = self._entry_of(value, (0,) * extra)
         like = _Like(shape, dtype)
         return self._made(_call(np.broadcast_to, "broadcast_to", (Ref(0), shape), (value,), like))
@@ -368,7 +368,7 @@ class _Forwarder:
         if type(x) is not _Version:
             return x
         chain = x.chain
-        known = max((k for k in chain.whole if k <= x.number), default=None)
+        known = next((k for k in reversed(chain.whole) if k <= x.number), None)
         if known is None:
             if x.number == 1:  # nothing but one row
                 i = chain.log[0]

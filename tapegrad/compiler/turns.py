@@ -33,7 +33,6 @@ from .rolling import (
     LEAST_TURNS,
     MOST_ALIKE,
     TRIMS,
-    WIDEST,
     _along,
     _index,
     _signature,
@@ -47,6 +46,9 @@ LEAST = 250
 
 MOST_LOOSE = 16
 """Values of single turns that are read after the loop, above which it stays as it is."""
+
+WIDEST = 16
+"""Operands of an entry above which it is no part of a loop: it is rather what joins the values of all turns."""
 
 MOST_COMPUTED = 64
 """Calls of a turn behind one value that has no entry."""
