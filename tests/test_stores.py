@@ -156,6 +156,26 @@ def test_their_second_derivatives_are_rolled(f):
         assert compiled.report().loops < 4 * FEW_LOOPS
 
 
+def kept_views(p):
+    """Views that are older than writes beside them, below them and through them."""
+    u, total = tg.zeros((4, 3)), 0.0
+    first, second, column = u[0], u[1], u[:, 1]
+    u[1] = p
+    part = first[0:2]
+    u[0] = 2 * p
+    second[0] = 7 * p[0]
+    tail = u[1:3]
+    tail[1] += p * column[1]
+    for k, view in enumerate((first, part, second, column, tail, tail[1])):
+        total = total + (k + 1.0) * np.sum(view * 1.0)
+    return total + np.sum(u * 0.5)
+
+
+def test_views_see_writes_through_all_others():
+    for f in (kept_views, tg.grad(kept_views), tg.hessian(kept_views)):
+        np.testing.assert_allclose(tg.compile(f)(P), f(P), rtol=1e-13)
+
+
 def test_another_branch_in_a_rolled_loop_is_another_program():
     compiled = tg.compile(tg.value_and_grad(checked))
     for p in (P, P * [0.1, 1, 1], P, P * [3, 1, 1], P * [0.1, 0.2, 1]):
@@ -168,12 +188,12 @@ def test_another_branch_in_a_rolled_loop_is_another_program():
 def _program(rng, steps):
     """A random function that stores to arrays and reads them, by rows, parts of rows and as a whole."""
     rows, width = 9, 3
-    plan = [(rng.integers(12), rng.integers(-rows, rows, 3), rng.integers(width), rng.normal()) for _ in range(steps)]  # fmt: skip
+    plan = [(rng.integers(15), rng.integers(-rows, rows, 3), rng.integers(width), rng.normal()) for _ in range(steps)]  # fmt: skip
 
     def f(p):
         a, b = tg.zeros((rows, width)), p[0] * np.arange(1.0, rows + 1)
         c = np.outer(np.linspace(0, 1, rows), p)
-        s = p[1]
+        s, kept = p[1], [a[0]]
         for kind, (i, j, k), m, w in plan:
             if kind == 0:
                 a[i] = p * s
@@ -198,6 +218,12 @@ def _program(rng, steps):
                 c[i] = a[j] * 1.0
             elif kind == 10:
                 b[i] *= np.tanh(s)
+            elif kind == 11:
+                kept.append((a, c)[m % 2][i])
+            elif kind == 12:
+                kept[k % len(kept)][m] = s * w
+            elif kind == 13:
+                s = s + 0.1 * np.sum(kept[k % len(kept)][:2])
             else:
                 s = np.tanh(s + np.sum(b[1:-1]) * 0.2) + c[j, m] * w
         return np.sum(a * c) + np.sum(b * b) * s
@@ -205,7 +231,7 @@ def _program(rng, steps):
     return f
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(60))
 def test_random_stores_are_forwarded(monkeypatch, seed):
     monkeypatch.setattr(rolling, "WORTH", 0)
     monkeypatch.setattr(rolling, "rolled", stores.forwarded)

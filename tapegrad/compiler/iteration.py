@@ -86,13 +86,12 @@ class Inner(Trace):
     def left(self, what: str) -> BaseException:
         return LeftBehind(self.key, what)
 
-    def write(self, traced: Traced, node_of: Callable[[], Traced], what: str) -> None:
-        root = traced
-        while root.source is not None:
-            root = root.source[0]
-        if root.given:
+    def write(
+        self, traced: Traced, node_of: Callable[[], Traced], what: str, index: Any = None
+    ) -> None:
+        if traced.root().given:
             raise Unrolled(what)
-        super().write(traced, node_of, what)
+        super().write(traced, node_of, what, index)
 
 
 def _input_like(shape: tuple[int, ...], dtype: np.dtype, weak: bool = False) -> Node:

@@ -327,14 +327,14 @@ class Trace:
             key = id(storage.owner(traced.value))
             self._buffers.setdefault(key, []).append(weakref.ref(traced))
 
-    def write(self, traced: Traced, node_of: Callable[[], Traced], what: str) -> None:
-        """Let `traced` stand for a new value, as after a write in place."""
+    def write(
+        self, traced: Traced, node_of: Callable[[], Traced], what: str, index: Any = None
+    ) -> None:
+        """Let `traced` stand for a new value, as after a write in place, at an index or everywhere."""
         where = _line()
         if storage.tracing.get() is not self:
             raise Unrolled(f"{what} writes to what stands outside of the step")
-        root = traced
-        while root.source is not None:
-            root = root.source[0]
+        root = traced.root()
         if root.given:
             raise TraceError(
                 f"{what} would write into an argument of a function traced by tg.compile ({where}), which a compiled program never "
@@ -345,24 +345,70 @@ class Trace:
                 if view is not None:
                     view.value  # noqa: B018  made now, so that it is known whose memory it shares
             self._unmade.clear()
-        held = self._buffers.pop(id(storage.owner(root.value)), ()) if traced.ndim else ()
-        mates = [mate for mate in (ref() for ref in held) if mate is not None and mate is not root]
-        if any(mate.source is None for mate in mates):
-            raise TraceError(
-                f"{what} would write into memory that a view of the same array shares ({where}), while its function is traced by "
-                "tg.compile: the view would not see it. Index the whole in one step (x[0, 1] = y, not x[0][1] = y), or copy first."
-            )
+        place = index if traced is root else traced.place_in(root)
+        views = [] if root.views is None else root.views.taken(_row(place, root.shape))
+        for shown in (root, *views) if traced.ndim else ():
+            if any(mate is not root for mate in self._sharing(shown)):
+                raise TraceError(
+                    f"{what} would write into memory that a view of the same array shares ({where}), while its function is traced by "
+                    "tg.compile: the view would not see it. Index the whole in one step (x[0, 1] = y, not x[0][1] = y), or copy first."
+                )
         traced.become(node_of())
         changed = traced
         while changed.source is not None:  # the arrays that it is a view of
-            parent, index = changed.source
-            parent.become(self.call(_stored, (parent, index, changed), {}, "setitem"))
+            parent, part = changed.source
+            parent.become(self.call(_stored, (parent, part, changed), {}, "setitem"))
             changed = parent
         self.watch(root)
-        for mate in mates:  # older ones first, so a view's base has changed before it
-            parent, index = mate.source
-            mate.become(self.call(operator.getitem, (parent, index), {}, "getitem"))
-            self.watch(mate)
+        for view in views:  # older ones first, so a view's base has changed before it
+            parent, part = view.source
+            view.become(self.call(operator.getitem, (parent, part), {}, "getitem"))
+            self.watch(view)
+            root.views.add(view, root)
+
+    def _sharing(self, traced: Traced) -> Iterator[Traced]:
+        """The values that show the memory of this one, and are not known to be views of anything."""
+        key = id(storage.owner(traced.value))
+        for mate in (ref() for ref in self._buffers.get(key, ())):
+            if mate is not None and mate.source is None and id(storage.owner(mate.value)) == key:
+                yield mate
+
+
+class _Views:
+    """The views of an array, by the row that they lie in: a write to another row is none to them."""
+
+    __slots__ = ("count", "others", "rows")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.rows: dict[int, list[Any]] = {}
+        self.others: list[Any] = []  # those that may lie in several rows
+
+    def add(self, view: Traced, root: Traced) -> None:
+        """Note one more, which is younger than all others."""
+        i = _row(view.place_in(root), root.shape)
+        held = self.others if i is None else self.rows.setdefault(i, [])
+        held.append((self.count, weakref.ref(view)))
+        self.count += 1
+
+    def taken(self, row: int | None) -> list[Traced]:
+        """The living views that a write to a row reaches, to any row for None, in the order in which they were made; they are forgotten."""
+        reached, self.others = self.others, []
+        if row is not None:
+            reached += self.rows.pop(row, ())
+        else:
+            for held in self.rows.values():
+                reached += held
+            self.rows.clear()
+        views = ((order, ref()) for order, ref in reached)
+        living = [(order, view) for order, view in views if view is not None]
+        return [view for _, view in sorted(living, key=lambda x: x[0])]
+
+
+def _row(place: Any, shape: tuple[int, ...]) -> int | None:
+    """The one row that an index lies in; None where there may be others."""
+    first = (place[0] if place else None) if type(place) is tuple else place
+    return first % shape[0] if type(first) is int and shape else None
 
 
 def _draws_nothing(function: Any) -> bool:
@@ -433,13 +479,14 @@ class Traced(StandIn):
     """A value of a traced run: it is what NumPy would have there, and remembers how to compute it again."""
 
     __slots__ = (
-        "__weakref__", "_later", "given", "home", "large", "nbytes", "node", "source", "value",
+        "__weakref__", "_later", "given", "home", "large", "nbytes", "node", "source", "value", "views",
     )  # fmt: skip
 
     def __init__(self, trace: Trace, node: Node, value: Any, given: bool = False) -> None:
         self.source: Any = (
             None  # (array, index) of which this is a view: a write to one is a write to both
         )
+        self.views: _Views | None = None
         self.home = trace
         self.node = node
         self.value = value
@@ -454,7 +501,7 @@ class Traced(StandIn):
     def of(cls, trace: Trace, node: Node, later: Later) -> Traced:
         """A value that nobody has computed yet; `value`, when it is asked for, does."""
         traced = cls.__new__(cls)
-        traced.source = None
+        traced.source = traced.views = None
         traced.home, traced.node, traced.given = trace, node, False
         traced.large, traced._later = True, later
         traced.nbytes = traced.size * traced.itemsize
@@ -475,7 +522,7 @@ class Traced(StandIn):
     def frozen(self) -> Traced:
         """The value as it is now, which no write in place reaches."""
         kept: Traced = object.__new__(Traced)
-        kept.source = None
+        kept.source = kept.views = None
         kept.home, kept.node, kept.given = self.home, self.node, self.given
         kept.large, kept.nbytes = self.large, self.nbytes
         known = self.later() if self.large else self.value
@@ -507,6 +554,13 @@ class Traced(StandIn):
 
     def duplicate(self) -> Any:
         return self.home.call(_made, (self,), {}, "copy")
+
+    def root(self) -> Traced:
+        """What it is a view of, and no view itself."""
+        root = self
+        while root.source is not None:
+            root = root.source[0]
+        return root
 
     def place_in(self, root: Any) -> Any:
         index: Any = ()
@@ -908,6 +962,10 @@ def _view(part: Traced, of: Any, index: Any) -> Traced:
     known, whole = (x.later() if x.large else x.value for x in (part, of))
     if known.view if type(known) is Later else _shares(known, whole):
         part.source = (of, index)
+        root = of.root()
+        if root.views is None:
+            root.views = _Views()
+        root.views.add(part, root)
     return part
 
 
@@ -1018,8 +1076,9 @@ def _written(
             f"{what} would write a traced value into a plain array ({_line()}), while its function is traced by tg.compile: the array "
             "would keep this run's value. Make the buffer a tensor, tg.zeros(...), or build the result with np.stack or np.where."
         )
+    index = args[1] if function is _stored else None
     trace.write(
-        target, lambda: trace.call(function, args, kwargs or {}, function.__name__[1:]), what
+        target, lambda: trace.call(function, args, kwargs or {}, function.__name__[1:]), what, index
     )
     return target
 
