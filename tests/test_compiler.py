@@ -326,6 +326,47 @@ def test_whatever_python_reads_is_a_guard(f):
     assert len(next(iter(c.programs.by_key.values()))) == 2
 
 
+def by_branches(x):
+    if x[0] > 1:
+        return np.sum(x * x)
+    return np.sum(np.sin(x)) if np.any(x > 2) and not (x > 2).all() else np.sum(x) * x[2]
+
+
+def by_an_integer(x):
+    return np.sum(x ** int(x[0]))
+
+
+def by_a_factorisation(x):
+    """What the machine code of one branch cannot compute is another one's."""
+    if np.all(x > 0):
+        return np.linalg.cholesky(np.outer(x, x) - 0.1 * np.eye(3) * x[0])[0, 0] * x[0]
+    return np.sum(x) if x[1] else x[0] * 2.0
+
+
+def by_a_sign(x):
+    return np.sum(x[1:]) * math.copysign(2.0, float(x[0].item() if x[0] else x[0]))
+
+
+BRANCHING = [by_branches, by_an_integer, by_a_factorisation]
+
+
+@pytest.mark.parametrize("f", [*BRANCHING, *map(tg.value_and_grad, BRANCHING), by_a_sign])
+@np.errstate(all="ignore")
+def test_guards_are_checked_in_machine_code(f):
+    c = tg.compile(f)
+    x = np.array([0.5, 0.6, 0.7])
+    factors = [1, -1, 3, [1, 4, 1], [3, 1, 1], [1, -1, 1], [0, 1, 1], [-0.0, 1, 1], [1, 0, -1]]
+    for at in [x * factor for factor in factors] * 3:
+        try:
+            expected = f(at)
+        except np.linalg.LinAlgError:
+            with pytest.raises(np.linalg.LinAlgError):
+                c(at)
+            continue
+        agree(c(at), expected)
+    assert not c.report().calls
+
+
 def test_shapes_that_follow_from_values():
     for f in (
         lambda x: x[x > 1],

@@ -514,6 +514,45 @@ def reduction(arrays: Arrays, node: Node, operands: Sequence[Any], settings: dic
     return total
 
 
+@lowers("any", "all")
+def some_or_all(
+    arrays: Arrays, node: Node, operands: Sequence[Any], settings: dict[str, Any]
+) -> Op:
+    """How many are none, or not all, of what the name says."""
+    x, axis, keepdims = _bound(node, operands, settings, "a", "axis", "keepdims")
+    op = _op(arrays, x)
+    zero = arrays.const(0, (), op.dtype)
+    found = arrays.elem("not_equal" if node.name == "any" else "equal", (op, zero), B1)
+    axes = _axes(axis, len(op.shape))
+    count = arrays.reduce("add", _cast(arrays, found, I8), axes)
+    none = arrays.const(0, (), I8)
+    found = arrays.elem("not_equal" if node.name == "any" else "equal", (count, none), B1)
+    if keepdims:
+        shape = tuple(1 if i in axes else n for i, n in enumerate(op.shape))
+        found = arrays.reshape(found, shape)
+    return found
+
+
+@lowers("holds")
+def holds(arrays: Arrays, node: Node, operands: Sequence[Any], settings: dict[str, Any]) -> Op:
+    """How many elements are not what Python saw (guards.py)."""
+    seen = node.function.guard.value  # type: ignore[attr-defined]
+    op = _op(arrays, operands[0])
+    if op.shape != seen.shape or op.dtype != seen.dtype:
+        raise Unlowered
+    if op.dtype.kind == "f" and np.isnan(seen).any():
+        raise Unlowered  # which equals nothing
+    other = "logical_xor" if op.dtype == B1 else "not_equal"
+    differs = arrays.elem(other, (op, arrays.array(seen)), B1)
+    if op.dtype.kind == "f" and not seen.all():
+        minus = arrays.elem("signbit", (op,), B1)
+        sign = arrays.elem("logical_xor", (minus, arrays.array(np.signbit(seen))), B1)
+        differs = arrays.elem("logical_or", (differs, sign), B1)
+    count = arrays.reduce("add", _cast(arrays, differs, I8), range(len(op.shape)))
+    arrays.checks.append(count)
+    return count
+
+
 # ---------------------------------------------------------------------------------------- shapes
 
 

@@ -228,6 +228,7 @@ class _Sequence:
         """The piece."""
         graph, partition = self.graph, self.partition
         wanted = {id(y) for y in graph.outputs if isinstance(y, Node)}
+        wanted |= {id(node) for node in graph.nodes if node.name == "holds"}
         plan: list[tuple[Any, list[Node], list[Node]]] = []
         for level in reversed(range(max([*partition.stages, *partition.calls, 0]) + 1)):
             calls = partition.calls.get(level, [])

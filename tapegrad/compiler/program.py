@@ -186,7 +186,7 @@ class Program:
         self.seconds = seconds
         run = self.graph
         try:
-            from . import islands, jit, nesting, partition
+            from . import guards, islands, jit, nesting, partition
             from .native import Form
 
             outputs = self.graph.outputs
@@ -199,10 +199,10 @@ class Program:
             ):  # the arguments come one by one, and there is nobody to ask but the code itself
                 form, slow = Form.flat(len(self.graph.inputs), leaves.count(None)), None
             if len(self.graph.steps) < rolling.WORTH:
-                self.native = partition.whole(self.graph, name, form, slow)
+                self.native = partition.whole(guards.as_calls(self.graph), name, form, slow)
             if self.native is None:
                 self.graph = rolling.rolled(self.graph)  # what it was is not needed any more
-                self.native = nesting.nested(self.graph, name, form, slow)
+                self.native = nesting.nested(guards.as_calls(self.graph), name, form, slow)
             if self.native is not None:
                 self.natives = [self.native]
                 seen = all(w.copy is None or w.value.flags.c_contiguous for w in self.around)

@@ -1,0 +1,45 @@
+"""Guards as calls: what Python looked at while tracing, checked by the machine code that computes it.
+
+A guard among NumPy calls is a look at a value between two parts of a program. Where all of a program is machine code, it is one more
+expression: how many elements differ from what was seen. That has to be 0, as what is noted of indices out of bounds (`Arrays.checks`);
+where it is not, the entry asks Python, which tries other programs or traces one.
+
+Invariant: a program with these calls takes the same calls as one with the guards.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .callout import GuardFailed
+from .graph import Graph, Guard, Node, Recorded, Ref
+
+
+@dataclass(frozen=True, slots=True)
+class Holds:
+    """The function of such a call: 0, or GuardFailed."""
+
+    guard: Guard
+
+    def __call__(self, value: Any) -> Any:
+        if not self.guard.holds(value):
+            raise GuardFailed(self.guard)
+        return np.int64(0)
+
+
+def as_calls(graph: Graph) -> Graph:
+    """The graph with a call in the place of each guard."""
+    if not any(isinstance(step, Guard) for step in graph.steps):
+        return graph
+    steps: list[Node | Guard] = []
+    for step in graph.steps:
+        if isinstance(step, Guard):
+            step = Recorded(Holds(step), "holds", (Ref(0),), {}, (step.node,), np.int64(0), True)
+        steps.append(step)
+    return Graph(graph.inputs, steps, graph.outputs)
+
+
+__all__ = ["Holds", "as_calls"]
