@@ -367,6 +367,31 @@ def test_guards_are_checked_in_machine_code(f):
     assert not c.report().calls
 
 
+def test_equal_eigenvalues_are_refused_as_ever():
+    """What raises where a derivative does not exist is machine code, too, until it does not exist."""
+
+    def f(a):
+        w, v = np.linalg.eigh(a)
+        return np.sum(w**2) + v[0, 1] ** 2
+
+    def g(a):
+        w, v = np.linalg.eigh(a)
+        return np.sum(v @ np.diag(w) @ v.T * np.arange(16.0).reshape(4, 4)) + v[0, 0]
+
+    a = np.cos(np.arange(16.0)).reshape(4, 4)
+    for h in (f, g):
+        c = tg.compile(tg.value_and_grad(h))
+        for at in (a + a.T, np.eye(4), np.diag([1.0, 1.0, 2.0, 3.0]), a + a.T):
+            try:
+                expected = tg.value_and_grad(h)(at)
+            except tg.NotDifferentiable:
+                with pytest.raises(tg.NotDifferentiable):
+                    c(at)
+            else:
+                agree(c(at), expected)
+        assert set(c.report().calls) == {"eigh"}
+
+
 def test_shapes_that_follow_from_values():
     for f in (
         lambda x: x[x > 1],

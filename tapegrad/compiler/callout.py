@@ -14,16 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from .graph import Graph, Guard, Node, Ref
+from .graph import Graph, Node, Ref
+from .guards import GuardFailed, Holds, as_calls
 
 _count = 0
-
-
-class GuardFailed(Exception):
-    """A value that Python had looked at while tracing is another one in this call."""
-
-    def __init__(self, guard: Guard | None = None) -> None:
-        self.guard = guard
 
 
 class Writer:
@@ -31,20 +25,14 @@ class Writer:
 
     def __init__(self, graph: Graph) -> None:
         self.names: dict[int, str] = {}
-        self.constants: dict[str, Any] = {"holds": _holds, "check": _check, "output": _output}
+        self.constants: dict[str, Any] = {"check": _check, "output": _output}
         self._by_id: dict[int, str] = {}
         self.lines: list[str] = []
         for i, node in enumerate(graph.inputs):
             self.names[id(node)] = f"a{i}"
         self._last = _last_uses(graph)
-        for position, step in enumerate(graph.steps):
-            if isinstance(step, Guard):
-                guard = self.constant(step, "guard")
-                self.lines.append(
-                    f"holds({guard}, {self.names[id(step.node)]})  # {step.what}, {step.where}"
-                )
-            else:
-                self._call(step, len(self.names))
+        for position, step in enumerate(graph.nodes):
+            self._call(step, len(self.names))
             self._release(position)
         self.returned = []
         taken: set[int] = set()
@@ -59,6 +47,10 @@ class Writer:
         name = self.names[id(node)] = f"v{number}"
         function = self.constant(node.function, _identifier(node.name))
         values = [self.names[id(x)] for x in node.inputs]
+        if isinstance(node.function, Holds):
+            guard = node.function.guard
+            self.lines.append(f"{function}({values[0]})  # {guard.what}, {guard.where}")
+            return
         arguments = [self.text(x, values) for x in node.args]
         arguments += [f"{key}={self.text(x, values)}" for key, x in node.kwargs.items()]
         call = f"{function}({', '.join(arguments)})"
@@ -103,7 +95,7 @@ class Writer:
 def written(graph: Graph, name: str) -> tuple[Callable[..., list[Any]], str]:
     """A graph as a Python function of its inputs that returns the list of outputs, and its text."""
     global _count
-    writer = Writer(graph)
+    writer = Writer(as_calls(graph))
     arguments = ", ".join(f"a{i}" for i in range(len(graph.inputs)))
     body = [*writer.lines, f"return [{', '.join(writer.returned)}]"]
     text = f"def program({arguments}):\n" + "".join(f"    {line}\n" for line in body)
@@ -118,9 +110,8 @@ def written(graph: Graph, name: str) -> tuple[Callable[..., list[Any]], str]:
 def _last_uses(graph: Graph) -> dict[int, list[int]]:
     """Per position, the nodes that no later step reads."""
     last: dict[int, int] = {}
-    for position, step in enumerate(graph.steps):
-        read = (step.node,) if isinstance(step, Guard) else (step, *step.inputs)
-        for node in read:
+    for position, step in enumerate(graph.nodes):
+        for node in (*step.inputs,) if isinstance(step.function, Holds) else (step, *step.inputs):
             last[id(node)] = position
     for node in (*graph.inputs, *(y for y in graph.outputs if isinstance(y, Node))):
         last.pop(id(node), None)
@@ -140,7 +131,6 @@ def _identifier(name: str) -> str:
 
 
 _TAKEN = {
-    "holds",
     "check",
     "output",
     "slice",
@@ -153,11 +143,6 @@ _TAKEN = {
     "program",
     "lambda",
 }
-
-
-def _holds(guard: Guard, value: Any) -> None:
-    if not guard.holds(value):
-        raise GuardFailed(guard)
 
 
 def _check(value: Any, like: Node) -> Any:

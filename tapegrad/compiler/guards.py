@@ -1,8 +1,8 @@
-"""Guards as calls: what Python looked at while tracing, checked by the machine code that computes it.
+"""Guards as calls: what Python looked at while tracing, checked where it is computed.
 
-A guard among NumPy calls is a look at a value between two parts of a program. Where all of a program is machine code, it is one more
-expression: how many elements differ from what was seen. That has to be 0, as what is noted of indices out of bounds (`Arrays.checks`);
-where it is not, the entry asks Python, which tries other programs or traces one.
+To the passes that make machine code a guard is one more expression: how many elements differ from what was seen. That has to be 0,
+as what is noted of indices out of bounds (`Arrays.checks`); where it is not, the entry asks Python, which tries other programs or traces
+one. Among NumPy's calls it is a function of the value that raises.
 
 Invariant: a program with these calls takes the same calls as one with the guards.
 """
@@ -14,8 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from .callout import GuardFailed
 from .graph import Graph, Guard, Node, Recorded, Ref
+
+
+class GuardFailed(Exception):
+    """A value that Python had looked at while tracing is another one in this call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +29,7 @@ class Holds:
 
     def __call__(self, value: Any) -> Any:
         if not self.guard.holds(value):
-            raise GuardFailed(self.guard)
+            raise GuardFailed
         return np.int64(0)
 
 
@@ -42,4 +45,4 @@ def as_calls(graph: Graph) -> Graph:
     return Graph(graph.inputs, steps, graph.outputs)
 
 
-__all__ = ["Holds", "as_calls"]
+__all__ = ["GuardFailed", "Holds", "as_calls"]

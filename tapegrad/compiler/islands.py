@@ -1,10 +1,10 @@
 """Islands: native parts of a graph that is none as a whole, with the routines and loops among its calls.
 
-A graph is no single native function where NumPy has to be called, where Python looked at a value, or where no entry takes the arguments
-apart. An *island* is all that lies between two levels of such calls: expressions, routines and loops (nesting.py), made
-one native part. What has neither routine nor loop is left to the partition, whose stages threads may share.
+A graph is no single native function where NumPy has to be called, or where no entry takes the arguments apart. An *island* is all that
+lies between two levels of such calls: expressions, routines and loops (nesting.py), made one native part. What has neither routine nor
+loop is left to the partition, whose stages threads may share.
 
-Invariant: the new graph computes the same outputs and checks the same guards.
+Invariant: the new graph computes the same outputs. Guards are calls to it (guards.py).
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from . import jit
-from .graph import Graph, Guard, Node, Recorded, Ref
+from .graph import Graph, Node, Recorded, Ref
+from .guards import Holds, as_calls
 from .native import Argument, Form, Native, Result
 from .nesting import Module
 from .pairs import Unlowered
@@ -25,6 +26,7 @@ from .routines import may_be, routine
 
 def islands(graph: Graph, name: str) -> tuple[Graph, list[Native]]:
     """The graph with its islands as native parts, and these parts."""
+    graph = as_calls(graph)
     able = _able(graph)
     if not any(_beyond_expressions(node) for node in graph.nodes if id(node) in able):
         return graph, []
@@ -80,8 +82,7 @@ def _able(graph: Graph) -> set[int]:
 
 def _whole(body: Graph) -> bool:
     """Whether a step is machine code from beginning to end."""
-    if any(type(step) is Guard for step in body.steps):
-        return False
+    body = as_calls(body)
     able = _able(body)
     return all(id(node) in able for node in body.nodes)
 
@@ -94,24 +95,14 @@ class _Builder:
         self.steps: list[Any] = []
         self.natives: list[Native] = []
         self.replaced: dict[int, Node] = {}
-        self.guards: dict[int, list[Guard]] = {}
         self.readers: dict[int, list[Node]] = {}
-        for step in graph.steps:
-            if isinstance(step, Guard):
-                self.guards.setdefault(id(step.node), []).append(step)
-                continue
+        for step in graph.nodes:
             for x in step.inputs:
                 self.readers.setdefault(id(x), []).append(step)
         self.returned = {id(y) for y in graph.outputs if isinstance(y, Node)}
-        for node in graph.inputs:
-            self._guarded(node)
 
     def _now(self, x: Any) -> Any:
         return self.replaced.get(id(x), x) if isinstance(x, Node) else x
-
-    def _guarded(self, node: Node) -> None:
-        for guard in self.guards.get(id(node), ()):
-            self.steps.append(Guard(self._now(node), guard.value, guard.where, guard.what))
 
     def calls(self, nodes: Sequence[Node]) -> None:
         """Calls as they are."""
@@ -119,7 +110,6 @@ class _Builder:
             if any(id(x) in self.replaced for x in node.inputs):
                 self.replaced[id(node)] = node.with_inputs([self._now(x) for x in node.inputs])
             self.steps.append(self._now(node))
-            self._guarded(node)
 
     def island(self, nodes: Sequence[Node], name: str) -> None:
         """Calls as one native part, if that can be and has a routine or a loop."""
@@ -141,7 +131,6 @@ class _Builder:
                 self.steps.append(part)
             part.shape, part.dtype = node.shape, node.dtype
             self.replaced[id(node)] = part
-            self._guarded(node)
 
     def _native(
         self, nodes: Sequence[Node], name: str
@@ -168,7 +157,7 @@ class _Builder:
 
     def _wanted(self, node: Node, mine: set[int]) -> bool:
         """Whether something outside of the island needs the value."""
-        if id(node) in self.returned or id(node) in self.guards:
+        if id(node) in self.returned or isinstance(node.function, Holds):
             return True
         return any(id(reader) not in mine for reader in self.readers.get(id(node), ()))
 

@@ -8,15 +8,16 @@ Invariant: an expression has the shape and dtype that the call's value had when 
 
 from __future__ import annotations
 
+import functools
 import inspect
 import math
 import operator
 from collections.abc import Callable, Sequence
-from functools import cache
 from typing import Any
 
 import numpy as np
 
+from ..ops.linear_algebra import negligible
 from ..primitive import OPS
 from ..replay import named
 from .arrays import B1, COMPLEX, DTYPES, F4, F8, I8, STRONG, Arrays, Map, Op
@@ -318,7 +319,7 @@ def lowers(*names: str) -> Callable[[Lowered], Lowered]:
     return register
 
 
-@cache
+@functools.cache
 def _signature(function: Any) -> inspect.Signature | None:
     try:
         return inspect.signature(function)
@@ -476,6 +477,7 @@ _REDUCTIONS = {
 
 @lowers(*_REDUCTIONS)
 def reduction(arrays: Arrays, node: Node, operands: Sequence[Any], settings: dict[str, Any]) -> Op:
+    initial = None
     if node.name.endswith(".reduce"):
         given = (
             dict(zip(("array", "axis", "dtype", "out", "keepdims"), operands, strict=False))
@@ -490,11 +492,15 @@ def reduction(arrays: Arrays, node: Node, operands: Sequence[Any], settings: dic
     elif isinstance(node.function, OpCall):
         x, (axis, keepdims) = operands[0], _bound(node, (), settings, "axis", "keepdims")
     else:
-        x, axis, keepdims = _bound(node, operands, settings, "a", "axis", "keepdims")
+        x, axis, keepdims, initial = _bound(
+            node, operands, settings, "a", "axis", "keepdims", "initial"
+        )
     op = _op(arrays, x)
     if op.dtype == B1 and _REDUCTIONS[node.name] == "add":
         op = _cast(arrays, op, I8)
     name = _REDUCTIONS[node.name]
+    if initial is not None and (name == "add" or not isinstance(initial, int | float)):
+        raise Unlowered
     if op.dtype.kind != "f" and (name != "add" or node.dtype != op.dtype):
         raise Unlowered
     if op.dtype != node.dtype and node.name != "mean":
@@ -504,6 +510,8 @@ def reduction(arrays: Arrays, node: Node, operands: Sequence[Any], settings: dic
     if count == 0 and name in ("maximum", "minimum"):
         raise Unlowered
     total = arrays.reduce(name, op, axes)
+    if initial is not None:
+        total = arrays.elem(name, (total, arrays.const(initial, (), op.dtype)), op.dtype)
     if node.name == "mean":
         if not count or op.dtype not in (F8, F4):
             raise Unlowered
@@ -531,6 +539,29 @@ def some_or_all(
         shape = tuple(1 if i in axes else n for i, n in enumerate(op.shape))
         found = arrays.reshape(found, shape)
     return found
+
+
+@lowers("ratio")
+def ratio(arrays: Arrays, node: Node, operands: Sequence[Any], settings: dict[str, Any]) -> Op:
+    """The quotient where eigenvectors meet gaps of eigenvalues; the op itself raises for what is noted here."""
+    c, d = (_op(arrays, x, node.dtype) for x in operands)
+    if not math.prod(node.shape) or node.dtype.kind != "f":
+        raise Unlowered
+    n = max(c.shape[-2:])
+    c, d = (arrays.broadcast(x, node.shape) for x in (c, d))
+    number = functools.partial(arrays.const, shape=(), dtype=node.dtype)
+    nowhere = arrays.elem("equal", (d, number(0)), B1)
+    size = arrays.elem("absolute", (c,), node.dtype)
+    largest = arrays.reduce("maximum", size, range(len(node.shape))[-2:])
+    largest = arrays.broadcast(arrays.reshape(largest, (*node.shape[:-2], 1, 1)), node.shape)
+    tolerance = number(negligible(node.dtype, n))
+    least = arrays.elem("multiply", (largest, tolerance), node.dtype)
+    wrong = arrays.elem("logical_and", (nowhere, arrays.elem("greater", (size, least), B1)), B1)
+    arrays.checks.append(arrays.reduce("add", _cast(arrays, wrong, I8), range(len(node.shape))))
+    divisor = arrays.elem("where", (nowhere, number(1), d), node.dtype)
+    quotient = arrays.elem("divide", (c, divisor), node.dtype)
+    nothing = arrays.elem("multiply", (c, number(0)), node.dtype)
+    return arrays.elem("where", (nowhere, nothing, quotient), node.dtype)
 
 
 @lowers("holds")

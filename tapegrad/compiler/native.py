@@ -27,8 +27,8 @@ from .. import vecmath
 from ..tensor import Tensor
 from . import jit, team
 from .arrays import B1, C8, C16, F4, F8, I4, I8, Arrays, Op
-from .callout import GuardFailed
 from .emit import Body
+from .guards import GuardFailed
 from .schedule import Schedule, scheduled
 from .summing import summed_first
 from .surroundings import Watched, place_of_data

@@ -24,7 +24,8 @@ from .. import vecmath
 from . import jit
 from .arrays import DTYPES, Op
 from .emit import Body
-from .graph import Graph, Guard, Node
+from .graph import Graph, Node
+from .guards import Holds, as_calls
 from .native import REFUSED, Argument, Form, Native, Result
 from .pairs import Unlowered
 from .partition import KNOWN, Partition, Stage, renumbered
@@ -183,8 +184,7 @@ class Module:
 
     def sequence(self, graph: Graph) -> Piece:
         """All of a graph. Raises Unlowered where something in it is a call of NumPy's."""
-        if any(type(step) is Guard for step in graph.steps):
-            raise Unlowered
+        graph = as_calls(graph)
         if not all(x.dtype in KNOWN for x in graph.inputs):
             raise Unlowered
         return _Sequence(self, graph).run()
@@ -228,7 +228,7 @@ class _Sequence:
         """The piece."""
         graph, partition = self.graph, self.partition
         wanted = {id(y) for y in graph.outputs if isinstance(y, Node)}
-        wanted |= {id(node) for node in graph.nodes if node.name == "holds"}
+        wanted |= {id(node) for node in graph.nodes if isinstance(node.function, Holds)}
         plan: list[tuple[Any, list[Node], list[Node]]] = []
         for level in reversed(range(max([*partition.stages, *partition.calls, 0]) + 1)):
             calls = partition.calls.get(level, [])

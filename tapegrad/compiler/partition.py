@@ -4,7 +4,7 @@ Calls that have an expression (lowering.py) are gathered into *stages*: stage 0 
 the NumPy calls that can run on that, then stage 1, and so on. Each stage becomes one native part (native.py), a single
 node in the new graph with its outputs picked from it. A stage that only moves entries is left to NumPy, whose views cost nothing.
 
-Invariant: the new graph computes the same outputs and checks the same guards.
+Invariant: the new graph computes the same outputs. Guards are calls to it (guards.py).
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ import numpy as np
 
 from . import callout
 from .arrays import COMPLEX, DTYPES, SUMS, Arrays, Op
-from .graph import Graph, Guard, Node, Recorded, Ref
+from .graph import Graph, Node, Recorded, Ref
+from .guards import Holds, as_calls
 from .lowering import expression
 from .native import Argument, Form, Native
 from .pairs import Pair, Unlowered, read, written
@@ -102,13 +103,10 @@ class Partition:
 
 def compiled(graph: Graph, name: str) -> tuple[Graph, list[Native]]:
     """The graph with native parts in the place of what they compute, and these parts."""
+    graph = as_calls(graph)
     partition = Partition(graph)
     wanted = {id(y) for y in graph.outputs if isinstance(y, Node)}
-    guards: dict[int, list[Guard]] = {}
-    for step in graph.steps:
-        if isinstance(step, Guard):
-            wanted.add(id(step.node))
-            guards.setdefault(id(step.node), []).append(step)
+    wanted |= {id(node) for node in graph.nodes if isinstance(node.function, Holds)}
     last = max([*partition.stages, *partition.calls, 0]) + 1
     # What a later stage or a NumPy call reads, a stage must put out. Those of the last stage are known first.
     steps: list[Any] = []
@@ -143,12 +141,6 @@ def compiled(graph: Graph, name: str) -> tuple[Graph, list[Native]]:
     def now(node: Any) -> Any:
         return replaced.get(id(node), node) if isinstance(node, Node) else node
 
-    def guarded(node: Node) -> None:
-        for guard in guards.pop(id(node), ()):
-            steps.append(Guard(now(node), guard.value, guard.where, guard.what))
-
-    for node in graph.inputs:
-        guarded(node)
     for level in range(last):
         if level in parts:
             stage, outputs = parts[level]
@@ -174,15 +166,12 @@ def compiled(graph: Graph, name: str) -> tuple[Graph, list[Native]]:
                     part.shape, part.dtype = node.shape, node.dtype
                     steps.append(part)
                     replaced[id(node)] = part
-            for node in outputs:
-                guarded(node)
         for node in calls[level]:
             changed = node.with_inputs([now(x) for x in node.inputs])
             if hasattr(node.function, "loop"):
                 natives += _nativised(changed, node.function, f"{name}.loop", loops)
             replaced[id(node)] = changed
             steps.append(changed)
-            guarded(node)
     result = Graph(graph.inputs, steps, [now(y) for y in graph.outputs])
     return result.pruned(), natives
 
@@ -299,10 +288,11 @@ def linked(stage: Stage, ops: Sequence[Op], name: str) -> tuple[Native, list[Nod
 
 def whole(graph: Graph, name: str, form: Form, slow: Any) -> Native | None:
     """The graph as one native function with an entry of the user's own form; None where something in it is a NumPy call."""
-    if any(isinstance(step, Guard) for step in graph.steps) or not graph.inputs:
+    if not graph.inputs:
         return None
     if not all(x.dtype in KNOWN for x in graph.inputs):
         return None
+    graph = as_calls(graph)
     stage = Stage()
     for node in graph.inputs:
         stage.read(node)

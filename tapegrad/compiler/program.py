@@ -34,8 +34,8 @@ from ..tape import RECORDER, STRIDE, Leaf, own_tape
 from ..tensor import Tensor, wrap
 from ..transforms import _flatten, _unflatten
 from . import callout, keeping, rolling
-from .callout import GuardFailed
 from .graph import Graph, Guard, Node
+from .guards import GuardFailed, Holds
 from .report import Report
 from .surroundings import Watched, held_elsewhere, watched
 from .tracing import Later, LeftBehind, Trace, Traced, ops_recorded
@@ -186,7 +186,7 @@ class Program:
         self.seconds = seconds
         run = self.graph
         try:
-            from . import guards, islands, jit, nesting, partition
+            from . import islands, jit, nesting, partition
             from .native import Form
 
             outputs = self.graph.outputs
@@ -199,10 +199,10 @@ class Program:
             ):  # the arguments come one by one, and there is nobody to ask but the code itself
                 form, slow = Form.flat(len(self.graph.inputs), leaves.count(None)), None
             if len(self.graph.steps) < rolling.WORTH:
-                self.native = partition.whole(guards.as_calls(self.graph), name, form, slow)
+                self.native = partition.whole(self.graph, name, form, slow)
             if self.native is None:
                 self.graph = rolling.rolled(self.graph)  # what it was is not needed any more
-                self.native = nesting.nested(guards.as_calls(self.graph), name, form, slow)
+                self.native = nesting.nested(self.graph, name, form, slow)
             if self.native is not None:
                 self.natives = [self.native]
                 seen = all(w.copy is None or w.value.flags.c_contiguous for w in self.around)
@@ -258,7 +258,7 @@ class Program:
 
     def report(self, name: str) -> Report:
         """What the program consists of."""
-        names = [n.name for n in self.executed.nodes]
+        names = [n.name for n in self.executed.nodes if not isinstance(n.function, Holds)]
         calls = [name for name in names if not name.startswith("native") and not name.endswith("]")]
         return Report.of(
             name,

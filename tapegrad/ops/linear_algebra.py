@@ -148,7 +148,7 @@ EQUAL = (
 )
 
 
-def _negligible(dtype: Any, n: int) -> float:
+def negligible(dtype: Any, n: int) -> float:
     """A number times this is lost in the rounding of products of matrices of size n."""
     return 64 * n * float(np.finfo(dtype).eps)
 
@@ -159,7 +159,7 @@ def _ratio(c: np.ndarray, d: np.ndarray) -> np.ndarray:
         return c / d
     size = np.abs(c)
     largest = np.max(size, axis=(-2, -1), keepdims=True, initial=0)
-    if np.any(nowhere & (size > _negligible(c.dtype, max(c.shape[-2:])) * largest)):
+    if np.any(nowhere & (size > negligible(c.dtype, max(c.shape[-2:])) * largest)):
         raise NotDifferentiable(EQUAL)
     return np.where(nowhere, 0 * c, c / np.where(nowhere, 1, d))
 
@@ -208,7 +208,7 @@ def _refuse_equal(bar: Any, w: Any, completed: bool = False) -> None:
     if completed:
         shared |= _vanishing(w, w)
     largest = np.max(of_vector, axis=-1, keepdims=True)
-    if np.any(shared & (of_vector > _negligible(w.dtype, n) * largest)):
+    if np.any(shared & (of_vector > negligible(w.dtype, n) * largest)):
         raise NotDifferentiable(EQUAL)
 
 
