@@ -763,17 +763,22 @@ def interpreted(native, args, positions, order=range):
     if not isinstance(derived, Derived):
         return tg.value_and_grad(native, positions)(*args)
     made = derived.adjoint
-    scope = {k: getattr(v, "py_func", v) for k, v in made.scope.items()}
+    run = load_adjoint(derived.source, for_python(made.scope, order))
+    stacks = [np.empty(0, int if n == "ints" else float) for n in made.stacks]
+    value, *bars = run(*real_leaves(args), *(1.0 for _ in made.seeds), *stacks)
+    return value, variant.joined(positions, bars[: len(derived.wanted)])
+
+
+def for_python(scope, order=range):
+    """What generated code names, as Python runs it."""
+    scope = {k: getattr(v, "py_func", v) for k, v in scope.items()}
     own = (accumulate, clear, unless_zero, scatter_back, gather_back, put_places, grown, separate)
     for function in (*own, chunk_count, at, plus, zeros_of):
         scope[function.__name__] = function
     scope |= {"apart": separate, "zeros_like": np.zeros_like, "least": min}
     scope |= {"prange": order, "shared": lambda f: f, "alone": lambda f: f}
     scope["part"] = lambda **options: lambda f: f
-    run = load_adjoint(derived.source, scope)
-    stacks = [np.empty(0, int if n == "ints" else float) for n in made.stacks]
-    value, *bars = run(*real_leaves(args), *(1.0 for _ in made.seeds), *stacks)
-    return value, variant.joined(positions, bars[: len(derived.wanted)])
+    return scope
 
 
 def load_adjoint(source, scope):

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
+from tapegrad.native import tangent
 from tests import native_parallel as programs
 from tests.test_native import difference
-from tests.test_native_fuzz import interpreted
+from tests.test_native_fuzz import for_python, interpreted, load_adjoint
 
 X = np.array([0.3, -0.7, 0.5, 1.1, -0.2, 0.8, 0.45])
 
@@ -43,6 +44,33 @@ def test_gradient_is_the_derivative(f, order, rng):
     d = rng.normal(size=X.size)
     assert np.isclose(value, f(X), rtol=1e-12)
     assert np.isclose(gradient @ d, difference(f, X, d), rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize(
+    "f",
+    [*programs.SHARED, *programs.ALONE, programs.one_under_two_names],
+    ids=lambda f: f.__name__,
+)
+def test_tangent_is_the_derivative(f, order, rng):
+    _, made = parallel(f).variant((X,)).generated(lambda t: tangent.generate(t, {"x"}, 1, {}))
+    assert ("@shared" in made.source) == (f not in programs.ALONE)
+    d = rng.normal(size=X.size)
+    value, slope = load_adjoint(made.source, for_python(made.scope, ORDERS[order]))(X.copy(), d)
+    assert np.isclose(value, f(X), rtol=1e-12)
+    assert np.isclose(slope, difference(f, X, d), rtol=1e-8, atol=1e-8)
+
+
+def test_tangents_compiled_and_with_any_threads(threads, rng):
+    """The same bits with one thread and two."""
+    x, along = rng.normal(size=300), rng.normal(size=(1, 300))
+    variant = parallel(programs.all_read_one).variant((x,))
+    found = []
+    for n in (1, min(2, numba.config.NUMBA_NUM_THREADS)):
+        threads(n)
+        found += [variant.push((x,), (0,), [along])[0] for _ in range(3)]
+    assert all(np.array_equal(found[0], other) for other in found)
+    assert np.isclose(found[0][0], difference(programs.all_read_one, x, along[0]), rtol=1e-7)
 
 
 @pytest.mark.parametrize("f", programs.SHARED, ids=lambda f: f.__name__)

@@ -113,9 +113,7 @@ class _Generator:
         # With operations in any order a loop forward takes several elements at once; merged with its reverse it would not.
         merge = not (options or {}).get("fastmath")
         self.needs = Needs(self.flow, threads=options is not None, merge=merge)
-        given = sorted((options or {}).items(), key=lambda item: item[0])
-        told = "".join(f"{k}={v!r}, " for k, v in given if k not in runtime.KERNEL_OPTIONS)
-        self.part_decorator = f"@part({told.removesuffix(', ')})"
+        self.part_decorator = chunks.decorator(options or {})
         self.parts: list[tuple[str, list[str]]] = []
         self.limit = limit
         self.counts = read_counts(self.program.body, self.program.results)

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 from numba.core import types
 
 from .inference import is_array, is_float, is_whole
+from .runtime import KERNEL_OPTIONS
 from .settling import items_of
 from .tree import (
     Const,
@@ -41,7 +42,6 @@ from .tree import (
 )
 
 if TYPE_CHECKING:
-    from .adjoint import _Generator
     from .flow import Flow
 
 _NEAR = 64
@@ -464,7 +464,7 @@ def find(nodes: list[Node], flow: Flow) -> dict[int, Plan | str]:
 class Shared:
     """The code of one shared loop: functions that run some passes, forward and back, and the lines that call them."""
 
-    def __init__(self, parent: _Generator, node: Loop, plan: Plan) -> None:
+    def __init__(self, parent: Any, node: Loop, plan: Plan) -> None:
         self.parent = parent
         self.node = node
         self.plan = plan
@@ -481,8 +481,7 @@ class Shared:
     def emit(self, fw: Lines, rv: Lines) -> None:
         parent, plan = self.parent, self.plan
         start, stop, _ = parent.head(self.node.head, list(self.node.bounds), fw)
-        fw.put(f"{self.first} = {start}", f"{self.passes} = max({stop} - {self.first}, 0)")
-        tests = [self._test(c) for c in plan.conditions]
+        tests = self._begin(start, stop, fw)
         shared = ""
         if tests:
             shared = parent.unique("shared_loop")
@@ -519,6 +518,11 @@ class Shared:
             rv.close(mark)
             rv.put("else:")
             rv += serial or ["    " * serial.depth + "pass"]
+
+    def _begin(self, start: str, stop: str, lines: Lines) -> list[str]:
+        """Tell which passes there are; returns what must hold for threads to share them."""
+        lines.put(f"{self.first} = {start}", f"{self.passes} = max({stop} - {self.first}, 0)")
+        return [self._test(c) for c in self.plan.conditions]
 
     def _test(self, condition: tuple[str, ...]) -> str:
         if condition[0] == "apart":
@@ -559,19 +563,22 @@ class Shared:
 
     def _forward(self, fw: Lines) -> None:
         """The passes as they run where nothing is kept."""
-        parent, plan = self.parent, self.plan
         body = Lines(1)
-        for name in plan.sums:
-            body.put(f"{name} = {_zero(parent.typed.types[name])}")
+        kinds = self._totals(body)
+        body.put(*(f"{n} = {_zero(kind)}" for n, kind in kinds.items()))
         body.open(f"for {self.node.variable} in range({self.low}, {self.high}):")
-        parent.run(self.node.body, body)
+        self.parent.run(self.node.body, body)
         body.depth -= 1
-        totals = {n: _dtype(parent.typed.types[n]) for n in plan.sums}
+        totals = {n: _dtype(kind) for n, kind in kinds.items()}
         given = self._function("passes", body, totals, set())
         lines = self._driver("forward", "passes", given, totals, [], 0)
-        parent.parts.append(("@shared", lines))
+        self.parent.parts.append(("@shared", lines))
         call = ", ".join([f"chunk_count({self.passes}, 1, 0)", self.first, self.passes, *given])
-        self._added(fw, plan.sums, f"{self.names['forward']}({call})")
+        self._added(fw, totals, f"{self.names['forward']}({call})")
+
+    def _totals(self, body: Lines) -> dict[str, Any]:
+        """What passes add to, with types; what they need to be bound beforehand goes to `body`."""
+        return {n: self.parent.typed.types[n] for n in self.plan.sums}
 
     def _added(self, lines: Lines, names: Iterable[str], call: str) -> None:
         """Add what a call returns to numbers."""
@@ -695,6 +702,38 @@ class Shared:
         outs = "".join(f"in_order({s}), " for s in sums.values())
         lines.put(f"return ({outs})" if outs else "return None")
         return list(lines)
+
+
+class Pushed(Shared):
+    """The same where tangents are carried along: there is one way, and nothing to keep."""
+
+    def push(self) -> None:
+        parent, lines = self.parent, self.parent.lines
+        parent.passive(self.node.head)
+        start, stop, _ = map(plain, self.node.bounds)
+        tests = self._begin(start, stop, lines)
+        if not tests:
+            self._forward(lines)
+            return
+        lines.open(f"if {' and '.join(tests)}:")
+        self._forward(lines)
+        lines.depth -= 1
+        lines.open("else:")
+        parent.loop_of_one_thread(self.node)
+        lines.depth -= 1
+
+    def _totals(self, body: Lines) -> dict[str, Any]:
+        parent = self.parent
+        parent.declare(self.bound - set(self.plan.sums), body)
+        varying = [n for n in self.plan.sums if parent.flow.varies(n)]
+        dots = [parent.dot(n) for _ in parent.directions() for n in varying]
+        return super()._totals(body) | dict.fromkeys(dots, types.float64)
+
+
+def decorator(options: dict[str, Any]) -> str:
+    """The line over a function that runs some passes."""
+    told = [f"{k}={v!r}" for k, v in sorted(options.items()) if k not in KERNEL_OPTIONS]
+    return f"@part({', '.join(told)})"
 
 
 _LOST_ERROR = "a pass of a parallel loop raised an error, and none when it ran once more"

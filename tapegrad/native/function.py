@@ -457,7 +457,7 @@ class Variant:
 
             def make(typed: settling.Typed) -> Any:
                 wanted[:] = _leaves_at(typed, positions)
-                return tangent.generate(typed, set(wanted), width)
+                return tangent.generate(typed, set(wanted), width, compile_options(self.owner))
 
             typed, made = self.generated(make)
         except NotDifferentiable as refused:

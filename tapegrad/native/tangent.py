@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from . import runtime
+from . import chunks, folds, runtime
 from .flow import CUSTOM, Flow
 from .lowering import refuse
 from .rules import PLACES, names_in, renamed
@@ -37,20 +37,34 @@ class Tangent:
     mutated: list[str]
 
 
-def generate(typed: Typed, wanted: set[str], width: int = 1) -> Tangent:
+def generate(
+    typed: Typed, wanted: set[str], width: int = 1, options: dict[str, Any] | None = None
+) -> Tangent:
     """The tangent by the parameters `wanted` along `width` directions: a function of parameters and their tangents, which returns the
-    results and their tangents."""
-    return _Generator(typed, wanted, width).generate()
+    results and their tangents.
+
+    With `options`, as those of `adjoint.generate`, its parallel loops may use threads.
+    """
+    return _Generator(typed, wanted, width, options).generate()
 
 
 class _Generator:
-    def __init__(self, typed: Typed, wanted: set[str], width: int) -> None:
+    def __init__(
+        self, typed: Typed, wanted: set[str], width: int, options: dict[str, Any] | None
+    ) -> None:
+        if options is not None:
+            folds.split(typed)
         self.width = width
         self.direction = 0
         """The one whose lines are being written."""
         self.typed = typed
         self.program = typed.program
         self.flow = Flow(typed, wanted, forward=True)
+        self.scope = {**runtime.SCOPE, **self.program.scope}
+        self.plans = {} if options is None else chunks.find(self.program.body, self.flow)
+        self.part_decorator = chunks.decorator(options or {})
+        self.parts: list[tuple[str, list[str]]] = []
+        """Functions of parallel loops, each with its decorator."""
         self.dots: dict[tuple[str, int], str] = {}
         self.cotangents: dict[int, str] = {}
         """Of operations with a custom rule, the name of what the rule gave."""
@@ -63,24 +77,30 @@ class _Generator:
         varying = [r for r in results if flow.varies(r)]
         dots = [self.dot(p) for _ in self.directions() for p in dotted]
         lines.open(f"def {program.name}_tangent({', '.join([*program.params, *dots])}):")
-        names = {
-            n for op in _all(program.body) for n in op.out if flow.varies(n) and not flow.shadows(n)
-        }
-        for name in sorted(names - set(program.params)):
-            for _ in self.directions():
-                lines.put(f"{self.dot(name)} = 0.0")
+        names = {n for op in _all(program.body) for n in op.out}
+        self.declare(names - set(program.params), lines)
         self.block(program.body)
         outs = [*program.results, *(self.dot(r) for _ in self.directions() for r in varying)]
         lines.put(f"return ({', '.join(outs)},)")
+        texts = [lines, *([decorator, *text] for decorator, text in self.parts)]
         return Tangent(
-            source="\n".join(lines) + "\n",
-            scope={**runtime.SCOPE, **program.scope},
+            source="\n\n".join("\n".join(text) + "\n" for text in texts),
+            scope=self.scope,
             params=program.params,
             dotted=dotted,
             results=program.results,
             varying=varying,
             mutated=flow.mutated,
         )
+
+    def declare(self, names: set[str], lines: Lines) -> None:
+        """Tangents that may be read where no line bound them."""
+        for name in sorted(names):
+            if self.flow.varies(name) and not self.flow.shadows(name):
+                lines.put(*(f"{self.dot(name)} = 0.0" for _ in self.directions()))
+
+    def unique(self, name: str) -> str:
+        return self.typed.fresh(name)
 
     def directions(self) -> Iterator[int]:
         """Each direction in turn, for which lines are written then."""
@@ -126,7 +146,21 @@ class _Generator:
         if len(lines) == mark:
             lines.put("pass")
 
+    def run(self, nodes: list[Node], lines: Lines) -> None:
+        """A block in another place."""
+        before = self.lines, self.cotangents
+        self.lines, self.cotangents = lines, {}
+        self.block(nodes)
+        self.lines, self.cotangents = before
+
     def loop(self, node: Loop) -> None:
+        found = self.plans.get(id(node))
+        if isinstance(found, chunks.Plan):
+            chunks.Pushed(self, node, found).push()
+        else:
+            self.loop_of_one_thread(node)
+
+    def loop_of_one_thread(self, node: Loop) -> None:
         lines = self.lines
         if node.variable:
             self.passive(node.head)
