@@ -118,8 +118,8 @@ class _Run:
             rebuilt = list(args)
             for position, tree in zip(self.positions, self.trees(self.inputs), strict=True):
                 rebuilt[position] = tree
-            if name == "jvp":  # its arguments are its own, as those of a gradient are
-                f = f.on_copies(args) if hasattr(f, "on_copies") else f
+            # No derivative writes to what it was given.
+            f = f.on_copies(args) if hasattr(f, "on_copies") else f
             try:
                 self.output = f(*rebuilt, **kwargs)
             except Exception as error:
@@ -763,11 +763,11 @@ def hvp(f: Callable[..., Any]) -> Callable[..., Any]:
     """
 
     demand_callable(f, "hvp")
+    gradient = grad(f)
 
     @functools.wraps(f, updated=())
     def product(x: Any, v: Any, *args: Any, **kwargs: Any) -> Any:
-        gradient = grad(lambda z: f(z, *args, **kwargs))
-        return jvp(gradient, (x,), (v,))[1]
+        return jvp(lambda z: gradient(z, *args, **kwargs), (x,), (v,))[1]
 
     return product
 

@@ -293,6 +293,51 @@ def test_arguments_written_in_place():
         f(tg.tensor(X, requires_grad=True), work)
 
 
+def test_second_derivatives_by_arguments_written_in_place():
+    """Every transform works on copies, whichever runs inside which."""
+
+    @tg.njit
+    def f(x):
+        x[0] = x[1] * x[0] * x[0]
+        return x[2] * x[0] * x[0]
+
+    @tg.njit
+    def two(x, work):
+        x[0] = work[1]
+        return x[0] * x[1]
+
+    def pure(x):
+        return x[2] * (x[1] * x[0] * x[0]) ** 2
+
+    x, v = X.copy(), np.cos(X)
+    assert np.allclose(tg.hessian(f)(x), tg.hessian(pure)(X))
+    assert np.allclose(tg.hvp(f)(x, v), tg.hvp(pure)(X, v))
+    assert np.allclose(tg.vjp(f, x)[1](1.0)[0], tg.grad(pure)(X))
+    assert np.allclose(tg.jacobian(f)(x), tg.grad(pure)(X))
+    assert np.array_equal(x, X)
+    # By then they are copies of each other, and no other arrays.
+    with pytest.raises(tg.NotDifferentiable, match="cannot be seen whether"):
+        tg.hessian(two)(x, x)
+    with pytest.raises(tg.NotDifferentiable, match="share memory"):
+        tg.vjp(two, x, x)
+
+
+@pytest.mark.parametrize("mode", ["adjoint", "overload"])
+def test_a_copy_under_the_name_of_the_argument(mode):
+    """What the error about tensors that are written to says to write."""
+
+    @tg.njit(mode=mode)
+    def f(x):
+        s = x[0] * x[1]
+        x = x.copy()
+        x[0] = x[1] * x[1]
+        return s * x[0]
+
+    x = tg.tensor(X, requires_grad=True)
+    f(x).backward()
+    assert np.allclose(x.grad, [X[1] ** 3, 3 * X[0] * X[1] ** 2, 0, 0, 0])
+
+
 def test_what_can_be_read_of_it():
     f = tg.njit(programs.swapped_buffers)
     with pytest.raises(tg.NotDifferentiable, match="no derivative of it has been made"):

@@ -260,3 +260,23 @@ def test_what_is_refused():
         tg.grad(tg.njit(without_rules, mode="adjoint"))(X.copy())
     with pytest.raises(NotDifferentiable, match="any number of arguments"):
         tg.grad(tg.njit(any_number))(1.0, 2.0)
+
+
+def eigenvalues(x):
+    return np.linalg.eigvals(x.reshape(2, 2))[0]
+
+
+def binary_digits(x):
+    return math.frexp(x[0])[0]
+
+
+def binary_digits_written_out(x):
+    return x[0] * 2.0 ** -(math.floor(math.log2(abs(x[0]))) + 1)
+
+
+def test_what_to_write_instead():
+    for f, told in ((eigenvalues, r"write np\.linalg\.eigvalsh"), (binary_digits, r"math\.log2")):
+        with pytest.raises(NotDifferentiable, match=told):
+            tg.grad(tg.njit(f, mode="adjoint"))(X.copy())
+    assert binary_digits_written_out(X) == binary_digits(X)
+    assert np.array_equal(tg.grad(tg.njit(binary_digits_written_out))(X.copy()), [2.0, 0, 0, 0])

@@ -55,3 +55,20 @@ def retold(error: Exception, f: Any) -> Exception:
     )
     kind = TypingError if isinstance(error, TypingError) else NumbaError
     return kind(text, highlighting=False)
+
+
+_INSTEAD = {
+    "np.linalg.eig": "Of a symmetric matrix write np.linalg.eigh; of others it has one on tensors, outside tg.njit.",
+    "np.linalg.eigvals": "Of a symmetric matrix write np.linalg.eigvalsh; of others it has one on tensors, outside tg.njit.",
+    "np.roots": "Take steps of Newton's method to a root that is wanted; or call it on tensors, outside tg.njit, where it has one.",
+    "math.frexp": "Write e = math.floor(math.log2(abs(x))) + 1 and x * 2.0 ** -e.",
+}
+"""Functions without a derivative in compiled code for which something else can be written."""
+
+
+def remedy(text: str | None) -> str:
+    """What to write where a function has no derivative rule."""
+    otherwise = (
+        "Write it with functions that have one, as a loop, or give its derivative with tg.njit_vjp."
+    )
+    return _INSTEAD.get(text or "", otherwise)

@@ -25,7 +25,7 @@ from ..mode import is_grad_enabled
 from ..primitive import primitive, track
 from ..storage import StandIn, kept
 from ..tensor import Tensor, wrap
-from .function import Derived, NativeFunction, Variant, joined, real_leaves
+from .function import Derived, NativeFunction, Variant, joined, real_leaves, refuse_shared
 
 if TYPE_CHECKING:
     from .overloading import Overloaded
@@ -133,14 +133,14 @@ def split(flat: Any, shapes: Sequence[tuple[int, ...]]) -> list[Any]:
 
 
 def _refuse_shared(function: NativeFunction, given: Sequence[Any]) -> None:
-    arrays = [a._data if isinstance(a, Tensor) else a for a in given]
-    arrays = [a for a in arrays if isinstance(a, np.ndarray)]
-    for k, a in enumerate(arrays):
-        if any(np.may_share_memory(a, b) for b in arrays[:k]):
-            raise NotDifferentiable(
-                f"{function.__name__} writes to an argument, and two of its arguments share memory: the derivative by either is not "
-                "defined. Pass a copy of one of them."
-            )
+    """A transform copies what it is given: inside another one, nobody sees whose memory the arguments had."""
+    refuse_shared(function, [a._data if isinstance(a, Tensor) else a for a in given])
+    arrays = [a for a in given if isinstance(a, np.ndarray | Tensor) and np.ndim(a)]
+    if len(arrays) > 1 and any(isinstance(a, Tensor) for a in arrays):
+        raise NotDifferentiable(
+            f"{function.__name__} writes to an argument, and inside another derivative it cannot be seen whether its arguments share "
+            "memory. Let it work on a copy (x = x.copy())."
+        )
 
 
 def record(

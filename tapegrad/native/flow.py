@@ -20,6 +20,7 @@ from numba.core import types
 
 from . import chunks, merging, rules
 from .chunks import META, Plan
+from .complaints import remedy
 from .inference import is_array, is_float, is_float_array, is_whole
 from .lowering import EFFECTS, Asked, refuse
 from .rules import PLACES, ZERO, Derivative
@@ -282,7 +283,7 @@ class Flow:
                 raise refuse(
                     op.where,
                     f"{op.rule or op.form} of a differentiated value has no derivative rule for these arguments.",
-                    "Write it with functions that have one, as a loop, or give its derivative with tg.njit_vjp.",
+                    remedy(op.rule),
                 )
         asked.done()
 

@@ -816,7 +816,8 @@ class Derived:
             given = leaves_of(args)
             args = tuple(real_leaves(args))
             if self.mutated and len(given) < len(args):
-                self._refuse_any_shared(given)
+                # Parts of complex arrays are copies, which do not show what the arrays share.
+                refuse_shared(self.owner, given)
         if self.mutated:
             self._refuse_shared(args)
         call = self.compiled if self.warm else self._first
@@ -897,16 +898,6 @@ class Derived:
                         f"{self.owner.__name__} writes to its argument {names[i]}, which shares memory with {names[j]}: the "
                         "derivative by either is not defined. Pass a copy of one of them."
                     )
-
-    def _refuse_any_shared(self, given: list[Any]) -> None:
-        """Parts of complex arrays are copies, which do not show what the arrays share."""
-        arrays = [a for a in given if isinstance(a, np.ndarray)]
-        for k, a in enumerate(arrays):
-            if any(np.may_share_memory(a, b) for b in arrays[:k]):
-                raise NotDifferentiable(
-                    f"{self.owner.__name__} writes to an argument, and two of its arguments share memory: the derivative by either "
-                    "is not defined. Pass a copy of one of them."
-                )
 
     @property
     def draws(self) -> bool:
@@ -1013,6 +1004,17 @@ _SIMPLE = _NUMBERS | {np.ndarray}
 
 def _is_float(a: Any) -> bool:
     return isinstance(a, float | np.floating) or (isinstance(a, np.ndarray) and a.dtype.kind == "f")
+
+
+def refuse_shared(function: NativeFunction, given: Sequence[Any]) -> None:
+    """For a function that writes to an argument: no two may share memory."""
+    arrays = [a for a in given if isinstance(a, np.ndarray)]
+    for k, a in enumerate(arrays):
+        if any(np.may_share_memory(a, b) for b in arrays[:k]):
+            raise NotDifferentiable(
+                f"{function.__name__} writes to an argument, and two of its arguments share memory: the derivative by either is not "
+                "defined. Pass a copy of one of them."
+            )
 
 
 def leaves_of(args: Any) -> list[Any]:

@@ -70,8 +70,11 @@ def load(name: str, text: str, scope: dict[str, Any], file: str | None = None) -
 def infer(program: Program, signature: tuple[Any, ...]) -> tuple[dict[str, Any], Any]:
     """Types by name, and the type of the result. Names of dead code have none.
 
-    A name that means things of several types is split in the program, so that each has one.
+    A name that means things of several types is split in the program, so that each has one; and that of an array which is given, so
+    that what is written to a copy of the same name (`x = x.copy()`) is not taken for the caller's.
     """
+    given = zip(program.params, signature, strict=True)
+    webs.split(program, {p for p, kind in given if is_array(kind)})
     while True:
         known, returns, several = _inferred(program, signature)
         if not several or not webs.split(program, several):

@@ -27,6 +27,7 @@ from numba.core.registry import cpu_target
 
 from ..errors import NotDifferentiable
 from . import special, spelled
+from .complaints import remedy
 from .names import MISSING, PURE, RESERVED, canonical, is_jitable, is_prange, resolve_attribute
 from .runtime import checkpointed
 from .tree import TEMP, Called, Const, If, Loop, Node, Op, Operand, Program, Seg, Where
@@ -1574,7 +1575,7 @@ class _Lowering:
             raise refuse(
                 where,
                 f"{text} has no derivative rule.",
-                "Write it with functions that have one, as a loop, or give its derivative with tg.njit_vjp.",
+                remedy(text),
             )
         if any(isinstance(a, ast.Starred) for a in nodes) or any(k.arg is None for k in keywords):
             raise refuse(where, "Arguments are unpacked in a call.", "Pass them one by one.")

@@ -26,7 +26,7 @@ from numba.core.untyped_passes import MakeFunctionToJitFunction
 from ..errors import NotDifferentiable
 from . import overloads, spelled
 from .carriers import Active, Carrier, is_carried, joined, joined_two, overload
-from .complaints import gist, place, place_of
+from .complaints import gist, place, place_of, remedy
 from .lowering import Custom, refuse
 from .names import PURE, canonical, is_jitable
 from .rules import FUNCTIONS, ufunc_of
@@ -102,7 +102,7 @@ class Vocabulary:
             raise refuse(
                 where,
                 f"{text} has no meaning on numbers that carry derivatives.",
-                "Write it with functions that have one, as a loop, or give its derivative with tg.njit_vjp.",
+                remedy(text),
             )
         return value
 
