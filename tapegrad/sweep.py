@@ -19,7 +19,7 @@ import numpy as np
 from . import dual, storage
 from .errors import GraphError
 from .ops.elementary import strong_product
-from .primitive import OPS, Primitive, apply, strong
+from .primitive import NAMES, OPS, Primitive, apply, strong
 from .tape import FREED, IN0, IN1, KW, OP, OUT, SLOT, STRIDE, Leaf, Slot, X, Y
 from .tensor import Tensor, new
 
@@ -200,7 +200,7 @@ def overwritten(code: Code, position: int) -> bool:
     return False
 
 
-_COLUMNS = ((X, frozenset(("x", "xs", "z"))), (Y, frozenset("y")), (OUT, frozenset(("out",))))
+_COLUMNS = ((X, frozenset(("x", "xs"))), (Y, frozenset("y")), (OUT, frozenset(("out",))))
 
 
 def _needed(op: Primitive, code: Code, k: int) -> list[Any]:
@@ -211,6 +211,9 @@ def _needed(op: Primitive, code: Code, k: int) -> list[Any]:
     else:
         found = zip(nodes, op.needs, strict=False)
         names = set().union(*(needed for node, needed in found if node is not None))
+    if op.elementwise and type(code[k + X]) is tuple:  # of three operands
+        kept = {**dict(zip(NAMES, code[k + X], strict=True)), "out": code[k + OUT]}
+        return [kept[name] for name in names]
     return [code[k + column] for column, wanted in _COLUMNS if not wanted.isdisjoint(names)]
 
 

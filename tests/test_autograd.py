@@ -902,6 +902,21 @@ def test_in_place_on_what_no_rule_needs():
     equal(x.grad, [4.0, 6.0])
 
 
+def test_in_place_on_what_a_choice_was_made_of():
+    """np.where keeps its condition alone, of three operands: the others may be overwritten, the condition may not."""
+    x = leaf(1.0, 2.0, 3.0)
+    y = x * 1
+    z = tg.where(y.detach() > 1, y, y * 2)
+    y *= 5
+    (z + y).sum().backward()
+    equal(x.grad, [7.0, 6.0, 6.0])
+    condition = tg.tensor([True, False, True])
+    z = tg.where(condition, x, x * 2)
+    condition[0] = False
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        z.sum().backward()
+
+
 def test_retained_gradient_is_of_what_the_tensor_stands_for():
     """Overwritten in place, a tensor stands for its new value: so does the gradient it retains."""
     x = leaf(1.0, 2.0)
