@@ -365,6 +365,12 @@ class Tensor:
         array = self._array()
         return np.array(array, dtype=dtype) if copy else np.asarray(array, dtype=dtype)
 
+    @property
+    def _mask(self) -> Any:
+        """Asked for by functions and operators of numpy.ma: they compute with `_data` of what they meet, and the tape sees none of it."""
+        self._refuse_to_leave("what a masked array hides (numpy.ma; write np.where(mask, 0, t))")
+        raise AttributeError("a tensor hides no entries")
+
     def __dlpack__(self, **options: Any) -> Any:
         """The memory as a DLPack capsule, for other array libraries to share."""
         if self._node is not None:

@@ -698,3 +698,28 @@ def test_random_generators_and_python_builtins_work_on_untracked_tensors():
     w = leaf([3.0, 1.0, 2.0])
     assert sum(w).requires_grad and max(w).requires_grad
     assert np.random.default_rng(0).choice(t.detach().numpy()) in (1.0, 2.0, 3.0)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda m, t: m - t,
+        lambda m, t: m * t[0],
+        lambda m, t: m / t,
+        lambda m, t: m.__iadd__(t),
+        lambda m, t: m.__setitem__(0, t[0]),
+        lambda m, t: np.ma.log(t),
+        lambda m, t: np.ma.maximum(m, t),
+        lambda m, t: np.ma.where(m > 1, t, 0.0),
+        lambda m, t: np.ma.concatenate([m, t]),
+        lambda m, t: t - m,
+    ],
+)
+def test_masked_arrays_lose_no_gradient(use):
+    """numpy.ma takes the plain data of what it meets; an untracked tensor is welcome there."""
+    masked = np.ma.masked_array([1.0, 2.0, 3.0], [False, True, False])
+    with pytest.raises(TypeError, match=r"np\.where\(mask, 0, t\)|MaskedArray"):
+        use(masked, tg.tensor([4.0, 5.0, 6.0], requires_grad=True))
+    with pytest.raises(TypeError):
+        tg.grad(lambda t: np.sum(use(masked, t)))(np.ones(3))
+    assert (masked - tg.tensor([1.0, 1.0, 1.0])).tolist() == [0.0, None, 2.0]
