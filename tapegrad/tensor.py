@@ -22,7 +22,7 @@ import numpy as np
 from . import storage
 from .errors import GradientLost
 from .mode import INFERENCE, is_grad_enabled
-from .tape import RECORDER, Leaf
+from .tape import RECORDER, Leaf, current
 
 if TYPE_CHECKING:
     from .autograd.graph import Node
@@ -469,6 +469,10 @@ class Tensor:
         return self.__deepcopy__({})
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
+        if self._node is not None and current().outer is not None:
+            # Inside a transform it stands for an array, whose copies are as differentiable as it is: a new leaf would lose that.
+            t = memo[id(self)] = self.clone()
+            return t
         if not self.is_leaf:
             raise RuntimeError(
                 "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the "
@@ -483,6 +487,11 @@ class Tensor:
         return t
 
     def __reduce__(self) -> Any:
+        if self._node is not None and current().outer is not None:
+            raise GradientLost(
+                "a tracked tensor was to be pickled inside a transform, but what is unpickled would not be connected to it. "
+                "Pickle t.detach() if no gradient is wanted; copy.copy and copy.deepcopy make copies that are tracked."
+            )
         if not self.is_leaf:
             raise RuntimeError(
                 "Only leaf tensors can be pickled, but this one is the result of "

@@ -102,7 +102,7 @@ BINARY = [
     (np.remainder,   [4.0, -4.0, 1.0],           [2.0, 2.0, inf],            [1, 1, 1],          [-2, 2, 0]),
     (np.fmod,        [4.0, -4.0, 1.0],           [2.0, 2.0, inf],            [1, 1, 1],          [-2, 2, 0]),
     (np.copysign,    [0.0, 0.0, 1.0],            [1.0, -1.0, -0.0],          [0, 0, -1],         [0, 0, 0]),
-    (np.heaviside,   [0.0, 1.0],                 [0.5, 0.5],                 [0, 0],             [0, 0]),
+    (np.heaviside,   [0.0, 1.0],                 [0.5, 0.5],                 [0, 0],             [1, 0]),
     # -inf is the zero of logaddexp; of two there is no telling whose it is
     (np.logaddexp,   [0.0, -inf, 1e4],           [-inf, 0.0, -1e4],          [1, 0, 1],          [0, 1, 0]),
     (np.logaddexp,   [-inf],                     [-inf],                     [nan],              [nan]),

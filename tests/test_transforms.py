@@ -5,8 +5,10 @@ arguments), else the other mode.
 """
 
 import collections
+import copy
 import gc
 import itertools
+import pickle
 
 import numpy as np
 import optree
@@ -312,6 +314,23 @@ def test_argnums_chooses_the_arguments(argnums, expected):
     assert tg.jacobian(f3, argnums)(2.0, 3.0, 1.0) == expected
     value, gradient = tg.value_and_grad(f3, argnums)(2.0, 3.0, 1.0)
     assert value == 18.0 and gradient == expected
+
+
+@pytest.mark.parametrize("way", [lambda f: f, tg.compile], ids=["eager", "compiled"])
+def test_copies_inside_a_transform_are_tracked(way):
+    """Of its arguments, too: they stand for arrays, whose copies are no new variables."""
+
+    def f(p):
+        kept = copy.deepcopy(p)
+        p["a"] = p["a"] * 3.0
+        return np.sum(kept["a"] ** 2) + np.sum(copy.copy(p["a"]) * kept["b"])
+
+    at = {"a": np.array([1.0, 2.0]), "b": np.array([5.0, 7.0])}
+    g = way(tg.grad(f))(dict(at))
+    np.testing.assert_array_equal(g["a"], 2 * at["a"] + 3 * at["b"])
+    np.testing.assert_array_equal(g["b"], 3 * at["a"])
+    with pytest.raises(tg.GradientLost, match="would not be connected"):
+        tg.grad(lambda x: pickle.loads(pickle.dumps(x)) * 1.0)(2.0)
 
 
 def test_hessian_of_several_outputs_has_their_axes_first():

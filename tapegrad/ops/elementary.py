@@ -148,7 +148,7 @@ floor       = elementwise(np.floor,      0,                                    d
 ceil        = elementwise(np.ceil,       0,                                    domain=not_integer, holomorphic=False)
 trunc       = elementwise(np.trunc,      0,                                    domain=not_integer, holomorphic=False)
 rint        = elementwise(np.rint,       0,                                    domain=not_integer, holomorphic=False, backward="Round")
-heaviside   = elementwise(np.heaviside,  0, 0,                                 domain=(nonzero, nonzero), holomorphic=False)
+heaviside   = elementwise(np.heaviside,  0, lambda x: select(x == 0, 1.0, 0.0), domain=(nonzero, nonzero), holomorphic=False)
 nextafter   = elementwise(np.nextafter,  1, 0,                                 holomorphic=False)
 where       = elementwise(np.where,      0, lambda x: select(x, 1.0, 0.0), lambda x: select(x, 0.0, 1.0),
                           domain=(truth, real, real), chooses=True)
