@@ -46,8 +46,6 @@ TRIMS = ((0, 0), (1, 0), (0, 1), (1, 1), (2, 0), (2, 1), (0, 2), (1, 2), (2, 2))
 WIDEST = 64
 """Operands of a call above which it is no part of a loop: it is rather what joins the results of all turns."""
 LONGEST = 20_000
-FEW = 64
-"""Elements of a constant array up to which it may be another one in each turn."""
 _NO_NUMBERS: tuple[Any, ...] = ()
 
 
@@ -205,10 +203,21 @@ def _signature(node: Node, varying: list[Any]) -> Any:
     return (node.name, function, args, kwargs, node.shape, node.dtype, node.weak, len(node.inputs))
 
 
+def _differ(column: Sequence[Any]) -> bool:
+    """Whether numbers or arrays of the turns are not all the same, bit for bit."""
+    first = column[0]
+    if type(first) is np.ndarray:
+        seen = first.tobytes()
+        return any(x is not first and x.tobytes() != seen for x in column)
+    numbers = np.array(column)
+    signs = np.signbit(numbers)
+    return bool((numbers != first).any() or (signs != signs[0]).any())
+
+
 def _is_number_or_few(value: Any) -> bool:
-    """Whether it is a float, or an array of a few that may stand in its place."""
+    """Whether it is a float, or an array of some that may stand in its place: each turn may have another one."""
     if type(value) is np.ndarray:
-        return value.dtype == np.float64 and value.size <= FEW
+        return value.dtype == np.float64 and value.nbytes <= BIG
     return type(value) is float or type(value) is np.float64
 
 
@@ -380,10 +389,7 @@ class _Roller:
                 continue
             columns = zip(*self.varying[s.start + offset : s.stop : s.period], strict=True)
             for k, column in enumerate(columns):
-                numbers = np.array(column)
-                if (numbers != numbers[0]).any() or (
-                    np.signbit(numbers) != np.signbit(numbers[0])
-                ).any():
+                if _differ(column):
                     if not self._varies(s, offset, k, column):
                         return False
         return self._summed(s) if s.scattered else True
