@@ -139,6 +139,21 @@ def markov(xp, parameters, seen):
     return workloads.logsumexp(xp, a)
 
 
+def delay(xp, parameters):
+    """200 steps of Mackey and Glass's delay equation, in an array that the loop fills (a list where there are no such arrays)."""
+    rate, decay, start = parameters[0], parameters[1], parameters[2]
+    x = tg.zeros(LAG + 200) if xp is np else [start] * (LAG + 200)
+    for t in range(LAG):
+        x[t] = start
+    for t in range(LAG, LAG + 200):
+        x[t] = x[t - 1] + 0.1 * (rate * x[t - LAG] / (1 + x[t - LAG] ** 10) - decay * x[t - 1])
+    x = x if xp is np else xp.stack(x)
+    return xp.sum((x[LAG:] - 1) ** 2)
+
+
+LAG = 20
+
+
 def normal(xp, x):
     """The normal distribution; erf is nobody's in NumPy, so each library brings its own."""
     return 0.5 * (1.0 + ERF[xp.__name__](x * math.sqrt(0.5)))
@@ -193,6 +208,8 @@ def data(name):
         return (np.sin(np.linspace(0, 2 * np.pi, POINTS, endpoint=False)) + 0.1 * n(size=POINTS),)
     if name == "markov":
         return [n(size=(5, 5)), n(size=(5, 4))], rng.integers(0, 4, 200)
+    if name == "delay":
+        return (np.array([0.2, 0.1, 1.2]),)
     if name == "gmm":
         parameters, constants = workloads.gmm_data(10_000, dimension=10, components=25)
         return list(parameters), *constants
@@ -210,6 +227,7 @@ PROGRAMS = {
         kalman,
         spectral,
         markov,
+        delay,
         black_scholes,
         gmm,
     )
@@ -249,6 +267,7 @@ def jax(name):
     args = jax.tree.map(jnp.asarray, data(name))
     scans = {
         "lorenz": scanned, "kalman": kalman_scanned, "spectral": spectral_scanned, "markov": markov_scanned,
+        "delay": delay_scanned,
     }  # fmt: skip
     f = jax.jit(jax.value_and_grad(scans.get(name, lambda *a: program(jnp, *a))))
     return lambda: jax.block_until_ready(f(*args))
@@ -305,6 +324,21 @@ def markov_scanned(parameters, seen):
 
     last, _ = jax.lax.scan(step, emits[:, seen[0]], seen[1:])
     return workloads.logsumexp(xp, last)
+
+
+def delay_scanned(parameters):
+    import jax
+
+    xp = jax.numpy
+    rate, decay, start = parameters
+
+    def step(past, _):
+        x = past[-1]
+        new = x + 0.1 * (rate * past[0] / (1 + past[0] ** 10) - decay * x)
+        return xp.concatenate([past[1:], new[None]]), new
+
+    _, x = jax.lax.scan(step, xp.full(LAG, start), None, length=200)
+    return xp.sum((x - 1) ** 2)
 
 
 def autograd(name):
