@@ -91,7 +91,19 @@ def before_write(t: Tensor, name: str, given: Iterable[Any] = ()) -> None:
             "t[...] = np.f(...), or write under no_grad."
         )
     if isinstance(t._data, np.ndarray):
+        _touch(t)
+
+
+def _touch(t: Tensor) -> None:
+    """Note that the memory of `t` was overwritten: if it is an entry of its base, only there."""
+    view = getattr(t, "_view", None)
+    if view is not None and view[1] == _GETITEM and getattr(view[0], "_view", None) is None:
+        storage.touch(view[0]._data, view[2][0])
+    else:
         storage.touch(t._data)
+
+
+_GETITEM = getitem.primitive.code
 
 
 def _admit(t: Tensor, value: Any) -> None:
@@ -171,7 +183,7 @@ def _replace(t: Tensor, result: Tensor, name: str) -> Tensor:
     if storage.is_number(t._data):
         t._data = result._data
     else:
-        storage.touch(t._data)
+        _touch(t)
         np.copyto(t._data, result._data)
     if tracked:
         _rebase(t, base, result._node)
@@ -193,7 +205,7 @@ def _overwrite(t: Tensor, value: Any, name: str) -> Tensor:
     if storage.is_number(t._data):
         t._data = value.astype(t.dtype)
     else:
-        storage.touch(t._data)
+        _touch(t)
         np.copyto(t._data, value)
     return t
 
@@ -284,7 +296,7 @@ def _operator(
         if storage.is_number(self._data):
             return _overwrite(self, ufunc(self._data, raw), name)
         ufunc(self._data, raw, out=self._data, casting="same_kind")
-        storage.touch(self._data)
+        _touch(self)
         return self
 
     method.__name__ = method.__qualname__ = f"__{name}__"

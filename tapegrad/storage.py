@@ -166,7 +166,7 @@ def _unlock(root: np.ndarray) -> None:
 class _Note:
     """What was written to one owner's memory: how often, and at which slot to each of its rows for the last time."""
 
-    __slots__ = ("count", "everywhere", "n", "ref", "rows", "slot", "writes")
+    __slots__ = ("count", "everywhere", "most", "n", "ref", "rows", "slot", "writes")
 
     def __init__(self, ref: weakref.ref[np.ndarray], root: Any) -> None:
         self.ref = ref
@@ -174,26 +174,16 @@ class _Note:
         self.slot = 0
         self.everywhere: Slot = 0  # when all of it was written to
         self.n = root.shape[0] if root.ndim and root.size and root.flags.c_contiguous else 0
+        self.most = 2 * self.n + 1000  # writes after which they are told by row
         # Writes not yet in `rows`, each with its index; other threads may append while one takes them.
         self.writes: deque[tuple[Slot, Any]] = deque()
         self.rows: Any = None
-
-    def add(self, slot: Slot, index: Any) -> None:
-        """Note a write at an index, or everywhere (None)."""
-        self.count += 1
-        self.slot = slot
-        if index is None or not self.n:
-            self.everywhere = slot
-        else:
-            self.writes.append((slot, index))
-            if len(self.writes) > 2 * self.n + 1000:
-                self._settle()
 
     def latest(self, index: Any) -> Slot:
         """Slot of the last write to the rows that an index picks."""
         if not self.n:
             return self.everywhere
-        self._settle()
+        self.settle()
         if self.rows is None:
             return self.everywhere
         index = _rows(index)
@@ -201,7 +191,8 @@ class _Note:
             return max(self.everywhere, self.rows.item(index))
         return max(self.everywhere, int(np.max(self.rows[index], initial=0)))
 
-    def _settle(self) -> None:
+    def settle(self) -> None:
+        """Take the single writes into `rows`."""
         if self.writes and self.rows is None:
             with _locking:
                 if self.rows is None:
@@ -276,17 +267,21 @@ def owner(array: np.ndarray) -> np.ndarray:
 
 
 def touch(array: np.ndarray, index: Any = None) -> None:
-    """Note that this array's memory was overwritten just now: at an index, or all that the array shows."""
+    """Note that this array's memory was overwritten just now: at an index, or all of it (and of its base, if it is a view)."""
     global _latest
     root = owner(array)
     key = id(root)
     note = _notes.get(key)
     if note is None or note.ref() is not root:
         note = _notes[key] = _Note(weakref.ref(root, functools.partial(_forget, key)), root)
-    if array is not root:
-        index = _place_in(array, root) if note.n else None
-    _latest = new_slot()
-    note.add(_latest, index)
+    note.slot = _latest = new_slot()
+    note.count += 1
+    if index is None or array is not root or not note.n:
+        note.everywhere = _latest
+    else:
+        note.writes.append((_latest, index))
+        if len(note.writes) > note.most:
+            note.settle()
 
 
 def _forget(key: int, _: Any) -> None:
