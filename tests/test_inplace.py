@@ -1006,6 +1006,7 @@ VIEWS_OR_COPIES = {
     "array_split": lambda y: np.array_split(y, 2)[0], "unstack": lambda y: list(y)[1],
     "atleast_2d": np.atleast_2d, "atleast_3d": np.atleast_3d,
     "trim_zeros": lambda y: np.trim_zeros(y[0] + 9.0), "expand_dims": lambda y: np.expand_dims(y, 0), "ravel": np.ravel,
+    "ravel of a column": lambda y: np.ravel(y[:, 1]), "ravel by columns": lambda y: y.T.ravel("F"), "column": lambda y: y[:, 1].reshape(-1),
     "einsum of axes": lambda y: np.einsum("ij->ji", y), "einsum of a diagonal": lambda y: np.einsum("ii->i", y),
     "einsum of the transpose": lambda y: np.einsum("ii->i", y.T), "einsum as it is": lambda y: np.einsum("ij", y),
     "view": lambda y: y.view(), "flatten": lambda y: y.flatten(), "flatten by columns": lambda y: y.flatten("F"),
@@ -1154,6 +1155,14 @@ def test_the_conjugate_of_a_real_tensor_is_the_tensor():
 # ------------------------------------------------------------------------------------------------------ fuzzer
 
 
+# Some of these are views, some copies, and some either, as the memory's order has it.
+REARRANGED = [
+    np.ravel, np.fliplr, np.flipud, np.rot90, np.squeeze, np.atleast_3d, lambda y: np.flip(y, 0), lambda y: np.moveaxis(y, 0, -1),
+    lambda y: np.einsum("...i->i...", y), lambda y: np.array_split(y, 2)[0], lambda y: np.repeat(y, 1, 0), lambda y: np.tile(y, 1),
+    lambda y: y.flatten(), lambda y: np.concatenate([y, y]),
+]  # fmt: skip
+
+
 def program(rng, steps):
     """A random program of views, stores and in-place arithmetic: run(x) on arrays or tensors, as a list of instructions."""
     code = []
@@ -1163,7 +1172,7 @@ def program(rng, steps):
         i = int(rng.integers(len(shapes)))
         shape = shapes[i]
         if kind <= 2:  # a view
-            way = int(rng.integers(5))
+            way = int(rng.integers(7))
             if way == 0:
                 axis = int(rng.integers(len(shape)))
                 start, step = int(rng.integers(2)), int(rng.choice([1, 2, -1]))
@@ -1175,6 +1184,8 @@ def program(rng, steps):
                 code.append(("transpose", i))
             elif way == 4:
                 code.append(("flatten", i))
+            elif way > 4:
+                code.append(("rearrange", i, int(rng.integers(len(REARRANGED)))))
             elif way == 2 and len(shape) > 1 and shape[0] > 1:
                 code.append(("index", i, (int(rng.integers(shape[0])), Ellipsis)))
             else:
@@ -1199,6 +1210,8 @@ def _step(instruction, members):
         return member[rest[0]]
     if what == "transpose":
         return member.T
+    if what == "rearrange":
+        return REARRANGED[rest[0]](np.atleast_2d(member))
     if what == "flatten":
         return member.reshape(-1)  # a view or a copy, as the memory's order has it
     if what == "store":

@@ -142,8 +142,8 @@ def repeat(a: Any, repeats: Any, axis: Any = None) -> Any:
     if counts.size != 1:
         return take(a, np.repeat(np.arange(shape[axis]), counts), axis)
     count = int(counts.reshape(()))
-    if count == 1:
-        return np.copy(a)
+    if count == 1:  # a copy, which stretching is not
+        return take(a, np.arange(shape[axis]), axis)
     copies = broadcast_to(
         reshape(a, (*shape[: axis + 1], 1, *shape[axis + 1 :])),
         (*shape[: axis + 1], count, *shape[axis + 1 :]),

@@ -38,8 +38,10 @@ def reshape(g, x_shape, *, shape, order="C"):
 
 
 def ravel(x, order="C"):
-    """All entries along one axis."""
-    return reshape(x, -1, order)
+    """All entries along one axis, in memory without gaps: a view where the operand's has none."""
+    flat = reshape(x, -1, order)
+    data = getattr(flat, "_data", None)
+    return copy(flat) if type(data) is np.ndarray and not data.flags.c_contiguous else flat
 
 
 def flatten(x, start_dim=0, end_dim=-1):
