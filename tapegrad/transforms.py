@@ -261,6 +261,15 @@ def _is_tracked(value: Any) -> bool:
     return isinstance(value, Tensor) and value._node is not None and is_grad_enabled()
 
 
+def _chosen(argnums: Any, argnum: Any) -> Any:
+    """The arguments to differentiate by, also where HIPS autograd's name of the setting was used."""
+    if argnum is None:
+        return argnums
+    if argnums != 0:
+        raise TypeError("argnums and argnum were given, two names of one setting: give one.")
+    return argnum
+
+
 def _positions(argnums: Any, args: tuple[Any, ...], name: str) -> list[int]:
     if type(argnums) is int and 0 <= argnums < len(args):
         return [argnums]
@@ -358,7 +367,7 @@ def _refuse_count(value: Any, name: str) -> None:
 
 
 def value_and_grad(
-    f: Callable[..., Any], argnums: Any = 0, has_aux: bool = False
+    f: Callable[..., Any], argnums: Any = 0, has_aux: bool = False, *, argnum: Any = None
 ) -> Callable[..., Any]:
     """A function that returns `(f(*args), gradient)`, from one run of `f`.
 
@@ -371,7 +380,7 @@ def value_and_grad(
     (np.float64(5.0), array([2., 4.]))
     """
 
-    return _value_and_grad(f, argnums, has_aux, True)
+    return _value_and_grad(f, _chosen(argnums, argnum), has_aux, True)
 
 
 def _value_and_grad(
@@ -416,7 +425,9 @@ def _value_and_grad(
     return differentiated
 
 
-def grad(f: Callable[..., Any], argnums: Any = 0, has_aux: bool = False) -> Callable[..., Any]:
+def grad(
+    f: Callable[..., Any], argnums: Any = 0, has_aux: bool = False, *, argnum: Any = None
+) -> Callable[..., Any]:
     """The gradient of a scalar function, as a function of the same arguments.
 
     `argnums` is the position (or a tuple of positions) of the arguments to differentiate by; each may be a pytree, and the
@@ -429,7 +440,7 @@ def grad(f: Callable[..., Any], argnums: Any = 0, has_aux: bool = False) -> Call
     >>> tg.grad(tg.grad(lambda x: x**3))(2.0)
     12.0
     """
-    both = _value_and_grad(f, argnums, has_aux, False)
+    both = _value_and_grad(f, _chosen(argnums, argnum), has_aux, False)
 
     @functools.wraps(f, updated=())
     def gradient(*args: Any, **kwargs: Any) -> Any:
@@ -608,7 +619,9 @@ def _pushed(
     return results
 
 
-def jacobian(f: Callable[..., Any], argnums: Any = 0, *, mode: str = "auto") -> Callable[..., Any]:
+def jacobian(
+    f: Callable[..., Any], argnums: Any = 0, *, mode: str = "auto", argnum: Any = None
+) -> Callable[..., Any]:
     """The Jacobian of `f` as a function of the same arguments: shape of the output, then shape of the input.
 
     `mode` is "reverse" (one walk per output element), "forward" (one per input element) or "auto" (the fewer). For pytrees
@@ -624,6 +637,7 @@ def jacobian(f: Callable[..., Any], argnums: Any = 0, *, mode: str = "auto") -> 
             f"mode {mode!r} was asked, but a Jacobian is made in mode 'auto', 'reverse' or 'forward'."
         )
     demand_callable(f, "jacobian")
+    argnums = _chosen(argnums, argnum)
 
     @functools.wraps(f, updated=())
     def differentiated(*args: Any, **kwargs: Any) -> Any:
@@ -741,7 +755,7 @@ def _as_block(block: Any, given: Any) -> Any:
     )
 
 
-def hessian(f: Callable[..., Any], argnums: Any = 0) -> Callable[..., Any]:
+def hessian(f: Callable[..., Any], argnums: Any = 0, *, argnum: Any = None) -> Callable[..., Any]:
     """The Hessian of `f`, forward over reverse: shape of the output (none, if it is a number), then that of the input twice.
 
     >>> import numpy as np, tapegrad as tg
@@ -749,6 +763,7 @@ def hessian(f: Callable[..., Any], argnums: Any = 0) -> Callable[..., Any]:
     array([[4., 2.],
            [2., 0.]])
     """
+    argnums = _chosen(argnums, argnum)
     return jacobian(jacobian(f, argnums, mode="reverse"), argnums, mode="forward")
 
 

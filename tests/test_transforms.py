@@ -333,6 +333,14 @@ def test_copies_inside_a_transform_are_tracked(way):
         tg.grad(lambda x: pickle.loads(pickle.dumps(x)) * 1.0)(2.0)
 
 
+@pytest.mark.parametrize("transform", [tg.grad, tg.value_and_grad, tg.jacobian, tg.hessian])
+def test_argnum_is_the_name_in_hips_autograd(transform):
+    f = lambda a, b: a**2 * b**3  # noqa: E731
+    assert transform(f, argnum=1)(2.0, 3.0) == transform(f, 1)(2.0, 3.0)
+    with pytest.raises(TypeError, match="two names of one setting"):
+        transform(f, 1, argnum=1)
+
+
 def test_hessian_of_several_outputs_has_their_axes_first():
     """As in JAX and HIPS autograd: a slice for each output is the Hessian of that output."""
     f = lambda x: np.tanh(A @ x) * x[0]  # noqa: E731
