@@ -54,6 +54,12 @@ INSTEAD = {
     "lax":             "tg.scan, tg.fori_loop, tg.while_loop and tg.cond are at the top",
     "func":            "the transforms are at the top: tg.grad, tg.vjp, tg.jvp, tg.jacobian, tg.hessian",
     "tree_map":        "use optree.tree_map, or a comprehension",
+    "deriv":           "write tg.grad(f) for a function of one number, tg.elementwise_grad(f) for one of arrays",
+    "grad_and_aux":    "write tg.grad(f, has_aux=True)",
+    "grad_named":      "write tg.grad(f, argnums=...), by position",
+    "hessian_tensor_product": "write tg.hvp(f), a function of x and v",
+    "tensor_jacobian_product": "write lambda x, v: tg.vjp(f, x)[1](v)[0]",
+    "make_ggnvp":      "push with tg.jvp(f, (x,), (v,)), and pull the result back with tg.vjp(f, x)",
     # checking, solving
     "check_grad":      "write tg.check_gradient(f, x), or with gradient=g for one of your own",
     "check_grads":     "write tg.check_gradient(f, x).assert_ok()",
@@ -72,6 +78,13 @@ INSTEAD = {
     "sigmoid":         "write t.sigmoid() or tg.special.expit(t)",
     "lgamma":          "write tg.special.gammaln(t)",
     "norm":            "write np.linalg.norm(t)",
+    "logdet":          "write np.linalg.slogdet(t)[1]",
+    "matrix_exp":      "write tg.linalg.expm(t)",
+    "repeat_interleave": "write np.repeat(t, n, axis=...)",
+    "topk":            "write np.sort(t)[..., ::-1][..., :k], or t[places] with places from np.argsort",
+    "trapz":           "write np.trapezoid(y, x)",
+    "view_as_real":    "write np.stack([z.real, z.imag], axis=-1)",
+    "view_as_complex": "write t[..., 0] + 1j * t[..., 1]",
     "is_tensor":       "write isinstance(t, tg.Tensor)",
     "set_default_dtype": "numbers are float64 unless an array, or dtype=, says otherwise",
     "Variable":        "write tg.tensor(data, requires_grad=True)",
@@ -121,6 +134,8 @@ def told(name: str, known: list[str]) -> str:
         place = import_module(f"tapegrad.{module}")
         if name in getattr(place, "__all__", vars(place)) and callable(getattr(place, name)):
             return f"write tg.{module}.{name}"
+    if hasattr(import_module("tapegrad").Tensor, name):
+        return f"it is a method: write t.{name}(...)"
     close = difflib.get_close_matches(name, known, n=3, cutoff=0.75)
     return f"did you mean {' or '.join(f'tg.{c}' for c in close)}?" if close else ""
 

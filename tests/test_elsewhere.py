@@ -33,6 +33,8 @@ def test_what_is_named_instead_exists_and_the_name_does_not(name):
         ("Adam", "write tg.optim.Adam"),
         ("StepLR", "write tg.optim.lr_scheduler.StepLR"),
         ("gradcheck", "write tg.autograd.gradcheck"),
+        ("masked_fill", "it is a method: write t.masked_fill(...)"),
+        ("sin_", "it is a method: write t.sin_(...)"),
         ("minimise", "did you mean tg.minimize?"),
         ("value_and_grads", "did you mean tg.value_and_grad"),
         ("qqqq", ""),
