@@ -143,6 +143,30 @@ def _refuse_shared(function: NativeFunction, given: Sequence[Any]) -> None:
         )
 
 
+def _for_derivative(
+    bound: Bound, args: tuple[Any, ...], owned: Sequence[Any] | None
+) -> tuple[Any, ...]:
+    """The arguments to run on where the value will be differentiated: copies, where the function writes to some."""
+    function, derived = bound.function, bound.derived(args)
+    if derived.draws:
+        raise NotDifferentiable(
+            f"{function.__name__} was called on tensors that require grad, but it draws random numbers, and its derivative would "
+            "draw others. Draw them outside and pass them in, or call tg.value_and_grad on the function itself."
+        )
+    written = derived.written(args)
+    if not written:
+        return args
+    if owned is None:
+        names = ", ".join(written)
+        copies = "; ".join(f"{n} = {n}.copy()" for n in written)
+        raise NotDifferentiable(
+            f"{function.__name__} was called on tensors that require grad, but it writes to its argument {names}, which the tape "
+            f"cannot see. Let it work on a copy ({copies}) and return what it made."
+        )
+    _refuse_shared(function, owned)
+    return tuple(a.copy() if isinstance(a, np.ndarray) else a for a in args)
+
+
 def record(
     function: NativeFunction, args: tuple[Any, ...], owned: Sequence[Any] | None = None
 ) -> Any:
@@ -167,23 +191,7 @@ def record(
         raw = [x.seen() if isinstance(x, StandIn) else x for x in raw]
     plain = bound.args(raw)
     if tracked:
-        derived = bound.derived(plain)
-        written = derived.written(plain)
-        if written and owned is not None:
-            _refuse_shared(function, owned)
-            plain = tuple(a.copy() if isinstance(a, np.ndarray) else a for a in plain)
-        elif written:
-            names = ", ".join(written)
-            copies = "; ".join(f"{n} = {n}.copy()" for n in written)
-            raise NotDifferentiable(
-                f"{function.__name__} was called on tensors that require grad, but it writes to its argument {names}, which the tape "
-                f"cannot see. Let it work on a copy ({copies}) and return what it made."
-            )
-        if derived.draws:
-            raise NotDifferentiable(
-                f"{function.__name__} was called on tensors that require grad, but it draws random numbers, and its derivative would "
-                "draw others. Draw them outside and pass them in, or call tg.value_and_grad on the function itself."
-            )
+        plain = _for_derivative(bound, plain, owned)
     if standing is not None and not tracked:
         return _traced(bound, standing, given)
     value = function.dispatcher(*plain)

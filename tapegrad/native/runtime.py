@@ -440,13 +440,14 @@ def left_vectors_push(x: Any, dx: Any) -> Any:
     return out
 
 
+_WIDE = "np.linalg.qr has a derivative where a matrix has as many rows as columns, or more"
+
+
 @kernel
 def orthogonal_back(x: Any, gq: Any, gr: Any) -> Any:
     """Cotangent of x = q r (Walter & Lehmann, "Algorithmic differentiation of linear algebra functions" (2010))."""
     if x.shape[0] < x.shape[1]:
-        raise NotDifferentiable(
-            "np.linalg.qr has a derivative where a matrix has as many rows as columns, or more"
-        )
+        raise NotDifferentiable(_WIDE)
     q, r = np.linalg.qr(x)
     inner = np.dot(r, gr.T) - np.dot(gq.T, q)
     lower = np.tril(inner, -1)
@@ -460,9 +461,7 @@ def orthogonal_back(x: Any, gq: Any, gr: Any) -> Any:
 def orthogonal_push(x: Any, dx: Any, first: bool) -> Any:
     """The tangent of q, the `first` factor, or of r."""
     if x.shape[0] < x.shape[1]:
-        raise NotDifferentiable(
-            "np.linalg.qr has a derivative where a matrix has as many rows as columns, or more"
-        )
+        raise NotDifferentiable(_WIDE)
     q, r = np.linalg.qr(x)
     scaled = np.ascontiguousarray(np.linalg.solve(np.ascontiguousarray(r.T), dx.T).T)
     inner = np.dot(np.ascontiguousarray(q.T), scaled)
