@@ -41,6 +41,9 @@ from .tree import (
 Parts = str | list["Parts"]
 
 
+_UNRULED = "This combination of index arrays has no rule.", "Write it as a loop."
+
+
 class Typed:
     """A settled program: its tree, the type of every name, and how its parameters came out of the user's arguments."""
 
@@ -372,40 +375,10 @@ class Typed:
             for i, item in enumerate(op.items)
             if any(is_array(self.kind(op.args[k])) for k in range(*_places(item)))
         ]
-        base = op.args[0]
-        before = op.items[: found[0][0]]
-        if (
-            len(found) != 1
-            or (op.kind != "load" and not isinstance(base, str))
-            or any(not item.startswith("at ") for item in before)
-        ):
-            raise refuse(
-                op.where,
-                "This combination of index arrays has no rule.",
-                "Write it as a loop.",
-            )
-        ops: list[Op] = []
-        texts = items_of(op.index)
-        position, item = found[0]
-        start, stop = _places(item)
-        index, made = self._places_named(op, texts[position], list(range(start, stop)))
-        ops += made
-        if len(op.items) > 1:
-            # y[index, j] is y[:, j][index].
-            kind = self.kind(base)
-            ndim = kind.ndim - sum(i.startswith("at ") for i in op.items) + 1
-            view = self.fresh(f"{TEMP}b{len(self.taken)}", types.Array(kind.dtype, ndim, "A"))
-            texts[position] = ":"
-            kept = [k for k in range(first, len(op.args)) if not start <= k < stop]
-            operands: list[Operand] = [base, *(op.args[k] for k in kept)]
-            where = {k: i for i, k in enumerate(kept, 1)}
-            text = ", ".join(texts).format(*(f"{{{where.get(k, 0)}}}" for k in range(len(op.args))))
-            items = tuple(
-                "slice 1 1" if i == position else _renumbered(it, where)
-                for i, it in enumerate(op.items)
-            )
-            ops.append(Op("load", (view,), operands, "", op.where, None, {}, text, items))
-            base = view
+        if len(found) > 1:
+            base, index, ops = self._all_axes(op, found)
+        else:
+            base, index, ops = self._one_axis(op, *found[0], first)
         if op.kind == "load":
             return [
                 *ops,
@@ -436,6 +409,72 @@ class Typed:
             *ops,
             Op("store", (), [base, value, index], "", op.where, None, {}, "{2}", ("at 2 3",)),
         ]
+
+    def _one_axis(
+        self, op: Op, position: int, item: str, first: int
+    ) -> tuple[Operand, Operand, list[Op]]:
+        """A view whose first axis an index array goes over, and that array: y[index, j] is y[:, j][index]."""
+        base = op.args[0]
+        before = op.items[:position]
+        if op.kind != "load" and not isinstance(base, str):
+            raise refuse(op.where, *_UNRULED)
+        if any(not item.startswith("at ") for item in before):
+            raise refuse(op.where, *_UNRULED)
+        texts = items_of(op.index)
+        start, stop = _places(item)
+        index, ops = self._places_named(op, texts[position], list(range(start, stop)))
+        if len(op.items) == 1:
+            return base, index, ops
+        kind = self.kind(base)
+        ndim = kind.ndim - sum(i.startswith("at ") for i in op.items) + 1
+        view = self.fresh(f"{TEMP}b{len(self.taken)}", types.Array(kind.dtype, ndim, "A"))
+        texts[position] = ":"
+        kept = [k for k in range(first, len(op.args)) if not start <= k < stop]
+        operands: list[Operand] = [base, *(op.args[k] for k in kept)]
+        where = {k: i for i, k in enumerate(kept, 1)}
+        text = ", ".join(texts).format(*(f"{{{where.get(k, 0)}}}" for k in range(len(op.args))))
+        items = tuple(
+            "slice 1 1" if i == position else _renumbered(it, where)
+            for i, it in enumerate(op.items)
+        )
+        ops.append(Op("load", (view,), operands, "", op.where, None, {}, text, items))
+        return view, index, ops
+
+    def _all_axes(self, op: Op, found: list[tuple[int, str]]) -> tuple[Operand, Operand, list[Op]]:
+        """The same where each axis has an index array: all elements one after the other, and where in them these lie."""
+        base = op.args[0]
+        kind = self.kind(base)
+        if (
+            not isinstance(base, str)
+            or not len(found) == len(op.items) == kind.ndim
+            or kind.layout != "C"
+        ):
+            raise refuse(op.where, *_UNRULED)
+        texts = items_of(op.index)
+        ops: list[Op] = []
+        text = ""
+        args: list[Operand] = []
+        for axis, item in found:
+            start, stop = _places(item)
+            index, made = self._places_named(op, texts[axis], list(range(start, stop)))
+            if any(o.rule == "np.flatnonzero" for o in made):  # Numba takes one mask alone
+                raise refuse(op.where, *_UNRULED)
+            length = self.fresh(f"{TEMP}b{len(self.taken)}", types.int64)
+            ops += [
+                *made,
+                Op("pure", (length,), [base], f"{{0}}.shape[{axis}]", op.where, ".shape"),
+            ]
+            i, n = (f"{{{len(args) + k}}}" for k in range(2))
+            args += [index, length]
+            place = f"np.where({i} < 0, {i} + {n}, {i})"
+            text = f"(({text}) * {n} + {place})" if text else place
+        size = self.fresh(f"{TEMP}b{len(self.taken)}", types.int64)
+        flat = self.fresh(f"{TEMP}b{len(self.taken)}", types.Array(kind.dtype, 1, "C"))
+        places = self.fresh(f"{TEMP}b{len(self.taken)}", types.Array(types.int64, 1, "C"))
+        ops.append(Op("pure", (size,), [base], "{0}.size", op.where, ".size"))
+        ops.append(Op("pure", (flat,), [base, size], "{0}.reshape({1})", op.where, "np.reshape"))
+        ops.append(Op("pure", (places,), args, text, op.where, "+"))
+        return flat, places, ops
 
     def _places_named(self, op: Op, text: str, operands: list[int]) -> tuple[Operand, list[Op]]:
         """An index array of whole numbers under one name, with the operations that make it."""
