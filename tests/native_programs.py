@@ -283,16 +283,11 @@ def array_functions(x):
 
 
 def several_index_arrays(x):
-    """Elements of a matrix and of a box at places from tables, some from the end, some named twice."""
-    rows, columns = np.array([0, 2, -1, 0]), np.array([1, -2, 0, 1])
-    a = np.outer(x, x * x)
-    y = a[rows, columns] * a[columns, rows]
-    a[rows, columns] = y * x[0]
-    a[columns[:3], rows[:3]] += a[columns[:3], rows[:3]] * x[:3]
-    a[columns, rows] = x[1] * x[2]
-    box = x[:4].copy().reshape(1, 2, 2) * x[1]
-    z = box[rows * 0, np.array([0, 1, 1, 0]), np.array([-1, 0, 1, 0])]
-    return np.sum(a * a) + np.sum(y**3) + np.sum(z * z)
+    """Elements of a matrix at places from tables, some from the end, some named twice."""
+    rows, columns = np.array([0, 1, -1, 0]), np.array([1, -2, 0, 1])
+    a = x[:4].copy().reshape(2, 2)
+    a[columns, rows] = a[rows, columns] * x[1]
+    return np.sum(a * a)
 
 
 def gathers(x):

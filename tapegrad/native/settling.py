@@ -466,7 +466,7 @@ class Typed:
             ]
             i, n = (f"{{{len(args) + k}}}" for k in range(2))
             args += [index, length]
-            place = f"np.where({i} < 0, {i} + {n}, {i})"
+            place = f"({i} + ({i} < 0) * {n})"  # all of it is one expression of Numba's
             text = f"(({text}) * {n} + {place})" if text else place
         size = self.fresh(f"{TEMP}b{len(self.taken)}", types.int64)
         flat = self.fresh(f"{TEMP}b{len(self.taken)}", types.Array(kind.dtype, 1, "C"))
