@@ -286,8 +286,9 @@ def several_index_arrays(x):
     """Elements of a matrix at places from tables, some from the end, some named twice."""
     rows, columns = np.array([0, 1, -1, 0]), np.array([1, -2, 0, 1])
     a = x[:4].copy().reshape(2, 2)
-    a[columns, rows] = a[rows, columns] * x[1]
-    return np.sum(a * a)
+    y = a[rows, columns]
+    a[columns[:2], rows[:2]] = x[1] * x[1]
+    return np.sum(a * a) + np.sum(y * y)
 
 
 def gathers(x):
