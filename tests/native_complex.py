@@ -58,7 +58,7 @@ def arrays(z, x):
     r[0] = x[0] * x[1]
     u = np.conj(w[::-1]) - z
     u[4] = 0.5
-    m = np.outer(x, x) * 1j + 2.0
+    m = np.outer(x, x) * 1j + 2.0 + 0.1 * np.outer(z, x)
     y = np.dot(m, u)
     q = np.where(x > 0.0, y, np.copy(z))
     return np.sum(np.abs(q)) + np.sum(w.imag * x) + np.vdot(u, z).real + y[3].imag

@@ -632,7 +632,7 @@ def _outer(a: Any, b: Any) -> Any:
 
 
 def _outer_of_any(a: Any, b: Any) -> Any:
-    return np.outer(a.flatten(), b.flatten())
+    return a.flatten().reshape((a.size, 1)) * b.flatten()
 
 
 @by_types("np.cross")
