@@ -178,7 +178,9 @@ def test_key_of_a_program(monkeypatch):
     assert None not in keys
     assert len(keys) == 9
     assert store.program_key(program) == store.program_key(program)
-    for unknown in (object(), [1.0], pytest, numba.cfunc("f8(f8)")(lambda a: a), told_elsewhere):
+    large = np.zeros(200_000)
+    made = numba.cfunc("f8(f8)")(lambda a: a)
+    for unknown in (object(), [1.0], pytest, made, told_elsewhere, large):
         monkeypatch.setitem(globals(), "FACTOR", unknown)
         monkeypatch.setitem(globals(), "helper", lambda a: a * FACTOR)
         assert store.program_key(program) is None

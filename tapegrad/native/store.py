@@ -72,10 +72,14 @@ def _called() -> bytes:
     return digest.digest()
 
 
+_REFERRED = 1_000_000
+"""Bytes of an array beyond which code holds its address, and Numba keeps none of that."""
+
+
 def _told(value: Any) -> bytes | None:
     """The value of a constant as bytes."""
     if isinstance(value, np.ndarray):
-        if value.dtype.hasobject:
+        if value.dtype.hasobject or value.nbytes > _REFERRED:
             return None
         return repr((value.dtype, value.shape, value.strides)).encode() + value.tobytes()
     if isinstance(value, bool | int | float | complex | str | np.generic | np.dtype | None):
