@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
 
@@ -248,3 +250,101 @@ def test_random_stores_are_forwarded(monkeypatch, seed):
     np.testing.assert_allclose(found[1], gradient, rtol=1e-11, atol=1e-12)
     along = tg.compile(lambda p: tg.hvp(f)(p, p))(p)
     np.testing.assert_allclose(along, tg.hvp(f)(p, p), rtol=1e-9, atol=1e-10)
+
+
+def _loop(rng):
+    """A random function with a loop: it fills arrays, reads some turns back, looks at values, and has numbers of its own each turn."""
+    turns, width, start = (
+        int(rng.integers(12, 40)),
+        int(rng.integers(2, 4)),
+        int(rng.integers(1, 6)),
+    )
+    n = turns + start
+    table, rows, words = rng.normal(size=n), rng.normal(size=(n, width)), rng.integers(0, 3, n)
+    plan = [(int(rng.integers(14)), *rng.integers(1, start + 1, 2).tolist(), rng.normal() * 0.5, int(rng.integers(width)))
+            for _ in range(rng.integers(2, 7))]  # fmt: skip
+    back, ends = rng.random() < 0.3, int(rng.integers(4))
+
+    def f(p):
+        a, b, s, v, total, states = (
+            tg.zeros(n),
+            tg.zeros((n, width)),
+            p[1],
+            p[:width] * 1.0,
+            0.0,
+            [],
+        )
+        c = np.outer(np.linspace(0, 1, n), p[:width])
+        a[:start] = p[0]
+        b[0] = p[:width]
+        for t in range(start, n):
+            q = n - 1 - (t - start) if back else t
+            for kind, first, second, w, m in plan:
+                i, j = (
+                    (q + lag if q + lag < n else q) if back else q - lag for lag in (first, second)
+                )
+                if kind == 0:
+                    a[q] = np.sin(a[i]) * p[2] + s * w
+                elif kind == 1:
+                    s = np.tanh(s * w + a[j] * 0.5 + table[t])
+                elif kind == 2:
+                    b[q] = b[i] * w + v * 0.1
+                elif kind == 3:
+                    b[q, m] = s * w + a[i]
+                elif kind == 4:
+                    v = np.sin(v + rows[t]) * w + b[j] * 0.3
+                elif kind == 5:
+                    s = s * 0.7 if s > 0.2 else s
+                elif kind == 6:
+                    a[q] += w * np.cos(a[j])
+                elif kind == 7:
+                    b[q] += v * p[m]
+                elif kind == 8:
+                    states.append(s * v[m])
+                elif kind == 9:
+                    s = s * 0.5 + p[words[t]] * w
+                elif kind == 10:
+                    total = total + s * s + v[m] * 0.1
+                elif kind == 11:
+                    s = s * 0.9 + np.sum(c[q] * v) * 0.1
+                elif kind == 12:
+                    v = v * 0.8 + np.stack([s] * width) * w
+                else:
+                    s = np.maximum(s * w, a[i] * 0.3)
+        out = total + s + np.sum(v)
+        if ends > 0:
+            out = out + np.sum(a * np.cos(np.arange(n) * 0.3))
+        if ends > 1:
+            out = out + np.sum(b * b) * 0.1
+        if ends > 2 and states:
+            out = out + np.sum(np.stack(states)[::-1])
+        return out
+
+    return f
+
+
+@pytest.mark.parametrize("seed", range(int(os.environ.get("TAPEGRAD_FUZZ", 16))))
+def test_random_loops_are_rolled(monkeypatch, seed):
+    monkeypatch.setattr(rolling, "WORTH", 0)
+    f = _loop(np.random.default_rng(seed))
+    for g in (tg.value_and_grad(f), tg.hessian(f), lambda p: tg.hvp(f)(p, P)):
+        compiled = tg.compile(g)
+        for p in (P, P * 1.01):
+            found, expected = compiled(p), g(p)
+            if not isinstance(expected, tuple):
+                found, expected = (found,), (expected,)
+            for a, b in zip(found, expected, strict=True):
+                np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-10)
+
+
+def test_a_loop_that_nothing_depends_on_is_no_loop(monkeypatch):
+    monkeypatch.setattr(rolling, "WORTH", 0)
+
+    def f(p):
+        x = tg.zeros(50)
+        for t in range(1, 50):
+            x[t] = x[t - 1] + p[0]
+        return p[1] * 2.0
+
+    assert tg.compile(f)(P) == f(P)
+    np.testing.assert_array_equal(tg.compile(tg.hessian(f))(P), np.zeros((3, 3)))

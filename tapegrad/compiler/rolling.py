@@ -145,6 +145,8 @@ def rolled(graph: Graph) -> Graph:
     if len(graph.steps) < WORTH:
         return graph
     by_rows = forwarded(graph)
+    if len(by_rows.steps) < LEAST_TURNS:  # nothing that is returned depends on the loops
+        return by_rows
     found = _Roller(by_rows).run()
     if by_rows is graph or (found is not by_rows and len(found.steps) < WORTH):
         return found
