@@ -1075,7 +1075,7 @@ def njit(f: Any = None, /, **options: Any) -> Any:
     which it was.
 
     `memory_limit` bounds, in bytes, what a stack of the reverse sweep may take (default: three quarters of the memory).
-    With `parallel=True`, threads share the reverse of loops over `prange` where it is shown that passes do not meet in it; `f.explain()`
+    With `parallel=True`, threads share derivatives of loops over `prange` where it is shown that passes do not meet in it; `f.explain()`
     tells of which, and why of others not. No bit of a gradient depends on the number of threads.
     `checkpoint="revolve", snapshots=k` reverses every outermost loop over a range from k snapshots (see `tg.checkpointed`).
 
