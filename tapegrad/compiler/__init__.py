@@ -9,6 +9,7 @@
     schedule   loops, blocks and memory for expressions; emit: LLVM IR of a schedule
     keeping    what the loops of a derivative need again, as rows that the loops before keep
     turns      a part of the tape that repeats, as one entry before the walk back; rolling: a stretch of calls that repeats as a loop
+    stores     what is written to one row of an array, read from where it was computed; guards: those as calls
     iteration  loops that say they are loops, by one step
     team       threads that share large loops
     native     a module with its entry; nesting: loops, and loops in their steps, as one; islands: such modules between NumPy's calls

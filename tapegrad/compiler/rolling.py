@@ -8,7 +8,9 @@ last place where the same window stood. Then every operand of every call must fo
     fixed      one value from outside
     indexed    entry a + b * turn of an array: the results of an earlier loop, turn by turn, x[i] of a fixed array, or numbers that change
 
-and each constant must be one for all turns or become an indexed number. What holds for no rule stays unrolled.
+and each constant must be one for all turns or become an indexed number. Where a rule holds for some turns only, these are a loop, and
+the others may be another. What Python saw of the same call in each turn is one guard of all its values. What holds for no rule stays
+unrolled. Arrays that turns fill are followed row by row first (stores.py).
 
 Invariant: the new graph computes what the old one did, in the same order of additions (except where a turn adds to several places
 of an array: all turns of one place come first).
