@@ -132,7 +132,9 @@ def slogdet(g, x, out):
     slope = of_log
     if x.dtype.kind == "c":
         slope = of_log + 1j * np.imag(conj(out[0]) * of_sign)
-    if factors.size:
+    if factors.size and type(factors) is np.ndarray:
+        return slope * adjoint(systems.inverted(factors))
+    if factors.size:  # as an op that can be differentiated, and compiled
         return slope * adjoint(solution([x, np.eye(len(factors) - 1, dtype=x.dtype), factors]))
     return slope[..., None, None] * adjoint(np.linalg.inv(x))
 
