@@ -367,9 +367,9 @@ class Trace:
             root.views.add(view, root)
 
     def _sharing(self, traced: Traced) -> Iterator[Traced]:
-        """The values that show the memory of this one, and are not known to be views of anything."""
+        """The values that show the memory of this one, and are not known to be views of anything; it is about to have another memory."""
         key = id(storage.owner(traced.value))
-        for mate in (ref() for ref in self._buffers.get(key, ())):
+        for mate in (ref() for ref in self._buffers.pop(key, ())):
             if mate is not None and mate.source is None and id(storage.owner(mate.value)) == key:
                 yield mate
 
