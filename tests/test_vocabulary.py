@@ -575,6 +575,7 @@ def value_of(sample: Sample, exactly: bool) -> None:
         np.testing.assert_allclose(got, expected, rtol=rtol, atol=rtol)
 
 
+@pytest.mark.filterwarnings("ignore:numpy.fix is deprecated")  # from NumPy 2.5 on
 @pytest.mark.parametrize("row", NAMED)
 def test_laws(row: Row) -> None:
     """Every sample call has NumPy's value, and derivatives that obey the laws, in all dtypes and memory layouts."""

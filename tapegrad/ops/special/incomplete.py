@@ -71,7 +71,8 @@ def _root(f: Callable[..., Any], slope: Callable[..., Any], start: np.ndarray) -
 
 def gamma_density(a, x):
     """The derivative of gammainc(a, x) by x."""
-    return np.exp(xlogy(a - 1.0, x) - x - gammaln(a))
+    # As a float: of small integers SciPy 1.18 gives the logarithm in single precision.
+    return np.exp(xlogy(a - 1.0, x) - x - gammaln(a * 1.0))
 
 
 def _gamma_weights(a: Any, log_x: Any, order: int) -> Any:
