@@ -50,6 +50,10 @@ class StandIn:
         """The index by which it is a part of `root`; an empty one for all of it."""
         raise NotImplementedError
 
+    def copied_by(self, t: Any) -> None:
+        """Tensor `t` has entries of it, which NumPy would show: a write is an error from now on, as long as that lives."""
+        raise NotImplementedError
+
     def shares(self, other: Any) -> bool:
         """Whether it is a part of `other`, which sees what is written to it."""
         return False

@@ -348,7 +348,8 @@ class Trace:
         place = index if traced is root else traced.place_in(root)
         views = [] if root.views is None else root.views.taken(_row(place, root.shape))
         for shown in (root, *views) if traced.ndim else ():
-            if any(mate is not root for mate in self._sharing(shown)):
+            copied = shown is root and root.views is not None and root.views.are_copied()
+            if copied or any(mate is not root for mate in self._sharing(shown)):
                 raise TraceError(
                     f"{what} would write into memory that a view of the same array shares ({where}), while its function is traced by "
                     "tg.compile: the view would not see it. Index the whole in one step (x[0, 1] = y, not x[0][1] = y), or copy first."
@@ -377,9 +378,10 @@ class Trace:
 class _Views:
     """The views of an array, by the row that they lie in: a write to another row is none to them."""
 
-    __slots__ = ("count", "others", "rows")
+    __slots__ = ("copies", "count", "others", "rows")
 
     def __init__(self) -> None:
+        self.copies: list[weakref.ref[Tensor]] = []  # that stand for views
         self.count = 0
         self.rows: dict[int, list[Any]] = {}
         self.others: list[Any] = []  # those that may lie in several rows
@@ -390,6 +392,11 @@ class _Views:
         held = self.others if i is None else self.rows.setdefault(i, [])
         held.append((self.count, weakref.ref(view)))
         self.count += 1
+
+    def are_copied(self) -> bool:
+        """Whether somebody still has a copy that stands for a view."""
+        self.copies = [ref for ref in self.copies if ref() is not None]
+        return bool(self.copies)
 
     def taken(self, row: int | None) -> list[Traced]:
         """The living views that a write to a row reaches, to any row for None, in the order in which they were made; they are forgotten."""
@@ -568,6 +575,12 @@ class Traced(StandIn):
         while part.source is not None and part is not root:
             part, index = part.source
         return index if part is root else slice(None)
+
+    def copied_by(self, t: Tensor) -> None:
+        root = self.root()
+        if root.views is None:
+            root.views = _Views()
+        root.views.copies.append(weakref.ref(t))
 
     def shares(self, other: Any) -> bool:
         return self.source is not None and self.source[0] is other

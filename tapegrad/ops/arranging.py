@@ -15,7 +15,7 @@ from numpy.lib.array_utils import normalize_axis_tuple
 
 from ..errors import NotDifferentiable
 from ..primitive import FUNCTIONS, call, primitive, refuse
-from ..storage import as_array, owner, tracing
+from ..storage import StandIn, as_array, owner
 from ..tensor import Tensor
 from .composing import composed, moved, raw
 from .elementary import where
@@ -198,7 +198,7 @@ def triu(m: Any, k: int = 0) -> Any:
 def diag(v: Any, k: int = 0) -> Any:
     """A matrix with v on its k-th diagonal, or the k-th diagonal of the matrix v."""
     if np.ndim(v) == 2:
-        return locked(diagonal(v, k))  # read-only as NumPy's; PyTorch's is a copy
+        return locked(diagonal(v, k), v)  # read-only as NumPy's; PyTorch's is a copy
     if np.ndim(v) != 1:
         raise ValueError(f"Input must be 1- or 2-d, but it has {np.ndim(v)} axes.")
     steps = np.arange(np.shape(v)[0])
@@ -416,7 +416,7 @@ def _windows(x: Any, window_shape: Any, axis: Any = None) -> Any:
     lengths = tuple(np.atleast_1d(window_shape).tolist())
     ndim = np.ndim(x)
     axes = tuple(range(ndim)) if axis is None else normalize_axis_tuple(axis, ndim, "axis", True)
-    if tracing.get() is None:
+    if not isinstance(getattr(x, "_data", x), StandIn):
         return windows(x, lengths, axes)
     stand_in = np.broadcast_to(np.zeros((), x.dtype), np.shape(x))
     np.lib.stride_tricks.sliding_window_view(stand_in, window_shape, axis)  # it checks the settings
@@ -424,7 +424,7 @@ def _windows(x: Any, window_shape: Any, axis: Any = None) -> Any:
     for k, n in zip(axes, lengths, strict=True):
         places = np.shape(joined)[k] - n + 1
         joined = stack([joined[along(k, slice(i, i + places))] for i in range(n)], axis=-1)
-    return locked(joined)
+    return locked(joined, x)
 
 
 # -------------------------------------------------------------------------------------------------- padding

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..primitive import FUNCTIONS, call, primitive
-from ..storage import StandIn, as_array, duplicate, tracing
+from ..storage import StandIn, as_array, duplicate
 from ..tensor import Tensor, wrap
 from ..views import base_of
 
@@ -172,6 +172,12 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0) -> Any:
 
 def diagonal(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     """The entries on a diagonal of two axes, along a new last axis: a view, or read-only where no stride leads along it."""
+    found, shows = _diagonal(x, offset, axis1, axis2)
+    return found if shows else locked(found, x)
+
+
+def _diagonal(x: Any, offset: int, axis1: int, axis2: int) -> tuple[Any, bool]:
+    """The entries on a diagonal, and whether they are a view."""
     shape = np.shape(x)
     axes = range(len(shape))
     axis1, axis2 = axes[axis1], axes[axis2]
@@ -183,15 +189,15 @@ def diagonal(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     n = max(0, min(rows + min(offset, 0), columns - max(offset, 0)))
     if (axis1, axis2) != (axes[-2], axes[-1]):
         x = np.moveaxis(x, (axis1, axis2), (-2, -1))
-    if tracing.get() is None:
+    if not isinstance(getattr(x, "_data", x), StandIn):
         flat = np.reshape(x, (*np.shape(x)[:-2], rows * columns))
         if not isinstance(flat, Tensor) or base_of(flat) is base_of(x):
             first = offset if offset >= 0 else -offset * columns
             along = slice(first, first + n * (columns + 1), columns + 1) if n else slice(0)
-            return flat[along if len(shape) == 2 else (..., along)]
+            return flat[along if len(shape) == 2 else (..., along)], True
     # No stride leads along it, or a compiled program reads and adds at places better than at strides.
     steps = np.arange(n)
-    return locked(x[..., steps - min(offset, 0), steps + max(offset, 0)])
+    return x[..., steps - min(offset, 0), steps + max(offset, 0)], False
 
 
 def _later(x: Any, axis1: int, axis2: int) -> bool:
@@ -200,19 +206,23 @@ def _later(x: Any, axis1: int, axis2: int) -> bool:
     return type(data) is np.ndarray and 0 < data.strides[axis1] < data.strides[axis2]
 
 
-def locked(t: Any) -> Any:
-    """`t`, which nobody else has, as read-only: in NumPy it would be a view, but what is written here would not get there."""
+def locked(t: Any, x: Any) -> Any:
+    """`t`, made of entries of x, as read-only: in NumPy it would be a view of x, but what is written here would not get there.
+
+    While a program is traced, x may not be written to as long as `t` lives: it would not see that.
+    """
     if isinstance(t, Tensor):
         if type(t._data) is np.ndarray:
             t._data.flags.writeable = False
         else:
             t._put("locked", True)
+            x._data.copied_by(t)
     return t
 
 
 def trace(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     """Sum of the entries on a diagonal."""
-    return np.sum(diagonal(x, offset, axis1, axis2), axis=-1)
+    return np.sum(_diagonal(x, offset, axis1, axis2)[0], axis=-1)
 
 
 FUNCTIONS[np.bincount] = bincount
