@@ -92,7 +92,7 @@ class _Version:
 
 def forwarded(graph: Graph) -> Graph:
     """The graph without stores to single rows, but for those somebody needs; the graph itself where there are none."""
-    if not any(node.name in _WRITES or node.name == "getitem" for node in graph.nodes):
+    if not any(map(_concerned, graph.nodes)):
         return graph
     return _Forwarder(graph).run()
 
@@ -431,6 +431,13 @@ def _call(
     node = Recorded(function, name, args, settings or {}, inputs, np.zeros((), like.dtype))
     node.shape = like.shape
     return node
+
+
+def _concerned(node: Node) -> bool:
+    """Whether it writes to an array, or reads an entry of an entry."""
+    if node.name == "getitem":
+        return any(x.name == "getitem" for x in node.inputs)
+    return node.name in _WRITES
 
 
 def _fills(node: Node) -> bool:
