@@ -367,6 +367,43 @@ def test_guards_are_checked_in_machine_code(f):
     assert not c.report().calls
 
 
+STRIDED = [
+    np.s_[::2], np.s_[1::3], np.s_[::-2], np.s_[5::-3], np.s_[:, ::2], np.s_[1:6:2, 8::-4], np.s_[2, 0:9:5], np.s_[::4, 3],
+    np.s_[..., None, 1::2], np.s_[0:1:5], np.s_[3:3:2], np.s_[::3, 2:5], np.s_[::-1], np.s_[6:0:-1], np.s_[0:7:7],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "index, dtype",
+    [(i, np.float64) for i in STRIDED]
+    + [(i, d) for i in STRIDED[2:6] for d in (np.float32, np.complex128)],
+)
+def test_steps_of_slices_are_machine_code(index, dtype):
+    x = (np.cos(np.arange(63.0)) + 2).reshape(7, 9).astype(dtype)
+    if dtype == np.complex128:
+        x = x + 0.3j * x[::-1]
+    weights = np.sin(np.arange(1.0, x[index].size + 1)).reshape(x[index].shape).astype(x.real.dtype)
+
+    def read(x):
+        return np.sum(np.abs(np.sin(x[index])) * weights)
+
+    def written(x):
+        b = x * 1
+        b[index] = np.sin(x[index]) * weights
+        b[index] *= x[index]
+        return np.sum(np.abs(b * np.cos(x)))
+
+    def filled(x):
+        b = x * 1
+        b[index] = 2.5
+        return np.sum(np.abs(b * x))
+
+    for f in (read, written, filled):
+        c = tg.compile(tg.value_and_grad(f))
+        agree(c(x), tg.value_and_grad(f)(x))
+        assert not c.report().calls
+
+
 def test_equal_eigenvalues_are_refused_as_ever():
     """What raises where a derivative does not exist is machine code, too, until it does not exist."""
 

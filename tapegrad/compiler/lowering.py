@@ -833,31 +833,45 @@ def _sliced(arrays: Arrays, x: Op, index: Any) -> Op:
 def _box(
     arrays: Arrays, index: Any, shape: tuple[int, ...], x: Op
 ) -> tuple[Op, list[tuple[int, int]]]:
-    """What is written at a basic index, and where: strides of one only (or a single place)."""
+    """What is written at a basic index, and where: between the entries of a step there are zeros."""
     box = []
     maps_shape: list[int] = []
     flips: list[Map] = []
+    strides: list[int] = []
     for step in _basic(index, shape):
         if step == "new":
             flips.append((0, len(maps_shape), 1))
             maps_shape.append(1)
+            strides.append(1)
             continue
         start, stride, length = step
         if length is None:
             box.append((start, -1))
             continue
-        if stride == -1 and length:
-            start, flip = start - length + 1, True
-        elif stride == 1 or length <= 1:
-            flip = False
-        else:
-            raise Unlowered
-        flips.append((length - 1, len(maps_shape), -1) if flip else (0, len(maps_shape), 1))
+        back = stride < 0 and length > 0
+        if back:
+            start += (length - 1) * stride
+        flips.append((length - 1, len(maps_shape), -1) if back else (0, len(maps_shape), 1))
         box.append((start, len(maps_shape)))
         maps_shape.append(length)
+        strides.append(abs(stride) if length > 1 else 1)
     picked = tuple(maps_shape)
     x = arrays.broadcast(x, picked)
-    return arrays.view(x, flips, picked), box
+    x = arrays.view(x, flips, picked)
+    for axis, stride in enumerate(strides):
+        if stride > 1:
+            x = _apart(arrays, x, axis, stride)
+    return x, box
+
+
+def _apart(arrays: Arrays, x: Op, axis: int, stride: int) -> Op:
+    """The entries along an axis, with zeros between any two of them."""
+    before, n, behind = x.shape[:axis], x.shape[axis], x.shape[axis + 1 :]
+    row = arrays.const(0, (*before, n, stride, *behind), x.dtype)
+    box = [(0, i) for i in range(len(row.shape))]
+    rows = arrays.region(arrays.reshape(x, (*before, n, 1, *behind)), row, box)
+    flat = arrays.reshape(rows, (*before, n * stride, *behind))
+    return _sliced(arrays, flat, (*[slice(None)] * axis, slice((n - 1) * stride + 1)))
 
 
 @lowers("scatter")
@@ -914,9 +928,17 @@ def copy_slices(
 
 
 def _stored_at(arrays: Arrays, base: Op, indices: Sequence[Any], value: Op) -> Op:
+    """The base with a value at base[indices[0]][indices[1]]..."""
     if len(indices) > 1:
         value = _stored_at(arrays, _sliced(arrays, base, indices[0]), indices[1:], value)
     placed, box = _box(arrays, indices[0], base.shape, value)
+    if any(
+        step != "new" and step[2] and abs(step[1]) > 1 for step in _basic(indices[0], base.shape)
+    ):
+        written = np.zeros(base.shape, bool)
+        written[indices[0]] = True
+        placed = arrays.region(placed, arrays.const(0, base.shape, base.dtype), box)
+        return arrays.elem("where", (arrays.array(written), placed, base), base.dtype)
     return arrays.region(placed, base, box)
 
 
