@@ -358,12 +358,18 @@ class Trace:
         changed = traced
         while changed.source is not None:  # the arrays that it is a view of
             parent, part = changed.source
-            parent.become(self.call(_stored, (parent, part, changed), {}, "setitem"))
+            if type(part) is _Rearranged:
+                parent.become(part.put_back(parent, changed))
+            else:
+                parent.become(self.call(_stored, (parent, part, changed), {}, "setitem"))
             changed = parent
         self.watch(root)
         for view in views:  # older ones first, so a view's base has changed before it
             parent, part = view.source
-            view.become(self.call(operator.getitem, (parent, part), {}, "getitem"))
+            if type(part) is _Rearranged:
+                view.become(part.taken(parent))
+            else:
+                view.become(self.call(operator.getitem, (parent, part), {}, "getitem"))
             self.watch(view)
             root.views.add(view, root)
 
@@ -1290,9 +1296,43 @@ def _recorder(op: Primitive) -> Callable[..., Any]:
         result = found.home.call(call, args, kwargs, op.name)
         if op.name == "getitem":
             return _view(result, args[0], kwargs.get("index", args[-1]))
+        if op.name in _BACK and type(result) is Traced:
+            return _view(result, args[0], _Rearranged(call, args[1:], kwargs))
         return result
 
     return forward
+
+
+class _Rearranged:
+    """How a view shows all entries of an array in another order or shape, where for others an index says which."""
+
+    __slots__ = ("call", "kwargs", "rest")
+
+    def __init__(self, call: OpCall, rest: Any, kwargs: dict[str, Any]) -> None:
+        self.call, self.rest, self.kwargs = call, rest, kwargs
+
+    def taken(self, whole: Traced) -> Traced:
+        """The view, as it is now."""
+        return whole.home.call(self.call, (whole, *self.rest), self.kwargs, self.call.op.name)
+
+    def put_back(self, whole: Traced, part: Traced) -> Traced:
+        """The array whose view this is."""
+        settings = dict(zip(self.call.op.settings, self.rest, strict=False)) | self.kwargs
+        return _BACK[self.call.op.name](part, whole.shape, **settings)
+
+
+def _as_before(part: Traced, before: tuple[int, ...], order: str = "C", **settings: Any) -> Any:
+    return np.reshape(part, before, order=order)  # type: ignore[call-overload]
+
+
+_BACK: dict[str, Callable[..., Any]] = {
+    "transpose": lambda part, before, axes=None: np.transpose(part, None if axes is None else np.argsort([a % len(axes) for a in axes])),
+    "swapaxes": lambda part, before, axis1, axis2: np.swapaxes(part, axis1, axis2),
+    "moveaxis": lambda part, before, source, destination: np.moveaxis(part, destination, source),
+    "flip": lambda part, before, axis=None: np.flip(part, axis),
+    "reshape": _as_before, "expand_dims": _as_before, "squeeze": _as_before, "alias": _as_before,
+}  # fmt: skip
+"""Of ops whose views show all entries: the array from such a view."""
 
 
 def _traced_in(value: Any) -> Traced | None:
