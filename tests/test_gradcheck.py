@@ -263,7 +263,16 @@ def test_vjp_and_jvp_that_disagree_are_caught_where_wrong(declare):
         gradcheck(tripled, leaf(*X), check_forward_ad=True)
 
 
-def test_walks_that_differ_are_caught(declare):
+@pytest.fixture(name="swept")
+def _swept():
+    """Walks that call rules each time: a compiled kernel is made of one call of its rule."""
+    before = tg.engine()
+    tg.set_engine("sweep")
+    yield
+    tg.set_engine(before)
+
+
+def test_walks_that_differ_are_caught(declare, swept):
     noise = itertools.count()
     op = faulty(np.sin, lambda x: np.cos(x) + 1e-9 * next(noise))
     with pytest.raises(GradcheckError, match="Backward is not reentrant"):
