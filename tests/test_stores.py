@@ -127,6 +127,15 @@ def checked(p):
     return total
 
 
+def lists_of_constants(p):
+    """Constants of a turn that stand in a list, beside one that does not."""
+    x, total = p[:2], 0.0
+    for i in range(40):
+        x = np.select([x > 0.5, x > 0.1], [x * 0.9, 0.001 * i], 0.25) * p[2] + 0.5 * np.sin(x)
+        total = total + np.sum(x)
+    return total
+
+
 LOOPS = [
     delay, history, multistep, epidemic, columns, two_arrays, backwards, rows_from_rows, added_to, reads_of_the_whole, checked,
 ]  # fmt: skip
@@ -171,6 +180,18 @@ def kept_views(p):
     for k, view in enumerate((first, part, second, column, tail, tail[1])):
         total = total + (k + 1.0) * np.sum(view * 1.0)
     return total + np.sum(u * 0.5)
+
+
+def test_constants_in_lists_stay_where_they_are(monkeypatch):
+    monkeypatch.setattr(rolling, "WORTH", 0)
+    for f in (lists_of_constants, tg.value_and_grad(lists_of_constants)):
+        compiled = tg.compile(f)
+        for p in (P, P * 1.01):
+            found, expected = compiled(p), f(p)
+            if not isinstance(expected, tuple):
+                found, expected = (found,), (expected,)
+            for a, b in zip(found, expected, strict=True):
+                np.testing.assert_allclose(a, b, rtol=1e-12)
 
 
 def test_views_see_writes_through_all_others():

@@ -457,7 +457,9 @@ class _Roller:
         if node.name == "scatter":
             return self._scattered(s, offset, column)
         position = [i for i, x in enumerate(node.args) if _is_number_or_few(x)]
-        if k >= len(position) or node.dtype not in (np.float64,) or node.kwargs:
+        if len(position) != len(self.varying[s.start + offset]):
+            return False  # some stand within a list, or among the settings
+        if node.dtype not in (np.float64,) or node.kwargs:
             return False
         s.numbers[offset, position[k]] = np.array(column, float)
         return True
