@@ -32,12 +32,14 @@ def threads():
 ORDERS = {"upwards": range, "downwards": lambda n: reversed(range(n))}
 
 
-@pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize(
-    "f",
-    [*programs.SHARED, *programs.ALONE, programs.one_under_two_names],
-    ids=lambda f: f.__name__,
-)
+def each_program_in_each_order(test):
+    """A test of (f, order, ...)."""
+    every = [*programs.SHARED, *programs.ALONE, programs.one_under_two_names]
+    test = pytest.mark.parametrize("f", every, ids=lambda f: f.__name__)(test)
+    return pytest.mark.parametrize("order", ORDERS)(test)
+
+
+@each_program_in_each_order
 def test_gradient_is_the_derivative(f, order, rng):
     """In whatever order chunks run: two chunks that touch one element would show."""
     value, (gradient,) = interpreted(parallel(f), (X.copy(),), (0,), order=ORDERS[order])
@@ -46,12 +48,7 @@ def test_gradient_is_the_derivative(f, order, rng):
     assert np.isclose(gradient @ d, difference(f, X, d), rtol=1e-8, atol=1e-8)
 
 
-@pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize(
-    "f",
-    [*programs.SHARED, *programs.ALONE, programs.one_under_two_names],
-    ids=lambda f: f.__name__,
-)
+@each_program_in_each_order
 def test_tangent_is_the_derivative(f, order, rng):
     _, made = parallel(f).variant((X,)).generated(lambda t: tangent.generate(t, {"x"}, 1, {}))
     assert ("@shared" in made.source) == (f not in programs.ALONE)

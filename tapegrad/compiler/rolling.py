@@ -30,7 +30,7 @@ from ..ops.indexing import scatter
 from ..tape import BIG
 from . import callout
 from .graph import Graph, Guard, Node, Recorded, Ref
-from .stores import _index, forwarded
+from .stores import _index, _is_int, forwarded
 from .tracing import OpCall
 
 WORTH = 600
@@ -866,7 +866,7 @@ def index_of_turns(indices: Sequence[Any], shape: tuple[int, ...]) -> tuple[Any,
     found: list[Any] = []
     for column in zip(*parts, strict=True):
         first = column[0]
-        if all(type(x) is int or isinstance(x, np.integer) for x in column):
+        if all(map(_is_int, column)):
             found.append(np.array(column, np.intp))
         elif type(first) is np.ndarray and first.dtype.kind in "iu":
             if any(

@@ -357,19 +357,12 @@ class Trace:
         traced.become(node_of())
         changed = traced
         while changed.source is not None:  # the arrays that it is a view of
-            parent, part = changed.source
-            if type(part) is _Rearranged:
-                parent.become(part.put_back(parent, changed))
-            else:
-                parent.become(self.call(_stored, (parent, part, changed), {}, "setitem"))
+            parent, how = changed.source
+            parent.become(_put_back(parent, how, changed))
             changed = parent
         self.watch(root)
         for view in views:  # older ones first, so a view's base has changed before it
-            parent, part = view.source
-            if type(part) is _Rearranged:
-                view.become(part.taken(parent))
-            else:
-                view.become(self.call(operator.getitem, (parent, part), {}, "getitem"))
+            view.become(_taken(*view.source))
             self.watch(view)
             root.views.add(view, root)
 
@@ -582,11 +575,15 @@ class Traced(StandIn):
             part, index = part.source
         return index if part is root else slice(None)
 
-    def copied_by(self, t: Tensor) -> None:
+    def views_of_root(self) -> _Views:
+        """The views of the array that this is one of."""
         root = self.root()
         if root.views is None:
             root.views = _Views()
-        root.views.copies.append(weakref.ref(t))
+        return root.views
+
+    def copied_by(self, t: Tensor) -> None:
+        self.views_of_root().copies.append(weakref.ref(t))
 
     def shares(self, other: Any) -> bool:
         return self.source is not None and self.source[0] is other
@@ -981,10 +978,7 @@ def _view(part: Traced, of: Any, index: Any) -> Traced:
     known, whole = (x.later() if x.large else x.value for x in (part, of))
     if known.view if type(known) is Later else _shares(known, whole):
         part.source = (of, index)
-        root = of.root()
-        if root.views is None:
-            root.views = _Views()
-        root.views.add(part, root)
+        of.views_of_root().add(part, of.root())
     return part
 
 
@@ -1311,14 +1305,21 @@ class _Rearranged:
     def __init__(self, call: OpCall, rest: Any, kwargs: dict[str, Any]) -> None:
         self.call, self.rest, self.kwargs = call, rest, kwargs
 
-    def taken(self, whole: Traced) -> Traced:
-        """The view, as it is now."""
-        return whole.home.call(self.call, (whole, *self.rest), self.kwargs, self.call.op.name)
 
-    def put_back(self, whole: Traced, part: Traced) -> Traced:
-        """The array whose view this is."""
-        settings = dict(zip(self.call.op.settings, self.rest, strict=False)) | self.kwargs
-        return _BACK[self.call.op.name](part, whole.shape, **settings)
+def _taken(whole: Traced, how: Any) -> Traced:
+    """A view, as it is now."""
+    if type(how) is _Rearranged:
+        return whole.home.call(how.call, (whole, *how.rest), how.kwargs, how.call.op.name)
+    return whole.home.call(operator.getitem, (whole, how), {}, "getitem")
+
+
+def _put_back(whole: Traced, how: Any, part: Traced) -> Traced:
+    """The array of which this is a view."""
+    if type(how) is _Rearranged:
+        op = how.call.op
+        settings = dict(zip(op.settings, how.rest, strict=False)) | how.kwargs
+        return _BACK[op.name](part, whole.shape, **settings)
+    return whole.home.call(_stored, (whole, how, part), {}, "setitem")
 
 
 def _as_before(part: Traced, before: tuple[int, ...], order: str = "C", **settings: Any) -> Any:
