@@ -90,7 +90,7 @@ def linspace(
 
 
 def _raw(x: Any) -> Any:
-    return x._data if isinstance(x, Tensor) else np.asarray(x)
+    return x._value if isinstance(x, Tensor) else np.asarray(x)
 
 
 def _like(function: Any, doc: str) -> Any:

@@ -414,7 +414,7 @@ def _parts(data: Any) -> list[Any]:
 
 
 def _raw(leaf: Any) -> Any:
-    return leaf._data if hasattr(leaf, "_data") else leaf
+    return leaf._value if hasattr(leaf, "_value") else leaf
 
 
 __all__ = ["chains", "grad", "multistart", "value_and_grad"]

@@ -113,7 +113,7 @@ def _array_function(self: Tensor, function: Any, types: Any, args: Any, kwargs: 
         if len(args) <= aligned and kwargs.keys() <= known:
             return ours(*args, **kwargs)
     elif function in _PROPERTIES and len(args) == 1 and not kwargs and type(args[0]) is Tensor:
-        return _PROPERTIES[function](args[0]._data)
+        return _PROPERTIES[function](args[0]._value)
     return function_on_tensors(function, args, kwargs)
 
 

@@ -136,7 +136,7 @@ def carry(
     entry = sweep.entry_of(op, t._node, nodes, raw, out, kw)
     # A tracked tangent stays connected while ops are recorded, whatever the value is.
     tensors = recorded or not isinstance(mode, Off)
-    given = [v if v is None or (tensors and (recorded or v._node is not None)) else v._data for v in tangents]  # fmt: skip
+    given = [v if v is None or (tensors and (recorded or v._node is not None)) else v._value for v in tangents]  # fmt: skip
     with np.errstate(all="ignore"):
         tangent = sweep.push_entry(entry, 0, given, recorded)
     tangent = wrap(tangent)

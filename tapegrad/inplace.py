@@ -44,7 +44,7 @@ def _writable(t: Tensor, name: str, recorded: bool) -> Tensor:
             f"Inplace update to inference tensor outside InferenceMode is not allowed ({name}). You can make a clone to get a "
             "normal tensor before doing inplace update."
         )
-    data = t._data
+    data = t._value
     if type(data) is np.ndarray:
         locked = not data.flags.writeable
     else:
@@ -90,7 +90,7 @@ def before_write(t: Tensor, name: str, given: Iterable[Any] = ()) -> None:
             f"{name} would overwrite a tracked tensor, whose history would then be another value's. Store the result: "
             "t[...] = np.f(...), or write under no_grad."
         )
-    if isinstance(t._data, np.ndarray):
+    if isinstance(t._value, np.ndarray):
         _touch(t)
 
 
@@ -98,9 +98,9 @@ def _touch(t: Tensor) -> None:
     """Note that the memory of `t` was overwritten: if it is an entry of its base, only there."""
     view = getattr(t, "_view", None)
     if view is not None and view[1] == _GETITEM and getattr(view[0], "_view", None) is None:
-        storage.touch(view[0]._data, view[2][0])
+        storage.touch(view[0]._value, view[2][0])
     else:
-        storage.touch(t._data)
+        storage.touch(t._value)
 
 
 _GETITEM = getitem.primitive.code
@@ -108,7 +108,7 @@ _GETITEM = getitem.primitive.code
 
 def _admit(t: Tensor, value: Any) -> None:
     """Make `t` one that the value can be written to, also where that is no array (storage.StandIn)."""
-    value = value._data if isinstance(value, Tensor) else value
+    value = value._value if isinstance(value, Tensor) else value
     if isinstance(value, storage.StandIn):
         value.admit(t)
 
@@ -142,7 +142,7 @@ def _rebase(t: Tensor, base: Tensor, node: Slot | None) -> None:
         _become(t, node)
     else:
         slot = _record(
-            copy_slices.primitive.code, base._node, node, base._data, t._data, base._data,
+            copy_slices.primitive.code, base._node, node, base._value, t._value, base._value,
             (steps_to(t),),
         )  # fmt: skip
         _become(base, slot)
@@ -152,7 +152,7 @@ def _rebase(t: Tensor, base: Tensor, node: Slot | None) -> None:
 def _renew_views(parent: Tensor) -> None:
     for view in list(views_of(parent)):
         _, code, kw = view._view
-        _become(view, _record(code, parent._node, None, parent._data, None, view._data, kw))
+        _become(view, _record(code, parent._node, None, parent._value, None, view._value, kw))
         _renew_views(view)
 
 
@@ -180,11 +180,11 @@ def _replace(t: Tensor, result: Tensor, name: str) -> Tensor:
     if tracked:
         _refuse_leaves(base, name)
     _admit(t, result)
-    if storage.is_number(t._data):
-        t._data = result._data
+    if storage.is_number(t._value):
+        t._value = result._value
     else:
         _touch(t)
-        np.copyto(t._data, result._data)
+        np.copyto(t._value, result._value)
     if tracked:
         _rebase(t, base, result._node)
     _retangent(t, base, result)
@@ -202,11 +202,11 @@ def _overwrite(t: Tensor, value: Any, name: str) -> Tensor:
             f"result type {value.dtype} can't be cast to the desired output type {t.dtype}: write {name} out of place."
         )
     _admit(t, value)
-    if storage.is_number(t._data):
-        t._data = value.astype(t.dtype)
+    if storage.is_number(t._value):
+        t._value = value.astype(t.dtype)
     else:
         _touch(t)
-        np.copyto(t._data, value)
+        np.copyto(t._value, value)
     return t
 
 
@@ -257,9 +257,9 @@ def _beforehand(t: Tensor, function: Callable[..., Any], other: Any) -> Any:
         if isinstance(operand, Tensor) and operand._node is not None:
             needs |= needed
     wanted = "x" in needs or (other is t and "y" in needs)
-    if wanted and isinstance(t._data, np.ndarray):
+    if wanted and isinstance(t._value, np.ndarray):
         before = Tensor()
-        before._data, before._node = storage.duplicate(t._data), t._node
+        before._value, before._node = storage.duplicate(t._value), t._node
         dual.like(t, before)
         return function(before, before if other is t else other)
     return function(t, other)
@@ -278,12 +278,16 @@ def _operator(
     out_of_place = getattr(operator, f"{symbol}_" if symbol in ("and", "or") else symbol)
 
     def method(self: Tensor, other: Any) -> Any:
-        if type(self._data) is not np.ndarray and current().plain and storage.is_number(self._data):
+        if (
+            type(self._value) is not np.ndarray
+            and current().plain
+            and storage.is_number(self._value)
+        ):
             return out_of_place(self, other)  # as NumPy's numbers: other names keep the old one
-        if type(self._data) is np.float64 and _followed(self, other) and _is_result(self):
+        if type(self._value) is np.float64 and _followed(self, other) and _is_result(self):
             result = out_of_place(self, other)
-            if type(result) is Tensor and type(result._data) is np.float64:
-                self._data, self._node = result._data, result._node
+            if type(result) is Tensor and type(result._value) is np.float64:
+                self._value, self._node = result._value, result._node
                 return self
         if storage.tracing.get() is not None:
             _admit(self, other)  # before the operation, which would hold the array as a constant
@@ -291,11 +295,11 @@ def _operator(
             _writable(self, name, True)
             result = NotImplemented if function is None else _beforehand(self, function, other)
             return result if result is NotImplemented else _replace(self, result, name)
-        raw = other._data if isinstance(other, Tensor) else as_given(other, name)
+        raw = other._value if isinstance(other, Tensor) else as_given(other, name)
         _writable(self, name, False)
-        if storage.is_number(self._data):
-            return _overwrite(self, ufunc(self._data, raw), name)
-        ufunc(self._data, raw, out=self._data, casting="same_kind")
+        if storage.is_number(self._value):
+            return _overwrite(self, ufunc(self._value, raw), name)
+        ufunc(self._value, raw, out=self._value, casting="same_kind")
         _touch(self)
         return self
 
@@ -325,8 +329,8 @@ def _matmul_in_place(self: Tensor, other: Any) -> Tensor:
     if _followed(self, other):
         _writable(self, "imatmul", True)
         return _replace(self, _beforehand(self, matmul, other), "imatmul")
-    product = self._data @ (
-        other._data if isinstance(other, Tensor) else as_given(other, "imatmul")
+    product = self._value @ (
+        other._value if isinstance(other, Tensor) else as_given(other, "imatmul")
     )
     _writable(self, "imatmul", False)
     return _overwrite(self, product, "imatmul")
@@ -341,7 +345,9 @@ def rewrite(t: Tensor, name: str, function: Callable[..., Any], *others: Any) ->
         _writable(t, name, True)
         before = Tensor()
         before._node = t._node
-        before._data = storage.duplicate(t._data) if isinstance(t._data, np.ndarray) else t._data
+        before._value = (
+            storage.duplicate(t._value) if isinstance(t._value, np.ndarray) else t._value
+        )
         dual.like(t, before)
         given = (before if other is t else other for other in others)
         result = function(before, *given)
@@ -350,7 +356,7 @@ def rewrite(t: Tensor, name: str, function: Callable[..., Any], *others: Any) ->
         return _replace(t, result, name)
     _writable(t, name, False)
     result = function(t, *others)
-    return _overwrite(t, result._data if isinstance(result, Tensor) else np.asarray(result), name)
+    return _overwrite(t, result._value if isinstance(result, Tensor) else np.asarray(result), name)
 
 
 # ------------------------------------------------------------------------------------------------ y[index] = value
@@ -415,7 +421,7 @@ def store(t: Tensor, index: Any, value: Any, *, plainly: bool = False) -> None:
         _store_dual(t, index, value)
         return
     if isinstance(value, Tensor):
-        raw, node = value._data, value._node
+        raw, node = value._value, value._node
     else:
         raw, node = value, None
     if isinstance(raw, storage.StandIn):
@@ -424,7 +430,7 @@ def store(t: Tensor, index: Any, value: Any, *, plainly: bool = False) -> None:
     if (t._node is None and node is None) or (not record and record is not None):
         _writable(t, "setitem", False)
         t._array()[index] = raw
-        storage.touch(t._data, index)
+        storage.touch(t._value, index)
         return
     if isinstance(value, Tensor) and _is_region(value, t, index):
         return  # the second half of `t[index] += 1`
@@ -449,7 +455,7 @@ def store(t: Tensor, index: Any, value: Any, *, plainly: bool = False) -> None:
         above = raw.ndim - np.ndim(data[index])
         if above > 0:  # NumPy ignores leading axes of length 1
             value = reshape(value, raw.shape[above:])
-            raw = value._data if node is not None else value
+            raw = value._value if node is not None else value
             node = value._node if node is not None else None
         raw = shape_token(raw)
     elif not isinstance(raw, float | np.generic):
@@ -487,14 +493,14 @@ def _is_region(value: Tensor, t: Tensor, index: Any) -> bool:
     link = getattr(value, "_view", None)
     if link is None or link[0] is not t or not is_basic(index):
         return False
-    if isinstance(value._data, storage.StandIn):
-        return value._data.shares(t._data) and link[2] == (index,)
-    region = t._data[index]
+    if isinstance(value._value, storage.StandIn):
+        return value._value.shares(t._value) and link[2] == (index,)
+    region = t._value[index]
     return (
         isinstance(region, np.ndarray)
         and region.shape == value.shape
-        and region.strides == value._data.strides
-        and region.ctypes.data == value._data.ctypes.data
+        and region.strides == value._value.strides
+        and region.ctypes.data == value._value.ctypes.data
     )
 
 

@@ -25,7 +25,7 @@ from .mode import is_grad_enabled, no_grad
 from .packing import flat, inexact, is_inexact, op_of_calls, unpacked
 from .primitive import apply
 from .tape import IN0, IN1, SLOT, STRIDE, Leaf
-from .tensor import Tensor, wrap
+from .tensor import Tensor, value_of, wrap
 from .transforms import _flatten, _Run, _unflatten
 
 Tree = Any
@@ -118,10 +118,10 @@ def fori_loop(
             "fori_loop",
             (body,),
             lambda s, _: ((s[0] + 1, body(s[0], s[1])), None),
-            (_data(lower), init),
+            (value_of(lower), init),
             None,
             None,
-            test=lambda s: s[0] < _data(upper),
+            test=lambda s: s[0] < value_of(upper),
         )
         if done is not None:
             return done[0][1]
@@ -239,7 +239,7 @@ def _segment(checkpoint: int | bool, n: int) -> int:
 
 def _counts_later(*bounds: Any) -> bool:
     """Whether bounds are whole numbers, and one of them a value of the program that is traced."""
-    values = [_data(x) for x in bounds]
+    values = [value_of(x) for x in bounds]
     return any(isinstance(x, storage.StandIn) for x in values) and all(
         type(x) is int or (np.ndim(x) == 0 and getattr(x, "dtype", np.dtype(float)).kind in "iu")
         for x in values
@@ -362,7 +362,7 @@ def _none_of(f: Step, init: Tree, structure: Any, leaves: Sequence[Any]) -> Tree
     """The results of a scan without steps: arrays of length 0, arranged as one step would arrange them."""
 
     def seen(x: Any, shape: tuple[int, ...] | None = None) -> Any:
-        value = _data(x)
+        value = value_of(x)
         if isinstance(value, storage.StandIn):
             value = value.seen()
         if shape is not None:
@@ -378,7 +378,7 @@ def _none_of(f: Step, init: Tree, structure: Any, leaves: Sequence[Any]) -> Tree
     results, arrangement = _tree(y)
 
     def empty(result: Any) -> Any:
-        like = storage.as_array(_data(result))
+        like = storage.as_array(value_of(result))
         none: Any = np.zeros((0, *like.shape), like.dtype)
         return wrap(none) if isinstance(result, Tensor) else none
 
@@ -461,7 +461,7 @@ class _Segment:
         """Another run, which gives what the first one gave."""
         result = self.of_leaves(*leaves)
         near = 1e-6 * abs(self.size[1])
-        for x, y in zip(self.size, _size(_data(result)), strict=True):
+        for x, y in zip(self.size, _size(value_of(result)), strict=True):
             if x == y or abs(x - y) <= near or (x != x and y != y):
                 continue
             raise GraphError(CHANGED)
@@ -472,7 +472,7 @@ class _Segment:
         if value is not None:
             return value
         n = len(values) - len(self.outside)
-        return storage.as_array(_data(self.of_leaves(*values[:n])))
+        return storage.as_array(value_of(self.of_leaves(*values[:n])))
 
     def pull(self, g: Any, xs: Sequence[Any], wanted: Sequence[bool]) -> list[Any]:
         n = len(xs) - len(self.outside)
@@ -504,10 +504,6 @@ def pulled(f: Callable[..., Any], xs: Sequence[Any], g: Any) -> tuple[list[Any],
 segment = op_of_calls(
     "segment", "Steps of a loop that are run again when the walk comes back to them."
 )
-
-
-def _data(x: Any) -> Any:
-    return x._data if isinstance(x, Tensor) else x
 
 
 def _size(values: Any) -> tuple[Any, Any]:
@@ -542,7 +538,7 @@ def _segmented(
 
     run = _Run(
         once,
-        tuple(_data(x) for x in operands),
+        tuple(value_of(x) for x in operands),
         {},
         tuple(range(len(operands))),
         "a loop's checkpoint",
@@ -550,10 +546,10 @@ def _segmented(
     outside = outside_of(run.own.tape.code, run.nodes)
     made.outside = list(outside)
     results, arrangement = found
-    made.value = _data(run.output)
+    made.value = value_of(run.output)
     made.size = _size(made.value)
     if not outside and not any(isinstance(x, Tensor) for x in operands):
-        return _rebuilt(arrangement, [_data(y) for y in results])
+        return _rebuilt(arrangement, [value_of(y) for y in results])
     whole = apply(segment.primitive, [*operands, *outside.values()], (made,))
     pieces = iter(unpacked(whole, inexact(results)))
     return _rebuilt(arrangement, [next(pieces) if is_inexact(y) else y for y in results])

@@ -351,9 +351,9 @@ def _reshaping(name: str, method: str) -> None:
         if before_write_checked:
             before_write(self, name)
         result = getattr(self, method)(*args, **settings)
-        if isinstance(self._data, np.ndarray):
-            storage.touch(self._data)
-        self._data, self._node = result._data, result._node
+        if isinstance(self._value, np.ndarray):
+            storage.touch(self._value)
+        self._value, self._node = result._value, result._node
         dual.like(result, self)
         return self
 
@@ -377,7 +377,7 @@ STORES = ("masked_fill", "masked_scatter", "index_fill", "index_copy", "index_ad
 
 def plain(value: Any) -> np.ndarray:
     """The value of an index or a mask."""
-    return value._data if isinstance(value, Tensor) else np.asarray(value)
+    return value._value if isinstance(value, Tensor) else np.asarray(value)
 
 
 for _stored in (

@@ -436,10 +436,10 @@ _UNARY = """
 def {name}(x{signature}):{reworded}
     if type(x) is not Tensor:
         return apply(op_{code}, (x,), {kw})
-    a = x._data
+    a = x._value
     v = {value}
     t = Tensor()
-    t._data = v
+    t._value = v
     {link}node = x._node
     if node is None:
         t._node = None
@@ -456,11 +456,11 @@ _BINARY = """
 def {name}(x, y{signature}):
     if type(x) is Tensor:
         if type(y) is Tensor:
-            a = x._data
-            b = y._data
+            a = x._value
+            b = y._value
             v = {value}
             t = Tensor()
-            t._data = v
+            t._value = v
             n0 = x._node
             n1 = y._node
             if n0 is None and n1 is None:
@@ -472,10 +472,10 @@ def {name}(x, y{signature}):
             y = float(y)
             kind = float
         if kind is float or (kind is ndarray and not y.dtype.hasobject):
-            a = x._data
+            a = x._value
             v = {value_right}
             t = Tensor()
-            t._data = v
+            t._value = v
             n0 = x._node
             if n0 is None:
                 t._node = None
@@ -488,10 +488,10 @@ def {name}(x, y{signature}):
 
 _LEFT = """
 elif type(y) is Tensor and (type(x) is float or (type(x) is ndarray and not x.dtype.hasobject)):
-    b = y._data
+    b = y._value
     v = {value_left}
     t = Tensor()
-    t._data = v
+    t._value = v
     n1 = y._node
     if n1 is None:
         t._node = None
@@ -505,10 +505,10 @@ def {name}(y, x):
     if type(x) is int and y._node is not None:
         x = float(x)
     if type(x) is float:
-        b = y._data
+        b = y._value
         v = {value}
         t = Tensor()
-        t._data = v
+        t._value = v
         n1 = y._node
         if n1 is None:
             t._node = None
@@ -534,7 +534,7 @@ def {name}(x, y, z):
     if type(v) not in ARRAYS:
         v = as_array(v)
     t = Tensor()
-    t._data = v
+    t._value = v
     if (n0 is None and n1 is None and n2 is None) or v.dtype.kind not in "fc":
         t._node = None
         return t
@@ -544,7 +544,7 @@ def {name}(x, y, z):
 
 _EACH = """
 if kind_{x} is Tensor:
-    {a}, {n} = {x}._data, {x}._node
+    {a}, {n} = {x}._value, {x}._node
 elif kind_{x} is float or (kind_{x} is ndarray and not {x}.dtype.hasobject):
     {a}, {n} = {x}, None
 else:
@@ -561,7 +561,7 @@ def {name}(xs{signature}):{reworded}
     for x in xs:
         if type(x) is Tensor:
             node = x._node
-            raw.append(x._data)
+            raw.append(x._value)
             nodes.append(node)
             if node is not None:
                 tracked = True
@@ -574,7 +574,7 @@ def {name}(xs{signature}):{reworded}
         return apply(op_{code}, xs, {kw})
     v = forward_{code}(raw{settings})
     t = Tensor()
-    t._data = v
+    t._value = v
     if v.dtype.kind not in "fc":
         t._node = None
         return t
@@ -870,7 +870,7 @@ def apply(op: Primitive, operands: Sequence[Any], kw: tuple[Any, ...] | None = N
             tensors = True
             duals = duals or type(operand) is DualTensor
             inferences = inferences or type(operand) is InferenceTensor
-            raw.append(operand._data)
+            raw.append(operand._value)
             nodes.append(operand._node)
         else:
             raw.append(as_given(operand, op.name))
@@ -958,9 +958,9 @@ def operate(op: Primitive, x: Any, y: Any) -> Any:
             # A Series is data: it counts by its values, as it would inside np.multiply.
             x, y = (np.asarray(v) if v is operand else v for v in (x, y))
     # An int constant of a float program is kept as a float: that is how NumPy uses it.
-    if type(y) is int and x._data.dtype.kind in "fc":
+    if type(y) is int and x._value.dtype.kind in "fc":
         y = float(y)
-    elif type(x) is int and y._data.dtype.kind in "fc":
+    elif type(x) is int and y._value.dtype.kind in "fc":
         x = float(x)
     return apply(op, (x, y))
 
@@ -968,7 +968,7 @@ def operate(op: Primitive, x: Any, y: Any) -> Any:
 def track(op: Primitive, nodes: Sequence[Any], raw: Sequence[Any], out: Any, kw: Any) -> Tensor:
     """The result `out` as a Tensor, with an entry on the current tape if it depends on something tracked."""
     t = Tensor()
-    t._data = out
+    t._value = out
     t._node = None
     if all(node is None for node in nodes):
         return t

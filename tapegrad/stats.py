@@ -30,7 +30,7 @@ Formula = Callable[..., Any]
 
 
 def _plain(value: Any) -> Any:
-    return value._data if isinstance(value, Tensor) else as_array(value)
+    return value._value if isinstance(value, Tensor) else as_array(value)
 
 
 class _Distribution:

@@ -366,7 +366,7 @@ def connected(
 def tracked(value: Any, node: Any) -> Tensor:
     """A Tensor over a value saved on the tape, connected to where it came from."""
     t = new(Tensor)
-    t._data = value
+    t._value = value
     t._node = node
     return t
 

@@ -1,6 +1,6 @@
 """Tensor: a NumPy array (or scalar) and a node that says where it came from.
 
-`_data` is the value: an ndarray, or a NumPy scalar where NumPy's own operation gave one (0-d results: NumPy computes
+`_value` is the value: an ndarray, or a NumPy scalar where NumPy's own operation gave one (0-d results: NumPy computes
 with those ten times faster). `_node` is None (not tracked), a slot (result of a recorded op), or a `Leaf`
 (requires grad, made by the user). Everything rare lives in `_extra`, which is unset on most tensors.
 
@@ -43,9 +43,9 @@ class Tensor:
     tensor([2., 4.])
     """
 
-    __slots__ = ("__weakref__", "_data", "_extra", "_node", "_view")
+    __slots__ = ("__weakref__", "_extra", "_node", "_value", "_view")
 
-    _data: Any
+    _value: Any
     _node: Any
     _extra: dict[str, Any]
     _view: tuple[
@@ -62,32 +62,32 @@ class Tensor:
     @property
     def shape(self) -> tuple[int, ...]:
         """Lengths of the axes, as NumPy's."""
-        return self._data.shape
+        return self._value.shape
 
     @property
     def ndim(self) -> int:
         """Number of axes."""
-        return self._data.ndim
+        return self._value.ndim
 
     @property
     def size(self) -> int:
         """Number of elements (NumPy's meaning; `numel()` is the same)."""
-        return self._data.size
+        return self._value.size
 
     @property
     def dtype(self) -> np.dtype:
         """NumPy dtype of the elements."""
-        return self._data.dtype
+        return self._value.dtype
 
     @property
     def nbytes(self) -> int:
         """Bytes of the elements."""
-        return self._data.nbytes
+        return self._value.nbytes
 
     @property
     def itemsize(self) -> int:
         """Bytes of one element."""
-        return self._data.dtype.itemsize
+        return self._value.dtype.itemsize
 
     @property
     def device(self) -> str:
@@ -97,15 +97,15 @@ class Tensor:
     @property
     def strides(self) -> tuple[int, ...]:
         """Bytes from an element to the next along each axis."""
-        return self._data.strides
+        return self._value.strides
 
     def numel(self) -> int:
         """Number of elements."""
-        return self._data.size
+        return self._value.size
 
     def dim(self) -> int:
         """Number of axes."""
-        return self._data.ndim
+        return self._value.ndim
 
     # ------------------------------------------------------------------------------------ autograd's side
 
@@ -130,10 +130,10 @@ class Tensor:
         node = self._node
         if requires_grad:
             if node is None:
-                if self._data.dtype.kind not in "fc":
+                if self._value.dtype.kind not in "fc":
                     raise RuntimeError(
                         "only Tensors of floating point and complex dtype can require gradients, but this one has "
-                        f"dtype {self._data.dtype}. Convert it first: t.astype(tg.float64)."
+                        f"dtype {self._value.dtype}. Convert it first: t.astype(tg.float64)."
                     )
                 if isinstance(self, InferenceTensor) and RECORDER.get() is not INFERENCE:
                     raise RuntimeError(
@@ -142,8 +142,8 @@ class Tensor:
                     )
                 self._array()
                 # Switched off and on again it is the same leaf: what was recorded before still ends there.
-                self._node = leaf = self._pop("leaf") or Leaf(self._data, self)
-                leaf.data = self._data
+                self._node = leaf = self._pop("leaf") or Leaf(self._value, self)
+                leaf.data = self._value
                 leaf.grad = self._pop("grad")
         elif type(node) is Leaf:
             self._node = None
@@ -278,7 +278,7 @@ class Tensor:
     def detach(self) -> Tensor:
         """A tensor that shares memory with this one and is not tracked: gradients stop here."""
         t = new(Tensor)
-        t._data = self._array()
+        t._value = self._array()
         t._node = None
         return t
 
@@ -307,7 +307,7 @@ class Tensor:
                     f"a tensor that requires grad cannot hold data of dtype {array.dtype}: use astype."
                 )
             self._node.data = array
-        self._data = array
+        self._value = array
 
     def is_inference(self) -> bool:
         """Whether the tensor was made under inference_mode."""
@@ -316,7 +316,7 @@ class Tensor:
     @property
     def _version(self) -> int:
         """How often its memory was overwritten in place."""
-        return storage.version(self._data)
+        return storage.version(self._value)
 
     @property
     def _base(self) -> Tensor | None:
@@ -343,33 +343,35 @@ class Tensor:
     def item(self, *args: Any) -> Any:
         """The one element as a Python number, or the one at the index that is given; the gradient stops there."""
         if args:
-            return self._data.item(*args)
-        if self._data.size != 1:
+            return self._value.item(*args)
+        if self._value.size != 1:
             raise RuntimeError(
-                f"a Tensor with {self._data.size} elements cannot be converted to Scalar: index it, or use tolist()."
+                f"a Tensor with {self._value.size} elements cannot be converted to Scalar: index it, or use tolist()."
             )
-        return self._data.item()
+        return self._value.item()
 
     def tolist(self) -> Any:
         """The elements as nested Python lists; the gradient stops there."""
-        return self._data.tolist()
+        return self._value.tolist()
 
     def tobytes(self, order: Any = "C") -> bytes:
         """The elements' memory as bytes; the gradient stops there."""
-        return self._data.tobytes(order)
+        return self._value.tobytes(order)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         self._refuse_to_leave("np.asarray(t) (or storing t into a plain ndarray)")
-        if copy is False and dtype is not None and self._data.dtype != dtype:
+        if copy is False and dtype is not None and self._value.dtype != dtype:
             raise ValueError("a copy is needed to change the dtype, but copy=False was asked.")
         array = self._array()
         return np.array(array, dtype=dtype) if copy else np.asarray(array, dtype=dtype)
 
     @property
-    def _mask(self) -> Any:
-        """Asked for by functions and operators of numpy.ma: they compute with `_data` of what they meet, and the tape sees none of it."""
+    def _data(self) -> Any:
+        """Asked for, as `_mask` is, by numpy.ma, which computes with what it finds here: the tape sees none of it."""
         self._refuse_to_leave("what a masked array hides (numpy.ma; write np.where(mask, 0, t))")
         raise AttributeError("a tensor hides no entries")
+
+    _mask = _data
 
     def __dlpack__(self, **options: Any) -> Any:
         """The memory as a DLPack capsule, for other array libraries to share."""
@@ -394,19 +396,19 @@ class Tensor:
         return int(self.item())
 
     def __index__(self) -> int:
-        if self._data.dtype.kind not in "iu" or self._data.ndim:
+        if self._value.dtype.kind not in "iu" or self._value.ndim:
             raise TypeError(
                 f"only a 0-d integer tensor can be an index, but this one has dtype {self.dtype} and shape {self.shape}."
             )
-        return int(self._data)
+        return int(self._value)
 
     def __bool__(self) -> bool:
-        if self._data.size != 1:
+        if self._value.size != 1:
             raise RuntimeError(
                 f"Boolean value of Tensor with {'more than one value' if self.size else 'no values'} "
                 "is ambiguous: use t.any() or t.all()."
             )
-        return bool(self._data)
+        return bool(self._value)
 
     def _refuse_to_leave(self, what: str) -> None:
         if self._node is not None and is_grad_enabled():
@@ -450,14 +452,14 @@ class Tensor:
         """This tensor in another dtype; recorded, unless the new dtype cannot carry a gradient."""
         from .ops.shaping import astype
 
-        if not copy and self._data.dtype == dtype:
+        if not copy and self._value.dtype == dtype:
             return self
         dtype = np.dtype(dtype)
         if dtype.kind not in "fciub":
             raise TypeError(
                 f"astype was asked for dtype {dtype}, but tensors hold numbers and booleans: take t.tolist() for other kinds."
             )
-        return astype(self, dtype=dtype) if dtype.kind in "fc" else wrap(self._data.astype(dtype))
+        return astype(self, dtype=dtype) if dtype.kind in "fc" else wrap(self._value.astype(dtype))
 
     def clone(self) -> Tensor:
         """A copy in memory of its own, recorded: gradients flow through it."""
@@ -478,7 +480,7 @@ class Tensor:
                 "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the "
                 f"moment, but this one is the result of {self.grad_fn.name()}. Copy t.detach(), or use t.clone()."  # type: ignore[union-attr]
             )
-        t = self._like(np.array(self._data))
+        t = self._like(np.array(self._value))
         memo[id(self)] = t
         if self.requires_grad:
             t.requires_grad_()
@@ -499,14 +501,14 @@ class Tensor:
             )
         return _restore, (
             type(self),
-            np.array(self._data),
+            np.array(self._value),
             self.requires_grad,
             self._grad_or_none(),
         )
 
     def _like(self, array: Any) -> Tensor:
         t = new(type(self))
-        t._data = array
+        t._value = array
         t._node = None
         return t
 
@@ -516,18 +518,18 @@ class Tensor:
     # ------------------------------------------------------------------------------------ as a sequence
 
     def __len__(self) -> int:
-        if not self._data.ndim:
+        if not self._value.ndim:
             raise TypeError("len() of a 0-d tensor")
-        return len(self._data)
+        return len(self._value)
 
     def __iter__(self) -> Iterator[Tensor]:
-        if not self._data.ndim:
+        if not self._value.ndim:
             raise TypeError("iteration over a 0-d tensor: use t.item(), or reshape it first.")
-        return (self[i] for i in range(len(self._data)))
+        return (self[i] for i in range(len(self._value)))
 
     def __contains__(self, element: Any) -> bool:
         return bool(
-            (self._data == (element._data if isinstance(element, Tensor) else element)).any()
+            (self._value == (element._value if isinstance(element, Tensor) else element)).any()
         )
 
     def __divmod__(self, other: Any) -> Any:
@@ -565,9 +567,9 @@ class Tensor:
 
     def _array(self) -> np.ndarray:
         """The value as an ndarray; a NumPy scalar becomes a 0-d array that the tensor keeps, to be shared."""
-        data = self._data
+        data = self._value
         if not isinstance(data, np.ndarray):
-            self._data = data = storage.as_array(data)
+            self._value = data = storage.as_array(data)
         return data
 
     def _get(self, key: str, default: Any = None) -> Any:
@@ -609,7 +611,7 @@ class Parameter(Tensor):
         made = as_tensor(data.detach() if isinstance(data, Tensor) else data)
         array = made._array()
         t = new(cls)
-        t._data = array.astype(np.float64) if array.dtype.kind in "iub" else array
+        t._value = array.astype(np.float64) if array.dtype.kind in "iub" else array
         t._node = None
         return t.requires_grad_() if requires_grad else t  # type: ignore[return-value]
 
@@ -618,7 +620,7 @@ def _restore(
     cls: type[Tensor], array: np.ndarray, requires_grad: bool, grad: Tensor | None
 ) -> Tensor:
     t = new(cls)
-    t._data = array
+    t._value = array
     t._node = None
     if requires_grad:
         t.requires_grad_()
@@ -631,8 +633,8 @@ def _comparison(name: str) -> Any:
     compare = getattr(operator, name)
 
     def method(self: Tensor, other: Any) -> Any:
-        raw = other._data if isinstance(other, Tensor) else other
-        result = compare(self._data, raw)
+        raw = other._value if isinstance(other, Tensor) else other
+        result = compare(self._value, raw)
         return result if result is NotImplemented else wrap(result)
 
     method.__name__ = method.__qualname__ = f"__{name}__"
@@ -651,12 +653,17 @@ def _autograd() -> Any:
     return autograd
 
 
+def value_of(x: Any) -> Any:
+    """The value of a tensor, and anything else as it is."""
+    return x._value if isinstance(x, Tensor) else x
+
+
 def wrap(value: Any) -> Any:
     """A raw array or NumPy scalar as an untracked Tensor; anything else as it is."""
     if not isinstance(value, np.ndarray | np.generic):
         return value
     t = new(Tensor)
-    t._data = value
+    t._value = value
     t._node = None
     return t
 
@@ -664,7 +671,7 @@ def wrap(value: Any) -> Any:
 def fresh_leaf(array: Any) -> Tensor:
     """A tensor that requires grad and holds this very array, of real or complex floats."""
     t = new(Tensor)
-    t._data = array
+    t._value = array
     t._node = Leaf(array, t)
     return t
 
@@ -752,7 +759,7 @@ def _leaf(array: np.ndarray, requires_grad: bool) -> Tensor:
             "Check that all rows have one length and that nothing in it is None or text."
         )
     t = new(InferenceTensor if RECORDER.get() is INFERENCE else Tensor)
-    t._data = array
+    t._value = array
     t._node = None
     return t.requires_grad_() if requires_grad else t
 
@@ -767,7 +774,7 @@ def _plain(data: Any) -> Any:
     """Nested sequences of tensors as nested sequences of arrays."""
     if isinstance(data, Tensor):
         data._refuse_to_leave("a new tensor holding a copy of t's value, tg.tensor(t),")
-        return data._data
+        return data._value
     if isinstance(data, list | tuple) and _holds_tensors(data):
         return [_plain(x) for x in data]
     return data

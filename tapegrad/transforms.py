@@ -170,7 +170,7 @@ class _Run:
                     leaves, _ = executors.walk_own(self.own.tape, roots, record=True)
                     return [leaves.get(n) for n in self.nodes]
             else:
-                raw = [(n, g._data if isinstance(g, Tensor) else g) for n, g in roots]
+                raw = [(n, g._value if isinstance(g, Tensor) else g) for n, g in roots]
                 leaves, whole = executors.walk_own(self.own.tape, raw)
                 mine = set(self.nodes)
                 if not self.recording or (whole and all(n.spent or n in mine for n in leaves)):
@@ -180,7 +180,7 @@ class _Run:
         if record:
             roots = [(n, g if isinstance(g, Tensor) else wrap(g)) for n, g in roots]
         else:
-            roots = [(n, g._data if isinstance(g, Tensor) else g) for n, g in roots]
+            roots = [(n, g._value if isinstance(g, Tensor) else g) for n, g in roots]
         found = executors.walk(roots, set(self.nodes), retain_graph=True, create_graph=record)
         return [found.get(n) for n in self.nodes]
 
@@ -199,8 +199,8 @@ class _Run:
         if self.connected:
             return value
         if dual.tangent_of(value) is not None:
-            return dual.like(value, wrap(duplicate(value._data)))
-        data = value._data
+            return dual.like(value, wrap(duplicate(value._value)))
+        data = value._value
         if isinstance(data, np.ndarray) and not data.flags.writeable:
             data = (
                 data.copy()
@@ -212,7 +212,7 @@ class _Run:
         value = self.value(value)
         if self.connected or not isinstance(value, Tensor | np.ndarray):
             return value
-        copy = duplicate(value._data if isinstance(value, Tensor) else value)
+        copy = duplicate(value._value if isinstance(value, Tensor) else value)
         return dual.like(value, wrap(copy)) if isinstance(value, Tensor) else copy
 
 
@@ -295,7 +295,7 @@ def _input(value: Any, recording: bool, name: str) -> Tensor:
     if isinstance(value, Tensor):
         if value._node is not None and recording:
             return alias(value)
-        value = value._data
+        value = value._value
     array = kept(value) if isinstance(value, np.ndarray) else as_array(value)
     if array.dtype.kind in "iub":
         array = array.astype(np.float64)
@@ -410,7 +410,7 @@ def _value_and_grad(
         if type(output).__module__.startswith("xarray"):
             output = output.data  # a labelled number, as xarray's sums are
         y = _scalar(output, "grad")
-        trees = run.gradients([] if y is None else [(y._node, executors.one(y._data))])
+        trees = run.gradients([] if y is None else [(y._node, executors.one(y._value))])
         if (
             has_aux
             and not run.connected
@@ -601,7 +601,7 @@ def _pushed(
         run.connect()
     else:
         # A tracked tangent is carried as it is: the result is linear in it, and the tape's values are constants.
-        seeds = [t._data if isinstance(t, Tensor) and not _is_tracked(t) else t for t in seeds]
+        seeds = [t._value if isinstance(t, Tensor) and not _is_tracked(t) else t for t in seeds]
     tangents = dict(zip(run.nodes, seeds, strict=True))
     tape = run.own.tape
     if record:
@@ -734,7 +734,7 @@ def _forward_blocks(run: _Run, outputs: Sequence[Any]) -> list[list[Any]]:
         columns = _pushed(run, outputs, given, n)
         for j, t in enumerate(columns):
             block = np.reshape(
-                np.moveaxis(t if run.connected else t._data, 0, -1), np.shape(outputs[j]) + x.shape
+                np.moveaxis(t if run.connected else t._value, 0, -1), np.shape(outputs[j]) + x.shape
             )
             blocks[j].append(_as_block(block, run.given[i]))
     return blocks

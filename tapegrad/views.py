@@ -26,7 +26,7 @@ _MANY = 16
 
 def link(view: Tensor, parent: Tensor, code: int, kw: Any) -> None:
     """Note that `view` was made from `parent` by the op `code`, if it shares the parent's memory."""
-    own, memory = view._data, parent._data
+    own, memory = view._value, parent._value
     if isinstance(own, StandIn):
         if not own.shares(memory):
             return
@@ -45,13 +45,13 @@ def link(view: Tensor, parent: Tensor, code: int, kw: Any) -> None:
 
 
 def _shared(view: Tensor, parent: Tensor) -> bool:
-    own, memory = view._data, parent._data
+    own, memory = view._value, parent._value
     if type(memory) is not np.ndarray:
         memory = _memory_of_number(own.base, parent)
     if (
         own is memory
     ):  # NumPy gave the very array back: an array object of its own tells the two apart
-        view._data = own = memory.view()
+        view._value = own = memory.view()
     root = own.base
     return root is memory or (root is not None and root is memory.base)
 
@@ -59,8 +59,8 @@ def _shared(view: Tensor, parent: Tensor) -> bool:
 def _memory_of_number(base: Any, parent: Tensor) -> Any:
     """The memory of a tensor that was a NumPy scalar: the array that NumPy made of it for the view."""
     if type(base) is np.ndarray and not base.ndim and base.base is None and base.flags.writeable:
-        parent._data = base
-    return parent._data
+        parent._value = base
+    return parent._value
 
 
 def base_of(t: Tensor) -> Tensor:

@@ -41,7 +41,7 @@ def strict(monkeypatch):
 
 
 def plain(value):
-    return value._data if isinstance(value, Tensor) else value
+    return value._value if isinstance(value, Tensor) else value
 
 
 def agree(got, expected, rtol=1e-12, coarse=1e-6):

@@ -1378,6 +1378,6 @@ def test_views_say_whose_memory_they_show(op):
             else np.array(sample.operands[0])
         )
         t = tg.tensor(base)
-        shown = op.function(t, **sample.settings)._data
-        if isinstance(shown, np.ndarray) and np.may_share_memory(shown, t._data):
-            assert storage.owner(shown) is storage.owner(t._data)
+        shown = op.function(t, **sample.settings)._value
+        if isinstance(shown, np.ndarray) and np.may_share_memory(shown, t._value):
+            assert storage.owner(shown) is storage.owner(t._value)

@@ -709,6 +709,8 @@ def test_random_generators_and_python_builtins_work_on_untracked_tensors():
         lambda m, t: m.__iadd__(t),
         lambda m, t: m.__setitem__(0, t[0]),
         lambda m, t: np.ma.log(t),
+        lambda m, t: np.ma.getdata(t),
+        lambda m, t: np.ma.median(t),
         lambda m, t: np.ma.maximum(m, t),
         lambda m, t: np.ma.where(m > 1, t, 0.0),
         lambda m, t: np.ma.concatenate([m, t]),

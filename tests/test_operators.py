@@ -81,7 +81,7 @@ OPERANDS = operands()
 def described(value, nodes):
     """All there is to see of a value; nodes by their place among the known ones."""
     if isinstance(value, Tensor):
-        raw = value._data
+        raw = value._value
         return type(value), type(raw), described(raw, nodes), nodes.get(id(value._node), "new")
     if isinstance(value, np.ndarray):
         return value.dtype, value.shape, value.tobytes(), value.flags.c_contiguous
@@ -228,11 +228,13 @@ def test_no_reference_is_lost_or_left():
 
     work()
     tg.current_tape().sweep()
-    before = [sys.getrefcount(v) for v in (*watched, x._data, x._node, None, tape.RECORDER, Tensor)]
+    before = [
+        sys.getrefcount(v) for v in (*watched, x._value, x._node, None, tape.RECORDER, Tensor)
+    ]
     blocks = sys.getallocatedblocks()
     work()
     tg.current_tape().sweep()
-    after = [sys.getrefcount(v) for v in (*watched, x._data, x._node, None, tape.RECORDER, Tensor)]
+    after = [sys.getrefcount(v) for v in (*watched, x._value, x._node, None, tape.RECORDER, Tensor)]
     assert all(abs(a - b) < 100 for a, b in zip(after, before, strict=True)), (before, after)
     assert sys.getallocatedblocks() - blocks < 2000
 

@@ -107,7 +107,7 @@ def test_the_columns_hold_what_the_docstring_says():
         and first[IN1] is None
         and first[KW] is None
     )
-    assert first[X] is w._data and first[Y] == 2.0 and first[OUT] is y._data
+    assert first[X] is w._value and first[Y] == 2.0 and first[OUT] is y._value
     assert (
         second[IN0] is first[SLOT] is y._node
         and second[IN1] is None
@@ -156,7 +156,7 @@ def test_a_big_value_is_kept_only_where_a_rule_needs_it():
     s = z.sum()
     add, exp, total = entries()
     assert add[X].strides == add[OUT].strides == (0,) and add[X].shape == (BIG,)
-    assert exp[X].strides == (0,) and exp[OUT] is z._data
+    assert exp[X].strides == (0,) and exp[OUT] is z._value
     assert total[X].strides == (0,) and total[OUT] == s.item()
     s.backward()
     np.testing.assert_array_equal(w.grad.numpy(), z.detach().numpy())
@@ -253,7 +253,7 @@ def test_a_pinned_result_keeps_what_it_needs_and_nothing_else():
     pinned = (w * needed).sum()
     other_branch = (w * other).sum()
     unrelated = np.exp(w * 2)
-    unrelated_ref = weakref.ref(unrelated._data)
+    unrelated_ref = weakref.ref(unrelated._value)
     del needed, other, other_branch, unrelated
     tg.current_tape().sweep()
     assert needed_ref() is not None and other_ref() is None and unrelated_ref() is None
@@ -741,7 +741,7 @@ def test_a_finished_threads_tape_goes_when_nobody_holds_its_results():
 
     def other():
         y = w * w
-        return y, weakref.ref(tg.current_tape()), weakref.ref(y._data)
+        return y, weakref.ref(tg.current_tape()), weakref.ref(y._value)
 
     y, tape_ref, value_ref = in_thread(other)
     gc.collect()
@@ -825,7 +825,7 @@ def test_a_transforms_tape_is_dropped_whole():
 
     def f(x):
         z = np.exp(x)
-        refs.append(weakref.ref(z._data))
+        refs.append(weakref.ref(z._value))
         refs.append(weakref.ref(tg.current_tape()))
         return z.sum()
 

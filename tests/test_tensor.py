@@ -37,7 +37,7 @@ def leaf(data, dtype=None):
 
 def same(t, array, ulp=0):
     """A tensor (or a number) equals NumPy's result: value (but for so many units in the last place), shape and dtype."""
-    value = t._data if isinstance(t, tg.Tensor) else t
+    value = t._value if isinstance(t, tg.Tensor) else t
     assert np.shape(value) == np.shape(array)
     assert np.asarray(value).dtype == np.asarray(array).dtype
     if ulp:

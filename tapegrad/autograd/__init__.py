@@ -70,8 +70,8 @@ def backward(
         grad_tensors = grad_variables
     if type(tensors) is Tensor and tensors._node is not None and not create_graph:
         usual = grad_tensors is None and inputs is None
-        if usual and type(tensors._data) in executors.ONES:
-            one = executors.ONES[type(tensors._data)]
+        if usual and type(tensors._value) in executors.ONES:
+            one = executors.ONES[type(tensors._value)]
             _accumulate(executors.walk_from(tensors._node, one, bool(retain_graph)), False)
             return
     outputs = _sequence(tensors, "tensors")
@@ -133,9 +133,9 @@ def _added(old: Tensor | None, g: Any, create_graph: bool) -> Tensor:
         return old + g
     # The tensor stays the same object and sees the sum; its old array may be saved on a tape, so it is not overwritten. If it
     # has a history (from create_graph), that is still right, as what is added is a constant.
-    old._data = storage.as_array(old._data + g)
+    old._value = storage.as_array(old._value + g)
     if type(old._node) is Leaf:
-        old._node.data = old._data
+        old._node.data = old._value
     return old
 
 
@@ -315,7 +315,7 @@ def _seed(i: int, t: Any, g: Any, create_graph: bool) -> Any:
         raise GraphError(
             f"Mismatch in shape: grad_output[{i}] has a shape of {np.shape(g)} and output[{i}] has a shape of {t.shape}."
         )
-    value = g._data if isinstance(g, Tensor) else storage.as_array(g)
+    value = g._value if isinstance(g, Tensor) else storage.as_array(g)
     if value.dtype.kind == "c" and t.dtype.kind != "c":
         raise GraphError(
             f"For real output {i} the gradient must be real, but it has dtype {value.dtype}: take its real part."

@@ -191,7 +191,7 @@ def _guarded(code: list[Any], position: int, g: Any, record: bool = False) -> An
     numbered = enumerate(sweep.operands(code, k))
     for node, cotangent in pairs:
         i = next(i for i, operand in numbered if operand is node)
-        value = getattr(cotangent, "_data", cotangent)
+        value = getattr(cotangent, "_value", cotangent)
         if np.isnan(value).any():
             name = entry_name(code[k : k + STRIDE])
             trace = _traces.get(code[k + SLOT])

@@ -138,7 +138,7 @@ def _lines(tensors: Sequence[Tensor], names: dict[Leaf, str], limit: int) -> Ite
     yield '  node [fontname="sans-serif" fontsize=11]'
     yield '  edge [fontname="sans-serif" fontsize=9 color="#4a78a8" fontcolor="#808080"]'
     for i, t in enumerate(tensors):
-        yield _box(f"result{i}", "result", f"result{_form(t._data)}")
+        yield _box(f"result{i}", "result", f"result{_form(t._value)}")
         yield f"  result{i} -> {places[t._node]}"
     for slot, entry in drawn.items():
         yield from _entry(places[slot], entry, places)

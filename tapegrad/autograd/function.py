@@ -146,8 +146,8 @@ class _Saved:
         self.node = t._node if output is None else None
         self.output = output
         self.input = input  # the number of the argument it is
-        self.packed = None if hooks is None else hooks.packed(t._data, self.node)
-        self.array = t._data if hooks is None else None
+        self.packed = None if hooks is None else hooks.packed(t._value, self.node)
+        self.array = t._value if hooks is None else None
         self.dual: Tensor | None = None  # the dual tensor it was, in forward mode
 
     def data(self) -> Any:
@@ -360,7 +360,7 @@ class FunctionCtx:
             )
         if recorded:
             return result if isinstance(result, Tensor) else wrap(np.asarray(result))
-        value = result._data if isinstance(result, Tensor) else np.asarray(result)
+        value = result._value if isinstance(result, Tensor) else np.asarray(result)
         if value.dtype.kind not in "fc":
             value = value.astype(dtype)
         # A view, since a leaf keeps no array that somebody else holds.
@@ -411,7 +411,7 @@ class FunctionCtx:
                     f"function {self.name()}: jvp returned a tangent of shape {np.shape(result)} for output {i}, which has shape {form[0]}."
                 )
             value = result if isinstance(result, Tensor) else wrap(np.asarray(result))
-            tangents.append(value if recorded or value._node is not None else value._data)
+            tangents.append(value if recorded or value._node is not None else value._value)
         if self._several:
             return Parts(tangents)
         return np.zeros(*self._forms[0]) if tangents[0] is None else tangents[0]  # type: ignore[misc]
@@ -605,7 +605,7 @@ def _as_output(o: Any) -> Any:
 
 def _without_tangent(a: Any) -> Any:
     """The argument as forward sees it: a dual tensor's tangent goes another way, through `jvp`."""
-    return a if dual.tangent_of(a) is None else sweep.tracked(a._data, a._node)
+    return a if dual.tangent_of(a) is None else sweep.tracked(a._value, a._node)
 
 
 def _carry(ctx: FunctionCtx, given: Sequence[Any], outputs: list[Any], tracked: bool) -> None:
@@ -618,7 +618,7 @@ def _carry(ctx: FunctionCtx, given: Sequence[Any], outputs: list[Any], tracked: 
         if item is not None and item.input is not None:
             item.dual = given[item.input]
     values = inputs if tracked else ()
-    result = ctx._push([t if tracked or t is None else t._data for t in tangents], values)
+    result = ctx._push([t if tracked or t is None else t._value for t in tangents], values)
     for o, t in zip(outputs, result.parts if ctx._several else [result], strict=True):
         if isinstance(o, Tensor) and t is not None and o.dtype.kind in "fc":
             dual.with_tangent(o, level, wrap(t))
@@ -662,8 +662,8 @@ class _Call:
                 )
         bases = {id(t): _writable(t, ctx.name(), True) for t in ctx._dirty if self.tracked}
         for t in ctx._dirty:
-            if isinstance(t._data, np.ndarray):
-                storage.touch(t._data)
+            if isinstance(t._value, np.ndarray):
+                storage.touch(t._value)
         self._separate(dirty)
         constants = {id(t) for t in ctx._constants}
         flows = [
@@ -700,15 +700,15 @@ class _Call:
 
     def _separate(self, dirty: set[int]) -> None:
         """Give each output a tensor of its own: one that is an argument, or shares its memory, is copied unless marked dirty."""
-        arrays = [a._data for a in self.args if isinstance(a, Tensor)]
+        arrays = [a._value for a in self.args if isinstance(a, Tensor)]
         seen: set[int] = set()
         for i, o in enumerate(self.outputs):
             if not isinstance(o, Tensor) or (id(o) in dirty and id(o) not in seen):
                 seen.add(id(o))
                 continue
-            shared = any(np.may_share_memory(o._data, array) for array in arrays)
+            shared = any(np.may_share_memory(o._value, array) for array in arrays)
             if shared or id(o) in seen or o._node is not None:
-                self.outputs[i] = wrap(np.array(o._data) if o.ndim else o._data)
+                self.outputs[i] = wrap(np.array(o._value) if o.ndim else o._value)
             seen.add(id(o))
 
     def _freeze(self) -> None:
@@ -785,7 +785,7 @@ def once_differentiable(fn: Callable[..., Any]) -> Callable[..., Any]:
             return outputs
         several = isinstance(outputs, tuple | list)
         marked = tuple(
-            once(sources[0], np.asarray(o._data)) if isinstance(o, Tensor) else o
+            once(sources[0], np.asarray(o._value)) if isinstance(o, Tensor) else o
             for o in (outputs if several else (outputs,))
         )
         return marked if several else marked[0]

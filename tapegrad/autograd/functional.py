@@ -304,7 +304,7 @@ class _Run:
         # Rules applied to tensors see their tangents too: those of an open forward level.
         record = self.create_graph or bool(dual.saved)
         carried: dict[Any, Any] = {
-            x._node: t if record else t._data
+            x._node: t if record else t._value
             for x, t in zip(self.inputs, tangents, strict=True)
             if t is not None
         }

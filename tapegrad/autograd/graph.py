@@ -240,7 +240,7 @@ class AccumulateGrad(Node):
         if t is None:
             # The user dropped the tensor; the leaf owns its value and gradient, so the tensor can be made again.
             t = new(Tensor)
-            t._data = self._leaf.data
+            t._value = self._leaf.data
             t._node = self._leaf
             self._leaf.tensor = weakref.ref(t)
         return t

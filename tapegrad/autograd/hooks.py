@@ -67,7 +67,7 @@ def applied(hooks: dict[int, Hook], g: Any) -> Any:
     t = _shown(g) if raw else g
     for hook in tuple(hooks.values()):
         t = _checked(hook, hook(t), t)
-    return t._data if raw else t
+    return t._value if raw else t
 
 
 def _checked(hook: Hook, result: Any, before: Tensor) -> Tensor:
@@ -175,7 +175,7 @@ def before_accumulation(leaf: Leaf, g: Any) -> Any:
         return g
     raw = not isinstance(g, Tensor)
     (t,) = _through(leaf.hooks.before, (_shown(g) if raw else g,))
-    return t._data if raw else t
+    return t._value if raw else t
 
 
 def after_accumulation(leaf: Leaf, g: Any) -> None:
@@ -329,7 +329,7 @@ def _unwrapped(grads: Sequence[Any], like: Any) -> Any:
     """The cotangent that hooks return, as the walk had it: raw if it was raw, one or in parts."""
     old = like.parts if isinstance(like, Parts) else (like,)
     recorded = any(isinstance(part, Tensor) for part in old)
-    parts = [g if g is None or recorded else g._data for g in grads]
+    parts = [g if g is None or recorded else g._value for g in grads]
     return Parts(parts) if isinstance(like, Parts) else parts[0]
 
 
@@ -351,7 +351,7 @@ def _hooked_primitive(name: str, saves: bool) -> Primitive:
                 c if c is None or isinstance(c, Tensor) else _shown(c) for c in cotangents
             )
             grad_inputs = _through(hooks.after, grad_inputs, _wrapped(g))
-            cotangents = [c._data if raw and c is not None else c for c in grad_inputs]
+            cotangents = [c._value if raw and c is not None else c for c in grad_inputs]
         return cotangents
 
     op = primitive(

@@ -52,7 +52,7 @@ class _Value:
                 f"the unpack hook returned a tensor of shape {t.shape} for a saved value of shape {self.shape}: it must give back "
                 "what the pack hook was given."
             )
-        return t._data
+        return t._value
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +96,8 @@ def _push(given: Sequence[Any], xs: Any, out: Any, original: _Original) -> Any:
     nodes: list[Any] = []
     for i, (t, v) in enumerate(zip(given, values, strict=True)):
         nodes.append(v._node if isinstance(v, Tensor) else None if t is None else i + 1)
-    raw = [v._data if isinstance(v, Tensor) else v for v in values]
-    slot, result = (result._node, result._data) if recorded else (None, result)
+    raw = [v._value if isinstance(v, Tensor) else v for v in values]
+    slot, result = (result._node, result._value) if recorded else (None, result)
     entry = sweep.entry_of(op, slot, nodes, raw, result, original.kw)
     return sweep.push_entry(entry, 0, list(given), recorded)
 
@@ -192,7 +192,7 @@ class saved_tensors_hooks:
         finally:
             RECORDER.set(recorder)
         # A number, in contrast to an array, is replaced when it is changed (or made an array of, when that is asked for).
-        changed = not isinstance(value, np.ndarray) and not np.array_equal(t._data, value, True)
+        changed = not isinstance(value, np.ndarray) and not np.array_equal(t._value, value, True)
         if changed or storage.version(value) != version:
             raise RuntimeError(
                 "A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack hook cannot be modified "

@@ -57,7 +57,7 @@ def record(sample: Sample) -> Recorded:
     for x, tracked in zip(sample.operands, sample.tracked, strict=True):
         if tracked:
             t = wrap(x).requires_grad_()
-            t._data = x  # a NumPy scalar stays one, as results of ops do
+            t._value = x  # a NumPy scalar stays one, as results of ops do
             nodes.append(t._node)
             operands.append(t)
         else:
@@ -243,12 +243,12 @@ def value(sample: Sample) -> None:
     # An op makes the very call that NumPy would; what is made of ops may round on another way.
     compare = same if sample.op is not None else _close
     compare("the value of arrays", sample(*sample.operands), "NumPy", expected)
-    compare("the value of tracked tensors", record(sample).out._data, "NumPy", expected)
-    compare("the value of tensors", sample.at(*_tensors(sample))._data, "NumPy", expected)
+    compare("the value of tracked tensors", record(sample).out._value, "NumPy", expected)
+    compare("the value of tensors", sample.at(*_tensors(sample))._value, "NumPy", expected)
     if sample.op is not None and of_numpy(sample.op.of):
         by_name = replace(sample, function=sample.reference)
         what = "the value of tracked tensors by NumPy's name"
-        _close(what, record(by_name).out._data, "NumPy", expected)
+        _close(what, record(by_name).out._value, "NumPy", expected)
 
 
 @law(_judged)
@@ -342,7 +342,7 @@ def pure(sample: Sample) -> None:
     given = [np.array(x) for x in sample.operands]
     guarded = replace(sample, operands=tuple(_read_only(x) for x in sample.operands))
     recorded = record(guarded)
-    out = recorded.out._data
+    out = recorded.out._value
     before = np.array(out)
     w = _read_only(sample.drawn(out))
     recorded.pull(w)

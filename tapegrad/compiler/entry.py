@@ -43,7 +43,7 @@ class Entry:
         )
         result, self.program = self.compiled.programs.answered(call)
         leaves, structure = _flatten(result) if result is not None else ([], None)
-        raw = [x._data if isinstance(x, Tensor) else x for x in leaves]
+        raw = [x._value if isinstance(x, Tensor) else x for x in leaves]
         self.found = (raw, structure)
         return packed(raw)
 

@@ -33,7 +33,7 @@ from ..mode import is_grad_enabled
 from ..packing import flat, op_of_calls, unpacked
 from ..primitive import apply
 from ..tape import own_tape
-from ..tensor import Tensor, wrap
+from ..tensor import Tensor, value_of, wrap
 from . import callout
 from .graph import Graph, Node, Recorded, Ref
 from .rolling import Loop, LoopCall, _part, _signature
@@ -173,7 +173,7 @@ class _Traced:
 
     def _node(self, inner: Inner, value: Any) -> Node:
         """What a step returned, as a node of its graph that is no input."""
-        value = value._data if isinstance(value, Tensor) else value
+        value = value._value if isinstance(value, Tensor) else value
         if type(value) is not Traced:
             value = inner.constant(np.asarray(value))
         elif value.home is not inner:
@@ -658,9 +658,9 @@ def _frozen(x: Any) -> Any:
     """A value as it is now, or a tensor of it."""
     if type(x) is Traced:
         return x.frozen()
-    if not isinstance(x, Tensor) or type(x._data) is not Traced:
+    if not isinstance(x, Tensor) or type(x._value) is not Traced:
         return x
-    kept = wrap(x._data.frozen())
+    kept = wrap(x._value.frozen())
     kept._node = x._node
     return kept
 
@@ -689,7 +689,7 @@ def _looped(
             for x, t in zip(carry, as_tensor, strict=False)
         ]
         answer = test(leaves)  # type: ignore[misc]
-        answer = answer._data if isinstance(answer, Tensor) else answer
+        answer = answer._value if isinstance(answer, Tensor) else answer
         if type(answer) is not Traced:
             raise Unrolled("a test that is no matter of the carry")
         answer = np.reshape(answer, ()) if answer.shape else answer
@@ -737,7 +737,8 @@ def _looped(
         whole = apply(iterated.primitive, [*fixed, *operands], (made,))
         pieces = iter(unpacked(whole, made.kinds))
         all_of = [
-            _plain(c.value) for c in run(trace, [], [Cell(_data(x)) for x in (*fixed, *operands)])
+            _plain(c.value)
+            for c in run(trace, [], [Cell(value_of(x)) for x in (*fixed, *operands)])
         ]
         results = [next(pieces) if y.dtype.kind in "fc" else y for y in all_of]
     else:
@@ -750,12 +751,8 @@ def _looped(
     return results[: len(init)], results[len(init) :]
 
 
-def _data(x: Any) -> Any:
-    return x._data if isinstance(x, Tensor) else x
-
-
 def _value(x: Any) -> Any:
-    x = _data(x)
+    x = value_of(x)
     return x if type(x) is Traced or type(x) is float else np.asarray(x)[()]
 
 

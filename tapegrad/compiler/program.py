@@ -95,7 +95,7 @@ def taken_apart(args: tuple[Any, ...], kwargs: dict[str, Any], static: frozenset
         kind = type(leaf)
         if isinstance(leaf, Tensor):
             tensors.append(leaf)
-            value = _native(leaf._data)
+            value = _native(leaf._value)
             kinds.append(("tensor", value.dtype, value.shape))
         elif isinstance(leaf, np.ndarray):
             value = _native(_plain(leaf))
@@ -474,7 +474,7 @@ def _traced(
 
 def _tensor(value: Traced) -> Tensor:
     t = Tensor()
-    t._data = value
+    t._value = value
     t._node = None
     return t
 
@@ -493,7 +493,7 @@ def _outputs(
                     "a compiled function returned a tensor that depends on a tracked tensor which is not among its arguments (it closes "
                     "over one that requires grad), so its gradient would be lost. Pass that tensor as an argument, or detach() it."
                 )
-            leaf = leaf._data
+            leaf = leaf._value
             if type(leaf) is not Traced:
                 leaf = np.asarray(leaf)
         if type(leaf) is Traced:

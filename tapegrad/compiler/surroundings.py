@@ -77,7 +77,7 @@ class Watched:
             return self.value
         if type(holder) is types.CellType:
             return content(holder)
-        return holder.get(self.name) if self.name else holder._data
+        return holder.get(self.name) if self.name else holder._value
 
 
 def _same(a: Any, b: Any) -> bool:
@@ -98,9 +98,9 @@ def watched(f: Callable[..., Any], met: Sequence[np.ndarray]) -> list[Watched]:
     """What to look at for a function that has just been traced: what it refers to, and the arrays that it met."""
     found = [Watched(value, holder, name) for value, holder, name in _names(f)]
     found += [
-        Watched(w.value._data, w.value)
+        Watched(w.value._value, w.value)
         for w in found
-        if isinstance(w.value, Tensor) and not isinstance(w.value._data, StandIn)
+        if isinstance(w.value, Tensor) and not isinstance(w.value._value, StandIn)
     ]
     known = {id(w.value) for w in found if w.copy is not None}
     arrays = {id(a): a for a in map(_comparable, met)}
@@ -202,6 +202,6 @@ def held_elsewhere(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
 def place_of_data() -> int:
     """Where in a tensor's memory the address of its array stands."""
     t = Tensor()
-    t._data, t._node = np.zeros(1), None
+    t._value, t._node = np.zeros(1), None
     words = range(object.__basicsize__, Tensor.__basicsize__, 8)
-    return next(k for k in words if ctypes.c_size_t.from_address(id(t) + k).value == id(t._data))
+    return next(k for k in words if ctypes.c_size_t.from_address(id(t) + k).value == id(t._value))

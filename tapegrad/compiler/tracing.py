@@ -236,7 +236,7 @@ class Trace:
             values.append(value.later() if value.large else value.value)
             return Ref(len(inputs) - 1)
         if kind is Tensor or isinstance(value, Tensor):
-            return self._split(value._data, inputs, values)
+            return self._split(value._value, inputs, values)
         if kind in (tuple, list):
             return kind(self._split(item, inputs, values) for item in value)
         if kind is dict:
@@ -310,7 +310,7 @@ class Trace:
     def holding(self, array: np.ndarray, t: Tensor) -> int:
         """References to a tensor's array that are nobody's who could see a write: its views', the tape's (a constant of calls
         recorded before) and that of `met`."""
-        views = sum(getattr(v._data, "base", None) is array for v in _views_below(t))
+        views = sum(getattr(v._value, "base", None) is array for v in _views_below(t))
         tape: Tape | None = current()
         entries = 0
         while tape is not None:
@@ -606,7 +606,7 @@ class Traced(StandIn):
 
     def admit(self, t: Any) -> None:
         base = base_of(t)
-        data = base._data
+        data = base._value
         if type(data) is Traced:
             return
         if isinstance(data, np.ndarray) and data.ndim:
@@ -617,7 +617,7 @@ class Traced(StandIn):
                     f"a traced value would be written into a tensor whose memory something else shares ({_line()}): an array of NumPy's. "
                     "Make the buffer inside the function, tg.zeros(...)."
                 )
-        base._data = self.home.constant(data)
+        base._value = self.home.constant(data)
         _taken_again(base)
 
     # ------------------------------------------------------------------------------------ NumPy's hooks
@@ -1010,7 +1010,7 @@ def _taken_again(parent: Tensor) -> None:
     """The views of a tensor whose array became a traced value: parts of that value."""
     for view in views_of(parent):
         _, code, kw = view._view
-        view._data = apply(OPS[code], (wrap(parent._data),), kw)._data
+        view._value = apply(OPS[code], (wrap(parent._value),), kw)._value
         _taken_again(view)
 
 
@@ -1025,7 +1025,7 @@ def _frozen(index: Any) -> Any:
     if type(index) is tuple:
         return tuple(_frozen(i) for i in index)
     if isinstance(index, Tensor):
-        return index._data
+        return index._value
     if type(index) is list:
         if any(isinstance(i, StandIn | Tensor) for i in index):
             return np.stack(
@@ -1347,7 +1347,7 @@ def _traced_in(value: Any) -> Traced | None:
     elif kind is slice:
         items = (value.start, value.stop, value.step)
     elif kind is Tensor:
-        items = (value._data,)
+        items = (value._value,)
     else:
         return None
     for item in items:

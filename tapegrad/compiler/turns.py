@@ -26,7 +26,7 @@ from .. import dual, storage, sweep
 from ..packing import unpacked
 from ..primitive import OPS, apply
 from ..tape import FREED, IN0, KW, OP, OUT, RECORDER, SLOT, STRIDE, X, Y
-from ..tensor import Tensor, wrap
+from ..tensor import Tensor, value_of, wrap
 from .graph import Guard, Node, Recorded, Ref, filled
 from .iteration import Cell, Pass, _Iterated, _Made, iterated
 from .rolling import (
@@ -509,7 +509,7 @@ class _Winder:
         old: Traced = self._item(place, OUT)
         self.tensors[place] = t
         self.renamed[int(self.slots[place])] = t._node
-        self.replaced.append((self.index, old, t._data.node))
+        self.replaced.append((self.index, old, t._value.node))
 
     @contextmanager
     def _behind(self, node: Node) -> Iterator[None]:
@@ -652,7 +652,7 @@ class _Winder:
 
         outside = list(fixed.values())
         p = Pass(step, s.turns, 1, False, [t._node for t in outside], key=KEY)
-        stacks = [_data(x) for x in rows]
+        stacks = [value_of(x) for x in rows]
         moving = [i for i, x in enumerate(stacks) if x.dtype.kind in "fc"]
 
         def run(trace: Trace, tape: list[Any], cells: Sequence[Cell]) -> list[Cell]:
@@ -719,15 +719,11 @@ def _computed(how: Any, operand: Callable[..., Any]) -> Any:
     calls, entries, others = how
     trace = storage.tracing.get()
     made: list[Any] = []
-    found = {"entry": [_data(operand(*x)) for x in entries], "other": others, "call": made}
+    found = {"entry": [value_of(operand(*x)) for x in entries], "other": others, "call": made}
     for node, refs in calls:
         args, settings = filled((node.args, node.kwargs), [found[kind][k] for kind, k in refs])
         made.append(trace.call(node.function, args, settings, node.name))
     return made[-1] if made else found["entry"][0]
-
-
-def _data(x: Any) -> Any:
-    return x._data if isinstance(x, Tensor) else x
 
 
 def _as_tensor(x: Any) -> Any:

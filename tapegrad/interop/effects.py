@@ -161,7 +161,7 @@ class _Walk:
             self._instance(value, called)
 
     def _array(self, value: Any) -> None:
-        data = value._data if isinstance(value, Tensor) else value
+        data = value._value if isinstance(value, Tensor) else value
         if data.dtype == object:
             raise _Effect("it reads an array of objects")
         if self.others_act and data.nbytes > BIG:

@@ -149,7 +149,7 @@ def holomorphic_grad(f: Function, argnum: int = 0) -> Function:
 
     def derivative(*args: Any, **kwargs: Any) -> Any:
         value, pull = vjp(_of(f, argnum, args, kwargs), args[argnum])
-        raw = value._data if isinstance(value, Tensor) else value
+        raw = value._value if isinstance(value, Tensor) else value
         # A walk gives the conjugate of a holomorphic derivative.
         return np.conj(pull(np.ones_like(raw) if np.ndim(raw) else type(raw)(1.0))[0])
 

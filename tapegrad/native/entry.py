@@ -134,7 +134,7 @@ def split(flat: Any, shapes: Sequence[tuple[int, ...]]) -> list[Any]:
 
 def _refuse_shared(function: NativeFunction, given: Sequence[Any]) -> None:
     """A transform copies what it is given: inside another one, nobody sees whose memory the arguments had."""
-    refuse_shared(function, [a._data if isinstance(a, Tensor) else a for a in given])
+    refuse_shared(function, [a._value if isinstance(a, Tensor) else a for a in given])
     arrays = [a for a in given if isinstance(a, np.ndarray | Tensor) and np.ndim(a)]
     if len(arrays) > 1 and any(isinstance(a, Tensor) for a in arrays):
         raise NotDifferentiable(
@@ -180,7 +180,7 @@ def record(
     ordinary, standing = True, None
     for t in bound.operands:
         ordinary = ordinary and type(t) is Tensor
-        raw.append(t._data if isinstance(t, Tensor) else t)
+        raw.append(t._value if isinstance(t, Tensor) else t)
         nodes.append(t._node if isinstance(t, Tensor) else None)
         if isinstance(raw[-1], StandIn):
             ordinary, standing = False, raw[-1]

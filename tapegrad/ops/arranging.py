@@ -416,7 +416,7 @@ def _windows(x: Any, window_shape: Any, axis: Any = None) -> Any:
     lengths = tuple(np.atleast_1d(window_shape).tolist())
     ndim = np.ndim(x)
     axes = tuple(range(ndim)) if axis is None else normalize_axis_tuple(axis, ndim, "axis", True)
-    if not isinstance(getattr(x, "_data", x), StandIn):
+    if not isinstance(getattr(x, "_value", x), StandIn):
         return windows(x, lengths, axes)
     stand_in = np.broadcast_to(np.zeros((), x.dtype), np.shape(x))
     np.lib.stride_tricks.sliding_window_view(stand_in, window_shape, axis)  # it checks the settings

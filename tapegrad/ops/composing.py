@@ -64,7 +64,7 @@ def holds_tracked(value: Any) -> bool:
 def raw(value: Any) -> Any:
     """Nested arguments with the value of each tensor in its place."""
     if isinstance(value, Tensor):
-        return value._data
+        return value._value
     if type(value) is tuple or type(value) is list:
         return type(value)(map(raw, value))
     if type(value) is dict:
@@ -251,14 +251,14 @@ def _shows(found: Any, given: Any) -> bool:
     """Whether a result has the memory of an operand: then the composition makes it, whose ops link the two (see views.py)."""
     if isinstance(found, tuple | list):
         return any(_shows(part, given) for part in found)
-    return type(getattr(found, "_data", None)) is np.ndarray and _has_memory_of(found, given)
+    return type(getattr(found, "_value", None)) is np.ndarray and _has_memory_of(found, given)
 
 
 def _has_memory_of(found: Tensor, given: Any) -> bool:
     if isinstance(given, Tensor):
         if given is found:  # as `out=` comes back
             return False
-        own, data = given._data, found._data
+        own, data = given._value, found._value
         if data is own or data.base is None:
             return data is own
         return type(own) is np.ndarray and np.may_share_memory(own, data)

@@ -42,7 +42,7 @@ def _method(name: str):
     def method(self, *args, **kwargs):
         from ..tensor import wrap
 
-        return wrap(getattr(self._data, name)(*args, **numpys(name, kwargs)))
+        return wrap(getattr(self._value, name)(*args, **numpys(name, kwargs)))
 
     method.__name__ = method.__qualname__ = name
     method.__doc__ = (
@@ -75,7 +75,7 @@ def _bitwise(name: str):
     def method(self, other):
         from ..tensor import Tensor, wrap
 
-        result = getattr(self._data, name)(other._data if isinstance(other, Tensor) else other)
+        result = getattr(self._value, name)(other._value if isinstance(other, Tensor) else other)
         return result if result is NotImplemented else wrap(result)
 
     method.__name__ = method.__qualname__ = name

@@ -26,7 +26,7 @@ from ..domain import (
 )
 from ..primitive import FUNCTIONS, UFUNCS, call, elementwise, primitive, select, strong
 from ..tape import FEW
-from ..tensor import Tensor, wrap
+from ..tensor import Tensor, value_of, wrap
 
 LN2 = float(np.log(2.0))
 LN10 = float(np.log(10.0))
@@ -174,10 +174,6 @@ _clip = elementwise(
 )
 
 
-def _raw(x):
-    return x._data if isinstance(x, Tensor) else x
-
-
 def _tracked(x):
     return isinstance(x, Tensor) and x._node is not None
 
@@ -198,7 +194,7 @@ def clip(x, a_min=None, a_max=None, *, min=None, max=None):
         and not _tracked(upper)
     ):
         return wrap(
-            np.asarray(np.clip(x._data, _raw(lower), _raw(upper)))
+            np.asarray(np.clip(x._value, value_of(lower), value_of(upper)))
         )  # an infinite bound would make floats of integers
     if lower is None:
         lower = -np.inf

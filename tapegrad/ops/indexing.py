@@ -103,9 +103,9 @@ def _plain_index(index: Any) -> Any:
                 f"a tensor of dtype {index.dtype} was used as an index, but only integers and booleans can be: "
                 "convert it with .astype(tg.int64)."
             )
-        if isinstance(index._data, StandIn):
-            return index._data
-        return int(index) if index.ndim == 0 and index.dtype.kind != "b" else np.array(index._data)
+        if isinstance(index._value, StandIn):
+            return index._value
+        return int(index) if index.ndim == 0 and index.dtype.kind != "b" else np.array(index._value)
     if isinstance(index, slice):
         start, stop, step = index.start, index.stop, index.step
         if type(start) in _BOUNDS and type(stop) in _BOUNDS and type(step) in _BOUNDS:
@@ -189,7 +189,7 @@ def _diagonal(x: Any, offset: int, axis1: int, axis2: int) -> tuple[Any, bool]:
     n = max(0, min(rows + min(offset, 0), columns - max(offset, 0)))
     if (axis1, axis2) != (axes[-2], axes[-1]):
         x = np.moveaxis(x, (axis1, axis2), (-2, -1))
-    if not isinstance(getattr(x, "_data", x), StandIn):
+    if not isinstance(getattr(x, "_value", x), StandIn):
         flat = np.reshape(x, (*np.shape(x)[:-2], rows * columns))
         if not isinstance(flat, Tensor) or base_of(flat) is base_of(x):
             first = offset if offset >= 0 else -offset * columns
@@ -202,7 +202,7 @@ def _diagonal(x: Any, offset: int, axis1: int, axis2: int) -> tuple[Any, bool]:
 
 def _later(x: Any, axis1: int, axis2: int) -> bool:
     """Whether the memory of a tensor has `axis1` after `axis2`, so that the transpose is the one in the order of rows."""
-    data = getattr(x, "_data", None)
+    data = getattr(x, "_value", None)
     return type(data) is np.ndarray and 0 < data.strides[axis1] < data.strides[axis2]
 
 
@@ -212,11 +212,11 @@ def locked(t: Any, x: Any) -> Any:
     While a program is traced, x may not be written to as long as `t` lives: it would not see that.
     """
     if isinstance(t, Tensor):
-        if type(t._data) is np.ndarray:
-            t._data.flags.writeable = False
+        if type(t._value) is np.ndarray:
+            t._value.flags.writeable = False
         else:
             t._put("locked", True)
-            x._data.copied_by(t)
+            x._value.copied_by(t)
     return t
 
 

@@ -15,7 +15,7 @@ from ..domain import distinct, nonzero, positive
 from ..primitive import FUNCTIONS, call, conj, elementwise, primitive, select
 from ..storage import as_array
 from ..synonyms import numpys
-from ..tensor import Tensor
+from ..tensor import Tensor, value_of
 
 
 def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
@@ -97,13 +97,9 @@ def _share(g, x, out, axis, keepdims):
 
 def _attained(ts, xs, out, axis, keepdims):
     """Mean of the tangents of the entries that attain an extremum."""
-    hit = _hit(_plain(xs[0]), _plain(out), axis, keepdims)
+    hit = _hit(value_of(xs[0]), value_of(out), axis, keepdims)
     hits = np.sum(hit, axis=axis, keepdims=keepdims)
     return np.sum(select(hit, ts[0], 0.0), axis=axis, keepdims=keepdims) / hits
-
-
-def _plain(x: Any) -> Any:
-    return x._data if isinstance(x, Tensor) else x
 
 
 @primitive(
@@ -112,7 +108,7 @@ def _plain(x: Any) -> Any:
 )  # fmt: skip
 def max(g, x, out, *, axis=None, keepdims=False):
     """Largest entry over axes; ties share the gradient."""
-    return _share(g, _plain(x), _plain(out), axis, keepdims)
+    return _share(g, value_of(x), value_of(out), axis, keepdims)
 
 
 @primitive(
@@ -121,7 +117,7 @@ def max(g, x, out, *, axis=None, keepdims=False):
 )  # fmt: skip
 def min(g, x, out, *, axis=None, keepdims=False):
     """Smallest entry over axes; ties share the gradient."""
-    return _share(g, _plain(x), _plain(out), axis, keepdims)
+    return _share(g, value_of(x), value_of(out), axis, keepdims)
 
 
 @primitive(
@@ -154,7 +150,7 @@ def _products_of_others(x: Any) -> Any:
     """
     n = np.shape(x)[-1]
     if n <= 1:
-        return np.ones_like(_plain(x))
+        return np.ones_like(value_of(x))
     half = n // 2
     left, right = x[..., :half], x[..., half:]
     p_left = np.prod(left, axis=-1, keepdims=True)
@@ -196,7 +192,7 @@ def logsumexp(g, x, out, *, axis=None, keepdims=False):
     """
     shape = np.shape(x)
     full = spread(out, shape, axis, keepdims)
-    shift = select(_plain(full) == -np.inf, 0.0, full)
+    shift = select(value_of(full) == -np.inf, 0.0, full)
     return spread(g, shape, axis, keepdims) * conj(np.exp(x - shift))
 
 

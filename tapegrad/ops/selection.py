@@ -21,12 +21,12 @@ from ..errors import GradientLost
 from ..mode import is_grad_enabled
 from ..primitive import FUNCTIONS, primitive
 from ..storage import as_array
-from ..tensor import Tensor, wrap
+from ..tensor import Tensor, value_of, wrap
 from . import reductions
 from .composing import composed, holds_tracked, moved, plainly, raw
 from .elementary import maximum, minimum, where
 from .indexing import take
-from .reductions import _plain, axes_of, spread
+from .reductions import axes_of, spread
 from .shaping import moveaxis, reshape, transpose
 
 # --------------------------------------------------------------------------------------------- by position
@@ -442,7 +442,7 @@ amin = Tensor.amin = _extremum(np.amin, reductions.min, minimum, np.inf)  # type
 
 def _shares(x: Any, out: Any, axis: Any, keepdims: bool) -> np.ndarray:
     """The share of each entry in its line's extremum: equal for all that attain it; 0 in a line of NaN, where none does."""
-    hit = _plain(x) == spread(_plain(out), np.shape(x), axis, keepdims)
+    hit = value_of(x) == spread(value_of(out), np.shape(x), axis, keepdims)
     return (hit / np.maximum(np.sum(hit, axis=axis, keepdims=True), 1)).astype(x.dtype)
 
 

@@ -40,7 +40,7 @@ def reshape(g, x_shape, *, shape, order="C"):
 def ravel(x, order="C"):
     """All entries along one axis, in memory without gaps: a view where the operand's has none."""
     flat = reshape(x, -1, order)
-    data = getattr(flat, "_data", None)
+    data = getattr(flat, "_value", None)
     return copy(flat) if type(data) is np.ndarray and not data.flags.c_contiguous else flat
 
 

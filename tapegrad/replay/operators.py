@@ -74,7 +74,7 @@ def _desk() -> np.ndarray:
         "NAMESPACE": namespace, "NEXT_SLOT": _NEXT_SLOT, "RENEW": renew, "STOP_ITERATION": StopIteration,
     }.items():  # fmt: skip
         desk[getattr(layout, f"D_{name}")] = id(value)
-    desk[layout.D_DATA], desk[layout.D_NODE] = _offset("_data"), _offset("_node")
+    desk[layout.D_DATA], desk[layout.D_NODE] = _offset("_value"), _offset("_node")
     desk[layout.D_SPARE] = spare.ctypes.data
     api = numpy_api()
     desk[layout.D_NEW_ARRAY], desk[layout.D_COPY_ARRAY] = api["PyArray_New"], api["PyArray_NewCopy"]

@@ -169,7 +169,7 @@ def untracked(value: Any, name: str, parameter: str, by: Sequence[str], reason: 
                 f"{name} was given a tracked tensor as {parameter}, but it is differentiated only by {' and '.join(by)}: "
                 f"{reason}. Pass {parameter}.detach() if no gradient is wanted there."
             )
-        return value._data
+        return value._value
     if isinstance(value, np.ndarray | list | tuple):
         return np.array(value)
     return value
