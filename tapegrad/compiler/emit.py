@@ -490,7 +490,7 @@ class Body:
                 scope = self.scopes.pop()
                 self.scopes[-1].lines += scope.lines
             else:
-                n = self._at_once(nest, level, chunks)
+                n = self._at_once(nest, level, chunks, low, high)
 
                 def several(i: str) -> None:
                     more = [self.let(f"add nsw i64 {i}, {k}") for k in range(1, n)]
@@ -561,18 +561,26 @@ class Body:
         even = self.let(f"and i64 {length}, {-n}")
         return self.let(f"add nsw i64 {low}, {even}")
 
-    def _at_once(self, nest: Nest, level: int, chunks: Sequence[tuple[int, int]]) -> int:
+    def _at_once(
+        self, nest: Nest, level: int, chunks: Sequence[tuple[int, int]], low: str, high: str
+    ) -> int:
         """How many indices of an axis one turn computes: more than 1 where rows of sums are in registers, as in a product of matrices.
 
-        So what all of them read is loaded once, and there are sums enough for the additions not to wait for one another.
+        So what all of them read is loaded once, and there are sums enough for the additions not to wait for one another. Where the
+        number of indices is known, all turns have about as many: ten in two turns of five, as in one of eight the last two would wait.
         """
         if not chunks or nest.roots != nest.sums[:1] or nest.copies:
             return 1
         if self._row_begins(nest.sums[0]) != level + 1:
             return 1
         entries = sum(lanes for _, lanes in chunks) * nest.sums[0].dtype.itemsize // F4.itemsize
-        most = 2 * REGISTERS * self.widest**2 // entries
-        return 1 << min(most, MOST_AT_ONCE).bit_length() - 1 if most else 1
+        most = min(2 * REGISTERS * self.widest**2 // entries, MOST_AT_ONCE)
+        if most < 2:
+            return 1
+        if low.isdigit() and high.isdigit():
+            indices = max(int(high) - int(low), 1)
+            return -(-indices // -(-indices // most))
+        return 1 << most.bit_length() - 1
 
     def _indices_at_once(self) -> Iterator[str]:
         """Each index of a turn, as the one that values are computed at."""

@@ -307,7 +307,7 @@ class Scheduler:
         """Make roots of what is computed more than once, or more often than it has entries; whether there were any."""
         cost: dict[int, int] = {}
         for op in self.order:
-            below = sum(1 if x.number in self.roots else cost[x.number] for x in op.inputs)
+            below = sum(1 if x in self.roots else cost[x] for x in {x.number for x in op.inputs})
             cost[op.number] = min(self.own_cost(op) + below, 10**6)
         self.cost = cost
         uses: dict[int, set[Any]] = {}
@@ -322,7 +322,7 @@ class Scheduler:
                     continue
                 # Nests of one space share what they compute, so a second use there is free.
                 uses.setdefault(number, set()).add((space, maps))
-                if cost[number] <= 2:
+                if cost[number] <= (RECOMPUTED if _held(root) else 2):
                     continue
                 if op.size < entries:
                     used = [axis for _, axis, step in maps if axis >= 0 and step]
