@@ -18,12 +18,16 @@ import numpy as np
 from tapegrad import vecmath
 from tapegrad.replay.cache import Part
 from tapegrad.replay.linker import link
+from tapegrad.vecmath import powers
 from tapegrad.vecmath.assembly import assemble, lanes
 
 BOUNDS = {"power": 2.0, "arctan2": 2.0, "gammaln": 2.0}
 """Promised ulps, where they are not 1.5."""
 
-NAMES = sorted(set(vecmath.FUNCTIONS) - {"sincos"})
+WHOLE = {powers.NAMES[n]: n for n in (3, 12, 31, -6, -12)}
+"""Some of the whole powers, of which each is a function of its own."""
+
+NAMES = sorted((set(vecmath.FUNCTIONS) - {"sincos", *powers.NAMES.values()}) | set(WHOLE))
 
 _LOOP = """
 define void @run({pointers}, ptr %to, i64 %n) {{
@@ -104,6 +108,8 @@ def exact(name: str, *operands: float) -> Any:
             return None
         try:
             match name:
+                case _ if name in WHOLE:
+                    return mp.power(x, WHOLE[name]) if x else None
                 case "exp2":
                     return mp.power(2, x)
                 case "log2":
@@ -215,6 +221,10 @@ def samples(name: str, dtype: str, points: int, seed: int = 0) -> tuple[np.ndarr
         case "gammaln":
             places = [logarithmic(tiny, large / 1e5), rng.uniform(0.01, 12, n),
                       1 + signed(logarithmic(1e-15, 0.4))[: n // 2], 2 + signed(logarithmic(1e-15, 0.4))[: n // 2]]  # fmt: skip
+        case _ if name in WHOLE:
+            # Not below 1e-290, where products lose their errors.
+            farthest = (100 if single else 667) / abs(WHOLE[name])
+            places = [signed(np.exp(rng.uniform(-farthest, farthest, n))), rng.uniform(-2, 2, n), rng.uniform(1, 2, n)]  # fmt: skip
         case "power":
             x = np.concatenate(
                 [
@@ -246,6 +256,8 @@ def peer(name: str) -> Any:
     """NumPy's function, or SciPy's."""
     import scipy.special
 
+    if name in WHOLE:
+        return lambda x, out=None: np.power(x, x.dtype.type(WHOLE[name]), out)
     return getattr(np, name, None) or getattr(scipy.special, name)
 
 

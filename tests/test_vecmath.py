@@ -55,6 +55,13 @@ def test_the_error_is_bounded_without_a_fused_multiply_add(name: str) -> None:
     assert error <= BOUNDS.get(name, 1.5) + 0.5, f"{name} at {where}"
 
 
+def test_every_whole_power_is_nearly_exact() -> None:
+    x = np.random.default_rng(0).uniform(1, 2, 24) * np.resize([-1.0, 1.0], 24)
+    for n, name in vecmath.powers.NAMES.items():
+        for v, y in zip(x, compiled(name, "float64")(x), strict=True):
+            assert ulps(y, exact("power", v, float(n))) <= 0.51, (v, n)
+
+
 def test_a_planted_error_is_found() -> None:
     operands = samples("exp", "float64", 30)
     y = np.exp(operands[0])

@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from ..replay import named
+from ..vecmath import powers
 
 F8, F4, I8, I4, B1 = (np.dtype(t) for t in ("f8", "f4", "i8", "i4", "?"))
 DTYPES = (F8, F4, I8, I4, B1)
@@ -221,19 +222,22 @@ class Arrays:
         return None
 
     def _power(self, x: Op, exponent: float, dtype: np.dtype) -> Op | None:
-        """x to a small whole number, by multiplications (the error of each is half an ulp)."""
+        """x to a whole number: a small one by multiplications (the error of each is half an ulp), others by `vecmath.powers`."""
         if exponent == 0:
             return self.const(1.0, x.shape, dtype)
         if exponent == 1:
             return x
-        if exponent == -1:
-            return self.elem("divide", (self.const(1.0, x.shape, dtype), x), dtype)
+        if exponent in range(-8, 0):
+            whole = self._power(x, -exponent, dtype)
+            assert whole is not None
+            return self.elem("divide", (self.const(1.0, x.shape, dtype), whole), dtype)
         if exponent in range(2, 9):
             root = self._power(x, exponent // 2, dtype)
             assert root is not None
             even = self.elem("multiply", (root, root), dtype)
             return self.elem("multiply", (even, x), dtype) if exponent % 2 else even
-        return None
+        name = powers.NAMES.get(exponent)
+        return None if name is None else self.elem(name, (x,), dtype)
 
     def _folded(
         self, name: str, values: Sequence[Any], shape: tuple[int, ...], dtype: np.dtype

@@ -79,6 +79,10 @@ LONG = 400_000
 MOST = 4_000_000
 """Characters of a module above which it is compiled without, too."""
 
+SHORT = 30_000
+"""Characters of a function up to which it becomes part of the only one that calls it, so that a step's values stay in registers. What
+is longer, as first turns that differ from those of a loop are, would make one function of them that takes many times as long."""
+
 
 QUICK, USUAL, LOOPED, THOROUGH = range(4)
 """How much LLVM does about a module: nothing, where it runs seldom; a few passes; with steps of loops as part of the loops; its own
@@ -126,17 +130,18 @@ def _worthwhile(text: str) -> int:
     if len(text) < LONG // 4:
         return THOROUGH
     longest = max(map(len, text.split("\ndefine ")))
-    return QUICK if longest >= LONG or len(text) >= MOST else USUAL
+    return QUICK if longest >= LONG or len(text) >= MOST else LOOPED
 
 
 def _inlined(text: str) -> str:
-    """The text, whose functions that are called at one place are to become part of it."""
+    """The text, whose functions that are called at one place are to become part of it, if they are not long."""
     calls = Counter(re.findall(r" call [^@\n]*@([\w.]+)\(", text))
 
     def marked(found: re.Match[str]) -> str:
         head = found[0]
         once = calls[found[1]] == 1 and not re.search(r"\b(noinline|alwaysinline)\b", head)
-        return f"{head[:-1]}alwaysinline {{" if once else head
+        short = text.find("\n}", found.end()) - found.end() < SHORT
+        return f"{head[:-1]}alwaysinline {{" if once and short else head
 
     return re.sub(r"^define internal [^@\n]*@([\w.]+)\([^\n]*\{$", marked, text, flags=re.M)
 

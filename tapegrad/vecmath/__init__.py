@@ -5,7 +5,7 @@ libm, no memory of Python's. Compiled programs, replay's kernels and eager ops o
 
     expression      IR written as arithmetic on values
     pairs           double-word arithmetic
-    exponentials, logarithms, trigonometry, inverses, special    the functions, float64
+    exponentials, logarithms, powers, trigonometry, inverses, special    the functions, float64
     fitting, coefficients                         where the polynomials come from
 
 float32 functions compute in float64 with shorter polynomials and no low words, and round once.
@@ -21,7 +21,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from . import exponentials, inverses, logarithms, special, trigonometry
+from . import exponentials, inverses, logarithms, powers, special, trigonometry
 from .expression import Code, Value, narrowed, sqrt, widened
 
 FUNCTIONS: dict[str, tuple[Any, int]] = {
@@ -54,6 +54,7 @@ FUNCTIONS: dict[str, tuple[Any, int]] = {
     "erf": (special.erf, 1),
     "erfc": (special.erfc, 1),
     "gammaln": (special.gammaln, 1),
+    **{name: (powers.whole_power(n), 1) for n, name in powers.NAMES.items()},
 }
 """NumPy's (or SciPy's) name -> the function of Values, and how many operands it takes."""
 

@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from . import powers
 from .expression import INTEGER, Code, Value, bits, copysign, select, sqrt
 
 NAMES = {"double": "float64", "float": "float32"}
@@ -127,6 +128,8 @@ def _power(x: Any, y: Any) -> Traced:
             return Traced(sqrt(v))
         if y == -1:
             return Traced(1.0 / v)
+        if whole := powers.NAMES.get(float(y)):
+            return called(whole)(x)
     return called("power")(x, y)
 
 
