@@ -30,7 +30,7 @@ from .ops.indexing import _plain_index, getitem, is_basic
 from .ops.products import matmul
 from .ops.shaping import reshape, transpose
 from .primitive import OPS, UFUNCS, apply, as_given, call, primitive, shape_token
-from .tape import RECORDER, Leaf, Slot, begin, current, new_slot
+from .tape import OP, RECORDER, STRIDE, Leaf, Slot, begin, current, locate, new_slot
 from .tensor import InferenceTensor, Tensor, wrap
 from .views import base_of, chain_to, steps_to, views_of
 
@@ -78,6 +78,23 @@ def _writable(t: Tensor, name: str, recorded: bool) -> Tensor:
             "cut it off), so the history of the two cannot be told apart. Work on a clone()."
         )
     return base
+
+
+def _refuse_picked(t: Tensor, name: str) -> None:
+    """Refuse to write into `x[i]` where that is a number: it is a copy, so nothing would become of the write in `x`."""
+    if not storage.is_number(t._value):
+        return
+    picked = t._get("picked", False)
+    if not picked and type(t._node) is int:
+        place = locate(t._node)
+        if place is not None:
+            tape, position = place
+            picked = tape.code[position * STRIDE + OP] == _GETITEM
+    if picked:
+        raise RuntimeError(
+            f"{name} was asked of a number that was taken out of a tensor, x[i]: it is a copy, as in NumPy, so x would stay as it is. "
+            "Write x[i] = v or x[i] += v, or take a view: x[i, ...], or x.select(dim, i)."
+        )
 
 
 def before_write(t: Tensor, name: str, given: Iterable[Any] = ()) -> None:
@@ -341,6 +358,7 @@ Tensor.__imatmul__ = _matmul_in_place
 
 def rewrite(t: Tensor, name: str, function: Callable[..., Any], *others: Any) -> Tensor:
     """`t` becomes `function(t, *others)`, in the memory it has: what every in-place method is."""
+    _refuse_picked(t, name)
     if _followed(t, *others):
         _writable(t, name, True)
         before = Tensor()
@@ -413,6 +431,8 @@ def _put_tangent(ts: Any, xs: Any, index: Any) -> Any:
 
 def store(t: Tensor, index: Any, value: Any, *, plainly: bool = False) -> None:
     """`t[index] = value`, recorded if either is tracked; nothing is copied, and no value is saved."""
+    if type(t._value) is not np.ndarray:
+        _refuse_picked(t, "a store")
     if type(index) is not int:
         index = _plain_index(index)
     if isinstance(value, list | tuple):

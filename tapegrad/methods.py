@@ -114,7 +114,7 @@ _METHODS: dict[str, tuple[Callable[..., Any], str]] = {
     "outer": (lambda t, vec2: np.outer(t, vec2), "All products of an entry of one vector with one of another."),
     "reshape_as": (lambda t, other: t.reshape(other.shape), "The entries in another tensor's shape."),
     "roll": (lambda t, shifts, dims=None: np.roll(t, shifts, dims), "The entries shifted around along axes."),
-    "select": (lambda t, dim, index: t[(slice(None),) * (dim % t.ndim) + (index,)], "The slice at one position of an axis; a view."),
+    "select": (lambda t, dim, index: t[(slice(None),) * (dim % t.ndim) + (index, ...)], "The slice at one position of an axis; a view."),
     "softmax": (lambda t, dim: special("softmax")(t, axis=dim), "Exponentials along an axis over their sum."),
     "unflatten": (_unflatten, "One axis as several."),
     "view_as": (lambda t, other: t.reshape(other.shape), "The entries in another tensor's shape."),

@@ -533,6 +533,15 @@ def test_unused_inputs():
     equal(db, [0.0, 0.0])
 
 
+def test_zeros_for_unused_inputs_of_a_recorded_walk_are_differentiated_on():
+    x = leaf(0.5)
+    y = x * leaf(1.0)
+    slope = grad(y, x, create_graph=True)
+    curvature = grad(slope, x, create_graph=True, materialize_grads=True)
+    equal(curvature[0].detach(), 0.0)
+    equal(grad(curvature, x, materialize_grads=True)[0], 0.0)
+
+
 def test_grad_leaves_grad_alone():
     x = leaf(2.0)
     h = x * x

@@ -710,6 +710,36 @@ def test_an_optimizer_in_the_backward(engine):
         assert p.grad is None
 
 
+def test_hooks_run_in_the_grad_mode_of_the_walk(engine):
+    """Recording only if the walk itself is recorded: a post-accumulate hook may update its leaf in place."""
+    a = leaf(1.0, 2.0, 3.0)
+    b = a.exp()
+    modes = []
+    for handle in (b, a):
+        handle.register_hook(lambda g: modes.append(tg.is_grad_enabled()))
+    accumulate = b.grad_fn.next_functions[0][0]
+    for node in (b.grad_fn, accumulate):
+        node.register_prehook(lambda gs: modes.append(tg.is_grad_enabled()))
+        node.register_hook(lambda gs, hs: modes.append(tg.is_grad_enabled()))
+    graph.register_multi_grad_hook((a, b), lambda gs: modes.append(tg.is_grad_enabled()))
+
+    def step(t):
+        modes.append(tg.is_grad_enabled())
+        if not modes[-1]:
+            t.sub_(t.grad * 0.5)
+
+    a.register_post_accumulate_grad_hook(step)
+    b.sum().backward()
+    assert modes == [False] * 8
+    equal(a.detach(), np.array([1.0, 2.0, 3.0]) - 0.5 * np.exp([1.0, 2.0, 3.0]))
+    modes.clear()
+    with tg.no_grad():
+        c = tg.enable_grad()(lambda: (a * 1.0).sum())()
+        c.backward(create_graph=True)
+    assert modes == [True] * 5
+    a.grad = None
+
+
 def test_post_accumulate_hooks_see_the_sum():
     seen = []
     x = leaf(2.0)

@@ -700,6 +700,40 @@ def test_other_names_of_a_number_keep_it_in_transforms_of_arrays(wrapped):
         total += t
 
 
+@here
+@pytest.mark.parametrize("tracked", [False, True])
+def test_numbers_taken_out_of_a_tensor_are_copies_and_refuse_methods(tracked):
+    """x[i] of one axis is a number to NumPy: what PyTorch writes through, and NumPy cannot, would leave x as it is."""
+    x = tg.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=tracked)
+    y = x * 1
+    elements = [y[0, 1], y[0][1], next(iter(y[0])), y[0].unbind()[0], y.diagonal()[0]]
+    with tg.no_grad():
+        elements.append(x[1, 0])
+    for element in elements:
+        with pytest.raises(RuntimeError, match=r"add_ was asked of a number .* x\.select"):
+            element.add_(1.0)
+        for write in (lambda t: t.fill_(1.0), lambda t: t.zero_(), lambda t: t.copy_(y[1, 1])):
+            with pytest.raises(RuntimeError, match="taken out of a tensor"):
+                write(element)
+        element += 1.0  # the number's name alone, as NumPy's
+    total = y.sum()
+    total.add_(1.0).mul_(2.0)
+    assert total.item() == 22.0 and y.tolist() == [[1.0, 2.0], [3.0, 4.0]]
+
+
+def test_the_slice_at_one_position_is_a_view_of_memory(engine):
+    x = leaf([1.0, 2.0, 3.0])
+    y = x * x
+    y.select(0, 1).mul_(x[0] * 10)
+    y[2, ...].copy_(x[0])
+    equal(y.detach(), [1.0, 40.0, 1.0])
+    weighed(y).backward()
+    equal(x.grad, [2.0 + 400 + 100, 400.0, 0.0])
+    with tg.no_grad():
+        x.select(-1, 0).fill_(7.0)
+    equal(x.detach(), [7.0, 2.0, 3.0])
+
+
 def test_views_of_numbers():
     x = leaf(3.0)
     y = x * 2

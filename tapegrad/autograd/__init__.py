@@ -111,7 +111,8 @@ def _accumulate(found: dict[Any, Any], create_graph: bool) -> None:
         if type(node) is Leaf:
             g = found.pop(node)
             if node.hooks is not None:
-                g = hooks.before_accumulation(node, g)
+                with set_grad_enabled(create_graph):
+                    g = hooks.before_accumulation(node, g)
             g = g if create_graph or not isinstance(g, Tensor) else g.detach()
             # The walk may have handed one array to two leaves; most often it has not, and copies of large ones take long.
             ours = getrefcount(g) <= storage.LONE and storage.owns(g)
@@ -121,7 +122,8 @@ def _accumulate(found: dict[Any, Any], create_graph: bool) -> None:
                 else:
                     node.grad = _added(node.grad, g, create_graph)
             if node.hooks is not None:
-                hooks.after_accumulation(node, g)
+                with set_grad_enabled(create_graph):
+                    hooks.after_accumulation(node, g)
 
 
 def _added(old: Tensor | None, g: Any, create_graph: bool) -> Tensor:
@@ -209,7 +211,8 @@ def grad(
         if g is not None:
             gradients.append(g if isinstance(g, Tensor) else wrap(owned(g)))
         elif materialize_grads:
-            gradients.append(wrap(np.zeros(t.shape, t.dtype)))
+            # Zeros of a recorded walk may be differentiated on, as gradients may that happen to be zero.
+            gradients.append(wrap(np.zeros(t.shape, t.dtype)).requires_grad_(create_graph))
         elif allow_unused:
             gradients.append(None)
         else:

@@ -127,7 +127,11 @@ def _getitem_method(self: Tensor, index: Any) -> Tensor:
     """`t[index]`: a view where NumPy gives one (an int index of a 1-d tensor gives a scalar, a copy)."""
     if type(index) is not int:
         index = _plain_index(index)
-    return getitem(self, index)
+    picked = getitem(self, index)
+    if picked._node is None and type(picked) is Tensor and isinstance(picked._value, np.generic):
+        # A tracked one is known by its entry (inplace._refuse_picked).
+        picked._extra = {"picked": True}
+    return picked
 
 
 Tensor.__getitem__ = _getitem_method
