@@ -57,6 +57,11 @@ class DualTensor(Tensor):
         text = super().__repr__()
         return text if tangent is None else f"{text[:-1]}, tangent={tangent!r})"
 
+    def detach_(self) -> Tensor:
+        """Cut this tensor off from the graph that made it, and from its tangent; returns it."""
+        super().detach_()
+        return without_tangent(self)
+
     def _refuse_to_leave(self, what: str) -> None:
         super()._refuse_to_leave(what)
         if tangent_of(self) is not None:

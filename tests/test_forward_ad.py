@@ -183,6 +183,7 @@ def exit_another():
 ERRORS = [
     ("nested", fwAD.enter_dual_level, RuntimeError, "Nested forward mode AD is not supported at the moment"),
     ("twice", lambda: fwAD.make_dual(dual(X, V), plain(V)), RuntimeError, "already has a forward gradient at the same level 0 is not supported"),
+    ("a dual tangent", lambda: fwAD.make_dual(plain(X), dual(V, X)), RuntimeError, "that itself has a forward gradient at the same level ?0 is not supported"),
     ("another shape", lambda: dual(X, [1.0]), RuntimeError, r"Trying to set a forward gradient that has a different size than that of the original Tensor, this is not supported. Tensor is of size \[2\] while the given forward gradient is of size \[1\]"),
     ("integers", lambda: dual([1, 2], V), ValueError, "Expected primal to be floating point or complex, but got"),
     ("integer tangent", lambda: dual(X, [1, 2]), ValueError, "Expected tangent to be floating point or complex, but got"),
@@ -272,6 +273,14 @@ def test_what_has_no_tangent(level):
         inferred = d * d
     for t in (d > 1, d.detach(), inferred, plain(X) * 2, tg.zeros_like(d)):
         assert fwAD.unpack_dual(t).tangent is None
+
+
+def test_detaching_in_place_drops_the_tangent(level):
+    """Tracked or not; what `make_dual` made is a view, which refuses."""
+    for made in (dual(X, V).clone(), fwAD.make_dual(leaf(*X), plain(V)) * 1.0):
+        assert made.detach_() is made
+        assert fwAD.unpack_dual(made * 2).tangent is None
+        assert not made.requires_grad
 
 
 def test_memory_may_be_read(level):

@@ -114,6 +114,11 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
             f"Making a dual Tensor based on a Tensor that already has a forward gradient at the same level {_ONLY} is not "
             "supported. Unpack it first, or use tg.jvp, which nests."
         )
+    if tangent_of(tangent) is not None and tangent._get("dual")[0] is opened:
+        raise RuntimeError(
+            f"Setting a forward gradient that itself has a forward gradient at the same level {_ONLY} is not supported. Unpack it "
+            "first, or use tg.jvp, which nests."
+        )
     if tensor.shape != tangent.shape:
         raise RuntimeError(
             "Trying to set a forward gradient that has a different size than that of the original Tensor, this is not supported. "
