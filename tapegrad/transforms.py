@@ -162,6 +162,11 @@ class _Run:
         self.connected = True
         self.own.join()
 
+    def hand_out(self, outputs: Sequence[Any]) -> None:
+        """Keep what `f` returned connected, if any of it depends on something tracked outside."""
+        if self.recording and not self.connected and self.closes_over_tracked(outputs):
+            self.connect()
+
     def pull(self, roots: list[tuple[Any, Any]]) -> list[Any]:
         """Gradient of each input, from cotangents of outputs; raw, or Tensors where something outside is tracked."""
         if not self.connected:
@@ -411,13 +416,8 @@ def _value_and_grad(
             output = output.data  # a labelled number, as xarray's sums are
         y = _scalar(output, "grad")
         trees = run.gradients([] if y is None else [(y._node, executors.one(y._value))])
-        if (
-            has_aux
-            and not run.connected
-            and run.recording
-            and run.closes_over_tracked(_leaves_in(aux))
-        ):
-            run.connect()
+        if has_aux:
+            run.hand_out(_leaves_in(aux))
         gradient = tuple(trees) if isinstance(argnums, tuple | list) else trees[0]
         value = run.value(output)
         return ((value, _map(run.value, aux)), gradient) if has_aux else (value, gradient)
@@ -484,12 +484,7 @@ def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     run = _Run(f, primals, {}, tuple(range(len(primals))), "vjp")
     output, aux = _with_aux(run.output, has_aux)
     outputs, structure = _outputs(output, "vjp")
-    if (
-        run.recording
-        and not run.connected
-        and run.closes_over_tracked([*outputs, *_leaves_in(aux)])
-    ):
-        run.connect()
+    run.hand_out([*outputs, *_leaves_in(aux)])
 
     def pullback(cotangent: Any) -> tuple[Any, ...]:
         """Cotangents of the primals, from a cotangent of the value."""
@@ -620,12 +615,18 @@ def _pushed(
 
 
 def jacobian(
-    f: Callable[..., Any], argnums: Any = 0, *, mode: str = "auto", argnum: Any = None
+    f: Callable[..., Any],
+    argnums: Any = 0,
+    has_aux: bool = False,
+    *,
+    mode: str = "auto",
+    argnum: Any = None,
 ) -> Callable[..., Any]:
     """The Jacobian of `f` as a function of the same arguments: shape of the output, then shape of the input.
 
     `mode` is "reverse" (one walk per output element), "forward" (one per input element) or "auto" (the fewer). For pytrees
-    the result has the output's structure, with the input's at each leaf. A tuple of `argnums` gives a tuple.
+    the result has the output's structure, with the input's at each leaf. A tuple of `argnums` gives a tuple. With `has_aux`,
+    `f` returns `(value, aux)` and the result is `(jacobian, aux)`.
 
     >>> import numpy as np, tapegrad as tg
     >>> tg.jacobian(lambda x: x**2)(np.array([1.0, 2.0]))
@@ -642,7 +643,8 @@ def jacobian(
     @functools.wraps(f, updated=())
     def differentiated(*args: Any, **kwargs: Any) -> Any:
         run = _Run(f, args, kwargs, argnums, "jacobian")
-        outputs, structure = _outputs(run.output, "jacobian")
+        output, aux = _with_aux(run.output, has_aux)
+        outputs, structure = _outputs(output, "jacobian")
         if any(x.dtype.kind == "c" for x in run.inputs):
             _refuse_not_holomorphic(run)
         rows = sum(np.size(y) for y in outputs)
@@ -651,17 +653,13 @@ def jacobian(
         blocks = (_forward_blocks if forward else _reverse_blocks)(run, outputs)
         trees = [run.trees(row) for row in blocks]
         results = [tuple(t) if isinstance(argnums, tuple | list) else t[0] for t in trees]
-        return _unflatten(structure, results)
+        result = _unflatten(structure, results)
+        if not has_aux:
+            return result
+        run.hand_out(_leaves_in(aux))
+        return result, _map(run.value, aux)
 
     return differentiated
-
-
-def _basis(shape: tuple[int, ...], dtype: Any) -> Any:
-    """Unit arrays of a shape, one at a time."""
-    for i in range(int(np.prod(shape, dtype=int))):
-        unit = np.zeros(shape, dtype)
-        unit.flat[i] = 1
-        yield unit
 
 
 def _reverse_blocks(run: _Run, outputs: Sequence[Any]) -> list[list[Any]]:
@@ -755,8 +753,12 @@ def _as_block(block: Any, given: Any) -> Any:
     )
 
 
-def hessian(f: Callable[..., Any], argnums: Any = 0, *, argnum: Any = None) -> Callable[..., Any]:
+def hessian(
+    f: Callable[..., Any], argnums: Any = 0, has_aux: bool = False, *, argnum: Any = None
+) -> Callable[..., Any]:
     """The Hessian of `f`, forward over reverse: shape of the output (none, if it is a number), then that of the input twice.
+
+    With `has_aux`, `f` returns `(value, aux)` and the result is `(hessian, aux)`.
 
     >>> import numpy as np, tapegrad as tg
     >>> tg.hessian(lambda x: x[0] ** 2 * x[1])(np.array([1.0, 2.0]))
@@ -764,7 +766,8 @@ def hessian(f: Callable[..., Any], argnums: Any = 0, *, argnum: Any = None) -> C
            [2., 0.]])
     """
     argnums = _chosen(argnums, argnum)
-    return jacobian(jacobian(f, argnums, mode="reverse"), argnums, mode="forward")
+    once = jacobian(f, argnums, has_aux, mode="reverse")
+    return jacobian(once, argnums, has_aux, mode="forward")
 
 
 def hvp(f: Callable[..., Any]) -> Callable[..., Any]:

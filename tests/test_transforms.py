@@ -402,6 +402,14 @@ def test_has_aux_hands_on_what_is_not_differentiated():
     assert (y, pull(1.0), aux["three"]) == (4.0, (4.0,), 6.0)
     y, along, aux = tg.jvp(f, (2.0,), (1.0,), has_aux=True)
     assert (y, along, aux["three"]) == (4.0, 4.0, 6.0)
+    for mode in ("reverse", "forward"):
+        slope, aux = tg.jacobian(f, has_aux=True, mode=mode)(2.0)
+        assert (slope, aux["three"], aux["text"]) == (4.0, 6.0, "as it is")
+        assert isinstance(aux["three"], float) and not isinstance(aux["three"], tg.Tensor)
+    (curvature,), aux = tg.hessian(f, (0,), has_aux=True)(tg.tensor(2.0))
+    assert curvature[0] == 2.0 and aux["three"].tolist() == 6.0 and not aux["three"].requires_grad
+    with pytest.raises(TypeError, match="has_aux=True says that f returns a pair"):
+        tg.jacobian(lambda x: x * x, has_aux=True)(2.0)
 
 
 def test_aux_stays_connected_to_what_is_differentiated_outside():
@@ -411,6 +419,10 @@ def test_aux_stays_connected_to_what_is_differentiated_outside():
         lambda a: tg.grad(lambda x: (x * x, [a]), has_aux=True)(2.0)[1][0] * 3,
         lambda a: tg.vjp(lambda x: (x * x, a * 3), 2.0, has_aux=True)[2],
         lambda a: tg.jvp(lambda x: (x * x, a * 3), (2.0,), (1.0,), has_aux=True)[2],
+        lambda a: tg.jacobian(lambda x: (x * x, a * 3), has_aux=True, mode="reverse")(2.0)[1],
+        lambda a: tg.jacobian(lambda x: (x * x, a * 3), has_aux=True, mode="forward")(2.0)[1],
+        lambda a: tg.hessian(lambda x: (x * x, x * a * 3), has_aux=True)(1.0)[1],
+        lambda a: tg.jacobian(lambda x: (x * x, x * 3), has_aux=True)(a)[1],
         lambda a: tg.vjp(lambda x: a * 3, 2.0)[0],
         lambda a: tg.vjp(lambda x: (x, a), 2.0)[0][1] * 3,
         lambda a: tg.jvp(lambda x: a, (2.0,), (1.0,))[0] * 3,
