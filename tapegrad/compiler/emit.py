@@ -492,8 +492,8 @@ class Body:
             else:
                 n = self._at_once(nest, level, chunks, low, high)
 
-                def several(i: str) -> None:
-                    more = [self.let(f"add nsw i64 {i}, {k}") for k in range(1, n)]
+                def several(i: str, count: int = n) -> None:
+                    more = [self.let(f"add nsw i64 {i}, {k}") for k in range(1, count)]
                     self.together = axis, [i, *more]
                     inside(i)
                     self.together = -1, [""]
@@ -501,7 +501,10 @@ class Body:
                 border = low if n == 1 else self._border(axis, low, high, n)
                 if border != low:
                     self.loop(low, border, n, several)
-                if border != high:
+                if border != high and n > 1 and border.isdigit() and high.isdigit():
+                    rest = int(high) - int(border)
+                    self.loop(border, high, rest, lambda i: several(i, rest))
+                elif border != high:
                     self.loop(border, high, 1, inside)
         else:
             self._innermost_loops(nest, axis, low, high)
