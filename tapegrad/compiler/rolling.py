@@ -48,6 +48,8 @@ TRIMS = ((0, 0), (1, 0), (0, 1), (1, 1), (2, 0), (2, 1), (0, 2), (1, 2), (2, 2))
 WIDEST = 64
 """Operands of a call above which it is no part of a loop: it is rather what joins the results of all turns."""
 LONGEST = 20_000
+MOSTLY = 20
+"""A graph of so many times fewer calls is rolled well enough."""
 _NO_NUMBERS: tuple[Any, ...] = ()
 
 
@@ -150,7 +152,9 @@ def rolled(graph: Graph) -> Graph:
     if len(by_rows.steps) < LEAST_TURNS:  # nothing that is returned depends on the loops
         return by_rows
     found = _Roller(by_rows).run()
-    if by_rows is graph or (found is not by_rows and len(found.steps) < WORTH):
+    if by_rows is graph or (
+        found is not by_rows and len(found.steps) < max(WORTH, len(graph.steps) // MOSTLY)
+    ):
         return found
     plainly = _Roller(graph).run()
     return found if found is not by_rows and len(found.steps) <= len(plainly.steps) else plainly
@@ -282,13 +286,6 @@ def periods(signs: np.ndarray) -> list[tuple[int, int, int]]:
     return sorted(found)
 
 
-def _broken(places: np.ndarray) -> int:
-    """The turn from which on an operand stands elsewhere than its places before would have it; how many there are, if there is none."""
-    steps = np.diff(places)
-    others = np.flatnonzero(steps[1:] != steps[1:2])
-    return int(others[0]) + 2 if others.size else len(places)
-
-
 class _Roller:
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -334,8 +331,8 @@ class _Roller:
         self.reads = reads
         self.loop_at: list[int] = [-1] * len(self.nodes)  # which stretch a call is in
         self.stretches: list[_Stretch] = []
-        self.failed: np.ndarray | None = None
-        """Where the first operand stands, turn by turn, for which there was no rule."""
+        self.failed: list[tuple[_Stretch, np.ndarray]] = []
+        """Stretches that were tried, and where the first operand stands, turn by turn, for which there was no rule."""
 
     def run(self) -> Graph:
         for start, period, turns in periods(np.array(self.signs)):
@@ -354,17 +351,28 @@ class _Roller:
         # Two halves of a turn can be alike (the rates of two species): then only a multiple of the period has rules.
         if turns < LEAST_TURNS:
             return
-        self.failed = None
+        self.failed = []
         for m in range(1, MOST_ALIKE + 1):
             stretch = self._fitted(start, period * m, turns // m)
             if stretch is not None:
                 yield stretch
                 return
         # An operand may be one thing in some turns and another in the others: a stretch for each.
-        k = _broken(failed) if (failed := self.failed) is not None else turns
-        if k < turns:
-            yield from self._stretches(start, period, k)
-            yield from self._stretches(start + k * period, period, turns - k)
+        for s, places in self.failed:
+            k = self._broken(places)
+            if s.period == period and LEAST_TURNS <= k < s.turns:
+                cut = s.start + k * period
+                yield from self._stretches(start, period, (cut - start) // period)
+                yield from self._stretches(cut, period, turns - (cut - start) // period)
+                return
+
+    def _broken(self, places: np.ndarray) -> int:
+        """The turn from which on an operand stands elsewhere than its places before would have it, or in another loop; how many there
+        are, if there is none."""
+        numbers = [self.loop_at[place] if place >= 0 else -1 for place in places.tolist()]
+        other = np.diff(places)[1:] != places[2] - places[1]
+        others = np.flatnonzero(other | (np.array(numbers[2:]) != numbers[1]))
+        return int(others[0]) + 2 if others.size else len(places)
 
     def _fitted(self, start: int, period: int, turns: int) -> _Stretch | None:
         """The stretch, with a rule for every operand; the first turns are left out where they differ, or the cut is moved."""
@@ -385,8 +393,7 @@ class _Roller:
             for k, x in enumerate(first.inputs):
                 rule = self._rule(s, offset, places[:, k], x)
                 if rule is None:
-                    if self.failed is None:
-                        self.failed = places[:, k]
+                    self.failed.append((s, places[:, k]))
                     return False
                 s.rules[offset, k] = rule
             if not self.varying[s.start + offset]:
