@@ -51,6 +51,7 @@ INSTEAD = {
     "detach":          "write t.detach()",
     "checkpoint":      "loops have it: tg.scan(..., checkpoint=True), and tg.checkpointed in tg.njit",
     "remat":           "loops have it: tg.scan(..., checkpoint=True), and tg.checkpointed in tg.njit",
+    "switch":          "write branches[int(i)](x), which tg.compile follows as well",
     "lax":             "tg.scan, tg.fori_loop, tg.while_loop and tg.cond are at the top",
     "func":            "the transforms are at the top: tg.grad, tg.vjp, tg.jvp, tg.jacobian, tg.hessian",
     "tree_map":        "use optree.tree_map, or a comprehension",

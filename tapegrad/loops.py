@@ -201,7 +201,7 @@ def cond(
     """
     for given in (if_true, if_false):
         demand_callable(given, "cond")
-    if predicate is None or isinstance(predicate, str):
+    if not _is_answer(predicate):
         raise TypeError(
             f"cond was given {predicate!r} as predicate, but it is a number or a boolean: did a function forget its return?"
         )
@@ -212,6 +212,12 @@ def cond(
         )
     chosen = if_true if bool(predicate) else if_false
     return chosen(*operands)
+
+
+def _is_answer(value: Any) -> bool:
+    """Whether a value may be true or false: of a function, a sequence or nothing Python would say so, too, and mean nothing by it."""
+    other = value is None or isinstance(value, str | bytes | tuple | list | dict)
+    return not other and not callable(value)
 
 
 # ---------------------------------------------------------------------------------------------------- steps
@@ -389,8 +395,10 @@ def _plainly(test: Callable[[Tree], Any], value: Tree) -> Any:
     """A test of the values, of which no derivative is wanted."""
     leaves, structure = _tree(value)
     answer = test(_rebuilt(structure, [x.detach() if isinstance(x, Tensor) else x for x in leaves]))
-    if answer is None:
-        raise TypeError("the test of while_loop returned None. Does it end with a return?")
+    if not _is_answer(answer):
+        raise TypeError(
+            f"the test of while_loop returned {answer!r}, but it is a number or a boolean. Does it end with a return?"
+        )
     if np.size(answer) != 1:
         raise ValueError(
             f"the test of while_loop returned shape {np.shape(answer)}, but says whether to go on at all: write .any() or .all()."
