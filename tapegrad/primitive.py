@@ -873,6 +873,10 @@ def apply(op: Primitive, operands: Sequence[Any], kw: tuple[Any, ...] | None = N
             raw.append(operand._value)
             nodes.append(operand._node)
         else:
+            if isinstance(operand, _SEQUENCES):
+                joined = _joined(operands)
+                if joined is not None:
+                    return apply(op, joined, kw)
             raw.append(as_given(operand, op.name))
             nodes.append(None)
     out = op.evaluate(raw, kw)
@@ -908,7 +912,19 @@ def apply(op: Primitive, operands: Sequence[Any], kw: tuple[Any, ...] | None = N
     return t
 
 
+def _joined(operands: Sequence[Any]) -> Sequence[Any] | None:
+    """The operands with sequences that hold tensors as one tensor each; None if there are none."""
+    from .ops.composing import holds_tensor
+    from .ops.joining import gathered
+
+    sequences = [isinstance(o, _SEQUENCES) and holds_tensor(o) for o in operands]
+    if not any(sequences):
+        return None
+    return [gathered(o) if nested else o for o, nested in zip(operands, sequences, strict=True)]
+
+
 _PLAIN = (np.ndarray, np.generic, int, float, complex)
+_SEQUENCES = (list, tuple)
 _ARRAYS = (np.ndarray, np.float64, np.float32, np.complex128, np.complex64)
 
 

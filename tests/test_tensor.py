@@ -94,6 +94,26 @@ def test_as_tensor_returns_a_tensor_as_it_is():
     assert y.requires_grad and y.dtype == np.float32
 
 
+def test_operands_that_are_sequences_of_tensors_are_joined():
+    """As NumPy makes arrays of lists; in every mode, and to any order."""
+
+    def f(a):
+        return tg.sum(tg.sin([a, 2 * a]) * [a, 3.0]) + tg.maximum((a, 1.0), 2.0)[1]
+
+    a = 1.3
+    value = np.sin(a) * a + np.sin(2 * a) * 3 + 2
+    slope = np.cos(a) * a + np.sin(a) + 6 * np.cos(2 * a)
+    second = -np.sin(a) * a + 2 * np.cos(a) - 12 * np.sin(2 * a)
+    for wrapped in (lambda g: g, tg.compile):
+        np.testing.assert_allclose(wrapped(f)(a), value)
+        np.testing.assert_allclose(wrapped(tg.grad(f))(a), slope)
+        np.testing.assert_allclose(wrapped(tg.hessian(f))(a), second)
+        np.testing.assert_allclose(wrapped(lambda a: tg.jvp(f, (a,), (2.0,))[1])(a), 2 * slope)
+    t = tg.tensor(a, requires_grad=True)
+    np.testing.assert_allclose(tg.linalg.det([[t, 1.0], [2.0, t]]).item(), a * a - 2)
+    assert isinstance(tg.sin([1.0, 2.0]), np.ndarray)
+
+
 def test_tensors_nested_in_sequences_are_joined_with_their_graph():
     a = leaf(2.0)
     y = tg.as_tensor([[a, 1.0], [a * a, 0.0]])

@@ -1,4 +1,4 @@
-"""`numpy.linalg` for programs written for HIPS autograd: its functions record tensors by themselves."""
+"""`numpy.linalg` for programs written for HIPS autograd: tapegrad's functions under its names, which take lists of tensors as well."""
 
 from __future__ import annotations
 
@@ -6,10 +6,14 @@ from typing import Any
 
 import numpy as _np
 
+from .. import linalg as _ours
+from ..primitive import FUNCTIONS as _FUNCTIONS
+
 
 def __getattr__(name: str) -> Any:
-    """NumPy's function of that name."""
-    return getattr(_np.linalg, name)
+    """tapegrad's function of that name where it has a derivative, or NumPy's."""
+    numpys = getattr(_np.linalg, name)
+    return getattr(_ours, name) if numpys in _FUNCTIONS else numpys
 
 
 def __dir__() -> list[str]:
