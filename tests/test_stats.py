@@ -127,6 +127,52 @@ def test_a_normal_distribution_of_vectors(rng):
         ours.logpdf(x, mean, -cov)
 
 
+def test_a_normal_distribution_by_variances_and_defaults(rng):
+    theirs, ours = scipy.stats.multivariate_normal, stats.multivariate_normal
+    x, mean, variances = rng.normal(size=(4, 3)), rng.normal(size=3), np.array([0.5, 1.0, 2.0])
+    for given in (
+        (x, mean, variances),
+        (x, mean, 2.5),
+        (x[0], mean),
+        (x[:, 0], None, 2.0),
+        (x[0, 0],),
+    ):
+        np.testing.assert_allclose(ours.logpdf(*given), theirs.logpdf(*given), rtol=1e-12)
+    np.testing.assert_allclose(ours.entropy(mean, variances), theirs.entropy(mean, variances))
+    np.testing.assert_allclose(ours.entropy(), theirs.entropy())
+    by_variances = tg.grad(lambda v: np.sum(ours.logpdf(x, mean, v)))(variances)
+    expected = np.sum(((x - mean) ** 2 / variances - 1) / (2 * variances), axis=0)
+    np.testing.assert_allclose(by_variances, expected, rtol=1e-12)
+    by_one = tg.grad(lambda v: np.sum(ours.logpdf(x, mean, v)))(1.7)
+    np.testing.assert_allclose(by_one, np.sum(((x - mean) ** 2 / 1.7 - 1) / 3.4), rtol=1e-12)
+
+
+def test_a_singular_normal_distribution(rng):
+    theirs, ours = scipy.stats.multivariate_normal, stats.multivariate_normal
+    factor, mean = rng.normal(size=(4, 2)), rng.normal(size=4)
+    cov, z = factor @ factor.T, rng.normal(size=(3, 2))
+    x = mean + z @ factor.T
+    expected = theirs.logpdf(x, mean, cov, allow_singular=True)
+    np.testing.assert_allclose(ours.logpdf(x, mean, cov, allow_singular=True), expected, rtol=1e-9)
+    assert ours.pdf(x[0] + 1.0, mean, cov, allow_singular=True) == 0.0
+    pseudo = np.linalg.pinv(cov)
+    by_x = tg.grad(lambda x: ours.logpdf(x, mean, cov, allow_singular=True))(x[0])
+    np.testing.assert_allclose(by_x, -pseudo @ (x[0] - mean), rtol=1e-9)
+    by_mean = tg.grad(lambda m: np.sum(ours.pdf(x, m, cov, True)))(mean)
+    np.testing.assert_allclose(by_mean, np.exp(expected) @ (x - mean) @ pseudo, rtol=1e-9)
+    regular = cov + np.eye(4)
+    for allowed in (False, True):
+        f = lambda c, allowed=allowed: np.sum(ours.logpdf(x, mean, c, allow_singular=allowed))  # noqa: E731
+        np.testing.assert_allclose(f(regular), np.sum(theirs.logpdf(x, mean, regular)))
+        np.testing.assert_allclose(tg.grad(f)(regular), tg.grad(lambda c: np.sum(ours.logpdf(x, mean, c)))(regular))  # fmt: skip
+    with pytest.raises(tg.NotDifferentiable, match="singular covariance"):
+        tg.grad(lambda c: ours.logpdf(x[0], mean, c, allow_singular=True))(cov)
+    with pytest.raises(ValueError, match="negative variances"):
+        ours.logpdf(x, mean, cov - np.eye(4), allow_singular=True)
+    with pytest.raises(np.linalg.LinAlgError):
+        ours.logpdf(x, mean, np.diag([1.0, 1.0, 0.0, 0.0]))
+
+
 def test_shares_of_a_whole():
     x, alpha = np.array([0.2, 0.3, 0.5]), np.array([1.5, 2.0, 3.0])
     np.testing.assert_allclose(
