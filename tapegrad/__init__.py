@@ -69,6 +69,7 @@ _LAZY = {
     "root": ".interop.solvers",
     "scan": ".loops",
     "set_num_threads": ".compiler.team",
+    "signal": "",
     "special": "",
     "stats": "",
     "to_jax": ".interop.xla",

@@ -18,6 +18,7 @@ MODULES = (
     "special",
     "linalg",
     "fft",
+    "signal",
     "autograd",
     "optim",
     "optim.lr_scheduler",
@@ -106,7 +107,7 @@ AREAS = {
     "scipy.optimize": "tg.minimize, tg.least_squares and tg.root give SciPy's solvers their derivatives; a solver inside a model "
     "is a tg.autograd.Function with an implicit gradient",
     "scipy.stats": "tg.stats has the densities of the common distributions; write others with NumPy's functions and tg.special",
-    "scipy.signal": "Write it with NumPy's functions and tg.fft",
+    "scipy.signal": "tg.signal has its convolutions; write filters with NumPy's functions, tg.fft and tg.scan",
     "scipy.sparse": "Write it with dense arrays, or as a tg.autograd.Function",
     "matplotlib": "Pictures need no gradient: give it t.detach()",
 }
@@ -154,7 +155,7 @@ def met(frame: FrameType | None) -> str:
         frame = frame.f_back
     place, name = next(filter(None, map(_public, reversed(frames))), (root, ""))
     called = f"{place}.{name}" if name else place
-    for module in ("linalg", "fft", "special", "stats"):
+    for module in ("linalg", "fft", "special", "stats", "signal"):
         if place != f"scipy.{module}":
             continue
         ours = import_module(f"tapegrad.{module}")

@@ -23,6 +23,7 @@ PLACES: dict[str, tuple[str, ...]] = {
     "tapegrad.fft": ("numpy.fft", "scipy.fft"),
     "tapegrad.special": ("scipy.special",),
     "tapegrad.stats": ("scipy.stats",),
+    "tapegrad.signal": ("scipy.signal",),
     "tapegrad.autograd": (),
     "tapegrad.autograd.function": (),
     "tapegrad.autograd.graph": (),

@@ -21,6 +21,7 @@ import tapegrad as tg
 # Ops are declared with their modules, and tests that go over all ops find them when they are collected.
 import tapegrad.fft
 import tapegrad.linalg
+import tapegrad.signal
 import tapegrad.special
 import tapegrad.stats
 from tapegrad import tape

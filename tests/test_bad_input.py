@@ -787,7 +787,7 @@ WITHOUT_ROW = {
     "is_anomaly_check_nan_enabled enable_grad inference_mode debug_nans kept_bytes release_memory",
     "errors and results, which the library makes": "GradcheckError GradientLost GraphError NotDifferentiable NotFinite TapegradError "
     "TraceError Tape Tensor AdjointCheck GradientCheck Report NativeFunction",
-    "modules": "autograd check fft linalg lr_scheduler native numpy optim special stats",
+    "modules": "autograd check fft linalg lr_scheduler native numpy optim signal special stats",
     "tests/test_interop_dask.py has a table of its own": "dask",
 }
 """Public names that no row calls, by the reason."""
