@@ -21,6 +21,7 @@ from tapegrad import GradientLost, NotDifferentiable, documents, vocabulary
 from tapegrad.check import laws
 from tapegrad.check.samples import Sample, samples_from
 from tapegrad.domain import distinct, nonzero, not_integer, positive, real
+from tapegrad.ops import calculus
 from tapegrad.primitive import CONSTANTS, FUNCTIONS, UFUNCS, Call, call
 
 INDEX = np.array([0, 2, 2, 1])
@@ -974,3 +975,35 @@ def test_moments_have_the_dtype_that_was_asked_for(f):
     for given in (None, np.float32):
         ours = f(tg.tensor(rows, requires_grad=True), dtype=given)
         assert ours.dtype == f(rows, dtype=given).dtype
+
+
+@pytest.mark.parametrize(
+    "subscripts",
+    ["ij,jk,kl->li", "i,j,k->kij", "ij,ij,ij->j", "bi,bj,ijk->kb", "a,ab,b->", "ij,jk,kl,lm->im", "ij,kj,k", "...i,ij,...j->...", "i,ij,kl->k"],
+)  # fmt: skip
+@pytest.mark.parametrize("optimize", [False, True, "optimal", ["einsum_path", (0, 1), (0, 1)]])
+def test_many_operands_are_multiplied_in_an_order_of_numpys(monkeypatch, subscripts, optimize):
+    """Of large ones; the value is NumPy's, and the derivatives are those of one loop over all indices."""
+    parts = subscripts.split("->")[0].split(",")
+    if isinstance(optimize, list) and len(parts) > 3:
+        optimize = [*optimize[:1], (1, 2), (0, 1), (0, 1)]
+    rng = np.random.default_rng(3)
+    sizes = dict(zip("abijklm.", (2, 3, 3, 4, 2, 3, 2, 5), strict=True))
+    xs = [rng.normal(size=[sizes[c] for c in part.replace("...", ".")]) for part in parts]
+
+    def f(*xs):
+        return np.sum(np.sin(np.einsum(subscripts, *xs, optimize=optimize)))
+
+    everything = tuple(range(len(xs)))
+    found = []
+    for directly in (10**9, 0):
+        monkeypatch.setattr(calculus, "DIRECTLY", directly)
+        calculus._order_of_products.cache_clear()
+        tracked = tg.tensor(xs[0], requires_grad=True)
+        made = np.einsum(subscripts, tracked, *xs[1:], optimize=optimize)
+        np.testing.assert_allclose(made.detach(), np.einsum(subscripts, *xs), rtol=1e-13)
+        second = tg.hvp(lambda x: f(x, *xs[1:]))(xs[0], np.ones_like(xs[0]))
+        found.append([*tg.grad(f, argnums=everything)(*xs), second])
+    for direct, in_order in zip(*found, strict=True):
+        np.testing.assert_allclose(in_order, direct, rtol=1e-11, atol=1e-13)
+    calculus._order_of_products.cache_clear()

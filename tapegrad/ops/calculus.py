@@ -493,7 +493,61 @@ def einsum(*operands: Any, optimize: Any = False) -> Any:
         lengths = {*zip(part, np.shape(xs[0]), strict=False)}
         if sorted(set(part)) == sorted(output) and len(lengths) == len(output):
             return _rearranged(xs[0], part, output)
+    if len(xs) > 2 and all(np.result_type(x).kind in "fc" for x in xs):
+        path = "greedy" if optimize is False else optimize
+        path = tuple(path) if isinstance(path, list) else path
+        steps = _order_of_products(subscripts, tuple(np.shape(x) for x in xs), path)
+        if steps:
+            return _step_by_step(xs, steps, optimize)
     return apply(contracted.primitive, xs, (subscripts, optimize))
+
+
+def _step_by_step(xs: Sequence[Any], steps: Sequence[tuple[Any, str]], optimize: Any) -> Any:
+    """An einsum of many operands as those of few, mostly two, of which each result is an operand of a later one."""
+    left = list(xs)
+    for places, subscripts in steps:
+        chosen = [left.pop(i) for i in places]
+        few = len(chosen) < 3
+        left.append(
+            einsum(subscripts, *chosen)
+            if few
+            else apply(contracted.primitive, chosen, (subscripts, optimize))
+        )
+    return left[0]
+
+
+DIRECTLY = 4096
+"""Products up to which an einsum of many operands is one loop over all its indices."""
+
+
+@functools.lru_cache(maxsize=1024)
+def _order_of_products(
+    subscripts: str, shapes: tuple[tuple[int, ...], ...], path: Any
+) -> list[tuple[tuple[int, ...], str]]:
+    """The order in which NumPy would multiply: places among the operands left, last ones first, and subscripts; none if all at once."""
+    inputs, output = subscripts.split("->")
+    parts = inputs.split(",")
+    lengths: dict[str, int] = {}
+    for part, shape in zip(parts, shapes, strict=True):
+        if len(part) != len(shape) or len(set(part)) < len(part):
+            return []
+        if any(lengths.setdefault(c, n) != n for c, n in zip(part, shape, strict=True)):
+            return []  # an axis is stretched, or NumPy is to say what is wrong
+    if prod(lengths.values()) <= DIRECTLY or not set(output) <= set(lengths):
+        return []
+    empty = [np.broadcast_to(0.0, shape) for shape in shapes]
+    steps = []
+    path = list(path) if isinstance(path, tuple) else path
+    for chosen in np.einsum_path(subscripts, *empty, optimize=path)[0][1:]:
+        places = tuple(sorted(chosen, reverse=True))
+        operands = [parts.pop(i) for i in places]
+        wanted = set("".join([*parts, output]))
+        result = "".join(dict.fromkeys(c for part in operands for c in part if c in wanted))
+        if not parts:
+            result = output
+        steps.append((places, ",".join(operands) + "->" + result))
+        parts.append(result)
+    return steps
 
 
 def _rearranged(x: Any, have: str, want: str) -> Any:
