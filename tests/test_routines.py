@@ -428,3 +428,27 @@ def test_quotients_rounded_down():
             for _ in range(2):
                 np.testing.assert_array_equal(compiled(x, b), x // b + 0.5)
     assert not compiled.report().calls
+
+
+def test_an_interpolation_is_machine_code():
+    """The search with its side by position, and the bounds of places; the vectors of a chunk are not taken apart."""
+    values, at = np.sin(np.arange(50.0)), np.random.default_rng(2).uniform(-0.1, 1.1, 2000)
+    at[:3] = np.nan, np.inf, 0.5
+
+    def f(values, at):
+        return np.sum(np.nan_to_num(np.interp(at, np.linspace(0, 1, 50), values)) ** 2)
+
+    compiled = tg.compile(tg.value_and_grad(f, argnums=(0, 1)))
+    for got, expected in zip(
+        np.atleast_1d(*compiled(values, at)[1]),
+        np.atleast_1d(*tg.grad(f, argnums=(0, 1))(values, at)),
+        strict=True,
+    ):
+        np.testing.assert_allclose(got, expected, rtol=1e-12, atol=1e-12)
+    assert not compiled.report().calls
+    assert "range(0, 2000, 1)" not in compiled.source
+    places = tg.compile(lambda i: (np.clip(i, 0, 4), np.clip(i, None, i[::-1])))
+    i = np.array([3, -2, 5, 9])
+    for got, expected in zip(places(i), (np.clip(i, 0, 4), np.clip(i, None, i[::-1])), strict=True):
+        assert np.array_equal(got, expected) and got.dtype == expected.dtype
+    assert not places.report().calls

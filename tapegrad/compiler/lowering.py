@@ -367,7 +367,7 @@ def where(arrays: Arrays, node: Node, operands: Sequence[Any], settings: dict[st
 
 @lowers("clip", "_clip")
 def clip(arrays: Arrays, node: Node, operands: Sequence[Any], settings: dict[str, Any]) -> Op:
-    if settings or len(operands) != 3 or node.dtype not in (F8, F4):
+    if settings or len(operands) != 3 or node.dtype not in (F8, F4, I8):
         raise Unlowered
     x, lower, upper = operands
     op = _op(arrays, x, node.dtype)
@@ -376,6 +376,17 @@ def clip(arrays: Arrays, node: Node, operands: Sequence[Any], settings: dict[str
     if upper is not None:
         op = arrays.elem("minimum", (op, _op(arrays, upper, node.dtype)), node.dtype)
     return op
+
+
+@lowers("isposinf", "isneginf")
+def infinite(arrays: Arrays, node: Node, operands: Sequence[Any], settings: dict[str, Any]) -> Op:
+    if settings or len(operands) != 1:
+        raise Unlowered
+    x = _op(arrays, operands[0])
+    if x.dtype not in (F8, F4):
+        raise Unlowered
+    limit = np.inf if node.name == "isposinf" else -np.inf
+    return arrays.elem("equal", (x, arrays.const(limit, (), x.dtype)), B1)
 
 
 @lowers("astype", "asarray")

@@ -226,27 +226,35 @@ def _order(places: bool) -> Callable[[Writer], None]:
 
 
 def _places(right: bool) -> Callable[[Writer], None]:
-    """Where numbers belong among sorted ones, before equal ones or behind them: by halves, as often as the longest search."""
+    """Where numbers belong among sorted ones, before equal ones or behind them: by halves, in as many steps for each, without branches."""
 
     def write(w: Writer) -> None:
         w.lines += ["  %first = alloca i64", "  %left = alloca i64"]
+
+        def behind(y: str, none: str, place: str) -> str:
+            """Whether a number belongs behind the one at a place; what is `none` belongs behind all numbers."""
+            x = w.load(w.entry("%a", place, "1"))
+            if right:
+                return w.let(f"or i1 {none}, {w.let(f'fcmp ole {w.kind} {x}, {y}')}")
+            number = w.let(f"and i1 {none}, {w.let(f'fcmp ord {w.kind} {x}, {x}')}")
+            return w.let(f"or i1 {number}, {w.let(f'fcmp olt {w.kind} {x}, {y}')}")
+
         with w.loop("0", "%m") as i:
             y = w.load(w.entry("%b", i, "1"))
+            none = w.let(f"fcmp uno {w.kind} {y}, {y}")
             w.lines += ["  store i64 0, ptr %first", "  store i64 %n, ptr %left"]
             with w.loop("0", "%steps"):
                 first, left = (w.let(f"load i64, ptr %{x}") for x in ("first", "left"))
                 half = w.let(f"lshr i64 {left}, 1")
                 middle = w.sum(first, half)
-                some = w.let(f"icmp sgt i64 {left}, 0")
-                x = w.load(w.entry("%a", w.let(f"select i1 {some}, i64 {middle}, i64 0"), "1"))
-                later = w.let(f"xor i1 {w.before(y, x)}, true") if right else w.before(x, y)
-                later = w.let(f"and i1 {some}, {later}")
-                after, rest = w.sum(middle, "1"), w.less(w.less(left, half), "1")
-                first = w.let(f"select i1 {later}, i64 {after}, i64 {first}")
-                left = w.let(f"select i1 {later}, i64 {rest}, i64 {half}")
-                w.lines += [f"  store i64 {first}, ptr %first", f"  store i64 {left}, ptr %left"]
+                later = behind(y, none, w.less(middle, "1"))
+                first = w.let(f"select i1 {later}, i64 {middle}, i64 {first}, !unpredictable !{{}}")
+                w.lines.append(f"  store i64 {first}, ptr %first")
+                w.lines.append(f"  store i64 {w.less(left, half)}, ptr %left")
+            first = w.let("load i64, ptr %first")
+            last = w.let(f"zext i1 {behind(y, none, first)} to i64")
             at = w.let(f"getelementptr i64, ptr %x, i64 {i}")
-            w.lines.append(f"  store i64 {w.let('load i64, ptr %first')}, ptr {at}")
+            w.lines.append(f"  store i64 {w.sum(first, last)}, ptr {at}")
 
     return write
 
@@ -308,11 +316,14 @@ def routine(node: Any) -> Routine:
     operands = [node.inputs[x.index] if type(x) is Ref else x for x in given]
     if not operands or (find is not ufuncs.entries and not getattr(operands[0], "shape", ())):
         raise Unlowered
+    settings = dict(node.kwargs)
+    if find is _of_sorted and len(operands) == 3:
+        settings["side"] = operands.pop()
     if find not in (fourier.transform, products.product, ufuncs.entries):
         dtype = operands[0].dtype
         if dtype not in TYPES or any(getattr(x, "dtype", None) != dtype for x in operands):
             raise Unlowered
-    made = find(node, operands, dict(node.kwargs))
+    made = find(node, operands, settings)
     if made is None:
         raise Unlowered
     return made
@@ -383,7 +394,7 @@ def _of_sorted(node: Any, operands: list[Any], settings: dict[str, Any]) -> Rout
     if len(a.shape) != 1 or not a.shape[0] or side not in ("left", "right"):
         return None
     (n,), m = a.shape, math.prod(b.shape)
-    steps = n.bit_length()
+    steps = (n - 1).bit_length()
     return _own(f"places_{side}", a.dtype, [a, b], [n, m, steps], m * steps)
 
 

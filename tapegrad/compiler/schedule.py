@@ -30,6 +30,9 @@ RECOMPUTED = 6
 BLOCK = 2048
 """Entries of the widest array of a group that one block holds: a few of them fit the first-level cache."""
 
+SHORT = 64
+"""Entries of a row below which loops over one row at a time have too little to do for vectors."""
+
 MOST_OPS = 120
 """Elementwise operations in one nest: above it registers run out, and compilation takes too long."""
 
@@ -506,8 +509,11 @@ class Scheduler:
         if most < 2 or group.rows < 2:
             return
         widest = max(math.prod(nest.space[1:]) for nest in group.nests)
-        if widest >= BLOCK or group.block >= group.rows:  # few and long rows
-            group.block = 1
+        if (
+            widest >= BLOCK or group.block >= group.rows
+        ):  # few rows: short ones of one chunk run together
+            each = -(-group.rows // most)
+            group.block = 1 if widest >= SHORT else -(-each // 8) * 8
         blocks = -(-group.rows // group.block)
         share = -(-blocks // most) * group.block
         group.share = share if share < group.rows else 0
