@@ -509,11 +509,12 @@ class Scheduler:
         if most < 2 or group.rows < 2:
             return
         widest = max(math.prod(nest.space[1:]) for nest in group.nests)
-        if (
-            widest >= BLOCK or group.block >= group.rows
-        ):  # few rows: short ones of one chunk run together
+        few = group.block >= group.rows
+        if widest >= BLOCK or (few and widest >= SHORT):
+            group.block = 1
+        elif few:  # as many short rows at a time as there are in a chunk
             each = -(-group.rows // most)
-            group.block = 1 if widest >= SHORT else -(-each // 8) * 8
+            group.block = -(-each // 8) * 8
         blocks = -(-group.rows // group.block)
         share = -(-blocks // most) * group.block
         group.share = share if share < group.rows else 0
