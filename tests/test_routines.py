@@ -452,3 +452,46 @@ def test_an_interpolation_is_machine_code():
     for got, expected in zip(places(i), (np.clip(i, 0, 4), np.clip(i, None, i[::-1])), strict=True):
         assert np.array_equal(got, expected) and got.dtype == expected.dtype
     assert not places.report().calls
+
+
+OF_STACKS = {
+    "det": lambda a, b: np.sin(np.linalg.det(a)),
+    "slogdet": lambda a, b: np.linalg.slogdet(a)[1],
+    "inv": lambda a, b: np.linalg.inv(a) @ b,
+    "solve": lambda a, b: np.sin(np.linalg.solve(a, b)),
+    "cholesky": lambda a, b: (
+        np.linalg.cholesky(a @ np.swapaxes(a, -1, -2) + np.eye(a.shape[-1])) @ b
+    ),
+    "triangular": lambda a, b: tg.linalg.solve_triangular(a, b, lower=True) ** 2,
+}
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("name", OF_STACKS)
+def test_stacks_of_matrices(name, dtype):
+    def f(a, b):
+        return np.sum(OF_STACKS[name](a, b))
+
+    rng = np.random.default_rng(6)
+    close = {"rtol": 1e-10, "atol": 1e-10} if dtype is np.float64 else {"rtol": 2e-3, "atol": 2e-3}
+    for shape in [(1, 3, 3), (5, 3, 3), (2, 3, 2, 2), (9, 7, 7), (0, 3, 3)]:
+        a = (rng.normal(size=shape) + 2 * np.eye(shape[-1])).astype(dtype)
+        b = rng.normal(size=(*shape[:-1], 2)).astype(dtype)
+        both = tg.value_and_grad(f, argnums=(0, 1))
+        compiled = tg.compile(both)
+        (value, got), (expected_value, expected) = compiled(a, b), both(a, b)
+        for x, y in zip([value, *got], [expected_value, *expected], strict=True):
+            assert x.dtype == y.dtype
+            np.testing.assert_allclose(x, y, **close)
+        assert not (a.size and compiled.report().calls)
+
+
+def test_one_singular_matrix_of_a_stack():
+    a = np.stack([np.eye(3), np.ones((3, 3)), 2 * np.eye(3)])
+    right = np.ones((3, 3, 1))
+    for f in (np.linalg.inv, np.linalg.cholesky, lambda a: np.linalg.solve(a, right)):
+        compiled = tg.compile(f)
+        compiled(np.eye(3) + 0 * a)
+        with pytest.raises(LinAlgError):
+            compiled(a)
+    np.testing.assert_allclose(tg.compile(np.linalg.det)(a), [1.0, 0.0, 8.0], rtol=1e-15)

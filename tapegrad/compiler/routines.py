@@ -112,6 +112,12 @@ def _solve(w: Writer) -> None:
     w.done("solution", "ptr %f, ptr %b, ptr %x, i64 %n, i64 %m")
 
 
+def _solve_adjoint(w: Writer) -> None:
+    """x from aᵀ x = b."""
+    w.done("factors", "ptr %a, ptr %f, i64 %n")
+    w.done("adjoint", "ptr %f, ptr %b, ptr %x, i64 %n, i64 %m")
+
+
 def _determinant(w: Writer) -> None:
     """The product of the pivots, with a sign for each exchange; 0 if there is none."""
     w.store("0.0", "%x")
@@ -126,7 +132,7 @@ def _determinant(w: Writer) -> None:
 
 def _log_determinant(w: Writer) -> None:
     """The sign of the determinant and the logarithm of its absolute value; 0 and -inf if there is none."""
-    sign, log = "%x", w.entry("%x", "1", "1")
+    sign, log = "%x", w.entry("%x", "%apart", "1")
     w.store("0.0", sign)
     w.store(w.of("fdiv", "-1.0", "0.0"), log)
     w.done("factors", "ptr %a, ptr %f, i64 %n", returned=1)
@@ -266,8 +272,9 @@ _WRITERS: dict[str, tuple[Callable[[Writer], None], str]] = {
     "solution": (_solution, f"ptr %f, {_SYSTEM}"),
     "adjoint": (_adjoint_solution, f"ptr %f, {_SYSTEM}"),
     "solve": (_solve, "ptr %a, ptr %b, ptr %x, ptr %f, i64 %n, i64 %m"),
+    "solve_adjoint": (_solve_adjoint, "ptr %a, ptr %b, ptr %x, ptr %f, i64 %n, i64 %m"),
     "det": (_determinant, "ptr %a, ptr %x, ptr %f, i64 %n"),
-    "slogdet": (_log_determinant, "ptr %a, ptr %x, ptr %f, i64 %n"),
+    "slogdet": (_log_determinant, "ptr %a, ptr %x, ptr %f, i64 %n, i64 %apart"),
     "cholesky": (_cholesky, "ptr %a, ptr %x, i64 %n"),
     "lower": (_triangular(False, False), f"ptr %a, {_SYSTEM}"),
     "upper": (_triangular(True, False), f"ptr %a, {_SYSTEM}"),
@@ -279,7 +286,9 @@ _WRITERS: dict[str, tuple[Callable[[Writer], None], str]] = {
     "places_left": (_places(False), f"ptr %a, {_SYSTEM}, i64 %steps"),
     "places_right": (_places(True), f"ptr %a, {_SYSTEM}, i64 %steps"),
 }
-_NEEDS = {"solve": ("factors", "solution"), "det": ("factors",), "slogdet": ("factors",)}
+_NEEDS = {
+    "solve": ("factors", "solution"), "solve_adjoint": ("factors", "adjoint"), "det": ("factors",), "slogdet": ("factors",),
+}  # fmt: skip
 """Routines that others call, on factors in memory that they are given."""
 
 
@@ -305,6 +314,32 @@ def _own(name: str, dtype: Any, reads: list[Any], numbers: list[int], work: int)
     n = numbers[0]
     scratch = n * (n + 1) * dtype.itemsize if needs else 0
     return Routine(name, f"tg_{name}_{kind}", reads, numbers, scratch, work, texts)
+
+
+def _of_each(of: Routine, dtype: Any, reads: list[int], written: int, count: int) -> Routine:
+    """A routine for each of a stack: bytes from one operand to the next, and from one result to the next."""
+    if count == 1:
+        return of
+    pointers = [f"%first{i}" for i in range(len(reads) + 1)]
+    scratch = ["%under"] if of.scratch else []
+    numbers = [f"%number{i}" for i in range(len(of.numbers))]
+    steps = [f"%step{i}" for i in range(len(pointers))]
+    w = Writer(TYPES[dtype])
+    with w.loop("0", "%count") as i:
+        here = [
+            w.let(f"getelementptr i8, ptr {p}, i64 {w.let(f'mul i64 {i}, {s}')}")
+            for p, s in zip(pointers, steps, strict=True)
+        ]
+        given = [f"ptr {p}" for p in (*here, *scratch)] + [f"i64 {n}" for n in numbers]
+        w.done(of.of, ", ".join(given))
+    parameters = [f"ptr {p}" for p in (*pointers, *scratch)]
+    parameters += [f"i64 {n}" for n in (*numbers, "%count", *steps)]
+    name = f"{of.name}_each"
+    head = f"define internal i32 @{name}({', '.join(parameters)}) #0 {{"
+    text = "\n".join([head, "entry:", *w.lines, "  ret i32 1", "}"])
+    numbers_of = [*of.numbers, count, *reads, written]
+    texts = {**of.texts, name: text}
+    return Routine(of.of, name, of.reads, numbers_of, of.scratch, of.work * count, texts)
 
 
 def routine(node: Any) -> Routine:
@@ -335,38 +370,52 @@ def read_by(node: Any) -> list[Any]:
 
 
 def _rows_of(x: Any) -> int:
-    """Rows of a square matrix that is not too large; 0 for what is none."""
+    """Rows of a square matrix, or of each of a stack, that is not too large; 0 for what is none."""
     n = x.shape[-1]
-    return n if x.shape == (n, n) and n <= LARGEST else 0
+    return n if x.shape[-2:] == (n, n) and n <= LARGEST and 0 not in x.shape else 0
 
 
 def _of_matrix(node: Any, operands: list[Any], settings: dict[str, Any]) -> Routine | None:
     a, n = operands[0], _rows_of(operands[0])
     if not n or len(operands) != 1 or any(settings.values()) or node.dtype != a.dtype:
         return None
+    count, size = math.prod(a.shape[:-2]), n * n * a.dtype.itemsize
+    written = math.prod(node.shape) * a.dtype.itemsize // count
+    if node.name == "slogdet":
+        if node.shape != (2 * count,):
+            return None  # NumPy's own returns a tuple; of ours, all signs come first
+        made = _own(node.name, a.dtype, [a], [n, count], n**3)
+        return _of_each(made, a.dtype, [size], a.dtype.itemsize, count)
     if node.name == "inv":
-        return _own("solve", a.dtype, [a, np.eye(n, dtype=a.dtype)], [n, n], 3 * n**3)
-    if node.name == "slogdet" and node.shape != (2,):
-        return None  # NumPy's own returns a tuple
-    return _own(node.name, a.dtype, [a], [n], n**3)
+        eye = np.eye(n, dtype=a.dtype)
+        made = _own("solve", a.dtype, [a, eye], [n, n], 3 * n**3)
+        return _of_each(made, a.dtype, [size, 0], written, count)
+    return _of_each(_own(node.name, a.dtype, [a], [n], n**3), a.dtype, [size], written, count)
 
 
 def _of_system(node: Any, operands: list[Any], settings: dict[str, Any]) -> Routine | None:
     n = _rows_of(operands[0])
-    if not n or len(operands) < 2 or operands[1].shape != node.shape or len(node.shape) > 2:
+    if not n or len(operands) < 2 or operands[1].shape != node.shape or 0 in node.shape:
         return None
     a, b, *factors = operands
-    numbers = [n, node.shape[1] if len(node.shape) == 2 else 1]
+    many = a.shape[:-2]
+    if b.shape[:-2] != many or (many and len(b.shape) != len(a.shape)):
+        return None  # one matrix for many systems
+    numbers = [n, node.shape[-1] if len(node.shape) > 1 else 1]
     work = 2 * n * n * numbers[1]
     adjoint, side = settings.pop("adjoint", False), settings.pop("side", None)
     if any(settings.values()) or node.dtype != a.dtype:
         return None
     if side:
-        return _own(side + "_adjoint" * adjoint, a.dtype, [a, b], numbers, work)
-    if factors:
-        name = "adjoint" if adjoint else "solution"
-        return _own(name, a.dtype, [*factors, b], numbers, work)
-    return None if adjoint else _own("solve", a.dtype, [a, b], numbers, work + n**3)
+        name, first = side + "_adjoint" * adjoint, a
+    elif factors:
+        name, first = "adjoint" if adjoint else "solution", factors[0]
+    else:
+        name, first, work = "solve" + "_adjoint" * adjoint, a, work + n**3
+    made = _own(name, a.dtype, [first, b], numbers, work)
+    count, size = math.prod(many), a.dtype.itemsize
+    steps = [math.prod(x.shape[-2:]) * size for x in (first, b)]
+    return _of_each(made, a.dtype, steps, steps[1], count)
 
 
 def _of_rows(node: Any, operands: list[Any], settings: dict[str, Any]) -> Routine | None:

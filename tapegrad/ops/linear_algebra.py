@@ -66,7 +66,10 @@ def _adjugate(x: Any, determinant: Any) -> Any:
     """
     with contextlib.suppress(LinAlgError):
         inverse = np.linalg.inv(x)
-        amplified = np.linalg.norm(raw(x), 1, (-2, -1)) * np.linalg.norm(raw(inverse), 1, (-2, -1))
+        largest = [
+            np.max(np.sum(np.abs(raw(a)), axis=-2), axis=-1, initial=0) for a in (x, inverse)
+        ]
+        amplified = largest[0] * largest[1]  # in the norms of largest columns
         if not np.max(amplified, initial=0) > np.finfo(x.dtype).eps ** (
             -2 / 3
         ):  # NaN passes through
