@@ -23,7 +23,7 @@ from .graph import Ref
 from .pairs import Unlowered
 from .writer import TYPES, Routine, Writer
 
-LARGEST = 32
+LARGEST = 40
 """Rows of the largest matrix."""
 
 MOST_COMPARED = 1024
