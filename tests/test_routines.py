@@ -10,7 +10,7 @@ import tapegrad as tg
 from tapegrad.compiler import borrowed, fourier, ufuncs
 from tapegrad.compiler.routines import LARGEST
 
-W = np.cos(np.arange(40.0 * 40).reshape(40, 40))
+W = np.cos(np.arange(50.0 * 50).reshape(50, 50))
 
 
 def matrix(x):

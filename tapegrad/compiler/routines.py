@@ -26,7 +26,7 @@ from .writer import TYPES, Routine, Writer
 LARGEST = 40
 """Rows of the largest matrix."""
 
-MOST_COMPARED = 1024
+MOST_COMPARED = 1600
 """Pairs of entries that are compared to sort rows; from there on NumPy's way is faster."""
 
 
