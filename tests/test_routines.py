@@ -259,7 +259,7 @@ PRODUCTS = {
     "many and one": ((3, 40, 50), (50, 60), lambda a, b: a @ b),
     "one and many": ((40, 50), (3, 50, 60), lambda a, b: a @ b),
     "many and as many": ((3, 1, 40, 50), (2, 50, 60), lambda a, b: a @ b),
-    "with a constant": ((40, 50), (50, 60), lambda a, b: (a @ W[:10].repeat(5, axis=0).astype(a.dtype)) @ b[:40]),
+    "with a constant": ((40, 50), (50, 60), lambda a, b: (a @ W[:10, :40].repeat(5, axis=0).astype(a.dtype)) @ b[:40]),
 }  # fmt: skip
 
 
