@@ -65,6 +65,7 @@ _LAZY = {
     "native": "",
     "njit": ".native",
     "njit_vjp": ".native",
+    "odeint": ".integration",
     "optim": "",
     "root": ".interop.solvers",
     "scan": ".loops",

@@ -69,8 +69,7 @@ INSTEAD = {
     "curve_fit":       "write tg.least_squares(lambda p: model(t, p) - y, p0), which returns covariance and stderr",
     "leastsq":         "write tg.least_squares(f, x0)",
     "fsolve":          "write tg.root(f, x0)",
-    "solve_ivp":       "write the steps: a Python loop, tg.scan, or a loop in tg.njit",
-    "odeint":          "write the steps: a Python loop, tg.scan, or a loop in tg.njit",
+    "solve_ivp":       "write tg.odeint(f, y0, t, args, tfirst=True), or the steps: a Python loop, tg.scan, or a loop in tg.njit",
     "quad":            "write a rule with fixed nodes, such as np.trapezoid, or np.polynomial.legendre.leggauss and a sum",
     # PyTorch
     "nn":              "there are no layers: write the model with NumPy's functions, and tg.Parameter",
@@ -102,7 +101,8 @@ INSTEAD = {
 
 
 AREAS = {
-    "scipy.integrate": "Write the steps with NumPy's functions (a Python loop, tg.scan), or as a loop in tg.njit",
+    "scipy.integrate": "tg.odeint solves differential equations; else write the steps with NumPy's functions (a Python loop, tg.scan), or "
+    "as a loop in tg.njit",
     "scipy.interpolate": "np.interp is differentiable; write a spline as polynomials, with NumPy's functions",
     "scipy.optimize": "tg.minimize, tg.least_squares and tg.root give SciPy's solvers their derivatives; a solver inside a model "
     "is a tg.autograd.Function with an implicit gradient",

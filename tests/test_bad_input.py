@@ -550,6 +550,7 @@ LOOPS = {
     "fori_loop to a half": (lambda b: tg.fori_loop(0, 2.5, lambda i, c: c, 1.0), TypeError, "whole numbers"),
     "fori_loop to text": (lambda b: tg.fori_loop("a", 2, lambda i, c: c, 1.0), TypeError, "whole numbers"),
     "fori_loop to nan": (lambda b: tg.fori_loop(0, np.nan, lambda i, c: c, 1.0), TypeError, "whole numbers"),
+    "odeint of numbers": (lambda b: tg.odeint(1.0, 1.0, [0.0, 1.0]), TypeError, "pass a function"),
     "cond of nothing": (lambda b: tg.cond(None, abs, abs, 1.0), TypeError, "forget its return"),
     "cond of text": (lambda b: tg.cond("yes", abs, abs, 1.0), TypeError, "a number or a boolean"),
     "cond of a function": (lambda b: tg.cond(lambda: False, abs, abs, 1.0), TypeError, "a number or a boolean"),
