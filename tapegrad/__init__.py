@@ -44,6 +44,7 @@ except _PackageNotFoundError:  # run from a checkout that is not installed
 _LAZY = {
     "check_adjoint": ".check.gradients",
     "check_gradient": ".check.gradients",
+    "checkpoint": ".loops",
     "checkpointed": ".native",
     "compile": ".compiler",
     "cond": ".loops",

@@ -1,4 +1,4 @@
-"""Loops that say what they carry: `scan`, `fori_loop`, `while_loop`, and `cond` for a choice.
+"""Loops that say what they carry: `scan`, `fori_loop`, `while_loop`, and `cond` for a choice; `checkpoint` for any function.
 
 They run as ordinary Python, so every step is on the tape and reverse mode goes back through all of them, `while_loop` included;
 inside `tg.compile` one step is traced for all, where that gives the same (compiler/iteration.py). With `checkpoint` the steps go
@@ -11,6 +11,7 @@ Invariant: with and without checkpoints, values and derivatives are the same, or
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -218,6 +219,28 @@ def _is_answer(value: Any) -> bool:
     """Whether a value may be true or false: of a function, a sequence or nothing Python would say so, too, and mean nothing by it."""
     other = value is None or isinstance(value, str | bytes | tuple | list | dict)
     return not other and not callable(value)
+
+
+def checkpoint(f: Callable[..., Tree]) -> Callable[..., Tree]:
+    """`f`, which keeps only its arguments for the reverse: it is run again, and recorded, when the walk comes back to it.
+
+    For memory: what `f` would keep is there while one call of it is differentiated. Arguments and results may be pytrees, and `f` may close
+    over what is differentiated. Raises GraphError where the second run gives something else, as one that draws random numbers does.
+    Inside `tg.compile`, which plans memory itself, and in forward mode it is `f`.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> tg.grad(lambda x: tg.checkpoint(np.sin)(tg.checkpoint(np.exp)(x)))(0.0) == np.cos(1.0)
+    np.True_
+    """
+    demand_callable(f, "checkpoint")
+
+    @functools.wraps(f, updated=())
+    def run_again(*args: Any, **kwargs: Any) -> Tree:
+        if not _recorded():
+            return f(*args, **kwargs)
+        return _segmented(lambda given: f(*given[0], **given[1]), (args, kwargs), (f,))
+
+    return run_again
 
 
 # ---------------------------------------------------------------------------------------------------- steps
@@ -442,8 +465,8 @@ class _Until:
 
 
 CHANGED = (
-    "the steps of a loop with a checkpoint were run again for their derivative, and gave something else: what they read beside their "
-    "arguments has changed since, or they draw random numbers. Make it part of the carry or of xs, or leave out `checkpoint`."
+    "what has a checkpoint was run again for its derivative, and gave something else: what it reads beside its arguments has changed "
+    "since, or it draws random numbers. Make it an argument (in a loop: part of the carry or of xs), or leave out `checkpoint`."
 )
 
 
@@ -575,12 +598,12 @@ def outside_of(code: list[Any], given: Sequence[Any]) -> dict[Any, Tensor]:
                     continue
                 if not isinstance(v, np.ndarray | np.generic | float):
                     raise NotDifferentiable(
-                        "a loop with checkpoints was run under saved_tensors_hooks, and closes over a tracked tensor whose value they "
-                        "packed. Make that tensor part of the carry, or leave out `checkpoint`."
+                        "what has a checkpoint was run under saved_tensors_hooks, and closes over a tracked tensor whose value they "
+                        "packed. Make that tensor an argument (in a loop: part of the carry), or leave out `checkpoint`."
                     )
                 t = found[n] = wrap(storage.as_array(v))
                 t._node = n
     return found
 
 
-__all__ = ["cond", "fori_loop", "scan", "while_loop"]
+__all__ = ["checkpoint", "cond", "fori_loop", "scan", "while_loop"]

@@ -673,6 +673,7 @@ OTHERS = {
     "make_vjp of a number": (lambda b: tg.make_vjp(3)(1.0), TypeError, "pass a function"),
     "make_jvp of a number": (lambda b: tg.make_jvp(3)(1.0), TypeError, "pass a function"),
     "njit_vjp of a number": (lambda b: tg.njit_vjp(3, 4), TypeError, "no Python function"),
+    "checkpoint of a number": (lambda b: tg.checkpoint(1.0), TypeError, "function"),
     "checkpointed without snapshots": (lambda b: tg.checkpointed(range(3)), TypeError, "snapshots"),
     "Adagrad, rate": (lambda b: tg.optim.Adagrad([tg.Parameter(ONES)], lr=-1), ValueError, "at least 0"),
     "Adam, betas": (lambda b: tg.optim.Adam([tg.Parameter(ONES)], betas=(2, 1)), ValueError, "below 1"),

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
+import optree
 import pytest
 
 import tapegrad as tg
@@ -219,6 +222,82 @@ def test_checkpoints_keep_the_tape_short():
     start = len(tg.current_tape().code) // 8
     assert entries(False) - start == 128
     assert entries(True) - start < 40
+
+
+def layer(x, p, scale=2.0, name=""):
+    return {"s": np.sin(x) * p["w"] * scale, "t": (np.sum(x**2), 3, name)}
+
+
+def of_layer(wrapped):
+    def f(x, w, k):
+        r = wrapped(layer)(x, {"w": w}, scale=k, name="n")
+        return np.sum(r["s"]) * r["t"][0] + r["t"][1] if r["t"][2] == "n" else 0.0
+
+    return f
+
+
+def test_a_checkpointed_function_is_the_function():
+    for g in (tg.grad, tg.hessian, lambda f, argnums: lambda *a: tg.jvp(f, a, a)):
+        got, wanted = (
+            g(of_layer(c), argnums=(0, 1, 2))(X, 1.5, 0.5) for c in (tg.checkpoint, lambda f: f)
+        )
+        for a, b in zip(optree.tree_leaves(got), optree.tree_leaves(wanted), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-14)
+    df = tg.grad(of_layer(tg.checkpoint))
+    np.testing.assert_allclose(tg.compile(df)(X, 1.5, 0.5), df(X, 1.5, 0.5), rtol=1e-13)
+    assert tg.checkpoint(layer).__name__ == "layer" and tg.checkpoint(str.upper)("a") == "A"
+    np.testing.assert_array_equal(tg.checkpoint(np.sin)(X), np.sin(X))
+
+
+def test_a_checkpointed_function_reaches_what_it_closes_over():
+    x, w = tg.tensor(X, requires_grad=True), tg.tensor(1.5, requires_grad=True)
+    runs = []
+
+    @tg.checkpoint
+    def f(x):
+        runs.append(1)
+        x = np.sin(x)
+        x[0] = x[1] * w
+        return x * w
+
+    y = f(x)
+    assert len(runs) == 1
+    y.sum().backward()
+    assert len(runs) == 2
+    first = np.cos(X) * 1.5
+    first[:2] = 0, np.cos(X[1]) * (1.5 + 1.5**2)
+    np.testing.assert_allclose(x.grad, first)
+    np.testing.assert_allclose(w.grad, np.sin(X[1:]).sum() + 2 * 1.5 * np.sin(X[1]))
+
+
+def test_a_checkpointed_function_that_changes_is_told():
+    random = np.random.default_rng(0)
+    with pytest.raises(GraphError, match=r"gave something else.*Make it an argument"):
+        tg.grad(lambda x: tg.checkpoint(lambda a: np.sum(a * random.normal(size=4)))(x))(X)
+
+
+def test_checkpointed_functions_keep_little():
+    def deep(a):
+        for _ in range(20):
+            a = np.sin(a**2 + 1)
+        return a
+
+    def peak(wrapped):
+        def f(x):
+            for _ in range(10):
+                x = wrapped(deep)(x)
+            return np.sum(x)
+
+        tracemalloc.start()
+        try:
+            d = tg.grad(f)(np.linspace(-1, 1, 5000))
+            return tracemalloc.get_traced_memory()[1], d
+        finally:
+            tracemalloc.stop()
+
+    (plain, wanted), (little, got) = peak(lambda f: f), peak(tg.checkpoint)
+    assert little < plain / 3
+    np.testing.assert_allclose(got, wanted, rtol=1e-12)
 
 
 def test_cond_runs_one_branch():
