@@ -172,6 +172,28 @@ def test_constant_base(base, y, expected):
     assert_same(gradients(lambda y: base**y, y)[0], expected)
 
 
+@pytest.mark.parametrize("base", [-2.0, -2, np.array([-1.0, 2.0, 0.0]), np.float32(-0.5)])
+def test_complex_powers_of_negative_real_bases(base, engine):
+    z = np.array([0.5 + 0.3j, 1.2 - 0.4j, 2.0])
+
+    def f(z, base=base):
+        return np.sum(np.real(base**z))
+
+    def g(z):
+        return f(z, base + 0j)
+
+    np.testing.assert_allclose(gradients(f, z)[0], gradients(g, z)[0], rtol=1e-6)
+    np.testing.assert_allclose(tg.jvp(f, (z,), (z,))[1], tg.jvp(g, (z,), (z,))[1], rtol=1e-6)
+    np.testing.assert_allclose(tg.compile(tg.grad(f))(z), tg.grad(g)(z), rtol=1e-6)
+    x = np.zeros(3) + base
+    both = tg.grad(f, argnums=(0, 1))(z, x)
+    np.testing.assert_allclose(both[0], tg.grad(g)(z), rtol=1e-6)
+    if np.all(x):  # the slope by the base at 0 is 0 ** (z - 1)
+        near = tg.grad(lambda z: np.sum(np.real(z * base ** (z - 1))))(z)
+        slope = tg.grad(lambda z: np.sum(tg.grad(f, argnums=1)(z, x)))(z)
+        np.testing.assert_allclose(slope, near, rtol=1e-6)
+
+
 def test_higher_derivatives_of_powers_at_zero():
     """x**2 has second derivative 2 at 0, and x**1 has 0: neither is 0 * inf."""
     d2 = [tg.grad(tg.grad(lambda x, n=n: x**n)) for n in (1, 2, 3)]

@@ -24,7 +24,7 @@ from ..domain import (
     truth,
     unit,
 )
-from ..primitive import FUNCTIONS, UFUNCS, call, elementwise, primitive, select, strong
+from ..primitive import FUNCTIONS, UFUNCS, call, compiled_as, elementwise, primitive, select, strong
 from ..tape import FEW
 from ..tensor import Tensor, value_of, wrap
 
@@ -58,6 +58,13 @@ def _by_products(power: Callable[..., Any]) -> Callable[..., Any]:
     return raised
 
 
+@compiled_as(lambda out: 1.0 + 0.0 * out)
+def _one(out: Any) -> Any:
+    """1, complex where `out` is: beside it a negative real base has the logarithm that its complex powers have."""
+    dtype = getattr(out, "dtype", None)
+    return 1.0 + 0.0j if dtype is not None and dtype.kind == "c" else 1.0
+
+
 def _clip_name(xs: tuple[object, ...], y: object, kw: object) -> str:
     return f"ClampBackward{int(all(type(bound) is float for bound in xs[1:]))}"
 
@@ -79,11 +86,11 @@ cbrt        = elementwise(np.cbrt,       lambda out: 1 / (3 * out * out),      d
 # x ** y: the partial in x is 0 where y = 0 (the value is 1 for every x), and the partial in y is 0 where x = 0 and y >= 0.
 power       = elementwise(np.power,
                           lambda x, y: select(y == 0, 0.0, y * x ** select(y == 0, 1.0, y - 1.0)),
-                          lambda x, y, out: out * np.log(select((x == 0) & (np.real(y) >= 0), 1.0, x)),
+                          lambda x, y, out: out * np.log(select((x == 0) & (np.real(y) >= 0), _one(out), x)),
                           operator="**", dunder="pow", backward=_power_name, domain=(positive, real), around=_by_products)
 float_power = elementwise(np.float_power,
                           lambda x, y: select(y == 0, 0.0, y * x ** select(y == 0, 1.0, y - 1.0)),
-                          lambda x, y, out: out * np.log(select((x == 0) & (np.real(y) >= 0), 1.0, x)),
+                          lambda x, y, out: out * np.log(select((x == 0) & (np.real(y) >= 0), _one(out), x)),
                           domain=(positive, real), unsupported={"dtype": "it computes in float64, as its name says"})
 remainder   = elementwise(np.remainder,  1, lambda x, y: -np.floor(x / y),
                           operator="%", dunder="mod", domain=(dividend, divisor), holomorphic=False)
