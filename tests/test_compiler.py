@@ -1096,6 +1096,31 @@ def test_sums_of_products_over_indices_are_machine_code(subscripts):
         assert not compiled.report().calls
 
 
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: np.select([x < -1, x > 1], [x**2, np.sin(x)], 3 * x),
+        lambda x: np.select([x[0] < 1, x > 1], [x[0], x]),
+        lambda x: np.select([x[:, None] > x, x > 0], [x[:, None] * x, x], default=2),
+        lambda x: x * np.heaviside(x, 0.5), lambda x: np.heaviside(x, x) + x, np.sinc, lambda x: np.float_power(np.abs(x), 2.5),
+        lambda x: np.where(np.isposinf(x) | np.isneginf(x), 1.0, x), lambda x: x**-7 + x**12 + x**-12,
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_choices_and_steps_are_machine_code(f, dtype):
+    x = np.array([-2.0, -1.0, -0.5, -0.0, 0.0, 0.3, 1.0, 1.5, 2.0, np.nan, np.inf, -np.inf], dtype)
+    rtol = 1e-12 if dtype == np.float64 else 2e-5
+    with np.errstate(all="ignore"):
+        for y in (x, x[5:9]):
+            for g in (f, tg.grad(lambda y: np.sum(f(y)))):
+                compiled = tg.compile(g)
+                got, expected = compiled(y), g(y)
+                assert got.dtype == expected.dtype and not compiled.report().calls
+                np.testing.assert_allclose(got, expected, rtol=rtol, atol=1e-12)
+                numbers = ~np.isnan(expected)
+                assert np.array_equal(np.signbit(got)[numbers], np.signbit(expected)[numbers])
+
+
 def test_values_alone_are_composed_as_with_gradients():
     """NumPy's functions of several steps; what its steps would ask of values stays a call of NumPy's, and so do integers."""
     a = np.array([[4.0, 1, 0, 1], [1, 5, 2, 0], [0, 2, 6, 1], [1, 0, 1, 3]])

@@ -365,6 +365,56 @@ def where(arrays: Arrays, node: Node, operands: Sequence[Any], settings: dict[st
     return arrays.elem("where", (condition, *chosen), node.dtype)
 
 
+@lowers("select")
+def select(arrays: Arrays, node: Node, operands: Sequence[Any], settings: dict[str, Any]) -> Op:
+    """The first choice whose condition holds, else the default."""
+    conditions, choices, *default = operands
+    default = default or [settings.pop("default", 0)]
+    if settings or len(conditions) != len(choices):
+        raise Unlowered
+    chosen = arrays.broadcast(_op(arrays, default[0], node.dtype), node.shape)
+    for condition, choice in zip(reversed(conditions), reversed(choices), strict=True):
+        test = _op(arrays, condition)
+        if test.dtype != B1:
+            raise Unlowered
+        chosen = arrays.elem("where", (test, _op(arrays, choice, node.dtype), chosen), node.dtype)
+    return chosen
+
+
+@lowers("heaviside")
+def heaviside(arrays: Arrays, node: Node, operands: Sequence[Any], settings: dict[str, Any]) -> Op:
+    if settings or len(operands) != 2 or node.dtype not in (F8, F4):
+        raise Unlowered
+    x, middle = (_op(arrays, value, node.dtype) for value in operands)
+    zero, one = (arrays.const(value, (), node.dtype) for value in (0, 1))
+    result = arrays.elem("where", (arrays.elem("equal", (x, zero), B1), middle, x), node.dtype)
+    for name, value in (("less", zero), ("greater", one)):  # NaN stays what it is
+        test = arrays.elem(name, (x, zero), B1)
+        result = arrays.elem("where", (test, value, result), node.dtype)
+    return result
+
+
+@lowers("sinc")
+def sinc(arrays: Arrays, node: Node, operands: Sequence[Any], settings: dict[str, Any]) -> Op:
+    """sin(πx) / (πx), as NumPy has it: of 1e-20 where x is 0."""
+    if settings or len(operands) != 1 or node.dtype not in (F8, F4):
+        raise Unlowered
+    x = _op(arrays, operands[0], node.dtype)
+    zero, small, pi = (arrays.const(value, (), node.dtype) for value in (0, 1e-20, np.pi))
+    apart = arrays.elem("where", (arrays.elem("equal", (x, zero), B1), small, x), node.dtype)
+    angle = arrays.elem("multiply", (pi, apart), node.dtype)
+    return arrays.elem("divide", (arrays.elem("sin", (angle,), node.dtype), angle), node.dtype)
+
+
+@lowers("float_power")
+def float_power(
+    arrays: Arrays, node: Node, operands: Sequence[Any], settings: dict[str, Any]
+) -> Op:
+    if settings or len(operands) != 2 or node.dtype != F8:
+        raise Unlowered
+    return arrays.elem("power", [_op(arrays, x, F8) for x in operands], F8)
+
+
 @lowers("clip", "_clip")
 def clip(arrays: Arrays, node: Node, operands: Sequence[Any], settings: dict[str, Any]) -> Op:
     if settings or len(operands) != 3 or node.dtype not in (F8, F4, I8):
