@@ -1121,6 +1121,27 @@ def test_choices_and_steps_are_machine_code(f, dtype):
                 assert np.array_equal(np.signbit(got)[numbers], np.signbit(expected)[numbers])
 
 
+def test_entries_along_an_axis_are_machine_code():
+    rng = np.random.default_rng(4)
+    x, places = rng.normal(size=(6, 5)), rng.integers(-5, 5, (6, 3))
+    cubes = rng.integers(0, 4, (3, 2, 5))
+
+    def along(x):
+        return np.take_along_axis(x, places, 1) + np.median(x, 1)[:, None] * np.sort(x, 1)[:, 1:4]
+
+    for f, at in (
+        (along, x),
+        (lambda x: np.take_along_axis(x, cubes, 1), rng.normal(size=(3, 4, 5))),
+        (lambda x: np.quantile(x, 0.3, axis=1), x),
+    ):
+        for g in (f, tg.grad(lambda x: np.sum(np.sin(f(x))))):
+            assert not same_everywhere(g, (at,), (at[::-1],)).report().calls
+    asked = tg.compile(lambda x, i: np.take_along_axis(x, i, 1))
+    assert np.array_equal(asked(x, places), np.take_along_axis(x, places, 1))
+    with pytest.raises(IndexError):
+        asked(x, places + 7)
+
+
 def test_values_alone_are_composed_as_with_gradients():
     """NumPy's functions of several steps; what its steps would ask of values stays a call of NumPy's, and so do integers."""
     a = np.array([[4.0, 1, 0, 1], [1, 5, 2, 0], [0, 2, 6, 1], [1, 0, 1, 3]])

@@ -820,6 +820,26 @@ def _spread(arrays: Arrays, g: Op, index: Any, shape: tuple[int, ...]) -> Op:
     return arrays.scatter(g, picks.indices, picks.axes, shape)
 
 
+@lowers("take_along_axis")
+def taken_along(
+    arrays: Arrays, node: Node, operands: Sequence[Any], settings: dict[str, Any]
+) -> Op:
+    """Each entry from where the indices say along an axis, and from its own place along the others."""
+    value, indices, *rest = operands
+    axis = settings.pop("axis", rest[0] if rest else -1)
+    x, shape = _op(arrays, value), node.shape
+    if settings or axis is None or len(x.shape) != len(shape):
+        raise Unlowered
+    axis %= len(shape)
+    if any(n != m for d, (n, m) in enumerate(zip(x.shape, shape, strict=True)) if d != axis):
+        raise Unlowered
+    own = [
+        np.arange(n).reshape([-1 if e == d else 1 for e in range(len(shape))])
+        for d, n in enumerate(shape)
+    ]
+    return _gathered(arrays, x, (*own[:axis], indices, *own[axis + 1 :]))
+
+
 @lowers("take")
 def take(arrays: Arrays, node: Node, operands: Sequence[Any], settings: dict[str, Any]) -> Op:
     x, indices, axis = _bound(
