@@ -352,8 +352,9 @@ def routine(node: Any) -> Routine:
     if not operands or (find is not ufuncs.entries and not getattr(operands[0], "shape", ())):
         raise Unlowered
     settings = dict(node.kwargs)
-    if find is _of_sorted and len(operands) == 3:
-        settings["side"] = operands.pop()
+    for by, count, name in ((_of_sorted, 2, "side"), (_of_rows, 1, "axis")):
+        if find is by and len(operands) == count + 1:
+            settings[name] = operands.pop()
     if find not in (fourier.transform, products.product, ufuncs.entries):
         dtype = operands[0].dtype
         if dtype not in TYPES or any(getattr(x, "dtype", None) != dtype for x in operands):
