@@ -1,11 +1,15 @@
 """Stencils gathered in reverse: the same numbers as the loops they stand for, and those loops wherever the promise does not hold."""
 
+import ast
+import itertools
+import textwrap
+
 import numpy as np
 import pytest
 
 import tapegrad as tg
 from bench.native_models import burgers, heat, rosenbrock
-from tapegrad.native import merging, nests
+from tapegrad.native import merging, nests, origins
 
 
 def advection(x, p, steps):
@@ -152,6 +156,62 @@ def test_short_loops_stay():
         expected[:-1] = -400 * x[:-1] * (x[1:] - x[:-1] ** 2) - 2 * (1 - x[:-1])
         expected[1:] += 200 * (x[1:] - x[:-1] ** 2)
         np.testing.assert_allclose(gradient(x), expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("shape", [(0, 5), (1, 1), (2, 7), (3, 2), (3, 3), (4, 9)])
+def test_grids_with_next_to_nothing_inside(shape):
+    """Where nothing is to be asked, the loops as they were are left out, and short ones gathered too."""
+    native = tg.njit(heat)
+    u, kappa, steps = G.normal(size=shape), 0.1, 3
+    found, by_kappa = tg.grad(native, (0, 1))(u, kappa, steps)
+    assert "u_bar[i + 1, j] +=" not in native.adjoint_source
+    h = 1e-30
+    assert np.isclose(by_kappa, np.imag(_heat(u, kappa + 1j * h, steps)) / h, rtol=1e-11)
+    for place in np.ndindex(*shape):
+        moved = u.astype(complex)
+        moved[place] += 1j * h
+        slope = np.imag(_heat(moved, kappa, steps)) / h
+        assert np.isclose(found[place], slope, rtol=1e-11, atol=1e-13)
+
+
+def _heat(u, kappa, steps):
+    """`heat` in complex numbers."""
+    u = u + 0j
+    for _ in range(steps):
+        w = u.copy()
+        inner = u[2:, 1:-1] + u[:-2, 1:-1] + u[1:-1, 2:] + u[1:-1, :-2] - 4.0 * u[1:-1, 1:-1]
+        if inner.size:
+            w[1:-1, 1:-1] += kappa * inner
+        u = w
+    return np.sum(u**2)
+
+
+def origins_of(text):
+    """Pairs of the names in it that are apart where `here` is said."""
+    function = ast.parse(f"def f(p):\n{textwrap.indent(text, '    ')}").body[0]
+    [here] = [n for n in ast.walk(function) if isinstance(n, ast.Expr)]
+    names = sorted({n.id for n in ast.walk(function) if isinstance(n, ast.Name)} & set("abcp"))
+    found = origins.Origins(function, names)
+    pairs = itertools.combinations(names, 2)
+    return {x + y for x, y in pairs if found.apart(x, y, here)}
+
+
+LINES = {
+    "made": ("a = p.copy()\nb = np.empty(3)\nhere()", {"ab", "ap", "bp"}),
+    "viewed": ("a = p.copy()\nb = a[1:]\nc = b\nhere()", {"ap"}),
+    "exchanged": ("a = p.copy()\nb = p.copy()\nfor _ in range(3):\n    here()\n    t = a\n    a = b\n    b = t", {"ab", "ap", "bp"}),
+    "of three": ("a = p.copy()\nb = p.copy()\nc = p.copy()\nwhile c[0]:\n    here()\n    t = a\n    a = b\n    b = c\n    c = t", {"ab", "ac", "ap", "bc", "bp", "cp"}),
+    "one in the end": ("a = p.copy()\nb = p.copy()\nfor _ in range(3):\n    here()\n    t = a\n    a = b\n    b = p", set()),
+    "a branch": ("a = p.copy()\nif p[0]:\n    b = a\nelse:\n    b = p.copy()\nhere()", {"ap", "bp"}),
+    "a break": ("a = p.copy()\nb = p.copy()\nwhile True:\n    if p[0]:\n        b = a\n        break\n    b = p.copy()\nhere()", {"ap", "bp"}),
+    "taken from a list": ("a = p.copy()\nb = p.copy()\nb = kept.pop()\nc, a = 1, b\nhere()", set()),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_what_shares_no_memory(name):
+    text, expected = LINES[name]
+    assert origins_of(text) == expected
 
 
 def test_bounds_checks_are_kept():

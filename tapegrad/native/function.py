@@ -467,7 +467,7 @@ class Variant:
                 positions, f"the tangent transformation refuses:\n  {refused}", refused
             )
         name = f"{typed.program.name}_tangent"
-        return made, _compiled(self.owner, name, made.source, made.scope), wanted
+        return made, _compiled(self.owner, typed, name, made.source, made.scope), wanted
 
     def bend(
         self,
@@ -572,7 +572,7 @@ class Variant:
             except lowering.Unspelled as asked:
                 _grow(choices, asked)
         name = f"{name}_tangent"
-        return found, _compiled(self.owner, name, found.source, found.scope)
+        return found, _compiled(self.owner, typed, name, found.source, found.scope)
 
     def twist(
         self,
@@ -689,18 +689,22 @@ def _direction(value: Any, along: Any) -> Any:
     return 0.0 if along is None else float(along)
 
 
-def _compiled(owner: NativeFunction, name: str, source: str, scope: dict[str, Any]) -> Any:
+def _compiled(
+    owner: NativeFunction, typed: settling.Typed, name: str, source: str, scope: dict[str, Any]
+) -> Any:
+    """Generated code as a function of Numba's; `typed` is the program that it was made of."""
     options = compile_options(owner)
+    uniform = typed.program.uniform
     if "@shared" in source:
         numba.get_num_threads()  # starts Numba's threads, which compiled code from disk expects
     file = store.source_file(name, source, scope, options)
     function = inference.load(name, source, scope, file)
     if file is not None:
         try:
-            return store.guarded(runtime.outer(options, cache=True)(function), file)
+            return store.guarded(runtime.outer(options, True, uniform)(function), file)
         except (RuntimeError, OSError):  # Numba finds no place to write to; the file is gone again
             pass
-    return runtime.outer(options)(function)
+    return runtime.outer(options, uniform=uniform)(function)
 
 
 def compile_options(owner: NativeFunction) -> dict[str, Any]:
@@ -766,7 +770,7 @@ class Derived:
         """What is compiled: the adjoint with its stencils gathered, and what it calls, in its last form."""
         self.kept = 0
         """Bytes that the last run kept on the stacks."""
-        self.compiled = _compiled(self.owner, name, self.source, made.scope)
+        self.compiled = _compiled(self.owner, typed, name, self.source, made.scope)
         self.warm = False
         self._lock = threading.RLock()
 

@@ -21,7 +21,7 @@ from numba.core.typed_passes import NopythonTypeInference
 from ..errors import NotDifferentiable
 from . import store, webs
 from .complaints import gist
-from .pipelines import Remembering
+from .pipelines import Remembering, lean
 from .tree import Const, If, Lines, Loop, Node, Program, Seg, Where, operations, plain, statement
 
 _found = threading.local()
@@ -50,7 +50,7 @@ class _Front(compiler.CompilerBase):  # type: ignore[misc]
         pipeline = compiler.DefaultPassBuilder.define_nopython_pipeline(self.state)
         pipeline.add_pass_after(_TakeTypes, NopythonTypeInference)
         pipeline.finalize()
-        return [pipeline]
+        return [lean(pipeline)]
 
 
 def load(name: str, text: str, scope: dict[str, Any], file: str | None = None) -> Any:
@@ -78,7 +78,13 @@ def infer(program: Program, signature: tuple[Any, ...]) -> tuple[dict[str, Any],
     while True:
         known, returns, several = _inferred(program, signature)
         if not several or not webs.split(program, several):
+            program.uniform = not several and all(map(_is_kept_as_it_is, known.values()))
             return known, returns
+
+
+def _is_kept_as_it_is(kind: Any) -> bool:
+    """Whether what generated code keeps of a variable, and its cotangent, have the variable's type: those of shorter numbers have not."""
+    return not isinstance(kind, types.Number) or kind in (types.float64, types.int64)
 
 
 def _inferred(program: Program, signature: tuple[Any, ...]) -> tuple[dict[str, Any], Any, set[str]]:

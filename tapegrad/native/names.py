@@ -79,10 +79,10 @@ def _canonical_names() -> dict[int, tuple[Any, str]]:
         (cmath, "cmath"),
     ]
     for space, prefix in spaces:
-        for name in dir(space):
+        # `dir` names modules too that NumPy imports when they are asked for.
+        for name, value in vars(space).items():
             if name.startswith("_") or name in ("bool8", "long", "ulong"):
                 continue
-            value = getattr(space, name, None)
             if value is None or isinstance(value, ModuleType) or not callable(value):
                 continue
             known = names.get(id(value))

@@ -7,8 +7,9 @@ then each row of `u_bar` gets the sum of what the buffers hold for it, in one pa
 taken in any order (`runtime.plus`). The buffers are rings over as many rows as the stencil is high.
 
 Data: the text of a generated adjoint. A loop qualifies if an array is added to in several places that differ by constants,
-and if no pass reads what another writes. What the text cannot tell is asked when the program runs: that arrays share no
-memory (`apart`), that indices do not wrap around, and that the loop is long enough. Else the loop runs as it was.
+and if no pass reads what another writes. What the text cannot tell (`Origins`) is asked when the program runs: that arrays share no
+memory (`apart`), that indices do not wrap around, and that a single loop is long enough. Else the loop runs as it was; where there is
+nothing to ask, that is left out.
 
 Invariant: the two ways differ in the order of additions only. The functions are compiled under the promise that their arrays are
 apart (`runtime.alone`), which the caller has checked.
@@ -17,6 +18,7 @@ apart (`runtime.alone`), which the caller has checked.
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator
@@ -24,6 +26,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from numba.core import types
+
+from .origins import Origins
 
 _LEAST = 256
 """Elements below which a call and its buffers cost more than they save."""
@@ -73,7 +77,11 @@ def widened(
         margin = lines[first][: len(lines[first]) - len(lines[first].lstrip())]
         plain = ["    " + line for line in lines[first:last]]
         fast = [margin + line for line in nest.call()]
-        lines[first:last] = [*fast, f"{margin}else:", *plain]
+        lines[first:last] = [
+            *fast,
+            f"{margin}else:",
+            *(plain if nest.asked() else nest.nothing(margin)),
+        ]
     for nest in found:
         lines += ["", "", *nest.definition()]
     return "\n".join(lines) + "\n"
@@ -87,6 +95,7 @@ class _Loop:
     start: ast.expr
     stop: ast.expr
     body: list[ast.stmt]
+    node: ast.stmt
     first: int
     last: int
 
@@ -95,7 +104,7 @@ def _loop(nodes: list[ast.stmt], k: int) -> _Loop | None:
     """The loop that begins with the k-th statement."""
     match nodes[k : k + 2]:
         case [
-            ast.Assign(targets=[ast.Name(id=v)], value=stop, lineno=first),
+            ast.Assign(targets=[ast.Name(id=v)], value=stop, lineno=first) as node,
             ast.While(
                 test=ast.Compare(left=ast.Name(id=tested), ops=[ast.Gt()], comparators=[start]),
                 body=[
@@ -107,7 +116,7 @@ def _loop(nodes: list[ast.stmt], k: int) -> _Loop | None:
                 end_lineno=last,
             ),
         ] if v == tested == counted and last is not None:
-            return _Loop(v, start, stop, body, first, last)
+            return _Loop(v, start, stop, body, node, first, last)
     return None
 
 
@@ -128,6 +137,11 @@ class _Search:
         self.shadows = shadows
         self.scope = scope
         self.count = 0
+
+    @functools.cached_property
+    def origins(self) -> Origins:
+        names = {n.id for n in ast.walk(self.function) if isinstance(n, ast.Name)}
+        return Origins(self.function, {n for n in names if self.kind(n) is not None})
 
     def nests(self) -> Iterator[_Nest]:
         # Loops that count down stand in reverses only: that of the whole, and those of merged loops before it.
@@ -551,14 +565,9 @@ class _Nest:
 
     def call(self) -> list[str]:
         """The lines up to `else`: when the function may stand for the loop, and its call."""
-        loops = [self.outer, self.inner] if self.outer else [self.inner]
-        bounds = [(ast.unparse(p.start), ast.unparse(p.stop)) for p in loops if p]
+        bounds = self._ends()
         sizes = [f"({stop} - {_grouped(start)})" for start, stop in bounds]
-        conditions = [f"{start} < {stop}" for start, stop in bounds]
-        conditions.append(f"{' * '.join(sizes)} >= {_LEAST}")
-        for low, (start, _) in zip(self.lowest.values(), bounds, strict=True):
-            conditions.append(f"{_shifted(start, low)} >= 0")
-        conditions += [f"apart({a}, {b})" for a, b in self._pairs()]
+        conditions = [f"{start} < {stop}" for start, stop in bounds] + self.asked()
         given = [*self.arrays, *(["floats", "nf"] if self.popped else []), *self.given]
         ends = [e for pair in bounds for e in pair]
         width = f"least({sizes[-1]}, {_STRIP}) + {2 * self.pad}"
@@ -579,6 +588,33 @@ class _Nest:
         ]
         return lines
 
+    def asked(self) -> list[str]:
+        """What is to be seen when the program runs."""
+        asked = []
+        if not self.outer:
+            [(start, stop)] = self._ends()
+            asked.append(f"{stop} - {_grouped(start)} >= {_LEAST}")
+        for low, (start, _) in zip(self.lowest.values(), self._ends(), strict=True):
+            if not start.isdigit() or int(start) + low < 0:
+                asked.append(f"{_shifted(start, low)} >= 0")
+        return asked + [f"apart({a}, {b})" for a, b in self._pairs()]
+
+    def nothing(self, margin: str) -> list[str]:
+        """The lines of two loops of which one makes no pass."""
+        (outer, inner), ((first, last), (_, end)) = self.variables, self._ends()
+        lines = [
+            f"{outer} = {last}",
+            f"while {outer} > {first}:",
+            f"    {outer} -= 1",
+            f"    {inner} = {end}",
+        ]
+        return [f"{margin}    {line}" for line in lines]
+
+    def _ends(self) -> list[tuple[str, str]]:
+        """First and last of each loop, as text."""
+        loops = [self.outer, self.inner] if self.outer else [self.inner]
+        return [(ast.unparse(p.start), ast.unparse(p.stop)) for p in loops if p]
+
     def _pairs(self) -> Iterator[tuple[str, str]]:
         """Arrays of which one is written: cotangents never share memory with values."""
         written = {place.array for place, _, _ in self.sites} | set(self.stored) | self.summed
@@ -587,7 +623,8 @@ class _Nest:
             for b in every[k + 1 :]:
                 same = (a in self.search.shadows) == (b in self.search.shadows)
                 if same and (a in written or b in written):
-                    yield a, b
+                    if not self.search.origins.apart(a, b, (self.outer or self.inner).node):
+                        yield a, b
 
     def definition(self) -> list[str]:
         buffers = list(self.buffers.values())

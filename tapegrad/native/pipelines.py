@@ -2,7 +2,8 @@
 
 A derivative is several times as long as its function, and the first call waits for it. Type inference goes over a program again and again
 and asks each time what `a * b` of two floats is; here it is told from memory. Collections of garbage take a tenth of the time and find
-next to nothing; they wait.
+next to nothing; they wait. Passes go over the whole program, and those are left out that look for what generated code has not: functions
+inside functions, `with`, and mostly names whose bindings have types of their own, for which Numba gives each binding a name (`Uniform`).
 
 Invariant: Numba compiles the same code as by itself.
 """
@@ -18,6 +19,10 @@ from typing import Any
 from numba.core import types
 from numba.core.compiler import Compiler
 from numba.core.errors import NumbaWarning
+from numba.core.untyped_passes import InlineClosureLikes, IRProcessing, WithLifting
+
+_NEEDLESS = InlineClosureLikes, WithLifting, IRProcessing
+"""The last one prepares for the others, and the rewriting behind them does it again."""
 
 
 @contextlib.contextmanager
@@ -31,7 +36,26 @@ def compiling() -> Iterator[None]:
             yield
     finally:
         if collects:
+            _age()
             gc.enable()
+
+
+_MANY = 50_000
+"""New objects that Python would go over as soon as it may collect garbage again; less than a compilation makes."""
+_compiled = 0
+
+
+def _age() -> None:
+    """After a compilation, count its objects among the old ones, whose garbage Python collects seldom; every fourth time do it here."""
+    global _compiled
+    if gc.get_count()[0] < _MANY or gc.get_freeze_count():
+        return
+    _compiled += 1
+    if _compiled % 4:
+        gc.freeze()
+        gc.unfreeze()
+    else:
+        gc.collect()
 
 
 class Remembering:
@@ -56,6 +80,12 @@ class Remembering:
         return answer
 
 
+def lean(pipeline: Any) -> Any:
+    """The pipeline without passes that change nothing in a function that holds no other one."""
+    pipeline.passes = [p for p in pipeline.passes if p[0] not in _NEEDLESS]
+    return pipeline
+
+
 class Outer(Compiler):  # type: ignore[misc]
     """Numba's compiler for what Python alone calls.
 
@@ -66,6 +96,14 @@ class Outer(Compiler):  # type: ignore[misc]
     def define_pipelines(self) -> Any:
         self.state.flags.no_cfunc_wrapper = True
         self.state.typingctx = Remembering(self.state.typingctx)
+        return [lean(pipeline) for pipeline in super().define_pipelines()]
+
+
+class Uniform(Outer):
+    """The same for a function in which every name has one type."""
+
+    def define_pipelines(self) -> Any:
+        self.state.flags.enable_ssa = False
         return super().define_pipelines()
 
 

@@ -159,7 +159,7 @@ def _body(function: Any) -> ast.expr:
         if p[0] and p[2] is not None and p[3] is not None and (p[2], p[3]) != (0, 0)
     ]
     found = []
-    for node in ast.walk(_tree(inspect.getsourcefile(function) or code.co_filename)):
+    for node in _functions_in(inspect.getsourcefile(function) or code.co_filename):
         if isinstance(node, ast.FunctionDef) and node.name == code.co_name:
             found += _returned(node)
         if isinstance(node, ast.Lambda) and node.lineno == code.co_firstlineno:
@@ -232,8 +232,9 @@ def _is_numpys(ufunc: Any) -> bool:
 
 
 @functools.cache
-def _tree(file: str) -> ast.Module:
-    return ast.parse("".join(linecache.getlines(file)))
+def _functions_in(file: str) -> list[ast.FunctionDef | ast.Lambda]:
+    module = ast.parse("".join(linecache.getlines(file)))
+    return [node for node in ast.walk(module) if isinstance(node, ast.FunctionDef | ast.Lambda)]
 
 
 class _ForScalars(ast.NodeTransformer):

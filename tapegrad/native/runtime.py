@@ -29,7 +29,7 @@ from .emitted import (
     zeros_like,
     zeros_of,
 )
-from .pipelines import Alone, Inner, Outer
+from .pipelines import Alone, Inner, Outer, Uniform
 
 # Division by zero gives inf, as in NumPy, and lets loops vectorise.
 KERNEL_OPTIONS: dict[str, Any] = {"error_model": "numpy", "pipeline_class": Inner}
@@ -37,9 +37,9 @@ kernel = njit(**KERNEL_OPTIONS)
 alone = njit(**{**KERNEL_OPTIONS, "pipeline_class": Alone})
 
 
-def outer(options: dict[str, Any], cache: bool = False) -> Any:
-    """What compiles a derivative as a whole."""
-    return njit(**options, cache=cache, pipeline_class=Outer)
+def outer(options: dict[str, Any], cache: bool = False, uniform: bool = False) -> Any:
+    """What compiles a derivative as a whole; `uniform`, where every name in it has one type."""
+    return njit(**options, cache=cache, pipeline_class=Uniform if uniform else Outer)
 
 
 def part(**options: Any) -> Any:

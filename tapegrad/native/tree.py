@@ -138,6 +138,8 @@ class Program:
     several: set[str]
     customs: dict[str, Any] = field(default_factory=dict)
     """Functions with a custom rule, by the names that the scope has for them."""
+    uniform: bool = False
+    """Whether each name has one type, that of what generated code keeps of it; type inference tells."""
 
 
 def flat(ops: Iterable[Op]) -> Iterator[Op]:
