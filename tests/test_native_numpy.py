@@ -5,6 +5,7 @@ Each program is differentiated by the engines that know it, and compared with di
 
 import math
 
+import numba
 import numpy as np
 import pytest
 from numba.extending import register_jitable
@@ -272,6 +273,41 @@ def binary_digits(x):
 
 def binary_digits_written_out(x):
     return x[0] * 2.0 ** -(math.floor(math.log2(abs(x[0]))) + 1)
+
+
+def masked(x):
+    y = x * x
+    y[x > 0.5] = x[0, 0]
+    return np.sum(y[y > 0.1] ** 2)
+
+
+def masked_flat(x):
+    y = x * x
+    y.ravel()[(x > 0.5).ravel()] = x[0, 0]
+    return np.sum(y.ravel()[(y > 0.1).ravel()] ** 2)
+
+
+def test_masks_of_several_axes():
+    """Numba has no code for them: called or differentiated, what to write is told; and that has its derivative."""
+    x = np.array([[0.3, -0.7, 0.9], [0.8, 0.4, 0.1]])
+    told = r"x\.ravel\(\)\[mask\.ravel\(\)\]"
+    with pytest.raises(numba.core.errors.NumbaError, match=told):
+        tg.njit(masked)(x)
+    for mode in ("adjoint", "overload", "auto"):
+        with pytest.raises(NotDifferentiable, match=told):
+            tg.grad(tg.njit(masked, mode=mode))(x)
+    step = 1e-6
+    expected = np.empty_like(x)
+    for place in np.ndindex(*x.shape):
+        h = np.zeros_like(x)
+        h[place] = step
+        expected[place] = (masked(x + h) - masked(x - h)) / (2 * step)
+    for mode in ("adjoint", "overload"):
+        native = tg.njit(masked_flat, mode=mode)
+        assert native(x) == masked(x)
+        np.testing.assert_allclose(tg.grad(native)(x), expected, rtol=1e-8)
+        slope = tg.jvp(native, (x,), (np.ones_like(x),))[1]
+        np.testing.assert_allclose(slope, np.sum(expected), rtol=1e-8)
 
 
 def test_what_to_write_instead():

@@ -123,3 +123,41 @@ def test_errors_of_a_pass_come_out():
 
     with pytest.raises(MemoryError, match="TAPEGRAD_NATIVE_LIMIT"):
         tg.grad(tg.njit(f, parallel=True, memory_limit=50_000))(X.copy())
+
+
+def halved(x):
+    s = 0.0
+    for i in numba.prange(x.size):
+        s += x[i]
+        s *= 0.5
+    return s
+
+
+def divided(x):
+    s = 1.0
+    for i in numba.prange(x.size):
+        s = x[i] / s
+    return s
+
+
+def refused(x):
+    if x[0] > 0.0:
+        raise ValueError("Use of reduction variable x")
+    return x[0]
+
+
+def test_what_threads_cannot_share_is_told():
+    """By line and with what to write, where Numba compiles the function itself; its derivative in reverse is on one thread."""
+    for f, line in ((halved, "s += x[i]"), (divided, "s = x[i] / s")):
+        native = parallel(f)
+        for call in (native, lambda x, native=native: tg.jvp(native, (x,), (x,))):
+            with pytest.raises(numba.core.errors.NumbaError, match="Write range") as told:
+                call(X)
+            assert "test_native_parallel.py" in str(told.value) and line in str(told.value)
+    assert np.allclose(tg.grad(parallel(halved))(X), 0.5 ** np.arange(X.size, 0, -1.0))
+
+
+def test_values_that_the_program_refuses():
+    """Errors of the program's own come out as they are, whatever their words."""
+    with pytest.raises(ValueError, match="^Use of reduction variable x$"):
+        tg.njit(refused)(X)

@@ -6,16 +6,36 @@ expression first, then what is wrong, then what to write; Numba's own words stay
 
 from __future__ import annotations
 
+import ast
 import linecache
 import re
 from typing import Any
 
 from numba.core.errors import NumbaError, TypingError, UnsupportedBytecodeError
 
+from ..errors import NotDifferentiable
 from .tree import Where
 
 COMPLAINTS = (NumbaError, UnsupportedBytecodeError)
 """What Numba raises about a program that it cannot compile."""
+_REDUCTION = re.compile(
+    r"[Uu]se of reduction variable '?(\w+)|Unknown reduce instruction node: \$?(\w+)"
+)
+"""What it says, in errors of several kinds, of a number that passes of a parallel loop hand on."""
+
+
+def complains(error: Exception) -> bool:
+    """Whether an error of a call is Numba's, and none of the program's own: then it may be of any kind, but its compiler raised it."""
+    if isinstance(error, COMPLAINTS):
+        return True
+    if isinstance(error, NotDifferentiable | MemoryError):
+        return False
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_globals.get("__name__") == "numba.core.compiler_machinery":
+            return True
+        trace = trace.tb_next
+    return False
 
 
 def place(loc: Any) -> Where:
@@ -42,19 +62,50 @@ def gist(error: Exception) -> str:
     wrong = re.search(r"raised a specific error: (?:\w+: )?(.*?) raised from ", text)
     text = re.split(r' There are \d+ candidate| During: | File "|, defined at ', text)[0]
     told = text if wrong is None else f"{text} ({wrong[1]})"
-    return told[:600].rstrip(". ^")
+    return told[:600].rstrip(". ^") or (
+        f"its compiler stops without a reason ({type(error).__name__}), as it does at masks of several axes, for which "
+        "x.ravel()[mask.ravel()] can be written"
+    )
 
 
 def retold(error: Exception, f: Any) -> Exception:
     """An error of Numba's about a call of a jitted function: of the same kind, beginning with the place."""
     code = f.__code__
     where = place_of(error, Where(code.co_filename, code.co_firstlineno, f"def {f.__name__}"))
+    reduction = _REDUCTION.search(str(error))
+    if reduction is not None:
+        name = reduction[1] or reduction[2]
+        return NumbaError(
+            f"{_bound_by_passes(f, name) or where}\n  Threads share a loop over prange if its passes hand on sums, products and extrema "
+            f"only: s += ..., s *= ... or s = max(s, ...) alone, and s not read beside. What the passes do with {name} is none of these. "
+            "Write range for this prange, or keep the number of each pass in an array and combine them behind the loop.",
+            highlighting=False,
+        )
     text = (
         f"{where}\n  Numba cannot compile this: {gist(error)}. Write it with what Numba has: arithmetic, loops, arrays, tuples and the "
         "functions of NumPy that it knows."
     )
     kind = TypingError if isinstance(error, TypingError) else NumbaError
     return kind(text, highlighting=False)
+
+
+def _bound_by_passes(f: Any, name: str) -> Where | None:
+    """The first line in a loop over prange that binds a name, if the function has one."""
+    from .lowering import definition
+
+    try:
+        tree, file, before = definition(f)
+    except NotDifferentiable:
+        return None
+    loops = [n for n in ast.walk(tree) if isinstance(n, ast.For)]
+    for loop in loops:
+        if not ast.unparse(loop.iter).split("(")[0].endswith("prange"):
+            continue
+        for n in ast.walk(loop):
+            if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Store):
+                line = before + n.lineno
+                return Where(file, line, linecache.getline(file, line).strip())
+    return None
 
 
 _INSTEAD = {

@@ -41,7 +41,7 @@ from . import (
     store,
     tangent,
 )
-from .complaints import COMPLAINTS, retold
+from .complaints import COMPLAINTS, complains, retold
 from .inference import load
 from .lowering import Custom, python_function
 from .options import checked
@@ -98,7 +98,9 @@ class NativeFunction:
             if not kwargs and _SIMPLE.issuperset(map(type, args)):
                 return self.dispatcher(*args)
             return self._recorded(self.bind(args, kwargs))
-        except COMPLAINTS as error:
+        except Exception as error:
+            if not complains(error):
+                raise
             raise retold(error, self.py_func) from error
 
     def on_copies(self, given: tuple[Any, ...]) -> Callable[..., Any]:
@@ -107,7 +109,9 @@ class NativeFunction:
         def call(*args: Any, **kwargs: Any) -> Any:
             try:
                 return self._recorded(self.bind(args, kwargs), leaves_of(given))
-            except COMPLAINTS as error:
+            except Exception as error:
+                if not complains(error):
+                    raise
                 raise retold(error, self.py_func) from error
 
         return call

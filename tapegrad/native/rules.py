@@ -87,7 +87,7 @@ MATH = {
 
 ZERO = frozenset(
     """np.floor np.ceil np.trunc np.rint np.sign np.round np.around round math.floor math.ceil math.trunc int bool len compare not
-    np.heaviside np.floor_divide // np.zeros_like np.ones_like np.empty_like np.shape np.size np.ndim .shape .size .ndim .dtype
+    np.floor_divide // np.zeros_like np.ones_like np.empty_like np.shape np.size np.ndim .shape .size .ndim .dtype
     .itemsize .nbytes .strides""".split()
 )
 """Results that do not vary, or only in steps."""

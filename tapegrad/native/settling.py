@@ -41,6 +41,10 @@ from .tree import (
 Parts = str | list["Parts"]
 
 
+_MASK = (
+    "Numba has no code for masks of several axes.",
+    "Flatten both (x.ravel()[mask.ravel()], of an array that is contiguous), or write np.where or a loop.",
+)
 _UNRULED = "This combination of index arrays has no rule.", "Write it as a loop."
 
 
@@ -491,6 +495,8 @@ class Typed:
             name = self.fresh(f"{TEMP}b{len(self.taken)}", types.Array(types.int64, 1, "C"))
             ops.append(Op("pure", (name,), args, renumbered, op.where, "+"))
         kind = self.kind(name)
+        if is_array(kind) and kind.ndim > 1 and isinstance(kind.dtype, types.Boolean):
+            raise refuse(op.where, *_MASK)
         if not is_array(kind) or kind.ndim != 1 or not is_whole(kind.dtype):
             raise refuse(
                 op.where, f"This index, of type {kind}, has no rule.", "Write it as a loop."
