@@ -392,7 +392,8 @@ class Writer:
             self.counters = [c for c in self.counters if c != names[0]]
 
     def shared(self, depth: int, loops: int) -> None:
-        """A loop over prange: passes write at their own place and add to a number, and mostly read neither elsewhere."""
+        """A loop over prange: passes write at their own place and add to a number, or multiply it or take its largest, and mostly read
+        neither elsewhere."""
         p = self.fresh("p")
         span = self.pick("6", "1, 5", "2, 6", "3, 3", "int(abs(q) * 2), 6")
         held = list(self.vectors), list(self.scalars), list(self.matrices), list(self.counters)
@@ -400,6 +401,13 @@ class Writer:
         if self.r.random() < 0.85:
             self.vectors.remove(to)
             self.scalars.remove(total)
+        takes = self.pick(
+            "{0} {1} {2}", "{0} {1} {2}", "{0} *= {2}", "{0} = max({0}, {2})", "{0} = min({2}, {0})"
+        )
+
+        def taken(term: str) -> str:
+            return takes.format(total, self.pick("+=", "-="), term)
+
         self.put(depth, f"for {p} in prange({span}):")
         own, depth = self.fresh("s"), depth + 1
         self.put(depth, f"{own} = {self.pick(f'x[{p}]', f'x[{p} - 1] * x[{p}]', 'x[0]')}")
@@ -411,9 +419,9 @@ class Writer:
                 depth,
                 self.pick(
                     f"{to}[{p}] {self.pick('=', '+=', '*=')} {one}",
-                    f"{total} {self.pick('+=', '-=')} {one}",
+                    taken(one),
                     f"{own} = {own} * {one}",
-                    f"if {self.condition()}: {total} += {one}",
+                    f"if {self.condition()}: {taken(one)}",
                     f"while {own} < 0.4: {own} = {own} * 0.5 + 0.3",
                     f"for {self.fresh('j')} in range(2): {to}[{p}] = {one}",
                     f"m[{p} % 3, {p}] = {one}",
@@ -775,7 +783,7 @@ def for_python(scope, order=range):
     own = (accumulate, clear, unless_zero, scatter_back, gather_back, put_places, grown, separate)
     for function in (*own, chunk_count, at, plus, zeros_of):
         scope[function.__name__] = function
-    scope |= {"apart": separate, "zeros_like": np.zeros_like, "least": min}
+    scope |= {"apart": separate, "zeros_like": np.zeros_like, "least": min, "soon": lambda *_: None}
     scope |= {"prange": order, "shared": lambda f: f, "alone": lambda f: f}
     scope["part"] = lambda **options: lambda f: f
     return scope

@@ -166,8 +166,6 @@ class _Generator:
 
     def generate(self) -> Adjoint:
         program, flow = self.program, self.flow
-        shadows = [p for p in program.params if flow.array(p) and flow.active(p)]
-        scalars = [p for p in program.params if not flow.array(p) and flow.active(p)]
         seeds = list(dict.fromkeys(r for r in program.results if flow.active(r)))
         given = {r: self.typed.fresh(f"{r}_seed") for r in seeds}
         self.seeding = [
@@ -187,16 +185,7 @@ class _Generator:
         lines = Lines()
         parameters = [*entry.values(), *(given[r] for r in seeds), *stacks]
         lines.open(f"def {program.name}_adjoint({', '.join(parameters)}):")
-        for stack, top in (("floats", "nf"), ("ints", "ni")):
-            if stack in stacks or self.marked:
-                lines.put(f"{top} = 0")
-        if self.counts_bytes:
-            lines.put("referred = 0")
-        for p in flow.mutated:
-            lines.put(f"{p} = {entry[p]}.copy()")
-        for p in shadows:
-            lines.put(f"{self.bar(p)} = np.zeros_like({p})")
-        self._declare(lines)
+        self._prepare(lines, entry, stacks)
         lines.put("# forward")
         lines += self.fw
         for r, value in values.items():
@@ -205,13 +194,7 @@ class _Generator:
         lines.put("# reverse")
         lines.put(*self.seeding)
         lines += self.rv
-        bars = []
-        for p in self.wanted:
-            if p in shadows or p in scalars:
-                bars.append(self.bar(p))
-            else:
-                bars.append(f"np.zeros_like({p})" if flow.array(p) else "0.0")
-        outs = [*(values[r] for r in program.results), *bars, *stacks]
+        outs = [*(values[r] for r in program.results), *map(self._wanted_bar, self.wanted), *stacks]
         lines.put(f"return ({', '.join(outs)},)")
         return Adjoint(
             source="\n".join(lines) + "\n",
@@ -236,6 +219,27 @@ class _Generator:
             parts=[(decorator, "\n".join(part) + "\n") for decorator, part in self.parts],
             loops=self._told(),
         )
+
+    def _prepare(self, lines: Lines, entry: dict[str, str], stacks: list[str]) -> None:
+        """What stands before the forward half; `entry` has the parameters by the names that the caller's arguments come under."""
+        flow = self.flow
+        for stack, top in (("floats", "nf"), ("ints", "ni")):
+            if stack in stacks or self.marked:
+                lines.put(f"{top} = 0")
+        if self.counts_bytes:
+            lines.put("referred = 0")
+        for p in flow.mutated:
+            lines.put(f"{p} = {entry[p]}.copy()")
+        for p in self.program.params:
+            if flow.array(p) and flow.active(p):
+                lines.put(f"{self.bar(p)} = np.zeros_like({p})")
+        self._declare(lines)
+
+    def _wanted_bar(self, p: str) -> str:
+        """The cotangent of a parameter that is asked for, as the text of a result."""
+        if self.flow.active(p):
+            return self.bar(p)
+        return f"np.zeros_like({p})" if self.flow.array(p) else "0.0"
 
     def _told(self) -> list[str]:
         """How the derivative of each parallel loop runs."""

@@ -83,6 +83,38 @@ def zeros_of(context: Any, rows: Any, columns: Any) -> Any:
     return made(types.none if one else types.int64, types.int64), emit
 
 
+_LINE = 8
+"""Elements of a line of the cache."""
+_SOON = 4096
+"""Elements that it is worth to fetch ahead: more of them would be gone again before they are used."""
+
+
+@intrinsic
+def soon(context: Any, stack: Any, first: Any, count: Any) -> Any:
+    """Nothing, but the processor may fetch stack[first : first + count], which need not exist, while other work goes on.
+
+    What a run keeps is more than caches hold, and the processor sees by itself what comes next only up to the end of a page.
+    """
+    if not isinstance(stack, types.Array):
+        return None
+
+    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        data = make_array(stack)(context, builder, args[0]).data
+        byte, flag = ir.IntType(8).as_pointer(), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [byte, flag, flag, flag])
+        prefetch = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch")
+        first, count = args[1:]
+        few = builder.icmp_signed("<=", count, _INDEX(_SOON))
+        end = builder.add(first, builder.select(few, count, _INDEX(0)))
+        with cgutils.for_range_slice(builder, first, end, _INDEX(_LINE), _INDEX) as (k, _):
+            place = builder.bitcast(builder.gep(data, [k]), byte)
+            # To be written, to all caches, of data.
+            builder.call(prefetch, [place, flag(1), flag(3), flag(1)])
+        return context.get_dummy_value()
+
+    return types.none(stack, types.int64, types.int64), emit
+
+
 def _zeros(context: Any, builder: Any, made: Any, shape: Sequence[Any]) -> Any:
     out = _empty_nd_impl(context, builder, made, shape)
     cgutils.memset(builder, out.data, builder.mul(out.itemsize, out.nitems), 0)

@@ -4,7 +4,8 @@ The transpose of `w[i, j] = f(u[i - 1, j], u[i, j], u[i, j + 1])` adds to `u_bar
 comes, every addition waits for the one before, and loops run downwards, which memory dislikes. Here such a loop, or two of them
 around nothing else, becomes a function of its own: per row of elements the terms are computed into short buffers, upwards, and
 then each row of `u_bar` gets the sum of what the buffers hold for it, in one pass; sums over all elements (`kappa_bar`) may be
-taken in any order (`runtime.plus`). The buffers are rings over as many rows as the stencil is high.
+taken in any order (`runtime.plus`). The buffers are rings over as many rows as the stencil is high. What such loops keep passes through
+memory once each way, and nothing else in them is slow: so it is fetched some rows ahead (`soon`).
 
 Data: the text of a generated adjoint. A loop qualifies if an array is added to in several places that differ by constants,
 and if no pass reads what another writes. What the text cannot tell (`Origins`) is asked when the program runs: that arrays share no
@@ -35,6 +36,8 @@ _STRIP = 512
 """Columns that are taken at once: the buffers stay in the first cache."""
 _DEEPEST = 1
 """Loops around a single loop that is worth a function of its own: further in they are short, and cost compilation."""
+_AHEAD = 4
+"""Rows of kept values between the one at work and the one that is fetched."""
 _CALLS = frozenset({"abs", "min", "max", "float", "int", "bool", "unless_zero"})
 _OURS = re.compile(
     r"((row|column|strip)_(first|last)|column|alone|apart|at|plus|(term|row|held|sum)_\d+(_at|_\d+_back)?)$"
@@ -72,19 +75,22 @@ def widened(
         return source
     reverse = lines.index("    # reverse") + 1
     found = list(_Search(function, reverse, kind, set(shadows), set(scope)).nests())
-    for nest in reversed(found):
-        first, last = nest.first - 1, nest.last
-        margin = lines[first][: len(lines[first]) - len(lines[first].lstrip())]
-        plain = ["    " + line for line in lines[first:last]]
-        fast = [margin + line for line in nest.call()]
-        lines[first:last] = [
-            *fast,
-            f"{margin}else:",
-            *(plain if nest.asked() else nest.nothing(margin)),
-        ]
+    edits = {edit for nest in found if (edit := nest.fetching())}
+    edits |= {(nest.first - 1, nest.last, _either(nest, lines)) for nest in found}
+    for first, last, new in sorted(edits, reverse=True):
+        lines[first:last] = new
     for nest in found:
         lines += ["", "", *nest.definition()]
     return "\n".join(lines) + "\n"
+
+
+def _either(nest: _Nest, lines: list[str]) -> tuple[str, ...]:
+    """The call of a nest, and its loop as it was where something is to be asked first."""
+    plain = lines[nest.first - 1 : nest.last]
+    margin = plain[0][: len(plain[0]) - len(plain[0].lstrip())]
+    fast = [margin + line for line in nest.call()]
+    slow = [f"    {line}" for line in plain] if nest.asked() else nest.nothing(margin)
+    return *fast, f"{margin}else:", *slow
 
 
 @dataclass(slots=True)
@@ -588,6 +594,19 @@ class _Nest:
         ]
         return lines
 
+    def fetching(self) -> tuple[int, int, tuple[str, ...]] | None:
+        """An edit: a line before the inner loop where it runs forward, again and again, and keeps what is popped here."""
+        start, stop = self._ends()[-1]
+        over = f"range({stop if start == '0' else f'{start}, {stop}'})"
+        for n in ast.walk(self.search.function):
+            if not (isinstance(n, ast.For) and n.col_offset > 4 and _keeps(n)):
+                continue
+            if (ast.unparse(n.target), ast.unparse(n.iter)) == (self.inner.variable, over):
+                count = self._popped(f"({stop} - {_grouped(start)})")
+                line = f"{' ' * n.col_offset}soon(floats, nf + {_AHEAD} * {count}, {count})"
+                return n.lineno - 1, n.lineno - 1, (line,)
+        return None
+
     def asked(self) -> list[str]:
         """What is to be seen when the program runs."""
         asked = []
@@ -676,9 +695,24 @@ class _Nest:
     def _heights(self) -> list[tuple[int, int]]:
         return [group.span("outer") for group in self.groups.values()]
 
+    def _soon(self) -> list[str]:
+        """The line that has kept values fetched: those of a row behind this one, or of the next strip of the only row."""
+        if not self.popped:
+            return []
+        first, count = "strip_last - column_first", str(_STRIP)
+        if self.outer:
+            rows = f"{self.outer.variable} + {_AHEAD} - row_first"
+            first = f"({rows}) * (column_last - column_first) + strip_first - column_first"
+            count = "(strip_last - strip_first)"
+        return [f"soon(floats, nf + {self._popped(f'({first})')}, {self._popped(count)})"]
+
+    def _popped(self, passes: str) -> str:
+        """How many values so many passes pop."""
+        return passes if self.popped == 1 else f"{self.popped} * {passes}"
+
     def _pass(self) -> list[str]:
         """The loop over a row: its terms go to the buffers."""
-        lines = [f"for {self.inner.variable} in range(strip_first, strip_last):"]
+        lines = [*self._soon(), f"for {self.inner.variable} in range(strip_first, strip_last):"]
         hoisted = {
             text: f"held_{k + 1}"
             for k, text in enumerate(sorted(self.always))
@@ -796,6 +830,12 @@ class _Body(ast.NodeTransformer):
         ]
         at = ast.Tuple(parts, ast.Load()) if isinstance(node.slice, ast.Tuple) else parts[0]
         return ast.Subscript(node.value, at, node.ctx)
+
+
+def _keeps(loop: ast.For) -> bool:
+    """Whether something is kept in a loop on the stack of floats."""
+    stored = [n for n in ast.walk(loop) if isinstance(n, ast.Subscript)]
+    return any(isinstance(n.ctx, ast.Store) and ast.unparse(n.value) == "floats" for n in stored)
 
 
 def _shifted(text: str, by: int) -> str:

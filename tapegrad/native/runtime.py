@@ -26,6 +26,7 @@ from .emitted import (
     grown,
     least,
     plus,
+    soon,
     zeros_like,
     zeros_of,
 )
@@ -720,6 +721,7 @@ SCOPE: dict[str, Any] = {
     "chunk_count": chunk_count,
     "in_order": in_order,
     "least": least,
+    "soon": soon,
     "zeros_like": zeros_like,
     "zeros_of": zeros_of,
     "clear": clear,
