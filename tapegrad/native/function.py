@@ -837,7 +837,7 @@ class Derived:
             try:
                 out = call(*args, *seeds, *(stacks[n] for n in self.adjoint.stacks))
                 stop = len(out) - len(self.adjoint.stacks) - 1
-                stacks.update(zip(self.adjoint.stacks, out[stop:-1], strict=True))
+                _take_over(stacks, self.adjoint.stacks, out[stop:-1])
                 self.kept = out[-1]
             finally:
                 _stacks.held = stacks
@@ -873,7 +873,7 @@ class Derived:
             stacks = _take_stacks()
             try:
                 out = compiled(*args, 1.0, *[stacks[name] for name in names])
-                stacks.update(zip(names, out[n:-1], strict=True))
+                _take_over(stacks, names, out[n:-1])
                 self.kept = out[-1]
             finally:
                 _stacks.held = stacks
@@ -969,6 +969,17 @@ def _take_stacks() -> dict[str, np.ndarray]:
     held = getattr(_stacks, "held", None)
     _stacks.held = None
     return {n: a.copy() for n, a in _EMPTY.items()} if held is None else held
+
+
+_PAGES = 1 << 22
+"""Bytes from which NumPy asks the system for large pages, which a run through all of them goes through faster."""
+
+
+def _take_over(stacks: dict[str, np.ndarray], names: Sequence[str], given: Sequence[Any]) -> None:
+    """Keep the stacks that a call returned; one that grew to many pages is made anew by NumPy, as nothing in it is needed any more."""
+    for name, stack in zip(names, given, strict=True):
+        if stack is not stacks[name]:
+            stacks[name] = stack if stack.nbytes < _PAGES else np.empty_like(stack)
 
 
 def release_memory() -> None:
