@@ -1115,68 +1115,91 @@ class _LinePrinter:
     def put_back(self) -> None:
         """Put back what the line has overwritten; compute its inner values again."""
         parent, rv = self.parent, self.rv
+        made = self._hold_made()
+        kept = self._pop_blocks()
+        self._pop_numbers()
+        self.move_back()
+        for name in self.arrays:
+            rv.put(f"{name} = {parent.list_of(name)}.pop()")
+            if self.flow.active(name):
+                rv.put(f"{parent.bar(name)} = {parent.list_of(parent.bar(name))}.pop()")
+        self.name_versions(self.ops, {}, made)
+        places_first = self.index_operations()
+        for k in self.info.again:
+            if k in places_first:
+                self.repeat(self.ops[k], rv)
+        self._put_back_memory(kept | self._kept_elements())
+        for k in self.info.again:
+            if k not in places_first:
+                self.repeat(self.ops[k], rv)
+
+    def _hold_made(self) -> Env:
+        """Other names for what this line made, before that which it replaced comes back."""
+        parent, rv = self.parent, self.rv
         env: Env = {}
         for op in self.ops:
             for out in op.out:
                 if out in self.info.exit and out in self.info.changes():
-                    # What this line made, before that which it replaced comes back.
                     held = parent.unique(out)
                     rv.put(f"{held} = {out}")
                     env[out] = held
                     if self.flow.array(out) and self.flow.active(out):
                         self.bar_names[held] = parent.unique(f"{out}_bar")
                         rv.put(f"{self.bar_names[held]} = {parent.bar(out)}")
+        return env
+
+    def _pop_blocks(self) -> dict[int, str]:
+        """Where overwritten blocks of memory lie, by operation: a stack, and a name for the place on it."""
         places: dict[int, str] = {}
         for op in self.blocks:
-            stack, top = (
-                ("floats", "nf") if is_float(self.types[str(op.args[0])].dtype) else ("ints", "ni")
-            )
-            at = parent.unique("place")
-            rv.put("ni -= 1", f"{top} -= ints[ni]", f"{at} = {top}")
+            stack, top = ("floats", "nf") if self._stores_floats(op) else ("ints", "ni")
+            at = self.parent.unique("place")
+            self.rv.put("ni -= 1", f"{top} -= ints[ni]", f"{at} = {top}")
             places[id(op)] = f"{stack}, {at}"
-        n_float = sum(is_float(self.types[str(op.args[0])].dtype) for op in self.elements)
-        back_float = len(self.floats) + n_float
-        back_int = len(self.ints) + len(self.elements) - n_float
+        return places
+
+    def _stores_floats(self, op: Op) -> bool:
+        return is_float(self.types[str(op.args[0])].dtype)
+
+    def _pop_numbers(self) -> None:
+        """Overwritten variables and elements leave the stacks at once; the variables come back."""
+        rv = self.rv
+        elements = sum(map(self._stores_floats, self.elements))
+        back_float = len(self.floats) + elements
+        back_int = len(self.ints) + len(self.elements) - elements
         if back_float:
             rv.put(f"nf -= {back_float}")
         if back_int:
             rv.put(f"ni -= {back_int}")
-        for i, name in enumerate(self.floats):
-            text = f"floats[{_at('nf', i)}]"
-            rv.put(f"{name} = {_from_stack(self.types[name], text)}")
-        for i, name in enumerate(self.ints):
-            text = f"ints[{_at('ni', i)}]"
-            rv.put(f"{name} = {_from_stack(self.types[name], text)}")
-        self.move_back()
-        for name in self.arrays:
-            rv.put(f"{name} = {parent.list_of(name)}.pop()")
-            if self.flow.active(name):
-                rv.put(f"{parent.bar(name)} = {parent.list_of(parent.bar(name))}.pop()")
-        self.name_versions(self.ops, {}, env)
-        places_first = self.index_operations()
-        for k in self.info.again:
-            if k in places_first:
-                self.repeat(self.ops[k], rv)
+        for stack, top, names in (("floats", "nf", self.floats), ("ints", "ni", self.ints)):
+            for i, name in enumerate(names):
+                rv.put(f"{name} = {_from_stack(self.types[name], f'{stack}[{_at(top, i)}]')}")
+
+    def _kept_elements(self) -> dict[int, str]:
+        """What overwritten elements were, by operation: they lie behind the variables."""
+        texts: dict[int, str] = {}
         next_float, next_int = len(self.floats), len(self.ints)
         for op in self.elements:
-            if is_float(self.types[str(op.args[0])].dtype):
-                places[id(op)] = f"floats[{_at('nf', next_float)}]"
+            if self._stores_floats(op):
+                texts[id(op)] = f"floats[{_at('nf', next_float)}]"
                 next_float += 1
             else:
                 text = f"ints[{_at('ni', next_int)}]"
-                places[id(op)] = _from_stack(self.types[str(op.args[0])].dtype, text)
+                texts[id(op)] = _from_stack(self.types[str(op.args[0])].dtype, text)
                 next_int += 1
+        return texts
+
+    def _put_back_memory(self, kept: dict[int, str]) -> None:
+        """Overwritten elements and blocks come back, last first."""
+        rv = self.rv
         for op in reversed(self.ops):
             if op in self.elements:
-                rv.put(tidy(f"{target(op, self.named(op))} = {places[id(op)]}"))
+                rv.put(tidy(f"{target(op, self.named(op))} = {kept[id(op)]}"))
             elif op in self.blocks and self.flow.gathers(op):
                 base, index = map(self.named(op), (op.args[0], op.args[2]))
-                rv.put(f"put_places({base}, {index}, {places[id(op)]})")
+                rv.put(f"put_places({base}, {index}, {kept[id(op)]})")
             elif op in self.blocks:
-                rv.put(tidy(f"pop_array({places[id(op)]}, {target(op, self.named(op))})"))
-        for k in self.info.again:
-            if k not in places_first:
-                self.repeat(self.ops[k], rv)
+                rv.put(tidy(f"pop_array({kept[id(op)]}, {target(op, self.named(op))})"))
 
     def move_back(self) -> None:
         """Arrays that changed names get their old ones again, all at once."""
