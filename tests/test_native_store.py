@@ -235,3 +235,40 @@ def test_a_bound_with_files_that_vanish(tmp_path):
     there.write_bytes(b"12345")
     cache.bound([[tmp_path / "gone"], [there]], 4)
     assert not there.exists()
+
+
+def one_type_each(x):
+    s = 0.0
+    for i in range(x.size):
+        s += x[i] * i
+    return s
+
+
+def whole_then_float(x):
+    s = 0.0
+    for k in range(x.size):
+        v = k
+        if x[k] > 0.5:
+            v = x[k] * s
+        s += v * 0.5
+    return s
+
+
+@pytest.mark.parametrize(
+    "f, dtype, uniform",
+    [
+        (one_type_each, np.float64, True),
+        (one_type_each, np.float32, False),
+        (whole_then_float, np.float64, False),
+    ],
+)
+def test_bindings_go_without_names_of_their_own(f, dtype, uniform):
+    """Where every name has one type, float64 or int64 if it is a number: then Numba need not tell its bindings apart."""
+    x = np.linspace(0.2, 0.9, 5).astype(dtype)
+    native = tg.njit(f)
+    assert native.variant((x,)).typed().program.uniform == uniform
+    h = 1e-3
+    slopes = [
+        (f(x.astype(float) + h * e) - f(x.astype(float) - h * e)) / (2 * h) for e in np.eye(5)
+    ]
+    np.testing.assert_allclose(tg.grad(native)(x), slopes, rtol=1e-5)
