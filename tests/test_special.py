@@ -97,6 +97,7 @@ def test_a_symbol_names_the_signature():
 MADE_OF_OPS = {
     "softplus": (tg.special.softplus, [call((3,))]),
     "radian": (special.radian, [call((2,), (2,), (2,))]),
+    "factorial": (lambda a: tg.special.factorial(a * a), [call((3,))]),
     "multigammaln": (lambda a: tg.special.multigammaln(2 + a * a, 3), [call((3,))]),
     "logsumexp": (lambda x, b: tg.special.logsumexp(x, 1, 3 + b), [call((2, 3), (3,))]),
     "logsumexp, sign": (
@@ -180,6 +181,20 @@ def test_scipys_functions_that_are_no_ufuncs():
     ):
         with pytest.raises(tg.GradientLost):
             theirs(*([t] if theirs is special.logsumexp else [1, t]))
+
+
+def test_factorials_are_scipys():
+    for n in (3, 3.0, -1.0, np.nan, np.float32(2.5), np.array([-1.0, -0.5, 0.0, 0.5, 3.0, 200.0])):
+        ours, theirs = tg.special.factorial(n), special.factorial(n)
+        np.testing.assert_allclose(ours, theirs, rtol=1e-6)
+        assert np.asarray(ours).dtype == np.asarray(theirs).dtype
+        np.testing.assert_array_equal(tg.special.factorial(tg.tensor(n)).numpy(), ours)
+    n = np.array([-1.0, -0.5, 0.0, 0.5, 3.0])
+    n = np.append(n, np.nan)
+    slope = np.array([0, 0, *special.gamma(n[2:] + 1) * special.digamma(n[2:] + 1)])
+    d = tg.grad(lambda n: np.sum(tg.special.factorial(n)))
+    np.testing.assert_allclose(d(n), slope, rtol=1e-13)
+    np.testing.assert_allclose(tg.compile(d)(n), slope, rtol=1e-13)
 
 
 def test_logsumexp_is_scipys(rng):

@@ -250,7 +250,18 @@ def multigammaln(a, d):
     return total
 
 
+def factorial(n):
+    """n! = gamma(n + 1), also of numbers between the whole ones; 0 for negative n, as SciPy has it.
+
+    >>> import tapegrad as tg
+    >>> tg.special.factorial(tg.tensor([3.0, 0.5, -1.0]))
+    tensor([6.        , 0.88622693, 0.        ])
+    """
+    n = operand(n)
+    return gamma(np.where(n < 0, 0.0, n) + 1.0) * np.logical_not(n < 0)
+
+
 __all__ = [
-    "beta", "betaln", "binom", "digamma", "gamma", "gammaln", "loggamma", "multigammaln", "poch", "polygamma", "psi",
+    "beta", "betaln", "binom", "digamma", "factorial", "gamma", "gammaln", "loggamma", "multigammaln", "poch", "polygamma", "psi",
     "rgamma", "zeta", "zetac",
 ]  # fmt: skip
