@@ -86,6 +86,7 @@ def test_random_programs_shared(monkeypatch):
     monkeypatch.setattr(schedule, "PARTIAL", 1)
     found = 0
     for seed in range(100, 112):
+        monkeypatch.setattr(schedule, "SHORT", 64 if seed % 4 == 0 else 0)  # rows at a time, or one
         f, (first, second) = random_program(seed)
         both = tg.value_and_grad(f, argnums=(0, 1))
         compiled = tg.compile(both)
