@@ -19,7 +19,7 @@ import numpy as np
 
 from .errors import demand_callable
 from .ops.joining import gathered
-from .tensor import Tensor
+from .tensor import value_of
 
 _STAGES = (
     (1 / 5, (1 / 5,)),
@@ -61,7 +61,7 @@ def odeint(
     demand_callable(func, "odeint")
     y, times = np.atleast_1d(gathered(y0)), gathered(t)
     y = y * 1.0  # whole numbers are the beginning of something that moves
-    when = np.asarray(_plain(times), float)
+    when = np.asarray(value_of(times), float)
     if when.ndim != 1 or not when.size:
         raise ValueError(f"odeint was given times of shape {when.shape}, but they are a sequence: the first is that of y0.")  # fmt: skip
     way = math.copysign(1.0, when[-1] - when[0])
@@ -70,10 +70,10 @@ def odeint(
     solver = _Solver(func, tuple(args) if isinstance(args, tuple | list) else (args,), tfirst, rtol, atol)  # fmt: skip
     rows, now = [y], times[0]
     slope = solver.slope(y, now)
-    h = way * solver.first_step(_plain(y), _plain(slope), float(when[0]), way)
+    h = way * solver.first_step(value_of(y), value_of(slope), float(when[0]), way)
     for i in range(1, len(when)):
         for taken in range(mxstep + 1):
-            left = float(when[i] - _plain(now))
+            left = float(when[i] - value_of(now))
             if way * left <= 0:
                 break
             if taken == mxstep:
@@ -87,17 +87,13 @@ def odeint(
             if accepted:
                 now = times[i] if last else now + step
             if not last or not accepted:
-                h = float(_plain(step)) * factor
-            if abs(h) <= 16 * np.spacing(abs(float(_plain(now)))):
+                h = float(value_of(step)) * factor
+            if abs(h) <= 16 * np.spacing(abs(float(value_of(now)))):
                 raise RuntimeError(
-                    f"odeint cannot go on at t={float(_plain(now)):g}: no step is short enough. The solution may end there."
+                    f"odeint cannot go on at t={float(value_of(now)):g}: no step is short enough. The solution may end there."
                 )
         rows.append(y)
     return np.stack(rows)
-
-
-def _plain(x: Any) -> Any:
-    return x._array() if isinstance(x, Tensor) else x
 
 
 def _combined(coefficients: Sequence[float], slopes: Sequence[Any]) -> Any:
@@ -134,9 +130,9 @@ class _Solver:
         for at, coefficients in _STAGES:
             reached = y + h * _combined(coefficients, slopes)
             slopes.append(self.slope(reached, now + at * h))
-        before, after = _plain(y), _plain(reached)
+        before, after = value_of(y), value_of(reached)
         scale = self.atol + self.rtol * np.maximum(np.abs(before), np.abs(after))
-        error = _size(_plain(h) * _combined(_ERROR, [_plain(k) for k in slopes]) / scale)
+        error = _size(value_of(h) * _combined(_ERROR, [value_of(k) for k in slopes]) / scale)
         if not error < 1:  # nor where it is NaN
             return y, slope, max(0.2, 0.9 * error**-0.2) if error < np.inf else 0.2, False
         return reached, slopes[-1], min(10.0, 0.9 * error**-0.2) if error else 10.0, True
@@ -148,7 +144,7 @@ class _Solver:
         h0 = 1e-6 if min(d0, d1) < 1e-5 else 0.01 * d0 / d1
         if not np.isfinite(h0):
             raise ValueError(f"odeint cannot begin: y0, or what func returned at t={t:g}, is not finite.")  # fmt: skip
-        there = _plain(self.slope(y + way * h0 * slope, t + way * h0))
+        there = value_of(self.slope(y + way * h0 * slope, t + way * h0))
         d2 = _size((there - slope) / scale) / h0
         h1 = max(1e-6, h0 * 1e-3) if max(d1, d2) <= 1e-15 else (0.01 / max(d1, d2)) ** 0.2
         return min(100 * h0, h1)

@@ -18,34 +18,17 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tests.test_native_fuzz import COMPILED, COUNT, FIRST, interpreted
+from tests.test_native_fuzz import COMPILED, COUNT, FIRST, Arithmetic, interpreted
 
 # --------------------------------------------------------------------------------------------------- the oracle
 
 
-class Dual:
+class Dual(Arithmetic):
     """A complex number with its derivative along a real direction."""
 
-    def __init__(self, value: complex, dot: complex = 0.0) -> None:
-        self.value, self.dot = complex(value), complex(dot)
-
-    def _with(self, other: Any, value: Any, dot: Any) -> Any:
-        if isinstance(other, np.ndarray):
-            return NotImplemented
-        o = dual(other)
-        return Dual(value(self.value, o.value), dot(self, o))
+    kind = complex
 
     # fmt: off
-    def __add__(self, o): return self._with(o, lambda a, b: a + b, lambda a, b: a.dot + b.dot)
-    def __sub__(self, o): return self._with(o, lambda a, b: a - b, lambda a, b: a.dot - b.dot)
-    def __mul__(self, o): return self._with(o, lambda a, b: a * b, lambda a, b: a.dot * b.value + a.value * b.dot)
-    def __truediv__(self, o): return self._with(o, lambda a, b: a / b, lambda a, b: (a.dot - a.value / b.value * b.dot) / b.value)
-    def __radd__(self, o): return dual(o) + self
-    def __rsub__(self, o): return dual(o) - self
-    def __rmul__(self, o): return dual(o) * self
-    def __rtruediv__(self, o): return dual(o) / self
-    def __neg__(self): return Dual(-self.value, -self.dot)
-    def __pow__(self, n): return Dual(self.value**n, n * self.value ** (n - 1) * self.dot)
     def __gt__(self, o): return self.value.real > dual(o).value.real
     def __lt__(self, o): return self.value.real < dual(o).value.real
     def conjugate(self): return Dual(self.value.conjugate(), self.dot.conjugate())

@@ -38,29 +38,38 @@ FIRST = int(os.environ.get("TAPEGRAD_FUZZ_NATIVE_FIRST", "0"))
 # --------------------------------------------------------------------------------------------------- the oracle
 
 
-class Dual:
-    """A number with its derivative along one direction."""
+class Arithmetic:
+    """Numbers of a kind with their derivatives along one direction: sums, products and powers."""
 
-    def __init__(self, value: float, dot: float = 0.0) -> None:
-        self.value, self.dot = float(value), float(dot)
+    kind: Any = float
+
+    def __init__(self, value: Any, dot: Any = 0.0) -> None:
+        self.value, self.dot = self.kind(value), self.kind(dot)
 
     def _with(self, other: Any, value: Any, dot: Any) -> Any:
         if isinstance(other, np.ndarray):
             return NotImplemented
-        b = other if isinstance(other, Dual) else Dual(other)
-        return Dual(value(self.value, b.value), dot(self, b))
+        b = other if isinstance(other, Arithmetic) else type(self)(other)
+        return type(self)(value(self.value, b.value), dot(self, b))
 
     # fmt: off
     def __add__(self, o): return self._with(o, lambda a, b: a + b, lambda a, b: a.dot + b.dot)
     def __sub__(self, o): return self._with(o, lambda a, b: a - b, lambda a, b: a.dot - b.dot)
     def __mul__(self, o): return self._with(o, lambda a, b: a * b, lambda a, b: a.dot * b.value + a.value * b.dot)
     def __truediv__(self, o): return self._with(o, lambda a, b: a / b, lambda a, b: (a.dot - a.value / b.value * b.dot) / b.value)
-    def __radd__(self, o): return Dual(o) + self
-    def __rsub__(self, o): return Dual(o) - self
-    def __rmul__(self, o): return Dual(o) * self
-    def __rtruediv__(self, o): return Dual(o) / self
-    def __neg__(self): return Dual(-self.value, -self.dot)
-    def __pow__(self, n): return Dual(self.value**n, n * self.value ** (n - 1) * self.dot)
+    def __radd__(self, o): return type(self)(o) + self
+    def __rsub__(self, o): return type(self)(o) - self
+    def __rmul__(self, o): return type(self)(o) * self
+    def __rtruediv__(self, o): return type(self)(o) / self
+    def __neg__(self): return type(self)(-self.value, -self.dot)
+    def __pow__(self, n): return type(self)(self.value**n, n * self.value ** (n - 1) * self.dot)
+    # fmt: on
+
+
+class Dual(Arithmetic):
+    """A number with its derivative along one direction."""
+
+    # fmt: off
     def __lt__(self, o): return self.value < _value(o)
     def __le__(self, o): return self.value <= _value(o)
     def __gt__(self, o): return self.value > _value(o)

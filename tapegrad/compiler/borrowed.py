@@ -143,6 +143,6 @@ class Caller:
         body = "\n".join(self.writer.lines)
         name = f"tg_{of}_{hashlib.sha256(body.encode()).hexdigest()[:16]}"
         parameters = [*self.inputs, "%x", *(["%s"] if self.scratch else [])]
-        head = f"define internal i32 @{name}({', '.join(f'ptr {p}' for p in parameters)}) #0 {{"
-        texts = {name: f"{head}\nentry:\n{body}\n  ret i32 1\n}}", **self.asked}
+        text = self.writer.function(name, ", ".join(f"ptr {p}" for p in parameters))
+        texts = {name: text, **self.asked}
         return Routine(of, name, reads, [], self.scratch, work, texts)

@@ -19,7 +19,7 @@ from ..closures import Cells
 from ..errors import GraphError
 from ..packing import inexact, is_inexact, op_of_calls, packed, unpacked
 from ..primitive import apply
-from ..tensor import Tensor, wrap
+from ..tensor import value_of, wrap
 from ..transforms import _flatten, _unflatten, vjp
 from .program import Call, _Static
 
@@ -43,7 +43,7 @@ class Entry:
         )
         result, self.program = self.compiled.programs.answered(call)
         leaves, structure = _flatten(result) if result is not None else ([], None)
-        raw = [x._value if isinstance(x, Tensor) else x for x in leaves]
+        raw = [value_of(x) for x in leaves]
         self.found = (raw, structure)
         return packed(raw)
 

@@ -173,7 +173,7 @@ class _Traced:
 
     def _node(self, inner: Inner, value: Any) -> Node:
         """What a step returned, as a node of its graph that is no input."""
-        value = value._value if isinstance(value, Tensor) else value
+        value = value_of(value)
         if type(value) is not Traced:
             value = inner.constant(np.asarray(value))
         elif value.home is not inner:
@@ -689,7 +689,7 @@ def _looped(
             for x, t in zip(carry, as_tensor, strict=False)
         ]
         answer = test(leaves)  # type: ignore[misc]
-        answer = answer._value if isinstance(answer, Tensor) else answer
+        answer = value_of(answer)
         if type(answer) is not Traced:
             raise Unrolled("a test that is no matter of the carry")
         answer = np.reshape(answer, ()) if answer.shape else answer

@@ -297,11 +297,10 @@ def _text(name: str, kind: str) -> str:
     writer = Writer(kind)
     write, parameters = _WRITERS[name]
     write(writer)
-    head = f"define internal i32 @tg_{name}_{kind}({parameters}) #0 {{"
-    lines = [head, "entry:", *writer.lines, "  ret i32 1", "}"]
+    text = writer.function(f"tg_{name}_{kind}", parameters)
     if name == "cholesky":
-        lines.append(f"declare {kind} @llvm.sqrt.{writer.suffix}({kind})")
-    return "\n".join(lines)
+        text += f"\ndeclare {kind} @llvm.sqrt.{writer.suffix}({kind})"
+    return text
 
 
 def _own(name: str, dtype: Any, reads: list[Any], numbers: list[int], work: int) -> Routine:
@@ -335,10 +334,8 @@ def _of_each(of: Routine, dtype: Any, reads: list[int], written: int, count: int
     parameters = [f"ptr {p}" for p in (*pointers, *scratch)]
     parameters += [f"i64 {n}" for n in (*numbers, "%count", *steps)]
     name = f"{of.name}_each"
-    head = f"define internal i32 @{name}({', '.join(parameters)}) #0 {{"
-    text = "\n".join([head, "entry:", *w.lines, "  ret i32 1", "}"])
     numbers_of = [*of.numbers, count, *reads, written]
-    texts = {**of.texts, name: text}
+    texts = {**of.texts, name: w.function(name, ", ".join(parameters))}
     return Routine(of.of, name, of.reads, numbers_of, of.scratch, of.work * count, texts)
 
 

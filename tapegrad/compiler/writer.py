@@ -27,6 +27,11 @@ class Writer:
         self.lines: list[str] = []
         self.count = 0
 
+    def function(self, name: str, parameters: str) -> str:
+        """What was written, as a function that returns 1 at its end."""
+        head = f"define internal i32 @{name}({parameters}) #0 {{"
+        return "\n".join([head, "entry:", *self.lines, "  ret i32 1", "}"])
+
     def let(self, text: str) -> str:
         """The name of what an instruction computes."""
         self.count += 1

@@ -32,7 +32,7 @@ import numpy as np
 from ..compiler import Compiled
 from ..compiler.surroundings import _LIBRARIES
 from ..tape import BIG
-from ..tensor import Tensor
+from ..tensor import Tensor, value_of
 
 MOST = 2000
 """Values and functions that are looked at; a function that refers to more is not judged."""
@@ -161,7 +161,7 @@ class _Walk:
             self._instance(value, called)
 
     def _array(self, value: Any) -> None:
-        data = value._value if isinstance(value, Tensor) else value
+        data = value_of(value)
         if data.dtype == object:
             raise _Effect("it reads an array of objects")
         if self.others_act and data.nbytes > BIG:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import demand_callable
-from ..tensor import Tensor
+from ..tensor import value_of
 from ..transforms import grad, hvp, jvp, vjp
 
 Function = Callable[..., Any]
@@ -149,7 +149,7 @@ def holomorphic_grad(f: Function, argnum: int = 0) -> Function:
 
     def derivative(*args: Any, **kwargs: Any) -> Any:
         value, pull = vjp(_of(f, argnum, args, kwargs), args[argnum])
-        raw = value._value if isinstance(value, Tensor) else value
+        raw = value_of(value)
         # A walk gives the conjugate of a holomorphic derivative.
         return np.conj(pull(np.ones_like(raw) if np.ndim(raw) else type(raw)(1.0))[0])
 

@@ -24,7 +24,7 @@ from ..errors import NotDifferentiable
 from ..mode import is_grad_enabled
 from ..primitive import primitive, track
 from ..storage import StandIn, kept
-from ..tensor import Tensor, wrap
+from ..tensor import Tensor, value_of, wrap
 from .function import Derived, NativeFunction, Variant, joined, real_leaves, refuse_shared
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def split(flat: Any, shapes: Sequence[tuple[int, ...]]) -> list[Any]:
 
 def _refuse_shared(function: NativeFunction, given: Sequence[Any]) -> None:
     """A transform copies what it is given: inside another one, nobody sees whose memory the arguments had."""
-    refuse_shared(function, [a._value if isinstance(a, Tensor) else a for a in given])
+    refuse_shared(function, [value_of(a) for a in given])
     arrays = [a for a in given if isinstance(a, np.ndarray | Tensor) and np.ndim(a)]
     if len(arrays) > 1 and any(isinstance(a, Tensor) for a in arrays):
         raise NotDifferentiable(
@@ -180,7 +180,7 @@ def record(
     ordinary, standing = True, None
     for t in bound.operands:
         ordinary = ordinary and type(t) is Tensor
-        raw.append(t._value if isinstance(t, Tensor) else t)
+        raw.append(value_of(t))
         nodes.append(t._node if isinstance(t, Tensor) else None)
         if isinstance(raw[-1], StandIn):
             ordinary, standing = False, raw[-1]
