@@ -133,6 +133,9 @@ OPS: list[Primitive] = []
 
 _declaring = threading.Lock()
 
+WHEN_DECLARED: list[Callable[[Primitive], None]] = []
+"""What is told of every op that is declared from then on."""
+
 UFUNCS: dict[Any, Callable[..., Any]] = {}
 """NumPy ufunc -> the function of this library that evaluates and records it."""
 
@@ -399,6 +402,8 @@ def _finish(
     op.evaluate = _evaluator(op)
     op.function = _generate(op, operator, defaults or {})
     op.function.primitive = op
+    for told in WHEN_DECLARED:
+        told(op)
     return op.function
 
 

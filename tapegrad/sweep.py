@@ -20,7 +20,7 @@ from . import dual, storage
 from .errors import GraphError
 from .ops.elementary import strong_product
 from .primitive import NAMES, OPS, Primitive, apply, strong
-from .tape import FREED, IN0, IN1, KW, OP, OUT, SLOT, STRIDE, Leaf, Slot, X, Y
+from .tape import BIG, FREED, IN0, IN1, KW, OP, OUT, SLOT, STRIDE, Leaf, Slot, X, Y
 from .tensor import Tensor, new
 
 Code = list[Any]
@@ -303,6 +303,9 @@ def scaled(g: Any, factor: Any) -> Any:
         return g * factor.conjugate()
     if factor == 0:
         return np.zeros_like(g)
+    if type(g) is np.ndarray and g.nbytes > BIG and not any(g.strides):
+        # The cotangent of a sum: one number everywhere, as it stays.
+        return np.broadcast_to(scaled(g[(0,) * g.ndim], factor), g.shape)
     return g if factor == 1 else -g if factor == -1 else g * float(factor)
 
 

@@ -143,8 +143,10 @@ class Arrays:
 
     def array(self, value: np.ndarray) -> Op:
         """A constant array."""
+        if value.size and not any(value.strides):
+            return self.const(value.flat[0], value.shape, value.dtype)
         value = np.ascontiguousarray(value) if value.ndim else np.asarray(value)
-        if value.size and (value.size == 1 or not any(value.strides) or _uniform(value)):
+        if value.size and (value.size == 1 or _uniform(value)):
             return self.const(value.flat[0], value.shape, value.dtype)
         if not value.size:
             return self.const(0, value.shape, value.dtype)

@@ -1,9 +1,9 @@
 """Native parts: array expressions as one module of machine code, with the entry that Python calls.
 
     body      the loops of a schedule, a function of pointers
-    tg_run    the same for callers that have a table of pointers (the slower entry, by ctypes)
-    tg_entry  METH_FASTCALL: checks, results, body
-    tg_release  frees the scratch memory that is kept between calls; tg_forget the arrays that are
+    tg_run    memory for the body, which it calls: a function of a table of pointers (the slower entry calls it by ctypes)
+    tg_entry  METH_FASTCALL: checks, results, tg_run
+    tg_release  frees what is kept between calls, scratch memory and arrays; there is none where nothing is
 
 Scratch memory is on the stack if small; else one block is kept by the module and lent to one call at a time, and a call that
 finds it taken allocates its own: programs may run in many threads at once. Behind it lies what each thread of the team needs for
@@ -25,12 +25,13 @@ import numpy as np
 
 from .. import vecmath
 from ..tensor import Tensor
-from . import jit, team
-from .arrays import B1, C8, C16, F4, F8, I4, I8, Arrays, Op
+from . import jit, support, team
+from .arrays import C16, Arrays, Op
 from .emit import Body
 from .guards import GuardFailed
 from .schedule import Schedule, scheduled
 from .summing import summed_first
+from .support import DATA, DESCR, DIMS, FLAGS, NAMES, ND, H
 from .surroundings import Watched, place_of_data
 
 if TYPE_CHECKING:
@@ -61,12 +62,6 @@ MOST_ALIKE = 4
 
 REFUSED = 3
 """What a body returns where the function itself would raise."""
-
-H = object.__basicsize__
-_DATA, _ND, _DIMS, _BASE, _DESCR, _FLAGS, _WEAK = H, H + 8, H + 16, H + 32, H + 40, H + 48, H + 56
-OWN = 0x505
-"""The flags of an array that is contiguous, aligned and writeable, with memory of its own."""
-_NAMES = {F8: "f8", F4: "f4", I8: "i8", I4: "i4", B1: "b1", C16: "c16", C8: "c8"}
 
 
 class Argument:
@@ -184,6 +179,9 @@ class Native:
         return native
 
     routines: Sequence[Any] = ()
+    heap = False
+    """Whether scratch memory is kept between calls."""
+
     interrupts = False
     """Whether it may run for any time, and looks whether Python was interrupted."""
 
@@ -206,9 +204,9 @@ class Native:
         kept: list[Any] = [self.constants, slow]
         imports = {"tg_slow": id(slow)}
         imports |= {f"tg_const{i}": c.ctypes.data for i, c in enumerate(self.constants)}
-        imports |= _objects()
+        imports |= support.objects() | support.addresses()
         if shared:
-            imports |= team.addresses()
+            team.ready()
         if self.routines:
             from . import borrowed
 
@@ -225,7 +223,8 @@ class Native:
             imports[f"tg_was{i}"] = w.copy.ctypes.data if w.copy is not None else 0
             kept.append((w, w.holder, w.name, w.value, w.copy))
         called = loop is None or not loop.open  # by Python, and not chunk by chunk
-        exports = ("tg_run", "tg_release", *(("tg_entry", "tg_forget") if called else ()))
+        exports = ["tg_run"]
+        exports += [s for s in ("tg_release", "tg_entry") if f" @{s}(" in self.text]
         imports = {k: v for k, v in imports.items() if k in part.asks}
         library = jit.Library(part.code, exports, imports, part.asks, kept)
         # What may be interrupted raises, which only a call that holds the interpreter lock may.
@@ -296,16 +295,6 @@ def _converted(native: Native, *values: Any) -> Any:
     return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
 
-def _objects() -> dict[str, int]:
-    """Addresses of the objects and functions that entries name."""
-    found = {f"tg_descr_{n}": id(d) for d, n in _NAMES.items()}
-    found |= {f"tg_scalar_{n}": id(d.type) for d, n in _NAMES.items()}
-    found |= {"tg_ndarray": id(np.ndarray), "tg_float": id(float), "tg_complex": id(complex)}
-    found |= {"tg_tuple": id(tuple), "tg_list": id(list), "tg_dict": id(dict)}
-    found |= {f"tg_{k}": v for k, v in jit.numpy_api().items()}
-    return found
-
-
 # ---------------------------------------------------------------------------------------------- the module's text
 
 
@@ -321,8 +310,6 @@ def _module(native: Native, body: Body, arrays: Arrays, form: Form) -> str:
     if body.shares:
         parameters += [f"ptr noalias %part{k}" for k in schedule.partial]
         parameters += ["ptr noalias %threads_own", "i64 %team"]
-        body.declare("declare void @tg_share(ptr, ptr, i64, i64)")
-        body.declare("declare i64 @tg_team()")
     parts = [
         vecmath.join(*body.functions.values()) if body.functions else "",
         *body.shares,
@@ -332,9 +319,10 @@ def _module(native: Native, body: Body, arrays: Arrays, form: Form) -> str:
         _frame(native, local, n_const, bool(body.shares))
         if native.loop is None
         else _loop_frame(native, local, n_const),
-        ""
+        "\n".join(_released(native.heap, []))
         if native.loop is not None and native.loop.open
         else _entry(native, form, bool(body.shares)),
+        support.DECLARED,
         ATTRIBUTES,
     ]
     text = "\n".join(parts)
@@ -354,10 +342,10 @@ def _declared_once(text: str) -> str:
 
 
 def _frame(native: Native, local: Sequence[int], n_const: int, shared: bool) -> str:
-    """`call_body(table)`: scratch memory, and the body with all its pointers; 0 if there is no memory."""
+    """`tg_run(table)`: scratch memory, and the body with all its pointers; 0 if there is no memory."""
     schedule = native.schedule
     n_in, n_out = len(native.arguments), len(native.outputs)
-    lines = ["define internal i32 @call_body(ptr %table) #0 {", "entry:", *_pointers(n_in + n_out)]
+    lines = ["define dso_local i32 @tg_run(ptr %table) #0 {", "entry:", *_pointers(n_in + n_out)]
     arguments = []
     arguments += [f"ptr %q{i}" for i in range(n_in)]
     arguments += [f"ptr @tg_const{i}" for i in range(n_const)]
@@ -376,15 +364,16 @@ def _frame(native: Native, local: Sequence[int], n_const: int, shared: bool) -> 
         arguments += ["ptr %theirs", "i64 %team"]
     lines.append(f"  call void @body({', '.join(arguments)})")
     lines += [*_returned(heap), "  ret i32 1", "}"]
-    return "\n".join([*lines, *_runners(heap)])
+    native.heap = heap
+    return "\n".join([*lines, *_kept(heap)])
 
 
 def _of_pieces(native: Native, module: Module, whole: Piece, form: Form) -> str:
     n_in, n_out = len(native.arguments), len(native.results)
-    heap = whole.scratch > STACK
+    native.heap = heap = whole.scratch > STACK
     pointers = [f"%q{i}" for i in range(n_in + n_out)]
     lines = [
-        "define internal i32 @call_body(ptr %table) #0 {",
+        "define dso_local i32 @tg_run(ptr %table) #0 {",
         "entry:",
         *_pointers(n_in + n_out),
         *_borrowed(max(whole.scratch, 64), 0, heap, False),
@@ -398,8 +387,9 @@ def _of_pieces(native: Native, module: Module, whole: Piece, form: Form) -> str:
             [
                 module.text(),
                 *lines,
-                *_runners(heap),
+                *_kept(heap),
                 _entry(native, form, module.shared),
+                support.DECLARED,
                 ATTRIBUTES,
             ]
         )
@@ -450,25 +440,30 @@ def _returned(heap: bool, size: int = 0) -> list[str]:
     ]  # fmt: skip
 
 
-def _runners(heap: bool) -> list[str]:
-    """The functions that are called from outside beside the entry."""
-    lines = [
-        "define i32 @tg_run(ptr %table) {",
-        "  %ok = call i32 @call_body(ptr %table)",
-        "  ret i32 %ok",
-        "}",
-    ]
+def _kept(heap: bool) -> list[str]:
+    """Scratch memory that is kept between calls, if any is."""
     if not heap:
-        return [*lines, "define void @tg_release() {", "  ret void", "}"]
+        return []
     return [
-        *lines, "@spare = internal global ptr null", "declare ptr @malloc(i64)", "declare void @free(ptr)",
-        "define void @tg_release() {", "  %spare = atomicrmw xchg ptr @spare, ptr null seq_cst",
-        "  call void @free(ptr %spare)", "  ret void", "}",
-    ]  # fmt: skip
+        "@spare = internal global ptr null",
+        "declare ptr @malloc(i64)",
+        "declare void @free(ptr)",
+    ]
+
+
+def _released(heap: bool, recycled: Sequence[int]) -> list[str]:
+    """`tg_release`: what is kept between calls is given back."""
+    lines = [f"  call void @tg_forget_array(ptr @tg_last{k})" for k in recycled]
+    if heap:
+        lines += [
+            "  %spare = atomicrmw xchg ptr @spare, ptr null seq_cst",
+            "  call void @free(ptr %spare)",
+        ]
+    return ["define void @tg_release() {", *lines, "  ret void", "}"] if lines else []
 
 
 def _loop_frame(native: Native, local: Sequence[int], n_const: int) -> str:
-    """`call_body(table)` of a loop: the body once a turn. Carried values go to and fro between two buffers."""
+    """`tg_run(table)` of a loop: the body once a turn. Carried values go to and fro between two buffers."""
     loop = native.loop
     assert loop is not None
     schedule = native.schedule
@@ -482,7 +477,7 @@ def _loop_frame(native: Native, local: Sequence[int], n_const: int) -> str:
     size = max(schedule.scratch + 2 * width, 1)  # a loop may carry nothing
     heap = size > STACK
     lines = [
-        "define internal i32 @call_body(ptr %table) #0 {",
+        "define dso_local i32 @tg_run(ptr %table) #0 {",
         "entry:",
         *_pointers(n_in + n_out + loop.open),
         *_borrowed(size, 0, heap, False),
@@ -559,7 +554,8 @@ def _loop_frame(native: Native, local: Sequence[int], n_const: int) -> str:
         "}",
         "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)",
     ]
-    return "\n".join([*lines, *_runners(heap)])
+    native.heap = heap
+    return "\n".join([*lines, *_kept(heap)])
 
 
 def _work(schedule: Schedule) -> int:
@@ -601,11 +597,11 @@ def _entry(native: Native, form: Form, shared: bool) -> str:
     for k, op in enumerate(native.results):
         slot = n_in + k
         if op.shape:
-            used |= {"tg_ndarray", f"tg_descr_{_NAMES[op.dtype]}"}
+            used |= {"tg_ndarray", f"tg_descr_{NAMES[op.dtype]}"}
             for j, n in enumerate(op.shape):
                 lines.append(f"  %dim{k}_{j} = getelementptr i64, ptr %dims{k}, i64 {j}")
                 lines.append(f"  store i64 {n}, ptr %dim{k}_{j}")
-            given = f"ptr @tg_descr_{_NAMES[op.dtype]}, i32 {len(op.shape)}, ptr %dims{k}"
+            given = f"ptr @tg_descr_{NAMES[op.dtype]}, i32 {len(op.shape)}, ptr %dims{k}"
             if math.prod(op.shape) * op.dtype.itemsize <= MOST_RECYCLED:
                 recycled.append(k)
                 lines.append(f"  %array{k} = call ptr @tg_array(ptr @tg_last{k}, {given})")
@@ -615,7 +611,7 @@ def _entry(native: Native, form: Form, shared: bool) -> str:
                 f"  %null{k} = icmp eq ptr %array{k}, null",
                 f"  br i1 %null{k}, label %undo{len(arrays)}, label %made{k}",
                 f"made{k}:",
-                f"  %datap{k} = getelementptr i8, ptr %array{k}, i64 {_DATA}",
+                f"  %datap{k} = getelementptr i8, ptr %array{k}, i64 {DATA}",
                 f"  %data{k} = load ptr, ptr %datap{k}",
             ]
             arrays.append(k)
@@ -626,12 +622,12 @@ def _entry(native: Native, form: Form, shared: bool) -> str:
         # Another thread may take arrays out of a list that was passed: they must live until the end.
         lines += [f"  call void @Py_IncRef(ptr %object{i})" for i in checker.in_lists]
         lines += [
-            "  %thread = call ptr @PyEval_SaveThread()", "  %ok = call i32 @call_body(ptr %table)",
+            "  %thread = call ptr @PyEval_SaveThread()", "  %ok = call i32 @tg_run(ptr %table)",
             "  call void @PyEval_RestoreThread(ptr %thread)",
         ]  # fmt: skip
         lines += [f"  call void @Py_DecRef(ptr %object{i})" for i in checker.in_lists]
     else:
-        lines.append("  %ok = call i32 @call_body(ptr %table)")
+        lines.append("  %ok = call i32 @tg_run(ptr %table)")
     lines += [
         f"  switch i32 %ok, label %result [ i32 0, label %memory{len(arrays)} i32 2, label %undo{len(arrays)} "
         f"i32 {REFUSED}, label %again ]",
@@ -652,7 +648,7 @@ def _entry(native: Native, form: Form, shared: bool) -> str:
         lines.insert(2, f"  %objects = alloca [{n_out} x ptr]")
     failed = "false"
     for k, dtype, n in runs:
-        descr = f"tg_descr_{_NAMES[dtype]}"
+        descr = f"tg_descr_{NAMES[dtype]}"
         used.add(descr)
         if many:
             lines += [
@@ -690,20 +686,18 @@ def _entry(native: Native, form: Form, shared: bool) -> str:
     lines.append("slow:")
     if arrays:
         used.add("tg_ndarray")
-    forgotten = [f"  call void @tg_forget_array(ptr @tg_last{k})" for k in recycled]
     lines += [
         "  %other = call ptr @PyObject_Vectorcall(ptr @tg_slow, ptr %args, i64 %nargs, ptr %names)", "  ret ptr %other", "}",
         "@tg_slow = external global i8",
         *(f"@{name} = external global i8" for name in sorted(used)),
         *(f"@tg_last{k} = internal global [2 x ptr] zeroinitializer" for k in recycled),
-        "define void @tg_forget() {", *forgotten, "  ret void", "}",
-        *(text for _, text in checker.functions.values()), NUMBERS if many else "",
-        PUT if builder.dicts else "", NEW_ARRAY if arrays else "", RECYCLING if recycled else "",
+        *_released(native.heap, recycled),
+        *(text for _, text in checker.functions.values()),
         "declare ptr @tg_PyArray_NewFromDescr(ptr, ptr, i32, ptr, ptr, ptr, i32, ptr)", "declare ptr @tg_PyArray_Scalar(ptr, ptr, ptr)",
         "declare ptr @PyObject_Vectorcall(ptr, ptr, i64, ptr)", "declare ptr @PyEval_SaveThread()",
         "declare void @PyEval_RestoreThread(ptr)", "declare ptr @PyErr_NoMemory()", "declare void @Py_DecRef(ptr)",
         "declare void @Py_IncRef(ptr)", "declare ptr @PyTuple_New(i64)", "declare i32 @PyTuple_SetItem(ptr, i64, ptr)",
-        "declare ptr @PyList_New(i64)", 
+        "declare ptr @PyList_New(i64)", "declare ptr @PyDict_New()",
         "declare ptr @PyDict_GetItemWithError(ptr, ptr)", "declare i32 @memcmp(ptr, ptr, i64)",
         "declare i32 @PyList_SetItem(ptr, i64, ptr)",
     ]  # fmt: skip
@@ -721,138 +715,6 @@ def _runs(results: Sequence[Result]) -> list[tuple[int, np.dtype, int]]:
         else:
             runs.append((k, op.dtype, 1))
     return runs
-
-
-NUMBERS = """
-; Objects of n numbers, whose addresses are given; true where one could not be made. A function, and not text for each: as many
-; values as that, kept over as many calls, take longest to compile.
-define internal i1 @tg_numbers(ptr %from, ptr %to, i64 %n, ptr %descr) noinline {
-entry:
-  br label %each
-each:
-  %i = phi i64 [ 0, %entry ], [ %j, %each ]
-  %failed = phi i1 [ false, %entry ], [ %either, %each ]
-  %at = getelementptr ptr, ptr %from, i64 %i
-  %number = load ptr, ptr %at
-  %object = call ptr @tg_PyArray_Scalar(ptr %number, ptr %descr, ptr null)
-  %none = icmp eq ptr %object, null
-  %either = or i1 %failed, %none
-  %place = getelementptr ptr, ptr %to, i64 %i
-  store ptr %object, ptr %place
-  %j = add i64 %i, 1
-  %more = icmp ult i64 %j, %n
-  br i1 %more, label %each, label %end
-end:
-  ret i1 %either
-}"""
-
-NEW_ARRAY = """
-define internal ptr @tg_new_array(ptr %descr, i32 %nd, ptr %dims) {
-  call void @Py_IncRef(ptr %descr)  ; the call takes it
-  %array = call ptr @tg_PyArray_NewFromDescr(ptr @tg_ndarray, ptr %descr, i32 %nd, ptr %dims, ptr null, ptr null, i32 0, ptr null)
-  ret ptr %array
-}"""
-
-RECYCLING = f"""
-; One of the last two arrays made for a result, if nobody else has it and it is still as it was made; else a new one in the
-; place of the older. Two, since a caller mostly has the last result until the next one is there.
-define internal ptr @tg_array(ptr %last, ptr %descr, i32 %nd, ptr %dims) {{
-entry:
-  %wide = zext i32 %nd to i64
-  %length = shl i64 %wide, 3
-  br label %look
-look:
-  %i = phi i64 [ 0, %entry ], [ %j, %next ]
-  %at = getelementptr ptr, ptr %last, i64 %i
-  %array = load ptr, ptr %at
-  %none = icmp eq ptr %array, null
-  br i1 %none, label %next, label %there
-there:
-  %count = load i64, ptr %array
-  %alone = icmp eq i64 %count, 1
-  br i1 %alone, label %free, label %next
-free:
-  %weakp = getelementptr i8, ptr %array, i64 {_WEAK}
-  %weak = load ptr, ptr %weakp
-  %unseen = icmp eq ptr %weak, null
-  %basep = getelementptr i8, ptr %array, i64 {_BASE}
-  %base = load ptr, ptr %basep
-  %whole = icmp eq ptr %base, null
-  %descrp = getelementptr i8, ptr %array, i64 {_DESCR}
-  %descr1 = load ptr, ptr %descrp
-  %kind = icmp eq ptr %descr1, %descr
-  %flagsp = getelementptr i8, ptr %array, i64 {_FLAGS}
-  %flags = load i32, ptr %flagsp
-  %mine = and i32 %flags, {OWN}
-  %plain = icmp eq i32 %mine, {OWN}
-  %ndp = getelementptr i8, ptr %array, i64 {_ND}
-  %nd1 = load i32, ptr %ndp
-  %axes = icmp eq i32 %nd1, %nd
-  %t0 = and i1 %unseen, %whole
-  %t1 = and i1 %kind, %plain
-  %t2 = and i1 %t0, %t1
-  %t3 = and i1 %t2, %axes
-  br i1 %t3, label %compare, label %next
-compare:
-  %dimsp = getelementptr i8, ptr %array, i64 {_DIMS}
-  %dims1 = load ptr, ptr %dimsp
-  %differ = call i32 @memcmp(ptr %dims1, ptr %dims, i64 %length)
-  %same = icmp eq i32 %differ, 0
-  br i1 %same, label %again, label %next
-again:
-  call void @Py_IncRef(ptr %array)
-  ret ptr %array
-next:
-  %j = add i64 %i, 1
-  %more = icmp ult i64 %j, 2
-  br i1 %more, label %look, label %make
-make:
-  %new = call ptr @tg_new_array(ptr %descr, i32 %nd, ptr %dims)
-  %failed = icmp eq ptr %new, null
-  br i1 %failed, label %end, label %keep
-keep:
-  call void @Py_IncRef(ptr %new)
-  %second = getelementptr ptr, ptr %last, i64 1
-  %old = load ptr, ptr %last
-  %younger = load ptr, ptr %second
-  store ptr %younger, ptr %last
-  store ptr %new, ptr %second
-  %unused = icmp eq ptr %old, null
-  br i1 %unused, label %end, label %drop
-drop:  ; what this runs may call the program again
-  call void @Py_DecRef(ptr %old)
-  br label %end
-end:
-  ret ptr %new
-}}
-define internal void @tg_forget_array(ptr %last) {{
-  %second = getelementptr ptr, ptr %last, i64 1
-  %a = load ptr, ptr %last
-  %b = load ptr, ptr %second
-  store ptr null, ptr %last
-  store ptr null, ptr %second
-  call void @Py_DecRef(ptr %a)
-  call void @Py_DecRef(ptr %b)
-  ret void
-}}"""
-
-
-PUT = """
-define internal void @tg_put(ptr %dict, ptr %key, ptr %item) {
-  %none = icmp eq ptr %dict, null
-  %lost = icmp eq ptr %item, null
-  %failed = or i1 %none, %lost
-  br i1 %failed, label %end, label %put
-put:
-  call i32 @PyDict_SetItem(ptr %dict, ptr %key, ptr %item)
-  call void @Py_DecRef(ptr %item)
-  br label %end
-end:
-  ret void
-}
-declare ptr @PyDict_New()
-declare i32 @PyDict_SetItem(ptr, ptr, ptr)"""
-"""An item goes into a dict, unless there was no memory for one of them, which is reported then."""
 
 
 class _Builder:
@@ -985,7 +847,7 @@ class _Checker:
         if w.copy is not None and w.copy.nbytes:
             self.used |= {f"tg_is{i}", f"tg_was{i}"}
             lines += [
-                f"  %herep{i} = getelementptr i8, ptr @tg_is{i}, i64 {_DATA}",
+                f"  %herep{i} = getelementptr i8, ptr @tg_is{i}, i64 {DATA}",
                 f"  %here{i} = load ptr, ptr %herep{i}",
                 f"  %differ{i} = call i32 @memcmp(ptr %here{i}, ptr @tg_was{i}, i64 {w.copy.nbytes})",
                 f"  %equal{i} = icmp eq i32 %differ{i}, 0",
@@ -1043,7 +905,7 @@ class _Checker:
 
     def _data_of(self, k: int | str, argument: Argument) -> list[str]:
         """Text that stores the address of an argument's data at its place, and goes on at `next`, or else at `slow`."""
-        name = _NAMES[argument.dtype]
+        name = NAMES[argument.dtype]
         shape = argument.shape
         number = [
             f"  %value{k} = getelementptr i8, ptr %object{k}, i64 {H}",
@@ -1068,17 +930,17 @@ class _Checker:
             ]  # fmt: skip
         lines += [
             f"  %isarray{k} = icmp eq ptr %type{k}, @tg_ndarray", f"  br i1 %isarray{k}, label %look{k}, label %slow", f"look{k}:",
-            f"  %ndp{k} = getelementptr i8, ptr %object{k}, i64 {_ND}", f"  %nd{k} = load i32, ptr %ndp{k}",
+            f"  %ndp{k} = getelementptr i8, ptr %object{k}, i64 {ND}", f"  %nd{k} = load i32, ptr %ndp{k}",
             f"  %ndok{k} = icmp eq i32 %nd{k}, {len(shape)}",
-            f"  %flagsp{k} = getelementptr i8, ptr %object{k}, i64 {_FLAGS}", f"  %flags{k} = load i32, ptr %flagsp{k}",
+            f"  %flagsp{k} = getelementptr i8, ptr %object{k}, i64 {FLAGS}", f"  %flags{k} = load i32, ptr %flagsp{k}",
             f"  %masked{k} = and i32 %flags{k}, 257", f"  %flagsok{k} = icmp eq i32 %masked{k}, 257",
-            f"  %descrp{k} = getelementptr i8, ptr %object{k}, i64 {_DESCR}", f"  %descr{k} = load ptr, ptr %descrp{k}",
+            f"  %descrp{k} = getelementptr i8, ptr %object{k}, i64 {DESCR}", f"  %descr{k} = load ptr, ptr %descrp{k}",
             f"  %descrok{k} = icmp eq ptr %descr{k}, @tg_descr_{name}", f"  %both{k} = and i1 %ndok{k}, %flagsok{k}",
             f"  %fits{k} = and i1 %both{k}, %descrok{k}", f"  br i1 %fits{k}, label %shape{k}, label %slow", f"shape{k}:",
         ]  # fmt: skip
         if shape:
             lines += [
-                f"  %dimsp{k} = getelementptr i8, ptr %object{k}, i64 {_DIMS}",
+                f"  %dimsp{k} = getelementptr i8, ptr %object{k}, i64 {DIMS}",
                 f"  %indims{k} = load ptr, ptr %dimsp{k}",
             ]
             before = "true"
@@ -1090,7 +952,7 @@ class _Checker:
                 before = f"%all{k}_{j}"
             lines += [f"  br i1 {before}, label %take{k}, label %slow", f"take{k}:"]
         lines += [
-            f"  %inp{k} = getelementptr i8, ptr %object{k}, i64 {_DATA}", f"  %indata{k} = load ptr, ptr %inp{k}",
+            f"  %inp{k} = getelementptr i8, ptr %object{k}, i64 {DATA}", f"  %indata{k} = load ptr, ptr %inp{k}",
             f"  store ptr %indata{k}, ptr %place{k}", f"  br label %next{k}",
         ]  # fmt: skip
         return lines

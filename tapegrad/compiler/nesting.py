@@ -97,8 +97,6 @@ class Module:
                 *self.texts,
                 *self.declared,
                 *(f"@tg_const{i} = external global i8" for i in range(len(self.constants))),
-                PAUSES if self.pauses else "",
-                SHARING if self.shared else "",
             ]
         )
 
@@ -152,6 +150,8 @@ class Module:
             lines += _of_threads(schedule)
             given += [*(f"ptr %part{n}" for n in shared), "ptr %theirs", "i64 %team"]
             self.shared = True
+            self.declared["declare ptr @malloc(i64)"] = None
+            self.declared["declare void @free(ptr)"] = None
         lines.append(f"  call void @body{k}({', '.join(given)})")
         if body.shares:
             lines.append("  call void @free(ptr %block)")
@@ -660,28 +660,6 @@ class _LoopText:
         ]
         if not self.few:
             lines.append("  %last = phi ptr [ %new, %awake ], [ %here, %begin ]")
-
-
-SHARING = """
-declare void @tg_share(ptr, ptr, i64, i64)
-declare i64 @tg_team()
-declare ptr @malloc(i64)
-declare void @free(ptr)
-"""
-
-PAUSES = """
-define internal i32 @tg_pause() noinline {
-  %state = call i32 @PyGILState_Ensure()
-  %raised = call i32 @PyErr_CheckSignals()
-  call void @PyGILState_Release(i32 %state)
-  %quiet = icmp eq i32 %raised, 0
-  %result = select i1 %quiet, i32 1, i32 2
-  ret i32 %result
-}
-declare i32 @PyGILState_Ensure()
-declare i32 @PyErr_CheckSignals()
-declare void @PyGILState_Release(i32)
-"""
 
 
 def nested(graph: Graph, name: str, form: Form, slow: Any) -> Native | None:

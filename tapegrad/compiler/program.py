@@ -28,7 +28,6 @@ import numpy as np
 from .. import storage
 from ..errors import TraceError
 from ..mode import WATCHERS, Off, is_grad_enabled
-from ..primitive import OPS
 from ..sweep import operands
 from ..tape import RECORDER, STRIDE, Leaf, own_tape
 from ..tensor import Tensor, wrap
@@ -377,27 +376,18 @@ def traced(
 ) -> tuple[Program, list[Any]]:
     """Run `f` once on traced values: the program, and the outputs of this very run.
 
-    It runs again where a loop has to be traced in another way, and once more where it was the first to ask for ops that are declared when
-    needed: calls of those were not recorded.
+    It runs again where a loop has to be traced in another way.
     """
     unrolled: frozenset[Any] = frozenset()
-    declared = False
     while True:
-        known = len(OPS)
         try:
-            found = _traced(f, call, name, slow, unrolled, sys.maxsize if declared else known)
-            if found is not None:
-                return found
-        except Exception:
-            if declared or len(OPS) == known:
-                raise
+            return _traced(f, call, name, slow, unrolled)
         except LeftBehind as loop:
             if loop.key in unrolled:
                 raise TraceError(
                     f"{name} was compiled, and {loop} met a value of another trace."
                 ) from None
             unrolled |= {loop.key}
-        declared = declared or len(OPS) > known
 
 
 def _traced(
@@ -406,9 +396,8 @@ def _traced(
     name: str,
     slow: Callable[..., Any] | None,
     unrolled: frozenset[Any],
-    known: int,
-) -> tuple[Program, list[Any]] | None:
-    """A run of `f` as a program, and its outputs; None where it was asked for ops that were not `known`."""
+) -> tuple[Program, list[Any]]:
+    """A run of `f` as a program, and its outputs."""
     import optree
 
     start = time.perf_counter()
@@ -459,8 +448,6 @@ def _traced(
             f"{name} draws random numbers, and a compiled program would return those of its first run each time. Draw them "
             "outside and pass them as arguments."
         )
-    if len(OPS) > known:
-        return None
     trace.graph.outputs = outputs
     del own, leaves, output  # what they hold would seem to be somebody else's
     met, trace.met = list(trace.met.values()), {}

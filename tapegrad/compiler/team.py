@@ -30,7 +30,6 @@ _lock = threading.Lock()
 _state: dict[str, Any] = {}
 
 _TEXT = f"""
-@team = internal global i64 1
 @hired = internal global i64 0
 @busy = internal global i64 0
 @word = internal global i64 0
@@ -46,16 +45,6 @@ declare ptr @PyThread_allocate_lock()
 declare i32 @PyThread_acquire_lock(ptr, i32)
 declare void @PyThread_release_lock(ptr)
 declare i64 @PyThread_start_new_thread(ptr, ptr)
-
-define i64 @tg_team() {{
-  %n = load atomic i64, ptr @team seq_cst, align 8
-  ret i64 %n
-}}
-
-define void @tg_set_team(i64 %n) {{
-  store atomic i64 %n, ptr @team seq_cst, align 8
-  ret void
-}}
 
 ; A child of fork has none of its parent's threads, and whatever they held.
 define void @tg_forget() {{
@@ -177,7 +166,8 @@ end:
   ret void
 }}
 
-define void @tg_share(ptr %call, ptr %frame, i64 %chunks, i64 %team) {{
+; Whether it has had the chunks done; it has not where there is nobody to help.
+define i1 @tg_crew(ptr %call, ptr %frame, i64 %chunks, i64 %team) {{
   %others = sub i64 %team, 1
   %most = sub i64 %chunks, 1
   %fewer = icmp slt i64 %most, %others
@@ -225,41 +215,36 @@ wait:
   br label %over
 over:
   store atomic i64 0, ptr @busy seq_cst, align 8
-  ret void
+  ret i1 true
 alone:
-  %first = icmp sgt i64 %chunks, 0
-  br i1 %first, label %each, label %end
-each:
-  %k = phi i64 [ 0, %alone ], [ %k1, %each ]
-  call void %call(ptr %frame, i64 %k, i64 0)
-  %k1 = add i64 %k, 1
-  %on = icmp slt i64 %k1, %chunks
-  br i1 %on, label %each, label %end
-end:
-  ret void
+  ret i1 false
 }}
 """
 
 
-def addresses() -> dict[str, int]:
-    """Addresses of `tg_team` and `tg_share`, for programs that share loops."""
+def ready() -> None:
+    """Have the crew hired by programs that share loops, if more than one thread is wanted."""
     with _lock:
-        if "addresses" not in _state:
-            from . import jit
+        _state["shares"] = True
+        _told()
 
-            part = jit.compiled(_TEXT, jit.QUICK)
-            exports = ("tg_team", "tg_share", "tg_set_team", "tg_forget")
-            library = jit.Library(part.code, exports, {}, part.asks, None)
-            # Workers are in this code when Python has gone, so neither it nor its linker is ever dropped.
-            for kept in (library, library.tracker, jit.linker()):
-                ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
-            _state["addresses"] = library.addresses
-            _state["set"] = ctypes.CFUNCTYPE(None, ctypes.c_int64)(library.addresses["tg_set_team"])
-            forget = ctypes.CFUNCTYPE(None)(library.addresses["tg_forget"])
-            if hasattr(os, "register_at_fork"):
-                os.register_at_fork(after_in_child=forget)
-            _state["set"](_number())
-        return {name: _state["addresses"][name] for name in ("tg_team", "tg_share")}
+
+def _told() -> None:
+    """Tell programs how many threads there are; the crew is made when it is first wanted."""
+    number = _number()
+    if number > 1 and "crew" not in _state:
+        from . import jit, support
+
+        found = support.kept_forever(_TEXT, jit.QUICK, ("tg_crew", "tg_forget"))
+        forget = ctypes.CFUNCTYPE(None)(found["tg_forget"])
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=forget)
+        _state["crew"] = found["tg_crew"]
+    if _state.get("told") != number:
+        from . import support
+
+        support.set_team(number, _state.get("crew", 0))
+        _state["told"] = number
 
 
 def _number() -> int:
@@ -318,8 +303,8 @@ def set_num_threads(n: int) -> None:
     number = _checked(operator.index(n))
     with _lock:
         _state["number"] = number
-        if "set" in _state:
-            _state["set"](number)
+        if "shares" in _state:
+            _told()
 
 
 __all__ = ["get_num_threads", "set_num_threads"]

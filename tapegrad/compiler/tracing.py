@@ -28,7 +28,7 @@ import numpy as np
 
 from .. import storage
 from ..errors import TraceError
-from ..primitive import OPS, Primitive, apply, namespace, strong
+from ..primitive import OPS, WHEN_DECLARED, Primitive, apply, namespace, strong
 from ..storage import StandIn
 from ..tape import BIG, Tape, current
 from ..tensor import Tensor, wrap
@@ -138,7 +138,10 @@ class Trace:
             )
         except _Belongs as inside:
             return inside.home.call(function, args, kwargs, name)
-        if any(type(v) is Later or (type(v) is np.ndarray and v.size >= PUT_OFF) for v in values):
+        if any(
+            type(v) is Later or (type(v) is np.ndarray and v.size >= PUT_OFF)
+            for v in (*values, *template[0])
+        ):
             later = _put_off(function, name, template, values)
             if later is not None:
                 node = Recorded(function, name, template[0], template[1], inputs, later.sample)
@@ -1369,21 +1372,27 @@ def ops_recorded() -> Iterator[None]:
     try:
         with _lock:
             if not _originals:
-                # Entries of packed and freed values are never evaluated.
-                for op in [op for op in OPS if op.evaluate is not None]:
-                    # What is put around a ufunc chooses by operators, which are recorded themselves.
-                    own = not isinstance(op.forward, np.ufunc) and op.around is None
-                    if own and op.name not in _SEEN_THROUGH:
-                        _originals.append((op, op.forward))
-                        _set_forward(op, _recorder(op))
+                for op in list(OPS):
+                    _record_calls(op)
+                WHEN_DECLARED.append(_record_calls)  # some are when they are first asked for
         yield
     finally:
         with _lock:
             _recording -= 1
             if not _recording:
+                WHEN_DECLARED.remove(_record_calls)
                 for op, forward in _originals:
                     _set_forward(op, forward)
                 _originals.clear()
+
+
+def _record_calls(op: Primitive) -> None:
+    # Entries of packed and freed values are never evaluated; what is put around a ufunc chooses by operators, which are recorded
+    # themselves.
+    own = op.evaluate is not None and not isinstance(op.forward, np.ufunc) and op.around is None
+    if own and op.name not in _SEEN_THROUGH:
+        _originals.append((op, op.forward))
+        _set_forward(op, _recorder(op))
 
 
 def _set_forward(op: Primitive, forward: Any) -> None:
