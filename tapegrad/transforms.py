@@ -371,6 +371,28 @@ def _refuse_count(value: Any, name: str) -> None:
         )
 
 
+def is_compiled(f: Any) -> bool:
+    """Whether a function was made by `tg.compile`."""
+    compiler = sys.modules.get("tapegrad.compiler")  # without it nothing is compiled yet
+    return compiler is not None and isinstance(f, compiler.Compiled)
+
+
+def _whole(transform: Callable[..., Any]) -> Callable[..., Any]:
+    """A transform of functions; of a compiled one it is compiled as a whole, made once: forward and backward are one program, where an
+    entry of a tape would run the function again on the way back."""
+
+    @functools.wraps(transform)
+    def chosen(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Callable[..., Any]:
+        # Of the arguments of a product with a Hessian the second is a direction, so positions mean other things.
+        if is_compiled(f) and not (f.static and transform.__name__ == "hvp"):  # type: ignore[attr-defined]
+            key = (chosen, repr((args, sorted(kwargs.items())))) if args or kwargs else chosen
+            return f.derived(lambda g: transform(g, *args, **kwargs), key)  # type: ignore[attr-defined]
+        return transform(f, *args, **kwargs)
+
+    return chosen
+
+
+@_whole
 def value_and_grad(
     f: Callable[..., Any], argnums: Any = 0, has_aux: bool = False, *, argnum: Any = None
 ) -> Callable[..., Any]:
@@ -425,6 +447,7 @@ def _value_and_grad(
     return differentiated
 
 
+@_whole
 def grad(
     f: Callable[..., Any], argnums: Any = 0, has_aux: bool = False, *, argnum: Any = None
 ) -> Callable[..., Any]:
@@ -614,6 +637,7 @@ def _pushed(
     return results
 
 
+@_whole
 def jacobian(
     f: Callable[..., Any],
     argnums: Any = 0,
@@ -753,6 +777,7 @@ def _as_block(block: Any, given: Any) -> Any:
     )
 
 
+@_whole
 def hessian(
     f: Callable[..., Any], argnums: Any = 0, has_aux: bool = False, *, argnum: Any = None
 ) -> Callable[..., Any]:
@@ -770,6 +795,7 @@ def hessian(
     return jacobian(once, argnums, has_aux, mode="forward")
 
 
+@_whole
 def hvp(f: Callable[..., Any]) -> Callable[..., Any]:
     """Hessian-vector product of a scalar function: `hvp(f)(x, v)` is `hessian(f)(x) @ v`, at the cost of a few runs of `f`.
 

@@ -1096,6 +1096,38 @@ def test_sums_of_products_over_indices_are_machine_code(subscripts):
         assert not compiled.report().calls
 
 
+@pytest.mark.parametrize("mode", ["full", "same", "valid"])
+@pytest.mark.parametrize(
+    ("n", "m"), [(9, 3), (3, 9), (40, 20), (30, 30), (1, 1), (60, 40), (60, 45)]
+)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_short_convolutions_are_machine_code(n, m, mode, dtype):
+    rng = np.random.default_rng(8)
+    a, v = rng.normal(size=n).astype(dtype), rng.normal(size=m).astype(dtype)
+
+    def loss(a, v):
+        return np.sum(np.sin(np.convolve(a, v, mode)) * np.correlate(a, v, mode))
+
+    gradient = tg.grad(loss, argnums=(0, 1))
+    for f in (loss, gradient, lambda a, v: tg.hvp(lambda a: loss(a, v))(a, a)):
+        compiled = same_everywhere(
+            f, (a, v), (a[::-1], v + 1), rtol=1e-11 if dtype == np.float64 else 2e-3
+        )
+        few = min(n, m) <= 24 or (mode == "valid" and f is loss and abs(n - m) < 24)
+        assert not few or not compiled.report().calls
+
+
+def test_convolutions_keep_infinities_to_where_they_reach():
+    """Nothing is multiplied by what stands for no entry."""
+    a, v = np.array([1.0, np.inf, 2.0, 0.0, -0.0, 3.0, np.nan, 1.0]), np.array([0.5, np.inf, -1.0])
+    for mode in ("full", "same", "valid"):
+        compiled = tg.compile(lambda a, v, mode=mode: np.convolve(a, v, mode))
+        with np.errstate(invalid="ignore"):
+            for _ in range(2):
+                np.testing.assert_array_equal(compiled(a, v), np.convolve(a, v, mode))
+        assert not compiled.report().calls
+
+
 @pytest.mark.parametrize(
     "f",
     [
@@ -1326,6 +1358,65 @@ def test_constants_are_kept_and_released():
     assert make()(np.ones(100_000)) == 1e5 + 1
 
 
+def test_transforms_of_compiled_functions_are_compiled_as_a_whole():
+    @tg.compile
+    def loss(x, scale=1.0):
+        return np.sum(np.sin(x) * x) * scale
+
+    plain = loss.f
+    v = np.cos(X)
+    for transform in (tg.grad, tg.value_and_grad, tg.jacobian, tg.hessian, tg.elementwise_grad):
+        whole = transform(loss)
+        for _ in range(2):
+            agree(whole(X), transform(plain)(X))
+            agree(whole(X, 3.0), transform(plain)(X, 3.0))
+            agree(whole(X, scale=2.0), transform(plain)(X, scale=2.0))
+    for _ in range(2):
+        agree(tg.hvp(loss)(X, v), tg.hvp(plain)(X, v))
+        agree(tg.grad(tg.grad(loss))(2.0), tg.grad(tg.grad(plain))(2.0))
+        agree(tg.jacobian(tg.grad(loss), mode="forward")(X), tg.hessian(plain)(X))
+    both = tg.value_and_grad(loss, argnums=(0, 1))
+    assert isinstance(both, tg.compiler.Compiled) and both is tg.value_and_grad(
+        loss, argnums=(0, 1)
+    )
+    agree(both(X, 2.0), tg.value_and_grad(plain, argnums=(0, 1))(X, 2.0))
+    with pytest.raises(tg.NotDifferentiable, match="scalar output"):
+        tg.grad(tg.compile(np.sin))(X)
+    with pytest.raises(ValueError, match="mode 'sideways'"):
+        tg.jacobian(loss, mode="sideways")
+
+
+def test_transforms_of_compiled_functions_keep_what_is_static():
+    runs = []
+
+    def power(n, x):
+        runs.append(n)
+        return np.sum(x**n), {"n": n}
+
+    gradient = tg.grad(tg.compile(power, static_argnums=0), 1, has_aux=True)
+    for n in (2, 3, 2, 3):
+        g, aux = gradient(n, X)
+        agree(g, n * X ** (n - 1))
+        assert aux == {"n": n}
+    assert runs == [2, 3]
+    # Positions are others in a product with a Hessian.
+    first = tg.compile(lambda x, n: np.sum(x**n), static_argnums=1)
+    for _ in range(2):
+        agree(tg.hvp(first)(X, X, 3), 6 * X * X)
+
+
+def test_gradients_of_compiled_functions_are_part_of_what_is_around_them():
+    loss = tg.compile(lambda x: np.sum(np.sin(x) * x))
+    x = tg.tensor(X, requires_grad=True)
+    y = (tg.grad(loss)(x) * X).sum()
+    y.backward()
+    agree(x.grad.numpy(), tg.hvp(loss.f)(X, X))
+    whole = tg.compile(lambda x: np.sum(tg.grad(loss)(x) ** 2))
+    for _ in range(2):
+        agree(whole(X), np.sum(tg.grad(loss.f)(X) ** 2))
+    assert not whole.report().calls
+
+
 def test_many_threads_at_once():
     c = tg.compile(tg.value_and_grad(loss))
     expected = [tg.value_and_grad(loss)(X + k) for k in range(8)]
@@ -1381,12 +1472,18 @@ def test_eager_code_in_another_thread_is_undisturbed():
 
 
 def test_the_first_to_ask_for_special_functions():
-    """Their ops are declared while the function is traced, and recorded all the same."""
+    """Their ops are declared while the function is traced, and recorded all the same, in one trace."""
     source = (
         "import numpy as np, tapegrad as tg\n"
-        "f = tg.compile(tg.grad(lambda x: np.sum(tg.special.digamma(x))))\n"
+        "runs = []\n"
+        "def loss(x):\n"
+        "    runs.append(x)\n"
+        "    return np.sum(tg.special.digamma(x))\n"
+        "f = tg.compile(tg.grad(loss))\n"
         "x = np.linspace(1.0, 2.0, 10_000)\n"
-        "np.testing.assert_allclose(f(x), f.f(x), rtol=1e-12)\n"
+        "got = f(x), f(x)\n"
+        "assert len(runs) == 1\n"
+        "for g in got: np.testing.assert_allclose(g, f.f(x), rtol=1e-12)\n"
         "assert not f.latest.guards"
     )
     subprocess.run([sys.executable, "-c", source], check=True)

@@ -157,8 +157,9 @@ def test_names():
     assert np.isclose(tg.grad(f)(x) @ direction, slope, rtol=1e-7)
 
 
-def test_functions_of_numpy_are_compiled_once():
-    """For the function itself, for its types and for its adjoint."""
+def test_functions_of_numpy_are_compiled_once(monkeypatch, tmp_path):
+    """For the function itself, for its types and for its adjoint, where no other process has left them."""
+    monkeypatch.setenv("TAPEGRAD_CACHE_DIR", str(tmp_path))
 
     class Compiled(event.Listener):
         def on_start(self, event):

@@ -89,11 +89,13 @@ class Compiled:
         """The function: programs are made again where it arrives, from the object code on that machine's disk if it is there."""
         return Compiled, (self.f, self.static, self.programs.most)
 
-    def derived(self, transform: Callable[..., Any]) -> Compiled:
-        """`transform` of the function, compiled as a whole, forward and backward; made once."""
-        if transform not in self._derived:
-            self._derived[transform] = self.sibling(transform(self.f))
-        return self._derived[transform]
+    def derived(self, transform: Callable[..., Any], key: Any = None) -> Compiled:
+        """`transform` of the function, compiled as a whole, forward and backward; made once for a `key`, or a transform."""
+        key = transform if key is None else key
+        if key not in self._derived:
+            whole = Compiled(transform(self.f), self.static, self.programs.most)
+            self._derived[key] = whole
+        return self._derived[key]
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         """As a method: the instance is a first argument, and static unless it is a pytree."""
@@ -146,7 +148,8 @@ def compile(
     Arguments and results are pytrees of arrays, tensors and numbers. Arrays, tensors, NumPy scalars and Python's floats and complex
     numbers are dynamic: their values may change from call to call. Python's ints, bools, strings and everything else are
     part of the signature, as are `static_argnums`; for another value the function is traced again. Transforms go inside:
-    `tg.compile(tg.value_and_grad(loss))`. A compiled function called on tracked tensors is one entry of their tape.
+    `tg.compile(tg.value_and_grad(loss))`; around a compiled function they do as if they were (`tg.grad(tg.compile(loss))`). A compiled
+    function called on tracked tensors is one entry of their tape.
 
     A value that Python looks at while tracing (`if x > 0`, `float(x)`, `range(n)`) is checked at each call, and leads to
     another trace where it differs; so do numbers, small arrays and tensors that it finds in its closure, among globals or on the way. What

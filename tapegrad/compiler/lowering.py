@@ -1079,6 +1079,52 @@ def matmul(arrays: Arrays, node: Node, operands: Sequence[Any], settings: dict[s
     return arrays.reduce("add", spread, (len(spread.shape) - 2,))
 
 
+MOST_TAPS = 24
+"""Terms of each entry of a convolution, or entries, above which it is a NumPy call."""
+
+
+@lowers("convolution", "convolve")
+def convolution(
+    arrays: Arrays, node: Node, operands: Sequence[Any], settings: dict[str, Any]
+) -> Op:
+    """Slices of the longer sequence times the entries of the shorter; where few entries are asked for, a sum of products each."""
+    given = dict(zip(("a", "v", "mode"), operands, strict=False)) | settings
+    mode = given.pop("mode", "full")
+    long, short = (_op(arrays, given.pop(name), node.dtype) for name in ("a", "v"))
+    if given or mode not in ("full", "valid") or node.dtype not in (F8, F4):
+        raise Unlowered
+    if len(long.shape) != 1 or len(short.shape) != 1:
+        raise Unlowered
+    if long.size < short.size:
+        long, short = short, long
+    m, n = short.size, math.prod(node.shape)
+
+    def part(x: Op, start: int, step: int, length: int) -> Op:
+        return arrays.view(x, [(start, 0 if step else -1, step)], (length,))
+
+    if m <= MOST_TAPS:
+        nothing = total = arrays.const(0, node.shape, node.dtype)
+        for j in range(m):
+            if mode == "valid":
+                taps = part(short, m - 1 - j, 0, n), part(long, j, 1, n)
+                term = arrays.elem("multiply", taps, node.dtype)
+            else:
+                taps = part(short, j, 0, long.size), long
+                term = arrays.elem("multiply", taps, node.dtype)
+                term = arrays.region(term, nothing, [(j, 0)])
+            total = term if j == 0 else arrays.elem("add", (total, term), node.dtype)
+        return total
+    if mode == "full" or n > MOST_TAPS:
+        raise Unlowered
+    whole = arrays.const(0, node.shape, node.dtype)
+    reversed_ = part(short, m - 1, -1, m)
+    for k in range(n):
+        product = arrays.elem("multiply", (part(long, k, 1, m), reversed_), node.dtype)
+        entry = arrays.reshape(arrays.reduce("add", product, (0,)), (1,))
+        whole = arrays.region(entry, whole, [(k, 0)])
+    return whole
+
+
 @lowers("einsum")
 def einsum(arrays: Arrays, node: Node, operands: Sequence[Any], settings: dict[str, Any]) -> Op:
     """Products over all indices at once, summed over those that the result lacks."""

@@ -14,7 +14,6 @@ Invariant: a promoted derivative returns what the eager one would, to rounding, 
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -23,7 +22,7 @@ import numpy as np
 
 from .. import storage
 from ..tape import ATTENDING, STRIDE
-from ..transforms import _flatten, _Run, hessian, hvp
+from ..transforms import _flatten, _Run, hessian, hvp, is_compiled
 
 LEAST = 0.25
 """Seconds of eager evaluations before anything is considered."""
@@ -73,12 +72,6 @@ class Promotion:
 
             self._effects[f] = effect(f, self.others_act) or _watched()
         return self._effects[f]
-
-
-def is_compiled(f: Any) -> bool:
-    """Whether a function was made by `tg.compile`."""
-    compiler = sys.modules.get("tapegrad.compiler")  # without it nothing is compiled yet
-    return compiler is not None and isinstance(f, compiler.Compiled)
 
 
 def derived(transform: Callable[..., Any], f: Any) -> Callable[..., Any]:
