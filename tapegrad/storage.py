@@ -38,6 +38,10 @@ class StandIn:
         """The value as an array (a Python number is none)."""
         return self
 
+    def python_number(self) -> Any:
+        """The number as Python's own."""
+        raise NotImplementedError
+
     def duplicate(self) -> Any:
         """A copy."""
         raise NotImplementedError

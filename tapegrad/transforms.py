@@ -321,7 +321,8 @@ def _as_given(g: Any, given: Any, like: Tensor) -> Any:
     if isinstance(given, Tensor):
         return wrap(duplicate(g))
     if isinstance(g, StandIn):
-        return g
+        own = isinstance(given, float | complex | int) and not isinstance(given, np.generic)
+        return g.python_number() if own and not g.shape else g
     if isinstance(given, np.ndarray):
         return np.array(g)
     if isinstance(given, np.generic):

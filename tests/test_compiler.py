@@ -1386,6 +1386,26 @@ def test_transforms_of_compiled_functions_are_compiled_as_a_whole():
         tg.jacobian(loss, mode="sideways")
 
 
+@pytest.mark.parametrize(
+    ("f", "x"),
+    [
+        (lambda x: x * 2.0, 3.0), (tg.grad(lambda x: x**3), 2.0), (tg.grad(tg.grad(lambda x: x**3)), 2.0),
+        (tg.value_and_grad(lambda x: x * np.sin(x)), 2.0), (tg.grad(lambda x: x**2), np.float64(2.0)), (tg.hessian(lambda x: x**3), 2.0),
+        (lambda z: z * z, 1 + 2j), (tg.grad(lambda z: np.abs(z) ** 2), 1 + 2j), (tg.grad(lambda a: a[0] * a[1] + a[2]), [1.0, 2.0, 3.0]),
+        (tg.value_and_grad(lambda d: d["a"] * d["b"]), {"a": 2.0, "b": np.float64(3.0)}), (lambda x: tg.vjp(lambda y: y * y, x)[1](1.0), 2.0),
+        (lambda x: [x * i for i in range(7)] + [np.sin(x) * i for i in range(3)] + [x] * 2, 2.0),
+        (lambda z: [z * i for i in range(7)] + [z.real], 2.0 + 1j), (tg.grad(lambda xs: sum(x * x for x in xs)), [0.5] * 9),
+        (lambda x: tg.grad(lambda y: y * x)(3.0) + x, 2.0),
+    ],
+)  # fmt: skip
+def test_numbers_are_of_the_kind_that_the_function_gives(f, x):
+    """Python's own where they are without tg.compile, by one native call all the same."""
+    compiled = tg.compile(f)
+    for _ in range(3):
+        assert repr(compiled(x)) == repr(f(x))
+    assert compiled.latest.direct is not None
+
+
 def test_transforms_of_compiled_functions_keep_what_is_static():
     runs = []
 

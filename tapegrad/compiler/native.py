@@ -18,7 +18,7 @@ import ctypes
 import functools
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -92,7 +92,7 @@ class Form:
     ("dict", indices of the keys among the constants, *trees).
     """
 
-    __slots__ = ("arguments", "objects", "result", "watched")
+    __slots__ = ("arguments", "objects", "result", "watched", "weak")
 
     def __init__(
         self,
@@ -100,9 +100,11 @@ class Form:
         result: Any,
         objects: Sequence[Any] = (),
         watched: Sequence[Watched] = (),
+        weak: Sequence[int] = (),
     ) -> None:
         self.arguments = list(arguments)
         self.result = result
+        self.weak = frozenset(weak)  # leaves of the result that are Python's own numbers
         self.objects = list(objects)
         self.watched = list(watched)  # what must be as it was, beside the arguments
 
@@ -644,22 +646,23 @@ def _entry(native: Native, form: Form, shared: bool) -> str:
     runs = [(k, op.dtype, 1) for k, op in enumerate(results) if not op.shape]
     many = len(runs) > MOST_ALIKE
     if many:
-        runs = _runs(results)
+        runs = _runs(results, form.weak)
         lines.insert(2, f"  %objects = alloca [{n_out} x ptr]")
     failed = "false"
     for k, dtype, n in runs:
-        descr = f"tg_descr_{NAMES[dtype]}"
-        used.add(descr)
+        weak = k in form.weak
+        descr = "" if weak else f"tg_descr_{NAMES[dtype]}"
+        used |= {descr} - {""}
         if many:
             lines += [
-                f"  %from{k} = getelementptr ptr, ptr %table, i64 {n_in + k}", f"  %to{k} = getelementptr ptr, ptr %objects, i64 {k}",
-                f"  %sn{k} = call i1 @tg_numbers(ptr %from{k}, ptr %to{k}, i64 {n}, ptr @{descr})",
-            ]  # fmt: skip
-        else:
-            lines += [
-                f"  %array{k} = call ptr @tg_PyArray_Scalar(ptr %out{k}, ptr @{descr}, ptr null)",
-                f"  %sn{k} = icmp eq ptr %array{k}, null",
+                f"  %from{k} = getelementptr ptr, ptr %table, i64 {n_in + k}",
+                f"  %to{k} = getelementptr ptr, ptr %objects, i64 {k}",
             ]
+            make = "tg_numbers" if descr else "tg_complexes" if dtype == C16 else "tg_floats"
+            kind = f", ptr @{descr}" if descr else ""
+            lines.append(f"  %sn{k} = call i1 @{make}(ptr %from{k}, ptr %to{k}, i64 {n}{kind})")
+        else:
+            lines += _number(k, dtype, weak)
         lines.append(f"  %any{k} = or i1 %sn{k}, {failed}")
         failed = f"%any{k}"
     if runs:
@@ -698,22 +701,45 @@ def _entry(native: Native, form: Form, shared: bool) -> str:
         "declare void @PyEval_RestoreThread(ptr)", "declare ptr @PyErr_NoMemory()", "declare void @Py_DecRef(ptr)",
         "declare void @Py_IncRef(ptr)", "declare ptr @PyTuple_New(i64)", "declare i32 @PyTuple_SetItem(ptr, i64, ptr)",
         "declare ptr @PyList_New(i64)", "declare ptr @PyDict_New()",
+        "declare ptr @PyFloat_FromDouble(double)", "declare ptr @PyComplex_FromDoubles(double, double)",
         "declare ptr @PyDict_GetItemWithError(ptr, ptr)", "declare i32 @memcmp(ptr, ptr, i64)",
         "declare i32 @PyList_SetItem(ptr, i64, ptr)",
     ]  # fmt: skip
     return "\n".join(lines)
 
 
-def _runs(results: Sequence[Result]) -> list[tuple[int, np.dtype, int]]:
-    """Numbers among the results: where those of one dtype begin that stand side by side, the dtype, and how many there are."""
+def _number(k: int, dtype: np.dtype, weak: bool) -> list[str]:
+    """Text that makes the object of a number, NumPy's or (`weak`) Python's own."""
+    if weak and dtype == C16:
+        made = [
+            f"  %re{k} = load double, ptr %out{k}",
+            f"  %imp{k} = getelementptr double, ptr %out{k}, i64 1",
+            f"  %im{k} = load double, ptr %imp{k}",
+            f"  %array{k} = call ptr @PyComplex_FromDoubles(double %re{k}, double %im{k})",
+        ]
+    elif weak:
+        made = [
+            f"  %re{k} = load double, ptr %out{k}",
+            f"  %array{k} = call ptr @PyFloat_FromDouble(double %re{k})",
+        ]
+    else:
+        descr = f"tg_descr_{NAMES[dtype]}"
+        made = [f"  %array{k} = call ptr @tg_PyArray_Scalar(ptr %out{k}, ptr @{descr}, ptr null)"]
+    return [*made, f"  %sn{k} = icmp eq ptr %array{k}, null"]
+
+
+def _runs(results: Sequence[Result], weak: Set[int]) -> list[tuple[int, np.dtype, int]]:
+    """Numbers among the results: where those of one kind begin that stand side by side, the dtype, and how many there are."""
     runs: list[tuple[int, np.dtype, int]] = []
     for k, op in enumerate(results):
         if op.shape:
             continue
-        if runs and runs[-1][1] == op.dtype and runs[-1][0] + runs[-1][2] == k:
-            runs[-1] = (runs[-1][0], op.dtype, runs[-1][2] + 1)
-        else:
-            runs.append((k, op.dtype, 1))
+        if runs:
+            first, dtype, n = runs[-1]
+            if dtype == op.dtype and first + n == k and (first in weak) == (k in weak):
+                runs[-1] = (first, dtype, n + 1)
+                continue
+        runs.append((k, op.dtype, 1))
     return runs
 
 

@@ -186,12 +186,14 @@ class Program:
         run = self.graph
         try:
             from . import islands, jit, nesting, partition
+            from .arrays import C16, F8
             from .native import Form
 
             outputs = self.graph.outputs
             self.weak = [k for k, y in enumerate(outputs) if isinstance(y, Node) and y.weak]
-            plain = not as_tensors and not self.weak
-            form = _form(call, self.leaves, structure, self.around) if plain else None
+            numbers = all(outputs[k].dtype in (F8, C16) for k in self.weak)
+            plain = not as_tensors and numbers
+            form = _form(call, self.leaves, structure, self.around, self.weak) if plain else None
             direct = form is not None
             if (
                 form is None
@@ -304,7 +306,11 @@ class Program:
 
 
 def _form(
-    call: Call, leaves: Sequence[Any], structure: Any, around: Sequence[Watched]
+    call: Call,
+    leaves: Sequence[Any],
+    structure: Any,
+    around: Sequence[Watched],
+    weak: Sequence[int],
 ) -> Form | None:
     """How arguments and result of a program look, if its entry can take them apart: nested tuples, lists and dicts, no keywords."""
     import optree
@@ -334,7 +340,7 @@ def _form(
         return None
     from .native import Form
 
-    return Form(trees, result, objects, around)
+    return Form(trees, result, objects, around, weak)
 
 
 class _Marked:

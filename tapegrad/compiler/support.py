@@ -1,7 +1,8 @@
 """What all programs call: machine code that does not depend on the program, compiled once.
 
     tg_new_array, tg_array, tg_forget_array   results, which are used again where nobody has them any more
-    tg_numbers, tg_put                        numbers as objects, items of dicts
+    tg_numbers, tg_floats, tg_complexes       numbers as objects, NumPy's and Python's own
+    tg_put                                    items of dicts
     tg_pause                                  a look whether Python was interrupted
     tg_team, tg_share                         chunks of a large loop, by one thread or by the crew (team.py)
 
@@ -33,6 +34,8 @@ declare ptr @tg_new_array(ptr, i32, ptr)
 declare ptr @tg_array(ptr, ptr, i32, ptr)
 declare void @tg_forget_array(ptr)
 declare i1 @tg_numbers(ptr, ptr, i64, ptr)
+declare i1 @tg_floats(ptr, ptr, i64)
+declare i1 @tg_complexes(ptr, ptr, i64)
 declare void @tg_put(ptr, ptr, ptr)
 declare i32 @tg_pause()
 declare i64 @tg_team()
@@ -40,10 +43,58 @@ declare void @tg_share(ptr, ptr, i64, i64)
 """
 """For a program's text."""
 
+_LIST = """
+define i1 @{name}(ptr %from, ptr %to, i64 %n{parameter}) {{
+entry:
+  br label %each
+each:
+  %i = phi i64 [ 0, %entry ], [ %j, %each ]
+  %failed = phi i1 [ false, %entry ], [ %either, %each ]
+  %at = getelementptr ptr, ptr %from, i64 %i
+  %number = load ptr, ptr %at
+{made}
+  %none = icmp eq ptr %object, null
+  %either = or i1 %failed, %none
+  %place = getelementptr ptr, ptr %to, i64 %i
+  store ptr %object, ptr %place
+  %j = add i64 %i, 1
+  %more = icmp ult i64 %j, %n
+  br i1 %more, label %each, label %end
+end:
+  ret i1 %either
+}}
+"""
+"""Objects of n numbers, whose addresses are given; true where one could not be made. As many values as that, kept over as many calls
+of a program's own, would take longest to compile."""
+
+_LISTS = "".join(
+    _LIST.format(name=name, parameter=parameter, made=made)
+    for name, parameter, made in (
+        (
+            "tg_numbers",
+            ", ptr %descr",
+            "  %object = call ptr @tg_PyArray_Scalar(ptr %number, ptr %descr, ptr null)",
+        ),
+        (
+            "tg_floats",
+            "",
+            "  %re = load double, ptr %number\n  %object = call ptr @PyFloat_FromDouble(double %re)",
+        ),
+        (
+            "tg_complexes",
+            "",
+            "  %re = load double, ptr %number\n  %imp = getelementptr double, ptr %number, i64 1\n"
+            "  %im = load double, ptr %imp\n  %object = call ptr @PyComplex_FromDoubles(double %re, double %im)",
+        ),
+    )
+)
+
 _TEXT = f"""
 @tg_ndarray = external global i8
 declare ptr @tg_PyArray_NewFromDescr(ptr, ptr, i32, ptr, ptr, ptr, i32, ptr)
 declare ptr @tg_PyArray_Scalar(ptr, ptr, ptr)
+declare ptr @PyFloat_FromDouble(double)
+declare ptr @PyComplex_FromDoubles(double, double)
 declare void @Py_IncRef(ptr)
 declare void @Py_DecRef(ptr)
 declare i32 @memcmp(ptr, ptr, i64)
@@ -139,27 +190,7 @@ define void @tg_forget_array(ptr %last) {{
   ret void
 }}
 
-; Objects of n numbers, whose addresses are given; true where one could not be made. As many values as that, kept over as many
-; calls of a program's own, would take longest to compile.
-define i1 @tg_numbers(ptr %from, ptr %to, i64 %n, ptr %descr) {{
-entry:
-  br label %each
-each:
-  %i = phi i64 [ 0, %entry ], [ %j, %each ]
-  %failed = phi i1 [ false, %entry ], [ %either, %each ]
-  %at = getelementptr ptr, ptr %from, i64 %i
-  %number = load ptr, ptr %at
-  %object = call ptr @tg_PyArray_Scalar(ptr %number, ptr %descr, ptr null)
-  %none = icmp eq ptr %object, null
-  %either = or i1 %failed, %none
-  %place = getelementptr ptr, ptr %to, i64 %i
-  store ptr %object, ptr %place
-  %j = add i64 %i, 1
-  %more = icmp ult i64 %j, %n
-  br i1 %more, label %each, label %end
-end:
-  ret i1 %either
-}}
+{_LISTS}
 
 ; An item goes into a dict, unless there was no memory for one of them, which is reported then.
 define void @tg_put(ptr %dict, ptr %key, ptr %item) {{
@@ -223,7 +254,7 @@ end:
 """
 
 _OWN_NAMES = (
-    "tg_new_array", "tg_array", "tg_forget_array", "tg_numbers", "tg_put", "tg_pause", "tg_team", "tg_share",
+    "tg_new_array", "tg_array", "tg_forget_array", "tg_numbers", "tg_floats", "tg_complexes", "tg_put", "tg_pause", "tg_team", "tg_share",
 )  # fmt: skip
 
 _lock = threading.RLock()

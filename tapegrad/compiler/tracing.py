@@ -561,6 +561,9 @@ class Traced(StandIn):
     def strong(self) -> Any:
         return self.home.call(np.asarray, (self,), {}, "asarray") if self.node.weak else self
 
+    def python_number(self) -> Any:
+        return self if self.node.weak else self.home.operate(_python_number, (self,), "astype")
+
     def duplicate(self) -> Any:
         return self.home.call(_made, (self,), {}, "copy")
 
@@ -1050,6 +1053,10 @@ def _astype(x: Any, dtype: Any) -> Any:
     return x.astype(dtype) if isinstance(x, np.ndarray | np.generic) else dtype.type(x)
 
 
+def _python_number(x: Any) -> Any:
+    return complex(x) if np.iscomplexobj(x) else float(x)
+
+
 def _stored(x: Any, index: Any, value: Any) -> Any:
     out = np.array(x)
     out[index] = value
@@ -1101,7 +1108,9 @@ def _written(
 
 # ---------------------------------------------------------------------------------------- operators and methods
 
-_OPERATIONS: set[Any] = {_stored, _copied_into, _at, _astype, _made, np.asarray, strong}
+_OPERATIONS: set[Any] = {
+    _stored, _copied_into, _at, _astype, _made, _python_number, np.asarray, strong,
+}  # fmt: skip
 _BINARY = (
     "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift lt le gt ge eq ne".split()
 )
