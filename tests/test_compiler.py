@@ -1386,6 +1386,158 @@ def test_transforms_of_compiled_functions_are_compiled_as_a_whole():
         tg.jacobian(loss, mode="sideways")
 
 
+class Walks:
+    """Steps as an optimiser takes them with a compiled loss, checked against the loss itself."""
+
+    def __init__(self, f, *args):
+        self.f = f
+        self.compiled = tg.compile(f)
+        self.args = args
+
+    def step(self, scale=1.0, inputs=(0,)):
+        found = []
+        for f in (self.compiled, self.f):
+            args = [tg.tensor(x, requires_grad=i in inputs) for i, x in enumerate(self.args)]
+            y = f(*args)
+            (scale * (y[0] if isinstance(y, tuple) else y)).backward()
+            found.append([y, *(args[i].grad for i in inputs)])
+        agree(*found)
+
+    @property
+    def learned(self):
+        from tapegrad.compiler.entry import _Learned
+
+        return [x for x in self.compiled._pulls.values() if isinstance(x, _Learned)]
+
+
+def test_gradients_come_with_the_value_once_they_were_asked_for():
+    walks = Walks(lambda x, w: np.sum(np.sin(x * w) * x), X, X[::-1].copy())
+    for scale in (1.0, 1.0, -3.0, 1.0):
+        walks.step(scale)
+    (learned,) = walks.learned
+    assert learned.active == (0,) and learned.unused == 0
+    for inputs in ((0, 1), (0, 1), (1,), (0,), (0,)):
+        walks.step(inputs=inputs)
+    x = tg.tensor(X, requires_grad=True)
+    w = tg.tensor(walks.args[1])
+    y = walks.compiled(x, w)
+    y.backward(retain_graph=True)
+    first = x.grad.numpy().copy()
+    x.grad.mul_(2.0)  # it is the caller's
+    x.grad = None
+    y.backward(retain_graph=True)
+    agree(x.grad.numpy(), first)
+    (g,) = tg.autograd.grad(walks.compiled(x, w), x, create_graph=True)
+    agree(g.detach().numpy(), first)
+    (h,) = tg.autograd.grad(g.sum(), x)
+    agree(h.numpy(), tg.hvp(lambda x: walks.f(x, walks.args[1]))(X, np.ones_like(X)))
+
+
+def test_gradients_that_nobody_asks_for_are_not_computed_for_ever():
+    walks = Walks(lambda x: np.sum(np.exp(x)), X)
+    walks.step()
+    (learned,) = walks.learned
+    x = tg.tensor(X, requires_grad=True)
+    for _ in range(5):
+        agree(walks.compiled(x).item(), np.sum(np.exp(X)))
+    assert learned.unused == 3
+    walks.step()
+    assert learned.unused == 0
+    walks.step()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_gradients_with_the_value_have_its_kinds(dtype):
+    def loss(x, scale, data):
+        return np.sum(x * x) * scale, np.argmax(x), data
+
+    walks = Walks(loss, X.astype(dtype), 3.0, {"a": np.arange(3)})
+    walks.args = (walks.args[0],)
+    compiled, plain = walks.compiled, walks.f
+    walks.compiled, walks.f = (
+        (lambda f: lambda x: f(x, 3.0, {"a": np.arange(3)})[:2])(compiled),
+        lambda x: plain(x, 3.0, None)[:2],
+    )
+    for _ in range(3):
+        walks.step()
+    assert len(compiled._pulls) >= 1
+
+
+def test_a_gradient_with_the_value_is_of_what_was_read_at_the_call():
+    scale = np.array([2.0])
+
+    def loss(x):
+        return np.sum(x * x) * scale[0]
+
+    compiled = tg.compile(loss)
+    for _ in range(3):
+        x = tg.tensor(X, requires_grad=True)
+        y = compiled(x)
+        y.backward()
+        agree(x.grad.numpy(), 2 * X * scale[0])
+        scale += 1.0
+    x = tg.tensor(X, requires_grad=True)
+    y = compiled(x)
+    scale += 1.0
+    y.backward()  # the gradient was there before
+    agree(x.grad.numpy(), 2 * X * (scale[0] - 1.0))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        lambda x: np.sum(np.frexp(x)[0]), lambda x: np.sum(np.modf(x)[0]) + x[1], lambda x: np.sum(np.cumsum(np.frexp(x)[0])),
+        lambda x: np.sum(np.frexp(np.cumsum(x))[0]), lambda x: np.sum(np.partition(x, 2)[:2]), lambda x: np.linalg.svd(x[:, None] * x)[1][0],
+        lambda x: np.sum(np.linalg.solve(x[:, None] * x + 30 * np.eye(4), x)) + np.frexp(x[0])[0],
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize(
+    "test",
+    [
+        lambda x: x[0] > 10.0,
+        lambda x: np.cumsum(x)[-1] > 20.0,
+        lambda x: np.linalg.det(x[:, None] + np.eye(4)) > 9.0,
+    ],
+)
+def test_guards_are_checked_that_nothing_else_needs(test, other):
+    """Of programs with NumPy calls, where a native part would compute nothing but them."""
+
+    def f(x):
+        return other(x) if test(x) else np.sum(x * x)
+
+    for of in (lambda x: x, tg.tensor):
+        for points in ((X, X + 20, X, X + 20, X), (X + 20, X, X + 20, X + 20, X)):
+            compiled = tg.compile(f)
+            for x in points:
+                np.testing.assert_allclose(float(compiled(of(x))), f(x), rtol=1e-12)
+
+
+def test_a_branch_without_a_derivative_gives_its_value_all_the_same():
+    def loss(x):
+        return np.sum(np.frexp(x)[0]) if x[0] > 10.0 else np.sum(x * x)
+
+    compiled = tg.compile(loss)
+    for _ in range(2):
+        x = tg.tensor(X, requires_grad=True)
+        compiled(x).backward()
+    x = tg.tensor(X + 20.0, requires_grad=True)
+    y = compiled(x)
+    agree(y.item(), loss(X + 20.0))
+    x = tg.tensor(X, requires_grad=True)
+    compiled(x).backward()
+    agree(x.grad.numpy(), 2 * X)
+
+
+def test_a_gradient_with_the_value_is_nothing_where_nothing_comes_back():
+    compiled = tg.compile(lambda x: np.sum(np.sqrt(x)))
+    for scale in (1.0, 1.0, 0.0):
+        x = tg.tensor(np.array([0.0, 4.0]), requires_grad=True)
+        with np.errstate(all="ignore"):
+            (scale * compiled(x)).backward()
+        expected = scale * np.array([np.inf, 0.25]) if scale else np.zeros(2)
+        np.testing.assert_array_equal(x.grad.numpy(), expected)
+
+
 @pytest.mark.parametrize(
     ("f", "x"),
     [

@@ -4,8 +4,12 @@ The entry's op evaluates the program; its VJP is a compiled function too, of the
 `vjp` of the function the first time somebody walks back. If the walk is itself recorded, that one in turn becomes an entry, and so on
 to any order. Several outputs are packed into one flat array, as the tape has one result an entry.
 
-Invariant: the entry saves the inputs' values and nothing else; the pullback computes forward and backward together, of the function as it
-was when called.
+Where calls of a scalar function were walked back before, the next computes its gradient at once with the value, by one program, and keeps
+it for the walk: forward runs once, not twice. It is given away at the first walk; any other (a second one, one that is recorded, one to
+other inputs) takes the pullback.
+
+Invariant: the entry saves the inputs' values, and at most their gradients; the pullback computes forward and backward together, of the
+function as it was when called.
 """
 
 from __future__ import annotations
@@ -15,19 +19,24 @@ from contextlib import contextmanager
 from types import CellType
 from typing import Any
 
+import numpy as np
+
 from ..closures import Cells
 from ..errors import GraphError
 from ..packing import inexact, is_inexact, op_of_calls, packed, unpacked
-from ..primitive import apply
+from ..primitive import apply, strong
 from ..tensor import value_of, wrap
 from ..transforms import _flatten, _unflatten, vjp
-from .program import Call, _Static
+from .program import Call, _Static, taken_apart
+
+UNUSED = 3
+"""Gradients in a row that nobody asked for, after which they are not computed with the value any more."""
 
 
 class Entry:
     """One call that is differentiated: how its dynamic values make up the arguments, and what came out."""
 
-    __slots__ = ("call", "compiled", "found", "program", "pulls")
+    __slots__ = ("ahead", "call", "compiled", "found", "program", "pulls")
 
     def __init__(self, compiled: Any, call: Call, pulls: dict[Any, Any]) -> None:
         self.compiled = compiled
@@ -35,17 +44,42 @@ class Entry:
         self.pulls = pulls
         self.found: Any = None
         self.program: Any = None
+        self.ahead: Any = None
+        """(active inputs, their gradients), where they were computed with the value."""
 
     def evaluate(self, values: Sequence[Any]) -> Any:
         """Run the program; what is inexact among its outputs, packed."""
+        learned = self.pulls.get(self.call.key)
+        if learned is not None and learned.unused < UNUSED:
+            try:
+                return self._with_gradient(values, learned)
+            except Exception:
+                learned.unused = UNUSED  # another branch may have no derivative; what the function raises it raises again
         call = Call(
             list(values), self.call.key, self.call.structure, self.call.kinds, self.call.tensors
         )
         result, self.program = self.compiled.programs.answered(call)
+        return self._kept(result)
+
+    def _kept(self, result: Any) -> Any:
         leaves, structure = _flatten(result) if result is not None else ([], None)
         raw = [value_of(x) for x in leaves]
         self.found = (raw, structure)
         return packed(raw)
+
+    def _with_gradient(self, values: Sequence[Any], learned: _Learned) -> Any:
+        """Value and gradient by one program."""
+        programs = learned.both.programs
+        only = programs.only()
+        result, gradients = learned.both(*values)
+        if only is None or programs.only() is not only:  # which one has answered is to be known
+            call = taken_apart(tuple(values), {}, frozenset())
+            (result, gradients), only = programs.answered(call)
+        self.program = only
+        value = self._kept(result)
+        learned.unused += 1
+        self.ahead = (learned.active, gradients)
+        return value
 
     def pull(self, g: Any, xs: Sequence[Any], wanted: Sequence[bool]) -> list[Any]:
         """Cotangents of the wanted inputs, None for others."""
@@ -54,6 +88,15 @@ class Entry:
             for i, x in enumerate(xs)
             if wanted[i] and getattr(x, "dtype", None) is not None and x.dtype.kind in "fc"
         )
+        plain = type(g) in (np.float64, np.float32) or (type(g) is np.ndarray and not g.shape)
+        if plain and self.ahead is not None and self.ahead[0] == active:
+            gradients, self.ahead = self.ahead[1], None
+            self.pulls[self.call.key].unused = 0
+            scaled = gradients if g == 1 else [strong(g, x) for x in gradients]
+            found = dict(zip(active, scaled, strict=True))
+            return [found.get(i) for i in range(len(xs))]
+        if plain and g.dtype.kind == "f" and packed(self.found[0]).ndim == 0:
+            self._learn(active)
         key = (self.call.key, active)
         pull = self.pulls.get(key)
         if pull is None:
@@ -63,6 +106,15 @@ class Entry:
         with self._as_it_was():
             found = dict(zip(active, pull(g, *xs), strict=True))
         return [found.get(i) for i in range(len(xs))]
+
+    def _learn(self, active: tuple[int, ...]) -> None:
+        """The next call of this kind computes these gradients with its value."""
+        known = self.pulls.get(self.call.key)
+        if known is None or known.active != active:
+            both = self.compiled.sibling(_value_and_gradient(self.compiled.f, self.call, active))
+            self.pulls[self.call.key] = _Learned(active, both)
+        else:
+            known.unused = 0
 
     @contextmanager
     def _as_it_was(self) -> Iterator[None]:
@@ -80,25 +132,62 @@ class Entry:
             yield
 
 
-def _pullback(f: Callable[..., Any], call: Call, active: tuple[int, ...]) -> Callable[..., Any]:
-    """The function (g, *inputs) -> cotangents of the active inputs, to be compiled."""
+class _Learned:
+    """What a walk back asked for: gradients by these inputs; `both` gives them with the value."""
+
+    __slots__ = ("active", "both", "unused")
+
+    def __init__(self, active: tuple[int, ...], both: Any) -> None:
+        self.active = active
+        self.both = both
+        self.unused = 0
+
+
+def _of_active(
+    f: Callable[..., Any], call: Call, active: tuple[int, ...], xs: Sequence[Any], kept: list[Any]
+) -> Callable[..., Any]:
+    """The function's outputs, packed, as a function of its active inputs alone; `kept` gets the outputs as they are."""
     import optree
 
-    def pullback(g: Any, *xs: Any) -> Any:
-        def forward(*chosen: Any) -> Any:
-            values = list(xs)
-            for i, x in zip(active, chosen, strict=True):
-                values[i] = x
-            given = iter(values)
-            leaves = [k.value if isinstance(k, _Static) else next(given) for k in call.kinds]
-            args, kwargs = optree.tree_unflatten(call.structure, leaves)
-            output = f(*args, **kwargs)
-            return packed(_flatten(output)[0])
+    def forward(*chosen: Any) -> Any:
+        values = list(xs)
+        for i, x in zip(active, chosen, strict=True):
+            values[i] = x
+        given = iter(values)
+        leaves = [k.value if isinstance(k, _Static) else next(given) for k in call.kinds]
+        args, kwargs = optree.tree_unflatten(call.structure, leaves)
+        output = f(*args, **kwargs)
+        kept.append(output)
+        return packed(_flatten(output)[0])
 
-        return vjp(forward, *(xs[i] for i in active))[1](g)
+    return forward
+
+
+def _pullback(f: Callable[..., Any], call: Call, active: tuple[int, ...]) -> Callable[..., Any]:
+    """The function (g, *inputs) -> cotangents of the active inputs, to be compiled."""
+
+    def pullback(g: Any, *xs: Any) -> Any:
+        return vjp(_of_active(f, call, active, xs, []), *(xs[i] for i in active))[1](g)
 
     pullback.__name__ = f"pullback of {getattr(f, '__name__', 'f')}"
     return pullback
+
+
+def _value_and_gradient(
+    f: Callable[..., Any], call: Call, active: tuple[int, ...]
+) -> Callable[..., Any]:
+    """The function (*inputs) -> (output, gradients by the active inputs), to be compiled."""
+
+    def both(*xs: Any) -> Any:
+        outputs: list[Any] = []
+        value, pull = vjp(_of_active(f, call, active, xs, outputs), *(xs[i] for i in active))
+        gradients = pull(np.ones((), value.dtype)[()])
+        leaves, structure = _flatten(outputs[0])
+        plain = [value_of(x) for x in leaves]
+        return _unflatten(structure, plain), list(gradients)
+
+    both.__name__ = f"value and gradient of {getattr(f, '__name__', 'f')}"
+    return both
 
 
 compiled_call = op_of_calls("compiled_call", "A call of a compiled function.")

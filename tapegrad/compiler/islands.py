@@ -121,7 +121,10 @@ class _Builder:
         self.natives.append(native)
         refs = tuple(Ref(i) for i in range(len(sources)))
         given = [self._now(x) for x in sources]
-        whole = Recorded(native.entry, "native_island", refs, {}, given, 0)
+        guards = any(
+            isinstance(y.function, Holds) for y in outputs
+        )  # then it runs for them alone, too
+        whole = Recorded(native.entry, "native_island", refs, {}, given, 0, guards)
         self.steps.append(whole)
         for i, node in enumerate(outputs):
             part = whole

@@ -153,6 +153,9 @@ def compiled(graph: Graph, name: str) -> tuple[Graph, list[Native]]:
                 {},
                 [now(x) for x in sources],
                 0,
+                any(
+                    isinstance(y.function, Holds) for y in outputs
+                ),  # it runs for the guard alone, too
             )
             steps.append(whole)
             if len(outputs) == 1:

@@ -624,6 +624,12 @@ class Programs:
             self.by_key.move_to_end(key)
             return list(programs)
 
+    def only(self) -> Program | None:
+        """The only program that there is; None where there are none or several."""
+        with self.lock:
+            programs = [program for kind in self.by_key.values() for program in kind]
+            return programs[0] if len(programs) == 1 else None
+
     def drop(self, key: Any, program: Program, changed: Watched) -> None:
         """Forget a program that is not the function's any more, and say so where that happens again and again."""
         with self.lock:
