@@ -2193,6 +2193,36 @@ def test_random_programs(seed, monkeypatch):
                 agree_as_a_whole(compiled(*point), both(*point))
 
 
+NO_EXPRESSION = [
+    lambda v: v, lambda v: np.frexp(v)[0], lambda v: np.modf(v)[0], lambda v: np.partition(np.ravel(v), 0), lambda v: np.cumsum(v),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(0, PROGRAMS, 10))
+def test_random_programs_that_look_at_a_value(seed):
+    """Both branches, in any order of points; in one of them a NumPy call or a routine. Of arrays and of tensors, value and gradients."""
+    for k in range(seed, min(seed + 10, PROGRAMS)):
+        rng = np.random.default_rng(k)
+        program, points = random_program(k)
+        call = NO_EXPRESSION[int(rng.integers(len(NO_EXPRESSION)))]
+        edge = np.mean([np.sum(np.sin(x)) for x, _ in points])
+
+        def branching(x, y, program=program, call=call, edge=edge):
+            if np.sum(np.sin(x)) > edge:
+                return np.sum(call(x)) + np.sum(call(y)) ** 2
+            return program(x, y) + np.sum(call(x))
+
+        both = tg.value_and_grad(branching, argnums=(0, 1))
+        of_arrays, of_tensors, alone = tg.compile(both), tg.compile(both), tg.compile(branching)
+        with np.errstate(all="ignore"):
+            for i in rng.integers(0, 2, 6):
+                expected = both(*points[i])
+                agree_as_a_whole(of_arrays(*points[i]), expected)
+                value, gradients = of_tensors(*map(tg.tensor, points[i]))
+                agree_as_a_whole((value.numpy()[()], [g.numpy()[()] for g in gradients]), expected)
+                agree_as_a_whole((alone(*points[i]), []), (expected[0], []))
+
+
 # ------------------------------------------------------------------------------------------------ random loops
 
 IN_LOOPS = [
