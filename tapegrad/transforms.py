@@ -384,10 +384,14 @@ def _whole(transform: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(transform)
     def chosen(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Callable[..., Any]:
+        product = transform.__name__ == "hvp"
         # Of the arguments of a product with a Hessian the second is a direction, so positions mean other things.
-        if is_compiled(f) and not (f.static and transform.__name__ == "hvp"):  # type: ignore[attr-defined]
+        if is_compiled(f) and not (f.static and product):  # type: ignore[attr-defined]
             key = (chosen, repr((args, sorted(kwargs.items())))) if args or kwargs else chosen
-            return f.derived(lambda g: transform(g, *args, **kwargs), key)  # type: ignore[attr-defined]
+            by = kwargs.get("argnums", args[0] if args else kwargs.get("argnum", 0))
+            by = (0, 1) if product else by if isinstance(by, tuple | list) else (by,)
+            numbers = tuple(i for i in by if isinstance(i, int))
+            return f.derived(lambda g: transform(g, *args, **kwargs), key, numbers)  # type: ignore[attr-defined]
         return transform(f, *args, **kwargs)
 
     return chosen

@@ -1571,6 +1571,18 @@ def test_transforms_of_compiled_functions_keep_what_is_static():
         agree(g, n * X ** (n - 1))
         assert aux == {"n": n}
     assert runs == [2, 3]
+    # Python's ints are numbers where the derivative is by them, and make no program each.
+    square = tg.compile(lambda x, n=2: x**n)
+    assert [tg.grad(square)(k) for k in range(5)] == [0.0, 2.0, 4.0, 6.0, 8.0] and tg.grad(square)(
+        3, 3
+    ) == 27.0
+    assert len(tg.grad(square).programs.by_key) == 2
+    nested = tg.compile(lambda d: d["a"] * d["b"][0])
+    assert tg.grad(nested)({"a": 2, "b": [3, 4.0]}) == {"a": 3.0, "b": [2.0, 0.0]}
+    assert tg.hvp(square)(2, 1) == tg.hessian(square)(2) == 2.0
+    for wrong in (3, None, "x"):
+        with pytest.raises(TypeError, match="asked to differentiate by argument"):
+            tg.grad(square, argnums=wrong)(1.0)
     # Positions are others in a product with a Hessian.
     first = tg.compile(lambda x, n: np.sum(x**n), static_argnums=1)
     for _ in range(2):

@@ -59,6 +59,8 @@ class Compiled:
         self.programs.prefer = self._prefer
         self._pulls: dict[Any, Any] = {}
         self._derived: dict[Any, Compiled] = {}
+        self.numbers: tuple[int, ...] = ()
+        """Positions of arguments to differentiate by, of which Python's ints are numbers like any other, and not a program each."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.dispatch(*args, **kwargs)
@@ -71,12 +73,25 @@ class Compiled:
         """A call, by the program that its signature has."""
         if storage.tracing.get() and traced_in((args, tuple(kwargs.values()))) is not None:
             return self.f(*args, **kwargs)  # part of the program that is being traced
+        if self.numbers:
+            args = self._with_floats(args)
         call = taken_apart(args, kwargs, self._static(len(args)))
         if call.tensors and call.tracked:
             from .entry import recorded
 
             return recorded(self, call, self._pulls)
         return self.programs.run(call)
+
+    def _with_floats(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        import optree
+
+        n = len(args)
+        chosen = {i % n for i in self.numbers if -n <= i < n} - self._static(n)
+
+        def number(x: Any) -> Any:
+            return float(x) if type(x) is int else x
+
+        return tuple(optree.tree_map(number, x) if i in chosen else x for i, x in enumerate(args))
 
     def _static(self, n: int) -> frozenset[int]:
         return frozenset(i % n for i in self.static if -n <= i < n) if self.static else self.static
@@ -89,11 +104,14 @@ class Compiled:
         """The function: programs are made again where it arrives, from the object code on that machine's disk if it is there."""
         return Compiled, (self.f, self.static, self.programs.most)
 
-    def derived(self, transform: Callable[..., Any], key: Any = None) -> Compiled:
+    def derived(
+        self, transform: Callable[..., Any], key: Any = None, numbers: tuple[int, ...] = ()
+    ) -> Compiled:
         """`transform` of the function, compiled as a whole, forward and backward; made once for a `key`, or a transform."""
         key = transform if key is None else key
         if key not in self._derived:
             whole = Compiled(transform(self.f), self.static, self.programs.most)
+            whole.numbers = numbers
             self._derived[key] = whole
         return self._derived[key]
 

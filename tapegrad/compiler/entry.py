@@ -95,8 +95,6 @@ class Entry:
             scaled = gradients if g == 1 else [strong(g, x) for x in gradients]
             found = dict(zip(active, scaled, strict=True))
             return [found.get(i) for i in range(len(xs))]
-        if plain and g.dtype.kind == "f" and packed(self.found[0]).ndim == 0:
-            self._learn(active)
         key = (self.call.key, active)
         pull = self.pulls.get(key)
         if pull is None:
@@ -105,6 +103,8 @@ class Entry:
             )
         with self._as_it_was():
             found = dict(zip(active, pull(g, *xs), strict=True))
+        if plain and g.dtype.kind == "f" and packed(self.found[0]).ndim == 0:
+            self._learn(active)
         return [found.get(i) for i in range(len(xs))]
 
     def _learn(self, active: tuple[int, ...]) -> None:
