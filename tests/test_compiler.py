@@ -367,6 +367,25 @@ def test_guards_are_checked_in_machine_code(f):
     assert not c.report().calls
 
 
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: x * 2 if (x[0] * 7).astype(int) <= 1 else x * 3,
+        lambda x: x ** int(x[0] * 7),
+        lambda x: x * 2 if np.argmax(x) == 0 else x * 3,
+        lambda x: [x * 2, x + 1, np.sin(x)][np.floor(x[0] * 7).astype(int) % 3],
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("transform", [lambda f: f, tg.jacobian])
+def test_guards_of_what_numpy_computes_are_checked(f, transform):
+    """Nothing but the guard reads them: what checks it is kept although nobody asks for its value."""
+    f = transform(f)
+    c = tg.compile(f)
+    for at in (0.1, 0.3, 0.5, 0.9) * 2:
+        x = np.array([at, 0.4])
+        agree(c(x), f(x))
+
+
 STRIDED = [
     np.s_[::2], np.s_[1::3], np.s_[::-2], np.s_[5::-3], np.s_[:, ::2], np.s_[1:6:2, 8::-4], np.s_[2, 0:9:5], np.s_[::4, 3],
     np.s_[..., None, 1::2], np.s_[0:1:5], np.s_[3:3:2], np.s_[::3, 2:5], np.s_[::-1], np.s_[6:0:-1], np.s_[0:7:7],
