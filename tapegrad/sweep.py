@@ -396,6 +396,8 @@ def push(
     for k in range(start * STRIDE, stop * STRIDE, STRIDE):
         given = [None if node is None else tangents.get(node) for node in operands(code, k)]
         if any(t is not None for t in given):
+            if code[k + SLOT] <= storage.latest_overwrite():
+                check_overwritten(code, k)
             tangents[code[k + SLOT]] = one(code, k, given, record)
 
 

@@ -164,7 +164,7 @@ class _Run:
 
     def hand_out(self, outputs: Sequence[Any]) -> None:
         """Keep what `f` returned connected, if any of it depends on something tracked outside."""
-        if self.recording and not self.connected and self.closes_over_tracked(outputs):
+        if self.recording and (self.connected or self.closes_over_tracked(outputs)):
             self.connect()
 
     def pull(self, roots: list[tuple[Any, Any]]) -> list[Any]:

@@ -797,6 +797,28 @@ def test_tracked_cotangents_and_tangents_are_differentiated_by():
     np.testing.assert_allclose(c.grad.numpy(), [5.0, 2.0])
 
 
+def test_values_of_what_is_tracked_are_connected_at_once():
+    """Without a call of the pullback."""
+    w = tg.tensor(2.0, requires_grad=True)
+    tg.vjp(lambda x: x**3, w)[0].backward()
+    assert w.grad == 12.0
+
+
+def test_tangents_of_what_was_overwritten_are_refused():
+    def f(x):
+        y = np.exp(x)
+        z = np.sin(y)
+        y *= 2
+        return z
+
+    for forward in (
+        lambda: tg.jvp(f, (X,), (X,)),
+        lambda: tg.jacobian(f, mode="forward")(X),
+    ):
+        with pytest.raises(tg.GraphError, match="modified by an inplace operation"):
+            forward()
+
+
 # ------------------------------------------------------------------------------------------------ state
 
 
