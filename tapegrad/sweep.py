@@ -385,20 +385,29 @@ def push(
     tangents: dict[Any, Any],
     record: bool = False,
     width: int | None = None,
-) -> None:
+) -> set[Slot]:
     """Carry tangents up the tape: `tangents` (node -> tangent) gains the tangent of each dependent entry.
+
+    Returns the slots of entries that were freed, and of those that read them: what they depended on is forgotten, and with it their
+    tangents.
 
     The JVP of an op comes from its declaration: the partials, the op itself where it is linear, a declared
     `jvp`, or else the VJP, transposed. With `width`, tangents have a first axis of that length: so many
     directions are carried at once.
     """
     one = push_entry if width is None else _push_directions
+    lost: set[Slot] = set()
     for k in range(start * STRIDE, stop * STRIDE, STRIDE):
-        given = [None if node is None else tangents.get(node) for node in operands(code, k)]
+        nodes = operands(code, k)
+        if code[k + OP] == FREED or (lost and not lost.isdisjoint(nodes)):
+            lost.add(code[k + SLOT])
+            continue
+        given = [None if node is None else tangents.get(node) for node in nodes]
         if any(t is not None for t in given):
             if code[k + SLOT] <= storage.latest_overwrite():
                 check_overwritten(code, k)
             tangents[code[k + SLOT]] = one(code, k, given, record)
+    return lost
 
 
 def _push_directions(code: Code, k: int, given: list[Any], record: bool) -> Any:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from .. import dual, sweep
+from ..errors import GraphError
 from ..mode import enable_grad, is_grad_enabled, set_grad_enabled
 from ..ops.joining import stack
 from ..ops.shaping import alias, moveaxis, reshape
@@ -313,7 +314,9 @@ class _Run:
         # What is recorded meanwhile is appended to this very tape.
         with tape.held(), set_grad_enabled(self.create_graph):
             start, stop = tape.position(self.first), tape.position(last)
-            sweep.push(tape.code, start, stop, carried, record, width)
+            lost = sweep.push(tape.code, start, stop, carried, record, width)
+        if any(y is not None and y._node in lost for y in outputs):
+            raise GraphError(sweep.SECOND_TIME)
         found = [None if y is None else carried.get(y._node) for y in outputs]
         return [t if t is None or isinstance(t, Tensor) else wrap(t) for t in found]
 
