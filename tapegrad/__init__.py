@@ -30,7 +30,7 @@ from .mode import (
 from .tape import Tape
 from .tape import current as current_tape
 from .tensor import Parameter, Tensor, as_tensor, from_dlpack, from_numpy, tensor
-from .transforms import grad, hessian, hvp, jacobian, jvp, value_and_grad, vjp
+from .transforms import grad, hessian, hvp, jacobian, jvp, linearize, value_and_grad, vjp
 
 # What is defined above stays: tg.zeros_like makes tensors and knows requires_grad, NumPy's does not.
 globals().update({name: f for name, f in ops.public_names().items() if name not in globals()})
@@ -42,6 +42,7 @@ except _PackageNotFoundError:  # run from a checkout that is not installed
 
 # Names whose modules load when they are first used: a program that fits nothing does not wait for the fitters.
 _LAZY = {
+    "associative_scan": ".loops",
     "check_adjoint": ".check.gradients",
     "check_gradient": ".check.gradients",
     "checkpoint": ".loops",
@@ -59,6 +60,7 @@ _LAZY = {
     "least_squares": ".interop.solvers",
     "make_jvp": ".interop.hips",
     "make_vjp": ".interop.hips",
+    "map": ".loops",
     "minimize": ".interop.solvers",
     "multigrad_dict": ".interop.hips",
     "numpy": "",
@@ -74,6 +76,7 @@ _LAZY = {
     "signal": "",
     "special": "",
     "stats": "",
+    "switch": ".loops",
     "to_jax": ".interop.xla",
     "to_torch": ".interop.pytorch",
     "vector_jacobian_product": ".interop.hips",
@@ -96,7 +99,8 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"{message}: {hint}." if hint else message)
     module = _import_module(_LAZY[name] or f".{name}", __name__)
     value = getattr(module, name) if _LAZY[name] else module
-    globals()[name] = value
+    if name != "map":  # nor is Python's map taken away
+        globals()[name] = value
     return value
 
 

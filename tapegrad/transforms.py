@@ -13,6 +13,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from itertools import islice
 from typing import Any
 
@@ -20,7 +21,7 @@ import numpy as np
 
 from . import dual, executors, sweep
 from .elsewhere import COMPUTES
-from .errors import GradientLost, NotDifferentiable, demand_callable
+from .errors import GradientLost, GraphError, NotDifferentiable, demand_callable
 from .mode import Off, enable_grad, is_grad_enabled
 from .ops.composing import holds_tensor
 from .ops.shaping import alias, astype
@@ -587,28 +588,63 @@ def jvp(f: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool = Fals
     run = _Run(f, tuple(primals), {}, tuple(range(len(primals))), "jvp")
     output, aux = _with_aux(run.output, has_aux)
     outputs, structure = _outputs(output, "jvp")
-    flat = [_flatten(tangent) for tangent in tangents]
-    if [s for _, s in flat] != [s for s, _ in run.structures]:
-        raise ValueError(
-            "jvp was given tangents of another structure than the primals: each tangent looks like its primal."
-        )
-    derivative = _pushed(
-        run, outputs, [t for leaves, _ in flat for t in leaves], others=_leaves_in(aux)
-    )
+    run.hand_out([*outputs, *_leaves_in(aux)])
+    along = _along(run, outputs, structure, tangents)
     value = _unflatten(structure, [run.value(y) for y in outputs])
-    # A tangent that passes through unchanged is the caller's own array, hence the copy.
-    along = _unflatten(structure, [t if _is_tracked(t) else run.copied(t) for t in derivative])
     return (value, along, _map(run.value, aux)) if has_aux else (value, along)
 
 
+def linearize(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
+    """Value of `f` and its derivative at the primals: the linear map from their tangents to that of the value.
+
+    The map takes one tangent per primal, of its structure and shapes, and returns one of the value's structure. It may be called any
+    number of times: `f` runs once, and each call carries tangents up the tape that it recorded. With `has_aux`, `f` returns
+    `(value, aux)` and the result is `(value, map, aux)`. Raises ValueError for tangents of another number, structure or shape.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> y, along = tg.linearize(np.sin, 0.0)
+    >>> along(1.0), along(2.0)
+    (np.float64(1.0), np.float64(2.0))
+    """
+    run = _Run(f, primals, {}, tuple(range(len(primals))), "linearize")
+    output, aux = _with_aux(run.output, has_aux)
+    outputs, structure = _outputs(output, "linearize")
+    run.hand_out([*outputs, *_leaves_in(aux)])
+
+    def pushforward(*tangents: Any) -> Any:
+        """Tangent of the value, from one tangent per primal."""
+        if len(tangents) != len(primals):
+            raise ValueError(
+                f"the linear map was given {len(tangents)} tangents, but its function had {len(primals)} primals: one tangent per primal."
+            )
+        return _along(run, outputs, structure, tangents)
+
+    value = _unflatten(structure, [run.copied(y) for y in outputs])
+    return (value, pushforward, _map(run.copied, aux)) if has_aux else (value, pushforward)
+
+
+def _along(run: _Run, outputs: Sequence[Any], structure: Any, tangents: Sequence[Tree]) -> Tree:
+    """Tangent of the output, from one tangent per primal: in the structures that output and primals have."""
+    flat = [_flatten(tangent) for tangent in tangents]
+    if [s for _, s in flat] != [s for s, _ in run.structures]:
+        raise ValueError(
+            f"{run.name} was given tangents of another structure than the primals: each tangent looks like its primal."
+        )
+    derivative = _pushed(run, outputs, [t for leaves, _ in flat for t in leaves])
+
+    def own(t: Any) -> Any:
+        """A tangent that passes through unchanged is the caller's own array, hence the copy."""
+        if _is_tracked(t):
+            return t
+        return wrap(duplicate(t._value)) if run.connected else run.copied(t)
+
+    return _unflatten(structure, [own(t) for t in derivative])
+
+
 def _pushed(
-    run: _Run,
-    outputs: Sequence[Any],
-    given: Sequence[Any],
-    width: int | None = None,
-    others: Sequence[Any] = (),
+    run: _Run, outputs: Sequence[Any], given: Sequence[Any], width: int | None = None
 ) -> list[Any]:
-    """Tangents of the outputs, as Tensors (untracked ones where nothing outside is tracked)."""
+    """Tangents of the outputs, as Tensors (untracked ones where nothing outside is tracked); after `hand_out`."""
     lead = () if width is None else (width,)
     seeds: list[Any] = []
     for t, x in zip(given, run.inputs, strict=True):
@@ -617,9 +653,8 @@ def _pushed(
                 f"a tangent of shape {np.shape(t)} was given for a primal of shape {x.shape}: they must agree."
             )
         seeds.append(_real_if(x, t, "tangent"))
-    record = bool(dual.saved) or (
-        run.recording and (run.connected or run.closes_over_tracked([*outputs, *others]))
-    )
+    # A linear map may be called in another mode than it was made in.
+    record = bool(dual.saved) or (run.connected and is_grad_enabled())
     if record:
         run.connect()
     else:
@@ -627,14 +662,14 @@ def _pushed(
         seeds = [t._value if isinstance(t, Tensor) and not _is_tracked(t) else t for t in seeds]
     tangents = dict(zip(run.nodes, seeds, strict=True))
     tape = run.own.tape
-    if record:
-        with tape.held(), enable_grad():  # what is recorded here is appended to this very tape
-            start, stop = tape.position(run.first), tape.position(run.last)
-            sweep.push(tape.code, start, stop, tangents, True, width)
-    else:
-        sweep.push(tape.code, 0, len(tape), tangents, False, width)
+    # What is recorded here may be appended to this very tape, which may also hold more than the run.
+    with tape.held(), enable_grad() if record else nullcontext():
+        start, stop = tape.position(run.first), tape.position(run.last)
+        lost = sweep.push(tape.code, start, stop, tangents, record, width)
     results = []
     for y in outputs:
+        if isinstance(y, Tensor) and y._node in lost:
+            raise GraphError(sweep.SECOND_TIME)
         t = tangents.get(y._node) if isinstance(y, Tensor) and y._node is not None else None
         if t is None:
             t = np.zeros(lead + np.shape(y), y.dtype if isinstance(y, Tensor) else np.float64)
@@ -679,6 +714,8 @@ def jacobian(
         rows = sum(np.size(y) for y in outputs)
         columns = sum(x.size for x in run.inputs)
         forward = mode == "forward" or (mode == "auto" and columns < rows)
+        if forward:
+            run.hand_out(outputs)
         blocks = (_forward_blocks if forward else _reverse_blocks)(run, outputs)
         trees = [run.trees(row) for row in blocks]
         results = [tuple(t) if isinstance(argnums, tuple | list) else t[0] for t in trees]
@@ -821,4 +858,4 @@ def hvp(f: Callable[..., Any]) -> Callable[..., Any]:
     return product
 
 
-__all__ = ["grad", "hessian", "hvp", "jacobian", "jvp", "value_and_grad", "vjp"]
+__all__ = ["grad", "hessian", "hvp", "jacobian", "jvp", "linearize", "value_and_grad", "vjp"]

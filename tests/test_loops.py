@@ -1,4 +1,4 @@
-"""scan, fori_loop, while_loop, cond: what the same loop in Python gives, to any order, with checkpoints and compiled."""
+"""scan, map, fori_loop, while_loop, cond, switch, associative_scan: what the same loop in Python gives, to any order, compiled or not."""
 
 from __future__ import annotations
 
@@ -323,6 +323,222 @@ def test_cond_runs_one_branch():
         np.testing.assert_allclose(c(x), tg.grad(f)(x))
     with pytest.raises(ValueError, match=r"tg\.where"):
         tg.cond(X > 0, np.sin, np.cos, X)
+
+
+BRANCHES = [np.sin, lambda x: x * x, lambda x: np.exp(x) * 2]
+SLOPES = [np.cos, lambda x: 2 * x, lambda x: np.exp(x) * 2]
+CURVATURES = [lambda x: -np.sin(x), lambda x: 2 + 0 * x, lambda x: np.exp(x) * 2]
+
+
+@pytest.mark.parametrize("made", [lambda f: f, tg.compile])
+def test_switch_runs_one_branch(made):
+    def f(k, x):
+        return np.sum(tg.switch(k, BRANCHES, x))
+
+    value, slope, curvature = made(f), made(tg.grad(f, 1)), made(tg.hessian(f, 1))
+    along = made(lambda k, x: tg.jvp(lambda x: f(k, x), (x,), (x,))[1])
+    kinds = (int, np.int8, np.uint64, np.array, tg.tensor)
+    for given, k in ((0, 0), (1, 1), (2, 2), (3, 2), (99, 2), (-1, 0), (-7, 0)):
+        for kind in kinds if given >= 0 else (*kinds[:2], *kinds[3:]):
+            np.testing.assert_allclose(value(kind(given), X), np.sum(BRANCHES[k](X)))
+        np.testing.assert_allclose(slope(given, X), SLOPES[k](X))
+        np.testing.assert_allclose(curvature(given, X), np.diag(CURVATURES[k](X)), atol=1e-15)
+        np.testing.assert_allclose(along(given, X), SLOPES[k](X) @ X)
+
+
+def test_switch_by_what_is_computed():
+    """In steps of a loop too: by a table, and by the values themselves, where each way is a program."""
+    table = np.arange(60) ** 2 % 4 - 1
+
+    def by_table(x):
+        return np.sum(tg.fori_loop(0, 60, lambda i, v: tg.switch(table[i], BRANCHES[:2], v), x))
+
+    def by_value(x):
+        def step(v, _):
+            return tg.switch(np.floor(v[0] * 3).astype(int), BRANCHES[:2], v) + 0.1, None
+
+        return np.sum(tg.scan(step, x, length=40)[0])
+
+    def in_python(x):
+        ks = []
+        for _ in range(40):
+            ks.append(int(np.clip(np.floor(x[0].real * 3), 0, 1)))
+            x = BRANCHES[ks[-1]](x) + 0.1
+        assert len(set(ks)) == 2
+        return np.sum(x)
+
+    for f in (by_table, by_value):
+        c = tg.compile(tg.value_and_grad(f))
+        for at in (X, 0.5 * X, 2 * X):
+            expected = tg.value_and_grad(f)(at)
+            for g, e in zip(c(at), expected, strict=True):
+                np.testing.assert_allclose(g, e, rtol=1e-12)
+            if f is by_value:
+                step = [in_python(at + 1e-30j * e).imag / 1e-30 for e in np.eye(4)]
+                np.testing.assert_allclose(expected[1], step, rtol=1e-12)
+
+
+def of_rows(x, checkpoint=False):
+    made = tg.map(
+        lambda row: {"s": np.sin(row["a"]) * row["b"], "n": row["a"] @ row["a"]},
+        {"a": x, "b": x[:, 0]},
+        checkpoint=checkpoint,
+    )
+    return np.sum(made["s"] * made["n"][:, None])
+
+
+def of_rows_in_python(x):
+    return sum(np.sum(np.sin(row) * row[0]) * (row @ row) for row in x)
+
+
+@pytest.mark.parametrize("checkpoint", CHECKPOINTS)
+@pytest.mark.parametrize("n", [1, 2, 7, 40])
+def test_map_is_the_loop(n, checkpoint):
+    x = np.cos(np.arange(2.0 * n)).reshape(n, 2) + 0.2
+
+    def f(x):
+        return of_rows(x, checkpoint)
+
+    units = np.eye(2 * n).reshape(2 * n, n, 2)
+    step = np.array([of_rows_in_python(x + 1e-30j * e).imag / 1e-30 for e in units]).reshape(n, 2)
+    np.testing.assert_allclose(f(x), of_rows_in_python(x), rtol=1e-13)
+    for way in (tg.grad(f), tg.compile(tg.grad(f))):
+        np.testing.assert_allclose(way(x), step, rtol=1e-11, atol=1e-13)
+    np.testing.assert_allclose(tg.jvp(f, (x,), (x,))[1], np.sum(step * x), rtol=1e-11)
+    second = tg.hvp(of_rows_in_python)(x, np.ones_like(x))
+    for way in (tg.hvp(f), tg.compile(tg.hvp(f))):
+        np.testing.assert_allclose(way(x, np.ones_like(x)), second, rtol=1e-10, atol=1e-12)
+
+
+def test_map_of_nothing_and_its_kinds():
+    none = tg.map(lambda row: (row * 1j, np.sum(row)), np.zeros((0, 3)))
+    assert none[0].shape == (0, 3) and none[0].dtype == np.complex128 and none[1].shape == (0,)
+    assert type(tg.map(np.sin, X)) is np.ndarray and type(tg.map(np.sin, tg.tensor(X))) is tg.Tensor
+    w = tg.tensor(X, requires_grad=True)
+    tg.map(lambda x: x * w, X).sum().backward()
+    np.testing.assert_allclose(w.grad.numpy(), np.full(4, X.sum()))
+
+
+def test_map_leaves_pythons_map_alone():
+    names = {"map": map}
+    exec("import tapegrad as tg\ntg.map\nfrom tapegrad import *", names)
+    assert names["map"] is map and names["tg"].map is not map
+
+
+# ---------------------------------------------------------------------------------------------------- running results
+
+
+def recurrence(p, q):
+    """Of y = a y + b, the steps p and then q as one: not commutative, two leaves."""
+    return {"a": q["a"] * p["a"], "b": q["a"] * p["b"] + q["b"]}
+
+
+def run(a, b, reverse=False):
+    ys, y = [], 0.0
+    for k in range(len(a))[:: -1 if reverse else 1]:
+        y = a[k] * y + b[k]
+        ys.append(y)
+    return np.stack(ys[:: -1 if reverse else 1])
+
+
+LENGTHS = [*range(1, 10), 16, 17, 31, 64, 65, 100]
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("n", LENGTHS)
+def test_associative_scan_is_the_loop(n, reverse):
+    a, b = np.cos(np.arange(n) + 0.5), np.sin(np.arange(n) * 2.0) + 0.3
+
+    def f(x):
+        y = tg.associative_scan(recurrence, {"a": x[0], "b": x[1]}, reverse)["b"]
+        return np.sum(y**2 * np.cos(np.arange(n)))
+
+    def loop(x):
+        return np.sum(run(*x, reverse) ** 2 * np.cos(np.arange(n)))
+
+    found = tg.associative_scan(recurrence, {"a": a, "b": b}, reverse)
+    np.testing.assert_allclose(found["b"], run(a, b, reverse), rtol=1e-11, atol=1e-13)
+    order = slice(None, None, -1 if reverse else 1)
+    np.testing.assert_allclose(found["a"], np.cumprod(a[order])[order], rtol=1e-11)
+    x = np.stack([a, b])
+    units = np.eye(2 * n).reshape(2 * n, 2, n)
+    step = np.array([loop(x + 1e-30j * e).imag / 1e-30 for e in units]).reshape(2, n)
+    forward = tg.jacobian(f, mode="forward")
+    c = tg.compile(tg.grad(f))
+    for way in (tg.grad(f), forward, c, c):
+        np.testing.assert_allclose(way(x), step, rtol=1e-9, atol=1e-12)
+    second = tg.hvp(loop)(x, np.ones_like(x))
+    for way in (tg.hvp(f), tg.compile(tg.hvp(f))) if n in (1, 2, 9, 64) else ():
+        np.testing.assert_allclose(way(x, np.ones_like(x)), second, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2, -1, -2, -3])
+@pytest.mark.parametrize("n", [0, 1, 2, 5, 8])
+def test_associative_scan_along_any_axis(n, axis):
+    shape = [3, 4, 2]
+    shape[axis] = n
+    x = np.sin(np.arange(float(np.prod(shape)))).reshape(shape) + 1.5
+    for reverse in (False, True):
+        order = (lambda x: np.flip(x, axis)) if reverse else (lambda x: x)
+        expected = order(np.cumprod(order(x), axis))
+        for at in (x, tg.tensor(x)):
+            found = tg.associative_scan(np.multiply, at, reverse, axis)
+            assert type(found) is type(at)
+            np.testing.assert_allclose(found, expected, rtol=1e-12)
+        ours = tg.grad(lambda x: np.sum(np.sin(tg.associative_scan(np.multiply, x, reverse, axis))))
+        theirs = tg.grad(lambda x: np.sum(np.sin(order(np.cumprod(order(x), axis)))))
+        np.testing.assert_allclose(ours(x), theirs(x), rtol=1e-11, atol=1e-13)
+
+
+def test_associative_scan_of_matrices_calls_its_function_seldom():
+    calls = []
+
+    def product(p, q):
+        calls.append(len(p))
+        return p @ q
+
+    for n in (1, 2, 3, 100, 1000, 1023, 1025):
+        x = np.eye(2) + np.sin(np.arange(4.0 * n)).reshape(n, 2, 2) / n
+        expected, m = [], np.eye(2)
+        for k in range(n):
+            m = m @ x[k]
+            expected.append(m)
+        before = x.copy()
+        calls.clear()
+        found = tg.associative_scan(product, x)
+        np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-14)
+        np.testing.assert_array_equal(x, before)
+        assert len(calls) <= 2 * np.log2(n) and sum(calls) <= 2 * n
+        found[:] = 0  # is nobody else's
+        np.testing.assert_array_equal(x, before)
+
+
+def test_a_long_associative_scan_compiles_in_little_time():
+    """Each level has memory of its own: made anew from the first one, this one takes minutes."""
+    n = 1 << 17
+    c = tg.compile(tg.grad(lambda x: np.sum(tg.associative_scan(np.multiply, x))))
+    x = 1 + np.sin(np.arange(n)) / n
+    np.testing.assert_allclose(c(x), tg.grad(lambda x: np.sum(np.cumprod(x)))(x), rtol=1e-10)
+
+
+def test_an_associative_scan_refuses_writes():
+    """What a function writes to would be read again: the results would be wrong without a word."""
+
+    def written(p, q):
+        p += q
+        return p
+
+    at = np.ones(9)
+    with pytest.raises(ValueError, match="read-only"):
+        tg.associative_scan(written, at)
+    for way in (
+        lambda: tg.associative_scan(written, tg.tensor(at)),
+        lambda: tg.grad(lambda x: np.sum(tg.associative_scan(written, x * 1)))(at),
+        lambda: tg.compile(lambda x: tg.associative_scan(written, x * 1))(at),
+    ):
+        with pytest.raises(ValueError, match="writes to what it is given"):
+            way()
+    assert np.all(at == 1)
 
 
 def test_scan_in_reverse_and_without_xs():

@@ -181,6 +181,7 @@ WAYS = {
     "reverse": lambda f: tg.jacobian(f, mode="reverse"),
     "forward": lambda f: tg.jacobian(f, mode="forward"),
     "jvp": lambda f: lambda x: tg.jvp(f, (x,), (1.0,))[1],
+    "linearize": lambda f: lambda x: tg.linearize(f, x)[1](1.0),
     "vjp": lambda f: lambda x: tg.vjp(f, x)[1](1.0)[0],
 }
 
@@ -194,6 +195,7 @@ def by_argument(f, variable, way):
         "reverse": tg.jacobian(f, k, mode="reverse"),
         "forward": tg.jacobian(f, k, mode="forward"),
         "jvp": lambda x, y: tg.jvp(f, (x, y), (1.0 - k, 0.0 + k))[1],
+        "linearize": lambda x, y: tg.linearize(f, x, y)[1](1.0 - k, 0.0 + k),
         "vjp": lambda x, y: tg.vjp(f, x, y)[1](1.0)[k],
     }[way]
 
@@ -249,6 +251,7 @@ def test_any_nesting_of_partial_derivatives_is_the_polynomials(seed):
 D = {
     "grad": tg.grad,
     "jvp": lambda f: lambda x: tg.jvp(f, (x,), (1.0,))[1],
+    "linearize": lambda f: lambda x: tg.linearize(f, x)[1](1.0),
     "vjp": lambda f: lambda x: tg.vjp(f, x)[1](1.0)[0],
     "jacobian": tg.jacobian,
     "forward jacobian": lambda f: tg.jacobian(f, mode="forward"),
@@ -797,11 +800,126 @@ def test_tracked_cotangents_and_tangents_are_differentiated_by():
     np.testing.assert_allclose(c.grad.numpy(), [5.0, 2.0])
 
 
+# ------------------------------------------------------------------------------------------------ linearize
+
+
+@pytest.mark.parametrize("name", VECTOR)
+def test_a_linearisation_is_the_jacobian_and_runs_the_function_once(name):
+    runs = []
+
+    def f(x):
+        runs.append(x)
+        return VECTOR[name](x)
+
+    before = len(tg.current_tape())
+    y, along = tg.linearize(f, X)
+    J = complex_step(VECTOR[name], X)
+    for v in (np.ones(4), X, -3 * X, np.zeros(4)):
+        np.testing.assert_allclose(along(v), J @ v, rtol=1e-12, atol=1e-12)
+    np.testing.assert_array_equal(y, VECTOR[name](X))
+    assert len(runs) == 1 and len(tg.current_tape()) == before
+    assert type(y) is np.ndarray and type(along(X)) is np.ndarray
+    compiled = tg.compile(along)
+    for v in (np.ones(4), X, -3 * X):
+        np.testing.assert_allclose(compiled(v), J @ v, rtol=1e-12, atol=1e-12)
+
+
+def linearised(x, v):
+    """Depends on the point and on both tangents."""
+    y, along = tg.linearize(lambda x: np.sin(x) * x[0], x)
+    return np.sum(along(v) * along(np.cos(v) * x)) + y @ v
+
+
+def linearised_by_hand(x, v):
+    def along(t):
+        return np.cos(x) * t * x[0] + np.sin(x) * t[0]
+
+    return np.sum(along(v) * along(np.cos(v) * x)) + (np.sin(x) * x[0]) @ v
+
+
+@pytest.mark.parametrize("engine", ["eager", "compiled"])
+def test_a_linearisation_is_differentiated_by_its_point_and_by_tangents(engine):
+    made = tg.compile if engine == "compiled" else lambda f: f
+    for by in (0, 1):
+        at = [X, 1.0 / X]
+
+        def of(z, by=by):
+            return linearised_by_hand(*at[:by], z, *at[by + 1 :])
+
+        expected = complex_step(of, at[by])
+        for way in (tg.grad(linearised, by), tg.jacobian(linearised, by, mode="forward")):
+            np.testing.assert_allclose(made(way)(*at), expected, rtol=1e-12)
+        np.testing.assert_allclose(
+            made(tg.hessian(linearised, by))(*at),
+            tg.hessian(linearised_by_hand, by)(*at),
+            rtol=1e-10,
+        )
+    with tg.autograd.forward_ad.dual_level():
+        dual = tg.autograd.forward_ad.make_dual(tg.tensor(X), tg.tensor(X))
+        tangent = tg.autograd.forward_ad.unpack_dual(linearised(dual, at[1])).tangent
+    expected = complex_step(lambda z: linearised_by_hand(z, at[1]), X) @ X
+    np.testing.assert_allclose(tangent.detach(), expected, rtol=1e-12)
+
+
+def test_linearisations_have_pytrees_and_aux():
+    def f(p, s):
+        return {"y": p["a"] * s, "z": (np.sum(p["b"][0] + p["b"][1]) * s, 2.0)}, p["a"] + 1
+
+    p = {"a": X, "b": (X, X)}
+    y, along, aux = tg.linearize(f, p, 3.0, has_aux=True)
+    np.testing.assert_array_equal(aux, X + 1)
+    np.testing.assert_array_equal(y["y"], 3 * X)
+    t = along({"a": np.ones(4), "b": (X, 0 * X)}, 2.0)
+    np.testing.assert_allclose(t["y"], 3 + 2 * X)
+    np.testing.assert_allclose(t["z"][0], 3 * X.sum() + 2 * 2 * X.sum())
+    assert t["z"][1] == 0
+    assert tg.linearize(lambda x: 5.0, 1.0)[1](1.0) == 0
+
+
+def test_a_linearisation_outlives_the_arrays_it_was_made_of():
+    x, v = np.zeros(3), np.ones(3)
+    y, along = tg.linearize(np.exp, x)
+    x[:] = y[:] = 100.0
+    np.testing.assert_array_equal(along(v), np.ones(3))
+    along(v)[:] = 100.0
+    w = tg.tensor(np.ones(3), requires_grad=True)
+    for f in (lambda x: x + 1, lambda x: x + w):
+        t = tg.linearize(f, np.zeros(3))[1](v)
+        t += 1
+        np.testing.assert_array_equal(v, np.ones(3))
+
+
+def test_a_linearisation_by_tracked_tensors_stays_tracked():
+    w = tg.tensor([2.0, 3.0], requires_grad=True)
+    ways = {
+        "by its argument": lambda: tg.linearize(lambda x: x**3, w * 1),
+        "by its closure": lambda: tg.linearize(lambda x: x * w**2, w.detach().numpy()),
+    }
+    for way, made in ways.items():
+        w.grad = None
+        y, along = made()
+        tg.current_tape().sweep()
+        power, factor = (2, 3) if way == "by its argument" else (2, 1)
+        for k in (1.0, 2.0):
+            expected = k * factor * np.array([2.0, 3.0]) ** power
+            np.testing.assert_allclose(along(np.full(2, k)).detach(), expected)
+            with tg.no_grad():
+                plain = along(np.full(2, k))
+            np.testing.assert_allclose(plain, expected)
+            assert not plain.requires_grad
+        (along(np.ones(2)) + y).sum().backward()
+        by_w = 6 * 2 + 3 * 4.0, 6 * 3 + 3 * 9.0
+        if way == "by its closure":
+            by_w = 2 * 2 + 2 * 4.0, 2 * 3 + 2 * 9.0
+        np.testing.assert_allclose(w.grad.numpy(), by_w)
+
+
 def test_values_of_what_is_tracked_are_connected_at_once():
-    """Without a call of the pullback."""
-    w = tg.tensor(2.0, requires_grad=True)
-    tg.vjp(lambda x: x**3, w)[0].backward()
-    assert w.grad == 12.0
+    """Without a call of the pullback or of the linear map."""
+    for transform in (tg.vjp, tg.linearize):
+        w = tg.tensor(2.0, requires_grad=True)
+        transform(lambda x: x**3, w)[0].backward()
+        assert w.grad == 12.0
 
 
 def test_tangents_of_what_was_overwritten_are_refused():
@@ -813,10 +931,40 @@ def test_tangents_of_what_was_overwritten_are_refused():
 
     for forward in (
         lambda: tg.jvp(f, (X,), (X,)),
+        lambda: tg.linearize(f, X)[1](X),
         lambda: tg.jacobian(f, mode="forward")(X),
     ):
         with pytest.raises(tg.GraphError, match="modified by an inplace operation"):
             forward()
+    w = tg.tensor(X, requires_grad=True)
+    y, along = tg.linearize(np.exp, w * 1)
+    along(X)
+    y *= 2
+    with pytest.raises(tg.GraphError, match="modified by an inplace operation"):
+        along(X)
+
+
+def test_tangents_of_what_was_freed_are_refused():
+    w = tg.tensor(X, requires_grad=True)
+    for f in (lambda x: np.sin(x) ** 3, lambda x: np.sum(np.sin(x) * x) * 1.0):
+        y, along = tg.linearize(f, w)
+        before = along(X)
+        y.sum().backward(retain_graph=True)
+        np.testing.assert_array_equal(along(X).detach(), before.detach())
+        y.sum().backward()
+        with pytest.raises(tg.GraphError, match="retain_graph=True"):
+            along(X)
+
+    def walked_within(x, k):
+        y = np.sin(x) ** 2
+        z = np.sum(y)
+        z.backward()
+        return (x * 2, y + 1, z)[k]
+
+    np.testing.assert_array_equal(tg.jvp(lambda x: walked_within(x, 0), (X,), (X,))[1], 2 * X)
+    for k in (1, 2):
+        with pytest.raises(tg.GraphError, match="retain_graph=True"):
+            tg.jvp(lambda x, k=k: walked_within(x, k), (X,), (X,))
 
 
 # ------------------------------------------------------------------------------------------------ state
