@@ -11,7 +11,7 @@
     turns      a part of the tape that repeats, as one entry before the walk back; rolling: a stretch of calls that repeats as a loop
     stores     what is written to one row of an array, read from where it was computed; guards: those as calls
     iteration  loops that say they are loops, by one step
-    team       threads that share large loops
+    team       threads that share large loops; support: that and the rest of what all programs call, compiled once
     native     a module with its entry; nesting: loops, and loops in their steps, as one; islands: such modules between NumPy's calls
     routines   calls that are machine code of their own: linear systems, running sums, orders; writer: their text
     borrowed   loops of NumPy's ufuncs, called by address: fourier (transforms), products (of large matrices), ufuncs
