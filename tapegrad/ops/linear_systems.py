@@ -520,7 +520,8 @@ def _solve_toeplitz(xs: Sequence[np.ndarray]) -> np.ndarray:
     n = b.shape[-2]
 
     def one(rows: np.ndarray, b: np.ndarray) -> np.ndarray:
-        return solve_toeplitz((rows[0, n - 1 :], rows[0, n - 1 :: -1]), b)
+        # SciPy 1.13 asks for memory that may be written to.
+        return solve_toeplitz((rows[0, n - 1 :], rows[0, n - 1 :: -1]), np.array(b))
 
     # Levinson's recursion runs in double precision only.
     return each(one, diagonals[..., None, :], b).astype(_inexact(diagonals, b))
