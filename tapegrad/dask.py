@@ -29,7 +29,6 @@ import numpy as np
 
 from . import transforms
 from .errors import demand_callable
-from .interop.promotion import derived
 from .transforms import _flatten, _unflatten
 
 Tree = Any
@@ -260,7 +259,7 @@ def _arrived(value: Any) -> Any:
 def _part(function: Any, params: Tree, *data: Any) -> tuple[Any, list[Any]]:
     """Value and gradient of one partition."""
     loss = _arrived(function)
-    both = derived(transforms.value_and_grad, loss)
+    both = transforms.value_and_grad(loss)
     try:
         value, gradient = both(params, *map(_locked, data))
     except ValueError as problem:

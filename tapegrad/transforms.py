@@ -379,7 +379,7 @@ def is_compiled(f: Any) -> bool:
     return compiler is not None and isinstance(f, compiler.Compiled)
 
 
-def _whole(transform: Callable[..., Any]) -> Callable[..., Any]:
+def as_a_whole(transform: Callable[..., Any]) -> Callable[..., Any]:
     """A transform of functions; of a compiled one it is compiled as a whole, made once: forward and backward are one program, where an
     entry of a tape would run the function again on the way back."""
 
@@ -398,7 +398,7 @@ def _whole(transform: Callable[..., Any]) -> Callable[..., Any]:
     return chosen
 
 
-@_whole
+@as_a_whole
 def value_and_grad(
     f: Callable[..., Any], argnums: Any = 0, has_aux: bool = False, *, argnum: Any = None
 ) -> Callable[..., Any]:
@@ -453,7 +453,7 @@ def _value_and_grad(
     return differentiated
 
 
-@_whole
+@as_a_whole
 def grad(
     f: Callable[..., Any], argnums: Any = 0, has_aux: bool = False, *, argnum: Any = None
 ) -> Callable[..., Any]:
@@ -677,7 +677,7 @@ def _pushed(
     return results
 
 
-@_whole
+@as_a_whole
 def jacobian(
     f: Callable[..., Any],
     argnums: Any = 0,
@@ -819,7 +819,7 @@ def _as_block(block: Any, given: Any) -> Any:
     )
 
 
-@_whole
+@as_a_whole
 def hessian(
     f: Callable[..., Any], argnums: Any = 0, has_aux: bool = False, *, argnum: Any = None
 ) -> Callable[..., Any]:
@@ -837,7 +837,7 @@ def hessian(
     return jacobian(once, argnums, has_aux, mode="forward")
 
 
-@_whole
+@as_a_whole
 def hvp(f: Callable[..., Any]) -> Callable[..., Any]:
     """Hessian-vector product of a scalar function: `hvp(f)(x, v)` is `hessian(f)(x) @ v`, at the cost of a few runs of `f`.
 

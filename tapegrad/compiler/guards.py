@@ -9,6 +9,7 @@ Invariant: a program with these calls takes the same calls as one with the guard
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +34,11 @@ class Holds:
         return np.int64(0)
 
 
+def guarded(nodes: Iterable[Node]) -> bool:
+    """Whether there are such calls among some: a native part that makes them has to run, though nobody reads what it puts out."""
+    return any(isinstance(node.function, Holds) for node in nodes)
+
+
 def as_calls(graph: Graph) -> Graph:
     """The graph with a call in the place of each guard."""
     if not any(isinstance(step, Guard) for step in graph.steps):
@@ -45,4 +51,4 @@ def as_calls(graph: Graph) -> Graph:
     return Graph(graph.inputs, steps, graph.outputs)
 
 
-__all__ = ["GuardFailed", "Holds", "as_calls"]
+__all__ = ["GuardFailed", "Holds", "as_calls", "guarded"]

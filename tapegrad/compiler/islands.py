@@ -15,7 +15,7 @@ from typing import Any
 
 from . import jit
 from .graph import Graph, Node, Recorded, Ref
-from .guards import Holds, as_calls
+from .guards import Holds, as_calls, guarded
 from .native import Argument, Form, Native, Result
 from .nesting import Module
 from .pairs import Unlowered
@@ -121,10 +121,7 @@ class _Builder:
         self.natives.append(native)
         refs = tuple(Ref(i) for i in range(len(sources)))
         given = [self._now(x) for x in sources]
-        guards = any(
-            isinstance(y.function, Holds) for y in outputs
-        )  # then it runs for them alone, too
-        whole = Recorded(native.entry, "native_island", refs, {}, given, 0, guards)
+        whole = Recorded(native.entry, "native_island", refs, {}, given, 0, guarded(outputs))
         self.steps.append(whole)
         for i, node in enumerate(outputs):
             part = whole

@@ -140,9 +140,8 @@ def _emitted(target: Any, module: Any) -> bytes:
     try:
         return target.emit_object(module)
     finally:
-        llvm.set_option(
-            "tapegrad", "-disable-lsr=0"
-        )  # it holds for the whole process, Numba's code too
+        # It holds for the whole process, Numba's code too.
+        llvm.set_option("tapegrad", "-disable-lsr=0")
 
 
 def _worthwhile(text: str) -> int:

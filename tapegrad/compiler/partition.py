@@ -19,7 +19,7 @@ import numpy as np
 from . import callout
 from .arrays import COMPLEX, DTYPES, SUMS, Arrays, Op
 from .graph import Graph, Node, Recorded, Ref
-from .guards import Holds, as_calls
+from .guards import Holds, as_calls, guarded
 from .lowering import expression
 from .native import Argument, Form, Native
 from .pairs import Pair, Unlowered, read, written
@@ -153,9 +153,7 @@ def compiled(graph: Graph, name: str) -> tuple[Graph, list[Native]]:
                 {},
                 [now(x) for x in sources],
                 0,
-                any(
-                    isinstance(y.function, Holds) for y in outputs
-                ),  # it runs for the guard alone, too
+                guarded(outputs),
             )
             steps.append(whole)
             if len(outputs) == 1:

@@ -12,6 +12,7 @@ Invariant: what is here keeps no objects; the pairs of arrays that `tg_array` lo
 from __future__ import annotations
 
 import ctypes
+import re
 import threading
 from typing import Any
 
@@ -253,9 +254,7 @@ end:
 }}
 """
 
-_OWN_NAMES = (
-    "tg_new_array", "tg_array", "tg_forget_array", "tg_numbers", "tg_floats", "tg_complexes", "tg_put", "tg_pause", "tg_team", "tg_share",
-)  # fmt: skip
+_OWN_NAMES = tuple(re.findall(r"@(\w+)", DECLARED))
 
 _lock = threading.RLock()
 _state: dict[str, Any] = {}

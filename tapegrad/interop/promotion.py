@@ -55,10 +55,8 @@ class Promotion:
 
     def of(self, transform: Callable[..., Any], f: Callable[..., Any]) -> Callable[..., Any]:
         """`transform(f)`, eager, compiled, or the one first and then the other."""
-        if self.mode is False:
+        if self.mode is False or is_compiled(f):
             return transform(f)
-        if is_compiled(f):
-            return f if transform is itself else derived(transform, f)
         if self.mode is True:
             from ..compiler import compile
 
@@ -72,11 +70,6 @@ class Promotion:
 
             self._effects[f] = effect(f, self.others_act) or _watched()
         return self._effects[f]
-
-
-def derived(transform: Callable[..., Any], f: Any) -> Callable[..., Any]:
-    """`transform(f)`; of a compiled function as one program, forward and backward, made once."""
-    return f.derived(transform) if is_compiled(f) and not f.static else transform(f)
 
 
 def itself(f: Callable[..., Any]) -> Callable[..., Any]:

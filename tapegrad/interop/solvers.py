@@ -20,7 +20,7 @@ import numpy as np
 
 from ..errors import demand_callable
 from ..mode import no_grad
-from ..transforms import hessian, hvp, jacobian, value_and_grad
+from ..transforms import as_a_whole, hessian, hvp, jacobian, value_and_grad
 from .promotion import Promotion, itself
 from .raveling import Space, flatten, outputs, plain
 
@@ -299,6 +299,7 @@ def _list(value: Any) -> list[Any]:
     return flatten(value)[0]
 
 
+@as_a_whole
 def _jacobian_by_leaves(f: Callable[..., Any]) -> Callable[..., Any]:
     """Jacobians of all leaves of what `f` returns, by its first argument."""
     return jacobian(lambda tree, *args: _list(f(tree, *args)))
