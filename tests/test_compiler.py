@@ -2224,6 +2224,108 @@ def test_random_programs(seed, monkeypatch):
                 agree_as_a_whole(compiled(*point), both(*point))
 
 
+# ------------------------------------------------------------------------------------------------ rows along other axes
+
+
+def over_first(x, w):
+    e = np.exp(x - np.max(x, axis=0))
+    return np.sum(w * e / np.sum(e, axis=0))
+
+
+def over_first_and_last(x, w):
+    y = x - np.mean(x, axis=0)
+    return np.sum(np.exp(y / np.sqrt(1 + np.sum(y * y, axis=-1, keepdims=True))) * w)
+
+
+def with_results(x, w):
+    e = np.exp(x) / (1 + np.sum(np.exp(x), axis=0))
+    return np.sum(e * w), e, np.sum(e * w, axis=0), e > 0.1
+
+
+def with_borders(x, w):
+    e = np.exp(np.concatenate([x, w[:, :2] * x[:, -2:], 0.5 * x[:, ::-1]], axis=1))
+    return np.sum((e / np.sum(e, axis=0))[:, 1:-2] ** 2)
+
+
+def with_places(x, w):
+    e = np.exp(x[:, np.arange(x.shape[1]) // 2] + x[np.arange(x.shape[0])[::-1]] * w)
+    return np.sum(np.tanh(e / np.sum(e, axis=0)) * w)
+
+
+def with_products(x, w):
+    r = np.tanh(x) @ np.swapaxes(w[..., :3, :], -1, -2)
+    e = np.exp(r - np.max(r, axis=0))
+    return np.sum((e / np.sum(e, axis=0)) ** 2)
+
+
+@pytest.fixture(params=[1, 2])
+def turned(request, monkeypatch):
+    """Any program as one whose intermediate results are large; how many had rows along other axes, by one thread and by two."""
+    from tapegrad.compiler import rows, schedule
+
+    for name in ("LARGE", "ADJACENT"):
+        monkeypatch.setattr(rows, name, 0)
+    monkeypatch.setattr(rows, "LESS", 1e9)
+    monkeypatch.setattr(rows, "SHORTEST", 2)
+    monkeypatch.setattr(rows, "CACHED", 64)
+    monkeypatch.setattr(schedule, "EVEN", 1)
+    if request.param > 1:
+        monkeypatch.setattr(schedule, "CHUNK", 30)
+        monkeypatch.setattr(schedule, "PARTIAL", 1)
+    before, found = schedule.Scheduler._along_others, []
+
+    def counted(self, first):
+        result = before(self, first)
+        found.append(any(group.turned for group in result.groups))
+        return result
+
+    monkeypatch.setattr(schedule.Scheduler, "_along_others", counted)
+    threads = tg.get_num_threads()
+    tg.set_num_threads(request.param)
+    yield found
+    tg.set_num_threads(threads)
+
+
+@pytest.mark.parametrize("shape", [(3, 50), (4, 37, 5), (2, 9, 70), (40, 6)], ids=str)
+@pytest.mark.parametrize(
+    "f", [over_first, over_first_and_last, with_results, with_borders, with_places, with_products]
+)
+def test_rows_along_other_axes(f, shape, turned):
+    r = np.random.default_rng(5)
+
+    def whole(x, w):
+        if f is not with_results:
+            return tg.value_and_grad(f, argnums=(0, 1))(x, w)
+        gradients = tg.grad(lambda x, w: f(x, w)[0], argnums=(0, 1))(x, w)
+        return (*f(x, w), gradients)
+
+    for dtype in (np.float64, np.float32):
+        x, w = (r.normal(size=shape).astype(dtype) for _ in range(2))
+        compiled = tg.compile(whole)
+        for scale in (1.0, 0.5):
+            agree(compiled(x * dtype(scale), w), whole(x * dtype(scale), w))
+    assert any(turned) or f in (over_first_and_last, with_products)
+
+
+@pytest.mark.parametrize("seed", range(0, PROGRAMS, 10))
+def test_random_programs_along_other_axes(seed, turned):
+    for k in range(seed, min(seed + 5, PROGRAMS)):
+        program, points = random_complex_program(k) if k % 5 == 4 else random_program(k)
+        both = tg.value_and_grad(program, argnums=(0, 1))
+        compiled = tg.compile(both)
+        with np.errstate(all="ignore"):
+            for point in (points[0], *points):
+                agree_as_a_whole(compiled(*point), both(*point))
+
+
+def test_a_softmax_over_the_first_axis_takes_no_memory_of_its_size():
+    x, w = np.random.default_rng(0).normal(size=(2, 30, 20_000))
+    compiled = tg.compile(tg.value_and_grad(over_first))
+    agree(compiled(x, w), tg.value_and_grad(over_first)(x, w), 1e-12)
+    assert compiled.report().memory < x.nbytes / 8
+    assert "rows along axis 1" in compiled.source
+
+
 NO_EXPRESSION = [
     lambda v: v, lambda v: np.frexp(v)[0], lambda v: np.modf(v)[0], lambda v: np.partition(np.ravel(v), 0), lambda v: np.cumsum(v),
 ]  # fmt: skip

@@ -29,7 +29,18 @@ from .. import vecmath
 from ..replay import named
 from .arrays import B1, C8, C16, F4, F8, I4, I8, PACKED, STRONG, Map, Op, composed
 from .pairs import STEPS, Numbers, Pair
-from .schedule import Group, Nest, Schedule, Walk, base, gathered_maps, identity, inside_maps
+from .schedule import (
+    Group,
+    Nest,
+    Schedule,
+    Walk,
+    base,
+    gathered_maps,
+    identity,
+    inside_maps,
+    kept_maps,
+    row_axis,
+)
 
 TYPES = {
     F8: "double",
@@ -100,6 +111,11 @@ class Value:
 def typed(dtype: np.dtype, lanes: int) -> str:
     """LLVM's name of a scalar or vector type."""
     return TYPES[dtype] if lanes == 1 else f"<{lanes} x {TYPES[dtype]}>"
+
+
+def _in_memory(dtype: np.dtype) -> str:
+    """LLVM's name of the type that an entry has in memory, where booleans are bytes."""
+    return "i8" if dtype == B1 else TYPES[dtype]
 
 
 def literal(value: Any, dtype: np.dtype) -> str:
@@ -206,7 +222,7 @@ class Body:
         self.block_low = "0"
         if group.block >= group.rows:
             for nest in group.nests:
-                self._nest(nest, group, "0", str(nest.space[0]) if nest.space else "1")
+                self._nest(nest, group, "0", str(nest.rows))
             return
 
         self.loops.append(f"for rows in range(0, {group.rows}, {group.block}):")
@@ -324,33 +340,22 @@ class Body:
             cuts.append(list(itertools.pairwise([0, *edges, n])))
         # Accumulators of full reductions live through all pieces.
         whole = self._rows_are_dynamic(group)
-        scale = 1
-        k = axes[0] - 1 if axes else -1
-        while k >= 0 and k in absorbed:
-            scale *= space[k]
-            k -= 1
-        first_axis_rows = bool(axes) and (
-            axes[0] == 0 or (0 in absorbed and _joined_to(0, absorbed) == axes[0])
-        )
-        ratio = extents[0] // space[0] if axes and first_axis_rows else 1
-        lows, highs = low, high
-        if ratio != 1:
-            lows = low if low == "0" else self.let(f"mul nsw i64 {low}, {ratio}")
-            highs = (
-                str(int(high) * ratio)
-                if high.isdigit()
-                else self.let(f"mul nsw i64 {high}, {ratio}")
-            )
+        level, ratio = -1, 1
+        if whole and axes:
+            level = axes.index(_joined_to(nest.along, absorbed))
+            ratio = extents[level] // nest.rows
+        lows, highs = self._times(low, ratio), self._times(high, ratio)
         self.cut_axes = {i for i, c in zip(axes, cuts, strict=True) if len(c) > 1}
-        self.in_rows = bool(cuts) and all(self._is_written(b - a) for a, b in cuts[-1])
+        known = bool(cuts) and level != len(axes) - 1
+        self.in_rows = known and all(self._is_written(b - a) for a, b in cuts[-1])
         self.pieces = {}
         for op in nest.sums:
-            if 0 not in op.attr[1] and not self._stored_once(op):
+            if nest.along not in op.attr[1] and not self._stored_once(op):
                 self._filled(op, low, high)
         for piece in itertools.product(*cuts):
             bounds: list[tuple[Any, Any]] = [(str(a), str(b)) for a, b in piece]
-            if whole and bounds:
-                bounds[0] = self._clipped(bounds[0], lows, highs, extents[0])
+            if level >= 0:
+                bounds[level] = self._clipped(bounds[level], lows, highs, extents[level])
             self.pieces = dict(zip(axes, piece, strict=True))
             self._piece(nest, bounds)
 
@@ -382,7 +387,7 @@ class Body:
         rest = [(0, -1, 0)] * (len(op.shape) - 1)
         strides = contiguous(op.shape)
         first = self._element(
-            self.pointer(op), op.dtype, [(self.group.block, 0, 1), *rest], strides, None
+            self.pointer(op), op.dtype, [(self.group.block, 0, 1), *rest], strides
         )
         self.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
         for at in range(0, lanes * strides[0] * op.dtype.itemsize, LINE):
@@ -395,7 +400,7 @@ class Body:
     def _clipped(
         self, bounds: tuple[str, str], low: str, high: str, extent: int
     ) -> tuple[str, str]:
-        """The part of a piece of the first axis that lies in this block."""
+        """The part of a piece of the axis of rows that lies in this block."""
         a, b = bounds
         if a != "0":
             more = self.let(f"icmp sgt i64 {a}, {low}")
@@ -428,12 +433,14 @@ class Body:
         for op, _ in nest.copies:
             accesses.append(_strided(identity(op.shape), contiguous(op.shape), len(space)))
         for op in nest.sums:
-            accesses.append(self._coefficients(op, _kept_maps(op), len(space)))
+            accesses.append(self._coefficients(op, kept_maps(op), len(space)))
         absorbed: set[int] = set()
         for i in range(len(space) - 1):
             j = i + 1
             if space[j] == 1 or walk.breaks.get(i) or walk.breaks.get(j):
                 continue  # there is no loop over one entry
+            if j == nest.along:
+                continue  # of which a block has a part
             reduced = {(i in op.attr[1], j in op.attr[1]) for op in nest.sums}
             if any(a != b for a, b in reduced):
                 continue
@@ -442,7 +449,7 @@ class Body:
         return absorbed
 
     def _coefficients(self, op: Op, maps: Sequence[Map], n: int) -> list[int]:
-        return _strided(maps, contiguous(op.shape), n)
+        return _strided(maps, self._strides(op), n)
 
     # ------------------------------------------------------------------------------------ one piece
 
@@ -554,7 +561,7 @@ class Body:
             return str(int(high) - (int(high) - int(low)) % n)
         # Bounds that are not known now are those of a block of rows.
         start, stop = self.pieces[axis]
-        per_row = self.extents[axis] // self.nest.space[0]
+        per_row = self.extents[axis] // self.nest.rows
         edges = (start, stop, self.group.block * per_row, self.group.rows * per_row)
         if all(edge % n == 0 for edge in edges):
             return high
@@ -753,7 +760,7 @@ class Body:
 
     def _added(self, op: Op, value: Value) -> None:
         """Combine a value with what a reduction's memory holds; or store it, if it is the first and only one."""
-        maps = _kept_maps(op)
+        maps = kept_maps(op)
         pointer = self._address(op, maps)
         kind = typed(op.dtype, value.lanes)
         if self._stored_once(op):
@@ -769,7 +776,7 @@ class Body:
 
     def _stored_once(self, op: Op) -> bool:
         """Whether registers hold the whole of a sum, so that its memory is written once and read never."""
-        if 0 in op.attr[1]:
+        if self.nest.along in op.attr[1]:
             return False
         first, last = self._first_reduced(op), len(self.axes)
         if first == -2 and self.in_rows:
@@ -783,20 +790,35 @@ class Body:
 
     def _filled(self, op: Op, low: str, high: str) -> None:
         """Fill the rows of this block in a reduction's memory with what changes nothing."""
-        row = math.prod(op.shape[1:])
-        first, last = low, high
-        if low != "0" and self.schedule.memory[op.number][0] in ("block", "own"):
-            first, last = "0", self.let(f"sub nsw i64 {high}, {low}")
-        if row != 1:
-            first = (
-                str(int(first) * row)
-                if first.isdigit()
-                else self.let(f"mul nsw i64 {first}, {row}")
+        along = row_axis(op, self.nest.along)
+        if along is None or op.number in self.schedule.blocks:
+            shape = self._shape(op)
+            self._filled_between(op, "0", str(math.prod(shape)), math.prod(shape))
+            return
+        row = math.prod(op.shape[along + 1 :])
+
+        def rows(before: str) -> None:
+            start = self._times(before, op.shape[along])
+            ends = (
+                self.let(f"add nsw i64 {start}, {end}") if start != "0" else end
+                for end in (low, high)
             )
-            last = (
-                str(int(last) * row) if last.isdigit() else self.let(f"mul nsw i64 {last}, {row}")
-            )
-        self._filled_between(op, first, last, row)
+            first, last = (self._times(end, row) for end in ends)
+            self._filled_between(op, first, last, row)
+
+        outer = math.prod(op.shape[:along])
+        if outer == 1:
+            rows("0")
+        else:
+            self.loop("0", str(outer), 1, rows)
+
+    def _times(self, name: str, factor: int) -> str:
+        """A number of rows as one of entries."""
+        if factor == 1:
+            return name
+        return (
+            str(int(name) * factor) if name.isdigit() else self.let(f"mul nsw i64 {name}, {factor}")
+        )
 
     def _filled_between(self, op: Op, first: str, last: str, unit: int) -> None:
         """Fill entries of a reduction's memory, of which there are a multiple of `unit`, with what changes nothing."""
@@ -844,7 +866,7 @@ class Body:
         for op in self.next if lanes > 1 else ():
             self._fetched(op, lanes)
         for op, k in nest.copies:
-            pointer = self._element(f"%out{k}", op.dtype, maps, contiguous(op.shape), None)
+            pointer = self._element(f"%out{k}", op.dtype, maps, contiguous(op.shape))
             if op.kind == "complex":
                 self._side_by_side(op, pointer, lanes, maps)
                 continue
@@ -877,12 +899,12 @@ class Body:
         `maps` are those of the indices, `rest` those of op, whose indexed axes have no place yet (a step of None).
         """
         axes = [i for i, (_, _, step) in enumerate(rest) if step is None]
-        strides = contiguous(op.shape)
+        strides = self._strides(op)
         places = [self.value(index, tuple(maps)) for index in indices]
         lanes = max(place.lanes for place in places)
         known = [(0, -1, 0) if m[2] is None else m for m in rest]
         first = self._address(op, known)
-        kind = "i8" if op.dtype == B1 else TYPES[op.dtype]
+        kind = _in_memory(op.dtype)
         vector = self.axes[-1] if self.axes else -1
         stride = sum(s * k for (_, a, s), k in zip(known, strides, strict=True) if a == vector)
         names = []
@@ -905,7 +927,7 @@ class Body:
         x, *indices = op.inputs
         before = maps[: len(indices[0].shape)]
         names, stride = self._places(x, indices, before, gathered_maps(op, maps))
-        kind = "i8" if op.dtype == B1 else TYPES[op.dtype]
+        kind = _in_memory(op.dtype)
         align = op.dtype.itemsize
         lanes = len(names)
         if lanes == 1 and stride and self.variables[self.axes[-1]][1] > 1:
@@ -1091,14 +1113,22 @@ class Body:
         return f"%out{k}" if where == "out" else f"%mem{op.number}"
 
     def _address(self, op: Op, maps: Sequence[Map]) -> str:
-        root = base(op)
-        shift = None
-        if root.number in self.schedule.memory and self.schedule.memory[root.number][0] in (
-            "block",
-            "own",
-        ):
-            shift = self.block_low
-        return self._element(self.pointer(op), op.dtype, maps, contiguous(op.shape), shift)
+        pointer, strides = self.pointer(op), self._strides(op)
+        if op.number in self.schedule.blocks and self.block_low != "0":
+            axis, _ = self.schedule.blocks[op.number]
+            back = self._pure(f"mul nsw i64 {self.block_low}, {-strides[axis]}", self.floor)
+            pointer = self._pure(
+                f"getelementptr {_in_memory(op.dtype)}, ptr {pointer}, i64 {back}", self.floor
+            )
+        return self._element(pointer, op.dtype, maps, strides)
+
+    def _shape(self, op: Op) -> tuple[int, ...]:
+        """The shape of what an expression's memory holds: all of it, or a block of rows."""
+        return self.schedule.blocks[op.number][1] if op.number in self.schedule.blocks else op.shape
+
+    def _strides(self, op: Op) -> tuple[int, ...]:
+        """How far the entries of an expression are apart in its memory."""
+        return contiguous(self._shape(op))
 
     def _element(
         self,
@@ -1106,7 +1136,6 @@ class Body:
         dtype: np.dtype,
         maps: Sequence[Map],
         strides: Sequence[int],
-        shift: str | None,
     ) -> str:
         """The address of an entry: pointer plus strides times indices."""
         offset = sum(o * s for (o, _, _), s in zip(maps, strides, strict=True))
@@ -1114,10 +1143,7 @@ class Body:
         for (_, axis, step), stride in zip(maps, strides, strict=True):
             if axis >= 0 and step * stride:
                 terms[axis] = terms.get(axis, 0) + step * stride
-        kind = "i8" if dtype == B1 else TYPES[dtype]
-        if shift is not None and shift != "0":
-            back = self._pure(f"mul nsw i64 {shift}, {-strides[0]}", self.floor)
-            pointer = self._pure(f"getelementptr {kind}, ptr {pointer}, i64 {back}", self.floor)
+        kind = _in_memory(dtype)
         # Outer indices first, each added where its loop is: the inner loops are left with what changes there.
         for axis, factor in sorted(terms.items(), key=lambda t: self.depth_of.get(t[0], 0)):
             if axis not in self.variables:
@@ -1148,13 +1174,13 @@ class Body:
     def _loaded(self, op: Op, maps: tuple[Map, ...]) -> Value:
         dtype = op.dtype
         pointer = self._address(op, maps)
-        kind = "i8" if dtype == B1 else TYPES[dtype]
+        kind = _in_memory(dtype)
         align = dtype.itemsize
         lanes = self.variables[self.axes[-1]][1] if self._varies(maps) else 1
         if lanes == 1:
             text = self.let(f"load {kind}, ptr {pointer}, align {align}")
         else:
-            strides = contiguous(op.shape)
+            strides = self._strides(op)
             stride = sum(
                 s * k for (_, a, s), k in zip(maps, strides, strict=True) if a == self.axes[-1]
             )
@@ -1527,17 +1553,6 @@ def _strided(maps: Sequence[Map], strides: Sequence[int], n: int) -> list[int]:
     return result
 
 
-def _kept_maps(op: Op) -> tuple[Map, ...]:
-    """Maps from a reduction's own axes to those of its space."""
-    kept = [i for i in range(len(op.inputs[0].shape)) if i not in op.attr[1]]
-    if op.kind == "scatter":
-        own = iter(kept)
-        return tuple(
-            (0, -1, 0) if i in op.attr[2] else (0, next(own), 1) for i in range(len(op.shape))
-        )
-    return tuple((0, i, 1) if op.inputs[0].shape[i] != 1 else (0, -1, 0) for i in kept)
-
-
 def _is_heavy(walk: Walk) -> bool:
     """Whether elementary functions are among what is evaluated."""
     functions = (op.attr for op in walk.evaluated.values() if op.kind == "elem")
@@ -1551,9 +1566,9 @@ def _joined_to(axis: int, absorbed: set[int]) -> int:
 
 
 def _listing(nest: Nest, absorbed: set[int]) -> str:
-    lines = [
-        f"  for {list(nest.space)}" + (f" joined {sorted(absorbed)}" if absorbed else "") + ":"
-    ]
+    rows = f", rows along axis {nest.along}" if nest.along else ""
+    joined = f" joined {sorted(absorbed)}" if absorbed else ""
+    lines = [f"  for {list(nest.space)}{joined}{rows}:"]
     lines += [f"    store {op!r}" for op in nest.stores]
     lines += [f"    {op.attr[0]} into {op!r} over axes {op.attr[1]}" for op in nest.sums]
     lines += [f"    out{k} = {op!r}" for op, k in nest.copies]

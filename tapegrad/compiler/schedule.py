@@ -2,9 +2,9 @@
 
 A *root* is an expression whose values are stored: outputs, reductions, what is read under another shape, and what would else
 be computed more than once at some cost. Everything between roots is computed where it is used. A *nest* is the loops over one
-*space* (a shape), with the roots stored and the reductions accumulated in it. A *group* is a list of nests with the same first
-extent, such that row i of one needs row i of another only: it runs in blocks of rows, so that what passes between its nests
-stays in the cache, and needs memory for one block.
+*space* (a shape), with the roots stored and the reductions accumulated in it. A *group* is a list of nests with as many *rows*,
+such that row i of one needs row i of another only: it runs in blocks of rows, so that what passes between its nests
+stays in the cache, and needs memory for one block. Rows are the entries of a nest's first axis, or of another that rows.py finds.
 
 A group with much to do is *shared*: its rows are cut into chunks, which threads take (team.py). The cut follows from the program alone,
 and sums over rows have one partial sum a chunk, added in order: so results do not depend on the number of threads.
@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from . import rows
 from .arrays import CHEAP, PACKED, SUMS, Map, Op, varying
 from .arrays import ROOTS as SLOWER
 
@@ -29,6 +30,9 @@ RECOMPUTED = 6
 
 BLOCK = 2048
 """Entries of the widest array of a group that one block holds: a few of them fit the first-level cache."""
+
+EVEN = 8
+"""Rows of which a block has a multiple, so that vectors end where it ends."""
 
 SHORT = 64
 """Entries of a row below which loops over one row at a time have too little to do for vectors."""
@@ -57,6 +61,8 @@ class Nest:
     """Loops over a space."""
 
     space: tuple[int, ...]
+    along: int = 0
+    """The axis whose entries are the rows of its group."""
     stores: list[Op] = field(default_factory=list)
     sums: list[Op] = field(default_factory=list)
     copies: list[tuple[Op, int]] = field(default_factory=list)
@@ -66,10 +72,19 @@ class Nest:
     def roots(self) -> list[Op]:
         return [*self.stores, *self.sums]
 
+    @property
+    def rows(self) -> int:
+        return self.space[self.along] if self.space else 1
+
+    @property
+    def row(self) -> int:
+        """Entries of one row."""
+        return math.prod(self.space) // self.rows if self.rows else 0
+
 
 @dataclass(slots=True)
 class Group:
-    """Nests that run block by block over `rows` first indices; `block` rows at a time, `share` rows in one chunk."""
+    """Nests that run block by block over their rows; `block` rows at a time, `share` rows in one chunk."""
 
     rows: int
     nests: list[Nest]
@@ -82,9 +97,14 @@ class Group:
         return -(-self.rows // self.share) if self.share else 1
 
     @property
+    def turned(self) -> bool:
+        """Whether rows are not the first axis of each nest."""
+        return any(nest.along for nest in self.nests)
+
+    @property
     def over_rows(self) -> list[Op]:
         """The reductions that each row adds to."""
-        return [op for nest in self.nests for op in nest.sums if 0 in op.attr[1]]
+        return [op for nest in self.nests for op in nest.sums if nest.along in op.attr[1]]
 
 
 @dataclass(slots=True)
@@ -101,11 +121,34 @@ class Schedule:
     """Number of a reduction over shared rows -> offset in scratch, and bytes from one chunk's part to the next."""
     outputs: list[Op]
     roots: dict[int, Op]
+    blocks: dict[int, tuple[int, tuple[int, ...]]]
+    """Number of a root that has memory for a block of rows -> its axis of rows, and the shape of that memory."""
 
 
 def identity(shape: Sequence[int]) -> tuple[Map, ...]:
     """Maps that read every entry in its own place."""
     return tuple((0, i, 1) if n != 1 else (0, -1, 0) for i, n in enumerate(shape))
+
+
+def kept_maps(op: Op) -> tuple[Map, ...]:
+    """Maps from a reduction's own axes to those of its space."""
+    kept = [i for i in range(len(op.inputs[0].shape)) if i not in op.attr[1]]
+    if op.kind == "scatter":
+        own = iter(kept)
+        return tuple(
+            (0, -1, 0) if i in op.attr[2] else (0, next(own), 1) for i in range(len(op.shape))
+        )
+    return tuple((0, i, 1) if op.inputs[0].shape[i] != 1 else (0, -1, 0) for i in kept)
+
+
+def own_maps(root: Op) -> tuple[Map, ...]:
+    """Maps from a root's axes to those of its nest."""
+    return kept_maps(root) if root.kind in SUMS else identity(root.shape)
+
+
+def row_axis(root: Op, along: int) -> int | None:
+    """The axis of a root's own that is an axis of its nest; none where that is summed over, or of length 1."""
+    return next((i for i, (_, axis, _) in enumerate(own_maps(root)) if axis == along), None)
 
 
 def base(op: Op) -> Op:
@@ -242,8 +285,41 @@ class Scheduler:
                 break
             self.nests, self.nest_of = [], {}
             self._assign()
-        groups = self._grouped()
-        return self._placed(groups)
+        schedule = self._placed(self._grouped())
+        if schedule.scratch < rows.LARGE:
+            return schedule
+        return self._along_others(schedule)
+
+    def _along_others(self, schedule: Schedule) -> Schedule:
+        """The schedule with rows along other axes, where that needs much less memory."""
+        best, most = [0] * len(self.nests), schedule.scratch * rows.LESS
+        for family in rows.families([nest.space for nest in self.nests], self._links()):
+            axes = [family.get(i, 0) for i in range(len(self.nests))]
+            self._turn(axes)
+            groups = self._grouped()
+            if all(map(_in_lines, groups)) and (other := self._placed(groups)).scratch < most:
+                best, most, schedule = axes, other.scratch, other
+        self._turn(best)
+        return schedule
+
+    def _turn(self, axes: Sequence[int]) -> None:
+        for nest, axis in zip(self.nests, axes, strict=True):
+            nest.along = axis
+
+    def _links(self) -> Iterator[tuple[rows.Axis, rows.Axis]]:
+        """Pairs of axes, of which entry by entry one nest reads what another has computed."""
+        for i, nest in enumerate(self.nests):
+            for read, maps in self._reads(nest):
+                at = self.nest_of.get(read.number)
+                if at is None:
+                    continue
+                for (offset, axis, step), (_, own, _) in zip(maps, own_maps(read), strict=True):
+                    if (
+                        (offset, step) == (0, 1)
+                        and own >= 0
+                        and nest.space[axis] == self.nests[at].space[own]
+                    ):
+                        yield (i, axis), (at, own)
 
     # ------------------------------------------------------------------------------------ roots
 
@@ -467,29 +543,28 @@ class Scheduler:
         groups: list[Group] = []
         group_of: dict[int, int] = {}
         for i, nest in enumerate(self.nests):
-            rows = nest.space[0] if nest.space else 1
             first = 0
             for read, maps in self._reads(nest):
                 at = self.nest_of.get(base(read).number)
                 if at is None or at == i:
                     continue
                 first = max(
-                    first, group_of[at] if self._rowwise(read, maps, rows) else group_of[at] + 1
+                    first, group_of[at] if self._rowwise(read, maps, nest) else group_of[at] + 1
                 )
             found = next(
-                (g for g in range(first, len(groups)) if groups[g].rows == rows and rows > 1),
-                None,
+                (g for g in range(first, len(groups)) if groups[g].rows == nest.rows > 1), None
             )
             if found is None:
                 found = len(groups)
-                groups.append(Group(rows, []))
+                groups.append(Group(nest.rows, []))
             groups[found].nests.append(nest)
             group_of[i] = found
         for group in groups:
-            widest = max(math.prod(nest.space[1:]) for nest in group.nests)
-            block = max(8, BLOCK // max(widest, 1))
+            widest = max(nest.row for nest in group.nests)
+            block = self._cached(group) if group.turned else BLOCK // max(widest, 1)
+            block = max(block // EVEN, 1) * EVEN
             alone = group.rows <= 2 * block or len(group.nests[0].space) == 0
-            group.block = group.rows if alone else block // 8 * 8
+            group.block = group.rows if alone else block
             if self.sharing and group.block > 0:
                 self._cut(group)
         self.group_of = {
@@ -498,6 +573,16 @@ class Scheduler:
             if (n := self.nest_of.get(op.number, -1)) >= 0
         }
         return groups
+
+    def _cached(self, group: Group) -> int:
+        """As many rows as leave what nests pass on to one another in the second-level cache."""
+        each = sum(
+            root.size // group.rows * root.dtype.itemsize
+            for nest in group.nests
+            for root in nest.roots
+            if row_axis(root, nest.along) is not None
+        )
+        return rows.CACHED // max(each, 1)
 
     def _cut(self, group: Group) -> None:
         """Cut the rows of a group into chunks, if there is enough to do."""
@@ -508,13 +593,13 @@ class Scheduler:
             most = min(most, work // (PARTIAL * partial))
         if most < 2 or group.rows < 2:
             return
-        widest = max(math.prod(nest.space[1:]) for nest in group.nests)
+        widest = max(nest.row for nest in group.nests)
         few = group.block >= group.rows
-        if widest >= BLOCK or (few and widest >= SHORT):
+        if not group.turned and (widest >= BLOCK or (few and widest >= SHORT)):
             group.block = 1
         elif few:  # as many short rows at a time as there are in a chunk
             each = -(-group.rows // most)
-            group.block = -(-each // 8) * 8
+            group.block = -(-each // EVEN) * EVEN
         blocks = -(-group.rows // group.block)
         share = -(-blocks // most) * group.block
         group.share = share if share < group.rows else 0
@@ -540,19 +625,24 @@ class Scheduler:
         for op, _ in nest.copies:
             yield from self._walk(op, False).reads
 
-    def _rowwise(self, read: Op, maps: Sequence[Map], rows: int) -> bool:
-        """Whether row i reads row i only, and that row is complete when the block is."""
+    def _rowwise(self, read: Op, maps: Sequence[Map], nest: Nest) -> bool:
+        """Whether row i of a nest reads row i only, and that row is complete when the block is."""
         root = base(read)
-        if read is not root or not root.shape or root.shape[0] != rows or rows == 1:
+        axis = self._row_axis(root)
+        if read is not root or axis is None or nest.rows == 1:
             return False
-        if root.kind in SUMS and 0 in root.attr[1]:
-            return False
-        return maps[0] == (0, 0, 1)
+        return root.shape[axis] == nest.rows and maps[axis] == (0, nest.along, 1)
+
+    def _row_axis(self, root: Op) -> int | None:
+        """The axis of a root that has the rows of its nest; none where each row is a part of all of it."""
+        at = self.nest_of.get(root.number)
+        return None if at is None else row_axis(root, self.nests[at].along)
 
     # ------------------------------------------------------------------------------------ memory
 
     def _placed(self, groups: list[Group]) -> Schedule:
         memory: dict[int, tuple[str, int]] = {}
+        blocks: dict[int, tuple[int, tuple[int, ...]]] = {}
         copied = {k for nest in self.nests for _, k in nest.copies}
         for k, op in enumerate(self.outputs):
             if k not in copied:
@@ -562,7 +652,7 @@ class Scheduler:
             for nest in group.nests:
                 for read, maps in self._reads(nest):
                     readers.setdefault(base(read).number, []).append(
-                        (g, self._rowwise(read, maps, group.rows))
+                        (g, self._rowwise(read, maps, nest))
                     )
         offset = 0
         own = dict.fromkeys(range(len(groups)), 0)
@@ -574,16 +664,12 @@ class Scheduler:
                 g == self.group_of[op.number] and aligned
                 for g, aligned in readers.get(op.number, ())
             )
-            if op.kind in ("reduce", "scatter") and 0 in op.attr[1]:
-                at_home = False
-            local = (
-                at_home
-                and 0 < group.block < group.rows
-                and bool(op.shape)
-                and op.shape[0] == group.rows
-            )
-            entries = group.block * math.prod(op.shape[1:]) if local else op.size
-            size = _lines(entries * op.dtype.itemsize)
+            shape, axis = op.shape, self._row_axis(op)
+            local = at_home and 0 < group.block < group.rows and axis is not None
+            if local and axis is not None:
+                shape = (*shape[:axis], group.block, *shape[axis + 1 :])
+                blocks[op.number] = axis, shape
+            size = _lines(math.prod(shape) * op.dtype.itemsize)
             if local and group.chunks > 1:
                 memory[op.number] = ("own", own[self.group_of[op.number]])
                 own[self.group_of[op.number]] += size
@@ -604,7 +690,17 @@ class Scheduler:
             partial,
             self.outputs,
             {n: self.by_number[n] for n in self.roots},
+            blocks,
         )
+
+
+def _in_lines(group: Group) -> bool:
+    """Whether a block of rows that are not the first axis has entries enough that lie one after the other."""
+    widest = max(group.nests, key=lambda nest: nest.row)
+    return (
+        not group.turned
+        or group.block * math.prod(widest.space[widest.along + 1 :]) >= rows.ADJACENT
+    )
 
 
 def _in_step(read: Op, maps: Sequence[Map], space: tuple[int, ...]) -> bool:
