@@ -27,7 +27,7 @@ BOUNDS = {"power": 2.0, "arctan2": 2.0, "gammaln": 2.0}
 WHOLE = {powers.NAMES[n]: n for n in (3, 12, 31, -6, -12)}
 """Some of the whole powers, of which each is a function of its own."""
 
-NAMES = sorted((set(vecmath.FUNCTIONS) - {"sincos", *powers.NAMES.values()}) | set(WHOLE))
+NAMES = sorted((set(vecmath.FUNCTIONS) - {*vecmath.SEVERAL, *powers.NAMES.values()}) | set(WHOLE))
 
 _LOOP = """
 define void @run({pointers}, ptr %to, i64 %n) {{

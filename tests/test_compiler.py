@@ -2318,6 +2318,28 @@ def test_random_programs_along_other_axes(seed, turned):
                 agree_as_a_whole(compiled(*point), both(*point))
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_logaddexp_and_its_partials_have_parts_in_common(dtype):
+    x = np.array([0.3, -2.0, 50.0, 9.0, -60.0, np.inf, np.inf, -np.inf, -np.inf, 0.0, np.nan], dtype)
+    y = np.array([0.1, -2.0, -50.0, 9.0, 0.0, 1.0, np.inf, 3.0, -np.inf, -0.0, 1.0], dtype)
+    w = np.arange(1, 12).astype(dtype)
+
+    def f(x, y):
+        return np.sum(np.logaddexp(x, y) * w)
+
+    def finite(x):
+        return np.sum(np.logaddexp(0.0, x) ** 2 + np.logaddexp(x[:, None], x) * w[:5])
+
+    both = tg.value_and_grad(f, argnums=(0, 1))
+    compiled = tg.compile(both)
+    with np.errstate(invalid="ignore"):
+        assert np.isnan(compiled(x, y)[0])
+        agree(compiled(x, y)[1], both(x, y)[1])
+    assert compiled.report().expressions["share"] == 2
+    agree(tg.compile(tg.value_and_grad(finite))(x[:5] % 60), tg.value_and_grad(finite)(x[:5] % 60))
+    agree(tg.compile(tg.hessian(finite))(x[:5] % 60), tg.hessian(finite)(x[:5] % 60))
+
+
 def test_a_softmax_over_the_first_axis_takes_no_memory_of_its_size():
     x, w = np.random.default_rng(0).normal(size=(2, 30, 20_000))
     compiled = tg.compile(tg.value_and_grad(over_first))

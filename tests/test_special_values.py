@@ -105,8 +105,9 @@ BINARY = [
     (np.heaviside,   [0.0, 1.0],                 [0.5, 0.5],                 [0, 0],             [1, 0]),
     # -inf is the zero of logaddexp; of two there is no telling whose it is
     (np.logaddexp,   [0.0, -inf, 1e4],           [-inf, 0.0, -1e4],          [1, 0, 1],          [0, 1, 0]),
-    (np.logaddexp,   [-inf],                     [-inf],                     [nan],              [nan]),
-    (np.logaddexp2,  [0.0, -inf],                [-inf, 0.0],                [1, 0],             [0, 1]),
+    (np.logaddexp,   [-inf, inf],                [-inf, inf],                [nan, nan],         [nan, nan]),
+    (np.logaddexp,   [inf, 1.0, inf, 0.0],       [1.0, inf, -inf, 0.0],      [1, 0, 1, 0.5],     [0, 1, 0, 0.5]),
+    (np.logaddexp2,  [0.0, -inf, inf, -inf],     [-inf, 0.0, 1.0, -inf],     [1, 0, 1, nan],     [0, 1, 0, nan]),
 ]
 # fmt: on
 

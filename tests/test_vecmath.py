@@ -141,37 +141,69 @@ def test_exact_results_are_exact() -> None:
     assert np.array_equal(compiled("power", "float64")(bases, exponents), bases**exponents)
 
 
-@both
-def test_sincos_is_sin_and_cos(dtype: str) -> None:
-    """One reduction for the pair, and the same bits."""
+def several(name: str, dtype: str, x: np.ndarray, results: int) -> list[np.ndarray]:
+    """The results of a function that has several, of four operands at a time."""
     from tapegrad.replay.cache import Part
     from tapegrad.replay.linker import link
     from tapegrad.vecmath.assembly import assemble
 
     element = vecmath.ELEMENTS[dtype]
-    symbol, text = vecmath.emit("sincos", dtype, 4)
+    symbol, text = vecmath.emit(name, dtype, 4)
     kind = f"<4 x {element}>"
+    struct = "{" + ", ".join([kind] * results) + "}"
+    stores = "\n".join(
+        f"%p{i} = extractvalue {struct} %all, {i}\nstore {kind} %p{i}, ptr %y{i}, align 4"
+        for i in range(results)
+    )
     text += f"""
-    define void @run(ptr %x, ptr %s, ptr %c) {{
+    define void @run(ptr %x, {", ".join(f"ptr %y{i}" for i in range(results))}) {{
       %v = load {kind}, ptr %x, align 4
-      %both = call {{{kind}, {kind}}} @{symbol}({kind} %v)
-      %sine = extractvalue {{{kind}, {kind}}} %both, 0
-      %cosine = extractvalue {{{kind}, {kind}}} %both, 1
-      store {kind} %sine, ptr %s, align 4
-      store {kind} %cosine, ptr %c, align 4
+      %all = call {struct} @{symbol}({kind} %v)
+      {stores}
       ret void
     }}
     """
     import ctypes
 
     code, asks = assemble(text)
-    address = link("pair", [Part("run", "run", tuple(asks), code)])["run"]
-    run = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3)(address)
+    address = link(name, [Part("run", "run", tuple(asks), code)])["run"]
+    run = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * (1 + results))(address)
+    x = np.asarray(x, dtype)
+    out = [np.empty_like(x) for _ in range(results)]
+    for k in range(0, len(x), 4):
+        run(x[k:].ctypes.data, *(y[k:].ctypes.data for y in out))
+    return out
+
+
+@both
+def test_sincos_is_sin_and_cos(dtype: str) -> None:
+    """One reduction for the pair, and the same bits."""
     x = np.array([0.7, -2.5, 1e10, -0.0], dtype)
-    s, c = np.empty_like(x), np.empty_like(x)
-    run(x.ctypes.data, s.ctypes.data, c.ctypes.data)
+    s, c = several("sincos", dtype, x, 2)
     assert np.array_equal(s, compiled("sin", dtype)(x)) and np.signbit(s[3])
     assert np.array_equal(c, compiled("cos", dtype)(x))
+
+
+@both
+def test_the_parts_of_a_logarithm_of_a_sum(dtype: str) -> None:
+    import mpmath
+
+    r = np.random.default_rng(0)
+    low = -700 if dtype == "float64" else -85
+    edges = [-0.0, -np.log(np.sqrt(2) + 1), -1e-9, -1e-300 if dtype == "float64" else -1e-30]
+    x = np.concatenate([edges, -r.exponential(1, 60), -r.exponential(30, 40), low * r.random(40)])
+    x = x[: len(x) // 4 * 4].astype(dtype)
+    got = several("log_sum", dtype, x, 3)
+    with mpmath.workprec(2400):
+        for k, entry in enumerate(x):
+            t = mpmath.exp(mpmath.mpf(float(entry)))
+            for part, right in zip(got, (mpmath.log1p(t), 1 / (1 + t), t / (1 + t)), strict=True):
+                ulp = np.spacing(np.asarray(float(right), dtype))
+                assert abs(mpmath.mpf(float(part[k])) - right) <= 2 * float(ulp), (entry, right)
+    value, larger, smaller = several("log_sum", dtype, [-np.inf, np.nan, 0.0, -1e4], 3)
+    assert np.array_equal(value, np.array([0, np.nan, np.log(2), 0], dtype), equal_nan=True)
+    assert np.array_equal(larger, np.array([1, np.nan, 0.5, 1], dtype), equal_nan=True)
+    assert np.array_equal(smaller, np.array([0, np.nan, 0.5, 0], dtype), equal_nan=True)
 
 
 # ----------------------------------------------------------------------------------- one text, all targets

@@ -40,6 +40,8 @@ PACKED = "packed"
 """The operation that changes nothing but where entries stand."""
 STRONG = "strong_product"
 """A cotangent times a partial, and 0 where the cotangent is 0, however infinite the partial is."""
+SHARE = "share"
+"""The share of e**x in e**x + e**y: logaddexp's partial, of x and y."""
 CHEAP = frozenset([PACKED, STRONG]).union(
     "add subtract multiply negative positive absolute square maximum minimum where less less_equal greater greater_equal equal "
     "not_equal logical_and logical_or logical_xor logical_not isnan isfinite isinf cast signbit copysign".split()
@@ -219,9 +221,26 @@ class Arrays:
                 return x[0]
             if a is not None or (b is not None and np.isfinite(b)):
                 return self.elem("multiply", x, dtype)
+        if name == "exp":
+            return self._share(x[0], dtype)
         if name == "power" and b is not None:
             return self._power(x[0], float(b), dtype)
         return None
+
+    def _share(self, x: Op, dtype: np.dtype) -> Op | None:
+        """The share of e**x in e**x + e**y, if that is asked in the words of logaddexp's rule: it has parts in common with the sum."""
+        if not _calls(x, "where") or not _calls(x.inputs[2], "subtract"):
+            return None
+        one, total = x.inputs[2].inputs
+        if not _calls(total, "logaddexp") or one not in total.inputs:
+            return None
+        other = total.inputs[one is total.inputs[0]]
+        apart = self.elem("subtract", (one, other), dtype)
+        infinite = self.elem("minimum", (apart, self.const(0.0, x.shape, dtype)), dtype)
+        rule = (self.elem("equal", (one, total), B1), infinite, x.inputs[2])
+        return (
+            self.elem(SHARE, (one, other), dtype) if x is self.elem("where", rule, dtype) else None
+        )
 
     def _power(self, x: Op, exponent: float, dtype: np.dtype) -> Op | None:
         """x to a whole number: a small one by multiplications (the error of each is half an ulp), others by `vecmath.powers`."""
@@ -391,6 +410,11 @@ class _Number:
 
     def __repr__(self) -> str:
         return repr(self.value.item())
+
+
+def _calls(op: Op, name: str) -> bool:
+    """Whether an expression is one ufunc of others."""
+    return op.kind == "elem" and op.attr == name
 
 
 def _value(x: Op) -> Any:

@@ -27,7 +27,7 @@ import numpy as np
 
 from .. import vecmath
 from ..replay import named
-from .arrays import B1, C8, C16, F4, F8, I4, I8, PACKED, STRONG, Map, Op, composed
+from .arrays import B1, C8, C16, F4, F8, I4, I8, PACKED, SHARE, STRONG, Map, Op, composed
 from .pairs import STEPS, Numbers, Pair
 from .schedule import (
     Group,
@@ -1328,6 +1328,8 @@ class Body:
             return self._intrinsic(INTRINSICS[name], x, dtype, lanes)
         if name == "logaddexp":
             return self._logaddexp(x, dtype, lanes)
+        if name == SHARE:
+            return self._share(x, dtype, lanes)
         if name == "fabs":
             return self._intrinsic("fabs", x, dtype, lanes)
         return self._function(name, x, dtype, lanes)
@@ -1444,20 +1446,40 @@ class Body:
         self.declare(f"declare {kind} @llvm.{name}.{suffix}({', '.join([kind] * len(x))})")
         return self._made(f"call {kind} @llvm.{name}.{suffix}({operands})", dtype, lanes)
 
-    def _logaddexp(self, x: Sequence[Value], dtype: np.dtype, lanes: int) -> Value:
-        """The larger one plus log1p(exp(-distance)); equal ones (infinities too) plus log 2."""
+    def _log_sum(self, x: Sequence[Value], dtype: np.dtype, lanes: int) -> tuple[Value, ...]:
+        """With t = exp(-distance): log(1 + t), and the shares of 1 and t. Equal ones, infinities too, have the distance 0."""
+        key = (SHARE, *sorted(v.text for v in x))
+        for scope in self.scopes[self.floor :]:
+            if key in scope.memo:
+                return scope.memo[key]
         kind = typed(dtype, lanes)
-        larger = self._extreme("maximum", x[0], x[1])
-        distance = self._made(f"fsub {kind} {x[0].text}, {x[1].text}", dtype, lanes)
-        away = self._made(
-            f"fneg {kind} {self._intrinsic('fabs', [distance], dtype, lanes).text}", dtype, lanes
-        )
-        more = self._function("log1p", [self._function("exp", [away], dtype, lanes)], dtype, lanes)
-        total = self._made(f"fadd {kind} {larger.text}, {more.text}", dtype, lanes)
+        zero = Value(_splat(literal(0.0, dtype), dtype, lanes), dtype, lanes)
         equal = self._made(f"fcmp oeq {kind} {x[0].text}, {x[1].text}", B1, lanes)
-        log2 = _splat(literal(math.log(2.0), dtype), dtype, lanes)
-        doubled = self._made(f"fadd {kind} {x[0].text}, {log2}", dtype, lanes)
-        return self._select(equal, doubled, total)
+        apart = self._made(f"fsub {kind} {x[0].text}, {x[1].text}", dtype, lanes)
+        distance = self._intrinsic("fabs", [self._select(equal, zero, apart)], dtype, lanes)
+        below = self.let(f"fneg {kind} {distance.text}")
+        symbol, text = vecmath.emit("log_sum", dtype.name, lanes)
+        self.functions[symbol] = text
+        struct = "{" + ", ".join([kind] * 3) + "}"
+        parts = self.let(f"call {struct} @{symbol}({kind} {below})")
+        values = (self._made(f"extractvalue {struct} {parts}, {i}", dtype, lanes) for i in range(3))
+        result = self.scopes[-1].memo[key] = (*values,)
+        return result
+
+    def _logaddexp(self, x: Sequence[Value], dtype: np.dtype, lanes: int) -> Value:
+        """The larger one plus log(1 + exp(-distance))."""
+        more, _, _ = self._log_sum(x, dtype, lanes)
+        larger = self._extreme("maximum", x[0], x[1])
+        return self._made(f"fadd {larger.type} {larger.text}, {more.text}", dtype, lanes)
+
+    def _share(self, x: Sequence[Value], dtype: np.dtype, lanes: int) -> Value:
+        """The share of the first in the sum of their exponentials; NaN if they are one infinity."""
+        kind = typed(dtype, lanes)
+        _, larger, smaller = self._log_sum(x, dtype, lanes)
+        first = self._made(f"fcmp oge {kind} {x[0].text}, {x[1].text}", B1, lanes)
+        apart = self._made(f"fsub {kind} {x[0].text}, {x[1].text}", dtype, lanes)
+        none = self._made(f"fcmp uno {kind} {apart.text}, {apart.text}", B1, lanes)
+        return self._select(none, apart, self._select(first, larger, smaller))
 
     def _function(self, name: str, x: Sequence[Value], dtype: np.dtype, lanes: int) -> Value:
         """A vector function of ours, or the C library's, lane by lane."""
@@ -1556,7 +1578,7 @@ def _strided(maps: Sequence[Map], strides: Sequence[int], n: int) -> list[int]:
 def _is_heavy(walk: Walk) -> bool:
     """Whether elementary functions are among what is evaluated."""
     functions = (op.attr for op in walk.evaluated.values() if op.kind == "elem")
-    return any(name in vecmath.FUNCTIONS or name == "logaddexp" for name in functions)
+    return any(name in vecmath.FUNCTIONS or name in ("logaddexp", SHARE) for name in functions)
 
 
 def _joined_to(axis: int, absorbed: set[int]) -> int:

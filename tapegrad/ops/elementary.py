@@ -105,9 +105,13 @@ log         = elementwise(np.log,        lambda x: 1 / x,                      d
 log2        = elementwise(np.log2,       lambda x: 1 / (x * LN2),              domain=positive)
 log10       = elementwise(np.log10,      lambda x: 1 / (x * LN10),             domain=positive)
 log1p       = elementwise(np.log1p,      lambda x: 1 / (1 + x),                domain=positive, backward="Log1P")
-# exp(x - out) is the weight of x; at out = -inf both are -inf, and the gradient is NaN as the value's slope is.
-logaddexp   = elementwise(np.logaddexp,  lambda x, out: np.exp(x - out), lambda y, out: np.exp(y - out), holomorphic=False)
-logaddexp2  = elementwise(np.logaddexp2, lambda x, out: np.exp2(x - out), lambda y, out: np.exp2(y - out), holomorphic=False)
+# exp(x - out) is the share of x. An infinite one has all of it, where there are not two: of those it is NaN, as the value's slope is.
+logaddexp   = elementwise(np.logaddexp,
+                          lambda x, y, out: np.exp(select(x == out, np.minimum(x - y, 0.0), x - out)),
+                          lambda x, y, out: np.exp(select(y == out, np.minimum(y - x, 0.0), y - out)), holomorphic=False)
+logaddexp2  = elementwise(np.logaddexp2,
+                          lambda x, y, out: np.exp2(select(x == out, np.minimum(x - y, 0.0), x - out)),
+                          lambda x, y, out: np.exp2(select(y == out, np.minimum(y - x, 0.0), y - out)), holomorphic=False)
 
 # ------------------------------------------------------------------------------------------ trigonometry
 sin         = elementwise(np.sin,        lambda x: np.cos(x))

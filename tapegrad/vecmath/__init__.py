@@ -36,6 +36,7 @@ FUNCTIONS: dict[str, tuple[Any, int]] = {
     "log2": (logarithms.log2, 1),
     "log10": (logarithms.log10, 1),
     "log1p": (logarithms.log1p, 1),
+    "log_sum": (logarithms.log_sum, 1),
     "power": (logarithms.power, 2),
     "arcsinh": (logarithms.arcsinh, 1),
     "arccosh": (logarithms.arccosh, 1),
@@ -61,6 +62,10 @@ FUNCTIONS: dict[str, tuple[Any, int]] = {
 ELEMENTS = {"float64": "double", "float32": "float"}
 
 
+SEVERAL = ("sincos", "log_sum")
+"""Functions of several results."""
+
+
 def has(name: str, dtype: str) -> bool:
     """Whether there is a vector form of a function: `has("exp", "float64")`."""
     return name in FUNCTIONS and str(dtype) in ELEMENTS
@@ -75,7 +80,7 @@ def emit(name: str, dtype: str, lanes: int, fused: bool | None = None) -> tuple[
     """Symbol and IR text of a function of `lanes` elements: `<lanes x T> @symbol(<lanes x T> ...)`, a scalar's for 1 lane.
 
     The text is a module: concatenate it with other text after dropping declarations that are there twice (`join` does).
-    `sincos` returns a struct of two. `fused` says whether the target multiplies and adds in one
+    Functions of several results (`SEVERAL`) return a struct. `fused` says whether the target multiplies and adds in one
     instruction; by default, whether this processor does. Raises KeyError for a function that is not there; see `has`.
 
     >>> symbol, text = emit("exp", "float64", 4)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from .coefficients import ATANH, INVERSE_LN2, INVERSE_LN10, LN2, LOG, THIRD
-from .exponentials import LN2_HIGH, LN2_LOW, exp_pair, scaled, within_range
+from .exponentials import LN2_HIGH, LN2_LOW, exp, exp_pair, scaled, within_range
 from .expression import (
     Value,
     bits,
@@ -33,6 +33,7 @@ _SMALLEST_NORMAL = 2.2250738585072014e-308
 _SQRT_HALF = 0x3FE6A09E667F3BCD
 _ONE = 0x3FF0000000000000
 _MANTISSA = 0x000FFFFFFFFFFFFF
+_ROOT_LESS_ONE = 0.41421356237309503
 _TWO_52 = 4503599627370496.0
 
 
@@ -94,6 +95,15 @@ def log1p(x: Value) -> Value:
     """log(1 + x)."""
     value = select(x == 0.0, x, _log1p(x))
     return _at_the_edges(value, x, -1.0)
+
+
+def log_sum(x: Value) -> tuple[Value, Value, Value]:
+    """log(1 + e**x) for x <= 0, and the shares of 1 and e**x in 1 + e**x. With t = e**x, f = t or (t - 1) / 2 is exact."""
+    t = exp(x)
+    upper = t > _ROOT_LESS_ONE
+    value = _log_of(select(upper, 1.0, 0.0), select(upper, 0.5 * (t - 1.0), t), 0)
+    share = 1.0 / (1.0 + t)
+    return value, share, t * share
 
 
 def arctanh(x: Value) -> Value:
