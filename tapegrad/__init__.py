@@ -80,6 +80,7 @@ _LAZY = {
     "to_jax": ".interop.xla",
     "to_torch": ".interop.pytorch",
     "vector_jacobian_product": ".interop.hips",
+    "vmap": ".batching",
     "while_loop": ".loops",
 }
 

@@ -1,8 +1,8 @@
 """What other libraries call it, and which of them cannot take a tensor: answers for who comes from there.
 
-`told` answers a name that is not here, `tg.vmap` or `tg.sigmoid`. A row says what to write instead, or why there is no such
+`told` answers a name that is not here, `tg.pmap` or `tg.sigmoid`. A row says what to write instead, or why there is no such
 thing. Names that one of our modules has (`tg.erf` is `tg.special.erf`) need no row: they are looked up. Nothing here is a public
-name: `hasattr(tg, "vmap")` stays False. `met` names the function of SciPy, or another library of compiled code, that has
+name: `hasattr(tg, "pmap")` stays False. `met` names the function of SciPy, or another library of compiled code, that has
 asked a tracked tensor for its plain numbers.
 """
 
@@ -31,8 +31,7 @@ MODULES = (
 # fmt: off
 INSTEAD = {
     # transforms
-    "vmap":            "NumPy's functions take stacks: write f for a leading axis. tg.elementwise_grad(f) goes element by element",
-    "pmap":            "there is no pmap: tapegrad.dask sums a loss over partitions on many cores",
+    "pmap":            "there is no pmap: tg.compile(tg.vmap(f)) is one loop, tapegrad.dask sums a loss over partitions on many cores",
     "jit":             "write tg.compile(f) for whole NumPy programs, tg.njit for loops in the style of Numba",
     "jacfwd":          'write tg.jacobian(f, mode="forward")',
     "jacrev":          'write tg.jacobian(f, mode="reverse")',

@@ -83,16 +83,21 @@ def map(f: Callable[[Any], Tree], xs: Tree, *, checkpoint: int | bool = False) -
     array([ 5., 25.])
     """
     demand_callable(f, "map")
+    return mapped("map", f, xs, checkpoint)
+
+
+def mapped(name: str, f: Callable[[Any], Tree], xs: Tree, checkpoint: int | bool) -> Tree:
+    """`map`, under the name that the user called."""
 
     def step(_: None, x: Any) -> tuple[None, Tree]:
         y = f(x)
         if y is None:
             raise TypeError(
-                "the function given to map returned None, which cannot be stacked. Does it end with a return?"
+                f"the function given to {name} returned None, which cannot be stacked. Does it end with a return?"
             )
         return None, y
 
-    return _scanned("map", step, None, xs, None, False, checkpoint)[1]
+    return _scanned(name, step, None, xs, None, False, checkpoint)[1]
 
 
 def associative_scan(

@@ -2320,7 +2320,9 @@ def test_random_programs_along_other_axes(seed, turned):
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_logaddexp_and_its_partials_have_parts_in_common(dtype):
-    x = np.array([0.3, -2.0, 50.0, 9.0, -60.0, np.inf, np.inf, -np.inf, -np.inf, 0.0, np.nan], dtype)
+    x = np.array(
+        [0.3, -2.0, 50.0, 9.0, -60.0, np.inf, np.inf, -np.inf, -np.inf, 0.0, np.nan], dtype
+    )
     y = np.array([0.1, -2.0, -50.0, 9.0, 0.0, 1.0, np.inf, 3.0, -np.inf, -0.0, 1.0], dtype)
     w = np.arange(1, 12).astype(dtype)
 
