@@ -50,7 +50,7 @@ INSTEAD = {
     "detach":          "write t.detach()",
     "remat":           "write tg.checkpoint(f)",
     "lax":             "at the top are tg.scan, tg.map, tg.associative_scan, tg.fori_loop, tg.while_loop, tg.cond and tg.switch",
-    "func":            "the transforms are at the top: tg.grad, tg.vjp, tg.jvp, tg.linearize, tg.jacobian, tg.hessian",
+    "func":            "the transforms are at the top: tg.grad, tg.vjp, tg.jvp, tg.linearize, tg.jacobian, tg.hessian, tg.vmap",
     "tree_map":        "use optree.tree_map, or a comprehension",
     "deriv":           "write tg.grad(f) for a function of one number, tg.elementwise_grad(f) for one of arrays",
     "grad_and_aux":    "write tg.grad(f, has_aux=True)",
