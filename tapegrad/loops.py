@@ -28,7 +28,7 @@ from .mode import is_grad_enabled, no_grad
 from .packing import flat, inexact, is_inexact, op_of_calls, unpacked
 from .primitive import apply
 from .tape import IN0, IN1, SLOT, STRIDE, Leaf
-from .tensor import Tensor, value_of, wrap
+from .tensor import Tensor, unmasked, value_of, wrap
 from .transforms import _flatten, _Run, _unflatten
 
 Tree = Any
@@ -517,7 +517,7 @@ def _stacked(ys: Sequence[Tree]) -> Tree:
     """Results of all steps as one tree of arrays with a new first axis."""
     trees = [_tree(y) for y in ys]
     columns = zip(*(leaves for leaves, _ in trees), strict=True)
-    return _rebuilt(trees[0][1], [np.stack(column) for column in columns])
+    return _rebuilt(trees[0][1], [np.stack([unmasked(y) for y in column]) for column in columns])
 
 
 def _none_of(name: str, f: Step, init: Tree, structure: Any, leaves: Sequence[Any]) -> Tree:

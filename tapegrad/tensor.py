@@ -686,7 +686,7 @@ def tensor(data: Any, dtype: Any = None, requires_grad: bool = False) -> Tensor:
     >>> tg.tensor([1.0, 2.0], requires_grad=True)
     tensor([1., 2.], requires_grad=True)
     """
-    return _leaf(_copied(_unmasked(_plain(data)), dtype), requires_grad)
+    return _leaf(_copied(unmasked(_plain(data)), dtype), requires_grad)
 
 
 def as_tensor(data: Any, dtype: Any = None) -> Tensor:
@@ -702,7 +702,7 @@ def as_tensor(data: Any, dtype: Any = None) -> Tensor:
         from .ops.joining import array
 
         return array(data, dtype=dtype)
-    return _leaf(storage.as_array(_unmasked(data), dtype), False)
+    return _leaf(storage.as_array(unmasked(data), dtype), False)
 
 
 def _copied(data: Any, dtype: Any) -> Any:
@@ -717,7 +717,7 @@ def from_numpy(array: np.ndarray) -> Tensor:
         raise TypeError(
             f"expected np.ndarray (got {type(array).__name__}): use tg.as_tensor for other data."
         )
-    return _leaf(_unmasked(array), False)
+    return _leaf(unmasked(array), False)
 
 
 def from_dlpack(x: Any) -> Tensor:
@@ -736,7 +736,7 @@ def from_dlpack(x: Any) -> Tensor:
     return _leaf(np.from_dlpack(x), False)
 
 
-def _unmasked(data: Any) -> Any:
+def unmasked(data: Any) -> Any:
     """The data, arrays of other classes as plain ones; masked arrays are refused, since a tensor has no mask."""
     if (
         not isinstance(data, np.ndarray)

@@ -28,7 +28,7 @@ from .ops.shaping import alias, astype
 from .primitive import OPS
 from .storage import StandIn, as_array, duplicate, kept, tracing
 from .tape import IN0, IN1, SLOT, STRIDE, Leaf, new_slot, own_tape
-from .tensor import Tensor, fresh_leaf, wrap
+from .tensor import Tensor, fresh_leaf, unmasked, wrap
 
 Tree = Any
 
@@ -302,7 +302,7 @@ def _input(value: Any, recording: bool, name: str) -> Tensor:
         if value._node is not None and recording:
             return alias(value)
         value = value._value
-    array = kept(value) if isinstance(value, np.ndarray) else as_array(value)
+    array = kept(unmasked(value)) if isinstance(value, np.ndarray) else as_array(value)
     if array.dtype.kind in "iub":
         array = array.astype(np.float64)
     if array.dtype.kind not in "fc":

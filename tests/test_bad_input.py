@@ -118,6 +118,11 @@ OPS = {
         TypeError,
         "filled",
     ),
+    "grad by a masked array": (
+        lambda b: tg.grad(np.sum)(np.ma.masked_array([1.0, 2.0, 3.0], [0, 1, 0])),
+        TypeError,
+        "hidden entries would count",
+    ),
     "masked array to a function": (
         lambda b: np.where(b.w > 1, b.w, np.ma.masked_array([1.0, 2.0, 3.0], [0, 1, 0])),
         TypeError,
@@ -574,6 +579,8 @@ LOOPS = {
     "map of a number": (lambda b: tg.map(3, ONES), TypeError, "map was asked of int.*pass a function"),
     "map over a number": (lambda b: tg.map(abs, 1.0), ValueError, "map was given .* first axis"),
     "map over two lengths": (lambda b: tg.map(adds_up, (ONES, ONES[:2])), ValueError, "Give xs of equal length.$"),
+    "map to masked arrays": (lambda b: tg.map(lambda x: np.ma.masked_array([x, x], [0, 1]), ONES), TypeError, "masked array was given"),
+    "vmap over a masked array": (lambda b: tg.vmap(abs)(np.ma.masked_array([ONES], [[0, 1, 0]])), TypeError, "hidden entries would count"),
     "map without return": (lambda b: tg.map(nothing, ONES), TypeError, "end with a return"),
     "vmap of a number": (lambda b: tg.vmap(3), TypeError, "vmap was asked of int.*pass a function"),
     "vmap of a number's entries": (lambda b: tg.vmap(abs)(1.0), ValueError, r"0 in in_axes, but an argument of shape \(\)"),

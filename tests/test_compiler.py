@@ -2216,12 +2216,17 @@ def test_random_programs(seed, monkeypatch):
 
     for k in range(seed, min(seed + 10, PROGRAMS)):
         monkeypatch.setattr(tracing, "PUT_OFF", 1 if k % 2 else 50_000)
-        program, points = random_complex_program(k) if k % 5 == 4 else random_program(k)
-        both = tg.value_and_grad(program, argnums=(0, 1))
-        compiled = tg.compile(both)
-        with np.errstate(all="ignore"):
-            for point in (points[0], *points):
-                agree_as_a_whole(compiled(*point), both(*point))
+        compiled_as_eager(k)
+
+
+def compiled_as_eager(seed):
+    """One random program, its value and both gradients."""
+    program, points = random_complex_program(seed) if seed % 5 == 4 else random_program(seed)
+    both = tg.value_and_grad(program, argnums=(0, 1))
+    compiled = tg.compile(both)
+    with np.errstate(all="ignore"):
+        for point in (points[0], *points):
+            agree_as_a_whole(compiled(*point), both(*point))
 
 
 # ------------------------------------------------------------------------------------------------ rows along other axes
@@ -2310,12 +2315,7 @@ def test_rows_along_other_axes(f, shape, turned):
 @pytest.mark.parametrize("seed", range(0, PROGRAMS, 10))
 def test_random_programs_along_other_axes(seed, turned):
     for k in range(seed, min(seed + 5, PROGRAMS)):
-        program, points = random_complex_program(k) if k % 5 == 4 else random_program(k)
-        both = tg.value_and_grad(program, argnums=(0, 1))
-        compiled = tg.compile(both)
-        with np.errstate(all="ignore"):
-            for point in (points[0], *points):
-                agree_as_a_whole(compiled(*point), both(*point))
+        compiled_as_eager(k)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])

@@ -426,3 +426,12 @@ def test_an_imaginary_constant_is_conjugated():
     assert tg.grad(lambda z: (1j * z).real)(1 + 2j) == -1j
     assert tg.grad(lambda z: (z * 1j).real)(1 + 2j) == -1j
     assert tg.grad(lambda z: (z / 1j).real)(1 + 2j) == 1j
+
+
+@pytest.mark.parametrize("kept", [lambda f: f, tg.compile], ids=["eager", "compiled"])
+def test_shares_of_a_sum_that_is_one_of_its_terms(kept):
+    """At 40 and 0.3 the sum of the exponentials rounds to the larger one, but has its slope by the smaller one still."""
+    hessian = kept(tg.hessian(lambda v: np.logaddexp(v[0], v[1])))
+    for x in ([40.0, 0.3], [0.3, 40.0], [1.0, 1.0]):
+        shares = 1 / (1 + np.exp(np.array(x[::-1]) - x))
+        assert hessian(np.array(x))[0, 1] == pytest.approx(-np.prod(shares), rel=1e-12)

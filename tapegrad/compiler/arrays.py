@@ -228,19 +228,18 @@ class Arrays:
         return None
 
     def _share(self, x: Op, dtype: np.dtype) -> Op | None:
-        """The share of e**x in e**x + e**y, if that is asked in the words of logaddexp's rule: it has parts in common with the sum."""
+        """The share of e**x in e**x + e**y, where the words of logaddexp's rule (`_below`) ask for it: the sum has parts of it."""
         if not _calls(x, "where") or not _calls(x.inputs[2], "subtract"):
             return None
-        one, total = x.inputs[2].inputs
+        infinite, bound, below = x.inputs
+        one, total = below.inputs
         if not _calls(total, "logaddexp") or one not in total.inputs:
             return None
         other = total.inputs[one is total.inputs[0]]
         apart = self.elem("subtract", (one, other), dtype)
-        infinite = self.elem("minimum", (apart, self.const(0.0, x.shape, dtype)), dtype)
-        rule = (self.elem("equal", (one, total), B1), infinite, x.inputs[2])
-        return (
-            self.elem(SHARE, (one, other), dtype) if x is self.elem("where", rule, dtype) else None
-        )
+        zero = self.const(0.0, x.shape, dtype)
+        rule = self.elem("isinf", (one,), B1), self.elem("minimum", (apart, zero), dtype)
+        return self.elem(SHARE, (one, other), dtype) if rule == (infinite, bound) else None
 
     def _power(self, x: Op, exponent: float, dtype: np.dtype) -> Op | None:
         """x to a whole number: a small one by multiplications (the error of each is half an ulp), others by `vecmath.powers`."""

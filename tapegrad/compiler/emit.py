@@ -341,7 +341,7 @@ class Body:
         # Accumulators of full reductions live through all pieces.
         whole = self._rows_are_dynamic(group)
         level, ratio = -1, 1
-        if whole and axes:
+        if whole:
             level = axes.index(_joined_to(nest.along, absorbed))
             ratio = extents[level] // nest.rows
         lows, highs = self._times(low, ratio), self._times(high, ratio)
@@ -1447,7 +1447,7 @@ class Body:
         return self._made(f"call {kind} @llvm.{name}.{suffix}({operands})", dtype, lanes)
 
     def _log_sum(self, x: Sequence[Value], dtype: np.dtype, lanes: int) -> tuple[Value, ...]:
-        """With t = exp(-distance): log(1 + t), and the shares of 1 and t. Equal ones, infinities too, have the distance 0."""
+        """The difference, and with t = exp(-distance), log(1 + t) and the shares of 1 and t. Equal infinities have the distance 0."""
         key = (SHARE, *sorted(v.text for v in x))
         for scope in self.scopes[self.floor :]:
             if key in scope.memo:
@@ -1463,21 +1463,20 @@ class Body:
         struct = "{" + ", ".join([kind] * 3) + "}"
         parts = self.let(f"call {struct} @{symbol}({kind} {below})")
         values = (self._made(f"extractvalue {struct} {parts}, {i}", dtype, lanes) for i in range(3))
-        result = self.scopes[-1].memo[key] = (*values,)
+        result = self.scopes[-1].memo[key] = (apart, *values)
         return result
 
     def _logaddexp(self, x: Sequence[Value], dtype: np.dtype, lanes: int) -> Value:
         """The larger one plus log(1 + exp(-distance))."""
-        more, _, _ = self._log_sum(x, dtype, lanes)
+        _, more, _, _ = self._log_sum(x, dtype, lanes)
         larger = self._extreme("maximum", x[0], x[1])
         return self._made(f"fadd {larger.type} {larger.text}, {more.text}", dtype, lanes)
 
     def _share(self, x: Sequence[Value], dtype: np.dtype, lanes: int) -> Value:
         """The share of the first in the sum of their exponentials; NaN if they are one infinity."""
         kind = typed(dtype, lanes)
-        _, larger, smaller = self._log_sum(x, dtype, lanes)
+        apart, _, larger, smaller = self._log_sum(x, dtype, lanes)
         first = self._made(f"fcmp oge {kind} {x[0].text}, {x[1].text}", B1, lanes)
-        apart = self._made(f"fsub {kind} {x[0].text}, {x[1].text}", dtype, lanes)
         none = self._made(f"fcmp uno {kind} {apart.text}, {apart.text}", B1, lanes)
         return self._select(none, apart, self._select(first, larger, smaller))
 

@@ -16,11 +16,11 @@ from collections.abc import Iterable, Sequence
 LARGE = 1 << 22
 """Bytes of memory for intermediate results from which other axes are tried: more than the second-level cache holds."""
 
-CACHED = 1 << 18
-"""Bytes that pass from nest to nest for a block of rows: a part of the second-level cache, through which other arrays go too."""
-
 LESS = 0.5
 """Part of that memory that other axes may need at most."""
+
+CACHED = 1 << 18
+"""Bytes that pass from nest to nest for a block of rows: a part of the second-level cache, through which other arrays go too."""
 
 ADJACENT = 64
 """Entries one after the other in a block at least: of narrow columns each line of memory is read several times."""

@@ -41,6 +41,14 @@ def _power_name(x: object, y: object, kw: object) -> str:
     return f"PowBackward{0 if type(y) is float else 2 if type(x) is float else 1}"
 
 
+def _below(x: Any, y: Any, total: Any) -> Any:
+    """How far x lies below the logarithm of a sum with y: the logarithm of its share (compiler/arrays.py knows it by these words).
+
+    An infinite one has all of it, where there are not two: of those it is NaN, as the value's slope is.
+    """
+    return select(np.isinf(x), np.minimum(x - y, 0.0), x - total)
+
+
 def _by_products(power: Callable[..., Any]) -> Callable[..., Any]:
     """x ** y of large arrays: cubes and fourth powers as products, which take a twentieth of the time and err as little."""
 
@@ -105,13 +113,10 @@ log         = elementwise(np.log,        lambda x: 1 / x,                      d
 log2        = elementwise(np.log2,       lambda x: 1 / (x * LN2),              domain=positive)
 log10       = elementwise(np.log10,      lambda x: 1 / (x * LN10),             domain=positive)
 log1p       = elementwise(np.log1p,      lambda x: 1 / (1 + x),                domain=positive, backward="Log1P")
-# exp(x - out) is the share of x. An infinite one has all of it, where there are not two: of those it is NaN, as the value's slope is.
-logaddexp   = elementwise(np.logaddexp,
-                          lambda x, y, out: np.exp(select(x == out, np.minimum(x - y, 0.0), x - out)),
-                          lambda x, y, out: np.exp(select(y == out, np.minimum(y - x, 0.0), y - out)), holomorphic=False)
-logaddexp2  = elementwise(np.logaddexp2,
-                          lambda x, y, out: np.exp2(select(x == out, np.minimum(x - y, 0.0), x - out)),
-                          lambda x, y, out: np.exp2(select(y == out, np.minimum(y - x, 0.0), y - out)), holomorphic=False)
+logaddexp   = elementwise(np.logaddexp,  lambda x, y, out: np.exp(_below(x, y, out)), lambda x, y, out: np.exp(_below(y, x, out)),
+                          holomorphic=False)
+logaddexp2  = elementwise(np.logaddexp2, lambda x, y, out: np.exp2(_below(x, y, out)), lambda x, y, out: np.exp2(_below(y, x, out)),
+                          holomorphic=False)
 
 # ------------------------------------------------------------------------------------------ trigonometry
 sin         = elementwise(np.sin,        lambda x: np.cos(x))
