@@ -207,6 +207,8 @@ UFUNCS: dict[Any, Callable[..., Traced]] = {
     np.equal: _binary(lambda x, y: x == y),
     np.not_equal: _binary(lambda x, y: x != y),
     np.isnan: _unary(lambda x: x != x),
+    np.isinf: _unary(lambda x: abs(x) == np.inf),
+    np.isfinite: _unary(lambda x: abs(x) < np.inf),
     np.signbit: _unary(lambda x: bits(x) < 0),
     np.bitwise_and: _logical(lambda x, y: x & y),
     np.bitwise_or: _logical(lambda x, y: x | y),
