@@ -814,6 +814,7 @@ def several(
             [inspect.Parameter("x", inspect.Parameter.POSITIONAL_ONLY), *keywords]
         )
         packed.__module__ = getattr(run, "__module__", "numpy")  # whose code it runs
+        packed.shapes = shapes  # type: ignore[attr-defined]
         asks = (*names, "x_shape") if "x_shape" not in names else names
 
         def packed_rule(*asked: Any, **kw: Any) -> Any:
@@ -840,10 +841,14 @@ def several(
         public.__name__ = public.__qualname__ = name
         public.__doc__ = packed_rule.__doc__
         public.primitive = op_function.primitive  # type: ignore[attr-defined]
-        FUNCTIONS[of] = public
+        FUNCTIONS[of] = IN_PARTS[of] = public
         return public
 
     return declare
+
+
+IN_PARTS: dict[Any, Callable[..., Any]] = {}
+"""Function of several outputs -> the same, as an op that holds them in one array."""
 
 
 def unpacked(

@@ -445,7 +445,7 @@ def test_equal_eigenvalues_are_refused_as_ever():
                     c(at)
             else:
                 agree(c(at), expected)
-        assert set(c.report().calls) == {"eigh"}
+        assert not c.report().calls
 
 
 def test_shapes_that_follow_from_values():

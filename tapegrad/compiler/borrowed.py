@@ -19,8 +19,8 @@ import numpy as np
 from .writer import Routine, Writer
 
 LOOP, GIVEN = "tapegrad_loop_", "tapegrad_with_"
-_known: dict[str, int] = {}
-"""Symbol -> address, of all loops that were borrowed so far."""
+known: dict[str, int] = {}
+"""Symbol -> address, of all that was borrowed so far, LAPACK's functions (lapack.py) among them."""
 
 
 class Borrowed:
@@ -36,28 +36,30 @@ class Borrowed:
 
 def addresses() -> dict[str, int]:
     """Symbol -> address, for the linker."""
-    return dict(_known)
+    return dict(known)
 
 
 def borrowed(
     ufunc: Any,
     operands: Sequence[np.ndarray],
-    out: np.ndarray,
+    out: np.ndarray | Sequence[np.ndarray],
     lengths: Sequence[int],
     strides: Sequence[int],
 ) -> Borrowed | None:
     """The loop of a ufunc for the types of these operands, tried on them; None where it is not found, or answers otherwise."""
     if not isinstance(ufunc, np.ufunc):
         return None
-    types = "".join(x.dtype.char for x in operands)
-    found = _loop(ufunc, f"{types}->{out.dtype.char}")
+    outs = [out] if isinstance(out, np.ndarray) else out
+    types, made_of = ("".join(x.dtype.char for x in xs) for xs in (operands, outs))
+    found = _loop(ufunc, f"{types}->{made_of}")
     if found is None:
         return None
     loop, given = found
-    expected = np.zeros_like(out)
-    ufunc(*operands, expected)
-    out[...] = 0
-    pointers = [x.ctypes.data for x in (*operands, out)]
+    expected = [np.zeros_like(x) for x in outs]
+    ufunc(*operands, *expected)
+    for x in outs:
+        x[...] = 0
+    pointers = [x.ctypes.data for x in (*operands, *outs)]
     run = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4)(loop)
     run(
         (ctypes.c_void_p * len(pointers))(*pointers),
@@ -65,13 +67,13 @@ def borrowed(
         (ctypes.c_ssize_t * len(strides))(*strides),
         given,
     )
-    if not (out == expected).all():
+    if not all((x == y).all() for x, y in zip(outs, expected, strict=True)):
         return None
-    name = f"{ufunc.__name__}_{types}{out.dtype.char}"
+    name = f"{ufunc.__name__}_{types}{made_of}"
     made = Borrowed(LOOP + name, GIVEN + name if given else "")
-    _known[made.symbol] = loop
+    known[made.symbol] = loop
     if given:
-        _known[made.given] = given
+        known[made.given] = given
     return made
 
 

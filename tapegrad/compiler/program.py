@@ -32,7 +32,7 @@ from ..sweep import operands
 from ..tape import RECORDER, STRIDE, Leaf, own_tape
 from ..tensor import Tensor, wrap
 from ..transforms import _flatten, _unflatten
-from . import callout, keeping, rolling
+from . import callout, keeping, rolling, sharing
 from .graph import Graph, Guard, Node
 from .guards import GuardFailed, Holds
 from .report import Report
@@ -168,7 +168,8 @@ class Program:
         self.direct: Any = None  # the entry that takes the user's arguments as they are
         self.flat: Any = None  # the entry that takes them one by one
         self.native: Any = None
-        self.graph = rolling.trimmed(keeping.kept(rolling.trimmed(graph.pruned())).pruned())
+        self.graph = sharing.shared(graph.pruned())
+        self.graph = rolling.trimmed(keeping.kept(rolling.trimmed(self.graph)).pruned())
         self.recorded = sum(1 for _ in self.graph.nodes)
         graph.steps.clear()
         del graph

@@ -1,8 +1,9 @@
 """Routines: calls that are machine code of their own, since they are no array expressions: linear systems, running sums, orders,
 searches.
 
-Those written here (writer.py) are for matrices of up to `LARGEST` rows; for larger ones LAPACK is worth the way
-there. LU factors lie as LAPACK has them (ops/linear_systems.py): by columns, and then what row each row was exchanged with, as a number.
+Those written here (writer.py) are for matrices of a few rows; larger ones are LAPACK's (lapack.py), where it can be called, and those of
+more rows than that is worth are left to Python. LU factors lie as LAPACK has them (ops/linear_systems.py): by columns, and then what row
+each row was exchanged with, as a number.
 
 Invariant: a routine returns 1, or REFUSED where the function itself would raise: a matrix is singular, or not positive definite.
 """
@@ -14,17 +15,15 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-import numpy as np
-
 from .. import vecmath
-from . import fourier, products, ufuncs
+from . import decompositions, fourier, lapack, products, ufuncs
 from .arrays import I8
 from .graph import Ref
 from .pairs import Unlowered
 from .writer import TYPES, Routine, Writer
 
 LARGEST = 40
-"""Rows of the largest matrix."""
+"""Rows of the largest matrix where LAPACK cannot be called."""
 
 MOST_COMPARED = 1600
 """Pairs of entries that are compared to sort rows; from there on NumPy's way is faster."""
@@ -33,12 +32,6 @@ MOST_COMPARED = 1600
 def _factor(w: Writer, row: str, column: str) -> str:
     """An entry of LU factors."""
     return w.load(w.entry("%f", column, "%n", row))
-
-
-def _exchanged_with(w: Writer, k: str) -> str:
-    """The row that a row was exchanged with."""
-    number = w.load(w.entry("%f", "%n", "%n", k))
-    return w.let(f"fptosi {w.kind} {number} to i64")
 
 
 def _factors(w: Writer) -> None:
@@ -74,7 +67,7 @@ def _solution(w: Writer) -> None:
     """x from a x = b: the exchanges, then L, then U."""
     w.copied("%b", "%x", w.let("mul i64 %n, %m"))
     with w.loop("0", "%n") as k:
-        w.exchanged(w.entry("%x", k, "%m"), w.entry("%x", _exchanged_with(w, k), "%m"), "%m")
+        w.rows_exchanged(k)
     with w.loop("0", "%n") as i, w.loop("0", i) as k:
         factor = _factor(w, i, k)
         w.taken_off(w.entry("%x", i, "%m"), factor, w.entry("%x", k, "%m"), "0", "%m")
@@ -103,7 +96,7 @@ def _adjoint_solution(w: Writer) -> None:
         factor = _factor(w, k, i)
         w.taken_off(w.entry("%x", i, "%m"), factor, w.entry("%x", k, "%m"), "0", "%m")
     with w.down("%n") as k:
-        w.exchanged(w.entry("%x", k, "%m"), w.entry("%x", _exchanged_with(w, k), "%m"), "%m")
+        w.rows_exchanged(k)
 
 
 def _solve(w: Writer) -> None:
@@ -118,34 +111,59 @@ def _solve_adjoint(w: Writer) -> None:
     w.done("adjoint", "ptr %f, ptr %b, ptr %x, i64 %n, i64 %m")
 
 
+def _inverse(w: Writer) -> None:
+    """The solution for unit vectors, with factors in %f."""
+    with w.loop("0", "%n") as i, w.loop("0", "%n") as k:
+        one = w.let(f"uitofp i1 {w.let(f'icmp eq i64 {i}, {k}')} to {w.kind}")
+        w.store(one, w.entry("%x", i, "%n", k))
+    w.done("solution", "ptr %f, ptr %x, ptr %x, i64 %n, i64 %n")
+
+
+def _inv(w: Writer) -> None:
+    """The inverse of %a, with factors in %f."""
+    w.done("factors", "ptr %a, ptr %f, i64 %n")
+    after = w.entry("%f", w.sum("%n", "1"), "%n")
+    w.done("inverse", f"ptr %f, ptr %x, ptr {after}, i64 %n")
+
+
 def _determinant(w: Writer) -> None:
-    """The product of the pivots, with a sign for each exchange; 0 if there is none."""
-    w.store("0.0", "%x")
-    w.done("factors", "ptr %a, ptr %f, i64 %n", returned=1)
+    """The product of the pivots of factors in %f, with a sign for each exchange."""
     w.store("1.0", "%x")
     with w.loop("0", "%n") as k:
         pivot = w.load(w.entry("%f", k, "%n", k))
-        same = w.let(f"icmp eq i64 {_exchanged_with(w, k)}, {k}")
+        same = w.let(f"icmp eq i64 {w.partner(k)}, {k}")
         signed = w.let(f"select i1 {same}, {w.kind} {pivot}, {w.kind} {w.of('fneg', pivot)}")
         w.store(w.of("fmul", w.load("%x"), signed), "%x")
 
 
 def _log_determinant(w: Writer) -> None:
-    """The sign of the determinant and the logarithm of its absolute value; 0 and -inf if there is none."""
+    """The sign of the determinant and the logarithm of its absolute value, by factors in %f."""
     sign, log = "%x", w.entry("%x", "%apart", "1")
-    w.store("0.0", sign)
-    w.store(w.of("fdiv", "-1.0", "0.0"), log)
-    w.done("factors", "ptr %a, ptr %f, i64 %n", returned=1)
     w.store("1.0", sign)
     w.store("0.0", log)
     with w.loop("0", "%n") as k:
         pivot = w.load(w.entry("%f", k, "%n", k))
-        changed = w.let(f"icmp ne i64 {_exchanged_with(w, k)}, {k}")
+        changed = w.let(f"icmp ne i64 {w.partner(k)}, {k}")
         turned = w.let(f"xor i1 {changed}, {w.let(f'fcmp olt {w.kind} {pivot}, 0.0')}")
         one = w.let(f"select i1 {turned}, {w.kind} -1.0, {w.kind} 1.0")
         w.store(w.of("fmul", w.load(sign), one), sign)
         of_pivot = w.let(f"call {w.kind} @{_log(w.kind)[0]}({w.kind} {w.absolute(pivot)})")
         w.store(w.of("fadd", w.load(log), of_pivot), log)
+
+
+def _det(w: Writer) -> None:
+    """The determinant of %a; 0 if it has no pivot."""
+    w.store("0.0", "%x")
+    w.done("factors", "ptr %a, ptr %f, i64 %n", returned=1)
+    w.done("determinant", "ptr %f, ptr %x, i64 %n")
+
+
+def _slogdet(w: Writer) -> None:
+    """What NumPy's gives for %a: 0 and -inf if it has no pivot."""
+    w.store("0.0", "%x")
+    w.store(w.of("fdiv", "-1.0", "0.0"), w.entry("%x", "%apart", "1"))
+    w.done("factors", "ptr %a, ptr %f, i64 %n", returned=1)
+    w.done("log_determinant", "ptr %f, ptr %x, i64 %n, i64 %apart")
 
 
 def _log(kind: str) -> tuple[str, str]:
@@ -273,8 +291,12 @@ _WRITERS: dict[str, tuple[Callable[[Writer], None], str]] = {
     "adjoint": (_adjoint_solution, f"ptr %f, {_SYSTEM}"),
     "solve": (_solve, "ptr %a, ptr %b, ptr %x, ptr %f, i64 %n, i64 %m"),
     "solve_adjoint": (_solve_adjoint, "ptr %a, ptr %b, ptr %x, ptr %f, i64 %n, i64 %m"),
-    "det": (_determinant, "ptr %a, ptr %x, ptr %f, i64 %n"),
-    "slogdet": (_log_determinant, "ptr %a, ptr %x, ptr %f, i64 %n, i64 %apart"),
+    "inverse": (_inverse, "ptr %f, ptr %x, ptr %s, i64 %n"),
+    "inv": (_inv, "ptr %a, ptr %x, ptr %f, i64 %n"),
+    "determinant": (_determinant, "ptr %f, ptr %x, i64 %n"),
+    "det": (_det, "ptr %a, ptr %x, ptr %f, i64 %n"),
+    "log_determinant": (_log_determinant, "ptr %f, ptr %x, i64 %n, i64 %apart"),
+    "slogdet": (_slogdet, "ptr %a, ptr %x, ptr %f, i64 %n, i64 %apart"),
     "cholesky": (_cholesky, "ptr %a, ptr %x, i64 %n"),
     "lower": (_triangular(False, False), f"ptr %a, {_SYSTEM}"),
     "upper": (_triangular(True, False), f"ptr %a, {_SYSTEM}"),
@@ -287,32 +309,43 @@ _WRITERS: dict[str, tuple[Callable[[Writer], None], str]] = {
     "places_right": (_places(True), f"ptr %a, {_SYSTEM}, i64 %steps"),
 }
 _NEEDS = {
-    "solve": ("factors", "solution"), "solve_adjoint": ("factors", "adjoint"), "det": ("factors",), "slogdet": ("factors",),
+    "solve": ("factors", "solution"), "solve_adjoint": ("factors", "adjoint"), "inverse": ("solution",),
+    "inv": ("factors", "solution", "inverse"), "det": ("factors", "determinant"), "slogdet": ("factors", "log_determinant"),
 }  # fmt: skip
-"""Routines that others call, on factors in memory that they are given."""
+"""Routines that others call."""
 
 
 @cache
-def _text(name: str, kind: str) -> str:
-    writer = Writer(kind)
+def _text(name: str, kind: str, way: str) -> str:
+    writer = Writer(kind, way)
     write, parameters = _WRITERS[name]
+    if way:
+        write = lapack.WRITERS.get(name, write)
     write(writer)
-    text = writer.function(f"tg_{name}_{kind}", parameters)
-    if name == "cholesky":
+    text = writer.function(f"tg_{way}{name}_{kind}", parameters)
+    if "@llvm.sqrt" in text:
         text += f"\ndeclare {kind} @llvm.sqrt.{writer.suffix}({kind})"
     return text
 
 
+def _memory(name: str, n: int) -> int:
+    """Numbers in the memory that a routine needs beside its result: for LU factors, for an inverse."""
+    inverse = lapack.inverse_scratch(n) if name in ("inv", "inverse") else 0
+    return inverse + (n * (n + 1) if name in _NEEDS and name != "inverse" else 0)
+
+
 def _own(name: str, dtype: Any, reads: list[Any], numbers: list[int], work: int) -> Routine:
-    """A routine that is written here."""
-    kind = TYPES[dtype]
-    needs = _NEEDS.get(name, ())
-    texts = {f"tg_{k}_{kind}": _text(k, kind) for k in (*needs, name)}
-    if name == "slogdet":
-        texts |= dict([_log(kind)])
-    n = numbers[0]
-    scratch = n * (n + 1) * dtype.itemsize if needs else 0
-    return Routine(name, f"tg_{name}_{kind}", reads, numbers, scratch, work, texts)
+    """A routine that is written here, or there."""
+    kind, n = TYPES[dtype], numbers[0]
+    way = lapack.WAY if lapack.faster(name, n, dtype) else ""
+    texts: dict[str, str] = {}
+    for k in (*_NEEDS.get(name, ()), name):
+        text = texts[f"tg_{way}{k}_{kind}"] = _text(k, kind, way)
+        texts |= lapack.declared(text)
+        if k == "log_determinant":
+            texts |= dict([_log(kind)])
+    scratch = _memory(name, n) * dtype.itemsize
+    return Routine(way + name, f"tg_{way}{name}_{kind}", reads, numbers, scratch, work, texts)
 
 
 def _of_each(of: Routine, dtype: Any, reads: list[int], written: int, count: int) -> Routine:
@@ -344,7 +377,7 @@ def routine(node: Any) -> Routine:
     find = _FOUND.get(node.name)
     if find is None:
         raise Unlowered
-    given = node.args[0] if node.name == "solution" else node.args
+    given = node.args[0] if node.args and type(node.args[0]) is list else node.args
     operands = [node.inputs[x.index] if type(x) is Ref else x for x in given]
     if not operands or (find is not ufuncs.entries and not getattr(operands[0], "shape", ())):
         raise Unlowered
@@ -367,28 +400,31 @@ def read_by(node: Any) -> list[Any]:
     return [products.source(x) for x in node.inputs] if node.name in products.NAMES else node.inputs
 
 
-def _rows_of(x: Any) -> int:
-    """Rows of a square matrix, or of each of a stack, that is not too large; 0 for what is none."""
+def _rows_of(x: Any, more: int = 0) -> int:
+    """Rows of a square matrix, or of each of a stack, that is not too large; 0 for what is none. Factors have one `more`."""
     n = x.shape[-1]
-    return n if x.shape[-2:] == (n, n) and n <= LARGEST and 0 not in x.shape else 0
+    if x.shape[-2:] != (n + more, n) or 0 in x.shape:
+        return 0
+    return n if n <= (lapack.MOST if lapack.works(x.dtype) else LARGEST) else 0
 
 
 def _of_matrix(node: Any, operands: list[Any], settings: dict[str, Any]) -> Routine | None:
-    a, n = operands[0], _rows_of(operands[0])
+    """What is made of a matrix alone, or of its LU factors (sharing.py)."""
+    by_factors = node.name in ("inverse", "determinant", "log_determinant")
+    if by_factors:
+        operands = operands[-1:]
+    a, n = operands[0], _rows_of(operands[0], by_factors)
     if not n or len(operands) != 1 or any(settings.values()) or node.dtype != a.dtype:
         return None
-    count, size = math.prod(a.shape[:-2]), n * n * a.dtype.itemsize
-    written = math.prod(node.shape) * a.dtype.itemsize // count
-    if node.name == "slogdet":
+    count, size = math.prod(a.shape[:-2]), math.prod(a.shape[-2:]) * a.dtype.itemsize
+    work = n if by_factors and node.name != "inverse" else n**3
+    if node.name.endswith(("slogdet", "log_determinant")):
         if node.shape != (2 * count,):
-            return None  # NumPy's own returns a tuple; of ours, all signs come first
-        made = _own(node.name, a.dtype, [a], [n, count], n**3)
+            return None  # NumPy's own returns a tuple, ours more for large ones; otherwise all signs come first
+        made = _own(node.name, a.dtype, [a], [n, count], work)
         return _of_each(made, a.dtype, [size], a.dtype.itemsize, count)
-    if node.name == "inv":
-        eye = np.eye(n, dtype=a.dtype)
-        made = _own("solve", a.dtype, [a, eye], [n, n], 3 * n**3)
-        return _of_each(made, a.dtype, [size, 0], written, count)
-    return _of_each(_own(node.name, a.dtype, [a], [n], n**3), a.dtype, [size], written, count)
+    written = math.prod(node.shape) * a.dtype.itemsize // count
+    return _of_each(_own(node.name, a.dtype, [a], [n], work), a.dtype, [size], written, count)
 
 
 def _of_system(node: Any, operands: list[Any], settings: dict[str, Any]) -> Routine | None:
@@ -445,11 +481,13 @@ def _of_sorted(node: Any, operands: list[Any], settings: dict[str, Any]) -> Rout
     return _own(f"places_{side}", a.dtype, [a, b], [n, m, steps], m * steps)
 
 
+_FACTORED = "factors inverse inv determinant det log_determinant slogdet cholesky".split()
 _FOUND: dict[str, Callable[[Any, list[Any], dict[str, Any]], Routine | None]] = {
-    **dict.fromkeys(("factors", "inv", "det", "slogdet", "cholesky"), _of_matrix),
+    **dict.fromkeys(_FACTORED, _of_matrix),
     **dict.fromkeys(("solution", "solve"), _of_system),
     **dict.fromkeys(("cumsum", "sort", "argsort"), _of_rows),
     "searchsorted": _of_sorted,
+    **dict.fromkeys(decompositions.NAMES, decompositions.decomposition),
     **dict.fromkeys(fourier.NAMES, fourier.transform),
     **dict.fromkeys(products.NAMES, products.product),
     **dict.fromkeys(ufuncs.NAMES, ufuncs.entries),

@@ -28,7 +28,7 @@ import numpy as np
 
 from .. import storage
 from ..errors import TraceError
-from ..primitive import OPS, WHEN_DECLARED, Primitive, apply, namespace, strong
+from ..primitive import IN_PARTS, OPS, WHEN_DECLARED, Primitive, apply, namespace, strong
 from ..storage import StandIn
 from ..tape import BIG, Tape, current
 from ..tensor import Tensor, wrap
@@ -63,6 +63,9 @@ _SETTLED = {
     np.fft.fft, np.fft.ifft, np.fft.rfft, np.fft.irfft, np.isfinite, np.isnan, np.tril, np.triu, np.diag, np.diagonal, np.trace,
 }  # fmt: skip
 """Functions whose result's shape and dtype follow from shapes, dtypes and settings: no check of them is needed at each call."""
+
+_SHAPING = {"full_matrices", "UPLO"}
+"""Settings of functions of several results with which they are our ops."""
 
 
 PUT_OFF = 50_000
@@ -665,6 +668,8 @@ class Traced(StandIn):
             return _written(
                 self.home, args[0], f"np.{function.__name__}", _writer, (function, *args), 1, kwargs
             )
+        if function in IN_PARTS and len(args) <= 2 and set(kwargs) <= _SHAPING:
+            return IN_PARTS[function](*args, **kwargs)  # one array, of which others may be parts
         out = kwargs.get("out")
         if out is not None:
             result = self.home.call(

@@ -21,8 +21,10 @@ TYPES = {F8: "double", F4: "float"}
 class Writer:
     """Text of one function on numbers of one type."""
 
-    def __init__(self, kind: str) -> None:
+    def __init__(self, kind: str, way: str = "") -> None:
         self.kind = kind
+        self.way = way
+        """What the names of the routines that it calls begin with."""
         self.suffix = {"double": "f64", "float": "f32"}[kind]
         self.lines: list[str] = []
         self.count = 0
@@ -114,9 +116,27 @@ class Writer:
         """Return REFUSED if it is."""
         self.unless(self.let(f"fcmp une {self.kind} {x}, 0.0"))
 
+    def nonzero_diagonal(self, matrix: str) -> None:
+        """Return REFUSED if there is a zero on the diagonal of a square matrix."""
+        with self.loop("0", "%n") as i:
+            self.not_zero(self.load(self.entry(matrix, i, "%n", i)))
+
+    def rows_exchanged(self, k: str) -> None:
+        """Row k of %x and the one that LU factors in %f exchange it with."""
+        self.exchanged(self.entry("%x", k, "%m"), self.entry("%x", self.partner(k), "%m"), "%m")
+
+    def partner(self, k: str) -> str:
+        """The row that row k was exchanged with, by LU factors in %f."""
+        number = self.load(self.entry("%f", "%n", "%n", k))
+        return self.let(f"fptosi {self.kind} {number} to i64")
+
+    def number(self, x: str) -> None:
+        """Return REFUSED if it is none."""
+        self.unless(self.let(f"fcmp ord {self.kind} {x}, {x}"))
+
     def done(self, name: str, operands: str, returned: int = REFUSED) -> None:
         """Another routine."""
-        result = self.let(f"call i32 @tg_{name}_{self.kind}({operands})")
+        result = self.let(f"call i32 @tg_{self.way}{name}_{self.kind}({operands})")
         self.unless(self.let(f"icmp eq i32 {result}, 1"), returned)
 
     def before(self, x: str, y: str) -> str:

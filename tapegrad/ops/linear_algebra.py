@@ -101,14 +101,7 @@ def _slogdet(x: np.ndarray) -> tuple[Any, Any, np.ndarray]:
         factors = systems.factored(x)
     except LinAlgError:
         return (*np.linalg.slogdet(x), np.zeros((len(x) + 1, len(x)), bool))
-    pivots = factors.diagonal()
-    size = np.abs(pivots)
-    turns = np.count_nonzero(factors[-1] != np.arange(len(x)))  # rows that were exchanged
-    if x.dtype.kind == "c":
-        sign = np.prod(pivots / size) * (-1) ** turns
-    else:
-        sign = size.dtype.type((-1) ** (turns + np.count_nonzero(pivots < 0)))
-    return sign, np.log(size).sum(), factors
+    return *systems.log_determinant(factors), factors
 
 
 @several(
@@ -135,10 +128,8 @@ def slogdet(g, x, out):
     slope = of_log
     if x.dtype.kind == "c":
         slope = of_log + 1j * np.imag(conj(out[0]) * of_sign)
-    if factors.size and type(factors) is np.ndarray:
-        return slope * adjoint(systems.inverted(factors))
-    if factors.size:  # as an op that can be differentiated, and compiled
-        return slope * adjoint(solution([x, np.eye(len(factors) - 1, dtype=x.dtype), factors]))
+    if factors.size:
+        return slope * adjoint(systems.inverse([x, factors]))
     return slope[..., None, None] * adjoint(np.linalg.inv(x))
 
 

@@ -148,7 +148,7 @@ def kept_factors(a: Any, b: Any) -> list[Any]:
 # ---------------------------------------------------------------------------------------------- the one solution
 
 
-def _solution(
+def solution_of(
     xs: Sequence[np.ndarray], adjoint: bool = False, side: str | None = None, unit: bool = False
 ) -> np.ndarray:
     a, b, *kept = xs
@@ -198,11 +198,50 @@ def solved(factors: np.ndarray, b: np.ndarray, adjoint: bool = False) -> np.ndar
 
 
 def inverted(factors: np.ndarray) -> np.ndarray:
-    """The inverse of one matrix, by what `factored` made of it: half the work of solving for all unit vectors."""
+    """The inverse, by what `factored` made of a matrix: half the work of solving for all unit vectors."""
     getri = _fortran("getri", factors.dtype)
-    if not factors.diagonal().all():
-        raise LinAlgError("Singular matrix")
-    return getri(factors[:-1].T, factors[-1].real.astype(np.intc))[0]
+
+    def one(f: np.ndarray) -> np.ndarray:
+        if not f.diagonal().all():
+            raise LinAlgError("Singular matrix")
+        return getri(f[:-1].T, f[-1].real.astype(np.intc))[0]
+
+    return each(one, factors)
+
+
+def log_determinant(factors: np.ndarray) -> np.ndarray:
+    """The sign of a determinant (for complex matrices, its phase) and the logarithm of its absolute value, by what `factored` made:
+    those of a stack, all signs first.
+    """
+    pivots = np.diagonal(factors, axis1=-2, axis2=-1)
+    size = np.abs(pivots)
+    turns = pivots / size if factors.dtype.kind == "c" else np.where(pivots < 0, -1, 1)
+    sign = np.prod(turns, axis=-1).astype(factors.dtype) * _turns(factors)
+    return np.concatenate([np.ravel(sign), np.ravel(np.log(size).sum(axis=-1))])
+
+
+def determinant(factors: np.ndarray) -> Any:
+    """The determinant, by what `factored` made of a matrix."""
+    return np.prod(np.diagonal(factors, axis1=-2, axis2=-1), axis=-1) * _turns(factors)
+
+
+def _turns(factors: np.ndarray) -> Any:
+    """1 or -1, for each exchange of two rows."""
+    exchanged = np.real(factors[..., -1, :]) != np.arange(factors.shape[-1])
+    return np.where(np.count_nonzero(exchanged, axis=-1) % 2, -1, 1).astype(factors.dtype)
+
+
+@primitive(
+    lambda xs: inverted(xs[1]) if len(xs) > 1 else np.linalg.inv(xs[0]),
+    name="inverse",
+    jvp=lambda ts, xs, out: -np.matmul(np.matmul(out, ts[0]), out),
+    domain=dominant,
+    samples=[call((3, 3)), call((2, 3, 3))],
+)
+def inverse(g, xs, out):
+    """Inverse of each matrix; a second operand, if there is one, holds its LU factors, and the first is only differentiated by."""
+    back = adjoint(out)
+    return [-np.matmul(np.matmul(back, g), back), *(None for _ in xs[1:])]
 
 
 def _columns(one: Callable[..., np.ndarray], a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -240,7 +279,7 @@ def _solution_tangent(ts, xs, out, adjoint=False, side=None, unit=False):
 
 
 @primitive(
-    _solution,
+    solution_of,
     name="solution",
     jvp=_solution_tangent,
     backward="LinalgSolve",

@@ -174,14 +174,5 @@ def numpy_api() -> dict[str, int]:
 
 
 def blas() -> dict[str, int]:
-    """Addresses of BLAS's products of matrices, by way of SciPy; empty where it has them in another form (64-bit integers)."""
-    try:
-        from scipy.linalg import cython_blas
-    except ImportError:
-        return {}
-    addresses = {}
-    for function, letter in (("dgemm", "d"), ("sgemm", "s")):
-        real = f"__pyx_t_5scipy_6linalg_11cython_blas_{letter} *"
-        expected = f"void (char *, char *, int *, int *, int *, {real}, {real}, int *, {real}, int *, {real}, {real}, int *)"
-        addresses[function] = named.exported(cython_blas, function).get(expected, 0)
-    return addresses
+    """Addresses of BLAS's products of matrices, by way of SciPy; 0 where there is none (named.py)."""
+    return {name: named.fortran(name, "cciiixxixixxi") for name in ("dgemm", "sgemm")}

@@ -1,7 +1,7 @@
-"""SciPy's special functions in compiled code: the C functions that `scipy.special.cython_special` exports, by name.
+"""SciPy's functions in compiled code: the C functions that `scipy.special.cython_special` exports, by name, and BLAS's and LAPACK's.
 
-A symbol says which: `tapegrad_special_jv_dd` is jv of two doubles, `tapegrad_special_psi_d` psi of one. Compiled code asks for it like
-for a function of libm, and the linker finds its address here in every process anew.
+Of special functions a symbol says which: `tapegrad_special_jv_dd` is jv of two doubles, `tapegrad_special_psi_d` psi of one. Compiled
+code asks for it like for a function of libm, and the linker finds its address here in every process anew.
 
 Invariant: an address is given only where the exported signature is the one that the symbol names.
 """
@@ -37,6 +37,22 @@ def exported(module: Any, function: str) -> dict[str, int]:
             signature = get(capsule)
             found[signature.decode()] = pointer(capsule, signature)
     return found
+
+
+def fortran(function: str, given: str) -> int:
+    """The address of a function of BLAS or LAPACK, by its name (dgemm) and what it is given: letters (c), whole numbers of 32 bits (i) and
+    numbers of its type (x); 0 where SciPy exports none like that (there are some of 64-bit integers).
+    """
+    try:
+        from scipy.linalg import cython_blas, cython_lapack
+    except ImportError:
+        return 0
+    for module, of in ((cython_blas, "11cython_blas"), (cython_lapack, "13cython_lapack")):
+        kinds = {"c": "char", "i": "int", "x": f"__pyx_t_5scipy_6linalg_{of}_{function[0]}"}
+        expected = f"void ({', '.join(kinds[x] + ' *' for x in given)})"
+        if address := exported(module, function).get(expected):
+            return address
+    return 0
 
 
 def _signature(count: int) -> str:
