@@ -13,12 +13,14 @@ import warnings
 
 import numpy as np
 import pytest
+import scipy.linalg
 
 import tapegrad as tg
 from tapegrad import NotDifferentiable
 from tapegrad.check.laws import laws_of
 from tapegrad.check.samples import samples_from
 from tapegrad.domain import Domain, dominant, real
+from tapegrad.ops import linear_algebra, matrix_functions
 from tapegrad.primitive import CONSTANTS, FUNCTIONS, REFUSED, call
 
 LA = np.linalg
@@ -409,6 +411,57 @@ def test_slogdet_of_a_large_matrix_goes_back_by_its_factors(dtype, rng):
         )
         compiled = tg.compile(tg.grad(lambda a: LA.slogdet(a)[1]))
         np.testing.assert_allclose(compiled(a), inverse.T, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "complex128"])
+@pytest.mark.parametrize("n", [49, 96, 150])
+def test_cotangents_of_large_cholesky_factors_by_blocks(n, dtype, rng, monkeypatch):
+    a, w = rng.normal(size=(2, 2, n, n))
+    if dtype == "complex128":
+        a, w = (x + 1j * rng.normal(size=x.shape) for x in (a, w))
+    a = (a @ a.conj().swapaxes(-1, -2) / n + np.eye(n)).astype(dtype)
+    w = w.astype(dtype)
+    tolerance = 1e-4 if dtype == "float32" else 1e-12
+    for upper in (False, True):
+        found = []
+        for above in (10**6, 0):
+            monkeypatch.setattr(linear_algebra, "BLOCKED_ABOVE", above)
+            t = tg.tensor(a, requires_grad=True)
+            np.sum(np.real(LA.cholesky(t, upper=upper) * w)).backward()
+            found.append(t.grad.numpy())
+        assert found[0].dtype == found[1].dtype == dtype
+        np.testing.assert_allclose(found[1], found[0], atol=tolerance * abs(found[0]).max())
+    if dtype == "float64" and n == 49:
+        second = tg.hvp(lambda a: np.sum(LA.cholesky(a) ** 3 * w))
+        by_blocks = second(a, w)
+        monkeypatch.setattr(linear_algebra, "BLOCKED_ABOVE", 10**6)
+        np.testing.assert_allclose(by_blocks, second(a, w), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "complex128"])
+def test_tangents_of_large_exponentials(dtype, rng):
+    """From some size on they are SciPy's; the oracle is the exponential of the block matrix."""
+    n = matrix_functions.AS_BLOCKS + 6
+    a, e = rng.normal(size=(2, 2, n, n)) / n**0.5
+    if dtype == "complex128":
+        a, e = (x + 1j * rng.normal(size=x.shape) for x in (a, e))
+    a, e = a.astype(dtype), e.astype(dtype)
+    _, tangent = tg.jvp(tg.linalg.expm, (a,), (e,))
+    assert tangent.dtype == dtype
+    for k in range(2):
+        block = np.block([[a[k], e[k]], [np.zeros_like(a[k]), a[k]]])
+        expected = scipy.linalg.expm(block.astype(complex))[:n, n:]
+        close = 1e-5 if dtype == "float32" else 1e-12
+        np.testing.assert_allclose(tangent[k], expected, atol=close * abs(expected).max())
+    if dtype == "float64":
+        w = rng.normal(size=(n, n))
+
+        def loss(x):
+            return np.sum(tg.linalg.expm(x * a[0]) * w)
+
+        expected = np.sum(a[0] @ a[0] @ scipy.linalg.expm(0.7 * a[0]) * w)
+        np.testing.assert_allclose(tg.grad(tg.grad(loss))(0.7), expected, rtol=1e-9)
+        assert np.isnan(tg.grad(loss)(np.nan))
 
 
 def test_a_smooth_function_of_singular_values_has_its_hessian_where_one_is_0(rng):

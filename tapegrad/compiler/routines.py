@@ -345,7 +345,7 @@ def _own(name: str, dtype: Any, reads: list[Any], numbers: list[int], work: int)
         if k == "log_determinant":
             texts |= dict([_log(kind)])
     scratch = _memory(name, n) * dtype.itemsize
-    return Routine(way + name, f"tg_{way}{name}_{kind}", reads, numbers, scratch, work, texts)
+    return Routine(name, f"tg_{way}{name}_{kind}", reads, numbers, scratch, work, texts)
 
 
 def _of_each(of: Routine, dtype: Any, reads: list[int], written: int, count: int) -> Routine:
@@ -363,7 +363,7 @@ def _of_each(of: Routine, dtype: Any, reads: list[int], written: int, count: int
             for p, s in zip(pointers, steps, strict=True)
         ]
         given = [f"ptr {p}" for p in (*here, *scratch)] + [f"i64 {n}" for n in numbers]
-        w.done(of.of, ", ".join(given))
+        w.call(of.name, ", ".join(given))
     parameters = [f"ptr {p}" for p in (*pointers, *scratch)]
     parameters += [f"i64 {n}" for n in (*numbers, "%count", *steps)]
     name = f"{of.name}_each"

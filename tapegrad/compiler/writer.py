@@ -135,8 +135,12 @@ class Writer:
         self.unless(self.let(f"fcmp ord {self.kind} {x}, {x}"))
 
     def done(self, name: str, operands: str, returned: int = REFUSED) -> None:
-        """Another routine."""
-        result = self.let(f"call i32 @tg_{self.way}{name}_{self.kind}({operands})")
+        """Another routine that is written for these numbers."""
+        self.call(f"tg_{self.way}{name}_{self.kind}", operands, returned)
+
+    def call(self, symbol: str, operands: str, returned: int = REFUSED) -> None:
+        """A routine; return where it does not return 1."""
+        result = self.let(f"call i32 @{symbol}({operands})")
         self.unless(self.let(f"icmp eq i32 {result}, 1"), returned)
 
     def before(self, x: str, y: str) -> str:

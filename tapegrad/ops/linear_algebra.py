@@ -456,6 +456,83 @@ def svdvals(g, x):
 # ----------------------------------------------------------------------------------- triangular decompositions
 
 
+BLOCK, BLOCKED_ABOVE = 48, 128
+"""Rows of the blocks that the cotangent of a large matrix is made of from that of its Cholesky factor, and of the largest matrix that
+the formula is faster for."""
+
+
+def _half(c: Any) -> Any:
+    """The lower triangle, with half of the diagonal."""
+    return np.where(eye(np.shape(c)[-1]), 0.5 * c, triangle_of(c, "lower"))
+
+
+def _between(lower: Any, middle: Any, adjoint_first: bool = True) -> Any:
+    """L⁻ᴴ m L⁻¹, or L⁻¹ m L⁻ᴴ."""
+    left = solution([lower, middle], adjoint=adjoint_first, side="lower")
+    return adjoint(solution([lower, adjoint(left)], adjoint=adjoint_first, side="lower"))
+
+
+def _by_blocks(lower: np.ndarray, bar: np.ndarray) -> np.ndarray:
+    """`cholesky_cotangent` of one matrix: twice the work of its factorisation, where the formula is ten times as much.
+
+    From the last block of columns to the first, each goes back through the steps that made it. Source: Murray 2016, arXiv 1602.07527,
+    section 4.2.
+    """
+    lower, a = np.tril(lower), np.tril(bar)
+    trsm = systems._fortran("trsm", a.dtype)
+    n = len(lower)
+    for stop in range(n, 0, -BLOCK):
+        start = max(0, stop - BLOCK)
+        rows, left, below = slice(start, stop), slice(start), slice(stop, n)
+        back = np.ascontiguousarray(lower[rows, rows]).T  # in the order of BLAS
+
+        def over(x: np.ndarray, back: np.ndarray = back) -> np.ndarray:
+            """x d⁻¹, with the block d on the diagonal."""
+            return trsm(1, back, np.ascontiguousarray(x).T).T
+
+        moved = over(a[below, rows])
+        a[below, rows] = moved
+        a[rows, rows] -= np.tril(adjoint(moved) @ lower[below, rows])
+        inner = np.tril(back.conj() @ a[rows, rows])
+        inner[eye(stop - start)] *= 0.5
+        # d⁻ᴴ y as the adjoint of yᴴ d⁻¹
+        inner = over(adjoint(over(adjoint(inner))))
+        inner = np.tril(inner + adjoint(inner))
+        inner[eye(stop - start)] *= 0.5
+        a[rows, rows] = inner
+        a[below, left] -= moved @ lower[rows, left]
+        a[rows, left] -= (
+            adjoint(moved) @ lower[below, left] + (inner + adjoint(inner)) @ lower[rows, left]
+        )
+    return a
+
+
+def _cotangent_of_bar(g, x):
+    lower = triangle_of(x, "lower")
+    return np.matmul(lower, _half(_between(lower, from_triangle(g), False)))
+
+
+@primitive(
+    lambda x, y: systems.each(_by_blocks, x, y),
+    _cotangent_of_bar,
+    name="cholesky_cotangent",
+    domain=(dominant, real),
+    samples=[call((3, 3), (3, 3)), call((2, 3, 3), (2, 3, 3))],
+    holomorphic=False,
+)
+def cholesky_cotangent(g, x, y, out):
+    """The cotangent of a matrix from that of its lower Cholesky factor L: the triangle of S = L⁻ᴴ Φ(Lᴴ L̄) L⁻¹ and its adjoint.
+
+    Φ is the lower triangle with half of the diagonal, which is its own adjoint. With the cotangent S̄ and C = Φ(L⁻¹ S̄ L⁻ᴴ) that of L̄
+    is L C, that of L is L̄ Cᴴ - (S + Sᴴ) S̄ L⁻ᴴ.
+    """
+    lower, of_s = triangle_of(x, "lower"), from_triangle(g)
+    c = _half(_between(lower, of_s, False))
+    turned = np.matmul(of_s, out + adjoint(out))
+    by_inverse = adjoint(solution([lower, turned], side="lower"))
+    return triangle_of(np.matmul(triangle_of(y, "lower"), adjoint(c)) - by_inverse, "lower")
+
+
 @primitive(
     np.linalg.cholesky,
     domain=dominant,
@@ -463,16 +540,13 @@ def svdvals(g, x):
     holomorphic=False,
 )
 def cholesky(g, out, *, upper=False):
-    """Cholesky factor of Hermitian positive definite matrices, of which one triangle is read.
-
-    L⁻ᴴ Φ(Lᴴ L̄) L⁻¹, Φ being the lower triangle with half the diagonal (Murray 2016, arXiv 1602.07527).
-    """
+    """Cholesky factor of Hermitian positive definite matrices, of which one triangle is read (see `cholesky_cotangent`)."""
     lower, bar = (adjoint(out), adjoint(g)) if upper else (out, g)
-    c = np.matmul(adjoint(lower), bar)
-    half = np.where(eye(np.shape(c)[-1]), 0.5 * c, triangle_of(c, "lower"))
-    left = solution([lower, half], adjoint=True, side="lower")
-    both = adjoint(solution([lower, adjoint(left)], adjoint=True, side="lower"))
-    return of_triangle(both, "upper" if upper else "lower")
+    if np.shape(lower)[-1] > BLOCKED_ABOVE:
+        back = cholesky_cotangent(lower, bar)
+    else:
+        back = of_triangle(_between(lower, _half(np.matmul(adjoint(lower), bar))), "lower")
+    return adjoint(back) if upper else back
 
 
 def cho_factor(a: Any, lower: bool = False) -> tuple[Any, bool]:

@@ -1,0 +1,215 @@
+"""Linear algebra in compiled programs: the routines for small matrices, LAPACK's for larger ones, and what calls of one matrix share.
+
+The oracle is NumPy: the same function, called on the same arrays.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.linalg import LinAlgError
+
+import tapegrad as tg
+from tapegrad.compiler import decompositions, lapack, program
+
+LA = np.linalg
+DTYPES = ("float64", "float32", "complex128")
+SIZES = (1, 2, 7, 8, 11, 12, 15, 16, 17, 41, 63, 64, 130)
+"""About the sizes where one way takes over from another."""
+
+
+@pytest.fixture(autouse=True)
+def strict(monkeypatch):
+    monkeypatch.setattr(program, "STRICT", True)
+
+
+def numbers(rng, shape, dtype):
+    x = rng.normal(size=shape)
+    return (x + 1j * rng.normal(size=shape) if dtype == "complex128" else x).astype(dtype)
+
+
+def matrix(rng, shape, dtype):
+    """One that is far from singular."""
+    n = shape[-1]
+    return (numbers(rng, shape, dtype) + 2 * n**0.5 * np.eye(n)).astype(dtype)
+
+
+def definite(a):
+    n = a.shape[-1]
+    return (a @ a.conj().swapaxes(-1, -2) / n + np.eye(n)).astype(a.dtype)
+
+
+def same(f, *arguments):
+    """Compiled, at the first call and at those that run the program, f gives what it gives itself, or raises the same."""
+    compiled: Any = tg.compile(f)
+    for _ in range(3):
+        try:
+            expected = f(*arguments)
+        except LinAlgError as error:
+            with pytest.raises(LinAlgError, match=str(error)):
+                compiled(*arguments)
+            continue
+        got = compiled(*arguments)
+        pairs = zip(got, expected, strict=True) if type(expected) is tuple else [(got, expected)]
+        for x, y in pairs:
+            x, y = np.asarray(x), np.asarray(y)
+            assert x.shape == y.shape and x.dtype == y.dtype
+            close = 2e-3 if y.dtype.itemsize == 4 else 1e-9
+            scale = max(1, np.nan_to_num(abs(y)).max(initial=0))
+            np.testing.assert_allclose(x, y, rtol=close, atol=close * scale)
+    return compiled
+
+
+def shapes_of(n):
+    return [(n, n), (3, n, n), (2, 2, n, n)] if n <= 17 else [(n, n)]
+
+
+def triangular(a, b):
+    solve = tg.linalg.solve_triangular
+    return tuple(solve(a, b, trans=t, lower=l) for t in (0, 1) for l in (True, False))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("n", SIZES)
+def test_systems_and_factors(n, dtype, rng):
+    for shape in shapes_of(n):
+        a = matrix(rng, shape, dtype)
+        same(LA.inv, a)
+        same(LA.det, a / (2 * n**0.5))
+        same(lambda a: tuple(LA.slogdet(a)), a)
+        same(LA.solve, a, numbers(rng, (*shape[:-1], 3), dtype))
+        same(lambda a: (LA.cholesky(a), LA.cholesky(a, upper=True)), definite(a))
+    b = numbers(rng, n, dtype)
+    same(LA.solve, a[(0,) * (a.ndim - 2)], b)
+    lower = matrix(rng, (n, n), dtype) + 10 * np.eye(n, dtype=dtype)
+    same(triangular, lower, b)
+    same(triangular, lower, numbers(rng, (n, 3), dtype))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("n", SIZES)
+def test_calls_of_one_matrix(n, dtype, rng):
+    """They go by the same LU factors."""
+
+    def all_of_it(a, b):
+        x = LA.solve(a, b)
+        return x, *LA.slogdet(a), LA.inv(a), LA.det(a / np.float32(n)), LA.solve(a, 2 * b)
+
+    for shape in shapes_of(n):
+        a, b = matrix(rng, shape, dtype), numbers(rng, (*shape[:-1], 2), dtype)
+        same(all_of_it, a, b)
+        same(lambda a, b: (LA.det(a), *LA.slogdet(a), LA.inv(a)), a / (2 * n**0.5), b)
+        if n > 1:
+            same(all_of_it, np.zeros_like(a), b)  # is refused
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("n", (2, 7, 16, 64))
+def test_singular_and_indefinite_matrices(n, dtype, rng):
+    for shape in shapes_of(n):
+        none = np.zeros(shape, dtype)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)
+            same(LA.inv, none)
+            same(LA.det, none)
+            same(lambda a: (*LA.slogdet(a), LA.det(a)), none)  # have answers
+            same(LA.solve, none, np.ones((*shape[:-1], 2), dtype))
+            same(LA.cholesky, -definite(matrix(rng, shape, dtype)))
+            for f in (LA.inv, LA.cholesky, LA.svdvals, lambda a: tuple(LA.eigh(a))):
+                same(f, none * np.nan)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("n", (1, 2, 7, 16, 41, 130))
+def test_eigenvalues_and_singular_values(n, dtype, rng):
+    for shape in shapes_of(n):
+        a = numbers(rng, shape, dtype)
+        for side in "LU":
+            same(lambda a, s=side: LA.eigvalsh(a, s), a)
+            same(lambda a, s=side: tuple(LA.eigh(a, UPLO=s)), a)
+            same(lambda a, s=side: (LA.eigvalsh(a, UPLO=s), *LA.eigh(a)), a)
+        same(LA.svdvals, a)
+    for rows, columns in ((n, n), (2, n), (n, 3)):
+        for lead in ((), (2, 2)):
+            a = numbers(rng, (*lead, rows, columns), dtype)
+            same(lambda a: tuple(LA.svd(a)), a)
+            same(lambda a: (LA.svdvals(a), *LA.svd(a, full_matrices=False)), a)
+            same(lambda a: (*LA.svd(a, False), LA.svd(a, compute_uv=False)), a)
+
+
+GRADIENTS = {
+    "inv": lambda a, w: np.sum(LA.inv(a) * w),
+    "slogdet": lambda a, w: LA.slogdet(a)[1],
+    "solve and slogdet": lambda a, w: w[0] @ LA.solve(a, w[0]) + LA.slogdet(a)[1],
+    "cholesky": lambda a, w: np.sum(LA.cholesky(a) * w),
+    "eigvalsh": lambda a, w: np.sum(LA.eigvalsh(a) ** 3),
+    "singular values": lambda a, w: np.sum(LA.svd(a)[1] ** 3),
+}
+
+
+@pytest.mark.parametrize("n", (3, 9, 20, 70, 140))
+@pytest.mark.parametrize("name", GRADIENTS)
+def test_gradients(name, n, rng):
+    f = GRADIENTS[name]
+    a, w = definite(matrix(rng, (n, n), "float64")), rng.normal(size=(n, n))
+    same(tg.value_and_grad(lambda a: f(a, w)), a)
+    if n == 9:
+        same(tg.hvp(lambda a: f(a, w)), a, definite(w))
+
+
+def calls(f, *arguments):
+    """What a program does of linear algebra: names and how often."""
+    compiled: Any = tg.compile(f)
+    compiled(*arguments)
+    report = compiled.report()
+    return {k: v for k, v in (report.calls | report.expressions).items() if k in WATCHED}
+
+
+WATCHED = "factors inv inverse slogdet solution adjoint eigh eigvalsh svd svdvals qr".split()
+
+
+def test_one_matrix_is_factored_once(rng):
+    a, b = matrix(rng, (20, 20), "float64"), rng.normal(size=20)
+    loss = GRADIENTS["solve and slogdet"]
+    found = calls(tg.grad(lambda a: loss(a, b[None])), a)
+    assert found == {"factors": 1, "solution": 1, "adjoint": 1, "inverse": 1}
+    assert calls(lambda a: (LA.slogdet(a)[0], LA.slogdet(a)[1]), a) == {"slogdet": 1}
+    assert calls(lambda a: (LA.inv(a), LA.inv(2 * a)), a) == {"inv": 2}
+
+
+def test_vectors_bring_their_values(rng):
+    a = matrix(rng, (5, 5), "float64")
+    assert calls(tg.grad(lambda a: np.sum(LA.eigvalsh(a) ** 2)), a) == {"eigh": 1}
+    assert calls(lambda a: (LA.eigh(a)[0], LA.eigh(a)[1]), a) == {"eigh": 1}
+    assert calls(tg.value_and_grad(lambda a: np.sum(LA.svdvals(a))), a) == {"svd": 1}
+    assert calls(lambda a: (LA.eigvalsh(a), LA.eigh(a, "U")[1]), a) == {"eigvalsh": 1, "eigh": 1}
+
+
+def test_without_lapack(monkeypatch, rng):
+    """Where its functions cannot be called, matrices of up to 40 rows are machine code all the same."""
+    monkeypatch.setattr(lapack, "works", lambda dtype: False)
+    monkeypatch.setattr(decompositions, "loop_of", lambda name, dtype: None)
+    loss = GRADIENTS["solve and slogdet"]
+    for n in (20, 50):
+        a, w = definite(matrix(rng, (n, n), "float64")), rng.normal(size=(n, n))
+        same(tg.value_and_grad(lambda a, w=w: loss(a, w)), a)
+        same(tg.grad(lambda a: np.sum(LA.eigvalsh(a) ** 3)), a)
+    assert lapack.MOST > 50
+
+
+def test_factors_in_loops(rng):
+    """A step's body has its own."""
+    b = rng.normal(size=4)
+
+    def step(x, _):
+        a = np.outer(x, x) + 3 * np.eye(4)
+        return LA.solve(a, b) + LA.slogdet(a)[1], LA.inv(a)[0]
+
+    def run(x):
+        x, rows = tg.scan(step, x, np.arange(20.0))
+        return np.sum(x * x) + np.sum(rows)
+
+    same(tg.value_and_grad(run), rng.normal(size=4))
