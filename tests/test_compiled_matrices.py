@@ -5,6 +5,8 @@ The oracle is NumPy: the same function, called on the same arrays.
 
 from __future__ import annotations
 
+import os
+import random
 import warnings
 from typing import Any
 
@@ -188,6 +190,16 @@ def test_vectors_bring_their_values(rng):
     assert calls(lambda a: (LA.eigvalsh(a), LA.eigh(a, "U")[1]), a) == {"eigvalsh": 1, "eigh": 1}
 
 
+def test_alike_calls_of_alike_calls(rng):
+    def f(a):
+        x, y = LA.inv(a), LA.inv(a)
+        return LA.eigvalsh(y) + LA.eigh(y)[0] + LA.eigh(x)[0], LA.slogdet(y)[1] + LA.slogdet(x)[1]
+
+    a = definite(matrix(rng, (5, 5), "float64"))
+    same(f, a)
+    assert calls(f, a) == {"inv": 1, "eigh": 1, "slogdet": 1}
+
+
 def test_without_lapack(monkeypatch, rng):
     """Where its functions cannot be called, matrices of up to 40 rows are machine code all the same."""
     monkeypatch.setattr(lapack, "works", lambda dtype: False)
@@ -213,3 +225,91 @@ def test_factors_in_loops(rng):
         return np.sum(x * x) + np.sum(rows)
 
     same(tg.value_and_grad(run), rng.normal(size=4))
+
+
+# ------------------------------------------------------------------------------------------------ random programs
+
+KINDS = "inv solve transposed solved slogdet det cholesky eigvalsh eigh svdvals svd product sum turned triangular qr all".split()
+
+
+def random_program(seed: int):
+    """A function of a stack of matrices and of right sides that applies some of linear algebra to what it has made so far."""
+    choose = random.Random(seed)
+    n = choose.choice([1, 2, 3, 5, 8, 12, 16, 17, 20, 33])
+    lead = choose.choice([(), (), (), (2,), (2, 3)]) if n < 13 else ()
+    steps = [(choose.choice(KINDS), choose.random(), choose.random()) for _ in range(choose.randint(3, 9))]  # fmt: skip
+
+    def kept_good(m):
+        return np.tanh(m) / n + 2 * np.eye(n)
+
+    def f(a, b):
+        matrices, columns, terms = [kept_good(a)], [b], []
+        for kind, u, v in steps:
+            m, other = (matrices[int(k * len(matrices))] for k in (u, v))
+            x, side = columns[int(v * len(columns))], "LU"[v > 0.5]
+            back = np.swapaxes(m, -1, -2)
+            made = column = None
+            if kind in ("inv", "all"):
+                made = LA.inv(m)
+            if kind in ("solve", "all"):
+                column = LA.solve(m, x)
+            if kind in ("slogdet", "all"):
+                terms.append(LA.slogdet(m)[1])
+            if kind == "transposed":
+                column = LA.solve(back, x)
+            elif kind == "solved":
+                made = LA.solve(m, other)
+            elif kind == "det":
+                terms.append(LA.det(m / 2))
+            elif kind == "cholesky":
+                made = LA.cholesky(m @ back + np.eye(n))
+            elif kind == "eigvalsh":
+                terms.append(LA.eigvalsh(m, side) ** 2)
+            elif kind == "eigh":
+                w, q = LA.eigh(m, side)
+                terms.append(w**3)
+                made = q * w[..., None, :] @ np.swapaxes(q, -1, -2)
+            elif kind == "svdvals":
+                terms.append(LA.svdvals(m) ** 3)
+            elif kind == "svd":
+                q, w, h = LA.svd(m, full_matrices=u > 0.5)
+                made = q * w[..., None, :] @ h
+            elif kind == "product":
+                made = m @ other
+            elif kind == "sum":
+                made = m + 0.1 * other
+            elif kind == "turned":
+                made = np.sin(back)
+            elif kind == "triangular":
+                lower = m + 3 * np.eye(n)
+                column = tg.linalg.solve_triangular(lower, x, lower=side == "L", trans=int(u > 0.5))
+            elif kind == "qr":
+                made = np.abs(LA.qr(m)[1])  # of a triangular matrix, rounding decides signs
+            if made is not None:
+                matrices.append(kept_good(made))
+            if column is not None:
+                columns.append(np.tanh(column))
+        parts = [*terms, *(np.sin(x) for x in columns), *(np.cos(1.3 * m) for m in matrices)]
+        return sum(np.sum(part) for part in parts)
+
+    rng = np.random.default_rng(seed)
+    return f, [(rng.normal(size=(*lead, n, n)), rng.normal(size=(*lead, n, 2))) for _ in range(2)]
+
+
+@pytest.mark.parametrize("seed", range(int(os.environ.get("TAPEGRAD_FUZZ", "25"))))
+def test_random_programs(seed):
+    f, points = random_program(seed)
+    both = tg.value_and_grad(f, argnums=(0, 1))
+    compiled: Any = tg.compile(both)
+    for point in (points[0], *points):
+        try:
+            expected, others = both(*point)
+        except tg.NotDifferentiable:
+            with pytest.raises(tg.NotDifferentiable):
+                compiled(*point)
+            continue
+        value, slopes = compiled(*point)
+        scale = max(abs(expected), *(abs(x).max() for x in others))
+        assert abs(value - expected) <= 1e-10 * scale
+        for got, wanted in zip(slopes, others, strict=True):
+            np.testing.assert_allclose(got, wanted, rtol=0, atol=1e-10 * scale)

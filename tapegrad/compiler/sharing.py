@@ -77,7 +77,8 @@ class _Pass:
     def again(self, node: Node) -> Node:
         """A call on what its operands are now."""
         inputs = [self.of(x) for x in node.inputs]
-        if any(x is not y for x, y in zip(inputs, node.inputs, strict=True)):
+        changed = any(x is not y for x, y in zip(inputs, node.inputs, strict=True))
+        if changed and id(node) not in self.now:
             self.now[id(node)] = node.with_inputs(inputs)
         return self.of(node)  # type: ignore[no-any-return]
 
