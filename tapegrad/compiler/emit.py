@@ -1232,10 +1232,11 @@ class Body:
         if self.step and g.lanes == 1 and not summed:
             return self._strong_number(g, p)
         zero = Value(_splat(literal(0.0, g.dtype), g.dtype, g.lanes), g.dtype, g.lanes)
-        none = self._operation("equal", [g, zero], B1, g.lanes)
+        # Asked like that, and in this order, the choice is a mask of the product, where there are masks.
+        some = self._operation("not_equal", [g, zero], B1, g.lanes)
         if summed:  # the choice before the product, which then can be one instruction with the sum
-            return self._operation("multiply", [g, self._select(none, zero, p)], g.dtype, g.lanes)
-        return self._select(none, g, self._operation("multiply", [g, p], g.dtype, g.lanes))
+            return self._operation("multiply", [g, self._select(some, p, zero)], g.dtype, g.lanes)
+        return self._select(some, self._operation("multiply", [g, p], g.dtype, g.lanes), g)
 
     def _strong_number(self, g: Value, p: Value) -> Value:
         """The same of numbers, by a branch that is never taken but for NaN: what follows waits for the product alone."""
