@@ -389,6 +389,8 @@ def singular_vectors(g, out, *, full_matrices=True):
     """
     (u_bar, s_bar, vh_bar), (u, s, vh) = g, out
     k = np.shape(s)[-1]
+    if type(u_bar) is np.ndarray and not u_bar.any() and not vh_bar.any():  # the values alone
+        return np.matmul(u[..., :k] * s_bar[..., None, :], vh[..., :k, :])
     u_bar, u = _completed(u_bar, u, k, "the columns of U that complete the basis")
     v_bar, v = _completed(adjoint(vh_bar), adjoint(vh), k, "the rows of Vᴴ that complete the basis")
     _refuse_equal(u_bar, s, completed=np.shape(u)[-2] > k)
