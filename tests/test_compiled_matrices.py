@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.linalg
 from numpy.linalg import LinAlgError
 
 import tapegrad as tg
@@ -142,6 +143,43 @@ def test_eigenvalues_and_singular_values(n, dtype, rng):
             same(lambda a: (*LA.svd(a, False), LA.svd(a, compute_uv=False)), a)
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("n", (1, 2, 5, 16, 31, 32, 33))
+def test_exponentials(n, dtype, rng):
+    for shape in shapes_of(n):
+        for size in (1e-8, 1, 30):
+            a = (numbers(rng, shape, dtype) * size / n**0.5).astype(dtype)
+            same(tg.linalg.expm, a)
+            if n < 33:
+                w = numbers(rng, shape, dtype)
+                same(tg.grad(lambda a, w=w: np.sum(np.real(tg.linalg.expm(a) * w))), a)
+
+
+def test_exponentials_of_special_matrices(rng):
+    """The program of a common one is good for all of them."""
+    compiled = tg.compile(tg.linalg.expm)
+    tangent = tg.compile(lambda a, e: tg.jvp(tg.linalg.expm, (a,), (e,))[1])
+    upper = np.triu(np.ones((3, 3)))
+    for a in (np.zeros((3, 3)), np.diag([1.0, -2.0, 3.0]), upper, upper.T, 1e6 * np.triu(upper, 1)):
+        for _ in range(2):
+            expected = scipy.linalg.expm(a)
+            np.testing.assert_allclose(compiled(a), expected, rtol=1e-13, atol=1e-13)
+            along = tangent(a, a)  # a and itself commute
+            np.testing.assert_allclose(along, a @ expected, rtol=1e-12, atol=1e-12)
+    with np.errstate(all="ignore"):
+        for a in (
+            np.full((3, 3), np.nan),
+            np.full((3, 3), np.inf),
+            800 * np.eye(3),
+            1e308 * np.eye(3),
+        ):
+            np.testing.assert_array_equal(compiled(a), scipy.linalg.expm(a))
+    third = tg.compile(tg.grad(tg.grad(tg.grad(lambda t: tg.linalg.expm(t * upper)[0, 2]))))
+    for _ in range(2):
+        cubed = upper @ upper @ upper @ scipy.linalg.expm(0.3 * upper)
+        np.testing.assert_allclose(third(0.3), cubed[0, 2], rtol=1e-12)
+
+
 GRADIENTS = {
     "inv": lambda a, w: np.sum(LA.inv(a) * w),
     "slogdet": lambda a, w: LA.slogdet(a)[1],
@@ -229,7 +267,7 @@ def test_factors_in_loops(rng):
 
 # ------------------------------------------------------------------------------------------------ random programs
 
-KINDS = "inv solve transposed solved slogdet det cholesky eigvalsh eigh svdvals svd product sum turned triangular qr all".split()
+KINDS = "inv solve transposed solved slogdet det cholesky eigvalsh eigh svdvals svd product sum turned triangular qr expm all".split()
 
 
 def random_program(seed: int):
@@ -283,6 +321,8 @@ def random_program(seed: int):
             elif kind == "triangular":
                 lower = m + 3 * np.eye(n)
                 column = tg.linalg.solve_triangular(lower, x, lower=side == "L", trans=int(u > 0.5))
+            elif kind == "expm":
+                made = tg.linalg.expm(m / 3)
             elif kind == "qr":
                 made = np.abs(LA.qr(m)[1])  # of a triangular matrix, rounding decides signs
             if made is not None:

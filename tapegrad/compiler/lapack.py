@@ -20,7 +20,7 @@ from .writer import Writer
 WAY = "lapack_"
 """What the names of these routines begin with."""
 
-LEAST, LEAST_TRIANGULAR, LEAST_CHOLESKY = 16, 12, 8
+LEAST, LEAST_TRIANGULAR, LEAST_CHOLESKY = 24, 16, 8
 """Rows of the smallest matrix for which LAPACK is faster: in LU factors, triangular systems, Cholesky factors."""
 
 MOST = 128

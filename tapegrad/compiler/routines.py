@@ -16,8 +16,8 @@ from functools import cache
 from typing import Any
 
 from .. import vecmath
-from . import decompositions, fourier, lapack, products, ufuncs
-from .arrays import I8
+from . import decompositions, exponential, fourier, lapack, products, ufuncs
+from .arrays import F8, I8
 from .graph import Ref
 from .pairs import Unlowered
 from .writer import TYPES, Routine, Writer
@@ -302,6 +302,8 @@ _WRITERS: dict[str, tuple[Callable[[Writer], None], str]] = {
     "upper": (_triangular(True, False), f"ptr %a, {_SYSTEM}"),
     "lower_adjoint": (_triangular(False, True), f"ptr %a, {_SYSTEM}"),
     "upper_adjoint": (_triangular(True, True), f"ptr %a, {_SYSTEM}"),
+    "expm": (exponential.exponential, "ptr %a, ptr %x, ptr %s, i64 %n"),
+    "expm_tangent": (exponential.tangent, "ptr %a, ptr %b, ptr %x, ptr %s, i64 %n"),
     "cumsum": (_running_sums, _ROWS),
     "sort": (_order(False), _ROWS),
     "argsort": (_order(True), _ROWS),
@@ -311,6 +313,7 @@ _WRITERS: dict[str, tuple[Callable[[Writer], None], str]] = {
 _NEEDS = {
     "solve": ("factors", "solution"), "solve_adjoint": ("factors", "adjoint"), "inverse": ("solution",),
     "inv": ("factors", "solution", "inverse"), "det": ("factors", "determinant"), "slogdet": ("factors", "log_determinant"),
+    "expm": ("factors", "solution"), "expm_tangent": ("factors", "solution"),
 }  # fmt: skip
 """Routines that others call."""
 
@@ -330,6 +333,8 @@ def _text(name: str, kind: str, way: str) -> str:
 
 def _memory(name: str, n: int) -> int:
     """Numbers in the memory that a routine needs beside its result: for LU factors, for an inverse."""
+    if name in ("expm", "expm_tangent"):
+        return exponential.scratch(n, tangent=name == "expm_tangent")
     inverse = lapack.inverse_scratch(n) if name in ("inv", "inverse") else 0
     return inverse + (n * (n + 1) if name in _NEEDS and name != "inverse" else 0)
 
@@ -452,6 +457,18 @@ def _of_system(node: Any, operands: list[Any], settings: dict[str, Any]) -> Rout
     return _of_each(made, a.dtype, steps, steps[1], count)
 
 
+def _of_exponential(node: Any, operands: list[Any], settings: dict[str, Any]) -> Routine | None:
+    shape, dtype = node.shape, node.dtype
+    n = shape[-1]
+    if dtype != F8 or any(x.shape != shape or x.dtype != dtype for x in operands) or settings:
+        return None
+    if not math.prod(shape) or n > exponential.MOST:
+        return None
+    size = n * n * dtype.itemsize
+    made = _own(node.name, dtype, list(operands), [n], 20 * n**3 * len(operands))
+    return _of_each(made, dtype, [size] * len(operands), size, math.prod(shape[:-2]))
+
+
 def _of_rows(node: Any, operands: list[Any], settings: dict[str, Any]) -> Routine | None:
     x = operands[0]
     axis = settings.pop("axis", None if node.name == "cumsum" else -1)
@@ -485,6 +502,7 @@ _FACTORED = "factors inverse inv determinant det log_determinant slogdet cholesk
 _FOUND: dict[str, Callable[[Any, list[Any], dict[str, Any]], Routine | None]] = {
     **dict.fromkeys(_FACTORED, _of_matrix),
     **dict.fromkeys(("solution", "solve"), _of_system),
+    **dict.fromkeys(("expm", "expm_tangent"), _of_exponential),
     **dict.fromkeys(("cumsum", "sort", "argsort"), _of_rows),
     "searchsorted": _of_sorted,
     **dict.fromkeys(decompositions.NAMES, decompositions.decomposition),

@@ -17,6 +17,9 @@ from .native import REFUSED
 
 TYPES = {F8: "double", F4: "float"}
 
+WIDTH = 4
+"""Entries of a row that are computed at once."""
+
 
 class Writer:
     """Text of one function on numbers of one type."""
@@ -95,10 +98,29 @@ class Writer:
 
     def taken_off(self, x: str, factor: str, y: str, low: str, high: str) -> None:
         """x -= factor * y, from one column to another."""
-        with self.loop(low, high) as i:
+        self.each("fsub", x, factor, y, low, high)
+
+    def each(self, word: str, x: str, factor: str, y: str, low: str, high: str) -> None:
+        """x += factor * y, or x -= it, from one column to another: some at once, then the others."""
+        kind = f"<{WIDTH} x {self.kind}>"
+        one = self.let(f"insertelement {kind} poison, {self.kind} {factor}, i32 0")
+        factors = self.let(
+            f"shufflevector {kind} {one}, {kind} poison, <{WIDTH} x i32> zeroinitializer"
+        )
+        most = self.let(f"lshr i64 {self.less(high, low)}, {WIDTH.bit_length() - 1}")
+        with self.loop("0", most) as turn:
+            i = self.sum(low, self.let(f"mul i64 {turn}, {WIDTH}"))
+            at, source = self.entry(x, i, "1"), self.entry(y, i, "1")
+            size = {"double": 8, "float": 4}[self.kind]
+            before, other = (self.let(f"load {kind}, ptr {p}, align {size}") for p in (at, source))
+            product = self.let(f"fmul {kind} {factors}, {other}")
+            after = self.let(f"{word} {kind} {before}, {product}")
+            self.lines.append(f"  store {kind} {after}, ptr {at}, align {size}")
+        first = self.sum(low, self.let(f"mul i64 {most}, {WIDTH}"))
+        with self.loop(first, high) as i:
             at = self.entry(x, i, "1")
             product = self.of("fmul", factor, self.load(self.entry(y, i, "1")))
-            self.store(self.of("fsub", self.load(at), product), at)
+            self.store(self.of(word, self.load(at), product), at)
 
     def divided(self, x: str, by: str, count: str) -> None:
         with self.loop("0", count) as i:
