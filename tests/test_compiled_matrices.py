@@ -16,7 +16,7 @@ import scipy.linalg
 from numpy.linalg import LinAlgError
 
 import tapegrad as tg
-from tapegrad.compiler import decompositions, lapack, program
+from tapegrad.compiler import decompositions, exponential, lapack, program
 
 LA = np.linalg
 DTYPES = ("float64", "float32", "complex128")
@@ -248,6 +248,23 @@ def test_without_lapack(monkeypatch, rng):
         same(tg.value_and_grad(lambda a, w=w: loss(a, w)), a)
         same(tg.grad(lambda a: np.sum(LA.eigvalsh(a) ** 3)), a)
     assert lapack.MOST > 50
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_large_ones_are_calls(dtype, monkeypatch, rng):
+    """Of Python's, beyond some size, which is made small here."""
+    for module in (lapack, decompositions, exponential):
+        monkeypatch.setattr(module, "MOST", 4)
+    a, b = matrix(rng, (20, 20), dtype), numbers(rng, (20, 3), dtype)
+    compiled = same(lambda a, b: (LA.inv(a), LA.solve(a, b), *LA.slogdet(a), LA.det(a / 9)), a, b)
+    assert "solution" in compiled.report().calls
+    same(triangular, a + 10 * np.eye(20, dtype=dtype), b)
+    same(
+        lambda a: (tg.linalg.expm(a / 20), LA.cholesky(definite(a)), *LA.eigh(a), LA.svdvals(a)), a
+    )
+    if dtype == "float64":
+        for f in GRADIENTS.values():
+            same(tg.value_and_grad(lambda a, f=f: f(a, b @ b.T)), definite(a))
 
 
 def test_factors_in_loops(rng):

@@ -5,7 +5,7 @@
     callout    a graph as a list of NumPy calls: the executor that computes everything
     lowering   calls as array expressions, where there is one; arrays: these expressions, simplified as they are made
     partition  which calls become machine code, and what stays a NumPy call
-    summing    sums of products of matrices, of which one factor is summed first
+    sharing    what several calls compute of one matrix, once; summing: sums of products of matrices, of which one factor is summed first
     schedule   loops, blocks and memory for expressions; emit: LLVM IR of a schedule
     keeping    what the loops of a derivative need again, as rows that the loops before keep
     turns      a part of the tape that repeats, as one entry before the walk back; rolling: a stretch of calls that repeats as a loop
@@ -13,8 +13,9 @@
     iteration  loops that say they are loops, by one step
     team       threads that share large loops; support: that and the rest of what all programs call, compiled once
     native     a module with its entry; nesting: loops, and loops in their steps, as one; islands: such modules between NumPy's calls
-    routines   calls that are machine code of their own: linear systems, running sums, orders; writer: their text
-    borrowed   loops of NumPy's ufuncs, called by address: fourier (transforms), products (of large matrices), ufuncs
+    routines   calls that are machine code of their own: linear systems, running sums, orders; writer: their text; exponential: of matrices
+    borrowed   loops of NumPy's ufuncs, called by address: fourier (transforms), products (of large matrices), decompositions, ufuncs
+    lapack     linear systems of more than a few rows
     jit        object code, linking, lifetime (the cache on disk is replay's)
     program    signatures, guards, which program a call gets; surroundings: what a function reads beside its arguments
     entry      a call on tracked tensors: one entry of the outer tape

@@ -37,7 +37,7 @@ _OF_A = "a a2 a4 a6 w1 z1 w u v other".split()
 _OF_TANGENT = "e m2 m4 m6 of_w of_u of_v result".split()
 
 
-def scratch(n: int, tangent: bool) -> int:
+def scratch(n: int, tangent: bool = False) -> int:
     """Numbers in the memory that a call needs: matrices and LU factors."""
     return len(_OF_A + _OF_TANGENT * tangent) * n * n + n * (n + 1)
 

@@ -20,18 +20,19 @@ from .writer import Writer
 WAY = "lapack_"
 """What the names of these routines begin with."""
 
-LEAST, LEAST_TRIANGULAR, LEAST_CHOLESKY = 24, 16, 8
-"""Rows of the smallest matrix for which LAPACK is faster: in LU factors, triangular systems, Cholesky factors."""
+LEAST, LEAST_TRIANGULAR, LEAST_CHOLESKY, LEAST_COTANGENT = 24, 16, 8, 33
+"""Rows of the smallest matrix for which LAPACK is faster: in LU factors, triangular systems, Cholesky factors and their cotangents."""
 
-MOST = 128
+MOST = 512
 """Rows of the largest one: above them the way by Python costs nothing, and threads may share what else there is to do."""
 
-_BLOCK = 32
-"""Columns of an inverse that are made at a time, for which it needs memory."""
+BLOCK = 32
+"""Columns of an inverse, or rows of a cotangent, that are made at a time, for which they need memory."""
 
 _SYMBOL = "tapegrad_lapack_"
 _GIVEN = {
     "getrf": "iixiii", "getri": "ixiixii", "potrf": "cixii", "trsm": "cccciixxixi", "trsv": "cccixixi",
+    "gemm": "cciiixxixixxi",
 }  # fmt: skip
 """What each function is given: letters (c), whole numbers (i) and numbers (x)."""
 
@@ -54,6 +55,8 @@ def faster(name: str, n: int, dtype: Any) -> bool:
         least = LEAST_CHOLESKY
     elif name.startswith(("lower", "upper")):
         least = LEAST_TRIANGULAR
+    elif name == "cholesky_cotangent":
+        least = LEAST_COTANGENT
     elif name in WRITERS or name in BY_FACTORS:
         least = LEAST
     else:
@@ -75,23 +78,32 @@ class _Call:
 
     def __init__(self, w: Writer) -> None:
         self.w = w
-        self.one = self._kept(w.kind, "1.0")
-        self.step = self._kept("i32", "1")
-        self.info = self._kept("i32", "0")
+        self.letters = {x: self.kept("i8", str(ord(x))) for x in "LRUNT"}
+        self.one = self.kept(w.kind, "1.0")
+        self.step = self.kept("i32", "1")
+        self.info = self.kept("i32", "0")
         self.n = self.whole("%n")
 
-    def _kept(self, kind: str, value: str) -> str:
+    def kept(self, kind: str, value: str) -> str:
+        """The address of a value."""
         place = self.w.let(f"alloca {kind}")
         self.w.lines.append(f"  store {kind} {value}, ptr {place}")
         return place
 
     def whole(self, number: str) -> str:
-        """A whole number."""
-        return self._kept("i32", self.w.let(f"trunc i64 {number} to i32"))
+        """The address of a whole number."""
+        place = self.kept("i32", "0")
+        self.put(place, number)
+        return place
+
+    def put(self, place: str, number: str) -> None:
+        """Another whole number at an address."""
+        value = self.w.let(f"trunc i64 {number} to i32")
+        self.w.lines.append(f"  store i32 {value}, ptr {place}")
 
     def __call__(self, name: str, letters: str, *given: str) -> None:
         letter = {"double": "d", "float": "s"}[self.w.kind]
-        said = [self._kept("i8", str(ord(x))) for x in letters]
+        said = [self.letters[x] for x in letters]
         pointers = ", ".join(f"ptr {p}" for p in (*said, *given))
         self.w.lines.append(f"  call void @{_SYMBOL}{letter}{name}({pointers})")
 
@@ -131,7 +143,7 @@ def _inverse(w: Writer) -> None:
         at = w.let(f"getelementptr i32, ptr {rows}, i64 {k}")
         w.lines.append(f"  store i32 {after}, ptr {at}")
     w.copied("%f", "%s", w.let("mul i64 %n, %n"))
-    size = call.whole(w.let(f"mul i64 %n, {_BLOCK}"))
+    size = call.whole(w.let(f"mul i64 %n, {BLOCK}"))
     work = w.entry("%s", "%n", "%n")
     call("getri", "", call.n, "%s", call.n, rows, work, size, call.info)
     call.succeeds()
@@ -140,7 +152,7 @@ def _inverse(w: Writer) -> None:
 
 def inverse_scratch(n: int) -> int:
     """Numbers in the memory that an inverse needs."""
-    return n * (n + _BLOCK)
+    return n * (n + BLOCK)
 
 
 def _substitution(
@@ -182,14 +194,52 @@ def _adjoint_solution(w: Writer) -> None:
 def _cholesky(w: Writer) -> None:
     """The lower factor, which lies as LAPACK has an upper one."""
     call = _Call(w)
-    with w.loop("0", "%n") as i:
-        after = w.sum(i, "1")
-        row, to = w.entry("%a", i, "%n"), w.entry("%x", i, "%n")
-        w.copied(row, to, after)
-        with w.loop(after, "%n") as k:
-            w.store("0.0", w.entry(to, k, "1"))
+    w.lower_copied("%a", "%x")
     call("potrf", "U", call.n, "%x", call.n, call.info)
     call.succeeds()
+
+
+def _cholesky_cotangent(w: Writer) -> None:
+    """The cotangent of a matrix in the lower triangle of %x, from its factor %a and that one's cotangent in the lower triangle of %b.
+
+    By blocks, as `_by_blocks` in ops/linear_algebra.py, on transposes; %s is memory for a block.
+    """
+    call = _Call(w)
+    one, minus = call.one, call.kept(w.kind, "-1.0")
+    lengths = [call.kept("i32", "0") for _ in range(4)]
+    width, left, below, block = lengths
+    call.put(block, str(BLOCK))
+    w.lower_copied("%b", "%x")
+    blocks = w.let(f"udiv i64 {w.sum('%n', str(BLOCK - 1))}, {BLOCK}")
+    with w.down(blocks) as k:
+        start = w.let(f"mul i64 {k}, {BLOCK}")
+        whole = w.sum(start, str(BLOCK))
+        inside = w.let(f"icmp slt i64 {whole}, %n")
+        stop = w.let(f"select i1 {inside}, i64 {whole}, i64 %n")
+        rows = w.less(stop, start)
+        for place, length in ((width, rows), (left, start), (below, w.less("%n", stop))):
+            call.put(place, length)
+        places = [
+            [w.entry(x, row, "%n", column) for row in (start, stop) for column in ("0", start)]
+            for x in ("%a", "%x")
+        ]
+        (r, d, b, c), (r_bar, d_bar, b_bar, c_bar) = places
+        n = call.n
+        call("trsm", "LUNN", width, below, one, d, n, c_bar, n)
+        call("gemm", "NT", width, width, below, minus, c, n, c_bar, n, one, d_bar, n)
+        w.done("cholesky_block", f"ptr {d}, ptr {d_bar}, i64 %n, i64 {rows}")
+        call("gemm", "NN", left, below, width, minus, r, n, c_bar, n, one, b_bar, n)
+        call("gemm", "NT", left, width, below, minus, b, n, c_bar, n, one, r_bar, n)
+        with w.loop("0", rows) as i, w.loop("0", w.sum(i, "1")) as j:
+            x = w.load(w.entry(d_bar, i, "%n", j))
+            w.store(x, w.entry("%s", i, str(BLOCK), j))
+            w.store(x, w.entry("%s", j, str(BLOCK), i))
+        with w.loop("0", rows) as i:
+            at = w.entry("%s", i, str(BLOCK), i)
+            w.store(w.of("fmul", w.load(at), "2.0"), at)
+        call("gemm", "NN", left, width, width, minus, r, n, "%s", block, one, r_bar, n)
+    with w.loop("0", "%n") as i, w.loop(w.sum(i, "1"), "%n") as j:
+        w.store("0.0", w.entry("%x", i, "%n", j))
 
 
 def _triangular(upper: bool, adjoint: bool) -> Callable[[Writer], None]:
@@ -210,13 +260,23 @@ WRITERS: dict[str, Callable[[Writer], None]] = {
     "solution": _solution,
     "adjoint": _adjoint_solution,
     "cholesky": _cholesky,
+    "cholesky_cotangent": _cholesky_cotangent,
     "lower": _triangular(False, False),
     "upper": _triangular(True, False),
     "lower_adjoint": _triangular(False, True),
     "upper_adjoint": _triangular(True, True),
 }
 
-BY_FACTORS = ("solve", "solve_adjoint", "inv", "determinant", "det", "log_determinant", "slogdet")
+BY_FACTORS = (
+    "solve",
+    "solve_adjoint",
+    "inv",
+    "determinant",
+    "det",
+    "log_determinant",
+    "slogdet",
+    "slogdet_kept",
+)
 """Routines of routines.py that call these."""
 
-__all__ = ["MOST", "WAY", "WRITERS", "declared", "faster", "inverse_scratch", "works"]
+__all__ = ["BLOCK", "MOST", "WAY", "WRITERS", "declared", "faster", "inverse_scratch", "works"]

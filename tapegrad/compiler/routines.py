@@ -166,6 +166,15 @@ def _slogdet(w: Writer) -> None:
     w.done("log_determinant", "ptr %f, ptr %x, i64 %n, i64 %apart")
 
 
+def _slogdet_kept(w: Writer) -> None:
+    """The same, and then the factors, of which nothing is known if there is no pivot."""
+    factors = w.entry("%x", "2", "1")
+    w.store("0.0", "%x")
+    w.store(w.of("fdiv", "-1.0", "0.0"), w.entry("%x", "1", "1"))
+    w.done("factors", f"ptr %a, ptr {factors}, i64 %n", returned=1)
+    w.done("log_determinant", f"ptr {factors}, ptr %x, i64 %n, i64 1")
+
+
 def _log(kind: str) -> tuple[str, str]:
     """The logarithm of one number: symbol and text."""
     return vecmath.emit("log", "float64" if kind == "double" else "float32", 1)
@@ -190,6 +199,32 @@ def _cholesky(w: Writer) -> None:
             above = w.load(w.entry("%x", k, "%n", k))
             by = w.let(f"select i1 {diagonal}, {w.kind} {root}, {w.kind} {above}")
             w.store(w.of("fdiv", left, by), at)
+
+
+def _cholesky_cotangent(w: Writer) -> None:
+    """The cotangent of a matrix in the lower triangle of %x, from its factor %a and that one's cotangent in the lower triangle of %b."""
+    w.lower_copied("%b", "%x")
+    w.done("cholesky_block", "ptr %a, ptr %x, i64 %n, i64 %n")
+
+
+def _cholesky_block(w: Writer) -> None:
+    """The same in place, of a block of %m rows in matrices of %n: column by column from the last (Murray 2016, section 4.1)."""
+    with w.down("%m") as k:
+        after, row = w.sum(k, "1"), w.entry("%a", k, "%n")
+        pivot, at = w.load(w.entry(row, k, "1")), w.entry("%x", k, "%n", k)
+        with w.loop(after, "%m") as i:
+            below = w.entry("%x", i, "%n", k)
+            bar = w.of("fdiv", w.load(below), pivot)
+            w.store(bar, below)
+            term = w.of("fmul", bar, w.load(w.entry("%a", i, "%n", k)))
+            w.store(w.of("fsub", w.load(at), term), at)
+        own = w.of("fdiv", w.load(at), pivot)
+        w.taken_off(w.entry("%x", k, "%n"), own, row, "0", k)
+        with w.loop(after, "%m") as i:
+            bar = w.load(w.entry("%x", i, "%n", k))
+            w.taken_off(w.entry("%x", k, "%n"), bar, w.entry("%a", i, "%n"), "0", k)
+            w.taken_off(w.entry("%x", i, "%n"), bar, row, "0", k)
+        w.store(w.of("fmul", own, "0.5"), at)
 
 
 def _triangular(upper: bool, adjoint: bool) -> Callable[[Writer], None]:
@@ -297,7 +332,10 @@ _WRITERS: dict[str, tuple[Callable[[Writer], None], str]] = {
     "det": (_det, "ptr %a, ptr %x, ptr %f, i64 %n"),
     "log_determinant": (_log_determinant, "ptr %f, ptr %x, i64 %n, i64 %apart"),
     "slogdet": (_slogdet, "ptr %a, ptr %x, ptr %f, i64 %n, i64 %apart"),
+    "slogdet_kept": (_slogdet_kept, "ptr %a, ptr %x, i64 %n"),
     "cholesky": (_cholesky, "ptr %a, ptr %x, i64 %n"),
+    "cholesky_block": (_cholesky_block, "ptr %a, ptr %x, i64 %n, i64 %m"),
+    "cholesky_cotangent": (_cholesky_cotangent, "ptr %a, ptr %b, ptr %x, ptr %s, i64 %n"),
     "lower": (_triangular(False, False), f"ptr %a, {_SYSTEM}"),
     "upper": (_triangular(True, False), f"ptr %a, {_SYSTEM}"),
     "lower_adjoint": (_triangular(False, True), f"ptr %a, {_SYSTEM}"),
@@ -313,7 +351,8 @@ _WRITERS: dict[str, tuple[Callable[[Writer], None], str]] = {
 _NEEDS = {
     "solve": ("factors", "solution"), "solve_adjoint": ("factors", "adjoint"), "inverse": ("solution",),
     "inv": ("factors", "solution", "inverse"), "det": ("factors", "determinant"), "slogdet": ("factors", "log_determinant"),
-    "expm": ("factors", "solution"), "expm_tangent": ("factors", "solution"),
+    "slogdet_kept": ("factors", "log_determinant"),
+    "cholesky_cotangent": ("cholesky_block",), "expm": ("factors", "solution"), "expm_tangent": ("factors", "solution"),
 }  # fmt: skip
 """Routines that others call."""
 
@@ -331,12 +370,20 @@ def _text(name: str, kind: str, way: str) -> str:
     return text
 
 
-def _memory(name: str, n: int) -> int:
-    """Numbers in the memory that a routine needs beside its result: for LU factors, for an inverse."""
-    if name in ("expm", "expm_tangent"):
-        return exponential.scratch(n, tangent=name == "expm_tangent")
-    inverse = lapack.inverse_scratch(n) if name in ("inv", "inverse") else 0
-    return inverse + (n * (n + 1) if name in _NEEDS and name != "inverse" else 0)
+def _of_factors(n: int) -> int:
+    """Numbers that LU factors are."""
+    return n * (n + 1)
+
+
+_MEMORY: dict[str, Callable[[int], int]] = {
+    **dict.fromkeys(("solve", "solve_adjoint", "det", "slogdet"), _of_factors),
+    "inv": lambda n: _of_factors(n) + lapack.inverse_scratch(n),
+    "inverse": lapack.inverse_scratch,
+    "cholesky_cotangent": lambda n: lapack.BLOCK**2,
+    "expm": exponential.scratch,
+    "expm_tangent": lambda n: exponential.scratch(n, tangent=True),
+}
+"""Numbers in the memory that a routine needs beside its result, for matrices of n rows."""
 
 
 def _own(name: str, dtype: Any, reads: list[Any], numbers: list[int], work: int) -> Routine:
@@ -349,7 +396,7 @@ def _own(name: str, dtype: Any, reads: list[Any], numbers: list[int], work: int)
         texts |= lapack.declared(text)
         if k == "log_determinant":
             texts |= dict([_log(kind)])
-    scratch = _memory(name, n) * dtype.itemsize
+    scratch = _MEMORY[name](n) * dtype.itemsize if name in _MEMORY else 0
     return Routine(name, f"tg_{way}{name}_{kind}", reads, numbers, scratch, work, texts)
 
 
@@ -424,8 +471,10 @@ def _of_matrix(node: Any, operands: list[Any], settings: dict[str, Any]) -> Rout
     count, size = math.prod(a.shape[:-2]), math.prod(a.shape[-2:]) * a.dtype.itemsize
     work = n if by_factors and node.name != "inverse" else n**3
     if node.name.endswith(("slogdet", "log_determinant")):
-        if node.shape != (2 * count,):
-            return None  # NumPy's own returns a tuple, ours more for large ones; otherwise all signs come first
+        if node.shape == (2 + (n + 1) * n,):  # as ours keeps the factors of large ones
+            return _own("slogdet_kept", a.dtype, [a], [n], work)
+        if node.shape != (2 * count,):  # all signs come first
+            return None
         made = _own(node.name, a.dtype, [a], [n, count], work)
         return _of_each(made, a.dtype, [size], a.dtype.itemsize, count)
     written = math.prod(node.shape) * a.dtype.itemsize // count
@@ -457,15 +506,16 @@ def _of_system(node: Any, operands: list[Any], settings: dict[str, Any]) -> Rout
     return _of_each(made, a.dtype, steps, steps[1], count)
 
 
-def _of_exponential(node: Any, operands: list[Any], settings: dict[str, Any]) -> Routine | None:
+def _of_alike(node: Any, operands: list[Any], settings: dict[str, Any]) -> Routine | None:
+    """What is made of square matrices, each as large as the result."""
     shape, dtype = node.shape, node.dtype
-    n = shape[-1]
-    if dtype != F8 or any(x.shape != shape or x.dtype != dtype for x in operands) or settings:
+    if settings or not math.prod(shape) or any((x.shape, x.dtype) != (shape, dtype) for x in operands):  # fmt: skip
         return None
-    if not math.prod(shape) or n > exponential.MOST:
+    n, exponent = shape[-1], node.name != "cholesky_cotangent"
+    if n > (exponential.MOST if exponent else lapack.MOST) or (exponent and dtype != F8):
         return None
     size = n * n * dtype.itemsize
-    made = _own(node.name, dtype, list(operands), [n], 20 * n**3 * len(operands))
+    made = _own(node.name, dtype, list(operands), [n], n**3 * (20 * len(operands) if exponent else 1))  # fmt: skip
     return _of_each(made, dtype, [size] * len(operands), size, math.prod(shape[:-2]))
 
 
@@ -502,7 +552,7 @@ _FACTORED = "factors inverse inv determinant det log_determinant slogdet cholesk
 _FOUND: dict[str, Callable[[Any, list[Any], dict[str, Any]], Routine | None]] = {
     **dict.fromkeys(_FACTORED, _of_matrix),
     **dict.fromkeys(("solution", "solve"), _of_system),
-    **dict.fromkeys(("expm", "expm_tangent"), _of_exponential),
+    **dict.fromkeys(("expm", "expm_tangent", "cholesky_cotangent"), _of_alike),
     **dict.fromkeys(("cumsum", "sort", "argsort"), _of_rows),
     "searchsorted": _of_sorted,
     **dict.fromkeys(decompositions.NAMES, decompositions.decomposition),

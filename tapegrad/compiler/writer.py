@@ -88,6 +88,14 @@ class Writer:
         with self.loop("0", count) as i:
             self.store(self.load(self.entry(source, i, "1")), self.entry(to, i, "1"))
 
+    def lower_copied(self, source: str, to: str) -> None:
+        """The lower triangle of a square matrix, with zeros above it."""
+        with self.loop("0", "%n") as i:
+            row, after = self.entry(to, i, "%n"), self.sum(i, "1")
+            self.copied(self.entry(source, i, "%n"), row, after)
+            with self.loop(after, "%n") as k:
+                self.store("0.0", self.entry(row, k, "1"))
+
     def exchanged(self, x: str, y: str, count: str) -> None:
         """The entries of two rows, each in the other's place."""
         with self.loop("0", count) as i:

@@ -460,7 +460,7 @@ def svdvals(g, x):
 
 BLOCK, BLOCKED_ABOVE = 48, 128
 """Rows of the blocks that the cotangent of a large matrix is made of from that of its Cholesky factor, and of the largest matrix that
-the formula is faster for."""
+the formula is faster for, by NumPy's calls. (Compiled, there is a routine; compiler/routines.py.)"""
 
 
 def _half(c: Any) -> Any:
@@ -544,7 +544,7 @@ def cholesky_cotangent(g, x, y, out):
 def cholesky(g, out, *, upper=False):
     """Cholesky factor of Hermitian positive definite matrices, of which one triangle is read (see `cholesky_cotangent`)."""
     lower, bar = (adjoint(out), adjoint(g)) if upper else (out, g)
-    if np.shape(lower)[-1] > BLOCKED_ABOVE:
+    if np.shape(lower)[-1] > BLOCKED_ABOVE or type(lower) is not np.ndarray:
         back = cholesky_cotangent(lower, bar)
     else:
         back = of_triangle(_between(lower, _half(np.matmul(adjoint(lower), bar))), "lower")
