@@ -471,7 +471,7 @@ def _of_matrix(node: Any, operands: list[Any], settings: dict[str, Any]) -> Rout
     count, size = math.prod(a.shape[:-2]), math.prod(a.shape[-2:]) * a.dtype.itemsize
     work = n if by_factors and node.name != "inverse" else n**3
     if node.name.endswith(("slogdet", "log_determinant")):
-        if node.shape == (2 + (n + 1) * n,):  # as ours keeps the factors of large ones
+        if count == 1 and node.shape == (2 + (n + 1) * n,):  # ours keeps the factors of large ones
             return _own("slogdet_kept", a.dtype, [a], [n], work)
         if node.shape != (2 * count,):  # all signs come first
             return None
