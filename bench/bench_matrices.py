@@ -38,7 +38,7 @@ def eigenvalues(xp, linalg, a, b):
 
 
 def singular_values(xp, linalg, a, b):
-    return xp.sum(linalg.svd(a)[1] ** 3)
+    return xp.sum(linalg.svdvals(a) ** 3)
 
 
 def exponential(xp, linalg, a, b):
