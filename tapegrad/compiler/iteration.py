@@ -34,7 +34,7 @@ from ..packing import flat, op_of_calls, unpacked
 from ..primitive import apply
 from ..tape import own_tape
 from ..tensor import Tensor, value_of, wrap
-from . import callout
+from . import callout, sharing
 from .graph import Graph, Node, Recorded, Ref
 from .rolling import Loop, LoopCall, _part, _signature
 from .tracing import Later, LeftBehind, Trace, Traced, Unrolled
@@ -300,7 +300,7 @@ class Pass:
             for x, node in zip(carry, step.nexts, strict=True):
                 if (node.shape, node.dtype) != _kind_of(x):
                     raise Unrolled("the carry changes its dtype")
-            body = Graph(step.inputs, step.steps, step.outputs).pruned()
+            body = sharing.shared(Graph(step.inputs, step.steps, step.outputs).pruned())
             self.traced[kinds] = step, body, trace
         step, body, _ = self.traced[kinds]
         fixed = step.fixed

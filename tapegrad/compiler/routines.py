@@ -25,6 +25,9 @@ from .writer import TYPES, Routine, Writer
 LARGEST = 40
 """Rows of the largest matrix where LAPACK cannot be called."""
 
+SHORT = 8
+"""Rows of matrices whose rows are no longer than vectors."""
+
 MOST_COMPARED = 1600
 """Pairs of entries that are compared to sort rows; from there on NumPy's way is faster."""
 
@@ -361,7 +364,7 @@ _NEEDS = {
 def _text(name: str, kind: str, way: str) -> str:
     writer = Writer(kind, way)
     write, parameters = _WRITERS[name]
-    if way:
+    if way == lapack.WAY:
         write = lapack.WRITERS.get(name, write)
     write(writer)
     text = writer.function(f"tg_{way}{name}_{kind}", parameters)
@@ -389,7 +392,7 @@ _MEMORY: dict[str, Callable[[int], int]] = {
 def _own(name: str, dtype: Any, reads: list[Any], numbers: list[int], work: int) -> Routine:
     """A routine that is written here, or there."""
     kind, n = TYPES[dtype], numbers[0]
-    way = lapack.WAY if lapack.faster(name, n, dtype) else ""
+    way = lapack.WAY if lapack.faster(name, n, dtype) else "" if n < SHORT else "wide_"
     texts: dict[str, str] = {}
     for k in (*_NEEDS.get(name, ()), name):
         text = texts[f"tg_{way}{k}_{kind}"] = _text(k, kind, way)

@@ -27,7 +27,7 @@ class Writer:
     def __init__(self, kind: str, way: str = "") -> None:
         self.kind = kind
         self.way = way
-        """What the names of the routines that it calls begin with."""
+        """What the names of the routines that it calls begin with; of those for a few rows they begin with nothing."""
         self.suffix = {"double": "f64", "float": "f32"}[kind]
         self.lines: list[str] = []
         self.count = 0
@@ -109,7 +109,17 @@ class Writer:
         self.each("fsub", x, factor, y, low, high)
 
     def each(self, word: str, x: str, factor: str, y: str, low: str, high: str) -> None:
-        """x += factor * y, or x -= it, from one column to another: some at once, then the others."""
+        """x += factor * y, or x -= it, from one column to another: in long rows some at once, then the others."""
+        first = low
+        if self.way:
+            first = self._at_once(word, x, factor, y, low, high)
+        with self.loop(first, high) as i:
+            at = self.entry(x, i, "1")
+            product = self.of("fmul", factor, self.load(self.entry(y, i, "1")))
+            self.store(self.of(word, self.load(at), product), at)
+
+    def _at_once(self, word: str, x: str, factor: str, y: str, low: str, high: str) -> str:
+        """The same for as many columns as vectors hold; the first of the others."""
         kind = f"<{WIDTH} x {self.kind}>"
         one = self.let(f"insertelement {kind} poison, {self.kind} {factor}, i32 0")
         factors = self.let(
@@ -124,11 +134,7 @@ class Writer:
             product = self.let(f"fmul {kind} {factors}, {other}")
             after = self.let(f"{word} {kind} {before}, {product}")
             self.lines.append(f"  store {kind} {after}, ptr {at}, align {size}")
-        first = self.sum(low, self.let(f"mul i64 {most}, {WIDTH}"))
-        with self.loop(first, high) as i:
-            at = self.entry(x, i, "1")
-            product = self.of("fmul", factor, self.load(self.entry(y, i, "1")))
-            self.store(self.of(word, self.load(at), product), at)
+        return self.sum(low, self.let(f"mul i64 {most}, {WIDTH}"))
 
     def divided(self, x: str, by: str, count: str) -> None:
         with self.loop("0", count) as i:
