@@ -435,3 +435,18 @@ def test_shares_of_a_sum_that_is_one_of_its_terms(kept):
     for x in ([40.0, 0.3], [0.3, 40.0], [1.0, 1.0]):
         shares = 1 / (1 + np.exp(np.array(x[::-1]) - x))
         assert hessian(np.array(x))[0, 1] == pytest.approx(-np.prod(shares), rel=1e-12)
+
+
+@pytest.mark.parametrize("scale", [1e-12, 1.0, 1e8, 1e12, 1e15, 1e17])
+@pytest.mark.parametrize("op, base", [(np.logaddexp, np.e), (np.logaddexp2, 2.0)])
+def test_shares_of_a_sum_follow_the_difference_however_large_the_operands(op, base, scale):
+    """The share of each operand is a sigmoid of the difference: no digit is lost to the operands' size, in any order."""
+    x, y = np.array([scale, scale]), np.array([scale - 0.5, scale])
+    d = x - y  # exact
+    share = 1 / (1 + base**-d)
+    for engine in (tg.grad, lambda f, **kw: tg.compile(tg.grad(f, **kw))):
+        gx, gy = engine(lambda x, y: np.sum(op(x, y)), argnums=(0, 1))(x, y)
+        np.testing.assert_allclose(gx, share, rtol=2e-15)
+        np.testing.assert_allclose(gy, share * base**-d, rtol=4e-15)
+    h = tg.grad(lambda x, y: np.sum(tg.grad(lambda x: np.sum(op(x, y)))(x)))(x, y)
+    np.testing.assert_allclose(h, np.log(base) * share**2 * base**-d, rtol=4e-15)

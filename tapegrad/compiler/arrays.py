@@ -221,25 +221,36 @@ class Arrays:
                 return x[0]
             if a is not None or (b is not None and np.isfinite(b)):
                 return self.elem("multiply", x, dtype)
-        if name == "exp":
-            return self._share(x[0], dtype)
+        if name == "divide":
+            return self._share(x, dtype)
         if name == "power" and b is not None:
             return self._power(x[0], float(b), dtype)
         return None
 
-    def _share(self, x: Op, dtype: np.dtype) -> Op | None:
-        """The share of e**x in e**x + e**y, where the words of logaddexp's rule (`_below`) ask for it: the sum has parts of it."""
-        if not _calls(x, "where") or not _calls(x.inputs[2], "subtract"):
+    def _share(self, x: tuple[Op, ...], dtype: np.dtype) -> Op | None:
+        """The share of e**x in e**x + e**y, where the words of logaddexp's rule (`_share`) ask for it: the sum has parts of it."""
+        above, below = x
+        if not _calls(above, "where") or not _calls(above.inputs[2], "exp"):
             return None
-        infinite, bound, below = x.inputs
-        one, total = below.inputs
-        if not _calls(total, "logaddexp") or one not in total.inputs:
+        e = above.inputs[2]
+        if not _calls(e.inputs[0], "where"):
             return None
-        other = total.inputs[one is total.inputs[0]]
-        apart = self.elem("subtract", (one, other), dtype)
-        zero = self.const(0.0, x.shape, dtype)
-        rule = self.elem("isinf", (one,), B1), self.elem("minimum", (apart, zero), dtype)
-        return self.elem(SHARE, (one, other), dtype) if rule == (infinite, bound) else None
+        apart = e.inputs[0].inputs[2]
+        zero, one = (self.const(value, apart.shape, dtype) for value in (0.0, 1.0))
+        if _calls(apart, "subtract"):
+            operands = apart.inputs
+        elif _calls(apart, "negative"):  # 0 - x, simplified; below, x - 0
+            operands = zero, apart.inputs[0]
+        else:
+            operands = apart, zero
+        first = self.elem("greater_equal", (apart, zero), B1)
+        power = self.elem("where", (first, self.elem("negative", (apart,), dtype), apart), dtype)
+        rule = (
+            power,
+            self.elem("where", (first, one, e), dtype),
+            self.elem("add", (one, e), dtype),
+        )
+        return self.elem(SHARE, operands, dtype) if rule == (e.inputs[0], above, below) else None
 
     def _power(self, x: Op, exponent: float, dtype: np.dtype) -> Op | None:
         """x to a whole number: a small one by multiplications (the error of each is half an ulp), others by `vecmath.powers`."""

@@ -41,12 +41,15 @@ def _power_name(x: object, y: object, kw: object) -> str:
     return f"PowBackward{0 if type(y) is float else 2 if type(x) is float else 1}"
 
 
-def _below(x: Any, y: Any, total: Any) -> Any:
-    """How far x lies below the logarithm of a sum with y: the logarithm of its share (compiler/arrays.py knows it by these words).
+def _share(x: Any, y: Any, power: Callable[..., Any] = np.exp) -> Any:
+    """The share of e**x in e**x + e**y (compiler/arrays.py knows it by these words): its operand is the difference alone.
 
-    An infinite one has all of it, where there are not two: of those it is NaN, as the value's slope is.
+    `exp(x - logaddexp(x, y))` would lose a digit for each power of ten of the operands. The exponential is that of a
+    number below zero, so nothing overflows; both branches have the same derivatives at a tie, of every order.
     """
-    return select(np.isinf(x), np.minimum(x - y, 0.0), x - total)
+    d = x - y
+    e = power(select(d >= 0, -d, d))
+    return select(d >= 0, 1.0, e) / (1.0 + e)
 
 
 def _by_products(power: Callable[..., Any]) -> Callable[..., Any]:
@@ -113,10 +116,9 @@ log         = elementwise(np.log,        lambda x: 1 / x,                      d
 log2        = elementwise(np.log2,       lambda x: 1 / (x * LN2),              domain=positive)
 log10       = elementwise(np.log10,      lambda x: 1 / (x * LN10),             domain=positive)
 log1p       = elementwise(np.log1p,      lambda x: 1 / (1 + x),                domain=positive, backward="Log1P")
-logaddexp   = elementwise(np.logaddexp,  lambda x, y, out: np.exp(_below(x, y, out)), lambda x, y, out: np.exp(_below(y, x, out)),
-                          holomorphic=False)
-logaddexp2  = elementwise(np.logaddexp2, lambda x, y, out: np.exp2(_below(x, y, out)), lambda x, y, out: np.exp2(_below(y, x, out)),
-                          holomorphic=False)
+# If x is infinite and y is not, the larger has the whole gradient. If both are the same infinity, the slope is undefined: NaN.
+logaddexp   = elementwise(np.logaddexp,  lambda x, y: _share(x, y), lambda x, y: _share(y, x), holomorphic=False)
+logaddexp2  = elementwise(np.logaddexp2, lambda x, y: _share(x, y, np.exp2), lambda x, y: _share(y, x, np.exp2), holomorphic=False)
 
 # ------------------------------------------------------------------------------------------ trigonometry
 sin         = elementwise(np.sin,        lambda x: np.cos(x))
