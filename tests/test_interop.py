@@ -69,6 +69,19 @@ def test_hips_logistic_regression():
     np.testing.assert_allclose(weights, [0.5043, -0.1993, 0.8217], atol=0.6)
 
 
+def test_names_are_imported_from_the_submodules():
+    """`from ... import name` asks a module for `__path__` first, which must not be NumPy's."""
+    from tapegrad.numpy.fft import fft, fftfreq
+    from tapegrad.numpy.linalg import LinAlgError, solve
+    from tapegrad.numpy.random import default_rng
+
+    assert solve is tg.linalg.solve and fft is tg.fft.fft
+    assert LinAlgError is np.linalg.LinAlgError and fftfreq is np.fft.fftfreq
+    assert default_rng is np.random.default_rng
+    with pytest.raises(ImportError):
+        from tapegrad.numpy.linalg import no_such_name  # noqa: F401
+
+
 def test_tapegrad_numpy_is_numpy_with_gradients():
     import tapegrad.numpy as tnp
     import tapegrad.numpy.linalg as npla

@@ -2,15 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as _np
 
+from .mirrored import mirror as _mirror
 
-def __getattr__(name: str) -> Any:
-    """NumPy's function of that name."""
-    return getattr(_np.random, name)
-
-
-def __dir__() -> list[str]:
-    return dir(_np.random)
+__getattr__, __dir__ = _mirror(_np.random, _np.random)
