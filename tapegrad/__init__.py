@@ -27,10 +27,13 @@ from .mode import (
     no_grad,
     set_grad_enabled,
 )
+from .processor import limit_numba as _limit_numba
 from .tape import Tape
 from .tape import current as current_tape
 from .tensor import Parameter, Tensor, as_tensor, from_dlpack, from_numpy, tensor
 from .transforms import grad, hessian, hvp, jacobian, jvp, linearize, value_and_grad, vjp
+
+_limit_numba()  # no module of ours has imported Numba yet
 
 # What is defined above stays: tg.zeros_like makes tensors and knows requires_grad, NumPy's does not.
 globals().update({name: f for name, f in ops.public_names().items() if name not in globals()})

@@ -172,11 +172,10 @@ def extras() -> str:
 def cpu() -> str:
     """The processor as LLVM calls it, and which vector instructions it has."""
     try:
-        import llvmlite.binding as llvm
+        from . import processor
 
-        features = llvm.get_host_cpu_features()
-        wide = [name for name in ("sse4.2", "avx2", "fma", "avx512f", "neon") if features.get(name)]
-        return f"{llvm.get_host_cpu_name()} ({', '.join(wide) or 'no vector instructions known'})"
+        wide = [f for f in ("sse4.2", "avx2", "fma", "avx512f", "neon") if processor.has(f)]
+        return f"{processor.name()} ({', '.join(wide) or 'no vector instructions known'})"
     except Exception as problem:  # whatever is wrong with LLVM, a bug report is to be had
         return f"unknown: {problem}"
 

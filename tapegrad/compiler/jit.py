@@ -26,6 +26,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import processor
 from ..replay import cache
 from ..replay.linker import LinkError, builtin, linker_of_objects, numpy_api, resolve
 
@@ -44,8 +45,8 @@ def machine(optimised: bool = True) -> Any:
             llvm.initialize_native_target()
             llvm.initialize_native_asmprinter()
             _state[key] = llvm.Target.from_default_triple().create_target_machine(
-                cpu=llvm.get_host_cpu_name(),
-                features=llvm.get_host_cpu_features().flatten(),
+                cpu=processor.name(),
+                features=processor.features(),
                 opt=2 if optimised else 0,
                 reloc="pic",
                 codemodel="small",
@@ -57,10 +58,7 @@ def machine(optimised: bool = True) -> Any:
 def lanes() -> int:
     """How many float64 fit one register of this processor."""
     if "lanes" not in _state:
-        import llvmlite.binding as llvm
-
-        features = llvm.get_host_cpu_features()
-        _state["lanes"] = 8 if features.get("avx512f") else 4 if features.get("avx2") else 2
+        _state["lanes"] = processor.vector_bytes() // 8
     return _state["lanes"]
 
 

@@ -23,6 +23,8 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from .. import processor
+
 _MAGIC = b"tapegrad replay 1\n"
 
 
@@ -67,8 +69,7 @@ def environment() -> str:
         sys.version,
         platform.platform(),
         str((object.__basicsize__, tuple.__basicsize__)),
-        llvm.get_host_cpu_name(),
-        llvm.get_host_cpu_features().flatten(),
+        *processor.identity(),
         llvm.get_default_triple(),
         *(
             os.environ.get(name, "")

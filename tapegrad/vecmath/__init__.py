@@ -21,6 +21,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from .. import processor
 from . import exponentials, inverses, logarithms, powers, special, trigonometry
 from .expression import Code, Value, narrowed, sqrt, widened
 
@@ -163,16 +164,9 @@ def _pieces(text: str) -> list[str]:
     return pieces
 
 
-@cache
 def fuses() -> bool:
     """Whether this processor has a fused multiply-add."""
-    import platform
-
-    import llvmlite.binding as llvm
-
-    if platform.machine().lower() in ("arm64", "aarch64"):
-        return True
-    return bool(llvm.get_host_cpu_features().get("fma", False))
+    return processor.fuses()
 
 
 @cache

@@ -10,6 +10,8 @@ import re
 from functools import cache
 from typing import Any
 
+from .. import processor
+
 
 @cache
 def _machine() -> Any:
@@ -18,8 +20,8 @@ def _machine() -> Any:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     return llvm.Target.from_default_triple().create_target_machine(
-        cpu=llvm.get_host_cpu_name(),
-        features=llvm.get_host_cpu_features().flatten(),
+        cpu=processor.name(),
+        features=processor.features(),
         opt=3,
         reloc="pic",
         codemodel="small",
@@ -79,8 +81,4 @@ def _asks(text: str) -> list[str]:
 
 def lanes(dtype: str) -> int:
     """How many elements loops take at a time: two vectors' worth, so that one computes while the other waits."""
-    import llvmlite.binding as llvm
-
-    features = llvm.get_host_cpu_features()
-    width = 64 if features.get("avx512f") else 32 if features.get("avx2") else 16
-    return 2 * width // (8 if dtype == "float64" else 4)
+    return 2 * processor.vector_bytes() // (8 if dtype == "float64" else 4)

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from functools import cache
 from typing import Any
+
+from .. import processor
 
 BITS = {"double": 64, "float": 32, "i64": 64, "i32": 32, "i1": 1}
 INTEGER = {"double": "i64", "float": "i32"}
@@ -336,14 +337,7 @@ def clipped(x: Value, low: float, high: float) -> Value:
 
 def scales(code: Code) -> bool:
     """Whether there is an instruction for `times_power_of_two`: AVX-512 has it, for eight lanes of double."""
-    return code.fused and code.lanes in (8, 16) and _has_avx512()
-
-
-@cache
-def _has_avx512() -> bool:
-    import llvmlite.binding as llvm
-
-    return bool(llvm.get_host_cpu_features().get("avx512f", False))
+    return code.fused and code.lanes in (8, 16) and processor.has("avx512f")
 
 
 def times_power_of_two(x: Value, n: Value) -> Value:
