@@ -1052,10 +1052,9 @@ class Body:
         """The value of an expression at mapped indices."""
         if op.kind == "const":
             return Value(literal(op.attr.value, op.dtype), op.dtype, 1)
-        if op.kind == "view":
-            return self.value(op.inputs[0], tuple(composed(op.attr, maps)))
-        if op.kind == "region" and op.number not in self.schedule.roots:
-            return self._region(op, maps)
+        # What has memory of its own is read there, a view too: axes are joined by the strides of that memory (Walk.into).
+        if op.kind in ("view", "region") and op.number not in self.schedule.roots:
+            return self._computed(op, maps)
         depth = self._depth(maps)
         key = self._key(op, maps)
         for scope in self.scopes[self.floor : depth + 1]:
@@ -1090,7 +1089,7 @@ class Body:
         if op.kind == "region":
             return self._region(op, maps)
         if op.kind == "view":
-            return self.value(op, maps)
+            return self.value(op.inputs[0], tuple(composed(op.attr, maps)))
         if op.kind == "gather":
             return self._gathered_entries(op, maps)
         operands = [self.value(x, maps) for x in op.inputs]

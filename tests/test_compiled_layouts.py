@@ -1,0 +1,223 @@
+"""Stores into buffers of every layout, compiled: the third call answers as the plain function does, and so does its gradient.
+
+The first part names the layouts that programs meet; the second draws programs of views and stores. A first call is the
+traced run itself, so only later ones, with other values and other layouts of the argument, say anything about the program.
+"""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+import tapegrad as tg
+
+LAYOUTS = {
+    "transposed": lambda x: (x * 1.0).T,
+    "transposed copy": lambda x: x.T.copy() * 1.0,
+    "flipped rows": lambda x: np.flip(x * 1.0, 0),
+    "flipped columns": lambda x: (x * 1.0)[..., ::-1],
+    "swapped axes": lambda x: np.swapaxes(x * 1.0, 0, 1),
+    "outer, transposed": lambda x: np.outer(x[0], x[1]).T,
+    "turned": lambda x: np.rot90(x * 2.0),
+    "moved axes": lambda x: np.moveaxis((x[:, :, None] * np.ones(2)), 2, 0)[1].T,
+    "every other": lambda x: np.concatenate([x, x])[::2] * 1.0,
+    "view of a view": lambda x: (x * 1.0).T[::-1].T[:, ::-1],
+    "reshaped, transposed": lambda x: (x * 1.0).T.reshape(x.shape)[::-1].T,
+}
+MASK = np.arange(36).reshape(6, 6) % 3 == 0
+
+
+def _rows(v):
+    v[[0, 2]] *= 0.5
+
+
+def _entries(v):
+    v[[0, 1, 4], [2, 1, 0]] *= 3.0
+
+
+def _masked(v):
+    v[MASK] *= 0.25
+
+
+def _steps(v):
+    v[::2] = v[::2] * 0.5
+
+
+def _columns(v):
+    v[:, 1:5:2] = v[:, 0:4:2] + 1.0
+
+
+def _backwards(v):
+    v[::-2, 1] = v[0, ::2]
+
+
+def _number(v):
+    v[2, 3] = 7.0
+
+
+def _twice(v):
+    v[1:4] += v[2:5].copy()
+    v[:, [5, 0]] = v[:, [0, 5]].copy()
+
+
+STORES = [_rows, _entries, _masked, _steps, _columns, _backwards, _number, _twice]
+
+
+def arguments(rng, shape=(6, 6)):
+    """One array after the other: in C order, in Fortran's, a part of a larger one, read backwards, read-only."""
+    x = rng.normal(size=shape)
+    part = rng.normal(size=tuple(2 * n for n in shape))[tuple(slice(None, None, 2) for _ in shape)]
+    frozen = rng.normal(size=shape)
+    frozen.flags.writeable = False
+    return [x, np.asfortranarray(x + 1), part, x[::-1], np.ascontiguousarray(x.T).T - 1, frozen, x.copy()]
+
+
+def agrees(f, points):
+    """Each call of the compiled function and of its compiled gradient gives what NumPy and the sweep give."""
+    compiled = tg.compile(f)
+    slope = lambda x: tg.grad(lambda x: np.sum(np.sin(f(x))))(x)  # noqa: E731  compiled below as it is
+    compiled_slope = tg.compile(slope)
+    for x in (points[0], *points):
+        before, expected = x.copy(), f(x)
+        got = compiled(x)
+        assert got.shape == expected.shape
+        np.testing.assert_allclose(got, expected, rtol=1e-12, atol=1e-12)
+        kept = got.copy()
+        np.testing.assert_allclose(compiled_slope(x), slope(x), rtol=1e-10, atol=1e-12)
+        compiled(x + 1.0)
+        np.testing.assert_array_equal(got, kept)  # a later call leaves an earlier result alone
+        np.testing.assert_array_equal(x, before)
+
+
+@pytest.mark.parametrize("store", STORES, ids=lambda f: f.__name__[1:])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_stores_into_every_layout(layout, store, rng):
+    def f(x):
+        v = LAYOUTS[layout](x)
+        if not isinstance(v, tg.Tensor) and not v.flags.writeable:
+            v = v * 1.0
+        store(v)
+        return v
+
+    agrees(f, arguments(rng))
+
+
+def test_a_masked_store_into_a_large_transposed_buffer():
+    """Reading what was never written stopped the process here."""
+    mask = np.arange(10_000).reshape(100, 100) % 3 == 0
+
+    def f(x):
+        v = (x * 1.0).T
+        v[mask] *= 0.25
+        return v
+
+    x = np.random.default_rng(0).normal(size=(100, 100))
+    compiled = tg.compile(f)
+    for k in range(3):
+        np.testing.assert_array_equal(compiled(x + k), f(x + k))
+
+
+def test_empty_buffers(rng):
+    def f(x):
+        v = (x * 1.0).T
+        v[[0, 1]] *= 0.5
+        v[:, ::-1] += 1.0
+        return v
+
+    agrees(f, [np.empty((0, 3)), np.asfortranarray(np.empty((0, 3)))])
+
+
+# ------------------------------------------------------------------------------------------------ random programs
+
+
+def program(seed: int) -> tuple[str, tuple[int, ...]]:
+    """A function of views, stores and elementwise steps on arrays of up to three axes, as text."""
+    r = random.Random(seed)
+    shape = [r.randint(1, 5) for _ in range(r.randint(1, 3))]
+    lines = [f"    v = x * {r.choice(['1.0', '2.0', '-0.5'])}"]
+    shape = list(shape)
+    start = list(shape)
+
+    def index(n):
+        kind = r.choice(["all", "step", "back", "part", "list", "one"])
+        if kind == "step":
+            return f"::{r.randint(2, 3)}"
+        if kind == "back":
+            return "::-1"
+        if kind == "part" and n > 1:
+            low = r.randint(0, n - 1)
+            return f"{low}:{r.randint(low + 1, n)}"
+        if kind == "list":
+            return str(r.sample(range(n), r.randint(1, n)))
+        if kind == "one":
+            return str(r.randint(-n, n - 1))
+        return ":"
+
+    for _ in range(r.randint(2, 6)):
+        step = r.choice(["view", "view", "store", "store", "store", "mask", "step", "swap", "out"])
+        if step == "view" and len(shape) > 0:
+            kind = r.choice(["T", "flip", "swap", "reshape", "new", "broadcast"])
+            if kind == "T":
+                lines.append("    v = v.T")
+                shape = shape[::-1]
+            elif kind == "flip":
+                lines.append(f"    v = np.flip(v, {r.randint(0, len(shape) - 1)})")
+            elif kind == "swap" and len(shape) > 1:
+                lines.append("    v = np.swapaxes(v, 0, -1)")
+                shape[0], shape[-1] = shape[-1], shape[0]
+            elif kind == "reshape":
+                shape = (
+                    [int(np.prod(shape))]
+                    if r.random() < 0.5
+                    else [shape[0], int(np.prod(shape[1:]))]
+                )
+                lines.append(f"    v = np.reshape(v, {tuple(shape)})")
+            elif kind == "new" and len(shape) < 3:
+                lines.append("    v = v[:, None]")
+                shape = [shape[0], 1, *shape[1:]]
+            elif kind == "broadcast":
+                lines.append("    v = np.broadcast_to(v, (2, *v.shape)).sum(axis=0)")
+        elif step in ("store", "mask") and shape:
+            if step == "mask":
+                place = f"(np.arange({int(np.prod(shape))}) % 3 == {r.randint(0, 2)}).reshape({tuple(shape)})"
+            else:
+                parts = [index(n) for n in shape]
+                if sum(p.startswith("[") for p in parts) > 1:
+                    parts = [":" if p.startswith("[") else p for p in parts]
+                place = ", ".join(parts[: r.randint(1, len(parts))])
+            how = r.choice(
+                ["*= 0.5", "+= 1.0", "= {0} * 3.0", "= np.sin({0})", "-= 0.25 * {0}", "= 2.0"]
+            )
+            lines.append(f"    v[{place}] {how.format(f'v[{place}]')}")
+        elif step == "step":
+            lines.append(
+                f"    v = {r.choice(['np.tanh(v)', 'v * v', 'v + v[..., ::-1]', 'v.copy()', 'v - 0.5'])}"
+            )
+        elif step == "swap" and shape and shape[0] > 1:
+            lines.append("    v[0], v[-1] = v[-1].copy(), v[0].copy()")
+        elif step == "out":
+            lines.append(f"    np.{r.choice(['sin', 'tanh', 'negative'])}(v, out=v)")
+    return "def f(x):\n" + "\n".join(lines) + "\n    return v\n", tuple(start)
+
+
+SLICE, PROGRAMS = 20, 200
+
+
+@pytest.mark.parametrize("first", range(0, PROGRAMS, SLICE))
+def test_random_programs(first):
+    for seed in range(first, first + SLICE):
+        random_program(seed)
+
+
+def random_program(seed: int) -> None:
+    text, shape = program(seed)
+    namespace: dict = {"np": np}
+    exec(text, namespace)
+    try:
+        agrees(namespace["f"], arguments(np.random.default_rng(seed), shape))
+    except tg.TapegradError:
+        pass  # refused, which is no wrong number
+    except BaseException as error:
+        raise AssertionError(f"seed {seed}:\n{text}") from error
