@@ -16,15 +16,16 @@ import functools
 import math
 import operator
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 
 from . import storage, sweep
 from .closures import closed_over
-from .dual import holds_dual
+from .dual import LEVEL
 from .errors import GraphError, NotDifferentiable, demand_callable
-from .mode import is_grad_enabled, no_grad
+from .mode import enable_grad, is_grad_enabled, no_grad
 from .packing import flat, inexact, is_inexact, op_of_calls, unpacked
 from .primitive import apply
 from .tape import IN0, IN1, SLOT, STRIDE, Leaf
@@ -691,6 +692,12 @@ class _Segment:
             raise GraphError(CHANGED)
         return [found.get(node) for node in (*own, *self.outside)]
 
+    def push(self, given: Sequence[Any], xs: Sequence[Any]) -> Any:
+        n = len(xs) - len(self.outside)
+        outside = dict(zip(self.outside, given[n:], strict=True))
+        record = any(isinstance(x, Tensor) for x in (*xs, *given))
+        return pushed(self.again, xs[:n], given[:n], outside, record)
+
 
 def pulled(f: Callable[..., Any], xs: Sequence[Any], g: Any) -> tuple[list[Any], dict[Any, Any]]:
     """One run of `f` and back: the nodes that stood for `xs`, and the cotangent of each node that `f` used, closed over or given.
@@ -711,8 +718,35 @@ def pulled(f: Callable[..., Any], xs: Sequence[Any], g: Any) -> tuple[list[Any],
     return run.nodes, {**pending, **leaves}
 
 
+def pushed(
+    f: Callable[..., Any],
+    xs: Sequence[Any],
+    given: Sequence[Any],
+    outside: dict[Any, Any],
+    record: bool,
+) -> Any:
+    """One run of `f`, and the tangent of its result from those of `xs` (`given`) and of the nodes that `f` closes over.
+
+    With `record` the way is recorded too, as in `pulled`.
+    """
+    run = _Run(f, tuple(xs), {}, tuple(range(len(xs))), "a loop's checkpoint")
+    if not isinstance(run.output, Tensor) or run.output._node is None:
+        return np.zeros(np.shape(run.output))
+    if record:
+        run.connect()
+    aliases = sum(type(node) is not Leaf for node in run.nodes)  # they lead out of the run
+    tape = run.own.tape
+    tangents = {**outside, **dict(zip(run.nodes, given, strict=True))}
+    tangents = {node: t for node, t in tangents.items() if t is not None}
+    with tape.held(), enable_grad() if record else nullcontext():
+        start, stop = tape.position(run.first) + aliases, tape.position(run.last)
+        sweep.push(tape.code, start, stop, tangents, record)
+    tangent = tangents.get(run.output._node)
+    return np.zeros(run.output.shape, run.output.dtype) if tangent is None else tangent
+
+
 segment = op_of_calls(
-    "segment", "Steps of a loop that are run again when the walk comes back to them."
+    "segment", "Steps of a loop that are run again when the walk comes back to them.", pushes=True
 )
 
 
@@ -727,7 +761,7 @@ def _segmented(
 ) -> Tree:
     """`function(carry)`, which calls `functions` of the user's, as one entry of the tape."""
     leaves, structure = _tree(carry)
-    if holds_dual(tuple(leaves)):
+    if LEVEL.get() is not None:  # tangents go along, those of what the function closes over too
         return function(carry)
     moving = [i for i, x in enumerate(leaves) if is_inexact(x) or isinstance(x, float | complex)]
 

@@ -66,16 +66,28 @@ class _Sample:
     def pull(self, g: Any, xs: Sequence[Any], wanted: Sequence[bool]) -> list[Any]:
         return [np.conj(2 * xs[0]) * g, g]
 
+    def push(self, given: Sequence[Any], xs: Sequence[Any]) -> Any:
+        terms = [t for t in (None if given[0] is None else 2 * xs[0] * given[0], given[1])]
+        return sum(t for t in terms if t is not None)
+
 
 def _evaluated(xs: Sequence[Any], of: Any) -> Any:
     return of.evaluate(xs)
 
 
-def op_of_calls(name: str, doc: str) -> Any:
-    """Declare an op whose entries hold their own rules: `of.evaluate(values)` and `of.pull(g, operands, wanted)`."""
+def _pushed(given: Any, xs: Any, out: Any, *, of: Any) -> Any:
+    return of.push(given, xs)
+
+
+def op_of_calls(name: str, doc: str, *, pushes: bool = False) -> Any:
+    """Declare an op whose entries hold their own rules: `of.evaluate(values)` and `of.pull(g, operands, wanted)`.
+
+    With `pushes`, `of.push(tangents, operands)` is the JVP; else the VJP, transposed.
+    """
 
     def pull(g: Any, xs: Any, wanted: Any, *, of: Any) -> Any:
         return of.pull(g, xs, wanted)
 
     pull.__name__, pull.__doc__ = name, doc
-    return primitive(_evaluated, name=name, samples=[call((3,), (3,), of=_Sample())])(pull)
+    jvp = _pushed if pushes else None
+    return primitive(_evaluated, name=name, jvp=jvp, samples=[call((3,), (3,), of=_Sample())])(pull)

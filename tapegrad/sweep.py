@@ -457,7 +457,7 @@ def push_entry(code: Code, k: int, given: list[Any], record: bool, directions: b
             shape = (total.shape[0], *shape)
     elif op.linear and op.variadic:
         parts = [
-            np.zeros(v.shape, like.dtype) if t is None else t
+            np.zeros(np.shape(v), like.dtype) if t is None else t
             for t, v in zip(given, raw, strict=True)
         ]
         total = apply(op, parts, kw)

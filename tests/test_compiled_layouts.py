@@ -71,7 +71,15 @@ def arguments(rng, shape=(6, 6)):
     part = rng.normal(size=tuple(2 * n for n in shape))[tuple(slice(None, None, 2) for _ in shape)]
     frozen = rng.normal(size=shape)
     frozen.flags.writeable = False
-    return [x, np.asfortranarray(x + 1), part, x[::-1], np.ascontiguousarray(x.T).T - 1, frozen, x.copy()]
+    return [
+        x,
+        np.asfortranarray(x + 1),
+        part,
+        x[::-1],
+        np.ascontiguousarray(x.T).T - 1,
+        frozen,
+        x.copy(),
+    ]
 
 
 def agrees(f, points):
