@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .expression import Operand, Value, fma
+from .expression import Operand, Value, bits, floating, fma
 
 Pair = tuple[Any, Any]
 
@@ -47,9 +47,12 @@ def two_product(a: Operand, b: Operand) -> Pair:
 
 
 def _halves(a: Operand) -> Pair:
-    """Veltkamp's splitting: two numbers of 26 bits."""
-    c = a * 134217729.0
-    h = c - (c - a)
+    """Two numbers of 26 bits, as Veltkamp's splitting gives: by rounding the bits, since his product overflows above 2**996."""
+    if isinstance(a, Value):
+        h: Any = floating((bits(a) + (1 << 26)) & -(1 << 27))
+    else:
+        c = a * 134217729.0
+        h = c - (c - a)
     return h, a - h
 
 

@@ -25,8 +25,11 @@ def reduced(x: Value) -> tuple[Value, Any, Any]:
     if code.fused:
         first = fma(-n, HALF_PI[0], x)
     else:
+        # Of 24 digits, too: what the product loses is all that is left beside a multiple of pi/2.
+        digits, code.digits = code.digits, 53
         p, e = two_product(n, HALF_PI[0])
         first, lost = two_sum(x - p, -e)
+        code.digits = digits
     p, e = two_product(n, HALF_PI[1])
     if code.digits <= 24:
         r, low = fma(-n, HALF_PI[1], first), 0
