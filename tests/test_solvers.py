@@ -320,3 +320,48 @@ def test_a_static_argument_stays_one():
     assert tg.minimize(powers, [0.0, 3.0], 4).x == pytest.approx([1, 1], abs=0.02)
     (whole,) = powers._derived.values()  # value and gradient as one program, for each power
     assert whole.static == {1} and len(whole.programs.by_key) == 2
+
+
+# ------------------------------------------------------------------------------------------------ inside transforms
+
+P = np.array([0.5, 1.0])
+SOLUTIONS = {
+    "root": lambda p: tg.root(lambda s: s * s - p, np.ones(2)).x,
+    "root, args": lambda p: tg.root(lambda s, q: s * s - q, np.ones(2), args=(p,)).x,
+    "minimize": lambda p: tg.minimize(lambda s: np.sum((s - p * p) ** 2), np.ones(2)).x,
+    "minimum": lambda p: tg.minimize(lambda s: np.sum((s - p) ** 2) + p[0], np.ones(2)).fun,
+    "constraint": lambda p: (
+        tg.minimize(
+            lambda s: np.sum(s * s),
+            np.ones(2),
+            constraints={"type": "eq", "fun": lambda s: s[0] - p[0]},
+        ).x
+    ),
+    "least_squares": lambda p: tg.least_squares(lambda s: s - p * p, np.ones(2)).x,
+    "least_squares, args": lambda p: tg.least_squares(lambda s, q: s - q, np.ones(2), args=(p,)).x,
+    "tree": lambda p: tg.minimize(lambda s: np.sum((s["a"] - p) ** 2), {"a": np.ones(2)}).x["a"],
+}
+
+
+@pytest.mark.parametrize("name", SOLUTIONS)
+@pytest.mark.parametrize(
+    "transform",
+    [
+        lambda f: tg.grad(lambda p: np.sum(f(p)))(P),
+        lambda f: tg.jvp(f, (P,), (P,)),
+        lambda f: tg.jacobian(f, mode="forward")(P),
+        lambda f: tg.compile(tg.grad(lambda p: np.sum(f(p))))(P),
+        lambda f: f(tg.tensor(P, requires_grad=True)),
+    ],
+    ids=["gradient", "tangent", "Jacobian", "compiled", "tensor"],
+)
+def test_a_solution_that_would_lose_its_derivative_is_refused(name, transform):
+    with pytest.raises(tg.GradientLost, match="would be zero"):
+        transform(SOLUTIONS[name])
+
+
+def test_a_solution_of_what_is_detached_is_a_constant():
+    found = tg.grad(lambda p: np.sum(p * SOLUTIONS["root"](p.detach())))(P)
+    np.testing.assert_allclose(found, np.sqrt(P), rtol=1e-7)
+    with tg.no_grad():
+        SOLUTIONS["root"](tg.tensor(P, requires_grad=True))

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import demand_callable
+from ..errors import GradientLost, demand_callable
 from ..mode import no_grad
+from ..ops.composing import holds_tracked
 from ..transforms import as_a_whole, hessian, hvp, jacobian, value_and_grad
 from .promotion import Promotion, itself
 from .raveling import Space, flatten, outputs, plain
@@ -115,7 +116,7 @@ def minimize(
         with no_grad():
             return _number(plain_value(space.argument(x), *args), name)
 
-    _demand_finite(value(space.x), name, "x0")
+    _demand_finite(_number(_at_start("minimize", f, space, args, name), name), name, "x0")
     differentiated = promotion.of(value_and_grad, f)
 
     def value_and_slope(x: np.ndarray) -> tuple[float, np.ndarray]:
@@ -192,7 +193,7 @@ def least_squares(
         with no_grad():
             return outputs(value(space.argument(x), *args), name)
 
-    first = residuals(space.x)
+    first = outputs(_at_start("least_squares", f, space, args, name), name)
     if not first.size:
         raise ValueError(f"{name} returned no residual at all: there is nothing to fit.")
     _demand_finite(first, name, "x0")
@@ -259,7 +260,7 @@ def root(
         report(float(np.linalg.norm(values)), None)
         return values
 
-    first = equations(space.x)
+    first = outputs(_at_start("root", f, space, args, name), name)
     if first.size != space.size:
         raise ValueError(
             f"{name} returned {first.size} equations for {space.size} unknowns: root needs as many of one as of the other; "
@@ -349,6 +350,7 @@ def _constraint(c: Any, space: Space, promotion: Promotion) -> Any:
                 "NonlinearConstraint or LinearConstraint."
             )
         given = c.get("args", ())
+        _at_start("minimize", c["fun"], space, given, _name(c["fun"]))
         return {
             **c,
             "fun": _values(c["fun"], space, given, promotion),
@@ -356,6 +358,7 @@ def _constraint(c: Any, space: Space, promotion: Promotion) -> Any:
         }
     if isinstance(c, optimize.NonlinearConstraint):
         fun = c.fun
+        _at_start("minimize", fun, space, (), _name(fun))
 
         def curvature(x: np.ndarray, v: np.ndarray) -> np.ndarray:
             weighted = lambda tree: sum(  # noqa: E731
@@ -450,6 +453,23 @@ def _number(value: Any, name: str) -> float:
             f"{name} returned {values.size} numbers, but a minimum is of one: sum them, or use least_squares."
         )
     return float(values[0])
+
+
+def _at_start(
+    solver: str, f: Callable[..., Any], space: Space, args: Sequence[Any], name: str
+) -> Any:
+    """`f` at the start, an untracked x. Raises GradientLost where the value is tracked: the solution would depend on what it
+    depends on, and the solver's steps are not recorded.
+    """
+    value = f(space.argument(space.x), *args)
+    if holds_tracked(_list(value) if value is not None else ()):
+        raise GradientLost(
+            f"{solver} was asked for a solution where {name} depends on a tracked value (closed over, or given in args), but the steps "
+            "of the solver are not recorded: the derivative of the solution would be zero. Where that derivative is not wanted, "
+            "detach() the value; where it is, write the steps as a loop, or apply the implicit function theorem to the solution: "
+            "dx/dp = -np.linalg.solve(dF/dx, dF/dp)."
+        )
+    return value
 
 
 def _demand_finite(values: Any, name: str, where: str) -> None:
