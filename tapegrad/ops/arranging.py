@@ -134,8 +134,8 @@ def tile(A: Any, reps: Any) -> Any:
 @composed(np.repeat, "a")
 def repeat(a: Any, repeats: Any, axis: Any = None) -> Any:
     """Each entry several times in a row: all as often, or each as often as `repeats` says."""
-    if axis is None:
-        a, axis = reshape(a, -1), 0
+    if axis is None or not np.ndim(a):  # to NumPy a number is a row of one, whose axis is 0 or -1
+        a, axis = reshape(a, -1), 0 if axis is None else axis
     axis = range(np.ndim(a))[axis]
     counts = as_array(repeats)
     shape = np.shape(a)

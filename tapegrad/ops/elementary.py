@@ -27,6 +27,7 @@ from ..domain import (
 from ..primitive import FUNCTIONS, UFUNCS, call, compiled_as, elementwise, primitive, select, strong
 from ..tape import FEW
 from ..tensor import Tensor, value_of, wrap
+from .composing import holds_tensor
 
 LN2 = float(np.log(2.0))
 LN10 = float(np.log(10.0))
@@ -196,6 +197,14 @@ def _tracked(x):
     return isinstance(x, Tensor) and x._node is not None
 
 
+def _exact(x):
+    """Whether these are integers or truth values, by their dtype."""
+    if isinstance(x, list | tuple):
+        x = np.asarray(x) if not holds_tensor(x) else x[0]
+    dtype = getattr(x, "dtype", None)
+    return isinstance(x, int) if dtype is None else dtype.kind not in "fc"
+
+
 def clip(x, a_min=None, a_max=None, *, min=None, max=None):
     """Limit the values to an interval; NumPy's clip. The gradient passes at the bounds, and is 0 outside.
 
@@ -205,15 +214,10 @@ def clip(x, a_min=None, a_max=None, *, min=None, max=None):
     """
     lower = a_min if min is None else min
     upper = a_max if max is None else max
-    if (
-        isinstance(x, Tensor)
-        and x.dtype.kind not in "fc"
-        and not _tracked(lower)
-        and not _tracked(upper)
-    ):
-        return wrap(
-            np.asarray(np.clip(x._value, value_of(lower), value_of(upper)))
-        )  # an infinite bound would make floats of integers
+    if not any(map(_tracked, (x, lower, upper))) and _exact(x):
+        # An infinite bound would make floats of integers.
+        clipped = np.clip(value_of(x), value_of(lower), value_of(upper))
+        return wrap(np.asarray(clipped)) if holds_tensor((x, lower, upper)) else clipped
     if lower is None:
         lower = -np.inf
     if upper is None:

@@ -21,6 +21,7 @@ Invariant: a rule returns the derivative of the value that NumPy computed, or ra
 from __future__ import annotations
 
 import contextlib
+import operator
 from typing import Any
 
 import numpy as np
@@ -840,7 +841,7 @@ def cond(x: Any, p: Any = None) -> Any:
 @composed(np.linalg.matrix_power, "a")
 def matrix_power(a: Any, n: int) -> Any:
     """The n-th power of square matrices, by squaring; of the inverse, if n is negative."""
-    n = int(n)
+    n = operator.index(n)  # TypeError for a fraction, as NumPy's
     systems.square(a, "matrix_power")
     if n == 0:
         return wrap(np.broadcast_to(np.eye(np.shape(a)[-1], dtype=a.dtype), np.shape(a)).copy())

@@ -88,6 +88,11 @@ def contraction(g, x_shape, y):
     return np.tensordot(g, conj(y), (axes, others))
 
 
+def _typed(x: Any) -> Any:
+    """A Python number in the dtype that NumPy's products give it, which decides on theirs: `np.dot` knows no weak numbers."""
+    return np.asarray(x) if isinstance(x, int | float | complex) else x
+
+
 def dot(x: Any, y: Any) -> Any:
     """NumPy's dot: inner product of vectors, matrix product, or product by a scalar.
 
@@ -96,7 +101,7 @@ def dot(x: Any, y: Any) -> Any:
     tensor(11.)
     """
     if np.ndim(x) == 0 or np.ndim(y) == 0:
-        return x * y
+        return _typed(x) * _typed(y)
     if np.ndim(x) <= 2 and np.ndim(y) <= 2:
         return matmul(x, y)
     return contraction(x, y)
@@ -136,13 +141,13 @@ def outer(a: Any, b: Any) -> Any:
 def inner(a: Any, b: Any) -> Any:
     """Sum of products over the last axes."""
     if np.ndim(a) == 0 or np.ndim(b) == 0:
-        return a * b
+        return _typed(a) * _typed(b)
     return tensordot(a, b, ((-1,), (-1,)))
 
 
 def vdot(a: Any, b: Any) -> Any:
     """Inner product of the flattened operands, the first conjugated."""
-    return matmul(np.conj(np.reshape(a, -1)), np.reshape(b, -1))
+    return matmul(conj(np.reshape(a, -1)), np.reshape(b, -1))
 
 
 for _of, _function in (

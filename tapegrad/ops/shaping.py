@@ -65,13 +65,15 @@ def flatten(x, start_dim=0, end_dim=-1):
     linear=True,
     view=True,
     backward="Permute",
-    samples=[call((2, 3)), call((2, 3, 4), axes=(1, 2, 0)), call((3,))],
+    samples=[call((2, 3)), call((2, 3, 4), axes=(1, 2, 0)), call((3,)), call((3,), axes=0)],
 )
 def transpose(g, *, axes=None):
-    """Axes in another order; reversed by default."""
+    """Axes in another order; reversed by default. One number is the order of one axis."""
     return np.transpose(
         g,
-        None if axes is None else tuple(int(i) for i in np.argsort([a % len(axes) for a in axes])),
+        None
+        if np.ndim(axes) == 0
+        else tuple(int(i) for i in np.argsort([a % len(axes) for a in axes])),
     )
 
 

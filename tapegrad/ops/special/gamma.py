@@ -100,7 +100,7 @@ psi      = smooth(special.psi,      lambda x: polygamma(1, x), domain=positive)
 gammaln  = smooth(special.gammaln,  lambda x: psi(x), domain=positive)
 loggamma = smooth(special.loggamma, lambda x: psi(x), domain=positive)
 gamma    = smooth(special.gamma,    lambda x, out: out * psi(x), domain=positive)
-# 1 / gamma is 0 at the poles of gamma, and its slope there (-1)^n n!.
+# 1 / gamma is 0 at the poles of gamma, and smooth there: its slope is (-1)^n n!.
 rgamma   = smooth(special.rgamma,   lambda x, out: _rgamma_slope(x, out), domain=positive)
 beta     = smooth(special.beta,     lambda x, y, out: out * (psi(x) - psi(x + y)), lambda x, y, out: out * (psi(y) - psi(x + y)), domain=real_only)
 betaln   = smooth(special.betaln,   lambda x, y: psi(x) - psi(x + y), lambda x, y: psi(y) - psi(x + y), domain=real_only)
@@ -114,10 +114,14 @@ compiled_as(_polygamma_of_numbers)(polygamma)
 
 
 def _rgamma_slope(x, out):
-    pole = (np.real(x) <= 0) & (x == np.round(np.real(x)))
-    away = select(pole, 1.0, x)
-    at = select(pole, np.real(x), 0.0)
-    return select(pole, np.cos(math.pi * at) * gamma(1 - at), -out * psi(away))
+    """-psi / gamma; left of 1/2 by the reflection 1/Γ(x) = sin(πx) Γ(1 - x) / π, which is smooth at the poles of gamma."""
+    left = np.real(x) < 0.5
+    y = select(left, x, 0.0)
+    n = np.round(np.real(y))
+    turn = math.pi * (y - n)
+    mirrored = np.cos(turn) - np.sin(turn) / math.pi * psi(1 - y)
+    sign = 1.0 - 2.0 * np.abs(n - 2.0 * np.round(n / 2.0))
+    return select(left, sign * gamma(1 - y) * mirrored, -out * psi(select(left, 1.0, x)))
 
 
 # --------------------------------------------------------------------------------------------------- zeta

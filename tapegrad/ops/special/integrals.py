@@ -24,11 +24,22 @@ def _sine_over(x):
     return np.sinc(x / math.pi)
 
 
+def _log_over(x):
+    """log(x) / (x - 1), which is smooth at 1: there by its series, since each derivative of the quotient would cancel more."""
+    u = x - 1.0
+    near = np.abs(u) < 0.125
+    t = select(near, u, 0.0)
+    series = 1 / 20
+    for k in range(19, 0, -1):
+        series = 1 / k - t * series
+    return select(near, series, np.log(x) / select(near, 1.0, u))
+
+
 # fmt: off
 expi  = smooth(special.expi, lambda x: np.exp(x) / x, domain=positive, unsupported=NO_STEP)
 exp1  = smooth(special.exp1, lambda x: -np.exp(-x) / x, domain=positive)
 # The dilogarithm of 1 - x.
-spence = smooth(special.spence, lambda x: select(x == 1, -1.0, np.log(x) / select(x == 1, 1.0, 1 - x)), domain=positive)
+spence = smooth(special.spence, lambda x: -_log_over(x), domain=positive)
 wrightomega = smooth(special.wrightomega, lambda out: out / (1 + out), domain=real)
 # fmt: on
 

@@ -29,7 +29,7 @@ small = Domain("small", lambda rng, shape: rng.uniform(0.2, 0.9, shape), complex
 # fmt: off
 expit     = smooth(special.expit,     lambda x, out: out * expit(-x), domain=real_only)
 log_expit = smooth(special.log_expit, lambda x: expit(-x), domain=real_only)
-logit     = smooth(special.logit,     lambda x: 1 / (x * (1 - x)), domain=share)
+logit     = smooth(special.logit,     lambda x: 1 / x + 1 / (1 - x), domain=share)
 exp10     = smooth(special.exp10,     lambda out: out * LN10, domain=real_only)
 # (exp(x) - 1) / x, whose slope at 0 is 1/2 and whose formula cancels beside it: a series there.
 exprel    = smooth(special.exprel,    lambda x, out: _exprel_slope(x, out), domain=real_only)

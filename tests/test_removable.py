@@ -1,0 +1,104 @@
+"""Removable singularities, and products of narrow numbers: value, first, second and third derivative against mpmath and NumPy.
+
+A rule that is a quotient loses its digits beside the point where both parts vanish, and each derivative of it loses more. The
+points are those points, their neighbours and ordinary ones; the bound is a relative one of the derivative itself.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import mpmath
+import numpy as np
+import pytest
+
+import tapegrad as tg
+import tapegrad.numpy as tnp
+
+NEAR = (0.0, 1e-300, 1e-10, -1e-10, 1e-3, 0.03, -0.12, 0.13)
+# fmt: off
+SMOOTH = {
+    "spence": (tg.special.spence, lambda x: mpmath.polylog(2, 1 - x), [1.0 + h for h in NEAR] + [0.3, 3.0]),
+    "rgamma": (tg.special.rgamma, mpmath.rgamma,
+               [n + h for n in (0, -1, -3) for h in NEAR] + [0.49999, 0.50001, 0.7, 2.5, -2.5, 6.25]),
+    "logit": (tg.special.logit, lambda x: mpmath.log(x / (1 - x)), [1e-6, 1e-3, 0.5, 0.25, 1 - 1e-3]),
+}
+# fmt: on
+
+
+@pytest.mark.parametrize("name", SMOOTH)
+@pytest.mark.parametrize("order", [1, 2, 3])
+def test_derivatives_beside_removable_singularities(name, order):
+    f, exact, points = SMOOTH[name]
+    derivative = lambda x: f(x)  # noqa: E731  wrapped below
+    for _ in range(order):
+        derivative = tg.grad(derivative)
+    compiled = tg.compile(derivative)
+    for x in points:
+        with mpmath.workdps(60):
+            # A step of 1e-15 at 60 digits: its error is far below double precision, and it does not leave the point.
+            expected = float(mpmath.diff(exact, mpmath.mpf(x), order, h=mpmath.mpf("1e-15")).real)
+        for engine in (derivative, compiled):
+            assert engine(x) == pytest.approx(expected, rel=1e-11, abs=1e-13), (x, expected)
+
+
+def test_a_slope_beyond_the_largest_number_is_infinite_not_nan():
+    second = tg.grad(tg.grad(tg.special.logit))
+    assert second(1e-300) == -np.inf and tg.compile(second)(1e-300) == -np.inf
+
+
+DTYPES = [np.bool_, np.uint8, np.int8, np.int32, np.int64, np.float32, np.float64]
+PRODUCTS = ["dot", "inner", "vdot", "matmul", "outer", "kron", "tensordot"]
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+@pytest.mark.parametrize("kind", [lambda x: x, tg.tensor], ids=["array", "tensor"])
+def test_products_of_narrow_numbers_are_numpys(name, kind, rng):
+    """Value and dtype, wrapped sums included: what NumPy gives for such operands is what tapegrad gives."""
+    for a, b in itertools.product(DTYPES, DTYPES):
+        x, y = (rng.integers(0, 2 if d is np.bool_ else 127, (3, 3)).astype(d) for d in (a, b))
+        if name == "vdot":
+            x, y = x.ravel(), y.ravel()
+        expected = getattr(np, name)(x, y)
+        for got in (getattr(tg, name)(kind(x), kind(y)), getattr(tnp, name)(kind(x), kind(y))):
+            assert got.dtype == expected.dtype, (a, b)
+            np.testing.assert_allclose(np.asarray(got), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["dot", "inner"])
+@pytest.mark.parametrize("number", [2, 2.0, 2j, True])
+def test_a_product_with_a_python_number_has_numpys_dtype(name, number):
+    for dtype in DTYPES:
+        x = np.array([100, 1]).astype(dtype)
+        expected = getattr(np, name)(x, number)
+        for got in (getattr(tg, name)(x, number), getattr(tg, name)(tg.tensor(x), number)):
+            assert got.dtype == expected.dtype
+            np.testing.assert_array_equal(np.asarray(got), expected)
+
+
+@pytest.mark.parametrize("bounds", [(1, None), (None, 3), (1, 3), (0.5, None), (None, 2.5)])
+def test_clipped_integers_are_as_numpy_has_them(bounds):
+    for x in (np.array([0, 2, 9]), np.uint8([0, 2, 9]), np.int64(4), np.array([True, False])):
+        expected = np.clip(x, *bounds)
+        for got in (tg.clip(x, *bounds), tnp.clip(x, *bounds), tg.clip(tg.tensor(x), *bounds)):
+            assert got.dtype == expected.dtype
+            np.testing.assert_array_equal(np.asarray(got), expected)
+
+
+def test_a_fraction_is_no_power_of_a_matrix():
+    for a in (np.eye(2), tg.tensor(np.eye(2), requires_grad=True)):
+        with pytest.raises(TypeError):
+            tg.linalg.matrix_power(a, 2.9)
+    assert tg.linalg.matrix_power(tg.tensor(np.eye(2) * 2), np.int64(3))[0, 0] == 8
+
+
+def test_a_number_repeated_along_its_axis():
+    for axis in (0, -1, None):
+        f = lambda x, axis=axis: np.sum(np.repeat(x[1] * x[0], 3, axis=axis))  # noqa: E731
+        np.testing.assert_array_equal(tg.grad(f)(np.array([2.0, 5.0])), [15.0, 6.0])
+
+
+def test_one_axis_may_be_named_as_a_number():
+    v = np.arange(3.0)
+    for engine in (tg.grad, lambda f: tg.compile(tg.grad(f))):
+        np.testing.assert_array_equal(engine(lambda x: np.sum(np.transpose(x, 0) * v))(v), v)
