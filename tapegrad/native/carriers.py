@@ -35,6 +35,7 @@ from numba.extending import (
 )
 
 from . import runtime
+from .emitted import strong
 from .runtime import kernel
 
 _I64 = ir.IntType(64)
@@ -341,8 +342,8 @@ class Tape:
                     i = first_operand(k - 1)
                     j = second_operand(k - 1)
                     # + 0.0 takes the sign from a zero: what was reached is no longer marked.
-                    bars[i] = bars[i] + (first_partial(k - 1) * g + 0.0)
-                    bars[j] = bars[j] + (second_partial(k - 1) * g + 0.0)
+                    bars[i] = bars[i] + (_strong(g, first_partial(k - 1)) + 0.0)
+                    bars[j] = bars[j] + (_strong(g, second_partial(k - 1)) + 0.0)
 
         @kernel
         def rise(dots: Any, inputs: int) -> None:
@@ -353,11 +354,11 @@ class Tape:
                 if i:
                     p = first_partial(k - 1)
                     for d in range(dots.shape[1]):
-                        dots[k, d] += p * dots[i, d]
+                        dots[k, d] += strong(dots[i, d], p)
                 if j:
                     q = second_partial(k - 1)
                     for d in range(dots.shape[1]):
-                        dots[k, d] += q * dots[j, d]
+                        dots[k, d] += strong(dots[j, d], q)
 
         self.count, self.push, self.reserve, self.start = count, push, reserve, start
         self.sweep, self.rise = sweep, rise
@@ -373,6 +374,21 @@ def _untouched(g: Any) -> Any:
     if isinstance(g, Dual):
         return lambda g: untouched(g.v)
     return lambda g: g == 0.0 and np.signbit(g)
+
+
+def _strong(g: Any, p: Any) -> Any:
+    """The strong product of a cotangent and a partial, which may be Duals."""
+    raise NotImplementedError("for compiled code")
+
+
+@overload(_strong)
+def _strong_of(g: Any, p: Any) -> Any:
+    if not isinstance(g, Dual):
+        return lambda g, p: strong(g, p)
+    parts = ", ".join(f"strong(g.d[{k}], p.v) + strong(g.v, p.d[{k}])" for k in range(g.width))
+    return eval(
+        f"lambda g, p: make(strong(g.v, p.v), ({parts},))", {"make": g.make, "strong": strong}
+    )
 
 
 _tapes: dict[Any, Tape] = {}
@@ -438,11 +454,13 @@ def _joiner(kind: Any, two: bool) -> Any:
     n = range(kind.width)
     if two:
         text = "lambda out, x, p, y, q: make(out, ({},))".format(
-            ", ".join(f"p * x.d[{k}] + q * y.d[{k}]" for k in n)
+            ", ".join(f"strong(x.d[{k}], p) + strong(y.d[{k}], q)" for k in n)
         )
     else:
-        text = "lambda out, x, p: make(out, ({},))".format(", ".join(f"p * x.d[{k}]" for k in n))
-    return eval(text, {"make": make})
+        text = "lambda out, x, p: make(out, ({},))".format(
+            ", ".join(f"strong(x.d[{k}], p)" for k in n)
+        )
+    return eval(text, {"make": make, "strong": strong})
 
 
 @overload(joined)

@@ -47,6 +47,60 @@ def plus(context: Any, total: Any, term: Any) -> Any:
     return types.float64(types.float64, types.float64), added
 
 
+def _guarded(name: str) -> Callable[[Any], Any]:
+    """A product or quotient of numbers that is 0 wherever the first of them is 0; of float32 alone it is float32."""
+
+    def combined(context: Any, g: Any, p: Any) -> Any:
+        if not all(isinstance(k, types.Number | types.Boolean) for k in (g, p)):
+            return None
+        kind = types.float32 if g == p == types.float32 else types.float64
+
+        def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            zero = context.get_constant(kind, 0.0)
+            nothing = builder.fcmp_ordered("==", args[0], zero)
+            return builder.select(nothing, zero, getattr(builder, name)(*args))
+
+        return kind(kind, kind), emit
+
+    return combined
+
+
+strong = intrinsic(_guarded("fmul"))
+"""g * p, but 0 where g is 0, however infinite the partial p is: where nothing comes back, nothing goes on (`primitive.strong`)."""
+strong_quotient = intrinsic(_guarded("fdiv"))
+"""The same of g / p."""
+
+
+@intrinsic
+def has_nan(context: Any, a: Any) -> Any:
+    """Whether a number, or any element of an array, is NaN; of whole numbers none is."""
+    kind = getattr(a, "dtype", a)
+    if not isinstance(kind, types.Number | types.Boolean):
+        return None
+
+    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        if not isinstance(kind, types.Float):
+            return context.get_constant(types.boolean, False)
+        if not isinstance(a, types.Array):
+            return builder.fcmp_unordered("uno", args[0], args[0])
+        array = make_array(a)(context, builder, args[0])
+        found = cgutils.alloca_once_value(builder, ir.IntType(64)(0))
+
+        def look(places: Sequence[Any]) -> None:
+            v = builder.load(places[0])
+            nan = builder.zext(builder.fcmp_unordered("uno", v, v), ir.IntType(64))
+            builder.store(builder.or_(builder.load(found), nan), found)
+
+        side = _Side(context, builder, a, array, a.ndim)
+        shape = cgutils.unpack_tuple(builder, array.shape)
+        if a.is_contig and a.ndim > 1:
+            _flatten(builder, shape, [side], ir.IntType(1)(1))
+        _nest(builder, shape, [side], look)
+        return builder.icmp_signed("!=", builder.load(found), ir.IntType(64)(0))
+
+    return types.boolean(a), emit
+
+
 @intrinsic
 def least(context: Any, a: Any, b: Any) -> Any:
     """min(a, b) of two whole numbers."""

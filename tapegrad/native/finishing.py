@@ -35,7 +35,7 @@ _PARTS = (
     ast.cmpop,
     ast.expr_context,
 )
-_FUNCTIONS = frozenset({"at", "max", "min", "abs", "unless_zero", "least"})
+_FUNCTIONS = frozenset({"at", "max", "min", "abs", "unless_zero", "strong", "strong_quotient", "least"})
 """Functions of numbers that generated code calls by these names; those of `math` are free of effects too."""
 _LARGEST = 60
 """Nodes of an expression: longer ones are hard to read."""
@@ -53,17 +53,27 @@ def finished(source: str, axes: Callable[[str], int | None] = lambda name: None)
         return t + 1.0
     <BLANKLINE>
     """
-    for half in _HALVES:
-        source = source.replace(f"\n    # {half}\n", f"\n    _{half}_\n")
-    module = _Shadows(axes).visit(ast.parse(source))
+    module = _Shadows(axes).visit(ast.parse(_halves_marked(source)))
     bound: set[str] = set()
     for function in module.body:
         assert isinstance(function, ast.FunctionDef)
         bound |= _Folding(function, axes).bound
     text = "\n\n\n".join(ast.unparse(f) for f in module.body) + "\n"
-    for half in _HALVES:
-        text = text.replace(f"\n    _{half}_\n", f"\n    # {half}\n")
+    text = _halves_told(text)
     return text if "at" in bound else _STACK.sub(r"\1[at(\2)]", text)
+
+
+def _halves_marked(source: str) -> str:
+    """The text with names for the comments that part its halves, so that they outlive parsing."""
+    for half in _HALVES:
+        source = source.replace(f"\n    # {half}\n", f"\n    _{half}_\n")
+    return source
+
+
+def _halves_told(source: str) -> str:
+    for half in _HALVES:
+        source = source.replace(f"\n    _{half}_\n", f"\n    # {half}\n")
+    return source
 
 
 class _Shadows(ast.NodeTransformer):
@@ -94,6 +104,41 @@ def counting(source: str, stacks: Sequence[str]) -> str:
         f"{source[:turn]}\n    kept_in_all = 8 * ({tops}){source[turn : end.start()]}"
         f"    return ({end[1]}, kept_in_all){source[end.end() :]}"
     )
+
+
+class _Bare(ast.NodeTransformer):
+    """Strong products and quotients as plain ones."""
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        name = node.func.id if isinstance(node.func, ast.Name) else ""
+        if not name.startswith("strong"):
+            return node
+        operation = ast.Div() if "quotient" in name else ast.Mult()
+        return ast.BinOp(node.args[0], operation, node.args[1])
+
+
+def unguarded(source: str) -> str:
+    """The text with plain products for strong ones: as fast as can be, and right wherever no NaN comes out.
+
+    0 times an infinite partial is NaN here. It goes on through sums and products to the results, where it is seen.
+    """
+    if "strong" not in source:
+        return source
+    module = _Bare().visit(ast.parse(_halves_marked(source)))
+    return _halves_told("\n\n\n".join(map(ast.unparse, module.body)) + "\n")
+
+
+def watched(source: str, first: int, count: int) -> str:
+    """The text of an adjoint that returns one thing more, last: whether any of these `count` results is NaN."""
+    turn = source.index("\n    # reverse\n")
+    end = re.compile(r"^    return \((.*?),?\)$", re.MULTILINE).search(source, turn)
+    assert end is not None
+    parts = ast.parse(f"({end[1]},)", mode="eval").body
+    assert isinstance(parts, ast.Tuple)
+    looked_at = [ast.unparse(p) for p in parts.elts[first : first + count]]
+    lost = " | ".join(f"has_nan({p})" for p in looked_at) or "False"
+    return f"{source[: end.start()]}    return ({end[1]}, {lost}){source[end.end() :]}"
 
 
 def unvalued(source: str, results: int) -> str:

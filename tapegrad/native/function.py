@@ -46,7 +46,7 @@ from .inference import load
 from .lowering import Custom, python_function
 from .options import checked
 from .pipelines import compiling
-from .tree import TEMP
+from .tree import TEMP, Const, Loop, Seg, operations
 
 if TYPE_CHECKING:
     from .overloading import Overloaded
@@ -442,11 +442,8 @@ class Variant:
                 return found.push(args, given)  # type: ignore[no-any-return]
             made, compiled, names = found
             leaves = dict(zip(made.params, real_leaves(args), strict=True))
-            for p in made.mutated:
-                leaves[p] = leaves[p].copy()
             wanted = dict(zip(names, given, strict=True))
-            out = _along(compiled, made.dotted, leaves, wanted, width)
-            return _by_result(made, out, len(made.results), width)
+            return compiled.along(leaves, wanted, range(len(made.results)))
 
         along = self.in_pairs(positions, directions)
         parts = [some(given, width) for given, width in _portions(along)]
@@ -471,7 +468,7 @@ class Variant:
                 positions, f"the tangent transformation refuses:\n  {refused}", refused
             )
         name = f"{typed.program.name}_tangent"
-        return made, _compiled(self.owner, typed, name, made.source, made.scope), wanted
+        return made, _Forward(self.owner, typed, name, made, width), wanted
 
     def bend(
         self,
@@ -527,8 +524,8 @@ class Variant:
             # A tuple before a parameter is several leaves.
             places = [made.params.index(p) for p in derived.wanted]
             wanted = {found.params[i]: d for i, d in zip(places, given, strict=True)}
-            out = _along(compiled, found.dotted, by_param, wanted, width)
-            return _by_result(found, out, len(found.results), width)
+            first = len(made.results)
+            return compiled.along(by_param, wanted, range(first, first + len(derived.wanted)))
 
         parts = [
             some(given, width) for given, width in _portions(self.in_pairs(positions, directions))
@@ -576,7 +573,7 @@ class Variant:
             except lowering.Unspelled as asked:
                 _grow(choices, asked)
         name = f"{name}_tangent"
-        return found, _compiled(self.owner, typed, name, found.source, found.scope)
+        return found, _Forward(self.owner, typed, name, found, width)
 
     def twist(
         self,
@@ -615,9 +612,8 @@ class Variant:
         twisted, compiled = self._bent[key]
         by_param = dict(zip(twisted.params, whole, strict=True))
         along = {twisted.params[i]: d[None] for i, d in second.items()}
-        out = _along(compiled, twisted.dotted, by_param, along, 1)
         # Behind the results of the adjoint stand their tangents, whose tangents are wanted.
-        moved = _by_result(twisted, out, len(twisted.results), 1)
+        moved = compiled.along(by_param, along, range(len(found.results), len(twisted.results)))
         results = []
         for k, p in enumerate(derived.wanted):
             bar = len(made.results) + k
@@ -661,26 +657,55 @@ def _portions(directions: Sequence[Any]) -> Iterator[tuple[list[Any], int]]:
         yield parts, width
 
 
-def _along(
-    compiled: Any, dotted: list[str], values: dict[str, Any], wanted: dict[str, Any], width: int
-) -> Any:
-    """What tangent code returns for values and, of some of them, directions."""
-    dots = [
-        _direction(values[p], wanted[p][k] if p in wanted else None)
-        for k in range(width)
-        for p in dotted
-    ]
-    return _quietly(compiled, [*values.values(), *dots])
+class _Forward:
+    """Compiled tangent code, with plain products first and strong ones where a NaN comes out (see `finishing.unguarded`)."""
 
+    def __init__(
+        self,
+        owner: NativeFunction,
+        typed: settling.Typed,
+        name: str,
+        made: tangent.Tangent,
+        width: int,
+    ) -> None:
+        self.made, self.width = made, width
+        self._compile = lambda source: _compiled(owner, typed, name, source, made.scope)
+        # Run twice, a program that draws random numbers would draw others.
+        draws = any(op.kind == "impure" for op in operations(typed.program.body))
+        quick = made.source if draws else finishing.unguarded(made.source)
+        self.quick = self._compile(quick)
+        self.guarded = self.quick if quick == made.source else None
 
-def _by_result(made: tangent.Tangent, out: Any, first: int, width: int) -> dict[int, Any]:
-    """Tangents by the position of their result, directions along a first axis; results that do not vary have none."""
-    n = len(made.varying)
-    found = {
-        r: np.stack([out[first + k * n + j] for k in range(width)])
-        for j, r in enumerate(made.varying)
-    }
-    return {i: found[r] for i, r in enumerate(made.results) if r in found}
+    def along(
+        self, values: dict[str, Any], wanted: dict[str, Any], among: range
+    ) -> dict[int, Any]:
+        """Tangents of those of the results that are `among` these, by position, directions along a first axis; results that do not
+        vary have none. `wanted` has, by parameter, its directions."""
+        found = self._run(self.quick, values, wanted, among)
+        if self.guarded is self.quick or not any(np.isnan(a).any() for a in found.values()):
+            return found
+        if self.guarded is None:
+            self.guarded = self._compile(self.made.source)
+        return self._run(self.guarded, values, wanted, among)
+
+    def _run(
+        self, compiled: Any, values: dict[str, Any], wanted: dict[str, Any], among: range
+    ) -> dict[int, Any]:
+        made = self.made
+        dots = [
+            _direction(values[p], wanted[p][k] if p in wanted else None)
+            for k in range(self.width)
+            for p in made.dotted
+        ]
+        given = [a.copy() if p in made.mutated else a for p, a in values.items()]
+        out = _quietly(compiled, [*given, *dots])
+        first, n = len(made.results), len(made.varying)
+        at = {r: j for j, r in enumerate(made.varying)}
+        return {
+            i: np.stack([out[first + k * n + at[r]] for k in range(self.width)])
+            for i, r in enumerate(made.results)
+            if r in at and i in among
+        }
 
 
 def _direction(value: Any, along: Any) -> Any:
@@ -727,8 +752,47 @@ def _quietly(compiled: Any, args: Sequence[Any]) -> Any:
         return compiled(*args)
 
 
+def _quietly_called(compiled: Any, *args: Any) -> Any:
+    return _quietly(compiled, args)
+
+
 class _Untyped(NotDifferentiable):
     """An adjoint was generated, but Numba finds no types for it."""
+
+
+_LINEAR = frozenset(("+", "-", "*", "neg", "copy"))
+
+
+def _polynomial(flow: Any) -> bool:
+    """Whether a program is one polynomial, in loops, whose value is finite only where all that it computes is.
+
+    There no cotangent of 0 meets a partial that is not finite, unless the value itself is not finite.
+    """
+
+    def plain(op: Any) -> bool:
+        if op.kind == "acc":
+            return not flow.array(op.args[0])
+        if op.kind not in ("pure", "load", "copy") or not any(map(flow.active, op.out)):
+            return op.kind in ("pure", "load", "copy")
+        if op.rule in ("**", "pow"):
+            power = op.args[1]
+            return isinstance(power, Const) and type(power.value) is int and power.value >= 0
+        return op.kind != "pure" or op.rule in _LINEAR
+
+    def simple(nodes: Sequence[Any]) -> bool:
+        return all(
+            isinstance(n, Seg)
+            or (isinstance(n, Loop) and bool(n.variable) and not n.stop and simple(n.body))
+            for n in nodes
+        )
+
+    program = flow.typed.program
+    return (
+        len(program.results) == 1
+        and not flow.array(program.results[0])
+        and simple(program.body)
+        and all(map(plain, operations(program.body)))
+    )
 
 
 class Derived:
@@ -764,24 +828,49 @@ class Derived:
         ]
         names = typed.program.params
         self.mutated = [names.index(p) for p in made.mutated]
-        name = f"{typed.program.name}_adjoint"
-        text = self._whole(not options.get("boundscheck"))
-        if made.stacks:
-            text = finishing.counting(text, made.stacks)
-        if not self.valued:
-            text = finishing.unvalued(text, self.results)
-        self.source = finishing.finished(text, self._axes)
+        strong = "strong" in "".join([made.source, *(text for _, text in made.parts)])
+        self.watched = strong and not made.draws and not _polynomial(made.flow)
+        """Whether the last result tells that a cotangent is NaN: then the guarded form runs. A program that draws random numbers
+        would draw others in its second run, and has strong products at once."""
+        self.source = self._text(guarded=strong and made.draws)
         """What is compiled: the adjoint with its stencils gathered, and what it calls, in its last form."""
         self.kept = 0
         """Bytes that the last run kept on the stacks."""
-        self.compiled = _compiled(self.owner, typed, name, self.source, made.scope)
+        self.compiled = self._compile(self.source)
+        self._guarded: Any = None
         self.warm = False
         self._lock = threading.RLock()
 
-    def _whole(self, gathered: bool) -> str:
+    def _compile(self, source: str) -> Any:
+        name = f"{self.typed.program.name}_adjoint"
+        return _compiled(self.owner, self.typed, name, source, self.adjoint.scope)
+
+    @property
+    def guarded(self) -> Any:
+        """The compiled adjoint with strong products, for where a plain one gave NaN."""
+        with self._lock:
+            if self._guarded is None:
+                with compiling():
+                    self._guarded = self._compile(self._text(guarded=True))
+            return functools.partial(_quietly_called, self._guarded)
+
+    def _text(self, guarded: bool) -> str:
+        made = self.adjoint
+        text = self._whole(not compile_options(self.owner).get("boundscheck"), guarded)
+        if made.stacks:
+            text = finishing.counting(text, made.stacks)
+        if self.watched:
+            text = finishing.watched(text, self.results, len(self.wanted))
+        if not self.valued:
+            text = finishing.unvalued(text, self.results)
+        return finishing.finished(text, self._axes)
+
+    def _whole(self, gathered: bool, guarded: bool) -> str:
         made = self.adjoint
         texts = []
         for decorator, text in [("", made.source), *made.parts]:
+            if not guarded:
+                text = finishing.unguarded(text)
             if gathered:
                 text = nests.widened(text, self._array, made.shadows, made.scope)
             texts.append(f"{decorator}\n{text}" if decorator else text)
@@ -829,25 +918,31 @@ class Derived:
         if self.mutated:
             self._refuse_shared(args)
         call = self.compiled if self.warm else self._first
-        if not self.adjoint.stacks:
-            out = call(*args, *seeds)
-            stop = len(out)
-        else:
-            stacks = _take_stacks()
-            try:
-                out = call(*args, *seeds, *(stacks[n] for n in self.adjoint.stacks))
-                stop = len(out) - len(self.adjoint.stacks) - 1
-                _take_over(stacks, self.adjoint.stacks, out[stop:-1])
-                self.kept = out[-1]
-            finally:
-                _stacks.held = stacks
+        out = self._with_stacks(call, *args, *seeds)
+        if self.watched and out[-1]:
+            out = self._with_stacks(self.guarded, *args, *seeds)
         n = self.results if self.valued else 0
-        bars = out[n:stop]
+        bars = out[n : n + len(self.wanted)]
         if len(bars) > len(self.positions):
             bars = tuple(self._variant.joined(self.positions, bars))
         if not n:
             return None, bars
         return (out[:n] if self.returns_tuple else out[0]), bars
+
+    def _with_stacks(self, call: Any, *args: Any) -> Any:
+        """What a form of the compiled adjoint returns; its stacks are this thread's."""
+        names = self.adjoint.stacks
+        if not names:
+            return call(*args)
+        stacks = _take_stacks()
+        try:
+            out = call(*args, *[stacks[name] for name in names])
+            last = len(out) - self.watched - 1
+            _take_over(stacks, names, out[last - len(names) : last])
+            self.kept = out[last]
+        finally:
+            _stacks.held = stacks
+        return out
 
     def shortcut(self, several: bool) -> Any:
         """Value and gradient of one number by its arguments alone; None where arguments must be looked at first.
@@ -856,30 +951,20 @@ class Derived:
         """
         if self.mutated or self.tuples or not self.warm:
             return None
-        compiled, names, number = self.compiled, self.adjoint.stacks, np.float64
+        compiled, number, watched = self.compiled, np.float64, self.watched
         compiled.disable_compile()
         first = int(self.valued)
         n = len(self.wanted) + first
         part: Any = slice(first, n) if several else first
-        if not names:
+        with_stacks = bool(self.adjoint.stacks)
 
-            def call(*args: Any) -> Any:
-                out = compiled(*args, 1.0)
-                return number(out[0]) if first else None, out[part]
-
-            return call
-
-        def call_with_stacks(*args: Any) -> Any:
-            stacks = _take_stacks()
-            try:
-                out = compiled(*args, 1.0, *[stacks[name] for name in names])
-                _take_over(stacks, names, out[n:-1])
-                self.kept = out[-1]
-            finally:
-                _stacks.held = stacks
+        def call(*args: Any) -> Any:
+            out = self._with_stacks(compiled, *args, 1.0) if with_stacks else compiled(*args, 1.0)
+            if watched and out[-1]:
+                out = self._with_stacks(self.guarded, *args, 1.0)
             return number(out[0]) if first else None, out[part]
 
-        return call_with_stacks
+        return call
 
     def _first(self, *args: Any) -> Any:
         # One thread compiles; when the others come to it, nothing may be compiled any more (see `shortcut`).

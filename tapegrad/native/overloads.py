@@ -68,8 +68,10 @@ def _partial(pull: str) -> str:
             return ast.unparse(tree.right)
         if isinstance(tree.op, ast.Div):
             return f"1.0 / ({ast.unparse(tree.right)})"
-    if isinstance(tree, ast.Call) and ast.unparse(tree.func) == "unless_zero":
+    if isinstance(tree, ast.Call) and ast.unparse(tree.func) in ("unless_zero", "strong"):
         return ast.unparse(tree.args[1])
+    if isinstance(tree, ast.Call) and ast.unparse(tree.func) == "strong_quotient":
+        return f"1.0 / ({ast.unparse(tree.args[1])})"
     return rules.renamed(pull, {"g": "1.0"})
 
 

@@ -273,7 +273,7 @@ def _elementwise(op: Op, kinds: Sequence[Any]) -> Derivative | None:
     rule = op.rule or ""
     arrays = any(is_array(k) for k in kinds)
     if rule in WRITTEN:
-        return _made([WRITTEN[rule]], 1)
+        return _made([WRITTEN[rule]], sum(map(is_array, kinds)))
     if rule in ("**", "np.power", "pow", "math.pow"):
         power = _constant_power(op, kinds[0])
         if power is not None:
@@ -299,21 +299,21 @@ def _constant_power(op: Op, base: Any) -> Derivative | None:
         or isinstance(exponent.value, bool)
     ):
         return None
-    n = exponent.value
+    n, arrays = exponent.value, int(is_array(base))
     if n == 2:
-        return _made(["2.0 * x", "0.0"], 1)
+        return _made(["2.0 * x", "0.0"], arrays)
     if n == 1 or n == 0:
-        return _made([f"{float(n)}", "0.0"], 1)
+        return _made([f"{float(n)}", "0.0"], arrays)
     if isinstance(n, int):
         return _made(
             [f"{float(n)!r} * x ** {n - 1}" if n > 0 else f"{float(n)!r} * x ** ({n - 1})", "0.0"],
-            1,
+            arrays,
         )
     slow = f"{n!r} * x ** ({n - 1!r})"
     if base is not types.float64:
-        return _made([slow, "0.0"], 1)
+        return _made([slow, "0.0"], arrays)
     # A quotient instead of a second power, except where the first may have lost what the second has.
-    return _made([f"({n!r} * (out / x) if 1e-280 < out < 1e280 else {slow})", "0.0"], 1)
+    return _made([f"({n!r} * (out / x) if 1e-280 < out < 1e280 else {slow})", "0.0"], arrays)
 
 
 def _made(partials: Sequence[str | None], arrays: int, chooses: bool = False) -> Derivative:
@@ -331,17 +331,21 @@ def _made(partials: Sequence[str | None], arrays: int, chooses: bool = False) ->
             sign = "" if partial == "1.0" else "-"
             pull[i] = f"{sign}g"
             push.append(f"{sign}d{place}")
-        elif chooses:
-            pull[i] = f"unless_zero(g, {partial})"
-            push.append(f"unless_zero(d{place}, {partial})")
-        elif partial.startswith(
-            "1 / "
-        ):  # a quotient, not a product with a reciprocal: one operation, and closer
-            pull[i] = f"g / ({partial[4:]})"
-            push.append(f"d{place} / ({partial[4:]})")
-        else:
+            continue
+        if chooses:
+            word = "unless_zero"
+        elif partial.startswith("1 / "):
+            # A quotient, not a product with a reciprocal: one operation, and closer.
+            word, partial = "strong_quotient", partial[4:]
+        elif _is_finite(partial):
             pull[i] = f"g * ({partial})"
             push.append(f"d{place} * ({partial})")
+            continue
+        else:
+            word = "strong"
+        word += "_all" if arrays and word != "unless_zero" else ""
+        pull[i] = f"{word}(g, {partial})"
+        push.append(f"{word}(d{place}, {partial})")
     return Derivative(
         pull,
         "\0".join(push),
@@ -350,6 +354,14 @@ def _made(partials: Sequence[str | None], arrays: int, chooses: bool = False) ->
         spreads=arrays > 0,
         unknown=unknown,
     )
+
+
+def _is_finite(text: str) -> bool:
+    """Whether a partial is a number written out, and not an infinite one."""
+    try:
+        return math.isfinite(ast.literal_eval(text))
+    except (ValueError, TypeError, SyntaxError):
+        return False
 
 
 # --------------------------------------------------------------------------------------------- whole arrays
@@ -984,14 +996,18 @@ def _slogdet(op: Op, kinds: Sequence[Any]) -> Derivative | None:
 
 _GENERATED = {
     "grown": "grown(dx, y, z)", "spread": "spread(x, y, dz)", "sorted_back": "sorted_back(x, dy)", "diff_back": "diff_back(dx)",
-    "ranked": "ranked(x, y, dz)", "scatter_sum": "scatter_sum(dx, y)", "unless_zero": "unless_zero(dx, y)", "[]": "", ".pop": "",
+    "ranked": "ranked(x, y, dz)", "scatter_sum": "scatter_sum(dx, y)", "unless_zero": "unless_zero(dx, y)",
+    "strong": "strong(dx, y)\0strong(x, dy)", "strong_all": "strong_all(dx, y)\0strong_all(x, dy)",
+    "strong_quotient": "strong_quotient(dx, y)\0strong(-strong_quotient(strong_quotient(x, y), y), dy)",
+    "strong_quotient_all": "strong_quotient_all(dx, y)\0strong_all(-strong_quotient_all(strong_quotient_all(x, y), y), dy)", "[]": "", ".pop": "",
     "middle_weights": "", "shares": "", "counted": "", "turns": "", "snapshot_distance": "",
 }  # fmt: skip
 
 
 def _generated(op: Op, kinds: Sequence[Any]) -> Derivative | None:
     text = _GENERATED[op.rule or ""]
-    places = [i for i in range(len(kinds)) if f"d{PLACES[i]}" in (names_in(text) if text else ())]
+    names = frozenset().union(*map(names_in, text.split("\0") if text else ()))
+    places = [i for i in range(len(kinds)) if f"d{PLACES[i]}" in names]
     return Derivative(dict.fromkeys(places, "g"), text)
 
 

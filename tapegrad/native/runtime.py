@@ -24,9 +24,12 @@ from .emitted import (
     at,
     clear,
     grown,
+    has_nan,
     least,
     plus,
     soon,
+    strong,
+    strong_quotient,
     zeros_like,
     zeros_of,
 )
@@ -119,6 +122,27 @@ def _unless_zero(g: Any, partial: Any) -> Any:
         return 0.0 if partial == 0.0 else g * partial
 
     return numbers
+
+
+@kernel
+def _restored(g: Any, out: Any) -> Any:
+    """`out`, which was computed from g elementwise, with 0 wherever g is 0; nearly always it is that already."""
+    wrong = False
+    for v in out.flat:
+        wrong |= v != v
+    return np.where(g == 0.0, 0.0, out) if wrong else out
+
+
+@kernel
+def strong_all(g: Any, partial: Any) -> Any:
+    """`strong` of arrays, or of an array and a number."""
+    return _restored(g, g * partial)
+
+
+@kernel
+def strong_quotient_all(g: Any, divisor: Any) -> Any:
+    """`strong_quotient` of arrays, or of an array and a number."""
+    return _restored(g, g / divisor)
 
 
 @kernel
@@ -720,6 +744,7 @@ SCOPE: dict[str, Any] = {
     "separate": separate,
     "chunk_count": chunk_count,
     "in_order": in_order,
+    "has_nan": has_nan,
     "least": least,
     "soon": soon,
     "zeros_like": zeros_like,
@@ -728,6 +753,10 @@ SCOPE: dict[str, Any] = {
     "plus": plus,
     "accumulate": accumulate,
     "unless_zero": unless_zero,
+    "strong": strong,
+    "strong_all": strong_all,
+    "strong_quotient": strong_quotient,
+    "strong_quotient_all": strong_quotient_all,
     "digamma": digamma,
     "trigamma": trigamma,
     "spread": spread,
