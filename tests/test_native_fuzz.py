@@ -764,6 +764,18 @@ def plus(total, term):
     return total + term
 
 
+def strong(g, partial):
+    return np.where(g == 0, 0.0, np.multiply(g, partial))[()]
+
+
+def strong_quotient(g, divisor):
+    return np.where(g == 0, 0.0, np.divide(g, divisor))[()]
+
+
+def has_nan(a):
+    return bool(np.isnan(a).any())
+
+
 def zeros_of(rows, columns):
     return np.zeros(columns if rows is None else (rows, columns))
 
@@ -790,9 +802,10 @@ def for_python(scope, order=range):
     """What generated code names, as Python runs it."""
     scope = {k: getattr(v, "py_func", v) for k, v in scope.items()}
     own = (accumulate, clear, unless_zero, scatter_back, gather_back, put_places, grown, separate)
-    for function in (*own, chunk_count, at, plus, zeros_of):
+    for function in (*own, chunk_count, at, plus, zeros_of, strong, strong_quotient, has_nan):
         scope[function.__name__] = function
     scope |= {"apart": separate, "zeros_like": np.zeros_like, "least": min, "soon": lambda *_: None}
+    scope |= {"strong_all": strong, "strong_quotient_all": strong_quotient}
     scope |= {"prange": order, "shared": lambda f: f, "alone": lambda f: f}
     scope["part"] = lambda **options: lambda f: f
     return scope

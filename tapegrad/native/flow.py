@@ -43,6 +43,7 @@ from .tree import (
 )
 
 CUSTOM = Derivative({})
+CONSTANT = Derivative({})
 RESULT, BRANCH = "<result>", "<branch>"
 """What the reverse of an operation may read beside names: its result, and which way a small branch went."""
 
@@ -367,9 +368,8 @@ class Flow:
         )
 
     def derivative(self, op: Op) -> Derivative:
-        found = self.derivatives[id(op)]
-        assert found is not None
-        return found
+        """What is known of an operation. Where nothing is, no operand varies (see `_check`), though the result's name may elsewhere."""
+        return self.derivatives[id(op)] or CONSTANT
 
 
 _FRESH = frozenset(

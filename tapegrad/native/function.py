@@ -68,6 +68,8 @@ class NativeFunction:
         self.snapshots = snapshots
         self.signature = inspect.signature(self.py_func)
         special.register_named(self.py_func)
+        kept = getattr(getattr(dispatcher, "_cache", None), "frozen", None)
+        self.frozen = kept or store.Frozen(self.py_func)
         self.variants: dict[Any, Variant] = {}
         self.latest: Derived | Overloaded | None = None
         self._by_types: dict[tuple[Any, ...], Variant] = {}
@@ -342,6 +344,7 @@ class Variant:
     def typed(self) -> settling.Typed:
         """A fresh tree: generators change theirs."""
         owner = self.owner
+        owner.frozen.hold()
         parallel = lowering.is_parallel(owner)
         program = lowering.lower(owner.py_func, False, owner.snapshots, parallel, self._choices)
         kinds, returns = inference.infer(program, self.types)
@@ -417,6 +420,7 @@ class Variant:
         """The second engine's derivatives; where it refuses too, the error tells both reasons."""
         from .overloading import Overloaded
 
+        self.owner.frozen.hold()
         try:
             return Overloaded(self, positions, reason)
         except NotDifferentiable as error:
@@ -483,6 +487,8 @@ class Variant:
         if not isinstance(derived, Derived):
             return derived.bend(args, seeds, directions)
         other = self._beyond.get(positions)
+        if (positions, 1) not in self._bent and (positions, WIDTH) not in self._bent:
+            self.owner.frozen.hold()
         if other is not None:
             return other.bend(args, seeds, directions)
         try:
@@ -668,7 +674,7 @@ class _Forward:
         made: tangent.Tangent,
         width: int,
     ) -> None:
-        self.made, self.width = made, width
+        self.owner, self.made, self.width = owner, made, width
         self._compile = lambda source: _compiled(owner, typed, name, source, made.scope)
         # Run twice, a program that draws random numbers would draw others.
         draws = any(op.kind == "impure" for op in operations(typed.program.body))
@@ -685,6 +691,7 @@ class _Forward:
         if self.guarded is self.quick or not any(np.isnan(a).any() for a in found.values()):
             return found
         if self.guarded is None:
+            self.owner.frozen.hold()
             self.guarded = self._compile(self.made.source)
         return self._run(self.guarded, values, wanted, among)
 
@@ -850,6 +857,7 @@ class Derived:
         """The compiled adjoint with strong products, for where a plain one gave NaN."""
         with self._lock:
             if self._guarded is None:
+                self.owner.frozen.hold()
                 with compiling():
                     self._guarded = self._compile(self._text(guarded=True))
             return functools.partial(_quietly_called, self._guarded)

@@ -454,8 +454,8 @@ def _std(op: Op, kinds: Sequence[Any]) -> Derivative | None:
     if not is_array(kinds[0]) or len(op.args) != 1:
         return None
     return Derivative(
-        {0: "(g / (out * x.size)) * (x - np.mean(x))"},
-        "np.sum((x - np.mean(x)) * dx) / (out * x.size)",
+        {0: "strong_all(x - np.mean(x), g / (out * x.size))"},
+        "np.sum(strong_all(x - np.mean(x), dx / (out * x.size)))",
     )
 
 

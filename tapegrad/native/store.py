@@ -33,6 +33,7 @@ from numba.core import compiler, config, serialize, types
 from numba.core.caching import NullCache
 from numba.core.registry import cpu_target
 
+from ..errors import NotDifferentiable
 from ..replay import cache
 
 
@@ -328,6 +329,95 @@ def _write(kind: str, found: str | None, data: bytes) -> None:
         cache.write_file(place / f"{kind}_{found}.bin", data)
 
 
+class Frozen:
+    """The globals and closure of a function as they were when Numba first compiled it, or a derivative of it was first made.
+
+    Numba takes what a function names for constants of that moment. Value and gradient would be of two functions where they were
+    compiled at two moments with a change between: so whatever is compiled later finds everything as it was, or is refused.
+    """
+
+    def __init__(self, function: Any) -> None:
+        self.function = function
+        self.held: dict[str, Any] | None = None
+        self.busy = False
+
+    def hold(self) -> None:
+        """Take down what the function names; NotDifferentiable if it was taken down before and is other by now."""
+        if self.busy:  # functions that call each other
+            return
+        now: dict[str, Any] = {}
+        self.busy = True
+        try:
+            _freeze(self.function, now, set())
+        finally:
+            self.busy = False
+        if self.held is None:
+            self.held = now
+            return
+        changed = sorted(
+            n for n in self.held.keys() & now.keys() if not _is_same(self.held[n], now[n])
+        )
+        if changed:
+            name = getattr(self.function, "__name__", "a function")
+            raise NotDifferentiable(
+                f"{name} is to be compiled once more, for a derivative or for other arguments, but {changed[0]} has changed since its "
+                "first compilation. Numba takes globals and variables of a closure for constants, so value and gradient would be of two "
+                f"functions. Pass {changed[0].rpartition(' of ')[0] or changed[0]} as an argument, or make the function anew: "
+                "tg.njit(f.py_func)."
+            )
+
+
+def _is_same(a: Any, b: Any) -> bool:
+    if isinstance(a, tuple) and isinstance(b, tuple):
+        return len(a) == len(b) and all(map(_is_same, a, b))
+    return a is b or (type(a) is bytes and a == b)
+
+
+def _freeze(function: Any, found: dict[str, Any], seen: set[int]) -> None:
+    """What a function names, and functions that it calls: numbers and arrays by value, everything else by identity."""
+    if id(function) in seen or not inspect.isfunction(function):
+        return
+    seen.add(id(function))
+    names = looked_up(function)
+    values = {n: function.__globals__[n] for n in names if n in function.__globals__}
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        with contextlib.suppress(ValueError):  # not bound yet
+            values[name] = cell.cell_contents
+    for name, value in list(values.items()):
+        if isinstance(value, ModuleType) and value.__name__.split(".")[0] not in _KNOWN:
+            del values[name]
+            held = vars(value)
+            values |= {f"{name}.{n}": held[n] for n in names if n in held}
+    where = "" if len(seen) == 1 else f" of {function.__name__}"
+    for name, value in values.items():
+        found[name + where] = _frozen_value(value)
+        for holder in ("py_func", "dispatcher", "f"):
+            inner = getattr(value, holder, None) if _is_jitted(value) else None
+            kept = getattr(getattr(inner, "_cache", None), "frozen", None)
+            kept = kept or getattr(getattr(value, "_cache", None), "frozen", None)
+            if kept is not None and kept.function is not function and id(kept) not in seen:
+                seen.add(id(kept))
+                kept.hold()
+            _freeze(getattr(inner, "py_func", inner), found, seen)
+        if inspect.isfunction(value) and value.__module__.split(".")[0] not in _KNOWN:
+            _freeze(value, found, seen)
+
+
+def _is_jitted(value: Any) -> bool:
+    return hasattr(value, "py_func") and not inspect.isclass(value)
+
+
+def _frozen_value(value: Any) -> Any:
+    if isinstance(value, np.ndarray) and not value.dtype.hasobject:
+        digest = hashlib.sha256(np.ascontiguousarray(value).view(np.uint8).data if value.size else b"")
+        return repr((value.dtype, value.shape)).encode() + digest.digest()
+    if type(value) in (tuple, list):
+        return tuple(map(_frozen_value, value))
+    if isinstance(value, bool | int | float | complex | str | bytes | np.generic | None):
+        return repr((type(value), value)).encode()
+    return value
+
+
 def keeping(dispatcher: Any) -> Any:
     """A dispatcher of Numba's whose code is kept here, unless it is kept by Numba."""
     if isinstance(dispatcher._cache, NullCache):
@@ -342,12 +432,15 @@ class Kept:
 
     def __init__(self, dispatcher: Any) -> None:
         self._dispatcher = dispatcher
+        self.frozen = Frozen(dispatcher.py_func)
 
     def _key(self, signature: Any) -> str | None:
         plain = isinstance(signature, tuple) and all(map(_is_plain, signature))
         return program_key(self._dispatcher, *map(repr, signature)) if plain else None
 
     def load_overload(self, signature: Any, context: Any) -> Any:
+        """Called before anything is compiled."""
+        self.frozen.hold()
         context.refresh()
         try:
             parts = _read("code", self._key(signature))
