@@ -23,7 +23,7 @@ MISSING = object()
 
 RESERVED = frozenset(
     "np math floats ints nf ni accumulate carry shares snapshot_distance fitted push_array pop_array put_places "
-    "grown grown_ints cumprod_back cumprod_push middle_weights interp_back interp_push eigenvalues_back "
+    "grown grown_ints cumprod_back cumprod_push middle_weights interp_back interp_push cofactors cofactors_push eigenvalues_back "
     "singular_values_back singular_values_push left_vectors_back left_vectors_push orthogonal_back orthogonal_push "
     "pinv_back pinv_push eigenvalues_push eigenvectors_back eigenvectors_push turns counted referred unless_zero strong strong_all strong_quotient strong_quotient_all has_nan select scatter_back "
     "scatter_sum gather_back spread sorted_back ranked diff_back others_product cholesky_back cholesky_push and or not if "

@@ -25,9 +25,10 @@ from numba.core.errors import NumbaTypeError
 from numba.core.typing.npydecl import parse_dtype
 from numba.extending import register_jitable
 
+from ..errors import NotDifferentiable
 from . import rules, runtime, special
-from .carriers import Carrier, constant, is_carried, is_number, joined, joined_two, overload, value
-from .runtime import SCOPE, digamma, trigamma
+from .carriers import Active, Carrier, constant, is_carried, is_number, joined, joined_two, overload, value
+from .runtime import SCOPE, SINGULAR, cofactors, digamma, trigamma
 from .tree import Const, Op, Where
 
 OPERATORS = {
@@ -588,7 +589,15 @@ _variance = METHODS["var"]
 
 @word(np.std, method="std")
 def deviation(a: Any) -> Any:
-    return (lambda a: np.sqrt(_variance(a))) if is_carried(a) else None
+    if not is_carried(a):
+        return None
+    kind = a.dtype.dtype_word
+
+    def run(a: Any) -> Any:
+        v = _variance(a)
+        return np.sqrt(v) if value(v) != 0.0 else np.zeros(1, kind)[0]  # slope 0 there
+
+    return run
 
 
 def _extreme(symbol: str) -> Any:
@@ -855,15 +864,20 @@ def determinant(a: Any) -> Any:
     if not is_carried(a):
         return None
     kind = a.dtype.dtype_word
+    first_order = not isinstance(a.dtype.inner, Carrier) if isinstance(a.dtype, Active) else True
 
     def run(a: Any) -> Any:
         u = np.zeros(a.shape, kind)
         u[:] = a
         d = np.zeros(1, kind)[0] + eliminated(u, np.zeros((a.shape[0], 0), kind))
         if value(d) == 0.0:
-            raise ValueError(
-                "np.linalg.det of a singular matrix, whose derivative elimination does not give"
-            )
+            if not first_order:
+                raise NotDifferentiable(SINGULAR)
+            values = value(a)
+            slopes = cofactors(values, 0.0)
+            for k in np.ndindex(a.shape):
+                d = d + slopes[k] * (a[k] - values[k])
+            return d
         for k in range(a.shape[0]):
             d = d * u[k, k]
         return d

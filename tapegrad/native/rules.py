@@ -504,7 +504,7 @@ def _inv(op: Op, kinds: Sequence[Any]) -> Derivative | None:
 @rule("np.linalg.det")
 def _det(op: Op, kinds: Sequence[Any]) -> Derivative | None:
     return Derivative(
-        {0: "(g * out) * np.linalg.inv(x).T"}, "out * np.trace(np.dot(np.linalg.inv(x), dx))"
+        {0: "g * cofactors(x, out)"}, "np.sum(cofactors(x, out) * dx)"
     )
 
 
@@ -1000,7 +1000,7 @@ _GENERATED = {
     "strong": "strong(dx, y)\0strong(x, dy)", "strong_all": "strong_all(dx, y)\0strong_all(x, dy)",
     "strong_quotient": "strong_quotient(dx, y)\0strong(-strong_quotient(strong_quotient(x, y), y), dy)",
     "strong_quotient_all": "strong_quotient_all(dx, y)\0strong_all(-strong_quotient_all(strong_quotient_all(x, y), y), dy)", "[]": "", ".pop": "",
-    "middle_weights": "", "shares": "", "counted": "", "turns": "", "snapshot_distance": "",
+    "middle_weights": "", "cofactors": "cofactors_push(x, y, dx)", "shares": "", "counted": "", "turns": "", "snapshot_distance": "",
 }  # fmt: skip
 
 

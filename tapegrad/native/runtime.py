@@ -242,14 +242,22 @@ def middle_weights(x: Any) -> Any:
 
 @kernel
 def _interp_slopes(x: float, knots: Any, values: Any) -> Any:
-    """Which knot lies left of x, how far on x lies to the next (0 to 1), and the slope there; none outside."""
-    if not x >= knots[0]:  # a NaN too
+    """Which knot lies left of x, how far on x lies to the next (0 to 1), and the slope there; none outside.
+
+    As `ops.calculus.interp`: at a knot the slope is that of the piece to the right, at the last one of the piece to the left.
+    """
+    last = knots.size - 1
+    if x < knots[0] or last == 0:
         return 0, 0.0, 0.0
-    if x >= knots[knots.size - 1]:
-        return knots.size - 1, 0.0, 0.0
+    if x > knots[last]:
+        return last, 0.0, 0.0
     k = np.searchsorted(knots, x, side="right") - 1
-    width = knots[k + 1] - knots[k]
-    return k, (x - knots[k]) / width, (values[k + 1] - values[k]) / width
+    piece = min(k, last - 1)
+    width = knots[piece + 1] - knots[piece]
+    slope = (values[piece + 1] - values[piece]) / width if width != 0.0 else 0.0
+    if x == knots[k] and not np.isfinite(slope):
+        slope = 0.0
+    return k, (x - knots[k]) / width if k == piece else 0.0, slope
 
 
 @kernel
@@ -257,6 +265,10 @@ def interp_back(x: Any, knots: Any, values: Any, g: Any, which: int) -> Any:
     """The cotangent of the points, knots or values of a piecewise linear interpolation."""
     out = np.zeros(x.size if which == 0 else knots.size)
     for i in range(x.size):
+        if x[i] != x[i]:  # the value is x itself
+            if which == 0:
+                out[i] = g[i]
+            continue
         k, t, slope = _interp_slopes(x[i], knots, values)
         if which == 0:
             out[i] = g[i] * slope
@@ -275,6 +287,9 @@ def interp_back(x: Any, knots: Any, values: Any, g: Any, which: int) -> Any:
 def interp_push(x: Any, knots: Any, values: Any, d: Any, which: int) -> Any:
     out = np.zeros(x.size)
     for i in range(x.size):
+        if x[i] != x[i]:
+            out[i] = d[i] if which == 0 else 0.0
+            continue
         k, t, slope = _interp_slopes(x[i], knots, values)
         if which == 0:
             out[i] = slope * d[i]
@@ -421,6 +436,41 @@ def cholesky_push(factor: Any, tangent: Any) -> Any:
     left = np.linalg.solve(factor, _mirrored(tangent))
     both = np.linalg.solve(factor, np.ascontiguousarray(left.T)).T
     return np.dot(factor, _half_lower(np.ascontiguousarray(both)))
+
+
+SINGULAR = (
+    "the second derivative of np.linalg.det was asked at a singular matrix, where the formula of native functions divides by it: "
+    "differentiate the plain function, without tg.njit, or move the matrix off that point"
+)
+
+
+@kernel
+def cofactors(x: Any, determinant: Any) -> Any:
+    """The gradient of a determinant, of singular matrices too (`ops.linear_algebra._adjugate`, transposed)."""
+    n = x.shape[0]
+    out = np.empty((n, n), x.dtype)
+    if not np.isfinite(determinant):
+        out[:] = np.nan
+        return out
+    if determinant != 0.0:
+        inverse = np.linalg.inv(x)
+        largest = np.max(np.sum(np.abs(x), axis=0)) * np.max(np.sum(np.abs(inverse), axis=0))
+        if largest <= np.finfo(x.dtype).eps ** (-2 / 3):
+            out[:] = determinant * inverse.T
+            return out
+    u, s, vt = np.linalg.svd(x)
+    sign = np.linalg.det(u) * np.linalg.det(vt)
+    out[:] = np.dot(u * (sign * others_product(s)), vt)
+    return out
+
+
+@kernel
+def cofactors_push(x: Any, determinant: Any, dx: Any) -> Any:
+    if determinant == 0.0 or not np.isfinite(determinant):
+        raise NotDifferentiable(SINGULAR)
+    inverse = np.linalg.inv(x)
+    moved = np.dot(inverse, dx)
+    return (determinant * (np.trace(moved) * inverse - np.dot(moved, inverse))).T
 
 
 @kernel
@@ -769,6 +819,8 @@ SCOPE: dict[str, Any] = {
     "middle_weights": middle_weights,
     "interp_back": interp_back,
     "interp_push": interp_push,
+    "cofactors": cofactors,
+    "cofactors_push": cofactors_push,
     "eigenvalues_back": eigenvalues_back,
     "eigenvalues_push": eigenvalues_push,
     "eigenvectors_back": eigenvectors_back,
