@@ -35,7 +35,9 @@ _PARTS = (
     ast.cmpop,
     ast.expr_context,
 )
-_FUNCTIONS = frozenset({"at", "max", "min", "abs", "unless_zero", "strong", "strong_quotient", "least"})
+_FUNCTIONS = frozenset(
+    {"at", "max", "min", "abs", "unless_zero", "strong", "strong_quotient", "least"}
+)
 """Functions of numbers that generated code calls by these names; those of `math` are free of effects too."""
 _LARGEST = 60
 """Nodes of an expression: longer ones are hard to read."""

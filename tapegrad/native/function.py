@@ -682,9 +682,7 @@ class _Forward:
         self.quick = self._compile(quick)
         self.guarded = self.quick if quick == made.source else None
 
-    def along(
-        self, values: dict[str, Any], wanted: dict[str, Any], among: range
-    ) -> dict[int, Any]:
+    def along(self, values: dict[str, Any], wanted: dict[str, Any], among: range) -> dict[int, Any]:
         """Tangents of those of the results that are `among` these, by position, directions along a first axis; results that do not
         vary have none. `wanted` has, by parameter, its directions."""
         found = self._run(self.quick, values, wanted, among)

@@ -38,7 +38,9 @@ _DEEPEST = 1
 """Loops around a single loop that is worth a function of its own: further in they are short, and cost compilation."""
 _AHEAD = 4
 """Rows of kept values between the one at work and the one that is fetched."""
-_CALLS = frozenset({"abs", "min", "max", "float", "int", "bool", "unless_zero", "strong", "strong_quotient"})
+_CALLS = frozenset(
+    {"abs", "min", "max", "float", "int", "bool", "unless_zero", "strong", "strong_quotient"}
+)
 _OURS = re.compile(
     r"((row|column|strip)_(first|last)|column|alone|apart|at|plus|(term|row|held|sum)_\d+(_at|_\d+_back)?)$"
 )

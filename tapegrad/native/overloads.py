@@ -27,7 +27,17 @@ from numba.extending import register_jitable
 
 from ..errors import NotDifferentiable
 from . import rules, runtime, special
-from .carriers import Active, Carrier, constant, is_carried, is_number, joined, joined_two, overload, value
+from .carriers import (
+    Active,
+    Carrier,
+    constant,
+    is_carried,
+    is_number,
+    joined,
+    joined_two,
+    overload,
+    value,
+)
 from .runtime import SCOPE, SINGULAR, cofactors, digamma, trigamma
 from .tree import Const, Op, Where
 

@@ -503,9 +503,7 @@ def _inv(op: Op, kinds: Sequence[Any]) -> Derivative | None:
 
 @rule("np.linalg.det")
 def _det(op: Op, kinds: Sequence[Any]) -> Derivative | None:
-    return Derivative(
-        {0: "g * cofactors(x, out)"}, "np.sum(cofactors(x, out) * dx)"
-    )
+    return Derivative({0: "g * cofactors(x, out)"}, "np.sum(cofactors(x, out) * dx)")
 
 
 @rule("np.linalg.cholesky")
@@ -997,9 +995,12 @@ def _slogdet(op: Op, kinds: Sequence[Any]) -> Derivative | None:
 _GENERATED = {
     "grown": "grown(dx, y, z)", "spread": "spread(x, y, dz)", "sorted_back": "sorted_back(x, dy)", "diff_back": "diff_back(dx)",
     "ranked": "ranked(x, y, dz)", "scatter_sum": "scatter_sum(dx, y)", "unless_zero": "unless_zero(dx, y)",
-    "strong": "strong(dx, y)\0strong(x, dy)", "strong_all": "strong_all(dx, y)\0strong_all(x, dy)",
+    "strong": "strong(dx, y)\0strong(x, dy)",
+    "strong_all": "strong_all(dx, y)\0strong_all(x, dy)",
     "strong_quotient": "strong_quotient(dx, y)\0strong(-strong_quotient(strong_quotient(x, y), y), dy)",
-    "strong_quotient_all": "strong_quotient_all(dx, y)\0strong_all(-strong_quotient_all(strong_quotient_all(x, y), y), dy)", "[]": "", ".pop": "",
+    "strong_quotient_all":
+        "strong_quotient_all(dx, y)\0strong_all(-strong_quotient_all(strong_quotient_all(x, y), y), dy)",
+    "[]": "", ".pop": "",
     "middle_weights": "", "cofactors": "cofactors_push(x, y, dx)", "shares": "", "counted": "", "turns": "", "snapshot_distance": "",
 }  # fmt: skip
 

@@ -719,13 +719,22 @@ def _interp(x: Any, xp: Any, fp: Any) -> Any:
 
 @kernel
 def _interpolated_at(x: Any, xp: Any, fp: Any) -> Any:
+    """At a knot the piece to the right counts, at the last one the piece to the left (see `ops.calculus.interp`)."""
     last = xp.size - 1
-    k = min(max(np.searchsorted(xp, x, side="right") - 1, 0), max(last - 1, 0))
-    if not x >= xp[0]:
-        return fp[0] if x < xp[0] else fp[0] + x
-    if x >= xp[last]:
+    if x != x:
+        return 0.0 * fp[0] + x
+    if x < xp[0]:
+        return fp[0]
+    if x > xp[last] or last == 0:
         return fp[last]
-    return fp[k] + (fp[k + 1] - fp[k]) / (xp[k + 1] - xp[k]) * (x - xp[k])
+    k = np.searchsorted(xp, x, side="right") - 1
+    piece = min(k, last - 1)
+    if xp[piece + 1] == xp[piece]:
+        return fp[k]
+    slope = (fp[piece + 1] - fp[piece]) / (xp[piece + 1] - xp[piece])
+    if x == xp[k] and not np.isfinite(slope):
+        return fp[k]
+    return fp[k] + slope * (x - xp[k])
 
 
 def _interpolated(x: Any, xp: Any, fp: Any) -> Any:

@@ -409,7 +409,9 @@ def _is_jitted(value: Any) -> bool:
 
 def _frozen_value(value: Any) -> Any:
     if isinstance(value, np.ndarray) and not value.dtype.hasobject:
-        digest = hashlib.sha256(np.ascontiguousarray(value).view(np.uint8).data if value.size else b"")
+        digest = hashlib.sha256(
+            np.ascontiguousarray(value).view(np.uint8).data if value.size else b""
+        )
         return repr((value.dtype, value.shape)).encode() + digest.digest()
     if type(value) in (tuple, list):
         return tuple(map(_frozen_value, value))
