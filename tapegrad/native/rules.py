@@ -205,10 +205,13 @@ class _Calls(ast.NodeTransformer):
     def __init__(self, function: Any) -> None:
         self.scope = function.__globals__
         self.module = function.__module__
+        code = function.__code__
+        self.own = code.co_varnames[: code.co_argcount]
+        """Parameters: a call of one is of what the caller gives."""
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
-        if not isinstance(node.func, ast.Name) or node.func.id in ("select", "abs"):
+        if not isinstance(node.func, ast.Name) or node.func.id in ("select", "abs", *self.own):
             return node
         called = self.scope.get(node.func.id)
         ufunc = next((u for u, declared in UFUNCS.items() if declared is called), None)
@@ -221,9 +224,16 @@ class _Calls(ast.NodeTransformer):
         # Other words for compiled code are those for single numbers.
         helper = getattr(called, "nopython", called)
         names = inspect.getfullargspec(helper).args if inspect.isfunction(helper) else []
-        if len(names) != len(node.args):
+        usual = [
+            f"np.{d.__name__}" for d in getattr(helper, "__defaults__", ()) or () if _is_numpys(d)
+        ]
+        arguments = [
+            *map(ast.unparse, node.args),
+            *usual[len(usual) - (len(names) - len(node.args)) :],
+        ]
+        if len(names) != len(arguments) or len(node.args) > len(names):
             raise LookupError(f"{node.func.id} in a formula of {self.module} has no text")
-        given = {n: ast.unparse(a) for n, a in zip(names, node.args, strict=True)}
+        given = dict(zip(names, arguments, strict=True))
         return ast.parse(f"({renamed(_text(helper), given)})", mode="eval").body
 
 
