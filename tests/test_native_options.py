@@ -155,3 +155,27 @@ def test_arguments_without_a_type():
     with pytest.raises(numba.core.errors.TypingError, match=r"def first\n.*an object of Python's"):
         first({0: 1.0})
     assert np.array_equal(tg.grad(first)(np.ones(2)), [2.0, 0.0])
+
+
+def beyond(x):
+    s = 0.0
+    for i in range(len(x) + 1):
+        s += x[i] * x[i]
+    return s
+
+
+def places_beyond(x):
+    y = x * 2.0
+    return np.sum(y[np.array([0, 9])] ** 2)
+
+
+@pytest.mark.parametrize("mode", ["adjoint", "overload"])
+@pytest.mark.parametrize("f", [beyond, places_beyond])
+def test_checked_bounds_are_checked_in_derivatives(f, mode):
+    """An element beyond the end, which the value reads, would be written by its reverse."""
+    native = tg.njit(f, mode=mode, boundscheck=True)
+    for derivative in (tg.grad(native), tg.value_and_grad(native)):
+        with pytest.raises(IndexError):
+            derivative(np.ones(4))
+    with pytest.raises(IndexError):
+        tg.jvp(native, (np.ones(4),), (np.ones(4),))
