@@ -782,6 +782,8 @@ def _polynomial(flow: Any) -> bool:
         if op.rule in ("**", "pow"):
             power = op.args[1]
             return isinstance(power, Const) and type(power.value) is int and power.value >= 0
+        if op.rule == "/":  # by what does not vary: infinite over anything is infinite, or NaN
+            return not flow.active(op.args[1])
         return op.kind != "pure" or op.rule in _LINEAR
 
     def simple(nodes: Sequence[Any]) -> bool:
