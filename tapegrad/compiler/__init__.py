@@ -76,7 +76,7 @@ class Compiled:
             return self.f(*args, **kwargs)  # part of the program that is being traced
         if self.numbers:
             args = self._with_floats(args)
-        call = taken_apart(args, kwargs, self._static(len(args)))
+        call = taken_apart(args, kwargs, self._static(len(args)), self.programs.compares)
         if call.tensors and call.tracked:
             from .entry import recorded
 
@@ -122,7 +122,7 @@ class Compiled:
 
     def program(self, *args: Any, **kwargs: Any) -> Program:
         """The program for these arguments, traced if there is none yet."""
-        call = taken_apart(args, kwargs, self._static(len(args)))
+        call = taken_apart(args, kwargs, self._static(len(args)), self.programs.compares)
         if not self.programs.fitting(call.key):
             self.programs.trace(call)
         return self.programs.fitting(call.key)[0]

@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import vecmath
-from ..tensor import Tensor
 from . import jit, support, team
 from .arrays import C16, Arrays, Op
 from .emit import Body
@@ -32,7 +31,7 @@ from .guards import GuardFailed
 from .schedule import Schedule, scheduled
 from .summing import summed_first
 from .support import DATA, DESCR, DIMS, FLAGS, NAMES, ND, H
-from .surroundings import Watched, place_of_data
+from .surroundings import ABSENT, Watched, place_of_code, place_of_data
 
 if TYPE_CHECKING:
     from .nesting import Module, Piece
@@ -222,8 +221,9 @@ class Native:
                 f"tg_name{i}": id(w.name),
                 f"tg_is{i}": id(w.value),
             }
-            imports[f"tg_was{i}"] = w.copy.ctypes.data if w.copy is not None else 0
-            kept.append((w, w.holder, w.name, w.value, w.copy))
+            was = w.copy if w.copy is not None else w.words
+            imports[f"tg_was{i}"] = was.ctypes.data if was is not None else 0
+            kept.append((w, w.holder, w.name, w.value, was))
         called = loop is None or not loop.open  # by Python, and not chunk by chunk
         exports = ["tg_run"]
         exports += [s for s in ("tg_release", "tg_entry") if f" @{s}(" in self.text]
@@ -822,7 +822,7 @@ class _Checker:
                 key = f"tg_object{keys[position]}"
                 self.used.add(key)
                 lines += [
-                    f"  %object{k} = call ptr @PyDict_GetItemWithError(ptr {items}, ptr @{key})",
+                    f"  %object{k} = call ptr @tg_next_item(ptr {items}, ptr %before{items[7:]}, ptr @{key})",
                     f"  %missing{k} = icmp eq ptr %object{k}, null",
                     f"  br i1 %missing{k}, label %slow, label %found{k}",
                     f"found{k}:",
@@ -852,24 +852,45 @@ class _Checker:
     def same(self, i: int, w: Watched) -> list[str]:
         """Text that goes the slow way unless a name means the same object, and an array holds the same bytes."""
         lines = []
-        if w.holder is not None:
-            self.used |= {f"tg_at{i}", f"tg_is{i}"}
-            if w.name:
+        self.used |= {f"tg_at{i}"} if w.how != "array" else set()
+        expected = "null"
+        if w.value is not ABSENT and w.how in ("cell", "tensor", "entry", "attribute"):
+            expected = f"@tg_is{i}"
+            self.used.add(f"tg_is{i}")
+        if w.how in ("cell", "tensor", "entry"):
+            if w.how == "entry":
                 self.used.add(f"tg_name{i}")
                 lines.append(
                     f"  %now{i} = call ptr @PyDict_GetItemWithError(ptr @tg_at{i}, ptr @tg_name{i})"
                 )
             else:
-                place = place_of_data() if isinstance(w.holder, Tensor) else H
+                place = place_of_data() if w.how == "tensor" else H
                 lines += [
                     f"  %nowp{i} = getelementptr i8, ptr @tg_at{i}, i64 {place}",
                     f"  %now{i} = load ptr, ptr %nowp{i}",
                 ]
-            lines += [
-                f"  %same{i} = icmp eq ptr %now{i}, @tg_is{i}",
-                f"  br i1 %same{i}, label %still{i}, label %slow",
-                f"still{i}:",
-            ]
+            lines.append(f"  %same{i} = icmp eq ptr %now{i}, {expected}")
+        elif w.how == "attribute":
+            self.used.add(f"tg_name{i}")
+            lines.append(
+                f"  %same{i} = call i1 @tg_attribute(ptr @tg_at{i}, ptr @tg_name{i}, ptr {expected})"
+            )
+        elif w.how in ("items", "function"):
+            self.used.add(f"tg_was{i}")
+            n = len(w.value)
+            if w.how == "function":
+                lines += [
+                    f"  %fieldp{i} = getelementptr i8, ptr @tg_at{i}, i64 {place_of_code()}",
+                    f"  %fields{i} = call i32 @memcmp(ptr %fieldp{i}, ptr @tg_was{i}, i64 {8 * n})",
+                    f"  %same{i} = icmp eq i32 %fields{i}, 0",
+                ]
+            else:
+                kind = type(w.holder).__name__
+                lines.append(
+                    f"  %same{i} = call i1 @tg_{kind}_items(ptr @tg_at{i}, ptr @tg_was{i}, i64 {n})"
+                )
+        if w.how != "array":
+            lines += [f"  br i1 %same{i}, label %still{i}, label %slow", f"still{i}:"]
         if w.copy is not None and w.copy.nbytes:
             self.used |= {f"tg_is{i}", f"tg_was{i}"}
             lines += [
@@ -892,6 +913,7 @@ class _Checker:
             f"  %long{k} = icmp eq i64 %size{k}, {len(trees)}", f"  br i1 %long{k}, label %open{k}, label %slow", f"open{k}:",
         ]  # fmt: skip
         if kind == "dict":  # its length stands where that of a tuple does
+            lines += [f"  %before{k} = alloca i64", f"  store i64 0, ptr %before{k}"]
             inside = self.taken(f"%object{k}", trees, True, keys)
             return [*lines, *inside, f"  br label %next{k}"]
         lines.append(f"  %heldp{k} = getelementptr i8, ptr %object{k}, i64 {H + 8}")

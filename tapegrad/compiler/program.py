@@ -36,7 +36,15 @@ from . import callout, keeping, rolling, sharing
 from .graph import Graph, Guard, Node
 from .guards import GuardFailed, Holds
 from .report import Report
-from .surroundings import Watched, held_elsewhere, watched
+from .surroundings import (
+    MOST_NATIVE,
+    Surroundings,
+    Watched,
+    held_elsewhere,
+    looked_out,
+    same_static,
+    watched,
+)
 from .tracing import Later, LeftBehind, Trace, Traced, ops_recorded
 
 if TYPE_CHECKING:
@@ -61,7 +69,7 @@ class _Static:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, _Static) or type(self.value) is not type(other.value):
             return False
-        return self.value is other.value or bool(self.value == other.value)
+        return same_static(self.value, other.value)
 
     def __hash__(self) -> int:
         return hash((type(self.value), self.value))
@@ -76,6 +84,8 @@ class Call:
     structure: Any
     kinds: list[Any]
     tensors: list[Tensor]
+    alike: tuple[int, ...] = ()
+    """Per dynamic leaf, the first that is the same object, if the function may ask for that; else nothing."""
 
     @property
     def tracked(self) -> bool:
@@ -83,13 +93,20 @@ class Call:
         return any(t._node is not None for t in self.tensors) and is_grad_enabled()
 
 
-def taken_apart(args: tuple[Any, ...], kwargs: dict[str, Any], static: frozenset[int]) -> Call:
-    """The arguments of a call as dynamic values and a signature. Raises TypeError for what can be neither."""
+def taken_apart(
+    args: tuple[Any, ...], kwargs: dict[str, Any], static: frozenset[int], compares: bool = False
+) -> Call:
+    """The arguments of a call as dynamic values and a signature. Raises TypeError for what can be neither.
+
+    If the function `compares` objects, it is part of the signature which of them are the same.
+    """
     tree: Any = (tuple(_Static(x) if i in static else x for i, x in enumerate(args)), kwargs)
     leaves, structure = _optree_flatten(tree)
     values: list[Any] = []
     kinds: list[Any] = []
     tensors: list[Tensor] = []
+    alike: list[int] = []
+    first: dict[int, int] = {}
     for leaf in leaves:
         kind = type(leaf)
         if isinstance(leaf, Tensor):
@@ -108,9 +125,13 @@ def taken_apart(args: tuple[Any, ...], kwargs: dict[str, Any], static: frozenset
         else:
             kinds.append(leaf if kind is _Static else _Static(leaf))
             continue
+        if compares:
+            alike.append(first.setdefault(id(leaf), len(values)))
         values.append(value)
     mode = RECORDER.get()
-    key = (structure, tuple(kinds), mode if isinstance(mode, Off) else True)
+    # Two structures of one kind may differ in the order of their dicts.
+    order = tuple(_orders((args, kwargs)))
+    key = (structure, tuple(kinds), mode if isinstance(mode, Off) else True, order, tuple(alike))
     try:
         hash(key)
     except TypeError as error:
@@ -118,7 +139,20 @@ def taken_apart(args: tuple[Any, ...], kwargs: dict[str, Any], static: frozenset
             f"a compiled function was given an argument that cannot be hashed ({error}), so it can be neither an array nor part of the "
             "signature. Pass numbers, arrays, tensors, or nested tuples, lists and dicts of them; make others hashable."
         ) from None
-    return Call(values, key, structure, kinds, tensors)
+    return Call(values, key, structure, kinds, tensors, tuple(alike))
+
+
+def _orders(tree: Any) -> Iterator[tuple[Any, ...]]:
+    """The keys of each dict of several, in their order."""
+    if isinstance(tree, dict):
+        if len(tree) > 1:
+            yield tuple(tree)
+        for value in tree.values():
+            yield from _orders(value)
+    elif isinstance(tree, tuple | list):
+        for value in tree:
+            if isinstance(value, dict | tuple | list):
+                yield from _orders(value)
 
 
 def _optree_flatten(tree: Any) -> tuple[list[Any], Any]:
@@ -152,6 +186,11 @@ def _native(value: Any) -> Any:
 class Program:
     """A traced function for one signature and one set of guarded values."""
 
+    written: Any = None
+    """A place that the trace changed, and where the function's code writes."""
+
+    compares = False
+
     def __init__(
         self,
         graph: Graph,
@@ -163,7 +202,9 @@ class Program:
         seconds: float = 0.0,
         around: Sequence[Watched] = (),
     ) -> None:
-        self.around = list(around)  # what the function read beside its arguments
+        self.around = list(around)  # what the function reads beside its arguments
+        self.lasting = True
+        """Whether it serves other calls: the trace did not change what the function reads."""
         as_tensors = bool(call.tensors)
         self.direct: Any = None  # the entry that takes the user's arguments as they are
         self.flat: Any = None  # the entry that takes them one by one
@@ -194,6 +235,7 @@ class Program:
             self.weak = [k for k, y in enumerate(outputs) if isinstance(y, Node) and y.weak]
             numbers = all(outputs[k].dtype in (F8, C16) for k in self.weak)
             plain = not as_tensors and numbers
+            plain = plain and not call.alike  # nor does an entry look which arguments are one
             form = _form(call, self.leaves, structure, self.around, self.weak) if plain else None
             direct = form is not None
             if (
@@ -207,7 +249,7 @@ class Program:
                 self.native = nesting.nested(self.graph, name, form, slow)
             if self.native is not None:
                 self.natives = [self.native]
-                seen = all(w.copy is None or w.value.flags.c_contiguous for w in self.around)
+                seen = len(self.around) <= MOST_NATIVE and all(w.native for w in self.around)
                 if direct:
                     self.direct = self.native.entry if seen and jit.entry_works() else None
                 else:
@@ -277,6 +319,27 @@ class Program:
             outputs = self.run(*values)
         return self.result(outputs)
 
+    def demand_own_call(self, values: Sequence[Any]) -> None:
+        """See that the program takes the call that it was traced for; where machine code rounds otherwise, by NumPy's calls.
+
+        A guard compares a number that Python looked at with what the program computes. Sums of machine code and of NumPy differ in
+        their last digits, so a guard of such a sum would fail even for the arguments of the trace, in each call.
+        """
+        if not any(_is_rounded(guard.value) for guard in self.guards):
+            return
+        try:
+            self(values)
+        except GuardFailed:
+            try:
+                self.by_calls(values)
+            except Exception:  # the function raises for these, or looks at what is never the same
+                return
+            self.native, self.natives, self.direct, self.flat = None, [], None, None
+            self.run, self.text = callout.written(self.graph, "calls")
+            self.executed = self.graph
+        except Exception:  # what the function itself will say when it is called
+            return
+
     def by_calls(self, values: Sequence[Any]) -> Any:
         """The same by NumPy's calls: where machine code has found what they raise for."""
         if self.calls is None:
@@ -341,7 +404,8 @@ def _form(
         return None
     from .native import Form
 
-    return Form(trees, result, objects, around, weak)
+    places = around if len(around) <= MOST_NATIVE and all(w.native for w in around) else ()
+    return Form(trees, result, objects, places, weak)
 
 
 class _Marked:
@@ -410,7 +474,9 @@ def _traced(
     start = time.perf_counter()
     trace = Trace()
     trace.unrolled = unrolled
-    state = _random_state(f)
+    static = [kind.value for kind in call.kinds if isinstance(kind, _Static)]
+    reads = Surroundings(f, static)
+    state = _random_state(reads)
     token = storage.tracing.set(trace)
     own = own_tape()
     own.tape.plain |= not call.tensors
@@ -434,10 +500,18 @@ def _traced(
                     continue
                 value = trace.input(next(given))
                 arguments.append(value if kind[0] in (float, complex) else _tensor(value))
+            if call.alike:
+                arguments = _the_same(arguments, call)
             args, kwargs = optree.tree_unflatten(call.structure, arguments)
             try:
-                output = f(*args, **kwargs)
+                with looked_out(name, reads.volatile):
+                    output = f(*args, **kwargs)
             except Exception as error:
+                if isinstance(error, ValueError) and "read-only" in str(error):
+                    raise TraceError(
+                        f"{name} writes into a large array from outside while it is traced by tg.compile ({error}): a compiled program "
+                        "would not. Pass a copy as an argument and return the result."
+                    ) from error
                 if type(error).__module__.startswith("numba."):
                     raise TraceError(
                         f"{name} calls a function compiled by Numba, which does not take the values of a traced run "
@@ -450,7 +524,7 @@ def _traced(
     finally:
         WATCHERS.remove(watcher)
         storage.tracing.reset(token)
-    if _random_state(f)[trace.drew :] != state[trace.drew :]:
+    if _random_state(reads)[trace.drew :] != state[trace.drew :]:
         raise Drawn(
             f"{name} draws random numbers, and a compiled program would return those of its first run each time. Draw them "
             "outside and pass them as arguments."
@@ -458,12 +532,26 @@ def _traced(
     trace.graph.outputs = outputs
     del own, leaves, output  # what they hold would seem to be somebody else's
     met, trace.met = list(trace.met.values()), {}
-    around = watched(f, held_elsewhere(met))
+    written = [w for w in reads.found if w.changed()]
+    around = watched(Surroundings(f, static).found if not written else (), held_elsewhere(met))
     seconds = time.perf_counter() - start
     program = Program(trace.graph, described, structure, call, name, slow, seconds, around)
     if asked:  # entries do not look at the mode
         program.direct = None
+    if written:
+        program.around, program.written = written, (written[0], reads.lines)
+        program.lasting, program.direct = False, None
+    program.compares = reads.compares
     return program, values
+
+
+def _the_same(arguments: list[Any], call: Call) -> list[Any]:
+    """The arguments, with one object wherever the call had one."""
+    dynamic = [i for i, kind in enumerate(call.kinds) if not isinstance(kind, _Static)]
+    found = list(arguments)
+    for i, k in zip(dynamic, call.alike, strict=True):
+        found[i] = arguments[dynamic[k]]
+    return found
 
 
 def _tensor(value: Traced) -> Tensor:
@@ -538,35 +626,32 @@ def _uncollected() -> Iterator[None]:
             gc.enable()
 
 
-def _random_state(f: Callable[..., Any]) -> Any:
-    """What drawing random numbers would change: Python's and NumPy's global generators, and those that `f` closes over."""
+def _random_state(reads: Surroundings) -> Any:
+    """What drawing random numbers would change: Python's and NumPy's global generators, and those that the function reads."""
     from ..creation import _generators
 
     legacy: Any = np.random.mtrand._rand._bit_generator.state["state"]  # type: ignore[attr-defined]
     states: list[Any] = [(legacy["pos"], legacy["key"].tobytes())]
     states += [random.getstate(), repr(_generators.rng.bit_generator.state)]
-    seen = [f]
-    function: Any = f
-    while hasattr(function, "__wrapped__"):
-        function = function.__wrapped__
-        seen.append(function)
-    for function in seen:
-        cells = getattr(function, "__closure__", None) or ()
-        known = [c.cell_contents for c in cells if _filled(c)]
-        code = getattr(function, "__code__", None)
-        if code is not None:
-            scope = getattr(function, "__globals__", {})
-            known += [scope.get(n) for n in code.co_names]
-        states += [repr(x.bit_generator.state) for x in known if isinstance(x, np.random.Generator)]
+    for generator in reads.generators:
+        if isinstance(generator, random.Random):
+            states.append(
+                None if isinstance(generator, random.SystemRandom) else generator.getstate()
+            )
+            continue
+        bits = generator if isinstance(generator, np.random.BitGenerator) else generator._bit_generator  # fmt: skip
+        states.append(repr(sorted(bits.state.items())))
     return states
 
 
-def _filled(cell: Any) -> bool:
-    try:
-        cell.cell_contents  # noqa: B018  an empty cell raises
-    except ValueError:
-        return False
-    return True
+def _made(values: Sequence[Any]) -> list[Any]:
+    """The outputs of a traced run, computed."""
+    return [callout._output(v.value()) if type(v) is Later else v for v in values]
+
+
+def _is_rounded(value: Any) -> bool:
+    """Whether a value that Python saw is a number that is rounded: not a truth value or a whole number."""
+    return np.asarray(value).dtype.kind in "fc"
 
 
 class Programs:
@@ -581,6 +666,8 @@ class Programs:
         self.slow: Any = None  # where entries send what they do not take
         self.used: Any = None  # the program of the last call
         self.dropped = 0  # programs that were outdated
+        self.changing = 0  # traces in a row that changed what the function reads
+        self.compares = False  # whether the function asks if two objects are one
         self.prefer: Callable[[Program], None] = lambda program: None
 
     def run(self, call: Call) -> Any:
@@ -665,6 +752,17 @@ class Programs:
             except Drawn:  # or another thread has, from a generator that is the process's
                 if attempt == TRIES - 1 or threading.active_count() == 1:
                     raise
+        if not program.lasting:
+            self.changing += 1
+            if self.changing > 1:
+                raise self._changes(*program.written)
+            return program.result(_made(values)), program
+        self.changing = 0
+        if program.compares and not self.compares:
+            self.compares = True  # then calls are told apart by that, too
+            program.direct = None
+            return program.result(_made(values)), program
+        program.demand_own_call(call.values)
         with self.lock:
             self.by_key.setdefault(call.key, []).insert(0, program)
             self.by_key.move_to_end(call.key)
@@ -677,5 +775,15 @@ class Programs:
                 return program(call.values), program
             except GuardFailed:
                 # Rounding errors are not those of the traced run, or the function will raise.
-                values = [callout._output(v.value()) if type(v) is Later else v for v in values]
+                values = _made(values)
         return program.result(values), program
+
+    def _changes(self, place: Watched, lines: dict[str, tuple[int, str]]) -> TraceError:
+        """The error about a function that changes what it reads, each time."""
+        known = lines.get(place.name) or next(
+            iter(sorted(lines.values())), (0, "no line of its own")
+        )
+        return TraceError(
+            f"{self.name} changes what it reads beside its arguments ({place.told()}; {known[1]}) each time that it runs, which a compiled "
+            "program would not. Pass it as an argument and return the new value."
+        )

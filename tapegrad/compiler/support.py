@@ -3,6 +3,8 @@
     tg_new_array, tg_array, tg_forget_array   results, which are used again where nobody has them any more
     tg_numbers, tg_floats, tg_complexes       numbers as objects, NumPy's and Python's own
     tg_put                                    items of dicts
+    tg_next_item                              items of dicts in their order
+    tg_attribute, tg_list_items, tg_dict_items  whether an attribute or items are still the same objects
     tg_pause                                  a look whether Python was interrupted
     tg_team, tg_share                         chunks of a large loop, by one thread or by the crew (team.py)
 
@@ -14,6 +16,7 @@ from __future__ import annotations
 import ctypes
 import re
 import threading
+import types
 from typing import Any
 
 import numpy as np
@@ -38,6 +41,10 @@ declare i1 @tg_numbers(ptr, ptr, i64, ptr)
 declare i1 @tg_floats(ptr, ptr, i64)
 declare i1 @tg_complexes(ptr, ptr, i64)
 declare void @tg_put(ptr, ptr, ptr)
+declare ptr @tg_next_item(ptr, ptr, ptr)
+declare i1 @tg_attribute(ptr, ptr, ptr)
+declare i1 @tg_list_items(ptr, ptr, i64)
+declare i1 @tg_dict_items(ptr, ptr, i64)
 declare i32 @tg_pause()
 declare i64 @tg_team()
 declare void @tg_share(ptr, ptr, i64, i64)
@@ -208,6 +215,121 @@ end:
 }}
 declare i32 @PyDict_SetItem(ptr, ptr, ptr)
 
+@tg_str = external global i8
+@tg_method = external global i8
+declare i32 @PyDict_Next(ptr, ptr, ptr, ptr)
+declare i32 @PyUnicode_Compare(ptr, ptr)
+declare ptr @PyObject_GetAttr(ptr, ptr)
+declare void @PyErr_Clear()
+
+; The value of a dict's next item, if that has this key, a string; else NULL.
+define ptr @tg_next_item(ptr %dict, ptr %before, ptr %wanted) {{
+  %keyp = alloca ptr
+  %valuep = alloca ptr
+  %some = call i32 @PyDict_Next(ptr %dict, ptr %before, ptr %keyp, ptr %valuep)
+  %is_some = icmp ne i32 %some, 0
+  br i1 %is_some, label %item, label %no
+item:
+  %key = load ptr, ptr %keyp
+  %value = load ptr, ptr %valuep
+  %same = icmp eq ptr %key, %wanted
+  br i1 %same, label %yes, label %look
+look:
+  %typep = getelementptr i8, ptr %key, i64 {H - 8}
+  %type = load ptr, ptr %typep
+  %text = icmp eq ptr %type, @tg_str
+  br i1 %text, label %compare, label %no
+compare:
+  %order = call i32 @PyUnicode_Compare(ptr %key, ptr %wanted)
+  %equal = icmp eq i32 %order, 0
+  br i1 %equal, label %yes, label %no
+yes:
+  ret ptr %value
+no:
+  ret ptr null
+}}
+
+; Whether an attribute is this very object (NULL: there is none), or a method of that function.
+define i1 @tg_attribute(ptr %holder, ptr %name, ptr %was) {{
+  %now = call ptr @PyObject_GetAttr(ptr %holder, ptr %name)
+  %none = icmp eq ptr %now, null
+  br i1 %none, label %missing, label %there
+missing:
+  call void @PyErr_Clear()
+  %absent = icmp eq ptr %was, null
+  ret i1 %absent
+there:
+  %same = icmp eq ptr %now, %was
+  br i1 %same, label %end, label %look
+look:
+  %typep = getelementptr i8, ptr %now, i64 {H - 8}
+  %type = load ptr, ptr %typep
+  %bound = icmp eq ptr %type, @tg_method
+  br i1 %bound, label %method, label %end
+method:
+  %functionp = getelementptr i8, ptr %now, i64 {H}
+  %function = load ptr, ptr %functionp
+  %alike = icmp eq ptr %function, %was
+  br label %end
+end:
+  %result = phi i1 [ true, %there ], [ false, %look ], [ %alike, %method ]
+  call void @Py_DecRef(ptr %now)
+  ret i1 %result
+}}
+
+define i1 @tg_list_items(ptr %list, ptr %was, i64 %n) {{
+  %sizep = getelementptr i8, ptr %list, i64 {H}
+  %size = load i64, ptr %sizep
+  %as_long = icmp eq i64 %size, %n
+  br i1 %as_long, label %look, label %no
+look:
+  %itemsp = getelementptr i8, ptr %list, i64 {H + 8}
+  %items = load ptr, ptr %itemsp
+  %bytes = shl i64 %n, 3
+  %differ = call i32 @memcmp(ptr %items, ptr %was, i64 %bytes)
+  %same = icmp eq i32 %differ, 0
+  ret i1 %same
+no:
+  ret i1 false
+}}
+
+; Keys and values stand in turn in the table: n of both together.
+define i1 @tg_dict_items(ptr %dict, ptr %was, i64 %n) {{
+entry:
+  %before = alloca i64
+  %keyp = alloca ptr
+  %valuep = alloca ptr
+  store i64 0, ptr %before
+  br label %each
+each:
+  %i = phi i64 [ 0, %entry ], [ %next, %value ]
+  %some = call i32 @PyDict_Next(ptr %dict, ptr %before, ptr %keyp, ptr %valuep)
+  %is_some = icmp ne i32 %some, 0
+  %more = icmp slt i64 %i, %n
+  %both = and i1 %is_some, %more
+  br i1 %both, label %item, label %end
+item:
+  %key = load ptr, ptr %keyp
+  %key_wasp = getelementptr ptr, ptr %was, i64 %i
+  %key_was = load ptr, ptr %key_wasp
+  %same_key = icmp eq ptr %key, %key_was
+  br i1 %same_key, label %value, label %no
+value:
+  %j = add i64 %i, 1
+  %next = add i64 %i, 2
+  %now = load ptr, ptr %valuep
+  %value_wasp = getelementptr ptr, ptr %was, i64 %j
+  %value_was = load ptr, ptr %value_wasp
+  %same_value = icmp eq ptr %now, %value_was
+  br i1 %same_value, label %each, label %no
+end:
+  %either = or i1 %is_some, %more
+  %same = xor i1 %either, true
+  ret i1 %same
+no:
+  ret i1 false
+}}
+
 define i32 @tg_pause() {{
   %state = call i32 @PyGILState_Ensure()
   %raised = call i32 @PyErr_CheckSignals()
@@ -293,5 +415,6 @@ def objects() -> dict[str, int]:
     found |= {f"tg_scalar_{n}": id(d.type) for d, n in NAMES.items()}
     found |= {"tg_ndarray": id(np.ndarray), "tg_float": id(float), "tg_complex": id(complex)}
     found |= {"tg_tuple": id(tuple), "tg_list": id(list), "tg_dict": id(dict)}
+    found |= {"tg_str": id(str), "tg_method": id(types.MethodType)}
     found |= {f"tg_{k}": v for k, v in jit.numpy_api().items()}
     return found

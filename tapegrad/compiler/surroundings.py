@@ -1,70 +1,162 @@
 """Surroundings: what a traced function reads beside its arguments, and whether it is still the same.
 
-A program holds the values that names and arrays outside the function had when it was traced. Where such a value changes, the
-program is dropped and the function traced again. What is looked at:
+A program holds what the function read when it was traced: closures, globals, attributes, items. Each such place is *watched*, from before
+the trace on: where it has changed at a call, the program is dropped and the function traced again; where the trace itself changes it,
+the result counts for that call only, and a function that does so twice in a row is refused (program.py). `WAYS` says what is watched, what
+is refused and what is not seen, a row for each way in which what a function sees can change; README.md shows that table, and
+tests/test_compiled_surroundings.py tries each row.
 
-    names     numbers, text, arrays, tensors and functions that the function, or one that it refers to, finds in its closure or among
-              the globals of the user's modules: whether the name still means it
-    tensors   found so: whether they still have the same array
-    arrays    that met a traced value, or were found so, if small: whether they hold the same bytes; big ones that met a traced
-              value are read-only as long as the program lives (storage.py)
+Which places these are follows from code (reading.py), from the function and its static arguments on: names that it looks up in its closure
+and among globals; of each object found there the attributes of which any function found so far mentions the name; the items of lists,
+tuples, dicts and sets; code and defaults of functions. Libraries are left alone. A name that is only written to (a counter, a log) is no
+place that is read.
 
-Not seen are attributes bound anew, what lists and dictionaries hold, and big arrays that only constants are computed from.
-
-Invariant: a `Watched` is checked before a program's result counts: by `changed`, or by the entry in machine code (native.py).
+Invariant: each `Watched` is checked before a program's result counts: by `changed`, or by the entry in machine code (native.py).
 """
 
 from __future__ import annotations
 
+import array
+import collections
+import contextvars
 import ctypes
-import dis
+import datetime
 import functools
+import io
 import math
+import os
+import random
 import sys
+import threading
+import time
 import types
+import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 from ..closures import content
-from ..storage import StandIn, owner
+from ..errors import TraceError
+from ..storage import StandIn, kept, owner
 from ..tape import BIG
 from ..tensor import Tensor
+from .reading import Facts, facts
+
+WAYS = (
+    ("a variable of an enclosing function, or a global, bound anew: numbers, text, containers, arrays, tensors, functions", "guarded"),
+    ("an array or tensor found there, in a container or in an attribute: written in place", "guarded; over 16 kB, the write raises"),
+    ("items of lists, tuples, dicts (with their order), sets, deques, bytearrays", "guarded"),
+    ("attributes of objects, classes and the user's modules; methods", "guarded"),
+    ("code, `__defaults__` and `__kwdefaults__` of functions; what `functools.partial` and bound methods hold", "guarded"),
+    ("the same of helper functions, and of what these refer to", "guarded"),
+    ("attributes of static arguments (objects)", "guarded"),
+    ("kind, dtype, shape and structure of arguments; the order of dicts and of `**kwargs`; int, float, bool, NumPy scalar", "guarded"),
+    ("whether two arguments are one array (`x is y`)", "guarded"),
+    ("values that Python looked at: `if x > 0`, `float(x)`, `range(n)`, NaN and -0.0 included", "guarded"),
+    ("the grad mode; environment variables", "guarded"),
+    ("what the function itself changes and reads: `nonlocal n; n += 1`, an array of its closure", "refused when traced again"),
+    ("random numbers: of NumPy, Python and generators (`Generator`, `RandomState`, `random.Random`), seeded or not", "refused"),
+    ("clocks, `uuid`, `os.urandom`, `secrets`, `id()`, `input()`, opened files, process and thread numbers", "refused"),
+    ("`eval`, `exec`, `globals()`, `locals()`", "refused"),
+    ("iterators and generators: as arguments, or read from outside", "refused"),
+    ("whether arguments overlap in memory (`np.shares_memory`), writes into arguments", "refused"),
+    ("`np.errstate` and `np.seterr`", "not seen: warnings about values come from the traced run only"),
+    ("counters and logs that the function only writes to (`runs.append(x)`), printing", "not seen: they happen in the traced run only"),
+    ("`isinstance(k, float)` where k is a NumPy scalar: inside it is a tensor, as an array is", "not seen"),
+    ("what libraries hold: their globals, caches and settings, functions of theirs replaced (`np.sin = ...`)", "not seen"),
+    ("state inside objects of compiled code other than arrays; attributes read by text that is computed", "not seen"),
+)  # fmt: skip
+"""Ways in which what a compiled function sees can change between two calls, and what becomes of each."""
 
 PLAIN = (int, float, complex, str, bytes, type(None), np.generic)
 
 _LIBRARIES = frozenset(
-    {"tapegrad", "numpy", "scipy", "optree", "numba", "builtins", *sys.stdlib_module_names}
+    {
+        "tapegrad",
+        "numpy",
+        "scipy",
+        "optree",
+        "numba",
+        "builtins",
+        "llvmlite",
+        *sys.stdlib_module_names,
+    }
 ) - {"__main__"}
 """Modules whose globals are left alone: they do not change."""
 
+MOST_NATIVE = 256
+"""Places above which they are checked in Python: code for each would take longest to compile."""
+
+MOST_VISITED = 100_000
+"""Objects above which a function is refused: it reads too much to look at in each call."""
+
+ABSENT = types.SimpleNamespace()
+"""The value of a place where nothing is."""
+
 
 class Watched:
-    """One value, where it was found (nowhere: an array that met a traced value), and its bytes if it is a small array."""
+    """One place that a function reads: how it is found, what was there, and the bytes of a small array.
 
-    __slots__ = ("copy", "holder", "name", "value")
+    how          holder            value
+    array        -                 an array that met a traced value or was found: its bytes
+    cell         a cell            what a variable of an enclosing function means
+    entry        a dict, a name    a global
+    attribute    an object, name   an attribute, or the function of a bound method
+    tensor       a tensor          its array
+    function     a function        code, defaults, keyword defaults
+    items        a list or dict    the items in order (keys and values one after the other)
+    state        any object        what `_state` tells of it
+    """
 
-    def __init__(self, value: Any, holder: Any = None, name: str = "") -> None:
+    __slots__ = ("copy", "held", "holder", "how", "name", "value", "words")
+
+    def __init__(self, how: str, value: Any, holder: Any = None, name: str = "") -> None:
+        self.how = how
         self.value = value
-        self.holder = holder  # a cell, the globals with a name in them, or a tensor
+        self.holder = holder
         self.name = name
-        small = isinstance(value, np.ndarray) and value.nbytes <= BIG and value.dtype != object
-        self.copy = np.array(value, order="C") if small and owner(value).flags.writeable else None
+        self.copy: np.ndarray | None = None
+        self.held: Any = (
+            None  # a view that locks a big array that was found, as long as it is watched
+        )
+        if how == "array" and owner(value).flags.writeable:
+            if value.nbytes <= BIG:
+                self.copy = np.array(value, order="C")
+            elif name:
+                self.held = kept(value)
+        self.words: np.ndarray | None = None
+        """Addresses that machine code compares."""
+        if how in ("items", "function"):
+            self.words = np.array([0 if x is None and how == "function" else id(x) for x in value], np.intp)  # fmt: skip
 
     def told(self) -> str:
         """What it is, in words."""
         kind = type(self.value).__name__
-        if self.name:
+        if self.how == "entry":
             return f"the global {self.name!r}, {kind}"
-        if type(self.holder) is types.CellType:
+        if self.how == "cell":
             return f"a variable of an enclosing function, {kind}"
+        if self.how == "attribute":
+            of = getattr(self.holder, "__name__", type(self.holder).__name__)
+            return f"the attribute {self.name!r} of {of}, {kind}"
+        if self.how == "items":
+            return f"the items of a {type(self.holder).__name__}"
+        if self.how == "function":
+            return f"code or defaults of {getattr(self.holder, '__name__', 'a function')}"
+        if self.how == "state":
+            return f"the state of a {type(self.holder).__name__}"
         return f"an array of shape {np.shape(self.value)}"
 
     def changed(self) -> bool:
         """Whether it is another value now. A number bound anew is the same if it is equal."""
-        if not _same(self.value, self._now()):
+        now = self._now()
+        if self.how in ("items", "function", "state"):
+            if len(now) != len(self.value) or not all(map(_same, self.value, now)):
+                return True
+        elif not _same(self.value, now):
             return True
         if self.copy is None:
             return False
@@ -72,12 +164,42 @@ class Watched:
         return value.shape != copy.shape or value.tobytes() != copy.tobytes()
 
     def _now(self) -> Any:
-        holder = self.holder
-        if holder is None:
+        how, holder = self.how, self.holder
+        if how == "array":
             return self.value
-        if type(holder) is types.CellType:
+        if how == "cell":
             return content(holder)
-        return holder.get(self.name) if self.name else holder._value
+        if how == "entry":
+            return holder.get(self.name, ABSENT)
+        if how == "attribute":
+            return _attribute(holder, self.name)
+        if how == "tensor":
+            return holder._value
+        return _inside(how, holder)
+
+    @property
+    def native(self) -> bool:
+        """Whether machine code can look at it."""
+        if self.how == "state" or (self.copy is not None and not self.value.flags.c_contiguous):
+            return False
+        if self.how == "items":
+            return type(self.holder) in (list, dict)
+        return self.how != "function" or place_of_code() is not None
+
+
+def _inside(how: str, holder: Any) -> tuple[Any, ...]:
+    if how == "function":
+        return holder.__code__, holder.__defaults__, holder.__kwdefaults__
+    if how == "state":
+        return _state(holder)
+    if isinstance(holder, dict):
+        return tuple(x for item in holder.items() for x in item)
+    return tuple(holder)
+
+
+def _attribute(holder: Any, name: str) -> Any:
+    value = getattr(holder, name, ABSENT)
+    return value.__func__ if type(value) is types.MethodType else value
 
 
 def _same(a: Any, b: Any) -> bool:
@@ -90,22 +212,44 @@ def _same(a: Any, b: Any) -> bool:
     return isinstance(a, PLAIN) and bool(a == b or (a != a and b != b)) and _sign(a) == _sign(b)
 
 
-def _sign(x: Any) -> float:
-    return math.copysign(1.0, x) if isinstance(x, float) else 0.0
+def _sign(x: Any) -> Any:
+    if isinstance(x, complex | np.complexfloating):
+        return math.copysign(1.0, x.real), math.copysign(1.0, x.imag)
+    return math.copysign(1.0, x) if isinstance(x, float | np.floating) else 0.0
 
 
-def watched(f: Callable[..., Any], met: Sequence[np.ndarray]) -> list[Watched]:
-    """What to look at for a function that has just been traced: what it refers to, and the arrays that it met."""
-    found = [Watched(value, holder, name) for value, holder, name in _names(f)]
-    found += [
-        Watched(w.value._value, w.value)
-        for w in found
-        if isinstance(w.value, Tensor) and not isinstance(w.value._value, StandIn)
-    ]
-    known = {id(w.value) for w in found if w.copy is not None}
+def same_static(a: Any, b: Any) -> bool:
+    """Whether two static arguments are the same to a function: equal, of equal types and signs inside, with equal attributes."""
+    if a is b:
+        return True
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, tuple):
+        return len(a) == len(b) and all(map(same_static, a, b))
+    if isinstance(a, PLAIN):
+        return _same(a, b)
+    if isinstance(a, frozenset):
+        return a == b and {(type(x), x) for x in a} == {(type(x), x) for x in b}
+    try:
+        if not a == b:
+            return False
+    except Exception:
+        return False  # what cannot be compared is another
+    own, other = _vars(a), _vars(b)
+    return own.keys() == other.keys() and all(same_static(own[k], other[k]) for k in own)
+
+
+def _vars(x: Any) -> dict[str, Any]:
+    found = getattr(x, "__dict__", None)
+    return found if type(found) is dict else {}
+
+
+def watched(around: Sequence[Watched], met: Sequence[np.ndarray]) -> list[Watched]:
+    """What to look at for a function that has just been traced: the places that it reads, and the arrays that it met."""
+    known = {id(w.value) for w in around if w.copy is not None}
     arrays = {id(a): a for a in map(_comparable, met)}
-    others = (Watched(a) for number, a in arrays.items() if number not in known)
-    return [*found, *(w for w in others if w.copy is not None)]
+    others = (Watched("array", a) for number, a in arrays.items() if number not in known)
+    return [*around, *(w for w in others if w.copy is not None)]
 
 
 def _comparable(array: np.ndarray) -> np.ndarray:
@@ -117,72 +261,243 @@ def _comparable(array: np.ndarray) -> np.ndarray:
     return array
 
 
-def _names(f: Callable[..., Any]) -> Iterator[tuple[Any, Any, str]]:
-    """(value, cell or globals, name) of what functions refer to, from this one on."""
-    unseen: list[Any] = [f]
-    seen: set[Any] = set()
-    while unseen:
-        function = unseen.pop()
-        if id(function) in seen:
-            continue
-        seen.add(id(function))
-        if isinstance(function, functools.partial):
-            unseen.append(function.func)
-            continue
-        if isinstance(function, types.MethodType):
-            unseen.append(function.__func__)
-            continue
-        unseen.extend(getattr(function, k) for k in ("__wrapped__", "f") if k in _dict(function))
-        if not isinstance(function, types.FunctionType):
-            unseen.append(vars(type(function)).get("__call__"))
-            continue
-        scope = function.__globals__
-        module = scope.get("__name__", "")  # a wrapper's own __module__ is that of what it wraps
-        user = module.split(".")[0] not in _LIBRARIES
-        for cell in function.__closure__ or ():
-            value = content(cell)
-            if _kind(value) and user and id(cell) not in seen:
-                seen.add(id(cell))
-                yield value, cell, ""
-            elif callable(value):
-                unseen.append(value)
-        for name in _read(function.__code__) if user else ():
-            if name not in scope or (id(scope), name) in seen:
+# ---------------------------------------------------------------------------------------------------- what is read
+
+
+class Surroundings:
+    """What a function and its static arguments lead to: places to watch, generators of random numbers, calls to look out for."""
+
+    def __init__(self, f: Callable[..., Any], static: Sequence[Any] = ()) -> None:
+        self.names: set[str] = set()
+        self.stored: set[str] = set()
+        self.whole = False
+        self.compares = False
+        self.lines: dict[str, tuple[int, str]] = {}
+        while (
+            True
+        ):  # objects are looked at again where a function found later mentions more attributes
+            before = len(self.names), len(self.stored), self.whole
+            self._places: list[tuple[str, Any, Any, str]] = []
+            self.generators: list[Any] = []
+            self.volatile = False
+            self._seen: dict[Any, Any] = {}
+            self._waiting: list[Any] = [f, *static]
+            while self._waiting:
+                self._visit(self._waiting.pop())
+            if before == (len(self.names), len(self.stored), self.whole):
+                break
+        self._seen.clear()
+        self.found = [Watched(*place) for place in self._places]
+
+    def _once(self, key: Any, held: Any) -> bool:
+        if key in self._seen:
+            return False
+        self._seen[key] = held  # alive, so that no other object gets its number
+        if len(self._seen) > MOST_VISITED:
+            raise TraceError(
+                f"a compiled function reads more than {MOST_VISITED:,} objects beside its arguments, too many to look at in each call. "
+                "Pass arrays as arguments, or keep numbers in arrays."
+            )
+        return True
+
+    def _watch(self, how: str, value: Any, holder: Any, name: str = "") -> None:
+        if self._once((how, id(holder), name), holder):
+            if how != "attribute" or _same(
+                value, _attribute(holder, name)
+            ):  # none that is made anew
+                self._places.append((how, value, holder, name))
+            self._waiting.append(value)
+
+    def _visit(self, value: Any) -> None:
+        kind = type(value)
+        if isinstance(value, PLAIN) or kind in _OPAQUE or not self._once(id(value), value):
+            return
+        if _is_volatile(value):
+            self.volatile = True
+        elif kind is types.FunctionType:
+            self._function(value)
+        elif kind is types.ModuleType:
+            self._module(value)
+        elif isinstance(value, type):
+            self._class(value)
+        elif isinstance(value, Tensor):
+            if not isinstance(value._value, StandIn):
+                self._watch("tensor", value._value, value)
+            self._instance(value)
+        elif isinstance(value, np.ndarray):
+            if value.dtype == object:
+                self._watch("state", _state(value), value)
+            elif owner(value).flags.writeable:
+                self._places.append(("array", value, None, "found"))
+        elif isinstance(value, functools.partial):
+            self._waiting += [value.func, *value.args, value.keywords]
+        elif kind is types.MethodType:
+            self._waiting += [value.__func__, value.__self__]
+        elif isinstance(value, property):
+            self._waiting += [value.fget]
+        elif isinstance(value, staticmethod | classmethod):
+            self._waiting.append(value.__func__)
+        elif isinstance(value, _GENERATORS):
+            self.generators.append(value)
+        elif isinstance(value, tuple | frozenset):
+            self._waiting += list(value)
+            self._instance(value)
+        elif isinstance(value, list | dict):
+            self._watch("items", _inside("items", value), value)
+            self._waiting += list(value.values() if isinstance(value, dict) else value)
+            self._instance(value)
+        elif isinstance(value, _WITH_STATE):
+            self._watch("state", _state(value), value)
+            self._waiting += [x for x in _state(value) if not isinstance(x, PLAIN)]
+        elif hasattr(kind, "__next__"):
+            if not isinstance(value, io.IOBase) or self.names & {"read", "readline", "readlines"}:
+                raise TraceError(
+                    f"a compiled function reads a {kind.__name__} beside its arguments (an iterator, a generator or a file), which gives "
+                    "something else each time. Make a list of it, or take from it outside and pass what came as an argument."
+                )
+        else:
+            self._instance(value)
+
+    def _function(self, f: types.FunctionType) -> None:
+        known = facts(f.__code__)
+        user = _is_user(
+            f.__globals__.get("__name__", "")
+        )  # a wrapper's __module__ is that of what it wraps
+        self._waiting += [vars(f)[k] for k in ("__wrapped__", "f") if k in vars(f)]
+        variables = zip(f.__code__.co_freevars, f.__closure__ or (), strict=False)
+        if not user:
+            for _, cell in variables:
+                value = content(cell)
+                if callable(value) or isinstance(value, tuple | list):
+                    self._waiting += value if isinstance(value, tuple | list) else [value]
+            return
+        self._note(known, f.__code__)
+        self._watch("function", _inside("function", f), f)
+        for name, cell in variables:
+            if name in known.cells:
+                self._watch("cell", content(cell), cell)
+        scope = f.__globals__
+        for name in known.globals:
+            if name not in scope:
+                if name in vars(_BUILTINS):
+                    self._waiting.append(vars(_BUILTINS)[name])
                 continue
-            seen.add((id(scope), name))
             value = scope[name]
-            if _kind(value):
-                yield value, scope, name
-            elif callable(value):
-                unseen.append(value)
-                # In a notebook functions are defined again.
-                if _is_function(value) and module == "__main__":
-                    yield value, scope, name
+            if type(value) is types.ModuleType:
+                self._waiting.append(value)
+            else:
+                self._watch("entry", value, scope, name)
+        self._waiting += [sys.modules[name] for name in known.imports if name in sys.modules]
+        self._attributes(f, vars(f))
+
+    def _note(self, known: Facts, code: types.CodeType) -> None:
+        self.names |= known.attributes
+        self.stored |= known.stored
+        self.whole |= known.whole
+        self.compares |= known.compares
+        file = os.path.basename(code.co_filename)
+        for name, line in known.lines.items():
+            self.lines.setdefault(name, (line, f'"{file}", line {line}, in {code.co_name}'))
+
+    def _module(self, module: types.ModuleType) -> None:
+        if _is_user(module.__name__):
+            for name in self.names & vars(module).keys():
+                value = vars(module)[name]
+                if type(value) is types.ModuleType:
+                    self._waiting.append(value)
+                else:
+                    self._watch("entry", value, vars(module), name)
+        elif module is os:
+            if self.names & {"environ", "getenv", "environb"}:
+                self._watch("items", _inside("items", os.environ._data), os.environ._data)  # type: ignore[attr-defined]
+            self._of_library(module)
+        elif module.__name__.split(".")[0] in _VOLATILE_IN or "numpy" in module.__name__:
+            self._of_library(module)
+
+    def _of_library(self, module: types.ModuleType) -> None:
+        """What a module of a library has under names that are mentioned, and is never the same."""
+        for name in self.names & vars(module).keys():
+            value = vars(module)[name]
+            if _is_volatile(value) or value is np.random or value is datetime.datetime or value is datetime.date:  # fmt: skip
+                self._waiting.append(value)
+
+    def _class(self, cls: type) -> None:
+        if cls in (datetime.datetime, datetime.date):
+            self.volatile |= bool(self.names & {"now", "utcnow", "today"})
+        for base in cls.__mro__:
+            if not _is_user(base.__module__):
+                continue
+            for name, value in vars(base).items():
+                if name in self.names or self.whole:
+                    if isinstance(value, property | functools.cached_property):
+                        self._waiting.append(getattr(value, "fget", None) or value.func)  # type: ignore[attr-defined]
+                    elif not isinstance(value, types.MemberDescriptorType | types.GetSetDescriptorType):  # fmt: skip
+                        self._watch("attribute", _attribute(cls, name), cls, name)
+                        self._waiting.append(value)
+                elif name.startswith("__") and type(value) is types.FunctionType:
+                    self._waiting.append(value)
+
+    def _instance(self, value: Any) -> None:
+        cls = type(value)
+        if isinstance(value, Tensor) and cls.__module__.split(".")[0] == "tapegrad":
+            return
+        own = _vars(value)
+        if not _is_user(cls.__module__):
+            if isinstance(value, type(os.environ)):
+                self._watch("items", _inside("items", value._data), value._data)  # type: ignore[attr-defined]
+            if cls.__module__.split(".")[0] in ("tapegrad", "numba"):
+                self._waiting += [own[k] for k in ("__wrapped__", "f") if k in own]
+            elif hasattr(value, "__wrapped__"):
+                self._waiting.append(value.__wrapped__)
+            else:
+                self._attributes(value, own)
+            return
+        self._waiting.append(cls)
+        self._attributes(value, own)
+        for base in cls.__mro__:
+            if not _is_user(base.__module__):
+                continue
+            for name, member in vars(base).items():
+                plain = not isinstance(member, property | functools.cached_property | classmethod)
+                if (name in self.names or self.whole) and plain and name not in own and not name.startswith("__"):  # fmt: skip
+                    self._watch("attribute", _attribute(value, name), value, name)
+
+    def _attributes(self, value: Any, own: dict[str, Any]) -> None:
+        for name in own if self.whole else self.names & own.keys():
+            self._watch("attribute", _attribute(value, name), value, name)
+        for name in self.stored & self.names:
+            if name not in own and _attribute(value, name) is ABSENT and self._settable(value):
+                self._watch("attribute", ABSENT, value, name)
+
+    def _settable(self, value: Any) -> bool:
+        return hasattr(value, "__dict__") and type(value) is not types.FunctionType
 
 
-def _is_function(value: Any) -> bool:
-    return isinstance(value, types.FunctionType)
+def _is_user(module: Any) -> bool:
+    return isinstance(module, str) and module.split(".")[0] not in _LIBRARIES
 
 
-def _dict(value: Any) -> Any:
-    return getattr(value, "__dict__", ())
+_BUILTINS: Any = __import__("builtins")
+_OPAQUE = frozenset({np.dtype, np.ufunc, types.CodeType, types.FrameType, slice, range})
+_GENERATORS = (np.random.Generator, np.random.RandomState, np.random.BitGenerator, random.Random)
+_WITH_STATE = (
+    set, collections.deque, bytearray, array.array, memoryview, weakref.ref, contextvars.ContextVar, types.MappingProxyType,
+)  # fmt: skip
 
 
-def _read(code: types.CodeType) -> Iterator[str]:
-    """Names that a function looks up among its globals, or one defined inside it."""
-    for instruction in dis.get_instructions(code):
-        if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
-            yield instruction.argval
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            yield from _read(constant)
-
-
-def _kind(value: Any) -> bool:
-    """Whether a value is of a kind that is looked at."""
-    if isinstance(value, tuple):
-        return all(isinstance(x, PLAIN) for x in value)
-    return isinstance(value, (*PLAIN, np.ndarray, Tensor))
+def _state(value: Any) -> tuple[Any, ...]:
+    """What an object of a known kind holds."""
+    if isinstance(value, bytearray | memoryview | array.array):
+        return (bytes(value),)
+    if isinstance(value, weakref.ref):
+        return (value(),)
+    if isinstance(value, contextvars.ContextVar):
+        return (value.get(ABSENT),)
+    if isinstance(value, np.ndarray):
+        return tuple(value.ravel().tolist())
+    if isinstance(value, types.MappingProxyType):
+        return tuple(x for item in value.items() for x in item)
+    return tuple(value)
 
 
 def held_elsewhere(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -199,9 +514,119 @@ def held_elsewhere(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     ]
 
 
+# ---------------------------------------------------------------------------------------------------- what is never the same
+
+_CALLS: tuple[Any, ...] = (
+    time.time, time.time_ns, time.perf_counter, time.perf_counter_ns, time.monotonic, time.monotonic_ns, time.process_time,
+    time.process_time_ns, time.thread_time, time.thread_time_ns, time.localtime, time.gmtime, time.ctime, time.asctime, time.strftime,
+    datetime.datetime.now, datetime.datetime.utcnow, datetime.datetime.today, datetime.date.today,
+    os.urandom, os.getpid, threading.get_ident, id, input, open, eval, exec, globals, locals,
+)  # fmt: skip
+_FUNCTIONS = {
+    "uuid": ("uuid1", "uuid4"),
+    "secrets": ("token_bytes", "token_hex", "token_urlsafe", "randbelow", "choice", "randbits", "SystemRandom"),
+    "random": ("Random", "SystemRandom"),
+}  # fmt: skip
+"""Functions of Python's and classes that make such calls, by module: these are not imported for that."""
+
+
+def _functions() -> list[Any]:
+    loaded = ((sys.modules[m], names) for m, names in _FUNCTIONS.items() if m in sys.modules)
+    return [getattr(module, name) for module, names in loaded for name in names]
+
+
+_ANYWHERE = (os.urandom, io.open)
+"""Calls that are looked for in libraries, too: unseeded generators and files."""
+
+_OPENING = (
+    "load", "loadtxt", "genfromtxt", "fromfile", "memmap", "default_rng", "RandomState", "SeedSequence", "PCG64", "PCG64DXSM", "MT19937",
+    "Philox", "SFC64", "Generator",
+)  # fmt: skip
+_VOLATILE_IN = frozenset({"time", "datetime", "os", "threading", "builtins", "io", "uuid", "secrets", "random", "pathlib"})  # fmt: skip
+
+
+def _is_volatile(value: Any) -> bool:
+    """Whether it is, or may make, a call whose result is never the same: `looked_out` finds out whether it is made."""
+    if isinstance(getattr(value, "__self__", None), random.SystemRandom):
+        return True
+    if isinstance(value, types.BuiltinFunctionType):
+        return value in _CALLS
+    if isinstance(value, types.FunctionType | type | types.MethodType | types.ModuleType):
+        if value is np.random or any(value is g for g in _functions()):
+            return True
+        module = getattr(value, "__module__", None) or ""
+        opens = getattr(value, "__name__", "") in (*_OPENING, "Path", "PosixPath")
+        return opens and module.split(".")[0] in ("numpy", "pathlib")
+    return getattr(value, "__name__", None) in _OPENING and not isinstance(value, type)
+
+
+@contextmanager
+def looked_out(name: str, wanted: bool) -> Iterator[None]:
+    """While this lasts, calls whose result is never the same raise TraceError, by line. It costs time at each call."""
+    if not wanted:
+        yield
+        return
+    made = (*_functions(), *vars(random.SystemRandom).values())
+    codes = {g.__code__: g for g in made if isinstance(g, types.FunctionType)}
+
+    def look(frame: Any, event: str, called: Any) -> None:
+        if event == "c_call" and isinstance(called, types.BuiltinFunctionType) and called in _CALLS:
+            by_user = _is_user(frame.f_globals.get("__name__", ""))
+            if not by_user and (called not in _ANYWHERE or _importing(frame)):
+                return
+            what = f"{called.__module__ or type(called.__self__).__name__}.{called.__name__}"
+        elif event == "call" and frame.f_code in codes:
+            called = codes[frame.f_code]
+            what = f"{called.__module__}.{called.__name__}"
+        else:
+            return
+        while frame is not None and not _is_user(frame.f_globals.get("__name__", "")):
+            frame = frame.f_back
+        if frame is None:
+            return
+        where = f'"{os.path.basename(frame.f_code.co_filename)}", line {frame.f_lineno}, in {frame.f_code.co_name}'
+        raise TraceError(
+            f"{name} calls {what} ({where}) while it is traced by tg.compile, which would freeze what that returns: it is another value in "
+            "each run. Call it outside, and pass the result as an argument."
+        )
+
+    before = sys.getprofile()
+    sys.setprofile(look)
+    try:
+        yield
+    finally:
+        sys.setprofile(before)
+
+
+def _importing(frame: Any) -> bool:
+    while frame is not None:
+        if frame.f_globals.get("__name__", "").startswith(
+            ("importlib", "linecache", "tokenize", "tapegrad")
+        ):
+            return True
+        frame = frame.f_back
+    return False
+
+
+# ---------------------------------------------------------------------------------------------------- Python's objects in memory
+
+
 def place_of_data() -> int:
     """Where in a tensor's memory the address of its array stands."""
     t = Tensor()
     t._value, t._node = np.zeros(1), None
     words = range(object.__basicsize__, Tensor.__basicsize__, 8)
     return next(k for k in words if ctypes.c_size_t.from_address(id(t) + k).value == id(t._value))
+
+
+@functools.cache
+def place_of_code() -> int | None:
+    """Where in a function's memory the addresses of its code, defaults and keyword defaults stand; None where they are elsewhere."""
+
+    def f(a: int = 1, *, b: int = 2) -> None: ...
+
+    words = [id(f.__code__), id(f.__defaults__), id(f.__kwdefaults__)]
+    for k in range(object.__basicsize__, types.FunctionType.__basicsize__ - 16, 8):
+        if [ctypes.c_size_t.from_address(id(f) + k + 8 * i).value for i in range(3)] == words:
+            return k
+    return None
