@@ -47,7 +47,7 @@ def plus(context: Any, total: Any, term: Any) -> Any:
     return types.float64(types.float64, types.float64), added
 
 
-def _guarded(name: str) -> Callable[[Any], Any]:
+def _guarded(name: str) -> Callable[[Any, Any, Any], Any]:
     """A product or quotient of numbers that is 0 wherever the first of them is 0; of float32 alone it is float32."""
 
     def combined(context: Any, g: Any, p: Any) -> Any:

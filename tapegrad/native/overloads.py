@@ -885,8 +885,8 @@ def determinant(a: Any) -> Any:
                 raise NotDifferentiable(SINGULAR)
             values = value(a)
             slopes = cofactors(values, 0.0)
-            for k in np.ndindex(a.shape):
-                d = d + slopes[k] * (a[k] - values[k])
+            for place in np.ndindex(a.shape):
+                d = d + slopes[place] * (a[place] - values[place])
             return d
         for k in range(a.shape[0]):
             d = d * u[k, k]
