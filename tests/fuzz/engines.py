@@ -1,0 +1,385 @@
+"""Every way in which the library runs a program, each as a function that raises Wrong, Unclear, or the library's refusal.
+
+`Case` holds a program with what all engines are compared with: NumPy's value, differences, and the gradient by the sweep, itself held
+against the differences.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import traceback
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import tapegrad as tg
+from tests.fuzz.judge import Unclear, Wrong, arrays, flat, inner, same, slope, spread
+from tests.fuzz.program import Program, leaves, mapped
+
+
+class Case:
+    def __init__(self, program: Program, scope: dict[str, Any] | None = None) -> None:
+        self.program = program
+        self.scope = scope
+        self.f = program.function(scope)
+        self.argnums = program.argnums
+        single = any(x.dtype == "float32" for p in program.parameters for x in leaves(p))
+        self.single = single or "float32" in program.source
+        self.eps = float(np.finfo(np.float32 if self.single else np.float64).eps)
+
+    def plain(self, arguments: list[Any]) -> Any:
+        """NumPy's result; Unclear where NumPy refuses."""
+        try:
+            value = self.f(*copy.deepcopy(arguments))
+        except Exception as error:
+            raise Unclear(f"NumPy refuses: {type(error).__name__}") from None
+        if not all(np.all(np.isfinite(x)) for x in arrays(value) if x.dtype.kind in "fc"):
+            raise Unclear("not finite")
+        return value
+
+    def loss(self, *arguments: Any) -> Any:
+        """A weighted sum of all results, complex ones as pairs."""
+        total = 0.0
+        for _, leaf in flat(self.f(*arguments)):
+            total = total + weighted(leaf)
+        return total
+
+    def gradient(self, arguments: list[Any]) -> tuple[Any, Any]:
+        """(value, gradients) by the sweep."""
+        tg.set_engine("sweep")
+        return tg.value_and_grad(self.loss, self.argnums)(*arguments)
+
+    def moved(self, arguments: list[Any], direction: list[Any], h: float) -> list[Any]:
+        moved = list(arguments)
+        for i, d in zip(self.argnums, direction, strict=True):
+            moved[i] = plus(moved[i], d, h)
+        return moved
+
+    def direction(self, arguments: list[Any], seed: int = 0) -> list[Any]:
+        rng = np.random.default_rng([seed, 11])
+
+        def draw(x: Any) -> Any:
+            x = np.asarray(x)
+            d = rng.uniform(-1, 1, x.shape)
+            if x.dtype.kind == "c":
+                d = d + 1j * rng.uniform(-1, 1, x.shape)
+            return np.asarray(d).astype(x.dtype)[()] if x.ndim == 0 else d.astype(x.dtype)
+
+        return [mapped(draw, arguments[i]) for i in self.argnums]
+
+    def along(
+        self, function: Callable[..., Any], arguments: list[Any], direction: list[Any]
+    ) -> Any:
+        def value(h: float) -> np.ndarray:
+            try:
+                parts = [x.ravel() for x in arrays(function(*self.moved(arguments, direction, h)))]
+            except tg.TapegradError:
+                raise
+            except Exception as error:
+                raise Unclear(f"NumPy refuses next to this point: {type(error).__name__}") from None
+            parts = [np.concatenate([p.real, p.imag]) if p.dtype.kind == "c" else p for p in parts]
+            return np.concatenate([np.zeros(0), *parts])
+
+        return slope(value)
+
+
+def weighted(leaf: Any) -> Any:
+    if isinstance(leaf, str | type(None)):
+        return 0.0
+    kind = np.dtype(getattr(leaf, "dtype", type(leaf))).kind
+    n = np.shape(leaf)
+    w = np.cos(1.3 + np.arange(math.prod(n), dtype=float)).reshape(n)
+    if kind == "c":
+        return np.sum(np.real(leaf) * w) + np.sum(np.imag(leaf) * (w + 0.4))
+    return np.sum(leaf * w) if kind == "f" else 0.0
+
+
+def plus(x: Any, d: Any, h: float) -> Any:
+    if isinstance(x, dict):
+        return {k: plus(x[k], d[k], h) for k in x}
+    if isinstance(x, tuple | list):
+        return type(x)(plus(a, b, h) for a, b in zip(x, d, strict=True))
+    return x + h * d
+
+
+def untouched(arguments: list[Any], before: list[Any]) -> None:
+    same(arguments, before, None, "an argument was written: ")
+
+
+# ------------------------------------------------------------------------------------------------ engines
+
+
+def sweep(case: Case) -> None:
+    """The value is NumPy's and the gradient that of differences; single precision is near double precision."""
+    arguments = case.program.arguments()
+    before = copy.deepcopy(arguments)
+    case.plain(arguments)
+    value, gradient = case.gradient(arguments)
+    untouched(arguments, before)
+    expected = case.loss(*copy.deepcopy(arguments))
+    same(value, expected, spread(case.loss, arguments, expected, case.eps), "value", types=False)
+    for i, g in zip(case.argnums, gradient, strict=True):
+        shapes_and_types(g, arguments[i])
+    wide = case.program.arguments(wide=True)
+    reference = gradient
+    if case.single:
+        _, reference = case.gradient(wide)
+        bounds = spread(lambda *a: case.gradient(list(a))[1], wide, reference, case.eps)
+        same(gradient, reference, bounds, "gradient in single precision", types=False)
+    direction = case.direction(wide)
+    expected, off = case.along(case.loss, wide, direction)
+    got = inner(list(reference), direction)
+    if abs(got - expected[0]) > off:
+        raise Wrong(
+            f"gradient: {got!r} along a direction, differences give {expected[0]!r} within {off:.2g}"
+        )
+
+
+def shapes_and_types(gradient: Any, argument: Any) -> None:
+    mine, theirs = flat(gradient), flat(argument)
+    if [p for p, _ in mine] != [p for p, _ in theirs]:
+        raise Wrong(f"gradient has structure {mine}")
+    for (_, g), (_, x) in zip(mine, theirs, strict=True):
+        if np.shape(g) != np.shape(x) or np.asarray(g).dtype != np.asarray(x).dtype:
+            raise Wrong(
+                f"gradient is {np.asarray(g).dtype}{np.shape(g)} of {np.asarray(x).dtype}{np.shape(x)}"
+            )
+
+
+def agrees(
+    case: Case, engine: Callable[..., Any], calls: list[tuple[int, bool]], what: str
+) -> None:
+    """(value, gradients) of an engine are the sweep's, at each of the calls; earlier results stay as they were."""
+    held: list[tuple[Any, Any]] = []
+    clear = 0
+    for call, other in calls:
+        arguments = case.program.arguments(call, other_layout=other)
+        before = copy.deepcopy(arguments)
+        try:
+            case.plain(arguments)
+            expected = case.gradient(arguments)
+            bounds = spread(lambda *a: case.gradient(list(a)), arguments, expected, case.eps)
+        except Unclear:
+            if call == 0:
+                raise
+            continue
+        got = engine(*arguments)
+        where = f"{what}, call {call}{' in other layouts' if other else ''}: "
+        same(got, expected, bounds, where)
+        untouched(arguments, before)
+        held.append((got, copy.deepcopy(got)))
+        clear += 1
+    for got, kept in held:
+        same(got, kept, None, f"{what}: a result of an earlier call was written: ")
+    if not clear:
+        raise Unclear("no call is clear")
+
+
+def replay(case: Case) -> None:
+    def engine(*arguments: Any) -> Any:
+        tg.set_engine("replay")
+        try:
+            return tg.value_and_grad(case.loss, case.argnums)(*arguments)
+        finally:
+            tg.set_engine("sweep")
+
+    agrees(case, engine, [(0, False), (1, False), (2, True)], "replay")
+
+
+def compiled(case: Case) -> None:
+    """The gradient, compiled: traced once, then called with other values and in other layouts."""
+    f = tg.compile(tg.value_and_grad(case.loss, case.argnums))
+    agrees(case, f, [(0, False), (1, False), (2, True), (0, True)], "compiled gradient")
+
+
+def program(case: Case) -> None:
+    """The program itself, compiled: its results are NumPy's, in structure, shapes, types and values."""
+    f = tg.compile(case.f)
+    held = []
+    for call, other in [(0, False), (1, False), (2, True), (0, True)]:
+        arguments = case.program.arguments(call, other_layout=other)
+        before = copy.deepcopy(arguments)
+        try:
+            expected = case.plain(arguments)
+            bounds = spread(case.f, arguments, expected, case.eps)
+        except Unclear:
+            if call == 0:
+                raise
+            continue
+        got = f(*arguments)
+        same(
+            got, expected, bounds, f"compiled, call {call}{' in other layouts' if other else ''}: "
+        )
+        untouched(arguments, before)
+        held.append((got, copy.deepcopy(got)))
+    for got, kept in held:
+        same(got, kept, None, "compiled: a result of an earlier call was written: ")
+
+
+def real_leaves(case: Case) -> Callable[..., Any]:
+    """The program as a function of the arguments that are differentiated by, to a tuple of its results."""
+    arguments = case.program.arguments()
+
+    def function(*given: Any) -> Any:
+        full = list(arguments)
+        for i, x in zip(case.argnums, given, strict=True):
+            full[i] = x
+        return tuple(
+            x for _, x in flat(case.f(*full)) if np.dtype(getattr(x, "dtype", type(x))).kind in "fc"
+        )
+
+    return function
+
+
+def forward(case: Case) -> None:
+    """jvp of all results: the value is NumPy's, the tangents are those that the reverse gives: <w, J d> = <J' w, d>."""
+    arguments = case.program.arguments()
+    case.plain(arguments)
+    direction = case.direction(arguments)
+    primals = tuple(arguments[i] for i in case.argnums)
+    tg.set_engine("sweep")
+    value, tangent = tg.jvp(real_leaves(case), primals, tuple(direction))
+    expected = real_leaves(case)(*copy.deepcopy(primals))
+    same(
+        value,
+        expected,
+        spread(real_leaves(case), list(primals), expected, case.eps),
+        "value of jvp",
+        types=False,
+    )
+    _, gradient = case.gradient(arguments)
+    bounds = spread(lambda *a: case.gradient(list(a))[1], arguments, gradient, case.eps)
+    reverse = inner(list(gradient), direction)
+    sizes = [max(1, np.size(d)) for _, d in flat(direction)]
+    size = sum(abs(float(np.sum(np.abs(np.asarray(t))))) for _, t in flat(tangent))
+    allowed = sum(b * n for b, n in zip(bounds, sizes, strict=True)) + 64 * case.eps * max(
+        1.0, size
+    )
+    along = sum(float(np.real(weighted(np.asarray(t)))) for _, t in flat(tangent))
+    if not abs(along - reverse) <= allowed:
+        raise Wrong(f"forward: <w, J d> = {along!r}, reverse: {reverse!r}, allowed {allowed:.2g}")
+
+
+def jacobian(case: Case) -> None:
+    """Forward and reverse Jacobians are equal."""
+    arguments = case.program.arguments()
+    case.plain(arguments)
+    primals = tuple(arguments[i] for i in case.argnums)
+    f = real_leaves(case)
+    if any(
+        np.asarray(x).dtype.kind == "c"
+        for _, x in [*flat(primals), *flat(f(*copy.deepcopy(primals)))]
+    ):
+        raise Unclear("complex")
+    every = tuple(range(len(primals)))
+    tg.set_engine("sweep")
+    made = {m: lambda *a, m=m: tg.jacobian(f, every, mode=m)(*a) for m in ("forward", "reverse")}
+    expected = made["reverse"](*primals)
+    bounds = spread(made["reverse"], list(primals), expected, case.eps)
+    same(made["forward"](*primals), expected, bounds, "forward Jacobian", types=False)
+
+
+def second(case: Case) -> None:
+    """Hessian times direction by reverse over reverse and forward over reverse: differences of the gradient."""
+    arguments = case.program.arguments(wide=True)
+    case.plain(arguments)
+    direction = case.direction(arguments)
+
+    def gradient(*given: Any) -> Any:
+        return tg.grad(case.loss, case.argnums)(*given)
+
+    tg.set_engine("sweep")
+    expected, off = case.along(gradient, arguments, direction)
+    if any(np.asarray(x).dtype.kind == "c" for _, x in flat(direction)):
+        raise Unclear("complex")
+
+    def joined(tree: Any) -> np.ndarray:
+        return np.concatenate([np.zeros(0), *(np.ravel(x) for x in arrays(tree))])
+
+    def of_primals(*given: Any) -> Any:
+        full = list(arguments)
+        for i, x in zip(case.argnums, given, strict=True):
+            full[i] = x
+        return gradient(*full)
+
+    def product(*given: Any) -> Any:
+        total = 0.0
+        for (_, g), (_, d) in zip(flat(list(of_primals(*given))), flat(direction), strict=True):
+            total = total + np.sum(g * d)
+        return total
+
+    primals = tuple(arguments[i] for i in case.argnums)
+    ways = {
+        "forward over reverse": lambda: tg.jvp(of_primals, primals, tuple(direction))[1],
+        "reverse over reverse": lambda: tg.grad(product, tuple(range(len(primals))))(*primals),
+    }
+    for what, way in ways.items():
+        got = joined(way())
+        if (
+            got.shape != expected.shape
+            or not np.max(np.abs(got - expected), initial=0.0) <= 10 * off
+        ):
+            raise Wrong(
+                f"{what}: {got.tolist()}, differences give {expected.tolist()} within {10 * off:.2g}"
+            )
+
+
+def tracked(case: Case) -> None:
+    """PyTorch's spelling: tensors, `backward`, `.grad`; the value is NumPy's."""
+    arguments = case.program.arguments()
+    case.plain(arguments)
+    value, gradient = case.gradient(arguments)
+    bounds = spread(lambda *a: case.gradient(list(a))[1], arguments, gradient, case.eps)
+    given = list(arguments)
+    for i in case.argnums:
+        given[i] = mapped(lambda x: tg.tensor(x, requires_grad=True), given[i])
+    loss = case.loss(*given)
+    if not isinstance(loss, tg.Tensor) or not loss.requires_grad:
+        raise Unclear("nothing is tracked")
+    loss.backward()
+    allowed = 64 * case.eps * max(1.0, abs(float(value))) + max(bounds, default=0.0)
+    same(loss.detach(), value, [allowed], "value", types=False)
+    for i, g in zip(case.argnums, gradient, strict=True):
+        for (_, x), (_, e) in zip(flat(given[i]), flat(g), strict=True):
+            mine = np.zeros(np.shape(e)) if x.grad is None else np.asarray(x.grad)
+            same(mine, e, [max(bounds, default=0.0)], "backward", types=False)
+
+
+ARRAYS: dict[str, Callable[[Case], None]] = {
+    f.__name__: f for f in (sweep, forward, second, jacobian, tracked, replay, program, compiled)
+}
+# How often a program of the array dialect meets an engine; machine code takes longest to make.
+SHARES = {"sweep": 1.0, "forward": 0.5, "second": 0.3, "jacobian": 0.2, "tracked": 0.15, "replay": 0.02, "program": 0.35, "compiled": 0.25}  # fmt: skip
+
+
+def run(engine: Callable[[Case], None], case: Case) -> tuple[str, str]:
+    """(state, text): passed, refused, unclear, or failed."""
+    before = tg.engine()
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        try:
+            engine(case)
+        except Wrong as error:
+            return "failed", f"wrong: {error}"
+        except Unclear as error:
+            return "unclear", str(error)
+        except tg.TapegradError as error:
+            return "refused", f"{type(error).__name__}: {error}"
+        except NotImplementedError as error:
+            return "refused", f"{type(error).__name__}: {error}"
+        except Exception as error:
+            last = traceback.extract_tb(error.__traceback__)[-1]
+            if isinstance(error, TypeError | AttributeError) and last.filename.startswith(
+                "<program"
+            ):
+                return "refused", f"a tensor has no such method or setting: {error}"
+            return (
+                "failed",
+                f"{type(error).__name__} in {last.name} ({last.filename.rsplit('/', 1)[-1]}:{last.lineno}): {error}",
+            )
+        finally:
+            tg.set_engine(before)
+    return "passed", ""
