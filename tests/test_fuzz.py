@@ -50,7 +50,7 @@ def op_named(name):
     return next(op for op in OPS if op is not None and op.name == name)
 
 
-@pytest.mark.parametrize("name", ["sum", "where", "cumsum", "getitem"])
+@pytest.mark.parametrize("name", ["sum", "getitem", "reshape"])
 def test_a_wrong_rule_is_found(monkeypatch, name):
     op = op_named(name)
     rules = tuple(lambda *a, r=r: None if r(*a) is None else 1.001 * r(*a) for r in op.rules)
@@ -166,7 +166,8 @@ def test_a_crash_is_a_failure_and_the_campaign_goes_on(capsys):
     finally:
         child.stop()
     assert done.kinds and "exit status 7" in capsys.readouterr().out
-    assert done.coverage.programs == 2 and "sweep" in done.coverage.report() + "sweep"
+    assert done.coverage.programs == 2
+    assert "process" in done.coverage.report()
 
 
 def test_programs_cover_what_the_fuzzer_is_for():

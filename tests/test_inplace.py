@@ -1415,3 +1415,52 @@ def test_views_say_whose_memory_they_show(op):
         shown = op.function(t, **sample.settings)._value
         if isinstance(shown, np.ndarray) and np.may_share_memory(shown, t._value):
             assert storage.owner(shown) is storage.owner(t._value)
+
+
+@pytest.mark.parametrize("engine", [lambda f: f, tg.compile], ids=["eager", "compiled"])
+@pytest.mark.parametrize("layout", ["transposed", "broadcast", "F", "strided", "C"])
+def test_a_copy_is_in_the_order_of_rows_whatever_was_copied(engine, layout):
+    """As an array's copy is: its ravel is a view, so that what is stored there reaches the copy."""
+    x = {
+        "transposed": np.arange(6.0).reshape(3, 2).T + 1,
+        "broadcast": np.broadcast_to(np.arange(3.0), (2, 3)),
+        "F": np.asfortranarray(np.arange(6.0).reshape(2, 3)),
+        "strided": np.arange(12.0).reshape(2, 6)[:, ::2],
+        "C": np.arange(6.0).reshape(2, 3),
+    }[layout]
+
+    def f(x):
+        v = x.copy()
+        v.ravel()[1] += 10.0 * v[0, 0]
+        return np.sum(v * v)
+
+    run = engine(tg.value_and_grad(f))
+    for scale in (1.0, 1.5, 2.0):
+        value, gradient = run(scale * x)
+        assert np.isclose(value, f(scale * x))
+        v = (scale * x).copy()
+        v.ravel()[1] += 10.0 * v[0, 0]
+        expected = 2 * v
+        expected[0, 0] += 20 * v[0, 1]
+        np.testing.assert_allclose(gradient, expected, rtol=1e-12, atol=1e-12)
+    value, _ = run(x)
+    assert np.isclose(value, f(x))
+
+
+def test_a_copy_takes_numpys_orders():
+    x = np.arange(6.0).reshape(2, 3)
+    f = lambda x: np.sum(x.copy(order="F").T.ravel()[1:3] * x.copy("K")[0, :2])
+    assert f(x) == tg.value_and_grad(f)(x)[0]
+    with pytest.raises(ValueError, match="write 'C', 'F' or 'K'"):
+        tg.tensor(x, requires_grad=True).copy(order="Z")
+
+
+def test_no_entries_by_number():
+    def f(x):
+        v = x * 1.0
+        v.flat[::2] = 0.5
+        v.flat[[]] = 2.0
+        return np.sum(v)
+
+    assert tg.grad(f)(np.zeros((0, 3))).shape == (0, 3)
+    assert list(tg.grad(f)(np.zeros(3))) == [0.0, 1.0, 0.0]

@@ -176,6 +176,24 @@ def copy(g):
 FUNCTIONS[np.copy] = copy
 
 
+def _copy_method(self: Tensor, order: str = "C") -> Any:
+    """A copy whose memory is in the order of rows, or of columns for "F", or as it was for "K".
+
+    As in NumPy the method has another default than `np.copy`, which keeps the order: `x.T.copy().ravel()` is a view of the copy.
+    """
+    if order == "C":
+        value = self._value
+        # The stand-in of an array that is traced does not know its memory.
+        if type(value) is np.ndarray and value.flags.c_contiguous:
+            return copy(self)
+        return reshape(copy(reshape(self, -1)), np.shape(self))
+    if order == "F":
+        return transpose(_copy_method(transpose(self, None)), None)
+    if order == "K":
+        return copy(self)
+    raise ValueError(f"copy(order={order!r}) was asked of a tensor: write 'C', 'F' or 'K'.")
+
+
 def _same(x: Any) -> Any:
     return x.view() if type(x) is np.ndarray else x
 
@@ -261,7 +279,10 @@ class _Flat:
 
     def _places(self, index: Any) -> Any:
         numbers = range(len(self))
-        chosen = numbers[index] if isinstance(index, int | slice) else np.asarray(numbers)[index]
+        if isinstance(index, int):
+            return np.unravel_index(numbers[index], self._tensor.shape)  # type: ignore[call-overload]
+        # The type is said, or a choice of no entries would be one of floats.
+        chosen = np.asarray(numbers, np.intp)[index]
         return np.unravel_index(chosen, self._tensor.shape)  # type: ignore[call-overload]
 
     def __getitem__(self, index: Any) -> Any:
@@ -272,6 +293,7 @@ class _Flat:
 
 
 Tensor.reshape = _reshape_method
+Tensor.copy = _copy_method
 Tensor.view = _view_method
 Tensor.flat = property(
     _Flat,

@@ -113,6 +113,8 @@ class Worker:
             except queue.Empty:
                 line, text = "", f"no answer within {self.patience:.0f} s"
             if not line:
+                if text == "crashed":
+                    self.child.wait(self.patience)
                 code = self.child.poll()
                 self.stop()
                 answer["states"] = {"process": ("failed", f"{text} (exit status {code})")}
