@@ -50,11 +50,16 @@ def op_named(name):
     return next(op for op in OPS if op is not None and op.name == name)
 
 
-@pytest.mark.parametrize("name", ["sum", "getitem", "reshape"])
+@pytest.mark.parametrize("name", ["sum", "reshape", "transpose"])
 def test_a_wrong_rule_is_found(monkeypatch, name):
     op = op_named(name)
     rules = tuple(lambda *a, r=r: None if r(*a) is None else 1.001 * r(*a) for r in op.rules)
     monkeypatch.setattr(op, "rules", rules)
+    assert failures(range(150), "sweep") is not None
+
+
+def test_a_store_whose_place_keeps_its_old_gradient_is_found(monkeypatch):
+    monkeypatch.setattr(op_named("setitem"), "clears", lambda g, index: None)
     assert failures(range(150), "sweep") is not None
 
 

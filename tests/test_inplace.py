@@ -1449,7 +1449,10 @@ def test_a_copy_is_in_the_order_of_rows_whatever_was_copied(engine, layout):
 
 def test_a_copy_takes_numpys_orders():
     x = np.arange(6.0).reshape(2, 3)
-    f = lambda x: np.sum(x.copy(order="F").T.ravel()[1:3] * x.copy("K")[0, :2])
+
+    def f(x):
+        return np.sum(x.copy(order="F").T.ravel()[1:3] * x.copy("K")[0, :2])
+
     assert f(x) == tg.value_and_grad(f)(x)[0]
     with pytest.raises(ValueError, match="write 'C', 'F' or 'K'"):
         tg.tensor(x, requires_grad=True).copy(order="Z")
