@@ -199,10 +199,10 @@ def same(found, expected):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("mode", ["adjoint", "overload"])
+@pytest.mark.parametrize("mode", ["adjoint", "overload", "compiled"])
 @pytest.mark.parametrize("f, points, second", CASES)
-def test_native_engines_keep_the_conventions(f, points, second, mode):
-    native = tg.njit(mode=mode)(f)
+def test_compiled_engines_keep_the_conventions(f, points, second, mode):
+    native = tg.compile(f) if mode == "compiled" else tg.njit(mode=mode)(f)
     for x in points:
         expected = tg.grad(f)(x)
         try:

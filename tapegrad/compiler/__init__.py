@@ -171,9 +171,9 @@ def compile(
     function called on tracked tensors is one entry of their tape.
 
     A value that Python looks at while tracing (`if x > 0`, `float(x)`, `range(n)`) is checked at each call, and leads to
-    another trace where it differs; so do numbers, small arrays and tensors that it finds in its closure, among globals or on the way. What
-    is not seen: attributes bound anew, items of lists and dicts, and large arrays from which it computes constants. Effects other
-    than the result (printing, writing to globals) happen only while tracing, as NumPy's warnings about values; a step of `scan`,
+    another trace where it differs; so does what it reads beside its arguments. `compiler.surroundings.WAYS` says, way by way, what is
+    guarded, refused and not seen. Effects other than the result (printing, a log) happen only while tracing, and so do NumPy's
+    warnings about values: `np.errstate` is not seen by later calls. A step of `scan`,
     `fori_loop` and `while_loop` is traced for all, unless it has effects on what it closes over. Raises TraceError for what
     cannot be compiled: a write into an argument, random numbers, a function traced again and again because Python reads values that
     always change.
