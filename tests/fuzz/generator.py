@@ -115,6 +115,8 @@ class Writer:
         self.names: list[str] = []
         self.lines: list[str] = []
         self.count = 0
+        self.safe: list[str] = []
+        """Names of arrays made by rules that keep nothing of their result."""
         self.complex = self.r.random() < 0.2
         for _ in range(self.r.choice([1, 1, 2, 2, 3])):
             self.names.append("xyzuv"[len(self.names)])
@@ -206,7 +208,9 @@ class Writer:
         ]
 
     def own(self) -> list[str]:
-        """Arrays that may be written: no argument's memory."""
+        """Arrays that may be written: no argument's memory, and mostly none that a rule keeps."""
+        safe = [self.values[k] for k in self.safe if k in self.values]
+        any_array = self.r.random() < 0.1
         given = [v for k, v in self.values.items() if k in self.names or k[:-1] in self.names]
         given = [v for v in given if isinstance(v, np.ndarray)]
         return [
@@ -215,6 +219,14 @@ class Writer:
             if self.values[k].flags.writeable
             and self.values[k].dtype.kind in "fc"
             and not any(np.may_share_memory(self.values[k], g) for g in given)
+            and (
+                any_array
+                or any(
+                    np.may_share_memory(self.values[k], v)
+                    for v in safe
+                    if isinstance(v, np.ndarray)
+                )
+            )
         ]
 
     def fresh(self, prefix: str = "v") -> str:
@@ -322,6 +334,7 @@ class Writer:
                     ["{0} * 1.0", "{0} + 0.5", "{0}.T * 0.5", "{0}.copy()", "-{0}[::-1]"]
                 ),
             )
+            self.safe.append(name)
             return [f"{name} = {to.format(self.name())}"]
         v = own[-1 - min(int(self.r.expovariate(0.5)), len(own) - 1)]
         u = self.r.random()
@@ -339,7 +352,6 @@ class Writer:
                         f"np.putmask({v}, {c}, {e})",
                         f"np.put({v}, [0, 1], 0.5)",
                         f"np.fill_diagonal({v}, 0.3)",
-                        f"{v}.sort(axis=0)",
                         f"np.add.at({v}, [0, 0, 1], 0.5)",
                         f"np.place({v}, {c}, [0.5, 0.25])",
                         f"{v}.flat[::2] = 0.5",
