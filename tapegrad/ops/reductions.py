@@ -164,11 +164,17 @@ def _products_of_others(x: Any) -> Any:
     np.cumsum,
     linear=True,
     method=True,
-    samples=[call((4,)), call((3, 4), axis=1), call((3, 4), axis=-2), call((2, 3))],
+    samples=[
+        call((4,)),
+        call((3, 4), axis=1),
+        call((3, 4), axis=-2),
+        call((2, 3)),
+        call((), axis=0),
+    ],
 )
 def cumsum(g, x_shape, *, axis=None):
     """Cumulative sum: an entry's cotangent is the sum of those from it on."""
-    if axis is None:
+    if axis is None or not x_shape:  # along axis 0 of a number there is one entry
         return np.reshape(np.flip(np.cumsum(np.flip(g))), x_shape)
     return np.flip(np.cumsum(np.flip(g, axis), axis=axis), axis)
 

@@ -65,7 +65,14 @@ nanprod = _folded(np.nanprod, reductions.prod, 1, lambda x, y: x * y, True)
     np.cumprod,
     method=True,
     domain=nonzero,
-    samples=[call((4,)), call((1,)), call((3, 5), axis=1), call((3, 2), axis=-2), call((2, 3))],
+    samples=[
+        call((4,)),
+        call((1,)),
+        call((3, 5), axis=1),
+        call((3, 2), axis=-2),
+        call((2, 3)),
+        call((), axis=0),
+    ],
 )
 def cumprod(g, x, *, axis=None):
     """Cumulative product; exact also where entries are 0, as nothing is divided by.
@@ -73,7 +80,7 @@ def cumprod(g, x, *, axis=None):
     The cotangent of entry i is (product of those before it) * r_i, with r_i = g_i + x_{i+1} r_{i+1}: a recurrence solved by
     doubling, each step joining windows of twice the length.
     """
-    if axis is None:
+    if axis is None or np.ndim(x) == 0:  # along axis 0 of a number there is one entry
         return np.reshape(_from_cumprod(np.reshape(g, -1), np.reshape(x, -1), 0), np.shape(x))
     return _from_cumprod(g, x, axis % np.ndim(x))
 

@@ -37,7 +37,10 @@ class Campaign:
             self.failed += 1
             sort = kind(engine, text)
             self.kinds[sort] += 1
-            if self.kinds[sort] > 1 or answer["program"] is None:
+            if self.kinds[sort] > 1:
+                continue
+            if answer["program"] is None:
+                say(f"\n=== program {request.get('number')} fails before it is written: {text}")
                 continue
             program = Program.load(answer["program"])
             say(f"\n=== program {program.number} fails: {engine}: {text}\n{program.script()}")

@@ -50,7 +50,7 @@ WHOLE = [
     "np.outer({0}, {1})",
     "np.einsum('ij,kj->ik', {0}, {1})",
     "np.einsum('i,i', {0}, {1})",
-    "np.einsum('ii->i', {0})",
+    "np.einsum('ii->i', {0} @ {0}.T)",
     "np.einsum('...i,...i->...', {0}, {1})",
     "np.tensordot({0}, {1}, 1)",
     "np.linalg.solve({0} @ {0}.T + 3.0 * np.eye(len({0})), {1})",
@@ -391,7 +391,7 @@ class Writer:
     def rebound(self) -> str:
         """A statement that keeps names and shapes: for the bodies of loops and branches."""
         v = self.name()
-        if self.r.random() < 0.55 and self.own():
+        if self.r.random() < 0.55:
             return self.store()[0]
         return self.r.choice(
             [
@@ -422,7 +422,7 @@ class Writer:
         a, s = self.r.choice(arrays), self.fresh("s")
         n = len(self.values[a])
         body = "    " + self.rebound()
-        kind = self.r.randrange(9)
+        kind, own = self.r.randrange(9), self.own()
         exit = [
             "    if " + self.condition() + ":",
             f"        {self.r.choice(['break', 'continue'])}",
@@ -460,8 +460,8 @@ class Writer:
                 *exit,
                 "    " + self.rebound(),
             ]
-        if kind == 4 and self.own():
-            v = self.r.choice(self.own())
+        if kind == 4 and own:
+            v = self.r.choice(own)
             return [
                 f"for {i} in range(1, {len(self.values[v])}):",
                 *exit,
@@ -476,8 +476,8 @@ class Writer:
                 f"    {s} = {s} + {i} * np.tanh(r)",
                 body,
             ]
-        if kind == 6 and self.own():
-            v = self.r.choice(self.own())
+        if kind == 6 and own:
+            v = self.r.choice(own)
             return [
                 f"for {i} in range(0, {len(self.values[v])}):",
                 f"    {v}[{i}:] {self.r.choice(['+=', '*=', '-='])} {v}[{i}] * 0.5",
