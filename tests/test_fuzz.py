@@ -148,6 +148,14 @@ def test_kinks_and_jumps_are_recognised():
     assert abs(got - np.cos(0.3)) < off < 1e-6
 
 
+def test_points_beside_an_argument_are_laid_as_the_argument():
+    """Else a program whose stores depend on the layout would be another program there."""
+    source = "def f(x):\n    v = -x\n    v.reshape(-1)[::2] = np.sum(x * x)\n    return v * v\n"
+    for layout in ("F", "C", "swapped", "flipped"):
+        p = Program(5, source, [Leaf((3, 4), layout=layout)])
+        assert set(states(p, "sweep", "second", "forward").values()) == {"passed"}
+
+
 def test_the_judge_compares_structure_types_and_values():
     x = np.ones(2)
     same({"a": [x]}, {"a": [x]}, [0.0], "")

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 import tapegrad as tg
-from tests.fuzz.judge import Unclear, Wrong, arrays, flat, inner, same, slope, spread
+from tests.fuzz.judge import Unclear, Wrong, arrays, flat, inner, ordered, same, slope, spread
 from tests.fuzz.program import Program, leaves, mapped
 
 
@@ -102,7 +102,7 @@ def plus(x: Any, d: Any, h: float) -> Any:
         return {k: plus(x[k], d[k], h) for k in x}
     if isinstance(x, tuple | list):
         return type(x)(plus(a, b, h) for a, b in zip(x, d, strict=True))
-    return x + h * d
+    return ordered(x, x + h * d) if isinstance(x, np.ndarray) else x + h * d
 
 
 def untouched(arguments: list[Any], before: list[Any]) -> None:

@@ -51,12 +51,16 @@ def nudged(tree: Any, eps: float, rng: np.random.Generator) -> Any:
     x = np.asarray(tree)
     if x.dtype.kind not in "fc":
         return tree
-    moved = x + x * (eps * rng.choice([-2.0, 2.0], x.shape)).astype(x.real.dtype)
-    return (
-        moved.item()
-        if isinstance(tree, float | complex) and not isinstance(tree, np.generic)
-        else np.asarray(moved, x.dtype)
-    )
+    moved = ordered(x, x + x * (eps * rng.choice([-2.0, 2.0], x.shape)).astype(x.real.dtype))
+    number = isinstance(tree, float | complex) and not isinstance(tree, np.generic)
+    return moved.item() if number else moved
+
+
+def ordered(like: np.ndarray, values: Any) -> np.ndarray:
+    """The values with the axes in memory as those of an array: whether a reshape is a view, and a store reaches it, depends on that."""
+    out = np.empty_like(like)
+    out[...] = values
+    return out
 
 
 def spread(
