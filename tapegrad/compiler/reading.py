@@ -20,7 +20,14 @@ from functools import lru_cache
 _GLOBAL = ("LOAD_GLOBAL", "LOAD_NAME")
 _CELL = ("LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF")
 _ATTRIBUTE = ("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "IMPORT_FROM")
-_SIMPLE = ("LOAD_CONST", "LOAD_SMALL_INT", "LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_FAST_BORROW")
+_SIMPLE = (
+    "LOAD_CONST",
+    "LOAD_SMALL_INT",
+    "LOAD_FAST",
+    "LOAD_FAST_CHECK",
+    "LOAD_FAST_BORROW",
+    "LOAD_DEREF",
+)
 _NOISE = ("PRECALL", "CACHE", "NOP", "RESUME", "EXTENDED_ARG", "PUSH_NULL")
 _ODD = (type(None), type(...))
 _BY_TEXT = {"getattr", "hasattr", "setattr", "attrgetter", "methodcaller"}
