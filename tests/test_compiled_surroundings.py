@@ -308,6 +308,14 @@ def test_one_array_given_twice_is_not_two_that_are_equal():
         assert c(x, y) == f(x, y)
 
 
+def test_one_array_given_twice_in_the_first_call_is_refused_once():
+    f = lambda x, y: np.sum(x) * (2.0 if x is y else 3.0)  # noqa: E731
+    c, a = tg.compile(f), np.ones(2)
+    with pytest.raises(tg.TraceError, match="Call it again"):
+        c(a, a)
+    assert c(a, a) == f(a, a) and c(a, a.copy()) == f(a, a.copy())
+
+
 def test_attributes_of_an_argument():
     class P:
         k = 2.0

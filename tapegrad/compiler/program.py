@@ -761,6 +761,12 @@ class Programs:
         if program.compares and not self.compares:
             self.compares = True  # then calls are told apart by that, too
             program.direct = None
+            if len({id(value) for value in call.values}) < len(call.values):
+                # This trace gave one array two names: the answer may be that for two.
+                raise TraceError(
+                    f"{self.name} asks whether two of its arguments are one object (`x is y`), and was first called with one array in "
+                    "two places, which a first trace cannot tell. Call it again: from now on such calls are told apart."
+                )
             return program.result(_made(values)), program
         program.demand_own_call(call.values)
         with self.lock:
