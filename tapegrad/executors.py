@@ -46,7 +46,6 @@ ENGINES = ("auto", "sweep", "replay")
 _WARM_AFTER = (
     3000  # entries swept before looking for compiled kernels on disk (about 10 ms of sweeping)
 )
-_COMPILE_AFTER = 0.5  # seconds spent in sweeps before compiling what is not on disk
 
 
 class _Choice:
@@ -117,7 +116,7 @@ def _executor(tape: Tape, position: int) -> Callable[..., Any]:
     replay = _load_replay()
     if not replay.available():
         return sweep.sweep
-    if not _choice.compiling and _choice.seconds > _COMPILE_AFTER:
+    if not _choice.compiling and _choice.seconds > replay.patience():
         _choice.compiling = True
     if not replay.load(compile=_choice.compiling):
         return _timed_sweep

@@ -56,6 +56,11 @@ def name() -> str:
     return llvm.get_host_cpu_name() if level() == NATIVE else _levels()[level()][0]
 
 
+def generic() -> str:
+    """The name of a processor that has what every processor of this architecture has."""
+    return _levels()["generic"][0] if _levels() else ""
+
+
 def features() -> str:
     """The features that code may use, as LLVM spells them: `+avx2,+fma`."""
     import llvmlite.binding as llvm

@@ -6,6 +6,7 @@ two agree to a few ulp on every program. How it works, in the order of reading:
     layout      where CPython, NumPy and the machine keep things
     access, values, loops, adjoints, steps, lines, machine, calls     the machine itself: nopython code, imported only to compile
     kernels, vectors    a kernel's text, from a declared partial: for Numba, and as vector code
+    shipped, shipping         the machine in LLVM's language, as the package has it, and how it is made
     builder, cache, linker    who compiles, where object code is kept, how it gets into a process without Numba
     selftest    why the layouts can be relied on
     bridge, executor          the machine as Python sees it, and the walk with its stops
@@ -15,7 +16,7 @@ Invariant: a warm process does not import Numba, and nothing here is needed for 
 
 from __future__ import annotations
 
-from . import bridge
+from . import bridge, shipped
 from .bridge import load, request, status
 from .executor import alive, begin, held, may_be_overwritten, replay, tail
 from .kernels import source
@@ -29,6 +30,11 @@ def available() -> bool:
 def loaded() -> bool:
     """Whether the machine is in memory, so that walks and reference counts can be native."""
     return bridge.machine is not None
+
+
+def patience() -> float:
+    """Seconds of sweeps that are worth making the machine."""
+    return 0.02 if shipped.modules() else 0.5
 
 
 def live_bytes() -> int:
@@ -45,6 +51,7 @@ __all__ = [
     "load",
     "loaded",
     "may_be_overwritten",
+    "patience",
     "replay",
     "request",
     "source",

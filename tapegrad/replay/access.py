@@ -49,11 +49,15 @@ class EntryPoint:
 
     def compile(self) -> tuple[str, bytes, list[str]]:
         """Its symbol, its object code, and the symbols the object code asks for."""
+        symbol, library = self.lowered()
+        asks = asked_for(library.get_llvm_str())
+        return symbol, library._codegen._tm.emit_object(library._final_module), asks
+
+    def lowered(self) -> tuple[str, Any]:
+        """Its symbol, and Numba's library with its module in LLVM's language."""
         with _unemitted():
             compiled = cfunc(self.signature, **_C_OPTIONS)(self.function)
-        library = compiled._library
-        asks = asked_for(library.get_llvm_str())
-        return compiled.native_name, library._codegen._tm.emit_object(library._final_module), asks
+        return compiled.native_name, compiled._library
 
 
 @contextmanager

@@ -22,7 +22,7 @@ import numpy as np
 
 from .. import tape
 from ..primitive import OPS, Primitive
-from . import builder, cache, kernels, layout, operators
+from . import builder, cache, kernels, layout, operators, shipped
 from .builder import Task
 from .layout import (
     BY_BROADCAST,
@@ -69,24 +69,18 @@ from .layout import (
     SAVES_ALWAYS,
     SCRATCH,
     UNAVAILABLE,
-    W_CLOSE,
     W_DGEMM,
-    W_GIVE,
     W_LIMIT,
     W_LIVE,
     W_NEW_ARRAY,
-    W_OPEN,
     W_OPS,
     W_PEAK,
-    W_PRUNE,
     W_SCRATCH,
     W_SGEMM,
     W_STEPS,
-    W_WALK,
-    W_WANT,
     WORLD,
 )
-from .linker import blas, builtin, numpy_api
+from .linker import blas, builtin, link_texts, numpy_api, redirect
 
 Key = tuple[int, int, int]
 """A kernel: code of the op, operand, kind."""
@@ -188,8 +182,6 @@ class Machine:
     """
 
     def __init__(self, addresses: dict[str, int]) -> None:
-        for name, (result, count) in _SIGNATURES.items():
-            setattr(self, name, ctypes.PYFUNCTYPE(result, *[_int] * count)(addresses[name]))
         self.whole = builtin(addresses["whole"], "whole", None)
         self.held = builtin(addresses["held"], "held", None)
         self.tail = builtin(addresses["tail"], "tail", None)
@@ -199,10 +191,32 @@ class Machine:
         self._tables: list[np.ndarray] = []
         self.known = 0
         self._blas_fetched = False
-        self._addresses = addresses
-        self._fill_world(addresses)
+        self._addresses: dict[str, int] = {}
+        self._fill_world()
+        self.use(addresses)
 
-    def _fill_world(self, addresses: dict[str, int]) -> None:
+    def use(self, addresses: dict[str, int]) -> None:
+        """Call the functions at these addresses from now on: other code of the same text, such as a better one.
+
+        Safe at any time: walks hold the interpreter's lock from end to end, and a walk that has stopped has nothing in its frame that
+        depends on the code. The old code stays in memory.
+        """
+        for name, (result, count) in _SIGNATURES.items():
+            setattr(self, name, ctypes.PYFUNCTYPE(result, *[_int] * count)(addresses[name]))
+        for name in ("open", "want", "give", "prune", "walk", "close"):
+            self.world[getattr(layout, f"W_{name.upper()}")] = addresses[name]
+        for role, address in addresses.items():
+            if role.startswith("word "):
+                word = int(role.removeprefix("word "))
+                for same in (
+                    word,
+                    *(W_STEPS + step for step in _SAME_CODE.get(word - W_STEPS, ())),
+                ):
+                    self.world[same] = address
+            redirect(self._addresses.get(role, 0), address)
+        self._addresses.update(addresses)
+
+    def _fill_world(self) -> None:
         world = self.world
         world[W_LIMIT] = np.iinfo(np.int64).max
         world[W_SCRATCH] = self._scratch.ctypes.data
@@ -228,21 +242,6 @@ class Machine:
         }.items():
             world[getattr(layout, f"W_{name}")] = id(value)
         world[W_NEW_ARRAY] = numpy_api()["PyArray_New"]
-        for word, name in (
-            (W_OPEN, "open"),
-            (W_WANT, "want"),
-            (W_GIVE, "give"),
-            (W_PRUNE, "prune"),
-            (W_WALK, "walk"),
-            (W_CLOSE, "close"),
-        ):
-            world[word] = addresses[name]
-        for role, address in addresses.items():
-            if role.startswith("word "):
-                word = int(role.removeprefix("word "))
-                world[word] = address
-                for step in _SAME_CODE.get(word - W_STEPS, ()):
-                    world[W_STEPS + step] = address
 
     # ------------------------------------------------------------------------------------- table of ops
 
@@ -331,70 +330,82 @@ _unavailable: dict[Key, str] = {}
 _asked: set[Key] = set()
 
 
-def _machine_steps() -> Iterator[tuple[str, Callable[[], builder.Compiled]]]:
+def entry_points() -> dict[str, Any]:
+    """The machine's functions by role, for Numba to compile: those that Python calls by name, the others by word of the world."""
     from .calls import FOR_CALLS
     from .machine import FOR_MACHINE, FOR_PYTHON
     from .recording import FOR_OPERATORS
 
-    for name, function in (FOR_PYTHON | FOR_CALLS | FOR_OPERATORS).items():
-        yield name, function.compile
-    for word, function in FOR_MACHINE.items():
-        yield f"word {word}", function.compile
+    words = {f"word {word}": function for word, function in FOR_MACHINE.items()}
+    return FOR_PYTHON | FOR_CALLS | FOR_OPERATORS | words
+
+
+def _machine_steps() -> Iterator[tuple[str, Callable[[], builder.Compiled]]]:
+    for module in shipped.modules():
+        yield module.role, module.compile
+    if not shipped.modules():
+        for role, function in entry_points().items():
+            yield role, function.compile
 
 
 _readying = threading.Lock()
 
 
 def _machine_ready(addresses: dict[str, int], reason: str) -> None:
+    """Take the machine into use; where there is one already, let it use this code instead of its own."""
     global machine, trouble, _building
-    _building = False
-    if reason:
-        trouble = reason
-        return
     from .selftest import failures
 
-    made = Machine(addresses)
-    wrong = next(failures(made), "")
+    made = None if reason else Machine(addresses)
+    wrong = "" if made is None else next(failures(made), "")
     if wrong:
-        trouble = (
+        reason = (
             f"the self-test found that this Python or NumPy keeps its objects differently: {wrong}"
         )
-        return
-    made.learn()
     with _readying:
         # Two threads may load it at once: a second machine would leave walks on the first one waiting for its kernels for ever.
-        machine = machine or made
+        if reason and shipped.modules():
+            shipped.distrust()  # the next load has Numba compile it
+        elif reason:
+            trouble = reason
+        elif machine is None:
+            made.learn()
+            machine = made
+        else:
+            machine.use(addresses)
+        _building = False
+    if machine is None:
+        return
     from .executor import alive
 
     tape.MARK[0] = alive
 
 
 def _machine_task() -> Task:
+    modules = shipped.modules
     return Task(
         "machine",
-        cache.text_of(
-            "values", "loops", "adjoints", "steps", "lines", "machine", "calls", "recording"
-        ),
+        shipped.fingerprint() + shipped.edition(),
         _machine_steps,
         _machine_ready,
+        hurried=(lambda: link_texts("machine", modules())) if modules() else None,
     )
 
 
 def load(block: bool = False, compile: bool = True) -> bool:
     """Whether the machine is loaded; if it is not in the cache, compile it (waiting for it if `block`)."""
     global _building
-    if machine is not None:
-        return True
-    if obstacle() or trouble:
-        return False
-    task = _machine_task()
-    if not _building and builder.load(task):
-        return machine is not None
-    if block:
+    # Shipped code that is found wrong is distrusted, and the next turn has Numba compile the machine; there is no third.
+    while machine is None and not (obstacle() or trouble):
+        task = _machine_task()
+        if not _building and builder.load(task):
+            continue
+        if not block:
+            if compile and not _building:
+                _building = True
+                builder.queue(task)
+            break
         builder.build(task)
-    elif compile and not _building:
-        _building = True
-        builder.queue(task)
     return machine is not None
 
 

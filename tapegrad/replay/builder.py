@@ -10,6 +10,7 @@ Data: a *task* makes one function: its name, what it depends on, and a callable 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import threading
@@ -33,7 +34,9 @@ class Task:
     depends_on: str
     steps: Callable[[], Any]
     done: Callable[[dict[str, int], str], None]
-    """Called with the addresses by role, or with none and the reason."""
+    """Called with the addresses by role, or with none and the reason; a second time when better code is there."""
+    hurried: Callable[[], dict[str, int]] | None = None
+    """Addresses by role of code that is there at once, though not the best; raises LinkError."""
 
 
 _lock = threading.RLock()
@@ -138,10 +141,18 @@ def _work() -> None:
             task = _queue.popleft()
         try:
             if not load(task):
+                _hurry(task)
                 build(task, _wanted)
         except Exception as error:
             # Whatever goes wrong here must not print into somebody's session.
             task.done({}, f"compiling {task.name} failed: {type(error).__name__}: {error}")
+
+
+def _hurry(task: Task) -> None:
+    """Hand over code that can be had at once, until the task is built."""
+    if task.hurried is not None:
+        with contextlib.suppress(LinkError):
+            task.done(task.hurried(), "")
 
 
 def idle() -> bool:

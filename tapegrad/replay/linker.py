@@ -11,13 +11,16 @@ from __future__ import annotations
 import ctypes
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
+from .. import processor
+from ..vecmath import assembly
 from . import named
 from .cache import Part
+from .shipped import Module
 
 
 class LinkError(Exception):
@@ -95,6 +98,9 @@ def _loaded() -> list[Any]:
     return _loaded.libraries  # type: ignore[attr-defined]
 
 
+_JIT_LINK = sys.platform != "win32"
+
+
 def linker_of_objects() -> Any:
     """LLVM's linker: JITLink, which puts the code and constants of an object into one block.
 
@@ -103,7 +109,7 @@ def linker_of_objects() -> Any:
     """
     import llvmlite.binding as llvm
 
-    return llvm.create_lljit_compiler(use_jit_link=sys.platform != "win32")
+    return llvm.create_lljit_compiler(use_jit_link=_JIT_LINK)
 
 
 def link(name: str, parts: Sequence[Part]) -> dict[str, int]:
@@ -119,13 +125,7 @@ def link(name: str, parts: Sequence[Part]) -> dict[str, int]:
         addresses = {}
         for part in parts:
             builder = llvm.JITLibraryBuilder().add_object_img(part.code).export_symbol(part.symbol)
-            for symbol in {*part.asks, *_ALWAYS}:
-                address = resolve(symbol)
-                if address is None:
-                    raise LinkError(
-                        f"the code of {name} asks for {symbol}, which is not in this process."
-                    )
-                builder.import_symbol(symbol, address)
+            _import(builder, name, part.asks)
             _count += 1
             try:
                 library = builder.link(_jit, f"tapegrad {_count} {name} {part.role}")
@@ -134,6 +134,41 @@ def link(name: str, parts: Sequence[Part]) -> dict[str, int]:
             _kept.append(library)
             addresses[part.role] = library[part.symbol]
         return addresses
+
+
+def _import(builder: Any, name: str, asks: Iterable[str]) -> None:
+    """Give code the symbols that it asks for; raises LinkError."""
+    for symbol in {*asks, *_ALWAYS}:
+        address = resolve(symbol)
+        if address is None:
+            raise LinkError(f"the code of {name} asks for {symbol}, which is not in this process.")
+        builder.import_symbol(symbol, address)
+
+
+def link_texts(name: str, modules: Sequence[Module]) -> dict[str, int]:
+    """Compile shipped modules in a hurry, without optimising, and link them: role -> address. Raises LinkError.
+
+    Each call into LLVM gives up the interpreter's lock, and may wait 5 ms to have it back while a script computes. So this is one call
+    for all modules, in which LLVM parses them, compiles them for any processor (which is quickest) and links them.
+    """
+    import llvmlite.binding as llvm
+
+    header = assembly.header()
+    builder = llvm.JITLibraryBuilder()
+    for module in modules:
+        builder.add_ir(header + module.text).export_symbol(module.symbol)
+    _import(builder, name, {symbol for module in modules for symbol in module.asks})
+    plain = llvm.Target.from_default_triple().create_target_machine(
+        cpu=processor.generic(), opt=0, reloc="pic", codemodel="small"
+    )
+    with _lock:
+        jit = llvm.create_lljit_compiler(plain, use_jit_link=_JIT_LINK)
+        try:
+            library = builder.link(jit, f"tapegrad {name}")
+        except RuntimeError as error:
+            raise LinkError(f"the text of {name} cannot be compiled here: {error}") from None
+        _kept.extend((jit, library))
+    return {module.role: library[module.symbol] for module in modules}
 
 
 # ------------------------------------------------------------------------------------------- built-in functions
@@ -152,12 +187,24 @@ _METH_FASTCALL = 0x0080 | 0x0002  # with keywords
 
 
 def builtin(address: int, name: str, owner: Any) -> Callable[..., Any]:
-    """A built-in function at an address, which keeps `owner` alive."""
+    """A built-in function at an address, which keeps `owner` alive; `redirect` gives it another address."""
     make = ctypes.pythonapi.PyCFunction_NewEx
     make.restype = ctypes.py_object
     make.argtypes = (ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
     definition = _MethodDef(name.encode(), address, _METH_FASTCALL, None)
+    _definitions.setdefault(address, []).append(definition)
     return make(ctypes.addressof(definition), (owner, definition, definition.name), None)
+
+
+_definitions: dict[int, list[_MethodDef]] = {}
+"""What CPython reads a built-in function's address from at each call, by that address."""
+
+
+def redirect(old: int, new: int) -> None:
+    """Let the built-in functions at an address call another one, which does the same."""
+    for definition in _definitions.pop(old, []):
+        definition.method = new
+        _definitions.setdefault(new, []).append(definition)
 
 
 def numpy_api() -> dict[str, int]:

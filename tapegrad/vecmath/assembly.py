@@ -1,7 +1,7 @@
 """Assembly: IR text to object code for this processor.
 
 One target machine for the process, made when first needed; the only module here that needs llvmlite at work. LLVM's own loop
-vectoriser stays off: code is written with the vectors it is to use.
+vectoriser stays off (but for `compiled`, where asked): code is written with the vectors it is to use.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from .. import processor
 
 
 @cache
-def _machine() -> Any:
+def target() -> Any:
+    """LLVM's code generator for this processor, or the one that `TAPEGRAD_CPU` names."""
     import llvmlite.binding as llvm
 
     llvm.initialize_native_target()
@@ -26,6 +27,12 @@ def _machine() -> Any:
         reloc="pic",
         codemodel="small",
     )
+
+
+@cache
+def header() -> str:
+    """What a module says of the processor that it is made for."""
+    return f'target datalayout = "{target().target_data}"\ntarget triple = "{target().triple}"\n'
 
 
 OLDEST = 17
@@ -52,10 +59,8 @@ def assemble(text: str) -> tuple[bytes, list[str]]:
             f"vector code was asked for, but LLVM {llvm.llvm_version_info[0]} reads pointers in another way. "
             "Install llvmlite 0.45 or newer."
         )
-    machine = _machine()
-    module = llvm.parse_assembly(text)
-    module.triple = machine.triple
-    module.data_layout = str(machine.target_data)
+    machine = target()
+    module = llvm.parse_assembly(header() + text)
     module.verify()
     options = llvm.create_pipeline_tuning_options(speed_level=2)
     options.loop_vectorization = False
@@ -64,6 +69,20 @@ def assemble(text: str) -> tuple[bytes, list[str]]:
     passes = llvm.create_pass_builder(machine, options)
     passes.getModulePassManager().run(module, passes)
     return machine.emit_object(module), _asks(str(module))
+
+
+def compiled(text: str, *, vectorise: bool) -> bytes:
+    """Object code of a module that was optimised without vectors; `vectorise`: LLVM is to do that now. Raises RuntimeError."""
+    import llvmlite.binding as llvm
+
+    machine = target()
+    module = llvm.parse_assembly(header() + text)
+    if vectorise:
+        options = llvm.create_pipeline_tuning_options(speed_level=2)
+        options.slp_vectorization = False  # as in Numba, which met wrong code from it
+        passes = llvm.create_pass_builder(machine, options)
+        passes.getModulePassManager().run(module, passes)
+    return machine.emit_object(module)
 
 
 # Rounding is an instruction wherever there are vectors worth having; elsewhere it is libm's.
