@@ -1122,11 +1122,12 @@ def test_an_environment_that_changes_meanwhile_is_no_answer_of_the_compiler() ->
 
 
 def test_the_builder_does_not_hold_up_the_end_of_the_process(tmp_path: Path) -> None:
-    """The machine takes many steps to compile; the process ends after the one at hand."""
+    """The machine takes Numba many steps to compile; the process ends after the one at hand."""
     start = time.monotonic()
     out = python(
         """
         from tapegrad import replay
+        replay.shipped.distrust()
         print(replay.load(), replay.status()["machine"])
         """,
         tmp_path,

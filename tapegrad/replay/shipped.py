@@ -57,7 +57,7 @@ class Module:
     asks: tuple[str, ...]
     """The symbols that it needs from outside."""
     loops: bool
-    """Whether it consists of loops over elements, which are worth LLVM's vectoriser."""
+    """Whether it has loops over elements that are worth LLVM's vectoriser, or sums that are to have several accumulators."""
     text: str
 
     def compile(self) -> tuple[str, bytes, list[str]]:

@@ -75,7 +75,7 @@ def made_here(roles: Sequence[str] = ()) -> dict[str, Any]:
                 "role": role,
                 "symbol": name,
                 "asks": asked_for(text),
-                "loops": role in loops,
+                "loops": role in loops or " reassoc " in text,
                 "text": text,
             }
         )

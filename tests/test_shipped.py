@@ -1,0 +1,315 @@
+"""The shipped machine: believed only where it fits, the same bits as Numba's, and no Numba needed.
+
+Oracles: the machine that Numba compiles here from the same sources, and the sweep. Nothing here is measured in seconds.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tapegrad as tg
+from tapegrad import replay, tape
+from tapegrad.replay import bridge, cache, layout, linker, selftest, shipped, shipping
+
+pytestmark = pytest.mark.skipif(not replay.available(), reason=str(replay.status()["machine"]))
+
+# Every way back that the machine knows, on shapes with strides, broadcasting and more elements than a block.
+PROGRAMS = """
+import hashlib, sys
+import numpy as np
+import tapegrad as tg
+from tapegrad import replay
+from tapegrad.replay import bridge, builder, shipped
+
+rng = np.random.default_rng(7)
+
+def network(x):
+    for _ in range(3):
+        x = np.tanh(x @ W[: x.shape[-1]]) * 0.5 + np.exp(-x[..., :1] ** 2)
+    return x.sum() + np.mean(x * x)
+
+def shapes(x):
+    y = np.concatenate([x.T.reshape(-1), np.cumsum(x, axis=0)[1:, ::2].ravel()])
+    z = np.stack([y[3:40], y[::-1][3:40] / 3.0])
+    z[0, 1] *= 2.0
+    return (np.prod(x[:2, :5], axis=1).sum() + np.max(z, axis=1).sum() + np.cumprod(y[:7]).sum()
+            + np.take(y, [1, 1, 5]).sum() + np.swapaxes(z, 0, 1)[2].sum() + np.where(y > 0.5, y, 2 * y).sum()
+            + (np.broadcast_to(y[:1], (3, 7)) * 1.5).sum() + np.expand_dims(y, 0)[0, 4] ** 3)
+
+def long(x):
+    return (x * np.linspace(0.0, 1.0, 70_001)[:, None]).sum() + np.sum(x ** 2) / 7
+
+def mixed(x):
+    c = x.astype(np.complex128) * (1 + 2j)
+    return np.sum(np.real(c * np.conj(c))) + np.sum(x.astype(np.float32) * np.float32(1.5)) + 2 * x[0, 0] - x[1, 1] / 3
+
+W = rng.normal(size=(20, 20)) / 5
+
+def gradients():
+    for f, shape in ((network, (31, 20)), (shapes, (6, 9)), (long, (1, 3)), (mixed, (40, 33))):
+        x = tg.tensor(np.random.default_rng(11).uniform(0.1, 1.0, shape), requires_grad=True)
+        f(x).backward()
+        yield x.grad.numpy()
+
+def report():
+    return hashlib.sha256(b"".join(g.tobytes() for g in gradients())).hexdigest()
+"""
+
+
+def python(code: str, folder: Path, **environment: str) -> str:
+    """What a new process prints whose cache is in `folder`."""
+    result = subprocess.run(
+        [sys.executable, "-W", "error", "-c", PROGRAMS + textwrap.dedent(code)],
+        env=os.environ | {"TAPEGRAD_CACHE_DIR": str(folder)} | environment,
+        capture_output=True,
+        text=True,
+    )
+    assert result.returncode == 0, result.stderr
+    assert not result.stderr
+    return result.stdout.strip()
+
+
+fits = pytest.mark.skipif(
+    sys.platform not in shipped._SYSTEMS, reason="no shipped code is tried on this system"
+)
+
+
+# ------------------------------------------------------------------------------------------------------ what is believed
+
+
+@fits
+def test_the_file_belongs_to_these_sources() -> None:
+    """Whoever changes a module that the machine is made from makes the file anew: python -m tapegrad.replay.shipping."""
+    modules = shipped.modules()
+    assert modules, "the file is stale: run python -m tapegrad.replay.shipping"
+    assert {m.role for m in modules} == bridge.entry_points().keys()
+    assert len(shipped.read(shipped.FILE)["variants"]) == len(shipping.VARIANTS)
+
+
+@fits
+@pytest.mark.parametrize("damage", ["absent", "folder", "empty", "cut", "flipped", "foreign"])
+def test_a_damaged_file_is_not_believed(
+    damage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = shipped.FILE.read_bytes()
+    path = tmp_path / "machine.ir"
+    if damage == "folder":
+        path.mkdir()
+    elif damage != "absent":
+        middle = len(data) // 2
+        flipped = data[:middle] + bytes([data[middle] ^ 4]) + data[middle + 1 :]
+        path.write_bytes(
+            {"empty": b"", "cut": data[:-9], "flipped": flipped, "foreign": b"\0" * 500}[damage]
+        )
+    monkeypatch.setattr(shipped, "FILE", path)
+    shipped._fitting.cache_clear()
+    try:
+        assert shipped.modules() == ()
+        assert bridge._machine_task().hurried is None
+    finally:
+        shipped._fitting.cache_clear()
+
+
+@fits
+@pytest.mark.parametrize("where, name", [(layout, "STRIDE"), (tape, "FREED"), (layout, "REFCOUNT")])
+def test_what_is_compiled_in_decides(
+    where: Any, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A constant that stands elsewhere than in the machine's sources, or another interpreter's layout."""
+    task = bridge._machine_task()
+    monkeypatch.setattr(where, name, getattr(where, name) + 8)
+    shipped._fitting.cache_clear()
+    try:
+        assert shipped.modules() == ()
+        assert cache.path_of("machine", task.depends_on) != cache.path_of(
+            "machine", bridge._machine_task().depends_on
+        )
+    finally:
+        shipped._fitting.cache_clear()
+
+
+def test_nothing_else_is_compiled_in() -> None:
+    """The machine's modules import one another, Numba, the standard library, and of the rest what the fingerprint has."""
+    others = set()
+    for name in shipped.SOURCES:
+        for node in ast.walk(ast.parse(Path(shipped.__file__).with_name(f"{name}.py").read_text())):
+            if isinstance(node, ast.ImportFrom) and node.level:
+                if node.level == 1:
+                    assert node.module in shipped.SOURCES
+                else:
+                    others |= {f"{node.module}.{alias.name}" for alias in node.names}
+    assert others == {"tape.STRIDE", "tape.FREED"}
+
+
+# ------------------------------------------------------------------------------------------------------ how it is made
+
+
+@pytest.mark.parametrize("variant", shipping.VARIANTS)
+def test_making_it_again_gives_the_same_text(variant: str) -> None:
+    """Some functions of each; CI compares the whole file, byte by byte."""
+    content = shipped.read(shipped.FILE)
+    roles = ("probe", "give", f"word {layout.W_LOOP}")
+    again = [shipping.made(variant, roles) for _ in range(2)]
+    assert again[0] == again[1]
+    made = {m["role"]: m for m in again[0]["modules"]}
+    kept = {m["role"]: m for m in content["variants"][again[0]["fingerprint"]] if m["role"] in made}
+    assert made.keys() == set(roles)
+    if content["made_with"] == shipping.made_with():
+        assert made == kept
+    else:  # other words, the same symbols
+        facts = ("symbol", "asks", "loops")
+        assert all(made[r][fact] == kept[r][fact] for r in roles for fact in facts)
+
+
+def test_nothing_depends_on_the_processor() -> None:
+    for modules in shipped.read(shipped.FILE)["variants"].values():
+        for module in modules:
+            text = module["text"]
+            assert not any(word in text for word in ("llvm.x86", "llvm.aarch64", "llvm.fma", " x double>"))  # fmt: skip
+            # Only sums may be reordered: no other permission that would change bits.
+            assert not any(word in text for word in (" fast ", " contract ", " afn ", " nnan "))
+            assert "numba" not in text and all(linker.resolve(name) for name in module["asks"])
+
+
+@pytest.mark.parametrize(
+    "line, complaint",
+    [
+        ("%2 = load double, ptr %1, align 8, inventedin25", "inventedin25"),
+        (
+            "%2 = call double @llvm.fmuladd.f64(double %0, double %0, double %0)",
+            "words of unknown age: fmuladd",
+        ),
+        ("call void @numba_do_raise(ptr %1)", "Numba's runtime"),
+    ],
+)
+def test_the_maker_stops_at_what_it_does_not_know(line: str, complaint: str) -> None:
+    text = f"define void @f(double %0, ptr %1) {{\n  {line}\n  ret void\n}}\n"
+    with pytest.raises(ValueError, match=complaint):
+        shipping.sanitised(text, "f", "g")
+
+
+def test_code_of_every_level_asks_for_nothing_else() -> None:
+    """Code generation may call what the text does not name: such code could not be linked."""
+    code = """
+    from tapegrad.replay.cache import Part
+    from tapegrad.replay.linker import link
+    for module in shipped.modules():
+        symbol, code, asks = module.compile()
+        link("trial", [Part(module.role, symbol, tuple(asks), code)])
+    print("linked")
+    """
+    from tests.test_processor import levels
+
+    for level in levels():
+        assert python(code, Path("/nowhere"), TAPEGRAD_CPU=level) == "linked"
+
+
+# --------------------------------------------------------------------------------------------------- what it computes
+
+
+@fits
+def test_the_same_bits_as_numbas_machine(tmp_path: Path) -> None:
+    """Code for this processor from the shipped text, and from Numba: equal in every bit."""
+    walk = 'tg.set_engine("replay"); print(report(), bool(shipped.modules()), "numba.core" in sys.modules)'
+    ours = python(f"list(gradients()); {walk}", tmp_path).split()
+    numbas = python(f"shipped.distrust(); list(gradients()); {walk}", cache.folder()).split()
+    assert numbas[1] == "False" and ours[1] == "True"
+    assert ours[0] == numbas[0]
+
+
+@fits
+@pytest.mark.parametrize("level", ["native", "generic"])
+def test_code_in_a_hurry_agrees_with_the_sweep(level: str, tmp_path: Path) -> None:
+    """To a few roundings: sums may have several accumulators, or one. No gradient asks for Numba."""
+    code = """
+    from tapegrad.replay.linker import link_texts
+    swept = list(gradients())
+    bridge._machine_ready(link_texts("machine", shipped.modules()), "")
+    bridge.builder.build = None
+    tg.set_engine("replay")
+    bridge.request = lambda keys, wait: [bridge.machine.set_kernel(key, 1) for key in keys]
+    for g, expected in zip(gradients(), swept, strict=True):
+        np.testing.assert_allclose(g, expected, rtol=1e-13, atol=1e-15 * np.abs(expected).max())
+    print("numba" in sys.modules)
+    """
+    assert python(code, tmp_path, TAPEGRAD_CPU=level) == "False"
+
+
+@fits
+def test_code_is_exchanged_in_the_running_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Functions by name, by word and behind built-in functions: all of them call the other code afterwards, and work."""
+    assert replay.load(block=True)
+    machine = bridge.machine
+    assert machine is not None
+    good, hurried = dict(machine._addresses), linker.link_texts("trial", shipped.modules())
+    assert not set(good.values()) & set(hurried.values())
+    builtins = [machine.whole, machine.held, machine.tail]
+    tg.set_engine("replay")
+    x = tg.tensor(np.linspace(0.1, 2.0, 9), requires_grad=True)
+    try:
+        for addresses in (hurried, good, hurried):
+            y = (np.exp(x) * x).sum()  # recorded by one tier, walked by the other
+            machine.use(addresses)
+            assert list(selftest.failures(machine)) == []
+            other = good if addresses is hurried else hurried
+            words = {a for role, a in addresses.items() if role.startswith("word ")}
+            assert words <= set(machine.world.tolist())
+            assert not set(other.values()) & set(machine.world.tolist())
+            x.grad = None
+            y.backward()
+            v = x.detach().numpy()
+            np.testing.assert_allclose(x.grad.numpy(), np.exp(v) * (1 + v), rtol=1e-14)
+            assert [machine.whole, machine.held, machine.tail] == builtins
+            assert addresses["whole"] in linker._definitions
+    finally:
+        machine.use(good)
+
+
+@fits
+@pytest.mark.parametrize("where", ["hurried", "stored"])
+def test_shipped_code_that_fails_the_self_test_is_given_up(where: str, tmp_path: Path) -> None:
+    """Then Numba's is made, as if nothing were shipped; the layout of this Python is not blamed."""
+    code = f"""
+    from tapegrad.replay import selftest
+    right, built = selftest.failures, []
+    selftest.failures = lambda machine: iter(["a planted fault"] if shipped.modules() else [])
+    build = builder.build
+    def noted(task, go_on=lambda: True):
+        built.append(bool(shipped.modules()))
+        if built[-1]:
+            build(task, go_on)
+    builder.build = noted
+    if {where == "hurried"}:
+        builder._hurry(bridge._machine_task())
+    else:
+        assert not replay.load()
+        while not builder.idle(): pass
+    assert not replay.loaded() and not bridge.trouble and not shipped.modules()
+    bridge._building = False
+    replay.load()
+    while not builder.idle(): pass
+    print(replay.available(), built[-1])
+    """
+    assert python(code, tmp_path) == "True False"
+
+
+# --------------------------------------------------------------------------------------------------- where it is kept
+
+
+def test_the_package_has_the_file() -> None:
+    """What is built from a checkout are the files that version control has: this one is not ignored."""
+    root = Path(tg.__file__).parents[1]
+    assert shipped.FILE.is_file() and shipped.FILE.parent == Path(replay.__file__).parent
+    if not (root / ".git").exists():
+        pytest.skip("this is not a checkout")
+    run = subprocess.run(["git", "check-ignore", str(shipped.FILE)], cwd=root, capture_output=True)
+    assert run.returncode == 1, run.stdout
