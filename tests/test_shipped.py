@@ -272,6 +272,7 @@ def test_code_is_exchanged_in_the_running_machine(monkeypatch: pytest.MonkeyPatc
             assert addresses["whole"] in linker._definitions
     finally:
         machine.use(good)
+        tg.set_engine("auto")
 
 
 @fits
