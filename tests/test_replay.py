@@ -924,7 +924,7 @@ def warm(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("warm")
     codes = {op.name: code for code, op in reversed(list(enumerate(OPS)))}
     keys = [(codes["multiply"], 0, 0), (codes["multiply"], 1, 0), (codes["sin"], 0, 0)]
-    for task in (bridge._machine_task(), *map(bridge._kernel_task, keys)):
+    for task in (bridge.machine_task(), *map(bridge._kernel_task, keys)):
         path = cache.path_of(task.name, task.depends_on)
         (folder / path.name).write_bytes(path.read_bytes())
     return folder

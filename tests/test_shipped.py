@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,17 @@ import pytest
 
 import tapegrad as tg
 from tapegrad import replay, tape
-from tapegrad.replay import bridge, cache, layout, linker, selftest, shipped, shipping
+from tapegrad.replay import (
+    bridge,
+    builder,
+    cache,
+    child,
+    layout,
+    linker,
+    selftest,
+    shipped,
+    shipping,
+)
 
 pytestmark = pytest.mark.skipif(not replay.available(), reason=str(replay.status()["machine"]))
 
@@ -114,7 +125,7 @@ def test_a_damaged_file_is_not_believed(
     shipped._fitting.cache_clear()
     try:
         assert shipped.modules() == ()
-        assert bridge._machine_task().hurried is None
+        assert bridge.machine_task().hurried is None
     finally:
         shipped._fitting.cache_clear()
 
@@ -125,13 +136,13 @@ def test_what_is_compiled_in_decides(
     where: Any, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A constant that stands elsewhere than in the machine's sources, or another interpreter's layout."""
-    task = bridge._machine_task()
+    task = bridge.machine_task()
     monkeypatch.setattr(where, name, getattr(where, name) + 8)
     shipped._fitting.cache_clear()
     try:
         assert shipped.modules() == ()
         assert cache.path_of("machine", task.depends_on) != cache.path_of(
-            "machine", bridge._machine_task().depends_on
+            "machine", bridge.machine_task().depends_on
         )
     finally:
         shipped._fitting.cache_clear()
@@ -289,17 +300,16 @@ def test_shipped_code_that_fails_the_self_test_is_given_up(where: str, tmp_path:
         if built[-1]:
             build(task, go_on)
     builder.build = noted
-    if {where == "hurried"}:
-        builder._hurry(bridge._machine_task())
-    else:
-        assert not replay.load()
-        while not builder.idle(): pass
+    assert not replay.load()
+    while not builder.idle(): pass
     assert not replay.loaded() and not bridge.trouble and not shipped.modules()
     bridge._building = False
     replay.load()
     while not builder.idle(): pass
     print(replay.available(), built[-1])
     """
+    if where == "stored":
+        assert python("print(replay.load(block=True))", tmp_path) == "True"
     assert python(code, tmp_path) == "True False"
 
 
@@ -314,3 +324,145 @@ def test_the_package_has_the_file() -> None:
         pytest.skip("this is not a checkout")
     run = subprocess.run(["git", "check-ignore", str(shipped.FILE)], cwd=root, capture_output=True)
     assert run.returncode == 1, run.stdout
+
+
+# --------------------------------------------------------------------------------------------------- the child
+
+WAIT = """
+import time
+def wait_for(ready):
+    end = time.monotonic() + 300
+    while not ready():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+"""
+
+
+def wait_for(ready: Any) -> None:
+    end = time.monotonic() + 300
+    while not ready():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+@fits
+@pytest.mark.parametrize("how", ["child", "child fails", "no child"])
+def test_better_code_follows(how: str, tmp_path: Path) -> None:
+    """By a child process, or by the thread; the code in a hurry is replaced in every place, and the folder has the better one."""
+    code = f"""
+    from tapegrad.replay import child
+    if {how == "child fails"}:
+        child._PROGRAM = "raise SystemExit(1)"
+    if {how == "no child"}:
+        sys.executable = "/usr/bin/some-editor"
+    here = []
+    make = builder.make
+    builder.make = lambda *a: here.append(1) or make(*a)
+    first = []
+    ready = bridge._machine_ready
+    def noted(addresses, reason):
+        first.append(dict(addresses))
+        return ready(addresses, reason)
+    bridge._machine_ready = noted
+    assert not replay.load()
+    wait_for(builder.idle)
+    assert len(first) == 2 and bridge.machine._addresses == first[1]
+    assert not set(first[0].values()) & set(bridge.machine.world.tolist())
+    print(len(here), "numba" in sys.modules)
+    """
+    assert python(WAIT + textwrap.dedent(code), tmp_path) == f"{int(how != 'child')} False"
+    names = {path.name.split("-")[0] + path.suffix for path in tmp_path.iterdir()}
+    assert names - {"machine.lock"} == {"machine.bin"}
+    assert python("print(replay.load())", tmp_path) == "True"
+
+
+@fits
+def test_the_child_outlives_the_script(tmp_path: Path) -> None:
+    code = """
+    replay.load()
+    wait_for(lambda: bridge.child.at_work())
+    print("over")
+    """
+    code = code.replace("bridge.child", "builder.child")
+    assert python(WAIT + textwrap.dedent(code), tmp_path) == "over"
+    wait_for(lambda: list(tmp_path.glob("machine-*.bin")))
+    assert python("print(replay.load())", tmp_path) == "True"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="files are locked in another way")
+def test_one_child_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import fcntl
+
+    target = tmp_path / "machine-0.bin"
+    started: list[Any] = []
+    monkeypatch.setattr(child, "_start", lambda *a: started.append(a))
+    answers: list[bool] = []
+    with open(child._lock_of(target), "w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        assert child.build(target, answers.append)
+        assert child.at_work() and not started and not answers
+    wait_for(lambda: not child.at_work())
+    assert answers == [False] and not started
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks /proc")
+def test_the_childs_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Out of reach of Ctrl-C, in this session, at the lowest priority; it holds the lock until it ends."""
+    monkeypatch.setattr(
+        child, "_PROGRAM", child._PROGRAM.split("sys.path")[0] + "__import__('time').sleep(60)"
+    )
+    target, answers = tmp_path / "machine-0.bin", []
+    assert child.build(target, answers.append)
+    (process,) = child._processes
+    try:
+        wait_for(lambda: os.getpriority(os.PRIO_PROCESS, process.pid) == 19)
+        assert os.getpgid(process.pid) == process.pid and os.getsid(process.pid) == os.getsid(0)
+        lock = os.open(child._lock_of(target), os.O_RDWR)
+        assert not child._taken(lock)
+    finally:
+        process.kill()
+    assert child._taken(lock, wait=True)
+    os.close(lock)
+    wait_for(lambda: not child.at_work())
+    assert answers == [True]
+
+
+@pytest.mark.parametrize("obstacle", ["no folder", "no process", "another program"])
+def test_where_no_child_can_start(
+    obstacle: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "machine-0.bin"
+    if obstacle == "no folder":
+        (tmp_path / "file").write_text("")
+        target = tmp_path / "file" / "machine-0.bin"
+    elif obstacle == "no process":
+        monkeypatch.setattr(sys, "executable", str(tmp_path / "python3"))
+    else:
+        monkeypatch.setattr(sys, "executable", str(tmp_path / "blender"))
+    assert not child.build(target, lambda failed: None)
+    assert not child.at_work()
+
+
+def test_long_work_is_taken_up_where_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with a process that is killed: each function that was finished is in the folder, and compiled once."""
+    monkeypatch.setenv("TAPEGRAD_CACHE_DIR", str(tmp_path))
+    compiled: list[str] = []
+
+    def compiler(role: str) -> Any:
+        return lambda: compiled.append(role) or (role, role.encode() * 9, ["exp"])  # type: ignore[func-returns-value]
+
+    roles = ["walk", "word 3", "whole"]
+    steps = lambda: ((role, compiler(role)) for role in roles)  # noqa: E731
+    task = builder.Task("trial", "0", steps, lambda a, reason: None, apart=True)
+    assert builder.make(task, lambda: len(compiled) < 2) is None
+    assert compiled == ["walk", "word 3"] and len(list(tmp_path.iterdir())) == 2
+    bundle = builder.make(task)
+    assert compiled == roles
+    assert bundle is not None and [part.role for part in bundle.parts] == roles
+    assert [path.name for path in tmp_path.iterdir()] == [cache.path_of("trial", "0").name]
+    for path in tmp_path.iterdir():
+        path.unlink()
+    builder.make(task, may_store=lambda: False)
+    assert not list(tmp_path.iterdir())

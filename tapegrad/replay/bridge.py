@@ -351,8 +351,8 @@ def _machine_steps() -> Iterator[tuple[str, Callable[[], builder.Compiled]]]:
 _readying = threading.Lock()
 
 
-def _machine_ready(addresses: dict[str, int], reason: str) -> None:
-    """Take the machine into use; where there is one already, let it use this code instead of its own."""
+def _machine_ready(addresses: dict[str, int], reason: str) -> bool:
+    """Take the machine into use; where there is one already, let it use this code instead. False where the code is wrong."""
     global machine, trouble, _building
     from .selftest import failures
 
@@ -375,13 +375,15 @@ def _machine_ready(addresses: dict[str, int], reason: str) -> None:
             machine.use(addresses)
         _building = False
     if machine is None:
-        return
+        return False
     from .executor import alive
 
     tape.MARK[0] = alive
+    return not reason
 
 
-def _machine_task() -> Task:
+def machine_task() -> Task:
+    """The machine: from shipped code if that fits, else by Numba."""
     modules = shipped.modules
     return Task(
         "machine",
@@ -389,6 +391,7 @@ def _machine_task() -> Task:
         _machine_steps,
         _machine_ready,
         hurried=(lambda: link_texts("machine", modules())) if modules() else None,
+        apart=True,
     )
 
 
@@ -397,7 +400,7 @@ def load(block: bool = False, compile: bool = True) -> bool:
     global _building
     # Shipped code that is found wrong is distrusted, and the next turn has Numba compile the machine; there is no third.
     while machine is None and not (obstacle() or trouble):
-        task = _machine_task()
+        task = machine_task()
         if not _building and builder.load(task):
             continue
         if not block:

@@ -1,7 +1,8 @@
 """The builder: who compiles what is not in the cache, and when.
 
 In `auto` mode compilation must never be waited for: what is missing is queued, and one background thread
-compiles it, stores it, links it and hands over addresses. A caller that insists waits instead. The thread ends
+compiles it, stores it, links it and hands over addresses. Long work is done by a child process instead (child.py), where one
+can be started; the thread links what the child has stored. A caller that insists waits instead. The thread ends
 when the queue is empty, and drops the queue when the interpreter is on its way out: one function is compiled in
 a second or so, and never waited for longer.
 
@@ -16,10 +17,10 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from . import cache
+from . import cache, child
 from .cache import Bundle, Part
 from .linker import LinkError, link
 
@@ -33,10 +34,13 @@ class Task:
     name: str
     depends_on: str
     steps: Callable[[], Any]
-    done: Callable[[dict[str, int], str], None]
-    """Called with the addresses by role, or with none and the reason; a second time when better code is there."""
+    done: Callable[[dict[str, int], str], Any]
+    """Called with the addresses by role, or with none and the reason; a second time when better code is there. False where the code
+    is found wrong."""
     hurried: Callable[[], dict[str, int]] | None = None
     """Addresses by role of code that is there at once, though not the best; raises LinkError."""
+    apart: bool = False
+    """Whether a child process is to make it, if one can be started."""
 
 
 _lock = threading.RLock()
@@ -65,22 +69,49 @@ def _hand_over(task: Task, bundle: Bundle) -> bool:
     return True
 
 
-def build(task: Task, go_on: Callable[[], bool] = lambda: True) -> None:
+def _always() -> bool:
+    return True
+
+
+def build(task: Task, go_on: Callable[[], bool] = _always) -> None:
     """Compile the task's functions, store them, and hand them over."""
+    bundle = make(task, go_on)
+    if bundle is not None:
+        _hand_over(task, bundle)
+
+
+def make(
+    task: Task, go_on: Callable[[], bool] = _always, may_store: Callable[[], bool] = _always
+) -> Bundle | None:
+    """Compile the task's functions and store them; None where `go_on` ended that before."""
+    # Long work stores each function by itself as well, so that a process that is killed leaves them to the next one.
+    piecewise = task.apart and task.hurried is None
+    pieces = []
     try:
-        parts = []
+        parts: list[Part] = []
         for role, compiler in task.steps():
             if not go_on():
-                return
-            symbol, code, asks = _undisturbed(compiler)
-            parts.append(Part(role, symbol, tuple(asks), code))
+                return None
+            path = cache.path_of(f"{task.name}-{role.replace(' ', '-')}", task.depends_on)
+            piece = cache.read(path) if piecewise else None
+            if piece is None:
+                symbol, code, asks = _undisturbed(compiler)
+                piece = Bundle((Part(role, symbol, tuple(asks), code),))
+                if piecewise and may_store():
+                    cache.write(path, piece)
+            parts += piece.parts
+            pieces += [path] * piecewise
         bundle = Bundle(tuple(parts))
     except Exception as error:
         if not _refuses(error):
             raise
         bundle = Bundle(reason=_first_line(error))
-    cache.write(cache.path_of(task.name, task.depends_on), bundle)
-    _hand_over(task, bundle)
+    if may_store():
+        cache.write(cache.path_of(task.name, task.depends_on), bundle)
+    for path in pieces:
+        with contextlib.suppress(OSError):
+            path.unlink()
+    return bundle
 
 
 def _undisturbed(compiler: Callable[[], Compiled]) -> Compiled:
@@ -141,23 +172,39 @@ def _work() -> None:
             task = _queue.popleft()
         try:
             if not load(task):
-                _hurry(task)
-                build(task, _wanted)
+                if not _hurry(task):
+                    continue  # what made it would make the like again
+                if not _build_apart(task):
+                    build(task, _wanted)
         except Exception as error:
             # Whatever goes wrong here must not print into somebody's session.
             task.done({}, f"compiling {task.name} failed: {type(error).__name__}: {error}")
 
 
-def _hurry(task: Task) -> None:
-    """Hand over code that can be had at once, until the task is built."""
+def _hurry(task: Task) -> bool:
+    """Hand over code that can be had at once, until the task is built; False where that code was found wrong."""
     if task.hurried is not None:
         with contextlib.suppress(LinkError):
-            task.done(task.hurried(), "")
+            return task.done(task.hurried(), "") is not False
+    return True
+
+
+def _build_apart(task: Task) -> bool:
+    """Have a child process build it, if the task asks for that and a child can be started."""
+
+    def done(failed: bool) -> None:
+        """Have the builder's thread link what the child has stored, or do the child's work."""
+        if _wanted() and (failed or path.exists()):
+            with contextlib.suppress(RuntimeError):  # the interpreter ends, and starts no thread
+                queue(replace(task, hurried=None, apart=False))
+
+    path = cache.path_of(task.name, task.depends_on)
+    return task.apart and child.build(path, done)
 
 
 def idle() -> bool:
-    """Whether nothing is being compiled."""
-    return _thread is None
+    """Whether nothing is being compiled, here or by a child that this process waits for."""
+    return _thread is None and not child.at_work()
 
 
 def _after_fork() -> None:

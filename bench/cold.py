@@ -1,0 +1,89 @@
+"""Short scripts on a fresh machine: how many gradients they make, and how long they take to end.
+
+    python -m bench.cold [--seconds 3] [--scripts 5] [--program network|small]
+
+A row of scripts, each a new process, with one cache folder that is empty at first; after each script of `auto` one that sweeps only,
+so that what else the computer does falls on both. Reported: gradients a second, their ratio, and seconds from the script's last
+line to the end of its process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+SCRIPT = """
+import sys, time
+import numpy as np
+import tapegrad as tg
+rng = np.random.default_rng(0)
+if {program!r} == "network":
+    W = [tg.tensor(rng.normal(size=s) / 4, requires_grad=True) for s in ((8, 16), (16, 1))]
+    x = rng.normal(size=(32, 8))
+    def step():
+        h = np.tanh(x @ W[0])
+        u = tg.tensor(np.linspace(0.0, 1.0, 512), requires_grad=True)
+        y = u
+        for _ in range(5):
+            y = np.sin(y) * 0.5 + y * y - 0.1 * y
+        ((h @ W[1]) ** 2).mean().backward()
+        y.sum().backward()
+else:
+    v = tg.tensor(np.linspace(0.1, 1.0, 40), requires_grad=True)
+    def step():
+        y = v
+        for _ in range(10):
+            y = np.exp(-y) + y * 0.5
+        y.sum().backward()
+count, end = 0, time.perf_counter() + {seconds}
+while time.perf_counter() < end:
+    step()
+    count += 1
+print(count, time.time(), int("numba" in sys.modules), flush=True)
+"""
+
+
+def run(program: str, seconds: float, engine: str, folder: Path) -> tuple[float, float, bool]:
+    """Gradients a second, seconds to end, whether Numba was imported."""
+    result = subprocess.run(
+        [sys.executable, "-c", SCRIPT.format(program=program, seconds=seconds)],
+        env=os.environ | {"TAPEGRAD_ENGINE": engine, "TAPEGRAD_CACHE_DIR": str(folder)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    ended = time.time()
+    count, last, numba = result.stdout.split()
+    return int(count) / seconds, ended - float(last), numba == "1"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seconds", type=float, default=3.0)
+    parser.add_argument("--scripts", type=int, default=5)
+    parser.add_argument("--program", choices=("network", "small"), default="network")
+    options = parser.parse_args()
+    ratios = []
+    with tempfile.TemporaryDirectory() as folder:
+        for i in range(options.scripts):
+            ours, sweep = (
+                run(options.program, options.seconds, engine, Path(folder))
+                for engine in ("auto", "sweep")
+            )
+            ratios.append(ours[0] / sweep[0])
+            print(
+                f"script {i + 1}: {ours[0]:7.0f} gradients/s, sweep {sweep[0]:7.0f}, ratio {ratios[-1]:.2f}, "
+                f"to the end {ours[1]:.2f} s and {sweep[1]:.2f} s{', Numba imported' if ours[2] else ''}",
+                flush=True,
+            )
+    print(f"ratio: first {ratios[0]:.2f}, median {statistics.median(ratios):.2f}")
+
+
+if __name__ == "__main__":
+    main()
