@@ -1133,7 +1133,7 @@ def test_the_builder_does_not_hold_up_the_end_of_the_process(tmp_path: Path) -> 
         tmp_path,
     )
     assert out == "False being compiled"
-    assert not list(tmp_path.glob("machine*"))
+    assert not list(tmp_path.glob("machine*.bin"))
     assert time.monotonic() - start < 30
 
 

@@ -159,13 +159,14 @@ def main(target: str) -> None:
 
     task = bridge.machine_task()
     path = cache.path_of(task.name, task.depends_on)
-    if str(path) != target:
-        sys.exit(1)  # this process would make another machine than its parent asked for
-    if cache.read(path) is None:
-        builder.make(task, _wanted, _wanted)
-    with contextlib.suppress(OSError):
-        _lock_of(path).unlink()
-    sys.exit(0 if path.exists() else 1)
+    try:
+        # Another path: this process would make another machine than its parent asked for.
+        if str(path) == target and cache.read(path) is None:
+            builder.make(task, _wanted, _wanted)
+    finally:
+        with contextlib.suppress(OSError):
+            _lock_of(Path(target)).unlink()
+    sys.exit(0 if os.path.exists(target) else 1)
 
 
 def _wanted() -> bool:
