@@ -10,6 +10,7 @@ Exit status: 0 well, 1 the result falls short of its aim, 2 the command was not 
 
 import argparse
 import difflib
+import importlib
 import importlib.util
 import os
 import platform
@@ -207,7 +208,7 @@ def executor_facts() -> dict[str, str]:
         disabled.append(f"replay: {status['machine']}; gradients are swept with NumPy")
     return {
         "engine": tapegrad.engine(),
-        "replay": str(status["machine"]) if status["available"] else "disabled",
+        "replay": f"{status['machine']}; {status['code']}" if status["available"] else "disabled",
         "cache": stored_code(),
         "disabled": "; ".join(disabled) or "nothing",
     }
@@ -222,6 +223,45 @@ def stored_code() -> str:
     nearest = next(p for p in (folder, *folder.parents) if p.exists())
     blocked = "" if os.access(nearest, os.W_OK) else ", cannot be written: nothing is kept"
     return f"{folder} ({len(files)} files, {size:.1f} MB{blocked})"
+
+
+# warm ---------------------------------------------------------------------------------------------
+
+
+def warm_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--all",
+        action="store_true",
+        help="also the kernels that need Numba: complex numbers and special functions, for some minutes",
+    )
+
+
+def warm(options: argparse.Namespace) -> int:
+    for family in ("fft", "linalg", "signal", "special", "stats"):
+        importlib.import_module(f"tapegrad.{family}")  # which declares its ops
+    from tapegrad import replay
+    from tapegrad.primitive import OPS
+    from tapegrad.vecmath import loops
+
+    if not replay.load(block=True):
+        print(f"replay cannot run here: {replay.status()['machine']}", file=sys.stderr)
+        return 1
+    keys = replay.kernel_keys(numba=options.all)
+    for done, key in enumerate(keys):
+        if sys.stderr.isatty():
+            print(f"\rkernel {done + 1} of {len(keys)}", end="", file=sys.stderr, flush=True)
+        replay.request([key], wait=True)
+    for op in OPS if loops.enabled() else ():
+        if loops.suits(op.of):
+            loops.load(op.of)
+    if sys.stderr.isatty():
+        print(file=sys.stderr)
+    status = replay.status()
+    print(f"{'replay':9} {status['machine']}; {status['code']}")
+    print(f"{'kernels':9} {len(status['kernels'])} of {len(keys)}")
+    print(f"{'cache':9} {stored_code()}")
+    stored = status["code"].endswith("stored")
+    return 0 if stored and len(status["kernels"]) == len(keys) else 1
 
 
 # cache --------------------------------------------------------------------------------------------
@@ -321,6 +361,7 @@ COMMANDS = (
         "list every public name with what it is, or those about a WORD",
     ),
     ("info", info_options, info, "show versions, platform and engine, as a bug report needs them"),
+    ("warm", warm_options, warm, "compile now what a process would compile when it needs it"),
     ("cache", cache_options, cache, "show where compiled code is kept, or clear it"),
 )
 

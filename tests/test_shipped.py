@@ -290,7 +290,7 @@ def test_code_is_exchanged_in_the_running_machine(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize("where", ["hurried", "stored"])
 def test_shipped_code_that_fails_the_self_test_is_given_up(where: str, tmp_path: Path) -> None:
     """Then Numba's is made, as if nothing were shipped; the layout of this Python is not blamed."""
-    code = f"""
+    code = """
     from tapegrad.replay import selftest
     right, built = selftest.failures, []
     selftest.failures = lambda machine: iter(["a planted fault"] if shipped.modules() else [])
@@ -466,3 +466,21 @@ def test_long_work_is_taken_up_where_it_was(
         path.unlink()
     builder.make(task, may_store=lambda: False)
     assert not list(tmp_path.iterdir())
+
+
+# --------------------------------------------------------------------------------------------------- commands
+
+
+def test_warm_compiles_everything_now(tmp_path: Path) -> None:
+    """Machine, kernels and loops, without Numba; what it says afterwards is what a new process finds."""
+    command = """
+    from tapegrad.__main__ import main
+    status = main([{!r}])
+    print("status", status, "numba" in sys.modules)
+    """
+    assert "shipped" in python(command.format("info"), tmp_path) or not shipped.modules()
+    out = python(command.format("warm"), tmp_path)
+    assert out.endswith("status 0 False") and "optimised and stored" in out
+    names = {path.name.rpartition("-")[0] for path in tmp_path.iterdir()}
+    assert {"machine", "multiply_0_float64", "erf_0_float32", "loop_exp", "loop_hypot"} <= names
+    assert "not loaded; optimised and stored" in python(command.format("info"), tmp_path)

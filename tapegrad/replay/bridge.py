@@ -437,6 +437,20 @@ def request(keys: list[Key], wait: bool = False) -> None:
             made.set_kernel(key, UNAVAILABLE)
 
 
+def kernel_keys(numba: bool) -> list[Key]:
+    """Every kernel of the ops declared so far that a rule gives; those that need Numba only where asked."""
+    keys = []
+    for code, op in enumerate(OPS):
+        partials = op.partials if 1 <= op.arity <= 3 else ()
+        for operand, partial in enumerate(partials):
+            if partial.function is None or kernels.obstacle(partial.function):
+                continue
+            for kind, dtype in enumerate(KIND_NAMES):
+                if numba or not kernels.needs_numba(op, operand, dtype):
+                    keys.append((code, operand, kind))
+    return keys
+
+
 def _name_of(key: Key) -> str:
     return kernels.name_of(OPS[key[0]], key[1], KIND_NAMES[key[2]])
 
@@ -468,8 +482,18 @@ def reset_waiting() -> None:
         _asked.discard(key)
 
 
+def _code() -> str:
+    """Where the machine's code comes from, as this process would find it now."""
+    task = machine_task()
+    if cache.read(cache.path_of(task.name, task.depends_on)) is not None:
+        return "optimised and stored"
+    if shipped.modules():
+        return "shipped, compiled in a moment when needed and optimised then"
+    return f"Numba's to make, for half a minute: {shipped.obstacle()}"
+
+
 def status() -> dict[str, Any]:
-    """What is loaded, what is not and why, and where compiled code is kept."""
+    """What is loaded, what is not and why, where the machine's code comes from, and where compiled code is kept."""
     reason = obstacle() or trouble
     if machine is not None:
         state = "loaded"
@@ -479,6 +503,7 @@ def status() -> dict[str, Any]:
         state = "being compiled" if _building else "not loaded"
     return {
         "machine": state,
+        "code": "" if reason else _code(),
         "available": not reason,
         "kernels": sorted(_loaded),
         "unavailable": dict(sorted((_name_of(key), why) for key, why in _unavailable.items())),

@@ -97,6 +97,17 @@ def compile_kernel(op: Primitive, operand: int, dtype: str) -> tuple[str, bytes,
     return _compile_with_numba(op, operand, dtype)
 
 
+def needs_numba(op: Primitive, operand: int, dtype: str) -> bool:
+    """Whether a kernel has no form as vector code, so that Numba has to compile it."""
+    from . import vectors
+
+    try:
+        vectors.text_of("kernel", op, operand, dtype)
+    except Exception:  # whatever a rule of a user's raises
+        return True
+    return False
+
+
 def _compile_with_numba(op: Primitive, operand: int, dtype: str) -> tuple[str, bytes, list[str]]:
     from .access import ACCESS, KERNEL_SIGNATURE, EntryPoint, inlined
 

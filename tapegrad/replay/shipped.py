@@ -96,6 +96,19 @@ def distrust() -> None:
     _distrusted = True
 
 
+def obstacle() -> str:
+    """Why no shipped machine is used here, or an empty string."""
+    if modules():
+        return ""
+    if _distrusted:
+        return "the shipped code failed the self-test"
+    if sys.platform not in _SYSTEMS or platform.machine().lower() not in _PROCESSORS:
+        return "no shipped code was tried on this system"
+    if not edition():
+        return "there is no shipped code"
+    return "the shipped code is damaged, or belongs to other sources or another Python"
+
+
 def modules() -> tuple[Module, ...]:
     """The shipped machine; empty where none fits this process."""
     return () if _distrusted else _fitting()

@@ -262,6 +262,10 @@ def _fields(ufunc: np.ufunc) -> _Fields | None:
     return fields
 
 
+_NO_IDENTITY = -1
+"""NumPy's PyUFunc_None. Where a ufunc's identity is an object, as hypot's, its field has a mark that this constructor takes for an
+object, too. Nothing reduces with our ufuncs, so they need none."""
+
 _kept: list[Any] = []
 """What the ufuncs point to: they are never given up, as code never is."""
 
@@ -285,7 +289,7 @@ def _wrapped(ufunc: np.ufunc, addresses: dict[str, int]) -> np.ufunc | None:
         _kept.append(behind)
     name, doc = ctypes.create_string_buffer(fields.name), ctypes.create_string_buffer(fields.doc)
     _kept.append((functions, data, types, name, doc))
-    return _maker()(functions, data, types, count, ufunc.nin, 1, fields.identity, name, doc, 0)
+    return _maker()(functions, data, types, count, ufunc.nin, 1, _NO_IDENTITY, name, doc, 0)
 
 
 def _maker() -> Callable[..., np.ufunc]:
