@@ -1,6 +1,6 @@
 """Short scripts on a fresh machine: how many gradients they make, and how long they take to end.
 
-    python -m bench.cold [--seconds 3] [--scripts 5] [--program network|small]
+    python -m bench.cold [--seconds 3] [--scripts 5] [--program network|small|complex]
 
 A row of scripts, each a new process, with one cache folder that is empty at first; after each script of `auto` one that sweeps only,
 so that what else the computer does falls on both. Reported: gradients a second, their ratio, and seconds from the script's last
@@ -34,6 +34,13 @@ if {program!r} == "network":
             y = np.sin(y) * 0.5 + y * y - 0.1 * y
         ((h @ W[1]) ** 2).mean().backward()
         y.sum().backward()
+elif {program!r} == "complex":
+    c = tg.tensor(np.exp(1j * np.linspace(0.1, 1.0, 300)), requires_grad=True)
+    def step():
+        y = c
+        for _ in range(6):
+            y = np.exp(-y) * y + y / 3
+        np.real(y * np.conj(y)).sum().backward()
 else:
     v = tg.tensor(np.linspace(0.1, 1.0, 40), requires_grad=True)
     def step():
@@ -67,7 +74,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=3.0)
     parser.add_argument("--scripts", type=int, default=5)
-    parser.add_argument("--program", choices=("network", "small"), default="network")
+    parser.add_argument("--program", choices=("network", "small", "complex"), default="network")
     options = parser.parse_args()
     ratios = []
     with tempfile.TemporaryDirectory() as folder:

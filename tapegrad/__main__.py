@@ -10,7 +10,6 @@ Exit status: 0 well, 1 the result falls short of its aim, 2 the command was not 
 
 import argparse
 import difflib
-import importlib
 import importlib.util
 import os
 import platform
@@ -237,12 +236,11 @@ def warm_options(parser: argparse.ArgumentParser) -> None:
 
 
 def warm(options: argparse.Namespace) -> int:
-    for family in ("fft", "linalg", "signal", "special", "stats"):
-        importlib.import_module(f"tapegrad.{family}")  # which declares its ops
     from tapegrad import replay
     from tapegrad.primitive import OPS
     from tapegrad.vecmath import loops
 
+    replay.declare_all()
     if not replay.load(block=True):
         print(f"replay cannot run here: {replay.status()['machine']}", file=sys.stderr)
         return 1

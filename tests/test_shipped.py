@@ -371,8 +371,7 @@ def test_better_code_follows(how: str, tmp_path: Path) -> None:
     print(len(here), "numba" in sys.modules)
     """
     assert python(WAIT + textwrap.dedent(code), tmp_path) == f"{int(how != 'child')} False"
-    names = {path.name.split("-")[0] + path.suffix for path in tmp_path.iterdir()}
-    assert names - {"machine.lock"} == {"machine.bin"}
+    assert {path.name.split("-")[0] for path in tmp_path.iterdir()} - {"child.lock"} == {"machine"}
     assert python("print(replay.load())", tmp_path) == "True"
 
 
@@ -389,40 +388,58 @@ def test_the_child_outlives_the_script(tmp_path: Path) -> None:
     assert python("print(replay.load())", tmp_path) == "True"
 
 
+def order(folder: Path, answers: list[bool]) -> child.Order:
+    return child.Order(folder / "trial-0.bin", "trial", answers.append)
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="files are locked in another way")
-def test_one_child_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("made", [False, True])
+def test_one_child_at_a_time(made: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While another process's child is at work, orders wait; what that child makes is not made again."""
     import fcntl
 
-    target = tmp_path / "machine-0.bin"
     started: list[Any] = []
-    monkeypatch.setattr(child, "_start", lambda *a: started.append(a))
+
+    def start(orders: Any, lock: int) -> Any:
+        started.extend(orders)
+        raise OSError("a test")
+
+    monkeypatch.setattr(child, "_start", start)
     answers: list[bool] = []
-    with open(child._lock_of(target), "w") as held:
+    with open(tmp_path / "child.lock", "w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        assert child.build(target, answers.append)
+        assert child.build(order(tmp_path, answers)) and child.build(order(tmp_path, answers))
+        time.sleep(0.1)
         assert child.at_work() and not started and not answers
+        if made:
+            (tmp_path / "trial-0.bin").write_bytes(b"made")
     wait_for(lambda: not child.at_work())
-    assert answers == [False] and not started
+    assert answers == [not made] * 2 and len(started) == (0 if made else 2)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="asks /proc")
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="priorities and groups are asked for as Linux has them"
+)
 def test_the_childs_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Out of reach of Ctrl-C, in this session, at the lowest priority; it holds the lock until it ends."""
-    monkeypatch.setattr(
-        child, "_PROGRAM", child._PROGRAM.split("sys.path")[0] + "__import__('time').sleep(60)"
-    )
-    target, answers = tmp_path / "machine-0.bin", []
-    assert child.build(target, answers.append)
+    """Out of reach of Ctrl-C, in this session, at the lowest priority; it holds the lock until it ends, however it ends."""
+    import fcntl
+
+    before = child._PROGRAM.split("sys.path")[0]
+    monkeypatch.setattr(child, "_PROGRAM", before + "__import__('time').sleep(60)")
+    answers: list[bool] = []
+    assert child.build(order(tmp_path, answers))
+    wait_for(lambda: child._processes)
     (process,) = child._processes
-    try:
-        wait_for(lambda: os.getpriority(os.PRIO_PROCESS, process.pid) == 19)
-        assert os.getpgid(process.pid) == process.pid and os.getsid(process.pid) == os.getsid(0)
-        lock = os.open(child._lock_of(target), os.O_RDWR)
-        assert not child._taken(lock)
-    finally:
-        process.kill()
-    assert child._taken(lock, wait=True)
-    os.close(lock)
+    with open(tmp_path / "child.lock") as lock:
+        try:
+            wait_for(lambda: os.getpriority(os.PRIO_PROCESS, process.pid) == 19)
+            assert os.getpgid(process.pid) == process.pid
+            assert os.getsid(process.pid) == os.getsid(0)
+            with pytest.raises(BlockingIOError):
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        finally:
+            process.kill()
+        fcntl.flock(lock, fcntl.LOCK_EX)
     wait_for(lambda: not child.at_work())
     assert answers == [True]
 
@@ -431,16 +448,50 @@ def test_the_childs_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 def test_where_no_child_can_start(
     obstacle: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    target = tmp_path / "machine-0.bin"
+    folder, answers = tmp_path, []
     if obstacle == "no folder":
         (tmp_path / "file").write_text("")
-        target = tmp_path / "file" / "machine-0.bin"
+        folder = tmp_path / "file"
     elif obstacle == "no process":
         monkeypatch.setattr(sys, "executable", str(tmp_path / "python3"))
     else:
         monkeypatch.setattr(sys, "executable", str(tmp_path / "blender"))
-    assert not child.build(target, lambda failed: None)
-    assert not child.at_work()
+    begun = child.build(order(folder, answers))
+    wait_for(lambda: not child.at_work())
+    assert begun == (obstacle == "no process") and answers == [True] * begun
+
+
+def test_kernels_for_numba_are_the_childs(tmp_path: Path) -> None:
+    """Those of the library's ops; this process gets them from the folder, and never imports Numba."""
+    code = """
+    from tapegrad.primitive import OPS
+    from tapegrad.vecmath import assembly
+    replay.load(block=True)
+    codes = {op.name: code for code, op in reversed(list(enumerate(OPS)))}
+    keys = [(codes["exp"], 0, 2), (codes["multiply"], 0, 2), (codes["sin"], 0, 0)]
+    for key in keys:
+        replay.request([key])
+    wait_for(builder.idle)
+    assert all(bridge.machine.kernel(key) > 2 for key in keys)
+    print("numba" in sys.modules, not assembly.available())
+    """
+    numba, old = python(WAIT + textwrap.dedent(code), tmp_path).split()
+    assert numba == old
+    assert len(list(tmp_path.glob("*_complex128-*.bin"))) == 2
+
+
+@pytest.mark.parametrize("recipe", ["nothing 0 0", "exp 0 2", "machine"])
+def test_a_child_makes_nothing_else(recipe: str, tmp_path: Path) -> None:
+    """Where it finds other sources, versions or processors than its parent, it leaves the work to its parent."""
+    code = f"""
+    from tapegrad.replay import child
+    child._wanted = lambda: True
+    try:
+        child.main([({recipe!r}, "exp_0_complex128-0.bin")])
+    except SystemExit as end:
+        print(end.code)
+    """
+    assert python(code, tmp_path) == "1" and not list(tmp_path.iterdir())
 
 
 def test_long_work_is_taken_up_where_it_was(
@@ -455,16 +506,16 @@ def test_long_work_is_taken_up_where_it_was(
 
     roles = ["walk", "word 3", "whole"]
     steps = lambda: ((role, compiler(role)) for role in roles)  # noqa: E731
-    task = builder.Task("trial", "0", steps, lambda a, reason: None, apart=True)
-    assert builder.make(task, lambda: len(compiled) < 2) is None
+    task = builder.Task("trial", "0", steps, lambda a, reason: None)
+    assert builder.make(task, lambda: len(compiled) < 2, piecewise=True) is None
     assert compiled == ["walk", "word 3"] and len(list(tmp_path.iterdir())) == 2
-    bundle = builder.make(task)
+    bundle = builder.make(task, piecewise=True)
     assert compiled == roles
     assert bundle is not None and [part.role for part in bundle.parts] == roles
     assert [path.name for path in tmp_path.iterdir()] == [cache.path_of("trial", "0").name]
     for path in tmp_path.iterdir():
         path.unlink()
-    builder.make(task, may_store=lambda: False)
+    builder.make(task, may_store=lambda: False, piecewise=True)
     assert not list(tmp_path.iterdir())
 
 

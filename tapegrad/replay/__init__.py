@@ -17,7 +17,7 @@ Invariant: a warm process does not import Numba, and nothing here is needed for 
 from __future__ import annotations
 
 from . import bridge, shipped
-from .bridge import kernel_keys, load, request, status
+from .bridge import declare_all, kernel_keys, load, request, status
 from .executor import alive, begin, held, may_be_overwritten, replay, tail
 from .kernels import source
 
@@ -46,6 +46,7 @@ __all__ = [
     "alive",
     "available",
     "begin",
+    "declare_all",
     "held",
     "kernel_keys",
     "live_bytes",

@@ -391,7 +391,7 @@ def machine_task() -> Task:
         _machine_steps,
         _machine_ready,
         hurried=(lambda: link_texts("machine", modules())) if modules() else None,
-        apart=True,
+        recipe=lambda: "machine",
     )
 
 
@@ -471,7 +471,32 @@ def _kernel_task(key: Key) -> Task:
             _loaded.add(name)
         machine.set_kernel(key, addresses.get("kernel", UNAVAILABLE))
 
-    return Task(name, kernels.fingerprint(op, operand, dtype), steps, done)
+    def recipe() -> str:
+        """A child knows the library's own ops only, and its start is worth it only for Numba."""
+        ours = op.function.__module__.split(".")[0] == __name__.split(".")[0]
+        return (
+            f"{op.name} {operand} {kind}"
+            if ours and kernels.needs_numba(op, operand, dtype)
+            else ""
+        )
+
+    return Task(name, kernels.fingerprint(op, operand, dtype), steps, done, recipe=recipe)
+
+
+def declare_all() -> None:
+    """Import every module that declares ops of the library."""
+    for family in ("fft", "linalg", "signal", "special", "stats"):
+        importlib.import_module(f"...{family}", __name__)
+
+
+def task_of(recipe: str) -> Task | None:
+    """The task of a recipe, in another process than its own; None where there is no such op."""
+    if recipe == "machine":
+        return machine_task()
+    name, operand, kind = recipe.split()
+    declare_all()
+    code = next((code for code, op in enumerate(OPS) if op.name == name and op.partials), None)
+    return None if code is None else _kernel_task((code, int(operand), int(kind)))
 
 
 def reset_waiting() -> None:

@@ -22,6 +22,7 @@ from typing import Any
 
 from . import cache, child
 from .cache import Bundle, Part
+from .child import Order
 from .linker import LinkError, link
 
 Compiled = tuple[str, bytes, list[str]]
@@ -39,8 +40,8 @@ class Task:
     is found wrong."""
     hurried: Callable[[], dict[str, int]] | None = None
     """Addresses by role of code that is there at once, though not the best; raises LinkError."""
-    apart: bool = False
-    """Whether a child process is to make it, if one can be started."""
+    recipe: Callable[[], str] = str
+    """What a child process is told in order to make it; empty where no child is to make it."""
 
 
 _lock = threading.RLock()
@@ -81,11 +82,15 @@ def build(task: Task, go_on: Callable[[], bool] = _always) -> None:
 
 
 def make(
-    task: Task, go_on: Callable[[], bool] = _always, may_store: Callable[[], bool] = _always
+    task: Task,
+    go_on: Callable[[], bool] = _always,
+    may_store: Callable[[], bool] = _always,
+    piecewise: bool = False,
 ) -> Bundle | None:
-    """Compile the task's functions and store them; None where `go_on` ended that before."""
-    # Long work stores each function by itself as well, so that a process that is killed leaves them to the next one.
-    piecewise = task.apart and task.hurried is None
+    """Compile the task's functions and store them; None where `go_on` ended that before.
+
+    `piecewise`: each function is stored by itself as well, so that a process that is killed leaves them to the next one.
+    """
     pieces = []
     try:
         parts: list[Part] = []
@@ -196,10 +201,11 @@ def _build_apart(task: Task) -> bool:
         """Have the builder's thread link what the child has stored, or do the child's work."""
         if _wanted() and (failed or path.exists()):
             with contextlib.suppress(RuntimeError):  # the interpreter ends, and starts no thread
-                queue(replace(task, hurried=None, apart=False))
+                queue(replace(task, hurried=None, recipe=str))
 
+    recipe = task.recipe()
     path = cache.path_of(task.name, task.depends_on)
-    return task.apart and child.build(path, done)
+    return bool(recipe) and child.build(Order(path, recipe, done))
 
 
 def idle() -> bool:

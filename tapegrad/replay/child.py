@@ -1,10 +1,11 @@
-"""The child: a process of its own that compiles the machine and stores it in the cache.
+"""The child: a process of its own that compiles what takes long and stores it in the cache.
 
 A thread would share the interpreter's lock with the user's script, delay its end, and lose its work where the script ends early.
 The child does none of these: it runs at the lowest priority, and finishes even if its parent has ended.
 
-Data: a lock file beside the file to be made. The parent locks it and gives it to the child as standard input, so the lock is free when
-the child has ended, however it ended. A process that finds it locked waits for somebody else's child.
+Data: *orders*, files to be made. One thread collects them and starts a child for all that have come together. A lock file in the cache's
+folder is given to the child as its standard input, so it is free when the child has ended, however it ended: there is one child at a time
+for a folder, and a process that had to wait finds most of its orders made.
 
 Invariant: the child writes into the cache's folder only, and nothing where the lock file has been removed, as with the whole folder.
 """
@@ -12,60 +13,99 @@ Invariant: the child writes into the cache's folder only, and nothing where the 
 from __future__ import annotations
 
 import atexit
-import contextlib
 import gc
 import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A file to be made."""
+
+    target: Path
+    recipe: str
+    """What it is to hold, as `bridge.task_of` understands it."""
+    done: Callable[[bool], None]
+    """Called by another thread when the file should be there, with whether a child has tried in vain."""
+
+
+_lock = threading.Lock()
+_orders: list[Order] = []
+_thread: threading.Thread | None = None
 _processes: list[subprocess.Popen[bytes]] = []
-_threads: list[threading.Thread] = []
 
 _PROGRAM = """
 import os, sys
 hasattr(os, "nice") and os.nice(19)
 sys.path[:] = {path!r}
 from tapegrad.replay import child
-child.main({target!r})
+child.main({orders!r})
 """
 
 
-def build(target: Path, done: Callable[[bool], None]) -> bool:
-    """Have the machine compiled into the file `target`; False where no child can do that here.
-
-    `done` is called by another thread when nobody is at it any more, with whether a child of ours tried in vain.
-    """
+def build(order: Order) -> bool:
+    """Have a child fulfil an order; False where no child can be started or the folder cannot be written to."""
+    global _thread
     if not _can_start():
         return False
     try:
-        target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        lock = os.open(_lock_of(target), os.O_RDWR | os.O_CREAT, 0o600)
-    except OSError:  # no folder to store in
+        order.target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        os.close(_opened(order.target.parent))
+    except OSError:
         return False
-    process = None
-    try:
-        if _taken(lock):
-            process = _start(target, lock)
-            _processes.append(process)
-            os.close(lock)
-    except OSError:  # no process to be had
-        os.close(lock)
-        return False
-    thread = threading.Thread(
-        target=_wait, args=(process, lock, done), name="tapegrad machine", daemon=True
-    )
-    _threads.append(thread)
-    thread.start()
+    with _lock:
+        _orders.append(order)
+        if _thread is None:
+            _thread = threading.Thread(target=_work, name="tapegrad child", daemon=True)
+            _thread.start()
     return True
 
 
 def at_work() -> bool:
-    """Whether this process waits for a child, its own or another process's."""
-    return any(thread.is_alive() for thread in _threads)
+    """Whether this process waits for a child."""
+    return _thread is not None
+
+
+def _work() -> None:
+    global _thread
+    while True:
+        with _lock:
+            orders = list(_orders)
+            _orders.clear()
+            if not orders:
+                _thread = None
+                return
+        try:
+            failed = not _fulfilled(orders)
+        except OSError:  # no process to be had, or the folder is gone
+            failed = True
+        for order in orders:
+            order.done(failed)
+
+
+def _fulfilled(orders: Sequence[Order]) -> bool:
+    """Wait for the folder's lock, then have a child make what other processes' children have not made meanwhile."""
+    folder = orders[0].target.parent
+    lock = _opened(folder)
+    try:
+        _take(lock)
+        missing = [order for order in orders if not order.target.exists()]
+        if not missing:
+            return True
+        process = _start(missing, lock)
+    finally:
+        os.close(lock)
+    _processes.append(process)
+    try:
+        return process.wait() == 0
+    finally:
+        _processes.remove(process)
 
 
 def _can_start() -> bool:
@@ -74,26 +114,22 @@ def _can_start() -> bool:
     return name.startswith("python") and not getattr(sys, "frozen", False)
 
 
-def _lock_of(target: Path) -> Path:
-    return target.with_suffix(".lock")
+def _opened(folder: Path) -> int:
+    return os.open(folder / "child.lock", os.O_RDWR | os.O_CREAT, 0o600)
 
 
-def _taken(lock: int, wait: bool = False) -> bool:
-    """Whether the lock is ours now; where files cannot be locked, two children may do the same work."""
+def _take(lock: int) -> None:
+    """Wait until the lock is ours; where files cannot be locked, two children may do the same work."""
     try:
         import fcntl
-    except ImportError:
-        return True
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-    except BlockingIOError:
-        return False
-    except OSError:
-        return True
-    return True
+
+        fcntl.flock(lock, fcntl.LOCK_EX)
+    except (ImportError, OSError):
+        pass
 
 
-def _start(target: Path, lock: int) -> subprocess.Popen[bytes]:
+def _start(orders: Sequence[Order], lock: int) -> subprocess.Popen[bytes]:
+    folder = orders[0].target.parent
     package = str(Path(__file__).parents[2])
     path = [os.path.abspath(p) for p in sys.path]
     path += [] if package in path else [package]
@@ -108,28 +144,18 @@ def _start(target: Path, lock: int) -> subprocess.Popen[bytes]:
         # A group of its own, which Ctrl-C does not reach. No session of its own: Linux divides the processor among sessions first,
         # and a niceness counts only within one.
         options = {"process_group": 0}
-    program = _PROGRAM.format(path=path, target=str(target.absolute()))
+    named = [(order.recipe, order.target.name) for order in orders]
+    program = _PROGRAM.format(path=path, orders=named)
     return subprocess.Popen(
         # No settings and start-up files of the user's: what to import from is given.
         [sys.executable, "-I", "-S", "-c", program],
         stdin=lock,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        cwd=target.parent,
-        env=os.environ | {"TAPEGRAD_CACHE_DIR": str(target.parent.absolute())},
+        cwd=folder,
+        env=os.environ | {"TAPEGRAD_CACHE_DIR": str(folder.absolute())},
         **options,
     )
-
-
-def _wait(process: subprocess.Popen[bytes] | None, lock: int, done: Callable[[bool], None]) -> None:
-    failed = False
-    if process is not None:
-        failed = process.wait() != 0
-        _processes.remove(process)
-    else:
-        _taken(lock, wait=True)
-        os.close(lock)
-    done(failed)
 
 
 def _leave() -> None:
@@ -139,9 +165,13 @@ def _leave() -> None:
 
 
 def _after_fork() -> None:
-    """The children are the parent's."""
+    """Children and orders are the parent's."""
+    global _lock, _thread
     _leave()
     _processes.clear()
+    _orders.clear()
+    _lock = threading.Lock()
+    _thread = None
 
 
 atexit.register(_leave)
@@ -152,21 +182,22 @@ if hasattr(os, "register_at_fork"):
 # ------------------------------------------------------------------------------------------------ in the child
 
 
-def main(target: str) -> None:
-    """Compile the machine and store it in `target`; exit status 1 where that cannot be done."""
+def main(orders: Sequence[tuple[str, str]]) -> None:
+    """Make files, given by recipe and name, in the cache's folder; exit status 1 where one of them cannot be made."""
     gc.disable()  # what compilers make lives as long as they do
     from . import bridge, builder, cache
 
-    task = bridge.machine_task()
-    path = cache.path_of(task.name, task.depends_on)
-    try:
-        # Another path: this process would make another machine than its parent asked for.
-        if str(path) == target and cache.read(path) is None:
-            builder.make(task, _wanted, _wanted)
-    finally:
-        with contextlib.suppress(OSError):
-            _lock_of(Path(target)).unlink()
-    sys.exit(0 if os.path.exists(target) else 1)
+    made = True
+    for recipe, name in orders:
+        task = bridge.task_of(recipe)
+        path = None if task is None else cache.path_of(task.name, task.depends_on)
+        if task is None or path is None or path.name != name:
+            made = False  # this process would make something else than its parent asked for
+        elif cache.read(path) is None:
+            long = recipe == "machine" and task.hurried is None
+            builder.make(task, _wanted, _wanted, piecewise=long)
+            made &= path.exists()
+    sys.exit(0 if made else 1)
 
 
 def _wanted() -> bool:
