@@ -47,6 +47,53 @@ def test_a_slope_beyond_the_largest_number_is_infinite_not_nan():
     assert second(1e-300) == -np.inf and tg.compile(second)(1e-300) == -np.inf
 
 
+# fmt: off
+SCALED = {
+    "i0e": (tg.special.i0e, lambda x: mpmath.exp(-x) * mpmath.besseli(0, x)),
+    "i1e": (tg.special.i1e, lambda x: mpmath.exp(-x) * mpmath.besseli(1, x)),
+    "k0e": (tg.special.k0e, lambda x: mpmath.exp(x) * mpmath.besselk(0, x)),
+    "k1e": (tg.special.k1e, lambda x: mpmath.exp(x) * mpmath.besselk(1, x)),
+    "ive": (lambda x: tg.special.ive(2.5, x), lambda x: mpmath.exp(-x) * mpmath.besseli(2.5, x)),
+    "kve": (lambda x: tg.special.kve(2.5, x), lambda x: mpmath.exp(x) * mpmath.besselk(2.5, x)),
+}
+# fmt: on
+
+
+@pytest.mark.parametrize("name", SCALED)
+@pytest.mark.parametrize("order", [1, 2])
+def test_slopes_of_scaled_functions_keep_their_digits_at_large_arguments(name, order):
+    """Each derivative is 1 / x of the one before: a difference of neighbours has lost its digits to that, at 1e8 all of them."""
+    f, exact = SCALED[name]
+    derivative = tg.grad(f) if order == 1 else tg.grad(tg.grad(f))
+    compiled = tg.compile(derivative)
+    # Up to the change of formula the neighbours' difference stands: it loses (2 x)^order of the digits, 6400 ulps at most.
+    points = [(x, 2e-12) for x in (1e-3, 1.0, 10.0, 39.9)]
+    points += [(x, 1e-13) for x in (60.0, 1e3, 1e4, 1e8)]
+    for x, rtol in points:
+        with mpmath.workdps(50):
+            step = mpmath.mpf(x) * mpmath.mpf("1e-10")
+            expected = float(mpmath.diff(exact, mpmath.mpf(x), order, h=step))
+        for engine in (derivative, compiled):
+            assert engine(x) == pytest.approx(expected, rel=rtol, abs=0), x
+    if name.startswith("i") and name != "ive":  # of an even or odd function: so is its slope
+        side = -1 if (name == "i0e") == (order == 1) else 1
+        for x in (3.0, 1e4):
+            assert derivative(-x) == pytest.approx(side * derivative(x), rel=1e-15)
+
+
+def test_a_diagonal_over_axes_of_two_lengths_is_refused():
+    """NumPy takes a first axis of length 0 for one not met yet, and reads three numbers of an array that has none."""
+    for shape in ((0, 3), (3, 0), (2, 3), (1, 3)):
+        for subscripts in ("ii->i", "ii"):
+            with pytest.raises(ValueError, match="lengths"):
+                np.einsum(subscripts, tg.tensor(np.zeros(shape), requires_grad=True))
+            with pytest.raises(ValueError, match="lengths"):
+                tg.grad(lambda x, s=subscripts: np.sum(np.einsum(s, x)))(np.zeros(shape))
+            with pytest.raises(ValueError, match="lengths"):
+                tg.compile(lambda x, s=subscripts: np.einsum(s, x))(np.zeros(shape))
+    assert tg.grad(lambda x: np.sum(np.einsum("ii->i", x)))(np.zeros((0, 0))).shape == (0, 0)
+
+
 DTYPES = [np.bool_, np.uint8, np.int8, np.int32, np.int64, np.float32, np.float64]
 PRODUCTS = ["dot", "inner", "vdot", "matmul", "outer", "kron", "tensordot"]
 

@@ -493,6 +493,7 @@ def einsum(*operands: Any, optimize: Any = False) -> Any:
         lengths = {*zip(part, np.shape(xs[0]), strict=False)}
         if sorted(set(part)) == sorted(output) and len(lengths) == len(output):
             return _rearranged(xs[0], part, output)
+    _demand_equal_lengths(subscripts, xs)
     if len(xs) > 2 and all(np.result_type(x).kind in "fc" for x in xs):
         path = "greedy" if optimize is False else optimize
         path = tuple(path) if isinstance(path, list) else path
@@ -500,6 +501,21 @@ def einsum(*operands: Any, optimize: Any = False) -> Any:
         if steps:
             return _step_by_step(xs, steps, optimize)
     return apply(contracted.primitive, xs, (subscripts, optimize))
+
+
+def _demand_equal_lengths(subscripts: str, xs: Sequence[Any]) -> None:
+    """Refuse a diagonal over axes of two lengths. NumPy does so too, but takes a first axis of length 0 for one not met yet, and
+    reads memory outside the operand."""
+    for part, x in zip(subscripts.split("->")[0].split(","), xs, strict=False):
+        if len(set(part)) == len(part):
+            continue
+        lengths: dict[str, int] = {}
+        for letter, n in zip(part, np.shape(x), strict=False):
+            if lengths.setdefault(letter, n) != n:
+                raise ValueError(
+                    f"einsum was asked for a diagonal: index {letter!r} is repeated in {part!r}. The operand of shape "
+                    f"{np.shape(x)} has axes of lengths {lengths[letter]} and {n} there. Slice the operand to equal lengths."
+                )
 
 
 def _step_by_step(xs: Sequence[Any], steps: Sequence[tuple[Any, str]], optimize: Any) -> Any:

@@ -50,14 +50,15 @@ jv       = _bessel(special.jv,       lambda v, z: (jv(v - 1, z) - jv(v + 1, z)) 
 yv       = _bessel(special.yv,       lambda v, z: (yv(v - 1, z) - yv(v + 1, z)) / 2, unsupported=NO_STEP)
 iv       = _bessel(special.iv,       lambda v, z: (iv(v - 1, z) + iv(v + 1, z)) / 2)
 kv       = _bessel(special.kv,       lambda v, z: -(kv(v - 1, z) + kv(v + 1, z)) / 2)
-kve      = _bessel(special.kve,      lambda v, z, out: out - (kve(v - 1, z) + kve(v + 1, z)) / 2)
+kve      = _bessel(special.kve,      lambda v, z, out: _scaled_slope(v, z, out, -1.0, out - (kve(v - 1, z) + kve(v + 1, z)) / 2))
 hankel1  = _bessel(special.hankel1,  lambda v, z: (hankel1(v - 1, z) - hankel1(v + 1, z)) / 2, holomorphic=False)
 hankel2  = _bessel(special.hankel2,  lambda v, z: (hankel2(v - 1, z) - hankel2(v + 1, z)) / 2, holomorphic=False)
 hankel1e = _bessel(special.hankel1e, lambda v, z, out: (hankel1e(v - 1, z) - hankel1e(v + 1, z)) / 2 - 1j * out, holomorphic=False)
 hankel2e = _bessel(special.hankel2e, lambda v, z, out: (hankel2e(v - 1, z) - hankel2e(v + 1, z)) / 2 + 1j * out, holomorphic=False)
 jve      = _bessel(special.jve,      lambda v, z: (jve(v - 1, _real_only(z, "jve")) - jve(v + 1, z)) / 2, unsupported=_SCALED, holomorphic=False)
 yve      = _bessel(special.yve,      lambda v, z: (yve(v - 1, _real_only(z, "yve")) - yve(v + 1, z)) / 2, unsupported=_SCALED, holomorphic=False)
-ive      = _bessel(special.ive,      lambda v, z, out: (ive(v - 1, _real_only(z, "ive")) + ive(v + 1, z)) / 2 - sign(z) * out,
+ive      = _bessel(special.ive,      lambda v, z, out: _scaled_slope(
+                   v, _real_only(z, "ive"), out, 1.0, (ive(v - 1, z) + ive(v + 1, z)) / 2 - sign(z) * out),
                    unsupported=_SCALED, holomorphic=False)
 
 _WHOLE = {"samples": [call((3,), n_=0), call((2, 2), n_=2)], "domain": positive_only, "refusal": _ORDER}
@@ -70,12 +71,12 @@ y0       = smooth(special.y0,  lambda x: -y1(x),                    domain=posit
 y1       = smooth(special.y1,  lambda x: (y0(x) - yv(2, x)) / 2,    domain=positive_only)
 i0       = smooth(special.i0,  lambda x: i1(x),                     domain=real_only, name="bessel_i0")
 i1       = smooth(special.i1,  lambda x: (i0(x) + iv(2, x)) / 2,    domain=real_only)
-i0e      = smooth(special.i0e, lambda x, out: i1e(x) - np.sign(x) * out, domain=real_only)
-i1e      = smooth(special.i1e, lambda x, out: (i0e(x) + ive(2, x)) / 2 - np.sign(x) * out, domain=real_only)
+i0e      = smooth(special.i0e, lambda x, out: _scaled_slope(0, x, out, 1.0, i1e(x) - np.sign(x) * out), domain=real_only)
+i1e      = smooth(special.i1e, lambda x, out: _scaled_slope(1, x, out, 1.0, (i0e(x) + ive(2, x)) / 2 - np.sign(x) * out), domain=real_only)
 k0       = smooth(special.k0,  lambda x: -k1(x),                    domain=positive_only)
 k1       = smooth(special.k1,  lambda x: -(k0(x) + kv(2, x)) / 2,   domain=positive_only)
-k0e      = smooth(special.k0e, lambda x, out: out - k1e(x),         domain=positive_only)
-k1e      = smooth(special.k1e, lambda x, out: out - (k0e(x) + kve(2, x)) / 2, domain=positive_only)
+k0e      = smooth(special.k0e, lambda x, out: _scaled_slope(0, x, out, -1.0, out - k1e(x)), domain=positive_only)
+k1e      = smooth(special.k1e, lambda x, out: _scaled_slope(1, x, out, -1.0, out - (k0e(x) + kve(2, x)) / 2), domain=positive_only)
 
 # Struve's functions of order v: half the difference of their neighbours, and a power.
 _STRUVE = {"samples": [call((3,), v_=0.5), call((2, 2), v_=2)], "domain": positive_only, "refusal": _ORDER, "holomorphic": False}
@@ -99,6 +100,65 @@ jn = jv
 def _power(v, x):
     """(x/2)^v / (sqrt(pi) gamma(v + 3/2))"""
     return (x / 2) ** v / (math.sqrt(math.pi) * gamma(v + 1.5))
+
+
+FAR = 40.0
+
+
+def _scaled_slope(v, z, out, side, near):
+    """The derivative of exp(-|z|) I_v(z), side 1, or of exp(z) K_v(z), side -1; `near` is that by the recurrence.
+
+    The recurrence takes nearly equal functions from each other: of the slope, 1 / (2 z) of the function, it keeps no more than
+    that part of the digits, and the second derivative loses them twice. From |z| = 40 + v^2 on the slope is that of Hankel's
+    expansion (DLMF 10.40.1, 10.40.2), sqrt(c / z) times a short series in 1 / z, whose terms fall faster than 0.5^k / k!.
+    """
+    far = abs(z) > FAR + v * v
+    inside = select(far, z, FAR + v * v)
+    return select(far, out * _expansion_slope(4 * v * v, inside, -side / 8 / abs(inside)), near)
+
+
+def _expansion_slope(order, z, w):
+    """The logarithmic derivative of Hankel's expansion, its k-th term being the one before times t_k."""
+    t1 = (order - 1) * w
+    t2 = (order - 9) * w / 2
+    t3 = (order - 25) * w / 3
+    t4 = (order - 49) * w / 4
+    t5 = (order - 81) * w / 5
+    t6 = (order - 121) * w / 6
+    t7 = (order - 169) * w / 7
+    t8 = (order - 225) * w / 8
+    t9 = (order - 289) * w / 9
+    t10 = (order - 361) * w / 10
+    t11 = (order - 441) * w / 11
+    t12 = (order - 529) * w / 12
+    t13 = (order - 625) * w / 13
+    series = 1 + t13
+    series = 1 + t12 * series
+    series = 1 + t11 * series
+    series = 1 + t10 * series
+    series = 1 + t9 * series
+    series = 1 + t8 * series
+    series = 1 + t7 * series
+    series = 1 + t6 * series
+    series = 1 + t5 * series
+    series = 1 + t4 * series
+    series = 1 + t3 * series
+    series = 1 + t2 * series
+    series = 1 + t1 * series
+    slopes = t13 * 13
+    slopes = t12 * (12 + slopes)
+    slopes = t11 * (11 + slopes)
+    slopes = t10 * (10 + slopes)
+    slopes = t9 * (9 + slopes)
+    slopes = t8 * (8 + slopes)
+    slopes = t7 * (7 + slopes)
+    slopes = t6 * (6 + slopes)
+    slopes = t5 * (5 + slopes)
+    slopes = t4 * (4 + slopes)
+    slopes = t3 * (3 + slopes)
+    slopes = t2 * (2 + slopes)
+    slopes = t1 * (1 + slopes)
+    return -(0.5 + slopes / series) / z
 
 
 def _over(out, x, at_zero):
