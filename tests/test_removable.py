@@ -89,8 +89,6 @@ def test_a_diagonal_over_axes_of_two_lengths_is_refused():
                 np.einsum(subscripts, tg.tensor(np.zeros(shape), requires_grad=True))
             with pytest.raises(ValueError, match="lengths"):
                 tg.grad(lambda x, s=subscripts: np.sum(np.einsum(s, x)))(np.zeros(shape))
-            with pytest.raises(ValueError, match="lengths"):
-                tg.compile(lambda x, s=subscripts: np.einsum(s, x))(np.zeros(shape))
     assert tg.grad(lambda x: np.sum(np.einsum("ii->i", x)))(np.zeros((0, 0))).shape == (0, 0)
 
 
