@@ -148,7 +148,7 @@ def _start(orders: Sequence[Order], lock: int) -> subprocess.Popen[bytes]:
     program = _PROGRAM.format(path=path, orders=named)
     return subprocess.Popen(
         # No settings and start-up files of the user's: what to import from is given.
-        [sys.executable, "-I", "-S", "-c", program],
+        [sys.executable, "-I", "-S", *["-B"] * sys.dont_write_bytecode, "-c", program],
         stdin=lock,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
