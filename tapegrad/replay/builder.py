@@ -47,6 +47,7 @@ class Task:
 _lock = threading.RLock()
 _queue: deque[Task] = deque()
 _thread: threading.Thread | None = None
+_apart = 0  # tasks that a child is at
 _locked_out = False
 
 
@@ -196,27 +197,41 @@ def _hurry(task: Task) -> bool:
 
 def _build_apart(task: Task) -> bool:
     """Have a child process build it, if the task asks for that and a child can be started."""
+    global _apart
 
     def done(failed: bool) -> None:
         """Have the builder's thread link what the child has stored, or do the child's work."""
+        global _apart
         if _wanted() and (failed or path.exists()):
             with contextlib.suppress(RuntimeError):  # the interpreter ends, and starts no thread
                 queue(replace(task, hurried=None, recipe=str))
+        with _lock:
+            _apart -= 1
 
     recipe = task.recipe()
+    if not recipe:
+        return False
     path = cache.path_of(task.name, task.depends_on)
-    return bool(recipe) and child.build(Order(path, recipe, done))
+    with _lock:
+        _apart += 1
+    begun = child.build(Order(path, recipe, done))
+    if not begun:
+        with _lock:
+            _apart -= 1
+    return begun
 
 
 def idle() -> bool:
     """Whether nothing is being compiled, here or by a child that this process waits for."""
-    return _thread is None and not child.at_work()
+    with _lock:
+        return _thread is None and not _apart
 
 
 def _after_fork() -> None:
     """A forked child has no builder thread; if the parent's was at work, Numba's lock is held for ever in the child."""
-    global _lock, _thread, _locked_out
+    global _lock, _thread, _locked_out, _apart
     _locked_out = _thread is not None
+    _apart = 0
     _lock = threading.RLock()
     _thread = None
     _queue.clear()
