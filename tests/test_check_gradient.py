@@ -523,3 +523,39 @@ def test_a_gradient_that_is_no_number_is_named(bad):
         assert "such as x[1]: look for 0 / 0" in check.explanation
         assert "exact" not in str(check)
         assert json.dumps(check.to_dict()) and check._repr_html_()
+
+
+def test_directions_vouch_for_directions_alone():
+    """One wrong sign among 20,000 components may hide in the sums that directions see: the headline claims no more than they do."""
+    x = np.random.default_rng(0).normal(size=20_000)
+    hidden = np.where(np.arange(x.size) == np.argmin(abs(x)), -2 * x, 2 * x)
+    check = tg.check_gradient(lambda x: np.sum(x * x), x, gradient=hidden)
+    assert check.ok and "right along 4 random directions, to" in check.headline
+    assert "stood for 20000 components" in str(check)
+    one = tg.check_gradient(lambda x: np.sum(x * x), x[:3], directions=1)
+    assert "right along 1 random direction, to" in one.headline
+    by_components = tg.check_gradient(lambda x: np.sum(x * x), x[:3])
+    assert "right, to" in by_components.headline and "stood for" not in str(by_components)
+
+
+CURVED = {
+    "x|x|": lambda x: np.sum(x * np.abs(x)),
+    "x|x| + x^2": lambda x: np.sum(x * np.abs(x) + x * x),
+    "max(x, 0)^2": lambda x: np.sum(np.maximum(x, 0) ** 2),
+}
+
+
+@pytest.mark.parametrize("name", CURVED)
+@pytest.mark.parametrize("method", ["auto", "differences", "complex", "taylor"])
+def test_a_kink_of_the_slope_is_no_kink_of_the_function(name, method):
+    """Differences of x|x| at 0 fall with the step, not with its square: their limit is what counts. Wrong slopes are still wrong."""
+    for point in (np.zeros(3), np.array([0.0, 1.0, 2.0]), np.zeros(1)):
+        for slope in (0.0, 3.0):
+            f = lambda x, s=slope: CURVED[name](x) + s * np.sum(x)  # noqa: E731
+            check = tg.check_gradient(f, point, method=method)
+            assert check.verdict == "right", check
+        for off in (1e-3, -1.0):
+            wrong = tg.check_gradient(
+                CURVED[name], np.zeros(3), gradient=np.full(3, off), method=method
+            )
+            assert wrong.verdict == "wrong", wrong

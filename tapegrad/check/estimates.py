@@ -45,12 +45,17 @@ def differences(curves: Curves) -> Estimate:
         return Estimate(
             float(d[0]), float(abs(d[0]) + curves.noise / h[0]), (float(h[0]),), "differences"
         )
-    # D(h) - D(h/4) is 15/16 of the truncation at h, where it stands clear of the noise; below, truncation falls as h².
+    # D(h) - D(h/4) is 15/16 of the truncation at h, where it stands clear of the noise; below, truncation falls as h², or by
+    # less where it has been seen to: as h where the slope has a kink (x|x| at 0).
     truncation = np.append(np.abs(np.diff(d)), 0.0) * 16 / 15
     rounding = curves.noise / h
+    fall = RATIO**2
     for k in range(1, h.size):
-        if truncation[k] < 4 * rounding[k]:
-            truncation[k] = min(truncation[k - 1] / RATIO**2, max(truncation[k], rounding[k]))
+        if truncation[k] < 4 * rounding[k] or k == h.size - 1:
+            bound = truncation[k - 1] / fall
+            truncation[k] = min(bound, max(truncation[k], rounding[k])) if k < h.size - 1 else bound
+        elif truncation[k - 1] > 0:
+            fall = float(np.clip(truncation[k - 1] / truncation[k], 1.5, RATIO**2))
     k = int(np.argmin(truncation + rounding))
     return Estimate(float(d[k]), float(truncation[k] + rounding[k]), (float(h[k]),), "differences")
 

@@ -30,6 +30,10 @@ COLOURS = {RIGHT: "green", WRONG: "red", ROUGH: "orange", NOISY: "violet", SCALE
 """Of the verdicts, in `tapegrad.markup`."""
 
 
+def _counted(n: int, what: str) -> str:
+    return f"{n} {what}" if n == 1 else f"{n} {what}s"
+
+
 @dataclass(frozen=True, slots=True)
 class TaylorLine:
     """Remainders of the Taylor expansion along one direction, without, with the first, with the second derivative.
@@ -84,10 +88,13 @@ class GradientCheck:
     def headline(self) -> str:
         """The verdict as one sentence."""
         what = f"gradient of {self.title}"
-        if self.verdict == RIGHT:
-            return f"{what}: right, to {_digits(self._agreed)} digits or more"
-        if self.verdict == SCALED:
-            return f"{what}: right, to {_digits(self._agreed)} digits or more, but badly scaled"
+        if self.verdict in (RIGHT, SCALED):
+            # Directions see sums of components: what hides in the sum is not vouched for.
+            along = (
+                f" along {_counted(len(self.taylor), 'random direction')}" if self.taylor else ""
+            )
+            badly = ", but badly scaled" if self.verdict == SCALED else ""
+            return f"{what}: right{along}, to {_digits(self._agreed)} digits or more{badly}"
         c = self.worst
         if self.verdict == ROUGH:
             return f"{what}: not smooth here, at {c.name}: {c.note}"

@@ -28,6 +28,7 @@ from .verdicts import (
     RIGHT,
     ROUGH,
     SAFETY,
+    SCALED,
     WRONG,
     Component,
     diagnosis,
@@ -85,7 +86,9 @@ def check_gradient(
     "richardson" (extrapolated; what "auto" does), "complex" (complex step, cross-checked, where `f` is analytic), or
     "taylor" (remainders along random directions, with their orders: 1 without the gradient, 2 with it, 3 with `hessian`,
     which is True for tapegrad's own or a function that returns the matrix). `directions` asks for that many random
-    directions instead of a table of components; so does a problem with more than 64 slopes. `digits` is how many must agree.
+    directions instead of a table of components; so does a problem with more than 64 slopes. A mistake in one component that is
+    small beside the slope along a direction is not seen then, and the headline says "right along 4 random directions". `digits`
+    is how many must agree.
     `progress` reports to stderr.
 
     The verdict is "right", "badly scaled" (right, but beware), "noisy", "not smooth" or "wrong"; `.explanation` says what
@@ -404,6 +407,12 @@ class _Check:
                 return self._not_analytic(
                     "complex steps and differences disagree (abs, real, conj, a comparison?)"
                 )
+            # Of x|x| at 0, which is not analytic, the complex step gives the step itself: an error of first order.
+            near = np.flatnonzero(curves.finite)[:1]
+            moved = np.maximum(abs(curves.plus - curves.at), abs(curves.minus - curves.at))[near]
+            first_order = SAFETY * TINY * float(np.max(moved / curves.steps[near] ** 2, initial=0))
+            if any(0 < abs(row[j].value) <= first_order for row in found):
+                return self._not_analytic("its imaginary part falls as the step's square")
         return found
 
     def _not_analytic(self, why: str) -> list[list[Estimate]] | None:
@@ -676,6 +685,11 @@ class _Check:
             self.notes.append(told)
         if any(np.asarray(a).dtype in (np.float32, np.float16) for a in _float_leaves(subject)):
             self.notes.append("the point is given in single precision; it was checked in float64.")
+        if taylor and subject.x.size > 1 and verdict in (RIGHT, SCALED):
+            self.notes.append(
+                f"{len(taylor)} random directions stood for {subject.x.size} components: a wrong component is seen if its mistake "
+                f"is more than about {self.tolerance:.0e} of the slope along a direction."
+            )
         shown = "richardson" if method == "auto" or (method == "complex" and self.notes) else method
         if taylor and method != "taylor":
             shown += f" along {len(taylor)} random directions"

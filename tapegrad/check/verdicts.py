@@ -96,6 +96,9 @@ def judge(
         return WRONG, ""
     if found.error <= tolerance * size or size == 0:
         return RIGHT, ""
+    falling = _orders(curves, curves.odd, 50)
+    if falling is not None and falling > 1.25:
+        return RIGHT, "the slope is 0: differences fall with the step"
     values = max(abs(curves.at), float(np.nanmax(np.abs(curves.plus), initial=0.0)))
     relative = curves.noise / values if values else 0.0
     if relative > NOISELESS:
@@ -184,7 +187,8 @@ def overall(components: Sequence[Component], scales: np.ndarray) -> tuple[str, s
     worst = next(v for v in ORDER if v in found)
     if worst != RIGHT:
         return worst, ""
-    sizes = [(c.size, c) for c in components if c.size > 0]
+    # A right slope of 0 may be measured as something small.
+    sizes = [(c.size, c) for c in components if c.size > 0 and not (c.note and c.claimed == 0)]
     if len(sizes) < 2:
         return RIGHT, ""
     (small, low), (big, high) = min(sizes, key=_first), max(sizes, key=_first)
