@@ -2,7 +2,7 @@
 
 `workloads` holds the programs, `peers` the ways to differentiate them, `measure` the way a figure
 is taken. `pytest bench` times with pytest-benchmark, `pytest bench --benchmark-disable` only checks
-the answers, and `python -m bench.ratios` prints the figures that the README quotes.
+the answers, and `python -m bench.ratios` prints the figures that the guide quotes.
 
 Everything is timed on one thread. The libraries read their limits once, when they are first
 imported, so the limits are set here, in the module that every way into this folder imports first.

@@ -1,7 +1,7 @@
-"""Ten planted faults, and what gradient checkers say of each: `python -m bench.faults` prints the README's table.
+"""Ten planted faults, and what gradient checkers say of each: `python -m bench.faults` prints the table of the guide.
 
 A fault is a function, a gradient of it, and a point; only some of the gradients are wrong. Every checker gets the same
-three. Checkers that are not installed are left out. `--write` puts the table into the README.
+three. Checkers that are not installed are left out. `--write` puts the table into the guide.
 """
 
 import argparse
@@ -17,7 +17,7 @@ import numpy as np
 
 from tapegrad.documents import cell, update
 
-README = Path(__file__).parent.parent / "README.md"
+PAGE = Path(__file__).parent.parent / "notebooks" / "guide" / "checking.md"
 MARK = "faults table"
 
 
@@ -242,13 +242,13 @@ def table() -> str:
 
 
 def main() -> None:
-    """Print the table, or write it between its marks in the README."""
+    """Print the table, or write it between its marks in the guide."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--write", action="store_true", help="into the README")
+    parser.add_argument("--write", action="store_true", help="into the guide")
     if not parser.parse_args().write:
         print(table())
         return
-    update(README, MARK, table())
+    update(PAGE, MARK, table())
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The figures that the README quotes: `python -m bench.ratios`, one thread, some five minutes.
+"""The figures that the guide quotes: `python -m bench.ratios`, one thread, some five minutes.
 
 Every figure is taken turn about with what it is compared with (`measure`), after its answer was
 asserted. A goal is a promise of the project; a row without one is there to be honest about the

@@ -38,10 +38,29 @@ _limit_numba()  # no module of ours has imported Numba yet
 # What is defined above stays: tg.zeros_like makes tensors and knows requires_grad, NumPy's does not.
 globals().update({name: f for name, f in ops.public_names().items() if name not in globals()})
 
+
+def _version_of_checkout() -> str:
+    """The version that `pyproject.toml` beside the package names; "0+unknown" where there is none."""
+    import tomllib
+    from pathlib import Path
+
+    try:
+        project = tomllib.loads(
+            (Path(__file__).parent.parent / "pyproject.toml").read_text("utf-8")
+        )
+        return (
+            project["project"]["version"]
+            if project["project"]["name"] == "tapegrad"
+            else "0+unknown"
+        )
+    except (OSError, KeyError, ValueError):
+        return "0+unknown"
+
+
 try:
     __version__ = _version("tapegrad")
 except _PackageNotFoundError:  # run from a checkout that is not installed
-    __version__ = "0+unknown"
+    __version__ = _version_of_checkout()
 
 # Names whose modules load when they are first used: a program that fits nothing does not wait for the fitters.
 _LAZY = {
@@ -108,5 +127,18 @@ def __getattr__(name: str) -> object:
     return value
 
 
+_PUBLIC_MODULES = {
+    "autograd", "check", "dask", "fft", "linalg", "native", "numpy", "optim", "signal", "special", "stats",
+}  # fmt: skip
+
+
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LAZY})
+    """The public names; modules that only the library itself uses are left out."""
+    module = type(autograd)
+    internal = {
+        name
+        for name, value in globals().items()
+        if (name.startswith("_") and not name.endswith("__"))
+        or (isinstance(value, module) and name not in _PUBLIC_MODULES)
+    }
+    return sorted({*globals(), *_LAZY} - internal)

@@ -366,6 +366,7 @@ COMMANDS = (
 
 def build_parser() -> argparse.ArgumentParser:
     parser = Parser(prog="python -m tapegrad", description="Exact derivatives of ordinary NumPy.")
+    parser.add_argument("--version", action="store_true", help="print the version and stop")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     for name, options, run, description in COMMANDS:
         command = commands.add_parser(
@@ -383,6 +384,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         options = parser.parse_args(argv)
     except SystemExit as stop:  # argparse has answered: help (0) or a mistake (2)
         return int(stop.code or 0)
+    if options.version:
+        from tapegrad import __version__
+
+        print(f"tapegrad {__version__}")
+        return 0
     if not hasattr(options, "run"):
         parser.print_help()
         return 0

@@ -1,6 +1,6 @@
 """Documents with generated parts: what stands between `<!-- mark -->` and `<!-- end of mark -->` is written by a program.
 
-The README's tables of names, of the vocabulary and of planted faults are such parts: never typed by hand, so that a test can
+The guide's tables of names, of the vocabulary and of planted faults are such parts: never typed by hand, so that a test can
 demand that they are what the program says today.
 """
 

@@ -2,7 +2,7 @@
 
 A name that means what it means in NumPy, SciPy or PyTorch's in-place methods is *borrowed*: it is listed, and its meaning is to be
 read there. All others are *own*, with a summary. Nothing is typed by hand: `python -m tapegrad names` prints what the package
-holds, the README shows the same between its marks, and a name without a summary is an error.
+holds, the guide shows the same between its marks, and a name without a summary is an error.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def place(name: str) -> Place:
     >>> "sin" in place("tapegrad").borrowed["numpy"]
     True
     """
-    holder = _found(name)
+    holder = holder_of(name)
     own: dict[str, str] = {}
     borrowed: dict[str, list[str]] = {}
     for public, value in _public(name, holder):
@@ -132,7 +132,7 @@ def _lender(public: str, value: Any, lenders: tuple[str, ...]) -> str | None:
         return None
     if public.endswith("_") and lenders[:1] == ("numpy.ndarray",) and not _explained(value):
         return "PyTorch, in place"
-    return next((of for of in lenders if hasattr(_found(of), public)), None)
+    return next((of for of in lenders if hasattr(holder_of(of), public)), None)
 
 
 def _explained(value: Any) -> bool:
@@ -150,7 +150,7 @@ def _summary(full: str, value: Any) -> str:
     return paragraph.replace("\n", " ")
 
 
-def _found(name: str) -> Any:
+def holder_of(name: str) -> Any:
     """A module, or what stands in one."""
     try:
         return import_module(name)
@@ -159,4 +159,4 @@ def _found(name: str) -> Any:
         return getattr(import_module(module), last)
 
 
-__all__ = ["MODULES", "PLACES", "Place", "find", "place", "table"]
+__all__ = ["MODULES", "PLACES", "Place", "find", "holder_of", "place", "table"]

@@ -2,7 +2,7 @@
 
 Each name is in exactly one bucket: *differentiable*, *constant* (its result carries no derivative), *refused* (a tracked
 tensor raises; there is a reason) or *not of arrays* (there is nothing to follow). Buckets are read from the
-registries, so the table that `python -m tapegrad vocabulary` prints, and the README shows, is never typed by hand; only
+registries, so the table that `python -m tapegrad vocabulary` prints, and the guide shows, is never typed by hand; only
 names that reach no registry, because they take no arrays or do not ask tensors what to do, are written down here.
 """
 

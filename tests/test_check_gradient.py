@@ -33,7 +33,7 @@ def g(x):
 
 @pytest.mark.parametrize("fault", faults(), ids=lambda fault: fault.name.replace(" ", "-"))
 def test_names_each_planted_fault(fault):
-    """The table of the README: verdict, and words that tell this fault from the others."""
+    """The table of the guide: verdict, and words that tell this fault from the others."""
     check = tg.check_gradient(fault.f, fault.x, gradient=fault.gradient)
     assert check.verdict == fault.verdict
     assert fault.word in str(check)

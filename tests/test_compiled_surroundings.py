@@ -358,9 +358,12 @@ def test_a_rounded_number_that_python_saw_is_the_same_in_the_next_call(n):
     assert len(runs) == 2
 
 
-def test_the_table_is_in_the_readme():
-    """The one place where it is written is `surroundings.WAYS`; a reader of the README sees the same rows."""
-    with open(os.path.join(os.path.dirname(__file__), "..", "README.md"), encoding="utf-8") as file:
+def test_the_table_is_in_the_guide():
+    """The one place where it is written is `surroundings.WAYS`; a reader of the guide sees the same rows."""
+    with open(
+        os.path.join(os.path.dirname(__file__), "..", "notebooks", "guide", "compile.md"),
+        encoding="utf-8",
+    ) as file:
         text = file.read()
     for what, becomes in surroundings.WAYS:
         assert f"| {what} | {becomes} |" in text

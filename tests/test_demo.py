@@ -4,6 +4,8 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -253,3 +255,12 @@ def test_cache_is_shown_and_cleared(tmp_path, monkeypatch, capsys):
     assert [p.name for p in tmp_path.iterdir()] == ["mine.txt"]
     monkeypatch.setenv("TAPEGRAD_CACHE_DIR", str(tmp_path / "absent"))
     assert main(["cache", "--clear"]) == 0
+
+
+def test_the_version_is_that_of_the_project(capsys):
+    """Installed or run from a checkout, the package, the command and pyproject.toml name one version."""
+    text = (Path(tg.__path__[0]).parent / "pyproject.toml").read_text(encoding="utf-8")
+    version = tomllib.loads(text)["project"]["version"]
+    assert tg.__version__ == version == tg._version_of_checkout()
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"tapegrad {version}\n"

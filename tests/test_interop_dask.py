@@ -154,8 +154,9 @@ def test_starts_in_threads_do_not_disturb_one_another():
     assert [r.fun for r in runs[0]] == sorted(r.fun for r in runs[0])
 
 
-def test_the_readmes_example():
-    text = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
+def test_the_guides_example():
+    page = Path(__file__).parent.parent / "notebooks" / "guide" / "many_cores.md"
+    text = page.read_text(encoding="utf-8")
     code = text.split("<!-- dask example -->")[1].split("```python")[1].split("```")[0]
     made = {}
     exec(code, made)

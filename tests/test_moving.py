@@ -1,4 +1,4 @@
-"""The README's tables for those who come from another library: both sides of every row are run, and give the same."""
+"""The tables for those who come from another library: both sides of every row are run, and give the same."""
 
 import ast
 import importlib
@@ -11,7 +11,8 @@ import pytest
 import tapegrad as tg
 from tapegrad import documents
 
-README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
+FOLDER = Path(__file__).parent.parent / "notebooks" / "coming_from"
+PAGES = "".join(page.read_text(encoding="utf-8") for page in FOLDER.glob("*.md"))
 
 # What f, r, g, x, ... are: the same in the names of each library.
 SETUP = """
@@ -37,7 +38,7 @@ DIGITS = {"numdifftools": 1e-5}
 
 
 def rows(peer: str) -> list[tuple[str, str]]:
-    lines = documents.part(README, f"moving from {peer}").splitlines()[2:]
+    lines = documents.part(PAGES, f"moving from {peer}").splitlines()[2:]
     pairs = [re.fullmatch(r"\| `(.*?)` \| `(.*?)` \|", line) for line in lines]
     assert all(pairs) and len(pairs) > 8, f"a row of {peer} is no pair of code"
     return [(m[1], m[2]) for m in pairs]
@@ -100,6 +101,6 @@ def test_what_the_same_names_mean_otherwise():
     assert tg.grad(lambda n: n * 1.5)(2) == 1.5
 
 
-def test_every_library_is_in_the_readme():
-    assert set(re.findall("<!-- moving from (.*?) -->", README)) == set(PEERS)
+def test_every_library_has_a_page():
+    assert set(re.findall("<!-- moving from (.*?) -->", PAGES)) == set(PEERS)
     assert importlib.import_module("tapegrad.numpy").array([tg.tensor(1.0), 2.0]).tolist() == [1, 2]

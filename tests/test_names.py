@@ -1,4 +1,4 @@
-"""The table of public names: complete, explained, and what the README shows; and the documents such tables stand in."""
+"""The table of public names: complete, explained, and what the page of names shows; and the documents such tables stand in."""
 
 import inspect
 from pathlib import Path
@@ -10,14 +10,14 @@ import tapegrad as tg
 from tapegrad import documents, names
 from tapegrad.__main__ import main
 
-README = Path(__file__).parent.parent / "README.md"
+REFERENCE = Path(__file__).parent.parent / "notebooks" / "reference"
 
 
 @pytest.mark.parametrize("name", names.PLACES)
 def test_every_name_of_a_place_is_told(name):
     place = names.place(name)
     told = {*place.own, *(n for listed in place.borrowed.values() for n in listed)}
-    holder = names._found(name)
+    holder = names.holder_of(name)
     if isinstance(holder, ModuleType):
         usable = {
             n
@@ -49,17 +49,22 @@ def test_a_name_without_a_docstring_is_an_error(monkeypatch):
         names.place.__wrapped__("tapegrad")
 
 
-def test_the_readme_shows_the_names():
-    """It is `python -m tapegrad names --update README.md`, of the versions that its vocabulary names."""
+def test_the_page_shows_the_names():
+    """The page is `python -m tapegrad names --update PAGE`, of the versions that the page of the vocabulary names."""
     import numpy
     import scipy
 
-    text = README.read_text(encoding="utf-8")
     of = f"Of NumPy {numpy.__version__} and SciPy {scipy.__version__}:"
-    if of != documents.part(text, "vocabulary").splitlines()[0]:
-        pytest.skip("the README's table is of other versions of NumPy and SciPy")
-    current = documents.part(text, "names") == names.table()
-    assert current, "run python -m tapegrad names --update README.md"
+    if (
+        of
+        != documents.part(
+            (REFERENCE / "vocabulary.md").read_text(encoding="utf-8"), "vocabulary"
+        ).splitlines()[0]
+    ):
+        pytest.skip("the page is of other versions of NumPy and SciPy")
+    shown = documents.part((REFERENCE / "names.md").read_text(encoding="utf-8"), "names")
+    current = shown == names.table()
+    assert current, "run python -m tapegrad names --update notebooks/reference/names.md"
 
 
 def test_the_command(capsys, tmp_path):
@@ -81,3 +86,11 @@ def test_a_document_without_marks_is_left_alone(tmp_path):
     with pytest.raises(ValueError, match="no place for the sum: put <!-- sum --> and"):
         documents.update(path, "sum", "3")
     assert path.read_text() == "nothing"
+
+
+def test_dir_shows_public_names_only():
+    """What completes after `tg.` is a function, a class, a value, or a module that users are told of."""
+    shown = {n for n in dir(tg) if isinstance(getattr(tg, n), ModuleType)}
+    public = {place.removeprefix("tapegrad.").split(".")[0] for place in names.PLACES} | {"numpy"}
+    assert shown <= public and {"optim", "special", "autograd"} <= shown
+    assert not [n for n in dir(tg) if n.startswith("_") and not n.endswith("__")]

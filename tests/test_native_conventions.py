@@ -1,7 +1,7 @@
-"""The conventions of the README hold in native functions, too: at ties, kinks, poles, zeros, infinities and NaN.
+"""The conventions of the guide hold in native functions, too: at ties, kinks, poles, zeros, infinities and NaN.
 
 Each row is a function and points at which its derivative is a matter of convention. Plain `tg.grad` is the measure there (its own
-tests hold it to the README); the compiled program, the generated adjoint and overloading have to give the same number, and where the
+tests hold it to the guide); the compiled program, the generated adjoint and overloading have to give the same number, and where the
 second derivative is asked, that as well.
 """
 

@@ -1,10 +1,11 @@
-"""What the documentation says is run: the README's Python blocks, and the examples in docstrings."""
+"""What the documentation says is run: the Python blocks of the README and of the guide, and the examples in docstrings."""
 
 from __future__ import annotations
 
 import doctest
 import importlib
 import pkgutil
+import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -29,16 +30,35 @@ def test_docstring_examples(name: str) -> None:
     assert result.failed == 0
 
 
-def test_readme_blocks() -> None:
-    """The README's examples, in order, print what they say."""
+PAGES = ["README.md", *sorted(str(p.relative_to(ROOT)) for p in ROOT.glob("notebooks/**/*.md"))]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_blocks_of_a_page(page: str) -> None:
+    """The examples of a page, in order, print what they say; each page stands by itself."""
     # In a thread of its own, whose tape is empty: entries that other tests' garbage still holds would be shown.
     with ThreadPoolExecutor(1) as pool:
-        text = str(ROOT / "README.md")
+        text = str(ROOT / page)
         result = pool.submit(
             doctest.testfile, text, module_relative=False, optionflags=OPTIONS
         ).result()
-    assert result.attempted > 5
+    assert result.attempted > 5 or page != "README.md"
     assert result.failed == 0
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_of_a_page(page: str) -> None:
+    """A link to a file of the project names one that is there, and a link to a part of a page one of its headings."""
+    path = ROOT / page
+    prose = re.sub(r"```.*?```|`[^`\n]*`", "code", path.read_text(encoding="utf-8"), flags=re.S)
+    for target in re.findall(r"\]\((?!https?:)([^)]+)\)", prose):
+        name, _, part = target.partition("#")
+        file = (path.parent / name) if name else path
+        assert file.exists(), target
+        if part:
+            headings = re.findall(r"^#+ (.*)$", file.read_text(encoding="utf-8"), flags=re.M)
+            anchors = {re.sub(r"[^\w -]", "", h).lower().replace(" ", "-") for h in headings}
+            assert part in anchors, target
 
 
 def test_public_functions_are_documented() -> None:

@@ -931,14 +931,17 @@ def test_what_is_refused_raises(name) -> None:
     assert result.requires_grad
 
 
-def test_the_readme_shows_the_table() -> None:
-    """It is `python -m tapegrad vocabulary --update README.md`, of the versions it names."""
-    text = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
+def test_the_page_shows_the_table() -> None:
+    """The page is `python -m tapegrad vocabulary --update PAGE`, of the versions that the page names."""
+    page = Path(__file__).parent.parent / "notebooks" / "reference" / "vocabulary.md"
+    text = page.read_text(encoding="utf-8")
     shown = documents.part(text, "vocabulary")
     generated = vocabulary.table()
     if shown.splitlines()[0] != generated.splitlines()[0]:
-        pytest.skip("the README's table is of other versions of NumPy and SciPy")
-    assert shown == generated, "run python -m tapegrad vocabulary --update README.md"
+        pytest.skip("the page is of other versions of NumPy and SciPy")
+    assert shown == generated, (
+        "run python -m tapegrad vocabulary --update notebooks/reference/vocabulary.md"
+    )
 
 
 def test_public_names_are_numpys() -> None:

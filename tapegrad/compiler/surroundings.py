@@ -3,8 +3,8 @@
 A program holds what the function read when it was traced: closures, globals, attributes, items. Each such place is *watched*, from before
 the trace on: where it has changed at a call, the program is dropped and the function traced again; where the trace itself changes it,
 the result counts for that call only, and a function that does so twice in a row is refused (program.py). `WAYS` says what is watched, what
-is refused and what is not seen, a row for each way in which what a function sees can change; README.md shows that table, and
-tests/test_compiled_surroundings.py tries each row.
+is refused and what is not seen, a row for each way in which what a function sees can change; notebooks/guide/compile.md shows that table,
+and tests/test_compiled_surroundings.py tries each row.
 
 Which places these are follows from code (reading.py), from the function and its static arguments on: names that it looks up in its closure
 and among globals; of each object found there the attributes of which any function found so far mentions the name; the items of lists,

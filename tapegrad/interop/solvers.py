@@ -86,7 +86,7 @@ def minimize(
     might change stays as it is. `compile=True` compiles at once (and raises what `tg.compile` raises), False never. Of a function
     that is compiled already, derivatives are compiled, too.
 
-     Returns an OptimizeResult with `x` and `jac` in the structure of `x0`. Raises
+    Returns an OptimizeResult with `x` and `jac` in the structure of `x0`. Raises
     ValueError or TypeError, in words, for a start where `f` is not finite, and for bounds that do not fit.
 
     >>> import numpy as np, tapegrad as tg

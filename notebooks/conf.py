@@ -1,0 +1,96 @@
+"""Settings of the website: `sphinx-build -W notebooks build/site` makes it of the notebooks, the guide and the docstrings.
+
+The notebooks are committed executed, so nothing runs here; `pytest --nbmake notebooks` runs them.
+"""
+
+import inspect
+import re
+from pathlib import Path
+
+import tapegrad
+from tapegrad import names
+
+project = "tapegrad"
+author = "tapegrad developers"
+copyright = "2026, tapegrad developers"  # the name that Sphinx asks for
+release = tapegrad.__version__
+
+extensions = [
+    "myst_nb",
+    "sphinx.ext.autodoc",
+    "sphinx_copybutton",
+]
+html_theme = "furo"
+html_title = "tapegrad"
+html_static_path: list[str] = []
+
+nb_execution_mode = "off"
+myst_enable_extensions = ["colon_fence", "dollarmath"]
+myst_heading_anchors = 3
+
+autodoc_typehints = "signature"
+# Docstrings are Markdown-like prose with `code`; a single backquote is code, not a reference.
+default_role = "code"
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
+
+pygments_style = "friendly"
+pygments_dark_style = "monokai"
+
+
+def write_reference(app: object) -> None:
+    """Write a page for each public place, from the registry that the table of names is made of: no name is typed by hand."""
+    folder = Path(__file__).parent / "reference" / "api"
+    folder.mkdir(exist_ok=True)
+    seen: set[int] = set()
+    for place in names.PLACES:
+        found = names.place(place)
+        lines = [place, "=" * len(place), "", *escaped([found.summary]), ""]
+        for name in sorted(found.own):
+            value = inspect.getattr_static(names.holder_of(place), name, None)
+            value = getattr(names.holder_of(place), name) if value is None else value
+            directive = directive_of(value)
+            if directive:
+                lines += [f".. {directive}:: {place}.{name}"]
+                # What several places offer is indexed where it stands first.
+                lines += ["   :no-index:", ""] if id(value) in seen else [""]
+                seen.add(id(value))
+        for lender, borrowed in found.borrowed.items():
+            lines += [f"With the meaning that they have in {lender}:", ""]
+            lines += [" ".join(f"``{name}``" for name in borrowed), ""]
+        page, text = folder / f"{place}.rst", "\n".join(lines)
+        if not page.exists() or page.read_text(encoding="utf-8") != text:
+            page.write_text(text, encoding="utf-8")
+
+
+def directive_of(value: object) -> str | None:
+    """The directive of autodoc for a value; None for a module, which has a page of its own or none."""
+    if isinstance(value, property):
+        return "autoproperty"
+    if isinstance(value, type):
+        return "autoclass"
+    return None if inspect.ismodule(value) else "autofunction"
+
+
+def escaped(lines: list[str]) -> list[str]:
+    """Docstrings are prose with `code` and doctests: other signs of reStructuredText, as in |x| and *args, are themselves."""
+    return [
+        line
+        if line.lstrip().startswith((">>>", "...")) or line.startswith("    ")
+        else "".join(
+            part if k % 2 else re.sub(r"([*|\\]|_(?=\W|$))", r"\\\1", part)
+            for k, part in enumerate(re.split(r"(`+[^`]*`+)", line))
+        )
+        for line in lines
+    ]
+
+
+def as_prose(
+    app: object, what: str, name: str, value: object, options: object, lines: list[str]
+) -> None:
+    lines[:] = escaped(lines)
+
+
+def setup(app: object) -> None:
+    app.connect("autodoc-process-docstring", as_prose)  # type: ignore[attr-defined]
+    app.connect("builder-inited", write_reference)  # type: ignore[attr-defined]
