@@ -54,7 +54,7 @@ MOST_KEPT = 1 << 25
 """Bytes of scratch memory above which a call gives it back to the system."""
 
 MOST_RECYCLED = 1 << 12
-"""Results up to this many bytes reuse the previous result's array once nobody else holds it; allocating would cost more than the program."""
+"""Results up to this many bytes reuse the previous result's array once nobody else holds it: allocating costs more than a small program."""
 
 MOST_ALIKE = 4
 """Arguments of one dtype and shape above which a function takes each: code for every one would take longest to compile."""
