@@ -59,7 +59,7 @@ class Cells:
 
     __slots__ = ("held",)
 
-    def __init__(self, held: Sequence[tuple[types.CellType, Any]]) -> None:
+    def __init__(self, held: list[tuple[types.CellType, Any]]) -> None:
         self.held = held
 
     @contextmanager

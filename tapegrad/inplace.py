@@ -7,7 +7,8 @@ is then taken again, as an entry, so that each tensor's history tells how its pr
 
 A store `y[i] = z` saves no value and copies nothing, so a buffer filled in a loop costs time linear in its stores; the
 reverse walk hands one cotangent buffer down the chain (see sweep.py). A rule that needs the old value of what is overwritten is
-given a copy; one that saved the memory earlier raises when the walk reaches it (`storage.check`).
+given a copy; so is one that saved the memory earlier inside a transform (overwriting.py), and elsewhere it raises when the walk
+reaches it (`storage.check`).
 
 A leaf that requires grad is refused, as in PyTorch, except under `no_grad`.
 """
@@ -20,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from . import dual, storage
+from . import dual, overwriting, storage
 from .dual import DualTensor
 from .errors import GraphError
 from .executors import retain
@@ -37,8 +38,11 @@ from .views import base_of, chain_to, steps_to, views_of
 # ------------------------------------------------------------------------------------------------ may it be written?
 
 
-def _writable(t: Tensor, name: str, recorded: bool) -> Tensor:
-    """The base of `t`, after checking that `t` may be overwritten, with (`recorded`) or without a trace on the tape."""
+def _writable(t: Tensor, name: str, recorded: bool, index: Any = None) -> Tensor:
+    """The base of `t`, after checking that `t` may be overwritten (at an index), with (`recorded`) or without a trace on the tape.
+
+    Where it may, entries that need the old value have copies of it from now on.
+    """
     if isinstance(t, InferenceTensor) and RECORDER.get() is not INFERENCE:
         raise RuntimeError(
             f"Inplace update to inference tensor outside InferenceMode is not allowed ({name}). You can make a clone to get a "
@@ -55,12 +59,18 @@ def _writable(t: Tensor, name: str, recorded: bool) -> Tensor:
             "read-only, as in NumPy; a big constant is locked while the tape needs it; a gradient that a hook sees belongs to the "
             "walk): write to t.clone()."
         )
-    if storage.before_touch is not None and isinstance(data, np.ndarray):
-        storage.before_touch(data)
     base = t if getattr(t, "_view", None) is None else base_of(t)
     node = base._node
-    if not is_grad_enabled() or (node is None and not recorded and t._node is None):
-        return base
+    if is_grad_enabled() and (node is not None or recorded or t._node is not None):
+        _refuse_unclear(t, base, name)
+    if isinstance(data, np.ndarray):
+        overwriting.keep(*_memory(t, index))
+    return base
+
+
+def _refuse_unclear(t: Tensor, base: Tensor, name: str) -> None:
+    """Refuse to write where the history of the tensor or of its base could not be told afterwards."""
+    node = base._node
     if base is not t and t._node is None and node is not None:
         raise GraphError(
             f"A view was created in no_grad mode and is being modified inplace with grad mode enabled ({name}): whether its base "
@@ -77,7 +87,6 @@ def _writable(t: Tensor, name: str, recorded: bool) -> Tensor:
             f"{name} would overwrite a tracked view of a tensor that is no longer tracked (detach_() or requires_grad_(False) "
             "cut it off), so the history of the two cannot be told apart. Work on a clone()."
         )
-    return base
 
 
 def _refuse_picked(t: Tensor, name: str) -> None:
@@ -112,12 +121,16 @@ def before_write(t: Tensor, name: str, given: Iterable[Any] = ()) -> None:
 
 
 def _touch(t: Tensor) -> None:
-    """Note that the memory of `t` was overwritten: if it is an entry of its base, only there."""
+    """Note that the memory of `t` was overwritten."""
+    storage.touch(*_memory(t))
+
+
+def _memory(t: Tensor, index: Any = None) -> tuple[Any, Any]:
+    """The memory of `t` at an index, as an array and an index of it: if `t` is an entry of its base, that and its place there."""
     view = getattr(t, "_view", None)
     if view is not None and view[1] == _GETITEM and getattr(view[0], "_view", None) is None:
-        storage.touch(view[0]._value, view[2][0])
-    else:
-        storage.touch(t._value)
+        return view[0]._value, view[2][0]
+    return t._value, index
 
 
 _GETITEM = getitem.primitive.code
@@ -448,13 +461,13 @@ def store(t: Tensor, index: Any, value: Any, *, plainly: bool = False) -> None:
         raw.admit(t)
     record = RECORDER.get()
     if (t._node is None and node is None) or (not record and record is not None):
-        _writable(t, "setitem", False)
+        _writable(t, "setitem", False, index)
         t._array()[index] = raw
-        storage.touch(t._value, index)
+        storage.touch(*_memory(t, index))
         return
     if isinstance(value, Tensor) and _is_region(value, t, index):
         return  # the second half of `t[index] += 1`
-    base = _writable(t, "setitem", True)
+    base = _writable(t, "setitem", True, index)
     data = t._array()
     kind = data.dtype.kind
     if kind not in "fc":
@@ -480,7 +493,10 @@ def store(t: Tensor, index: Any, value: Any, *, plainly: bool = False) -> None:
         raw = shape_token(raw)
     elif not isinstance(raw, float | np.generic):
         raw = storage.as_array(raw)
-    storage.touch(data, index)
+    if base is t:
+        storage.touch(data, index)
+    else:
+        storage.touch(*_memory(t, index))
     token = shape_token(data)
     slot = new_slot()
     (record or begin())((_SETITEM, slot, t._node, node, token, raw, token, (index,)))

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from . import storage, sweep
-from .closures import closed_over
+from .closures import Cells, closed_over
 from .dual import LEVEL
 from .errors import GraphError, NotDifferentiable, demand_callable
 from .mode import enable_grad, is_grad_enabled, no_grad
@@ -650,19 +650,35 @@ CHANGED = (
 )
 
 
-class _Segment:
+class _Segment(storage.Keeper):
     """One entry: a function of the carry whose steps are forgotten and run again for the pullback."""
 
-    __slots__ = ("function", "outside", "size", "structure", "value")
+    __slots__ = ("cells", "function", "nodes", "outside", "size", "structure", "value")
 
-    def __init__(self, function: Callable[[Tree], Tree], structure: Any) -> None:
-        self.function = function
+    def __init__(self, function: Callable[[Tree], Tree], cells: Cells, structure: Any) -> None:
+        self.function = cells.within(function)
+        self.cells = cells
+        self.nodes = [value._node if isinstance(value, Tensor) else None for _, value in cells.held]
+        """Where the tensors came from that the function closes over."""
         self.structure = structure
         self.value: Any = None
         self.size: tuple[Any, Any] = (0.0, 0.0)
-        """Sums of the results and of their magnitudes, by which another run is compared."""
+        """Weighted sums of the results and of their magnitudes, by which another run is compared."""
         self.outside: list[Any] = []
         """Nodes that the function uses without having been given them: it closes over tracked tensors."""
+
+    def _held_values(self) -> tuple[Any, ...]:
+        return tuple(value._value for _, value in self.cells.held if isinstance(value, Tensor))
+
+    def _save_from_write(self, apart: Callable[[Any], Any]) -> None:
+        held = self.cells.held
+        for i, (cell, value) in enumerate(held):
+            if isinstance(value, Tensor):
+                old = apart(value._value)
+                if old is not value._value:
+                    before = wrap(old)
+                    before._node = self.nodes[i]
+                    held[i] = (cell, before)
 
     def of_leaves(self, *leaves: Any) -> Any:
         """The function's inexact results, one after the other."""
@@ -751,9 +767,11 @@ segment = op_of_calls(
 
 
 def _size(values: Any) -> tuple[Any, Any]:
-    """The sum of entries and that of their magnitudes."""
+    """The sum of entries and that of their magnitudes, with weights: the same entries in another order give another sum."""
     with np.errstate(all="ignore"):
-        return np.add.reduce(values, None), np.add.reduce(np.abs(values), None)
+        weights = np.cos(np.arange(np.size(values)))
+        flat = np.reshape(values, -1)
+        return np.add.reduce(flat * weights), np.add.reduce(np.abs(flat))
 
 
 def _segmented(
@@ -772,8 +790,9 @@ def _segmented(
         return function(_rebuilt(structure, full))
 
     operands = [leaves[i] for i in moving]
-    made = _Segment(closed_over(functions).within(lambda values: of_moving(*values)), None)
-    made.structure = _tree(tuple(operands))[1]
+    made = _Segment(
+        lambda values: of_moving(*values), closed_over(functions), _tree(tuple(operands))[1]
+    )
     found: list[Any] = []
 
     def once(*values: Any) -> Any:

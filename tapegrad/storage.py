@@ -46,6 +46,10 @@ class StandIn:
         """A copy."""
         raise NotImplementedError
 
+    def frozen(self) -> Any:
+        """The value as it is now, which no write in place reaches."""
+        raise NotImplementedError
+
     def admit(self, t: Any) -> None:
         """Make tensor `t` one that such a value can be written to."""
         raise NotImplementedError
@@ -238,8 +242,31 @@ def _place_in(array: Any, root: Any) -> Any:
     return first if stop == first + 1 else slice(first, stop)
 
 
-before_touch: Callable[[np.ndarray], None] | None = None
-"""Called with an array that is about to be overwritten, where somebody wants to save what needs its value."""
+class Keeper:
+    """Base of settings that hold saved values of an entry beside its columns (a Function's context, packed values)."""
+
+    __slots__ = ()
+
+    def _held_values(self) -> tuple[Any, ...]:
+        """The arrays."""
+        raise NotImplementedError
+
+    def _save_from_write(self, apart: Callable[[Any], Any]) -> None:
+        """Put `apart(array)` in the place of each: memory of its own, where a write is about to hit it."""
+        raise NotImplementedError
+
+
+def old(value: Any) -> Any:
+    """The value as it is now, which no write reaches: a copy; of a stand-in another name."""
+    return value.frozen() if isinstance(value, StandIn) else np.array(value)
+
+
+def rows_of(index: Any, root: Any, is_place: bool = False) -> Any:
+    """The rows of an owner's array that an index names, or that a value lies in (`is_place`); None where that cannot be told."""
+    if index is None or not (root.ndim and root.size and root.flags.c_contiguous):
+        return None
+    return _rows(_place_in(index, root) if is_place else index)
+
 
 _notes: dict[int, _Note] = {}
 _latest: Slot = 0
@@ -334,6 +361,7 @@ def check(name: str, slot: Slot, values: Any) -> None:
         raise GraphError(
             "one of the variables needed for gradient computation has been modified by an inplace "
             f"operation: {name} saved an array of shape {value.shape} and dtype {value.dtype}, which was "
-            f"overwritten afterwards (it is at version {version(value)}). Write to a copy (t.clone()), or use "
-            "the out-of-place form."
+            f"overwritten afterwards (it is at version {version(value)}). Write to a copy (t.clone()), use the out-of-place form, or "
+            "write inside `with tg.autograd.graph.allow_mutation_on_saved_tensors():`, which copies what is saved before it is "
+            "overwritten, as transforms (tg.grad) do."
         )

@@ -84,6 +84,7 @@ class Tape:
         "outer",
         "owner",
         "plain",
+        "saved",
     )
 
     def __init__(self, owner: object = None, outer: Tape | None = None) -> None:
@@ -91,6 +92,7 @@ class Tape:
         # Whether what is recorded is a function of NumPy's arrays, where `s += 1` gives a number a new value for one name only.
         self.plain: bool = outer is not None and outer.plain
         self.code: list[Any] = []
+        self.saved: Any = None  # which entries saved what memory, once there was a write in place (overwriting.py)
         self.lock = threading.RLock()
         self.busy = 0
         self.limit = BATCH * STRIDE

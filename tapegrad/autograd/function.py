@@ -155,7 +155,7 @@ class _Saved:
         return self.array if self.packed is None else self.packed.raw()
 
 
-class FunctionCtx:
+class FunctionCtx(storage.Keeper):
     """What forward leaves for backward: saved tensors, marks, and whatever attributes the user sets."""
 
     needs_input_grad: tuple[bool, ...] = ()
@@ -266,11 +266,17 @@ class FunctionCtx:
         whole = _Outputs(self.name())
         return (output.primitive.code, mine, maker, None, whole, None, out, settings)
 
+    def _held(self) -> list[_Saved]:
+        return [s for s in (*(self._saved or ()), *(self._saved_forward or ())) if s is not None]
+
+    def _held_values(self) -> tuple[Any, ...]:
+        """What overwriting.py asks of whoever saves values."""
+        return tuple(item.array for item in self._held())
+
     def _save_from_write(self, apart: Callable[[Any], Any]) -> None:
         """Give saved tensors memory of their own where a write is about to hit them."""
-        for item in (*(self._saved or ()), *(self._saved_forward or ())):
-            if item is not None:
-                item.array = apart(item.array)
+        for item in self._held():
+            item.array = apart(item.array)
 
     # ------------------------------------------------------------------------------------ as the graph node
 

@@ -6,15 +6,13 @@ equal. `AccumulateGrad` is the view of a leaf.
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections.abc import Iterable
-from contextvars import ContextVar
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from .. import primitive, storage, sweep
+from .. import overwriting, primitive, storage, sweep
 from ..errors import GraphError
 from ..tape import (
     FREED,
@@ -27,10 +25,8 @@ from ..tape import (
     STRIDE,
     Leaf,
     Slot,
-    Tape,
     X,
     Y,
-    current,
     locate,
 )
 from ..tensor import Tensor, new, wrap
@@ -362,6 +358,7 @@ def increment_version(tensor: Tensor | Iterable[Tensor]) -> None:
 class allow_mutation_on_saved_tensors:
     """Context in which tensors saved for backward may be overwritten: they are copied first, where a write would hit them.
 
+    Inside transforms (`tg.grad` and the like) and under `tg.compile` it is so anyway.
     Gives an object whose `clear()` drops what was copied so far.
 
     >>> import tapegrad as tg
@@ -375,61 +372,17 @@ class allow_mutation_on_saved_tensors:
     tensor([2., 2.])
     """
 
-    _active: ContextVar[bool] = ContextVar("tapegrad.mutation", default=False)
-    _threads = 0
-    _counting = threading.Lock()
-
     def __enter__(self) -> allow_mutation_on_saved_tensors:
-        mine = allow_mutation_on_saved_tensors
-        if mine._active.get():
+        if overwriting.ALLOWED.get():
             raise RuntimeError("allow_mutation_on_saved_tensors contexts cannot be nested")
-        mine._active.set(True)
-        with mine._counting:
-            mine._threads += 1
-            storage.before_touch = _save_from_write
+        overwriting.ALLOWED.set(True)
         return self
 
     def __exit__(self, *exc: object) -> None:
-        mine = allow_mutation_on_saved_tensors
-        mine._active.set(False)
-        with mine._counting:
-            mine._threads -= 1
-            if not mine._threads:
-                storage.before_touch = None
+        overwriting.ALLOWED.set(False)
 
     def clear(self) -> None:
         """Nothing to do: a copy lives in the entry that needs it, and goes with it."""
-
-
-def _save_from_write(array: np.ndarray) -> None:
-    """Before a write to an array's memory: entries that need its value get a copy."""
-    if not allow_mutation_on_saved_tensors._active.get():
-        return
-    root = storage.owner(array)
-    since = storage.last_overwrite(root)
-    tape: Tape | None = current()
-    while tape is not None:
-        with tape.lock:
-            code = tape.code
-            # What is older was given its copy at the write before this one, so that a loop over one array takes linear time.
-            for k in range(len(code) - STRIDE, -1, -STRIDE):
-                if code[k + SLOT] < since:
-                    break
-                if primitive.OPS[code[k + OP]].saves:
-                    for column in (k + X, k + Y, k + OUT):
-                        code[column] = _apart(code[column], root)
-                    settings = hooks.unhooked(code[k : k + STRIDE])[KW]
-                    if settings and isinstance(settings[0], FunctionCtx):
-                        settings[0]._save_from_write(lambda value: _apart(value, root))
-        tape = tape.outer
-
-
-def _apart(value: Any, root: np.ndarray) -> Any:
-    if type(value) is tuple:
-        return tuple(_apart(item, root) for item in value)
-    if isinstance(value, np.ndarray) and storage.owner(value) is root and any(value.strides):
-        return np.array(value)
-    return value
 
 
 __all__ = [

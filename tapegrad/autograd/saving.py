@@ -15,7 +15,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -56,13 +56,26 @@ class _Value:
 
 
 @dataclass(frozen=True, slots=True)
-class _Original:
+class _Original(storage.Keeper):
     """The op that a `packed` entry stands for: its settings, and its packed values by position (-1: the result)."""
 
     op: Primitive
     kw: Any
     name: str
     values: dict[int, _Value]
+
+    def _held_values(self) -> tuple[Any, ...]:
+        """The arrays that the pack hook gave back as tensors: they may be the saved ones."""
+        handles = (value.handle for value in self.values.values())
+        return tuple(h._value for h in handles if isinstance(h, Tensor))
+
+    def _save_from_write(self, apart: Callable[[Any], Any]) -> None:
+        """Give packed tensors memory of their own where a write is about to hit them."""
+        for i, value in self.values.items():
+            if isinstance(value.handle, Tensor):
+                handle = wrap(apart(value.handle._value))
+                handle._node = value.handle._node
+                self.values[i] = replace(value, handle=handle)
 
     def restored(self, xs: Sequence[Any], out: Any) -> tuple[list[Any], Any]:
         """Operands and result with their values in place; Tensors stay connected to where they came from."""

@@ -1,0 +1,383 @@
+"""Stores that overwrite what a rule has saved, inside transforms and `tg.compile`: as if each store had made a new array.
+
+Each case is a pair of functions of one vector, one with stores in place and one without. They must agree in value and in every derivative,
+whatever engine computes it; the one without is checked against differences, once.
+"""
+
+import numpy as np
+import pytest
+
+import tapegrad as tg
+from tapegrad import overwriting, storage
+
+CASES = {}
+
+
+def case(functional):
+    """Decorator: the function with stores, whose like without is given."""
+
+    def note(stores):
+        CASES[stores.__name__] = (stores, functional)
+        return stores
+
+    return note
+
+
+def _smooth(u, rounds):
+    for _ in range(rounds):
+        m = u[1:-1]
+        u = np.concatenate([u[:1], m + 0.2 * (u[2:] - 2 * m + u[:-2]) - 0.1 * m * m * m, u[-1:]])
+    return u
+
+
+@case(lambda x: _smooth(x, 4))
+def a_slice_that_was_cubed(x):
+    u = x.copy()
+    for _ in range(4):
+        m = u[1:-1]
+        u[1:-1] = m + 0.2 * (u[2:] - 2 * m + u[:-2]) - 0.1 * m * m * m
+    return u
+
+
+@case(lambda x: np.concatenate([[x[0] * 5.0], x[1:]]) * x * np.sin(x))
+def a_whole_array_then_one_entry(x):
+    u = x * 1.0
+    y = u * np.sin(u)
+    u[0] = u[0] * 5.0
+    return u * y
+
+
+@case(lambda x: np.exp(x) * x * 3 + 1)
+def a_result_that_its_rule_reads(x):
+    e = np.exp(x)
+    y = e * x
+    e[...] = 3.0
+    return y * e + 1
+
+
+@case(lambda x: (x * x)[::-1] * x + x[::-1] ** 2)
+def a_saved_view_written_through_the_base(x):
+    u = x * 1.0
+    v = u[::-1]
+    y = v * v
+    z = y * x
+    u *= u  # v shows the squares from here on
+    return z + v
+
+
+@case(lambda x: np.concatenate([x[:2] ** 3, np.cos(x[2:])]) + np.sum(x[1:4] ** 2))
+def a_base_written_through_overlapping_views(x):
+    u = x + 0.0
+    a, b = u[:4], u[1:]
+    s = np.sum(a[1:] * b[:3])
+    a *= a * a
+    b[1:] = np.cos(x[2:])
+    return u + s
+
+
+def _rows(x, f):
+    m = np.reshape(np.outer(x, x), (6, 6))
+    return f(m)
+
+
+@case(
+    lambda x: _rows(
+        x,
+        lambda m: np.stack([m[:, 0]] + [np.cumprod(m, axis=1)[:, j] for j in range(1, 6)], axis=1),
+    )
+)
+def columns(x):
+    m = np.outer(x, x)
+    for j in range(1, 6):
+        m[:, j] = m[:, j - 1] * m[:, j]
+    return m
+
+
+@case(lambda x: np.stack([x[i] * x for i in (0, 4, 2, 3, 1, 5)]) ** 2)
+def a_swap_of_rows(x):
+    m = np.outer(x, x)
+    s = m * m
+    m[1], m[4] = m[4].copy(), m[1].copy()
+    t = m * m
+    s[...] = t
+    return s
+
+
+@case(lambda x: np.sin(x) ** 2 * np.where(x > 0, 2 * x, x) * np.where(x > 0, 2.0, 1.0))
+def a_mask(x):
+    u = x * 1.0
+    s = np.sin(u)
+    y = s * s * u
+    u[u > 0] = 2 * u[u > 0]
+    where = u > 0
+    y = y * np.where(where, 4.0, 1.0)
+    s[where] = 0.0
+    return y + 0 * s
+
+
+@case(
+    lambda x: (
+        np.sum(x[[4, 0, 0]] ** 2) + np.concatenate([[x[0] * 2], x[1:4], [x[4] * 2], x[5:]]) ** 3
+    )
+)
+def index_arrays(x):
+    u = x.copy()
+    where = np.array([4, 0])
+    s = np.sum(u[[4, 0, 0]] ** 2)
+    p = u[where]
+    u[where] = p * 2
+    where[:] = 3  # the index is taken as it was
+    return s + u**3
+
+
+@case(lambda x: x**2 * 7 + np.sum(x**2) * 0.0)
+def what_was_saved_before_a_copy(x):
+    u = x.copy()
+    v = u.copy()
+    y = u * v
+    u[:] = 7.0
+    v[:] = 0.0
+    return y * u + v
+
+
+@case(lambda x: np.tanh(x) * np.cos(2 * x) + x)
+def a_custom_function(x):
+    u = x * 2.0
+    y = _Cosine.apply(u) * np.tanh(x)
+    u[...] = x
+    return y + u
+
+
+class _Cosine(tg.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return np.cos(x)
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return -g * np.sin(x)
+
+
+@case(lambda x: np.sin(x * x) * x + 2 * x)
+def a_store_inside_a_checkpoint(x):
+    def inside(u):
+        v = u * 1.0
+        w = v * v
+        v[...] = np.sin(w)
+        return v * u
+
+    u = x * 1.0
+    y = tg.checkpoint(inside)(u)
+    u += u  # the argument that the second run is given
+    return y + u
+
+
+@case(lambda x: np.sin(x) * x[::-1] + x)
+def what_a_checkpoint_closes_over(x):
+    v = x[::-1] * 1.0
+    y = tg.checkpoint(lambda u: np.sin(u) * v)(x)
+    v[:] = v[::-1] * 1.0  # the same numbers in another order
+    return y + v
+
+
+@case(lambda x: np.stack([x**2 * 2**k for k in range(4)]).sum(0) + 16 * x)
+def a_loop_that_writes_after_each_use(x):
+    u = x * 1.0
+    total = 0.0
+    for _ in range(4):
+        total = total + u * x
+        u *= 2.0
+    return total + u
+
+
+@case(lambda x: np.cumprod(x) + np.sum(x * x))
+def entries_of_one_vector(x):
+    u = x.copy()
+    s = np.dot(u, u)
+    for i in range(1, len(u)):
+        u[i] = u[i - 1] * u[i]
+    return u + s
+
+
+@case(lambda x: np.reshape(np.reshape(x, (2, 3)).T * 3, 6) * x[0] + x[1] ** 2)
+def a_transpose_of_a_reshape(x):
+    u = x.copy()
+    m = u.reshape(2, 3).T
+    q = m[1, 0] ** 2 - m[0, 0] * m[0, 0] + x[0] ** 2
+    a = u[0] * 1.0
+    m[...] = m * 3
+    return np.reshape(m, 6) * a + q
+
+
+@case(lambda x: x * x + x**4 + np.zeros(6))
+def two_entries_saved_one_array(x):
+    u = x * 1.0
+    y = u * u
+    z = y * y
+    y[2:] = 0.0
+    u[:] = 0.0
+    return x * x + z + y * 0 + u
+
+
+@case(lambda x: x * np.sum(x) + np.sum(x) ** 2)
+def an_array_without_axes(x):
+    s = np.sum(x, keepdims=True)[0, ...]
+    y = x * s
+    z = s * s
+    s[...] = 1.0
+    return y + z * s
+
+
+ENGINES = {
+    "sweep": lambda f, x: tg.grad(f)(x),
+    "compiled": lambda f, x: tg.compile(tg.grad(f))(x),
+    "jvp": lambda f, x: np.array([tg.jvp(f, (x,), (e,))[1] for e in np.eye(len(x))]),
+    "linearize": lambda f, x: np.array([tg.linearize(f, x)[1](e) for e in np.eye(len(x))]),
+    "jacobian": lambda f, x: tg.jacobian(f, mode="forward")(x),
+    "hessian": lambda f, x: tg.hessian(f)(x),
+    "reverse over reverse": lambda f, x: tg.jacobian(tg.grad(f), mode="reverse")(x),
+    "compiled hvp": lambda f, x: tg.compile(tg.hvp(f))(x, np.cos(x)),
+}
+
+POINT = np.array([0.4, -0.7, 1.1, 0.3, -0.2, 0.9])
+WEIGHTS = np.sin(np.arange(1.0, 50.0))
+
+
+def _losses(name):
+    def loss(f):
+        def value(x):
+            y = f(x)
+            return np.sum(np.reshape(y * y + y, -1) * WEIGHTS[: y.size])
+
+        return value
+
+    return [loss(f) for f in CASES[name]]
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("how", ENGINES)
+def test_stores_are_as_good_as_new_arrays(name, how):
+    with_stores, without = _losses(name)
+    if how in ("hessian", "reverse over reverse", "compiled hvp") and name == "a_custom_function":
+        pytest.skip("a Function's own backward is differentiated in test_function.py")
+    np.testing.assert_allclose(
+        ENGINES[how](with_stores, POINT), ENGINES[how](without, POINT), rtol=1e-10, atol=1e-12
+    )
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_forms_without_stores_are_right(name):
+    """The value by plain NumPy, the gradient by differences."""
+    with_stores, without = _losses(name)
+    assert np.isclose(float(tg.vjp(with_stores, POINT)[0]), float(without(POINT)), rtol=1e-12)
+    steps = 1e-6 * np.eye(len(POINT))
+    differences = [(without(POINT + h) - without(POINT - h)) / 2e-6 for h in steps]
+    np.testing.assert_allclose(tg.grad(without)(POINT), differences, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_replay(name):
+    before = tg.engine()
+    try:
+        tg.set_engine("replay")
+    except RuntimeError as error:
+        pytest.skip(str(error))
+    try:
+        with_stores, without = _losses(name)
+        np.testing.assert_allclose(
+            tg.grad(with_stores)(POINT), tg.grad(without)(POINT), rtol=1e-10, atol=1e-12
+        )
+    finally:
+        tg.set_engine(before)
+
+
+def test_a_compiled_program_serves_other_inputs():
+    with_stores, without = _losses("a_slice_that_was_cubed")
+    compiled = tg.compile(tg.grad(with_stores))
+    for k in range(3):
+        np.testing.assert_allclose(compiled(POINT + k), tg.grad(without)(POINT + k), rtol=1e-10)
+    ((program,),) = compiled.programs.by_key.values()
+    assert not program.guards
+
+
+def test_each_value_is_copied_once(monkeypatch):
+    """However many entries saved it, and however often it is written to; what is not written to is not copied."""
+    copied = []
+    old = storage.old
+    monkeypatch.setattr(storage, "old", lambda value: copied.append(np.shape(value)) or old(value))
+
+    def f(x):
+        u = np.outer(x, x)
+        y = u[:2] * u[:2] + np.sin(u[:2]) + u[4:] * u[4:]
+        for _ in range(3):
+            u[1] = 0.0
+        return np.sum(y) + np.sum(u)
+
+    tg.grad(f)(POINT)
+    assert copied == [(2, 6)]
+
+
+def test_a_loop_of_stores_looks_at_each_entry_a_bounded_number_of_times(monkeypatch):
+    looked = []
+    place = overwriting._place
+    monkeypatch.setattr(overwriting, "_place", lambda *given: looked.append(1) or place(*given))
+
+    def f(x):
+        rows = [x * 1.0 for _ in range(10)]
+        total = 0.0
+        for _ in range(20):
+            for u in rows:
+                total = total + u * u
+                u *= 0.9
+        return np.sum(total)
+
+    expected = 2 * 10 * POINT * np.sum(0.81 ** np.arange(20))
+    np.testing.assert_allclose(tg.grad(f)(POINT), expected)
+    assert len(looked) < 5 * 200
+
+
+def test_outside_of_transforms_the_error_names_the_context():
+    x = tg.tensor(POINT, requires_grad=True)
+    y = x * 1
+    z = y * y
+    y[0] = 0.0
+    with pytest.raises(tg.GraphError, match="allow_mutation_on_saved_tensors"):
+        z.sum().backward()
+
+
+def test_what_was_recorded_outside_is_kept_from_a_store_in_a_transform():
+    x = tg.tensor(POINT, requires_grad=True)
+    y = x * 1
+    z = y * y
+
+    def f(w):
+        y[...] = 0.0
+        return np.sum(w * w)
+
+    tg.grad(f)(POINT)
+    z.sum().backward()
+    np.testing.assert_allclose(x.grad.numpy(), 2 * POINT)
+
+
+def test_saved_tensors_hooks():
+    def f(x):
+        u = x * 1.0
+        with tg.autograd.graph.save_on_cpu():
+            y = u * u
+        u[...] = 1.0
+        return np.sum(y * u)
+
+    np.testing.assert_allclose(tg.grad(f)(POINT), 2 * POINT)
+
+
+def test_an_entry_with_hooks():
+    def f(x):
+        u = x * 1.0
+        y = u * u
+        y.grad_fn.register_hook(lambda before, after: None)
+        u[...] = 1.0
+        return np.sum(y * u)
+
+    np.testing.assert_allclose(tg.grad(f)(POINT), 2 * POINT)
