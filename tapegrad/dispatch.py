@@ -20,7 +20,7 @@ from .inplace import before_write
 from .mode import is_grad_enabled
 from .ops import reductions, selection, statistics
 from .ops.composing import holds_tracked, plainly
-from .primitive import CONSTANTS, FUNCTIONS, UFUNCS, missing
+from .primitive import CONSTANTS, FUNCTIONS, UFUNCS, missing, signature_of
 from .tensor import Tensor
 
 _METHODS = {
@@ -178,7 +178,7 @@ def _adapted(function: Any, ours: Any, args: Any, kwargs: Any) -> tuple[Any, Any
 def _signatures(function: Any, ours: Any) -> tuple[Any, int, int, frozenset[str]]:
     """NumPy's signature; of ours the number of required arguments, of those in NumPy's positions, and the settings' names."""
     try:
-        theirs = inspect.signature(function)
+        theirs = signature_of(function)
     except (TypeError, ValueError):
         return None, 0, 0, frozenset()
     op = getattr(ours, "primitive", None)

@@ -145,6 +145,24 @@ NATIVE: dict[Any, Callable[..., Any]] = {}
 FUNCTIONS: dict[Any, Callable[..., Any]] = {}
 """NumPy function -> likewise, for `__array_function__`."""
 
+# NumPy's functions that are written in C tell their signature from NumPy 2.4 on.
+UNTOLD: dict[Any, Callable[..., None]] = {
+    np.bincount: lambda x, /, weights=None, minlength=0: None,
+    np.concatenate: lambda arrays, /, axis=0, out=None, *, dtype=None, casting="same_kind": None,
+    np.copyto: lambda dst, src, casting="same_kind", where=True: None,
+    np.dot: lambda a, b, out=None: None,
+    np.inner: lambda a, b, /: None,
+    np.putmask: lambda a, /, mask, values: None,
+    np.vdot: lambda a, b, /: None,
+    np.where: lambda condition, x=None, y=None, /: None,
+}
+"""NumPy function -> a function with its signature."""
+
+
+def signature_of(function: Any) -> inspect.Signature:
+    """The signature of a function, one of NumPy's in every version; ValueError or TypeError where it has none."""
+    return inspect.signature(UNTOLD.get(function, function))
+
 
 def select(condition: Any, a: Any, b: Any) -> Any:
     """`np.where` for rules: `a if condition else b` inside kernels (there np.where would allocate).

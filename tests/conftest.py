@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import random
+import time
 from collections.abc import Iterator
 
 # The matrices of tests are small: BLAS's threads would only wait for one another.
@@ -64,6 +65,21 @@ def ambient_state() -> dict[str, object]:
         "busy tapes": sum(t.busy for t in tape._tapes),
         "float errors": np.geterr(),
     }
+
+
+@pytest.fixture
+def quiet() -> Iterator[None]:
+    """Nothing is compiled in the background, so that what tracemalloc counts is the test's own memory."""
+    from tapegrad.replay import builder
+
+    before = tg.engine()
+    tg.set_engine("sweep")
+    end = time.monotonic() + 300
+    while not builder.idle():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    yield
+    tg.set_engine(before)
 
 
 @pytest.fixture

@@ -10,10 +10,15 @@ from scipy import fft, integrate, interpolate, linalg, optimize, special, stats
 
 import tapegrad as tg
 from tapegrad.elsewhere import INSTEAD, told
+from tapegrad.primitive import FUNCTIONS
 
 
 @pytest.mark.parametrize("name", INSTEAD)
 def test_what_is_named_instead_exists_and_the_name_does_not(name):
+    of = getattr(np, name, None)
+    if of in FUNCTIONS:  # an older NumPy has it yet (trapz, before 2.4), and then so has tg
+        assert getattr(tg, name) is FUNCTIONS[of]
+        return
     with pytest.raises(AttributeError, match=f"{name}.*: {re.escape(INSTEAD[name])}"):
         getattr(tg, name)
     for path in re.findall(r"tg((?:\.[A-Za-z_]\w*)+)", INSTEAD[name]):

@@ -341,7 +341,7 @@ def test_a_recurrence_in_a_buffer(engine):
 
 
 @here
-def test_a_store_keeps_no_copy_of_the_buffer():
+def test_a_store_keeps_no_copy_of_the_buffer(quiet):
     """1000 stores into 8 MB would otherwise hold 8 GB."""
     import tracemalloc
 

@@ -277,7 +277,7 @@ def test_a_checkpointed_function_that_changes_is_told():
         tg.grad(lambda x: tg.checkpoint(lambda a: np.sum(a * random.normal(size=4)))(x))(X)
 
 
-def test_checkpointed_functions_keep_little():
+def test_checkpointed_functions_keep_little(quiet):
     def deep(a):
         for _ in range(20):
             a = np.sin(a**2 + 1)

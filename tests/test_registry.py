@@ -13,7 +13,7 @@ import tapegrad.special  # declares its ops
 from tapegrad.check.laws import LAWS, VARIANTS, WAYS, honest
 from tapegrad.check.samples import samples_of
 from tapegrad.errors import GradcheckError
-from tapegrad.primitive import CONSTANTS, FUNCTIONS, OPS, REFUSED, UFUNCS
+from tapegrad.primitive import CONSTANTS, FUNCTIONS, OPS, REFUSED, UFUNCS, UNTOLD, signature_of
 
 DECLARED = OPS[1:]
 
@@ -73,6 +73,20 @@ def test_numpys_names_are_ours(module):
                 or public.__name__ == function.__name__
                 or public.__doc__ == function.__doc__
             ), name
+
+
+def test_signatures_that_an_older_numpy_does_not_tell():
+    """The table has each function of ours that needs it, and says what NumPy says where NumPy tells it."""
+    assert all(signature_of(of) for of in FUNCTIONS if not isinstance(of, np.ufunc))
+    for of in UNTOLD:
+        assert of in FUNCTIONS
+        try:
+            told = inspect.signature(of)
+        except ValueError:
+            continue
+        assert [(p.name, p.kind, p.default) for p in signature_of(of).parameters.values()] == [
+            (p.name, p.kind, p.default) for p in told.parameters.values()
+        ]
 
 
 def test_refusals_have_reasons():

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from ..domain import real
-from ..primitive import Call, Primitive
+from ..primitive import Call, Primitive, signature_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ def _reference(op: Primitive) -> Callable[..., Any]:
     parameters = inspect.signature(op.function).parameters
     defaults = {n: parameters[n].default for n in op.settings}
     try:
-        known = set(inspect.signature(op.of).parameters)
+        known = set(signature_of(op.of).parameters)
     except ValueError:
         known = set(op.settings)
 

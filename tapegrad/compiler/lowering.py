@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from ..ops.linear_algebra import negligible
-from ..primitive import OPS
+from ..primitive import OPS, signature_of
 from ..replay import named
 from .arrays import B1, COMPLEX, DTYPES, F4, F8, I8, STRONG, Arrays, Map, Op
 from .emit import INTEGER_DIVISIONS
@@ -322,7 +322,7 @@ def lowers(*names: str) -> Callable[[Lowered], Lowered]:
 @functools.cache
 def _signature(function: Any) -> inspect.Signature | None:
     try:
-        return inspect.signature(function)
+        return signature_of(function)
     except (TypeError, ValueError):
         return None
 

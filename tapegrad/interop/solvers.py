@@ -11,7 +11,6 @@ written to.
 
 from __future__ import annotations
 
-import inspect
 import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -203,10 +202,7 @@ def least_squares(
         )
     slopes = _jacobian(f, space, args, promotion)
     report = _Progress("cost", progress)
-    takes_callback = (
-        "callback" in inspect.signature(optimize.least_squares).parameters
-    )  # SciPy 1.16
-    if progress and takes_callback and "callback" not in settings and method != "lm":
+    if progress and "callback" not in settings and method != "lm":
         settings["callback"] = lambda intermediate_result: report(
             intermediate_result.cost, intermediate_result.get("optimality")
         )

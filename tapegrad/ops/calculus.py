@@ -760,14 +760,9 @@ def _vecmat(x1: Any, x2: Any) -> Any:
     return matmul(expand_dims(np.conj(x1), -2), x2)[..., 0, :]
 
 
-for _name, _product in (
-    ("vecdot", _vecdot),
-    ("matvec", _matvec),
-    ("vecmat", _vecmat),
-):  # NumPy 2.0, 2.2, 2.2
-    if hasattr(np, _name):
-        _product.__name__ = _product.__qualname__ = _name
-        composed(getattr(np, _name), "x1", "x2")(_product)
+for _of, _product in ((np.vecdot, _vecdot), (np.matvec, _matvec), (np.vecmat, _vecmat)):
+    _product.__name__ = _product.__qualname__ = _of.__name__
+    composed(_of, "x1", "x2")(_product)
 
 
 def _i1(x: Any) -> Any:

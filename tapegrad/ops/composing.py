@@ -24,7 +24,7 @@ import numpy as np
 from ..dual import holds_dual, tangent_of
 from ..errors import GradientLost, NotDifferentiable
 from ..mode import NO_GRAD
-from ..primitive import FUNCTIONS, UFUNCS
+from ..primitive import FUNCTIONS, UFUNCS, signature_of
 from ..storage import as_array, tracing
 from ..synonyms import SYNONYMS, numpys
 from ..tape import RECORDER
@@ -99,8 +99,8 @@ def composed(
     def declare(function: Callable[..., Any]) -> Any:
         own = inspect.signature(function)
         try:
-            theirs = inspect.signature(of)
-        except ValueError:  # before NumPy 2.4, functions written in C told no signature
+            theirs = signature_of(of)
+        except ValueError:  # before NumPy 2.4, ufuncs told none
             theirs = own
         name = f"np.{of.__name__}"
         # Binding by hand takes a tenth of the time, where a call has no more than parameters by position or name.

@@ -144,10 +144,8 @@ def unstack(x: Any, axis: int = 0) -> tuple[Any, ...]:
 
 for _of, _function in (
     (np.vstack, vstack), (np.hstack, hstack), (np.column_stack, column_stack),
-    (np.array_split, array_split), (np.split, split),
+    (np.array_split, array_split), (np.split, split), (np.unstack, unstack),
 ):  # fmt: skip
     FUNCTIONS[_of] = _function
-if hasattr(np, "unstack"):
-    FUNCTIONS[np.unstack] = unstack
 Tensor.split = split
 Tensor.unbind = unbind

@@ -155,9 +155,8 @@ def _cumulative(of: Any, plain: Any, neutral: int) -> Any:
     return composed(of, "x")(scan)
 
 
-if hasattr(np, "cumulative_sum"):  # NumPy 2.1
-    cumulative_sum = _cumulative(np.cumulative_sum, reductions.cumsum, 0)
-    cumulative_prod = _cumulative(np.cumulative_prod, cumprod, 1)
+cumulative_sum = _cumulative(np.cumulative_sum, reductions.cumsum, 0)
+cumulative_prod = _cumulative(np.cumulative_prod, cumprod, 1)
 
 
 # Methods of np.add: see dispatch.
@@ -432,8 +431,8 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
     return reductions.sum(steps * pairs / 2.0, axis)
 
 
-if hasattr(np, "trapz"):  # the old name, deprecated in NumPy 2.0 and gone in 2.4
-    FUNCTIONS[getattr(np, "trapz")] = trapezoid  # noqa: B009  the linter wants the name gone that NumPy 2.0 still has
+if hasattr(np, "trapz"):  # the old name, gone in NumPy 2.4
+    FUNCTIONS[getattr(np, "trapz")] = trapezoid  # noqa: B009  the linter wants the name gone that NumPy 2.3 still has
 
 
 # ---------------------------------------------------------------------------------------------- histograms
