@@ -316,6 +316,65 @@ def test_one_array_given_twice_in_the_first_call_is_refused_once():
     assert c(a, a) == f(a, a) and c(a, a.copy()) == f(a, a.copy())
 
 
+def by_reshape(v, n):
+    v.reshape(n)[::2] *= 3.0
+
+
+def by_ravel(v, n):
+    v.ravel()[1] += np.sum(v)
+
+
+def into_the_whole(v, n):
+    flat = v.reshape(-1)
+    v[0] = 0.5
+    v *= np.sum(flat)
+
+
+def by_fortran_order(v, n):
+    v.reshape(-1, order="F")[[0, 2]] = 0.25
+
+
+LAYOUTS = {
+    "C": np.ascontiguousarray,
+    "F": np.asfortranarray,
+    "flipped": lambda x: x[::-1].copy()[::-1],
+    "strided": lambda x: np.repeat(x, 2, axis=1)[:, ::2],
+}
+
+
+@pytest.mark.parametrize("store", [by_reshape, by_ravel, into_the_whole, by_fortran_order])
+@pytest.mark.parametrize("first", LAYOUTS)
+@pytest.mark.parametrize("shape", [(3, 4), (300, 200)])
+def test_stores_beside_a_reshape_reach_what_they_reach_in_numpy(store, first, shape):
+    """Whether a reshape of `-x` is a view or a copy follows from how x lies in memory, in each call anew."""
+
+    def f(x):
+        v = -x
+        w = v[::-1]
+        store(w, -1)
+        return v, w
+
+    def loss(x):
+        v, w = f(x)
+        return np.sum(v * np.cos(w))
+
+    x = np.random.default_rng(0).uniform(0.5, 1.0, shape) / 10
+    c, g = tg.compile(f), tg.compile(tg.grad(loss))
+    for name in (first, *LAYOUTS, first):
+        given = LAYOUTS[name](x)
+        for got, expected in zip(c(given), f(given), strict=True):
+            np.testing.assert_allclose(got, expected, rtol=1e-11)
+        np.testing.assert_allclose(g(given), tg.grad(loss)(given), rtol=1e-9, atol=1e-9)
+
+
+def test_layouts_make_no_programs_where_no_store_depends_on_them():
+    x = np.arange(12.0).reshape(3, 4)
+    c = tg.compile(lambda x: np.sin(x).reshape(-1) * 2)
+    for laid in LAYOUTS.values():
+        c(laid(x))
+    assert sum(map(len, c.programs.by_key.values())) == 1
+
+
 def test_attributes_of_an_argument():
     class P:
         k = 2.0

@@ -123,9 +123,9 @@ class Compiled:
     def program(self, *args: Any, **kwargs: Any) -> Program:
         """The program for these arguments, traced if there is none yet."""
         call = taken_apart(args, kwargs, self._static(len(args)), self.programs.compares)
-        if not self.programs.fitting(call.key):
+        if not self.programs.fitting(call):
             self.programs.trace(call)
-        return self.programs.fitting(call.key)[0]
+        return self.programs.fitting(call)[0]
 
     @property
     def latest(self) -> Program:

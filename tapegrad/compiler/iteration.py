@@ -59,6 +59,7 @@ class Inner(Trace):
         self.outer = outer
         self.met = outer.met
         self.unrolled = outer.unrolled
+        self.exact = outer.exact
         self.key = key
         self.lifted: dict[Node, tuple[Traced, Traced]] = {}
 

@@ -45,7 +45,7 @@ from .surroundings import (
     same_static,
     watched,
 )
-from .tracing import Later, LeftBehind, Trace, Traced, ops_recorded
+from .tracing import Guessed, Later, LeftBehind, Trace, Traced, ops_recorded
 
 if TYPE_CHECKING:
     from .native import Form
@@ -142,6 +142,11 @@ def taken_apart(
     return Call(values, key, structure, kinds, tensors, tuple(alike))
 
 
+def layouts(values: Sequence[Any]) -> tuple[Any, ...]:
+    """How the arrays of a call lie in memory: their strides where axes are not in C order, else None."""
+    return tuple(None if np.ndim(x) < 2 or x.flags.c_contiguous else x.strides for x in values)
+
+
 def _orders(tree: Any) -> Iterator[tuple[Any, ...]]:
     """The keys of each dict of several, in their order."""
     if isinstance(tree, dict):
@@ -190,6 +195,7 @@ class Program:
     """A place that the trace changed, and where the function's code writes."""
 
     compares = False
+    laid = False
 
     def __init__(
         self,
@@ -450,9 +456,12 @@ def traced(
     It runs again where a loop has to be traced in another way.
     """
     unrolled: frozenset[Any] = frozenset()
+    exact = False
     while True:
         try:
-            return _traced(f, call, name, slow, unrolled)
+            return _traced(f, call, name, slow, unrolled, exact)
+        except Guessed:
+            exact = True
         except LeftBehind as loop:
             if loop.key in unrolled:
                 raise TraceError(
@@ -467,13 +476,14 @@ def _traced(
     name: str,
     slow: Callable[..., Any] | None,
     unrolled: frozenset[Any],
+    exact: bool,
 ) -> tuple[Program, list[Any]]:
     """A run of `f` as a program, and its outputs."""
     import optree
 
     start = time.perf_counter()
     trace = Trace()
-    trace.unrolled = unrolled
+    trace.unrolled, trace.exact = unrolled, exact
     static = [kind.value for kind in call.kinds if isinstance(kind, _Static)]
     reads = Surroundings(f, static)
     state = _random_state(reads)
@@ -542,6 +552,9 @@ def _traced(
         program.around, program.written = written, (written[0], reads.lines)
         program.lasting, program.direct = False, None
     program.compares = reads.compares
+    program.laid = trace.laid
+    if trace.laid and any(layouts(call.values)):  # entries take arrays in C order
+        program.direct = None
     return program, values
 
 
@@ -668,6 +681,7 @@ class Programs:
         self.dropped = 0  # programs that were outdated
         self.changing = 0  # traces in a row that changed what the function reads
         self.compares = False  # whether the function asks if two objects are one
+        self.laid = False  # whether the layout of arguments may decide what a store reaches
         self.prefer: Callable[[Program], None] = lambda program: None
 
     def run(self, call: Call) -> Any:
@@ -676,10 +690,10 @@ class Programs:
 
     def answered(self, call: Call) -> tuple[Any, Program]:
         """The result of a call, by the program that fits, and that program; traced first where there is none."""
-        for program in self.fitting(call.key):
+        for program in self.fitting(call):
             changed = program.outdated()
             if changed is not None:
-                self.drop(call.key, program, changed)
+                self.drop(self.key(call), program, changed)
                 continue
             try:
                 result = program(call.values)
@@ -703,9 +717,14 @@ class Programs:
             return result, program
         return self.trace(call)
 
-    def fitting(self, key: Any) -> list[Program]:
-        """The programs of a signature, the last traced first."""
+    def key(self, call: Call) -> Any:
+        """The signature of a call, as far as it matters to this function."""
+        return (call.key, layouts(call.values)) if self.laid else call.key
+
+    def fitting(self, call: Call) -> list[Program]:
+        """The programs of a call's signature, the last traced first."""
         with self.lock:
+            key = self.key(call)
             programs = self.by_key.get(key)
             if programs is None:
                 return []
@@ -734,7 +753,7 @@ class Programs:
 
     def trace(self, call: Call) -> tuple[Any, Program]:
         """Trace a program for this call and keep it; the result is that of the traced run itself."""
-        known = self.fitting(call.key)
+        known = self.fitting(call)
         if len(known) >= MOST_TRACES:
             guards = {g.where: g for program in known for g in program.guards}
             told = "; ".join(f"{g.what} at {where}" for where, g in list(guards.items())[:3])
@@ -770,8 +789,10 @@ class Programs:
             return program.result(_made(values)), program
         program.demand_own_call(call.values)
         with self.lock:
-            self.by_key.setdefault(call.key, []).insert(0, program)
-            self.by_key.move_to_end(call.key)
+            self.laid |= program.laid
+            key = self.key(call)
+            self.by_key.setdefault(key, []).insert(0, program)
+            self.by_key.move_to_end(key)
             while len(self.by_key) > self.most:
                 self.by_key.popitem(last=False)
         if program.direct is not None:

@@ -62,6 +62,7 @@ WAYS = (
     ("clocks, `uuid`, `os.urandom`, `secrets`, `id()`, `input()`, opened files, process and thread numbers", "refused"),
     ("`eval`, `exec`, `globals()`, `locals()`", "refused"),
     ("iterators and generators: as arguments, or read from outside", "refused"),
+    ("the layout of arguments in memory, where a store follows a reshape, which shows the same memory or a copy", "guarded"),
     ("whether arguments overlap in memory (`np.shares_memory`), writes into arguments", "refused"),
     ("`np.errstate` and `np.seterr`", "not seen: warnings about values come from the traced run only"),
     ("counters and logs that the function only writes to (`runs.append(x)`), printing", "not seen: they happen in the traced run only"),

@@ -92,6 +92,10 @@ class LeftBehind(BaseException):
         self.key = key
 
 
+class Guessed(BaseException):
+    """A store follows a reshape of an array that was not computed, so nobody knows whether it reaches it: trace anew, computing these."""
+
+
 class _Belongs(Exception):
     """A call in one trace meets a value of a trace inside it, where the call belongs."""
 
@@ -104,6 +108,10 @@ class Trace:
 
     outer: Trace | None = None
     trying = False
+    exact = False
+    """Whether an array is computed before it is reshaped."""
+    guessed = False
+    """Whether a reshape was taken for a view, of an array that was not computed."""
     unrolled: frozenset[Any] = frozenset()
     """Keys of the loops that run in Python although they say that they are loops."""
 
@@ -111,6 +119,10 @@ class Trace:
         self.graph = Graph()
         self.open = True
         self.drew = False  # whether a recorded call drew random numbers itself
+        self.reshaped = (
+            False  # whether a reshape was a view, or a copy, by how its operand lay in memory
+        )
+        self.laid = False  # whether a store was made after that: the layout of arguments may decide what it reaches
         self.met: dict[int, np.ndarray] = {}  # small arrays from outside, which may change later
         self._buffers: dict[int, list[weakref.ref[Traced]]] = {}
         self._unmade: list[weakref.ref[Traced]] = []  # views that nobody has asked for yet
@@ -146,6 +158,9 @@ class Trace:
             for v in (*values, *template[0])
         ):
             later = _put_off(function, name, template, values)
+            if later is not None and later.view and name == "reshape" and values[0].sample.ndim > 1:
+                later = None if self.exact else later
+                self.guessed |= not self.exact
             if later is not None:
                 node = Recorded(function, name, template[0], template[1], inputs, later.sample)
                 node.shape = later.shape
@@ -340,6 +355,12 @@ class Trace:
         where = _line()
         if storage.tracing.get() is not self:
             raise Unrolled(f"{what} writes to what stands outside of the step")
+        trace: Trace | None = self
+        while trace is not None:
+            if trace.guessed:
+                raise Guessed
+            trace.laid |= self.reshaped
+            trace = trace.outer
         root = traced.root()
         if root.given:
             raise TraceError(
@@ -1305,6 +1326,8 @@ def _recorder(op: Primitive) -> Callable[..., Any]:
         if found is None:
             return call(*args, **kwargs)
         result = found.home.call(call, args, kwargs, op.name)
+        if op.name == "reshape":
+            found.home.reshaped |= np.ndim(args[0]) > 1
         if op.name == "getitem":
             return _view(result, args[0], kwargs.get("index", args[-1]))
         if op.name in _BACK and type(result) is Traced:
