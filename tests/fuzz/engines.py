@@ -105,6 +105,10 @@ def plus(x: Any, d: Any, h: float) -> Any:
     return ordered(x, x + h * d) if isinstance(x, np.ndarray) else x + h * d
 
 
+CALLS = [(0, False), (1, False), (2, True), (0, True)]
+"""Numbers of calls, and whether their arguments lie in memory in other ways than those of the first."""
+
+
 def untouched(arguments: list[Any], before: list[Any]) -> None:
     same(arguments, before, None, "an argument was written: ")
 
@@ -150,9 +154,14 @@ def shapes_and_types(gradient: Any, argument: Any) -> None:
 
 
 def agrees(
-    case: Case, engine: Callable[..., Any], calls: list[tuple[int, bool]], what: str
+    case: Case,
+    engine: Callable[..., Any],
+    calls: list[tuple[int, bool]],
+    what: str,
+    reference: Callable[[list[Any]], Any] | None = None,
 ) -> None:
-    """(value, gradients) of an engine are the sweep's, at each of the calls; earlier results stay as they were."""
+    """What an engine computes (by default value and gradients) is the sweep's at each of the calls; earlier results stay as they were."""
+    reference = reference or case.gradient
     held: list[tuple[Any, Any]] = []
     clear = 0
     for call, other in calls:
@@ -160,8 +169,8 @@ def agrees(
         before = copy.deepcopy(arguments)
         try:
             case.plain(arguments)
-            expected = case.gradient(arguments)
-            bounds = spread(lambda *a: case.gradient(list(a)), arguments, expected, case.eps)
+            expected = reference(arguments)
+            bounds = spread(lambda *a: reference(list(a)), arguments, expected, case.eps)
         except Unclear:
             if call == 0:
                 raise
@@ -192,14 +201,101 @@ def replay(case: Case) -> None:
 def compiled(case: Case) -> None:
     """The gradient, compiled: traced once, then called with other values and in other layouts."""
     f = tg.compile(tg.value_and_grad(case.loss, case.argnums))
-    agrees(case, f, [(0, False), (1, False), (2, True), (0, True)], "compiled gradient")
+    agrees(case, f, CALLS, "compiled gradient")
+
+
+def entry(case: Case) -> None:
+    """The compiled program as one entry of a tape: the walk back is a program, too."""
+    inner = copy.copy(case)
+    inner.f = tg.compile(case.f)
+    f = tg.value_and_grad(inner.loss, case.argnums)
+    agrees(
+        case, f, [(0, False), (0, False), (1, False), (2, True)], "gradient through a compiled call"
+    )
+
+
+def tangents(case: Case) -> None:
+    """Tangents of the gradient, compiled: forward over reverse by one program."""
+
+    def along(arguments: list[Any]) -> Any:
+        direction = case.direction(arguments)
+
+        def of_primals(*given: Any) -> Any:
+            full = list(arguments)
+            for i, x in zip(case.argnums, given, strict=True):
+                full[i] = x
+            return tg.grad(case.loss, case.argnums)(*full)
+
+        return tg.jvp(of_primals, tuple(arguments[i] for i in case.argnums), tuple(direction))
+
+    directions = case.direction(case.program.arguments())
+    if any(np.asarray(x).dtype.kind == "c" for _, x in flat(directions)):
+        raise Unclear("complex")
+    fixed = copy.copy(case)
+    fixed.direction = lambda arguments, seed=0: directions  # type: ignore[method-assign]
+    case = fixed
+    tg.set_engine("sweep")
+    agrees(case, tg.compile(lambda *a: along(list(a))), CALLS, "compiled tangents", along)
+
+
+def again(case: Case) -> None:
+    """The program under `tg.checkpoint`, run again by the walk: gradient, and the slope that forward mode gives."""
+    inner = copy.copy(case)
+    inner.f = tg.checkpoint(case.f)
+    tg.set_engine("sweep")
+    agrees(
+        case, tg.value_and_grad(inner.loss, case.argnums), [(0, False), (1, False)], "checkpoint"
+    )
+    forward(inner)
+
+
+def entries(case: Case) -> None:
+    """`tg.vmap` over calls of other values, as it is and compiled: a loop over them."""
+    calls = [case.program.arguments(k) for k in range(3)]
+    mapped_over = [stacked(column) for column in zip(*calls, strict=True)]
+    picked = [[mapped(lambda x, k=k: x[k], m) for m in mapped_over] for k in range(3)]
+
+    def loop(arguments: list[Any]) -> Any:
+        results = [
+            case.plain(a)
+            for a in [[mapped(lambda x, k=k: x[k], m) for m in arguments] for k in range(3)]
+        ]
+        trees = [[(p, np.shape(x), np.asarray(x).dtype) for p, x in flat(r)] for r in results]
+        if trees[0] != trees[1] or trees[0] != trees[2] or not trees[0]:
+            raise Unclear("results of other shapes")
+        return [
+            np.stack([np.asarray(x) for _, x in parts])
+            for parts in zip(*map(flat, results), strict=True)
+        ]
+
+    for arguments in picked:
+        case.plain(arguments)
+    expected = loop(mapped_over)
+    bounds = spread(lambda *a: loop(list(a)), mapped_over, expected, case.eps)
+    for what, f in (("vmap", tg.vmap(case.f)), ("compiled vmap", tg.compile(tg.vmap(case.f)))):
+        for _ in range(2):
+            got = [x for _, x in flat(f(*copy.deepcopy(mapped_over)))]
+            same(got, expected, bounds, f"{what}: ", types=False)
+
+
+def stacked(trees: Any) -> Any:
+    """One tree with the leaves of several, stacked."""
+    first = trees[0]
+    if isinstance(first, dict):
+        return {k: stacked([t[k] for t in trees]) for k in first}
+    if isinstance(first, tuple | list):
+        return type(first)(map(stacked, zip(*trees, strict=True)))
+    return np.stack([np.asarray(t) for t in trees])
 
 
 def program(case: Case) -> None:
     """The program itself, compiled: its results are NumPy's, in structure, shapes, types and values."""
     f = tg.compile(case.f)
     held = []
-    for call, other in [(0, False), (1, False), (2, True), (0, True)]:
+    # Every third program is called with its last argument by keyword.
+    keyword = f.__wrapped__.__code__.co_varnames[len(case.program.parameters) - 1]
+    named = case.program.number % 3 == 0
+    for call, other in CALLS:
         arguments = case.program.arguments(call, other_layout=other)
         before = copy.deepcopy(arguments)
         try:
@@ -209,7 +305,7 @@ def program(case: Case) -> None:
             if call == 0:
                 raise
             continue
-        got = f(*arguments)
+        got = f(*arguments[:-1], **{keyword: arguments[-1]}) if named else f(*arguments)
         same(
             got, expected, bounds, f"compiled, call {call}{' in other layouts' if other else ''}: "
         )
@@ -349,10 +445,10 @@ def tracked(case: Case) -> None:
 
 
 ARRAYS: dict[str, Callable[[Case], None]] = {
-    f.__name__: f for f in (sweep, forward, second, jacobian, tracked, replay, program, compiled)
-}
+    f.__name__: f for f in (sweep, forward, second, jacobian, tracked, again, replay, program, compiled, entry, tangents, entries)
+}  # fmt: skip
 # How often a program of the array dialect meets an engine; machine code takes longest to make.
-SHARES = {"sweep": 1.0, "forward": 0.5, "second": 0.3, "jacobian": 0.2, "tracked": 0.15, "replay": 0.02, "program": 0.35, "compiled": 0.25}  # fmt: skip
+SHARES = {"sweep": 1.0, "forward": 0.5, "second": 0.3, "jacobian": 0.2, "tracked": 0.15, "again": 0.15, "replay": 0.1, "program": 0.35, "compiled": 0.25, "entry": 0.06, "tangents": 0.05, "entries": 0.08}  # fmt: skip
 
 
 def run(engine: Callable[[Case], None], case: Case) -> tuple[str, str]:
