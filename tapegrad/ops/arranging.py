@@ -34,6 +34,12 @@ def along(axis: int, part: Any) -> tuple[Any, ...]:
     return (*(slice(None),) * axis, part)
 
 
+def owned(x: Any) -> Any:
+    """What was stretched, in memory of its own: a reshape of it is a copy mostly, but a view where the stretched axis stays apart."""
+    value = raw(x)
+    return np.copy(x) if type(value) is np.ndarray and not value.flags.writeable else x
+
+
 # ------------------------------------------------------------------------------------------------- turning
 
 
@@ -128,7 +134,7 @@ def tile(A: Any, reps: Any) -> Any:
     copies = broadcast_to(
         paired, tuple(n for pair in zip(counts, shape, strict=True) for n in pair)
     )
-    return reshape(copies, tuple(c * n for c, n in zip(counts, shape, strict=True)))
+    return owned(reshape(copies, tuple(c * n for c, n in zip(counts, shape, strict=True))))
 
 
 @composed(np.repeat, "a")
@@ -148,7 +154,7 @@ def repeat(a: Any, repeats: Any, axis: Any = None) -> Any:
         reshape(a, (*shape[: axis + 1], 1, *shape[axis + 1 :])),
         (*shape[: axis + 1], count, *shape[axis + 1 :]),
     )
-    return reshape(copies, (*shape[:axis], shape[axis] * count, *shape[axis + 1 :]))
+    return owned(reshape(copies, (*shape[:axis], shape[axis] * count, *shape[axis + 1 :])))
 
 
 @composed(np.resize, "a")
@@ -173,7 +179,8 @@ def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = 
     grids = [reshape(x, (1,) * i + (-1,) + (1,) * (ndim - i - 1)) for i, x in enumerate(xi)]
     if indexing == "xy" and ndim > 1:
         grids[:2] = [swapaxes(x, 0, 1) for x in grids[:2]]
-    return tuple(grids) if sparse else broadcast_arrays(*grids)
+    grids = grids if sparse else list(broadcast_arrays(*grids))
+    return tuple(np.copy(x) for x in grids) if copy else tuple(grids)
 
 
 refuse(np.ix_, "it makes index arrays, of integers or booleans, which have no derivative")

@@ -20,7 +20,7 @@ from ..tensor import Tensor, value_of
 
 def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
     """The axes as a tuple of non-negative ints."""
-    if axis is None:
+    if axis is None or not ndim:  # of a number NumPy takes the axes 0 and -1, too
         return tuple(range(ndim))
     return tuple(a % ndim for a in (axis if isinstance(axis, tuple) else (axis,)))
 

@@ -35,6 +35,7 @@ from .shaping import moveaxis, reshape, transpose
 def _take(a: Any, indices: Any, axis: Any = None, mode: str = "raise") -> Any:
     """Entries at integer positions along an axis (of the flattened tensor, for axis None)."""
     indices = as_array(raw(indices))
+    axis = None if not np.ndim(a) and axis in (0, -1) else axis  # a number is a row of one
     n = int(np.prod(np.shape(a))) if axis is None else np.shape(a)[axis]
     if mode != "raise":
         indices = np.clip(indices, 0, n - 1) if mode == "clip" else indices % n

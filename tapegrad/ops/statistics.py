@@ -138,7 +138,7 @@ def _cumulative(of: Any, plain: Any, neutral: int) -> Any:
                     "For arrays which have more than one dimension ``axis`` argument is required."
                 )
             axis = 0
-        x = _cast(x, dtype)
+        x = _cast(x if np.ndim(x) else reshape(x, 1), dtype)  # a number is a row of one
         axis = range(np.ndim(x))[axis]
         result = plain(x, axis)
         if not include_initial:
@@ -209,6 +209,11 @@ def _count(a: Any, mask: Any, axis: Any, keepdims: bool) -> Any:
     return np.sum(mask, axis=axis, keepdims=keepdims)
 
 
+def _of_number(a: Any, axis: Any) -> Any:
+    """The axis; of a number, which to NumPy's `nan` functions is a row of one, all there are."""
+    return None if not np.ndim(a) and axis in (0, -1) else axis
+
+
 def _over(total: Any, count: Any) -> Any:
     """A sum divided by a count, in the sum's precision; where that is 0, NaN without a gradient."""
     count = as_array(count).astype(np.result_type(raw(total).real))
@@ -223,7 +228,7 @@ def _mean(of: Any, ignoring: bool) -> Any:
     def mean(
         a: Any, axis: Any = None, dtype: Any = None, keepdims: Any = False, *, where: Any = True
     ) -> Any:
-        a = _cast(a, dtype)
+        a, axis = _cast(a, dtype), _of_number(a, axis) if ignoring else axis
         mask = _selected(a, where, ignoring)
         if mask is None:
             return reductions.mean(a, axis, bool(keepdims))
@@ -253,7 +258,12 @@ def _variance(of: Any, ignoring: bool, rooted: bool) -> Any:
             if ddof != 0:
                 raise ValueError("ddof and correction can't be provided simultaneously.")
             ddof = correction
-        a = _cast(a, dtype)
+        if dtype is not None and np.iscomplexobj(a) and np.dtype(dtype).kind != "c":
+            raise NotDifferentiable(
+                f"np.{of.__name__} of complex numbers was asked with dtype={np.dtype(dtype).name}, where NumPy centres by the mean of the "
+                "real parts and counts the imaginary ones whole. Leave dtype out, or give x.real."
+            )
+        a, axis = _cast(a, dtype), _of_number(a, axis) if ignoring else axis
         mask = _selected(a, where, ignoring)
         if mask is None and mean is None:
             return (reductions.std if rooted else reductions.var)(a, axis, ddof, bool(keepdims))

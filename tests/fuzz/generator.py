@@ -17,7 +17,7 @@ from tests.fuzz.program import LAYOUTS, Leaf, Program
 
 SIZE, LARGEST = 48, 200.0
 SHAPES = [(), (3,), (4,), (5,), (2, 3), (3, 3), (4, 3), (3, 4), (4, 4), (2, 3, 2), (1, 4), (3, 1)]
-SMOOTH = ["sin", "cos", "tanh", "arctan", "square", "expm1", "negative", "arcsinh", "conj"]
+SMOOTH = ["sin", "cos", "tanh", "arctan", "square", "expm1", "negative", "arcsinh", "conj", "exp", "sinh", "cosh", "sinc", "cbrt", "exp2", "positive", "deg2rad", "degrees", "absolute", "reciprocal", "i0", "log1p", "arctanh", "arccos", "sqrt", "rint", "floor", "sign", "angle", "tan"]  # fmt: skip
 GUARDED = [
     "np.log(1.5 + np.abs({0}))",
     "np.sqrt(0.5 + {0} * {0})",
@@ -39,9 +39,78 @@ GUARDED = [
     "({0}).astype(np.float64)",
     "np.nan_to_num({0})",
     "({0} + 0.3j)",
+    "np.arcsin(0.9 * np.sin({0}))",
+    "np.cbrt(1.5 + np.abs({0}))",
+    "np.reciprocal(1.5 + {0} ** 2)",
+    "np.exp2(-({0} ** 2))",
+    "np.log2(1.5 + np.abs({0}))",
+    "np.log10(1.5 + np.abs({0}))",
+    "np.minimum({0}, 0.4)",
+    "np.fmax({0}, -0.2)",
+    "np.fmin({0}, {0} * {0})",
+    "np.copysign({0}, -0.5)",
+    "np.copysign(0.7, {0})",
+    "np.mod({0}, 1.7)",
+    "np.fmod({0}, 1.3)",
+    "({0} % 0.9)",
+    "({0} // 0.9) * {0}",
+    "np.floor({0}) * {0}",
+    "np.heaviside({0}, 0.5) * {0}",
+    "(2.0 ** {0})",
+    "({0}).astype(np.float32)",
+    "({0}).astype('complex64')",
+    "({0} > 0.1).astype(float) * {0}",
+    "np.angle({0} + 1.5j)",
+    "np.abs({0} + 0.3j)",
+    "np.divmod({0}, 0.7)[1]",
+    "np.modf({0})[0]",
+    "np.frexp({0})[0]",
+    "np.ldexp({0}, 1)",
+    "np.clip({0}, None, 0.5)",
+    "np.clip({0}, 0.5 * {0}, 0.9)",
+    "({0}).clip(-0.5, 0.5)",
+    "np.logaddexp2({0}, 0.3)",
+    "np.select([{0} > 0.5, {0} < -0.5], [{0}, -2 * {0}], 0.25)",
+    "np.piecewise({0}, [{0} > 0.3], [lambda t: t * t, lambda t: 0.5 * t])",
+    "np.where({0} > 0, np.log(np.where({0} > 0, {0}, 1.0)), 0.0)",
+    "np.where(np.abs({0}) > 0.3, 1 / {0}, 0.0)",
+    "np.where({0} > 0.2, 0.0, np.sqrt(1.0 + np.abs({0})))",
+    "np.unwrap({0})",
+    "np.polyval([0.2, -0.3, 0.1], {0})",
+    "tg.special.expit({0})",
+    "tg.special.erf({0})",
+    "tg.special.gammaln(1.5 + np.abs({0}))",
+    "tg.special.softmax({0}, axis=-1)",
+    "tg.special.xlogy({0}, 1.5 + {0} ** 2)",
+    "tg.logsumexp({0})",
+    "tg.logsumexp({0}, axis=0)",
+    "abs({0})",
+    "pow({0}, 2)",
+    "(-{0})",
+    "(+{0})",
+    "({0} * 1j).imag",
+    "({0} > 0.1)",
+    "np.isfinite({0}) * {0}",
+    "np.logical_and({0} > -0.4, {0} < 0.6)",
+    "np.ones_like({0}) * {0}",
+    "np.full_like({0}, 0.5)",
+    "np.linspace(0.0, np.sum({0}), 4)",
 ]
-REDUCTIONS = ["sum", "mean", "max", "min", "prod", "std", "var", "ptp", "median", "linalg.norm"]
-ALONG = ["cumsum", "cumprod", "sort", "diff", "flip", "fft.fft", "argsort"]
+REDUCTIONS = ["sum", "mean", "max", "min", "prod", "std", "var", "ptp", "median", "linalg.norm", "average", "nansum", "nanmax", "nanmin", "nanmean", "nanprod", "nanstd", "nanmedian", "add.reduce", "multiply.reduce", "maximum.reduce", "minimum.reduce", "argmax", "count_nonzero", "any"]  # fmt: skip
+OVER = ["", "", ", axis=0", ", axis=-1", ", axis=1", ", axis=0, keepdims=True", ", axis=-1, keepdims=True", ", axis=(0, 1)", ", axis=(0, -1)", ", axis=()", ", keepdims=True", ", axis=None", ", ddof=1", ", axis=0, ddof=1", ", initial=0.3", ", axis=0, initial=0.6", ", where={0} > 0.1, initial=0.2", ", where={0} > 0.1", ", axis=-1, where=np.abs({0}) < 0.9", ", dtype=np.float32", ", dtype=float"]  # fmt: skip
+METHODS = ["sum", "mean", "std", "var", "max", "min", "prod", "cumsum", "cumprod", "argmin", "any"]
+ALONG = [
+    *(f"np.{f}({{0}}, axis={{1}})" for f in ("cumsum", "cumprod", "sort", "diff", "flip", "fft.fft", "fft.ifft", "fft.rfft", "fft.irfft", "argsort", "gradient", "nancumsum", "unwrap", "trapezoid", "ptp")),
+    "np.cumulative_sum({0}, axis={1}, include_initial=True)", "np.partition({0}, 1, axis={1})", "np.roll({0}, 2, axis={1})", "np.repeat({0}, 2, axis={1})",
+    "np.delete({0}, 0, axis={1})", "np.insert({0}, 1, 0.5, axis={1})", "np.append({0}, {0} * 0.5, axis={1})", "np.take({0}, [1, 0, 1], axis={1})",
+    "np.take({0}, 1, axis={1})", "np.compress([True, False, True], {0}, axis={1})", "np.apply_along_axis(lambda t: t * t[0], {1}, {0})",
+    "np.diff({0}, n=2, axis={1})", "np.diff({0}, prepend=0.5, axis={1})", "np.concatenate([{0}, {0}[::-1]], axis={1})", "np.stack([{0}, 2 * {0}], axis={1})",
+    "np.add.accumulate({0}, axis={1})", "np.multiply.accumulate({0}, axis={1})", "np.maximum.accumulate({0}, axis={1})", "np.percentile({0}, 30, axis={1})",
+    "np.quantile({0}, [0.25, 0.7], axis={1})", "np.take_along_axis({0}, np.argsort({0}, axis={1}), axis={1})", "np.linalg.norm({0}, axis={1})",
+    "np.linalg.norm({0}, ord=1, axis={1})", "np.linalg.norm({0}, ord=np.inf, axis={1})", "np.linalg.norm({0}, 3, axis={1})", "np.split({0}, 2, axis={1})[1]",
+    "np.array_split({0}, 2, axis={1})[0]", "np.expand_dims({0}, {1})", "np.fft.fftshift({0}, axes={1})", "np.average({0}, weights=1.5 + np.abs({0}), axis={1})",
+    "np.sort({0}, axis={1})[::-1]", "np.flip(np.cumsum({0}, axis={1}), axis={1})", "tg.special.softmax({0}, axis={1})", "tg.logsumexp({0}, axis={1}, keepdims=True)",
+]  # fmt: skip
 WHOLE = [
     "({0} @ {0}.T)",
     "np.matmul({0}, {1})",
@@ -82,13 +151,102 @@ WHOLE = [
     "np.zeros_like({0})",
     "np.full({0}.shape, 0.5)",
     "np.triu({0}) + np.zeros_like({1})",
-    "np.array([{0}, {1}])",
     "sum(r for r in {0})",
-    "np.array([2.0 * r for r in {0}])",
     "np.linalg.norm({0})",
     "np.fft.irfft(np.fft.rfft({0}))",
     "np.count_nonzero({0} > 0) * {1}",
     "{0}.argmax() * {1}",
+    "({0} @ {1})",
+    "({0}.T @ {0})",
+    "np.matmul({0}[None], {1})",
+    "{0}.dot({1})",
+    "np.vdot({0}, {1})",
+    "np.vecdot({0}, {1})",
+    "np.einsum('ij,jk', {0}, {1})",
+    "np.einsum('ij->j', {0})",
+    "np.einsum('ij,ij->', {0}, {1})",
+    "np.einsum('ij,j->i', {0}, {1})",
+    "np.einsum('i,j->ji', {0}, {1})",
+    "np.einsum('ijk->ki', {0})",
+    "np.tensordot({0}, {1}, axes=([0], [0]))",
+    "np.cross({0}[..., :3], {1}[..., :3])",
+    "np.linalg.slogdet({0} @ {0}.T + 2.0 * np.eye(len({0})))[1]",
+    "np.linalg.pinv({0} @ {0}.T + 3.0 * np.eye(len({0})))",
+    "np.linalg.pinv({0} + 3.0 * np.eye(*{0}.shape))",
+    "np.linalg.matrix_power(0.5 * {0}, 3)",
+    "np.linalg.multi_dot([{0}, {0}.T, {0}])",
+    "np.linalg.lstsq({0} + 3.0 * np.eye(*{0}.shape), {1}, rcond=None)[0]",
+    "np.linalg.norm({0}, 'fro')",
+    "np.linalg.norm({0} + 3.0 * np.diag(np.arange(len({0}))), 2)",
+    "np.linalg.eigvalsh({0} @ {0}.T + 9.0 * np.diag(np.arange(len({0}))))",
+    "np.linalg.eigh({0} @ {0}.T + 9.0 * np.diag(np.arange(len({0}))))[1] ** 2",
+    "np.linalg.svd({0} + 5.0 * np.eye(*{0}.shape) * np.arange(1, {0}.shape[1] + 1), compute_uv=False)",
+    "np.linalg.qr({0} + 3.0 * np.eye(*{0}.shape))[1]",
+    "np.linalg.qr({0} + 3.0 * np.eye(*{0}.shape)).Q",
+    "np.linalg.solve({0} @ {0}.T + 3.0 * np.eye(len({0})), {1} @ {1}.T)",
+    "np.linalg.inv({0} + 5.0 * np.eye(len({0})))",
+    "np.linalg.cholesky(np.stack([{0} @ {0}.T + 2.0 * np.eye(len({0}))] * 2))",
+    "np.trace({0}, offset=1)",
+    "np.diagonal({0}, 1)",
+    "np.diagflat({0})[:3, :3]",
+    "np.hstack(({0}, {1}))",
+    "np.column_stack(({0}, {1}))",
+    "np.dstack(({0}, {1}))",
+    "np.block([[{0}, 2 * {0}], [{0} * {0}, {0}]])",
+    "np.concatenate(({0}, {1}), axis=None)",
+    "np.meshgrid({0}, {1})[0]",
+    "np.broadcast_arrays({0}, {1})[0] * {1}",
+    "np.append({0}, {1})",
+    "np.extract({0} > 0.1, {0})",
+    "np.choose(({0} > 0.1).astype(int), [{0}, 2 * {0}])",
+    "np.searchsorted([-0.5, 0.1, 0.8], {0}) * {0}",
+    "np.digitize({0}, [-0.5, 0.1, 0.8]) * {0}",
+    "np.bincount(np.arange({0}.size) % 3, weights={0}.ravel())",
+    "np.correlate({0}, {1}, 'full')",
+    "np.convolve({0}, {1}, 'same')",
+    "np.interp(0.3, [-1.0, 0.1, 1.2], {0}[:3])",
+    "np.polyval({0}, 0.5)",
+    "np.vander({0}, 3)",
+    "np.polymul({0}, {1})",
+    "np.ediff1d({0})",
+    "np.cov({0})",
+    "np.fft.fft2({0})",
+    "np.fft.rfft({0}, n=5)",
+    "np.fft.irfft({0}, n=4)",
+    "np.abs(np.fft.fft({0}))",
+    "np.resize({0}, (2, 2))",
+    "np.roll({0}, (1, 2), axis=(0, 1))",
+    "np.repeat({0}, [1, 2, 0], axis=0)",
+    "np.tile({0}, (2, 1))",
+    "np.pad({0}, 1, mode='edge')",
+    "np.pad({0}, 1, mode='reflect')",
+    "np.pad({0}, 1, mode='wrap')",
+    "np.pad({0}, (1, 0), constant_values=0.5)",
+    "np.sort({0}, axis=None)",
+    "np.unique({0})",
+    "np.subtract.outer({0}, {1})",
+    "np.multiply.outer({0}, {1})",
+    "np.minimum({0}, {1})",
+    "np.fmax({0}, {1})",
+    "np.hypot({0}, {1} + 1.5)",
+    "np.logaddexp({0}, {1})",
+    "np.power(0.5 + np.abs({0}), {1})",
+    "(0.5 + np.abs({0})) ** {1}",
+    "np.copysign({0}, {1})",
+    "np.remainder({0}, 1.5 + np.abs({1}))",
+    "({0} / (1.5 + np.abs({1})))",
+    "np.where({0} > 0.2, {0}, {1})",
+    "np.nonzero({0} > 0.1)[0] * 0.5",
+    "{0}[np.nonzero({0} > 0.1)]",
+    "{0}[np.argmax({0}, axis=0)]",
+    "{0}[np.argsort({0})]",
+    "{0}[np.where({0} > 0)[0]]",
+    "np.max({0}, axis=0) - np.min({1})",
+    "max({0}.ravel())",
+    "np.sum({0} * {1}, axis=0, keepdims=True)",
+    "tg.where({0} > 0, {0}, {1})",
+    "np.apply_over_axes(np.sum, {0}, [0, 1])",
+    "np.rollaxis({0}, 1)",
 ]
 VIEWS = [
     "{0}.T", "{0}[::-1]", "{0}[::2]", "{0}[1:]", "{0}[:-1]", "{0}[..., ::-1]", "{0}[..., None]", "{0}[None]", "{0}[1::2]", "{0}[::-2]",
@@ -99,7 +257,7 @@ VIEWS = [
     "{0}.real", "{0}.reshape(-1, order='F')", "{0}.T.reshape(-1)", "{0}[2:0:-1]", "{0}[1:1]",
 ]  # fmt: skip
 COPIES = ["{0}[[0, 1]]", "{0}[[1, 1, 0]]", "{0}[:, [0, 1]]", "{0}[{0} > 0.1]", "{0}.copy()", "{0}.T.copy()", "{0}[np.arange({0}.size).reshape({0}.shape) % 3 == 0]", "{0}.flatten()", "np.copy({0})", "{0}[[[0], [1]], [0, 1]]", "{0}[np.ix_([0, 1], [1, 0])]", "{0} * 1.0", "{0} + 0.5", "0.5 * {0}"]  # fmt: skip
-PLACES = ["[0]", "[-1]", "[::2]", "[1:]", "[::-1]", "[1::2]", "[...]", "[:]", "[..., 0]", "[:, 1]", "[:, ::-1]", "[..., ::2]", "[[0, 1]]", "[[1, 0]]", "[[0, 1], [1, 0]]", "[:, [1, 0]]", "[{0} > 0.1]", "[np.arange({0}.size).reshape({0}.shape) % 3 == 0]", "[~({0} > 0.3)]", "[np.abs({0}) < 0.8]", "[:-1, 1:]", "[0, 1]", "[1, ...]", "[np.array([True, False] * {0}.shape[0])[:{0}.shape[0]]]", "[:, None, 0]", "[()]", "[np.int64(1)]", "[1:1]", "[np.ix_([0, 1], [0, 1])]"]  # fmt: skip
+PLACES = ["[0]", "[-1]", "[::2]", "[1:]", "[::-1]", "[1::2]", "[...]", "[:]", "[..., 0]", "[:, 1]", "[:, ::-1]", "[..., ::2]", "[[0, 1]]", "[[1, 0]]", "[[0, 1], [1, 0]]", "[:, [1, 0]]", "[{0} > 0.1]", "[np.arange({0}.size).reshape({0}.shape) % 3 == 0]", "[~({0} > 0.3)]", "[np.abs({0}) < 0.8]", "[:-1, 1:]", "[0, 1]", "[1, ...]", "[np.array([True, False] * {0}.shape[0])[:{0}.shape[0]]]", "[:, None, 0]", "[()]", "[np.int64(1)]", "[1:1]", "[np.ix_([0, 1], [0, 1])]", "[-1, -1]", "[[-1, 0], 0]", "[:, [True, False] * ({0}.shape[-1] // 2) + [True] * ({0}.shape[-1] % 2)]", "[..., None]", "[None, 0]", "[::2, ::-1]", "[1:, [0, 1]]", "[np.array([[0], [1]]), [0, 1]]", "[np.argmax({0}, axis=0)]", "[np.argsort({0}.ravel())[:2] % len({0})]", "[{0} == np.max({0})]", "[np.nonzero({0} > 0)]", "[np.newaxis, ..., 0]"]  # fmt: skip
 HOSTS = ["{0}", "{0}", "{0}", "{0}", "{0}.T", "{0}[::-1]", "{0}.reshape(-1)", "np.flip({0}, 0)", "np.swapaxes({0}, 0, -1)", "{0}[1:]", "{0}[..., None]", "{0}.ravel()"]  # fmt: skip
 
 
@@ -266,12 +424,14 @@ class Writer:
             op = self.r.choice(["+", "-", "*", "*", "+"])
             return f"({one()} {op} {one() if self.r.random() < 0.8 else self.number_text()})"
         if u < 0.70:
-            extra = self.r.choice(
-                ["", "", ", axis=0", ", axis=-1", ", axis=0, keepdims=True", ", axis=(0, 1)"]
-            )
-            return f"np.{self.r.choice(REDUCTIONS)}({one()}{extra})"
-        if u < 0.75:
-            return f"np.{self.r.choice(ALONG)}({one()}, axis={self.r.choice([0, -1])})"
+            inner, extra = one(), self.r.choice(OVER)
+            if self.r.random() < 0.2:
+                return (
+                    f"{self.bracketed(inner)}.{self.r.choice(METHODS)}({extra[2:].format(inner)})"
+                )
+            return f"np.{self.r.choice(REDUCTIONS)}({inner}{extra.format(inner)})"
+        if u < 0.76:
+            return self.r.choice(ALONG).format(self.bracketed(one()), self.r.choice([0, -1, 1]))
         if u < 0.85:
             return self.r.choice(VIEWS + COPIES).format(self.bracketed(one()))
         return self.r.choice(WHOLE).format(self.bracketed(one()), self.bracketed(one()))
@@ -331,7 +491,23 @@ class Writer:
             name, to = (
                 self.fresh(),
                 self.r.choice(
-                    ["{0} * 1.0", "{0} + 0.5", "{0}.T * 0.5", "{0}.copy()", "-{0}[::-1]"]
+                    [
+                        "{0} * 1.0",
+                        "{0} + 0.5",
+                        "{0}.T * 0.5",
+                        "{0}.copy()",
+                        "-{0}[::-1]",
+                        "np.zeros_like({0})",
+                        "np.full_like({0}, 0.5)",
+                        "np.ones_like({0}) * 0.5",
+                        "{0}.T.copy()",
+                        "np.copy({0}[::-1])",
+                        "{0}.astype(np.float64)",
+                        "np.stack([{0}, {0}])",
+                        "{0}.copy(order='F')",
+                        "np.empty_like({0}) * 0.0",
+                        "np.tile({0}, (2, 1))",
+                    ]
                 ),
             )
             self.safe.append(name)
@@ -355,6 +531,25 @@ class Writer:
                         f"np.add.at({v}, [0, 0, 1], 0.5)",
                         f"np.place({v}, {c}, [0.5, 0.25])",
                         f"{v}.flat[::2] = 0.5",
+                        f"{v}.flat[1] = np.sum({e})",
+                        f"{v}.flat = {e}",
+                        f"np.subtract.at({v}, [0, 0], {e})",
+                        f"np.put_along_axis({v}, np.argmax({v}, axis=0, keepdims=True), 0.5, axis=0)",
+                        f"np.copyto({v}[::2], 0.5 * {v}[::2])",
+                        f"np.copyto({v}.T, {e})",
+                        f"{v}[{c}] = {v}[{c}] * 0.5",
+                        f"{v}[1:] += {v}[:-1]",
+                        f"{v}[1:] = {v}[:-1] * 0.5",
+                        f"{v}[:-1] -= {v}[1:]",
+                        f"{v} += {v}.T",
+                        f"{v}[:] = {v}[::-1]",
+                        f"{v}[::-1] -= {v}",
+                        f"{v}[0], {v}[1] = {v}[1], {v}[0]",
+                        f"{v}[0], {v}[-1] = 0.5 * {v}[-1], np.sin({v}[0])",
+                        f"{v}[[0, 1]] = {v}[[1, 0]]",
+                        f"{v} **= 2",
+                        f"{v} /= 1.5 + np.abs({v})",
+                        f"{v}[...] = np.where({c}, {v}, {e})",
                         self.into(v, e, c),
                     ]
                 )
@@ -375,6 +570,10 @@ class Writer:
                 f"np.cumsum({v}, axis=0, out={v})",
                 f"np.subtract({v}.T, {e}, out={v}.T)",
                 f"np.multiply({v}, 0.5, out={v}, where={c})",
+                f"np.clip({v}, -0.6, 0.6, out={v})",
+                f"np.add.accumulate({v}, out={v})",
+                f"np.square({v}[::-1], {v})",
+                f"{v}.clip(-0.5, 0.5, out={v})",
             ]
         )
 
@@ -513,6 +712,39 @@ class Writer:
                 ],
                 [f"{out} = tg.vmap(lambda t: np.sin(t) * np.sum({b}))({a})"],
                 [f"{out} = tg.map(lambda t: np.cos(t) + {b}, {a})"],
+                [f"{out} = tg.vmap(lambda t, s: t * np.sum(s), in_axes=(0, None))({a}, {b})"],
+                [f"{out} = tg.vmap(lambda t: np.sin(t), in_axes=-1, out_axes=-1)({a})"],
+                [f"{out} = tg.vmap(lambda t: np.where(t > 0.1, t * {e}, 0.5))({a})"],
+                [f"{out} = tg.associative_scan(np.add, {a})"],
+                [
+                    f"{out} = tg.switch({self.r.randrange(2)}, [lambda t: np.sin(t), lambda t: t * {e}], {a})"
+                ],
+                [
+                    f"def {out}f(c, s):",
+                    "    u = c * 0.5",
+                    "    u[0] = np.sum(s) * 0.1",
+                    f"    return u + np.sum({b}), np.sum(u)",
+                    f"{out}, {out}s = tg.scan({out}f, np.zeros(3) + np.sum({b}) * 0.1, {a}{k})",
+                ],
+                [
+                    f"{out} = tg.fori_loop(0, 3, lambda i, c: {{'a': np.sin(c['a']) + i, 'b': c['b'] * 0.5 + np.sum(c['a'])}}, {{'a': {a}, 'b': np.sum({b})}})['b']"
+                ],
+                [
+                    f"{out} = tg.scan(lambda c, s: (c + np.sum(s[0]) * s[1], c), 0.5, ({a}, {a}[::-1]), reverse=True{k})[0]"
+                ],
+                [
+                    f"{out} = tg.fori_loop(0, len({a}), lambda i, c: c + np.tanh({a}[i]) * (i + 1), 0.0 * {a}[0])"
+                ],
+                [
+                    f"{out} = tg.checkpoint(lambda t: tg.scan(lambda c, s: (c * np.sum(s), c), np.sum({b}), t)[1])({a})"
+                ],
+                [
+                    f"{out} = tg.cond(np.sum({a}) > 0.2, lambda t: t * {e}, lambda t: tg.checkpoint(np.sin)(t) + 0.0 * ({e}), {a})"
+                ],
+                [f"{out} = tg.grad(lambda t: np.sum(np.sin(t) * {e}))({a})"],
+                [f"{out} = tg.jvp(lambda t: np.sin(t) * np.sum({b}), ({a},), ({a},))[1]"],
+                [f"{out} = tg.vjp(lambda t: t * t, {a})[1]({a})[0]"],
+                [f"{out} = tg.hvp(lambda t: np.sum(t ** 3) * np.sum({b}))({a}, {a})"],
             ]
         )
 
@@ -547,6 +779,108 @@ class Writer:
                     f"{out} = {h}({v}, 3)",
                 ],
                 [f"{out} = {v} if {self.condition()} else {w}"],
+                [
+                    f"{h}a = []",
+                    f"def {h}(t):",
+                    f"    {h}a.append(t * 0.5)",
+                    "    return np.sin(t)",
+                    f"{out} = np.sum({h}({v})) * {h}({w}) + np.sum({h}a[0]) * len({h}a)",
+                ],
+                [
+                    f"{h}n = 0.5 * np.sum({v})",
+                    f"def {h}(t):",
+                    f"    nonlocal {h}n",
+                    f"    {h}n = {h}n + 0.1 * np.sum(t)",
+                    f"    return t * {h}n",
+                    f"{out} = {h}({w}) + {h}({closed}) * {h}n",
+                ],
+                [
+                    f"class {h}:",
+                    "    def __init__(self, t):",
+                    "        self.t, self.n = t, 0.5",
+                    "    def __call__(self, s):",
+                    "        self.n = self.n + 1.0",
+                    "        return self.t * s + self.n",
+                    f"{h}o = {h}({v})",
+                    f"{out} = {h}o({w}) + {h}o(2.0)",
+                ],
+                [
+                    f"{h} = [{v}, {w}, {closed}]",
+                    f"for {h}k, {h}t in enumerate({h}):",
+                    f"    {h}[{h}k] = np.tanh({h}t) * ({h}k + 1)",
+                    f"{out} = {h}[0] + np.sum({h}[1]) * {h}[-1]",
+                ],
+                [
+                    f"{h} = {{'a': {v}, 'b': {w}}}",
+                    f"for {h}k in {h}:",
+                    f"    {h}[{h}k] = 0.5 * {h}[{h}k]",
+                    f"{h}['c'] = np.sum({h}.pop('a'))",
+                    f"{out} = {h}['c'] * {h}['b']",
+                ],
+                [f"{out} = sum(p * np.sum(q) for p, q in zip([{v}, {w}], ({closed}, 2.0)))"],
+                [f"{out}, *{h} = {v}", f"{out} = {out} * 0.5 + np.sum({h}[0])"],
+                [f"{out} = ({h} := {v}) + np.sum({h} * {h})"],
+                [f"{out} = max(np.sum({v}), np.sum({w})) * {closed}"],
+                [
+                    f"{h} = lambda *t, **k: sum(np.sum(x) for x in t) * k['s']",
+                    f"{out} = {h}({v}, {w}, s={closed})",
+                ],
+                [
+                    f"{h} = (lambda g: lambda t: g(g(t)))(lambda t: 0.5 * t + np.sum({w}) * 0.1)",
+                    f"{out} = {h}({v})",
+                ],
+                [
+                    "try:",
+                    f"    {out} = {v}[{{}}.get('k', 7)]".replace("{{}}", "{}"),
+                    "except (IndexError, TypeError):",
+                    f"    {out} = {v} * 0.5",
+                ],
+                self.writing(h, out, v),
+            ]
+        )
+
+    def writing(self, h: str, out: str, v: str) -> list[str]:
+        """A helper that writes into what it is given, or into a buffer that it makes and fills."""
+        own = self.own() or [v]
+        target = self.r.choice(own)
+        e = self.like(target)
+        return self.r.choice(
+            [
+                [
+                    f"def {h}(t):",
+                    f"    t[0] = 0.5 * t[-1] + np.sum({self.name()}) * 0.1",
+                    "    return t",
+                    f"{out} = {h}({target}) * 1.0",
+                ],
+                [
+                    f"def {h}(t):",
+                    "    u = np.zeros_like(t)",
+                    "    for k in range(len(t)):",
+                    "        u[k] = np.sin(t[k]) if k % 2 else t[k] * k",
+                    "    return u",
+                    f"{out} = {h}({v})",
+                ],
+                [
+                    f"{h} = {target}",
+                    f"{h} += {e}",
+                    f"{out} = {target} + np.sum({h})",
+                ],
+                [
+                    f"{h} = {{'w': {target}}}",
+                    f"{h}['w'] *= 0.5",
+                    f"{h}['w'][0] = np.sum({h}['w'])",
+                    f"{out} = {target} * 1.0",
+                ],
+                [
+                    f"{out} = np.zeros(({v}).shape)",
+                    f"{out} = {out} + {v}",
+                    f"{out}[1:] += {out}[:-1] * {out}[1:]",
+                ],
+                [
+                    f"{h} = [{target}[k:k + 2] for k in range(2)]",
+                    f"{h}[0][...] = 0.5 * {h}[1]",
+                    f"{out} = np.sum({h}[1]) * {target}",
+                ],
             ]
         )
 

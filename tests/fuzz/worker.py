@@ -44,7 +44,10 @@ def drawn(p: Program, chosen: list[str]) -> list[str]:
 def judge(p: Program, chosen: list[str]) -> dict[str, tuple[str, str]]:
     table = native.NATIVE if p.dialect == "native" else engines.ARRAYS
     scope = {**native.PLAIN} if p.dialect == "native" else None
-    case = engines.Case(p, scope)
+    try:
+        case = engines.Case(p, scope)
+    except (SyntaxError, KeyError):  # of a shortened program
+        return {name: ("unclear", "no program") for name in drawn(p, chosen)}
     return {name: engines.run(table[name], case) for name in drawn(p, chosen)}
 
 
