@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import signal
 import subprocess
 import sys
+import warnings
 
 import numpy as np
 import pytest
@@ -182,6 +184,44 @@ def test_a_crash_is_a_failure_and_the_campaign_goes_on(capsys):
     assert done.kinds and "exit status 7" in capsys.readouterr().out
     assert done.coverage.programs == 2
     assert "process" in done.coverage.report()
+
+
+@pytest.mark.skipif(
+    not hasattr(signal, "setitimer"), reason="the system has no timer of processor time"
+)
+def test_a_program_that_hangs_is_a_failure(monkeypatch):
+    child = worker.Worker(patience=60.0)
+    monkeypatch.setenv("TAPEGRAD_FUZZ_SECONDS", "1")
+    try:
+        answer = child.ask(
+            program=Program(1, "def f(x):\n    while True: pass\n", [Leaf((2,))]).dump()
+        )
+    finally:
+        child.stop()
+    assert answer["states"]["process"][0] == "failed"
+
+
+def test_every_template_can_be_drawn():
+    """None is refused by NumPy wherever it is tried: it would look like coverage."""
+    rng = np.random.default_rng(0)
+    shapes = [(), (3,), (4,), (3, 3), (2, 3), (4, 4), (2, 3, 2)]
+    values = [rng.uniform(0.2, 1, shape) for shape in shapes]
+
+    def drawn(template, a, b):
+        try:
+            value = eval(template.format("a", b), {"np": np, "tg": tg}, {"a": a, "b": b})
+        except Exception:
+            return False
+        return value is not None and generator.sound(value)
+
+    kept = generator.GUARDED + generator.WHOLE + generator.VIEWS + generator.COPIES
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        for template in kept:
+            named = template.replace("{1}", "b")
+            assert any(drawn(named, a, b) for a in values for b in values), template
+        for template in generator.ALONG:
+            assert any(drawn(template, a, axis) for a in values for axis in (0, -1)), template
 
 
 def test_programs_cover_what_the_fuzzer_is_for():

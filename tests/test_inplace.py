@@ -1045,6 +1045,9 @@ VIEWS_OR_COPIES = {
     "einsum of the transpose": lambda y: np.einsum("ii->i", y.T), "einsum as it is": lambda y: np.einsum("ij", y),
     "view": lambda y: y.view(), "flatten": lambda y: y.flatten(), "flatten by columns": lambda y: y.flatten("F"),
     "nan_to_num": np.nan_to_num, "tile": lambda y: np.tile(y, 1), "repeat": lambda y: np.repeat(y, 1, 0), "copy": np.copy,
+    "tile of a row": lambda y: np.tile(y[0], (2, 1)).ravel(), "tile in a new axis": lambda y: np.tile(y, (2, 1, 1)).ravel(),
+    "repeat in a new axis": lambda y: np.repeat(y[None], 2, 0).ravel(), "repeat of a column": lambda y: np.repeat(y[:, :1], 2, 1),
+    "meshgrid": lambda y: np.meshgrid(y[0], y[1])[0].ravel(), "meshgrid of rows": lambda y: np.meshgrid(y[0], y[1], sparse=True)[1],
     "append": lambda y: np.append(y, []), "triu": lambda y: np.triu(y, -9),
 }  # fmt: skip
 

@@ -147,3 +147,34 @@ def test_one_axis_may_be_named_as_a_number():
     v = np.arange(3.0)
     for engine in (tg.grad, lambda f: tg.compile(tg.grad(f))):
         np.testing.assert_array_equal(engine(lambda x: np.sum(np.transpose(x, 0) * v))(v), v)
+
+
+def test_a_number_is_a_row_of_one_wherever_numpy_has_it_so():
+    """Along an axis that it has not."""
+    along = [
+        np.nanmean, np.nanvar, np.nanstd, np.nansum, np.min, np.max, lambda x, axis: np.min(x, axis=axis, initial=9.0),
+        lambda x, axis: np.take(x, [0, 0], axis=axis), lambda x, axis: np.nanmean(x, axis=axis, keepdims=True),
+    ]  # fmt: skip
+    if hasattr(np, "cumulative_sum"):  # NumPy 2.1
+        along += [lambda x, axis: np.cumulative_sum(x, axis=axis, include_initial=True)]
+    for of in along:
+        for axis in (0, -1):
+            f = lambda x, of=of, axis=axis: of(np.sin(x[0]), axis=axis)  # noqa: E731
+            x = np.array([0.5])
+            expected = f(x)
+            value, tangent = tg.jvp(f, (x,), (np.ones(1),))
+            np.testing.assert_allclose(value, expected)
+            slope = (np.sum(f(x + 1e-6)) - np.sum(f(x - 1e-6))) / 2e-6
+            gradient = tg.grad(lambda x, f=f: np.sum(f(x)))(x)
+            np.testing.assert_allclose(gradient, [slope], atol=1e-8)
+            np.testing.assert_allclose(np.sum(tangent), slope, atol=1e-8)
+
+
+def test_a_variance_of_complex_numbers_in_a_real_type_is_refused():
+    """NumPy centres by the mean of real parts there."""
+    z = np.array([1 + 2j, 0.5 - 1j, 2j])
+    for of in (np.var, np.std, np.nanvar, np.nanstd):
+        with pytest.raises(tg.NotDifferentiable, match=r"x\.real"):
+            tg.grad(lambda z, of=of: of(z, dtype=float))(z)
+        got = of(tg.tensor(z), dtype=complex)
+        np.testing.assert_allclose(got, of(z, dtype=complex), rtol=1e-14)

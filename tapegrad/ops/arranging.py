@@ -37,7 +37,7 @@ def along(axis: int, part: Any) -> tuple[Any, ...]:
 def owned(x: Any) -> Any:
     """What was stretched, in memory of its own: a reshape of it is a copy mostly, but a view where the stretched axis stays apart."""
     value = raw(x)
-    return np.copy(x) if type(value) is np.ndarray and not value.flags.writeable else x
+    return x.copy() if type(value) is np.ndarray and not value.flags.writeable else x
 
 
 # ------------------------------------------------------------------------------------------------- turning
@@ -180,7 +180,7 @@ def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = 
     if indexing == "xy" and ndim > 1:
         grids[:2] = [swapaxes(x, 0, 1) for x in grids[:2]]
     grids = grids if sparse else list(broadcast_arrays(*grids))
-    return tuple(np.copy(x) for x in grids) if copy else tuple(grids)
+    return tuple(x.copy() for x in grids) if copy else tuple(grids)
 
 
 refuse(np.ix_, "it makes index arrays, of integers or booleans, which have no derivative")

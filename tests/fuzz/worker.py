@@ -11,6 +11,7 @@ import json
 import os
 import queue
 import random
+import signal
 import subprocess
 import sys
 import threading
@@ -18,6 +19,9 @@ from typing import Any
 
 from tests.fuzz import coverage, engines, generator, native
 from tests.fuzz.program import Program
+
+PROCESSOR_SECONDS = float(os.environ.get("TAPEGRAD_FUZZ_SECONDS", "90"))
+"""That a program may take in all engines."""
 
 NATIVE_SHARE = 0.15  # of all programs
 
@@ -57,6 +61,9 @@ def serve() -> None:
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what programs print goes elsewhere
     for line in sys.stdin:
+        if hasattr(signal, "setitimer"):
+            # Processor time, which a busy computer does not use up; nothing catches the signal, so machine code that hangs ends, too.
+            signal.setitimer(signal.ITIMER_PROF, PROCESSOR_SECONDS)
         request = json.loads(line)
         p = Program.load(request["program"]) if "program" in request else program(request["number"])
         answer: dict[str, Any] = {"program": p.dump()}
@@ -69,7 +76,7 @@ def serve() -> None:
 class Worker:
     """A child process and its conversation."""
 
-    def __init__(self, patience: float = 120.0) -> None:
+    def __init__(self, patience: float = 900.0) -> None:
         self.patience = patience
         self.child: subprocess.Popen[str] | None = None
 
