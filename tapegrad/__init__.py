@@ -10,6 +10,7 @@ from .check import check_op
 from .creation import *
 from .dtypes import *
 from .errors import (
+    CheckedAccessError,
     GradcheckError,
     GradientLost,
     GraphError,

@@ -32,6 +32,10 @@ class NotFinite(TapegradError, FloatingPointError):
     """A value became NaN or infinite while `debug_nans` was on; the message says where and from what."""
 
 
+class CheckedAccessError(TapegradError, RuntimeError):
+    """In checked mode (`TAPEGRAD_CHECK=1`): generated code left a buffer, or read what was never written."""
+
+
 class GradcheckError(TapegradError, RuntimeError):
     """A gradient check failed; the message shows both Jacobians."""
 

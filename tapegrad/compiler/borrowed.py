@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from . import sanitizer
 from .writer import Routine, Writer
 
 LOOP, GIVEN = "tapegrad_loop_", "tapegrad_with_"
@@ -130,7 +131,11 @@ class Caller:
         """Bytes from one operation to the next, by operand; then from one entry to the next, by operand and axis."""
         self._set("%strides", "i64", values)
 
-    def call(self, loop: Borrowed, pointers: Sequence[str]) -> None:
+    def call(self, loop: Borrowed, pointers: Sequence[str], sizes: Sequence[int]) -> None:
+        """Call a loop, whose operands lie at `pointers` and reach over `sizes` bytes; the routine's inputs are read, the rest written."""
+        for pointer, size in zip(pointers, sizes, strict=True):
+            word = "read" if pointer in self.inputs else "write"
+            self.writer.lines += sanitizer.said(f"{word} {pointer} {size}")
         self._set("%pointers", "ptr", pointers)
         self.asked[loop.symbol] = f"declare void @{loop.symbol}(ptr, ptr, ptr, ptr)"
         if loop.given:

@@ -80,7 +80,8 @@ def decomposition(node: Any, operands: list[Any], settings: dict[str, Any]) -> R
     text.strides(strides)
     w = text.writer
     outs = [w.let(f"getelementptr {w.kind}, ptr %x, i64 {k}") for k in starts[:-1]]
-    text.call(loop, ["%a", *outs])
+    sizes = [count * math.prod(shape) * size for shape in ((m, n), *shapes)]
+    text.call(loop, ["%a", *outs], sizes)
     values = outs[name.startswith("svd_")]
     with w.loop("0", str(count)) as i:
         w.number(w.load(w.entry(values, i, str(min(m, n)))))

@@ -25,8 +25,9 @@ from typing import Any
 
 import numpy as np
 
-from .. import vecmath
+from .. import checking, vecmath
 from ..replay import named
+from . import sanitizer
 from .arrays import B1, C8, C16, F4, F8, I4, I8, PACKED, SHARE, STRONG, Map, Op, composed
 from .pairs import STEPS, Numbers, Pair
 from .schedule import (
@@ -232,6 +233,11 @@ class Body:
         """All nests of a group, for the rows of one block."""
         high = self._smaller(self.let(f"add nsw i64 {low}, {group.block}"), group.rows)
         self.block_low = low
+        for op in (x for nest in group.nests for x in nest.roots):
+            if op.number in self.schedule.blocks:  # nothing of the block before counts
+                size = math.prod(self._shape(op)) * op.dtype.itemsize
+                text = f"fill {self.pointer(op)} 0 {size} {sanitizer.entry_of(op.dtype)}"
+                self.scopes[-1].lines += sanitizer.said(text)
         for nest in group.nests:
             self._nest(nest, group, low, high)
 
@@ -249,6 +255,10 @@ class Body:
         for op in group.over_rows:
             at = self.let(f"mul nsw i64 %chunk, {partial[op.number][1]}")
             self.line(f"%mine{op.number} = getelementptr i8, ptr %part{op.number}, i64 {at}")
+            size, entry = op.size * op.dtype.itemsize, sanitizer.entry_of(op.dtype)
+            self.scopes[-1].lines += sanitizer.buffer(
+                f"%mine{op.number}", size, entry, f"a chunk's part of {op!r}"
+            )
             self._initialised(op)
         self.loops.append(
             f"for rows in range(0, {group.rows}, {group.block}), in {group.chunks} chunks shared by threads:"
@@ -262,7 +272,9 @@ class Body:
         names = sorted(set(re.findall(r"%(?:in|const|out|mem|part)\d+\b", inside)))
         own = {f"%mem{n}": at for n, (where, at) in self.schedule.memory.items() if where == "own"}
         given = [name for name in names if name not in own]
-        self.shares.append(_share(k, names, given, own, self.schedule.own, inside))
+        self.shares.append(
+            _share(k, names, given, own, self.schedule.own, inside, self._sizes(names))
+        )
         self.allocas.append(f"  %frame{k} = alloca [{len(given) + 1} x ptr]")
         for i, name in enumerate(["%threads_own", *given]):
             at = self.let(f"getelementptr ptr, ptr %frame{k}, i64 {i}")
@@ -274,6 +286,26 @@ class Body:
             self._initialised(op)
             self._collected(op, group.chunks)
 
+    def _sizes(self, names: Sequence[str]) -> dict[str, tuple[int, int]]:
+        """Bytes of what names stand for, and of an entry there, for checked mode: in a frame they lose their bounds."""
+        if not checking.on():
+            return {}
+        schedule = self.schedule
+        found = {}
+        for op in operands_of(schedule):
+            size, entry = op.size * op.dtype.itemsize, sanitizer.entry_of(op.dtype)
+            if op.kind in ("input", "array"):
+                found[self.pointer(op)] = size, 0
+            elif op.number in schedule.memory:
+                shape = math.prod(self._shape(op)) * op.dtype.itemsize
+                found[self.pointer(op)] = shape, entry
+            if op.number in schedule.partial:
+                chunks = next(g.chunks for g in schedule.groups if op in g.over_rows)
+                found[f"%part{op.number}"] = schedule.partial[op.number][1] * chunks, entry
+        for k, op in enumerate(schedule.outputs):
+            found[f"%out{k}"] = op.size * op.dtype.itemsize, sanitizer.entry_of(op.dtype)
+        return {name: found[name] for name in names}
+
     def _collected(self, op: Op, chunks: int) -> None:
         """Add up the parts of a reduction, in the order of the chunks."""
         lanes = self.widest if op.size >= self.widest else 1
@@ -283,6 +315,10 @@ class Body:
         def one(chunk: str) -> None:
             at = self.let(f"mul nsw i64 {chunk}, {self.schedule.partial[op.number][1]}")
             part = self.let(f"getelementptr i8, ptr %part{op.number}, i64 {at}")
+            size, entry = op.size * op.dtype.itemsize, sanitizer.entry_of(op.dtype)
+            self.scopes[-1].lines += sanitizer.buffer(
+                part, size, entry, f"a chunk's part of {op!r}"
+            )
 
             def entries(i: str, n: int) -> None:
                 values = []
@@ -309,6 +345,9 @@ class Body:
     def _nest(self, nest: Nest, group: Group, low: str, high: str) -> None:
         self.nest = nest
         self.group = group
+        if checking.on():
+            stored = [*nest.roots, *(op for op, _ in nest.copies)]
+            self.scopes[-1].lines += sanitizer.said(f"at {', '.join(map(repr, stored))}")
         walk = self._walk(nest)
         space = nest.space
         if any(n == 0 for n in space):
@@ -1506,23 +1545,33 @@ class Body:
 
 
 def _share(
-    k: str, names: Sequence[str], given: Sequence[str], own: dict[str, int], size: int, inside: str
+    k: str,
+    names: Sequence[str],
+    given: Sequence[str],
+    own: dict[str, int],
+    size: int,
+    inside: str,
+    sizes: dict[str, tuple[int, int]],
 ) -> str:
     """Text of a shared group: `share`, which takes pointers out of the frame, and `shared`, which computes one chunk."""
     text = [
         f"define internal void @shared{k}({', '.join(f'ptr noalias {name}' for name in names)}{', ' if names else ''}i64 %chunk) #0 {{",
         f"entry:\n{inside}\n  ret void\n}}",
         f"define internal void @share{k}(ptr %frame, i64 %chunk, i64 %who) #0 {{",
+        *sanitizer.buffer("%frame", 8 * (len(given) + 1), 0, "a frame"),
         "  %all = load ptr, ptr %frame",
         f"  %before = mul nsw i64 %who, {size}",
         "  %own = getelementptr i8, ptr %all, i64 %before",
+        *sanitizer.buffer("%own", size, 0, "a thread's memory"),
     ]
     for i, name in enumerate(given):
         text.append(f"  %p{i} = getelementptr ptr, ptr %frame, i64 {i + 1}")
         text.append(f"  {name} = load ptr, ptr %p{i}")
+        text += sanitizer.buffer(name, *sizes.get(name, (0, 0)), name[1:])
     for name in names:
         if name in own:
             text.append(f"  {name} = getelementptr i8, ptr %own, i64 {own[name]}")
+            text += sanitizer.buffer(name, *sizes.get(name, (0, 0)), name[1:], fresh=True)
     arguments = [*(f"ptr {name}" for name in names), "i64 %chunk"]
     text.append(f"  call void @shared{k}({', '.join(arguments)})\n  ret void\n}}")
     return "\n".join(text)

@@ -177,5 +177,13 @@ class _Text(Caller):
                     (place, m * inner * to.itemsize),
                 )
             )
-            self.call(found, [source, "%factor", result])
+            size = COMPLEX[self.inside].itemsize
+            reach = [
+                ((length - 1) * inner + 1) * x.itemsize
+                + (0 if inner == 1 else (inner - 1) * x.itemsize)
+                for length, x in ((n, kind), (m, to))
+            ]
+            if inner == 1:
+                reach = [outer * n * kind.itemsize, outer * m * to.itemsize]
+            self.call(found, [source, "%factor", result], [reach[0], size, reach[1]])
         return place

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .. import vecmath
-from . import jit, support, team
+from .. import checking, vecmath
+from . import jit, sanitizer, support, team
 from .arrays import C16, Arrays, Op
 from .emit import Body
 from .guards import GuardFailed
@@ -199,7 +199,11 @@ class Native:
         effort = jit.USUAL
         if self.loops:
             effort = jit.THOROUGH if self.work > MUCH else jit.LOOPED
-        part = jit.compiled(self.text, effort)
+        checked = sanitizer.Instrumented(self.text) if checking.on() else None
+        if checked is None:
+            part = jit.compiled(self.text, effort)
+        else:  # with so many calls there is little that LLVM could make faster
+            part = jit.compiled(checked.text, min(effort, jit.USUAL))
         timer.lap("compile")
         slow = slow or functools.partial(_converted, self)
         kept: list[Any] = [self.constants, slow]
@@ -227,13 +231,19 @@ class Native:
         called = loop is None or not loop.open  # by Python, and not chunk by chunk
         exports = ["tg_run"]
         exports += [s for s in ("tg_release", "tg_entry") if f" @{s}(" in self.text]
+        exports += ["tg_fault_at"] if checked else []
         imports = {k: v for k, v in imports.items() if k in part.asks}
         library = jit.Library(part.code, exports, imports, part.asks, kept)
         # What may be interrupted raises, which only a call that holds the interpreter lock may.
         kind = ctypes.PYFUNCTYPE if self.interrupts else ctypes.CFUNCTYPE
-        self._run = kind(ctypes.c_int32, ctypes.c_void_p)(library.addresses["tg_run"])
+        self._run: Any = kind(ctypes.c_int32, ctypes.c_void_p)(library.addresses["tg_run"])
         self.library = library
-        self.entry = jit.builtin(library.addresses["tg_entry"], name, library) if called else None
+        self.entry: Any = None
+        if called:
+            self.entry = jit.builtin(library.addresses["tg_entry"], name, library)
+        if checked is not None:
+            self._run = sanitizer.Watched(self._run, name, library, checked)
+            self.entry = sanitizer.Watched(self.entry, name, library, checked) if called else None
         timer.lap("link")
         self.seconds = timer.seconds
         self.size = len(part.code)
@@ -318,6 +328,7 @@ def _module(native: Native, body: Body, arrays: Arrays, form: Form) -> str:
         f"define internal void @body({', '.join(parameters)}) #0 {{\nentry:\n{inside}\n  ret void\n}}",
         *body.declared,
         *(f"@tg_const{i} = external global i8" for i in range(n_const)),
+        *announced_constants(arrays.constants),
         _frame(native, local, n_const, bool(body.shares))
         if native.loop is None
         else _loop_frame(native, local, n_const),
@@ -348,6 +359,7 @@ def _frame(native: Native, local: Sequence[int], n_const: int, shared: bool) -> 
     schedule = native.schedule
     n_in, n_out = len(native.arguments), len(native.outputs)
     lines = ["define dso_local i32 @tg_run(ptr %table) #0 {", "entry:", *_pointers(n_in + n_out)]
+    lines += _announced(native)
     arguments = []
     arguments += [f"ptr %q{i}" for i in range(n_in)]
     arguments += [f"ptr @tg_const{i}" for i in range(n_const)]
@@ -357,15 +369,18 @@ def _frame(native: Native, local: Sequence[int], n_const: int, shared: bool) -> 
     lines += _borrowed(size, schedule.own, heap, shared)
     for k in local:
         lines.append(f"  %m{k} = getelementptr i8, ptr %scratch, i64 {schedule.memory[k][1]}")
+        lines += announced_memory(f"%m{k}", schedule, k)
         arguments.append(f"ptr %m{k}")
     if shared:
         for k, (offset, _) in schedule.partial.items():
             lines.append(f"  %part{k} = getelementptr i8, ptr %scratch, i64 {offset}")
+            lines += announced_parts(f"%part{k}", schedule, k)
             arguments.append(f"ptr %part{k}")
         lines.append(f"  %theirs = getelementptr i8, ptr %scratch, i64 {size}")
+        lines += sanitizer.buffer("%theirs", "%each", 0, "the threads' memory")
         arguments += ["ptr %theirs", "i64 %team"]
     lines.append(f"  call void @body({', '.join(arguments)})")
-    lines += [*_returned(heap), "  ret i32 1", "}"]
+    lines += [*_returned(heap), *_written(native), "  ret i32 1", "}"]
     native.heap = heap
     return "\n".join([*lines, *_kept(heap)])
 
@@ -378,9 +393,11 @@ def _of_pieces(native: Native, module: Module, whole: Piece, form: Form) -> str:
         "define dso_local i32 @tg_run(ptr %table) #0 {",
         "entry:",
         *_pointers(n_in + n_out),
+        *_announced(native),
         *_borrowed(max(whole.scratch, 64), 0, heap, False),
         whole.call("%ok", pointers[:n_in], pointers[n_in:], "%scratch"),
         *_returned(heap, whole.scratch),
+        *_written(native, "%ok"),
         "  ret i32 %ok",
         "}",
     ]
@@ -404,7 +421,82 @@ def _pointers(n: int) -> list[str]:
     for i in range(n):
         lines.append(f"  %p{i} = getelementptr ptr, ptr %table, i64 {i}")
         lines.append(f"  %q{i} = load ptr, ptr %p{i}")
+    return [*sanitizer.buffer("%table", 8 * n, 0, "the table of addresses"), *lines]
+
+
+def _announced(native: Native) -> list[str]:
+    """The bounds of %q0, %q1, ...: arguments as they are, results of whatever."""
+    lines = []
+    if native.loop is not None and native.loop.open:
+        return _announced_open(native, native.loop)
+    for i, argument in enumerate(native.arguments):
+        size = math.prod(argument.shape) * argument.dtype.itemsize
+        lines += sanitizer.buffer(f"%q{i}", size, 0, f"argument {i}")
+    for k, result in enumerate(native.results):
+        size = math.prod(result.shape) * result.dtype.itemsize
+        name = f"result {k}" if k < native.shown else "the number of indices out of bounds"
+        entry = sanitizer.entry_of(result.dtype)
+        lines += sanitizer.buffer(f"%q{len(native.arguments) + k}", size, entry, name, fresh=True)
     return lines
+
+
+def _announced_open(native: Native, loop: Loop) -> list[str]:
+    """The same for a part of a `while`, whose carried values are overwritten and whose rows Python made (`by_turns`)."""
+    lines = []
+    n_in, plain = len(native.arguments), loop.carried + loop.fixed
+    for i, x in enumerate([*native.arguments, *native.results]):
+        carried = i < plain or n_in <= i < n_in + loop.carried
+        tested = loop.tested and i == n_in + len(native.results) - 1
+        size = math.prod(x.shape) * x.dtype.itemsize
+        if carried or tested:
+            lines += sanitizer.buffer(f"%q{i}", size, 0, f"carried value {i % n_in if n_in else i}")
+        else:
+            lines += sanitizer.said(f"anywhere %q{i}")
+    return [
+        *lines,
+        *sanitizer.buffer(f"%q{n_in + len(native.results)}", 8, 0, "the count of turns"),
+    ]
+
+
+def _written(native: Native, status: str = "") -> list[str]:
+    """That every result was written, if the status is 1."""
+    lines: list[str] = []
+    n_in = len(native.arguments)
+    if native.loop is not None and native.loop.open:
+        return lines  # how many rows there are, Python knows
+    if checking.on() and status:
+        lines.append(f"  %went = icmp eq i32 {status}, 1")
+    for k, result in enumerate(native.results):
+        size = math.prod(result.shape) * result.dtype.itemsize
+        lines += sanitizer.said(f"written %q{n_in + k} {size} {'%went' if status else 'true'}")
+    return lines
+
+
+def announced_constants(constants: Sequence[np.ndarray]) -> list[str]:
+    """The bounds of constants."""
+    return [
+        line
+        for i, c in enumerate(constants)
+        for line in sanitizer.said(f"global @tg_const{i} {c.nbytes} constant {i}")
+    ]
+
+
+def announced_memory(pointer: str, schedule: Schedule, n: int) -> list[str]:
+    """The bounds of a root's memory, which holds nothing yet."""
+    op = schedule.roots[n]
+    shape = schedule.blocks[n][1] if n in schedule.blocks else op.shape
+    size = math.prod(shape) * op.dtype.itemsize
+    return sanitizer.buffer(
+        pointer, size, sanitizer.entry_of(op.dtype), f"memory of {op!r}", fresh=True
+    )
+
+
+def announced_parts(pointer: str, schedule: Schedule, n: int) -> list[str]:
+    """The bounds of the parts of a sum that chunks make."""
+    op, (_, each) = schedule.roots[n], schedule.partial[n]
+    chunks = next(g.chunks for g in schedule.groups if any(x is op for x in g.over_rows))
+    entry = sanitizer.entry_of(op.dtype)
+    return sanitizer.buffer(pointer, each * chunks, entry, f"parts of {op!r}", fresh=True)
 
 
 def _borrowed(size: int, own: int, heap: bool, shared: bool) -> list[str]:
@@ -417,6 +509,7 @@ def _borrowed(size: int, own: int, heap: bool, shared: bool) -> list[str]:
     return [
         *team, f"  %each = mul i64 %team, {own}", f"  %size = add i64 %each, {size + 128}",
         "  %spare = atomicrmw xchg ptr @spare, ptr null seq_cst",
+        *sanitizer.buffer("%spare", "%size", 0, "scratch memory"),
         "  %none = icmp eq ptr %spare, null", "  br i1 %none, label %fresh, label %look", "look:",
         "  %length = load i64, ptr %spare", "  %fits = icmp uge i64 %length, %size", "  br i1 %fits, label %have, label %small", "small:",
         "  call void @free(ptr %spare)", "  br label %fresh", "fresh:",
@@ -425,6 +518,7 @@ def _borrowed(size: int, own: int, heap: bool, shared: bool) -> list[str]:
         "  store i64 %size, ptr %new", "  br label %have", "have:",
         "  %block = phi ptr [ %spare, %look ], [ %new, %got ]",
         "  %address = ptrtoint ptr %block to i64", "  %up = add i64 %address, 127", "  %even = and i64 %up, -64",
+        *sanitizer.buffer("%block", "%size", 0, "scratch memory"),
         "  %gap = sub i64 %even, %address", "  %scratch = getelementptr i8, ptr %block, i64 %gap",
     ]  # fmt: skip
 
@@ -482,6 +576,7 @@ def _loop_frame(native: Native, local: Sequence[int], n_const: int) -> str:
         "define dso_local i32 @tg_run(ptr %table) #0 {",
         "entry:",
         *_pointers(n_in + n_out + loop.open),
+        *_announced(native),
         *_borrowed(size, 0, heap, False),
     ]
     count = f"%q{n_in + n_out}"  # of an open loop: how many turns there may be, and were
@@ -492,8 +587,10 @@ def _loop_frame(native: Native, local: Sequence[int], n_const: int) -> str:
         lines.append(f"  %m{k} = getelementptr i8, ptr %scratch, i64 {schedule.memory[k][1]}")
     lines.append(f"  %here = getelementptr i8, ptr %scratch, i64 {schedule.scratch}")
     lines.append(f"  %there = getelementptr i8, ptr %scratch, i64 {schedule.scratch + width}")
+    entries = [sanitizer.entry_of(op.dtype) for op in native.outputs]
     for k in range(loop.carried):
         lines.append(f"  %init{k} = getelementptr i8, ptr %here, i64 {starts[k]}")
+        lines += sanitizer.buffer(f"%init{k}", sizes[k], entries[k], f"carried value {k}")
         lines.append(
             f"  call void @llvm.memcpy.p0.p0.i64(ptr %init{k}, ptr %q{k}, i64 {sizes[k]}, i1 false)"
         )
@@ -506,6 +603,7 @@ def _loop_frame(native: Native, local: Sequence[int], n_const: int) -> str:
     arguments = []
     for k in range(loop.carried):
         lines.append(f"  %c{k} = getelementptr i8, ptr %cur, i64 {starts[k]}")
+        lines += sanitizer.buffer(f"%c{k}", sizes[k], entries[k], f"carried value {k}")
         arguments.append(f"ptr %c{k}")
     arguments += [f"ptr %q{loop.carried + k}" for k in range(loop.fixed)]
     for k, (a, b) in enumerate(loop.indices):
@@ -515,11 +613,13 @@ def _loop_frame(native: Native, local: Sequence[int], n_const: int) -> str:
         lines += [
             f"  %ij{k} = mul i64 %j, {b * step}", f"  %ia{k} = add i64 %ij{k}, {a * step}",
             f"  %x{k} = getelementptr i8, ptr %q{i}, i64 %ia{k}",
+            *sanitizer.buffer(f"%x{k}", step, 0, f"a row of argument {i}"),
         ]  # fmt: skip
         arguments.append(f"ptr %x{k}")
     arguments += [f"ptr @tg_const{i}" for i in range(n_const)]
     for k in range(loop.carried):
         lines.append(f"  %n{k} = getelementptr i8, ptr %new_cur, i64 {starts[k]}")
+        lines += sanitizer.buffer(f"%n{k}", sizes[k], entries[k], f"carried value {k}", fresh=True)
         arguments.append(f"ptr %n{k}")
     lines.append(
         f"  %row = sub i64 {loop.turns - 1}, %j" if loop.backward else "  %row = add i64 0, %j"
@@ -528,11 +628,14 @@ def _loop_frame(native: Native, local: Sequence[int], n_const: int) -> str:
         lines += [
             f"  %kj{k} = mul i64 %row, {sizes[k]}",
             f"  %k{k} = getelementptr i8, ptr %q{n_in + k}, i64 %kj{k}",
+            *sanitizer.buffer(f"%k{k}", sizes[k], entries[k], f"a row of result {k}"),
         ]
         arguments.append(f"ptr %k{k}")
     if loop.tested:
         arguments.append(f"ptr %q{n_in + n_out - 1}")
     arguments += [f"ptr %m{k}" for k in local]
+    for k in local:
+        lines += announced_memory(f"%m{k}", schedule, k)
     lines += [
         f"  call void @body({', '.join(arguments)})", "  %next = add i64 %j, 1", "  %room = icmp slt i64 %next, %limit",
     ]  # fmt: skip
@@ -552,6 +655,7 @@ def _loop_frame(native: Native, local: Sequence[int], n_const: int) -> str:
         )
     lines += [
         *_returned(heap),
+        *_written(native),
         "  ret i32 1",
         "}",
         "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)",

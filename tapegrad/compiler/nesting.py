@@ -21,12 +21,21 @@ from typing import Any
 import numpy as np
 
 from .. import vecmath
-from . import jit
+from . import jit, sanitizer
 from .arrays import DTYPES, Op
 from .emit import Body
 from .graph import Graph, Node
 from .guards import Holds, as_calls
-from .native import REFUSED, Argument, Form, Native, Result
+from .native import (
+    REFUSED,
+    Argument,
+    Form,
+    Native,
+    Result,
+    announced_constants,
+    announced_memory,
+    announced_parts,
+)
 from .pairs import Unlowered
 from .partition import KNOWN, Partition, Stage, renumbered
 from .rolling import Constant, Loop, Spliced
@@ -97,6 +106,7 @@ class Module:
                 *self.texts,
                 *self.declared,
                 *(f"@tg_const{i} = external global i8" for i in range(len(self.constants))),
+                *announced_constants(self.constants),
             ]
         )
 
@@ -145,7 +155,12 @@ class Module:
             *(f"ptr %wrong{i}" for i in range(len(checks))),
             *(f"ptr %m{n}" for n in local),
         ]
+        for n in local:
+            lines += announced_memory(f"%m{n}", schedule, n)
         lines += [f"  %wrong{i} = alloca i64" for i in range(len(checks))]
+        for i in range(len(checks)):
+            name = "the number of indices out of bounds"
+            lines += sanitizer.buffer(f"%wrong{i}", 8, 8, name, fresh=True)
         if body.shares:
             lines += _of_threads(schedule)
             given += [*(f"ptr %part{n}" for n in shared), "ptr %theirs", "i64 %team"]
@@ -215,6 +230,7 @@ class _Sequence:
         self.at: dict[int, str] = {id(x): f"%a{i}" for i, x in enumerate(graph.inputs)}
         self.lines: list[str] = []
         self.size = 0
+        self.announced: dict[str, list[str]] = {}
         self.below = 0
         self.work = 0
         self.rows: list[str] = []
@@ -267,17 +283,21 @@ class _Sequence:
             raise Unlowered
         return self.at[id(node)]
 
-    def _memory(self, size: int) -> str:
+    def _memory(self, size: int, entry: int, what: str) -> str:
+        """Memory for a value, or for a routine, of entries of so many bytes."""
         name = f"%k{self.size}"
         self.lines.append(f"  {name} = getelementptr i8, ptr %scratch, i64 {self.size}")
         self.size += max(size + 63, 64) // 64 * 64
+        self.announced[name] = sanitizer.buffer(name, size, entry, what, fresh=True)
         return name
 
     def _place(self, node: Node) -> str:
         """Where a value that is about to be made goes: to the output that it is, or to memory of its own."""
         if node.dtype not in KNOWN:
             raise Unlowered
-        name = self.final.get(id(node)) or self._memory(_bytes(node))
+        name = self.final.get(id(node)) or self._memory(
+            _bytes(node), sanitizer.entry_of(node.dtype), f"the result of {node.name}"
+        )
         self.at[id(node)] = name
         return name
 
@@ -307,12 +327,15 @@ class _Sequence:
         for i, y in enumerate(loop.body.outputs[: loop.carried + loop.kept]):
             found = parts.get(i, [])
             if loop.open and i >= loop.carried:
-                name = self._memory(16)  # nobody's but other passes'
+                name = self._memory(16, 8, "rows that a loop keeps")  # nobody's but other passes'
                 self.rows.append(name)
             elif found:
                 name = self._place(found[0])
             else:
-                name = self._memory(_bytes(y) * (loop.turns if i >= loop.carried else 1))
+                size = _bytes(y) * (loop.turns if i >= loop.carried else 1)
+                name = self._memory(
+                    size, sanitizer.entry_of(y.dtype), f"part {i} of a loop's result"
+                )
             self.at |= {id(x): name for x in found}
             outputs.append(name)
         self._call(piece, [self._of(x) for x in node.inputs], outputs)
@@ -327,7 +350,8 @@ class _Sequence:
         ]
         given.append(self._place(node))
         if made.scratch:
-            given.append(self._memory(made.scratch))
+            entry = sanitizer.entry_of(node.dtype)
+            given.append(self._memory(made.scratch, entry, f"scratch memory of {node.name}"))
         self.work += made.work
         operands = ", ".join([*(f"ptr {x}" for x in given), *(f"i64 {n}" for n in made.numbers)])
         self._checked(lambda result: f"  {result} = call i32 @{made.name}({operands})")
@@ -359,14 +383,18 @@ class _Sequence:
                 self._copy(f"%b{k}", self.module.constant(np.asarray(y)), y.nbytes)
             else:
                 raise Unlowered
-        begin = [f"  %under = getelementptr i8, ptr %scratch, i64 {self.size}"]
+        begin = [
+            f"  %under = getelementptr i8, ptr %scratch, i64 {self.size}",
+            *sanitizer.buffer("%under", self.below, 0, "scratch memory of what is called"),
+        ]
         first = {
             line.split(" = ")[0].strip(): line
             for line in self.lines
             if " = getelementptr i8, ptr %scratch" in line
         }
         lines = [line for line in self.lines if line not in first.values()]
-        begin += first.values()
+        for name, line in first.items():
+            begin += [line, *self.announced.get(name, [])]
         begin += [f"  store ptr null, ptr {name}" for name in self.rows]
         end = ["  br label %stop"] if self.calls else []
         before = f"go{self.calls - 1}" if self.calls else "entry"
@@ -396,14 +424,19 @@ def _of_threads(schedule: Schedule) -> list[str]:
     """%team, the parts of sums that each chunk makes, and %theirs, memory of each thread's own; 0 is returned if there is none."""
     return [
         *(
-            f"  %part{n} = getelementptr i8, ptr %scratch, i64 {offset}"
+            line
             for n, (offset, _) in schedule.partial.items()
+            for line in (
+                f"  %part{n} = getelementptr i8, ptr %scratch, i64 {offset}",
+                *announced_parts(f"%part{n}", schedule, n),
+            )
         ),
         "  %team = call i64 @tg_team()", f"  %each = mul i64 %team, {schedule.own}", "  %room = add i64 %each, 64",
         "  %block = call ptr @malloc(i64 %room)", "  %lacking = icmp eq ptr %block, null",
         "  br i1 %lacking, label %none, label %some", "none:", "  ret i32 0", "some:",
         "  %address = ptrtoint ptr %block to i64", "  %up = add i64 %address, 63", "  %even = and i64 %up, -64",
         "  %gap = sub i64 %even, %address", "  %theirs = getelementptr i8, ptr %block, i64 %gap",
+        *sanitizer.buffer("%theirs", "%each", 0, "the threads' memory"),
     ]  # fmt: skip
 
 
@@ -435,10 +468,12 @@ class _LoopText:
         first = 1 if loop.open and loop.tested else 0
         own = 64 + (0 if self.few else 2 * self.width)
         lines.append(f"  %under = getelementptr i8, ptr %scratch, i64 {own}")
+        lines += sanitizer.buffer("%under", self.step.scratch, 0, "scratch memory of a step")
         if self.few:
             for k in range(loop.carried):
                 for name in (f"%c{k}", f"%n{k}"):
                     lines.append(f"  {name} = alloca [{max(self.sizes[k], 1)} x i8], align 64")
+                    lines += self._announced(name, k)
                 self._copy(f"%c{k}", f"%a{first + k}", k)
         else:
             lines += [
@@ -447,6 +482,7 @@ class _LoopText:
             ]
             for k in range(loop.carried):
                 lines.append(f"  %init{k} = getelementptr i8, ptr %here, i64 {self.starts[k]}")
+                lines += self._announced(f"%init{k}", k)
                 self._copy(f"%init{k}", f"%a{first + k}", k)
         if loop.open and loop.tested:
             self._growing(first)
@@ -455,6 +491,7 @@ class _LoopText:
         for k in range(loop.carried):
             if not self.few:
                 lines.append(f"  %end{k} = getelementptr i8, ptr %last, i64 {self.starts[k]}")
+                lines += self._announced(f"%end{k}", k)
             self._copy(f"%b{k}", f"%c{k}" if self.few else f"%end{k}", k)
         lines.append("  ret i32 1")
         self.module.declared["declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"] = None
@@ -467,6 +504,15 @@ class _LoopText:
             f"  call void @llvm.memcpy.p0.p0.i64(ptr {to}, ptr {source}, i64 {self.sizes[k]}, i1 false)"
         )
 
+    def _announced(self, name: str, k: int, fresh: bool = False) -> list[str]:
+        """The bounds of where a carried value, or a row, is."""
+        what = f"{'carried value' if k < self.loop.carried else 'a row of part'} {k}"
+        return sanitizer.buffer(name, self.sizes[k], self._entry(k), what, fresh)
+
+    def _entry(self, k: int) -> int:
+        """Bytes of an entry of what a step makes."""
+        return sanitizer.entry_of(self.loop.body.outputs[k].dtype)
+
     def _turn(self, first: int, rows: Sequence[str], made: Sequence[str]) -> None:
         """One turn, from %cur to %new; `rows` are read, `made` are where its rows go."""
         loop, lines = self.loop, self.lines
@@ -474,13 +520,18 @@ class _LoopText:
         for k in range(loop.carried):
             if not self.few:
                 lines.append(f"  %c{k} = getelementptr i8, ptr %cur, i64 {self.starts[k]}")
+                lines += self._announced(f"%c{k}", k)
                 lines.append(f"  %n{k} = getelementptr i8, ptr %new, i64 {self.starts[k]}")
+                lines += self._announced(f"%n{k}", k, fresh=True)
+            else:
+                lines += sanitizer.said(f"fill %n{k} 0 {self.sizes[k]} {self._entry(k)}")
             inputs.append(f"%c{k}")
             outputs.append(f"%n{k}")
         inputs += [f"%a{first + loop.carried + k}" for k in range(loop.fixed)]
         outputs += made
         if loop.tested:
             outputs.append("%scratch")
+            lines += sanitizer.said("fill %scratch 0 1 1")
         lines += [
             self.step.call("%ok", [*inputs, *rows], outputs, "%under"),
             "  %fine = icmp eq i32 %ok, 1",
@@ -505,6 +556,9 @@ class _LoopText:
             ]
             for i in indexed:
                 lines.append(f"  %rows{i} = load ptr, ptr %a{i}")
+                row = loop.body.inputs[i]
+                entry = sanitizer.entry_of(row.dtype)
+                lines += sanitizer.buffer(f"%rows{i}", f"%count*{_bytes(row)}", entry, "kept rows")
             for k in made:
                 self._allocated(k)
             lines.append("  %none = icmp eq i64 %count, 0")
@@ -534,12 +588,15 @@ class _LoopText:
                     f"  %at{k} = add i64 %step{k}, {a * size}",
                 ]
             lines.append(f"  %x{k} = getelementptr i8, ptr {base}, i64 %at{k}")
+            entry = sanitizer.entry_of(row.dtype)
+            lines += sanitizer.buffer(f"%x{k}", size, entry, f"a row of operand {i}")
             rows.append(f"%x{k}")
         for k in made:
             base = f"%made{k}" if loop.open else f"%b{k}"
             lines += [
                 f"  %to{k} = mul i64 {'%back' if loop.backward else '%j'}, {self.sizes[k]}",
                 f"  %y{k} = getelementptr i8, ptr {base}, i64 %to{k}",
+                *self._announced(f"%y{k}", k),
             ]
             outs.append(f"%y{k}")
         self._turn(0, rows, outs)
@@ -574,6 +631,7 @@ class _LoopText:
             f"lacking{k}:",
             "  ret i32 0",
             f"enough{k}:",
+            *sanitizer.buffer(f"%made{k}", f"%need{k}", self._entry(k), "kept rows", fresh=True),
             f"  store ptr %made{k}, ptr %b{k}",
             f"  %countp{k} = getelementptr i8, ptr %b{k}, i64 8",
             f"  store i64 %count, ptr %countp{k}",
@@ -621,6 +679,9 @@ class _LoopText:
                     f"lacking{k}:",
                     "  ret i32 0",
                     f"enough{k}:",
+                    *sanitizer.said(
+                        f"fill %grown{k} %room*{self.sizes[k]} %need{k} {self._entry(k)}"
+                    ),
                     f"  store ptr %grown{k}, ptr %b{k}",
                 ]
             lines += [
@@ -634,8 +695,10 @@ class _LoopText:
         for k in made:
             lines += [
                 f"  %base{k} = load ptr, ptr %b{k}",
+                *sanitizer.buffer(f"%base{k}", f"%had*{max(self.sizes[k], 1)}", 0, "kept rows"),
                 f"  %to{k} = mul i64 %j, {self.sizes[k]}",
                 f"  %y{k} = getelementptr i8, ptr %base{k}, i64 %to{k}",
+                *self._announced(f"%y{k}", k),
             ]
             outs.append(f"%y{k}")
         self._turn(first, [], outs)

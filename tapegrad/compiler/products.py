@@ -63,7 +63,7 @@ def product(node: Any, operands: list[Any], settings: dict[str, Any]) -> Routine
     between = [math.prod(x.shape[-2:]) * size if x.shape[:-2] else 0 for x in operands]
     text.lengths([math.prod(many), m, k, n])
     text.strides([*between, m * n * size, *within[0], *within[1], *within[2]])
-    text.call(loop, ["%a", "%b", "%x"])
+    text.call(loop, ["%a", "%b", "%x"], [math.prod(x.shape) * size for x in (a, b, node)])
     reads = [source(x) for x in operands]
     return text.routine(node.name, reads, 2 * math.prod(node.shape) * k)
 

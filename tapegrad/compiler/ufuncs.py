@@ -70,7 +70,8 @@ def entries(node: Any, operands: list[Any], settings: dict[str, Any]) -> Routine
     text = Caller(kind, operands=len(reads) + 1, lengths=1, strides=len(reads) + 1, inputs=inputs)
     text.lengths([size])
     text.strides([*strides, dtype.itemsize])
-    text.call(loop, [*inputs, "%x"])
+    sizes = [math.prod(x.shape) * dtype.itemsize for x in (*reads, node)]
+    text.call(loop, [*inputs, "%x"], sizes)
     return text.routine(node.name, reads, 40 * size)
 
 
