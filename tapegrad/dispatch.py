@@ -16,7 +16,7 @@ import numpy as np
 
 from .dual import holds_dual
 from .errors import GradientLost, NotDifferentiable, TapegradError
-from .inplace import before_write
+from .inplace import before_write, store
 from .mode import is_grad_enabled
 from .ops import reductions, selection, statistics
 from .ops.composing import holds_tracked, plainly
@@ -40,9 +40,11 @@ _METHODS = {
         np.minimum: selection.accumulated(np.minimum),
     },
     "reduceat": {np.add: statistics.sums_between},
-    "at": {np.add: statistics.add_at, np.subtract: statistics.subtract_at},
 }
 """Methods of ufuncs: what does it here."""
+
+_GENERAL: dict[str, Any] = {"reduce": statistics.folded, "accumulate": statistics.run}
+"""Methods of other ufuncs of two operands, step by step."""
 
 
 def ufunc_on_tensors(
@@ -53,32 +55,106 @@ def ufunc_on_tensors(
         if method == "at" and isinstance(inputs[0], Tensor):
             before_write(inputs[0], f"np.{ufunc.__name__}.at", inputs[1:])
         return plainly(getattr(ufunc, method), inputs, settings)
-    if ufunc in CONSTANTS and method == "__call__" and "out" not in settings:
+    if ufunc in CONSTANTS and method == "__call__":
         return plainly(ufunc, inputs, settings)
     function = UFUNCS.get(ufunc)
     if function is None:
         raise missing(ufunc, _describe(inputs))
-    if settings.get("out") is not None:
-        raise GradientLost(
-            f"np.{ufunc.__name__} was asked to write a tracked result into {_describe(settings['out'])} (an in-place operator "
-            "of a plain array, or out=), which would not be tracked. Write the operation without it "
-            "(array = array + t), or make the buffer a tensor: tg.zeros(...)."
-        )
     settings = {k: v for k, v in settings.items() if not _is_default(k, v)}
+    if "out" in settings:
+        return _into(ufunc, method, inputs, settings)
     if method == "__call__" and not settings:
         return function(*inputs)
-    if method == "outer" and not settings:
+    # Without `out`, what stands where the mask is false is whatever was in memory.
+    if method == "__call__" and settings.keys() <= {"dtype", "casting"}:
+        return _restricted(ufunc, inputs, settings)
+    if method == "outer":
         x, y = inputs
-        return function(np.reshape(x, np.shape(x) + (1,) * np.ndim(y)), y)
+        if not isinstance(x, Tensor):
+            x = np.asarray(x)
+        x = np.reshape(x, np.shape(x) + (1,) * np.ndim(y))
+        return ufunc(x, y, **settings)
+    if method == "at":
+        return statistics.at(ufunc, *inputs)
+    named = ("indices", "axis", "dtype") if method == "reduceat" else ("axis", "dtype")
+    given = {"axis": 0, **dict(zip(named, inputs[1:], strict=False)), **settings}
+    given = {k: v for k, v in given.items() if k == "axis" or not _is_default(k, v)}
     of_method = _METHODS.get(method, {}).get(ufunc)
-    if of_method is not None and settings.keys() <= inspect.signature(of_method).parameters.keys():
-        return of_method(*inputs, **({} if method == "at" else {"axis": 0, **settings}))
+    if of_method is not None and given.keys() <= inspect.signature(of_method).parameters.keys():
+        return of_method(inputs[0], **given)
+    of_method = _GENERAL.get(method) if ufunc.nin == 2 and ufunc.nout == 1 else None
+    if of_method is not None and given.keys() <= inspect.signature(of_method).parameters.keys():
+        return of_method(inputs[0], **given, ufunc=ufunc)
     call = f"np.{ufunc.__name__}" + ("" if method == "__call__" else f".{method}")
     raise NotDifferentiable(
         f"{call} was called on a tracked tensor with {', '.join(settings) or 'its arguments'}, but there is no derivative "
         "rule for that form. Write it with plain operators and functions (np.where for where=, astype for dtype=), "
         "or use t.detach() where no gradient is wanted."
     )
+
+
+def _restricted(ufunc: np.ufunc, inputs: Any, settings: dict[str, Any], before: Any = None) -> Any:
+    """A ufunc's call with `dtype` (its operands are cast) or `where` (elsewhere stands what was there `before`)."""
+    dtype, where = settings.get("dtype"), settings.get("where", True)
+    if dtype is not None:
+        kind = np.dtype(dtype)
+        casting = settings.get("casting", "same_kind")
+        for x in inputs:
+            given = x.dtype if isinstance(x, Tensor | np.ndarray | np.generic) else kind
+            if not np.can_cast(given, kind, casting):
+                raise TypeError(
+                    f"np.{ufunc.__name__}(..., dtype={kind}) was asked of an operand of dtype {given}, which the casting rule "
+                    f"{casting!r} does not allow: cast the operand with astype."
+                )
+        inputs = [x.astype(kind) if isinstance(x, Tensor) else np.asarray(x, kind) for x in inputs]
+    if where is True:
+        return ufunc(*inputs)
+    # NumPy does not compute where the mask is false, and warns of nothing there.
+    with np.errstate(all="ignore"):
+        value = ufunc(*inputs)
+    mask = where._value if isinstance(where, Tensor) else where
+    return np.where(mask, value, before)
+
+
+def _into(ufunc: np.ufunc, method: str, inputs: Any, settings: dict[str, Any]) -> Any:
+    """A call whose result is stored into tensors, as `target[...] = result`: computed first, so that operands may share memory."""
+    out = settings.pop("out")
+    targets = out if isinstance(out, tuple) else (out,)
+    name = f"np.{ufunc.__name__}" + ("" if method == "__call__" else f".{method}")
+    if len(targets) != 1:
+        raise NotDifferentiable(
+            f"{name}(..., out=...) was asked to write several tracked results. Use the results: a, b = {name}(...)."
+        )
+    (target,) = targets
+    if "where" in settings and method == "__call__":
+        result = _restricted(ufunc, inputs, settings, target)
+    else:
+        result = ufunc_on_tensors(ufunc, method, inputs, settings)
+    return stored(name, target, result, exactly=method != "__call__")
+
+
+def stored(name: str, target: Any, result: Any, exactly: bool = True) -> Any:
+    """`target[...] = result`, for `out=`; returns the target. `exactly`: the result is not broadcast."""
+    if not isinstance(target, Tensor):
+        raise GradientLost(
+            f"{name} was asked to write a tracked result into {_describe(target)} (an in-place operator "
+            "of a plain array, or out=), which would not be tracked. Write the operation without it "
+            "(array = array + t), or make the buffer a tensor: tg.zeros(...)."
+        )
+    pairs = zip(reversed(np.shape(result)), reversed(target.shape), strict=False)
+    unlike = np.ndim(result) > target.ndim or any(n not in (1, m) for n, m in pairs)
+    if unlike or (exactly and np.shape(result) != target.shape):
+        raise ValueError(
+            f"{name}(..., out=...) was given a tensor of shape {target.shape} for a result of shape {np.shape(result)}: "
+            "make it of the result's shape."
+        )
+    if not np.can_cast(result.dtype, target.dtype, "same_kind"):
+        raise TypeError(
+            f"{name}(..., out=...) was given a tensor of dtype {target.dtype} for a result of dtype {result.dtype}, which NumPy "
+            "does not cast: make the buffer of the result's dtype."
+        )
+    store(target, Ellipsis, result)
+    return target
 
 
 def _array_ufunc(self: Tensor, ufunc: np.ufunc, method: str, *inputs: Any, **settings: Any) -> Any:
@@ -106,6 +182,8 @@ def _learn_special() -> None:
 def _array_function(self: Tensor, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
     """NumPy's hook for its other functions; a call that says no more than its rule knows goes straight there."""
     ours = FUNCTIONS.get(function)
+    if kwargs and kwargs.get("out") is not None and ours is not None:
+        return _function_into(function, args, kwargs)
     if ours is not None:
         if (len(args) == 1 and not kwargs and type(args[0]) is Tensor) or hasattr(ours, "operands"):
             return ours(*args, **kwargs)
@@ -115,6 +193,16 @@ def _array_function(self: Tensor, function: Any, types: Any, args: Any, kwargs: 
     elif function in _PROPERTIES and len(args) == 1 and not kwargs and type(args[0]) is Tensor:
         return _PROPERTIES[function](args[0]._value)
     return function_on_tensors(function, args, kwargs)
+
+
+def _function_into(function: Any, args: Any, kwargs: Any) -> Any:
+    """A call with `out=`: the result stored into it."""
+    out = kwargs["out"]
+    targets = out if isinstance(out, tuple) else (out,)
+    if not tracked_in((args, kwargs)) or len(targets) != 1:
+        return function_on_tensors(function, args, kwargs)
+    rest = {k: v for k, v in kwargs.items() if k != "out"}
+    return stored(f"np.{function.__name__}", targets[0], function(*args, **rest))
 
 
 _PROPERTIES: dict[Any, Any] = {

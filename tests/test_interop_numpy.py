@@ -215,12 +215,11 @@ def test_an_unbuffered_store_adds_up_or_is_refused():
     agree(target, np.array([1.0, 5.0, 0.0]))
     (target * np.array([1.0, 10.0, 100.0])).sum().backward()
     np.testing.assert_array_equal(w.grad.numpy(), [1.0, 10.0, 10.0])
-    for call in (
-        lambda: np.multiply.at(tg.ones(3), [0, 1, 1], w),
-        lambda: np.add.at(np.zeros(3), [0, 1, 1], w),
-    ):
-        with pytest.raises(TypeError, match=r"multiply\.at|tracked"):
-            call()
+    with pytest.raises(TypeError, match="tracked"):
+        np.add.at(np.zeros(3), [0, 1, 1], w)
+    product = tg.full(3, 2.0)
+    np.multiply.at(product, [0, 1, 1], w)
+    agree(product, np.array([2.0, 12.0, 2.0]))
     matrix = tg.zeros(2, 3)
     np.add.at(matrix[0], [0, 1, 1], w)  # a view: the matrix is written to
     w.grad = None

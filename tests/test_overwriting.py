@@ -1,4 +1,4 @@
-"""Stores that overwrite what a rule has saved, inside transforms and `tg.compile`: as if each store had made a new array.
+"""Stores in place, inside transforms and `tg.compile`, also over what a rule has saved: as if each store had made a new array.
 
 Each case is a pair of functions of one vector, one with stores in place and one without. They must agree in value and in every derivative,
 whatever engine computes it; the one without is checked against differences, once.
@@ -230,6 +230,106 @@ def an_array_without_axes(x):
     return y + z * s
 
 
+# ------------------------------------------------------------------------------- what ufuncs and functions write
+
+
+@case(lambda x: np.minimum(x * 2.0, np.cos(x)) * np.cos(x))
+def out_is_an_operand(x):
+    a = x * 2.0
+    b = np.cos(x)
+    np.minimum(a, b, out=a)
+    return a * b
+
+
+@case(lambda x: np.where(x > 0, 1 / (2 * x), 5.0) ** 2)
+def out_where_a_mask_holds(x):
+    a = x * 2.0
+    out = x * 0 + 5.0
+    np.divide(1.0, a, out=out, where=x > 0)
+    return out * out
+
+
+@case(lambda x: np.stack([x[0] * x[1] * x[2] * x[4], x[1], x[2] * x[3], x[3], -x[4], x[5]]))
+def at_places_named_several_times(x):
+    a = x * 1.0
+    np.multiply.at(a, [0, 0, 2, 0], x[1:5])
+    np.negative.at(a, [3, 3, 4])
+    return a
+
+
+@case(
+    lambda x: np.stack(
+        [x[0], np.maximum(np.maximum(x[1], x[3]), x[5]), np.maximum(x[2], x[4]), *x[3:]]
+    )
+)
+def at_by_a_maximum(x):
+    a = x * 1.0
+    np.maximum.at(a, [1, 2, 1], x[3:])
+    return a
+
+
+@case(lambda x: np.stack([x[0] + x[1], x[1] - x[2] - x[3], *x[2:]]))
+def at_by_sums(x):
+    a = x * 1.0
+    np.add.at(a, 0, x[1])
+    np.subtract.at(a, [1, 1], x[2:4])
+    return a
+
+
+def _step_by_step(x):
+    logs, quotients = [x[0]], [x[0]]
+    for i in range(1, 6):
+        logs.append(np.log(np.exp(logs[-1]) + np.exp(x[i])))
+        quotients.append(quotients[-1] / x[i])
+    difference = x[0] - x[1] - x[2] - x[3] - x[4] - x[5]
+    return difference * np.sqrt(np.sum(x**2)) + np.stack(logs) + np.stack(quotients)
+
+
+@case(_step_by_step)
+def reductions_and_running_results(x):
+    return (
+        np.subtract.reduce(x) * np.hypot.reduce(x)
+        + np.logaddexp.accumulate(x)
+        + np.divide.accumulate(x)
+    )
+
+
+@case(lambda x: np.cumsum(x) * np.sum(x * x))
+def functions_with_out(x):
+    a = x * 1.0
+    np.cumsum(a, out=a)
+    total = x[:1] * 0
+    np.sum(x * x, out=total, axis=0, keepdims=True)
+    return a * total
+
+
+@case(lambda x: (x + 1) * x[2] * x)
+def settings_of_ufuncs(x):
+    return np.add(x, 1, dtype=np.float64) * np.multiply.outer(x, x)[2]
+
+
+@case(
+    lambda x: (
+        np.concatenate([x[:1], x[1:] + x[:-1]]) * np.concatenate([x[:1], x[1:] + x[:-1]])[::-1]
+    )
+)
+def out_overlaps_its_operands(x):
+    a = x * 1.0
+    np.add(a[1:], a[:-1], out=a[1:])
+    np.multiply(a, a[::-1], out=a)
+    return a
+
+
+@case(lambda x: _rows(x, lambda m: np.where(m > 0.5, -1.0, np.concatenate([x[None], (m @ m)[1:]]))))
+def copies_into(x):
+    m = np.outer(x, x)
+    out = np.empty_like(m)
+    np.matmul(m, m, out=out)
+    np.copyto(out[0], x)
+    np.copyto(out, -1.0, where=m > 0.5)
+    return out
+
+
 ENGINES = {
     "sweep": lambda f, x: tg.grad(f)(x),
     "compiled": lambda f, x: tg.compile(tg.grad(f))(x),
@@ -381,3 +481,27 @@ def test_an_entry_with_hooks():
         return np.sum(y * u)
 
     np.testing.assert_allclose(tg.grad(f)(POINT), 2 * POINT)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "told"),
+    [
+        (lambda x: np.add(x, 1.0, out=np.zeros(6)), tg.GradientLost, "tg.zeros"),
+        (lambda x: np.add(x, 1.0, out=tg.zeros(5)), ValueError, "result's shape"),
+        (lambda x: np.sum(x, out=tg.zeros(2)), ValueError, "result's shape"),
+        (lambda x: np.add(x, 1.0, out=tg.zeros(6, dtype=int)), TypeError, "does not cast"),
+        (lambda x: np.add(x, 1.0, dtype=int), TypeError, "casting rule"),
+        (lambda x: np.add.at(np.zeros(3), [0], x[0]), tg.GradientLost, "tg.zeros"),
+    ],
+)
+def test_what_cannot_be_written_says_what_to_write(call, error, told):
+    x = tg.tensor(POINT, requires_grad=True)
+    with pytest.raises(error, match=told):
+        call(x)
+
+
+def test_no_warning_comes_from_where_a_mask_says_no():
+    x = tg.tensor([0.0, 2.0], requires_grad=True)
+    y = np.divide(1.0, x, out=tg.zeros(2), where=x > 0)
+    y.sum().backward()
+    np.testing.assert_array_equal(x.grad.numpy(), [0.0, -0.25])

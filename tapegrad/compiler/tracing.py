@@ -669,7 +669,16 @@ class Traced(StandIn):
             return None
         function = ufunc if method == "__call__" else getattr(ufunc, method)
         name = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
-        result = self.home.call(function, inputs, settings, name)
+        where = settings.get("where", True) if method == "__call__" else True
+        if where is not True and ufunc.nout == 1:
+            # Elsewhere stands what was there before, and NumPy warns of nothing that it does not compute.
+            del settings["where"]
+            with np.errstate(all="ignore"):
+                result = self.home.call(function, inputs, settings, name)
+            before = np.zeros((), result.dtype) if out is None else out[0]
+            result = np.where(where, result, before)
+        else:
+            result = self.home.call(function, inputs, settings, name)
         if out is None:
             return result
         results = result if isinstance(result, tuple) else (result,)

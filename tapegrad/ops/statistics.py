@@ -21,7 +21,7 @@ from .arranging import along
 from .composing import composed, holds_tracked, plainly, raw
 from .elementary import divide, where
 from .indexing import _plain_index, scatter, take
-from .joining import concatenate
+from .joining import concatenate, stack
 from .reductions import count_of, root
 from .selection import _blanked
 from .shaping import broadcast_to, moveaxis, reshape, transpose
@@ -172,22 +172,82 @@ def sums_between(x: Any, indices: Any, axis: int = 0) -> Any:
     return moveaxis(scatter(terms, segment, (len(starts), *np.shape(terms)[1:])), 0, axis)
 
 
-def add_at(a: Any, indices: Any, b: Any) -> None:
-    """`np.add.at`: adds b at the indices of a tensor, in place; of a place named several times, as often."""
+def at(ufunc: np.ufunc, a: Any, indices: Any, b: Any = None) -> None:
+    """`ufunc.at(a, indices, b)`, in place: as if each index were done by itself, one after the other."""
     if not isinstance(a, Tensor):
         raise GradientLost(
-            "np.add.at was asked to add a tracked tensor to a plain array, which would not be tracked. Make the target a "
-            "tensor (tg.zeros(...)), or use tg.scatter(values, index, shape)."
+            f"np.{ufunc.__name__}.at was asked to write a tracked value to a plain array, which would not be tracked. Make the "
+            "target a tensor (tg.zeros(...)), or use tg.scatter(values, index, shape)."
         )
     index = _plain_index(indices)
-    shape = np.broadcast_to(0, a.shape)[index].shape
-    b = b if isinstance(b, Tensor) else as_array(b, a.dtype)
-    a += scatter(broadcast_to(b, shape), index, a.shape)
+    places = np.arange(a.size).reshape(a.shape)[index]
+    if b is not None:
+        b = broadcast_to(b if isinstance(b, Tensor) else as_array(b, a.dtype), np.shape(places))
+        if ufunc is np.add:
+            a += scatter(b, index, a.shape)
+            return
+        if ufunc is np.subtract:
+            a -= scatter(b, index, a.shape)
+            return
+        b = reshape(b, (np.size(places),))
+    places = np.reshape(places, -1)
+    # Of places that are named several times, all first times at once, then all second times, and so on.
+    order = np.argsort(places, kind="stable")
+    ordered = places[order]
+    starts = np.flatnonzero(np.diff(ordered, prepend=-1))
+    times = np.empty_like(places)
+    times[order] = np.arange(places.size) - np.repeat(starts, np.diff(starts, append=places.size))
+    for k in range(int(times.max(initial=-1)) + 1):
+        now = np.flatnonzero(times == k)
+        where = np.unravel_index(places[now], a.shape)
+        a[where] = ufunc(a[where]) if b is None else ufunc(a[where], b[now])
 
 
-def subtract_at(a: Any, indices: Any, b: Any) -> None:
-    """`np.subtract.at`: subtracts b at the indices of a tensor, in place."""
-    add_at(a, indices, -b if isinstance(b, Tensor) else np.negative(b))
+def _first_axis(x: Any, axis: Any) -> Any:
+    return moveaxis(x, axis, 0) if np.ndim(x) > 1 else x
+
+
+def folded(
+    x: Any,
+    axis: Any = 0,
+    dtype: Any = None,
+    keepdims: bool = False,
+    initial: Any = None,
+    *,
+    ufunc: np.ufunc,
+) -> Any:
+    """`ufunc.reduce`, step by step along the axis."""
+    x = _cast(x, dtype)
+    axes = (
+        tuple(range(np.ndim(x))) if axis is None else axis if isinstance(axis, tuple) else (axis,)
+    )
+    axes = tuple(sorted((k % np.ndim(x) for k in axes), reverse=True))
+    if len(axes) > 1:
+        for k in axes:
+            x = folded(x, k, None, keepdims, initial if k == axes[-1] else None, ufunc=ufunc)
+        return x
+    (k,) = axes
+    rows = _first_axis(x, k)
+    n = np.shape(rows)[0]
+    if not n and initial is None:
+        return ufunc.reduce(raw(x), axis=k, keepdims=keepdims)  # NumPy's identity, or its error
+    total = rows[0] if initial is None else ufunc(initial, rows[0]) if n else initial
+    for i in range(1, n):
+        total = ufunc(total, rows[i])
+    return np.expand_dims(total, k) if keepdims else total
+
+
+def run(x: Any, axis: int = 0, dtype: Any = None, *, ufunc: np.ufunc) -> Any:
+    """`ufunc.accumulate`, step by step along the axis."""
+    x = _cast(x, dtype)
+    rows = _first_axis(x, axis)
+    so_far = [rows[i] for i in range(min(1, np.shape(rows)[0]))]
+    for i in range(1, np.shape(rows)[0]):
+        so_far.append(ufunc(so_far[-1], rows[i]))
+    if not so_far:
+        return x
+    stacked = stack(so_far, 0)
+    return moveaxis(stacked, 0, axis) if np.ndim(x) > 1 else stacked
 
 
 # ----------------------------------------------------------------------------------------------- moments
