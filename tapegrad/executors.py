@@ -30,6 +30,7 @@ from .tape import (
     RECORDER,
     SLOT,
     STRIDE,
+    WATCHED,
     Leaf,
     Slot,
     Tape,
@@ -161,7 +162,7 @@ def _timed_sweep(*arguments: Any) -> list[int]:
 class Watch:
     """Who wants to see the complete cotangent of a slot: the hooks of its tensor, then `retain_grad`."""
 
-    __slots__ = ("hooks", "keep")
+    __slots__ = ("hooks", "keep", "bearer")
 
     def __init__(self) -> None:
         self.hooks: dict[int, Callable[..., Any]] = {}
@@ -177,8 +178,8 @@ class Watch:
         return g
 
 
-_watched: dict[Slot, Watch] = {}
-"""Watches of slots; keyed by a copy of the slot, which keeps nothing alive. Those of dead entries go when their number has doubled."""
+_watched: dict[Slot, Watch] = WATCHED
+"""Watches of slots. Those of entries that a sweep dropped go when their number has doubled."""
 
 _watches_limit = 64
 
@@ -399,7 +400,7 @@ def walk(
         raise
     finally:
         _NOTES.set(outer_notes)
-        RECORDER.set(mode)
+        RECORDER.set(attended(mode))  # hooks may have ended a block that was in force
         for tape, visited in done:
             with tape.lock:
                 tape.busy -= 1
@@ -460,7 +461,8 @@ def _forget_freed(tape: Tape) -> None:
     """Drop the hooks of freed entries: a hook that holds its own tensor would otherwise keep it for ever."""
     for slot in list(_watched):
         position = find(tape.code, slot)
-        if position is not None and tape.code[position * STRIDE + OP] == FREED:
+        freed = position is not None and tape.code[position * STRIDE + OP] == FREED
+        if freed or (position is None and locate(slot) is None):
             _watched.pop(slot, None)
 
 

@@ -1084,10 +1084,7 @@ def track_big(
         size += out.nbytes
     else:
         out = shape_token(out)
-    tape = tapes.current()
-    tape.bytes += size
-    if tape.bytes > tape.bytes_limit:
-        tape.sweep()
+    tapes.current().weigh(size)
     slot = new_slot()
     t._node = slot
     entry = (code, slot, in0, in1, x, y, out, kw)

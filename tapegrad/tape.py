@@ -39,9 +39,14 @@ import numpy as np
 STRIDE = 8
 OP, SLOT, IN0, IN1, X, Y, OUT, KW = range(STRIDE)
 FREED = 0
+BLANK = ("blank",)
+"""Settings of a freed entry that nobody can ask for; it only keeps the others in their places."""
 
 BIG = 1 << 14
 """Bytes above which a result takes the slow path that saves only what a rule asks for."""
+
+WATCHED: dict[int, Any] = {}
+"""What walks show a slot's complete cotangent to (see executors.py); keyed by copies of slots, which keep nothing alive."""
 
 FEW = 64
 """Elements up to which an op computes by its ufunc even where it has a quicker way for large arrays."""
@@ -133,6 +138,72 @@ class Tape:
         slots = code[SLOT::STRIDE]
         return slots.index(slot) if slot in slots else None
 
+    def drop(self, slot: Slot, going: int) -> list[Slot] | None:
+        """Drop the entry with this slot unless others than `going` references hold it: copies of the slots it read.
+
+        No other entry moves. None where somebody is at work on the tape, KeyError where it has no such entry.
+        """
+        if not self._lock_now():
+            return None
+        try:
+            code = self.code
+            position = find(code, slot)
+            if position is None:
+                raise KeyError(slot)
+            k = position * STRIDE
+            if getrefcount(code[k + SLOT]) > UNHELD + going:
+                return []
+            in0, in1 = code[k + IN0], code[k + IN1]
+            read = in0 if type(in0) is tuple else (in0, in1)
+            slots = [node + 0 for node in read if type(node) is int]
+            del in0, in1, read
+            self._blank(k)
+            self._trim()
+            return slots
+        finally:
+            self.lock.release()
+
+    def blank(self) -> None:
+        """Drop every entry that nobody can ask for, but move none: in their places stand freed ones. For any moment.
+
+        Nothing is done where somebody is at work on the tape.
+        """
+        if not self._lock_now():
+            return
+        try:
+            code = self.code
+            mark = MARK[0] if code else None
+            if mark is not None:
+                for position in np.flatnonzero(~mark(code, len(code) // STRIDE))[::-1].tolist():
+                    self._blank(position * STRIDE)
+            else:
+                for k in range(len(code) - STRIDE, -1, -STRIDE):
+                    if getrefcount(code[k + SLOT]) <= UNHELD:
+                        self._blank(k)
+            self._trim()
+        finally:
+            self.lock.release()
+
+    def _lock_now(self) -> bool:
+        """Take the lock unless somebody has it, this thread included: finalisers run in the middle of anything."""
+        return not self.lock._is_owned() and self.lock.acquire(blocking=False)  # type: ignore[attr-defined]
+
+    def _blank(self, k: int) -> None:
+        """Let a freed entry that reads nothing stand for a dead one."""
+        code = self.code
+        if code[k + KW] is not BLANK:
+            if WATCHED:
+                WATCHED.pop(code[k + SLOT], None)
+            code[k : k + STRIDE] = [FREED, code[k + SLOT], *(None,) * 5, BLANK]
+
+    def _trim(self) -> None:
+        """Take blanks away from the end."""
+        code = self.code
+        while (end := len(code)) and code[end - 1] is BLANK:
+            del code[end - STRIDE : end]  # another thread may have appended behind it meanwhile
+        if not code:
+            self.bytes = 0
+
     def sweep(self) -> None:
         """Drop every entry that nobody can ask for any more."""
         with self.lock:
@@ -154,6 +225,12 @@ class Tape:
             if self.bytes:
                 self.bytes = _saved_bytes(alive)
             self.bytes_limit = self.bytes + max(_BYTES_SLACK, self.bytes // 4)
+
+    def weigh(self, size: int) -> None:
+        """Note that so many bytes are about to be kept by entries, and sweep if that makes a sweep due."""
+        self.bytes += size
+        if self.bytes > self.bytes_limit:
+            self.sweep()
 
     def sweep_if_due(self) -> None:
         """Sweep if the tape has doubled since the last time."""
@@ -257,7 +334,7 @@ def _keep(code: list[Any], alive: np.ndarray) -> None:
 
 _one = [object()]
 # References to a slot nobody else holds: the list's, and those that the call of getrefcount itself adds.
-_UNHELD = getrefcount(_one[0])
+UNHELD = getrefcount(_one[0])
 
 
 def find(code: list[Any], slot: Slot) -> int | None:
@@ -289,7 +366,7 @@ def _pop_dead(
     """
     kept: list[Any] = []
     for k in range(len(chunk) - STRIDE, -1, -STRIDE):
-        if getrefcount(chunk[k + SLOT]) > _UNHELD:
+        if getrefcount(chunk[k + SLOT]) > UNHELD:
             entry = chunk[k:]
             kept.append(given_up(entry, chunk) if low + k // STRIDE in visited else entry)
             del entry
@@ -460,6 +537,34 @@ def recorded() -> set[Slot]:
     return {slot for tape in tapes for slot in tape.code[SLOT::STRIDE]}
 
 
+def known() -> list[Tape]:
+    """Every tape that is in use; none where somebody is changing the list just now, which a finaliser must not wait for."""
+    if not _tapes_lock.acquire(blocking=False):
+        return []
+    try:
+        return list(_tapes)
+    finally:
+        _tapes_lock.release()
+
+
+def drop(slot: Slot, going: int) -> list[Slot] | None:
+    """`Tape.drop` on the tape that has the slot, this thread's first; none of what it read where no tape has it."""
+    here = _TAPE.get()
+    if here is None:
+        here = getattr(getattr(_thread, "owner", None), "tape", None)
+    unsure = False
+    for tape in (here, *known()):
+        if tape is not None:
+            try:
+                read = tape.drop(slot, going)
+            except KeyError:
+                continue
+            if read is not None:
+                return read
+            unsure = True
+    return None if unsure else []
+
+
 def locate(slot: Slot, hold: int = 0) -> tuple[Tape, int] | None:
     """The tape that holds this slot's entry, and its position there; None where the entry is gone.
 
@@ -480,7 +585,7 @@ def locate(slot: Slot, hold: int = 0) -> tuple[Tape, int] | None:
 def _locate_on(tape: Tape, slot: Slot, hold: int) -> tuple[Tape, int] | None:
     with tape.lock:
         position = tape.find(slot)
-        if position is None:
+        if position is None or tape.code[position * STRIDE + KW] is BLANK:
             return None
         tape.busy += hold
         return tape, position
@@ -490,6 +595,9 @@ def _locate_on(tape: Tape, slot: Slot, hold: int) -> tuple[Tape, int] | None:
 # Slots. Generated ops call `next_slot()`, the `__next__` of a range of BATCH fresh ints, in the namespace
 # they share; when it is exhausted they call `renew()`, which costs ordinary ops nothing and is the moment to
 # look whether a sweep is due.
+
+WHEN_RENEWED: list[Callable[[], None]] = []
+"""Called for each batch of slots."""
 
 namespace: dict[str, Any] = {}
 _lock = threading.Lock()
@@ -508,6 +616,8 @@ def renew() -> Slot:
         tape.sweep_if_due()
         tape = tape.outer
     _sweep_orphans()
+    for call in WHEN_RENEWED:
+        call()
     with _lock:
         fresh = iter(range(_first_slot, _first_slot + BATCH))
         _first_slot += BATCH

@@ -22,7 +22,7 @@ import numpy as np
 from . import storage
 from .errors import GradientLost
 from .mode import INFERENCE, is_grad_enabled
-from .tape import RECORDER, Leaf, current
+from .tape import BIG, RECORDER, Leaf, current
 
 if TYPE_CHECKING:
     from .autograd.graph import Node
@@ -145,6 +145,10 @@ class Tensor:
                 self._node = leaf = self._pop("leaf") or Leaf(self._value, self)
                 leaf.data = self._value
                 leaf.grad = self._pop("grad")
+                if (
+                    self._value.nbytes > BIG
+                ):  # entries keep the leaf, and a sweep may have to free it
+                    current().weigh(self._value.nbytes)
         elif type(node) is Leaf:
             self._node = None
             self._put("leaf", node)

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import dual, storage, sweep
+from .. import dual, lifetime, storage, sweep
 from ..errors import GraphError, NotDifferentiable
 from ..inplace import _rebase, _writable
 from ..mode import is_grad_enabled, no_grad, set_grad_enabled
@@ -149,6 +149,10 @@ class _Saved:
         self.packed = None if hooks is None else hooks.packed(t._value, self.node)
         self.array = t._value if hooks is None else None
         self.dual: Tensor | None = None  # the dual tensor it was, in forward mode
+
+    def __del__(self) -> None:
+        if type(self.node) is int:
+            lifetime.let_go(self.node + 0, 1)
 
     def data(self) -> Any:
         """The array again."""
@@ -682,6 +686,7 @@ class _Call:
         record = RECORDER.get() or begin()
         slot = new_slot()
         ctx._slot = slot + 0
+        ctx._bearer = lifetime.bearer()
         self._freeze()
         inputs = [a for a in self.args if isinstance(a, Tensor)]
         nodes = tuple(a._node for a in inputs)

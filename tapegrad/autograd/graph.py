@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from .. import overwriting, primitive, storage, sweep
+from .. import lifetime, overwriting, primitive, storage, sweep
 from ..errors import GraphError
 from ..tape import (
     FREED,
@@ -201,6 +201,11 @@ class Node:
     def __repr__(self) -> str:
         return f"<{self._name}>"
 
+    def __del__(self) -> None:
+        slot = getattr(self, "_slot", None)
+        if slot is not None:
+            lifetime.let_go(slot + 0, 2)
+
     def __eq__(self, other: object) -> bool:
         return type(other) is Node and other._slot == self._slot
 
@@ -238,7 +243,10 @@ class AccumulateGrad(Node):
             t = new(Tensor)
             t._value = self._leaf.data
             t._node = self._leaf
-            self._leaf.tensor = weakref.ref(t)
+            if self._leaf.hooks is None:
+                self._leaf.tensor = weakref.ref(t)
+            else:
+                lifetime.attend(self._leaf, t)
         return t
 
     @property
@@ -316,7 +324,8 @@ def get_gradient_edge(tensor: Tensor) -> GradientEdge:
         raise RuntimeError(
             "It is not possible to get the gradient edge for a Tensor that does not require gradients."
         )
-    return GradientEdge(node_of(tensor._node), tensor.output_nr, tensor._node)
+    node = tensor._node
+    return GradientEdge(node_of(node), tensor.output_nr, node if type(node) is Leaf else Node(node))
 
 
 _nodes: weakref.WeakValueDictionary[Slot, Node] = weakref.WeakValueDictionary()

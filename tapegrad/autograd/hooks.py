@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import executors, storage, sweep
+from .. import executors, lifetime, storage, sweep
 from ..errors import GraphError
 from ..primitive import OPS, Primitive, entry_name, primitive
 from ..tape import FREED, IN0, KW, OP, OUT, STRIDE, Leaf, Slot, X, locate
@@ -96,7 +96,7 @@ def _checked(hook: Hook, result: Any, before: Tensor) -> Tensor:
 class _LeafHooks:
     """All hooks of one leaf."""
 
-    __slots__ = ("accumulated", "after", "before", "metadata", "tensor")
+    __slots__ = ("accumulated", "after", "before", "bearer", "metadata", "tensor")
 
     def __init__(self) -> None:
         self.tensor: dict[int, Hook] = {}
@@ -109,6 +109,7 @@ class _LeafHooks:
 def of_leaf(leaf: Leaf) -> _LeafHooks:
     if leaf.hooks is None:
         leaf.hooks = _LeafHooks()
+        lifetime.attend(leaf, leaf.tensor())
     return leaf.hooks
 
 
@@ -136,7 +137,9 @@ def register_hook(self: Tensor, hook: Hook) -> RemovableHandle:
         )
     if type(node) is Leaf:
         return RemovableHandle(of_leaf(node).tensor, hook)
-    return RemovableHandle(executors.watched(node).hooks, hook)
+    watch = executors.watched(node)
+    watch.bearer = lifetime.bearer()
+    return RemovableHandle(watch.hooks, hook)
 
 
 def register_post_accumulate_grad_hook(self: Tensor, hook: Hook) -> RemovableHandle:
@@ -276,9 +279,10 @@ def register_multi_grad_hook(
 class NodeHooks:
     """Pre- and post-hooks of one entry, and what users note about it."""
 
-    __slots__ = ("after", "before", "metadata", "slot")
+    __slots__ = ("after", "before", "bearer", "metadata", "slot")
 
     def __init__(self, slot: int) -> None:
+        self.bearer = lifetime.bearer()
         self.before: dict[int, Hook] = {}
         self.after: dict[int, Hook] = {}
         self.metadata: dict[Any, Any] = {}

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import dual, storage, sweep
+from .. import dual, lifetime, storage, sweep
 from ..errors import GraphError
 from ..mode import NO_GRAD, attend
 from ..primitive import NAMES, OPS, Primitive, entry_name, shape_of
@@ -41,7 +41,11 @@ class _Value:
 
     def raw(self) -> Any:
         """The value again, as the unpack hook gives it."""
-        t = self.unpack(self.handle)
+        before = _HOOKS.get()
+        try:
+            t = self.unpack(self.handle)
+        finally:
+            _end_inside(before)
         if not isinstance(t, Tensor):
             raise TypeError(
                 "Output of saved tensor unpack_hook expected to be a Tensor but got result of type "
@@ -63,6 +67,7 @@ class _Original(storage.Keeper):
     kw: Any
     name: str
     values: dict[int, _Value]
+    bearer: object
 
     def _held_values(self) -> tuple[Any, ...]:
         """The arrays that the pack hook gave back as tensors: they may be the saved ones."""
@@ -158,6 +163,20 @@ _HOOKS: ContextVar[tuple[saved_tensors_hooks, Any] | None] = ContextVar("tapegra
 _DISABLED: ContextVar[str | None] = ContextVar("tapegrad.hooks_disabled", default=None)
 
 
+def _put_in_force(entered: Any) -> None:
+    _HOOKS.set(entered)
+    attend(ATTENDING.get()[0], entered[0]._rewritten if entered else None)
+
+
+def _end_inside(before: Any) -> None:
+    """Hooks that a hook has put in force, and not ended, end with it: else they would outlive the block that it belongs to."""
+    entered = _HOOKS.get()
+    while entered is not None and entered is not before:
+        entered = entered[1]
+    if entered is before and _HOOKS.get() is not before:
+        _put_in_force(before)
+
+
 class saved_tensors_hooks:
     """Context in which each value that an operation saves for backward is handed to `pack_hook`, and what that returns is kept instead.
 
@@ -185,24 +204,25 @@ class saved_tensors_hooks:
         message = _DISABLED.get()
         if message is not None:
             raise RuntimeError(message)
-        _HOOKS.set((self, _HOOKS.get()))
-        attend(ATTENDING.get()[0], self._rewritten)
+        _put_in_force((self, _HOOKS.get()))
 
     def __exit__(self, *exc: object) -> None:
         entered = _HOOKS.get()
-        outer = entered[1] if entered else None
-        _HOOKS.set(outer)
-        attend(ATTENDING.get()[0], outer[0]._rewritten if outer else None)
+        while entered is not None and entered[0] is not self:
+            entered = entered[1]
+        if entered is not None:
+            _put_in_force(entered[1])
 
     def packed(self, value: Any, node: Any = None) -> _Value:
         """A raw value, packed; `node` says where it came from, if it is tracked."""
         t = sweep.tracked(value, node)
         version = storage.version(value)
-        recorder = RECORDER.get()
+        recorder, before = RECORDER.get(), _HOOKS.get()
         RECORDER.set(NO_GRAD)
         try:
             handle = self.pack_hook(t)
         finally:
+            _end_inside(before)
             RECORDER.set(recorder)
         # A number, in contrast to an array, is replaced when it is changed (or made an array of, when that is asked for).
         changed = not isinstance(value, np.ndarray) and not np.array_equal(t._value, value, True)
@@ -236,7 +256,7 @@ class saved_tensors_hooks:
             values[-1] = self.packed(out)
         if not values:
             return entry
-        original = _Original(op, kw, entry_name(entry), values)
+        original = _Original(op, kw, entry_name(entry), values, lifetime.bearer())
         tokens = tuple(map(shape_of, raw))
         return (
             _packed_op().code,

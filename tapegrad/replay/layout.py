@@ -113,21 +113,23 @@ UNFIT = REFUSED - 1
 
 # Words of the world: what every call shares. Bytes of adjoints alive, their peak and their limit; the table of
 # ops; scratch memory; addresses of types (W_FLOAT64 ... of NumPy's scalars), of dtypes and of singletons; addresses of
-# NumPy's function for new arrays, of functions of the machine, of the shared loops, of BLAS (0 until asked for) and, last, of the
-# step for each way back (BY_KERNEL ...).
+# NumPy's function for new arrays, of functions of the machine, of the shared loops, of BLAS (0 until asked for); the two tables of a
+# frame that was closed (the first all zeros) and the number of entries that they have room for; last, addresses of the step for
+# each way back (BY_KERNEL ...).
 (W_LIVE, W_PEAK, W_LIMIT, W_OPS, W_SCRATCH, W_ARRAY, W_FLOAT64, W_FLOAT32, W_COMPLEX128, W_FLOAT, W_COMPLEX, W_INT,
  W_TUPLE, W_SLICE, W_NONE, W_ELLIPSIS, W_DTYPE_FLOAT64, W_DTYPE_FLOAT32, W_DTYPE_COMPLEX128, W_DTYPE_BOOL,
  W_DTYPE_INTP, W_ORDER_C, W_LEAF, W_NEW_ARRAY, W_OPEN, W_WANT, W_GIVE, W_PRUNE, W_WALK, W_CLOSE, W_LOOP, W_SCALED, W_GATHER, W_SOLE,
- W_DGEMM, W_SGEMM, W_STEPS) = range(37)  # fmt: skip
+ W_DGEMM, W_SGEMM, W_ADJOINTS, W_VISITED, W_ROOM, W_STEPS) = range(40)  # fmt: skip
 WORLD = W_STEPS + STEP_COUNT
 
-# Words of a frame. ITEMS: the list's items, read again after each stop. PENDING: how many entries have an adjoint.
+# Words of a frame. ITEMS: the list's items, read again after each stop. PENDING: how many entries have an adjoint. ROOM: how many
+# entries the tables ADJOINTS and VISITED have room for.
 # INDEX: a hash table from slot to position, made when a slot is not where its value says. TABLE: likewise from
 # an external's node to its number.
 (F_WORLD, F_CODE, F_ITEMS, F_START, F_POSITION, F_PENDING, F_ADJOINTS, F_FLAGS, F_VISITED, F_VISITS, F_INDEX,
  F_INDEX_MASK, F_EXTERNALS, F_EXTERNAL_COUNT, F_EXTERNAL_ROOM, F_TABLE, F_TABLE_MASK, F_TARGETED, F_NEED_OPERAND,
- F_NEED_KIND) = range(20)  # fmt: skip
-FRAME = 20
+ F_NEED_KIND, F_ROOM) = range(21)  # fmt: skip
+FRAME = 21
 
 # Words of an external: a leaf, or a slot of another tape. `where` and `operand` say which entry named it first.
 E_NODE, E_ADJOINT, E_POSITION, E_OPERAND, E_SIZE, E_KIND, E_WANTED = range(7)

@@ -71,14 +71,21 @@ def open_frame(world, code, start):
     frame = raw_calloc(FRAME, 8)
     if frame == 0:
         return 0
-    # Two words an entry, of which pages that are never reached are never touched.
-    adjoints = raw_calloc(start + 1, 8)
-    visited = raw_malloc(8 * (start + 1))
-    if adjoints == 0 or visited == 0:
-        raw_free(adjoints)
-        raw_free(visited)
-        raw_free(frame)
-        return 0
+    # Two words an entry, of which pages that are never reached are never touched. To ask the system for them costs more than a walk
+    # over a few entries at the end of a long tape, so such a walk leaves them for the next.
+    room = get(world, W_ROOM)
+    adjoints, visited = get(world, W_ADJOINTS), get(world, W_VISITED)
+    if room > start:
+        put(world, W_ROOM, 0)
+    else:
+        room = start + 1 + (start >> 2)
+        adjoints, visited = raw_calloc(room, 8), raw_malloc(8 * room)
+        if adjoints == 0 or visited == 0:
+            raw_free(adjoints)
+            raw_free(visited)
+            raw_free(frame)
+            return 0
+    put(frame, F_ROOM, room)
     put(frame, F_WORLD, world)
     put(frame, F_CODE, code)
     put(frame, F_ITEMS, load_i64(code + LIST_ITEMS))
@@ -102,6 +109,10 @@ def close_frame(frame):
         adjoint = get(external_at(frame, number), E_ADJOINT)
         if adjoint != 0:
             release(world, adjoint)
+    if get(frame, F_PENDING) == 0 and get(frame, F_VISITS) <= FEW_VISITS:
+        adjoints = exchanged(world, W_ADJOINTS, adjoints)  # all zeros again
+        put(frame, F_VISITED, exchanged(world, W_VISITED, get(frame, F_VISITED)))
+        put(world, W_ROOM, get(frame, F_ROOM))
     raw_free(adjoints)
     raw_free(get(frame, F_VISITED))
     raw_free(get(frame, F_FLAGS))
@@ -109,6 +120,18 @@ def close_frame(frame):
     raw_free(get(frame, F_EXTERNALS))
     raw_free(get(frame, F_TABLE))
     raw_free(frame)
+
+
+FEW_VISITS = 4096
+"""Visits up to which a walk leaves its tables for the next: it has touched so many of their pages at most."""
+
+
+@native
+def exchanged(world, word, value):
+    """What a word of the world held (0 if its tables are in a frame's hands), which is `value` now."""
+    old = get(world, word) if get(world, W_ROOM) > 0 else 0
+    put(world, word, value)
+    return old
 
 
 # ---------------------------------------------------------------------------------------------------- walk
