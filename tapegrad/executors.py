@@ -162,7 +162,7 @@ def _timed_sweep(*arguments: Any) -> list[int]:
 class Watch:
     """Who wants to see the complete cotangent of a slot: the hooks of its tensor, then `retain_grad`."""
 
-    __slots__ = ("hooks", "keep", "bearer")
+    __slots__ = ("bearer", "hooks", "keep")
 
     def __init__(self) -> None:
         self.hooks: dict[int, Callable[..., Any]] = {}

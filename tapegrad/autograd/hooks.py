@@ -96,7 +96,7 @@ def _checked(hook: Hook, result: Any, before: Tensor) -> Tensor:
 class _LeafHooks:
     """All hooks of one leaf."""
 
-    __slots__ = ("accumulated", "after", "before", "bearer", "metadata", "tensor")
+    __slots__ = ("accumulated", "after", "bearer", "before", "metadata", "tensor")
 
     def __init__(self) -> None:
         self.tensor: dict[int, Hook] = {}
@@ -279,7 +279,7 @@ def register_multi_grad_hook(
 class NodeHooks:
     """Pre- and post-hooks of one entry, and what users note about it."""
 
-    __slots__ = ("after", "before", "bearer", "metadata", "slot")
+    __slots__ = ("after", "bearer", "before", "metadata", "slot")
 
     def __init__(self, slot: int) -> None:
         self.bearer = lifetime.bearer()
