@@ -384,7 +384,9 @@ def walk(
             tape, position = place
             done.append((tape, ()))
             if create_graph:
-                visited = sweep.sweep(tape.code, position, pending, leaves, watch, targets, True)
+                visited = sweep.sweep(
+                    tape.code, position, pending, leaves, watch, targets, True, since
+                )
             else:
                 execute = _sweep_of_tensors if duals else _executor(tape, position)
                 visited = execute(tape.code, position, pending, leaves, watch, targets)

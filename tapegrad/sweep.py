@@ -55,14 +55,15 @@ def sweep(
     watch: Watch,
     targets: set[Any] | None,
     record: bool = False,
+    since: Slot = 0,
 ) -> list[int]:
     """Carry `pending` (slot -> cotangent) from entry `start` down; leaf cotangents are added to `leaves`.
 
     Returns the positions visited. Slots of other tapes stay in `pending`. `watch[slot](g)` sees, and may replace, a
     complete cotangent. With `targets`, only entries from which one can be reached are executed. With `record`, cotangents
-    are Tensors and the rules are recorded.
+    are Tensors and the rules are recorded. `since`: the targets are reached from no slot before this one.
     """
-    needed = None if targets is None else _reaching(code, start, pending, targets)
+    needed = None if targets is None else _reaching(code, start, pending, targets, since)
     visited: list[int] = []
     owned: set[Any] = set()
     pull_entry = GUARD.get() or pull
@@ -143,22 +144,27 @@ def _pull_region(
         owned.add(in0)
 
 
-def _reaching(code: Code, start: int, roots: Iterable[Slot], targets: set[Any]) -> set[Slot]:
-    """Slots, among those the roots depend on, from which a target can be reached; those of other tapes may lead to one."""
+def _reaching(
+    code: Code, start: int, roots: Iterable[Slot], targets: set[Any], since: Slot
+) -> set[Slot]:
+    """Slots, among those the roots depend on, from which a target can be reached; those of other tapes may lead to one.
+
+    No slot before `since` leads to a target.
+    """
     unseen = set(roots)
     reached = []
     for k in range(start * STRIDE, -1, -STRIDE):
         if not unseen:
             break
         slot = code[k + SLOT]
-        if slot in unseen:
+        if slot in unseen and slot >= since:
             unseen.remove(slot)
             reached.append(k)
             for node in operands(code, k):
                 if type(node) is int:
                     unseen.add(node)
-    needed = unseen
-    leading = unseen | targets
+    needed = {slot for slot in unseen if slot >= since}
+    leading = needed | targets
     for k in reversed(reached):
         if not leading.isdisjoint(operands(code, k)):
             needed.add(code[k + SLOT])

@@ -187,7 +187,10 @@ class _Run:
             roots = [(n, g if isinstance(g, Tensor) else wrap(g)) for n, g in roots]
         else:
             roots = [(n, g._value if isinstance(g, Tensor) else g) for n, g in roots]
-        found = executors.walk(roots, set(self.nodes), retain_graph=True, create_graph=record)
+        # Entries older than the run do not depend on its inputs; those of a transform that has ended are on no tape any more.
+        found = executors.walk(
+            roots, set(self.nodes), retain_graph=True, create_graph=record, since=self.first
+        )
         return [found.get(n) for n in self.nodes]
 
     def gradients(self, roots: list[tuple[Any, Any]]) -> list[Tree]:

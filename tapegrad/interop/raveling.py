@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ..packing import flat
 from ..tensor import Tensor, wrap
 from ..transforms import NAMESPACE, _list_of_numbers, _optree
 
@@ -83,6 +84,15 @@ class Space:
         leaves = flatten(self.tree(vector))[0]
         return self.structure.unflatten([wrap(np.asarray(plain(leaf))) for leaf in leaves])
 
+    def split(self, vector: Any) -> Tree:
+        """The tree of a vector that is tracked: its leaves are tensors, made of the vector's pieces."""
+        leaves = []
+        start = 0
+        for shape, size in zip(self.shapes, self.sizes, strict=True):
+            leaves.append(np.reshape(vector[start : start + size], shape))
+            start += size
+        return self.structure.unflatten(leaves)
+
     def vector(self, tree: Tree, what: str = "the gradient") -> np.ndarray:
         """The vector of a tree of this structure, or with values to broadcast to its leaves."""
         leaves, structure = flatten(tree)
@@ -125,6 +135,12 @@ def outputs(value: Tree, name: str) -> np.ndarray:
         raise TypeError(f"{name} returned None. Does it end with a return?")
     parts = [_real(leaf, f"the value of {name}").reshape(-1) for leaf in flatten(value)[0]]
     return np.concatenate(parts) if parts else np.zeros(0)
+
+
+def joined(value: Tree) -> Any:
+    """What a function returned as one vector that stays tracked."""
+    leaves = [wrap(leaf) if isinstance(leaf, float | int) else leaf for leaf in flatten(value)[0]]
+    return flat([leaf.astype(float) for leaf in leaves])
 
 
 def _kind(leaf: Any) -> str:

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import GradientLost, demand_callable
+from ..errors import demand_callable
 from ..mode import no_grad
-from ..ops.composing import holds_tracked
 from ..transforms import as_a_whole, hessian, hvp, jacobian, value_and_grad
 from .promotion import Promotion, itself
 from .raveling import Space, flatten, outputs, plain
+from .solutions import as_fit, as_minimum, as_root
 
 if TYPE_CHECKING:
     from scipy.optimize import OptimizeResult
@@ -115,7 +115,7 @@ def minimize(
         with no_grad():
             return _number(plain_value(space.argument(x), *args), name)
 
-    _demand_finite(_number(_at_start("minimize", f, space, args, name), name), name, "x0")
+    _demand_finite(_number(f(space.argument(space.x), *args), name), name, "x0")
     differentiated = promotion.of(value_and_grad, f)
 
     def value_and_slope(x: np.ndarray) -> tuple[float, np.ndarray]:
@@ -132,19 +132,23 @@ def minimize(
         found["hessp"] = lambda x, v: space.vector(product(space.tree(x), space.tree(v), *args))
     limits = None if low_high is None else optimize.Bounds(*low_high)
     report = _Progress("f", progress)
-    result = optimize.minimize(
-        value_and_slope if "jac" in found else value,
-        space.x,
-        method=method,
-        bounds=limits,
-        constraints=_constraints(constraints, space, promotion),
-        tol=tol,
-        options=options,
-        callback=_callback(space, callback, report, chosen),
-        **found,
-    )
+    with (
+        no_grad()
+    ):  # the steps are not recorded: the solution's derivative does not go through them
+        result = optimize.minimize(
+            value_and_slope if "jac" in found else value,
+            space.x,
+            method=method,
+            bounds=limits,
+            constraints=_constraints(constraints, space, promotion),
+            tol=tol,
+            options=options,
+            callback=_callback(space, callback, report, chosen),
+            **found,
+        )
     report.done()
-    return _shaped(result, space)
+    result = _shaped(result, space)
+    return as_minimum(result, f, space, args, low_high, constraints)
 
 
 def least_squares(
@@ -192,7 +196,7 @@ def least_squares(
         with no_grad():
             return outputs(value(space.argument(x), *args), name)
 
-    first = outputs(_at_start("least_squares", f, space, args, name), name)
+    first = outputs(f(space.argument(space.x), *args), name)
     if not first.size:
         raise ValueError(f"{name} returned no residual at all: there is nothing to fit.")
     _demand_finite(first, name, "x0")
@@ -207,14 +211,15 @@ def least_squares(
             intermediate_result.cost, intermediate_result.get("optimality")
         )
     limits = (-np.inf, np.inf) if low_high is None else low_high
-    result = optimize.least_squares(
-        residuals, space.x, jac=slopes, bounds=limits, method=method, **settings
-    )
+    with no_grad():
+        result = optimize.least_squares(
+            residuals, space.x, jac=slopes, bounds=limits, method=method, **settings
+        )
     report.done()
     _add_covariance(result, space, absolute_sigma)
     result.grad = space.tree(result.grad)
     result.x = space.tree(result.x)
-    return result
+    return as_fit(result, f, space, args, low_high, absolute_sigma, settings)
 
 
 def root(
@@ -256,7 +261,7 @@ def root(
         report(float(np.linalg.norm(values)), None)
         return values
 
-    first = outputs(_at_start("root", f, space, args, name), name)
+    first = outputs(f(space.argument(space.x), *args), name)
     if first.size != space.size:
         raise ValueError(
             f"{name} returned {first.size} equations for {space.size} unknowns: root needs as many of one as of the other; "
@@ -264,10 +269,11 @@ def root(
         )
     _demand_finite(first, name, "x0")
     jac = _jacobian(f, space, args, promotion) if method in ("hybr", "lm") else None
-    result = optimize.root(equations, space.x, jac=jac, method=method, tol=tol, options=options)
+    with no_grad():
+        result = optimize.root(equations, space.x, jac=jac, method=method, tol=tol, options=options)
     report.done()
     result.x = space.tree(np.atleast_1d(result.x))
-    return result
+    return as_root(result, f, space, args)
 
 
 # ------------------------------------------------------------------------------------ derivatives
@@ -346,7 +352,6 @@ def _constraint(c: Any, space: Space, promotion: Promotion) -> Any:
                 "NonlinearConstraint or LinearConstraint."
             )
         given = c.get("args", ())
-        _at_start("minimize", c["fun"], space, given, _name(c["fun"]))
         return {
             **c,
             "fun": _values(c["fun"], space, given, promotion),
@@ -354,7 +359,6 @@ def _constraint(c: Any, space: Space, promotion: Promotion) -> Any:
         }
     if isinstance(c, optimize.NonlinearConstraint):
         fun = c.fun
-        _at_start("minimize", fun, space, (), _name(fun))
 
         def curvature(x: np.ndarray, v: np.ndarray) -> np.ndarray:
             weighted = lambda tree: sum(  # noqa: E731
@@ -449,23 +453,6 @@ def _number(value: Any, name: str) -> float:
             f"{name} returned {values.size} numbers, but a minimum is of one: sum them, or use least_squares."
         )
     return float(values[0])
-
-
-def _at_start(
-    solver: str, f: Callable[..., Any], space: Space, args: Sequence[Any], name: str
-) -> Any:
-    """`f` at the start, an untracked x. Raises GradientLost where the value is tracked: the solution would depend on what it
-    depends on, and the solver's steps are not recorded.
-    """
-    value = f(space.argument(space.x), *args)
-    if holds_tracked(_list(value) if value is not None else ()):
-        raise GradientLost(
-            f"{solver} was asked for a solution where {name} depends on a tracked value (closed over, or given in args), but the steps "
-            "of the solver are not recorded: the derivative of the solution would be zero. Where that derivative is not wanted, "
-            "detach() the value; where it is, write the steps as a loop, or apply the implicit function theorem to the solution: "
-            "dx/dp = -np.linalg.solve(dF/dx, dF/dp)."
-        )
-    return value
 
 
 def _demand_finite(values: Any, name: str, where: str) -> None:

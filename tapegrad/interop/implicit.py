@@ -1,0 +1,180 @@
+"""Solutions as values: a vector x with F(x, p) = 0, differentiable by every tracked value p that F uses.
+
+A solver finds x without recording its steps. Where F uses tracked tensors, closed over or given, `solution` then appends one entry
+to the tape whose operands are those tensors. Its derivative is the implicit function theorem's, dx/dp = −(∂F/∂x)⁻¹ ∂F/∂p (Griewank,
+Walther, Evaluating Derivatives, 2nd ed., chapter 15): the VJP solves with the transposed Jacobian and pulls the result through one
+run of F, and the JVP pushes through one run of F and solves. Both are recorded where a higher derivative is wanted, at x as the
+function of p that it is.
+
+Data: `_Solution` holds F, the value x, the factors of the Jacobian there, and the nodes of p.
+Invariant: F(x) = 0 to rounding. x is improved by Newton's steps before it is believed; where they fail, or the Jacobian is
+singular, there is an error, since the derivative would be that of another point.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..closures import closed_over
+from ..dual import LEVEL
+from ..errors import GraphError, NotDifferentiable, TraceError
+from ..loops import outside_of, pulled, pushed
+from ..mode import is_grad_enabled, no_grad
+from ..packing import op_of_calls
+from ..primitive import apply
+from ..storage import tracing
+from ..tensor import Tensor, value_of
+from ..transforms import _Run, jacobian
+
+Equations = Callable[[Any], Any]
+"""A vector of n unknowns in, a vector of n values out, both 1-dimensional."""
+
+POLISH = 8
+"""Newton's steps after a solver's last one: solvers stop where the value is good enough, and a derivative wants the point."""
+
+SINGULAR = 1e-14
+"""Reciprocal condition number of the Jacobian, each row by its largest entry, below which it counts as singular."""
+
+
+def solution(equations: Equations, x: np.ndarray, what: str, functions: Sequence[Any] = ()) -> Any:
+    """The root `x` of `equations`, as the function of the tracked values that `equations` uses; plain `x` if there are none.
+
+    `what` names the solver in errors, `functions` are the user's functions behind `equations`: variables that they close over mean
+    later what they mean now. Raises NotDifferentiable where the equations do not hold at `x` or their Jacobian is singular, and
+    TraceError inside `tg.compile`.
+    """
+    if not is_grad_enabled():
+        return x
+    run = _Run(equations, (x,), {}, (0,), what)
+    outside = outside_of(run.own.tape.code, run.nodes)
+    tangents = LEVEL.get() is not None
+    if not outside and not tangents:
+        return x
+    demand_no_trace(what)
+    with no_grad():
+        x, slopes = _polished(equations, x, what)
+    if tangents:
+        # Each step of Newton's doubles the order to which it is exact, in the tangents as in the value.
+        y: Any = x
+        for _ in range(2):
+            y = y - np.linalg.solve(jacobian(equations)(y), equations(y))
+        return y
+    made = _Solution(closed_over(functions).within(equations), x, slopes, list(outside), what)
+    return apply(solved.primitive, list(outside.values()), (made,))
+
+
+def demand_no_trace(what: str) -> None:
+    """Raise TraceError inside `tg.compile`, whose later calls would be given the solution of the first."""
+    if tracing.get() is not None:
+        raise TraceError(
+            f"{what} was asked inside tg.compile for a solution that depends on the arguments, but the solver's steps are no part "
+            "of a program. Compile the functions that the solver calls (it does so by itself), and leave the solver outside."
+        )
+
+
+class _Solution:
+    """The rule of one solution: see the module."""
+
+    __slots__ = ("equations", "factors", "nodes", "residual", "value", "what")
+
+    def __init__(self, equations: Equations, x: np.ndarray, slopes: np.ndarray, nodes: list[Any], what: str) -> None:  # fmt: skip
+        from scipy import linalg
+
+        self.equations = equations
+        self.value = x
+        self.nodes = nodes
+        self.what = what
+        self.factors = linalg.lu_factor(slopes)
+        with no_grad():
+            self.residual = np.asarray(value_of(equations(x)), dtype=float)
+
+    def evaluate(self, values: Sequence[Any]) -> Any:
+        return self.value.copy()
+
+    def pull(self, g: Any, xs: Sequence[Any], wanted: Sequence[bool]) -> list[Any]:
+        if isinstance(g, Tensor):
+            x = apply(solved.primitive, list(xs), (self,))
+            weights = np.linalg.solve(jacobian(self.equations)(x).T, g)
+        else:
+            from scipy import linalg
+
+            x, weights = self.value, linalg.lu_solve(self.factors, g, trans=1)
+        _, found = pulled(self._again, (x,), -weights)
+        return [found.get(node) for node in self.nodes]
+
+    def push(self, given: Sequence[Any], xs: Sequence[Any]) -> Any:
+        outside = dict(zip(self.nodes, given, strict=True))
+        if any(isinstance(x, Tensor) for x in (*xs, *given)):
+            x = apply(solved.primitive, list(xs), (self,))
+            rate = pushed(self._again, (x,), (None,), outside, True)
+            return -np.linalg.solve(jacobian(self.equations)(x), rate)
+        from scipy import linalg
+
+        rate = pushed(self._again, (self.value,), (None,), outside, False)
+        return -linalg.lu_solve(self.factors, value_of(rate))
+
+    def _again(self, x: Any) -> Any:
+        """Another run of the equations, which gives what the first one gave."""
+        from scipy import linalg
+
+        values = self.equations(x)
+        changed = np.asarray(value_of(values), dtype=float) - self.residual
+        moved = linalg.lu_solve(self.factors, changed)
+        if changed.any() and not np.abs(moved).max() <= 1e-6 * np.abs(self.value).max():
+            raise GraphError(
+                f"the function of {self.what} was run again for the derivative of the solution, and gave something else: a value that the "
+                "function reads has changed since, or it draws random numbers. Give it in args, or copy it before."
+            )
+        return values
+
+
+solved = op_of_calls(
+    "solution", "A root of equations, by the tracked values that they use.", pushes=True
+)
+
+
+def _polished(equations: Equations, x: np.ndarray, what: str) -> tuple[np.ndarray, np.ndarray]:
+    """`x` after as many steps of Newton's as make it better, and the Jacobian there."""
+    x = given = np.array(x, dtype=float)
+    values, slopes = _values(equations, x), _slopes(equations, x, what)
+    for _ in range(POLISH):
+        step = np.linalg.solve(slopes, values)
+        there = _values(equations, x - step)
+        if not np.linalg.norm(there) < np.linalg.norm(values):
+            break
+        x, values = x - step, there
+        slopes = _slopes(equations, x, what)
+        if np.abs(step).max() <= 4 * np.finfo(float).eps * np.abs(x).max():
+            break
+    step = np.linalg.solve(slopes, values)
+    size = max(np.abs(x).max(), np.abs(given).max())
+    if not np.abs(step).max() <= 1e-6 * max(size, 1e-6):
+        raise NotDifferentiable(
+            f"{what} was asked for a solution whose derivative is wanted, but the equations do not hold there: Newton's next step has "
+            f"the size {np.abs(step).max():.2g}. Start nearer, let the solver go on, or detach() the values that the function uses."
+        )
+    return x, slopes
+
+
+def _values(equations: Equations, x: np.ndarray) -> np.ndarray:
+    return np.asarray(value_of(equations(x)), dtype=float)
+
+
+def _slopes(equations: Equations, x: np.ndarray, what: str) -> np.ndarray:
+    """The Jacobian at a point. Raises NotDifferentiable where it is singular."""
+    slopes = np.asarray(value_of(jacobian(equations)(x)), dtype=float)
+    rows = np.abs(slopes).max(axis=1, keepdims=True)
+    scaled = slopes / np.where(rows > 0, rows, 1.0)
+    if not np.isfinite(slopes).all() or not 1 / np.linalg.cond(scaled) > SINGULAR:
+        raise NotDifferentiable(
+            f"{what} was asked for a solution whose derivative is wanted, but the Jacobian of its equations is singular there: the "
+            "solution is no differentiable function of the values that it depends on (two roots meet, or an unknown has no influence). "
+            "Fix that unknown, or add a term that decides it."
+        )
+    return slopes
+
+
+__all__ = ["Equations", "demand_no_trace", "solution"]

@@ -1,0 +1,280 @@
+"""Solutions as values: what solvers find is differentiable by all that the user's functions use, in both modes and to any order."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.optimize
+
+import tapegrad as tg
+from tapegrad.autograd import forward_ad
+
+P = np.array([0.5, 1.0])
+
+
+def weighted(p):
+    """The minimum of p·s² on the line s0 + s1 = p0."""
+    return p[0] * tg.stack([p[1], p[0]]) / (p[0] + p[1])
+
+
+# Each solution beside the function that it is, by hand.
+SOLUTIONS = {
+    "root": (lambda p: tg.root(lambda s: s * s - p, np.ones(2)).x, np.sqrt),
+    "root, args": (
+        lambda p: tg.root(lambda s, q: s * s - q, np.ones(2), args=(p,)).x,
+        np.sqrt,
+    ),
+    "root without derivatives": (
+        lambda p: tg.root(lambda s: s**3 - p, np.ones(2), method="krylov").x,
+        np.cbrt,
+    ),
+    "root, a tree": (
+        lambda p: tg.root(lambda s: {"u": s["a"] ** 2 - p, "v": s["b"] - 1}, {"a": np.ones(2), "b": 0.5}).x["a"],
+        np.sqrt,
+    ),
+    "minimum": (
+        lambda p: tg.minimize(lambda s: np.sum((s - p * p) ** 2), np.ones(2)).x,
+        lambda p: p * p,
+    ),
+    "value of the minimum": (
+        lambda p: tg.minimize(lambda s: np.sum((s - p) ** 2) + p[0] ** 2, np.ones(2)).fun,
+        lambda p: p[0] ** 2,
+    ),
+    "without gradients": (
+        lambda p: tg.minimize(lambda s: np.sum((s - 2 * p) ** 4 + (s - 2 * p) ** 2), np.zeros(2), method="Nelder-Mead").x,
+        lambda p: 2 * p,
+    ),
+    "Newton": (
+        lambda p: tg.minimize(lambda s: np.sum(np.exp(s) - p * s), np.ones(2), method="trust-exact").x,
+        np.log,
+    ),
+    "bounds": (
+        lambda p: tg.minimize(lambda s: np.sum((s - p * 2) ** 2), np.zeros(2), bounds=(-1, 1.5)).x,
+        lambda p: tg.stack([2 * p[0], 1.5 + 0 * p[0]]),
+    ),
+    "bounds, from inside": (
+        lambda p: tg.minimize(
+            lambda s: np.sum((s - p * 2) ** 2), np.zeros(2), method="trust-constr", bounds=(-1, 1.5)
+        ).x,
+        lambda p: tg.stack([2 * p[0], 1.5 + 0 * p[0]]),
+    ),
+    "all at bounds": (
+        lambda p: tg.minimize(lambda s: np.sum((s - 10 * p) ** 2) + p[0] ** 2, np.zeros(2), bounds=(-1, 2)).fun,
+        lambda p: np.sum((2 - 10 * p) ** 2) + p[0] ** 2,
+    ),
+    "equation": (
+        lambda p: tg.minimize(
+            lambda s: np.sum(s * s * p), np.ones(2), constraints={"type": "eq", "fun": lambda s: s[0] + s[1] - p[0]}
+        ).x,
+        weighted,
+    ),
+    "equation, args": (
+        lambda p: tg.minimize(
+            lambda s: np.sum(s * s * p),
+            np.ones(2),
+            constraints={"type": "eq", "fun": lambda s, q: s[0] + s[1] - q[0], "args": (p,)},
+        ).x,
+        weighted,
+    ),
+    "inequality, one active": (
+        lambda p: tg.minimize(
+            lambda s: np.sum((s - p * 2) ** 2), np.zeros(2), constraints={"type": "ineq", "fun": lambda s: p[0] * 3 - s}
+        ).x,
+        lambda p: tg.stack([2 * p[0], 3 * p[0]]),
+    ),
+    "linear constraint": (
+        lambda p: tg.minimize(
+            lambda s: np.sum((s - p) ** 2),
+            np.zeros(2),
+            constraints=scipy.optimize.LinearConstraint([[1.0, 1.0]], -np.inf, 1.0),
+        ).x,
+        lambda p: p - (p[0] + p[1] - 1) / 2,
+    ),
+    "nonlinear constraint": (
+        lambda p: tg.minimize(
+            lambda s: -np.sum(s * p),
+            np.array([0.1, 0.2]),
+            method="trust-constr",
+            tol=1e-9,
+            constraints=scipy.optimize.NonlinearConstraint(lambda s: s @ s, -np.inf, 1.0),
+        ).x,
+        lambda p: p / np.sqrt(p @ p),
+    ),
+    "least squares": (
+        lambda p: tg.least_squares(lambda s: tg.concatenate([s - p * p, s - p]), np.ones(2)).x,
+        lambda p: (p * p + p) / 2,
+    ),
+    "its cost": (
+        lambda p: tg.least_squares(lambda s: tg.concatenate([s - p * p, s - p]), np.ones(2)).cost,
+        lambda p: np.sum((p * p - p) ** 2) / 4,
+    ),
+    "least squares at a bound": (
+        lambda p: tg.least_squares(lambda s: s - 2 * p, np.zeros(2), bounds=(-1, 1.5)).x,
+        lambda p: tg.stack([2 * p[0], 1.5 + 0 * p[0]]),
+    ),
+}  # fmt: skip
+by_solution = pytest.mark.parametrize("name", SOLUTIONS)
+
+
+@by_solution
+def test_jacobians_in_both_modes(name):
+    solved, by_hand = SOLUTIONS[name]
+    expected = tg.jacobian(by_hand)(P)
+    for mode in ("reverse", "forward"):
+        np.testing.assert_allclose(
+            tg.jacobian(solved, mode=mode)(P), expected, rtol=1e-7, atol=1e-8
+        )
+
+
+@by_solution
+def test_second_and_third_derivatives(name):
+    solved, by_hand = SOLUTIONS[name]
+
+    def of(f):
+        return lambda p: np.sum(np.sin(f(p)) * np.exp(p[0]))
+
+    expected = tg.hessian(of(by_hand))(P)
+    np.testing.assert_allclose(tg.hessian(of(solved))(P), expected, rtol=1e-6, atol=1e-7)
+    twice = tg.jacobian(tg.grad(of(solved)), mode="reverse")(P)
+    np.testing.assert_allclose(twice, expected, rtol=1e-6, atol=1e-7)
+    third = [tg.jacobian(tg.hessian(of(f)), mode="forward")(P) for f in (solved, by_hand)]
+    np.testing.assert_allclose(*third, rtol=1e-5, atol=1e-5)
+
+
+@by_solution
+def test_tensors_and_duals(name):
+    solved, by_hand = SOLUTIONS[name]
+    t, u = tg.tensor(P, requires_grad=True), tg.tensor(P, requires_grad=True)
+    found, expected = solved(t), by_hand(u)
+    np.testing.assert_allclose(found.detach(), expected.detach(), rtol=1e-7, atol=1e-9)
+    found.sum().backward()
+    expected.sum().backward()
+    np.testing.assert_allclose(t.grad, u.grad, rtol=1e-7, atol=1e-8)
+    with forward_ad.dual_level():
+        tangents = [
+            forward_ad.unpack_dual(
+                f(forward_ad.make_dual(tg.tensor(P), tg.tensor([1.0, -2.0])))
+            ).tangent
+            for f in (solved, by_hand)
+        ]
+    np.testing.assert_allclose(*tangents, rtol=1e-6, atol=1e-7)
+
+
+@by_solution
+def test_inside_a_compiled_function_it_is_refused(name):
+    solved, _ = SOLUTIONS[name]
+    with pytest.raises(tg.TraceError, match="leave the solver outside"):
+        tg.compile(tg.grad(lambda p: np.sum(solved(p))))(P)
+
+
+def test_robust_losses():
+    """Against differences of whole fits, with an outlier that the loss holds off."""
+    t = np.linspace(0, 1, 9)
+
+    for loss in ("linear", "soft_l1", "huber", "cauchy", "arctan"):
+
+        def slope(y, loss=loss):
+            fit = tg.least_squares(lambda p: p[0] + p[1] * t - y, np.zeros(2), loss=loss, f_scale=0.3, xtol=1e-15, ftol=1e-15, gtol=1e-15)  # fmt: skip
+            return fit.x[1] + 10 * fit.covariance[0, 1] + fit.stderr[0]
+
+        y = np.sin(3 * t) + (np.arange(9) == 4) * 2.0
+        found, h = tg.grad(slope)(y), 1e-5
+        # Tracked solutions are improved by Newton's steps, so that differences of them say something.
+        at = lambda y, slope=slope: tg.value_and_grad(slope)(y)[0]  # noqa: E731
+        differences = [(at(y + h * e) - at(y - h * e)) / (2 * h) for e in np.eye(len(y))]
+        np.testing.assert_allclose(found, differences, rtol=1e-5, atol=1e-6, err_msg=loss)
+
+
+def test_a_covariance_by_the_data():
+    """d cov / d y by the chain rule is what differences of fits are."""
+    t = np.linspace(0.1, 2, 8)
+
+    def deviation(y):
+        fit = tg.least_squares(lambda p: p["a"] * np.exp(-p["k"] * t) - y, {"a": 1.0, "k": 1.0})
+        return fit.stderr["k"] + fit.covariance[0, 1]
+
+    y = 2 * np.exp(-1.5 * t) + 0.01 * np.cos(9 * t)
+    found = tg.grad(deviation)(y)
+    h = 1e-5
+    differences = [(deviation(y + h * e) - deviation(y - h * e)) / (2 * h) for e in np.eye(len(y))]
+    np.testing.assert_allclose(found, differences, rtol=1e-4, atol=1e-7)
+
+
+def test_differentiating_through_the_iterations_gives_the_same():
+    def by_iteration(p):
+        x = 1.0
+        for _ in range(30):
+            x = x - (x**3 + p * x - 1) / (3 * x * x + p)
+        return x
+
+    solved = lambda p: tg.root(lambda x: x**3 + p * x - 1, 1.0).x  # noqa: E731
+    for order in range(4):
+        f, g = solved, by_iteration
+        for _ in range(order):
+            f, g = tg.grad(f), tg.grad(g)
+        assert f(0.7) == pytest.approx(g(0.7), rel=1e-9)
+
+
+def test_a_solution_within_a_solution():
+    """The outer equations are solved for a parameter of the inner ones."""
+    inner = lambda q: tg.root(lambda s: s**3 + s - q, 0.5).x  # noqa: E731
+    outer = lambda p: tg.root(lambda q: inner(q) * q - p, 1.0).x  # noqa: E731
+    assert float(outer(1.0)) * float(inner(outer(1.0))) == pytest.approx(1)
+    slope = tg.grad(outer)(1.0)
+    h = 1e-4
+    assert slope == pytest.approx((outer(1 + h) - outer(1 - h)) / (2 * h), rel=1e-6)
+
+
+def test_variables_mean_later_what_they_meant():
+    def f(p):
+        total = 0.0
+        for power in (2, 3):
+            total = total + tg.root(lambda s: s**power - p, 1.0).x
+        return total
+
+    assert tg.grad(f)(2.0) == pytest.approx(0.5 * 2**-0.5 + 2 ** (-2 / 3) / 3)
+
+
+def test_a_function_that_changed_is_found_out():
+    scale = np.array([1.0])
+    p = tg.tensor(2.0, requires_grad=True)
+    x = tg.root(lambda s: s * s * scale[0] - p, 1.0).x
+    scale[0] = 3.0
+    with pytest.raises(tg.GraphError, match="has changed since"):
+        x.backward()
+
+
+def test_a_bound_that_is_near_but_not_active():
+    """The minimum lies within a thousandth of a bound and of a constraint: it moves as if they were not there."""
+    near = 1.0 + 5e-4
+    by_bound = lambda p: tg.minimize(lambda s: (s - p) ** 2, 0.0, bounds=(-1, near)).x  # noqa: E731
+    by_constraint = lambda p: tg.minimize(lambda s: (s - p) ** 2, 0.0, constraints={"type": "ineq", "fun": lambda s: near - s}).x  # noqa: E731  # fmt: skip
+    for f in (by_bound, by_constraint):
+        assert tg.grad(f)(1.0) == pytest.approx(1.0)
+        assert tg.grad(f)(1.1) == pytest.approx(0.0, abs=1e-12)
+
+
+def test_what_has_no_derivative_raises():
+    with pytest.raises(tg.NotDifferentiable, match="singular"):
+        tg.grad(lambda p: np.sum(tg.minimize(lambda s: (s[0] + s[1] - p) ** 2, np.zeros(2)).x))(1.0)
+    with pytest.raises(tg.NotDifferentiable, match="do not hold"):  # no root: s² + p
+        tg.grad(lambda p: tg.root(lambda s: s * s + 1 + p * p, 1.0).x)(1.0)
+    with pytest.raises(tg.NotDifferentiable, match="a function"):
+        loss = lambda z: np.stack([z, np.ones_like(z), np.zeros_like(z)])  # noqa: E731
+        tg.grad(lambda p: tg.least_squares(lambda s: s - p, [0.0], loss=loss).x[0])(1.0)
+
+
+def test_what_does_not_depend_is_as_it_was():
+    """Detached values, no_grad, and plain scripts: SciPy's arrays and numbers, and no tensors given to a method without gradients."""
+    solved, _ = SOLUTIONS["root"]
+    found = tg.grad(lambda p: np.sum(p * solved(p.detach())))(P)
+    np.testing.assert_allclose(found, np.sqrt(P), rtol=1e-7)
+    with tg.no_grad():
+        assert type(solved(tg.tensor(P, requires_grad=True))) is np.ndarray
+    assert type(tg.minimize(lambda s: np.sum(s * s), np.ones(2)).x) is np.ndarray
+
+
+def test_a_value_that_is_read_away_from_the_start_only():
+    """At the start the equations do not use p; at the solution they do."""
+    f = lambda p: tg.root(lambda s: s - 2 * p if s > 0.5 else 2 * s - 4, 0.0).x  # noqa: E731
+    assert tg.grad(f)(1.0) == pytest.approx(2)
