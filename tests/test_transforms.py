@@ -922,20 +922,19 @@ def test_values_of_what_is_tracked_are_connected_at_once():
         assert w.grad == 12.0
 
 
-def test_tangents_of_what_was_overwritten_are_refused():
+def test_tangents_of_what_was_overwritten():
+    """Inside a transform they are those of the value that was there; outside, they are refused."""
+
     def f(x):
         y = np.exp(x)
         z = np.sin(y)
         y *= 2
         return z
 
-    for forward in (
-        lambda: tg.jvp(f, (X,), (X,)),
-        lambda: tg.linearize(f, X)[1](X),
-        lambda: tg.jacobian(f, mode="forward")(X),
-    ):
-        with pytest.raises(tg.GraphError, match="modified by an inplace operation"):
-            forward()
+    slopes = np.cos(np.exp(X)) * np.exp(X)
+    np.testing.assert_allclose(tg.jvp(f, (X,), (X,))[1], slopes * X, rtol=1e-13)
+    np.testing.assert_allclose(tg.linearize(f, X)[1](X), slopes * X, rtol=1e-13)
+    np.testing.assert_allclose(tg.jacobian(f, mode="forward")(X), np.diag(slopes), rtol=1e-13)
     w = tg.tensor(X, requires_grad=True)
     y, along = tg.linearize(np.exp, w * 1)
     along(X)
