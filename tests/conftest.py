@@ -6,6 +6,7 @@ grad mode, an engine, an open tape or a floating-point error state that outlives
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import time
@@ -28,6 +29,12 @@ import tapegrad.stats
 from tapegrad import tape
 
 pytest.register_assert_rewrite("tests.suite")
+
+
+def pytest_collection_finish() -> None:
+    """Modules and collected tests stay: the many collections of tests need not go over them each time."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)
