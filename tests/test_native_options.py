@@ -33,7 +33,7 @@ SLIPS = [
     ({"checkpoint": "all", "snapshots": 3}, ValueError, "one schedule"),
     ({"checkpoint": 1, "snapshots": 3}, TypeError, "has a name"),
     ({"mode": None}, TypeError, "have names"),
-    ({"mode": "Adjoint"}, ValueError, "'auto', 'adjoint' and 'overload'"),
+    ({"mode": "Adjoint"}, ValueError, "'auto', 'form', 'adjoint' and 'overload'"),
     ({"memory_limits": 3}, TypeError, "neither it nor numba.njit knows"),
     ({"target": "cuda"}, TypeError, "neither it nor numba.njit knows"),
     ({"parallel": "yes"}, ValueError, "True, False"),

@@ -78,7 +78,7 @@ def test_auto_takes_over_where_the_adjoint_refuses():
     assert "def dictionary_overloaded(x, seed_0):" in f.adjoint_source
     with pytest.raises(tg.NotDifferentiable, match="native_programs"):
         tg.grad(only)(X.copy())
-    with pytest.raises(ValueError, match="'auto', 'adjoint' and 'overload'"):
+    with pytest.raises(ValueError, match="'auto', 'form', 'adjoint' and 'overload'"):
         tg.njit(programs.slices, mode="tape")
 
 

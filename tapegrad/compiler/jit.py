@@ -82,9 +82,9 @@ SHORT = 30_000
 is longer, as first turns that differ from those of a loop are, would make one function of them that takes many times as long."""
 
 
-QUICK, USUAL, LOOPED, THOROUGH = range(4)
+QUICK, USUAL, LOOPED, THOROUGH, VECTORISED = range(5)
 """How much LLVM does about a module: nothing, where it runs seldom; a few passes; with steps of loops as part of the loops; its own
-pipeline, which takes several times as long and pays where many turns run long."""
+pipeline, which takes several times as long and pays where many turns run long; the same with its vectoriser, for loops over numbers."""
 
 MOST_INLINED = 16
 """Calls of a function of one number in a module, above which it is not made part of what calls it."""
@@ -110,8 +110,10 @@ def optimised(text: str, effort: int = USUAL) -> bytes:
         text = _inlined(text) if effort == LOOPED else _called(text)
         module = llvm.parse_assembly(text)
         tuning = llvm.create_pipeline_tuning_options(speed_level=level)
-        if effort == THOROUGH:
-            tuning.loop_vectorization = tuning.slp_vectorization = False  # vectors are explicit
+        if effort >= THOROUGH:
+            # Vectors are explicit, but in programs that ask for LLVM's.
+            tuning.loop_vectorization = effort == VECTORISED
+            tuning.slp_vectorization = False
             builder = llvm.create_pass_builder(target, tuning)
             builder.getModulePassManager().run(module, builder)
             return _emitted(target, module)
@@ -145,7 +147,7 @@ def _emitted(target: Any, module: Any) -> bytes:
 def _worthwhile(text: str) -> int:
     """The most that LLVM may do about a module in reasonable time."""
     if len(text) < LONG // 4:
-        return THOROUGH
+        return VECTORISED
     longest = max(map(len, text.split("\ndefine ")))
     return QUICK if longest >= LONG or len(text) >= MOST else LOOPED
 

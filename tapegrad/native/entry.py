@@ -28,6 +28,7 @@ from ..tensor import Tensor, value_of, wrap
 from .function import Derived, NativeFunction, Variant, joined, real_leaves, refuse_shared
 
 if TYPE_CHECKING:
+    from .formed import ByForm
     from .overloading import Overloaded
 
 
@@ -71,7 +72,7 @@ class Bound:
     def variant(self, xs: Sequence[Any]) -> Variant:
         return self.function.variant(self.args(xs))
 
-    def derived(self, args: tuple[Any, ...]) -> Derived | Overloaded:
+    def derived(self, args: tuple[Any, ...]) -> Derived | Overloaded | ByForm:
         """What is compiled for arguments as `args` gives them."""
         return self.function.variant(args).derived(self.positions)
 
@@ -82,7 +83,7 @@ class Bound:
         _, bars = derived.run(args, self.seeds(derived, g))
         return [_value(b) for b in bars]
 
-    def seeds(self, derived: Derived | Overloaded, g: Any) -> tuple[Any, ...]:
+    def seeds(self, derived: Derived | Overloaded | ByForm, g: Any) -> tuple[Any, ...]:
         """Cotangents of the active results, from that of the op's result."""
         if len(self.outs) == derived.seeds == derived.results == 1:
             return (np.ascontiguousarray(g) if np.ndim(g) else float(g),)

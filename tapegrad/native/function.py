@@ -31,6 +31,7 @@ from ..tensor import Tensor
 from . import (
     adjoint,
     finishing,
+    formed,
     inference,
     lowering,
     nests,
@@ -71,7 +72,7 @@ class NativeFunction:
         kept = getattr(getattr(dispatcher, "_cache", None), "frozen", None)
         self.frozen = kept or store.Frozen(self.py_func)
         self.variants: dict[Any, Variant] = {}
-        self.latest: Derived | Overloaded | None = None
+        self.latest: Derived | Overloaded | formed.ByForm | None = None
         self._by_types: dict[tuple[Any, ...], Variant] = {}
         self._flat: dict[Any, NativeFunction] = {}
         self._lock = threading.RLock()
@@ -260,7 +261,7 @@ class NativeFunction:
         out = derived.run(full, (1.0,))
         shortcut = None
         kinds = tuple(map(type, args))
-        if full is args and _SIMPLE.issuperset(kinds) and isinstance(derived, Derived):
+        if full is args and _SIMPLE.issuperset(kinds) and hasattr(derived, "shortcut"):
             call = derived.shortcut(several)
             shortcut = None if call is None else (kinds, call)
         return None if out[0] is None else np.float64(out[0]), out[1], shortcut
@@ -287,7 +288,7 @@ class NativeFunction:
         the reverse."""
         return markup.Lines(self._derived("explain()").explain())
 
-    def _derived(self, asked: str) -> Derived | Overloaded:
+    def _derived(self, asked: str) -> Derived | Overloaded | formed.ByForm:
         if self.latest is None:
             raise NotDifferentiable(
                 f"{asked} of {self.__name__} was asked, but no derivative of it has been made, and types decide what it "
@@ -323,7 +324,9 @@ class Variant:
     def __init__(self, owner: NativeFunction, args: tuple[Any, ...]) -> None:
         self.owner = owner
         self.types = tuple(numba.typeof(a) for a in args)
-        self._derived: dict[Any, Derived | Overloaded] = {}
+        self._derived: dict[Any, Derived | Overloaded | formed.ByForm] = {}
+        self.outside = ""
+        """Why the program form does not have this function; empty where it has, or was not asked."""
         self._pushed: dict[Any, Any] = {}
         self._bent: dict[Any, Any] = {}
         self._beyond: dict[Any, Overloaded] = {}
@@ -367,7 +370,9 @@ class Variant:
             for i in positions
         ]
 
-    def derived(self, positions: tuple[int, ...], valued: bool = True) -> Derived | Overloaded:
+    def derived(
+        self, positions: tuple[int, ...], valued: bool = True
+    ) -> Derived | Overloaded | formed.ByForm:
         """The compiled adjoint by the parameters at these positions, or what overloading has in its place.
 
         Where the value is not asked for, it may be one that leaves it out.
@@ -387,15 +392,34 @@ class Variant:
         self.owner.latest = found
         return found
 
-    def _made(self, positions: tuple[int, ...], valued: bool) -> Derived | Overloaded:
+    def _made(
+        self, positions: tuple[int, ...], valued: bool
+    ) -> Derived | Overloaded | formed.ByForm:
         """By the engine that the function's mode names; in mode "auto" by overloading where the transformation refuses."""
         mode = self.owner.mode
         if mode == "overload":
             return self.overloaded(positions, 'mode="overload" asks for it')
+        if mode == "form" or (mode == "auto" and formed.switched_on()):
+            try:
+                found = formed.ByForm(self, positions)
+                if mode == "form" or formed.is_worthwhile(found.generic.program):
+                    return found
+                self.outside = "its loops and arrays are too few to gain by it"
+            except formed.Outside as why:
+                self.outside = str(why)
+                if mode == "form":
+                    raise NotDifferentiable(
+                        f'the derivative of {self.owner.__name__} was asked by mode="form", but the function lies outside the '
+                        f'program form:\n  {why}\n  Use mode="auto", which has other engines for it.'
+                    ) from why
+        return self.transformed(positions, valued)
+
+    def transformed(self, positions: tuple[int, ...], valued: bool) -> Derived | Overloaded:
+        """By the generated adjoint; in mode "auto" by overloading where the transformation refuses."""
         try:
             return Derived(self, positions, valued)
         except NotDifferentiable as refused:
-            if mode == "adjoint":
+            if self.owner.mode == "adjoint":
                 raise
             return self.overloaded(
                 positions, f"the adjoint transformation refuses:\n  {refused}", refused
@@ -483,7 +507,7 @@ class Variant:
     ) -> list[Any]:
         """The derivative along directions of what `Derived.run` gives: forward mode over the adjoint. Directions and results as in
         `push`."""
-        derived = self.derived(positions)
+        derived, seeds = self._generated(positions, seeds)
         if not isinstance(derived, Derived):
             return derived.bend(args, seeds, directions)
         other = self._beyond.get(positions)
@@ -496,6 +520,15 @@ class Variant:
         except NotDifferentiable as refused:
             other = self._in_place_of(derived, positions, refused)
         return other.bend(args, seeds, directions)
+
+    def _generated(
+        self, positions: tuple[int, ...], seeds: tuple[Any, ...]
+    ) -> tuple[Derived | Overloaded, tuple[Any, ...]]:
+        """The engine that can be differentiated once more, and its seeds."""
+        derived = self.derived(positions)
+        if isinstance(derived, formed.ByForm):
+            return derived.other, derived.seeds_of_other(seeds)
+        return derived, seeds
 
     def _in_place_of(
         self, derived: Derived, positions: tuple[int, ...], refused: NotDifferentiable
@@ -589,7 +622,7 @@ class Variant:
         directions: tuple[Sequence[Any], Sequence[Any]],
     ) -> list[Any]:
         """The derivative along a second direction of what `bend` gives along the first: forward mode over its code."""
-        derived = self.derived(positions)
+        derived, seeds = self._generated(positions, seeds)
         if not isinstance(derived, Derived) or positions in self._beyond:
             raise NotDifferentiable(
                 f"a third derivative of {self.owner.__name__} was asked, which only the adjoint engine has, and this function is "
@@ -1078,6 +1111,7 @@ def _take_over(stacks: dict[str, np.ndarray], names: Sequence[str], given: Seque
 def release_memory() -> None:
     """Give back the stacks that this thread's derivatives keep between calls, and the tapes of overloaded ones."""
     _stacks.held = None
+    formed.release_memory()
     if "tapegrad.native.carriers" in sys.modules:
         from . import carriers
 
@@ -1088,6 +1122,7 @@ def kept_bytes() -> int:
     """Bytes that this thread's stacks and the tapes of overloaded functions take at present."""
     held = getattr(_stacks, "held", None)
     stacks = 0 if held is None else sum(a.nbytes for a in held.values())
+    stacks += formed.kept_bytes()
     if "tapegrad.native.carriers" in sys.modules:
         from . import carriers
 
@@ -1183,8 +1218,8 @@ def njit(f: Any = None, /, **options: Any) -> Any:
     for the argument types that come. What has no rule raises NotDifferentiable naming file, line and expression.
 
     `mode` chooses the engine: "adjoint" (generated code, the fast one), "overload" (the function runs on numbers that record
-    each operation, which takes more of the language) or "auto", overloading where the transformation refuses. `f.explain()` tells
-    which it was.
+    each operation, which takes more of the language), "form" (array programs and nests of loops as one program of machine code, and
+    an error for what lies outside) or "auto", overloading where the transformation refuses. `f.explain()` tells which it was.
 
     `memory_limit` bounds, in bytes, what a stack of the reverse sweep may take (default: three quarters of the memory).
     With `parallel=True`, threads share derivatives of loops over `prange` where it is shown that passes do not meet in it; `f.explain()`

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numba.core.cpu import CPUTargetOptions
 
-MODES = ("auto", "adjoint", "overload")
+MODES = ("auto", "form", "adjoint", "overload")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ def checked(options: dict[str, Any]) -> Options:
         raise TypeError(_told("mode", mode, "its engines have names", 'mode="auto"'))
     if mode not in MODES:
         raise ValueError(
-            f"njit was given mode={mode!r}, but its engines are 'auto', 'adjoint' and 'overload': write one of these."
+            f"njit was given mode={mode!r}, but its engines are 'auto', 'form', 'adjoint' and 'overload': write one of these."
         )
     for name, value in given.items():
         known = _NUMBA.get(name)

@@ -1,0 +1,69 @@
+"""The program form: one typed program of loops over regions, for whole-array statements and scalar loops alike.
+
+    front end --> program of statements --> grouping --> derivative --> lowering --> passes --> writer --> machine code
+                  (mathematics)                                        (loops: schedule)
+
+A front end (`native.forming` for Numba source) says what a function computes as statements over regions of buffers. The derivative maps
+statements to statements. Lowering turns statements into loops of single stores; passes rewrite the loops; one writer prints them as
+LLVM IR, which `compiler.jit` optimises, links and keeps on disk. Everything that moves a memory access asks `order`, and only `order`,
+whether it may.
+
+In the order of reading:
+
+    affine       whole numbers that are affine in loop variables and sizes
+    form         buffers, accesses, statements, stores, loops; `text` prints them
+    expressions  interned formulas
+    order        the one question: may A touch an element that B touches later?
+    arrays       shapes and index arithmetic; builds programs for front ends
+    grouping     scalar code as statements of several stores
+    partials     the partials declared in `tapegrad.ops`, as expressions
+    cotangents   the chain rule within one statement
+    residuals    what the reverse sweep needs, and where it finds it
+    derivative   reverse mode
+    lowering     statements to loops
+    passes       rewrites of loops
+    writer       LLVM IR
+    running      the call from Python
+    compiling    all of it in a row
+
+What was decided, and why
+-------------------------
+
+*A statement computes all its values first, then stores them in order.* Then `A[1:] = A[:-1]` is one statement whose derivative is one
+statement, and updates in place, residuals and grouped scalar code need no cases of their own. Whether it needs a temporary is decided
+behind the derivative, by lowering.
+
+*The reverse sweep puts back what was overwritten.* A store keeps the old element only if a derivative reads it at an earlier point. The
+alternative, a copy at each reader, keeps one value several times. Buffers of one iteration are computed again where that is
+elementwise and needs no more residuals (operations for bytes), else widened by the loops around: no store is executed for keeping.
+
+*Sizes are symbols; what cannot be proved of them is assumed, and checked at each call before anything is written.* Indices below zero
+by chance, arrays broadcast by chance and lengths that differ go to the engine that was there before.
+
+*Sums are taken in any order in registers only.* Memory is never reassociated, products and sums are never contracted.
+
+Not yet in the form, each tried against it:
+
+- `while` and loops that are left early: a loop whose range has the bound "until the condition", with a counter that the forward sweep
+  stores; order treats its number of iterations as a size of its own, unknown and not negative, so all proofs about bodies hold. The
+  residuals of one iteration need a stack that grows: buffers with one extent that is known at run time only. No new node but the bound.
+- branches: a node with a condition and two bodies. The condition is a residual byte for each iteration (a mask), both sweeps branch on
+  it, and order takes both sides as possible. Small branches of numbers stay `where`, as now, which vectors need.
+- calls (BLAS, LAPACK, FFT, SciPy's functions, rules of users): a statement whose stores are replaced by a callee with the regions
+  it reads and writes; order needs nothing else, the derivative is the callee's rule, built from statements and calls. Matrix
+  products stay outside until then: loops would be slower than BLAS.
+- index arrays: an access whose index has a term that is a load. Order answers "perhaps" for that dimension, sums into it commute
+  unless told otherwise, `=` into it saves every element that it overwrites. `Access.index` becomes a tuple of affine or loaded
+  indices; affine ones keep all proofs.
+- complex numbers: pairs of buffers, as `native.pairs` dissolves them already in front of the form; the form stays real.
+- forward mode: the tangent of a statement is a statement over the same axes with the tangents' stores beside the values'; nothing is
+  kept, nothing turned round. It shares `partials`; `cotangents` gets a sibling that goes upwards.
+- second order: the gradient is a program of statements, so forward mode of it is the Hessian's product. Reverse of reverse
+  works in principle, but `strong` and `chosen` need partials of their own: (p, g, selected by g == 0).
+- threads: a loop whose iterations are proved apart but for sums, cut into chunks of a number that does not depend on the threads, so no
+  bit of a sum does; private copies of what is summed, added in the order of the chunks. A pass behind `fuse`.
+- checkpoints: a loop with snapshots is a loop over segments whose body is a loop; what is live into a segment is saved, the segment's
+  residuals are local to it and computed again. The rule for local buffers is the same; the segment is the iteration.
+- tiles and peeled loops need bounds with minimum and maximum: a tuple of affine bounds, of which the largest (smallest) counts. Order
+  takes several inequalities as easily as one.
+"""

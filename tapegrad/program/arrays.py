@@ -1,0 +1,262 @@
+"""Arrays while a program is built: a shape, and the element at an index.
+
+Slices, broadcasts, transposes and reversals are arithmetic on indices and leave no statement behind. A `Builder` appends statements and
+loops; front ends tell it what the source does. What an index needs to be in bounds is proved from the loops around it, or becomes an
+assumption about sizes that each call checks.
+
+Invariant: an array with an `access` is a view of memory, so it changes with the memory; any other one is a formula, to be stored before
+what it reads is changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from .affine import ONE, ZERO, Affine, affine
+from .expressions import F8, Expr, cast, const, load, node
+from .form import Access, Buffer, Loop, Names, Program, Range, Statement, Store, over, sites
+from .order import Order
+
+Index = tuple[Affine, ...]
+
+
+class Outside(Exception):
+    """The program lies outside the form; says what in it does, for people."""
+
+
+@dataclass(eq=False, slots=True)
+class Array:
+    """A shape, and the element at an index; a number has no axes."""
+
+    shape: Index
+    at: Callable[[Index], Expr]
+    dtype: str = F8
+    access: Callable[[Index], Access] | None = None
+    reads: frozenset[Buffer] = frozenset()
+
+    def element(self, index: Index) -> Expr:
+        """What it has at an index of the shape that it is broadcast to."""
+        own = index[len(index) - len(self.shape) :]
+        return self.at(tuple(ZERO if n == ONE else i for i, n in zip(own, self.shape, strict=True)))
+
+    def number(self) -> Expr:
+        return self.at(())
+
+
+def of_number(e: Expr) -> Array:
+    return Array((), lambda _: e, e.dtype, None, frozenset(leaf.access.buffer for leaf in e.loads))
+
+
+def of_buffer(b: Buffer) -> Array:
+    return viewed(b.extents, lambda index: Access(b, index), b)
+
+
+def viewed(shape: Index, access: Callable[[Index], Access], b: Buffer) -> Array:
+    return Array(shape, lambda index: load(access(index)), b.dtype, access, frozenset((b,)))
+
+
+def remapped(a: Array, shape: Index, to: Callable[[Index], Index]) -> Array:
+    """A view of a view, or the same of a formula."""
+    own = a.access
+    access = None if own is None else lambda index: own(to(index))
+    return Array(shape, lambda index: a.at(to(index)), a.dtype, access, a.reads)
+
+
+class Builder:
+    """Appends statements to a program."""
+
+    def __init__(self, name: str) -> None:
+        self.names = Names()
+        self.name = name
+        self.root: list[Any] = []
+        self.body = self.root
+        self.path: tuple[Range, ...] = ()
+        self.inputs: list[Buffer] = []
+        self.outputs: list[Buffer] = []
+        self.sizes: list[str] = []
+        self.assumptions: list[Affine] = []
+        self._order: Order | None = None
+
+    def program(self) -> Program:
+        return Program(
+            self.name,
+            self.inputs,
+            self.outputs,
+            self.sizes,
+            self.root,
+            self.assumptions,
+            self.names,
+        )
+
+    @property
+    def order(self) -> Order:
+        if self._order is None:
+            self._order = Order(list(self.assumptions), self.sizes)
+        return self._order
+
+    def size(self, name: str) -> Affine:
+        if name not in self.sizes:
+            self.sizes.append(name)
+            self._order = None
+        return affine(name)
+
+    # ------------------------------------------------------------------------------------------ claims
+
+    def claim(self, claim: Affine, what: str) -> None:
+        """claim >= 0 here: proved, or assumed of the sizes."""
+        if self.order.proves(claim, self.path):
+            return
+        e = claim
+        for r in reversed(self.path):
+            c = e[r.var]
+            if c:
+                e = e.replaced({r.var: r.lo if c > 0 else r.hi - 1})
+        if not e.terms and e.const < 0:
+            raise Outside(f"{what} is out of bounds for some turn")
+        if e.terms:
+            self.assumptions.append(e)
+            self._order = None
+
+    def same(self, a: Affine, b: Affine, what: str) -> None:
+        """Two extents are equal."""
+        if a != b:
+            difference = a - b
+            if not difference.terms:
+                raise Outside(f"{what}: {a} and {b} differ")
+            self.claim(difference, what)
+            self.claim(difference * -1, what)
+
+    # ------------------------------------------------------------------------------------------ shapes
+
+    def broadcast(self, arrays: Sequence[Array]) -> Index:
+        rank = max((len(a.shape) for a in arrays), default=0)
+        shape = [ONE] * rank
+        for a in arrays:
+            for d, n in enumerate(a.shape, rank - len(a.shape)):
+                if shape[d] == ONE:
+                    shape[d] = n
+                elif n != ONE:
+                    self.same(n, shape[d], "shapes of operands")
+        return tuple(shape)
+
+    def elementwise(self, make: Callable[..., Expr], *arrays: Array, dtype: str = F8) -> Array:
+        reads = frozenset(b for a in arrays for b in a.reads)
+        return Array(
+            self.broadcast(arrays),
+            lambda index: make(*(a.element(index) for a in arrays)),
+            dtype,
+            None,
+            reads,
+        )
+
+    def position(self, i: Affine, n: Affine, what: str) -> Affine:
+        """An index as Python means it: a number below zero counts from the end."""
+        if self.order.proves(i * -1 - 1, self.path):
+            i = n + i
+        self.claim(i, what)
+        self.claim(n - i - 1, what)
+        return i
+
+    def sliced(
+        self, n: Affine, lo: Affine | None, hi: Affine | None, step: int, what: str
+    ) -> tuple[Affine, Affine]:
+        """(first index, extent) of a slice of step 1 or -1 of an axis of extent n."""
+
+        def end(x: Affine) -> Affine:
+            return n + x if self.order.proves(x * -1 - 1, self.path) else x
+
+        if step == 1:
+            first, last = ZERO if lo is None else end(lo), n if hi is None else end(hi)
+        elif step == -1 and lo is None and hi is None:
+            return n - 1, n
+        else:
+            raise Outside(f"{what} has a step")
+        self.claim(first, what)
+        self.claim(n - last, what)
+        self.claim(last - first, what)
+        return first, last - first
+
+    # ------------------------------------------------------------------------------------------ statements
+
+    def emit(self, axes: tuple[Range, ...], *stores: Store) -> None:
+        self.body.append(Statement(axes, list(stores)))
+
+    def buffer(self, stem: str, shape: Index, dtype: str, role: str = "temporary") -> Buffer:
+        return Buffer(self.names(stem), shape, dtype, role)
+
+    def store(self, target: Array, value: Array, mode: str = "=") -> None:
+        """target = value, element by element, as NumPy does it: all of the value first."""
+        assert target.access is not None
+        axes = over(tuple(n for n in target.shape if n != ONE), self.names)
+        moving = iter(axes)
+        index = tuple(ZERO if n == ONE else next(moving).at for n in target.shape)
+        extra = len(value.shape) - len(index)
+        for n in value.shape[: max(extra, 0)]:
+            self.same(n, ONE, "shape of what is stored")
+        for n, m in zip(value.shape[max(extra, 0) :], target.shape[max(-extra, 0) :], strict=True):
+            if n != ONE:
+                self.same(n, m, "shape of what is stored")
+        at = (ZERO,) * max(extra, 0) + index
+        self.emit(axes, Store(target.access(index), cast(value.element(at), target.dtype), mode))
+
+    def kept(self, value: Array, stem: str) -> Array:
+        """The value in memory of its own."""
+        b = self.buffer(stem, value.shape, value.dtype)
+        self.store(of_buffer(b), value)
+        return of_buffer(b)
+
+    def reduced(self, value: Array, axes: Sequence[int], mode: str, stem: str) -> Array:
+        """A sum, maximum or minimum over some axes, in memory of its own."""
+        start = {"+=": 0.0, "max=": float("-inf"), "min=": float("inf")}[mode]
+        left = tuple(d for d in range(len(value.shape)) if d not in axes)
+        b = self.buffer(stem, tuple(value.shape[d] for d in left), value.dtype)
+        if mode != "+=":
+            for d in axes:
+                self.claim(value.shape[d] - 1, "an extreme of nothing")
+        self.store(of_buffer(b), of_number(const(start, value.dtype)))
+        every = over(value.shape, self.names)
+        index = tuple(r.at for r in every)
+        target = Access(b, tuple(index[d] for d in left))
+        ordered = (*(every[d] for d in left), *(every[d] for d in axes))
+        self.emit(ordered, Store(target, value.at(index), mode))
+        return of_buffer(b)
+
+    def product(self, a: Array, b: Array) -> Array:
+        """`a @ b`, one of which is a vector."""
+        self.same(a.shape[-1], b.shape[0], "shapes of a product")
+        if len(b.shape) == 1:
+            row = Array(b.shape, b.at, b.dtype, None, b.reads)
+            terms = self.elementwise(lambda x, y: node("multiply", x, y), a, row, dtype=a.dtype)
+            return self.reduced(terms, [len(a.shape) - 1], "+=", "product")
+        column = Array((a.shape[0], ONE), lambda i: a.at(i[:1]), a.dtype, None, a.reads)
+        terms = self.elementwise(lambda x, y: node("multiply", x, y), column, b, dtype=a.dtype)
+        return self.reduced(terms, [0], "+=", "product")
+
+    @contextmanager
+    def loop(self, stem: str, lo: Affine, hi: Affine, step: int) -> Iterator[Affine]:
+        """A loop whose body is what is appended meanwhile."""
+        r = Range(self.names(stem), lo, hi, step)
+        outside, path = self.body, self.path
+        self.body, self.path = [], (*path, r)
+        outside.append(Loop(r, self.body))
+        try:
+            yield r.at
+        finally:
+            self.body, self.path = outside, path
+
+    def overlap(self, target: Array, value: Array) -> bool:
+        """Whether a store may change elements that later points of the same store read."""
+        if target.access is None or value.access is None or not target.reads & value.reads:
+            return False
+        axes = over(target.shape, self.names)
+        index = tuple(r.at for r in axes)
+        own = target.access(index)
+        read = value.element(index).access
+        if own == read:
+            return False
+        found = list(sites([Statement(axes, [Store(own, load(read))])], self.path))
+        (r, w) = found
+        return self.order.meet(w, r, len(self.path))

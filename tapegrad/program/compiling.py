@@ -1,0 +1,35 @@
+"""From the program of a function to the program that is written: grouping, derivative, lowering, passes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from .derivative import gradient
+from .expressions import nodes
+from .form import Buffer, Program, sites
+from .grouping import grouped
+from .lowering import lowered
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A program for the writer, and whether a guarded form of it differs: it has products of cotangents and partials."""
+
+    program: Program
+    strong: bool
+
+
+def differentiated(program: Program, wanted: Sequence[Buffer], keep: bool = True) -> Program:
+    """Value, and cotangents of the wanted inputs, of a program of statements; each output has a seed among the inputs."""
+    return gradient(grouped(program), wanted, program.outputs, keep)
+
+
+def prepared(program: Program, without: Collection[str] = ()) -> Prepared:
+    """The program as loops of stores, rewritten by all passes but those named `without`."""
+    from .passes import optimised
+
+    result = optimised(lowered(program), without)
+    values = {s.store.value for s in sites(result.body) if s.write}
+    strong = any(n.op in ("strong", "chosen") for n in nodes(values))
+    return Prepared(result, strong)

@@ -1,0 +1,53 @@
+"""The passes over loops, in order. Each takes and gives loops that mean the same; each can be left out.
+
+distribute   a loop for each store, wherever order allows
+interchange  rows innermost
+straighten   loops that may run either way run upwards
+split        three pieces where one iteration alone stands in the way of vectors
+fuse         loops over the same buffers become one
+first_write  zero and a sum is an assignment; stores that nothing reads go
+contract     temporaries of one iteration lose the loop's extent
+promote      sums and constants of an innermost loop in registers
+prove        loops whose iterations are independent say so; nothing is moved any more
+
+Every pass asks order anew of the program that it finds; none trusts what another one proved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any
+
+from ..form import Program
+from ..grouping import without_dead
+from .contraction import contracted, first_writes
+from .fusion import distributed, fused
+from .interchange import interchanged
+from .parallel import proved, straightened
+from .registers import promoted
+from .scope import Scope
+from .splitting import pieces
+
+PASSES: dict[str, Callable[[list[Any], Scope], list[Any]]] = {
+    "distribute": distributed,
+    "interchange": interchanged,
+    "straighten": straightened,
+    "split": pieces,
+    "fuse": fused,
+    "first_write": first_writes,
+    "contract": contracted,
+    "promote": promoted,
+    "prove": proved,
+}
+
+
+def optimised(program: Program, without: Collection[str] = ()) -> Program:
+    """The program after all passes but those named `without`."""
+    scope = Scope(program)
+    for name, rewrite in PASSES.items():
+        if name not in without:
+            scope.count(program.body)
+            program = program.of(rewrite(program.body, scope))
+            if name == "first_write":
+                program = without_dead(program)
+    return program

@@ -1,0 +1,98 @@
+"""Distribution: a loop for each store wherever order allows. Fusion: loops that share a buffer become one again, where that leaves
+innermost loops as parallel as they were. So the derivative of a stencil has a loop for each store that another one may hit, and one for
+the rest.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..affine import Affine
+from ..form import Loop, Range, Site, Store
+from .registers import parallel_in_registers
+from .scope import Path, Scope, found, innermost, meeting, renamed, reordered
+
+
+def distributed(body: list[Any], scope: Scope, path: Path = ()) -> list[Any]:
+    out: list[Any] = []
+    for s in body:
+        if not isinstance(s, Loop):
+            out.append(s)
+            continue
+        r = s.range
+        inside = (*path, r)
+        inner = distributed(s.body, scope, inside)
+        parts = [found([x], inside, k) for k, x in enumerate(inner)]
+        start = 0
+        for cut in range(1, len(inner) + 1):
+            left = [site for p in parts[start:cut] for site in p]
+            right = [site for p in parts[cut:] for site in p]
+            if cut < len(inner) and not _may_cut(left, right, scope, len(path)):
+                continue
+            if start == 0 and cut == len(inner):
+                out.append(Loop(r, inner))
+            else:
+                new = Range(scope.names(r.var.split(".")[0]), r.lo, r.hi, r.step)
+                out.append(Loop(new, renamed(inner[start:cut], {r.var: new.at})))
+            start = cut
+    return out
+
+
+def _may_cut(left: list[Site], right: list[Site], scope: Scope, depth: int) -> bool:
+    """Whether all iterations of one part may run before all of the other; registers hand nothing on from one to the other."""
+    written = {s.access.buffer for s in (*left, *right) if s.write and s.access.buffer.is_register}
+    if written & {s.access.buffer for s in left} & {s.access.buffer for s in right}:
+        return False
+    return not reordered(scope.order, left, right, depth)
+
+
+def together(a: Loop, b: Loop, path: Path, scope: Scope) -> Loop | None:
+    """One loop of both bodies, if it means the same and is worth it."""
+    p, q = a.range, b.range
+    if p.step != q.step or (q.hi - q.lo) != (p.hi - p.lo):
+        return None
+    shift: Affine = p.at + (q.lo - p.lo)
+    second = renamed(b.body, {q.var: shift})
+    loop = Loop(p, a.body + second)
+    inside = (*path, p)
+    left, right = found(a.body, inside), found(second, inside, len(a.body))
+    if not _shared(left, right, p.var) or reordered(scope.order, left, right, len(path)):
+        return None
+    if innermost(a) and innermost(b):
+        before = parallel_in_registers(a, path, scope), parallel_in_registers(b, path, scope)
+        if any(before) and not (all(before) and parallel_in_registers(loop, path, scope)):
+            return None
+    return loop
+
+
+def _shared(left: list[Site], right: list[Site], var: str) -> bool:
+    """Both bodies touch a buffer at the same place along the loop."""
+
+    def along(sites: list[Site]) -> set[Any]:
+        return {
+            (s.access.buffer, d, i) for s in sites for d, i in enumerate(s.access.index) if i[var]
+        }
+
+    return bool(along(left) & along(right))
+
+
+def fused(body: list[Any], scope: Scope, path: Path = ()) -> list[Any]:
+    """Each loop takes in every earlier one that it may be joined with; stores move up past what they do not touch."""
+    out: list[Any] = []
+    for s in body:
+        own, at = found([s], path), len(out)
+        for k in reversed(range(len(out))):
+            joined = together(out[k], s, path, scope) if _both_loops(s, out[k]) else None
+            if joined is not None:
+                out.pop(k)
+                s, at, own = joined, k, found([joined], path)
+            elif meeting(scope.order, found([out[k]], path), own, len(path)):
+                break
+            elif isinstance(s, Store) and isinstance(out[k], Loop):
+                at = k
+        out.insert(at, s)
+    return [s.of(fused(s.body, scope, (*path, s.range))) if isinstance(s, Loop) else s for s in out]
+
+
+def _both_loops(a: Any, b: Any) -> bool:
+    return isinstance(a, Loop) and isinstance(b, Loop)

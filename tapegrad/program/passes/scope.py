@@ -1,0 +1,144 @@
+"""What the passes ask: accesses of parts of a body, which of them clash, and what must not be put in another order.
+
+Invariant: nothing is remembered from one pass to the next but answers about accesses and bounds, which stay true.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ..form import Access, Buffer, Loop, Program, Range, Site, Store, sites
+from ..order import Order
+
+Path = tuple[Range, ...]
+
+
+class Scope:
+    """A program while passes rewrite it."""
+
+    def __init__(self, program: Program) -> None:
+        self.order = Order(program.assumptions, program.sizes)
+        self.names = program.names
+        self.count(program.body)
+
+    def count(self, body: Sequence[Any]) -> None:
+        """Where each buffer is used; to be told of a new body before `only_in` is asked."""
+        self.uses = Counter(s.access.buffer for s in sites(body))
+
+    def only_in(self, loop: Loop) -> set[Buffer]:
+        """Buffers that nothing outside the loop touches, so that their last values die with it."""
+        here = Counter(s.access.buffer for s in sites(loop.body))
+        return {b for b, count in here.items() if self.uses[b] == count}
+
+
+def found(body: Sequence[Any], path: Path, at: int = 0) -> list[Site]:
+    """The accesses of some parts of one body, `at` being the position of the first."""
+    return list(sites(body, path, (0,) * len(path), at))
+
+
+def updates(s: Site) -> bool:
+    """The access is the element that its store adds to, which the store reads for nothing else."""
+    return (
+        s.store.mode != "="
+        and s.access == s.store.target
+        and all(leaf.access != s.access for leaf in s.store.value.loads)
+    )
+
+
+def commute(a: Site, b: Site) -> bool:
+    """Two additions to one element may change places, and so may two maxima of it."""
+    return a.store.mode == b.store.mode and updates(a) and updates(b)
+
+
+def clashes(
+    first: Sequence[Site], second: Sequence[Site], additions: bool = False
+) -> Iterator[tuple[Site, Site]]:
+    """Pairs on one buffer of which one writes, but for those that commute (unless `additions` count, too)."""
+    by_buffer: dict[Buffer, list[Site]] = {}
+    for b in second:
+        by_buffer.setdefault(b.access.buffer, []).append(b)
+    for a in first:
+        for b in by_buffer.get(a.access.buffer, ()):
+            if (a.write or b.write) and (additions or not commute(a, b)):
+                yield a, b
+
+
+def reordered(order: Order, first: Sequence[Site], second: Sequence[Site], depth: int) -> bool:
+    """May something of `second` happen, within the loops they share, before what it clashes with in `first`?"""
+    return any(order.precedes(b, a, depth) for a, b in clashes(first, second))
+
+
+def meeting(order: Order, first: Sequence[Site], second: Sequence[Site], depth: int) -> bool:
+    """May they touch one element in one iteration of the loops around?"""
+    return any(order.meet(a, b, depth) for a, b in clashes(first, second))
+
+
+def inside(a: Access, path: Path, order: Order) -> bool:
+    """The element exists in every iteration of `path`, whether or not a loop within runs."""
+    bounds = zip(a.index, a.buffer.extents, strict=True)
+    return all(order.proves(i, path) and order.proves(n - i - 1, path) for i, n in bounds)
+
+
+def innermost(s: Any) -> bool:
+    return isinstance(s, Loop) and not any(isinstance(x, Loop) for x in s.body)
+
+
+def private(loop: Loop) -> set[Buffer]:
+    """Registers that each iteration writes before it reads them: not in a loop within, which may be empty."""
+    seen: dict[Buffer, bool] = {}
+    for s in sites(loop.body):
+        if s.access.buffer.is_register:
+            seen.setdefault(s.access.buffer, s.write and s.store.mode == "=" and not s.path)
+    return {b for b, first in seen.items() if first}
+
+
+def carried(
+    loop: Loop,
+    path: Path,
+    scope: Scope,
+    additions: bool,
+    apart: set[Buffer] | frozenset[Buffer] = frozenset(),
+) -> bool:
+    """May one iteration touch what another one writes?"""
+    every = [s for s in found(loop.body, (*path, loop.range)) if s.access.buffer not in apart]
+    kinds = {
+        (s.access, s.write, s.path, not additions and (s.store.mode, updates(s))): s for s in every
+    }
+    some = list(kinds.values())
+    depth, step = len(path), loop.range.step
+    return any(scope.order.meet(a, b, depth, step) for a, b in clashes(some, some, additions))
+
+
+def sums(loop: Loop) -> set[Buffer]:
+    """Registers that the loop only adds to, or only takes maxima or minima of: they are gathered in any order."""
+    users: dict[Buffer, set[str]] = {}
+    for s in found(loop.body, ()):
+        if s.access.buffer.is_register:
+            own = s.access == s.store.target
+            reads = not own or any(leaf.access == s.access for leaf in s.store.value.loads)
+            users.setdefault(s.access.buffer, set()).add("read" if reads else s.store.mode)
+    return {b for b, modes in users.items() if modes in ({"+="}, {"max="}, {"min="})}
+
+
+def independent(loop: Loop, path: Path, scope: Scope) -> bool:
+    """Whether the iterations of an innermost loop may run in any order, and at once."""
+    return innermost(loop) and not carried(loop, path, scope, True, private(loop) | sums(loop))
+
+
+def renamed(body: Sequence[Any], values: dict[str, Any]) -> list[Any]:
+    """The body with loop variables replaced; its own loops keep their variables."""
+    from ..expressions import renamed as in_values
+
+    out: list[Any] = []
+    for s in body:
+        if isinstance(s, Loop):
+            r = s.range
+            new = replace(r, lo=r.lo.replaced(values), hi=r.hi.replaced(values))
+            out.append(Loop(new, renamed(s.body, values)))
+        else:
+            (value,) = in_values([s.value], values)
+            out.append(Store(s.target.replaced(values), value, s.mode))
+    return out

@@ -1,0 +1,241 @@
+"""Residuals: what the reverse sweep needs of the forward one, and where it finds it.
+
+The reverse sweep runs backwards over the same memory, so a value is kept only where it would be gone. Four cases, by buffer:
+
+- nothing overwrites what a derivative reads: it stands (a linear program reads nothing at all);
+- a buffer of one iteration (*local*: each iteration of a loop writes it whole before reading it) is computed again by the reversed
+  iteration, where that is elementwise and what it reads stands; else it is *widened*, one copy for each iteration, so that no iteration
+  overwrites another's;
+- a store into any other buffer *saves* the element that it overwrites, and the reverse sweep puts it back as it passes;
+- a comparison whose operands would have to be saved for it alone is kept as a byte.
+
+Invariant: when the reverse sweep comes to a statement, every element that its derivative reads has the value from before the
+statement (or after it, where the derivative says so): each later store that touches the element is in `saved`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from .affine import ZERO, Affine
+from .expressions import TESTS, Expr, load, nodes, rewritten
+from .form import AFTER, Access, Buffer, Program, Range, Site, Store, sites
+from .order import Order
+
+
+@dataclass(eq=False)
+class Adjoint:
+    """The derivative of one statement: cotangents by access, in terms of values before it, and of results (`after`) after it."""
+
+    site: Site
+    bars: dict[Access, Expr]
+    after: dict[Expr, Access] = field(default_factory=dict)
+    """Stand-ins for what was stored, by the node that takes its place in `bars`."""
+    extra: list[Expr] = field(default_factory=list)
+    """What the derivative computes beside the cotangents."""
+    masks: dict[Expr, Access] = field(default_factory=dict)
+
+    def roots(self) -> list[Expr]:
+        return [*self.bars.values(), *self.extra]
+
+    def reads(self) -> list[Site]:
+        """Sites of the values that it reads; cotangents are not among them."""
+        found = []
+        for n in nodes(self.roots()):
+            if n in self.after:
+                found.append(self.site.probe(self.after[n], AFTER))
+            elif n.op == "load" and n.access.buffer.role != "cotangent":
+                found.append(self.site.probe(n.access, 0))
+        return found
+
+
+class Residuals:
+    """The choice for one program; `decide` is told every statement's derivative."""
+
+    def __init__(self, program: Program, keep: bool = True) -> None:
+        self.program, self.keep = program, keep
+        self.order = Order(program.assumptions, program.sizes)
+        self.sites = list(sites(program.body))
+        self.writes: dict[Buffer, list[Site]] = {}
+        for s in self.sites:
+            if s.write:
+                self.writes.setdefault(s.access.buffer, []).append(s)
+        self.covering: set[Store] = set()
+        """Stores by which an iteration writes a local buffer first, and whole."""
+        self.local = self._locals()
+        self.saved: set[Store] = set()
+        self.again: set[Buffer] = set()
+        self.wide: dict[Buffer, tuple[Buffer, tuple[Affine, ...]]] = {}
+        self._needed: dict[Buffer, None] = {}
+
+    # ------------------------------------------------------------------------------------------ what is local
+
+    def _locals(self) -> dict[Buffer, int]:
+        """Buffers of one iteration, with the number of loops around it."""
+        touching: dict[Buffer, list[Site]] = {}
+        for s in self.sites:
+            touching.setdefault(s.access.buffer, []).append(s)
+        found = {}
+        for b, those in touching.items():
+            if b.role != "temporary":
+                continue
+            depth = min(len(s.path) for s in those)
+            while len({s.path[:depth] for s in those}) > 1:
+                depth -= 1
+            first = min(those, key=lambda s: s.place)
+            if not depth or not first.write or first.store.mode != "=":
+                continue
+            early = (not s.write and self.order.precedes(s, first, depth) for s in those)
+            if covers(first, depth) and not any(early):
+                found[b] = depth
+                self.covering.add(first.store)
+        return found
+
+    # --------------------------------------------------------------------------------------- what must be kept
+
+    def overwriting(self, probe: Site, depth: int = 0) -> list[Site]:
+        """Writes that may touch the element at or after a read, in the same iteration of so many loops."""
+        return [
+            w
+            for w in self.writes.get(probe.access.buffer, ())
+            if self.order.precedes(probe, w, depth)
+        ]
+
+    def _after(self, probe: Site) -> list[Site]:
+        """The same among iterations that share the buffer."""
+        return self.overwriting(probe, self.local.get(probe.access.buffer, 0))
+
+    def need(self, probe: Site) -> None:
+        """A derivative reads this value."""
+        if not self.keep:
+            return
+        if probe.access.buffer in self.local:
+            self._needed.setdefault(probe.access.buffer)
+        self.saved.update(w.store for w in self._after(probe))
+
+    def cost(self, adjoint: Adjoint) -> int:
+        """How many more stores would have to save."""
+        lost = {w.store for probe in adjoint.reads() for w in self._after(probe)}
+        return len(lost - self.saved)
+
+    def mask(self, adjoint: Adjoint) -> None:
+        """Comparisons that are to be kept as bytes, because nothing else needs what they compare."""
+        if not self.keep:
+            return
+        tests = [n for n in nodes(adjoint.roots()) if n.op in TESTS]
+        if not tests:
+            return
+        apart = Adjoint(adjoint.site, {}, adjoint.after)
+        stand = dict.fromkeys(tests, load(Access(Buffer("mask", (), "b1", "cotangent"))))
+        apart.extra = rewritten(adjoint.roots(), lambda n: None, stand)
+        others = {w.store for probe in apart.reads() for w in self._after(probe)} | self.saved
+        for n in tests:
+            mine = Adjoint(adjoint.site, {}, adjoint.after, [n])
+            lost = {w.store for probe in mine.reads() for w in self._after(probe)}
+            if lost - others:
+                adjoint.masks[n] = self.place("mask", adjoint.site, adjoint.site.axes, "b1")
+        if adjoint.masks:
+            known = {n: load(a) for n, a in adjoint.masks.items()}
+            whole = rewritten(adjoint.roots(), lambda n: None, known)
+            adjoint.bars = dict(zip(adjoint.bars, whole, strict=False))
+            adjoint.extra = whole[len(adjoint.bars) :]
+
+    def decide(self, adjoints: Iterable[Adjoint]) -> None:
+        """Which stores save, and which local buffers are computed again or widened."""
+        for a in adjoints:
+            for probe in a.reads():
+                self.need(probe)
+        todo = list(self._needed)
+        while todo:
+            b = todo.pop()
+            if b in self.again or b in self.wide:
+                continue
+            probes = self._inputs(b)
+            if probes is None:
+                self.wide[b] = self._widened(b)
+                continue
+            self.again.add(b)
+            for probe in probes:
+                self.need(probe)
+            todo = [x for x in self._needed if x not in self.again and x not in self.wide]
+
+    def _inputs(self, b: Buffer) -> list[Site] | None:
+        """What computing a local buffer again reads; None where that costs more than keeping it, or is not possible."""
+        depth = self.local[b]
+        found = []
+        for w in self.writes[b]:
+            if len(w.path) - depth + len(w.axes) > len(b.extents):
+                return None  # a sum, say
+            for leaf in w.store.value.loads:
+                if leaf.access.buffer is b:
+                    continue
+                probe = w.probe(leaf.access, 0)
+                if (
+                    self.overwriting(probe, depth)
+                    or {x.store for x in self._after(probe)} - self.saved
+                ):
+                    return None
+                found.append(probe)
+        return found
+
+    # ------------------------------------------------------------------------------------------ where it lies
+
+    def _widened(self, b: Buffer) -> tuple[Buffer, tuple[Affine, ...]]:
+        path = self.writes[b][0].path[: self.local[b]]
+        trips, index = box(path)
+        return Buffer(self.program.names(b.name), (*trips, *b.extents), b.dtype), index
+
+    def place(self, stem: str, site: Site, axes: Iterable[Range], dtype: str) -> Access:
+        """A residual's element for each iteration of the loops around a statement and each point of these axes."""
+        trips, index = box((*site.path, *axes))
+        return Access(Buffer(self.program.names(stem), trips, dtype), index)
+
+    def moved(self, a: Access) -> Access:
+        """Where an access goes, once local buffers have been widened."""
+        found = self.wide.get(a.buffer)
+        return a if found is None else Access(found[0], (*found[1], *a.index))
+
+
+def covers(first: Site, depth: int, apart: int | None = None) -> bool:
+    """Whether the loops within `depth` and the axes take a write through its whole buffer (but for the dimension `apart`)."""
+    inner = {r.var: r for r in (*first.path[depth:], *first.axes)}
+    dims = [
+        (i, n)
+        for d, (i, n) in enumerate(
+            zip(first.access.index, first.access.buffer.extents, strict=True)
+        )
+        if d != apart
+    ]
+    moving = [next((inner[v] for v in i.names() if v in inner), None) for i, _ in dims]
+    return len(set(moving)) == len(inner) == len(moving) and all(
+        r is not None and i == r.at and r.lo == ZERO and r.hi == n
+        for r, (i, n) in zip(moving, dims, strict=True)
+    )
+
+
+def box(ranges: Iterable[Range]) -> tuple[tuple[Affine, ...], tuple[Affine, ...]]:
+    """(extents, index) of the smallest box that has an element for each iteration of some loops."""
+    low: dict[str, Affine] = {}
+    high: dict[str, Affine] = {}
+    extents, index = [], []
+    for r in ranges:
+        lo, hi = _extreme(r.lo, low, high), _extreme(r.hi, high, low)
+        low[r.var], high[r.var] = lo, hi - 1
+        extents.append(hi - lo)
+        index.append(r.at - lo)
+    return tuple(extents), tuple(index)
+
+
+def _extreme(e: Affine, up: Mapping[str, Affine], down: Mapping[str, Affine]) -> Affine:
+    values = {n: (up if c > 0 else down)[n] for n, c in e.terms if n in up}
+    return e.replaced(values)
+
+
+def used(s: Store, axes: Iterable[Range]) -> tuple[Range, ...]:
+    """The axes along which a store has other targets."""
+    names = s.target.names()
+    return tuple(r for r in axes if r.var in names)
+
+
+__all__ = ["Adjoint", "Residuals", "box", "covers", "used"]

@@ -1,0 +1,212 @@
+"""A program in machine code, and the call that Python makes of it.
+
+`Compiled` is called with the arguments of the program, the arrays for its outputs and scratch memory. The entry is written in IR too: it
+reads addresses and lengths from the objects, checks types, dtypes, layouts, lengths and what the program assumes of sizes, and finds
+room for temporaries in the scratch memory. It answers DONE, one of the codes below, or how many bytes of scratch it needs.
+
+Invariant: nothing is written before every check has passed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..compiler import jit
+from .affine import ONE, Affine
+from .expressions import F4, F8
+from .form import Buffer, Program
+from .writer import BYTES, Writer
+
+DONE, OTHER, UNFIT = 0, -1, -2
+"""Done; arguments of other types or another pattern of equal extents; sizes for which the program's assumptions do not hold."""
+
+DTYPES = {F8: np.dtype(np.float64), F4: np.dtype(np.float32)}
+LARGEST = 1 << 46
+"""Bytes of temporaries beyond which a size is nonsense."""
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """An argument of the call: a buffer (an array, or a number of no extents), or the name of a size."""
+
+    buffer: Buffer | None
+    size: str = ""
+
+
+class Compiled:
+    """Machine code of a program; see `call`."""
+
+    def __init__(self, program: Program, given: Sequence[Argument], guarded: bool = False) -> None:
+        self.program, self.given = program, list(given)
+        writer = Writer(program, guarded)
+        body = writer.text()
+        self.text = body + _Entry(program, self.given, writer.arguments).text()
+        part = jit.compiled(self.text, jit.VECTORISED)
+        self.library = jit.Library(part.code, ["tg_entry"], _objects(), part.asks, None)
+        name = program.name
+        self.call = jit.builtin(self.library.addresses["tg_entry"], name, self.library)
+        """(*arguments, *outputs, scratch) -> a code, or bytes of scratch that it needs."""
+
+
+def _objects() -> dict[str, int]:
+    found: dict[str, object] = {
+        "tg_ndarray": np.ndarray,
+        "tg_float": float,
+        "tg_float64": np.float64,
+        "tg_int": int,
+    }
+    found |= {f"tg_dtype_{k}": d for k, d in DTYPES.items()}
+    return {name: id(thing) for name, thing in found.items()}
+
+
+class _Entry:
+    """Writes the entry."""
+
+    def __init__(self, program: Program, given: list[Argument], pointers: list[Buffer]) -> None:
+        self.program, self.given, self.pointers = program, given, pointers
+        self.lines: list[str] = []
+        self.count = 0
+        self.sizes: dict[str, str] = {}
+        self.at: dict[Buffer, str] = {}
+
+    def let(self, text: str) -> str:
+        self.count += 1
+        self.lines.append(f"  %e{self.count} = {text}")
+        return f"%e{self.count}"
+
+    def unless(self, test: str, code: int) -> None:
+        """Answer with a code where a condition does not hold."""
+        self.count += 1
+        k = self.count
+        self.lines += [f"  br i1 {test}, label %fine{k}, label %end{k}", f"end{k}:"]
+        self._answer(str(code))
+        self.lines.append(f"fine{k}:")
+
+    def _answer(self, value: str) -> None:
+        found = self.let(f"call ptr @PyLong_FromLongLong(i64 {value})")
+        self.lines.append(f"  ret ptr {found}")
+
+    def field(self, thing: str, offset: int, kind: str) -> str:
+        where = self.let(f"getelementptr i8, ptr {thing}, i64 {offset}")
+        return self.let(f"load {kind}, ptr {where}")
+
+    def whole(self, e: Affine) -> str:
+        total = str(e.const)
+        for name, c in e.terms:
+            term = self.let(f"mul i64 {self.sizes[name]}, {c}")
+            total = self.let(f"add i64 {total}, {term}")
+        return total
+
+    def argument(self, k: int) -> str:
+        where = self.let(f"getelementptr ptr, ptr %args, i64 {k}")
+        return self.let(f"load ptr, ptr {where}")
+
+    def text(self) -> str:
+        outputs = self.program.outputs
+        total = len(self.given) + len(outputs) + 1
+        self.unless(self.let(f"icmp eq i64 %count, {total}"), OTHER)
+        for k, a in enumerate(self.given):
+            thing = self.argument(k)
+            if a.buffer is None:
+                self._size(thing, a.size)
+            elif a.buffer.extents:
+                self._array(thing, a.buffer)
+            else:
+                self._number(thing, a.buffer)
+        for k, b in enumerate(outputs, len(self.given)):
+            self.at[b] = self.field(self.argument(k), 16, "ptr")
+        for claim in self.program.assumptions:
+            self.unless(self.let(f"icmp sge i64 {self.whole(claim)}, 0"), UNFIT)
+        self._scratch(self.argument(total - 1))
+        passed = [f"ptr {self.at[b]}" for b in self.pointers]
+        passed += [f"i64 {self.sizes[s]}" for s in self.program.sizes]
+        self.lines.append(f"  call void @work({', '.join(passed)})")
+        self._answer(str(DONE))
+        head = "define ptr @tg_entry(ptr %self, ptr %args, i64 %count, ptr %names) {"
+        declared = ["declare ptr @PyLong_FromLongLong(i64)", "declare i64 @PyLong_AsLongLong(ptr)"]
+        declared += ["declare ptr @PyErr_Occurred()", "declare void @PyErr_Clear()"]
+        declared += ["declare i64 @llvm.smax.i64(i64, i64)"]
+        declared += [f"@{name} = external global i8" for name in _objects()]
+        return "\n".join([*declared, head, "entry:", *self.lines, "}"]) + "\n"
+
+    def _is(self, thing: str, *names: str) -> str:
+        kind = self.field(thing, 8, "ptr")
+        tests = [self.let(f"icmp eq ptr {kind}, @{name}") for name in names]
+        found = tests[0]
+        for t in tests[1:]:
+            found = self.let(f"or i1 {found}, {t}")
+        return found
+
+    def _size(self, thing: str, name: str) -> None:
+        self.unless(self._is(thing, "tg_int"), OTHER)
+        n = self.let(f"call i64 @PyLong_AsLongLong(ptr {thing})")
+        self.count += 1
+        k = self.count
+        known = self.let(f"icmp sge i64 {n}, 0")
+        self.lines += [f"  br i1 {known}, label %size{k}, label %none{k}", f"none{k}:"]
+        self.lines.append("  call void @PyErr_Clear()")
+        self._answer(str(UNFIT))
+        self.lines.append(f"size{k}:")
+        self.sizes[name] = n
+
+    def _number(self, thing: str, b: Buffer) -> None:
+        if b.dtype != F8:
+            raise ValueError("a number of another dtype than float64 has no entry")
+        self.unless(self._is(thing, "tg_float", "tg_float64"), OTHER)
+        self.at[b] = self.let(f"getelementptr i8, ptr {thing}, i64 16")
+
+    def _array(self, thing: str, b: Buffer) -> None:
+        self.unless(self._is(thing, "tg_ndarray"), OTHER)
+        dtype = self.field(thing, 56, "ptr")
+        self.unless(self.let(f"icmp eq ptr {dtype}, @tg_dtype_{b.dtype}"), OTHER)
+        axes = self.field(thing, 24, "i32")
+        self.unless(self.let(f"icmp eq i32 {axes}, {len(b.extents)}"), OTHER)
+        flags = self.let(f"and i32 {self.field(thing, 64, 'i32')}, 257")  # contiguous and aligned
+        self.unless(self.let(f"icmp eq i32 {flags}, 257"), OTHER)
+        dims = self.field(thing, 32, "ptr")
+        for d, n in enumerate(b.extents):
+            found = self.field(dims, 8 * d, "i64")
+            self._extent(n, found)
+        self.at[b] = self.field(thing, 16, "ptr")
+
+    def _extent(self, n: Affine, found: str) -> None:
+        name = n.terms[0][0] if n.terms else ""
+        if n == ONE:
+            self.unless(self.let(f"icmp eq i64 {found}, 1"), OTHER)
+        elif name in self.sizes:
+            self.unless(self.let(f"icmp eq i64 {found}, {self.whole(n)}"), OTHER)
+        elif n.const or n.terms != ((name, 1),):
+            raise ValueError(f"an argument's extent {n} is known by nothing")
+        else:
+            self.sizes[name] = found
+
+    def _scratch(self, thing: str) -> None:
+        """Room for temporaries, one behind the other."""
+        temporaries = [b for b in self.pointers if b not in self.at]
+        start, offsets = "0", []
+        for b in temporaries:
+            bytes_ = str(BYTES[b.dtype])
+            for n in b.extents:
+                extent = self.let(f"call i64 @llvm.smax.i64(i64 {self.whole(n)}, i64 0)")
+                self.unless(self.let(f"icmp sle i64 {extent}, {LARGEST}"), UNFIT)
+                bytes_ = self.let(f"mul i64 {bytes_}, {extent}")
+                self.unless(self.let(f"icmp sle i64 {bytes_}, {LARGEST}"), UNFIT)
+            padded = self.let(f"and i64 {self.let(f'add i64 {bytes_}, 127')}, -64")
+            offsets.append(start)
+            start = self.let(f"add i64 {start}, {padded}")
+        room = self.let(f"mul i64 {self.field(self.field(thing, 32, 'ptr'), 0, 'i64')}, 8")
+        self.count += 1
+        k = self.count
+        enough = self.let(f"icmp sge i64 {room}, {start}")
+        self.lines += [f"  br i1 {enough}, label %room{k}, label %small{k}", f"small{k}:"]
+        self._answer(start)
+        self.lines.append(f"room{k}:")
+        base = self.field(thing, 16, "ptr")
+        for b, offset in zip(temporaries, offsets, strict=True):
+            self.at[b] = self.let(f"getelementptr i8, ptr {base}, i64 {offset}")
+
+
+__all__ = ["DONE", "OTHER", "UNFIT", "Argument", "Compiled"]

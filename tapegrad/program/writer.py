@@ -1,0 +1,289 @@
+"""The one writer: a program of loops and stores as LLVM IR.
+
+`written(program)` is the text of a function `@work` of pointers (buffers that are no registers, in the order of `arguments`) and sizes.
+Elementary functions come from `vecmath`, one number at a time, with the attribute that tells LLVM's vectoriser of the form for several.
+
+Every buffer is memory of its own, so each pointer is `noalias`. Loops that were proved parallel name their accesses in
+`parallel_accesses`; sums in registers may be taken in any order. Nothing is promised beyond what order proved. All reads and
+writes of memory go through `_read` and `_write`.
+
+With `guarded`, products of a cotangent and a partial are 0 where the cotangent is, however infinite the partial.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .. import vecmath
+from ..vecmath.expression import Code, Value, narrowed, select, widened
+from ..vecmath.tracing import UFUNCS, Traced
+from .affine import Affine
+from .expressions import B1, F4, F8, Expr
+from .form import Access, Buffer, Loop, Program, Store, buffers, sites
+
+ELEMENT = {F8: "double", F4: "float", B1: "i8"}
+BYTES = {F8: 8, F4: 4, B1: 1}
+LANES = {"f64": (4, 8), "f32": (8, 16)}
+"""Numbers of lanes that the vectoriser is offered of an elementary function."""
+
+
+class _Text(Code):
+    """Instructions on single numbers; calls of elementary functions carry their vector forms."""
+
+    def __init__(self) -> None:
+        super().__init__(1, vecmath.fuses())
+        self.variants: dict[str, str] = {}
+
+    def call(self, symbol: str, text: str, element: str, *arguments: Value) -> Value:
+        name = symbol.removeprefix("tapegrad_")
+        known = name.rsplit("_", 1)[0]
+        if "alwaysinline" in text.split("\n", 1)[0] or not vecmath.has(known, "float64"):
+            return super().call(symbol, text, element, *arguments)
+        kind = name.rsplit("_", 1)[1].removesuffix("x1")
+        dtype = {"f64": "float64", "f32": "float32"}[kind]
+        forms = []
+        for lanes in LANES[kind]:
+            vector, body = vecmath.emit(known, dtype, lanes)
+            self.texts[vector] = body
+            self.variants.setdefault(vector, "")
+            forms.append(f"_ZGV_LLVM_N{lanes}{'v' * len(arguments)}_{symbol}({vector})")
+        self.texts[symbol] = text
+        passed = ", ".join(f"{element} {a.name}" for a in arguments)
+        listed = ",".join(forms)
+        return self.emit(
+            f'call {element} @{symbol}({passed}) "vector-function-abi-variant"="{listed}" nounwind memory(none)',
+            element,
+        )
+
+
+class Writer:
+    """Writes one program; see `written`."""
+
+    def __init__(self, program: Program, guarded: bool) -> None:
+        self.program, self.guarded = program, guarded
+        self.arguments = [b for b in buffers(program) if not b.is_register]
+        everything = buffers(program)
+        self.pointers = {b: f"%b{k}" for k, b in enumerate(everything)}
+        self.registers = [b for b in everything if b.is_register]
+        self.depth = max((len(s.path) for s in sites(program.body)), default=0)
+        self.code = _Text()
+        self.meta: list[str] = []
+        self.vars = {s: f"%size{k}" for k, s in enumerate(program.sizes)}
+        self.strides: dict[Buffer, list[str]] = {}
+        self.groups: list[str] = []
+
+    # ------------------------------------------------------------------------------------------ whole numbers
+
+    def _let(self, text: str) -> str:
+        return self.code.emit(text, "i64").name
+
+    def _line(self, *lines: str) -> None:
+        self.code.lines += lines
+
+    def whole(self, e: Affine) -> str:
+        """An affine integer."""
+        total = ""
+        for name, c in e.terms:
+            term = self.vars[name] if c == 1 else self._let(f"mul nsw i64 {self.vars[name]}, {c}")
+            total = self._let(f"add nsw i64 {total}, {term}") if total else term
+        if not total:
+            return str(e.const)
+        return self._let(f"add nsw i64 {total}, {e.const}") if e.const else total
+
+    # ------------------------------------------------------------------------------------------ memory
+
+    def _address(self, a: Access) -> str:
+        pointer = self.pointers[a.buffer]
+        if not a.index:
+            return pointer
+        total = ""
+        for i, stride in zip(a.index, self.strides[a.buffer], strict=True):
+            part = self.whole(i)
+            part = part if stride == "1" else self._let(f"mul nsw i64 {part}, {stride}")
+            total = self._let(f"add nsw i64 {total}, {part}") if total else part
+        kind = ELEMENT[a.buffer.dtype]
+        return self.code.emit(
+            f"getelementptr inbounds {kind}, ptr {pointer}, i64 {total}", "ptr"
+        ).name
+
+    def _group(self, a: Access) -> str:
+        if a.buffer.is_register or not self.groups:
+            return ""
+        own = (
+            self.groups[-1]
+            if len(self.groups) == 1
+            else self._note("!{" + ", ".join(self.groups) + "}")
+        )
+        return f", !llvm.access.group {own}"
+
+    def _read(self, a: Access) -> Value:
+        kind = ELEMENT[a.buffer.dtype]
+        where = self._address(a)
+        found = self.code.emit(
+            f"load {kind}, ptr {where}, align {BYTES[a.buffer.dtype]}{self._group(a)}", kind
+        )
+        if a.buffer.dtype == B1:
+            return self.code.emit(f"icmp ne i8 {found.name}, 0", "i1")
+        return found
+
+    def _write(self, a: Access, value: Value) -> None:
+        kind, name = ELEMENT[a.buffer.dtype], value.name
+        where = self._address(a)
+        if a.buffer.dtype == B1:
+            name = self.code.emit(f"zext i1 {name} to i8", "i8").name
+        self._line(
+            f"  store {kind} {name}, ptr {where}, align {BYTES[a.buffer.dtype]}{self._group(a)}"
+        )
+
+    # ------------------------------------------------------------------------------------------ formulas
+
+    def value(self, e: Expr, memo: dict[Expr, Value]) -> Value:
+        found = memo.get(e)
+        if found is None:
+            found = memo[e] = self._operation(e, memo)
+        return found
+
+    def _operation(self, e: Expr, memo: dict[Expr, Value]) -> Value:
+        code, element = self.code, "i1" if e.dtype == B1 else ELEMENT[e.dtype]
+        if e.op == "const":
+            return code.constant(e.args[0], element)
+        if e.op == "load":
+            return self._read(e.access)
+        if e.op == "number":
+            return code.emit(f"sitofp i64 {self.whole(e.args[0])} to {element}", element)
+        args = [self.value(a, memo) for a in e.args]
+        if e.op == "cast":
+            (x,) = args
+            return x if x.element == element else widened(x) if element == "double" else narrowed(x)
+        if e.op in ("strong", "chosen"):
+            return self._product(e.op, *args)
+        if e.op == "where":
+            return select(*args)
+        if e.op in ("larger", "smaller"):
+            a, b = args
+            return select(b > a if e.op == "larger" else b < a, b, a)
+        if e.op == "clip":
+            traced = [Traced(v) for v in args]
+            return UFUNCS[np.minimum](UFUNCS[np.maximum](*traced[:2]), traced[2]).value
+        given = [
+            a.args[0] if a.op == "const" and k else Traced(v)
+            for k, (a, v) in enumerate(zip(e.args, args, strict=True))
+        ]
+        return UFUNCS[getattr(np, e.op)](*given).value
+
+    def _product(self, word: str, g: Value, p: Value) -> Value:
+        product = g * p
+        if not self.guarded:
+            return product
+        nothing = g == 0.0
+        if word == "chosen":
+            nothing = nothing | (p == 0.0)
+        return select(nothing, 0.0, product)
+
+    # ------------------------------------------------------------------------------------------ stores and loops
+
+    def _store(self, s: Store) -> None:
+        value = self.value(s.value, {})
+        if s.mode == "+=":
+            free = "reassoc nsz " if s.target.buffer.is_register else ""
+            old = self._read(s.target)
+            value = self.code.emit(
+                f"fadd {free}{value.element} {old.name}, {value.name}", value.element
+            )
+        elif s.mode != "=":
+            word = {"max=": "maximum", "min=": "minimum"}[s.mode]
+            value = self.code.intrinsic(word, self._read(s.target), value)
+        self._write(s.target, value)
+
+    def _loop(self, s: Loop, depth: int) -> None:
+        self.code._count += 1
+        k, r = self.code._count, s.range
+        lo, hi = self.whole(r.lo), self.whole(r.hi)
+        first = lo if r.step > 0 else self._let(f"sub nsw i64 {hi}, 1")
+        test = f"slt i64 %i{k}, {hi}" if r.step > 0 else f"sge i64 %i{k}, {lo}"
+        self._line(
+            f"  br label %before{k}", f"before{k}:", f"  br label %head{k}", f"head{k}:",
+            f"  %i{k} = phi i64 [ {first}, %before{k} ], [ %next{k}, %latch{k} ]",
+            f"  %more{k} = icmp {test}", f"  br i1 %more{k}, label %body{k}, label %after{k}", f"body{k}:",
+        )  # fmt: skip
+        self.vars[r.var] = f"%i{k}"
+        if s.parallel:
+            self.groups.append(self._note("distinct !{}"))
+        self._body(s.body, depth)
+        hints = self._hints(s, depth)
+        self._line(
+            f"  br label %latch{k}", f"latch{k}:", f"  %next{k} = add nsw i64 %i{k}, {r.step}",
+            f"  br label %head{k}{hints}", f"after{k}:",
+        )  # fmt: skip
+
+    def _hints(self, s: Loop, depth: int) -> str:
+        """What was proved; and less code where it cannot matter, since the amount of code decides how long LLVM takes."""
+        own = []
+        if s.parallel:
+            own.append('!"llvm.loop.parallel_accesses", ' + self.groups.pop())
+        cold = not s.parallel or depth < self.depth
+        if cold:
+            own.append('!"llvm.loop.vectorize.width", i32 1')
+        sums = any(
+            isinstance(x, Store) and x.mode != "=" and x.target.buffer.is_register for x in s.body
+        )
+        if cold or not sums:
+            own.append('!"llvm.loop.interleave.count", i32 1')
+        if cold and (s.range.hi - s.range.lo).terms:
+            own.append('!"llvm.loop.unroll.disable"')
+        parts = ", ".join(["SELF", *(self._note("!{" + text + "}") for text in own)])
+        return f", !llvm.loop {self._note('distinct !{' + parts + '}')}"
+
+    def _note(self, text: str) -> str:
+        name = f"!{len(self.meta)}"
+        self.meta.append(f"{name} = {text}".replace("SELF", name))
+        return name
+
+    def _body(self, body: list[Any], depth: int = 0) -> None:
+        for s in body:
+            if isinstance(s, Loop):
+                self._loop(s, depth + 1)
+            else:
+                self._store(s)
+
+    # ------------------------------------------------------------------------------------------ the function
+
+    def text(self) -> str:
+        """The module of `@work` and what it calls."""
+        for b in self.registers:
+            self._line(f"  {self.pointers[b]} = alloca {ELEMENT[b.dtype]}")
+        for b in self.arguments:
+            strides = ["1"]
+            for n in reversed(b.extents[1:]):
+                inner = self.whole(n)
+                known = strides[-1] == "1"
+                strides.append(inner if known else self._let(f"mul nsw i64 {strides[-1]}, {inner}"))
+            self.strides[b] = strides[::-1]
+        self._body(self.program.body)
+        kinds = [f"ptr noalias captures(none) {self.pointers[b]}" for b in self.arguments]
+        kinds += [f"i64 {self.vars[s]}" for s in self.program.sizes]
+        work = "\n".join(
+            [
+                f"define internal void @work({', '.join(kinds)}) noinline nounwind {{",
+                "entry:",
+                *self.code.lines,
+                "  ret void",
+                "}",
+            ]
+        )
+        extra = sorted(self.code.declarations)
+        if self.code.variants:
+            listed = ", ".join(f"ptr @{v}" for v in self.code.variants)
+            count = len(self.code.variants)
+            extra.append(
+                f'@llvm.compiler.used = appending global [{count} x ptr] [{listed}], section "llvm.metadata"'
+            )
+        return vecmath.join(*self.code.texts.values(), *extra, work) + "\n".join(self.meta) + "\n"
+
+
+def written(program: Program, guarded: bool = False) -> tuple[str, list[Buffer]]:
+    """The text of `@work` for a lowered program, and the buffers whose addresses it takes, in order; sizes follow."""
+    writer = Writer(program, guarded)
+    return writer.text(), writer.arguments

@@ -1,0 +1,196 @@
+"""Random programs of overlapping regions for the tests of the program form, and their derivatives by complex steps.
+
+A program is the text of a function of two vectors, a matrix and a number of turns; it stores into all three in place, by slices, by
+elements in loops, and through products, sums and maxima. Python itself runs it on complex numbers, which gives one directional
+derivative for each array, to the last digits.
+"""
+
+import itertools
+import linecache
+import random
+
+import numpy as np
+
+_files = itertools.count()
+
+
+def defined(text, **scope):
+    """The function `f` of a text, its source where `inspect` finds it."""
+    file = f"<random program {next(_files)}>"
+    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+    space = {"np": np, **scope}
+    exec(compile(text, file, "exec"), space)
+    return space["f"]
+
+
+def first_of(test):
+    """NumPy's maximum or minimum by the real parts."""
+    return lambda a, b: np.where(test(np.real(a), np.real(b)), a, b)
+
+
+class _Complex:
+    """NumPy on complex numbers whose imaginary parts are tiny: what orders numbers goes by the real parts."""
+
+    maximum = staticmethod(first_of(np.greater))
+    minimum = staticmethod(first_of(np.less))
+
+    def __getattr__(self, name):
+        return getattr(np, name)
+
+    def max(self, a):
+        return a.reshape(-1)[np.argmax(a.real)]
+
+    def min(self, a):
+        return a.reshape(-1)[np.argmin(a.real)]
+
+    def abs(self, a):
+        return np.where(np.real(a) < 0, -a, a)
+
+    def where(self, c, a, b):
+        return np.where(c, a, b)
+
+    def zeros(self, shape):
+        return np.zeros(shape, complex)
+
+    def empty(self, shape):
+        return np.full(shape, np.nan, complex)
+
+
+def direction(a):
+    return np.cos(np.arange(a.size)).reshape(a.shape)
+
+
+def slopes(text, args):
+    """Value, and the derivative along each array's `direction`."""
+    plain = defined(text, np=_Complex(), max=first_of(np.greater), min=first_of(np.less))
+    found = []
+    out = np.nan
+    for i, a in enumerate(args):
+        if isinstance(a, np.ndarray):
+            at = [b.astype(complex) if isinstance(b, np.ndarray) else b for b in args]
+            at[i] += 1e-30j * direction(a)
+            out = plain(*at)
+            found.append(np.imag(out) / 1e-30)
+    return np.real(out), found
+
+
+class Author:
+    """Writes one program; sizes are at least 5."""
+
+    def __init__(self, seed):
+        self.random = random.Random(seed)
+        self.lines = []
+
+    def one(self, *choices):
+        return self.random.choice(choices)
+
+    def index(self, loops):
+        if not loops or self.random.random() < 0.2:
+            return self.one("0", "1", "-1", "n - 2", "2")
+        v = self.one(*loops)
+        return self.one(v, v, v + " - 1", v + " + 1", f"n - {v} - 1")
+
+    def element(self, loops):
+        kind = self.random.random()
+        if kind < 0.1:
+            return "s"
+        if kind < 0.4:
+            return f"m[{self.index(loops)}, {self.index(loops)}]"
+        return f"{self.one('x', 'y', 'z')}[{self.index(loops)}]"
+
+    def row(self, loops):
+        kind = self.random.random()
+        if kind < 0.25:
+            return f"m[{self.index(loops)}, {self.one('1:-1', '2:', ':-2')}]"
+        return self.one("x", "y", "z") + self.one("[1:-1]", "[:-2]", "[2:]", "[1:-1][::-1]", "[2:]")
+
+    def block(self):
+        if self.random.random() < 0.3:
+            return self.one("x[1:-1]", "z[2:]", "y[:-2][:, None]", "x[1:-1][:, None]")
+        return "m" + self.one(
+            "[1:-1, 1:-1]", "[2:, :-2]", "[:-2, 1:-1]", "[1:-1, 2:].T", "[1:-1, 1:-1]"
+        )
+
+    def formula(self, operand):
+        a, b, c = operand(), operand(), operand()
+        return self.one(
+            f"0.6 * {a} - 0.3 * {b}",
+            f"0.5 * {a} * {b} + 0.1 * {c}",
+            f"{a} / (2.0 + {b} * {b})",
+            f"0.4 * np.exp(-{a} * {a}) + 0.2 * {b}",
+            f"np.cos({a}) * {b}",
+            f"np.minimum({a}, 0.8 * {b}) + 0.1 * {c}",
+            f"np.sqrt(1.0 + {a} * {a})",
+            f"0.7 * {a}",
+        )
+
+    def scalars(self, loops, pad):
+        target = self.one("x", "y", "z", "m", "s", "t")
+        value = self.formula(lambda: self.element(loops))
+        if target == "t":
+            self.lines.append(f"{pad}t = {value}")
+            self.lines.append(f"{pad}{self.one('x', 'y')}[{self.index(loops)}] += 0.3 * t * t")
+            return
+        if target == "m":
+            target = f"m[{self.index(loops)}, {self.index(loops)}]"
+        elif target != "s":
+            target = f"{target}[{self.index(loops)}]"
+        self.lines.append(f"{pad}{target} {self.one('=', '=', '+=', '-=')} {value}")
+
+    def arrays(self, loops, pad):
+        kind = self.random.random()
+        if kind < 0.4:
+            target, value = (
+                self.one("x", "y", "z") + self.one("[1:-1]", "[2:]", "[:-2]"),
+                self.formula(lambda: self.row(loops)),
+            )
+        elif kind < 0.75:
+            target, value = (
+                "m" + self.one("[1:-1, 1:-1]", "[2:, :-2]", "[:-2, 1:-1]"),
+                self.formula(self.block),
+            )
+        else:
+            target, value = self.one(
+                ("x[:]", "0.2 * (m @ y) + 0.1 * x"),
+                ("y[:]", "0.2 * np.sum(m * x, axis=0)"),
+                ("m[:]", "0.3 * m.T + 0.1 * x"),
+                ("z[:]", "x * np.max(y)"),
+                ("m[0]", "y / (3.0 + np.sum(m[1] * m[1]))"),
+                ("s", "0.3 * np.dot(x, z) + np.mean(m[1:, 0])"),
+            )
+        self.lines.append(f"{pad}{target} = {value}")
+
+    def body(self, loops, pad, depth):
+        for _ in range(self.random.randint(1, 3 if depth else 2)):
+            kind = self.random.random()
+            if depth and kind < 0.55:
+                v = "ijk"[len(loops)]
+                last = loops[-1] if loops else "1"
+                lo, hi = self.one(("1", "n - 1"), ("1", "n - 1"), (last, "n - 1"), ("1", last))
+                self.lines.append(
+                    f"{pad}for {v} in range({lo}, {hi}):"
+                    if self.random.random() < 0.7
+                    else f"{pad}for {v} in range({hi} - 1, {lo} - 1, -1):"
+                )
+                self.body([*loops, v], pad + "    ", depth - 1)
+            elif kind < 0.75:
+                self.arrays(loops, pad)
+            else:
+                self.scalars(loops, pad)
+
+    def text(self):
+        timed = self.random.random() < 0.5
+        self.body([], "        " if timed else "    ", 2)
+        head = "def f(x, y, m, T):\n    n = x.shape[0]\n    z = x * y\n    s = x[0]\n"
+        turns = "    for turn in range(T):\n" if timed else ""
+        return (
+            head
+            + turns
+            + "\n".join(self.lines)
+            + "\n    return np.sum(x * x) + np.sum(y * z) + np.sum(m * m) + s\n"
+        )
+
+
+def arguments(seed):
+    r, n = np.random.default_rng(seed), 5 + seed % 3
+    return [r.uniform(0.5, 1.5, n), r.uniform(-1, 1, n), r.uniform(-1, 1, (n, n)), 2]

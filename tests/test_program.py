@@ -1,0 +1,321 @@
+"""The program form: order by brute force, derivatives by complex steps, and faults that must be found.
+
+Functions go through `mode="form"`, which refuses where it would otherwise hand over to the generated adjoint.
+"""
+
+import itertools
+import re
+from unittest import mock
+
+import numpy as np
+import pytest
+
+import tapegrad as tg
+from tapegrad.errors import NotDifferentiable
+from tapegrad.native import formed
+from tapegrad.program import compiling, order, residuals
+from tapegrad.program.affine import affine
+from tapegrad.program.form import Access, Buffer, Range, Site, Store
+from tapegrad.program.passes import PASSES, fusion, scope
+from tests import programs_random as programs
+
+TRAPS = {
+    "shift up": "x[1:] = x[:-1] * 2.0",
+    "shift down": "x[:-1] = x[1:] * x[:-1]",
+    "both ways at once": "x[1:-1] = x[2:] * x[:-2]",
+    "reversed onto itself": "x[:] = x[::-1] * x",
+    "transposed onto itself": "m[:] = m.T * m",
+    "reads what it wrote": "for i in range(1, n):\n    x[i] = x[i] * x[i - 1]",
+    "downwards": "for i in range(n - 1, 0, -1):\n    x[i - 1] = x[i] * x[i - 1]",
+    "triangle": "for i in range(n):\n    for j in range(i):\n        m[i, j] = m[i, j] * m[j, i] + m[j, j]",
+    "triangle downwards": "for i in range(n - 1, -1, -1):\n    for j in range(i, n):\n        m[i, j] -= m[j, i] * m[i, i]",
+    "read after overwriting": "y[:] = x * x\nx[:] = y * 3.0\ny[:] = x * y",
+    "a number overwritten twice": "s = x[0]\nfor i in range(n):\n    s = s * x[i]\n    y[i] = s * s\n    s = 0.3 * s + 0.1",
+    "local number": "for i in range(n):\n    t = x[i] * x[i]\n    x[i] = t * y[i]\n    t = t * x[i]\n    y[i] = t * t",
+    "local row": "for t in range(3):\n    r = x * y\n    x[1:] += 0.1 * r[:-1] * r[1:]\n    y[:] = r * x",
+    "local row in parts": "for t in range(3):\n    r = np.zeros(n)\n    r[1:] = x[1:] * y[:-1]\n    r[0] = y[0]\n    y[:] = r * r\n    x[:] = x * r",
+    "kept between turns": "b = x * 1.0\nfor t in range(3):\n    for i in range(n):\n        b[i] = b[i] * y[i]\n        y[i] = b[i] * x[i]",
+    "one element": "x[2] = x[2] * x[2]\nx[2] = x[2] * x[2]",
+    "update by itself": "x[1:] += x[:-1] * x[1:]",
+    "product into itself": "x[:] = m @ x\nx[:] = x @ m\ny += x * y",
+    "overlapping product": "x[1:3] -= m[1:3, :2] @ x[0:2]\nx[0:2] -= m[:2, :2] @ x[0:2]",
+    "running maximum": "s = x[0]\nfor i in range(1, n):\n    s = max(s, x[i])\ny[:] = y * s",
+    "extremes of rows": "for i in range(n):\n    m[i, :] = np.exp(m[i, :] - np.max(m[i])) * np.min(m[:, i])",
+    "minimum in place": "for k in range(n):\n    for i in range(n):\n        for j in range(n):\n            m[i, j] = min(m[i, j], m[i, k] + m[k, j])",
+    "minimum of arrays": "for k in range(n):\n    m[:] = np.minimum(m, m[:, k][:, None] + m[k, :])",
+    "sum used again": "for i in range(n):\n    s = np.sum(m[i, :] * x)\n    y[i] = s * s\n    m[i, :] = m[i, :] / s",
+    "loops that never run": "for i in range(3, 3):\n    x[i] = x[i] * 5.0\nfor i in range(n, 2):\n    y[i] = 0.0",
+    "constants stop it": "x[:] = 1.0\ny[1:] = x[:-1] * y[1:]\nx[0] = y[1]",
+    "column and row": "for k in range(n):\n    m[:, k] = m[:, k] * m[k, :]",
+    "index as a number": "for i in range(n):\n    x[i] = x[i] * (i + 1) - n * y[i] / (i * i + 1)",
+    "view under a name": "v = x[1:]\nw = v[::-1]\nw[0] = w[1] * w[2]\nv[0] = v[1] * w[0]",
+    "choice by value": "for i in range(n):\n    x[i] = x[i] * y[i] if x[i] > 1.0 else y[i] * y[i]",
+    "where": "y[:] = np.where(x > 1.0, x * y, y * y)\nx[:] = np.where(y > 0.0, y, x)",
+    "powers and roots": "x[:] = x ** 3 + x ** 0.5 + 1.0 / x\ny[:] = np.log(x) * np.tanh(y)",
+    "name of a new array": "r = x + y\nfor t in range(3):\n    r = r * x\nx[:] = r",
+    "formula that waits": "t = x[0] * y[0]\nx[0], y[0] = y[0] * t, x[0] + t",
+    "array in an outer product": "m[:] = x[:, None] * y[None, :] + m\nm[1] = m[0] * m[1]",
+    "division in place": "for i in range(n):\n    for j in range(n):\n        m[i, j] /= 2.0 + m[j, j] * m[j, j]",
+}  # fmt: skip
+
+
+def source(statements):
+    body = "".join(f"    {line}\n" for line in statements.split("\n"))
+    return f"def f(x, y, m):\n    n = x.shape[0]\n{body}    return np.sum(x * x) + np.sum(y * y * y) + np.sum(m * m * x)\n"
+
+
+def arguments(n):
+    r = np.random.default_rng(n)
+    return [r.uniform(0.5, 1.5, n), r.uniform(-1, 1, n), r.uniform(0.2, 1, (n, n))]
+
+
+def engine(text, args):
+    """What the form has for a text, and no other engine."""
+    function = tg.njit(mode="form")(programs.defined(text))
+    places = tuple(i for i, a in enumerate(args) if isinstance(a, np.ndarray))
+    return function.variant(tuple(args)).derived(places)
+
+
+def fault(derived, text, args):
+    """What is wrong with value and gradients, or an empty string; None where they are too steep to be compared."""
+    with np.errstate(all="ignore"):
+        value, along = programs.slopes(text, args)
+        if not np.all(np.abs([value, *along]) < 1e5):
+            return None
+        found, gradients = derived.run(tuple(args), (1.0,))
+    assert derived._other is None, "the form handed over to the generated adjoint"
+    if not np.isclose(found, value, rtol=1e-9, atol=1e-11):
+        return f"value {found} is {value}"
+    arrays = [a for a in args if isinstance(a, np.ndarray)]
+    for g, a, slope in zip(gradients, arrays, along, strict=True):
+        mine = np.sum(g * programs.direction(a))
+        if not np.isclose(mine, slope, rtol=1e-8, atol=1e-10 * max(1, np.abs(g).max())):
+            return f"derivative {mine} is {slope}"
+    return ""
+
+
+@pytest.mark.parametrize("name", TRAPS)
+def test_traps(name):
+    """One compilation serves all lengths, and the arguments stay as they were."""
+    text = source(TRAPS[name])
+    derived = engine(text, arguments(5))
+    for n in (5, 4, 7):
+        args = arguments(n)
+        before = [a.copy() for a in args]
+        assert fault(derived, text, args) == ""
+        assert all(np.array_equal(a, b) for a, b in zip(args, before, strict=True))
+
+
+def without(seed):
+    """Every second program with some passes left out: each is right without the others."""
+    chance = np.random.default_rng(seed)
+    return [name for name in PASSES if seed % 2 and chance.random() < 0.3]
+
+
+def told(seed):
+    """What is wrong with one random program."""
+    text, args = programs.Author(seed).text(), programs.arguments(seed)
+    left = without(seed)
+    with mock.patch.object(formed, "prepared", lambda p: compiling.prepared(p, left)):
+        found = fault(engine(text, args), text, args)
+    return f"{found} (seed {seed}, without {left})\n{text}" if found else found
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_programs(seed):
+    assert not told(seed)
+
+
+def never(*_, **__):
+    return False
+
+
+FAULTS = {
+    "nothing is kept": lambda: mock.patch.object(residuals.Residuals, "need", lambda *_: None),
+    "no accesses meet": lambda: mock.patch.object(order.Order, "meet", never),
+    "any loops are joined and cut": lambda: mock.patch.object(fusion, "reordered", never),
+    "all loops are parallel": lambda: mock.patch.object(scope, "carried", never),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_faults_are_found(name):
+    """Planted mistakes give wrong numbers: these tests can fail."""
+    with FAULTS[name]():
+        for text in map(source, TRAPS.values()):
+            args = arguments(24)  # longer than any vector
+            if fault(engine(text, args), text, args):
+                return
+    raise AssertionError(f"no trap finds that {name}")
+
+
+# ------------------------------------------------------------------------------------------------ order
+
+
+def test_order_agrees_with_trying_every_iteration():
+    """What is refuted never happens; what happens is never refuted."""
+    chance = np.random.default_rng(0)
+    buffer = Buffer("b", (affine("n"),))
+    refuted = 0
+    for _ in range(150):
+        c = chance.integers(-2, 3, 8)
+        i = Range("i", affine(int(c[0])), affine("n") + int(c[1]))
+        j = Range("j", affine("i") * int(c[2] % 2), affine("n"), int(c[3] % 2) * 2 - 1)
+        a, b = (
+            affine("i") * int(p) + affine("j") * int(q) + int(r) for p, q, r in (c[2:5], c[5:8])
+        )
+        store = Store(Access(buffer, (a,)), None)
+        places = [
+            Site((i, j), (), (0, 0, k), Access(buffer, (e,)), bool(k), store, None)
+            for k, e in enumerate((a, b))
+        ]
+        claimed = order.Order([], ["n"]).precedes(*places)
+        happens = False
+        for n in range(6):
+            turns = []
+            for u in range(i.lo.at({}), i.hi.at({"n": n})):
+                inner = range(j.lo.at({"i": u}), n)
+                turns += [{"i": u, "j": v} for v in (inner if j.step > 0 else reversed(inner))]
+            for (p, s), (q, t) in itertools.product(enumerate(turns), repeat=2):
+                happens = happens or (p <= q and a.at(s) == b.at(t))
+        assert claimed or not happens
+        refuted += not claimed
+    assert refuted > 20
+
+
+# ------------------------------------------------------------------------------------------ what it is given
+
+
+def one(function, mode="form"):
+    return tg.njit(mode=mode)(function)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_several_results_and_dtypes(dtype):
+    r = np.random.default_rng(1)
+    x, y = r.random((4, 3)).astype(dtype), r.random(3).astype(dtype)
+
+    def f(a, b):
+        c = a.copy()
+        for i in range(1, c.shape[0]):
+            c[i] += c[i - 1] * b
+        return np.sum(c * c), c[:, 0] * b[0], b
+
+    found = []
+    for mode in ("form", "adjoint"):
+        native = one(f, mode)
+        outs, pull = tg.vjp(lambda a, b, native=native: native(a, b), x, y)
+        found.append((outs, pull((dtype(1.5), np.arange(4, dtype=dtype), np.ones(3, dtype)))))
+    tolerance = 1e-11 if dtype is np.float64 else 1e-5
+    for mine, theirs in zip(found[0], found[1], strict=True):
+        for p, q in zip(mine, theirs, strict=True):
+            assert np.asarray(p).dtype == np.asarray(q).dtype
+            assert np.allclose(p, q, rtol=tolerance)
+
+
+def test_arguments_of_any_layout():
+    x = np.random.default_rng(2).random((6, 8))
+
+    def f(a):
+        s = 0.0
+        for i in range(a.shape[0]):
+            for j in range(a.shape[1]):
+                s += a[i, j] * a[i, j] * (i + 1)
+        return s
+
+    want = 2 * x * np.arange(1, 7)[:, None]
+    locked = x.copy()
+    locked.flags.writeable = False
+    for given in (x, np.asfortranarray(x), locked, np.repeat(x, 2, axis=1)[:, ::2]):
+        assert np.allclose(tg.grad(one(f))(given), want)
+    assert tg.grad(one(f))(np.zeros((0, 3))).shape == (0, 3)
+
+
+def test_indices_out_of_bounds_go_to_the_other_engine():
+    """A negative index means another element in Numba, and what was not proved is checked before anything is written."""
+
+    def f(x, k):
+        s = 0.0
+        for i in range(x.shape[0]):
+            for j in range(2):
+                s += x[i - k] * x[i] * (j + 1)
+        return s
+
+    native, x = one(f), np.arange(1.0, 6.0)
+    want = tg.grad(one(f, "adjoint"))(x, 1)
+    assert np.allclose(tg.grad(native)(x, 0), 6 * x)
+    assert np.allclose(tg.grad(native)(x, 1), want)
+    assert native.latest._other is not None
+
+
+def test_shared_memory_is_refused_as_ever():
+    def f(x, y):
+        for i in range(1, x.shape[0]):
+            x[i] = x[i - 1] * y[i]
+        return np.sum(x)
+
+    x = np.arange(1.0, 6.0)
+    with pytest.raises(NotDifferentiable, match="shares memory"):
+        tg.grad(one(f), argnums=(0, 1))(x, x)
+
+
+def test_what_lies_outside_is_told_by_line():
+    def f(x):
+        s = 0.0
+        for i in range(x.shape[0]):
+            if x[i] > 0:
+                break
+            s += x[i]
+        return s
+
+    with pytest.raises(NotDifferentiable, match="outside the program form"):
+        tg.grad(one(f))(np.ones(3))
+
+
+def test_cotangents_of_zero_stay_zero():
+    def f(x, y):
+        for i in range(x.shape[0]):
+            y[i] = np.sqrt(x[i]) if x[i] > 0.0 else x[i]
+        return np.sum(y * y)
+
+    x = np.array([0.0, 4.0, -1.0])
+    assert np.allclose(tg.grad(one(f))(x, np.ones(3)), [0.0, 1.0, -2.0])
+
+    def g(x):
+        r = np.sqrt(x)
+        return np.sum(np.where(x > 0.0, r, 0.0)) + np.sum(np.zeros(3) * x)
+
+    assert np.allclose(tg.grad(one(g))(np.array([0.0, 4.0, 1.0])), [0.0, 0.25, 0.5])
+
+
+def test_ties_share():
+    def f(x):
+        return np.max(x) * 2.0 - np.min(x) + np.sum(np.maximum(x, 1.0))
+
+    x = np.array([1.0, 1.0, 1.0])
+    assert np.allclose(tg.grad(one(f))(x), 2 / 3 - 1 / 3 + 0.5)
+
+
+def test_second_derivatives_come_from_the_adjoint():
+    def f(x):
+        s = 0.0
+        for i in range(1, x.shape[0]):
+            for j in range(2):
+                s += x[i] * x[i - 1] ** 2 * (j + 0.5)
+        return s
+
+    x = np.array([1.0, 2.0, 3.0])
+    assert np.allclose(tg.hessian(one(f))(x), tg.hessian(one(f, "adjoint"))(x))
+
+
+def test_it_prints_as_the_statements_it_is_made_of():
+    def f(x):
+        y = x * x
+        y[1:] = y[:-1] * 3.0
+        return np.sum(y)
+
+    native = one(f)
+    tg.grad(native)(np.ones(4))
+    wanted = r"y\[(i\.\d+) \+ 1\] = \(y\[\1\] \* 3\)  for \1 in 0 \.\. n1 - 1\n"
+    assert re.search(wanted, native.adjoint_source)
+    assert native.explain().startswith("engine: form")
