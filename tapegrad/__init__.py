@@ -72,8 +72,11 @@ _LAZY = {
     "checkpointed": ".native",
     "compile": ".compiler",
     "cond": ".loops",
+    "curve_fit": ".interop.scalar_solvers",
+    "custom_root": ".interop.scalar_solvers",
     "dask": "",
     "elementwise_grad": ".interop.hips",
+    "fixed_point": ".interop.scalar_solvers",
     "fori_loop": ".loops",
     "from_jax": ".interop.xla",
     "from_torch": ".interop.pytorch",
@@ -85,6 +88,7 @@ _LAZY = {
     "make_vjp": ".interop.hips",
     "map": ".loops",
     "minimize": ".interop.solvers",
+    "minimize_scalar": ".interop.scalar_solvers",
     "multigrad_dict": ".interop.hips",
     "numpy": "",
     "make_dot": ".autograd.drawing",
@@ -93,7 +97,9 @@ _LAZY = {
     "njit_vjp": ".native",
     "odeint": ".integration",
     "optim": "",
+    "optimize": "",
     "root": ".interop.solvers",
+    "root_scalar": ".interop.scalar_solvers",
     "scan": ".loops",
     "set_num_threads": ".compiler.team",
     "signal": "",
@@ -129,7 +135,7 @@ def __getattr__(name: str) -> object:
 
 
 _PUBLIC_MODULES = {
-    "autograd", "check", "dask", "fft", "linalg", "native", "numpy", "optim", "signal", "special", "stats",
+    "autograd", "check", "dask", "fft", "linalg", "native", "numpy", "optim", "optimize", "signal", "special", "stats",
 }  # fmt: skip
 
 

@@ -62,7 +62,6 @@ INSTEAD = {
     "check_grad":      "write tg.check_gradient(f, x), or with gradient=g for one of your own",
     "check_grads":     "write tg.check_gradient(f, x).assert_ok()",
     "approx_fprime":   "write tg.grad(f)(x), which is exact; tg.check_gradient(f, x) measures",
-    "curve_fit":       "write tg.least_squares(lambda p: model(t, p) - y, p0), which returns covariance and stderr",
     "leastsq":         "write tg.least_squares(f, x0)",
     "fsolve":          "write tg.root(f, x0)",
     "solve_ivp":       "write tg.odeint(f, y0, t, args, tfirst=True), or the steps: a Python loop, tg.scan, or a loop in tg.njit",
@@ -100,8 +99,8 @@ AREAS = {
     "scipy.integrate": "tg.odeint solves differential equations; else write the steps with NumPy's functions (a Python loop, tg.scan), or "
     "as a loop in tg.njit",
     "scipy.interpolate": "np.interp is differentiable; write a spline as polynomials, with NumPy's functions",
-    "scipy.optimize": "tg.minimize, tg.least_squares and tg.root give SciPy's solvers their derivatives; a solver inside a model "
-    "is a tg.autograd.Function with an implicit gradient",
+    "scipy.optimize": "tg.optimize has its solvers under the same names (minimize, least_squares, root, ...), and what they find is "
+    "differentiable; tg.custom_root takes any other solver",
     "scipy.stats": "tg.stats has the densities of the common distributions; write others with NumPy's functions and tg.special",
     "scipy.signal": "tg.signal has its convolutions; write filters with NumPy's functions, tg.fft and tg.scan",
     "scipy.sparse": "Write it with dense arrays, or as a tg.autograd.Function",

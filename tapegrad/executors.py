@@ -587,6 +587,9 @@ def vjp_of(
     since = new_slot()  # what is older does not depend on the leaf, and may be gone
     with enable_grad():
         outputs = function(leaf)
+    leaf._node.spent = (
+        True  # entries that stay are no reason to think that something outside is tracked
+    )
     roots = [
         (y._node, g)
         for y, g in zip(outputs, cotangents, strict=True)

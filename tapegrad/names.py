@@ -24,6 +24,7 @@ PLACES: dict[str, tuple[str, ...]] = {
     "tapegrad.special": ("scipy.special",),
     "tapegrad.stats": ("scipy.stats",),
     "tapegrad.signal": ("scipy.signal",),
+    "tapegrad.optimize": (),
     "tapegrad.autograd": (),
     "tapegrad.autograd.function": (),
     "tapegrad.autograd.graph": (),

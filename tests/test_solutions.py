@@ -100,6 +100,40 @@ SOLUTIONS = {
         ).x,
         lambda p: p / np.sqrt(p @ p),
     ),
+    "root of one number": (
+        lambda p: tg.root_scalar(lambda s: s**3 + p[1] * s - p[0], bracket=(0, 2)).root,
+        lambda p: np.sinh(np.arcsinh(1.5 * p[0] / p[1] * np.sqrt(3 / p[1])) / 3) * 2 * np.sqrt(p[1] / 3),
+    ),
+    "Halley": (
+        lambda p: tg.root_scalar(lambda s, q: s * s - q[0] * q[1], args=(p,), x0=1.0, method="halley").root,
+        lambda p: np.sqrt(p[0] * p[1]),
+    ),
+    "minimum of one number": (
+        lambda p: tg.minimize_scalar(lambda s: np.cosh(s - p[0]) + p[1] ** 2).x,
+        lambda p: p[0] * 1.0,
+    ),
+    "its value": (
+        lambda p: tg.minimize_scalar(lambda s: np.cosh(s - p[0]) + p[1] ** 2, bounds=(-3, 3)).fun,
+        lambda p: 1 + p[1] ** 2,
+    ),
+    "at its bound": (
+        lambda p: tg.minimize_scalar(lambda s: (s - 10 * p[0]) ** 2, bounds=(0, 2), options={"xatol": 1e-10}).fun,
+        lambda p: (2 - 10 * p[0]) ** 2,
+    ),
+    "fixed point": (
+        lambda p: tg.fixed_point(lambda s: (s + p / s) / 2, np.ones(2)),
+        np.sqrt,
+    ),
+    "a solver of one's own": (
+        lambda p: tg.custom_root(lambda s: s["a"] - p * s["a"] / 2 - 1, {"a": np.ones(2)}, lambda f, x0: {"a": 1 / (1 - np.array(P) / 2)})["a"],
+        lambda p: 1 / (1 - p / 2),
+    ),
+    "curve fit": (
+        lambda p: tg.curve_fit(lambda t, a, b: a + b * t, np.arange(3.0), tg.concatenate([p, p[:1] * 2]), sigma=p[0] * np.array([1.0, 2.0, 1.0]))[0],
+        lambda p: np.linalg.solve(
+            np.array([[2.25, 2.25], [2.25, 4.25]]), tg.stack([3 * p[0] + p[1] / 4, 4 * p[0] + p[1] / 4])
+        ),
+    ),
     "least squares": (
         lambda p: tg.least_squares(lambda s: tg.concatenate([s - p * p, s - p]), np.ones(2)).x,
         lambda p: (p * p + p) / 2,
@@ -252,6 +286,29 @@ def test_a_bound_that_is_near_but_not_active():
     for f in (by_bound, by_constraint):
         assert tg.grad(f)(1.0) == pytest.approx(1.0)
         assert tg.grad(f)(1.1) == pytest.approx(0.0, abs=1e-12)
+
+
+def test_curve_fits_are_scipys():
+    rng = np.random.default_rng(0)
+    t = np.linspace(0, 4, 30)
+    y = 2.5 * np.exp(-1.3 * t) + 0.5 + 0.05 * rng.normal(size=30)
+    model = lambda t, a, k, c: a * np.exp(-k * t) + c  # noqa: E731
+    full = np.diag(np.linspace(0.1, 0.3, 30)) + 0.01
+    for settings in (
+        {},
+        {"sigma": np.linspace(0.1, 0.3, 30)},
+        {"sigma": full, "absolute_sigma": True},
+    ):
+        ours, theirs = (c.curve_fit(model, t, y, **settings) for c in (tg, scipy.optimize))
+        np.testing.assert_allclose(ours[0], theirs[0], rtol=1e-5)
+        np.testing.assert_allclose(ours[1], theirs[1], rtol=1e-3)
+    with pytest.raises(ValueError, match="give p0"):
+        tg.curve_fit(lambda t, *p: p[0] * t, t, y)
+
+
+def test_a_bracket_without_a_change_of_sign():
+    with pytest.raises(ValueError, match="different signs"):
+        tg.root_scalar(lambda s: s * s + 1, bracket=(0, 1))
 
 
 def test_what_has_no_derivative_raises():

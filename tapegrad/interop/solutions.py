@@ -34,7 +34,11 @@ PUSH = 1e-5
 
 
 def as_root(
-    result: OptimizeResult, f: Callable[..., Any], space: Space, args: Sequence[Any]
+    result: OptimizeResult,
+    f: Callable[..., Any],
+    space: Space,
+    args: Sequence[Any],
+    what: str = "root",
 ) -> OptimizeResult:
     """The result of `root` with `x` as a function of what `f` uses."""
 
@@ -42,9 +46,9 @@ def as_root(
         return joined(f(space.split(v), *args))
 
     x = space.vector(result.x, "the solution")
-    if not _is_tracked([lambda v: f(space.argument(v), *args)], x, "root"):
+    if not _is_tracked([lambda v: f(space.argument(v), *args)], x, what):
         return result
-    found = solution(equations, x, "root", [f])
+    found = solution(equations, x, what, [f])
     if isinstance(found, Tensor):
         result.x = space.split(found)
     return result

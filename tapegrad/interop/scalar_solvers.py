@@ -1,0 +1,235 @@
+"""SciPy's further solvers on functions of ours: of one unknown, fixed points, curve fits, and solvers of the user's own.
+
+Each runs SciPy's code on plain numbers, with slopes from the tape where the method takes them, and returns the solution as a function of
+the tracked values that the user's function uses (solutions.py).
+
+Invariant: brackets, bounds and starts are plain numbers; a solution does not depend on them.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import demand_callable
+from ..mode import no_grad
+from ..transforms import grad
+from .raveling import Space, flatten, plain
+from .solutions import as_minimum, as_root
+from .solvers import _arguments, _name, _number, least_squares
+
+if TYPE_CHECKING:
+    from scipy.optimize import OptimizeResult, RootResults
+
+Tree = Any
+
+WITH_SLOPE, WITH_CURVATURE = ("newton", "halley"), ("halley",)
+
+
+def root_scalar(
+    f: Callable[..., Any],
+    args: Any = (),
+    method: str | None = None,
+    bracket: Sequence[float] | None = None,
+    *,
+    x0: float | None = None,
+    x1: float | None = None,
+    xtol: float | None = None,
+    rtol: float | None = None,
+    maxiter: int | None = None,
+    options: dict[str, Any] | None = None,
+) -> RootResults:
+    """Solve `f(x, *args) = 0` for one number x; SciPy's `root_scalar`, whose slopes come from the tape.
+
+    `method`: with a `bracket` brentq, brenth, ridder, bisect, toms748; from `x0` newton, halley, secant (newton by default). Returns
+    SciPy's RootResults, whose `root` is differentiable by what `f` uses. Raises ValueError where `f` has one sign at both ends.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> dottie = lambda a: tg.root_scalar(lambda x: np.cos(a * x) - x, bracket=(0, 1)).root
+    >>> round(dottie(1.0), 6), round(tg.grad(dottie)(1.0), 6)
+    (0.739085, -0.297474)
+    """
+    from scipy import optimize
+
+    demand_callable(f, "root_scalar")
+    args = _arguments(args)
+    slopes: dict[str, Any] = {}
+    if bracket is None and method is None and x1 is None:
+        method = "newton"
+    if method in WITH_SLOPE:
+        slopes["fprime"] = _plain_number(grad(f), args)
+    if method in WITH_CURVATURE:
+        slopes["fprime2"] = _plain_number(grad(grad(f)), args)
+    with no_grad():
+        result = optimize.root_scalar(
+            _plain_number(f, args), method=method, bracket=bracket, x0=x0, x1=x1,
+            xtol=xtol, rtol=rtol, maxiter=maxiter, options=options, **slopes
+        )  # fmt: skip
+    result.root = _root("root_scalar", f, args, float(result.root))
+    return result
+
+
+def minimize_scalar(
+    f: Callable[..., Any],
+    bracket: Sequence[float] | None = None,
+    bounds: Sequence[float] | None = None,
+    args: Any = (),
+    method: str | None = None,
+    tol: float | None = None,
+    options: dict[str, Any] | None = None,
+) -> OptimizeResult:
+    """Minimise `f(x, *args)` over one number x; SciPy's `minimize_scalar`, whose `x` and `fun` are differentiable by what `f` uses.
+
+    >>> import tapegrad as tg
+    >>> best = lambda a: tg.minimize_scalar(lambda x: x**4 / 4 - a * x, bounds=(0, 9)).x
+    >>> round(tg.grad(best)(8.0), 6)
+    0.083333
+    """
+    from scipy import optimize
+
+    demand_callable(f, "minimize_scalar")
+    args = _arguments(args)
+    with no_grad():
+        result = optimize.minimize_scalar(
+            _plain_number(f, args), bracket=bracket, bounds=bounds, method=method, tol=tol, options=options
+        )  # fmt: skip
+    result.x = float(result.x)
+    limits = None if bounds is None else tuple(np.array([float(b)]) for b in bounds)
+    return as_minimum(result, f, Space(result.x, "x"), args, limits, ())
+
+
+def fixed_point(
+    f: Callable[..., Any],
+    x0: Tree,
+    args: Any = (),
+    xtol: float = 1e-8,
+    maxiter: int = 500,
+    method: str = "del2",
+) -> Tree:
+    """The x with `f(x, *args) = x`, near `x0`: SciPy's `fixed_point` on a pytree, differentiable by what `f` uses.
+
+    `method` is "del2" (Steffensen's, with Aitken's acceleration) or "iteration". Raises RuntimeError where it does not converge.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> round(tg.grad(lambda a: tg.fixed_point(lambda x: np.cos(a * x), 0.5))(1.0), 6)
+    -0.297474
+    """
+    from scipy import optimize
+
+    demand_callable(f, "fixed_point")
+    space, args = Space(x0, "x0"), _arguments(args)
+
+    def step(x: np.ndarray) -> np.ndarray:
+        return space.vector(f(space.argument(x), *args), f"the value of {_name(f)}")
+
+    with no_grad():
+        x = optimize.fixed_point(step, space.x, xtol=xtol, maxiter=maxiter, method=method)
+    return _solved(lambda tree, *a: _difference(f(tree, *a), tree), space, args, x, "fixed_point")
+
+
+def custom_root(
+    f: Callable[[Tree], Tree], x0: Tree, solve: Callable[[Callable[[Tree], Tree], Tree], Tree]
+) -> Tree:
+    """The root of `f` that your own solver finds: `solve(f, x0)`, differentiable by what `f` uses, whatever `solve` does.
+
+    `f` maps a pytree of real numbers to as many numbers; `solve` returns a tree like `x0`, and nothing that it does is recorded.
+
+    >>> import tapegrad as tg
+    >>> def bisection(f, x0):
+    ...     low, high = 0.0, 10.0
+    ...     for _ in range(60):
+    ...         middle = (low + high) / 2
+    ...         low, high = (middle, high) if f(middle) < 0 else (low, middle)
+    ...     return middle
+    >>> round(tg.grad(lambda a: tg.custom_root(lambda x: x * x - a, 1.0, bisection))(4.0), 9)
+    0.25
+    """
+    demand_callable(f, "custom_root")
+    demand_callable(solve, "custom_root")
+    space = Space(x0, "x0")
+    with no_grad():
+        found = solve(f, space.tree(space.x))
+    x = space.vector(found, "what solve returned")
+    return _solved(lambda tree: f(tree), space, (), x, "custom_root")
+
+
+def curve_fit(
+    f: Callable[..., Any],
+    xdata: Any,
+    ydata: Any,
+    p0: Sequence[float] | None = None,
+    sigma: Any = None,
+    absolute_sigma: bool = False,
+    bounds: Any = None,
+    **settings: Any,
+) -> tuple[Any, Any]:
+    """Fit `f(xdata, *parameters)` to `ydata`; SciPy's `curve_fit`: the parameters and their covariance, differentiable by data and sigma.
+
+    `sigma`: standard deviations of the data, or their covariance matrix. Without `p0` each parameter starts at 1. `settings` are those of
+    `tg.least_squares`, which fits pytrees of parameters and returns more.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> t = np.linspace(0, 2, 5)
+    >>> found, covariance = tg.curve_fit(lambda t, a, k: a * np.exp(-k * t), t, 3 * np.exp(-0.5 * t))
+    >>> print(found.round(6), covariance.shape)
+    [3.  0.5] (2, 2)
+    """
+    demand_callable(f, "curve_fit")
+    if p0 is None:
+        p0 = np.ones(_parameters(f))
+    start = np.atleast_1d(np.asarray(plain(p0), dtype=float))
+    count = len(start)
+    whiten = _whitening(sigma)
+
+    def residuals(p: Any) -> Any:
+        return whiten(f(xdata, *(p[i] for i in range(count))) - ydata)
+
+    residuals.__name__ = _name(f)
+    fit = least_squares(residuals, start, bounds=bounds, absolute_sigma=absolute_sigma, **settings)
+    return fit.x, fit.covariance
+
+
+def _parameters(f: Callable[..., Any]) -> int:
+    named = list(inspect.signature(f).parameters.values())
+    if any(p.kind not in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in named):
+        raise ValueError(
+            f"curve_fit cannot tell how many parameters {_name(f)} has: give p0, a number for each."
+        )
+    return len(named) - 1
+
+
+def _whitening(sigma: Any) -> Callable[[Any], Any]:
+    """The map from deviations of the data to residuals of unit variance."""
+    if sigma is None:
+        return lambda r: r
+    if np.ndim(sigma) < 2:
+        return lambda r: r / sigma
+    return lambda r: np.linalg.solve(np.linalg.cholesky(sigma), r)
+
+
+def _plain_number(f: Callable[..., Any], args: Sequence[Any]) -> Callable[[float], float]:
+    name = _name(f)
+    return lambda x, *_: _number(f(float(x), *args), name)
+
+
+def _difference(value: Tree, tree: Tree) -> list[Any]:
+    return [a - b for a, b in zip(flatten(value)[0], flatten(tree)[0], strict=True)]
+
+
+def _root(what: str, f: Callable[..., Any], args: Sequence[Any], x: float) -> Any:
+    return _solved(f, Space(x, "x"), args, np.array([x]), what)
+
+
+def _solved(
+    f: Callable[..., Any], space: Space, args: Sequence[Any], x: np.ndarray, what: str
+) -> Tree:
+    """The tree of `x`, a root of `f`, as a function of what `f` uses."""
+    from scipy.optimize import OptimizeResult
+
+    return as_root(OptimizeResult(x=space.tree(x)), f, space, args, what).x
+
+
+__all__ = ["curve_fit", "custom_root", "fixed_point", "minimize_scalar", "root_scalar"]
