@@ -97,7 +97,9 @@ def minimize_scalar(
             _plain_number(f, args), bracket=bracket, bounds=bounds, method=method, tol=tol, options=options
         )  # fmt: skip
     result.x = float(result.x)
-    limits = None if bounds is None else tuple(np.array([float(b)]) for b in bounds)
+    limits = (
+        None if bounds is None else (np.array([float(bounds[0])]), np.array([float(bounds[1])]))
+    )
     return as_minimum(result, f, Space(result.x, "x"), args, limits, ())
 
 
@@ -178,9 +180,8 @@ def curve_fit(
     [3.  0.5] (2, 2)
     """
     demand_callable(f, "curve_fit")
-    if p0 is None:
-        p0 = np.ones(_parameters(f))
-    start = np.atleast_1d(np.asarray(plain(p0), dtype=float))
+    given = np.ones(_parameters(f)) if p0 is None else plain(p0)
+    start = np.atleast_1d(np.asarray(given, dtype=float))
     count = len(start)
     whiten = _whitening(sigma)
 
