@@ -99,7 +99,7 @@ AREAS = {
     "scipy.integrate": "tg.odeint solves differential equations; else write the steps with NumPy's functions (a Python loop, tg.scan), or "
     "as a loop in tg.njit",
     "scipy.interpolate": "np.interp is differentiable; write a spline as polynomials, with NumPy's functions",
-    "scipy.optimize": "tg.minimize, tg.least_squares, tg.root, tg.root_scalar and others of SciPy's names in tg.optimize give solvers their "
+    "scipy.optimize": "tg.minimize, tg.least_squares, tg.root, tg.root_scalar and others in tg.optimize give SciPy's solvers their "
     "derivatives, and what they find is differentiable; tg.custom_root takes any other solver",
     "scipy.stats": "tg.stats has the densities of the common distributions; write others with NumPy's functions and tg.special",
     "scipy.signal": "tg.signal has its convolutions; write filters with NumPy's functions, tg.fft and tg.scan",
