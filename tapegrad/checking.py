@@ -11,6 +11,8 @@ What is checked, by engine:
 Data: `PATTERNS`, bytes of an entry -> the bits that nobody's arithmetic makes (a signalling NaN of float64 and of float32, a byte that is
 no boolean). Both engines raise CheckedAccessError, which says what was read or written, and where.
 
+The variable is read once, when tapegrad is imported.
+
 Invariant: caches on disk are keyed by the mode, so that neither kind of code is ever taken for the other.
 """
 

@@ -211,3 +211,109 @@ def test_variable_turns_it_on(tmp_path: Path):
         assert run.stdout.strip() == said
         files.append({p.name for p in tmp_path.rglob("program-*.bin")})
     assert files[0] < files[1] == files[2]
+
+
+# ------------------------------------------------------------------------------------------- derivatives of tg.njit
+
+
+def stepped(x, n):
+    """The reverse puts back what each pass overwrites, from a stack."""
+    y = np.empty(x.size)
+    for i in range(x.size):
+        y[i] = x[i]
+    for _ in range(n):
+        for i in range(1, x.size):
+            if y[i] > 0.1:
+                y[i] = np.sin(y[i - 1]) * y[i]
+    return np.sum(y * y)
+
+
+def plant(monkeypatch: pytest.MonkeyPatch, found: str, instead: str) -> list[int]:
+    """A fault in the text of adjoints."""
+    from tapegrad.native import sanitizer as native_sanitizer
+
+    counts: list[int] = []
+    whole = native_sanitizer.instrumented
+
+    def changed(source: str):
+        source, n = re.subn(found, instead, source, count=1, flags=re.M)
+        counts.append(n)
+        return whole(source)
+
+    monkeypatch.setattr(native_sanitizer, "instrumented", changed)
+    return counts
+
+
+N = np.array([0.9, 0.3, 1.2, 0.7, 0.2])
+
+
+def test_right_adjoints_are_silent():
+    f = tg.njit(stepped)
+    value, gradient = tg.value_and_grad(f)(N, 3)
+    with checking.checked(False):
+        plain, expected = tg.value_and_grad(tg.njit(stepped))(N, 3)
+    assert f.latest.source.startswith("def stepped_adjoint")  # not the second engine
+    np.testing.assert_allclose((value, *gradient), (plain, *expected), rtol=1e-14)
+    np.testing.assert_allclose(tg.jvp(lambda x: f(x, 3), (N,), (N,))[1], expected @ N, rtol=1e-14)
+
+
+def test_value_never_kept(monkeypatch):
+    """The line that keeps a value on the stack is missing."""
+    counts = plant(monkeypatch, r"^ *floats\[at\(nf\)\] = .*\n", "")
+    with pytest.raises(CheckedAccessError, match=r"stepped read what was never written, at `y\["):
+        tg.grad(tg.njit(stepped))(N, 3)
+    assert counts[0] == 1
+
+
+def test_cotangent_without_values(monkeypatch):
+    counts = plant(monkeypatch, r"zeros_like\(x\)", "np.empty(x.size)")
+    with pytest.raises(CheckedAccessError, match=r"left \d numbers of result 1 \(x_bar\)"):
+        tg.grad(tg.njit(stepped))(N, 3)
+    assert counts[0] == 1
+
+
+def beyond(x, n):
+    s = 0.0
+    for i in range(n):
+        s += 2.0 * x[i]  # the line to be named
+    return s
+
+
+def before(x, n):
+    return x[n] * 3.0
+
+
+@pytest.mark.parametrize(("f", "n", "line"), [(beyond, 6, 3), (before, -6, 1)])
+def test_index_outside_names_the_users_line(f, n, line):
+    told = rf"out of bounds for an axis of length 5.*, line {f.__code__.co_firstlineno + line}: x\["
+    with pytest.raises(IndexError, match=told):
+        tg.grad(tg.njit(f))(N, n)
+
+
+def test_adjoint_that_reaches_outside(monkeypatch):
+    """A fault of the generated code alone: the primal stays inside."""
+    counts = plant(monkeypatch, r"y_bar\[i_2 - 1\] \+=", "y_bar[i_2 + 1] +=")
+    with pytest.raises(IndexError, match="index 5 is out of bounds .* the derivative of stepped"):
+        tg.grad(tg.njit(stepped))(N, 3)
+    assert counts[0] == 1
+
+
+def test_derivatives_are_kept_apart(tmp_path: Path):
+    """Neither the user's function nor its adjoint is taken from what the other mode kept on disk."""
+    file = tmp_path / "program.py"
+    file.write_text(
+        "import numpy as np, tapegrad as tg\n"
+        "@tg.njit\ndef f(x, n):\n    s = 0.0\n    for i in range(n):\n        s += x[i] * x[i]\n    return s\n"
+        "x = np.zeros(100)[:3]\n"
+        "try:\n    f(x, 4), tg.grad(f)(x, 4)\n    print('unchecked')\n"
+        "except IndexError:\n    print('checked')\n"
+    )
+    for value, said in (("", "unchecked"), ("1", "checked"), ("", "unchecked"), ("1", "checked")):
+        run = subprocess.run(
+            [sys.executable, str(file)],
+            env=dict(os.environ, TAPEGRAD_CACHE_DIR=str(tmp_path)) | {checking.VARIABLE: value},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert run.stdout.strip() == said

@@ -24,7 +24,7 @@ import numpy as np
 from numba.core import types
 from numba.extending import typeof_impl
 
-from .. import markup
+from .. import checking, markup
 from ..errors import NotDifferentiable
 from ..storage import StandIn
 from ..tensor import Tensor
@@ -761,6 +761,19 @@ def _compiled(
 ) -> Any:
     """Generated code as a function of Numba's; `typed` is the program that it was made of."""
     options = compile_options(owner)
+    if checking.on():
+        from . import sanitizer
+
+        text, places, returned = sanitizer.instrumented(source)
+        scope = {**scope, **sanitizer.SCOPE}
+        made = _numba_function(typed, name, text, scope, options)
+        return sanitizer.Watched(made, owner.__name__, typed.program, places, returned)
+    return _numba_function(typed, name, source, scope, options)
+
+
+def _numba_function(
+    typed: settling.Typed, name: str, source: str, scope: dict[str, Any], options: dict[str, Any]
+) -> Any:
     uniform = typed.program.uniform
     if "@shared" in source:
         numba.get_num_threads()  # starts Numba's threads, which compiled code from disk expects
@@ -781,6 +794,8 @@ def compile_options(owner: NativeFunction) -> dict[str, Any]:
     for option in ("fastmath", "boundscheck"):
         if targets.get(option):
             options[option] = targets[option]
+    if checking.on():
+        options["boundscheck"] = True
     return options
 
 
@@ -1094,7 +1109,12 @@ def _take_stacks() -> dict[str, np.ndarray]:
     """This thread's stacks, for one call."""
     held = getattr(_stacks, "held", None)
     _stacks.held = None
-    return {n: a.copy() for n, a in _EMPTY.items()} if held is None else held
+    held = {n: a.copy() for n, a in _EMPTY.items()} if held is None else held
+    if checking.on():
+        from . import sanitizer
+
+        return sanitizer.stacks(held)
+    return held
 
 
 _PAGES = 1 << 22
@@ -1251,7 +1271,8 @@ def njit(f: Any = None, /, **options: Any) -> Any:
             if not asked.numba:
                 return NativeFunction(function, *settings)
             function = function.py_func  # compiled anew, as it is asked for now
-        made = numba.njit(**{**_OPTIONS, **asked.numba})(function)
+        own = {**_OPTIONS, "boundscheck": True} if checking.on() else _OPTIONS
+        made = numba.njit(**{**own, **asked.numba})(function)
         return NativeFunction(store.keeping(made), *settings)
 
     return make if f is None else make(f)

@@ -15,6 +15,7 @@ from numba import njit, prange
 from numba.core import types
 from numba.extending import overload, register_jitable
 
+from .. import checking
 from ..errors import NotDifferentiable
 from ..ops.linear_algebra import EQUAL
 from .emitted import (
@@ -37,6 +38,8 @@ from .pipelines import Alone, Inner, Outer, Uniform
 
 # Division by zero gives inf, as in NumPy, and lets loops vectorise.
 KERNEL_OPTIONS: dict[str, Any] = {"error_model": "numpy", "pipeline_class": Inner}
+if checking.on():
+    KERNEL_OPTIONS["boundscheck"] = True
 kernel = njit(**KERNEL_OPTIONS)
 alone = njit(**{**KERNEL_OPTIONS, "pipeline_class": Alone})
 

@@ -33,6 +33,7 @@ from numba.core import compiler, config, serialize, types
 from numba.core.caching import NullCache
 from numba.core.registry import cpu_target
 
+from .. import checking
 from ..errors import NotDifferentiable
 from ..replay import cache
 
@@ -56,7 +57,7 @@ def key(text: str, scope: dict[str, Any], *more: Any) -> str | None:
 def _surroundings() -> bytes:
     """What all compiled code depends on: versions, the processor, and what Numba is told by its variables."""
     settings = [getattr(config, name, None) for name in _SETTINGS]
-    return f"{cache.environment()} {settings}".encode()
+    return f"{checking.key()}{cache.environment()} {settings}".encode()
 
 
 _SETTINGS = ("BOUNDSCHECK", "LOOP_VECTORIZE", "SLP_VECTORIZE", "DISABLE_INTEL_SVML")
@@ -65,10 +66,10 @@ _SETTINGS = ("BOUNDSCHECK", "LOOP_VECTORIZE", "SLP_VECTORIZE", "DISABLE_INTEL_SV
 @functools.cache
 def _called() -> bytes:
     """A hash of what generated code calls."""
-    from . import emitted, pipelines, runtime
+    from . import emitted, pipelines, runtime, sanitizer
 
     digest = hashlib.sha256()
-    for module in (runtime, emitted, pipelines):
+    for module in (runtime, emitted, pipelines, sanitizer):
         digest.update(Path(str(module.__file__)).read_bytes())
     return digest.digest()
 

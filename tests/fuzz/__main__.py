@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import os
 import random
 import sys
-
-from tests.fuzz import campaign, worker
 
 
 def main() -> int:
@@ -25,7 +24,15 @@ def main() -> int:
     parser.add_argument(
         "--shrink", type=float, default=15.0, help="seconds for shortening one failure"
     )
+    parser.add_argument(
+        "--checked", action="store_true", help="generated code checks what it reads and writes"
+    )
     given = parser.parse_args()
+    if given.checked:
+        os.environ["TAPEGRAD_CHECK"] = "1"
+    # tapegrad reads that variable when it is imported, here and in the children.
+    from tests.fuzz import campaign, worker
+
     chosen = [e for e in given.engines.split(",") if e]
     if given.program is not None:
         p = worker.program(given.program)
