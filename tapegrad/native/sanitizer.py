@@ -1,6 +1,6 @@
 """The sanitizer of derivatives: checked mode (checking.py) for generated Python.
 
-`instrumented` goes over the text of a derivative once more, in its last form. Numbers that index arrays go through `inside`, numbers read from
+`instrumented` goes over the text of a derivative once more, in its last form. Indices of arrays go through `inside`, numbers read from
 arrays through `seen`, blocks read from stacks through `all_seen`, and arrays without values through `poisoned`, which fills them with the
 pattern. Each has the number of its place, which errors in nopython code carry; `Watched` makes a message of it, with the user's line
 behind the generated one where that is known. A cotangent that was added to memory that nobody wrote is NaN with the pattern's payload, as
@@ -85,7 +85,7 @@ def _seen(x: Any, place: int) -> Any:
     if x == types.float64:
 
         def double(x: Any, place: int) -> Any:
-            if _bits(x) == wide:
+            if _bits(x) == wide:  # type: ignore[call-arg]
                 raise CheckedAccessError("unwritten", place)
             return x
 
@@ -93,7 +93,7 @@ def _seen(x: Any, place: int) -> Any:
     if x == types.float32:
 
         def single(x: Any, place: int) -> Any:
-            if _bits(x) == narrow:
+            if _bits(x) == narrow:  # type: ignore[call-arg]
                 raise CheckedAccessError("unwritten", place)
             return x
 
