@@ -100,8 +100,8 @@ def test_processes(tmp_path):
     np.testing.assert_allclose(first[0], [0.5 * (0.4 + np.cos(y)), y], rtol=1e-14)
     third = answer(start(tmp_path))
     assert third == [first[0], 1, 0]
-    kept = list((tmp_path / "cache" / "native" / "__pycache__").iterdir())
-    assert len(kept) >= 2
+    kept = list((tmp_path / "cache" / "native").glob("*.bin"))
+    assert {path.name.split("_")[0] for path in kept} == {"code", "types"}
     for path in kept:
         path.write_bytes(path.read_bytes()[:-20])
     fourth = answer(start(tmp_path))
@@ -189,45 +189,52 @@ def test_key_of_a_program(monkeypatch):
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     monkeypatch.setenv("TAPEGRAD_CACHE_DIR", str(tmp_path))
-    place = store.folder()
-    (place / "__pycache__").mkdir()
-    return place
-
-
-def unit(folder, name, used, size=1000):
-    """Source, index and code of a function, as Numba names them."""
-    files = [
-        folder / f"{name}.py",
-        folder / "__pycache__" / f"{name}.f-1.py311.nbi",
-        folder / "__pycache__" / f"{name}.f-1.py311.1.nbc",
-    ]
-    for file in files:
-        file.write_bytes(b"x" * size)
-        os.utime(file, (used, used))
-    return files
+    return store.folder()
 
 
 def test_what_was_not_used_for_longest_goes(folder, monkeypatch):
-    """All files of a function go together; a touched index counts as use."""
-    monkeypatch.setattr(store, "KEPT_BYTES", 6500)
-    old, middle, new = (unit(folder, n, 1000.0 + k) for k, n in enumerate(("a", "b", "c")))
-    os.utime(old[1], (2000.0, 2000.0))
+    monkeypatch.setattr(store, "KEPT_BYTES", 2500)
+    files = [folder / f"code_{name}.bin" for name in "abc"]
+    for k, file in enumerate(files):
+        file.write_bytes(b"x" * 1000)
+        os.utime(file, (1000.0 + k, 1000.0 + k))
+    os.utime(files[0], (2000.0, 2000.0))
     store.trim()
-    assert [f.exists() for f in old] == [True] * 3
-    assert [f.exists() for f in middle] == [False] * 3
-    assert [f.exists() for f in new] == [True] * 3
+    assert [file.exists() for file in files] == [True, False, True]
 
 
-def test_use_touches_the_index_and_not_the_source(folder):
+def test_use_counts(folder):
     options: dict = {}
     file = Path(store.source_file("f", "def f(): pass\n", {}, options))
-    index = folder / "__pycache__" / f"{file.stem}.f-1.py311.nbi"
-    index.write_bytes(b"")
-    for path in (file, index):
+    store.write_types("0", ("a", 1))
+    kept = folder / "types_0.bin"
+    for path in (file, kept):
         os.utime(path, (1000.0, 1000.0))
     assert store.source_file("f", "def f(): pass\n", {}, options) == str(file)
-    assert file.stat().st_mtime == 1000.0
-    assert index.stat().st_mtime > 1000.0
+    assert store.read_types("0") == ("a", 1)
+    assert file.stat().st_mtime > 1000.0 and kept.stat().st_mtime > 1000.0
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        ({"x": numba.float64[:], "i": numba.int64}, numba.float64, {"y"}),
+        ({"a": numba.types.Array(numba.complex64, 3, "A", readonly=True)}, numba.types.none, set()),
+        ({"t": numba.types.Tuple((numba.boolean, numba.float32[::1, :]))}, None, set()),
+        ({"u": numba.types.UniTuple(numba.int8, 3), "s": numba.types.unicode_type}, 0, set()),
+        (True, 2, [0, 1], False, True),
+    ],
+)
+def test_types_are_kept_in_words(folder, kept):
+    store.write_types("0", kept)
+    assert store.read_types("0") == kept
+    assert b"numba" not in (folder / "types_0.bin").read_bytes()
+
+
+def test_types_that_cannot_be_told_are_not_kept(folder):
+    pair = numba.types.NamedTuple((numba.int64,) * 2, namedtuple("Pair", "a b"))
+    store.write_types("0", ({"x": pair}, numba.float64, set()))
+    assert store.read_types("0") is None
 
 
 def test_a_bound_with_files_that_vanish(tmp_path):

@@ -779,12 +779,7 @@ def _numba_function(
         numba.get_num_threads()  # starts Numba's threads, which compiled code from disk expects
     file = store.source_file(name, source, scope, options)
     function = inference.load(name, source, scope, file)
-    if file is not None:
-        try:
-            return store.guarded(runtime.outer(options, True, uniform)(function), file)
-        except (RuntimeError, OSError):  # Numba finds no place to write to; the file is gone again
-            pass
-    return runtime.outer(options, uniform=uniform)(function)
+    return store.keeping_generated(runtime.outer(options, uniform)(function), file)
 
 
 def compile_options(owner: NativeFunction) -> dict[str, Any]:

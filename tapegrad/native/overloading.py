@@ -210,10 +210,7 @@ class _Driver:
         # Classes of named tuples are nobody's to find in another process.
         file = None if self.makers else store.file_of(name, self.source, key)
         driver = inference.load(name, self.source, scope, file)
-        if file is None:
-            self.compiled = outer(options)(driver)
-        else:
-            self.compiled = store.guarded(outer(options, cache=True)(driver), file)
+        self.compiled = store.keeping_generated(outer(options)(driver), file)
 
     def _results(self, found: Any) -> tuple[bool, int, list[int], bool, bool]:
         """What must be known of the program's results, in plain words: for other processes too."""

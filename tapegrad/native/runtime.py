@@ -44,9 +44,9 @@ kernel = njit(**KERNEL_OPTIONS)
 alone = njit(**{**KERNEL_OPTIONS, "pipeline_class": Alone})
 
 
-def outer(options: dict[str, Any], cache: bool = False, uniform: bool = False) -> Any:
+def outer(options: dict[str, Any], uniform: bool = False) -> Any:
     """What compiles a derivative as a whole; `uniform`, where every name in it has one type."""
-    return njit(**options, cache=cache, pipeline_class=Uniform if uniform else Outer)
+    return njit(**options, pipeline_class=Uniform if uniform else Outer)
 
 
 def part(**options: Any) -> Any:

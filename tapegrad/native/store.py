@@ -1,15 +1,15 @@
 """Generated code on disk: a second process neither compiles it nor infers its types.
 
 Sources lie in the folder "native" of the cache (see `tapegrad.replay.cache`), each under a name that holds a hash of all it depends on: its
-text, the values of its constants, options, this package's runtime, versions and the processor. Numba keeps the
-compiled code beside them, as it does for any function with `cache=True`; types are kept in files of the same kind. What overloading
-compiles, and the user's function itself (`Kept`), comes from bytecode instead: its hash is of that, and of all it names (`program_key`).
+text, the values of its constants, options, this package's runtime, versions and the processor. They are for people: nothing reads
+them. Beside them lie compiled code and types, in frames with a checksum. What overloading compiles, and the user's function
+itself, comes from bytecode: its hash is of that, and of all it names (`program_key`).
 
-The folder is bounded (`KEPT_BYTES`): what was not used for longest goes first. A source that is used again is left as it is, because Numba
-compares its time with what it kept; the index beside it is touched instead.
+The folder is bounded (`KEPT_BYTES`): what was not used for longest goes first.
 
 Invariant: what depends on an object whose value cannot be told (a function of the user's, say) is not kept. A folder that
-cannot be written to, or is somebody else's, means working without.
+cannot be written to, or is somebody else's, means working without. Types are kept as JSON. Of compiled code Numba makes pickles,
+which are read only as written here: the frame's checksum holds, and nobody else could write the file.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import contextlib
 import functools
 import hashlib
 import inspect
+import json
 import math
 import os
 import pickle
@@ -228,7 +229,7 @@ def folder() -> Path | None:
     path = cache.folder() / "native"
     try:
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
-        if hasattr(os, "getuid") and path.stat().st_uid != os.getuid():
+        if not cache.is_ours(path.stat()):
             return None
     except OSError:
         return None
@@ -246,10 +247,9 @@ def file_of(name: str, text: str, found: str | None) -> str | None:
     if found is None or place is None:
         return None
     path = place / f"{name}_{found}.py"
-    if path.exists():
-        for index in (place / "__pycache__").glob(f"{path.stem}.*.nbi"):
-            with contextlib.suppress(OSError):
-                os.utime(index)
+    if cache.present(path):
+        with contextlib.suppress(OSError):
+            os.utime(path)
         return str(path)
     _count()
     return str(path) if cache.write_file(path, text.encode()) else None
@@ -276,58 +276,90 @@ def trim() -> None:
         return
     units: dict[str, list[Path]] = {}
     with contextlib.suppress(OSError):
-        for path in [*place.iterdir(), *(place / "__pycache__").iterdir()]:
-            if path.is_file():
+        for path in place.iterdir():
+            if cache.present(path):
                 units.setdefault(path.name.split(".")[0], []).append(path)
     cache.bound(units.values(), KEPT_BYTES)
 
 
-def guarded(compiled: Any, file: str) -> Any:
-    """A dispatcher that compiles anew where what Numba kept for it is damaged, instead of failing."""
-    kept = compiled._cache
-    load = kept.load_overload
-
-    def load_overload(*args: Any) -> Any:
-        try:
-            return load(*args)
-        except Exception:  # whatever unpickling half a file may raise
-            for path in (Path(file).parent / "__pycache__").glob(f"{Path(file).stem}.*"):
-                with contextlib.suppress(OSError):
-                    path.unlink()
-            return None
-
-    kept.load_overload = load_overload
-    return compiled
-
-
 def read_types(found: str | None) -> Any:
     """The types that were kept under a key; None if there are none."""
-    return _read("types", found)
+    data = _read("types", found)
+    return None if data is None else _decoded(json.loads(data))
 
 
 def write_types(found: str | None, kept: Any) -> None:
-    with contextlib.suppress(Exception):  # some types of Numba cannot be written
-        _write("types", found, pickle.dumps(kept))
+    """Keep types, in tuples, dicts, lists and sets with strings and numbers; nothing if one of them cannot be told in words."""
+    told = _encoded(kept)
+    if told is not None:
+        _write("types", found, json.dumps(told).encode())
 
 
-def _read(kind: str, found: str | None) -> Any:
+_NAMED = {str(kind): kind for kind in vars(types).values() if isinstance(kind, types.Type)}
+"""Numba's types of which there is one: by what they are called."""
+
+
+def _encoded(value: Any) -> Any:
+    """A value as JSON: a list that begins with the name of its kind. None where it is of no kind that is known here."""
+    if isinstance(value, types.Type):
+        told = _encoded_type(value)
+        return told if told is not None and _decoded(told) == value else None
+    if isinstance(value, str | bool | int | None):
+        return ["value", value]
+    if isinstance(value, dict):
+        parts = [_encoded(part) for pair in value.items() for part in pair]
+    elif type(value) in (tuple, list, set):
+        parts = list(map(_encoded, value))
+    else:
+        return None
+    return None if None in parts else [type(value).__name__, *parts]
+
+
+def _encoded_type(kind: types.Type) -> Any:
+    if _NAMED.get(str(kind)) == kind:
+        return ["type", str(kind)]
+    if type(kind) is types.Array:
+        of = _encoded(kind.dtype)
+        return of and ["array", of, kind.ndim, kind.layout, not kind.mutable, kind.aligned]
+    if type(kind) in (types.Tuple, types.UniTuple):
+        parts = list(map(_encoded, kind.types))
+        return None if None in parts else ["types", *parts]
+    return None
+
+
+def _decoded(told: Any) -> Any:
+    kind, *rest = told
+    if kind == "value":
+        return rest[0]
+    if kind == "type":
+        return _NAMED[rest[0]]
+    if kind == "array":
+        return types.Array(_decoded(rest[0]), *rest[1:])
+    parts = list(map(_decoded, rest))
+    if kind == "dict":
+        return dict(zip(parts[::2], parts[1::2], strict=True))
+    if kind == "types":
+        return types.BaseTuple.from_types(parts)
+    return {"tuple": tuple, "list": list, "set": set}[kind](parts)
+
+
+def _read(kind: str, found: str | None) -> bytes | None:
     place = folder() if found else None
     if place is None:
         return None
-    try:
-        path = place / f"{kind}_{found}.bin"
-        kept = pickle.loads(path.read_bytes())
-        os.utime(path)
-        return kept
-    except Exception:  # absent, damaged, or of another version: the same
-        return None
+    path = place / f"{kind}_{found}.bin"
+    data = cache.content(path)
+    if data is not None:
+        with contextlib.suppress(OSError):
+            os.utime(path)
+    return data
 
 
 def _write(kind: str, found: str | None, data: bytes) -> None:
     place = folder() if found else None
     if place is not None:
         _count()
-        cache.write_file(place / f"{kind}_{found}.bin", data)
+        cache.store(place / f"{kind}_{found}.bin", data)
 
 
 class Frozen:
@@ -428,10 +460,62 @@ def keeping(dispatcher: Any) -> Any:
     return dispatcher
 
 
-class Kept:
-    """Stands where a dispatcher of Numba's has its cache: finds code by all that the function names, at the moment when it is compiled."""
+def keeping_generated(dispatcher: Any, file: str | None) -> Any:
+    """The same for a generated function, whose key is in the name of its file; without a file it is not kept."""
+    if file is not None:
+        dispatcher._cache = _Generated(Path(file).stem.rpartition("_")[2])
+    return dispatcher
+
+
+class _Code:
+    """Stands where a dispatcher of Numba's has its cache: finds code by a key of the program and by the types it is called with."""
 
     cache_path = None
+
+    def _key(self, signature: Any) -> str | None:
+        raise NotImplementedError
+
+    def load_overload(self, signature: Any, context: Any) -> Any:
+        """Called before anything is compiled."""
+        context.refresh()
+        data = _read("code", self._key(signature))
+        if data is None:
+            return None
+        try:
+            return compiler.CompileResult._rebuild(context, *pickle.loads(data))
+        except Exception:  # the code asks for what this process does not have
+            return None
+
+    def save_overload(self, signature: Any, made: Any) -> None:
+        if made.lifted or made.objectmode or made.library.has_dynamic_globals:
+            return
+        found = self._key(signature)
+        if found is not None:
+            try:
+                data = serialize.dumps(made._reduce())
+            except Exception:  # some parts cannot be written
+                return
+            _write("code", found, data)
+
+    def flush(self) -> None:
+        """Code that is compiled again is kept under the same key."""
+
+
+class _Generated(_Code):
+    """Of a generated function: all that it depends on is in its key."""
+
+    def __init__(self, found: str) -> None:
+        self.found = found
+
+    def _key(self, signature: Any) -> str | None:
+        if not (isinstance(signature, tuple) and all(map(_is_plain, signature))):
+            return None
+        text = " ".join([self.found, *map(repr, signature)])
+        return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+class Kept(_Code):
+    """Of a user's function: all that it names, at the moment when it is compiled."""
 
     def __init__(self, dispatcher: Any) -> None:
         self._dispatcher = dispatcher
@@ -442,23 +526,8 @@ class Kept:
         return program_key(self._dispatcher, *map(repr, signature)) if plain else None
 
     def load_overload(self, signature: Any, context: Any) -> Any:
-        """Called before anything is compiled."""
         self.frozen.hold()
-        context.refresh()
-        try:
-            parts = _read("code", self._key(signature))
-            return parts and compiler.CompileResult._rebuild(context, *parts)
-        except Exception:  # whatever half a file may raise
-            return None
-
-    def save_overload(self, signature: Any, made: Any) -> None:
-        if made.lifted or made.objectmode or made.library.has_dynamic_globals:
-            return
-        with contextlib.suppress(Exception):  # some parts cannot be written
-            _write("code", self._key(signature), serialize.dumps(made._reduce()))
-
-    def flush(self) -> None:
-        """Code that is compiled again is kept under the same key."""
+        return super().load_overload(signature, context)
 
 
 def _is_plain(kind: Any) -> bool:

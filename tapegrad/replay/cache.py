@@ -1,11 +1,14 @@
 """The cache: object code on disk, one file for the machine and one for each kernel.
 
-A file is a magic line, the SHA-256 of the rest, a line of JSON (symbols, sizes, symbols asked for; or
-the reason why there is no code), and the object code. Its name holds a hash of everything the code depends on: the rule and
-the text generated from it, this package's source, the versions of Python, NumPy, Numba and llvmlite, and the processor.
+A file is a frame (`content`, `store`): a magic line, the SHA-256 of its name and of the rest, and the rest. That is a line of JSON
+(symbols, sizes, symbols asked for; or the reason why there is no code) and the object code. The name holds a hash of everything the
+code depends on: the rule and the text generated from it, this package's source, the versions of Python, NumPy, Numba and llvmlite,
+and the processor.
 
-Invariant: a file that is damaged, cut short, foreign or unreadable counts as absent; a folder that cannot be written to
-means working without a cache. Reading executes nothing (no pickle), and files of other users are not believed.
+Invariant: a file that is damaged, cut short, renamed or unreadable counts as absent, and so does a link, a pipe or a folder in its place; a
+folder that cannot be written to means working without a cache. Reading executes nothing (no pickle). Files that belong to
+others than the user and root, or that others may write to, are not believed, nor is anything in a folder where everybody may
+rename files.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ import hashlib
 import json
 import os
 import platform
+import stat
 import sys
 import tempfile
 from collections.abc import Iterable, Sequence
@@ -25,7 +29,7 @@ from pathlib import Path
 
 from .. import processor
 
-_MAGIC = b"tapegrad replay 1\n"
+_MAGIC = b"tapegrad replay 2\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,26 +101,62 @@ def path_of(name: str, depends_on: str) -> Path:
     return folder() / f"{name}-{key}.bin"
 
 
-def read(path: Path) -> Bundle | None:
-    """The bundle in a file; None, and the file removed if possible, where it is not what was written."""
+def is_ours(facts: os.stat_result) -> bool:
+    """Whether nobody but the user and root can have written this file or folder; Windows keeps others out by itself."""
+    if not hasattr(os, "getuid"):
+        return True
+    others = facts.st_mode & (stat.S_IWOTH if stat.S_ISDIR(facts.st_mode) else 0o022)
+    return facts.st_uid in (os.getuid(), 0) and not (others and not facts.st_mode & stat.S_ISVTX)
+
+
+_OPENING = os.O_RDONLY | sum(
+    getattr(os, name, 0) for name in ("O_BINARY", "O_CLOEXEC", "O_NOFOLLOW", "O_NONBLOCK")
+)
+
+
+def content(path: Path) -> bytes | None:
+    """What `store` put into a file; None, and the file removed if possible, where it is not what was written."""
     try:
-        with open(path, "rb") as file:
-            if hasattr(os, "getuid") and os.fstat(file.fileno()).st_uid not in (os.getuid(), 0):
+        if not is_ours(path.parent.stat()):
+            return None
+        handle = os.open(path, _OPENING)
+        with open(handle, "rb") as file:
+            facts = os.fstat(handle)
+            if not stat.S_ISREG(facts.st_mode) or not is_ours(facts):
                 return None
             data = file.read()
     except OSError:
         return None
-    bundle = _parsed(data)
-    if bundle is None:
-        with contextlib.suppress(OSError):
-            path.unlink()
-    return bundle
-
-
-def _parsed(data: bytes) -> Bundle | None:
     start = len(_MAGIC)
     payload = data[start + 32 :]
-    if data[:start] != _MAGIC or data[start : start + 32] != hashlib.sha256(payload).digest():
+    if data[:start] == _MAGIC and data[start : start + 32] == _digest(path, payload):
+        return payload
+    with contextlib.suppress(OSError):
+        path.unlink()
+    return None
+
+
+def _digest(path: Path, payload: bytes) -> bytes:
+    return hashlib.sha256(path.name.encode() + b"\n" + payload).digest()
+
+
+def store(path: Path, payload: bytes) -> bool:
+    """Write a file in one step, so that no other process sees half of it; False where that cannot be done."""
+    return write_file(path, _MAGIC + _digest(path, payload) + payload)
+
+
+def present(path: Path) -> bool:
+    """Whether there is a file: a folder, a pipe or a link in its place is none."""
+    try:
+        return stat.S_ISREG(os.lstat(path).st_mode)
+    except OSError:
+        return False
+
+
+def read(path: Path) -> Bundle | None:
+    """The bundle in a file; None where there is none."""
+    payload = content(path)
+    if payload is None:
         return None
     head, _, code = payload.partition(b"\n")
     header = json.loads(head)
@@ -128,13 +168,12 @@ def _parsed(data: bytes) -> Bundle | None:
 
 
 def write(path: Path, bundle: Bundle) -> bool:
-    """Store a bundle in one step, so that no other process sees half of it; False where that cannot be done."""
+    """Store a bundle; False where that cannot be done."""
     header = {
         "parts": [(p.role, p.symbol, p.asks, len(p.code)) for p in bundle.parts],
         "reason": bundle.reason,
     }
-    payload = json.dumps(header).encode() + b"\n" + b"".join(p.code for p in bundle.parts)
-    return write_file(path, _MAGIC + hashlib.sha256(payload).digest() + payload)
+    return store(path, json.dumps(header).encode() + b"\n" + b"".join(p.code for p in bundle.parts))
 
 
 def write_file(path: Path, data: bytes) -> bool:

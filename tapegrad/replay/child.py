@@ -95,7 +95,7 @@ def _fulfilled(orders: Sequence[Order]) -> bool:
     lock = _opened(folder)
     try:
         _take(lock)
-        missing = [order for order in orders if not order.target.exists()]
+        missing = [order for order in orders if not cache.present(order.target)]
         if not missing:
             return True
         process = _start(missing, lock)
@@ -196,7 +196,7 @@ def main(orders: Sequence[tuple[str, str]]) -> None:
         elif cache.read(path) is None:
             long = recipe == "machine" and task.hurried is None
             builder.make(task, _wanted, _wanted, piecewise=long)
-            made &= path.exists()
+            made &= cache.present(path)
     sys.exit(0 if made else 1)
 
 

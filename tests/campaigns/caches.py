@@ -1,0 +1,133 @@
+"""Caches: whatever happens to the files, each process has the right gradient.
+
+A trial harms a random choice of the files that a process left in its cache: flipped bits, files cut short, exchanged for one another, replaced
+by pipes, folders and links, made writable for everybody. Then a new process computes the same gradients with every engine, from the
+cache or anew.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from tests.campaigns.runner import main
+
+PROGRAM = """
+import json, numpy as np, tapegrad as tg
+def loop(x):
+    y = 0.5
+    for i in range(x.size):
+        y = y * x[i] + np.sin(y)
+    return y
+def grows(x):
+    y = [0.5]
+    for i in range(x.size):
+        y.append(y[-1] * x[i])
+    return y[-1]
+x = np.linspace(0.3, 0.9, 5)
+found = [tg.grad(tg.njit(loop))(x), tg.grad(tg.njit(grows, mode="overload"))(x)]
+found.append(tg.compile(tg.grad(lambda x: np.sum(np.sin(x) * x)))(x))
+tg.set_engine("replay")
+t = tg.tensor(x, requires_grad=True)
+(np.sum(np.sin(t) * t) + np.prod(t)).backward()
+print(json.dumps([*map(list, found), t.grad.tolist()]))
+"""
+
+
+def answer(folder: Path) -> str:
+    """What a process with this cache prints, or how it ended."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        env={**os.environ, "TAPEGRAD_CACHE_DIR": str(folder)},
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    return done.stdout if done.returncode == 0 else f"exit status {done.returncode}: {done.stderr[-1500:]}"  # fmt: skip
+
+
+@functools.cache
+def prepared() -> tuple[Path, str]:
+    """A folder with the cache of a process, and its answer."""
+    place = Path(tempfile.mkdtemp())
+    atexit.register(shutil.rmtree, place, ignore_errors=True)
+    expected = answer(place / "cache")
+    assert expected.startswith("["), expected
+    assert answer(place / "cache") == expected
+    return place, expected
+
+
+def flip(path: Path, rng: np.random.Generator) -> None:
+    data = bytearray(path.read_bytes())
+    for _ in range(int(rng.integers(1, 4))):
+        data[int(rng.integers(len(data)))] ^= 1 << int(rng.integers(8))
+    path.write_bytes(data)
+
+
+def cut(path: Path, rng: np.random.Generator) -> None:
+    path.write_bytes(path.read_bytes()[: int(rng.integers(path.stat().st_size))])
+
+
+def lengthen(path: Path, rng: np.random.Generator) -> None:
+    path.write_bytes(path.read_bytes() + rng.bytes(int(rng.integers(1, 100))))
+
+
+def exchange(path: Path, rng: np.random.Generator) -> None:
+    other = path.parent / str(rng.choice(sorted(p.name for p in path.parent.glob("*.*"))))
+    if other != path and other.is_file():
+        aside = path.with_name("aside")
+        path.rename(aside)
+        other.rename(path)
+        aside.rename(other)
+
+
+def pipe(path: Path, rng: np.random.Generator) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def folder(path: Path, rng: np.random.Generator) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def link(path: Path, rng: np.random.Generator) -> None:
+    path.rename(path.with_name(path.name + ".aside"))
+    path.symlink_to(path.with_name(path.name + ".aside"))
+
+
+def open_to_all(path: Path, rng: np.random.Generator) -> None:
+    flip(path, rng)
+    path.chmod(0o666)
+
+
+HARMS = (flip, flip, flip, cut, lengthen, exchange, pipe, folder, link, open_to_all)
+
+
+def trial(rng: np.random.Generator) -> str | None:
+    place, expected = prepared()
+    harmed = place / "harmed"
+    shutil.rmtree(harmed, ignore_errors=True)
+    shutil.copytree(place / "cache", harmed)
+    files = sorted(p for p in harmed.rglob("*") if p.is_file())
+    count = len(files) if rng.random() < 0.2 else int(rng.integers(1, 4))
+    told = []
+    for k in rng.permutation(len(files))[:count]:
+        harm = HARMS[int(rng.integers(len(HARMS)))]
+        if files[k].is_file() and not files[k].is_symlink() and files[k].stat().st_size:
+            harm(files[k], rng)
+            told.append(f"{harm.__name__} {files[k].name}")
+    found = answer(harmed)
+    return None if found == expected else f"another answer\n{found}\nafter {told}"
+
+
+if __name__ == "__main__":
+    main("caches", trial, 500)
