@@ -91,6 +91,8 @@ def _work() -> None:
 
 def _fulfilled(orders: Sequence[Order]) -> bool:
     """Wait for the folder's lock, then have a child make what other processes' children have not made meanwhile."""
+    from . import cache
+
     folder = orders[0].target.parent
     lock = _opened(folder)
     try:
