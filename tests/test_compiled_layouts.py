@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
+from tests.seeds import seeds
 
 LAYOUTS = {
     "transposed": lambda x: (x * 1.0).T,
@@ -213,7 +214,7 @@ def program(seed: int) -> tuple[str, tuple[int, ...]]:
 SLICE, PROGRAMS = 20, 200
 
 
-@pytest.mark.parametrize("first", range(0, PROGRAMS, SLICE))
+@pytest.mark.parametrize("first", seeds(range(0, PROGRAMS, SLICE)))
 def test_random_programs(first):
     for seed in range(first, first + SLICE):
         random_program(seed)

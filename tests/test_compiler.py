@@ -29,6 +29,7 @@ from tapegrad.errors import GraphError, TraceError
 from tapegrad.primitive import OPS
 from tapegrad.tensor import Tensor
 from tests import rounding
+from tests.seeds import seeds
 from tests.suite import in_threads
 
 DECLARED = OPS[1:]
@@ -2224,7 +2225,7 @@ def random_complex_program(seed):
 PROGRAMS = int(os.environ.get("TAPEGRAD_FUZZ", "50"))
 
 
-@pytest.mark.parametrize("seed", range(0, PROGRAMS, 10))
+@pytest.mark.parametrize("seed", seeds(range(0, PROGRAMS, 10)))
 def test_random_programs(seed, monkeypatch):
     """Eager against compiled, value and both gradients, at two points; in half of them as if the arrays were large."""
     from tapegrad.compiler import tracing
@@ -2331,7 +2332,7 @@ def test_rows_along_other_axes(f, shape, turned):
     assert any(turned) or f in (over_first_and_last, with_products)
 
 
-@pytest.mark.parametrize("seed", range(0, PROGRAMS, 10))
+@pytest.mark.parametrize("seed", seeds(range(0, PROGRAMS, 10)))
 def test_random_programs_along_other_axes(seed, turned):
     for k in range(seed, min(seed + 5, PROGRAMS)):
         compiled_as_eager(k)
@@ -2374,7 +2375,7 @@ NO_EXPRESSION = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("seed", range(0, PROGRAMS, 10))
+@pytest.mark.parametrize("seed", seeds(range(0, PROGRAMS, 10)))
 def test_random_programs_that_look_at_a_value(seed):
     """Both branches, in any order of points; in one of them a NumPy call or a routine. Of arrays and of tensors, value and gradients."""
     for k in range(seed, min(seed + 10, PROGRAMS)):
@@ -2462,7 +2463,7 @@ def random_loop(seed):
     return program, [(rng.normal(size=9), rng.normal(size=2 * turns + 5)) for _ in range(2)]
 
 
-@pytest.mark.parametrize("seed", range(0, PROGRAMS // 6, 4))
+@pytest.mark.parametrize("seed", seeds(range(0, PROGRAMS // 6, 4)))
 def test_random_loops(seed):
     """Long loops of which some roll, some partly and some not at all: the answer is always the same."""
     for k in range(seed, seed + 4):

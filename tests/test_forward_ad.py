@@ -12,6 +12,7 @@ import threading
 import numpy as np
 import pytest
 
+from tests.seeds import seeds
 from tests.suite import HERE, SUITE, differs, leaf, plain, tg
 
 fwAD = importlib.import_module(f"{SUITE}.autograd.forward_ad")
@@ -597,7 +598,7 @@ def written_at_random(seed, x, other):
 
 
 @only_here
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", seeds(range(60), 10))
 def test_random_writes_carry_tangents(seed, level):
     """Against NumPy at x + i h v, whose imaginary part is h times the tangent."""
     rng = np.random.default_rng(1000 + seed)

@@ -16,6 +16,7 @@ from tapegrad.primitive import OPS
 from tests.fuzz import campaign, coverage, engines, generator, native, shrinker, worker
 from tests.fuzz.judge import Unclear, Wrong, same, slope
 from tests.fuzz.program import LAYOUTS, Leaf, Program
+from tests.seeds import seeds
 
 
 def states(program, *chosen):
@@ -34,7 +35,7 @@ def wrong(numbers, engine):
 # ------------------------------------------------------------------------------------------------ the slice
 
 
-@pytest.mark.parametrize("first", range(0, 150, 15))
+@pytest.mark.parametrize("first", seeds(range(0, 150, 15)))
 def test_programs_agree_everywhere(first):
     """NumPy's value, differences, and all engines that are drawn, but replay, whose kernels take long to compile."""
     for number in range(first, first + 15):

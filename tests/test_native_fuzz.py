@@ -4,8 +4,8 @@ A program is made from a seed: scalars, one- and two-dimensional arrays, views, 
 all kinds left in all ways; or stencils over two grids. The oracle runs the same source in plain Python on dual numbers held in
 arrays of objects, so that branches cannot straddle a difference quotient; nothing of it is shared with the code under test.
 
-The generated adjoint is plain Python to its last form, so most programs are checked without compiling it. TAPEGRAD_FUZZ_NATIVE=500
-runs so many of those (default 32), in reverse and half as many forward, TAPEGRAD_FUZZ_NATIVE_COMPILED=50 so many compiled ones (default 2); TAPEGRAD_FUZZ_NATIVE_FIRST is the first seed.
+The generated adjoint is plain Python to its last form, so most programs are checked without compiling it. With `-m campaign`,
+TAPEGRAD_FUZZ_NATIVE=500 runs so many of those (default 32), in reverse and half as many forward, TAPEGRAD_FUZZ_NATIVE_COMPILED=50 so many compiled ones (default 2); TAPEGRAD_FUZZ_NATIVE_FIRST is the first seed.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from numba.core.errors import NumbaError, NumbaWarning
 import tapegrad as tg
 from tapegrad.native import nests, tangent
 from tapegrad.native.function import Derived, real_leaves
+from tests.seeds import seeds
 
 COUNT = int(os.environ.get("TAPEGRAD_FUZZ_NATIVE", "32"))
 COMPILED = int(os.environ.get("TAPEGRAD_FUZZ_NATIVE_COMPILED", "2"))
@@ -844,14 +845,14 @@ def check(seed, gradient, text=None):
         assert np.isclose(gx @ dx + gq * dq, slope, rtol=1e-8, atol=1e-8), text
 
 
-@pytest.mark.parametrize("seed", range(FIRST, FIRST + COUNT))
+@pytest.mark.parametrize("seed", seeds(range(FIRST, FIRST + COUNT), 4))
 def test_adjoint_equals_duals(seed):
     """<gradient, direction> is the derivative along the direction, and the value is the value."""
     order = range if seed % 2 else lambda n: reversed(range(n))
     check(seed, lambda f: interpreted(f, (X.copy(), Q), (0, 1), order))
 
 
-@pytest.mark.parametrize("seed", range(FIRST, FIRST + COUNT // 2))
+@pytest.mark.parametrize("seed", seeds(range(FIRST, FIRST + COUNT // 2), 3))
 def test_stencils_equal_duals(seed, monkeypatch):
     """The same, of loops that are gathered however short they are."""
     monkeypatch.setattr(nests, "_LEAST", 1)
@@ -859,7 +860,7 @@ def test_stencils_equal_duals(seed, monkeypatch):
     check(seed, lambda f: interpreted(f, (X.copy(), Q), (0, 1)), stencils(seed))
 
 
-@pytest.mark.parametrize("seed", range(FIRST, FIRST + COUNT // 4))
+@pytest.mark.parametrize("seed", seeds(range(FIRST, FIRST + COUNT // 4), 2))
 @pytest.mark.parametrize("powers", [True, False], ids=["powers", "rules by hand"])
 def test_what_the_reverse_takes_as_it_was_equals_duals(seed, powers):
     """The same, of results that are not computed again, under names that are bound anew."""
@@ -867,7 +868,7 @@ def test_what_the_reverse_takes_as_it_was_equals_duals(seed, powers):
     check(seed, lambda f: interpreted(f, (X.copy(), Q), (0, 1)), text)
 
 
-@pytest.mark.parametrize("seed", range(FIRST, FIRST + COUNT // 2))
+@pytest.mark.parametrize("seed", seeds(range(FIRST, FIRST + COUNT // 2), 3))
 def test_tangent_equals_duals(seed):
     """The derivative along a direction by generated tangent code, as Python runs it."""
     text = Writer(seed).program() if seed % 3 else stencils(seed)
@@ -884,7 +885,7 @@ def test_tangent_equals_duals(seed):
     assert np.isclose(slopes[0] if slopes else 0.0, slope, rtol=1e-8, atol=1e-8), text
 
 
-@pytest.mark.parametrize("seed", range(FIRST, FIRST + OVERLOADED))
+@pytest.mark.parametrize("seed", seeds(range(FIRST, FIRST + OVERLOADED)))
 def test_overloading_equals_duals(seed):
     """The same, by the second engine, which compiles the program itself: those that Numba does not take as they are have none."""
 
@@ -895,7 +896,7 @@ def test_overloading_equals_duals(seed):
     check(seed, gradient)
 
 
-@pytest.mark.parametrize("seed", range(FIRST, FIRST + COMPILED))
+@pytest.mark.parametrize("seed", seeds(range(FIRST, FIRST + COMPILED)))
 def test_compiled_adjoint_equals_duals(seed):
     """The same, of compiled code."""
     check(seed, lambda f: tg.value_and_grad(f, (0, 1))(X.copy(), Q))

@@ -9,6 +9,7 @@ import pytest
 
 import tapegrad as tg
 from tapegrad.compiler import rolling, stores
+from tests.seeds import seeds
 
 P = np.array([0.7, 0.9, 0.3])
 N = 200
@@ -350,7 +351,7 @@ def _program(rng, steps):
     return f
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", seeds(range(60), 6))
 def test_random_stores_are_forwarded(monkeypatch, seed):
     monkeypatch.setattr(rolling, "WORTH", 0)
     monkeypatch.setattr(rolling, "rolled", stores.forwarded)
@@ -440,7 +441,7 @@ def _loop(rng):
     return f
 
 
-@pytest.mark.parametrize("seed", range(int(os.environ.get("TAPEGRAD_FUZZ", 16))))
+@pytest.mark.parametrize("seed", seeds(range(int(os.environ.get("TAPEGRAD_FUZZ", 16))), 2))
 def test_random_loops_are_rolled(monkeypatch, seed):
     monkeypatch.setattr(rolling, "WORTH", 0)
     f = _loop(np.random.default_rng(seed))

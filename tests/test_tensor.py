@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 import tapegrad as tg
 from tapegrad.primitive import OPS
+from tests.seeds import seeds
 
 DTYPES = [
     np.bool_,
@@ -1291,7 +1292,7 @@ def weighed(values):
     return sum((np.sum(v) * (0.3 + 0.1 * k) for k, v in enumerate(values)), 0.0)
 
 
-@pytest.mark.parametrize("seed", range(120))
+@pytest.mark.parametrize("seed", seeds(range(120), 20))
 def test_a_program_of_views_and_writes_is_right_or_refused(seed):
     """Views, buffers, stores and in-place operators in any order: the gradient of all values is NumPy's complex step, or an error.
 
