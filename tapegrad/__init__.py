@@ -6,6 +6,7 @@ from importlib.metadata import version as _version
 
 from . import autograd, checking, dispatch, dtypes, fft, linalg, methods, mutators, ops
 from .autograd.anomaly_mode import debug_nans, is_anomaly_check_nan_enabled, is_anomaly_enabled
+from .buffers import plain_buffers
 from .check import check_op
 from .creation import *
 from .dtypes import *

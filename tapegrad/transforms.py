@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from . import dual, executors, sweep
+from .buffers import adopted, constant
 from .elsewhere import COMPUTES
 from .errors import GradientLost, GraphError, NotDifferentiable, demand_callable
 from .mode import Off, enable_grad, is_grad_enabled
@@ -117,6 +118,10 @@ class _Run:
             self.recording = recording
             f = _differentiable(f)
             rebuilt = list(args)
+            own, f = f, adopted(f)
+            if f is not own:
+                rebuilt = [constant(x) for x in rebuilt]
+                kwargs = {name: constant(x) for name, x in kwargs.items()}
             for position, tree in zip(self.positions, self.trees(self.inputs), strict=True):
                 rebuilt[position] = tree
             # No derivative writes to what it was given.

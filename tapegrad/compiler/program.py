@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import storage
+from ..buffers import adopted
 from ..errors import TraceError
 from ..mode import WATCHERS, Off, is_grad_enabled
 from ..sweep import operands
@@ -515,7 +516,7 @@ def _traced(
             args, kwargs = optree.tree_unflatten(call.structure, arguments)
             try:
                 with looked_out(name, reads.volatile):
-                    output = f(*args, **kwargs)
+                    output = adopted(f)(*args, **kwargs)
             except Exception as error:
                 if isinstance(error, ValueError) and "read-only" in str(error):
                     raise TraceError(

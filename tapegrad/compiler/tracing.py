@@ -331,16 +331,22 @@ class Trace:
     def holding(self, array: np.ndarray, t: Tensor) -> int:
         """References to a tensor's array that are nobody's who could see a write: its views', the tape's (a constant of calls
         recorded before) and that of `met`."""
-        views = sum(getattr(v._value, "base", None) is array for v in _views_below(t))
+        direct = 0
+        views = {id(v._value) for v in _views_below(t) if getattr(v._value, "base", None) is array}
         tape: Tape | None = current()
-        entries = 0
         while tape is not None:
-            for value in tape.code:
-                entries += value is array
-                if type(value) is tuple:
-                    entries += sum(x is array for x in value)
+            for column in tape.code:
+                for value in column if type(column) is tuple else (column,):
+                    if type(value) is np.ndarray:
+                        direct += value is array
+                        if value.base is array:
+                            views.add(id(value))
             tape = tape.outer
-        return views + entries + (self.met.get(id(array)) is array)
+        for value in self.met.values():
+            direct += value is array
+            if value.base is array:
+                views.add(id(value))
+        return direct + len(views)
 
     def watch(self, traced: Traced) -> None:
         """Remember whose memory the value lies in: a write must reach all that share it."""

@@ -240,7 +240,7 @@ def plainly(of: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     out = kwargs.get("out")
     for target in out if isinstance(out, tuple) else (out,):
         if isinstance(target, Tensor):
-            before_write(target, f"{getattr(of, '__name__', of)}(out=)")
+            before_write(target, f"{getattr(of, '__name__', of)}(out=)", args)
     result = of(*raw(args), **raw(kwargs))
     if isinstance(out, tuple) and len(out) == 1:
         return out[0]

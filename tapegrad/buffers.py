@@ -1,0 +1,507 @@
+"""Plain NumPy buffers: `a = np.zeros(n)`, then `a[i] = t` with a tracked t, in a function that is differentiated or compiled.
+
+An ndarray cannot be tracked, so the buffer has to be a tensor from the start. `adopted(f)` is `f` as a copy that shares its code,
+closure, defaults and globals, but finds a namespace of its own where its globals or its closure say NumPy: there `zeros` and the other
+functions that make a new array (`MAKERS`) make an untracked tensor of it while a transform or a trace runs, if its numbers are floats.
+Python functions of the user's that the function reaches by name (helpers, functions of closures and of the user's modules, itself in
+a recursion) are copied in the same way. Everything else is looked up where it always was, at the moment that it is looked up.
+
+Invariant: nothing that exists is changed, so that no other call and no other thread notices; and a function is copied only if what it
+reaches both makes arrays and writes to some (`_Reading`). `plain_buffers()` switches it off, `adoptions(f)` says what it does.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import types
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import lru_cache
+from opcode import opmap
+from typing import Any
+
+import numpy as np
+
+from . import creation, storage
+from .closures import content
+from .ops.composing import holds_tensor
+from .ops.joining import array as joined
+from .ops.shaping import copy as cloned
+from .tape import current
+from .tensor import Tensor, wrap
+
+_OFF: ContextVar[bool] = ContextVar("tapegrad.plain_buffers", default=False)
+
+
+@contextmanager
+def plain_buffers() -> Iterator[None]:
+    """Context in which functions make the arrays that they say, also where a tracked value is stored into one (which raises then).
+
+    >>> import numpy as np, tapegrad as tg
+    >>> def f(x):
+    ...     y = np.zeros(2)
+    ...     y[0] = x
+    ...     return np.sum(y)
+    >>> tg.grad(f)(3.0)
+    1.0
+    >>> with tg.plain_buffers():
+    ...     tg.grad(f)(3.0)
+    Traceback (most recent call last):
+    ...
+    tapegrad.errors.GradientLost: ...
+    """
+    token = _OFF.set(True)
+    try:
+        yield
+    finally:
+        _OFF.reset(token)
+
+
+# ------------------------------------------------------------------------------------------ NumPy with tensors
+
+
+def _buffer(array: Any) -> Any:
+    """A new array as a tensor, while something is recorded or traced and if it can carry a gradient."""
+    wanted = type(array) is np.ndarray and array.dtype.kind in "fc"
+    return (
+        wrap(array) if wanted and (current().outer is not None or storage.tracing.get()) else array
+    )
+
+
+def _making(of: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(of)
+    def make(*args: Any, **kwargs: Any) -> Any:
+        return _buffer(of(*args, **kwargs))
+
+    return make
+
+
+@functools.wraps(np.array)
+def _array(object: Any, dtype: Any = None, *, copy: Any = True, ndmin: int = 0, **rest: Any) -> Any:
+    if not holds_tensor(object):
+        return _buffer(np.array(object, dtype, copy=copy, ndmin=ndmin, **rest))
+    made = _asarray(object, dtype)
+    if made is object and copy:
+        made = cloned(made)
+    return np.reshape(made, (1,) * (ndmin - made.ndim) + made.shape) if made.ndim < ndmin else made
+
+
+def _asarray(a: Any, dtype: Any = None, *args: Any, **kwargs: Any) -> Any:
+    if isinstance(a, Tensor):
+        return a if dtype is None or a.dtype == np.dtype(dtype) else a.astype(dtype)
+    if holds_tensor(a):
+        return joined(a, dtype=dtype)
+    return NotImplemented
+
+
+def _seeing(of: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(of)
+    def see(a: Any, *args: Any, **kwargs: Any) -> Any:
+        found = _asarray(a, *args, **kwargs)
+        if found is not NotImplemented:
+            return found
+        made = of(a, *args, **kwargs)
+        return made if made is a or isinstance(a, np.ndarray) else _buffer(made)
+
+    return see
+
+
+@functools.wraps(np.full)
+def _full(shape: Any, fill_value: Any, dtype: Any = None, *args: Any, **kwargs: Any) -> Any:
+    if isinstance(fill_value, Tensor) and not (args or kwargs):
+        return creation.full(shape, fill_value, dtype=dtype)
+    return _buffer(np.full(shape, fill_value, dtype, *args, **kwargs))
+
+
+class _Arrays(type):
+    """What `np.ndarray` is in a copied function: a maker of buffers, and a class that tensors with memory are of."""
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        made = np.ndarray(*args, **kwargs)
+        return made if made.base is not None else _buffer(made)
+
+    def __instancecheck__(cls, x: Any) -> bool:
+        return isinstance(x, np.ndarray) or (
+            isinstance(x, Tensor) and not storage.is_number(x._value)
+        )
+
+    def __subclasscheck__(cls, kind: Any) -> bool:
+        return issubclass(kind, np.ndarray | Tensor)
+
+    def __eq__(cls, other: Any) -> bool:
+        return other is cls or other is np.ndarray or other is Tensor
+
+    def __hash__(cls) -> int:
+        return hash(np.ndarray)
+
+    def __getattr__(cls, name: str) -> Any:
+        return getattr(np.ndarray, name)
+
+    def __repr__(cls) -> str:
+        return repr(np.ndarray)
+
+
+class _Array(metaclass=_Arrays):
+    pass
+
+
+MAKERS: dict[str, Any] = {
+    name: _making(getattr(np, name))
+    for name in ("copy", "empty", "empty_like", "eye", "identity", "ones", "ones_like", "tri", "zeros", "zeros_like", "full_like")
+} | {
+    "array": _array, "full": _full, "ndarray": _Array,
+    **{name: _seeing(getattr(np, name)) for name in ("asanyarray", "asarray", "ascontiguousarray", "asfortranarray")},
+}  # fmt: skip
+"""NumPy's functions that make a new array, by name: what a copied function finds in their place."""
+
+_BY_IDENTITY = {id(getattr(np, name)): made for name, made in MAKERS.items()}
+_NEW = MAKERS.keys()
+
+_namespace = types.ModuleType("numpy", np.__doc__)
+_namespace.__dict__.update(
+    MAKERS, __getattr__=lambda name: getattr(np, name), __dir__=lambda: dir(np)
+)
+
+
+# ------------------------------------------------------------------------------------------ what a function reaches
+
+_LIBRARIES = frozenset(
+    "tapegrad numpy scipy numba llvmlite optree dask matplotlib pandas torch jax".split()
+)
+_WRITERS = frozenset("at copyto put place putmask put_along_axis fill_diagonal fill out".split())
+_STORES = frozenset(opmap[name] for name in ("STORE_SUBSCR", "STORE_SLICE") if name in opmap)
+_IN_PLACE = 13
+"""Operators up from this number are in place: `a += b`."""
+
+
+class _Code:
+    """What a code object, with those inside it, names; whether it writes to arrays, and whether it binds globals anew."""
+
+    __slots__ = ("binds", "names", "rebinds", "writes")
+
+    def __init__(self, code: types.CodeType) -> None:
+        names: set[str] = {*code.co_names}
+        text = code.co_code
+        steps = list(zip(text[::2], text[1::2], strict=False))
+        self.writes = any(
+            step in _STORES or (step == opmap["BINARY_OP"] and number >= _IN_PLACE)
+            for step, number in steps
+        )
+        self.writes |= not _WRITERS.isdisjoint(names)
+        self.writes |= any(type(c) is tuple and "out" in c for c in code.co_consts)
+        self.binds = any(
+            step in (opmap["STORE_GLOBAL"], opmap["DELETE_GLOBAL"]) for step, _ in steps
+        )
+        own = len(code.co_varnames) + len({*code.co_cellvars} - {*code.co_varnames})
+        self.rebinds = {
+            code.co_freevars[number - own]
+            for step, number in steps
+            if step == opmap["STORE_DEREF"] and number >= own
+        }
+        """Variables of enclosing functions that it binds anew."""
+        for inner in code.co_consts:
+            if isinstance(inner, types.CodeType):
+                inside = _code(inner)
+                names |= inside.names
+                self.writes |= inside.writes
+                self.binds |= inside.binds
+                self.rebinds |= inside.rebinds
+        self.names: frozenset[str] = frozenset(names)
+
+
+@lru_cache(4096)
+def _code(code: types.CodeType) -> _Code:
+    return _Code(code)
+
+
+def _is_users(f: Any) -> bool:
+    """Whether it is a Python function that is not a library's."""
+    if type(f) is not types.FunctionType:
+        return False
+    module = f.__globals__.get("__name__") or ""
+    top = module.partition(".")[0]
+    if f.__code__.co_filename.startswith("<doctest"):
+        return True
+    return top == "__main__" or (top not in _LIBRARIES and top not in sys.stdlib_module_names)
+
+
+def _is_users_module(value: Any) -> bool:
+    if type(value) is not types.ModuleType:
+        return False
+    top = value.__name__.partition(".")[0]
+    return top not in _LIBRARIES and top not in sys.stdlib_module_names
+
+
+class _Reach:
+    """A function of the user's, and what it finds under the names that it mentions."""
+
+    __slots__ = ("cells", "code", "function", "globals", "makes", "modules")
+
+    def __init__(self, f: types.FunctionType) -> None:
+        self.function = f
+        self.code = _code(f.__code__)
+        self.globals: dict[str, Any] = {}
+        self.cells: dict[str, Any] = {}
+        self.modules: dict[str, dict[str, Any]] = {}
+        space = f.__globals__
+        for name in self.code.names:
+            if name in space:
+                self._note(self.globals, name, space[name])
+        for name, cell in zip(f.__code__.co_freevars, f.__closure__ or (), strict=True):
+            self._note(self.cells, name, content(cell))
+        self.makes = "copy" in self.code.names  # of an argument, which may be a plain array
+        for value in (*self.globals.values(), *self.cells.values()):
+            self.makes |= value is np and not self.code.names.isdisjoint(_NEW)
+            self.makes |= id(value) in _BY_IDENTITY
+
+    def _note(self, held: dict[str, Any], name: str, value: Any) -> None:
+        if value is np or id(value) in _BY_IDENTITY or _is_users(value):
+            held[name] = value
+        elif _is_users_module(value):
+            parts = vars(value)
+            functions = {n: parts[n] for n in self.code.names if n in parts and _is_users(parts[n])}
+            if functions and held is self.globals:
+                held[name] = value
+                self.modules[name] = functions
+
+    def calls(self) -> Iterator[types.FunctionType]:
+        """Functions of the user's that it may call."""
+        for value in (*self.globals.values(), *self.cells.values()):
+            if type(value) is types.FunctionType and _is_users(value):
+                yield value
+        for functions in self.modules.values():
+            yield from functions.values()
+
+
+# ------------------------------------------------------------------------------------------ copies
+
+
+class _Globals(dict[str, Any]):
+    """A module's globals, but for what stands in the copied functions' namespace: the rest is looked up as it is then."""
+
+    __slots__ = ("real",)
+
+    def __init__(self, real: dict[str, Any]) -> None:
+        self.real = real
+        for name in ("__builtins__", "__name__"):
+            if name in real:
+                self[name] = real[name]
+
+    def __missing__(self, name: str) -> Any:
+        return self.real[name]
+
+    def get(self, name: Any, default: Any = None) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            return default
+
+    def __contains__(self, name: object) -> bool:
+        return dict.__contains__(self, name) or name in self.real
+
+
+class _Module(types.ModuleType):
+    """A module of the user's, but for the functions of it that are copied."""
+
+    def __init__(self, real: types.ModuleType, functions: dict[str, Any]) -> None:
+        super().__init__(real.__name__, real.__doc__)
+        self.__dict__.update(functions)
+        self.__dict__["__getattr__"] = lambda name: getattr(real, name)
+        self.__dict__["_real"] = real
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self._real, name, value)
+
+
+class _Plan:
+    """The copy of a function, and what has to be as it was for the copy to stand for it."""
+
+    __slots__ = ("copied", "copy", "seen")
+
+    def __init__(self, f: types.FunctionType) -> None:
+        reached: dict[int, _Reach] = {}
+        unseen = [f]
+        while unseen:
+            g = unseen.pop()
+            if id(g) not in reached:
+                reach = reached[id(g)] = _Reach(g)
+                unseen += reach.calls()
+        self.seen = [_seen(reach, reach.function is f) for reach in reached.values()]
+        self.copy: Any = None
+        self.copied: list[types.FunctionType] = []
+        if not any(reach.code.writes for reach in reached.values()):
+            return
+        able = {key: reach for key, reach in reached.items() if not reach.code.binds}
+        wanted = {key for key, reach in able.items() if reach.makes}
+        grown = bool(wanted)
+        while grown:
+            more = {
+                key
+                for key, reach in able.items()
+                if key not in wanted and any(id(g) in wanted for g in reach.calls())
+            }
+            wanted |= more
+            grown = bool(more)
+        if id(f) not in wanted:
+            return
+        spaces: dict[int, _Globals] = {}
+        copies: dict[int, Any] = {}
+        for key in wanted:
+            g = reached[key].function
+            space = spaces.setdefault(id(g.__globals__), _Globals(g.__globals__))
+            copies[key] = _empty_copy(g, space)
+        for key in wanted:
+            _fill(reached[key], copies, copies[key].__globals__)
+        self.copy = copies[id(f)]
+        self.copied = [self.copy, *(c for key, c in copies.items() if key != id(f))]
+
+    def holds(self, f: types.FunctionType) -> bool:
+        """Whether everything that was looked at is as it was."""
+        return all(seen(f) for seen in self.seen)
+
+
+def _seen(reach: _Reach, first: bool) -> Callable[[types.FunctionType], bool]:
+    """A check that a function, and what it finds under names, is the same. It keeps nothing alive."""
+    f = reach.function
+    itself = None if first else weakref.ref(f)
+    code, defaults = f.__code__, f.__defaults__
+    names = [(name, weakref.ref(value)) for name, value in reach.globals.items()]
+    cells = [(name, weakref.ref(value)) for name, value in reach.cells.items()]
+    parts = [
+        (weakref.ref(reach.globals[module]), name, weakref.ref(value))
+        for module, functions in reach.modules.items()
+        for name, value in functions.items()
+    ]
+
+    def same(given: types.FunctionType) -> bool:
+        g = given if itself is None else itself()
+        if g is None or g.__code__ is not code or g.__defaults__ is not defaults:
+            return False
+        space = g.__globals__
+        for name, value in names:
+            if space.get(name) is not value():
+                return False
+        if cells:
+            now = dict(zip(code.co_freevars, g.__closure__ or (), strict=True))
+            if any(content(now[name]) is not value() for name, value in cells):
+                return False
+        for module, name, value in parts:
+            if getattr(module(), name, None) is not value():
+                return False
+        return True
+
+    return same
+
+
+def _empty_copy(f: types.FunctionType, space: _Globals) -> types.FunctionType:
+    """A copy with cells of its own where the function's hold functions or NumPy."""
+    cells = []
+    for name, cell in zip(f.__code__.co_freevars, f.__closure__ or (), strict=True):
+        value = content(cell)
+        own = value is np or id(value) in _BY_IDENTITY or _is_users(value)
+        own = own and name not in _code(f.__code__).rebinds
+        cells.append(types.CellType(value) if own else cell)
+    copy = types.FunctionType(f.__code__, space, f.__name__, f.__defaults__, tuple(cells) or None)
+    copy.__kwdefaults__ = f.__kwdefaults__
+    copy.__qualname__, copy.__doc__, copy.__module__ = f.__qualname__, f.__doc__, f.__module__
+    copy.__dict__ = f.__dict__
+    return copy
+
+
+def _fill(reach: _Reach, copies: dict[int, Any], space: _Globals) -> None:
+    """Put what stands for NumPy, for its makers and for copied functions where a copy looks them up."""
+
+    def other(value: Any) -> Any:
+        if value is np:
+            return _namespace
+        made = _BY_IDENTITY.get(id(value))
+        return copies.get(id(value), value) if made is None else made
+
+    f, copy = reach.function, copies[id(reach.function)]
+    for name, value in reach.globals.items():
+        if name in reach.modules:
+            functions = {n: other(g) for n, g in reach.modules[name].items() if id(g) in copies}
+            space[name] = _Module(value, functions) if functions else value
+        else:
+            space[name] = other(value)
+    builtins = getattr(f, "__builtins__", {})
+    for name in reach.code.names:
+        if name in builtins and name not in f.__globals__:
+            space[name] = builtins[name]
+    for name, cell in zip(f.__code__.co_freevars, copy.__closure__ or (), strict=True):
+        if name in reach.cells and name not in reach.code.rebinds:
+            cell.cell_contents = other(reach.cells[name])
+
+
+# ------------------------------------------------------------------------------------------ the door
+
+_plans: dict[int, tuple[weakref.ref[Any], _Plan]] = {}
+_MOST = 256
+
+
+def adopted(f: Any) -> Any:
+    """The function that is run for `f` in a transform or a trace: `f` itself, unless it fills arrays that it makes."""
+    if _OFF.get():
+        return f
+    kind = type(f)
+    if kind is types.FunctionType:
+        plan = _plan(f)
+        return f if plan is None or plan.copy is None else plan.copy
+    if kind is types.MethodType:
+        copy = adopted(f.__func__)
+        return f if copy is f.__func__ else types.MethodType(copy, f.__self__)
+    if kind is functools.partial:
+        copy = adopted(f.func)
+        return f if copy is f.func else functools.partial(copy, *f.args, **f.keywords)
+    call = getattr(kind, "__call__", None)  # noqa: B004  the function of the class, to copy it
+    if type(call) is types.FunctionType:
+        copy = adopted(call)
+        return f if copy is call else types.MethodType(copy, f)
+    return f
+
+
+def _plan(f: types.FunctionType) -> _Plan | None:
+    if not _is_users(f):
+        return None
+    held = _plans.get(id(f))
+    if held is not None and held[0]() is f and held[1].holds(f):
+        return held[1]
+    plan = _Plan(f)
+    if len(_plans) >= _MOST:
+        _plans.clear()
+    _plans[id(f)] = (weakref.ref(f), plan)
+    return plan
+
+
+def adoptions(f: Any) -> list[str]:
+    """The functions that are copied to differentiate or compile `f`, by name and line; none if it runs as it is.
+
+    >>> import numpy as np
+    >>> def f(x):
+    ...     y = np.zeros(2)
+    ...     y[0] = x
+    ...     return np.sum(y)
+    >>> len(adoptions(f))
+    1
+    """
+    f = getattr(f, "__func__", getattr(f, "func", f))
+    plan = _plan(f) if type(f) is types.FunctionType else None
+    copied = plan.copied if plan is not None else []
+    return [
+        f"{g.__qualname__} ({g.__code__.co_filename}:{g.__code__.co_firstlineno})" for g in copied
+    ]
+
+
+def constant(value: Any) -> Any:
+    """An array that an adopted function is given and not differentiated by: its copies are to be buffers, too, so it is a tensor."""
+    if type(value) is not np.ndarray or value.dtype.kind not in "fc":
+        return value
+    array = storage.kept(value)
+    array.flags.writeable = False  # NumPy would write to the caller's array
+    return wrap(array)
+
+
+__all__ = ["plain_buffers"]

@@ -1,0 +1,339 @@
+"""Functions that fill plain NumPy buffers: they run as copies that make tensors, and nothing else is different."""
+
+import functools
+import gc
+import inspect
+import threading
+import types
+import weakref
+
+import numpy as np
+import numpy as xp
+import pytest
+from numpy import zeros as nothing
+
+import tapegrad as tg
+from tapegrad.buffers import adopted, adoptions
+
+X = np.array([0.5, -0.3, 0.8])
+
+
+def square(x):
+    y = np.zeros(3)
+    for i in range(3):
+        y[i] = x[i] * x[i]
+    return y
+
+
+def test_a_buffer_that_is_filled():
+    np.testing.assert_allclose(tg.grad(lambda x: np.sum(square(x)))(X), 2 * X)
+    assert type(square(X)) is np.ndarray
+
+
+MAKERS = {
+    "zeros": lambda: np.zeros(3),
+    "ones": lambda: np.ones((3,)),
+    "empty": lambda: np.empty(3, dtype=float),
+    "full": lambda: np.full(3, 2.0),
+    "ndarray": lambda: np.ndarray(3),
+    "ndarray by shape": lambda: np.ndarray((3,), float),
+    "zeros_like": lambda: np.zeros_like(np.ones(3)),
+    "full_like": lambda: np.full_like(X, 1.0),
+    "a row of eye": lambda: np.eye(3)[1],
+    "identity": lambda: np.identity(3)[0],
+    "array of a list": lambda: np.array([0.0] * 3),
+    "array of an array": lambda: np.array(X),
+    "copy": lambda: np.copy(X),
+    "asarray of a list": lambda: np.asarray([1.0, 2.0, 3.0]),
+    "another name": lambda: xp.zeros(3),
+    "a name of its own": lambda: nothing(3),
+}
+
+
+@pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
+@pytest.mark.parametrize(
+    "of", [tg.grad, lambda f: tg.compile(tg.grad(f))], ids=["grad", "compiled"]
+)
+def test_makers(make, of):
+    def f(x):
+        y = make()
+        y[:] = 0.0
+        y[1:] += x[1:] ** 3
+        y[0] = x[0] * x[1]
+        return np.sum(y)
+
+    np.testing.assert_allclose(of(f)(X), [X[1], X[0] + 3 * X[1] ** 2, 3 * X[2] ** 2])
+
+
+def test_arrays_of_tracked_numbers():
+    def f(x):
+        y = np.array([x[0], 2.0 * x[1], 3.0])
+        z = np.asarray([y, y])
+        z[0] = np.array(x) * np.asarray(x)
+        return np.sum(z)
+
+    np.testing.assert_allclose(tg.grad(f)(X), 2 * X + [1.0, 2.0, 0.0])
+
+
+def test_whole_numbers_and_truth_values_stay_arrays():
+    kinds = []
+
+    def f(x):
+        where = np.zeros(3, int)
+        mask = np.ones(3, bool)
+        y = np.zeros(3)
+        where[0] = 2
+        y[where[0]] = x[0]
+        kinds.extend(map(type, (where, mask, y)))
+        return np.sum(y[mask])
+
+    np.testing.assert_allclose(tg.grad(f)(X), [1.0, 0.0, 0.0])
+    assert kinds == [np.ndarray, np.ndarray, tg.Tensor]
+
+
+def depth(x, n):
+    y = np.zeros(1)
+    y[0] = x[n] if n == 0 else x[n] * depth(x, n - 1)[0]
+    return y
+
+
+def test_recursion():
+    expected = [X[1] * X[2], X[0] * X[2], X[0] * X[1]]
+    np.testing.assert_allclose(tg.grad(lambda x: depth(x, 2)[0])(X), expected)
+
+
+def _of_another_module():
+    module = types.ModuleType("somebody")
+    exec(
+        "import numpy as np\ndef fill(x):\n    y = np.zeros(3)\n    y[:] = x * x\n    return y\n",
+        vars(module),
+    )
+    return module
+
+
+somebody = _of_another_module()
+
+
+def test_helpers_of_other_modules():
+    f = somebody.fill
+    np.testing.assert_allclose(tg.grad(lambda x: np.sum(somebody.fill(x)))(X), 2 * X)
+    np.testing.assert_allclose(tg.grad(lambda x: np.sum(f(x)))(X), 2 * X)
+
+
+def test_functions_of_enclosing_functions():
+    def inner(x):
+        y = np.empty(3)
+        y[...] = np.exp(x)
+        return y
+
+    def outer(x):
+        def innermost(v):
+            z = np.zeros(3)
+            z[::-1] = inner(v)
+            return z
+
+        return np.sum(innermost(x) * np.arange(3))
+
+    np.testing.assert_allclose(tg.grad(outer)(X), np.exp(X) * [2, 1, 0])
+
+
+class Model:
+    def __init__(self, k):
+        self.k = k
+        self.calls = 0
+
+    def __call__(self, x):
+        self.calls += 1
+        y = np.zeros(3)
+        y[:2] = self.k * x[:2] ** 2
+        return np.sum(y)
+
+    def run(self, x):
+        return self(x)
+
+
+def test_methods_partials_and_callable_objects():
+    model = Model(2.0)
+    expected = [4 * X[0], 4 * X[1], 0.0]
+    np.testing.assert_allclose(tg.grad(model)(X), expected)
+    np.testing.assert_allclose(tg.grad(model.__call__)(X), expected)
+    assert model.calls == 2
+    f = functools.partial(lambda k, x: np.sum(k * square(x)), 3.0)
+    np.testing.assert_allclose(tg.grad(f)(X), 6 * X)
+
+
+def test_a_function_runs_once_and_keeps_its_state():
+    seen = []
+
+    def f(x, scale=2.0, *, log=seen):
+        y = np.zeros(3)
+        y[:] = scale * x
+        log.append(len(log))
+        f.calls += 1
+        return np.sum(y)
+
+    f.calls = 0
+    for _ in range(3):
+        np.testing.assert_allclose(tg.grad(f)(X), [2.0, 2.0, 2.0])
+    assert seen == [0, 1, 2] and f.calls == 3
+    f.__defaults__ = (5.0,)
+    np.testing.assert_allclose(tg.grad(f)(X), [5.0, 5.0, 5.0])
+    compiled = tg.compile(lambda x: f(x))
+    assert np.isclose(compiled(X), 5 * X.sum())
+
+
+def helper(x):
+    y = np.zeros(3)
+    y[:] = x
+    return y
+
+
+def test_names_that_are_bound_anew(monkeypatch):
+    g = tg.grad(lambda x: np.sum(helper(x)))
+    np.testing.assert_allclose(g(X), np.ones(3))
+    monkeypatch.setitem(globals(), "helper", lambda x: 2 * square(x))
+    np.testing.assert_allclose(g(X), 4 * X)
+    monkeypatch.setitem(globals(), "factor", 7.0)
+    h = tg.grad(lambda x: np.sum(factor * square(x)))
+    np.testing.assert_allclose(h(X), 14 * X)
+    monkeypatch.setitem(globals(), "factor", 1.0)
+    np.testing.assert_allclose(h(X), 2 * X)
+
+
+def test_only_what_fills_arrays_is_copied():
+    def no_store(x):
+        return np.sum(np.zeros(3) + x)
+
+    def no_maker(x):
+        y = x * 2
+        y[0] = 1.0
+        return np.sum(y)
+
+    assert adopted(no_store) is no_store and adopted(no_maker) is no_maker
+    assert adopted(square) is not square and adopted(square) is adopted(square)
+    assert adopted(tg.sin) is tg.sin and adopted(np.sin) is np.sin and adopted(len) is len
+    assert adoptions(no_store) == []
+    (told,) = adoptions(square)
+    assert told.startswith("square (") and "test_buffers.py" in told
+
+
+def test_a_copy_is_the_function():
+    copy = adopted(square)
+    assert copy.__code__ is square.__code__ and inspect.getsource(copy) == inspect.getsource(square)
+    assert (copy.__name__, copy.__module__, copy.__dict__) == (
+        square.__name__,
+        square.__module__,
+        square.__dict__,
+    )
+    assert type(copy(X)) is np.ndarray  # outside of transforms it makes arrays
+
+
+def test_copies_keep_no_function_alive():
+    def f(x):
+        y = np.zeros(3)
+        y[:] = x
+        return np.sum(y) if len(x) else f(x)
+
+    tg.grad(f)(X)
+    ref = weakref.ref(f)
+    del f
+    gc.collect()
+    assert ref() is None
+
+
+def test_other_threads_see_nothing():
+    inside, out = threading.Event(), threading.Event()
+
+    def f(x):
+        y = np.zeros(3)
+        y[:] = x
+        inside.set()
+        assert out.wait(20)
+        return np.sum(y)
+
+    t = threading.Thread(target=lambda: tg.grad(f)(X))
+    t.start()
+    assert inside.wait(20)
+    assert type(square(X)) is np.ndarray and type(np.zeros(2)) is np.ndarray
+    out.set()
+    t.join()
+
+
+def test_opting_out():
+    with tg.plain_buffers(), pytest.raises(tg.GradientLost, match="tg.zeros"):
+        tg.grad(lambda x: np.sum(square(x)))(X)
+    tg.grad(lambda x: np.sum(square(x)))(X)
+
+
+count = 0
+
+
+def counts(x):
+    global count
+    count += 1
+    y = np.zeros(3)
+    y[:] = x
+    return np.sum(y)
+
+
+def test_a_function_that_binds_globals_runs_as_it_is():
+    with pytest.raises(tg.GradientLost, match="tg.zeros"):
+        tg.grad(counts)(X)
+    assert count == 1
+
+
+def test_a_constant_argument_may_be_copied_but_not_written_to():
+    def f(x, u):
+        v = u.copy()
+        v[0] = x[0]
+        return np.sum(v * v)
+
+    u = np.ones(3)
+    np.testing.assert_allclose(tg.grad(f)(X, u), [2 * X[0], 0.0, 0.0])
+    assert u.tolist() == [1.0, 1.0, 1.0]
+
+    def g(x, u):
+        u = u if len(u) else u.copy()
+        u[0] = x[0]
+        return np.sum(u)
+
+    with pytest.raises(ValueError, match="read-only"):
+        tg.grad(g)(X, u)
+    assert u.tolist() == [1.0, 1.0, 1.0]
+
+
+def test_kinds():
+    def f(x):
+        y = np.zeros(3)
+        assert isinstance(y, np.ndarray) and isinstance(x, np.ndarray)
+        assert not isinstance(y[0], np.ndarray) and np.float64 is xp.float64
+        assert issubclass(type(y), np.ndarray)
+        y[:] = x
+        return np.sum(y), y, np.ones(2)
+
+    _, (y, ones) = _with_aux(f)
+    assert type(y) is np.ndarray and type(ones) is np.ndarray
+
+
+def _with_aux(f):
+    def g(x):
+        total, *rest = f(x)
+        return total, tuple(rest)
+
+    return tg.grad(g, has_aux=True)(X)
+
+
+def test_a_helper_that_is_bound_anew_on_the_way():
+    def inner(x):
+        return x * x
+
+    def f(x):
+        nonlocal inner
+        y = np.zeros(3)
+        y[:] = inner(x)
+        inner = np.exp
+        return np.sum(y)
+
+    np.testing.assert_allclose(tg.grad(f)(X), 2 * X)
+    assert inner is np.exp
+    np.testing.assert_allclose(tg.grad(f)(X), np.exp(X))
