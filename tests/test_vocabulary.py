@@ -1004,3 +1004,14 @@ def test_many_operands_are_multiplied_in_an_order_of_numpys(monkeypatch, subscri
     for direct, in_order in zip(*found, strict=True):
         np.testing.assert_allclose(in_order, direct, rtol=1e-11, atol=1e-13)
     calculus._order_of_products.cache_clear()
+
+
+def test_subtracting_a_truth_value_at_places() -> None:
+    """NumPy has no minus of truth values, but this."""
+    t = tg.ones(3) * 2.0
+    np.subtract.at(t, [0, 0], np.True_)
+    np.subtract.at(t, [1], t[2:] > 1.0)
+    expected = np.full(3, 2.0)
+    np.subtract.at(expected, [0, 0], np.True_)
+    np.subtract.at(expected, [1], True)
+    np.testing.assert_array_equal(t.numpy(), expected)

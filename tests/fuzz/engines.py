@@ -11,6 +11,7 @@ import math
 import traceback
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,8 @@ import tapegrad as tg
 from tests.fuzz.judge import Unclear, Wrong, arrays, flat, inner, ordered, same, slope, spread
 from tests.fuzz.program import Program, leaves, mapped
 
+WIDER = {"float32": "float64", "complex64": "complex128"}
+
 
 class Case:
     def __init__(self, program: Program, scope: dict[str, Any] | None = None) -> None:
@@ -26,9 +29,19 @@ class Case:
         self.scope = scope
         self.f = program.function(scope)
         self.argnums = program.argnums
-        single = any(x.dtype == "float32" for p in program.parameters for x in leaves(p))
-        self.single = single or "float32" in program.source
+        named = any(name in program.source for name in WIDER)
+        self.single = named or any(x.dtype in WIDER for p in program.parameters for x in leaves(p))
         self.eps = float(np.finfo(np.float32 if self.single else np.float64).eps)
+
+    def wide(self) -> Case:
+        """The same program in double precision, also where its source names narrower types."""
+        wide = copy.copy(self)
+        source = self.program.source
+        for narrow, name in WIDER.items():
+            source = source.replace(narrow, name)
+        if source != self.program.source:
+            wide.f = replace(self.program, source=source).function(self.scope)
+        return wide
 
     def plain(self, arguments: list[Any]) -> Any:
         """NumPy's result; Unclear where NumPy refuses."""
@@ -128,13 +141,14 @@ def sweep(case: Case) -> None:
     for i, g in zip(case.argnums, gradient, strict=True):
         shapes_and_types(g, arguments[i])
     wide = case.program.arguments(wide=True)
-    reference = gradient
+    reference, whole = gradient, case
     if case.single:
-        _, reference = case.gradient(wide)
-        bounds = spread(lambda *a: case.gradient(list(a))[1], wide, reference, case.eps)
+        whole = case.wide()
+        _, reference = whole.gradient(wide)
+        bounds = spread(lambda *a: whole.gradient(list(a))[1], wide, reference, case.eps)
         same(gradient, reference, bounds, "gradient in single precision", types=False)
     direction = case.direction(wide)
-    expected, off = case.along(case.loss, wide, direction)
+    expected, off = whole.along(whole.loss, wide, direction)
     got = inner(list(reference), direction)
     if abs(got - expected[0]) > off:
         raise Wrong(
@@ -380,6 +394,7 @@ def jacobian(case: Case) -> None:
 
 def second(case: Case) -> None:
     """Hessian times direction by reverse over reverse and forward over reverse: differences of the gradient."""
+    case = case.wide()
     arguments = case.program.arguments(wide=True)
     case.plain(arguments)
     direction = case.direction(arguments)

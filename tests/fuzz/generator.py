@@ -505,7 +505,6 @@ class Writer:
                         "{0}.astype(np.float64)",
                         "np.stack([{0}, {0}])",
                         "{0}.copy(order='F')",
-                        "np.empty_like({0}) * 0.0",
                         "np.tile({0}, (2, 1))",
                     ]
                 ),
