@@ -166,7 +166,9 @@ def interp(
     """
     x, xp, fp = (_in_double(v) for v in (x, xp, fp))
     if "c" in (x.dtype.kind, xp.dtype.kind):
-        raise TypeError("interp takes real x and xp; only the values fp may be complex.")
+        raise NotDifferentiable(
+            "np.interp was asked at complex x or xp, whose imaginary parts NumPy drops. Give x.real; only the values fp may be complex."
+        )
     if np.ndim(xp) != 1 or np.ndim(fp) != 1:
         raise ValueError("Data points must be 1-D sequences")
     if len(xp) != len(fp):

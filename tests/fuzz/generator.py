@@ -840,7 +840,9 @@ class Writer:
 
     def writing(self, h: str, out: str, v: str) -> list[str]:
         """A helper that writes into what it is given, or into a buffer that it makes and fills."""
-        own = self.own() or [v]
+        own = self.own()
+        if not own:
+            raise Unlucky
         target = self.r.choice(own)
         e = self.like(target)
         return self.r.choice(

@@ -130,4 +130,4 @@ def tangent(case: Case) -> None:
 
 
 NATIVE = {f.__name__: f for f in (interpreted, adjoint, tangent, overload)}
-SHARES = {"interpreted": 1.0, "adjoint": 0.04, "tangent": 0.03, "overload": 0.02}
+SHARES = {"interpreted": 1.0, "adjoint": 0.02, "tangent": 0.01, "overload": 0.01}

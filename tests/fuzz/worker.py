@@ -23,7 +23,7 @@ from tests.fuzz.program import Program
 PROCESSOR_SECONDS = float(os.environ.get("TAPEGRAD_FUZZ_SECONDS", "90"))
 """That a program may take in all engines."""
 
-NATIVE_SHARE = 0.15  # of all programs
+NATIVE_SHARE = 0.1  # of all programs
 
 
 def program(number: int) -> Program:
