@@ -109,6 +109,8 @@ empty_like = _like(np.empty_like, "Entries of arbitrary value, of the shape and 
 
 def full_like(x: Any, fill_value: Any, dtype: Any = None, *, requires_grad: bool = False) -> Tensor:
     """Entries of one value, of the shape and dtype of x; tracked if the value is."""
+    if not isinstance(fill_value, Tensor):  # in memory as x is
+        return _leaf(np.full_like(_raw(x), fill_value, dtype=dtype), requires_grad)
     return full(np.shape(x), fill_value, dtype=dtype or _raw(x).dtype, requires_grad=requires_grad)
 
 

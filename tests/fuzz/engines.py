@@ -17,7 +17,18 @@ from typing import Any
 import numpy as np
 
 import tapegrad as tg
-from tests.fuzz.judge import Unclear, Wrong, arrays, flat, inner, ordered, same, slope, spread
+from tests.fuzz.judge import (
+    Unclear,
+    Wrong,
+    arrays,
+    duplicate,
+    flat,
+    inner,
+    ordered,
+    same,
+    slope,
+    spread,
+)
 from tests.fuzz.program import Program, leaves, mapped
 
 WIDER = {"float32": "float64", "complex64": "complex128"}
@@ -46,7 +57,7 @@ class Case:
     def plain(self, arguments: list[Any]) -> Any:
         """NumPy's result; Unclear where NumPy refuses."""
         try:
-            value = self.f(*copy.deepcopy(arguments))
+            value = self.f(*duplicate(arguments))
         except Exception as error:
             raise Unclear(f"NumPy refuses: {type(error).__name__}") from None
         if not all(np.all(np.isfinite(x)) for x in arrays(value) if x.dtype.kind in "fc"):
@@ -132,11 +143,11 @@ def untouched(arguments: list[Any], before: list[Any]) -> None:
 def sweep(case: Case) -> None:
     """The value is NumPy's and the gradient that of differences; single precision is near double precision."""
     arguments = case.program.arguments()
-    before = copy.deepcopy(arguments)
+    before = duplicate(arguments)
     case.plain(arguments)
     value, gradient = case.gradient(arguments)
     untouched(arguments, before)
-    expected = case.loss(*copy.deepcopy(arguments))
+    expected = case.loss(*duplicate(arguments))
     same(value, expected, spread(case.loss, arguments, expected, case.eps), "value", types=False)
     for i, g in zip(case.argnums, gradient, strict=True):
         shapes_and_types(g, arguments[i])
@@ -180,7 +191,7 @@ def agrees(
     clear = 0
     for call, other in calls:
         arguments = case.program.arguments(call, other_layout=other)
-        before = copy.deepcopy(arguments)
+        before = duplicate(arguments)
         try:
             case.plain(arguments)
             expected = reference(arguments)
@@ -193,7 +204,7 @@ def agrees(
         where = f"{what}, call {call}{' in other layouts' if other else ''}: "
         same(got, expected, bounds, where)
         untouched(arguments, before)
-        held.append((got, copy.deepcopy(got)))
+        held.append((got, duplicate(got)))
         clear += 1
     for got, kept in held:
         same(got, kept, None, f"{what}: a result of an earlier call was written: ")
@@ -288,7 +299,7 @@ def entries(case: Case) -> None:
     bounds = spread(lambda *a: loop(list(a)), mapped_over, expected, case.eps)
     for what, f in (("vmap", tg.vmap(case.f)), ("compiled vmap", tg.compile(tg.vmap(case.f)))):
         for _ in range(2):
-            got = [x for _, x in flat(f(*copy.deepcopy(mapped_over)))]
+            got = [x for _, x in flat(f(*duplicate(mapped_over)))]
             same(got, expected, bounds, f"{what}: ", types=False)
 
 
@@ -311,7 +322,7 @@ def program(case: Case) -> None:
     named = case.program.number % 3 == 0
     for call, other in CALLS:
         arguments = case.program.arguments(call, other_layout=other)
-        before = copy.deepcopy(arguments)
+        before = duplicate(arguments)
         try:
             expected = case.plain(arguments)
             bounds = spread(case.f, arguments, expected, case.eps)
@@ -324,7 +335,7 @@ def program(case: Case) -> None:
             got, expected, bounds, f"compiled, call {call}{' in other layouts' if other else ''}: "
         )
         untouched(arguments, before)
-        held.append((got, copy.deepcopy(got)))
+        held.append((got, duplicate(got)))
     for got, kept in held:
         same(got, kept, None, "compiled: a result of an earlier call was written: ")
 
@@ -352,7 +363,7 @@ def forward(case: Case) -> None:
     primals = tuple(arguments[i] for i in case.argnums)
     tg.set_engine("sweep")
     value, tangent = tg.jvp(real_leaves(case), primals, tuple(direction))
-    expected = real_leaves(case)(*copy.deepcopy(primals))
+    expected = real_leaves(case)(*duplicate(primals))
     same(
         value,
         expected,
@@ -380,8 +391,7 @@ def jacobian(case: Case) -> None:
     primals = tuple(arguments[i] for i in case.argnums)
     f = real_leaves(case)
     if any(
-        np.asarray(x).dtype.kind == "c"
-        for _, x in [*flat(primals), *flat(f(*copy.deepcopy(primals)))]
+        np.asarray(x).dtype.kind == "c" for _, x in [*flat(primals), *flat(f(*duplicate(primals)))]
     ):
         raise Unclear("complex")
     every = tuple(range(len(primals)))

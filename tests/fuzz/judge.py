@@ -8,6 +8,7 @@ each other as the step shrinks, the point is a kink or noise hides the slope: `U
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -58,9 +59,23 @@ def nudged(tree: Any, eps: float, rng: np.random.Generator) -> Any:
 
 def ordered(like: np.ndarray, values: Any) -> np.ndarray:
     """The values with the axes in memory as those of an array: whether a reshape is a view, and a store reaches it, depends on that."""
-    out = np.empty_like(like)
+    # NumPy makes empty arrays and sums like a broadcast one in different orders.
+    out = np.empty_like(like if all(like.strides) else np.positive(like))
     out[...] = values
     return out
+
+
+def duplicate(tree: Any) -> Any:
+    """A copy of arguments or results whose arrays lie as these do, broadcast ones as well."""
+    if isinstance(tree, dict):
+        return {k: duplicate(v) for k, v in tree.items()}
+    if isinstance(tree, tuple | list):
+        return type(tree)(map(duplicate, tree))
+    if type(tree) is not np.ndarray or not tree.size:
+        return copy.deepcopy(tree)
+    once = tree[tuple(slice(None) if s else slice(1) for s in tree.strides)]
+    made = once.copy(order="K")
+    return made if made.shape == tree.shape else np.broadcast_to(made, tree.shape)
 
 
 def spread(

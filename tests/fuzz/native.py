@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 import random
 from collections.abc import Callable
@@ -15,7 +14,7 @@ from numba.core.errors import NumbaError
 import tapegrad as tg
 from tests import test_native_fuzz as programs
 from tests.fuzz.engines import Case
-from tests.fuzz.judge import Unclear, Wrong, same, spread
+from tests.fuzz.judge import Unclear, Wrong, duplicate, same, spread
 from tests.fuzz.program import Leaf, Program
 
 PLAIN = {
@@ -60,7 +59,7 @@ def judged(case: Case, f: Callable[..., Any], calls: list[tuple[int, bool]]) -> 
             slope, off = case.along(case.f, [arguments[0].copy(), arguments[1]], direction)
         except Unclear:
             continue
-        value, (gx, gq) = tg.value_and_grad(f, (0, 1))(*copy.deepcopy(arguments))
+        value, (gx, gq) = tg.value_and_grad(f, (0, 1))(*duplicate(arguments))
         same(value, float(expected), [16 * b for b in bounds], "native value", types=False)
         got = float(gx @ direction[0] + gq * direction[1])
         if not abs(got - slope[0]) <= off + 1e-8 * float(np.sum(np.abs(gx))):
@@ -75,7 +74,7 @@ def judged(case: Case, f: Callable[..., Any], calls: list[tuple[int, bool]]) -> 
 def numba_takes(case: Case, f: Any) -> None:
     """Refusals are counted where Numba itself refuses the program."""
     try:
-        f.dispatcher(*copy.deepcopy(case.program.arguments()))
+        f.dispatcher(*duplicate(case.program.arguments()))
     except (NumbaError, ValueError) as error:
         raise Unclear(f"Numba refuses: {type(error).__name__}") from None
 
@@ -102,7 +101,7 @@ def interpreted(case: Case) -> None:
     slope, off = case.along(case.f, [arguments[0].copy(), arguments[1]], direction)
     order = range if case.program.number % 2 else lambda n: reversed(range(n))
     expected = case.plain(arguments)
-    value, (gx, gq) = programs.interpreted(f, tuple(copy.deepcopy(arguments)), (0, 1), order)
+    value, (gx, gq) = programs.interpreted(f, tuple(duplicate(arguments)), (0, 1), order)
     same(
         value,
         float(expected),
@@ -124,7 +123,7 @@ def tangent(case: Case) -> None:
     arguments = case.program.arguments()
     direction = case.direction(arguments)
     slope, off = case.along(case.f, [arguments[0].copy(), arguments[1]], direction)
-    _, got = tg.jvp(f, tuple(copy.deepcopy(arguments)), tuple(direction))
+    _, got = tg.jvp(f, tuple(duplicate(arguments)), tuple(direction))
     if not abs(float(got) - slope[0]) <= off:
         raise Wrong(f"native jvp: {float(got)!r}, differences give {slope[0]!r} within {off:.2g}")
 
