@@ -199,10 +199,33 @@ def bound_anew(x, y):
     return s
 
 
+def stored_behind(x, y):
+    """One line behind the loop overwrites what the reverse of the next reads."""
+    v = x * 0.5
+    s = 0.0
+    for i in range(x.size):
+        s += v[i] * v[i]
+    v[::2] -= s * 0.1
+    return math.sin(v[0]) + v[0] * v[5] * y[0]
+
+
+def read_before_the_store(x, y):
+    v = x * 0.5
+    s = 0.0
+    for i in range(x.size):
+        s += v[i] * y[i]
+    t = v[0] * v[1]
+    v[1] = s * 0.1
+    return t + v[1]
+
+
 APART = {
     f.__name__: f
     for f in (square, product, recursion, read_inside, last_one, partly_filled, filled_behind)
-} | {f.__name__: f for f in (read_behind, power, weighted_behind, bound_anew)}
+} | {
+    f.__name__: f
+    for f in (read_behind, power, weighted_behind, bound_anew, stored_behind, read_before_the_store)
+}
 
 
 def merged(f, args, positions):
@@ -241,7 +264,12 @@ def test_merged(name, monkeypatch):
 @pytest.mark.parametrize("name", APART)
 def test_apart(name):
     """These hand on more than sums, or what stands behind needs their values."""
-    assert not merged(APART[name], (X, Y), (0, 1))
+    f = APART[name]
+    assert not merged(f, (X, Y), (0, 1))
+    native, directions = tg.njit(f), G.normal(size=(2, 7))
+    found = tg.grad(native, (0, 1))(X, Y)
+    along = sum(g @ d for g, d in zip(found, directions, strict=True))
+    assert np.isclose(along, slope(native, (X, Y), directions), rtol=1e-8)
 
 
 def test_models():

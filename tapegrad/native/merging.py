@@ -77,10 +77,13 @@ def _known_before(
     """Whether the reverse of what stands behind the loop asks for nothing that the loop, or itself, computes."""
     later = binds | bound(behind)
     roots = {flow.root(n) for n in later if flow.array(n)} | written
+    roots = roots.union(
+        *(line.writes for line in lines)
+    )  # of any line: the reverse of all runs first
     for line in lines:
         if line.keeps or line.keeps_memory or line.moved or line.exit:
             return False
-        if line.entry & (later | roots | line.writes):
+        if line.entry & (later | roots):
             return False
     return not any(flow.array(n) and flow.active(n) for n in bound(behind))
 
