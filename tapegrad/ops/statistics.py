@@ -10,6 +10,7 @@ import warnings
 from typing import Any
 
 import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
 
 from ..domain import nonzero
 from ..errors import GradientLost, NotDifferentiable
@@ -133,13 +134,13 @@ def _cumulative(of: Any, plain: Any, neutral: int) -> Any:
         x: Any, /, *, axis: Any = None, dtype: Any = None, include_initial: bool = False
     ) -> Any:
         if axis is None:
-            if np.ndim(x) != 1:
+            if np.ndim(x) > 1:
                 raise ValueError(
                     "For arrays which have more than one dimension ``axis`` argument is required."
                 )
             axis = 0
         x = _cast(x if np.ndim(x) else reshape(x, 1), dtype)  # a number is a row of one
-        axis = range(np.ndim(x))[axis]
+        axis = normalize_axis_index(axis, x.ndim)
         result = plain(x, axis)
         if not include_initial:
             return result
