@@ -15,6 +15,7 @@ from .errors import (
     GradcheckError,
     GradientLost,
     GraphError,
+    IndependentValue,
     NotDifferentiable,
     NotFinite,
     TapegradError,

@@ -21,6 +21,7 @@ from .mode import is_grad_enabled
 from .ops import reductions, selection, statistics
 from .ops.composing import holds_tracked, plainly
 from .primitive import CONSTANTS, FUNCTIONS, UFUNCS, missing, signature_of
+from .tape import current
 from .tensor import Tensor
 
 _METHODS = {
@@ -219,11 +220,20 @@ Tensor.__array_ufunc__ = _array_ufunc  # type: ignore[method-assign]
 Tensor.__array_function__ = _array_function  # type: ignore[method-assign]
 
 
+_FILES = (np.save, np.savez, np.savez_compressed, np.savetxt)
+"""What is read back from these has no gradient."""
+
+
 def function_on_tensors(function: Any, args: Any, kwargs: Any) -> Any:
     """`np.sum(t, axis=0)`: one call of a NumPy function with a tensor somewhere among its arguments."""
     ours = FUNCTIONS.get(function)
     tracked = tracked_in((args, kwargs))
     if function in CONSTANTS or (ours is None and not tracked):
+        if tracked and function in _FILES and current().outer is not None:
+            raise GradientLost(
+                f"np.{function.__name__} was asked inside a transform to write a tensor that is differentiated, but what is read back "
+                "would not be connected to it. Write t.detach() if no gradient is wanted, and go on with t itself."
+            )
         return plainly(function, args, kwargs)
     if ours is None:
         raise missing(function, _describe(args))

@@ -28,6 +28,15 @@ class TraceError(TapegradError, TypeError):
     """A function cannot be compiled as it is written: something Python did while it was traced would be frozen."""
 
 
+class IndependentValue(UserWarning):
+    """The value of a differentiated function does not depend on an argument that it was differentiated by: that gradient is zero.
+
+    Such a gradient is nearly always a lost one: between the argument and the value something untracked stands (`t.item()`,
+    `t.detach()`, a comparison, `tg.no_grad()`). Transforms say so once for each line that calls them; `allow_unused=True` says that zero is
+    meant, and `warnings.filterwarnings("error", category=tg.IndependentValue)` makes it an error.
+    """
+
+
 class NotFinite(TapegradError, FloatingPointError):
     """A value became NaN or infinite while `debug_nans` was on; the message says where and from what."""
 

@@ -344,6 +344,8 @@ def walk(
     `roots` are pairs (node, cotangent). Cotangents are raw arrays, or Tensors if `create_graph`. Entries older than
     `since` are not looked at. Raises GraphError if an entry needed was freed. `begun` is what `walk_from` has done already.
     """
+    if create_graph:
+        current().differentiated = True
     pending: dict[Slot, Any] = {}
     found: dict[Any, Any] = {}
     leaves: dict[Leaf, Any] = {}

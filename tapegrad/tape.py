@@ -84,6 +84,7 @@ class Tape:
         "bytes",
         "bytes_limit",
         "code",
+        "differentiated",
         "limit",
         "lock",
         "outer",
@@ -96,6 +97,8 @@ class Tape:
         self.outer = outer  # the tape that was current before this one
         # Whether what is recorded is a function of NumPy's arrays, where `s += 1` gives a number a new value for one name only.
         self.plain: bool = outer is not None and outer.plain
+        # Whether a derivative was taken meanwhile of what is recorded here: a constant made of it may be a derivative that is constant.
+        self.differentiated = False
         self.code: list[Any] = []
         self.saved: Any = None  # which entries saved what memory, once there was a write in place (overwriting.py)
         self.lock = threading.RLock()

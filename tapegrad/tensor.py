@@ -345,9 +345,17 @@ class Tensor:
         return self._array()
 
     def item(self, *args: Any) -> Any:
-        """The one element as a Python number, or the one at the index that is given; the gradient stops there."""
+        """The one element as a Python number, or the one at the index that is given; the gradient stops there.
+
+        Inside a transform a tensor stands for an array, and code for arrays means to go on with the number: GradientLost, as for tolist
+        and tobytes. There `t.detach().item()` stops the gradient, and `t[()]` is the number with its gradient.
+        """
+        self._refuse_inside("t.item()", "t[i], t[()] or t.sum()")
         if args:
             return self._value.item(*args)
+        return self._number()
+
+    def _number(self) -> Any:
         if self._value.size != 1:
             raise RuntimeError(
                 f"a Tensor with {self._value.size} elements cannot be converted to Scalar: index it, or use tolist()."
@@ -355,11 +363,13 @@ class Tensor:
         return self._value.item()
 
     def tolist(self) -> Any:
-        """The elements as nested Python lists; the gradient stops there."""
+        """The elements as nested Python lists; the gradient stops there. Inside a transform: GradientLost, as for `item`."""
+        self._refuse_inside("t.tolist()", "list(t)")
         return self._value.tolist()
 
     def tobytes(self, order: Any = "C") -> bytes:
-        """The elements' memory as bytes; the gradient stops there."""
+        """The elements' memory as bytes; the gradient stops there. Inside a transform: GradientLost, as for `item`."""
+        self._refuse_inside("t.tobytes()", "t.copy()")
         return self._value.tobytes(order)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
@@ -390,14 +400,14 @@ class Tensor:
 
     def __float__(self) -> float:
         self._refuse_to_leave("float(t) (or a function of the math module)")
-        return float(self.item())
+        return float(self._number())
 
     def __complex__(self) -> complex:
         self._refuse_to_leave("complex(t) (or a function of the cmath module)")
-        return complex(self.item())
+        return complex(self._number())
 
     def __int__(self) -> int:
-        return int(self.item())
+        return int(self._number())
 
     def __index__(self) -> int:
         if self._value.dtype.kind not in "iu" or self._value.ndim:
@@ -428,7 +438,16 @@ class Tensor:
                 f"{what} was asked of a tensor that requires grad, but the plain result would not be tracked and its "
                 "gradient would be lost without a word. Use NumPy's function on the tensor (np.sin(t), not "
                 "math.sin(t)), join tensors with tg.stack, make buffers with tg.zeros, or say that no gradient is "
-                "wanted: t.detach(), t.item(), or `with tg.no_grad():`."
+                "wanted: t.detach(), or `with tg.no_grad():`."
+            )
+
+    def _refuse_inside(self, what: str, instead: str) -> None:
+        """Raise where this tensor stands for an array that a transform differentiates; elsewhere PyTorch's manners hold."""
+        if self._node is not None and current().outer is not None and is_grad_enabled():
+            raise GradientLost(
+                f"{what} was asked inside a transform, of a tensor that is differentiated, but the plain result would not be tracked "
+                f"and its gradient would be lost without a word. Write {instead} to go on with a gradient, or say that none is wanted: "
+                "t.detach() first."
             )
 
     def __array_namespace__(self, *, api_version: str | None = None) -> Any:
@@ -558,9 +577,13 @@ class Tensor:
         return tensor_html(self)
 
     def __format__(self, spec: str) -> str:
-        """One number as Python prints it, `f"{loss:.3f}"`; a tensor with axes as its repr."""
+        """One number as Python prints it, `f"{loss:.3f}"`; a tensor with axes as its repr.
+
+        Text is never refused, since printing a loss is how people look at it: who reads a number back from text loses its gradient
+        (and is warned, `tg.IndependentValue`, where the value depends on nothing else).
+        """
         if not self.ndim or (spec and self.size == 1):
-            return format(self.item(), spec)
+            return format(self._number(), spec)
         if spec:
             raise TypeError(
                 f"a format specification needs one element, but this tensor has shape {self.shape}."

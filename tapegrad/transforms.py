@@ -6,12 +6,17 @@ differentiable (a transform inside another, or a tracked tensor that `f` closes 
 the outer one. Arguments and results are pytrees (tuples, lists, dicts, ... of arrays, numbers, tensors).
 
 NumPy arrays and numbers in give NumPy arrays and numbers out; tensors in, or a tracked tensor in `f`'s closure, give tensors.
+
+Where no entry of the tape leads from an argument to the value, the derivative is zero, which is nearly always a gradient that was lost:
+transforms warn then (`_Run.tell_unused`). That is a matter of the tape's structure, not of values: a gradient whose entries are
+all 0 is none of it, nor is a derivative that is constant (the Hessian of a linear function).
 """
 
 from __future__ import annotations
 
 import functools
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from itertools import islice
@@ -22,7 +27,13 @@ import numpy as np
 from . import dual, executors, sweep
 from .buffers import adopted, constant
 from .elsewhere import COMPUTES
-from .errors import GradientLost, GraphError, NotDifferentiable, demand_callable
+from .errors import (
+    GradientLost,
+    GraphError,
+    IndependentValue,
+    NotDifferentiable,
+    demand_callable,
+)
 from .mode import Off, enable_grad, is_grad_enabled
 from .ops.composing import holds_tensor
 from .ops.shaping import alias, astype
@@ -92,9 +103,12 @@ class _Run:
         kwargs: dict[str, Any],
         argnums: Any,
         name: str,
+        allow_unused: bool = True,
     ) -> None:
         demand_callable(f, name)
         self.name = name
+        self.allow_unused = allow_unused
+        """Whether it is meant that the value does not depend on the arguments."""
         self.positions = _positions(argnums, args, name)
         self.given: list[Any] = []
         self.structures = []
@@ -115,6 +129,8 @@ class _Run:
             self.nodes = [t._node for t in self.inputs]
             # Something outside is differentiated by these very arguments: results must stay connected.
             self.connected = any(type(node) is not Leaf for node in self.nodes)
+            if self.connected:
+                self.own.outer.differentiated = True
             self.recording = recording
             f = _differentiable(f)
             rebuilt = list(args)
@@ -142,6 +158,8 @@ class _Run:
                         raise error.__cause__ from error
                 raise
             self.last = new_slot()
+            self.differentiated = self.own.tape.differentiated
+            """Whether `f` took a derivative itself, by what it was given: its value may be a derivative that is constant."""
         for node in self.nodes:
             if type(node) is Leaf:
                 node.spent = True
@@ -166,6 +184,7 @@ class _Run:
     def connect(self) -> None:
         """The results depend on something tracked outside: record walks too, and keep the entries."""
         self.connected = True
+        self.own.outer.differentiated = True
         self.own.join()
 
     def hand_out(self, outputs: Sequence[Any]) -> None:
@@ -198,13 +217,36 @@ class _Run:
         )
         return [found.get(n) for n in self.nodes]
 
-    def gradients(self, roots: list[tuple[Any, Any]]) -> list[Tree]:
-        """Gradients of the inputs as the user gave them: of their kind, in their structure."""
+    def gradients(self, roots: list[tuple[Any, Any]], each: bool = True) -> list[Tree]:
+        """Gradients of the inputs as the user gave them: of their kind, in their structure. `each` as in `tell_unused`."""
+        found = self.pull(roots)
+        for g in found:
+            if g is None:
+                self.tell_unused([g is not None for g in found], each)
+                break
         values = [
-            _as_given(g, x, t)
-            for g, x, t in zip(self.pull(roots), self.given, self.inputs, strict=True)
+            _as_given(g, x, t) for g, x, t in zip(found, self.given, self.inputs, strict=True)
         ]
         return self.trees(values)
+
+    def tell_unused(self, reached: Sequence[bool], each: bool) -> None:
+        """Warn if the value does not depend on an argument (of `each` one that is asked for, else on all of them together).
+
+        `reached` says for each input whether the tape leads from it to the value. An argument is used if any of its leaves is:
+        parameters of a model that one loss leaves alone are common. Arrays without elements are never missed.
+        """
+        if self.allow_unused or self.differentiated:
+            return
+        rest = iter(zip(reached, self.inputs, strict=True))
+        unused, known = [], 0
+        for position, (_, n) in zip(self.positions, self.structures, strict=True):
+            leaves = list(islice(rest, n))
+            if any(x.size for _, x in leaves):
+                known += 1
+                if not any(met for met, _ in leaves):
+                    unused.append(position)
+        if unused and (each or len(unused) == known):
+            _warn_unused(self.name, unused)
 
     def value(self, value: Any) -> Any:
         """An output as the user expects it: a tensor if tensors went in or it stays tracked, else NumPy's."""
@@ -230,6 +272,29 @@ class _Run:
         return dual.like(value, wrap(copy)) if isinstance(value, Tensor) else copy
 
 
+def _warn_unused(name: str, unused: Sequence[int]) -> None:
+    """Warn that a value depends on none of these arguments."""
+    one = len(unused) == 1
+    which = f"argument{'' if one else 's'} {', '.join(map(str, unused))}"
+    warnings.warn(
+        f"{name} was asked for a derivative by {which} of f, but the value of f does not depend on "
+        f"{'it' if one else 'any of them'}: the derivative is zero. Mostly it was lost on the way: by t.item(), t.detach(), "
+        "tg.no_grad(), a comparison, or because another variable was used. Compute the value from the argument by NumPy's "
+        "functions; where zero is meant, say so with allow_unused=True.",
+        IndependentValue,
+        stacklevel=_level_of_user(),
+    )
+
+
+def _level_of_user() -> int:
+    """Stack level, seen from the caller, of the first frame that is neither this package's nor that of a solver it calls."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] in ("tapegrad", "scipy"):  # fmt: skip
+        frame = frame.f_back
+        level += 1
+    return level
+
+
 def _differentiable(f: Any) -> Any:
     """`f`; a function compiled by numba.njit with the derivatives of `tg.njit`."""
     if type(f).__module__.startswith("numba."):
@@ -245,11 +310,12 @@ class _Direct:
     `known` is of the arguments that came last: their types, and what serves the next of the same types without another look.
     """
 
-    __slots__ = ("argnums", "f", "known", "valued")
+    __slots__ = ("allow_unused", "argnums", "f", "known", "valued")
 
-    def __init__(self, f: Any, argnums: Any, valued: bool) -> None:
+    def __init__(self, f: Any, argnums: Any, valued: bool, allow_unused: bool) -> None:
         self.f = f
         self.argnums = argnums
+        self.allow_unused = allow_unused
         self.valued = valued
         """Whether the value is asked for; else None may stand for it."""
         self.known: tuple[Any, Any] = (None, None)
@@ -258,12 +324,13 @@ class _Direct:
         """The pair, and the way to the next one; NotImplemented where the tape is needed."""
         argnums = self.argnums
         several = isinstance(argnums, tuple | list)
-        found = self.f.value_and_gradient(
-            args, kwargs, tuple(_positions(argnums, args, "grad")), several, self.valued
-        )
+        positions = _positions(argnums, args, "grad")
+        found = self.f.value_and_gradient(args, kwargs, tuple(positions), several, self.valued)
         if found is NotImplemented:
             return found
-        value, gradients, shortcut = found
+        value, gradients, shortcut, unused = found
+        if unused and not self.allow_unused:
+            _warn_unused("grad", [positions[k] for k in unused])
         if shortcut is not None:
             self.known = shortcut
         return value, tuple(gradients) if several else gradients[0]
@@ -408,31 +475,37 @@ def as_a_whole(transform: Callable[..., Any]) -> Callable[..., Any]:
 
 @as_a_whole
 def value_and_grad(
-    f: Callable[..., Any], argnums: Any = 0, has_aux: bool = False, *, argnum: Any = None
+    f: Callable[..., Any],
+    argnums: Any = 0,
+    has_aux: bool = False,
+    *,
+    argnum: Any = None,
+    allow_unused: bool = False,
 ) -> Callable[..., Any]:
     """A function that returns `(f(*args), gradient)`, from one run of `f`.
 
     `argnums` is the position (or a tuple of positions) of the arguments to differentiate by; each may be a pytree.
     With `has_aux`, `f` returns `(value, aux)` and the result is `((value, aux), gradient)`. Raises NotDifferentiable if
-    the value is not one real number.
+    the value is not one real number. Warns (`tg.IndependentValue`) where the value does not depend on one of these arguments at all:
+    its gradient is then zero, and mostly a lost one; `allow_unused=True` says that zero is meant.
 
     >>> import numpy as np, tapegrad as tg
     >>> tg.value_and_grad(lambda x: np.sum(x**2))(np.array([1.0, 2.0]))
     (np.float64(5.0), array([2., 4.]))
     """
 
-    return _value_and_grad(f, _chosen(argnums, argnum), has_aux, True)
+    return _value_and_grad(f, _chosen(argnums, argnum), has_aux, True, allow_unused)
 
 
 def _value_and_grad(
-    f: Callable[..., Any], argnums: Any, has_aux: bool, valued: bool
+    f: Callable[..., Any], argnums: Any, has_aux: bool, valued: bool, allow_unused: bool
 ) -> Callable[..., Any]:
     """The same; where the value is not asked for (`valued`), None may stand in its place."""
     demand_callable(f, "grad")
     native = _differentiable(f)
     direct = None
     if hasattr(native, "value_and_gradient") and not has_aux:
-        direct = _Direct(native, argnums, valued)
+        direct = _Direct(native, argnums, valued, allow_unused)
 
     @functools.wraps(f, updated=())
     def differentiated(*args: Any, **kwargs: Any) -> Any:
@@ -446,11 +519,13 @@ def _value_and_grad(
             found = direct.first(args, kwargs)
             if found is not NotImplemented:
                 return found
-        run = _Run(f, args, kwargs, argnums, "grad")
+        run = _Run(f, args, kwargs, argnums, "grad", allow_unused)
         output, aux = _with_aux(run.output, has_aux)
         if type(output).__module__.startswith("xarray"):
             output = output.data  # a labelled number, as xarray's sums are
         y = _scalar(output, "grad")
+        if type(output) is int:
+            run.allow_unused = True  # a count, or the sum of no terms: zero is its slope
         trees = run.gradients([] if y is None else [(y._node, executors.one(y._value))])
         if has_aux:
             run.hand_out(_leaves_in(aux))
@@ -463,13 +538,20 @@ def _value_and_grad(
 
 @as_a_whole
 def grad(
-    f: Callable[..., Any], argnums: Any = 0, has_aux: bool = False, *, argnum: Any = None
+    f: Callable[..., Any],
+    argnums: Any = 0,
+    has_aux: bool = False,
+    *,
+    argnum: Any = None,
+    allow_unused: bool = False,
 ) -> Callable[..., Any]:
     """The gradient of a scalar function, as a function of the same arguments.
 
     `argnums` is the position (or a tuple of positions) of the arguments to differentiate by; each may be a pytree, and the
     gradient has its structure. With `has_aux`, `f` returns `(value, aux)` and the result is `(gradient, aux)`. Raises
-    NotDifferentiable if the value is not one real number. Composes: `grad(grad(f))`.
+    NotDifferentiable if the value is not one real number. Composes: `grad(grad(f))`. Warns (`tg.IndependentValue`) where the value does
+    not depend on one of these arguments at all: its gradient is then zero, and mostly a lost one; `allow_unused=True` says that zero
+    is meant.
 
     >>> import numpy as np, tapegrad as tg
     >>> tg.grad(lambda x: (np.sin(x) * x).sum())(np.zeros(2))
@@ -477,7 +559,7 @@ def grad(
     >>> tg.grad(tg.grad(lambda x: x**3))(2.0)
     12.0
     """
-    both = _value_and_grad(f, _chosen(argnums, argnum), has_aux, False)
+    both = _value_and_grad(f, _chosen(argnums, argnum), has_aux, False, allow_unused)
 
     @functools.wraps(f, updated=())
     def gradient(*args: Any, **kwargs: Any) -> Any:
@@ -507,20 +589,24 @@ def _leaves_in(tree: Tree) -> list[Any]:
     return [] if tree is None else _flatten(tree)[0]
 
 
-def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
+def vjp(
+    f: Callable[..., Any], *primals: Any, has_aux: bool = False, allow_unused: bool = False
+) -> Any:
     """Value of `f` and the map from output cotangents to argument cotangents.
 
     The pullback takes a cotangent of the output's structure and shape (a number for a scalar) and returns a tuple,
-    one cotangent per primal; it may be called any number of times. Raises ValueError for another shape.
+    one cotangent per primal; it may be called any number of times. Raises ValueError for another shape. Warns (`tg.IndependentValue`) where
+    the value depends on none of the primals, unless `allow_unused`.
 
     >>> import numpy as np, tapegrad as tg
     >>> y, pull = tg.vjp(np.sin, 0.0)
     >>> pull(1.0)
     (1.0,)
     """
-    run = _Run(f, primals, {}, tuple(range(len(primals))), "vjp")
+    run = _Run(f, primals, {}, tuple(range(len(primals))), "vjp", allow_unused)
     output, aux = _with_aux(run.output, has_aux)
     outputs, structure = _outputs(output, "vjp")
+    _tell_untracked(run, outputs)
     run.hand_out([*outputs, *_leaves_in(aux)])
 
     def pullback(cotangent: Any) -> tuple[Any, ...]:
@@ -531,7 +617,10 @@ def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
                 f"the pullback was given {type(cotangent).__name__}, but a cotangent has the structure of the value it belongs to: "
                 f"{len(outputs)} number(s), array(s) or tensor(s), arranged as f returned them."
             )
-        return tuple(run.gradients(_roots(outputs, cotangents)))
+        roots = _roots(outputs, cotangents)
+        if not roots:
+            run.allow_unused = True  # that was told with the value
+        return tuple(run.gradients(roots, each=False))
 
     value = _unflatten(structure, [run.copied(y) for y in outputs])
     return (value, pullback, _map(run.copied, aux)) if has_aux else (value, pullback)
@@ -551,6 +640,24 @@ def _outputs(output: Any, name: str) -> tuple[list[Any], Any]:
                 "it as aux, or leave it out."
             )
     return leaves, structure
+
+
+def _tell_untracked(run: _Run, outputs: Sequence[Any]) -> None:
+    """Warn of a value with no entry on any tape; of one with no slope, such as a count, zero is the derivative."""
+    if outputs and not any(isinstance(y, Tensor) and y._node is not None for y in outputs):
+        _tell_if_none(run, outputs, [False] * len(run.inputs), False)
+
+
+def _tell_if_none(run: _Run, outputs: Sequence[Any], reached: Sequence[bool], each: bool) -> None:
+    """Warn as `tell_unused` does, if a value among the outputs could have a slope."""
+    if not all(reached) and any(_has_slope(y) for y in outputs):
+        run.tell_unused(reached, each)
+
+
+def _has_slope(y: Any) -> bool:
+    """Whether a value is of real or complex numbers, of which there are some: counts and truth values change in jumps only."""
+    raw = y if isinstance(y, Tensor) else as_array(y)
+    return raw.dtype.kind in "fc" and raw.size > 0
 
 
 def _real_if(like: Any, value: Any, what: str) -> Any:
@@ -575,11 +682,19 @@ def _roots(outputs: Sequence[Any], cotangents: Sequence[Any]) -> list[tuple[Any,
     return roots
 
 
-def jvp(f: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool = False) -> Any:
+def jvp(
+    f: Callable[..., Any],
+    primals: Any,
+    tangents: Any,
+    has_aux: bool = False,
+    *,
+    allow_unused: bool = False,
+) -> Any:
     """Value of `f` and its derivative along the tangents: `(f(*primals), J @ tangents)`.
 
     `primals` and `tangents` are tuples (or lists) of equal structure. Forward mode: the tangents are carried up
-    the tape that `f` recorded. Raises ValueError where shapes differ.
+    the tape that `f` recorded. Raises ValueError where shapes differ. Warns (`tg.IndependentValue`) where the value depends on none of
+    the primals, unless `allow_unused`.
 
     >>> import numpy as np, tapegrad as tg
     >>> tg.jvp(np.sin, (0.0,), (2.0,))
@@ -593,7 +708,7 @@ def jvp(f: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool = Fals
         raise ValueError(
             f"jvp was given {len(primals)} primals and {len(tangents)} tangents: one tangent per primal."
         )
-    run = _Run(f, tuple(primals), {}, tuple(range(len(primals))), "jvp")
+    run = _Run(f, tuple(primals), {}, tuple(range(len(primals))), "jvp", allow_unused)
     output, aux = _with_aux(run.output, has_aux)
     outputs, structure = _outputs(output, "jvp")
     run.hand_out([*outputs, *_leaves_in(aux)])
@@ -602,21 +717,26 @@ def jvp(f: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool = Fals
     return (value, along, _map(run.value, aux)) if has_aux else (value, along)
 
 
-def linearize(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
+def linearize(
+    f: Callable[..., Any], *primals: Any, has_aux: bool = False, allow_unused: bool = False
+) -> Any:
     """Value of `f` and its derivative at the primals: the linear map from their tangents to that of the value.
 
     The map takes one tangent per primal, of its structure and shapes, and returns one of the value's structure. It may be called any
     number of times: `f` runs once, and each call carries tangents up the tape that it recorded. With `has_aux`, `f` returns
-    `(value, aux)` and the result is `(value, map, aux)`. Raises ValueError for tangents of another number, structure or shape.
+    `(value, aux)` and the result is `(value, map, aux)`. Raises ValueError for tangents of another number, structure or shape. Warns
+    (`tg.IndependentValue`) where the value depends on none of the primals, unless `allow_unused`.
 
     >>> import numpy as np, tapegrad as tg
     >>> y, along = tg.linearize(np.sin, 0.0)
     >>> along(1.0), along(2.0)
     (np.float64(1.0), np.float64(2.0))
     """
-    run = _Run(f, primals, {}, tuple(range(len(primals))), "linearize")
+    run = _Run(f, primals, {}, tuple(range(len(primals))), "linearize", allow_unused)
     output, aux = _with_aux(run.output, has_aux)
     outputs, structure = _outputs(output, "linearize")
+    _tell_untracked(run, outputs)
+    run.allow_unused |= not any(isinstance(y, Tensor) and y._node is not None for y in outputs)
     run.hand_out([*outputs, *_leaves_in(aux)])
 
     def pushforward(*tangents: Any) -> Any:
@@ -638,7 +758,9 @@ def _along(run: _Run, outputs: Sequence[Any], structure: Any, tangents: Sequence
         raise ValueError(
             f"{run.name} was given tangents of another structure than the primals: each tangent looks like its primal."
         )
-    derivative = _pushed(run, outputs, [t for leaves, _ in flat for t in leaves])
+    derivative, reached = _pushed(run, outputs, [t for leaves, _ in flat for t in leaves])
+    if not reached:
+        _tell_if_none(run, outputs, [False] * len(run.inputs), False)
 
     def own(t: Any) -> Any:
         """A tangent that passes through unchanged is the caller's own array, hence the copy."""
@@ -651,11 +773,15 @@ def _along(run: _Run, outputs: Sequence[Any], structure: Any, tangents: Sequence
 
 def _pushed(
     run: _Run, outputs: Sequence[Any], given: Sequence[Any], width: int | None = None
-) -> list[Any]:
-    """Tangents of the outputs, as Tensors (untracked ones where nothing outside is tracked); after `hand_out`."""
+) -> tuple[list[Any], bool]:
+    """Tangents of the outputs, as Tensors (untracked ones where nothing outside is tracked), and whether the tape leads to any; after
+    `hand_out`. A tangent that is None stands for zeros."""
     lead = () if width is None else (width,)
     seeds: list[Any] = []
-    for t, x in zip(given, run.inputs, strict=True):
+    moved = [
+        (n, t, x) for n, t, x in zip(run.nodes, given, run.inputs, strict=True) if t is not None
+    ]
+    for _, t, x in moved:
         if np.shape(t) != lead + x.shape:
             raise ValueError(
                 f"a tangent of shape {np.shape(t)} was given for a primal of shape {x.shape}: they must agree."
@@ -668,21 +794,23 @@ def _pushed(
     else:
         # A tracked tangent is carried as it is: the result is linear in it, and the tape's values are constants.
         seeds = [t._value if isinstance(t, Tensor) and not _is_tracked(t) else t for t in seeds]
-    tangents = dict(zip(run.nodes, seeds, strict=True))
+    tangents = {n: t for (n, _, _), t in zip(moved, seeds, strict=True)}
     tape = run.own.tape
     # What is recorded here may be appended to this very tape, which may also hold more than the run.
     with tape.held(), enable_grad() if record else nullcontext():
         start, stop = tape.position(run.first), tape.position(run.last)
         lost = sweep.push(tape.code, start, stop, tangents, record, width)
-    results = []
+    results, reached = [], False
     for y in outputs:
         if isinstance(y, Tensor) and y._node in lost:
             raise GraphError(sweep.SECOND_TIME)
         t = tangents.get(y._node) if isinstance(y, Tensor) and y._node is not None else None
         if t is None:
             t = np.zeros(lead + np.shape(y), y.dtype if isinstance(y, Tensor) else np.float64)
+        else:
+            reached = True
         results.append(t if isinstance(t, Tensor) else wrap(t))
-    return results
+    return results, reached
 
 
 @as_a_whole
@@ -693,12 +821,14 @@ def jacobian(
     *,
     mode: str = "auto",
     argnum: Any = None,
+    allow_unused: bool = False,
 ) -> Callable[..., Any]:
     """The Jacobian of `f` as a function of the same arguments: shape of the output, then shape of the input.
 
     `mode` is "reverse" (one walk per output element), "forward" (one per input element) or "auto" (the fewer). For pytrees
     the result has the output's structure, with the input's at each leaf. A tuple of `argnums` gives a tuple. With `has_aux`,
-    `f` returns `(value, aux)` and the result is `(jacobian, aux)`.
+    `f` returns `(value, aux)` and the result is `(jacobian, aux)`. Warns (`tg.IndependentValue`) where the value does not depend on one of
+    these arguments at all, unless `allow_unused`.
 
     >>> import numpy as np, tapegrad as tg
     >>> tg.jacobian(lambda x: x**2)(np.array([1.0, 2.0]))
@@ -714,7 +844,7 @@ def jacobian(
 
     @functools.wraps(f, updated=())
     def differentiated(*args: Any, **kwargs: Any) -> Any:
-        run = _Run(f, args, kwargs, argnums, "jacobian")
+        run = _Run(f, args, kwargs, argnums, "jacobian", allow_unused)
         output, aux = _with_aux(run.output, has_aux)
         outputs, structure = _outputs(output, "jacobian")
         if any(x.dtype.kind == "c" for x in run.inputs):
@@ -724,7 +854,8 @@ def jacobian(
         forward = mode == "forward" or (mode == "auto" and columns < rows)
         if forward:
             run.hand_out(outputs)
-        blocks = (_forward_blocks if forward else _reverse_blocks)(run, outputs)
+        blocks, reached = (_forward_blocks if forward else _reverse_blocks)(run, outputs)
+        _tell_if_none(run, outputs, reached, True)
         trees = [run.trees(row) for row in blocks]
         results = [tuple(t) if isinstance(argnums, tuple | list) else t[0] for t in trees]
         result = _unflatten(structure, results)
@@ -736,9 +867,10 @@ def jacobian(
     return differentiated
 
 
-def _reverse_blocks(run: _Run, outputs: Sequence[Any]) -> list[list[Any]]:
-    """blocks[output][input], one walk per element of each output."""
+def _reverse_blocks(run: _Run, outputs: Sequence[Any]) -> tuple[list[list[Any]], list[bool]]:
+    """blocks[output][input], one walk per element of each output, and for each input whether a walk came to it."""
     blocks = []
+    reached = [False] * len(run.inputs)
     for y in outputs:
         shape = np.shape(y)
         node = y._node if isinstance(y, Tensor) else None
@@ -752,6 +884,7 @@ def _reverse_blocks(run: _Run, outputs: Sequence[Any]) -> list[list[Any]]:
         imaginary = _rows(run, y, 1j) if both else []
         row_of_blocks = []
         for i, x in enumerate(run.inputs):
+            reached[i] |= any(row[i] is not None for row in rows)
             block = _stacked(rows, i, shape, x)
             if block.dtype.kind == "c":
                 block = np.conj(block)  # a walk gives the conjugate of a holomorphic derivative
@@ -759,7 +892,7 @@ def _reverse_blocks(run: _Run, outputs: Sequence[Any]) -> list[list[Any]]:
                 block = block + 1j * _stacked(imaginary, i, shape, x)
             row_of_blocks.append(_as_block(block, run.given[i]))
         blocks.append(row_of_blocks)
-    return blocks
+    return blocks, reached
 
 
 def _rows(run: _Run, y: Tensor, seed: Any) -> list[list[Any]]:
@@ -796,20 +929,22 @@ def _refuse_not_holomorphic(run: _Run) -> None:
             )
 
 
-def _forward_blocks(run: _Run, outputs: Sequence[Any]) -> list[list[Any]]:
-    """blocks[output][input], one direction per element of each input, all carried in one push."""
+def _forward_blocks(run: _Run, outputs: Sequence[Any]) -> tuple[list[list[Any]], list[bool]]:
+    """blocks[output][input], one direction per element of each input, all carried in one push, and which inputs led to an output."""
     blocks: list[list[Any]] = [[] for _ in outputs]
+    reached = []
     for i, x in enumerate(run.inputs):
         n = x.size
-        given = [np.zeros((n, *o.shape), o.dtype) for o in run.inputs]
-        given[i].reshape(n, n)[...] = np.eye(n)
-        columns = _pushed(run, outputs, given, n)
+        given: list[Any] = [None] * len(run.inputs)
+        given[i] = np.eye(n, dtype=x.dtype).reshape(n, *x.shape)
+        columns, met = _pushed(run, outputs, given, n)
+        reached.append(met)
         for j, t in enumerate(columns):
             block = np.reshape(
                 np.moveaxis(t if run.connected else t._value, 0, -1), np.shape(outputs[j]) + x.shape
             )
             blocks[j].append(_as_block(block, run.given[i]))
-    return blocks
+    return blocks, reached
 
 
 def _as_block(block: Any, given: Any) -> Any:
@@ -829,11 +964,17 @@ def _as_block(block: Any, given: Any) -> Any:
 
 @as_a_whole
 def hessian(
-    f: Callable[..., Any], argnums: Any = 0, has_aux: bool = False, *, argnum: Any = None
+    f: Callable[..., Any],
+    argnums: Any = 0,
+    has_aux: bool = False,
+    *,
+    argnum: Any = None,
+    allow_unused: bool = False,
 ) -> Callable[..., Any]:
     """The Hessian of `f`, forward over reverse: shape of the output (none, if it is a number), then that of the input twice.
 
-    With `has_aux`, `f` returns `(value, aux)` and the result is `(hessian, aux)`.
+    With `has_aux`, `f` returns `(value, aux)` and the result is `(hessian, aux)`. Warns as `jacobian` does where the value does not depend
+    on an argument; of a linear function the Hessian is zero, which is said by nobody.
 
     >>> import numpy as np, tapegrad as tg
     >>> tg.hessian(lambda x: x[0] ** 2 * x[1])(np.array([1.0, 2.0]))
@@ -841,15 +982,16 @@ def hessian(
            [2., 0.]])
     """
     argnums = _chosen(argnums, argnum)
-    once = jacobian(f, argnums, has_aux, mode="reverse")
-    return jacobian(once, argnums, has_aux, mode="forward")
+    once = jacobian(f, argnums, has_aux, mode="reverse", allow_unused=allow_unused)
+    return jacobian(once, argnums, has_aux, mode="forward", allow_unused=True)
 
 
 @as_a_whole
-def hvp(f: Callable[..., Any]) -> Callable[..., Any]:
+def hvp(f: Callable[..., Any], *, allow_unused: bool = False) -> Callable[..., Any]:
     """Hessian-vector product of a scalar function: `hvp(f)(x, v)` is `hessian(f)(x) @ v`, at the cost of a few runs of `f`.
 
-    `v` has the structure and shapes of `x`; further arguments of `f` follow.
+    `v` has the structure and shapes of `x`; further arguments of `f` follow. Warns (`tg.IndependentValue`) where the value does not depend
+    on x, unless `allow_unused`.
 
     >>> import numpy as np, tapegrad as tg
     >>> tg.hvp(lambda x: np.sum(x**3))(np.array([1.0, 2.0]), np.array([1.0, 0.0]))
@@ -857,11 +999,12 @@ def hvp(f: Callable[..., Any]) -> Callable[..., Any]:
     """
 
     demand_callable(f, "hvp")
-    gradient = grad(f)
+    gradient = grad(f, allow_unused=allow_unused)
 
     @functools.wraps(f, updated=())
     def product(x: Any, v: Any, *args: Any, **kwargs: Any) -> Any:
-        return jvp(lambda z: gradient(z, *args, **kwargs), (x,), (v,))[1]
+        along = jvp(lambda z: gradient(z, *args, **kwargs), (x,), (v,), allow_unused=True)
+        return along[1]
 
     return product
 

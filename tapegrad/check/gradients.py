@@ -252,7 +252,9 @@ class _Check:
             def single(*xs: Any) -> Any:
                 return _only(subject.f(*xs))
 
-            return subject.vector(grad(single, which)(*args), "tapegrad").reshape(1, n)
+            return subject.vector(
+                grad(single, which, allow_unused=True)(*args), "tapegrad"
+            ).reshape(1, n)
         if any(slot.complex for slot in subject.slots):
             self._refuse_complex_jacobian(m)
         if m * n <= FEW * FEW:
@@ -260,7 +262,7 @@ class _Check:
             def flat(*xs: Any) -> Any:
                 return _joined(subject.f(*xs))
 
-            blocks = jacobian(flat, which)(*args)
+            blocks = jacobian(flat, which, allow_unused=True)(*args)
             leaves = [_numbers(leaf, "tapegrad") for leaf in _flatten(blocks)[0]]
             return np.concatenate([leaf.reshape(m, -1) for leaf in leaves], axis=1)
 
@@ -270,7 +272,7 @@ class _Check:
                 every[k] = value
             return _joined(subject.f(*every))
 
-        _, pull = vjp(of_chosen, *(args[k] for k in subject.positions))
+        _, pull = vjp(of_chosen, *(args[k] for k in subject.positions), allow_unused=True)
         found = pull(self.weights)
         return subject.vector(found[0] if subject.single else found, "tapegrad").reshape(1, n)
 
@@ -508,7 +510,9 @@ class _Check:
         if self.hessian is True:
             from ..transforms import jvp
 
-            return float(_only(jvp(lambda t: self._slope(t, d), (0.0,), (1.0,))[1]))
+            return float(
+                _only(jvp(lambda t: self._slope(t, d), (0.0,), (1.0,), allow_unused=True)[1])
+            )
         matrix = _numbers(self.hessian(*args), "hessian")
         n = subject.x.size
         if matrix.size != n * n:
@@ -535,7 +539,7 @@ class _Check:
                 args[k] = _optree().tree_unflatten(structure, leaves)
             return _only(subject.f(*args))
 
-        return grad(along)(t)
+        return grad(along, allow_unused=True)(t)
 
     def _blame(
         self,

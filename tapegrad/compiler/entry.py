@@ -167,7 +167,9 @@ def _pullback(f: Callable[..., Any], call: Call, active: tuple[int, ...]) -> Cal
     """The function (g, *inputs) -> cotangents of the active inputs, to be compiled."""
 
     def pullback(g: Any, *xs: Any) -> Any:
-        return vjp(_of_active(f, call, active, xs, []), *(xs[i] for i in active))[1](g)
+        return vjp(
+            _of_active(f, call, active, xs, []), *(xs[i] for i in active), allow_unused=True
+        )[1](g)
 
     pullback.__name__ = f"pullback of {getattr(f, '__name__', 'f')}"
     return pullback
@@ -180,7 +182,9 @@ def _value_and_gradient(
 
     def both(*xs: Any) -> Any:
         outputs: list[Any] = []
-        value, pull = vjp(_of_active(f, call, active, xs, outputs), *(xs[i] for i in active))
+        value, pull = vjp(
+            _of_active(f, call, active, xs, outputs), *(xs[i] for i in active), allow_unused=True
+        )
         gradients = pull(np.ones((), value.dtype)[()])
         leaves, structure = _flatten(outputs[0])
         plain = [value_of(x) for x in leaves]

@@ -59,7 +59,9 @@ def to_torch(f: Function) -> Function:
                     return f(*_unflatten(structure, every))
 
                 if wanted:
-                    value, ctx.pull = vjp(of_wanted, *(arrays[k] for k in wanted))
+                    value, ctx.pull = vjp(
+                        of_wanted, *(arrays[k] for k in wanted), allow_unused=True
+                    )
                 else:
                     value = of_wanted()
                 ctx.save_for_backward(*given)
@@ -88,7 +90,9 @@ def to_torch(f: Function) -> Function:
                                 every[k] = value
                             return _flatten(f(*_unflatten(structure, every)))[0]
 
-                        return vjp(of_wanted, *(arrays[k] for k in ctx.wanted))[1](list(gs))
+                        return vjp(of_wanted, *(arrays[k] for k in ctx.wanted), allow_unused=True)[
+                            1
+                        ](list(gs))
 
                     given = [
                         torch.as_tensor(np.zeros_like(y)) if g is None else g

@@ -82,7 +82,9 @@ def to_jax(f: Function) -> Function:
         def backward(xs: Any, cotangents: Any) -> Any:
             def pull(xs: Any, gs: Any) -> Any:
                 _, pullback = vjp(
-                    lambda *a: _flatten(f(*structure.unflatten(a)))[0], *map(np.array, xs)
+                    lambda *a: _flatten(f(*structure.unflatten(a)))[0],
+                    *map(np.array, xs),
+                    allow_unused=True,
                 )
                 return _like(pullback([np.asarray(g) for g in gs]), inputs)
 

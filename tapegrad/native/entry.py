@@ -193,6 +193,12 @@ def record(
     plain = bound.args(raw)
     if tracked:
         plain = _for_derivative(bound, plain, owned)
+        for i in bound.derived(plain).unused:
+            k = bound.positions.index(i)
+            nodes[k] = None  # so the tape's structure tells it, too
+            if isinstance(bound.operands[k], Tensor):
+                bound.operands[k] = wrap(value_of(bound.operands[k]))
+        tracked = nodes.count(None) < len(nodes)
     if standing is not None and not tracked:
         return _traced(bound, standing, given)
     value = function.dispatcher(*plain)

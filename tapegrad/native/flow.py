@@ -13,6 +13,7 @@ values computed again from them.
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
@@ -227,6 +228,20 @@ class Flow:
 
     def varies(self, operand: Operand) -> bool:
         return isinstance(operand, str) and self._key(operand) in self.varied
+
+    @functools.cached_property
+    def unused(self) -> set[str]:
+        """Wanted parameters of which no result is made, not even through an operation whose slope is zero, as floor's is."""
+        flows = []
+        for op in operations(self.program.body):
+            read, out = self._flows(op)
+            opaque = op.kind in ("verbatim", "impure")
+            if opaque or (op.out and op.kind != "if" and self.real(op.out[0])):
+                read = [self._key(a) for a in op.variables if opaque or self.real(a)]
+                out = [self._key(n) for n in op.out]
+            flows.append((out, read))
+        used = _closure({self._key(r) for r in self.program.results}, flows)
+        return {p for p in self.wanted if self._key(p) not in used}
 
     def _matters(self, name: str) -> bool:
         return self._key(name) in self.useful

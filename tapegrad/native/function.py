@@ -226,12 +226,13 @@ class NativeFunction:
         several: bool,
         valued: bool = True,
     ) -> Any:
-        """`(value, gradients, shortcut)` of plain arguments by one compiled call; NotImplemented where the tape is needed.
+        """`(value, gradients, shortcut, unused)` of plain arguments by one compiled call; NotImplemented where the tape is needed.
 
         Where the value is not asked for (`valued`), it is None if it would cost a run of its own.
 
-        The shortcut, if there is one, is `(types, call)`: for arguments of these Python types, `call(*args)` is the pair of value and
-        gradient (a tuple of `several`), or raises TypeError if arrays are of another kind.
+        `unused` are the places in `positions` of arguments that the value is not made from. The shortcut, if there is one, is
+        `(types, call)`: for arguments of these Python types, `call(*args)` is the pair of value and gradient (a tuple of `several`), or
+        raises TypeError if arrays are of another kind.
         """
         full = (
             self.bind(args, kwargs)
@@ -264,7 +265,8 @@ class NativeFunction:
         if full is args and _SIMPLE.issuperset(kinds) and hasattr(derived, "shortcut"):
             call = derived.shortcut(several)
             shortcut = None if call is None else (kinds, call)
-        return None if out[0] is None else np.float64(out[0]), out[1], shortcut
+        unused = [positions.index(i) for i in derived.unused]
+        return None if out[0] is None else np.float64(out[0]), out[1], shortcut, unused
 
     # ---------------------------------------------------------------------------------------- inspection
 
@@ -894,6 +896,16 @@ class Derived:
     def _compile(self, source: str) -> Any:
         name = f"{self.typed.program.name}_adjoint"
         return _compiled(self.owner, self.typed, name, source, self.adjoint.scope)
+
+    @functools.cached_property
+    def unused(self) -> tuple[int, ...]:
+        """Positions of parameters that no result is made from."""
+        idle = self.adjoint.flow.unused
+        return tuple(
+            i
+            for i in self.positions
+            if (leaves := settling.leaves(self.typed.param_parts[i])) and idle.issuperset(leaves)
+        )
 
     @property
     def guarded(self) -> Any:

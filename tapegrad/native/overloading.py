@@ -53,6 +53,8 @@ class Overloaded:
     """A function's derivatives by some of its parameters, by overloading."""
 
     valued = True
+    unused: tuple[int, ...] = ()
+    """Running it does not tell which parameters a result is not made from."""
 
     def __init__(self, variant: Any, positions: tuple[int, ...], reason: str) -> None:
         self.owner = variant.owner
