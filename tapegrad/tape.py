@@ -93,12 +93,12 @@ class Tape:
         "saved",
     )
 
+    differentiated: bool
+
     def __init__(self, owner: object = None, outer: Tape | None = None) -> None:
         self.outer = outer  # the tape that was current before this one
         # Whether what is recorded is a function of NumPy's arrays, where `s += 1` gives a number a new value for one name only.
         self.plain: bool = outer is not None and outer.plain
-        # Whether a derivative was taken meanwhile of what is recorded here: a constant made of it may be a derivative that is constant.
-        self.differentiated = False
         self.code: list[Any] = []
         self.saved: Any = None  # which entries saved what memory, once there was a write in place (overwriting.py)
         self.lock = threading.RLock()
@@ -108,6 +108,11 @@ class Tape:
         self.bytes_limit = _BYTES_SLACK
         # A weak reference to whatever keeps the tape open; once it died only survivors are kept.
         self.owner = None if owner is None else weakref.ref(owner)
+
+    @property
+    def differentiates(self) -> bool:
+        """Whether a derivative was taken meanwhile of what is recorded here: a constant may then be a derivative that is constant."""
+        return hasattr(self, "differentiated")  # set by who takes it: most tapes never hear of it
 
     def __len__(self) -> int:
         return len(self.code) // STRIDE

@@ -96,6 +96,11 @@ def _lost_in_a_buffer(error: ValueError) -> GradientLost:
 class _Run:
     """One run of `f`: the arguments it differentiates as leaves, its output, and the tape in between."""
 
+    allow_unused = False
+    """Whether it is meant that the value does not depend on the arguments."""
+    differentiates: bool | None = None
+    """What its own tape said of that, once its entries are on another tape."""
+
     def __init__(
         self,
         f: Callable[..., Any],
@@ -103,12 +108,12 @@ class _Run:
         kwargs: dict[str, Any],
         argnums: Any,
         name: str,
-        allow_unused: bool = True,
+        allow_unused: bool = False,
     ) -> None:
         demand_callable(f, name)
         self.name = name
-        self.allow_unused = allow_unused
-        """Whether it is meant that the value does not depend on the arguments."""
+        if allow_unused:
+            self.allow_unused = True
         self.positions = _positions(argnums, args, name)
         self.given: list[Any] = []
         self.structures = []
@@ -158,8 +163,6 @@ class _Run:
                         raise error.__cause__ from error
                 raise
             self.last = new_slot()
-            self.differentiated = self.own.tape.differentiated
-            """Whether `f` took a derivative itself, by what it was given: its value may be a derivative that is constant."""
         for node in self.nodes:
             if type(node) is Leaf:
                 node.spent = True
@@ -185,6 +188,8 @@ class _Run:
         """The results depend on something tracked outside: record walks too, and keep the entries."""
         self.connected = True
         self.own.outer.differentiated = True
+        if self.differentiates is None:
+            self.differentiates = self.own.tape.differentiates
         self.own.join()
 
     def hand_out(self, outputs: Sequence[Any]) -> None:
@@ -235,7 +240,8 @@ class _Run:
         `reached` says for each input whether the tape leads from it to the value. An argument is used if any of its leaves is:
         parameters of a model that one loss leaves alone are common. Arrays without elements are never missed.
         """
-        if self.allow_unused or self.differentiated:
+        differentiates = self.differentiates
+        if self.allow_unused or (self.own.tape.differentiates if differentiates is None else differentiates):  # fmt: skip
             return
         rest = iter(zip(reached, self.inputs, strict=True))
         unused, known = [], 0
