@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from heapq import heapify, heappop, heappush
@@ -85,6 +85,7 @@ class Tape:
         "bytes_limit",
         "code",
         "differentiated",
+        "inputs",
         "limit",
         "lock",
         "outer",
@@ -94,6 +95,8 @@ class Tape:
     )
 
     differentiated: bool
+    inputs: list[Any]
+    """Nodes of the arguments that a transform differentiates, on its own tape."""
 
     def __init__(self, owner: object = None, outer: Tape | None = None) -> None:
         self.outer = outer  # the tape that was current before this one
@@ -468,6 +471,22 @@ def _thread_tape() -> Tape:
         with _tapes_lock:
             _tapes.append(owner.tape)
     return owner.tape
+
+
+def lead_to_inputs(nodes: Iterable[Any]) -> bool:
+    """Whether these nodes lead to an argument of a transform that is under way."""
+    tape: Tape | None = current()
+    wanted = {n for n in nodes if n is not None}
+    while tape is not None and tape.outer is not None:
+        code = tape.code
+        for k in range(len(code) - STRIDE, -1, -STRIDE):
+            if code[k + SLOT] in wanted:
+                in0 = code[k + IN0]
+                wanted.update(in0 if type(in0) is tuple else (in0, code[k + IN1]))
+        if not wanted.isdisjoint(getattr(tape, "inputs", ())):
+            return True
+        tape = tape.outer
+    return False
 
 
 def begin() -> Recorder:

@@ -131,7 +131,7 @@ class _Run:
             self.first = new_slot()
             recording = not isinstance(self.own.recorder, Off)
             self.inputs = [_input(value, recording, name) for value in self.given]
-            self.nodes = [t._node for t in self.inputs]
+            self.nodes = self.own.tape.inputs = [t._node for t in self.inputs]
             # Something outside is differentiated by these very arguments: results must stay connected.
             self.connected = any(type(node) is not Leaf for node in self.nodes)
             if self.connected:

@@ -179,3 +179,118 @@ def test_printing_inside_a_transform_works():
 
     np.testing.assert_array_equal(tg.grad(f)(X), 2 * X)
     assert said[0].startswith("8.50 8.5 tensor(") and said[1] == 8.5
+
+
+# ------------------------------------------------------------------------------------------------ steps of optimisers
+
+
+def descent(steps, p, **settings):
+    """Steps of an optimiser on p |w|², a hyperparameter p and where they end."""
+    w = tg.tensor([1.0, 2.0], requires_grad=True)
+    optimizer = steps([w], lr=0.1, **settings)
+
+    def closure():
+        optimizer.zero_grad()
+        loss = p * (w * w).sum()
+        loss.backward()
+        return loss
+
+    for _ in range(3):
+        optimizer.step(closure)
+    return (w * w).sum()
+
+
+OPTIMISERS = ["SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "LBFGS"]
+
+
+@pytest.mark.parametrize("name", OPTIMISERS)
+def test_steps_of_optimisers_are_refused_where_they_depend_on_what_is_differentiated(name):
+    steps = getattr(tg.optim, name)
+    with pytest.raises(tg.GradientLost, match="backward"):
+        tg.grad(lambda p: descent(steps, p) * p)(0.5)
+    with pytest.raises(tg.GradientLost, match="backward"):
+        tg.jvp(lambda p: descent(steps, p) * p, (0.5,), (1.0,))
+    # What does not depend on it is a constant, and may be computed by any means.
+    expected = float(descent(steps, 0.5).detach())
+    assert tg.grad(lambda p: descent(steps, 0.5).detach() * p)(0.5) == expected
+
+
+def test_recorded_gradients_and_learning_rates_do_not_enter_a_step():
+    def recorded(p):
+        w = tg.tensor([1.0, 2.0], requires_grad=True)
+        optimizer = tg.optim.SGD([w], lr=0.1)
+        (p * (w * w).sum()).backward(create_graph=True)
+        optimizer.step()
+        return (w * w).sum() * p
+
+    def clipped(p):
+        w = tg.tensor([1.0, 2.0], requires_grad=True)
+        (p * (w * w).sum()).backward(create_graph=True)
+        tg.optim.clip_grad_norm_([w], 1.0)
+        return w.grad.sum()
+
+    def scheduled(p):
+        w = tg.tensor([1.0, 2.0], requires_grad=True)
+        optimizer = tg.optim.SGD([w], lr=0.1)
+        tg.optim.lr_scheduler.LambdaLR(optimizer, lambda epoch: p)
+        (w * w).sum().backward()
+        optimizer.step()
+        return (w * w).sum() * p
+
+    for f, what in ((recorded, r"\.grad"), (clipped, "clipping"), (scheduled, "lr")):
+        with pytest.raises(tg.GradientLost, match=what):
+            tg.grad(f)(0.5)
+    rate = tg.tensor(0.5, requires_grad=True)
+    with pytest.raises(tg.GradientLost, match="lr"):
+        scheduled(rate)
+
+
+def test_gradients_inside_a_transform_are_recorded_or_refused():
+    def inner(p, record):
+        w = tg.tensor(3.0, requires_grad=True)
+        (g,) = tg.autograd.grad(p * w**2, w, create_graph=record)
+        return (w - 0.1 * g) ** 2
+
+    p, h = 0.5, 1e-6
+    slope = tg.grad(lambda p: inner(p, True))(p).detach()  # tracked by w
+    plain = lambda p: (3.0 - 0.1 * 2 * p * 3.0) ** 2  # noqa: E731
+    np.testing.assert_allclose(slope, (plain(p + h) - plain(p - h)) / (2 * h), rtol=1e-6)
+    with pytest.raises(tg.GradientLost, match="create_graph=True"):
+        tg.grad(lambda p: inner(p, False) * p)(p)
+    square = lambda x: x * x  # noqa: E731
+    by = tg.autograd.functional.jacobian
+    with pytest.raises(tg.GradientLost, match=r"functional\.jacobian"):
+        tg.grad(lambda x: by(square, x) * x)(3.0)
+    with pytest.raises(tg.GradientLost, match=r"autograd\.grad"):
+        tg.grad(lambda p: by(lambda x: p * x, tg.tensor(3.0)) * p)(3.0)
+    assert tg.grad(lambda x: by(square, x, create_graph=True) * x)(3.0) == 12.0
+    assert tg.grad(lambda x: by(square, x.detach()) * x)(3.0) == 6.0
+
+
+# ------------------------------------------------------------------------------------------------ solvers
+
+
+def later(p):
+    """A function that reads p away from its start at 5 only."""
+    return lambda x: np.sum((x - (p if np.any(x != 5.0) else 2.0)) ** 2)
+
+
+SOLVERS = {
+    "minimize": lambda p: tg.minimize(later(p), 5.0),
+    "without a gradient": lambda p: tg.minimize(later(p), 5.0, method="nelder-mead"),
+    "least_squares": lambda p: tg.least_squares(
+        lambda x: np.atleast_1d(x - (p if np.any(x != 5.0) else 2.0)), 5.0
+    ),
+    "root": lambda p: tg.root(lambda x: x - (p if np.any(x != 5.0) else 2.0), 5.0),
+    "a constraint": lambda p: tg.minimize(
+        lambda x: x * x, 5.0, constraints={"type": "ineq", "fun": lambda x: x - 1.0 if x == 5.0 else x - p}
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_solvers_look_further_than_the_start(name):
+    solve = SOLVERS[name]
+    assert abs(tg.grad(lambda p: solve(p).x * p)(2.0) - 4.0) < 1e-2
+    assert abs(tg.jvp(lambda p: solve(p).x * p, (2.0,), (1.0,))[1] - 4.0) < 1e-2
+    assert abs(solve(2.0).x - 2.0) < 1e-3

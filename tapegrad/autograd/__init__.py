@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from sys import getrefcount
 from typing import Any
 
@@ -16,7 +16,7 @@ import numpy as np
 
 from .. import executors, storage
 from ..dual import tangent_of
-from ..errors import GradcheckError, GraphError
+from ..errors import GradcheckError, GradientLost, GraphError
 from ..mode import (
     enable_grad,
     inference_mode,
@@ -24,7 +24,7 @@ from ..mode import (
     no_grad,
     set_grad_enabled,
 )
-from ..tape import Leaf
+from ..tape import Leaf, current, lead_to_inputs
 from ..tensor import Tensor, wrap
 from . import anomaly_mode, forward_ad, function, functional, grad_mode, graph, hooks
 from .anomaly_mode import detect_anomaly, set_detect_anomaly
@@ -69,6 +69,8 @@ def backward(
             )
         grad_tensors = grad_variables
     if type(tensors) is Tensor and tensors._node is not None and not create_graph:
+        if current().outer is not None:
+            demand_recorded("backward()", (tensors._node,), False)
         usual = grad_tensors is None and inputs is None
         if usual and type(tensors._value) in executors.ONES:
             one = executors.ONES[type(tensors._value)]
@@ -76,6 +78,7 @@ def backward(
             return
     outputs = _sequence(tensors, "tensors")
     seeds = _seeds(outputs, grad_tensors, create_graph)
+    demand_recorded("backward()", [t._node for t in outputs], create_graph)
     retain = create_graph if retain_graph is None else retain_graph
     if inputs is None:
         targets = None
@@ -103,6 +106,19 @@ def backward(
             for t in {id(t): t for t in asked if isinstance(t, Tensor)}.values():
                 if not t.is_leaf and not t.retains_grad and t._node in found:
                     t._put("grad", _added(t._get("grad"), found[t._node], create_graph))
+
+
+def demand_recorded(asker: str, nodes: Iterable[Any], create_graph: bool) -> None:
+    """Raise inside a transform where derivatives would not be recorded of what depends on its arguments."""
+    if create_graph or current().outer is None or not is_grad_enabled():
+        return
+    if lead_to_inputs(nodes):
+        raise GradientLost(
+            f"{asker} was called inside a transform, on a value that depends on what the transform differentiates, but these gradients "
+            "are not recorded: how they change with it (an optimiser's steps, for example) would be lost. Write tg.grad or "
+            "tg.autograd.grad(..., create_graph=True) and the update as an expression (w = w - lr * g); or detach() what is differentiated "
+            "before it goes into the value."
+        )
 
 
 def _accumulate(found: dict[Any, Any], create_graph: bool) -> None:
@@ -196,6 +212,7 @@ def grad(
             results, asked, grad_outputs, retain, create_graph, allow_unused, materialize_grads
         )
     seeds = _seeds(results, grad_outputs, create_graph)
+    demand_recorded("tg.autograd.grad", [t._node for t in results], create_graph)
     if len(seeds) == 1 and type(seeds[0]) is not Tensor:
         found = executors.walk_from(results[0]._node, seeds[0], retain, set(targets))
     else:

@@ -256,6 +256,11 @@ class _Run:
             if v is not False:
                 self.vector = self._direction(v)
             self.output_is_tuple, self.outputs = _tuple_of(func(*self.inputs), _OF_USER, name)
+        if not create_graph and current().outer is not None:
+            from . import demand_recorded
+
+            nodes = [t._node for t in (*given, *self.outputs)]
+            demand_recorded(f"autograd.functional.{name}", nodes, create_graph)
         if strict:
             for i, y in enumerate(self.outputs):
                 _refuse_constant(y, _CONSTANT_OUTPUT.format(i))

@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import demand_number
+from ..errors import GradientLost, demand_number
 from ..inplace import before_write
-from ..mode import no_grad
+from ..mode import is_grad_enabled, no_grad
+from ..ops.composing import holds_tracked
+from ..tape import current
 from ..tensor import Tensor, wrap
 
 
@@ -28,7 +30,14 @@ def _gradients(parameters: Any) -> list[Tensor]:
             raise TypeError(
                 f"clipping was asked of {type(p).__name__}: pass tensors whose .grad is to be clipped."
             )
-    return [p.grad for p in tensors if p.grad is not None]
+    gradients = [p.grad for p in tensors if p.grad is not None]
+    if current().outer is not None and is_grad_enabled() and holds_tracked(gradients):
+        raise GradientLost(
+            "clipping was asked inside a transform of gradients that are tracked (create_graph=True), but it changes numbers in place, "
+            "which is not recorded: their gradient would be lost. Scale the gradients by an expression, g * np.minimum(1, limit / norm), "
+            "or detach() what is differentiated."
+        )
+    return gradients
 
 
 def clip_grad_norm_(

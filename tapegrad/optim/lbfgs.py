@@ -168,9 +168,10 @@ class LBFGS(Optimizer):
     def _evaluate(self, closure: Callable[[], Any]) -> tuple[Any, float]:
         with enable_grad():
             loss = closure()
+        self._demand_untracked()
         if loss is None:
             raise TypeError("the closure returned None: it must return the loss.")
-        return loss, float(loss.item() if hasattr(loss, "item") else loss)
+        return loss, float(loss.detach() if hasattr(loss, "detach") else loss)
 
     def _gradient(self) -> np.ndarray:
         parts = [

@@ -338,7 +338,7 @@ class ReduceLROnPlateau:
 
     def step(self, metrics: Any) -> None:
         """Take note of the quantity after an epoch; reduce the rates if it has stalled."""
-        metrics = metrics.item() if hasattr(metrics, "item") else metrics
+        metrics = metrics.detach() if hasattr(metrics, "detach") else metrics
         demand_number(metrics, "metrics")
         current = float(metrics)
         self.last_epoch += 1

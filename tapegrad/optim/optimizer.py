@@ -16,9 +16,11 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import GradientLost
 from ..inplace import before_write
-from ..mode import enable_grad, no_grad
-from ..tape import Leaf
+from ..mode import enable_grad, is_grad_enabled, no_grad
+from ..ops.composing import holds_tracked
+from ..tape import Leaf, current
 from ..tensor import Tensor
 
 State = dict[str, Any]
@@ -124,10 +126,12 @@ class Optimizer:
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Update every parameter that has a gradient; returns what `closure` (which may recompute the loss) returned."""
+        self._demand_untracked()
         loss = None
         if closure is not None:
             with enable_grad():
                 loss = closure()
+            self._demand_untracked()
         changes = []
         with no_grad(), np.errstate(all="ignore"):
             for group in self.param_groups:
@@ -142,6 +146,21 @@ class Optimizer:
                 self.state[p] = state
         self._opt_called = True
         return loss
+
+    def _demand_untracked(self) -> None:
+        """Raise where an update would depend on something tracked: steps are not recorded, so what becomes of it would be lost."""
+        inside = current().outer is not None and is_grad_enabled()
+        for group in self.param_groups:
+            read = group.keys() - {"params"} if inside else ("lr",)
+            lost = [k for k in read if holds_tracked(group[k])]
+            if inside:
+                lost += [".grad"] * any(p.grad is not None and p.grad._node is not None for p in group["params"])  # fmt: skip
+            if lost:
+                raise GradientLost(
+                    f"a step of {type(self).__name__} was asked with a tracked {lost[0]}, but the updates of optimisers are not recorded, "
+                    "and its gradient would be lost. Write the update as an expression on values that stay tracked "
+                    "(w = w - lr * g, with g from tg.grad or tg.autograd.grad(..., create_graph=True)), or detach() it."
+                )
 
     def update(
         self, x: np.ndarray, g: np.ndarray, state: State, group: Group
