@@ -180,7 +180,7 @@ def fori_loop(
     if _counts_later(
         lower, upper
     ):  # a program's own numbers: as many steps as they say in each call
-        done = _whole(
+        done = looped(
             "fori_loop",
             (body,),
             lambda s, _: ((s[0] + 1, body(s[0], s[1])), None),
@@ -202,7 +202,7 @@ def fori_loop(
         )
     size = _segment(checkpoint, len(steps))
     counted = _Counted(steps)
-    done = _whole("fori_loop", (body,), lambda v, i: (body(i, v), None), init, counted, len(steps))
+    done = looped("fori_loop", (body,), lambda v, i: (body(i, v), None), init, counted, len(steps))
     if done is not None:
         return done[0]
     return _steps("fori_loop", lambda v, i: (body(i, v), None), init, steps, size)[0]
@@ -233,7 +233,7 @@ def while_loop(
     size = _segment(checkpoint, SEGMENT**2)
 
     functions = (test, body)
-    whole = _whole(
+    whole = looped(
         "while_loop", functions, lambda v, _: (body(v), None), init, None, None, test=test
     )
     if whole is not None:
@@ -371,7 +371,7 @@ def _scanned(
     def step(carry: Tree, i: int) -> tuple[Tree, Tree]:
         return f(carry, _rebuilt(structure, [x[i] for x in leaves]))
 
-    whole = _whole(name, (f,), f, init, xs, n, reverse)
+    whole = looped(name, (f,), f, init, xs, n, reverse)
     if whole is not None:
         return whole
     carry, ys = _steps(name, step, init, order, _segment(checkpoint, n))
@@ -416,7 +416,7 @@ class _Counted:
         self.steps = steps
 
 
-def _whole(
+def looped(
     name: str,
     functions: Sequence[Any],
     f: Step,
@@ -429,7 +429,7 @@ def _whole(
     """Last carry and results of a loop in a function that `tg.compile` traces, where one step can stand for all; else None."""
     if not storage.tracing.get():
         return None
-    from .compiler.iteration import looped
+    from .compiler.iteration import looped as traced_loop
 
     counted = type(xs) is _Counted
     leaves, structure = ([np.arange(xs.steps.start, xs.steps.stop)], None) if counted else _tree(xs)
@@ -450,7 +450,7 @@ def _whole(
         def tested(carry: list[Any]) -> Any:
             return _plainly(test, _rebuilt(arrangement, carry))
 
-    done = looped(functions, step, first, leaves, n, backward, tested)
+    done = traced_loop(functions, step, first, leaves, n, backward, tested)
     if done is None:
         return None
     return _rebuilt(arrangement, done[0]), _rebuilt(found[0], done[1])

@@ -81,12 +81,86 @@ def test_a_fit_of_foxes_and_hares():
     np.testing.assert_allclose(w.grad.numpy(), by_p, rtol=1e-12)
 
 
-def test_compiled():
-    """The steps that values ask for are guarded."""
-    end = tg.grad(lambda w: position(w, t=T[:2])[-1])
+P = np.array([1.0, 0.2, 0.1, 0.8])
+
+
+def hunting(y, t, p):
+    hares, foxes = y[0], y[1]
+    return [p[0] * hares - p[1] * hares * foxes, p[2] * hares * foxes - p[3] * foxes * np.cos(t)]
+
+
+COMPILED = {
+    "by a parameter": (lambda w: np.sum(position(w) ** 2), [2.0, 2.000001, 0.5]),
+    "by parameters": (
+        lambda p: np.sum(np.log(tg.odeint(hunting, [5.0, 3.0], T, (p,))[1:] ** 2)),
+        [P, 1.1 * P, 0.5 * P],
+    ),
+    "by the beginning": (
+        lambda y0: np.sum(np.sin(tg.odeint(hunting, y0, T, (P,)))),
+        [np.array([5.0, 3.0]), np.array([1.0, 1.0])],
+    ),
+    "by times": (lambda t: np.sum(np.sin(position(t=t))), [T, T**1.5, 2 * T]),
+    "backwards": (lambda w: np.sum(position(w, t=-T) ** 3), [2.0, 0.5]),
+    "closed over": (
+        lambda w: np.sum(tg.odeint(lambda t, y: -w * y * t, 1.0, T, tfirst=True)),
+        [2.0, 3.0],
+    ),
+    "a time again": (lambda w: np.sum(position(w, t=np.array([0.0, 1.0, 1.0, 2.0]))), [2.0, 0.5]),
+}
+
+
+@pytest.mark.parametrize("transform", [lambda f: f, tg.grad], ids=["value", "gradient"])
+@pytest.mark.parametrize("name", COMPILED)
+def test_compiled_the_steps_are_one_loop_for_all_values(name, transform):
+    f, points = COMPILED[name]
+    runs = []
+
+    def counted(x):
+        runs.append(1)
+        return f(x)
+
+    compiled, plain = tg.compile(transform(counted)), transform(f)
+    for x in (*points, *points):
+        np.testing.assert_allclose(compiled(x), plain(x), rtol=1e-8, atol=1e-10)
+    assert len(runs) == 1
+
+
+def test_compiled_second_derivatives():
+    f = lambda w: np.sum(position(w, t=T[:3]))  # noqa: E731
+    compiled = tg.compile(tg.hessian(f))
+    for w in (2.0, 0.5):
+        np.testing.assert_allclose(compiled(w), tg.hessian(f)(w), rtol=1e-7)
+
+
+def test_compiled_equations_that_look_at_values_are_traced_step_by_step():
+    def switched(y, t, w):
+        return -w * y if t < 0.1 else -2 * w * y
+
+    end = tg.grad(lambda w: tg.odeint(switched, 1.0, [0.0, 0.2], (w,), rtol=1e-3, atol=1e-3)[-1, 0])
     fast = tg.compile(end)
-    for w in (2.0, 2.000001, 0.5):
+    for w in (2.0, 2.000001, 2.0):
         np.testing.assert_allclose(fast(w), end(w), rtol=1e-9)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_compiled_what_has_no_solution_says_so():
+    blow_up = tg.compile(lambda y0: tg.odeint(lambda y, t: y**2, y0, [0.0, 2.0]))
+    np.testing.assert_allclose(blow_up(0.25)[1], 0.5, rtol=1e-7)
+    with pytest.raises(RuntimeError, match="The solution may end there"):
+        blow_up(1.0)
+    np.testing.assert_allclose(blow_up(0.25)[1], 0.5, rtol=1e-7)
+    with pytest.raises(RuntimeError, match="the equations are stiff"):
+        tg.compile(lambda k: tg.odeint(lambda y, t: -k * (y - np.cos(t)), 0.0, [0.0, 2.0], mxstep=100))(1e6)  # fmt: skip
+    with pytest.raises(ValueError, match="is not finite"):
+        tg.compile(lambda k: tg.odeint(lambda y, t: y * k, 1.0, [0.0, 2.0]))(np.nan)
+    with pytest.raises(ValueError, match="up and down"):
+        tg.compile(lambda t: tg.odeint(lambda y, t: y, 1.0, t))(np.array([0.0, 2.0, 1.0]))
+
+
+def test_a_time_that_is_asked_for_twice_has_a_derivative_each_time():
+    by_t = tg.jacobian(lambda t: position(t=t))(np.array([0.0, 1.0, 1.0]))
+    speed = -2 * np.sin(2.0)
+    np.testing.assert_allclose(by_t[1:], [[-speed, speed, 0], [-speed, 0, speed]], **CLOSE)
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
