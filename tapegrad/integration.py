@@ -65,10 +65,14 @@ def odeint(
     y = y * 1.0  # whole numbers are the beginning of something that moves
     when = value_of(times)
     if np.ndim(when) != 1 or not np.size(when):
-        raise ValueError(f"odeint was given times of shape {np.shape(when)}, but they are a sequence: the first is that of y0.")  # fmt: skip
+        raise ValueError(
+            f"odeint was given times of shape {np.shape(when)}, but they are a sequence: the first is that of y0."
+        )
     way = 1.0 if bool(when[-1] >= when[0]) else -1.0
     if not bool(np.all(way * (when[1:] - when[:-1]) >= 0)) or not bool(np.all(np.isfinite(when))):
-        raise ValueError("odeint was given times that go up and down, or are not finite: give them in order.")  # fmt: skip
+        raise ValueError(
+            "odeint was given times that go up and down, or are not finite: give them in order."
+        )
     solver = _Solver(func, tuple(args) if isinstance(args, tuple | list) else (args,), tfirst, rtol, atol)  # fmt: skip
     if tracing.get() is not None:
         made = solver.one_loop(y, times, way, mxstep)
