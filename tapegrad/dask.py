@@ -20,14 +20,13 @@ import functools
 import hashlib
 import pickle
 import sys
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
-from . import transforms
+from . import locks, transforms
 from .errors import demand_callable
 from .transforms import _flatten, _unflatten
 
@@ -204,7 +203,7 @@ KEPT = 32
 """Functions that a worker keeps, the least recently used dropped first."""
 
 _received: OrderedDict[bytes, Any] = OrderedDict()
-_lock = threading.Lock()
+_lock = locks.lock()
 
 
 class Shipped:

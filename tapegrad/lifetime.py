@@ -22,6 +22,7 @@ from collections import deque
 from sys import getrefcount
 from typing import Any
 
+from . import locks
 from . import tape as tapes
 from .tape import UNHELD, Leaf, Slot
 from .tensor import Tensor
@@ -144,6 +145,12 @@ def _before_collection(phase: str, info: dict[str, int]) -> None:
                 tape.blank()
 
 
+def _in_child() -> None:
+    """Another thread's drop is the parent's."""
+    _State.working = False
+
+
+locks.in_child(_in_child)
 gc.callbacks.append(_before_collection)
 tapes.WHEN_RENEWED.append(review)
 

@@ -25,7 +25,6 @@ import inspect
 import linecache
 import math
 import sys
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from types import MappingProxyType
@@ -33,7 +32,7 @@ from typing import Any
 
 import numpy as np
 
-from . import synonyms
+from . import locks, synonyms
 from . import tape as tapes
 from .domain import Domain, real
 from .dual import DualTensor, carry
@@ -131,7 +130,7 @@ class Primitive:
 OPS: list[Primitive] = []
 """Every op, by its code. Code 0 is no op: it marks an entry whose saved values were freed."""
 
-_declaring = threading.Lock()
+_declaring = locks.lock()
 
 WHEN_DECLARED: list[Callable[[Primitive], None]] = []
 """What is told of every op that is declared from then on."""

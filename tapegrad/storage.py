@@ -15,7 +15,6 @@ small ones, and `kept` locks big ones: they are read-only until the last entry t
 from __future__ import annotations
 
 import functools
-import threading
 import weakref
 from collections import deque
 from collections.abc import Callable
@@ -25,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from . import locks
 from .errors import GraphError
 from .tape import BIG, Slot, new_slot
 
@@ -142,7 +142,7 @@ class _Lock:
 
 
 _locks: dict[int, _Lock] = {}
-_locking = threading.RLock()
+_locking = locks.rlock()
 
 
 def kept(array: np.ndarray) -> np.ndarray:

@@ -36,6 +36,8 @@ from typing import Any
 
 import numpy as np
 
+from . import locks
+
 STRIDE = 8
 OP, SLOT, IN0, IN1, X, Y, OUT, KW = range(STRIDE)
 FREED = 0
@@ -454,7 +456,16 @@ class _Owner:
 
 _thread = threading.local()
 _tapes: list[Tape] = []
-_tapes_lock = threading.Lock()
+_tapes_lock = locks.lock()
+
+
+def _in_child() -> None:
+    """In a forked child nobody else has a tape's lock. What other threads were moving is theirs, and gone with them."""
+    for tape in _tapes:
+        locks.renew(tape.lock)
+
+
+locks.in_child(_in_child)
 
 
 def current() -> Tape:
@@ -627,7 +638,7 @@ WHEN_RENEWED: list[Callable[[], None]] = []
 """Called for each batch of slots."""
 
 namespace: dict[str, Any] = {}
-_lock = threading.Lock()
+_lock = locks.lock()
 _first_slot = (
     1 << 10
 )  # small ints are shared by the interpreter: their reference counts say nothing

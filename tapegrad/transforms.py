@@ -456,8 +456,9 @@ def _refuse_count(value: Any, name: str) -> None:
 
 def is_compiled(f: Any) -> bool:
     """Whether a function was made by `tg.compile`."""
-    compiler = sys.modules.get("tapegrad.compiler")  # without it nothing is compiled yet
-    return compiler is not None and isinstance(f, compiler.Compiled)
+    # Without the compiler nothing is compiled yet; another thread may just be importing it.
+    kind = getattr(sys.modules.get("tapegrad.compiler"), "Compiled", None)
+    return kind is not None and isinstance(f, kind)
 
 
 def as_a_whole(transform: Callable[..., Any]) -> Callable[..., Any]:

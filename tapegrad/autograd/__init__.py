@@ -6,7 +6,6 @@ cotangent to `executors.walk`. The rest of PyTorch's names live in the submodule
 
 from __future__ import annotations
 
-import threading
 import warnings
 from collections.abc import Iterable, Sequence
 from sys import getrefcount
@@ -14,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import executors, storage
+from .. import executors, locks, storage
 from ..dual import tangent_of
 from ..errors import GradcheckError, GradientLost, GraphError
 from ..mode import (
@@ -33,7 +32,7 @@ from .grad_mode import is_multithreading_enabled, set_multithreading_enabled
 from .gradcheck import gradcheck, gradgradcheck
 from .variable import Variable
 
-_accumulating = threading.Lock()
+_accumulating = locks.lock()
 
 
 def backward(

@@ -16,7 +16,6 @@ import hashlib
 import os
 import re
 import sys
-import threading
 import time
 import weakref
 from collections import Counter
@@ -26,11 +25,11 @@ from typing import Any
 
 import numpy as np
 
-from .. import processor
+from .. import locks, processor
 from ..replay import cache
 from ..replay.linker import LinkError, builtin, linker_of_objects, numpy_api, resolve
 
-_lock = threading.RLock()
+_lock = locks.rlock()
 _state: dict[str, Any] = {}
 _count = 0
 

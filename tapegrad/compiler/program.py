@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .. import storage
+from .. import locks, storage
 from ..buffers import adopted
 from ..errors import TraceError
 from ..mode import WATCHERS, Off, is_grad_enabled
@@ -676,7 +676,7 @@ class Programs:
         self.name = name
         self.most = most
         self.by_key: OrderedDict[Any, list[Program]] = OrderedDict()
-        self.lock = threading.RLock()
+        self.lock = locks.rlock()
         self.slow: Any = None  # where entries send what they do not take
         self.used: Any = None  # the program of the last call
         self.dropped = 0  # programs that were outdated

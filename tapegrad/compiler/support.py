@@ -15,12 +15,12 @@ from __future__ import annotations
 
 import ctypes
 import re
-import threading
 import types
 from typing import Any
 
 import numpy as np
 
+from .. import locks
 from . import jit
 from .arrays import B1, C8, C16, F4, F8, I4, I8
 
@@ -378,7 +378,7 @@ end:
 
 _OWN_NAMES = tuple(re.findall(r"@(\w+)", DECLARED))
 
-_lock = threading.RLock()
+_lock = locks.rlock()
 _state: dict[str, Any] = {}
 
 

@@ -18,15 +18,16 @@ from __future__ import annotations
 import ctypes
 import operator
 import os
-import threading
 from typing import Any
+
+from .. import locks
 
 MOST = 64
 """Threads that a team has at most."""
 
 _OPEN = 1 << 32
 
-_lock = threading.Lock()
+_lock = locks.lock()
 _state: dict[str, Any] = {}
 
 _TEXT = f"""

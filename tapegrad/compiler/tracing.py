@@ -17,7 +17,6 @@ import math
 import operator
 import os
 import sys
-import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -26,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import storage
+from .. import locks, storage
 from ..errors import TraceError
 from ..primitive import IN_PARTS, OPS, WHEN_DECLARED, Primitive, apply, namespace, strong
 from ..storage import StandIn
@@ -1304,7 +1303,7 @@ for _name in (
 
 # ---------------------------------------------------------------------------------------- ops as single calls
 
-_lock = threading.Lock()
+_lock = locks.lock()
 _recording = 0
 _originals: list[tuple[Primitive, Any]] = []
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 import ctypes
 import functools
 import inspect
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -34,6 +33,7 @@ from numba.extending import (
     typeof_impl,
 )
 
+from .. import locks
 from . import runtime
 from .emitted import strong
 from .runtime import kernel
@@ -184,7 +184,7 @@ class Tape:
         """For compiled code: records so far, room for, and their address."""
         self.memory: np.ndarray | None = None
         self.limit = runtime.memory_limit()
-        self.lock = threading.RLock()
+        self.lock = locks.rlock()
         self.size = 8 + 8 * 2 * (1 + (kind.inner.width if isinstance(kind.inner, Dual) else 0))
         """Bytes of a record."""
         self.bar_size = (self.size - 8) // 2

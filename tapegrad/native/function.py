@@ -24,7 +24,7 @@ import numpy as np
 from numba.core import types
 from numba.extending import typeof_impl
 
-from .. import checking, markup
+from .. import checking, locks, markup
 from ..errors import NotDifferentiable
 from ..storage import StandIn
 from ..tensor import Tensor
@@ -75,7 +75,7 @@ class NativeFunction:
         self.latest: Derived | Overloaded | formed.ByForm | None = None
         self._by_types: dict[tuple[Any, ...], Variant] = {}
         self._flat: dict[Any, NativeFunction] = {}
-        self._lock = threading.RLock()
+        self._lock = locks.rlock()
         for name in ("__name__", "__qualname__", "__doc__", "__module__"):
             setattr(self, name, getattr(self.py_func, name, None))
         self.__wrapped__ = self.py_func
@@ -891,7 +891,7 @@ class Derived:
         self.compiled = self._compile(self.source)
         self._guarded: Any = None
         self.warm = False
-        self._lock = threading.RLock()
+        self._lock = locks.rlock()
 
     def _compile(self, source: str) -> Any:
         name = f"{self.typed.program.name}_adjoint"

@@ -13,14 +13,13 @@ import ctypes
 import importlib.util
 import sys
 import sysconfig
-import threading
 from collections.abc import Callable, Iterator
 from functools import cache as remembered
 from typing import Any
 
 import numpy as np
 
-from .. import tape
+from .. import locks, tape
 from ..primitive import OPS, Primitive
 from . import builder, cache, kernels, layout, operators, shipped
 from .builder import Task
@@ -348,7 +347,16 @@ def _machine_steps() -> Iterator[tuple[str, Callable[[], builder.Compiled]]]:
             yield role, function.compile
 
 
-_readying = threading.Lock()
+_readying = locks.lock()
+
+
+def _in_child() -> None:
+    """The thread that was building the machine is the parent's."""
+    global _building
+    _building = False
+
+
+locks.in_child(_in_child)
 
 
 def _machine_ready(addresses: dict[str, int], reason: str) -> bool:

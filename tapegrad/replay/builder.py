@@ -12,7 +12,6 @@ Data: a *task* makes one function: its name, what it depends on, and a callable 
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 import threading
 from collections import deque
@@ -20,6 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from .. import locks
 from . import cache, child
 from .cache import Bundle, Part
 from .child import Order
@@ -44,11 +44,10 @@ class Task:
     """What a child process is told in order to make it; empty where no child is to make it."""
 
 
-_lock = threading.RLock()
+_lock = locks.rlock()
 _queue: deque[Task] = deque()
 _thread: threading.Thread | None = None
 _apart = 0  # tasks that a child is at
-_locked_out = False
 
 
 def load(task: Task) -> bool:
@@ -154,7 +153,7 @@ def _first_line(error: BaseException) -> str:
 def queue(task: Task) -> None:
     """Compile in the background."""
     global _thread
-    if _locked_out:
+    if locks.refused():
         return
     with _lock:
         _queue.append(task)
@@ -228,14 +227,11 @@ def idle() -> bool:
 
 
 def _after_fork() -> None:
-    """A forked child has no builder thread; if the parent's was at work, Numba's lock is held for ever in the child."""
-    global _lock, _thread, _locked_out, _apart
-    _locked_out = _thread is not None
+    """The builder's thread is the parent's."""
+    global _thread, _apart
     _apart = 0
-    _lock = threading.RLock()
     _thread = None
     _queue.clear()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+locks.in_child(_after_fork)

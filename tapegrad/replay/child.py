@@ -23,6 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from .. import locks
+
 
 @dataclass(frozen=True, slots=True)
 class Order:
@@ -35,7 +37,7 @@ class Order:
     """Called by another thread when the file should be there, with whether a child has tried in vain."""
 
 
-_lock = threading.Lock()
+_lock = locks.lock()
 _orders: list[Order] = []
 _thread: threading.Thread | None = None
 _processes: list[subprocess.Popen[bytes]] = []
@@ -168,17 +170,15 @@ def _leave() -> None:
 
 def _after_fork() -> None:
     """Children and orders are the parent's."""
-    global _lock, _thread
+    global _thread
     _leave()
     _processes.clear()
     _orders.clear()
-    _lock = threading.Lock()
     _thread = None
 
 
 atexit.register(_leave)
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+locks.in_child(_after_fork)
 
 
 # ------------------------------------------------------------------------------------------------ in the child

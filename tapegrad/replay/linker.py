@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import ctypes
 import sys
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
-from .. import processor
+from .. import locks, processor
 from ..vecmath import assembly
 from . import named
 from .cache import Part
@@ -30,7 +29,7 @@ class LinkError(Exception):
 raised: list[str] = []
 """Exceptions that a kernel tried to raise: kernels cannot, so the executor looks here after each stretch."""
 
-_lock = threading.Lock()
+_lock = locks.lock()
 _kept: list[Any] = []
 _jit: Any = None
 _count = 0
