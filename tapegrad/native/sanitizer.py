@@ -209,7 +209,7 @@ def instrumented(source: str) -> tuple[str, list[str], list[str]]:
     >>> print(instrumented("def f(x, i):\\n    y = np.empty(3)\\n    y[i] = x[0]\\n    return y")[0])
     def f(x, i):
         y = poisoned(np.empty(3))
-        y[inside(y, i, 0, 1)] = seen(x[0], 1)
+        y[inside(y, i, 0, 2)] = seen(x[0], 2)
         return y
     """
     tree = ast.parse(source)
