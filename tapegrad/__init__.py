@@ -116,12 +116,33 @@ _LAZY = {
 }
 
 
+_NUMPYS = frozenset(
+    "ogrid mgrid ix_ r_ c_ s_ index_exp indices diag_indices tril_indices triu_indices mask_indices ndindex ndenumerate nditer "
+    "broadcast finfo iinfo errstate seterr geterr printoptions set_printoptions get_printoptions dtype generic number integer "
+    "signedinteger unsignedinteger inexact floating complexfloating int_ intp intc uint single half float16 longdouble isscalar "
+    "issubdtype isdtype promote_types fromfunction fromiter hanning hamming blackman bartlett kaiser ufunc asarray asanyarray "
+    "ascontiguousarray asfortranarray ndarray True_ False_ testing bitwise_not bitwise_left_shift bitwise_right_shift "
+    "ScalarType poly1d".split()
+)
+"""Names of NumPy's that programs for `import tapegrad as np` use, and that are no functions of tensors."""
+
+
+def _numpys(name: str) -> object:
+    from . import buffers, numpy
+
+    if name in ("asarray", "asanyarray", "ascontiguousarray", "asfortranarray"):
+        return as_tensor
+    return buffers.ndarray if name == "ndarray" else getattr(numpy, name)
+
+
 def __getattr__(name: str) -> object:
     """A public name of a module that is loaded now."""
     if (
         name in dtypes.TORCHS_NAMES
     ):  # never stored: `from tapegrad import *` must not take Python's float away
         return dtypes.TORCHS_NAMES[name]
+    if name in _NUMPYS:  # nor are these stored, for the same reason
+        return _numpys(name)
     if name not in _LAZY:
         # Imported here: it is needed for names that are not there, and by who mistypes one.
         from .elsewhere import told

@@ -148,6 +148,17 @@ class _Array(metaclass=_Arrays):
     pass
 
 
+class _Tensors(_Arrays):
+    """The same, whose arrays are always tensors."""
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        return wrap(np.ndarray(*args, **kwargs))
+
+
+class ndarray(metaclass=_Tensors):
+    """NumPy's name: `tg.ndarray(shape, dtype)` is a tensor of arbitrary entries, and tensors that are no numbers are instances of it."""
+
+
 MAKERS: dict[str, Any] = {
     name: _making(getattr(np, name))
     for name in ("copy", "empty", "empty_like", "eye", "identity", "ones", "ones_like", "tri", "zeros", "zeros_like", "full_like")

@@ -27,22 +27,34 @@ def _shape(lengths: tuple[Any, ...]) -> tuple[int, ...]:
         ) from None
 
 
-def zeros(*shape: Any, dtype: Any = None, requires_grad: bool = False) -> Tensor:
-    """Zeros: `tg.zeros(2, 3)` or `tg.zeros((2, 3))`; float64 unless a dtype is given."""
-    return _leaf(np.zeros(_shape(shape), dtype or np.float64), requires_grad)
+def _made(of: Any, given: tuple[Any, ...], dtype: Any, settings: dict[str, Any]) -> Any:
+    """NumPy's array of the lengths that are given one by one or as a tuple, followed by a dtype and an order, as NumPy has them."""
+    given = (settings.pop("shape"), *given) if "shape" in settings else given
+    n = next((i for i, x in enumerate(given) if isinstance(x, type | str | np.dtype)), len(given))
+    lengths, rest = given[:n], given[n:]
+    if rest and dtype is None:
+        dtype, rest = rest[0], rest[1:]
+    if rest:
+        settings["order"] = rest[0]
+    return of(_shape(lengths), dtype or np.float64, **settings)
 
 
-def ones(*shape: Any, dtype: Any = None, requires_grad: bool = False) -> Tensor:
-    """Ones: `tg.ones(2, 3)` or `tg.ones((2, 3))`; float64 unless a dtype is given."""
-    return _leaf(np.ones(_shape(shape), dtype or np.float64), requires_grad)
+def zeros(*shape: Any, dtype: Any = None, requires_grad: bool = False, **settings: Any) -> Tensor:
+    """Zeros: `tg.zeros(2, 3)` or `tg.zeros((2, 3))`, or as NumPy's `zeros(shape, dtype, order)`; float64 unless a dtype is given."""
+    return _leaf(_made(np.zeros, shape, dtype, settings), requires_grad)
 
 
-def empty(*shape: Any, dtype: Any = None, requires_grad: bool = False) -> Tensor:
-    """Entries of arbitrary value, to be overwritten."""
-    return _leaf(np.empty(_shape(shape), dtype or np.float64), requires_grad)
+def ones(*shape: Any, dtype: Any = None, requires_grad: bool = False, **settings: Any) -> Tensor:
+    """Ones: `tg.ones(2, 3)` or `tg.ones((2, 3))`, or as NumPy's `ones(shape, dtype, order)`; float64 unless a dtype is given."""
+    return _leaf(_made(np.ones, shape, dtype, settings), requires_grad)
 
 
-def full(shape: Any, fill_value: Any, *, dtype: Any = None, requires_grad: bool = False) -> Tensor:
+def empty(*shape: Any, dtype: Any = None, requires_grad: bool = False, **settings: Any) -> Tensor:
+    """Entries of arbitrary value, to be overwritten; lengths, dtype and order as those of `zeros`."""
+    return _leaf(_made(np.empty, shape, dtype, settings), requires_grad)
+
+
+def full(shape: Any, fill_value: Any, dtype: Any = None, *, requires_grad: bool = False) -> Tensor:
     """Entries of one value, in its dtype unless one is given; tracked if the value is."""
     shape = _shape(tuple(shape) if isinstance(shape, tuple | list) else (shape,))
     if isinstance(fill_value, Tensor):
@@ -52,9 +64,21 @@ def full(shape: Any, fill_value: Any, *, dtype: Any = None, requires_grad: bool 
     return _leaf(np.full(shape, fill_value, dtype), requires_grad)
 
 
-def eye(n: int, m: int | None = None, *, dtype: Any = None, requires_grad: bool = False) -> Tensor:
-    """Ones on the diagonal, zeros elsewhere."""
-    return _leaf(np.eye(n, m, dtype=dtype or np.float64), requires_grad)
+def eye(
+    n: int, m: int | None = None, k: int = 0, dtype: Any = None, *, requires_grad: bool = False
+) -> Tensor:
+    """Ones on the k-th diagonal, zeros elsewhere."""
+    return _leaf(np.eye(n, m, k, dtype=dtype or np.float64), requires_grad)
+
+
+def identity(n: int, dtype: Any = None, *, requires_grad: bool = False) -> Tensor:
+    """The square matrix of n rows with ones on the diagonal."""
+    return eye(n, dtype=dtype, requires_grad=requires_grad)
+
+
+def tri(n: int, m: int | None = None, k: int = 0, dtype: Any = None) -> Tensor:
+    """Ones on and below the k-th diagonal, zeros above."""
+    return _leaf(np.tri(n, m, k, dtype=dtype or np.float64), False)
 
 
 def arange(*bounds: Any, dtype: Any = None, requires_grad: bool = False) -> Tensor:
@@ -75,7 +99,8 @@ def linspace(
     steps: int | None = None,
     dtype: Any = None,
     requires_grad: bool = False,
-) -> Tensor:
+    **settings: Any,
+) -> Any:
     """`num` evenly spaced values (`steps`, in PyTorch's words), both ends included; tracked if an end is.
 
     >>> import tapegrad as tg
@@ -83,6 +108,13 @@ def linspace(
     tensor([0. , 0.5, 1. ])
     """
     num = num if steps is None else steps
+    if settings:  # NumPy's endpoint, retstep and axis
+        if isinstance(start, Tensor) or isinstance(stop, Tensor):
+            return np.linspace(start, stop, num, dtype=dtype, **settings)  # type: ignore[arg-type]
+        found = np.linspace(start, stop, num, dtype=dtype, **settings)
+        if isinstance(found, tuple):
+            return _leaf(found[0], requires_grad), found[1]
+        return _leaf(found, requires_grad)
     if isinstance(start, Tensor) or isinstance(stop, Tensor):
         weight = np.linspace(0.0, 1.0, num)
         return start * (1 - weight) + stop * weight
@@ -94,8 +126,8 @@ def _raw(x: Any) -> Any:
 
 
 def _like(function: Any, doc: str) -> Any:
-    def make(x: Any, dtype: Any = None, *, requires_grad: bool = False) -> Tensor:
-        return _leaf(function(_raw(x), dtype=dtype), requires_grad)
+    def make(x: Any, dtype: Any = None, *, requires_grad: bool = False, **settings: Any) -> Tensor:
+        return _leaf(function(_raw(x), dtype=dtype, **settings), requires_grad)
 
     make.__name__ = make.__qualname__ = function.__name__
     make.__doc__ = doc
@@ -164,6 +196,7 @@ __all__ = [
     "eye",
     "full",
     "full_like",
+    "identity",
     "linspace",
     "manual_seed",
     "ones",
@@ -171,6 +204,7 @@ __all__ = [
     "rand",
     "randint",
     "randn",
+    "tri",
     "zeros",
     "zeros_like",
 ]

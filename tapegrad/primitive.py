@@ -215,6 +215,9 @@ def strong(g: Any, p: Any) -> Any:
 # ------------------------------------------------------------------------------------------------ declaring
 
 
+_OF_UFUNCS = ("reduce", "accumulate", "reduceat", "outer", "at", "nin", "nout", "nargs", "identity")
+
+
 def elementwise(
     ufunc: Any,
     *partials: Any,
@@ -267,6 +270,10 @@ def elementwise(
     function = _finish(op, backward, operator=written)
     if isinstance(ufunc, np.ufunc):
         UFUNCS[ufunc] = function
+        for (
+            of_ufunc
+        ) in _OF_UFUNCS:  # np.add.outer and the like ask tensors, so that they are ours, too
+            setattr(function, of_ufunc, getattr(ufunc, of_ufunc))
     else:
         FUNCTIONS[ufunc] = function
     if dunder:
