@@ -235,10 +235,10 @@ def plant(monkeypatch: pytest.MonkeyPatch, found: str, instead: str) -> list[int
     counts: list[int] = []
     whole = native_sanitizer.instrumented
 
-    def changed(source: str):
+    def changed(source: str, name: str):
         source, n = re.subn(found, instead, source, count=1, flags=re.M)
         counts.append(n)
-        return whole(source)
+        return whole(source, name)
 
     monkeypatch.setattr(native_sanitizer, "instrumented", changed)
     return counts

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .. import locks, storage
+from .. import checking, locks, storage
 from ..buffers import adopted
 from ..errors import TraceError
 from ..mode import WATCHERS, Off, is_grad_enabled
@@ -266,7 +266,7 @@ class Program:
                 run, self.natives = partition.compiled(run, name)
                 self.natives = natives + self.natives
         except Exception as error:
-            if STRICT:
+            if STRICT or checking.on():  # what runs as calls is not checked
                 raise
             self.why = f"{type(error).__name__}: {error}"
             warnings.warn(

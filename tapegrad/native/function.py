@@ -766,7 +766,7 @@ def _compiled(
     if checking.on():
         from . import sanitizer
 
-        text, places, returned = sanitizer.instrumented(source)
+        text, places, returned = sanitizer.instrumented(source, name)
         scope = {**scope, **sanitizer.SCOPE}
         made = _numba_function(typed, name, text, scope, options)
         return sanitizer.Watched(made, owner.__name__, typed.program, places, returned)

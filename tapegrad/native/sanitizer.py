@@ -203,10 +203,10 @@ SCOPE: dict[str, Any] = {
 # ----------------------------------------------------------------------------------------------- the text
 
 
-def instrumented(source: str) -> tuple[str, list[str], list[str]]:
-    """The text with checks, the lines that numbers in errors mean, and what it returns.
+def instrumented(source: str, name: str) -> tuple[str, list[str], list[str]]:
+    """The text with checks, the lines that numbers in errors mean, and what the function of a name returns.
 
-    >>> print(instrumented("def f(x, i):\\n    y = np.empty(3)\\n    y[i] = x[0]\\n    return y")[0])
+    >>> print(instrumented("def f(x, i):\\n    y = np.empty(3)\\n    y[i] = x[0]\\n    return y", "f")[0])
     def f(x, i):
         y = poisoned(np.empty(3))
         y[inside(y, i, 0, 2)] = seen(x[0], 2)
@@ -216,7 +216,8 @@ def instrumented(source: str) -> tuple[str, list[str], list[str]]:
     pass_over = _Pass()
     tree = pass_over.visit(tree)
     returned: list[str] = []
-    for node in ast.walk(tree):
+    whole = [x for x in tree.body if isinstance(x, ast.FunctionDef) and x.name == name]
+    for node in ast.walk(whole[0]):
         if isinstance(node, ast.Return) and isinstance(node.value, ast.Tuple):
             returned = [ast.unparse(x) for x in node.value.elts]
     return ast.unparse(ast.fix_missing_locations(tree)), pass_over.places, returned
