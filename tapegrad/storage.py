@@ -20,7 +20,7 @@ from collections import deque
 from collections.abc import Callable
 from contextvars import ContextVar
 from sys import getrefcount
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -107,6 +107,14 @@ def duplicate(value: Any) -> Any:
     return value.duplicate() if isinstance(value, StandIn) else np.array(value)
 
 
+def order_of(array: np.ndarray) -> Literal["K", "C"]:
+    """The order of a copy whose axes lie in memory as those of `-array` do: "K", but of a stretched array, whose copy would lie otherwise.
+
+    Whether a reshape of what is computed from it is a view, which a store reaches, follows from that.
+    """
+    return "C" if 0 in array.strides else "K"
+
+
 class Lent:
     """Base of what owns memory that is no array's, and shows it in one array: nobody else can reach that memory."""
 
@@ -150,7 +158,7 @@ def kept(array: np.ndarray) -> np.ndarray:
     if isinstance(array, StandIn):
         return array
     if array.nbytes <= BIG:
-        return np.array(array)
+        return np.array(array, order=order_of(array))
     root = owner(array)
     view = array.view()
     view.flags.writeable = False

@@ -735,7 +735,8 @@ def as_tensor(data: Any, dtype: Any = None) -> Tensor:
 def _copied(data: Any, dtype: Any) -> Any:
     if isinstance(data, storage.StandIn):
         return storage.as_array(storage.duplicate(data), dtype)
-    return np.array(data, dtype=dtype)
+    order = storage.order_of(data) if type(data) is np.ndarray else "K"
+    return np.array(data, dtype=dtype, order=order)
 
 
 def from_numpy(array: np.ndarray) -> Tensor:

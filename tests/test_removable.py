@@ -189,3 +189,48 @@ def test_a_variance_of_complex_numbers_in_a_real_type_is_refused():
             tg.grad(lambda z, of=of: of(z, dtype=float))(z)
         got = of(tg.tensor(z), dtype=complex)
         np.testing.assert_allclose(got, of(z, dtype=complex), rtol=1e-14)
+
+
+def test_hypot_of_one_entry_is_its_absolute_value():
+    """NumPy begins at 0, as it does not with `logaddexp`."""
+    for x in (np.float64(-2.0), np.array([-2.0]), np.array([[-2.0], [0.5]])):
+        for axis in (0, -1):
+            f = lambda x, axis=axis: np.sum(np.sin(np.hypot.reduce(x, axis=axis)))  # noqa: E731
+            value, gradient = tg.value_and_grad(f)(x)
+            assert value == f(x)
+            along = np.asarray(x) * 1e-6
+            np.testing.assert_allclose(
+                np.sum(gradient * along), (f(x + along) - f(x - along)) / 2, rtol=1e-6
+            )
+
+
+def test_norms_and_products_of_nothing():
+    for shape in ((2, 0), (0, 2), (0,)):
+        for order in (None, 1, 2, np.inf, "fro", "nuc"):
+            x = np.ones(shape)
+            try:
+                expected = np.linalg.norm(x, order)
+            except ValueError:
+                continue
+            value, gradient = tg.value_and_grad(lambda x, o=order: np.linalg.norm(x, o))(x)
+            assert value == expected and gradient.shape == shape
+    f = lambda x: np.sum(np.polymul(x[1:1], x))  # noqa: E731
+    assert tg.value_and_grad(f)(np.ones(3))[0] == 0.0
+
+
+def test_a_stretched_argument_lies_in_memory_as_it_is():
+    """Else a store beside a reshape would reach another thing than in NumPy's own run."""
+
+    def f(x):
+        v = x + 0.5
+        v.reshape(-1)[1] -= np.sum(x)
+        return np.sum(v * np.arange(12.0).reshape(3, 4))
+
+    for x in (np.broadcast_to(np.arange(4.0), (3, 4)), np.broadcast_to(np.ones((3, 1)), (3, 4))):
+        assert tg.value_and_grad(f)(x)[0] == f(x) == f(tg.tensor(x)).item()
+        for order in ("C", "F"):
+            full = np.full_like(np.asarray(x, order=order), 0.5)
+            assert (
+                np.full_like(tg.tensor(np.array(x, order=order)), 0.5).numpy().strides
+                == full.strides
+            )

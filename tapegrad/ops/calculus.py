@@ -950,6 +950,8 @@ def polymul(a1: Any, a2: Any) -> Any:
     """Product of two polynomials, leading zeros left out."""
     trimmed = []
     for a in atleast_1d(a1, a2):
+        if not len(a):  # the polynomial 0
+            a = np.zeros(1, a.dtype)
         leading = int(np.argmax(raw(a) != 0)) if np.any(raw(a) != 0) else len(a) - 1
         trimmed.append(a[leading:])
     return convolve(*trimmed)

@@ -794,6 +794,8 @@ def _floating(x: Any) -> Any:
 @composed(np.linalg.norm, "x")
 def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
     """Norm of a vector or a matrix, or over axes, as NumPy's; its gradient at 0 is 0, a subgradient of least norm."""
+    if 0 in np.shape(x):  # largest of none: what NumPy says
+        return np.linalg.norm(raw(x), ord, axis, keepdims) + 0.0 * np.sum(x)
     x = _floating(x)
     if axis is None:
         if ord is None:

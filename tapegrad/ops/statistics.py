@@ -219,11 +219,9 @@ def folded(
 ) -> Any:
     """`ufunc.reduce`, step by step along the axis."""
     x = _cast(x, dtype)
-    if not np.ndim(x) and axis in (
-        0,
-        -1,
-        None,
-    ):  # a number is a row of one, without an axis to keep
+    if ufunc is np.hypot and initial is None:
+        initial = ufunc.identity  # of one entry NumPy gives the absolute value
+    if not np.ndim(x) and axis in (0, -1, None):  # to NumPy a number is a row of one
         return x if initial is None else ufunc(initial, x)
     axes = (
         tuple(range(np.ndim(x))) if axis is None else axis if isinstance(axis, tuple) else (axis,)
