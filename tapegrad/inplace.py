@@ -438,8 +438,21 @@ put = setitem
 
 
 def _put_tangent(ts: Any, xs: Any, index: Any) -> Any:
-    x = np.zeros(np.shape(xs[0])) if ts[0] is None else ts[0]
+    x = np.zeros(np.shape(xs[0]), xs[0].dtype) if ts[0] is None else ts[0]
     return put(x, 0.0 if ts[1] is None else ts[1], index)
+
+
+def is_mask(index: Any) -> bool:
+    """Whether an index is one array of truth values."""
+    return getattr(index, "dtype", None) == np.bool_ and np.ndim(index) > 0
+
+
+def overlapping(what: str) -> str:
+    """The error about x[mask] = y where y is a part of x."""
+    return (
+        f"x[mask] = y was asked of {what}, where y is a view of x: NumPy stores entry by entry there, and reads in y what it has just "
+        "stored, so the result has no derivative. Write x[mask] = y.copy()."
+    )
 
 
 def store(t: Tensor, index: Any, value: Any, *, plainly: bool = False) -> None:
@@ -469,6 +482,8 @@ def store(t: Tensor, index: Any, value: Any, *, plainly: bool = False) -> None:
         return  # the second half of `t[index] += 1`
     base = _writable(t, "setitem", True, index)
     data = t._array()
+    if type(raw) is np.ndarray and is_mask(index) and raw.ndim and np.may_share_memory(raw, data):
+        raise GraphError(overlapping("a tracked tensor"))
     kind = data.dtype.kind
     if kind not in "fc":
         raise RuntimeError(

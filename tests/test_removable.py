@@ -234,3 +234,62 @@ def test_a_stretched_argument_lies_in_memory_as_it_is():
                 np.full_like(tg.tensor(np.array(x, order=order)), 0.5).numpy().strides
                 == full.strides
             )
+
+
+def test_a_store_at_a_mask_of_a_view_of_the_same_array_is_refused():
+    """NumPy reads there what it has just stored; the derivative would be another function's."""
+
+    def f(x):
+        v = x * 1.0
+        v[v > 0.1] = v[::2]
+        return np.sum(v * v)
+
+    x = np.array([-0.4, -1.1, 0.9, 0.2])
+    for g in (tg.grad(f), tg.compile(f), tg.compile(tg.grad(f))):
+        with pytest.raises(tg.TapegradError, match=r"y\.copy\(\)"):
+            g(x)
+
+    def apart(x):
+        v = x * 1.0
+        v[v > 0.1] = v[::2].copy()
+        return np.sum(v * v)
+
+    for g in (tg.grad(apart), tg.compile(tg.grad(apart))):
+        np.testing.assert_allclose(g(x), [4 * -0.4, 2 * -1.1, 2 * 0.9, 0.0])
+
+
+def test_extrema_of_nothing_but_nan_are_the_initial_value():
+    x = np.array([[np.nan, 1.0], [np.nan, -2.0]])
+    for of in (np.nanmax, np.nanmin):
+        for settings in (
+            {"axis": 0, "initial": 0.3},
+            {"axis": 0, "initial": 0.3, "where": np.array([[True, False], [True, False]])},
+        ):
+            f = lambda x, of=of, settings=settings: of(x, **settings)  # noqa: E731
+            np.testing.assert_array_equal(f(tg.tensor(x)).numpy(), f(x))
+            gradient = tg.grad(lambda x, f=f: np.sum(f(x)))(x)
+            assert np.isfinite(gradient).all() and not gradient[:, 0].any()
+
+
+def test_tangents_of_stores_into_constants_have_the_type_of_the_array():
+    """Complex ones keep their imaginary part, narrow ones stay narrow."""
+    x, d = np.array([0.5, -0.3, 0.8]), np.array([1.0, 2.0, -1.0])
+
+    def stored(x):
+        v = np.zeros_like(np.fft.rfft(x))
+        v[...] = np.fft.rfft(x)
+        return v
+
+    into = lambda x: np.multiply(x, 1j, out=np.zeros_like(x * 1j))  # noqa: E731
+    for f in (stored, into):
+        for jvp in (tg.jvp, tg.compile(lambda *a, f=f: tg.jvp(f, *a))):
+            given = (f, (x,), (d,)) if jvp is tg.jvp else ((x,), (d,))
+            np.testing.assert_allclose(jvp(*given)[1], f(d), rtol=1e-15)
+    y = x.astype(np.float32)
+
+    def narrow(y):
+        v = np.zeros_like(y)
+        v[1:] = y[1:] * 2
+        return v
+
+    assert tg.jvp(narrow, (y,), (y,))[1].dtype == np.float32

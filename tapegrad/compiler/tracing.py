@@ -27,6 +27,7 @@ import numpy as np
 
 from .. import locks, storage
 from ..errors import TraceError
+from ..inplace import is_mask, overlapping
 from ..primitive import IN_PARTS, OPS, WHEN_DECLARED, Primitive, apply, namespace, strong
 from ..storage import StandIn
 from ..tape import BIG, Tape, current
@@ -776,6 +777,9 @@ class Traced(StandIn):
         return _view(self.home.call(operator.getitem, (self, index), {}, "getitem"), self, index)
 
     def __setitem__(self, index: Any, value: Any) -> None:
+        given = getattr(value, "_value", value)
+        if type(given) is Traced and is_mask(index) and given.ndim and given.root() is self.root():
+            raise TraceError(overlapping("an array while its function was traced by tg.compile"))
         _written(self.home, self, "x[index] = y", _stored, (self, _frozen(index), value), 0)
 
     def astype(

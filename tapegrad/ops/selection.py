@@ -24,7 +24,7 @@ from ..storage import as_array
 from ..tensor import Tensor, value_of, wrap
 from . import reductions
 from .composing import composed, holds_tracked, moved, plainly, raw
-from .elementary import maximum, minimum, where
+from .elementary import fmax, fmin, maximum, minimum, where
 from .indexing import take
 from .reductions import axes_of, spread
 from .shaping import moveaxis, reshape, transpose
@@ -422,7 +422,11 @@ def _extremum(of: Any, plain: Any, pick: Any, neutral: float) -> Any:
             return plain(a, axis, bool(keepdims))
         if reductions.count_of(np.shape(a), axis) == 0:
             return reductions.sum(a, axis, bool(keepdims)) + np.array(initial, a.dtype)
-        return pick(plain(a, axis, bool(keepdims)), np.array(initial, a.dtype))
+        with warnings.catch_warnings():
+            if pick in (fmax, fmin):  # which then count no NaN
+                warnings.simplefilter("ignore", RuntimeWarning)
+            found = plain(a, axis, bool(keepdims))
+        return pick(found, np.array(initial, a.dtype))
 
     extremum.__name__ = extremum.__qualname__ = of.__name__
     extremum.__doc__ = plain.__doc__
@@ -468,8 +472,9 @@ def smallest(g, x, out, *, axis=None, keepdims=False):
     return spread(g, np.shape(x), axis, keepdims) * _shares(x, out, axis, keepdims)
 
 
-nanmax = _extremum(np.nanmax, largest, maximum, np.nan)
-nanmin = _extremum(np.nanmin, smallest, minimum, np.nan)
+# Of entries that are all NaN, or left out, the extremum is `initial`.
+nanmax = _extremum(np.nanmax, largest, fmax, np.nan)
+nanmin = _extremum(np.nanmin, smallest, fmin, np.nan)
 
 
 @composed(np.ptp, "a")
