@@ -25,10 +25,11 @@ from ..program.arrays import Outside
 from ..program.compiling import differentiated, prepared
 from ..program.form import Loop, Program
 from ..program.partials import Formless
-from ..program.running import DONE, OTHER, UNFIT, Argument, Compiled
+from ..program.running import DONE, NAN, UNFIT, Argument, Compiled
 from . import forming, inference, settling
 
 _threads = threading.local()
+_DTYPES = {"f8": np.dtype(np.float64), "f4": np.dtype(np.float32)}
 
 
 def switched_on() -> bool:
@@ -65,6 +66,7 @@ class ByForm:
         self.generic = self._read(shapes)
         if any(w not in self.generic.given for w in self.wanted):
             raise Outside("A parameter with a gradient is no array or number of floats.")
+        self.mathematics = self._differentiated(self.generic)
         results = self.typed.program.results
         self.results = self.seeds = len(results)
         if not results:
@@ -93,6 +95,12 @@ class ByForm:
         except Formless as why:
             raise Outside(str(why)) from why
 
+    def _differentiated(self, found: forming.Formed) -> Program:
+        try:
+            return differentiated(found.program, [found.given[w] for w in self.wanted])
+        except Formless as why:
+            raise Outside(str(why)) from why
+
     # ------------------------------------------------------------------------------------------ calls
 
     @property
@@ -117,19 +125,15 @@ class ByForm:
         if program is not None:
             found = program.run(flat, seeds)
             if found is not None:
-                return self._result(found)
+                return found
         if not self._shares(flat):
             program = self._program(flat)
             if program is not None:
                 self.latest = program
                 found = program.run(flat, seeds)
                 if found is not None:
-                    return self._result(found)
+                    return found
         return self.other.run(args, self.seeds_of_other(seeds))  # type: ignore[no-any-return]
-
-    def _result(self, found: tuple[list[Any], tuple[Any, ...]]) -> tuple[Any, tuple[Any, ...]]:
-        values, bars = found
-        return (tuple(values) if self.returns_tuple else values[0]), bars
 
     def _shares(self, flat: Sequence[Any]) -> bool:
         """Whether an argument that is written to shares memory with another: that is for the other engine to refuse."""
@@ -160,14 +164,29 @@ class ByForm:
         """Value and gradient of one number by its arguments alone; TypeError where arguments must be looked at first."""
         if self.tuples or self.generic.written or self.latest is None:
             return None
-        run, number = self.latest.run, np.float64
+        program, number, like = self.latest, np.float64, np.empty_like
+        run, fast, places = program.run, program.call, [k for k, b in program.barred if b.extents]
+        plain = program.number and len(places) == len(program.barred)
+        needed, nothing, threads = program.compiled.scratch, np.empty(0), _threads
 
         def call(*args: Any) -> Any:
+            if plain:
+                bars = [like(args[k]) for k in places]
+                held = nothing
+                if needed:
+                    held = getattr(threads, "scratch", None)
+                    threads.scratch = None
+                    if held is None:
+                        held = nothing
+                value = fast(*args, 1.0, *bars, held)
+                if needed:
+                    threads.scratch = held
+                if type(value) is float:
+                    return number(value), tuple(bars) if several else bars[0]
             found = run(args, (1.0,))
             if found is None:
                 raise TypeError("arguments of another kind")
-            (value,), bars = found
-            return number(value), bars if several else bars[0]
+            return number(found[0]), found[1] if several else found[1][0]
 
         return call
 
@@ -180,10 +199,7 @@ class ByForm:
     @property
     def source(self) -> str:
         """The program of value and cotangents, before its loops are rewritten."""
-        if self.latest is not None:
-            return str(self.latest.mathematics)
-        given = self.generic.given
-        return str(differentiated(self.generic.program, [given[w] for w in self.wanted]))
+        return str(self.mathematics if self.latest is None else self.latest.mathematics)
 
     def explain(self) -> str:
         """Which engine it is, and what its programs assume and keep."""
@@ -215,11 +231,7 @@ class _Program:
     def __init__(self, of: ByForm, key: Sequence[Any]) -> None:
         self.of = of
         found = of._read([None if p is None else _shape(p) for p in key])
-        wanted = [found.given[w] for w in of.wanted]
-        try:
-            self.mathematics = differentiated(found.program, wanted)
-        except Formless as why:
-            raise Outside(str(why)) from why
+        self.mathematics = of._differentiated(found)
         self.ready = prepared(self.mathematics)
         inputs = {b.name: b for b in self.mathematics.inputs}
         self.given = []
@@ -230,72 +242,63 @@ class _Program:
                 raise Outside(f"{p} is neither float nor a size.")
             self.given.append(Argument(b) if b is not None else Argument(None, p))
         self.given += [Argument(b) for n, b in inputs.items() if n.startswith("seed_")]
-        self.compiled = Compiled(self.ready.program, self.given)
-        self.guarded: Compiled | None = None
-        self.watched = self.ready.strong
         outputs = self.mathematics.outputs
-        self.valued = outputs[: of.results]
-        places = {w: of.typed.program.params.index(w) for w in of.wanted}
+        self.number = of.scalar and self.mathematics.outputs[0].dtype == "f8"
         self.barred = [
-            (places[w], b) for w, b in zip(of.wanted, outputs[of.results :], strict=True)
+            (of.typed.program.params.index(w), b)
+            for w, b in zip(of.wanted, outputs[of.results :], strict=True)
         ]
+        watched = [b for _, b in self.barred] if self.ready.strong else []
+        self.compiled = Compiled(self.ready.program, self.given, self.number, watched)
+        self.guarded: Compiled | None = None
         self.call = self.compiled.call
-        self.numbers = not any(b.extents for b in self.valued)
-        self.made = [self._maker(b) for b in self.valued]
+        self.valued = (
+            [] if self.number else [(b.extents, _DTYPES[b.dtype]) for b in outputs[: of.results]]
+        )
 
-    def _maker(self, b: Any) -> Any:
-        return b.extents, np.dtype(np.float64 if b.dtype == "f8" else np.float32)
-
-    def run(
-        self, args: Sequence[Any], seeds: Sequence[Any]
-    ) -> tuple[list[Any], tuple[Any, ...]] | None:
-        """Values of the results and cotangents; None where the arguments do not fit."""
-        found = self._called(self.call, args, seeds)
-        if found is None or not self.watched or not any(map(_has_nan, found[1])):
-            return found
-        if self.guarded is None:
-            with self.of.owner._lock:
-                if self.guarded is None:
-                    self.guarded = Compiled(self.ready.program, self.given, guarded=True)
-        return self._called(self.guarded.call, args, seeds)
-
-    def _called(
-        self, call: Callable[..., int], args: Sequence[Any], seeds: Sequence[Any]
-    ) -> tuple[list[Any], tuple[Any, ...]] | None:
+    def run(self, args: Sequence[Any], seeds: Sequence[Any]) -> tuple[Any, tuple[Any, ...]] | None:
+        """(value or values of the results, cotangents); None where the arguments do not fit."""
         try:
-            if self.numbers:
-                values = [np.empty((), dtype) for _, dtype in self.made]
-            else:
-                sizes = self._sizes(args)
-                values = [
-                    np.empty([max(0, n.at(sizes)) for n in extents], dtype)
-                    for extents, dtype in self.made
-                ]
-            bars = [
-                np.empty(args[k].shape, args[k].dtype) if b.extents else np.empty(())
-                for k, b in self.barred
-            ]
-        except (AttributeError, KeyError, IndexError):
+            bars = [np.empty_like(args[k]) if b.extents else np.empty(()) for k, b in self.barred]
+            sizes = self._sizes(args) if self.valued else {}
+            values = [np.empty([n.at(sizes) for n in shape], dtype) for shape, dtype in self.valued]
+        except (AttributeError, KeyError, IndexError, ValueError):
             return None  # of another type than the program is for
+        found = self._answered(self.call, [*args, *seeds, *values, *bars])
+        if found == NAN and type(found) is int:
+            found = self._answered(self._guard().call, [*args, *seeds, *values, *bars])
+        if type(found) is int:
+            if found != DONE:
+                return None
+            found = tuple(v if v.shape else v[()] for v in values)
+            if not self.of.returns_tuple:
+                (found,) = found
+        return found, tuple(b if b.shape else float(b) for b in bars)
+
+    def _guard(self) -> Compiled:
+        """The form whose products are 0 where a cotangent is, for what gave NaN."""
+        with self.of.owner._lock:
+            if self.guarded is None:
+                self.guarded = Compiled(self.ready.program, self.given, self.number, guarded=True)
+            return self.guarded
+
+    def _answered(self, call: Callable[..., Any], given: list[Any]) -> Any:
+        """What a call answers, with this thread's scratch memory."""
         scratch = getattr(_threads, "scratch", None)
         if scratch is None:
             scratch = np.empty(128)
-        _threads.scratch = None  # one that is called meanwhile has its own
+        _threads.scratch = None  # a call meanwhile, from a signal say, has memory of its own
         try:
-            code = call(*args, *seeds, *values, *bars, scratch)
-            if code > 0:
-                if code > self.of.owner.limit:
-                    return None
-                scratch = np.empty(code // 8 + 1)
-                code = call(*args, *seeds, *values, *bars, scratch)
+            found = call(*given, scratch)
+            if type(found) is int and found > 0:
+                if found > self.of.owner.limit:
+                    return UNFIT
+                scratch = np.empty(found // 8 + 1)
                 self.of.kept = scratch.nbytes
+                found = call(*given, scratch)
+            return found
         finally:
             _threads.scratch = scratch
-        if code in (OTHER, UNFIT):
-            return None
-        assert code == DONE
-        given = [v[()] if not v.shape else v for v in values]
-        return given, tuple(b if b.shape else float(b) for b in bars)
 
     def _sizes(self, args: Sequence[Any]) -> dict[str, int]:
         sizes: dict[str, int] = {}
@@ -363,11 +366,6 @@ def _leaves(args: Sequence[Any]) -> list[Any]:
     for a in args:
         found += _leaves(a) if isinstance(a, tuple) else [a]
     return found
-
-
-def _has_nan(bar: Any) -> bool:
-    d = np.vdot(bar, bar) if isinstance(bar, np.ndarray) else bar
-    return bool(d != d)
 
 
 def kept_bytes() -> int:

@@ -30,7 +30,7 @@ from ..program.arrays import (
     remapped,
 )
 from ..program.expressions import B1, F4, F8, Expr, cast, const, node, number
-from ..program.form import Buffer, Program
+from ..program.form import Access, Buffer, Program, Store
 from ..program.partials import declared
 from .rules import MATH
 from .tree import TEMP, Const, If, Loop, Node, Op, Operand, Seg, operations, read_counts
@@ -281,6 +281,24 @@ class _Reader:
         self.builder.store(target, value)
         self.env[name] = old if isinstance(old, Array) and _same(old, target) else target
 
+    def _bind_together(self, found: list[tuple[str, Array]]) -> None:
+        """Several numbers at once: each from what was before."""
+        if self.symbolic or len(found) == 1:
+            for name, value in found:
+                self._bind(name, value)
+            return
+        stores = []
+        for name, value in found:
+            own = self.own.get(name)
+            if own is None or own.dtype != value.dtype:
+                own = self.own[name] = self.builder.buffer(name, (), value.dtype)
+            stores.append(Store(Access(own), value.number()))
+        self._changes(frozenset(s.target.buffer for s in stores))
+        self.builder.emit((), *stores)
+        for (name, _), s in zip(found, stores, strict=True):
+            old, new = self.env.get(name), of_buffer(s.target.buffer)
+            self.env[name] = old if isinstance(old, Array) and _same(old, new) else new
+
     def _once(self, name: str, value: Array) -> bool:
         """Whether a temporary need not be in memory: it is read once, or cheap."""
         return self.assigned.get(name, 0) == 1 and (
@@ -329,7 +347,9 @@ class _Reader:
         if not value.shape:
             return self._bind(name, of_number(cast(value.number(), _dtype(kind))))
         if self.assigned.get(name, 0) > 1:
-            if name in self.changed or x in self.changed:
+            alone = isinstance(x, str) and x.startswith(TEMP) and self.counts.get(x, 0) <= 1
+            fresh = alone and (value.access is None or x in self.own)
+            if not fresh and (name in self.changed or x in self.changed):
                 raise Outside(f"{name} is a second name of {x}, and another array later")
             return self._bind(name, Array(value.shape, value.at, value.dtype, None, value.reads))
         self.env[name] = value
@@ -354,6 +374,7 @@ class _Reader:
                 self.symbolic -= 1
                 self.env = before
         self.where = op.where
+        found: list[tuple[str, Array]] = []
         for name in op.out:
             a, b = (s[name] for s in sides)
             kind = self.typed.types.get(name)
@@ -363,7 +384,8 @@ class _Reader:
                 continue
             dtype = _dtype(kind)
             values = [cast(self._as_number(v), dtype) for v in (a, b)]
-            self._bind(name, of_number(node("where", condition, *values)))
+            found.append((name, of_number(node("where", condition, *values))))
+        self._bind_together(found)
 
     def _as_number(self, v: Array | Affine) -> Expr:
         if isinstance(v, Affine):
@@ -402,12 +424,17 @@ class _Reader:
             raise Outside("a store into what is no memory")
         target = self._indexed(base, op)
         (b,) = base.reads
-        named = frozenset(x for x in (op.args[1],) if isinstance(x, str))
+        given = op.args[1]
+        last = isinstance(given, str) and self.counts.get(given, 0) <= 1
         if self.builder.overlap(target, value):
             if sign:
                 raise Outside("an update in place by an overlapping part of the same array")
             value = Array(value.shape, value.at, value.dtype, None, value.reads)
-        self._changes(frozenset((b,)), named)
+        self._changes(
+            frozenset((b,)), frozenset((given,)) if last and isinstance(given, str) else frozenset()
+        )
+        if not last and value.access is None:
+            value = self._value(given)  # it may have been computed just now
         if len(value.shape) > len(target.shape) and value.shape[0] != ONE:
             raise Outside("a store of more axes than there are")
         if not sign:
@@ -496,9 +523,11 @@ class _Reader:
             return self._logic(tree, texts)
         if op.settings and rule not in ("np.sum", "np.max", "np.min", "np.mean"):
             raise Outside(f"{rule} with settings")
+        dtype = _dtype(kind)
+        if dtype not in (F8, F4):
+            raise Outside(f"{rule or op.form} gives {kind}, which is no float")
         if rule in MAKERS or rule.removesuffix("_like") in MAKERS:
             return self._made(rule, args, kind)
-        dtype = _dtype(kind.dtype if isinstance(kind, types.Array) else kind)
         if rule in ("np.float64", "np.float32", "float"):
             return self._applied("cast", [self._value(args[0])], dtype)
         if rule in ("np.copy", ".copy", "np.ascontiguousarray"):
@@ -528,10 +557,9 @@ class _Reader:
                 getattr(np, rule[3:], None) if rule.startswith("np.") else None
             )
             name = getattr(function, "__name__", "")
-            if name not in WRITTEN or declared(name) is None:
-                raise Outside(f"{rule or op.form} is no function of the form")
-        if len(args) > 3 or dtype not in (F8, F4):
-            raise Outside(f"{rule} of these operands")
+        known = declared(name) if name in WRITTEN or name in PYTHON.values() else None
+        if known is None or len(args) != known.arity:
+            raise Outside(f"{rule or op.form} is no function of the form")
         return self._applied(name, [self._value(a) for a in args], dtype)
 
     def _applied(self, name: str, arrays: list[Array], dtype: str) -> Array:
@@ -618,9 +646,7 @@ class _Reader:
         raise Outside("an operand of a comparison that the form does not know")
 
     def _made(self, rule: str, args: Sequence[Operand], kind: Any) -> Array:
-        dtype = _dtype(kind.dtype) if isinstance(kind, types.Array) else ""
-        if dtype not in (F8, F4):
-            raise Outside("an array of other than floats")
+        dtype = _dtype(kind)
         if rule.endswith("_like"):
             base = rule.removesuffix("_like")
             shape = self._value(args[0]).shape

@@ -77,8 +77,8 @@ def _where(condition: Any, a: Any, b: Any) -> Any:
 def _lifted(x: Any, dtype: str) -> Expr:
     if isinstance(x, Symbol):
         return x.of
-    if isinstance(x, int | float | np.floating):
-        return const(float(x), dtype)
+    if isinstance(x, int | float | np.floating) or (isinstance(x, np.ndarray) and not x.shape):
+        return const(float(x), dtype)  # `select` of plain numbers gives an array without axes
     raise Formless(f"Arithmetic with {x!r} has no form as an expression.")
 
 

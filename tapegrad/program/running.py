@@ -2,14 +2,15 @@
 
 `Compiled` is called with the arguments of the program, the arrays for its outputs and scratch memory. The entry is written in IR too: it
 reads addresses and lengths from the objects, checks types, dtypes, layouts, lengths and what the program assumes of sizes, and finds
-room for temporaries in the scratch memory. It answers DONE, one of the codes below, or how many bytes of scratch it needs.
+room for temporaries in the scratch memory. It answers DONE, one of the codes below, or how many bytes of scratch it needs; where the
+first output is to be a number, that number, a float, in the place of DONE.
 
 Invariant: nothing is written before every check has passed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,10 +19,11 @@ from ..compiler import jit
 from .affine import ONE, Affine
 from .expressions import F4, F8
 from .form import Buffer, Program
-from .writer import BYTES, Writer
+from .writer import BYTES, ELEMENT, Writer
 
-DONE, OTHER, UNFIT = 0, -1, -2
-"""Done; arguments of other types or another pattern of equal extents; sizes for which the program's assumptions do not hold."""
+DONE, OTHER, UNFIT, NAN = 0, -1, -2, -3
+"""Done; arguments of other types or another pattern of equal extents; sizes for which the program's assumptions do not hold; done, and
+there is a NaN in an output that is watched."""
 
 DTYPES = {F8: np.dtype(np.float64), F4: np.dtype(np.float32)}
 LARGEST = 1 << 46
@@ -39,16 +41,26 @@ class Argument:
 class Compiled:
     """Machine code of a program; see `call`."""
 
-    def __init__(self, program: Program, given: Sequence[Argument], guarded: bool = False) -> None:
+    def __init__(
+        self,
+        program: Program,
+        given: Sequence[Argument],
+        number: bool,
+        watched: Collection[Buffer] = (),
+        guarded: bool = False,
+    ) -> None:
         self.program, self.given = program, list(given)
         writer = Writer(program, guarded)
         body = writer.text()
-        self.text = body + _Entry(program, self.given, writer.arguments).text()
+        self.scratch = any(b.role == "temporary" for b in writer.arguments)
+        """Whether it needs scratch memory at all."""
+        self.text = body + _Entry(program, self.given, writer.arguments, number, watched).text()
         part = jit.compiled(self.text, jit.VECTORISED)
         self.library = jit.Library(part.code, ["tg_entry"], _objects(), part.asks, None)
         name = program.name
         self.call = jit.builtin(self.library.addresses["tg_entry"], name, self.library)
-        """(*arguments, *outputs, scratch) -> a code, or bytes of scratch that it needs."""
+        """(*arguments, *outputs, scratch) -> a code, or bytes of scratch that it needs; with `number`, the first output is none of the
+        arguments but what comes back."""
 
 
 def _objects() -> dict[str, int]:
@@ -65,8 +77,16 @@ def _objects() -> dict[str, int]:
 class _Entry:
     """Writes the entry."""
 
-    def __init__(self, program: Program, given: list[Argument], pointers: list[Buffer]) -> None:
+    def __init__(
+        self,
+        program: Program,
+        given: list[Argument],
+        pointers: list[Buffer],
+        number: bool,
+        watched: Collection[Buffer],
+    ) -> None:
         self.program, self.given, self.pointers = program, given, pointers
+        self.number, self.watched = number, watched
         self.lines: list[str] = []
         self.count = 0
         self.sizes: dict[str, str] = {}
@@ -105,7 +125,7 @@ class _Entry:
         return self.let(f"load ptr, ptr {where}")
 
     def text(self) -> str:
-        outputs = self.program.outputs
+        outputs = self.program.outputs[1:] if self.number else self.program.outputs
         total = len(self.given) + len(outputs) + 1
         self.unless(self.let(f"icmp eq i64 %count, {total}"), OTHER)
         for k, a in enumerate(self.given):
@@ -118,16 +138,26 @@ class _Entry:
                 self._number(thing, a.buffer)
         for k, b in enumerate(outputs, len(self.given)):
             self.at[b] = self.field(self.argument(k), 16, "ptr")
+        if self.number:
+            self.at[self.program.outputs[0]] = self.let("alloca double")
         for claim in self.program.assumptions:
             self.unless(self.let(f"icmp sge i64 {self.whole(claim)}, 0"), UNFIT)
         self._scratch(self.argument(total - 1))
         passed = [f"ptr {self.at[b]}" for b in self.pointers]
         passed += [f"i64 {self.sizes[s]}" for s in self.program.sizes]
         self.lines.append(f"  call void @work({', '.join(passed)})")
-        self._answer(str(DONE))
+        for b in self.watched:
+            self._watch(b)
+        if self.number:
+            value = self.let(f"load double, ptr {self.at[self.program.outputs[0]]}")
+            self.lines.append(
+                f"  ret ptr {self.let(f'call ptr @PyFloat_FromDouble(double {value})')}"
+            )
+        else:
+            self._answer(str(DONE))
         head = "define ptr @tg_entry(ptr %self, ptr %args, i64 %count, ptr %names) {"
         declared = ["declare ptr @PyLong_FromLongLong(i64)", "declare i64 @PyLong_AsLongLong(ptr)"]
-        declared += ["declare ptr @PyErr_Occurred()", "declare void @PyErr_Clear()"]
+        declared += ["declare ptr @PyFloat_FromDouble(double)", "declare void @PyErr_Clear()"]
         declared += ["declare i64 @llvm.smax.i64(i64, i64)"]
         declared += [f"@{name} = external global i8" for name in _objects()]
         return "\n".join([*declared, head, "entry:", *self.lines, "}"]) + "\n"
@@ -183,6 +213,24 @@ class _Entry:
         else:
             self.sizes[name] = found
 
+    def _watch(self, b: Buffer) -> None:
+        """Answer NAN if there is one in an output."""
+        total = "1"
+        for n in b.extents:
+            total = self.let(f"mul i64 {total}, {self.whole(n)}")
+        self.count += 1
+        k, kind = self.count, ELEMENT[b.dtype]
+        self.lines += [
+            f"  br label %before{k}", f"before{k}:", f"  br label %head{k}", f"head{k}:",
+            f"  %i{k} = phi i64 [ 0, %before{k} ], [ %next{k}, %body{k} ]",
+            f"  %any{k} = phi i1 [ false, %before{k} ], [ %more{k}, %body{k} ]",
+            f"  %on{k} = icmp slt i64 %i{k}, {total}", f"  br i1 %on{k}, label %body{k}, label %after{k}", f"body{k}:",
+            f"  %at{k} = getelementptr {kind}, ptr {self.at[b]}, i64 %i{k}", f"  %x{k} = load {kind}, ptr %at{k}",
+            f"  %nan{k} = fcmp uno {kind} %x{k}, %x{k}", f"  %more{k} = or i1 %any{k}, %nan{k}",
+            f"  %next{k} = add nsw i64 %i{k}, 1", f"  br label %head{k}", f"after{k}:",
+        ]  # fmt: skip
+        self.unless(self.let(f"icmp eq i1 %any{k}, false"), NAN)
+
     def _scratch(self, thing: str) -> None:
         """Room for temporaries, one behind the other."""
         temporaries = [b for b in self.pointers if b not in self.at]
@@ -209,4 +257,4 @@ class _Entry:
             self.at[b] = self.let(f"getelementptr i8, ptr {base}, i64 {offset}")
 
 
-__all__ = ["DONE", "OTHER", "UNFIT", "Argument", "Compiled"]
+__all__ = ["DONE", "NAN", "OTHER", "UNFIT", "Argument", "Compiled"]

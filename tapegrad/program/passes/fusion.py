@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..affine import Affine
-from ..form import Loop, Range, Site, Store
+from ..form import Loop, Range, Site, Store, sites
 from .registers import parallel_in_registers
 from .scope import Path, Scope, found, innermost, meeting, renamed, reordered
 
@@ -52,28 +52,30 @@ def together(a: Loop, b: Loop, path: Path, scope: Scope) -> Loop | None:
     if p.step != q.step or (q.hi - q.lo) != (p.hi - p.lo):
         return None
     shift: Affine = p.at + (q.lo - p.lo)
+    if not _along(a, p.at) & _along(b, shift):
+        return None  # they touch no buffer at the same place along the loop
     second = renamed(b.body, {q.var: shift})
     loop = Loop(p, a.body + second)
     inside = (*path, p)
     left, right = found(a.body, inside), found(second, inside, len(a.body))
-    if not _shared(left, right, p.var) or reordered(scope.order, left, right, len(path)):
+    if reordered(scope.order, left, right, len(path)):
         return None
     if innermost(a) and innermost(b):
-        before = parallel_in_registers(a, path, scope), parallel_in_registers(b, path, scope)
+        before = [scope.remembered(parallel_in_registers, x, path) for x in (a, b)]
         if any(before) and not (all(before) and parallel_in_registers(loop, path, scope)):
             return None
     return loop
 
 
-def _shared(left: list[Site], right: list[Site], var: str) -> bool:
-    """Both bodies touch a buffer at the same place along the loop."""
-
-    def along(sites: list[Site]) -> set[Any]:
-        return {
-            (s.access.buffer, d, i) for s in sites for d, i in enumerate(s.access.index) if i[var]
-        }
-
-    return bool(along(left) & along(right))
+def _along(loop: Loop, at: Affine) -> set[Any]:
+    """Where a loop's accesses move along with it, if its variable is `at`."""
+    var = loop.range.var
+    return {
+        (s.access.buffer, d, i.replaced({var: at}))
+        for s in sites(loop.body)
+        for d, i in enumerate(s.access.index)
+        if i[var]
+    }
 
 
 def fused(body: list[Any], scope: Scope, path: Path = ()) -> list[Any]:

@@ -6,7 +6,7 @@ Invariant: nothing is remembered from one pass to the next but answers about acc
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,7 +22,15 @@ class Scope:
     def __init__(self, program: Program) -> None:
         self.order = Order(program.assumptions, program.sizes)
         self.names = program.names
+        self._answers: dict[Any, tuple[Loop, bool]] = {}
         self.count(program.body)
+
+    def remembered(self, ask: Callable[..., bool], loop: Loop, path: Path) -> bool:
+        """An answer about a loop, which never changes as loops are made anew where anything in them changes."""
+        key = ask, id(loop), path
+        if key not in self._answers:
+            self._answers[key] = loop, ask(loop, path, self)
+        return self._answers[key][1]
 
     def count(self, body: Sequence[Any]) -> None:
         """Where each buffer is used; to be told of a new body before `only_in` is asked."""
