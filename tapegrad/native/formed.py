@@ -296,6 +296,8 @@ class _Program:
                 scratch = np.empty(found // 8 + 1)
                 self.of.kept = scratch.nbytes
                 found = call(*given, scratch)
+            if type(found) is int and found < NAN:
+                self.compiled.refuse(found)
             return found
         finally:
             _threads.scratch = scratch
@@ -313,9 +315,9 @@ class _Program:
 
 
 def _allowed(owner: Any) -> None:
-    """Options of the function that only the generated adjoint has."""
+    """Options of the function that only the generated adjoint has; bounds are proved or go there, so `boundscheck` is none."""
     options = owner.dispatcher.targetoptions
-    for name in ("parallel", "fastmath", "boundscheck"):
+    for name in ("parallel", "fastmath"):
         if options.get(name):
             raise Outside(f"The option {name} is outside the form.")
     if owner.snapshots:

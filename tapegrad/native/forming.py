@@ -346,6 +346,11 @@ class _Reader:
         value = self._value(x)
         if not value.shape:
             return self._bind(name, of_number(cast(value.number(), _dtype(kind))))
+        if value.access is None and isinstance(x, str):
+            if self.counts.get(x, 0) <= 1:
+                return self._bind(name, value)
+            self._settle(x)
+            value = self._value(x)
         if self.assigned.get(name, 0) > 1:
             alone = isinstance(x, str) and x.startswith(TEMP) and self.counts.get(x, 0) <= 1
             fresh = alone and (value.access is None or x in self.own)

@@ -334,7 +334,8 @@ def _decoded(told: Any) -> Any:
     if kind == "type":
         return _NAMED[rest[0]]
     if kind == "array":
-        return types.Array(_decoded(rest[0]), *rest[1:])
+        of, ndim, layout, readonly, aligned = rest
+        return types.Array(_decoded(of), ndim, layout, readonly=readonly, aligned=aligned)
     parts = list(map(_decoded, rest))
     if kind == "dict":
         return dict(zip(parts[::2], parts[1::2], strict=True))

@@ -15,7 +15,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .. import checking
 from ..compiler import jit
+from ..errors import CheckedAccessError
 from .affine import ONE, Affine
 from .expressions import F4, F8
 from .form import Buffer, Program
@@ -24,6 +26,9 @@ from .writer import BYTES, ELEMENT, Writer
 DONE, OTHER, UNFIT, NAN = 0, -1, -2, -3
 """Done; arguments of other types or another pattern of equal extents; sizes for which the program's assumptions do not hold; done, and
 there is a NaN in an output that is watched."""
+
+LEFT = -1000
+"""In checked mode, LEFT - k: access k of `checks` (from 1) left its buffer."""
 
 DTYPES = {F8: np.dtype(np.float64), F4: np.dtype(np.float32)}
 LARGEST = 1 << 46
@@ -54,6 +59,7 @@ class Compiled:
         body = writer.text()
         self.scratch = any(b.role == "temporary" for b in writer.arguments)
         """Whether it needs scratch memory at all."""
+        self.checks = writer.checks
         self.text = body + _Entry(program, self.given, writer.arguments, number, watched).text()
         part = jit.compiled(self.text, jit.VECTORISED)
         self.library = jit.Library(part.code, ["tg_entry"], _objects(), part.asks, None)
@@ -61,6 +67,14 @@ class Compiled:
         self.call = jit.builtin(self.library.addresses["tg_entry"], name, self.library)
         """(*arguments, *outputs, scratch) -> a code, or bytes of scratch that it needs; with `number`, the first output is none of the
         arguments but what comes back."""
+
+    def refuse(self, code: int) -> None:
+        """Raise what a code of checked mode tells."""
+        if code <= LEFT:
+            raise CheckedAccessError(
+                f"{self.program.name} left a buffer at {self.checks[LEFT - code - 1]} in its derivative. The function indexes beyond its "
+                "arrays, or tapegrad is wrong: run it with numba.njit(boundscheck=True) to see which."
+            )
 
 
 def _objects() -> dict[str, int]:
@@ -145,7 +159,15 @@ class _Entry:
         self._scratch(self.argument(total - 1))
         passed = [f"ptr {self.at[b]}" for b in self.pointers]
         passed += [f"i64 {self.sizes[s]}" for s in self.program.sizes]
-        self.lines.append(f"  call void @work({', '.join(passed)})")
+        left = self.let(f"call i32 @work({', '.join(passed)})")
+        if checking.on():
+            self.count += 1
+            k = self.count
+            test = self.let(f"icmp eq i32 {left}, 0")
+            self.lines += [f"  br i1 {test}, label %kept{k}, label %left{k}", f"left{k}:"]
+            wide = self.let(f"sext i32 {left} to i64")
+            self._answer(self.let(f"sub i64 {LEFT}, {wide}"))
+            self.lines.append(f"kept{k}:")
         for b in self.watched:
             self._watch(b)
         if self.number:

@@ -7,6 +7,9 @@ Every buffer is memory of its own, so each pointer is `noalias`. Loops that were
 `parallel_accesses`; sums in registers may be taken in any order. Nothing is promised beyond what order proved. All reads and
 writes of memory go through `_read` and `_write`.
 
+In checked mode (`checking`) each index is compared with its extent before the access: `@work` then returns which access left its
+buffer, by its place in `checks` and one more, or 0.
+
 With `guarded`, products of a cotangent and a partial are 0 where the cotangent is, however infinite the partial.
 """
 
@@ -16,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import vecmath
+from .. import checking, vecmath
 from ..vecmath.expression import Code, Value, narrowed, select, widened
 from ..vecmath.tracing import UFUNCS, Traced
 from .affine import Affine
@@ -73,6 +76,9 @@ class Writer:
         self.vars = {s: f"%size{k}" for k, s in enumerate(program.sizes)}
         self.strides: dict[Buffer, list[str]] = {}
         self.groups: list[str] = []
+        self.checked = checking.on()
+        self.checks: list[str] = []
+        """The accesses that are checked, as people read them."""
 
     # ------------------------------------------------------------------------------------------ whole numbers
 
@@ -99,14 +105,27 @@ class Writer:
         if not a.index:
             return pointer
         total = ""
-        for i, stride in zip(a.index, self.strides[a.buffer], strict=True):
+        if self.checked:
+            self.checks.append(str(a))
+        for i, n, stride in zip(a.index, a.buffer.extents, self.strides[a.buffer], strict=True):
             part = self.whole(i)
+            if self.checked:
+                self._check(part, self.whole(n))
             part = part if stride == "1" else self._let(f"mul nsw i64 {part}, {stride}")
             total = self._let(f"add nsw i64 {total}, {part}") if total else part
         kind = ELEMENT[a.buffer.dtype]
         return self.code.emit(
             f"getelementptr inbounds {kind}, ptr {pointer}, i64 {total}", "ptr"
         ).name
+
+    def _check(self, index: str, extent: str) -> None:
+        """Leave `@work` where an index is none of its axis; a negative one is a very large unsigned one."""
+        test = self.code.emit(f"icmp ult i64 {index}, {extent}", "i1").name
+        self.code._count += 1
+        k = self.code._count
+        self._line(
+            f"  br i1 {test}, label %fine{k}, label %left{k}", f"left{k}:", f"  ret i32 {len(self.checks)}", f"fine{k}:"
+        )  # fmt: skip
 
     def _group(self, a: Access) -> str:
         if a.buffer.is_register or not self.groups:
@@ -266,10 +285,10 @@ class Writer:
         kinds += [f"i64 {self.vars[s]}" for s in self.program.sizes]
         work = "\n".join(
             [
-                f"define internal void @work({', '.join(kinds)}) noinline nounwind {{",
+                f"define internal i32 @work({', '.join(kinds)}) noinline nounwind {{",
                 "entry:",
                 *self.code.lines,
-                "  ret void",
+                "  ret i32 0",
                 "}",
             ]
         )
