@@ -11,10 +11,12 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.errors import NotDifferentiable
+from tapegrad import checking
+from tapegrad.errors import CheckedAccessError, NotDifferentiable
 from tapegrad.native import formed
 from tapegrad.program import compiling, order, residuals
 from tapegrad.program.affine import affine
+from tapegrad.program.arrays import Builder
 from tapegrad.program.form import Access, Buffer, Range, Site, Store
 from tapegrad.program.passes import PASSES, fusion, scope
 from tests import programs_random as programs
@@ -55,6 +57,9 @@ TRAPS = {
     "name of a new array": "r = x + y\nfor t in range(3):\n    r = r * x\nx[:] = r",
     "formula that waits": "t = x[0] * y[0]\nx[0], y[0] = y[0] * t, x[0] + t",
     "array in an outer product": "m[:] = x[:, None] * y[None, :] + m\nm[1] = m[0] * m[1]",
+    "two numbers chosen at once": "for i in range(1, n):\n    s = x[i]\n    t = y[i]\n    if x[i] > 1.0:\n        s = s + 1.0\n        t = s * 2.0\n    y[i] = s * t",
+    "swapped elements": "x[0], x[1] = x[1], x[0]\nx[2], y[2] = x[2] * y[2], x[2]",
+    "formulas under two names": "a, b = x * y, x + y\nx[:] = a\ny[:] = b * x\nx[1:] = a[1:] * b[:-1]",
     "division in place": "for i in range(n):\n    for j in range(n):\n        m[i, j] /= 2.0 + m[j, j] * m[j, j]",
 }  # fmt: skip
 
@@ -294,6 +299,50 @@ def test_ties_share():
 
     x = np.array([1.0, 1.0, 1.0])
     assert np.allclose(tg.grad(one(f))(x), 2 / 3 - 1 / 3 + 0.5)
+
+
+def test_which_way_a_function_goes(monkeypatch):
+    """Array programs and nests go by the form where the environment says so; what has another way says why."""
+
+    def nest(x):
+        y = x * x
+        for i in range(1, y.size):
+            y[i] += y[i - 1]
+        return np.sum(y)
+
+    def line(x):
+        s = 0.0
+        for i in range(x.size):
+            s += x[i] ** 3
+        return s
+
+    x = np.arange(1.0, 5.0)
+    want = tg.grad(one(nest, "adjoint"))(x)
+    for on in ("1", "0"):
+        monkeypatch.setenv("TAPEGRAD_FORM", on)
+        function = one(nest, "auto")
+        assert np.allclose(tg.grad(function)(x), want)
+        assert function.explain().startswith("engine: form" if on == "1" else "engine: adjoint")
+    monkeypatch.setenv("TAPEGRAD_FORM", "1")
+    function = one(line, "auto")
+    assert np.allclose(tg.grad(function)(x), 3 * x * x)
+    assert "the program form does not have it" in function.explain()
+
+
+def test_checked_mode_tells_of_an_access_that_leaves_its_buffer():
+    def f(x, k):
+        s = 0.0
+        for i in range(k):
+            for j in range(2):
+                s += x[i] * x[i] * (j + 1)
+        return s
+
+    x = np.arange(1.0, 4.0)
+    with checking.checked(), mock.patch.object(Builder, "claim", lambda *_: None):
+        function = one(f)
+        assert np.allclose(tg.grad(function)(x, 3), 6 * x)
+        with pytest.raises(CheckedAccessError, match=r"left a buffer at x\["):
+            tg.grad(function)(x, 4)
 
 
 def test_second_derivatives_come_from_the_adjoint():

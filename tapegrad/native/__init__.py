@@ -20,6 +20,9 @@ overloading the second engine: the function runs on numbers that record; its num
            on them in `overloads`, how a program comes to use them in `retyping`
 pipelines  Numba's compiler as derivatives use it
 complaints what Numba says against a program, told of the user's lines
+forming    the Numba front end of the program form (`tapegrad.program`): the tree becomes statements over regions
+formulas   what its operations compute
+formed     derivatives by the form, with the adjoint behind them for what does not fit
 store      generated code on disk
 options    what `tg.njit` may be asked for
 function   `tg.njit`: compiled variants, called from Python and from jitted code

@@ -33,11 +33,8 @@ _DTYPES = {"f8": np.dtype(np.float64), "f4": np.dtype(np.float32)}
 
 
 def switched_on() -> bool:
-    """Whether mode "auto" may take the form: TAPEGRAD_FORM=0 says no."""
-    return os.environ.get("TAPEGRAD_FORM", DEFAULT) != "0"
-
-
-DEFAULT = "0"
+    """Whether mode "auto" takes the form where it has the function: `TAPEGRAD_FORM=1` in the environment says so."""
+    return os.environ.get("TAPEGRAD_FORM", "0") not in ("", "0")
 
 
 class ByForm:
@@ -172,7 +169,7 @@ class ByForm:
         def call(*args: Any) -> Any:
             if plain:
                 bars = [like(args[k]) for k in places]
-                held = nothing
+                held: Any = nothing
                 if needed:
                     held = getattr(threads, "scratch", None)
                     threads.scratch = None

@@ -1075,6 +1075,8 @@ class Derived:
         for where in self.adjoint.merged:
             told.append(f"line {where.line}: each pass goes back as soon as it ran")
         told += self.adjoint.loops
+        if self._variant.outside:
+            told.append(f"the program form does not have it: {self._variant.outside}")
         told.append(f"{self.kept} bytes were on the stacks when the last run turned back")
         return "\n".join(told)
 

@@ -1,0 +1,367 @@
+"""What operations compute: operands, indices and functions of a settled program tree as arrays of the form.
+
+`Formulas` knows what names stand for (`env`) and asks the builder for shapes, claims and reductions; it binds no name and stores
+nothing but what a reduction gathers. Elementwise functions are those that `tapegrad.ops` declares and the writer has code for.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numba.core import types
+
+from ..program.affine import ONE, Affine, affine
+from ..program.arrays import Array, Builder, Index, Outside, of_number, remapped
+from ..program.expressions import B1, F4, F8, Expr, cast, const, node, number
+from ..program.partials import declared
+from .rules import MATH
+from .tree import Const, Op, Operand
+
+WRITTEN = frozenset(
+    """add subtract multiply divide negative power sqrt square reciprocal absolute fabs sign maximum minimum exp exp2 expm1 log log2
+    log10 log1p sin cos tan sinh cosh tanh arcsin arccos arctan arcsinh arccosh arctanh arctan2 hypot cbrt floor ceil trunc
+    clip where""".split()
+)
+"""Elementwise ops that the writer has code for."""
+
+PYTHON = {"max": "larger", "min": "smaller"}
+"""Python's words, which a NaN passes by its place."""
+
+MAKERS = {"np.zeros": 0.0, "np.ones": 1.0, "np.empty": 0.0, "np.full": None}
+
+
+class Formulas:
+    """The values of a program's operations; a reader adds statements."""
+
+    builder: Builder
+    env: dict[str, Array | Affine]
+    typed: Any
+
+    # ------------------------------------------------------------------------------------------ operands
+
+    def _value(self, x: Operand) -> Array:
+        """An operand as an array or a number."""
+        if isinstance(x, Const):
+            if isinstance(x.value, bool) or not isinstance(x.value, int | float):
+                raise Outside(f"{x.text} is no number")
+            return of_number(const(float(x.value)))
+        if x not in self.env:
+            raise Outside(f"{x} has no value here that the form knows")
+        found = self.env[x]
+        return of_number(number(found)) if isinstance(found, Affine) else found
+
+    def _whole(self, x: Operand) -> Affine:
+        """An operand as an affine integer."""
+        if isinstance(x, Const):
+            if type(x.value) is not int:
+                raise Outside(f"{x.text} is no whole number")
+            return affine(x.value)
+        found = self.env.get(x)
+        if not isinstance(found, Affine):
+            raise Outside(f"{x} is no affine index")
+        return found
+
+    def _number(self, x: Operand) -> Expr:
+        value = self._value(x)
+        if value.shape:
+            raise Outside(f"{x} is an array")
+        return value.number()
+
+    # ------------------------------------------------------------------------------------------ indices
+
+    def _indexed(self, base: Array, op: Op) -> Array:
+        """base[index], a view where the base is one."""
+        if not base.shape:
+            raise Outside("an index into what is no array")
+        texts = {f"_{k}": a for k, a in enumerate(op.args)}
+        text = op.index.format(*texts)
+        tree = ast.parse(f"x[{text}]", mode="eval").body
+        assert isinstance(tree, ast.Subscript)
+        parts = list(tree.slice.elts) if isinstance(tree.slice, ast.Tuple) else [tree.slice]
+        return self._subscript(base, parts, texts)
+
+    def _subscript(self, base: Array, parts: list[ast.expr], names: dict[str, Operand]) -> Array:
+        taken = sum(not _is(p, None) and not _is(p, ...) for p in parts)
+        if taken > len(base.shape):
+            raise Outside("more indices than axes")
+        whole = [ast.Slice()] * (len(base.shape) - taken)
+        at = next((k for k, p in enumerate(parts) if _is(p, ...)), None)
+        if at is None:
+            parts = [*parts, *whole]
+        else:
+            parts = [*parts[:at], *whole, *parts[at + 1 :]]
+        shape: list[Affine] = []
+        picks: list[tuple[int | None, int, Affine]] = []
+        d = 0
+        for p in parts:
+            if _is(p, None):
+                shape.append(ONE)
+                continue
+            n = base.shape[d]
+            d += 1
+            if isinstance(p, ast.Slice):
+                lo, hi = (
+                    None if e is None else self._integer(e, names) for e in (p.lower, p.upper)
+                )
+                step = 1 if p.step is None else self._integer(p.step, names).const
+                first, extent = self.builder.sliced(n, lo, hi, step, "a slice")
+                picks.append((len(shape), step, first))
+                shape.append(extent)
+            else:
+                i = self.builder.position(self._integer(p, names), n, "an index")
+                picks.append((None, 0, i))
+
+        def to(index: Index) -> Index:
+            return tuple(i if k is None else index[k] * step + i for k, step, i in picks)
+
+        return remapped(base, tuple(shape), to)
+
+    def _integer(self, e: ast.expr, names: dict[str, Operand]) -> Affine:
+        """The affine integer that the text of an index computes."""
+        if isinstance(e, ast.Constant) and type(e.value) is int:
+            return affine(e.value)
+        if isinstance(e, ast.Name):
+            return self._whole(names[e.id])
+        if isinstance(e, ast.UnaryOp) and isinstance(e.op, ast.USub):
+            return self._integer(e.operand, names) * -1
+        if isinstance(e, ast.BinOp):
+            return _arithmetic(
+                type(e.op), self._integer(e.left, names), self._integer(e.right, names)
+            )
+        raise Outside("an index that is no affine integer")
+
+    # ------------------------------------------------------------------------------------------ functions
+
+    def _pure(self, op: Op) -> Any:
+        rule, args = op.rule or "", op.args
+        kind = self.typed.types.get(op.out[0])
+        if rule in (".shape", "len", ".size"):
+            return self._extent(op, rule)
+        if isinstance(kind, types.Integer) and not isinstance(kind, types.Boolean):
+            return self._integral(rule, args)
+        if rule in ("compare", "not", "bool"):
+            texts = {f"_{k}": a for k, a in enumerate(args)}
+            tree = ast.parse(op.form.format(*texts), mode="eval").body
+            return self._logic(tree, texts)
+        if op.settings and rule not in ("np.sum", "np.max", "np.min", "np.mean"):
+            raise Outside(f"{rule} with settings")
+        dtype = dtype_of(kind)
+        if dtype not in (F8, F4):
+            raise Outside(f"{rule or op.form} gives {kind}, which is no float")
+        if rule in MAKERS or rule.removesuffix("_like") in MAKERS:
+            return self._made(rule, args, kind)
+        if rule in ("np.float64", "np.float32", "float"):
+            return self._applied("cast", [self._value(args[0])], dtype)
+        if rule in ("np.copy", ".copy", "np.ascontiguousarray"):
+            a = self._value(args[0])
+            return Array(a.shape, a.at, a.dtype, None, a.reads)
+        if rule in (".T", "np.transpose") and len(args) == 1:
+            a = self._value(args[0])
+            return remapped(a, a.shape[::-1], lambda index: index[::-1])
+        if rule in ("np.sum", "np.mean", "np.max", "np.min", "np.amax", "np.amin"):
+            return self._reduced(op, rule, dtype)
+        if rule in ("@", "np.dot"):
+            return self._matmul(self._value(args[0]), self._value(args[1]), dtype)
+        if rule == "np.where" and len(args) == 3:
+            condition, a, b = map(self._value, args)
+            if condition.dtype != B1:
+                raise Outside("a condition that is no comparison")
+            return self.builder.elementwise(
+                lambda c, x, y: node("where", c, cast(x, dtype), cast(y, dtype)),
+                condition,
+                a,
+                b,
+                dtype=dtype,
+            )
+        name = PYTHON.get(rule) if len(args) == 2 else None
+        if name is None:
+            function = MATH.get(rule) or (
+                getattr(np, rule[3:], None) if rule.startswith("np.") else None
+            )
+            name = getattr(function, "__name__", "")
+        known = declared(name) if name in WRITTEN or name in PYTHON.values() else None
+        if known is None or len(args) != known.arity:
+            raise Outside(f"{rule or op.form} is no function of the form")
+        return self._applied(name, [self._value(a) for a in args], dtype)
+
+    def _applied(self, name: str, arrays: list[Array], dtype: str) -> Array:
+        def make(*xs: Expr) -> Expr:
+            given = [cast(x, dtype) for x in xs]
+            return given[0] if name == "cast" else node(name, *given)
+
+        if any(a.dtype == B1 for a in arrays):
+            raise Outside("arithmetic with truth values")
+        return self.builder.elementwise(make, *arrays, dtype=dtype)
+
+    def _extent(self, op: Op, rule: str) -> Any:
+        a = self._value(op.args[0])
+        if rule == ".shape":
+            return a.shape[int(op.form.rsplit("[", 1)[1].rstrip("]"))]
+        if rule == "len":
+            return a.shape[0]
+        whole: Any = ONE
+        for n in a.shape:
+            whole = _product(whole, n)
+        return whole
+
+    def _integral(self, rule: str, args: Sequence[Operand]) -> Any:
+        word = {"+": ast.Add, "-": ast.Sub, "*": ast.Mult}.get(rule)
+        if rule == "neg":
+            return self._whole(args[0]) * -1
+        if word is None or len(args) != 2:
+            raise Outside(f"whole numbers by {rule}")
+        if any(isinstance(x, str) and isinstance(self.env.get(x), Array) for x in args):
+            name = {"+": "add", "-": "subtract", "*": "multiply"}[rule]
+            return self._applied(name, [self._value(a) for a in args], F8)
+        a, b = map(self._whole, args)
+        return _product(a, b) if word is ast.Mult else _arithmetic(word, a, b)
+
+    def _logic(self, e: ast.expr, names: dict[str, Operand]) -> Array:
+        """The text of a comparison, or of several joined by words."""
+        if isinstance(e, ast.BoolOp):
+            word = "logical_and" if isinstance(e.op, ast.And) else "logical_or"
+            found = self._logic(e.values[0], names)
+            for v in e.values[1:]:
+                other = self._logic(v, names)
+                found = self.builder.elementwise(
+                    lambda a, b: node(word, a, b), found, other, dtype=B1
+                )
+            return found
+        if isinstance(e, ast.UnaryOp) and isinstance(e.op, ast.Not):
+            found = self._logic(e.operand, names)
+            return self.builder.elementwise(lambda a: node("logical_not", a), found, dtype=B1)
+        if isinstance(e, ast.Compare) and len(e.ops) == 1:
+            word = _TESTS.get(type(e.ops[0]), "")
+            if not word:
+                raise Outside("a comparison of this kind")
+            a, b = (self._operand(x, names) for x in (e.left, e.comparators[0]))
+            if B1 in (a.dtype, b.dtype):
+                raise Outside("a comparison of truth values")
+            dtype = F4 if a.dtype == b.dtype == F4 else F8
+            return self.builder.elementwise(
+                lambda x, y: node(word, cast(x, dtype), cast(y, dtype)), a, b, dtype=B1
+            )
+        if isinstance(e, ast.Name):
+            found = self._value(names[e.id])
+            if found.dtype == B1:
+                return found
+        raise Outside("a condition that is no comparison")
+
+    def _operand(self, e: ast.expr, names: dict[str, Operand]) -> Array:
+        """An operand within the text of a condition."""
+        if isinstance(e, ast.Name):
+            return self._value(names[e.id])
+        if isinstance(e, ast.Constant) and isinstance(e.value, int | float):
+            return of_number(const(float(e.value)))
+        if isinstance(e, ast.UnaryOp) and isinstance(e.op, ast.USub):
+            return self._applied("negative", [self._operand(e.operand, names)], F8)
+        if isinstance(e, ast.Subscript):
+            parts = list(e.slice.elts) if isinstance(e.slice, ast.Tuple) else [e.slice]
+            found = self._subscript(self._operand(e.value, names), parts, names)
+            return found if found.shape else of_number(found.number())
+        word = _BINARY.get(type(e.op)) if isinstance(e, ast.BinOp) else None
+        if word is not None:
+            assert isinstance(e, ast.BinOp)
+            return self._applied(
+                word, [self._operand(e.left, names), self._operand(e.right, names)], F8
+            )
+        raise Outside("an operand of a comparison that the form does not know")
+
+    def _made(self, rule: str, args: Sequence[Operand], kind: Any) -> Array:
+        dtype = dtype_of(kind)
+        if rule.endswith("_like"):
+            base = rule.removesuffix("_like")
+            shape = self._value(args[0]).shape
+            rest = args[1:]
+        else:
+            base, rest = rule, ()
+            count = kind.ndim
+            shape = tuple(map(self._whole, args[:count]))
+            rest = args[count:]
+        for n in shape:
+            self.builder.claim(n, "an extent")
+        fill = MAKERS[base]
+        value = self._number(rest[0]) if fill is None else const(fill, dtype)
+        return Array(
+            shape,
+            lambda _: cast(value, dtype),
+            dtype,
+            None,
+            frozenset(x.access.buffer for x in value.loads),
+        )
+
+    def _reduced(self, op: Op, rule: str, dtype: str) -> Array:
+        value = self._value(op.args[0])
+        axis = op.settings.get("axis")
+        if set(op.settings) - {"axis"} or not value.shape or (axis is None and len(op.args) > 1):
+            raise Outside(f"{rule} with these settings")
+        if value.dtype != dtype:
+            raise Outside(f"{rule} into another dtype")
+        axes: Sequence[int] = range(len(value.shape))
+        if axis is not None:
+            k = self._whole(axis)
+            if k.terms or not -len(value.shape) <= k.const < len(value.shape):
+                raise Outside(f"{rule} over an axis that is not known")
+            axes = [k.const % len(value.shape)]
+        mode = {"m": "+=", "s": "+="}.get(rule[3], "")
+        if rule in ("np.max", "np.amax"):
+            mode = "max="
+        elif rule in ("np.min", "np.amin"):
+            mode = "min="
+        found = self.builder.reduced(value, axes, mode, "m" if mode != "+=" else "sum")
+        if rule != "np.mean":
+            return Array(found.shape, found.at, found.dtype, None, found.reads)
+        count: Any = ONE
+        for d in axes:
+            count = _product(count, value.shape[d])
+        whole = of_number(number(count)) if isinstance(count, Affine) else count
+        return self._applied("divide", [found, whole], dtype)
+
+    def _matmul(self, a: Array, b: Array, dtype: str) -> Array:
+        if not a.shape or not b.shape or (len(a.shape) > 1 and len(b.shape) > 1):
+            raise Outside("a product of matrices is left to BLAS")
+        if a.dtype != dtype or b.dtype != dtype:
+            raise Outside("a product into another dtype")
+        # What is multiplied is read many times: formulas are computed once.
+        a, b = (x if x.access is not None else self.builder.kept(x, "t") for x in (a, b))
+        found = self.builder.product(a, b)
+        return Array(found.shape, found.at, found.dtype, None, found.reads)
+
+
+_TESTS = {
+    ast.Lt: "less", ast.LtE: "less_equal", ast.Gt: "greater", ast.GtE: "greater_equal", ast.Eq: "equal", ast.NotEq: "not_equal",
+}  # fmt: skip
+_BINARY = {ast.Add: "add", ast.Sub: "subtract", ast.Mult: "multiply", ast.Div: "divide"}
+
+
+def dtype_of(kind: Any) -> str:
+    if isinstance(kind, types.Boolean):
+        return B1
+    if isinstance(kind, types.Array):
+        kind = kind.dtype
+    return {types.float64: F8, types.float32: F4}.get(kind, "")
+
+
+def _is(e: ast.expr, value: Any) -> bool:
+    return isinstance(e, ast.Constant) and e.value is value
+
+
+def _arithmetic(word: Any, a: Affine, b: Affine) -> Affine:
+    if word is ast.Add:
+        return a + b
+    if word is ast.Sub:
+        return a - b
+    if word is ast.Mult and not (a.terms and b.terms):
+        return b * a.const if b.terms else a * b.const
+    raise Outside("an index that is no affine integer")
+
+
+def _product(a: Any, b: Any) -> Any:
+    """The product of whole numbers; where it is not affine, as a float, exact up to 2**53."""
+    if isinstance(a, Affine) and isinstance(b, Affine) and not (a.terms and b.terms):
+        return _arithmetic(ast.Mult, a, b)
+    given = [number(x) if isinstance(x, Affine) else x.number() for x in (a, b)]
+    return of_number(node("multiply", *given))
