@@ -23,7 +23,8 @@ from ..compiler import jit
 from ..program.affine import ONE, Affine, affine
 from ..program.arrays import Outside
 from ..program.compiling import differentiated, prepared
-from ..program.form import Loop, Program
+from ..program.derivative import active
+from ..program.form import Loop, Program, sites
 from ..program.partials import Formless
 from ..program.running import DONE, NAN, UNFIT, Argument, Compiled
 from . import forming, inference, settling
@@ -80,6 +81,16 @@ class ByForm:
         self.kept = 0
         """Bytes of scratch memory that the last call took."""
         self._other: Any = None
+        used = active(
+            list(sites(self.generic.program.body)),
+            [self.generic.given[w] for w in self.wanted],
+            self.generic.program.outputs,
+        )
+        idle = {w for w in self.wanted if self.generic.given[w] not in used}
+        self.unused = tuple(
+            i for i in positions if (own := settling.leaves(parts[i])) and idle.issuperset(own)
+        )
+        """Positions of parameters that no result is made from."""
 
     def _read(self, shapes: Sequence[Any]) -> forming.Formed:
         program = self.typed.program
