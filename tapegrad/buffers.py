@@ -4,7 +4,8 @@ An ndarray cannot be tracked, so the buffer has to be a tensor from the start. `
 closure, defaults and globals, but finds a namespace of its own where its globals or its closure say NumPy: there `zeros` and the other
 functions that make a new array (`MAKERS`) make an untracked tensor of it while a transform or a trace runs, if its numbers are floats.
 Python functions of the user's that the function reaches by name (helpers, functions of closures and of the user's modules, itself in
-a recursion) are copied in the same way. Everything else is looked up where it always was, at the moment that it is looked up.
+a recursion, methods of `self` and of objects that it names) are copied in the same way. Everything else is looked up where it always
+was, at the moment that it is looked up.
 
 Invariant: nothing that exists is changed, so that no other call and no other thread notices; and a function is copied only if what it
 reaches both makes arrays and writes to some (`_Reading`). `plain_buffers()` switches it off, `adoptions(f)` says what it does.
@@ -246,14 +247,36 @@ def _is_users_module(value: Any) -> bool:
     return top not in _LIBRARIES and top not in sys.stdlib_module_names
 
 
+def _methods(value: Any) -> dict[str, types.FunctionType] | None:
+    """The methods of an object of the user's that may have a shadow (`_shadow`); None for anything else."""
+    kind = type(value)
+    if type(kind) is not type or kind.__module__ == "builtins" or not hasattr(value, "__dict__"):
+        return None
+    top = kind.__module__.partition(".")[0]
+    if top != "__main__" and (top in _LIBRARIES or top in sys.stdlib_module_names):
+        return None
+    bases = kind.__mro__[:-1]
+    if any("__slots__" in vars(k) or "__init_subclass__" in vars(k) for k in bases):
+        return None
+    if isinstance(value, Tensor | np.ndarray | BaseException):
+        return None
+    found = {n: f for k in reversed(bases) for n, f in vars(k).items()}
+    return {n: f for n, f in found.items() if _is_users(f)}
+
+
 class _Reach:
-    """A function of the user's, and what it finds under the names that it mentions."""
+    """A function of the user's, and what it finds under the names that it mentions; of a method also what it finds in its class."""
 
-    __slots__ = ("cells", "code", "function", "globals", "makes", "modules")
+    __slots__ = ("cells", "code", "function", "globals", "makes", "methods", "modules", "objects", "own")  # fmt: skip
 
-    def __init__(self, f: types.FunctionType) -> None:
+    def __init__(self, f: types.FunctionType, methods: dict[str, types.FunctionType]) -> None:
         self.function = f
+        self.methods = methods
         self.code = _code(f.__code__)
+        self.own = [methods[name] for name in self.code.names if name in methods]
+        if methods and "self" not in f.__code__.co_varnames[:1]:
+            self.own = []
+        self.objects: dict[str, dict[str, types.FunctionType]] = {}
         self.globals: dict[str, Any] = {}
         self.cells: dict[str, Any] = {}
         self.modules: dict[str, dict[str, Any]] = {}
@@ -271,6 +294,10 @@ class _Reach:
     def _note(self, held: dict[str, Any], name: str, value: Any) -> None:
         if value is np or id(value) in _BY_IDENTITY or _is_users(value):
             held[name] = value
+        elif (methods := _methods(value)) is not None:
+            if any(n in self.code.names or n == "__call__" for n in methods):
+                held[name] = value
+                self.objects[name] = methods
         elif _is_users_module(value):
             parts = vars(value)
             functions = {n: parts[n] for n in self.code.names if n in parts and _is_users(parts[n])}
@@ -278,13 +305,18 @@ class _Reach:
                 held[name] = value
                 self.modules[name] = functions
 
-    def calls(self) -> Iterator[types.FunctionType]:
-        """Functions of the user's that it may call."""
+    def calls(self) -> Iterator[tuple[types.FunctionType, dict[str, types.FunctionType]]]:
+        """Functions of the user's that it may call, each with the methods of the class that it was found in."""
         for value in (*self.globals.values(), *self.cells.values()):
             if type(value) is types.FunctionType and _is_users(value):
-                yield value
+                yield value, {}
         for functions in self.modules.values():
-            yield from functions.values()
+            yield from ((f, {}) for f in functions.values())
+        for methods in self.objects.values():
+            mentioned = (f for n, f in methods.items() if n in self.code.names or n == "__call__")
+            yield from ((f, methods) for f in mentioned)
+        for f in self.own:
+            yield f, self.methods
 
 
 # ------------------------------------------------------------------------------------------ copies
@@ -330,16 +362,20 @@ class _Module(types.ModuleType):
 class _Plan:
     """The copy of a function, and what has to be as it was for the copy to stand for it."""
 
-    __slots__ = ("copied", "copy", "seen")
+    __slots__ = ("copied", "copies", "copy", "seen", "shadows")
 
-    def __init__(self, f: types.FunctionType) -> None:
+    def __init__(
+        self, f: types.FunctionType, methods: dict[str, types.FunctionType] | None = None
+    ) -> None:
         reached: dict[int, _Reach] = {}
-        unseen = [f]
+        unseen: list[Any] = [(f, methods or {})]
         while unseen:
-            g = unseen.pop()
+            g, of = unseen.pop()
             if id(g) not in reached:
-                reach = reached[id(g)] = _Reach(g)
+                reach = reached[id(g)] = _Reach(g, of)
                 unseen += reach.calls()
+        self.copies: dict[int, Any] = {}
+        self.shadows: dict[int, Any] = {}
         self.seen = [_seen(reach, reach.function is f) for reach in reached.values()]
         self.copy: Any = None
         self.copied: list[types.FunctionType] = []
@@ -352,22 +388,45 @@ class _Plan:
             more = {
                 key
                 for key, reach in able.items()
-                if key not in wanted and any(id(g) in wanted for g in reach.calls())
+                if key not in wanted and any(id(g) in wanted for g, _ in reach.calls())
             }
             wanted |= more
             grown = bool(more)
         if id(f) not in wanted:
             return
         spaces: dict[int, _Globals] = {}
-        copies: dict[int, Any] = {}
+        copies = self.copies
         for key in wanted:
             g = reached[key].function
             space = spaces.setdefault(id(g.__globals__), _Globals(g.__globals__))
             copies[key] = _empty_copy(g, space)
         for key in wanted:
-            _fill(reached[key], copies, copies[key].__globals__)
+            _fill(reached[key], self, copies[key].__globals__)
         self.copy = copies[id(f)]
         self.copied = [self.copy, *(c for key, c in copies.items() if key != id(f))]
+
+    def shadow(self, value: Any) -> Any:
+        """An object that shares the attributes of another, and whose methods are the copies; the object itself where none is copied."""
+        methods = _methods(value) or {}
+        copied = {n: self.copies[id(f)] for n, f in methods.items() if id(f) in self.copies}
+        if not copied:
+            return value
+        held = self.shadows.get(id(value))
+        if held is not None and held[0]() is value:
+            return held[1]
+        kind, itself = type(value), weakref.ref(value)
+        space: dict[str, Any] = {
+            "__module__": kind.__module__,
+            "__qualname__": kind.__qualname__,
+            **copied,
+        }
+        if kind.__hash__ is object.__hash__ and kind.__eq__ is object.__eq__:
+            space["__hash__"] = lambda shadow: hash(itself())
+            space["__eq__"] = lambda shadow, other: other is shadow or other is itself()
+        made: Any = object.__new__(type(kind.__name__, (kind,), space))
+        made.__dict__ = value.__dict__
+        self.shadows[id(value)] = (itself, made)
+        return made
 
     def holds(self, f: types.FunctionType) -> bool:
         """Whether everything that was looked at is as it was."""
@@ -379,6 +438,7 @@ def _seen(reach: _Reach, first: bool) -> Callable[[types.FunctionType], bool]:
     f = reach.function
     itself = None if first else weakref.ref(f)
     code, defaults = f.__code__, f.__defaults__
+    own = [(weakref.ref(g), g.__code__) for g in reach.own]
     names = [(name, weakref.ref(value)) for name, value in reach.globals.items()]
     cells = [(name, weakref.ref(value)) for name, value in reach.cells.items()]
     parts = [
@@ -391,13 +451,17 @@ def _seen(reach: _Reach, first: bool) -> Callable[[types.FunctionType], bool]:
         g = given if itself is None else itself()
         if g is None or g.__code__ is not code or g.__defaults__ is not defaults:
             return False
+        for method, text in own:
+            now = method()
+            if now is None or now.__code__ is not text:
+                return False
         space = g.__globals__
         for name, value in names:
             if space.get(name) is not value():
                 return False
         if cells:
-            now = dict(zip(code.co_freevars, g.__closure__ or (), strict=True))
-            if any(content(now[name]) is not value() for name, value in cells):
+            held = dict(zip(code.co_freevars, g.__closure__ or (), strict=True))
+            if any(content(held[name]) is not value() for name, value in cells):
                 return False
         for module, name, value in parts:
             if getattr(module(), name, None) is not value():
@@ -412,7 +476,7 @@ def _empty_copy(f: types.FunctionType, space: _Globals) -> types.FunctionType:
     cells = []
     for name, cell in zip(f.__code__.co_freevars, f.__closure__ or (), strict=True):
         value = content(cell)
-        own = value is np or id(value) in _BY_IDENTITY or _is_users(value)
+        own = value is np or id(value) in _BY_IDENTITY or _is_users(value) or bool(_methods(value))
         own = own and name not in _code(f.__code__).rebinds
         cells.append(types.CellType(value) if own else cell)
     copy = types.FunctionType(f.__code__, space, f.__name__, f.__defaults__, tuple(cells) or None)
@@ -422,15 +486,18 @@ def _empty_copy(f: types.FunctionType, space: _Globals) -> types.FunctionType:
     return copy
 
 
-def _fill(reach: _Reach, copies: dict[int, Any], space: _Globals) -> None:
+def _fill(reach: _Reach, plan: _Plan, space: _Globals) -> None:
     """Put what stands for NumPy, for its makers and for copied functions where a copy looks them up."""
 
     def other(value: Any) -> Any:
         if value is np:
             return _namespace
         made = _BY_IDENTITY.get(id(value))
-        return copies.get(id(value), value) if made is None else made
+        if made is not None:
+            return made
+        return plan.shadow(value) if _methods(value) else copies.get(id(value), value)
 
+    copies = plan.copies
     f, copy = reach.function, copies[id(reach.function)]
     for name, value in reach.globals.items():
         if name in reach.modules:
@@ -461,26 +528,26 @@ def adopted(f: Any) -> Any:
     if kind is types.FunctionType:
         plan = _plan(f)
         return f if plan is None or plan.copy is None else plan.copy
-    if kind is types.MethodType:
-        copy = adopted(f.__func__)
-        return f if copy is f.__func__ else types.MethodType(copy, f.__self__)
     if kind is functools.partial:
         copy = adopted(f.func)
         return f if copy is f.func else functools.partial(copy, *f.args, **f.keywords)
-    call = getattr(kind, "__call__", None)  # noqa: B004  the function of the class, to copy it
-    if type(call) is types.FunctionType:
-        copy = adopted(call)
-        return f if copy is call else types.MethodType(copy, f)
+    bound = f if kind is types.MethodType else getattr(f, "__call__", None)  # noqa: B004  the method, to copy it
+    if type(bound) is types.MethodType and type(bound.__func__) is types.FunctionType:
+        plan = _plan(bound.__func__, _methods(bound.__self__))
+        if plan is not None and plan.copy is not None:
+            return types.MethodType(plan.copy, plan.shadow(bound.__self__))
     return f
 
 
-def _plan(f: types.FunctionType) -> _Plan | None:
+def _plan(
+    f: types.FunctionType, methods: dict[str, types.FunctionType] | None = None
+) -> _Plan | None:
     if not _is_users(f):
         return None
     held = _plans.get(id(f))
     if held is not None and held[0]() is f and held[1].holds(f):
         return held[1]
-    plan = _Plan(f)
+    plan = _Plan(f, methods)
     if len(_plans) >= _MOST:
         _plans.clear()
     _plans[id(f)] = (weakref.ref(f), plan)
@@ -498,8 +565,9 @@ def adoptions(f: Any) -> list[str]:
     >>> len(adoptions(f))
     1
     """
+    methods = _methods(getattr(f, "__self__", None))
     f = getattr(f, "__func__", getattr(f, "func", f))
-    plan = _plan(f) if type(f) is types.FunctionType else None
+    plan = _plan(f, methods) if type(f) is types.FunctionType else None
     copied = plan.copied if plan is not None else []
     return [
         f"{g.__qualname__} ({g.__code__.co_filename}:{g.__code__.co_firstlineno})" for g in copied

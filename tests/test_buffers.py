@@ -337,3 +337,78 @@ def test_a_helper_that_is_bound_anew_on_the_way():
     np.testing.assert_allclose(tg.grad(f)(X), 2 * X)
     assert inner is np.exp
     np.testing.assert_allclose(tg.grad(f)(X), np.exp(X))
+
+
+class Pendulum:
+    def __init__(self, length):
+        self.length = length
+        self.seen = []
+
+    def slope(self, z):
+        dz = np.empty(2)
+        dz[0] = z[1]
+        dz[1] = -np.sin(z[0]) / self.length
+        return dz
+
+    def path(self, z0):
+        self.seen.append(self)
+        z = np.zeros((4, 2))
+        z[0] = z0
+        for i in range(3):
+            z[i + 1] = z[i] + 0.1 * self.slope(z[i])
+        return z
+
+    def __len__(self):
+        return 1
+
+
+class Damped(Pendulum):
+    def slope(self, z):
+        dz = np.zeros(2)
+        dz[0] = z[1]
+        dz[1] -= np.sin(z[0]) / self.length + 0.1 * z[1]
+        return dz
+
+
+PENDULUM = Damped(2.0)
+
+
+def swing(z):
+    return np.sum(PENDULUM.path(z) ** 2)
+
+
+def test_methods_of_objects():
+    z = np.array([0.4, -0.2])
+    here = Damped(2.0)
+    steps = 1e-6 * np.eye(2)
+    expected = [(swing(z + h) - swing(z - h)) / 2e-6 for h in steps]
+    PENDULUM.seen.clear()
+    for f in (swing, lambda z: np.sum(here.path(z) ** 2)):
+        np.testing.assert_allclose(tg.grad(f)(z), expected, rtol=1e-8)
+        np.testing.assert_allclose(tg.compile(tg.grad(f))(z), expected, rtol=1e-8)
+    jacobian = tg.jacobian(here.path)(z)
+    np.testing.assert_allclose(
+        np.einsum("ij,ijk->k", 2 * here.path(z), jacobian), expected, rtol=1e-8
+    )
+    assert all(PENDULUM == p for p in PENDULUM.seen) and isinstance(PENDULUM.seen[0], Damped)
+    here.length = 3.0
+    assert not np.allclose(tg.grad(lambda z: np.sum(here.path(z) ** 2))(z), expected)
+    assert type(here.path(z)) is np.ndarray and type(here.slope) is types.MethodType
+
+
+def test_attributes_that_methods_set():
+    class Counted(Damped):
+        def path(self, z0):
+            self.calls = getattr(self, "calls", 0) + 1
+            z = np.zeros((2, 2))
+            z[0] = z0
+            z[1] = self.slope(z0)
+            return z
+
+    counted = Counted(2.0)
+    for k in range(3):
+        tg.grad(lambda z: np.sum(counted.path(z)))(np.array([0.4, -0.2]))
+        assert counted.calls == k + 1
+    counted.calls = 7
+    tg.jacobian(counted.path)(np.array([0.4, -0.2]))
+    assert counted.calls == 8 and vars(counted).keys() == {"length", "seen", "calls"}
