@@ -17,7 +17,7 @@ import functools
 import sys
 import types
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import lru_cache
@@ -362,7 +362,7 @@ class _Module(types.ModuleType):
 class _Plan:
     """The copy of a function, and what has to be as it was for the copy to stand for it."""
 
-    __slots__ = ("copied", "copies", "copy", "seen", "shadows")
+    __slots__ = ("copied", "copies", "copy", "reached", "seen", "shadows")
 
     def __init__(
         self, f: types.FunctionType, methods: dict[str, types.FunctionType] | None = None
@@ -374,9 +374,10 @@ class _Plan:
             if id(g) not in reached:
                 reach = reached[id(g)] = _Reach(g, of)
                 unseen += reach.calls()
+        self.seen: list[Callable[[types.FunctionType], bool]] = []
         self.copies: dict[int, Any] = {}
         self.shadows: dict[int, Any] = {}
-        self.seen = [_seen(reach, reach.function is f) for reach in reached.values()]
+        self.reached = list(reached.values())
         self.copy: Any = None
         self.copied: list[types.FunctionType] = []
         if not any(reach.code.writes for reach in reached.values()):
@@ -402,6 +403,8 @@ class _Plan:
             copies[key] = _empty_copy(g, space)
         for key in wanted:
             _fill(reached[key], self, copies[key].__globals__)
+        self.seen = [_seen(reach, reach.function is f) for reach in self.reached]
+        self.reached = []
         self.copy = copies[id(f)]
         self.copied = [self.copy, *(c for key, c in copies.items() if key != id(f))]
 
@@ -517,7 +520,69 @@ def _fill(reach: _Reach, plan: _Plan, space: _Globals) -> None:
 # ------------------------------------------------------------------------------------------ the door
 
 _plans: dict[int, tuple[weakref.ref[Any], _Plan]] = {}
+"""Plans of functions that are copied, by identity."""
+
+_as_they_are: dict[types.CodeType, Callable[[types.FunctionType], bool]] = {}
+"""By their code: whether a function runs as it is because what it reaches is what another one of this code reached."""
+
 _MOST = 256
+
+
+def _unneeded(reached: Sequence[_Reach]) -> Callable[[types.FunctionType], bool]:
+    """A check that a function, perhaps a new one of the same code, reaches what the first one of these does."""
+    first, *rest = reached
+    space = first.function.__globals__
+    names = [(r.function.__globals__, n, v) for r in reached for n, v in r.globals.items()]
+    names += [
+        (vars(r.globals[m]), n, v)
+        for r in reached
+        for m in r.modules
+        for n, v in r.modules[m].items()
+    ]
+    functions = [(r.function, _contents(r.function)) for r in rest]
+    functions += [(f, _contents(f)) for r in reached for f in r.own]
+    others = [(weakref.ref(f), f.__code__, contents) for f, contents in functions]
+    own = _contents(first.function)
+
+    def same(f: types.FunctionType) -> bool:
+        if f.__globals__ is not space or (own and not _hold(f, own)):
+            return False
+        for where, name, value in names:
+            if where.get(name) is not value:
+                return False
+        for ref, code, contents in others:
+            g = ref()
+            if g is None or g.__code__ is not code or (contents and not _hold(g, contents)):
+                return False
+        return True
+
+    return same
+
+
+def _contents(f: types.FunctionType) -> list[Any]:
+    """What a function closes over, held weakly; of data the type, since other data changes nothing."""
+    found: list[Any] = []
+    for cell in f.__closure__ or ():
+        value = content(cell)
+        try:
+            found.append(type(value) if type(value) in _DATA else weakref.ref(value))
+        except TypeError:
+            found.append(type(value))
+    return found
+
+
+def _hold(f: types.FunctionType, contents: list[Any]) -> bool:
+    """Whether a function closes over these."""
+    for cell, before in zip(f.__closure__ or (), contents, strict=True):
+        value = content(cell)
+        if type(value) is not before and (isinstance(before, type) or before() is not value):
+            return False
+    return True
+
+
+_DATA = frozenset(
+    (float, int, bool, complex, str, tuple, list, dict, type(None), np.ndarray, np.float64, Tensor)
+)
 
 
 def adopted(f: Any) -> Any:
@@ -526,6 +591,9 @@ def adopted(f: Any) -> Any:
         return f
     kind = type(f)
     if kind is types.FunctionType:
+        as_it_is = _as_they_are.get(f.__code__)
+        if as_it_is is not None and as_it_is(f):
+            return f
         plan = _plan(f)
         return f if plan is None or plan.copy is None else plan.copy
     if kind is functools.partial:
@@ -548,6 +616,11 @@ def _plan(
     if held is not None and held[0]() is f and held[1].holds(f):
         return held[1]
     plan = _Plan(f, methods)
+    if plan.copy is None:
+        if len(_as_they_are) >= _MOST:
+            _as_they_are.clear()
+        _as_they_are[f.__code__] = _unneeded(plan.reached)
+        return None
     if len(_plans) >= _MOST:
         _plans.clear()
     _plans[id(f)] = (weakref.ref(f), plan)

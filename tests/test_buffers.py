@@ -241,6 +241,21 @@ def test_copies_keep_no_function_alive():
     assert ref() is None
 
 
+def test_what_a_function_closes_over_is_not_kept_alive():
+    def made(values, inner):
+        return lambda x: np.sum(inner(x) * values)
+
+    values = np.ones(3)
+    f = made(values, lambda x: x * 2)
+    np.testing.assert_allclose(tg.grad(f)(X), [2.0, 2.0, 2.0])
+    refs = weakref.ref(values), weakref.ref(f)
+    del f, values
+    gc.collect()
+    assert [ref() for ref in refs] == [None, None]
+    for inner, slope in ((lambda x: x * 3, 3 * np.ones(3)), (square, 2 * X), (np.sin, np.cos(X))):
+        np.testing.assert_allclose(tg.grad(made(np.ones(3), inner))(X), slope)
+
+
 def test_other_threads_see_nothing():
     inside, out = threading.Event(), threading.Event()
 
