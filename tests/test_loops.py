@@ -867,7 +867,7 @@ def dense(x, checkpoint):
 
 
 def scaled(x, checkpoint):
-    """A plain array that is overwritten."""
+    """A plain array that is overwritten: a buffer, whose old values are kept."""
     w = np.ones(4)
     for a in (0.9, 1.1, 1.3):
         w *= a
@@ -931,7 +931,7 @@ def test_a_step_runs_again_as_it_ran(f):
     for of in (tg.grad(f), pushed):
         expected = of(X, False)
         for checkpoint in (7, True):
-            if f in (named, layers):
+            if f in (named, layers, scaled):
                 np.testing.assert_allclose(of(X, checkpoint), expected, rtol=1e-9)
             else:
                 with pytest.raises(GraphError, match="run again|inplace"):
