@@ -21,6 +21,7 @@ The generated text is kept: `tg.sin.source` shows it.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import linecache
 import math
@@ -182,6 +183,25 @@ def compiled_as(form: Callable[..., Any]) -> Callable[[Any], Any]:
 
 
 compiled_as(lambda condition, a, b: a if condition else b)(select)
+
+
+def refined(plain: Callable[..., Any]) -> Callable[[Any], Any]:
+    """Decorator: a formula of rules whose value is that of `plain`, which is cheaper and is what arrays and compiled code take.
+
+    What is decorated is what is *recorded*, where the rule is itself differentiated: the derivative of `plain` would lose digits.
+    Native functions take it always, since their derivatives are made of texts.
+    """
+
+    def note(recorded: Any) -> Any:
+        @functools.wraps(recorded)
+        def formula(*operands: Any) -> Any:
+            on_tape = any(isinstance(x, Tensor) for x in operands)
+            return (recorded if on_tape else plain)(*operands)
+
+        formula.recorded = recorded  # type: ignore[attr-defined]
+        return compiled_as(plain)(formula)
+
+    return note
 
 
 def conj(x: Any) -> Any:

@@ -132,13 +132,13 @@ class Continuous(_Distribution):
         return self._function(self._sf, "sf", x, args, named)
 
     def logcdf(self, x: Any, *args: Any, **named: Any) -> Any:
-        """Logarithm of the cdf."""
+        """Logarithm of the cdf. Without a formula of its own, its second derivatives in a far tail are differences of large terms."""
         if self._logcdf is not None:
             return self._function(self._logcdf, "logcdf", x, args, named)
         return _log(self.cdf(x, *args, **named), self.sf(x, *args, **named))
 
     def logsf(self, x: Any, *args: Any, **named: Any) -> Any:
-        """Logarithm of the sf."""
+        """Logarithm of the sf; its second derivatives are as those of the logcdf."""
         if self._logsf is not None:
             return self._function(self._logsf, "logsf", x, args, named)
         return _log(self.sf(x, *args, **named), self.cdf(x, *args, **named))
@@ -207,6 +207,28 @@ def _log(p: Any, rest: Any) -> Any:
         return np.where(_plain(p) < 0.5, np.log(p), np.log1p(-rest))
 
 
+def _log_logistic_density(y: Any) -> Any:
+    """-2 log(2 cosh(y / 2)): in the middle as it says, since there the slopes of the two parts it has in the tails cancel."""
+    near = np.abs(_plain(y)) < 1
+    middle = -2 * np.log(2 * np.cosh(0.5 * np.where(near, y, 0.0)))
+    return np.where(near, middle, special.log_expit(y) + special.log_expit(-y))
+
+
+def _log_laplace(y: Any) -> Any:
+    """Logarithm of Laplace's cdf, whose left tail is an exponential."""
+    left = _plain(y) < 0
+    return np.where(left, y - np.log(2), np.log1p(-0.5 * np.exp(-np.where(left, 0.0, y))))
+
+
+def _log_of_one_and_square(y: Any) -> Any:
+    """log(1 + y²); far out by 1 / y, since the square of a square leaves the range of numbers."""
+    far = np.abs(_plain(y)) > 1
+    large, small = np.where(far, y, 1.0), np.where(far, 0.0, y)
+    return np.where(
+        far, 2 * np.log(np.abs(large)) + np.log1p(1 / large / large), np.log1p(small * small)
+    )
+
+
 def _positive(*values: Any) -> Any:
     valid: Any = True
     for value in values:
@@ -251,20 +273,22 @@ laplace = Continuous(
     "laplace", "", lambda y: -np.abs(y) - np.log(2), (-INF, INF), 0.0,
     cdf=lambda y: np.where(_plain(y) < 0, 0.5 * np.exp(-np.abs(y)), 1 - 0.5 * np.exp(-np.abs(y))),
     sf=lambda y: np.where(_plain(y) > 0, 0.5 * np.exp(-np.abs(y)), 1 - 0.5 * np.exp(-np.abs(y))),
+    logcdf=lambda y: _log_laplace(y), logsf=lambda y: _log_laplace(-y),
 )  # fmt: skip
 logistic = Continuous(
-    "logistic", "", lambda y: special.log_expit(y) + special.log_expit(-y), (-INF, INF), 0.0,
+    "logistic", "", lambda y: _log_logistic_density(y), (-INF, INF), 0.0,
     cdf=lambda y: special.expit(y), sf=lambda y: special.expit(-y),
     logcdf=lambda y: special.log_expit(y), logsf=lambda y: special.log_expit(-y),
 )  # fmt: skip
 cauchy = Continuous(
-    "cauchy", "", lambda y: -np.log(np.pi) - np.log1p(y * y), (-INF, INF), 0.0,
+    "cauchy", "", lambda y: -np.log(np.pi) - _log_of_one_and_square(y), (-INF, INF), 0.0,
     cdf=lambda y: np.arctan2(1, -y) / np.pi, sf=lambda y: np.arctan2(1, y) / np.pi,
 )  # fmt: skip
 lognorm = Continuous(
     "lognorm", "s", lambda y, s: -0.5 * (np.log(y) / s) ** 2 - np.log(s * y) - _LOG_ROOT_TAU,
     (np.nextafter(0, 1), INF), 1.0, _positive,
     cdf=lambda y, s: special.ndtr(np.log(y) / s), sf=lambda y, s: special.ndtr(-np.log(y) / s),
+    logcdf=lambda y, s: special.log_ndtr(np.log(y) / s), logsf=lambda y, s: special.log_ndtr(-np.log(y) / s),
 )  # fmt: skip
 
 poisson = Discrete(

@@ -30,7 +30,7 @@ RESERVED = frozenset(
     "others_product cholesky_back cholesky_push and or not if else while for in is def return True False None lambda class with as "
     "try except raise assert pass del from import global nonlocal yield async await range len abs min max int float bool round sum "
     "pow divmod print tuple list enumerate zip prange part shared separate clear chunk_count in_order at plus apart alone least "
-    "soon zeros_like zeros_of digamma trigamma special".split()
+    "soon zeros_like zeros_of digamma trigamma digamma_rise special".split()
 )
 """Names that generated code uses for itself."""
 

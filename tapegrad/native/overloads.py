@@ -38,7 +38,7 @@ from .carriers import (
     overload,
     value,
 )
-from .runtime import SCOPE, SINGULAR, cofactors, digamma, trigamma
+from .runtime import SCOPE, SINGULAR, cofactors, digamma, digamma_rise, trigamma
 from .tree import Const, Op, Where
 
 OPERATORS = {
@@ -149,7 +149,8 @@ def _scalar(name: str, carried: tuple[bool, ...], literal: Any = None) -> Any:
         word = "joined" if len(given) == 1 else "joined_two"
         lines.append(f"    return {word}(out, {', '.join(given)})")
     space = {
-        "np": np, "math": math, "digamma": digamma, "trigamma": trigamma, "joined": joined, "joined_two": joined_two, "constant": constant,
+        "np": np, "math": math, "digamma": digamma, "trigamma": trigamma, "digamma_rise": digamma_rise, "joined": joined,
+        "joined_two": joined_two, "constant": constant,
         **{n: getattr(builtins, n) for n in ("abs", "min", "max", "pow")}, **special.scope(),
     }  # fmt: skip
     exec("\n".join(lines), space)

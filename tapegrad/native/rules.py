@@ -101,9 +101,9 @@ ERF = 2 / math.sqrt(math.pi)
 WRITTEN = {
     "math.erf": f"{ERF!r} * math.exp(-x * x)", "math.erfc": f"{-ERF!r} * math.exp(-x * x)",
     "math.lgamma": "digamma(x)", "math.gamma": "out * digamma(x)", "digamma": "trigamma(x)",
-    "special.psi": "trigamma(x)",
+    "special.psi": "trigamma(x)", "digamma_rise": "trigamma(x + y) - trigamma(x); trigamma(x + y)",
 }  # fmt: skip
-"""Partial derivatives of functions that have no declaration, or one whose formula Numba cannot say (polygamma)."""
+"""Partial derivatives of functions that have no declaration, or one whose formula Numba cannot say (polygamma); by each operand."""
 
 
 @functools.cache
@@ -131,7 +131,7 @@ def _text_of(function: Any, parameters: tuple[str, ...] = ()) -> str | None:
         if function is None:
             return None
         text = renamed(_text(function), dict(zip(parameters, PLACES, strict=False)))
-        known = {*PLACES, "out", "np", "math", "special", "select", "abs"}
+        known = {*PLACES, "out", "np", "math", "special", "select", "abs", "digamma_rise"}
         return text if names_in(text) <= known else None
     except LookupError:
         return None
@@ -214,6 +214,8 @@ class _Calls(ast.NodeTransformer):
         if not isinstance(node.func, ast.Name) or node.func.id in ("select", "abs", *self.own):
             return node
         called = self.scope.get(node.func.id)
+        if node.func.id == "digamma_rise":  # runtime.py has it
+            return node
         ufunc = next((u for u, declared in UFUNCS.items() if declared is called), None)
         text = f"np.{ufunc.__name__}" if _is_numpys(ufunc) else special.text_of(ufunc)
         if text is not None:
@@ -222,7 +224,7 @@ class _Calls(ast.NodeTransformer):
         if ufunc is not None or node.keywords:
             raise LookupError(f"{node.func.id} in a formula of {self.module} has no text")
         # Other words for compiled code are those for single numbers.
-        helper = getattr(called, "nopython", called)
+        helper = getattr(called, "recorded", None) or getattr(called, "nopython", called)
         names = inspect.getfullargspec(helper).args if inspect.isfunction(helper) else []
         usual = [
             f"np.{d.__name__}" for d in getattr(helper, "__defaults__", ()) or () if _is_numpys(d)
@@ -283,7 +285,7 @@ def _elementwise(op: Op, kinds: Sequence[Any]) -> Derivative | None:
     rule = op.rule or ""
     arrays = any(is_array(k) for k in kinds)
     if rule in WRITTEN:
-        return _made([WRITTEN[rule]], sum(map(is_array, kinds)))
+        return _made(WRITTEN[rule].split("; "), sum(map(is_array, kinds)))
     if rule in ("**", "np.power", "pow", "math.pow"):
         power = _constant_power(op, kinds[0])
         if power is not None:

@@ -314,6 +314,7 @@ def _digamma(x: Any) -> Any:
     return _digamma_of if isinstance(x, types.Float) else None
 
 
+@register_jitable
 def _digamma_of(x: Any) -> Any:
     """By recurrence up to 10 and Stirling's series there (Abramowitz & Stegun 1964, 6.3.5, 6.3.7 and 6.3.18)."""
     if x <= 0.0:
@@ -351,6 +352,27 @@ def _trigamma(x: Any) -> Any:
         if x == np.floor(x):
             return np.inf
         return (np.pi / np.sin(np.pi * (x - np.rint(x)))) ** 2 - zeta(2.0, 1.0 - x)
+
+    return of
+
+
+def digamma_rise(x: Any, y: Any) -> Any:
+    """digamma(x + y) - digamma(x), without cancellation where y is small."""
+    raise NotImplementedError("for compiled code")
+
+
+@overload(digamma_rise)
+def _digamma_rise(x: Any, y: Any) -> Any:
+    if not all(isinstance(t, types.Float | types.Integer) for t in (x, y)):
+        return None
+    from ..ops.special.gamma import _positive_rise  # loads SciPy's special functions
+
+    rise = register_jitable(_positive_rise)
+
+    def of(x: Any, y: Any) -> Any:
+        if x > 0.0 and x + y > 0.0:
+            return rise(0, 1.0 * x, 1.0 * y)
+        return _digamma_of(1.0 * x + y) - _digamma_of(1.0 * x)
 
     return of
 
@@ -812,6 +834,7 @@ SCOPE: dict[str, Any] = {
     "strong_quotient_all": strong_quotient_all,
     "digamma": digamma,
     "trigamma": trigamma,
+    "digamma_rise": digamma_rise,
     "spread": spread,
     "others_product": others_product,
     "sorted_back": sorted_back,

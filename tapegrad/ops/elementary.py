@@ -24,7 +24,17 @@ from ..domain import (
     truth,
     unit,
 )
-from ..primitive import FUNCTIONS, UFUNCS, call, compiled_as, elementwise, primitive, select, strong
+from ..primitive import (
+    FUNCTIONS,
+    UFUNCS,
+    call,
+    compiled_as,
+    elementwise,
+    primitive,
+    refined,
+    select,
+    strong,
+)
 from ..tape import FEW
 from ..tensor import Tensor, value_of, wrap
 from .composing import holds_tensor
@@ -51,6 +61,41 @@ def _share(x: Any, y: Any, power: Callable[..., Any] = np.exp) -> Any:
     d = x - y
     e = power(select(d >= 0, -d, d))
     return select(d >= 0, 1.0, e) / (1.0 + e)
+
+
+@refined(lambda x: 1 / (1 + x * x))
+def _bell(x: Any) -> Any:
+    """The slope of arctan, whose own slope underflows far out if the square of x is in it: of 1 / x there."""
+    far = np.abs(x) > 1
+    r = 1 / select(far, x, 1.0)
+    near = select(far, 0.0, x)
+    return select(far, r * r / (1 + r * r), 1 / (1 + near * near))
+
+
+def _root_of_one_and_square(x: Any) -> Any:
+    """sqrt(1 + x²), without a square that overflows."""
+    far = np.abs(x) > 1e8
+    near = select(far, 1.0, x)
+    return select(far, select(np.real(x) < 0, -x, x), np.sqrt(1 + near * near))
+
+
+@refined(lambda x, y, out: x / select(out == 0, 1.0, out))
+def _leg(x: Any, y: Any, out: Any) -> Any:
+    """x / hypot(x, y) by the quotient of the smaller operand and the larger: the slope of x / out cancels where y is small."""
+    large = np.abs(x) > np.abs(y)
+    d = select(large, x, y)
+    d = select(d == 0, 1.0, d)
+    r = select(large, y, x) / d
+    leg = select(large, np.sign(x), r * np.sign(d)) / np.sqrt(1 + r * r)
+    return select(out == np.inf, x / out, leg)
+
+
+def _turn(x: Any, y: Any) -> Any:
+    """y / (x² + y²) by the quotient of the smaller operand and the larger: no square overflows, or underflows; 0 at the origin."""
+    large = np.abs(1.0 * x) > np.abs(1.0 * y)
+    d = select(large, x, y)
+    r = select(large, y, x) / select(d == 0, 1.0, d)
+    return select(large, r, select(d == 0, 0.0, 1.0)) / (select(d == 0, 1.0, d) * (1 + r * r))
 
 
 def _by_products(power: Callable[..., Any]) -> Callable[..., Any]:
@@ -112,7 +157,7 @@ floor_divide = elementwise(np.floor_divide, 0, 0, operator="//", dunder="floordi
 # ------------------------------------------------------------------------------- exponentials and logarithms
 exp         = elementwise(np.exp,        lambda out: out)
 exp2        = elementwise(np.exp2,       lambda out: out * LN2)
-expm1       = elementwise(np.expm1,      lambda out: out + 1)
+expm1       = elementwise(np.expm1,      lambda x: np.exp(x))
 log         = elementwise(np.log,        lambda x: 1 / x,                      domain=positive)
 log2        = elementwise(np.log2,       lambda x: 1 / (x * LN2),              domain=positive)
 log10       = elementwise(np.log10,      lambda x: 1 / (x * LN10),             domain=positive)
@@ -127,19 +172,16 @@ cos         = elementwise(np.cos,        lambda x: -np.sin(x))
 tan         = elementwise(np.tan,        lambda out: 1 + out * out)
 arcsin      = elementwise(np.arcsin,     lambda x: 1 / np.sqrt(1 - x * x),     domain=unit, backward="Asin")
 arccos      = elementwise(np.arccos,     lambda x: -1 / np.sqrt(1 - x * x),    domain=unit, backward="Acos")
-arctan      = elementwise(np.arctan,     lambda x: 1 / (1 + x * x), backward="Atan")
+arctan      = elementwise(np.arctan,     lambda x: _bell(x), backward="Atan")
 sinh        = elementwise(np.sinh,       lambda x: np.cosh(x))
 cosh        = elementwise(np.cosh,       lambda x: np.sinh(x))
 tanh        = elementwise(np.tanh,       lambda out: 1 - out * out)
-arcsinh     = elementwise(np.arcsinh,    lambda x: 1 / np.sqrt(1 + x * x), backward="Asinh")
-arccosh     = elementwise(np.arccosh,    lambda x: 1 / np.sqrt(x * x - 1),     domain=above_one, holomorphic=False, backward="Acosh")
+arcsinh     = elementwise(np.arcsinh,    lambda x: 1 / _root_of_one_and_square(x), backward="Asinh")
+arccosh     = elementwise(np.arccosh,    lambda x: 1 / (np.sqrt(x - 1) * np.sqrt(x + 1)), domain=above_one, holomorphic=False, backward="Acosh")
 arctanh     = elementwise(np.arctanh,    lambda x: 1 / (1 - x * x),            domain=unit, backward="Atanh")
 # The angle of the origin is any, its distance has a kink: both have the subgradient 0 there.
-arctan2     = elementwise(np.arctan2,    lambda x, y: y / select((x == 0) & (y == 0), 1.0, x * x + 1.0 * y * y),
-                                         lambda x, y: -1.0 * x / select((x == 0) & (y == 0), 1.0, 1.0 * x * x + y * y),
-                          holomorphic=False, backward="Atan2")
-hypot       = elementwise(np.hypot,      lambda x, out: x / select(out == 0, 1.0, out),
-                                         lambda y, out: y / select(out == 0, 1.0, out), holomorphic=False)
+arctan2     = elementwise(np.arctan2,    lambda x, y: _turn(x, y), lambda x, y: -1.0 * _turn(y, x), holomorphic=False, backward="Atan2")
+hypot       = elementwise(np.hypot,      lambda x, y, out: _leg(x, y, out), lambda x, y, out: _leg(y, x, out), holomorphic=False)
 deg2rad     = elementwise(np.deg2rad,    DEGREE,                               holomorphic=False, backward="Deg2Rad")
 rad2deg     = elementwise(np.rad2deg,    1 / DEGREE,                           holomorphic=False, backward="Rad2Deg")
 radians     = elementwise(np.radians,    DEGREE,                               holomorphic=False)

@@ -196,10 +196,21 @@ def logsumexp(g, x, out, *, axis=None, keepdims=False):
     >>> tg.logsumexp(tg.tensor([1000.0, 1000.0]))
     tensor(1000.69314718)
     """
-    shape = np.shape(x)
-    full = spread(out, shape, axis, keepdims)
-    shift = select(value_of(full) == -np.inf, 0.0, full)
-    return spread(g, shape, axis, keepdims) * conj(np.exp(x - shift))
+    return spread(g, np.shape(x), axis, keepdims) * conj(_shares(x, out, axis, keepdims))
+
+
+def _shares(x, out, axis, keepdims):
+    """The softmax: exp(x - out), if the rounding of `out` is a few ulps of 1 at most; else by the largest entry, as the value was computed.
+
+    A compiled program has the exponentials of the second form already.
+    """
+    if isinstance(out, np.ndarray | np.generic) and not np.any(np.abs(out) > 16):
+        return np.exp(x - spread(out, np.shape(x), axis, keepdims))
+    peak = np.max(np.real(value_of(x)), axis=axis, keepdims=True)
+    peak = np.where(np.isfinite(peak), peak, 0)
+    e = np.exp(x - peak)
+    total = np.sum(e, axis=axis, keepdims=True)
+    return e / select(value_of(total) == 0, 1.0, total)
 
 
 def _in_other_words(of, x, axis, ddof, keepdims, correction, others):

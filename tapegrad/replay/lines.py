@@ -154,13 +154,34 @@ WEIGHED_UP_TO = 4096
 """Elements from which NumPy's exponentials, several at a time, make up for the stop."""
 
 
+def _small(kind):
+    load, _, _, _, size = ACCESS[kind]
+
+    @native
+    def small(n, at):
+        """Whether n numbers are below 16 in size."""
+        for i in range(n):
+            if not abs(load(at + i * size)) < 16:
+                return False
+        return True
+
+    return small
+
+
+_small_f64, _small_f32 = map(_small, (FLOAT64, FLOAT32))
+
+
 @entry_point(STEP_SIGNATURE)
 def by_exponentials(frame, world, scratch, k, entry, ops, g):
-    """logsumexp: an element's share is its part of the sum."""
+    """logsumexp: an element's share is its part of the sum, exp(x - out), as long as the rounding of out is a few ulps."""
     x, out = record_of(scratch, VX), record_of(scratch, VOUT)
     to = sole(frame, world, scratch, k, entry)
     kind = kind_of_both(scratch)
-    if kind > FLOAT32 or get(x, V_SIZE) > WEIGHED_UP_TO:
+    if kind > FLOAT32 or get(x, V_SIZE) > WEIGHED_UP_TO or not get(out, V_CONTIGUOUS):
+        return STOP
+    if kind == FLOAT64 and not _small_f64(get(out, V_SIZE), get(out, V_DATA)):
+        return STOP
+    if kind == FLOAT32 and not _small_f32(get(out, V_SIZE), get(out, V_DATA)):
         return STOP
     if nowhere(to):
         return left(world, to, g)

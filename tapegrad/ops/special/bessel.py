@@ -50,7 +50,7 @@ jv       = _bessel(special.jv,       lambda v, z: (jv(v - 1, z) - jv(v + 1, z)) 
 yv       = _bessel(special.yv,       lambda v, z: (yv(v - 1, z) - yv(v + 1, z)) / 2, unsupported=NO_STEP)
 iv       = _bessel(special.iv,       lambda v, z: (iv(v - 1, z) + iv(v + 1, z)) / 2)
 kv       = _bessel(special.kv,       lambda v, z: -(kv(v - 1, z) + kv(v + 1, z)) / 2)
-kve      = _bessel(special.kve,      lambda v, z, out: _scaled_slope(v, z, out, -1.0, out - (kve(v - 1, z) + kve(v + 1, z)) / 2))
+kve      = _bessel(special.kve,      lambda v, z, out: _falling_slope(v, z, out, out - (kve(v - 1, z) + kve(v + 1, z)) / 2))
 hankel1  = _bessel(special.hankel1,  lambda v, z: (hankel1(v - 1, z) - hankel1(v + 1, z)) / 2, holomorphic=False)
 hankel2  = _bessel(special.hankel2,  lambda v, z: (hankel2(v - 1, z) - hankel2(v + 1, z)) / 2, holomorphic=False)
 hankel1e = _bessel(special.hankel1e, lambda v, z, out: (hankel1e(v - 1, z) - hankel1e(v + 1, z)) / 2 - 1j * out, holomorphic=False)
@@ -58,7 +58,7 @@ hankel2e = _bessel(special.hankel2e, lambda v, z, out: (hankel2e(v - 1, z) - han
 jve      = _bessel(special.jve,      lambda v, z: (jve(v - 1, _real_only(z, "jve")) - jve(v + 1, z)) / 2, unsupported=_SCALED, holomorphic=False)
 yve      = _bessel(special.yve,      lambda v, z: (yve(v - 1, _real_only(z, "yve")) - yve(v + 1, z)) / 2, unsupported=_SCALED, holomorphic=False)
 ive      = _bessel(special.ive,      lambda v, z, out: _scaled_slope(
-                   v, _real_only(z, "ive"), out, 1.0, (ive(v - 1, z) + ive(v + 1, z)) / 2 - sign(z) * out),
+                   v, _real_only(z, "ive"), out, (ive(v - 1, z) + ive(v + 1, z)) / 2 - sign(z) * out),
                    unsupported=_SCALED, holomorphic=False)
 
 _WHOLE = {"samples": [call((3,), n_=0), call((2, 2), n_=2)], "domain": positive_only, "refusal": _ORDER}
@@ -71,17 +71,17 @@ y0       = smooth(special.y0,  lambda x: -y1(x),                    domain=posit
 y1       = smooth(special.y1,  lambda x: (y0(x) - yv(2, x)) / 2,    domain=positive_only)
 i0       = smooth(special.i0,  lambda x: i1(x),                     domain=real_only, name="bessel_i0")
 i1       = smooth(special.i1,  lambda x: (i0(x) + iv(2, x)) / 2,    domain=real_only)
-i0e      = smooth(special.i0e, lambda x, out: _scaled_slope(0, x, out, 1.0, i1e(x) - np.sign(x) * out), domain=real_only)
-i1e      = smooth(special.i1e, lambda x, out: _scaled_slope(1, x, out, 1.0, (i0e(x) + ive(2, x)) / 2 - np.sign(x) * out), domain=real_only)
+i0e      = smooth(special.i0e, lambda x, out: _scaled_slope(0, x, out, i1e(x) - np.sign(x) * out), domain=real_only)
+i1e      = smooth(special.i1e, lambda x, out: _scaled_slope(1, x, out, (i0e(x) + ive(2, x)) / 2 - np.sign(x) * out), domain=real_only)
 k0       = smooth(special.k0,  lambda x: -k1(x),                    domain=positive_only)
 k1       = smooth(special.k1,  lambda x: -(k0(x) + kv(2, x)) / 2,   domain=positive_only)
-k0e      = smooth(special.k0e, lambda x, out: _scaled_slope(0, x, out, -1.0, out - k1e(x)), domain=positive_only)
-k1e      = smooth(special.k1e, lambda x, out: _scaled_slope(1, x, out, -1.0, out - (k0e(x) + kve(2, x)) / 2), domain=positive_only)
+k0e      = smooth(special.k0e, lambda x, out: _falling_slope(0, x, out, out - k1e(x)), domain=positive_only)
+k1e      = smooth(special.k1e, lambda x, out: _falling_slope(1, x, out, out - (k0e(x) + kve(2, x)) / 2), domain=positive_only)
 
 # Struve's functions of order v: half the difference of their neighbours, and a power.
 _STRUVE = {"samples": [call((3,), v_=0.5), call((2, 2), v_=2)], "domain": positive_only, "refusal": _ORDER, "holomorphic": False}
-struve    = parametric(special.struve,    "v x", x=lambda v, x: (struve(v - 1, x) - struve(v + 1, x) + _power(v, x)) / 2, **_STRUVE)
-modstruve = parametric(special.modstruve, "v x", x=lambda v, x: (modstruve(v - 1, x) + modstruve(v + 1, x) + _power(v, x)) / 2, **_STRUVE)
+struve    = parametric(special.struve,    "v x", x=lambda v, x, out: _struve_slope(v, x, out, struve(v - 1, x), (struve(v - 1, x) - struve(v + 1, x) + _power(v, x)) / 2), **_STRUVE)
+modstruve = parametric(special.modstruve, "v x", x=lambda v, x, out: _struve_slope(v, x, out, modstruve(v - 1, x), (modstruve(v - 1, x) + modstruve(v + 1, x) + _power(v, x)) / 2), **_STRUVE)
 
 # Kelvin's functions: the real and imaginary parts of a Bessel function on a diagonal; slopes by its equation.
 ber      = smooth(special.ber,  lambda x: berp(x), domain=real_only)
@@ -97,6 +97,12 @@ keip     = smooth(special.keip, lambda x, out: ker(x) - out / x, domain=positive
 jn = jv
 
 
+def _struve_slope(v, x, out, below, near):
+    """By the order below alone (DLMF 11.4.27) beyond 1: the function of the order above grows, and cancels the power; `near` has both."""
+    far = x > 1
+    return select(far, below - v * out / select(far, x, 1.0), near)
+
+
 def _power(v, x):
     """(x/2)^v / (sqrt(pi) gamma(v + 3/2))"""
     return (x / 2) ** v / (math.sqrt(math.pi) * gamma(v + 1.5))
@@ -105,16 +111,27 @@ def _power(v, x):
 FAR = 40.0
 
 
-def _scaled_slope(v, z, out, side, near):
-    """The derivative of exp(-|z|) I_v(z), side 1, or of exp(z) K_v(z), side -1; `near` is that by the recurrence.
+def _scaled_slope(v, z, out, near):
+    """The derivative of exp(-|z|) I_v(z); `near` is that by the recurrence.
 
     The recurrence takes nearly equal functions from each other: of the slope, 1 / (2 z) of the function, it keeps no more than
     that part of the digits, and the second derivative loses them twice. From |z| = 40 + v^2 on the slope is that of Hankel's
-    expansion (DLMF 10.40.1, 10.40.2), sqrt(c / z) times a short series in 1 / z, whose terms fall faster than 0.5^k / k!.
+    expansion (DLMF 10.40.1), sqrt(c / z) times a short series in 1 / z, whose terms fall faster than 0.5^k / k!.
     """
     far = abs(z) > FAR + v * v
     inside = select(far, z, FAR + v * v)
-    return select(far, out * _expansion_slope(4 * v * v, inside, -side / 8 / abs(inside)), near)
+    return select(far, out * _expansion_slope(4 * v * v, inside, -1 / 8 / abs(inside)), near)
+
+
+def _falling_slope(v, z, out, near):
+    """The derivative of exp(z) K_v(z): beyond 4 by Temme's continued fraction (J. Comput. Phys. 19, 1975), which does not cancel."""
+    far = np.real(z) > 4
+    return select(far, -out * _fall(v, select(far, z, 4.0)), near)
+
+
+def _fall(v, z):
+    """1/2 + (v² - 1/4) f, over z; f is the fraction, whose rest after 16 terms is below 1e-16 from 4 on, of whatever order."""
+    return (0.5 + (v * v - 0.25) / (2 * (1 + z) + (v * v - 2.25) / (2 * (2 + z) + (v * v - 6.25) / (2 * (3 + z) + (v * v - 12.25) / (2 * (4 + z) + (v * v - 20.25) / (2 * (5 + z) + (v * v - 30.25) / (2 * (6 + z) + (v * v - 42.25) / (2 * (7 + z) + (v * v - 56.25) / (2 * (8 + z) + (v * v - 72.25) / (2 * (9 + z) + (v * v - 90.25) / (2 * (10 + z) + (v * v - 110.25) / (2 * (11 + z) + (v * v - 132.25) / (2 * (12 + z) + (v * v - 156.25) / (2 * (13 + z) + (v * v - 182.25) / (2 * (14 + z) + (v * v - 210.25) / (2 * (15 + z) + (v * v - 240.25) / (2 * (16 + z)))))))))))))))))) / z  # fmt: skip
 
 
 def _expansion_slope(order, z, w):

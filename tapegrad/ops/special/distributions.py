@@ -60,14 +60,19 @@ def _student_density(df, t):
 
 
 def _student_by_freedom(df, t):
-    """Student's distribution is half of betainc(df/2, 1/2, y) beyond |t|, with y = df / (df + t²)."""
+    """Student's distribution is half of betainc(df/2, 1/2, y) beyond |t|, with y = df / (df + t²), and of betainc(1/2, df/2, 1 - y) within.
+
+    Whichever of y and 1 - y is small says it: beside 1 there are no digits left.
+    """
     df = 1.0 * df
     zero = t == 0
     t = select(zero, 1.0, t)
     total = df + t * t
-    y = df / total
-    moved = by_a(df / 2, 0.5, y) / 2 + beta_density(df / 2, 0.5, y) * t * t / (total * total)
-    return select(zero, 0.0, -0.5 * np.sign(t) * moved)
+    inner = t * t < df
+    w, y = select(inner, t * t / total, 0.5), select(inner, 0.5, df / total)
+    within = by_b(0.5, df / 2, w) / 2 - beta_density(0.5, df / 2, w) * t * t / (total * total)
+    beyond = by_a(df / 2, 0.5, y) / 2 + beta_density(df / 2, 0.5, y) * t * t / (total * total)
+    return select(zero, 0.0, 0.5 * np.sign(t) * select(inner, within, -beyond))
 
 
 def _f(n, d, x):

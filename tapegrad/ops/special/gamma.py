@@ -81,6 +81,113 @@ def _polygamma_of_numbers(n, x):
     return (-1.0) ** (n + 1) * gamma(n + 1.0) * _hurwitz(n + 1.0, x)
 
 
+# psi(x + y) - psi(x), and the same of its derivatives. Each is a sum of differences of powers, none of which cancels: the difference
+# of the two functions keeps no digits where y is small beside x.
+
+
+def _fall_of_power(p, x, y):
+    """(x + y)^-p - x^-p"""
+    return x**-p * np.expm1(-p * np.log1p(y / x))
+
+
+def _rise_by_terms(n, x, y):
+    """The difference of the n-th derivatives of psi at x + y and at x, both positive: terms up to 15, then Stirling's series."""
+    sign, factorial = (-1) ** (n + 1), float(math.factorial(n))
+    total = 0.0 * x
+    for _ in range(15):
+        low = x < 15
+        if not np.any(low):
+            break
+        term = -y / (x * (x + y)) if n == 0 else _fall_of_power(n + 1.0, x, y)
+        total = total + np.where(low, term, 0.0)
+        x = np.where(low, x + 1, x)
+    total = factorial * total
+    if n == 0:
+        total = total - np.log1p(y / x)
+    else:
+        total = total + factorial / n * _fall_of_power(float(n), x, y)
+    total = total + factorial / 2 * _fall_of_power(n + 1.0, x, y)
+    for k, b in enumerate(_BERNOULLI, 1):
+        factor = b * math.factorial(2 * k + n - 1) / math.factorial(2 * k)
+        total = total + factor * _fall_of_power(2.0 * k + n, x, y)
+    return sign * total
+
+
+def _rise_of_numbers(n, x, y):
+    """The same of single numbers, of whatever sign."""
+    low = polygamma(n, x)
+    plain = polygamma(n, x + y) - low
+    if abs(plain) < abs(low) / 8 and x > 0 and x + y > 0:
+        return _positive_rise(n, x, y)
+    return plain
+
+
+def _positive_rise(n, x, y):
+    total = 0.0
+    while x < 15:
+        if n == 0:
+            total -= y / (x * (x + y))
+        else:
+            total += x ** (-n - 1.0) * np.expm1((-n - 1.0) * np.log1p(y / x))
+        x += 1
+    r = np.log1p(y / x)
+    if n == 0:
+        total -= r
+        factorial = 1.0
+    else:
+        factorial = 1.0
+        for i in range(2, n + 1):
+            factorial *= i
+        total = factorial * (total + x ** (-1.0 * n) * np.expm1(-n * r) / n)
+    total += factorial / 2 * x ** (-n - 1.0) * np.expm1((-n - 1.0) * r)
+    rising, power, k = factorial * (n + 1.0), x ** (-1.0 * n), 0  # (2 k + n - 1)!
+    for b in _REMAINDER:
+        k += 2
+        power /= x * x
+        total += b * rising * power * np.expm1((-1.0 * n - k) * r)
+        rising *= (n + k) * (n + k + 1.0)
+    return total if n % 2 else -total
+
+
+def _of_order(n, x):
+    return special.psi(x) if n == 0 else _polygamma(n, x)
+
+
+def _polygamma_rise(n, x, y):
+    n = int(n)
+    low = _of_order(n, x)
+    plain = _of_order(n, x + y) - low
+    lost = (np.abs(plain) < np.abs(low) / 8) & (x > 0) & (x + y > 0)
+    if not np.any(lost):
+        return plain
+    x, y, plain = np.broadcast_arrays(x, y, np.array(plain))
+    out = np.array(plain)
+    out[lost] = _rise_by_terms(n, np.asarray(x, float)[lost], np.asarray(y, float)[lost])
+    return out[()]
+
+
+polygamma_rise = parametric(
+    lambda n, x, y: _polygamma_rise(n, x, y),
+    "n x y",
+    x=lambda n, x, y: polygamma_rise(x, y, n_=n + 1),
+    y=lambda n, x, y: polygamma(n + 1, x + y),
+    name="polygamma_rise",
+    public=False,
+    domain=(real_only, real_only),
+    samples=[call((3,), (3,), n_=0), call((2, 2), (2,), n_=1)],
+    told="The difference of the n-th derivatives of digamma at x + y and at x.",
+    holomorphic=False,
+    kernel=False,
+    unsupported={"complex": "it serves functions of real numbers"},
+)
+
+
+@compiled_as(lambda x, y: _rise_of_numbers(0, x, y))
+def digamma_rise(x, y):
+    """digamma(x + y) - digamma(x), without cancellation where y is small."""
+    return polygamma_rise(x, y, n_=0)
+
+
 polygamma = parametric(
     _polygamma,
     "n x",
@@ -102,11 +209,12 @@ loggamma = smooth(special.loggamma, lambda x: psi(x), domain=positive)
 gamma    = smooth(special.gamma,    lambda x, out: out * psi(x), domain=positive)
 # 1 / gamma is 0 at the poles of gamma, and smooth there: its slope is (-1)^n n!.
 rgamma   = smooth(special.rgamma,   lambda x, out: _rgamma_slope(x, out), domain=positive)
-beta     = smooth(special.beta,     lambda x, y, out: out * (psi(x) - psi(x + y)), lambda x, y, out: out * (psi(y) - psi(x + y)), domain=real_only)
-betaln   = smooth(special.betaln,   lambda x, y: psi(x) - psi(x + y), lambda x, y: psi(y) - psi(x + y), domain=real_only)
-poch     = smooth(special.poch,     lambda x, y, out: out * (psi(x + y) - psi(x)), lambda x, y, out: out * psi(x + y), domain=real_only)
-binom    = smooth(special.binom,    lambda x, y, out: out * (psi(x + 1) - psi(x - y + 1)),
-                                    lambda x, y, out: out * (psi(x - y + 1) - psi(y + 1)), domain=(exponent, exponent))
+beta     = smooth(special.beta,     lambda x, y, out: -out * digamma_rise(x, y), lambda x, y, out: -out * digamma_rise(y, x), domain=real_only)
+betaln   = smooth(special.betaln,   lambda x, y: -digamma_rise(x, y), lambda x, y: -digamma_rise(y, x), domain=real_only)
+poch     = smooth(special.poch,     lambda x, y, out: out * digamma_rise(x, y), lambda x, y, out: out * psi(x + y), domain=real_only)
+binom    = smooth(special.binom,    lambda x, y, out: out * digamma_rise(x - y + 1, y),
+                                    lambda x, y, out: out * digamma_rise(y + 1, x - 2 * y), domain=(exponent, exponent),
+                  unsupported={"compiled": "SciPy's polygamma of a large negative number, to which large operands lead, does not end"})
 # fmt: on
 
 digamma = psi

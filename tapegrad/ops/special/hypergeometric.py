@@ -13,7 +13,7 @@ import numpy as np
 from scipy import special
 
 from ...domain import Domain, positive, unit
-from ...primitive import UFUNCS, call
+from ...primitive import UFUNCS, call, compiled_as, select
 from .declaring import parametric, smooth
 
 positive_only = Domain("positive_only", positive.draw, complex_too=False)
@@ -33,14 +33,56 @@ hyperu = parametric(special.hyperu, "a b x", x=lambda a, b, x: -a * hyperu(a + 1
 # -------------------------------------------------------------------------------------------------- elliptic
 
 
-def elliptic_slope(m):
-    """dK/dm = (π/8) ₂F₁(3/2, 3/2; 2; m), of which the pole at 1 is taken out."""
-    return math.pi / 8 * hyp2f1(0.5, 0.5, 2.0, m) / (1 - m)
+# Of a negative parameter the textbook formula does not cancel, and SciPy's hypergeometric function loses digits far out.
 
 
-ellipk = smooth(special.ellipk, lambda x: elliptic_slope(x), domain=unit_only)
-ellipkm1 = smooth(special.ellipkm1, lambda x: -math.pi / 8 * hyp2f1(0.5, 0.5, 2.0, 1 - x) / x, domain=part)  # fmt: skip
-ellipe = smooth(special.ellipe, lambda x: -math.pi / 8 * hyp2f1(0.5, 1.5, 2.0, x), domain=unit_only)
+def _slope_of_first(m, out):
+    """dK/dm = (π/8) ₂F₁(1/2, 1/2; 2; m) / (1 - m): the pole of ₂F₁(3/2, 3/2; 2; m) at 1 is taken out."""
+    below = m < -1
+    p, q = select(below, m, -1.0), select(below, 0.0, m)
+    return select(
+        below,
+        (ellipe(p) / (1 - p) - out) / (2 * p),
+        math.pi / 8 * hyp2f1(0.5, 0.5, 2.0, q) / (1 - q),
+    )
+
+
+def _slope_of_second(m, out):
+    """dE/dm = -(π/8) ₂F₁(1/2, 3/2; 2; m)"""
+    below = m < -1
+    p, q = select(below, m, -1.0), select(below, 0.0, m)
+    return select(below, (out - ellipk(p)) / (2 * p), -math.pi / 8 * hyp2f1(0.5, 1.5, 2.0, q))
+
+
+ellipk = smooth(special.ellipk, lambda x, out: _slope_of_first(x, out), domain=unit_only)
+
+
+@compiled_as(lambda x: hyp2f1(0.5, 0.5, 2.0, 1 - x))
+def elliptic_rest(x):
+    """2F1(1/2, 1/2; 2; 1 - x), which is 4/π (E - x K) / (1 - x) of the parameter 1 - x; differentiable down to the smallest x."""
+    return _rest(x)
+
+
+def _rest_slope(x, out):
+    """(out - 2/π K(1 - x)) / (1 - x), which cancels near 1: there the hypergeometric function."""
+    small = x < 0.5
+    p = select(small, x, 0.25)
+    return select(
+        small,
+        (out - 2 / math.pi * ellipkm1(p)) / (1 - p),
+        -0.125 * hyp2f1(1.5, 1.5, 3.0, 1 - select(small, 0.5, x)),
+    )
+
+
+def _rest_value(x):
+    """2F1(1/2, 1/2; 2; 1 - x), of which the elliptic integrals' slopes are made."""
+    return special.hyp2f1(0.5, 0.5, 2.0, 1 - x)
+
+
+_rest = smooth(_rest_value, lambda x, out: _rest_slope(x, out), name="elliptic_rest", domain=part, holomorphic=False,
+               unsupported={"dtype": "SciPy computes it in double precision"})  # fmt: skip
+ellipkm1 = smooth(special.ellipkm1, lambda x: -math.pi / 8 * elliptic_rest(x) / x, domain=part)
+ellipe = smooth(special.ellipe, lambda x, out: _slope_of_second(x, out), domain=unit_only)
 
 _FIRST = "the closed form of the derivative by it is 0/0 at m = 0, and cancels near it"
 ellipkinc = parametric(
@@ -125,14 +167,14 @@ _WHOLE = {"domain": unit_only}
 eval_jacobi       = _polynomial(special.eval_jacobi, "n alpha beta x",
                                 lambda x, m, n, a, b: (n + a + b + 1) / 2 * eval_jacobi(m, a + 1, b + 1, x),
                                 call((3,), n_=0, alpha_=0.5, beta_=1.0), call((2,), n_=3, alpha_=0.5, beta_=-0.5))
-eval_legendre     = _polynomial(special.eval_legendre,    "n x", lambda x, m, n: (n + 1) / 2 * eval_jacobi(m, 1.0, 1.0, x))
+eval_legendre     = _polynomial(special.eval_legendre,    "n x", lambda x, m, n: eval_gegenbauer(m, 1.5, x))
 eval_gegenbauer   = _polynomial(special.eval_gegenbauer,  "n alpha x", lambda x, m, n, a: 2 * a * eval_gegenbauer(m, a + 1, x),
                                 call((3,), n_=0, alpha_=0.5), call((2,), n_=3, alpha_=1.5))
 eval_chebyu       = _polynomial(special.eval_chebyu,      "n x", lambda x, m, n: 2 * eval_gegenbauer(m, 2.0, x))
 eval_chebyt       = _polynomial(special.eval_chebyt,      "n x", lambda x, m, n: n * eval_chebyu(m, x))
 eval_chebys       = _polynomial(special.eval_chebys,      "n x", lambda x, m, n: eval_gegenbauer(m, 2.0, x / 2))
 eval_chebyc       = _polynomial(special.eval_chebyc,      "n x", lambda x, m, n: n * eval_chebys(m, x))
-eval_sh_legendre  = _polynomial(special.eval_sh_legendre, "n x", lambda x, m, n: (n + 1) * eval_jacobi(m, 1.0, 1.0, 2 * x - 1))
+eval_sh_legendre  = _polynomial(special.eval_sh_legendre, "n x", lambda x, m, n: 2 * eval_gegenbauer(m, 1.5, 2 * x - 1))
 eval_sh_chebyu    = _polynomial(special.eval_sh_chebyu,   "n x", lambda x, m, n: 4 * eval_gegenbauer(m, 2.0, 2 * x - 1))
 eval_sh_chebyt    = _polynomial(special.eval_sh_chebyt,   "n x", lambda x, m, n: 2 * n * eval_chebyu(m, 2 * x - 1))
 eval_genlaguerre  = _polynomial(special.eval_genlaguerre, "n alpha x", lambda x, m, n, a: -1.0 * eval_genlaguerre(m, a + 1, x),

@@ -35,12 +35,18 @@ def _log_over(x):
     return select(near, series, np.log(x) / select(near, 1.0, u))
 
 
+def _over_one_more(w):
+    """w / (1 + w); of large w by its reciprocal, since the slope of the quotient cancels."""
+    large = np.abs(w) > 1
+    return select(large, 1 / (1 + 1 / select(large, w, 1.0)), w / (1 + w))
+
+
 # fmt: off
 expi  = smooth(special.expi, lambda x: np.exp(x) / x, domain=positive, unsupported=NO_STEP)
 exp1  = smooth(special.exp1, lambda x: -np.exp(-x) / x, domain=positive)
 # The dilogarithm of 1 - x.
 spence = smooth(special.spence, lambda x: -_log_over(x), domain=positive)
-wrightomega = smooth(special.wrightomega, lambda out: out / (1 + out), domain=real)
+wrightomega = smooth(special.wrightomega, lambda out: _over_one_more(out), domain=real)
 # fmt: on
 
 expn = parametric(
@@ -99,8 +105,14 @@ fresnel = _two(
 
 
 def _hyperbolic_sine_over(x):
-    zero = x == 0
-    return np.where(zero, 1.0, np.sinh(x) / np.where(zero, 1.0, x))
+    """sinh(x) / x; below 1 by its series, since the slope of the quotient cancels."""
+    near = np.abs(x) < 1
+    t = np.where(near, x, 0.0)
+    t = t * t
+    series = 1 + t / 6 * (
+        1 + t / 20 * (1 + t / 42 * (1 + t / 72 * (1 + t / 110 * (1 + t / 156 * (1 + t / 210)))))
+    )
+    return np.where(near, series, np.sinh(x) / np.where(near, 1.0, x))
 
 
 # ------------------------------------------------------------------------------------------------ Lambert's W

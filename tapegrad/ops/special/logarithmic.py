@@ -12,14 +12,15 @@ import numpy as np
 from scipy import special
 
 from ...domain import Domain, positive, real
-from ...primitive import UFUNCS, select
+from ...primitive import UFUNCS, refined, select
 from ..calculus import sinc as numpy_sinc
 from ..elementary import LN10, cbrt, exp2, expm1, log1p
 from .declaring import smooth
 from .gaussian import share
-from .hypergeometric import elliptic_slope
+from .hypergeometric import ellipkm1, elliptic_rest
 
 DEGREE = math.pi / 180
+HALF_PI = math.pi / 2
 
 above_minus_one = Domain("above_minus_one", lambda rng, shape: rng.uniform(-0.7, 2.0, shape), complex_too=False)  # fmt: skip
 real_only = Domain("real_only", real.draw, complex_too=False)
@@ -27,7 +28,7 @@ small = Domain("small", lambda rng, shape: rng.uniform(0.2, 0.9, shape), complex
 
 
 # fmt: off
-expit     = smooth(special.expit,     lambda x, out: out * expit(-x), domain=real_only)
+expit     = smooth(special.expit,     lambda x, out: _logistic_slope(x, out), domain=real_only)
 log_expit = smooth(special.log_expit, lambda x: expit(-x), domain=real_only)
 logit     = smooth(special.logit,     lambda x: 1 / x + 1 / (1 - x), domain=share)
 exp10     = smooth(special.exp10,     lambda out: out * LN10, domain=real_only)
@@ -37,7 +38,8 @@ cosm1     = smooth(special.cosm1,     lambda x: -np.sin(x), domain=real_only)
 sindg     = smooth(special.sindg,     lambda x: DEGREE * cosdg(x), domain=real_only)
 cosdg     = smooth(special.cosdg,     lambda x: -DEGREE * sindg(x), domain=real_only)
 tandg     = smooth(special.tandg,     lambda out: DEGREE * (1 + out * out), domain=real_only)
-cotdg     = smooth(special.cotdg,     lambda out: -DEGREE * (1 + out * out), domain=real_only)
+# By the sine: SciPy's cotdg has lost its digits beside 0.
+cotdg     = smooth(special.cotdg,     lambda x: -DEGREE / (sindg(x) * sindg(x)), domain=real_only)
 
 entr      = smooth(special.entr,      lambda x: -np.log(x) - 1, domain=positive)
 rel_entr  = smooth(special.rel_entr,  lambda x, y: np.log(x / y) + 1, lambda x, y: -1.0 * x / y, domain=positive)
@@ -47,7 +49,7 @@ xlogy     = smooth(special.xlogy,     lambda x, y: select((x == 0) & (np.real(y)
 xlog1py   = smooth(special.xlog1py,   lambda x, y: select((x == 0) & (np.real(y) <= -1), 0.0, np.log1p(1.0 * y)),
                                       lambda x, y: select(x == 0, 0.0, x / (1.0 + y)), domain=(real, positive))
 # x ** y - 1
-powm1     = smooth(special.powm1,     lambda x, y: y * x ** (y - 1.0), lambda x, y, out: (out + 1) * np.log(1.0 * x), domain=(positive, real))
+powm1     = smooth(special.powm1,     lambda x, y: y * x ** (y - 1.0), lambda x, y: x ** y * np.log(1.0 * x), domain=(positive, real))
 # (x ** lambda - 1) / lambda, and log(x) at lambda = 0
 boxcox    = smooth(special.boxcox,    lambda x, y: x ** (y - 1.0), lambda x, y: _boxcox_slope(np.log(1.0 * x), y), domain=(positive, real))
 boxcox1p  = smooth(special.boxcox1p,  lambda x, y: np.exp((y - 1.0) * np.log1p(1.0 * x)), lambda x, y: _boxcox_slope(np.log1p(1.0 * x), y),
@@ -59,17 +61,29 @@ inv_boxcox1p = smooth(special.inv_boxcox1p, lambda x, y, out: (1 + out) / (1 + x
 # huber(delta, r): quadratic below delta, linear beyond
 huber     = smooth(special.huber,     lambda x, y: select(np.abs(y) <= x, 0.0, np.abs(y) - x),
                                       lambda x, y: select(np.abs(y) <= x, y, x * np.sign(y)), domain=(small, real_only), holomorphic=False)
-pseudo_huber = smooth(special.pseudo_huber, lambda x, y: _pseudo_huber_slope(x, y), lambda x, y: y / np.sqrt(1 + (y / x) * (y / x)),
+pseudo_huber = smooth(special.pseudo_huber, lambda x, y: _pseudo_huber_by_delta(x, y), lambda x, y: _pseudo_huber_by_distance(x, y),
                       domain=(positive, real_only))
 # fmt: on
 
 
+@refined(lambda x, out: out * expit(-x))
+def _logistic_slope(x, out):
+    """out (1 - out): beside 0, where its own slope vanishes, by the hyperbolic cosine."""
+    near = np.abs(x) < 1
+    return select(near, 0.5 / (1 + np.cosh(select(near, x, 0.0))), out * expit(-x))
+
+
 def _exprel_slope(x, out):
-    """(exp(x) - exprel(x)) / x, or its series, good to 1e-16 below 0.05."""
-    near = np.abs(x) < 0.05
+    """(exp(x) - exprel(x)) / x, or its series, whose terms are x^k (k + 1) / (k + 2)!, within 1."""
+    near = np.abs(x) < 1
     t = select(near, x, 0.0)
-    series = 0.5 + t * (1 / 3 + t * (1 / 8 + t * (1 / 30 + t * (1 / 144 + t * (1 / 840 + t * (1 / 5760 + t * (1 / 45360 + t / 403200)))))))  # fmt: skip
-    return select(near, series, (1 + x * out - out) / select(near, 1.0, x))
+    series = 0.5 + t * (1 / 3 + t * (1 / 8 + t * (1 / 30 + t * (1 / 144 + t * (1 / 840 + t * (1 / 5760 + t * (1 / 45360 + t * (
+        1 / 403200 + t * (1 / 3991680 + t * (1 / 43545600 + t * (1 / 518918400 + t * (1 / 6706022400 + t * (
+        1 / 93405312000 + t * (1 / 1394852659200 + t * (1 / 22230464256000 + t / 376610217984000)))))))))))))))  # fmt: skip
+    below = select(x < 0, x, 0.0)
+    return select(
+        near, series, (select(x < 0, np.exp(below), 1 + x * out) - out) / select(near, 1.0, x)
+    )
 
 
 def _boxcox_slope(log, y):
@@ -90,28 +104,41 @@ def _inv_boxcox_slope(x, y, power):
     return power * x * x * select(near, series, (v / (1 + v) - np.log1p(v)) / (v * v))
 
 
-def _pseudo_huber_slope(x, y):
-    """d/dx of x² (sqrt(1 + (y/x)²) - 1), without cancellation."""
-    u = y / x
-    root = np.sqrt(1 + u * u)
-    return x * u * u * (2 / (1 + root) - 1 / root)
+# With r the quotient of the smaller of |y| and x and the larger, and h = sqrt(1 + r²): no formula cancels, nor overflows.
 
 
+def _pseudo_huber_by_delta(x, y):
+    """d/dx of x² (sqrt(1 + (y/x)²) - 1)."""
+    large = np.abs(y) > x
+    d = select(large, y, x)
+    r = select(large, x, y) / select(d == 0, 1.0, d)
+    h = np.sqrt(1 + r * r)
+    q = np.abs(r) + h
+    part = r / (1 + h)
+    return select(large, np.abs(y) / (q * q * h), y * part * part * r / h)
+
+
+def _pseudo_huber_by_distance(x, y):
+    """y / sqrt(1 + (y/x)²)"""
+    large = np.abs(y) > x
+    d = select(large, y, x)
+    r = select(large, x, y) / select(d == 0, 1.0, d)
+    return select(large, x * np.sign(y), y) / np.sqrt(1 + r * r)
+
+
+# With r <= 1 the quotient of the operands: agm = π/2 larger / K(1 - r²), by whose slope no term cancels.
 agm = smooth(
-    special.agm,
-    # With K the elliptic integral, agm(x, y) = π (x + y) / (4 K(((x - y) / (x + y))²)); its slope by Legendre's K'.
-    lambda x, y, out: _agm_slope(x, y, out),
-    lambda x, y, out: _agm_slope(y, x, out),
-    domain=positive,
+    special.agm, lambda x, y: _agm_slope(x, y), lambda x, y: _agm_slope(y, x), domain=positive
 )
 
 
-def _agm_slope(x, y, out):
-    total = x + y
-    k = (x - y) / total
-    # out = π total / (4 K(k²)): by the product rule, with dk/dx = 2 y / total².
-    return out / total - out * out * 4 / (math.pi * total) * elliptic_slope(k * k) * 4 * k * y / (
-        total * total
+def _agm_slope(x, y):
+    large = np.abs(x) >= np.abs(y)
+    r = select(large, y, x) / select(large, x, y)
+    k = ellipkm1(r * r)
+    f = elliptic_rest(r * r)
+    return select(
+        large, HALF_PI / k * (1 - math.pi / 4 * f / k), HALF_PI * HALF_PI / 2 * f / (k * k * r)
     )
 
 
