@@ -237,6 +237,7 @@ def _positive(*values: Any) -> Any:
 
 
 INF = np.inf
+_SMALLEST = np.nextafter(0, 1)
 
 norm = Continuous(
     "norm", "", lambda y: -0.5 * y * y - _LOG_ROOT_TAU, (-INF, INF), 0.0,
@@ -286,9 +287,10 @@ cauchy = Continuous(
 )  # fmt: skip
 lognorm = Continuous(
     "lognorm", "s", lambda y, s: -0.5 * (np.log(y) / s) ** 2 - np.log(s * y) - _LOG_ROOT_TAU,
-    (np.nextafter(0, 1), INF), 1.0, _positive,
+    (_SMALLEST, INF), 1.0, _positive,
     cdf=lambda y, s: special.ndtr(np.log(y) / s), sf=lambda y, s: special.ndtr(-np.log(y) / s),
-    logcdf=lambda y, s: special.log_ndtr(np.log(y) / s), logsf=lambda y, s: special.log_ndtr(-np.log(y) / s),
+    logcdf=lambda y, s: np.where(_plain(y) <= _SMALLEST, -INF, special.log_ndtr(np.log(y) / s)),
+    logsf=lambda y, s: special.log_ndtr(-np.log(y) / s),
 )  # fmt: skip
 
 poisson = Discrete(

@@ -14,12 +14,14 @@ from tapegrad.check.laws import LAWS, laws_of
 from tapegrad.check.samples import samples_from, samples_of
 from tapegrad.domain import positive
 from tapegrad.errors import GradcheckError
+from tapegrad.native import rules
 from tapegrad.primitive import (
     CONSTANTS,
     FUNCTIONS,
     OPS,
     UFUNCS,
     call,
+    compiled_as,
     elementwise,
     primitive,
     select,
@@ -95,9 +97,11 @@ SUBJECTS = {op.name: partial(samples_of, op) for op in DECLARED} | {
 def test_laws(name):
     """Every law on every sample of one op. A broken one names op, sample and law; the others are tried all the same."""
     tried, broken = 0, []
-    for sample in SUBJECTS[name]():
+    for place, sample in enumerate(SUBJECTS[name]()):
         for law in laws_of(sample):
             if law.name == "replay" and not compiled_for_tests(sample):
+                continue
+            if law.name == "native" or (law.name == "compiled" and place):  # see below
                 continue
             tried += 1
             try:
@@ -106,6 +110,35 @@ def test_laws(name):
                 broken.append(f"{name}-{sample.name}-{law.name}: {error}")
     assert tried or "samples" in SUBJECTS[name].args[0].unsupported
     assert not broken, "\n\n".join(broken)
+
+
+# ----------------------------------------------------------------------------------------- compiled and native engines
+#
+# A program is compiled for each sample, and a dozen native ones: the first sample of each op (above) and two ops stand for all here,
+# every sample and ops with kinks and poles in a campaign. `tg.check_op(op, only=["native"])` is for whoever changes a rule.
+
+NATIVE = [tg.hypot, tg.maximum]
+NATIVE_TOO = [tg.abs, tg.arctan2, tg.divide, tg.expm1, tg.logaddexp, tg.power, tg.sqrt, tg.tanh]
+
+
+def samples_under(law, op):
+    return [sample for sample in samples_of(op) if law in laws_of(sample)]
+
+
+@pytest.mark.parametrize(
+    "function",
+    [*NATIVE, *(pytest.param(f, marks=pytest.mark.campaign) for f in NATIVE_TOO)],
+    ids=lambda f: f.__name__,
+)
+def test_native_functions_give_what_the_sweep_gives(function):
+    LAWS["native"](samples_under(LAWS["native"], function.primitive)[0])
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("op", DECLARED, ids=lambda op: op.name)
+def test_every_sample_compiled(op):
+    for sample in samples_under(LAWS["compiled"], op):
+        LAWS["compiled"](sample)
 
 
 # ------------------------------------------------------------------------------------------------- planted bugs
@@ -126,6 +159,7 @@ def declaring():
         registry.update(saved)
     for name in set(vars(Tensor)) - methods:
         delattr(Tensor, name)
+    rules._partials.cache_clear()
 
 
 def plant(*partials, of=np.sin, **declared):
@@ -217,6 +251,20 @@ def a_partial_that_differs_for_scalars():
     return plant(lambda x: select(np.isscalar(x), 2.0, 1.0) * np.cos(x))
 
 
+def a_partial_that_differs_when_traced():
+    return plant(
+        lambda x: np.cos(x) * (1.0 if type(x) in (np.ndarray, np.float64, Tensor) else 2.0)
+    )
+
+
+twice = compiled_as(lambda x: 2 * np.cos(x))(lambda x: np.cos(x))
+
+
+def a_formula_that_differs_in_compiled_code():
+    rules._partials.cache_clear()
+    return plant(lambda x: twice(x))
+
+
 def a_varying_function_called_constant():
     FUNCTIONS.pop(np.ptp, None)
     CONSTANTS.add(np.ptp)
@@ -242,6 +290,8 @@ PLANTED = [
     ("nopython", a_partial_that_numba_cannot_compile),
     ("nopython", a_partial_that_differs_for_scalars),
     ("replay", a_partial_that_differs_for_scalars),
+    ("compiled", a_partial_that_differs_when_traced),
+    ("native", a_formula_that_differs_in_compiled_code),
     ("honest", a_varying_function_called_constant),
 ]
 

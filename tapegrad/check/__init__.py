@@ -97,12 +97,17 @@ class Report:
 def check_op(
     op: Any, rng: int = 0, *, samples: Sequence[Call] = (), only: Sequence[str] = ()
 ) -> Report:
-    """Run the laws on an op: value, derivatives of both modes and orders, shapes, dtypes, purity, engines.
+    """Run the laws on an op: value, derivatives of both modes and orders, shapes, dtypes, purity, every engine.
+
+    Engines are held to what the sweep gives: `replay` on the samples themselves; `compiled` by a program of value, tangent, gradient
+    and second derivative, called again with other values (ties, zeros, equal entries, infinities, scales of 2^40 and 2^-40) and other
+    memory (columns, flipped, with gaps, broadcast, read-only, unaligned); `native` by Numba functions that call the op on an array and on
+    single numbers, through adjoint and overloading, or refuse it by its name. These two compile: `only` leaves them out.
 
     `op` is a declared op, by its Primitive or its public function (`tg.sin` or `np.sin`); or any function
     written with NumPy's names, with the `samples` to call it with, such as `call((2, 3), axis=1)`. A NumPy
     function without a rule is checked for refusing tracked tensors. `rng` seeds the operands; `only` names the
-    laws to run (all of `check.laws.LAWS`, of which `replay` waits for compilation the first time). Returns a
+    laws to run (all of `check.laws.LAWS`). Returns a
     Report; its `assert_ok()` raises GradcheckError if a law is broken.
 
     >>> import numpy as np, tapegrad as tg

@@ -11,6 +11,10 @@ Invariant: a law believes nothing that the declaration says of derivatives. It c
 from __future__ import annotations
 
 import inspect
+import itertools
+import linecache
+import sys
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,14 +22,14 @@ from typing import Any
 import numpy as np
 
 from .. import executors, sweep
-from ..domain import real
+from ..domain import dominant, real
 from ..errors import GradcheckError, TapegradError
 from ..mode import no_grad
 from ..primitive import CONSTANTS, FUNCTIONS, UFUNCS
 from ..tape import STRIDE, own_tape
 from ..tensor import Tensor, wrap
 from ..transforms import jvp, vjp
-from .samples import Sample, inexact
+from .samples import LAYOUTS, Sample, inexact, others
 
 # ------------------------------------------------------------------------------------------------------ one call
 
@@ -446,6 +450,234 @@ def replay(sample: Sample) -> None:
         _close(what, by_replay, "the sweep", by_sweep)
 
 
+# ------------------------------------------------------------------------------------------------ other engines
+#
+# What is asked of an engine is what the sweep gives, at every point: where one of them has NaN or infinity, so has the other. Elsewhere
+# roundings differ, by a few ulps of what the sweep's own answer moves by where the operands move by one.
+
+ULPS = 64.0
+
+
+def _parts(sample: Sample, at: Callable[..., Any]) -> list[Callable[..., list[Any]]]:
+    """Functions of the variables: value and tangent; cotangents; the derivative of the cotangents. Of `at`, with the sample's weights."""
+    with np.errstate(all="ignore"):
+        w = sample.drawn(sample.at(*sample.variables))
+    along = tuple(sample.drawn(x) for x in sample.variables)
+
+    def gradient(*xs: Any) -> Any:
+        return vjp(at, *xs)[1](w)
+
+    return [
+        lambda *xs: list(jvp(at, xs, along)),
+        lambda *xs: list(gradient(*xs)),
+        lambda *xs: list(jvp(gradient, xs, along)[1]),
+    ]
+
+
+def _all_of(parts: Sequence[Callable[..., list[Any]]]) -> Callable[..., list[Any]]:
+    return lambda *xs: [x for part in parts for x in part(*xs)]
+
+
+def _answer(f: Callable[..., Any], variables: Sequence[Any]) -> tuple[list[Any], str]:
+    """What a function gives, as arrays, or the name of the error that it raises."""
+    try:
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return [np.asarray(part) for part in f(*variables)], ""
+    except (np.linalg.LinAlgError, ValueError, FloatingPointError, TapegradError) as error:
+        return [], type(error).__name__
+
+
+def _growth(f: Callable[..., Any], variables: Sequence[Any], here: Sequence[Any]) -> list[Any]:
+    """By how much each part of an answer moves when the operands move by an ulp."""
+    rng = np.random.default_rng(0)
+    far = [np.zeros(np.shape(part)) for part in here]
+    for _ in range(3):
+        moved = [
+            x * (1 + _ulp(x) * rng.choice([-1.0, 1.0], np.shape(x)))
+            for x in map(np.asarray, variables)
+        ]
+        there, error = _answer(
+            f, [m.astype(x.dtype) for m, x in zip(moved, map(np.asarray, variables), strict=True)]
+        )
+        if error:
+            return [np.full(np.shape(part), np.inf) for part in here]
+        with np.errstate(all="ignore"):
+            far = [np.fmax(a, np.abs(b - c)) for a, b, c in zip(far, there, here, strict=True)]
+    return far
+
+
+def _ulp(x: Any) -> float:
+    return float(np.finfo(np.result_type(x, np.float32)).eps)
+
+
+def _hold_together(
+    sample: Sample,
+    name: str,
+    plain: Callable[..., list[Any]],
+    by_engine: Callable[..., list[Any]],
+    layouts: Sequence[str] = tuple(LAYOUTS),
+) -> None:
+    """Compare an engine with the sweep: the first call is the sample's, later ones have other values and layouts."""
+    chosen = executors.engine()
+    matrices = sample.op is not None and any(d is dominant for d in sample.op.domains)
+    mixing = not (sample.op and sample.op.elementwise)
+    try:
+        executors.set_engine("sweep")
+        _answer(by_engine, sample.variables)
+        for what, variables in others(sample):
+            if what in LAYOUTS and what not in layouts:
+                continue
+            if matrices and not all(np.isfinite(x).all() for x in variables):
+                continue  # which entries LAPACK spoils differs by processor
+            expected, refused = _answer(plain, variables)
+            found, error = _answer(by_engine, variables)
+            told = f"{name}, called with {what},\n{variables},\n"
+            if error != refused:
+                raise GradcheckError(
+                    f"{told} raises {error or 'nothing'}, and the sweep {refused or 'nothing'}."
+                )
+            far = _growth(plain, variables, expected) if found else []
+            if matrices and not all(np.isfinite(part).all() for part in expected):
+                continue
+            for k, (a, b, growth) in enumerate(zip(found, expected, far, strict=True)):
+                _near(f"part {k} of {told}", a, b, growth, mixing, 1024.0 if matrices else ULPS)
+    finally:
+        executors.set_engine(chosen)
+
+
+def _near(what: str, found: Any, expected: Any, growth: Any, mixing: bool, ulps: float) -> None:
+    """Raise unless two results agree to a few ulps of the expected one's condition, and in dtype and shape.
+
+    `mixing`: entries are sums of terms of others, so that the largest has a part in the rounding of each.
+    """
+    eps = _ulp(expected)
+    with np.errstate(all="ignore"):
+        largest = np.max(np.abs(np.where(np.isfinite(expected), expected, 0)), initial=0.0)
+        off = np.abs(found - expected)
+        bound = (
+            ulps * (eps * np.abs(expected) + mixing * eps * largest + growth)
+            + np.finfo(np.result_type(expected, np.float32)).tiny
+        )
+        alike = (
+            (found == expected)
+            | (np.isnan(found) & np.isnan(expected))
+            | (off <= bound)
+            | ~np.isfinite(growth)
+        )
+    if found.dtype != expected.dtype or found.shape != expected.shape or not np.all(alike):
+        raise GradcheckError(
+            f"{what} is {found.dtype}\n{found}\nbut the sweep gives {expected.dtype}\n{expected}"
+        )
+
+
+@law(lambda sample: not sample.variant)
+def compiled(sample: Sample) -> None:
+    """A compiled program of the op gives what the sweep gives, on later calls with other values and other layouts too."""
+    from .. import compiler
+
+    everything = _all_of(_parts(sample, sample.at))
+    _hold_together(sample, "the compiled program", everything, compiler.compile(everything))
+
+
+_FORMS = {
+    "the array": "def program({names}):\n    return np.sum(weights * {call})\n",
+    "single numbers": (
+        "def program({names}):\n    total = 0.0\n    for i in range({first}.size):\n"
+        "        total += weights[i] * {call}\n    return total\n"
+    ),
+}
+"""Programs that call an op, as somebody who uses Numba writes them."""
+
+
+def _name_of(op: Any) -> str:
+    """How a Numba function says what an op computes; empty where it has no name there."""
+    for space, word in ((np, "np"), (np.linalg, "np.linalg"), (np.fft, "np.fft")):
+        if getattr(space, op.of.__name__, None) is op.of:
+            return f"{word}.{op.of.__name__}"
+    special = sys.modules.get("scipy.special")
+    return f"special.{op.of.__name__}" if getattr(special, op.of.__name__, None) is op.of else ""
+
+
+def _programs(sample: Sample) -> Iterator[tuple[str, Any]]:
+    """The programs that call a sample's op, as Python functions of its variables, with the source that transforms read."""
+    op = sample.op
+    assert op is not None
+    names = [f"x{i}" for i in range(len(sample.operands))]
+    settings = [f"{k}={v!r}" for k, v in sample.settings.items()]
+    with np.errstate(all="ignore"):
+        like = np.asarray(sample(*sample.operands))
+    weights = np.asarray(sample.drawn(like))
+    for form, text in _FORMS.items():
+        each = form == "single numbers"
+        if each and not (op.elementwise and like.ndim == 1):
+            continue
+        given = [f"{n}[i]" if each else n for n in names]
+        call = f"{_name_of(op)}({', '.join([*given, *settings])})"
+        text = text.format(names=", ".join(names), first=names[0], call=call)
+        file = f"<{op.name} of {form}, law {next(_texts)}>"
+        linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+        scope = {"np": np, "special": sys.modules.get("scipy.special"), "weights": weights}
+        exec(compile(text, file, "exec"), scope)
+        yield form, scope["program"]
+
+
+_texts = itertools.count()
+
+
+def _is_called_by_name(sample: Sample) -> bool:
+    return (
+        sample.op is not None
+        and not sample.variant
+        and all(sample.tracked)
+        and bool(_name_of(sample.op))
+        and not sample.op.variadic
+        and np.result_type(*sample.operands).kind == "f"
+    )
+
+
+_TYPES = ("rows", "with gaps", "read-only")
+"""Layouts that are types of their own in Numba, each of which compiles anew: the adjoint of an array takes all of them."""
+
+
+@law(_is_called_by_name)
+def native(sample: Sample) -> None:
+    """Native functions that call the op, by adjoint and by overloading, give what the sweep gives, or are refused by name."""
+    from numba.core.errors import NumbaError
+
+    from ..native import njit
+
+    assert sample.op is not None
+    for form, program in _programs(sample):
+        plain = replace(sample, function=program, settings={})
+        asked = _parts(plain, program)
+        for mode in ("adjoint", "overload"):
+            name = f"{mode} of {form}"
+            for what, by_sweep, by_engine in zip(
+                _PARTS, asked, _parts(plain, njit(mode=mode)(program)), strict=True
+            ):
+                told = f"{what} by {name}"
+                try:
+                    with np.errstate(all="ignore"):
+                        by_engine(*sample.variables)
+                except (TapegradError, NumbaError) as refusal:
+                    if sample.op.of.__name__ not in str(refusal):
+                        raise GradcheckError(
+                            f"{told}: it is refused, but its name is not told: {refusal}"
+                        ) from refusal
+                    continue
+                _hold_together(
+                    plain,
+                    told,
+                    by_sweep,
+                    by_engine,
+                    _TYPES if mode == "adjoint" and form == "the array" else _TYPES[:1],
+                )
+
+
+_PARTS = ("the value and the tangent", "the cotangents", "the derivative of the cotangents")
+
+
 # ------------------------------------------------------------------------------------- functions without a rule
 
 
@@ -493,8 +725,8 @@ def _arguments(function: Callable[..., Any], rng: int) -> list[Any] | None:
     n = _arity(function)
     for shape in ((2, 2), (3,)):
         x = np.sort(real.sample(generator, shape), axis=None).reshape(shape)
-        for others in (x, 1, "sum"):
-            arguments = [x] + [others] * (n - 1)
+        for more in (x, 1, "sum"):
+            arguments = [x] + [more] * (n - 1)
             try:
                 with np.errstate(all="ignore"):
                     function(*arguments)

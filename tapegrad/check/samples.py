@@ -65,8 +65,9 @@ class Sample:
         return self.op.name if self.op else getattr(self.function, "__name__", repr(self.function))
 
     def drawn(self, like: Any) -> Any:
-        """Random numbers in the shape and dtype of a value: a cotangent, or a tangent."""
-        rng = np.random.default_rng(self.seed)
+        """Random numbers in the shape and dtype of a value: a cotangent, or a tangent. They are no operand's numbers: along x a
+        homogeneous function's second derivative vanishes."""
+        rng = np.random.default_rng((self.seed, 1))
         return np.asarray(real.sample(rng, np.shape(like), np.result_type(like)))
 
 
@@ -114,6 +115,89 @@ def samples_from(f: Callable[..., Any], calls: Sequence[Call], rng: int = 0) -> 
         plain = draw(_label(call))
         yield plain
         yield from _variants(plain, draw)
+
+
+# ------------------------------------------------------------------------------------- other values, other memory
+
+
+def others(sample: Sample) -> Iterator[tuple[str, tuple[Any, ...]]]:
+    """Other variables for the same call: values with ties, zeros and equal entries, of extreme scales, in every memory layout.
+
+    Dtypes and shapes are the sample's, so that a program compiled for the sample takes them all.
+    """
+    variables = [np.asarray(x) for x in sample.variables]
+    rng = np.random.default_rng(sample.seed + 1)
+    redrawn = tuple(np.asarray(_permuted(rng, x) * x.dtype.type(1.0625)) for x in variables)
+    for name, laid_out in LAYOUTS.items():
+        yield name, tuple(laid_out(x) for x in redrawn)
+    far = 2.0**3 if _of_scipy(sample) else 2.0**40
+    scales = {"tiny": lambda x: x / far, "huge": lambda x: x * far}
+    for name, change in (VALUES | scales).items():
+        if name == "infinite" and _of_scipy(sample):
+            continue
+        yield name, tuple(change(x).astype(x.dtype) for x in variables)
+        if len(variables) > 1:
+            yield f"{name}, first", (change(variables[0]).astype(variables[0].dtype), *redrawn[1:])
+
+
+def _of_scipy(sample: Sample) -> bool:
+    """Whether the values are SciPy's, some of which do not end at infinity (hyp1f1) or at -1e12 (polygamma)."""
+    of = sample.op.of if sample.op else None
+    if isinstance(of, np.ufunc):
+        return getattr(np, of.__name__, None) is not of
+    return ".special" in (getattr(of, "__module__", None) or "")
+
+
+def _permuted(rng: np.random.Generator, x: np.ndarray) -> np.ndarray:
+    """The same numbers in another order along the first axis but of matrices, whose diagonals stay where they are."""
+    return x if x.ndim != 1 else rng.permutation(x)
+
+
+def _laid_out(shape: tuple[int, ...], dtype: Any, view: Callable[[Any], Any], x: Any) -> Any:
+    place = view(np.zeros(shape, dtype))
+    place[...] = x
+    return place
+
+
+def _unaligned(x: np.ndarray) -> np.ndarray:
+    room = np.zeros(x.nbytes + 1, np.uint8)[1:].view(x.dtype) if x.nbytes else x.copy()
+    place = room.reshape(x.shape)
+    place[...] = x
+    return place
+
+
+def _repeated(x: np.ndarray) -> np.ndarray:
+    """The first entry, or row, everywhere: memory of one of them."""
+    return np.broadcast_to(x[:1] if x.ndim and x.size else x, x.shape)
+
+
+def _read_only(x: np.ndarray) -> np.ndarray:
+    x = np.array(x)
+    x.flags.writeable = False
+    return x
+
+
+LAYOUTS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "rows": lambda x: np.array(x, order="C"),
+    "columns": lambda x: np.array(x, order="F"),
+    "transposed": lambda x: np.ascontiguousarray(x.T).T,
+    "flipped": lambda x: np.flip(np.flip(x).copy()) if x.ndim else x,
+    "with gaps": lambda x: _strided(x),
+    "read-only": _read_only,
+    "unaligned": _unaligned,
+    "broadcast": _repeated,
+}
+
+VALUES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "zeros": lambda x: np.zeros_like(x),
+    "negative zeros": lambda x: -np.zeros_like(x),
+    "ones": lambda x: np.ones_like(x),
+    "ties": lambda x: np.rint(x),
+    "equal entries": lambda x: np.full_like(x, x.flat[0] if x.size else 1),
+    "negative": lambda x: -x,
+    "infinite": lambda x: np.where(np.arange(x.size).reshape(x.shape) == 0, np.inf, x),
+    "NaN": lambda x: np.where(np.arange(x.size).reshape(x.shape) == x.size - 1, np.nan, x),
+}
 
 
 def _label(call: Call) -> str:

@@ -213,8 +213,7 @@ beta     = smooth(special.beta,     lambda x, y, out: -out * digamma_rise(x, y),
 betaln   = smooth(special.betaln,   lambda x, y: -digamma_rise(x, y), lambda x, y: -digamma_rise(y, x), domain=real_only)
 poch     = smooth(special.poch,     lambda x, y, out: out * digamma_rise(x, y), lambda x, y, out: out * psi(x + y), domain=real_only)
 binom    = smooth(special.binom,    lambda x, y, out: out * digamma_rise(x - y + 1, y),
-                                    lambda x, y, out: out * digamma_rise(y + 1, x - 2 * y), domain=(exponent, exponent),
-                  unsupported={"compiled": "SciPy's polygamma of a large negative number, to which large operands lead, does not end"})
+                                    lambda x, y, out: out * digamma_rise(y + 1, x - 2 * y), domain=(exponent, exponent))
 # fmt: on
 
 digamma = psi
