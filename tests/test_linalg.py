@@ -115,6 +115,10 @@ LAWS = {
 }
 
 
+# Before NumPy 2.4 the condition of a complex matrix is a complex number, whose imaginary part is 0; here it is a real number.
+COMPLEX_CONDITION = LA.cond(np.eye(2, dtype=complex), 1).dtype.kind == "c"
+
+
 def cases():
     for name, (function, calls) in COMPOSED.items():
         for sample in samples_from(function, calls):
@@ -126,6 +130,13 @@ def cases():
             if "only" in sample.name:
                 continue
             for law in laws_of(sample):
+                if (
+                    name == "cond"
+                    and kind == "complex"
+                    and law.name == "value"
+                    and COMPLEX_CONDITION
+                ):
+                    continue
                 if law.name in LAWS.get(kind, ()):
                     yield pytest.param(law, sample, id=f"{name}-{sample.name}-{law.name}")
 
