@@ -3040,3 +3040,15 @@ def test_remainders(dtype):
     compiled(x, dtype(2.5))
     agree(compiled(x, dtype(2.5)), gradient(x, dtype(2.5)), 1e-12 if dtype is np.float64 else 1e-5)
     assert not compiled.report().calls
+
+
+def test_reductions_of_a_number():
+    """NumPy takes axis 0 of a number, and `reduce` takes that axis unasked."""
+
+    def f(z):
+        return np.multiply.reduce(z) * np.add.reduce(z), np.max(z, axis=0)
+
+    compiled = tg.compile(f)
+    for z in (np.array(2.5), np.array(-1.5), np.array(0.5)):
+        assert [float(y) for y in compiled(z)] == [float(y) for y in f(z)]
+    assert not compiled.report().calls

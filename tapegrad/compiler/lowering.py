@@ -525,7 +525,7 @@ def ndtr(arrays: Arrays, node: Node, operands: Sequence[Any], settings: dict[str
 
 
 def _axes(axis: Any, ndim: int) -> tuple[int, ...]:
-    if axis is None:
+    if axis is None or not ndim:  # of a number NumPy takes axis 0, which a ufunc's reduce has unasked
         return tuple(range(ndim))
     return tuple(int(a) % ndim for a in (axis if isinstance(axis, tuple) else (axis,)))
 
