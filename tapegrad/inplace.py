@@ -486,12 +486,12 @@ def store(t: Tensor, index: Any, value: Any, *, plainly: bool = False) -> None:
         raise GraphError(overlapping("a tracked tensor"))
     kind = data.dtype.kind
     if kind not in "fc":
-        raise RuntimeError(
+        raise GraphError(
             f"a tracked value was stored into a tensor of dtype {t.dtype}, which cannot carry a gradient: make the "
             "buffer a float tensor, tg.zeros(...)."
         )
     if kind == "f" and getattr(raw, "dtype", data.dtype).kind == "c":
-        raise RuntimeError(
+        raise GraphError(
             f"a tensor of dtype {raw.dtype} was stored into one of dtype {t.dtype}, which would drop its imaginary part: take "
             ".real, or make the buffer complex."
         )

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
+from tapegrad.native import flow, merging
 from tapegrad.primitive import OPS
 from tests.fuzz import campaign, coverage, engines, generator, native, shrinker, worker
 from tests.fuzz.judge import Unclear, Wrong, same, slope
@@ -65,6 +66,25 @@ def test_a_wrong_rule_is_found(monkeypatch, name):
 def test_a_store_whose_place_keeps_its_old_gradient_is_found(monkeypatch):
     monkeypatch.setattr(op_named("setitem"), "clears", lambda g, index: None)
     assert wrong(range(150), "sweep") is not None
+
+
+@pytest.mark.parametrize("kept", ["memory", "names", "at once"])
+def test_a_derivative_that_keeps_no_residuals_is_found(monkeypatch, kept):
+    """Generated adjoints that do not keep what is overwritten, or go back through a loop although code behind it needs its values."""
+    if kept == "at once":
+        monkeypatch.setattr(merging, "_known_before", lambda *given: True)
+    else:
+        record = flow.Needs._record
+
+        def careless(self, *given, **settings):
+            needed = record(self, *given, **settings)
+            for line in self.lines.values():
+                (line.keeps_memory if kept == "memory" else line.keeps).clear()
+            return needed
+
+        monkeypatch.setattr(flow.Needs, "_record", careless)
+    found = (worker.judge(native.write(n), ["interpreted"])["interpreted"] for n in range(60))
+    assert any(state == "failed" and text.startswith("wrong") for state, text in found)
 
 
 def test_a_store_that_is_lost_is_found():

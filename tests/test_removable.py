@@ -293,3 +293,13 @@ def test_tangents_of_stores_into_constants_have_the_type_of_the_array():
         return v
 
     assert tg.jvp(narrow, (y,), (y,))[1].dtype == np.float32
+
+
+def test_a_complex_number_stored_into_a_real_array_is_a_refusal():
+    def f(x):
+        v = x * 1.0
+        v[0] = np.sum(x) * 1j
+        return np.sum(v)
+
+    with pytest.raises(tg.GraphError, match="imaginary"):
+        tg.grad(f)(np.ones(2))

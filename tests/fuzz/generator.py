@@ -539,7 +539,6 @@ class Writer:
                         f"np.place({v}, {c}, [0.5, 0.25])",
                         f"{v}.flat[::2] = 0.5",
                         f"{v}.flat[1] = np.sum({e})",
-                        f"{v}.flat = {e}",
                         f"np.subtract.at({v}, [0, 0], {e})",
                         f"np.multiply.at({v}, [0, 1, 1], 0.5)",
                         f"np.maximum.at({v}, [0, 1, 0], 0.3)",
