@@ -525,7 +525,7 @@ def ndtr(arrays: Arrays, node: Node, operands: Sequence[Any], settings: dict[str
 
 
 def _axes(axis: Any, ndim: int) -> tuple[int, ...]:
-    if axis is None or not ndim:  # of a number NumPy takes axis 0, which a ufunc's reduce has unasked
+    if axis is None or not ndim:  # a reduce of a ufunc asks for axis 0 of a number, too
         return tuple(range(ndim))
     return tuple(int(a) % ndim for a in (axis if isinstance(axis, tuple) else (axis,)))
 
