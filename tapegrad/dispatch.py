@@ -15,12 +15,13 @@ from typing import Any
 import numpy as np
 
 from .dual import holds_dual
-from .errors import GradientLost, NotDifferentiable, TapegradError
+from .errors import GradientLost, NotDifferentiable, TapegradError, TraceError
 from .inplace import before_write, store
 from .mode import is_grad_enabled
 from .ops import reductions, selection, statistics
 from .ops.composing import holds_tracked, plainly
 from .primitive import CONSTANTS, FUNCTIONS, UFUNCS, missing, signature_of
+from .storage import tracing
 from .tape import current
 from .tensor import Tensor
 
@@ -220,6 +221,8 @@ Tensor.__array_ufunc__ = _array_ufunc  # type: ignore[method-assign]
 Tensor.__array_function__ = _array_function  # type: ignore[method-assign]
 
 
+_MEMORY = (np.shares_memory, np.may_share_memory)
+
 _FILES = (np.save, np.savez, np.savez_compressed, np.savetxt)
 """What is read back from these has no gradient."""
 
@@ -229,6 +232,11 @@ def function_on_tensors(function: Any, args: Any, kwargs: Any) -> Any:
     ours = FUNCTIONS.get(function)
     tracked = tracked_in((args, kwargs))
     if function in CONSTANTS or (ours is None and not tracked):
+        if function in _MEMORY and tracing.get() is not None:
+            raise TraceError(
+                f"np.{function.__name__} was asked of values of the program that tg.compile traces, but whether arrays share memory is no "
+                "matter of the program (the next call's may). Ask before, and pass the answer as an argument."
+            )
         if tracked and function in _FILES and current().outer is not None:
             raise GradientLost(
                 f"np.{function.__name__} was asked inside a transform to write a tensor that is differentiated, but what is read back "

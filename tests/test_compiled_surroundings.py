@@ -6,13 +6,24 @@ function answers as the plain one does (a scene is made twice, so that neither s
 
 from __future__ import annotations
 
+import collections
+import contextvars
 import functools
+import inspect
+import io
+import operator
 import os
+import pathlib
+import queue
 import random
 import secrets
+import sys
+import tempfile
+import threading
 import time
 import types
 import uuid
+import weakref
 
 import numpy as np
 import pytest
@@ -248,6 +259,197 @@ def nested_containers():
     k = {"a": [np.ones(3), (2.0, [3.0])]}
     def f(x): return np.sum(x * k["a"][0]) * k["a"][1][1][0]
     return f, [lambda: k["a"][1][1].__setitem__(0, 7.0), lambda: k["a"][0].__setitem__(1, 9.0)]
+
+
+@scene
+def attribute_of_a_function_that_appears_later():
+    def g(x): return x
+    def f(x): return np.sum(x) * getattr(g, "k", 2.0)
+    return f, [lambda: setattr(g, "k", 5.0), lambda: delattr(g, "k")]
+
+
+@scene
+def attribute_of_an_object_that_appears_later():
+    p = types.SimpleNamespace()
+    def f(x): return np.sum(x) * getattr(p, "k", 2.0)
+    return f, [lambda: setattr(p, "k", 5.0)]
+
+
+@scene
+def attribute_of_a_class_that_appears_later():
+    class P:
+        pass
+    p = P()
+    def f(x): return np.sum(x) * getattr(p, "k", 2.0)
+    return f, [lambda: setattr(P, "k", 5.0)]
+
+
+@scene
+def attribute_of_a_module_that_appears_later():
+    module = types.ModuleType("settings_of_a_user")
+    def f(x): return np.sum(x) * getattr(module, "k", 2.0)
+    return f, [lambda: setattr(module, "k", 6.0)]
+
+
+@scene
+def a_global_that_appears_later():
+    space = {"np": np}
+    exec("def f(x):\n    try: return np.sum(x) * k\n    except NameError: return np.sum(x)", space)
+    return space["f"], [lambda: space.update(k=7.0), lambda: space.pop("k")]
+
+
+@scene
+def all_attributes():
+    p = types.SimpleNamespace(a=1.0)
+    def f(x): return np.sum(x) * sum(p.__dict__.values()) + len(dir(p))
+    return f, [lambda: setattr(p, "b", 5.0)]
+
+
+@scene
+def a_context_variable():
+    k = contextvars.ContextVar("k", default=2.0)
+    def f(x): return np.sum(x) * k.get()
+    return f, [lambda: k.set(3.0)]
+
+
+@scene
+def weak_references():
+    class P:
+        pass
+    p = [P()]
+    r, d = weakref.ref(p[0]), weakref.WeakValueDictionary(a=p[0])
+    def f(x): return np.sum(x) * (2.0 if r() is None else 3.0) + len(d)
+    return f, [p.clear]
+
+
+@scene
+def containers_written_in_python():
+    d, k, m = collections.UserDict(k=2.0), collections.UserList([2.0]), {"k": 3.0}
+    c = collections.ChainMap(m)
+    def f(x): return np.sum(x) * d["k"] * k[0] * c["k"]
+    return f, [lambda: d.update(k=5.0), lambda: k.__setitem__(0, 3.0), lambda: m.update(k=7.0)]
+
+
+@scene
+def an_event():
+    e = threading.Event()
+    def f(x): return np.sum(x) * (2.0 if e.is_set() else 3.0)
+    return f, [e.set]
+
+
+@scene
+def a_queue():
+    q = queue.Queue()
+    for k in range(9):
+        q.put(float(k))
+    def f(x): return np.sum(x) * q.get()
+    return f, [lambda: None, lambda: None]
+
+
+@scene
+def text_in_memory():
+    s = io.StringIO("2")
+    def f(x): return np.sum(x) * float(s.getvalue())
+    return f, [lambda: s.write("3")]
+
+
+@scene
+def arguments_of_the_process():
+    def f(x): return np.sum(x) * len(sys.argv)
+    return f, [lambda: sys.argv.append("more"), lambda: sys.argv.remove("more")]
+
+
+@scene
+def a_module_imported_inside():
+    sys.modules["module_of_a_user"] = types.ModuleType("module_of_a_user")
+    sys.modules["module_of_a_user"].k = 2.0
+    other = types.ModuleType("module_of_a_user")
+    other.k = 5.0
+    def f(x):
+        import module_of_a_user
+        return np.sum(x) * module_of_a_user.k
+    return f, [lambda: sys.modules.__setitem__("module_of_a_user", other)]
+
+
+@scene
+def single_dispatch():
+    @functools.singledispatch
+    def g(k): return 2.0
+    def f(x): return np.sum(x) * g(3)
+    return f, [lambda: g.register(int, lambda k: 5.0)]
+
+
+@scene
+def property_of_a_metaclass():
+    class Meta(type):
+        @property
+        def k(cls): return cls.hidden
+    class P(metaclass=Meta):
+        hidden = 2.0
+    def f(x): return np.sum(x) * P.k
+    return f, [lambda: setattr(P, "hidden", 5.0)]
+
+
+@scene
+def getattr_of_an_object():
+    d = {"k": 2.0}
+    class P:
+        def __getattr__(self, name): return d[name]
+    p = P()
+    def f(x): return np.sum(x) * p.k
+    return f, [lambda: d.update(k=5.0)]
+
+
+@scene
+def attrgetter():
+    p, get = types.SimpleNamespace(k=2.0), operator.attrgetter("k")
+    def f(x): return np.sum(x) * get(p)
+    return f, [lambda: setattr(p, "k", 5.0)]
+
+
+@scene
+def attribute_of_an_array():
+    class A(np.ndarray):
+        pass
+    a = np.ones(3).view(A)
+    a.k = 2.0
+    def f(x): return np.sum(x) * a.k
+    return f, [lambda: setattr(a, "k", 5.0)]
+
+
+@scene
+def object_that_makes_an_array():
+    class P:
+        def __init__(self): self.v = np.ones(3)
+        def __array__(self, dtype=None, copy=None): return self.v
+    p = P()
+    def f(x): return np.sum(x * np.asarray(p))
+    return f, [lambda: p.v.__setitem__(0, 9.0), lambda: setattr(p, "v", np.full(3, 4.0))]
+
+
+@scene
+def memory_of_another_object():
+    b = bytearray(np.ones(3).tobytes())
+    a = np.frombuffer(b)
+    def f(x): return np.sum(x * a)
+    return f, [lambda: b.__setitem__(slice(0, 8), np.float64(7.0).tobytes())]
+
+
+@scene
+def another_thread_writes():
+    a = np.ones(3)
+    def f(x): return np.sum(x * a)
+    def change():
+        thread = threading.Thread(target=lambda: a.__setitem__(0, 5.0))
+        thread.start()
+        thread.join()
+    return f, [change]
+
+
+@scene
+def generators_made_with_a_seed():
+    def f(x): return np.sum(x) * (np.random.default_rng(3).random() + random.Random(3).random())
+    return f, [lambda: None]
 # fmt: on
 
 
@@ -282,13 +484,69 @@ NEVER_THE_SAME = {
     "secrets": lambda x: np.sum(x) * secrets.randbelow(2**50),
     "secrets, a method": lambda x: np.sum(x) * secrets.randbits(50),
     "id": lambda x: np.sum(x) * id(object()),
+    "hash": lambda x: np.sum(x) * hash(object()),
+    "SystemRandom made inside": lambda x: np.sum(x) * random.SystemRandom().random(),
+    "Random made inside": lambda x: np.sum(x) * random.Random().random(),
+    "Generator made inside": lambda x: np.sum(x) * np.random.default_rng().random(),
+    "RandomState made inside": lambda x: np.sum(x) * np.random.RandomState().rand(),
+    "a late import": lambda x: np.sum(x) * __import__("datetime").datetime.now().timestamp(),
+    "fromfile": lambda x: np.sum(x * np.fromfile(__file__, np.uint8, 3)),
+    "loaded": lambda x: np.sum(x * np.load(DATA)),
+    "memory map": lambda x: np.sum(x * np.memmap(__file__, np.uint8, "r", shape=3)),
+    "opened": lambda x: np.sum(x) * len(open(__file__).read()),
+    "opened by os": lambda x: np.sum(x) * os.open(__file__, os.O_RDONLY),
+    "a path": lambda x: np.sum(x) * len(pathlib.Path(__file__).read_text()),
+    "whether a file is there": lambda x: np.sum(x) * os.path.exists(__file__),
+    "whether a path is there": lambda x: np.sum(x) * pathlib.Path(__file__).exists(),
+    "a folder": lambda x: np.sum(x) * len(os.listdir(".")),
+    "where we are": lambda x: np.sum(x) * len(os.getcwd()),
+    "frames": lambda x: np.sum(x) * len(inspect.stack()),
+    "a frame": lambda x: np.sum(x) * sys._getframe(0).f_lineno,
+    "references": lambda x: np.sum(x) * sys.getrefcount(X),
+    "threads": lambda x: np.sum(x) * threading.active_count(),
 }
+DATA = os.path.join(tempfile.gettempdir(), f"tapegrad-{os.getpid()}.npy")
 
 
 @pytest.mark.parametrize("name", NEVER_THE_SAME)
 def test_what_is_never_the_same_is_refused(name):
-    with pytest.raises(tg.TraceError):
-        tg.compile(NEVER_THE_SAME[name])(X)
+    if name == "loaded":
+        np.save(DATA, X)
+    try:
+        with pytest.raises(tg.TraceError, match="Call it outside|Draw them outside"):
+            tg.compile(NEVER_THE_SAME[name])(X)
+    finally:
+        if os.path.exists(DATA):
+            os.remove(DATA)
+
+
+@pytest.mark.parametrize("ask", [np.shares_memory, np.may_share_memory])
+def test_whether_arguments_share_memory_is_refused(ask):
+    with pytest.raises(tg.TraceError, match="share memory"):
+        tg.compile(lambda x, y: np.sum(x) * (2.0 if ask(x, y) else 3.0))(X, X.copy())
+
+
+def test_strides_of_an_argument_are_refused():
+    with pytest.raises(tg.TraceError, match="strides"):
+        tg.compile(lambda x: np.sum(x) * x.strides[0])(X)
+
+
+ASKED = {
+    "float": lambda x, k: np.sum(x) * (2.0 if isinstance(k, float) else 3.0),
+    "floating": lambda x, k: np.sum(x) * (2.0 if isinstance(k, np.floating) else 3.0),
+    "type": lambda x, k: np.sum(x) * (2.0 if type(k) is np.float64 else 3.0),
+    "isscalar": lambda x, k: np.sum(x) * (2.0 if np.isscalar(k) else 3.0),
+}
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_the_kind_of_a_numpy_scalar_is_refused_where_it_is_asked_for(name):
+    f = ASKED[name]
+    with pytest.raises(tg.TraceError, match="NumPy scalar"):
+        tg.compile(f)(X, np.float64(2.0))
+    assert tg.compile(f)(X, 2) == f(X, 2)
+    integer = tg.compile(lambda x, k: np.sum(x) * (2.0 if isinstance(k, int) else k))
+    assert integer(X, np.float64(3.0)) == 4.5
 
 
 def test_the_order_of_a_dict_is_part_of_the_signature():

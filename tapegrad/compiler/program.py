@@ -503,6 +503,7 @@ def _traced(
         with own, ops_recorded():
             if isinstance(own.recorder, Off):
                 RECORDER.set(own.recorder)
+            _demand_asked(name, call, reads)
             given = iter(call.values)
             arguments = []
             for kind in call.kinds:
@@ -566,6 +567,22 @@ def _the_same(arguments: list[Any], call: Call) -> list[Any]:
     for i, k in zip(dynamic, call.alike, strict=True):
         found[i] = arguments[dynamic[k]]
     return found
+
+
+def _demand_asked(name: str, call: Call, reads: Surroundings) -> None:
+    """Raise where the function may ask for the kind of a NumPy scalar: inside it is a tensor, as an array is."""
+    for kind in call.kinds:
+        if isinstance(kind, _Static) or kind[0] != "scalar":
+            continue
+        other = {"int", "integer", "int64", "int32", "Integral"}
+        both = {"number", "Number", "generic", "isscalar"}
+        asked = reads.kinds - other if kind[1].kind in "fc" else reads.kinds & (other | both)
+        if asked:
+            raise TraceError(
+                f"{name} was given a NumPy scalar ({kind[1]}) and asks for kinds of numbers ({', '.join(sorted(asked))}), but inside "
+                "tg.compile a NumPy scalar is a tensor, as an array is: the answer would be another one. Pass float(k), int(k) or "
+                "np.asarray(k), or ask for its dtype or shape (np.ndim(k) == 0)."
+            )
 
 
 def _tensor(value: Traced) -> Tensor:

@@ -31,6 +31,11 @@ _SIMPLE = (
 _NOISE = ("PRECALL", "CACHE", "NOP", "RESUME", "EXTENDED_ARG", "PUSH_NULL")
 _ODD = (type(None), type(...))
 _BY_TEXT = {"getattr", "hasattr", "setattr", "attrgetter", "methodcaller"}
+_ASKING = {"isinstance", "issubclass", "type", "isscalar"}
+_KINDS = {
+    "float", "complex", "int", "floating", "integer", "inexact", "number", "generic", "Number", "Real", "Complex", "Integral", "isscalar",
+    "float64", "float32", "complex128", "complex64", "int64", "int32",
+}  # fmt: skip
 _WHOLE = {"vars", "__dict__", "dir", "asdict", "astuple", "fields"}
 
 
@@ -50,6 +55,9 @@ class Facts:
 
     compares: bool
     """Whether it asks if two objects are one (`x is y`), other than None."""
+
+    kinds: frozenset[str]
+    """Kinds of numbers that it may ask for (`isinstance(k, float)`), by name."""
 
     lines: dict[str, int]
     """Names that are bound anew or written to, and the line."""
@@ -95,6 +103,7 @@ def facts(code: types.CodeType) -> Facts:
         names["attributes"] |= {part for text in texts for part in text.split(".")}
         stored |= texts
     whole = bool(mentioned & _WHOLE)
+    kinds = mentioned & _KINDS if mentioned & _ASKING else set()
     for inner in code.co_consts:
         if isinstance(inner, types.CodeType):
             other = facts(inner)
@@ -105,10 +114,11 @@ def facts(code: types.CodeType) -> Facts:
             stored |= other.stored
             whole |= other.whole
             compares |= other.compares
+            kinds |= other.kinds
             lines = {**other.lines, **lines}
     return Facts(
         frozenset(names["globals"]), frozenset(names["cells"]), frozenset(names["attributes"]), frozenset(imports), frozenset(stored),
-        whole, compares, lines,
+        whole, compares, frozenset(kinds), lines,
     )  # fmt: skip
 
 

@@ -22,8 +22,10 @@ import contextvars
 import ctypes
 import datetime
 import functools
+import gc
 import io
 import math
+import operator
 import os
 import random
 import sys
@@ -59,16 +61,24 @@ WAYS = (
     ("the grad mode; environment variables", "guarded"),
     ("what the function itself changes and reads: `nonlocal n; n += 1`, an array of its closure", "refused when traced again"),
     ("random numbers: of NumPy, Python and generators (`Generator`, `RandomState`, `random.Random`), seeded or not", "refused"),
-    ("clocks, `uuid`, `os.urandom`, `secrets`, `id()`, `input()`, opened files, process and thread numbers", "refused"),
+    ("generators of random numbers that the function makes itself without a seed", "refused"),
+    ("clocks, `uuid`, `os.urandom`, `secrets`, `id()`, `hash()`, `input()`, process and thread numbers", "refused"),
+    ("files and folders: opened, loaded (`np.load`, `np.fromfile`), listed, looked at (`os.path.exists`, `os.getcwd`)", "refused"),
+    ("frames and reference counts: `inspect.stack`, `sys._getframe`, `sys.getrefcount`, `gc`", "refused"),
+    ("names, and attributes of functions, objects, classes and modules, that appear later (`getattr(g, \"k\", 2.0)`)", "guarded"),
+    ("context variables, `UserDict`, `ChainMap`, queues, events, `sys.argv`, modules that are imported inside", "guarded"),
+    ("weak references", "refused"),
     ("`eval`, `exec`, `globals()`, `locals()`", "refused"),
     ("iterators and generators: as arguments, or read from outside", "refused"),
     ("the layout of arguments in memory, where a store follows a reshape, which shows the same memory or a copy", "guarded"),
-    ("whether arguments overlap in memory (`np.shares_memory`), writes into arguments", "refused"),
+    ("whether arguments overlap in memory (`np.shares_memory`), their strides, writes into arguments", "refused"),
     ("`np.errstate` and `np.seterr`", "not seen: warnings about values come from the traced run only"),
     ("counters and logs that the function only writes to (`runs.append(x)`), printing", "not seen: they happen in the traced run only"),
-    ("`isinstance(k, float)` where k is a NumPy scalar: inside it is a tensor, as an array is", "not seen"),
-    ("what libraries hold: their globals, caches and settings, functions of theirs replaced (`np.sin = ...`)", "not seen"),
-    ("state inside objects of compiled code other than arrays; attributes read by text that is computed", "not seen"),
+    ("`isinstance(k, float)`, `type(k)`, `np.isscalar(k)` where a NumPy scalar is an argument: inside it is a tensor", "refused"),
+    ("`isinstance(x, np.ndarray)` of an argument: inside it is a tensor, as in every transform", "not seen"),
+    ("what libraries and Python hold: globals, caches and settings (`np.geterr`, `sys.modules`, ABC registries), functions of theirs "
+     "replaced (`np.sin = ...`), names of builtins defined anew", "not seen"),
+    ("state inside objects of compiled code other than arrays (locks, enum members); attributes read by text that is computed", "not seen"),
 )  # fmt: skip
 """Ways in which what a compiled function sees can change between two calls, and what becomes of each."""
 
@@ -273,6 +283,7 @@ class Surroundings:
         self.stored: set[str] = set()
         self.whole = False
         self.compares = False
+        self.kinds: set[str] = set()
         self.lines: dict[str, tuple[int, str]] = {}
         while (
             True
@@ -330,6 +341,8 @@ class Surroundings:
                 self._watch("state", _state(value), value)
             elif owner(value).flags.writeable:
                 self._places.append(("array", value, None, "found"))
+            if kind is not np.ndarray:
+                self._instance(value)
         elif isinstance(value, functools.partial):
             self._waiting += [value.func, *value.args, value.keywords]
         elif kind is types.MethodType:
@@ -340,6 +353,9 @@ class Surroundings:
             self._waiting.append(value.__func__)
         elif isinstance(value, _GENERATORS):
             self.generators.append(value)
+        elif isinstance(value, operator.attrgetter | operator.methodcaller):
+            told = [x for x in value.__reduce__()[1] if isinstance(x, str)]
+            self.names |= {part for text in told for part in text.split(".")}
         elif isinstance(value, tuple | frozenset):
             self._waiting += list(value)
             self._instance(value)
@@ -347,11 +363,16 @@ class Surroundings:
             self._watch("items", _inside("items", value), value)
             self._waiting += list(value.values() if isinstance(value, dict) else value)
             self._instance(value)
+        elif isinstance(value, _WEAK):
+            raise TraceError(
+                f"a compiled function reads a {kind.__name__} beside its arguments, which changes when an object dies: what looks at it in "
+                "each call would keep the object alive. Read the object from where it is held."
+            )
         elif isinstance(value, _WITH_STATE):
             self._watch("state", _state(value), value)
             self._waiting += [x for x in _state(value) if not isinstance(x, PLAIN)]
         elif hasattr(kind, "__next__"):
-            if not isinstance(value, io.IOBase) or self.names & {"read", "readline", "readlines"}:
+            if not isinstance(value, io.IOBase) or self.names & _READING:
                 raise TraceError(
                     f"a compiled function reads a {kind.__name__} beside its arguments (an iterator, a generator or a file), which gives "
                     "something else each time. Make a list of it, or take from it outside and pass what came as an argument."
@@ -364,7 +385,7 @@ class Surroundings:
         user = _is_user(
             f.__globals__.get("__name__", "")
         )  # a wrapper's __module__ is that of what it wraps
-        self._waiting += [vars(f)[k] for k in ("__wrapped__", "f") if k in vars(f)]
+        self._waiting += [vars(f)[k] for k in ("__wrapped__", "f", "registry") if k in vars(f)]
         variables = zip(f.__code__.co_freevars, f.__closure__ or (), strict=False)
         if not user:
             for _, cell in variables:
@@ -382,13 +403,20 @@ class Surroundings:
             if name not in scope:
                 if name in vars(_BUILTINS):
                     self._waiting.append(vars(_BUILTINS)[name])
+                else:  # a NameError that the function catches, until somebody defines it
+                    self._watch("entry", ABSENT, scope, name)
                 continue
             value = scope[name]
             if type(value) is types.ModuleType:
                 self._waiting.append(value)
             else:
                 self._watch("entry", value, scope, name)
-        self._waiting += [sys.modules[name] for name in known.imports if name in sys.modules]
+        for name in known.imports:
+            found = sys.modules.get(name)
+            if found is not None and _is_user(name):
+                self._watch("entry", found, sys.modules, name)
+            elif found is not None:
+                self._waiting.append(found)
         self._attributes(f, vars(f))
 
     def _note(self, known: Facts, code: types.CodeType) -> None:
@@ -396,7 +424,9 @@ class Surroundings:
         self.stored |= known.stored
         self.whole |= known.whole
         self.compares |= known.compares
+        self.kinds |= known.kinds
         file = os.path.basename(code.co_filename)
+        self.volatile |= not _TELLTALE.isdisjoint(known.attributes | known.globals | known.imports)
         for name, line in known.lines.items():
             self.lines.setdefault(name, (line, f'"{file}", line {line}, in {code.co_name}'))
 
@@ -408,6 +438,12 @@ class Surroundings:
                     self._waiting.append(value)
                 else:
                     self._watch("entry", value, vars(module), name)
+            for name in self.stored & self.names - vars(module).keys():  # as getattr finds it
+                self._watch("entry", ABSENT, vars(module), name)
+        elif module is sys:
+            for name in self.names & {"argv", "path", "orig_argv"}:
+                self._watch("entry", vars(sys)[name], vars(sys), name)
+            self._of_library(module)
         elif module is os:
             if self.names & {"environ", "getenv", "environb"}:
                 self._watch("items", _inside("items", os.environ._data), os.environ._data)  # type: ignore[attr-defined]
@@ -423,6 +459,8 @@ class Surroundings:
                 self._waiting.append(value)
 
     def _class(self, cls: type) -> None:
+        if _is_user(type(cls).__module__):
+            self._waiting.append(type(cls))
         if cls in (datetime.datetime, datetime.date):
             self.volatile |= bool(self.names & {"now", "utcnow", "today"})
         for base in cls.__mro__:
@@ -452,6 +490,9 @@ class Surroundings:
                 self._waiting.append(value.__wrapped__)
             else:
                 self._attributes(value, own)
+                if isinstance(value, _HOLDERS) or cls.__module__ == "queue":
+                    for name in own:
+                        self._watch("attribute", _attribute(value, name), value, name)
             return
         self._waiting.append(cls)
         self._attributes(value, own)
@@ -464,6 +505,8 @@ class Surroundings:
                     self._watch("attribute", _attribute(value, name), value, name)
 
     def _attributes(self, value: Any, own: dict[str, Any]) -> None:
+        if self.whole and own:
+            self._watch("items", _inside("items", own), own)
         for name in own if self.whole else self.names & own.keys():
             self._watch("attribute", _attribute(value, name), value, name)
         for name in self.stored & self.names:
@@ -471,7 +514,7 @@ class Surroundings:
                 self._watch("attribute", ABSENT, value, name)
 
     def _settable(self, value: Any) -> bool:
-        return hasattr(value, "__dict__") and type(value) is not types.FunctionType
+        return hasattr(value, "__dict__")
 
 
 def _is_user(module: Any) -> bool:
@@ -482,16 +525,19 @@ _BUILTINS: Any = __import__("builtins")
 _OPAQUE = frozenset({np.dtype, np.ufunc, types.CodeType, types.FrameType, slice, range})
 _GENERATORS = (np.random.Generator, np.random.RandomState, np.random.BitGenerator, random.Random)
 _WITH_STATE = (
-    set, collections.deque, bytearray, array.array, memoryview, weakref.ref, contextvars.ContextVar, types.MappingProxyType,
+    set, collections.deque, bytearray, array.array, memoryview, contextvars.ContextVar, types.MappingProxyType,
 )  # fmt: skip
+_WEAK = (weakref.ref, weakref.WeakSet, weakref.WeakValueDictionary, weakref.WeakKeyDictionary)
+_HOLDERS = (collections.UserDict, collections.UserList, collections.UserString, collections.ChainMap, threading.Event)  # fmt: skip
+"""Classes of Python's library, written in Python, whose objects hold what they hold in attributes."""
+
+_READING = {"read", "readline", "readlines", "getvalue", "getbuffer"}
 
 
 def _state(value: Any) -> tuple[Any, ...]:
     """What an object of a known kind holds."""
     if isinstance(value, bytearray | memoryview | array.array):
         return (bytes(value),)
-    if isinstance(value, weakref.ref):
-        return (value(),)
     if isinstance(value, contextvars.ContextVar):
         return (value.get(ABSENT),)
     if isinstance(value, np.ndarray):
@@ -517,16 +563,20 @@ def held_elsewhere(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
 
 # ---------------------------------------------------------------------------------------------------- what is never the same
 
-_CALLS: tuple[Any, ...] = (
+_CALLS: frozenset[Any] = frozenset((
     time.time, time.time_ns, time.perf_counter, time.perf_counter_ns, time.monotonic, time.monotonic_ns, time.process_time,
     time.process_time_ns, time.thread_time, time.thread_time_ns, time.localtime, time.gmtime, time.ctime, time.asctime, time.strftime,
     datetime.datetime.now, datetime.datetime.utcnow, datetime.datetime.today, datetime.date.today,
-    os.urandom, os.getpid, threading.get_ident, id, input, open, eval, exec, globals, locals,
-)  # fmt: skip
+    os.urandom, os.getpid, threading.get_ident, id, hash, input, open, eval, exec, globals, locals,
+    np.fromfile, sys._getframe, sys.getrefcount, gc.isenabled, gc.get_count, gc.get_objects, gc.get_referrers,
+    sys.getrecursionlimit, sys.exc_info,
+))  # fmt: skip
 _FUNCTIONS = {
     "uuid": ("uuid1", "uuid4"),
     "secrets": ("token_bytes", "token_hex", "token_urlsafe", "randbelow", "choice", "randbits", "SystemRandom"),
     "random": ("Random", "SystemRandom"),
+    "inspect": ("stack", "currentframe"),
+    "threading": ("active_count", "current_thread"),
 }  # fmt: skip
 """Functions of Python's and classes that make such calls, by module: these are not imported for that."""
 
@@ -536,8 +586,19 @@ def _functions() -> list[Any]:
     return [getattr(module, name) for module, names in loaded for name in names]
 
 
-_ANYWHERE = (os.urandom, io.open)
+_ANYWHERE = (os.urandom, io.open, np.fromfile)
 """Calls that are looked for in libraries, too: unseeded generators and files."""
+
+_SYSTEM = frozenset({"posix", "nt"})
+"""Modules each function of which asks the system (for files, folders, processes), in libraries, too; `fspath` only converts."""
+
+_TELLTALE = frozenset(
+    "open read_text read_bytes exists is_file is_dir isfile isdir islink getsize getmtime stat lstat listdir scandir iterdir glob walk "
+    "getcwd cwd load loadtxt genfromtxt fromfile memmap fromregex read_array hash id stack currentframe _getframe getrefcount active_count "
+    "current_thread isenabled getrecursionlimit exc_info get_count get_objects get_referrers now today Random SystemRandom system popen "
+    "getpid getloadavg cpu_count times uname getlogin environb import_module __import__".split()
+)  # fmt: skip
+"""Names that a function mentions which may make such a call: then each call of the trace is looked at."""
 
 _OPENING = (
     "load", "loadtxt", "genfromtxt", "fromfile", "memmap", "default_rng", "RandomState", "SeedSequence", "PCG64", "PCG64DXSM", "MT19937",
@@ -548,7 +609,7 @@ _VOLATILE_IN = frozenset({"time", "datetime", "os", "threading", "builtins", "io
 
 def _is_volatile(value: Any) -> bool:
     """Whether it is, or may make, a call whose result is never the same: `looked_out` finds out whether it is made."""
-    if isinstance(getattr(value, "__self__", None), random.SystemRandom):
+    if isinstance(value, types.BuiltinFunctionType | types.MethodType) and isinstance(value.__self__, random.SystemRandom):  # fmt: skip
         return True
     if isinstance(value, types.BuiltinFunctionType):
         return value in _CALLS
@@ -558,7 +619,14 @@ def _is_volatile(value: Any) -> bool:
         module = getattr(value, "__module__", None) or ""
         opens = getattr(value, "__name__", "") in (*_OPENING, "Path", "PosixPath")
         return opens and module.split(".")[0] in ("numpy", "pathlib")
-    return getattr(value, "__name__", None) in _OPENING and not isinstance(value, type)
+    try:
+        return getattr(value, "__name__", None) in _OPENING
+    except Exception:  # a user's __getattr__
+        return False
+
+
+def _asks_system(called: Any) -> bool:
+    return called.__module__ in _SYSTEM and called.__name__ != "fspath"
 
 
 @contextmanager
@@ -567,16 +635,25 @@ def looked_out(name: str, wanted: bool) -> Iterator[None]:
     if not wanted:
         yield
         return
-    made = (*_functions(), *vars(random.SystemRandom).values())
+    made = (
+        *_functions(),
+        *vars(random.SystemRandom).values(),
+        random.Random.__init__,
+        random.Random.getstate,
+    )
     codes = {g.__code__: g for g in made if isinstance(g, types.FunctionType)}
+    unseeded = random.Random.__init__.__code__
 
     def look(frame: Any, event: str, called: Any) -> None:
-        if event == "c_call" and isinstance(called, types.BuiltinFunctionType) and called in _CALLS:
+        if event == "c_call" and isinstance(called, types.BuiltinFunctionType) and (called in _CALLS or _asks_system(called)):  # fmt: skip
             by_user = _is_user(frame.f_globals.get("__name__", ""))
-            if not by_user and (called not in _ANYWHERE or _importing(frame)):
+            anywhere = called in _ANYWHERE or _asks_system(called)
+            if not by_user and (not anywhere or _importing(frame)):
                 return
             what = f"{called.__module__ or type(called.__self__).__name__}.{called.__name__}"
         elif event == "call" and frame.f_code in codes:
+            if frame.f_code is unseeded and frame.f_locals.get("x") is not None:
+                return
             called = codes[frame.f_code]
             what = f"{called.__module__}.{called.__name__}"
         else:
@@ -600,7 +677,8 @@ def looked_out(name: str, wanted: bool) -> Iterator[None]:
 
 
 def _importing(frame: Any) -> bool:
-    while frame is not None:
+    """Whether a library's call is part of an import, or of our own work: no line of the user's stands between."""
+    while frame is not None and not _is_user(frame.f_globals.get("__name__", "")):
         if frame.f_globals.get("__name__", "").startswith(
             ("importlib", "linecache", "tokenize", "tapegrad")
         ):

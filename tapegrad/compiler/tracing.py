@@ -583,7 +583,14 @@ class Traced(StandIn):
     ndim = property(lambda self: len(self.node.shape))
     size = property(lambda self: math.prod(self.node.shape))
     itemsize = property(lambda self: self.node.dtype.itemsize)
-    strides = property(lambda self: (self.itemsize,) * self.ndim)
+
+    @property
+    def strides(self) -> Any:
+        raise TraceError(
+            "x.strides was asked of a value of the program that tg.compile traces, but how arrays lie in memory is no matter of it "
+            "(the next call's may lie otherwise). Pass what depends on it as an argument."
+        )
+
     flags = property(lambda self: _Flags)
     base = property(lambda self: None if self.source is None else self.source[0])
     __array_priority__ = 500
