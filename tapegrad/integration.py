@@ -190,6 +190,8 @@ class _Solver:
         one. None where the equations look at values in Python, so that each step is a trace of its own.
         """
         start, count = times[0], np.shape(times)[0]
+        if count == 1 or not np.size(y):
+            return None  # no steps, or none that an error of nothing could end
         slope = self.slope(y, start)
         if not bool(np.all(np.isfinite(_plain(slope))) and np.all(np.isfinite(_plain(y)))):
             raise _not_finite(value_of(start))
@@ -226,8 +228,6 @@ class _Solver:
             return (i < count) & (taken < mxstep) & ~stuck(now, h)
 
         begin = (y, slope, start * 1.0, h, rows, 1, 0)
-        if count == 1:
-            return y[None]
         done = looped("odeint", (self.func,), step, begin, None, None, test=goes_on)
         if done is None:
             return None

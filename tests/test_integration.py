@@ -125,6 +125,12 @@ def test_compiled_the_steps_are_one_loop_for_all_values(name, transform):
     assert len(runs) == 1
 
 
+def test_compiled_nothing_to_solve():
+    for y0, t in ((np.ones(0), T), (np.ones(2), T[:1])):
+        solved = tg.compile(lambda y0, t=t: tg.odeint(lambda y, t: -y, y0, t))(y0)
+        assert solved.shape == (len(t), len(y0)) and np.all(solved == 1.0)
+
+
 def test_compiled_second_derivatives():
     f = lambda w: np.sum(position(w, t=T[:3]))  # noqa: E731
     compiled = tg.compile(tg.hessian(f))
