@@ -596,7 +596,7 @@ _TELLTALE = frozenset(
     "open read_text read_bytes exists is_file is_dir isfile isdir islink getsize getmtime stat lstat listdir scandir iterdir glob walk "
     "getcwd cwd load loadtxt genfromtxt fromfile memmap fromregex read_array hash id stack currentframe _getframe getrefcount active_count "
     "current_thread isenabled getrecursionlimit exc_info get_count get_objects get_referrers now today Random SystemRandom system popen "
-    "getpid getloadavg cpu_count times uname getlogin environb import_module __import__".split()
+    "getpid getloadavg cpu_count uname getlogin environb import_module __import__".split()
 )  # fmt: skip
 """Names that a function mentions which may make such a call: then each call of the trace is looked at."""
 
