@@ -29,9 +29,9 @@ class TraceError(TapegradError, TypeError):
 
 
 class IndependentValue(UserWarning):
-    """The value of a differentiated function does not depend on an argument that it was differentiated by: that gradient is zero.
+    """The value of a differentiated function depends on none of the arguments that it was differentiated by: the gradient is zero.
 
-    Such a gradient is nearly always a lost one: between the argument and the value something untracked stands (`t.item()`,
+    Such a gradient is nearly always a lost one: between the arguments and the value something untracked stands (`t.item()`,
     `t.detach()`, a comparison, `tg.no_grad()`). Transforms say so once for each line that calls them; `allow_unused=True` says that zero is
     meant, and `warnings.filterwarnings("error", category=tg.IndependentValue)` makes it an error.
     """

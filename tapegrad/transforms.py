@@ -222,37 +222,29 @@ class _Run:
         )
         return [found.get(n) for n in self.nodes]
 
-    def gradients(self, roots: list[tuple[Any, Any]], each: bool = True) -> list[Tree]:
-        """Gradients of the inputs as the user gave them: of their kind, in their structure. `each` as in `tell_unused`."""
+    def gradients(self, roots: list[tuple[Any, Any]]) -> list[Tree]:
+        """Gradients of the inputs as the user gave them: of their kind, in their structure."""
         found = self.pull(roots)
         for g in found:
             if g is None:
-                self.tell_unused([g is not None for g in found], each)
+                self.tell_unused([g is not None for g in found])
                 break
         values = [
             _as_given(g, x, t) for g, x, t in zip(found, self.given, self.inputs, strict=True)
         ]
         return self.trees(values)
 
-    def tell_unused(self, reached: Sequence[bool], each: bool) -> None:
-        """Warn if the value does not depend on an argument (of `each` one that is asked for, else on all of them together).
+    def tell_unused(self, reached: Sequence[bool]) -> None:
+        """Warn if the value depends on none of the arguments; `reached` says for each input whether the tape leads from it to the value.
 
-        `reached` says for each input whether the tape leads from it to the value. An argument is used if any of its leaves is:
-        parameters of a model that one loss leaves alone are common. Arrays without elements are never missed.
+        One argument among several, or one leaf of a pytree, is often unused for good reasons: a work array, a parameter that this loss
+        leaves alone, a program that asks for all gradients. Arrays without elements are never missed.
         """
         differentiates = self.differentiates
         if self.allow_unused or (self.own.tape.differentiates if differentiates is None else differentiates):  # fmt: skip
             return
-        rest = iter(zip(reached, self.inputs, strict=True))
-        unused, known = [], 0
-        for position, (_, n) in zip(self.positions, self.structures, strict=True):
-            leaves = list(islice(rest, n))
-            if any(x.size for _, x in leaves):
-                known += 1
-                if not any(met for met, _ in leaves):
-                    unused.append(position)
-        if unused and (each or len(unused) == known):
-            _warn_unused(self.name, unused)
+        if not any(reached) and any(x.size for x in self.inputs):
+            _warn_unused(self.name, self.positions)
 
     def value(self, value: Any) -> Any:
         """An output as the user expects it: a tensor if tensors went in or it stays tracked, else NumPy's."""
@@ -335,8 +327,8 @@ class _Direct:
         if found is NotImplemented:
             return found
         value, gradients, shortcut, unused = found
-        if unused and not self.allow_unused:
-            _warn_unused("grad", [positions[k] for k in unused])
+        if unused and len(unused) == len(positions) and not self.allow_unused:
+            _warn_unused("grad", positions)
         if shortcut is not None:
             self.known = shortcut
         return value, tuple(gradients) if several else gradients[0]
@@ -493,8 +485,8 @@ def value_and_grad(
 
     `argnums` is the position (or a tuple of positions) of the arguments to differentiate by; each may be a pytree.
     With `has_aux`, `f` returns `(value, aux)` and the result is `((value, aux), gradient)`. Raises NotDifferentiable if
-    the value is not one real number. Warns (`tg.IndependentValue`) where the value does not depend on one of these arguments at all:
-    its gradient is then zero, and mostly a lost one; `allow_unused=True` says that zero is meant.
+    the value is not one real number. Warns (`tg.IndependentValue`) where the value depends on none of these arguments at all:
+    the gradient is then zero, and mostly a lost one; `allow_unused=True` says that zero is meant.
 
     >>> import numpy as np, tapegrad as tg
     >>> tg.value_and_grad(lambda x: np.sum(x**2))(np.array([1.0, 2.0]))
@@ -556,8 +548,8 @@ def grad(
 
     `argnums` is the position (or a tuple of positions) of the arguments to differentiate by; each may be a pytree, and the
     gradient has its structure. With `has_aux`, `f` returns `(value, aux)` and the result is `(gradient, aux)`. Raises
-    NotDifferentiable if the value is not one real number. Composes: `grad(grad(f))`. Warns (`tg.IndependentValue`) where the value does
-    not depend on one of these arguments at all: its gradient is then zero, and mostly a lost one; `allow_unused=True` says that zero
+    NotDifferentiable if the value is not one real number. Composes: `grad(grad(f))`. Warns (`tg.IndependentValue`) where the value depends
+    on none of these arguments at all: the gradient is then zero, and mostly a lost one; `allow_unused=True` says that zero
     is meant.
 
     >>> import numpy as np, tapegrad as tg
@@ -627,7 +619,7 @@ def vjp(
         roots = _roots(outputs, cotangents)
         if not roots:
             run.allow_unused = True  # that was told with the value
-        return tuple(run.gradients(roots, each=False))
+        return tuple(run.gradients(roots))
 
     value = _unflatten(structure, [run.copied(y) for y in outputs])
     return (value, pullback, _map(run.copied, aux)) if has_aux else (value, pullback)
@@ -652,13 +644,13 @@ def _outputs(output: Any, name: str) -> tuple[list[Any], Any]:
 def _tell_untracked(run: _Run, outputs: Sequence[Any]) -> None:
     """Warn of a value with no entry on any tape; of one with no slope, such as a count, zero is the derivative."""
     if outputs and not any(isinstance(y, Tensor) and y._node is not None for y in outputs):
-        _tell_if_none(run, outputs, [False] * len(run.inputs), False)
+        _tell_if_none(run, outputs, [False])
 
 
-def _tell_if_none(run: _Run, outputs: Sequence[Any], reached: Sequence[bool], each: bool) -> None:
+def _tell_if_none(run: _Run, outputs: Sequence[Any], reached: Sequence[bool]) -> None:
     """Warn as `tell_unused` does, if a value among the outputs could have a slope."""
-    if not all(reached) and any(_has_slope(y) for y in outputs):
-        run.tell_unused(reached, each)
+    if not any(reached) and any(_has_slope(y) for y in outputs):
+        run.tell_unused(reached)
 
 
 def _has_slope(y: Any) -> bool:
@@ -767,7 +759,7 @@ def _along(run: _Run, outputs: Sequence[Any], structure: Any, tangents: Sequence
         )
     derivative, reached = _pushed(run, outputs, [t for leaves, _ in flat for t in leaves])
     if not reached:
-        _tell_if_none(run, outputs, [False] * len(run.inputs), False)
+        _tell_if_none(run, outputs, [False])
 
     def own(t: Any) -> Any:
         """A tangent that passes through unchanged is the caller's own array, hence the copy."""
@@ -834,8 +826,8 @@ def jacobian(
 
     `mode` is "reverse" (one walk per output element), "forward" (one per input element) or "auto" (the fewer). For pytrees
     the result has the output's structure, with the input's at each leaf. A tuple of `argnums` gives a tuple. With `has_aux`,
-    `f` returns `(value, aux)` and the result is `(jacobian, aux)`. Warns (`tg.IndependentValue`) where the value does not depend on one of
-    these arguments at all, unless `allow_unused`.
+    `f` returns `(value, aux)` and the result is `(jacobian, aux)`. Warns (`tg.IndependentValue`) where the value depends on none of
+    these arguments, unless `allow_unused`.
 
     >>> import numpy as np, tapegrad as tg
     >>> tg.jacobian(lambda x: x**2)(np.array([1.0, 2.0]))
@@ -862,7 +854,7 @@ def jacobian(
         if forward:
             run.hand_out(outputs)
         blocks, reached = (_forward_blocks if forward else _reverse_blocks)(run, outputs)
-        _tell_if_none(run, outputs, reached, True)
+        _tell_if_none(run, outputs, reached)
         trees = [run.trees(row) for row in blocks]
         results = [tuple(t) if isinstance(argnums, tuple | list) else t[0] for t in trees]
         result = _unflatten(structure, results)
@@ -980,8 +972,8 @@ def hessian(
 ) -> Callable[..., Any]:
     """The Hessian of `f`, forward over reverse: shape of the output (none, if it is a number), then that of the input twice.
 
-    With `has_aux`, `f` returns `(value, aux)` and the result is `(hessian, aux)`. Warns as `jacobian` does where the value does not depend
-    on an argument; of a linear function the Hessian is zero, which is said by nobody.
+    With `has_aux`, `f` returns `(value, aux)` and the result is `(hessian, aux)`. Warns as `jacobian` does where the value depends on none
+    of the arguments; of a linear function the Hessian is zero, which is said by nobody.
 
     >>> import numpy as np, tapegrad as tg
     >>> tg.hessian(lambda x: x[0] ** 2 * x[1])(np.array([1.0, 2.0]))
