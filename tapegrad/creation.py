@@ -30,7 +30,9 @@ def _shape(lengths: tuple[Any, ...]) -> tuple[int, ...]:
 def _made(of: Any, given: tuple[Any, ...], dtype: Any, settings: dict[str, Any]) -> Any:
     """NumPy's array of the lengths that are given one by one or as a tuple, followed by a dtype and an order, as NumPy has them."""
     given = (settings.pop("shape"), *given) if "shape" in settings else given
-    n = next((i for i, x in enumerate(given) if isinstance(x, type | str | np.dtype)), len(given))
+    n = next(
+        (i for i, x in enumerate(given) if i and isinstance(x, type | str | np.dtype)), len(given)
+    )
     lengths, rest = given[:n], given[n:]
     if rest and dtype is None:
         dtype, rest = rest[0], rest[1:]

@@ -848,7 +848,7 @@ def test_errors_belong_to_families_that_programs_can_catch():
 
 WITHOUT_ROW = {
     "they take nothing": "engine current_tape get_num_threads is_grad_enabled is_inference_mode_enabled is_anomaly_enabled "
-    "is_anomaly_check_nan_enabled enable_grad inference_mode debug_nans kept_bytes release_memory",
+    "is_anomaly_check_nan_enabled enable_grad inference_mode debug_nans plain_buffers kept_bytes release_memory",
     "errors and results, which the library makes": "CheckedAccessError GradcheckError GradientLost GraphError NotDifferentiable "
     "NotFinite TapegradError TraceError Tape Tensor AdjointCheck GradientCheck Report NativeFunction",
     "modules": "autograd check fft linalg lr_scheduler native numpy optim signal special stats",
