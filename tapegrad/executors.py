@@ -306,28 +306,35 @@ def walk_from(
     """
     replay = _machine() if type(node) is int else None
     begun: _Begun | None = None
+    held: list[Any] = []
     asked = None if targets is None else tuple(targets)
-    if replay is not None and (asked is None or all(type(target) is Leaf for target in asked)):
-        tape = current()
-        with tape.lock:
-            position = None if tape.busy else tape.find(node)
-            if position is not None and _ordinary(tape, position):
-                leaves: dict[Leaf, Any] = {}
-                tape.busy = 1
-                frame = 0
-                try:
-                    frame, visited = replay.begin(tape.code, position, g, leaves, asked)
-                finally:
-                    if not frame:
-                        tape.busy = 0
-                if visited is not None and not any(leaf.hooks for leaf in leaves):
-                    if not retain_graph:
-                        _release(tape, visited, targets is None)
-                    return leaves
-                if frame or visited is not None:
+    try:
+        if replay is not None and (asked is None or all(type(target) is Leaf for target in asked)):
+            tape = current()
+            with tape.lock:
+                position = None if tape.busy else tape.find(node)
+                if position is not None and _ordinary(tape, position):
+                    leaves: dict[Leaf, Any] = {}
                     tape.busy = 1
-                    begun = (tape, position, frame, visited, leaves)
-    return walk(((node, g),), targets, retain_graph=retain_graph, begun=begun)
+                    held.append((tape, ()))
+                    frame, visited = replay.begin(tape.code, position, g, leaves, asked)
+                    if visited is not None and not any(leaf.hooks for leaf in leaves):
+                        tape.busy = 0
+                        held.clear()
+                        if not retain_graph:
+                            _release(tape, visited, targets is None)
+                        return leaves
+                    if frame or visited is not None:
+                        begun = (tape, position, frame, visited, leaves)
+                    else:
+                        tape.busy = 0
+                        held.clear()
+        return walk(((node, g),), targets, retain_graph=retain_graph, begun=begun, held=held)
+    except BaseException:
+        while held:  # interrupted where the walk had not begun, or had ended
+            held[-1][0].busy -= 1
+            del held[-1]
+        raise
 
 
 def walk(
@@ -338,11 +345,13 @@ def walk(
     create_graph: bool = False,
     since: Slot = 0,
     begun: _Begun | None = None,
+    held: list[tuple[Tape, Any]] | None = None,
 ) -> dict[Any, Any]:
     """Cotangents of every leaf reached (or, with `targets`, of those slots and leaves), from the roots' cotangents.
 
     `roots` are pairs (node, cotangent). Cotangents are raw arrays, or Tensors if `create_graph`. Entries older than
-    `since` are not looked at. Raises GraphError if an entry needed was freed. `begun` is what `walk_from` has done already.
+    `since` are not looked at. Raises GraphError if an entry needed was freed. `begun` is what `walk_from` has done already, `held` the
+    tapes that are busy for this walk.
     """
     if create_graph:
         current().differentiated = True
@@ -359,7 +368,7 @@ def walk(
     for target in targets or ():
         if type(target) is not Leaf:
             watch[target] = _collector(found, target, watch.get(target))
-    done: list[tuple[Tape, Any]] = []
+    done: list[tuple[Tape, Any]] = [] if held is None else held
     mode = RECORDER.get()
     notes = _Notes([*pending, *leaves], targets)
     outer_notes = _NOTES.get()
@@ -372,7 +381,6 @@ def walk(
         if begun is not None:
             tape, position, frame, visited, leaves = begun
             pending.clear()  # the frame has it
-            done.append((tape, ()))
             if frame:
                 wait = _choice.name == "replay"
                 visited = _load_replay().replay(
@@ -380,11 +388,10 @@ def walk(
                 )
             done[-1] = (tape, visited)
         while pending and (newest := max(pending)) >= since:
-            place = locate(newest, hold=1)
+            place = locate(newest, done)
             if place is None:
                 raise GraphError(sweep.GONE)
             tape, position = place
-            done.append((tape, ()))
             if create_graph:
                 visited = sweep.sweep(
                     tape.code, position, pending, leaves, watch, targets, True, since
@@ -403,18 +410,32 @@ def walk(
         retain_graph = True
         raise
     finally:
-        _NOTES.set(outer_notes)
-        RECORDER.set(attended(mode))  # hooks may have ended a block that was in force
-        for tape, visited in done:
-            with tape.lock:
-                tape.busy -= 1
-                if visited and not retain_graph:
-                    _release(tape, visited, targets is None)
-                    _forget_freed(tape)
-                elif create_graph:  # what was recorded while the tape was busy could not be swept
-                    tape.sweep_if_due()
+        ending = (outer_notes, mode, not retain_graph, targets is None, create_graph)
+        try:
+            _end(done, *ending)
+        except BaseException:  # Ctrl-C: what is not done yet is done all the same
+            _end(done, *ending)
+            raise
     found.update(leaves)
     return found
+
+
+def _end(
+    done: list[tuple[Tape, Any]], notes: Any, mode: Any, freed: bool, whole: bool, recorded: bool
+) -> None:
+    """After a walk: its context as it was before, and its tapes free again. A second call does what the first was kept from."""
+    _NOTES.set(notes)
+    RECORDER.set(attended(mode))  # hooks may have ended a block that was in force
+    while done:
+        tape, visited = done[-1]
+        with tape.lock:
+            tape.busy -= 1
+            del done[-1]
+            if visited and freed:
+                _release(tape, visited, whole)
+                _forget_freed(tape)
+            elif recorded:  # what was recorded while the tape was busy could not be swept
+                tape.sweep_if_due()
 
 
 def walk_own(
@@ -446,8 +467,8 @@ def walk_own(
             sweep.sweep(tape.code, last, pending, leaves, watch, None)
             return leaves, not pending
         mode = RECORDER.get()
-        RECORDER.set(NO_GRAD)
         try:
+            RECORDER.set(NO_GRAD)
             if frame:
                 wait = _choice.name == "replay"
                 replay.replay(tape.code, last, pending, leaves, watch, None, wait, frame)

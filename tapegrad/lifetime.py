@@ -14,9 +14,12 @@ its place, unless it is the last. Where a tape's lock is held, the drop is put o
 
 from __future__ import annotations
 
+import _thread
 import atexit
 import functools
 import gc
+import threading
+import time
 import weakref
 from collections import deque
 from sys import getrefcount
@@ -64,11 +67,19 @@ def bearer() -> object:
 def _died(self: Tensor) -> None:
     try:
         node = self._node
+        # Referred to by the tape, by the tensor, by `node` and by the call.
+        if type(node) is int and getrefcount(node) <= UNHELD + 2:
+            let_go(node + 0, 2)
     except AttributeError:
         return
-    # Referred to by the tape, by the tensor, by `node` and by the call.
-    if type(node) is int and getrefcount(node) <= UNHELD + 2:
-        let_go(node + 0, 2)
+    except KeyboardInterrupt:
+        # What a finaliser raises is printed and forgotten: Ctrl-C has to come once more, when this is over.
+        threading.Thread(target=_interrupt_again, daemon=True).start()
+
+
+def _interrupt_again() -> None:
+    time.sleep(0.001)
+    _thread.interrupt_main()
 
 
 def review() -> None:

@@ -84,7 +84,13 @@ class _Mode:
         raise NotImplementedError
 
     def __enter__(self) -> _Mode:
-        self._enter(RECORDER.get())
+        before, entered = RECORDER.get(), _ENTERED.get()
+        try:
+            self._enter(before)
+        except BaseException:  # Ctrl-C, most likely: no block begins, and nobody will leave it
+            RECORDER.set(before)
+            _ENTERED.set(entered)
+            raise
         return self
 
     def _enter(self, before: Any) -> None:
@@ -92,8 +98,16 @@ class _Mode:
         RECORDER.set(self._recorder())
 
     def __exit__(self, *exc: object) -> None:
-        # Nearly always the first: only a generator suspended inside a `with` can leave out of turn.
         entered = _ENTERED.get()
+        try:
+            self._leave(entered)
+        except BaseException:  # Ctrl-C on the way out
+            if _ENTERED.get() is entered:
+                self._leave(entered)
+            raise
+
+    def _leave(self, entered: Any) -> None:
+        # Nearly always the first: only a generator suspended inside a `with` can leave out of turn.
         inner = []
         while entered is not None and entered[0] is not self:
             inner.append(entered[:2])

@@ -125,13 +125,16 @@ class Tape:
     @contextmanager
     def held(self) -> Iterator[None]:
         """While this lasts, positions stay what they are."""
-        with self.lock:
-            self.busy += 1
+        held: list[Any] = []
         try:
+            with self.lock:
+                self.busy += 1  # Ctrl-C comes in between calls only: both of these lines, or none
+                held.append(self)
             yield
         finally:
             with self.lock:
-                self.busy -= 1
+                if held:
+                    self.busy -= 1
 
     def position(self, slot: Slot) -> int:
         """Position of the first entry that is not older than the slot."""
@@ -156,50 +159,58 @@ class Tape:
 
         No other entry moves. None where somebody is at work on the tape, KeyError where it has no such entry.
         """
-        if not self._lock_now():
-            return None
-        try:
-            code = self.code
-            position = find(code, slot)
-            if position is None:
-                raise KeyError(slot)
-            k = position * STRIDE
-            if getrefcount(code[k + SLOT]) > UNHELD + going:
-                return []
-            in0, in1 = code[k + IN0], code[k + IN1]
-            read = in0 if type(in0) is tuple else (in0, in1)
-            slots = [node + 0 for node in read if type(node) is int]
-            del in0, in1, read
-            self._blank(k)
-            self._trim()
-            return slots
-        finally:
-            self.lock.release()
+        return self._at_once(lambda: self._drop(slot, going))
+
+    def _drop(self, slot: Slot, going: int) -> list[Slot]:
+        code = self.code
+        position = find(code, slot)
+        if position is None:
+            raise KeyError(slot)
+        k = position * STRIDE
+        if getrefcount(code[k + SLOT]) > UNHELD + going:
+            return []
+        in0, in1 = code[k + IN0], code[k + IN1]
+        read = in0 if type(in0) is tuple else (in0, in1)
+        slots = [node + 0 for node in read if type(node) is int]
+        del in0, in1, read
+        self._blank(k)
+        self._trim()
+        return slots
 
     def blank(self) -> None:
         """Drop every entry that nobody can ask for, but move none: in their places stand freed ones. For any moment.
 
         Nothing is done where somebody is at work on the tape.
         """
-        if not self._lock_now():
-            return
-        try:
-            code = self.code
-            mark = MARK[0] if code else None
-            if mark is not None:
-                for position in np.flatnonzero(~mark(code, len(code) // STRIDE))[::-1].tolist():
-                    self._blank(position * STRIDE)
-            else:
-                for k in range(len(code) - STRIDE, -1, -STRIDE):
-                    if getrefcount(code[k + SLOT]) <= UNHELD:
-                        self._blank(k)
-            self._trim()
-        finally:
-            self.lock.release()
+        self._at_once(self._blank_dead)
 
-    def _lock_now(self) -> bool:
-        """Take the lock unless somebody has it, this thread included: finalisers run in the middle of anything."""
-        return not self.lock._is_owned() and self.lock.acquire(blocking=False)  # type: ignore[attr-defined]
+    def _blank_dead(self) -> None:
+        code = self.code
+        mark = MARK[0] if code else None
+        if mark is not None:
+            for position in np.flatnonzero(~mark(code, len(code) // STRIDE))[::-1].tolist():
+                self._blank(position * STRIDE)
+        else:
+            for k in range(len(code) - STRIDE, -1, -STRIDE):
+                if getrefcount(code[k + SLOT]) <= UNHELD:
+                    self._blank(k)
+        self._trim()
+
+    def _at_once(self, work: Callable[[], Any]) -> Any:
+        """What `work` returns, done with the lock; None if somebody has it, this thread included: finalisers run at any moment."""
+        lock: Any = self.lock
+        if lock._is_owned():
+            return None
+        try:
+            return work() if lock.acquire(blocking=False) else None
+        finally:
+            try:
+                if lock._is_owned():
+                    lock.release()
+            except BaseException:  # Ctrl-C between the two
+                if lock._is_owned():
+                    lock.release()
+                raise
 
     def _blank(self, k: int) -> None:
         """Let a freed entry that reads nothing stand for a dead one."""
@@ -232,7 +243,11 @@ class Tape:
                 chunk = code[:end]
                 # New entries go to the same list object, behind `end`; this is one atomic step.
                 del code[:end]
-                alive = _pop_dead(chunk)
+                try:
+                    alive = _pop_dead(chunk)
+                except BaseException:
+                    code[0:0] = chunk
+                    raise
                 code[0:0] = alive
             self.limit = max(BATCH * STRIDE, 2 * len(alive))
             if self.bytes:
@@ -276,7 +291,11 @@ class Tape:
             if held_by_others is None:
                 tail = code[first:end]
                 del code[first:end]  # another thread may append behind `end` meanwhile
-                alive = _pop_dead(tail, low, visited, given_up)
+                try:
+                    alive = _pop_dead(tail, low, visited, given_up)
+                except BaseException:
+                    code[first:first] = tail
+                    raise
             else:
                 held = held_by_others(code, low, end // STRIDE)
                 if len(code) > end:
@@ -375,17 +394,26 @@ def _pop_dead(
 ) -> list[Any]:
     """Survivors of `chunk` (entries from position `low`), in order; of visited ones, what is not given up.
 
-    Empties the chunk from the end, so that a dying entry frees its inputs before they are looked at.
+    Empties the chunk from the end, so that a dying entry frees its inputs before they are looked at. Where that is interrupted, the
+    chunk has again what is left of it.
     """
     kept: list[Any] = []
-    for k in range(len(chunk) - STRIDE, -1, -STRIDE):
-        if getrefcount(chunk[k + SLOT]) > UNHELD:
-            entry = chunk[k:]
-            kept.append(given_up(entry, chunk) if low + k // STRIDE in visited else entry)
-            del entry
-        del chunk[k:]
-    kept.reverse()
-    return [item for entry in kept for item in entry]
+    try:
+        for k in range(len(chunk) - STRIDE, -1, -STRIDE):
+            if getrefcount(chunk[k + SLOT]) > UNHELD:
+                entry = chunk[k:]
+                kept.append(given_up(entry, chunk) if low + k // STRIDE in visited else entry)
+                del entry
+            del chunk[k:]
+        kept.reverse()
+        return [item for entry in kept for item in entry]
+    except BaseException:
+        kept.sort(key=lambda entry: entry[SLOT])
+        if kept and chunk and kept[0][SLOT] == chunk[SLOT - STRIDE]:
+            del chunk[-STRIDE:]
+        for entry in kept:
+            chunk += entry
+        raise
 
 
 def _survivors(
@@ -548,17 +576,29 @@ class own_tape:
 
     def __enter__(self) -> own_tape:
         self.recorder = RECORDER.get()
-        with _tapes_lock:
-            _tapes.append(self.tape)
-        _TAPE.set(self.tape)
-        RECORDER.set(attended(self.tape.code.extend))
+        try:
+            with _tapes_lock:
+                _tapes.append(self.tape)
+            _TAPE.set(self.tape)
+            RECORDER.set(attended(self.tape.code.extend))
+        except BaseException:  # Ctrl-C, most likely: nobody will leave
+            self._leave()
+            raise
         return self
 
     def __exit__(self, *exc: object) -> None:
+        try:
+            self._leave()
+        except BaseException:
+            self._leave()
+            raise
+
+    def _leave(self) -> None:
         RECORDER.set(attended(self.recorder))
         _TAPE.set(self.outer)
         with _tapes_lock:
-            _tapes.remove(self.tape)
+            if self.tape in _tapes:
+                _tapes.remove(self.tape)
 
     def join(self) -> None:
         """Let the entries outlive the transform, on the outer tape; called after the context has ended."""
@@ -576,13 +616,8 @@ def recorded() -> set[Slot]:
 
 
 def known() -> list[Tape]:
-    """Every tape that is in use; none where somebody is changing the list just now, which a finaliser must not wait for."""
-    if not _tapes_lock.acquire(blocking=False):
-        return []
-    try:
-        return list(_tapes)
-    finally:
-        _tapes_lock.release()
+    """Every tape that is in use; without the lock, which a finaliser must not wait for."""
+    return list(_tapes)
 
 
 def drop(slot: Slot, going: int) -> list[Slot] | None:
@@ -603,29 +638,32 @@ def drop(slot: Slot, going: int) -> list[Slot] | None:
     return None if unsure else []
 
 
-def locate(slot: Slot, hold: int = 0) -> tuple[Tape, int] | None:
+def locate(slot: Slot, held: list[Any] | None = None) -> tuple[Tape, int] | None:
     """The tape that holds this slot's entry, and its position there; None where the entry is gone.
 
-    With `hold=1` the tape is `busy` from here on: its positions stay what they are until the caller takes that back.
+    With a list `held` the tape is `busy` from here on: its positions stay what they are until the caller takes that back, for each pair
+    (tape, nothing visited) that it finds in the list.
     """
     here = current()
-    place = _locate_on(here, slot, hold)
+    place = _locate_on(here, slot, held)
     if place is None:
         with _tapes_lock:
             others = [tape for tape in reversed(_tapes) if tape is not here]
         for tape in others:
-            place = _locate_on(tape, slot, hold)
+            place = _locate_on(tape, slot, held)
             if place is not None:
                 break
     return place
 
 
-def _locate_on(tape: Tape, slot: Slot, hold: int) -> tuple[Tape, int] | None:
+def _locate_on(tape: Tape, slot: Slot, held: list[Any] | None) -> tuple[Tape, int] | None:
     with tape.lock:
         position = tape.find(slot)
         if position is None or tape.code[position * STRIDE + KW] is BLANK:
             return None
-        tape.busy += hold
+        if held is not None:
+            tape.busy += 1  # Ctrl-C comes in between calls only: both of these lines, or none
+            held.append((tape, ()))
         return tape, position
 
 

@@ -385,12 +385,14 @@ def unhooked(entry: Sequence[Any]) -> Sequence[Any]:
 
 def of_entry(slot: Slot) -> NodeHooks:
     """The hooks of the entry with this slot, which becomes a hooked entry if it is none."""
-    place = locate(slot, hold=1)
+    place = locate(slot)
     if place is None:
         raise GraphError(sweep.GONE)
-    tape, position = place
+    tape, _ = place
     with tape.lock:
-        tape.busy -= 1
+        position = tape.find(slot)  # other threads may have swept meanwhile
+        if position is None:
+            raise GraphError(sweep.GONE)
         code, k = tape.code, position * STRIDE
         op = OPS[code[k + OP]]
         if op in (hooked, hooked_saving):

@@ -204,22 +204,31 @@ class saved_tensors_hooks:
         message = _DISABLED.get()
         if message is not None:
             raise RuntimeError(message)
-        _put_in_force((self, _HOOKS.get()))
+        before = _HOOKS.get()
+        try:
+            _put_in_force((self, before))
+        except BaseException:  # Ctrl-C, most likely: no block begins
+            _put_in_force(before)
+            raise
 
     def __exit__(self, *exc: object) -> None:
         entered = _HOOKS.get()
         while entered is not None and entered[0] is not self:
             entered = entered[1]
         if entered is not None:
-            _put_in_force(entered[1])
+            try:
+                _put_in_force(entered[1])
+            except BaseException:
+                _put_in_force(entered[1])
+                raise
 
     def packed(self, value: Any, node: Any = None) -> _Value:
         """A raw value, packed; `node` says where it came from, if it is tracked."""
         t = sweep.tracked(value, node)
         version = storage.version(value)
         recorder, before = RECORDER.get(), _HOOKS.get()
-        RECORDER.set(NO_GRAD)
         try:
+            RECORDER.set(NO_GRAD)
             handle = self.pack_hook(t)
         finally:
             _end_inside(before)

@@ -1429,23 +1429,37 @@ def ops_recorded() -> Iterator[None]:
     Other threads' ops take the same way round, which costs them a look at their arguments and changes nothing else.
     """
     global _recording
-    with _lock:
-        _recording += 1
+    counted: list[bool] = []
     try:
         with _lock:
+            _recording += 1  # Ctrl-C comes in between calls only: both of these lines, or none
+            counted.append(True)
             if not _originals:
                 for op in list(OPS):
                     _record_calls(op)
                 WHEN_DECLARED.append(_record_calls)  # some are when they are first asked for
         yield
     finally:
-        with _lock:
+        try:
+            _stop_recording(counted)
+        except BaseException:
+            _stop_recording(counted)
+            raise
+
+
+def _stop_recording(counted: list[bool]) -> None:
+    """The end of `ops_recorded`; a second call does what the first was kept from."""
+    global _recording
+    with _lock:
+        if counted:
             _recording -= 1
-            if not _recording:
+            del counted[:]
+        if not _recording:
+            if _record_calls in WHEN_DECLARED:
                 WHEN_DECLARED.remove(_record_calls)
-                for op, forward in _originals:
-                    _set_forward(op, forward)
-                _originals.clear()
+            while _originals:
+                _set_forward(*_originals[-1])
+                del _originals[-1]
 
 
 def _record_calls(op: Primitive) -> None:

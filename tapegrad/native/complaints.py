@@ -24,6 +24,12 @@ _REDUCTION = re.compile(
 """What it says, in errors of several kinds, of a number that passes of a parallel loop hand on."""
 
 
+def interrupted(error: SystemError) -> BaseException:
+    """What a call of compiled code ended with: Ctrl-C inside Numba's dispatcher comes out as SystemError, caused by KeyboardInterrupt."""
+    cause = error.__cause__
+    return cause if isinstance(cause, KeyboardInterrupt) else error
+
+
 def complains(error: Exception) -> bool:
     """Whether an error of a call is Numba's, and none of the program's own: then it may be of any kind, but its compiler raised it."""
     if isinstance(error, COMPLAINTS):

@@ -42,7 +42,7 @@ from . import (
     store,
     tangent,
 )
-from .complaints import COMPLAINTS, complains, retold
+from .complaints import COMPLAINTS, complains, interrupted, retold
 from .inference import load
 from .lowering import Custom, python_function
 from .options import checked
@@ -799,7 +799,10 @@ def compile_options(owner: NativeFunction) -> dict[str, Any]:
 def _quietly(compiled: Any, args: Sequence[Any]) -> Any:
     """A call during which Numba may compile, without its advice on how fast that will be."""
     with compiling():
-        return compiled(*args)
+        try:
+            return compiled(*args)
+        except SystemError as error:
+            raise interrupted(error) from None
 
 
 def _quietly_called(compiled: Any, *args: Any) -> Any:
@@ -1022,7 +1025,12 @@ class Derived:
         with_stacks = bool(self.adjoint.stacks)
 
         def call(*args: Any) -> Any:
-            out = self._with_stacks(compiled, *args, 1.0) if with_stacks else compiled(*args, 1.0)
+            try:
+                out = (
+                    self._with_stacks(compiled, *args, 1.0) if with_stacks else compiled(*args, 1.0)
+                )
+            except SystemError as error:
+                raise interrupted(error) from None
             if watched and out[-1]:
                 out = self._with_stacks(self.guarded, *args, 1.0)
             return number(out[0]) if first else None, out[part]
@@ -1043,7 +1051,10 @@ class Derived:
                     ) from error
                 self.warm = True
                 return out
-        return self.compiled(*args)
+        try:
+            return self.compiled(*args)
+        except SystemError as error:
+            raise interrupted(error) from None
 
     def _refuse_shared(self, args: tuple[Any, ...]) -> None:
         for i in self.mutated:
