@@ -572,6 +572,7 @@ class own_tape:
     def __init__(self) -> None:
         self.outer = current()
         self.tape = Tape(outer=self.outer)
+        self.recorder = RECORDER.get()
         self._joined = False
 
     def __enter__(self) -> own_tape:
@@ -582,18 +583,19 @@ class own_tape:
             _TAPE.set(self.tape)
             RECORDER.set(attended(self.tape.code.extend))
         except BaseException:  # Ctrl-C, most likely: nobody will leave
-            self._leave()
+            self.leave()
             raise
         return self
 
     def __exit__(self, *exc: object) -> None:
         try:
-            self._leave()
+            self.leave()
         except BaseException:
-            self._leave()
+            self.leave()
             raise
 
-    def _leave(self) -> None:
+    def leave(self) -> None:
+        """The outer tape is current again; a second time this does nothing."""
         RECORDER.set(attended(self.recorder))
         _TAPE.set(self.outer)
         with _tapes_lock:

@@ -127,7 +127,8 @@ class _Run:
         # While a program is traced, the graph holds all there is: looking for the dead would free nothing.
         if tracing.get() is not None:
             self.own.tape.limit = sys.maxsize
-        with self.own:
+        try:  # and no `with`, whose end an interrupt could skip
+            self.own.__enter__()
             self.first = new_slot()
             recording = not isinstance(self.own.recorder, Off)
             self.inputs = [_input(value, recording, name) for value in self.given]
@@ -163,6 +164,12 @@ class _Run:
                         raise error.__cause__ from error
                 raise
             self.last = new_slot()
+        finally:
+            try:
+                self.own.leave()
+            except BaseException:
+                self.own.leave()
+                raise
         for node in self.nodes:
             if type(node) is Leaf:
                 node.spent = True

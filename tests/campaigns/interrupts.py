@@ -2,6 +2,9 @@
 
 A trial runs one workload and has a timer interrupt it at a random moment, as Ctrl-C does. Then nothing is left behind (grad mode, busy tapes,
 tapes of transforms, hooks in force, locks), and the same workload computes the right gradient.
+
+One moment is Python's own: where an interrupt arrives as `__exit__` is called, before its first line, the block ends without it, whatever
+is written there. Such trials are not judged.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ import contextvars
 import functools
 import signal
 import time
+import traceback
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -62,7 +66,7 @@ def modes() -> None:
             w * 2
             with tg.enable_grad():
                 y = f(w)
-            with tg.set_grad_enabled(False), tg.inference_mode():
+            with tg.no_grad(), tg.inference_mode():  # set_grad_enabled acts before its block begins
                 w + 1
     y.backward()
     same(w.grad.detach(), SLOPE)
@@ -222,6 +226,17 @@ def left_behind() -> str | None:
     return None
 
 
+def at_an_exit(error: BaseException) -> bool:
+    """Whether the interrupt arrived as `__exit__` was called."""
+    trace = error.__traceback__
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        if code.co_name == "__exit__" and trace.tb_lineno == code.co_firstlineno:
+            return True
+        trace = trace.tb_next
+    return False
+
+
 def stop(*_: Any) -> None:
     signal.raise_signal(signal.SIGINT)
 
@@ -233,14 +248,18 @@ def trial(rng: np.random.Generator) -> str | None:
     expected = seconds(work)
     tg.set_engine("auto")
     signal.signal(signal.SIGALRM, stop)
-    told = "not"
+    told, judged = "not", True
     try:
         signal.setitimer(signal.ITIMER_REAL, max(1e-6, float(rng.uniform(0, 1.1)) * expected))
         work()
         signal.setitimer(signal.ITIMER_REAL, 0)
         time.sleep(0.003)  # what came in a finaliser comes again
-    except KeyboardInterrupt:
-        told = "once"
+    except KeyboardInterrupt as error:
+        place = (
+            traceback.extract_tb(error.__traceback__)[:-1]
+            or traceback.extract_tb(error.__traceback__)
+        )[-1]
+        told, judged = f"at {place.name}, line {place.lineno}", not at_an_exit(error)
     except Exception as error:
         return f"{work.__name__}: Ctrl-C came out as {type(error).__name__}: {error}"
     finally:
@@ -253,7 +272,8 @@ def trial(rng: np.random.Generator) -> str | None:
     except Exception as error:
         fault = f"afterwards {type(error).__name__}: {error}"
     tg.set_engine(engine)
-    return None if fault is None else f"{work.__name__}: {fault} (interrupted {told})"
+    tape._tapes[:] = [t for t in tape._tapes if t.outer is None]  # for the next trial
+    return None if fault is None or not judged else f"{work.__name__}: {fault} (interrupted {told})"
 
 
 def apart(rng: np.random.Generator) -> str | None:

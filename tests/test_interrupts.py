@@ -1,0 +1,146 @@
+"""Ctrl-C at chosen places: what was under way is put back, and comes out as KeyboardInterrupt (random places: tests/campaigns/interrupts.py)."""
+
+import time
+
+import numpy as np
+import pytest
+
+import tapegrad as tg
+from tapegrad import lifetime, tape
+from tapegrad.autograd import saving
+from tapegrad.compiler import tracing
+from tapegrad.mode import no_grad
+
+
+def leaf():
+    return tg.tensor([1.0, 2.0], requires_grad=True)
+
+
+class After:
+    """Calls a function, and interrupts once after so many calls."""
+
+    def __init__(self, function, calls):
+        self.function, self.left = function, calls
+
+    def __call__(self, *args):
+        result = self.function(*args)
+        self.left -= 1
+        if self.left == 0:
+            raise KeyboardInterrupt
+        return result
+
+
+@pytest.mark.parametrize("calls", [1, 2, 3, 5, 8])
+def test_a_sweep_loses_nothing(monkeypatch, calls):
+    native, tape.MARK[0] = tape.MARK[0], None
+    try:
+        x = leaf()
+        kept = [x * 2]
+        for k in range(8):
+            kept.append(kept[-1] * 1.5)
+            kept[0] * k  # dies at once
+        monkeypatch.setattr(tape, "getrefcount", After(tape.getrefcount, calls))
+        with pytest.raises(KeyboardInterrupt):
+            tg.current_tape().sweep()
+        monkeypatch.undo()
+        slots = tg.current_tape().code[tape.SLOT :: tape.STRIDE]
+        assert slots == sorted(set(slots))
+        (g,) = tg.autograd.grad(kept[-1].sum(), x)
+        assert g.tolist() == [2 * 1.5**8] * 2
+    finally:
+        tape.MARK[0] = native
+
+
+@pytest.mark.parametrize("engine", ["sweep", "auto"])
+@pytest.mark.parametrize("where", ["hook of a tensor", "hook of a leaf", "Function"])
+def test_a_walk_lets_go_of_its_tape(engine, where):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    class F(tg.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        backward = staticmethod(interrupt)
+
+    before = tg.engine()
+    tg.set_engine(engine)
+    x = leaf()
+    y = F.apply(x) if where == "Function" else x * 2
+    handle = (y if where == "hook of a tensor" else x).register_hook(interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        (y * y).sum().backward()
+    handle.remove()
+    assert tg.current_tape().busy == 0 and tg.is_grad_enabled() and x.grad is None
+    (x * x).sum().backward()
+    assert x.grad.tolist() == [2.0, 4.0]
+    tg.set_engine(before)
+
+
+def test_a_mode_that_could_not_begin(monkeypatch):
+    after = After(no_grad._recorder, 1)
+    monkeypatch.setattr(no_grad, "_recorder", lambda self: after(self))
+    with pytest.raises(KeyboardInterrupt), tg.no_grad():
+        pass
+    assert tg.is_grad_enabled()
+
+
+def test_a_mode_that_could_not_end(monkeypatch):
+    leave, calls = no_grad._leave, []
+
+    def interrupted(self, entered):
+        calls.append(entered)
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+        leave(self, entered)
+
+    monkeypatch.setattr(no_grad, "_leave", interrupted)
+    with pytest.raises(KeyboardInterrupt), tg.no_grad():
+        pass
+    assert tg.is_grad_enabled() and len(calls) == 2
+
+
+def test_hooks_that_could_not_begin(monkeypatch):
+    monkeypatch.setattr(saving, "attend", After(saving.attend, 1))
+    with (
+        pytest.raises(KeyboardInterrupt),
+        tg.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t),
+    ):
+        pass
+    assert saving.hooks_in_force() is None
+    assert (leaf() * leaf()).grad_fn.name() == "MulBackward0"
+
+
+@pytest.mark.parametrize("calls", [1, 10, 100])
+def test_a_trace_leaves_the_ops_as_they_were(monkeypatch, calls):
+    forwards = [op.forward for op in tracing.OPS]
+    monkeypatch.setattr(tracing, "_record_calls", After(tracing._record_calls, calls))
+    with pytest.raises(KeyboardInterrupt):
+        tg.compile(tg.grad(lambda x: np.sum(x * x)))(np.ones(2))
+    monkeypatch.undo()
+    assert [op.forward for op in tracing.OPS] == forwards and not tracing._recording
+    assert tg.compile(tg.grad(lambda x: np.sum(x * x)))(np.ones(2)).tolist() == [2.0, 2.0]
+
+
+def test_what_comes_in_a_finaliser_comes_again(monkeypatch):
+    """Python prints what a finaliser raises, and forgets it."""
+    y = leaf() * 2
+    y.grad_fn.metadata["note"] = object()
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(lifetime, "let_go", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        del y
+        time.sleep(10)
+
+
+def test_numbas_dispatcher_makes_a_system_error_of_it():
+    from tapegrad.native.complaints import interrupted
+
+    error = SystemError("returned a result with an exception set")
+    assert interrupted(error) is error
+    error.__cause__ = KeyboardInterrupt()
+    assert interrupted(error) is error.__cause__
