@@ -625,6 +625,23 @@ def test_stores_beside_a_reshape_reach_what_they_reach_in_numpy(store, first, sh
         np.testing.assert_allclose(g(given), tg.grad(loss)(given), rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.parametrize("made", [lambda x: np.tile(x, (2, 1)), lambda x: np.repeat(x[None], 2, 0)])
+def test_stores_into_copies_side_by_side(made):
+    """`np.tile` gives memory of its own, of which a flat view shows all."""
+
+    def f(x):
+        v = made(x)
+        v.ravel()[..., None] += np.sum(x)
+        return np.sum(v * v * np.arange(10.0).reshape(2, 5))
+
+    x = np.array([0.5, -0.3, 0.8, 1.1, -0.7])
+    for g in (tg.grad(f), tg.compile(tg.grad(f))):
+        h = 1e-6 * np.eye(5)
+        slopes = [(f(x + e) - f(x - e)) / 2e-6 for e in h]
+        np.testing.assert_allclose(g(x), slopes, rtol=1e-7)
+    np.testing.assert_allclose(tg.compile(f)(x), f(x), rtol=1e-13)
+
+
 def test_layouts_make_no_programs_where_no_store_depends_on_them():
     x = np.arange(12.0).reshape(3, 4)
     c = tg.compile(lambda x: np.sin(x).reshape(-1) * 2)

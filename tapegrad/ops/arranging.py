@@ -37,7 +37,8 @@ def along(axis: int, part: Any) -> tuple[Any, ...]:
 def owned(x: Any) -> Any:
     """What was stretched, in memory of its own: a reshape of it is a copy mostly, but a view where the stretched axis stays apart."""
     value = raw(x)
-    return x.copy() if type(value) is np.ndarray and not value.flags.writeable else x
+    own = not isinstance(value, StandIn) and (not np.ndim(value) or value.flags.writeable)
+    return x if own else x.copy()
 
 
 # ------------------------------------------------------------------------------------------------- turning
