@@ -129,12 +129,10 @@ class ByForm:
     def run(self, args: tuple[Any, ...], seeds: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
         """(value, cotangents of the wanted parameters) for given cotangents of the results."""
         flat = [_plain(a) for a in _leaves(args)] if self.tuples else [_plain(a) for a in args]
-        program = self.latest
-        if program is not None:
-            found = program.run(flat, seeds)
+        if not self.generic.written or not self._shares(flat):
+            found = None if self.latest is None else self.latest.run(flat, seeds)
             if found is not None:
                 return found
-        if not self._shares(flat):
             program = self._program(flat)
             if program is not None:
                 self.latest = program
