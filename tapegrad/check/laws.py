@@ -465,12 +465,12 @@ def _parts(sample: Sample, at: Callable[..., Any]) -> list[Callable[..., list[An
     along = tuple(sample.drawn(x) for x in sample.variables)
 
     def gradient(*xs: Any) -> Any:
-        return vjp(at, *xs)[1](w)
+        return vjp(at, *xs, allow_unused=True)[1](w)
 
     return [
-        lambda *xs: list(jvp(at, xs, along)),
+        lambda *xs: list(jvp(at, xs, along, allow_unused=True)),
         lambda *xs: list(gradient(*xs)),
-        lambda *xs: list(jvp(gradient, xs, along)[1]),
+        lambda *xs: list(jvp(gradient, xs, along, allow_unused=True)[1]),
     ]
 
 
