@@ -668,6 +668,17 @@ SOLVERS = {
     "minimize, callback": (descends(callback=3), TypeError, "pass a function"),
     "least_squares of nothing": (lambda b: tg.least_squares(lambda x: x[:0], ONES), ValueError, "nothing to fit"),
     "root of too few": (lambda b: tg.root(lambda x: x[:2], ONES), ValueError, "2 equations for 3 unknowns"),
+    "root_scalar of a number": (lambda b: tg.root_scalar(3, bracket=(0, 1)), TypeError, "pass a function"),
+    "root_scalar, one sign": (lambda b: tg.root_scalar(lambda x: x * x + 1, bracket=(0, 1)), ValueError, "different signs"),
+    "root_scalar of a vector": (lambda b: tg.root_scalar(lambda x: ONES, bracket=(0, 1)), ValueError, "sum them"),
+    "minimize_scalar of a number": (lambda b: tg.minimize_scalar(3), TypeError, "pass a function"),
+    "fixed_point of a number": (lambda b: tg.fixed_point(3, 1.0), TypeError, "pass a function"),
+    "fixed_point of another shape": (lambda b: tg.fixed_point(lambda x: x[:2], ONES), ValueError, "must agree"),
+    "custom_root of a number": (lambda b: tg.custom_root(3, 1.0, np.sin), TypeError, "pass a function"),
+    "custom_root, solve": (lambda b: tg.custom_root(np.sin, 1.0, 3), TypeError, "pass a function"),
+    "custom_root, another tree": (lambda b: tg.custom_root(np.sin, 1.0, lambda f, x: [x, x]), ValueError, "another structure"),
+    "curve_fit of a number": (lambda b: tg.curve_fit(3, ONES, ONES), TypeError, "pass a function"),
+    "curve_fit, how many parameters": (lambda b: tg.curve_fit(lambda t, *p: t, ONES, ONES), ValueError, "give p0"),
     "SGD of nothing": (lambda b: tg.optim.SGD([], lr=0.1), ValueError, "empty parameter list"),
     "SGD of arrays": (lambda b: tg.optim.SGD([ONES], lr=0.1), TypeError, "use tg.Parameter"),
     "SGD of one tensor": (lambda b: tg.optim.SGD(tg.Parameter(ONES), lr=0.1), TypeError, r"write \[params\]"),
@@ -849,9 +860,10 @@ def test_errors_belong_to_families_that_programs_can_catch():
 WITHOUT_ROW = {
     "they take nothing": "engine current_tape get_num_threads is_grad_enabled is_inference_mode_enabled is_anomaly_enabled "
     "is_anomaly_check_nan_enabled enable_grad inference_mode debug_nans plain_buffers kept_bytes release_memory",
-    "errors and results, which the library makes": "CheckedAccessError GradcheckError GradientLost GraphError NotDifferentiable "
+    "errors and results, which the library makes": "CheckedAccessError GradcheckError GradientLost GraphError IndependentValue "
+    "NotDifferentiable "
     "NotFinite TapegradError TraceError Tape Tensor AdjointCheck GradientCheck Report NativeFunction",
-    "modules": "autograd check fft linalg lr_scheduler native numpy optim signal special stats",
+    "modules": "autograd check fft linalg lr_scheduler native numpy optim optimize signal special stats",
     "tests/test_interop_dask.py has a table of its own": "dask",
 }
 """Public names that no row calls, by the reason."""

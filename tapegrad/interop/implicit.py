@@ -132,7 +132,7 @@ class _Solution:
 
 
 solved = op_of_calls(
-    "solution", "A root of equations, by the tracked values that they use.", pushes=True
+    "implicit_solution", "A root of equations, by the tracked values that they use.", pushes=True
 )
 
 
