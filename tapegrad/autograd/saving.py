@@ -231,8 +231,8 @@ class saved_tensors_hooks:
             RECORDER.set(NO_GRAD)
             handle = self.pack_hook(t)
         finally:
-            _end_inside(before)
             RECORDER.set(recorder)
+            _end_inside(before)
         # A number, in contrast to an array, is replaced when it is changed (or made an array of, when that is asked for).
         changed = not isinstance(value, np.ndarray) and not np.array_equal(t._value, value, True)
         if changed or storage.version(value) != version:
