@@ -314,7 +314,9 @@ def test_a_function_with_effects_runs_each_time(eager_to_compile):
     result = tg.minimize(f, np.zeros(3), tol=1e-12)
     assert all(p.compiled is None for p in eager_to_compile)
     assert "append" in eager_to_compile[-1].why
-    assert len(seen) == result.nfev + 2  # the looks at the start, and at the solution: is its value tracked?
+    assert (
+        len(seen) == result.nfev + 2
+    )  # the looks at the start, and at the solution: is its value tracked?
 
 
 def test_what_a_callback_changes_is_seen(eager_to_compile):
