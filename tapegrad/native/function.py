@@ -414,6 +414,10 @@ class Variant:
                         f'the derivative of {self.owner.__name__} was asked by mode="form", but the function lies outside the '
                         f'program form:\n  {why}\n  Use mode="auto", which has other engines for it.'
                     ) from why
+            except NotDifferentiable as refused:  # by lowering; another engine may say it otherwise
+                if mode == "form":
+                    raise
+                self.outside = str(refused)
         return self.transformed(positions, valued)
 
     def transformed(self, positions: tuple[int, ...], valued: bool) -> Derived | Overloaded:
