@@ -346,9 +346,9 @@ def _made(partials: Sequence[str | None], arrays: int, chooses: bool = False) ->
             continue
         if chooses:
             word = "unless_zero"
-        elif partial.startswith("1 / "):
+        elif (divisor := _of_reciprocal(partial)) is not None:
             # A quotient, not a product with a reciprocal: one operation, and closer.
-            word, partial = "strong_quotient", partial[4:]
+            word, partial = "strong_quotient", divisor
         elif _is_finite(partial):
             pull[i] = f"g * ({partial})"
             push.append(f"d{place} * ({partial})")
@@ -366,6 +366,15 @@ def _made(partials: Sequence[str | None], arrays: int, chooses: bool = False) ->
         spreads=arrays > 0,
         unknown=unknown,
     )
+
+
+def _of_reciprocal(text: str) -> str | None:
+    """What 1 is divided by, if that is all that a partial does: its tree tells, since `1 / x * y` and `1 / x if c else y` begin alike."""
+    tree = ast.parse(text, mode="eval").body
+    if isinstance(tree, ast.BinOp) and isinstance(tree.op, ast.Div):
+        if isinstance(tree.left, ast.Constant) and tree.left.value == 1:
+            return ast.unparse(tree.right)
+    return None
 
 
 def _is_finite(text: str) -> bool:
