@@ -91,8 +91,10 @@ def test_a_store_that_is_lost_is_found():
     """A program whose store does not reach the array, as seen from the library alone."""
 
     def f(x):
-        v = np.asarray(x) * 1.0 if isinstance(x, np.ndarray) else x * 1.0
-        if isinstance(x, np.ndarray):
+        v = x * 1.0
+        if (
+            type(x) is np.ndarray
+        ):  # isinstance would be told that a tensor is an array, since `f` fills one
             v[0] = 2.0
         return v
 

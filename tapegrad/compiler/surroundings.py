@@ -390,8 +390,12 @@ class Surroundings:
         if not user:
             for _, cell in variables:
                 value = content(cell)
-                if callable(value) or isinstance(value, tuple | list):
-                    self._waiting += value if isinstance(value, tuple | list) else [value]
+                if isinstance(value, tuple | list):
+                    self._waiting += value
+                elif callable(value) and not isinstance(
+                    value, _WEAK
+                ):  # those are a library's own affair
+                    self._waiting.append(value)
             return
         self._note(known, f.__code__)
         self._watch("function", _inside("function", f), f)
