@@ -261,8 +261,9 @@ twice = compiled_as(lambda x: 2 * np.cos(x))(lambda x: np.cos(x))
 
 
 def a_formula_that_differs_in_compiled_code():
+    # Numba keeps what overloading has made of a function: the fault stays in this process, so it is planted where no test looks.
     rules._partials.cache_clear()
-    return plant(lambda x: twice(x))
+    return plant(lambda x: twice(x), of=np.rad2deg)
 
 
 def a_varying_function_called_constant():
