@@ -201,6 +201,16 @@ def test_inside_a_compiled_function_it_is_refused(name):
         tg.compile(tg.grad(lambda p: np.sum(solved(p))))(P)
 
 
+def test_multipliers_move_with_what_the_constraints_use():
+    """The least s² with s = p has the multiplier 2p, the price of the constraint."""
+
+    def price(p):
+        equation = {"type": "eq", "fun": lambda s: s - p}
+        return tg.minimize(lambda s: s * s, 1.0, constraints=equation).multipliers[0]
+
+    assert tg.grad(price)(1.5) == pytest.approx(2.0)
+
+
 def test_robust_losses():
     """Against differences of whole fits, with an outlier that the loss holds off."""
     t = np.linspace(0, 1, 9)

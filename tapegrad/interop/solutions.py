@@ -75,7 +75,7 @@ def as_minimum(
     y = minimum.solved("minimize", [f, *limits.given])
     result.x = space.split(y) if isinstance(y, Tensor) else result.x
     result.fun = value(y)
-    result.multipliers = limits.multipliers
+    result.multipliers = minimum.multipliers
     return result
 
 
@@ -133,6 +133,8 @@ class _Minimum:
         limits: _Limits,
     ) -> None:
         self.value, self.limits, self.x = value, limits, x.copy()
+        self.multipliers: Any = limits.multipliers
+        """Those of the active constraints, tracked as the unknowns are."""
         self.low, self.high = low_high or (np.full(x.size, -np.inf), np.full(x.size, np.inf))
         self.fixed = np.zeros(x.size, bool)
         with no_grad():
@@ -186,6 +188,7 @@ class _Minimum:
         """The unknowns of the equations with the active set as it is, and the multipliers."""
         free, n = self.free, len(self.free)
         if not n:
+            self.multipliers = self.limits.multipliers
             return self.x, self.limits.multipliers
         value, limits = self.value, self.limits.held()
         at_bounds = self.x[self.fixed]
@@ -205,6 +208,7 @@ class _Minimum:
 
         start = np.concatenate([self.x[free], self.limits.multipliers])
         found = solution(equations, start, what, functions)
+        self.multipliers = found[n:]
         return whole(found[:n]), np.asarray(value_of(found), dtype=float)[n:]
 
 
