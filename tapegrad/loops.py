@@ -781,7 +781,8 @@ def _segmented(
     leaves, structure = _tree(carry)
     if LEVEL.get() is not None:  # tangents go along, those of what the function closes over too
         return function(carry)
-    moving = [i for i, x in enumerate(leaves) if is_inexact(x) or isinstance(x, float | complex)]
+    # Numbers of Python stay what they are: as arrays they would make single precision double.
+    moving = [i for i, x in enumerate(leaves) if is_inexact(x)]
 
     def of_moving(*values: Any) -> Tree:
         full = list(leaves)

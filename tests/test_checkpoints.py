@@ -103,3 +103,12 @@ def test_rows_of_numbers_beside_constants_go_forward():
     x = np.ones(3)
     forward = tg.jacobian(f, mode="forward")(x, 2.0)
     np.testing.assert_allclose(forward, tg.jacobian(f, mode="reverse")(x, 2.0), rtol=1e-14)
+
+
+def test_a_number_of_python_as_carry_keeps_single_precision():
+    x = np.ones(3, np.float32)
+    carry = [
+        tg.scan(lambda c, s: (c + s, c), 0.5, x, checkpoint=c)[0].dtype for c in (False, True, 2)
+    ]
+    assert carry == [np.float32] * 3
+    assert tg.checkpoint(lambda c, s: c * s)(0.5, x).dtype == np.float32

@@ -6,6 +6,7 @@ against the differences.
 
 from __future__ import annotations
 
+import ast
 import copy
 import math
 import traceback
@@ -24,6 +25,7 @@ from tests.fuzz.judge import (
     duplicate,
     flat,
     inner,
+    largest,
     ordered,
     same,
     slope,
@@ -432,20 +434,23 @@ def second(case: Case) -> None:
             total = total + np.sum(g * d)
         return total
 
-    primals = tuple(arguments[i] for i in case.argnums)
-    ways = {
-        "forward over reverse": lambda: tg.jvp(of_primals, primals, tuple(direction))[1],
-        "reverse over reverse": lambda: tg.grad(product, tuple(range(len(primals))))(*primals),
+    every = tuple(range(len(case.argnums)))
+    ways: dict[str, Callable[..., Any]] = {
+        "forward over reverse": lambda *x: tg.jvp(of_primals, x, tuple(direction))[1],
+        "reverse over reverse": tg.grad(product, every),
     }
     for what, way in ways.items():
-        got = joined(way())
-        if (
-            got.shape != expected.shape
-            or not np.max(np.abs(got - expected), initial=0.0) <= 10 * off
-        ):
-            raise Wrong(
-                f"{what}: {got.tolist()}, differences give {expected.tolist()} within {10 * off:.2g}"
-            )
+        got = joined(way(*(arguments[i] for i in case.argnums)))
+        if got.shape == expected.shape and np.max(np.abs(got - expected), initial=0.0) <= 10 * off:
+            continue
+        # A smooth function of a standard deviation that is 0 has another second derivative next to this point than the conventions give here.
+        near = case.moved(arguments, case.direction(arguments, 1), 1e-6)
+        jump = largest(joined(way(*(near[i] for i in case.argnums))) - got)
+        if "std(" in case.program.source and jump > 1e-3 * largest(expected):
+            raise Unclear("a function of the standard deviation of equal numbers")
+        raise Wrong(
+            f"{what}: {got.tolist()}, differences give {expected.tolist()} within {10 * off:.2g}"
+        )
 
 
 def tracked(case: Case) -> None:
@@ -486,16 +491,42 @@ def reordered(source: str) -> bool:
     return shown and any(name in source for name in REORDERED.split())
 
 
+class _Ordered(ast.NodeTransformer):
+    """Wraps each call of a function of REORDERED: its result lies in C order, whoever computes it."""
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        if any(name in ast.unparse(node.func) + "(" for name in REORDERED.split()):
+            return ast.Call(ast.Name("in_c_order", ast.Load()), [node], [])
+        return node
+
+
+def in_c_order(tree: Any) -> Any:
+    """The arrays of a tree copied in C order, tensors as well."""
+    return mapped(lambda x: np.array(x, order="C") if np.ndim(x) else x, tree)
+
+
+def settled(case: Case) -> Case:
+    """The program with copies in C order where the library's layout may differ from NumPy's: the two have to agree on it."""
+    tree = ast.fix_missing_locations(_Ordered().visit(ast.parse(case.program.source)))
+    program = replace(case.program, source=ast.unparse(tree))
+    return Case(program, {**(case.scope or {}), "in_c_order": in_c_order})
+
+
 def run(engine: Callable[[Case], None], case: Case) -> tuple[str, str]:
     """(state, text): passed, refused, unclear, or failed."""
     before = tg.engine()
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         try:
-            engine(case)
-        except Wrong as error:
-            if reordered(case.program.source):
+            try:
+                engine(case)
+            except Wrong:
+                if not reordered(case.program.source):
+                    raise
+                engine(settled(case))
                 return "unclear", "a reshape of what lies in memory in another order than NumPy's"
+        except Wrong as error:
             return "failed", f"wrong: {error}"
         except Unclear as error:
             return "unclear", str(error)
