@@ -62,7 +62,7 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, requires_grad: bool 
     if isinstance(fill_value, Tensor):
         filled = copy(broadcast_to(fill_value, shape))
         filled = filled if dtype is None else filled.astype(dtype)
-        return filled.requires_grad_() if requires_grad else filled
+        return filled if requires_grad is False else filled.requires_grad_(requires_grad)
     return _leaf(np.full(shape, fill_value, dtype), requires_grad)
 
 

@@ -7,6 +7,9 @@ type PyTorch raises, so that code written for PyTorch catches what it expects).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 
 class TapegradError(Exception):
     """Base of every error that tapegrad raises on purpose."""
@@ -58,6 +61,28 @@ def demand_number(value: object, name: str) -> None:
         fits = False
     if not fits:
         raise TypeError(f"{name}={value!r} was given, but it is a number: write one.")
+
+
+def demand_bool(value: object, name: str) -> None:
+    """Raise TypeError unless a setting is True or False, as Python, NumPy or the numbers 0 and 1 write it."""
+    if value is not True and value is not False:
+        try:
+            fits = not isinstance(value, str | bytes) and value in (0, 1)
+        except ValueError:  # an array has no one answer
+            fits = False
+        if not fits:
+            raise TypeError(f"{name}={value!r} was given, but it is True or False: write one.")
+
+
+def chosen(table: Mapping[Any, Any], key: Any, asker: str, name: str) -> Any:
+    """The entry of a setting in a table of all there are; ValueError, which lists them, for another setting."""
+    try:
+        return table[key]
+    except (KeyError, TypeError):  # also what cannot be a key
+        options = ", ".join(map(repr, table))
+        raise ValueError(
+            f"{asker} was given {name}={key!r}, but knows no such {name}: choose among {options}."
+        ) from None
 
 
 def demand_callable(f: object, asker: str, instead: str = "pass a function") -> None:

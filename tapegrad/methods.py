@@ -12,31 +12,41 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
 
 from . import creation
-from .mutators import FUNCTIONS, STORES, places, plain, special
+from .mutators import FUNCTIONS, STORES, by_its_name, places, plain, special
 from .tensor import Tensor
 
 
 def _narrow(t: Tensor, dim: int, start: int, length: int) -> Any:
+    dim = normalize_axis_index(dim, t.ndim)
     rows = t.shape[dim]
     first = start + rows if start < 0 else start
     if not 0 <= first <= rows or length < 0 or first + length > rows:
         raise RuntimeError(
             f"start ({start}) + length ({length}) exceeds dimension size ({rows}): narrow takes rows that exist."
         )
-    return t[(slice(None),) * (dim % t.ndim) + (slice(first, first + length),)]
+    return t[(slice(None),) * dim + (slice(first, first + length),)]
 
 
 def _chunk(t: Tensor, chunks: int, dim: int = 0) -> tuple[Any, ...]:
-    rows = t.shape[dim]
+    rows = t.shape[normalize_axis_index(dim, t.ndim)]
+    if chunks < 1:
+        raise RuntimeError(
+            f"chunk was asked for {chunks} parts, but there is at least one: write a number from 1 on."
+        )
     each = max(-(-rows // chunks), 1)
     starts = range(0, max(rows, 1), each)
     return tuple(_narrow(t, dim, start, min(each, rows - start)) for start in starts)
 
 
+def _select(t: Tensor, dim: int, index: Any) -> Any:
+    return t[(slice(None),) * normalize_axis_index(dim, t.ndim) + (index, ...)]
+
+
 def _unflatten(t: Tensor, dim: int, sizes: Any) -> Any:
-    dim %= t.ndim
+    dim = normalize_axis_index(dim, t.ndim)
     return t.reshape((*t.shape[:dim], *sizes, *t.shape[dim + 1 :]))
 
 
@@ -60,6 +70,16 @@ def _to(t: Tensor, *to: Any, **settings: Any) -> Any:
     return t if dtype is None else t.astype(dtype)
 
 
+def like(other: Any) -> Any:
+    """What a tensor is to be made like: it has a shape and a dtype."""
+    if not isinstance(other, Tensor | np.ndarray | np.generic):
+        raise TypeError(
+            f"a tensor to be made like was asked for, but {type(other).__name__} was given: pass a tensor, or use reshape, expand or "
+            "astype."
+        )
+    return other
+
+
 def _new(make: Callable[..., Any]) -> Callable[..., Any]:
     def new(t: Tensor, *size: Any, dtype: Any = None, requires_grad: bool = False) -> Any:
         return make(*size, dtype=dtype or t.dtype, requires_grad=requires_grad)
@@ -81,13 +101,13 @@ _METHODS: dict[str, tuple[Callable[..., Any], str]] = {
     "int": (lambda t: t.astype(np.int32), "The entries as int32; not tracked."),
     "bool": (lambda t: t.astype(np.bool_), "Which entries are not 0; not tracked."),
     "swapdims": (lambda t, dim0, dim1: np.swapaxes(t, dim0, dim1), "Two axes exchanged."),
-    "type_as": (lambda t, other: t.astype(other.dtype), "The entries in another tensor's dtype."),
+    "type_as": (lambda t, other: t.astype(like(other).dtype), "The entries in another tensor's dtype."),
     "to": (_to, "The entries in another dtype, `t.to(tg.float32)`; \"cpu\" is the one device there is."),
     "allclose": (lambda t, other, **settings: np.allclose(t, other, **settings), "Whether all entries are close to another tensor's."),
     "equal": (lambda t, other: np.array_equal(t, other), "Whether shape and all entries are another tensor's; `t == other` tells of each."),
     "det": (lambda t: np.linalg.det(t), "Determinant."),
     "diff": (lambda t, n=1, dim=-1: np.diff(t, n, dim), "Differences of neighbours along an axis."),
-    "expand_as": (lambda t, other: t.expand(other.shape), "The entries repeated to another tensor's shape, without copying."),
+    "expand_as": (lambda t, other: t.expand(like(other).shape), "The entries repeated to another tensor's shape, without copying."),
     "flip": (lambda t, *dims: np.flip(t, dims[0] if len(dims) == 1 else dims), "The entries in reverse order along axes."),
     "gather": (lambda t, dim, index: t[places(t, dim, index)], "The entries at positions along an axis."),
     "index_select": (lambda t, dim, index: np.take(t, plain(index), dim), "The rows that `index` names along an axis."),
@@ -112,23 +132,18 @@ _METHODS: dict[str, tuple[Callable[..., Any], str]] = {
     "new_zeros": (_new(creation.zeros), "A tensor of zeros, in this one's dtype."),
     "norm": (_norm, "The p-norm of all entries, or along axes."),
     "outer": (lambda t, vec2: np.outer(t, vec2), "All products of an entry of one vector with one of another."),
-    "reshape_as": (lambda t, other: t.reshape(other.shape), "The entries in another tensor's shape."),
+    "reshape_as": (lambda t, other: t.reshape(like(other).shape), "The entries in another tensor's shape."),
     "roll": (lambda t, shifts, dims=None: np.roll(t, shifts, dims), "The entries shifted around along axes."),
-    "select": (lambda t, dim, index: t[(slice(None),) * (dim % t.ndim) + (index, ...)], "The slice at one position of an axis; a view."),
+    "select": (_select, "The slice at one position of an axis; a view."),
     "softmax": (lambda t, dim: special("softmax")(t, axis=dim), "Exponentials along an axis over their sum."),
     "unflatten": (_unflatten, "One axis as several."),
-    "view_as": (lambda t, other: t.reshape(other.shape), "The entries in another tensor's shape."),
+    "view_as": (lambda t, other: t.reshape(like(other).shape), "The entries in another tensor's shape."),
     "where": (lambda t, condition, other: np.where(condition, t, other), "Where a condition holds its entries, else those of `other`."),
 }  # fmt: skip
 
 
 def _install(name: str, function: Callable[..., Any], doc: str) -> None:
-    def method(self: Tensor, *args: Any, **settings: Any) -> Any:
-        return function(self, *args, **settings)
-
-    method.__name__ = method.__qualname__ = name
-    method.__doc__ = doc
-    setattr(Tensor, name, method)
+    setattr(Tensor, name, by_its_name(function, name, doc))
 
 
 def _copying(name: str) -> Callable[..., Any]:

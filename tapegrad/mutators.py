@@ -9,14 +9,18 @@ memory as they were.
 
 from __future__ import annotations
 
+import functools
+import re
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
 
 from . import creation, dual, storage
 from .errors import GraphError
 from .inplace import before_write, rewrite, store
+from .primitive import as_given
 from .tensor import Tensor
 
 # ------------------------------------------------------------------------------------------- one operand, or two
@@ -94,7 +98,8 @@ def special(name: str) -> Callable[..., Any]:
 
 
 def _renormed(t: Any, p: float, dim: int, maxnorm: float) -> Any:
-    others = tuple(i for i in range(t.ndim) if i != dim % t.ndim)
+    dim = normalize_axis_index(dim, t.ndim)
+    others = tuple(i for i in range(t.ndim) if i != dim)
     norms = np.sum(np.abs(t) ** p, axis=others, keepdims=True) ** (1 / p)
     return t * np.where(norms > maxnorm, maxnorm / (norms + 1e-7), 1.0)
 
@@ -131,15 +136,43 @@ _COMPOSED |= {
 }
 
 
+_SIGNATURES = re.compile(r"[\w.<>]+\(\) (missing|takes|got) ")
+"""How Python begins where arguments do not fit a function."""
+
+
+def by_its_name(method: Callable[..., Any], name: str, doc: str) -> Callable[..., Any]:
+    """A method that passes its arguments on, with its name and its docstring; where they do not fit, Python's error has that name, too."""
+
+    @functools.wraps(method, assigned=(), updated=())
+    def named(self: Tensor, *args: Any, **settings: Any) -> Any:
+        try:
+            return method(self, *args, **settings)
+        except TypeError as error:
+            told = _SIGNATURES.match(str(error))
+            step = error.__traceback__
+            while step is not None and step.tb_next is not None:
+                step = step.tb_next
+            if told is None or step is None or not ours(step.tb_frame.f_globals):
+                raise
+            raise TypeError(f"Tensor.{name}() {str(error)[told.start(1) :]}") from None
+
+    named.__name__ = named.__qualname__ = name
+    named.__doc__ = doc
+    return named
+
+
+def ours(names: dict[str, Any]) -> bool:
+    """Whether these are the global names of one of the library's modules."""
+    return names.get("__name__", "").partition(".")[0] == __name__.partition(".")[0]
+
+
 def _method(name: str, function: Callable[..., Any], doc: str) -> None:
     name = f"{name}_"
 
     def method(self: Tensor, *args: Any, **settings: Any) -> Tensor:
         return rewrite(self, name, lambda t, *others: function(t, *others, **settings), *args)
 
-    method.__name__ = method.__qualname__ = name
-    method.__doc__ = doc
-    setattr(Tensor, name, method)
+    setattr(Tensor, name, by_its_name(method, name, doc))
 
 
 _function: Any
@@ -193,13 +226,20 @@ def masked_fill_(self: Tensor, mask: Any, value: Any) -> Tensor:
 
 def masked_scatter_(self: Tensor, mask: Any, source: Any) -> Tensor:
     """In place: the first elements of `source`, in order, at the places where the mask is true."""
+    source = source if isinstance(source, Tensor) else as_given(source, "masked_scatter_")
     where = np.broadcast_to(plain(mask).astype(bool), self.shape)
-    store(self, where, source.reshape(-1)[: int(where.sum())])
+    given = np.reshape(source, -1)
+    if np.size(given) < (count := int(where.sum())):
+        raise RuntimeError(
+            f"masked_scatter_ was given {np.size(given)} elements for {count} places where the mask is true: give one for each."
+        )
+    store(self, where, given[:count])
     return self
 
 
 def _along(t: Tensor, dim: int, index: Any) -> tuple[Any, ...]:
-    return (slice(None),) * (dim % max(t.ndim, 1)) + (np.asarray(plain(index)),)
+    dim = normalize_axis_index(dim, max(t.ndim, 1))
+    return (slice(None),) * dim + (np.asarray(plain(index)),)
 
 
 def index_fill_(self: Tensor, dim: int, index: Any, value: Any) -> Tensor:
@@ -233,8 +273,14 @@ def index_put_(self: Tensor, indices: Any, values: Any, accumulate: bool = False
 def places(t: Tensor, dim: int, index: Any) -> tuple[np.ndarray, ...]:
     """Where PyTorch's gather reads, and its scatter writes: `index` along one axis, its own places along the others."""
     index = np.asarray(plain(index))
+    if index.ndim != t.ndim:
+        raise IndexError(
+            f"an index of shape {index.shape} was given for a tensor of shape {t.shape}, but it has an axis for each of the tensor's: "
+            "reshape it."
+        )
     grid = list(np.indices(index.shape, sparse=True))
-    grid[dim] = index
+    if grid:  # a number has no axis, and one place
+        grid[normalize_axis_index(dim, t.ndim)] = index
     return tuple(grid)
 
 
@@ -250,7 +296,10 @@ def scatter_(self: Tensor, dim: int, index: Any, src: Any) -> Tensor:
 def scatter_add_(self: Tensor, dim: int, index: Any, src: Any) -> Tensor:
     """In place: as scatter_, but what is there is added to, and repeats add up."""
     index = plain(index)
-    src = src[tuple(slice(n) for n in np.shape(index))]
+    if np.ndim(src):
+        src = (src if isinstance(src, Tensor) else np.asarray(src))[
+            tuple(slice(n) for n in np.shape(index))
+        ]
     np.add.at(self, places(self, dim, index), src)  # type: ignore[arg-type]
     return self
 

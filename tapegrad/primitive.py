@@ -931,8 +931,19 @@ def apply(op: Primitive, operands: Sequence[Any], kw: tuple[Any, ...] | None = N
                 joined = _joined(operands)
                 if joined is not None:
                     return apply(op, joined, kw)
-            raw.append(as_given(operand, op.name))
+            value = as_given(operand, op.name)
+            if op.arity == 1 and not op.elementwise and type(value) in _NUMBERS:
+                value = (
+                    value if op.variadic else np.asarray(value)
+                )  # what it is computed by asks for its shape
+            raw.append(value)
             nodes.append(None)
+    if tensors:
+        for value in raw:
+            if type(value) is np.ndarray and value.dtype.kind in "USV":
+                raise TypeError(
+                    f"{op.name} was given {value.dtype} beside a tensor, but tensors are computed with numbers and booleans: pass those."
+                )
     out = op.evaluate(raw, kw)
     if not tensors:
         return out
@@ -978,6 +989,7 @@ def _joined(operands: Sequence[Any]) -> Sequence[Any] | None:
 
 
 _PLAIN = (np.ndarray, np.generic, int, float, complex)
+_NUMBERS = (int, float, complex, bool)
 _SEQUENCES = (list, tuple)
 _ARRAYS = (np.ndarray, np.float64, np.float32, np.complex128, np.complex64)
 

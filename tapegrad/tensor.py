@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import storage
-from .errors import GradientLost
+from .errors import GradientLost, demand_bool
 from .mode import INFERENCE, is_grad_enabled
 from .tape import BIG, RECORDER, Leaf, current
 
@@ -128,6 +128,7 @@ class Tensor:
         tensor([0., 0.], requires_grad=True)
         """
         node = self._node
+        demand_bool(requires_grad, "requires_grad")
         if requires_grad:
             if node is None:
                 if self._value.dtype.kind not in "fc":
@@ -640,7 +641,7 @@ class Parameter(Tensor):
         t = new(cls)
         t._value = array.astype(np.float64) if array.dtype.kind in "iub" else array
         t._node = None
-        return t.requires_grad_() if requires_grad else t  # type: ignore[return-value]
+        return t if requires_grad is False else t.requires_grad_(requires_grad)  # type: ignore[return-value]
 
 
 def _restore(
@@ -789,7 +790,7 @@ def _leaf(array: np.ndarray, requires_grad: bool) -> Tensor:
     t = new(InferenceTensor if RECORDER.get() is INFERENCE else Tensor)
     t._value = array
     t._node = None
-    return t.requires_grad_() if requires_grad else t
+    return t if requires_grad is False else t.requires_grad_(requires_grad)
 
 
 def _holds_tensors(data: Sequence[Any]) -> bool:

@@ -320,6 +320,10 @@ def _gone() -> NoReturn:
 
 def get_gradient_edge(tensor: Tensor) -> GradientEdge:
     """The edge that stands for a tensor's gradient; keeps the graph, but not the tensor's value."""
+    if not isinstance(tensor, Tensor):
+        raise TypeError(
+            f"get_gradient_edge was given {type(tensor).__name__}, but only tensors have a gradient: pass a tensor that requires grad."
+        )
     if tensor._node is None:
         raise RuntimeError(
             "It is not possible to get the gradient edge for a Tensor that does not require gradients."

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.lib.array_utils import normalize_axis_tuple
+from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from ..errors import NotDifferentiable
 from ..primitive import FUNCTIONS, call, primitive, refuse
@@ -143,7 +143,7 @@ def repeat(a: Any, repeats: Any, axis: Any = None) -> Any:
     """Each entry several times in a row: all as often, or each as often as `repeats` says."""
     if axis is None or not np.ndim(a):  # to NumPy a number is a row of one, whose axis is 0 or -1
         a, axis = reshape(a, -1), 0 if axis is None else axis
-    axis = range(np.ndim(a))[axis]
+    axis = normalize_axis_index(axis, np.ndim(a))
     counts = as_array(repeats)
     shape = np.shape(a)
     if counts.size != 1:
@@ -319,7 +319,9 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Any:
     """The entries without the zeros before the first and after the last that is none."""
     kept = [np.unique(i) for i in np.nonzero(raw(filt))]
     axes = (
-        range(np.ndim(filt)) if axis is None else {a % np.ndim(filt) for a in np.atleast_1d(axis)}
+        range(np.ndim(filt))
+        if axis is None
+        else {normalize_axis_index(a, np.ndim(filt)) for a in np.atleast_1d(axis)}
     )
     window = [slice(None)] * np.ndim(filt)
     for a in axes:

@@ -13,6 +13,7 @@ from math import prod
 from typing import Any
 
 import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
 
 from ..domain import distinct, unit
 from ..errors import NotDifferentiable, demand_callable
@@ -38,7 +39,7 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
         raise ValueError(f"order must be non-negative but got {n}")
     if np.ndim(a) == 0:
         raise ValueError("diff requires input that is at least one dimensional")
-    axis = range(np.ndim(a))[axis]
+    axis = normalize_axis_index(axis, np.ndim(a))
     if n == 0:
         return a
     ends = []
@@ -666,6 +667,13 @@ def _explicit(operands: tuple[Any, ...]) -> tuple[str, list[Any]]:
     if isinstance(operands[0], str):
         text, xs = operands[0].replace(" ", ""), [operand(x) for x in operands[1:]]
         inputs, arrow, output = text.partition("->")
+        if unknown := set(text.replace("...", "").replace("->", "")) - set(
+            string.ascii_letters + ","
+        ):
+            raise ValueError(
+                f"einsum was given {operands[0]!r}, in which {min(unknown)!r} stands, but subscripts are letters, commas, an ellipsis and "
+                'an arrow: write one letter for each axis, as in "ij,jk->ik".'
+            )
         parts = inputs.split(",")
         if arrow and "." not in text and len(parts) == len(xs):
             return text, xs
@@ -678,6 +686,12 @@ def _explicit(operands: tuple[Any, ...]) -> tuple[str, list[Any]]:
         raise ValueError(
             f"einsum was given subscripts for {len(parts)} operands, but {len(xs)} operands."
         )
+    for part, x in zip(parts, xs, strict=True):
+        letters = len(part.replace("...", ""))
+        if letters > np.ndim(x) or ("..." not in part and letters < np.ndim(x)):
+            raise ValueError(
+                f"einsum was given subscripts {part!r} for an operand of shape {np.shape(x)}: write one letter for each of its axes."
+            )
     free = [c for c in string.ascii_letters if c not in "".join([*parts, output])]
     widest = 0
     for i, (part, x) in enumerate(zip(parts, xs, strict=True)):
@@ -1114,7 +1128,7 @@ def apply_along_axis(
     func1d: Callable[..., Any], axis: int, arr: Any, *args: Any, **kwargs: Any
 ) -> Any:
     """A function of a vector, applied to every line along an axis; its results take the axis' place."""
-    axis = range(np.ndim(arr))[axis]
+    axis = normalize_axis_index(axis, np.ndim(arr))
     rows = moveaxis(arr, axis, -1)
     lead = np.shape(rows)[:-1]
     results = [operand(func1d(rows[i], *args, **kwargs)) for i in np.ndindex(lead)]
@@ -1132,7 +1146,7 @@ def apply_over_axes(func: Callable[..., Any], a: Any, axes: Any) -> Any:
     """A function of (tensor, axis), applied over one axis after the other; a reduced axis stays as length 1."""
     ndim = np.ndim(a)
     for axis in np.ravel(axes):
-        axis = range(ndim)[int(axis)]
+        axis = normalize_axis_index(axis, ndim)
         result = func(a, axis)
         a = result if np.ndim(result) == np.ndim(a) else expand_dims(result, axis)
         if np.ndim(a) != ndim:

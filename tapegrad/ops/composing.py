@@ -25,7 +25,7 @@ from ..dual import holds_dual, tangent_of
 from ..errors import GradientLost, NotDifferentiable
 from ..mode import NO_GRAD
 from ..primitive import FUNCTIONS, UFUNCS, signature_of
-from ..storage import as_array, tracing
+from ..storage import StandIn, as_array, tracing
 from ..synonyms import SYNONYMS, numpys
 from ..tape import RECORDER
 from ..tensor import Tensor, wrap
@@ -105,6 +105,8 @@ def composed(
         name = f"np.{of.__name__}"
         # Binding by hand takes a tenth of the time, where a call has no more than parameters by position or name.
         first = next(iter(own.parameters.values()))
+        # A number takes the dtype of what it meets in a ufunc only.
+        own_first = None if isinstance(of, np.ufunc) else first.name
         all_operands = first.kind is first.VAR_POSITIONAL and first.name in operands
         by_name = own.parameters.keys() & theirs.parameters.keys()
         places = [] if _variable(own) or _variable(theirs) else _alike(own, theirs)
@@ -155,7 +157,12 @@ def composed(
                     given |= kwargs
                     for key, value in given.items():
                         kind = type(value)
-                        if kind in _PLAIN or (kind is Tensor and key in operands):
+                        if key not in operands:
+                            if kind in _PLAIN:
+                                continue
+                        elif kind is Tensor or (
+                            kind in _PLAIN and kind is not str and key != own_first
+                        ):
                             continue
                         if key not in operands or key in sequences or kind not in _ARRAYS:
                             break
@@ -169,7 +176,9 @@ def composed(
                     del given[key]
                 elif key in operands:
                     if key not in sequences and kind is not inspect.Parameter.VAR_POSITIONAL:
-                        given[key] = operand(value)
+                        given[key] = operand(value, name)
+                        if key == own_first and type(value) in _NUMBERS:
+                            given[key] = as_array(value)
                 elif kind is inspect.Parameter.VAR_KEYWORD and key not in own.parameters:
                     _refuse_settings(name, value, own)
                 elif key not in own.parameters:
@@ -206,6 +215,7 @@ def _inexact(value: Any) -> bool:
 
 
 _NESTED: tuple[type, ...] = (tuple, list, type({}.values()))
+_NUMBERS = frozenset({int, float, complex, bool})
 _PLAIN = frozenset({int, float, bool, str, type(None)})
 _ARRAYS = frozenset({np.ndarray, np.float64})
 _OPERANDS = _ARRAYS | {Tensor, str, float}
@@ -226,11 +236,21 @@ def _alike(own: inspect.Signature, theirs: inspect.Signature) -> list[str]:
     return [a for a, _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)]
 
 
-def operand(value: Any) -> Any:
+def operand(value: Any, asker: str = "a function") -> Any:
     """An argument that may be tracked: a tensor, array or number; nested sequences are joined."""
     if isinstance(value, list | tuple):
         return array(value) if holds_tensor(value) else as_array(value)
-    return value
+    if value is None or isinstance(value, _OPERAND):
+        return value
+    found = as_array(value)
+    if found.dtype.kind in "OUSV":
+        raise TypeError(
+            f"{asker} was given {type(value).__name__}, which holds no numbers: pass a tensor, an array or a number."
+        )
+    return found
+
+
+_OPERAND = (Tensor, np.ndarray, np.generic, int, float, complex, StandIn)
 
 
 def plainly(of: Callable[..., Any], args: Any, kwargs: Any) -> Any:

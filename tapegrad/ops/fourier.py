@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import chosen
 from ..primitive import call, primitive
 from ..tensor import Tensor, wrap
 from .arranging import roll
@@ -28,7 +29,7 @@ _OPPOSITE = {None: "forward", "backward": "forward", "ortho": "ortho", "forward"
 
 def opposite(norm: str | None) -> str:
     """The norm of the adjoint: the factor on the other side."""
-    return _OPPOSITE[norm]
+    return chosen(_OPPOSITE, norm, "a Fourier transform", "norm")
 
 
 def resized(x: Any, n: int, axis: int) -> Any:
@@ -304,7 +305,7 @@ dst.__doc__ = "Discrete sine transform of type 1 to 4 along an axis, with SciPy'
 
 def _inverse(transform: Any) -> Any:
     def inverse(x, type=2, n=None, axis=-1, norm=None, overwrite_x=False, workers=None, orthogonalize=None):  # fmt: skip
-        kind = _INVERSE_TYPE[type]
+        kind = chosen(_INVERSE_TYPE, type, inverse.__name__, "type")
         return transform(x, kind, n, axis, opposite(norm), orthogonalize=orthogonalize)
 
     inverse.__name__ = inverse.__qualname__ = f"i{transform.__name__}"

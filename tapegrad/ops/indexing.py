@@ -6,6 +6,7 @@ import operator
 from typing import Any
 
 import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
 
 from ..primitive import FUNCTIONS, call, primitive
 from ..storage import StandIn, as_array, duplicate
@@ -183,8 +184,16 @@ def diagonal(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
 def _diagonal(x: Any, offset: int, axis1: int, axis2: int) -> tuple[Any, bool]:
     """The entries on a diagonal, and whether they are a view."""
     shape = np.shape(x)
+    if len(shape) < 2:
+        raise ValueError(
+            f"a diagonal was asked of shape {shape}, but it lies between two axes: diag makes a matrix of a vector."
+        )
     axes = range(len(shape))
-    axis1, axis2 = axes[axis1], axes[axis2]
+    offset = operator.index(offset)
+    axis1, axis2 = (
+        normalize_axis_index(axis, len(shape), name)
+        for axis, name in ((axis1, "axis1"), (axis2, "axis2"))
+    )
     if axis1 == axis2:
         raise ValueError("axis1 and axis2 cannot be the same")
     if _later(x, axis1, axis2):

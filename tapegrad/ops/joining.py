@@ -6,6 +6,7 @@ import itertools
 from typing import Any
 
 import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
 
 from ..primitive import FUNCTIONS, apply, call, primitive
 from ..storage import as_array
@@ -89,7 +90,7 @@ def vstack(tup: Any) -> Any:
 def hstack(tup: Any) -> Any:
     """Tensors side by side: along the first axis if 1-d, else the second."""
     parts = [_at_least(1, True)(x) for x in tup]
-    return concatenate(parts, 0 if np.ndim(parts[0]) == 1 else 1)
+    return concatenate(parts, 0 if parts and np.ndim(parts[0]) == 1 else 1)
 
 
 def column_stack(tup: Any) -> Any:
@@ -99,6 +100,7 @@ def column_stack(tup: Any) -> Any:
 
 def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
     """Parts along an axis: at the given indices, or so many, the first ones longer where they do not divide evenly."""
+    axis = normalize_axis_index(axis, np.ndim(ary))
     n = np.shape(ary)[axis]
     if np.ndim(indices_or_sections) == 0:
         sections = int(indices_or_sections)
@@ -108,17 +110,15 @@ def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
         cuts = list(itertools.accumulate([short + 1] * extra + [short] * (sections - extra)))[:-1]
     else:
         cuts = [int(i) for i in indices_or_sections]
-    before = (slice(None),) * (axis % np.ndim(ary))
+    before = (slice(None),) * axis
     return [ary[(*before, slice(a, b))] for a, b in zip([0, *cuts], [*cuts, None], strict=True)]
 
 
 def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
     """Parts along an axis: at the given indices, or so many of equal length (ValueError if they do not divide evenly)."""
-    if (
-        np.ndim(indices_or_sections) == 0
-        and indices_or_sections
-        and np.shape(ary)[axis] % int(indices_or_sections)
-    ):
+    axis = normalize_axis_index(axis, np.ndim(ary))
+    sections = int(indices_or_sections) if np.ndim(indices_or_sections) == 0 else 0
+    if sections and np.shape(ary)[axis] % sections:
         raise ValueError(
             f"an axis of length {np.shape(ary)[axis]} does not split into {indices_or_sections} equal parts: use "
             "array_split, or give the indices to cut at."
@@ -132,8 +132,8 @@ def unbind(x: Any, dim: int = 0, *, axis: int | None = None) -> tuple[Any, ...]:
         raise ValueError(
             "unbind was asked to take a 0-d tensor apart, but it has no axis: use t.item(), or reshape it first."
         )
-    axis = dim if axis is None else axis
-    before = (slice(None),) * (axis % np.ndim(x))
+    axis = normalize_axis_index(dim if axis is None else axis, np.ndim(x))
+    before = (slice(None),) * axis
     return tuple(x[(*before, i)] for i in range(np.shape(x)[axis]))
 
 

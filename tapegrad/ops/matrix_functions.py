@@ -210,6 +210,10 @@ def polar(a: Any, side: str = "right") -> tuple[Any, Any]:
     if side not in ("right", "left"):
         raise ValueError(f"polar was given side={side!r}, but it is 'right' or 'left'.")
     (a,) = stacks(a)
+    if np.ndim(a) < 2:
+        raise LinAlgError(
+            f"polar was asked of an array of shape {np.shape(a)}, but it takes matrices: reshape it to two axes."
+        )
     tall = a if side == "right" else adjoint(a)
     if np.shape(tall)[-2] < np.shape(tall)[-1]:
         raise LinAlgError(

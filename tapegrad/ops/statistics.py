@@ -494,13 +494,13 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
     array([0.25, 0.5 , 0.25])
     """
     ndim = np.ndim(y)
-    axis = range(ndim)[axis]
+    axis = normalize_axis_index(axis, ndim)
     steps = dx
     if x is not None:
         if np.ndim(x) == 1:
             steps = reshape(x[1:] - x[:-1], (-1,) + (1,) * (ndim - axis - 1))
         else:
-            on = range(np.ndim(x))[axis - ndim]
+            on = normalize_axis_index(axis - ndim, np.ndim(x))
             steps = x[along(on, slice(1, None))] - x[along(on, slice(None, -1))]
     pairs = y[along(axis, slice(1, None))] + y[along(axis, slice(None, -1))]
     return reductions.sum(steps * pairs / 2.0, axis)
