@@ -348,9 +348,7 @@ def _drawing(name: str, doc: str, draw: Callable[..., Any]) -> None:
     def drawn(self: Tensor, *args: Any, generator: Any = None, **settings: Any) -> Tensor:
         return copy_(self, draw(creation._rng(generator), self.shape, *args, **settings))
 
-    drawn.__name__ = drawn.__qualname__ = name
-    drawn.__doc__ = f"In place: draws from {doc}."
-    setattr(Tensor, name, drawn)
+    setattr(Tensor, name, by_its_name(drawn, name, f"In place: draws from {doc}."))
 
 
 def _whole(rng: Any, shape: Any, *bounds: int, **names: int) -> Any:
@@ -406,11 +404,8 @@ def _reshaping(name: str, method: str) -> None:
         dual.like(result, self)
         return self
 
-    reshaped.__name__ = reshaped.__qualname__ = name
-    reshaped.__doc__ = (
-        f"In place: as {method}(), for a tensor that shares its memory with no other."
-    )
-    setattr(Tensor, name, reshaped)
+    doc = f"In place: as {method}(), for a tensor that shares its memory with no other."
+    setattr(Tensor, name, by_its_name(reshaped, name, doc))
 
 
 for _name, _shaped in {

@@ -931,6 +931,8 @@ def apply(op: Primitive, operands: Sequence[Any], kw: tuple[Any, ...] | None = N
                 joined = _joined(operands)
                 if joined is not None:
                     return apply(op, joined, kw)
+            elif op.elementwise and _keeps_labels(operand):
+                return op.of(*operands)
             value = as_given(operand, op.name)
             if op.arity == 1 and not op.elementwise and type(value) in _NUMBERS:
                 value = (
@@ -1008,6 +1010,14 @@ def constant(value: Any, asker: str = "an op") -> Any:
             "Pass a tensor, an array or a number; join tensors with tg.stack or tg.concatenate."
         )
     return array
+
+
+def _keeps_labels(operand: Any) -> bool:
+    """Whether it is one of xarray's, whose ufuncs take it apart and give the result its labels, tensors inside or arrays."""
+    return (
+        type(operand).__module__.partition(".")[0] == "xarray"
+        and getattr(operand, "__array_ufunc__", None) is not None
+    )
 
 
 def as_given(operand: Any, asker: str) -> Any:

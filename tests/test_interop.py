@@ -189,6 +189,57 @@ def test_hips_names():
     )
     np.testing.assert_allclose(tg.vector_jacobian_product(np.sin)(X, X), np.cos(X) * X)
     assert tg.multigrad_dict(lambda x, y=3.0: x * y)(2.0) == {"x": 3.0, "y": 2.0}
+    assert tg.grad_named(lambda x, y=3.0: x * y, "y")(2.0, 5.0) == 2.0
+    assert tg.grad_and_aux(lambda x, y: (x * y, "seen"), 1)(2.0, 5.0) == (2.0, "seen")
+    np.testing.assert_allclose(tg.deriv(lambda a, t: a * np.sin(t), 1)(X, 0.5), X * np.cos(0.5))
+    np.testing.assert_allclose(tg.deriv(tg.deriv(np.sin))(0.5), -np.sin(0.5))
+    assert tg.deriv(np.sin)(np.float32(0.5)).dtype == np.float32
+
+
+def rolled(x):
+    """Its Jacobian is not symmetric, and has no zeros where axes meet."""
+    return np.roll(np.sin(x), 1) * np.sum(x * x)
+
+
+@pytest.mark.parametrize("axes", [0, 1, 2])
+def test_hips_products_with_tensors(axes):
+    """By a cotangent of the value's first axes, and by a tensor of the argument's first axes for the Hessian."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((3, 2))
+    w = rng.standard_normal((3, 2)[:axes])
+    expected = np.tensordot(w, tg.jacobian(rolled)(x), axes)
+    for product in (tg.tensor_jacobian_product, tg.vector_jacobian_product):
+        np.testing.assert_allclose(product(rolled)(x, w), expected, rtol=1e-12)
+
+    def f(scale, x):
+        return scale * np.sum(rolled(x) ** 2)
+
+    hessian = tg.hessian(lambda x: f(2.0, x))(x)
+    for product in (tg.hessian_tensor_product, tg.hessian_vector_product):
+        found = product(f, 1)(2.0, x, w)
+        np.testing.assert_allclose(found, np.tensordot(w, hessian, axes), rtol=1e-12)
+
+
+def test_hips_products_at_a_point():
+    rng = np.random.default_rng(1)
+    x, v = rng.standard_normal((2, 3))
+
+    def f(x):
+        return np.sum(rolled(x) ** 2)
+
+    product, gradient = tg.make_hvp(f)(x)
+    np.testing.assert_allclose(gradient, tg.grad(f)(x))
+    np.testing.assert_allclose(product(v), tg.hessian(f)(x) @ v)
+    j = tg.jacobian(rolled)(x)
+    np.testing.assert_allclose(tg.make_ggnvp(rolled)(x)(v), j.T @ (j @ v))
+
+    def g(y):
+        return np.sum(np.exp(y))
+
+    np.testing.assert_allclose(
+        tg.make_ggnvp(lambda a, x: a * rolled(x), g, 1)(0.3, x)(v),
+        0.3**2 * j.T @ (np.exp(0.3 * rolled(x)) * (j @ v)),
+    )
     assert tg.holomorphic_grad(lambda z: z**2)(1 + 2j) == 2 + 4j
 
 

@@ -785,6 +785,11 @@ def once_differentiable(fn: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(fn)
     def wrapper(ctx: Any, *args: Any) -> Any:
+        if not isinstance(ctx, FunctionCtx):
+            raise TypeError(
+                f"a backward marked with @once_differentiable was called with {type(ctx).__name__} for ctx: it belongs in a Function, "
+                "whose apply calls it."
+            )
         with no_grad():
             outputs = fn(ctx, *args)
         if not is_grad_enabled():

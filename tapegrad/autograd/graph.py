@@ -51,6 +51,10 @@ class Node:
     __slots__ = ("__weakref__", "_context", "_name", "_slot")
 
     def __init__(self, slot: Slot) -> None:
+        if type(slot) is not int:
+            raise TypeError(
+                f"a Node was made of {type(slot).__name__}, but only recorded operations make nodes: take y.grad_fn."
+            )
         self._slot = slot
         code, k = self._entry()
         entry = hooks.unhooked(code[k : k + STRIDE])

@@ -494,6 +494,10 @@ def _bounds(
             raise ValueError(
                 f"bounds has {len(pairs)} pairs for {space.size} unknowns: give a pair (low, high) for each, or one for all."
             )
+        if not all(np.iterable(b) and len(b) == 2 for b in pairs):
+            raise ValueError(
+                "bounds holds something else than pairs: give (low, high) for each unknown, or one pair for all; None is no bound."
+            )
         low = np.array([-np.inf if b[0] is None else b[0] for b in pairs], dtype=float)
         high = np.array([np.inf if b[1] is None else b[1] for b in pairs], dtype=float)
         return low, high

@@ -24,7 +24,7 @@ import numpy as np
 from ..dual import holds_dual, tangent_of
 from ..errors import GradientLost, NotDifferentiable
 from ..mode import NO_GRAD
-from ..primitive import FUNCTIONS, UFUNCS, signature_of
+from ..primitive import FUNCTIONS, UFUNCS, constant, signature_of
 from ..storage import StandIn, as_array, tracing
 from ..synonyms import SYNONYMS, numpys
 from ..tape import RECORDER
@@ -261,7 +261,13 @@ def plainly(of: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     for target in out if isinstance(out, tuple) else (out,):
         if isinstance(target, Tensor):
             before_write(target, f"{getattr(of, '__name__', of)}(out=)", args)
-    result = of(*raw(args), **raw(kwargs))
+    try:
+        result = of(*raw(args), **raw(kwargs))
+    except AttributeError:  # NumPy asks objects for a method of the function's name
+        for value in args:
+            if np.asarray(raw(value)).dtype.hasobject:
+                constant(value, f"np.{getattr(of, '__name__', of)}")  # it refuses
+        raise
     if isinstance(out, tuple) and len(out) == 1:
         return out[0]
     return wrapped(result) if out is None else out

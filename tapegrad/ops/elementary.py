@@ -244,7 +244,7 @@ def _exact(x):
     if isinstance(x, list | tuple):
         x = np.asarray(x) if not holds_tensor(x) else x[0]
     dtype = getattr(x, "dtype", None)
-    return isinstance(x, int) if dtype is None else dtype.kind not in "fc"
+    return dtype.kind not in "fc" if isinstance(dtype, np.dtype) else isinstance(x, int)
 
 
 def clip(x, a_min=None, a_max=None, *, min=None, max=None):

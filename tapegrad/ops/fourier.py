@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
 
 from ..errors import chosen
 from ..primitive import call, primitive
@@ -136,7 +137,7 @@ def cooked(shape: tuple[int, ...], s: Any, axes: Any, halved: bool) -> tuple[lis
     """Length and axis of each step, as NumPy reads s and axes."""
     if axes is None:
         axes = range(len(shape)) if s is None else range(-len(s), 0)
-    axes = [int(axis) % len(shape) for axis in axes]
+    axes = [normalize_axis_index(axis, len(shape)) for axis in axes]
     lengths = [shape[axis] for axis in axes] if s is None else list(s)
     if s is None and halved:
         lengths[-1] = 2 * (shape[axes[-1]] - 1)
@@ -237,6 +238,7 @@ def _transform(name: str) -> Callable[..., Any]:
     def transform(x, kind, n=None, axis=-1, norm=None, orthogonalize=None):
         from scipy import fft
 
+        axis = normalize_axis_index(axis, np.ndim(x))
         of = functools.partial(getattr(fft, name), type=kind, n=n, axis=axis, norm=norm)
         if np.iscomplexobj(x) and orthogonalize is not None:
             # SciPy (1.17 at least) forgets `orthogonalize` where x is complex.
@@ -351,6 +353,10 @@ def rfftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None) -> 
 
 
 def _frequencies(of: Any, n: int, d: Any, dtype: Any, device: Any) -> Any:
+    if not isinstance(n, int | np.integer) or n < 1:
+        raise ValueError(
+            f"{of.__name__} was given n={n!r}, but a transform has a number of entries from 1 on: write it first."
+        )
     frequencies = (
         wrap(of(n, device=device)) / d if isinstance(d, Tensor) else wrap(of(n, d, device=device))
     )

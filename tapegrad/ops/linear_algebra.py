@@ -21,6 +21,7 @@ Invariant: a rule returns the derivative of the value that NumPy computed, or ra
 from __future__ import annotations
 
 import contextlib
+import functools
 import operator
 from typing import Any
 
@@ -247,8 +248,13 @@ def of_triangle(s: Any, side: str) -> Any:
 
 
 def _side(uplo: Any) -> str:
-    if str(uplo).upper() not in ("L", "U"):
-        raise ValueError("UPLO argument must be 'L' or 'U'")
+    if not isinstance(uplo, str) or uplo.upper() not in ("L", "U"):
+        raise ValueError(
+            f"UPLO argument must be 'L' or 'U', the triangle that is read, but {type(uplo).__name__} was given: a second matrix "
+            "is for scipy.linalg.eigh."
+            if not isinstance(uplo, str)
+            else "UPLO argument must be 'L' or 'U'"
+        )
     return "lower" if str(uplo).upper() == "L" else "upper"
 
 
@@ -262,9 +268,21 @@ def from_triangle(x: Any, side: str = "lower") -> Any:
 # -------------------------------------------------------------------------------------------------- eigenvalues
 
 
+def _of_one_triangle(of: Any) -> Any:
+    """NumPy's function, which would ask for `upper` of whatever it is given as UPLO."""
+
+    @functools.wraps(of)
+    def checked(a: Any, UPLO: Any = "L") -> Any:
+        _side(UPLO)
+        return of(a, UPLO)
+
+    return checked
+
+
 @several(
     np.linalg.eigh,
     lambda shape, UPLO="L": (shape[:-1], shape),
+    forward=_of_one_triangle(np.linalg.eigh),
     result=type(np.linalg.eigh(np.eye(1))),
     real=(0,),
     domain=dominant,
@@ -289,6 +307,7 @@ def eigh(g, out, *, UPLO="L"):
 
 @primitive(
     np.linalg.eigvalsh,
+    forward=_of_one_triangle(np.linalg.eigvalsh),
     domain=dominant,
     samples=[*_STACKS, call((3, 3), UPLO="U")],
     holomorphic=False,

@@ -51,6 +51,10 @@ def triangle(m: int, n: int, side: str, strict: bool = False) -> np.ndarray:
 
 def triangle_of(x: Any, side: str, strict: bool = False) -> Any:
     """One triangle of each matrix, zeros elsewhere."""
+    if np.ndim(x) < 2:
+        raise LinAlgError(
+            f"a triangle was asked of an array of shape {np.shape(x)}, but matrices have one: reshape it to two axes."
+        )
     return np.where(triangle(*np.shape(x)[-2:], side, strict), x, 0.0)
 
 

@@ -137,9 +137,18 @@ def _in_double(function: Callable[[np.ndarray], np.ndarray], x: np.ndarray) -> n
     )
 
 
+def _demand_square(x: np.ndarray, name: str) -> None:
+    """SciPy's sqrtm takes the exponential of a number, for one."""
+    if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
+        raise LinAlgError(
+            f"{name} was asked of an array of shape {x.shape}, but it takes a square matrix, or a stack: use np.{name[:-1]} for entries."
+        )
+
+
 def _logm(x: np.ndarray) -> np.ndarray:
     from scipy.linalg import logm
 
+    _demand_square(x, "logm")
     return _in_double(logm, x) if x.size else np.array(x)
 
 
@@ -159,6 +168,7 @@ def logm(g, x):
 def _sqrtm(x: np.ndarray) -> np.ndarray:
     from scipy.linalg import sqrtm
 
+    _demand_square(x, "sqrtm")
     return _in_double(sqrtm, x) if x.size else np.array(x)
 
 

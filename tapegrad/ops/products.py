@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
 
 from ..primitive import FUNCTIONS, _operators, call, conj, primitive
 from ..tensor import Tensor
@@ -114,8 +115,8 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
         axes_a, axes_b = tuple(range(np.ndim(a) - n, np.ndim(a))), tuple(range(n))
     else:
         axes_a, axes_b = ((x,) if np.ndim(x) == 0 else tuple(x) for x in axes)
-    axes_a = tuple(int(i) % max(np.ndim(a), 1) for i in axes_a)
-    axes_b = tuple(int(i) % max(np.ndim(b), 1) for i in axes_b)
+    axes_a = tuple(normalize_axis_index(i, np.ndim(a)) for i in axes_a)
+    axes_b = tuple(normalize_axis_index(i, np.ndim(b)) for i in axes_b)
     shape_a, shape_b = np.shape(a), np.shape(b)
     if [shape_a[i] for i in axes_a] != [shape_b[i] for i in axes_b]:
         raise ValueError(

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
 
 from ..domain import distinct
 from ..dual import holds_dual
@@ -36,7 +37,13 @@ def _take(a: Any, indices: Any, axis: Any = None, mode: str = "raise") -> Any:
     """Entries at integer positions along an axis (of the flattened tensor, for axis None)."""
     indices = as_array(raw(indices))
     axis = None if not np.ndim(a) and axis in (0, -1) else axis  # a number is a row of one
-    n = int(np.prod(np.shape(a))) if axis is None else np.shape(a)[axis]
+    if axis is None:
+        n = int(np.prod(np.shape(a)))
+    else:
+        axis = normalize_axis_index(axis, np.ndim(a))
+        n = np.shape(a)[axis]
+    if mode not in ("raise", "wrap", "clip"):
+        raise ValueError(f"take was given mode={mode!r}, but it is 'raise', 'wrap' or 'clip'.")
     if mode != "raise":
         indices = np.clip(indices, 0, n - 1) if mode == "clip" else indices % n
     return take(a, indices.copy(), axis)
