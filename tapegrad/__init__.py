@@ -111,6 +111,7 @@ _LAZY = {
     "scan": ".loops",
     "set_num_threads": ".compiler.team",
     "signal": "",
+    "sparse": "",
     "special": "",
     "stats": "",
     "switch": ".loops",
@@ -165,7 +166,8 @@ def __getattr__(name: str) -> object:
 
 
 _PUBLIC_MODULES = {
-    "autograd", "check", "dask", "fft", "linalg", "native", "numpy", "optim", "optimize", "signal", "special", "stats",
+    "autograd", "check", "dask", "fft", "linalg", "native", "numpy", "optim", "optimize", "signal", "sparse",
+    "special", "stats",
 }  # fmt: skip
 
 

@@ -22,6 +22,8 @@ MODULES = (
     "autograd",
     "optim",
     "optim.lr_scheduler",
+    "sparse",
+    "sparse.linalg",
     "autograd.graph",
     "autograd.functional",
     "autograd.forward_ad",
@@ -103,7 +105,8 @@ AREAS = {
     "derivatives, and what they find is differentiable; tg.custom_root takes any other solver",
     "scipy.stats": "tg.stats has the densities of the common distributions; write others with NumPy's functions and tg.special",
     "scipy.signal": "tg.signal has its convolutions; write filters with NumPy's functions, tg.fft and tg.scan",
-    "scipy.sparse": "Write it with dense arrays, or as a tg.autograd.Function",
+    "scipy.sparse": "A @ x, x @ A, x * A and x + A take tensors as they are; else make the matrix with tg.sparse.csr_array(A), and solve "
+    "with tg.sparse.linalg",
     "matplotlib": "Pictures need no gradient: give it t.detach()",
 }
 """What to do instead of calling functions of a library's part."""
@@ -150,13 +153,14 @@ def met(frame: FrameType | None) -> str:
         frame = frame.f_back
     place, name = next(filter(None, map(_public, reversed(frames))), (root, ""))
     called = f"{place}.{name}" if name else place
-    for module in ("linalg", "fft", "special", "stats", "signal"):
-        if place != f"scipy.{module}":
-            continue
+    for module in ("linalg", "fft", "special", "stats", "signal", "sparse", "sparse.linalg"):
+        if place != f"scipy.{module}" or (module == "sparse" and "." in name):
+            continue  # methods of sparse matrices have no namesakes
         ours = import_module(f"tapegrad.{module}")
         if name.partition(".")[0] in getattr(ours, "__all__", vars(ours)):
             return f"{called} {COMPUTES}: write tg.{module}.{name}"
-    return f"{called} {COMPUTES}. {AREAS.get(place, AREAS.get(root, SOLE))}"
+    area = AREAS.get(place) or AREAS.get(place.rpartition(".")[0]) or AREAS.get(root, SOLE)
+    return f"{called} {COMPUTES}. {area}"
 
 
 def _root(frame: FrameType | None) -> str:
@@ -169,9 +173,11 @@ def _public(frame: FrameType) -> tuple[str, str] | None:
     own = (str(frame.f_globals["__name__"]), frame.f_code.co_name)
     inner = (getattr(wrapped, "__module__", None) or "", getattr(wrapped, "__name__", ""))
     for module, name in (own, inner):
-        place = ".".join(p for p in module.split(".")[:2] if not p.startswith("_"))
-        if place.partition(".")[0] == _root(frame) and name in vars(sys.modules[place]):
-            return place, name
+        for depth in (2, 3):  # scipy.linalg, scipy.sparse.linalg
+            place = ".".join(p for p in module.split(".")[:depth] if not p.startswith("_"))
+            known = vars(sys.modules[place]) if place in sys.modules else {}
+            if place.partition(".")[0] == _root(frame) and name in known:
+                return place, name
     place = ".".join(p for p in own[0].split(".")[:2] if not p.startswith("_"))
     name, known = own[1], vars(sys.modules[place])
     owner = type(frame.f_locals.get("self")).__name__

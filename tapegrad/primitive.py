@@ -1045,7 +1045,12 @@ def operate(op: Primitive, x: Any, y: Any) -> Any:
     """A binary operator on operands other than (Tensor, Tensor) and (Tensor, float)."""
     for operand in (x, y):
         if not isinstance(operand, (Tensor, *_PLAIN, list, tuple)):
-            if type(operand).__module__.partition(".")[0] != "pandas":
+            module = type(operand).__module__
+            if module.startswith("scipy.sparse."):
+                from .sparse.arrays import met
+
+                return met(op.name, x, y)
+            if module.partition(".")[0] != "pandas":
                 return NotImplemented
             # A Series is data: it counts by its values, as it would inside np.multiply.
             x, y = (np.asarray(v) if v is operand else v for v in (x, y))

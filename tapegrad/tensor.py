@@ -15,6 +15,7 @@ import functools
 import operator
 import sys
 from collections.abc import Iterator, Sequence
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -374,6 +375,10 @@ class Tensor:
         return self._value.tobytes(order)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        if gives_way(sys._getframe(1)):
+            made = np.empty((), object)
+            made[()] = self
+            return made
         self._refuse_to_leave("np.asarray(t) (or storing t into a plain ndarray)")
         if copy is False and dtype is not None and self._value.dtype != dtype:
             raise ValueError("a copy is needed to change the dtype, but copy=False was asked.")
@@ -797,6 +802,14 @@ def _holds_tensors(data: Sequence[Any]) -> bool:
     return any(
         isinstance(x, Tensor) or (isinstance(x, list | tuple) and _holds_tensors(x)) for x in data
     )
+
+
+def gives_way(frame: FrameType) -> bool:
+    """Whether the operator of a sparse matrix of SciPy's asks for plain numbers: of an object it knows nothing about, it returns
+    NotImplemented, and Python asks the tensor's operator."""
+    return frame.f_code.co_name in ("_matmul_dispatch", "_divide") and str(
+        frame.f_globals.get("__name__")
+    ).startswith("scipy.sparse.")
 
 
 def _plain(data: Any) -> Any:

@@ -24,6 +24,7 @@ import tapegrad as tg
 import tapegrad.fft
 import tapegrad.linalg
 import tapegrad.signal
+import tapegrad.sparse
 import tapegrad.special
 import tapegrad.stats
 from tapegrad import tape

@@ -830,11 +830,69 @@ OTHERS = {
 }
 # fmt: on
 
+SPARSE = {
+    "dense for sparse": (lambda b: tg.sparse.linalg.spsolve(b.m, b.w), TypeError, "csr_array"),
+    "number of text": (lambda b: tg.sparse.csr_array("a"), (TypeError, ValueError), "a"),
+    "shape of a vector": (lambda b: tg.sparse.csr_array(b.w), ValueError, "two axes"),
+    "index outside": (
+        lambda b: tg.sparse.csr_array((b.w, [0, 1, 5], [0, 3]), shape=(1, 3)),
+        ValueError,
+        "places from 0 to 2",
+    ),
+    "index that is no number": (
+        lambda b: tg.sparse.coo_array((b.w, ([0.5, 1.0, 2.0], [0, 1, 2]))),
+        TypeError,
+        "whole numbers",
+    ),
+    "lengths": (lambda b: tg.sparse.coo_array((b.w, ([0], [1]))), ValueError, "for each entry"),
+    "diagonal too long": (
+        lambda b: tg.sparse.diags_array([b.w], offsets=[0], shape=(2, 2)),
+        ValueError,
+        "2 places",
+    ),
+    "offsets twice": (
+        lambda b: tg.sparse.dia_array((tg.ones(2, 3), [1, 1]), shape=(3, 3)),
+        ValueError,
+        "none twice",
+    ),
+    "blocks": (lambda b: tg.sparse.bsr_array((b.w, [0], [0, 1])), ValueError, "matrix for each"),
+    "no block in a row": (
+        lambda b: tg.sparse.block_array([[tg.sparse.eye_array(1)], [None]]),
+        ValueError,
+        "no blocks in row 1",
+    ),
+    "two dense factors": (lambda b: tg.sparse.matmul(b.m, b.m), TypeError, "two dense arrays"),
+    "product of other lengths": (
+        lambda b: tg.sparse.eye_array(2) @ b.w,
+        ValueError,
+        "vector of length 2",
+    ),
+    "product with a number": (lambda b: tg.sparse.eye_array(2) @ 2.0, ValueError, "vector"),
+    "right side of another length": (
+        lambda b: tg.sparse.linalg.splu(tg.sparse.eye_array(2)).solve(b.w),
+        ValueError,
+        "2 equations",
+    ),
+    "not square": (
+        lambda b: tg.sparse.linalg.cg(tg.sparse.eye_array(2, 3), b.w),
+        np.linalg.LinAlgError,
+        "as many equations",
+    ),
+    "operator of another shape": (
+        lambda b: tg.sparse.linalg.LinearOperator((2, 3), lambda v: v) @ b.w,
+        ValueError,
+        "vector of length 2",
+    ),
+    "truth": (lambda b: bool(tg.sparse.eye_array(2)), ValueError, "ambiguous"),
+    "power to a dense matrix": (lambda b: tg.sparse.eye_array(2) ** 0, ValueError, "not sparse"),
+}
+
+
 ROWS = [
     pytest.param(*row, id=f"{family}-{name}")
     for family, table in {
         "construction": CONSTRUCTION, "ops": OPS, "indexing": INDEXING, "backward": BACKWARD, "transforms": TRANSFORMS, "settings": SETTINGS,
-        "loops": LOOPS, "compiled": COMPILED, "solvers": SOLVERS, "checks": CHECKS, "others": OTHERS,
+        "loops": LOOPS, "compiled": COMPILED, "solvers": SOLVERS, "sparse": SPARSE, "checks": CHECKS, "others": OTHERS,
     }.items()
     for name, row in table.items()
 ]  # fmt: skip
@@ -929,7 +987,7 @@ WITHOUT_ROW = {
     "errors and results, which the library makes": "CheckedAccessError GradcheckError GradientLost GraphError IndependentValue "
     "NotDifferentiable "
     "NotFinite TapegradError TraceError Tape Tensor AdjointCheck GradientCheck Report NativeFunction",
-    "modules": "autograd check fft linalg lr_scheduler native numpy optim optimize signal special stats",
+    "modules": "autograd check fft linalg lr_scheduler native numpy optim optimize signal sparse special stats",
     "tests/test_interop_dask.py has a table of its own": "dask",
 }
 """Public names that no row calls, by the reason."""

@@ -31,7 +31,7 @@ from ..inplace import is_mask, overlapping
 from ..primitive import IN_PARTS, OPS, WHEN_DECLARED, Primitive, apply, namespace, strong
 from ..storage import StandIn
 from ..tape import BIG, Tape, current
-from ..tensor import Tensor, wrap
+from ..tensor import Tensor, gives_way, wrap
 from ..views import base_of, views_of
 from .graph import Graph, Guard, Node, Recorded, Ref, filled, number_call
 
@@ -726,6 +726,10 @@ class Traced(StandIn):
     # ------------------------------------------------------------------------------------ where Python looks at it
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+        if gives_way(sys._getframe(1)):
+            made = np.empty((), object)
+            made[()] = self
+            return made
         return np.array(self.home.read(self, "np.asarray(x)"), dtype=dtype)
 
     def __bool__(self) -> bool:
@@ -1179,6 +1183,10 @@ _OPERANDS = (np.ndarray, np.generic, int, float, complex, list, tuple)
 def _operate(self: Traced, operation: Any, args: tuple[Any, ...], name: str) -> Any:
     for x in args:
         if type(x) is not Traced and not isinstance(x, _OPERANDS):
+            if type(x).__module__.startswith("scipy.sparse."):
+                from ..sparse.arrays import met
+
+                return met(_UFUNC_OF.get(name, name), *args)
             return NotImplemented
     return self.home.operate(operation, args, name)
 

@@ -19,7 +19,11 @@ _registered: set[str] = set()
 
 
 def register(optree: Any, namespace: str) -> None:
-    """Make the labelled types of the libraries that are loaded by now known to optree."""
+    """Make the labelled types of the libraries that are loaded by now known to optree, and sparse matrices."""
+    arrays = sys.modules.get("tapegrad.sparse.arrays")
+    if arrays is not None and "sparse" not in _registered and hasattr(arrays, "register"):
+        _registered.add("sparse")
+        arrays.register(optree, namespace)
     for name, types in (("pandas", ("Series", "DataFrame")), ("xarray", ("DataArray", "Dataset"))):
         library = sys.modules.get(name)
         if library is None or name in _registered or not all(hasattr(library, t) for t in types):

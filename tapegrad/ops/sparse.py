@@ -1,0 +1,313 @@
+"""Products and solutions with sparse matrices: a pattern, which is constant, and the entries on it, which are data.
+
+A matrix A has its entries `data` at the places of a `Pattern`. Three ops, closed under differentiation:
+
+    sparse_product(data, x)     A x, or Aᵀ x        linear in each; the cotangent of data is a sampled product
+    sparse_sampled(u, v)        (u vᵀ) on the pattern    linear in each; the cotangents are sparse products
+    sparse_solution(data, b)    x from A x = b, or Aᴴ x = b     the cotangents are a solution and a sampled product
+
+so that no derivative of any order holds a dense matrix (Davis, Direct Methods for Sparse Linear Systems, 2006; Giles 2008 for the rules).
+
+Data: a `Pattern` lists places by rows, in each row by columns, none twice (canonical CSR). Vectors have one axis; several are the
+columns of an array with two.
+Invariant: the data of a pattern has one axis, of length `nnz`, in the pattern's order. SciPy is imported when it is first needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..domain import Domain, real
+from ..primitive import call, conj, primitive
+from ..storage import as_array
+
+
+class Pattern:
+    """Where the entries of a sparse matrix stand, by rows and in each row by columns: `indptr` and `indices` as in SciPy's CSR.
+
+    Two patterns are equal if they hold the same places.
+    """
+
+    __slots__ = ("__weakref__", "_columns_first", "_hash", "_rows", "indices", "indptr", "shape")
+
+    def __init__(self, indptr: np.ndarray, indices: np.ndarray, shape: Sequence[int]) -> None:
+        self.indptr, self.indices = indptr, indices
+        self.shape = (int(shape[0]), int(shape[1]))
+        self._rows: np.ndarray | None = None
+        self._columns_first: tuple[Pattern, np.ndarray] | None = None
+        self._hash: int | None = None
+
+    @property
+    def nnz(self) -> int:
+        """How many places there are."""
+        return len(self.indices)
+
+    @property
+    def rows(self) -> np.ndarray:
+        """The row of each place."""
+        if self._rows is None:
+            self._rows = np.repeat(
+                np.arange(self.shape[0], dtype=self.indices.dtype), np.diff(self.indptr)
+            )
+        return self._rows
+
+    @property
+    def columns(self) -> np.ndarray:
+        """The column of each place."""
+        return self.indices
+
+    def matrix(self, data: np.ndarray) -> Any:
+        """SciPy's `csr_array` with these entries, which shares their memory."""
+        from scipy.sparse import csr_array
+
+        made = csr_array((data, self.indices, self.indptr), shape=self.shape)
+        made.has_canonical_format = True  # so that SciPy does not look, each time
+        return made
+
+    def transposed(self) -> tuple[Pattern, np.ndarray]:
+        """The pattern of Aᵀ, and for each of its places the number of that place here."""
+        if self._columns_first is None:
+            numbers = self.matrix(np.arange(self.nnz)).tocsc()
+            there = Pattern(numbers.indptr, numbers.indices, self.shape[::-1])
+            self._columns_first = there, numbers.data
+        return self._columns_first
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (
+            isinstance(other, Pattern)
+            and self.shape == other.shape
+            and self.nnz == other.nnz
+            and hash(self) == hash(other)
+            and np.array_equal(self.indptr, other.indptr)
+            and np.array_equal(self.indices, other.indices)
+        )
+
+    def __hash__(self) -> int:
+        if self._hash is None:
+            self._hash = hash(
+                (
+                    self.shape,
+                    self.indptr.astype(np.int64).tobytes(),
+                    self.indices.astype(np.int64).tobytes(),
+                )
+            )
+        return self._hash
+
+    def __repr__(self) -> str:
+        return f"<{self.nnz} places of {self.shape[0]} x {self.shape[1]}>"
+
+
+def _sample(shape: tuple[int, int], *places: tuple[int, int]) -> Pattern:
+    """A small pattern for samples of the ops."""
+    rows, columns = np.array(sorted(places), int).reshape(-1, 2).T
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=shape[0]))])
+    return Pattern(indptr.astype(np.intc), columns.astype(np.intc), shape)
+
+
+_WIDE = _sample((3, 4), (0, 0), (0, 3), (2, 1), (2, 2), (2, 3))
+_SQUARE = _sample((3, 3), (0, 0), (0, 2), (1, 1), (2, 0), (2, 1), (2, 2))
+_EMPTY = _sample((2, 3))
+
+
+# -------------------------------------------------------------------------------------------------------- products
+
+
+def _product(data: Any, x: Any, pattern: Pattern, transposed: bool) -> np.ndarray:
+    matrix = pattern.matrix(as_array(data))
+    return (matrix.T if transposed else matrix) @ as_array(x)
+
+
+def _product_x(g, x, pattern, transposed):
+    """Cotangent of the entries: (g xᴴ), or its transpose, on the pattern."""
+    left, right = (conj(x), g) if transposed else (g, conj(x))
+    return sparse_sampled(left, right, pattern)
+
+
+def _product_y(g, x, *, pattern, transposed=False):
+    """Cotangent of the vectors: Aᴴ g."""
+    return sparse_product(conj(x), g, pattern, not transposed)
+
+
+@primitive(
+    _product,
+    _product_y,
+    name="sparse_product",
+    linear=True,
+    samples=[
+        call((5,), (4,), pattern=_WIDE),
+        call((5,), (4, 2), pattern=_WIDE),
+        call((5,), (3,), pattern=_WIDE, transposed=True),
+        call((6,), (3, 2), pattern=_SQUARE, transposed=True),
+        call((0,), (3,), pattern=_EMPTY),
+        call((5,), (4, 0), pattern=_WIDE),
+    ],
+)
+def sparse_product(g, y, *, pattern, transposed=False):
+    """A x of a sparse matrix, of which the entries are given, and a vector or several; with `transposed`, Aᵀ x."""
+    return _product_x(g, y, pattern, transposed)
+
+
+def _sampled(u: np.ndarray, v: np.ndarray, pattern: Pattern) -> np.ndarray:
+    u, v = as_array(u), as_array(v)
+    if u.ndim == 1:
+        return u[pattern.rows] * v[pattern.columns]
+    total = np.zeros(pattern.nnz, np.result_type(u, v))
+    for k in range(u.shape[1]):  # a column at a time: no array of all products
+        total += u[:, k][pattern.rows] * v[:, k][pattern.columns]
+    return total
+
+
+def _sampled_y(g, x, *, pattern):
+    """Cotangent of the second vector: Gᵀ ū, with G the cotangent as entries of the pattern."""
+    return sparse_product(g, conj(x), pattern, True)
+
+
+@primitive(
+    _sampled,
+    _sampled_y,
+    name="sparse_sampled",
+    linear=True,
+    samples=[
+        call((3,), (4,), pattern=_WIDE),
+        call((3, 2), (4, 2), pattern=_WIDE),
+        call((2,), (3,), pattern=_EMPTY),
+        call((3, 0), (4, 0), pattern=_WIDE),
+    ],
+)
+def sparse_sampled(g, y, *, pattern):
+    """Entries of u vᵀ on a pattern; of several columns, the sum over them."""
+    return sparse_product(g, conj(y), pattern)
+
+
+# ------------------------------------------------------------------------------------------------------- solutions
+
+
+class Solver:
+    """How A x = b is solved for given entries: `solve(pattern, data, b, adjoint)`. What it has found out about A it keeps."""
+
+    __slots__ = ()
+
+    def solve(self, pattern: Pattern, data: np.ndarray, b: np.ndarray, adjoint: bool) -> np.ndarray:
+        """x from A x = b, or from Aᴴ x = b."""
+        raise NotImplementedError
+
+
+class Factors(Solver):
+    """SciPy's LU factors (SuperLU), made when they are first needed and kept for the entries that they are of.
+
+    The reverse sweep, all right-hand sides and both modes solve with one factorisation. Other entries, as a compiled program meets
+    them at its next call, are told from those by their values, and factored anew.
+    """
+
+    __slots__ = ("held", "options")
+
+    def __init__(self, **options: Any) -> None:
+        self.options = options
+        self.held: tuple[np.ndarray, Any] | None = None
+
+    def of(self, pattern: Pattern, data: np.ndarray) -> Any:
+        """SuperLU's object for these entries. Raises LinAlgError where the matrix is singular."""
+        held = self.held
+        if held is not None and held[0].dtype == data.dtype and np.array_equal(held[0], data):
+            return held[1]
+        from scipy.sparse.linalg import splu
+
+        self.held = None  # two sets of factors need not be held at once
+        try:
+            factored = splu(pattern.matrix(data).tocsc(), **self.options)
+        except RuntimeError as error:
+            if "singular" not in str(error):
+                raise
+            raise np.linalg.LinAlgError(
+                f"a sparse system of {pattern.shape[0]} equations was to be solved, but its matrix is singular: a pivot is exactly 0. "
+                "Fix an unknown that no equation decides, or solve in the sense of least squares."
+            ) from None
+        self.held = data.copy(), factored
+        return factored
+
+    def solve(self, pattern: Pattern, data: np.ndarray, b: np.ndarray, adjoint: bool) -> np.ndarray:
+        factored = self.of(pattern, data)
+        trans = "H" if adjoint else "N"
+        if b.dtype.kind == "c" and data.dtype.kind != "c":
+            parts = (factored.solve(np.ascontiguousarray(part), trans) for part in (b.real, b.imag))
+            found, imaginary = parts
+            return found + 1j * imaginary
+        return factored.solve(np.asarray(b, data.dtype), trans)
+
+
+def in_precision(*values: np.ndarray) -> list[np.ndarray]:
+    """Arrays in the dtype SuperLU computes in: single, double, or complex of these."""
+    dtype = np.result_type(*values)
+    if dtype.char not in "fdFD":
+        dtype = np.result_type(dtype, np.float64)
+    real_dtype = np.finfo(dtype).dtype
+    return [
+        x.astype(np.result_type(x.dtype, real_dtype) if x.dtype.kind != "c" else dtype, copy=False)
+        for x in values
+    ]
+
+
+def _solution(data: Any, b: Any, pattern: Pattern, by: Solver, adjoint: bool) -> np.ndarray:
+    data, b = in_precision(as_array(data), as_array(b))
+    if not b.size:
+        return np.zeros(b.shape, np.result_type(data, b))
+    return by.solve(pattern, data, b, adjoint)
+
+
+def _solution_y(g, x, *, pattern, by, adjoint=False):
+    """Cotangent of the right side: the solution of the adjoint system."""
+    return sparse_solution(x, g, pattern, by, not adjoint)
+
+
+def _solution_tangent(given, values, out, *, pattern, by, adjoint=False):
+    """The same system with ḃ − Ȧ x on the right."""
+    (t_x, right), x = given, values[0]
+    if t_x is not None:
+        moved = sparse_product(conj(t_x) if adjoint else t_x, out, pattern, adjoint)
+        right = -moved if right is None else right - moved
+    return sparse_solution(x, right, pattern, by, adjoint)
+
+
+def _dominant_entries(pattern: Pattern) -> Domain:
+    """Entries of a matrix whose diagonal dominates."""
+
+    def draw(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+        data = rng.choice([-1.0, 1.0], shape) * rng.uniform(0.2, 0.4, shape)
+        return data + 2.0 * (pattern.rows == pattern.columns)
+
+    return Domain("dominant_entries", draw)
+
+
+@primitive(
+    _solution,
+    _solution_y,
+    name="sparse_solution",
+    jvp=_solution_tangent,
+    domain=(_dominant_entries(_SQUARE), real),
+    samples=[
+        call((6,), (3,), pattern=_SQUARE, by=Factors()),
+        call((6,), (3, 2), pattern=_SQUARE, by=Factors()),
+        call((6,), (3,), pattern=_SQUARE, by=Factors(), adjoint=True),
+        call((6,), (3, 0), pattern=_SQUARE, by=Factors()),
+    ],
+    holomorphic=False,  # the adjoint is not
+)
+def sparse_solution(g, x, out, *, pattern, by, adjoint=False):
+    """x from A x = b, or from Aᴴ x = b, for a sparse matrix whose entries are given; `by` solves, and keeps its factors."""
+    b_bar = sparse_solution(x, g, pattern, by, not adjoint)
+    left, right = (out, conj(b_bar)) if adjoint else (b_bar, conj(out))
+    return -sparse_sampled(left, right, pattern)
+
+
+__all__ = [
+    "Factors",
+    "Pattern",
+    "Solver",
+    "in_precision",
+    "sparse_product",
+    "sparse_sampled",
+    "sparse_solution",
+]

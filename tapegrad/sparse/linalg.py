@@ -1,0 +1,636 @@
+"""`tg.sparse.linalg`: solvers of sparse systems that are differentiable, under the names of `scipy.sparse.linalg`.
+
+SciPy solves; the derivative of x in A x = b is another solution, with the adjoint of A: b̄ = A⁻ᴴ x̄, and Ā is −b̄ xᴴ on the pattern of
+A (ops/sparse.py). Direct solvers keep their factors for it. Iterative ones iterate again, to the same tolerance, also where the
+derivative is by what a `LinearOperator` closes over.
+
+Invariant: factors and iterations work on plain numbers; where no operand is tracked, results are plain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.linalg import LinAlgError
+
+from ..closures import closed_over
+from ..dual import LEVEL
+from ..errors import NotDifferentiable, demand_callable
+from ..loops import outside_of, pulled, pushed
+from ..mode import is_grad_enabled, no_grad
+from ..ops.linear_systems import stacks
+from ..ops.sparse import (
+    Factors,
+    Pattern,
+    Solver,
+    sparse_product,
+    sparse_solution,
+)
+from ..packing import op_of_calls
+from ..primitive import apply, conj
+from ..tensor import Tensor, value_of
+from ..transforms import _Run, vjp
+from .arrays import SparseTensor, as_sparse, is_sparse, product
+
+
+def _square(a: Any, asker: str) -> int:
+    if len(a.shape) != 2 or a.shape[0] != a.shape[1]:
+        raise LinAlgError(
+            f"{asker} was given a matrix of shape {tuple(a.shape)}, but needs as many equations as unknowns."
+        )
+    return int(a.shape[0])
+
+
+def _right_side(b: Any, n: int, asker: str) -> Any:
+    if is_sparse(b):
+        raise TypeError(
+            f"{asker} was given a sparse right side, whose solution is dense: pass b.toarray(), whose columns are right sides."
+        )
+    (b,) = stacks(b)
+    if np.ndim(b) not in (1, 2) or np.shape(b)[0] != n:
+        raise ValueError(
+            f"{asker} was given a right side of shape {np.shape(b)} for {n} equations: give a vector, or columns, of that length."
+        )
+    return b
+
+
+# ---------------------------------------------------------------------------------------------------- direct solvers
+
+
+def spsolve(A: Any, b: Any, permc_spec: str | None = None, use_umfpack: bool = True) -> Any:
+    """x from A x = b, for a sparse square A and a vector b or a matrix of right sides; differentiable by b and by the entries of A.
+
+    A is a `SparseTensor` or SciPy's. SuperLU factors A once, for the derivatives too. `permc_spec` is SciPy's ("COLAMD" by default;
+    "MMD_AT_PLUS_A" suits symmetric patterns); `use_umfpack` is taken for its name alone. Raises LinAlgError where A is singular.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> A = tg.sparse.diags_array([np.array([2.0, 4.0])], offsets=[0])
+    >>> gradient = tg.grad(lambda A: tg.sparse.linalg.spsolve(A, np.array([2.0, 4.0])).sum())(A)
+    >>> gradient.data
+    array([-0.5 , -0.25])
+    """
+    return splu(A, permc_spec, _asker="spsolve").solve(b)
+
+
+class LU:
+    """A sparse matrix with its LU factors, as `splu` returns it: `solve` takes any number of right sides."""
+
+    __slots__ = ("_by", "_matrix", "shape")
+
+    def __init__(self, matrix: SparseTensor, by: Factors) -> None:
+        self._matrix, self._by = matrix, by
+        self.shape = matrix.shape
+
+    def solve(self, rhs: Any, trans: str = "N") -> Any:
+        """x from A x = rhs, or for trans "T" from Aᵀ x = rhs, for "H" from Aᴴ x = rhs."""
+        if trans not in ("N", "T", "H"):
+            raise ValueError(
+                f"trans={trans!r} was asked of the factors of a matrix: it is 'N', 'T' or 'H'."
+            )
+        b = _right_side(rhs, self.shape[0], "solve")
+        a = self._matrix
+        if trans == "T" and b.dtype.kind != "c" and a.dtype.kind != "c":
+            trans = "H"
+        if trans == "T":
+            return conj(sparse_solution(a.data, conj(b), a.pattern, self._by, True))
+        return sparse_solution(a.data, b, a.pattern, self._by, trans == "H")
+
+    def __repr__(self) -> str:
+        return f"<LU factors of {self._matrix!r}>"
+
+
+def splu(
+    A: Any,
+    permc_spec: str | None = None,
+    diag_pivot_thresh: float | None = None,
+    relax: int | None = None,
+    panel_size: int | None = None,
+    options: dict[str, Any] | None = None,
+    *,
+    _asker: str = "splu",
+) -> LU:
+    """The LU factors of a sparse square matrix, for `splu(A).solve(b)`: made once, for all right sides and all derivatives.
+
+    Settings are those of SciPy's `splu`. The matrix is factored at the first solve. Raises LinAlgError where it is not square, and then
+    where it is singular.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> lu = tg.sparse.linalg.splu(tg.sparse.diags_array([np.array([2.0, 4.0])], offsets=[0]))
+    >>> tg.grad(lambda b: lu.solve(b)[1])(np.array([1.0, 1.0]))
+    array([0.  , 0.25])
+    """
+    matrix = as_sparse(A, _asker)
+    _square(matrix, _asker)
+    given = {
+        "permc_spec": permc_spec,
+        "diag_pivot_thresh": diag_pivot_thresh,
+        "relax": relax,
+        "panel_size": panel_size,
+        "options": options,
+    }
+    return LU(
+        matrix, Factors(**{name: value for name, value in given.items() if value is not None})
+    )
+
+
+def factorized(A: Any) -> Callable[[Any], Any]:
+    """The function that solves A x = b for a right side b, with factors that are made once.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> solve = tg.sparse.linalg.factorized(2 * tg.sparse.eye_array(2))
+    >>> solve(np.array([2.0, 6.0]))
+    array([1., 3.])
+    """
+    lu = splu(A, _asker="factorized")
+    return lambda b: lu.solve(b)
+
+
+class _Triangle(Solver):
+    """Substitution in a triangular matrix."""
+
+    __slots__ = ("lower", "unit")
+
+    def __init__(self, lower: bool, unit: bool) -> None:
+        self.lower, self.unit = lower, unit
+
+    def solve(self, pattern: Pattern, data: np.ndarray, b: np.ndarray, adjoint: bool) -> np.ndarray:
+        from scipy.sparse.linalg import spsolve_triangular
+
+        matrix, lower = pattern.matrix(data), self.lower
+        if adjoint:
+            matrix, lower = matrix.conj().T.tocsr(), not lower
+        return spsolve_triangular(matrix, b, lower=lower, unit_diagonal=self.unit)
+
+
+def spsolve_triangular(
+    A: Any,
+    b: Any,
+    lower: bool = True,
+    overwrite_A: bool = False,
+    overwrite_b: bool = False,
+    unit_diagonal: bool = False,
+) -> Any:
+    """x from A x = b, where A is sparse and triangular; entries of the other triangle are not read, nor a diagonal taken as ones.
+
+    Raises LinAlgError for a zero on the diagonal. Nothing is overwritten.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> tg.sparse.linalg.spsolve_triangular(tg.sparse.csr_array(np.array([[2.0, 0.0], [1.0, 1.0]])), np.array([2.0, 3.0]))
+    array([1., 2.])
+    """
+    from .arrays import _those
+
+    matrix = as_sparse(A, "spsolve_triangular")
+    _square(matrix, "spsolve_triangular")
+    b = _right_side(b, matrix.shape[0], "spsolve_triangular")
+
+    def read(rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        side = columns <= rows if lower else columns >= rows
+        return side & (rows != columns) if unit_diagonal else side
+
+    part = _those(matrix, read)
+    if unit_diagonal:
+        from .arrays import eye_array
+
+        part = part + eye_array(matrix.shape[0], dtype=np.finfo(matrix.dtype).dtype)
+    return sparse_solution(part.data, b, part.pattern, _Triangle(lower, unit_diagonal))
+
+
+# ------------------------------------------------------------------------------------------------- iterative solvers
+
+
+class LinearOperator:
+    """A linear map given by its product with a vector, which may use tracked values: a matrix for the iterative solvers.
+
+    `matvec` takes a vector of length shape[1] and is linear in it, written with NumPy's functions. The adjoint is derived from it, so
+    `rmatvec` is only taken where it is quicker.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> def trace_of_solution(k):
+    ...     A = tg.sparse.linalg.LinearOperator((2, 2), lambda v: k * v)
+    ...     return tg.sparse.linalg.cg(A, np.array([1.0, 2.0]), rtol=1e-12)[0].sum()
+    >>> tg.grad(trace_of_solution)(np.array([2.0, 4.0]))
+    array([-0.25 , -0.125])
+    """
+
+    __slots__ = ("_matvec", "_rmatvec", "dtype", "shape")
+
+    def __init__(
+        self,
+        shape: Sequence[int],
+        matvec: Callable[[Any], Any],
+        rmatvec: Callable[[Any], Any] | None = None,
+        dtype: Any = float,
+    ) -> None:
+        demand_callable(matvec, "LinearOperator")
+        m, n = shape
+        self.shape = (int(m), int(n))
+        self._matvec, self._rmatvec = matvec, rmatvec
+        self.dtype = np.dtype(dtype)
+
+    def matvec(self, x: Any) -> Any:
+        """A x."""
+        return self._shaped(self._matvec(x), self.shape[0], "matvec")
+
+    def rmatvec(self, x: Any) -> Any:
+        """Aᴴ x, by the `rmatvec` that was given, or from the derivative of `matvec`."""
+        if self._rmatvec is not None:
+            return self._shaped(self._rmatvec(x), self.shape[1], "rmatvec")
+        zeros = np.zeros(self.shape[1], np.result_type(self.dtype, x.dtype))
+        return vjp(self._matvec, zeros)[1](x)[0]
+
+    def _shaped(self, y: Any, n: int, name: str) -> Any:
+        if np.shape(y) != (n,):
+            raise ValueError(
+                f"{name} of a LinearOperator of shape {self.shape} returned shape {np.shape(y)}: it is a vector of length {n}."
+            )
+        return y
+
+    @property
+    def H(self) -> LinearOperator:
+        """The adjoint."""
+        return LinearOperator(self.shape[::-1], self.rmatvec, self.matvec, self.dtype)
+
+    def __matmul__(self, x: Any) -> Any:
+        (x,) = stacks(x)
+        if np.ndim(x) == 2:
+            return np.stack([self.matvec(x[:, k]) for k in range(np.shape(x)[1])], axis=1)
+        return self.matvec(x)
+
+    def __repr__(self) -> str:
+        return f"<LinearOperator of shape {self.shape}>"
+
+
+def aslinearoperator(A: Any) -> LinearOperator:
+    """A matrix, sparse or dense, or a LinearOperator of SciPy's, as a `LinearOperator` that tensors may be given to.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> tg.sparse.linalg.aslinearoperator(np.array([[1.0, 2.0]])) @ np.array([1.0, 1.0])
+    array([3.])
+    """
+    if isinstance(A, LinearOperator):
+        return A
+    if is_sparse(A):
+        a = as_sparse(A)
+        back = lambda v: conj(sparse_product(a.data, conj(v), a.pattern, True))  # noqa: E731
+        return LinearOperator(a.shape, lambda v: product(a, v), back, a.dtype)
+    if hasattr(A, "rmatvec") and hasattr(A, "matvec"):  # SciPy's, which takes plain numbers
+        return LinearOperator(
+            A.shape,
+            lambda v: _applied(v, A, False),
+            lambda v: _applied(v, A, True),
+            A.dtype or float,
+        )
+    (a,) = stacks(A)
+    if np.ndim(a) != 2:
+        raise ValueError(
+            f"aslinearoperator was given an array of shape {np.shape(a)}: a matrix has two axes."
+        )
+    return LinearOperator(np.shape(a), lambda v: a @ v, None, np.result_type(a.dtype, float))
+
+
+class _Applied:
+    """The rule of one product of a LinearOperator of SciPy's with a vector: its own `matvec` and `rmatvec`."""
+
+    __slots__ = ("adjoint", "of")
+
+    def __init__(self, of: Any, adjoint: bool) -> None:
+        self.of, self.adjoint = of, adjoint
+
+    def evaluate(self, values: Sequence[Any]) -> Any:
+        return np.asarray((self.of.rmatvec if self.adjoint else self.of.matvec)(values[0]))
+
+    def pull(self, g: Any, xs: Sequence[Any], wanted: Sequence[bool]) -> list[Any]:
+        return [_applied(g, self.of, not self.adjoint)]
+
+    def push(self, given: Sequence[Any], xs: Sequence[Any]) -> Any:
+        return _applied(given[0], self.of, self.adjoint)
+
+
+def _applied(v: Any, operator: Any, adjoint: bool) -> Any:
+    return apply(applied.primitive, [v], (_Applied(operator, adjoint),))
+
+
+applied = op_of_calls(
+    "operator_product", "A product of SciPy's LinearOperator with a vector.", pushes=True
+)
+
+
+class _Iteration(Solver):
+    """One of SciPy's iterative solvers, and its settings. Raises NotDifferentiable where it does not converge."""
+
+    __slots__ = ("hermitian", "name", "preconditioner", "settings")
+
+    def __init__(self, name: str, preconditioner: Any, settings: dict[str, Any]) -> None:
+        self.name = name
+        self.hermitian = name in ("cg", "minres")
+        self.preconditioner = preconditioner
+        self.settings = settings
+
+    def solve(self, pattern: Pattern, data: np.ndarray, b: np.ndarray, adjoint: bool) -> np.ndarray:
+        matrix = pattern.matrix(data)
+        return self.run(matrix.conj().T.tocsr() if adjoint else matrix, b, adjoint)
+
+    def run(self, matrix: Any, b: np.ndarray, adjoint: bool) -> np.ndarray:
+        """The solution, of each column of b."""
+        if b.ndim == 2:
+            return np.stack([self.run(matrix, b[:, k], adjoint) for k in range(b.shape[1])], axis=1)
+        x, info = self.found(matrix, b, adjoint)
+        if info:
+            raise NotDifferentiable(
+                f"{self.name} was asked for a solution whose derivative is wanted, but it did not converge (info={info}"
+                f"{', in the adjoint system' if adjoint else ''}), and a derivative would be that of another point. Allow more steps "
+                "(maxiter=), loosen rtol, give a preconditioner M, or detach() what A and b are made of."
+            )
+        return x
+
+    def found(self, matrix: Any, b: np.ndarray, adjoint: bool) -> tuple[np.ndarray, int]:
+        """SciPy's result: the solution, and whether it converged."""
+        from scipy.sparse import linalg
+
+        settings = dict(self.settings)
+        if adjoint:
+            settings.pop("x0", None)
+            settings.pop("callback", None)
+        m = self.preconditioner
+        if m is not None:
+            m = _plain_operator(m, adjoint and not self.hermitian)
+        with no_grad():
+            return getattr(linalg, self.name)(matrix, b, M=m, **settings)
+
+
+def _plain_operator(m: Any, adjoint: bool) -> Any:
+    """A preconditioner as an operator of SciPy's on plain numbers, or its adjoint."""
+    from scipy.sparse import linalg
+
+    if isinstance(m, LinearOperator):
+        m = linalg.LinearOperator(
+            m.shape,
+            lambda v, m=m: value_of(m.matvec(v)),
+            lambda v, m=m: value_of(m.rmatvec(v)),
+            dtype=m.dtype,
+        )
+    elif isinstance(m, SparseTensor):
+        m = m.detach().to_scipy()
+    m = linalg.aslinearoperator(value_of(m) if isinstance(m, Tensor) else m)
+    return m.H if adjoint else m
+
+
+def _iterated(
+    name: str, A: Any, b: Any, x0: Any, M: Any, settings: dict[str, Any]
+) -> tuple[Any, int]:
+    """(x, info) of an iterative solver, x differentiable by b and by what A is made of."""
+    dense = isinstance(A, Tensor | np.ndarray | list | tuple)
+    n = _square(A if not isinstance(A, list | tuple) else np.asarray(A), name)
+    b = _right_side(b, n, name)
+    if np.ndim(b) == 2:
+        if np.shape(b)[1] != 1:
+            raise ValueError(
+                f"{name} was given a right side of shape {np.shape(b)}: it solves for one vector; call it for each column."
+            )
+        b = b[:, 0]
+    if x0 is not None:
+        settings["x0"] = np.array(value_of(x0.detach() if isinstance(x0, Tensor) else x0))
+    by = _Iteration(name, M, {k: v for k, v in settings.items() if v is not None})
+    if is_sparse(A):
+        a = as_sparse(A)
+        if not any(isinstance(x, Tensor) for x in (a.data, b)) or not is_grad_enabled():
+            return by.found(
+                a.pattern.matrix(np.asarray(value_of(a.data))), np.asarray(value_of(b)), False
+            )
+        return sparse_solution(a.data, b, a.pattern, by), 0
+    operator = aslinearoperator(A)
+    if dense and not isinstance(A, Tensor) and not isinstance(b, Tensor):
+        return by.found(np.asarray(A), b, False)
+    return _operator_solution(operator, b, by)
+
+
+def _solved_plainly(
+    operator: LinearOperator, b: Any, by: _Iteration, adjoint: bool, strict: bool
+) -> tuple[Any, int]:
+    """SciPy's solution with an operator, on plain numbers."""
+    from scipy.sparse import linalg
+
+    b = np.asarray(value_of(b))
+    there, back = (
+        (operator.rmatvec, operator.matvec) if adjoint else (operator.matvec, operator.rmatvec)
+    )
+    with no_grad():
+        made = linalg.LinearOperator(
+            operator.shape,
+            lambda v: np.asarray(value_of(there(np.ravel(v)))),
+            lambda v: np.asarray(value_of(back(np.ravel(v)))),
+            dtype=np.result_type(operator.dtype, b.dtype),
+        )
+        return (by.run(made, b, adjoint), 0) if strict else by.found(made, b, adjoint)
+
+
+class _OperatorSolution:
+    """The rule of a solution with a `LinearOperator`: as that of any root (interop/implicit.py), with iterations for its linear systems."""
+
+    __slots__ = ("by", "nodes", "operator", "residual", "right", "value")
+
+    def __init__(
+        self,
+        operator: LinearOperator,
+        right: Any,
+        residual: Any,
+        value: Any,
+        nodes: list[Any],
+        by: _Iteration,
+    ) -> None:
+        self.operator, self.right, self.residual = operator, right, residual
+        self.value, self.nodes, self.by = value, nodes, by
+
+    def evaluate(self, values: Sequence[Any]) -> Any:
+        return self.value.copy()
+
+    def pull(self, g: Any, xs: Sequence[Any], wanted: Sequence[bool]) -> list[Any]:
+        if isinstance(g, Tensor):
+            x: Any = apply(operator_solved.primitive, list(xs), (self,))
+            weights = _operator_solution(self.operator, g, self.by, adjoint=True)[0]
+        else:
+            x, weights = self.value, _solved_plainly(self.operator, g, self.by, True, True)[0]
+        _, found = pulled(self.residual, (x,), -weights)
+        return [found.get(node) for node in self.nodes]
+
+    def push(self, given: Sequence[Any], xs: Sequence[Any]) -> Any:
+        outside = dict(zip(self.nodes, given, strict=True))
+        recorded = any(isinstance(x, Tensor) for x in (*xs, *given))
+        x = apply(operator_solved.primitive, list(xs), (self,)) if recorded else self.value
+        rate = pushed(self.residual, (x,), (None,), outside, recorded)
+        if recorded:
+            return -_operator_solution(self.operator, rate, self.by)[0]
+        return -_solved_plainly(self.operator, value_of(rate), self.by, False, True)[0]
+
+
+operator_solved = op_of_calls(
+    "operator_solution", "x from A x = b, by what the operator A and b use.", pushes=True
+)
+
+
+def _operator_solution(
+    operator: LinearOperator, b: Any, by: _Iteration, adjoint: bool = False
+) -> tuple[Any, int]:
+    """(x, info) from A x = b or Aᴴ x = b, as the function of the tracked values that A and b use."""
+    from ..interop.implicit import demand_no_trace
+
+    there = operator.rmatvec if adjoint else operator.matvec
+
+    def residual(x: Any) -> Any:
+        return there(x) - b
+
+    start = np.zeros(operator.shape[1], np.result_type(operator.dtype, b.dtype))
+    if not is_grad_enabled():
+        return _solved_plainly(operator, b, by, adjoint, False)
+    run = _Run(residual, (start,), {}, (0,), by.name)
+    outside = outside_of(run.own.tape.code, run.nodes)
+    tangents = LEVEL.get() is not None
+    if not outside and not tangents:
+        return _solved_plainly(operator, b, by, adjoint, False)
+    demand_no_trace(by.name)
+    x = _solved_plainly(operator, b, by, adjoint, True)[0]
+    if tangents:
+        raise NotDifferentiable(
+            f"{by.name} was called with a LinearOperator inside tg.autograd.forward_ad, where the operator may close over tangents that "
+            "nobody sees. Use tg.jvp, or give A as a sparse matrix."
+        )
+    made = _OperatorSolution(
+        operator, b, closed_over([operator._matvec]).within(residual), x, list(outside), by
+    )
+    if adjoint:
+        made.operator = operator.H
+    return apply(operator_solved.primitive, list(outside.values()), (made,)), 0
+
+
+def cg(
+    A: Any,
+    b: Any,
+    x0: Any = None,
+    *,
+    rtol: float = 1e-5,
+    atol: float = 0.0,
+    maxiter: int | None = None,
+    M: Any = None,
+    callback: Callable[[Any], Any] | None = None,
+) -> tuple[Any, int]:
+    """(x, info) from A x = b by conjugate gradients, for a Hermitian positive definite A; SciPy's `cg`.
+
+    A is sparse (ours or SciPy's), dense, or a `LinearOperator`; M, the preconditioner, too. x is differentiable by b and by what A is made
+    of, to about rtol: the derivative is a solution by the same method. Where a derivative is wanted and the method does not converge
+    it raises NotDifferentiable; else info says so, as in SciPy.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> A = tg.sparse.diags_array([np.array([2.0, 4.0])], offsets=[0])
+    >>> tg.grad(lambda A: tg.sparse.linalg.cg(A, np.array([2.0, 4.0]))[0].sum())(A).data
+    array([-0.5 , -0.25])
+    """
+    return _iterated(
+        "cg", A, b, x0, M, {"rtol": rtol, "atol": atol, "maxiter": maxiter, "callback": callback}
+    )
+
+
+def bicgstab(
+    A: Any,
+    b: Any,
+    x0: Any = None,
+    *,
+    rtol: float = 1e-5,
+    atol: float = 0.0,
+    maxiter: int | None = None,
+    M: Any = None,
+    callback: Callable[[Any], Any] | None = None,
+) -> tuple[Any, int]:
+    """(x, info) from A x = b by stabilised biconjugate gradients, for any square A; SciPy's `bicgstab`, differentiable as `cg` is."""
+    return _iterated(
+        "bicgstab",
+        A,
+        b,
+        x0,
+        M,
+        {"rtol": rtol, "atol": atol, "maxiter": maxiter, "callback": callback},
+    )
+
+
+def gmres(
+    A: Any,
+    b: Any,
+    x0: Any = None,
+    *,
+    rtol: float = 1e-5,
+    atol: float = 0.0,
+    restart: int | None = None,
+    maxiter: int | None = None,
+    M: Any = None,
+    callback: Callable[[Any], Any] | None = None,
+    callback_type: str | None = None,
+) -> tuple[Any, int]:
+    """(x, info) from A x = b by generalised minimal residuals, for any square A; SciPy's `gmres`, differentiable as `cg` is."""
+    settings = {"rtol": rtol, "atol": atol, "restart": restart, "maxiter": maxiter}
+    if callback is not None:
+        settings |= {"callback": callback, "callback_type": callback_type or "pr_norm"}
+    return _iterated("gmres", A, b, x0, M, settings)
+
+
+def minres(
+    A: Any,
+    b: Any,
+    x0: Any = None,
+    *,
+    rtol: float = 1e-5,
+    shift: float = 0.0,
+    maxiter: int | None = None,
+    M: Any = None,
+    callback: Callable[[Any], Any] | None = None,
+) -> tuple[Any, int]:
+    """(x, info) from (A - shift I) x = b by minimal residuals, for a real symmetric A; SciPy's `minres`, differentiable as `cg` is."""
+    if shift:
+        from .arrays import eye_array
+
+        if not is_sparse(A):
+            raise TypeError(
+                "minres was given a shift and an A that is not sparse: subtract the shift inside of A."
+            )
+        A = as_sparse(A) - shift * eye_array(A.shape[0])
+    return _iterated(
+        "minres", A, b, x0, M, {"rtol": rtol, "maxiter": maxiter, "callback": callback}
+    )
+
+
+# ------------------------------------------------------------------------------------------------------------- others
+
+
+def norm(x: Any, ord: Any = None) -> Any:
+    """The norm of a sparse matrix: Frobenius' (None or "fro"), or the largest sum of magnitudes of a column (1) or row (np.inf).
+
+    >>> import numpy as np, tapegrad as tg
+    >>> tg.sparse.linalg.norm(tg.sparse.diags_array([np.array([3.0, 4.0])], offsets=[0]))
+    np.float64(5.0)
+    """
+    a = as_sparse(x, "norm")
+    if ord in (None, "fro"):
+        return np.linalg.norm(a.data)
+    if ord in (1, np.inf):
+        return np.max(abs(a).sum(axis=0 if ord == 1 else 1))
+    raise ValueError(
+        f"norm {ord!r} of a sparse matrix was asked: there are 'fro', 1 and np.inf; the spectral one is svds(A, k=1)[1][0]."
+    )
+
+
+__all__ = [
+    "LU",
+    "LinAlgError",
+    "LinearOperator",
+    "aslinearoperator",
+    "bicgstab",
+    "cg",
+    "factorized",
+    "gmres",
+    "minres",
+    "norm",
+    "splu",
+    "spsolve",
+    "spsolve_triangular",
+]
