@@ -89,6 +89,7 @@ _LAZY = {
     "hessian_tensor_product": ".interop.hips",
     "hessian_vector_product": ".interop.hips",
     "holomorphic_grad": ".interop.hips",
+    "interpolate": "",
     "least_squares": ".interop.solvers",
     "make_ggnvp": ".interop.hips",
     "make_hvp": ".interop.hips",
@@ -166,7 +167,7 @@ def __getattr__(name: str) -> object:
 
 
 _PUBLIC_MODULES = {
-    "autograd", "check", "dask", "fft", "linalg", "native", "numpy", "optim", "optimize", "signal", "sparse",
+    "autograd", "check", "dask", "fft", "interpolate", "linalg", "native", "numpy", "optim", "optimize", "signal", "sparse",
     "special", "stats",
 }  # fmt: skip
 

@@ -19,6 +19,7 @@ MODULES = (
     "linalg",
     "fft",
     "signal",
+    "interpolate",
     "autograd",
     "optim",
     "optim.lr_scheduler",
@@ -100,7 +101,7 @@ INSTEAD = {
 AREAS = {
     "scipy.integrate": "tg.odeint solves differential equations; else write the steps with NumPy's functions (a Python loop, tg.scan), or "
     "as a loop in tg.njit",
-    "scipy.interpolate": "np.interp is differentiable; write a spline as polynomials, with NumPy's functions",
+    "scipy.interpolate": "tg.interpolate has cubic and B-splines, tables on lines and grids, radial bases and triangulations",
     "scipy.optimize": "tg.minimize, tg.least_squares, tg.root, tg.root_scalar and others in tg.optimize give SciPy's solvers their "
     "derivatives, and what they find is differentiable; tg.custom_root takes any other solver",
     "scipy.stats": "tg.stats has the densities of the common distributions; write others with NumPy's functions and tg.special",
@@ -153,7 +154,16 @@ def met(frame: FrameType | None) -> str:
         frame = frame.f_back
     place, name = next(filter(None, map(_public, reversed(frames))), (root, ""))
     called = f"{place}.{name}" if name else place
-    for module in ("linalg", "fft", "special", "stats", "signal", "sparse", "sparse.linalg"):
+    for module in (
+        "linalg",
+        "fft",
+        "special",
+        "stats",
+        "signal",
+        "interpolate",
+        "sparse",
+        "sparse.linalg",
+    ):
         if place != f"scipy.{module}" or (module == "sparse" and "." in name):
             continue  # methods of sparse matrices have no namesakes
         ours = import_module(f"tapegrad.{module}")

@@ -24,6 +24,7 @@ PLACES: dict[str, tuple[str, ...]] = {
     "tapegrad.special": ("scipy.special",),
     "tapegrad.stats": ("scipy.stats",),
     "tapegrad.signal": ("scipy.signal",),
+    "tapegrad.interpolate": ("scipy.interpolate",),
     "tapegrad.optimize": (),
     "tapegrad.sparse": ("scipy.sparse",),
     "tapegrad.sparse.linalg": ("scipy.sparse.linalg",),
