@@ -490,7 +490,7 @@ def store(t: Tensor, index: Any, value: Any, *, plainly: bool = False) -> None:
             f"a tracked value was stored into a tensor of dtype {t.dtype}, which cannot carry a gradient: make the "
             "buffer a float tensor, tg.zeros(...)."
         )
-    if kind == "f" and getattr(raw, "dtype", data.dtype).kind == "c":
+    if kind == "f" and getattr(getattr(raw, "dtype", None), "kind", kind) == "c":
         raise GraphError(
             f"a tensor of dtype {raw.dtype} was stored into one of dtype {t.dtype}, which would drop its imaginary part: take "
             ".real, or make the buffer complex."

@@ -179,3 +179,34 @@ def test_checked_bounds_are_checked_in_derivatives(f, mode):
             derivative(np.ones(4))
     with pytest.raises(IndexError):
         tg.jvp(native, (np.ones(4),), (np.ones(4),))
+
+
+def from_the_end(x):
+    y = np.zeros(x.size)
+    for i in range(x.size):
+        y[-1 - i] = x[i - 2] ** 2 * x[-1]
+    s = 0.0
+    for i in range(x.size):
+        s += (i + 1) * y[i]
+    return s
+
+
+def before_the_beginning(x):
+    y = np.zeros(x.size)
+    for i in range(x.size):
+        y[i] = x[-2 - i] ** 2
+    return np.sum(y)
+
+
+@pytest.mark.parametrize("mode", ["adjoint", "overload"])
+def test_negative_indices_count_from_the_end_in_derivatives(mode):
+    """Those that begin before the array are refused where indices are checked."""
+    x = np.array([0.5, -1.2, 0.7, 2.0])
+    native = tg.njit(from_the_end, mode=mode, boundscheck=True)
+    np.testing.assert_allclose(tg.grad(native)(x), tg.grad(from_the_end)(x), rtol=1e-14)
+    np.testing.assert_allclose(
+        tg.jvp(native, (x,), (x,))[1], tg.grad(from_the_end)(x) @ x, rtol=1e-14
+    )
+    refused = tg.njit(before_the_beginning, mode=mode, boundscheck=True)
+    with pytest.raises(IndexError):
+        tg.grad(refused)(x)

@@ -91,7 +91,7 @@ class Node:
 
     def __getattr__(self, name: str) -> Any:
         """What was saved, as in PyTorch: `y.grad_fn._saved_self`; a custom Function's node shows its context: `y.grad_fn.saved_tensors`."""
-        if name.startswith("__"):
+        if name.startswith("__") or name in Node.__slots__:
             raise AttributeError(name)
         if name in _SAVED and self._context is None:
             return self._saved(name)

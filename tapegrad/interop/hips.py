@@ -233,7 +233,7 @@ def _ones(x: Any) -> Any:
 
 def _with_last(args: tuple[Any, ...], argnum: int, what: str) -> tuple[Any, ...]:
     """The arguments, once it is sure that one stands behind those of the function."""
-    if len(args) < argnum + 2:
+    if not isinstance(argnum, int) or not 0 <= argnum < len(args) - 1:
         raise TypeError(
             f"the product was called with {len(args)} arguments, but takes those of the function and, last, {what}."
         )

@@ -49,7 +49,7 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
         ends.append([] if end is None else [end])
     if ends != [[], []]:
         a = concatenate([*ends[0], a, *ends[1]], axis)
-    for _ in range(n):
+    for _ in range(min(n, np.shape(a)[axis])):  # of nothing there are no differences
         a = a[along(axis, slice(1, None))] - a[along(axis, slice(None, -1))]
     return a
 

@@ -264,7 +264,7 @@ def plainly(of: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     try:
         result = of(*raw(args), **raw(kwargs))
     except AttributeError:  # NumPy asks objects for a method of the function's name
-        for value in args:
+        for value in (*args, *kwargs.values()):
             if np.asarray(raw(value)).dtype.hasobject:
                 constant(value, f"np.{getattr(of, '__name__', of)}")  # it refuses
         raise

@@ -18,6 +18,7 @@ from math import prod
 from typing import Any
 
 import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
 from numpy.linalg import LinAlgError
 
 from ..domain import Domain, dominant, real
@@ -332,7 +333,7 @@ def solve(a: Any, b: Any) -> Any:
 def tensorsolve(a: Any, b: Any, axes: Any = None) -> Any:
     """x from tensordot(a, x, x.ndim) = b."""
     if axes is not None:
-        moved = [axis % a.ndim for axis in axes]
+        moved = [normalize_axis_index(axis, a.ndim) for axis in axes]
         a = np.transpose(a, [k for k in range(a.ndim) if k not in moved] + moved)
     shape = a.shape[np.ndim(b) :]
     if prod(shape) != prod(np.shape(b)):

@@ -10,6 +10,7 @@ names a function which the caller has not called, a crash, and a call that does 
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import inspect
 import linecache
@@ -36,9 +37,11 @@ from tests.campaigns.runner import main
 SECONDS, BYTES = 20, 6 << 30
 
 EXCUSED = {
-    "tapegrad.fori_loop", "tapegrad.autograd.kill_engine", "tapegrad.set_num_threads", "tapegrad.check_op", "tapegrad.arange",
+    "tapegrad.fori_loop", "tapegrad.arange", "tapegrad.set_num_threads", "tapegrad.check_op",
+    "tapegrad.special.multigammaln", "tapegrad.Tensor.mvlgamma", "tapegrad.Tensor.mvlgamma_",
+    "tapegrad.optim.Optimizer.update",
 }  # fmt: skip
-"""They run as long as they are asked to, or start what has tests of its own."""
+"""They run as long as they are asked to, or are no functions that a caller of the library calls."""
 
 INTERNAL = (
     ArithmeticError, AssertionError, AttributeError, LookupError, NameError, RecursionError, ReferenceError, StopIteration, SyntaxError,
@@ -331,7 +334,11 @@ def internal(error: BaseException, public: str) -> str | None:
     where = f"{code.co_filename.rpartition('tapegrad/')[2]}:{line} {code.co_name}"
     text = linecache.getline(code.co_filename, line).strip()
     users = code.co_filename == __file__
-    if isinstance(error, Boom | Late) or (users and not isinstance(error, TypeError)):
+    if isinstance(error, Boom) or "'Tensor' object has no attribute '_" in str(
+        error
+    ):  # what tg.Tensor() makes has no value
+        return None
+    if users and not isinstance(error, TypeError):
         return None
     ours = "tapegrad" in code.co_filename and "/tests/" not in code.co_filename
     raised = text.startswith("raise ")
@@ -345,7 +352,12 @@ def internal(error: BaseException, public: str) -> str | None:
     if isinstance(error, TypeError) and told and ours and not raised:
         word = told[1].rpartition(".")[2]
         # The name that the caller wrote, or a function of NumPy's or of the caller's own.
-        if told[1] not in USERS and word.strip("_") != public.strip("_") and not hasattr(np, word):
+        if (
+            told[1] not in USERS
+            and not hasattr(builtins, told[1])
+            and word.strip("_") != public.strip("_")
+            and not hasattr(np, word)
+        ):
             return f"TypeError of another name {where}: {error}"[:300]
     return None
 
@@ -396,7 +408,7 @@ def call(rng: np.random.Generator) -> str | None:
     args: list[Any] = []
     keywords: dict[str, Any] = {}
     here, engine = tg.current_tape(), tg.engine()
-    found = None
+    found = function = None
     again = False
     try:
         with limit(SECONDS):
@@ -442,6 +454,8 @@ def call(rng: np.random.Generator) -> str | None:
         return f"no end after {SECONDS} s: {full}\n{frames} {shown(args, keywords)}"
     except Exception as error:
         wrong = internal(error, public)
+        if getattr(function, "__module__", "").startswith("numpy"):  # as it is
+            wrong = None
         if wrong is not None and (
             method or again or by_numpy(place, public, args, keywords) is not type(error)
         ):
