@@ -1,7 +1,7 @@
 """Every error tapegrad raises on purpose, each saying what was asked, why it cannot be, and what to write.
 
 Two families: a *gradient would be lost or does not exist* (`GradientLost`, `NotDifferentiable`: both
-also `TypeError`), and *the graph cannot be walked as asked* (`GraphError`: also `RuntimeError`, the
+also `TypeError`, the first `RuntimeError` besides), and *the graph cannot be walked as asked* (`GraphError`: also `RuntimeError`, the
 type PyTorch raises, so that code written for PyTorch catches what it expects).
 """
 
@@ -15,8 +15,8 @@ class TapegradError(Exception):
     """Base of every error that tapegrad raises on purpose."""
 
 
-class GradientLost(TapegradError, TypeError):
-    """A tracked value was about to leave the tape without anyone saying so."""
+class GradientLost(TapegradError, TypeError, RuntimeError):
+    """A tracked value was about to leave the tape without anyone saying so. A TypeError as NumPy's, and a RuntimeError as PyTorch's."""
 
 
 class NotDifferentiable(TapegradError, TypeError):

@@ -57,7 +57,7 @@ def _writable(t: Tensor, name: str, recorded: bool, index: Any = None) -> Tensor
         raise ValueError(
             f"{name} would write to a read-only array (an expanded tensor shows one element many times; np.diag and windows are "
             "read-only, as in NumPy; a big constant is locked while the tape needs it; a gradient that a hook sees belongs to the "
-            "walk): write to t.clone()."
+            "walk; a Function's output that is its argument, or a view, is a copy): write to t.clone()."
         )
     base = t if getattr(t, "_view", None) is None else base_of(t)
     node = base._node

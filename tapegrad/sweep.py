@@ -87,7 +87,8 @@ def sweep(
         if needed is not None and slot not in needed:
             continue
         visited.append(k // STRIDE)
-        if slot <= storage.latest_overwrite():  # asked each time: hooks may write
+        # Asked each time: hooks may write. A guard asks by itself, and tells where the entry was recorded.
+        if slot <= storage.latest_overwrite() and pull_entry is pull:
             check_overwritten(code, k)
         if (
             OPS[code[k]].regional

@@ -393,13 +393,24 @@ class Tensor:
 
     _mask = _data
 
-    def __dlpack__(self, **options: Any) -> Any:
-        """The memory as a DLPack capsule, for other array libraries to share."""
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: Any = None,
+        dl_device: Any = None,
+        copy: Any = None,
+    ) -> Any:
+        """The memory as a DLPack capsule, for other array libraries to share; `stream` is None or -1, since there is none to wait for."""
         if self._node is not None:
             raise BufferError(
                 "Can't export tensors that require gradient: the other library would not track it. Use tensor.detach()."
             )
-        return self._array().__dlpack__(**options)
+        if stream is not None and not (type(stream) is int and stream == -1):
+            raise BufferError(
+                f"__dlpack__(stream={stream!r}) was asked for, but tensors lie in the processor's memory, which has no streams: pass None."
+            )
+        return self._array().__dlpack__(max_version=max_version, dl_device=dl_device, copy=copy)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return self._array().__dlpack_device__()

@@ -153,6 +153,36 @@ def test_gradients_are_what_they_are():
         )
 
 
+@pytest.mark.parametrize("engine", ["sweep", "auto", "replay"])
+def test_what_was_overwritten_tells_where_it_was_recorded(engine):
+    """Also where a walk recorded it: then of the walk's call, and of the call that it walked."""
+    tg.set_engine(engine)
+    try:
+        with tg.autograd.set_detect_anomaly(True):
+            x = tg.tensor([1.0, 2.0], requires_grad=True)
+            y = np.exp(x)
+            y.add_(1)
+            with (
+                pytest.warns(UserWarning, match=r"(?s)Error detected in ExpBackward0.*y = np.exp"),
+                pytest.raises(RuntimeError, match="modified by an inplace operation"),
+            ):
+                y.sum().backward()
+            cube = x * x * x
+            (slope,) = tg.autograd.grad(cube.sum(), x, create_graph=True)
+            with tg.no_grad():
+                x.mul_(2)
+            with (
+                pytest.warns(
+                    UserWarning,
+                    match=r"(?s)Error detected in \w+. .*slope,\) = .*induced by MulBackward0. .*cube = x",
+                ),
+                pytest.raises(RuntimeError, match="modified by an inplace operation"),
+            ):
+                slope.sum().backward()
+    finally:
+        tg.set_engine("auto")
+
+
 def test_what_a_walk_recorded_tells_of_the_walk():
     """A NaN in the second derivative: the traceback of the first backward, and of the call before it."""
     with anomaly(), pytest.warns(UserWarning) as caught:

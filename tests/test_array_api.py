@@ -56,7 +56,7 @@ CALLS = [
                                        "svdvals", "trace", "matrix_transpose")),
     ("linalg.cholesky", S, {"upper": True}), ("linalg.cross", X, X[::-1], {}), ("linalg.matrix_power", S, 3, {}), ("linalg.outer", V, V, {}),
     ("linalg.solve", S, V, {}), ("linalg.vector_norm", X, {"axis": 1, "ord": 1}), ("linalg.matmul", S, S, {}), ("linalg.vecdot", X, X, {}),
-    ("linalg.tensordot", X, S, {"axes": 1}), ("linalg.diagonal", S, {"offset": 1}), ("linalg.trace", S, {"offset": 1}),
+    ("linalg.tensordot", X, S, {"axes": 1}), ("linalg.diagonal", S, {"offset": 1}), ("linalg.trace", S, {"offset": 1}), ("linalg.trace", S, {"dtype": np.float32}),
     *((f"fft.{n}", C, {}) for n in ("fft", "ifft", "fftn", "ifftn", "irfft", "irfftn", "hfft", "fftshift", "ifftshift")),
     *((f"fft.{n}", X, {"norm": "ortho"}) for n in ("rfft", "rfftn", "ihfft")), ("fft.fftfreq", 5, {}), ("fft.rfftfreq", 4, {"d": 0.5}),
 ]
@@ -148,8 +148,21 @@ def test_dlpack():
     t = tg.tensor(X)
     np.testing.assert_array_equal(np.from_dlpack(t), X)
     assert isinstance(array_api.from_dlpack(X), tg.Tensor)
+    for stream in (None, -1):
+        t.__dlpack__(stream=stream, max_version=(1, 0), copy=True)
+    for stream in (1, "x", True):
+        with pytest.raises(BufferError, match="no streams: pass None"):
+            t.__dlpack__(stream=stream)
     with pytest.raises(BufferError, match="detach"):
         np.from_dlpack(t.requires_grad_())
+
+
+def test_a_trace_in_another_dtype_is_differentiated():
+    t = tg.tensor(np.stack([S, 2 * S]), requires_grad=True)
+    found = tg.linalg.trace(t, offset=1, dtype=np.float32)
+    assert found.dtype == np.float32
+    found.sum().backward()
+    np.testing.assert_array_equal(t.grad.numpy(), np.stack([np.eye(3, k=1)] * 2))
 
 
 def generic(x):

@@ -974,6 +974,7 @@ def test_an_error_in_the_middle_of_a_walk_leaves_gradients_alone():
 
 def test_errors_belong_to_families_that_programs_can_catch():
     assert issubclass(tg.GradientLost, TypeError) and issubclass(tg.NotDifferentiable, TypeError)
+    assert issubclass(tg.GradientLost, RuntimeError)  # as PyTorch's t.numpy()
     assert issubclass(tg.GraphError, RuntimeError) and issubclass(tg.GradcheckError, RuntimeError)
     assert all(
         issubclass(e, tg.TapegradError)

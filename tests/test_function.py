@@ -418,6 +418,7 @@ ERRORS = [
     ("saving a number", lambda: function(lambda ctx, x: ctx.save_for_backward(3.0) or x * 1, lambda ctx, g: g).apply(leaf(1.0)), TypeError, "save_for_backward can only save variables"),
     ("saving an array", lambda: function(lambda ctx, x: ctx.save_for_backward(x, np.ones(3)) or x * 1, lambda ctx, g: g).apply(leaf([1.0, 2.0])), TypeError, "argument 1 is of type"),
     ("dirty, not returned", lambda: function(lambda ctx, x: ctx.mark_dirty(x) or x * 1, lambda ctx, g: g).apply(leaf(1.0) * 1), RuntimeError, "marked.*dirty.*(outputs|output)"),
+    ("dirty, no tensor", lambda: function(lambda ctx, x: ctx.mark_dirty("x") or x * 1, lambda ctx, g: g).apply(leaf(1.0) * 1), TypeError, "(mark_dirty was given str|mark_dirty)"),
     ("dirty leaf", lambda: function(lambda ctx, x: ctx.mark_dirty(x) or x.add_(1), lambda ctx, g: g).apply(leaf(1.0)), RuntimeError, "a leaf Variable that requires grad"),
     ("unknown attribute of ctx", bad(lambda ctx, g: ctx.nothing), AttributeError, "nothing"),
     ("attribute of the node", lambda: Cube.apply(leaf(1.0)).grad_fn.nothing, AttributeError, "nothing"),
@@ -822,6 +823,32 @@ def test_views_of_inputs_are_outputs():
     equal(x.grad, [[3.0, 3.0], [0.0, 0.0]])
 
 
+@pytest.mark.parametrize("forward", [lambda ctx, x: x, lambda ctx, x: x[:2], lambda ctx, x: x.T])
+def test_a_view_of_an_input_is_no_view_outside(forward):
+    """What is written to it would not reach the input, as it would in a view: it is refused, as in PyTorch."""
+    x = leaf([[1.0, 2.0], [3.0, 4.0]]) * 1
+    y = function(forward, lambda ctx, g: g).apply(x)
+    with pytest.raises(
+        (RuntimeError, ValueError), match="(?s)a Function's output.*clone|custom Function"
+    ):
+        y.add_(1)
+    equal(x, [[1.0, 2.0], [3.0, 4.0]])
+    y.clone().add_(1)
+
+
+def test_only_inputs_are_marked_dirty():
+    def forward(ctx, x):
+        y = x * 2
+        ctx.mark_dirty(y)
+        return y
+
+    x = leaf(3.0)
+    with pytest.warns(UserWarning, match="Only input Tensors should be given to ctx.mark_dirty"):
+        y = function(forward, lambda ctx, g: g * 2).apply(x)
+    y.backward()
+    equal(x.grad, 2.0)
+
+
 def test_an_output_returned_twice():
     def forward(ctx, x):
         y = x * 2
@@ -1157,7 +1184,7 @@ def test_jvp_is_given_zeros_for_what_has_no_tangent():
 
 
 @here
-@pytest.mark.parametrize("returned", [lambda t: (t, t), lambda t: tg.ones(3)])
+@pytest.mark.parametrize("returned", [lambda t: (t, t), lambda t: tg.ones(3), lambda t: t * 1j])
 def test_a_wrong_jvp_is_named(returned):
     made = function(
         lambda ctx, x: x * 2, lambda ctx, g: g * 2, jvp=staticmethod(lambda ctx, t: returned(t))

@@ -885,6 +885,36 @@ def test_hooks_and_a_retained_graph(engine):
     equal(x.grad, 24.0)
 
 
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_hooks_of_a_node_named_as_input_run_where_backward_ends_there(create_graph):
+    """As in PyTorch: `grad` stops before the node of its input; `backward(inputs=)` runs it, whether or not the walk goes on."""
+    x = leaf(2.0)
+    y = x * 3
+    z = (y * y).sum()
+    seen = []
+    y.register_hook(lambda g: seen.append("tensor") or g * 2)
+    y.grad_fn.register_prehook(lambda gs: seen.append(("pre", gs[0].tolist())))
+    y.grad_fn.register_hook(lambda gi, go: seen.append(("post", gi[0].tolist())))
+    accumulate = y.grad_fn.next_functions[0][0]
+    accumulate.register_prehook(lambda gs: seen.append("leaf"))
+    node = ["tensor", ("pre", 24.0), ("post", 72.0)]
+
+    def told(run):
+        seen.clear()
+        run()
+        return seen
+
+    options = {"retain_graph": True, "create_graph": create_graph}
+    assert told(lambda: tg.autograd.grad(z, y, **options)) == ["tensor"]
+    assert told(lambda: tg.autograd.grad(z, (x, y), **options)) == node
+    assert told(lambda: tg.autograd.backward(z, inputs=[y], **options)) == node
+    equal(y.grad, 24.0)
+    assert x.grad is None
+    assert told(lambda: tg.autograd.backward(z, inputs=[y, x], **options)) == [*node, "leaf"]
+    equal(y.grad, 48.0)
+    equal(x.grad, 72.0)
+
+
 def test_hooks_and_views_written_to():
     """A hook of a view sees the gradient of the view it was registered on."""
     seen = []

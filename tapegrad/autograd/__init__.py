@@ -101,6 +101,9 @@ def backward(
         )
     _accumulate(found, create_graph)
     if asked:
+        for slot in {t._node for t in asked if isinstance(t, Tensor) and type(t._node) is int}:
+            if slot in found:
+                hooks.run_through(slot, found[slot], targets, create_graph)
         with _accumulating:
             for t in {id(t): t for t in asked if isinstance(t, Tensor)}.values():
                 if not t.is_leaf and not t.retains_grad and t._node in found:

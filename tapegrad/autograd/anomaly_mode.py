@@ -169,12 +169,13 @@ def _text(trace: _Trace) -> str:
 
 
 def _reported(code: list[Any], position: int, g: Any, record: bool = False) -> Any:
-    """`sweep.pull`, with a report if it fails."""
+    """`sweep.pull`, with a report if it fails, or if what it needs was overwritten."""
     k = position * STRIDE
     name = entry_name(code[k : k + STRIDE])
     trace = _traces.get(code[k + SLOT])
     token = _WALKED.set((name, trace))
     try:
+        sweep.check_overwritten(code, k)
         return sweep.pull(code, position, g, record)
     except Exception:
         _report(name, trace)

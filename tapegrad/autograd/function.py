@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -421,6 +422,13 @@ class FunctionCtx(storage.Keeper):
                     f"function {self.name()}: jvp returned a tangent of shape {np.shape(result)} for output {i}, which has shape {form[0]}."
                 )
             value = result if isinstance(result, Tensor) else wrap(np.asarray(result))
+            if value.dtype != form[1] and form[1].kind in "fc":
+                if not np.can_cast(value.dtype, form[1], "same_kind"):
+                    raise RuntimeError(
+                        f"function {self.name()}: jvp returned a tangent of dtype {value.dtype} for output {i}, which has dtype {form[1]}: "
+                        "return the derivative of what forward returned."
+                    )
+                value = value.astype(form[1])
             tangents.append(value if recorded or value._node is not None else value._value)
         if self._several:
             return Parts(tangents)
@@ -477,7 +485,9 @@ class Function(metaclass=FunctionMeta):
 
     `forward(ctx, *args)` gets the arguments as they are and computes on them untracked; `ctx.save_for_backward` keeps tensors.
     Or `forward(*args)` with `setup_context(ctx, inputs, output)`. `backward(ctx, *grad_outputs)` returns one gradient for each
-    argument of forward, None where there is none. `jvp(ctx, *tangents)` is the forward mode; without one, backward is transposed.
+    argument of forward, None where there is none. An output that is an argument, or a view of one, is a read-only copy, unless forward
+    wrote to the argument and says so by `ctx.mark_dirty(x)`. `jvp(ctx, *tangents)` is the forward mode; without one, backward is
+    transposed.
     Source: PyTorch's `torch.autograd.Function`, whose semantics these are.
 
     >>> import tapegrad as tg
@@ -666,9 +676,21 @@ class _Call:
         ctx = self.ctx
         dirty = {id(t) for t in ctx._dirty}
         for t in ctx._dirty:
+            if not isinstance(t, Tensor):
+                raise TypeError(
+                    f"{ctx._function.__name__}: mark_dirty was given {type(t).__name__}, but it takes tensors: the arguments that "
+                    "forward overwrites, and returns."
+                )
             if not any(t is o for o in self.returned):
                 raise RuntimeError(
                     f"{ctx._function.__name__}: some tensors marked dirty are not outputs: return what you overwrite in place."
+                )
+            if not any(t is a for a in self.args):
+                warnings.warn(
+                    f"{ctx._function.__name__}: Only input Tensors should be given to ctx.mark_dirty(). If a Tensor is not an input, there "
+                    "is no need to pass it to mark_dirty().",
+                    UserWarning,
+                    stacklevel=4,
                 )
         bases = {id(t): _writable(t, ctx.name(), True) for t in ctx._dirty if self.tracked}
         for t in ctx._dirty:
@@ -710,7 +732,7 @@ class _Call:
                 ctx._output_slots.append(None)
 
     def _separate(self, dirty: set[int]) -> None:
-        """Give each output a tensor of its own: one that is an argument, or shares its memory, is copied unless marked dirty."""
+        """Give each output a tensor of its own: one that is an argument, or shares its memory, is a read-only copy unless marked dirty."""
         arrays = [a._value for a in self.args if isinstance(a, Tensor)]
         seen: set[int] = set()
         for i, o in enumerate(self.outputs):
@@ -720,6 +742,9 @@ class _Call:
             shared = any(np.may_share_memory(o._value, array) for array in arrays)
             if shared or id(o) in seen or o._node is not None:
                 self.outputs[i] = wrap(np.array(o._value) if o.ndim else o._value)
+                if shared and isinstance(self.outputs[i]._value, np.ndarray):
+                    # What is written to it would not get to the argument, as it would through a view.
+                    self.outputs[i]._value.flags.writeable = False
             seen.add(id(o))
 
     def _freeze(self) -> None:

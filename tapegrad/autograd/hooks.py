@@ -19,6 +19,7 @@ import numpy as np
 
 from .. import executors, lifetime, storage, sweep
 from ..errors import GraphError
+from ..mode import set_grad_enabled
 from ..primitive import OPS, Primitive, entry_name, primitive
 from ..tape import FREED, IN0, KW, OP, OUT, STRIDE, Leaf, Slot, X, locate
 from ..tensor import Tensor, wrap
@@ -381,6 +382,25 @@ def unhooked(entry: Sequence[Any]) -> Sequence[Any]:
         return entry
     code, kw, hooks = entry[KW]
     return original(entry[IN0], entry[X], entry[OUT], code, kw, hooks.slot)
+
+
+def run_through(slot: Slot, g: Any, targets: set[Any], create_graph: bool) -> None:
+    """Call the hooks of the entry of a tensor that `backward(inputs=)` names, unless the walk went on through it to another target.
+
+    As in PyTorch the node runs, though nothing is done with what it returns.
+    """
+    place = locate(slot)
+    if place is None:
+        return
+    tape, position = place
+    k = position * STRIDE
+    if OPS[tape.code[k + OP]] not in (hooked, hooked_saving):
+        return
+    others = targets - {slot}
+    if others and slot in sweep._reaching(tape.code, position, [slot], others, 0):
+        return
+    with set_grad_enabled(create_graph):
+        list(sweep.pull(tape.code, position, g, create_graph))
 
 
 def of_entry(slot: Slot) -> NodeHooks:

@@ -76,8 +76,8 @@ FUNCTIONS[np.roll] = _roll
 @composed(np.rot90, "m")
 def rot90(m: Any, k: int = 1, axes: Any = (0, 1)) -> Any:
     """A quarter turn in the plane of two axes, k times, from the first axis towards the second."""
-    first, second = (a % np.ndim(m) for a in axes)
-    if len(axes) != 2 or first == second:
+    first, second = (normalize_axis_index(a, np.ndim(m)) for a in axes)
+    if first == second:
         raise ValueError(
             f"rot90 turns in the plane of two different axes, but axes={axes} was given."
         )

@@ -902,6 +902,12 @@ def multi_dot(arrays: Any) -> Any:
     arrays = list(stacks(*arrays))
     if len(arrays) < 2:
         raise ValueError("Expecting at least two arrays.")
+    for k, x in enumerate(arrays):
+        if np.ndim(x) != 2 and not (np.ndim(x) == 1 and k in (0, len(arrays) - 1)):
+            raise LinAlgError(
+                f"multi_dot was given an array of shape {np.shape(x)}, but it takes matrices (the first and last may be vectors): write "
+                "np.matmul for stacks."
+            )
     first, last = np.ndim(arrays[0]) == 1, np.ndim(arrays[-1]) == 1
     if first:
         arrays[0] = arrays[0][None, :]
@@ -931,9 +937,10 @@ def tensorinv(a: Any, ind: int = 2) -> Any:
 
 
 @composed(np.linalg.trace, "x")
-def trace(x: Any, *, offset: int = 0) -> Any:
-    """Sum of the entries on a diagonal of each matrix."""
-    return np.sum(diagonal(x, offset=offset), axis=-1)
+def trace(x: Any, *, offset: int = 0, dtype: Any = None) -> Any:
+    """Sum of the entries on a diagonal of each matrix, which are cast to `dtype` before."""
+    entries = diagonal(x, offset=offset)
+    return np.sum(entries if dtype is None else entries.astype(dtype), axis=-1)
 
 
 @composed(np.linalg.diagonal, "x")
