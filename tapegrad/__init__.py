@@ -113,6 +113,7 @@ _LAZY = {
     "set_num_threads": ".compiler.team",
     "signal": "",
     "sparse": "",
+    "spatial": "",
     "special": "",
     "stats": "",
     "switch": ".loops",
@@ -168,7 +169,7 @@ def __getattr__(name: str) -> object:
 
 _PUBLIC_MODULES = {
     "autograd", "check", "dask", "fft", "interpolate", "linalg", "native", "numpy", "optim", "optimize", "signal", "sparse",
-    "special", "stats",
+    "spatial", "special", "stats",
 }  # fmt: skip
 
 

@@ -20,6 +20,8 @@ MODULES = (
     "fft",
     "signal",
     "interpolate",
+    "spatial",
+    "spatial.distance",
     "autograd",
     "optim",
     "optim.lr_scheduler",
@@ -106,6 +108,7 @@ AREAS = {
     "derivatives, and what they find is differentiable; tg.custom_root takes any other solver",
     "scipy.stats": "tg.stats has the densities of the common distributions; write others with NumPy's functions and tg.special",
     "scipy.signal": "tg.signal has its convolutions; write filters with NumPy's functions, tg.fft and tg.scan",
+    "scipy.spatial": "tg.spatial has distances and KDTree; where the result is no function of numbers, give it t.detach()",
     "scipy.sparse": "A @ x, x @ A, x * A and x + A take tensors as they are; else make the matrix with tg.sparse.csr_array(A), and solve "
     "with tg.sparse.linalg",
     "matplotlib": "Pictures need no gradient: give it t.detach()",
@@ -161,6 +164,8 @@ def met(frame: FrameType | None) -> str:
         "stats",
         "signal",
         "interpolate",
+        "spatial",
+        "spatial.distance",
         "sparse",
         "sparse.linalg",
     ):

@@ -25,6 +25,8 @@ PLACES: dict[str, tuple[str, ...]] = {
     "tapegrad.stats": ("scipy.stats",),
     "tapegrad.signal": ("scipy.signal",),
     "tapegrad.interpolate": ("scipy.interpolate",),
+    "tapegrad.spatial": ("scipy.spatial",),
+    "tapegrad.spatial.distance": ("scipy.spatial.distance",),
     "tapegrad.optimize": (),
     "tapegrad.sparse": ("scipy.sparse",),
     "tapegrad.sparse.linalg": ("scipy.sparse.linalg",),
