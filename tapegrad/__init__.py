@@ -183,3 +183,7 @@ def __dir__() -> list[str]:
         or (isinstance(value, module) and name not in _PUBLIC_MODULES)
     }
     return sorted({*globals(), *_LAZY} - internal)
+
+
+# A star import takes what is loaded: `from tapegrad import *` does not wait for Numba.
+__all__ = [name for name in __dir__() if name in globals() and not name.startswith("_")]

@@ -341,6 +341,33 @@ def generated(mark: str, table: str, path: Path | None) -> int:
     return 0
 
 
+# stubs --------------------------------------------------------------------------------------------
+
+
+def stubs_options(parser: argparse.ArgumentParser) -> None:
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument("--check", action="store_true", help="compare, and say which files differ")
+    which.add_argument("--update", action="store_true", help="write the files anew")
+
+
+def stubs(options: argparse.Namespace) -> int:
+    from tapegrad.stubs import stubs, versions
+
+    made = stubs()
+    differ = [p for p, text in made.items() if not p.is_file() or p.read_text("utf-8") != text]
+    if options.update:
+        try:
+            for path in differ:
+                path.write_text(made[path], "utf-8")
+        except OSError as problem:
+            print(f"a stub could not be written: {problem}", file=sys.stderr)
+            return 2
+    for path in differ:
+        print(f"{path}: {'updated' if options.update else 'differs'}")
+    print(f"{len(made)} stubs {versions()}, {len(differ) or 'none'} changed")
+    return 0 if options.update or not differ else 1
+
+
 # --------------------------------------------------------------------------------------------------
 
 COMMANDS = (
@@ -357,6 +384,12 @@ COMMANDS = (
         names_options,
         names,
         "list every public name with what it is, or those about a WORD",
+    ),
+    (
+        "stubs",
+        stubs_options,
+        stubs,
+        "write or compare what type checkers read of functions that declarations make",
     ),
     ("info", info_options, info, "show versions, platform and engine, as a bug report needs them"),
     ("warm", warm_options, warm, "compile now what a process would compile when it needs it"),

@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -21,9 +21,11 @@ from .loops import mapped
 from .transforms import NAMESPACE, _flatten, _optree, _unflatten, is_compiled
 
 Tree = Any
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
-def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callable[..., Any]:
+def vmap(f: Callable[P, R], in_axes: Any = 0, out_axes: Any = 0) -> Callable[P, R]:
     """f for each entry along an axis of its arguments: the results, stacked.
 
     `in_axes` is the axis of the arguments that holds the entries, None where all entries have the whole of it: one for all arguments, or a

@@ -217,8 +217,8 @@ _PROPERTIES: dict[Any, Any] = {
 """What rules ask for all the time."""
 
 
-Tensor.__array_ufunc__ = _array_ufunc  # type: ignore[method-assign]
-Tensor.__array_function__ = _array_function  # type: ignore[method-assign]
+Tensor.__array_ufunc__ = _array_ufunc  # type: ignore[method-assign, assignment]
+Tensor.__array_function__ = _array_function  # type: ignore[method-assign, assignment]
 
 
 _MEMORY = (np.shares_memory, np.may_share_memory)

@@ -366,7 +366,7 @@ def _matmul_in_place(self: Tensor, other: Any) -> Tensor:
     return _overwrite(self, product, "imatmul")
 
 
-Tensor.__imatmul__ = _matmul_in_place
+Tensor.__imatmul__ = _matmul_in_place  # type: ignore[method-assign, assignment]
 
 
 def rewrite(t: Tensor, name: str, function: Callable[..., Any], *others: Any) -> Tensor:
@@ -536,7 +536,7 @@ def _store_dual(t: Tensor, index: Any, value: Any) -> None:
 
 
 _SETITEM = setitem.primitive.code
-Tensor.__setitem__ = store
+Tensor.__setitem__ = store  # type: ignore[method-assign, assignment]
 
 
 def _is_region(value: Tensor, t: Tensor, index: Any) -> bool:

@@ -17,7 +17,7 @@ import math
 import operator
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -33,6 +33,8 @@ from .tensor import Tensor, unmasked, value_of, wrap
 from .transforms import _flatten, _Run, _unflatten
 
 Tree = Any
+P = ParamSpec("P")
+R = TypeVar("R")
 Step = Callable[[Tree, Any], tuple[Tree, Tree]]
 
 SEGMENT = 100
@@ -318,7 +320,7 @@ def _is_answer(value: Any) -> bool:
     return not other and not callable(value)
 
 
-def checkpoint(f: Callable[..., Tree]) -> Callable[..., Tree]:
+def checkpoint(f: Callable[P, R]) -> Callable[P, R]:
     """`f`, which keeps only its arguments for the reverse: it is run again, and recorded, when the walk comes back to it.
 
     For memory: what `f` would keep is there while one call of it is differentiated. Arguments and results may be pytrees, and `f` may close

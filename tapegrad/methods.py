@@ -16,6 +16,7 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from . import creation
 from .mutators import FUNCTIONS, STORES, by_its_name, places, plain, special
+from .signatures import show
 from .tensor import Tensor
 
 
@@ -143,13 +144,20 @@ _METHODS: dict[str, tuple[Callable[..., Any], str]] = {
 
 
 def _install(name: str, function: Callable[..., Any], doc: str) -> None:
-    setattr(Tensor, name, by_its_name(function, name, doc))
+    method = by_its_name(function, name, doc)
+    show(method, function)
+    setattr(Tensor, name, method)
 
 
 def _copying(name: str) -> Callable[..., Any]:
     """The out-of-place form of a method that stores."""
     store = getattr(Tensor, f"{name}_")
-    return lambda t, *args, **settings: store(t.clone(), *args, **settings)
+
+    def on_copy(t: Tensor, *args: Any, **settings: Any) -> Any:
+        return store(t.clone(), *args, **settings)
+
+    show(on_copy, store)
+    return on_copy
 
 
 _function: Any

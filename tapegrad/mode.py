@@ -12,7 +12,7 @@ import functools
 import inspect
 from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from .tape import ATTENDING, RECORDER, attended, current
 
@@ -76,8 +76,8 @@ def attend(lookers: Any, rewrite: Any) -> None:
 class _Mode:
     """Context manager and decorator in one; an instance may be entered again, also while it is active."""
 
-    def __new__(cls, function: Any = None, **settings: Any) -> Any:
-        """`@no_grad` works like `@no_grad()`."""
+    def __new__(cls, function: Any = None, **settings: Any) -> Self:
+        """`@no_grad` works like `@no_grad()`, though checkers know only the latter."""
         return cls()(function) if callable(function) else super().__new__(cls)
 
     def _recorder(self) -> Any:

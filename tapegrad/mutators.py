@@ -21,6 +21,7 @@ from . import creation, dual, storage
 from .errors import GraphError
 from .inplace import before_write, rewrite, store
 from .primitive import as_given
+from .signatures import Parameter, positional, show
 from .tensor import Tensor
 
 # ------------------------------------------------------------------------------------------- one operand, or two
@@ -86,14 +87,15 @@ def _clamped(t: Any, min: Any = None, max: Any = None) -> Any:
     return np.clip(t, min, max)
 
 
-def special(name: str) -> Callable[..., Any]:
-    """A function of `tapegrad.special`, which needs SciPy, when it is called."""
+def special(name: str, *operands: str) -> Callable[..., Any]:
+    """A function of `tapegrad.special`, which needs SciPy, when it is called; `operands` are what it takes after the tensor."""
 
     def function(*args: Any, **settings: Any) -> Any:
         from . import special
 
         return getattr(special, name)(*args, **settings)
 
+    function.__signature__ = positional(("self", *operands))  # type: ignore[attr-defined]
     return function
 
 
@@ -110,14 +112,14 @@ _COMPOSED |= {
     "erfc": special("erfc"),
     "erfinv": special("erfinv"),
     "i0": special("i0"),
-    "igamma": special("gammainc"),
-    "igammac": special("gammaincc"),
+    "igamma": special("gammainc", "other"),
+    "igammac": special("gammaincc", "other"),
     "lgamma": special("gammaln"),
     "logit": lambda t, eps=None: special("logit")(t if eps is None else np.clip(t, eps, 1 - eps)),
     "mvlgamma": lambda t, p: special("multigammaln")(t, p),
     "sigmoid": special("expit"),
     "polygamma": lambda t, n: special("polygamma")(n, t),
-    "xlogy": special("xlogy"),
+    "xlogy": special("xlogy", "other"),
     "ldexp": lambda t, other: t * 2.0**other,
     "renorm": _renormed,
     "addmm": lambda t, mat1, mat2, *, beta=1, alpha=1: beta * t + alpha * (mat1 @ mat2),
@@ -172,7 +174,9 @@ def _method(name: str, function: Callable[..., Any], doc: str) -> None:
     def method(self: Tensor, *args: Any, **settings: Any) -> Tensor:
         return rewrite(self, name, lambda t, *others: function(t, *others, **settings), *args)
 
-    setattr(Tensor, name, by_its_name(method, name, doc))
+    method = by_its_name(method, name, doc)
+    show(method, function)
+    setattr(Tensor, name, method)
 
 
 _function: Any
@@ -348,7 +352,10 @@ def _drawing(name: str, doc: str, draw: Callable[..., Any]) -> None:
     def drawn(self: Tensor, *args: Any, generator: Any = None, **settings: Any) -> Tensor:
         return copy_(self, draw(creation._rng(generator), self.shape, *args, **settings))
 
-    setattr(Tensor, name, by_its_name(drawn, name, f"In place: draws from {doc}."))
+    drawn = by_its_name(drawn, name, f"In place: draws from {doc}.")
+    generator = Parameter("generator", Parameter.KEYWORD_ONLY, default=None)
+    show(drawn, draw, skip=1, more=[generator])
+    setattr(Tensor, name, drawn)
 
 
 def _whole(rng: Any, shape: Any, *bounds: int, **names: int) -> Any:
@@ -405,7 +412,9 @@ def _reshaping(name: str, method: str) -> None:
         return self
 
     doc = f"In place: as {method}(), for a tensor that shares its memory with no other."
-    setattr(Tensor, name, by_its_name(reshaped, name, doc))
+    reshaped = by_its_name(reshaped, name, doc)
+    show(reshaped, getattr(Tensor, method))
+    setattr(Tensor, name, reshaped)
 
 
 for _name, _shaped in {

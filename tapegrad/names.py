@@ -119,7 +119,9 @@ def table() -> str:
 
 def _public(name: str, holder: Any) -> Iterator[tuple[str, Any]]:
     """Names that may be used, with what they stand for."""
-    for public in sorted(getattr(holder, "__all__", dir(holder)), key=str.lower):
+    # A module that answers `dir` itself knows names that a star import does not take.
+    listed = vars(holder).get("__all__") if "__dir__" not in vars(holder) else None
+    for public in sorted(dir(holder) if listed is None else listed, key=str.lower):
         if public.startswith("_") or public == "annotations":  # of `from __future__`
             continue
         value = inspect.getattr_static(holder, public, None)

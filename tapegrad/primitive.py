@@ -33,7 +33,7 @@ from typing import Any
 
 import numpy as np
 
-from . import locks, synonyms
+from . import locks, signatures, synonyms
 from . import tape as tapes
 from .domain import Domain, real
 from .dual import DualTensor, carry
@@ -445,6 +445,8 @@ def _finish(
     op.backward_name = backward or "".join(word.capitalize() for word in op.name.split("_"))
     op.evaluate = _evaluator(op)
     op.function = _generate(op, operator, defaults or {})
+    if op.function.__code__.co_flags & inspect.CO_VARKEYWORDS:
+        signatures.in_both_words(op.function)
     op.function.primitive = op
     for told in WHEN_DECLARED:
         told(op)
@@ -884,6 +886,12 @@ def several(
 
         public.__name__ = public.__qualname__ = name
         public.__doc__ = packed_rule.__doc__
+        public.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+            [
+                inspect.Parameter("x", inspect.Parameter.POSITIONAL_OR_KEYWORD),
+                *(p.replace(kind=inspect.Parameter.POSITIONAL_OR_KEYWORD) for p in keywords),
+            ]
+        )
         public.primitive = op_function.primitive  # type: ignore[attr-defined]
         FUNCTIONS[of] = IN_PARTS[of] = public
         return public

@@ -21,3 +21,7 @@ from .ops.special.incomplete import *
 from .ops.special.integrals import *
 from .ops.special.logarithmic import *
 from .ops.special.softening import *
+
+__all__ = sorted(
+    name for name, value in globals().items() if callable(value) and not name.startswith("_")
+)

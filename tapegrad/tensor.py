@@ -26,14 +26,17 @@ from .mode import INFERENCE, is_grad_enabled
 from .tape import BIG, RECORDER, Leaf, current
 
 if TYPE_CHECKING:
+    from .attached import Attached
     from .autograd.graph import Node
+else:
+    Attached = object
 
 new = object.__new__
 
 Device = "cpu"
 
 
-class Tensor:
+class Tensor(Attached):
     """An array that remembers how it was computed. Make one with `tg.tensor`.
 
     >>> import tapegrad as tg

@@ -20,7 +20,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from itertools import islice
-from typing import Any
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, overload
 
 import numpy as np
 
@@ -43,6 +43,13 @@ from .tape import IN0, IN1, SLOT, STRIDE, Leaf, new_slot, own_tape
 from .tensor import Tensor, fresh_leaf, unmasked, wrap
 
 Tree = Any
+
+P = ParamSpec("P")
+X = TypeVar("X", bound=Any)  # so that a checker lets the body of a lambda do with it what it likes
+"""The first argument of a function, by which its derivative is taken where nothing else is said."""
+V = TypeVar("V")
+A = TypeVar("A")
+F = TypeVar("F", bound=Callable[..., Any])
 
 NAMESPACE = "tapegrad"
 """Where optree looks for classes of the user's that are pytrees: `optree.register_pytree_node(..., namespace="tapegrad")`."""
@@ -460,7 +467,7 @@ def is_compiled(f: Any) -> bool:
     return kind is not None and isinstance(f, kind)
 
 
-def as_a_whole(transform: Callable[..., Any]) -> Callable[..., Any]:
+def as_a_whole(transform: F) -> F:
     """A transform of functions; of a compiled one it is compiled as a whole, made once: forward and backward are one program, where an
     entry of a tape would run the function again on the way back."""
 
@@ -476,9 +483,58 @@ def as_a_whole(transform: Callable[..., Any]) -> Callable[..., Any]:
             return f.derived(lambda g: transform(g, *args, **kwargs), key, numbers)  # type: ignore[attr-defined]
         return transform(f, *args, **kwargs)
 
-    return chosen
+    return chosen  # type: ignore[return-value]
 
 
+@overload
+def value_and_grad(
+    f: Callable[Concatenate[X, P], V],
+    argnums: Literal[0] = 0,
+    has_aux: Literal[False] = False,
+    *,
+    argnum: None = None,
+    allow_unused: bool = False,
+) -> Callable[Concatenate[X, P], tuple[V, X]]: ...
+@overload
+def value_and_grad(
+    f: Callable[Concatenate[X, P], tuple[V, A]],
+    argnums: Literal[0] = 0,
+    *,
+    has_aux: Literal[True],
+    argnum: None = None,
+    allow_unused: bool = False,
+) -> Callable[Concatenate[X, P], tuple[tuple[V, A], X]]: ...
+@overload
+def value_and_grad(
+    f: Callable[P, V],
+    argnums: tuple[int, ...] | list[int],
+    has_aux: Literal[False] = False,
+    *,
+    argnum: None = None,
+    allow_unused: bool = False,
+) -> Callable[P, tuple[V, tuple[Any, ...]]]: ...
+@overload
+def value_and_grad(
+    f: Callable[P, V],
+    argnums: Any,
+    has_aux: Literal[False] = False,
+    *,
+    argnum: None = None,
+    allow_unused: bool = False,
+) -> Callable[P, tuple[V, Any]]: ...
+@overload
+def value_and_grad(
+    f: Callable[P, Any],
+    argnums: Any,
+    has_aux: bool,
+    *,
+    argnum: None = None,
+    allow_unused: bool = False,
+) -> Callable[P, Any]: ...
+@overload
+def value_and_grad(
+    f: Callable[P, Any], *, has_aux: bool = False, argnum: Any, allow_unused: bool = False
+) -> Callable[P, Any]: ...
 @as_a_whole
 def value_and_grad(
     f: Callable[..., Any],
@@ -542,6 +598,55 @@ def _value_and_grad(
     return differentiated
 
 
+@overload
+def grad(
+    f: Callable[Concatenate[X, P], Any],
+    argnums: Literal[0] = 0,
+    has_aux: Literal[False] = False,
+    *,
+    argnum: None = None,
+    allow_unused: bool = False,
+) -> Callable[Concatenate[X, P], X]: ...
+@overload
+def grad(
+    f: Callable[Concatenate[X, P], tuple[V, A]],
+    argnums: Literal[0] = 0,
+    *,
+    has_aux: Literal[True],
+    argnum: None = None,
+    allow_unused: bool = False,
+) -> Callable[Concatenate[X, P], tuple[X, A]]: ...
+@overload
+def grad(
+    f: Callable[P, Any],
+    argnums: tuple[int, ...] | list[int],
+    has_aux: Literal[False] = False,
+    *,
+    argnum: None = None,
+    allow_unused: bool = False,
+) -> Callable[P, tuple[Any, ...]]: ...
+@overload
+def grad(
+    f: Callable[P, Any],
+    argnums: Any,
+    has_aux: Literal[False] = False,
+    *,
+    argnum: None = None,
+    allow_unused: bool = False,
+) -> Callable[P, Any]: ...
+@overload
+def grad(
+    f: Callable[P, Any],
+    argnums: Any,
+    has_aux: bool,
+    *,
+    argnum: None = None,
+    allow_unused: bool = False,
+) -> Callable[P, Any]: ...
+@overload
+def grad(
+    f: Callable[P, Any], *, has_aux: bool = False, argnum: Any, allow_unused: bool = False
+) -> Callable[P, Any]: ...
 @as_a_whole
 def grad(
     f: Callable[..., Any],
@@ -595,6 +700,16 @@ def _leaves_in(tree: Tree) -> list[Any]:
     return [] if tree is None else _flatten(tree)[0]
 
 
+@overload
+def vjp(
+    f: Callable[..., V], *primals: Any, has_aux: Literal[False] = False, allow_unused: bool = False
+) -> tuple[V, Callable[[Any], tuple[Any, ...]]]: ...
+@overload
+def vjp(
+    f: Callable[..., tuple[V, A]], *primals: Any, has_aux: Literal[True], allow_unused: bool = False
+) -> tuple[V, Callable[[Any], tuple[Any, ...]], A]: ...
+@overload
+def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool, allow_unused: bool = False) -> Any: ...
 def vjp(
     f: Callable[..., Any], *primals: Any, has_aux: bool = False, allow_unused: bool = False
 ) -> Any:
@@ -688,6 +803,33 @@ def _roots(outputs: Sequence[Any], cotangents: Sequence[Any]) -> list[tuple[Any,
     return roots
 
 
+@overload
+def jvp(
+    f: Callable[..., V],
+    primals: Any,
+    tangents: Any,
+    has_aux: Literal[False] = False,
+    *,
+    allow_unused: bool = False,
+) -> tuple[V, V]: ...
+@overload
+def jvp(
+    f: Callable[..., tuple[V, A]],
+    primals: Any,
+    tangents: Any,
+    has_aux: Literal[True],
+    *,
+    allow_unused: bool = False,
+) -> tuple[V, V, A]: ...
+@overload
+def jvp(
+    f: Callable[..., Any],
+    primals: Any,
+    tangents: Any,
+    has_aux: bool,
+    *,
+    allow_unused: bool = False,
+) -> Any: ...
 def jvp(
     f: Callable[..., Any],
     primals: Any,
@@ -723,6 +865,18 @@ def jvp(
     return (value, along, _map(run.value, aux)) if has_aux else (value, along)
 
 
+@overload
+def linearize(
+    f: Callable[..., V], *primals: Any, has_aux: Literal[False] = False, allow_unused: bool = False
+) -> tuple[V, Callable[..., V]]: ...
+@overload
+def linearize(
+    f: Callable[..., tuple[V, A]], *primals: Any, has_aux: Literal[True], allow_unused: bool = False
+) -> tuple[V, Callable[..., V], A]: ...
+@overload
+def linearize(
+    f: Callable[..., Any], *primals: Any, has_aux: bool, allow_unused: bool = False
+) -> Any: ...
 def linearize(
     f: Callable[..., Any], *primals: Any, has_aux: bool = False, allow_unused: bool = False
 ) -> Any:
@@ -821,14 +975,14 @@ def _pushed(
 
 @as_a_whole
 def jacobian(
-    f: Callable[..., Any],
+    f: Callable[P, Any],
     argnums: Any = 0,
     has_aux: bool = False,
     *,
     mode: str = "auto",
     argnum: Any = None,
     allow_unused: bool = False,
-) -> Callable[..., Any]:
+) -> Callable[P, Any]:
     """The Jacobian of `f` as a function of the same arguments: shape of the output, then shape of the input.
 
     `mode` is "reverse" (one walk per output element), "forward" (one per input element) or "auto" (the fewer). For pytrees
@@ -970,13 +1124,13 @@ def _as_block(block: Any, given: Any) -> Any:
 
 @as_a_whole
 def hessian(
-    f: Callable[..., Any],
+    f: Callable[P, Any],
     argnums: Any = 0,
     has_aux: bool = False,
     *,
     argnum: Any = None,
     allow_unused: bool = False,
-) -> Callable[..., Any]:
+) -> Callable[P, Any]:
     """The Hessian of `f`, forward over reverse: shape of the output (none, if it is a number), then that of the input twice.
 
     With `has_aux`, `f` returns `(value, aux)` and the result is `(hessian, aux)`. Warns as `jacobian` does where the value depends on none
@@ -993,7 +1147,9 @@ def hessian(
 
 
 @as_a_whole
-def hvp(f: Callable[..., Any], *, allow_unused: bool = False) -> Callable[..., Any]:
+def hvp(
+    f: Callable[Concatenate[X, P], Any], *, allow_unused: bool = False
+) -> Callable[Concatenate[X, X, P], X]:
     """Hessian-vector product of a scalar function: `hvp(f)(x, v)` is `hessian(f)(x) @ v`, at the cost of a few runs of `f`.
 
     `v` has the structure and shapes of `x`; further arguments of `f` follow. Warns (`tg.IndependentValue`) where the value does not depend

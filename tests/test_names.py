@@ -21,7 +21,7 @@ def test_every_name_of_a_place_is_told(name):
     if isinstance(holder, ModuleType):
         usable = {
             n
-            for n in getattr(holder, "__all__", dir(holder))
+            for n in (dir(holder) if "__dir__" in vars(holder) else holder.__all__)
             if not n.startswith("_") and not isinstance(getattr(holder, n), ModuleType)
         } - {"annotations"}
     else:

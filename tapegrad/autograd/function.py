@@ -507,6 +507,7 @@ class Function(metaclass=FunctionMeta):
     (<CubeBackward>, tensor(12.))
     """
 
+    # The methods below take what they like: **_ lets a checker accept those of a subclass with parameters of their own.
     generate_vmap_rule = False
     clear_saved_tensors_on_access = False
 
@@ -523,7 +524,7 @@ class Function(metaclass=FunctionMeta):
         raise NotImplementedError("setup_context is not implemented.")
 
     @staticmethod
-    def backward(ctx: Any, *grad_outputs: Any) -> Any:
+    def backward(ctx: Any, *grad_outputs: Any, **_: Any) -> Any:
         """The gradients of the arguments; to be written by the subclass, here or as `vjp`."""
         raise NotImplementedError(
             "You must implement either the backward or vjp method for your custom autograd.Function to use it with backward "
@@ -533,14 +534,14 @@ class Function(metaclass=FunctionMeta):
     vjp = backward
 
     @staticmethod
-    def jvp(ctx: Any, *grad_inputs: Any) -> Any:
+    def jvp(ctx: Any, *grad_inputs: Any, **_: Any) -> Any:
         """The tangents of the outputs; optional."""
         raise NotImplementedError(
             "You must implement the jvp function for custom autograd.Function to use it with forward mode AD."
         )
 
     @staticmethod
-    def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
+    def vmap(info: Any, in_dims: Any, *args: Any, **_: Any) -> Any:
         """PyTorch's rule for batches; kept for code that defines it, since nothing here batches."""
         raise NotImplementedError("vmap is not implemented for this Function.")
 

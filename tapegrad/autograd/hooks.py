@@ -164,8 +164,8 @@ def register_post_accumulate_grad_hook(self: Tensor, hook: Hook) -> RemovableHan
     return RemovableHandle(of_leaf(node).accumulated, hook)
 
 
-Tensor.register_hook = register_hook  # type: ignore[attr-defined]
-Tensor.register_post_accumulate_grad_hook = register_post_accumulate_grad_hook  # type: ignore[attr-defined]
+Tensor.register_hook = register_hook  # type: ignore[method-assign, assignment]
+Tensor.register_post_accumulate_grad_hook = register_post_accumulate_grad_hook  # type: ignore[method-assign, assignment]
 
 
 def leaf_cotangent(leaf: Leaf, g: Any) -> Any:

@@ -15,11 +15,15 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import markup
 from ..errors import GradcheckError
 from ..primitive import FUNCTIONS, UFUNCS, Call, Primitive
+
+if TYPE_CHECKING:
+    from .findings import AdjointCheck, GradientCheck
+    from .gradients import check_adjoint, check_gradient
 
 
 @dataclass(slots=True)

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 import numpy as np
 
@@ -37,11 +37,14 @@ from .program import Program, Programs, taken_apart
 from .report import Report
 from .tracing import traced_in
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
 MOST_SIGNATURES = 64
 """Signatures of one function that are kept; the least recently used goes first."""
 
 
-class Compiled:
+class Compiled(Generic[P, R]):
     """A compiled function; made by `tg.compile`. Called like the function itself.
 
     Each has a class of its own, since what a call runs is looked up there: once there is a native entry it is the
@@ -51,7 +54,7 @@ class Compiled:
     def __new__(cls, *args: Any) -> Any:
         return object.__new__(type("Compiled", (cls,), {"__module__": cls.__module__}))
 
-    def __init__(self, f: Callable[..., Any], static: frozenset[int], most: int) -> None:
+    def __init__(self, f: Callable[P, R], static: frozenset[int], most: int) -> None:
         functools.update_wrapper(self, f, updated=())
         self.f = f
         self.static = static
@@ -63,7 +66,7 @@ class Compiled:
         self.numbers: tuple[int, ...] = ()
         """Positions of arguments to differentiate by, of which Python's ints are numbers like any other, and not a program each."""
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.dispatch(*args, **kwargs)
 
     def _prefer(self, program: Program) -> None:
@@ -156,6 +159,20 @@ class Compiled:
         return self.report()._repr_html_() if self.programs.by_key else None
 
 
+@overload
+def compile(
+    f: Callable[P, R],
+    *,
+    static_argnums: int | tuple[int, ...] = (),
+    max_signatures: int = MOST_SIGNATURES,
+) -> Compiled[P, R]: ...
+@overload
+def compile(
+    f: None = None,
+    *,
+    static_argnums: int | tuple[int, ...] = (),
+    max_signatures: int = MOST_SIGNATURES,
+) -> Callable[[Callable[P, R]], Compiled[P, R]]: ...
 def compile(
     f: Callable[..., Any] | None = None,
     *,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ParamSpec
 
 import numpy as np
 
@@ -18,9 +18,10 @@ from ..transforms import _map as tree_map
 from ..transforms import grad, hvp, jacobian, jvp, linearize, vjp
 
 Function = Callable[..., Any]
+P = ParamSpec("P")
 
 
-def elementwise_grad(f: Function, argnum: int = 0) -> Function:
+def elementwise_grad(f: Callable[P, Any], argnum: int = 0) -> Callable[P, Any]:
     """The derivative of a function that works element by element: the gradient of the sum of its outputs.
 
     For a function that mixes elements this is the sum of the Jacobian's rows.
@@ -39,7 +40,7 @@ def elementwise_grad(f: Function, argnum: int = 0) -> Function:
     return grad(summed, argnum)
 
 
-def make_vjp(f: Function, argnum: int = 0) -> Function:
+def make_vjp(f: Callable[P, Any], argnum: int = 0) -> Callable[P, Any]:
     """A function that returns `(pullback, value)`: HIPS's order, one argument.
 
     >>> import numpy as np, tapegrad as tg
@@ -55,7 +56,7 @@ def make_vjp(f: Function, argnum: int = 0) -> Function:
     return make
 
 
-def make_jvp(f: Function, argnum: int = 0) -> Function:
+def make_jvp(f: Callable[P, Any], argnum: int = 0) -> Callable[P, Any]:
     """A function that returns a function of a tangent, which returns `(value, derivative along it)`.
 
     >>> import numpy as np, tapegrad as tg
@@ -266,7 +267,7 @@ def multigrad_dict(f: Function) -> Function:
     return gradients
 
 
-def holomorphic_grad(f: Function, argnum: int = 0) -> Function:
+def holomorphic_grad(f: Callable[P, Any], argnum: int = 0) -> Callable[P, Any]:
     """The complex derivative of a holomorphic function.
 
     >>> import numpy as np, tapegrad as tg

@@ -240,7 +240,8 @@ class _Limits:
         return lambda y: np.stack([row.of(y)[row.place] - row.target for row in active])
 
     def normals(self, y: np.ndarray) -> np.ndarray:
-        return np.asarray(plain(jacobian(self.held())(y)), dtype=float).reshape(len(self), -1)
+        held: Any = self.held()
+        return np.asarray(plain(jacobian(held)(y)), dtype=float).reshape(len(self), -1)
 
     def choose(self, x: np.ndarray, slope: np.ndarray, pushed: float) -> None:
         """Find the active constraints at a minimum whose gradient is `slope`, and their multipliers."""

@@ -17,7 +17,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 import numba
 import numpy as np
@@ -56,7 +56,11 @@ _OPTIONS: dict[str, Any] = {"error_model": "numpy"}
 """Division by zero gives inf, as in NumPy, and lets loops vectorise."""
 
 
-class NativeFunction:
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class NativeFunction(Generic[P, R]):
     """A jitted function with derivatives; made by `tg.njit`."""
 
     def __init__(
@@ -96,7 +100,7 @@ class NativeFunction:
         head, *rows = self.latest.variables()
         return markup.table(rows, head, caption=repr(self))
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         try:
             if not kwargs and _SIMPLE.issuperset(map(type, args)):
                 return self.dispatcher(*args)
@@ -1253,6 +1257,10 @@ def differentiable(f: Any) -> Any:
     return found
 
 
+@overload
+def njit(f: Callable[P, R], /, **options: Any) -> NativeFunction[P, R]: ...
+@overload
+def njit(f: None = None, /, **options: Any) -> Callable[[Callable[P, R]], NativeFunction[P, R]]: ...
 def njit(f: Any = None, /, **options: Any) -> Any:
     """Compile a function with Numba, and make its derivatives on demand: `numba.njit` for every transform.
 

@@ -60,3 +60,6 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*dir(_np), "fft", "linalg", "random"})
+
+
+__all__ = [name for name in __dir__() if not name.startswith("_")]

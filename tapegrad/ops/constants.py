@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..primitive import CONSTANTS
+from ..signatures import show
 from ..synonyms import numpys
 
 CONSTANTS.update(
@@ -38,6 +39,19 @@ CONSTANTS.update(
 )  # fmt: skip
 
 
+_SETTINGS = {
+    "all": lambda self, axis=None, out=None, keepdims=False, *, where=True: None,
+    "any": lambda self, axis=None, out=None, keepdims=False, *, where=True: None,
+    "argmax": lambda self, axis=None, out=None, *, keepdims=False: None,
+    "argmin": lambda self, axis=None, out=None, *, keepdims=False: None,
+    "argpartition": lambda self, kth, axis=-1, kind="introselect", order=None: None,
+    "argsort": lambda self, axis=-1, kind=None, order=None, *, stable=None: None,
+    "nonzero": lambda self: None,
+    "searchsorted": lambda self, v, side="left", sorter=None: None,
+}
+"""The parameters of methods of NumPy's arrays, which are written in C and tell none in some versions."""
+
+
 def _method(name: str):
     def method(self, *args, **kwargs):
         from ..tensor import wrap
@@ -48,22 +62,14 @@ def _method(name: str):
     method.__doc__ = (
         f"NumPy's {name}, of the values: not differentiable, so the result is not tracked."
     )
+    show(method, _SETTINGS[name])
     return method
 
 
 def _install() -> None:
     from ..tensor import Tensor
 
-    for name in (
-        "argmax",
-        "argmin",
-        "argpartition",
-        "argsort",
-        "all",
-        "any",
-        "nonzero",
-        "searchsorted",
-    ):
+    for name in _SETTINGS:
         setattr(Tensor, name, _method(name))
     for name in ("and", "or", "xor", "lshift", "rshift"):
         for prefix in ("", "r"):

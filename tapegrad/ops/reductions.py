@@ -13,6 +13,7 @@ import numpy as np
 
 from ..domain import distinct, nonzero, positive
 from ..primitive import FUNCTIONS, call, conj, elementwise, primitive, select
+from ..signatures import in_both_words
 from ..storage import as_array
 from ..synonyms import numpys
 from ..tensor import Tensor, value_of
@@ -225,6 +226,7 @@ def _in_other_words(of, x, axis, ddof, keepdims, correction, others):
     return FUNCTIONS[of](x, **numpys(of.__name__, others | settings))
 
 
+@in_both_words
 def var(x, axis=None, ddof=0, keepdims=False, *, correction=None, **others):
     """Variance over axes: mean of |x - mean|², divided by n - ddof (NumPy's default 0).
 
@@ -247,6 +249,7 @@ def var(x, axis=None, ddof=0, keepdims=False, *, correction=None, **others):
     return sum(squares, axis, keepdims) / (freedom if freedom > 0 else np.float64(0))
 
 
+@in_both_words
 def std(x, axis=None, ddof=0, keepdims=False, *, correction=None, **others):
     """Standard deviation over axes; where the entries are all equal its gradient is 0.
 

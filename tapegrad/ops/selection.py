@@ -181,6 +181,7 @@ def _writes(of: Any, positions: Callable[..., Any]) -> None:
         of(*raw(args), **raw(kwargs))
 
     write.__name__ = write.__qualname__ = of.__name__
+    write.__signature__ = signature.replace(return_annotation=None)  # type: ignore[attr-defined]
     write.__doc__ = (
         f"NumPy's {of.__name__}: overwrites a tensor in place, recorded as `t[index] = value` is."
     )

@@ -132,5 +132,6 @@ def install(addresses: dict[str, int]) -> None:
         card[layout.C_COMPUTE] = id(NATIVE)
         card[layout.C_GENERATED] = id(generated)
         _kept.append((card, plain, generated))
-        Tensor.__array_ufunc__ = method(builtin(addresses["hook"], "hook", card.ctypes.data))
+        hook = method(builtin(addresses["hook"], "hook", card.ctypes.data))
+        Tensor.__array_ufunc__ = hook  # type: ignore[method-assign]
     _done = len(OPS)

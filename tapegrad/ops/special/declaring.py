@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from ... import signatures
 from ...domain import Domain, real
 from ...dual import tangent_of
 from ...errors import NotDifferentiable
@@ -142,6 +143,7 @@ def parametric(
         return op(operands, **kw) if variadic else op(*operands, **kw)
 
     function.__name__ = function.__qualname__ = name
+    function.__signature__ = signatures.positional(parameters)  # type: ignore[attr-defined]
     function.__doc__ = (
         f"{told or first_sentence(of)}\n\nSciPy's {name}({', '.join(parameters)}), "
         f"differentiable by {' and '.join(by)}."
