@@ -475,7 +475,8 @@ def as_a_whole(transform: F) -> F:
     def chosen(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Callable[..., Any]:
         product = transform.__name__ == "hvp"
         # Of the arguments of a product with a Hessian the second is a direction, so positions mean other things.
-        if is_compiled(f) and not (f.static and product):  # type: ignore[attr-defined]
+        whole = kwargs.get("sparsity") is None  # a program has no sparse matrices
+        if is_compiled(f) and whole and not (f.static and product):  # type: ignore[attr-defined]
             key = (chosen, repr((args, sorted(kwargs.items())))) if args or kwargs else chosen
             by = kwargs.get("argnums", args[0] if args else kwargs.get("argnum", 0))
             by = (0, 1) if product else by if isinstance(by, tuple | list) else (by,)
@@ -982,6 +983,7 @@ def jacobian(
     mode: str = "auto",
     argnum: Any = None,
     allow_unused: bool = False,
+    sparsity: Any = None,
 ) -> Callable[P, Any]:
     """The Jacobian of `f` as a function of the same arguments: shape of the output, then shape of the input.
 
@@ -989,6 +991,10 @@ def jacobian(
     the result has the output's structure, with the input's at each leaf. A tuple of `argnums` gives a tuple. With `has_aux`,
     `f` returns `(value, aux)` and the result is `(jacobian, aux)`. Warns (`tg.IndependentValue`) where the value depends on none of
     these arguments, unless `allow_unused`.
+
+    `sparsity="detect"` gives SciPy's `csr_array` (elements of the value by those of the one array that is the argument; a `SparseTensor`
+    where tensors are given or tracked): the pattern is read off the tape, columns that share no row are found together, and a random
+    direction checks the result. A sparse matrix for `sparsity` is the pattern itself.
 
     >>> import numpy as np, tapegrad as tg
     >>> tg.jacobian(lambda x: x**2)(np.array([1.0, 2.0]))
@@ -1001,6 +1007,10 @@ def jacobian(
         )
     demand_callable(f, "jacobian")
     argnums = _chosen(argnums, argnum)
+    if sparsity is not None:
+        from .sparse import derivatives
+
+        return derivatives.jacobian(f, argnums, has_aux, mode, sparsity, allow_unused)
 
     @functools.wraps(f, updated=())
     def differentiated(*args: Any, **kwargs: Any) -> Any:
@@ -1130,11 +1140,13 @@ def hessian(
     *,
     argnum: Any = None,
     allow_unused: bool = False,
+    sparsity: Any = None,
 ) -> Callable[P, Any]:
     """The Hessian of `f`, forward over reverse: shape of the output (none, if it is a number), then that of the input twice.
 
     With `has_aux`, `f` returns `(value, aux)` and the result is `(hessian, aux)`. Warns as `jacobian` does where the value depends on none
     of the arguments; of a linear function the Hessian is zero, which is said by nobody.
+    `sparsity` as in `jacobian`, of a function of one array: a sparse symmetric matrix.
 
     >>> import numpy as np, tapegrad as tg
     >>> tg.hessian(lambda x: x[0] ** 2 * x[1])(np.array([1.0, 2.0]))
@@ -1142,6 +1154,10 @@ def hessian(
            [2., 0.]])
     """
     argnums = _chosen(argnums, argnum)
+    if sparsity is not None:
+        from .sparse import derivatives
+
+        return derivatives.hessian(f, argnums, has_aux, sparsity, allow_unused)
     once = jacobian(f, argnums, has_aux, mode="reverse", allow_unused=allow_unused)
     return jacobian(once, argnums, has_aux, mode="forward", allow_unused=True)
 

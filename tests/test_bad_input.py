@@ -883,6 +883,16 @@ SPARSE = {
         ValueError,
         "vector of length 2",
     ),
+    "sparsity that is none": (
+        lambda b: tg.jacobian(np.sin, sparsity="all")(b.c),
+        ValueError,
+        "detect",
+    ),
+    "pattern of another shape": (
+        lambda b: tg.jacobian(np.sin, sparsity=np.eye(2))(np.ones(3)),
+        ValueError,
+        r"\(2, 2\).*\(3, 3\)",
+    ),
     "truth": (lambda b: bool(tg.sparse.eye_array(2)), ValueError, "ambiguous"),
     "power to a dense matrix": (lambda b: tg.sparse.eye_array(2) ** 0, ValueError, "not sparse"),
 }
