@@ -107,7 +107,7 @@ AREAS = {
     "scipy.optimize": "tg.minimize, tg.least_squares, tg.root, tg.root_scalar and others in tg.optimize give SciPy's solvers their "
     "derivatives, and what they find is differentiable; tg.custom_root takes any other solver",
     "scipy.stats": "tg.stats has the densities of the common distributions; write others with NumPy's functions and tg.special",
-    "scipy.signal": "tg.signal has its convolutions; write filters with NumPy's functions, tg.fft and tg.scan",
+    "scipy.signal": "tg.signal has convolutions, filters, spectra and resampling; write others with NumPy's functions, tg.fft and tg.scan",
     "scipy.spatial": "tg.spatial has distances and KDTree; where the result is no function of numbers, give it t.detach()",
     "scipy.sparse": "A @ x, x @ A, x * A and x + A take tensors as they are; else make the matrix with tg.sparse.csr_array(A), and solve "
     "with tg.sparse.linalg",
