@@ -85,6 +85,7 @@ from tapegrad import optim as optim
 from tapegrad import optimize as optimize
 from tapegrad import signal as signal
 from tapegrad import sparse as sparse
+from tapegrad import spatial as spatial
 from tapegrad import special as special
 from tapegrad import stats as stats
 from tapegrad.autograd.anomaly_mode import debug_nans as debug_nans
