@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scipy.linalg
 import scipy.sparse
 import scipy.sparse.linalg
 
@@ -420,7 +421,7 @@ def test_compiled_programs_of_arrays_alone(rng):
 def test_vmap_and_nesting(rng):
     data, made = of("csr", matrix(rng))
     X = rng.normal(size=(3, 5))
-    f = lambda x: np.sum(np.tanh(made(data) @ x))  # noqa: E731
+    f = lambda x: np.sum(np.tanh(made(data) @ x))  # noqa: E731  # noqa: E731
     np.testing.assert_allclose(tg.vmap(tg.grad(f))(X), np.stack([tg.grad(f)(x) for x in X]))
     third = tg.grad(
         lambda d: tg.grad(lambda d: tg.grad(lambda d: np.sum((made(d) @ X[0]) ** 4))(d).sum())(
@@ -577,3 +578,94 @@ def test_errors_say_what_to_do(rng):
         tg.grad(lambda b: scipy.sparse.linalg.spsolve(scipy.sparse.eye_array(2).tocsc(), b).sum())(
             np.ones(2)
         )
+
+
+# --------------------------------------------------------------------------------- determinants, eigenvectors, exponentials
+
+
+@pytest.mark.parametrize("dtype", [float, complex])
+def test_determinants(dtype, rng):
+    dense = system(rng, 7, dtype)[rng.permutation(7)]
+    data, made = of("csr", dense)
+    sign, size = tg.sparse.linalg.slogdet(made(data))
+    expected = np.linalg.slogdet(dense)
+    np.testing.assert_allclose([sign, size], expected, rtol=1e-12)
+    agrees(lambda data: tg.sparse.linalg.slogdet(made(data))[1], data, rng)
+    if dtype is complex:
+        agrees(lambda data: tg.sparse.linalg.slogdet(made(data))[0], data, rng)
+    else:
+        assert tg.sparse.linalg.slogdet(made(-data))[0] == -sign
+        fast = tg.compile(tg.grad(lambda data: tg.sparse.linalg.slogdet(made(data))[1]))
+        for scale in (1.0, 2.0):
+            found = fast(scale * data)
+            np.testing.assert_allclose(found, np.linalg.inv(scale * dense).T[made(data).coords])
+    many = tg.sparse.csr_array(system(rng, 150))
+    found = tg.grad(lambda a: tg.sparse.linalg.slogdet(a)[1])(many)
+    np.testing.assert_allclose(found.data, np.linalg.inv(many.toarray()).T[many.coords], rtol=1e-10, atol=1e-14)  # fmt: skip
+    assert tg.sparse.linalg.slogdet(tg.sparse.csr_array((0, 0))) == (1, 0)
+
+
+@pytest.mark.parametrize("dtype", [float, complex])
+@pytest.mark.parametrize("settings", [{"which": "SA"}, {"which": "LM"}, {"sigma": 6.1}])
+def test_eigenpairs(dtype, settings, rng):
+    data, made = of("csr", system(rng, 9, dtype))
+    hermitian = lambda data: made(data) + made(data).H  # noqa: E731
+    v0 = np.ones(9, dtype)
+    eigsh = lambda data: tg.sparse.linalg.eigsh(hermitian(data), 3, v0=v0, **settings)  # noqa: E731
+    w, v = eigsh(data)
+    full = hermitian(data).toarray()
+    np.testing.assert_allclose(full @ v, v * w, atol=1e-10)
+    assert np.all(np.diff(w) > 0)
+    agrees(lambda data: tg.sparse.linalg.eigsh(hermitian(data), 3, v0=v0, return_eigenvectors=False, **settings), data, rng, 1e-6)  # fmt: skip
+
+    def projections(data):  # what does not depend on the phase
+        w, v = eigsh(data)
+        v = v[:, :, None]
+        return np.sum(
+            v * np.conj(np.swapaxes(v, 0, 2)) * np.array([1.0, 2.0, 3.0])[:, None], axis=1
+        )
+
+    agrees(projections, data, rng, 1e-5)
+
+
+@pytest.mark.parametrize("dtype", [float, complex])
+def test_singular_triplets(dtype, rng):
+    data, made = of("csr", system(rng, 8, dtype)[:, :6])
+    v0 = np.ones(6, dtype)
+    svds = lambda data: tg.sparse.linalg.svds(made(data), 2, v0=v0)  # noqa: E731
+    u, s, vh = svds(data)
+    expected = np.linalg.svd(made(data).toarray(), compute_uv=False)
+    np.testing.assert_allclose(s, expected[1::-1], rtol=1e-10)
+    np.testing.assert_allclose(made(data).toarray() @ vh.conj().T, u * s, atol=1e-9)
+    agrees(lambda data: svds(data)[1], data, rng, 1e-6)
+    agrees(lambda data: (lambda u, s, vh: (u / s) @ vh)(*svds(data)), data, rng, 1e-5)
+
+
+@pytest.mark.parametrize("scale", [0.01, 1.0, 30.0])
+@pytest.mark.parametrize("dtype", [float, complex])
+def test_exponentials(scale, dtype, rng):
+    dense = scale * (system(rng, 6, dtype) - 9 * np.eye(6)) / 10
+    data, made = of("csr", dense)
+    B = matrix(rng, (6, 2), dtype)
+    f = lambda data, B: tg.sparse.linalg.expm_multiply(made(data), B)  # noqa: E731
+    np.testing.assert_allclose(f(data, B), scipy.linalg.expm(dense) @ B, rtol=1e-11, atol=1e-13)
+    if scale == 1:
+        agrees(lambda data: f(data, B), data, rng)
+        agrees(lambda B: f(data, B), B, rng)
+        agrees(lambda data: f(data, B[:, 0]), data, rng)
+
+
+def test_errors_of_decompositions(rng):
+    a = tg.sparse.csr_array(system(rng))
+    with pytest.raises(ValueError, match="fewer than all"):
+        tg.sparse.linalg.eigsh(a, 6)
+    with pytest.raises(tg.NotDifferentiable, match="generalised"):
+        tg.grad(lambda a: tg.sparse.linalg.eigsh(a, 2, M=tg.sparse.eye_array(6))[0].sum())(a)
+    with pytest.raises(np.linalg.LinAlgError, match="singular"):
+        tg.sparse.linalg.slogdet(tg.sparse.csr_array(np.diag([1.0, 0.0])))
+    with pytest.raises(tg.TraceError, match="outside"):
+        tg.compile(lambda d: tg.sparse.linalg.expm_multiply(a.with_data(d), np.ones(6)))(a.data)
+    n = 5000
+    many = tg.sparse.diags_array([np.full(n, 2.0)])
+    with pytest.raises(tg.NotDifferentiable, match="second derivative"):
+        tg.grad(lambda d: tg.grad(lambda d: tg.sparse.linalg.slogdet(many.with_data(d))[1])(d).sum())(many.data)  # fmt: skip

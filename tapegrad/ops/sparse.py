@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from ..domain import Domain, real
+from ..errors import NotDifferentiable
 from ..primitive import call, conj, primitive
 from ..storage import as_array
 
@@ -302,11 +303,218 @@ def sparse_solution(g, x, out, *, pattern, by, adjoint=False):
     return -sparse_sampled(left, right, pattern)
 
 
+# ---------------------------------------------------------------------------------------------------- determinants
+
+BLOCK = 64
+"""Columns of the identity that are solved for at once."""
+
+LARGEST_INVERSE = 4096
+"""Equations up to which the second derivative of a determinant may hold the inverse matrix."""
+
+
+def _parity(order: np.ndarray) -> int:
+    """Whether a permutation takes an odd number of exchanges."""
+    seen = np.zeros(len(order), bool)
+    odd = 0
+    for i in range(len(order)):
+        j, length = i, 0
+        while not seen[j]:
+            seen[j] = True
+            j = order[j]
+            length += 1
+        odd ^= max(length - 1, 0) & 1
+    return odd
+
+
+def _log_det(data: Any, pattern: Pattern, by: Factors) -> Any:
+    (data,) = in_precision(as_array(data))
+    if not pattern.shape[0]:
+        return data.dtype.type(0)
+    factored = by.of(pattern, data)
+    pivots = factored.U.diagonal()
+    if data.dtype.kind != "c":
+        return np.sum(np.log(np.abs(pivots)))
+    turned = np.pi * (_parity(factored.perm_r) ^ _parity(factored.perm_c))
+    return np.sum(np.log(pivots)) + data.dtype.type(1j * turned)
+
+
+def sign_of_det(data: np.ndarray, pattern: Pattern, by: Factors) -> Any:
+    """The sign of the determinant of a real matrix."""
+    (data,) = in_precision(data)
+    if not pattern.shape[0]:
+        return data.dtype.type(1)
+    factored = by.of(pattern, data)
+    negative = (
+        np.count_nonzero(factored.U.diagonal() < 0)
+        + _parity(factored.perm_r)
+        + _parity(factored.perm_c)
+    )
+    return data.dtype.type(-1 if negative % 2 else 1)
+
+
+def _inverse_entries(data: Any, pattern: Pattern, by: Solver) -> np.ndarray:
+    (data,) = in_precision(as_array(data))
+    n = pattern.shape[0]
+    found = np.empty(pattern.nnz, data.dtype)
+    for start in range(0, n, BLOCK):  # of the inverse only some columns are there at a time
+        stop = min(start + BLOCK, n)
+        unit = np.zeros((n, stop - start), data.dtype)
+        unit[np.arange(start, stop), np.arange(stop - start)] = 1
+        columns = by.solve(pattern, data, unit, False)
+        part = slice(pattern.indptr[start], pattern.indptr[stop])
+        found[part] = columns[pattern.columns[part], pattern.rows[part] - start]
+    return found
+
+
+@primitive(
+    _inverse_entries,
+    name="sparse_inverse_entries",
+    domain=_dominant_entries(_SQUARE),
+    samples=[call((6,), pattern=_SQUARE, by=Factors())],
+    holomorphic=False,
+)
+def sparse_inverse_entries(g, x, *, pattern, by):
+    """Entries of the transposed inverse of a sparse matrix, on its own pattern; by columns of the inverse, of which few are held at a time."""
+    n = pattern.shape[0]
+    if n > LARGEST_INVERSE:
+        raise NotDifferentiable(
+            f"a second derivative of the determinant of a sparse matrix of {n} rows was asked, but it takes the inverse, which is dense. "
+            f"First derivatives hold no dense matrix; second ones are there for up to {LARGEST_INVERSE} rows."
+        )
+    across = sparse_solution(x, np.eye(n, dtype=g.dtype), pattern, by, True)
+    turned = sparse_solution(x, sparse_product(g, across, pattern, True), pattern, by, True)
+    return -turned[pattern.rows, pattern.columns]
+
+
+@primitive(
+    _log_det,
+    name="sparse_log_det",
+    domain=_dominant_entries(_SQUARE),
+    samples=[call((6,), pattern=_SQUARE, by=Factors())],
+    holomorphic=False,
+    unsupported={"complex": "its imaginary part is a phase, which jumps by 2π"},
+)
+def sparse_log_det(g, x, *, pattern, by):
+    """Logarithm of the determinant of a sparse matrix, of a real one of its absolute value, from its LU factors."""
+    return g * conj(sparse_inverse_entries(x, pattern, by))
+
+
+# ------------------------------------------------------------------------------------------------ a few eigenvectors
+
+
+class Pairs:
+    """Some eigenpairs of a Hermitian matrix: `of(pattern, data)`, found once for the same entries."""
+
+    __slots__ = ("find", "held")
+
+    def __init__(self, find: Any) -> None:
+        self.find = find
+        self.held: tuple[np.ndarray, Any] | None = None
+
+    def of(self, pattern: Pattern, data: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Eigenvalues, and eigenvectors as columns."""
+        held = self.held
+        if held is None or held[0].dtype != data.dtype or not np.array_equal(held[0], data):
+            self.held = held = data.copy(), self.find(pattern.matrix(data))
+        return held[1]
+
+
+def _eigenvectors(data: Any, pattern: Pattern, by: Pairs) -> np.ndarray:
+    return by.of(pattern, *in_precision(as_array(data)))[1]
+
+
+def _bordered(data: Any, v: Any, w: Any, pattern: Pattern) -> tuple[Any, Pattern]:
+    """The matrix [[A − w, −v], [vᴴ, 0]], regular where w is a simple eigenvalue: its entries and their pattern."""
+    from ..sparse.arrays import assembled
+
+    n = pattern.shape[0]
+    along, last = np.arange(n), np.full(n, n)
+    rows = np.concatenate([pattern.rows, along, along, last])
+    columns = np.concatenate([pattern.columns, along, last, along])
+    entries = np.concatenate([data + 0 * v[:1], np.broadcast_to(-w, (n,)) + 0 * v, -v, conj(v)])
+    made = assembled(rows, columns, entries, (n + 1, n + 1))
+    return made.data, made.pattern
+
+
+def _eigenvectors_tangent(given, values, out, *, pattern, by):
+    """Each from (A − w) v̇ − v ẇ = −Ȧ v and vᴴ v̇ = 0."""
+    (x,) = values
+    w = sparse_eigenvalues([x, out], pattern=pattern)
+    moved = sparse_product(given[0], out, pattern)
+    tangents = []
+    for i in range(np.shape(out)[1]):
+        entries, bordered = _bordered(x, out[:, i], w[i], pattern)
+        right = np.concatenate([-moved[:, i], np.zeros(1, moved.dtype)])
+        tangents.append(sparse_solution(entries, right, bordered, Factors())[:-1])
+    return np.stack(tangents, axis=1)
+
+
+@primitive(
+    _eigenvectors,
+    name="sparse_eigenvectors",
+    jvp=_eigenvectors_tangent,
+    backward="SparseEigenvectors",
+    samples=[],
+    unsupported={
+        "samples": "of a matrix that is not Hermitian it has no meaning: tests/test_sparse.py has its laws"
+    },
+    holomorphic=False,
+)
+def sparse_eigenvectors(g, x, out, *, pattern, by):
+    """Some eigenvectors of a sparse Hermitian matrix as columns, of length 1, each orthogonal to its own change."""
+    if (
+        type(g) is np.ndarray and not g.any()
+    ):  # only eigenvalues were asked for, which may be multiple
+        return np.zeros_like(x)
+    n = pattern.shape[0]
+    w = sparse_eigenvalues([x, out], pattern=pattern)
+    total = None
+    for i in range(np.shape(out)[1]):
+        v = out[:, i]
+        entries, bordered = _bordered(x, v, w[i], pattern)
+        right = np.concatenate([g[:, i], np.zeros(1, g.dtype)])
+        z = sparse_solution(entries, right, bordered, Factors(), True)
+        term = -sparse_sampled(z[:n], conj(v), pattern)
+        total = term if total is None else total + term
+    return total
+
+
+def _eigenvalues(xs: Any, pattern: Pattern) -> np.ndarray:
+    data, v = xs
+    return np.real(np.sum(np.conj(v) * (pattern.matrix(as_array(data)) @ v), axis=0))
+
+
+@primitive(
+    _eigenvalues,
+    name="sparse_eigenvalues",
+    backward="SparseEigenvalues",
+    samples=[],
+    unsupported={
+        "samples": "its second operand is the eigenvectors of the first: tests/test_sparse.py has its laws"
+    },
+    jvp=lambda ts, xs, out, *, pattern: (
+        np.zeros_like(out)
+        if ts[0] is None
+        else np.real(np.sum(conj(xs[1]) * sparse_product(ts[0], xs[1], pattern), axis=0))
+    ),
+    holomorphic=False,
+)
+def sparse_eigenvalues(g, xs, *, pattern):
+    """Eigenvalues of a sparse Hermitian matrix whose eigenvectors, the second operand, are stationary points: they pass nothing on."""
+    data, v = xs
+    bar = sparse_sampled(g * v, conj(v), pattern)
+    return [bar if data.dtype.kind == "c" else np.real(bar), None]
+
+
 __all__ = [
     "Factors",
     "Pattern",
     "Solver",
     "in_precision",
+    "sign_of_det",
+    "sparse_eigenvalues",
+    "sparse_eigenvectors",
+    "sparse_log_det",
     "sparse_product",
     "sparse_sampled",
     "sparse_solution",

@@ -9,6 +9,7 @@ Invariant: factors and iterations work on plain numbers; where no operand is tra
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,22 +18,29 @@ from numpy.linalg import LinAlgError
 
 from ..closures import closed_over
 from ..dual import LEVEL
-from ..errors import NotDifferentiable, demand_callable
+from ..errors import NotDifferentiable, TraceError, demand_callable
 from ..loops import outside_of, pulled, pushed
 from ..mode import is_grad_enabled, no_grad
+from ..ops.composing import raw
 from ..ops.linear_systems import stacks
 from ..ops.sparse import (
     Factors,
+    Pairs,
     Pattern,
     Solver,
+    sign_of_det,
+    sparse_eigenvalues,
+    sparse_eigenvectors,
+    sparse_log_det,
     sparse_product,
     sparse_solution,
 )
 from ..packing import op_of_calls
 from ..primitive import apply, conj
+from ..storage import StandIn
 from ..tensor import Tensor, value_of
 from ..transforms import _Run, vjp
-from .arrays import SparseTensor, as_sparse, is_sparse, product
+from .arrays import SparseTensor, as_sparse, assembled, eye_array, is_sparse, product
 
 
 def _square(a: Any, asker: str) -> int:
@@ -192,8 +200,6 @@ def spsolve_triangular(
 
     part = _those(matrix, read)
     if unit_diagonal:
-        from .arrays import eye_array
-
         part = part + eye_array(matrix.shape[0], dtype=np.finfo(matrix.dtype).dtype)
     return sparse_solution(part.data, b, part.pattern, _Triangle(lower, unit_diagonal))
 
@@ -587,8 +593,6 @@ def minres(
 ) -> tuple[Any, int]:
     """(x, info) from (A - shift I) x = b by minimal residuals, for a real symmetric A; SciPy's `minres`, differentiable as `cg` is."""
     if shift:
-        from .arrays import eye_array
-
         if not is_sparse(A):
             raise TypeError(
                 "minres was given a shift and an A that is not sparse: subtract the shift inside of A."
@@ -619,6 +623,201 @@ def norm(x: Any, ord: Any = None) -> Any:
     )
 
 
+def slogdet(A: Any) -> tuple[Any, Any]:
+    """The sign of the determinant of a sparse square matrix and the logarithm of its absolute value, from one LU factorisation.
+
+    Its gradient is the inverse on the pattern of A, for which each column of the inverse is solved for, some at a time: n solutions with
+    the same factors, and no dense matrix. SciPy has no such function; the name is NumPy's. Raises LinAlgError where A is singular.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> log_det = lambda d: tg.sparse.linalg.slogdet(tg.sparse.diags_array([d], offsets=[0]))[1]
+    >>> tg.grad(log_det)(np.array([2.0, 4.0]))
+    array([0.5 , 0.25])
+    """
+    a = as_sparse(A, "slogdet")
+    _square(a, "slogdet")
+    by = Factors()
+    found = sparse_log_det(a.data, a.pattern, by)
+    if a.dtype.kind == "c":
+        return np.exp(1j * np.imag(found)), np.real(found)
+    plain = raw(a.data)
+    if isinstance(plain, StandIn):
+        return plain.called(lambda x: sign_of_det(x, a.pattern, by), (plain,), "sign_of_det"), found
+    return sign_of_det(np.asarray(plain), a.pattern, by), found
+
+
+# --------------------------------------------------------------------------------------------- a few eigenvectors
+
+
+def _few(k: Any, n: int, name: str) -> int:
+    k = operator.index(k)
+    if not 0 < k < n:
+        raise ValueError(
+            f"{name} was asked for {k} pairs of a matrix of {n} rows: it finds more than 0 and fewer than all."
+        )
+    return k
+
+
+def eigsh(
+    A: Any,
+    k: int = 6,
+    M: Any = None,
+    sigma: float | None = None,
+    which: str = "LM",
+    v0: Any = None,
+    ncv: int | None = None,
+    maxiter: int | None = None,
+    tol: float = 0,
+    return_eigenvectors: bool = True,
+) -> Any:
+    """k eigenvalues, and eigenvectors as columns, of a sparse Hermitian A; SciPy's `eigsh`, differentiable by the entries of A.
+
+    Eigenvalues are in ascending order. Their derivative takes no further solution; that of each eigenvector takes one, with A bordered by
+    it, so these eigenvalues are to be simple. An eigenvector's length stays 1 and its phase is SciPy's choice: derivatives of what depends
+    on that choice have no meaning. A generalised problem (M) is refused where A is tracked.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> smallest = lambda d: tg.sparse.linalg.eigsh(tg.sparse.diags_array([d], offsets=[0]), 1, which="SA")[0][0]
+    >>> tg.grad(smallest)(np.array([3.0, 1.0, 2.0, 4.0])).round(12) + 0.0
+    array([0., 1., 0., 0.])
+    """
+    from scipy.sparse import linalg
+
+    settings = {
+        "sigma": sigma,
+        "which": which,
+        "v0": v0,
+        "ncv": ncv,
+        "maxiter": maxiter,
+        "tol": tol,
+    }
+    a = as_sparse(A, "eigsh")
+    k = _few(k, _square(a, "eigsh"), "eigsh")
+    if M is not None:
+        if isinstance(a.data, Tensor) or (is_sparse(M) and isinstance(as_sparse(M).data, Tensor)):
+            raise NotDifferentiable(
+                "eigsh was given a generalised problem with tracked entries, for which there is no rule here. Write it as an ordinary one "
+                "(by the Cholesky factor of M), or detach() the entries."
+            )
+        return linalg.eigsh(
+            a.to_scipy(), k, M=M, return_eigenvectors=return_eigenvectors, **settings
+        )
+
+    def find(matrix: Any) -> tuple[np.ndarray, np.ndarray]:
+        w, v = linalg.eigsh(matrix, k, **settings)
+        order = np.argsort(w)
+        return w[order], v[:, order]
+
+    vectors = sparse_eigenvectors(a.data, a.pattern, Pairs(find))
+    values = sparse_eigenvalues([a.data, vectors], pattern=a.pattern)
+    return (values, vectors) if return_eigenvectors else values
+
+
+def svds(
+    A: Any,
+    k: int = 6,
+    ncv: int | None = None,
+    tol: float = 0,
+    which: str = "LM",
+    v0: Any = None,
+    maxiter: int | None = None,
+    return_singular_vectors: bool = True,
+    solver: str = "arpack",
+    rng: Any = None,
+) -> Any:
+    """(u, s, vh): k singular triplets of a sparse A, s ascending; SciPy's `svds`, differentiable by the entries of A.
+
+    They are eigenpairs of [[0, A], [Aᴴ, 0]], and have their derivatives: see `eigsh`. With `return_singular_vectors=False` only s.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> largest = lambda d: tg.sparse.linalg.svds(tg.sparse.diags_array([d], offsets=[0]), 1)[1][0]
+    >>> tg.grad(largest)(np.array([3.0, -4.0, 2.0])).round(12) + 0.0
+    array([ 0., -1.,  0.])
+    """
+    from scipy.sparse import linalg
+
+    a = as_sparse(A, "svds")
+    m, n = a.shape
+    k = _few(k, min(m, n), "svds")
+    settings = {
+        "ncv": ncv,
+        "tol": tol,
+        "which": which,
+        "v0": v0,
+        "maxiter": maxiter,
+        "solver": solver,
+        "rng": rng,
+    }
+    there = a.pattern
+
+    def find(matrix: Any) -> tuple[np.ndarray, np.ndarray]:
+        u, s, vh = linalg.svds(matrix[:m, m:], k, **settings)
+        order = np.argsort(s)
+        return s[order], np.concatenate([u[:, order], vh.conj().T[:, order]]) / np.sqrt(2)
+
+    rows = np.concatenate([there.rows, there.columns.astype(np.int64) + m])
+    columns = np.concatenate([there.columns.astype(np.int64) + m, there.rows])
+    both = assembled(rows, columns, np.concatenate([a.data, conj(a.data)]), (m + n, m + n))
+    vectors = sparse_eigenvectors(both.data, both.pattern, Pairs(find))
+    s = sparse_eigenvalues([both.data, vectors], pattern=both.pattern)
+    if not return_singular_vectors:
+        return s
+    return np.sqrt(2) * vectors[:m], s, conj(np.transpose(np.sqrt(2) * vectors[m:]))
+
+
+# ------------------------------------------------------------------------------------------------------ exponentials
+
+_REACH = {
+    5: 2.4e-3, 6: 9.07e-3, 7: 2.38e-2, 8: 5.00e-2, 9: 8.96e-2, 10: 1.44e-1, 11: 2.14e-1, 12: 3.00e-1, 13: 4.00e-1, 14: 5.14e-1, 15: 6.41e-1,
+    16: 7.81e-1, 17: 9.31e-1, 18: 1.09, 19: 1.26, 20: 1.44, 21: 1.62, 22: 1.82, 23: 2.01, 24: 2.22, 25: 2.43, 26: 2.64, 27: 2.86, 28: 3.08,
+    29: 3.31, 30: 3.54, 35: 4.7, 40: 6.0, 45: 7.2, 50: 8.5, 55: 9.9,
+}  # fmt: skip
+"""Terms of the Taylor series of exp -> the norm up to which they are exact to double precision (Al-Mohy and Higham 2011, table 3.1)."""
+
+
+def expm_multiply(A: Any, B: Any) -> Any:
+    """exp(A) B for a sparse square A and a vector or matrix B, without the exponential; SciPy's, differentiable by B and the entries of A.
+
+    Algorithm: s steps of a Taylor polynomial (Al-Mohy and Higham 2011, Computing the action of the matrix exponential), as many as the norm
+    of A asks; derivatives are those of the polynomial, which keeps its products for them. For exp(t A) B write expm_multiply(t * A, B).
+
+    >>> import numpy as np, tapegrad as tg
+    >>> A = tg.sparse.diags_array([np.array([0.0, 1.0])], offsets=[0])
+    >>> tg.grad(lambda A: tg.sparse.linalg.expm_multiply(A, np.ones(2)).sum())(A).data.round(6)
+    array([1.      , 2.718282])
+    """
+    a = as_sparse(A, "expm_multiply")
+    n = _square(a, "expm_multiply")
+    b = _right_side(B, n, "expm_multiply")
+    if not n:
+        return b * 1.0
+    plain = raw(a.data)
+    if isinstance(plain, StandIn):
+        raise TraceError(
+            "expm_multiply was given a matrix that depends on an argument of tg.compile, whose norm says how many terms there are. "
+            "Leave it outside of the compiled function."
+        )
+    there = a.pattern.matrix(np.asarray(plain))
+    shift = there.trace() / n  # exp(A) = exp(shift) exp(A - shift), for any number
+    moved = there - shift * eye_array(n, dtype=there.dtype).to_scipy()
+    size = float(abs(moved).sum(axis=0).max())
+    if not np.isfinite(size):
+        raise ValueError("expm_multiply was given a matrix with entries that are not finite.")
+    # Derivatives take a term more for each order: two orders are exact to rounding.
+    terms, steps = min(
+        ((m + 2, max(1, int(np.ceil(size / reach)))) for m, reach in _REACH.items()),
+        key=lambda p: p[0] * p[1],
+    )
+    scale = np.exp(shift / steps)
+    for _ in range(steps):
+        term = total = b
+        for j in range(1, terms + 1):
+            term = (sparse_product(a.data, term, a.pattern) - shift * term) / (steps * j)
+            total = total + term
+        b = scale * total
+    return b
+
+
 __all__ = [
     "LU",
     "LinAlgError",
@@ -626,11 +825,15 @@ __all__ = [
     "aslinearoperator",
     "bicgstab",
     "cg",
+    "eigsh",
+    "expm_multiply",
     "factorized",
     "gmres",
     "minres",
     "norm",
+    "slogdet",
     "splu",
     "spsolve",
     "spsolve_triangular",
+    "svds",
 ]

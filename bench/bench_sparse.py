@@ -1,0 +1,146 @@
+"""Sparse systems and sparse Jacobians: the gradient of a solution beside the solution alone, sparse derivatives beside dense ones.
+
+Poisson: −∇·(k ∇u) = f on a square, k unknown on every face between two cells, by `spsolve`; the loss is the mean square of u. The gradient
+is by all coefficients. Peers are SciPy's solution alone, and the adjoint written by hand.
+"""
+
+import numpy as np
+import pytest
+import scipy.sparse
+import scipy.sparse.linalg
+
+import tapegrad as tg
+
+SIZES = (32, 316)  # 1e3 and 1e5 unknowns; `python -m bench.bench_sparse` does 1e6 too
+
+
+class Poisson:
+    """A square of n x n cells; a coefficient for each face, those to the walls included, along each axis."""
+
+    def __init__(self, n):
+        self.n = n
+        cells = np.arange(n * n).reshape(n, n)
+        inner = [(cells[:-1], cells[1:]), (cells[:, :-1], cells[:, 1:])]
+        self.left, self.right = (
+            np.concatenate([pair[i].ravel() for pair in inner]) for i in (0, 1)
+        )
+        self.walls = np.concatenate([cells[0], cells[-1], cells[:, 0], cells[:, -1]])
+        faces = len(self.left)
+        inside, outside = np.arange(faces), faces + np.arange(len(self.walls))
+        rows = np.concatenate([self.left, self.right, self.left, self.right, self.walls])
+        columns = np.concatenate([self.left, self.right, self.right, self.left, self.walls])
+        self.coefficient = np.concatenate([inside, inside, inside, inside, outside])
+        self.sign = np.concatenate(
+            [np.ones(2 * faces), -np.ones(2 * faces), np.ones(len(self.walls))]
+        )
+        self.places = (rows, columns)
+        self.k = 1 + np.random.default_rng(0).random(faces + len(self.walls))
+        self.f = np.ones(n * n)
+
+    def solved(self, k):
+        """u by SciPy alone."""
+        return self.factored(k).solve(self.f)
+
+    def factored(self, k):
+        entries = (k[self.coefficient] * self.sign, self.places)
+        return scipy.sparse.linalg.splu(
+            scipy.sparse.coo_array(entries).tocsc(), permc_spec="MMD_AT_PLUS_A"
+        )
+
+    def loss(self, k):
+        matrix = tg.sparse.coo_array((k[self.coefficient] * self.sign, self.places))
+        u = tg.sparse.linalg.spsolve(matrix, self.f, permc_spec="MMD_AT_PLUS_A")
+        return np.mean(u**2)
+
+    def gradient(self):
+        return tg.grad(self.loss)(self.k)
+
+    def by_hand(self):
+        """The adjoint method, written out."""
+        lu = self.factored(self.k)
+        u = lu.solve(self.f)
+        adjoint = lu.solve(2 * u / u.size, "T")
+        rows, columns = self.places
+        entries = -adjoint[rows] * u[columns] * self.sign
+        return np.bincount(self.coefficient, entries, minlength=len(self.k))
+
+
+def brusselator(n):
+    """The right side of the Brusselator on n x n points, as a function of both concentrations."""
+    a = 0.02 * (n + 1) ** 2
+
+    def lap(a):
+        return np.roll(a, 1, 0) + np.roll(a, -1, 0) + np.roll(a, 1, 1) + np.roll(a, -1, 1) - 4 * a
+
+    def f(state):
+        u, v = np.reshape(state, (2, n, n))
+        return np.stack(
+            [1 + u * u * v - 4.4 * u + a * lap(u), 3.4 * u - u * u * v + a * lap(v)]
+        ).ravel()
+
+    return f, np.random.default_rng(0).uniform(1, 2, 2 * n * n)
+
+
+@pytest.mark.parametrize("what", ["solution", "by_hand", "gradient"])
+@pytest.mark.parametrize("n", SIZES)
+def test_poisson(benchmark, n, what):
+    problem = Poisson(n)
+    np.testing.assert_allclose(problem.gradient(), problem.by_hand(), rtol=1e-9, atol=1e-14)
+    runs = {
+        "solution": lambda: problem.solved(problem.k),
+        "by_hand": problem.by_hand,
+        "gradient": problem.gradient,
+    }
+    benchmark.group = f"poisson-{n * n}"
+    benchmark(runs[what])
+
+
+@pytest.mark.parametrize("sparsity", [None, "detect", "given"])
+def test_brusselator(benchmark, sparsity):
+    f, x = brusselator(32)
+    dense = tg.jacobian(f)(x)
+    pattern = tg.jacobian(f, sparsity="detect")(x) if sparsity == "given" else sparsity
+    jacobian = tg.jacobian(f, sparsity=pattern)
+    found = jacobian(x)
+    np.testing.assert_allclose(
+        found if sparsity is None else found.toarray(), dense, rtol=1e-12, atol=1e-12
+    )
+    benchmark.group = "brusselator-32"
+    benchmark(jacobian, x)
+
+
+def main():
+    """The large problem, once: seconds and peak memory of a solution and of a gradient, each in a process of its own."""
+    import json
+    import resource
+    import subprocess
+    import sys
+    import time
+
+    if len(sys.argv) > 2:
+        problem, what = Poisson(int(sys.argv[1])), sys.argv[2]
+        small = Poisson(8)  # what is imported at first use is no part of it
+        small.gradient(), small.by_hand()
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        run = {
+            "solution": lambda: problem.solved(problem.k),
+            "by_hand": problem.by_hand,
+            "gradient": problem.gradient,
+        }[what]
+        t = time.perf_counter()
+        run()
+        seconds = time.perf_counter() - t
+        memory = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+        print(
+            json.dumps(
+                {"n": problem.n**2, "what": what, "seconds": round(seconds, 2), "MB": round(memory)}
+            )
+        )
+        return
+    for n in map(int, sys.argv[1:] or (316, 1000)):
+        for what in ("solution", "by_hand", "gradient"):
+            subprocess.run([sys.executable, "-m", "bench.bench_sparse", str(n), what], check=True)
+
+
+if __name__ == "__main__":
+    main()
