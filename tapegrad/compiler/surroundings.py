@@ -78,7 +78,8 @@ WAYS = (
     ("`isinstance(x, np.ndarray)` of an argument: inside it is a tensor, as in every transform", "not seen"),
     ("what libraries and Python hold: globals, caches and settings (`np.geterr`, `sys.modules`, ABC registries), functions of theirs "
      "replaced (`np.sin = ...`), names of builtins defined anew", "not seen"),
-    ("state inside objects of compiled code other than arrays (locks, enum members); attributes read by text that is computed", "not seen"),
+    ("state inside objects of compiled code other than arrays (locks, enum members, `np.random.get_state()`); attributes read by text that "
+     "is computed, or counted (`len(vars(module))`)", "not seen"),
 )  # fmt: skip
 """Ways in which what a compiled function sees can change between two calls, and what becomes of each."""
 
