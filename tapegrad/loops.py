@@ -37,6 +37,9 @@ P = ParamSpec("P")
 R = TypeVar("R")
 Step = Callable[[Tree, Any], tuple[Tree, Tree]]
 
+COUNTED = 1 << 16
+"""Steps of a `fori_loop` above which a compiled loop counts them itself."""
+
 SEGMENT = 100
 """Steps in a segment of `while_loop` where the user named no number: how many there will be is not known."""
 
@@ -203,10 +206,24 @@ def fori_loop(
             f"fori_loop was given the bounds {lower!r} and {upper!r}, but it counts whole numbers: convert them with int()."
         )
     size = _segment(checkpoint, len(steps))
-    counted = _Counted(steps)
-    done = looped("fori_loop", (body,), lambda v, i: (body(i, v), None), init, counted, len(steps))
-    if done is not None:
-        return done[0]
+    if len(steps) > COUNTED:  # the number of a step is carried, and no array holds them all
+        done = looped(
+            "fori_loop",
+            (body,),
+            lambda s, _: ((s[0] + 1, body(s[0], s[1])), None),
+            (np.int64(steps.start), init),
+            None,
+            len(steps),
+        )
+        if done is not None:
+            return done[0][1]
+    else:
+        counted = _Counted(steps)
+        done = looped(
+            "fori_loop", (body,), lambda v, i: (body(i, v), None), init, counted, len(steps)
+        )
+        if done is not None:
+            return done[0]
     return _steps("fori_loop", lambda v, i: (body(i, v), None), init, steps, size)[0]
 
 

@@ -3052,3 +3052,48 @@ def test_reductions_of_a_number():
     for z in (np.array(2.5), np.array(-1.5), np.array(0.5)):
         assert [float(y) for y in compiled(z)] == [float(y) for y in f(z)]
     assert not compiled.report().calls
+
+
+def test_a_mask_of_a_number_runs_as_a_call():
+    """`m[m > 0]` of a number: such a mask has no axes, and broke the lowering."""
+
+    def f(x):
+        m = np.mean(x)
+        return m[m > -9.0] * 2.0
+
+    compiled = tg.compile(f)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for x in (np.arange(3.0), np.ones(3)):
+            np.testing.assert_array_equal(compiled(x), f(x))
+
+
+def test_products_of_integers():
+    y = np.broadcast_to(np.arange(3), (40, 3))
+    compiled = tg.compile(lambda x, y: (x, y @ y.T))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(2):
+            found = compiled(np.ones(2), y)[1]
+            assert found.dtype == y.dtype
+            np.testing.assert_array_equal(found, y @ y.T)
+
+
+def test_long_loops_are_machine_code_from_the_first_call_on(monkeypatch):
+    """A number that the trace asks for would take a million NumPy calls, and a `fori_loop` of many steps holds no array of their numbers."""
+    from tapegrad.compiler import rolling
+
+    made = []
+    original = rolling.callout.written
+    monkeypatch.setattr(
+        rolling.callout, "written", lambda *args: made.append(args) or original(*args)
+    )
+    n = 200_000
+    f = lambda x: tg.fori_loop(0, n, lambda i, c: c * (1 - 1e-7) + i * x * 1e-12, x)  # noqa: E731  said as a user says it
+    compiled = tg.compile(tg.value_and_grad(lambda x: f(x) ** 2 if float(f(x)) > 0 else f(x)))
+    for x in (1.0, 1.5):
+        value, slope = compiled(x)
+        c = (1 - 1e-7) ** n + sum(i * 1e-12 * (1 - 1e-7) ** (n - 1 - i) for i in range(n))
+        expected = (c * x) ** 2
+        np.testing.assert_allclose([value, slope], [expected, 2 * expected / x], rtol=1e-9)
+    assert not made

@@ -737,3 +737,27 @@ def test_cumulative_results_of_a_number_have_one_axis(name, settings):
     assert x.grad.item() == 1.0
     with pytest.raises(np.exceptions.AxisError):
         f(x, axis=1)
+
+
+@pytest.mark.parametrize("shape", [(0,), (0, 3), (3, 0)])
+@pytest.mark.parametrize("settings", [{}, {"axis": -1}, {"keepdims": True}, {"axis": None}, {"initial": 2.0}], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    "ufunc", [np.add, np.multiply, np.maximum, np.logaddexp, np.logaddexp2, np.hypot]
+)
+def test_reductions_of_nothing(ufunc, settings, shape):
+    """The identity in NumPy's shape and dtype, or NumPy's error."""
+
+    def answer(x):
+        try:
+            return ufunc.reduce(x, **settings)
+        except ValueError:
+            return None
+
+    expected, seen = answer(np.ones(shape)), []
+    tg.grad(lambda x: seen.append(answer(x)) or np.sum(x))(np.ones(shape))
+    (found,) = seen
+    assert (found is None) == (expected is None)
+    if expected is not None:
+        found = np.asarray(found.detach() if isinstance(found, tg.Tensor) else found)
+        assert found.dtype == expected.dtype
+        np.testing.assert_array_equal(found, expected)

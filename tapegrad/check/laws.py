@@ -521,7 +521,9 @@ def _hold_together(
     """Compare an engine with the sweep: the first call is the sample's, later ones have other values and layouts."""
     chosen = executors.engine()
     matrices = sample.op is not None and any(d is dominant for d in sample.op.domains)
-    mixing = not (sample.op and sample.op.elementwise)
+    mixing = (
+        not (sample.op and sample.op.elementwise) or len(set(map(np.shape, sample.variables))) > 1
+    )
     try:
         executors.set_engine("sweep")
         _answer(by_engine, sample.variables)
@@ -540,23 +542,39 @@ def _hold_together(
             far = _growth(plain, variables, expected) if found else []
             if matrices and not all(np.isfinite(part).all() for part in expected):
                 continue
+            size = _size_of_terms(sample, variables) if mixing else None
             for k, (a, b, growth) in enumerate(zip(found, expected, far, strict=True)):
-                _near(f"part {k} of {told}", a, b, growth, mixing, 1024.0 if matrices else ULPS)
+                _near(f"part {k} of {told}", a, b, growth, size, 1024.0 if matrices else ULPS)
     finally:
         executors.set_engine(chosen)
 
 
-def _near(what: str, found: Any, expected: Any, growth: Any, mixing: bool, ulps: float) -> None:
+def _size_of_terms(sample: Sample, variables: Sequence[Any]) -> float:
+    """How large the terms are of which an entry is a sum: a derivative that is small may be the difference of such.
+
+    The gradient of a softmax, s (w - <s, w>), has terms of the size of its value, and roundings of theirs.
+    """
+    value, _ = _answer(lambda *xs: [sample.at(*xs)], variables)
+    return max(map(_largest, value), default=0.0) / max(1.0, *map(_largest, variables))
+
+
+def _largest(x: Any) -> float:
+    return float(np.max(np.abs(np.where(np.isfinite(x), x, 0)), initial=0.0))
+
+
+def _near(
+    what: str, found: Any, expected: Any, growth: Any, size: float | None, ulps: float
+) -> None:
     """Raise unless two results agree to a few ulps of the expected one's condition, and in dtype and shape.
 
-    `mixing`: entries are sums of terms of others, so that the largest has a part in the rounding of each.
+    `size`: where entries are sums of terms of others, how large these terms are at least; else None. The largest entry is one, too.
     """
     eps = _ulp(expected)
     with np.errstate(all="ignore"):
-        largest = np.max(np.abs(np.where(np.isfinite(expected), expected, 0)), initial=0.0)
         off = np.abs(found - expected)
+        terms = 0.0 if size is None else max(size, _largest(expected))
         bound = (
-            ulps * (eps * np.abs(expected) + mixing * eps * largest + growth)
+            ulps * (eps * np.abs(expected) + eps * terms + growth)
             + np.finfo(np.result_type(expected, np.float32)).tiny
         )
         alike = (

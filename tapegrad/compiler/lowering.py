@@ -736,12 +736,12 @@ class Picks:
         if places:
             found[places[0] : places[0] + 1] = [slice(None)] * (len(shape) + 1 - len(found))
         found += [slice(None)] * (len(shape) - len(found))
+        if len(found) != len(shape):  # a mask without axes
+            raise Unlowered
         self.axes = tuple(i for i, p in enumerate(found) if not isinstance(p, slice))
         self.slices = tuple(p if isinstance(p, slice) else slice(None) for p in found)
         picked = [_place(arrays, found[i], shape[i]) for i in self.axes]
         self.shape = np.broadcast_shapes(*(p.shape for p in picked))
-        if len(found) != len(shape):
-            raise Unlowered
         if not self.shape:  # numbers of the program pick one place, which has no axis in the result
             self.indices = [arrays.reshape(p, (1,)) for p in picked]
             self.order = []

@@ -237,6 +237,12 @@ def _chunk_of(row: Node, turns: int) -> Node:
     return chunk
 
 
+def of_loop(loop: Loop, values: Sequence[Any]) -> Callable[..., Any] | None:
+    """A loop on operands like these as machine code; None where something in its body is a NumPy call."""
+    native = _loop(loop, [Recorded(None, "input", (), {}, (), x) for x in values], "loop")
+    return None if native is None else _as_tuple(native)
+
+
 def _as_tuple(native: Native) -> Callable[..., Any]:
     """The entry, whose only output comes without a tuple."""
     entry: Any = native.entry

@@ -52,9 +52,11 @@ def product(node: Any, operands: list[Any], settings: dict[str, Any]) -> Routine
     many = a.shape[:-2] or b.shape[:-2]
     if any(x.shape[:-2] not in ((), many) for x in operands) or not math.prod(node.shape):
         return None
-    loop = loop_of(dtype)
     (m, k), n = a.shape[-2:], b.shape[-1]
-    if loop is None or not k:
+    if COMPLEX.get(dtype, dtype) not in TYPES or not k:  # of integers the loops write sums
+        return None
+    loop = loop_of(dtype)
+    if loop is None:
         return None
     kind = TYPES[COMPLEX.get(dtype, dtype)]
     text = Caller(kind, operands=3, lengths=4, strides=9, inputs=("%a", "%b"))

@@ -48,6 +48,8 @@ TRIMS = ((0, 0), (1, 0), (0, 1), (1, 1), (2, 0), (2, 1), (0, 2), (1, 2), (2, 2))
 WIDEST = 64
 """Operands of a call above which it is no part of a loop: it is rather what joins the results of all turns."""
 LONGEST = 20_000
+LONG = 30_000
+"""NumPy calls of a loop above which machine code is worth its making (some 0.1 s), even if it runs only once."""
 MOSTLY = 20
 """A graph of so many times fewer calls is rolled well enough."""
 _NO_NUMBERS: tuple[Any, ...] = ()
@@ -90,8 +92,14 @@ class LoopCall:
         self.native: Any = None
 
     def __call__(self, *values: Any) -> Any:
-        """The slower executor: the body as NumPy calls, turn by turn."""
+        """The loop's values before there is a program: a long loop as machine code of its own, others as NumPy calls, turn by turn."""
         loop = self.loop
+        if self.run is None and loop.turns * len(loop.body.steps) >= LONG:
+            from .partition import of_loop
+
+            native = of_loop(loop, values)
+            if native is not None:
+                return native(*values)
         if self.run is None:
             self.run = callout.written(loop.body, "loop")[0]
         carried = list(values[: loop.carried])

@@ -556,7 +556,10 @@ class Traced(StandIn):
     @property
     def __class__(self) -> Any:
         """What `isinstance` sees: an array, or Python's number where it is one. NumPy's C code looks at the type and is not misled."""
-        return type(self.value) if self.node.weak else np.ndarray
+        if not self.node.weak:
+            return np.ndarray
+        later = self.later()
+        return type(later.sample if type(later) is Later else later)
 
     def frozen(self) -> Traced:
         """The value as it is now, which no write in place reaches."""
@@ -912,6 +915,8 @@ class Later:
 def _put_off(function: Any, name: str, args: tuple[Any, Any], values: list[Any]) -> Later | None:
     """The call for later, with a sample of its result; None where shape and dtype are not known without it, or it makes a view."""
     positional, settings = args
+    if function is _python_number:
+        return Later(function, args, values, function(values[0].sample), ())
     elementwise = not settings and (
         (isinstance(function, np.ufunc) and function.nout == 1 and function.signature is None)
         or (isinstance(function, OpCall) and function.op.elementwise and not function.op.view)
@@ -1403,7 +1408,8 @@ _BACK: dict[str, Callable[..., Any]] = {
     "transpose": lambda part, before, axes=None: np.transpose(part, None if axes is None else np.argsort([a % len(axes) for a in axes])),
     "swapaxes": lambda part, before, axis1, axis2: np.swapaxes(part, axis1, axis2),
     "moveaxis": lambda part, before, source, destination: np.moveaxis(part, destination, source),
-    "flip": lambda part, before, axis=None: np.flip(part, axis),
+    # A copy: the array itself lies in memory forwards, and a reshape of it is a view as before.
+    "flip": lambda part, before, axis=None: np.flip(part, axis).duplicate(),
     "reshape": _as_before, "expand_dims": _as_before, "squeeze": _as_before, "alias": _as_before,
 }  # fmt: skip
 """Of ops whose views show all entries: the array from such a view."""

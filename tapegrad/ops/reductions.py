@@ -182,7 +182,7 @@ def cumsum(g, x_shape, *, axis=None):
 
 def _logsumexp(x: np.ndarray, axis: Any = None, keepdims: bool = False) -> Any:
     """Shifted by the largest real part, so that nothing overflows; -inf where all entries are -inf."""
-    peak = np.max(np.real(x), axis=axis, keepdims=True)
+    peak = np.max(np.real(x), axis=axis, keepdims=True, initial=-np.inf)
     peak = np.where(np.isfinite(peak), peak, 0)
     with np.errstate(divide="ignore"):
         total = np.log(np.sum(np.exp(x - peak), axis=axis, keepdims=True)) + peak
@@ -207,7 +207,7 @@ def _shares(x, out, axis, keepdims):
     """
     if isinstance(out, np.ndarray | np.generic) and not np.any(np.abs(out) > 16):
         return np.exp(x - spread(out, np.shape(x), axis, keepdims))
-    peak = np.max(np.real(value_of(x)), axis=axis, keepdims=True)
+    peak = np.max(np.real(value_of(x)), axis=axis, keepdims=True, initial=-np.inf)
     peak = np.where(np.isfinite(peak), peak, 0)
     e = np.exp(x - peak)
     total = np.sum(e, axis=axis, keepdims=True)

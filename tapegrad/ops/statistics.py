@@ -220,7 +220,7 @@ def folded(
     """`ufunc.reduce`, step by step along the axis."""
     x = _cast(x, dtype)
     if ufunc is np.hypot and initial is None:
-        initial = ufunc.identity  # of one entry NumPy gives the absolute value
+        initial = 0.0  # of one entry NumPy gives the absolute value
     if not np.ndim(x) and axis in (0, -1, None):  # to NumPy a number is a row of one
         return x if initial is None else ufunc(initial, x)
     axes = (
@@ -234,9 +234,12 @@ def folded(
     (k,) = axes
     rows = _first_axis(x, k)
     n = np.shape(rows)[0]
-    if not n and initial is None:
-        return ufunc.reduce(raw(x), axis=k, keepdims=keepdims)  # NumPy's identity, or its error
-    total = rows[0] if initial is None else ufunc(initial, rows[0]) if n else initial
+    if not n:
+        if initial is None:
+            initial = ufunc.reduce(np.zeros(0, x.dtype))  # NumPy's identity, or its error
+        total = np.full(np.shape(rows)[1:], initial, x.dtype)
+    else:
+        total = rows[0] if initial is None else ufunc(initial, rows[0])
     for i in range(1, n):
         total = ufunc(total, rows[i])
     return np.expand_dims(total, k) if keepdims else total

@@ -534,7 +534,7 @@ def run(engine: Callable[[Case], None], case: Case) -> tuple[str, str]:
             return "failed", f"{type(error).__name__}: {error}"
         except tg.TapegradError as error:
             return "refused", f"{type(error).__name__}: {error}"
-        except NotImplementedError as error:
+        except (NotImplementedError, np.linalg.LinAlgError) as error:
             return "refused", f"{type(error).__name__}: {error}"
         except Exception as error:
             last = traceback.extract_tb(error.__traceback__)[-1]
