@@ -76,6 +76,12 @@ def ambient_state() -> dict[str, object]:
 
 
 @pytest.fixture
+def generated_adjoint(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Native functions go by the generated adjoint, which stands behind the program form."""
+    monkeypatch.setenv("TAPEGRAD_FORM", "0")
+
+
+@pytest.fixture
 def quiet() -> Iterator[None]:
     """Nothing is compiled in the background, so that what tracemalloc counts is the test's own memory."""
     from tapegrad.replay import builder

@@ -18,7 +18,7 @@ import pytest
 
 import tapegrad as tg
 from bench.native_models import MODELS, inputs
-from tapegrad.native import kept_bytes, release_memory, runtime
+from tapegrad.native import formed, kept_bytes, release_memory, runtime
 from tests import native_programs as programs
 from tests.native_programs import IDIOMS, REFUSED, X
 from tests.test_native_fuzz import interpreted
@@ -36,8 +36,16 @@ def difference(f, x, d, h=2e-4):
 
 @pytest.mark.parametrize("f", [*IDIOMS, programs.tables_and_spectra], ids=lambda f: f.__name__)
 def test_gradient_is_the_derivative(f, rng):
-    """<gradient, direction> is the difference quotient of the function as Python runs it, and the value is its value."""
-    value, gradient = tg.value_and_grad(tg.njit(f))(X.copy())
+    """<gradient, direction> is the difference quotient of the function as Python runs it, and the value is its value.
+
+    Of what goes by the program form, the generated adjoint has the same gradient.
+    """
+    native = tg.njit(f)
+    value, gradient = tg.value_and_grad(native)(X.copy())
+    if isinstance(native.latest, formed.ByForm):
+        other = tg.grad(tg.njit(f, mode="adjoint"))(X.copy())
+        assert gradient.dtype == other.dtype
+        assert np.allclose(gradient, other, rtol=1e-6 if f in IMPRECISE else 1e-12, atol=1e-13)
     assert np.isclose(value, f(X), rtol=1e-6 if f in IMPRECISE else 1e-12)
     d = rng.normal(size=X.size)
     tolerance = 3e-4 if f in IMPRECISE else 1e-8
@@ -339,7 +347,7 @@ def test_a_copy_under_the_name_of_the_argument(mode):
 
 
 def test_what_can_be_read_of_it():
-    f = tg.njit(programs.swapped_buffers)
+    f = tg.njit(programs.swapped_buffers, mode="adjoint")
     with pytest.raises(tg.NotDifferentiable, match="no derivative of it has been made"):
         f.explain()
     tg.grad(f)(X.copy())
@@ -350,7 +358,7 @@ def test_what_can_be_read_of_it():
 def test_a_second_compilation_is_read_from_disk():
     """Generated code is kept: another function object of the same text loads it, types included."""
     x = X.copy()
-    first, second = tg.njit(lambda_like), tg.njit(lambda_like)
+    first, second = (tg.njit(lambda_like, mode="adjoint") for _ in range(2))
     assert np.array_equal(tg.grad(first, 1)(x, 2.5), tg.grad(second, 1)(x, 2.5))
     compiled = second.latest.compiled
     assert sum(compiled.stats.cache_hits.values()) == 1
@@ -517,7 +525,7 @@ def test_powers_by_a_quotient():
 def test_one_check_makes_room_for_a_pass():
     """What a pass keeps in loops over known numbers is asked for together."""
     f, wanted = MODELS["adaptive"]
-    source = tg.njit(f).variant(inputs()["adaptive"]).derived(wanted).adjoint.source
+    source = tg.njit(f, mode="adjoint").variant(inputs()["adaptive"]).derived(wanted).adjoint.source
     assert source.count("= grown(") <= 5
     # A power is kept rather than computed again.
     assert (

@@ -168,7 +168,7 @@ def test_functions_of_numpy_are_compiled_once(monkeypatch, tmp_path):
         def on_end(self, event):
             pass
 
-    @tg.njit
+    @tg.njit(mode="adjoint")
     def f(x):
         y = np.empty(x.size)
         y[:] = x

@@ -845,6 +845,7 @@ def check(seed, gradient, text=None):
         assert np.isclose(gx @ dx + gq * dq, slope, rtol=1e-8, atol=1e-8), text
 
 
+@pytest.mark.usefixtures("generated_adjoint")
 @pytest.mark.parametrize("seed", seeds(range(FIRST, FIRST + COUNT), 4))
 def test_adjoint_equals_duals(seed):
     """<gradient, direction> is the derivative along the direction, and the value is the value."""
@@ -852,6 +853,7 @@ def test_adjoint_equals_duals(seed):
     check(seed, lambda f: interpreted(f, (X.copy(), Q), (0, 1), order))
 
 
+@pytest.mark.usefixtures("generated_adjoint")
 @pytest.mark.parametrize("seed", seeds(range(FIRST, FIRST + COUNT // 2), 3))
 def test_stencils_equal_duals(seed, monkeypatch):
     """The same, of loops that are gathered however short they are."""
@@ -860,6 +862,7 @@ def test_stencils_equal_duals(seed, monkeypatch):
     check(seed, lambda f: interpreted(f, (X.copy(), Q), (0, 1)), stencils(seed))
 
 
+@pytest.mark.usefixtures("generated_adjoint")
 @pytest.mark.parametrize("seed", seeds(range(FIRST, FIRST + COUNT // 4), 2))
 @pytest.mark.parametrize("powers", [True, False], ids=["powers", "rules by hand"])
 def test_what_the_reverse_takes_as_it_was_equals_duals(seed, powers):
@@ -896,7 +899,14 @@ def test_overloading_equals_duals(seed):
     check(seed, gradient)
 
 
+@pytest.mark.usefixtures("generated_adjoint")
 @pytest.mark.parametrize("seed", seeds(range(FIRST, FIRST + COMPILED)))
 def test_compiled_adjoint_equals_duals(seed):
     """The same, of compiled code."""
+    check(seed, lambda f: tg.value_and_grad(f, (0, 1))(X.copy(), Q))
+
+
+@pytest.mark.parametrize("seed", seeds(range(FIRST, FIRST + COMPILED)))
+def test_whichever_engine_has_it_equals_duals(seed):
+    """The same, by the program form where the program lies in it."""
     check(seed, lambda f: tg.value_and_grad(f, (0, 1))(X.copy(), Q))

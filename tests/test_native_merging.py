@@ -9,6 +9,8 @@ import tapegrad as tg
 from bench.native_models import mixture, rosenbrock
 from tapegrad.native import merging
 
+pytestmark = pytest.mark.usefixtures("generated_adjoint")
+
 G = np.random.default_rng(11)
 X, Y = G.normal(size=7), G.normal(size=7)
 

@@ -11,6 +11,8 @@ import tapegrad as tg
 from bench.native_models import burgers, heat, rosenbrock
 from tapegrad.native import merging, nests, origins
 
+pytestmark = pytest.mark.usefixtures("generated_adjoint")
+
 
 def advection(x, p, steps):
     """Unequal offsets, parameters in an array, a store that is shifted."""

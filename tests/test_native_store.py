@@ -19,7 +19,7 @@ from tapegrad.replay import cache
 
 PROGRAM = """
 import json, numpy as np, tapegrad as tg
-@tg.njit
+@tg.njit(mode="adjoint")
 def f(x):
     y = 0.5
     for i in range(x.size):

@@ -3,6 +3,7 @@
 Functions go through `mode="form"`, which refuses where it would otherwise hand over to the generated adjoint.
 """
 
+import contextlib
 import itertools
 import re
 from unittest import mock
@@ -307,7 +308,7 @@ def test_ties_share():
 
 
 def test_which_way_a_function_goes(monkeypatch):
-    """Array programs and nests go by the form where the environment says so; what has another way says why."""
+    """What lies in the form goes by it, unless the environment says no; a few numbers alone, and what lies outside, say why not."""
 
     def nest(x):
         y = x * x
@@ -315,23 +316,130 @@ def test_which_way_a_function_goes(monkeypatch):
             y[i] += y[i - 1]
         return np.sum(y)
 
-    def line(x):
+    def early(x):
         s = 0.0
         for i in range(x.size):
             s += x[i] ** 3
+            if s > 1e3:
+                break
         return s
+
+    def number(a):
+        return a * a * a
 
     x = np.arange(1.0, 5.0)
     want = tg.grad(one(nest, "adjoint"))(x)
-    for on in ("1", "0"):
-        monkeypatch.setenv("TAPEGRAD_FORM", on)
-        function = one(nest, "auto")
-        assert np.allclose(tg.grad(function)(x), want)
-        assert function.explain().startswith("engine: form" if on == "1" else "engine: adjoint")
-    monkeypatch.setenv("TAPEGRAD_FORM", "1")
-    function = one(line, "auto")
-    assert np.allclose(tg.grad(function)(x), 3 * x * x)
-    assert "the program form does not have it" in function.explain()
+    function = one(nest, "auto")
+    assert np.allclose(tg.grad(function)(x), want)
+    assert function.explain().startswith("engine: form")
+    for other, at in ((early, x), (number, 2.0)):
+        function = one(other, "auto")
+        assert np.allclose(tg.grad(function)(at), 3 * at * at)
+        assert function.explain().startswith("engine: adjoint")
+        assert "the program form does not have it" in function.explain()
+    monkeypatch.setenv("TAPEGRAD_FORM", "0")
+    function = one(nest, "auto")
+    assert np.allclose(tg.grad(function)(x), want)
+    assert function.explain().startswith("engine: adjoint")
+
+
+def test_a_fault_of_the_form_is_told_and_not_met(monkeypatch):
+    """In mode auto another engine has the function; asked for the form, and in checked mode, the fault is raised."""
+
+    def f(x):
+        return np.sum(x * x)
+
+    def faulty(*_):
+        raise ZeroDivisionError("planted")
+
+    monkeypatch.setattr(formed, "differentiated", faulty)
+    x = np.arange(3.0)
+    function = one(f, "auto")
+    assert np.allclose(tg.grad(function)(x), 2 * x)
+    assert "a fault of tapegrad" in function.explain()
+    for mode, checks in (("form", False), ("auto", True)):
+        with checking.checked() if checks else contextlib.nullcontext():
+            with pytest.raises(ZeroDivisionError):
+                tg.grad(one(f, mode))(x)
+
+
+def test_the_gradient_alone_leaves_the_value_out():
+    def total(x):
+        s = 0.0
+        for i in range(x.size):
+            s += np.sin(x[i]) * x[i]
+        return s
+
+    x, want = np.linspace(0.1, 2.0, 7), lambda x: np.sin(x) + x * np.cos(x)
+    alone = one(total)
+    for _ in range(3):  # the second call is by a shortcut
+        assert np.allclose(tg.grad(alone)(x), want(x), rtol=1e-14)
+    assert not alone.latest.valued and "returns result" not in alone.adjoint_source
+    value, found = tg.value_and_grad(alone)(x)
+    assert np.isclose(value, np.sum(np.sin(x) * x)) and np.allclose(found, want(x))
+    assert alone.latest.valued
+    assert np.allclose(tg.grad(alone)(x), want(x)) and not alone.latest.valued
+
+
+def test_complex_numbers():
+    def f(z, w):
+        out = np.empty(z.size, np.complex128)
+        for i in range(1, z.size):
+            out[i] = z[i] * z[i - 1] + w * z[i].conjugate()
+        out[0] = z[0] / w
+        return out
+
+    r = np.random.default_rng(3)
+    z, w = r.normal(size=4) + 1j * r.normal(size=4), 0.3 + 0.8j
+    g = r.normal(size=4) + 1j * r.normal(size=4)
+    found = []
+    for mode in ("form", "adjoint"):
+        out, pull = tg.vjp(one(f, mode), z, w)
+        found.append([out, *pull(g)])
+    for mine, theirs in zip(*found, strict=True):
+        assert np.allclose(mine, theirs, rtol=1e-13)
+
+
+def test_text_has_as_many_words_as_there_are_formulas():
+    """A formula that stands at two places is printed once: squares of squares have no text of 2**40 words."""
+
+    def f(x):
+        t = x[0]
+        t = t * t
+        t = t * t
+        t = t * t
+        t = t * t
+        t = t * t
+        t = t * t
+        t = t * t
+        t = t * t
+        t = t * t
+        t = t * t
+        t = t * t
+        t = t * t
+        t = t * t
+        t = t * t
+        t = t * t
+        t = t * t
+        t = t * t
+        t = t * t
+        t = t * t
+        t = t * t
+        t = t * t
+        t = t * t
+        t = t * t
+        t = t * t
+        t = t * t
+        t = t * t
+        t = t * t
+        t = t * t
+        t = t * t
+        t = t * t
+        return t  # fmt: skip
+
+    native = one(f)
+    assert tg.grad(native)(np.ones(1)) == 2.0**30
+    assert len(native.adjoint_source) < 10_000
 
 
 def test_checked_mode_tells_of_an_access_that_leaves_its_buffer():

@@ -24,6 +24,7 @@ forming    the Numba front end of the program form (`tapegrad.program`): the tre
 formulas   what its operations compute
 formed     derivatives by the form, with the adjoint behind them for what does not fit
 store      generated code on disk
+arguments  what generated code is called with
 options    what `tg.njit` may be asked for
 function   `tg.njit`: compiled variants, called from Python and from jitted code
 entry      a native function on tensors

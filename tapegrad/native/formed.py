@@ -19,32 +19,34 @@ from typing import Any
 import numpy as np
 from numba.core import types
 
+from .. import checking
 from ..compiler import jit
 from ..program.affine import ONE, Affine, affine
 from ..program.arrays import Outside
 from ..program.compiling import differentiated, prepared
 from ..program.derivative import active
 from ..program.form import Loop, Program, sites
+from ..program.grouping import without_dead
 from ..program.partials import Formless
 from ..program.running import DONE, NAN, UNFIT, Argument, Compiled
 from . import forming, inference, settling
+from .arguments import leaves_of, real_leaves
 
 _threads = threading.local()
 _DTYPES = {"f8": np.dtype(np.float64), "f4": np.dtype(np.float32)}
 
 
 def switched_on() -> bool:
-    """Whether mode "auto" takes the form where it has the function: `TAPEGRAD_FORM=1` in the environment says so."""
-    return os.environ.get("TAPEGRAD_FORM", "0") not in ("", "0")
+    """Whether mode "auto" takes the form where it has the function; `TAPEGRAD_FORM=0` in the environment says no."""
+    return os.environ.get("TAPEGRAD_FORM", "1") not in ("", "0")
 
 
 class ByForm:
     """A function's value and cotangents by some of its parameters, through the program form; raises Outside."""
 
-    valued = True
     draws = False
 
-    def __init__(self, variant: Any, positions: tuple[int, ...]) -> None:
+    def __init__(self, variant: Any, positions: tuple[int, ...], valued: bool = True) -> None:
         owner = variant.owner
         self.owner, self.variant, self.positions = owner, variant, positions
         _allowed(owner)
@@ -55,18 +57,22 @@ class ByForm:
         self.wanted = [leaf for i in positions for leaf in settling.leaves(parts[i])]
         kinds = [self.typed.types[n] for n in names]
         generic = iter(range(1 << 30))
-        shapes = [
+        self.shapes = [
             tuple(affine(f"n{next(generic)}") for _ in range(k.ndim))
             if inference.is_array(k)
             else None
             for k in kinds
         ]
-        self.generic = self._read(shapes)
+        self.generic = self._read(self.shapes)
         if any(w not in self.generic.given for w in self.wanted):
             raise Outside("A parameter with a gradient is no array or number of floats.")
-        self.mathematics = self._differentiated(self.generic)
         results = self.typed.program.results
         self.results = self.seeds = len(results)
+        self.valued = True
+        """Whether the results are computed; without them, statements go that nothing else reads."""
+        self.mathematics = self._differentiated(self.generic)
+        if not valued:
+            self._without_value()
         if not results:
             raise Outside("There is no result.")
         self.returns_tuple = self.typed.program.returns_tuple
@@ -105,9 +111,24 @@ class ByForm:
 
     def _differentiated(self, found: forming.Formed) -> Program:
         try:
-            return differentiated(found.program, [found.given[w] for w in self.wanted])
+            made = differentiated(found.program, [found.given[w] for w in self.wanted])
         except Formless as why:
             raise Outside(str(why)) from why
+        if self.valued:
+            return made
+        for b in made.outputs[: self.results]:
+            b.role = "temporary"
+        return without_dead(made.of(made.body, outputs=made.outputs[self.results :]))
+
+    def _without_value(self) -> None:
+        """Leave the results out, if that saves more than their stores: the value of a sum whose derivative does not read it."""
+        self.valued = False
+        lean = self._differentiated(self._read(self.shapes))
+        counts = (sum(s.write for s in sites(p.body)) for p in (self.mathematics, lean))
+        if next(counts) - next(counts) > self.results:
+            self.mathematics = lean
+        else:
+            self.valued = True
 
     # ------------------------------------------------------------------------------------------ calls
 
@@ -128,26 +149,31 @@ class ByForm:
 
     def run(self, args: tuple[Any, ...], seeds: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
         """(value, cotangents of the wanted parameters) for given cotangents of the results."""
-        flat = [_plain(a) for a in _leaves(args)] if self.tuples else [_plain(a) for a in args]
-        if not self.generic.written or not self._shares(flat):
+        flat = list(map(_plain, real_leaves(args) if self.tuples else args))
+        if not self.generic.written or not self._shares(args, flat):
             found = None if self.latest is None else self.latest.run(flat, seeds)
+            if found is None:
+                program = self._program(flat)
+                if program is not None:
+                    self.latest = program
+                    found = program.run(flat, seeds)
             if found is not None:
-                return found
-            program = self._program(flat)
-            if program is not None:
-                self.latest = program
-                found = program.run(flat, seeds)
-                if found is not None:
+                if len(found[1]) == len(self.positions):
                     return found
+                return found[0], tuple(self.variant.joined(self.positions, found[1]))
         return self.other.run(args, self.seeds_of_other(seeds))  # type: ignore[no-any-return]
 
-    def _shares(self, flat: Sequence[Any]) -> bool:
-        """Whether an argument that is written to shares memory with another: that is for the other engine to refuse."""
+    def _shares(self, args: Sequence[Any], flat: Sequence[Any]) -> bool:
+        """Whether an argument that is written to may share memory with another: that is for the other engine to refuse."""
+        given = leaves_of(args) if self.tuples else args
+        if len(given) < len(flat):  # parts of complex arrays are copies, which do not show it
+            arrays = [a for a in given if isinstance(a, np.ndarray)]
+            return any(np.may_share_memory(a, b) for k, a in enumerate(arrays) for b in arrays[:k])
         names = self.typed.program.params
         return any(
-            np.may_share_memory(flat[names.index(w)], b)
+            np.may_share_memory(given[names.index(w)], b)
             for w in self.generic.written
-            for k, b in enumerate(flat)
+            for k, b in enumerate(given)
             if isinstance(b, np.ndarray) and k != names.index(w)
         )
 
@@ -163,6 +189,10 @@ class ByForm:
                         found = _Program(self, key)
                     except Outside as why:
                         found = str(why)
+                    except Exception as fault:
+                        if self.owner.mode == "form" or checking.on():
+                            raise
+                        found = told(fault)
                     self.programs[key] = found
         return found if isinstance(found, _Program) else None
 
@@ -171,13 +201,14 @@ class ByForm:
         if self.tuples or self.generic.written or self.latest is None:
             return None
         program, number, like = self.latest, np.float64, np.empty_like
-        run, fast, places = program.run, program.call, [k for k, b in program.barred if b.extents]
-        plain = program.number and len(places) == len(program.barred)
-        needed, nothing, threads = program.compiled.scratch, np.empty(0), _threads
+        run, fast = program.run, program.call
+        places = [k if b.extents else None for k, b in program.barred]
+        plain, numbers, valued = program.number or not self.valued, None in places, self.valued
+        needed, nothing, threads, room = program.compiled.scratch, np.empty(0), _threads, np.empty
 
         def call(*args: Any) -> Any:
             if plain:
-                bars = [like(args[k]) for k in places]
+                bars = [room(()) if k is None else like(args[k]) for k in places]
                 held: Any = nothing
                 if needed:
                     held = getattr(threads, "scratch", None)
@@ -187,12 +218,15 @@ class ByForm:
                 value = fast(*args, 1.0, *bars, held)
                 if needed:
                     threads.scratch = held
-                if type(value) is float:
-                    return number(value), tuple(bars) if several else bars[0]
+                if type(value) is float or (value == DONE and not valued):
+                    if numbers:
+                        bars = [b if b.shape else float(b) for b in bars]
+                    return number(value) if valued else None, tuple(bars) if several else bars[0]
             found = run(args, (1.0,))
             if found is None:
                 raise TypeError("arguments of another kind")
-            return number(found[0]), found[1] if several else found[1][0]
+            value = number(found[0]) if valued else None
+            return value, found[1] if several else found[1][0]
 
         return call
 
@@ -249,18 +283,17 @@ class _Program:
             self.given.append(Argument(b) if b is not None else Argument(None, p))
         self.given += [Argument(b) for n, b in inputs.items() if n.startswith("seed_")]
         outputs = self.mathematics.outputs
-        self.number = of.scalar and self.mathematics.outputs[0].dtype == "f8"
+        results = outputs[: of.results] if of.valued else []
+        self.number = bool(results) and of.scalar and results[0].dtype == "f8"
         self.barred = [
             (of.typed.program.params.index(w), b)
-            for w, b in zip(of.wanted, outputs[of.results :], strict=True)
+            for w, b in zip(of.wanted, outputs[len(results) :], strict=True)
         ]
         watched = [b for _, b in self.barred] if self.ready.strong else []
         self.compiled = Compiled(self.ready.program, self.given, self.number, watched)
         self.guarded: Compiled | None = None
         self.call = self.compiled.call
-        self.valued = (
-            [] if self.number else [(b.extents, _DTYPES[b.dtype]) for b in outputs[: of.results]]
-        )
+        self.valued = [] if self.number else [(b.extents, _DTYPES[b.dtype]) for b in results]
 
     def run(self, args: Sequence[Any], seeds: Sequence[Any]) -> tuple[Any, tuple[Any, ...]] | None:
         """(value or values of the results, cotangents); None where the arguments do not fit."""
@@ -276,9 +309,11 @@ class _Program:
         if type(found) is int:
             if found != DONE:
                 return None
-            found = tuple(v if v.shape else v[()] for v in values)
-            if not self.of.returns_tuple:
-                (found,) = found
+            found = None
+            if self.of.valued:
+                found = tuple(v if v.shape else v[()] for v in values)
+                if not self.of.returns_tuple:
+                    (found,) = found
         return found, tuple(b if b.shape else float(b) for b in bars)
 
     def _guard(self) -> Compiled:
@@ -332,18 +367,17 @@ def _allowed(owner: Any) -> None:
         raise Outside("Entries of compiled programs do not work in this Python.")
 
 
+def told(fault: Exception) -> str:
+    """Why another engine has a function that the form failed on. In checked mode, and where the form is asked for, it is raised."""
+    return f"a fault of tapegrad, which may be reported: {type(fault).__name__}: {fault}"
+
+
 def is_worthwhile(program: Program) -> bool:
-    """Whether a program has arrays' statements, or loops in loops: there the form is faster than the generated adjoint."""
-
-    def deep(body: Sequence[Any], depth: int) -> bool:
-        return any(
-            deep(s.body, depth + 1)
-            if isinstance(s, Loop)
-            else depth + len(s.axes) > 1 or bool(s.axes)
-            for s in body
-        )
-
-    return deep(program.body, 0)
+    """Whether a program has arrays or loops. Of a few numbers alone the generated adjoint is called faster: Numba takes and gives numbers
+    without an object for each."""
+    return any(b.extents for b in program.inputs) or any(
+        isinstance(s, Loop) or s.axes for s in program.body
+    )
 
 
 def pattern(flat: Sequence[Any]) -> tuple[Any, ...]:
@@ -367,13 +401,6 @@ def _plain(a: Any) -> Any:
     if isinstance(a, np.ndarray):
         return a if a.flags.c_contiguous and a.flags.aligned else np.ascontiguousarray(a)
     return int(a) if isinstance(a, np.integer) else a
-
-
-def _leaves(args: Sequence[Any]) -> list[Any]:
-    found: list[Any] = []
-    for a in args:
-        found += _leaves(a) if isinstance(a, tuple) else [a]
-    return found
 
 
 def kept_bytes() -> int:

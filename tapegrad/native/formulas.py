@@ -165,6 +165,12 @@ class Formulas:
             return self._reduced(op, rule, dtype)
         if rule in ("@", "np.dot"):
             return self._matmul(self._value(args[0]), self._value(args[1]), dtype)
+        if rule == "np.outer" and len(args) == 2:
+            a, b = map(self._value, args)
+            if len(a.shape) != 1 or len(b.shape) != 1:
+                raise Outside("an outer product of what is no vector")
+            column = remapped(a, (*a.shape, ONE), lambda index: index[:1])
+            return self._applied("multiply", [column, b], dtype)
         if rule == "np.where" and len(args) == 3:
             condition, a, b = map(self._value, args)
             if condition.dtype != B1:
@@ -201,6 +207,8 @@ class Formulas:
         if rule == ".shape":
             return a.shape[int(op.form.rsplit("[", 1)[1].rstrip("]"))]
         if rule == "len":
+            if len(op.args) > 1 or not a.shape:
+                raise Outside("the length of what is no array")
             return a.shape[0]
         whole: Any = ONE
         for n in a.shape:

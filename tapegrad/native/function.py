@@ -42,6 +42,7 @@ from . import (
     store,
     tangent,
 )
+from .arguments import joined, leaves_of, real_leaves
 from .complaints import COMPLAINTS, complains, interrupted, retold
 from .inference import load
 from .lowering import Custom, python_function
@@ -276,10 +277,11 @@ class NativeFunction(Generic[P, R]):
 
     @property
     def adjoint_source(self) -> str:
-        """The generated adjoint as Python, of the derivative that was made last; of an overloaded function, what drives it.
+        """The generated adjoint as Python, of the derivative that was made last; of the program form, its statements; of an overloaded
+        function, what drives it.
 
         >>> import numpy as np, tapegrad as tg
-        >>> @tg.njit
+        >>> @tg.njit(mode="adjoint")
         ... def area(r):
         ...     return np.pi * r * r
         >>> tg.grad(area)(1.0) == 2 * np.pi
@@ -392,8 +394,9 @@ class Variant:
                     with compiling():
                         found = self._derived[key] = self._made(positions, valued)
                     if not valued and found.valued:
-                        self._derived[positions, True] = found
-                    elif valued and not (isinstance(found, Derived) and found.adjoint.sole):
+                        found = self._derived.setdefault((positions, True), found)
+                        self._derived[key] = found
+                    elif valued and not _spares(found):
                         self._derived[positions, False] = found
         self.owner.latest = found
         return found
@@ -407,7 +410,7 @@ class Variant:
             return self.overloaded(positions, 'mode="overload" asks for it')
         if mode == "form" or (mode == "auto" and formed.switched_on()):
             try:
-                found = formed.ByForm(self, positions)
+                found = formed.ByForm(self, positions, valued)
                 if mode == "form" or formed.is_worthwhile(found.generic.program):
                     return found
                 self.outside = "its loops and arrays are too few to gain by it"
@@ -422,6 +425,10 @@ class Variant:
                 if mode == "form":
                     raise
                 self.outside = str(refused)
+            except Exception as fault:
+                if mode == "form" or checking.on():
+                    raise
+                self.outside = formed.told(fault)
         return self.transformed(positions, valued)
 
     def transformed(self, positions: tuple[int, ...], valued: bool) -> Derived | Overloaded:
@@ -671,6 +678,11 @@ class Variant:
             shape = np.shape(full[made.params.index(p)])
             results.append(moved[at][0] if at in moved else np.zeros(shape))
         return self.joined(positions, results)
+
+
+def _spares(found: Derived | Overloaded | formed.ByForm) -> bool:
+    """Whether the gradient alone may take less than value and gradient."""
+    return isinstance(found, formed.ByForm) or (isinstance(found, Derived) and found.adjoint.sole)
 
 
 def _leaves_at(typed: settling.Typed, positions: tuple[int, ...]) -> list[str]:
@@ -1212,36 +1224,6 @@ def refuse_shared(function: NativeFunction, given: Sequence[Any]) -> None:
             )
 
 
-def leaves_of(args: Any) -> list[Any]:
-    """Arguments with tuples flattened."""
-    found = []
-    for a in args:
-        found += leaves_of(a) if isinstance(a, tuple) else [a]
-    return found
-
-
-def real_leaves(args: Any) -> list[Any]:
-    """The same as generated code takes them: complex ones in two parts."""
-    found: list[Any] = []
-    for a in leaves_of(args):
-        if isinstance(a, complex | np.complexfloating):
-            found += [float(a.real), float(a.imag)]
-        elif isinstance(a, np.ndarray) and a.dtype.kind == "c":
-            found += [np.ascontiguousarray(a.real), np.ascontiguousarray(a.imag)]
-        else:
-            found.append(a)
-    return found
-
-
-def joined(re: Any, im: Any) -> Any:
-    """Complex numbers from their parts; re + 1j * im would multiply infinities by zero."""
-    if not isinstance(re, np.ndarray):
-        return complex(re, im)
-    whole = np.empty(re.shape, np.complex128)
-    whole.real, whole.imag = re, im
-    return whole
-
-
 # ------------------------------------------------------------------------------------------------- interface
 
 _foreign: weakref.WeakKeyDictionary[Any, NativeFunction] = weakref.WeakKeyDictionary()
@@ -1270,8 +1252,9 @@ def njit(f: Any = None, /, **options: Any) -> Any:
     for the argument types that come. What has no rule raises NotDifferentiable naming file, line and expression.
 
     `mode` chooses the engine: "adjoint" (generated code, the fast one), "overload" (the function runs on numbers that record
-    each operation, which takes more of the language), "form" (array programs and nests of loops as one program of machine code, and
-    an error for what lies outside) or "auto", overloading where the transformation refuses. `f.explain()` tells which it was.
+    each operation, which takes more of the language), "form" (arrays and loops over ranges as one program of machine code, the fastest,
+    and an error for what lies outside) or "auto": the form for what lies in it, else generated code, and overloading where that refuses.
+    `f.explain()` tells which it was, and why. TAPEGRAD_FORM=0 in the environment leaves the form out.
 
     `memory_limit` bounds, in bytes, what a stack of the reverse sweep may take (default: three quarters of the memory).
     With `parallel=True`, threads share derivatives of loops over `prange` where it is shown that passes do not meet in it; `f.explain()`

@@ -55,7 +55,6 @@ Not yet in the form, each tried against it:
 - index arrays: an access whose index has a term that is a load. Order answers "perhaps" for that dimension, sums into it commute
   unless told otherwise, `=` into it saves every element that it overwrites. `Access.index` becomes a tuple of affine or loaded
   indices; affine ones keep all proofs.
-- complex numbers: pairs of buffers, as `native.pairs` dissolves them already in front of the form; the form stays real.
 - forward mode: the tangent of a statement is a statement over the same axes with the tangents' stores beside the values'; nothing is
   kept, nothing turned round. It shares `partials`; `cotangents` gets a sibling that goes upwards.
 - second order: the gradient is a program of statements, so forward mode of it is the Hessian's product. Reverse of reverse

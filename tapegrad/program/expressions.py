@@ -46,14 +46,21 @@ class Expr:
         return self.args[0]  # type: ignore[no-any-return]
 
     def __str__(self) -> str:
-        sign = _SIGNS.get(self.op)
-        if sign:
-            return f"({self.args[0]} {sign} {self.args[1]})"
-        if self.op == "const":
-            return f"{self.args[0]:g}"
-        if self.op in ("load", "number"):
-            return str(self.args[0])
-        return f"{self.op}({', '.join(map(str, self.args))})"
+        texts: dict[Expr, str] = {}
+        for n in nodes([self]):
+            texts[n] = spelled(n, texts)
+        return texts[self]
+
+
+def spelled(n: Expr, texts: Mapping[Expr, str]) -> str:
+    """A node in words, from those of its operands."""
+    given = [texts[a] if isinstance(a, Expr) else str(a) for a in n.args]
+    sign = _SIGNS.get(n.op)
+    if sign:
+        return f"({given[0]} {sign} {given[1]})"
+    if n.op == "const":
+        return f"{n.args[0]:g}"
+    return given[0] if n.op in ("load", "number") else f"{n.op}({', '.join(given)})"
 
 
 _SIGNS = {

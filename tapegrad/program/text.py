@@ -1,10 +1,16 @@
-"""The form as text for people: one statement or store a line, loops indented, what is assumed of the sizes at the top."""
+"""The form as text for people: one statement or store a line, loops indented, what is assumed of the sizes at the top.
+
+A formula that stands at several places of a statement has a name, `e1` or so, in a line before it: a statement prints in as many words as
+it has nodes.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+from .expressions import Expr, nodes, spelled
 from .form import Buffer, Loop, Program, Range, Statement, Store, buffers
 
 
@@ -31,14 +37,29 @@ def _lines(body: list[Any], indent: str) -> Iterator[str]:
             yield from _lines(s.body, indent + "    ")
         elif isinstance(s, Statement):
             where = f"  for {', '.join(map(_range, s.axes))}" if s.axes else ""
-            yield f"{indent}{'; '.join(map(_store, s.stores))}{where}"
+            *named, last = _stores(s.stores)
+            yield from (indent + line for line in named)
+            yield f"{indent}{last}{where}"
         else:
-            yield indent + _store(s)
+            yield from (indent + line for line in _stores([s]))
 
 
 def _range(r: Range) -> str:
     return f"{r.var} in {r.lo} .. {r.hi}{' downwards' if r.step < 0 else ''}"
 
 
-def _store(s: Store) -> str:
-    return f"{s.target} {s.mode} {s.value}"
+def _stores(stores: list[Store]) -> Iterator[str]:
+    """Named formulas, a line each, then the stores in one line."""
+    roots = [s.value for s in stores]
+    every = nodes(roots)
+    uses = Counter(a for n in every for a in n.args if isinstance(a, Expr))
+    uses.update(roots)
+    texts: dict[Expr, str] = {}
+    count = 0
+    for n in every:
+        texts[n] = spelled(n, texts)
+        if uses[n] > 1 and any(isinstance(a, Expr) for a in n.args):
+            count += 1
+            yield f"e{count} = {texts[n]}"
+            texts[n] = f"e{count}"
+    yield "; ".join(f"{s.target} {s.mode} {texts[s.value]}" for s in stores)

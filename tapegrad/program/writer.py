@@ -76,6 +76,9 @@ class Writer:
         self.vars = {s: f"%size{k}" for k, s in enumerate(program.sizes)}
         self.strides: dict[Buffer, list[str]] = {}
         self.groups: list[str] = []
+        self.memo: dict[Expr, Value] = {}
+        self.readers: dict[Buffer, list[Expr]] = {}
+        """Formulas in `memo`, by what they read."""
         self.checked = checking.on()
         self.checks: list[str] = []
         """The accesses that are checked, as people read them."""
@@ -158,13 +161,16 @@ class Writer:
 
     # ------------------------------------------------------------------------------------------ formulas
 
-    def value(self, e: Expr, memo: dict[Expr, Value]) -> Value:
-        found = memo.get(e)
+    def value(self, e: Expr) -> Value:
+        """What a formula is here: computed once in a straight line of stores, as long as what it reads stays the same."""
+        found = self.memo.get(e)
         if found is None:
-            found = memo[e] = self._operation(e, memo)
+            found = self.memo[e] = self._operation(e)
+            for b in {leaf.access.buffer for leaf in e.loads}:
+                self.readers.setdefault(b, []).append(e)
         return found
 
-    def _operation(self, e: Expr, memo: dict[Expr, Value]) -> Value:
+    def _operation(self, e: Expr) -> Value:
         code, element = self.code, "i1" if e.dtype == B1 else ELEMENT[e.dtype]
         if e.op == "const":
             return code.constant(e.args[0], element)
@@ -172,7 +178,7 @@ class Writer:
             return self._read(e.access)
         if e.op == "number":
             return code.emit(f"sitofp i64 {self.whole(e.args[0])} to {element}", element)
-        args = [self.value(a, memo) for a in e.args]
+        args = [self.value(a) for a in e.args]
         if e.op == "cast":
             (x,) = args
             return x if x.element == element else widened(x) if element == "double" else narrowed(x)
@@ -204,7 +210,7 @@ class Writer:
     # ------------------------------------------------------------------------------------------ stores and loops
 
     def _store(self, s: Store) -> None:
-        value = self.value(s.value, {})
+        value = self.value(s.value)
         if s.mode == "+=":
             free = "reassoc nsz " if s.target.buffer.is_register else ""
             old = self._read(s.target)
@@ -215,6 +221,22 @@ class Writer:
             word = {"max=": "maximum", "min=": "minimum"}[s.mode]
             value = self.code.intrinsic(word, self._read(s.target), value)
         self._write(s.target, value)
+        self._spoil(s.target)
+
+    def _spoil(self, a: Access) -> None:
+        """An element has another value from here on, so that what was computed from it is computed again."""
+        kept = []
+        for n in self.readers.pop(a.buffer, ()):
+            if any(_may_be_one(leaf.access, a) for leaf in n.loads):
+                self.memo.pop(n, None)
+            elif n in self.memo:
+                kept.append(n)
+        if kept:
+            self.readers[a.buffer] = kept
+
+    def _forget(self) -> None:
+        """A loop begins or ends: what was computed may be of another iteration."""
+        self.memo, self.readers = {}, {}
 
     def _loop(self, s: Loop, depth: int) -> None:
         self.code._count += 1
@@ -263,7 +285,9 @@ class Writer:
     def _body(self, body: list[Any], depth: int = 0) -> None:
         for s in body:
             if isinstance(s, Loop):
+                self._forget()
                 self._loop(s, depth + 1)
+                self._forget()
             else:
                 self._store(s)
 
@@ -300,6 +324,14 @@ class Writer:
                 f'@llvm.compiler.used = appending global [{count} x ptr] [{listed}], section "llvm.metadata"'
             )
         return vecmath.join(*self.code.texts.values(), *extra, work) + "\n".join(self.meta) + "\n"
+
+
+def _may_be_one(a: Access, b: Access) -> bool:
+    """Whether two accesses of one iteration may be the same element, by their distance alone."""
+    if a.buffer is not b.buffer:
+        return False
+    apart = (i - j for i, j in zip(a.index, b.index, strict=True))
+    return not any(d.const and not d.terms for d in apart)
 
 
 def written(program: Program, guarded: bool = False) -> tuple[str, list[Buffer]]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import os
 import random
 from collections.abc import Callable
 from typing import Any
+from unittest import mock
 
 import numba
 import numpy as np
@@ -27,6 +29,10 @@ PLAIN = {
     **programs.CONSTANTS,
 }
 JITTED = {**PLAIN, "jit": tg.njit, "prange": numba.prange, **programs.RULES}
+
+
+_generated = mock.patch.dict(os.environ, TAPEGRAD_FORM="0")
+"""Without the program form, which would have some of the programs."""
 
 
 def write(number: int) -> Program:
@@ -104,6 +110,19 @@ def numba_takes(case: Case, f: Any) -> None:
         raise Unclear(f"Numba refuses: {type(error).__name__}") from None
 
 
+def form(case: Case) -> None:
+    """The program form, at three points and in other layouts; programs outside it say so."""
+    f = jitted(case, mode="form")
+    numba_takes(case, f)
+    try:
+        judged(case, f, [(0, False), (1, False), (2, True)])
+    except tg.NotDifferentiable as error:
+        if "outside the program form" not in str(error):
+            raise
+        raise Unclear("the program lies outside the form") from None
+
+
+@_generated
 def adjoint(case: Case) -> None:
     """The generated adjoint as compiled code, at three points and in other layouts."""
     f = jitted(case)
@@ -117,6 +136,7 @@ def overload(case: Case) -> None:
     judged(case, tg.njit(f.py_func, mode="overload"), [(0, False), (1, False), (2, True)])
 
 
+@_generated
 def interpreted(case: Case) -> None:
     """The generated adjoint as Python runs it: no compilation, so most programs meet this."""
     f = jitted(case)
@@ -159,5 +179,5 @@ def tangent(case: Case) -> None:
         raise Wrong(f"native jvp: {float(got)!r}, differences give {slope[0]!r} within {off:.2g}")
 
 
-NATIVE = {f.__name__: f for f in (interpreted, adjoint, tangent, overload)}
-SHARES = {"interpreted": 1.0, "adjoint": 0.02, "tangent": 0.01, "overload": 0.01}
+NATIVE = {f.__name__: f for f in (interpreted, form, adjoint, tangent, overload)}
+SHARES = {"interpreted": 1.0, "form": 0.2, "adjoint": 0.02, "tangent": 0.01, "overload": 0.01}

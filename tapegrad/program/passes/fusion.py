@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..affine import Affine
+from ..expressions import Expr, nodes
 from ..form import Loop, Range, Site, Store, sites
 from .registers import parallel_in_registers
 from .scope import Path, Scope, found, innermost, meeting, renamed, reordered
@@ -62,9 +63,34 @@ def together(a: Loop, b: Loop, path: Path, scope: Scope) -> Loop | None:
         return None
     if innermost(a) and innermost(b):
         before = [scope.remembered(parallel_in_registers, x, path) for x in (a, b)]
-        if any(before) and not (all(before) and parallel_in_registers(loop, path, scope)):
+        still = all(before) and parallel_in_registers(loop, path, scope)
+        if any(before) and not still and not _mostly_shared(a.body, second, before):
             return None
     return loop
+
+
+DEAR = frozenset(
+    """exp exp2 expm1 log log2 log10 log1p sin cos tan sinh cosh tanh arcsin arccos arctan arcsinh arccosh arctanh arctan2 hypot cbrt
+    power""".split()
+)
+LANES = 4
+"""How many times faster a parallel loop is, about."""
+
+
+def _mostly_shared(first: list[Any], second: list[Any], parallel: list[bool]) -> bool:
+    """Whether a parallel loop computes again what the other one computes, so that apart they take longer than one serial loop."""
+    if all(parallel):
+        return False
+    ours, theirs = (
+        {n for n in nodes(s.value for s in body) if n.args and n.op not in ("load", "const")}
+        for body in (first, second)
+    )
+    mine, other = (ours, theirs) if parallel[0] else (theirs, ours)
+
+    def cost(some: set[Expr]) -> int:
+        return sum(20 if n.op in DEAR else 1 for n in some)
+
+    return bool(mine & other) and LANES * cost(mine - other) < cost(mine)
 
 
 def _along(loop: Loop, at: Affine) -> set[Any]:
