@@ -477,7 +477,7 @@ def test_it_prints_as_the_statements_it_is_made_of():
         return np.sum(y)
 
     native = one(f)
-    tg.grad(native)(np.ones(4))
+    tg.value_and_grad(native)(np.ones(4))
     wanted = r"y\[(i\.\d+) \+ 1\] = \(y\[\1\] \* 3\)  for \1 in 0 \.\. n1 - 1\n"
     assert re.search(wanted, native.adjoint_source)
     assert native.explain().startswith("engine: form")
