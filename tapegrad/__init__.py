@@ -89,6 +89,7 @@ _LAZY = {
     "hessian_tensor_product": ".interop.hips",
     "hessian_vector_product": ".interop.hips",
     "holomorphic_grad": ".interop.hips",
+    "integrate": "",
     "interpolate": "",
     "least_squares": ".interop.solvers",
     "make_ggnvp": ".interop.hips",
@@ -168,7 +169,7 @@ def __getattr__(name: str) -> object:
 
 
 _PUBLIC_MODULES = {
-    "autograd", "check", "dask", "fft", "interpolate", "linalg", "native", "numpy", "optim", "optimize", "signal", "sparse",
+    "autograd", "check", "dask", "fft", "integrate", "interpolate", "linalg", "native", "numpy", "optim", "optimize", "signal", "sparse",
     "spatial", "special", "stats",
 }  # fmt: skip
 

@@ -19,6 +19,7 @@ MODULES = (
     "linalg",
     "fft",
     "signal",
+    "integrate",
     "interpolate",
     "spatial",
     "spatial.distance",
@@ -69,7 +70,6 @@ INSTEAD = {
     "approx_fprime":   "write tg.grad(f)(x), which is exact; tg.check_gradient(f, x) measures",
     "leastsq":         "write tg.least_squares(f, x0)",
     "fsolve":          "write tg.root(f, x0)",
-    "solve_ivp":       "write tg.odeint(f, y0, t, args, tfirst=True), or the steps: a Python loop, tg.scan, or a loop in tg.njit",
     "quad":            "write a rule with fixed nodes, such as np.trapezoid, or np.polynomial.legendre.leggauss and a sum",
     # PyTorch
     "nn":              "there are no layers: write the model with NumPy's functions, and tg.Parameter",
@@ -101,8 +101,8 @@ INSTEAD = {
 
 
 AREAS = {
-    "scipy.integrate": "tg.odeint solves differential equations; else write the steps with NumPy's functions (a Python loop, tg.scan), or "
-    "as a loop in tg.njit",
+    "scipy.integrate": "tg.integrate has its integrals and solvers of initial value problems; write others with NumPy's functions (a "
+    "Python loop, tg.scan), or as a loop in tg.njit",
     "scipy.interpolate": "tg.interpolate has cubic and B-splines, tables on lines and grids, radial bases and triangulations",
     "scipy.optimize": "tg.minimize, tg.least_squares, tg.root, tg.root_scalar and others in tg.optimize give SciPy's solvers their "
     "derivatives, and what they find is differentiable; tg.custom_root takes any other solver",
@@ -163,6 +163,7 @@ def met(frame: FrameType | None) -> str:
         "special",
         "stats",
         "signal",
+        "integrate",
         "interpolate",
         "spatial",
         "spatial.distance",

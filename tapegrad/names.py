@@ -27,6 +27,7 @@ PLACES: dict[str, tuple[str, ...]] = {
     "tapegrad.interpolate": ("scipy.interpolate",),
     "tapegrad.spatial": ("scipy.spatial",),
     "tapegrad.spatial.distance": ("scipy.spatial.distance",),
+    "tapegrad.integrate": ("scipy.integrate",),
     "tapegrad.optimize": (),
     "tapegrad.sparse": ("scipy.sparse",),
     "tapegrad.sparse.linalg": ("scipy.sparse.linalg",),

@@ -79,10 +79,25 @@ def _pushed(given: Any, xs: Any, out: Any, *, of: Any) -> Any:
     return of.push(given, xs)
 
 
+def _pushed_together(given: Any, xs: Any, out: Any, *, of: Any) -> Any:
+    """Several directions at once, along a first axis of the tangents."""
+    together = getattr(of, "push_together", None)
+    if together is not None:
+        return together(given, xs)
+    width = next(len(t) for t in given if t is not None)
+    return np.stack(
+        [of.push([None if t is None else t[i] for t in given], xs) for i in range(width)]
+    )
+
+
+_pushed.directions = _pushed_together  # type: ignore[attr-defined]
+
+
 def op_of_calls(name: str, doc: str, *, pushes: bool = False) -> Any:
     """Declare an op whose entries hold their own rules: `of.evaluate(values)` and `of.pull(g, operands, wanted)`.
 
-    With `pushes`, `of.push(tangents, operands)` is the JVP; else the VJP, transposed.
+    With `pushes`, `of.push(tangents, operands)` is the JVP, and `of.push_together`, if there is one, that of several directions at once,
+    along a first axis of the tangents; else the VJP, transposed.
     """
 
     def pull(g: Any, xs: Any, wanted: Any, *, of: Any) -> Any:

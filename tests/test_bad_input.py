@@ -608,6 +608,10 @@ def square_sum(x):
     return np.sum(x * x)
 
 
+def minus(t, y):
+    return -y
+
+
 def adds_up(carry, x):
     return carry + x, None
 
@@ -670,6 +674,14 @@ LOOPS = {
     "fori_loop to text": (lambda b: tg.fori_loop("a", 2, lambda i, c: c, 1.0), TypeError, "whole numbers"),
     "fori_loop to nan": (lambda b: tg.fori_loop(0, np.nan, lambda i, c: c, 1.0), TypeError, "whole numbers"),
     "odeint of numbers": (lambda b: tg.odeint(1.0, 1.0, [0.0, 1.0]), TypeError, "pass a function"),
+    "solve_ivp of numbers": (lambda b: tg.integrate.solve_ivp(1.0, (0, 1), ONES), TypeError, "pass a function"),
+    "solve_ivp over one time": (lambda b: tg.integrate.solve_ivp(minus, (1.0,), ONES), ValueError, "the first and the last"),
+    "solve_ivp from text": (lambda b: tg.integrate.solve_ivp(minus, (0, 1), "a"), TypeError, "y0 without numbers"),
+    "solve_ivp by another method": (lambda b: tg.integrate.solve_ivp(minus, (0, 1), ONES, "RK5"), ValueError, "one of RK23.*Tsit5"),
+    "solve_ivp without return": (lambda b: tg.integrate.solve_ivp(lambda t, y: None, (0, 1), ONES), TypeError, "end with a return"),
+    "solve_ivp to another shape": (lambda b: tg.integrate.solve_ivp(lambda t, y: ONES[:2], (0, 1), {"a": ONES}), ValueError, "structure"),
+    "solve_ivp of one argument": (lambda b: tg.integrate.solve_ivp(minus, (0, 1), ONES, args=3.0), TypeError, "it is a tuple"),
+    "solve_ivp, an event of text": (lambda b: tg.integrate.solve_ivp(minus, (0, 1), ONES, events="a"), TypeError, "pass a function"),
     "cond of nothing": (lambda b: tg.cond(None, abs, abs, 1.0), TypeError, "forget its return"),
     "cond of text": (lambda b: tg.cond("yes", abs, abs, 1.0), TypeError, "a number or a boolean"),
     "cond of a function": (lambda b: tg.cond(lambda: False, abs, abs, 1.0), TypeError, "a number or a boolean"),
@@ -998,7 +1010,7 @@ WITHOUT_ROW = {
     "errors and results, which the library makes": "CheckedAccessError GradcheckError GradientLost GraphError IndependentValue "
     "NotDifferentiable "
     "NotFinite TapegradError TraceError Tape Tensor AdjointCheck GradientCheck Report NativeFunction",
-    "modules": "autograd check fft interpolate linalg lr_scheduler native numpy optim optimize signal sparse spatial special stats",
+    "modules": "autograd check fft integrate interpolate linalg lr_scheduler native numpy optim optimize signal sparse spatial special stats",
     "tests/test_interop_dask.py has a table of its own": "dask",
 }
 """Public names that no row calls, by the reason."""

@@ -73,8 +73,8 @@ def matrix(m):
 
 # fmt: off
 PLAIN = {
-    "odeint":      (lambda k: integrate.odeint(lambda y, t: -k * y, 1.0, [0, 1])[-1, 0], "scipy.integrate.odeint .* tg.scan"),
-    "solve_ivp":   (lambda k: integrate.solve_ivp(lambda t, y: -k * y, (0, 1), [1.0]).y[0, -1], "scipy.integrate.solve_ivp"),
+    "odeint":      (lambda k: integrate.odeint(lambda y, t: -k * y, 1.0, [0, 1])[-1, 0], "scipy.integrate.odeint .* write tg.integrate.odeint"),
+    "solve_ivp":   (lambda k: integrate.solve_ivp(lambda t, y: -k * y, (0, 1), [1.0]).y[0, -1], "scipy.integrate.solve_ivp .* write tg.integrate.solve_ivp"),
     "quad":        (lambda k: integrate.quad(lambda x: x * k, 0, 1)[0], "scipy.integrate.quad"),
     "interp1d":    (lambda k: interpolate.interp1d([0.0, 1.0], [0.0, 2.0])(k), "scipy.interpolate.interp1d .* write tg.interpolate.interp1d"),
     "a spline":    (lambda k: interpolate.CubicSpline([0.0, 1.0], [k, 2.0])(0.5), "scipy.interpolate.CubicSpline .* write tg.interpolate"),

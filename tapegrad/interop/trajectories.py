@@ -1,0 +1,819 @@
+"""`solve_ivp`: SciPy's solvers of initial value problems, whose solutions are functions of all that the equations use.
+
+SciPy's code chooses the steps, on plain numbers. Where something tracked is used, the steps that it accepted are kept (stepping.py), and
+rows of the solution become one entry of the tape. The derivative is that of the steps taken, their lengths being constants: it differs
+from that of the true solution by an error of the size of the tolerances. It is found in two ways:
+
+- of first order, on plain numbers: the equations are run once at all stages of all steps together (`_Stages`), with an axis more where the
+  function allows for that, and linearised there; then steps are linear algebra;
+- of higher order, for long or complex states, and under `dual_level`: the steps are taken again with operations that are recorded.
+
+Times have a derivative, too: where a beginning, an end, a time of `t_eval` or of an event is tracked, a step of length zero leads there,
+by formulas of order 8 (`_moved`). An event is the root of its function along the solution (implicit.py).
+
+Invariant: a run at all stages together is believed only if its slopes are those of runs one by one, and its derivatives, too, at some of
+the stages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .. import sweep
+from ..closures import closed_over
+from ..dual import LEVEL
+from ..errors import GraphError, NotDifferentiable, TraceError, demand_callable
+from ..loops import outside_of, pulled, pushed
+from ..mode import enable_grad, is_grad_enabled, no_grad
+from ..ops.composing import holds_tensor, holds_tracked, raw
+from ..ops.joining import gathered
+from ..packing import op_of_calls
+from ..primitive import apply
+from ..storage import tracing
+from ..tape import STRIDE
+from ..tensor import Tensor, value_of, wrap
+from ..transforms import _Run, jacobian
+from .implicit import solution
+from .raveling import flatten
+from .stepping import (
+    BackwardSteps,
+    CollocatedSteps,
+    Steps,
+    is_known,
+    recorder,
+    steps_of,
+    tableau,
+    tsit5,
+)
+
+if TYPE_CHECKING:
+    from scipy.integrate._ivp.ivp import OdeResult
+
+Tree = Any
+
+LONG = 48
+"""Entries of a state up to which Jacobians of all stages are made as matrices; beyond, steps are recorded one by one."""
+
+CHECKED = 1e-6
+"""How nearly, in parts of the largest entry, a run at all stages together has to agree with runs one by one."""
+
+
+def solve_ivp(
+    fun: Callable[..., Any],
+    t_span: Sequence[Any],
+    y0: Tree,
+    method: Any = "RK45",
+    t_eval: Any = None,
+    dense_output: bool = False,
+    events: Any = None,
+    vectorized: bool = False,
+    args: Sequence[Any] | None = None,
+    **options: Any,
+) -> OdeResult:
+    """Solve dy/dt = fun(t, y, *args) from y0 over t_span; SciPy's `solve_ivp`, differentiable by all that `fun` uses, by y0 and by times.
+
+    `y0` has SciPy's form, an array of n numbers, or is a number, an array of any shape or a pytree of them; then `fun` gets and returns
+    the like, and `y` in the result has an axis more for the times, the last. `method` is "RK23", "RK45", "DOP853", "Tsit5", for stiff
+    equations "Radau" or "BDF" (which get the Jacobian from the tape, unless `jac` gives it), or a class of SciPy's kind; "LSODA" has no
+    derivative. Other arguments and the result are SciPy's (`rtol`, `atol`, `max_step`, `first_step`, ...).
+
+    `y`, `t`, `sol`, `t_events` and `y_events` of the result are tracked where they depend on something tracked. Derivatives are those
+    of the steps taken (for BDF, of Radau's method on the same steps), so exact to about the tolerances where derivatives are no rougher
+    than the solution, of every order and in both modes; by times (`t_span`, `t_eval`, those of events) up to order 8. Which steps are
+    taken, and how many events there are, has no derivative. Where the solution jumps, ask for more digits, as its derivatives lose some.
+
+    Raises NotDifferentiable for methods whose steps are not known and for an event where the solution only touches zero; TraceError inside
+    `tg.compile`.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> def height_after(k):
+    ...     fall = tg.integrate.solve_ivp(lambda t, y: [y[1], -9.81 - k * y[1]], (0, 1), [0.0, 5.0], rtol=1e-8, atol=1e-8)
+    ...     return fall.y[0, -1]
+    >>> print(round(height_after(0.1), 4), round(tg.grad(height_after)(0.1), 3))
+    0.0126 -0.784
+    """
+    from scipy import integrate
+
+    demand_callable(fun, "solve_ivp")
+    _demand_plain_program(y0, args, t_span, t_eval)
+    state = _State(y0)
+    times = [gathered(t) for t in t_span]
+    if len(times) != 2:
+        raise ValueError(
+            f"solve_ivp was given t_span of {len(times)} times, but it is the first and the last: (t0, t1)."
+        )
+    ends = [float(value_of(t)) for t in times]
+    asked = None if t_eval is None else gathered(t_eval)
+    equations = _Equations(fun, args, state, vectorized)
+    chosen = _method(method)
+    judges = [] if events is None else list(events) if isinstance(events, Sequence) else [events]
+    given = [state.vector, *times, *([] if asked is None else [asked]), *_leaves(args)]
+    following = is_grad_enabled() or LEVEL.get() is not None
+    log: list[Any] = []
+    seen = _Seen()
+
+    def solved(arguments: Any) -> OdeResult:
+        log.clear()
+        return integrate.solve_ivp(
+            equations.plain(arguments, seen),
+            ends,
+            state.value,
+            method=recorder(chosen, log) if following and is_known(chosen) else chosen,
+            t_eval=None if asked is None else np.asarray(value_of(asked), dtype=float),
+            dense_output=dense_output,
+            events=[_plain_event(e, state, arguments, seen) for e in judges] or None,
+            **_with_jacobian(chosen, equations, options, arguments),
+        )
+
+    # Recorded, so that a function which loses what is tracked says so; of the entries nobody keeps anything.
+    result = _first_of(solved, raw(args), args)
+    if not following or not (holds_tracked(given) or seen.tracked):
+        return _arranged(result, state, ends)
+    path = _path(equations, state, times, ends, log, chosen)
+    if path is None:
+        raise NotDifferentiable(
+            f"solve_ivp(method={method!r}) was asked for a solution whose derivative is wanted, but how its steps depend on the equations "
+            "is not known here. Use 'RK45', 'DOP853' or 'Tsit5', for stiff equations 'Radau' or 'BDF', or detach() what is tracked."
+        )
+    return _Result(result, path, judges, args, times, asked).made(dense_output)
+
+
+def _demand_plain_program(*given: Any) -> None:
+    """Raise TraceError inside `tg.compile`, whose later calls would be given the steps of the first."""
+    if tracing.get() is not None:
+        raise TraceError(
+            "solve_ivp was called inside tg.compile, but the steps that it takes depend on values and are no part of a program. Write "
+            "tg.odeint(fun, y0, t, args, tfirst=True), which is one loop of the program, or leave solve_ivp outside."
+        )
+
+
+def _leaves(args: Any) -> list[Any]:
+    return (
+        []
+        if args is None
+        else flatten(tuple(args))[0]
+        if isinstance(args, list | tuple)
+        else [args]
+    )
+
+
+def _method(method: Any) -> type:
+    from scipy.integrate._ivp.ivp import METHODS
+
+    if isinstance(method, str):
+        if method == "Tsit5":
+            return tsit5()
+        if method not in METHODS:
+            raise ValueError(
+                f"solve_ivp was given method={method!r}, but it is one of {', '.join(METHODS)}, Tsit5, or a class of SciPy's kind."
+            )
+        return METHODS[method]  # type: ignore[no-any-return]
+    return method  # type: ignore[no-any-return]
+
+
+def _first_of(solved: Callable[[Any], Any], plain: Any, given: Any) -> Any:
+    """The result with arguments as plain arrays, which is quicker; with the tensors themselves, where the function wants those."""
+    if not holds_tensor(given):
+        return solved(given)
+    try:
+        return solved(plain)
+    except (AttributeError, TypeError):
+        return solved(given)
+
+
+class _Seen:
+    """Whether results of a function were tracked."""
+
+    tracked = False
+
+
+# ------------------------------------------------------------------------------------------------- states and equations
+
+
+class _State:
+    """A pytree of arrays and numbers as a vector; `lone` if it is one array or number."""
+
+    def __init__(self, y0: Tree) -> None:
+        if isinstance(y0, list | tuple) and all(
+            np.ndim(x) == 0 and not isinstance(x, dict) for x in y0
+        ):
+            y0 = gathered(y0) if len(y0) else np.zeros(0)
+        leaves, self.structure = flatten(y0)
+        self.lone = isinstance(y0, Tensor | np.ndarray | np.generic | float | int | complex)
+        leaves = [gathered(x) for x in leaves]
+        if not leaves or any(x.dtype.kind not in "fciub" for x in leaves):
+            raise TypeError(
+                "solve_ivp was given y0 without numbers: give an array, or a pytree of arrays and numbers."
+            )
+        self.shapes = [np.shape(x) for x in leaves]
+        self.sizes = [int(np.prod(s)) for s in self.shapes]
+        dtype = complex if any(x.dtype.kind == "c" for x in leaves) else float
+        parts = [np.reshape(x if x.dtype == dtype else x.astype(dtype), (-1,)) for x in leaves]
+        self.vector: Any = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        self.value = np.array(value_of(self.vector))
+        self.size = len(self.value)
+        self.simple = self.lone and len(self.shapes[0]) == 1
+
+    def split(self, vector: Any, more: tuple[int, ...] = ()) -> Tree:
+        """The tree of a vector, or of columns with so many further axes."""
+        if self.simple:
+            return vector
+        leaves, start = [], 0
+        for shape, size in zip(self.shapes, self.sizes, strict=True):
+            leaves.append(np.reshape(vector[start : start + size], (*shape, *more)))
+            start += size
+        return leaves[0] if self.lone else self.structure.unflatten(leaves)
+
+    def joined(self, tree: Tree, more: tuple[int, ...] = ()) -> Any:
+        """The vector of what the equations returned. Raises where that is not arranged like the state."""
+        if tree is None:
+            raise TypeError(
+                "solve_ivp integrates what fun returns, but fun returned None. Does it end with a return?"
+            )
+        if self.lone:
+            rows = isinstance(tree, list | tuple) and more and self.simple
+            leaves = [_stacked(tree, more) if rows else gathered(tree)]
+        else:
+            leaves, structure = flatten(tree)
+            if structure != self.structure:
+                raise ValueError(
+                    "solve_ivp was given a fun that returns another structure than y0: a slope for each entry of y0."
+                )
+            leaves = [gathered(x) for x in leaves]
+        parts = []
+        for x, shape in zip(leaves, self.shapes, strict=True):
+            if np.shape(x) != (*shape, *more):
+                if (
+                    more
+                    or int(np.prod(np.shape(x))) != int(np.prod(shape))
+                    or np.ndim(x) > len(shape)
+                ):
+                    x = self._spread(x, shape, more)
+                else:
+                    x = np.reshape(x, shape)
+            x = np.reshape(x, (-1, *more))
+            parts.append(x if x.dtype == self.value.dtype else x.astype(self.value.dtype))
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    @staticmethod
+    def _spread(x: Any, shape: tuple[int, ...], more: tuple[int, ...]) -> Any:
+        if more and np.shape(x) in (shape, (*shape, 1)):
+            return np.broadcast_to(np.reshape(x, (*shape, 1)), (*shape, *more))
+        raise ValueError(
+            f"solve_ivp was given y0 of shape {shape}, but fun returned shape {np.shape(x)}: a slope for each entry."
+        )
+
+
+def _stacked(rows: Sequence[Any], more: tuple[int, ...]) -> Any:
+    return np.stack([np.broadcast_to(gathered(x), more) for x in rows])
+
+
+class _Equations:
+    """The user's function of a time and a state as one of vectors."""
+
+    def __init__(self, fun: Callable[..., Any], args: Any, state: _State, vectorized: bool) -> None:
+        if args is not None:
+            try:
+                args = tuple(args)
+            except TypeError:
+                raise TypeError(
+                    f"solve_ivp was given args={args!r}, but it is a tuple: args=({args!r},)."
+                ) from None
+        self.fun, self.args, self.state, self.vectorized = fun, args or (), state, vectorized
+        self.held = closed_over([fun])
+
+    def called(self, t: Any, vector: Any, args: Sequence[Any]) -> Any:
+        if self.vectorized and self.state.simple:
+            return np.reshape(gathered(self.fun(t, vector[:, None], *args)), (-1,))
+        return self.fun(t, self.state.split(vector), *args)
+
+    def __call__(self, t: Any, vector: Any) -> Any:
+        """The slope, tracked as what the function uses."""
+        return self.state.joined(self.called(t, vector, self.args))
+
+    def again(self, t: Any, vector: Any) -> Any:
+        """The same, with the variables that the function closes over as they were."""
+        with self.held.again():
+            return self(t, vector)
+
+    def plain(self, args: Any, seen: _Seen) -> Callable[[float, np.ndarray], np.ndarray]:
+        """The slope as an array; `seen` says afterwards whether any was tracked."""
+        args = tuple(args or ())
+        simple = self.state.simple
+
+        def slope(t: float, vector: np.ndarray) -> np.ndarray:
+            made = self.called(t, vector, args)
+            if type(made) is np.ndarray and simple:
+                return made
+            if (
+                simple
+                and type(made) is list
+                and not any(isinstance(x, Tensor | list) for x in made)
+            ):
+                return np.asarray(made)
+            if not seen.tracked and holds_tracked(made):
+                seen.tracked = True
+            return np.asarray(value_of(self.state.joined(made)))
+
+        return slope
+
+    def together(self, times: np.ndarray, places: Any) -> Any:
+        """The slopes at many times and places, which are columns, in one call with an axis more."""
+        many = (len(times),)
+        if self.vectorized and self.state.simple:
+            raise TypeError("SciPy's vectorized functions take one time")
+        made = self.fun(times, self.state.split(places, many), *self.args)
+        return self.state.joined(made, many)
+
+    def one_by_one(self, times: np.ndarray, places: Any) -> Any:
+        """The same, by a call for each."""
+        columns = [self(float(t), places[:, i]) for i, t in enumerate(times)]
+        return np.stack(columns, 1) if columns else np.zeros(np.shape(places))
+
+
+def _plain_event(event: Any, state: _State, args: Any, seen: _Seen) -> Callable[..., float]:
+    demand_callable(event, "events")
+
+    def value(t: float, vector: np.ndarray) -> float:
+        made = event(t, state.split(vector), *(args or ()))
+        if holds_tracked(made):
+            seen.tracked = True
+        return float(value_of(made))
+
+    for name in ("terminal", "direction"):
+        if hasattr(event, name):
+            setattr(value, name, getattr(event, name))
+    return value
+
+
+def _with_jacobian(
+    method: type, equations: _Equations, options: dict[str, Any], args: Any
+) -> dict[str, Any]:
+    """SciPy's options, with the Jacobian for methods that want it."""
+    from scipy.integrate import BDF, Radau
+
+    if not issubclass(method, BDF | Radau) or not equations.state.size:
+        return options
+    jac, state = options.get("jac"), equations.state
+    if callable(jac):
+
+        def given(t: float, y: np.ndarray) -> Any:
+            with no_grad():
+                return raw(jac(t, state.split(y), *(args or ())))
+
+        return {**options, "jac": given}
+    if jac is not None or options.get("jac_sparsity") is not None or state.value.dtype.kind == "c":
+        return options
+    slopes = jacobian(
+        lambda y, t: state.joined(equations.called(t, y, tuple(args or ()))), argnums=0
+    )
+
+    def found(t: float, y: np.ndarray) -> np.ndarray:
+        with no_grad():
+            return np.asarray(raw(slopes(y, t)))
+
+    return {**options, "jac": found}
+
+
+# ------------------------------------------------------------------------------------------------------- the path taken
+
+
+def _path(
+    equations: _Equations,
+    state: _State,
+    times: Sequence[Any],
+    ends: Sequence[float],
+    log: Sequence[Any],
+    method: type,
+) -> _Path | None:
+    """The steps taken as a function of what they depend on; None where they are not known."""
+    if not is_known(method) or not log:
+        return None
+    steps = steps_of(log[0])
+    if isinstance(steps, BackwardSteps):
+        if steps.y.dtype.kind == "c":
+            raise NotDifferentiable(
+                "solve_ivp(method='BDF') was asked for a complex solution whose derivative is wanted, but the equations of its steps are "
+                "solved for real numbers. Solve for real and imaginary parts, or use 'RK45' or 'DOP853'."
+            )
+    start = state.vector
+    if holds_tracked(
+        times[0]
+    ):  # a beginning at another time goes through another place at this one
+        start = _moved(equations, start, ends[0], ends[0] - times[0], 1.0)
+    return _Path(equations, steps, start)
+
+
+class _Path:
+    """A solution by the steps taken: `rows(times)` are its states at plain times."""
+
+    def __init__(self, equations: _Equations, steps: Steps, start: Any) -> None:
+        self.equations, self.steps, self.start = equations, steps, start
+        n = steps.y.shape[1]
+        self.recorded = LEVEL.get() is not None or n > LONG or steps.y.dtype.kind != "f"
+        """Whether the steps are taken again as operations of the tape, one by one."""
+        self._stages: _Stages | None = None
+
+    def stages(self, times: np.ndarray) -> _Stages:
+        """A run of the equations at the stages of the steps that lead to these times."""
+        if isinstance(self.steps, BackwardSteps):
+            return _stages(self.equations, self.steps.through(times))
+        if self._stages is None:
+            self._stages = _stages(self.equations, self.steps)
+        return self._stages
+
+    def rows(self, times: np.ndarray) -> Any:
+        """States at plain times, as rows."""
+        times = np.asarray(times, dtype=float)
+        if self.recorded:
+            steps = self.steps
+            if isinstance(steps, BackwardSteps):
+                steps = steps.through(times)
+                steps.keep_slopes(_slopes(self.equations, steps))
+            where, weights = steps.weights(times)
+            rows = steps.march(self.equations, self.start, where, weights)
+            return rows + (steps.row_values(where, weights) - value_of(rows))
+        stages = self.stages(times)
+        where, weights = stages.steps.weights(times)
+        operands = [self.start, *stages.outside.values()]
+        if not holds_tracked(operands):
+            return stages.steps.row_values(where, weights)
+        return apply(
+            trajectory.primitive, operands, (_Rows(self.equations, stages, where, weights),)
+        )
+
+
+trajectory = op_of_calls(
+    "trajectory",
+    "Rows of a solution of differential equations, by its beginning and all that they use.",
+    pushes=True,
+)
+
+
+class _Rows:
+    """The rule of some rows of a path: see the module."""
+
+    __slots__ = ("equations", "nodes", "stages", "weights", "where")
+
+    def __init__(
+        self, equations: _Equations, stages: _Stages, where: np.ndarray, weights: np.ndarray
+    ) -> None:
+        self.equations, self.stages, self.where, self.weights = equations, stages, where, weights
+        self.nodes = list(stages.outside)
+
+    def evaluate(self, values: Sequence[Any]) -> Any:
+        return self.stages.steps.row_values(self.where, self.weights)
+
+    def march(self, start: Any) -> Any:
+        """The rows by steps that are taken again, if the equations still say what they said."""
+        steps = self.stages.steps
+        with self.equations.held.again():
+            some = (
+                sorted({0, self.stages.many // 2, self.stages.many - 1}) if self.stages.many else []
+            )
+            with no_grad():
+                now = [
+                    np.asarray(
+                        value_of(
+                            self.equations(float(self.stages.times[i]), self.stages.places[:, i])
+                        )
+                    )
+                    for i in some
+                ]
+            if some and not _agree(np.stack(now, 1), self.stages.slopes[:, some]):
+                raise _changed()
+            return steps.march(self.equations, start, self.where, self.weights)
+
+    def pull(self, g: Any, xs: Sequence[Any], wanted: Sequence[bool]) -> list[Any]:
+        if isinstance(g, Tensor):
+            own, found = pulled(self.march, (xs[0],), g)
+            return [found.get(node) for node in (*own, *self.nodes)]
+        stages = self.stages
+        start, slopes = stages.linear.pull(np.asarray(g), self.where, self.weights)
+        if not self.nodes:
+            return [start]
+        found = stages.pull(slopes.T)[1]
+        return [start, *(found.get(node) for node in self.nodes)]
+
+    def push(self, given: Sequence[Any], xs: Sequence[Any]) -> Any:
+        outside = dict(zip(self.nodes, given[1:], strict=True))
+        if any(isinstance(x, Tensor) for x in (*xs, *given)):
+            return pushed(self.march, (xs[0],), (given[0],), outside, True)
+        wide = [None if t is None else np.asarray(t)[None] for t in given]
+        return self.push_together(wide, xs)[0]
+
+    def push_together(self, given: Sequence[Any], xs: Sequence[Any]) -> Any:
+        stages, steps = self.stages, self.stages.steps
+        width = next(len(t) for t in given if t is not None)
+        n = steps.y.shape[1]
+        start = np.zeros((n, width)) if given[0] is None else np.asarray(given[0]).T
+        outside = {node: t for node, t in zip(self.nodes, given[1:], strict=True) if t is not None}
+        forcing = stages.push(outside, width)  # (directions, n, stages)
+        rows = stages.linear.push(start, np.transpose(forcing, (2, 1, 0)), self.where, self.weights)
+        return np.moveaxis(rows, -1, 0)
+
+
+def _changed() -> GraphError:
+    return GraphError(
+        "the function of solve_ivp was run again for the derivative of the solution, and gave something else: a value that the "
+        "function reads has changed since, or it draws random numbers. Give it in args, or copy it before."
+    )
+
+
+class _Stages:
+    """One run of the equations at all stages of all steps, and what is linear there."""
+
+    def __init__(
+        self, run: _Run, steps: Any, times: np.ndarray, places: np.ndarray, slopes: np.ndarray
+    ) -> None:
+        self.run, self.steps = run, steps
+        self.times, self.places, self.slopes, self.many = times, places, slopes, len(times)
+        self.outside = outside_of(run.own.tape.code, run.nodes)
+        """Per tracked tensor that the equations use, its node: a tensor that stands for it."""
+        output = run.output
+        self.node = output._node if isinstance(output, Tensor) else None
+        self._linear: Any = None
+
+    def pull(self, g: np.ndarray) -> tuple[np.ndarray, dict[Any, Any]]:
+        """Cotangents of the places and of the nodes outside, from those of the slopes (n, stages)."""
+        n = self.steps.y.shape[1]
+        if self.node is None:
+            return np.zeros((n, self.many)), {}
+        code = self.run.own.tape.code
+        pending: dict[Any, Any] = {self.node: g}
+        leaves: dict[Any, Any] = {}
+        sweep.sweep(code, len(code) // STRIDE - 1, pending, leaves, {}, None, False)
+        found = {**pending, **leaves}
+        places = found.get(self.run.nodes[0])
+        return np.zeros((n, self.many)) if places is None else np.asarray(places), found
+
+    def push(self, outside: dict[Any, Any], width: int) -> np.ndarray:
+        """Tangents of the slopes (directions, n, stages), from those of the nodes outside."""
+        shape = (width, self.steps.y.shape[1], self.many)
+        if self.node is None or not outside:
+            return np.zeros(shape)
+        tangents, tape = dict(outside), self.run.own.tape
+        with tape.held():
+            start, stop = tape.position(self.run.first), tape.position(self.run.last)
+            sweep.push(tape.code, start, stop, tangents, False, width)
+        found = tangents.get(self.node)
+        return np.zeros(shape) if found is None else np.asarray(found)
+
+    @property
+    def linear(self) -> Any:
+        """The linearised steps, made when they are first needed."""
+        if self._linear is None:
+            n = self.steps.y.shape[1]
+            jacobians = np.empty((self.many, n, n))
+            for i in range(n):
+                seed = np.zeros((n, self.many))
+                seed[i] = 1.0
+                jacobians[:, i] = self.pull(seed)[0].T
+            self._linear = self.steps.linearised(jacobians)  # type: ignore[attr-defined]
+        return self._linear
+
+
+def _stages(equations: _Equations, steps: Any) -> _Stages:
+    """A run at all stages: together where that gives the same, else one by one."""
+    times, places, slopes = steps.points()
+    if slopes is None:
+        slopes = _slopes(equations, steps)
+    if isinstance(steps, CollocatedSteps):
+        steps.keep_slopes(slopes)
+    with enable_grad(), np.errstate(all="ignore"):
+        try:
+            run = _Run(lambda y: equations.together(times, y), (places,), {}, (0,), "solve_ivp")
+            made = _Stages(run, steps, times, places, slopes)
+            if _agree(value_of(run.output), slopes) and _derivatives_agree(
+                made, equations, times, places
+            ):
+                return made
+        except Exception:  # whatever a function of single states makes of many
+            pass
+        run = _Run(lambda y: equations.one_by_one(times, y), (places,), {}, (0,), "solve_ivp")
+    if not _agree(value_of(run.output), slopes):
+        raise _changed()
+    return _Stages(run, steps, times, places, slopes)
+
+
+def _slopes(equations: _Equations, steps: Any) -> np.ndarray:
+    """The slopes at all stages, as columns."""
+    times, places, _ = steps.points()
+    with no_grad(), np.errstate(all="ignore"):
+        return np.asarray(value_of(equations.one_by_one(times, places)))
+
+
+def _agree(found: Any, expected: np.ndarray) -> bool:
+    """Whether two sets of numbers are the same but for rounding."""
+    found = np.asarray(found)
+    if found.shape != expected.shape:
+        return False
+    near = CHECKED * np.abs(expected).max(axis=-1, keepdims=True, initial=0.0)
+    return bool(np.all((np.abs(found - expected) <= near) | (np.isnan(found) & np.isnan(expected))))
+
+
+def _derivatives_agree(
+    stages: _Stages, equations: _Equations, times: np.ndarray, places: np.ndarray
+) -> bool:
+    """Whether cotangents of the run at all stages are those of a run at one of them, and reach no other, at two of the stages."""
+    n = len(places)
+    for i in {stages.many // 3, stages.many - 1} if stages.many else ():
+        weights = 1.0 + np.arange(n) / n
+        seed = np.zeros((n, stages.many))
+        seed[:, i] = weights
+        together, found = stages.pull(seed)
+        t = float(times[i])
+        nodes, alone = pulled(lambda y, t=t: equations(t, y), (places[:, i],), weights)
+        own = alone.get(nodes[0])
+        expected = np.zeros((n, stages.many))
+        expected[:, i] = 0.0 if own is None else own
+        if not _agree(together.reshape(1, -1), expected.reshape(1, -1)):
+            return False
+        for node in stages.outside:
+            mine, theirs = found.get(node), alone.get(node)
+            mine = np.zeros(1) if mine is None else np.asarray(mine)
+            theirs = np.zeros(mine.shape) if theirs is None else np.asarray(theirs)
+            if not _agree(
+                np.broadcast_to(mine, theirs.shape).reshape(1, -1), theirs.reshape(1, -1)
+            ):
+                return False
+    return True
+
+
+def _moved(equations: Any, y: Any, t: float, length: Any, sign: float) -> Any:
+    """The state a step of `length` further, which is zero but has a derivative: one step of an explicit method of order 8."""
+    from scipy.integrate import DOP853
+
+    table = tableau(DOP853)
+    slopes: list[Any] = []
+    for i in range(int(np.flatnonzero(table.b)[-1]) + 1):
+        used = [j for j in range(i) if table.a[i, j]]
+        place = y
+        if used:
+            place = y + length * np.matmul(table.a[i, used], np.stack([slopes[j] for j in used]))
+        slopes.append(equations(t + table.c[i] * length, place))
+    used = [j for j in range(len(slopes)) if table.b[j]]
+    return y + length * np.matmul(table.b[used], np.stack([slopes[j] for j in used]))
+
+
+# ---------------------------------------------------------------------------------------------------------- the result
+
+
+def _arranged(result: OdeResult, state: _State, ends: Sequence[float]) -> OdeResult:
+    """SciPy's result, in the form of the state."""
+    if state.simple:
+        return result
+    result.y = (
+        state.split(result.y, np.shape(result.y)[1:]) if len(np.shape(result.y)) == 2 else result.y
+    )
+    if result.y_events is not None:
+        result.y_events = [
+            state.split(np.asarray(y).reshape(len(y), state.size).T, (len(y),))
+            for y in result.y_events
+        ]
+    if result.sol is not None:
+        result.sol = _Arranged(result.sol, state)
+    return result
+
+
+class _Arranged:
+    """SciPy's interpolant, in the form of the state."""
+
+    def __init__(self, sol: Any, state: _State) -> None:
+        self._sol, self._state = sol, state
+        self.t_min, self.t_max, self.ts = sol.t_min, sol.t_max, sol.ts
+
+    def __call__(self, t: Any) -> Tree:
+        return self._state.split(self._sol(t), np.shape(t))
+
+
+class _Interpolant:
+    """The solution between the steps, as a function of time and of what the path depends on."""
+
+    def __init__(self, path: _Path, state: _State, ts: np.ndarray) -> None:
+        self._path, self._state, self.ts = path, state, ts
+        self.t_min, self.t_max = float(np.min(ts)), float(np.max(ts))
+
+    def __call__(self, t: Any) -> Tree:
+        """The states at a time, or at times, along a last axis."""
+        t = gathered(t)
+        if np.ndim(t) > 1:
+            raise ValueError("`t` must be a float or a 1-D array.")
+        times = np.atleast_1d(np.asarray(value_of(t), dtype=float))
+        rows = _at(self._path, times, np.reshape(t, (-1,)))
+        return self._state.split(rows[0] if np.ndim(t) == 0 else np.transpose(rows), np.shape(t))
+
+
+def _at(path: _Path, times: np.ndarray, tracked: Any) -> Any:
+    """Rows at times that may be tracked."""
+    rows = path.rows(times)
+    if not holds_tracked(tracked) or not len(times):
+        return rows
+    moved = [
+        _moved(path.equations, rows[i], float(t), tracked[i] - float(t), 1.0)
+        for i, t in enumerate(times)
+    ]
+    return np.stack(moved)
+
+
+class _Result:
+    """What SciPy found, with tracked values in place of plain ones."""
+
+    def __init__(
+        self,
+        result: OdeResult,
+        path: _Path,
+        judges: Sequence[Any],
+        args: Any,
+        times: Sequence[Any],
+        asked: Any,
+    ) -> None:
+        self.result, self.path, self.judges, self.args = result, path, judges, args or ()
+        self.times, self.asked = times, asked
+
+    def made(self, dense_output: bool) -> OdeResult:
+        result, path = self.result, self.path
+        state = path.equations.state
+        when = np.asarray(result.t, dtype=float).reshape(-1)
+        found = [np.asarray(t, dtype=float) for t in result.t_events or []]
+        whole = (
+            path.rows(np.concatenate([when, *found]))
+            if len(when) or found
+            else np.zeros((0, state.size))
+        )
+        rows, start = whole[: len(when)], len(when)
+        t_events, y_events = [], []
+        for judge, times in zip(self.judges, found, strict=True):
+            t, y = self._events(judge, times, whole[start : start + len(times)])
+            start += len(times)
+            t_events.append(t)
+            y_events.append(y)
+        tracked = self._tracked_times(when, found, t_events)
+        if tracked is not None:
+            rows = np.stack([
+                rows[i] if tracked[i] is None else _moved(path.equations, rows[i], float(t), tracked[i] - float(t), 1.0)
+                for i, t in enumerate(when)
+            ])  # fmt: skip
+            result.t = np.stack(
+                [
+                    wrap(np.asarray(t)) if x is None else x
+                    for t, x in zip(when, tracked, strict=True)
+                ]
+            )
+        if len(when):
+            result.y = state.split(np.transpose(rows), (len(when),))
+        if result.t_events is not None:
+            result.t_events = t_events
+            result.y_events = (
+                y_events
+                if state.simple
+                else [state.split(np.transpose(y), (len(y),)) for y in y_events]
+            )
+        if dense_output:
+            result.sol = _Interpolant(path, state, np.asarray(result.sol.ts))
+        return result
+
+    def _events(self, judge: Any, times: np.ndarray, rows: Any) -> tuple[Any, Any]:
+        """Times of an event and the states there, tracked."""
+        if not len(times):
+            return times, np.zeros((0, self.path.equations.state.size))
+        state, equations = self.path.equations.state, self.path.equations
+        found, places = [], []
+        for i, t in enumerate(times):
+            t, row = float(t), rows[i]
+
+            def value(v: Any, t: float = t, row: Any = row) -> Any:
+                place = _moved(equations, row, t, v[0] - t, 1.0)
+                return np.reshape(gathered(judge(v[0], state.split(place), *self.args)), (1,))
+
+            root = solution(value, np.array([t]), "solve_ivp", [equations.fun, judge])
+            found.append(root[0])
+            places.append(
+                _moved(equations, row, t, root[0] - t, 1.0) if isinstance(root, Tensor) else row
+            )
+        return np.stack([gathered(t) for t in found]), np.stack(places)
+
+    def _tracked_times(
+        self, when: np.ndarray, found: Sequence[np.ndarray], t_events: Sequence[Any]
+    ) -> Any:
+        """For each time of the result the tracked one that it is, or None; None for all if there is none."""
+        tracked: list[Any] = [None] * len(when)
+        if self.asked is not None:
+            if holds_tracked(self.asked):
+                tracked = [self.asked[i] for i in range(len(when))]
+        elif len(when):
+            if holds_tracked(self.times[0]):
+                tracked[0] = self.times[0] * 1.0
+            if self.result.status == 0 and holds_tracked(self.times[1]):
+                tracked[-1] = self.times[1] * 1.0
+            if self.result.status == 1:
+                for plain, times in zip(found, t_events, strict=True):
+                    if len(plain) and plain[-1] == when[-1] and isinstance(times, Tensor):
+                        tracked[-1] = times[len(plain) - 1]
+        return tracked if any(t is not None for t in tracked) else None
+
+
+__all__ = ["solve_ivp"]
