@@ -70,7 +70,6 @@ INSTEAD = {
     "approx_fprime":   "write tg.grad(f)(x), which is exact; tg.check_gradient(f, x) measures",
     "leastsq":         "write tg.least_squares(f, x0)",
     "fsolve":          "write tg.root(f, x0)",
-    "quad":            "write a rule with fixed nodes, such as np.trapezoid, or np.polynomial.legendre.leggauss and a sum",
     # PyTorch
     "nn":              "there are no layers: write the model with NumPy's functions, and tg.Parameter",
     "cuda":            "arrays live in main memory: there is no GPU",

@@ -6,6 +6,22 @@ Importing this module does not import SciPy; the first call does.
 from __future__ import annotations
 
 from .integration import odeint
+from .interop.quadratures import dblquad, fixed_quad, nquad, quad, quad_vec, tplquad
+from .interop.sampled import cumulative_simpson, cumulative_trapezoid, romb, simpson, trapezoid
 from .interop.trajectories import solve_ivp
 
-__all__ = ["odeint", "solve_ivp"]
+__all__ = [
+    "cumulative_simpson",
+    "cumulative_trapezoid",
+    "dblquad",
+    "fixed_quad",
+    "nquad",
+    "odeint",
+    "quad",
+    "quad_vec",
+    "romb",
+    "simpson",
+    "solve_ivp",
+    "tplquad",
+    "trapezoid",
+]

@@ -75,7 +75,7 @@ def matrix(m):
 PLAIN = {
     "odeint":      (lambda k: integrate.odeint(lambda y, t: -k * y, 1.0, [0, 1])[-1, 0], "scipy.integrate.odeint .* write tg.integrate.odeint"),
     "solve_ivp":   (lambda k: integrate.solve_ivp(lambda t, y: -k * y, (0, 1), [1.0]).y[0, -1], "scipy.integrate.solve_ivp .* write tg.integrate.solve_ivp"),
-    "quad":        (lambda k: integrate.quad(lambda x: x * k, 0, 1)[0], "scipy.integrate.quad"),
+    "quad":        (lambda k: integrate.quad(lambda x: x * k, 0, 1)[0], "scipy.integrate.quad .* write tg.integrate.quad"),
     "interp1d":    (lambda k: interpolate.interp1d([0.0, 1.0], [0.0, 2.0])(k), "scipy.interpolate.interp1d .* write tg.interpolate.interp1d"),
     "a spline":    (lambda k: interpolate.CubicSpline([0.0, 1.0], [k, 2.0])(0.5), "scipy.interpolate.CubicSpline .* write tg.interpolate"),
     "a density":   (lambda k: stats.norm.logpdf(0.1, k, 1.0), "scipy.stats.norm.logpdf .* write tg.stats.norm.logpdf"),
