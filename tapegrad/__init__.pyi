@@ -77,6 +77,7 @@ from tapegrad import autograd as autograd
 from tapegrad import check as check
 from tapegrad import dask as dask
 from tapegrad import fft as fft
+from tapegrad import integrate as integrate
 from tapegrad import interpolate as interpolate
 from tapegrad import linalg as linalg
 from tapegrad import native as native
