@@ -103,6 +103,7 @@ _LAZY = {
     "numpy": "",
     "make_dot": ".autograd.drawing",
     "native": "",
+    "ndimage": "",
     "njit": ".native",
     "njit_vjp": ".native",
     "odeint": ".integration",
@@ -169,8 +170,8 @@ def __getattr__(name: str) -> object:
 
 
 _PUBLIC_MODULES = {
-    "autograd", "check", "dask", "fft", "integrate", "interpolate", "linalg", "native", "numpy", "optim", "optimize", "signal", "sparse",
-    "spatial", "special", "stats",
+    "autograd", "check", "dask", "fft", "integrate", "interpolate", "linalg", "native", "ndimage", "numpy", "optim", "optimize",
+    "signal", "sparse", "spatial", "special", "stats",
 }  # fmt: skip
 
 

@@ -21,6 +21,7 @@ MODULES = (
     "signal",
     "integrate",
     "interpolate",
+    "ndimage",
     "spatial",
     "spatial.distance",
     "autograd",
@@ -107,6 +108,7 @@ AREAS = {
     "derivatives, and what they find is differentiable; tg.custom_root takes any other solver",
     "scipy.stats": "tg.stats has the densities of the common distributions; write others with NumPy's functions and tg.special",
     "scipy.signal": "tg.signal has convolutions, filters, spectra and resampling; write others with NumPy's functions, tg.fft and tg.scan",
+    "scipy.ndimage": "tg.ndimage has linear filters, splines and geometric transforms; write others with NumPy's functions",
     "scipy.spatial": "tg.spatial has distances and KDTree; where the result is no function of numbers, give it t.detach()",
     "scipy.sparse": "A @ x, x @ A, x * A and x + A take tensors as they are; else make the matrix with tg.sparse.csr_array(A), and solve "
     "with tg.sparse.linalg",
@@ -164,6 +166,7 @@ def met(frame: FrameType | None) -> str:
         "signal",
         "integrate",
         "interpolate",
+        "ndimage",
         "spatial",
         "spatial.distance",
         "sparse",

@@ -25,6 +25,7 @@ PLACES: dict[str, tuple[str, ...]] = {
     "tapegrad.stats": ("scipy.stats",),
     "tapegrad.signal": ("scipy.signal",),
     "tapegrad.interpolate": ("scipy.interpolate",),
+    "tapegrad.ndimage": ("scipy.ndimage",),
     "tapegrad.spatial": ("scipy.spatial",),
     "tapegrad.spatial.distance": ("scipy.spatial.distance",),
     "tapegrad.integrate": ("scipy.integrate",),

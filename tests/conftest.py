@@ -23,6 +23,7 @@ import tapegrad as tg
 # Ops are declared with their modules, and tests that go over all ops find them when they are collected.
 import tapegrad.fft
 import tapegrad.linalg
+import tapegrad.ndimage
 import tapegrad.signal
 import tapegrad.sparse
 import tapegrad.special

@@ -1016,7 +1016,8 @@ WITHOUT_ROW = {
     "errors and results, which the library makes": "CheckedAccessError GradcheckError GradientLost GraphError IndependentValue "
     "NotDifferentiable "
     "NotFinite TapegradError TraceError Tape Tensor AdjointCheck GradientCheck Report NativeFunction",
-    "modules": "autograd check fft integrate interpolate linalg lr_scheduler native numpy optim optimize signal sparse spatial special stats",
+    "modules": "autograd check fft integrate interpolate linalg lr_scheduler native ndimage numpy optim optimize signal "
+    "sparse spatial special stats",
     "tests/test_interop_dask.py has a table of its own": "dask",
 }
 """Public names that no row calls, by the reason."""

@@ -28,10 +28,8 @@ NAMES = {
 """What a filter may be asked for, and which of the five modes it is."""
 
 
-@lru_cache(256)
-def standing(n: int, before: int, after: int, mode: str) -> np.ndarray:
-    """Which of n entries stands at each of the places from -before to n + after; of mode "constant" -1 beyond the edges."""
-    place = np.arange(-before, n + after)
+def entry_at(place: np.ndarray, n: int, mode: str) -> np.ndarray:
+    """Which of n entries stands at places on a line without end; of mode "constant" -1 beyond the edges."""
     if mode == "reflect":
         turn = place % (2 * n)
         return np.minimum(turn, 2 * n - 1 - turn)
@@ -43,6 +41,12 @@ def standing(n: int, before: int, after: int, mode: str) -> np.ndarray:
     if mode == "nearest":
         return place.clip(0, n - 1)
     return np.where((place >= 0) & (place < n), place, -1)
+
+
+@lru_cache(256)
+def standing(n: int, before: int, after: int, mode: str) -> np.ndarray:
+    """Which of n entries stands at each of the places from -before to n + after."""
+    return entry_at(np.arange(-before, n + after), n, mode)
 
 
 def _at(axis: int, part: Any) -> tuple[Any, ...]:
@@ -96,7 +100,9 @@ def _correlated(x: np.ndarray, y: np.ndarray, mode: str, origin: Any) -> np.ndar
     if y.dtype.kind == "c":
         parts = [_correlated(x, part, mode, origin) for part in (y.real, y.imag)]
         return np.asarray(parts[0] + 1j * parts[1], np.result_type(x, np.complex64))
-    if not x.size or not x.ndim:
+    if not x.size:
+        return x.copy()
+    if not x.ndim:
         return x * y.astype(x.dtype)
     # SciPy (1.17 at least) takes entries of kernels under 2e-16 for 0, or for equal ones.
     scale = 2.0 ** min(np.frexp(np.max(np.abs(y), initial=0.0))[1], 0)
@@ -112,6 +118,8 @@ def _correlated(x: np.ndarray, y: np.ndarray, mode: str, origin: Any) -> np.ndar
 def _kernel_cotangent(g, x, y, *, mode="reflect", origin=None):
     """Sums of products of the extended image with the cotangent moved along it."""
     m = np.shape(y)
+    if 0 in np.shape(x):
+        return np.zeros(m, y.dtype)
     for axis, reach in enumerate(map(_reach, m, origin or (0,) * len(m))):
         x = extended(x, axis, *reach, mode)
     found = convolve_nd(conj(x), _flipped_plain(g), mode="valid")
@@ -142,6 +150,8 @@ def _flipped_plain(x: Any) -> Any:
 def correlated(g, x_shape, y, *, mode="reflect", origin=None):
     """Correlation of an image with a kernel of as many axes; zeros stand beyond the edges in mode "constant"."""
     m = np.shape(y)
+    if 0 in x_shape:
+        return g
     origin = origin or (0,) * len(m)
     for axis in range(len(m)):
         g = _zeros(g, axis, 0, m[axis] - 1)
@@ -173,8 +183,19 @@ def _running_mean(x: np.ndarray, size: int, axis: int, mode: str, origin: int) -
 )
 def running_mean(g, *, size, axis=0, mode="reflect", origin=0):
     """Means of `size` entries along an axis, in time that does not depend on the size."""
+    if 0 in np.shape(g):
+        return g
     g = running_mean(_zeros(g, axis, 0, size - 1), size, axis, "constant", (size - 1) // 2)
     return folded(g, axis, *_reach(size, origin), mode)
 
 
-__all__ = ["MODES", "NAMES", "correlated", "extended", "folded", "running_mean", "standing"]
+__all__ = [
+    "MODES",
+    "NAMES",
+    "correlated",
+    "entry_at",
+    "extended",
+    "folded",
+    "running_mean",
+    "standing",
+]

@@ -493,7 +493,7 @@ def _kernel_task(key: Key) -> Task:
 
 def declare_all() -> None:
     """Import every module that declares ops of the library."""
-    for family in ("fft", "linalg", "signal", "special", "stats"):
+    for family in ("fft", "linalg", "ndimage", "signal", "special", "stats"):
         importlib.import_module(f"...{family}", __name__)
 
 
