@@ -81,6 +81,7 @@ from tapegrad import integrate as integrate
 from tapegrad import interpolate as interpolate
 from tapegrad import linalg as linalg
 from tapegrad import native as native
+from tapegrad import ndimage as ndimage
 from tapegrad import numpy as numpy
 from tapegrad import optim as optim
 from tapegrad import optimize as optimize
