@@ -3090,7 +3090,7 @@ def test_long_loops_are_machine_code_from_the_first_call_on(monkeypatch):
     )
     n = 200_000
     f = lambda x: tg.fori_loop(0, n, lambda i, c: c * (1 - 1e-7) + i * x * 1e-12, x)  # noqa: E731  said as a user says it
-    compiled = tg.compile(tg.value_and_grad(lambda x: f(x) ** 2 if float(f(x)) > 0 else f(x)))
+    compiled = tg.compile(tg.value_and_grad(lambda x: f(x) ** 2 if f(x) > 0 else f(x)))
     for x in (1.0, 1.5):
         value, slope = compiled(x)
         c = (1 - 1e-7) ** n + sum(i * 1e-12 * (1 - 1e-7) ** (n - 1 - i) for i in range(n))
