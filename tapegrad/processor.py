@@ -15,6 +15,8 @@ import platform
 import sys
 from functools import cache
 
+from . import headroom
+
 VARIABLE = "TAPEGRAD_CPU"
 NATIVE = "native"
 
@@ -51,7 +53,7 @@ def level() -> str:
 
 def name() -> str:
     """The processor's name, as LLVM spells it."""
-    import llvmlite.binding as llvm
+    llvm = headroom.llvm()
 
     return llvm.get_host_cpu_name() if level() == NATIVE else _levels()[level()][0]
 
@@ -63,7 +65,7 @@ def generic() -> str:
 
 def features() -> str:
     """The features that code may use, as LLVM spells them: `+avx2,+fma`."""
-    import llvmlite.binding as llvm
+    llvm = headroom.llvm()
 
     if level() == NATIVE:
         return llvm.get_host_cpu_features().flatten()
@@ -128,6 +130,6 @@ def _features_of(asked: str) -> tuple[str, ...]:
 
 @cache
 def _host() -> dict[str, bool]:
-    import llvmlite.binding as llvm
+    llvm = headroom.llvm()
 
     return dict(llvm.get_host_cpu_features())

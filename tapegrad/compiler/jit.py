@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import locks, processor
+from .. import headroom, locks, processor
 from ..replay import cache
 from ..replay.linker import LinkError, builtin, linker_of_objects, numpy_api, resolve
 
@@ -36,7 +36,7 @@ _count = 0
 
 def machine(optimised: bool = True) -> Any:
     """LLVM's description of this processor, with optimisation in code generation or without."""
-    import llvmlite.binding as llvm
+    llvm = headroom.llvm()
 
     key = "machine" if optimised else "plain machine"
     with _lock:
@@ -100,8 +100,10 @@ times as long for almost the same code."""
 
 def optimised(text: str, effort: int = USUAL) -> bytes:
     """Object code of IR text."""
-    import llvmlite.binding as llvm
+    llvm = headroom.llvm()
 
+    size = headroom.COMPILATION + headroom.PER_CHARACTER * len(text)
+    headroom.demand(size, "compiling a program")
     with _lock:
         effort = min(effort, _worthwhile(text))
         level = 2 if effort > QUICK else 0
@@ -131,7 +133,7 @@ _STRENGTH = range(20, 23)
 def _emitted(target: Any, module: Any) -> bytes:
     """Object code of a module. Addresses stay as they are written: to choose others takes LLVM an eighth of its time, up to a quarter
     where a loop reads many arrays, and programs were as fast without (0.91 to 1.02 of the time, eleven of them)."""
-    import llvmlite.binding as llvm
+    llvm = headroom.llvm()
 
     if llvm.llvm_version_info[0] not in _STRENGTH:
         return target.emit_object(module)
@@ -231,9 +233,10 @@ class Library:
         asks: Sequence[str],
         kept: Any,
     ) -> None:
-        import llvmlite.binding as llvm
+        llvm = headroom.llvm()
 
         global _count
+        headroom.demand(headroom.LINKING, "linking a program")
         with _lock:
             builder = llvm.JITLibraryBuilder().add_object_img(code)
             for symbol in exports:

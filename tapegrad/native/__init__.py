@@ -30,7 +30,11 @@ function   `tg.njit`: compiled variants, called from Python and from jitted code
 entry      a native function on tensors
 """
 
-from .function import NativeFunction, kept_bytes, njit, njit_vjp, release_memory
-from .runtime import checkpointed
+from .. import headroom
+
+headroom.numba()  # before the modules below import it
+
+from .function import NativeFunction, kept_bytes, njit, njit_vjp, release_memory  # noqa: E402
+from .runtime import checkpointed  # noqa: E402
 
 __all__ = ["NativeFunction", "checkpointed", "kept_bytes", "njit", "njit_vjp", "release_memory"]

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import locks, tape
+from .. import headroom, locks, tape
 from ..primitive import OPS, Primitive
 from . import builder, cache, kernels, layout, operators, shipped
 from .builder import Task
@@ -331,6 +331,7 @@ _asked: set[Key] = set()
 
 def entry_points() -> dict[str, Any]:
     """The machine's functions by role, for Numba to compile: those that Python calls by name, the others by word of the world."""
+    headroom.numba()
     from .calls import FOR_CALLS
     from .machine import FOR_MACHINE, FOR_PYTHON
     from .recording import FOR_OPERATORS
@@ -399,12 +400,32 @@ def machine_task() -> Task:
         _machine_steps,
         _machine_ready,
         hurried=(lambda: link_texts("machine", modules())) if modules() else None,
+        dropped=_drop_machine,
         recipe=lambda: "machine",
     )
 
 
 def load(block: bool = False, compile: bool = True) -> bool:
-    """Whether the machine is loaded; if it is not in the cache, compile it (waiting for it if `block`)."""
+    """Whether the machine is loaded; if it is not in the cache, compile it (waiting for it if `block`).
+
+    Raises MemoryError where it is waited for and there is no room.
+    """
+    try:
+        return _load(block, compile)
+    except MemoryError:
+        _drop_machine()
+        if block:
+            raise
+        return False
+
+
+def _drop_machine() -> None:
+    """There was no room for the machine: it may be asked for again."""
+    global _building
+    _building = False
+
+
+def _load(block: bool, compile: bool) -> bool:
     global _building
     # Shipped code that is found wrong is distrusted, and the next turn has Numba compile the machine; there is no third.
     while machine is None and not (obstacle() or trouble):
@@ -430,16 +451,20 @@ def request(keys: list[Key], wait: bool = False) -> None:
         if key in _unavailable:
             made.set_kernel(key, UNAVAILABLE)
             continue
-        task = _kernel_task(key)
-        if made.kernel(key) == NOT_LOADED and builder.load(task):
-            continue
-        if made.kernel(key) > UNAVAILABLE or key in _unavailable:
-            continue
-        if wait:
-            builder.build(task)
-        elif key not in _asked:
-            _asked.add(key)
-            builder.queue(task)
+        try:
+            task = _kernel_task(key)
+            if made.kernel(key) == NOT_LOADED and builder.load(task):
+                continue
+            if made.kernel(key) > UNAVAILABLE or key in _unavailable:
+                continue
+            if wait:
+                builder.build(task)
+            elif key not in _asked:
+                _asked.add(key)
+                builder.queue(task)
+        except MemoryError:
+            if wait:
+                raise
         if made.kernel(key) == NOT_LOADED:
             # Python does these entries until the kernel is there.
             made.set_kernel(key, UNAVAILABLE)

@@ -40,6 +40,8 @@ class Task:
     is found wrong."""
     hurried: Callable[[], dict[str, int]] | None = None
     """Addresses by role of code that is there at once, though not the best; raises LinkError."""
+    dropped: Callable[[], None] = bool
+    """Called where the builder's thread had no room for it (headroom.py): it may be queued again."""
     recipe: Callable[[], str] = str
     """What a child process is told in order to make it; empty where no child is to make it."""
 
@@ -151,7 +153,7 @@ def _first_line(error: BaseException) -> str:
 
 
 def queue(task: Task) -> None:
-    """Compile in the background."""
+    """Compile in the background. Raises MemoryError where there is no room for a thread."""
     global _thread
     if locks.refused():
         return
@@ -159,7 +161,14 @@ def queue(task: Task) -> None:
         _queue.append(task)
         if _thread is None:
             _thread = threading.Thread(target=_work, name="tapegrad replay builder", daemon=False)
-            _thread.start()
+            try:
+                _thread.start()
+            except RuntimeError as error:
+                _thread = None
+                _queue.clear()
+                if not _wanted():  # the interpreter ends
+                    raise
+                raise MemoryError(f"the builder's thread was asked for, but {error}") from None
 
 
 def _wanted() -> bool:
@@ -181,6 +190,8 @@ def _work() -> None:
                     continue  # what made it would make the like again
                 if not _build_apart(task):
                     build(task, _wanted)
+        except MemoryError:
+            task.dropped()
         except Exception as error:
             # Whatever goes wrong here must not print into somebody's session.
             task.done({}, f"compiling {task.name} failed: {type(error).__name__}: {error}")

@@ -27,7 +27,7 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from .. import processor
+from .. import headroom, processor
 
 _MAGIC = b"tapegrad replay 2\n"
 
@@ -67,7 +67,7 @@ def folder() -> Path:
 @cache
 def environment() -> str:
     """A hash of all that compiled code depends on besides the op."""
-    import llvmlite.binding as llvm
+    llvm = headroom.llvm()
 
     facts = [
         sys.version,

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import vecmath
+from .. import headroom, vecmath
 from ..primitive import OPS, UFUNCS, Primitive
 from . import cache, named
 from .layout import KIND_NAMES
@@ -109,6 +109,7 @@ def needs_numba(op: Primitive, operand: int, dtype: str) -> bool:
 
 
 def _compile_with_numba(op: Primitive, operand: int, dtype: str) -> tuple[str, bytes, list[str]]:
+    headroom.numba()
     from .access import ACCESS, KERNEL_SIGNATURE, EntryPoint, inlined
 
     _, _, item, put, _ = ACCESS[KIND_NAMES.index(dtype)]

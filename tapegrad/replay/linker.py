@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import locks, processor
+from .. import headroom, locks, processor
 from ..vecmath import assembly
 from . import named
 from .cache import Part
@@ -106,7 +106,7 @@ def linker_of_objects() -> Any:
     LLVM's older linker asks for memory section by section, and aborts the process where two that refer to each other come to lie
     more than 2 GB apart, as happens with large libraries in it. On Windows there is only that one.
     """
-    import llvmlite.binding as llvm
+    llvm = headroom.llvm()
 
     return llvm.create_lljit_compiler(use_jit_link=_JIT_LINK)
 
@@ -114,8 +114,9 @@ def linker_of_objects() -> Any:
 def link(name: str, parts: Sequence[Part]) -> dict[str, int]:
     """Link functions into the process: role -> address. Raises LinkError."""
     global _jit, _count
-    import llvmlite.binding as llvm
+    llvm = headroom.llvm()
 
+    headroom.demand(headroom.LINKING, f"linking {name}")
     with _lock:
         if _jit is None:
             llvm.initialize_native_target()
@@ -150,8 +151,9 @@ def link_texts(name: str, modules: Sequence[Module]) -> dict[str, int]:
     Each call into LLVM gives up the interpreter's lock, and may wait 5 ms to have it back while a script computes. So this is one call
     for all modules, in which LLVM parses them, compiles them for any processor (which is quickest) and links them.
     """
-    import llvmlite.binding as llvm
+    llvm = headroom.llvm()
 
+    headroom.demand(headroom.COMPILATION, f"compiling {name}")
     header = assembly.header()
     builder = llvm.JITLibraryBuilder()
     for module in modules:

@@ -10,13 +10,13 @@ import re
 from functools import cache
 from typing import Any
 
-from .. import processor
+from .. import headroom, processor
 
 
 @cache
 def target() -> Any:
     """LLVM's code generator for this processor, or the one that `TAPEGRAD_CPU` names."""
-    import llvmlite.binding as llvm
+    llvm = headroom.llvm()
 
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
@@ -42,7 +42,7 @@ OLDEST = 17
 @cache
 def available() -> bool:
     """Whether this LLVM reads what is written here."""
-    import llvmlite.binding as llvm
+    llvm = headroom.llvm()
 
     return llvm.llvm_version_info[0] >= OLDEST
 
@@ -52,7 +52,7 @@ def assemble(text: str) -> tuple[bytes, list[str]]:
 
     Raises NotImplementedError with too old an LLVM, RuntimeError where LLVM does not take the text.
     """
-    import llvmlite.binding as llvm
+    llvm = headroom.llvm()
 
     if not available():
         raise NotImplementedError(
@@ -73,7 +73,7 @@ def assemble(text: str) -> tuple[bytes, list[str]]:
 
 def compiled(text: str, *, vectorise: bool) -> bytes:
     """Object code of a module that was optimised without vectors; `vectorise`: LLVM is to do that now. Raises RuntimeError."""
-    import llvmlite.binding as llvm
+    llvm = headroom.llvm()
 
     machine = target()
     module = llvm.parse_assembly(header() + text)

@@ -1,0 +1,89 @@
+"""Whether there is room for a compiler, asked before it starts.
+
+LLVM ends the process where the system refuses it memory, and a library that could be loaded by halves only is of no use any more. Under a
+limit (`ulimit -v`, RLIMIT_AS, a batch system's) that must not happen: whoever is about to load or call a compiler asks here for several
+times what the compiler takes, and gets a MemoryError in its place. Several times, since other threads may take the room in between.
+
+The room is asked for as memory that is never touched (one call of the system there, one back): nothing is counted, so that every kind of
+limit counts. Where the system has no such memory (Windows), there is room always.
+
+Invariant: LLVM and Numba are loaded by `llvm` and `numba` only, or behind a call of them.
+"""
+
+from __future__ import annotations
+
+import mmap
+import sys
+from typing import Any
+
+MEGABYTE = 1 << 20
+
+LIBRARY = 224 * MEGABYTE
+"""What llvmlite may take as it is loaded: 155 MB were measured."""
+
+NUMBA = 160 * MEGABYTE
+"""What Numba may take as it is loaded and compiles for the first time: 120 MB were measured."""
+
+COMPILATION = 64 * MEGABYTE
+"""What one compilation may take: 31 MB were measured for the first, then 1 to 4."""
+
+PER_CHARACTER = 64
+"""Bytes that LLVM may take for a character of a program's text: 4 to 20 were measured."""
+
+LINKING = 24 * MEGABYTE
+"""What linking a few functions may take."""
+
+
+def room(size: int) -> bool:
+    """Whether the process may have so many bytes more."""
+    if not hasattr(mmap, "MAP_ANONYMOUS"):
+        return True
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)
+    try:
+        mmap.mmap(-1, size, flags=flags).close()
+    except (OSError, MemoryError):
+        return False
+    return True
+
+
+def demand(size: int, what: str) -> None:
+    """Raise MemoryError unless the process may have so many bytes more."""
+    if not room(size):
+        raise MemoryError(
+            f"{what} may take {size / MEGABYTE:.0f} MB, which this process may not have (ulimit -v, or its batch system's limit), and LLVM "
+            "would end the process. Raise the limit, release arrays, or go without machine code: call the function itself, "
+            'with tg.set_engine("sweep").'
+        )
+
+
+def llvm() -> Any:
+    """llvmlite's binding of LLVM. Raises MemoryError where there is no room to load it."""
+    if "llvmlite.binding" not in sys.modules:
+        demand(LIBRARY, "loading LLVM")
+    import llvmlite.binding
+
+    return llvmlite.binding
+
+
+def numba() -> None:
+    """Load Numba, which from then on compiles only where there is room. Raises MemoryError where there is none to load it."""
+    if _state["asking"]:
+        return
+    if "numba" not in sys.modules:
+        demand(NUMBA, "loading Numba")
+    llvm()
+    from numba.core import event
+
+    class Asking(event.Listener):
+        """Asks for room as a compilation begins."""
+
+        def on_start(self, event: Any) -> None:
+            demand(COMPILATION, "compiling by Numba")
+
+        def on_end(self, event: Any) -> None: ...
+
+    event.register("numba:compile", Asking())
+    _state["asking"] = True
+
+
+_state = {"asking": False}

@@ -1,0 +1,85 @@
+"""Room for compilers: where there is none, a MemoryError in place of LLVM's abort, and everything works once there is room again."""
+
+import subprocess
+import sys
+
+import pytest
+
+from tapegrad import headroom
+
+resource = pytest.importorskip("resource")
+
+
+def test_room_is_asked_for():
+    assert headroom.room(1 << 20) and not headroom.room(1 << 60)
+    headroom.demand(1 << 20, "nothing")
+    with pytest.raises(MemoryError, match=r"(?s)a test may take .* MB.*Raise the limit"):
+        headroom.demand(1 << 60, "a test")
+
+
+PROGRAM = """
+import resource
+import numpy as np, tapegrad as tg
+
+def limited(rest, work):
+    space = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (space + rest, -1))
+    try:
+        work()
+    except MemoryError as error:
+        told = str(error)
+    else:
+        told = "an answer"
+    resource.setrlimit(resource.RLIMIT_AS, (-1, -1))
+    return told
+
+def f(x):
+    return np.sum(np.sin(x) * x)
+
+def slope(x):
+    return np.sin(x) + x * np.cos(x)
+
+x = np.linspace(0.1, 0.9, 5)
+work = lambda: np.testing.assert_allclose(tg.compile(tg.grad(f))(x), slope(x))
+told = [limited(1 << 24, work)]  # no room to load LLVM
+work()
+told += [limited(1 << 24, work)]  # none to call it
+work()
+
+def replayed():
+    tg.set_engine("replay")
+    t = tg.tensor(x, requires_grad=True)
+    f(t).backward()
+    np.testing.assert_allclose(t.grad, slope(x))
+
+told += [limited(1 << 24, replayed)]
+replayed()
+tg.set_engine("auto")
+told += [limited(1 << 24, lambda: tg.njit)]  # no room to load Numba
+
+@tg.njit
+def g(x):
+    return np.sum(x * x * x)
+
+work = lambda: np.testing.assert_allclose(tg.grad(g)(x), 3 * x * x)
+told += [limited(1 << 24, work)]
+work()
+print("\\n".join(told))
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_compilers_without_room(tmp_path, monkeypatch):
+    monkeypatch.setenv("TAPEGRAD_CACHE_DIR", str(tmp_path))
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", PROGRAM],
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert done.returncode == 0, done.stderr
+    # A compiled program runs as NumPy calls then, and the sweep takes the place of replay.
+    begins = ["an answer", "an answer", "an answer", "loading Numba", "compiling by Numba"]
+    for line, begin in zip(done.stdout.splitlines(), begins, strict=True):
+        assert line.startswith(begin), done.stdout
+        assert begin == "an answer" or "Raise the limit" in line
