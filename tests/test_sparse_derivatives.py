@@ -207,3 +207,94 @@ def test_small_arrays(shape):
     found = tg.jacobian(lambda x: x * 2.0, sparsity="detect", allow_unused=True)(x)
     assert found.shape == (x.size, x.size)
     np.testing.assert_array_equal(found.toarray(), 2 * np.eye(x.size))
+
+
+# ------------------------------------------------------------------------------------------------------------- solvers
+
+
+def bratu(u, k=1.0):
+    """-u'' = k exp(u) on a grid, zero at both ends."""
+    h = 1 / (len(u) + 1)
+    wide = np.concatenate([np.zeros(1), u, np.zeros(1)])
+    return wide[2:] - 2 * wide[1:-1] + wide[:-2] + k * h * h * np.exp(wide[1:-1])
+
+
+def test_roots_of_many_unknowns(rng):
+    found = tg.root(bratu, np.zeros(150), jac_sparsity="detect", tol=1e-13)
+    assert found.success
+    dense = tg.root(bratu, np.zeros(150), tol=1e-13)
+    np.testing.assert_allclose(found.x, dense.x, rtol=1e-9)
+    pattern = tg.jacobian(bratu, sparsity="detect")(np.zeros(150))
+    given = tg.root(bratu, np.zeros(150), jac_sparsity=pattern, tol=1e-13)
+    np.testing.assert_allclose(given.x, dense.x, rtol=1e-9)
+    tree = tg.root(lambda p: {"a": p["a"] ** 2 - 2, "b": p["b"] * p["a"] - 1}, {"a": 1.0, "b": np.ones(2)}, jac_sparsity="detect")  # fmt: skip
+    np.testing.assert_allclose(tree.x["b"], 2**-0.5, rtol=1e-6)
+    with pytest.raises(ValueError, match="'krylov' only"):
+        tg.root(bratu, np.zeros(5), method="broyden1", jac_sparsity="detect")
+
+
+def test_solutions_of_many_unknowns_are_differentiated_with_sparse_systems(rng, monkeypatch):
+    """The derivative of 150 unknowns is that of differences, in both modes and to second order, and makes no dense Jacobian."""
+    from tapegrad.interop import implicit
+
+    dense = []
+    original = implicit.jacobian
+
+    def watched(f, **settings):
+        dense.append("sparsity" not in settings)
+        return original(f, **settings)
+
+    monkeypatch.setattr(implicit, "jacobian", watched)
+    start = tg.root(bratu, np.zeros(150), tol=1e-13).x
+
+    def loss(k):
+        return np.sum(
+            tg.root(lambda u: bratu(u, k), start, jac_sparsity="detect", tol=1e-12).x ** 2
+        )
+
+    k, along = np.ones(150), rng.normal(size=150)
+    h = 1e-4
+
+    def slope(f):
+        return (
+            f(k - 2 * h * along)
+            - 8 * f(k - h * along)
+            + 8 * f(k + h * along)
+            - f(k + 2 * h * along)
+        ) / (12 * h)
+
+    # A tracked solution is improved by Newton's steps, so that differences of it say something.
+    expected = slope(lambda k: loss(tg.tensor(k, requires_grad=True)).item())
+    np.testing.assert_allclose(tg.grad(loss)(k) @ along, expected, rtol=1e-8)
+    np.testing.assert_allclose(tg.jvp(loss, (k,), (along,))[1], expected, rtol=1e-8)
+    turned = slope(tg.grad(loss))
+    np.testing.assert_allclose(tg.hvp(loss)(k, along), turned, rtol=1e-6, atol=1e-8 * np.abs(turned).max())  # fmt: skip
+    assert dense and not any(dense)
+    with pytest.raises(tg.NotDifferentiable, match="singular"):
+        singular = lambda k: tg.root(lambda u: u * 0 + k * (u - u), np.ones(150)).x.sum()  # noqa: E731
+        tg.grad(singular)(1.0)
+
+
+def test_fits_and_minima_with_sparse_matrices():
+    residuals = lambda p: np.concatenate([10 * np.diff(p), p - np.linspace(0, 1, 40) ** 2])  # noqa: E731
+    dense = tg.least_squares(residuals, np.zeros(40))
+    sparse = tg.least_squares(residuals, np.zeros(40), jac_sparsity="detect", xtol=1e-15, ftol=1e-15, gtol=1e-12)  # fmt: skip
+    np.testing.assert_allclose(sparse.x, dense.x, atol=1e-6)
+    np.testing.assert_allclose(sparse.covariance, dense.covariance, rtol=1e-6)
+    assert scipy.sparse.issparse(sparse.jac)
+
+    def moved(a):
+        fit = tg.least_squares(lambda p: residuals(p) * a, np.zeros(40), jac_sparsity="detect")
+        return fit.x[3] * a
+
+    np.testing.assert_allclose(tg.grad(moved)(1.0), dense.x[3], atol=1e-6)
+    many = tg.least_squares(lambda p: p - 1, np.zeros(2000), jac_sparsity="detect")
+    assert many.covariance is None and many.stderr is None
+    np.testing.assert_allclose(many.x, 1)
+    with pytest.raises(ValueError, match="'trf'"):
+        tg.least_squares(residuals, np.zeros(40), method="lm", jac_sparsity="detect")
+    cost = lambda p: np.sum(residuals(p) ** 2)  # noqa: E731
+    found = tg.minimize(cost, np.zeros(40), method="trust-constr", hess_sparsity="detect")
+    np.testing.assert_allclose(found.x, dense.x, atol=1e-5)
+    with pytest.raises(ValueError, match="trust-constr"):
+        tg.minimize(cost, np.zeros(40), method="BFGS", hess_sparsity="detect")

@@ -6,6 +6,8 @@ Walther, Evaluating Derivatives, 2nd ed., chapter 15): the VJP solves with the t
 run of F, and the JVP pushes through one run of F and solves. Both are recorded where a higher derivative is wanted, at x as the
 function of p that it is.
 
+The Jacobian of many unknowns is sparse where its pattern, detected on the tape, is sparse enough: then all linear systems are.
+
 Data: `_Solution` holds F, the value x, the factors of the Jacobian there, and the nodes of p.
 Invariant: F(x) = 0 to rounding. x is improved by Newton's steps before it is believed; where they fail, or the Jacobian is
 singular, there is an error, since the derivative would be that of another point.
@@ -13,6 +15,7 @@ singular, there is an error, since the derivative would be that of another point
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -37,6 +40,12 @@ POLISH = 8
 
 SINGULAR = 1e-14
 """Reciprocal condition number of the Jacobian, each row by its largest entry, below which it counts as singular."""
+
+MANY = 100
+"""Unknowns from which on a sparse Jacobian is tried."""
+
+SPARSE = 0.1
+"""The part of a Jacobian's places up to which it counts as sparse."""
 
 
 def solution(equations: Equations, x: np.ndarray, what: str, functions: Sequence[Any] = ()) -> Any:
@@ -80,14 +89,12 @@ class _Solution:
 
     __slots__ = ("equations", "factors", "nodes", "residual", "value", "what")
 
-    def __init__(self, equations: Equations, x: np.ndarray, slopes: np.ndarray, nodes: list[Any], what: str) -> None:  # fmt: skip
-        from scipy import linalg
-
+    def __init__(self, equations: Equations, x: np.ndarray, slopes: _Slopes, nodes: list[Any], what: str) -> None:  # fmt: skip
         self.equations = equations
         self.value = x
         self.nodes = nodes
         self.what = what
-        self.factors = linalg.lu_factor(slopes)
+        self.factors = slopes
         with no_grad():
             self.residual = np.asarray(value_of(equations(x)), dtype=float)
 
@@ -97,11 +104,9 @@ class _Solution:
     def pull(self, g: Any, xs: Sequence[Any], wanted: Sequence[bool]) -> list[Any]:
         if isinstance(g, Tensor):
             x = apply(solved.primitive, list(xs), (self,))
-            weights = np.linalg.solve(jacobian(self.equations)(x).T, g)
+            weights = self._solved(x, g, True)
         else:
-            from scipy import linalg
-
-            x, weights = self.value, linalg.lu_solve(self.factors, g, trans=1)
+            x, weights = self.value, self.factors.solve(g, True)
         _, found = pulled(self._again, (x,), -weights)
         return [found.get(node) for node in self.nodes]
 
@@ -110,19 +115,25 @@ class _Solution:
         if any(isinstance(x, Tensor) for x in (*xs, *given)):
             x = apply(solved.primitive, list(xs), (self,))
             rate = pushed(self._again, (x,), (None,), outside, True)
-            return -np.linalg.solve(jacobian(self.equations)(x), rate)
-        from scipy import linalg
-
+            return -self._solved(x, rate, False)
         rate = pushed(self._again, (self.value,), (None,), outside, False)
-        return -linalg.lu_solve(self.factors, value_of(rate))
+        return -self.factors.solve(value_of(rate))
+
+    def _solved(self, x: Any, b: Any, transposed: bool) -> Any:
+        """A linear system with the Jacobian at x, both of which are functions of p."""
+        if self.factors.sparse:
+            from ..sparse.linalg import splu
+
+            matrix = jacobian(self.equations, sparsity="detect")(x)
+            return splu(matrix).solve(b, "T" if transposed else "N")
+        matrix = jacobian(self.equations)(x)
+        return np.linalg.solve(matrix.T if transposed else matrix, b)
 
     def _again(self, x: Any) -> Any:
         """Another run of the equations, which gives what the first one gave."""
-        from scipy import linalg
-
         values = self.equations(x)
         changed = np.asarray(value_of(values), dtype=float) - self.residual
-        moved = linalg.lu_solve(self.factors, changed)
+        moved = self.factors.solve(changed)
         if changed.any() and not np.abs(moved).max() <= 1e-6 * np.abs(self.value).max():
             raise GraphError(
                 f"the function of {self.what} was run again for the derivative of the solution, and gave something else: a value that the "
@@ -136,12 +147,55 @@ solved = op_of_calls(
 )
 
 
-def _polished(equations: Equations, x: np.ndarray, what: str) -> tuple[np.ndarray, np.ndarray]:
+class _Slopes:
+    """A Jacobian with its LU factors: `matrix` is an array, or a sparse one of SciPy's."""
+
+    __slots__ = ("_factors", "matrix", "sparse")
+
+    def __init__(self, matrix: Any) -> None:
+        self.matrix = matrix
+        self.sparse = not isinstance(matrix, np.ndarray)
+        if self.sparse:
+            from scipy.sparse.linalg import splu
+
+            self._factors: Any = splu(matrix.tocsc())
+        else:
+            from scipy.linalg import lu_factor
+
+            self._factors = lu_factor(matrix)
+
+    def solve(self, b: np.ndarray, transposed: bool = False) -> np.ndarray:
+        """x from J x = b, or from Jᵀ x = b."""
+        if self.sparse:
+            return self._factors.solve(np.asarray(b, float), "T" if transposed else "N")
+        from scipy.linalg import lu_solve
+
+        return lu_solve(self._factors, b, trans=int(transposed))
+
+    def reciprocal_condition(self) -> float:
+        """1 over the condition number, with each row divided by its largest entry; of a sparse matrix an estimate, in the 1-norm."""
+        if not self.sparse:
+            rows = np.abs(self.matrix).max(axis=1, keepdims=True)
+            return 1 / np.linalg.cond(self.matrix / np.where(rows > 0, rows, 1.0))
+        from scipy.sparse.linalg import LinearOperator, onenormest
+
+        rows = abs(self.matrix).max(axis=1).toarray().ravel()
+        rows = np.where(rows > 0, rows, 1.0)
+        inverse = LinearOperator(
+            self.matrix.shape,
+            lambda v: self.solve(rows * v.ravel()),
+            lambda v: rows * self.solve(v.ravel(), True),
+        )
+        size = abs(self.matrix).T @ (1 / rows)
+        return 1 / (size.max() * onenormest(inverse))
+
+
+def _polished(equations: Equations, x: np.ndarray, what: str) -> tuple[np.ndarray, _Slopes]:
     """`x` after as many steps of Newton's as make it better, and the Jacobian there."""
     x = given = np.array(x, dtype=float)
     values, slopes = _values(equations, x), _slopes(equations, x, what)
     for _ in range(POLISH):
-        step = np.linalg.solve(slopes, values)
+        step = slopes.solve(values)
         there = _values(equations, x - step)
         if not np.linalg.norm(there) < np.linalg.norm(values):
             break
@@ -149,7 +203,7 @@ def _polished(equations: Equations, x: np.ndarray, what: str) -> tuple[np.ndarra
         slopes = _slopes(equations, x, what)
         if np.abs(step).max() <= 4 * np.finfo(float).eps * np.abs(x).max():
             break
-    step = np.linalg.solve(slopes, values)
+    step = slopes.solve(values)
     size = max(np.abs(x).max(), np.abs(given).max())
     if not np.abs(step).max() <= 1e-6 * max(size, 1e-6):
         raise NotDifferentiable(
@@ -163,18 +217,39 @@ def _values(equations: Equations, x: np.ndarray) -> np.ndarray:
     return np.asarray(value_of(equations(x)), dtype=float)
 
 
-def _slopes(equations: Equations, x: np.ndarray, what: str) -> np.ndarray:
+def _slopes(equations: Equations, x: np.ndarray, what: str) -> _Slopes:
     """The Jacobian at a point. Raises NotDifferentiable where it is singular."""
-    slopes = np.asarray(value_of(jacobian(equations)(x)), dtype=float)
-    rows = np.abs(slopes).max(axis=1, keepdims=True)
-    scaled = slopes / np.where(rows > 0, rows, 1.0)
-    if not np.isfinite(slopes).all() or not 1 / np.linalg.cond(scaled) > SINGULAR:
+    matrix = _sparse_slopes(equations, x) if x.size >= MANY else None
+    if matrix is None:
+        matrix = np.asarray(value_of(jacobian(equations)(x)), dtype=float)
+    entries = matrix if isinstance(matrix, np.ndarray) else matrix.data
+    regular = bool(np.isfinite(entries).all())
+    if regular:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of exact zeros among the pivots
+                slopes = _Slopes(matrix)
+                regular = slopes.reciprocal_condition() > SINGULAR
+        except RuntimeError:  # SuperLU's word for a pivot of 0
+            regular = False
+    if not regular:
         raise NotDifferentiable(
             f"{what} was asked for a solution whose derivative is wanted, but the Jacobian of its equations is singular there: the "
             "solution is no differentiable function of the values that it depends on (two roots meet, or an unknown has no influence). "
             "Fix that unknown, or add a term that decides it."
         )
     return slopes
+
+
+def _sparse_slopes(equations: Equations, x: np.ndarray) -> Any:
+    """The Jacobian as a sparse matrix; None where it is not sparse, or where nobody can tell."""
+    try:
+        matrix = jacobian(equations, sparsity="detect", allow_unused=True)(x)
+    except NotDifferentiable:
+        return None
+    if matrix.nnz > SPARSE * x.size**2:
+        return None
+    return matrix.detach().to_scipy() if hasattr(matrix, "detach") else matrix
 
 
 __all__ = ["Equations", "demand_no_trace", "solution"]

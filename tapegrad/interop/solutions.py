@@ -105,6 +105,8 @@ def as_fit(
     y = minimum.solved("least_squares", [f])
     result.x = space.split(y) if isinstance(y, Tensor) else result.x
     result.fun, result.cost = residuals(y), cost(y)
+    if result.covariance is None:  # of too many unknowns for a dense matrix
+        return result
     covariance = np.zeros((space.size, space.size))
     free = minimum.free
     if len(free) and np.isfinite(result.covariance).all():

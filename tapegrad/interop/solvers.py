@@ -21,7 +21,7 @@ from ..errors import demand_callable
 from ..mode import no_grad
 from ..transforms import as_a_whole, hessian, hvp, jacobian, value_and_grad
 from .promotion import Promotion, itself
-from .raveling import Space, flatten, outputs, plain
+from .raveling import Space, flatten, joined, outputs, plain
 from .solutions import as_fit, as_minimum, as_root
 
 if TYPE_CHECKING:
@@ -52,6 +52,9 @@ INSTEAD_OF_SETTINGS = {
 }
 """What `least_squares` calls the settings that `minimize` or `curve_fit` have; without what it knows itself."""
 
+LARGEST_COVARIANCE = 1000
+"""Unknowns up to which a fit with a sparse Jacobian has a covariance, which is dense."""
+
 SMALL = 24
 """Unknowns up to which a Hessian is computed whole: that costs as many directions in one push."""
 
@@ -69,6 +72,7 @@ def minimize(
     options: dict[str, Any] | None = None,
     progress: bool = False,
     compile: bool | str = "auto",
+    hess_sparsity: Any = None,
     **refused: Any,
 ) -> OptimizeResult:
     """Minimise `f(x, *args)`, a real number, over a pytree `x` of real arrays and numbers, from `x0`.
@@ -84,6 +88,8 @@ def minimize(
     results differ by rounding. That is for functions that do nothing but compute; what prints, counts, draws or reads what
     might change stays as it is. `compile=True` compiles at once (and raises what `tg.compile` raises), False never. Of a function
     that is compiled already, derivatives are compiled, too.
+
+    `hess_sparsity` is for method "trust-constr": "detect", or a pattern, as in `tg.hessian`, gives it the Hessian as a sparse matrix.
 
     Returns an OptimizeResult with `x` and `jac` in the structure of `x0`. Raises
     ValueError or TypeError, in words, for a start where `f` is not finite, and for bounds that do not fit.
@@ -125,7 +131,14 @@ def minimize(
     found: dict[str, Any] = {}
     if chosen not in WITHOUT_GRADIENT:
         found["jac"] = True
-    if chosen in DENSE_NEWTON or (chosen in NEWTON and space.size <= SMALL):
+    if hess_sparsity is not None:
+        if chosen != "trust-constr":
+            raise ValueError(
+                f"hess_sparsity was given to method {method!r}, but SciPy takes a sparse Hessian in 'trust-constr' only: the other "
+                "methods of Newton's kind get products with it."
+            )
+        found["hess"] = _sparse(hessian, f, space, args, hess_sparsity)
+    elif chosen in DENSE_NEWTON or (chosen in NEWTON and space.size <= SMALL):
         found["hess"] = _hessian(f, space, args, promotion)
     elif chosen in NEWTON:
         product = promotion.of(hvp, f)
@@ -161,6 +174,7 @@ def least_squares(
     absolute_sigma: bool = False,
     progress: bool = False,
     compile: bool | str = "auto",
+    jac_sparsity: Any = None,
     **settings: Any,
 ) -> OptimizeResult:
     """Minimise the sum of squares of the residuals `f(x, *args)` over a pytree `x` of real arrays and numbers, from `x0`.
@@ -172,7 +186,8 @@ def least_squares(
     Returns SciPy's result with `x` and `grad` in the structure of `x0`, and in addition `covariance` (of the vector whose
     elements `names` lists), `stderr` (its square roots, in the structure of `x0`) and `dof`. The covariance is s² (JᵀJ)⁻¹
     with s² = RSS / dof, or s² = 1 with `absolute_sigma`; parameters at a bound count as known; where J lacks rank it is inf.
-    `compile` as in `minimize`.
+    `compile` as in `minimize`. `jac_sparsity`, "detect" or a pattern as in `tg.jacobian`, gives SciPy the Jacobian as a sparse matrix
+    (methods "trf" and "dogbox"); then there is a covariance for up to 1000 unknowns, else it and `stderr` are None.
 
     >>> import numpy as np, tapegrad as tg
     >>> t = np.arange(5.0)
@@ -204,7 +219,15 @@ def least_squares(
         raise ValueError(
             f"method 'lm' needs as many residuals as unknowns, but {name} returned {first.size} for {space.size}: use 'trf'."
         )
-    slopes = _jacobian(f, space, args, promotion)
+    if jac_sparsity is not None and method == "lm":
+        raise ValueError(
+            "jac_sparsity was given to method 'lm', whose Jacobians are dense: use 'trf' or 'dogbox'."
+        )
+    slopes = (
+        _jacobian(f, space, args, promotion)
+        if jac_sparsity is None
+        else _sparse(jacobian, f, space, args, jac_sparsity)
+    )
     report = _Progress("cost", progress)
     if progress and "callback" not in settings and method != "lm":
         settings["callback"] = lambda intermediate_result: report(
@@ -232,13 +255,15 @@ def root(
     options: dict[str, Any] | None = None,
     progress: bool = False,
     compile: bool | str = "auto",
+    jac_sparsity: Any = None,
     **refused: Any,
 ) -> OptimizeResult:
     """Solve `f(x, *args) = 0` for a pytree `x` of real arrays and numbers, from `x0`; as many equations as unknowns.
 
     `method` is one of `scipy.optimize.root`; "hybr" and "lm" get the Jacobian from the tape. Returns an OptimizeResult with
     `x` in the structure of `x0`; `success` says whether a root was found. Raises ValueError where the counts differ. `compile` as in
-    `minimize`.
+    `minimize`. `jac_sparsity`, "detect" or a pattern as in `tg.jacobian`, is for many unknowns: SciPy's "krylov" (then the default) is
+    preconditioned by the sparse LU factors of the Jacobian at each step, so that its steps are Newton's.
 
     >>> import numpy as np, tapegrad as tg
     >>> round(tg.root(lambda x: np.cos(x) - x, 1.0).x, 6)
@@ -268,6 +293,15 @@ def root(
             "least_squares does not."
         )
     _demand_finite(first, name, "x0")
+    if jac_sparsity is not None:
+        if method not in ("hybr", "krylov"):
+            raise ValueError(
+                f"jac_sparsity was given to method {method!r}, but sparse Jacobians serve 'krylov' only: leave method out."
+            )
+        method = "krylov"
+        step = _newton_step(_sparse(jacobian, f, space, args, jac_sparsity), space.x)
+        options = dict(options or {})
+        options["jac_options"] = {"inner_M": step, **options.get("jac_options", {})}
     jac = _jacobian(f, space, args, promotion) if method in ("hybr", "lm") else None
     with no_grad():
         result = optimize.root(equations, space.x, jac=jac, method=method, tol=tol, options=options)
@@ -296,6 +330,51 @@ def _jacobian(
         return np.concatenate(blocks)
 
     return matrix
+
+
+def _sparse(
+    transform: Callable[..., Any],
+    f: Callable[..., Any],
+    space: Space,
+    args: Sequence[Any],
+    sparsity: Any,
+) -> Callable[..., Any]:
+    """The Jacobian or Hessian of a function of trees as a sparse matrix of SciPy's, at a vector."""
+
+    def of_vectors(v: Any) -> Any:
+        y = f(space.split(v), *args)
+        return joined(y) if transform is jacobian else np.reshape(joined(y), ())
+
+    derivative = transform(of_vectors, sparsity=sparsity, allow_unused=True)
+
+    def matrix(x: np.ndarray, *_: Any) -> Any:
+        found = derivative(np.array(x))
+        return found.detach().to_scipy() if hasattr(found, "detach") else found
+
+    return matrix
+
+
+def _newton_step(slopes: Callable[..., Any], x: np.ndarray) -> Any:
+    """SciPy's preconditioner that solves with the Jacobian at the last step: with it a Krylov method takes Newton's steps."""
+    from scipy.sparse.linalg import LinearOperator, splu
+
+    class Step(LinearOperator):
+        def __init__(self) -> None:
+            super().__init__(float, (x.size, x.size))
+
+        def setup(self, x: np.ndarray, _: Any, __: Any) -> None:
+            self.update(x, None)
+
+        def update(self, x: np.ndarray, _: Any) -> None:
+            try:
+                self.solve = splu(slopes(np.ravel(x)).tocsc()).solve
+            except RuntimeError:  # singular here: the factors of the last step, or none, must do
+                self.solve = getattr(self, "solve", np.asarray)
+
+        def _matvec(self, v: np.ndarray) -> np.ndarray:
+            return self.solve(np.ravel(v))
+
+    return Step()
 
 
 def _list(value: Any) -> list[Any]:
@@ -573,9 +652,15 @@ def _add_covariance(result: OptimizeResult, space: Space, absolute_sigma: bool) 
     """Covariance of the parameters that are not at a bound, from the Jacobian at the solution."""
     free = result.active_mask == 0
     rows = len(result.fun)
-    j = np.asarray(result.jac)[:, free]
     result.names = space.names
     result.dof = max(rows - int(free.sum()), 0)
+    jac = result.jac
+    if not isinstance(jac, np.ndarray):
+        if space.size > LARGEST_COVARIANCE:
+            result.covariance = result.stderr = None
+            return
+        jac = jac.toarray()
+    j = jac[:, free]
     covariance = np.zeros((space.size, space.size))
     if free.any():
         variance = 1.0 if absolute_sigma else 2 * result.cost / result.dof if result.dof else np.inf
