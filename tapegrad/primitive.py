@@ -139,6 +139,9 @@ WHEN_DECLARED: list[Callable[[Primitive], None]] = []
 UFUNCS: dict[Any, Callable[..., Any]] = {}
 """NumPy ufunc -> the function of this library that evaluates and records it."""
 
+DIRECTIONS: dict[int, Callable[..., Any]] = {}
+"""Code of a linear op -> its value for several directions at once, from raw tangents, raw operands and settings; None where it has none."""
+
 NATIVE: dict[Any, Callable[..., Any]] = {}
 """Generated function -> the same as machine code for small operands, once replay is loaded; it calls the other where it must."""
 

@@ -19,7 +19,7 @@ import numpy as np
 from . import dual, storage
 from .errors import GraphError
 from .ops.elementary import strong_product
-from .primitive import NAMES, OPS, Primitive, apply, strong
+from .primitive import DIRECTIONS, NAMES, OPS, Primitive, apply, strong
 from .tape import BIG, FREED, IN0, IN1, KW, OP, OUT, SLOT, STRIDE, Leaf, Slot, X, Y
 from .tensor import Tensor, new
 
@@ -403,6 +403,8 @@ def push(
     directions are carried at once.
     """
     one = push_entry if width is None else _push_directions
+    if width is not None and not record:
+        start = _push_simple(code, start, stop, tangents)
     lost: set[Slot] = set()
     for k in range(start * STRIDE, stop * STRIDE, STRIDE):
         nodes = operands(code, k)
@@ -417,6 +419,56 @@ def push(
     return lost
 
 
+def _push_simple(code: Code, start: int, stop: int, tangents: dict[Any, Any]) -> int:
+    """Carry directions through entries of one or two float64 operands, in few steps; returns the first entry that is none of those.
+
+    A small model is all such entries, and takes its time in what stands between NumPy's calls.
+    """
+    overwritten = storage.latest_overwrite()
+    for k in range(start * STRIDE, stop * STRIDE, STRIDE):
+        code_of_op, slot, in0, in1, x, y, out, kw = code[k : k + STRIDE]
+        kind = type(out)
+        if (
+            type(in0) is tuple
+            or code_of_op == FREED
+            or (kind is not np.ndarray and kind is not np.float64)
+            or out.dtype != np.float64
+            or slot <= overwritten
+        ):
+            return k // STRIDE
+        first = None if in0 is None else tangents.get(in0)
+        second = None if in1 is None else tangents.get(in1)
+        if first is None and second is None:
+            continue
+        op = OPS[code_of_op]
+        if not op.elementwise:
+            step = DIRECTIONS.get(code_of_op)
+            total = None if step is None else step((first, second), (x, y), *(kw or ()))
+            if total is None:
+                return k // STRIDE
+            tangents[slot] = total
+            continue
+        ndim = out.ndim + 1
+        total = None
+        for t, partial in zip((first, second), op.partials, strict=False):
+            if t is None:
+                continue
+            if t.ndim < ndim:
+                t = t.reshape(t.shape[:1] + (1,) * (ndim - t.ndim) + t.shape[1:])
+            if partial.of is None:
+                term = t if partial.value == 1 else scaled(t, partial.value)
+            else:
+                p = partial.of(x, y, None, out)
+                term = _unless_zero(t, p) * p if partial.chooses else strong(t, p)
+            total = term if total is None else total + term
+        if type(total) is not np.ndarray or total.dtype != np.float64:
+            return k // STRIDE
+        if total.shape[1:] != out.shape:
+            total = np.broadcast_to(total, total.shape[:1] + out.shape)
+        tangents[slot] = total
+    return stop
+
+
 def _push_directions(code: Code, k: int, given: list[Any], record: bool) -> Any:
     """Several directions at once: along a first axis where the rule broadcasts, else one by one."""
     op = OPS[code[k + OP]]
@@ -429,6 +481,10 @@ def _push_directions(code: Code, k: int, given: list[Any], record: bool) -> Any:
         return np.zeros((0, *shape), code[k + OUT].dtype)
     together = getattr(op.jvp, "directions", None)
     plain = not record and not storage.tracing.get()  # raw values, on which compiled code can run
+    if plain and code[k + OP] in DIRECTIONS:
+        total = DIRECTIONS[code[k + OP]](given, (code[k + X], code[k + Y]), *(code[k + KW] or ()))
+        if total is not None:
+            return total
     if together is not None and plain and code[k + OP] != FREED:
         x, out, kw = code[k + X], code[k + OUT], code[k + KW]
         total = together(given, x, out, **dict(zip(op.settings, kw or (), strict=True)))
@@ -507,7 +563,13 @@ def _push_elementwise(op: Primitive, given: list[Any], values: Any, out: Any) ->
         if t is None:
             continue
         if partial.of is None:
-            term = np.zeros_like(t) if partial.value == 0 else t * partial.value
+            term = (
+                t
+                if partial.value == 1
+                else np.zeros_like(t)
+                if partial.value == 0
+                else t * partial.value
+            )
         else:
             p = partial.of(x, y, z, out)
             term = _unless_zero(t, p) * p if partial.chooses else times(t, p)

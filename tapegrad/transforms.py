@@ -15,11 +15,11 @@ all 0 is none of it, nor is a derivative that is constant (the Hessian of a line
 from __future__ import annotations
 
 import functools
+import itertools
 import sys
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from itertools import islice
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, overload
 
 import numpy as np
@@ -185,7 +185,9 @@ class _Run:
         """Per differentiated argument, the leaves in its structure."""
         rest = iter(leaves)
         return [
-            next(rest) if structure is None else _unflatten(structure, list(islice(rest, n)))
+            next(rest)
+            if structure is None
+            else _unflatten(structure, list(itertools.islice(rest, n)))
             for structure, n in self.structures
         ]
 
@@ -193,10 +195,14 @@ class _Run:
         """Whether `f` used, or returned, a tracked tensor that was not made from its arguments."""
         code = self.own.tape.code
         mine = {*code[SLOT::STRIDE], *self.nodes, None}
-        used = {y._node for y in outputs if isinstance(y, Tensor)}
-        for node in (*code[IN0::STRIDE], *code[IN1::STRIDE]):
-            used.update(node if type(node) is tuple else (node,))
-        return any(not (type(node) is Leaf and node.spent) for node in used - mine)
+        for node in itertools.chain(code[IN0::STRIDE], code[IN1::STRIDE]):
+            if type(node) is tuple:
+                if any(n not in mine and not (type(n) is Leaf and n.spent) for n in node):
+                    return True
+            elif node not in mine and not (type(node) is Leaf and node.spent):
+                return True
+        used = [y._node for y in outputs if isinstance(y, Tensor)]
+        return any(n not in mine and not (type(n) is Leaf and n.spent) for n in used)
 
     def connect(self) -> None:
         """The results depend on something tracked outside: record walks too, and keep the entries."""
@@ -1103,6 +1109,10 @@ def _forward_blocks(run: _Run, outputs: Sequence[Any]) -> tuple[list[list[Any]],
     """blocks[output][input], one direction per element of each input, all carried in one push, and which inputs led to an output."""
     blocks: list[list[Any]] = [[] for _ in outputs]
     reached = []
+    if _go_together(run, outputs):
+        found = _all_at_once(run, outputs)
+        if found is not None:
+            return found
     for i, x in enumerate(run.inputs):
         n = x.size
         given: list[Any] = [None] * len(run.inputs)
@@ -1110,11 +1120,47 @@ def _forward_blocks(run: _Run, outputs: Sequence[Any]) -> tuple[list[list[Any]],
         columns, met = _pushed(run, outputs, given, n)
         reached.append(met)
         for j, t in enumerate(columns):
-            block = np.reshape(
-                np.moveaxis(t if run.connected else t._value, 0, -1), np.shape(outputs[j]) + x.shape
-            )
+            t = t if run.connected else t._value
+            turned = t.T if t.ndim == 2 else np.moveaxis(t, 0, -1)
+            block = np.reshape(turned, np.shape(outputs[j]) + x.shape)
             blocks[j].append(_as_block(block, run.given[i]))
     return blocks, reached
+
+
+FEW_DIRECTIONS = 16384
+"""Elements of a block of tangents up to which it costs less to carry the directions of all inputs in one push than in one for each."""
+
+
+def _go_together(run: _Run, outputs: Sequence[Any]) -> bool:
+    """Whether the inputs are small numbers of plain directions, for which the cost of a push is that of its steps."""
+    if len(run.inputs) < 2 or run.connected or dual.saved or tracing.get() is not None:
+        return False
+    most = max((np.size(y) for y in outputs), default=0)
+    return sum(x.size for x in run.inputs) * most <= FEW_DIRECTIONS and all(
+        x.dtype == np.float64 for x in run.inputs
+    )
+
+
+def _all_at_once(run: _Run, outputs: Sequence[Any]) -> tuple[list[list[Any]], list[bool]] | None:
+    """As `_forward_blocks`, from one push; None where an input has only zeros: then it has to be seen whether it led anywhere."""
+    sizes = [x.size for x in run.inputs]
+    ends = list(itertools.accumulate(sizes))
+    units = np.eye(ends[-1])
+    given = [
+        units[:, end - n : end].reshape(ends[-1], *x.shape)
+        for end, n, x in zip(ends, sizes, run.inputs, strict=True)
+    ]
+    blocks: list[list[Any]] = []
+    met = [False] * len(sizes)
+    for y, t in zip(outputs, _pushed(run, outputs, given, ends[-1])[0], strict=True):
+        columns = np.reshape(t._value, (ends[-1], -1)).T
+        row = []
+        for i, (end, n, x) in enumerate(zip(ends, sizes, run.inputs, strict=True)):
+            block = columns[:, end - n : end]
+            met[i] = met[i] or not n or bool(block.any())
+            row.append(_as_block(np.reshape(block, np.shape(y) + x.shape), run.given[i]))
+        blocks.append(row)
+    return (blocks, met) if all(met) else None
 
 
 def _as_block(block: Any, given: Any) -> Any:
@@ -1126,7 +1172,7 @@ def _as_block(block: Any, given: Any) -> Any:
         if isinstance(given, Tensor)
         else block
         if isinstance(block, StandIn)
-        else np.ascontiguousarray(block)
+        else np.array(block, order="C")  # its own: outputs may share a tangent
         if block.ndim
         else block[()]
     )

@@ -9,6 +9,7 @@ import copy
 import gc
 import itertools
 import pickle
+import warnings
 
 import numpy as np
 import optree
@@ -1114,3 +1115,62 @@ def test_a_list_where_f_wants_an_array_is_explained() -> None:
 
 def _raise(error: Exception) -> None:
     raise error
+
+
+# ------------------------------------------------------------------------- many directions in one push
+
+
+MODELS_OF_NUMBERS = {
+    "decay": lambda a, b, c, t: a * np.exp(-b * t) + c,
+    "peak": lambda a, b, c, t: a * np.exp(-(((t - b) / c) ** 2)),
+    "picked": lambda a, b, c, t: np.stack([a, b, c])[1:] * 2.0 - a,
+    "product": lambda a, b, c, t: np.outer(t, t)[:, :2] @ np.stack([a * b, c]),
+    "ties": lambda a, b, c, t: np.maximum(a * t, b) + np.abs(c - 0.4) * np.floor(t),
+    "poles": lambda a, b, c, t: np.where(t > 0, a / np.where(t > 0, t, 1.0), b) * c,
+}
+
+
+@pytest.mark.parametrize("name", MODELS_OF_NUMBERS)
+def test_directions_of_numbers_go_together(name):
+    """A Jacobian by several numbers, by one vector, and row by row in reverse mode are the same."""
+    f, t = MODELS_OF_NUMBERS[name], np.linspace(0.0, 2.0, 7)
+    point = (1.5, 0.7, 0.4)
+    together = tg.jacobian(f, (0, 1, 2), mode="forward")(*point, t)
+    rows = tg.jacobian(f, (0, 1, 2), mode="reverse")(*point, t)
+    whole = tg.jacobian(lambda p: f(p[0], p[1], p[2], t), mode="forward")(np.array(point))
+    np.testing.assert_allclose(np.stack(together, axis=-1), np.stack(rows, axis=-1), rtol=1e-14)
+    np.testing.assert_allclose(whole, np.stack(rows, axis=-1), rtol=1e-14)
+
+
+def test_directions_go_together_in_trees_and_shapes():
+    tree = {"a": np.array([[1.0, 2.0]]), "b": 3.0, "c": np.zeros((0, 2))}
+
+    def f(p):
+        return {"x": np.sum(p["a"], axis=0) * p["b"], "y": p["b"] + np.sum(p["c"])}
+
+    forward = tg.jacobian(f, mode="forward")(tree)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", tg.IndependentValue)
+        reverse = tg.jacobian(f, mode="reverse")(tree)
+    for row in ("x", "y"):
+        for column in tree:
+            np.testing.assert_array_equal(forward[row][column], reverse[row][column])
+            assert np.shape(forward[row][column]) == np.shape(reverse[row][column])
+
+
+def test_blocks_of_a_jacobian_share_no_memory():
+    first, second = tg.jacobian(lambda x: (x + 1.0, x + 2.0), mode="forward")(np.ones(3))
+    first[...] = 7.0
+    np.testing.assert_array_equal(second, np.eye(3))
+    (a, b), _ = tg.jacobian(lambda x, y: (x + y, x), (0, 1), mode="forward")(1.0, 2.0)
+    assert a == b == 1.0
+
+
+def test_inputs_that_lead_nowhere_are_told_where_none_is_used():
+    used, unused = tg.jacobian(lambda x, y: np.stack([x, 2 * x]), (0, 1), mode="forward")(1.0, 2.0)
+    np.testing.assert_array_equal(used, [1.0, 2.0])
+    np.testing.assert_array_equal(unused, [0.0, 0.0])
+    zero, _ = tg.jacobian(lambda x, y: np.stack([0.0 * x, y]), (0, 1), mode="forward")(1.0, 2.0)
+    np.testing.assert_array_equal(zero, [0.0, 0.0])  # it is used, if only by nought
+    with pytest.warns(tg.IndependentValue):
+        tg.jacobian(lambda x, y: np.ones(2), (0, 1), mode="forward")(1.0, 2.0)

@@ -189,8 +189,15 @@ def curve_fit(
         return whiten(f(xdata, *(p[i] for i in range(count))) - ydata)
 
     residuals.__name__ = _name(f)
+    # As SciPy: MINPACK where nothing asks for more. It has few layers, which is what a small fit spends its time in.
+    if bounds is None and settings.keys() <= _MINPACKS and np.size(ydata) >= count:
+        settings["method"] = "lm"
     fit = least_squares(residuals, start, bounds=bounds, absolute_sigma=absolute_sigma, **settings)
     return fit.x, fit.covariance
+
+
+_MINPACKS = {"ftol", "xtol", "gtol", "max_nfev", "compile"}
+"""Settings of fits that MINPACK's Levenberg-Marquardt method has."""
 
 
 def _parameters(f: Callable[..., Any]) -> int:

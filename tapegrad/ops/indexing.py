@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from ..primitive import FUNCTIONS, call, primitive
+from ..primitive import DIRECTIONS, FUNCTIONS, call, primitive
 from ..storage import StandIn, as_array, duplicate
 from ..tensor import Tensor, wrap
 from ..views import base_of
@@ -81,6 +81,18 @@ def _getitem_name(x: Any, y: Any, kw: Any) -> str:
 def getitem(g, x_shape, *, index):
     """Entries picked by ints, slices, None, Ellipsis, masks and integer arrays, as NumPy indexing does."""
     return scatter(g, index, x_shape)
+
+
+def _in_all_directions(given: Any, values: Any, index: Any) -> Any:
+    """The entries of each direction, for an index without arrays: these could move axes."""
+    parts = index if type(index) is tuple else (index,)
+    if not all(type(part) in _BASIC for part in parts):
+        return None
+    return given[0][(slice(None), *parts)]
+
+
+_BASIC = (int, slice, type(None), type(Ellipsis))
+DIRECTIONS[getitem.primitive.code] = _in_all_directions
 
 
 @primitive(
