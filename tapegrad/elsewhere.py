@@ -65,6 +65,7 @@ INSTEAD = {
     "leastsq":         "write tg.least_squares(f, x0)",
     "fsolve":          "write tg.root(f, x0)",
     # PyTorch
+    "load":            "write np.load(file); the state of an optimizer goes through state_dict() and load_state_dict()",
     "nn":              "there are no layers: write the model with NumPy's functions, and tg.Parameter",
     "cuda":            "arrays live in main memory: there is no GPU",
     "device":          "arrays live in main memory: there is no GPU",
@@ -105,9 +106,34 @@ AREAS = {
     "scipy.spatial": "tg.spatial has distances and KDTree; where the result is no function of numbers, give it t.detach()",
     "scipy.sparse": "A @ x, x @ A, x * A and x + A take tensors as they are; else make the matrix with tg.sparse.csr_array(A), and solve "
     "with tg.sparse.linalg",
+    "pandas": "Take the values out: df.to_numpy() @ w, s.to_numpy() * w",
     "matplotlib": "Pictures need no gradient: give it t.detach()",
 }
 """What to do instead of calling functions of a library's part."""
+
+FOREIGN = {
+    "pint": ("Quantity", "has a unit, which its derivative would have to carry: pass q.magnitude, and put units on the result"),
+    "astropy": ("Quantity", "has a unit, which its derivative would have to carry: pass q.value, and put units on the result"),
+    "polars": ("Series", "is no array of NumPy's: pass s.to_numpy()"),
+    "torch": ("Tensor", "is no array of NumPy's: pass t.detach().numpy(). Code written for PyTorch is wrapped by tg.from_torch(f)"),
+    "jax": ("Array", "is no array of NumPy's: pass np.asarray(x). Code written for JAX is wrapped by tg.from_jax(f)"),
+    "jaxlib": ("Array", "is no array of NumPy's: pass np.asarray(x). Code written for JAX is wrapped by tg.from_jax(f)"),
+    "tensorflow": ("Tensor", "is no array of NumPy's: pass t.numpy()"),
+    "cupy": ("ndarray", "lives on a GPU: pass x.get()"),
+}  # fmt: skip
+"""Libraries whose values look like arrays, with what to pass instead: as they are they would lose their units, or fail far from here."""
+
+
+def refuse_foreign(value: object, name: str) -> None:
+    """Raise TypeError for a value of another library's, which `name` was asked to differentiate by."""
+    library = type(value).__module__.partition(".")[0]
+    if library in FOREIGN:
+        kind, why = FOREIGN[library]
+        what = type(value).__name__
+        raise TypeError(
+            f"{name} was asked to differentiate by a {library} {what if what != 'ArrayImpl' else kind}, which {why}."
+        )
+
 
 COMPUTES = "computes with plain numbers"
 
@@ -140,10 +166,10 @@ def told(name: str, known: list[str]) -> str:
 
 def met(frame: FrameType | None) -> str:
     """Who, above this frame, has asked for plain numbers, and what to write instead; "" where that is no library we know."""
-    while frame is not None and _root(frame) in ("tapegrad", "numpy"):
+    while frame is not None and _root(frame) in ("tapegrad", "numpy", "copy"):
         frame = frame.f_back
     root = _root(frame)
-    if root not in ("scipy", "matplotlib"):
+    if root not in ("scipy", "matplotlib", "pandas"):
         return ""
     frames = []
     while frame is not None and _root(frame) == root:

@@ -169,3 +169,24 @@ for _name, _function in FUNCTIONS.items():
 for _name in STORES:
     if not hasattr(Tensor, _name):
         _install(_name, _copying(_name), f"A copy on which {_name}_ was called.")
+
+
+class _Elsewhere:
+    """A name that other libraries' arrays have and tensors have not: an AttributeError that says what to write."""
+
+    __slots__ = ("instead", "name")
+
+    def __init__(self, name: str, instead: str) -> None:
+        self.name, self.instead = name, instead
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        raise AttributeError(f"'Tensor' object has no attribute {self.name!r}: {self.instead}.")
+
+
+for _name, _instead in {
+    "at": "write y = x.clone(), then y[i] = v or y[i] += v, which is recorded",
+    "cuda": "arrays live in main memory, there is no GPU",
+    "block_until_ready": "nothing runs in the background, the value is there",
+    "collect": "nothing is lazy, the value is there",
+}.items():
+    setattr(Tensor, _name, _Elsewhere(_name, _instead))

@@ -519,6 +519,11 @@ class Tensor(Attached):
             t = memo[id(self)] = self.clone()
             return t
         if not self.is_leaf:
+            from .elsewhere import met
+
+            library = met(sys._getframe(1))
+            if library:
+                raise GradientLost(f"{library}.")
             raise RuntimeError(
                 "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the "
                 f"moment, but this one is the result of {self.grad_fn.name()}. Copy t.detach(), or use t.clone()."  # type: ignore[union-attr]

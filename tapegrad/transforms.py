@@ -26,7 +26,7 @@ import numpy as np
 
 from . import dual, executors, sweep
 from .buffers import adopted, constant
-from .elsewhere import COMPUTES
+from .elsewhere import COMPUTES, refuse_foreign
 from .errors import (
     GradientLost,
     GraphError,
@@ -71,8 +71,20 @@ def _flatten(tree: Tree) -> tuple[list[Any], Any]:
     """Leaves and structure; a lone array or number (the common case) needs no pytree library."""
     if isinstance(tree, _SINGLE):
         return [tree], None
-    leaves, structure = _optree().tree_flatten(tree, namespace=NAMESPACE)
-    return leaves, structure
+    return tree_flatten(tree)
+
+
+def tree_flatten(tree: Tree, none_is_leaf: bool = False) -> tuple[list[Any], Any]:
+    """Leaves and structure, where labelled arrays and records (dataclasses and attrs) are nodes."""
+    from .interop import records
+
+    optree = _optree()
+    while True:
+        leaves, structure = optree.tree_flatten(
+            tree, none_is_leaf=none_is_leaf, namespace=NAMESPACE
+        )
+        if not records.register(optree, NAMESPACE, leaves):
+            return leaves, structure
 
 
 def _unflatten(structure: Any, leaves: Sequence[Any]) -> Tree:
@@ -395,6 +407,8 @@ def _input(value: Any, recording: bool, name: str) -> Tensor:
         if value._node is not None and recording:
             return alias(value)
         value = value._value
+    else:
+        refuse_foreign(value, name)
     array = kept(unmasked(value)) if isinstance(value, np.ndarray) else as_array(value)
     if array.dtype.kind in "iub":
         array = array.astype(np.float64)

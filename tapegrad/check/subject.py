@@ -19,7 +19,7 @@ import numpy as np
 
 from ..mode import no_grad
 from ..tensor import Tensor, wrap
-from ..transforms import NAMESPACE, _list_of_numbers, _optree
+from ..transforms import NAMESPACE, _list_of_numbers, _optree, tree_flatten
 
 Tree = Any
 
@@ -297,7 +297,7 @@ def title(f: Any) -> str:
 
 
 def _flatten(tree: Tree) -> tuple[list[Any], Any]:
-    return _optree().tree_flatten(tree, namespace=NAMESPACE)
+    return tree_flatten(tree)
 
 
 def _parameter_names(f: Any, count: int) -> list[str]:

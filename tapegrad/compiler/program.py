@@ -162,10 +162,9 @@ def _orders(tree: Any) -> Iterator[tuple[Any, ...]]:
 
 
 def _optree_flatten(tree: Any) -> tuple[list[Any], Any]:
-    import optree
+    from ..transforms import tree_flatten
 
-    leaves, structure = optree.tree_flatten(tree, none_is_leaf=True, namespace="tapegrad")
-    return leaves, structure
+    return tree_flatten(tree, none_is_leaf=True)
 
 
 def _plain(array: np.ndarray) -> np.ndarray:

@@ -12,14 +12,14 @@ import numpy as np
 
 from ..packing import flat
 from ..tensor import Tensor, wrap
-from ..transforms import NAMESPACE, _list_of_numbers, _optree
+from ..transforms import _list_of_numbers, tree_flatten
 
 Tree = Any
 
 
 def flatten(tree: Tree) -> tuple[list[Any], Any]:
     """Leaves and structure of a pytree."""
-    return _optree().tree_flatten(tree, namespace=NAMESPACE)
+    return tree_flatten(tree)
 
 
 class Space:
@@ -45,10 +45,10 @@ class Space:
 
     @property
     def names(self) -> list[str]:
-        """A name for each element of the vector, such as `x0['rate'][1]`."""
+        """A name for each element of the vector: `rate` and `layer.w[0, 1]` in trees of names, `x0[1]` where there is no name."""
         found = []
         for accessor, shape in zip(self.structure.accessors(), self.shapes, strict=True):
-            path = accessor.codify(self.what)
+            path = _path(accessor) or accessor.codify(self.what)
             found += [
                 f"{path}[{', '.join(map(str, i))}]" if shape else path for i in np.ndindex(shape)
             ]
@@ -116,6 +116,20 @@ class Space:
         leaves, _ = flatten(blocks)
         matrices = [np.asarray(plain(b), dtype=float).reshape(rows, -1) for b in leaves]
         return np.concatenate(matrices, axis=1)
+
+
+def _path(accessor: Any) -> str:
+    """The way to a leaf as one would say it: `layer.w` for `["layer"]["w"]`; "" where it does not begin with a name."""
+    path = ""
+    for step in accessor:
+        key = getattr(step, "entry", None)
+        if isinstance(key, str) and key.isidentifier():
+            path += f".{key}" if path else key
+        elif path:
+            path += f"[{key!r}]"
+        else:
+            return ""
+    return path
 
 
 def _holds_pandas(structure: Any) -> bool:

@@ -91,6 +91,68 @@ class NativeFunction(Generic[P, R]):
         made = (self.dispatcher, self.limit, self.snapshots, self.mode)
         return _shipped, (made, file, linecache.getlines(file))
 
+    @property
+    def signatures(self) -> list[Any]:
+        """The types of arguments that the function is compiled for, as Numba's `signatures`."""
+        return self.dispatcher.signatures
+
+    @property
+    def overloads(self) -> Any:
+        """Numba's results of compiling, by the types of arguments."""
+        return self.dispatcher.overloads
+
+    @property
+    def stats(self) -> Any:
+        """Numba's counts of hits and misses of its cache."""
+        return self.dispatcher.stats
+
+    def inspect_types(self, file: Any = None, **settings: Any) -> Any:
+        """Print the function's source with the types that Numba found; as Numba's method of that name."""
+        return self._anew().inspect_types(file, **settings)
+
+    def inspect_llvm(self, signature: Any = None) -> Any:
+        """LLVM IR of the function itself by signature; that of derivatives is not among it."""
+        return self._anew().inspect_llvm(signature)
+
+    def inspect_asm(self, signature: Any = None) -> Any:
+        """Machine code of the function itself as text, by signature."""
+        return self._anew().inspect_asm(signature)
+
+    def parallel_diagnostics(self, signature: Any = None, level: int = 1) -> None:
+        """Print what Numba made parallel in the function itself; `explain()` tells of its derivatives.
+
+        Raises ValueError where the function was compiled without `parallel=True`.
+        """
+        if not self.dispatcher.targetoptions.get("parallel"):
+            raise ValueError(
+                f"parallel_diagnostics was asked of {self.__qualname__}, which was compiled for one thread. Write tg.njit(parallel=True)."
+            )
+        self._anew().parallel_diagnostics(signature, level)
+
+    def recompile(self) -> None:
+        """Compile the function and its derivatives anew, after a global that it reads has changed.
+
+        Other jitted functions that call it keep what they have compiled, as with Numba.
+        """
+        fresh = self._made()
+        for signature in self.signatures:
+            fresh.compile(signature)
+        self.__init__(fresh, self.limit, self.snapshots, self.mode)  # type: ignore[misc]
+
+    def _made(self, kept: bool = True) -> Any:
+        """Another dispatcher of the same function, compiled as this one."""
+        options = dict(self.dispatcher.targetoptions)
+        options.pop("nopython", None)
+        made = numba.njit(**options, locals=self.dispatcher.locals)(self.py_func)
+        return store.keeping(made) if kept else made
+
+    def _anew(self) -> Any:
+        """A dispatcher whose code was compiled here: what comes from a cache cannot be looked into."""
+        made = self._made(kept=False)
+        for signature in self.signatures:
+            made.compile(signature)
+        return made
+
     def __repr__(self) -> str:
         return f"<tg.njit {self.__qualname__}>"
 
@@ -1242,14 +1304,17 @@ def differentiable(f: Any) -> Any:
 @overload
 def njit(f: Callable[P, R], /, **options: Any) -> NativeFunction[P, R]: ...
 @overload
-def njit(f: None = None, /, **options: Any) -> Callable[[Callable[P, R]], NativeFunction[P, R]]: ...
+def njit(
+    f: str | list[Any] | tuple[Any, ...] | None = None, /, **options: Any
+) -> Callable[[Callable[P, R]], NativeFunction[P, R]]: ...
 def njit(f: Any = None, /, **options: Any) -> Any:
     """Compile a function with Numba, and make its derivatives on demand: `numba.njit` for every transform.
 
-    Takes what `numba.njit` takes. The result is called like Numba's, from Python and from other jitted code; `tg.grad`,
-    `value_and_grad`, `vjp`, `jvp`, `jacobian`, `hvp` and `hessian` work on it, and called on tracked tensors it is one entry of the
-    tape. Derivatives are generated from the function's source (reverse mode by adjoint code, forward mode by tangent code) and compiled
-    for the argument types that come. What has no rule raises NotDifferentiable naming file, line and expression.
+    Takes what `numba.njit` takes; with signatures (`@tg.njit("float64(float64)")`) it compiles now, and for those types alone. The result
+    is called like Numba's, from Python and from other jitted code; `tg.grad`, `value_and_grad`, `vjp`, `jvp`, `jacobian`, `hvp` and
+    `hessian` work on it, and called on tracked tensors it is one entry of the tape. Derivatives are generated from the function's source
+    (reverse mode by adjoint code, forward mode by tangent code) and compiled for the argument types that come. What has no rule raises
+    NotDifferentiable naming file, line and expression.
 
     `mode` chooses the engine: "adjoint" (generated code, the fast one), "overload" (the function runs on numbers that record
     each operation, which takes more of the language), "form" (arrays and loops over ranges as one program of machine code, the fastest,
@@ -1274,6 +1339,7 @@ def njit(f: Any = None, /, **options: Any) -> Any:
     """
     asked = checked(options)
     settings = asked.limit, asked.snapshots, asked.mode
+    signatures = _signatures(f)
 
     def make(function: Any) -> NativeFunction:
         if isinstance(function, NativeFunction):
@@ -1287,10 +1353,26 @@ def njit(f: Any = None, /, **options: Any) -> Any:
                 return NativeFunction(function, *settings)
             function = function.py_func  # compiled anew, as it is asked for now
         own = {**_OPTIONS, "boundscheck": True} if checking.on() else _OPTIONS
-        made = numba.njit(**{**own, **asked.numba})(function)
-        return NativeFunction(store.keeping(made), *settings)
+        made = store.keeping(numba.njit(**{**own, **asked.numba})(function))
+        for signature in signatures:
+            made.compile(signature)
+        if signatures:
+            made.disable_compile()
+        return NativeFunction(made, *settings)
 
-    return make if f is None else make(f)
+    return make if f is None or signatures else make(f)
+
+
+def _signatures(given: Any) -> list[Any]:
+    """The signatures that stand where a function would: one (text, Numba's, or a tuple of types), or a list of them; none of a function."""
+    if isinstance(given, list):
+        if not given:
+            raise TypeError(
+                "njit was given an empty list, which is neither a function nor a signature: write @tg.njit, or list one signature."
+            )
+        return [signature for one in given for signature in _signatures(one)]
+    kinds = (str, tuple, numba.core.typing.templates.Signature, numba.types.Type)
+    return [given] if isinstance(given, kinds) else []
 
 
 class CustomFunction(Custom):

@@ -1,0 +1,291 @@
+"""Small things that a user of other libraries tries first: they work, or the error says what to write instead."""
+
+import dataclasses
+import enum
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numba
+import numpy as np
+import pytest
+import scipy.optimize
+
+import tapegrad as tg
+
+# ------------------------------------------------------------------------------------------ records as trees
+
+
+class Kind(enum.Enum):
+    RBF = 1
+
+
+@dataclasses.dataclass
+class Kernel:
+    scale: float
+    weights: np.ndarray
+    name: str = "rbf"
+    kind: Kind = Kind.RBF
+    power: int = dataclasses.field(default=2, metadata={"static": True})
+    fast: bool = True
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Pair:
+    kernel: Kernel
+    shift: float
+
+
+def energy(p):
+    if p.kernel.name != "rbf" or p.kernel.kind is not Kind.RBF or p.kernel.fast is not True:
+        raise TypeError("a static field is no longer what it was")
+    return p.kernel.scale * np.sum(p.kernel.weights**p.kernel.power) + p.shift**3
+
+
+def pair():
+    return Pair(Kernel(3.0, np.array([1.0, 2.0])), 2.0)
+
+
+@pytest.mark.parametrize("way", [tg.grad, lambda f: tg.compile(tg.grad(f))])
+def test_a_gradient_by_a_dataclass_is_one(way):
+    g = way(energy)(pair())
+    assert type(g) is Pair and type(g.kernel) is Kernel and g.kernel.power == 2
+    assert (g.kernel.scale, g.shift) == (5.0, 12.0)
+    np.testing.assert_array_equal(g.kernel.weights, [6.0, 12.0])
+
+
+def test_second_derivatives_and_directions_go_through_records():
+    p = pair()
+    _, along = tg.jvp(energy, (p,), (Pair(Kernel(1.0, np.zeros(2)), 1.0),))
+    assert along == 5.0 + 12.0
+    curved = tg.hvp(energy)(p, Pair(Kernel(0.0, np.array([1.0, 0.0])), 1.0))
+    assert curved.shift == 12.0 and curved.kernel.scale == 2.0
+    assert tg.check_gradient(energy, p).ok
+
+
+def test_another_static_field_is_another_structure():
+    with pytest.raises(ValueError, match="structure"):
+        tg.jvp(energy, (pair(),), (Pair(Kernel(1.0, np.zeros(2), name="other"), 1.0),))
+
+
+def test_a_compiled_function_is_traced_again_for_another_static_field():
+    @dataclasses.dataclass
+    class Model:
+        w: np.ndarray
+        kind: str
+
+    @tg.compile
+    def f(m):
+        return np.sum(m.w) if m.kind == "sum" else np.prod(m.w)
+
+    w = np.array([2.0, 3.0])
+    assert [f(Model(w, k)) for k in ("sum", "prod", "sum")] == [5.0, 6.0, 5.0]
+    assert f(Model(w * 2, "sum")) == 10.0  # what is no static field is read anew
+
+
+def test_attributes_beside_fields_are_kept_and_init_does_not_run_again():
+    runs = []
+
+    @dataclasses.dataclass
+    class Counted:
+        a: float
+        twice: float = dataclasses.field(init=False)
+
+        def __post_init__(self):
+            runs.append(self.a)
+            self.twice = 2.0
+            self.note = np.arange(3)
+
+    c = Counted(1.5)
+    g = tg.grad(lambda c: c.a * c.twice * float(c.note.sum()))(c)
+    assert (g.a, g.twice) == (6.0, 4.5) and runs == [1.5]
+
+
+def test_attrs_classes_are_trees():
+    attrs = pytest.importorskip("attrs")
+
+    @attrs.define
+    class Model:
+        _a: float
+        b: Any
+        name: str = "m"
+
+    g = tg.grad(lambda m: m._a * np.sum(m.b))(Model(2.0, np.ones(2)))
+    assert g._a == 2.0 and g.name == "m"
+    np.testing.assert_array_equal(g.b, [2.0, 2.0])
+
+
+def test_a_fit_returns_the_record_with_names_of_its_fields():
+    @dataclasses.dataclass
+    class Decay:
+        height: float
+        rates: np.ndarray
+        label: str = "decay"
+
+    t = np.linspace(0, 3, 30)
+
+    def residuals(p):
+        return p.height * np.exp(-p.rates[0] * t) + p.rates[1] - (3 * np.exp(-t) + 0.5)
+
+    fit = tg.least_squares(residuals, Decay(1.0, np.array([0.5, 0.0])))
+    assert type(fit.x) is Decay and fit.x.label == "decay"
+    np.testing.assert_allclose([fit.x.height, *fit.x.rates], [3.0, 1.0, 0.5], rtol=1e-6)
+    assert fit.names == ["height", "rates[0]", "rates[1]"]
+
+
+def test_names_of_parameters():
+    def names(x0, f):
+        return tg.least_squares(f, x0).names
+
+    assert names({"a": 1.0, "k": 2.0}, lambda p: np.stack([p["a"], p["k"]])) == ["a", "k"]
+    nested = {"layer": {"w": np.ones((1, 2))}}
+    assert names(nested, lambda p: p["layer"]["w"]) == ["layer.w[0, 0]", "layer.w[0, 1]"]
+    assert names(np.ones(2), lambda p: p) == ["x0[0]", "x0[1]"]
+    assert names({"two words": 1.0}, lambda p: p["two words"]) == ["x0['two words']"]
+    with pytest.raises(ValueError, match=r"^k is nan"):
+        tg.least_squares(lambda p: p["k"], {"k": np.nan})
+
+
+# --------------------------------------------------------------------------------- values of other libraries
+
+
+def stand_in(module, name):
+    """A class that looks like one of a library which need not be installed."""
+    return type(name, (), {"__module__": module, "__array__": lambda self, *a, **k: np.ones(2)})()
+
+
+@pytest.mark.parametrize(
+    "module, name, words",
+    [
+        ("pint", "Quantity", "pint Quantity, which has a unit.*q.magnitude"),
+        ("astropy.units.quantity", "Quantity", "astropy Quantity, which has a unit.*q.value"),
+        ("polars.series.series", "Series", "polars Series.*to_numpy"),
+        ("torch", "Tensor", "torch Tensor.*from_torch"),
+        ("jaxlib._jax", "ArrayImpl", "jaxlib Array.*from_jax"),
+    ],
+)
+def test_values_of_other_libraries_are_refused_with_what_to_pass(module, name, words):
+    for transform in (tg.grad, tg.value_and_grad, tg.jacobian):
+        with pytest.raises(TypeError, match=words):
+            transform(lambda x: np.sum(x * 2))(stand_in(module, name))
+
+
+def test_pandas_and_pictures_say_detach():
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(np.ones((3, 2)))
+    w = tg.tensor([1.0, 2.0], requires_grad=True)
+    with pytest.raises(tg.GradientLost, match=r"df.to_numpy\(\) @ w"):
+        frame @ w
+    np.testing.assert_array_equal(tg.grad(lambda w: np.sum(frame.to_numpy() @ w))(w.detach()), [3.0, 3.0])  # fmt: skip
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    for t in (w, w * 2):
+        with pytest.raises(tg.GradientLost, match=r"give it t.detach\(\)"):
+            pyplot.plot(t)
+    pyplot.close("all")
+
+
+def test_names_of_other_libraries_have_hints():
+    t = tg.tensor([1.0])
+    with pytest.raises(AttributeError, match=r"x.clone\(\)"):
+        t.at  # noqa: B018
+    with pytest.raises(AttributeError, match="no GPU"):
+        t.cuda()
+    assert not hasattr(t, "at")
+    with pytest.raises(AttributeError, match="no layers"):
+        tg.nn  # noqa: B018
+    with pytest.raises(AttributeError, match="state_dict"):
+        tg.load  # noqa: B018
+
+
+def test_gradients_in_threads_are_arrays():
+    def gradient(scale):
+        return tg.grad(lambda z: np.sum(z**2 * scale))(np.ones(2))
+
+    def outer(y):
+        with ThreadPoolExecutor(2) as pool:
+            found = list(pool.map(gradient, [1.0, 2.0]))
+        assert [type(g) for g in found] == [np.ndarray, np.ndarray]
+        return np.sum(y**2) * found[1][0]
+
+    with ThreadPoolExecutor(2) as pool:
+        assert all(type(g) is np.ndarray for g in pool.map(gradient, [1.0, 2.0, 3.0]))
+    np.testing.assert_array_equal(tg.grad(outer)(np.ones(2)), [8.0, 8.0])
+
+
+# ---------------------------------------------------------------------------------------- native functions
+
+
+def square(x):
+    return x * x
+
+
+@pytest.mark.parametrize(
+    "signature",
+    [
+        "float64(float64)",
+        numba.float64(numba.float64),
+        (numba.float64,),
+        ["float64(float64)", "float32(float32)"],
+    ],
+    ids=["text", "signature", "types", "list"],
+)
+def test_signatures_compile_at_once_and_alone(signature):
+    f = tg.njit(signature)(square)
+    assert len(f.signatures) == (2 if isinstance(signature, list) else 1)
+    assert f(3.0) == 9.0 and tg.grad(f)(3.0) == 6.0
+    with pytest.raises(TypeError, match="No matching definition"):
+        f(np.ones(2))
+
+
+def test_what_is_neither_function_nor_signature_is_refused():
+    with pytest.raises(TypeError, match="empty list"):
+        tg.njit([])
+    with pytest.raises(TypeError, match="no Python function"):
+        tg.njit(3)
+
+
+def test_numbas_ways_to_look_inside(capsys):
+    f = tg.njit(square)
+    f(2.0)
+    assert [str(s) for s in f.signatures] == ["(float64,)"] and len(f.overloads) == 1
+    f.inspect_types()
+    assert "float64" in capsys.readouterr().out
+    (llvm,) = f.inspect_llvm().values()
+    assert "fmul double" in llvm
+    assert f.stats.cache_path is None
+    with pytest.raises(ValueError, match="parallel=True"):
+        f.parallel_diagnostics()
+
+
+FACTOR = 2.0
+
+
+def test_recompiled_functions_see_globals_as_they_are(monkeypatch):
+    @tg.njit
+    def f(x):
+        return FACTOR * x * x
+
+    assert (f(3.0), tg.grad(f)(3.0)) == (18.0, 12.0)
+    monkeypatch.setattr(sys.modules[__name__], "FACTOR", 5.0)
+    f.recompile()
+    assert (f(3.0), tg.grad(f)(3.0)) == (45.0, 30.0)
+
+
+# ------------------------------------------------------------------------------------------------ small fits
+
+
+def test_a_fit_without_bounds_is_scipys():
+    t = np.linspace(0, 4, 200)
+    y = 2.5 * np.exp(-1.3 * t) + 0.5 + 0.01 * np.sin(50 * t)
+
+    def model(t, a, k, c):
+        return a * np.exp(-k * t) + c
+
+    ours, theirs = (c.curve_fit(model, t, y, [1.0, 1.0, 1.0]) for c in (tg, scipy.optimize))
+    np.testing.assert_allclose(ours[0], theirs[0], rtol=1e-6)
+    np.testing.assert_allclose(ours[1], theirs[1], rtol=1e-5)
+
+
+def test_a_fit_of_fewer_data_than_parameters_goes_another_way():
+    found, _ = tg.curve_fit(lambda t, a, b: a + b * t, np.ones(1), np.ones(1), [1.0, 1.0])
+    assert found.sum() == pytest.approx(1.0)
