@@ -171,7 +171,7 @@ for _name in STORES:
         _install(_name, _copying(_name), f"A copy on which {_name}_ was called.")
 
 
-class _Elsewhere:
+class Elsewhere:
     """A name that other libraries' arrays have and tensors have not: an AttributeError that says what to write."""
 
     __slots__ = ("instead", "name")
@@ -182,6 +182,9 @@ class _Elsewhere:
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         raise AttributeError(f"'Tensor' object has no attribute {self.name!r}: {self.instead}.")
 
+    def __set__(self, instance: Any, value: Any) -> None:
+        self.__get__(instance)
+
 
 for _name, _instead in {
     "at": "write y = x.clone(), then y[i] = v or y[i] += v, which is recorded",
@@ -189,4 +192,4 @@ for _name, _instead in {
     "block_until_ready": "nothing runs in the background, the value is there",
     "collect": "nothing is lazy, the value is there",
 }.items():
-    setattr(Tensor, _name, _Elsewhere(_name, _instead))
+    setattr(Tensor, _name, Elsewhere(_name, _instead))

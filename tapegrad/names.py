@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from .documents import cell
+from .methods import Elsewhere
 
 PLACES: dict[str, tuple[str, ...]] = {
     "tapegrad": ("numpy",),
@@ -131,7 +132,9 @@ def _public(name: str, holder: Any) -> Iterator[tuple[str, Any]]:
             value = getattr(holder, public)
         elif not (callable(value) or inspect.isdatadescriptor(value)):
             continue
-        elif inspect.ismemberdescriptor(value):  # a slot: described where the class is
+        elif isinstance(value, Elsewhere) or inspect.ismemberdescriptor(
+            value
+        ):  # a slot: described where the class is
             continue
         full = f"{name}.{public}"
         if isinstance(value, ModuleType) and full not in PLACES and full not in MODULES:

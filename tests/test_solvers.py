@@ -157,7 +157,7 @@ def test_fit_and_covariance_are_those_of_curve_fit(method):
     best, covariance = optimize.curve_fit(
         lambda t, a, c, k: a * np.exp(-k * t) + c, T, Y, p0=[1, 0, 1], ftol=1e-14, xtol=1e-14
     )
-    assert fit.names == ["x0['a']", "x0['c']", "x0['k']"] and fit.dof == 17
+    assert fit.names == ["a", "c", "k"] and fit.dof == 17
     np.testing.assert_allclose([fit.x["a"], fit.x["c"], fit.x["k"]], best, rtol=1e-7)
     np.testing.assert_allclose(fit.covariance, covariance, rtol=1e-5)
     assert fit.stderr["k"] == pytest.approx(np.sqrt(covariance[2, 2]), rel=1e-5)
