@@ -22,6 +22,8 @@ from .errors import (
     TraceError,
 )
 from .executors import engine, set_engine
+from .logs import begin as _listen
+from .logs import set_log_level
 from .mode import (
     enable_grad,
     inference_mode,
@@ -36,6 +38,7 @@ from .tape import current as current_tape
 from .tensor import Parameter, Tensor, as_tensor, from_dlpack, from_numpy, tensor
 from .transforms import grad, hessian, hvp, jacobian, jvp, linearize, value_and_grad, vjp
 
+_listen()
 _limit_numba()  # no module of ours has imported Numba yet
 
 # What is defined above stays: tg.zeros_like makes tensors and knows requires_grad, NumPy's does not.
@@ -108,6 +111,7 @@ _LAZY = {
     "njit_vjp": ".native",
     "odeint": ".integration",
     "optim": "",
+    "profile": ".profiling",
     "optimize": "",
     "root": ".interop.solvers",
     "root_scalar": ".interop.scalar_solvers",

@@ -67,6 +67,8 @@ def sweep(
     visited: list[int] = []
     owned: set[Any] = set()
     pull_entry = GUARD.get() or pull
+    # A profile looks on, and lets regions be pulled in place; other guards want to see whole cotangents.
+    pull_region = _pull_region if pull_entry is pull else getattr(pull_entry, "region", None)
 
     def wanted(node: Any) -> bool:
         if needed is None:
@@ -93,12 +95,12 @@ def sweep(
         if (
             OPS[code[k]].regional
             and not record
-            and pull_entry is pull
+            and pull_region is not None
             and type(code[k + X]) is np.ndarray
             and code[k + X].ndim
             and not isinstance(g, storage.StandIn)
         ):
-            _pull_region(code, k, g, mine, pending, leaves, owned, wanted)
+            pull_region(code, k, g, mine, pending, leaves, owned, wanted)
             continue
         for node, cotangent in pull_entry(code, k // STRIDE, g, record):
             if wanted(node):

@@ -26,12 +26,13 @@ Invariant: a compiled function returns what the function itself would, or raises
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Callable
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 import numpy as np
 
-from .. import markup, storage
+from .. import markup, profiling, storage
 from ..errors import demand_callable
 from .program import Program, Programs, taken_apart
 from .report import Report
@@ -42,6 +43,10 @@ R = TypeVar("R")
 
 MOST_SIGNATURES = 64
 """Signatures of one function that are kept; the least recently used goes first."""
+
+
+ALIVE: weakref.WeakSet[Any] = weakref.WeakSet()
+"""Compiled functions, whose calls a profile looks at."""
 
 
 class Compiled(Generic[P, R]):
@@ -58,6 +63,7 @@ class Compiled(Generic[P, R]):
         functools.update_wrapper(self, f, updated=())
         self.f = f
         self.static = static
+        ALIVE.add(self)
         self.programs = Programs(f, getattr(f, "__name__", type(f).__name__), most)
         self.programs.slow = self.dispatch
         self.programs.prefer = self._prefer
@@ -71,7 +77,8 @@ class Compiled(Generic[P, R]):
 
     def _prefer(self, program: Program) -> None:
         """Let calls go to this program's entry at once; it sends back what is not for it."""
-        type(self).__call__ = program.direct  # type: ignore[method-assign]
+        entry = profiling.timed_program(program.direct) if profiling.running() else program.direct
+        type(self).__call__ = entry  # type: ignore[method-assign]
 
     def dispatch(self, *args: Any, **kwargs: Any) -> Any:
         """A call, by the program that its signature has."""

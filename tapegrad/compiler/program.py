@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .. import checking, locks, storage
+from .. import checking, locks, logs, storage
 from ..buffers import adopted
 from ..errors import TraceError
 from ..mode import WATCHERS, Off, is_grad_enabled
@@ -698,6 +698,7 @@ class Programs:
         self.dropped = 0  # programs that were outdated
         self.changing = 0  # traces in a row that changed what the function reads
         self.compares = False  # whether the function asks if two objects are one
+        self.changed = ""  # what the last program was dropped for
         self.laid = False  # whether the layout of arguments may decide what a store reaches
         self.prefer: Callable[[Program], None] = lambda program: None
 
@@ -760,6 +761,7 @@ class Programs:
             if program in self.by_key.get(key, ()):
                 self.by_key[key].remove(program)
                 self.dropped += 1
+                self.changed = changed.told()
         if self.dropped == MOST_TRACES:
             warnings.warn(
                 f"{self.name} was traced {self.dropped} times anew, because something changes that it reads beside its arguments "
@@ -768,9 +770,24 @@ class Programs:
                 stacklevel=4,
             )
 
+    def _why(self, known: list[Program]) -> str:
+        """Why there is no program for a call."""
+        if known:
+            told = "; ".join(
+                dict.fromkeys(f"{g.what} at {g.where}" for p in known for g in p.guards)
+            )
+            return f"a value that Python looks at is another one ({told or 'memory that arguments share'})"
+        if self.changed:
+            changed, self.changed = self.changed, ""
+            return f"something that it reads beside its arguments has changed ({changed})"
+        if not self.by_key:
+            return "the first call"
+        return f"a call with other types, shapes or constants than the {len(self.by_key)} known"
+
     def trace(self, call: Call) -> tuple[Any, Program]:
         """Trace a program for this call and keep it; the result is that of the traced run itself."""
         known = self.fitting(call)
+        why, start = self._why(known), time.perf_counter()
         if len(known) >= MOST_TRACES:
             guards = {g.where: g for program in known for g in program.guards}
             told = "; ".join(f"{g.what} at {where}" for where, g in list(guards.items())[:3])
@@ -788,6 +805,9 @@ class Programs:
             except Drawn:  # or another thread has, from a generator that is the process's
                 if attempt == TRIES - 1 or threading.active_count() == 1:
                     raise
+        logs.tell(
+            "%s was traced and compiled in %.3f s: %s", self.name, time.perf_counter() - start, why
+        )
         if not program.lasting:
             self.changing += 1
             if self.changing > 1:

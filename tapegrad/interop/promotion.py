@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import storage
+from .. import logs, storage
 from ..tape import ATTENDING, STRIDE
 from ..transforms import _flatten, _Run, hessian, hvp, is_compiled
 
@@ -138,6 +138,7 @@ class Promoted:
             return self._stay("its program computed something else")
         self.credit = self.price
         self.why = ""
+        logs.tell("a solver has compiled a derivative of %s", getattr(self.f, "__name__", self.f))
         self.run = self._promoted
 
     def _promoted(self, *args: Any) -> Any:

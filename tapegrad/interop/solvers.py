@@ -11,6 +11,8 @@ written to.
 
 from __future__ import annotations
 
+import importlib.util
+import inspect
 import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -82,7 +84,7 @@ def minimize(
     the gradient, and the Hessian or its products if it can use them. `bounds`: a pair (low, high) for all, SciPy's `Bounds`
     or list of pairs, or for a tree a tree with a pair for each leaf (a dict may leave entries out), None for no bound.
     `constraints`: SciPy's, whose functions take `x` as `f` does; their Jacobians are supplied. `progress` reports to stderr.
-    `callback(x)` is called each iteration.
+    `callback(x)` is called each iteration, with the tree; `callback(intermediate_result)`, by that name, with SciPy's OptimizeResult of it.
 
     What is evaluated often enough is compiled, as by `tg.compile`, as soon as its evaluations have taken as long as that does: then
     results differ by rounding. That is for functions that do nothing but compute; what prints, counts, draws or reads what
@@ -229,10 +231,22 @@ def least_squares(
         else _sparse(jacobian, f, space, args, jac_sparsity)
     )
     report = _Progress("cost", progress)
-    if progress and "callback" not in settings and method != "lm":
-        settings["callback"] = lambda intermediate_result: report(
-            intermediate_result.cost, intermediate_result.get("optimality")
-        )
+    callback = settings.get("callback")
+    if callback is not None:
+        demand_callable(callback, "callback")
+    if (progress or callback is not None) and method != "lm":
+        whole = callback is not None and takes_result(callback)
+
+        def called(intermediate_result: Any) -> Any:
+            x = intermediate_result.x
+            report(intermediate_result.cost, intermediate_result.get("optimality"))
+            if callback is None:
+                return None
+            return callback(
+                _intermediate(space, x, intermediate_result) if whole else space.tree(x)
+            )
+
+        settings["callback"] = called
     limits = (-np.inf, np.inf) if low_high is None else low_high
     with no_grad():
         result = optimize.least_squares(
@@ -679,22 +693,49 @@ def _add_covariance(result: OptimizeResult, space: Space, absolute_sigma: bool) 
 
 
 class _Progress:
-    """A line on stderr for each iteration; on a terminal they overwrite one another."""
+    """A line on stderr for each iteration, where progress is wanted: tqdm's, if it is installed; on a terminal one overwrites another."""
 
     def __init__(self, what: str, wanted: bool) -> None:
         self.what, self.wanted, self.count = what, wanted, 0
+        self.bar: Any = None
+        if wanted and importlib.util.find_spec("tqdm") is not None:
+            from tqdm.auto import tqdm
+
+            self.bar = tqdm(unit=" iterations")
 
     def __call__(self, value: Any, slope: Any) -> None:
         self.count += 1
-        if self.wanted:
+        if self.bar is not None:
+            numbers = {self.what: value, "|gradient|": slope}
+            told = {k: f"{float(v):.6g}" for k, v in numbers.items() if v is not None}
+            self.bar.set_postfix(told, refresh=False)
+            self.bar.update()
+        elif self.wanted:
             end = "\r" if sys.stderr.isatty() else "\n"
             beside = "" if slope is None else f"  |gradient| {float(slope):.2e}"
             value = f"  {self.what} {float(value):.8g}" if value is not None else ""
             print(f"iteration {self.count}{value}{beside}", end=end, file=sys.stderr, flush=True)
 
     def done(self) -> None:
-        if self.wanted and sys.stderr.isatty() and self.count:
+        if self.bar is not None:
+            self.bar.close()
+        elif self.wanted and sys.stderr.isatty() and self.count:
             print(file=sys.stderr)
+
+
+def takes_result(callback: Callable[..., Any]) -> bool:
+    """Whether a callback is of SciPy's newer form: its one parameter is called `intermediate_result`."""
+    try:
+        return list(inspect.signature(callback).parameters) == ["intermediate_result"]
+    except (TypeError, ValueError):
+        return False
+
+
+def _intermediate(space: Space, x: np.ndarray, state: Any) -> OptimizeResult:
+    """What a callback of that form gets: what SciPy tells, with x as a tree."""
+    from scipy.optimize import OptimizeResult
+
+    return OptimizeResult({**(state or {}), "x": space.tree(x)})
 
 
 def _callback(
@@ -706,9 +747,13 @@ def _callback(
     if callback is not None:
         demand_callable(callback, "callback")
 
+    whole = callback is not None and takes_result(callback)
+
     def called(x: np.ndarray, state: Any) -> Any:
         report(None if state is None else state.get("fun"), None)
-        return callback(space.tree(x)) if callback is not None else None
+        if callback is None:
+            return None
+        return callback(_intermediate(space, x, state)) if whole else callback(space.tree(x))
 
     if method == "trust-constr":
         return called

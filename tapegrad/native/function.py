@@ -24,7 +24,7 @@ import numpy as np
 from numba.core import types
 from numba.extending import typeof_impl
 
-from .. import checking, locks, markup
+from .. import checking, locks, logs, markup
 from ..errors import NotDifferentiable
 from ..storage import StandIn
 from ..tensor import Tensor
@@ -453,7 +453,9 @@ class Variant:
             with self.owner._lock:
                 found = self._derived.get(key)
                 if found is None:
-                    with compiling():
+                    names = self.owner.__name__, positions, self.types
+                    told = "the derivative of %s by arguments %s of types %s was made in %.3f s"
+                    with compiling(), logs.timed(told, *names):
                         found = self._derived[key] = self._made(positions, valued)
                     if not valued and found.valued:
                         found = self._derived.setdefault((positions, True), found)

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from .. import locks
+from .. import locks, logs
 from . import cache, child
 from .cache import Bundle, Part
 from .child import Order
@@ -69,6 +69,7 @@ def _hand_over(task: Task, bundle: Bundle) -> bool:
         task.done({}, str(error))
         return True
     task.done(addresses, "")
+    logs.tell("replay has %s as machine code", task.name, level="debug")
     return True
 
 
@@ -78,7 +79,8 @@ def _always() -> bool:
 
 def build(task: Task, go_on: Callable[[], bool] = _always) -> None:
     """Compile the task's functions, store them, and hand them over."""
-    bundle = make(task, go_on)
+    with logs.timed("replay compiled %s in %.3f s", task.name, level="debug"):
+        bundle = make(task, go_on)
     if bundle is not None:
         _hand_over(task, bundle)
 
