@@ -10,6 +10,7 @@ imported when it is first needed.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -37,13 +38,11 @@ def _lfilter(xs: Sequence[np.ndarray]) -> np.ndarray:
 
 def _lagged(u: Any, x: Any, count: int) -> Any:
     """Σ u[n] conj(x[n-k]) over time and all signals, for the lags k < count; x[n] is 0 before the beginning."""
-    x = conj(x)
     n = np.shape(x)[-1]
+    u, x = (np.reshape(v, (prod(np.shape(v)[:-1]), n)) for v in (u, conj(x)))
     if count <= FEW:
-        zero = np.sum(u * x) * 0.0
-        sums = [np.sum(u[..., k:] * x[..., : n - k]) if k < n else zero for k in range(count)]
-        return np.stack(sums)
-    u, x = (np.reshape(v, (-1, n)) for v in (u, x))
+        lags = [min(k, n) for k in range(count)]
+        return np.stack([np.einsum("ij,ij->", u[:, k:], x[:, : n - k]) for k in lags])
     padded = np.concatenate([np.zeros((np.shape(x)[0], count - 1), x.dtype), x], axis=1)
     return convolve_nd(padded, u[::-1, ::-1], mode="valid")[0, ::-1]
 

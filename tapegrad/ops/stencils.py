@@ -10,7 +10,9 @@ are zeros; a `cval` is added apart. Each takes time linear in the image. SciPy i
 
 from __future__ import annotations
 
+import string
 from functools import lru_cache
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,9 @@ from .convolutions import convolve_nd
 from .indexing import scatter
 
 MODES = ("reflect", "constant", "nearest", "mirror", "wrap")
+
+FEW = 64
+"""Entries of a kernel up to which its cotangent is found entry by entry; beyond, by one convolution."""
 
 NAMES = {
     "grid-mirror": "reflect", "grid-constant": "constant", "grid-wrap": "wrap", **{m: m for m in MODES},
@@ -122,7 +127,21 @@ def _kernel_cotangent(g, x, y, *, mode="reflect", origin=None):
         return np.zeros(m, y.dtype)
     for axis, reach in enumerate(map(_reach, m, origin or (0,) * len(m))):
         x = extended(x, axis, *reach, mode)
-    found = convolve_nd(conj(x), _flipped_plain(g), mode="valid")
+    x = conj(x)
+    if prod(m) <= FEW:
+        # Entry by entry: NumPy's sum of products is faster than a transform, and keeps the digits of small entries.
+        letters = string.ascii_letters[: len(m)]
+        sums = [
+            np.einsum(
+                f"{letters},{letters}->",
+                x[tuple(slice(k, k + n) for k, n in zip(place, np.shape(g), strict=True))],
+                g,
+            )
+            for place in np.ndindex(*m)
+        ]
+        found = np.reshape(np.stack(sums), m)
+    else:
+        found = convolve_nd(x, _flipped_plain(g), mode="valid")
     if y.dtype.kind != "c":
         found = np.real(found)
     return found if found.dtype == y.dtype else found.astype(y.dtype)
