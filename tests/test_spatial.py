@@ -152,6 +152,8 @@ REFUSED = [
     (lambda t: OURS.pdist(t, out=np.zeros(3)), TypeError, "use the result"),
     (lambda t: OURS.pdist(t, "mahalanobis"), ValueError, "observations"),
     (lambda t: OURS.pdist(t, w=-np.ones(3)), ValueError, "non-negative"),
+    (lambda t: OURS.pdist(t, w=np.ones(4)), ValueError, "its shape is .3,"),
+    (lambda t: OURS.pdist(t, "seuclidean", V=[1.0]), ValueError, "V of shape .1,"),
     (lambda t: OURS.pdist(t, "minkowski", p=0), ValueError, "greater than 0"),
     (lambda t: OURS.squareform(t[0][:2]), ValueError, "binomial"),
     (lambda t: OURS.squareform(t), ValueError, "symmetric"),

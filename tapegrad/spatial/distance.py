@@ -35,8 +35,29 @@ def _total(values: Any, w: Any = None) -> Any:
     return np.sum(_weighted(values, w), axis=-1)
 
 
+FEW = 8
+"""Entries of vectors up to which they are gone through one by one: NumPy's sums along a short last axis are slow."""
+
+
+def _total_of(f: Callable[[Any], Any], u: Any, v: Any, w: Any) -> Any:
+    """The (weighted) sum of a function of the differences."""
+    n = np.shape(u)[-1]
+    if not 0 < n <= FEW or not (np.ndim(u) > 2 and np.ndim(v) > 2):
+        return _total(f(u - v), w)
+    total: Any = None
+    for i in range(n):
+        part = f(u[..., i] - v[..., i])
+        part = part if w is None else part * w[i]
+        total = part if total is None else total + part
+    return total
+
+
+def _square(x: Any) -> Any:
+    return x * x
+
+
 def _sqeuclidean(u: Any, v: Any, w: Any = None) -> Any:
-    return _total((u - v) ** 2, w)
+    return _total_of(_square, u, v, w)
 
 
 def _euclidean(u: Any, v: Any, w: Any = None) -> Any:
@@ -44,7 +65,7 @@ def _euclidean(u: Any, v: Any, w: Any = None) -> Any:
 
 
 def _cityblock(u: Any, v: Any, w: Any = None) -> Any:
-    return _total(np.abs(u - v), w)
+    return _total_of(np.abs, u, v, w)
 
 
 def _chebyshev(u: Any, v: Any, w: Any = None) -> Any:
@@ -169,7 +190,17 @@ def metric_of(metric: Any, kwargs: dict[str, Any], observed: Callable[[], Any]) 
         given["VI"] = _inverse_covariance(observed())
     if "w" in given and np.any(raw(given["w"]) < 0):
         raise ValueError("Input weights should be all non-negative")
-    return lambda u, v: METRICS[name](u, v, **given)
+
+    def formula(u: Any, v: Any) -> Any:
+        n = np.shape(u)[-1]
+        for key, shape in (("w", (n,)), ("V", (n,)), ("VI", (n, n))):
+            if key in given and np.shape(given[key]) != shape:
+                raise ValueError(
+                    f"the metric {name!r} was given {key} of shape {np.shape(given[key])} for vectors of length {n}: its shape is {shape}."
+                )
+        return METRICS[name](u, v, **given)
+
+    return formula
 
 
 def _each(metric: Metric, kwargs: dict[str, Any]) -> Metric:
