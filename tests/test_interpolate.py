@@ -157,6 +157,28 @@ def test_piecewise_polynomials(rng):
     same(OURS.PPoly(tg.tensor(waves), x)(q, 1), THEIRS.PPoly(waves, x)(q, 1))
 
 
+def test_roots_are_differentiated(rng):
+    x, y = places(rng, 7), np.array([1.0, -0.5, 0.3, 2.0, -1.0, -2.0, 1.5])
+    theirs = THEIRS.CubicSpline(x, y)
+    same(OURS.CubicSpline(x, tg.tensor(y)).roots(), theirs.roots())
+    same(OURS.CubicSpline(x, tg.tensor(y)).solve(0.25, extrapolate=False), theirs.solve(0.25, extrapolate=False))  # fmt: skip
+    same(OURS.CubicSpline(x, y).roots(), theirs.roots())
+    agree(lambda x, y, v: OURS.CubicSpline(x, y).solve(v, extrapolate=False), (x, y, 0.1), rng, rtol=1e-6)  # fmt: skip
+    agree(lambda x, y: OURS.CubicSpline(x, y).derivative().roots(extrapolate=False), (x, y), rng, rtol=1e-6)  # fmt: skip
+    steps = np.array([[-1.0, 1.0, -2.0]])
+    jumps = OURS.PPoly(tg.tensor(steps), [0.0, 1.0, 3.0, 4.0])
+    same(jumps.roots(), THEIRS.PPoly(steps, [0.0, 1.0, 3.0, 4.0]).roots())
+    assert jumps.roots(discontinuity=False).size == 0
+    moved = lambda x: OURS.PPoly(steps, x).roots()  # noqa: E731
+    np.testing.assert_array_equal(tg.jacobian(moved)(np.array([0.0, 1.0, 3.0, 4.0])), np.eye(4)[1:3])  # fmt: skip
+    with pytest.raises(tg.NotDifferentiable, match="slope 0"):
+        OURS.PPoly(tg.tensor([[1.0], [0.0], [0.0]]), [-1.0, 1.0]).roots()
+    with pytest.raises(NotImplementedError, match="one interpolant for each"):
+        OURS.CubicSpline(x, tg.tensor(np.stack([y, y], 1))).roots()
+    with pytest.raises(tg.TraceError, match="PPoly.solve"):
+        tg.compile(lambda y: OURS.CubicSpline(x, y).roots()[0])(y)
+
+
 # ------------------------------------------------------------------------------------------------------ B-splines
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import NotDifferentiable
+from ..interop.implicit import demand_no_trace
 from ..ops.calculus import _in_double
 from ..ops.composing import holds_tensor, operand, raw
 from ..ops.linear_systems import solve_banded
@@ -167,6 +168,58 @@ class PPoly:
         else:
             value = whole._at(b, extrapolate) - whole._at(a, extrapolate)
         return value
+
+    def solve(self, y: Any = 0.0, discontinuity: bool = True, extrapolate: Any = None) -> Any:
+        """The places where the function is `y`, sorted, as SciPy finds them; differentiable by the coefficients, breakpoints and y.
+
+        With `discontinuity`, breakpoints where it jumps over `y` are among them. NaN follows the start of a piece that is `y` all over.
+        Raises NotDifferentiable where the function touches `y` with slope 0.
+
+        >>> import numpy as np, tapegrad as tg
+        >>> tg.grad(lambda y: tg.interpolate.CubicSpline([0.0, 1.0, 2.0], y).roots()[0])(np.array([-1.0, 1.0, 3.0]))
+        array([-0.1875, -0.375 ,  0.0625])
+        """
+        from scipy.interpolate import PPoly as Plain
+
+        extrapolate = self._extrapolates(extrapolate)
+        extrapolate = False if extrapolate == "periodic" else extrapolate
+        if np.ndim(self.c) > 2:
+            raise NotImplementedError(
+                f"roots were asked of a function with values of shape {np.shape(self.c)[2:]}, but they are found of numbers. Make one "
+                "interpolant for each."
+            )
+        tracked = holds_tensor((self.c, self.x, y))
+        if tracked:
+            demand_no_trace("PPoly.solve")
+        c, x, level = (np.array(raw(v), float, order="C") for v in (self.c, self.x, y))
+        plain = Plain.construct_fast(c, x)
+        found = plain.solve(float(level), discontinuity, extrapolate)
+        if not tracked or not found.size:
+            return found
+        off = plain(found) - level
+        size = np.max(np.abs(plain(x))) + abs(float(level)) + np.max(np.abs(c[-1]))
+        jumps = (np.abs(off) > 1e-6 * size) & np.isin(found, x)
+        slope = plain(found, 1)
+        real = ~jumps & ~np.isnan(found)
+        if np.any(np.abs(slope[real]) * (x[-1] - x[0]) <= 1e-7 * size):
+            raise NotDifferentiable(
+                "the places where an interpolant has a value were asked, but it touches the value with slope 0, where the place is no "
+                "smooth function of the data. Look for roots of derivative(), which are the extrema."
+            )
+        # Newton's steps from the places found: each doubles the order of the derivatives that are exact.
+        at = found
+        for _ in range(3):
+            miss = evaluated(self.c, self.x, at) - y
+            tilt = evaluated(self.c, self.x, at, 1)
+            at = at - np.where(real, miss / np.where(real, tilt, 1.0), 0.0)
+        if jumps.any():
+            numbers = np.searchsorted(x, found) if x[-1] > x[0] else len(x) - 1 - np.searchsorted(x[::-1], found)  # fmt: skip
+            at = np.where(jumps, self.x[np.where(jumps, numbers, 0)], at)
+        return at
+
+    def roots(self, discontinuity: bool = True, extrapolate: Any = None) -> Any:
+        """The places where the function is 0: `solve(0.0, ...)`."""
+        return self.solve(0.0, discontinuity, extrapolate)
 
     def _at(self, q: Any, extrapolate: Any = True) -> Any:
         """The value at one place, interpolation axis first."""
