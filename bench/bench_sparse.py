@@ -85,7 +85,9 @@ def brusselator(n):
 @pytest.mark.parametrize("n", SIZES)
 def test_poisson(benchmark, n, what):
     problem = Poisson(n)
-    np.testing.assert_allclose(problem.gradient(), problem.by_hand(), rtol=1e-9, atol=1e-14)
+    expected = problem.by_hand()
+    # The condition number of the matrix is 1e5, and sums are rounded in another order.
+    np.testing.assert_allclose(problem.gradient(), expected, atol=1e-9 * np.abs(expected).max())
     runs = {
         "solution": lambda: problem.solved(problem.k),
         "by_hand": problem.by_hand,

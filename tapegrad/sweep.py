@@ -489,6 +489,8 @@ def _push_directions(code: Code, k: int, given: list[Any], record: bool) -> Any:
             return total
     if together is not None and plain and code[k + OP] != FREED:
         x, out, kw = code[k + X], code[k + OUT], code[k + KW]
+        if op.arity == 2 and not op.variadic:
+            x = x, code[k + Y]
         total = together(given, x, out, **dict(zip(op.settings, kw or (), strict=True)))
         return fit(total, _Like((width, *shape), out.dtype), op)
     tangents = [

@@ -1,5 +1,7 @@
 """tg.sparse: the values of scipy.sparse, and derivatives by differences, in every mode; nothing dense."""
 
+import pickle
+
 import numpy as np
 import pytest
 import scipy.linalg
@@ -416,6 +418,42 @@ def test_compiled_programs_of_arrays_alone(rng):
             )
     big = scipy.sparse.eye_array(5000).tocsr()
     np.testing.assert_allclose(tg.compile(lambda x: 2 * (big @ x))(np.ones(5000)), 2)
+
+
+def test_compiled_programs_with_matrices_as_arguments_and_with_solvers(rng):
+    a = tg.sparse.csr_array(system(rng))
+    b = rng.normal(size=6)
+    spd = a @ a.T
+    programs = {
+        "gradient by a matrix": (tg.grad(lambda a: np.sum((a @ b) ** 2)), a),
+        "conjugate gradients": (lambda b: tg.sparse.linalg.cg(spd, b, rtol=1e-13)[0], b),
+        "determinant": (lambda a: tg.sparse.linalg.slogdet(a), a),
+        "eigenvector": (
+            tg.grad(lambda a: tg.sparse.linalg.eigsh(a + a.T, 1, v0=np.ones(6))[1][0, 0] ** 2),
+            a,
+        ),
+    }
+    for name, (f, x) in programs.items():
+        fast = tg.compile(f)
+        for scale in (1.0, -1.5):
+            found, expected = (getattr(y, "data", y) for y in (fast(x * scale), f(x * scale)))
+            np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-10, err_msg=name)
+
+
+def test_functions_of_numpy(rng):
+    a = tg.sparse.csr_array(matrix(rng))
+    x = rng.normal(size=5)
+    np.testing.assert_array_equal(np.dot(a, x), a @ x)
+    np.testing.assert_array_equal(np.sum(a, axis=1), a.sum(axis=1))
+    assert np.shape(a) == (4, 5) and np.ndim(a) == 2
+    assert abs(a).dtype == np.transpose(a).dtype == np.real(a).dtype
+    for f in (np.linalg.inv, np.concatenate, np.exp):
+        with pytest.raises(TypeError, match="dense|ufunc"):
+            f([a, a] if f is np.concatenate else a)
+    with pytest.raises(ValueError, match="nan or inf"):
+        tg.sparse.linalg.spsolve(tg.sparse.csr_array(np.diag([1.0, np.nan])), np.ones(2))
+    copied = pickle.loads(pickle.dumps(a))
+    assert copied.pattern == a.pattern and np.array_equal(copied.data, a.data)
 
 
 def test_vmap_and_nesting(rng):

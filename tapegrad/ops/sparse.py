@@ -132,11 +132,46 @@ def _product_y(g, x, *, pattern, transposed=False):
     return sparse_product(conj(x), g, pattern, not transposed)
 
 
+def _as_columns(t: np.ndarray) -> np.ndarray:
+    """Directions of vectors, or of several columns, side by side."""
+    return np.moveaxis(t, 0, -1).reshape(t.shape[1], -1)
+
+
+def _as_directions(y: np.ndarray, like: np.ndarray) -> np.ndarray:
+    """Columns as directions again, whose other axes are those of `like`."""
+    return np.moveaxis(y.reshape(len(y), *like.shape[2:], len(like)), -1, 0)
+
+
+def _products_along(given, values, out, *, pattern, transposed=False):
+    """Tangents of a product along many directions: one product with all of them as columns."""
+    (t_x, t_y), (x, y) = given, values
+    total: Any = 0
+    if t_y is not None:
+        total = _as_directions(_product(x, _as_columns(t_y), pattern, transposed), t_y)
+    if t_x is not None:
+        total = total + np.stack([_product(t, y, pattern, transposed) for t in t_x])
+    return total
+
+
+def _product_tangent(given, values, out, *, pattern, transposed=False):
+    """The product rule."""
+    (t_x, t_y), (x, y) = given, values
+    by_entries = None if t_x is None else sparse_product(t_x, y, pattern, transposed)
+    by_vectors = None if t_y is None else sparse_product(x, t_y, pattern, transposed)
+    if by_entries is None or by_vectors is None:
+        return by_vectors if by_entries is None else by_entries
+    return by_entries + by_vectors
+
+
+_product_tangent.directions = _products_along  # type: ignore[attr-defined]
+
+
 @primitive(
     _product,
     _product_y,
     name="sparse_product",
     linear=True,
+    jvp=_product_tangent,
     samples=[
         call((5,), (4,), pattern=_WIDE),
         call((5,), (4, 2), pattern=_WIDE),
@@ -222,6 +257,10 @@ class Factors(Solver):
         except RuntimeError as error:
             if "singular" not in str(error):
                 raise
+            if not np.isfinite(data).all():
+                raise ValueError(
+                    "a sparse system was to be solved, but entries of its matrix are nan or inf: look where they come from (tg.debug_nans)."
+                ) from None
             raise np.linalg.LinAlgError(
                 f"a sparse system of {pattern.shape[0]} equations was to be solved, but its matrix is singular: a pivot is exactly 0. "
                 "Fix an unknown that no equation decides, or solve in the sense of least squares."
@@ -270,6 +309,19 @@ def _solution_tangent(given, values, out, *, pattern, by, adjoint=False):
         moved = sparse_product(conj(t_x) if adjoint else t_x, out, pattern, adjoint)
         right = -moved if right is None else right - moved
     return sparse_solution(x, right, pattern, by, adjoint)
+
+
+def _solutions_along(given, values, out, *, pattern, by, adjoint=False):
+    """Tangents of a solution along many directions: all right sides at once."""
+    (t_x, t_y), (x, _) = given, values
+    right = t_y
+    if t_x is not None:
+        moved = [_product(np.conj(t) if adjoint else t, out, pattern, adjoint) for t in t_x]
+        right = -np.stack(moved) if right is None else right - np.stack(moved)
+    return _as_directions(_solution(x, _as_columns(right), pattern, by, adjoint), right)
+
+
+_solution_tangent.directions = _solutions_along  # type: ignore[attr-defined]
 
 
 def _dominant_entries(pattern: Pattern) -> Domain:

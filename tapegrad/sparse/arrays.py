@@ -23,6 +23,9 @@ from ..ops.sparse import Pattern, sparse_product
 from ..storage import StandIn, kept
 from ..tensor import Tensor
 
+_METHODS = frozenset("sum mean diagonal trace transpose real imag shape ndim size copy".split())
+"""Functions of NumPy that are methods here."""
+
 
 class SparseTensor:
     """A sparse matrix of fixed pattern whose entries may be tracked: a value of `tg.sparse`, as `scipy.sparse.csr_array` is of SciPy.
@@ -124,6 +127,18 @@ class SparseTensor:
         made = np.empty((), object)
         made[()] = self
         return made
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        if function is np.dot and len(args) == 2:
+            return args[0] @ args[1]
+        method = function.__name__
+        if args and args[0] is self and method in _METHODS:
+            found = getattr(self, method)
+            return found(*args[1:], **kwargs) if callable(found) else found
+        raise TypeError(
+            f"np.{method} was given a sparse matrix, but it is a function of dense arrays: use A.toarray(), or A.with_data(f(A.data)) for "
+            "what acts on each entry and leaves 0 as it is."
+        )
 
     # ------------------------------------------------------------------------------------------------ the same pattern
 

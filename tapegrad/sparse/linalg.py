@@ -38,7 +38,7 @@ from ..ops.sparse import (
 from ..packing import op_of_calls
 from ..primitive import apply, conj
 from ..storage import StandIn
-from ..tensor import Tensor, value_of
+from ..tensor import Tensor, value_of, wrap
 from ..transforms import _Run, vjp
 from .arrays import SparseTensor, as_sparse, assembled, eye_array, is_sparse, product
 
@@ -402,10 +402,16 @@ def _iterated(
     by = _Iteration(name, M, {k: v for k, v in settings.items() if v is not None})
     if is_sparse(A):
         a = as_sparse(A)
-        if not any(isinstance(x, Tensor) for x in (a.data, b)) or not is_grad_enabled():
-            return by.found(
-                a.pattern.matrix(np.asarray(value_of(a.data))), np.asarray(value_of(b)), False
-            )
+        operands = (a.data, b)
+        if any(isinstance(raw(x), StandIn) for x in operands):
+            return sparse_solution(*operands, a.pattern, by), 0
+        if (
+            not any(isinstance(x, Tensor) and x.requires_grad for x in operands)
+            or not is_grad_enabled()
+        ):
+            matrix, right = (np.asarray(value_of(x)) for x in operands)
+            x, info = by.found(a.pattern.matrix(matrix), right, False)
+            return (wrap(x) if any(isinstance(x, Tensor) for x in operands) else x), info
         return sparse_solution(a.data, b, a.pattern, by), 0
     operator = aslinearoperator(A)
     if dense and not isinstance(A, Tensor) and not isinstance(b, Tensor):
