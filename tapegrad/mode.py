@@ -98,12 +98,13 @@ class _Mode:
         RECORDER.set(self._recorder())
 
     def __exit__(self, *exc: object) -> None:
-        entered = _ENTERED.get()
+        entered = None
         try:
+            entered = _ENTERED.get()
             self._leave(entered)
         except BaseException:  # Ctrl-C on the way out
-            if _ENTERED.get() is entered:
-                self._leave(entered)
+            if entered is None or _ENTERED.get() is entered:
+                self._leave(_ENTERED.get())
             raise
 
     def _leave(self, entered: Any) -> None:
