@@ -58,7 +58,10 @@ LONG = 48
 """Entries of a state up to which Jacobians of all stages are made as matrices; beyond, steps are recorded one by one."""
 
 CHECKED = 1e-6
-"""How nearly, in parts of the largest entry, a run at all stages together has to agree with runs one by one."""
+"""How nearly, in parts of the largest entry, slopes that are found again have to be what they were."""
+
+TOGETHER = 1e-10
+"""The same of a run at all stages together, beside runs one by one: if they differ by more than rounding, runs one by one take over."""
 
 
 def solve_ivp(
@@ -301,19 +304,21 @@ class _Equations:
 
     def plain(self, args: Any, seen: _Seen) -> Callable[[float, np.ndarray], np.ndarray]:
         """The slope as an array; `seen` says afterwards whether any was tracked."""
-        args = tuple(args or ())
-        simple = self.state.simple
+        args, fun = tuple(args or ()), self.fun
+        direct = self.state.simple and not self.vectorized
 
-        def slope(t: float, vector: np.ndarray) -> np.ndarray:
-            made = self.called(t, vector, args)
-            if type(made) is np.ndarray and simple:
-                return made
-            if (
-                simple
-                and type(made) is list
-                and not any(isinstance(x, Tensor | list) for x in made)
-            ):
-                return np.asarray(made)
+        def slope(t: float, vector: np.ndarray) -> Any:
+            made = fun(t, vector, *args) if direct else self.called(t, vector, args)
+            if direct:
+                kind = type(made)
+                if kind is np.ndarray:
+                    return made
+                if kind is list:  # SciPy makes an array of it
+                    for x in made:
+                        if type(x) is not np.float64 and not isinstance(x, float | int):
+                            break
+                    else:
+                        return made
             if not seen.tracked and holds_tracked(made):
                 seen.tracked = True
             return np.asarray(value_of(self.state.joined(made)))
@@ -403,7 +408,7 @@ def _path(
     if holds_tracked(
         times[0]
     ):  # a beginning at another time goes through another place at this one
-        start = _moved(equations, start, ends[0], ends[0] - times[0], 1.0)
+        start = _moved(equations, start, ends[0], ends[0] - times[0])
     return _Path(equations, steps, start)
 
 
@@ -587,7 +592,7 @@ def _stages(equations: _Equations, steps: Any) -> _Stages:
         try:
             run = _Run(lambda y: equations.together(times, y), (places,), {}, (0,), "solve_ivp")
             made = _Stages(run, steps, times, places, slopes)
-            if _agree(value_of(run.output), slopes) and _derivatives_agree(
+            if _agree(value_of(run.output), slopes, TOGETHER) and _derivatives_agree(
                 made, equations, times, places
             ):
                 return made
@@ -606,44 +611,40 @@ def _slopes(equations: _Equations, steps: Any) -> np.ndarray:
         return np.asarray(value_of(equations.one_by_one(times, places)))
 
 
-def _agree(found: Any, expected: np.ndarray) -> bool:
+def _agree(found: Any, expected: np.ndarray, parts: float = CHECKED) -> bool:
     """Whether two sets of numbers are the same but for rounding."""
     found = np.asarray(found)
     if found.shape != expected.shape:
         return False
-    near = CHECKED * np.abs(expected).max(axis=-1, keepdims=True, initial=0.0)
+    near = parts * np.abs(expected).max(axis=-1, keepdims=True, initial=0.0)
     return bool(np.all((np.abs(found - expected) <= near) | (np.isnan(found) & np.isnan(expected))))
 
 
 def _derivatives_agree(
     stages: _Stages, equations: _Equations, times: np.ndarray, places: np.ndarray
 ) -> bool:
-    """Whether cotangents of the run at all stages are those of a run at one of them, and reach no other, at two of the stages."""
+    """Whether cotangents of the run at all stages, of two of them, are those of runs at the two, and reach no other."""
     n = len(places)
+    weights = 1.0 + np.arange(n) / n
+    seed, expected = np.zeros((n, stages.many)), np.zeros((n, stages.many))
+    outside: dict[Any, Any] = {}
     for i in {stages.many // 3, stages.many - 1} if stages.many else ():
-        weights = 1.0 + np.arange(n) / n
-        seed = np.zeros((n, stages.many))
         seed[:, i] = weights
-        together, found = stages.pull(seed)
         t = float(times[i])
         nodes, alone = pulled(lambda y, t=t: equations(t, y), (places[:, i],), weights)
-        own = alone.get(nodes[0])
-        expected = np.zeros((n, stages.many))
+        own = alone.pop(nodes[0], None)
         expected[:, i] = 0.0 if own is None else own
-        if not _agree(together.reshape(1, -1), expected.reshape(1, -1)):
-            return False
-        for node in stages.outside:
-            mine, theirs = found.get(node), alone.get(node)
-            mine = np.zeros(1) if mine is None else np.asarray(mine)
-            theirs = np.zeros(mine.shape) if theirs is None else np.asarray(theirs)
-            if not _agree(
-                np.broadcast_to(mine, theirs.shape).reshape(1, -1), theirs.reshape(1, -1)
-            ):
-                return False
-    return True
+        for node, g in alone.items():
+            outside[node] = outside[node] + g if node in outside else np.asarray(g)
+    together, found = stages.pull(seed)
+    pairs = [(together, expected)]
+    for node in stages.outside:
+        mine, theirs = np.asarray(found.get(node, 0.0)), np.asarray(outside.get(node, 0.0))
+        pairs.append(tuple(np.broadcast_arrays(mine, theirs)))  # type: ignore[arg-type]
+    return all(_agree(x.reshape(1, -1), y.reshape(1, -1), TOGETHER) for x, y in pairs)
 
 
-def _moved(equations: Any, y: Any, t: float, length: Any, sign: float) -> Any:
+def _moved(equations: Any, y: Any, t: float, length: Any) -> Any:
     """The state a step of `length` further, which is zero but has a derivative: one step of an explicit method of order 8."""
     from scipy.integrate import DOP853
 
@@ -713,7 +714,7 @@ def _at(path: _Path, times: np.ndarray, tracked: Any) -> Any:
     if not holds_tracked(tracked) or not len(times):
         return rows
     moved = [
-        _moved(path.equations, rows[i], float(t), tracked[i] - float(t), 1.0)
+        _moved(path.equations, rows[i], float(t), tracked[i] - float(t))
         for i, t in enumerate(times)
     ]
     return np.stack(moved)
@@ -754,7 +755,7 @@ class _Result:
         tracked = self._tracked_times(when, found, t_events)
         if tracked is not None:
             rows = np.stack([
-                rows[i] if tracked[i] is None else _moved(path.equations, rows[i], float(t), tracked[i] - float(t), 1.0)
+                rows[i] if tracked[i] is None else _moved(path.equations, rows[i], float(t), tracked[i] - float(t))
                 for i, t in enumerate(when)
             ])  # fmt: skip
             result.t = np.stack(
@@ -786,13 +787,13 @@ class _Result:
             t, row = float(t), rows[i]
 
             def value(v: Any, t: float = t, row: Any = row) -> Any:
-                place = _moved(equations, row, t, v[0] - t, 1.0)
+                place = _moved(equations, row, t, v[0] - t)
                 return np.reshape(gathered(judge(v[0], state.split(place), *self.args)), (1,))
 
             root = solution(value, np.array([t]), "solve_ivp", [equations.fun, judge])
             found.append(root[0])
             places.append(
-                _moved(equations, row, t, root[0] - t, 1.0) if isinstance(root, Tensor) else row
+                _moved(equations, row, t, root[0] - t) if isinstance(root, Tensor) else row
             )
         return np.stack([gathered(t) for t in found]), np.stack(places)
 
