@@ -19,11 +19,12 @@ from typing import Any
 
 import numpy as np
 
+from .. import sweep
 from ..closures import closed_over
 from ..dual import LEVEL, tangent_of, with_tangent
 from ..errors import GraphError, NotDifferentiable, TraceError, demand_callable
 from ..loops import outside_of, pulled, pushed
-from ..mode import is_grad_enabled, no_grad
+from ..mode import enable_grad, is_grad_enabled, no_grad
 from ..ops.composing import holds_tracked, raw
 from ..ops.joining import gathered
 from ..packing import op_of_calls
@@ -31,12 +32,16 @@ from ..primitive import apply
 from ..storage import tracing
 from ..tape import own_tape
 from ..tensor import Tensor, value_of, wrap
+from ..transforms import _Run
 
 Integrand = Callable[[Any], Any]
 """A number in, a vector out."""
 
 Rule = Callable[[Integrand, float, float, Any], np.ndarray]
 """The integral of a plain function of vectors between two numbers, with break points."""
+
+SEVERAL = 8
+"""Nodes from which a function is tried on all of them at once."""
 
 FEW = 40
 """Entries of a vector up to which each is integrated by itself, by QUADPACK; more are integrated together."""
@@ -104,6 +109,7 @@ def quad(
         )
         return (real + 1j * imaginary, of_real[0] + 1j * of_imaginary[0], *rest)
     integral = _Found("quad", func, args, _one)
+    integral.at_once = lambda places: gathered(func(places, *args))
     ends = (a, b, points)
     plain = [None if x is None else np.asarray(raw(gathered(x)), dtype=float) for x in ends]
     low, high = float(plain[0]), float(plain[1])  # type: ignore[arg-type]
@@ -399,7 +405,10 @@ class _Found:
         self.what, self.args = what, args
         self.held = closed_over([func])
         self.outside: dict[Any, Any] = {}
-        self.first: tuple[float, np.ndarray] | None = None
+        self.met: dict[float, np.ndarray] = {}
+        """Nodes, and the values there."""
+        self.at_once: Integrand | None = None
+        """The function at many places, if it may be tried on an array of them."""
         self.recording = is_grad_enabled()
         self.duals = False
         self.function: Integrand = lambda x: vector(func(x, *args))
@@ -418,9 +427,7 @@ class _Found:
                     self._returned(made, own.tape.code)
         if LEVEL.get() is not None and tangent_of(made) is not None:
             self.duals = True
-        value = np.asarray(value_of(made))
-        if self.first is None:
-            self.first = (x, value)
+        value = self.met[x] = np.asarray(value_of(made))
         return value
 
     def _returned(self, made: Tensor, code: list[Any]) -> None:
@@ -435,26 +442,23 @@ class _Found:
         ends = tuple(x if x is None else gathered(x) for x in ends)
         found: Any = value
         if self.outside or holds_tracked(list(ends)):
-            found = _integral(
-                self.what, self._again(), rule, ends, weight, wvar, value, self.outside
-            )
+            found = _integral(self, rule, ends, weight, wvar, value)
         if self.duals:
             found = found + self._tangent(value, rule, ends, weight, wvar)
         return found
 
-    def _again(self) -> Integrand:
-        x0, y0 = self.first or (0.0, np.zeros(0))
+    def again(self) -> Integrand:
+        """The function, with the variables that it closes over as they are now, once it is known to be what it was."""
         run, checked = self.held.within(self.function), []
 
         def function(x: Any) -> Any:
-            """The function, once it is known to be what it was."""
-            if not checked and self.first is not None:
+            if not checked and self.met:
                 checked.append(True)
+                x0, y0 = next(iter(self.met.items()))
                 with no_grad():
                     now = np.asarray(value_of(run(x0)))
-                if not np.allclose(
-                    now, y0, rtol=1e-6, atol=1e-6 * np.abs(y0).max(initial=0.0), equal_nan=True
-                ):
+                near = {"rtol": 1e-6, "atol": 1e-6 * np.abs(y0).max(initial=0.0)}
+                if not np.allclose(now, y0, equal_nan=True, **near):
                     raise GraphError(
                         f"the function of {self.what} was run again for the derivative of the integral, and gave something else: a value "
                         "that the function reads has changed since, or it draws random numbers. Give it in args, or copy it before."
@@ -493,46 +497,38 @@ integral_op = op_of_calls(
 
 
 def _integral(
-    what: str,
-    function: Integrand,
-    rule: Rule,
-    ends: Any,
-    weight: Any,
-    wvar: Any,
-    value: np.ndarray,
-    outside: dict[Any, Any],
+    found: _Found, rule: Rule, ends: Any, weight: Any, wvar: Any, value: np.ndarray
 ) -> Any:
     """One entry of the tape: its operands are both ends, the break points if there are any, and what the function uses."""
     low, high, places = ends
     own = [low, high, *([] if places is None else [places])]
-    made = _Integral(what, function, rule, weight, wvar, value, list(outside), len(own))
-    return apply(integral_op.primitive, [*own, *outside.values()], (made,))
+    made = _Integral(found, rule, weight, wvar, value, len(own))
+    return apply(integral_op.primitive, [*own, *found.outside.values()], (made,))
 
 
 class _Integral:
     """The rule of one integral: see the module."""
 
-    __slots__ = ("ends", "function", "nodes", "rule", "value", "weight", "what", "wvar")
+    __slots__ = (
+        "at_once",
+        "ends",
+        "function",
+        "met",
+        "nodes",
+        "rule",
+        "value",
+        "weight",
+        "what",
+        "wvar",
+    )
 
     def __init__(
-        self,
-        what: str,
-        function: Integrand,
-        rule: Rule,
-        weight: Any,
-        wvar: Any,
-        value: np.ndarray,
-        nodes: list[Any],
-        ends: int,
+        self, found: _Found, rule: Rule, weight: Any, wvar: Any, value: np.ndarray, ends: int
     ) -> None:
-        self.what, self.function, self.rule, self.weight, self.wvar = (
-            what,
-            function,
-            rule,
-            weight,
-            wvar,
-        )
-        self.value, self.nodes, self.ends = value, nodes, ends
+        self.what, self.rule, self.weight, self.wvar = found.what, rule, weight, wvar
+        self.function, self.met, self.nodes = found.again(), found.met, list(found.outside)
+        self.at_once = None if found.at_once is None else found.held.within(found.at_once)
+        self.value, self.ends = value, ends
 
     def evaluate(self, values: Sequence[Any]) -> Any:
         return self.value.copy()
@@ -569,29 +565,19 @@ class _Integral:
                     mine[i] = np.matmul(rate, g) if i == 2 else np.sum(rate * g)
         if not any(wanted[self.ends :]):
             return [*mine, *[None] * len(self.nodes)]
-        shapes: dict[Any, Any] = {}
         operands = dict(zip(self.nodes, xs[self.ends :], strict=True))
 
         def rates(x: Any) -> Any:
-            """Cotangents of all that the function uses, at one place, one after the other."""
-            found = pulled(lambda _: self.again(x), (0.0,), g)[1]
-            parts = []
-            for node, value in operands.items():
-                t = found.get(node)
-                shape, dtype = (
-                    np.shape(value),
-                    value_of(value).dtype if hasattr(value_of(value), "dtype") else np.dtype(float),
-                )
-                shapes[node] = (shape, dtype)
-                t = np.zeros(shape, dtype) if t is None else t
-                t = np.reshape(t, (-1,))
-                parts += [np.real(t), np.imag(t)] if dtype.kind == "c" else [t]
-            return np.concatenate(parts)
+            return self._slope(x, g, operands)
 
-        whole = self.integrated(rates, xs) if recorded else self._plainly(rates, xs)
+        whole: Any
+        if recorded:
+            whole = self.integrated(rates, xs)
+        else:
+            whole = self._plainly(rates, xs, self._slopes_at_once(operands, np.asarray(g)))
         cotangents, start = [], 0
-        for node in self.nodes:
-            shape, dtype = shapes[node]
+        for value in operands.values():
+            shape, dtype = np.shape(value), np.asarray(value_of(value)).dtype
             size = int(np.prod(shape))
             part = whole[start : start + size]
             start += size
@@ -617,11 +603,68 @@ class _Integral:
             found if recorded else [None if f is None else np.asarray(value_of(f)) for f in found]
         )
 
-    def _plainly(self, rates: Integrand, xs: Sequence[Any]) -> np.ndarray:
+    def _plainly(
+        self, rates: Integrand, xs: Sequence[Any], known: dict[float, np.ndarray] | None = None
+    ) -> np.ndarray:
+        """The integral of another plain function between the same ends; `known` are values of it."""
+        known = known or {}
+
+        def at(x: float) -> np.ndarray:
+            found = known.get(x)
+            return np.asarray(value_of(rates(x))) if found is None else found
+
         low, high, places = (
             None if x is None else np.asarray(value_of(x), dtype=float) for x in self._parts(xs)
         )
-        return self.rule(lambda x: np.asarray(value_of(rates(x))), float(low), float(high), places)  # type: ignore[arg-type]
+        return self.rule(at, float(low), float(high), places)  # type: ignore[arg-type]
+
+    def _slopes_at_once(self, operands: dict[Any, Any], g: np.ndarray) -> dict[float, np.ndarray]:
+        """Cotangents of all that the function uses at the nodes of the value, from one run with all of them as an array.
+
+        Empty where the function is not meant for arrays, or gives anything else there than at numbers, in value or in derivative.
+        """
+        sizes = [np.size(x) for x in operands.values()]
+        count = sum(sizes)
+        plain = all(np.asarray(x).dtype.kind == "f" for x in operands.values())
+        if self.at_once is None or len(self.met) < SEVERAL or count > FEW or not plain:
+            return {}
+        places, values = np.array(list(self.met)), np.concatenate(list(self.met.values()))
+        try:
+            with enable_grad(), np.errstate(all="ignore"):
+                run = _Run(self.at_once, (places,), {}, (0,), self.what)
+            made = run.output
+            if (
+                not _same(value_of(made), values)
+                or not outside_of(run.own.tape.code, run.nodes).keys() <= operands.keys()
+            ):
+                return {}
+            tangents, start = {}, 0
+            for (node, x), size in zip(operands.items(), sizes, strict=True):
+                directions = np.zeros((count, size), np.asarray(x).dtype)
+                directions[start : start + size] = np.eye(size)
+                tangents[node] = directions.reshape(count, *np.shape(x))
+                start += size
+            with run.own.tape.held():
+                ends = run.own.tape.position(run.first), run.own.tape.position(run.last)
+                sweep.push(run.own.tape.code, *ends, tangents, False, count)
+            slopes = np.asarray(tangents[made._node]).T * g
+            for i in (len(places) // 3, len(places) - 1):
+                if not _same(slopes[i], np.asarray(self._slope(float(places[i]), g, operands))):
+                    return {}
+        except Exception:  # whatever a function of numbers makes of an array
+            return {}
+        return dict(zip(self.met, slopes, strict=True))
+
+    def _slope(self, x: Any, g: Any, operands: dict[Any, Any]) -> Any:
+        """Cotangents of all that the function uses, at one place, one after the other."""
+        found = pulled(lambda _: self.again(x), (0.0,), g)[1]
+        parts = []
+        for node, value in operands.items():
+            dtype = np.asarray(value_of(value)).dtype
+            t = found.get(node)
+            t = np.reshape(np.zeros(np.shape(value), dtype) if t is None else t, (-1,))
+            parts += [np.real(t), np.imag(t)] if dtype.kind == "c" else [t]
+        return np.concatenate(parts)
 
     def push(self, given: Sequence[Any], xs: Sequence[Any]) -> Any:
         recorded = any(isinstance(x, Tensor) for x in (*xs, *given))
@@ -641,6 +684,15 @@ class _Integral:
                 if rate is not None:
                     total = total + (np.matmul(given[i], rate) if i == 2 else rate * given[i])
         return total
+
+
+def _same(found: Any, expected: np.ndarray) -> bool:
+    """Whether two vectors differ by no more than rounding."""
+    found = np.asarray(found)
+    if found.shape != expected.shape:
+        return False
+    near = 1e-10 * np.abs(expected).max(initial=0.0)
+    return bool(np.all(np.abs(found - expected) <= near))
 
 
 def _demand_movable(what: str, weight: Any, moves: bool) -> None:
