@@ -7,7 +7,7 @@ the points at which the equations were asked (*stages*, the columns of `points`)
 - `push` carries tangents of the beginning, and of the slopes at all stages, to the rows that are asked for;
 - `pull` carries cotangents of the rows to the beginning and to the slopes at all stages.
 
-All are those of Runge-Kutta methods; BDF's derivatives are those of Radau's method along its solution.
+All are those of Runge-Kutta methods; derivatives of BDF's and LSODA's steps are those of Radau's method along the solution.
 
 `push` and `pull` are given the Jacobian of the equations at each stage. All steps are linearised at once, by operations on stacks of
 matrices, and only a product with a matrix for each step is left to be done one after the other (Hairer, Nørsett, Wanner, Solving
@@ -65,30 +65,25 @@ def _kept(solver: Any, before: float) -> Any:
         return solver.t, np.array(solver.y), solver.K.copy(), False
     if hasattr(solver, "Z"):
         return solver.t, np.array(solver.y), solver.Z.copy()
-    from scipy.integrate._ivp.bdf import BdfDenseOutput
-
-    differences = solver.D[: solver.order + 1].copy()
-    dense = BdfDenseOutput(
-        before, solver.t, solver.h_abs * solver.direction, solver.order, differences
-    )
-    return solver.t, np.array(solver.y), dense
+    solver.t_old = before
+    return solver.t, np.array(solver.y), type(solver).__mro__[1]._dense_output_impl(solver)
 
 
 def steps_of(solver: Any) -> Steps:
-    """The steps of a solver that a `recorder` made; those of BDF say by `through(times)` which ones have derivatives."""
-    from scipy.integrate import BDF
+    """The steps of a solver that a `recorder` made; those of BDF and LSODA say by `through(times)` which ones have derivatives."""
+    from scipy.integrate import BDF, LSODA
 
-    return BackwardSteps(solver) if isinstance(solver, BDF) else RungeKuttaSteps(solver)
+    return InterpolatedSteps(solver) if isinstance(solver, BDF | LSODA) else RungeKuttaSteps(solver)
 
 
 def is_known(method: type) -> bool:
     """Whether steps of a method of SciPy's can be taken again."""
-    from scipy.integrate import BDF, DOP853, Radau
+    from scipy.integrate import BDF, DOP853, LSODA, Radau
     from scipy.integrate._ivp.rk import RungeKutta
 
     if issubclass(method, RungeKutta) and not issubclass(method, DOP853):
         return np.ndim(method.P) == 2
-    return issubclass(method, BDF | DOP853 | Radau)
+    return issubclass(method, BDF | DOP853 | LSODA | Radau)
 
 
 class Steps:
@@ -131,13 +126,11 @@ def tableau(method: type) -> Tableau:
     from scipy.integrate._ivp import radau, rk
 
     if issubclass(method, Radau):
-        powers = np.arange(3)
-        c = np.asarray(radau.C)
-        # Integrals from 0 to c of the polynomials that are 1 at one of the three places and 0 at the others.
-        a = np.linalg.solve(
-            (c[:, None] ** powers).T, (c[:, None] ** (powers + 1) / (powers + 1)).T
-        ).T
-        return Tableau(a, a[2], c, lambda x: np.stack([x, x**2, x**3], -1) @ radau.P.T @ a, True)
+        table = collocation(3)
+        weights = radau.P.T @ table.a
+        return Tableau(
+            table.a, table.b, table.c, lambda x: np.stack([x, x**2, x**3], -1) @ weights, True
+        )
     if issubclass(method, DOP853):
         count, last = dop.N_STAGES_EXTENDED, dop.N_STAGES
         a, b = np.array(dop.A), np.zeros(count)
@@ -160,6 +153,19 @@ def tableau(method: type) -> Tableau:
         np.append(method.C, 1.0),  # type: ignore[attr-defined]
         lambda x: np.asarray(x)[:, None] ** powers @ method.P.T,  # type: ignore[attr-defined]
     )
+
+
+@cache
+def collocation(stages: int) -> Tableau:
+    """Radau's method (IIA) with so many stages, of the order 2 stages - 1: its places are the end, and roots of a Jacobi polynomial."""
+    from scipy.special import roots_jacobi
+
+    c = np.append((1 + roots_jacobi(stages - 1, 1, 0)[0]) / 2, 1.0)
+    powers = np.arange(stages)
+    # Integrals from 0 to c of the polynomials that are 1 at one of the places and 0 at the others.
+    integrals = c[:, None] ** (powers + 1) / (powers + 1)
+    a = np.linalg.solve((c[:, None] ** powers).T, integrals.T).T
+    return Tableau(a, a[-1], c, None, True)
 
 
 class RungeKuttaSteps(Steps):
@@ -362,20 +368,23 @@ class LinearRungeKutta:
         return now, slopes.reshape(-1, n)
 
 
-# -------------------------------------------------------------------------------------------- backward differentiation
+# ------------------------------------------------------------------------------------------------- BDF and LSODA
 
 
-class BackwardSteps(Steps):
-    """Steps of BDF, whose solution is a polynomial on each of them. Its derivatives are those of Radau's method on the same steps.
+class InterpolatedSteps(Steps):
+    """Steps of BDF or LSODA, whose solution is a polynomial on each. Its derivatives are those of Radau's method on the same steps.
 
     The derivative of BDF's own formulas, lengths and orders being held, converges slowly behind a jump of the solution (that of Van der
-    Pol's equation, at tolerances of 1e-10: three digits, where Radau's method has five). Radau's method is of order 5, as BDF's best
-    formula is, forgets stiff components, and begins anew at each step.
+    Pol's equation, at tolerances of 1e-10: three digits, where Radau's method has five). Radau's method forgets stiff components, begins
+    anew at each step, and has the order 5, as BDF's best formula has; of LSODA's steps, whose formulas go to order 12, it is 9.
     """
 
     def __init__(self, solver: Any) -> None:
         super().__init__(solver)
+        from scipy.integrate import BDF
+
         self.pieces = [entry[2] for entry in solver.log]
+        self.table = collocation(3 if isinstance(solver, BDF) else 5)
 
     def at(self, times: np.ndarray) -> np.ndarray:
         """States at times, as rows."""
@@ -396,14 +405,12 @@ class BackwardSteps(Steps):
 class CollocatedSteps(RungeKuttaSteps):
     """Steps of Radau's method along a solution that another method found; each row is the end of a step."""
 
-    def __init__(self, found: BackwardSteps, times: np.ndarray) -> None:
-        from scipy.integrate import Radau
-
+    def __init__(self, found: InterpolatedSteps, times: np.ndarray) -> None:
         within = times[
             (found.way * (times - found.t[0]) > 0) & (found.way * (found.t[-1] - times) > 0)
         ]
         mesh = np.unique(np.concatenate([found.t, within])) if found.count else found.t
-        self._set(tableau(Radau), mesh[:: int(found.way)], found.way)
+        self._set(found.table, mesh[:: int(found.way)], found.way)
         self.y = found.at(self.t)
         inside = (self.t[:-1, None] + self.h[:, None] * self.table.c).reshape(-1)
         self.stages_at = inside, found.at(inside).T

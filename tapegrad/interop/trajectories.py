@@ -39,8 +39,8 @@ from ..transforms import _Run, jacobian
 from .implicit import solution
 from .raveling import flatten
 from .stepping import (
-    BackwardSteps,
     CollocatedSteps,
+    InterpolatedSteps,
     Steps,
     is_known,
     recorder,
@@ -80,11 +80,11 @@ def solve_ivp(
 
     `y0` has SciPy's form, an array of n numbers, or is a number, an array of any shape or a pytree of them; then `fun` gets and returns
     the like, and `y` in the result has an axis more for the times, the last. `method` is "RK23", "RK45", "DOP853", "Tsit5", for stiff
-    equations "Radau" or "BDF" (which get the Jacobian from the tape, unless `jac` gives it), or a class of SciPy's kind; "LSODA" has no
-    derivative. Other arguments and the result are SciPy's (`rtol`, `atol`, `max_step`, `first_step`, ...).
+    equations "Radau" or "BDF" (which get the Jacobian from the tape, unless `jac` gives it), for both "LSODA", or a class of SciPy's
+    kind. Other arguments and the result are SciPy's (`rtol`, `atol`, `max_step`, `first_step`, ...).
 
     `y`, `t`, `sol`, `t_events` and `y_events` of the result are tracked where they depend on something tracked. Derivatives are those
-    of the steps taken (for BDF, of Radau's method on the same steps), so exact to about the tolerances where derivatives are no rougher
+    of the steps taken (for BDF and LSODA, of Radau's method on the same steps), so exact to about the tolerances where derivatives are no rougher
     than the solution, of every order and in both modes; by times (`t_span`, `t_eval`, those of events) up to order 8. Which steps are
     taken, and how many events there are, has no derivative. Where the solution jumps, ask for more digits, as its derivatives lose some.
 
@@ -139,7 +139,7 @@ def solve_ivp(
     if path is None:
         raise NotDifferentiable(
             f"solve_ivp(method={method!r}) was asked for a solution whose derivative is wanted, but how its steps depend on the equations "
-            "is not known here. Use 'RK45', 'DOP853' or 'Tsit5', for stiff equations 'Radau' or 'BDF', or detach() what is tracked."
+            "is not known here. Use one of SciPy's methods, or detach() what is tracked."
         )
     return _Result(result, path, judges, args, times, asked).made(dense_output)
 
@@ -398,7 +398,7 @@ def _path(
     if not is_known(method) or not log:
         return None
     steps = steps_of(log[0])
-    if isinstance(steps, BackwardSteps):
+    if isinstance(steps, InterpolatedSteps):
         if steps.y.dtype.kind == "c":
             raise NotDifferentiable(
                 "solve_ivp(method='BDF') was asked for a complex solution whose derivative is wanted, but the equations of its steps are "
@@ -424,7 +424,7 @@ class _Path:
 
     def stages(self, times: np.ndarray) -> _Stages:
         """A run of the equations at the stages of the steps that lead to these times."""
-        if isinstance(self.steps, BackwardSteps):
+        if isinstance(self.steps, InterpolatedSteps):
             return _stages(self.equations, self.steps.through(times))
         if self._stages is None:
             self._stages = _stages(self.equations, self.steps)
@@ -435,7 +435,7 @@ class _Path:
         times = np.asarray(times, dtype=float)
         if self.recorded:
             steps = self.steps
-            if isinstance(steps, BackwardSteps):
+            if isinstance(steps, InterpolatedSteps):
                 steps = steps.through(times)
                 steps.keep_slopes(_slopes(self.equations, steps))
             where, weights = steps.weights(times)
