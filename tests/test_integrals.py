@@ -146,6 +146,24 @@ def test_many_parameters():
         np.testing.assert_allclose(coefficients(n), 1 / np.arange(1, n + 1), rtol=1e-8)
 
 
+def test_functions_that_are_not_meant_for_many_numbers_at_once():
+    """With a factor of 0 the value is right for many numbers at once, and its derivative by the factor is not."""
+    mean = tg.grad(lambda e: quad(lambda x: x + e * np.mean(x) * np.size(x), 0, 1)[0])
+    np.testing.assert_allclose(mean(0.0), 0.5, rtol=1e-8)
+    branch = tg.grad(
+        lambda e: quad(lambda x: e * x if x < 0.5 else 2 * e * x, 0, 1, points=[0.5])[0]
+    )
+    np.testing.assert_allclose(branch(0.7), 0.125 + 0.75, rtol=1e-8)
+    sizes = []
+
+    def counted(x):
+        sizes.append(np.size(x))
+        return np.cos(x)
+
+    tg.grad(lambda p: quad(lambda x: p * counted(x), 0, 1)[0])(1.0)
+    assert max(sizes) == 21 and len(sizes) < 3 * 21, "slopes come from one run at all nodes"
+
+
 def test_arrays():
     scales = np.arange(4.0).reshape(2, 2)
     f = lambda p: quad_vec(lambda x: np.cos(p * x) * scales, 0, 1)[0]  # noqa: E731

@@ -84,9 +84,10 @@ def solve_ivp(
     kind. Other arguments and the result are SciPy's (`rtol`, `atol`, `max_step`, `first_step`, ...).
 
     `y`, `t`, `sol`, `t_events` and `y_events` of the result are tracked where they depend on something tracked. Derivatives are those
-    of the steps taken (for BDF and LSODA, of Radau's method on the same steps), so exact to about the tolerances where derivatives are no rougher
-    than the solution, of every order and in both modes; by times (`t_span`, `t_eval`, those of events) up to order 8. Which steps are
-    taken, and how many events there are, has no derivative. Where the solution jumps, ask for more digits, as its derivatives lose some.
+    of the steps taken (for BDF and LSODA, of Radau's method on the same steps), so exact to about the tolerances where derivatives are
+    no rougher than the solution, of every order and in both modes; by times (`t_span`, `t_eval`, those of events) up to order 8. Which
+    steps are taken, and how many events there are, has no derivative. Where the solution jumps, ask for more digits, as its
+    derivatives lose some.
 
     Raises NotDifferentiable for methods whose steps are not known and for an event where the solution only touches zero; TraceError inside
     `tg.compile`.
