@@ -29,7 +29,7 @@ PEERS = {
     "HIPS autograd": "import autograd, autograd.test_util, autograd.misc.optimizers\nimport autograd.numpy as np\narray = np.array",
     "PyTorch": "import torch, torch.func\nnp = torch\ndef array(v): return torch.tensor(v, dtype=torch.float64)",
     "JAX": "import jax, jax.test_util\njax.config.update('jax_enable_x64', True)\nimport jax.numpy as np\njnp = np\narray = np.array",
-    "numdifftools": "import numdifftools as nd\nimport scipy.optimize, scipy.differentiate, scipy.interpolate, scipy.ndimage, scipy.signal, scipy.spatial\nimport numpy as np\narray = np.array",
+    "numdifftools": "import numdifftools as nd\nimport scipy.optimize, scipy.differentiate, scipy.integrate, scipy.interpolate, scipy.ndimage, scipy.signal, scipy.spatial\nimport numpy as np\narray = np.array",
 }
 OURS = "import numpy as np\nimport tapegrad as tg\narray = np.array"
 OURS_OF_TENSORS = OURS + "\narray = tg.tensor"
