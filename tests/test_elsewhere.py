@@ -79,7 +79,7 @@ PLAIN = {
     "interp1d":    (lambda k: interpolate.interp1d([0.0, 1.0], [0.0, 2.0])(k), "scipy.interpolate.interp1d .* write tg.interpolate.interp1d"),
     "a spline":    (lambda k: interpolate.CubicSpline([0.0, 1.0], [k, 2.0])(0.5), "scipy.interpolate.CubicSpline .* write tg.interpolate"),
     "a density":   (lambda k: stats.norm.logpdf(0.1, k, 1.0), "scipy.stats.norm.logpdf .* write tg.stats.norm.logpdf"),
-    "a rare one":  (lambda k: stats.gumbel_r.logpdf(0.1, k, 1.0), "scipy.stats.gumbel_r.logpdf .* tg.special"),
+    "a rare one":  (lambda k: stats.gumbel_r.logpdf(0.1, k, 1.0), "scipy.stats.gumbel_r.logpdf .* write tg.stats.gumbel_r.logpdf"),
     "solve":       (lambda k: linalg.solve(matrix(k), np.ones(2))[0], "scipy.linalg.solve .* write tg.linalg.solve"),
     "cholesky":    (lambda k: linalg.cholesky(matrix(k))[0, 0], "scipy.linalg.cholesky .* write tg.linalg.cholesky"),
     "softmax":     (lambda k: special.softmax(k * np.ones(3))[0], "scipy.special.softmax .* write tg.special.softmax"),

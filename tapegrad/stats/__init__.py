@@ -1,0 +1,46 @@
+"""`tg.stats`: the distributions of `scipy.stats`, differentiable by their variable and their parameters, under SciPy's names.
+
+`scipy.stats` itself computes in loops of its own, which a tensor cannot go through. Here a distribution is one declaration (the
+logarithm of its density, its support, and its distribution function where that has a formula), written in ops that have rules;
+everything else follows from it: see `univariate.py`. Without a tracked tensor SciPy's own function is called, so values, shapes and
+errors are SciPy's.
+
+Invariant: as in SciPy, a density is 0 outside the support (and its gradient too), and NaN where a parameter is out of its range.
+
+>>> import tapegrad as tg
+>>> tg.grad(lambda a: tg.stats.gamma(a, scale=2.0).logpdf(3.0))(2.5)
+-0.2976...
+>>> tg.grad(tg.stats.t.ppf, 1)(0.975, 5.0)
+-0.1546...
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import continuous, discrete
+from .continuous import *
+from .density import gaussian_kde
+from .discrete import *
+from .discrete import Discrete as Discrete
+from .multivariate import *
+from .multivariate import __all__ as _multivariate
+from .univariate import Continuous as Continuous
+from .univariate import Frozen as Frozen
+
+_NO_FORMULA = {
+    "kstwo": "it is known by recurrences only", "kstwobign": "it is a series without a rule", "ksone": "it is known by recurrences only",
+    "landau": "it is an integral", "levy_stable": "it is an integral", "studentized_range": "it is an integral",
+}  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name in _NO_FORMULA:
+        raise AttributeError(
+            f"tg.stats.{name} was asked, but the density of this distribution has no formula that could be differentiated: "
+            f"{_NO_FORMULA[name]}. Use scipy.stats.{name} on plain arrays."
+        )
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+__all__ = [*continuous.__all__, *discrete.__all__, *_multivariate, "gaussian_kde"]

@@ -1,0 +1,65 @@
+"""Inverses of distribution functions as ops: the value is SciPy's, the derivative that of the implicit function.
+
+x = Q(q; θ) solves F(x; θ) = q, so dx/dq = 1/f and dx/dθ = -F_θ/f, at x. A sample is the same with a q that is unknown and constant
+(implicit reparameterisation: Figurnov, Mohamed and Mnih 2018). The rules read the recorded result, so higher derivatives follow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import transforms
+from ..primitive import primitive
+from ..sweep import times
+
+
+def partial(f: Callable[..., Any], i: int, args: Sequence[Any]) -> Any:
+    """The partial derivative of an elementwise function by its argument `i`, at arguments that broadcast."""
+    shape = np.broadcast_shapes(*map(np.shape, args))
+    full = [np.broadcast_to(a, shape) for a in args]
+    _, pull = transforms.vjp(lambda v: f(*full[:i], v, *full[i + 1 :]), full[i], allow_unused=True)
+    slope = pull(np.ones(shape))[0]
+    return np.zeros(shape) if slope is None else slope
+
+
+def _slope(i: int, xs: Sequence[Any], out: Any, law: Any, tail: str) -> Any:
+    """The derivative by q (i = 0) or by a parameter."""
+    parameters = xs[1:]
+    density = law.standard("pdf", out, *parameters)
+    if i == 0:
+        return 0.0 * out if tail == "sample" else (-1 if tail == "isf" else 1) / density
+    if tail == "isf":
+        sf = lambda *args: law.standard("sf", *args)  # noqa: E731
+        return partial(sf, i, (out, *parameters)) / density
+    cdf = lambda *args: law.standard("cdf", *args)  # noqa: E731
+    return -partial(cdf, i, (out, *parameters)) / density
+
+
+def _value(xs: Sequence[Any], law: Any, tail: str) -> Any:
+    if tail == "sample":
+        return np.array(np.broadcast_to(xs[0], np.broadcast_shapes(*map(np.shape, xs))), float)
+    return np.asarray(getattr(law.scipy, tail)(*xs), float)
+
+
+def _push(ts: Sequence[Any], xs: Sequence[Any], out: Any, *, law: Any, tail: str) -> Any:
+    terms = [times(t, _slope(i, xs, out, law, tail)) for i, t in enumerate(ts) if t is not None]
+    return sum(terms[1:], terms[0])
+
+
+def _forward(xs: Any, *, law: Any, tail: str) -> Any:
+    return _value(xs, law, tail)
+
+
+@primitive(
+    _forward, forward=_value, name="quantile", jvp=_push,
+    unsupported={"samples": "its law is a setting: tests/test_stats.py goes through the distributions"},
+)  # fmt: skip
+def quantile(g, xs, out, wanted, *, law, tail):
+    """The inverse of a distribution function (`tail` is "ppf" or "isf"), or a sample of the distribution."""
+    return [times(g, _slope(i, xs, out, law, tail)) if w else None for i, w in enumerate(wanted)]
+
+
+__all__ = ["partial", "quantile"]
