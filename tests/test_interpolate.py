@@ -157,6 +157,26 @@ def test_piecewise_polynomials(rng):
     same(OURS.PPoly(tg.tensor(waves), x)(q, 1), THEIRS.PPoly(waves, x)(q, 1))
 
 
+def test_splines_as_polynomials(rng):
+    t, c = np.array([0.0, 0, 0, 0, 1, 2.5, 3, 3, 3, 3]), rng.normal(size=6)
+    theirs = THEIRS.PPoly.from_spline((t, c, 3))
+    ours = OURS.PPoly.from_spline((tg.tensor(t), c, 3))
+    q = np.array([-0.5, 0.0, 0.7, 1.0, 2.9, 3.4])
+    same(ours(q), theirs(q))
+    same(OURS.PPoly.from_spline(OURS.BSpline(t, tg.tensor(c), 3)).c, theirs.c)
+    agree(lambda c: OURS.PPoly.from_spline(OURS.BSpline(t, c, 3)).antiderivative()(q), (c,), rng)
+
+
+def test_arrays_of_the_user_may_change_afterwards(rng):
+    x, y = data(rng, 6, (), 0)
+    for made in (OURS.CubicSpline, OURS.interp1d, OURS.PchipInterpolator):
+        own = x.copy(), y.copy()
+        f = made(*own)
+        before = f(x[2] + 0.1)
+        own[0][:], own[1][:] = 0.0, 0.0
+        assert f(x[2] + 0.1) == before
+
+
 def test_roots_are_differentiated(rng):
     x, y = places(rng, 7), np.array([1.0, -0.5, 0.3, 2.0, -1.0, -2.0, 1.5])
     theirs = THEIRS.CubicSpline(x, y)

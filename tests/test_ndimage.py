@@ -237,6 +237,7 @@ REFUSED = [
     (lambda x: OURS.shift(x, (1.0, 2.0, 3.0)), RuntimeError, "one for each"),
     (lambda x: OURS.affine_transform(x, np.eye(5)), RuntimeError, "rows"),
     (lambda x: OURS.rotate(x[0], 3.0), ValueError, "at least 2D"),
+    (lambda x: OURS.spline_filter(x, output=np.float32), tg.NotDifferentiable, "Use the result"),
     (lambda x: OURS.spline_filter(x, 1), RuntimeError, "spline order"),
 ]
 # fmt: on

@@ -161,6 +161,7 @@ REFUSED = [
     (lambda t: OURS.euclidean(t, t), ValueError, "two vectors"),
     (lambda t: OURS.seuclidean(t[0], t[1]), TypeError, "'V'"),
     (lambda t: tg.spatial.KDTree(t[0]), ValueError, "2 dimensions"),
+    (lambda t: tg.spatial.KDTree(t.requires_grad_()).sparse_distance_matrix(1, 2.0), tg.NotDifferentiable, "query_pairs"),
     (lambda t: tg.spatial.KDTree(t).query([1.0]), ValueError, "length 3"),
 ]
 # fmt: on

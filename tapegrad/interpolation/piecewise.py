@@ -10,7 +10,7 @@ is a constant; at a breakpoint it is the piece to the right, so a derivative the
 
 from __future__ import annotations
 
-from math import prod
+from math import factorial, prod
 from typing import Any
 
 import numpy as np
@@ -101,6 +101,18 @@ class PPoly:
         self.c, self.x, self.axis = c, x, axis
         self.extrapolate = True if extrapolate is None else extrapolate
         return self
+
+    @classmethod
+    def from_spline(cls, tck: Any, extrapolate: Any = None) -> PPoly:
+        """The polynomials between the knots of a spline, a `BSpline` or its (t, c, k); differentiable by knots and coefficients."""
+        from .splines import BSpline
+
+        spline = tck if isinstance(tck, BSpline) else BSpline(*tck)
+        if extrapolate is None:
+            extrapolate = spline.extrapolate
+        k, start = spline.k, spline.t[:-1]
+        c = [spline._evaluated(start, m) / factorial(m) for m in range(k, -1, -1)]
+        return PPoly.construct_fast(np.stack(c), spline.t, extrapolate, spline.axis)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({np.shape(self.c)[1]} pieces of degree {np.shape(self.c)[0] - 1})"
@@ -294,6 +306,9 @@ def prepared(x: Any, y: Any, axis: int, *further: Any) -> tuple[Any, ...]:
         raise ValueError("`x` must contain only finite values.")
     if not np.all(np.isfinite(raw(y))):
         raise ValueError("`y` must contain only finite values.")
+    x = (
+        x.copy() if type(x) is np.ndarray else x
+    )  # what the user writes into it later is no part of this
     dx = x[1:] - x[:-1]
     if np.any(raw(dx) <= 0):
         raise ValueError("`x` must be strictly increasing sequence.")

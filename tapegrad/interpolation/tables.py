@@ -59,6 +59,8 @@ class interp1d:
                 f"interp1d was asked for kind={kind!r}, but it is one of {', '.join((*_NEIGHBOURS, *_ORDERS))}, or a degree."
             )
         x, y = inexact(x), inexact(y)
+        if copy:  # what the user writes into them later is no part of this
+            x, y = (v.copy() if type(v) is np.ndarray else v for v in (x, y))
         if np.ndim(x) != 1:
             raise ValueError("the x array must have exactly one dimension.")
         if np.ndim(y) == 0:

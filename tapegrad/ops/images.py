@@ -419,6 +419,7 @@ def spline_filter1d(input: Any, order: int = 3, axis: int = -1, output: Any = np
     """Coefficients of the spline through the entries along an axis; differentiable by the image."""
     if not holds_tensor(input):
         return _plainly("spline_filter1d", input, order, axis, output, mode)
+    _demand_no_output(None if output is np.float64 else output)
     _geometric(order, mode)
     x = _in_double(operand(input))
     return spline_coefficients(x, int(order), range(np.ndim(x))[axis], mode)
@@ -433,6 +434,7 @@ def spline_filter(input: Any, order: int = 3, output: Any = np.float64, mode: st
     """
     if not holds_tensor(input):
         return _plainly("spline_filter", input, order, output, mode)
+    _demand_no_output(None if output is np.float64 else output)
     if order < 2:
         raise RuntimeError("spline order not supported")
     _geometric(order, mode)

@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import NotDifferentiable
 from ..interpolation.scattered import called
 from ..ops.calculus import _in_double
-from ..ops.composing import holds_tensor, operand, raw
+from ..ops.composing import holds_tensor, holds_tracked, operand, raw
 from ..storage import StandIn
 from .distance import _minkowski
 
@@ -112,6 +113,11 @@ class KDTree:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
+        if name == "sparse_distance_matrix" and holds_tracked(self.data):
+            raise NotDifferentiable(
+                "sparse_distance_matrix was asked of a tree of tracked points, but SciPy's distances are constants. Take the pairs from "
+                "query_pairs, and their distances from tg.spatial.minkowski_distance."
+            )
         return _plainly(getattr(self.tree, name))
 
 
