@@ -1,8 +1,11 @@
 """check_gradient and check_adjoint: they find what is planted, name it, and leave what is right alone."""
 
 import json
+import os
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -268,13 +271,32 @@ def test_fixture(pytester_like):
 def pytester_like(tmp_path):
     """Run a test file that uses the fixture, in a pytest of its own."""
 
-    def run(text):
-        (tmp_path / "conftest.py").write_text('pytest_plugins = ["tapegrad.check.fixtures"]\n')
+    project = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text("utf-8"))
+    ((name, module),) = project["project"]["entry-points"]["pytest11"].items()
+
+    def run(text, conftest=""):
+        # As pip installs it: pytest looks for entry points in whatever is called so on the path.
+        installed = tmp_path / "site" / "of_tapegrad-1.dist-info"
+        installed.mkdir(parents=True, exist_ok=True)
+        (installed / "METADATA").write_text(
+            "Metadata-Version: 2.1\nName: of_tapegrad\nVersion: 1\n"
+        )
+        (installed / "entry_points.txt").write_text(f"[pytest11]\n{name} = {module}\n")
+        (tmp_path / "conftest.py").write_text(conftest)
         (tmp_path / "test_it.py").write_text(text)
+        path = [str(tmp_path / "site"), str(Path(tg.__file__).parent.parent)]
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]
-        return subprocess.run(command, capture_output=True, cwd=tmp_path).returncode
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
+        return subprocess.run(
+            command, capture_output=True, cwd=tmp_path, env=environment
+        ).returncode
 
     return run
+
+
+def test_the_line_that_named_the_plugin_is_no_second_registration(pytester_like):
+    text = "import numpy as np\ndef test_it(gradient_check):\n    gradient_check(np.sin, 1.0)\n"
+    assert pytester_like(text, 'pytest_plugins = ["tapegrad.check.fixtures"]\n') == 0
 
 
 # ------------------------------------------------------------------------------------------ bad input

@@ -103,7 +103,7 @@ def backward(
     if asked:
         for slot in {t._node for t in asked if isinstance(t, Tensor) and type(t._node) is int}:
             if slot in found:
-                hooks.run_through(slot, found[slot], targets, create_graph)
+                hooks.run_through(slot, found[slot], targets or set(), create_graph)
         with _accumulating:
             for t in {id(t): t for t in asked if isinstance(t, Tensor)}.values():
                 if not t.is_leaf and not t.retains_grad and t._node in found:

@@ -206,7 +206,7 @@ def tensor_jacobian_product(f: Function, argnum: int = 0) -> Function:
                 f"a cotangent of shape {np.shape(cotangent)} was given for a value of shape {np.shape(value)}, but it is contracted with "
                 f"the first axes: give it the shape {np.shape(value)[:axes]}, or that of the whole value."
             )
-        return jacobian(lambda x: np.tensordot(cotangent, one(x), axes))(point[argnum])
+        return jacobian(lambda x: np.tensordot(cotangent, one(x), int(axes)))(point[argnum])
 
     return product
 

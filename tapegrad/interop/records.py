@@ -88,7 +88,8 @@ def _fields(kind: type) -> tuple[tuple[str, bool], ...]:
 
 
 def _flatten(record: Any) -> tuple[Any, ...]:
-    children, static = {}, {}
+    children: dict[str, Any] = {}
+    static: dict[str, Any] = {}
     for name, is_static in _fields(type(record)):
         if hasattr(record, name):  # field(init=False) may not be there yet
             value = getattr(record, name)
@@ -102,7 +103,7 @@ def _flatten(record: Any) -> tuple[Any, ...]:
 
 def _unflatten_as(kind: type) -> Any:
     def unflatten(structure: _Structure, children: Any) -> Any:
-        record = object.__new__(kind)
+        record: Any = object.__new__(kind)
         for name, value in zip(structure.children, children, strict=True):
             object.__setattr__(record, name, value)
         for name, value in structure.static.items():

@@ -582,12 +582,12 @@ def _bounds(
     if pair_of_trees and isinstance(bounds, tuple | list) and len(bounds) == 2:
         return _vector(bounds[0], space, -np.inf), _vector(bounds[1], space, np.inf)
     if space.is_lone:
-        pairs = list(bounds)
+        pairs: list[Any] = list(bounds)
         if len(pairs) != space.size:
             raise ValueError(
                 f"bounds has {len(pairs)} pairs for {space.size} unknowns: give a pair (low, high) for each, or one for all."
             )
-        if not all(np.iterable(b) and len(b) == 2 for b in pairs):
+        if not all(np.iterable(b) and len(tuple(b)) == 2 for b in pairs):
             raise ValueError(
                 "bounds holds something else than pairs: give (low, high) for each unknown, or one pair for all; None is no bound."
             )

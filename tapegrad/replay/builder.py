@@ -40,7 +40,7 @@ class Task:
     is found wrong."""
     hurried: Callable[[], dict[str, int]] | None = None
     """Addresses by role of code that is there at once, though not the best; raises LinkError."""
-    dropped: Callable[[], None] = bool
+    dropped: Callable[[], Any] = bool
     """Called where the builder's thread had no room for it (headroom.py): it may be queued again."""
     recipe: Callable[[], str] = str
     """What a child process is told in order to make it; empty where no child is to make it."""

@@ -975,7 +975,7 @@ def register(optree: Any, namespace: str) -> None:
 
 def _unflatten(pattern: Pattern, leaves: Any) -> Any:
     (leaf,) = leaves
-    if isinstance(leaf, Tensor | np.ndarray | StandIn) and np.shape(leaf) != (pattern.nnz,):
+    if isinstance(leaf, Tensor | np.ndarray | StandIn) and tuple(leaf.shape) != (pattern.nnz,):
         return leaf  # a block of a Jacobian, which has other axes
     return SparseTensor(leaf, pattern)
 

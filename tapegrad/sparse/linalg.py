@@ -580,7 +580,7 @@ def gmres(
     callback_type: str | None = None,
 ) -> tuple[Any, int]:
     """(x, info) from A x = b by generalised minimal residuals, for any square A; SciPy's `gmres`, differentiable as `cg` is."""
-    settings = {"rtol": rtol, "atol": atol, "restart": restart, "maxiter": maxiter}
+    settings: dict[str, Any] = {"rtol": rtol, "atol": atol, "restart": restart, "maxiter": maxiter}
     if callback is not None:
         settings |= {"callback": callback, "callback_type": callback_type or "pr_norm"}
     return _iterated("gmres", A, b, x0, M, settings)
