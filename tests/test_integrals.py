@@ -84,6 +84,12 @@ def test_singular_ends():
     np.testing.assert_allclose(tg.grad(power)(-0.5), -4.0, rtol=1e-8)
     np.testing.assert_allclose(tg.grad(tg.grad(power))(-0.5), 16.0, rtol=1e-7)
 
+    def inside(p):
+        """Singular in the middle, which is no node where it is a break point."""
+        return quad(lambda x: (x * x) ** (p / 2) / (1.0 if x else 0.0), -1, 1, points=[0.0])[0]
+
+    np.testing.assert_allclose(tg.grad(inside)(-0.5), -8.0, rtol=1e-7)
+
 
 def test_a_jump_that_moves_is_seen_at_break_points():
     def integral(c):

@@ -5,6 +5,7 @@ import pytest
 import scipy.integrate
 
 import tapegrad as tg
+from tapegrad.interop import trajectories
 from tapegrad.interop.stepping import tableau, tsit5
 
 solve_ivp = tg.integrate.solve_ivp
@@ -134,6 +135,22 @@ def test_second_derivatives(method):
     close(tg.grad(tg.grad(end, 0), 1)(0.0, 2.0), -c, method)
     mixed = tg.grad(tg.grad(lambda w, b: position(method, w, span=(0.0, b), t_eval=None)[-1], 0), 1)
     close(mixed(W, 2.0), -np.sin(4.0) - W * 2.0 * np.cos(4.0), method)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_long_states_are_recorded_step_by_step(method, monkeypatch):
+    """The other way to the same derivatives, here of a state that is short."""
+    f = lambda w, y0: position(method, w, y0, (0.0, 0.5), T[:2])  # noqa: E731
+    y0 = np.array([1.0, 0.5])
+    expected, value = tg.jacobian(f, argnums=(0, 1))(W, y0), f(W, y0)
+    monkeypatch.setattr(trajectories, "LARGE", 0)
+    for mode in ("reverse", "forward"):
+        found = tg.jacobian(f, argnums=(0, 1), mode=mode)(W, y0)
+        for one, other in zip(found, expected, strict=True):
+            close(one, other, method)
+    np.testing.assert_allclose(
+        f(tg.tensor(W, requires_grad=True), y0).detach().numpy(), value, rtol=1e-12, atol=1e-14
+    )
 
 
 def test_third_derivatives_and_forward_over_reverse():

@@ -37,8 +37,8 @@ from ..transforms import _Run
 Integrand = Callable[[Any], Any]
 """A number in, a vector out."""
 
-Rule = Callable[[Integrand, float, float, Any], np.ndarray]
-"""The integral of a plain function of vectors between two numbers, with break points."""
+Rule = Callable[[Integrand, float, float, Any, int], np.ndarray]
+"""The integral of a plain function between two numbers, with break points; the function returns a vector of so many entries."""
 
 SEVERAL = 8
 """Nodes from which a function is tried on all of them at once."""
@@ -122,8 +122,8 @@ def quad(
         **settings,
     )
 
-    def rule(f: Integrand, low: float, high: float, places: Any) -> np.ndarray:
-        return _each(f, low, high, places, settings)
+    def rule(f: Integrand, low: float, high: float, places: Any, count: int) -> np.ndarray:
+        return _each(f, low, high, places, count, settings)
 
     value = integral.made(np.array([found[0]]), rule, ends, weight, settings["wvar"])
     return (value[0] if isinstance(value, Tensor) else found[0], *found[1:])
@@ -185,7 +185,7 @@ def quad_vec(
         points=plain[2], workers=workers, full_output=full_output, **settings
     )  # fmt: skip
 
-    def rule(f: Integrand, low: float, high: float, places: Any) -> np.ndarray:
+    def rule(f: Integrand, low: float, high: float, places: Any, count: int) -> np.ndarray:
         return np.asarray(integrate.quad_vec(f, low, high, points=places, **settings)[0])
 
     value = integral.made(np.asarray(raw(vector(np.asarray(found[0])))), rule, ends, None, None)
@@ -363,7 +363,7 @@ def _at(bound: Any, *given: Any) -> Any:
 
 
 def _each(
-    f: Integrand, low: float, high: float, places: Any, settings: dict[str, Any]
+    f: Integrand, low: float, high: float, places: Any, count: int, settings: dict[str, Any]
 ) -> np.ndarray:
     """Integrals of the entries of a vector, one by one; the function is called once at each node."""
     from scipy import integrate
@@ -375,7 +375,6 @@ def _each(
             known[x] = f(x)
         return known[x]
 
-    count = len(at(_inside(low, high)))
     if count > FEW and settings["weight"] is None:
         kept = {k: settings[k] for k in ("epsabs", "epsrel")}
         return np.asarray(integrate.quad_vec(at, low, high, points=places, **kept)[0])
@@ -384,16 +383,6 @@ def _each(
         for i in range(count)
     ]
     return np.array(found)
-
-
-def _inside(low: float, high: float) -> float:
-    """A place between two ends, either of which may be infinite."""
-    if np.isfinite(low) and np.isfinite(high):
-        return (low + high) / 2
-    if np.isfinite(low) or np.isfinite(high):
-        finite, other = (low, high) if np.isfinite(low) else (high, low)
-        return float(finite + np.sign(other))
-    return 0.0
 
 
 class _Found:
@@ -479,7 +468,7 @@ class _Found:
 
         rates = _Found(self.what, rate, (), lambda y: y)
         low, high, places = (None if x is None else np.asarray(raw(x), dtype=float) for x in ends)
-        plain = rule(rates.plain, float(low), float(high), places)  # type: ignore[arg-type]
+        plain = rule(rates.plain, float(low), float(high), places, np.size(value))  # type: ignore[arg-type]
         fixed = tuple(x if x is None else np.asarray(raw(x), dtype=float) for x in ends)
         total = rates.made(np.asarray(plain), rule, fixed, weight, wvar)
         return with_tangent(
@@ -546,14 +535,14 @@ class _Integral:
         left, right = (_weighed(self, side) for side in sides)
         return left - right
 
-    def integrated(self, rates: Integrand, xs: Sequence[Any]) -> Any:
+    def integrated(self, rates: Integrand, xs: Sequence[Any], count: int) -> Any:
         """The integral of another function between the same ends, tracked if the ends are or what it uses is."""
         ends = self._parts(xs)
         found = _Found(self.what, rates, (), lambda y: y)
         low, high, places = (
             None if x is None else np.asarray(value_of(x), dtype=float) for x in ends
         )
-        value = self.rule(found.plain, float(low), float(high), places)  # type: ignore[arg-type]
+        value = self.rule(found.plain, float(low), float(high), places, count)  # type: ignore[arg-type]
         return found.made(np.asarray(value), self.rule, ends, self.weight, self.wvar)
 
     def pull(self, g: Any, xs: Sequence[Any], wanted: Sequence[bool]) -> list[Any]:
@@ -570,11 +559,17 @@ class _Integral:
         def rates(x: Any) -> Any:
             return self._slope(x, g, operands)
 
+        kinds = [np.asarray(value_of(x)).dtype.kind for x in operands.values()]
+        count = sum(
+            np.size(x) * (1 + (kind == "c"))
+            for x, kind in zip(operands.values(), kinds, strict=True)
+        )
         whole: Any
         if recorded:
-            whole = self.integrated(rates, xs)
+            whole = self.integrated(rates, xs, count)
         else:
-            whole = self._plainly(rates, xs, self._slopes_at_once(operands, np.asarray(g)))
+            known = self._slopes_at_once(operands, np.asarray(g))
+            whole = self._plainly(rates, xs, count, known)
         cotangents, start = [], 0
         for value in operands.values():
             shape, dtype = np.shape(value), np.asarray(value_of(value)).dtype
@@ -604,7 +599,11 @@ class _Integral:
         )
 
     def _plainly(
-        self, rates: Integrand, xs: Sequence[Any], known: dict[float, np.ndarray] | None = None
+        self,
+        rates: Integrand,
+        xs: Sequence[Any],
+        count: int,
+        known: dict[float, np.ndarray] | None = None,
     ) -> np.ndarray:
         """The integral of another plain function between the same ends; `known` are values of it."""
         known = known or {}
@@ -616,7 +615,7 @@ class _Integral:
         low, high, places = (
             None if x is None else np.asarray(value_of(x), dtype=float) for x in self._parts(xs)
         )
-        return self.rule(at, float(low), float(high), places)  # type: ignore[arg-type]
+        return self.rule(at, float(low), float(high), places, count)  # type: ignore[arg-type]
 
     def _slopes_at_once(self, operands: dict[Any, Any], g: np.ndarray) -> dict[float, np.ndarray]:
         """Cotangents of all that the function uses at the nodes of the value, from one run with all of them as an array.
@@ -677,7 +676,8 @@ class _Integral:
             def rates(x: Any) -> Any:
                 return pushed(lambda _: self.again(x), (0.0,), (None,), outside, recorded)
 
-            total = self.integrated(rates, xs) if recorded else self._plainly(rates, xs)
+            of = self.integrated if recorded else self._plainly
+            total = of(rates, xs, np.size(self.value))
         wanted = [t is not None for t in given[: self.ends]]
         if any(wanted):
             for i, rate in enumerate(self._wanted(xs, wanted)):

@@ -93,6 +93,8 @@ class Steps:
     """Ends of the steps, the beginning first."""
     y: np.ndarray
     """The state at each of them."""
+    table: Tableau
+    """The Runge-Kutta method whose derivatives they have."""
 
     def __init__(self, solver: Any) -> None:
         first, start = solver.beginning

@@ -54,8 +54,8 @@ if TYPE_CHECKING:
 
 Tree = Any
 
-LONG = 48
-"""Entries of a state up to which Jacobians of all stages are made as matrices; beyond, steps are recorded one by one."""
+LARGE = 10_000_000
+"""Entries of the Jacobians at all stages up to which these are made as matrices; beyond, steps are recorded one by one."""
 
 CHECKED = 1e-6
 """How nearly, in parts of the largest entry, slopes that are found again have to be what they were."""
@@ -121,8 +121,9 @@ def solve_ivp(
 
     def solved(arguments: Any) -> OdeResult:
         log.clear()
+        equations.quick = equations.plain(arguments, seen)
         return integrate.solve_ivp(
-            equations.plain(arguments, seen),
+            equations.quick,
             ends,
             state.value,
             method=recorder(chosen, log) if following and is_known(chosen) else chosen,
@@ -288,6 +289,8 @@ class _Equations:
                 ) from None
         self.fun, self.args, self.state, self.vectorized = fun, args or (), state, vectorized
         self.held = closed_over([fun])
+        self.quick: Callable[[float, np.ndarray], Any] = self
+        """The slope as an array or a list of numbers, with arguments that are plain if the function takes those."""
 
     def called(self, t: Any, vector: Any, args: Sequence[Any]) -> Any:
         if self.vectorized and self.state.simple:
@@ -418,8 +421,8 @@ class _Path:
 
     def __init__(self, equations: _Equations, steps: Steps, start: Any) -> None:
         self.equations, self.steps, self.start = equations, steps, start
-        n = steps.y.shape[1]
-        self.recorded = LEVEL.get() is not None or n > LONG or steps.y.dtype.kind != "f"
+        entries = steps.count * len(steps.table.b) * steps.y.shape[1] ** 2
+        self.recorded = LEVEL.get() is not None or entries > LARGE or steps.y.dtype.kind != "f"
         """Whether the steps are taken again as operations of the tape, one by one."""
         self._stages: _Stages | None = None
 
@@ -608,8 +611,10 @@ def _stages(equations: _Equations, steps: Any) -> _Stages:
 def _slopes(equations: _Equations, steps: Any) -> np.ndarray:
     """The slopes at all stages, as columns."""
     times, places, _ = steps.points()
+    rows = np.ascontiguousarray(places.T)
     with no_grad(), np.errstate(all="ignore"):
-        return np.asarray(value_of(equations.one_by_one(times, places)))
+        found = [equations.quick(float(t), y) for t, y in zip(times, rows, strict=True)]
+    return np.array(found, places.dtype).reshape(rows.shape).T
 
 
 def _agree(found: Any, expected: np.ndarray, parts: float = CHECKED) -> bool:
