@@ -111,6 +111,16 @@ def test_where_a_gradient_vanishes_its_length_has_the_derivative_zero():
     np.testing.assert_array_equal(found, 0.0)
 
 
+def test_a_cval_counts_beyond_the_edges_only(rng):
+    x = rng.normal(size=(4, 5))
+    for cval in (np.nan, np.inf):
+        same("correlate", (x, np.ones((1, 3))), mode="constant", cval=cval)
+        same("convolve", (x, np.ones((3, 2))), mode="constant", cval=cval, origin=(1, 0))
+        same("gaussian_filter1d", (x,), 0.5, mode="constant", cval=cval)
+        found = OURS.uniform_filter1d(tg.tensor(x), 3, 0, mode="constant", cval=cval)
+        np.testing.assert_allclose(found[1:-1], THEIRS.uniform_filter1d(x, 3, 0)[1:-1])
+
+
 def test_tiny_kernels_are_not_taken_for_symmetric_ones(rng):
     """SciPy compares entries of kernels by differences of 2e-16, whatever their size."""
     x, w = rng.normal(size=6), rng.normal(size=3)

@@ -231,7 +231,8 @@ def test_smoothing(mode, rng):
     for settings in ({}, {"deriv": 1, "delta": 0.5}, {"deriv": 2}):
         same("savgol_filter", (x,), 7, 3, mode=mode, **settings)
         same("savgol_filter", (x.T.copy(),), 6, 2, axis=0, mode=mode, **settings)
-    same("savgol_filter", (x,), 7, 3, mode=mode, cval=2.0)
+    for cval in (2.0, np.nan):
+        same("savgol_filter", (x,), 7, 3, mode=mode, cval=cval)
     agree(lambda x, d: OURS.savgol_filter(x, 5, 2, 1, d, mode=mode), (x[0], 0.5), rng)
 
 

@@ -84,6 +84,16 @@ def test_functions_of_two_vectors_serve_all_pairs(rng):
     agree(lambda a: OURS.cdist(a, a[:2], own), (a,), rng)
 
 
+def test_histograms_with_empty_bins(rng):
+    """The slope by an empty bin is infinite, that by the others is what differences say."""
+    u, v = np.array([0.0, 0.2, 0.5]), np.array([0.3, 0.3, 0.4])
+    slopes = tg.grad(lambda u: OURS.jensenshannon(u, v))(u)
+    assert slopes[0] == -np.inf
+    agree(lambda rest: OURS.jensenshannon(np.concatenate([[0.0], rest]), v), (u[1:],), rng)
+    step = lambda h: THEIRS.jensenshannon(u + [0.0, h, 0.0], v)  # noqa: E731
+    np.testing.assert_allclose(slopes[1], (step(1e-6) - step(-1e-6)) / 2e-6, rtol=1e-7)
+
+
 def test_the_base_of_a_divergence(rng):
     u, v = rng.uniform(0.1, 1.0, (2, 3))
     same(OURS.jensenshannon(tg.tensor(u), v, 2.0), THEIRS.jensenshannon(u, v, 2.0))

@@ -21,7 +21,7 @@ from ..tensor import Tensor
 from .calculus import _in_double
 from .composing import holds_tensor, operand, raw
 from .image_splines import spline_coefficients, spline_values
-from .stencils import NAMES, correlated, extended, running_mean
+from .stencils import NAMES, correlated, extended, reach, running_mean
 
 # ------------------------------------------------------------------------------------------------ arguments
 
@@ -94,8 +94,25 @@ def _filtered(x: Any, kernel: Any, mode: str, cval: Any, origins: Sequence[int])
     y = correlated(x, kernel, mode, origin)
     if mode == "constant" and (holds_tensor(cval) or cval != 0):
         ones = np.ones(np.shape(x), np.real(np.zeros(0, x.dtype)).dtype)
-        y = y + cval * (np.sum(kernel) - correlated(ones, kernel, mode, origin))
+        share = np.sum(kernel) - correlated(ones, kernel, mode, origin)
+        y = y + _beyond(share, cval, np.shape(kernel), origins)
     return y
+
+
+def _beyond(share: Any, cval: Any, sizes: Sequence[int], origins: Sequence[int]) -> Any:
+    """What a cval adds, by its share of each output: nothing where the kernel stays inside, though the share is rounded there."""
+    reaching = _reaching(np.shape(share), sizes, origins)
+    return np.where(reaching, cval * np.where(reaching, share, 1.0), 0.0)
+
+
+def _reaching(shape: Sequence[int], sizes: Sequence[int], origins: Sequence[int]) -> np.ndarray:
+    """Where a kernel of these sizes reaches beyond the edges: nowhere else does a cval count, be it NaN."""
+    found = np.zeros(shape, bool)
+    for axis, (n, size, origin) in enumerate(zip(shape, sizes, origins, strict=True)):
+        before, after = reach(size, origin)
+        place = np.arange(n)
+        found |= _along((place < before) | (place >= n - after), axis, len(shape))
+    return found
 
 
 def _kernel(weights: Any, ndim: int, axes: Any, origin: Any, flip: bool) -> tuple[Any, list[int]]:
@@ -229,12 +246,14 @@ def gaussian_filter1d(
     if order < 0:
         raise ValueError("order must be non-negative")
     x = _image(input)
-    reach = int(truncate * float(raw(sigma)) + 0.5) if radius is None else int(radius)
-    if reach < 0:
+    far = int(truncate * float(raw(sigma)) + 0.5) if radius is None else int(radius)
+    if far < 0:
         raise ValueError("Radius must be a nonnegative integer.")
-    kernel = _gaussian(sigma, order, reach)[::-1]
+    kernel = _gaussian(sigma, order, far)[::-1]
     axis = range(np.ndim(x))[axis]
-    return _filtered(x, _along(kernel, axis, np.ndim(x)), _filter_mode(mode), cval, [0])
+    return _filtered(
+        x, _along(kernel, axis, np.ndim(x)), _filter_mode(mode), cval, [0] * np.ndim(x)
+    )
 
 
 def gaussian_filter(
@@ -253,9 +272,9 @@ def gaussian_filter(
     settings = zip(
         along, sigmas, _each(order, len(along), "order"), _each(mode, len(along), "mode"), _each(radius, len(along), "radius"), strict=True
     )  # fmt: skip
-    for axis, s, k, edge, reach in settings:
+    for axis, s, k, edge, far in settings:
         if float(raw(s)) > 1e-15:
-            x = gaussian_filter1d(x, s, axis, k, None, edge, cval, truncate, radius=reach) if holds_tensor((x, s, cval)) else _plainly("gaussian_filter1d", x, s, axis, k, None, edge, cval, truncate, radius=reach)  # fmt: skip
+            x = gaussian_filter1d(x, s, axis, k, None, edge, cval, truncate, radius=far)
     return x
 
 
@@ -278,7 +297,10 @@ def uniform_filter1d(
     y = running_mean(x, int(size), axis, edge, origin)
     if edge == "constant" and (holds_tensor(cval) or cval != 0):
         ones = np.ones(np.shape(x), np.real(np.zeros(0, x.dtype)).dtype)
-        y = y + cval * (1.0 - running_mean(ones, int(size), axis, edge, origin))
+        sizes, origins = [1] * np.ndim(x), [0] * np.ndim(x)
+        sizes[axis], origins[axis] = int(size), origin
+        share = 1.0 - running_mean(ones, int(size), axis, edge, origin)
+        y = y + _beyond(share, cval, sizes, origins)
     return y
 
 

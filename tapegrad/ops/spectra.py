@@ -21,7 +21,7 @@ from ..errors import NotDifferentiable
 from ..primitive import call, primitive
 from .composing import holds_tensor
 from .recursions import _extended, _inexact
-from .stencils import NAMES, correlated
+from .stencils import NAMES, correlated, reach
 
 
 def get_window(window: Any, Nx: int, fftbins: bool = True) -> np.ndarray:
@@ -605,7 +605,10 @@ def savgol_filter(
         y = np.concatenate([before, y[..., half : n - half], after], axis=-1)
     elif mode == "constant" and cval:
         inside = correlated(np.ones(n), kernel, "constant", origin[-1:])
-        y = y + cval * (np.sum(kernel) - inside)
+        before, after = reach(window_length, origin[-1])
+        place = np.arange(n)
+        beyond = (place < before) | (place >= n - after)
+        y = y + np.where(beyond, cval * np.where(beyond, np.sum(kernel) - inside, 1.0), 0.0)
     return np.moveaxis(y / delta**deriv if deriv else y, -1, axis)
 
 

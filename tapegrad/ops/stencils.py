@@ -89,7 +89,7 @@ def folded(g: Any, axis: int, before: int, after: int, mode: str) -> Any:
     return inner + scatter(beyond, _at(axis, places), np.shape(inner))
 
 
-def _reach(m: int, origin: int) -> tuple[int, int]:
+def reach(m: int, origin: int) -> tuple[int, int]:
     """How far a kernel of length m reaches before and behind the entry that it is at."""
     before = m // 2 + origin
     return before, m - 1 - before
@@ -125,8 +125,8 @@ def _kernel_cotangent(g, x, y, *, mode="reflect", origin=None):
     m = np.shape(y)
     if 0 in np.shape(x):
         return np.zeros(m, y.dtype)
-    for axis, reach in enumerate(map(_reach, m, origin or (0,) * len(m))):
-        x = extended(x, axis, *reach, mode)
+    for axis, far in enumerate(map(reach, m, origin or (0,) * len(m))):
+        x = extended(x, axis, *far, mode)
     x = conj(x)
     if prod(m) <= FEW:
         # Entry by entry: NumPy's sum of products is faster than a transform, and keeps the digits of small entries.
@@ -175,8 +175,8 @@ def correlated(g, x_shape, y, *, mode="reflect", origin=None):
     for axis in range(len(m)):
         g = _zeros(g, axis, 0, m[axis] - 1)
     g = correlated(g, _flipped(y), mode="constant", origin=tuple((k - 1) // 2 for k in m))
-    for axis, reach in enumerate(map(_reach, m, origin)):
-        g = folded(g, axis, *reach, mode)
+    for axis, far in enumerate(map(reach, m, origin)):
+        g = folded(g, axis, *far, mode)
     return g
 
 
@@ -205,7 +205,7 @@ def running_mean(g, *, size, axis=0, mode="reflect", origin=0):
     if 0 in np.shape(g):
         return g
     g = running_mean(_zeros(g, axis, 0, size - 1), size, axis, "constant", (size - 1) // 2)
-    return folded(g, axis, *_reach(size, origin), mode)
+    return folded(g, axis, *reach(size, origin), mode)
 
 
 __all__ = [

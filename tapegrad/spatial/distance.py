@@ -121,10 +121,16 @@ def _correlation(u: Any, v: Any, w: Any = None) -> Any:
     return _cosine(u, v, w)
 
 
+def _shares(u: Any) -> Any:
+    """Entries over their sum. An entry of 0 does not pass its slope, which may be infinite, on to the others."""
+    total = np.sum(u, axis=-1, keepdims=True)
+    return np.where(raw(u) == 0, u / raw(total), u / total)
+
+
 def _jensenshannon(u: Any, v: Any, base: Any = None) -> Any:
     from ..special import rel_entr
 
-    p, q = u / np.sum(u, axis=-1, keepdims=True), v / np.sum(v, axis=-1, keepdims=True)
+    p, q = _shares(u), _shares(v)
     m = (p + q) / 2.0
     total = np.sum(rel_entr(p, m), axis=-1) + np.sum(rel_entr(q, m), axis=-1)
     if base is not None:
