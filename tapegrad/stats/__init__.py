@@ -23,6 +23,8 @@ from .continuous import *
 from .density import gaussian_kde
 from .discrete import *
 from .discrete import Discrete as Discrete
+from .families import *
+from .families import __all__ as _families
 from .multivariate import *
 from .multivariate import __all__ as _multivariate
 from .univariate import Continuous as Continuous
@@ -43,4 +45,4 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-__all__ = [*continuous.__all__, *discrete.__all__, *_multivariate, "gaussian_kde"]
+__all__ = [*continuous.__all__, *discrete.__all__, *_families, *_multivariate, "gaussian_kde"]

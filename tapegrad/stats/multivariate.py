@@ -11,11 +11,14 @@ from ..dual import tangent_of
 from ..errors import NotDifferentiable
 from ..storage import as_array
 from ..tensor import Tensor
+from .continuous import gamma
+from .families import Family, _generator, _refuse, formula
 from .quadrature import plain as _plain
+from .quantiles import quantile
 from .univariate import LOG_ROOT_TAU as _LOG_ROOT_TAU
 
 
-class MultivariateNormal:
+class MultivariateNormal(Family):
     """Normal distribution of vectors, which stand along the last axis of x.
 
     `cov` is a symmetric positive definite matrix, a vector of variances or one variance; the gradient by a matrix is that of all
@@ -27,6 +30,9 @@ class MultivariateNormal:
     >>> tg.grad(lambda m: tg.stats.multivariate_normal.logpdf([1.0, 2.0], m, np.eye(2)))(np.zeros(2))
     array([1., 2.])
     """
+
+    name = "multivariate_normal"
+    methods = ("pdf", "logpdf", "cdf", "logcdf", "entropy", "rvs")
 
     def logpdf(self, x: Any, mean: Any = None, cov: Any = 1.0, allow_singular: bool = False) -> Any:
         """Logarithm of the density at x: a number, or an array of one axis less than x."""
@@ -44,6 +50,26 @@ class MultivariateNormal:
     def pdf(self, x: Any, mean: Any = None, cov: Any = 1.0, allow_singular: bool = False) -> Any:
         """Density at x."""
         return np.exp(self.logpdf(x, mean, cov, allow_singular))
+
+    def cdf(self, x: Any, *args: Any, **named: Any) -> Any:
+        """SciPy's distribution function, a numerical integral; of plain arrays."""
+        _refuse(self, "cdf", x, args, named)
+        return self.scipy.cdf(x, *args, **named)
+
+    def logcdf(self, x: Any, *args: Any, **named: Any) -> Any:
+        """Logarithm of SciPy's distribution function; of plain arrays."""
+        _refuse(self, "logcdf", x, args, named)
+        return self.scipy.logcdf(x, *args, **named)
+
+    @formula
+    def rvs(self, mean: Any = None, cov: Any = 1.0, size: Any = 1, random_state: Any = None) -> Any:
+        """A sample, SciPy's, that moves with the mean and the Cholesky factor of the covariance."""
+        mean, cov = self._parameters(mean, cov)
+        found = self.scipy.rvs(_plain(mean), _plain(cov), size=size, random_state=random_state)
+        root = np.linalg.cholesky(cov)
+        apart = np.reshape(found, (-1, np.shape(cov)[-1])) - _plain(mean)
+        z = np.linalg.solve(_plain(root), apart[..., None])
+        return np.reshape(mean + (root @ z)[..., 0], np.shape(found))
 
     def entropy(self, mean: Any = None, cov: Any = 1.0) -> Any:
         """Differential entropy; it does not depend on the mean."""
@@ -72,9 +98,6 @@ class MultivariateNormal:
         np.linalg.cholesky(_plain(cov))  # raises where it is not positive definite
         return linalg.slogdet(cov)[1]
 
-    def __repr__(self) -> str:
-        return "tg.stats.multivariate_normal"
-
 
 _TINY = 1e6 * np.finfo(float).eps
 """What SciPy takes for 0 among the variances, in terms of the largest."""
@@ -96,13 +119,16 @@ def _plane(cov: Any) -> tuple[Any, Any, Any] | None:
     return variances[there], directions[:, there], directions[:, ~there]
 
 
-class Dirichlet:
+class Dirichlet(Family):
     """Distribution of the shares of a whole; they stand along the first axis of x, as in SciPy.
 
     >>> import numpy as np, tapegrad as tg
     >>> tg.stats.dirichlet.logpdf(np.array([0.25, 0.75]), tg.tensor([2.0, 1.0], requires_grad=True))
     tensor(-0.69314718, grad_fn=<AddBackward0>)
     """
+
+    name = "dirichlet"
+    methods = ("pdf", "logpdf", "mean", "var", "cov", "entropy", "rvs")
 
     def logpdf(self, x: Any, alpha: Any) -> Any:
         """Logarithm of the density at x. Raises ValueError where shares are negative or do not add up to 1."""
@@ -124,8 +150,43 @@ class Dirichlet:
         """Density at x."""
         return np.exp(self.logpdf(x, alpha))
 
-    def __repr__(self) -> str:
-        return "tg.stats.dirichlet"
+    @formula
+    def mean(self, alpha: Any) -> Any:
+        """Expected shares."""
+        return alpha / np.sum(alpha)
+
+    @formula
+    def var(self, alpha: Any) -> Any:
+        """Variances of the shares."""
+        whole = np.sum(alpha)
+        return alpha * (whole - alpha) / (whole * whole * (whole + 1))
+
+    @formula
+    def cov(self, alpha: Any) -> Any:
+        """Covariances of the shares."""
+        whole = np.sum(alpha)
+        share = alpha / whole
+        return (np.diag(share) - np.outer(share, share)) / (whole + 1)
+
+    @formula
+    def entropy(self, alpha: Any) -> Any:
+        """Differential entropy."""
+        whole = np.sum(alpha)
+        log_of_constant = np.sum(special.gammaln(alpha)) - special.gammaln(whole)
+        rest = (whole - np.shape(alpha)[-1]) * special.psi(whole)
+        return log_of_constant + rest - np.sum((alpha - 1) * special.psi(alpha))
+
+    @formula
+    def rvs(self, alpha: Any, size: Any = 1, random_state: Any = None) -> Any:
+        """A sample, SciPy's, that moves with alpha: shares of gamma variables, each by implicit reparameterisation.
+
+        Their sum is independent of the shares, and is drawn here; so the derivative depends on it, and is right in expectation.
+        """
+        rng = random_state if hasattr(random_state, "dirichlet") else _generator(random_state)
+        shares = self.scipy.rvs(_plain(alpha), size=size, random_state=rng)
+        whole = rng.standard_gamma(np.sum(_plain(alpha)), size=(*np.shape(shares)[:-1], 1))
+        parts = quantile([shares * whole, alpha], law=gamma, tail="sample")
+        return parts / np.sum(parts, axis=-1, keepdims=True)
 
 
 multivariate_normal = MultivariateNormal()
