@@ -221,6 +221,8 @@ def test_the_adjoint_of_resampling(rng):
         back = tg.vjp(lambda x: OURS.upfirdn(h, x, up, down), x)[1](y)[0]
         np.testing.assert_allclose(np.sum(value * y), np.sum(x * back), rtol=1e-11)
         agree(lambda x: OURS.upfirdn(h, x, up, down), (x,), rng)
+        agree(lambda h, x: OURS.upfirdn(h, x, up, down), (h, x), rng)
+        same("upfirdn", (h, x), up, down)
     agree(lambda x: OURS.resample(x, 9, axis=1), (x,), rng)
     agree(lambda x: OURS.resample_poly(x, 3, 2, 1, padtype="mean"), (rng.normal(size=(2, 7)),), rng)
 
@@ -269,7 +271,7 @@ REFUSED = [
     (lambda x: OURS.resample(x, 4, domain="wave"), ValueError, "domain"),
     (lambda x: OURS.resample_poly(x, 1, 2, padtype="line"), tg.NotDifferentiable, "np.pad"),
     (lambda x: OURS.resample_poly(x, 0, 2), ValueError, ">= 1"),
-    (lambda x: OURS.upfirdn(x, np.ones(3)), tg.NotDifferentiable, "tg.signal.convolve"),
+    (lambda x: OURS.upfirdn(np.eye(2), x), ValueError, "1-D"),
     (lambda x: OURS.upfirdn([1.0], x, mode="wrap"), tg.NotDifferentiable, "np.pad"),
     (lambda x: OURS.savgol_filter(x, 5, 2), ValueError, "window_length"),
     (lambda x: OURS.savgol_filter(x, 3, 2, mode="far"), ValueError, "mode must be"),

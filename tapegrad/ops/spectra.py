@@ -20,7 +20,8 @@ import numpy as np
 from ..errors import NotDifferentiable
 from ..primitive import call, primitive
 from .composing import holds_tensor
-from .recursions import _extended, _inexact
+from .indexing import scatter
+from .recursions import _extended, _inexact, filtered
 from .stencils import NAMES, correlated, reach
 
 
@@ -359,8 +360,6 @@ def istft(
     settings = (fs, window, nperseg, noverlap, nfft, input_onesided, boundary, time_axis, freq_axis, scaling)  # fmt: skip
     if not holds_tensor((Zxx, window)):
         return _plainly("istft", Zxx, *settings)
-    from .indexing import scatter
-
     z = _inexact(Zxx)
     if np.ndim(z) < 2:
         raise ValueError("Input stft must be at least 2d!")
@@ -497,26 +496,26 @@ def sampled(g, x_shape, *, h, up, down):
 
 
 def upfirdn(h: Any, x: Any, up: int = 1, down: int = 1, axis: int = -1, mode: str = "constant", cval: float = 0) -> Any:  # fmt: skip
-    """Upsample, filter by h and downsample; differentiable by the signal. Zeros stand beyond its ends."""
+    """Upsample, filter by h and downsample; differentiable by both. Zeros stand beyond the signal's ends."""
     if not holds_tensor((h, x)):
         return _plainly("upfirdn", h, x, up, down, axis, mode, cval)
-    if holds_tensor(h):
-        raise NotDifferentiable(
-            "upfirdn was given a filter that is a tensor, but it is differentiated by the signal only. Pass h.detach().numpy(), or filter "
-            "with tg.signal.convolve."
-        )
     if mode != "constant" or cval:
         raise NotDifferentiable(
             f"upfirdn was asked for mode={mode!r} and cval={cval} of a tensor, but only zeros beyond the ends have a rule. Extend the signal "
             "with np.pad."
         )
-    taps = np.asarray(h)
-    if taps.ndim != 1 or not taps.size:
+    taps = _inexact(h)
+    if np.ndim(taps) != 1 or not np.shape(taps)[0]:
         raise ValueError("h must be 1-D with non-zero length")
     if up < 1 or down < 1:
         raise ValueError("Both up and down must be >= 1")
     x = np.moveaxis(_inexact(x), axis, -1)
     x = x.astype(np.result_type(x.dtype, taps.dtype))
+    if holds_tensor(h):
+        n = np.shape(x)[-1]
+        whole = (*np.shape(x)[:-1], (n - 1) * up + np.shape(taps)[0] if n else 0)
+        between = scatter(x, (Ellipsis, up * np.arange(n)), whole)
+        return np.moveaxis(filtered([taps, np.ones(1, x.dtype), between])[..., ::down], -1, axis)
     return np.moveaxis(sampled(x, tuple(taps.tolist()), int(up), int(down)), -1, axis)
 
 
