@@ -280,6 +280,20 @@ def test_states_of_any_form():
     )
 
 
+def test_functions_run_on_all_stages_together_where_they_can():
+    sizes = []
+
+    def counted(t, y, k):
+        sizes.append(np.size(t))
+        return -k * y[0]
+
+    slope = tg.grad(
+        lambda k: solve_ivp(counted, (0, 1), [1.0], args=(k,), rtol=1e-10, atol=1e-12).y[0, -1]
+    )
+    np.testing.assert_allclose(slope(1.0), -np.exp(-1), rtol=1e-8)
+    assert max(sizes) > 100 and sizes.count(max(sizes)) == 1
+
+
 def test_nothing_to_integrate():
     same = solve_ivp(oscillator, (1, 1), [1.0, 0.0], args=(W,))
     assert same.y.shape == (2, 2)

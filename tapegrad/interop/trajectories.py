@@ -102,7 +102,7 @@ def solve_ivp(
     from scipy import integrate
 
     demand_callable(fun, "solve_ivp")
-    _demand_plain_program(y0, args, t_span, t_eval)
+    _demand_no_trace()
     state = _State(y0)
     times = [gathered(t) for t in t_span]
     if len(times) != 2:
@@ -146,7 +146,7 @@ def solve_ivp(
     return _Result(result, path, judges, args, times, asked).made(dense_output)
 
 
-def _demand_plain_program(*given: Any) -> None:
+def _demand_no_trace() -> None:
     """Raise TraceError inside `tg.compile`, whose later calls would be given the steps of the first."""
     if tracing.get() is not None:
         raise TraceError(
@@ -265,6 +265,8 @@ class _State:
 
     @staticmethod
     def _spread(x: Any, shape: tuple[int, ...], more: tuple[int, ...]) -> Any:
+        if more and shape == (1,) and np.shape(x) == more:  # a number for the only entry
+            return np.reshape(x, (1, *more))
         if more and np.shape(x) in (shape, (*shape, 1)):
             return np.broadcast_to(np.reshape(x, (*shape, 1)), (*shape, *more))
         raise ValueError(
@@ -300,11 +302,6 @@ class _Equations:
     def __call__(self, t: Any, vector: Any) -> Any:
         """The slope, tracked as what the function uses."""
         return self.state.joined(self.called(t, vector, self.args))
-
-    def again(self, t: Any, vector: Any) -> Any:
-        """The same, with the variables that the function closes over as they were."""
-        with self.held.again():
-            return self(t, vector)
 
     def plain(self, args: Any, seen: _Seen) -> Callable[[float, np.ndarray], np.ndarray]:
         """The slope as an array; `seen` says afterwards whether any was tracked."""
