@@ -44,6 +44,10 @@ from .arrays import SparseTensor, as_sparse, assembled, eye_array, is_sparse, pr
 
 
 def _square(a: Any, asker: str) -> int:
+    if not hasattr(a, "shape"):
+        raise TypeError(
+            f"{asker} was given {type(a).__name__}, which is no matrix: pass a sparse array, such as tg.sparse.csc_array(a)."
+        )
     if len(a.shape) != 2 or a.shape[0] != a.shape[1]:
         raise LinAlgError(
             f"{asker} was given a matrix of shape {tuple(a.shape)}, but needs as many equations as unknowns."
@@ -244,6 +248,7 @@ class LinearOperator:
         """Aᴴ x, by the `rmatvec` that was given, or from the derivative of `matvec`."""
         if self._rmatvec is not None:
             return self._shaped(self._rmatvec(x), self.shape[1], "rmatvec")
+        x = x if isinstance(x, Tensor) else np.asarray(x)
         zeros = np.zeros(self.shape[1], np.result_type(self.dtype, x.dtype))
         return vjp(self._matvec, zeros)[1](x)[0]
 

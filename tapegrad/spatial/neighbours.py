@@ -153,6 +153,10 @@ def minkowski_distance(x: Any, y: Any, p: Any = 2.0) -> Any:
 def distance_matrix(x: Any, y: Any, p: Any = 2.0, threshold: int = 1_000_000) -> Any:
     """The p-norms of the differences of all pairs of rows of two matrices; differentiable by both."""
     x, y = _in_double(operand(x)), _in_double(operand(y))
+    if np.ndim(x) != 2 or np.ndim(y) != 2:
+        raise ValueError(
+            f"distance_matrix was given shapes {np.shape(x)} and {np.shape(y)}, but takes matrices, whose rows are points."
+        )
     if np.shape(x)[1] != np.shape(y)[1]:
         raise ValueError(
             f"x has vectors of length {np.shape(x)[1]}, but y has vectors of length {np.shape(y)[1]}"

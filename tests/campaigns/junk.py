@@ -4,7 +4,7 @@ A trial calls one public name (a function, a method, what a transform or a compi
 of good arguments and junk: other types, text, None, empty arrays, axes that are not there, huge integers, nested lists, tensors in place of
 settings, objects whose every method raises. Calls run in a child process under a limit of memory and of time. Each call ends in a value or in
 a documented error. An AttributeError, KeyError, IndexError, AssertionError, ZeroDivisionError or another error of the library's own
-lines is a fault, unless a `raise` statement of the library raised it, or NumPy raises the same for the same arguments. So is an error that
+lines is a fault, unless a `raise` statement of the library raised it, or NumPy or SciPy raises the same for the same arguments. So is an error that
 names a function which the caller has not called, a crash, and a call that does not end. After each call grad mode, engine and tapes are as before.
 """
 
@@ -40,6 +40,8 @@ EXCUSED = {
     "tapegrad.fori_loop", "tapegrad.arange", "tapegrad.set_num_threads", "tapegrad.check_op", "tapegrad.check.check_op",
     "tapegrad.special.multigammaln", "tapegrad.Tensor.mvlgamma", "tapegrad.Tensor.mvlgamma_", "tapegrad.special.kvp", "tapegrad.special.ivp",
     "tapegrad.special.jvp", "tapegrad.special.yvp", "tapegrad.special.h1vp", "tapegrad.special.h2vp", "tapegrad.optim.Optimizer.update",
+    "tapegrad.numpy.show_runtime", "tapegrad.numpy.show_config", "tapegrad.numpy.test", "tapegrad.numpy.info",
+    "tapegrad.native.NativeFunction.inspect_llvm", "tapegrad.native.NativeFunction.inspect_asm",
 }  # fmt: skip
 """They run as long as they are asked to, or are no functions that a caller of the library calls."""
 
@@ -216,6 +218,13 @@ HOLDERS: dict[str, Callable[[], Any]] = {
     "tapegrad.compiler.Compiled": lambda: called(tg.compile(f), np.ones(3)),
     "tapegrad.native.NativeFunction": lambda: tg.njit(native),
     "tapegrad.optim.Optimizer": stepper,
+    "tapegrad.sparse.SparseTensor": lambda: tg.sparse.csr_array(
+        tg.tensor(np.eye(3), requires_grad=True)
+    ),
+    "tapegrad.sparse.linalg.LU": lambda: tg.sparse.linalg.splu(
+        tg.sparse.csc_array(np.eye(3) + 0.1)
+    ),
+    "tapegrad.sparse.linalg.LinearOperator": lambda: tg.sparse.linalg.aslinearoperator(np.eye(3)),
 }
 """Of what class a public place is -> one to call methods of."""
 
@@ -373,9 +382,10 @@ USERS = {
 """Functions that a caller of the library wrote."""
 
 
-def by_numpy(place: str, public: str, args: list[Any], keywords: dict[str, Any]) -> type | None:
-    """What NumPy raises for the same call."""
-    module = {"tapegrad.linalg": np.linalg, "tapegrad.fft": np.fft}.get(place, np)
+def by_lender(place: str, public: str, args: list[Any], keywords: dict[str, Any]) -> type | None:
+    """What NumPy or SciPy, whose name it is, raises for the same call."""
+    lenders = [names.holder_of(n) for n in names.PLACES.get(place, ("numpy",))]
+    lender = next((module for module in lenders if hasattr(module, public)), np)
 
     def plain(x: Any) -> Any:
         if isinstance(x, tg.Tensor):
@@ -383,7 +393,7 @@ def by_numpy(place: str, public: str, args: list[Any], keywords: dict[str, Any])
         return type(x)(map(plain, x)) if type(x) in (list, tuple) else x
 
     try:
-        getattr(module, public)(*map(plain, args), **{k: plain(v) for k, v in keywords.items()})
+        getattr(lender, public)(*map(plain, args), **{k: plain(v) for k, v in keywords.items()})
     except Exception as error:
         return type(error)
     return None
@@ -464,7 +474,7 @@ def call(rng: np.random.Generator) -> str | None:
         if getattr(function, "__module__", "").startswith("numpy"):  # as it is
             wrong = None
         if wrong is not None and (
-            method or again or by_numpy(place, public, args, keywords) is not type(error)
+            method or again or by_lender(place, public, args, keywords) is not type(error)
         ):
             lines = "".join(traceback.format_tb(error.__traceback__)[-4:])
             return f"{wrong}\n  {full}{' called again' if again else ''} {shown(args, keywords)}\n{lines}"
