@@ -279,11 +279,17 @@ class set_grad_enabled(_Mode):
         return self._fresh()._recorder()
 
     def _fresh(self) -> _Mode:
-        return enable_grad() if self.mode else no_grad()
+        return recording(self.mode)
 
     def __enter__(self) -> _Mode:
-        self._enter(self._before if self._switched else RECORDER.get())
-        self._switched = False
+        before, entered = self._before if self._switched else RECORDER.get(), _ENTERED.get()
+        try:
+            self._enter(before)
+            self._switched = False
+        except BaseException:  # Ctrl-C, as in the other modes
+            RECORDER.set(before)
+            _ENTERED.set(entered)
+            raise
         return self
 
     def __call__(self, function: F) -> F:
@@ -292,6 +298,11 @@ class set_grad_enabled(_Mode):
             self._switched = False
             RECORDER.set(self._before)
         return super().__call__(function)
+
+
+def recording(mode: bool) -> _Mode:
+    """A block that records, or does not. What `set_grad_enabled` switches before its block begins, an interrupt there would leave."""
+    return enable_grad() if mode else no_grad()
 
 
 __all__ = [

@@ -21,6 +21,7 @@ from ..mode import (
     inference_mode,
     is_grad_enabled,
     no_grad,
+    recording,
     set_grad_enabled,
 )
 from ..tape import Leaf, current, lead_to_inputs
@@ -129,7 +130,7 @@ def _accumulate(found: dict[Any, Any], create_graph: bool) -> None:
         if type(node) is Leaf:
             g = found.pop(node)
             if node.hooks is not None:
-                with set_grad_enabled(create_graph):
+                with recording(create_graph):
                     g = hooks.before_accumulation(node, g)
             g = g if create_graph or not isinstance(g, Tensor) else g.detach()
             # The walk may have handed one array to two leaves; most often it has not, and copies of large ones take long.
@@ -140,7 +141,7 @@ def _accumulate(found: dict[Any, Any], create_graph: bool) -> None:
                 else:
                     node.grad = _added(node.grad, g, create_graph)
             if node.hooks is not None:
-                with set_grad_enabled(create_graph):
+                with recording(create_graph):
                     hooks.after_accumulation(node, g)
 
 

@@ -23,7 +23,7 @@ import numpy as np
 from .. import dual, lifetime, storage, sweep
 from ..errors import GraphError, NotDifferentiable
 from ..inplace import _rebase, _writable
-from ..mode import is_grad_enabled, no_grad, set_grad_enabled
+from ..mode import is_grad_enabled, no_grad, recording
 from ..primitive import Primitive, _token, primitive
 from ..tape import RECORDER, SLOT, STRIDE, begin, locate, new_slot
 from ..tensor import Tensor, as_tensor, wrap
@@ -327,7 +327,7 @@ class FunctionCtx(storage.Keeper):
         grads = [
             self._materialized(part, form) for part, form in zip(parts, self._forms, strict=True)
         ]
-        with set_grad_enabled(recorded):
+        with recording(recorded):
             results = self._function._backward()(self, *grads)
         results = tuple(results) if isinstance(results, tuple | list) else (results,)
         n = len(self._arguments)
@@ -403,7 +403,7 @@ class FunctionCtx(storage.Keeper):
             arguments.append(None if form is None else self._materialized(t, form))
         self._pushing = True
         try:
-            with set_grad_enabled(recorded):
+            with recording(recorded):
                 results = self._function.jvp(self, *arguments)
         finally:
             self._pushing = False

@@ -17,7 +17,7 @@ import numpy as np
 
 from .. import dual, sweep
 from ..errors import GraphError
-from ..mode import enable_grad, is_grad_enabled, set_grad_enabled
+from ..mode import enable_grad, is_grad_enabled, recording
 from ..ops.joining import stack
 from ..ops.shaping import alias, moveaxis, reshape
 from ..tape import SLOT, STRIDE, Slot, current, new_slot
@@ -52,7 +52,7 @@ def vjp(
         vs: tuple[Any, ...] = (None,)
     else:
         vs = _vector(v, run.outputs, run.output_is_tuple, create_graph, "vjp")
-    with set_grad_enabled(create_graph or is_grad_enabled()):
+    with recording(create_graph or is_grad_enabled()):
         found = _gradients(run.outputs, run.inputs, vs, create_graph)
         result = run.filled(found, run.inputs, _INDEPENDENT_OUTPUT, _CONSTANT_JACOBIAN)
     return run.value(), run.like_inputs(result)
@@ -169,7 +169,7 @@ def vhp(
     """
     run = _Run(func, inputs, create_graph, strict, "vhp", v)
     gradient = run.gradient()
-    with set_grad_enabled(create_graph or is_grad_enabled()):
+    with recording(create_graph or is_grad_enabled()):
         found = _gradients(gradient, run.inputs, run.vector, create_graph)
         result = run.filled(found, run.inputs, _INDEPENDENT_JACOBIAN, _CONSTANT_HESSIAN)
     return run.value(), run.like_inputs(result)
@@ -317,7 +317,7 @@ class _Run:
         last = new_slot()
         tape = current()
         # What is recorded meanwhile is appended to this very tape.
-        with tape.held(), set_grad_enabled(self.create_graph):
+        with tape.held(), recording(self.create_graph):
             start, stop = tape.position(self.first), tape.position(last)
             lost = sweep.push(tape.code, start, stop, carried, record, width)
         if any(y is not None and y._node in lost for y in outputs):
@@ -342,7 +342,7 @@ class _Run:
 
     def _reverse_row(self, i: int, y: Tensor) -> Tensors:
         columns: list[list[Any]] = [[] for _ in self.inputs]
-        with set_grad_enabled(self.create_graph or is_grad_enabled()):
+        with recording(self.create_graph or is_grad_enabled()):
             for k in range(y.size):
                 unit = np.zeros(y.shape, y.dtype)
                 unit.flat[k] = 1
@@ -361,7 +361,7 @@ class _Run:
     def forward_rows(self) -> list[Tensors]:
         """rows[output][input], one push per input, which carries all its elements."""
         columns = []
-        with set_grad_enabled(self.create_graph):
+        with recording(self.create_graph):
             for j, x in enumerate(self.inputs):
                 n = x.size
                 basis = wrap(np.eye(n, dtype=x.dtype).reshape(n, *x.shape))

@@ -19,7 +19,7 @@ import numpy as np
 
 from .. import executors, lifetime, storage, sweep
 from ..errors import GraphError
-from ..mode import set_grad_enabled
+from ..mode import recording
 from ..primitive import OPS, Primitive, entry_name, primitive
 from ..tape import FREED, IN0, KW, OP, OUT, STRIDE, Leaf, Slot, X, locate
 from ..tensor import Tensor, wrap
@@ -399,7 +399,7 @@ def run_through(slot: Slot, g: Any, targets: set[Any], create_graph: bool) -> No
     others = targets - {slot}
     if others and slot in sweep._reaching(tape.code, position, [slot], others, 0):
         return
-    with set_grad_enabled(create_graph):
+    with recording(create_graph):
         list(sweep.pull(tape.code, position, g, create_graph))
 
 
