@@ -428,7 +428,8 @@ class _Found:
         self, value: np.ndarray, rule: Rule, ends: tuple[Any, Any, Any], weight: Any, wvar: Any
     ) -> Any:
         """The integral as a function of the ends and of what the function used; the plain value if there is nothing tracked."""
-        ends = tuple(x if x is None else gathered(x) for x in ends)
+        low, high, places = ends
+        ends = (gathered(low), gathered(high), None if places is None else gathered(places))
         found: Any = value
         if self.outside or holds_tracked(list(ends)):
             found = _integral(self, rule, ends, weight, wvar, value)
@@ -438,7 +439,8 @@ class _Found:
 
     def again(self) -> Integrand:
         """The function, with the variables that it closes over as they are now, once it is known to be what it was."""
-        run, checked = self.held.within(self.function), []
+        run = self.held.within(self.function)
+        checked: list[bool] = []
 
         def function(x: Any) -> Any:
             if not checked and self.met:
@@ -468,8 +470,8 @@ class _Found:
 
         rates = _Found(self.what, rate, (), lambda y: y)
         low, high, places = (None if x is None else np.asarray(raw(x), dtype=float) for x in ends)
+        fixed = (low, high, places)
         plain = rule(rates.plain, float(low), float(high), places, np.size(value))  # type: ignore[arg-type]
-        fixed = tuple(x if x is None else np.asarray(raw(x), dtype=float) for x in ends)
         total = rates.made(np.asarray(plain), rule, fixed, weight, wvar)
         return with_tangent(
             wrap(np.zeros(np.shape(value))),
@@ -657,7 +659,7 @@ class _Integral:
     def _slope(self, x: Any, g: Any, operands: dict[Any, Any]) -> Any:
         """Cotangents of all that the function uses, at one place, one after the other."""
         found = pulled(lambda _: self.again(x), (0.0,), g)[1]
-        parts = []
+        parts: list[Any] = []
         for node, value in operands.items():
             dtype = np.asarray(value_of(value)).dtype
             t = found.get(node)
