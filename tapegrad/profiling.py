@@ -25,7 +25,7 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar, overload
 import numpy as np
 
 from . import locks, markup, sweep
-from .primitive import OPS, entry_name
+from .primitive import OPS, WHEN_DECLARED, Primitive, entry_name
 from .tape import FREED, OP, SLOT, STRIDE, namespace
 from .tensor import Tensor
 
@@ -315,6 +315,16 @@ def _switch_on() -> None:
         for kind in {compiler.Compiled, *map(type, compiler.ALIVE)}:
             if "__call__" in vars(kind):  # others have not been called yet
                 _replace(kind, "__call__", timed_program(vars(kind)["__call__"]))
+
+
+def _declared(op: Primitive) -> None:
+    """An op whose module is loaded while a profile runs is timed, too."""
+    if _active and isinstance(op.function, FunctionType):
+        _own[op.function] = op.function.__code__
+        op.function.__code__ = _with_clock(op.function, op.name)
+
+
+WHEN_DECLARED.append(_declared)
 
 
 def _switch_off() -> None:

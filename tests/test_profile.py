@@ -146,6 +146,18 @@ def test_compiled_and_native_functions_are_rows_of_their_own():
     assert counts(p) == before
 
 
+def test_ops_declared_meanwhile_are_counted():
+    from tapegrad.primitive import elementwise
+
+    with tg.profile() as p:
+        doubled = elementwise(
+            lambda x: x + x, lambda x: 2.0, name="doubled_in_profile", method=False
+        )
+        tg.grad(doubled)(1.0)
+    assert counts(p)["doubled_in_profile"] == 1
+    assert not doubled.__code__.co_filename.startswith("<tapegrad profile")
+
+
 def test_a_decorated_function_adds_up():
     @tg.profile
     def step(x, *, scale=1.0):
