@@ -731,3 +731,19 @@ def test_a_kernel_density_estimate(rng):
         stats.gaussian_kde(data, bw_method="wide")
     with pytest.raises(ValueError, match="points have dimension"):
         stats.gaussian_kde(data)(np.zeros((3, 1)))
+
+
+def test_noncentral_functions_of_special_are_those_distributions():
+    import scipy.special
+
+    for name, args in {
+        "chndtr": (3.0, 2.5, 1.5), "chndtrix": (0.3, 2.5, 1.5), "ncfdtr": (3.0, 7.0, 1.2, 0.8), "ncfdtri": (3.0, 7.0, 1.2, 0.4),
+        "nctdtr": (4.0, 0.7, 1.1), "nctdtrit": (4.0, 0.7, 0.6),
+    }.items():  # fmt: skip
+        theirs = getattr(scipy.special, name)
+        np.testing.assert_allclose(getattr(tg.special, name)(*args), theirs(*args), rtol=1e-10)
+        for i, a in enumerate(args):
+            expected = slope(lambda v, i=i: theirs(*args[:i], v, *args[i + 1 :]), a, 1e-3)
+            np.testing.assert_allclose(
+                tg.grad(theirs, i)(*args), expected, rtol=1e-7, err_msg=f"{name} by {i}"
+            )

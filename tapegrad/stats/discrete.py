@@ -132,13 +132,13 @@ class Discrete(Distribution):
     def _far(self, k: Any, side: float, end: Any, *a: Any) -> Any:
         """The place on one side of k beyond which masses are e^-42 of what they are at most on the way, of plain arrays."""
         with np.errstate(all="ignore"):
-            k, end, *a = np.broadcast_arrays(k, end, *a)
-            best = self.scipy.logpmf(k, *a)
+            k, end, *parameters = np.broadcast_arrays(k, end, *a)
+            best = self.scipy.logpmf(k, *parameters)
             best = np.where(np.isnan(best), -INF, best)
             span, place, done = 1.0, k, np.zeros(np.shape(k), bool)
             while span <= _MOST:
                 there = k + side * span
-                mass = self.scipy.logpmf(there, *a)
+                mass = self.scipy.logpmf(there, *parameters)
                 over = (side * (there - end) >= 0) | (mass < best - _DROP)
                 place = np.where(done, place, np.where(side * (there - end) >= 0, end, there))
                 done = done | over

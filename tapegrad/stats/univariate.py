@@ -272,16 +272,16 @@ class Continuous(Distribution):
         if logistic:
             cdf, sf = (lambda *a: special.expit(logistic(*a))), (lambda *a: special.expit(-logistic(*a)))  # fmt: skip
             logcdf, logsf = (lambda *a: special.log_expit(logistic(*a))), (lambda *a: special.log_expit(-logistic(*a)))  # fmt: skip
-        if logsf and not sf:
-            sf = lambda *a: np.exp(logsf(*a))  # noqa: E731
-            cdf = cdf or (lambda *a: -np.expm1(logsf(*a)))
-        if logcdf and not cdf:
-            cdf = lambda *a: np.exp(logcdf(*a))  # noqa: E731
-            sf = sf or (lambda *a: -np.expm1(logcdf(*a)))
-        if logsf and not logcdf:
-            logcdf = lambda *a: log1mexp(logsf(*a))  # noqa: E731
-        if logcdf and not logsf:
-            logsf = lambda *a: log1mexp(logcdf(*a))  # noqa: E731
+        if (tail := logsf) and not sf:
+            sf = lambda *a: np.exp(tail(*a))  # noqa: E731
+            cdf = cdf or (lambda *a: -np.expm1(tail(*a)))
+        if (head := logcdf) and not cdf:
+            cdf = lambda *a: np.exp(head(*a))  # noqa: E731
+            sf = sf or (lambda *a: -np.expm1(head(*a)))
+        if tail and not logcdf:
+            logcdf = lambda *a: log1mexp(tail(*a))  # noqa: E731
+        if head and not logsf:
+            logsf = lambda *a: log1mexp(head(*a))  # noqa: E731
         cdf = cdf or (lambda *a: self._integrated("cdf", *a))
         sf = sf or (lambda *a: self._integrated("sf", *a))
         self.formulas: dict[str, Formula] = {
@@ -313,7 +313,7 @@ class Continuous(Distribution):
         low, high = self._support(*map(plain, shapes))
         if self.period and what in ("logcdf", "logsf"):  # of turns more than one
             return np.log(self.standard(what[3:], y, *shapes))
-        turns = 0.0
+        turns: Any = 0.0
         if self.period:
             turns = np.where(np.isfinite(at), np.round(at / self.period), 0.0)
             y = y - self.period * turns

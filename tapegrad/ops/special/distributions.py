@@ -106,10 +106,50 @@ def nrdtrisd(mn, p, x):
     return (x - mn) / ndtri(p)
 
 
+def chndtr(x, df, nc):
+    """Noncentral chi-square distribution function, differentiable by all arguments: `tg.stats.ncx2.cdf`."""
+    return _noncentral("ncx2").cdf(x, df, nc)
+
+
+def chndtrix(p, df, nc):
+    """Inverse of chndtr by x: `tg.stats.ncx2.ppf`."""
+    return _noncentral("ncx2").ppf(p, df, nc)
+
+
+def ncfdtr(dfn, dfd, nc, f):
+    """Noncentral F distribution function, differentiable by all arguments: `tg.stats.ncf.cdf`."""
+    return _noncentral("ncf").cdf(f, dfn, dfd, nc)
+
+
+def ncfdtri(dfn, dfd, nc, p):
+    """Inverse of ncfdtr by f: `tg.stats.ncf.ppf`."""
+    return _noncentral("ncf").ppf(p, dfn, dfd, nc)
+
+
+def nctdtr(df, nc, t):
+    """Noncentral t distribution function, differentiable by all arguments: `tg.stats.nct.cdf`."""
+    return _noncentral("nct").cdf(t, df, nc)
+
+
+def nctdtrit(df, nc, p):
+    """Inverse of nctdtr by t: `tg.stats.nct.ppf`."""
+    return _noncentral("nct").ppf(p, df, nc)
+
+
+def _noncentral(name):
+    """The distribution, whose module is written in functions of this package."""
+    from ... import stats
+
+    return getattr(stats, name)
+
+
+for _function in (chndtr, chndtrix, ncfdtr, ncfdtri, nctdtr, nctdtrit):
+    UFUNCS[getattr(special, _function.__name__)] = _function
+
 UFUNCS[special.nrdtrimn] = nrdtrimn
 UFUNCS[special.nrdtrisd] = nrdtrisd
 
 __all__ = [
-    "bdtr", "bdtrc", "chdtr", "chdtrc", "chdtri", "fdtr", "fdtrc", "gdtr", "gdtrc", "nbdtr", "nbdtrc", "nrdtrimn",
+    "bdtr", "bdtrc", "chdtr", "chdtrc", "chdtri", "chndtr", "chndtrix", "fdtr", "fdtrc", "gdtr", "gdtrc", "nbdtr", "nbdtrc", "ncfdtr", "ncfdtri", "nctdtr", "nctdtrit", "nrdtrimn",
     "nrdtrisd", "pdtr", "pdtrc", "stdtr", "stdtrit",
 ]  # fmt: skip
