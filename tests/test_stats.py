@@ -747,3 +747,35 @@ def test_noncentral_functions_of_special_are_those_distributions():
             np.testing.assert_allclose(
                 tg.grad(theirs, i)(*args), expected, rtol=1e-7, err_msg=f"{name} by {i}"
             )
+
+
+def test_slopes_where_a_parameter_is_at_the_end_of_its_range():
+    """Of functions that go on evenly, or as a power series, behind the end."""
+    x = 0.7
+    np.testing.assert_allclose(
+        tg.grad(stats.ncx2.logpdf, 2)(x, 5.0, 0.0), -0.5 + x / 10, rtol=1e-12
+    )
+    np.testing.assert_allclose(
+        tg.grad(stats.ncx2.cdf, 2)(x, 5.0, 0.0), -scipy.stats.chi2.pdf(x, 7), rtol=1e-10
+    )
+    w = 3 * x / 5
+    np.testing.assert_allclose(
+        tg.grad(stats.ncf.logpdf, 3)(x, 3.0, 5.0, 0.0), -0.5 + 0.5 * w / (1 + w) * 8 / 3, rtol=1e-12
+    )
+    np.testing.assert_allclose(tg.grad(stats.rice.logpdf, 1)(x, 0.0), 0.0, atol=1e-15)
+    np.testing.assert_allclose(tg.grad(stats.vonmises.logpdf, 1)(x, 0.0), np.cos(x), rtol=1e-12)
+    np.testing.assert_allclose(
+        tg.grad(stats.pearson3.logpdf, 1)(x, 0.0), (x**3 - 3 * x) / 6, rtol=1e-12
+    )
+    assert (
+        tg.grad(stats.truncnorm.logpdf, 1)(x, -np.inf, 2.0)
+        == tg.grad(stats.foldnorm.cdf, 1)(x, 0.0)
+        == 0.0
+    )
+    for nc in (0.2, 0.24, 0.26, 1.0):  # on both sides of where the series ends
+        for dist, shapes in (("ncx2", (1.0,)), ("ncf", (3.0, 5.0))):
+            f, g = getattr(stats, dist).logpdf, getattr(scipy.stats, dist).logpdf
+            found = tg.grad(f, len(shapes) + 1)(x, *shapes, nc)
+            np.testing.assert_allclose(
+                found, slope(lambda v: g(x, *shapes, v), nc, 1e-3), rtol=1e-8
+            )

@@ -59,6 +59,13 @@ def _log_logistic_density(y: Any) -> Any:
     return np.where(near, middle, special.log_expit(y) + special.log_expit(-y))
 
 
+def _log_i0e(z: Any) -> Any:
+    """log(e^-z I0(z)) for z >= 0, with the slope of the right side at 0."""
+    near = plain(z) < 1
+    inner, outer = np.where(near, z, 0.0), np.where(near, 1.0, z)
+    return np.where(near, np.log(special.i0(inner)) - inner, np.log(special.i0e(outer)))
+
+
 def _log_laplace(y: Any) -> Any:
     """Logarithm of Laplace's cdf, whose left tail is an exponential."""
     left = plain(y) < 0
@@ -647,7 +654,7 @@ recipinvgauss = Continuous("recipinvgauss", "mu", lambda y, mu: -((1 - mu * y) *
 reciprocal  = Continuous("reciprocal",  "a b",    lambda y, a, b: -np.log(y) - np.log(np.log(b / a)),                      lambda a, b: (a, b), lambda a, b: (a > 0) & (b > a),
                          cdf=lambda y, a, b: np.log(y / a) / np.log(b / a), sf=lambda y, a, b: np.log(b / y) / np.log(b / a))
 rel_breitwigner = Continuous("rel_breitwigner", "rho", lambda y, rho: _breit_wigner_logpdf(y, rho),                        HALF)
-rice        = Continuous("rice",        "b",      lambda y, b: np.log(y) - 0.5 * (y - b) ** 2 + np.log(special.i0e(y * b)), HALF, _not_negative)
+rice        = Continuous("rice",        "b",      lambda y, b: np.log(y) - 0.5 * (y - b) ** 2 + _log_i0e(y * b), HALF, _not_negative)
 semicircular = Continuous("semicircular", "",     lambda y: LOG2 - LOGPI + 0.5 * np.log1p(-y * y),                         (-1.0, 1.0), **_symmetric(lambda y: betainc(1.5, 1.5, 0.5 * (1 - y))))
 skewcauchy  = Continuous("skewcauchy",  "a",      lambda y, a: -LOGPI - _log_of_one_and_square(y / _skew_scale(y, a)),     LINE, lambda a: np.abs(a) < 1,
                          cdf=lambda y, a: _skew_cauchy(False, y, a), sf=lambda y, a: _skew_cauchy(True, y, a), kinks=lambda a: (0.0,))
@@ -672,8 +679,8 @@ tukeylambda = Continuous("tukeylambda", "lam",    lambda y, lam: _tukey_logpdf(y
                          cdf=lambda y, lam: _tukey_cdf(y, lam), sf=lambda y, lam: _tukey_cdf(-1.0 * y, lam), mean=lambda lam: 0.0 * lam, var=lambda lam: _tukey_variance(lam),
                          entropy=lambda lam: _tukey_entropy(lam))
 uniform     = Continuous("uniform",     "",       lambda y: 0.0 * y,                                                       UNIT, cdf=lambda y: y, sf=lambda y: 1 - y)
-vonmises    = Continuous("vonmises",    "kappa",  lambda y, k: k * special.cosm1(y) - np.log(2 * np.pi) - np.log(special.i0e(k)), (-np.pi, np.pi), _not_negative, period=2 * np.pi)
-vonmises_line = Continuous("vonmises_line", "kappa", lambda y, k: k * special.cosm1(y) - np.log(2 * np.pi) - np.log(special.i0e(k)), (-np.pi, np.pi), _not_negative)
+vonmises    = Continuous("vonmises",    "kappa",  lambda y, k: k * special.cosm1(y) - np.log(2 * np.pi) - _log_i0e(k), (-np.pi, np.pi), _not_negative, period=2 * np.pi)
+vonmises_line = Continuous("vonmises_line", "kappa", lambda y, k: k * special.cosm1(y) - np.log(2 * np.pi) - _log_i0e(k), (-np.pi, np.pi), _not_negative)
 wald        = Continuous("wald",        "",       lambda y: -LOG_ROOT_TAU - 1.5 * np.log(y) - (y - 1) ** 2 / (2 * y),      HALF,
                          logcdf=lambda y: _inverse_gaussian(1.0, y, 1.0), logsf=lambda y: _inverse_gaussian(-1.0, y, 1.0))
 weibull_max = Continuous("weibull_max", "c",      lambda y, c: np.log(c) + xlogy(c - 1, -y) - (-y) ** c,                   (-INF, 0.0), logcdf=lambda y, c: -((-y) ** c),

@@ -119,6 +119,14 @@ def _mixed(terms: Any, *args: Any) -> Any:
     return np.log(np.sum(np.exp(terms(j, *args) - top), axis=0)) + top
 
 
+def _rising(ratio: Any) -> Any:
+    """1 + r0 + r0 r1 + ..., the hypergeometric series near 0, where a mixture's logarithms have no slope by the noncentrality."""
+    total: Any = 1.0
+    for j in range(15, -1, -1):
+        total = 1 + ratio(j) * total
+    return total
+
+
 def ncx2_logpdf(x: Any, df: Any, nc: Any) -> Any:
     """Noncentral chi-square: the mixture of chi-square with df + 2j degrees by Poisson's weights of mean nc/2."""
 
@@ -131,7 +139,13 @@ def ncx2_logpdf(x: Any, df: Any, nc: Any) -> Any:
             - special.gammaln(a)
         )
 
-    return _mixed(terms, x, df, nc) - 0.5 * (x + nc) - math.log(2)
+    little = plain(0.25 * x * nc) < 0.05 * plain(df)
+    mixture = _mixed(terms, x, df, np.where(little, 1.0, nc))
+    a = 0.5 * df
+    w = np.where(little, 0.25 * x * nc, 0.0)
+    central = special.xlogy(a - 1, 0.5 * x) - special.gammaln(a)
+    series = central + np.log(_rising(lambda j: w / ((a + j) * (j + 1))))
+    return np.where(little, series, mixture) - 0.5 * (x + nc) - math.log(2)
 
 
 def ncf_logpdf(x: Any, n: Any, m: Any, nc: Any) -> Any:
@@ -144,7 +158,14 @@ def ncf_logpdf(x: Any, n: Any, m: Any, nc: Any) -> Any:
             + special.xlogy(a - 1, w) - special.xlog1py(a + b, w) - special.betaln(a, b)
         )  # fmt: skip
 
-    return _mixed(terms, n * x / m, n, m, nc) - 0.5 * nc + np.log(n / m)
+    w, a, b = n * x / m, 0.5 * n, 0.5 * (n + m)
+    u = 0.5 * nc * w / (1 + w)
+    little = plain(u * b / a) < 0.1
+    mixture = _mixed(terms, w, n, m, np.where(little, 1.0, nc))
+    u = np.where(little, u, 0.0)
+    central = special.xlogy(a - 1, w) - special.xlog1py(b, w) - special.betaln(a, 0.5 * m)
+    series = central + np.log(_rising(lambda j: u * (b + j) / ((a + j) * (j + 1))))
+    return np.where(little, series, mixture) - 0.5 * nc + np.log(n / m)
 
 
 # ------------------------------------------------------------------------------------------------------- splines
