@@ -92,9 +92,15 @@ def shelves() -> list[str]:
                 for v in values
                 if getattr(v, "__module__", None) == name
             )
-            if not own and any(map(is_made, values)):
+            if not own and any(is_made_hashable(v) or is_ours(v) for v in values):
                 found.append(name)
     return found
+
+
+def is_ours(value: Any) -> bool:
+    """Whether a value is an object of one of our classes that stands for a family of functions: a distribution of `tapegrad.stats`."""
+    kind = type(value)
+    return kind.__module__.startswith("tapegrad.stats.") and not isinstance(value, type)
 
 
 def public_names(module: ModuleType) -> list[str]:
@@ -142,11 +148,18 @@ def shelf(module: ModuleType) -> str:
             imports.append(source)
         elif isinstance(value, np.ufunc):
             texts.append(f"{name}: _Ufunc{value.nin}")
+        elif is_ours(value):
+            kind = type(value)
+            imports.append(f"from {kind.__module__} import {kind.__name__} as _{kind.__name__}")
+            texts.append(f"{name}: _{kind.__name__}")
         elif callable(value):
             texts.append(definition(name, value))
         else:
             texts.append(f"{name}: {_typed(value, exact=False)}")
     for name, value in vars(module).items():
+        if inspect.isclass(value) and name not in listed and name[0] != "_":
+            if value.__module__.startswith("tapegrad.stats."):
+                imports.append(f"from {value.__module__} import {value.__name__} as {name}")
         if name.startswith("__ua_"):
             texts.append(definition(name, value) if callable(value) else f"{name}: _str")
     if module.__name__ == "tapegrad":

@@ -147,6 +147,12 @@ solver: Callable[..., Any] = tg.optimize.minimize
 found = tg.minimize(loss, w, args=(2.0,))
 popt, pcov = tg.curve_fit(lambda t, a, b: a * t + b, w, w)
 density = tg.stats.norm.logpdf(x, 0.0, 1.0)
+counts = tg.stats.poisson.pmf(3, x)
+tg.stats.nrom  # type: ignore[attr-defined]  # noqa: B018  # pyright: ignore[reportAttributeAccessIssue]
+with tg.profile() as profile:
+    tg.grad(loss)(w, 2.0)
+assert_type(profile.by_op()[0].seconds, float)
+assert_type(tg.profile(loss)(w, 2.0), float)
 
 with tg.no_grad(), tg.plain_buffers():
     y = x * 2
