@@ -10,15 +10,21 @@ import linecache
 import random
 
 import numpy as np
+from numba.extending import register_jitable
 
 _files = itertools.count()
+
+
+@register_jitable
+def less(a, b):
+    return a < b
 
 
 def defined(text, **scope):
     """The function `f` of a text, its source where `inspect` finds it."""
     file = f"<random program {next(_files)}>"
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
-    space = {"np": np, **scope}
+    space = {"np": np, "less": less, **scope}
     exec(compile(text, file, "exec"), space)
     return space["f"]
 
@@ -62,7 +68,13 @@ def direction(a):
 
 def slopes(text, args):
     """Value, and the derivative along each array's `direction`."""
-    plain = defined(text, np=_Complex(), max=first_of(np.greater), min=first_of(np.less))
+    plain = defined(
+        text,
+        np=_Complex(),
+        max=first_of(np.greater),
+        min=first_of(np.less),
+        less=lambda a, b: np.real(a) < np.real(b),
+    )
     found = []
     out = np.nan
     for i, a in enumerate(args):
@@ -160,8 +172,35 @@ class Author:
             )
         self.lines.append(f"{pad}{target} = {value}")
 
+    def branch(self, loops, pad):
+        """By values, or by variables of loops."""
+        test = f"less({self.element(loops)}, {self.one('0.3', self.element(loops))})"
+        if loops and self.random.random() < 0.6:
+            v, w = self.one(*loops), self.one(*loops, "2")
+            test = self.one(
+                f"{v} != {w}",
+                f"{v} > 1",
+                f"{v} < {w}",
+                f"{w} <= {v}",
+                f"{v} == n - 2",
+                f"{v} % 2 == 0",
+                f"{v} + {w} < n",
+                f"{v} >= 2 and x[{v} - 2] != y[{v}]",
+                f"{v} == 2 or {test}",
+            )
+        self.lines.append(f"{pad}if {test}:")
+        self.scalars(loops, pad + "    ")
+        if self.random.random() < 0.3:
+            self.scalars(loops, pad + "    ")
+        if self.random.random() < 0.5:
+            self.lines.append(f"{pad}else:")
+            self.scalars(loops, pad + "    ")
+
     def body(self, loops, pad, depth):
         for _ in range(self.random.randint(1, 3 if depth else 2)):
+            if self.random.random() < 0.2:
+                self.branch(loops, pad)
+                continue
             kind = self.random.random()
             if depth and kind < 0.55:
                 v = "ijk"[len(loops)]

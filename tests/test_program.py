@@ -61,6 +61,17 @@ TRAPS = {
     "two numbers chosen at once": "for i in range(1, n):\n    s = x[i]\n    t = y[i]\n    if x[i] > 1.0:\n        s = s + 1.0\n        t = s * 2.0\n    y[i] = s * t",
     "swapped elements": "x[0], x[1] = x[1], x[0]\nx[2], y[2] = x[2] * y[2], x[2]",
     "formulas under two names": "a, b = x * y, x + y\nx[:] = a\ny[:] = b * x\nx[1:] = a[1:] * b[:-1]",
+    "branch by value": "for i in range(n):\n    if x[i] > 1.0:\n        x[i] = x[i] * y[i]\n        y[i] += x[i] * x[i]\n    else:\n        y[i] = y[i] * x[i]\n    x[i] = x[i] * y[i]",
+    "branches in branches": "for i in range(1, n):\n    if x[i] > 0.8:\n        if y[i] > 0.0:\n            x[i] = x[i - 1] * y[i]\n        else:\n            x[i - 1] = x[i] * x[i]\n        y[i] = y[i] * x[i]",
+    "branch by a loop's variable": "for i in range(n):\n    for j in range(n):\n        if i != j:\n            m[i, j] = m[i, j] * m[j, i]\n        elif i == 0:\n            m[i, j] = x[i] * x[j]",
+    "ends of a loop": "for i in range(n - 1, -1, -1):\n    if i == n - 1:\n        x[i] = y[i] * x[0]\n    elif i > 0:\n        x[i] = x[i - 1] * x[i + 1]\n    else:\n        x[i] = x[i] * x[i]",
+    "a number that a branch leaves for later turns": "t = 0.5\nfor i in range(n):\n    if x[i] > 1.0:\n        t = x[i] * y[i]\n    y[i] = y[i] * t",
+    "a number that one branch makes and another reads": "for i in range(n):\n    if i == 1:\n        t = x[i] * y[i]\n    if i > 1:\n        y[i] = y[i] * t\n        t = t * x[i]",
+    "an index that a condition guards": "for i in range(n):\n    if i >= 2 and x[i] > x[i - 2]:\n        x[i] = x[i - 2] * x[i]\n    if i + 1 == n or x[i] > x[i + 1]:\n        y[i] = y[i] * x[i]",
+    "remainders": "for i in range(n):\n    if i % 2 == 0 or i // 3 == 1:\n        x[i] = x[i] * x[0]",
+    "branch around arrays": "if x[0] > 1.0:\n    r = x * y\n    x[1:] = r[:-1] * x[1:]\nelse:\n    for i in range(1, n):\n        y[i] = y[i - 1] * x[i]\nm[:] = m * x",
+    "flags": "found = False\nfor i in range(n):\n    if found:\n        y[i] = y[i] * x[i]\n    elif x[i] > 1.0:\n        found = True\n        x[i] = x[i] * x[i]",
+    "infinite on the other side": "for i in range(n):\n    r = x[i] - 10.0\n    if r > 0.0:\n        y[i] = y[i] * np.sqrt(r) / (r - r)\n    else:\n        y[i] = y[i] * x[i]",
     "division in place": "for i in range(n):\n    for j in range(n):\n        m[i, j] /= 2.0 + m[j, j] * m[j, j]",
 }  # fmt: skip
 
@@ -252,6 +263,46 @@ def test_indices_out_of_bounds_go_to_the_other_engine():
     assert np.allclose(tg.grad(native)(x, 0), 6 * x)
     assert np.allclose(tg.grad(native)(x, 1), want)
     assert native.latest._other is not None
+
+
+def test_sizes_for_which_a_function_raises_go_to_the_other_engine():
+    def f(x, k):
+        if k < 2 or x.size < 3:
+            raise ValueError("too short")
+        s = 0.0
+        for i in range(1, k):
+            s += x[i] * x[i - 1]
+        return s
+
+    def g(x):
+        if x.size < 3:
+            raise ValueError("too short")
+        return np.sum(x[:3] * x[:3])
+
+    x = np.arange(1.0, 6.0)
+    native = one(g)
+    assert np.allclose(tg.grad(native)(x), [2, 4, 6, 0, 0])
+    for function, given in ((native, (x[:2],)), (one(f, "auto"), (x, 1))):
+        with pytest.raises(ValueError, match="too short"):
+            tg.grad(function)(*given)
+
+
+def test_what_a_branch_does_not_do_has_no_gradient():
+    """A cotangent of 0 stays 0 on the side that is not taken, however infinite its partial; ties are as on the side that is."""
+
+    def f(x):
+        s = 0.0
+        for i in range(x.size):
+            if x[i] > 0.0:
+                s += np.sqrt(x[i]) * np.log(x[i])
+            else:
+                s += x[i] * 2.0
+        return s
+
+    x = np.array([-1.0, 0.0, 4.0, np.inf])
+    mine, theirs = (tg.grad(one(f, mode))(x) for mode in ("form", "adjoint"))
+    assert np.array_equal(mine[:2], [2.0, 2.0])
+    assert np.allclose(mine, theirs, equal_nan=True)
 
 
 def test_shared_memory_is_refused_as_ever():

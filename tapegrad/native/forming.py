@@ -13,10 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from numba.core import types
 
+from ..program import form
 from ..program.affine import ONE, Affine, affine
 from ..program.arrays import (
     Array,
@@ -26,10 +28,15 @@ from ..program.arrays import (
     of_buffer,
     of_number,
 )
-from ..program.expressions import B1, F4, F8, Expr, cast, node, number
-from ..program.form import Access, Buffer, Program, Store
-from .formulas import Formulas, dtype_of
-from .tree import TEMP, Const, If, Loop, Node, Op, Operand, Seg, operations, read_counts
+from ..program.expressions import B1, F4, F8, Expr, cast, load, node, nodes, number
+from ..program.form import Access, Buffer, Program, Range, Store
+from .formulas import Formulas, comparison, dtype_of
+from .tree import TEMP, If, Loop, Node, Op, Operand, Seg, entering, operations, read_counts
+
+GUARDED = 150
+"""Nodes of formulas in a branch within a loop: of more, a jump past them saves more than it costs."""
+CUTS = 8
+"""How often branches may cut the loops of one function."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +71,14 @@ def formed(typed: Any, parameters: Sequence[Parameter]) -> Formed:
             copied.add(found.name)
 
 
+class _Pieces(Exception):
+    """A branch is decided by a loop's variable: the loop over `range` is read again, cut at `points`."""
+
+    def __init__(self, r: Range, points: list[Affine], outside: tuple[Range, ...]) -> None:
+        super().__init__(r)
+        self.range, self.points, self.outside = r, points, outside
+
+
 class _Written(Exception):
     """A parameter's memory is stored to: the program is made again, with a copy of it from the start."""
 
@@ -89,6 +104,9 @@ class _Reader(Formulas):
             if op.kind in ("store", "acc") and isinstance(op.args[0], str):
                 self.changed.add(op.args[0])
         self.symbolic = 0
+        self.cuts = 0
+        self.exposed: set[str] = set()
+        """Names that a loop around may read before it binds them: what they are in one turn, they are in the next."""
         self.where: Any = self.program.where
         for p in parameters:
             self._parameter(p, p.name in copied)
@@ -136,13 +154,92 @@ class _Reader(Formulas):
             if isinstance(n, Seg):
                 self._ops(n.ops)
             elif isinstance(n, If):
-                raise self.outside(
-                    "A branch is outside the form."
-                    if not n.head
-                    else f"A branch is outside the form ({n.head[0].where})."
-                )
+                self._branch(n)
             else:
                 self._loop(n)
+
+    # ------------------------------------------------------------------------------------------ branches
+
+    def _branch(self, n: If) -> None:
+        """A branch: one side where the condition is known, pieces of the loop around it where the loop's variable decides, else both
+        sides, whose stores ask the condition."""
+        self._ops(n.head)
+        try:
+            test = self._test(n.condition)
+        except Outside as why:
+            raise self.outside(f"{why}.") from None
+        for holds, side in ((True, n.body), (False, n.orelse)):
+            if self._proved(test, holds):
+                return self._nodes(side)
+        if _raises(n.body) and self._assumed(test):
+            return self._nodes(n.orelse)
+        self._cut(test)
+        return self._both(n, test)
+
+    def _assumed(self, test: Expr) -> bool:
+        """Assume of the sizes that a condition, under which the function raises, does not hold; False where it is no such condition."""
+        claims = comparison(test, False)
+        if claims is None or test.op == "equal":
+            return False
+        for claim in claims:
+            self.builder.claim(claim, "a branch that raises")
+        return True
+
+    def _cut(self, test: Expr) -> None:
+        """Where the variable of a loop around decides: that loop is read again, in pieces."""
+        claims = comparison(test)
+        if claims is None or self.cuts == CUTS or self._proved(test) or self._proved(test, False):
+            return
+        d, path = claims[0], self.builder.path
+        level = next((k for k in reversed(range(len(path))) if d[path[k].var]), None)
+        if level is None:
+            return
+        r = path[level]
+        c = d[r.var]
+        rest = d - r.at * c
+        if c not in (1, -1):
+            return
+        if len(claims) == 1:  # it holds from there on, or up to there
+            points = [rest * -1 if c > 0 else rest + 1]
+        else:  # it holds at one value, or at all others
+            at = (rest if test.op == "equal" else rest + 1) * -c
+            points = [at, at + 1]
+        ends = [r.lo, *points, r.hi]
+        if all(self.builder.likely(b - a, path[:level]) for a, b in pairwise(ends)):
+            raise _Pieces(r, points, path[:level])
+
+    def _limit(self, body: Sequence[Any]) -> None:
+        """Both sides of a branch are computed in every turn of a loop: of numbers alone, and few."""
+        if any(isinstance(s, form.Loop) or s.axes for s in body):
+            raise self.outside("A branch with arrays or loops within a loop is outside the form.")
+        if len(nodes(t.value for s in body for t in s.stores)) > GUARDED:
+            raise self.outside("A branch of so many operations within a loop is outside the form.")
+
+    def _both(self, n: If, test: Expr) -> None:
+        for name in [x for x, v in self.env.items() if self._waits(x, v)]:
+            self._settle(name)
+        before, builder = dict(self.env), self.builder
+        mark = len(builder.body)
+        with builder.guarded(test):
+            (guard,) = builder.guards[-1:]
+            self._nodes(n.body)
+        there, self.env = self.env, before
+        if n.orelse:
+            with builder.guarded(node("logical_not", load(guard))):
+                self._nodes(n.orelse)
+        if builder.path:
+            self._limit(builder.body[mark:])
+        inside = read_counts([n], [])
+        for name, value in there.items():
+            other = self.env.get(name)
+            if other is None:
+                self.env[name] = value
+            elif not _same(value, other):
+                if self.counts.get(name, 0) > inside.get(name, 0) or name in self.exposed:
+                    raise self.outside(
+                        f"{name} means other memory or another index in each branch."
+                    )
+                self.env.pop(name)
 
     def _ops(self, ops: Sequence[Op]) -> None:
         for op in ops:
@@ -162,8 +259,40 @@ class _Reader(Formulas):
         if by.terms or by.const not in (1, -1):
             raise self.outside("A loop's step is other than 1 or -1.")
         lo, hi = (start, stop) if by.const > 0 else (stop + 1, start + 1)
+        exposed = self.exposed
+        self.exposed = exposed | entering(n.body)[0]
+        try:
+            self._turns(n, lo, hi, by)
+        finally:
+            self.exposed = exposed
+
+    def _turns(self, n: Loop, lo: Affine, hi: Affine, by: Affine) -> None:
+        """A loop over a range; in pieces where a branch in it asks for its variable."""
+        builder = self.builder
         for name in [x for x, v in self.env.items() if self._waits(x, v)]:
             self._settle(name)
+        before, own = dict(self.env), dict(self.own)
+        body, mark, assumed = builder.body, len(builder.body), len(builder.assumptions)
+        try:
+            return self._turn(n, lo, hi, by)
+        except _Pieces as asked:
+            if (asked.range.lo, asked.range.hi) != (lo, hi) or builder.path != asked.outside:
+                raise
+            self.cuts += 1
+            points = asked.points
+        self.env, self.own = dict(before), own
+        del body[mark:]
+        builder.forget(assumed)
+        for a, b in pairwise([lo, *points, hi]):
+            builder.claim(b - a, "a piece of a loop")
+        parts = list(pairwise([lo, *points, hi]))
+        for a, b in parts if by.const > 0 else parts[::-1]:
+            for name in [x for x in self.env if x.startswith(TEMP) and x not in before]:
+                self.env.pop(name)  # of a turn of the piece before
+            self._turns(n, a, b, by)
+        return None
+
+    def _turn(self, n: Loop, lo: Affine, hi: Affine, by: Affine) -> None:
         before = dict(self.env)
         with self.builder.loop(n.variable, lo, hi, by.const) as at:
             if self.assigned.get(n.variable):
@@ -226,9 +355,7 @@ class _Reader(Formulas):
             or own.dtype != value.dtype
             or self._viewed(name, own)
         ):
-            own = self.own[name] = self.builder.buffer(
-                "t" if name.startswith(TEMP) else name, value.shape, value.dtype
-            )
+            own = self._memory("t" if name.startswith(TEMP) else name, value, name)
         target = of_buffer(own)
         old = self.env.get(name)
         self._changes(frozenset((own,)), frozenset((name,)))
@@ -245,13 +372,20 @@ class _Reader(Formulas):
         for name, value in found:
             own = self.own.get(name)
             if own is None or own.dtype != value.dtype:
-                own = self.own[name] = self.builder.buffer(name, (), value.dtype)
+                own = self._memory(name, value, name)
             stores.append(Store(Access(own), value.number()))
         self._changes(frozenset(s.target.buffer for s in stores))
         self.builder.emit((), *stores)
         for (name, _), s in zip(found, stores, strict=True):
             old, new = self.env.get(name), of_buffer(s.target.buffer)
             self.env[name] = old if isinstance(old, Array) and _same(old, new) else new
+
+    def _memory(self, stem: str, value: Array, name: str) -> Buffer:
+        """Memory for a name. One that a later turn of a loop may read asks all guards when it is stored to."""
+        own = self.own[name] = self.builder.buffer(stem, value.shape, value.dtype)
+        if name in self.exposed:
+            self.builder.born[own] = ()
+        return own
 
     def _once(self, name: str, value: Array) -> bool:
         """Whether a temporary need not be in memory: it is read once, or cheap."""
@@ -337,11 +471,18 @@ class _Reader(Formulas):
         for name in op.out:
             a, b = (s[name] for s in sides)
             kind = self.typed.types.get(name)
-            if a is None or b is None or not isinstance(kind, types.Float):
+            if not isinstance(kind, types.Float | types.Boolean):
                 if self.counts.get(name):
-                    raise Outside(f"{name} gets a value in one branch only, or is no float")
+                    raise Outside(
+                        f"{name} gets a value in a branch and is neither float nor truth value"
+                    )
                 continue
             dtype = dtype_of(kind)
+            if a is None or b is None:
+                a = b = a or b
+                if name in self.exposed:  # what it was in an earlier turn
+                    own = self.own.get(name) or self._memory(name, Array((), _nothing, dtype), name)
+                    a, b = (of_buffer(own) if s[name] is None else s[name] for s in sides)
             values = [cast(self._as_number(v), dtype) for v in (a, b)]
             found.append((name, of_number(node("where", condition, *values))))
         self._bind_together(found)
@@ -354,8 +495,6 @@ class _Reader(Formulas):
         return v.number()
 
     def _test(self, x: Operand) -> Expr:
-        if isinstance(x, Const):
-            raise Outside("a constant condition")
         e = self._number(x)
         if e.dtype != B1:
             raise Outside("a condition that is no comparison")
@@ -405,6 +544,19 @@ class _Reader(Formulas):
         if word is None:
             raise Outside(f"an update by {sign}")
         return self.builder.store(target, self._applied(word, [target, value], target.dtype))
+
+
+def _nothing(_: Index) -> Expr:
+    raise AssertionError("memory has no formula")
+
+
+def _raises(body: Sequence[Node]) -> bool:
+    """Whether a block raises, whatever else it does."""
+    return any(
+        isinstance(n, Seg)
+        and any(op.kind == "verbatim" and op.form.startswith("raise") for op in n.ops)
+        for n in body
+    )
 
 
 def _same(a: Any, b: Any) -> bool:

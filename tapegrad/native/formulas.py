@@ -45,7 +45,9 @@ class Formulas:
     def _value(self, x: Operand) -> Array:
         """An operand as an array or a number."""
         if isinstance(x, Const):
-            if isinstance(x.value, bool) or not isinstance(x.value, int | float):
+            if isinstance(x.value, bool):
+                return of_number(const(float(x.value), B1))
+            if not isinstance(x.value, int | float):
                 raise Outside(f"{x.text} is no number")
             return of_number(const(float(x.value)))
         if x not in self.env:
@@ -69,6 +71,23 @@ class Formulas:
         if value.shape:
             raise Outside(f"{x} is an array")
         return value.number()
+
+    # ------------------------------------------------------------------------------------------ conditions
+
+    def _proved(self, e: Expr, holds: bool = True) -> bool:
+        """Whether a condition is proved to hold here, or not to hold: a comparison of affine integers, or several."""
+        if e.op == "const":
+            return bool(e.args[0]) == holds
+        if e.op == "logical_not":
+            return self._proved(e.args[0], not holds)
+        if e.op in ("logical_and", "logical_or"):
+            every = all if (e.op == "logical_and") == holds else any
+            return every(self._proved(a, holds) for a in e.args)
+        claims = comparison(e, holds)
+        if claims is None:
+            return False
+        every = any if e.op == ("not_equal" if holds else "equal") else all
+        return every(self.builder.order.proves(c, self.builder.path) for c in claims)
 
     # ------------------------------------------------------------------------------------------ indices
 
@@ -217,8 +236,17 @@ class Formulas:
 
     def _integral(self, rule: str, args: Sequence[Operand]) -> Any:
         word = {"+": ast.Add, "-": ast.Sub, "*": ast.Mult}.get(rule)
-        if rule == "neg":
+        if rule == "neg" and not isinstance(self.env.get(str(args[0])), Array):
             return self._whole(args[0]) * -1
+        if rule in ("%", "//"):
+            return self._whole_quotient(rule == "%", *map(self._value, args))
+        if rule in ("min", "max", "abs"):
+            given = [self._value(a) for a in args]
+            if any(a.shape or not _is_whole(a.number()) for a in given) or len(given) > 2:
+                raise Outside(f"whole numbers by {rule}")
+            return self._applied(
+                {"min": "minimum", "max": "maximum", "abs": "absolute"}[rule], given, F8
+            )
         if word is None or len(args) != 2:
             raise Outside(f"whole numbers by {rule}")
         if any(isinstance(x, str) and isinstance(self.env.get(x), Array) for x in args):
@@ -233,6 +261,10 @@ class Formulas:
             word = "logical_and" if isinstance(e.op, ast.And) else "logical_or"
             found = self._logic(e.values[0], names)
             for v in e.values[1:]:
+                if not found.shape and self._proved(found.number(), isinstance(e.op, ast.Or)):
+                    return found
+                if any(isinstance(x, ast.Subscript) for x in ast.walk(v)):
+                    self._cut(found.number())  # what it guards may be an index
                 other = self._logic(v, names)
                 found = self.builder.elementwise(
                     lambda a, b: node(word, a, b), found, other, dtype=B1
@@ -270,6 +302,17 @@ class Formulas:
             parts = list(e.slice.elts) if isinstance(e.slice, ast.Tuple) else [e.slice]
             found = self._subscript(self._operand(e.value, names), parts, names)
             return found if found.shape else of_number(found.number())
+        if isinstance(e, ast.Attribute) and e.attr == "size":
+            whole: Any = ONE
+            for n in self._operand(e.value, names).shape:
+                whole = _product(whole, n)
+            return of_number(number(whole)) if isinstance(whole, Affine) else whole
+        if isinstance(e, ast.BinOp) and isinstance(e.op, ast.Mod | ast.FloorDiv):
+            return self._whole_quotient(
+                isinstance(e.op, ast.Mod),
+                self._operand(e.left, names),
+                self._operand(e.right, names),
+            )
         word = _BINARY.get(type(e.op)) if isinstance(e, ast.BinOp) else None
         if word is not None:
             assert isinstance(e, ast.BinOp)
@@ -277,6 +320,18 @@ class Formulas:
                 word, [self._operand(e.left, names), self._operand(e.right, names)], F8
             )
         raise Outside("an operand of a comparison that the form does not know")
+
+    def _whole_quotient(self, rest: bool, a: Array, b: Array) -> Array:
+        """`a // b` or `a % b` of whole numbers, as floats: exact up to 2**53."""
+        if a.shape or b.shape or not (_is_whole(a.number()) and _is_whole(b.number())):
+            raise Outside("a quotient or remainder of what are no whole numbers")
+        quotient = self._applied("floor", [self._applied("divide", [a, b], F8)], F8)
+        if not rest:
+            return quotient
+        return self._applied("subtract", [a, self._applied("multiply", [b, quotient], F8)], F8)
+
+    def _cut(self, test: Expr) -> None:
+        """What follows is read where a condition holds only; a reader of loops may cut them there."""
 
     def _made(self, rule: str, args: Sequence[Operand], kind: Any) -> Array:
         dtype = dtype_of(kind)
@@ -339,6 +394,54 @@ class Formulas:
         return Array(found.shape, found.at, found.dtype, None, found.reads)
 
 
+def comparison(e: Expr, holds: bool = True) -> list[Affine] | None:
+    """Affine integers that are at least 0 where a comparison of whole numbers holds (or does not); None for any other condition.
+
+    All of them are, but of "not equal" one is.
+    """
+    if e.op not in OPPOSITE:
+        return None
+    op = e.op if holds else OPPOSITE[e.op]
+    a, b = map(_exact, e.args)
+    if a is None or b is None:
+        return None
+    if op in ("greater", "greater_equal"):
+        a, b = b, a
+    if op in ("less", "greater"):
+        return [b - a - 1]
+    if op in ("less_equal", "greater_equal"):
+        return [b - a]
+    return [a - b, b - a] if op == "equal" else [a - b - 1, b - a - 1]
+
+
+def _is_whole(e: Expr) -> bool:
+    """Whether a formula is a whole number, as it is made of such."""
+    if e.op in _AFFINE:
+        return all(map(_is_whole, e.args))
+    return e.op == "floor" or _exact(e) is not None
+
+
+def _exact(e: Expr) -> Affine | None:
+    if e.op == "number":
+        return e.args[0]  # type: ignore[no-any-return]
+    if e.op == "const" and float(e.args[0]).is_integer() and abs(e.args[0]) < 2**53:
+        return affine(int(e.args[0]))
+    word = _AFFINE.get(e.op)
+    if word is None:
+        return None
+    parts = [_exact(a) for a in e.args]
+    if any(p is None for p in parts):
+        return None
+    a, b = parts if len(parts) > 1 else (affine(0), *parts)
+    assert a is not None and b is not None
+    return None if word is ast.Mult and a.terms and b.terms else _arithmetic(word, a, b)
+
+
+OPPOSITE = {
+    "less": "greater_equal", "greater_equal": "less", "greater": "less_equal", "less_equal": "greater", "equal": "not_equal",
+    "not_equal": "equal",
+}  # fmt: skip
+_AFFINE = {"add": ast.Add, "subtract": ast.Sub, "negative": ast.Sub, "multiply": ast.Mult}
 _TESTS = {
     ast.Lt: "less", ast.LtE: "less_equal", ast.Gt: "greater", ast.GtE: "greater_equal", ast.Eq: "equal", ast.NotEq: "not_equal",
 }  # fmt: skip

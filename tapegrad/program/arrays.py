@@ -13,14 +13,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import reduce
+from itertools import takewhile
 from typing import Any
 
 from .affine import ONE, ZERO, Affine, affine
-from .expressions import F8, Expr, cast, const, load, node
+from .expressions import B1, F8, Expr, cast, const, load, node
 from .form import Access, Buffer, Loop, Names, Program, Range, Statement, Store, over, sites
 from .order import Order
 
 Index = tuple[Affine, ...]
+NEUTRAL = {"+=": 0.0, "max=": float("-inf"), "min=": float("inf")}
+"""What an update by it leaves as it is."""
 
 
 class Outside(Exception):
@@ -65,6 +69,15 @@ def remapped(a: Array, shape: Index, to: Callable[[Index], Index]) -> Array:
     return Array(shape, lambda index: a.at(to(index)), a.dtype, access, a.reads)
 
 
+def _least(e: Affine, path: tuple[Range, ...]) -> Affine:
+    """What an affine integer is at least in these loops, in terms of sizes."""
+    for r in reversed(path):
+        c = e[r.var]
+        if c:
+            e = e.replaced({r.var: r.lo if c > 0 else r.hi - 1})
+    return e
+
+
 class Builder:
     """Appends statements to a program."""
 
@@ -78,6 +91,10 @@ class Builder:
         self.outputs: list[Buffer] = []
         self.sizes: list[str] = []
         self.assumptions: list[Affine] = []
+        self.guards: list[Access] = []
+        """Truth values that the statements which are appended depend on: those of the branches around."""
+        self.born: dict[Buffer, tuple[Access, ...]] = {}
+        """The guards under which a buffer was made: a store under the same ones need not ask them."""
         self._order: Order | None = None
 
     def program(self) -> Program:
@@ -109,16 +126,24 @@ class Builder:
         """claim >= 0 here: proved, or assumed of the sizes."""
         if self.order.proves(claim, self.path):
             return
-        e = claim
-        for r in reversed(self.path):
-            c = e[r.var]
-            if c:
-                e = e.replaced({r.var: r.lo if c > 0 else r.hi - 1})
+        e = _least(claim, self.path)
         if not e.terms and e.const < 0:
             raise Outside(f"{what} is out of bounds for some turn")
         if e.terms:
             self.assumptions.append(e)
             self._order = None
+
+    def likely(self, claim: Affine, path: tuple[Range, ...]) -> bool:
+        """Whether claim >= 0 in every iteration of these loops, or at least where sizes are large enough."""
+        if self.order.proves(claim, path):
+            return True
+        e = _least(claim, path)
+        return bool(e.terms) and all(c > 0 for _, c in e.terms)
+
+    def forget(self, count: int) -> None:
+        """Only the first `count` assumptions were made."""
+        del self.assumptions[count:]
+        self._order = None
 
     def same(self, a: Affine, b: Affine, what: str) -> None:
         """Two extents are equal."""
@@ -182,10 +207,37 @@ class Builder:
     # ------------------------------------------------------------------------------------------ statements
 
     def emit(self, axes: tuple[Range, ...], *stores: Store) -> None:
-        self.body.append(Statement(axes, list(stores)))
+        self.body.append(Statement(axes, list(map(self._guarded, stores))))
+
+    def _guarded(self, s: Store) -> Store:
+        """The store under the guards: where one of them does not hold, the element stays as it is."""
+        born = self.born.get(s.target.buffer, ())
+        known = sum(1 for _ in takewhile(lambda pair: pair[0] is pair[1], zip(born, self.guards)))  # noqa: B905  the first is shorter
+        tests = [load(g) for g in self.guards[known:]]
+        if not tests:
+            return s
+        test = reduce(lambda a, b: node("logical_and", a, b), tests)
+        if s.mode == "=":
+            other = load(s.target)
+        else:
+            other = const(NEUTRAL[s.mode], s.target.buffer.dtype)
+        return Store(s.target, node("where", test, s.value, other), s.mode)
+
+    @contextmanager
+    def guarded(self, test: Expr) -> Iterator[None]:
+        """What is appended meanwhile happens where `test` holds now; what it computes before it stores is computed in any case."""
+        guard = Access(self.buffer("if", (), B1))
+        self.emit((), Store(guard, test))
+        self.guards.append(guard)
+        try:
+            yield
+        finally:
+            self.guards.pop()
 
     def buffer(self, stem: str, shape: Index, dtype: str, role: str = "temporary") -> Buffer:
-        return Buffer(self.names(stem), shape, dtype, role)
+        b = Buffer(self.names(stem), shape, dtype, role)
+        self.born[b] = tuple(self.guards)
+        return b
 
     def store(self, target: Array, value: Array, mode: str = "=") -> None:
         """target = value, element by element, as NumPy does it: all of the value first."""
@@ -210,7 +262,7 @@ class Builder:
 
     def reduced(self, value: Array, axes: Sequence[int], mode: str, stem: str) -> Array:
         """A sum, maximum or minimum over some axes, in memory of its own."""
-        start = {"+=": 0.0, "max=": float("-inf"), "min=": float("inf")}[mode]
+        start = NEUTRAL[mode]
         left = tuple(d for d in range(len(value.shape)) if d not in axes)
         b = self.buffer(stem, tuple(value.shape[d] for d in left), value.dtype)
         if mode != "+=":

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .cotangents import cotangents
-from .expressions import F8, Expr, cast, const, load, node, rewritten
+from .expressions import B1, F8, Expr, cast, const, load, node, rewritten
 from .form import (
     Access,
     Buffer,
@@ -386,8 +386,9 @@ def active(
     edges = {
         (leaf.access.buffer, s.access.buffer)
         for s in found
-        if s.write
+        if s.write and s.access.buffer.dtype != B1
         for leaf in s.store.value.loads
+        if leaf.dtype != B1
     }
 
     def reached(start: Sequence[Buffer], backwards: bool) -> set[Buffer]:
