@@ -247,6 +247,7 @@ def plant(monkeypatch: pytest.MonkeyPatch, found: str, instead: str) -> list[int
 N = np.array([0.9, 0.3, 1.2, 0.7, 0.2])
 
 
+@pytest.mark.usefixtures("generated_adjoint")
 def test_right_adjoints_are_silent():
     f = tg.njit(stepped)
     value, gradient = tg.value_and_grad(f)(N, 3)
@@ -257,6 +258,7 @@ def test_right_adjoints_are_silent():
     np.testing.assert_allclose(tg.jvp(lambda x: f(x, 3), (N,), (N,))[1], expected @ N, rtol=1e-14)
 
 
+@pytest.mark.usefixtures("generated_adjoint")
 def test_value_never_kept(monkeypatch):
     """The line that keeps a value on the stack is missing."""
     counts = plant(monkeypatch, r"^ *floats\[at\(nf\)\] = .*\n", "")
@@ -265,6 +267,7 @@ def test_value_never_kept(monkeypatch):
     assert counts[0] == 1
 
 
+@pytest.mark.usefixtures("generated_adjoint")
 def test_cotangent_without_values(monkeypatch):
     counts = plant(monkeypatch, r"zeros_like\(x\)", "np.empty(x.size)")
     with pytest.raises(CheckedAccessError, match=r"left \d numbers of result 1 \(x_bar\)"):
@@ -290,6 +293,7 @@ def test_index_outside_names_the_users_line(f, n, line):
         tg.grad(tg.njit(f))(N, n)
 
 
+@pytest.mark.usefixtures("generated_adjoint")
 def test_adjoint_that_reaches_outside(monkeypatch):
     """A fault of the generated code alone: the primal stays inside."""
     counts = plant(monkeypatch, r"y_bar\[i_2 - 1\] \+=", "y_bar[i_2 + 1] +=")

@@ -42,13 +42,21 @@ by chance, arrays broadcast by chance and lengths that differ go to the engine t
 
 *Sums are taken in any order in registers only.* Memory is never reassociated, products and sums are never contracted.
 
+*A branch is no node.* One side stands where order proves the condition, or sizes are assumed for which the other one would raise. Where the
+variable of a loop decides, the loop is cut in pieces at whose points nothing is left to decide, so that indices which a condition guards are
+proved like any other. Else the condition is a truth value in memory and each store under it asks it: `x = where(c, value, x)`,
+`x += where(c, value, 0)`. Then derivative, residuals (a byte for a condition) and passes have no case of their own, and loops stay
+parallel. Both sides are computed, which is why branches with arrays or loops are taken outside of loops only, and long ones not at all.
+
 Not yet in the form, each tried against it:
 
 - `while` and loops that are left early: a loop whose range has the bound "until the condition", with a counter that the forward sweep
   stores; order treats its number of iterations as a size of its own, unknown and not negative, so all proofs about bodies hold. The
   residuals of one iteration need a stack that grows: buffers with one extent that is known at run time only. No new node but the bound.
-- branches: a node with a condition and two bodies. The condition is a residual byte for each iteration (a mask), both sweeps branch on
-  it, and order takes both sides as possible. Small branches of numbers stay `where`, as now, which vectors need.
+- branches that are worth a jump (arrays and loops in them, within a loop): a loop whose range is empty or of one iteration, by a truth
+  value in memory. Order takes it as possible; what covers a buffer whole must not stand in it.
+- names that exchange arrays in a loop (`u, w = w, u`): copying the elements was tried. Heat and Burgers of `bench/` take 1.5 to 2 times as
+  long as by the generated adjoint, since the copies are kept, too. A loop of two turns at once, with the names fixed, would do.
 - calls (BLAS, LAPACK, FFT, SciPy's functions, rules of users): a statement whose stores are replaced by a callee with the regions
   it reads and writes; order needs nothing else, the derivative is the callee's rule, built from statements and calls. Matrix
   products stay outside until then: loops would be slower than BLAS.
