@@ -2,7 +2,7 @@
 
 The tree has helpers written out, tuples dissolved and every name's type, so what is left to read is a few kinds of operation: loads and
 stores by basic indices, elementwise functions that `tapegrad.ops` declares, sums and extremes, products with vectors, and loops
-over ranges by 1 or -1. Whatever else there is raises `Outside`, told of the user's line, before anything is compiled: the function then
+over ranges by 1 or -1, and branches. Whatever else there is raises `Outside`, told of the user's line, before anything is compiled: the function then
 takes the other path (`adjoint`).
 
 Invariants: an index is proved to be in bounds or an assumption of the program; a formula that waits to be stored is stored before

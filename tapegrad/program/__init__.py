@@ -43,7 +43,7 @@ by chance, arrays broadcast by chance and lengths that differ go to the engine t
 *Sums are taken in any order in registers only.* Memory is never reassociated, products and sums are never contracted.
 
 *A branch is no node.* One side stands where order proves the condition, or sizes are assumed for which the other one would raise. Where the
-variable of a loop decides, the loop is cut in pieces at whose points nothing is left to decide, so that indices which a condition guards are
+variable of a loop decides, the loop is cut in pieces within which nothing is left to decide, so that indices which a condition guards are
 proved like any other. Else the condition is a truth value in memory and each store under it asks it: `x = where(c, value, x)`,
 `x += where(c, value, 0)`. Then derivative, residuals (a byte for a condition) and passes have no case of their own, and loops stay
 parallel. Both sides are computed, which is why branches with arrays or loops are taken outside of loops only, and long ones not at all.
