@@ -287,6 +287,25 @@ def test_sizes_for_which_a_function_raises_go_to_the_other_engine():
             tg.grad(function)(*given)
 
 
+def test_a_sum_of_choices_is_a_sum():
+    """`s` gets something on each side: additions, which registers may gather in any order, so the loop has vectors."""
+
+    def f(x):
+        s = 0.0
+        for i in range(x.size):
+            if abs(x[i]) < 1.0:
+                s += 0.5 * x[i] * x[i]
+            else:
+                s += abs(x[i]) - 0.5
+        return s
+
+    native, x = one(f), np.linspace(-3.0, 3.0, 9)
+    value, found = tg.value_and_grad(native)(x)
+    assert np.isclose(value, f(x)) and np.allclose(found, np.clip(x, -1, 1))
+    assert "s += where(" in native.adjoint_source
+    assert "in parallel" in str(native.latest.latest.ready.program)
+
+
 def test_what_a_branch_does_not_do_has_no_gradient():
     """A cotangent of 0 stays 0 on the side that is not taken, however infinite its partial; ties are as on the side that is."""
 
@@ -378,12 +397,21 @@ def test_which_way_a_function_goes(monkeypatch):
     def number(a):
         return a * a * a
 
+    def rare(x):
+        s = 0.0
+        for i in range(x.size):
+            if x[i] > 1e3:
+                s += np.exp(np.sin(x[i]))
+            else:
+                s += x[i] * x[i] * x[i]
+        return s
+
     x = np.arange(1.0, 5.0)
     want = tg.grad(one(nest, "adjoint"))(x)
     function = one(nest, "auto")
     assert np.allclose(tg.grad(function)(x), want)
     assert function.explain().startswith("engine: form")
-    for other, at in ((early, x), (number, 2.0)):
+    for other, at in ((early, x), (number, 2.0), (rare, x)):
         function = one(other, "auto")
         assert np.allclose(tg.grad(function)(at), 3 * at * at)
         assert function.explain().startswith("engine: adjoint")

@@ -372,11 +372,15 @@ def told(fault: Exception) -> str:
     return f"a fault of tapegrad, which may be reported: {type(fault).__name__}: {fault}"
 
 
-def is_worthwhile(program: Program) -> bool:
-    """Whether a program has arrays or loops. Of a few numbers alone the generated adjoint is called faster: Numba takes and gives numbers
-    without an object for each."""
-    return any(b.extents for b in program.inputs) or any(
-        isinstance(s, Loop) or s.axes for s in program.body
+def is_worthwhile(found: forming.Formed) -> bool:
+    """Whether the form is faster for a program than the generated adjoint: it has arrays or loops, and no branches that are worth a jump.
+
+    With a few numbers alone the generated adjoint is called faster: Numba takes and gives numbers without an object for each.
+    """
+    program = found.program
+    return not found.jumps and (
+        any(b.extents for b in program.inputs)
+        or any(isinstance(s, Loop) or s.axes for s in program.body)
     )
 
 

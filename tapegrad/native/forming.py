@@ -1,9 +1,9 @@
 """The Numba front end of the program form: a settled program tree becomes statements over regions.
 
 The tree has helpers written out, tuples dissolved and every name's type, so what is left to read is a few kinds of operation: loads and
-stores by basic indices, elementwise functions that `tapegrad.ops` declares, sums and extremes, products with vectors, and loops
-over ranges by 1 or -1, and branches. Whatever else there is raises `Outside`, told of the user's line, before anything is compiled: the function then
-takes the other path (`adjoint`).
+stores by basic indices, elementwise functions that `tapegrad.ops` declares, sums and extremes, products with vectors, branches, and
+loops over ranges by 1 or -1. Whatever else there is raises `Outside`, told of the user's line, before anything is compiled: the
+function then takes the other path (`adjoint`).
 
 Invariants: an index is proved to be in bounds or an assumption of the program; a formula that waits to be stored is stored before
 what it reads changes. A name has one memory in all turns of a loop, or the program lies outside.
@@ -28,7 +28,7 @@ from ..program.arrays import (
     of_buffer,
     of_number,
 )
-from ..program.expressions import B1, F4, F8, Expr, cast, load, node, nodes, number
+from ..program.expressions import B1, F4, F8, Expr, cast, is_dear, load, node, nodes, number
 from ..program.form import Access, Buffer, Program, Range, Store
 from .formulas import Formulas, comparison, dtype_of
 from .tree import TEMP, If, Loop, Node, Op, Operand, Seg, entering, operations, read_counts
@@ -57,6 +57,8 @@ class Formed:
     """Buffers of its float parameters."""
     written: set[str]
     """Parameters whose memory it stores to: in the program that is a copy."""
+    jumps: bool
+    """Whether it has branches in loops of which both sides are computed, though a jump past one of them would be worth it."""
 
 
 def formed(typed: Any, parameters: Sequence[Parameter]) -> Formed:
@@ -66,7 +68,7 @@ def formed(typed: Any, parameters: Sequence[Parameter]) -> Formed:
         try:
             reader = _Reader(typed, parameters, copied)
             reader.run()
-            return Formed(reader.builder.program(), reader.given, copied)
+            return Formed(reader.builder.program(), reader.given, copied, reader.jumps)
         except _Written as found:
             copied.add(found.name)
 
@@ -105,6 +107,7 @@ class _Reader(Formulas):
                 self.changed.add(op.args[0])
         self.symbolic = 0
         self.cuts = 0
+        self.jumps = False
         self.exposed: set[str] = set()
         """Names that a loop around may read before it binds them: what they are in one turn, they are in the next."""
         self.where: Any = self.program.where
@@ -208,12 +211,14 @@ class _Reader(Formulas):
         if all(self.builder.likely(b - a, path[:level]) for a, b in pairwise(ends)):
             raise _Pieces(r, points, path[:level])
 
-    def _limit(self, body: Sequence[Any]) -> None:
-        """Both sides of a branch are computed in every turn of a loop: of numbers alone, and few."""
-        if any(isinstance(s, form.Loop) or s.axes for s in body):
-            raise self.outside("A branch with arrays or loops within a loop is outside the form.")
-        if len(nodes(t.value for s in body for t in s.stores)) > GUARDED:
-            raise self.outside("A branch of so many operations within a loop is outside the form.")
+    def _jumps(self, body: Sequence[Any]) -> bool:
+        """Whether a branch within a loop, both sides of which are computed in every turn, is worth a jump: it is more than few numbers."""
+        every = nodes(t.value for s in body if not isinstance(s, form.Loop) for t in s.stores)
+        return (
+            any(isinstance(s, form.Loop) or s.axes for s in body)
+            or len(every) > GUARDED
+            or any(map(is_dear, every))
+        )
 
     def _both(self, n: If, test: Expr) -> None:
         for name in [x for x, v in self.env.items() if self._waits(x, v)]:
@@ -227,8 +232,7 @@ class _Reader(Formulas):
         if n.orelse:
             with builder.guarded(node("logical_not", load(guard))):
                 self._nodes(n.orelse)
-        if builder.path:
-            self._limit(builder.body[mark:])
+        self.jumps |= bool(builder.path) and self._jumps(builder.body[mark:])
         inside = read_counts([n], [])
         for name, value in there.items():
             other = self.env.get(name)
@@ -456,6 +460,10 @@ class _Reader(Formulas):
     def _choice(self, op: Op) -> None:
         """A small branch of numbers: both sides are computed, and one is chosen."""
         condition = self._test(op.args[0])
+        for holds, ops in ((True, op.body), (False, op.orelse)):
+            if self._proved(condition, holds):
+                return self._ops(ops)
+        self._cut(condition)
         sides = []
         for ops in (op.body, op.orelse):
             before = dict(self.env)
@@ -484,8 +492,15 @@ class _Reader(Formulas):
                     own = self.own.get(name) or self._memory(name, Array((), _nothing, dtype), name)
                     a, b = (of_buffer(own) if s[name] is None else s[name] for s in sides)
             values = [cast(self._as_number(v), dtype) for v in (a, b)]
+            dear = any(map(is_dear, self._own_nodes(values, condition)))
+            self.jumps |= dear and bool(self.builder.path)
             found.append((name, of_number(node("where", condition, *values))))
         self._bind_together(found)
+
+    def _own_nodes(self, values: list[Expr], condition: Expr) -> list[Expr]:
+        """Nodes that one side alone computes: a jump would save them on the other."""
+        mine, other = (set(nodes([v])) for v in values)
+        return list((mine ^ other) - set(nodes([condition])))
 
     def _as_number(self, v: Array | Affine) -> Expr:
         if isinstance(v, Affine):

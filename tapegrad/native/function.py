@@ -475,9 +475,9 @@ class Variant:
         if mode == "form" or (mode == "auto" and formed.switched_on()):
             try:
                 found = formed.ByForm(self, positions, valued)
-                if mode == "form" or formed.is_worthwhile(found.generic.program):
+                if mode == "form" or formed.is_worthwhile(found.generic):
                     return found
-                self.outside = "its loops and arrays are too few to gain by it"
+                self.outside = "it would not gain by it, having no arrays and no loops, or branches in loops that are worth a jump"
             except formed.Outside as why:
                 self.outside = str(why)
                 if mode == "form":

@@ -46,7 +46,8 @@ by chance, arrays broadcast by chance and lengths that differ go to the engine t
 variable of a loop decides, the loop is cut in pieces within which nothing is left to decide, so that indices which a condition guards are
 proved like any other. Else the condition is a truth value in memory and each store under it asks it: `x = where(c, value, x)`,
 `x += where(c, value, 0)`. Then derivative, residuals (a byte for a condition) and passes have no case of their own, and loops stay
-parallel. Both sides are computed, which is why branches with arrays or loops are taken outside of loops only, and long ones not at all.
+parallel. Both sides are computed: where a branch in a loop has arrays, loops, elementary functions or many operations, another engine has
+the function, which jumps (`native.formed.is_worthwhile`).
 
 Not yet in the form, each tried against it:
 

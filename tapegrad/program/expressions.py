@@ -63,6 +63,10 @@ def spelled(n: Expr, texts: Mapping[Expr, str]) -> str:
     return given[0] if n.op in ("load", "number") else f"{n.op}({', '.join(given)})"
 
 
+_DEAR = frozenset(
+    """exp exp2 expm1 log log2 log10 log1p sin cos tan sinh cosh tanh arcsin arccos arctan arcsinh arccosh arctanh arctan2 hypot cbrt
+    power""".split()
+)
 _SIGNS = {
     "add": "+", "subtract": "-", "multiply": "*", "divide": "/", "power": "**", "strong": "*.", "less": "<", "greater": ">",
     "equal": "==", "less_equal": "<=", "greater_equal": ">=", "not_equal": "!=",
@@ -108,6 +112,11 @@ def number(index: Affine, dtype: str = F8) -> Expr:
     if not index.terms:
         return const(float(index.const), dtype)
     return _interned(("number", index, dtype), "number", (index,), dtype)
+
+
+def is_dear(n: Expr) -> bool:
+    """Whether a node takes as long as some twenty others; a power by a number known beforehand is a few products mostly."""
+    return n.op in _DEAR and (n.op != "power" or n.args[1].op != "const")
 
 
 def is_const(x: Expr, value: float | None = None) -> bool:

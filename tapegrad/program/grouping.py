@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .expressions import Expr, load, node, nodes, rewritten
+from .expressions import Expr, const, load, node, nodes, rewritten
 from .form import Access, Buffer, Loop, Program, Site, Statement, Store, sites
 from .order import Order
 
@@ -87,18 +87,31 @@ class _Group:
 def _update(target: Access, value: Expr) -> Store:
     """`x = x + e`, e free of x, is an update: sums commute, which reordering needs to know."""
     own = load(target)
+    added = None if value is own else _added(value, own)
+    return Store(target, value) if added is None else Store(target, added, "+=")
+
+
+def _added(value: Expr, own: Expr) -> Expr | None:
+    """What is added to an element, where a formula is the element and a sum free of it, on both sides of a choice; else None."""
+    if value is own:
+        return const(0.0, own.dtype)
+    if value.op == "where" and own not in value.args[0].loads:
+        sides = [_added(a, own) for a in value.args[1:]]
+        if None in sides:
+            return None
+        return node("where", value.args[0], *sides)  # type: ignore[arg-type]
     terms: list[tuple[str, Expr]] = []
     e = value
     while e.op in ("add", "subtract"):
         terms.append((e.op, e.args[1]))
         e = e.args[0]
     if e is not own or not terms or any(own in t.loads for _, t in terms):
-        return Store(target, value)
+        return None
     first, rest = terms[-1], reversed(terms[:-1])
     total = first[1] if first[0] == "add" else node("negative", first[1])
     for op, t in rest:
         total = node(op, total, t)
-    return Store(target, total, "+=")
+    return total
 
 
 def without_dead(program: Program) -> Program:

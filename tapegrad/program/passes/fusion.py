@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..affine import Affine
-from ..expressions import Expr, nodes
+from ..expressions import Expr, is_dear, nodes
 from ..form import Loop, Range, Site, Store, sites
 from .registers import parallel_in_registers
 from .scope import Path, Scope, found, innermost, meeting, renamed, reordered
@@ -69,10 +69,6 @@ def together(a: Loop, b: Loop, path: Path, scope: Scope) -> Loop | None:
     return loop
 
 
-DEAR = frozenset(
-    """exp exp2 expm1 log log2 log10 log1p sin cos tan sinh cosh tanh arcsin arccos arctan arcsinh arccosh arctanh arctan2 hypot cbrt
-    power""".split()
-)
 LANES = 4
 """How many times faster a parallel loop is, about."""
 
@@ -88,7 +84,7 @@ def _mostly_shared(first: list[Any], second: list[Any], parallel: list[bool]) ->
     mine, other = (ours, theirs) if parallel[0] else (theirs, ours)
 
     def cost(some: set[Expr]) -> int:
-        return sum(20 if n.op in DEAR else 1 for n in some)
+        return sum(20 if is_dear(n) else 1 for n in some)
 
     return bool(mine & other) and LANES * cost(mine - other) < cost(mine)
 
