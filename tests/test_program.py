@@ -293,7 +293,7 @@ def test_a_sum_of_choices_is_a_sum():
     def f(x):
         s = 0.0
         for i in range(x.size):
-            if abs(x[i]) < 1.0:
+            if -1.0 < x[i] and x[i] < 1.0:
                 s += 0.5 * x[i] * x[i]
             else:
                 s += abs(x[i]) - 0.5
