@@ -67,6 +67,7 @@ TRAPS = {
     "ends of a loop": "for i in range(n - 1, -1, -1):\n    if i == n - 1:\n        x[i] = y[i] * x[0]\n    elif i > 0:\n        x[i] = x[i - 1] * x[i + 1]\n    else:\n        x[i] = x[i] * x[i]",
     "a number that a branch leaves for later turns": "t = 0.5\nfor i in range(n):\n    if x[i] > 1.0:\n        t = x[i] * y[i]\n    y[i] = y[i] * t",
     "a number that one branch makes and another reads": "for i in range(n):\n    if i == 1:\n        t = x[i] * y[i]\n    if i > 1:\n        y[i] = y[i] * t\n        t = t * x[i]",
+    "a number that a branch leaves for behind the loop": "for i in range(n):\n    if i < 3 or x[i] > 5.0:\n        t = x[i] * y[i]\n    for j in range(2):\n        if j == i - 1:\n            u = x[j] * y[i]\ny[0] = t * t * u",
     "an index that a condition guards": "for i in range(n):\n    if i >= 2 and x[i] > x[i - 2]:\n        x[i] = x[i - 2] * x[i]\n    if i + 1 == n or x[i] > x[i + 1]:\n        y[i] = y[i] * x[i]",
     "remainders": "for i in range(n):\n    if i % 2 == 0 or i // 3 == 1:\n        x[i] = x[i] * x[0]",
     "branch around arrays": "if x[0] > 1.0:\n    r = x * y\n    x[1:] = r[:-1] * x[1:]\nelse:\n    for i in range(1, n):\n        y[i] = y[i - 1] * x[i]\nm[:] = m * x",

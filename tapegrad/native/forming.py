@@ -109,7 +109,8 @@ class _Reader(Formulas):
         self.cuts = 0
         self.jumps = False
         self.exposed: set[str] = set()
-        """Names that a loop around may read before it binds them: what they are in one turn, they are in the next."""
+        """Names that a loop around may read before it binds them, or that are read behind it: what they are in one turn, they are in
+        the next."""
         self.where: Any = self.program.where
         for p in parameters:
             self._parameter(p, p.name in copied)
@@ -264,7 +265,9 @@ class _Reader(Formulas):
             raise self.outside("A loop's step is other than 1 or -1.")
         lo, hi = (start, stop) if by.const > 0 else (stop + 1, start + 1)
         exposed = self.exposed
-        self.exposed = exposed | entering(n.body)[0]
+        inside = read_counts(n.body, [])
+        behind = {x for x, count in self.counts.items() if count > inside.get(x, 0)}
+        self.exposed = exposed | entering(n.body)[0] | behind
         try:
             self._turns(n, lo, hi, by)
         finally:
