@@ -13,12 +13,13 @@ Invariant: a lock that the forking thread itself holds stays as it is.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 PATIENCE = 1.0
@@ -99,6 +100,19 @@ def _holders() -> list[Any]:
     if llvm is not None and hasattr(llvm, "lib"):
         found.append(llvm.lib._lock)
     return found
+
+
+@contextlib.contextmanager
+def compiling() -> Iterator[None]:
+    """A block that calls LLVM: its lock is given back where an interrupt comes between taking it and the block that would."""
+    before = {id(holder) for holder in _holders() if holder._lock._is_owned()}
+    try:
+        yield
+    except BaseException:
+        for holder in _holders():
+            while id(holder) not in before and holder._lock._is_owned():
+                holder._lock.release()
+        raise
 
 
 _taken: list[Any] = []

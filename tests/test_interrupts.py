@@ -150,3 +150,19 @@ def test_numbas_dispatcher_makes_a_system_error_of_it():
     assert interrupted(error) is error
     error.__cause__ = KeyboardInterrupt()
     assert interrupted(error) is error.__cause__
+
+
+def test_the_lock_of_llvm_is_given_back(monkeypatch):
+    """An interrupt right behind the taking of the lock, before the block that gives it back."""
+    import llvmlite.binding as llvm
+
+    lock = llvm.ffi.lib._lock._lock
+
+    def interrupted(*_):
+        lock.acquire()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(llvm, "parse_assembly", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        tg.compile(tg.grad(lambda x: np.sum(np.sin(x) * x * 1.0625)))(np.ones(3))
+    assert not lock._is_owned()

@@ -104,7 +104,7 @@ def optimised(text: str, effort: int = USUAL) -> bytes:
 
     size = headroom.COMPILATION + headroom.PER_CHARACTER * len(text)
     headroom.demand(size, "compiling a program")
-    with _lock:
+    with _lock, locks.compiling():
         effort = min(effort, _worthwhile(text))
         level = 2 if effort > QUICK else 0
         target = machine(optimised=level > 0)
@@ -237,7 +237,7 @@ class Library:
 
         global _count
         headroom.demand(headroom.LINKING, "linking a program")
-        with _lock:
+        with _lock, locks.compiling():
             builder = llvm.JITLibraryBuilder().add_object_img(code)
             for symbol in exports:
                 builder.export_symbol(symbol)
