@@ -494,6 +494,8 @@ class _Reader(Formulas):
                 if name in self.exposed:  # what it was in an earlier turn
                     own = self.own.get(name) or self._memory(name, Array((), _nothing, dtype), name)
                     a, b = (of_buffer(own) if s[name] is None else s[name] for s in sides)
+            if a is None or b is None:
+                raise Outside(f"{name} gets no value on either side of a branch")
             values = [cast(self._as_number(v), dtype) for v in (a, b)]
             dear = any(map(is_dear, self._own_nodes(values, condition)))
             self.jumps |= dear and bool(self.builder.path)
