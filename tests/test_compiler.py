@@ -2745,6 +2745,8 @@ def test_functions_of_scipy_are_machine_code(count):
     ufuncs = [f for f in list(vars(special).values()) if isinstance(f, np.ufunc)]
     ufuncs = [f for f in ufuncs if f.nin == count and named.symbol_of(f)]
     ufuncs = [f for f in ufuncs if f.__name__ not in TABLE]
+    # Those of noncentral distributions are the formulas of tg.stats.
+    ufuncs = [f for f in ufuncs if not f.__name__.startswith(("nct", "ncf", "chnd"))]
     x = np.array([0.3, 1.7, 2.4, 0.9, 0.0, -0.0, np.nan, 1.0, -1.5, 4.0])
     args = [np.roll(x, 3 * k) for k in range(count)]
     f = tg.compile(lambda *args: [u(*args) for u in ufuncs])

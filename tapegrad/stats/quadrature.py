@@ -40,8 +40,11 @@ def called(function: Callable[..., Any], *args: Any) -> Any:
 
 
 def with_value(value: Any, total: Any) -> Any:
-    """`total` and its derivatives, with the given plain value in place of its own; where that is infinite or NaN, a constant."""
-    sure = np.isfinite(value)
+    """`total` and its derivatives, with the given plain value in place of its own; where that is infinite or NaN, a constant.
+
+    So is a probability that is 0 or 1 exactly, where the formula for its derivatives has no value, as at an end of the support.
+    """
+    sure = np.isfinite(value) & (np.isfinite(plain(total)) | ((value != 0) & (value != 1)))
     return np.where(sure, total + np.where(sure, value - plain(total), 0.0), value)
 
 

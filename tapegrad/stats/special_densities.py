@@ -16,6 +16,7 @@ import numpy as np
 
 from .. import special
 from ..domain import positive
+from ..errors import NotDifferentiable
 from ..ops.special.declaring import parametric
 from ..primitive import call, primitive
 from ..sweep import times
@@ -82,10 +83,18 @@ def nct_logpdf(t: Any, df: Any, nc: Any) -> Any:
 # -------------------------------------------------------------------------------------------------- Poisson mixtures
 
 
-def _mixed(terms: Any, *args: Any) -> Any:
-    """log of the sum over j >= 0 of exp(terms(j, *args)), which has one peak in j."""
+MOST_TERMS = 30_000_000
+"""Terms that a sum over a mixture may have in all entries together."""
 
-    def ends(*plain_args: Any) -> Any:
+
+def _mixed(terms: Any, *args: Any, gone: Any = False) -> Any:
+    """log of the sum over j >= 0 of exp(terms(j, *args)), which has one peak in j.
+
+    Where the density is `gone`, 0 in double precision as at the far nodes of an integral, the largest of very many terms stands for all,
+    with the width of the peak, √(peak/2) where both gamma functions of a term rise with j.
+    """
+
+    def ends(gone: Any, *plain_args: Any) -> Any:
         values = np.broadcast_arrays(*(np.asarray(a, float) for a in plain_args))
         shape = values[0].shape
         with np.errstate(all="ignore"):
@@ -111,12 +120,25 @@ def _mixed(terms: Any, *args: Any) -> Any:
                 span = np.where(within, 2 * span, span)
             last = peak + span
             first = np.maximum(peak - 2 * span, 0.0)
-        return np.stack([first, last, top])
+            # Outside of the parameters' domain there is no peak to find: one term, which is NaN.
+            sound = np.isfinite(top) & np.isfinite(last - first)
+            first, last = np.where(sound, first, 0.0), np.where(sound, last, 0.0)
+            many = gone & (last - first > 1e4)
+            first, last = np.where(many, peak, first), np.where(many, peak, last)
+            # Laplace's method; the slope of its width is 1/x of that of the peak.
+            width = np.where(many, 0.5 * np.log(math.pi * np.maximum(peak, 1.0)), 0.0)
+        return np.stack([first, last, top, width])
 
-    first, last, top = called(ends, *map(plain, args))
+    first, last, top, width = called(ends, gone, *map(plain, args))
     count = int(np.max(last - first, initial=0.0)) + 1
+    if count * np.size(first) > MOST_TERMS:
+        raise NotDifferentiable(
+            f"the derivative of a noncentral distribution was asked, but at these parameters the series has {count:,} terms for each of "
+            f"{np.size(first):,} entries, which memory does not hold. Give fewer entries at once, or use the normal distribution that a "
+            "noncentral one comes close to where the noncentrality is that large."
+        )
     j = first + columns(np.arange(float(count)), np.ndim(first))
-    return np.log(np.sum(np.exp(terms(j, *args) - top), axis=0)) + top
+    return np.log(np.sum(np.exp(terms(j, *args) - top), axis=0)) + top + width
 
 
 def _rising(ratio: Any) -> Any:
@@ -140,7 +162,9 @@ def ncx2_logpdf(x: Any, df: Any, nc: Any) -> Any:
         )
 
     little = plain(0.25 * x * nc) < 0.05 * plain(df)
-    mixture = _mixed(terms, x, df, np.where(little, 1.0, nc))
+    # There (√x - √(nc + df))²/2 is more than x/8, and that is the exponent.
+    gone = plain(x) > 4 * (plain(df) + plain(nc)) + 1e5
+    mixture = _mixed(terms, x, df, np.where(little, 1.0, nc), gone=gone)
     a = 0.5 * df
     w = np.where(little, 0.25 * x * nc, 0.0)
     central = special.xlogy(a - 1, 0.5 * x) - special.gammaln(a)

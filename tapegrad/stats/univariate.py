@@ -171,6 +171,10 @@ def doubled(values: Sequence[Any]) -> list[Any]:
     for v in values:
         raw = _raw(v)
         dtype = getattr(raw, "dtype", None)
+        if isinstance(v, type):
+            raise TypeError(
+                f"a distribution was given the class {v.__name__}, where numbers or arrays are due: call it first."
+            )
         if dtype is not None and dtype.kind == "c":
             raise TypeError("a distribution of real numbers was given complex arguments: give their real parts.")  # fmt: skip
         if dtype is not None and dtype.str != _DOUBLE:
