@@ -288,7 +288,12 @@ def _begin(profile: Profile) -> None:
     with _lock:
         _active.append(profile)
         if len(_active) == 1:
-            _switch_on()
+            try:
+                _switch_on()
+            except BaseException:  # Ctrl-C as well: all or nothing is timed
+                _active.remove(profile)
+                _switch_off()
+                raise
 
 
 def _end(profile: Profile) -> None:
@@ -383,10 +388,11 @@ def _with_clock(function: FunctionType, name: str) -> CodeType:
             passed.append(f"**{last}")
         key = f"profiled_{len(_timed)}"
         namespace[key] = functools.partial(_run, original, name)
-        text = f"def {function.__name__}({', '.join(listed)}):\n    return {key}({', '.join(passed)})\n"
+        text = f"def timed({', '.join(listed)}):\n    return {key}({', '.join(passed)})\n"
         scope: dict[str, Any] = {}
         exec(compile(text, f"<tapegrad profile {name}>", "exec"), namespace, scope)
-        _timed[own] = scope[function.__name__].__code__, original
+        # Under the function's own name, which a lambda's is not fit to be written.
+        _timed[own] = scope["timed"].__code__.replace(co_name=function.__name__), original
     return _timed[own][0]
 
 
