@@ -71,8 +71,10 @@ print("\\n".join(told))
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 def test_compilers_without_room(tmp_path, monkeypatch):
     monkeypatch.setenv("TAPEGRAD_CACHE_DIR", str(tmp_path))
+    script = tmp_path / "program.py"  # a derivative of g reads its source
+    script.write_text(PROGRAM, "utf-8")
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", PROGRAM],
+        [sys.executable, "-W", "ignore", str(script)],
         capture_output=True,
         text=True,
         timeout=600,

@@ -117,7 +117,7 @@ LOOPS = (
 
 
 @pytest.fixture
-def wound(monkeypatch):
+def wound(monkeypatch, no_finaliser):
     """Turns of each loop that became one entry."""
     found = []
     whole = turns._Winder._wind
