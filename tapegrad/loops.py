@@ -37,9 +37,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 Step = Callable[[Tree, Any], tuple[Tree, Tree]]
 
-COUNTED = 1 << 16
-"""Steps of a `fori_loop` above which a compiled loop counts them itself."""
-
 SEGMENT = 100
 """Steps in a segment of `while_loop` where the user named no number: how many there will be is not known."""
 
@@ -182,18 +179,15 @@ def fori_loop(
     """
     demand_callable(body, "fori_loop")
     _advice(unroll, "fori_loop")
-    if _counts_later(
-        lower, upper
-    ):  # a program's own numbers: as many steps as they say in each call
-        done = looped(
-            "fori_loop",
-            (body,),
-            lambda s, _: ((s[0] + 1, body(s[0], s[1])), None),
-            (value_of(lower), init),
-            None,
-            None,
-            test=lambda s: s[0] < value_of(upper),
-        )
+
+    def counting(state: tuple[Any, Tree], _: Any) -> tuple[Tree, None]:
+        """A step in a program, which carries the number of the step: no array holds them all."""
+        i, value = state
+        return (i + 1, body(i, value)), None
+
+    if _counts_later(lower, upper):  # a program's own numbers: as many steps as they say
+        test = lambda state: state[0] < value_of(upper)  # noqa: E731
+        done = looped("fori_loop", (body,), counting, (value_of(lower), init), None, None, test=test)  # fmt: skip
         if done is not None:
             return done[0][1]
     try:
@@ -206,24 +200,9 @@ def fori_loop(
             f"fori_loop was given the bounds {lower!r} and {upper!r}, but it counts whole numbers: convert them with int()."
         )
     size = _segment(checkpoint, len(steps))
-    if len(steps) > COUNTED:  # the number of a step is carried, and no array holds them all
-        done = looped(
-            "fori_loop",
-            (body,),
-            lambda s, _: ((s[0] + 1, body(s[0], s[1])), None),
-            (np.int64(steps.start), init),
-            None,
-            len(steps),
-        )
-        if done is not None:
-            return done[0][1]
-    else:
-        counted = _Counted(steps)
-        done = looped(
-            "fori_loop", (body,), lambda v, i: (body(i, v), None), init, counted, len(steps)
-        )
-        if done is not None:
-            return done[0]
+    done = looped("fori_loop", (body,), counting, (np.int64(steps.start), init), None, len(steps))
+    if done is not None:
+        return done[0][1]
     return _steps("fori_loop", lambda v, i: (body(i, v), None), init, steps, size)[0]
 
 
@@ -428,13 +407,6 @@ def _counts_later(*bounds: Any) -> bool:
     )
 
 
-class _Counted:
-    """The numbers of the steps, as what a loop goes along."""
-
-    def __init__(self, steps: range) -> None:
-        self.steps = steps
-
-
 def looped(
     name: str,
     functions: Sequence[Any],
@@ -450,15 +422,13 @@ def looped(
         return None
     from .compiler.iteration import looped as traced_loop
 
-    counted = type(xs) is _Counted
-    leaves, structure = ([np.arange(xs.steps.start, xs.steps.stop)], None) if counted else _tree(xs)
+    leaves, structure = _tree(xs)
     first, arrangement = _tree(init)
     found: list[Any] = [None]
 
     def step(carry: list[Any], rows: list[Any]) -> tuple[list[Any], list[Any]]:
-        x = rows[0] if counted else _rebuilt(structure, rows)
         before = _rebuilt(arrangement, carry)
-        new, y = _pair(name, f(before, x))
+        new, y = _pair(name, f(before, _rebuilt(structure, rows)))
         nexts = _tree(_like(before, new, name))[0]
         made, found[0] = _tree(y)
         return nexts, made
