@@ -79,7 +79,7 @@ def _pushed(given: Any, xs: Any, out: Any, *, of: Any) -> Any:
     return of.push(given, xs)
 
 
-def _pushed_together(given: Any, xs: Any, out: Any, *, of: Any) -> Any:
+def _pushed_together(given: Any, xs: Any, out: Any, of: Any) -> Any:
     """Several directions at once, along a first axis of the tangents."""
     together = getattr(of, "push_together", None)
     if together is not None:
@@ -88,9 +88,6 @@ def _pushed_together(given: Any, xs: Any, out: Any, *, of: Any) -> Any:
     return np.stack(
         [of.push([None if t is None else t[i] for t in given], xs) for i in range(width)]
     )
-
-
-_pushed.directions = _pushed_together  # type: ignore[attr-defined]
 
 
 def op_of_calls(name: str, doc: str, *, pushes: bool = False) -> Any:
@@ -104,5 +101,6 @@ def op_of_calls(name: str, doc: str, *, pushes: bool = False) -> Any:
         return of.pull(g, xs, wanted)
 
     pull.__name__, pull.__doc__ = name, doc
-    jvp = _pushed if pushes else None
-    return primitive(_evaluated, name=name, jvp=jvp, samples=[call((3,), (3,), of=_Sample())])(pull)
+    jvp, directions = (_pushed, _pushed_together) if pushes else (None, None)
+    samples = [call((3,), (3,), of=_Sample())]
+    return primitive(_evaluated, name=name, jvp=jvp, directions=directions, samples=samples)(pull)

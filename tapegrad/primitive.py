@@ -90,6 +90,7 @@ class Primitive:
         "calls",
         "clears",
         "code",
+        "directions",
         "doc",
         "domains",
         "dunder",
@@ -138,9 +139,6 @@ WHEN_DECLARED: list[Callable[[Primitive], None]] = []
 
 UFUNCS: dict[Any, Callable[..., Any]] = {}
 """NumPy ufunc -> the function of this library that evaluates and records it."""
-
-DIRECTIONS: dict[int, Callable[..., Any]] = {}
-"""Code of a linear op -> its value for several directions at once, from raw tangents, raw operands and settings; None where it has none."""
 
 NATIVE: dict[Any, Callable[..., Any]] = {}
 """Generated function -> the same as machine code for small operands, once replay is loaded; it calls the other where it must."""
@@ -278,7 +276,7 @@ def elementwise(
     op.rules = ()
     op.needs = tuple(p.needs for p in op.partials)
     op.linear = False
-    op.jvp = None
+    op.jvp = op.directions = None
     op.view = view
     op.operator, op.dunder = operator, dunder
     op.regional = False
@@ -315,6 +313,7 @@ def primitive(
     linear: bool = False,
     view: bool = False,
     jvp: Callable[..., Any] | None = None,
+    directions: Callable[..., Any] | None = None,
     adds: Callable[..., None] | None = None,
     clears: Callable[..., None] | None = None,
     samples: Sequence[Call] = (),
@@ -326,9 +325,11 @@ def primitive(
     """Declare a structural op by the VJP of each operand; decorates the first operand's rule.
 
     `of` is NumPy's function; `forward` a faster way to the same value, if there is one. `linear=True`: linear in each
-    operand (jointly, if variadic), so its JVP is the op itself. `view=True`: the result shares memory with x. Ops that read or
-    replace a region of x say how to do x's rule in place: `adds(whole, g, *settings)` adds the cotangent of a read into that of x,
-    `clears(g, *settings)` turns the cotangent of a store into that of x.
+    operand (jointly, if variadic), so its JVP is the op itself. `directions(tangents, values, out, *settings)` is the JVP, on raw
+    values, of several directions at once, along a first axis of the tangents; it returns None where they have to go one by one.
+    `view=True`: the result shares memory with x. Ops that read or replace a region of x say how to do x's rule in place:
+    `adds(whole, g, *settings)` adds the cotangent of a read into that of x, `clears(g, *settings)` turns the cotangent of a store
+    into that of x.
     """
 
     def declare(rule: Callable[..., Any]) -> Any:
@@ -351,7 +352,7 @@ def primitive(
             frozenset(n for n in names if n in ("x", "y", "xs", "out")) for names in positional
         )
         op.linear = linear
-        op.jvp = jvp
+        op.jvp, op.directions = jvp, directions
         op.view = view
         op.operator = op.dunder = op.around = None
         op.adds, op.clears = adds, clears
@@ -930,6 +931,7 @@ def apply(op: Primitive, operands: Sequence[Any], kw: tuple[Any, ...] | None = N
     raw: list[Any] = []
     nodes: list[Any] = []
     tensors = duals = inferences = False
+    text: Any = None  # the dtype of an array of something else than numbers
     for operand in operands:
         if isinstance(operand, Tensor):
             tensors = True
@@ -942,21 +944,19 @@ def apply(op: Primitive, operands: Sequence[Any], kw: tuple[Any, ...] | None = N
                 joined = _joined(operands)
                 if joined is not None:
                     return apply(op, joined, kw)
-            elif op.elementwise and _keeps_labels(operand):
+            elif op.elementwise and not isinstance(operand, _PLAIN) and _keeps_labels(operand):
                 return op.of(*operands)
             value = as_given(operand, op.name)
-            if op.arity == 1 and not op.elementwise and type(value) in _NUMBERS:
-                value = (
-                    value if op.variadic else np.asarray(value)
-                )  # what it is computed by asks for its shape
+            if type(value) is np.ndarray:
+                text = value.dtype if value.dtype.kind in "USV" else text
+            elif op.arity == 1 and not (op.elementwise or op.variadic) and type(value) in _NUMBERS:
+                value = np.asarray(value)  # what it is computed by asks for its shape
             raw.append(value)
             nodes.append(None)
-    if tensors:
-        for value in raw:
-            if type(value) is np.ndarray and value.dtype.kind in "USV":
-                raise TypeError(
-                    f"{op.name} was given {value.dtype} beside a tensor, but tensors are computed with numbers and booleans: pass those."
-                )
+    if tensors and text is not None:
+        raise TypeError(
+            f"{op.name} was given {text} beside a tensor, but tensors are computed with numbers and booleans: pass those."
+        )
     out = op.evaluate(raw, kw)
     if not tensors:
         return out
@@ -1250,9 +1250,8 @@ freed.settings = freed.partials = freed.rules = freed.needs = freed.samples = fr
 freed.arity = 0
 freed.met = None
 freed.backward_name = "Freed"
-freed.adds = freed.clears = freed.jvp = freed.of = freed.forward = freed.function = (
-    freed.evaluate
-) = None
+freed.adds = freed.clears = freed.jvp = freed.directions = None
+freed.of = freed.forward = freed.function = freed.evaluate = None
 freed.doc = []
 OPS.append(freed)
 

@@ -19,7 +19,7 @@ import numpy as np
 from . import dual, storage
 from .errors import GraphError
 from .ops.elementary import strong_product
-from .primitive import DIRECTIONS, NAMES, OPS, Primitive, apply, strong
+from .primitive import NAMES, OPS, Primitive, apply, strong
 from .tape import BIG, FREED, IN0, IN1, KW, OP, OUT, SLOT, STRIDE, Leaf, Slot, X, Y
 from .tensor import Tensor, new
 
@@ -428,7 +428,7 @@ def _push_simple(code: Code, start: int, stop: int, tangents: dict[Any, Any]) ->
     """
     overwritten = storage.latest_overwrite()
     for k in range(start * STRIDE, stop * STRIDE, STRIDE):
-        code_of_op, slot, in0, in1, x, y, out, kw = code[k : k + STRIDE]
+        code_of_op, slot, in0, in1, x, y, out = code[k : k + KW]
         kind = type(out)
         if (
             type(in0) is tuple
@@ -444,8 +444,8 @@ def _push_simple(code: Code, start: int, stop: int, tangents: dict[Any, Any]) ->
             continue
         op = OPS[code_of_op]
         if not op.elementwise:
-            step = DIRECTIONS.get(code_of_op)
-            total = None if step is None else step((first, second), (x, y), *(kw or ()))
+            given = (first,) if op.arity == 1 else (first, second)
+            total = _by_the_rule_for_several(op, code, k, given)
             if total is None:
                 return k // STRIDE
             tangents[slot] = total
@@ -481,23 +481,28 @@ def _push_directions(code: Code, k: int, given: list[Any], record: bool) -> Any:
     width = next(len(t) for t in given if t is not None)
     if not width:
         return np.zeros((0, *shape), code[k + OUT].dtype)
-    together = getattr(op.jvp, "directions", None)
-    plain = not record and not storage.tracing.get()  # raw values, on which compiled code can run
-    if plain and code[k + OP] in DIRECTIONS:
-        total = DIRECTIONS[code[k + OP]](given, (code[k + X], code[k + Y]), *(code[k + KW] or ()))
+    if not record and not storage.tracing.get():  # raw values, on which compiled code can run
+        total = _by_the_rule_for_several(op, code, k, given)
         if total is not None:
             return total
-    if together is not None and plain and code[k + OP] != FREED:
-        x, out, kw = code[k + X], code[k + OUT], code[k + KW]
-        if op.arity == 2 and not op.variadic:
-            x = x, code[k + Y]
-        total = together(given, x, out, **dict(zip(op.settings, kw or (), strict=True)))
-        return fit(total, _Like((width, *shape), out.dtype), op)
     tangents = [
         push_entry(code, k, [None if t is None else t[i] for t in given], record)
         for i in range(width)
     ]
     return tangents[0].stacked(tangents) if code[k + OUT].dtype is None else np.stack(tangents)
+
+
+def _by_the_rule_for_several(op: Primitive, code: Code, k: int, given: Sequence[Any]) -> Any:
+    """The tangents of an entry along several directions by the rule that its op declares for them; None where it has none."""
+    if op.directions is None:
+        return None
+    x, out = code[k + X], code[k + OUT]
+    values = (x, code[k + Y]) if op.arity == 2 and not op.variadic else x
+    total = op.directions(given, values, out, *(code[k + KW] or ()))
+    if total is None:
+        return None
+    width = next(len(t) for t in given if t is not None)
+    return fit(total, _Like((width, *out.shape), out.dtype), op)
 
 
 def _led(t: Any, ndim: int) -> Any:

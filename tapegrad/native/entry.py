@@ -343,12 +343,9 @@ def _call_jvp(given: Sequence[Any], values: Sequence[Any], out: Any, *, of: Boun
     return native_push((*_filled(given, values), *values), of=of)
 
 
-def _call_jvps(given: Sequence[Any], values: Sequence[Any], out: Any, *, of: Bound) -> Any:
+def _call_jvps(given: Sequence[Any], values: Sequence[Any], out: Any, of: Bound) -> Any:
     """The same along several directions, in one run of compiled code for a few of them."""
     return _pushed(_filled_all(given, values), values, of)
-
-
-_call_jvp.directions = _call_jvps  # type: ignore[attr-defined]
 
 
 def _filled_all(given: Sequence[Any], values: Sequence[Any]) -> list[Any]:
@@ -366,7 +363,7 @@ def _filled(given: Sequence[Any], values: Sequence[Any]) -> list[Any]:
     ]
 
 
-@primitive(_call, name="native_call", jvp=_call_jvp, holomorphic=False)
+@primitive(_call, name="native_call", jvp=_call_jvp, directions=_call_jvps, holomorphic=False)
 def native_call(g: Any, xs: Any, *, of: Any) -> Any:
     """A compiled function of the user's, with the adjoint that was generated for it."""
     if _PLAIN.issuperset(map(type, (g, *xs))):
@@ -385,7 +382,7 @@ def _pull_jvp(given: Sequence[Any], values: Sequence[Any], out: Any, *, of: Boun
     return total
 
 
-def _pull_jvps(given: Sequence[Any], values: Sequence[Any], out: Any, *, of: Bound) -> Any:
+def _pull_jvps(given: Sequence[Any], values: Sequence[Any], out: Any, of: Bound) -> Any:
     g, *xs = values
     total = None
     if given[0] is not None:
@@ -396,10 +393,7 @@ def _pull_jvps(given: Sequence[Any], values: Sequence[Any], out: Any, *, of: Bou
     return total
 
 
-_pull_jvp.directions = _pull_jvps  # type: ignore[attr-defined]
-
-
-@primitive(_pull, name="native_pull", jvp=_pull_jvp, holomorphic=False)
+@primitive(_pull, name="native_pull", jvp=_pull_jvp, directions=_pull_jvps, holomorphic=False)
 def native_pull(g: Any, xs: Any, *, of: Any) -> Any:
     """Cotangents of a native function's operands from that of its result, packed into one array."""
     directions = of.split(g)

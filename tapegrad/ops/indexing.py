@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from ..primitive import DIRECTIONS, FUNCTIONS, call, primitive
+from ..primitive import FUNCTIONS, call, primitive
 from ..storage import StandIn, as_array, duplicate
 from ..tensor import Tensor, wrap
 from ..views import base_of
@@ -57,11 +57,23 @@ def _getitem_name(x: Any, y: Any, kw: Any) -> str:
     return "AliasBackward0"
 
 
+_BASIC = (int, slice, type(None), type(Ellipsis))
+
+
+def _in_all_directions(given: Any, x: Any, out: Any, index: Any) -> Any:
+    """The entries of each direction, for an index without arrays: these could move axes."""
+    parts = index if type(index) is tuple else (index,)
+    if not all(type(part) in _BASIC for part in parts):
+        return None
+    return given[0][(slice(None), *parts)]
+
+
 @primitive(
     _get,
     name="getitem",
     backward=_getitem_name,
     linear=True,
+    directions=_in_all_directions,
     view=True,
     adds=_add_at,
     samples=[
@@ -81,18 +93,6 @@ def _getitem_name(x: Any, y: Any, kw: Any) -> str:
 def getitem(g, x_shape, *, index):
     """Entries picked by ints, slices, None, Ellipsis, masks and integer arrays, as NumPy indexing does."""
     return scatter(g, index, x_shape)
-
-
-def _in_all_directions(given: Any, values: Any, index: Any) -> Any:
-    """The entries of each direction, for an index without arrays: these could move axes."""
-    parts = index if type(index) is tuple else (index,)
-    if not all(type(part) in _BASIC for part in parts):
-        return None
-    return given[0][(slice(None), *parts)]
-
-
-_BASIC = (int, slice, type(None), type(Ellipsis))
-DIRECTIONS[getitem.primitive.code] = _in_all_directions
 
 
 @primitive(

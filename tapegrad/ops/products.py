@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from ..primitive import DIRECTIONS, FUNCTIONS, _operators, call, conj, primitive
+from ..primitive import FUNCTIONS, _operators, call, conj, primitive
 from ..tensor import Tensor
 
 _SHAPES = [
@@ -43,8 +43,21 @@ def _matmul_y(g, x, y_shape):
     return np.matmul(_transposed(x), g)
 
 
+def _in_all_directions(given: Any, values: Any, out: Any) -> Any:
+    """A constant matrix times a vector, of each direction: the model of a linear fit."""
+    x, y = values
+    if given[0] is not None or np.ndim(x) != 2 or np.ndim(y) != 1 or given[1].dtype != x.dtype:
+        return None
+    return given[1] @ x.T
+
+
 @primitive(
-    np.matmul, _matmul_y, linear=True, backward=_matmul_name, samples=[call(*s) for s in _SHAPES]
+    np.matmul,
+    _matmul_y,
+    linear=True,
+    directions=_in_all_directions,
+    backward=_matmul_name,
+    samples=[call(*s) for s in _SHAPES],
 )
 def matmul(g, x_shape, y):
     """Matrix product, `x @ y`, of vectors, matrices and stacks of matrices."""
@@ -56,16 +69,6 @@ def matmul(g, x_shape, y):
         return np.sum(np.expand_dims(g, -2) * conj(y), axis=(*range(np.ndim(y) - 2), -1))
     return np.matmul(g, _transposed(y))
 
-
-def _in_all_directions(given: Any, values: Any) -> Any:
-    """A constant matrix times a vector, of each direction: the model of a linear fit."""
-    x, y = values
-    if given[0] is not None or np.ndim(x) != 2 or np.ndim(y) != 1 or given[1].dtype != x.dtype:
-        return None
-    return given[1] @ x.T
-
-
-DIRECTIONS[matmul.primitive.code] = _in_all_directions
 
 _operators(matmul.primitive, "matmul", "@")
 

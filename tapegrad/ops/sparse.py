@@ -157,7 +157,7 @@ def _as_directions(y: np.ndarray, like: np.ndarray) -> np.ndarray:
     return np.moveaxis(y.reshape(len(y), *like.shape[2:], len(like)), -1, 0)
 
 
-def _products_along(given, values, out, *, pattern, transposed=False):
+def _products_along(given, values, out, pattern, transposed=False):
     """Tangents of a product along many directions: one product with all of them as columns."""
     (t_x, t_y), (x, y) = given, values
     total: Any = 0
@@ -178,15 +178,13 @@ def _product_tangent(given, values, out, *, pattern, transposed=False):
     return by_entries + by_vectors
 
 
-_product_tangent.directions = _products_along  # type: ignore[attr-defined]
-
-
 @primitive(
     _product,
     _product_y,
     name="sparse_product",
     linear=True,
     jvp=_product_tangent,
+    directions=_products_along,
     samples=[
         call((5,), (4,), pattern=_WIDE),
         call((5,), (4, 2), pattern=_WIDE),
@@ -326,7 +324,7 @@ def _solution_tangent(given, values, out, *, pattern, by, adjoint=False):
     return sparse_solution(x, right, pattern, by, adjoint)
 
 
-def _solutions_along(given, values, out, *, pattern, by, adjoint=False):
+def _solutions_along(given, values, out, pattern, by, adjoint=False):
     """Tangents of a solution along many directions: all right sides at once."""
     (t_x, t_y), (x, _) = given, values
     right = t_y
@@ -334,9 +332,6 @@ def _solutions_along(given, values, out, *, pattern, by, adjoint=False):
         moved = [_product(np.conj(t) if adjoint else t, out, pattern, adjoint) for t in t_x]
         right = -np.stack(moved) if right is None else right - np.stack(moved)
     return _as_directions(_solution(x, _as_columns(right), pattern, by, adjoint), right)
-
-
-_solution_tangent.directions = _solutions_along  # type: ignore[attr-defined]
 
 
 def _dominant_entries(pattern: Pattern) -> Domain:
@@ -354,6 +349,7 @@ def _dominant_entries(pattern: Pattern) -> Domain:
     _solution_y,
     name="sparse_solution",
     jvp=_solution_tangent,
+    directions=_solutions_along,
     domain=(_dominant_entries(_SQUARE), real),
     samples=[
         call((6,), (3,), pattern=_SQUARE, by=Factors()),
