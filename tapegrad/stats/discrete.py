@@ -177,11 +177,7 @@ class Discrete(Distribution):
         *shapes, loc = doubled(values)
         k = as_array(plain(k), float) - plain(loc)  # counts, by which nothing is differentiated
         with np.errstate(all="ignore"):
-            if what == "pmf":
-                value = np.exp(self.standard("logpmf", k, *shapes))
-            else:
-                value = self.standard(what, k, *shapes)
-            return _rounded(value * self._factor(shapes), values)
+            return _rounded(self.standard(what, k, *shapes) * self._factor(shapes), values)
 
     def logpmf(self, k: Any, *args: Any, **named: Any) -> Any:
         """Logarithm of the probability of k; -inf where k cannot occur."""
@@ -233,10 +229,6 @@ class Discrete(Distribution):
     def isf(self, q: Any, *args: Any, **named: Any) -> Any:
         """The least k with an sf of at most q; differentiable by loc only."""
         return self._steps("isf", [q], args, named)
-
-    def median(self, *args: Any, **named: Any) -> Any:
-        """The quantile of 1/2; differentiable by loc only."""
-        return self.ppf(0.5, *args, **named)
 
     def interval(self, confidence: Any, *args: Any, **named: Any) -> Any:
         """Quantiles that a value misses equally rarely on each side; differentiable by loc only."""
@@ -302,30 +294,10 @@ class Discrete(Distribution):
         *shapes, loc = doubled(values)
         with np.errstate(all="ignore"):
             found = self._standard_moment("var" if what == "std" else what, shapes)
-            found = (
-                loc + found
-                if what == "mean"
-                else np.sqrt(found)
-                if what == "std"
-                else found + 0.0 * loc
-            )
+            if what == "std":
+                found = np.sqrt(found)
+            found = found + (loc if what == "mean" else 0.0 * loc)
             return _rounded(found * self._factor(shapes), values)
-
-    def mean(self, *args: Any, **named: Any) -> Any:
-        """Expected value."""
-        return self._moment("mean", args, named)
-
-    def var(self, *args: Any, **named: Any) -> Any:
-        """Variance."""
-        return self._moment("var", args, named)
-
-    def std(self, *args: Any, **named: Any) -> Any:
-        """Standard deviation."""
-        return self._moment("std", args, named)
-
-    def entropy(self, *args: Any, **named: Any) -> Any:
-        """Entropy in nats."""
-        return self._moment("entropy", args, named)
 
     def stats(self, *args: Any, moments: str = "mv", **named: Any) -> Any:
         """Mean and variance, as `moments` names them by m and v; skewness and kurtosis (s, k) of plain parameters only."""

@@ -93,6 +93,34 @@ class Distribution:
         """SciPy's distribution of this name."""
         return getattr(importlib.import_module("scipy.stats"), self.name)
 
+    def mean(self, *args: Any, **named: Any) -> Any:
+        """Expected value."""
+        return self._moment("mean", args, named)
+
+    def var(self, *args: Any, **named: Any) -> Any:
+        """Variance."""
+        return self._moment("var", args, named)
+
+    def std(self, *args: Any, **named: Any) -> Any:
+        """Standard deviation."""
+        return self._moment("std", args, named)
+
+    def entropy(self, *args: Any, **named: Any) -> Any:
+        """Entropy in nats: that of the masses, or the differential one."""
+        return self._moment("entropy", args, named)
+
+    def median(self, *args: Any, **named: Any) -> Any:
+        """The quantile of 1/2."""
+        return self.ppf(0.5, *args, **named)
+
+    def ppf(self, q: Any, *args: Any, **named: Any) -> Any:
+        """The quantile of q."""
+        raise NotImplementedError
+
+    def _moment(self, what: str, args: Any, named: Any) -> Any:
+        """Mean, var, std or entropy."""
+        raise NotImplementedError
+
     def _bound(self, given: Sequence[Any], named: dict[str, Any]) -> list[Any]:
         """The parameters, loc and (of a continuous distribution) scale, by position or by name."""
         names = (*self.shapes, *self.located)
@@ -169,15 +197,10 @@ def doubled(values: Sequence[Any]) -> list[Any]:
     """The arguments in double precision."""
     wide = []
     for v in values:
-        raw = _raw(v)
-        dtype = getattr(raw, "dtype", None)
-        if isinstance(v, type):
-            raise TypeError(
-                f"a distribution was given the class {v.__name__}, where numbers or arrays are due: call it first."
-            )
-        if dtype is not None and dtype.kind == "c":
+        dtype = getattr(_raw(v), "dtype", None)
+        if isinstance(v, complex) or (isinstance(dtype, np.dtype) and dtype.kind == "c"):
             raise TypeError("a distribution of real numbers was given complex arguments: give their real parts.")  # fmt: skip
-        if dtype is not None and dtype.str != _DOUBLE:
+        if isinstance(dtype, np.dtype) and dtype.str != _DOUBLE:
             v = v.astype(float)
         elif isinstance(v, int | bool | list | tuple):
             v = as_array(v, float)
@@ -485,10 +508,6 @@ class Continuous(Distribution):
         """The x above which a value lies with probability q: the inverse of the sf."""
         return self._inverse("isf", q, args, named)
 
-    def median(self, *args: Any, **named: Any) -> Any:
-        """The x on both sides of which a value lies with probability 1/2."""
-        return self.ppf(0.5, *args, **named)
-
     def interval(self, confidence: Any, *args: Any, **named: Any) -> Any:
         """Ends of the interval around the median that holds a value with this probability, equally likely to miss on each side."""
         rest = 0.5 * (1.0 - as_array(confidence) if isinstance(confidence, list | tuple) else 1.0 - confidence)  # fmt: skip
@@ -569,22 +588,6 @@ class Continuous(Distribution):
                 found = scale * scale * self._standard_moment("var", shapes)
                 found = np.sqrt(found) if what == "std" else found
             return _rounded(found * self._factor(shapes, scale), values)
-
-    def mean(self, *args: Any, **named: Any) -> Any:
-        """Expected value."""
-        return self._moment("mean", args, named)
-
-    def var(self, *args: Any, **named: Any) -> Any:
-        """Variance."""
-        return self._moment("var", args, named)
-
-    def std(self, *args: Any, **named: Any) -> Any:
-        """Standard deviation."""
-        return self._moment("std", args, named)
-
-    def entropy(self, *args: Any, **named: Any) -> Any:
-        """Differential entropy."""
-        return self._moment("entropy", args, named)
 
     def stats(self, *args: Any, moments: str = "mv", **named: Any) -> Any:
         """Mean, variance, skewness and excess kurtosis, as `moments` names them by m, v, s and k."""
