@@ -193,14 +193,14 @@ class _Slopes:
 def _polished(equations: Equations, x: np.ndarray, what: str) -> tuple[np.ndarray, _Slopes]:
     """`x` after as many steps of Newton's as make it better, and the Jacobian there."""
     x = given = np.array(x, dtype=float)
-    values, slopes = _values(equations, x), _slopes(equations, x, what)
+    values, slopes = _values(equations, x), _slopes(equations, x, what, x.size >= MANY)
     for _ in range(POLISH):
         step = slopes.solve(values)
         there = _values(equations, x - step)
         if not np.linalg.norm(there) < np.linalg.norm(values):
             break
         x, values = x - step, there
-        slopes = _slopes(equations, x, what)
+        slopes = _slopes(equations, x, what, slopes.sparse)
         if np.abs(step).max() <= 4 * np.finfo(float).eps * np.abs(x).max():
             break
     step = slopes.solve(values)
@@ -217,9 +217,9 @@ def _values(equations: Equations, x: np.ndarray) -> np.ndarray:
     return np.asarray(value_of(equations(x)), dtype=float)
 
 
-def _slopes(equations: Equations, x: np.ndarray, what: str) -> _Slopes:
-    """The Jacobian at a point. Raises NotDifferentiable where it is singular."""
-    matrix = _sparse_slopes(equations, x) if x.size >= MANY else None
+def _slopes(equations: Equations, x: np.ndarray, what: str, sparse: bool) -> _Slopes:
+    """The Jacobian at a point, which may be `sparse`. Raises NotDifferentiable where it is singular."""
+    matrix = _sparse_slopes(equations, x) if sparse else None
     if matrix is None:
         matrix = np.asarray(value_of(jacobian(equations)(x)), dtype=float)
     entries = matrix if isinstance(matrix, np.ndarray) else matrix.data
@@ -243,13 +243,15 @@ def _slopes(equations: Equations, x: np.ndarray, what: str) -> _Slopes:
 
 def _sparse_slopes(equations: Equations, x: np.ndarray) -> Any:
     """The Jacobian as a sparse matrix; None where it is not sparse, or where nobody can tell."""
+    from ..sparse.arrays import to_scipy
+
     try:
         matrix = jacobian(equations, sparsity="detect", allow_unused=True)(x)
     except NotDifferentiable:
         return None
     if matrix.nnz > SPARSE * x.size**2:
         return None
-    return matrix.detach().to_scipy() if hasattr(matrix, "detach") else matrix
+    return to_scipy(matrix)
 
 
 __all__ = ["Equations", "demand_no_trace", "solution"]

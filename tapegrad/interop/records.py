@@ -27,7 +27,8 @@ _STATIC = (
     np.dtype,
     enum.Enum,
 )
-_registered: set[type] = set()
+_known: set[type] = {int, float, complex, np.ndarray, np.float64, np.float32}
+"""Classes that optree knows, and those that are met in each call and are no records."""
 
 
 class _Structure:
@@ -64,10 +65,10 @@ def _same(a: Any, b: Any) -> bool:
 
 def register(optree: Any, namespace: str, leaves: Iterable[Any]) -> bool:
     """Make the classes of records among these leaves known to optree; whether there was one."""
-    kinds = {type(leaf) for leaf in leaves} - _registered
+    kinds = {type(leaf) for leaf in leaves} - _known
     found = [kind for kind in kinds if not kind.__module__.startswith("tapegrad") and _fields(kind)]
     for kind in found:
-        _registered.add(kind)
+        _known.add(kind)
         optree.register_pytree_node(
             kind,
             _flatten,

@@ -359,13 +359,10 @@ def _sparse(
         y = f(space.split(v), *args)
         return joined(y) if transform is jacobian else np.reshape(joined(y), ())
 
+    from ..sparse.arrays import to_scipy
+
     derivative = transform(of_vectors, sparsity=sparsity, allow_unused=True)
-
-    def matrix(x: np.ndarray, *_: Any) -> Any:
-        found = derivative(np.array(x))
-        return found.detach().to_scipy() if hasattr(found, "detach") else found
-
-    return matrix
+    return lambda x, *_: to_scipy(derivative(np.array(x)))
 
 
 def _newton_step(slopes: Callable[..., Any], x: np.ndarray) -> Any:

@@ -137,7 +137,13 @@ def _kernel(weights: Any, ndim: int, axes: Any, origin: Any, flip: bool) -> tupl
     return np.reshape(np.transpose(weights, order), shape), origins
 
 
-def _nd(name: str, flip: bool) -> Callable[..., Any]:
+def _named(function: Callable[..., Any], name: str, doc: str) -> Callable[..., Any]:
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = doc
+    return function
+
+
+def _nd(name: str, flip: bool, doc: str) -> Callable[..., Any]:
     def function(
         input: Any, weights: Any, output: Any = None, mode: str = "reflect", cval: Any = 0.0, origin: Any = 0, *, axes: Any = None
     ) -> Any:  # fmt: skip
@@ -149,10 +155,10 @@ def _nd(name: str, flip: bool) -> Callable[..., Any]:
         kernel, origins = _kernel(weights, np.ndim(x), axes, origin, flip)
         return _filtered(x, kernel, _filter_mode(mode), cval, origins)
 
-    return function
+    return _named(function, name, doc)
 
 
-def _1d(name: str, flip: bool) -> Callable[..., Any]:
+def _1d(name: str, flip: bool, doc: str) -> Callable[..., Any]:
     def function(
         input: Any, weights: Any, axis: int = -1, output: Any = None, mode: str = "reflect", cval: Any = 0.0, origin: int = 0
     ) -> Any:  # fmt: skip
@@ -165,18 +171,12 @@ def _1d(name: str, flip: bool) -> Callable[..., Any]:
         kernel, origins = _kernel(weights, np.ndim(x), axis, origin, flip)
         return _filtered(x, kernel, _filter_mode(mode), cval, origins)
 
-    return function
+    return _named(function, name, doc)
 
 
-def _named(function: Callable[..., Any], name: str, doc: str) -> Callable[..., Any]:
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = doc
-    return function
-
-
-correlate = _named(
-    _nd("correlate", False),
+correlate = _nd(
     "correlate",
+    False,
     """Correlation of an image with a kernel; differentiable by both and by cval. `mode` says what stands beyond the edges.
 
     >>> import numpy as np, tapegrad as tg
@@ -184,9 +184,9 @@ correlate = _named(
     array([1., 1., 2.])
     """,
 )
-convolve = _named(
-    _nd("convolve", True),
+convolve = _nd(
     "convolve",
+    True,
     """Convolution of an image with a kernel; differentiable by both and by cval. `mode` says what stands beyond the edges.
 
     >>> import numpy as np, tapegrad as tg
@@ -194,14 +194,14 @@ convolve = _named(
     array([2., 1., 1.])
     """,
 )
-correlate1d = _named(
-    _1d("correlate1d", False),
+correlate1d = _1d(
     "correlate1d",
+    False,
     "Correlation of an image with a vector along an axis; differentiable by both and by cval.",
 )
-convolve1d = _named(
-    _1d("convolve1d", True),
+convolve1d = _1d(
     "convolve1d",
+    True,
     "Convolution of an image with a vector along an axis; differentiable by both and by cval.",
 )
 

@@ -499,6 +499,11 @@ def is_sparse(x: Any) -> bool:
     return isinstance(x, SparseTensor) or is_scipys(x)
 
 
+def to_scipy(x: Any) -> Any:
+    """A sparse matrix, ours or SciPy's, as SciPy's, not tracked."""
+    return x.detach().to_scipy() if isinstance(x, SparseTensor) else x
+
+
 def is_scipys(x: Any) -> bool:
     """Whether it is a sparse array or matrix of SciPy's."""
     return type(x).__module__.startswith("scipy.sparse.") and hasattr(x, "tocsr")
