@@ -522,6 +522,26 @@ def test_text_has_as_many_words_as_there_are_formulas():
     assert len(native.adjoint_source) < 10_000
 
 
+def test_whole_numbers_by_what_may_be_zero():
+    """Numba gives 0 there, and floats give NaN: a divisor is positive in the form, or another engine has the call."""
+
+    def f(x, k):
+        s = 0.0
+        for i in range(x.shape[0]):
+            if i % k == 0:
+                s += x[i] ** 2
+            elif i // k > 0:
+                s -= x[i]
+        return s
+
+    function, x = one(f), np.arange(1.0, 8.0)
+    for k in (3, 0, 2, 0):
+        value, slopes = tg.value_and_grad(function)(x, k)
+        squared = np.arange(7) % k == 0 if k else np.full(7, True)
+        assert value == function(x, k)
+        assert np.array_equal(slopes, np.where(squared, 2 * x, -1.0 * (np.arange(7) >= k)))
+
+
 def test_checked_mode_tells_of_an_access_that_leaves_its_buffer():
     def f(x, k):
         s = 0.0

@@ -325,6 +325,11 @@ class Formulas:
         """`a // b` or `a % b` of whole numbers, as floats: exact up to 2**53."""
         if a.shape or b.shape or not (_is_whole(a.number()) and _is_whole(b.number())):
             raise Outside("a quotient or remainder of what are no whole numbers")
+        divisor = _exact(b.number())
+        if divisor is None or not (divisor.terms or divisor.const):
+            raise Outside("a quotient of whole numbers by what may be 0")
+        if divisor.terms:  # by 0 Numba gives 0, a float not
+            self.builder.claim(divisor - 1, "a divisor")
         quotient = self._applied("floor", [self._applied("divide", [a, b], F8)], F8)
         if not rest:
             return quotient
