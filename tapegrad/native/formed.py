@@ -189,6 +189,8 @@ class ByForm:
                         found = _Program(self, key)
                     except Outside as why:
                         found = str(why)
+                    except MemoryError:
+                        raise
                     except Exception as fault:
                         if self.owner.mode == "form" or checking.on():
                             raise

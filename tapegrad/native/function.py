@@ -489,6 +489,8 @@ class Variant:
                 if mode == "form":
                     raise
                 self.outside = str(refused)
+            except MemoryError:  # no fault, and there may be room again
+                raise
             except Exception as fault:
                 if mode == "form" or checking.on():
                     raise
