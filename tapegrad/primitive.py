@@ -121,9 +121,41 @@ class Primitive:
     met: int | None
     """Elements in large arrays that the op has met, until a quicker forward function is asked for."""
     name: str
+    doc: list[str]
     elementwise: bool
     variadic: bool
     settings: tuple[str, ...]
+    # What declarations give and engines call, or None.
+    adds: Any
+    around: Any
+    clears: Any
+    directions: Any
+    dunder: Any
+    evaluate: Any
+    forward: Any
+    function: Any
+    jvp: Any
+    of: Any
+    operator: Any
+    domains: tuple[Any, ...]
+    needs: tuple[Any, ...]
+    partials: tuple[Any, ...]
+    rules: tuple[Any, ...]
+    samples: tuple[Any, ...]
+    unsupported: Mapping[str, str]
+
+    def __init__(self) -> None:
+        """An op that can do nothing: who declares it sets what it can do, and a new trait needs a value for all others here alone."""
+        self.elementwise = self.variadic = self.linear = self.view = self.regional = False
+        self.saves = False
+        self.holomorphic = True
+        self.arity = 0
+        self.partials = self.rules = self.needs = self.settings = self.domains = self.samples = ()
+        self.jvp = self.directions = self.adds = self.clears = None
+        self.of = self.forward = self.function = self.evaluate = self.around = None
+        self.operator = self.dunder = self.met = None
+        self.unsupported = NOTHING
+        self.doc = []
 
     def __repr__(self) -> str:
         return f"<primitive {self.name}>"
@@ -270,21 +302,14 @@ def elementwise(
     op.name = name or ufunc.__name__
     op.of, op.around = ufunc, around
     op.forward = around(ufunc) if around else ufunc
-    op.settings = ()
     chooses = (chooses,) * op.arity if isinstance(chooses, bool) else chooses
     op.partials = tuple(map(Partial, partials, chooses))
-    op.rules = ()
     op.needs = tuple(p.needs for p in op.partials)
-    op.linear = False
-    op.jvp = op.directions = None
     op.view = view
     op.operator, op.dunder = operator, dunder
-    op.regional = False
-    op.adds = op.clears = None
     op.domains = (domain,) * op.arity if isinstance(domain, Domain) else tuple(domain)
     op.holomorphic = holomorphic
     op.unsupported = unsupported
-    op.samples = ()
     op.met = 0 if isinstance(ufunc, np.ufunc) else None
     op.doc = (ufunc.__doc__ or "").strip().splitlines()
     written = None if around else operator
@@ -335,7 +360,6 @@ def primitive(
     def declare(rule: Callable[..., Any]) -> Any:
         rules = (rule, *other_rules)
         op = Primitive()
-        op.elementwise = False
         op.name = name or of.__name__
         op.of = of
         op.forward = forward or of
@@ -346,7 +370,6 @@ def primitive(
         positional = [_positional(r) for r in rules]
         op.variadic = any(n.startswith("xs") for n in positional[0])
         op.arity = len(rules)
-        op.partials = ()
         op.rules = tuple(_rule(r, names, op) for r, names in zip(rules, positional, strict=True))
         op.needs = tuple(
             frozenset(n for n in names if n in ("x", "y", "xs", "out")) for names in positional
@@ -354,14 +377,12 @@ def primitive(
         op.linear = linear
         op.jvp, op.directions = jvp, directions
         op.view = view
-        op.operator = op.dunder = op.around = None
         op.adds, op.clears = adds, clears
         op.regional = adds is not None or clears is not None
         op.domains = (domain,) if isinstance(domain, Domain) else tuple(domain)
         op.holomorphic = holomorphic
         op.unsupported = unsupported
         op.samples = tuple(samples)
-        op.met = None
         op.doc = (rule.__doc__ or of.__doc__ or "").strip().splitlines()
         defaults = {
             p.name: p.default for p in signature.parameters.values() if p.kind is p.KEYWORD_ONLY
@@ -1242,17 +1263,7 @@ class _Freed(Primitive):
 freed = _Freed()
 freed.code = 0
 freed.name = "freed"
-freed.holomorphic = True
-freed.elementwise = freed.variadic = freed.saves = freed.linear = freed.view = freed.regional = (
-    False
-)
-freed.settings = freed.partials = freed.rules = freed.needs = freed.samples = freed.domains = ()
-freed.arity = 0
-freed.met = None
 freed.backward_name = "Freed"
-freed.adds = freed.clears = freed.jvp = freed.directions = None
-freed.of = freed.forward = freed.function = freed.evaluate = None
-freed.doc = []
 OPS.append(freed)
 
 namespace.update(

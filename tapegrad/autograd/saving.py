@@ -129,18 +129,15 @@ def _packed_op() -> Primitive:
     if _packed is None:
         op = Primitive()
         op.name = "packed"
-        op.elementwise = op.linear = op.view = op.regional = op.holomorphic = False
+        op.holomorphic = False
         op.variadic = op.saves = True
         op.arity = 1
         op.settings = ("original",)
         op.rules = (_pull,)
         op.needs = (frozenset(),)
-        op.partials = op.samples = op.domains = ()
         op.jvp = _push
         op.backward_name = lambda x, y, kw: kw[0].name
         op.doc = ["An op whose saved values are packed by hooks."]
-        op.unsupported = {}
-        op.adds = op.clears = op.of = op.forward = op.function = op.evaluate = None
         op.code = len(OPS)
         OPS.append(op)
         _packed = op
