@@ -80,14 +80,13 @@ call = Call
 
 
 class Primitive:
-    """What is known of one op. Made by `elementwise` and `primitive` only."""
+    """What is known of one op. Made by `elementwise` and `primitive`, but for two ops that no user calls."""
 
     __slots__ = (
         "adds",
         "arity",
         "around",
         "backward_name",
-        "calls",
         "clears",
         "code",
         "directions",
@@ -1254,13 +1253,8 @@ def missing(function: Any, operand: str) -> NotDifferentiable:
     )
 
 
-class _Freed(Primitive):
-    """Stands at code 0."""
-
-    __slots__ = ()
-
-
-freed = _Freed()
+freed = Primitive()
+"""Stands at code 0."""
 freed.code = 0
 freed.name = "freed"
 freed.backward_name = "Freed"
