@@ -24,7 +24,7 @@ import numpy as np
 from numba.core import types
 from numba.extending import typeof_impl
 
-from .. import checking, locks, logs, markup
+from .. import checking, headroom, locks, logs, markup
 from ..errors import NotDifferentiable
 from ..storage import StandIn
 from ..tensor import Tensor
@@ -454,6 +454,8 @@ class Variant:
                 found = self._derived.get(key)
                 if found is None:
                     names = self.owner.__name__, positions, self.types
+                    # Before the first step: what is made on the way takes memory too, and the error of Python would say nothing.
+                    headroom.demand(headroom.COMPILATION, "compiling by Numba")
                     told = "the derivative of %s by arguments %s of types %s was made in %.3f s"
                     with compiling(), logs.timed(told, *names):
                         found = self._derived[key] = self._made(positions, valued)
