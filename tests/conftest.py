@@ -28,7 +28,7 @@ import tapegrad.signal
 import tapegrad.sparse
 import tapegrad.special
 import tapegrad.stats
-from tapegrad import tape
+from tapegrad import lifetime, tape
 
 pytest.register_assert_rewrite("tests.suite")
 
@@ -46,11 +46,14 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 
 @pytest.fixture
-def no_finaliser(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_finaliser() -> Iterator[None]:
     """Tensors without the finaliser that they have while something is left on a graph, as other tests leave it: a trace that counts who
     holds a value finds other loops then."""
-    if "__del__" in vars(tg.Tensor):
-        monkeypatch.delattr(tg.Tensor, "__del__")
+    had = lifetime._State.on
+    lifetime._take_away()
+    yield
+    if had:
+        lifetime.bearer()
 
 
 @pytest.fixture(autouse=True)
