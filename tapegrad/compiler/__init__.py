@@ -19,6 +19,7 @@
     jit        object code, linking, lifetime (the cache on disk is replay's)
     program    signatures, guards, which program a call gets; surroundings: what a function reads beside its arguments
     entry      a call on tracked tensors: one entry of the outer tape
+    cfunctions a program at an address, with a C signature
 
 Invariant: a compiled function returns what the function itself would, or raises.
 """
@@ -28,7 +29,7 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import Callable
-from typing import Any, Generic, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 import numpy as np
 
@@ -37,6 +38,9 @@ from ..errors import demand_callable
 from .program import Program, Programs, taken_apart
 from .report import Report
 from .tracing import traced_in
+
+if TYPE_CHECKING:
+    from .cfunctions import CFunction
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -136,6 +140,40 @@ class Compiled(Generic[P, R]):
         if not self.programs.fitting(call):
             self.programs.trace(call)
         return self.programs.fitting(call)[0]
+
+    def cfunc(self, x: Any, /, *data: Any, form: str = "status") -> CFunction:
+        """A C function of a vector: the program for `x` (a vector) and `data`, at an address that other compiled code can call.
+
+        The result has `address`, `signature` (the C prototype) and `ctypes` (callable from Numba's nopython code, and what
+        `scipy.LowLevelCallable` takes). `form` is the signature:
+
+            "status"  int64_t f(int64_t n, const double *x, double *result0, double *result1, ...)
+            "nutpie"  int64_t f(uint64_t n, const double *x, double *gradient, double *value, void *data)
+            "quad"    double f(int n, double *x, void *data)
+            "filter"  int f(double *x, intptr_t n, double *value, void *data)
+
+        It takes vectors of the length of `x`. `data` and what the function reads beside its arguments are copied: later changes are not
+        seen. Status: 0 done, -1 another length, -2 no memory, -3 values for which Python would take another branch or raise, -4 Ctrl-C
+        in a loop; "nutpie" also 1, where the value or the gradient is not finite. "quad" returns NaN where the status is not 0, "filter"
+        0 there and else 1. Threads may call it at once; it does not need the interpreter lock. `x` and the results are contiguous, and none
+        overlaps another. The address stays valid until the process ends: machine code and copies of `data` are never freed, so what
+        changes often belongs in `x`. The same program with equal data gives the same object.
+
+        Raises TypeError for another argument than a vector or for results that are not float64, TraceError where part of the program
+        calls Python.
+
+        >>> import numpy as np, tapegrad as tg
+        >>> gradient = tg.compile(tg.grad(lambda x: np.sum(x * x * x))).cfunc(np.zeros(2))
+        >>> gradient.signature
+        'int64_t f(int64_t n, const double *x, double *result0)'
+        >>> from ctypes import c_double
+        >>> x, out = (c_double * 2)(1.0, 2.0), (c_double * 2)()
+        >>> gradient.ctypes(2, x, out), list(out)
+        (0, [3.0, 12.0])
+        """
+        from .cfunctions import made
+
+        return made(self.programs, self._static(1 + len(data)), x, data, form)
 
     @property
     def latest(self) -> Program:
