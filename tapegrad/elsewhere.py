@@ -67,6 +67,10 @@ INSTEAD = {
     # PyTorch
     "load":            "write np.load(file); the state of an optimizer goes through state_dict() and load_state_dict()",
     "nn":              "there are no layers: write the model with NumPy's functions, and tg.Parameter",
+    "FloatTensor":     "write tg.tensor(data, dtype=np.float32)",
+    "DoubleTensor":    "write tg.tensor(data), whose numbers are float64 unless the data say otherwise",
+    "LongTensor":      "write tg.tensor(data, dtype=np.int64)",
+    "BoolTensor":      "write tg.tensor(data, dtype=bool)",
     "cuda":            "arrays live in main memory: there is no GPU",
     "device":          "arrays live in main memory: there is no GPU",
     "relu":            "write t.relu(), or np.maximum(t, 0), whose slope at 0 is a half",

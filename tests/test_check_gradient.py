@@ -581,3 +581,19 @@ def test_a_kink_of_the_slope_is_no_kink_of_the_function(name, method):
                 CURVED[name], np.zeros(3), gradient=np.full(3, off), method=method
             )
             assert wrong.verdict == "wrong", wrong
+
+
+def test_a_right_gradient_says_what_was_judged():
+    def told(f, *args, **settings):
+        check = tg.check_gradient(f, *args, **settings)
+        assert check.ok and check.explanation in str(check)
+        return check.explanation
+
+    assert told(lambda x: np.sin(x), 1.0) == "the one component was judged."
+    assert (
+        told(lambda x: np.sum(x**2), np.ones(3)) == "all 3 components were judged, each by itself."
+    )
+    assert told(lambda x: x[:2] * 2.0, np.ones(3)).endswith("(3 of the input by 2 of the output).")
+    assert "2 random directions stood for 3 components" in told(
+        lambda x: np.sum(x**2), np.ones(3), directions=2
+    )

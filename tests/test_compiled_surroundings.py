@@ -703,3 +703,23 @@ def test_the_table_is_in_the_guide():
         text = file.read()
     for what, becomes in surroundings.WAYS:
         assert f"| {what} | {becomes} |" in text
+
+
+def test_a_program_is_given_where_the_first_run_changes_what_it_reads():
+    kept = {"scale": 1.0}
+
+    def once(x):
+        y = x * kept["scale"]
+        kept["scale"] = 2.0
+        return y
+
+    compiled = tg.compile(once)
+    assert compiled.program(np.ones(2)) is compiled.program(np.ones(2))
+    np.testing.assert_array_equal(compiled(np.ones(2)), [2.0, 2.0])
+
+    def always(x):
+        kept["scale"] += 1.0
+        return x * kept["scale"]
+
+    with pytest.raises(tg.TraceError, match="changes what it reads"):
+        tg.compile(always).program(np.ones(2))

@@ -92,14 +92,15 @@ def check_gradient(
     `progress` reports to stderr.
 
     The verdict is "right", "badly scaled" (right, but beware), "noisy", "not smooth" or "wrong"; `.explanation` says what
-    the mistake looks like. Raises TypeError or ValueError, in words, for what cannot be checked at all.
+    the mistake looks like, or, of a right gradient, which components or how many random directions were judged. Raises TypeError or
+    ValueError, in words, for what cannot be checked at all.
 
     >>> import numpy as np, tapegrad as tg
     >>> check = tg.check_gradient(lambda x: np.sum(x**2), np.array([1.0, 2.0, 3.0]), gradient=lambda x: -2 * x)
     >>> check.verdict, check.explanation
     ('wrong', 'every component has the opposite sign: a sign error.')
-    >>> tg.check_gradient(lambda x: np.sum(x**2), np.array([1.0, 2.0])).assert_ok().verdict
-    'right'
+    >>> tg.check_gradient(lambda x: np.sum(x**2), np.array([1.0, 2.0])).assert_ok().explanation
+    'all 2 components were judged, each by itself.'
     """
     for name in others:
         said = f"check_gradient() got an unexpected keyword argument {name!r}"
@@ -689,11 +690,12 @@ class _Check:
             self.notes.append(told)
         if any(np.asarray(a).dtype in (np.float32, np.float16) for a in _float_leaves(subject)):
             self.notes.append("the point is given in single precision; it was checked in float64.")
-        if taylor and subject.x.size > 1 and verdict in (RIGHT, SCALED):
-            self.notes.append(
-                f"{len(taylor)} random directions stood for {subject.x.size} components: a wrong component is seen if its mistake "
-                f"is more than about {self.tolerance:.0e} of the slope along a direction."
-            )
+        if verdict in (RIGHT, SCALED):
+            judged = self._judged(len(components), len(taylor))
+            if explanation:
+                self.notes.append(judged)
+            else:
+                explanation = judged
         shown = "richardson" if method == "auto" or (method == "complex" and self.notes) else method
         if taylor and method != "taylor":
             shown += f" along {len(taylor)} random directions"
@@ -712,6 +714,19 @@ class _Check:
             digits=-float(np.log10(self.tolerance)),
             probes=probes,
         )
+
+    def _judged(self, slopes: int, directions: int) -> str:
+        """What a check that found no mistake has looked at: `slopes` components, or as many random `directions`."""
+        size, outputs = self.subject.x.size, self.subject.y.size
+        if directions and size > 1:
+            return (
+                f"{directions} random direction{'s' * (directions > 1)} stood for {size} components: a wrong component is seen if its "
+                f"mistake is more than about {self.tolerance:.0e} of the slope along a direction."
+            )
+        if slopes == 1:
+            return "the one component was judged."
+        of = f" ({size} of the input by {outputs} of the output)" if outputs > 1 else ""
+        return f"all {slopes} components were judged, each by itself{of}."
 
     def _diagnose(self, components: list[Component]) -> str:
         """The mistake of the wrong components: of one leaf if all are there, else of the whole."""

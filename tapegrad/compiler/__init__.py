@@ -135,11 +135,16 @@ class Compiled(Generic[P, R]):
         return self if instance is None else functools.partial(self, instance)
 
     def program(self, *args: Any, **kwargs: Any) -> Program:
-        """The program for these arguments, traced if there is none yet."""
-        call = taken_apart(args, kwargs, self._static(len(args)), self.programs.compares)
-        if not self.programs.fitting(call):
+        """The program for these arguments, traced if there is none yet.
+
+        The function is run once more where its first run changed what it reads beside its arguments, since no program is kept of
+        such a run. Raises TraceError where it changes that each time.
+        """
+        while True:
+            call = taken_apart(args, kwargs, self._static(len(args)), self.programs.compares)
+            if known := self.programs.fitting(call):
+                return known[0]
             self.programs.trace(call)
-        return self.programs.fitting(call)[0]
 
     def cfunc(self, x: Any, /, *data: Any, form: str = "status") -> CFunction:
         """A C function of a vector: the program for `x` (a vector) and `data`, at an address that other compiled code can call.
