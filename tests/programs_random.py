@@ -62,6 +62,10 @@ class _Complex:
         return np.full(shape, np.nan, complex)
 
 
+def floats(a):
+    return isinstance(a, np.ndarray) and a.dtype.kind == "f"
+
+
 def direction(a):
     return np.cos(np.arange(a.size)).reshape(a.shape)
 
@@ -78,8 +82,8 @@ def slopes(text, args):
     found = []
     out = np.nan
     for i, a in enumerate(args):
-        if isinstance(a, np.ndarray):
-            at = [b.astype(complex) if isinstance(b, np.ndarray) else b for b in args]
+        if floats(a):
+            at = [b.astype(complex) if floats(b) else b for b in args]
             at[i] += 1e-30j * direction(a)
             out = plain(*at)
             found.append(np.imag(out) / 1e-30)
@@ -88,6 +92,8 @@ def slopes(text, args):
 
 class Author:
     """Writes one program; sizes are at least 5."""
+
+    parameters = "x, y, m, T"
 
     def __init__(self, seed):
         self.random = random.Random(seed)
@@ -205,7 +211,7 @@ class Author:
             if depth and kind < 0.55:
                 v = "ijk"[len(loops)]
                 last = loops[-1] if loops else "1"
-                lo, hi = self.one(("1", "n - 1"), ("1", "n - 1"), (last, "n - 1"), ("1", last))
+                lo, hi = self.ends(last)
                 self.lines.append(
                     f"{pad}for {v} in range({lo}, {hi}):"
                     if self.random.random() < 0.7
@@ -217,10 +223,14 @@ class Author:
             else:
                 self.scalars(loops, pad)
 
+    def ends(self, last):
+        """The bounds of a loop within one whose variable is `last`."""
+        return self.one(("1", "n - 1"), ("1", "n - 1"), (last, "n - 1"), ("1", last))
+
     def text(self):
         timed = self.random.random() < 0.5
         self.body([], "        " if timed else "    ", 2)
-        head = "def f(x, y, m, T):\n    n = x.shape[0]\n    z = x * y\n    s = x[0]\n"
+        head = f"def f({self.parameters}):\n    n = x.shape[0]\n    z = x * y\n    s = x[0]\n"
         turns = "    for turn in range(T):\n" if timed else ""
         return (
             head
@@ -230,6 +240,31 @@ class Author:
         )
 
 
+class Indexed(Author):
+    """Indices and bounds of loops are read from arrays, too: `k` is in no order and has ties, `p` grows, as the starts of rows do."""
+
+    parameters = "x, y, m, T, k, p"
+
+    def index(self, loops):
+        if loops and self.random.random() < 0.4:
+            place = self.one(*loops)
+            place = self.one(place, place + " - 1", f"k[{place}]")
+            return self.one(f"k[{place}]", f"k[{place}] - 1", f"n - k[{place}] - 1")
+        return super().index(loops)
+
+    def ends(self, last):
+        if self.random.random() < 0.4:
+            return self.one((f"p[{last}]", f"p[{last} + 1]"), ("1", f"k[{last}]"))
+        return super().ends(last)
+
+
 def arguments(seed):
     r, n = np.random.default_rng(seed), 5 + seed % 3
     return [r.uniform(0.5, 1.5, n), r.uniform(-1, 1, n), r.uniform(-1, 1, (n, n)), 2]
+
+
+def indices(seed, n):
+    """The arrays that `Indexed` programs read indices from."""
+    r, dtype = np.random.default_rng(seed), (np.int64, np.int32)[seed % 2]
+    k, p = r.integers(1, n - 1, (2, n))
+    return [k.astype(dtype), np.sort(p).astype(dtype)]

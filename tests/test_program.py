@@ -90,7 +90,7 @@ def arguments(n):
 def engine(text, args):
     """What the form has for a text, and no other engine."""
     function = tg.njit(mode="form")(programs.defined(text))
-    places = tuple(i for i, a in enumerate(args) if isinstance(a, np.ndarray))
+    places = tuple(i for i, a in enumerate(args) if programs.floats(a))
     return function.variant(tuple(args)).derived(places)
 
 
@@ -104,7 +104,7 @@ def fault(derived, text, args):
     assert derived._other is None, "the form handed over to the generated adjoint"
     if not np.isclose(found, value, rtol=1e-9, atol=1e-11):
         return f"value {found} is {value}"
-    arrays = [a for a in args if isinstance(a, np.ndarray)]
+    arrays = [a for a in args if programs.floats(a)]
     for g, a, slope in zip(gradients, arrays, along, strict=True):
         mine = np.sum(g * programs.direction(a))
         if not np.isclose(mine, slope, rtol=1e-8, atol=1e-10 * max(1, np.abs(g).max())):
@@ -130,9 +130,11 @@ def without(seed):
     return [name for name in PASSES if seed % 2 and chance.random() < 0.3]
 
 
-def told(seed):
+def told(seed, author=programs.Author):
     """What is wrong with one random program."""
-    text, args = programs.Author(seed).text(), programs.arguments(seed)
+    text, args = author(seed).text(), programs.arguments(seed)
+    if author is programs.Indexed:
+        args += programs.indices(seed, args[0].size)
     left = without(seed)
     with mock.patch.object(formed, "prepared", lambda p: compiling.prepared(p, left)):
         found = fault(engine(text, args), text, args)
@@ -142,6 +144,30 @@ def told(seed):
 @pytest.mark.parametrize("seed", range(12))
 def test_random_programs(seed):
     assert not told(seed)
+
+
+def judged(seed):
+    """The same of a program with indices that are read from arrays; None where it lies outside, or its indices go to the other engine."""
+    with mock.patch.object(formed.ByForm, "other", property(lambda _: _handed_over())):
+        try:
+            return told(seed, programs.Indexed)
+        except (NotDifferentiable, HandedOver):
+            return None
+
+
+class HandedOver(Exception):
+    pass
+
+
+def _handed_over():
+    raise HandedOver
+
+
+@pytest.mark.parametrize("first", range(0, 16, 8))
+def test_random_programs_with_indices_read_from_arrays(first):
+    found = [judged(seed) for seed in range(first, first + 8)]
+    assert not any(found), found
+    assert found.count("") >= 2
 
 
 def never(*_, **__):
@@ -581,3 +607,123 @@ def test_it_prints_as_the_statements_it_is_made_of():
     wanted = r"y\[(i\.\d+) \+ 1\] = \(y\[\1\] \* 3\)  for \1 in 0 \.\. n1 - 1\n"
     assert re.search(wanted, native.adjoint_source)
     assert native.explain().startswith("engine: form")
+
+
+def added_at(x, w, at):
+    y = np.zeros(x.size)
+    for i in range(at.size):
+        y[at[i]] += x[at[i]] * x[i] * w[i]
+    return np.sum(y * y)
+
+
+def written_at(x, w, at):
+    y = x.copy()
+    for i in range(at.size):
+        y[at[i]] = y[at[i]] * y[i] * w[i]
+    return np.sum(y * y)
+
+
+def sparse_product(data, x, starts, columns):
+    y = np.zeros(starts.size - 1)
+    for i in range(starts.size - 1):
+        for k in range(starts[i], starts[i + 1]):
+            y[i] += data[k] * x[columns[k]]
+    return np.sum(y * y)
+
+
+def indexed(kind):
+    """Functions with indices that are read from arrays, and arguments: ties, a row of no entries."""
+    rng = np.random.default_rng(0)
+    x, w = rng.uniform(0.5, 1.5, (2, 7))
+    starts = np.cumsum([0, 2, 0, 3, 1, 0, 4, 1]).astype(kind)
+    at, columns = (rng.integers(0, 7, count).astype(kind) for count in (7, 11))
+    product = rng.normal(size=11), x, starts, columns
+    return [(added_at, (x, w, at)), (written_at, (x, w, at)), (sparse_product, product)]
+
+
+def apart(f, args):
+    """How far the gradient is from complex steps."""
+    _, found = tg.value_and_grad(tg.njit(mode="form")(f), (0, 1))(*args)
+    worst = 0.0
+    for place in (0, 1):
+        for k in range(args[place].size):
+            moved = [a + 0j if a.dtype == float else a for a in args]
+            moved[place][k] += 1e-30j
+            with mock.patch.object(np, "zeros", lambda n, real=np.zeros: real(n, complex)):
+                worst = max(worst, abs(f(*moved).imag / 1e-30 - found[place][k]))
+    return worst
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.int32])
+def test_indices_read_from_arrays(kind, monkeypatch):
+    def refused(_):
+        raise AssertionError("the call went to the generated adjoint")
+
+    monkeypatch.setattr(formed.ByForm, "other", property(refused))
+    for f, args in indexed(kind):
+        assert apart(f, args) < 1e-11, f.__name__
+    f, (x, w, at) = indexed(kind)[0]
+    assert apart(f, (x, w, at[:0])) == 0.0
+
+
+@pytest.mark.parametrize("beyond", [-1, 7])
+def test_indices_read_from_arrays_that_do_not_fit_go_to_the_other_engine(beyond):
+    f, (x, w, at) = indexed(np.int64)[0]
+    gradient = tg.value_and_grad(tg.njit(mode="form")(f), (0, 1))
+    at[3] = beyond
+    asked = []
+
+    class Asked(Exception):
+        pass
+
+    def other(_):
+        asked.append(beyond)
+        raise Asked
+
+    with mock.patch.object(formed.ByForm, "other", property(other)), pytest.raises(Asked):
+        gradient(x, w, at)
+    assert asked == [beyond]
+
+
+def hoisted(x, w, at):
+    s = 0.0
+    for i in range(x.size):
+        for k in range(i, at.size):
+            s += x[at[i]] * w[k] * x[k]
+    return s
+
+
+def turned(m, w, starts):
+    s = 0.0
+    for j in range(m.shape[0]):
+        for o in range(j, starts.size - 1):
+            for i in range(starts[j], starts[j + 1]):
+                s += m[i, o] * m[i, o] * w[o]
+    return s
+
+
+@pytest.mark.parametrize("f", [hoisted, turned])
+def test_indices_that_a_loop_without_turns_would_read_are_not_read(f):
+    """They are behind the end of their array: what moves out of such a loop must exist without it."""
+    r, at = np.random.default_rng(0), np.array([0, 2, 4])
+    x = r.random(5) if f is hoisted else r.random((5, 5))
+    with checking.checked():
+        mine, theirs = (
+            tg.value_and_grad(one(f, mode), (0, 1))(x, np.arange(5.0), at)
+            for mode in ("form", "adjoint")
+        )
+        with mock.patch.object(order.Order, "exists", lambda *_: True):
+            with pytest.raises(CheckedAccessError):
+                tg.grad(one(f))(x, np.arange(5.0), at)
+    assert np.isclose(mine[0], theirs[0])
+    for p, q in zip(mine[1], theirs[1], strict=True):
+        assert np.allclose(p, q)
+
+
+def test_faults_with_indices_read_from_arrays_are_found():
+    f, args = indexed(np.int64)[1]
+    real = compiling.gradient
+    with mock.patch.object(compiling, "gradient", lambda p, w, s, keep=True: real(p, w, s, False)):
+        assert apart(f, args) > 1e-3
+    with mock.patch.object(order.Order, "meet", lambda *_, **__: False):
+        assert apart(f, args) > 1e-3

@@ -21,11 +21,11 @@ from numba.core import types
 
 from .. import checking
 from ..compiler import jit
-from ..program.affine import ONE, Affine, affine
+from ..program.affine import ONE, Affine, affine, whole
 from ..program.arrays import Outside
 from ..program.compiling import differentiated, prepared
 from ..program.derivative import active
-from ..program.form import Loop, Program, sites
+from ..program.form import Loop, Program, buffers, sites
 from ..program.grouping import without_dead
 from ..program.partials import Formless
 from ..program.running import DONE, NAN, UNFIT, Argument, Compiled
@@ -275,6 +275,8 @@ class _Program:
         found = of._read([None if p is None else _shape(p) for p in key])
         self.mathematics = of._differentiated(found)
         self.ready = prepared(self.mathematics)
+        if not all(whole(n) for b in buffers(self.ready.program) for n in b.extents):
+            raise Outside("A part of an array, whose length is read from another, needs memory.")
         inputs = {b.name: b for b in self.mathematics.inputs}
         self.given = []
         for p in of.typed.program.params:

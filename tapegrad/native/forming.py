@@ -19,7 +19,7 @@ from typing import Any
 from numba.core import types
 
 from ..program import form
-from ..program.affine import ONE, Affine, affine
+from ..program.affine import ONE, Affine, affine, whole
 from ..program.arrays import (
     Array,
     Builder,
@@ -28,7 +28,7 @@ from ..program.arrays import (
     of_buffer,
     of_number,
 )
-from ..program.expressions import B1, F4, F8, Expr, cast, is_dear, load, node, nodes, number
+from ..program.expressions import B1, F4, F8, WHOLE, Expr, cast, is_dear, load, node, nodes, number
 from ..program.form import Access, Buffer, Program, Range, Store
 from .formulas import Formulas, comparison, dtype_of
 from .tree import TEMP, If, Loop, Node, Op, Operand, Seg, entering, operations, read_counts
@@ -121,7 +121,9 @@ class _Reader(Formulas):
             self.env[p.name] = b.size(p.name)
             return
         dtype = dtype_of(p.kind.dtype if isinstance(p.kind, types.Array) else p.kind)
-        if dtype not in (F8, F4) or p.shape == () or (p.shape is None and dtype == F4):
+        if isinstance(p.kind, types.Array):
+            dtype = {types.int64: "i8", types.int32: "i4"}.get(p.kind.dtype, dtype)
+        if dtype not in (F8, F4, *WHOLE) or p.shape == () or (p.shape is None and dtype == F4):
             return  # nothing may read it
         for n in p.shape or ():
             for name in n.names():
@@ -195,6 +197,8 @@ class _Reader(Formulas):
         if claims is None or self.cuts == CUTS or self._proved(test) or self._proved(test, False):
             return
         d, path = claims[0], self.builder.path
+        if not whole(d):
+            return
         level = next((k for k in reversed(range(len(path))) if d[path[k].var]), None)
         if level is None:
             return
@@ -526,7 +530,10 @@ class _Reader(Formulas):
         base = self._value(op.args[0])
         view = self._indexed(base, op)
         name = op.out[0]
-        if view.shape:
+        if base.dtype in WHOLE and not view.shape:
+            (at,) = view.number().args  # the number that stands in affine ones
+            self.env[name] = at
+        elif view.shape:
             if self.assigned.get(name, 0) > 1:
                 raise Outside(f"{name} is several views")
             self.env[name] = view
@@ -540,6 +547,8 @@ class _Reader(Formulas):
         value = self._value(op.args[1])
         if base.access is None:
             raise Outside("a store into what is no memory")
+        if base.dtype in WHOLE:
+            raise Outside("a store into an array of whole numbers")
         target = self._indexed(base, op)
         (b,) = base.reads
         given = op.args[1]

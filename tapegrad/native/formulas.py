@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numba.core import types
 
-from ..program.affine import ONE, Affine, affine
+from ..program.affine import ONE, Affine, affine, whole
 from ..program.arrays import Array, Builder, Index, Outside, of_number, remapped
 from ..program.expressions import B1, F4, F8, Expr, cast, const, node, number
 from ..program.partials import declared
@@ -129,6 +129,8 @@ class Formulas:
                 first, extent = self.builder.sliced(n, lo, hi, step, "a slice")
                 picks.append((len(shape), step, first))
                 shape.append(extent)
+            elif self._gathers(p, names):
+                raise Outside("an index that is an array")
             else:
                 i = self.builder.position(self._integer(p, names), n, "an index")
                 picks.append((None, 0, i))
@@ -138,6 +140,11 @@ class Formulas:
 
         return remapped(base, tuple(shape), to)
 
+    def _gathers(self, e: ast.expr, names: dict[str, Operand]) -> bool:
+        name = names.get(e.id) if isinstance(e, ast.Name) else None
+        found = self.env.get(name) if isinstance(name, str) else None
+        return isinstance(found, Array) and bool(found.shape)
+
     def _integer(self, e: ast.expr, names: dict[str, Operand]) -> Affine:
         """The affine integer that the text of an index computes."""
         if isinstance(e, ast.Constant) and type(e.value) is int:
@@ -146,6 +153,10 @@ class Formulas:
             return self._whole(names[e.id])
         if isinstance(e, ast.UnaryOp) and isinstance(e.op, ast.USub):
             return self._integer(e.operand, names) * -1
+        if isinstance(e, ast.Subscript):
+            found = self._operand(e, names)
+            if not found.shape and found.number().op == "number":
+                return found.number().args[0]  # type: ignore[no-any-return]
         if isinstance(e, ast.BinOp):
             return _arithmetic(
                 type(e.op), self._integer(e.left, names), self._integer(e.right, names)
@@ -325,6 +336,8 @@ class Formulas:
         """`a // b` or `a % b` of whole numbers, as floats: exact up to 2**53."""
         if a.shape or b.shape or not (_is_whole(a.number()) and _is_whole(b.number())):
             raise Outside("a quotient or remainder of what are no whole numbers")
+        if not all(whole(n) for n in map(_exact, (a.number(), b.number())) if n is not None):
+            raise Outside("a quotient or remainder of whole numbers that are read from arrays")
         divisor = _exact(b.number())
         if divisor is None or not (divisor.terms or divisor.const):
             raise Outside("a quotient of whole numbers by what may be 0")
@@ -477,7 +490,10 @@ def _arithmetic(word: Any, a: Affine, b: Affine) -> Affine:
 
 def _product(a: Any, b: Any) -> Any:
     """The product of whole numbers; where it is not affine, as a float, exact up to 2**53."""
-    if isinstance(a, Affine) and isinstance(b, Affine) and not (a.terms and b.terms):
-        return _arithmetic(ast.Mult, a, b)
+    if isinstance(a, Affine) and isinstance(b, Affine):
+        if not (a.terms and b.terms):
+            return _arithmetic(ast.Mult, a, b)
+        if not (whole(a) and whole(b)):
+            raise Outside("a product of whole numbers that are read from arrays")
     given = [number(x) if isinstance(x, Affine) else x.number() for x in (a, b)]
     return of_number(node("multiply", *given))

@@ -49,6 +49,14 @@ proved like any other. Else the condition is a truth value in memory and each st
 parallel. Both sides are computed: where a branch in a loop has arrays, loops, elementary functions or many operations, another engine has
 the function, which jumps (`native.formed.is_worthwhile`).
 
+*An index that is read from an array is a name.* `x[at[i]]` has the affine index `at[i]`, one name (`affine.Element`) bounded by two others,
+the least and the greatest number of `at`, which a call finds beforehand where an assumption has them. So index arithmetic, bounds of
+loops (`for k in range(starts[i], starts[i + 1])`) and all proofs about affine indices hold as they are; two such names are equal where
+their indices are, else order says "perhaps": sums into `y[at[i]]` stay in their order, `=` into it saves each element that it overwrites.
+Nothing writes to an array of whole numbers. What hoists such a name out of a loop proves first that the name exists without the loop
+(`Order.exists`). Outside are arrays as indices (`x[at]`), residuals of a loop whose length is read from an array, numbers of other
+dtypes than int64 and int32. A call with an index below zero goes to the other engine.
+
 Not yet in the form, each tried against it:
 
 - `while` and loops that are left early: a loop whose range has the bound "until the condition", with a counter that the forward sweep
@@ -61,9 +69,9 @@ Not yet in the form, each tried against it:
 - calls (BLAS, LAPACK, FFT, SciPy's functions, rules of users): a statement whose stores are replaced by a callee with the regions
   it reads and writes; order needs nothing else, the derivative is the callee's rule, built from statements and calls. Matrix
   products stay outside until then: loops would be slower than BLAS.
-- index arrays: an access whose index has a term that is a load. Order answers "perhaps" for that dimension, sums into it commute
-  unless told otherwise, `=` into it saves every element that it overwrites. `Access.index` becomes a tuple of affine or loaded
-  indices; affine ones keep all proofs.
+- residuals of a loop whose length is read from an array (a product kept for each entry of a sparse row): where the loop's bounds are
+  neighbours in one array, the residual has one element for each number between the least and the greatest of it, not one for each row
+  and each of these, once a call has seen that the numbers do not fall.
 - forward mode: the tangent of a statement is a statement over the same axes with the tangents' stores beside the values'; nothing is
   kept, nothing turned round. It shares `partials`; `cotangents` gets a sibling that goes upwards.
 - second order: the gradient is a program of statements, so forward mode of it is the Hessian's product. Reverse of reverse

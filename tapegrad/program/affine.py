@@ -1,15 +1,18 @@
-"""Affine integers: a constant plus whole multiples of loop variables and sizes.
+"""Affine integers: a constant plus whole multiples of loop variables, sizes and elements.
 
 Bounds of loops, extents of buffers and indices of accesses are affine, so that every question about them is one of linear
-inequalities (`order`).
+inequalities (`order`). A whole number that is read from an array stands in an affine one as a name of its own (`Element`), which knows
+its place and what bounds it.
 
-Invariant: `terms` is sorted by name and has no zero coefficient, so equal numbers are equal objects of the dataclass.
+Invariant: `terms` is sorted by name and has no zero coefficient, so equal numbers are equal objects of the dataclass. An element has
+one value for each value of the names in its index, wherever in the program it stands.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,17 +52,35 @@ class Affine:
         return 0
 
     def names(self) -> set[str]:
-        return {name for name, _ in self.terms}
+        """Every name that its value depends on; of an element these are the names in its index."""
+        found: set[str] = set()
+        for name, _ in self.terms:
+            found |= name.names() if isinstance(name, Element) else {name}
+        return found
+
+    def elements(self) -> Iterator[Element]:
+        """Its elements, and those in their indices."""
+        for name, _ in self.terms:
+            if isinstance(name, Element):
+                yield name
+                for a in name.args:
+                    yield from a.elements()
+
+    def moves(self, var: str) -> int | None:
+        """By how much it moves with a name; None where an element does so by more or less."""
+        return None if any(var in e.names() for e in self.elements()) else self[var]
 
     def replaced(self, values: Mapping[str, Affine]) -> Affine:
         """With numbers in the place of some names."""
-        if not any(name in values for name, _ in self.terms):
+        if not any(name in values or isinstance(name, Element) for name, _ in self.terms):
             return self
         total: dict[str, int] = {}
         const = self.const
         for name, c in self.terms:
             value = values.get(name)
             if value is None:
+                if isinstance(name, Element):
+                    name = name.replaced(values)
                 total[name] = total.get(name, 0) + c
                 continue
             const += value.const * c
@@ -75,6 +96,70 @@ class Affine:
         parts = [n if c == 1 else f"{c}*{n}" for n, c in self.terms]
         whole = " + ".join(parts + ([str(self.const)] if self.const or not parts else []))
         return whole.replace("+ -", "- ").replace("1*", "")
+
+
+class Element(str):
+    """The number at index `args` of `of`, a buffer of whole numbers to which nothing writes, as a name: equal where both are equal.
+
+    `least` and `most`, names too, bound every number of the buffer. The buffer's own name stands first in it, so that the order of terms
+    is the same in every process.
+    """
+
+    of: Any
+    args: tuple[Affine, ...]
+    least: Affine
+    most: Affine
+
+    def __new__(cls, of: Any, args: tuple[Affine, ...]) -> Element:
+        self = super().__new__(cls, f"{of.name};{id(of)}({'; '.join(map(_spelled, args))})")
+        self.of, self.args = of, args
+        self.least, self.most = (affine(Extreme(of, most)) for most in (False, True))
+        return self
+
+    def names(self) -> set[str]:
+        return {name for a in self.args for name in a.names()}
+
+    def replaced(self, values: Mapping[str, Affine]) -> Element:
+        new = tuple(a.replaced(values) for a in self.args)
+        same = all(a is b for a, b in zip(new, self.args, strict=True))
+        return self if same else Element(self.of, new)
+
+    def facts(self) -> Iterator[Affine]:
+        """What is known of it where it exists: each is at least 0."""
+        e = affine(self)
+        yield e - self.least
+        yield self.most - e
+
+    def claims(self) -> Iterator[Affine]:
+        """It exists where each of these is at least 0."""
+        for i, n in zip(self.args, self.of.extents, strict=True):
+            yield i
+            yield n - i - 1
+
+    def __str__(self) -> str:
+        return f"{self.of.name}[{', '.join(map(str, self.args))}]"
+
+    def __format__(self, spec: str) -> str:
+        return str(self)
+
+
+class Extreme(str):
+    """The least or the greatest number in a buffer of whole numbers, as a name; of an empty one it is 0, and bounds nothing.
+
+    A call finds it where an assumption of the program has it.
+    """
+
+    of: Any
+    most: bool
+
+    def __new__(cls, of: Any, most: bool) -> Extreme:
+        self = super().__new__(cls, f"{'max' if most else 'min'}({of.name})")
+        self.of, self.most = of, most
+        return self
+
+
+def _spelled(a: Affine) -> str:
+    return f"{a.const}" + "".join(f"{c:+}{str.__str__(n)}" for n, c in a.terms)
 
 
 def _made(terms: tuple[tuple[str, int], ...], const: int) -> Affine:
@@ -100,6 +185,11 @@ def affine(x: Affine | int | str) -> Affine:
     if isinstance(x, Affine):
         return x
     return _made(((x, 1),), 0) if isinstance(x, str) else _made((), x)
+
+
+def whole(e: Affine) -> bool:
+    """Whether it has no elements, so that it is known once sizes and loop variables are."""
+    return not any(isinstance(name, Element) for name, _ in e.terms)
 
 
 ZERO, ONE = affine(0), affine(1)

@@ -17,8 +17,8 @@ from functools import reduce
 from itertools import takewhile
 from typing import Any
 
-from .affine import ONE, ZERO, Affine, affine
-from .expressions import B1, F8, Expr, cast, const, load, node
+from .affine import ONE, ZERO, Affine, Element, Extreme, affine, whole
+from .expressions import B1, F8, WHOLE, Expr, cast, const, load, node, number
 from .form import Access, Buffer, Loop, Names, Program, Range, Statement, Store, over, sites
 from .order import Order
 
@@ -59,6 +59,10 @@ def of_buffer(b: Buffer) -> Array:
 
 
 def viewed(shape: Index, access: Callable[[Index], Access], b: Buffer) -> Array:
+    if b.dtype in WHOLE:
+        return Array(
+            shape, lambda index: number(affine(Element(b, access(index).index))), b.dtype, access
+        )
     return Array(shape, lambda index: load(access(index)), b.dtype, access, frozenset((b,)))
 
 
@@ -70,12 +74,28 @@ def remapped(a: Array, shape: Index, to: Callable[[Index], Index]) -> Array:
 
 
 def _least(e: Affine, path: tuple[Range, ...]) -> Affine:
-    """What an affine integer is at least in these loops, in terms of sizes."""
+    """What an affine integer is at least in these loops, in terms of sizes and of extremes of arrays."""
+    e = _bounded(e)
     for r in reversed(path):
         c = e[r.var]
         if c:
-            e = e.replaced({r.var: r.lo if c > 0 else r.hi - 1})
+            e = _bounded(e.replaced({r.var: r.lo if c > 0 else r.hi - 1}))
     return e
+
+
+def _bounded(e: Affine) -> Affine:
+    """What an affine integer is at least, without elements."""
+    ends: dict[str, Affine] = {
+        n: n.least if c > 0 else n.most for n, c in e.terms if isinstance(n, Element)
+    }
+    return e.replaced(ends)
+
+
+def _spread(e: Affine) -> bool:
+    """Whether e >= 0 asks that the least number of an array be as large as its greatest, so that hardly a call would fulfil it."""
+    ends = {(n.of, n.most): c for n, c in e.terms if isinstance(n, Extreme)}
+    one = any(c > 0 and not most and ends.get((b, True), 0) < 0 for (b, most), c in ends.items())
+    return one and e.const <= 0 and len(ends) == len(e.terms)
 
 
 class Builder:
@@ -129,6 +149,8 @@ class Builder:
         e = _least(claim, self.path)
         if not e.terms and e.const < 0:
             raise Outside(f"{what} is out of bounds for some turn")
+        if _spread(e):
+            raise Outside(f"{what} holds only where all numbers of an array are one")
         if e.terms:
             self.assumptions.append(e)
             self._order = None
@@ -235,6 +257,10 @@ class Builder:
             self.guards.pop()
 
     def buffer(self, stem: str, shape: Index, dtype: str, role: str = "temporary") -> Buffer:
+        if not all(map(whole, shape)):
+            raise Outside(f"the length of {stem} is read from an array")
+        if dtype in WHOLE and role != "input":
+            raise Outside("a new array of whole numbers")
         b = Buffer(self.names(stem), shape, dtype, role)
         self.born[b] = tuple(self.guards)
         return b

@@ -22,6 +22,9 @@ from .form import Access
 F8, F4, B1 = "f8", "f4", "b1"
 """dtypes: float64, float32, truth values (bytes in memory)."""
 
+WHOLE = {"i8": 8, "i4": 4}
+"""Bytes of whole numbers, which stand in affine integers only (`affine.element`): no formula is of them."""
+
 TESTS = frozenset(
     "less less_equal greater greater_equal equal not_equal isnan isinf isfinite logical_and logical_or logical_not".split()
 )

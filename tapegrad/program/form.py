@@ -60,7 +60,7 @@ class Access:
         return Access(self.buffer, tuple(i.replaced(values) for i in self.index))
 
     def names(self) -> set[str]:
-        return {name for i in self.index for name, _ in i.terms}
+        return {name for i in self.index for name in i.names()}
 
     def __str__(self) -> str:
         return self.buffer.name + (f"[{', '.join(map(str, self.index))}]" if self.index else "")

@@ -4,7 +4,9 @@
 
 It decides whether a statement needs a temporary, whether the reverse sweep must keep a value, whether loops may be joined, cut,
 turned round, run in any order. "No" is a proof: Fourier and Motzkin's elimination over the bounds of loops, what is known of
-sizes, and the equality of the indices finds that no integers fulfil them. Anything else is "perhaps", which counts as yes.
+sizes, and the equality of the indices finds that no integers fulfil them. Anything else is "perhaps", which counts as yes. An element
+that an index has (`affine.Element`) is a number of its own within its bounds: two of one buffer are the same where their indices are
+the same text; where loops of other names have the same numbers, that is not seen, and the answer is "perhaps".
 
 Data: a system is rows of whole numbers, one column a variable and the constant last; a row means "at least 0". Rows are divided by
 the common factor of their coefficients and the constant rounded down, which holds for integers.
@@ -12,11 +14,12 @@ the common factor of their coefficients and the constant rounded down, which hol
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
 from math import gcd
 from typing import Any
 
-from .affine import Affine, affine
+from .affine import Affine, Element, affine
 from .form import Range, Site
 
 LIMIT = 120
@@ -110,15 +113,32 @@ def _tightened(rows: list[Row]) -> dict[Row, int] | None:
 
 
 @lru_cache(maxsize=20_000)
-def _bounds(ranges: tuple[Range, ...], suffix: str) -> tuple[list[Affine], dict[str, Affine]]:
-    """What holds of an iteration's variables, renamed by a suffix, and the renaming."""
-    values: dict[str, Affine] = {}
+def _bounds(
+    ranges: tuple[Range, ...], suffix: str, common: int = 0
+) -> tuple[list[Affine], dict[str, Affine]]:
+    """What holds of an iteration's variables, renamed by a suffix, and the renaming.
+
+    The iteration of the first `common` loops is that of another access, of which the same is known already.
+    """
+    values: dict[str, Affine] = {r.var: affine(r.var + "'") for r in ranges[:common]}
     found = []
-    for r in ranges:
+    for r in ranges[common:]:
         lo, hi = r.lo.replaced(values), r.hi.replaced(values)
         v = values[r.var] = affine(r.var + suffix)
         found += [v - lo, hi - v - 1]
     return found, values
+
+
+def _with_elements(rows: Iterable[Affine], least: list[Affine]) -> list[Affine]:
+    """Inequalities, and what is known of the elements in them and in other rows."""
+    known: set[Element] = set()
+    rows, least = [*rows, *least], list(least)
+    while rows:
+        new = {e for a in rows for e in a.elements()} - known
+        known |= new
+        rows = [fact for e in new for fact in e.facts()]
+        least += rows
+    return least
 
 
 def shared(a: Site, b: Site) -> int:
@@ -166,25 +186,34 @@ class Order:
         for i, j in zip(a.access.index, b.access.index, strict=True):
             if i.const != j.const and not i.terms and not j.terms:
                 return False
+        common = 0
+        while common < equal and a.path[common] is b.path[common]:
+            common += 1
         below_a, names_a = _bounds((*a.path, *a.axes), "'")
-        below_b, names_b = _bounds((*b.path, *b.axes), "''")
+        below_b, names_b = _bounds((*b.path, *b.axes), "''", common)
         same = [
             i.replaced(names_a) - j.replaced(names_b)
             for i, j in zip(a.access.index, b.access.index, strict=True)
         ]
-        for p, q in zip(a.path[:equal], b.path[:equal], strict=True):
+        for p, q in zip(a.path[common:equal], b.path[common:equal], strict=True):
             same.append(names_a[p.var] - names_b[q.var])
         least = [*self.known, *below_a, *below_b]
         following = zip(a.path[equal:], b.path[equal:], steps, strict=False)
         for p, q, step in following:
             if step:
                 least.append((names_b[q.var] - names_a[p.var]) * step - 1)
-        return feasible(tuple(same), tuple(least))
+        return feasible(tuple(same), tuple(_with_elements(same, least)))
+
+    def exists(self, e: Affine, ranges: tuple[Range, ...]) -> bool:
+        """Whether an affine integer can be computed in every iteration of these loops, whether or not a loop within runs."""
+        claims = dict.fromkeys(claim for n in e.elements() for claim in n.claims())
+        return all(self.proves(claim, ranges) for claim in claims)
 
     def proves(self, claim: Affine, ranges: tuple[Range, ...] = ()) -> bool:
         """Whether claim >= 0 in every iteration of these loops."""
         below, names = _bounds(ranges, "'")
-        return not feasible((), (*self.known, *below, claim.replaced(names) * -1 - 1))
+        least = [*self.known, *below, claim.replaced(names) * -1 - 1]
+        return not feasible((), tuple(_with_elements((), least)))
 
 
 def _moves_on(a: Site, b: Site, level: int) -> bool:
@@ -193,4 +222,4 @@ def _moves_on(a: Site, b: Site, level: int) -> bool:
         return False
     within = {r.var for r in (*a.path[level + 1 :], *a.axes, *b.axes)}
     var = a.path[level].var
-    return any(i[var] and not within & i.names() for i in a.access.index)
+    return any(i.moves(var) and not within & i.names() for i in a.access.index)

@@ -18,10 +18,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from .affine import ZERO, Affine
+from .affine import ZERO, Affine, whole
 from .expressions import TESTS, Expr, load, nodes, rewritten
 from .form import AFTER, Access, Buffer, Program, Range, Site, Store, sites
 from .order import Order
+from .partials import Formless
 
 
 @dataclass(eq=False)
@@ -221,6 +222,8 @@ def box(ranges: Iterable[Range]) -> tuple[tuple[Affine, ...], tuple[Affine, ...]
     extents, index = [], []
     for r in ranges:
         lo, hi = _extreme(r.lo, low, high), _extreme(r.hi, high, low)
+        if not (whole(lo) and whole(hi)):
+            raise Formless("Values are kept of a loop whose length is read from an array.")
         low[r.var], high[r.var] = lo, hi - 1
         extents.append(hi - lo)
         index.append(r.at - lo)

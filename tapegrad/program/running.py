@@ -18,7 +18,7 @@ import numpy as np
 from .. import checking
 from ..compiler import jit
 from ..errors import CheckedAccessError
-from .affine import ONE, Affine
+from .affine import ONE, Affine, Extreme
 from .expressions import F4, F8
 from .form import Buffer, Program
 from .writer import BYTES, ELEMENT, Writer
@@ -30,7 +30,9 @@ there is a NaN in an output that is watched."""
 LEFT = -1000
 """In checked mode, LEFT - k: access k of `checks` (from 1) left its buffer."""
 
-DTYPES = {F8: np.dtype(np.float64), F4: np.dtype(np.float32)}
+DTYPES = {
+    F8: np.dtype(np.float64), F4: np.dtype(np.float32), "i8": np.dtype(np.int64), "i4": np.dtype(np.int32),
+}  # fmt: skip
 LARGEST = 1 << 46
 """Bytes of temporaries beyond which a size is nonsense."""
 
@@ -154,6 +156,9 @@ class _Entry:
             self.at[b] = self.field(self.argument(k), 16, "ptr")
         if self.number:
             self.at[self.program.outputs[0]] = self.let("alloca double")
+        for e in dict.fromkeys(n for claim in self.program.assumptions for n, _ in claim.terms):
+            if isinstance(e, Extreme):
+                self.sizes[e] = self._extreme(e)
         for claim in self.program.assumptions:
             self.unless(self.let(f"icmp sge i64 {self.whole(claim)}, 0"), UNFIT)
         self._scratch(self.argument(total - 1))
@@ -235,11 +240,40 @@ class _Entry:
         else:
             self.sizes[name] = found
 
-    def _watch(self, b: Buffer) -> None:
-        """Answer NAN if there is one in an output."""
+    def _total(self, b: Buffer) -> str:
+        """How many elements a buffer has."""
         total = "1"
         for n in b.extents:
             total = self.let(f"mul i64 {total}, {self.whole(n)}")
+        return total
+
+    def _extreme(self, e: Extreme) -> str:
+        """The least or greatest of an array of whole numbers; 0 of an empty one."""
+        total = self._total(e.of)
+        self.count += 1
+        k, kind = self.count, ELEMENT[e.of.dtype]
+        at, word = self.at[e.of], "sgt" if e.most else "slt"
+        self.lines += [
+            f"  %some{k} = icmp sgt i64 {total}, 0", f"  br i1 %some{k}, label %first{k}, label %none{k}",
+            f"none{k}:", f"  br label %found{k}",
+            f"first{k}:", f"  %start{k} = load {kind}, ptr {at}", f"  br label %next{k}", f"next{k}:",
+            f"  %i{k} = phi i64 [ 0, %first{k} ], [ %on{k}, %next{k} ]",
+            f"  %best{k} = phi {kind} [ %start{k}, %first{k} ], [ %new{k}, %next{k} ]",
+            f"  %at{k} = getelementptr {kind}, ptr {at}, i64 %i{k}", f"  %x{k} = load {kind}, ptr %at{k}",
+            f"  %more{k} = icmp {word} {kind} %x{k}, %best{k}",
+            f"  %new{k} = select i1 %more{k}, {kind} %x{k}, {kind} %best{k}",
+            f"  %on{k} = add nsw i64 %i{k}, 1", f"  %left{k} = icmp slt i64 %on{k}, {total}",
+            f"  br i1 %left{k}, label %next{k}, label %all{k}", f"all{k}:", f"  br label %found{k}", f"found{k}:",
+        ]  # fmt: skip
+        found = self.let(f"phi {kind} [ 0, %none{k} ], [ %new{k}, %all{k} ]")
+        found = found if kind == "i64" else self.let(f"sext {kind} {found} to i64")
+        for word, end in (("sge", -LARGEST), ("sle", LARGEST)):  # so that no sum wraps around
+            self.unless(self.let(f"icmp {word} i64 {found}, {end}"), UNFIT)
+        return found
+
+    def _watch(self, b: Buffer) -> None:
+        """Answer NAN if there is one in an output."""
+        total = self._total(b)
         self.count += 1
         k, kind = self.count, ELEMENT[b.dtype]
         self.lines += [

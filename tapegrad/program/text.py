@@ -26,7 +26,9 @@ def text(program: Program) -> str:
 
 
 def _declared(b: Buffer) -> str:
-    dtype = {"f8": "", "f4": ": float32", "b1": ": bool"}[b.dtype]
+    dtype = {
+        "f8": "", "f4": ": float32", "b1": ": bool", "i8": ": int64", "i4": ": int32",
+    }[b.dtype]  # fmt: skip
     return b.name + (f"[{', '.join(map(str, b.extents))}]" if b.extents else "") + dtype
 
 

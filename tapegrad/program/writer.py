@@ -22,12 +22,16 @@ import numpy as np
 from .. import checking, vecmath
 from ..vecmath.expression import Code, Value, narrowed, select, widened
 from ..vecmath.tracing import UFUNCS, Traced
-from .affine import Affine
-from .expressions import B1, F4, F8, Expr
+from .affine import Affine, Element, whole
+from .expressions import B1, F4, F8, WHOLE, Expr
 from .form import Access, Buffer, Loop, Program, Store, buffers, sites
 
-ELEMENT = {F8: "double", F4: "float", B1: "i8"}
-BYTES = {F8: 8, F4: 4, B1: 1}
+ELEMENT = {F8: "double", F4: "float", B1: "i8", "i8": "i64", "i4": "i32"}
+BYTES = {F8: 8, F4: 4, B1: 1, **WHOLE}
+COMPARED = {
+    "less": "slt", "less_equal": "sle", "greater": "sgt", "greater_equal": "sge", "equal": "eq", "not_equal": "ne",
+}  # fmt: skip
+"""Comparisons of whole numbers, which floats beyond 2**53 would round."""
 LANES = {"f64": (4, 8), "f32": (8, 16)}
 """Numbers of lanes that the vectoriser is offered of an elementary function."""
 
@@ -94,12 +98,21 @@ class Writer:
     def whole(self, e: Affine) -> str:
         """An affine integer."""
         total = ""
+        # Numbers that are read may be of any size; sums of them wrap around in Numba.
+        free = " nsw" if whole(e) else ""
         for name, c in e.terms:
-            term = self.vars[name] if c == 1 else self._let(f"mul nsw i64 {self.vars[name]}, {c}")
-            total = self._let(f"add nsw i64 {total}, {term}") if total else term
+            term = self._element(name) if isinstance(name, Element) else self.vars[name]
+            term = term if c == 1 else self._let(f"mul{free} i64 {term}, {c}")
+            total = self._let(f"add{free} i64 {total}, {term}") if total else term
         if not total:
             return str(e.const)
-        return self._let(f"add nsw i64 {total}, {e.const}") if e.const else total
+        return self._let(f"add{free} i64 {total}, {e.const}") if e.const else total
+
+    def _element(self, e: Element) -> str:
+        """A number that is read from an array."""
+        found = self._read(Access(e.of, e.args))
+        wide = found.element == "i64"
+        return found.name if wide else self._let(f"sext {found.element} {found.name} to i64")
 
     # ------------------------------------------------------------------------------------------ memory
 
@@ -178,6 +191,11 @@ class Writer:
             return self._read(e.access)
         if e.op == "number":
             return code.emit(f"sitofp i64 {self.whole(e.args[0])} to {element}", element)
+        if e.op in COMPARED and all(a.op == "number" or _is_whole(a) for a in e.args):
+            ends = [
+                self.whole(a.args[0]) if a.op == "number" else f"{a.args[0]:.0f}" for a in e.args
+            ]
+            return code.emit(f"icmp {COMPARED[e.op]} i64 {', '.join(ends)}", "i1")
         args = [self.value(a) for a in e.args]
         if e.op == "cast":
             (x,) = args
@@ -324,6 +342,10 @@ class Writer:
                 f'@llvm.compiler.used = appending global [{count} x ptr] [{listed}], section "llvm.metadata"'
             )
         return vecmath.join(*self.code.texts.values(), *extra, work) + "\n".join(self.meta) + "\n"
+
+
+def _is_whole(e: Expr) -> bool:
+    return e.op == "const" and float(e.args[0]).is_integer() and abs(e.args[0]) < 1 << 53
 
 
 def _may_be_one(a: Access, b: Access) -> bool:

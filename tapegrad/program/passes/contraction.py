@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..affine import whole
 from ..expressions import is_const, moved, plus
 from ..form import Access, Buffer, Loop, Site, Store, sites
 from ..order import Order
@@ -51,7 +52,7 @@ def _lonely(those: list[Site], d: int, order: Order) -> bool:
     nothing that another one wrote reaches its reads."""
     index, path = those[0].access.index[d], those[0].path
     moving = [level for level, r in enumerate(path) if index[r.var]]
-    if len(moving) != 1 or any(s.access.index[d] != index for s in those):
+    if not whole(index) or len(moving) != 1 or any(s.access.index[d] != index for s in those):
         return False
     depth = moving[0] + 1
     first = min(those, key=lambda s: s.place)

@@ -92,11 +92,13 @@ def _mostly_shared(first: list[Any], second: list[Any], parallel: list[bool]) ->
 def _along(loop: Loop, at: Affine) -> set[Any]:
     """Where a loop's accesses move along with it, if its variable is `at`."""
     var = loop.range.var
+    indices: dict[tuple[Any, tuple[Affine, ...]], None] = {}
+    for s in sites(loop.body):
+        indices[s.access.buffer, s.access.index] = None
+        for e in (e for i in s.access.index for e in i.elements()):
+            indices[e.of, e.args] = None
     return {
-        (s.access.buffer, d, i.replaced({var: at}))
-        for s in sites(loop.body)
-        for d, i in enumerate(s.access.index)
-        if i[var]
+        (b, d, i.replaced({var: at})) for b, index in indices for d, i in enumerate(index) if i[var]
     }
 
 

@@ -31,7 +31,9 @@ Bounds = tuple[Affine, Affine]
 def _turned(outer: Range, inner: Range, scope: Scope, path: Path) -> tuple[Bounds, Bounds] | None:
     """Bounds of the new outer and the new inner loop, rectangular or triangular; None where they need a maximum."""
     o, lo, hi = outer.var, inner.lo, inner.hi
-    slopes = lo[o], hi[o]
+    if not (scope.order.exists(lo, path) and scope.order.exists(hi, path)):
+        return None
+    slopes = lo.moves(o), hi.moves(o)
     if slopes == (0, 0):
         return (lo, hi), (outer.lo, outer.hi)
     if slopes == (0, 1):  # i < o + c: o from i - c + 1

@@ -87,7 +87,10 @@ def meeting(order: Order, first: Sequence[Site], second: Sequence[Site], depth: 
 def inside(a: Access, path: Path, order: Order) -> bool:
     """The element exists in every iteration of `path`, whether or not a loop within runs."""
     bounds = zip(a.index, a.buffer.extents, strict=True)
-    return all(order.proves(i, path) and order.proves(n - i - 1, path) for i, n in bounds)
+    return all(
+        order.exists(i, path) and order.proves(i, path) and order.proves(n - i - 1, path)
+        for i, n in bounds
+    )
 
 
 def innermost(s: Any) -> bool:

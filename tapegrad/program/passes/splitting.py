@@ -31,7 +31,7 @@ def _points(loop: Loop, path: Path) -> dict[Affine, None]:
     seen: dict[Affine, None] = {}
     for a, b in clashes(sites, sites, True):
         for i, j in zip(a.access.index, b.access.index, strict=True):
-            if i[var] == 1 and not j[var]:
+            if i.moves(var) == 1 and j.moves(var) == 0:
                 seen[j - (i - loop.range.at)] = None
     return seen
 
@@ -44,6 +44,8 @@ def _split(loop: Loop, path: Path, scope: Scope) -> list[Any]:
     if all(r.var not in s.target.names() for s in loop.body) or independent(loop, path, scope):
         return [loop]
     for p in _points(loop, path):
+        if not scope.order.exists(p, path):
+            continue
         if scope.order.proves(p - r.lo, path) and scope.order.proves(r.hi - p - 1, path):
             low, high = (_piece(loop, *ends, scope) for ends in ((r.lo, p), (p + 1, r.hi)))
             if all(parallel_in_registers(x, path, scope) for x in (low, high)):
