@@ -5,6 +5,7 @@ Importing this module does not import SciPy; the first solve does.
 
 from __future__ import annotations
 
+from .interop.linear_programs import linprog
 from .interop.scalar_solvers import (
     curve_fit,
     custom_root,
@@ -19,6 +20,7 @@ __all__ = [
     "custom_root",
     "fixed_point",
     "least_squares",
+    "linprog",
     "minimize",
     "minimize_scalar",
     "root",
