@@ -28,7 +28,7 @@ import tapegrad.signal
 import tapegrad.sparse
 import tapegrad.special
 import tapegrad.stats
-from tapegrad import lifetime, tape
+from tapegrad import tape
 
 pytest.register_assert_rewrite("tests.suite")
 
@@ -43,17 +43,6 @@ def pytest_collection_finish() -> None:
 def cache(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Compiled kernels of this session, away from the user's own; a folder that was set already is used (as CI does)."""
     os.environ.setdefault("TAPEGRAD_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
-
-
-@pytest.fixture
-def no_finaliser() -> Iterator[None]:
-    """Tensors without the finaliser that they have while something is left on a graph, as other tests leave it: a trace that counts who
-    holds a value finds other loops then."""
-    had = lifetime._State.on
-    lifetime._take_away()
-    yield
-    if had:
-        lifetime.bearer()
 
 
 @pytest.fixture(autouse=True)

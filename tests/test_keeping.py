@@ -135,7 +135,7 @@ def test_hessians(f):
     np.testing.assert_allclose(tg.compile(tg.hessian(f))(x), tg.hessian(f)(x), rtol=1e-8, atol=1e-9)
 
 
-def test_rows_are_those_of_as_many_turns(no_finaliser):
+def test_rows_are_those_of_as_many_turns():
     """Behind its last row an array has what was in memory before, which may be right by chance."""
     program, points = random_loop(2)
     compiled = tg.compile(tg.value_and_grad(program, argnums=(0, 1)))

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
+from tapegrad import lifetime
 from tapegrad.compiler import turns
+from tapegrad.tape import STRIDE
 
 P = np.array([0.7, 0.4, 0.3])
 DATA = np.sin(np.arange(300.0) ** 1.5)
@@ -117,7 +119,7 @@ LOOPS = (
 
 
 @pytest.fixture
-def wound(monkeypatch, no_finaliser):
+def wound(monkeypatch):
     """Turns of each loop that became one entry."""
     found = []
     whole = turns._Winder._wind
@@ -259,6 +261,78 @@ def test_first_turns_that_are_others(wound):
     for p in (P, P / 2):
         same(tg.compile(tg.value_and_grad(f))(p), tg.value_and_grad(f)(p))
     assert wound and wound[0] < 100
+
+
+@pytest.fixture
+def blanks(monkeypatch):
+    """Entries that nobody could ask for, of each tape that was looked at, while something is left on a graph of another."""
+    found = []
+    whole = turns._standing
+
+    def standing(code):
+        kept = whole(code)
+        found.append((len(code) - len(kept)) // STRIDE)
+        return kept
+
+    monkeypatch.setattr(turns, "_standing", standing)
+    y = tg.tensor(P, requires_grad=True) * 2
+    y.register_hook(lambda g: g)
+    assert lifetime._State.on
+    yield found
+    del y
+
+
+@pytest.mark.parametrize("f", LOOPS)
+def test_loops_while_something_is_left_on_a_graph(f, wound, blanks):
+    """A tensor of the loop that dies leaves a freed entry between those of the turns."""
+
+    def wasteful(p, d):
+        for i in range(300):
+            _ = p[0] * d[i]
+        return f(p, d)
+
+    eager = tg.value_and_grad(wasteful, argnums=(0, 1))
+    compiled = tg.compile(eager)
+    for k in range(2):
+        p, d = P * (1 + 0.1 * k), DATA * (1 - 0.2 * k)
+        (value, gradients), (expected, theirs) = compiled(p, d), eager(p, d)
+        same([value, *gradients], [expected, *theirs])
+    assert max(blanks) > 100
+    assert wound and min(wound) > 25
+
+
+def test_what_dies_in_each_turn(wound, blanks):
+    """In some turns the tensors that nobody reads are others: the loop is the same without them."""
+
+    def f(p):
+        s = p[0]
+        for i in range(200):
+            if i % 5 in (1, 2) or i % 11 == 3:
+                _ = np.exp(s * p[2]) * i
+            s = np.sin(s) * p[1] + 0.1
+        return s * s
+
+    same(tg.compile(tg.value_and_grad(f))(P), tg.value_and_grad(f)(P))
+    assert max(blanks) > 100
+    assert wound and wound[0] > 190
+
+
+def test_a_walk_that_comes_to_what_was_freed(wound):
+    """An entry that a walk has given up, and the value still reads, is an error with a loop behind it, too; one that is not read is none."""
+
+    def f(p, reads):
+        y = tg.tensor(0.5, requires_grad=True) * tg.tensor(0.3, requires_grad=True)
+        y.backward()
+        s = p[0]
+        for _ in range(200):
+            s = np.sin(s) * p[1] + 0.1
+        return s * (y if reads else 2.0)
+
+    for g in (tg.grad(f), tg.compile(tg.grad(f), static_argnums=1)):
+        with pytest.raises(tg.GraphError, match="second time"):
+            g(P, True)
+        same([g(P, False)], [tg.grad(f)(P, False)])
+    assert wound == [200, 200]
 
 
 def test_a_hook_on_another_tensor_does_not_matter(wound):

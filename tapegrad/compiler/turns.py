@@ -25,7 +25,7 @@ import numpy as np
 from .. import dual, storage, sweep
 from ..packing import unpacked
 from ..primitive import OPS, apply
-from ..tape import FREED, IN0, KW, OP, OUT, RECORDER, SLOT, STRIDE, X, Y
+from ..tape import BLANK, FREED, IN0, KW, OP, OUT, RECORDER, SLOT, STRIDE, X, Y
 from ..tensor import Tensor, value_of, wrap
 from .graph import Guard, Node, Recorded, Ref, filled
 from .iteration import Cell, Pass, _Iterated, _Made, iterated
@@ -83,6 +83,21 @@ def _told_of(code: list[Any], slots: dict[Any, Any]) -> bool:
     return bool(slots) and not slots.keys().isdisjoint(code[SLOT::STRIDE])
 
 
+def _standing(code: list[Any]) -> list[Any]:
+    """A copy of the entries without those that nobody can ask for.
+
+    Those are between the turns of a loop, in places of no order, while some tensor of the program has a finaliser (lifetime.py). The copy
+    holds all slots, so that none of its entries goes while it is read.
+    """
+    if not any(settings is BLANK for settings in code[KW::STRIDE]):
+        return list(code)
+    kept: list[Any] = []
+    for k in range(0, len(code), STRIDE):
+        if code[k + KW] is not BLANK:
+            kept += code[k : k + STRIDE]
+    return kept
+
+
 class _Stretch:
     """Turns that are alike, with the rule of each operand of each entry."""
 
@@ -109,9 +124,9 @@ class _Stretch:
 class _Winder:
     def __init__(self, trace: Trace, code: list[Any], pending: dict[Any, Any]) -> None:
         self.trace = trace
-        self.code = code
+        self.code = _standing(code)
         self.pending = pending
-        self.n = len(code) // STRIDE
+        self.n = len(self.code) // STRIDE
         self.outside: dict[Any, int] = {}  # nodes that are no entry of this tape, below NONE
         self.at: list[_Stretch | None] = [None] * self.n
         self.stretches: list[_Stretch] = []
@@ -128,7 +143,7 @@ class _Winder:
 
     def run(self) -> list[Any]:
         """The new entries. Raises Unrolled where they cannot be made."""
-        if not self._read():
+        if self.n < LEAST or not self._read():
             return self.code
         for start, period, turns in periods(self.signs):
             if turns * period >= LEAST:
@@ -156,7 +171,7 @@ class _Winder:
         code, n = self.code, self.n
         slots = np.array(code[SLOT::STRIDE])
         ops = np.array(code[OP::STRIDE])
-        if (np.diff(slots) <= 0).any() or (ops == FREED).any():
+        if (np.diff(slots) <= 0).any():
             return False
         columns = [code[IN0 + k :: STRIDE] for k in (0, 1)]
         self.wide: dict[int, Any] = {}
@@ -181,6 +196,10 @@ class _Winder:
         kind = ops * 4 + (reads[:, 0] == NONE) * 2 + (reads[:, 1] == NONE)
         for i, nodes in self.wide.items():
             kind[i] = -len(nodes) if len(nodes) <= WIDEST else -WIDEST - 1 - i
+        given_up = np.flatnonzero(ops == FREED)
+        kind[given_up] = (
+            -WIDEST - 1 - given_up
+        )  # no part of a loop: a walk that comes to one raises
         kind -= kind.min()
         seen = np.zeros(kind.max() + 1, bool)
         seen[kind] = True
