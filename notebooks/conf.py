@@ -74,6 +74,12 @@ def directive_of(value: object) -> str | None:
 
 def escaped(lines: list[str]) -> list[str]:
     """Docstrings are prose with `code` and doctests: other signs of reStructuredText, as in |x| and *args, are themselves."""
+    lines = [
+        f"{line}:"
+        if line.endswith(":") and not line.endswith("::") and before_a_block(lines[k + 1 : k + 3])
+        else line
+        for k, line in enumerate(lines)
+    ]
     return [
         line
         if line.lstrip().startswith((">>>", "...")) or line.startswith("    ")
@@ -83,6 +89,11 @@ def escaped(lines: list[str]) -> list[str]:
         )
         for line in lines
     ]
+
+
+def before_a_block(following: list[str]) -> bool:
+    """Whether an empty line and an indented one follow, which are shown as they stand."""
+    return len(following) == 2 and not following[0] and following[1].startswith("    ")
 
 
 def as_prose(
