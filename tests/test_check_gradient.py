@@ -1,5 +1,6 @@
 """check_gradient and check_adjoint: they find what is planted, name it, and leave what is right alone."""
 
+import itertools
 import json
 import os
 import subprocess
@@ -314,6 +315,9 @@ BAD = {
     "unknown method":     (lambda: tg.check_gradient(f, X, method="magic"), ValueError, "choose among"),
     "too many digits":    (lambda: tg.check_gradient(f, X, digits=20), ValueError, "float64 has 15"),
     "no directions":      (lambda: tg.check_gradient(f, X, directions=0), ValueError, "at least one"),
+    "no budget":          (lambda: tg.check_gradient(f, X, budget=0), ValueError, "a whole number such as budget=1000"),
+    "budget in seconds":  (lambda: tg.check_gradient(f, X, budget=1.5), ValueError, "no number of values of f"),
+    "budget, directions": (lambda: tg.check_gradient(f, X, budget=99, directions=2), ValueError, "write one of them"),
     "nan in the point":   (lambda: tg.check_gradient(f, X * np.nan), ValueError, r"x\[0\] = nan or inf"),
     "nan as value":       (lambda: tg.check_gradient(lambda x: np.log(x), -1.0), ValueError, "only where the value is finite"),
     "empty point":        (lambda: tg.check_gradient(np.sum, np.zeros(0)), ValueError, "without a single number"),
@@ -473,6 +477,7 @@ def test_command_line(model, capsys):
     assert json.loads(capsys.readouterr().out)["verdict"] == "right"
     assert main(["check", "planted_model:loss", "--method", "taylor", "--hessian", "own"]) == 0
     assert main(["check", "planted_model:vector", "x.npy", "--directions", "2"]) == 0
+    assert main(["check", "planted_model:vector", "x.npy", "--budget", "300"]) == 0
 
 
 # fmt: off
@@ -597,3 +602,55 @@ def test_a_right_gradient_says_what_was_judged():
     assert "2 random directions stood for 3 components" in told(
         lambda x: np.sum(x**2), np.ones(3), directions=2
     )
+
+
+def test_a_budget_is_spent_on_blocks_and_where_it_suffices_on_components():
+    x = np.random.default_rng(0).normal(size=600)
+    f = lambda x: np.sum(x * x)  # noqa: E731
+    for budget, most in ((20, 600), (200, 80), (2000, 8)):
+        check = tg.check_gradient(f, x, budget=budget)
+        assert check.ok and check.evaluations <= 1.2 * budget + 10
+        assert budget == 20 or f"{len(check.taylor)} random directions, the later ones" in str(
+            check
+        )
+        blocks = [c for c in check.components if "direction" not in c.name]
+        held = [c.name.split(" to ") for c in blocks]
+        ends = [(int(a[0][2:-1]), int(a[-1][2:-1])) for a in held]
+        if ends:  # every component is in one block
+            assert ends[0][0] == 0 and ends[-1][1] == x.size - 1
+            assert all(low == high + 1 for (_, high), (low, _) in itertools.pairwise(ends))
+            assert max(high - low for low, high in ends) < most
+    enough = tg.check_gradient(f, x, budget=20_000)
+    assert enough.ok and not enough.taylor and len(enough.components) == x.size
+    exact = tg.check_gradient(f, x, budget=1000, method="complex")
+    assert (
+        exact.method == "complex" and len(exact.components) == x.size and exact.evaluations <= 1000
+    )
+
+
+def test_a_budget_finds_a_mistake_that_whole_directions_hide():
+    x = np.ones(2000)
+    f = lambda x: 1e6 * np.sum(x[:1000]) + np.sum(x[1000:] ** 2)  # noqa: E731
+    right = np.r_[np.full(1000, 1e6), np.full(1000, 2.0)]
+    hidden = np.where(np.arange(2000) == 1700, -right, right)
+    assert tg.check_gradient(f, x, gradient=hidden).ok  # of slopes of 1e6, and says so
+    found = tg.check_gradient(f, x, gradient=hidden, budget=2000)
+    assert found.verdict == "wrong" and "only x[1700] is wrong" in found.explanation
+    assert tg.check_gradient(f, x, gradient=right, budget=2000).ok
+
+
+def test_a_budget_goes_by_leaf():
+    tree = {"w": np.ones((20, 3)), "b": np.full(3, 0.1), "s": 2.0}
+    model = lambda t: np.sum(np.tanh(t["w"] @ t["b"]) * t["s"])  # noqa: E731
+    check = tg.check_gradient(model, tree, budget=400)
+    names = [c.name for c in check.components]
+    assert check.ok and "t['s']" in names and "t['b'][0] to t['b'][2]" in names
+    several = tg.check_gradient(lambda t: np.tanh(t["w"] @ t["b"]) * t["s"], tree, budget=400)
+    assert several.ok and len(several.taylor) > 4
+
+
+def test_slopes_that_cancel_along_a_direction_are_no_bad_scaling():
+    """Random signs of equal slopes add up to 0 now and then: digits are counted from the terms of the sum."""
+    for seed in range(30):
+        check = tg.check_gradient(lambda x: np.sum(x), np.ones(80), seed=seed)
+        assert check.verdict == "right" and "to 0 digits" not in check.headline

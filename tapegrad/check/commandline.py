@@ -66,6 +66,12 @@ def options(parser: argparse.ArgumentParser) -> None:
         help="check along N random directions instead of component by component",
     )
     parser.add_argument(
+        "--budget",
+        type=int,
+        metavar="N",
+        help="values of the function that the check may take; what is left after one direction goes into blocks of components",
+    )
+    parser.add_argument(
         "--digits", type=float, default=6, metavar="D", help="digits that must agree (default 6)"
     )
     parser.add_argument("--seed", type=int, default=0, help="of the random directions")
@@ -106,6 +112,7 @@ def _checked(chosen: argparse.Namespace, f: Callable[..., Any], args: list[Any])
             argnums=_argnums(chosen.argnums),
             method=chosen.method,
             directions=chosen.directions,
+            budget=chosen.budget,
             hessian=hessian,
             digits=chosen.digits,
             seed=chosen.seed,

@@ -121,6 +121,8 @@ class GradientCheck:
             lines.append(f"... and {hidden} more, no worse than these")
         if self.taylor:
             lines += ["", *_columns(self._taylor_table())]
+            if len(self.taylor) > ROWS:
+                lines.append(f"... and {len(self.taylor) - ROWS} more directions")
         lines += ["", self._cost(), *self.notes]
         return "\n".join(lines)
 
@@ -150,7 +152,7 @@ class GradientCheck:
         width = max(len(t.orders) for t in self.taylor)
         heads = ["order without", "with gradient", "with Hessian"][:width]
         rows = [["Taylor test along", *heads]]
-        rows += [[t.name, *(_order(o) for o in t.orders)] for t in self.taylor]
+        rows += [[t.name, *(_order(o) for o in t.orders)] for t in self.taylor[:ROWS]]
         return rows
 
     def _repr_html_(self) -> str:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -68,6 +69,7 @@ def check_gradient(
     argnums: Any = None,
     method: str = "auto",
     directions: int | None = None,
+    budget: int | None = None,
     hessian: Any = None,
     digits: float = 6,
     seed: int = 0,
@@ -89,6 +91,12 @@ def check_gradient(
     directions instead of a table of components; so does a problem with more than 64 slopes. A mistake in one component that is
     small beside the slope along a direction is not seen then, and the headline says "right along 4 random directions". `digits`
     is how many must agree.
+
+    `budget` is how many values of `f` the check may take, for models of many parameters: a direction takes 10 to 40 of them, and
+    a table of components as many for each. The check looks along one direction of all components, and with the values that are left
+    along directions of disjoint blocks that together cover every component, leaf by leaf. The more values, the smaller the
+    blocks and the mistakes that are seen; where there are enough, each component is judged by itself. A mistake that is found
+    is traced to a component, whatever that takes.
     `progress` reports to stderr.
 
     The verdict is "right", "badly scaled" (right, but beware), "noisy", "not smooth" or "wrong"; `.explanation` says what
@@ -118,6 +126,14 @@ def check_gradient(
         )
     if directions is not None and not (isinstance(directions, int | np.integer) and directions > 0):
         raise ValueError(f"directions={directions!r}: ask for at least one, or leave it out.")
+    if budget is not None and not (isinstance(budget, int | np.integer) and budget > 0):
+        raise ValueError(
+            f"budget={budget!r} is no number of values of f: write a whole number such as budget=1000."
+        )
+    if budget is not None and directions is not None:
+        raise ValueError(
+            "directions and budget were both given, and each says how much to look at: write one of them."
+        )
     if hessian is not None and hessian is not True and hessian is not False:
         demand_callable(hessian, "hessian=", "pass a function that returns the matrix, or True")
     subject = Subject(f, args, argnums)
@@ -126,7 +142,9 @@ def check_gradient(
         subject = Subject(f, args, lone)
     run = _Check(subject, gradient, hessian, 10.0**-digits, seed, progress)
     many = subject.x.size * subject.y.size > FEW
-    if method == "taylor" or directions is not None or (method == "auto" and many):
+    if budget is not None:
+        result = run.within(method, budget)
+    elif method == "taylor" or directions is not None or (method == "auto" and many):
         result = run.along_directions(method, directions or DIRECTIONS)
     else:
         result = run.by_components(method)
@@ -174,6 +192,8 @@ class _Check:
         self.scales = 2.0 ** np.round(np.log2(np.clip(subject.scales(), 1e-290, 1e290)))
         self.notes: list[str] = []
         self.signs = self.rng.choice([-1.0, 1.0], subject.x.size)
+        self.together = subject.x.size
+        """Components that the narrowest directions hold at most."""
         self.noise = noise_of(self.line(self.signs), subject.y)
         self.weights = self._weights()
         self.claimed, self.name = self._claimed(gradient)
@@ -449,46 +469,115 @@ class _Check:
 
     # ------------------------------------------------------------------------------------ many components
 
-    def along_directions(self, method: str, count: int) -> GradientCheck:
-        """Slopes along random directions, each with its Taylor remainders; components only where one disagrees."""
-        row = self.claimed[0] if self.claimed.shape[0] == 1 else self.weights @ self.claimed
+    def within(self, method: str, budget: int) -> GradientCheck:
+        """The most telling check that takes about `budget` values: components, or blocks of them."""
+        first, values = self._priced(self.signs)
+        for _ in range(2):  # narrow directions stand out less from the noise, and take more values
+            left = budget - self.subject.evaluations
+            blocks = self._blocks(left // values)
+            if not blocks:
+                break
+            values = max(values, self._priced(self._within(blocks[-1]))[1])
+        left = budget - self.subject.evaluations
+        n = self.subject.x.size
+        fits = left >= (n + values if method == "complex" else n * values)
+        if fits and method != "taylor" and self.claimed.shape[0] == self.subject.y.size:
+            return self.by_components(method)
+        blocks = self._blocks(left // values)
+        whole = 1 if blocks else 1 + max(0, left // values)
+        return self.along_directions(method, whole, blocks, first)
+
+    def _priced(self, signs: np.ndarray) -> tuple[Probe, int]:
+        """A direction, and how many values looking along it took."""
+        before = self.subject.evaluations
+        return self._direction(signs), self.subject.evaluations - before
+
+    def _within(self, block: np.ndarray) -> np.ndarray:
+        """A direction that leaves all components alone but those of a block."""
+        signs = np.zeros(self.subject.x.size)
+        signs[block] = self.rng.choice([-1.0, 1.0], len(block))
+        return signs
+
+    def _direction(self, signs: np.ndarray) -> Probe:
+        """The line that `along_directions` looks at: of several outputs their weighted sum."""
+        claimed = np.array([_product(self._row(), signs * self.scales)])
+        return self.probe(signs, claimed, None if self.subject.y.size == 1 else self.weights)
+
+    def _row(self) -> np.ndarray:
+        """What is claimed of the weighted sum of outputs."""
+        return self.claimed[0] if self.claimed.shape[0] == 1 else self.weights @ self.claimed
+
+    def _blocks(self, count: int) -> list[np.ndarray]:
+        """All components in at most `count` blocks of alike sizes: of one leaf each, where there are as many blocks as leaves."""
+        slots, n = self.subject.slots, self.subject.x.size
+        if count < 2:
+            return []  # one block is the direction of all components
+        if count < len(slots):
+            return np.array_split(np.arange(n), count)
+        blocks: list[np.ndarray] = []
+        for k, slot in enumerate(slots):
+            # Of the blocks that are left, each later leaf keeps one.
+            free = count - len(blocks) - (len(slots) - k - 1)
+            share = max(1, min(free, slot.width, count * slot.width // n))
+            blocks += np.array_split(np.arange(slot.start, slot.start + slot.width), share)
+        return blocks
+
+    def along_directions(
+        self,
+        method: str,
+        count: int,
+        blocks: Sequence[np.ndarray] = (),
+        first: Probe | None = None,
+    ) -> GradientCheck:
+        """Slopes along `count` random directions, and one of each block, with Taylor remainders; components only where one disagrees."""
+        row = self._row()
         weights = None if self.subject.y.size == 1 else self.weights
         measure = differences if method == "differences" else richardson
         components: list[Component] = []
         taylor: list[TaylorLine] = []
         probes: dict[tuple[int, int], tuple[Probe, float]] = {}
         failing: tuple[np.ndarray, Probe, Component] | None = None
-        for k in range(count):
-            signs = self.signs if k == 0 else self.rng.choice([-1.0, 1.0], self.subject.x.size)
-            claimed = np.array([_product(row, signs * self.scales)])
-            probe = self.probe(signs, claimed, weights)
+        everything = np.arange(self.subject.x.size)
+        self.together = max((len(block) for block in blocks), default=self.subject.x.size)
+        for k in range(count + len(blocks)):
+            name = f"direction {k}"
+            if k < count:
+                signs = self.signs if k == 0 else self._within(everything)
+            else:
+                block = blocks[k - count]
+                signs = self._within(block)
+                ends = [self.subject.name(int(i)) for i in (block[0], block[-1])]
+                name = " to ".join(ends[: len(block)])
+            claimed = _product(row, signs * self.scales)
+            probe = first if first is not None and k == 0 else self._direction(signs)
             curves = probe.curves(0)
             estimate = measure(curves)
-            verdict, note = judge(claimed[0], estimate, curves, self.tolerance)
-            name = f"direction {k}"
+            terms = _product(np.abs(row), np.abs(signs * self.scales))
+            verdict, note = judge(claimed, estimate, curves, self.tolerance, terms=terms)
             index = (0, self.subject.x.size + k)  # beside the components
             components.append(
                 Component(
                     name,
                     index,
-                    claimed[0],
+                    claimed,
                     estimate.value,
                     estimate.error,
                     estimate.steps,
                     verdict,
                     note,
+                    terms,
                 )
             )
             probes[index] = (probe, 1.0)
             line = _taylor_line(
-                name, curves, claimed[0], self._curvature(signs, weights), self.tolerance
+                name, curves, claimed, self._curvature(signs, weights), self.tolerance
             )
             taylor.append(line)
             if len(line.orders) == 3 and verdict == RIGHT and line.orders[2] < 2.5:
                 components[-1] = _hessian_wrong(components[-1], line.orders[2])
             if verdict in (WRONG, ROUGH) and failing is None:
                 failing = (signs, probe, components[-1])
-            self.tell(k + 1, count, "directions")
+            self.tell(k + 1, count + len(blocks), "directions")
         explanation = ""
         culprits: list[Component] = []
         if failing is not None and self.subject.x.size > 1:
@@ -719,9 +808,14 @@ class _Check:
         """What a check that found no mistake has looked at: `slopes` components, or as many random `directions`."""
         size, outputs = self.subject.x.size, self.subject.y.size
         if directions and size > 1:
+            blocks = (
+                f", the later ones of {self.together} components at most,"
+                if self.together < size
+                else ""
+            )
             return (
-                f"{directions} random direction{'s' * (directions > 1)} stood for {size} components: a wrong component is seen if its "
-                f"mistake is more than about {self.tolerance:.0e} of the slope along a direction."
+                f"{directions} random direction{'s' * (directions > 1)}{blocks} stood for {size} components: a wrong component is seen "
+                f"if its mistake is more than about {self.tolerance:.0e} of the slope along a direction."
             )
         if slopes == 1:
             return "the one component was judged."
@@ -781,8 +875,7 @@ def _joined(value: Any) -> Any:
 
 
 def _hessian_wrong(c: Component, order: float) -> Component:
-    note = f"the Hessian is wrong: Taylor order {order:.2f} with it"
-    return Component(c.name, c.index, c.claimed, c.measured, c.error, c.steps, WRONG, note)
+    return replace(c, verdict=WRONG, note=f"the Hessian is wrong: Taylor order {order:.2f} with it")
 
 
 def _product(row: np.ndarray, direction: np.ndarray) -> float:

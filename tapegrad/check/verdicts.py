@@ -44,6 +44,8 @@ class Component:
     """In units of the component itself."""
     verdict: str
     note: str = ""
+    terms: float = 0.0
+    """Of a direction: the sum of the absolute slopes that it adds up, which may cancel."""
 
     @property
     def gap(self) -> float:
@@ -52,8 +54,9 @@ class Component:
 
     @property
     def size(self) -> float:
-        """The greater of both, of what is finite."""
-        return max((abs(s) for s in (self.claimed, self.measured) if np.isfinite(s)), default=0.0)
+        """The greatest of these, of what is finite: digits and scales are counted from it."""
+        slopes = (self.claimed, self.measured, self.terms)
+        return max((abs(s) for s in slopes if np.isfinite(s)), default=0.0)
 
     @property
     def digits(self) -> float:
@@ -80,11 +83,17 @@ def _digits(gap: float, size: float) -> float:
 
 
 def judge(
-    claimed: float, found: Estimate, curves: Curves, tolerance: float, unit: float = 1.0
+    claimed: float,
+    found: Estimate,
+    curves: Curves,
+    tolerance: float,
+    unit: float = 1.0,
+    terms: float = 0.0,
 ) -> tuple[str, str]:
     """Verdict and note on one slope, claimed to agree with the measured one to a relative tolerance.
 
-    Slopes and steps are in units of the direction; `unit` is its length, for the words.
+    Slopes and steps are in units of the direction; `unit` is its length, for the words. `terms` is the sum of the absolute
+    slopes that a direction adds up: one that cancels is seen well enough if its error is small beside them.
     """
     rough = roughness(curves, unit)
     if rough:
@@ -94,7 +103,7 @@ def judge(
     gap, size = abs(claimed - found.value), max(abs(claimed), abs(found.value))
     if gap > SAFETY * found.error and gap > tolerance * size:
         return WRONG, ""
-    if found.error <= tolerance * size or size == 0:
+    if found.error <= tolerance * max(size, terms) or size == 0:
         return RIGHT, ""
     falling = _orders(curves, curves.odd, 50)
     if falling is not None and falling > 1.25:
