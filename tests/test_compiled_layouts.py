@@ -247,3 +247,18 @@ def random_program(seed: int) -> None:
         pass  # refused, which is no wrong number
     except BaseException as error:
         raise AssertionError(f"seed {seed}:\n{text}") from error
+
+
+def test_arguments_in_another_order_go_by_the_native_entry(monkeypatch, rng):
+    """Columns, flipped and transposed arrays are copied for the entry; they do not go through Python's way of taking a call apart."""
+    gradient = tg.grad(lambda x, y: np.sum(np.exp(x) @ y))
+    compiled = tg.compile(gradient)
+    base = rng.normal(size=(2, 6))
+    for _ in range(3):
+        compiled(base, base.T)
+    apart = []
+    monkeypatch.setattr("tapegrad.compiler.taken_apart", lambda *a: apart.append(a))
+    for x in (base[:, ::-1], np.asfortranarray(base), np.repeat(base, 2, axis=1)[:, ::2]):
+        for y in (base.T, np.asfortranarray(base.T)):
+            np.testing.assert_allclose(compiled(x, y), gradient(x.copy(), y.copy()), rtol=1e-14)
+    assert not apart
