@@ -133,7 +133,7 @@ def summary(rows: list[Row], elapsed: float) -> str:
     ratio = median(row.tape_seconds / row.difference_seconds for row in rows)
     lines += [
         f"Jacobians of the tape against the complex step: worst error {error:.1e} ({name})",
-        f"time of a Jacobian, tape over 2-point: {ratio:.2f} (median)",
+        f"time of a Jacobian, tape over 2-point: {ratio:.1g} (median)",
         f"total {elapsed:.1f} s; aim {'met' if met(rows) else 'NOT met'}",
     ]
     return "\n".join(lines)
