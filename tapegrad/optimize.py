@@ -5,6 +5,7 @@ Importing this module does not import SciPy; the first solve does.
 
 from __future__ import annotations
 
+from .interop.integer_programs import milp
 from .interop.linear_programs import linprog
 from .interop.scalar_solvers import (
     curve_fit,
@@ -21,6 +22,7 @@ __all__ = [
     "fixed_point",
     "least_squares",
     "linprog",
+    "milp",
     "minimize",
     "minimize_scalar",
     "root",

@@ -62,10 +62,10 @@ def linprog(
         )
     A_ub, A_eq = (a.toarray() if sparse.issparse(a) else a for a in (A_ub, A_eq))
     given = [c, A_ub, b_ub, A_eq, b_eq, bounds]
-    values = [None if v is None else _plain(v) for v in given[:5]]
-    n = _plain(c).size
+    values = [None if v is None else numbers(v) for v in given[:5]]
+    n = numbers(c).size
     sides = _sides(bounds, n)
-    low, high = (np.array([_plain(v) for v in side], float) for side in sides)
+    low, high = (np.array([numbers(v) for v in side], float) for side in sides)
     result = optimize.linprog(
         *values, bounds=np.stack([low, high], axis=1), method=method, options=options
     )
@@ -78,13 +78,13 @@ def linprog(
     return _followed(result, given, sides, (low, high))
 
 
-def _plain(value: Any) -> Any:
+def numbers(value: Any, name: str = "linprog") -> Any:
     """Numbers of a value that may be a tensor, or a list that holds some."""
     if isinstance(value, list | tuple) and holds_tensor(value):
-        return np.array([_plain(v) for v in value], float)
+        return np.array([numbers(v, name) for v in value], float)
     if np.iscomplexobj(plain(value)):
         raise TypeError(
-            "linprog was given complex numbers, but a linear program is one of real numbers. Pass real and imaginary parts apart."
+            f"{name} was given complex numbers, but a linear program is one of real numbers. Pass real and imaginary parts apart."
         )
     return np.asarray(plain(value), float)
 
@@ -122,7 +122,7 @@ def _followed(
 ) -> OptimizeResult:
     """The result as a function of what is tracked: `sides` are the bounds, `numbers` their values."""
     n = result.x.size
-    c, A_ub, b_ub, A_eq, b_eq = (_joined(v) for v in given[:5])
+    c, A_ub, b_ub, A_eq, b_eq = (joined(v) for v in given[:5])
     low, high = numbers
     fixed = low == high
     if any(holds_tracked([side[i] for side in sides]) for i in np.flatnonzero(fixed)):
@@ -152,7 +152,7 @@ def _followed(
         rows, levels = [*rows, _as_rows(A_ub)[above]], [*levels, np.reshape(b_ub, (-1,))[above]]
     for chosen, side in ((at_low, sides[0]), (at_high, sides[1])):
         rows.append(one[chosen])
-        levels.append(_joined(side)[chosen])
+        levels.append(joined(side)[chosen])
     matrix = concatenate([_as_rows(r) for r in rows], axis=0)
     level = concatenate([np.reshape(v, (-1,)) for v in levels])
     if np.linalg.cond(plain(matrix)) > WORST:
@@ -179,7 +179,7 @@ _TELLS = (
 )
 
 
-def _joined(value: Any) -> Any:
+def joined(value: Any) -> Any:
     """A list that may hold tensors as one tensor, anything else as an array or tensor of double precision."""
     if value is None or isinstance(value, Tensor):
         return value
@@ -193,4 +193,4 @@ def _as_rows(a: Any) -> Any:
     return np.reshape(a, (1, -1)) if np.ndim(a) == 1 else a
 
 
-__all__ = ["linprog"]
+__all__ = ["joined", "linprog", "numbers"]
