@@ -268,14 +268,13 @@ def _followed(
     nothing = sum(np.sum(v[:0]) for v in (costs, low, high, *above, *limits, *equal, *levels))
     x = np.where(held, integers, 0.0) + nothing
     if len(free):
-        parts = [
-            concatenate(p, axis=0) if len(p) and sum(len(q) for q in p) else None
+        rows_above, right_above, rows_equal, right_equal = (
+            concatenate(p, axis=0) if sum(len(q) for q in p) else None
             for p in (above, limits, equal, levels)
-        ]
-        pairs = [(low[i], high[i]) for i in free]
-        x = x + np.dot(
-            np.eye(costs.shape[0])[:, free], linprog(costs[free], *parts, bounds=pairs).x
         )
+        pairs = [(low[i], high[i]) for i in free]
+        rest = linprog(costs[free], rows_above, right_above, rows_equal, right_equal, pairs)
+        x = x + np.dot(np.eye(costs.shape[0])[:, free], rest.x)
     result.x = x
     result.fun = np.dot(costs, x)
     return result

@@ -9,7 +9,7 @@ from that of the true solution by an error of the size of the tolerances. It is 
 - of higher order, for long or complex states, and under `dual_level`: the steps are taken again with operations that are recorded.
 
 Times have a derivative, too: where a beginning, an end, a time of `t_eval` or of an event is tracked, a step of length zero leads there,
-by formulas of order 8 (`_moved`). An event is the root of its function along the solution (implicit.py).
+by formulas of order 8 (`moved`). An event is the root of its function along the solution (implicit.py).
 
 Invariant: a run at all stages together is believed only if its slopes are those of runs one by one, and its derivatives, too, at some of
 the stages.
@@ -43,11 +43,12 @@ from .stepping import (
     InterpolatedSteps,
     Steps,
     is_known,
+    moved,
     recorder,
     steps_of,
-    tableau,
     tsit5,
 )
+from .traced_steps import TracedSolution, TracedSolver, is_traceable
 
 if TYPE_CHECKING:
     from scipy.integrate._ivp.ivp import OdeResult
@@ -89,8 +90,11 @@ def solve_ivp(
     steps are taken, and how many events there are, has no derivative. Where the solution jumps, ask for more digits, as its
     derivatives lose some.
 
-    Raises NotDifferentiable for methods whose steps are not known and for an event where the solution only touches zero; TraceError inside
-    `tg.compile`.
+    Inside `tg.compile` the steps of RK23, RK45, DOP853 and Tsit5 are one loop of the program; `t_eval` or `dense_output=True` is needed
+    there (each call of `sol` is a loop of its own), `nfev` is None, and a solution that ends too early raises RuntimeError.
+
+    Raises NotDifferentiable for methods whose steps are not known and for an event where the solution only touches zero; TraceError for
+    other methods and for events inside `tg.compile`.
 
     >>> import numpy as np, tapegrad as tg
     >>> def height_after(k):
@@ -102,16 +106,17 @@ def solve_ivp(
     from scipy import integrate
 
     demand_callable(fun, "solve_ivp")
-    _demand_no_trace()
     state = _State(y0)
     times = [gathered(t) for t in t_span]
     if len(times) != 2:
         raise ValueError(
             f"solve_ivp was given t_span of {len(times)} times, but it is the first and the last: (t0, t1)."
         )
-    ends = [float(value_of(t)) for t in times]
     asked = None if t_eval is None else gathered(t_eval)
     equations = _Equations(fun, args, state, vectorized)
+    if tracing.get() is not None:
+        return _traced(equations, method, times, asked, dense_output, events, options)
+    ends = [float(value_of(t)) for t in times]
     chosen = _method(method)
     judges = [] if events is None else list(events) if isinstance(events, Sequence) else [events]
     given = [state.vector, *times, *([] if asked is None else [asked]), *_leaves(args)]
@@ -136,7 +141,7 @@ def solve_ivp(
     # Recorded, so that a function which loses what is tracked says so; of the entries nobody keeps anything.
     result = _first_of(solved, raw(args), args)
     if not following or not (holds_tracked(given) or seen.tracked):
-        return _arranged(result, state, ends)
+        return _arranged(result, equations)
     path = _path(equations, state, times, ends, log, chosen)
     if path is None:
         raise NotDifferentiable(
@@ -146,13 +151,62 @@ def solve_ivp(
     return _Result(result, path, judges, args, times, asked).made(dense_output)
 
 
-def _demand_no_trace() -> None:
-    """Raise TraceError inside `tg.compile`, whose later calls would be given the steps of the first."""
-    if tracing.get() is not None:
+def _traced(
+    equations: _Equations,
+    method: Any,
+    span: Sequence[Any],
+    asked: Any,
+    dense_output: bool,
+    events: Any,
+    options: dict[str, Any],
+) -> OdeResult:
+    """The result inside `tg.compile`, whose steps are a loop of the program. Raises TraceError for what a program cannot hold."""
+    from scipy.integrate._ivp.ivp import OdeResult
+
+    chosen, state = _method(method), equations.state
+    if not is_traceable(chosen):
         raise TraceError(
-            "solve_ivp was called inside tg.compile, but the steps that it takes depend on values and are no part of a program. Write "
-            "tg.odeint(fun, y0, t, args, tfirst=True), which is one loop of the program, or leave solve_ivp outside."
+            f"solve_ivp(method={method!r}) was called inside tg.compile, but programs hold the steps of RK23, RK45, DOP853 and Tsit5 "
+            "alone. Use one of these, or leave solve_ivp outside of the compiled function."
         )
+    if events is not None:
+        raise TraceError(
+            "solve_ivp was given events inside tg.compile, but how many there are depends on values, and arrays of a program have one "
+            "shape. Find the time by tg.root_scalar of sol, or leave solve_ivp outside of the compiled function."
+        )
+    if asked is None and not dense_output:
+        raise TraceError(
+            "solve_ivp was called inside tg.compile without t_eval, but how many steps there are depends on values, and arrays of a "
+            "program have one shape. Give the times that are wanted: t_eval=[t1] for the end."
+        )
+    unknown = set(options) - {"rtol", "atol", "max_step", "first_step"}
+    if unknown:
+        raise TypeError(
+            f"solve_ivp was given {', '.join(sorted(unknown))} for {chosen.__name__} inside tg.compile, but it takes rtol, atol, max_step "
+            "and first_step there. Leave the others out."
+        )
+    solver = TracedSolver(chosen, equations.fun, equations, state.vector, span, **options)
+    rows = times = None
+    if asked is not None:
+        times = asked * 1.0
+        when = value_of(times)
+        if np.ndim(when) != 1:
+            raise ValueError("`t_eval` must be 1-dimensional.")
+        way = solver.way * (when[1:] - when[:-1])
+        if not bool(np.all(way > 0)):
+            raise ValueError("Values in `t_eval` are not properly sorted.")
+        if not bool(
+            np.all(
+                (solver.way * (when - solver.begin) >= 0) & (solver.way * (solver.end - when) >= 0)
+            )
+        ):
+            raise ValueError("Values in `t_eval` are not within `t_span`.")
+        rows = state.split(np.transpose(solver.rows(times)), np.shape(times))
+    sol = TracedSolution(solver, state) if dense_output else None
+    return OdeResult(
+        t=times, y=rows, sol=sol, t_events=None, y_events=None, nfev=None, njev=0, nlu=0, status=0,
+        message="The solver successfully reached the end of the integration interval.", success=True,
+    )  # fmt: skip
 
 
 def _leaves(args: Any) -> list[Any]:
@@ -218,9 +272,13 @@ class _State:
         dtype = complex if any(x.dtype.kind == "c" for x in leaves) else float
         parts = [np.reshape(x if x.dtype == dtype else x.astype(dtype), (-1,)) for x in leaves]
         self.vector: Any = parts[0] if len(parts) == 1 else np.concatenate(parts)
-        self.value = np.array(value_of(self.vector))
-        self.size = len(self.value)
+        self.dtype = np.dtype(dtype)
+        self.size = int(sum(self.sizes))
         self.simple = self.lone and len(self.shapes[0]) == 1
+
+    @property
+    def value(self) -> np.ndarray:
+        return np.array(value_of(self.vector))
 
     def split(self, vector: Any, more: tuple[int, ...] = ()) -> Tree:
         """The tree of a vector, or of columns with so many further axes."""
@@ -260,7 +318,7 @@ class _State:
                 else:
                     x = np.reshape(x, shape)
             x = np.reshape(x, (-1, *more))
-            parts.append(x if x.dtype == self.value.dtype else x.astype(self.value.dtype))
+            parts.append(x if x.dtype == self.dtype else x.astype(self.dtype))
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     @staticmethod
@@ -409,7 +467,7 @@ def _path(
     if holds_tracked(
         times[0]
     ):  # a beginning at another time goes through another place at this one
-        start = _moved(equations, start, ends[0], ends[0] - times[0])
+        start = moved(equations, start, ends[0], ends[0] - times[0])
     return _Path(equations, steps, start)
 
 
@@ -647,27 +705,14 @@ def _derivatives_agree(
     return all(_agree(x.reshape(1, -1), y.reshape(1, -1), TOGETHER) for x, y in pairs)
 
 
-def _moved(equations: Any, y: Any, t: float, length: Any) -> Any:
-    """The state a step of `length` further, which is zero but has a derivative: one step of an explicit method of order 8."""
-    from scipy.integrate import DOP853
-
-    table = tableau(DOP853)
-    slopes: list[Any] = []
-    for i in range(int(np.flatnonzero(table.b)[-1]) + 1):
-        used = [j for j in range(i) if table.a[i, j]]
-        place = y
-        if used:
-            place = y + length * np.matmul(table.a[i, used], np.stack([slopes[j] for j in used]))
-        slopes.append(equations(t + table.c[i] * length, place))
-    used = [j for j in range(len(slopes)) if table.b[j]]
-    return y + length * np.matmul(table.b[used], np.stack([slopes[j] for j in used]))
-
-
 # ---------------------------------------------------------------------------------------------------------- the result
 
 
-def _arranged(result: OdeResult, state: _State, ends: Sequence[float]) -> OdeResult:
+def _arranged(result: OdeResult, equations: _Equations) -> OdeResult:
     """SciPy's result, in the form of the state."""
+    state = equations.state
+    if result.sol is not None:
+        result.sol = _Arranged(result.sol, equations)
     if state.simple:
         return result
     result.y = (
@@ -678,20 +723,25 @@ def _arranged(result: OdeResult, state: _State, ends: Sequence[float]) -> OdeRes
             state.split(np.asarray(y).reshape(len(y), state.size).T, (len(y),))
             for y in result.y_events
         ]
-    if result.sol is not None:
-        result.sol = _Arranged(result.sol, state)
     return result
 
 
 class _Arranged:
-    """SciPy's interpolant, in the form of the state."""
+    """SciPy's interpolant, in the form of the state; times may be tracked."""
 
-    def __init__(self, sol: Any, state: _State) -> None:
-        self._sol, self._state = sol, state
-        self.t_min, self.t_max, self.ts = sol.t_min, sol.t_max, sol.ts
+    def __init__(self, sol: Any, equations: _Equations) -> None:
+        self._sol, self._equations = sol, equations
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._sol, name)
 
     def __call__(self, t: Any) -> Tree:
-        return self._state.split(self._sol(t), np.shape(t))
+        split = self._equations.state.split
+        if not holds_tracked(t):
+            return split(self._sol(value_of(t)), np.shape(t))
+        plain = np.asarray(value_of(t), dtype=float)
+        rows = _moved_to(self._equations, self._sol(plain.reshape(-1)).T, gathered(t))
+        return split(rows[0] if np.ndim(t) == 0 else np.transpose(rows), np.shape(t))
 
 
 class _Interpolant:
@@ -714,13 +764,18 @@ class _Interpolant:
 def _at(path: _Path, times: np.ndarray, tracked: Any) -> Any:
     """Rows at times that may be tracked."""
     rows = path.rows(times)
-    if not holds_tracked(tracked) or not len(times):
+    return _moved_to(path.equations, rows, tracked) if holds_tracked(tracked) else rows
+
+
+def _moved_to(equations: Any, rows: Any, tracked: Any) -> Any:
+    """Rows at the values of times, as functions of those times."""
+    if not len(rows):
         return rows
-    moved = [
-        _moved(path.equations, rows[i], float(t), tracked[i] - float(t))
-        for i, t in enumerate(times)
-    ]
-    return np.stack(moved)
+    tracked = np.reshape(tracked, (-1,))
+    times = np.asarray(value_of(tracked), dtype=float)
+    return np.stack([
+        moved(equations, rows[i], float(t), tracked[i] - float(t)) for i, t in enumerate(times)
+    ])  # fmt: skip
 
 
 class _Result:
@@ -758,7 +813,7 @@ class _Result:
         tracked = self._tracked_times(when, found, t_events)
         if tracked is not None:
             rows = np.stack([
-                rows[i] if tracked[i] is None else _moved(path.equations, rows[i], float(t), tracked[i] - float(t))
+                rows[i] if tracked[i] is None else moved(path.equations, rows[i], float(t), tracked[i] - float(t))
                 for i, t in enumerate(when)
             ])  # fmt: skip
             result.t = np.stack(
@@ -790,13 +845,13 @@ class _Result:
             t, row = float(t), rows[i]
 
             def value(v: Any, t: float = t, row: Any = row) -> Any:
-                place = _moved(equations, row, t, v[0] - t)
+                place = moved(equations, row, t, v[0] - t)
                 return np.reshape(gathered(judge(v[0], state.split(place), *self.args)), (1,))
 
             root = solution(value, np.array([t]), "solve_ivp", [equations.fun, judge])
             found.append(root[0])
             places.append(
-                _moved(equations, row, t, root[0] - t) if isinstance(root, Tensor) else row
+                moved(equations, row, t, root[0] - t) if isinstance(root, Tensor) else row
             )
         return np.stack([gathered(t) for t in found]), np.stack(places)
 

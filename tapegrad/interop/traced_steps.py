@@ -1,0 +1,240 @@
+"""`solve_ivp` in a function that `tg.compile` traces: one loop of the program, which takes as many steps as the values of a call need.
+
+Algorithm: the explicit methods of SciPy, with SciPy's first step, control of the error and interpolants, written in operations that are
+recorded. The loop carries time, state, slope, the length of the next step, whether the last was rejected, and the rows that are asked
+for; each step that is accepted fills the rows that lie in it.
+
+Invariant: as in `solve_ivp` outside of programs lengths of steps are constants of the derivative, and values are SciPy's but for rounding.
+What is not optimal: a step takes the stages of the interpolant whether a row lies in it or not, and looks at all rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from ..errors import TraceError
+from ..loops import looped, scan
+from ..ops.composing import holds_tracked
+from ..ops.joining import gathered
+from ..tensor import Tensor
+from .stepping import Equations, moved, tableau
+
+MOST = 1_000_000
+"""Steps, rejected ones included, after which a loop gives up."""
+
+
+def plain(x: Any) -> Any:
+    """A value whose derivative is not followed."""
+    return x.detach() if isinstance(x, Tensor) else x
+
+
+@cache
+def _errors(method: type) -> tuple[np.ndarray, ...]:
+    """Weights of the slopes in the estimates of the error; the first is followed by that of order 3 for DOP853."""
+    from scipy.integrate import DOP853
+
+    if issubclass(method, DOP853):
+        return method.E5, method.E3
+    return (method.E,)  # type: ignore[attr-defined]
+
+
+@cache
+def _interpolant(method: type) -> np.ndarray:
+    """Coefficients (powers from 1, slopes) of the polynomials that weigh slopes within a step."""
+    degree = 7
+    nodes = (1 - np.cos(np.pi * (np.arange(degree) + 0.5) / degree)) / 2
+    return np.linalg.solve(
+        nodes[:, None] ** np.arange(1, degree + 1), tableau(method).weights(nodes)
+    )
+
+
+def is_traceable(method: type) -> bool:
+    """Whether a program can take the steps of a method: one of the explicit pairs."""
+    from scipy.integrate import DOP853
+    from scipy.integrate._ivp.rk import RungeKutta
+
+    return issubclass(method, DOP853) or (
+        issubclass(method, RungeKutta) and np.ndim(getattr(method, "P", 0)) == 2
+    )
+
+
+class TracedSolver:
+    """An initial value problem and how precisely it is solved; `rows(times)` are the states at times."""
+
+    def __init__(
+        self,
+        method: type,
+        function: Callable[..., Any],
+        equations: Equations,
+        start: Any,
+        span: Sequence[Any],
+        *,
+        rtol: Any = 1e-3,
+        atol: Any = 1e-6,
+        max_step: Any = np.inf,
+        first_step: Any = None,
+    ) -> None:
+        self.method, self.function, self.equations = method, function, equations
+        self.rtol, self.atol, self.max_step, self.first_step = rtol, atol, max_step, first_step
+        self.begin, self.end = plain(span[0]), plain(span[1])
+        self.way = 1.0 if bool(self.end >= self.begin) else -1.0
+        # A step of length zero leads from where the beginning is tracked to where it is a number.
+        self.start = start
+        if holds_tracked(span[0]):
+            self.start = moved(equations, start, span[0], self.begin - span[0])
+
+    def rows(self, times: Any) -> Any:
+        """States at times (rows), which go from the beginning to the end or nearer; raises as `solve_ivp` does for others."""
+        when = plain(times)
+        rows = self._loop(when)
+        if not holds_tracked(times):
+            return rows
+
+        def there(_: Any, x: Any) -> Any:
+            row, tracked = x
+            at = plain(tracked)
+            return _, moved(self.equations, row, at, tracked - at)
+
+        return scan(there, 0.0, (rows, times))[1]
+
+    def _loop(self, when: Any) -> Any:
+        way, table, f = self.way, tableau(self.method), self.equations
+        coefficients, errors = _interpolant(self.method), _errors(self.method)
+        whole = len(table.b)
+        y, now, end = self.start, self.begin * 1.0, self.end * 1.0
+        slope = f(now, y)
+        first = errors[0].size - 1  # the slope at the end of the step, with which the next begins
+        order = self.method.error_estimator_order  # type: ignore[attr-defined]
+        h = (
+            self._first_length(plain(y), plain(slope), now, order)
+            if self.first_step is None
+            else self.first_step
+        )
+        count = np.shape(when)[0]
+        column = np.reshape(when, (-1, 1))
+        rows = np.where(way * (column - now) <= 0, y, np.zeros((count, np.shape(y)[0])))
+
+        def step(carry: Any, _: Any) -> Any:
+            y, slope, now, h, rejected, rows, taken = carry
+            h = np.minimum(np.maximum(h, _shortest(now)), self.max_step)
+            reached = now + way * h
+            reached = np.where(way * (reached - end) > 0, end, reached)
+            length = reached - now
+            slopes = [slope]
+            for i in range(1, whole):
+                used = [j for j in range(i) if table.a[i, j]]
+                place = y + length * _combined(table.a[i, used], [slopes[j] for j in used])
+                slopes.append(f(now + float(table.c[i]) * length, place))
+            used = [j for j in range(whole) if table.b[j]]
+            new = y + length * _combined(table.b[used], [slopes[j] for j in used])
+            scale = self.atol + self.rtol * np.maximum(np.abs(plain(y)), np.abs(plain(new)))
+            error = self._error([plain(k) for k in slopes], scale, np.abs(length))
+            accepted = error < 1
+            wanted = 0.9 * np.where(error > 0, error, 1e-300) ** (-1 / (order + 1))
+            grown = np.minimum(np.where(rejected > 0, 1.0, 10.0), wanted)
+            shrunk = np.where(error < np.inf, np.maximum(0.2, wanted), 0.2)
+            x = (column - now) / np.where(length == 0, 1.0, length)
+            inside = accepted & (way * (column - now) > 0) & (way * (column - reached) <= 0)
+            weights = np.matmul(
+                np.where(inside, x, 0.0) ** np.arange(1, len(coefficients) + 1), coefficients
+            )
+            between = y + length * np.matmul(weights, np.stack(slopes))
+            return (
+                np.where(accepted, new, y),
+                np.where(accepted, slopes[first], slope),
+                np.where(accepted, reached, now),
+                np.abs(length) * np.where(accepted, grown, shrunk),
+                np.where(accepted, 0.0, 1.0),
+                np.where(inside, between, rows),
+                taken + 1,
+            ), None
+
+        def goes_on(carry: Any) -> Any:
+            _, _, now, h, _, _, taken = carry
+            return (way * (end - now) > 0) & (taken < MOST) & (h >= _shortest(now) * (1 - 1e-12))
+
+        begin = (y, slope, now, np.maximum(h, _shortest(now)), 0.0, rows, 0)
+        done = looped("solve_ivp", (self.function,), step, begin, None, None, test=goes_on)
+        if done is None:
+            raise TraceError(
+                "solve_ivp was called inside tg.compile with a fun that looks at values in Python, so that each step would be another "
+                "program. Write its branches with np.where, or leave solve_ivp outside of the compiled function."
+            )
+        _, _, now, _, _, rows, _ = done[0]
+        if bool(way * (end - plain(now)) > 0):
+            raise RuntimeError(
+                f"solve_ivp cannot go on at t={float(plain(now)):g}: no step is short enough, or there are more than {MOST}. The equations "
+                "are stiff, or the solution ends there. Outside of tg.compile there are Radau, BDF and LSODA."
+            )
+        return rows
+
+    def _error(self, slopes: Sequence[Any], scale: Any, length: Any) -> Any:
+        """The norm of the error of a step, in units of what is allowed."""
+        parts = []
+        for e in _errors(self.method):
+            used = [j for j in range(len(e)) if e[j]]
+            parts.append(
+                np.mean(np.abs(_combined(e[used], [slopes[j] for j in used]) / scale) ** 2)
+            )
+        if len(parts) == 1:
+            return length * np.sqrt(parts[0])
+        fifth, third = parts
+        return length * fifth / np.sqrt(np.where(fifth + third == 0, 1.0, fifth + 0.01 * third))
+
+    def _first_length(self, y: Any, slope: Any, t: Any, order: int) -> Any:
+        """SciPy's choice of the first step, by a step of Euler's method."""
+        scale = self.atol + np.abs(y) * self.rtol
+        d0, d1 = _norm(y / scale), _norm(slope / scale)
+        span = np.abs(self.end - self.begin)
+        small = (d0 < 1e-5) | (d1 < 1e-5)
+        h0 = np.minimum(np.where(small, 1e-6, 0.01 * d0 / np.where(small, 1.0, d1)), span)
+        there = plain(self.equations(t + self.way * h0, y + self.way * h0 * slope))
+        d2 = _norm((there - slope) / scale) / np.where(h0 > 0, h0, 1.0)
+        most = np.maximum(d1, d2)
+        flat = most <= 1e-15
+        h1 = np.where(
+            flat,
+            np.maximum(1e-6, h0 * 1e-3),
+            (0.01 / np.where(flat, 1.0, most)) ** (1 / (order + 1)),
+        )
+        return np.minimum(np.minimum(100 * h0, h1), np.minimum(span, self.max_step))
+
+
+class TracedSolution:
+    """`sol` of a compiled solution: each call is a loop of its own, up to the farthest of its times."""
+
+    def __init__(self, solver: TracedSolver, state: Any) -> None:
+        self._solver, self._state = solver, state
+        self.t_min = np.minimum(solver.begin, solver.end)
+        self.t_max = np.maximum(solver.begin, solver.end)
+
+    def __call__(self, t: Any) -> Any:
+        """The states at a time, or at times, along a last axis."""
+        t = gathered(t)
+        if np.ndim(t) > 1:
+            raise ValueError("`t` must be a float or a 1-D array.")
+        rows = self._solver.rows(np.reshape(t * 1.0, (-1,)))
+        return self._state.split(rows[0] if np.ndim(t) == 0 else np.transpose(rows), np.shape(t))
+
+
+def _norm(x: Any) -> Any:
+    return np.sqrt(np.mean(np.abs(x) ** 2))
+
+
+def _combined(weights: np.ndarray, slopes: Sequence[Any]) -> Any:
+    total = float(weights[0]) * slopes[0]
+    for w, k in zip(weights[1:], slopes[1:], strict=True):
+        total = total + float(w) * k
+    return total
+
+
+def _shortest(now: Any) -> Any:
+    """Ten times the spacing of numbers at a time."""
+    return 10 * np.maximum(np.finfo(float).eps * np.abs(now), 5e-324)
+
+
+__all__ = ["TracedSolution", "TracedSolver", "is_traceable"]

@@ -1,0 +1,164 @@
+"""solve_ivp inside tg.compile: one loop of the program, with SciPy's values and the derivatives that eager steps have."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.integrate
+
+import tapegrad as tg
+from tapegrad.errors import TraceError
+
+solve_ivp = tg.integrate.solve_ivp
+TIMES = np.array([0.0, 0.4, 1.7, 1.8, 4.0])
+METHODS = ("RK23", "RK45", "DOP853", "Tsit5")
+
+
+def pendulum(t, y, w):
+    return [w[0] * y[1], -w[1] * np.sin(y[0]) + 0.1 * np.cos(t)]
+
+
+POINTS = np.array([1.0, 2.0, 0.3]), np.array([0.8, 15.0, -0.1])
+
+
+def rows(w, method="RK45", solve=solve_ivp, **how):
+    how = {"t_eval": TIMES, "rtol": 1e-6, "atol": 1e-8} | how
+    return solve(pendulum, (0.0, 4.0), [1.0, w[2]], method, args=(w,), **how).y
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_values_are_scipys_and_gradients_those_of_eager_steps(method):
+    """One trace serves values that need another number of steps."""
+    fast, traces = tg.compile(lambda w: rows(w, method)), []
+
+    def loss(w):
+        traces.append(0)
+        return np.sum(rows(w, method) ** 2)
+
+    gradient = tg.compile(tg.grad(loss))
+    for w in POINTS:
+        expected = (
+            rows(w, method) if method == "Tsit5" else rows(w, method, scipy.integrate.solve_ivp)
+        )
+        np.testing.assert_allclose(fast(w), expected, rtol=1e-9, atol=1e-11)
+        np.testing.assert_allclose(
+            gradient(w), tg.grad(lambda w: np.sum(rows(w, method) ** 2))(w), rtol=1e-8
+        )
+    seen = len(traces)
+    gradient(np.array([1.1, 3.0, 0.0]))
+    assert len(traces) == seen
+
+
+def test_steps_as_asked_for():
+    for how in (
+        {"max_step": 0.05},
+        {"first_step": 1e-3},
+        {"rtol": 1e-3, "atol": np.array([1e-3, 1e-9])},
+    ):
+        fast = tg.compile(lambda w, how=how: rows(w, **how))
+        np.testing.assert_allclose(fast(POINTS[0]), rows(POINTS[0], **how), rtol=1e-9, atol=1e-11)
+
+
+def test_forward_mode_second_order_and_many_at_once():
+    def end(w):
+        return rows(w)[0, -1]
+
+    w = POINTS[0]
+    np.testing.assert_allclose(
+        tg.compile(tg.hessian(end))(w), tg.hessian(end)(w), rtol=1e-6, atol=1e-8
+    )
+    forward = tg.compile(tg.jacobian(rows, mode="forward"))(w)
+    np.testing.assert_allclose(forward, tg.jacobian(rows)(w), rtol=1e-8, atol=1e-10)
+    many = tg.compile(tg.vmap(end))(np.stack(POINTS))
+    np.testing.assert_allclose(many, [end(w) for w in POINTS], rtol=1e-5)  # steps that suit both
+
+
+def test_times_have_derivatives():
+    """Of a beginning and of times that are asked for: exact to the tolerance, against the equation itself."""
+
+    def at(t0, t, w):
+        return solve_ivp(
+            pendulum,
+            (t0, 4.0),
+            [1.0, w[2]],
+            t_eval=np.stack([t, t + 1.0]),
+            args=(w,),
+            rtol=1e-10,
+            atol=1e-12,
+        ).y[0, 1]
+
+    w = POINTS[0]
+    for k in (0, 1):
+        compiled = tg.compile(tg.grad(at, k))(0.2, 1.5, w)
+        h = 1e-4
+        args = np.array([0.2, 1.5])
+        up, down = at(*(args + h * np.eye(2)[k]), w), at(*(args - h * np.eye(2)[k]), w)
+        assert compiled == pytest.approx((up - down) / (2 * h), rel=1e-6)
+
+
+def test_dense_output_and_backward_in_time():
+    def ends(w, t):
+        found = solve_ivp(
+            pendulum, (4.0, 0.0), [1.0, w[2]], dense_output=True, args=(w,), rtol=1e-8, atol=1e-10
+        )
+        return found.sol(t)[0], found.sol(2.0)[1], found.sol(np.array([3.0, 1.0]))
+
+    w = POINTS[0]
+    for ours, theirs in zip(tg.compile(ends)(w, 1.0), ends(w, 1.0), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-11)
+    slope = tg.compile(tg.grad(lambda w, t: ends(w, t)[0], 1))(w, 1.0)
+    assert slope == pytest.approx(tg.grad(lambda t: ends(w, t)[0])(1.0), rel=1e-6)
+
+
+def test_states_that_are_trees_and_complex():
+    def spring(t, state, k):
+        return {"x": state["v"], "v": -k * state["x"]}
+
+    def end(k):
+        start = {"x": np.ones((2, 2)), "v": np.zeros((2, 2))}
+        return np.sum(
+            solve_ivp(spring, (0, 2), start, t_eval=[1.0, 2.0], args=(k,), rtol=1e-8).y["x"][
+                ..., -1
+            ]
+        )
+
+    assert tg.compile(tg.grad(end))(2.0) == pytest.approx(tg.grad(end)(2.0), rel=1e-8)
+
+    def turned(k):
+        return np.real(
+            solve_ivp(
+                lambda t, z: 1j * k * z, (0, 2), 1.0 + 0.0j, t_eval=[2.0], rtol=1e-9, atol=1e-9
+            ).y[0]
+        )
+
+    assert tg.compile(tg.grad(turned))(1.5) == pytest.approx(-2 * np.sin(3.0), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("how", "error", "words"),
+    [
+        ({"method": "Radau"}, TraceError, "alone"),
+        ({"events": lambda t, y: y[0]}, TraceError, "how many there are"),
+        ({"t_eval": None}, TraceError, "t_eval"),
+        ({"jac": None}, TypeError, "Leave the others out"),
+        ({"t_eval": [1.0, 0.5]}, ValueError, "sorted"),
+        ({"t_eval": [1.0, 1.5]}, ValueError, "within"),
+    ],
+)
+def test_refused_in_words(how, error, words):
+    how = {"t_eval": [1.0], "fun": lambda t, y: -y} | how
+    with pytest.raises(error, match=words):
+        tg.compile(lambda y0: solve_ivp(t_span=(0.0, 1.0), y0=y0, **how).y)(np.ones(1))
+
+
+def test_equations_that_end_or_look_at_values():
+    fast = tg.compile(lambda y0: solve_ivp(lambda t, y: y**2, (0.0, 2.0), y0, t_eval=[2.0]).y)
+    np.testing.assert_allclose(fast(np.array([0.1])), 0.125, rtol=1e-3)
+    with pytest.raises(RuntimeError, match="cannot go on"):
+        fast(np.array([1.0]))
+
+    def looks(t, y):
+        return -y if y[0] > 0.5 else -2 * y
+
+    with pytest.raises(TraceError, match="looks at values"):
+        tg.compile(lambda y0: solve_ivp(looks, (0.0, 2.0), y0, t_eval=[2.0]).y)(np.ones(1))
