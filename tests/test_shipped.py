@@ -425,7 +425,7 @@ def test_the_childs_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     import fcntl
 
     before = child._PROGRAM.split("sys.path")[0]
-    monkeypatch.setattr(child, "_PROGRAM", before + "__import__('time').sleep(60)")
+    monkeypatch.setattr(child, "_PROGRAM", before + "__import__('time').sleep(600)")
     answers: list[bool] = []
     assert child.build(order(tmp_path, answers))
     wait_for(lambda: child._processes)
