@@ -146,8 +146,8 @@ _NUMPYS = frozenset(
 def _numpys(name: str) -> object:
     from . import buffers, numpy
 
-    if name in ("asarray", "asanyarray", "ascontiguousarray", "asfortranarray"):
-        return as_tensor
+    if name in buffers.CONVERTERS:
+        return buffers.converting(name, lambda made, a: as_tensor(made))
     return buffers.ndarray if name == "ndarray" else getattr(numpy, name)
 
 

@@ -16,6 +16,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
+from .buffers import adopted_inside
 from .errors import demand_callable
 from .loops import mapped
 from .transforms import NAMESPACE, _flatten, _optree, _unflatten, is_compiled
@@ -70,12 +71,14 @@ def vmap(f: Callable[P, R], in_axes: Any = 0, out_axes: Any = 0) -> Callable[P, 
                 "what all of them share."
             )
 
+        run = adopted_inside(f)
+
         def one(entry: Sequence[Any]) -> Tree:
             given = list(leaves)
             for i, x in zip(along, entry, strict=True):
                 given[i] = x
             args, kwargs = _unflatten(structure, given)
-            return f(*args, **kwargs)
+            return run(*args, **kwargs)
 
         results = mapped("vmap", one, entries, False)
         if type(out_axes) is int and not out_axes:

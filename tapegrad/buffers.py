@@ -30,7 +30,7 @@ from . import creation, storage
 from .closures import content
 from .ops.composing import holds_tensor
 from .ops.joining import array as joined
-from .ops.shaping import copy as cloned
+from .ops.shaping import converted
 from .tape import current
 from .tensor import Tensor, wrap
 
@@ -67,9 +67,12 @@ def plain_buffers() -> Iterator[None]:
 def _buffer(array: Any) -> Any:
     """A new array as a tensor, while something is recorded or traced and if it can carry a gradient."""
     wanted = type(array) is np.ndarray and array.dtype.kind in "fc"
-    return (
-        wrap(array) if wanted and (current().outer is not None or storage.tracing.get()) else array
-    )
+    return wrap(array) if wanted and _recording() else array
+
+
+def _recording() -> bool:
+    """Whether a transform or a trace runs."""
+    return current().outer is not None or storage.tracing.get() is not None
 
 
 def _making(of: Callable[..., Any]) -> Callable[..., Any]:
@@ -81,33 +84,46 @@ def _making(of: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @functools.wraps(np.array)
-def _array(object: Any, dtype: Any = None, *, copy: Any = True, ndmin: int = 0, **rest: Any) -> Any:
+def _array(
+    object: Any, dtype: Any = None, *, copy: Any = True, order: Any = "K", subok: bool = False, ndmin: int = 0, like: Any = None
+) -> Any:  # fmt: skip
     if not holds_tensor(object):
-        return _buffer(np.array(object, dtype, copy=copy, ndmin=ndmin, **rest))
-    made = _asarray(object, dtype)
-    if made is object and copy:
-        made = cloned(made)
+        return _buffer(np.array(object, dtype, copy=copy, order=order, subok=subok, ndmin=ndmin))
+    made = _converted(object, dtype, order, copy)
     return np.reshape(made, (1,) * (ndmin - made.ndim) + made.shape) if made.ndim < ndmin else made
 
 
-def _asarray(a: Any, dtype: Any = None, *args: Any, **kwargs: Any) -> Any:
+def _converted(a: Any, dtype: Any, order: Any, copy: Any) -> Any:
     if isinstance(a, Tensor):
-        return a if dtype is None or a.dtype == np.dtype(dtype) else a.astype(dtype)
-    if holds_tensor(a):
-        return joined(a, dtype=dtype)
-    return NotImplemented
+        return converted(a, dtype, order, copy)
+    return converted(joined(a, dtype=dtype), None, order, None if copy else copy)
 
 
-def _seeing(of: Callable[..., Any]) -> Callable[..., Any]:
+CONVERTERS: dict[str, tuple[str | None, int]] = {
+    "asarray": (None, 0), "asanyarray": (None, 0), "ascontiguousarray": ("C", 1), "asfortranarray": ("F", 1),
+}  # fmt: skip
+"""NumPy's functions that give an array back as it is where they can: the order that they ask for, and the fewest axes."""
+
+
+def converting(name: str, finished: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    """One of `CONVERTERS` that makes tensors of tensors; `finished(array, a)` is what it makes of other data `a`."""
+    of = getattr(np, name)
+    usual, ndmin = CONVERTERS[name]
+
     @functools.wraps(of)
-    def see(a: Any, *args: Any, **kwargs: Any) -> Any:
-        found = _asarray(a, *args, **kwargs)
-        if found is not NotImplemented:
-            return found
-        made = of(a, *args, **kwargs)
-        return made if made is a or isinstance(a, np.ndarray) else _buffer(made)
+    def convert(a: Any, dtype: Any = None, order: Any = usual, *, copy: Any = None, **rest: Any) -> Any:  # fmt: skip
+        if holds_tensor(a):
+            made = _converted(a, dtype, order, copy)
+            return made if made.ndim >= ndmin else np.reshape(made, (1,) * ndmin)
+        if not ndmin:
+            rest |= {"order": order, "copy": copy}
+        return finished(of(a, dtype, **rest), a)
 
-    return see
+    return convert
+
+
+def _fresh(made: Any, a: Any) -> Any:
+    return made if made is a or isinstance(a, np.ndarray) else _buffer(made)
 
 
 @functools.wraps(np.full)
@@ -165,7 +181,7 @@ MAKERS: dict[str, Any] = {
     for name in ("copy", "empty", "empty_like", "eye", "identity", "ones", "ones_like", "tri", "zeros", "zeros_like", "full_like")
 } | {
     "array": _array, "full": _full, "ndarray": _Array,
-    **{name: _seeing(getattr(np, name)) for name in ("asanyarray", "asarray", "ascontiguousarray", "asfortranarray")},
+    **{name: converting(name, _fresh) for name in CONVERTERS},
 }  # fmt: skip
 """NumPy's functions that make a new array, by name: what a copied function finds in their place."""
 
@@ -605,6 +621,11 @@ def adopted(f: Any) -> Any:
         if plan is not None and plan.copy is not None:
             return types.MethodType(plan.copy, plan.shadow(bound.__self__))
     return f
+
+
+def adopted_inside(f: Any) -> Any:
+    """`adopted(f)` while something is recorded or traced, else `f`."""
+    return adopted(f) if _recording() else f
 
 
 def _plan(

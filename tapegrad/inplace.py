@@ -402,7 +402,7 @@ def _put(x: np.ndarray, y: Any, index: Any) -> np.ndarray:
 def _put_y(g, y_shape, *, index):
     """Cotangent of the stored value: what arrives where it was stored, summed over broadcasting."""
     picked = g[index]
-    if not is_basic(index):
+    if picked.size > 1 and not is_basic(index):
         # Of several values stored at one place the last one stays, and the others have no influence.
         order = np.arange(picked.size).reshape(picked.shape)
         last = np.empty(g.shape, order.dtype)

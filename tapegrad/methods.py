@@ -16,7 +16,9 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from . import creation
 from .mutators import FUNCTIONS, STORES, by_its_name, places, plain, special
+from .ops.shaping import converted
 from .signatures import show
+from .storage import StandIn, packed
 from .tensor import Tensor
 
 
@@ -88,10 +90,16 @@ def _new(make: Callable[..., Any]) -> Callable[..., Any]:
     return new
 
 
+def _is_contiguous(t: Tensor) -> bool:
+    if isinstance(t._value, StandIn):
+        t._value.layout_told()
+    return packed(t._value)
+
+
 _METHODS: dict[str, tuple[Callable[..., Any], str]] = {
     "bmm": (lambda t, mat2: t @ mat2, "Products of the matrices of two stacks."),
     "chunk": (_chunk, "The rows along an axis in `chunks` views of equal length (the last may be shorter)."),
-    "contiguous": (lambda t: t if t._value.flags.c_contiguous else t.clone(), "The tensor, or a copy whose memory is in order."),
+    "contiguous": (lambda t: converted(t, order="C"), "The tensor, or a copy whose memory is in order."),
     "cpu": (lambda t: t, "The tensor itself: it lives on the one device there is."),
     "cdouble": (lambda t: t.astype(np.complex128), "The entries as complex128."),
     "cfloat": (lambda t: t.astype(np.complex64), "The entries as complex64."),
@@ -114,7 +122,7 @@ _METHODS: dict[str, tuple[Callable[..., Any], str]] = {
     "index_select": (lambda t, dim, index: np.take(t, plain(index), dim), "The rows that `index` names along an axis."),
     "inverse": (lambda t: np.linalg.inv(t), "Inverse matrix."),
     "is_complex": (lambda t: t.dtype.kind == "c", "Whether the entries are complex."),
-    "is_contiguous": (lambda t: bool(t._value.flags.c_contiguous), "Whether the memory is in order."),
+    "is_contiguous": (_is_contiguous, "Whether the memory is in order."),
     "is_floating_point": (lambda t: t.dtype.kind == "f", "Whether the entries are real floating-point numbers."),
     "isfinite": (lambda t: np.isfinite(t), "Which entries are finite."),
     "isinf": (lambda t: np.isinf(t), "Which entries are infinite."),

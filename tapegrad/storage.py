@@ -20,7 +20,7 @@ from collections import deque
 from collections.abc import Callable
 from contextvars import ContextVar
 from sys import getrefcount
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -66,6 +66,14 @@ class StandIn:
         """Whether it is a part of `other`, which sees what is written to it."""
         return False
 
+    def packed(self, order: str) -> bool:
+        """As the function `packed` says of arrays."""
+        raise NotImplementedError
+
+    def layout_told(self) -> None:
+        """Note that the program chooses by the layout of the value in memory."""
+        raise NotImplementedError
+
     def number(self) -> bool:
         """Whether it stands for a number, which has no memory that could be written to."""
         return False
@@ -107,12 +115,44 @@ def duplicate(value: Any) -> Any:
     return value.duplicate() if isinstance(value, StandIn) else np.array(value)
 
 
-def order_of(array: np.ndarray) -> Literal["K", "C"]:
-    """The order of a copy whose axes lie in memory as those of `-array` do: "K", but of a stretched array, whose copy would lie otherwise.
+def packed(value: Any, order: str = "C") -> bool:
+    """Whether the entries lie in memory without gaps, in the order of rows or, for "F", of columns; a number's do."""
+    if isinstance(value, StandIn):
+        return value.packed(order)
+    if not isinstance(value, np.ndarray):
+        return True
+    return value.flags.f_contiguous if order == "F" else value.flags.c_contiguous
 
-    Whether a reshape of what is computed from it is a view, which a store reaches, follows from that.
+
+def twin(array: np.ndarray) -> np.ndarray:
+    """A copy that lies in memory as the array does: its axes in the same order, forwards or backwards, with gaps or stretched.
+
+    Whether a reshape of it, or of what is computed from it, is a view, which a store reaches, follows from that.
     """
-    return "C" if 0 in array.strides else "K"
+    if array.flags.c_contiguous or array.flags.f_contiguous or not array.size:
+        return np.array(array)
+    item = array.itemsize
+    strides = [0] * array.ndim
+    first = 0  # the byte of the first entry
+    end, room = (
+        item,
+        item,
+    )  # where the next axis begins if there is no gap: in the array, and in the copy
+    for stride, last in sorted((abs(s), -i) for i, s in enumerate(array.strides) if s):
+        n = array.shape[-last]
+        if n == 1:
+            continue
+        room += item * (stride != end)  # one entry stands for a gap of any length
+        backwards = array.strides[-last] < 0
+        strides[-last] = -room if backwards else room
+        first += backwards * room * (n - 1)
+        end, room = stride * n, room * n
+    memory: np.ndarray = np.empty(room // item, array.dtype)
+    made: np.ndarray = np.ndarray(array.shape, array.dtype, memory, first, strides)
+    # Stretched axes come last: an entry is written as often as it is shown, each time the same.
+    made[...] = array
+    made.flags.writeable = 0 not in array.strides
+    return made
 
 
 class Lent:
@@ -158,7 +198,7 @@ def kept(array: np.ndarray) -> np.ndarray:
     if isinstance(array, StandIn):
         return array
     if array.nbytes <= BIG:
-        return np.array(array, order=order_of(array))
+        return twin(array)
     root = owner(array)
     view = array.view()
     view.flags.writeable = False

@@ -760,8 +760,9 @@ def as_tensor(data: Any, dtype: Any = None) -> Tensor:
 def _copied(data: Any, dtype: Any) -> Any:
     if isinstance(data, storage.StandIn):
         return storage.as_array(storage.duplicate(data), dtype)
-    order = storage.order_of(data) if type(data) is np.ndarray else "K"
-    return np.array(data, dtype=dtype, order=order)
+    # The copy of a stretched array lies as what is computed from it does, which is another order than that of its strides.
+    stretched = type(data) is np.ndarray and 0 in data.strides
+    return np.array(data, dtype=dtype, order="C" if stretched else "K")
 
 
 def from_numpy(array: np.ndarray) -> Tensor:

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from .storage import StandIn
+from .tape import current
 from .tensor import Tensor
 
 _MANY = 16
@@ -47,6 +48,8 @@ def link(view: Tensor, parent: Tensor, code: int, kw: Any) -> None:
 def _shared(view: Tensor, parent: Tensor) -> bool:
     own, memory = view._value, parent._value
     if type(memory) is not np.ndarray:
+        if current().outer is not None:
+            return False  # in a transform it stands for NumPy's number, which no write changes
         memory = _memory_of_number(own.base, parent)
     if (
         own is memory

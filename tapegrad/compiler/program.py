@@ -145,7 +145,7 @@ def taken_apart(
 
 def layouts(values: Sequence[Any]) -> tuple[Any, ...]:
     """How the arrays of a call lie in memory: their strides where axes are not in C order, else None."""
-    return tuple(None if np.ndim(x) < 2 or x.flags.c_contiguous else x.strides for x in values)
+    return tuple(None if not np.ndim(x) or x.flags.c_contiguous else x.strides for x in values)
 
 
 def _orders(tree: Any) -> Iterator[tuple[Any, ...]]:
@@ -518,10 +518,10 @@ def _traced(
                 with looked_out(name, reads.volatile):
                     output = adopted(f)(*args, **kwargs)
             except Exception as error:
-                if isinstance(error, ValueError) and "read-only" in str(error):
+                if isinstance(error, ValueError) and "is read-only" in str(error):
                     raise TraceError(
-                        f"{name} writes into a large array from outside while it is traced by tg.compile ({error}): a compiled program "
-                        "would not. Pass a copy as an argument and return the result."
+                        f"{name} writes into a large array from outside, or into a plain array of a traced value, while it is traced by "
+                        f"tg.compile ({error}): a compiled program would not. Pass a copy as an argument and return the result."
                     ) from error
                 if type(error).__module__.startswith("numba."):
                     raise TraceError(

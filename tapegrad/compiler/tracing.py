@@ -354,6 +354,15 @@ class Trace:
             key = id(storage.owner(traced.value))
             self._buffers.setdefault(key, []).append(weakref.ref(traced))
 
+    def lay(self) -> None:
+        """Note that what follows may depend on the layout of arguments, if a reshape came before; raises Guessed if it was not known."""
+        trace: Trace | None = self
+        while trace is not None:
+            if trace.guessed:
+                raise Guessed
+            trace.laid |= self.reshaped
+            trace = trace.outer
+
     def write(
         self, traced: Traced, node_of: Callable[[], Traced], what: str, index: Any = None
     ) -> None:
@@ -361,12 +370,7 @@ class Trace:
         where = _line()
         if storage.tracing.get() is not self:
             raise Unrolled(f"{what} writes to what stands outside of the step")
-        trace: Trace | None = self
-        while trace is not None:
-            if trace.guessed:
-                raise Guessed
-            trace.laid |= self.reshaped
-            trace = trace.outer
+        self.lay()
         root = traced.root()
         if root.given:
             raise TraceError(
@@ -507,7 +511,7 @@ def _reads(value: Any, trace: Trace, what: str) -> Any:
 
 
 class _Flags:
-    """What code asks of an array's flags."""
+    """What the library asks of an array's flags; `storage.packed` knows the layout."""
 
     writeable = True
     c_contiguous = f_contiguous = contiguous = aligned = True
@@ -634,6 +638,20 @@ class Traced(StandIn):
     def shares(self, other: Any) -> bool:
         return self.source is not None and self.source[0] is other
 
+    def packed(self, order: str) -> bool:
+        known = self.later() if self.large else self.value
+        self.home.reshaped |= self.ndim > 0
+        if type(known) is Later and (known.view or self.ndim > 1):
+            if not self.home.exact:
+                self.home.guessed = True
+                return True
+            known = self.value
+        return type(known) is Later or storage.packed(known, order)
+
+    def layout_told(self) -> None:
+        self.packed("C")
+        self.home.lay()
+
     def number(self) -> bool:
         return not self.node.shape and type(self.later()) is not np.ndarray
 
@@ -733,7 +751,11 @@ class Traced(StandIn):
             made = np.empty((), object)
             made[()] = self
             return made
-        return np.array(self.home.read(self, "np.asarray(x)"), dtype=dtype)
+        made = np.array(self.home.read(self, "np.asarray(x)"), dtype=dtype)
+        made.flags.writeable = (
+            copy is True
+        )  # NumPy's would show the same memory: a store is an error, since it would reach nothing
+        return made
 
     def __bool__(self) -> bool:
         return bool(self.home.read(self, "a truth value (if x, while x, x and y)"))

@@ -375,7 +375,7 @@ class _Reader(Formulas):
 
     def _bind_together(self, found: list[tuple[str, Array]]) -> None:
         """Several numbers at once: each from what was before."""
-        if self.symbolic or len(found) == 1:
+        if self.symbolic or len(found) < 2:
             for name, value in found:
                 self._bind(name, value)
             return

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as _np
 
+from .. import buffers as _buffers
 from .. import creation as _creation
 from .. import ops as _ops
 from ..ops.composing import holds_tensor as _holds_tensor
@@ -22,16 +23,6 @@ from .concatenators import c_ as c_
 from .concatenators import r_ as r_
 
 
-def _converting(plain: Any) -> Any:
-    """`np.asarray` and its like: of tensors a tensor, which is the one that was given where it can be."""
-
-    @_functools.wraps(plain)
-    def convert(a: Any, dtype: Any = None, *args: Any, **settings: Any) -> Any:
-        return _joined(a, dtype) if _holds_tensor(a) else plain(a, dtype, *args, **settings)
-
-    return convert
-
-
 @_functools.wraps(_np.full)
 def _full(shape: Any, fill_value: Any, dtype: Any = None, *args: Any, **settings: Any) -> Any:
     if _holds_tensor(fill_value):
@@ -41,7 +32,7 @@ def _full(shape: Any, fill_value: Any, dtype: Any = None, *args: Any, **settings
 
 _OURS = {
     **_ops.public_names(),
-    **{f.__name__: _converting(f) for f in (_np.asarray, _np.asanyarray, _np.ascontiguousarray)},
+    **{name: _buffers.converting(name, lambda made, a: made) for name in _buffers.CONVERTERS},
     "full": _full,
 }
 _OWN_MEANING = {name for name in _OURS if not hasattr(_np, name)}

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..primitive import FUNCTIONS, call, primitive
+from ..storage import packed
 from ..tensor import Tensor
 
 
@@ -40,8 +41,7 @@ def reshape(g, x_shape, *, shape, order="C"):
 def ravel(x, order="C"):
     """All entries along one axis, in memory without gaps: a view where the operand's has none."""
     flat = reshape(x, -1, order)
-    data = getattr(flat, "_value", None)
-    return copy(flat) if type(data) is np.ndarray and not data.flags.c_contiguous else flat
+    return flat if packed(getattr(flat, "_value", flat)) else copy(flat)
 
 
 def flatten(x, start_dim=0, end_dim=-1):
@@ -182,9 +182,7 @@ def _copy_method(self: Tensor, order: str = "C") -> Any:
     As in NumPy the method has another default than `np.copy`, which keeps the order: `x.T.copy().ravel()` is a view of the copy.
     """
     if order == "C":
-        value = self._value
-        # The stand-in of an array that is traced does not know its memory.
-        if type(value) is np.ndarray and value.flags.c_contiguous:
+        if packed(self._value):
             return copy(self)
         return reshape(copy(reshape(self, -1)), np.shape(self))
     if order == "F":
@@ -192,6 +190,29 @@ def _copy_method(self: Tensor, order: str = "C") -> Any:
     if order == "K":
         return copy(self)
     raise ValueError(f"copy(order={order!r}) was asked of a tensor: write 'C', 'F' or 'K'.")
+
+
+def converted(
+    x: Tensor, dtype: Any = None, order: str | None = "K", copied: bool | None = None
+) -> Tensor:
+    """What `np.asarray` makes of a tensor: the tensor itself where dtype and order are as asked, unless it is to be `copied`.
+
+    `copied=False` raises ValueError where only a copy would do, as in NumPy.
+    """
+    made = x if dtype is None or x.dtype == np.dtype(dtype) else x.astype(dtype)
+    if order == "A" and copied:
+        order = "F" if packed(made._value, "F") and not packed(made._value) else "C"
+    if order in ("C", "F") and not packed(made._value, order):
+        made = _copy_method(made, order)
+    elif order not in ("C", "F", "A", "K", None):
+        raise ValueError(f"order={order!r} was asked of a tensor: write 'C', 'F', 'A' or 'K'.")
+    if made is x and copied:
+        return copy(x)
+    if made is not x and copied is False:
+        raise ValueError(
+            f"copy=False was asked of a tensor of dtype {x.dtype}, but another dtype or order needs a copy: leave `copy` away."
+        )
+    return made
 
 
 def _same(x: Any) -> Any:

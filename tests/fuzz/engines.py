@@ -30,6 +30,7 @@ from tests.fuzz.judge import (
     same,
     slope,
     spread,
+    stretched_alike,
 )
 from tests.fuzz.program import Program, leaves, mapped
 
@@ -92,6 +93,8 @@ class Case:
             d = rng.uniform(-1, 1, x.shape)
             if x.dtype.kind == "c":
                 d = d + 1j * rng.uniform(-1, 1, x.shape)
+            # Beside a reshape, a stretched array moves as such: another layout may be another program.
+            d = stretched_alike(x, d) if views_shown(self.program.source) else d
             return np.asarray(d).astype(x.dtype)[()] if x.ndim == 0 else d.astype(x.dtype)
 
         return [mapped(draw, arguments[i]) for i in self.argnums]
@@ -455,13 +458,14 @@ def second(case: Case) -> None:
 
 def tracked(case: Case) -> None:
     """PyTorch's spelling: tensors, `backward`, `.grad`; the value is NumPy's."""
-    arguments = case.program.arguments()
+    given = case.program.arguments()
+    for i in case.argnums:
+        given[i] = mapped(lambda x: tg.tensor(x, requires_grad=True), given[i])
+    # A tensor is a copy, and a copy of a stretched array lies otherwise.
+    arguments = mapped(lambda x: x.detach().numpy() if isinstance(x, tg.Tensor) else x, given)
     case.plain(arguments)
     value, gradient = case.gradient(arguments)
     bounds = spread(lambda *a: case.gradient(list(a))[1], arguments, gradient, case.eps)
-    given = list(arguments)
-    for i in case.argnums:
-        given[i] = mapped(lambda x: tg.tensor(x, requires_grad=True), given[i])
     loss = case.loss(*given)
     if not isinstance(loss, tg.Tensor) or not loss.requires_grad:
         raise Unclear("nothing is tracked")
@@ -485,10 +489,14 @@ REORDERED = "tg. accumulate pad( sort( partition( einsum insert( delete( median 
 """Functions whose results the library lays out in C order whatever their operands' is, where NumPy's order follows from its code."""
 
 
+def views_shown(source: str) -> bool:
+    """Whether what a store reaches may follow from the order in memory."""
+    return "reshape" in source or "ravel" in source
+
+
 def reordered(source: str) -> bool:
     """Whether a store beside a reshape may reach something else than in NumPy for the order in memory alone."""
-    shown = "reshape" in source or "ravel" in source
-    return shown and any(name in source for name in REORDERED.split())
+    return views_shown(source) and any(name in source for name in REORDERED.split())
 
 
 class _Ordered(ast.NodeTransformer):

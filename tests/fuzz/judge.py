@@ -52,17 +52,32 @@ def nudged(tree: Any, eps: float, rng: np.random.Generator) -> Any:
     x = np.asarray(tree)
     if x.dtype.kind not in "fc":
         return tree
-    moved = ordered(x, x + x * (eps * rng.choice([-2.0, 2.0], x.shape)).astype(x.real.dtype))
+    by = stretched_alike(x, rng.choice([-2.0, 2.0], x.shape))
+    moved = ordered(x, x + x * (eps * by).astype(x.real.dtype))
     number = isinstance(tree, float | complex) and not isinstance(tree, np.generic)
     return moved.item() if number else moved
 
 
 def ordered(like: np.ndarray, values: Any) -> np.ndarray:
     """The values with the axes in memory as those of an array: whether a reshape is a view, and a store reaches it, depends on that."""
+    if (
+        like.size
+        and not all(like.strides)
+        and np.array_equal(stretched_alike(like, values), values)
+    ):
+        return duplicate(stretched_alike(like, np.asarray(values)))
     # NumPy makes empty arrays and sums like a broadcast one in different orders.
     out = np.empty_like(like if all(like.strides) else np.positive(like))
     out[...] = values
     return out
+
+
+def stretched_alike(like: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Values that are one along the axes along which an array is stretched: the first of them."""
+    if not like.size or all(like.strides):
+        return values
+    once = values[tuple(slice(None) if s else slice(1) for s in like.strides)]
+    return np.broadcast_to(once, values.shape)
 
 
 def duplicate(tree: Any) -> Any:
