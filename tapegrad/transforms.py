@@ -1137,8 +1137,14 @@ def _forward_blocks(run: _Run, outputs: Sequence[Any]) -> tuple[list[list[Any]],
             t = t if run.connected else t._value
             turned = t.T if t.ndim == 2 else np.moveaxis(t, 0, -1)
             block = np.reshape(turned, np.shape(outputs[j]) + x.shape)
-            blocks[j].append(_as_block(block, run.given[i]))
+            blocks[j].append(_as_block(_typed_as(block, x), run.given[i]))
     return blocks, reached
+
+
+def _typed_as(block: Any, x: Tensor) -> Any:
+    """A block of tangents, which have the dtypes of outputs, in the precision of the input that it belongs to, as a walk gives it."""
+    dtype = np.result_type(x.dtype, np.complex64) if block.dtype.kind == "c" else x.dtype
+    return block if block.dtype == dtype else block.astype(dtype)
 
 
 FEW_DIRECTIONS = 16384
@@ -1172,7 +1178,8 @@ def _all_at_once(run: _Run, outputs: Sequence[Any]) -> tuple[list[list[Any]], li
         for i, (end, n, x) in enumerate(zip(ends, sizes, run.inputs, strict=True)):
             block = columns[:, end - n : end]
             met[i] = met[i] or not n or bool(block.any())
-            row.append(_as_block(np.reshape(block, np.shape(y) + x.shape), run.given[i]))
+            block = np.reshape(block, np.shape(y) + x.shape)
+            row.append(_as_block(_typed_as(block, x), run.given[i]))
         blocks.append(row)
     return (blocks, met) if all(met) else None
 

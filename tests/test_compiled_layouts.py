@@ -138,6 +138,20 @@ def test_empty_buffers(rng):
     agrees(f, [np.empty((0, 3)), np.asfortranarray(np.empty((0, 3)))])
 
 
+def test_a_mask_of_no_entries(rng):
+    """NumPy takes an empty index that is no array for one of whole numbers."""
+
+    def f(x):
+        v = x * 1.0
+        v[1:][~(v[1:] > 0.3)] += np.sum(v)
+        return np.sum(v * v)
+
+    compiled = tg.compile(tg.grad(f))
+    for _ in range(3):
+        x = rng.normal(size=(1, 4))
+        np.testing.assert_allclose(compiled(x), 2 * x, rtol=1e-15)
+
+
 # ------------------------------------------------------------------------------------------------ random programs
 
 

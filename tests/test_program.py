@@ -727,3 +727,20 @@ def test_faults_with_indices_read_from_arrays_are_found():
         assert apart(f, args) > 1e-3
     with mock.patch.object(order.Order, "meet", lambda *_, **__: False):
         assert apart(f, args) > 1e-3
+
+
+def test_branches_whose_choice_nobody_reads():
+    def f(x, q):
+        u = np.zeros(6)
+        for i in range(1, 5):
+            c = x[i - 1]
+            if x[i] > 0.5:
+                c = x[i + 1] if x[i - 1] > 0.2 else x[i]  # noqa: F841  that is what is tried
+            u[i] = q * x[i]
+        return np.sum(u * u)
+
+    x = np.linspace(0.1, 1.0, 6)
+    found = tg.grad(tg.njit(mode="form")(f), (0, 1))(x, 0.5)
+    inside = np.array([0, 1, 1, 1, 1, 0])
+    np.testing.assert_allclose(found[0], 2 * 0.25 * x * inside, rtol=1e-15)
+    np.testing.assert_allclose(found[1], 2 * 0.5 * np.sum((x * inside) ** 2), rtol=1e-15)

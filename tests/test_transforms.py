@@ -1174,3 +1174,19 @@ def test_inputs_that_lead_nowhere_are_told_where_none_is_used():
     np.testing.assert_array_equal(zero, [0.0, 0.0])  # it is used, if only by nought
     with pytest.warns(tg.IndependentValue):
         tg.jacobian(lambda x, y: np.ones(2), (0, 1), mode="forward")(1.0, 2.0)
+
+
+@pytest.mark.parametrize("x", [np.float32, np.float64])
+@pytest.mark.parametrize("y", [np.float32, np.float64, np.complex64, np.complex128])
+def test_blocks_of_a_jacobian_have_the_precision_of_their_argument(x, y):
+    def f(a, b):
+        return (a * b).astype(y) * 2.0
+
+    given = np.arange(1.0, 3.0, dtype=x), np.float64(0.5)
+    both = [tg.jacobian(f, (0, 1), mode=mode)(*given) for mode in ("forward", "reverse")]
+    single = np.result_type(x, np.complex64) if np.dtype(y).kind == "c" else np.dtype(x)
+    for blocks in both:
+        assert blocks[0].dtype == single
+        assert blocks[1].dtype == np.result_type(np.float64, single if single.kind == "c" else x)
+    for forward, reverse in zip(*both, strict=True):
+        np.testing.assert_allclose(forward, reverse, rtol=1e-6)
