@@ -66,8 +66,11 @@ class StandIn:
         """Whether it is a part of `other`, which sees what is written to it."""
         return False
 
-    def packed(self, order: str) -> bool:
-        """As the function `packed` says of arrays."""
+    def lying(self) -> Any:
+        """An array that lies in memory as the value does in this run; None where it is in C order.
+
+        What a store reaches after that may depend on the layout of arguments.
+        """
         raise NotImplementedError
 
     def layout_told(self) -> None:
@@ -117,11 +120,19 @@ def duplicate(value: Any) -> Any:
 
 def packed(value: Any, order: str = "C") -> bool:
     """Whether the entries lie in memory without gaps, in the order of rows or, for "F", of columns; a number's do."""
-    if isinstance(value, StandIn):
-        return value.packed(order)
+    value = value.lying() if isinstance(value, StandIn) else value
     if not isinstance(value, np.ndarray):
         return True
     return value.flags.f_contiguous if order == "F" else value.flags.c_contiguous
+
+
+def axes_in_memory(value: Any) -> tuple[int, ...] | None:
+    """The axes of a copy (`np.copy`) from the outermost in memory to the innermost; None for C order."""
+    value = value.lying() if isinstance(value, StandIn) else value
+    if not isinstance(value, np.ndarray) or value.ndim < 2 or value.flags.c_contiguous:
+        return None
+    axes = tuple(sorted(range(value.ndim), key=lambda i: -abs(value.strides[i])))
+    return None if axes == tuple(range(value.ndim)) else axes
 
 
 def twin(array: np.ndarray) -> np.ndarray:

@@ -142,6 +142,45 @@ def test_entries_of_a_batch_lie_as_arrays_of_their_own(owner, view):
                 equal(mapped(xs), [np.stack(r) for r in zip(*expected, strict=True)])
 
 
+FILLED = {
+    "sort": lambda x: np.sort(x, axis=0),
+    "sort, backwards": lambda x: np.sort(x)[::-1],
+    "partition": lambda x: np.partition(x, 1, axis=-1),
+    "maximum.accumulate": lambda x: np.maximum.accumulate(x, axis=-1),
+    "subtract.accumulate": lambda x: np.subtract.accumulate(x),
+    "nancumsum": lambda x: np.nancumsum(x, axis=1),
+    "nansum": lambda x: np.nansum(x, axis=-1),
+    "gradient": lambda x: np.gradient(x, axis=0),
+    "piecewise": lambda x: np.piecewise(x, [x > 0.7], [lambda t: t * t, lambda t: 0.5 * t]),
+    "polyval": lambda x: np.polyval([0.2, -0.3, 0.1], x),
+    "delete": lambda x: np.delete(x, 0, axis=1),
+    "insert": lambda x: np.insert(x, 1, 0.5, axis=0),
+    "pad": lambda x: np.pad(x, 1),
+    "pad by ones": lambda x: np.pad(x, (1, 0), constant_values=1.0),
+    "pad at the edge": lambda x: np.pad(x, 1, mode="edge"),
+    "roll": lambda x: np.roll(x, 1, axis=0),
+    "repeat": lambda x: np.repeat(x, 2, axis=1),
+}  # fmt: skip
+"""Functions that NumPy fills a new array for, in an order that follows from their operand's."""
+
+
+@pytest.mark.parametrize("name", FILLED)
+def test_what_is_filled_lies_as_in_numpy(name):
+    flat = program(FILLED[name], VIEWS["reshape"])
+    turned = program(lambda x: FILLED[name](x).T, VIEWS["reshape"])
+    c = [tg.compile(flat), tg.compile(turned)]
+    for shape in ((3, 4), (2, 3, 2)):
+        x = np.random.default_rng(4).uniform(0.5, 1.0, shape)
+        for layout, laid in LAYOUTS.items():
+            given = laid(x)
+            for f, compiled in zip((flat, turned), c, strict=True):
+                expected = numpys(f, given)
+                equal(tg.jvp(f, (given,), (given,))[0], expected)
+                if layout in ("C", "F", "broadcast") and len(shape) == 2:
+                    for scale in (1.0, 1.1):
+                        equal(compiled(laid(scale * x)), numpys(f, laid(scale * x)))
+
+
 def test_a_program_that_asks_for_the_layout_is_traced_for_each():
     def f(x):
         v = tg.as_tensor(x).T

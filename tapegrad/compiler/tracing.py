@@ -638,18 +638,17 @@ class Traced(StandIn):
     def shares(self, other: Any) -> bool:
         return self.source is not None and self.source[0] is other
 
-    def packed(self, order: str) -> bool:
+    def lying(self) -> Any:
         known = self.later() if self.large else self.value
         self.home.reshaped |= self.ndim > 0
         if type(known) is Later and (known.view or self.ndim > 1):
-            if not self.home.exact:
-                self.home.guessed = True
-                return True
-            known = self.value
-        return type(known) is Later or storage.packed(known, order)
+            if self.home.exact:
+                return self.value
+            self.home.guessed = True
+        return None if type(known) is Later else known
 
     def layout_told(self) -> None:
-        self.packed("C")
+        self.lying()
         self.home.lay()
 
     def number(self) -> bool:

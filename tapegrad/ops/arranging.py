@@ -15,13 +15,13 @@ from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from ..errors import NotDifferentiable
 from ..primitive import FUNCTIONS, call, primitive, refuse
-from ..storage import StandIn, as_array, owner
+from ..storage import StandIn, as_array, owner, packed
 from ..tensor import Tensor
 from .composing import composed, moved, raw
 from .elementary import where
 from .indexing import diagonal, locked, scatter, take
 from .joining import concatenate, split, stack, vstack
-from .shaping import broadcast_to, flip, reshape, swapaxes, transpose
+from .shaping import broadcast_to, flip, laid_like, reshape, swapaxes, transpose
 
 
 def size_of(x: Any) -> int:
@@ -461,7 +461,9 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> An
             before + n + after for (before, after), n in zip(widths, np.shape(array), strict=True)
         )
         padded = scatter(array, inner, shape)
-        return padded + np.pad(zeros, pad_width, "constant", **kwargs) if kwargs else padded
+        if kwargs:
+            padded = padded + np.pad(zeros, pad_width, "constant", **kwargs)
+        return laid_like(padded, array) if packed(raw(array), "F") else padded
     if mode in ("edge", "wrap") or (
         mode in ("reflect", "symmetric") and kwargs.get("reflect_type", "even") == "even"
     ):

@@ -27,7 +27,7 @@ from .elementary import floor_divide, fmod, multiply, power, remainder, rint, tr
 from .indexing import diagonal, scatter, take
 from .joining import array, concatenate, stack
 from .products import matmul
-from .shaping import broadcast_to, expand_dims, moveaxis, reshape, transpose
+from .shaping import broadcast_to, expand_dims, laid_like, moveaxis, reshape, transpose
 
 # ------------------------------------------------------------------------------------------- differences
 
@@ -93,7 +93,7 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> An
                 "Shape of array too small to calculate a numerical gradient, at least (edge_order + 1) elements are required."
             )
         slopes = _slopes(f, a, _steps(operand(spacing), np.shape(f)[a]), edge_order)
-        results.append(slopes.astype(f.dtype, copy=False))
+        results.append(laid_like(slopes.astype(f.dtype, copy=False), f))
     return results[0] if len(results) == 1 else tuple(results)
 
 
@@ -933,7 +933,7 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = True) -> Any:
 @composed(np.polyval, "p", "x")
 def polyval(p: Any, x: Any) -> Any:
     """Value of a polynomial, coefficients from the highest power down: differentiated by them and by x."""
-    value = np.zeros(np.shape(x), np.result_type(raw(x)))
+    value = laid_like(np.zeros(np.shape(x), np.result_type(raw(x))), x)
     for coefficient in p:
         value = value * x + coefficient
     return value

@@ -31,6 +31,7 @@ from ..tape import RECORDER
 from ..tensor import Tensor, wrap
 from .indexing import take
 from .joining import array, concatenate
+from .shaping import laid_like
 
 # ----------------------------------------------------------------------------------- tensors among arguments
 
@@ -340,20 +341,33 @@ def moved(of: Callable[..., Any], *operands: Any) -> Any:
     for x in operands:
         shape = np.shape(x)
         size = int(np.prod(shape))
-        numbers.append(np.arange(count, count + size).reshape(shape))
+        own = np.arange(count, count + size).reshape(shape)
+        numbers.append(like_filled(own, x))  # as NumPy's answer for these lies, so does that for x
         count += size
     source = as_array(of(*numbers))
     if len(operands) == 1 and source.all():
-        return take(operands[0], source - 1)
+        return laid_like(take(operands[0], source - 1), source)
     dtype = np.result_type(*map(raw, operands))
     parts = [x if isinstance(x, Tensor) else as_array(x, dtype) for x in operands]
-    return take(concatenate([np.zeros(1, dtype), *(np.reshape(x, -1) for x in parts)]), source)
+    flat = concatenate([np.zeros(1, dtype), *(np.reshape(x, -1) for x in parts)])
+    return laid_like(take(flat, source), source)
+
+
+def like_filled(made: Any, x: Any) -> Any:
+    """`laid_like` for what NumPy fills entry by entry: a stretched x leaves it in C order."""
+    return made if _stretched(raw(x)) else laid_like(made, x)
+
+
+def _stretched(x: Any) -> bool:
+    x = x.lying() if isinstance(x, StandIn) else x
+    return isinstance(x, np.ndarray) and 0 in x.strides
 
 
 __all__ = [
     "composed",
     "holds_tensor",
     "holds_tracked",
+    "like_filled",
     "moved",
     "operand",
     "plainly",

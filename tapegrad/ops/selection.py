@@ -24,11 +24,11 @@ from ..primitive import FUNCTIONS, primitive
 from ..storage import as_array
 from ..tensor import Tensor, value_of, wrap
 from . import reductions
-from .composing import composed, holds_tracked, moved, plainly, raw
+from .composing import composed, holds_tracked, like_filled, moved, plainly, raw
 from .elementary import fmax, fmin, maximum, minimum, where
 from .indexing import take
 from .reductions import axes_of, spread
-from .shaping import moveaxis, reshape, transpose
+from .shaping import laid_like, moveaxis, reshape, transpose
 
 # --------------------------------------------------------------------------------------------- by position
 
@@ -140,7 +140,7 @@ def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: 
             values = function(picked, *args, **kw)
         values = values.astype(x.dtype, copy=False) if isinstance(values, Tensor) else values
         result = moved_in(result, condition, values)
-    return result if isinstance(result, Tensor) else wrap(result)
+    return laid_like(result if isinstance(result, Tensor) else wrap(result), x)
 
 
 def moved_in(x: Any, mask: np.ndarray, values: Any) -> Any:
@@ -261,7 +261,7 @@ def sort(a: Any, axis: Any = -1, kind: Any = None, *, stable: Any = None) -> Any
     """Entries in ascending order along an axis, NaN last; equal ones keep their order."""
     if axis is None:
         a, axis = reshape(a, -1), 0
-    return _as_put(a, np.argsort(raw(a), axis=axis, kind="stable"), axis)
+    return laid_like(_as_put(a, np.argsort(raw(a), axis=axis, kind="stable"), axis), a)
 
 
 @composed(np.sort_complex, "a")
@@ -282,7 +282,7 @@ def partition(a: Any, kth: Any, axis: Any = -1, kind: str = "introselect") -> An
     )
     source = np.empty_like(order)
     np.put_along_axis(source, arranged, order, axis)
-    return _as_put(a, source, axis)
+    return laid_like(_as_put(a, source, axis), a)
 
 
 def lines(x: Any, axis: Any) -> Any:
@@ -501,7 +501,8 @@ def accumulated(of: Any) -> Any:
             np.arange(values.shape[axis]), (-1,) + (1,) * (values.ndim - axis % values.ndim - 1)
         )
         attained = (values == so_far) | np.isnan(values)
-        return _as_put(x, np.maximum.accumulate(np.where(attained, steps, 0), axis), axis)
+        order = np.maximum.accumulate(np.where(attained, steps, 0), axis)
+        return like_filled(_as_put(x, order, axis), x)
 
     return accumulate
 

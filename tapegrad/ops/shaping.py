@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..primitive import FUNCTIONS, call, primitive
-from ..storage import packed
+from ..storage import axes_in_memory, packed
 from ..tensor import Tensor
 
 
@@ -213,6 +213,15 @@ def converted(
             f"copy=False was asked of a tensor of dtype {x.dtype}, but another dtype or order needs a copy: leave `copy` away."
         )
     return made
+
+
+def laid_like(made: Any, x: Any) -> Any:
+    """The array or tensor with its axes in memory in the order that a copy of `x` has: where NumPy fills a copy, ours may lie otherwise."""
+    axes = axes_in_memory(getattr(x, "_value", x))
+    turned = made if axes is None else np.transpose(made, axes)
+    if not packed(getattr(turned, "_value", turned)):
+        turned = _copy_method(turned) if isinstance(turned, Tensor) else np.array(turned, order="C")
+    return turned if axes is None else np.transpose(turned, np.argsort(axes).tolist())
 
 
 def _same(x: Any) -> Any:

@@ -19,13 +19,13 @@ from ..storage import as_array
 from ..tensor import Tensor
 from . import reductions
 from .arranging import along
-from .composing import composed, holds_tracked, plainly, raw
+from .composing import composed, holds_tracked, like_filled, plainly, raw
 from .elementary import divide, where
 from .indexing import _plain_index, scatter, take
 from .joining import concatenate, stack
 from .reductions import count_of, root
 from .selection import _blanked
-from .shaping import broadcast_to, moveaxis, reshape, transpose
+from .shaping import broadcast_to, laid_like, moveaxis, reshape, transpose
 
 # ------------------------------------------------------------------------------------- sums and products
 
@@ -44,7 +44,7 @@ def _folded(of: Any, plain: Any, neutral: int, combine: Any, ignoring: bool) -> 
         where: Any = True,
     ) -> Any:
         if ignoring:
-            a = _blanked(a, ~np.isnan(raw(a)), neutral)
+            a = laid_like(_blanked(a, ~np.isnan(raw(a)), neutral), a)
         a = _cast(a, dtype)
         if where is not True:
             a = _blanked(a, np.broadcast_to(where, np.shape(a)), neutral)
@@ -113,7 +113,7 @@ def _from_cumprod(g: Any, x: Any, axis: int) -> Any:
 def _scanned(of: Any, plain: Any, neutral: int, ignoring: bool) -> Any:
     def scan(a: Any, axis: Any = None, dtype: Any = None) -> Any:
         if ignoring:
-            a = _blanked(a, ~np.isnan(raw(a)), neutral)
+            a = laid_like(_blanked(a, ~np.isnan(raw(a)), neutral), a)
         return plain(_cast(a, dtype), axis)
 
     scan.__name__ = scan.__qualname__ = of.__name__
@@ -255,7 +255,7 @@ def run(x: Any, axis: int = 0, dtype: Any = None, *, ufunc: np.ufunc) -> Any:
     if not so_far:
         return x
     stacked = stack(so_far, 0)
-    return moveaxis(stacked, 0, axis) if np.ndim(x) > 1 else stacked
+    return like_filled(moveaxis(stacked, 0, axis), x) if np.ndim(x) > 1 else stacked
 
 
 # ----------------------------------------------------------------------------------------------- moments
