@@ -245,6 +245,11 @@ def _code(code: types.CodeType) -> _Code:
     return _Code(code)
 
 
+def stores(code: types.CodeType) -> bool:
+    """Whether a function of this code, or one that it defines, writes to arrays."""
+    return _code(code).writes
+
+
 def _is_users(f: Any) -> bool:
     """Whether it is a Python function that is not a library's."""
     if type(f) is not types.FunctionType:

@@ -279,3 +279,13 @@ def test_a_copy_where_numba_makes_one():
     value, gradient = tg.value_and_grad(native)(np.array([0.3, 1.4, 0.7]))
     assert value == f(np.array([0.3, 1.4, 0.7]))
     assert np.all(gradient == 2.0)
+
+
+@pytest.mark.parametrize("word", ["asfortranarray", "ascontiguousarray", "ravel"])
+def test_what_shares_memory_by_the_layout_of_an_argument_is_refused(word):
+    """Carriers lie in C order, so there another store would reach the array."""
+    space = {"np": np}
+    exec(f"def f(x):\n    w = np.{word}(x * 1.0)\n    w[0] = 2.0\n    return np.sum(w)\n", space)
+    native = tg.njit(space["f"], mode="overload")
+    with pytest.raises(tg.NotDifferentiable, match=rf"Write .copy\(\) behind {word}"):
+        tg.grad(native)(np.asfortranarray(np.ones((2, 3))))

@@ -744,3 +744,22 @@ def test_branches_whose_choice_nobody_reads():
     inside = np.array([0, 1, 1, 1, 1, 0])
     np.testing.assert_allclose(found[0], 2 * 0.25 * x * inside, rtol=1e-15)
     np.testing.assert_allclose(found[1], 2 * 0.5 * np.sum((x * inside) ** 2), rtol=1e-15)
+
+
+def test_a_contiguous_array_is_the_array_itself():
+    """np.ascontiguousarray copies only what is not in C order, here as in Numba."""
+
+    def f(x):
+        v = -x
+        w = np.ascontiguousarray(v)
+        w[0] = 2.5 * w[1] + 1.0
+        return np.sum(v * v * v) + np.sum(w * w)
+
+    x = np.linspace(0.2, 0.9, 4)
+    value, gradient = tg.value_and_grad(tg.njit(f, mode="form"))(x)
+    np.testing.assert_allclose(value, f(x), rtol=1e-15)
+    v = np.array([1.0 - 2.5 * x[1], -x[1], -x[2], -x[3]])
+    expected = -(3 * v**2 + 2 * v)
+    expected[1] += 2.5 * expected[0]
+    expected[0] = 0.0
+    np.testing.assert_allclose(gradient, expected, rtol=1e-12)

@@ -185,7 +185,13 @@ class Formulas:
             return self._made(rule, args, kind)
         if rule in ("np.float64", "np.float32", "float"):
             return self._applied("cast", [self._value(args[0])], dtype)
-        if rule in ("np.copy", ".copy", "np.ascontiguousarray"):
+        if rule == "np.ascontiguousarray":
+            # The array itself where it is in C order, which a store to either shows; of another layout Numba sees that in the call.
+            a, given = self._value(args[0]), self.typed.types.get(args[0])
+            if getattr(given, "layout", None) != "C":
+                raise Outside("np.ascontiguousarray of an array that may lie in another order")
+            return a
+        if rule in ("np.copy", ".copy"):
             a = self._value(args[0])
             return Array(a.shape, a.at, a.dtype, None, a.reads)
         if rule in (".T", "np.transpose") and len(args) == 1:

@@ -23,6 +23,7 @@ import numpy as np
 from numba.core import types
 from numba.extending import register_jitable
 
+from ..buffers import stores
 from ..errors import NotDifferentiable
 from . import inference, retyping, store
 from .carriers import Active, Carrier, Dual, active, dual, is_carried, overload, tape, value
@@ -162,6 +163,10 @@ class Overloaded:
         return f"engine: overloading, because {self.reason}\n{rows}\n{self.first.records} numbers on the tape in the last run"
 
 
+_BY_LAYOUT = ("ravel", "ascontiguousarray", "asfortranarray")
+"""Functions that copy some arrays and give others back."""
+
+
 class _Driver:
     """Compiled code from arguments and seeds to derivatives."""
 
@@ -185,6 +190,7 @@ class _Driver:
             n if n.isidentifier() else f"p{k}"
             for k, n in enumerate(self.owner.signature.parameters)
         ]
+        self._refuse_layouts(function)
         try:
             carried = [
                 self._carried(t, i in of.positions, names[i]) for i, t in enumerate(of.types)
@@ -213,6 +219,18 @@ class _Driver:
         file = None if self.makers else store.file_of(name, self.source, key)
         driver = inference.load(name, self.source, scope, file)
         self.compiled = store.keeping_generated(outer(options)(driver), file)
+
+    def _refuse_layouts(self, function: Any) -> None:
+        """Refuse stores to what is memory of an argument, or a copy, by the argument's layout: carriers lie in C order."""
+        asked = [n for n in _BY_LAYOUT if n in function.__code__.co_names]
+        laid = any(isinstance(k, types.Array) and k.layout != "C" for k in self.of.types)
+        if asked and laid and stores(function.__code__):
+            raise refuse(
+                _where(self.owner),
+                f"The function stores to arrays and calls {asked[0]}, whose result is another array, or the same, by the layout of an "
+                "argument that is not in C order.",
+                f"Write .copy() behind {asked[0]}(...): then it is an array of its own.",
+            )
 
     def _results(self, found: Any) -> tuple[bool, int, list[int], bool, bool]:
         """What must be known of the program's results, in plain words: for other processes too."""
