@@ -54,12 +54,12 @@ def test_every_distribution_of_scipys_is_there():
         for n in dir(scipy.stats)
         if isinstance(getattr(scipy.stats, n), scipy.stats.rv_continuous | scipy.stats.rv_discrete)
     ]
-    known = {*stats.__all__, *stats._NO_FORMULA, "poisson_binom"}
+    known = {*stats.__all__, *stats._NO_FORMULA}
     assert set(theirs) <= known
     assert set(CONTINUOUS) == set(stats.continuous.CONTINUOUS)
     assert set(DISCRETE) == set(stats.discrete.DISCRETE)
     with pytest.raises(AttributeError, match="no formula that could be differentiated"):
-        stats.landau  # noqa: B018
+        stats.levy_stable  # noqa: B018
     with pytest.raises(AttributeError, match="no attribute"):
         stats.gaussian  # noqa: B018
 
@@ -466,6 +466,49 @@ def test_slopes_of_masses_are_differences_of_scipys():
                 assert abs(gradient - expected) <= 1e-5 * abs(expected) + 1e-6 * abs(value), (
                     f"{name}.{method} by {i}: {gradient}, {expected}"
                 )
+
+
+def test_trials_of_different_probabilities():
+    """poisson_binom: SciPy's values, differences of them, the law of the binomial, and both tails without loss."""
+    ours, theirs = stats.poisson_binom, scipy.stats.poisson_binom
+    p = np.array([[0.1, 0.5, 0.93, 0.3], [0.7, 0.2, 0.4, 0.15]])
+    k = np.array([1.0, 3.0])
+    for what in ("pmf", "logpmf", "cdf", "sf", "logcdf", "logsf"):
+        f, g = (lambda p, d=d, what=what: getattr(d, what)(k + 2, p, 2) for d in (ours, theirs))
+        np.testing.assert_allclose(f(tg.tensor(p, requires_grad=True)).detach(), g(p), rtol=1e-12)
+        found = tg.jacobian(f)(p)
+        direction = np.cos(np.arange(8.0)).reshape(p.shape)
+        expected = slope(lambda s, g=g: g(p + s * direction), 0.0, 1e-3)
+        np.testing.assert_allclose(
+            np.tensordot(found, direction, 2), expected, rtol=1e-7, atol=1e-10
+        )
+    for what in ("mean", "var", "std", "entropy"):
+        f, g = (lambda p, d=d, what=what: getattr(d(p), what)() for d in (ours, theirs))
+        np.testing.assert_allclose(
+            f(tg.tensor(p, requires_grad=True)).detach(),
+            g(p) if what != "entropy" else [_entropy(x) for x in p],
+            rtol=1e-12,
+        )
+    many = tg.tensor(np.full(60, 0.3), requires_grad=True)
+    np.testing.assert_allclose(
+        ours.logsf(57, many).detach(), scipy.stats.binom.logsf(57, 60, 0.3), rtol=1e-12
+    )
+    by_one = tg.grad(lambda q: ours.logsf(57, q * np.ones(60)))(0.3)
+    np.testing.assert_allclose(
+        by_one, tg.grad(lambda q: stats.binom.logsf(57, 60, q))(0.3), rtol=1e-10
+    )
+    assert ours.rvs(p[0], size=3, random_state=1).shape == (3,)
+    assert np.isnan(ours.pmf(1, tg.tensor([0.5, 1.5], requires_grad=True)).item())
+    for bad in (lambda t: ours.ppf(0.5, [t, 0.5]), lambda t: ours.stats([t], moments="s")):
+        with pytest.raises(tg.NotDifferentiable):
+            tg.grad(bad)(0.5)
+    with pytest.raises(ValueError, match="last axis"):
+        ours.pmf(1, 0.5)
+
+
+def _entropy(p):
+    masses = scipy.stats.poisson_binom.pmf(np.arange(p.size + 1), p)
+    return -np.sum(masses * np.log(masses))
 
 
 def test_steps_refuse_a_derivative():

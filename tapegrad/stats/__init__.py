@@ -27,12 +27,13 @@ from .families import *
 from .families import __all__ as _families
 from .multivariate import *
 from .multivariate import __all__ as _multivariate
+from .poisson_binomial import poisson_binom
 from .univariate import Continuous as Continuous
 from .univariate import Frozen as Frozen
 
 _NO_FORMULA = {
-    "kstwo": "it is known by recurrences only", "kstwobign": "it is a series without a rule", "ksone": "it is known by recurrences only",
-    "landau": "it is an integral", "levy_stable": "it is an integral", "studentized_range": "it is an integral",
+    "kstwo": "it is known by recurrences only", "levy_stable": "it is an integral that oscillates",
+    "studentized_range": "it is a double integral",
 }  # fmt: skip
 
 
@@ -45,4 +46,11 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-__all__ = [*continuous.__all__, *discrete.__all__, *_families, *_multivariate, "gaussian_kde"]
+__all__ = [
+    *continuous.__all__,
+    *discrete.__all__,
+    *_families,
+    *_multivariate,
+    "gaussian_kde",
+    "poisson_binom",
+]

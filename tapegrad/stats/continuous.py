@@ -23,6 +23,14 @@ from .special_densities import (
     spline_integral,
     tukey_cdf,
 )
+from .summed_densities import (
+    kolmogorov_logcdf,
+    kolmogorov_logpdf,
+    kolmogorov_logsf,
+    landau_logpdf,
+    smirnov_logpdf,
+    smirnov_sf,
+)
 from .univariate import INF, LOG_ROOT_TAU, Continuous, log1mexp, positive
 
 LOG2, LOGPI, ROOT2 = np.log(2.0), np.log(np.pi), np.sqrt(2.0)
@@ -603,6 +611,10 @@ kappa3      = Continuous("kappa3",      "a",      lambda y, a: np.log(a) - (1 + 
                          logcdf=lambda y, a: -softplus(np.log(a) - a * np.log(y)) / a)
 kappa4      = Continuous("kappa4",      "h k",    lambda y, h, k: (1 - k) * _kappa(y, h, k)[0] + (1 - h) * _kappa(y, h, k)[1], _kappa_support, lambda h, k: (h == h) & (k == k),
                          logcdf=lambda y, h, k: _kappa(y, h, k)[1])
+ksone       = Continuous("ksone",       "n",      lambda y, n: smirnov_logpdf(y, n),                               UNIT, lambda n: (n >= 1) & (n == np.round(n)), counts="n",
+                         sf=lambda y, n: smirnov_sf(y, n), cdf=lambda y, n: 1 - smirnov_sf(y, n))
+kstwobign   = Continuous("kstwobign",   "",       lambda y: kolmogorov_logpdf(y),                                  HALF, logcdf=lambda y: kolmogorov_logcdf(y), logsf=lambda y: kolmogorov_logsf(y))
+landau      = Continuous("landau",      "",       lambda y: landau_logpdf(y))
 laplace     = Continuous("laplace",     "",       lambda y: -_size(y) - LOG2,
                          **_symmetric(lambda y: 0.5 * np.exp(-y)), logcdf=lambda y: _log_laplace(y), logsf=lambda y: _log_laplace(-1.0 * y))
 laplace_asymmetric = Continuous("laplace_asymmetric", "kappa", lambda y, k: np.where(plain(y) < 0, y / k, -y * k) - np.log(k + 1 / k),
