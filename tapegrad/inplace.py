@@ -27,7 +27,7 @@ from .errors import GraphError
 from .executors import retain
 from .mode import INFERENCE, is_grad_enabled
 from .ops import joining
-from .ops.indexing import _plain_index, getitem, is_basic
+from .ops.indexing import _plain_index, getitem, is_basic, names_no_entry_twice
 from .ops.products import matmul
 from .ops.shaping import reshape, transpose
 from .primitive import OPS, UFUNCS, apply, as_given, call, primitive, shape_token
@@ -402,7 +402,7 @@ def _put(x: np.ndarray, y: Any, index: Any) -> np.ndarray:
 def _put_y(g, y_shape, *, index):
     """Cotangent of the stored value: what arrives where it was stored, summed over broadcasting."""
     picked = g[index]
-    if picked.size > 1 and not is_basic(index):
+    if picked.size > 1 and not names_no_entry_twice(index):
         # Of several values stored at one place the last one stays, and the others have no influence.
         order = np.arange(picked.size).reshape(picked.shape)
         last = np.empty(g.shape, order.dtype)

@@ -455,7 +455,10 @@ def _saved_bytes(code: list[Any]) -> int:
     for column in (X, Y, OUT):
         for value in code[column::STRIDE]:
             for array in value if type(value) is tuple else (value,):
-                if isinstance(array, np.ndarray) and array.nbytes > BIG and any(array.strides):
+                # Not isinstance, which takes a trace's stand-in for an array: it has neither strides nor memory of its own.
+                if not issubclass(type(array), np.ndarray):
+                    continue
+                if array.nbytes > BIG and any(array.strides):
                     seen[id(array)] = array.nbytes
     return sum(seen.values())
 

@@ -269,8 +269,8 @@ def blanks(monkeypatch):
     found = []
     whole = turns._standing
 
-    def standing(code):
-        kept = whole(code)
+    def standing(code, pending):
+        kept = whole(code, pending)
         found.append((len(code) - len(kept)) // STRIDE)
         return kept
 
@@ -333,6 +333,25 @@ def test_a_walk_that_comes_to_what_was_freed(wound):
             g(P, True)
         same([g(P, False)], [tg.grad(f)(P, False)])
     assert wound == [200, 200]
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_a_backward_in_each_turn(held, wound):
+    """The entries that it goes through stand between those of the loop, freed, also while somebody holds their results."""
+
+    def f(p):
+        w = tg.tensor(P * 0.5, requires_grad=True)
+        s, kept = p[0], []
+        for _ in range(200):
+            s = np.sin(s) * p[1] + 0.1
+            loss = np.sum(np.cos(w) * w)
+            loss.backward()
+            if held:
+                kept.append(loss)
+        return s * s
+
+    same(tg.compile(tg.value_and_grad(f))(P), tg.value_and_grad(f)(P))
+    assert wound and wound[0] > 190
 
 
 def test_a_hook_on_another_tensor_does_not_matter(wound):

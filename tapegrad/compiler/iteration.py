@@ -17,6 +17,7 @@ Invariant: what cannot be traced like this (Python looks at a value of the turn,
 
 from __future__ import annotations
 
+import gc
 import operator
 import sys
 import types
@@ -35,6 +36,7 @@ from ..primitive import apply
 from ..tape import own_tape
 from ..tensor import Tensor, value_of, wrap
 from . import callout, sharing
+from .entries import plainly
 from .graph import Graph, Node, Recorded, Ref
 from .rolling import Loop, LoopCall, _part, _signature
 from .tracing import Later, LeftBehind, Trace, Traced, Unrolled
@@ -49,6 +51,10 @@ MOST_ROWS = 1024
 
 
 # ---------------------------------------------------------------------------------------------------- a step's trace
+
+
+class Stores(Unrolled):
+    """A step writes to what it was given."""
 
 
 class Inner(Trace):
@@ -91,7 +97,7 @@ class Inner(Trace):
         self, traced: Traced, node_of: Callable[[], Traced], what: str, index: Any = None
     ) -> None:
         if traced.root().given:
-            raise Unrolled(what)
+            raise Stores(what)
         super().write(traced, node_of, what, index)
 
 
@@ -169,7 +175,10 @@ class _Traced:
         self.inputs = [*(t.node for t in given), *lifted, *(t.node for t in rows)]
         del given, rows, nexts, made, goes, own
         inner.lifted.clear()
-        if p.functions and sys.getrefcount(inner) > 2:  # the name here, and getrefcount's own
+        kept = p.functions and sys.getrefcount(inner) > 2  # the name here, and getrefcount's own
+        if kept:  # by itself, perhaps: a view and its base hold each other
+            gc.collect()
+        if kept and sys.getrefcount(inner) > 2:
             raise Unrolled("somebody kept a value of the step")
 
     def _node(self, inner: Inner, value: Any) -> Node:
@@ -301,7 +310,8 @@ class Pass:
             for x, node in zip(carry, step.nexts, strict=True):
                 if (node.shape, node.dtype) != _kind_of(x):
                     raise Unrolled("the carry changes its dtype")
-            body = sharing.shared(Graph(step.inputs, step.steps, step.outputs).pruned())
+            recorded = Graph(step.inputs, step.steps, step.outputs).pruned()
+            body = plainly(sharing.shared(recorded), again=not self.functions)
             self.traced[kinds] = step, body, trace
         step, body, _ = self.traced[kinds]
         fixed = step.fixed
@@ -609,13 +619,16 @@ def looped(
     if dual.holds_dual(tuple(given)) or not all(isinstance(x, _LEAVES) for x in given):
         return None
     before, cells = _state(functions), closed_over(functions)
+    copying = (*key, "stores")
     try:
         p = Pass(step, turns, 1, backward, (), test, functions, key)
-        done = _looped(trace, p, init, stacks)
+        done = _looped(trace, p, init, stacks, copying in trace.unrolled)
         if _state(functions) != before:
             raise Unrolled("the step changes what it closes over")
         p.step = cells.within(p.step)
         p.test = cells.within(p.test) if p.test is not None else None
+    except Stores as reason:  # once more with copies to write to, or step by step
+        raise LeftBehind(key if copying in trace.unrolled else copying, str(reason)) from None
     except (
         Unrolled
     ) as reason:  # what the step has done beside would be done again: everything begins anew
@@ -667,9 +680,14 @@ def _frozen(x: Any) -> Any:
 
 
 def _looped(
-    trace: Trace, p: Pass, init: Sequence[Any], stacks: Sequence[Any]
+    trace: Trace, p: Pass, init: Sequence[Any], stacks: Sequence[Any], stores: bool
 ) -> tuple[list[Any], list[Any]]:
+    """The loop as a pass. With `stores` a step writes to arrays that it is given to carry, and carries these on: it gets copies, and
+    what the loop began with becomes the result, as it does where the steps run one by one."""
     step, test = p.step, p.test
+    begin = list(init)
+    copied = [k for k, x in enumerate(init) if stores and _may_be_written(x)]
+    written: set[int] = set()
     as_tensor = [isinstance(x, Tensor) for x in (*init, *stacks)]
     kinds: list[bool] = []  # of the results: whether they are tensors
 
@@ -678,9 +696,22 @@ def _looped(
             wrap(x) if t and not isinstance(x, Tensor) else x
             for x, t in zip((*carry, *rows), as_tensor, strict=True)
         ]
+        for k in copied:
+            leaves[k] = (
+                leaves[k].copy() if isinstance(leaves[k], Tensor) else storage.duplicate(leaves[k])
+            )
+        own = {k: value_of(leaves[k]) for k in copied}
+        nodes = {k: x.node for k, x in own.items()}
         nexts, made = step(leaves[: len(carry)], leaves[len(carry) :])
         if dual.holds_dual((*nexts, *made)):
             raise Unrolled("tangents")
+        for k, x in own.items():
+            if x.node is not nodes[k]:
+                written.add(k)
+                if value_of(nexts[k]) is not x:
+                    raise Unrolled(
+                        "a step writes to what it is given, and carries on something else"
+                    )
         kinds[:] = [isinstance(x, Tensor) for x in (*nexts, *made)]
         return nexts, made
 
@@ -749,7 +780,16 @@ def _looped(
                 run(trace, [], [Cell(_value(x)) for x in operands]), kinds, strict=True
             )
         ]
+    for k in written:
+        begin[k][...] = results[k]
+        results[k] = begin[k]
     return results[: len(init)], results[len(init) :]
+
+
+def _may_be_written(x: Any) -> bool:
+    """Whether a loop begins with an array of the program's own."""
+    value = value_of(x)
+    return type(value) is Traced and bool(value.shape) and not value.root().given
 
 
 def _value(x: Any) -> Any:

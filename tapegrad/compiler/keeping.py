@@ -177,18 +177,28 @@ class _Keeper:
             cost = (
                 sum(costs[x] for x in node.inputs) if all(x in costs for x in node.inputs) else DEAR
             )
-            cost += 0 if not node.inputs else 1 if node.name in PLAIN else DEAR
+            plain = node.name in PLAIN and not self._from_rows(node, loop)
+            cost += 0 if not node.inputs else 1 if plain else DEAR
             costs[node] = min(cost, DEAR)
             if node in known and node in wanted:
                 if cost > (WIDE_WORTH if math.prod(node.shape) > NARROW else 1):
                     if node.weak or node.dtype.kind not in "fcb":
-                        return {}
+                        continue
                     chosen[node] = known[node]
                 costs[node] = 0
         size = sum(math.prod(n.shape) * n.dtype.itemsize for n in chosen)
         if size * (1 if loop.open else loop.turns) > (MOST_OPEN if loop.open else MOST_BYTES):
             return {}
         return chosen
+
+    @staticmethod
+    def _from_rows(node: Node, loop: Loop) -> bool:
+        """Whether a call picks little of a large row: to keep that is less than to keep the row."""
+        rows = loop.body.inputs[loop.carried + loop.fixed :]
+        return node.name == "getitem" and any(
+            x is node.inputs[0] and math.prod(x.shape) > NARROW * max(math.prod(node.shape), 1)
+            for x in rows
+        )
 
     def _rewritten(
         self, call: Recorded, loop: Loop, chosen: dict[Node, tuple[Recorded, Node]]

@@ -982,7 +982,7 @@ def setitem(arrays: Arrays, node: Node, operands: Sequence[Any], settings: dict[
 def _replaced(arrays: Arrays, base: Op, index: Any, value: Op) -> Op:
     """`base[index] = value` at places that are known: each entry is the last of the value's that goes there, or as it was."""
     if any(isinstance(part, Operand) for part in (index if type(index) is tuple else (index,))):
-        raise Unlowered
+        return _replaced_at_numbers(arrays, base, index, value)
     numbers = np.arange(math.prod(base.shape)).reshape(base.shape)
     picked = numbers[index]
     if len(value.shape) > picked.ndim:
@@ -1021,6 +1021,25 @@ def _stored_at(arrays: Arrays, base: Op, indices: Sequence[Any], value: Op) -> O
         placed = arrays.region(placed, arrays.const(0, base.shape, base.dtype), box)
         return arrays.elem("where", (arrays.array(written), placed, base), base.dtype)
     return arrays.region(placed, base, box)
+
+
+def _replaced_at_numbers(arrays: Arrays, base: Op, index: Any, value: Op) -> Op:
+    """`base[index] = value` where numbers of the program say places: each entry asks whether it is meant."""
+    picks = Picks(arrays, index, base.shape)
+    rest = [n for i, n in enumerate(base.shape) if i not in picks.axes]
+    if picks.shape or any(s != slice(None) for s in picks.slices) or len(value.shape) > len(rest):
+        raise Unlowered
+    meant = arrays.array(np.ones((), bool))
+    for axis, place in zip(picks.axes, picks.indices, strict=True):
+        row = tuple(-1 if i == axis else 1 for i in range(len(base.shape)))
+        own = arrays.array(np.arange(base.shape[axis]).reshape(row))
+        here = arrays.elem("equal", (own, arrays.reshape(place, ())), B1)
+        meant = arrays.elem("logical_and", (meant, here), B1)
+    spread = arrays.broadcast(value, tuple(rest))
+    spread = arrays.reshape(
+        spread, tuple(1 if i in picks.axes else n for i, n in enumerate(base.shape))
+    )
+    return arrays.elem("where", (meant, spread, base), base.dtype)
 
 
 @lowers("concatenate", "stack", "vstack", "hstack")

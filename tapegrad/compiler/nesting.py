@@ -24,6 +24,7 @@ from .. import vecmath
 from . import jit, sanitizer
 from .arrays import DTYPES, Op
 from .emit import Body
+from .entries import Update, in_place
 from .graph import Graph, Node
 from .guards import Holds, as_calls
 from .native import (
@@ -57,10 +58,12 @@ PAUSE = 200_000
 class Piece:
     """A function of the module: its name, its inputs' and outputs' number, and the scratch memory it needs."""
 
-    __slots__ = ("name", "scratch", "work")
+    __slots__ = ("name", "own", "scratch", "work")
 
     def __init__(self, name: str, scratch: int, work: int) -> None:
         self.name = name
+        self.own: frozenset[int] = frozenset()
+        """Of a step: the numbers of the outputs that lie where the inputs of the same numbers do."""
         self.scratch = scratch
         self.work = work
         """Operations of a call, about; of a `while`, of one turn."""
@@ -197,12 +200,14 @@ class Module:
 
     # ------------------------------------------------------------------------------------ sequences
 
-    def sequence(self, graph: Graph) -> Piece:
+    def sequence(self, graph: Graph, own: frozenset[int] = frozenset()) -> Piece:
         """All of a graph. Raises Unlowered where something in it is a call of NumPy's."""
         graph = as_calls(graph)
         if not all(x.dtype in KNOWN for x in graph.inputs):
             raise Unlowered
-        return _Sequence(self, graph).run()
+        piece = _Sequence(self, graph, own).run()
+        piece.own = own
+        return piece
 
     # ------------------------------------------------------------------------------------ loops
 
@@ -215,7 +220,7 @@ class Module:
         known = self.bodies.get(id(loop.body))
         if known is None:
             self.depth += 1
-            known = self.bodies[id(loop.body)] = self.sequence(loop.body)
+            known = self.bodies[id(loop.body)] = self.sequence(*in_place(loop.body, loop.carried))
             self.depth -= 1
         return _LoopText(self, loop, known, given).run()
 
@@ -223,9 +228,10 @@ class Module:
 class _Sequence:
     """Writes a sequence: what each piece is given, and where what it makes is kept."""
 
-    def __init__(self, module: Module, graph: Graph) -> None:
+    def __init__(self, module: Module, graph: Graph, own: frozenset[int]) -> None:
         self.module = module
         self.graph = graph
+        self.own = own
         self.partition = Partition(graph)
         self.at: dict[int, str] = {id(x): f"%a{i}" for i, x in enumerate(graph.inputs)}
         self.lines: list[str] = []
@@ -275,6 +281,8 @@ class _Sequence:
             self.at[id(node)] = self.module.constant(function.value)
         elif type(function) is Spliced:
             self._spliced(node)
+        elif type(function) is Update:
+            self._update(node, function)
         else:
             self._routine(node)
 
@@ -356,6 +364,15 @@ class _Sequence:
         operands = ", ".join([*(f"ptr {x}" for x in given), *(f"i64 {n}" for n in made.numbers)])
         self._checked(lambda result: f"  {result} = call i32 @{made.name}({operands})")
 
+    def _update(self, node: Node, update: Update) -> None:
+        """Entries that change where an array lies, which is from now on another value."""
+        self.at[id(node)] = self._of(node.inputs[0])
+        made = update.routine(node.inputs[1] if update.constant is None else None)
+        self.module.functions |= made.texts
+        self.work += made.work
+        operands = ", ".join(f"ptr {self._of(x)}" for x in node.inputs)
+        self._checked(lambda result: f"  {result} = call i32 @{made.name}({operands})")
+
     def _spliced(self, node: Node) -> None:
         """Entries one after the other, of which a loop's stand together."""
         place = self._place(node)
@@ -377,7 +394,7 @@ class _Sequence:
             if isinstance(y, Node):
                 if y.dtype not in KNOWN:
                     raise Unlowered
-                if self._of(y) != f"%b{k}":
+                if k not in self.own and self._of(y) != f"%b{k}":
                     self._copy(f"%b{k}", self._of(y), _bytes(y))
             elif isinstance(y, np.ndarray | np.generic) and y.dtype in DTYPES:
                 self._copy(f"%b{k}", self.module.constant(np.asarray(y)), y.nbytes)
@@ -445,7 +462,10 @@ def _bytes(node: Node) -> int:
 
 
 class _LoopText:
-    """Writes a loop: carried values go to and fro between two buffers, rows are read and made turn by turn."""
+    """Writes a loop: carried values go to and fro between two buffers, rows are read and made turn by turn.
+
+    What a step changes in place (entries.py) lies where the loop's result goes, from the first turn on.
+    """
 
     def __init__(self, module: Module, loop: Loop, step: Piece, given: Sequence[Node]) -> None:
         self.module = module
@@ -455,10 +475,11 @@ class _LoopText:
         outputs = loop.body.outputs
         self.sizes = [_bytes(y) for y in outputs]
         self.starts = [0]
-        for size in self.sizes[: loop.carried]:
+        moving = [0 if k in step.own else self.sizes[k] for k in range(loop.carried)]
+        for size in moving:
             self.starts.append(self.starts[-1] + max(size + 63, 64) // 64 * 64)
         self.width = self.starts.pop()
-        self.few = sum(self.sizes[: loop.carried]) <= FEW
+        self.few = sum(moving) <= FEW
         self.lines: list[str] = []
 
     def run(self) -> Piece:
@@ -469,8 +490,11 @@ class _LoopText:
         own = 64 + (0 if self.few else 2 * self.width)
         lines.append(f"  %under = getelementptr i8, ptr %scratch, i64 {own}")
         lines += sanitizer.buffer("%under", self.step.scratch, 0, "scratch memory of a step")
+        for k in sorted(self.step.own):
+            self._copy(f"%b{k}", f"%a{first + k}", k)
+        self.moving = [k for k in range(loop.carried) if k not in self.step.own]
         if self.few:
-            for k in range(loop.carried):
+            for k in self.moving:
                 for name in (f"%c{k}", f"%n{k}"):
                     lines.append(f"  {name} = alloca [{max(self.sizes[k], 1)} x i8], align 64")
                     lines += self._announced(name, k)
@@ -480,7 +504,7 @@ class _LoopText:
                 "  %here = getelementptr i8, ptr %scratch, i64 64",
                 f"  %there = getelementptr i8, ptr %scratch, i64 {64 + self.width}",
             ]
-            for k in range(loop.carried):
+            for k in self.moving:
                 lines.append(f"  %init{k} = getelementptr i8, ptr %here, i64 {self.starts[k]}")
                 lines += self._announced(f"%init{k}", k)
                 self._copy(f"%init{k}", f"%a{first + k}", k)
@@ -488,7 +512,7 @@ class _LoopText:
             self._growing(first)
         else:
             self._counted()
-        for k in range(loop.carried):
+        for k in self.moving:
             if not self.few:
                 lines.append(f"  %end{k} = getelementptr i8, ptr %last, i64 {self.starts[k]}")
                 lines += self._announced(f"%end{k}", k)
@@ -518,6 +542,10 @@ class _LoopText:
         loop, lines = self.loop, self.lines
         inputs, outputs = [], []
         for k in range(loop.carried):
+            if k in self.step.own:
+                inputs.append(f"%b{k}")
+                outputs.append(f"%b{k}")
+                continue
             if not self.few:
                 lines.append(f"  %c{k} = getelementptr i8, ptr %cur, i64 {self.starts[k]}")
                 lines += self._announced(f"%c{k}", k)
@@ -540,7 +568,7 @@ class _LoopText:
             "  ret i32 %ok",
             "turned:",
         ]
-        for k in range(loop.carried if self.few else 0):
+        for k in self.moving if self.few else ():
             self._copy(f"%c{k}", f"%n{k}", k)
 
     def _counted(self) -> None:

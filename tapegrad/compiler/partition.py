@@ -85,7 +85,8 @@ class Partition:
                 self.level[id(node)] = level
                 self.native[id(node)] = True
                 return
-        level = max((self.level[id(x)] for x in node.inputs), default=0)
+        before = (*node.inputs, *getattr(node.function, "after", ()))
+        level = max((self.level[id(x)] for x in before), default=0)
         self.level[id(node)] = max(level, 0)
         self.native[id(node)] = False
         self.calls.setdefault(self.level[id(node)], []).append(node)

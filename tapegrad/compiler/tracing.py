@@ -19,8 +19,8 @@ import os
 import sys
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from functools import cache
+from contextlib import contextmanager, suppress
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -363,6 +363,11 @@ class Trace:
             trace.laid |= self.reshaped
             trace = trace.outer
 
+    def _watch_if_there(self, traced: Traced) -> None:
+        """`watch`, but of what is put off when it is computed."""
+        if not traced.large or type(traced.later()) is not Later:
+            self.watch(traced)
+
     def write(
         self, traced: Traced, node_of: Callable[[], Traced], what: str, index: Any = None
     ) -> None:
@@ -378,10 +383,15 @@ class Trace:
                 "does: its inputs stay as they are. Write to a copy (x = x.copy()), or use the out-of-place form."
             )
         if traced.ndim:
-            for view in (ref() for ref in self._unmade):
-                if view is not None:
+            waiting, self._unmade = self._unmade, []
+            for ref in waiting:
+                view = ref()
+                if view is None:
+                    continue
+                if _is_new(view.root()):
+                    self._unmade.append(ref)
+                else:
                     view.value  # noqa: B018  made now, so that it is known whose memory it shares
-            self._unmade.clear()
         place = index if traced is root else traced.place_in(root)
         views = [] if root.views is None else root.views.taken(_row(place, root.shape))
         for shown in (root, *views) if traced.ndim else ():
@@ -397,10 +407,10 @@ class Trace:
             parent, how = changed.source
             parent.become(_put_back(parent, how, changed))
             changed = parent
-        self.watch(root)
+        self._watch_if_there(root)
         for view in views:  # older ones first, so a view's base has changed before it
             view.become(_taken(*view.source))
-            self.watch(view)
+            self._watch_if_there(view)
             root.views.add(view, root)
 
     def _sharing(self, traced: Traced) -> Iterator[Traced]:
@@ -446,6 +456,12 @@ class _Views:
         views = ((order, ref()) for order, ref in reached)
         living = [(order, view) for order, view in views if view is not None]
         return [view for _, view in sorted(living, key=lambda x: x[0])]
+
+
+def _is_new(root: Traced) -> bool:
+    """Whether a value is what a loop will make, which nobody has computed: memory that no other value has."""
+    made = root.node.name == "concatenate" or root.node.name.startswith("loop[")
+    return made and root.large and type(root.later()) is Later
 
 
 def _row(place: Any, shape: tuple[int, ...]) -> int | None:
@@ -580,8 +596,14 @@ class Traced(StandIn):
 
     def become(self, other: Traced) -> None:
         """Stand for another value from now on."""
-        self.node, self.value, self.large = other.node, other.value, other.large
-        self.nbytes = other.nbytes
+        self.node, self.large, self.nbytes = other.node, other.large, other.nbytes
+        known = other.later() if other.large else other.value
+        if type(known) is not Later:
+            self.value = known
+            return
+        self._later = known
+        with suppress(AttributeError):  # it may not have been computed either
+            del self.value
 
     # ------------------------------------------------------------------------------------ what is known of it
 
@@ -813,6 +835,11 @@ class Traced(StandIn):
 
     def __setitem__(self, index: Any, value: Any) -> None:
         given = getattr(value, "_value", value)
+        if index is Ellipsis and type(given) is Traced and given.large and _is_new(given.root()):
+            if (given.shape, given.dtype) == (self.shape, self.dtype) and self.dtype.kind in "fciu":
+                copy = partial(self.home.call, np.positive, (given,), {}, "positive")
+                self.home.write(self, copy, "x[...] = y", index)
+                return
         if type(given) is Traced and is_mask(index) and given.ndim and given.root() is self.root():
             raise TraceError(overlapping("an array while its function was traced by tg.compile"))
         _written(self.home, self, "x[index] = y", _stored, (self, _frozen(index), value), 0)
@@ -954,7 +981,11 @@ def _put_off(function: Any, name: str, args: tuple[Any, Any], values: list[Any])
         and type(positional[0]) is Ref
         and _basic((positional[1:], settings))
     )
-    if not (elementwise or summing or product or viewing or joining):
+    storing = (
+        function in (_stored, _copied_into)
+        or (isinstance(function, OpCall) and name in _STORING_OPS)
+    ) and type(positional[0]) is Ref
+    if not (elementwise or summing or product or viewing or joining or storing):
         return None
     try:
         if product:
@@ -973,6 +1004,10 @@ def _put_off(function: Any, name: str, args: tuple[Any, Any], values: list[Any])
             if not shape and type(entries) is np.ndarray:
                 return None  # a view of one entry, and no number
             sample = _first_of(shape, entries.dtype)
+        elif storing:
+            given, kept = filled(args, [np.broadcast_to(_first(v), np.shape(v)) for v in values])
+            whole = function(*given, **kept)
+            shape, sample = whole.shape, _first_of(whole.shape, whole.dtype)
         elif elementwise:
             shapes = [np.shape(v) if type(v) is not Later else v.shape for v in values]
             constants = [x for x in positional if type(x) is not Ref]
@@ -1039,6 +1074,7 @@ def _first(value: Any) -> Any:
 
 _JOINING = (np.concatenate, np.stack)
 _JOINING_OPS = ("concatenate", "stack")
+_STORING_OPS = ("setitem", "copy_slices")
 _SUMMING = (np.sum, np.mean, np.max, np.min)
 _SUMMING_OPS = ("sum", "mean", "max", "min", "scatter")
 _VIEWS = {

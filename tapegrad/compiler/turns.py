@@ -25,7 +25,7 @@ import numpy as np
 from .. import dual, storage, sweep
 from ..packing import unpacked
 from ..primitive import OPS, apply
-from ..tape import BLANK, FREED, IN0, KW, OP, OUT, RECORDER, SLOT, STRIDE, X, Y
+from ..tape import FREED, IN0, IN1, KW, OP, OUT, RECORDER, SLOT, STRIDE, X, Y
 from ..tensor import Tensor, value_of, wrap
 from .graph import Guard, Node, Recorded, Ref, filled
 from .iteration import Cell, Pass, _Iterated, _Made, iterated
@@ -83,17 +83,24 @@ def _told_of(code: list[Any], slots: dict[Any, Any]) -> bool:
     return bool(slots) and not slots.keys().isdisjoint(code[SLOT::STRIDE])
 
 
-def _standing(code: list[Any]) -> list[Any]:
-    """A copy of the entries without those that nobody can ask for.
+def _standing(code: list[Any], pending: dict[Any, Any]) -> list[Any]:
+    """A copy of the entries without the freed ones that a walk from `pending` does not come to.
 
-    Those are between the turns of a loop, in places of no order, while some tensor of the program has a finaliser (lifetime.py). The copy
-    holds all slots, so that none of its entries goes while it is read.
+    Those stand between the turns of a loop: where tensors of the program have a finaliser, what nobody can ask for in places of no order
+    (lifetime.py); where a turn has a `backward()` of its own, the entries that this has gone through. The copy holds all slots, so that
+    none of its entries goes while it is read.
     """
-    if not any(settings is BLANK for settings in code[KW::STRIDE]):
+    freed = [k for k in range(0, len(code), STRIDE) if code[k] == FREED]
+    if not freed:
         return list(code)
+    read: set[Any] = set(pending)
+    for k in range(0, len(code), STRIDE):
+        if code[k] != FREED:
+            first = code[k + IN0]
+            read.update(first if type(first) is tuple else code[k + IN0 : k + IN1 + 1])
     kept: list[Any] = []
     for k in range(0, len(code), STRIDE):
-        if code[k + KW] is not BLANK:
+        if code[k] != FREED or code[k + SLOT] in read:
             kept += code[k : k + STRIDE]
     return kept
 
@@ -124,7 +131,7 @@ class _Stretch:
 class _Winder:
     def __init__(self, trace: Trace, code: list[Any], pending: dict[Any, Any]) -> None:
         self.trace = trace
-        self.code = _standing(code)
+        self.code = _standing(code, pending)
         self.pending = pending
         self.n = len(self.code) // STRIDE
         self.outside: dict[Any, int] = {}  # nodes that are no entry of this tape, below NONE

@@ -24,6 +24,16 @@ def is_basic(index: Any) -> bool:
     return all(p is None or p is Ellipsis or isinstance(p, slice | int | np.integer) for p in parts)
 
 
+def names_no_entry_twice(index: Any) -> bool:
+    """Whether this index surely names each entry once: basic ones do, also with numbers that a traced program computes."""
+    parts = index if type(index) is tuple else (index,)
+    return is_basic(tuple(0 if isinstance(p, StandIn) and _is_whole(p) else p for p in parts))
+
+
+def _is_whole(x: Any) -> bool:
+    return x.ndim == 0 and x.dtype.kind in "iu"
+
+
 def _add_at(whole: np.ndarray, g: Any, index: Any) -> None:
     if is_basic(index):
         whole[index] += g
