@@ -43,6 +43,7 @@ from .ops.linear_algebra import (
 from .ops.linear_systems import (
     block_diag,
     cho_solve,
+    lu,
     lu_factor,
     lu_solve,
     solve,
@@ -75,6 +76,7 @@ __all__ = [
     "inv",
     "logm",
     "lstsq",
+    "lu",
     "lu_factor",
     "lu_solve",
     "matmul",

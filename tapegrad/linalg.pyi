@@ -12,6 +12,7 @@ from tapegrad.tensor import Tensor as Tensor
 from tapegrad.attached import EigResult as EigResult, EighResult as EighResult, QRResult as QRResult, SVDResult as SVDResult, SlogdetResult as SlogdetResult
 from numpy.linalg import LinAlgError as LinAlgError
 from tapegrad.ops.linear_algebra import cho_factor as cho_factor
+from tapegrad.ops.linear_systems import lu as lu
 from tapegrad.ops.linear_systems import lu_factor as lu_factor
 from tapegrad.ops.matrix_functions import polar as polar
 
@@ -212,4 +213,4 @@ def vecdot(x1: Any, x2: Any, /, *, axis: SupportsIndex | Sequence[SupportsIndex]
 def vector_norm(x: Tensor, *, axis: SupportsIndex | Sequence[SupportsIndex] | None = ..., keepdims: _bool = ..., ord: Any = ...) -> Tensor: ...
 @overload
 def vector_norm(x: Any, *, axis: SupportsIndex | Sequence[SupportsIndex] | None = ..., keepdims: _bool = ..., ord: Any = ...) -> Any: ...
-__all__ = ['LinAlgError', 'block_diag', 'cho_factor', 'cho_solve', 'cholesky', 'cond', 'cross', 'det', 'diagonal', 'eig', 'eigh', 'eigvals', 'eigvalsh', 'expm', 'inv', 'logm', 'lstsq', 'lu_factor', 'lu_solve', 'matmul', 'matrix_norm', 'matrix_power', 'matrix_rank', 'matrix_transpose', 'multi_dot', 'norm', 'outer', 'pinv', 'polar', 'qr', 'slogdet', 'solve', 'solve_banded', 'solve_continuous_lyapunov', 'solve_discrete_lyapunov', 'solve_sylvester', 'solve_toeplitz', 'solve_triangular', 'sqrtm', 'svd', 'svdvals', 'tensordot', 'tensorinv', 'tensorsolve', 'toeplitz', 'trace', 'vecdot', 'vector_norm']
+__all__ = ['LinAlgError', 'block_diag', 'cho_factor', 'cho_solve', 'cholesky', 'cond', 'cross', 'det', 'diagonal', 'eig', 'eigh', 'eigvals', 'eigvalsh', 'expm', 'inv', 'logm', 'lstsq', 'lu', 'lu_factor', 'lu_solve', 'matmul', 'matrix_norm', 'matrix_power', 'matrix_rank', 'matrix_transpose', 'multi_dot', 'norm', 'outer', 'pinv', 'polar', 'qr', 'slogdet', 'solve', 'solve_banded', 'solve_continuous_lyapunov', 'solve_discrete_lyapunov', 'solve_sylvester', 'solve_toeplitz', 'solve_triangular', 'sqrtm', 'svd', 'svdvals', 'tensordot', 'tensorinv', 'tensorsolve', 'toeplitz', 'trace', 'vecdot', 'vector_norm']

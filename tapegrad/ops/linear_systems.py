@@ -23,7 +23,7 @@ from numpy.linalg import LinAlgError
 
 from ..domain import Domain, dominant, real
 from ..primitive import call, conj, primitive, several
-from ..storage import as_array
+from ..storage import StandIn, as_array
 from ..tensor import Tensor
 from .composing import composed, operand, raw
 from .indexing import scatter
@@ -386,6 +386,8 @@ def cho_solve(c_and_lower: Any, b: Any) -> Any:
 
 def _rows_of(exchanged: np.ndarray) -> np.ndarray:
     """Where each row of the exchanged matrix was before: LAPACK's exchanges, done to the rows' numbers."""
+    if isinstance(exchanged, StandIn):  # a call of the program: the numbers are another call's
+        return exchanged.home.call(_rows_of, (exchanged,), {}, "rows_of")  # type: ignore[attr-defined, no-any-return]
     *lead, n = exchanged.shape
     rows = np.broadcast_to(np.arange(n), (*lead, n)).copy()
     for row, swaps in zip(
@@ -442,12 +444,115 @@ def _unit_lower(lu: Any) -> Any:
     return np.where(eye(np.shape(lu)[-1]), 1.0, triangle_of(lu, "lower", strict=True))
 
 
+def _row_order(a: np.ndarray) -> np.ndarray:
+    """Where each row of P a was before, for P a = L U with the largest pivots, as numbers of a's dtype."""
+    m, n = a.shape[-2:]
+    dtype = _inexact(a)
+    getrf = _fortran("getrf", dtype)
+
+    def one(matrix: np.ndarray) -> np.ndarray:
+        exchanged = getrf(matrix)[1] if n else np.arange(0)
+        more = np.arange(len(exchanged), m)
+        return _rows_of(np.concatenate([exchanged, more]))[:, None].astype(dtype)
+
+    return each(one, as_array(a, dtype))[..., 0] if m else np.zeros((*a.shape[:-2], 0), dtype)
+
+
+@primitive(
+    _row_order,
+    name="row_order",
+    jvp=lambda ts, xs, out: np.zeros_like(out),
+    domain=dominant,
+    samples=[call((3, 3)), call((2, 4, 3)), call((2, 3))],
+)
+def row_order(g, x_shape):
+    """The order of rows that LU factors have, which is locally constant."""
+    return np.zeros(x_shape)
+
+
+def _order_of(a: Any) -> Any:
+    return np.real(raw(row_order(raw(a)))).astype(np.intp)
+
+
+def _with_factors(a: Any) -> tuple[Any, Any, Any, Any]:
+    """(lu, below, beside, rows) of m by n matrices: lu, packed, of the square part of a[rows]; the rows of L below it and the columns of
+    U beside it.
+
+    What is below and beside follows from triangular systems, so that the derivative of a square matrix's factors is all there is.
+    """
+    m, n = np.shape(a)[-2:]
+    k = min(m, n)
+    below = beside = None
+    if m > n:
+        first = _order_of(a)
+        a = _taken(a, first)
+    order = _order_of(a[..., :k, :k])
+    lu, _ = lu_factors(a[..., :k, :k])
+    if m > n:
+        below = adjoint(solution([lu, adjoint(a[..., k:, :])], adjoint=True, side="upper"))
+        rows = np.concatenate([np.take_along_axis(first[..., :k], order, -1), first[..., k:]], -1)
+    else:
+        rows = order
+    if n > m:
+        beside = solution([lu, _taken(a[..., :, k:], order)], side="lower", unit=True)
+    return lu, below, beside, rows
+
+
+def lu(
+    a: Any,
+    permute_l: bool = False,
+    overwrite_a: bool = False,
+    check_finite: bool = True,
+    p_indices: bool = False,
+) -> tuple[Any, ...]:
+    """(P, L, U) with a = P L U, as SciPy's: of an m by n matrix L is m by k and U k by n, k the lesser of m and n.
+
+    P is a matrix of zeros and ones, which is locally constant; with `permute_l` there are only P L and U, with `p_indices` rows p with
+    L[p] U = a in its place. L and U are differentiable, to any order, where the square part is not singular: LinAlgError where it is and
+    something tracked was given.
+    """
+    (a,) = stacks(a)
+    if np.ndim(a) < 2:
+        raise ValueError(
+            f"lu was given an array of shape {np.shape(a)}, but factorises matrices: give it two axes, or a stack of such."
+        )
+    if type(a) is np.ndarray:
+        from scipy.linalg import lu as plainly
+
+        return plainly(a, permute_l, False, check_finite, p_indices)  # type: ignore[no-any-return]
+    packed, below, beside, rows = _with_factors(a)
+    lower, upper = _unit_lower(packed), triangle_of(packed, "upper")
+    if below is not None:
+        lower = np.concatenate([lower, below], -2)
+    if beside is not None:
+        upper = np.concatenate([upper, beside], -1)
+    back = np.argsort(rows, axis=-1)
+    if permute_l:
+        return _taken(lower, back), upper
+    if p_indices:
+        return back, lower, upper
+    order = back[..., None] == np.arange(np.shape(a)[-2])
+    return order.astype(np.zeros((), a.dtype).real.dtype), lower, upper
+
+
 def lu_factor(a: Any) -> tuple[Any, np.ndarray]:
     """(lu, piv) for `lu_solve`, as SciPy's: the factors, which are differentiable, and the exchanges of rows, integers."""
     (a,) = stacks(a)
-    square(a, "lu_factor")
+    _square_factors(
+        a,
+        "lu_factor",
+        "Take P, L, U = tg.linalg.lu(a), which factorises rectangular matrices, too.",
+    )
     lu, exchanged = lu_factors(a)
     return lu, np.real(raw(exchanged)).astype(np.intc)
+
+
+def _square_factors(a: Any, asker: str, instead: str) -> None:
+    if np.ndim(a) < 2 or np.shape(a)[-1] != np.shape(a)[-2]:
+        raise LinAlgError(
+            f"{asker} was given an array of shape {np.shape(a)}, but its last 2 dimensions must be square, since only such factors solve "
+            f"systems. {instead}"
+        )
 
 
 def lu_solve(lu_and_piv: Any, b: Any, trans: int = 0) -> Any:
@@ -457,6 +562,11 @@ def lu_solve(lu_and_piv: Any, b: Any, trans: int = 0) -> Any:
     """
     lu, exchanged = lu_and_piv
     lu, b = stacks(lu, b)
+    _square_factors(
+        lu,
+        "lu_solve",
+        "Give it the factors of a square matrix, or solve a least-squares problem with np.linalg.lstsq.",
+    )
     b, back = as_columns(b)
     rows = _rows_of(as_array(raw(exchanged)))
     if trans == 0:
