@@ -456,9 +456,9 @@ class Tensor(Attached):
                 )
             raise GradientLost(
                 f"{what} was asked of a tensor that requires grad, but the plain result would not be tracked and its "
-                "gradient would be lost without a word. Use NumPy's function on the tensor (np.sin(t), not "
-                "math.sin(t)), join tensors with tg.stack, make buffers with tg.zeros, or say that no gradient is "
-                "wanted: t.detach(), or `with tg.no_grad():`."
+                "gradient would be lost without a word. Use NumPy's function on the tensor (np.sin(t), not math.sin(t)), convert with "
+                "t.astype(np.float64), not np.float64(t), join tensors with tg.stack, make buffers with tg.zeros, or say that no gradient "
+                "is wanted: t.detach(), or `with tg.no_grad():`."
             )
 
     def _refuse_inside(self, what: str, instead: str) -> None:

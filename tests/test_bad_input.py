@@ -1045,3 +1045,16 @@ def test_every_public_function_has_a_row_or_a_reason(place):
     excused = {name for names in WITHOUT_ROW.values() for name in names.split()}
     missing = set(names.place(place).own) - called - excused
     assert not missing, f"write a row, or a reason, for {', '.join(sorted(missing))}"
+
+
+@pytest.mark.parametrize("scalar", [np.float64, np.float32, np.complex128])
+def test_a_scalar_type_of_numpys_says_what_converts(scalar):
+    """It sees a number at once, and nobody can step in: what keeps the gradient is `astype`."""
+    for run in (
+        lambda f: f(tg.tensor(2.0, requires_grad=True)),
+        lambda f: tg.grad(f)(2.0),
+        lambda f: tg.compile(tg.grad(f))(2.0),
+    ):
+        with pytest.raises(tg.GradientLost, match=r"t\.astype\(np\.float64\)"):
+            run(lambda t: scalar(t) * t)
+    assert tg.grad(lambda t: t.astype(np.float64) * t)(2.0) == 4.0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import platform
+
 import numpy as np
 import pytest
 
@@ -330,3 +332,58 @@ def test_a_python_loop_over_a_large_array():
         return np.sum(y * y)
 
     np.testing.assert_allclose(tg.compile(tg.grad(f))(x), tg.grad(f)(x), rtol=1e-12, atol=1e-300)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("n", [1, 3, 64])
+def test_whole_numbers_of_floats(dtype, n):
+    """NumPy's integers, also of what is none: a constant, numbers and vectors."""
+    some = [
+        np.nan,
+        np.inf,
+        -np.inf,
+        1e30,
+        -1e30,
+        2.0**63,
+        -(2.0**63),
+        2.0**62,
+        2.9,
+        -2.9,
+        0.0,
+        -0.0,
+        1.0,
+        -7.5,
+    ]
+    compiled = tg.compile(
+        lambda x: (
+            x.astype(np.int64),
+            x.astype(bool),
+            np.full(3, 2.9).astype(int) + x.astype(np.int64)[:1],
+        )
+    )
+    for k in range(len(some)):
+        x = np.array([some[(k + i) % len(some)] for i in range(n)], dtype)
+        with np.errstate(all="ignore"):
+            expected = x.astype(np.int64), x.astype(bool), np.full(3, 2) + x.astype(np.int64)[:1]
+            for made, right in zip(compiled(x), expected, strict=True):
+                assert made.dtype == right.dtype
+                np.testing.assert_array_equal(made, right)
+
+
+def test_reads_at_whole_numbers_of_floats():
+    one = lambda x: x[x[0].astype(int)] * x[1]  # noqa: E731
+    many = lambda x: np.sum(x[(x * 3).astype(int)] * x)  # noqa: E731
+    for f, x in (
+        (one, np.array([2.2, 1.0, 3.0, 4.0])),
+        (many, np.random.default_rng(0).uniform(0, 1, 30)),
+    ):
+        g = tg.compile(tg.grad(f))
+        for y in (x, x * 0.6):
+            d = 1e-6 * np.cos(np.arange(float(len(y))))
+            np.testing.assert_allclose(g(y) @ d, (f(y + d) - f(y - d)) / 2, rtol=1e-7)
+            np.testing.assert_allclose(g(y), tg.grad(f)(y), rtol=1e-12, atol=1e-14)
+        if platform.machine() in ("x86_64", "AMD64"):
+            assert not g.report().calls
+        assert not g.report().guards
+    with pytest.raises(IndexError):
+        tg.compile(tg.grad(one))(np.array([7.2, 1.0, 3.0, 4.0]))

@@ -275,7 +275,7 @@ class Arrays:
     ) -> Op | None:
         with np.errstate(all="ignore"):
             if name == "cast":
-                return self.const(values[0], shape, dtype)
+                return self.const(np.asarray(values[0]).astype(dtype)[()], shape, dtype)
             if name == "where":
                 return self.const(values[1] if values[0] else values[2], shape, dtype)
             function = getattr(np, name, None)

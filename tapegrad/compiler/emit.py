@@ -1436,6 +1436,8 @@ class Body:
             zero = _splat(literal(0, x.dtype), x.dtype, lanes)
             word = "fcmp une" if x.dtype.kind == "f" else "icmp ne"
             return self._made(f"{word} {x.type} {x.text}, {zero}", B1, lanes)
+        if x.dtype.kind == "f" and dtype.kind == "i":
+            return self._whole(x, dtype, lanes)
         if x.dtype == B1:
             word = "uitofp" if dtype.kind == "f" else "zext"
         elif x.dtype.kind == "i":
@@ -1449,6 +1451,17 @@ class Body:
         else:
             word = "fpext" if dtype == F8 else "fptrunc"
         return self._made(f"{word} {x.type} {x.text} to {typed(dtype, lanes)}", dtype, lanes)
+
+    def _whole(self, x: Value, dtype: np.dtype, lanes: int) -> Value:
+        """A number without its fraction; the least integer for what is out of range or none, as the processor has it for NumPy."""
+        size = self._intrinsic("fabs", [x], x.dtype, lanes)
+        most = _splat(literal(2.0**63, x.dtype), x.dtype, lanes)
+        inside = self._made(f"fcmp olt {x.type} {size.text}, {most}", B1, lanes)
+        zero = Value(_splat(literal(0.0, x.dtype), x.dtype, lanes), x.dtype, lanes)
+        least = Value(_splat(literal(-(2**63), dtype), dtype, lanes), dtype, lanes)
+        small = self._select(inside, x, zero)
+        whole = self._made(f"fptosi {x.type} {small.text} to {typed(dtype, lanes)}", dtype, lanes)
+        return self._select(inside, whole, least)
 
     def _classified(self, name: str, x: Value, lanes: int) -> Value:
         if name == "isnan":

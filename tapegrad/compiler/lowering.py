@@ -12,6 +12,7 @@ import functools
 import inspect
 import math
 import operator
+import platform
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -203,11 +204,16 @@ def _op(arrays: Arrays, value: Any, dtype: np.dtype | None = None) -> Op:
     return op if dtype is None else _cast(arrays, op, dtype)
 
 
+_X86 = platform.machine() in ("x86_64", "AMD64")
+
+
 def _cast(arrays: Arrays, op: Op, dtype: np.dtype) -> Op:
     if op.dtype == dtype:
         return op
-    if dtype not in DTYPES or (op.dtype.kind == "f" and dtype.kind != "f"):
-        raise Unlowered  # out of range, the conversion of a float to an integer is undefined
+    if dtype not in DTYPES:
+        raise Unlowered
+    if op.dtype.kind == "f" and dtype.kind not in "fb" and (dtype != I8 or not _X86):
+        raise Unlowered  # what a float out of range becomes is known of one width, on one kind of processor
     return arrays.elem("cast", (op,), dtype)
 
 
