@@ -603,6 +603,10 @@ def test_batched_grad_outputs_are_independent():
     (jacobian,) = grad(y, x, tg.eye(3), is_grads_batched=True)
     equal(jacobian, np.eye(3) * 6 + np.array([[1.0], [2.0], [3.0]]))
     z = leaf(1.0)
+    assert grad(y, x, [np.zeros((0, 3))], is_grads_batched=True)[0].shape == (0, 3)
+    np.testing.assert_array_equal(
+        grad(x * x.sum(), x, np.eye(3), is_grads_batched=True)[0].numpy(), jacobian.numpy()
+    )
     first, second = grad([x * x, z * 2], [x, z], [tg.ones(4, 3), tg.ones(4)], is_grads_batched=True)
     equal(first, [[2.0, 4.0, 6.0]] * 4)
     equal(second, [2.0] * 4)

@@ -352,6 +352,23 @@ BACKWARD = {
     "numpy of tracked": (lambda b: b.w.numpy(), TypeError, "detach"),
     "truth of many": (lambda b: bool(b.w), RuntimeError, r"t.any\(\)"),
     "an attribute of its own": (lambda b: setattr(b.w, "foo", 1), AttributeError, "foo"),
+    "a batch of no cotangents": (
+        lambda b: tg.autograd.grad(b.y, b.w, [], is_grads_batched=True),
+        RuntimeError,
+        "the first axis of each",
+    ),
+    "a batch that is a number": (
+        lambda b: tg.autograd.grad(b.y, b.w, [np.float64(1)], is_grads_batched=True),
+        RuntimeError,
+        "the first axis of each",
+    ),
+    "batches of two lengths": (
+        lambda b: tg.autograd.grad(
+            [b.y, b.y], b.w, [np.ones((2, 3)), np.ones((1, 3))], is_grads_batched=True
+        ),
+        RuntimeError,
+        "all with the same first length",
+    ),
 }
 
 
@@ -757,6 +774,14 @@ SOLVERS = {
     "root_scalar of a vector": (lambda b: tg.root_scalar(lambda x: ONES, bracket=(0, 1)), ValueError, "sum them"),
     "minimize_scalar of a number": (lambda b: tg.minimize_scalar(3), TypeError, "pass a function"),
     "fixed_point of a number": (lambda b: tg.fixed_point(3, 1.0), TypeError, "pass a function"),
+    "fixed_point by no method": (lambda b: tg.fixed_point(np.cos, 0.5, method=b.w), ValueError, "'del2' and 'iteration'"),
+    "linprog of nothing": (lambda b: tg.optimize.linprog([]), ValueError, "one number for each unknown"),
+    "lfilter of a number": (lambda b: tg.signal.lfilter(leaf(1.0), [1.0], 1.0), np.exceptions.AxisError, "axis -1"),
+    "sosfilt along no axis": (lambda b: tg.signal.sosfilt(np.ones((1, 6)), b.w, axis=3), np.exceptions.AxisError, "axis 3"),
+    "a spline of a number": (lambda b: tg.interpolate.make_interp_spline([], 0.5), np.exceptions.AxisError, "axis 0"),
+    "interp1d along no axis": (lambda b: tg.interpolate.interp1d([1.0, 2.0], leaf([1.0, 2.0]), axis=3), np.exceptions.AxisError, "axis 3"),
+    "spline_filter1d along no axis": (lambda b: tg.ndimage.spline_filter1d(b.w, axis=1), np.exceptions.AxisError, "axis 1"),
+    "gaussian_filter along no axis": (lambda b: tg.ndimage.gaussian_filter(b.w, 1.0, axes=(1,)), np.exceptions.AxisError, "axis 1"),
     "fixed_point of another shape": (lambda b: tg.fixed_point(lambda x: x[:2], ONES), ValueError, "must agree"),
     "custom_root of a number": (lambda b: tg.custom_root(3, 1.0, np.sin), TypeError, "pass a function"),
     "custom_root, solve": (lambda b: tg.custom_root(np.sin, 1.0, 3), TypeError, "pass a function"),

@@ -7,8 +7,11 @@ function answers as the plain one does (a scene is made twice, so that neither s
 from __future__ import annotations
 
 import collections
+import colorsys
 import contextvars
 import functools
+import importlib.metadata
+import importlib.resources
 import inspect
 import io
 import operator
@@ -504,6 +507,11 @@ NEVER_THE_SAME = {
     "a frame": lambda x: np.sum(x) * sys._getframe(0).f_lineno,
     "references": lambda x: np.sum(x) * sys.getrefcount(X),
     "threads": lambda x: np.sum(x) * threading.active_count(),
+    "a module read again": lambda x: np.sum(x) * importlib.reload(colorsys).ONE_THIRD,
+    "a file beside a module": lambda x: (
+        np.sum(x) * len(importlib.resources.files("tests").joinpath("seeds.py").read_text())
+    ),
+    "a distribution's file": lambda x: np.sum(x) * len(importlib.metadata.version("numpy")),
 }
 DATA = os.path.join(tempfile.gettempdir(), f"tapegrad-{os.getpid()}.npy")
 
@@ -518,6 +526,52 @@ def test_what_is_never_the_same_is_refused(name):
     finally:
         if os.path.exists(DATA):
             os.remove(DATA)
+
+
+IMPORTED = """
+import os, random, time
+import numpy as np, tapegrad as tg
+BEGIN, HERE, TEXT, OWN = time.time(), os.getcwd(), open(__file__).read(), random.Random()
+DRAWN = np.random.default_rng().normal()
+def square(x):
+    return x * x * (time.time() > 0)
+SLOPE = tg.grad(square)(1.5)
+"""
+
+
+class Hook:
+    """A finder of modules that asks the system and the clock, as pytest's and those of editable installs do."""
+
+    def find_spec(self, name, path=None, target=None):
+        os.stat(os.sep), time.time()
+
+
+def test_what_an_import_asks_is_no_reading_of_the_function(tmp_path, monkeypatch):
+    """A function imports a module in its first run alone: what its hooks and the module's code ask is not frozen into the program."""
+    (tmp_path / "imported_when_traced.py").write_text(IMPORTED)
+    (tmp_path / "imported_by_name.py").write_text("from imported_when_traced import SLOPE")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "meta_path", [Hook(), *sys.meta_path])
+
+    def f(x):
+        os.path  # a name for which the calls of the trace are looked at
+        import imported_when_traced
+
+        return np.sum(x) * imported_when_traced.SLOPE
+
+    def g(x):
+        return np.sum(x) * importlib.import_module("imported_by_name").SLOPE
+
+    np.testing.assert_array_equal(tg.compile(tg.grad(f))(X), np.full(X.shape, 3.0))
+    np.testing.assert_array_equal(tg.compile(tg.grad(g))(X), np.full(X.shape, 3.0))
+
+    def asks(x):
+        import imported_when_traced
+
+        return np.sum(x) * imported_when_traced.time.time()
+
+    with pytest.raises(tg.TraceError, match="Call it outside"):
+        tg.compile(asks)(X)
 
 
 @pytest.mark.parametrize("ask", [np.shares_memory, np.may_share_memory])

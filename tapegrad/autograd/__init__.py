@@ -255,8 +255,21 @@ def _batched(
     """One walk per cotangent of the batch; the results are stacked along a new first axis."""
     from ..ops.joining import stack
 
-    batches = _sequence(grad_outputs, "grad_outputs")
-    n = len(batches[0])
+    batches = (
+        (grad_outputs,)
+        if isinstance(grad_outputs, np.ndarray)
+        else _sequence(grad_outputs, "grad_outputs")
+    )
+    counts = {np.shape(b)[:1] for b in batches}
+    if len(counts) != 1 or counts == {()}:
+        shapes = ", ".join(str(np.shape(b)) for b in batches) or "none"
+        raise RuntimeError(
+            f"is_grads_batched=True was given grad_outputs of shapes {shapes}, but the first axis of each counts the cotangents: pass "
+            "one array for each output, all with the same first length."
+        )
+    ((n,),) = counts
+    if n == 0:
+        return tuple(wrap(np.zeros((0, *t.shape), t.dtype)) for t in inputs)
     rows = [
         grad(
             outputs, inputs, [b[i] for b in batches], retain or i + 1 < n, create_graph,

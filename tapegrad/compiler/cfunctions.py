@@ -127,6 +127,7 @@ def made(
             "Do not name argument 0 in static_argnums, and detach() tensors."
         )
     program = programs.answered(call)[1]
+    _demand_outputs(program, name)
     _demand_native(program, name)
     _demand_results(program, form, name)
     native = program.native
@@ -144,6 +145,16 @@ def made(
 
 _made: dict[tuple[Any, ...], CFunction] = {}
 """Each C function by program, form and data. They are kept for the invariant; whoever asks for the same again gets the same."""
+
+
+def _demand_outputs(program: Program, name: str) -> None:
+    """Raise TypeError where the function returns constants of Python's, or nothing."""
+    constants = [repr(leaf[0]) for leaf in program.leaves if leaf is not None]
+    if constants or not program.leaves:
+        raise TypeError(
+            f"cfunc of {name} was asked for, but it returns {', '.join(constants) or 'no number'} whatever its arguments are, and C code "
+            "has no place for that. Return float64 arrays alone; np.asarray(number) makes a constant one of them."
+        )
 
 
 def _demand_native(program: Program, name: str) -> None:
@@ -167,7 +178,7 @@ def _demand_results(program: Program, form: str, name: str) -> None:
     native = program.native
     results = native.results[: native.shown]
     told = ", ".join(f"{r.dtype}{list(r.shape)}" for r in results)
-    if any(leaf is not None for leaf in program.leaves) or any(r.dtype != F8 for r in results):
+    if any(r.dtype != F8 for r in results):
         raise TypeError(
             f"cfunc of {name} was asked for, but it returns other things than float64 numbers and arrays ({told}). Return these alone, "
             "converted with astype(np.float64) where need be."

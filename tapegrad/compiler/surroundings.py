@@ -23,6 +23,7 @@ import ctypes
 import datetime
 import functools
 import gc
+import importlib
 import io
 import math
 import operator
@@ -601,7 +602,7 @@ _TELLTALE = frozenset(
     "open read_text read_bytes exists is_file is_dir isfile isdir islink getsize getmtime stat lstat listdir scandir iterdir glob walk "
     "getcwd cwd load loadtxt genfromtxt fromfile memmap fromregex read_array hash id stack currentframe _getframe getrefcount active_count "
     "current_thread isenabled getrecursionlimit exc_info get_count get_objects get_referrers now today Random SystemRandom system popen "
-    "getpid getloadavg cpu_count uname getlogin environb import_module __import__".split()
+    "getpid getloadavg cpu_count uname getlogin environb import_module __import__ reload".split()
 )  # fmt: skip
 """Names that a function mentions which may make such a call: then each call of the trace is looked at."""
 
@@ -648,12 +649,13 @@ def looked_out(name: str, wanted: bool) -> Iterator[None]:
     )
     codes = {g.__code__: g for g in made if isinstance(g, types.FunctionType)}
     unseeded = random.Random.__init__.__code__
+    home = sys._getframe(2)  # of the `with` statement, beyond contextlib's __enter__
 
     def look(frame: Any, event: str, called: Any) -> None:
         if event == "c_call" and isinstance(called, types.BuiltinFunctionType) and (called in _CALLS or _asks_system(called)):  # fmt: skip
             by_user = _is_user(frame.f_globals.get("__name__", ""))
             anywhere = called in _ANYWHERE or _asks_system(called)
-            if not by_user and (not anywhere or _importing(frame)):
+            if not by_user and (not anywhere or _our_work(frame)):
                 return
             what = f"{called.__module__ or type(called.__self__).__name__}.{called.__name__}"
         elif event == "call" and frame.f_code in codes:
@@ -662,6 +664,8 @@ def looked_out(name: str, wanted: bool) -> Iterator[None]:
             called = codes[frame.f_code]
             what = f"{called.__module__}.{called.__name__}"
         else:
+            return
+        if _importing(frame, home):
             return
         while frame is not None and not _is_user(frame.f_globals.get("__name__", "")):
             frame = frame.f_back
@@ -681,12 +685,22 @@ def looked_out(name: str, wanted: bool) -> Iterator[None]:
         sys.setprofile(before)
 
 
-def _importing(frame: Any) -> bool:
-    """Whether a library's call is part of an import, or of our own work: no line of the user's stands between."""
+def _importing(frame: Any, home: Any) -> bool:
+    """Whether a call below the frame `home` is part of an import, which later runs do not repeat: of its hooks, or of the module's code."""
+    found = False
+    while frame is not None and frame is not home:
+        name = frame.f_globals.get("__name__", "")
+        if name == "importlib" and frame.f_code is importlib.reload.__code__:  # each run does that
+            return False
+        found = found or name in ("importlib._bootstrap", "importlib._bootstrap_external")
+        frame = frame.f_back
+    return found
+
+
+def _our_work(frame: Any) -> bool:
+    """Whether a library's call serves tapegrad, or the reading of sources for a message: no line of the user's stands between."""
     while frame is not None and not _is_user(frame.f_globals.get("__name__", "")):
-        if frame.f_globals.get("__name__", "").startswith(
-            ("importlib", "linecache", "tokenize", "tapegrad")
-        ):
+        if frame.f_globals.get("__name__", "").startswith(("linecache", "tokenize", "tapegrad")):
             return True
         frame = frame.f_back
     return False

@@ -63,7 +63,11 @@ def linprog(
     A_ub, A_eq = (a.toarray() if sparse.issparse(a) else a for a in (A_ub, A_eq))
     given = [c, A_ub, b_ub, A_eq, b_eq, bounds]
     values = [None if v is None else numbers(v) for v in given[:5]]
-    n = numbers(c).size
+    n = values[0].size
+    if n == 0:
+        raise ValueError(
+            "linprog was given no costs, but a linear program has an unknown at least: pass c with one number for each unknown."
+        )
     sides = _sides(bounds, n)
     low, high = (np.array([numbers(v) for v in side], float) for side in sides)
     result = optimize.linprog(

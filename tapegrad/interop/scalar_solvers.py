@@ -122,6 +122,10 @@ def fixed_point(
     from scipy import optimize
 
     demand_callable(f, "fixed_point")
+    if not isinstance(method, str) or method not in ("del2", "iteration"):
+        raise ValueError(
+            f"fixed_point was given method={method!r}, but SciPy has 'del2' and 'iteration': choose one of them."
+        )
     space, args = Space(x0, "x0"), _arguments(args)
 
     def step(x: np.ndarray) -> np.ndarray:

@@ -14,6 +14,7 @@ from math import factorial, prod
 from typing import Any
 
 import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
 
 from ..errors import NotDifferentiable
 from ..interop.implicit import demand_no_trace
@@ -295,7 +296,7 @@ def prepared(x: Any, y: Any, axis: int, *further: Any) -> tuple[Any, ...]:
         raise ValueError(
             "`y` is a number, but an interpolant needs one value for each place: pass an array."
         )
-    axis = range(np.ndim(y))[axis]
+    axis = normalize_axis_index(axis, np.ndim(y))
     if np.ndim(x) != 1:
         raise ValueError("`x` must be 1-dimensional.")
     if np.shape(x)[0] < 2:

@@ -14,6 +14,7 @@ from math import prod
 from typing import Any
 
 import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
 
 from ..ops.composing import holds_tensor, raw
 from ..ops.indexing import scatter
@@ -90,7 +91,7 @@ class BSpline:
         self.extrapolate = extrapolate if extrapolate == "periodic" else bool(extrapolate)
         if np.ndim(self.c) < 1:
             raise ValueError("Coefficients must be at least 1-dimensional.")
-        self.axis = range(np.ndim(self.c))[axis]
+        self.axis = normalize_axis_index(axis, np.ndim(self.c))
         self.c = np.moveaxis(self.c, self.axis, 0)
         if np.shape(self.c)[0] < n:
             raise ValueError("Knots, coefficients and degree are inconsistent.")
@@ -235,7 +236,7 @@ def make_interp_spline(
     6.75
     """
     x, y = as_real(x, "places"), doubled(y)
-    axis = range(np.ndim(y))[axis]
+    axis = normalize_axis_index(axis, np.ndim(y))
     y = np.moveaxis(y, axis, 0)
     k = operator.index(k)
     periodic = isinstance(bc_type, str) and bc_type == "periodic"

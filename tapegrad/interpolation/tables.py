@@ -12,6 +12,7 @@ import itertools
 from typing import Any
 
 import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
 
 from ..ops.composing import holds_tensor, operand, raw
 from ..storage import as_array
@@ -65,7 +66,7 @@ class interp1d:
             raise ValueError("the x array must have exactly one dimension.")
         if np.ndim(y) == 0:
             raise ValueError("the y array must have at least one dimension.")
-        self.axis = range(np.ndim(y))[axis]
+        self.axis = normalize_axis_index(axis, np.ndim(y))
         if np.shape(x)[0] != np.shape(y)[self.axis]:
             raise ValueError("x and y arrays must be equal in length along interpolation axis.")
         y = np.moveaxis(y, self.axis, 0)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
 
 from ..errors import NotDifferentiable
 from ..storage import as_array
@@ -67,7 +68,7 @@ def _each(value: Any, count: int, what: str) -> list[Any]:
 def _axes(axes: Any, ndim: int) -> list[int]:
     if axes is None:
         return list(range(ndim))
-    found = [range(ndim)[axis] for axis in ([axes] if np.ndim(axes) == 0 else axes)]
+    found = [normalize_axis_index(axis, ndim) for axis in ([axes] if np.ndim(axes) == 0 else axes)]
     if len(set(found)) != len(found):
         raise ValueError("axes must be unique")
     return found
@@ -250,7 +251,7 @@ def gaussian_filter1d(
     if far < 0:
         raise ValueError("Radius must be a nonnegative integer.")
     kernel = _gaussian(sigma, order, far)[::-1]
-    axis = range(np.ndim(x))[axis]
+    axis = normalize_axis_index(axis, np.ndim(x))
     return _filtered(
         x, _along(kernel, axis, np.ndim(x)), _filter_mode(mode), cval, [0] * np.ndim(x)
     )
@@ -293,7 +294,11 @@ def uniform_filter1d(
     if size < 1:
         raise RuntimeError("incorrect filter size")
     x = _image(input)
-    axis, edge, origin = range(np.ndim(x))[axis], _filter_mode(mode), _origin(size, origin)
+    axis, edge, origin = (
+        normalize_axis_index(axis, np.ndim(x)),
+        _filter_mode(mode),
+        _origin(size, origin),
+    )
     y = running_mean(x, int(size), axis, edge, origin)
     if edge == "constant" and (holds_tensor(cval) or cval != 0):
         ones = np.ones(np.shape(x), np.real(np.zeros(0, x.dtype)).dtype)
@@ -322,7 +327,7 @@ def uniform_filter(
 
 def _edges_of(input: Any, axis: int, mode: Any, cval: Any, smooth: Sequence[float]) -> Any:
     x = _image(input)
-    axis = range(np.ndim(x))[axis]
+    axis = normalize_axis_index(axis, np.ndim(x))
     modes = _each(mode, np.ndim(x), "mode")
     x = correlate1d(x, np.array([-1.0, 0.0, 1.0]), axis, None, modes[axis], cval)
     for other in range(np.ndim(x)):
@@ -444,7 +449,7 @@ def spline_filter1d(input: Any, order: int = 3, axis: int = -1, output: Any = np
     _demand_no_output(None if output is np.float64 else output)
     _geometric(order, mode)
     x = _in_double(operand(input))
-    return spline_coefficients(x, int(order), range(np.ndim(x))[axis], mode)
+    return spline_coefficients(x, int(order), normalize_axis_index(axis, np.ndim(x)), mode)
 
 
 def spline_filter(input: Any, order: int = 3, output: Any = np.float64, mode: str = "mirror") -> Any:  # fmt: skip

@@ -14,6 +14,7 @@ from math import prod
 from typing import Any
 
 import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
 
 from ..domain import Domain, real
 from ..errors import NotDifferentiable
@@ -154,7 +155,7 @@ def lfilter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
         return signal.lfilter(b, a, x, axis, zi)
     b, a = _coefficients(b, a)
     x = _inexact(x)
-    axis = range(np.ndim(x))[axis]
+    axis = normalize_axis_index(axis, np.ndim(x))
     x = np.moveaxis(x, axis, -1)
     if zi is None:
         return np.moveaxis(filtered([b, a, x]), -1, axis)
@@ -237,7 +238,7 @@ def sosfilt(sos: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
 
         return signal.sosfilt(sos, x, axis, zi)
     sos, x = _sections(sos), _inexact(x)
-    axis = range(np.ndim(x))[axis]
+    axis = normalize_axis_index(axis, np.ndim(x))
     count = np.shape(sos)[0]
     if zi is None:
         for section in range(count):
@@ -313,7 +314,7 @@ def filtfilt(
         )
     b, a = _coefficients(b, a)
     x = _inexact(x)
-    axis = range(np.ndim(x))[axis]
+    axis = normalize_axis_index(axis, np.ndim(x))
     x = np.moveaxis(x, axis, -1)
     edge, whole = _extended(x, padtype, padlen, max(np.shape(a)[0], np.shape(b)[0]))
     zi = lfilter_zi(b, a) if max(np.shape(a)[0], np.shape(b)[0]) > 1 else np.zeros(0)
@@ -331,7 +332,7 @@ def sosfiltfilt(
 
         return signal.sosfiltfilt(sos, x, axis, padtype, padlen)
     sos, x = _sections(sos), _inexact(x)
-    axis = range(np.ndim(x))[axis]
+    axis = normalize_axis_index(axis, np.ndim(x))
     x = np.moveaxis(x, axis, -1)
     plain = raw(sos)
     taps = 2 * np.shape(sos)[0] + 1

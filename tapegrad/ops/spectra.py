@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
 
 from ..errors import NotDifferentiable
 from ..primitive import call, primitive
@@ -54,7 +55,7 @@ def detrend(
     data = _inexact(data)
     if type in ("constant", "c"):
         return data - np.mean(data, axis=axis, keepdims=True)
-    axis = range(np.ndim(data))[axis]
+    axis = normalize_axis_index(axis, np.ndim(data))
     data = np.moveaxis(data, axis, -1)
     n = np.shape(data)[-1]
     breaks = np.unique(np.concatenate([np.atleast_1d(bp), [0, n]])).astype(int)
@@ -92,7 +93,7 @@ def hilbert(x: Any, N: int | None = None, axis: int = -1) -> Any:
     kept[1 : (n + 1) // 2] = 2
     if n % 2 == 0:
         kept[n // 2] = 1
-    axis = range(np.ndim(x))[axis]
+    axis = normalize_axis_index(axis, np.ndim(x))
     shape = [1] * np.ndim(x)
     shape[axis] = n
     return np.fft.ifft(np.fft.fft(x, n, axis) * np.reshape(kept, shape), axis=axis)

@@ -147,7 +147,10 @@ def minkowski_distance(x: Any, y: Any, p: Any = 2.0) -> Any:
     >>> tg.grad(lambda x: tg.spatial.minkowski_distance(x, [0.0, 0.0]))(np.array([3.0, 4.0]))
     array([0.6, 0.8])
     """
-    return _minkowski(_in_double(operand(x)), _in_double(operand(y)), p)
+    x, y = (
+        np.atleast_1d(_in_double(operand(v))) for v in (x, y)
+    )  # numbers are vectors of one, as in SciPy
+    return _minkowski(x, y, p)
 
 
 def distance_matrix(x: Any, y: Any, p: Any = 2.0, threshold: int = 1_000_000) -> Any:

@@ -177,8 +177,11 @@ def followed(values: Sequence[Any]) -> bool:
 
 
 def _single(values: Sequence[Any]) -> bool:
-    dtypes = [_raw(v).dtype for v in values if hasattr(_raw(v), "dtype") and _raw(v).dtype.kind == "f"]  # fmt: skip
-    return bool(dtypes) and all(d.itemsize <= 4 for d in dtypes)
+    dtypes = [getattr(_raw(v), "dtype", None) for v in values]
+    sizes = [
+        d.itemsize for d in dtypes if isinstance(d, np.dtype) and d.kind == "f"
+    ]  # a type, np.float64, has a dtype, too
+    return bool(sizes) and max(sizes) <= 4
 
 
 def _rounded(result: Any, values: Sequence[Any]) -> Any:
