@@ -45,7 +45,7 @@ from ..closures import content
 from ..errors import TraceError
 from ..storage import StandIn, kept, owner
 from ..tape import BIG
-from ..tensor import Tensor
+from ..tensor import Tensor, new
 from .reading import Facts, facts
 
 WAYS = (
@@ -711,7 +711,7 @@ def _our_work(frame: Any) -> bool:
 
 def place_of_data() -> int:
     """Where in a tensor's memory the address of its array stands."""
-    t = Tensor()
+    t = new(Tensor)
     t._value, t._node = np.zeros(1), None
     words = range(object.__basicsize__, Tensor.__basicsize__, 8)
     return next(k for k in words if ctypes.c_size_t.from_address(id(t) + k).value == id(t._value))

@@ -68,6 +68,11 @@ def linprog(
         raise ValueError(
             "linprog was given no costs, but a linear program has an unknown at least: pass c with one number for each unknown."
         )
+    for name, rows in (("A_ub", values[1]), ("A_eq", values[3])):
+        if rows is not None and rows.ndim != 2:
+            raise ValueError(
+                f"{name} has {rows.ndim} axes, but linprog takes a matrix: a row for each condition, a column for each unknown."
+            )
     sides = _sides(bounds, n)
     low, high = (np.array([numbers(v) for v in side], float) for side in sides)
     result = optimize.linprog(

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.lib.array_utils import normalize_axis_tuple
 from numpy.lib.array_utils import normalize_axis_index
 
 from ..errors import chosen
@@ -211,8 +212,12 @@ def ihfft(a: Any, n: Any = None, axis: Any = -1, norm: Any = None) -> Any:
 
 
 def _shifts(x: Any, axes: Any, sign: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    axes = range(np.ndim(x)) if axes is None else (axes,) if np.ndim(axes) == 0 else axes
-    axes = tuple(int(axis) for axis in axes)
+    ndim = np.ndim(x)
+    axes = (
+        tuple(range(ndim))
+        if axes is None
+        else normalize_axis_tuple(axes, ndim, allow_duplicate=True)
+    )
     half = tuple(np.shape(x)[axis] // 2 for axis in axes)
     return tuple(sign * n for n in half), axes
 

@@ -302,11 +302,21 @@ def squareform(X: Any, force: str = "no", checks: bool = True) -> Any:
             [1., 0., 3.],
             [2., 3., 0.]])
     """
+    x = operand(X, "squareform")
+    if (
+        np.asarray(raw(x)).dtype.hasobject
+    ):  # SciPy copies objects without counting references to them, which ends the process
+        raise TypeError(
+            "squareform was given an array of objects, but distances are numbers: pass X.astype(float)."
+        )
+    if not isinstance(force, str):
+        raise TypeError(
+            f"squareform was given force={force!r}, but it is 'no', 'tomatrix' or 'tovector'."
+        )
     if not holds_tensor(X):
         from scipy.spatial import distance
 
         return distance.squareform(X, force, checks)
-    x = operand(X)
     ndim = np.ndim(x)
     if force.lower() == "tomatrix" and ndim != 1:
         raise ValueError("Forcing 'tomatrix' but input X is not a distance vector.")

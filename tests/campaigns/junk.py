@@ -37,7 +37,7 @@ from tests.campaigns.runner import main
 SECONDS, BYTES = 20, 6 << 30
 
 EXCUSED = {
-    "tapegrad.fori_loop", "tapegrad.arange", "tapegrad.set_num_threads", "tapegrad.check_op", "tapegrad.check.check_op",
+    "tapegrad.fori_loop", "tapegrad.arange", "tapegrad.numpy.pad", "tapegrad.set_num_threads", "tapegrad.check_op", "tapegrad.check.check_op",
     "tapegrad.special.multigammaln", "tapegrad.Tensor.mvlgamma", "tapegrad.Tensor.mvlgamma_", "tapegrad.special.kvp", "tapegrad.special.ivp",
     "tapegrad.special.jvp", "tapegrad.special.yvp", "tapegrad.special.h1vp", "tapegrad.special.h2vp", "tapegrad.optim.Optimizer.update",
     "tapegrad.numpy.show_runtime", "tapegrad.numpy.show_config", "tapegrad.numpy.test", "tapegrad.numpy.info",
