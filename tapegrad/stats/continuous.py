@@ -60,6 +60,18 @@ def _log_normal(z: Any) -> Any:
     return -0.5 * z * z - LOG_ROOT_TAU
 
 
+def _or_normal(formula: Any, normal: Any) -> Any:
+    """A formula of (y, df, *rest) that is `normal` of (y, *rest) where df is infinite, so that its derivative by df is 0."""
+
+    def of_either(y: Any, df: Any, *rest: Any) -> Any:
+        infinite = plain(df) == INF
+        if isinstance(infinite, np.bool_ | np.ndarray) and not infinite.any():
+            return formula(y, df, *rest)
+        return np.where(infinite, normal(y, *rest), formula(y, np.where(infinite, 1.0, df), *rest))
+
+    return of_either
+
+
 def _log_logistic_density(y: Any) -> Any:
     """-2 log(2 cosh(y / 2)): in the middle as it says, since there the slopes of the two parts it has in the tails cancel."""
     near = np.abs(plain(y)) < 1
@@ -643,7 +655,7 @@ moyal       = Continuous("moyal",       "",       lambda y: -0.5 * (y + np.exp(-
 nakagami    = Continuous("nakagami",    "nu",     lambda y, nu: LOG2 + xlogy(nu, nu) - gammaln(nu) + xlogy(2 * nu - 1, y) - nu * y * y, HALF,
                          cdf=lambda y, nu: gammainc(nu, nu * y * y), sf=lambda y, nu: gammaincc(nu, nu * y * y))
 ncf         = Continuous("ncf",         "dfn dfd nc", lambda y, n, m, nc: ncf_logpdf(y, n, m, nc),                         HALF, lambda n, m, nc: (n > 0) & (m > 0) & (nc >= 0))
-nct         = Continuous("nct",         "df nc",  lambda y, df, nc: nct_logpdf(y, df, nc),                                 LINE, lambda df, nc: (df > 0) & (nc == nc))
+nct         = Continuous("nct",         "df nc",  _or_normal(nct_logpdf, lambda y, nc: _log_normal(y - nc)),                    LINE, lambda df, nc: (df > 0) & (nc == nc))
 ncx2        = Continuous("ncx2",        "df nc",  lambda y, df, nc: ncx2_logpdf(y, df, nc),                                HALF, lambda df, nc: (df > 0) & np.isfinite(df) & (nc >= 0),
                          mean=lambda df, nc: df + nc, var=lambda df, nc: 2 * df + 4 * nc,
                          vanishes=lambda y, df, nc: np.abs(np.sqrt(y) - np.sqrt(nc)) > 60 + np.sqrt(df))
@@ -671,8 +683,8 @@ semicircular = Continuous("semicircular", "",     lambda y: LOG2 - LOGPI + 0.5 *
 skewcauchy  = Continuous("skewcauchy",  "a",      lambda y, a: -LOGPI - _log_of_one_and_square(y / _skew_scale(y, a)),     LINE, lambda a: np.abs(a) < 1,
                          cdf=lambda y, a: _skew_cauchy(False, y, a), sf=lambda y, a: _skew_cauchy(True, y, a), kinks=lambda a: (0.0,))
 skewnorm    = Continuous("skewnorm",    "a",      lambda y, a: LOG2 + _log_normal(y) + log_ndtr(a * y),                    LINE, _finite)
-t           = Continuous("t",           "df",     lambda y, df: -0.5 * np.log(df) - betaln(0.5, df / 2) - (df + 1) / 2 * np.log1p(y * y / df),
-                         cdf=lambda y, df: special.stdtr(df, y), sf=lambda y, df: special.stdtr(df, -y))
+t           = Continuous("t",           "df",     _or_normal(lambda y, df: -0.5 * np.log(df) - betaln(0.5, df / 2) - (df + 1) / 2 * np.log1p(y * y / df), _log_normal),
+                         cdf=_or_normal(lambda y, df: special.stdtr(df, y), ndtr), sf=_or_normal(lambda y, df: special.stdtr(df, -y), lambda y: ndtr(-y)))
 trapezoid   = Continuous("trapezoid",   "c d",    lambda y, c, d: _trapezoid_logpdf(y, c, d),                              UNIT, lambda c, d: (c >= 0) & (c <= 1) & (d >= 0) & (d <= 1) & (d >= c),
                          cdf=lambda y, c, d: _trapezoid_cdf(y, c, d), sf=lambda y, c, d: _trapezoid_sf(y, c, d),
                          mean=lambda c, d: _trapezoid_moments(c, d)[0], var=lambda c, d: _trapezoid_moments(c, d)[1],

@@ -343,9 +343,7 @@ def internal(error: BaseException, public: str) -> str | None:
     where = f"{code.co_filename.rpartition('tapegrad/')[2]}:{line} {code.co_name}"
     text = linecache.getline(code.co_filename, line).strip()
     users = code.co_filename == __file__
-    if isinstance(error, Boom) or "'Tensor' object has no attribute '_" in str(
-        error
-    ):  # what tg.Tensor() makes has no value
+    if isinstance(error, Boom):
         return None
     if users and not isinstance(error, TypeError):
         return None
@@ -512,17 +510,11 @@ def shown(args: list[Any], keywords: dict[str, Any]) -> str:
     def one(x: Any) -> str:
         if isinstance(x, np.ndarray):
             return f"array{x.shape}{x.dtype}"
-        if isinstance(x, tg.Tensor) and not (type(x) is tg.Tensor and not hasattr(x, "_value")):
+        if isinstance(x, tg.Tensor):
             return f"tensor{tuple(x.shape)}{x.dtype}"
         if type(x) in (list, tuple):
             return f"{type(x).__name__}({', '.join(map(one, x))})"
-        return (
-            "<Raises>"
-            if isinstance(x, Raises)
-            else object.__repr__(x)
-            if isinstance(x, tg.Tensor)
-            else repr(x)[:60]
-        )
+        return "<Raises>" if isinstance(x, Raises) else repr(x)[:60]
 
     return f"({', '.join([*map(one, args), *(f'{k}={one(v)}' for k, v in keywords.items())])})"
 
