@@ -822,3 +822,60 @@ def test_slopes_where_a_parameter_is_at_the_end_of_its_range():
             np.testing.assert_allclose(
                 found, slope(lambda v: g(x, *shapes, v), nc, 1e-3), rtol=1e-8
             )
+
+
+@pytest.mark.parametrize("what", ["logpdf", "pdf", "cdf", "sf", "logcdf", "logsf"])
+@pytest.mark.parametrize("df", [np.inf, np.array([np.inf, 3.0, np.inf])])
+def test_infinite_degrees_of_freedom_are_the_normal_distribution(what, df):
+    """As in SciPy; beside finite ones, by every engine, and with a slope of 0 by the degrees of freedom."""
+    x, nc = np.array([-1.5, 0.3, 3.0]), 0.25
+    far = np.isinf(df) & np.full(3, True)
+    for ours, theirs, rest in (
+        (tg.stats.t, scipy.stats.t, ()),
+        (tg.stats.nct, scipy.stats.nct, (nc,)),
+    ):
+        f = lambda y, d: getattr(ours, what)(y, d, *rest)  # noqa: E731
+        np.testing.assert_allclose(
+            f(tg.tensor(x), tg.tensor(df)), getattr(theirs, what)(x, df, *rest), rtol=1e-12
+        )
+        by_x, by_df = tg.grad(lambda y, d: np.sum(f(y, d)), (0, 1))(x, df)
+        normal = tg.grad(lambda y: np.sum(getattr(tg.stats.norm, what)(y, sum(rest))))(x)
+        np.testing.assert_allclose(by_x[far], normal[far], rtol=1e-12)
+        assert np.isfinite(by_x).all() and np.all((np.broadcast_to(by_df, 3) == 0) == far)
+        compiled = tg.compile(tg.grad(lambda y, d: np.sum(f(y, d))))(x, df)
+        np.testing.assert_allclose(compiled, by_x, rtol=1e-12)
+
+
+def test_infinite_degrees_of_freedom_of_vectors_and_special_functions():
+    x, shape = np.array([0.3, 0.5]), np.array([[2.0, 0.3], [0.3, 1.0]])
+    t, normal = tg.stats.multivariate_t, tg.stats.multivariate_normal
+    for f, g in (
+        (lambda s: t.logpdf(x, None, s, np.inf), lambda s: normal.logpdf(x, np.zeros(2), s)),
+        (lambda s: t.entropy(None, s, np.inf), lambda s: normal.entropy(np.zeros(2), s)),
+    ):
+        np.testing.assert_allclose(
+            tg.value_and_grad(f)(shape)[1], tg.value_and_grad(g)(shape)[1], rtol=1e-12
+        )
+        assert f(tg.tensor(shape)).item() == pytest.approx(g(shape), rel=1e-12)
+    drawn = t.rvs(np.zeros(2), tg.tensor(shape, requires_grad=True), np.inf, size=3, random_state=1)
+    same = scipy.stats.multivariate_t.rvs(np.zeros(2), shape, np.inf, size=3, random_state=1)
+    np.testing.assert_allclose(drawn.detach(), same, rtol=1e-12)
+    density = np.exp(-0.125) / np.sqrt(2 * np.pi)
+    assert tg.grad(tg.special.stdtr, (0, 1))(np.inf, 0.5) == pytest.approx(
+        (0.0, density), rel=1e-14
+    )
+    assert tg.grad(tg.grad(tg.special.stdtr, 1), 1)(np.inf, 0.5) == pytest.approx(
+        -0.5 * density, rel=1e-13
+    )
+    assert tg.grad(tg.special.stdtrit, 1)(np.inf, tg.special.ndtr(0.5)) == pytest.approx(
+        1 / density, rel=1e-12
+    )
+
+
+@pytest.mark.parametrize(
+    "name, at",
+    [("crystalball", (0.0, 3.0)), ("exponnorm", (0.0,)), ("gennorm", (0.0,)), ("kappa3", (0.0,))],
+)
+def test_parameters_that_divide_by_zero_give_nan(name, at):
+    """A float of Python's would raise ZeroDivisionError."""
+    assert np.isnan(getattr(tg.stats, name).pdf(tg.tensor(0.5), *at).item())

@@ -684,7 +684,7 @@ skewcauchy  = Continuous("skewcauchy",  "a",      lambda y, a: -LOGPI - _log_of_
                          cdf=lambda y, a: _skew_cauchy(False, y, a), sf=lambda y, a: _skew_cauchy(True, y, a), kinks=lambda a: (0.0,))
 skewnorm    = Continuous("skewnorm",    "a",      lambda y, a: LOG2 + _log_normal(y) + log_ndtr(a * y),                    LINE, _finite)
 t           = Continuous("t",           "df",     _or_normal(lambda y, df: -0.5 * np.log(df) - betaln(0.5, df / 2) - (df + 1) / 2 * np.log1p(y * y / df), _log_normal),
-                         cdf=_or_normal(lambda y, df: special.stdtr(df, y), ndtr), sf=_or_normal(lambda y, df: special.stdtr(df, -y), lambda y: ndtr(-y)))
+                         cdf=lambda y, df: special.stdtr(df, y), sf=lambda y, df: special.stdtr(df, -y))
 trapezoid   = Continuous("trapezoid",   "c d",    lambda y, c, d: _trapezoid_logpdf(y, c, d),                              UNIT, lambda c, d: (c >= 0) & (c <= 1) & (d >= 0) & (d <= 1) & (d >= c),
                          cdf=lambda y, c, d: _trapezoid_cdf(y, c, d), sf=lambda y, c, d: _trapezoid_sf(y, c, d),
                          mean=lambda c, d: _trapezoid_moments(c, d)[0], var=lambda c, d: _trapezoid_moments(c, d)[1],

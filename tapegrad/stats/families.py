@@ -105,6 +105,12 @@ def _generator(random_state: Any) -> Any:
     )
 
 
+def _normal() -> Any:
+    from .multivariate import multivariate_normal  # which is made of Family
+
+    return multivariate_normal
+
+
 class MultivariateT(Family):
     """Student's t distribution of vectors, which stand along the last axis of x.
 
@@ -126,6 +132,8 @@ class MultivariateT(Family):
     def logpdf(self, x: Any, loc: Any = None, shape: Any = 1.0, df: Any = 1.0) -> Any:
         """Logarithm of the density at x."""
         loc, matrix, d = self._parts(loc, shape)
+        if plain(df) == np.inf:
+            return _normal().logpdf(x, loc, matrix)
         if d == 1 and np.ndim(x) <= 1:
             x = np.reshape(x, (*np.shape(x), 1))
         apart = x - loc
@@ -149,6 +157,8 @@ class MultivariateT(Family):
     def entropy(self, loc: Any = None, shape: Any = 1.0, df: Any = 1.0) -> Any:
         """Differential entropy."""
         loc, matrix, d = self._parts(loc, shape)
+        if plain(df) == np.inf:
+            return _normal().entropy(loc, matrix)
         half, rest = 0.5 * (df + d), 0.5 * df
         return (
             special.gammaln(rest) - special.gammaln(half) + 0.5 * d * np.log(np.pi * df)
@@ -167,10 +177,13 @@ class MultivariateT(Family):
         """A sample, SciPy's, that moves with loc, the Cholesky factor of shape, and df."""
         loc, matrix, d = self._parts(loc, shape)
         rng = _generator(random_state)
-        drawn = rng.chisquare(plain(df), size=size)
+        normal = plain(df) == np.inf
+        drawn = None if normal else rng.chisquare(plain(df), size=size)
         root = np.linalg.cholesky(matrix)
         z = rng.multivariate_normal(np.zeros(d), plain(matrix), size=size)
         z = np.linalg.solve(plain(root), z[..., None])
+        if normal:
+            return np.squeeze(loc + (root @ z)[..., 0])
         ratio = quantile([np.asarray(drawn, float), df], law=chi2, tail="sample") / df
         return np.squeeze(loc + (root @ z)[..., 0] / np.sqrt(ratio)[..., None])
 

@@ -205,7 +205,9 @@ def doubled(values: Sequence[Any]) -> list[Any]:
             raise TypeError("a distribution of real numbers was given complex arguments: give their real parts.")  # fmt: skip
         if isinstance(dtype, np.dtype) and dtype.str != _DOUBLE:
             v = v.astype(float)
-        elif isinstance(v, float | int | bool | list | tuple):  # a float of Python's raises where it is divided by 0
+        elif isinstance(
+            v, float | int | bool | list | tuple
+        ):  # a float of Python's raises where it is divided by 0
             v = as_array(v, float)
         wide.append(v)
     return wide

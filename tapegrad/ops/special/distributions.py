@@ -54,18 +54,26 @@ fdtrc   = smooth(special.fdtrc,   lambda x, y, z: -_f_by_first(x, y, z), lambda 
 # fmt: on
 
 
+_LOG_TAU = np.log(2 * np.pi)
+
+
 def _student_density(df, t):
+    """The density; for infinite df the normal one."""
     df, t = 1.0 * df, 1.0 * t  # small integers would overflow
-    return np.exp(-betaln(df / 2, 0.5) - 0.5 * np.log(df) - (df + 1) / 2 * np.log1p(t * t / df))
+    normal = df == np.inf
+    df = select(normal, 1.0, df)
+    student = -betaln(df / 2, 0.5) - 0.5 * np.log(df) - (df + 1) / 2 * np.log1p(t * t / df)
+    return np.exp(select(normal, -0.5 * (t * t + _LOG_TAU), student))
 
 
 def _student_by_freedom(df, t):
     """Student's distribution is half of betainc(df/2, 1/2, y) beyond |t|, with y = df / (df + t²), and of betainc(1/2, df/2, 1 - y) within.
 
-    Whichever of y and 1 - y is small says it: beside 1 there are no digits left.
+    Whichever of y and 1 - y is small says it: beside 1 there are no digits left. At infinite df the slope is 0.
     """
     df = 1.0 * df
-    zero = t == 0
+    zero = (t == 0) | (df == np.inf)
+    df = select(df == np.inf, 1.0, df)
     t = select(zero, 1.0, t)
     total = df + t * t
     inner = t * t < df
