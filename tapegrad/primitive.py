@@ -487,8 +487,8 @@ def _evaluator(op: Primitive) -> Callable[..., Any]:
 # --------------------------------------------------------------------------------------------- generated code
 #
 # What the hot path of an op costs is decided here. Measured at n = 1: a generic apply(op, *args) takes four
-# times what generated code takes, which reads slots once, makes the result by a call without arguments (Tensor has no
-# __init__: 70 ns against 155), and appends one tuple.
+# times what generated code takes, which reads slots once, makes the result by `next(blank)`
+# (10 ns more than calling a class without `__new__`, 17 less than `object.__new__(Tensor)`), and appends one tuple.
 
 _TRACK = """
 {i}record = recorder()

@@ -529,7 +529,9 @@ def test_what_is_never_the_same_is_refused(name):
 IMPORTED = """
 import os, random, time
 import numpy as np, tapegrad as tg
-BEGIN, HERE, TEXT, OWN = time.time(), os.getcwd(), open(__file__).read(), random.Random()
+BEGIN, HERE, OWN = time.time(), os.getcwd(), random.Random()
+with open(__file__) as file:
+    TEXT = file.read()
 DRAWN = np.random.default_rng().normal()
 def square(x):
     return x * x * (time.time() > 0)
@@ -552,7 +554,7 @@ def test_what_an_import_asks_is_no_reading_of_the_function(tmp_path, monkeypatch
     monkeypatch.setattr(sys, "meta_path", [Hook(), *sys.meta_path])
 
     def f(x):
-        assert os.path  # a name for which the calls of the trace are looked at
+        _ = os.path  # a name for which the calls of the trace are looked at
         import imported_when_traced
 
         return np.sum(x) * imported_when_traced.SLOPE
