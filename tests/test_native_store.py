@@ -211,6 +211,11 @@ def test_use_counts(folder):
     for path in (file, kept):
         os.utime(path, (1000.0, 1000.0))
     assert store.source_file("f", "def f(): pass\n", {}, options) == str(file)
+    file.write_text("def f(): harm\n")  # nobody runs it, but tracebacks show it
+    assert (
+        store.source_file("f", "def f(): pass\n", {}, options) == str(file)
+        and file.read_text() == "def f(): pass\n"
+    )
     assert store.read_types("0") == ("a", 1)
     assert file.stat().st_mtime > 1000.0 and kept.stat().st_mtime > 1000.0
 

@@ -246,13 +246,15 @@ def file_of(name: str, text: str, found: str | None) -> str | None:
     place = folder()
     if found is None or place is None:
         return None
-    path = place / f"{name}_{found}.py"
-    if cache.present(path):
-        with contextlib.suppress(OSError):
+    path, data = place / f"{name}_{found}.py", text.encode()
+    with contextlib.suppress(OSError):
+        if (
+            cache.present(path) and path.read_bytes() == data
+        ):  # it is only shown, but shown should be what runs
             os.utime(path)
-        return str(path)
+            return str(path)
     _count()
-    return str(path) if cache.write_file(path, text.encode()) else None
+    return str(path) if cache.write_file(path, data) else None
 
 
 KEPT_BYTES = 1 << 28
