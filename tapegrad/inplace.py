@@ -32,7 +32,7 @@ from .ops.products import matmul
 from .ops.shaping import reshape, transpose
 from .primitive import OPS, UFUNCS, apply, as_given, call, primitive, shape_token
 from .tape import OP, RECORDER, STRIDE, Leaf, Slot, begin, current, locate, new_slot
-from .tensor import InferenceTensor, Tensor, wrap
+from .tensor import InferenceTensor, Tensor, new, wrap
 from .views import base_of, chain_to, steps_to, views_of
 
 # ------------------------------------------------------------------------------------------------ may it be written?
@@ -288,7 +288,7 @@ def _beforehand(t: Tensor, function: Callable[..., Any], other: Any) -> Any:
             needs |= needed
     wanted = "x" in needs or (other is t and "y" in needs)
     if wanted and isinstance(t._value, np.ndarray):
-        before = Tensor()
+        before = new(Tensor)
         before._value, before._node = storage.duplicate(t._value), t._node
         dual.like(t, before)
         return function(before, before if other is t else other)
@@ -374,7 +374,7 @@ def rewrite(t: Tensor, name: str, function: Callable[..., Any], *others: Any) ->
     _refuse_picked(t, name)
     if _followed(t, *others):
         _writable(t, name, True)
-        before = Tensor()
+        before = new(Tensor)
         before._node = t._node
         before._value = (
             storage.duplicate(t._value) if isinstance(t._value, np.ndarray) else t._value

@@ -673,9 +673,9 @@ def _locate_on(tape: Tape, slot: Slot, held: list[Any] | None) -> tuple[Tape, in
 
 
 # ---------------------------------------------------------------------------------------------------------
-# Slots. Generated ops call `next_slot()`, the `__next__` of a range of BATCH fresh ints, in the namespace
-# they share; when it is exhausted they call `renew()`, which costs ordinary ops nothing and is the moment to
-# look whether a sweep is due.
+# Slots. Generated ops take the next of `slots`, a range of BATCH fresh ints in the namespace they share (machine code
+# calls its `__next__`, `next_slot`); when it is exhausted they call `renew()`, which costs ordinary ops nothing and is
+# the moment to look whether a sweep is due.
 
 WHEN_RENEWED: list[Callable[[], None]] = []
 """Called for each batch of slots."""
@@ -700,16 +700,19 @@ def renew() -> Slot:
     for call in WHEN_RENEWED:
         call()
     with _lock:
-        fresh = iter(range(_first_slot, _first_slot + BATCH))
+        _hand_out(iter(range(_first_slot, _first_slot + BATCH)))
         _first_slot += BATCH
-        namespace["next_slot"] = fresh.__next__
-    return next(fresh)
+    return new_slot()
+
+
+def _hand_out(slots: Iterator[Slot]) -> None:
+    namespace["slots"], namespace["next_slot"] = slots, slots.__next__
 
 
 def new_slot() -> Slot:
     """A fresh slot, for code that is not generated."""
     try:
-        return namespace["next_slot"]()
+        return next(namespace["slots"])
     except StopIteration:
         return renew()
 
@@ -725,4 +728,4 @@ def _sweep_orphans() -> None:
                     _tapes.remove(tape)
 
 
-namespace["next_slot"] = iter(()).__next__
+_hand_out(iter(()))

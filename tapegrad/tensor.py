@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import copy
 import functools
+import itertools
 import operator
 import sys
 from collections.abc import Iterator, Sequence
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -60,6 +61,18 @@ class Tensor(Attached):
     __array_priority__ = 1000
     # Nor does a pandas Series on the left turn a tensor into an array: DataFrame's priority is 4000.
     __pandas_priority__ = 5000
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        """An empty tensor, as PyTorch's; `new` and `blank` make those that are filled at once."""
+        if (args or kwargs) and cls.__init__ is object.__init__:
+            raise TypeError(
+                f"{cls.__name__}() was given arguments, but data and sizes look alike there (PyTorch's Tensor(2, 3) has no values yet, "
+                "Tensor([2, 3]) has two). Write tg.tensor(data), or tg.zeros(2, 3)."
+            )
+        t = new(cls)
+        t._value = np.zeros(0)
+        t._node = None
+        return t
 
     # ------------------------------------------------------------------------------------ what it holds
 
@@ -641,6 +654,10 @@ class Tensor(Attached):
             return self._extra.pop(key, None)
         except AttributeError:
             return None
+
+
+blank = itertools.starmap(new, itertools.repeat((Tensor,)))
+"""`next(blank)` is a Tensor whose slots are unset, for code that sets them at once: a call of its own less than `new(Tensor)`."""
 
 
 class InferenceTensor(Tensor):

@@ -31,6 +31,8 @@ class Bad:
 
 
 CONSTRUCTION = {
+    "Tensor of data": (lambda b: tg.Tensor([1.0]), TypeError, r"Write tg.tensor\(data\)"),
+    "Tensor of sizes": (lambda b: tg.Tensor(2, 3), TypeError, r"tg.zeros\(2, 3\)"),
     "None": (lambda b: tg.tensor(None), TypeError, "nothing in it is None or text"),
     "text": (lambda b: tg.tensor("a"), TypeError, "numbers and booleans"),
     "list of text": (lambda b: tg.tensor(["1", "2"]), TypeError, "numbers and booleans"),

@@ -1338,5 +1338,21 @@ def test_a_program_of_views_and_writes_is_right_or_refused(seed):
     np.testing.assert_allclose(w.grad.numpy(), expected, rtol=1e-9, atol=1e-9)
 
 
-def test_a_tensor_that_was_not_made_by_tensor_says_so():
-    assert repr(tg.Tensor()) == "<Tensor without a value: make tensors with tg.tensor(data)>"
+def test_a_tensor_of_nothing_is_empty():
+    """As PyTorch's; what is called with data or sizes says what to write."""
+    t = tg.Tensor()
+    assert (
+        type(t) is tg.Tensor and t.shape == (0,) and t.dtype == np.float64 and not t.requires_grad
+    )
+    assert (t + 1).sum().item() == 0.0 and repr(pickle.loads(pickle.dumps(t))) == repr(
+        t
+    ) == "tensor([])"
+    t.requires_grad_()
+    (t * 2).sum().backward()
+    assert t.grad.shape == (0,)
+
+    class Named(tg.Tensor):
+        def __init__(self, name):
+            pass
+
+    assert type(Named("a")) is Named and Named("a").shape == (0,)

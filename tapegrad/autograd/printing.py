@@ -23,8 +23,6 @@ FOLD = 40
 
 def tensor_text(t: Tensor) -> str:
     """`tensor([1., 2.], requires_grad=True)`."""
-    if not hasattr(t, "_value"):
-        return f"<{type(t).__name__} without a value: make tensors with tg.tensor(data)>"
     array = np.asarray(t._value)
     name = "tensor"
     values = (
@@ -36,10 +34,8 @@ def tensor_text(t: Tensor) -> str:
     return f"{name}({', '.join(parts + _place(t))})"
 
 
-def tensor_html(t: Tensor) -> str | None:
-    """The values, under dtype, shape and the place in the graph; None for a tensor without a value."""
-    if not hasattr(t, "_value"):
-        return None
+def tensor_html(t: Tensor) -> str:
+    """The values, under dtype, shape and the place in the graph."""
     array = np.asarray(t._value)
     form = f"tensor {array.dtype}[{', '.join(map(str, array.shape))}]"
     return markup.block(np.array2string(array, separator=", "), ", ".join([form, *_place(t)]))

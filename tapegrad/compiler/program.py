@@ -31,7 +31,7 @@ from ..errors import TraceError
 from ..mode import WATCHERS, Off, is_grad_enabled
 from ..sweep import operands
 from ..tape import RECORDER, STRIDE, Leaf, own_tape
-from ..tensor import Tensor, wrap
+from ..tensor import Tensor, new, wrap
 from ..transforms import _flatten, _unflatten
 from . import callout, keeping, rolling, sharing
 from .graph import Graph, Guard, Node
@@ -585,7 +585,7 @@ def _demand_asked(name: str, call: Call, reads: Surroundings) -> None:
 
 
 def _tensor(value: Traced) -> Tensor:
-    t = Tensor()
+    t = new(Tensor)
     t._value = value
     t._node = None
     return t

@@ -18,7 +18,7 @@ import numpy as np
 from ..mode import NO_GRAD
 from ..primitive import NATIVE, OPS, UFUNCS, Primitive
 from ..tape import BIG, FEW, RECORDER, namespace, renew
-from ..tensor import Tensor
+from ..tensor import Tensor, new
 from . import layout
 from .layout import CARD, DESK
 from .linker import builtin, numpy_api, resolve
@@ -55,7 +55,7 @@ _done = 1
 
 def _offset(name: str) -> int:
     """Where a tensor keeps what it has under this name."""
-    t = Tensor()
+    t = new(Tensor)
     mark = object()
     setattr(t, name, mark)
     for offset in range(object.__basicsize__, Tensor.__basicsize__, 8):
