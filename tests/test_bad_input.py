@@ -776,6 +776,7 @@ SOLVERS = {
     "root_scalar of a vector": (lambda b: tg.root_scalar(lambda x: ONES, bracket=(0, 1)), ValueError, "sum them"),
     "minimize_scalar of a number": (lambda b: tg.minimize_scalar(3), TypeError, "pass a function"),
     "fixed_point of a number": (lambda b: tg.fixed_point(3, 1.0), TypeError, "pass a function"),
+    "NativeFunction of a number": (lambda b: tg.native.NativeFunction(3), TypeError, r"write tg.njit\(f\)"),
     "fixed_point by no method": (lambda b: tg.fixed_point(np.cos, 0.5, method=b.w), ValueError, "'del2' and 'iteration'"),
     "linprog of a number": (lambda b: tg.optimize.linprog([1.0, 2.0], True, [1.0]), ValueError, "a row for each condition"),
     "fftshift along no axis": (lambda b: tg.fft.fftshift(b.w, axes=2), np.exceptions.AxisError, "axis 2"),

@@ -67,6 +67,10 @@ class NativeFunction(Generic[P, R]):
     def __init__(
         self, dispatcher: Any, limit: int | None = None, snapshots: int = 0, mode: str = "auto"
     ) -> None:
+        if not hasattr(dispatcher, "py_func"):
+            raise TypeError(
+                f"NativeFunction was given {type(dispatcher).__name__}, but it is made of a function that Numba has jitted: write tg.njit(f)."
+            )
         self.dispatcher = dispatcher
         self.mode = mode
         self.py_func = dispatcher.py_func
