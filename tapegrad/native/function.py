@@ -69,7 +69,7 @@ class NativeFunction(Generic[P, R]):
     ) -> None:
         if not hasattr(dispatcher, "py_func"):
             raise TypeError(
-                f"NativeFunction was given {type(dispatcher).__name__}, but it is made of a function that Numba has jitted: write tg.njit(f)."
+                f"NativeFunction was given {type(dispatcher).__name__}, but takes a function that Numba has jitted: write tg.njit(f)."
             )
         self.dispatcher = dispatcher
         self.mode = mode

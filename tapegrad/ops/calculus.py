@@ -766,13 +766,24 @@ def _vecdot(x1: Any, x2: Any, axis: int = -1) -> Any:
     return reductions.sum(np.conj(moveaxis(x1, axis, -1)) * moveaxis(x2, axis, -1), -1)
 
 
+def _demand_axes(name: str, x1: Any, least1: int, x2: Any, least2: int) -> None:
+    if np.ndim(x1) < least1 or np.ndim(x2) < least2:
+        kinds = ("", "vectors", "matrices")
+        raise ValueError(
+            f"{name} was given shapes {np.shape(x1)} and {np.shape(x2)}, but it multiplies {kinds[least1]} by {kinds[least2]}: "
+            "np.matmul takes either, multiply takes numbers."
+        )
+
+
 def _matvec(x1: Any, x2: Any) -> Any:
     """Products of matrices and vectors, in stacks."""
+    _demand_axes("matvec", x1, 2, x2, 1)
     return matmul(x1, expand_dims(x2, -1))[..., 0]
 
 
 def _vecmat(x1: Any, x2: Any) -> Any:
     """Products of (conjugated) vectors and matrices, in stacks."""
+    _demand_axes("vecmat", x1, 1, x2, 2)
     return matmul(expand_dims(np.conj(x1), -2), x2)[..., 0, :]
 
 
