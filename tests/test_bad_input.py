@@ -780,6 +780,8 @@ SOLVERS = {
     "matvec of vectors": (lambda b: tg.matvec(b.w, b.w), ValueError, "matrices by vectors"),
     "matvec of a number": (lambda b: tg.matvec(b.m, 3), ValueError, "np.matmul takes either"),
     "vecmat of vectors": (lambda b: tg.vecmat(b.w, b.w), ValueError, "vectors by matrices"),
+    "insert into None": (lambda b: np.insert(None, 1, b.w), TypeError, "pass an array"),
+    "piecewise without conditions": (lambda b: np.piecewise(b.w, [], [np.sin]), ValueError, "no conditions"),
     "fixed_point by no method": (lambda b: tg.fixed_point(np.cos, 0.5, method=b.w), ValueError, "'del2' and 'iteration'"),
     "linprog of a number": (lambda b: tg.optimize.linprog([1.0, 2.0], True, [1.0]), ValueError, "a row for each condition"),
     "fftshift along no axis": (lambda b: tg.fft.fftshift(b.w, axes=2), np.exceptions.AxisError, "axis 2"),

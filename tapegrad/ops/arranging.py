@@ -298,6 +298,10 @@ def append(arr: Any, values: Any, axis: Any = None) -> Any:
 @composed(np.insert, "arr", "values")
 def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Any:
     """A copy of arr with values put in before the given positions."""
+    if arr is None:
+        raise TypeError(
+            "np.insert was given None for an array, but tensors are put among numbers: pass an array."
+        )
     if raw(arr).dtype.kind not in "fc" or (np.iscomplexobj(values) and not np.iscomplexobj(arr)):
         raise NotDifferentiable(
             f"np.insert was asked to put a tracked tensor into an array of dtype {raw(arr).dtype}, whose dtype the result "

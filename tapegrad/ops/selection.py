@@ -119,6 +119,10 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
 @composed(np.piecewise, "x", "*funclist", "*args", "*kw")
 def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: Any) -> Any:
     """Each function (or number) on the entries where its condition holds; later ones win, and the rest is 0."""
+    if not np.isscalar(condlist) and len(condlist) == 0:
+        raise ValueError(
+            "np.piecewise was given no conditions, but each function needs one: pass a list of arrays of truths."
+        )
     if np.isscalar(condlist) or (
         not isinstance(condlist[0], list | np.ndarray) and np.ndim(x) != 0
     ):
