@@ -5,6 +5,8 @@ The loops go through the whole table (tests/distributions.py); what SciPy has no
 
 from __future__ import annotations
 
+import itertools
+
 import mpmath as mp
 import numpy as np
 import pytest
@@ -340,6 +342,42 @@ def test_outside_the_support_nothing_moves():
     assert tg.grad(lambda x: stats.expon.cdf(x))(-1.0) == 0.0
     # On the edge the slope is that of the density inside.
     assert tg.grad(lambda x: stats.gamma.logpdf(x, 1.0))(0.0) == -1.0
+
+
+BEYOND_SCIPY = {
+    "ncx2": "SciPy's density is 0 at 0, whatever its limit is",
+    "powerlaw": "likewise",
+    "dpareto_lognorm": "its formula has no value at 0",
+    "kappa4": "its formula has no value where both parameters are negative",
+}
+
+
+@pytest.mark.parametrize("name", sorted(set(CONTINUOUS) - set(BEYOND_SCIPY)))
+def test_values_at_the_ends_of_the_support_are_scipys(name):
+    """A datum of 0 does not make a likelihood NaN: the density is 0 there, or what SciPy says, and the cdf has all or nothing."""
+    ours, theirs = getattr(tg.stats, name), getattr(scipy.stats, name)
+    for args in CONTINUOUS[name]:
+        ends = [e for e in theirs.support(*args) if np.isfinite(e)]
+        for end, what in itertools.product(ends, ("pdf", "cdf", "sf")):
+            x = tg.tensor(float(end), requires_grad=True)
+            with np.errstate(all="ignore"):
+                expected = getattr(theirs, what)(end, *args)
+                if (name, args) == ("gengamma", (4.4, -3.1)) and what == "pdf":
+                    continue  # a negative power of 0
+                found = getattr(ours, what)(x, *args)
+                np.testing.assert_allclose(found.detach().numpy(), expected, rtol=1e-7, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "name", ["lognorm", "invgamma", "invgauss", "alpha", "invweibull", "fatiguelife"]
+)
+def test_slopes_where_the_density_vanishes_are_zero(name):
+    """At 0, where all slopes of these densities are 0; a sum over data that holds a 0 keeps the slopes of the others."""
+    ours, args = getattr(tg.stats, name), CONTINUOUS[name][0]
+    for parameter in range(1 + len(args)):
+        slope = tg.grad(lambda *a: np.sum(ours.pdf(*a)), parameter)
+        with_zero, without = (slope(np.array(x), *args) for x in ([0.0, 0.7], [0.7]))
+        np.testing.assert_allclose(np.sum(with_zero), np.sum(without), rtol=1e-15)
 
 
 def test_the_far_tail():

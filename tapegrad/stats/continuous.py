@@ -516,7 +516,7 @@ def _foldcauchy_logpdf(y: Any, c: Any) -> Any:
 #                        name           shapes    log density                                                              support   valid
 
 alpha       = Continuous("alpha",       "a",      lambda y, a: -2 * np.log(y) + _log_normal(a - 1 / y) - log_ndtr(a),      HALF,
-                         logcdf=lambda y, a: log_ndtr(a - 1 / y) - log_ndtr(a))
+                         logcdf=lambda y, a: log_ndtr(a - 1 / y) - log_ndtr(a), open="both")
 anglit      = Continuous("anglit",      "",       lambda y: np.log(np.cos(2 * y)),                                         (-np.pi / 4, np.pi / 4),
                          cdf=lambda y: np.sin(y + np.pi / 4) ** 2, sf=lambda y: np.cos(y + np.pi / 4) ** 2)
 arcsine     = Continuous("arcsine",     "",       lambda y: -LOGPI - 0.5 * np.log(y) - 0.5 * np.log1p(-y),                 UNIT,
@@ -529,7 +529,7 @@ beta        = Continuous("beta",        "a b",    lambda y, a, b: xlogy(a - 1, y
                          mean=lambda a, b: a / (a + b), var=lambda a, b: a * b / ((a + b) ** 2 * (a + b + 1)),
                          entropy=lambda a, b: betaln(a, b) - (a - 1) * special.psi(a) - (b - 1) * special.psi(b) + (a + b - 2) * special.psi(a + b))
 betaprime   = Continuous("betaprime",   "a b",    lambda y, a, b: xlogy(a - 1, y) - xlog1py(a + b, y) - betaln(a, b),      HALF,
-                         cdf=lambda y, a, b: betainc(a, b, y / (1 + y)), sf=lambda y, a, b: betainc(b, a, 1 / (1 + y)))
+                         cdf=lambda y, a, b: betainc(a, b, y / (1 + y)), sf=lambda y, a, b: betainc(b, a, 1 / (1 + y)), open="both")
 bradford    = Continuous("bradford",    "c",      lambda y, c: np.log(c) - np.log1p(c * y) - np.log(np.log1p(c)),          UNIT,
                          cdf=lambda y, c: np.log1p(c * y) / np.log1p(c), sf=lambda y, c: np.log1p(c * (1 - y) / (1 + c * y)) / np.log1p(c))
 burr        = Continuous("burr",        "c d",    lambda y, c, d: np.log(c * d) + xlogy(c * d - 1, y) - (d + 1) * softplus(c * np.log(y)), HALF,
@@ -564,8 +564,8 @@ exponweib   = Continuous("exponweib",   "a c",    lambda y, a, c: np.log(a * c) 
 f           = Continuous("f",           "dfn dfd", lambda y, n, m: _f_logpdf(y, n, m),                                     HALF,
                          cdf=lambda y, n, m: special.fdtr(n, m, y), sf=lambda y, n, m: special.fdtrc(n, m, y))
 fatiguelife = Continuous("fatiguelife", "c",      lambda y, c: np.log1p(y) - (y - 1) ** 2 / (2 * y * c * c) - np.log(2 * c) - LOG_ROOT_TAU - 1.5 * np.log(y), HALF,
-                         normal=lambda y, c: (y - 1) / (c * np.sqrt(y)), mean=lambda c: 1 + 0.5 * c * c, var=lambda c: c * c * (1 + 1.25 * c * c))
-fisk        = Continuous("fisk",        "c",      lambda y, c: np.log(c) - np.log(y) + _log_logistic_density(c * np.log(y)), HALF, logistic=lambda y, c: c * np.log(y))
+                         normal=lambda y, c: (y - 1) / (c * np.sqrt(y)), mean=lambda c: 1 + 0.5 * c * c, var=lambda c: c * c * (1 + 1.25 * c * c), open="both")
+fisk        = Continuous("fisk",        "c",      lambda y, c: np.log(c) + xlogy(c - 1, y) - 2 * softplus(c * np.log(y)), HALF, logistic=lambda y, c: c * np.log(y))
 foldcauchy  = Continuous("foldcauchy",  "c",      lambda y, c: _foldcauchy_logpdf(y, c),                                   HALF, _not_negative,
                          cdf=lambda y, c: (np.arctan(y - c) + np.arctan(y + c)) / np.pi, sf=lambda y, c: (np.arctan2(1, y - c) + np.arctan2(1, y + c)) / np.pi)
 foldnorm    = Continuous("foldnorm",    "c",      lambda y, c: _log_normal(y - c) + softplus(-2 * y * c),                  HALF, _not_negative,
@@ -579,20 +579,20 @@ genexpon    = Continuous("genexpon",    "a b c",  lambda y, a, b, c: np.log(a - 
                          logsf=lambda y, a, b, c: -(a + b) * y - b * np.expm1(-c * y) / c)
 genextreme  = Continuous("genextreme",  "c",      lambda y, c: -np.exp(-_log1p_over(-c, y)) - (1 - c) * _log1p_over(-c, y), _ends_of_power(1.0), _finite,
                          logcdf=lambda y, c: -np.exp(-_log1p_over(-c, y)), mean=lambda c: _extreme_mean(c), var=lambda c: _extreme_variance(c),
-                         entropy=lambda c: np.euler_gamma * (1 - c) + 1)
+                         entropy=lambda c: np.euler_gamma * (1 - c) + 1, open="low")
 gengamma    = Continuous("gengamma",    "a c",    lambda y, a, c: np.log(np.abs(c)) + xlogy(c * a - 1, y) - y**c - gammaln(a), HALF, lambda a, c: (a > 0) & (c != 0),
                          cdf=lambda y, a, c: _generalised_gamma(False, y, a, c), sf=lambda y, a, c: _generalised_gamma(True, y, a, c))
 genhalflogistic = Continuous("genhalflogistic", "c", lambda y, c: LOG2 - (1 - c) * _log1p_over(-c, y) - 2 * softplus(-_log1p_over(-c, y)), lambda c: (0.0, 1 / c),
                          cdf=lambda y, c: np.tanh(0.5 * _log1p_over(-c, y)), sf=lambda y, c: 2 * expit(-_log1p_over(-c, y)))
 genhyperbolic = Continuous("genhyperbolic", "p a b", lambda y, p, a, b: _genhyperbolic_logpdf(y, p, a, b), LINE, lambda p, a, b: (np.abs(b) < a) | (np.abs(b) <= a) & (p < 0))
-geninvgauss = Continuous("geninvgauss", "p b",    lambda y, p, b: _geninvgauss_logpdf(y, p, b),                            HALF, lambda p, b: (p == p) & (b > 0))
+geninvgauss = Continuous("geninvgauss", "p b",    lambda y, p, b: _geninvgauss_logpdf(y, p, b),                            HALF, lambda p, b: (p == p) & (b > 0), open="both")
 genlogistic = Continuous("genlogistic", "c",      lambda y, c: np.log(c) - y - (c + 1) * softplus(-y),                     logcdf=lambda y, c: -c * softplus(-y))
 gennorm     = Continuous("gennorm",     "beta",   lambda y, b: np.log(0.5 * b) - gammaln(1 / b) - _size(y) ** b,           **_symmetric(lambda y, b: 0.5 * gammaincc(1 / b, y**b)),
                          mean=lambda b: 0.0 * b, var=lambda b: np.exp(gammaln(3 / b) - gammaln(1 / b)), entropy=lambda b: 1 / b - np.log(0.5 * b) + gammaln(1 / b))
 genpareto   = Continuous("genpareto",   "c",      lambda y, c: -(c + 1) * _log1p_over(c, y),                               _pareto_support, _finite, logsf=lambda y, c: -_log1p_over(c, y),
                          mean=lambda c: np.where(plain(c) < 1, 1 / np.where(plain(c) < 1, 1 - c, 1.0), INF),
                          var=lambda c: np.where(plain(c) < 0.5, 1 / np.where(plain(c) < 0.5, (1 - c) ** 2 * (1 - 2 * c), 1.0), INF), entropy=lambda c: 1 + c)
-gibrat      = Continuous("gibrat",      "",       lambda y: _log_normal(np.log(y)) - np.log(y),                            HALF, normal=lambda y: np.log(y))
+gibrat      = Continuous("gibrat",      "",       lambda y: _log_normal(np.log(y)) - np.log(y),                            HALF, normal=lambda y: np.log(y), open="both")
 gompertz    = Continuous("gompertz",    "c",      lambda y, c: np.log(c) + y - c * np.expm1(y),                            HALF, logsf=lambda y, c: -c * np.expm1(y))
 gumbel_l    = Continuous("gumbel_l",    "",       lambda y: y - np.exp(y),                                                 logsf=lambda y: -np.exp(y))
 gumbel_r    = Continuous("gumbel_r",    "",       lambda y: -y - np.exp(-y),                                               logcdf=lambda y: -np.exp(-y))
@@ -607,16 +607,16 @@ halfnorm    = Continuous("halfnorm",    "",       lambda y: LOG2 + _log_normal(y
 hypsecant   = Continuous("hypsecant",   "",       lambda y: LOG2 - LOGPI - np.logaddexp(y, -y),
                          cdf=lambda y: 2 / np.pi * np.arctan(np.exp(y)), sf=lambda y: 2 / np.pi * np.arctan(np.exp(-y)))
 invgamma    = Continuous("invgamma",    "a",      lambda y, a: -(a + 1) * np.log(y) - gammaln(a) - 1 / y,                  HALF,
-                         cdf=lambda y, a: gammaincc(a, 1 / y), sf=lambda y, a: gammainc(a, 1 / y), entropy=lambda a: a - (a + 1) * special.psi(a) + gammaln(a))
+                         cdf=lambda y, a: gammaincc(a, 1 / y), sf=lambda y, a: gammainc(a, 1 / y), entropy=lambda a: a - (a + 1) * special.psi(a) + gammaln(a), open="both")
 invgauss    = Continuous("invgauss",    "mu",     lambda y, mu: -LOG_ROOT_TAU - 1.5 * np.log(y) - (y / mu - 1) ** 2 / (2 * y), HALF,
-                         logcdf=lambda y, mu: _inverse_gaussian(1.0, y, mu), logsf=lambda y, mu: _inverse_gaussian(-1.0, y, mu), mean=lambda mu: mu, var=lambda mu: mu**3)
-invweibull  = Continuous("invweibull",  "c",      lambda y, c: np.log(c) - (c + 1) * np.log(y) - y**-c,                    HALF, logcdf=lambda y, c: -(y**-c))
+                         logcdf=lambda y, mu: _inverse_gaussian(1.0, y, mu), logsf=lambda y, mu: _inverse_gaussian(-1.0, y, mu), mean=lambda mu: mu, var=lambda mu: mu**3, open="both")
+invweibull  = Continuous("invweibull",  "c",      lambda y, c: np.log(c) - (c + 1) * np.log(y) - y**-c,                    HALF, logcdf=lambda y, c: -(y**-c), open="both")
 irwinhall   = Continuous("irwinhall",   "n",      lambda y, n: np.log(cardinal_spline(y, n)),                              lambda n: (0.0, n), lambda n: (n > 0) & (n == np.floor(n)), counts="n",
                          cdf=lambda y, n: spline_integral(y, n), sf=lambda y, n: spline_integral(n - y, n))
 jf_skew_t   = Continuous("jf_skew_t",   "a b",    lambda y, a, b: _skewed_t_logpdf(y, a, b),
                          cdf=lambda y, a, b: _skewed_t_cdf(y, a, b), sf=lambda y, a, b: _skewed_t_cdf(-1.0 * y, b, a))
 johnsonsb   = Continuous("johnsonsb",   "a b",    lambda y, a, b: np.log(b) - np.log(y) - np.log1p(-y) + _log_normal(a + b * special.logit(y)), UNIT, lambda a, b: (b > 0) & (a == a),
-                         normal=lambda y, a, b: a + b * special.logit(y))
+                         normal=lambda y, a, b: a + b * special.logit(y), open="both")
 johnsonsu   = Continuous("johnsonsu",   "a b",    lambda y, a, b: np.log(b) - 0.5 * _log_of_one_and_square(y) + _log_normal(a + b * np.arcsinh(y)), LINE, lambda a, b: (b > 0) & (a == a),
                          normal=lambda y, a, b: a + b * np.arcsinh(y))
 kappa3      = Continuous("kappa3",      "a",      lambda y, a: np.log(a) - (1 + 1 / a) * np.logaddexp(np.log(a), a * np.log(y)), HALF,
@@ -633,16 +633,16 @@ laplace_asymmetric = Continuous("laplace_asymmetric", "kappa", lambda y, k: np.w
                          cdf=lambda y, k: _asymmetric_laplace(False, y, k), sf=lambda y, k: _asymmetric_laplace(True, y, k), mean=lambda k: 1 / k - k, var=lambda k: 1 / (k * k) + k * k,
                          entropy=lambda k: 1 + np.log(k + 1 / k))
 levy        = Continuous("levy",        "",       lambda y: -LOG_ROOT_TAU - 1.5 * np.log(y) - 0.5 / y,                     HALF,
-                         cdf=lambda y: special.erfc(np.sqrt(0.5 / y)), sf=lambda y: special.erf(np.sqrt(0.5 / y)))
+                         cdf=lambda y: special.erfc(np.sqrt(0.5 / y)), sf=lambda y: special.erf(np.sqrt(0.5 / y)), open="both")
 levy_l      = Continuous("levy_l",      "",       lambda y: -LOG_ROOT_TAU - 1.5 * np.log(-y) + 0.5 / y,                    (-INF, 0.0),
-                         cdf=lambda y: special.erf(np.sqrt(-0.5 / y)), sf=lambda y: special.erfc(np.sqrt(-0.5 / y)))
+                         cdf=lambda y: special.erf(np.sqrt(-0.5 / y)), sf=lambda y: special.erfc(np.sqrt(-0.5 / y)), open="both")
 loggamma    = Continuous("loggamma",    "c",      lambda y, c: c * y - np.exp(y) - gammaln(c),
                          cdf=lambda y, c: _log_gamma_cdf(y, c), sf=lambda y, c: gammaincc(c, np.exp(y)), mean=lambda c: special.psi(c), var=lambda c: special.polygamma(1, c))
 logistic    = Continuous("logistic",    "",       lambda y: _log_logistic_density(y),                                      logistic=lambda y: y)
-loglaplace  = Continuous("loglaplace",  "c",      lambda y, c: np.log(0.5 * c) - c * _size(np.log(y)) - np.log(y),         HALF,
+loglaplace  = Continuous("loglaplace",  "c",      lambda y, c: np.log(0.5 * c) + xlogy(-1 - c * np.sign(plain(y) - 1), y), HALF,
                          logcdf=lambda y, c: _log_laplace(c * np.log(y)), logsf=lambda y, c: _log_laplace(-c * np.log(y)), kinks=lambda c: (1.0,))
 lognorm     = Continuous("lognorm",     "s",      lambda y, s: _log_normal(np.log(y) / s) - np.log(s * y),                 HALF, normal=lambda y, s: np.log(y) / s,
-                         mean=lambda s: np.exp(0.5 * s * s), var=lambda s: np.expm1(s * s) * np.exp(s * s), entropy=lambda s: 0.5 + LOG_ROOT_TAU + np.log(s))
+                         mean=lambda s: np.exp(0.5 * s * s), var=lambda s: np.expm1(s * s) * np.exp(s * s), entropy=lambda s: 0.5 + LOG_ROOT_TAU + np.log(s), open="both")
 loguniform  = Continuous("loguniform",  "a b",    lambda y, a, b: -np.log(y) - np.log(np.log(b / a)),                      lambda a, b: (a, b), lambda a, b: (a > 0) & (b > a),
                          cdf=lambda y, a, b: np.log(y / a) / np.log(b / a), sf=lambda y, a, b: np.log(b / y) / np.log(b / a))
 lomax       = Continuous("lomax",       "c",      lambda y, c: np.log(c) - (c + 1) * np.log1p(y),                          HALF, logsf=lambda y, c: -c * np.log1p(y))
@@ -668,13 +668,13 @@ pearson3    = Continuous("pearson3",    "skew",   lambda y, skew: _pearson_logpd
 powerlaw    = Continuous("powerlaw",    "a",      lambda y, a: np.log(a) + xlogy(a - 1, y),                                UNIT, logcdf=lambda y, a: a * np.log(y),
                          mean=lambda a: a / (a + 1), var=lambda a: a / ((a + 2) * (a + 1) ** 2), entropy=lambda a: 1 - 1 / a - np.log(a))
 powerlognorm = Continuous("powerlognorm", "c s",  lambda y, c, s: np.log(c / s) - np.log(y) + _log_normal(np.log(y) / s) + (c - 1) * log_ndtr(-np.log(y) / s), HALF,
-                         logsf=lambda y, c, s: c * log_ndtr(-np.log(y) / s))
+                         logsf=lambda y, c, s: c * log_ndtr(-np.log(y) / s), open="both")
 powernorm   = Continuous("powernorm",   "c",      lambda y, c: np.log(c) + _log_normal(y) + (c - 1) * log_ndtr(-y),        logsf=lambda y, c: c * log_ndtr(-y))
-rayleigh    = Continuous("rayleigh",    "",       lambda y: np.log(y) - 0.5 * y * y,                                       HALF, logsf=lambda y: -0.5 * y * y)
+rayleigh    = Continuous("rayleigh",    "",       lambda y: np.log(y) - 0.5 * y * y,                                       HALF, logsf=lambda y: -0.5 * y * y, open="both")
 rdist       = Continuous("rdist",       "c",      lambda y, c: xlog1py(0.5 * c - 1, -y * y) - betaln(0.5 * c, 0.5),        (-1.0, 1.0),
                          **_symmetric(lambda y, c: betainc(0.5 * c, 0.5 * c, 0.5 * (1 - y))), mean=lambda c: 0.0 * c, var=lambda c: 1 / (c + 1), kinks=lambda c: (0.0,))
 recipinvgauss = Continuous("recipinvgauss", "mu", lambda y, mu: -((1 - mu * y) ** 2) / (2 * y * mu * mu) - LOG_ROOT_TAU - 0.5 * np.log(y), HALF,
-                         logcdf=lambda y, mu: _inverse_gaussian(-1.0, 1 / y, mu), logsf=lambda y, mu: _inverse_gaussian(1.0, 1 / y, mu), mean=lambda mu: 1 + 1 / mu, var=lambda mu: 2 + 1 / mu)
+                         logcdf=lambda y, mu: _inverse_gaussian(-1.0, 1 / y, mu), logsf=lambda y, mu: _inverse_gaussian(1.0, 1 / y, mu), mean=lambda mu: 1 + 1 / mu, var=lambda mu: 2 + 1 / mu, open="both")
 reciprocal  = Continuous("reciprocal",  "a b",    lambda y, a, b: -np.log(y) - np.log(np.log(b / a)),                      lambda a, b: (a, b), lambda a, b: (a > 0) & (b > a),
                          cdf=lambda y, a, b: np.log(y / a) / np.log(b / a), sf=lambda y, a, b: np.log(b / y) / np.log(b / a))
 rel_breitwigner = Continuous("rel_breitwigner", "rho", lambda y, rho: _breit_wigner_logpdf(y, rho),                        HALF)
@@ -701,12 +701,12 @@ truncweibull_min = Continuous("truncweibull_min", "c a b", _truncated_weibull_lo
                          logcdf=_truncated_weibull_logcdf, logsf=_truncated_weibull_logsf)
 tukeylambda = Continuous("tukeylambda", "lam",    lambda y, lam: _tukey_logpdf(y, lam),                                    _tukey_support, _finite,
                          cdf=lambda y, lam: _tukey_cdf(y, lam), sf=lambda y, lam: _tukey_cdf(-1.0 * y, lam), mean=lambda lam: 0.0 * lam, var=lambda lam: _tukey_variance(lam),
-                         entropy=lambda lam: _tukey_entropy(lam))
+                         entropy=lambda lam: _tukey_entropy(lam), open="both")
 uniform     = Continuous("uniform",     "",       lambda y: 0.0 * y,                                                       UNIT, cdf=lambda y: y, sf=lambda y: 1 - y)
 vonmises    = Continuous("vonmises",    "kappa",  lambda y, k: k * special.cosm1(y) - np.log(2 * np.pi) - _log_i0e(k), (-np.pi, np.pi), _not_negative, period=2 * np.pi)
 vonmises_line = Continuous("vonmises_line", "kappa", lambda y, k: k * special.cosm1(y) - np.log(2 * np.pi) - _log_i0e(k), (-np.pi, np.pi), _not_negative)
 wald        = Continuous("wald",        "",       lambda y: -LOG_ROOT_TAU - 1.5 * np.log(y) - (y - 1) ** 2 / (2 * y),      HALF,
-                         logcdf=lambda y: _inverse_gaussian(1.0, y, 1.0), logsf=lambda y: _inverse_gaussian(-1.0, y, 1.0))
+                         logcdf=lambda y: _inverse_gaussian(1.0, y, 1.0), logsf=lambda y: _inverse_gaussian(-1.0, y, 1.0), open="both")
 weibull_max = Continuous("weibull_max", "c",      lambda y, c: np.log(c) + xlogy(c - 1, -y) - (-y) ** c,                   (-INF, 0.0), logcdf=lambda y, c: -((-y) ** c),
                          mean=lambda c: -special.gamma(1 + 1 / c))
 weibull_min = Continuous("weibull_min", "c",      lambda y, c: np.log(c) + xlogy(c - 1, y) - y**c,                         HALF, logsf=lambda y, c: -(y**c),

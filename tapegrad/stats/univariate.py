@@ -288,8 +288,11 @@ class Continuous(Distribution):
         kinks: Formula | None = None,
         period: float | None = None,
         vanishes: Formula | None = None,
+        open: str = "",
     ) -> None:
         super().__init__(name, shapes, valid, counts)
+        self._open = open
+        """Ends ("low", "both") of the support that lie outside of it: the density is 0 there, with all its slopes or by SciPy's word."""
         self._support = support if callable(support) else (lambda *_: support)
         self._moments = {"mean": mean, "var": var, "entropy": entropy}
         self._kinks = kinks or (lambda *_: ())
@@ -350,7 +353,9 @@ class Continuous(Distribution):
             turns = np.where(np.isfinite(at), np.round(at / self.period), 0.0)
             y = y - self.period * turns
             at = plain(y)
-        within = (at >= low) & (at <= high) & ~np.isinf(at) | np.isnan(at)
+        above_low = at > low if self._open else at >= low
+        below_high = at < high if self._open == "both" else at <= high
+        within = above_low & below_high & ~np.isinf(at) | np.isnan(at)
         # What is outside is computed at a place inside, so that no infinite slope comes from there.
         value = self.formulas[what](np.where(within, y, _middle(low, high)), *shapes)
         value = np.where(np.isnan(at), np.nan, value)
