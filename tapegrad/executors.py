@@ -410,7 +410,7 @@ def walk(
         retain_graph = True
         raise
     finally:
-        ending = (outer_notes, mode, not retain_graph, targets is None, create_graph)
+        ending = ([], outer_notes, mode, not retain_graph, targets is None, create_graph)
         try:
             _end(done, *ending)
         except BaseException:  # Ctrl-C: what is not done yet is done all the same
@@ -421,7 +421,13 @@ def walk(
 
 
 def _end(
-    done: list[tuple[Tape, Any]], notes: Any, mode: Any, freed: bool, whole: bool, recorded: bool
+    done: list[tuple[Tape, Any]],
+    released: list[Tape],
+    notes: Any,
+    mode: Any,
+    freed: bool,
+    whole: bool,
+    recorded: bool,
 ) -> None:
     """After a walk: its context as it was before, and its tapes free again. A second call does what the first was kept from."""
     _NOTES.set(notes)
@@ -432,10 +438,14 @@ def _end(
             tape.busy -= 1
             del done[-1]
             if visited and freed:
+                released.append(tape)
                 _release(tape, visited, whole)
-                _forget_freed(tape)
             elif recorded:  # what was recorded while the tape was busy could not be swept
                 tape.sweep_if_due()
+    # Without the lock: other tapes are asked, whose threads may be asking for this one.
+    while released:
+        _forget_freed(released[-1])
+        del released[-1]
 
 
 def walk_own(
@@ -485,8 +495,9 @@ def walk_own(
 def _forget_freed(tape: Tape) -> None:
     """Drop the hooks of freed entries: a hook that holds its own tensor would otherwise keep it for ever."""
     for slot in list(_watched):
-        position = find(tape.code, slot)
-        freed = position is not None and tape.code[position * STRIDE + OP] == FREED
+        with tape.lock:
+            position = find(tape.code, slot)
+            freed = position is not None and tape.code[position * STRIDE + OP] == FREED
         if freed or (position is None and locate(slot) is None):
             _watched.pop(slot, None)
 

@@ -1069,6 +1069,29 @@ def test_two_threads_accumulate_into_one_leaf_and_lose_nothing():
     equal(x.grad, np.full(100, 600.0))
 
 
+@here
+def test_no_thread_asks_for_the_tapes_of_others_with_its_own_locked(monkeypatch):
+    """Two threads that each hold a tape's lock and wait for that of the other would wait for ever."""
+    here = tg.tape.current()
+    asked = []
+
+    def locate(slot, held=None):
+        asked.append(here.lock._is_owned())
+        return found(slot, held)
+
+    found = tg.executors.locate
+    other = []
+    in_threads(lambda: other.append(leaf([1.0, 2.0]) * 2.0))
+    other[0].register_hook(lambda g: g)  # its entry is on the tape of a thread that has ended
+    x = leaf([1.0, 2.0])
+    (x * x).sum().backward()
+    monkeypatch.setattr("tapegrad.executors.locate", locate)
+    y = x * x
+    y.register_hook(lambda g: g)
+    y.sum().backward()
+    assert asked and not any(asked)
+
+
 def test_eight_threads_build_and_differentiate_their_own_graph():
     results = {}
 
