@@ -44,7 +44,7 @@ import numpy as np
 from ..closures import content
 from ..errors import TraceError
 from ..storage import StandIn, kept, owner
-from ..tape import BIG
+from ..tape import BIG, namespace
 from ..tensor import Tensor, new
 from .reading import Facts, facts
 
@@ -384,9 +384,8 @@ class Surroundings:
 
     def _function(self, f: types.FunctionType) -> None:
         known = facts(f.__code__)
-        user = _is_user(
-            f.__globals__.get("__name__", "")
-        )  # a wrapper's __module__ is that of what it wraps
+        scope = f.__globals__  # a wrapper's __module__ is that of what it wraps
+        user = scope is not namespace and _is_user(scope.get("__name__", ""))
         self._waiting += [vars(f)[k] for k in ("__wrapped__", "f", "registry") if k in vars(f)]
         variables = zip(f.__code__.co_freevars, f.__closure__ or (), strict=False)
         if not user:
@@ -404,7 +403,6 @@ class Surroundings:
         for name, cell in variables:
             if name in known.cells:
                 self._watch("cell", content(cell), cell)
-        scope = f.__globals__
         for name in known.globals:
             if name not in scope:
                 if name in vars(_BUILTINS):
