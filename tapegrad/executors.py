@@ -410,7 +410,8 @@ def walk(
         retain_graph = True
         raise
     finally:
-        ending = ([], outer_notes, mode, not retain_graph, targets is None, create_graph)
+        released: list[Tape] = []
+        ending = (released, outer_notes, mode, not retain_graph, targets is None, create_graph)
         try:
             _end(done, *ending)
         except BaseException:  # Ctrl-C: what is not done yet is done all the same
