@@ -13,6 +13,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -500,10 +501,11 @@ class _Check:
 
     def _direction(self, signs: np.ndarray) -> Probe:
         """The line that `along_directions` looks at: of several outputs their weighted sum."""
-        claimed = np.array([_product(self._row(), signs * self.scales)])
+        claimed = np.array([_product(self.row, signs * self.scales)])
         return self.probe(signs, claimed, None if self.subject.y.size == 1 else self.weights)
 
-    def _row(self) -> np.ndarray:
+    @cached_property
+    def row(self) -> np.ndarray:
         """What is claimed of the weighted sum of outputs."""
         return self.claimed[0] if self.claimed.shape[0] == 1 else self.weights @ self.claimed
 
@@ -530,7 +532,7 @@ class _Check:
         first: Probe | None = None,
     ) -> GradientCheck:
         """Slopes along `count` random directions, and one of each block, with Taylor remainders; components only where one disagrees."""
-        row = self._row()
+        row = self.row
         weights = None if self.subject.y.size == 1 else self.weights
         measure = differences if method == "differences" else richardson
         components: list[Component] = []

@@ -42,19 +42,74 @@ _MOST = 1 << 20
 """Terms that are added at most; a longer tail is refused."""
 
 
-class Discrete(Distribution):
-    """A distribution on whole numbers, moved by `loc`.
-
-    >>> import tapegrad as tg
-    >>> tg.grad(lambda mu: tg.stats.poisson.logpmf(3, mu))(2.0)
-    0.5
-    """
+class Counts(Distribution):
+    """What distributions of counts offer alike: masses and sums of masses by `_function`, quantiles and samples by `_steps`."""
 
     located: ClassVar[dict[str, float]] = {"loc": 0.0}
     methods: ClassVar[tuple[str, ...]] = (
         "pmf", "logpmf", "cdf", "logcdf", "sf", "logsf", "ppf", "isf", "rvs", "mean", "median", "var", "std", "entropy", "stats",
         "interval", "support",
     )  # fmt: skip
+
+    def _function(self, what: str, k: Any, args: Any, named: Any) -> Any:
+        """pmf, logpmf or a distribution function at the counts k."""
+        raise NotImplementedError
+
+    def _steps(
+        self, what: str, given: Sequence[Any], args: Any, named: Any, **settings: Any
+    ) -> Any:
+        """SciPy's result, which is a step function of the parameters."""
+        raise NotImplementedError
+
+    def logpmf(self, k: Any, *args: Any, **named: Any) -> Any:
+        """Logarithm of the probability of k; -inf where k cannot occur."""
+        return self._function("logpmf", k, args, named)
+
+    def pmf(self, k: Any, *args: Any, **named: Any) -> Any:
+        """Probability of k."""
+        return self._function("pmf", k, args, named)
+
+    def cdf(self, k: Any, *args: Any, **named: Any) -> Any:
+        """Probability of at most k."""
+        return self._function("cdf", k, args, named)
+
+    def sf(self, k: Any, *args: Any, **named: Any) -> Any:
+        """Probability of more than k."""
+        return self._function("sf", k, args, named)
+
+    def logcdf(self, k: Any, *args: Any, **named: Any) -> Any:
+        """Logarithm of the cdf."""
+        return self._function("logcdf", k, args, named)
+
+    def logsf(self, k: Any, *args: Any, **named: Any) -> Any:
+        """Logarithm of the sf."""
+        return self._function("logsf", k, args, named)
+
+    def ppf(self, q: Any, *args: Any, **named: Any) -> Any:
+        """The least k with a cdf of at least q; differentiable by loc at most."""
+        return self._steps("ppf", [q], args, named)
+
+    def isf(self, q: Any, *args: Any, **named: Any) -> Any:
+        """The least k with an sf of at most q; differentiable by loc at most."""
+        return self._steps("isf", [q], args, named)
+
+    def interval(self, confidence: Any, *args: Any, **named: Any) -> Any:
+        """Quantiles that a value misses equally rarely on each side; differentiable by loc at most."""
+        rest = 0.5 * (1.0 - np.asarray(_raw(confidence)))
+        return self.ppf(rest, *args, **named), self.ppf(1.0 - rest, *args, **named)
+
+    def rvs(self, *args: Any, size: Any = None, random_state: Any = None, **named: Any) -> Any:
+        """A sample; differentiable by loc at most, since counts move in steps."""
+        return self._steps("rvs", [], args, named, size=size, random_state=random_state)
+
+
+class Discrete(Counts):
+    """A distribution on whole numbers, moved by `loc`.
+
+    >>> import tapegrad as tg
+    >>> tg.grad(lambda mu: tg.stats.poisson.logpmf(3, mu))(2.0)
+    0.5
+    """
 
     def __init__(
         self,
@@ -179,30 +234,6 @@ class Discrete(Distribution):
         with np.errstate(all="ignore"):
             return _rounded(self.standard(what, k, *shapes) * self._factor(shapes), values)
 
-    def logpmf(self, k: Any, *args: Any, **named: Any) -> Any:
-        """Logarithm of the probability of k; -inf where k cannot occur."""
-        return self._function("logpmf", k, args, named)
-
-    def pmf(self, k: Any, *args: Any, **named: Any) -> Any:
-        """Probability of k."""
-        return self._function("pmf", k, args, named)
-
-    def cdf(self, k: Any, *args: Any, **named: Any) -> Any:
-        """Probability of at most k."""
-        return self._function("cdf", k, args, named)
-
-    def sf(self, k: Any, *args: Any, **named: Any) -> Any:
-        """Probability of more than k."""
-        return self._function("sf", k, args, named)
-
-    def logcdf(self, k: Any, *args: Any, **named: Any) -> Any:
-        """Logarithm of the cdf."""
-        return self._function("logcdf", k, args, named)
-
-    def logsf(self, k: Any, *args: Any, **named: Any) -> Any:
-        """Logarithm of the sf."""
-        return self._function("logsf", k, args, named)
-
     def _steps(
         self, what: str, given: Sequence[Any], args: Any, named: Any, **settings: Any
     ) -> Any:
@@ -221,23 +252,6 @@ class Discrete(Distribution):
             return wrap(found) if holds_tensor(everything) else found
         shape = plain(loc) * 0.0
         return loc + called(lambda *a: theirs(*a, **settings), *map(_raw, [*given, *shapes]), shape)
-
-    def ppf(self, q: Any, *args: Any, **named: Any) -> Any:
-        """The least k with a cdf of at least q; differentiable by loc only."""
-        return self._steps("ppf", [q], args, named)
-
-    def isf(self, q: Any, *args: Any, **named: Any) -> Any:
-        """The least k with an sf of at most q; differentiable by loc only."""
-        return self._steps("isf", [q], args, named)
-
-    def interval(self, confidence: Any, *args: Any, **named: Any) -> Any:
-        """Quantiles that a value misses equally rarely on each side; differentiable by loc only."""
-        rest = 0.5 * (1.0 - np.asarray(_raw(confidence)))
-        return self.ppf(rest, *args, **named), self.ppf(1.0 - rest, *args, **named)
-
-    def rvs(self, *args: Any, size: Any = None, random_state: Any = None, **named: Any) -> Any:
-        """A sample; differentiable by loc only, since counts move in steps."""
-        return self._steps("rvs", [], args, named, size=size, random_state=random_state)
 
     def support(self, *args: Any, **named: Any) -> Any:
         """Ends of the support."""

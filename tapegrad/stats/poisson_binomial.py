@@ -6,7 +6,8 @@ subtracted: each mass, and each sum of masses, keeps its digits. It takes n step
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -16,21 +17,18 @@ from ..ops.composing import holds_tensor, holds_tracked
 from ..ops.joining import concatenate, gathered
 from ..storage import as_array
 from ..tensor import wrap
-from .discrete import Discrete
+from .discrete import Counts
 from .quadrature import called, plain
-from .univariate import Distribution, _raw, _rounded, doubled, followed, wrapped_all
+from .univariate import _raw, _rounded, doubled, followed, wrapped_all
 
 
-class PoissonBinomial(Distribution):
+class PoissonBinomial(Counts):
     """The distribution of the number of successes; the last axis of `p` goes through the trials.
 
     >>> import numpy as np, tapegrad as tg
     >>> tg.grad(lambda p: tg.stats.poisson_binom.pmf(1, p))(np.array([0.2, 0.5]))
     array([0. , 0.6])
     """
-
-    located: ClassVar[dict[str, float]] = {"loc": 0.0}
-    methods: ClassVar[tuple[str, ...]] = Discrete.methods
 
     def __init__(self) -> None:
         super().__init__("poisson_binom", "p", lambda p: (p >= 0) & (p <= 1), "")
@@ -45,7 +43,7 @@ class PoissonBinomial(Distribution):
             )
         return p, loc
 
-    def _plainly(self, what: str, given: list[Any], p: Any, loc: Any, **settings: Any) -> Any:
+    def _plainly(self, what: str, given: Sequence[Any], p: Any, loc: Any, **settings: Any) -> Any:
         """SciPy's result."""
         theirs = getattr(self.scipy, what)
         found = called(lambda *a: theirs(*a, **settings), *map(_raw, (*given, p, loc)))
@@ -86,30 +84,6 @@ class PoissonBinomial(Distribution):
             )
         return masses
 
-    def logpmf(self, k: Any, *args: Any, **named: Any) -> Any:
-        """Logarithm of the probability of k successes; -inf where k cannot occur."""
-        return self._function("logpmf", k, args, named)
-
-    def pmf(self, k: Any, *args: Any, **named: Any) -> Any:
-        """Probability of k successes."""
-        return self._function("pmf", k, args, named)
-
-    def cdf(self, k: Any, *args: Any, **named: Any) -> Any:
-        """Probability of at most k successes."""
-        return self._function("cdf", k, args, named)
-
-    def sf(self, k: Any, *args: Any, **named: Any) -> Any:
-        """Probability of more than k successes."""
-        return self._function("sf", k, args, named)
-
-    def logcdf(self, k: Any, *args: Any, **named: Any) -> Any:
-        """Logarithm of the cdf."""
-        return self._function("logcdf", k, args, named)
-
-    def logsf(self, k: Any, *args: Any, **named: Any) -> Any:
-        """Logarithm of the sf."""
-        return self._function("logsf", k, args, named)
-
     def _moment(self, what: str, args: Any, named: Any) -> Any:
         p, loc = self._values(args, named)
         if not followed([p, loc]):
@@ -124,7 +98,9 @@ class PoissonBinomial(Distribution):
             found = np.sqrt(found) if what == "std" else found
         return _rounded(found * self._factor(wide), [p])
 
-    def _steps(self, what: str, given: list[Any], args: Any, named: Any, **settings: Any) -> Any:
+    def _steps(
+        self, what: str, given: Sequence[Any], args: Any, named: Any, **settings: Any
+    ) -> Any:
         p, loc = self._values(args, named)
         if holds_tracked([*given, p, loc]):
             raise NotDifferentiable(
@@ -132,23 +108,6 @@ class PoissonBinomial(Distribution):
                 "or differentiate an expectation over the pmf."
             )
         return self._plainly(what, given, p, loc, **settings)
-
-    def ppf(self, q: Any, *args: Any, **named: Any) -> Any:
-        """The least k with a cdf of at least q."""
-        return self._steps("ppf", [q], args, named)
-
-    def isf(self, q: Any, *args: Any, **named: Any) -> Any:
-        """The least k with an sf of at most q."""
-        return self._steps("isf", [q], args, named)
-
-    def interval(self, confidence: Any, *args: Any, **named: Any) -> Any:
-        """Quantiles that a value misses equally rarely on each side."""
-        rest = 0.5 * (1.0 - np.asarray(_raw(confidence)))
-        return self.ppf(rest, *args, **named), self.ppf(1.0 - rest, *args, **named)
-
-    def rvs(self, *args: Any, size: Any = None, random_state: Any = None, **named: Any) -> Any:
-        """A sample."""
-        return self._steps("rvs", [], args, named, size=size, random_state=random_state)
 
     def support(self, *args: Any, **named: Any) -> Any:
         """The least and the largest count."""
