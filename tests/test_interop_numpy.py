@@ -560,6 +560,25 @@ def test_a_weighted_count_is_not_taken_for_a_constant():
             call()
 
 
+@pytest.mark.parametrize("places", [[], np.arange(0)], ids=["list", "array"])
+def test_bincount_of_nothing_is_a_count(places):
+    """Where no weight counts, the result has the type of counts, as in NumPy: in every transform and compiled too."""
+
+    def f(w):
+        return np.bincount(places, weights=w, minlength=3)
+
+    w = np.ones(0)
+    compiled = tg.compile(f)
+    for got in (
+        f(tg.tensor(w, requires_grad=True)),
+        compiled(w),
+        compiled(w),
+        tg.jvp(f, (w,), (w,), allow_unused=True)[0],
+    ):
+        assert got.dtype == f(w).dtype == np.intp
+        assert np.array_equal(np.asarray(got), f(w))
+
+
 # ------------------------------------------------------------------------------------------------ leaving the tape
 
 LEAVING = {

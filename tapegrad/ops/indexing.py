@@ -10,7 +10,7 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from ..primitive import FUNCTIONS, call, primitive
 from ..storage import StandIn, as_array, duplicate
-from ..tensor import Tensor, wrap
+from ..tensor import Tensor
 from ..views import base_of
 
 
@@ -181,22 +181,6 @@ def take(g, x_shape, *, indices, axis=None):
 Tensor.take = lambda self, indices, axis=None: take(self, _plain_index(indices), axis)
 
 
-def bincount(x: Any, weights: Any = None, minlength: int = 0) -> Any:
-    """How often each of 0, 1, 2, ... occurs in x; with weights, the sum of the weights that stand at its occurrences."""
-    where = as_array(_plain_index(x))
-    if weights is None:
-        return wrap(np.bincount(where, minlength=minlength))
-    if np.shape(weights) != where.shape or where.ndim != 1:
-        raise ValueError(
-            f"bincount was given weights of shape {np.shape(weights)} for positions of shape {where.shape}: both must be 1-d "
-            "and of one length."
-        )
-    if where.size and where.min() < 0:
-        raise ValueError("bincount counts non-negative integers, but one of these is negative.")
-    length = max(minlength, int(where.max()) + 1 if where.size else 0)
-    return scatter(weights, where.astype(np.intp), (length,))
-
-
 def diagonal(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     """The entries on a diagonal of two axes, along a new last axis: a view, or read-only where no stride leads along it."""
     found, shows = _diagonal(x, offset, axis1, axis2)
@@ -260,7 +244,6 @@ def trace(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     return np.sum(_diagonal(x, offset, axis1, axis2)[0], axis=-1)
 
 
-FUNCTIONS[np.bincount] = bincount
 FUNCTIONS[np.diagonal] = diagonal
 FUNCTIONS[np.trace] = trace
 Tensor.diagonal = diagonal

@@ -520,8 +520,10 @@ if hasattr(np, "trapz"):  # the old name, gone in NumPy 2.4
 def bincount(x: Any, weights: Any = None, minlength: int = 0) -> Any:
     """How often each number occurs, or the sum of the weights where it does: differentiated by the weights."""
     numbers = as_array(x)
-    n = len(np.bincount(numbers, minlength=minlength))
-    return scatter(_cast(weights, np.dtype(np.float64)), numbers.copy(), (n,))
+    counts = np.bincount(x if isinstance(x, list) else numbers, minlength=minlength)
+    if not numbers.size:  # no weight counts, not even by its type: as in NumPy
+        return counts
+    return scatter(_cast(weights, np.dtype(np.float64)), numbers.copy(), (len(counts),))
 
 
 _JUMPS = (
