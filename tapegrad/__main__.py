@@ -341,6 +341,31 @@ def generated(mark: str, table: str, path: Path | None) -> int:
     return 0
 
 
+# error --------------------------------------------------------------------------------------------
+
+
+def error_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "name", nargs="?", metavar="NAME", help="the name in brackets at the end of a message"
+    )
+    generated_options(parser)
+
+
+def error(options: argparse.Namespace) -> int:
+    from tapegrad.remedies import REMEDIES, page
+
+    if options.name is None:
+        return generated("errors", page(), options.update)
+    try:
+        why, remedy = REMEDIES[options.name.strip("[]")]
+    except KeyError:
+        near = difflib.get_close_matches(options.name, REMEDIES, 3) or REMEDIES
+        print(f"no error is called {options.name!r}; there are: {', '.join(near)}", file=sys.stderr)
+        return 1
+    print(f"{why}\n\nRemedy: {remedy}")
+    return 0
+
+
 # stubs --------------------------------------------------------------------------------------------
 
 
@@ -384,6 +409,12 @@ COMMANDS = (
         names_options,
         names,
         "list every public name with what it is, or those about a WORD",
+    ),
+    (
+        "error",
+        error_options,
+        error,
+        "tell the remedy of the error whose short NAME a message ends with",
     ),
     (
         "stubs",

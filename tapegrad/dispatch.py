@@ -141,7 +141,8 @@ def stored(name: str, target: Any, result: Any, exactly: bool = True) -> Any:
         raise GradientLost(
             f"{name} was asked to write a tracked result into {_describe(target)} (an in-place operator "
             "of a plain array, or out=), which would not be tracked. Write the operation without it "
-            "(array = array + t), or make the buffer a tensor: tg.zeros(...)."
+            "(array = array + t), or make the buffer a tensor: tg.zeros(...).",
+            name="plain-array",
         )
     pairs = zip(reversed(np.shape(result)), reversed(target.shape), strict=False)
     unlike = np.ndim(result) > target.ndim or any(n not in (1, m) for n, m in pairs)
@@ -235,7 +236,8 @@ def function_on_tensors(function: Any, args: Any, kwargs: Any) -> Any:
         if function in _MEMORY and tracing.get() is not None:
             raise TraceError(
                 f"np.{function.__name__} was asked of values of the program that tg.compile traces, but whether arrays share memory is no "
-                "matter of the program (the next call's may). Ask before, and pass the answer as an argument."
+                "matter of the program (the next call's may). Ask before, and pass the answer as an argument.",
+                name="frozen-value",
             )
         if tracked and function in _FILES and current().outer is not None:
             raise GradientLost(
@@ -270,7 +272,8 @@ def _adapted(function: Any, ours: Any, args: Any, kwargs: Any) -> tuple[Any, Any
                 settings[name] = value
         elif name == "out" and value is not None:
             raise GradientLost(
-                f"np.{function.__name__}(..., out=...) was asked of a tensor, but a plain array cannot be tracked. Use the result."
+                f"np.{function.__name__}(..., out=...) was asked of a tensor, but a plain array cannot be tracked. Use the result.",
+                name="plain-array",
             )
         elif not _says_nothing(value, theirs.parameters[name]):
             raise NotDifferentiable(

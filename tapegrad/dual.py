@@ -84,7 +84,8 @@ def with_tangent(t: Tensor, level: Level, tangent: Tensor) -> Tensor:
     if type(t) is not Tensor and type(t) is not DualTensor:
         raise NotDifferentiable(
             f"a {type(t).__name__} was to take over a tangent, by a write in place, but only plain tensors carry one. Write to a "
-            "clone(), or detach() what is written."
+            "clone(), or detach() what is written.",
+            name="in-place",
         )
     t.__class__ = DualTensor
     t._put("dual", (level, tangent))

@@ -3,6 +3,9 @@
 Two families: a *gradient would be lost or does not exist* (`GradientLost`, `NotDifferentiable`: both
 also `TypeError`, the first `RuntimeError` besides), and *the graph cannot be walked as asked* (`GraphError`: also `RuntimeError`, the
 type PyTorch raises, so that code written for PyTorch catches what it expects).
+
+The message ends with the error's short name in brackets, as in `[plain-value]`. `python -m tapegrad error plain-value` and the guide's
+page of errors give its remedy; both are written from `tapegrad.remedies`.
 """
 
 from __future__ import annotations
@@ -12,15 +15,30 @@ from typing import Any
 
 
 class TapegradError(Exception):
-    """Base of every error that tapegrad raises on purpose."""
+    """Base of every error that tapegrad raises on purpose; `short_name` is its key in the guide's page of errors."""
+
+    short_name = ""
+
+    def __init__(self, *args: object, name: str | None = None):
+        super().__init__(*args)
+        if name is not None:
+            self.short_name = name
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        return f"{text} [{self.short_name}]" if self.short_name else text
 
 
 class GradientLost(TapegradError, TypeError, RuntimeError):
     """A tracked value was about to leave the tape without anyone saying so. A TypeError as NumPy's, and a RuntimeError as PyTorch's."""
 
+    short_name = "plain-value"
+
 
 class NotDifferentiable(TapegradError, TypeError):
     """A derivative was asked of something that declares none."""
+
+    short_name = "no-rule"
 
 
 class GraphError(TapegradError, RuntimeError):
@@ -43,13 +61,19 @@ class IndependentValue(UserWarning):
 class NotFinite(TapegradError, FloatingPointError):
     """A value became NaN or infinite while `debug_nans` was on; the message says where and from what."""
 
+    short_name = "not-finite"
+
 
 class CheckedAccessError(TapegradError, RuntimeError):
     """In checked mode (`TAPEGRAD_CHECK=1`): generated code left a buffer, or read what was never written."""
 
+    short_name = "checked-access"
+
 
 class GradcheckError(TapegradError, RuntimeError):
     """A gradient check failed; the message shows both Jacobians."""
+
+    short_name = "wrong-gradient"
 
 
 def demand_number(value: object, name: str) -> None:

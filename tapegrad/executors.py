@@ -190,7 +190,7 @@ def watched(slot: Slot) -> Watch:
     watch = _watched.get(slot)
     if watch is None:
         if locate(slot) is None:
-            raise GraphError(sweep.GONE)
+            raise GraphError(sweep.GONE, name="freed-graph")
         if len(_watched) >= _watches_limit:
             for key in list(_watched):
                 if locate(key) is None:
@@ -390,7 +390,7 @@ def walk(
         while pending and (newest := max(pending)) >= since:
             place = locate(newest, done)
             if place is None:
-                raise GraphError(sweep.GONE)
+                raise GraphError(sweep.GONE, name="freed-graph")
             tape, position = place
             if create_graph:
                 visited = sweep.sweep(

@@ -74,18 +74,21 @@ def _refuse_unclear(t: Tensor, base: Tensor, name: str) -> None:
     if base is not t and t._node is None and node is not None:
         raise GraphError(
             f"A view was created in no_grad mode and is being modified inplace with grad mode enabled ({name}): whether its base "
-            "should be tracked cannot be told. Make the view with grad mode enabled, or write under no_grad."
+            "should be tracked cannot be told. Make the view with grad mode enabled, or write under no_grad.",
+            name="in-place",
         )
     if type(node) is Leaf:
         what = "a" if base is t else "a view of a"
         raise GraphError(
             f"{what} leaf Variable that requires grad is being used in an in-place operation ({name}): the leaf's gradient would "
-            "be that of a value it no longer has. Update it inside `with tg.no_grad():`, or work on a clone()."
+            "be that of a value it no longer has. Update it inside `with tg.no_grad():`, or work on a clone().",
+            name="in-place",
         )
     if base is not t and t._node is not None and node is None:
         raise GraphError(
             f"{name} would overwrite a tracked view of a tensor that is no longer tracked (detach_() or requires_grad_(False) "
-            "cut it off), so the history of the two cannot be told apart. Work on a clone()."
+            "cut it off), so the history of the two cannot be told apart. Work on a clone().",
+            name="in-place",
         )
 
 
@@ -114,7 +117,8 @@ def before_write(t: Tensor, name: str, given: Iterable[Any] = ()) -> None:
     if is_grad_enabled() and (t._node is not None or base._node is not None):
         raise GraphError(
             f"{name} would overwrite a tracked tensor, whose history would then be another value's. Store the result: "
-            "t[...] = np.f(...), or write under no_grad."
+            "t[...] = np.f(...), or write under no_grad.",
+            name="in-place",
         )
     if isinstance(t._value, np.ndarray):
         _touch(t)
@@ -149,7 +153,8 @@ def _refuse_leaves(base: Tensor, name: str) -> None:
         if type(view._node) is Leaf:
             raise GraphError(
                 f"{name} would overwrite memory that a leaf Variable that requires grad is a view of. Make the leaf from a "
-                "copy: t.clone().requires_grad_()."
+                "copy: t.clone().requires_grad_().",
+                name="in-place",
             )
         _refuse_leaves(view, name)
 
@@ -483,17 +488,19 @@ def store(t: Tensor, index: Any, value: Any, *, plainly: bool = False) -> None:
     base = _writable(t, "setitem", True, index)
     data = t._array()
     if type(raw) is np.ndarray and is_mask(index) and raw.ndim and np.may_share_memory(raw, data):
-        raise GraphError(overlapping("a tracked tensor"))
+        raise GraphError(overlapping("a tracked tensor"), name="in-place")
     kind = data.dtype.kind
     if kind not in "fc":
         raise GraphError(
             f"a tracked value was stored into a tensor of dtype {t.dtype}, which cannot carry a gradient: make the "
-            "buffer a float tensor, tg.zeros(...)."
+            "buffer a float tensor, tg.zeros(...).",
+            name="in-place",
         )
     if kind == "f" and getattr(getattr(raw, "dtype", None), "kind", kind) == "c":
         raise GraphError(
             f"a tensor of dtype {raw.dtype} was stored into one of dtype {t.dtype}, which would drop its imaginary part: take "
-            ".real, or make the buffer complex."
+            ".real, or make the buffer complex.",
+            name="in-place",
         )
     extra = getattr(base, "_extra", None)
     if extra is not None:

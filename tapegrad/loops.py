@@ -680,7 +680,7 @@ class _Segment(storage.Keeper):
         for x, y in zip(self.size, _size(value_of(result)), strict=True):
             if x == y or abs(x - y) <= near or (x != x and y != y):
                 continue
-            raise GraphError(CHANGED)
+            raise GraphError(CHANGED, name="changed-since")
         return result
 
     def evaluate(self, values: Sequence[Any]) -> Any:
@@ -694,7 +694,7 @@ class _Segment(storage.Keeper):
         n = len(xs) - len(self.outside)
         own, found = pulled(self.again, xs[:n], g)
         if not found.keys() <= {*own, *self.outside}:
-            raise GraphError(CHANGED)
+            raise GraphError(CHANGED, name="changed-since")
         return [found.get(node) for node in (*own, *self.outside)]
 
     def push(self, given: Sequence[Any], xs: Sequence[Any]) -> Any:

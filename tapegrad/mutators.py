@@ -399,7 +399,8 @@ def _reshaping(name: str, method: str) -> None:
     def reshaped(self: Tensor, *args: Any, **settings: Any) -> Tensor:
         if self._is_view() or self._get("views"):
             raise GraphError(
-                f"{name} would change the shape of a tensor whose memory others share: take the result of {method}() instead."
+                f"{name} would change the shape of a tensor whose memory others share: take the result of {method}() instead.",
+                name="in-place",
             )
         before_write_checked = self.requires_grad and self.is_leaf
         if before_write_checked:

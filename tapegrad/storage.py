@@ -422,5 +422,6 @@ def check(name: str, slot: Slot, values: Any) -> None:
             f"operation: {name} saved an array of shape {value.shape} and dtype {value.dtype}, which was "
             f"overwritten afterwards (it is at version {version(value)}). Write to a copy (t.clone()), use the out-of-place form, or "
             "write inside `with tg.autograd.graph.allow_mutation_on_saved_tensors():`, which copies what is saved before it is "
-            "overwritten, as transforms (tg.grad) do."
+            "overwritten, as transforms (tg.grad) do.",
+            name="in-place",
         )

@@ -237,7 +237,7 @@ def pull(code: Code, position: int, g: Any, record: bool = False) -> list[tuple[
     k = position * STRIDE
     op_code, slot, in0, in1, x, y, out, kw = code[k : k + STRIDE]
     if op_code == FREED:
-        raise GraphError(SECOND_TIME)
+        raise GraphError(SECOND_TIME, name="freed-graph")
     op = OPS[op_code]
     if type(in0) is tuple:
         values = x
@@ -361,7 +361,8 @@ def unbroadcast(cotangent: Any, shape: tuple[int, ...], op: Primitive) -> Any:
             return np.broadcast_to(cotangent, shape)
         raise GraphError(
             f"the VJP of {op.name} returned a cotangent of shape {cotangent.shape} for an operand of shape {shape}: "
-            "its rule must return the operand's shape."
+            "its rule must return the operand's shape.",
+            name="wrong-form",
         )
     return cotangent
 
@@ -515,7 +516,7 @@ def push_entry(code: Code, k: int, given: list[Any], record: bool, directions: b
     """Tangent of one entry (which starts at item k) from those of its operands, None for zero."""
     op_code, slot, in0, in1, x, y, out, kw = code[k : k + STRIDE]
     if op_code == FREED:
-        raise GraphError(SECOND_TIME)
+        raise GraphError(SECOND_TIME, name="freed-graph")
     op = OPS[op_code]
     nodes, raw = (in0, x) if type(in0) is tuple else ((in0, in1)[: op.arity], (x, y)[: op.arity])
     values = raw

@@ -101,14 +101,15 @@ def _list_of_numbers(value: Any) -> bool:
 def _lost_in_a_buffer(error: ValueError) -> GradientLost:
     """What NumPy wraps in a ValueError of its own that says nothing: `a[i] = t`, with an ndarray `a`."""
     if COMPUTES in str(error.__cause__):  # of a library's own buffer the cause tells more
-        return GradientLost(str(error.__cause__))
+        return GradientLost(*error.__cause__.args)
     at = error.__traceback__
     while at is not None and at.tb_next is not None:
         at = at.tb_next
     where = f"{at.tb_frame.f_code.co_filename}:{at.tb_lineno}" if at is not None else "f"
     return GradientLost(
         f"{where} stores a tensor that requires grad into a plain ndarray, which cannot be tracked: its gradient would be lost. "
-        "Make the buffer a tensor (tg.zeros(n) instead of np.zeros(n)), or join the values with tg.stack."
+        "Make the buffer a tensor (tg.zeros(n) instead of np.zeros(n)), or join the values with tg.stack.",
+        name="plain-array",
     )
 
 
@@ -310,7 +311,7 @@ def _warn_unused(name: str, unused: Sequence[int]) -> None:
         f"{name} was asked for a derivative by {which} of f, but the value of f does not depend on "
         f"{'it' if one else 'any of them'}: the derivative is zero. Mostly it was lost on the way: by t.item(), t.detach(), "
         "tg.no_grad(), a comparison, or because another variable was used. Compute the value from the argument by NumPy's "
-        "functions; where zero is meant, say so with allow_unused=True.",
+        "functions; where zero is meant, say so with allow_unused=True. [independent-value]",
         IndependentValue,
         stacklevel=_level_of_user(),
     )
@@ -448,11 +449,13 @@ def _scalar(value: Any, name: str) -> Tensor | None:
         if value.size != 1:
             raise NotDifferentiable(
                 f"{name} needs a scalar output, but f returned shape {value.shape}. Use jacobian(f), or reduce the output, "
-                "for example with np.sum."
+                "for example with np.sum.",
+                name="not-scalar",
             )
         if value.dtype.kind == "c":
             raise NotDifferentiable(
-                f"{name} needs a real output, but f returned {value.dtype}. Take np.real, np.imag or np.abs of it, or use vjp."
+                f"{name} needs a real output, but f returned {value.dtype}. Take np.real, np.imag or np.abs of it, or use vjp.",
+                name="not-real",
             )
         _refuse_count(value, name)
         return value if value._node is not None else None
@@ -463,7 +466,8 @@ def _scalar(value: Any, name: str) -> Tensor | None:
         )
     if np.size(value) != 1:
         raise NotDifferentiable(
-            f"{name} needs a scalar output, but f returned shape {np.shape(value)}. Use jacobian(f), or reduce the output."
+            f"{name} needs a scalar output, but f returned shape {np.shape(value)}. Use jacobian(f), or reduce the output.",
+            name="not-scalar",
         )
     _refuse_count(value, name)
     return None
@@ -476,7 +480,8 @@ def _refuse_count(value: Any, name: str) -> None:
         raise NotDifferentiable(
             f"{name} needs a real output, but f returned {kind}: a truth value, a count or a position has no slope. "
             "Return something smooth instead (a difference for a comparison, a sum of smooth steps for a count), or float(...) of it "
-            "if a gradient of zero is meant."
+            "if a gradient of zero is meant.",
+            name="not-real",
         )
 
 
@@ -984,7 +989,7 @@ def _pushed(
     results, reached = [], False
     for y in outputs:
         if isinstance(y, Tensor) and y._node in lost:
-            raise GraphError(sweep.SECOND_TIME)
+            raise GraphError(sweep.SECOND_TIME, name="freed-graph")
         t = tangents.get(y._node) if isinstance(y, Tensor) and y._node is not None else None
         if t is None:
             t = np.zeros(lead + np.shape(y), y.dtype if isinstance(y, Tensor) else np.float64)
@@ -1115,7 +1120,8 @@ def _refuse_not_holomorphic(run: _Run) -> None:
         if any(n is not None and v.dtype.kind == "c" for n, v in pairs):
             raise NotDifferentiable(
                 f"jacobian by a complex argument needs a holomorphic function, but f uses {op.name}, which is not. Differentiate by "
-                "real and imaginary part (f of x + 1j * y, by x and y), or use grad or vjp, which follow PyTorch's convention."
+                "real and imaginary part (f of x + 1j * y, by x and y), or use grad or vjp, which follow PyTorch's convention.",
+                name="not-real",
             )
 
 

@@ -120,7 +120,8 @@ def demand_recorded(asker: str, nodes: Iterable[Any], create_graph: bool) -> Non
             f"{asker} was called inside a transform, on a value that depends on what the transform differentiates, but these gradients "
             "are not recorded: how they change with it (an optimiser's steps, for example) would be lost. Write tg.grad or "
             "tg.autograd.grad(..., create_graph=True) and the update as an expression (w = w - lr * g); or detach() what is differentiated "
-            "before it goes into the value."
+            "before it goes into the value.",
+            name="unrecorded-update",
         )
 
 
@@ -238,7 +239,8 @@ def grad(
         else:
             raise GraphError(
                 "One of the differentiated Tensors appears to not have been used in the graph: "
-                f"inputs[{i}], of shape {t.shape}. Set allow_unused=True if this is the desired behavior."
+                f"inputs[{i}], of shape {t.shape}. Set allow_unused=True if this is the desired behavior.",
+                name="unused-input",
             )
     return tuple(gradients)
 
@@ -332,29 +334,34 @@ def _seed(i: int, t: Any, g: Any, create_graph: bool) -> Any:
     if t._node is None:
         raise GraphError(
             f"element {i} of tensors does not require grad and does not have a grad_fn: nothing it was computed from "
-            "requires grad, or it was computed under no_grad or detached. Set requires_grad=True on what you differentiate by."
+            "requires grad, or it was computed under no_grad or detached. Set requires_grad=True on what you differentiate by.",
+            name="not-tracked",
         )
     if g is None:
         if t.size != 1:
             raise GraphError(
                 f"grad can be implicitly created only for scalar outputs, but element {i} has shape {t.shape}. Pass "
-                "gradient= (of that shape), or reduce the output, for example with t.sum()."
+                "gradient= (of that shape), or reduce the output, for example with t.sum().",
+                name="not-scalar",
             )
         if t.dtype.kind == "c":
             raise GraphError(
                 f"grad can be implicitly created only for real scalar outputs but got {t.dtype}. Pass gradient=, or take "
-                "the real part or the absolute value first."
+                "the real part or the absolute value first.",
+                name="not-real",
             )
         one = np.ones(t.shape, t.dtype) if t.shape else t.dtype.type(1)
         return wrap(one) if create_graph else one
     elif np.shape(g) != t.shape:
         raise GraphError(
-            f"Mismatch in shape: grad_output[{i}] has a shape of {np.shape(g)} and output[{i}] has a shape of {t.shape}."
+            f"Mismatch in shape: grad_output[{i}] has a shape of {np.shape(g)} and output[{i}] has a shape of {t.shape}.",
+            name="wrong-form",
         )
     value = g._value if isinstance(g, Tensor) else storage.as_array(g)
     if value.dtype.kind == "c" and t.dtype.kind != "c":
         raise GraphError(
-            f"For real output {i} the gradient must be real, but it has dtype {value.dtype}: take its real part."
+            f"For real output {i} the gradient must be real, but it has dtype {value.dtype}: take its real part.",
+            name="not-real",
         )
     if create_graph or tangent_of(g) is not None:
         g = g if isinstance(g, Tensor) else wrap(value)

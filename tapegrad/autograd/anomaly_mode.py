@@ -200,7 +200,8 @@ def _guarded(code: list[Any], position: int, g: Any, record: bool = False) -> An
             raise GraphError(
                 f"Function '{name}' returned nan values in its {i}th output"
                 + (f", of shape {np.shape(value)}" if np.ndim(value) else "")
-                + ". Look at the forward call it belongs to: at a value that is NaN, or where the derivative is not defined."
+                + ". Look at the forward call it belongs to: at a value that is NaN, or where the derivative is not defined.",
+                name="not-finite",
             )
     return pairs
 

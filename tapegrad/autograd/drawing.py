@@ -97,6 +97,8 @@ class Picture:
 class PicturesMissing(TapegradError, ImportError):
     """Graphviz is not installed."""
 
+    short_name = "missing-program"
+
 
 def make_dot(
     tensor: Any, params: Mapping[str, Tensor] | None = None, *, limit: int = LIMIT
@@ -116,7 +118,8 @@ def make_dot(
         if not isinstance(t, Tensor) or t._node is None:
             raise GraphError(
                 f"make_dot was asked to draw {type(t).__name__} {t!r}, but nothing is recorded for it: no operation on something that "
-                "requires grad led to it. Draw a result of such operations."
+                "requires grad led to it. Draw a result of such operations.",
+                name="not-tracked",
             )
     names = {t._node: name for name, t in (params or {}).items() if type(t._node) is Leaf}
     return Picture("\n".join(_lines(tensors, names, limit)))

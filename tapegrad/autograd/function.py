@@ -226,7 +226,7 @@ class FunctionCtx(storage.Keeper):
         if self._pushing and self._saved_forward is not None:
             saved = self._saved_forward
         if saved is None:
-            raise GraphError(sweep.SECOND_TIME)
+            raise GraphError(sweep.SECOND_TIME, name="freed-graph")
         tensors = tuple(None if item is None else self._unpacked(item) for item in saved)
         if self._function.clear_saved_tensors_on_access:
             self._saved = None
@@ -296,7 +296,8 @@ class FunctionCtx(storage.Keeper):
         if slot is None:
             raise GraphError(
                 f"{self.name()} was asked for its graph node, but there is none: the call was not recorded (yet), or its graph is "
-                "gone. Ask after apply, while its result is held."
+                "gone. Ask after apply, while its result is held.",
+                name="freed-graph",
             )
         return node_of(slot)
 
@@ -592,7 +593,8 @@ class Function(metaclass=FunctionMeta):
         if duals and ctx._dirty:
             raise NotDifferentiable(
                 f"{ctx.name()}: forward mode was asked of a Function that overwrites its argument, whose tangent would be another "
-                "value's. Apply it to a clone()."
+                "value's. Apply it to a clone().",
+                name="in-place",
             )
         _Call(ctx, args, outputs, several, tracked).record()
         if duals:

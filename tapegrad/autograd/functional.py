@@ -321,7 +321,7 @@ class _Run:
             start, stop = tape.position(self.first), tape.position(last)
             lost = sweep.push(tape.code, start, stop, carried, record, width)
         if any(y is not None and y._node in lost for y in outputs):
-            raise GraphError(sweep.SECOND_TIME)
+            raise GraphError(sweep.SECOND_TIME, name="freed-graph")
         found = [None if y is None else carried.get(y._node) for y in outputs]
         return [t if t is None or isinstance(t, Tensor) else wrap(t) for t in found]
 

@@ -673,7 +673,7 @@ def _compare(
         _check_slopes(case, not pair.forward, pair.forward, False, np.inf, False)
     except GradcheckError as error:
         raise GradcheckError(
-            f"{error}\nFound in fast mode; these are the whole Jacobians."
+            f"{error.args[0]}\nFound in fast mode; these are the whole Jacobians."
         ) from None
     raise GradcheckError(
         f"Fast gradcheck failed for output {pair.output} with respect to input {pair.input} "

@@ -163,7 +163,7 @@ class Node:
         """
         code, k = self._entry()
         if code[k + OP] == FREED:
-            raise GraphError(sweep.SECOND_TIME)
+            raise GraphError(sweep.SECOND_TIME, name="freed-graph")
         nodes = self._operands(code, k)
         return tuple((None if node is None else node_of(node), output_of(node)) for node in nodes)
 
@@ -315,11 +315,11 @@ class GradientEdge(NamedTuple):
 
 
 def _freed() -> NoReturn:
-    raise GraphError(sweep.SECOND_TIME)
+    raise GraphError(sweep.SECOND_TIME, name="freed-graph")
 
 
 def _gone() -> NoReturn:
-    raise GraphError(sweep.GONE)
+    raise GraphError(sweep.GONE, name="freed-graph")
 
 
 def get_gradient_edge(tensor: Tensor) -> GradientEdge:

@@ -407,18 +407,18 @@ def of_entry(slot: Slot) -> NodeHooks:
     """The hooks of the entry with this slot, which becomes a hooked entry if it is none."""
     place = locate(slot)
     if place is None:
-        raise GraphError(sweep.GONE)
+        raise GraphError(sweep.GONE, name="freed-graph")
     tape, _ = place
     with tape.lock:
         position = tape.find(slot)  # other threads may have swept meanwhile
         if position is None:
-            raise GraphError(sweep.GONE)
+            raise GraphError(sweep.GONE, name="freed-graph")
         code, k = tape.code, position * STRIDE
         op = OPS[code[k + OP]]
         if op in (hooked, hooked_saving):
             return code[k + KW][2]
         if code[k + OP] == FREED:
-            raise GraphError(sweep.SECOND_TIME)
+            raise GraphError(sweep.SECOND_TIME, name="freed-graph")
         hooks = NodeHooks(slot + 0)
         in0, in1, x, y, out, kw = code[k + IN0 : k + STRIDE]
         nodes, values = (in0, x) if op.variadic else ((in0, in1)[: op.arity], (x, y)[: op.arity])

@@ -54,7 +54,8 @@ class _Value:
         if t.shape != self.shape:
             raise GraphError(
                 f"the unpack hook returned a tensor of shape {t.shape} for a saved value of shape {self.shape}: it must give back "
-                "what the pack hook was given."
+                "what the pack hook was given.",
+                name="wrong-form",
             )
         return t._value
 

@@ -234,7 +234,8 @@ class _Check:
         if any(slot.complex for slot in subject.slots):
             raise NotDifferentiable(
                 f"{subject.title} has {m} outputs and a complex point: there is no Jacobian to check. Check one real output, "
-                "or use tapegrad.autograd.gradcheck."
+                "or use tapegrad.autograd.gradcheck.",
+                name="not-real",
             )
         return self._jacobian(value, name), name
 
@@ -301,7 +302,8 @@ class _Check:
     def _refuse_complex_jacobian(self, m: int) -> None:
         raise NotDifferentiable(
             f"{self.subject.title} has {m} outputs and a complex point: there is no Jacobian to check. Check one real output, "
-            "or use tapegrad.autograd.gradcheck."
+            "or use tapegrad.autograd.gradcheck.",
+            name="not-real",
         )
 
     # ------------------------------------------------------------------------------------ looking
@@ -595,7 +597,8 @@ class _Check:
         subject = self.subject
         if weights is not None or any(slot.complex for slot in subject.slots):
             raise NotDifferentiable(
-                "hessian was given, but it belongs to one real function of real numbers: check one output."
+                "hessian was given, but it belongs to one real function of real numbers: check one output.",
+                name="not-real",
             )
         d = signs * self.scales
         args = subject.arguments(subject.x)

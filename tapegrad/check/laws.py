@@ -187,9 +187,8 @@ class Law:
             with np.errstate(over="ignore"):
                 self.check(sample)
         except Exception as error:
-            told = str(error)
-            if not isinstance(error, GradcheckError):
-                told = f"{type(error).__name__}: {error}"
+            ours = isinstance(error, GradcheckError)
+            told = error.args[0] if ours else f"{type(error).__name__}: {error}"
             name = sample.subject
             raise GradcheckError(
                 f"{name} was checked for the law '{self.name}' ({self.check.__doc__}) on {sample!r}, but {told}\n"

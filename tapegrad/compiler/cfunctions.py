@@ -161,7 +161,8 @@ def _demand_native(program: Program, name: str) -> None:
     """Raise TraceError unless the program is one piece of machine code that serves later calls."""
     if not program.lasting:
         raise TraceError(
-            f"{name} changes what it reads beside its arguments, so there is no program of it. Pass that as an argument."
+            f"{name} changes what it reads beside its arguments, so there is no program of it. Pass that as an argument.",
+            name="reads-outside",
         )
     if program.native is None:
         calls = (
@@ -169,7 +170,8 @@ def _demand_native(program: Program, name: str) -> None:
         )
         raise TraceError(
             f"cfunc of {name} was asked for, but part of the program calls Python ({calls}), which C code must not. fast.report() shows "
-            "what is machine code; write the rest with NumPy's functions that are."
+            "what is machine code; write the rest with NumPy's functions that are.",
+            name="outside-program",
         )
 
 

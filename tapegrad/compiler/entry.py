@@ -127,7 +127,8 @@ class Entry:
                 raise GraphError(
                     f"{self.compiled.programs.name}, a compiled function, was called on tracked tensors, and what it reads beside them has "
                     f"changed since ({changed.told()}), so its derivative would be another one. Pass it as an argument, or walk back "
-                    "before it changes."
+                    "before it changes.",
+                    name="changed-since",
                 )
             yield
 

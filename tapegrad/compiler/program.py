@@ -465,7 +465,8 @@ def traced(
         except LeftBehind as loop:
             if loop.key in unrolled:
                 raise TraceError(
-                    f"{name} was compiled, and {loop} met a value of another trace."
+                    f"{name} was compiled, and {loop} met a value of another trace.",
+                    name="left-placeholder",
                 ) from None
             unrolled |= {loop.key}
 
@@ -521,12 +522,14 @@ def _traced(
                 if isinstance(error, ValueError) and "is read-only" in str(error):
                     raise TraceError(
                         f"{name} writes into a large array from outside, or into a plain array of a traced value, while it is traced by "
-                        f"tg.compile ({error}): a compiled program would not. Pass a copy as an argument and return the result."
+                        f"tg.compile ({error}): a compiled program would not. Pass a copy as an argument and return the result.",
+                        name="traced-store",
                     ) from error
                 if type(error).__module__.startswith("numba."):
                     raise TraceError(
                         f"{name} calls a function compiled by Numba, which does not take the values of a traced run "
-                        f"({type(error).__name__}). Make it one of tg.njit, g = tg.njit(g): its calls are part of a compiled program."
+                        f"({type(error).__name__}). Make it one of tg.njit, g = tg.njit(g): its calls are part of a compiled program.",
+                        name="outside-program",
                     ) from error
                 raise
             leaves, structure = _flatten(output) if output is not None else ([None], None)
@@ -538,7 +541,8 @@ def _traced(
     if _random_state(reads)[trace.drew :] != state[trace.drew :]:
         raise Drawn(
             f"{name} draws random numbers, and a compiled program would return those of its first run each time. Draw them "
-            "outside and pass them as arguments."
+            "outside and pass them as arguments.",
+            name="frozen-value",
         )
     trace.graph.outputs = outputs
     del own, leaves, output  # what they hold would seem to be somebody else's
@@ -580,7 +584,8 @@ def _demand_asked(name: str, call: Call, reads: Surroundings) -> None:
             raise TraceError(
                 f"{name} was given a NumPy scalar ({kind[1]}) and asks for kinds of numbers ({', '.join(sorted(asked))}), but inside "
                 "tg.compile a NumPy scalar is a tensor, as an array is: the answer would be another one. Pass float(k), int(k) or "
-                "np.asarray(k), or ask for its dtype or shape (np.ndim(k) == 0)."
+                "np.asarray(k), or ask for its dtype or shape (np.ndim(k) == 0).",
+                name="frozen-value",
             )
 
 
@@ -603,7 +608,8 @@ def _outputs(
             if leaf._node is not None and _from_outside(leaf._node, own):
                 raise TraceError(
                     "a compiled function returned a tensor that depends on a tracked tensor which is not among its arguments (it closes "
-                    "over one that requires grad), so its gradient would be lost. Pass that tensor as an argument, or detach() it."
+                    "over one that requires grad), so its gradient would be lost. Pass that tensor as an argument, or detach() it.",
+                    name="reads-outside",
                 )
             leaf = leaf._value
             if type(leaf) is not Traced:
@@ -795,7 +801,8 @@ class Programs:
                 f"{self.name} was traced {len(known)} times for one signature, because Python looks at values that change from call to "
                 f"call: {told}. Such a value is fixed in the program and checked at each call. Write choices with tg.where, compute "
                 "with NumPy's functions instead of math's, write loops over values with tg.njit, or name the argument in "
-                "static_argnums if it takes few values."
+                "static_argnums if it takes few values.",
+                name="frozen-value",
             )
         for attempt in range(TRIES):
             try:
@@ -821,7 +828,8 @@ class Programs:
                 # This trace gave one array two names: the answer may be that for two.
                 raise TraceError(
                     f"{self.name} asks whether two of its arguments are one object (`x is y`), and was first called with one array in "
-                    "two places, which a first trace cannot tell. Call it again: from now on such calls are told apart."
+                    "two places, which a first trace cannot tell. Call it again: from now on such calls are told apart.",
+                    name="frozen-value",
                 )
             return program.result(_made(values)), program
         program.demand_own_call(call.values)
@@ -849,5 +857,6 @@ class Programs:
         )
         return TraceError(
             f"{self.name} changes what it reads beside its arguments ({place.told()}; {known[1]}) each time that it runs, which a compiled "
-            "program would not. Pass it as an argument and return the new value."
+            "program would not. Pass it as an argument and return the new value.",
+            name="reads-outside",
         )

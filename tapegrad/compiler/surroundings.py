@@ -310,7 +310,8 @@ class Surroundings:
         if len(self._seen) > MOST_VISITED:
             raise TraceError(
                 f"a compiled function reads more than {MOST_VISITED:,} objects beside its arguments, too many to look at in each call. "
-                "Pass arrays as arguments, or keep numbers in arrays."
+                "Pass arrays as arguments, or keep numbers in arrays.",
+                name="reads-outside",
             )
         return True
 
@@ -368,7 +369,8 @@ class Surroundings:
         elif isinstance(value, _WEAK):
             raise TraceError(
                 f"a compiled function reads a {kind.__name__} beside its arguments, which changes when an object dies: what looks at it in "
-                "each call would keep the object alive. Read the object from where it is held."
+                "each call would keep the object alive. Read the object from where it is held.",
+                name="reads-outside",
             )
         elif isinstance(value, _WITH_STATE):
             self._watch("state", _state(value), value)
@@ -377,7 +379,8 @@ class Surroundings:
             if not isinstance(value, io.IOBase) or self.names & _READING:
                 raise TraceError(
                     f"a compiled function reads a {kind.__name__} beside its arguments (an iterator, a generator or a file), which gives "
-                    "something else each time. Make a list of it, or take from it outside and pass what came as an argument."
+                    "something else each time. Make a list of it, or take from it outside and pass what came as an argument.",
+                    name="reads-outside",
                 )
         else:
             self._instance(value)
@@ -672,7 +675,8 @@ def looked_out(name: str, wanted: bool) -> Iterator[None]:
         where = f'"{os.path.basename(frame.f_code.co_filename)}", line {frame.f_lineno}, in {frame.f_code.co_name}'
         raise TraceError(
             f"{name} calls {what} ({where}) while it is traced by tg.compile, which would freeze what that returns: it is another value in "
-            "each run. Call it outside, and pass the result as an argument."
+            "each run. Call it outside, and pass the result as an argument.",
+            name="frozen-value",
         )
 
     before = sys.getprofile()

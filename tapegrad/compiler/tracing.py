@@ -241,7 +241,8 @@ class Trace:
         if not isinstance(result, _VALUES):
             raise TraceError(
                 f"{name} returned a {type(result).__name__} while a function was traced by tg.compile ({_line()}), but only numbers and "
-                "arrays can be values of a program. Do this outside the function, or mark the argument as static (static_argnums)."
+                "arrays can be values of a program. Do this outside the function, or mark the argument as static (static_argnums).",
+                name="outside-program",
             )
         node = Recorded(function, name, template[0], template[1], inputs, result, checked)
         self.graph.steps.append(node)
@@ -283,14 +284,16 @@ class Trace:
             raise value.home.left("a call")
         raise TraceError(
             "a value of one trace of tg.compile met a value of another: a function left a placeholder behind when it was traced. "
-            "Return values from the function instead of storing them elsewhere."
+            "Return values from the function instead of storing them elsewhere.",
+            name="left-placeholder",
         )
 
     def left(self, what: str) -> BaseException:
         """The error about a value that is used after its trace has ended."""
         return TraceError(
             f"{what} was called on a value that a function left behind when it was traced by tg.compile: it is a placeholder of that "
-            "run, and means nothing outside. Return the value from the function instead of storing it elsewhere."
+            "run, and means nothing outside. Return the value from the function instead of storing it elsewhere.",
+            name="left-placeholder",
         )
 
     def tried(self, first: Callable[[], Any], second: Callable[[], Any]) -> Any:
@@ -308,13 +311,14 @@ class Trace:
     def read(self, traced: Traced, what: str) -> Any:
         """The value, for Python to look at: from here on the program is good only where it is the same."""
         if self.trying:
-            raise TraceError(what)
+            raise TraceError(what, name="frozen-value")
         value = traced.value
         where = _line()
         if np.size(value) > LARGEST_READ:
             raise TraceError(
                 f"{what} was asked of an array of shape {np.shape(value)} while its function was traced by tg.compile ({where}): its "
-                "values are those of this call only. Use NumPy's functions on it (np.where for choices), or move this out of the function."
+                "values are those of this call only. Use NumPy's functions on it (np.where for choices), or move this out of the function.",
+                name="frozen-value",
             )
         if traced.node.name != "input" or self.open:
             self.graph.steps.append(Guard(traced.node, np.array(value), where, what))
@@ -380,7 +384,8 @@ class Trace:
         if root.given:
             raise TraceError(
                 f"{what} would write into an argument of a function traced by tg.compile ({where}), which a compiled program never "
-                "does: its inputs stay as they are. Write to a copy (x = x.copy()), or use the out-of-place form."
+                "does: its inputs stay as they are. Write to a copy (x = x.copy()), or use the out-of-place form.",
+                name="traced-store",
             )
         if traced.ndim:
             waiting, self._unmade = self._unmade, []
@@ -399,7 +404,8 @@ class Trace:
             if copied or any(mate is not root for mate in self._sharing(shown)):
                 raise TraceError(
                     f"{what} would write into memory that a view of the same array shares ({where}), while its function is traced by "
-                    "tg.compile: the view would not see it. Index the whole in one step (x[0, 1] = y, not x[0][1] = y), or copy first."
+                    "tg.compile: the view would not see it. Index the whole in one step (x[0, 1] = y, not x[0][1] = y), or copy first.",
+                    name="traced-store",
                 )
         traced.become(node_of())
         changed = traced
@@ -617,7 +623,8 @@ class Traced(StandIn):
     def strides(self) -> Any:
         raise TraceError(
             "x.strides was asked of a value of the program that tg.compile traces, but how arrays lie in memory is no matter of it "
-            "(the next call's may lie otherwise). Pass what depends on it as an argument."
+            "(the next call's may lie otherwise). Pass what depends on it as an argument.",
+            name="frozen-value",
         )
 
     flags = property(lambda self: _Flags)
@@ -700,7 +707,8 @@ class Traced(StandIn):
             if not _alone(data) or (others and others > self.home.holding(data, base)):
                 raise TraceError(
                     f"a traced value would be written into a tensor whose memory something else shares ({_line()}): an array of NumPy's. "
-                    "Make the buffer inside the function, tg.zeros(...)."
+                    "Make the buffer inside the function, tg.zeros(...).",
+                    name="traced-store",
                 )
         base._value = self.home.constant(data)
         _taken_again(base)
@@ -841,7 +849,10 @@ class Traced(StandIn):
                 self.home.write(self, copy, "x[...] = y", index)
                 return
         if type(given) is Traced and is_mask(index) and given.ndim and given.root() is self.root():
-            raise TraceError(overlapping("an array while its function was traced by tg.compile"))
+            raise TraceError(
+                overlapping("an array while its function was traced by tg.compile"),
+                name="traced-store",
+            )
         _written(self.home, self, "x[index] = y", _stored, (self, _frozen(index), value), 0)
 
     def astype(
@@ -916,7 +927,8 @@ class Traced(StandIn):
     def _cannot(self, name: str) -> TraceError:
         return TraceError(
             f"x.{name} was asked while a function was traced by tg.compile ({_line()}), which has no record for it. Use the NumPy "
-            "function of that name, or do this outside the function."
+            "function of that name, or do this outside the function.",
+            name="outside-program",
         )
 
 
@@ -1214,7 +1226,8 @@ def _written(
     if type(target) is not Traced:
         raise TraceError(
             f"{what} would write a traced value into a plain array ({_line()}), while its function is traced by tg.compile: the array "
-            "would keep this run's value. Make the buffer a tensor, tg.zeros(...), or build the result with np.stack or np.where."
+            "would keep this run's value. Make the buffer a tensor, tg.zeros(...), or build the result with np.stack or np.where.",
+            name="traced-store",
         )
     index = args[1] if function is _stored else None
     trace.write(

@@ -80,7 +80,8 @@ def demand_no_trace(what: str) -> None:
     if tracing.get() is not None:
         raise TraceError(
             f"{what} was asked inside tg.compile for a solution that depends on the arguments, but the solver's steps are no part "
-            "of a program. Compile the functions that the solver calls (it does so by itself), and leave the solver outside."
+            "of a program. Compile the functions that the solver calls (it does so by itself), and leave the solver outside.",
+            name="outside-program",
         )
 
 
@@ -137,7 +138,8 @@ class _Solution:
         if changed.any() and not np.abs(moved).max() <= 1e-6 * np.abs(self.value).max():
             raise GraphError(
                 f"the function of {self.what} was run again for the derivative of the solution, and gave something else: a value that the "
-                "function reads has changed since, or it draws random numbers. Give it in args, or copy it before."
+                "function reads has changed since, or it draws random numbers. Give it in args, or copy it before.",
+                name="changed-since",
             )
         return values
 
@@ -208,7 +210,8 @@ def _polished(equations: Equations, x: np.ndarray, what: str) -> tuple[np.ndarra
     if not np.abs(step).max() <= 1e-6 * max(size, 1e-6):
         raise NotDifferentiable(
             f"{what} was asked for a solution whose derivative is wanted, but the equations do not hold there: Newton's next step has "
-            f"the size {np.abs(step).max():.2g}. Start nearer, let the solver go on, or detach() the values that the function uses."
+            f"the size {np.abs(step).max():.2g}. Start nearer, let the solver go on, or detach() the values that the function uses.",
+            name="no-solution",
         )
     return x, slopes
 
@@ -236,7 +239,8 @@ def _slopes(equations: Equations, x: np.ndarray, what: str, sparse: bool) -> _Sl
         raise NotDifferentiable(
             f"{what} was asked for a solution whose derivative is wanted, but the Jacobian of its equations is singular there: the "
             "solution is no differentiable function of the values that it depends on (two roots meet, or an unknown has no influence). "
-            "Fix that unknown, or add a term that decides it."
+            "Fix that unknown, or add a term that decides it.",
+            name="no-solution",
         )
     return slopes
 

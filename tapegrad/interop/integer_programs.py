@@ -86,7 +86,8 @@ def milp(
         return result
     if result.status != 0:
         raise NotDifferentiable(
-            f"milp has no solution to differentiate: {result.message} Change the program, or pass t.detach() to look at the status."
+            f"milp has no solution to differentiate: {result.message} Change the program, or pass t.detach() to look at the status.",
+            name="no-solution",
         )
     kind = np.broadcast_to(0 if integrality is None else np.asarray(integrality), value.shape)
     held = (kind == 1) | (kind == 3) | ((kind == 2) & (np.abs(result.x) <= TOLERANCE))
@@ -173,12 +174,14 @@ def _demand_unique(solved: Any, costs: np.ndarray, least: float, held: np.ndarra
     if any(end.status not in (0, 3) for end in ends):
         raise NotDifferentiable(
             f"milp was asked for derivatives, but whether other integers are as good could not be found out: {ends[0].message} "
-            "Give it more time in options, or pass t.detach()."
+            "Give it more time in options, or pass t.detach().",
+            name="no-solution",
         )
     if any(end.status == 3 for end in ends) or -ends[1].fun - ends[0].fun > 1e-3:
         raise NotDifferentiable(
             "milp was asked for derivatives, but several choices of the integers are equally good, so that the minimum has a kink "
-            "there and no derivative. Change the costs a little, or detach() what is tracked."
+            "there and no derivative. Change the costs a little, or detach() what is tracked.",
+            name="no-solution",
         )
 
 
@@ -256,7 +259,8 @@ def _followed(
         if np.any(same) and holds_tracked(lower) != holds_tracked(upper):
             raise NotDifferentiable(
                 "milp was asked for the derivative by one side of a row whose two sides are equal, but with the lower one above the upper "
-                "one there is no solution. Give the tracked value as both sides, or detach() it."
+                "one there is no solution. Give the tracked value as both sides, or detach() it.",
+                name="no-solution",
             )
         equal.append(a[same][:, free])
         levels.append((lower[same] + upper[same]) / 2 - left[same])
@@ -286,7 +290,8 @@ def _demand_slack(slack: np.ndarray, some: np.ndarray, name: str) -> None:
     if len(tight):
         raise NotDifferentiable(
             f"milp was asked for derivatives by limits, but {name} {tight[0]} holds with equality for integers alone: if its limit moves, "
-            "other integers are the best, and the minimum jumps. Move the limit away from what the integers can be, or detach() it."
+            "other integers are the best, and the minimum jumps. Move the limit away from what the integers can be, or detach() it.",
+            name="no-solution",
         )
 
 

@@ -82,7 +82,8 @@ def linprog(
         return result
     if result.status != 0:
         raise NotDifferentiable(
-            f"linprog has no solution to differentiate: {result.message} Change the program, or pass t.detach() to look at the status."
+            f"linprog has no solution to differentiate: {result.message} Change the program, or pass t.detach() to look at the status.",
+            name="no-solution",
         )
     return _followed(result, given, sides, (low, high))
 
@@ -137,7 +138,8 @@ def _followed(
     if any(holds_tracked([side[i] for side in sides]) for i in np.flatnonzero(fixed)):
         raise NotDifferentiable(
             "linprog has an unknown whose two bounds are equal and tracked: with the lower one above the upper one there is no "
-            "solution, so there is no derivative. Make it an equation of A_eq, or detach() the bounds."
+            "solution, so there is no derivative. Make it an equation of A_eq, or detach() the bounds.",
+            name="no-solution",
         )
     multipliers = np.concatenate(
         [result.ineqlin.marginals, result.lower.marginals, result.upper.marginals]
@@ -152,7 +154,7 @@ def _followed(
     equations = result.eqlin.marginals.size
     active = equations + above.size + at_low.size + at_high.size
     if active != n or np.any(tight & ~pressed & ~where):
-        raise NotDifferentiable(_TELLS.format(active=active, n=n))
+        raise NotDifferentiable(_TELLS.format(active=active, n=n), name="no-solution")
     one = np.eye(n)
     rows, levels = [], []
     if equations:
@@ -165,7 +167,7 @@ def _followed(
     matrix = concatenate([_as_rows(r) for r in rows], axis=0)
     level = concatenate([np.reshape(v, (-1,)) for v in levels])
     if np.linalg.cond(plain(matrix)) > WORST:
-        raise NotDifferentiable(_TELLS.format(active=active, n=n))
+        raise NotDifferentiable(_TELLS.format(active=active, n=n), name="no-solution")
     result.x = np.linalg.solve(matrix, level)
     result.fun = np.dot(np.reshape(c, (-1,)), result.x)
     prices = np.linalg.solve(matrix.T, np.reshape(c, (-1,)))

@@ -336,7 +336,8 @@ def _demand_no_trace(what: str) -> None:
     if tracing.get() is not None:
         raise TraceError(
             f"{what} was called inside tg.compile, but the nodes that it takes depend on values and are no part of a program. Write "
-            f"tg.integrate.fixed_quad(func, a, b, n=...), whose nodes are fixed, or leave {what} outside."
+            f"tg.integrate.fixed_quad(func, a, b, n=...), whose nodes are fixed, or leave {what} outside.",
+            name="outside-program",
         )
 
 
@@ -452,7 +453,8 @@ class _Found:
                 if not np.allclose(now, y0, equal_nan=True, **near):
                     raise GraphError(
                         f"the function of {self.what} was run again for the derivative of the integral, and gave something else: a value "
-                        "that the function reads has changed since, or it draws random numbers. Give it in args, or copy it before."
+                        "that the function reads has changed since, or it draws random numbers. Give it in args, or copy it before.",
+                        name="changed-since",
                     )
             return run(x)
 
@@ -701,7 +703,8 @@ def _demand_movable(what: str, weight: Any, moves: bool) -> None:
     if moves and weight is not None and str(weight).startswith("alg"):
         raise NotDifferentiable(
             f"{what} was asked for the derivative by an end of the interval under the weight {weight!r}, which is zero or infinite there. "
-            "Substitute x = a + (b - a) s, so that the ends are constants."
+            "Substitute x = a + (b - a) s, so that the ends are constants.",
+            name="no-slope-here",
         )
 
 

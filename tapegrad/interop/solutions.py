@@ -171,7 +171,8 @@ class _Minimum:
                 self.limits.weigh(self.x, self._slope(self.x))
         raise NotDifferentiable(
             f"{what} was asked for a solution whose derivative is wanted, but the solver stopped where it is not clear which of the "
-            "bounds and constraints are active. Let it go on (smaller tolerances), or use a method that ends on them, as 'SLSQP' does."
+            "bounds and constraints are active. Let it go on (smaller tolerances), or use a method that ends on them, as 'SLSQP' does.",
+            name="no-solution",
         )
 
     def _settled(self, y: np.ndarray, multipliers: np.ndarray) -> bool:

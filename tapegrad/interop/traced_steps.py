@@ -162,7 +162,8 @@ class TracedSolver:
         if done is None:
             raise TraceError(
                 "solve_ivp was called inside tg.compile with a fun that looks at values in Python, so that each step would be another "
-                "program. Write its branches with np.where, or leave solve_ivp outside of the compiled function."
+                "program. Write its branches with np.where, or leave solve_ivp outside of the compiled function.",
+                name="outside-program",
             )
         _, _, now, _, _, rows, _ = done[0]
         if bool(way * (end - plain(now)) > 0):

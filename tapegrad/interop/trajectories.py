@@ -167,17 +167,20 @@ def _traced(
     if not is_traceable(chosen):
         raise TraceError(
             f"solve_ivp(method={method!r}) was called inside tg.compile, but programs hold the steps of RK23, RK45, DOP853 and Tsit5 "
-            "alone. Use one of these, or leave solve_ivp outside of the compiled function."
+            "alone. Use one of these, or leave solve_ivp outside of the compiled function.",
+            name="outside-program",
         )
     if events is not None:
         raise TraceError(
             "solve_ivp was given events inside tg.compile, but how many there are depends on values, and arrays of a program have one "
-            "shape. Find the time by tg.root_scalar of sol, or leave solve_ivp outside of the compiled function."
+            "shape. Find the time by tg.root_scalar of sol, or leave solve_ivp outside of the compiled function.",
+            name="outside-program",
         )
     if asked is None and not dense_output:
         raise TraceError(
             "solve_ivp was called inside tg.compile without t_eval, but how many steps there are depends on values, and arrays of a "
-            "program have one shape. Give the times that are wanted: t_eval=[t1] for the end."
+            "program have one shape. Give the times that are wanted: t_eval=[t1] for the end.",
+            name="outside-program",
         )
     unknown = set(options) - {"rtol", "atol", "max_step", "first_step"}
     if unknown:
@@ -461,7 +464,8 @@ def _path(
         if steps.y.dtype.kind == "c":
             raise NotDifferentiable(
                 "solve_ivp(method='BDF') was asked for a complex solution whose derivative is wanted, but the equations of its steps are "
-                "solved for real numbers. Solve for real and imaginary parts, or use 'RK45' or 'DOP853'."
+                "solved for real numbers. Solve for real and imaginary parts, or use 'RK45' or 'DOP853'.",
+                name="not-real",
             )
     start = state.vector
     if holds_tracked(
@@ -583,7 +587,8 @@ class _Rows:
 def _changed() -> GraphError:
     return GraphError(
         "the function of solve_ivp was run again for the derivative of the solution, and gave something else: a value that the "
-        "function reads has changed since, or it draws random numbers. Give it in args, or copy it before."
+        "function reads has changed since, or it draws random numbers. Give it in args, or copy it before.",
+        name="changed-since",
     )
 
 

@@ -33,7 +33,8 @@ def as_real(value: Any, what: str) -> Any:
     value = doubled(value)
     if value.dtype.kind == "c":
         raise NotDifferentiable(
-            f"an interpolant was asked for complex {what}, but it is a function of real numbers. Pass the real part."
+            f"an interpolant was asked for complex {what}, but it is a function of real numbers. Pass the real part.",
+            name="not-real",
         )
     return value
 
@@ -217,7 +218,8 @@ class PPoly:
         if np.any(np.abs(slope[real]) * (x[-1] - x[0]) <= 1e-7 * size):
             raise NotDifferentiable(
                 "the places where an interpolant has a value were asked, but it touches the value with slope 0, where the place is no "
-                "smooth function of the data. Look for roots of derivative(), which are the extrema."
+                "smooth function of the data. Look for roots of derivative(), which are the extrema.",
+                name="no-slope-here",
             )
         # Newton's steps from the places found: each doubles the order of the derivatives that are exact.
         at = found

@@ -140,7 +140,8 @@ def _refuse_shared(function: NativeFunction, given: Sequence[Any]) -> None:
     if len(arrays) > 1 and any(isinstance(a, Tensor) for a in arrays):
         raise NotDifferentiable(
             f"{function.__name__} writes to an argument, and inside another derivative it cannot be seen whether its arguments share "
-            "memory. Let it work on a copy (x = x.copy())."
+            "memory. Let it work on a copy (x = x.copy()).",
+            name="native-writes",
         )
 
 
@@ -152,7 +153,8 @@ def _for_derivative(
     if derived.draws:
         raise NotDifferentiable(
             f"{function.__name__} was called on tensors that require grad, but it draws random numbers, and its derivative would "
-            "draw others. Draw them outside and pass them in, or call tg.value_and_grad on the function itself."
+            "draw others. Draw them outside and pass them in, or call tg.value_and_grad on the function itself.",
+            name="changed-since",
         )
     written = derived.written(args)
     if not written:
@@ -162,7 +164,8 @@ def _for_derivative(
         copies = "; ".join(f"{n} = {n}.copy()" for n in written)
         raise NotDifferentiable(
             f"{function.__name__} was called on tensors that require grad, but it writes to its argument {names}, which the tape "
-            f"cannot see. Let it work on a copy ({copies}) and return what it made."
+            f"cannot see. Let it work on a copy ({copies}) and return what it made.",
+            name="native-writes",
         )
     _refuse_shared(function, owned)
     return tuple(a.copy() if isinstance(a, np.ndarray) else a for a in args)
@@ -244,7 +247,8 @@ def _on_copies(bound: Bound, xs: Sequence[Any]) -> Any:
         if isinstance(after, np.ndarray) and after.tobytes() != before.tobytes():
             raise NotDifferentiable(
                 f"{bound.function.__name__} was called inside a function that tg.compile compiles, but it writes to an argument, which "
-                "the program would not see. Let it work on a copy (x = x.copy()) and return what it made."
+                "the program would not see. Let it work on a copy (x = x.copy()) and return what it made.",
+                name="native-writes",
             )
     return results
 
@@ -408,7 +412,8 @@ def _push_jvp(given: Sequence[Any], values: Sequence[Any], out: Any, *, of: Boun
     if any(t is not None for t in given[n:]):
         raise NotDifferentiable(
             f"a tangent of {of.function.__name__} was to be differentiated in forward mode once more, which has no code. Use "
-            "reverse mode for the inner or the outer derivative (hessian, hvp)."
+            "reverse mode for the inner or the outer derivative (hessian, hvp).",
+            name="high-order",
         )
     return native_push((*_filled(given[:n], values[n:]), *values[n:]), of=of)
 
@@ -455,7 +460,8 @@ def native_bend(g: Any, xs: Any, *, of: Any) -> Any:
     if np.size(seed) != 1:
         raise NotDifferentiable(
             f"a third derivative of {of.function.__name__} was asked in reverse mode, which native functions have only where their "
-            "result is one number. Use forward mode for the outer derivative, or reduce the result to a number."
+            "result is one number. Use forward mode for the outer derivative, or reduce the result to a number.",
+            name="high-order",
         )
     along = native_bend((np.ones(np.shape(seed)), *directions, *values), of=of)
     by_seed = sum(
@@ -479,5 +485,6 @@ def native_twist(g: Any, xs: Any, *, of: Any) -> Any:
 def _refused(of: Bound) -> NotDifferentiable:
     return NotDifferentiable(
         f"a fourth derivative of {of.function.__name__} was asked, but native functions have three. Write the function in NumPy on "
-        "tensors where more are needed."
+        "tensors where more are needed.",
+        name="high-order",
     )

@@ -213,7 +213,8 @@ class NativeFunction(Generic[P, R]):
         if len(args) != len(self.signature.parameters):
             raise NotDifferentiable(
                 f"{self.__name__} takes any number of arguments and was called with a tuple of tensors, whose derivative has no place "
-                "in one entry. Name each parameter."
+                "in one entry. Name each parameter.",
+                name="native-source",
             )
         taken = set(self.signature.parameters)
 
@@ -286,7 +287,8 @@ class NativeFunction(Generic[P, R]):
         except (NotImplementedError, ValueError, TypeError, *COMPLAINTS) as error:
             raise NotDifferentiable(
                 f"{self.__name__} was called with {name} = {told}, which Numba has no type or no code for. Pass numbers, arrays of "
-                "float64, tuples of these, or jitted functions."
+                "float64, tuples of these, or jitted functions.",
+                name="native-source",
             ) from error
 
     def value_and_gradient(
@@ -319,7 +321,8 @@ class NativeFunction(Generic[P, R]):
                 name = list(self.signature.parameters)[i]
                 raise NotDifferentiable(
                     f"the gradient of {self.__name__} by {name} was asked, which is a {kind.__name__} of Numba's, but gradients are by "
-                    "numbers and arrays. Pass an array, and make the list of it inside the function."
+                    "numbers and arrays. Pass an array, and make the list of it inside the function.",
+                    name="native-source",
                 )
             if kind not in _VARIABLE:
                 return NotImplemented
@@ -366,7 +369,8 @@ class NativeFunction(Generic[P, R]):
         if self.latest is None:
             raise NotDifferentiable(
                 f"{asked} of {self.__name__} was asked, but no derivative of it has been made, and types decide what it "
-                "looks like. Differentiate it once, for example by tg.grad."
+                "looks like. Differentiate it once, for example by tg.grad.",
+                name="native-source",
             )
         return self.latest
 
@@ -489,12 +493,13 @@ class Variant:
                 if mode == "form":
                     raise NotDifferentiable(
                         f'the derivative of {self.owner.__name__} was asked by mode="form", but the function lies outside the '
-                        f'program form:\n  {why}\n  Use mode="auto", which has other engines for it.'
+                        f'program form:\n  {why}\n  Use mode="auto", which has other engines for it.',
+                        name="native-source",
                     ) from why
             except NotDifferentiable as refused:  # by lowering; another engine may say it otherwise
                 if mode == "form":
                     raise
-                self.outside = str(refused)
+                self.outside = refused.args[0]
             except MemoryError:  # no fault, and there may be room again
                 raise
             except Exception as fault:
@@ -511,14 +516,14 @@ class Variant:
             if self.owner.mode == "adjoint":
                 raise
             return self.overloaded(
-                positions, f"the adjoint transformation refuses:\n  {refused}", refused
+                positions, f"the adjoint transformation refuses:\n  {refused.args[0]}", refused
             )
 
     def instead_of(self, derived: Derived, refused: NotDifferentiable) -> Overloaded:
         """Overloading in the place of an adjoint that turned out not to compile."""
         if self.owner.mode == "adjoint":
             raise refused
-        reason = f"the adjoint has no types:\n  {refused}"
+        reason = f"the adjoint has no types:\n  {refused.args[0]}"
         other = self.overloaded(derived.positions, reason, refused)
         if other.seeded != derived.seeded:
             raise refused
@@ -540,7 +545,8 @@ class Variant:
             if refused is None:
                 raise
             raise NotDifferentiable(
-                f"{refused}\n  (Nor can it be differentiated by overloading: {error})"
+                f"{refused.args[0]}\n  (Nor can it be differentiated by overloading: {error.args[0]})",
+                name="native-source",
             ) from (refused.__cause__ or error.__cause__)
 
     # ------------------------------------------------------------------------------------------ forward mode
@@ -582,7 +588,7 @@ class Variant:
             if self.owner.mode == "adjoint":
                 raise
             return self.overloaded(
-                positions, f"the tangent transformation refuses:\n  {refused}", refused
+                positions, f"the tangent transformation refuses:\n  {refused.args[0]}", refused
             )
         name = f"{typed.program.name}_tangent"
         return made, _Forward(self.owner, typed, name, made, width), wanted
@@ -625,7 +631,7 @@ class Variant:
         """Overloading for the second derivative, where the generated adjoint can be differentiated but once."""
         if self.owner.mode == "adjoint":
             raise refused
-        reason = f"the adjoint has no tangent:\n  {refused}"
+        reason = f"the adjoint has no tangent:\n  {refused.args[0]}"
         other = self.overloaded(positions, reason, refused)
         if other.seeded != derived.seeded:
             raise refused
@@ -715,7 +721,8 @@ class Variant:
         if not isinstance(derived, Derived) or positions in self._beyond:
             raise NotDifferentiable(
                 f"a third derivative of {self.owner.__name__} was asked, which only the adjoint engine has, and this function is "
-                "overloaded. Write it so that an adjoint can be generated (explain() tells what stands against it)."
+                "overloaded. Write it so that an adjoint can be generated (explain() tells what stands against it).",
+                name="high-order",
             )
         made = derived.plain
         full = [*real_leaves(args), *seeds, *(_EMPTY[n].copy() for n in made.stacks)]
@@ -1155,7 +1162,8 @@ class Derived:
                     names = self.typed.program.params
                     raise NotDifferentiable(
                         f"{self.owner.__name__} writes to its argument {names[i]}, which shares memory with {names[j]}: the "
-                        "derivative by either is not defined. Pass a copy of one of them."
+                        "derivative by either is not defined. Pass a copy of one of them.",
+                        name="native-writes",
                     )
 
     @property
@@ -1292,7 +1300,8 @@ def refuse_shared(function: NativeFunction, given: Sequence[Any]) -> None:
         if any(np.may_share_memory(a, b) for b in arrays[:k]):
             raise NotDifferentiable(
                 f"{function.__name__} writes to an argument, and two of its arguments share memory: the derivative by either is not "
-                "defined. Pass a copy of one of them."
+                "defined. Pass a copy of one of them.",
+                name="native-writes",
             )
 
 

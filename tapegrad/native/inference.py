@@ -119,7 +119,8 @@ def _inferred(program: Program, signature: tuple[Any, ...]) -> tuple[dict[str, A
             called = ", ".join(map(str, signature))
             raise NotDifferentiable(
                 f"{_place(error, program, text)}\n  Numba finds no types for this, called with ({called}): {gist(error)}. Make numba.njit "
-                "accept the function first."
+                "accept the function first.",
+                name="native-source",
             ) from error
     found: dict[str, list[Any]] = {}
     for name, kind in _found.types.items():

@@ -49,7 +49,7 @@ _DEEPEST = 60
 
 def refuse(where: Where, why: str, remedy: str) -> NotDifferentiable:
     """The error for a place in the user's code that has no derivative here."""
-    return NotDifferentiable(f"{where}\n  {why} {remedy}")
+    return NotDifferentiable(f"{where}\n  {why} {remedy}", name="native-source")
 
 
 class Custom:
@@ -103,7 +103,8 @@ def definition(function: Any) -> tuple[ast.FunctionDef | ast.Lambda, str, int]:
     except (OSError, TypeError) as error:
         raise NotDifferentiable(
             f"{function.__qualname__} was to be differentiated, but its source cannot be read ({error}). Define it in a file or a "
-            "notebook cell."
+            "notebook cell.",
+            name="native-source",
         ) from None
     text = textwrap.dedent("".join(lines))
     try:
@@ -111,7 +112,8 @@ def definition(function: Any) -> tuple[ast.FunctionDef | ast.Lambda, str, int]:
     except SyntaxError:  # a lambda in the middle of an expression
         raise NotDifferentiable(
             f"{function.__qualname__} ({code.co_filename}, line {first}) was to be differentiated, but its source does not stand "
-            "alone. Write it as a function with def."
+            "alone. Write it as a function with def.",
+            name="native-source",
         ) from None
     wanted = ast.Lambda if function.__name__ == "<lambda>" else ast.FunctionDef
     found = [n for n in ast.walk(tree) if isinstance(n, wanted)]
@@ -123,7 +125,8 @@ def definition(function: Any) -> tuple[ast.FunctionDef | ast.Lambda, str, int]:
     if len(found) != 1:
         raise NotDifferentiable(
             f"{function.__qualname__} ({code.co_filename}, line {first}) was to be differentiated, but its source holds "
-            f"{len(found)} functions that could be it. Write it as a function with def, on lines of its own."
+            f"{len(found)} functions that could be it. Write it as a function with def, on lines of its own.",
+            name="native-source",
         )
     return found[0], code.co_filename, first - 1  # type: ignore[return-value]
 

@@ -373,7 +373,8 @@ class _Driver:
                         if (j != i or a is not b) and np.may_share_memory(a, b):
                             raise NotDifferentiable(
                                 f"{self.owner.__name__} writes to its argument {names[i]}, which shares memory with {names[j]}: the "
-                                "derivative by either is not defined. Pass a copy of one of them."
+                                "derivative by either is not defined. Pass a copy of one of them.",
+                                name="native-writes",
                             )
 
 

@@ -315,15 +315,17 @@ def explained(error: Exception, function: Where) -> NotDifferentiable:
     if isinstance(error, NotDifferentiable):
         text = str(error)
         start = text.find('File "')
-        return NotDifferentiable(text[start:] if start > 0 else text)
+        return NotDifferentiable(text[start:] if start > 0 else text, name="native-source")
     where = place_of(error, function)
     known = re.search(r"Unknown: (.*?)\s+raised\s+from", str(error))
     if known is not None:
         return NotDifferentiable(
             f"{where}\n  Overloading was asked for {known[1]}, which it has no code for. Write a loop over numbers, or give its derivative "
-            "with tg.njit_vjp."
+            "with tg.njit_vjp.",
+            name="native-source",
         )
     return NotDifferentiable(
         f"{where}\n  Overloading finds no types for this where numbers carry derivatives: {gist(error)}. Write it with arithmetic, loops "
-        "and functions that have a derivative, or give its derivative with tg.njit_vjp."
+        "and functions that have a derivative, or give its derivative with tg.njit_vjp.",
+        name="native-source",
     )

@@ -399,7 +399,8 @@ class Frozen:
                 f"{name} is to be compiled once more, for a derivative or for other arguments, but {changed[0]} has changed since its "
                 "first compilation. Numba takes globals and variables of a closure for constants, so value and gradient would be of two "
                 f"functions. Pass {changed[0].rpartition(' of ')[0] or changed[0]} as an argument, or make the function anew: "
-                "tg.njit(f.py_func)."
+                "tg.njit(f.py_func).",
+                name="changed-since",
             )
 
 

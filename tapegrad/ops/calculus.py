@@ -168,7 +168,8 @@ def interp(
     x, xp, fp = (_in_double(v) for v in (x, xp, fp))
     if "c" in (x.dtype.kind, xp.dtype.kind):
         raise NotDifferentiable(
-            "np.interp was asked at complex x or xp, whose imaginary parts NumPy drops. Give x.real; only the values fp may be complex."
+            "np.interp was asked at complex x or xp, whose imaginary parts NumPy drops. Give x.real; only the values fp may be complex.",
+            name="not-real",
         )
     if np.ndim(xp) != 1 or np.ndim(fp) != 1:
         raise ValueError("Data points must be 1-D sequences")
@@ -903,7 +904,8 @@ def nan_to_num(
     """Numbers in place of NaN and infinities, where the gradient is 0."""
     if not copy:
         raise NotDifferentiable(
-            "np.nan_to_num(t, copy=False) was asked to overwrite a tracked tensor. Use the result: t = np.nan_to_num(t)."
+            "np.nan_to_num(t, copy=False) was asked to overwrite a tracked tensor. Use the result: t = np.nan_to_num(t).",
+            name="in-place",
         )
     if x.dtype.kind == "c":
         return nan_to_num(np.real(x), True, nan, posinf, neginf) + 1j * nan_to_num(
@@ -1086,7 +1088,8 @@ def roots(p: Any) -> Any:
         return wrap(np.array([]))
     if nonzero[0] > 0:
         raise NotDifferentiable(
-            "np.roots was asked of tracked coefficients that begin with 0, where a root comes in from infinity. Leave them out."
+            "np.roots was asked of tracked coefficients that begin with 0, where a root comes in from infinity. Leave them out.",
+            name="no-slope-here",
         )
     return zeros_of(p)
 

@@ -311,7 +311,8 @@ def _unknown(name: str, key: str) -> Exception:
     if key == "out":
         return GradientLost(
             f"{name}(..., out=...) was asked to write a tracked result into an array, which would not be tracked. "
-            "Use the result."
+            "Use the result.",
+            name="plain-array",
         )
     return NotDifferentiable(
         f"{name}(..., {key}=...) was asked of a tracked tensor, but it has no derivative rule for {key}. Write it another "

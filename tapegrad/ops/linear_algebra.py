@@ -158,7 +158,7 @@ def _ratio(c: np.ndarray, d: np.ndarray) -> np.ndarray:
     size = np.abs(c)
     largest = np.max(size, axis=(-2, -1), keepdims=True, initial=0)
     if np.any(nowhere & (size > negligible(c.dtype, max(c.shape[-2:])) * largest)):
-        raise NotDifferentiable(EQUAL)
+        raise NotDifferentiable(EQUAL, name="no-slope-here")
     return np.where(nowhere, 0 * c, c / np.where(nowhere, 1, d))
 
 
@@ -207,7 +207,7 @@ def _refuse_equal(bar: Any, w: Any, completed: bool = False) -> None:
         shared |= _vanishing(w, w)
     largest = np.max(of_vector, axis=-1, keepdims=True)
     if np.any(shared & (of_vector > negligible(w.dtype, n) * largest)):
-        raise NotDifferentiable(EQUAL)
+        raise NotDifferentiable(EQUAL, name="no-slope-here")
 
 
 def _off_diagonal(x: Any) -> Any:
@@ -226,7 +226,8 @@ def _refuse_choice(parts: Any, what: str, *cotangents: Any) -> None:
         raise NotDifferentiable(
             f"The gradient of a function of {what} was asked, but the function depends on which of the possible vectors "
             "LAPACK returned, so it has no derivative by the matrix. Use what does not depend on the choice, such as "
-            "abs(v)**2 or v @ v.conj().T for each vector."
+            "abs(v)**2 or v @ v.conj().T for each vector.",
+            name="no-slope-here",
         )
 
 

@@ -180,7 +180,8 @@ def _writes(of: Any, positions: Callable[..., Any]) -> None:
         if holds_tracked(others) and (is_grad_enabled() or holds_dual(others)):
             raise GradientLost(
                 f"np.{of.__name__} was asked to write a tracked tensor into a plain array, which would not be tracked. "
-                "Make the target a tensor (tg.zeros(...), tg.tensor(array)), or build the result with np.where or np.stack."
+                "Make the target a tensor (tg.zeros(...), tg.tensor(array)), or build the result with np.where or np.stack.",
+                name="plain-array",
             )
         of(*raw(args), **raw(kwargs))
 

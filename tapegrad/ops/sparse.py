@@ -442,7 +442,8 @@ def sparse_inverse_entries(g, x, *, pattern, by):
     if n > LARGEST_INVERSE:
         raise NotDifferentiable(
             f"a second derivative of the determinant of a sparse matrix of {n} rows was asked, but it takes the inverse, which is dense. "
-            f"First derivatives hold no dense matrix; second ones are there for up to {LARGEST_INVERSE} rows."
+            f"First derivatives hold no dense matrix; second ones are there for up to {LARGEST_INVERSE} rows.",
+            name="high-order",
         )
     across = sparse_solution(x, np.eye(n, dtype=g.dtype), pattern, by, True)
     turned = sparse_solution(x, sparse_product(g, across, pattern, True), pattern, by, True)

@@ -178,7 +178,8 @@ def at(ufunc: np.ufunc, a: Any, indices: Any, b: Any = None) -> None:
     if not isinstance(a, Tensor):
         raise GradientLost(
             f"np.{ufunc.__name__}.at was asked to write a tracked value to a plain array, which would not be tracked. Make the "
-            "target a tensor (tg.zeros(...)), or use tg.scatter(values, index, shape)."
+            "target a tensor (tg.zeros(...)), or use tg.scatter(values, index, shape).",
+            name="plain-array",
         )
     index = _plain_index(indices)
     places = np.arange(a.size).reshape(a.shape)[index]
@@ -329,7 +330,8 @@ def _variance(of: Any, ignoring: bool, rooted: bool) -> Any:
         if dtype is not None and np.iscomplexobj(a) and np.dtype(dtype).kind != "c":
             raise NotDifferentiable(
                 f"np.{of.__name__} of complex numbers was asked with dtype={np.dtype(dtype).name}, where NumPy centres by the mean of the "
-                "real parts and counts the imaginary ones whole. Leave dtype out, or give x.real."
+                "real parts and counts the imaginary ones whole. Leave dtype out, or give x.real.",
+                name="not-real",
             )
         a, axis = _cast(a, dtype), _of_number(a, axis) if ignoring else axis
         mask = _selected(a, where, ignoring)

@@ -35,7 +35,8 @@ def _gradients(parameters: Any) -> list[Tensor]:
         raise GradientLost(
             "clipping was asked inside a transform of gradients that are tracked (create_graph=True), but it changes numbers in place, "
             "which is not recorded: their gradient would be lost. Scale the gradients by an expression, g * np.minimum(1, limit / norm), "
-            "or detach() what is differentiated."
+            "or detach() what is differentiated.",
+            name="unrecorded-update",
         )
     return gradients
 

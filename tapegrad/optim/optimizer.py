@@ -159,7 +159,8 @@ class Optimizer:
                 raise GradientLost(
                     f"a step of {type(self).__name__} was asked with a tracked {lost[0]}, but the updates of optimisers are not recorded, "
                     "and its gradient would be lost. Write the update as an expression on values that stay tracked "
-                    "(w = w - lr * g, with g from tg.grad or tg.autograd.grad(..., create_graph=True)), or detach() it."
+                    "(w = w - lr * g, with g from tg.grad or tg.autograd.grad(..., create_graph=True)), or detach() it.",
+                    name="unrecorded-update",
                 )
 
     def update(

@@ -310,7 +310,7 @@ class _Walk:
         if answer == HELD:
             freed = self.code[position * STRIDE + OP] == FREED
             if freed and self.code[position * STRIDE + SLOT] not in (self.targets or ()):
-                raise GraphError(sweep.SECOND_TIME)
+                raise GraphError(sweep.SECOND_TIME, name="freed-graph")
             self.held[position] = self.held[position] + g if position in self.held else g
         elif answer == UNLIKE:
             like = np.broadcast_to(np.asarray(g).astype(out.dtype, copy=False), out.shape)
@@ -319,7 +319,8 @@ class _Walk:
                 raise GraphError(
                     f"a cotangent of type {type(g).__name__}, dtype {like.dtype} and shape {like.shape} was given "
                     f"to an entry whose result has dtype {out.dtype} and shape {out.shape}. A cotangent has the "
-                    "form of the value it belongs to: let the hook or rule that made it return that."
+                    "form of the value it belongs to: let the hook or rule that made it return that.",
+                    name="wrong-form",
                 )
         if answer == WITHOUT_MEMORY:
             raise self._no_memory()

@@ -625,7 +625,8 @@ def _whole(indices: Any, name: str) -> np.ndarray:
     if isinstance(getattr(indices, "_value", indices), StandIn):
         raise TraceError(
             f"{name} of a sparse matrix came from an argument of a function that tg.compile traces, but a pattern is a constant of a "
-            "program. Make the pattern outside, or mark the argument as static (static_argnums)."
+            "program. Make the pattern outside, or mark the argument as static (static_argnums).",
+            name="outside-program",
         )
     found = np.asarray(indices.detach() if isinstance(indices, Tensor) else indices)
     if found.size and found.dtype.kind not in "iu":
@@ -715,7 +716,8 @@ def _of_anything(arg: Any, shape: Any, dtype: Any, name: str) -> SparseTensor:
     if isinstance(getattr(raw, "_value", raw), StandIn):
         raise TraceError(
             f"{name} was given a dense matrix inside a function that tg.compile traces, where no entry is known to be zero. Make the "
-            "pattern outside, and give (data, indices, indptr)."
+            "pattern outside, and give (data, indices, indptr).",
+            name="outside-program",
         )
     rows, columns = np.nonzero(np.asarray(raw))
     return _in(assembled(rows, columns, dense[rows, columns], np.shape(dense)), dtype)

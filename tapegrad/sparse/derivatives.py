@@ -85,7 +85,8 @@ class _Sparse:
         if tracing.get() is not None:
             raise TraceError(
                 f"a sparse {self.name} was asked inside tg.compile, but sparse matrices are no values of a program. Take it outside; "
-                "inside, jvp and vjp give products with it."
+                "inside, jvp and vjp give products with it.",
+                name="outside-program",
             )
         run = _Run(self.f, args, kwargs, self.argnums, self.name, self.allow_unused)
         y, aux = _with_aux(run.output, self.has_aux)
@@ -109,7 +110,8 @@ class _Sparse:
         if x.dtype.kind == "c" or getattr(y, "dtype", x.dtype).kind == "c":
             raise NotDifferentiable(
                 f"a sparse {self.name} was asked of a function of complex numbers, but patterns are of real ones here: take real and "
-                "imaginary parts, or leave sparsity out."
+                "imaginary parts, or leave sparsity out.",
+                name="not-real",
             )
         shape = (int(np.size(y)), x.size)
         if not isinstance(y, Tensor) or y._node is None:
@@ -211,7 +213,8 @@ class _Sparse:
                     'Give a larger pattern, or sparsity="detect".'
                     if self.given is not None
                     else "Give the pattern, and report this function."
-                )
+                ),
+                name="wrong-pattern",
             )
 
 

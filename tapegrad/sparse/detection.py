@@ -251,7 +251,8 @@ def _too_many(op: Primitive, count: int, unknowns: int) -> NotDifferentiable:
     return NotDifferentiable(
         f"the sparsity of a Jacobian was to be detected, but f uses {op.name}, whose {count} results may depend on so many of {unknowns} "
         "unknowns that the Jacobian is dense, for all that is known here. Give the pattern: sparsity=a sparse matrix with an entry at each "
-        "place."
+        "place.",
+        name="wrong-pattern",
     )
 
 

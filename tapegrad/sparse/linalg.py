@@ -353,7 +353,8 @@ class _Iteration(Solver):
             raise NotDifferentiable(
                 f"{self.name} was asked for a solution whose derivative is wanted, but it did not converge (info={info}"
                 f"{', in the adjoint system' if adjoint else ''}), and a derivative would be that of another point. Allow more steps "
-                "(maxiter=), loosen rtol, give a preconditioner M, or detach() what A and b are made of."
+                "(maxiter=), loosen rtol, give a preconditioner M, or detach() what A and b are made of.",
+                name="no-solution",
             )
         return x
 
@@ -806,7 +807,8 @@ def expm_multiply(A: Any, B: Any) -> Any:
     if isinstance(plain, StandIn):
         raise TraceError(
             "expm_multiply was given a matrix that depends on an argument of tg.compile, whose norm says how many terms there are. "
-            "Leave it outside of the compiled function."
+            "Leave it outside of the compiled function.",
+            name="outside-program",
         )
     there = a.pattern.matrix(np.asarray(plain))
     shift = there.trace() / n  # exp(A) = exp(shift) exp(A - shift), for any number

@@ -243,7 +243,8 @@ def _points(x: Any, name: str) -> Any:
     if x.dtype.kind == "c":
         raise NotDifferentiable(
             f"distances were asked of complex vectors {name}, but SciPy's metrics drop imaginary parts. Pass real and imaginary parts as "
-            "entries of their own."
+            "entries of their own.",
+            name="not-real",
         )
     return x
 

@@ -114,7 +114,8 @@ def _plane(cov: Any) -> tuple[Any, Any, Any] | None:
     if isinstance(cov, Tensor) and (cov.requires_grad or tangent_of(cov) is not None):
         raise NotDifferentiable(
             "multivariate_normal was asked for a derivative by a singular covariance, but any change of it may change its rank, "
-            "and with it the meaning of the density. Differentiate by its factor, x = mean + A @ z, or pass cov.detach()."
+            "and with it the meaning of the density. Differentiate by its factor, x = mean + A @ z, or pass cov.detach().",
+            name="no-slope-here",
         )
     return variances[there], directions[:, there], directions[:, ~there]
 

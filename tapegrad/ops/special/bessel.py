@@ -38,7 +38,8 @@ def _real_only(z, name):
     if z.dtype.kind == "c":
         raise NotDifferentiable(
             f"the derivative of {name} was asked at a complex argument, but its scale is no analytic function of it. Use the "
-            "function without the scale (jv, yv, iv), or real arguments."
+            "function without the scale (jv, yv, iv), or real arguments.",
+            name="not-real",
         )
     return z
 
