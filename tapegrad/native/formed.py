@@ -63,7 +63,7 @@ class ByForm:
             else None
             for k in kinds
         ]
-        self.generic = self._read(self.shapes)
+        self.generic = self._read(self.shapes, [0] * len(names))
         if any(w not in self.generic.given for w in self.wanted):
             raise Outside("A parameter with a gradient is no array or number of floats.")
         results = self.typed.program.results
@@ -98,11 +98,11 @@ class ByForm:
         )
         """Positions of parameters that no result is made from."""
 
-    def _read(self, shapes: Sequence[Any]) -> forming.Formed:
+    def _read(self, shapes: Sequence[Any], residues: Sequence[int]) -> forming.Formed:
         program = self.typed.program
         parameters = [
-            forming.Parameter(n, self.typed.types[n], shape)
-            for n, shape in zip(program.params, shapes, strict=True)
+            forming.Parameter(n, self.typed.types[n], shape, rest)
+            for n, shape, rest in zip(program.params, shapes, residues, strict=True)
         ]
         try:
             return forming.formed(self.typed, parameters)
@@ -123,7 +123,7 @@ class ByForm:
     def _without_value(self) -> None:
         """Leave the results out, if that saves more than their stores: the value of a sum whose derivative does not read it."""
         self.valued = False
-        lean = self._differentiated(self._read(self.shapes))
+        lean = self._differentiated(self._read(self.shapes, [0] * len(self.shapes)))
         counts = (sum(s.write for s in sites(p.body)) for p in (self.mathematics, lean))
         if next(counts) - next(counts) > self.results:
             self.mathematics = lean
@@ -177,9 +177,19 @@ class ByForm:
             if isinstance(b, np.ndarray) and k != names.index(w)
         )
 
+    def _residues(self, flat: Sequence[Any]) -> tuple[int, ...]:
+        """What remains of each size that the program divides."""
+        periods = self.generic.periods
+        if not periods:
+            return (0,) * len(flat)
+        names = self.typed.program.params
+        return tuple(
+            a % periods[n] if n in periods else 0 for n, a in zip(names, flat, strict=True)
+        )
+
     def _program(self, flat: Sequence[Any]) -> _Program | None:
         """The program for the pattern of equal lengths that these arguments have; None where there is none."""
-        key = pattern(flat)
+        key = pattern(flat), self._residues(flat)
         found = self.programs.get(key)
         if found is None:
             with self.owner._lock:
@@ -272,19 +282,25 @@ class _Program:
 
     def __init__(self, of: ByForm, key: Sequence[Any]) -> None:
         self.of = of
-        found = of._read([None if p is None else _shape(p) for p in key])
+        lengths, residues = key
+        found = of._read([None if p is None else _shape(p) for p in lengths], residues)
+        if found.periods != of.generic.periods:
+            raise Outside("Names exchange arrays in another way.")
         self.mathematics = of._differentiated(found)
         self.ready = prepared(self.mathematics)
         if not all(whole(n) for b in buffers(self.ready.program) for n in b.extents):
             raise Outside("A part of an array, whose length is read from another, needs memory.")
         inputs = {b.name: b for b in self.mathematics.inputs}
         self.given = []
-        for p in of.typed.program.params:
+        for p, rest in zip(of.typed.program.params, residues, strict=True):
             b = found.given.get(p)
             kind = of.typed.types[p]
             if b is None and not isinstance(kind, types.Integer):
                 raise Outside(f"{p} is neither float nor a size.")
-            self.given.append(Argument(b) if b is not None else Argument(None, p))
+            if b is None:
+                self.given.append(Argument(None, p, found.periods.get(p, 1), rest))
+            else:
+                self.given.append(Argument(b))
         self.given += [Argument(b) for n, b in inputs.items() if n.startswith("seed_")]
         outputs = self.mathematics.outputs
         results = outputs[: of.results] if of.valued else []
@@ -351,7 +367,7 @@ class _Program:
         sizes: dict[str, int] = {}
         for argument, a in zip(self.given, args, strict=False):
             if argument.buffer is None:
-                sizes[argument.size] = a
+                sizes[argument.size] = a // argument.period
                 continue
             for n, length in zip(argument.buffer.extents, np.shape(a), strict=True):
                 if n.terms:

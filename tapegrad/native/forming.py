@@ -11,7 +11,8 @@ what it reads changes. A name has one memory in all turns of a loop, or the prog
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -19,7 +20,7 @@ from typing import Any
 from numba.core import types
 
 from ..program import form
-from ..program.affine import ONE, Affine, affine, whole
+from ..program.affine import ONE, ZERO, Affine, affine, whole
 from ..program.arrays import (
     Array,
     Builder,
@@ -37,6 +38,8 @@ GUARDED = 150
 """Nodes of formulas in a branch within a loop: of more, a jump past them saves more than it costs."""
 CUTS = 8
 """How often branches may cut the loops of one function."""
+TURNS = 6
+"""Of how many iterations one is made, at most, where names exchange arrays."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +49,8 @@ class Parameter:
     name: str
     kind: Any
     shape: Index | None
+    residue: int = 0
+    """Of a size whose `periods` are known: what remains of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,18 +64,39 @@ class Formed:
     """Parameters whose memory it stores to: in the program that is a copy."""
     jumps: bool
     """Whether it has branches in loops of which both sides are computed, though a jump past one of them would be worth it."""
+    periods: dict[str, int]
+    """Sizes that the program serves by what remains when they are divided by these numbers; its size of the name is the quotient."""
 
 
 def formed(typed: Any, parameters: Sequence[Parameter]) -> Formed:
     """The program of a settled tree; raises Outside."""
     copied: set[str] = set()
+    periods: dict[str, int] = {}
+    aliases: set[str] = set()
+    first: Outside | None = None
     while True:
+        reader = _Reader(typed, parameters, copied, periods, aliases)
+        outside = None
         try:
-            reader = _Reader(typed, parameters, copied)
             reader.run()
-            return Formed(reader.builder.program(), reader.given, copied, reader.jumps)
         except _Written as found:
             copied.add(found.name)
+            continue
+        except _Exchanged as found:
+            periods[found.name] = found.period
+            continue
+        except Outside as why:
+            outside = why
+        shared = {
+            name for name, memory in reader.copies if outside or memory & reader.stored
+        } - aliases
+        if shared:  # a copy would not see stores, or not be the array that a loop hands on
+            aliases |= shared
+            first = first or outside
+        elif outside is not None:
+            raise first or outside
+        else:
+            return Formed(reader.builder.program(), reader.given, copied, reader.jumps, periods)
 
 
 class _Pieces(Exception):
@@ -89,9 +115,32 @@ class _Written(Exception):
         self.name = name
 
 
+class _Exchanged(Exception):
+    """A loop exchanges arrays among names, and a size says how often: the program is made again for what remains of the size."""
+
+    def __init__(self, name: str, period: int) -> None:
+        super().__init__(name)
+        self.name, self.period = name, period
+
+
+class _Turned(Exception):
+    """After an iteration of a loop, names have exchanged their arrays; after `period` iterations each has its own again."""
+
+    def __init__(self, loop: Loop, period: int) -> None:
+        super().__init__(loop)
+        self.loop, self.period = loop, period
+
+
 class _Reader(Formulas):
-    def __init__(self, typed: Any, parameters: Sequence[Parameter], copied: set[str]) -> None:
-        self.typed, self.program = typed, typed.program
+    def __init__(
+        self,
+        typed: Any,
+        parameters: Sequence[Parameter],
+        copied: set[str],
+        periods: Mapping[str, int],
+        aliases: Collection[str],
+    ) -> None:
+        self.typed, self.program, self.periods = typed, typed.program, periods
         self.builder = Builder(self.program.name)
         self.env: dict[str, Array | Affine] = {}
         self.given: dict[str, Buffer] = {}
@@ -99,12 +148,14 @@ class _Reader(Formulas):
         """The memory that a name has for itself."""
         self.counts = read_counts(self.program.body, self.program.results)
         self.assigned: dict[str, int] = {}
-        self.changed: set[str] = set()
+        self.aliases = aliases
+        self.copies: list[tuple[str, frozenset[Buffer]]] = []
+        """Names that were given a copy of an array which has other names, with both memories."""
+        self.stored: set[Buffer] = set()
+        """Memory that is stored to by index."""
         for op in operations(self.program.body):
             for name in op.out:
                 self.assigned[name] = self.assigned.get(name, 0) + 1
-            if op.kind in ("store", "acc") and isinstance(op.args[0], str):
-                self.changed.add(op.args[0])
         self.symbolic = 0
         self.cuts = 0
         self.jumps = False
@@ -119,6 +170,8 @@ class _Reader(Formulas):
         b = self.builder
         if isinstance(p.kind, types.Integer) and not isinstance(p.kind, types.Boolean):
             self.env[p.name] = b.size(p.name)
+            if p.name in self.periods:
+                self.env[p.name] = b.size(p.name) * self.periods[p.name] + p.residue
             return
         dtype = dtype_of(p.kind.dtype if isinstance(p.kind, types.Array) else p.kind)
         if isinstance(p.kind, types.Array):
@@ -284,6 +337,7 @@ class _Reader(Formulas):
             self._settle(name)
         before, own = dict(self.env), dict(self.own)
         body, mark, assumed = builder.body, len(builder.body), len(builder.assumptions)
+        period, points = 1, list[Affine]()
         try:
             return self._turn(n, lo, hi, by)
         except _Pieces as asked:
@@ -291,9 +345,15 @@ class _Reader(Formulas):
                 raise
             self.cuts += 1
             points = asked.points
+        except _Turned as found:
+            if found.loop is not n:
+                raise
+            period = found.period
         self.env, self.own = dict(before), own
         del body[mark:]
         builder.forget(assumed)
+        if period > 1:
+            return self._together(n, lo, hi, by, period)
         for a, b in pairwise([lo, *points, hi]):
             builder.claim(b - a, "a piece of a loop")
         parts = list(pairwise([lo, *points, hi]))
@@ -303,24 +363,85 @@ class _Reader(Formulas):
             self._turns(n, a, b, by)
         return None
 
-    def _turn(self, n: Loop, lo: Affine, hi: Affine, by: Affine) -> None:
+    def _together(self, n: Loop, lo: Affine, hi: Affine, by: Affine, period: int) -> None:
+        """A loop whose names exchange arrays: it takes `period` iterations at once; the others stand behind it."""
+        count = hi - lo
+        ((size, c),) = count.terms if len(count.terms) == 1 else (("", 0),)
+        if size not in self.program.params or c < 0:
+            raise self.outside("Names exchange arrays in a loop, and no size alone says how often.")
+        if c % period:
+            together = math.lcm(period, self.periods.get(size, 1))
+            if together > TURNS:
+                raise self.outside("Names exchange arrays in several ways.")
+            raise _Exchanged(size, together)
+        often = affine(size) * (c // period) + count.const // period
+        self.builder.claim(often, "the number of iterations")
+        first, known = lo if by.const > 0 else hi - 1, set(self.env)
+        self._turn(
+            n,
+            ZERO,
+            often,
+            by,
+            lambda t: [first + (t * period + k) * by.const for k in range(period)],
+        )
+        for k in range(count.const % period):
+            self._iteration(n, first + (often * period + k) * by.const, known)
+        self.env.pop(n.variable, None)
+
+    def _iteration(self, n: Loop, at: Affine, known: Collection[str]) -> None:
+        """The body of a loop, once; what temporaries meant in another iteration is forgotten."""
+        for name in [x for x in self.env if x.startswith(TEMP) and x not in known]:
+            self.env.pop(name)
+        self.env[n.variable] = at
+        self._nodes(n.body)
+
+    def _turn(
+        self,
+        n: Loop,
+        lo: Affine,
+        hi: Affine,
+        by: Affine,
+        each: Callable[[Affine], list[Affine]] | None = None,
+    ) -> None:
+        """A loop, whose variable is one number or several in a row, given its own."""
+        if self.assigned.get(n.variable):
+            raise self.outside("A loop's variable is assigned in it.")
         before = dict(self.env)
-        with self.builder.loop(n.variable, lo, hi, by.const) as at:
-            if self.assigned.get(n.variable):
-                raise self.outside("A loop's variable is assigned in it.")
-            self.env[n.variable] = at
-            self._nodes(n.body)
-        for name, value in before.items():
-            if (
-                name != n.variable
-                and self.counts.get(name)
-                and not _same(value, self.env.get(name))
-            ):
-                raise self.outside(f"{name} means other memory or another index in each turn.")
+        step = by.const if each is None else 1
+        with self.builder.loop(n.variable, lo, hi, step) as at:
+            for i in [at] if each is None else each(at):
+                self._iteration(n, i, before)
+        other = {
+            x: v
+            for x, v in before.items()
+            if x != n.variable and self.counts.get(x) and not _same(v, self.env.get(x))
+        }
+        if other:
+            period = 0 if each else self._period(other)
+            if period:
+                raise _Turned(n, period)
+            raise self.outside(
+                f"{next(iter(other))} means other memory or another index in each turn."
+            )
         self.env.pop(n.variable, None)
         for name in set(self.env) - set(before):
             if isinstance(self.env[name], Affine) and n.variable:
                 self.env.pop(name)  # what it was in the last turn has no name outside
+
+    def _period(self, before: Mapping[str, Any]) -> int:
+        """After how many iterations names have the arrays again that they exchange in one; 0 where they do not."""
+        source = {}
+        for name in before:
+            now = self.env.get(name)
+            if not isinstance(now, Array) or now.access is None or not now.shape:
+                return 0
+            source[name] = next((x for x, v in before.items() if _same(now, v)), None)
+        reached = {x: x for x in source}
+        for period in range(1, TURNS + 1):
+            reached = {x: source.get(y) for x, y in reached.items()}
+            if all(x == y for x, y in reached.items()):
+                return period
+        return 0
 
     # ------------------------------------------------------------------------------------------ binding
 
@@ -453,9 +574,14 @@ class _Reader(Formulas):
         if self.assigned.get(name, 0) > 1:
             alone = isinstance(x, str) and x.startswith(TEMP) and self.counts.get(x, 0) <= 1
             fresh = alone and (value.access is None or x in self.own)
-            if not fresh and (name in self.changed or x in self.changed):
-                raise Outside(f"{name} is a second name of {x}, and another array later")
-            return self._bind(name, Array(value.shape, value.at, value.dtype, None, value.reads))
+            if not fresh and name in self.aliases:
+                self.env[name] = value
+                return None
+            before = value.reads
+            self._bind(name, Array(value.shape, value.at, value.dtype, None, value.reads))
+            if not fresh:
+                self.copies.append((name, before | {self.own[name]}))
+            return None
         self.env[name] = value
         return None
 
@@ -551,6 +677,7 @@ class _Reader(Formulas):
             raise Outside("a store into an array of whole numbers")
         target = self._indexed(base, op)
         (b,) = base.reads
+        self.stored.add(b)
         given = op.args[1]
         last = isinstance(given, str) and self.counts.get(given, 0) <= 1
         if self.builder.overlap(target, value):

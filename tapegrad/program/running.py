@@ -39,10 +39,12 @@ LARGEST = 1 << 46
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """An argument of the call: a buffer (an array, or a number of no extents), or the name of a size."""
+    """An argument of the call: a buffer (an array, or a number of no extents), or a whole number: `residue` + `period` * the size."""
 
     buffer: Buffer | None
     size: str = ""
+    period: int = 1
+    residue: int = 0
 
 
 class Compiled:
@@ -147,7 +149,7 @@ class _Entry:
         for k, a in enumerate(self.given):
             thing = self.argument(k)
             if a.buffer is None:
-                self._size(thing, a.size)
+                self._size(thing, a)
             elif a.buffer.extents:
                 self._array(thing, a.buffer)
             else:
@@ -197,7 +199,7 @@ class _Entry:
             found = self.let(f"or i1 {found}, {t}")
         return found
 
-    def _size(self, thing: str, name: str) -> None:
+    def _size(self, thing: str, a: Argument) -> None:
         self.unless(self._is(thing, "tg_int"), OTHER)
         n = self.let(f"call i64 @PyLong_AsLongLong(ptr {thing})")
         self.count += 1
@@ -207,7 +209,11 @@ class _Entry:
         self.lines.append("  call void @PyErr_Clear()")
         self._answer(str(UNFIT))
         self.lines.append(f"size{k}:")
-        self.sizes[name] = n
+        if a.period > 1:
+            rest = self.let(f"urem i64 {n}, {a.period}")
+            self.unless(self.let(f"icmp eq i64 {rest}, {a.residue}"), OTHER)
+            n = self.let(f"udiv i64 {n}, {a.period}")
+        self.sizes[a.size] = n
 
     def _number(self, thing: str, b: Buffer) -> None:
         if b.dtype != F8:
