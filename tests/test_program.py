@@ -763,3 +763,76 @@ def test_a_contiguous_array_is_the_array_itself():
     expected[1] += 2.5 * expected[0]
     expected[0] = 0.0
     np.testing.assert_allclose(gradient, expected, rtol=1e-12)
+
+
+# ------------------------------------------------------------------------------------------ names of arrays
+
+
+def wave(x, c, steps):
+    """Three arrays change their names in a ring."""
+    old, now, new = x.copy(), x * 0.7, x * 0.0
+    for t in range(1, steps):
+        for i in range(1, x.size - 1):
+            new[i] = 2 * now[i] - old[i] + c * t * now[i] * (now[i + 1] - 2 * now[i] + now[i - 1])
+        old, now, new = now, new, old
+    return np.sum(now * now) + old[1] * new[2]
+
+
+def to_and_fro(x, c, steps):
+    """Two arrays change places in a loop upwards, then in one downwards."""
+    u, w = x.copy(), x * 2.0
+    for _ in range(steps):
+        w[1:] = u[:-1] * w[1:] + c * u[1:]
+        w, u = u, w
+    for t in range(steps - 1, -1, -1):
+        for i in range(x.size):
+            w[i] = w[i] * c + u[i] * 0.1 * t
+        u, w = w, u
+    return np.sum(u) * np.sum(w[1:] * w[:-1])
+
+
+@pytest.mark.parametrize("f", [wave, to_and_fro])
+def test_names_that_exchange_arrays_in_a_loop(f):
+    x, c = np.linspace(0.5, 1.0, 5), 0.3
+    gradient = tg.value_and_grad(one(f), (0, 1))
+    for steps in range(8):
+        value, (by_x, by_c) = gradient(x, c, steps)
+        assert np.isclose(value, f(x, c, steps), rtol=1e-13)
+        moved = [f(x + 1e-30j * e, c, steps).imag / 1e-30 for e in np.eye(x.size)]
+        assert np.allclose(by_x, moved, rtol=1e-12, atol=1e-13)
+        assert np.isclose(by_c, f(x + 0j, c + 1e-30j, steps).imag / 1e-30, rtol=1e-12, atol=1e-13)
+
+
+def second_name(x):
+    w, u = x.copy(), x * 2.0
+    s = np.sum(u)
+    u, _ = w, 1.0
+    w[0] = 5.0 * x[1]
+    return u[0] * x[1] + s
+
+
+def second_name_of_a_part(x):
+    w, u = x.copy(), x * 2.0
+    s = np.sum(u)
+    u, _ = w[1:], 1.0
+    w[1] = 5.0 * x[1] * x[2]
+    return u[0] * x[1] + s
+
+
+def handed_on(x):
+    """No name is stored to, so a copy is as good as the array."""
+    now, old = x.copy(), x * 0.5
+    for _ in range(4):
+        new = np.sin(now) * x + old
+        old = now
+        now = new
+    return np.sum(now * old)
+
+
+@pytest.mark.parametrize("f", [second_name, second_name_of_a_part, handed_on])
+def test_a_second_name_of_an_array_is_the_array(f):
+    x = np.array([1.0, 2.0, 3.0])
+    value, gradient = tg.value_and_grad(one(f))(x)
+    assert np.isclose(value, f(x), rtol=1e-14)
+    moved = [f(x + 1e-30j * e).imag / 1e-30 for e in np.eye(3)]
+    assert np.allclose(gradient, moved, rtol=1e-13)

@@ -32,7 +32,9 @@ def with_registers(loop: Loop, path: Path, scope: Scope) -> list[Any]:
     fixed = dict.fromkeys(
         s.access
         for s in sites
-        if s.access.index and var not in s.access.names() and s.access.buffer.dtype != B1
+        if not s.access.buffer.is_register
+        and var not in s.access.names()
+        and s.access.buffer.dtype != B1
     )
     replaced: dict[Access, Access] = {}
     for a in fixed:
