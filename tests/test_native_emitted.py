@@ -126,15 +126,6 @@ def test_grown():
         longer(np.ones(1000), 1200, 8 * 1100)
 
 
-def test_apart():
-    joined = numba.njit(lambda a, b: emitted.apart(a, b))
-    x = np.zeros(10)
-    assert joined(x[:5], x[5:])
-    assert joined(x[5:], x[:5])
-    assert not joined(x[:6], x[5:])
-    assert not joined(x, x[3:4])
-
-
 def test_names():
     """A program may have variables of these names."""
 
@@ -182,19 +173,3 @@ def test_functions_of_numpy_are_compiled_once(monkeypatch, tmp_path):
     assert any("f_adjoint" in told for told in listener.seen)
     for name in ("ol_np_empty", "array_sum"):
         assert len([told for told in listener.seen if name in told]) <= 1
-
-
-@numba.njit
-def fetched(stack, first, count):
-    emitted.soon(stack, first, count)
-    return stack[7]
-
-
-@pytest.mark.parametrize("count", [-3, 0, 1, 40, 4096, 4097, 1 << 60])
-def test_what_is_fetched_need_not_exist(count):
-    """A hint: nothing is read or written by it, wherever it points."""
-    stack = RNG.normal(size=50)
-    before = stack.copy()
-    for first in (-(1 << 40), -1, 0, 49, 1 << 40):
-        assert fetched(stack, first, count) == before[7]
-        assert np.array_equal(stack, before)

@@ -803,6 +803,15 @@ def test_names_that_exchange_arrays_in_a_loop(f):
         assert np.isclose(by_c, f(x + 0j, c + 1e-30j, steps).imag / 1e-30, rtol=1e-12, atol=1e-13)
 
 
+def five_times(x):
+    """How often is a constant."""
+    u, w = x.copy(), x * 0.5
+    for t in range(5):
+        w[1:] += u[:-1] * (t + x[0])
+        u, w = w, u
+    return np.sum(u * w)
+
+
 def second_name(x):
     w, u = x.copy(), x * 2.0
     s = np.sum(u)
@@ -829,7 +838,7 @@ def handed_on(x):
     return np.sum(now * old)
 
 
-@pytest.mark.parametrize("f", [second_name, second_name_of_a_part, handed_on])
+@pytest.mark.parametrize("f", [five_times, second_name, second_name_of_a_part, handed_on])
 def test_a_second_name_of_an_array_is_the_array(f):
     x = np.array([1.0, 2.0, 3.0])
     value, gradient = tg.value_and_grad(one(f))(x)

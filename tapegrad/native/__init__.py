@@ -11,8 +11,6 @@ spelled    functions of NumPy's without a rule, as programs of simpler ones
 adjoint    the generated reverse sweep, plain Python
 chunks     parallel loops shared among threads
 folds      their products and extrema, put together behind them
-nests      its stencils gathered instead of scattered
-origins    which of its arrays share no memory for sure
 finishing  its last form, which Numba compiles faster
 tangent    the generated forward sweep
 runtime    what generated code calls

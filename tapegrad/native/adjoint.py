@@ -16,14 +16,13 @@ from __future__ import annotations
 import ast
 import contextlib
 import re
-import textwrap
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from numba.core import types
 
-from . import chunks, finishing, folds, runtime
+from . import chunks, folds, runtime
 from .flow import Flow, Needs
 from .inference import is_array, is_float, is_whole
 from .lowering import refuse
@@ -363,7 +362,7 @@ class _Generator:
         self.block(node.body, there, back)
         self.depth -= 1
         fw += there
-        fw += scattered_last(back, node.variable)
+        fw += back
         if node.stop:
             fw.put(f"    if {node.stop}:", "        break")
         fw += tail
@@ -1554,56 +1553,6 @@ def _outside_loops(nodes: list[Node]) -> Iterator[Op]:
 def _place(loop: Loop) -> Where | None:
     """Where a loop stands; a loop of array expressions has no line of its own, but its operations have."""
     return loop.where or next((op.where for op in operations(loop.body)), None)
-
-
-def scattered_last(lines: Lines, variable: str) -> Lines:
-    """The reverse of a pass with what it adds to elements at its end, one addition an element, the last element first.
-
-    A loop that counts upwards meets the elements at lower indices again: so ordered, no element is read in a pass behind one that a
-    later pass reads first, and LLVM takes several passes at once. Whatever is not one straight run of numbers stays as it is.
-    """
-    body = ast.parse(textwrap.dedent("\n".join(lines))).body
-    first: list[ast.stmt] = []
-    added: dict[tuple[str, int], ast.expr] = {}
-    for k, node in enumerate(body):
-        match node:
-            case ast.Assign(targets=[ast.Name()]) | ast.AugAssign(target=ast.Name()):
-                first.append(node)
-                continue
-            case ast.AugAssign(
-                target=ast.Subscript(value=ast.Name(id=array), slice=index),
-                op=ast.Add() | ast.Sub(),
-            ):
-                offset = chunks.constant_part(index, {variable: 0})
-            case _:
-                return lines
-        later = {
-            n.id
-            for s in body[k + 1 :]
-            for n in ast.walk(s)
-            if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-        }
-        if offset is None or later & {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}:
-            return lines
-        place = array, offset
-        if place in added:
-            added[place] = ast.BinOp(added[place], node.op, node.value)
-        else:
-            added[place] = (
-                node.value if isinstance(node.op, ast.Add) else ast.UnaryOp(ast.USub(), node.value)
-            )
-    for tree in [*first, *added.values()]:
-        for n in ast.walk(tree):
-            shadow = isinstance(n, ast.Subscript) and "_bar" in ast.unparse(n.value)
-            call = isinstance(n, ast.Call) and not finishing.harmless(n)
-            if shadow or call or isinstance(n, ast.Slice):
-                return lines
-    ordered = Lines(lines.depth)
-    ordered.put(*map(ast.unparse, first))
-    for (array, offset), term in sorted(added.items(), key=lambda item: -item[0][1]):
-        at = variable + (f" {'-' if offset < 0 else '+'} {abs(offset)}" if offset else "")
-        ordered.put(f"{array}[{at}] += {ast.unparse(term)}")
-    return ordered
 
 
 _LOST = "?"

@@ -37,16 +37,6 @@ def at(context: Any, i: Any) -> Any:
     return types.uint64(types.int64), same
 
 
-@intrinsic
-def plus(context: Any, total: Any, term: Any) -> Any:
-    """A sum that may be taken in any order: several elements at once."""
-
-    def added(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.fadd(*args, flags=("reassoc", "nsz"))
-
-    return types.float64(types.float64, types.float64), added
-
-
 def _guarded(name: str) -> Callable[[Any, Any, Any], Any]:
     """A product or quotient of numbers that is 0 wherever the first of them is 0; of float32 alone it is float32."""
 
@@ -137,38 +127,6 @@ def zeros_of(context: Any, rows: Any, columns: Any) -> Any:
     return made(types.none if one else types.int64, types.int64), emit
 
 
-_LINE = 8
-"""Elements of a line of the cache."""
-_SOON = 4096
-"""Elements that it is worth to fetch ahead: more of them would be gone again before they are used."""
-
-
-@intrinsic
-def soon(context: Any, stack: Any, first: Any, count: Any) -> Any:
-    """Nothing, but the processor may fetch stack[first : first + count], which need not exist, while other work goes on.
-
-    What a run keeps is more than caches hold, and the processor sees by itself what comes next only up to the end of a page.
-    """
-    if not isinstance(stack, types.Array):
-        return None
-
-    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        data = make_array(stack)(context, builder, args[0]).data
-        byte, flag = ir.IntType(8).as_pointer(), ir.IntType(32)
-        kind = ir.FunctionType(ir.VoidType(), [byte, flag, flag, flag])
-        prefetch = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch")
-        first, count = args[1:]
-        few = builder.icmp_signed("<=", count, _INDEX(_SOON))
-        end = builder.add(first, builder.select(few, count, _INDEX(0)))
-        with cgutils.for_range_slice(builder, first, end, _INDEX(_LINE), _INDEX) as (k, _):
-            place = builder.bitcast(builder.gep(data, [k]), byte)
-            # To be written, to all caches, of data.
-            builder.call(prefetch, [place, flag(1), flag(3), flag(1)])
-        return context.get_dummy_value()
-
-    return types.none(stack, types.int64, types.int64), emit
-
-
 def _zeros(context: Any, builder: Any, made: Any, shape: Sequence[Any]) -> Any:
     out = _empty_nd_impl(context, builder, made, shape)
     cgutils.memset(builder, out.data, builder.mul(out.itemsize, out.nitems), 0)
@@ -208,28 +166,6 @@ def grown(context: Any, stack: Any, n: Any, limit: Any) -> Any:
         return impl_ret_new_ref(context, builder, made, out._getvalue())
 
     return made(stack, types.int64, types.int64), emit
-
-
-@intrinsic
-def apart(context: Any, a: Any, b: Any) -> Any:
-    """Whether two contiguous arrays share no memory."""
-    if not (isinstance(a, types.Array) and isinstance(b, types.Array)):
-        return None
-
-    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        ends = []
-        for kind, value in zip((a, b), args, strict=True):
-            array = make_array(kind)(context, builder, value)
-            first = builder.ptrtoint(array.data, _INDEX)
-            size = builder.mul(array.nitems, array.itemsize)
-            ends.append((first, builder.add(first, size)))
-        (first_a, last_a), (first_b, last_b) = ends
-        return builder.or_(
-            builder.icmp_unsigned("<=", last_a, first_b),
-            builder.icmp_unsigned("<=", last_b, first_a),
-        )
-
-    return types.boolean(a, b), emit
 
 
 @intrinsic

@@ -181,15 +181,11 @@ class _Numbers:
                     ast.Subscript(value=ast.Name(id=name)) | ast.Attribute(value=ast.Name(id=name))
                 ):
                     subscripted.add(name)
-        # Functions made for stencils work on elements only (see `nests`); in those of parallel loops a name may be an array of many of
-        # what it is elsewhere.
-        made_for = [ast.unparse(d) for d in function.decorator_list]
-        self.elementwise = made_for == ["alone"]
-        if made_for:
+        if (
+            function.decorator_list
+        ):  # of a parallel loop: a name may be an array of many of what it is elsewhere
             axes = self.axes = lambda name: None
         known = {a.arg for a in function.args.args if axes(a.arg) == 0}
-        if self.elementwise:
-            known |= {a.arg for a in function.args.args} - subscripted
         self.names = known | {n for n in bindings if n not in subscripted and not axes(n)}
         while True:
             wrong = {
@@ -214,8 +210,8 @@ class _Numbers:
                 return True
             case ast.Subscript(value=ast.Name(id=name), slice=index):
                 parts = index.elts if isinstance(index, ast.Tuple) else [index]
-                whole = name in ("floats", "ints") or self.elementwise
-                return (whole or self.axes(name) == len(parts)) and all(map(self.has, parts))
+                whole = name in ("floats", "ints") or self.axes(name) == len(parts)
+                return whole and all(map(self.has, parts))
             case ast.Call(args=args):
                 return harmless(node) and all(map(self.has, args))
             case ast.BinOp() | ast.UnaryOp() | ast.IfExp() | ast.Compare() | ast.BoolOp():

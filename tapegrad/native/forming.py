@@ -367,7 +367,7 @@ class _Reader(Formulas):
         """A loop whose names exchange arrays: it takes `period` iterations at once; the others stand behind it."""
         count = hi - lo
         ((size, c),) = count.terms if len(count.terms) == 1 else (("", 0),)
-        if size not in self.program.params or c < 0:
+        if count.terms and (size not in self.program.params or c < 0):
             raise self.outside("Names exchange arrays in a loop, and no size alone says how often.")
         if c % period:
             together = math.lcm(period, self.periods.get(size, 1))

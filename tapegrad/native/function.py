@@ -34,7 +34,6 @@ from . import (
     formed,
     inference,
     lowering,
-    nests,
     pairs,
     runtime,
     settling,
@@ -987,7 +986,7 @@ class Derived:
         """Whether the last result tells that a cotangent is NaN: then the guarded form runs. A program that draws random numbers
         would draw others in its second run, and has strong products at once."""
         self.source = self._text(guarded=strong and made.draws)
-        """What is compiled: the adjoint with its stencils gathered, and what it calls, in its last form."""
+        """What is compiled: the adjoint, and what it calls, in its last form."""
         self.kept = 0
         """Bytes that the last run kept on the stacks."""
         self.compiled = self._compile(self.source)
@@ -1021,7 +1020,7 @@ class Derived:
 
     def _text(self, guarded: bool) -> str:
         made = self.adjoint
-        text = self._whole(not compile_options(self.owner).get("boundscheck"), guarded)
+        text = self._whole(guarded)
         if made.stacks:
             text = finishing.counting(text, made.stacks)
         if self.watched:
@@ -1030,14 +1029,12 @@ class Derived:
             text = finishing.unvalued(text, self.results)
         return finishing.finished(text, self._axes)
 
-    def _whole(self, gathered: bool, guarded: bool) -> str:
+    def _whole(self, guarded: bool) -> str:
         made = self.adjoint
         texts = []
         for decorator, text in [("", made.source), *made.parts]:
             if not guarded:
                 text = finishing.unguarded(text)
-            if gathered:
-                text = nests.widened(text, self._array, made.shadows, made.scope)
             texts.append(f"{decorator}\n{text}" if decorator else text)
         return "\n\n".join(texts)
 
@@ -1051,11 +1048,6 @@ class Derived:
                 lambda typed: adjoint.generate(typed, self.wanted, self.owner.limit)
             )
         return self._plain
-
-    def _array(self, name: str) -> Any:
-        """The type of an array, or of the array that a cotangent belongs to; None for what is no array."""
-        kind = self.typed.types.get(self.adjoint.shadows.get(name, name))
-        return kind if isinstance(kind, types.Array) else None
 
     def _axes(self, name: str) -> int | None:
         """How many axes a variable or its cotangent has, 0 for a number; None for what is neither."""

@@ -113,11 +113,3 @@ class Inner(Outer):
     def define_pipelines(self) -> Any:
         self.state.flags.no_cpython_wrapper = True
         return super().define_pipelines()
-
-
-class Alone(Inner):
-    """The same, told that no two arguments share memory: Numba has that option for its own parallel loops only."""
-
-    def define_pipelines(self) -> Any:
-        self.state.flags.noalias = True
-        return super().define_pipelines()

@@ -21,27 +21,23 @@ from ..ops.linear_algebra import EQUAL
 from .emitted import (
     EXCEEDED,
     accumulate,
-    apart,
     at,
     clear,
     grown,
     has_nan,
     least,
-    plus,
-    soon,
     strong,
     strong_quotient,
     zeros_like,
     zeros_of,
 )
-from .pipelines import Alone, Inner, Outer, Uniform
+from .pipelines import Inner, Outer, Uniform
 
 # Division by zero gives inf, as in NumPy, and lets loops vectorise.
 KERNEL_OPTIONS: dict[str, Any] = {"error_model": "numpy", "pipeline_class": Inner}
 if checking.on():
     KERNEL_OPTIONS["boundscheck"] = True
 kernel = njit(**KERNEL_OPTIONS)
-alone = njit(**{**KERNEL_OPTIONS, "pipeline_class": Alone})
 
 
 def outer(options: dict[str, Any], uniform: bool = False) -> Any:
@@ -810,8 +806,6 @@ def _put_places(a: Any, index: Any, stack: Any, n: int) -> Any:
 
 SCOPE: dict[str, Any] = {
     "np": np,
-    "alone": alone,
-    "apart": apart,
     "at": at,
     "part": part,
     "shared": shared,
@@ -821,11 +815,9 @@ SCOPE: dict[str, Any] = {
     "in_order": in_order,
     "has_nan": has_nan,
     "least": least,
-    "soon": soon,
     "zeros_like": zeros_like,
     "zeros_of": zeros_of,
     "clear": clear,
-    "plus": plus,
     "accumulate": accumulate,
     "unless_zero": unless_zero,
     "strong": strong,
