@@ -812,6 +812,23 @@ def five_times(x):
     return np.sum(u * w)
 
 
+def views_of_one_name(x):
+    """A name is another view in each loop."""
+    m = np.outer(x, x + 1.0)
+    s = x[0] * 0.0
+    for i in range(x.size):
+        row = m[i]
+        row[0] *= row[1]
+        s += row[0]
+    for i in range(x.size - 1, -1, -1):
+        row = m[i]
+        s += row[1] * row[0]
+    for j in range(x.size):
+        row = m[:, 0]
+        s += row[j] * j
+    return s
+
+
 def second_name(x):
     w, u = x.copy(), x * 2.0
     s = np.sum(u)
@@ -838,10 +855,27 @@ def handed_on(x):
     return np.sum(now * old)
 
 
-@pytest.mark.parametrize("f", [five_times, second_name, second_name_of_a_part, handed_on])
+@pytest.mark.parametrize(
+    "f", [five_times, views_of_one_name, second_name, second_name_of_a_part, handed_on]
+)
 def test_a_second_name_of_an_array_is_the_array(f):
     x = np.array([1.0, 2.0, 3.0])
     value, gradient = tg.value_and_grad(one(f))(x)
     assert np.isclose(value, f(x), rtol=1e-14)
     moved = [f(x + 1e-30j * e).imag / 1e-30 for e in np.eye(3)]
     assert np.allclose(gradient, moved, rtol=1e-13)
+
+
+def test_a_view_that_the_last_iteration_leaves_lies_outside():
+    """It moves with the loop's variable, which has no value behind the loop."""
+
+    def f(m):
+        s = 0.0
+        for i in range(m.shape[0]):
+            row = m[i]
+            s += row[0] * row[0]
+        return s + row[1] * row[1]
+
+    m = np.arange(6.0).reshape(3, 2)
+    with pytest.raises(NotDifferentiable, match="row has no value here"):
+        tg.grad(one(f))(m)

@@ -424,9 +424,20 @@ class _Reader(Formulas):
                 f"{next(iter(other))} means other memory or another index in each turn."
             )
         self.env.pop(n.variable, None)
-        for name in set(self.env) - set(before):
-            if isinstance(self.env[name], Affine) and n.variable:
+        for name in [x for x, v in self.env.items() if v is not before.get(x)]:
+            if self._moves(self.env[name], at.names()):
                 self.env.pop(name)  # what it was in the last turn has no name outside
+
+    def _moves(self, value: Array | Affine, names: set[str]) -> bool:
+        """Whether a value is an index or a view, or a formula of such, that moves with a loop's variable."""
+        if isinstance(value, Affine):
+            return bool(value.names() & names)
+        index = tuple(affine(f"_{k}") for k in range(len(value.shape)))
+        return any(
+            names & (e.access.names() if e.op == "load" else e.args[0].names())
+            for e in nodes([value.at(index)])
+            if e.op in ("load", "number")
+        ) or any(names & n.names() for n in value.shape)
 
     def _period(self, before: Mapping[str, Any]) -> int:
         """After how many iterations names have the arrays again that they exchange in one; 0 where they do not."""
@@ -660,8 +671,6 @@ class _Reader(Formulas):
             (at,) = view.number().args  # the number that stands in affine ones
             self.env[name] = at
         elif view.shape:
-            if self.assigned.get(name, 0) > 1:
-                raise Outside(f"{name} is several views")
             self.env[name] = view
             if view.access is None and self.counts.get(name, 0) > 1:
                 self._settle(name)
