@@ -441,15 +441,15 @@ class _Reader(Formulas):
 
     def _period(self, before: Mapping[str, Any]) -> int:
         """After how many iterations names have the arrays again that they exchange in one; 0 where they do not."""
-        source = {}
+        source: dict[str, str | None] = {}
         for name in before:
             now = self.env.get(name)
             if not isinstance(now, Array) or now.access is None or not now.shape:
                 return 0
             source[name] = next((x for x, v in before.items() if _same(now, v)), None)
-        reached = {x: x for x in source}
+        reached: dict[str, str | None] = {x: x for x in source}
         for period in range(1, TURNS + 1):
-            reached = {x: source.get(y) for x, y in reached.items()}
+            reached = {x: source.get(y or "") for x, y in reached.items()}
             if all(x == y for x, y in reached.items()):
                 return period
         return 0
