@@ -90,7 +90,7 @@ class _Solution:
 
     __slots__ = ("equations", "factors", "nodes", "residual", "value", "what")
 
-    def __init__(self, equations: Equations, x: np.ndarray, slopes: _Slopes, nodes: list[Any], what: str) -> None:  # fmt: skip
+    def __init__(self, equations: Equations, x: np.ndarray, slopes: Factors, nodes: list[Any], what: str) -> None:  # fmt: skip
         self.equations = equations
         self.value = x
         self.nodes = nodes
@@ -149,7 +149,7 @@ solved = op_of_calls(
 )
 
 
-class _Slopes:
+class Factors:
     """A Jacobian with its LU factors: `matrix` is an array, or a sparse one of SciPy's."""
 
     __slots__ = ("_factors", "matrix", "sparse")
@@ -192,7 +192,7 @@ class _Slopes:
         return 1 / (size.max() * onenormest(inverse))
 
 
-def _polished(equations: Equations, x: np.ndarray, what: str) -> tuple[np.ndarray, _Slopes]:
+def _polished(equations: Equations, x: np.ndarray, what: str) -> tuple[np.ndarray, Factors]:
     """`x` after as many steps of Newton's as make it better, and the Jacobian there."""
     x = given = np.array(x, dtype=float)
     values, slopes = _values(equations, x), _slopes(equations, x, what, x.size >= MANY)
@@ -220,7 +220,7 @@ def _values(equations: Equations, x: np.ndarray) -> np.ndarray:
     return np.asarray(value_of(equations(x)), dtype=float)
 
 
-def _slopes(equations: Equations, x: np.ndarray, what: str, sparse: bool) -> _Slopes:
+def _slopes(equations: Equations, x: np.ndarray, what: str, sparse: bool) -> Factors:
     """The Jacobian at a point, which may be `sparse`. Raises NotDifferentiable where it is singular."""
     matrix = _sparse_slopes(equations, x) if sparse else None
     if matrix is None:
@@ -231,7 +231,7 @@ def _slopes(equations: Equations, x: np.ndarray, what: str, sparse: bool) -> _Sl
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of exact zeros among the pivots
-                slopes = _Slopes(matrix)
+                slopes = Factors(matrix)
                 regular = slopes.reciprocal_condition() > SINGULAR
         except RuntimeError:  # SuperLU's word for a pivot of 0
             regular = False
@@ -258,4 +258,4 @@ def _sparse_slopes(equations: Equations, x: np.ndarray) -> Any:
     return to_scipy(matrix)
 
 
-__all__ = ["Equations", "demand_no_trace", "solution"]
+__all__ = ["Equations", "Factors", "demand_no_trace", "solution"]

@@ -95,6 +95,8 @@ class Steps:
     """The state at each of them."""
     table: Tableau
     """The Runge-Kutta method whose derivatives they have."""
+    mass: Any = None
+    """Of M dy/dt = f(t, y) the matrix, a `Mass`; None for 1. Slopes are dy/dt in any case."""
 
     def __init__(self, solver: Any) -> None:
         first, start = solver.beginning
@@ -281,6 +283,8 @@ class RungeKuttaSteps(Steps):
         def equations(z: Any) -> Any:
             rises = np.reshape(z, (s, n))
             slopes = [f(t + float(table.c[i]) * h, y + rises[i]) for i in range(s)]
+            if self.mass is not None:
+                z = np.reshape(np.transpose(self.mass.times(np.transpose(rises))), (-1,))
             return z - np.reshape(h * np.matmul(table.a, np.stack(slopes)), (-1,))
 
         start = (h * table.a @ self.slopes[k]).reshape(-1)
@@ -303,7 +307,8 @@ class LinearRungeKutta:
         if steps.table.implicit:
             s = steps.stages
             coupled = np.einsum("k,ij,kiab->kiajb", steps.h, steps.table.a, self.jacobians)
-            self.systems = np.eye(s * n) - coupled.reshape(steps.count, s * n, s * n)
+            mass = np.eye(n) if steps.mass is None else steps.mass.dense
+            self.systems = np.kron(np.eye(s), mass) - coupled.reshape(steps.count, s * n, s * n)
         self.responses = self._slopes(self.jacobians)
         rise = np.einsum("i,kiab->kab", steps.table.b, self.responses)
         self.factors = np.eye(n) + steps.h[:, None, None] * rise
@@ -432,10 +437,15 @@ class CollocatedSteps(RungeKuttaSteps):
         self.y = found.at(self.t)
         inside = (self.t[:-1, None] + self.h[:, None] * self.table.c).reshape(-1)
         self.stages_at = inside, found.at(inside).T
+        self.mass = found.mass
+        if self.mass is not None:
+            rises = self.stages_at[1].T.reshape(self.count, self.stages, -1) - self.y[:-1, None]
+            self.slopes = np.linalg.inv(self.table.a) @ rises / self.h[:, None, None]
 
     def keep_slopes(self, slopes: np.ndarray) -> None:
-        """The slopes at the stages, as columns: whoever makes the steps knows the equations."""
-        self.slopes = slopes.T.reshape(self.count, self.stages, -1)
+        """The equations at the stages, as columns, which are the slopes without a mass matrix: whoever makes the steps knows them."""
+        if self.mass is None:
+            self.slopes = slopes.T.reshape(self.count, self.stages, -1)
 
     def weights(self, times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The state that is there at each time."""

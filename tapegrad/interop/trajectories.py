@@ -37,10 +37,12 @@ from ..tape import STRIDE
 from ..tensor import Tensor, value_of, wrap
 from ..transforms import _Run, jacobian
 from .implicit import solution
+from .mass import Mass, with_mass
 from .raveling import flatten
 from .stepping import (
     CollocatedSteps,
     InterpolatedSteps,
+    RungeKuttaSteps,
     Steps,
     is_known,
     moved,
@@ -75,6 +77,8 @@ def solve_ivp(
     events: Any = None,
     vectorized: bool = False,
     args: Sequence[Any] | None = None,
+    *,
+    mass_matrix: Any = None,
     **options: Any,
 ) -> OdeResult:
     """Solve dy/dt = fun(t, y, *args) from y0 over t_span; SciPy's `solve_ivp`, differentiable by all that `fun` uses, by y0 and by times.
@@ -89,6 +93,11 @@ def solve_ivp(
     no rougher than the solution, of every order and in both modes; by times (`t_span`, `t_eval`, those of events) up to order 8. Which
     steps are taken, and how many events there are, has no derivative. Where the solution jumps, ask for more digits, as its
     derivatives lose some.
+
+    `mass_matrix` M, for Radau and BDF: the equations are M dy/dt = fun(t, y), where M is constant, an array or a sparse matrix of n rows
+    (of a pytree: those of its vector), and derivatives go by M, too. M may be singular: where a row of it is zero, the row of `fun` is an
+    equation without derivatives, 0 = fun(t, y)[i]. These have to decide the unknowns without derivatives (index 1), and hold at y0;
+    of y0 only M y0 counts after t0. M as a tracked tensor is to have the rank that it has nearby.
 
     Inside `tg.compile` the steps of RK23, RK45, DOP853 and Tsit5 are one loop of the program; `t_eval` or `dense_output=True` is needed
     there (each call of `sol` is a loop of its own), `nfev` is None, and a solution that ends too early raises RuntimeError.
@@ -114,12 +123,15 @@ def solve_ivp(
         )
     asked = None if t_eval is None else gathered(t_eval)
     equations = _Equations(fun, args, state, vectorized)
+    if mass_matrix is not None:
+        equations.mass = _mass(mass_matrix, state, method)
     if tracing.get() is not None:
         return _traced(equations, method, times, asked, dense_output, events, options)
     ends = [float(value_of(t)) for t in times]
-    chosen = _method(method)
+    chosen = _method(method) if mass_matrix is None else with_mass(_method(method))
     judges = [] if events is None else list(events) if isinstance(events, Sequence) else [events]
     given = [state.vector, *times, *([] if asked is None else [asked]), *_leaves(args)]
+    moving = holds_tracked(given) or (mass_matrix is not None and equations.mass.tracked)
     following = is_grad_enabled() or LEVEL.get() is not None
     log: list[Any] = []
     seen = _Seen()
@@ -127,6 +139,9 @@ def solve_ivp(
     def solved(arguments: Any) -> OdeResult:
         log.clear()
         equations.quick = equations.plain(arguments, seen)
+        settings = _with_jacobian(chosen, equations, options, arguments)
+        if mass_matrix is not None:
+            settings = _with_start(equations, settings, ends)
         return integrate.solve_ivp(
             equations.quick,
             ends,
@@ -135,12 +150,12 @@ def solve_ivp(
             t_eval=None if asked is None else np.asarray(value_of(asked), dtype=float),
             dense_output=dense_output,
             events=[_plain_event(e, state, arguments, seen) for e in judges] or None,
-            **_with_jacobian(chosen, equations, options, arguments),
+            **settings,
         )
 
     # Recorded, so that a function which loses what is tracked says so; of the entries nobody keeps anything.
     result = _first_of(solved, raw(args), args)
-    if not following or not (holds_tracked(given) or seen.tracked):
+    if not following or not (moving or seen.tracked):
         return _arranged(result, equations)
     path = _path(equations, state, times, ends, log, chosen)
     if path is None:
@@ -352,6 +367,8 @@ class _Equations:
                 ) from None
         self.fun, self.args, self.state, self.vectorized = fun, args or (), state, vectorized
         self.held = closed_over([fun])
+        self.mass: Any = None
+        """Of M dy/dt = fun(t, y) the matrix, a `Mass`."""
         self.quick: Callable[[float, np.ndarray], Any] = self
         """The slope as an array or a list of numbers, with arguments that are plain if the function takes those."""
 
@@ -363,6 +380,15 @@ class _Equations:
     def __call__(self, t: Any, vector: Any) -> Any:
         """The slope, tracked as what the function uses."""
         return self.state.joined(self.called(t, vector, self.args))
+
+    @property
+    def slope(self) -> Callable[[Any, Any], Any]:
+        """dy/dt, which is what the function returns where there is no mass matrix."""
+        return self if self.mass is None else self.mass.slope(self)  # type: ignore[no-any-return]
+
+    def less_mass(self, found: Any, rates: Any) -> Any:
+        """What the function returned, less what a tracked mass matrix takes of it where the slopes are `rates`."""
+        return found if self.mass is None else self.mass.less(found, rates)
 
     def plain(self, args: Any, seen: _Seen) -> Callable[[float, np.ndarray], np.ndarray]:
         """The slope as an array; `seen` says afterwards whether any was tracked."""
@@ -401,6 +427,43 @@ class _Equations:
         return np.stack(columns, 1) if columns else np.zeros(np.shape(places))
 
 
+def _mass(matrix: Any, state: _State, method: Any) -> Mass:
+    """A mass matrix for a method that can use it."""
+    from scipy.integrate import BDF, Radau
+
+    chosen = _method(method)
+    if not (isinstance(chosen, type) and issubclass(chosen, BDF | Radau)):
+        raise ValueError(
+            f"solve_ivp was given mass_matrix for method {method!r}, but Radau and BDF alone take one: their steps solve systems anyway. "
+            "Use one of these, or multiply the equations by the inverse of the matrix in fun."
+        )
+    if state.dtype.kind == "c":
+        raise TypeError(
+            "solve_ivp was given mass_matrix for a complex state, but these equations are real. Solve for real and imaginary parts."
+        )
+    return Mass(matrix, state.size)
+
+
+def _with_start(
+    equations: _Equations, options: dict[str, Any], ends: Sequence[float]
+) -> dict[str, Any]:
+    """SciPy's options, with the slope at the beginning and the first step for equations with a mass matrix."""
+    from scipy.integrate._ivp.common import select_initial_step
+
+    given, state, mass = options.get("jac"), equations.state, equations.mass
+    jac = given if callable(given) else _tangent(equations, equations.args) if given is None else lambda *_: given  # fmt: skip
+    rtol, atol = options.get("rtol", 1e-3), options.get("atol", 1e-6)
+    slope, near = mass.start(equations.quick, jac, ends, state.value, rtol, atol)
+    options = {**options, "mass": mass, "slope": slope}
+    if options.get("first_step") is None and ends[1] != ends[0]:
+        most = options.get("max_step", np.inf)
+        way = np.sign(ends[1] - ends[0])
+        options["first_step"] = select_initial_step(
+            near, ends[0], state.value, ends[1], most, slope, way, 1, rtol, atol
+        )
+    return options
+
+
 def _plain_event(event: Any, state: _State, args: Any, seen: _Seen) -> Callable[..., float]:
     demand_callable(event, "events")
 
@@ -434,15 +497,20 @@ def _with_jacobian(
         return {**options, "jac": given}
     if jac is not None or options.get("jac_sparsity") is not None or state.value.dtype.kind == "c":
         return options
+    return {**options, "jac": _tangent(equations, args)}
+
+
+def _tangent(equations: _Equations, args: Any) -> Callable[[float, np.ndarray], np.ndarray]:
+    """The Jacobian of the equations, from the tape."""
     slopes = jacobian(
-        lambda y, t: state.joined(equations.called(t, y, tuple(args or ()))), argnums=0
+        lambda y, t: equations.state.joined(equations.called(t, y, tuple(args or ()))), argnums=0
     )
 
     def found(t: float, y: np.ndarray) -> np.ndarray:
         with no_grad():
             return np.asarray(raw(slopes(y, t)))
 
-    return {**options, "jac": found}
+    return found
 
 
 # ------------------------------------------------------------------------------------------------------- the path taken
@@ -460,6 +528,7 @@ def _path(
     if not is_known(method) or not log:
         return None
     steps = steps_of(log[0])
+    steps.mass = equations.mass
     if isinstance(steps, InterpolatedSteps):
         if steps.y.dtype.kind == "c":
             raise NotDifferentiable(
@@ -471,7 +540,7 @@ def _path(
     if holds_tracked(
         times[0]
     ):  # a beginning at another time goes through another place at this one
-        start = moved(equations, start, ends[0], ends[0] - times[0])
+        start = moved(equations.slope, start, ends[0], ends[0] - times[0])
     return _Path(equations, steps, start)
 
 
@@ -652,17 +721,28 @@ def _stages(equations: _Equations, steps: Any) -> _Stages:
         slopes = _slopes(equations, steps)
     if isinstance(steps, CollocatedSteps):
         steps.keep_slopes(slopes)
+    rates = (
+        steps.slopes.reshape(len(times), len(places)).T
+        if isinstance(steps, RungeKuttaSteps)
+        else None
+    )
     with enable_grad(), np.errstate(all="ignore"):
         try:
-            run = _Run(lambda y: equations.together(times, y), (places,), {}, (0,), "solve_ivp")
+            run = _Run(
+                lambda y: equations.less_mass(equations.together(times, y), rates),
+                (places,), {}, (0,), "solve_ivp",
+            )  # fmt: skip
             made = _Stages(run, steps, times, places, slopes)
             if _agree(value_of(run.output), slopes, TOGETHER) and _derivatives_agree(
-                made, equations, times, places
+                made, equations, times, places, rates
             ):
                 return made
         except Exception:  # whatever a function of single states makes of many
             pass
-        run = _Run(lambda y: equations.one_by_one(times, y), (places,), {}, (0,), "solve_ivp")
+        run = _Run(
+            lambda y: equations.less_mass(equations.one_by_one(times, y), rates),
+            (places,), {}, (0,), "solve_ivp",
+        )  # fmt: skip
     if not _agree(value_of(run.output), slopes):
         raise _changed()
     return _Stages(run, steps, times, places, slopes)
@@ -687,7 +767,7 @@ def _agree(found: Any, expected: np.ndarray, parts: float = CHECKED) -> bool:
 
 
 def _derivatives_agree(
-    stages: _Stages, equations: _Equations, times: np.ndarray, places: np.ndarray
+    stages: _Stages, equations: _Equations, times: np.ndarray, places: np.ndarray, rates: Any
 ) -> bool:
     """Whether cotangents of the run at all stages, of two of them, are those of runs at the two, and reach no other."""
     n = len(places)
@@ -696,8 +776,11 @@ def _derivatives_agree(
     outside: dict[Any, Any] = {}
     for i in {stages.many // 3, stages.many - 1} if stages.many else ():
         seed[:, i] = weights
-        t = float(times[i])
-        nodes, alone = pulled(lambda y, t=t: equations(t, y), (places[:, i],), weights)
+
+        def value(y: Any, i: int = i) -> Any:
+            return equations.less_mass(equations(float(times[i]), y), rates[:, i])
+
+        nodes, alone = pulled(value, (places[:, i],), weights)
         own = alone.pop(nodes[0], None)
         expected[:, i] = 0.0 if own is None else own
         for node, g in alone.items():
@@ -745,7 +828,7 @@ class _Arranged:
         if not holds_tracked(t):
             return split(self._sol(value_of(t)), np.shape(t))
         plain = np.asarray(value_of(t), dtype=float)
-        rows = _moved_to(self._equations, self._sol(plain.reshape(-1)).T, gathered(t))
+        rows = _moved_to(self._equations.slope, self._sol(plain.reshape(-1)).T, gathered(t))
         return split(rows[0] if np.ndim(t) == 0 else np.transpose(rows), np.shape(t))
 
 
@@ -769,7 +852,7 @@ class _Interpolant:
 def _at(path: _Path, times: np.ndarray, tracked: Any) -> Any:
     """Rows at times that may be tracked."""
     rows = path.rows(times)
-    return _moved_to(path.equations, rows, tracked) if holds_tracked(tracked) else rows
+    return _moved_to(path.equations.slope, rows, tracked) if holds_tracked(tracked) else rows
 
 
 def _moved_to(equations: Any, rows: Any, tracked: Any) -> Any:
@@ -818,7 +901,7 @@ class _Result:
         tracked = self._tracked_times(when, found, t_events)
         if tracked is not None:
             rows = np.stack([
-                rows[i] if tracked[i] is None else moved(path.equations, rows[i], float(t), tracked[i] - float(t))
+                rows[i] if tracked[i] is None else moved(path.equations.slope, rows[i], float(t), tracked[i] - float(t))
                 for i, t in enumerate(when)
             ])  # fmt: skip
             result.t = np.stack(
@@ -845,19 +928,18 @@ class _Result:
         if not len(times):
             return times, np.zeros((0, self.path.equations.state.size))
         state, equations = self.path.equations.state, self.path.equations
+        slope = equations.slope
         found, places = [], []
         for i, t in enumerate(times):
             t, row = float(t), rows[i]
 
             def value(v: Any, t: float = t, row: Any = row) -> Any:
-                place = moved(equations, row, t, v[0] - t)
+                place = moved(slope, row, t, v[0] - t)
                 return np.reshape(gathered(judge(v[0], state.split(place), *self.args)), (1,))
 
             root = solution(value, np.array([t]), "solve_ivp", [equations.fun, judge])
             found.append(root[0])
-            places.append(
-                moved(equations, row, t, root[0] - t) if isinstance(root, Tensor) else row
-            )
+            places.append(moved(slope, row, t, root[0] - t) if isinstance(root, Tensor) else row)
         return np.stack([gathered(t) for t in found]), np.stack(places)
 
     def _tracked_times(
