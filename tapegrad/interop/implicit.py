@@ -31,6 +31,7 @@ from ..primitive import apply
 from ..storage import tracing
 from ..tensor import Tensor, value_of
 from ..transforms import _Run, jacobian
+from .slopes import MANY, detected
 
 Equations = Callable[[Any], Any]
 """A vector of n unknowns in, a vector of n values out, both 1-dimensional."""
@@ -40,12 +41,6 @@ POLISH = 8
 
 SINGULAR = 1e-14
 """Reciprocal condition number of the Jacobian, each row by its largest entry, below which it counts as singular."""
-
-MANY = 100
-"""Unknowns from which on a sparse Jacobian is tried."""
-
-SPARSE = 0.1
-"""The part of a Jacobian's places up to which it counts as sparse."""
 
 
 def solution(equations: Equations, x: np.ndarray, what: str, functions: Sequence[Any] = ()) -> Any:
@@ -222,7 +217,7 @@ def _values(equations: Equations, x: np.ndarray) -> np.ndarray:
 
 def _slopes(equations: Equations, x: np.ndarray, what: str, sparse: bool) -> Factors:
     """The Jacobian at a point, which may be `sparse`. Raises NotDifferentiable where it is singular."""
-    matrix = _sparse_slopes(equations, x) if sparse else None
+    matrix = detected(equations, x) if sparse else None
     if matrix is None:
         matrix = np.asarray(value_of(jacobian(equations)(x)), dtype=float)
     entries = matrix if isinstance(matrix, np.ndarray) else matrix.data
@@ -243,19 +238,6 @@ def _slopes(equations: Equations, x: np.ndarray, what: str, sparse: bool) -> Fac
             name="no-solution",
         )
     return slopes
-
-
-def _sparse_slopes(equations: Equations, x: np.ndarray) -> Any:
-    """The Jacobian as a sparse matrix; None where it is not sparse, or where nobody can tell."""
-    from ..sparse.arrays import to_scipy
-
-    try:
-        matrix = jacobian(equations, sparsity="detect", allow_unused=True)(x)
-    except NotDifferentiable:
-        return None
-    if matrix.nnz > SPARSE * x.size**2:
-        return None
-    return to_scipy(matrix)
 
 
 __all__ = ["Equations", "Factors", "demand_no_trace", "solution"]

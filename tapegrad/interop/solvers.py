@@ -19,11 +19,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import demand_callable
+from ..errors import NotDifferentiable, demand_callable
 from ..mode import no_grad
+from ..storage import tracing
 from ..transforms import as_a_whole, hessian, hvp, jacobian, value_and_grad
 from .promotion import Promotion, itself
 from .raveling import Space, flatten, joined, outputs, plain
+from .slopes import MANY, SPARSE
 from .solutions import as_fit, as_minimum, as_root
 
 if TYPE_CHECKING:
@@ -54,6 +56,10 @@ INSTEAD_OF_SETTINGS = {
 }
 """What `least_squares` calls the settings that `minimize` or `curve_fit` have; without what it knows itself."""
 
+FIT = 400
+"""Unknowns from which on fits use sparse Jacobians by themselves. Measured on smoothed data: with 200 unknowns it takes as long as
+the dense way, with 400 an eighth; but its steps are those of an iterative solver, so few unknowns stay dense."""
+
 LARGEST_COVARIANCE = 1000
 """Unknowns up to which a fit with a sparse Jacobian has a covariance, which is dense."""
 
@@ -74,7 +80,7 @@ def minimize(
     options: dict[str, Any] | None = None,
     progress: bool = False,
     compile: bool | str = "auto",
-    hess_sparsity: Any = None,
+    hess_sparsity: Any = "auto",
     **refused: Any,
 ) -> OptimizeResult:
     """Minimise `f(x, *args)`, a real number, over a pytree `x` of real arrays and numbers, from `x0`.
@@ -92,6 +98,7 @@ def minimize(
     that is compiled already, derivatives are compiled, too.
 
     `hess_sparsity` is for method "trust-constr": "detect", or a pattern, as in `tg.hessian`, gives it the Hessian as a sparse matrix.
+    "auto" does so from 100 unknowns on, where at most a tenth of its places is filled; None gives products with it.
 
     Returns an OptimizeResult with `x` and `jac` in the structure of `x0`. Raises
     ValueError or TypeError, in words, for a start where `f` is not finite, and for bounds that do not fit.
@@ -133,13 +140,16 @@ def minimize(
     found: dict[str, Any] = {}
     if chosen not in WITHOUT_GRADIENT:
         found["jac"] = True
-    if hess_sparsity is not None:
+    pattern = _asked(hess_sparsity)
+    if pattern is None and hess_sparsity is not None and chosen == "trust-constr":
+        pattern = _pattern(hessian, f, space, args)
+    if pattern is not None:
         if chosen != "trust-constr":
             raise ValueError(
                 f"hess_sparsity was given to method {method!r}, but SciPy takes a sparse Hessian in 'trust-constr' only: the other "
                 "methods of Newton's kind get products with it."
             )
-        found["hess"] = _sparse(hessian, f, space, args, hess_sparsity)
+        found["hess"] = _sparse(hessian, f, space, args, pattern)
     elif chosen in DENSE_NEWTON or (chosen in NEWTON and space.size <= SMALL):
         found["hess"] = _hessian(f, space, args, promotion)
     elif chosen in NEWTON:
@@ -176,7 +186,7 @@ def least_squares(
     absolute_sigma: bool = False,
     progress: bool = False,
     compile: bool | str = "auto",
-    jac_sparsity: Any = None,
+    jac_sparsity: Any = "auto",
     **settings: Any,
 ) -> OptimizeResult:
     """Minimise the sum of squares of the residuals `f(x, *args)` over a pytree `x` of real arrays and numbers, from `x0`.
@@ -189,7 +199,8 @@ def least_squares(
     elements `names` lists), `stderr` (its square roots, in the structure of `x0`) and `dof`. The covariance is s² (JᵀJ)⁻¹
     with s² = RSS / dof, or s² = 1 with `absolute_sigma`; parameters at a bound count as known; where J lacks rank it is inf.
     `compile` as in `minimize`. `jac_sparsity`, "detect" or a pattern as in `tg.jacobian`, gives SciPy the Jacobian as a sparse matrix
-    (methods "trf" and "dogbox"); then there is a covariance for up to 1000 unknowns, else it and `stderr` are None.
+    (methods "trf" and "dogbox"); then there is a covariance for up to 1000 unknowns, else it and `stderr` are None. "auto" does so between
+    400 and 1000 unknowns, where at most a tenth of the places is filled and `settings` name no `tr_solver`; None never does.
 
     >>> import numpy as np, tapegrad as tg
     >>> t = np.arange(5.0)
@@ -221,14 +232,25 @@ def least_squares(
         raise ValueError(
             f"method 'lm' needs as many residuals as unknowns, but {name} returned {first.size} for {space.size}: use 'trf'."
         )
-    if jac_sparsity is not None and method == "lm":
+    pattern = _asked(jac_sparsity)
+    if (
+        pattern is None
+        and jac_sparsity is not None
+        and method != "lm"
+        and FIT <= space.size <= LARGEST_COVARIANCE
+        and not {"tr_solver", "tr_options"} & settings.keys()
+    ):
+        pattern = _pattern(jacobian, f, space, args)
+        if pattern is not None:
+            settings["tr_options"] = {"atol": 1e-12, "btol": 1e-12}
+    if pattern is not None and method == "lm":
         raise ValueError(
             "jac_sparsity was given to method 'lm', whose Jacobians are dense: use 'trf' or 'dogbox'."
         )
     slopes = (
         _jacobian(f, space, args, promotion)
-        if jac_sparsity is None
-        else _sparse(jacobian, f, space, args, jac_sparsity)
+        if pattern is None
+        else _sparse(jacobian, f, space, args, pattern)
     )
     report = _Progress("cost", progress)
     callback = settings.get("callback")
@@ -269,7 +291,7 @@ def root(
     options: dict[str, Any] | None = None,
     progress: bool = False,
     compile: bool | str = "auto",
-    jac_sparsity: Any = None,
+    jac_sparsity: Any = "auto",
     **refused: Any,
 ) -> OptimizeResult:
     """Solve `f(x, *args) = 0` for a pytree `x` of real arrays and numbers, from `x0`; as many equations as unknowns.
@@ -277,7 +299,8 @@ def root(
     `method` is one of `scipy.optimize.root`; "hybr" and "lm" get the Jacobian from the tape. Returns an OptimizeResult with
     `x` in the structure of `x0`; `success` says whether a root was found. Raises ValueError where the counts differ. `compile` as in
     `minimize`. `jac_sparsity`, "detect" or a pattern as in `tg.jacobian`, is for many unknowns: SciPy's "krylov" (then the default) is
-    preconditioned by the sparse LU factors of the Jacobian at each step, so that its steps are Newton's.
+    preconditioned by the sparse LU factors of the Jacobian at each step, so that its steps are Newton's. "auto" does so from 100 unknowns
+    on where at most a tenth of the places is filled and neither `tol` nor `options` are given, and goes back to "hybr" where that fails.
 
     >>> import numpy as np, tapegrad as tg
     >>> round(tg.root(lambda x: np.cos(x) - x, 1.0).x, 6)
@@ -307,18 +330,34 @@ def root(
             "least_squares does not."
         )
     _demand_finite(first, name, "x0")
-    if jac_sparsity is not None:
+    pattern, automatic = _asked(jac_sparsity), False
+    if (
+        pattern is None
+        and jac_sparsity is not None
+        and method == "hybr"
+        and tol is None
+        and not options
+    ):
+        pattern = _pattern(jacobian, f, space, args)
+        automatic = pattern is not None
+    if pattern is not None:
         if method not in ("hybr", "krylov"):
             raise ValueError(
                 f"jac_sparsity was given to method {method!r}, but sparse Jacobians serve 'krylov' only: leave method out."
             )
         method = "krylov"
-        step = _newton_step(_sparse(jacobian, f, space, args, jac_sparsity), space.x)
-        options = dict(options or {})
+        step = _newton_step(_sparse(jacobian, f, space, args, pattern), space.x)
+        options = dict(options or ({"xtol": 1.5e-8, "maxiter": 50} if automatic else {}))
         options["jac_options"] = {"inner_M": step, **options.get("jac_options", {})}
-    jac = _jacobian(f, space, args, promotion) if method in ("hybr", "lm") else None
-    with no_grad():
-        result = optimize.root(equations, space.x, jac=jac, method=method, tol=tol, options=options)
+
+    def solved(method: str, options: Any) -> OptimizeResult:
+        jac = _jacobian(f, space, args, promotion) if method in ("hybr", "lm") else None
+        with no_grad():
+            return optimize.root(equations, space.x, jac=jac, method=method, tol=tol, options=options)  # fmt: skip
+
+    result = solved(method, options)
+    if automatic and not result.success:
+        result = solved("hybr", None)
     report.done()
     result.x = space.tree(np.atleast_1d(result.x))
     return as_root(result, f, space, args)
@@ -344,6 +383,25 @@ def _jacobian(
         return np.concatenate(blocks)
 
     return matrix
+
+
+def _asked(sparsity: Any) -> Any:
+    """A sparsity that was asked for; None where a solver decides."""
+    return None if isinstance(sparsity, str) and sparsity == "auto" else sparsity
+
+
+def _pattern(
+    transform: Callable[..., Any], f: Callable[..., Any], space: Space, args: Sequence[Any]
+) -> Any:
+    """The word "detect" where the Jacobian or Hessian of so many unknowns is sparse enough, else None."""
+    if space.size < MANY or tracing.get() is not None:
+        return None
+    try:
+        with no_grad():
+            matrix = _sparse(transform, f, space, args, "detect")(space.x)
+    except (NotDifferentiable, TypeError):
+        return None
+    return "detect" if 0 < matrix.nnz <= SPARSE * matrix.shape[0] * matrix.shape[1] else None
 
 
 def _sparse(

@@ -375,6 +375,85 @@ class LinearRungeKutta:
         return now, slopes.reshape(-1, n)
 
 
+class SparseRadau:
+    """Steps of Radau's method and sparse Jacobians at their stages: each step's system is factorised when something passes it.
+
+    `pattern` is where these Jacobians are not zero, by rows; `entries` are on it (entries, stages as columns).
+    """
+
+    def __init__(self, steps: RungeKuttaSteps, pattern: Any, entries: np.ndarray) -> None:
+        from scipy.sparse import coo_array, csr_array, eye_array
+
+        self.steps, self.pattern = steps, pattern
+        self.entries = entries.T.reshape(steps.count, steps.stages, -1)
+        n, s = pattern.shape[0], steps.stages
+        rows = np.repeat(np.arange(n), np.diff(pattern.indptr))
+        mass = coo_array(eye_array(n) if steps.mass is None else csr_array(steps.mass.plain))
+        # Slopes of an unknown at all stages lie side by side: the factors stay sparser.
+        i, j = (x.reshape(-1, 1) for x in np.indices((s, s)))
+        within = np.arange(s)[:, None]
+        self.places = [
+            np.concatenate([(mass.coords[a] * s + within).ravel(), (x * s + stage).ravel()])
+            for a, x, stage in ((0, rows, i), (1, pattern.indices, j))
+        ]
+        self.fixed = np.tile(mass.data, s)
+
+    def _jacobian(self, k: int, i: int) -> Any:
+        from scipy.sparse import csr_array
+
+        return csr_array((self.entries[k, i], self.pattern.indices, self.pattern.indptr), self.pattern.shape)  # fmt: skip
+
+    def _solve(self, k: int, b: np.ndarray, transposed: bool) -> np.ndarray:
+        """The system of a step solved for (stages, n, directions)."""
+        from scipy.sparse import csc_array
+        from scipy.sparse.linalg import splu
+
+        steps, s = self.steps, self.steps.stages
+        coupled = steps.h[k] * steps.table.a[:, :, None] * self.entries[k][:, None]
+        data = np.concatenate([self.fixed, -coupled.ravel()])
+        size = s * b.shape[1]
+        system = csc_array((data, tuple(self.places)), shape=(size, size))
+        flat = np.transpose(b, (1, 0, 2)).reshape(size, -1)
+        found = splu(system, permc_spec="MMD_AT_PLUS_A").solve(flat, "T" if transposed else "N")
+        return np.transpose(found.reshape(b.shape[1], s, -1), (1, 0, 2))
+
+    def push(
+        self, start: np.ndarray, forcing: np.ndarray, where: np.ndarray, weights: np.ndarray
+    ) -> np.ndarray:
+        """As `LinearRungeKutta.push`."""
+        steps = self.steps
+        forced = forcing.reshape(steps.count, steps.stages, *forcing.shape[1:])
+        rows = np.empty((len(where), *start.shape))
+        now = start
+        for k in range(steps.count + 1):
+            mine = np.flatnonzero(where == k)
+            rows[mine] = now
+            if k == steps.count or not np.any(where >= k):
+                continue
+            by_state = np.stack([self._jacobian(k, i) @ now for i in range(steps.stages)])
+            slopes = self._solve(k, by_state + forced[k], False)
+            rows[mine] += steps.h[k] * np.einsum("ri,inw->rnw", weights[mine], slopes)
+            now = now + steps.h[k] * np.einsum("i,inw->nw", steps.table.b, slopes)
+        return rows
+
+    def pull(
+        self, g: np.ndarray, where: np.ndarray, weights: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """As `LinearRungeKutta.pull`."""
+        steps = self.steps
+        n = g.shape[1]
+        slopes = np.zeros((steps.count, steps.stages, n))
+        now = g[where == steps.count].sum(axis=0)
+        for k in range(min(steps.count, int(where.max(initial=-1)) + 1) - 1, -1, -1):
+            mine = where == k
+            given = np.multiply.outer(steps.table.b, now) + weights[mine].T @ g[mine]
+            slopes[k] = self._solve(k, steps.h[k] * given[:, :, None], True)[:, :, 0]
+            now = now + g[mine].sum(axis=0)
+            for i in range(steps.stages):
+                now = now + self._jacobian(k, i).T @ slopes[k, i]
+        return now, slopes.reshape(-1, n)
+
+
 def moved(equations: Any, y: Any, t: float, length: Any) -> Any:
     """The state a step of `length` further, which is zero but has a derivative: one step of an explicit method of order 8."""
     from scipy.integrate import DOP853
@@ -504,4 +583,14 @@ def tsit5() -> type:
     return Tsit5
 
 
-__all__ = ["Equations", "Steps", "is_known", "moved", "recorder", "steps_of", "tableau", "tsit5"]
+__all__ = [
+    "Equations",
+    "SparseRadau",
+    "Steps",
+    "is_known",
+    "moved",
+    "recorder",
+    "steps_of",
+    "tableau",
+    "tsit5",
+]

@@ -32,17 +32,20 @@ from ..ops.composing import holds_tensor, holds_tracked, raw
 from ..ops.joining import gathered
 from ..packing import op_of_calls
 from ..primitive import apply
+from ..sparse import colouring
 from ..storage import tracing
 from ..tape import STRIDE
 from ..tensor import Tensor, value_of, wrap
-from ..transforms import _Run, jacobian
+from ..transforms import _Run
 from .implicit import solution
 from .mass import Mass, with_mass
 from .raveling import flatten
+from .slopes import Slopes, with_real_systems
 from .stepping import (
     CollocatedSteps,
     InterpolatedSteps,
     RungeKuttaSteps,
+    SparseRadau,
     Steps,
     is_known,
     moved,
@@ -85,7 +88,8 @@ def solve_ivp(
 
     `y0` has SciPy's form, an array of n numbers, or is a number, an array of any shape or a pytree of them; then `fun` gets and returns
     the like, and `y` in the result has an axis more for the times, the last. `method` is "RK23", "RK45", "DOP853", "Tsit5", for stiff
-    equations "Radau" or "BDF" (which get the Jacobian from the tape, unless `jac` gives it), for both "LSODA", or a class of SciPy's
+    equations "Radau" or "BDF" (which get the Jacobian from the tape, unless `jac` gives it, as a sparse matrix from 100 unknowns on if at
+    most a tenth of its places is filled, or with `jac_sparsity="detect"`), for both "LSODA", or a class of SciPy's
     kind. Other arguments and the result are SciPy's (`rtol`, `atol`, `max_step`, `first_step`, ...).
 
     `y`, `t`, `sol`, `t_events` and `y_events` of the result are tracked where they depend on something tracked. Derivatives are those
@@ -128,7 +132,11 @@ def solve_ivp(
     if tracing.get() is not None:
         return _traced(equations, method, times, asked, dense_output, events, options)
     ends = [float(value_of(t)) for t in times]
-    chosen = _method(method) if mass_matrix is None else with_mass(_method(method))
+    chosen = _method(method)
+    if chosen is integrate.Radau:
+        chosen = with_real_systems(chosen)
+    if mass_matrix is not None:
+        chosen = with_mass(chosen)
     judges = [] if events is None else list(events) if isinstance(events, Sequence) else [events]
     given = [state.vector, *times, *([] if asked is None else [asked]), *_leaves(args)]
     moving = holds_tracked(given) or (mass_matrix is not None and equations.mass.tracked)
@@ -369,6 +377,8 @@ class _Equations:
         self.held = closed_over([fun])
         self.mass: Any = None
         """Of M dy/dt = fun(t, y) the matrix, a `Mass`."""
+        self.slopes: Any = None
+        """The Jacobians that the solver was given, a `Slopes`, if they are ours."""
         self.quick: Callable[[float, np.ndarray], Any] = self
         """The slope as an array or a list of numbers, with arguments that are plain if the function takes those."""
 
@@ -380,6 +390,11 @@ class _Equations:
     def __call__(self, t: Any, vector: Any) -> Any:
         """The slope, tracked as what the function uses."""
         return self.state.joined(self.called(t, vector, self.args))
+
+    @property
+    def pattern(self) -> Any:
+        """Where the Jacobian is not zero, if it is sparse; else None."""
+        return None if self.slopes is None else self.slopes.pattern
 
     @property
     def slope(self) -> Callable[[Any, Any], Any]:
@@ -495,20 +510,26 @@ def _with_jacobian(
                 return raw(jac(t, state.split(y), *(args or ())))
 
         return {**options, "jac": given}
-    if jac is not None or options.get("jac_sparsity") is not None or state.value.dtype.kind == "c":
+    sparsity = options.get("jac_sparsity")
+    if jac is not None or state.value.dtype.kind == "c":
         return options
-    return {**options, "jac": _tangent(equations, args)}
+    if sparsity is not None and not isinstance(sparsity, str):  # SciPy's, for its differences
+        return options
+    options = {name: value for name, value in options.items() if name != "jac_sparsity"}
+    return {**options, "jac": _tangent(equations, args, sparsity or "auto")}
 
 
-def _tangent(equations: _Equations, args: Any) -> Callable[[float, np.ndarray], np.ndarray]:
-    """The Jacobian of the equations, from the tape."""
-    slopes = jacobian(
-        lambda y, t: equations.state.joined(equations.called(t, y, tuple(args or ()))), argnums=0
-    )
+def _tangent(
+    equations: _Equations, args: Any, sparsity: str = "auto"
+) -> Callable[[float, np.ndarray], Any]:
+    """The Jacobian of the equations, from the tape; `equations.slopes` knows its pattern."""
+    equations.slopes = slopes = Slopes(
+        lambda y, t: equations.state.joined(equations.called(t, y, tuple(args or ()))), sparsity=sparsity
+    )  # fmt: skip
 
-    def found(t: float, y: np.ndarray) -> np.ndarray:
+    def found(t: float, y: np.ndarray) -> Any:
         with no_grad():
-            return np.asarray(raw(slopes(y, t)))
+            return slopes(y, t)
 
     return found
 
@@ -549,7 +570,10 @@ class _Path:
 
     def __init__(self, equations: _Equations, steps: Steps, start: Any) -> None:
         self.equations, self.steps, self.start = equations, steps, start
-        entries = steps.count * len(steps.table.b) * steps.y.shape[1] ** 2
+        places = steps.y.shape[1] ** 2
+        if equations.pattern is not None and steps.table.implicit:
+            places = equations.pattern.nnz
+        entries = steps.count * len(steps.table.b) * places
         self.recorded = LEVEL.get() is not None or entries > LARGE or steps.y.dtype.kind != "f"
         """Whether the steps are taken again as operations of the tape, one by one."""
         self._stages: _Stages | None = None
@@ -665,8 +689,8 @@ class _Stages:
     """One run of the equations at all stages of all steps, and what is linear there."""
 
     def __init__(
-        self, run: _Run, steps: Any, times: np.ndarray, places: np.ndarray, slopes: np.ndarray
-    ) -> None:
+        self, run: _Run, steps: Any, times: np.ndarray, places: np.ndarray, slopes: np.ndarray, equations: _Equations
+    ) -> None:  # fmt: skip
         self.run, self.steps = run, steps
         self.times, self.places, self.slopes, self.many = times, places, slopes, len(times)
         self.outside = outside_of(run.own.tape.code, run.nodes)
@@ -674,6 +698,8 @@ class _Stages:
         output = run.output
         self.node = output._node if isinstance(output, Tensor) else None
         self._linear: Any = None
+        self.pattern = equations.pattern if steps.table.implicit else None
+        """Where the Jacobians are not zero, if they are sparse and the method is implicit."""
 
     def pull(self, g: np.ndarray) -> tuple[np.ndarray, dict[Any, Any]]:
         """Cotangents of the places and of the nodes outside, from those of the slopes (n, stages)."""
@@ -700,9 +726,34 @@ class _Stages:
         found = tangents.get(self.node)
         return np.zeros(shape) if found is None else np.asarray(found)
 
+    def _sparse(self) -> tuple[Any, np.ndarray]:
+        """The Jacobians at all stages on their pattern: that, by rows, and the entries (of the pattern, stages)."""
+        pattern = self.pattern.tocsr()
+        rows = np.repeat(np.arange(pattern.shape[0]), np.diff(pattern.indptr))
+        colours = colouring.columns(pattern.T.tocsr())
+        entries = np.empty((pattern.nnz, self.many))
+        for colour in range(int(colours.max(initial=-1)) + 1):
+            seed = np.zeros((pattern.shape[0], self.many))
+            seed[colours == colour] = 1.0
+            mine = colours[rows] == colour
+            entries[mine] = self.pull(seed)[0][pattern.indices[mine]]
+        probe = np.random.default_rng(0).uniform(0.5, 1.5, (pattern.shape[0], self.many))
+        found, expected, size = np.zeros_like(probe), self.pull(probe)[0], np.zeros_like(probe)
+        np.add.at(found, pattern.indices, entries * probe[rows])
+        np.add.at(size, pattern.indices, np.abs(entries) * probe[rows])
+        if np.any(np.abs(found - expected) > 1e-8 * (size + np.abs(expected))):
+            raise NotDifferentiable(
+                "solve_ivp was asked for the derivative of a solution whose Jacobian has other entries at some times than at the first: "
+                "where fun branches. Give jac, or write the branches with np.where.",
+                name="wrong-pattern",
+            )
+        return pattern, entries
+
     @property
     def linear(self) -> Any:
         """The linearised steps, made when they are first needed."""
+        if self._linear is None and self.pattern is not None:
+            self._linear = SparseRadau(self.steps, *self._sparse())
         if self._linear is None:
             n = self.steps.y.shape[1]
             jacobians = np.empty((self.many, n, n))
@@ -732,7 +783,7 @@ def _stages(equations: _Equations, steps: Any) -> _Stages:
                 lambda y: equations.less_mass(equations.together(times, y), rates),
                 (places,), {}, (0,), "solve_ivp",
             )  # fmt: skip
-            made = _Stages(run, steps, times, places, slopes)
+            made = _Stages(run, steps, times, places, slopes, equations)
             if _agree(value_of(run.output), slopes, TOGETHER) and _derivatives_agree(
                 made, equations, times, places, rates
             ):
@@ -745,7 +796,7 @@ def _stages(equations: _Equations, steps: Any) -> _Stages:
         )  # fmt: skip
     if not _agree(value_of(run.output), slopes):
         raise _changed()
-    return _Stages(run, steps, times, places, slopes)
+    return _Stages(run, steps, times, places, slopes, equations)
 
 
 def _slopes(equations: _Equations, steps: Any) -> np.ndarray:
