@@ -879,3 +879,65 @@ def test_a_view_that_the_last_iteration_leaves_lies_outside():
     m = np.arange(6.0).reshape(3, 2)
     with pytest.raises(NotDifferentiable, match="row has no value here"):
         tg.grad(one(f))(m)
+
+
+def test_lengths_have_names_of_their_own():
+    """No parameter and no loop is called as a length is, whatever the user calls it."""
+
+    def parameter(x, n1):
+        return np.sum(x * x) * n1
+
+    def loops(x, n0):
+        y = np.zeros(n0)
+        for n0 in range(3):
+            for n1 in range(x.size):
+                y[n0 + 1] += x[n1] * x[n1] * n0
+        return np.sum(y)
+
+    x = np.arange(1.0, 6.0)
+    gradient = tg.value_and_grad(one(parameter))
+    for n in (3, 5, 7):
+        value, by_x = gradient(x, n)
+        assert value == 55.0 * n
+        assert np.array_equal(by_x, 2 * x * n)
+    value, by_x = tg.value_and_grad(one(loops, "auto"))(x, 4)
+    assert value == 165.0
+    assert np.array_equal(by_x, 6 * x)
+
+
+def every_other(x, c, start):
+    """Steps of two and three, upwards and downwards, of lengths and of an argument."""
+    y = x * c
+    for i in range(start, x.size - 1, 2):
+        y[i] = y[i - 1] * x[i] + y[i + 1]
+    for i in range(x.size - 1, 0, -3):
+        y[i] *= y[i - 1] * c
+    for _ in range(0, start, 2):
+        y *= 1.5
+    return np.sum(y * y)
+
+
+def through_time(x, c, steps):
+    """The number of steps is the length of an array."""
+    u, w = np.full(4, c), np.full(4, 0.5) * c
+    for t in range(x.shape[0]):
+        for i in range(1, 4):
+            w[i] = u[i] + c * (u[i - 1] - u[i]) * x[t]
+        u, w = w, u
+    return np.sum(u * w) * steps
+
+
+@pytest.mark.parametrize("f", [every_other, through_time])
+def test_loops_that_take_a_length_apart(f):
+    c = 0.7
+    gradient = tg.value_and_grad(one(f), (0, 1))
+    for n, k in ((2, 1), (3, 1), (4, 2), (5, 1), (6, 3), (7, 2), (8, 4), (1, 1)):
+        x = np.linspace(0.5, 1.0, n)
+        value, (by_x, by_c) = gradient(x, c, k)
+        complex_full = mock.patch.object(np, "full", lambda n, c: np.zeros(n) + c)
+        with complex_full:
+            assert np.isclose(value, f(x, c, k), rtol=1e-13)
+            moved = [f(x + 1e-30j * e, c + 0j, k).imag / 1e-30 for e in np.eye(n)]
+            along = f(x + 0j, c + 1e-30j, k).imag / 1e-30
+        assert np.allclose(by_x, moved, rtol=1e-12, atol=1e-13)
+        assert np.isclose(by_c, along, rtol=1e-12, atol=1e-13)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -57,13 +57,17 @@ class ByForm:
         self.wanted = [leaf for i in positions for leaf in settling.leaves(parts[i])]
         kinds = [self.typed.types[n] for n in names]
         generic = iter(range(1 << 30))
+        self.stem = "n"
+        """Lengths are called n0, n1, and so on; no parameter may be."""
+        while any(n.removeprefix(self.stem).isdigit() for n in names):
+            self.stem += "_"
         self.shapes = [
-            tuple(affine(f"n{next(generic)}") for _ in range(k.ndim))
+            tuple(affine(f"{self.stem}{next(generic)}") for _ in range(k.ndim))
             if inference.is_array(k)
             else None
             for k in kinds
         ]
-        self.generic = self._read(self.shapes, [0] * len(names))
+        self.generic = self._read(self.shapes, {})
         if any(w not in self.generic.given for w in self.wanted):
             raise Outside("A parameter with a gradient is no array or number of floats.")
         results = self.typed.program.results
@@ -98,14 +102,14 @@ class ByForm:
         )
         """Positions of parameters that no result is made from."""
 
-    def _read(self, shapes: Sequence[Any], residues: Sequence[int]) -> forming.Formed:
+    def _read(self, shapes: Sequence[Any], residues: Mapping[str, int]) -> forming.Formed:
         program = self.typed.program
         parameters = [
-            forming.Parameter(n, self.typed.types[n], shape, rest)
-            for n, shape, rest in zip(program.params, shapes, residues, strict=True)
+            forming.Parameter(n, self.typed.types[n], shape)
+            for n, shape in zip(program.params, shapes, strict=True)
         ]
         try:
-            return forming.formed(self.typed, parameters)
+            return forming.formed(self.typed, parameters, residues)
         except Formless as why:
             raise Outside(str(why)) from why
 
@@ -123,7 +127,7 @@ class ByForm:
     def _without_value(self) -> None:
         """Leave the results out, if that saves more than their stores: the value of a sum whose derivative does not read it."""
         self.valued = False
-        lean = self._differentiated(self._read(self.shapes, [0] * len(self.shapes)))
+        lean = self._differentiated(self._read(self.shapes, {}))
         counts = (sum(s.write for s in sites(p.body)) for p in (self.mathematics, lean))
         if next(counts) - next(counts) > self.results:
             self.mathematics = lean
@@ -177,19 +181,19 @@ class ByForm:
             if isinstance(b, np.ndarray) and k != names.index(w)
         )
 
-    def _residues(self, flat: Sequence[Any]) -> tuple[int, ...]:
-        """What remains of each size that the program divides."""
+    def _remain(self, flat: Sequence[Any]) -> tuple[tuple[str, int, int], ...]:
+        """Of each size of the generic program that is taken apart: its name, its period, and what remains of it in this call."""
         periods = self.generic.periods
         if not periods:
-            return (0,) * len(flat)
-        names = self.typed.program.params
-        return tuple(
-            a % periods[n] if n in periods else 0 for n, a in zip(names, flat, strict=True)
-        )
+            return ()
+        sizes = dict(zip(self.typed.program.params, flat, strict=True))
+        for a, shape in zip(flat, self.shapes, strict=True):
+            sizes |= zip(map(str, shape or ()), np.shape(a), strict=False)
+        return tuple((n, period, sizes[n] % period) for n, period in periods.items())
 
     def _program(self, flat: Sequence[Any]) -> _Program | None:
         """The program for the pattern of equal lengths that these arguments have; None where there is none."""
-        key = pattern(flat), self._residues(flat)
+        key = pattern(flat), self._remain(flat)
         found = self.programs.get(key)
         if found is None:
             with self.owner._lock:
@@ -282,23 +286,32 @@ class _Program:
 
     def __init__(self, of: ByForm, key: Sequence[Any]) -> None:
         self.of = of
-        lengths, residues = key
-        found = of._read([None if p is None else _shape(p) for p in lengths], residues)
-        if found.periods != of.generic.periods:
-            raise Outside("Names exchange arrays in another way.")
+        lengths, remain = key
+        shapes = [None if p is None else _shape(p, of.stem) for p in lengths]
+        names = {
+            str(n): str(own)
+            for mine, theirs in zip(of.shapes, shapes, strict=True)
+            for n, own in zip(mine or (), theirs or (), strict=True)
+        }
+        residues = {names.get(n, n): rest for n, _, rest in remain}
+        periods = {(names.get(n, n), period) for n, period, _ in remain}
+        found = of._read(shapes, residues)
+        if not found.periods.items() <= periods:
+            raise Outside("These lengths take other sizes apart.")
         self.mathematics = of._differentiated(found)
         self.ready = prepared(self.mathematics)
         if not all(whole(n) for b in buffers(self.ready.program) for n in b.extents):
             raise Outside("A part of an array, whose length is read from another, needs memory.")
         inputs = {b.name: b for b in self.mathematics.inputs}
         self.given = []
-        for p, rest in zip(of.typed.program.params, residues, strict=True):
+        for p in of.typed.program.params:
             b = found.given.get(p)
             kind = of.typed.types[p]
             if b is None and not isinstance(kind, types.Integer):
                 raise Outside(f"{p} is neither float nor a size.")
             if b is None:
-                self.given.append(Argument(None, p, found.periods.get(p, 1), rest))
+                period = found.periods.get(p, 1)
+                self.given.append(Argument(None, p, period, residues.get(p, 0)))
             else:
                 self.given.append(Argument(b))
         self.given += [Argument(b) for n, b in inputs.items() if n.startswith("seed_")]
@@ -371,7 +384,8 @@ class _Program:
                 continue
             for n, length in zip(argument.buffer.extents, np.shape(a), strict=True):
                 if n.terms:
-                    sizes[n.terms[0][0]] = length
+                    ((name, period),) = n.terms
+                    sizes[name] = (length - n.const) // period
         return sizes
 
 
@@ -416,8 +430,8 @@ def pattern(flat: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(found)
 
 
-def _shape(classes: Sequence[int]) -> tuple[Affine, ...]:
-    return tuple(affine(f"n{k}") if k else ONE for k in classes)
+def _shape(classes: Sequence[int], stem: str) -> tuple[Affine, ...]:
+    return tuple(affine(f"{stem}{k}") if k else ONE for k in classes)
 
 
 def _plain(a: Any) -> Any:

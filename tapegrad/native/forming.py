@@ -15,6 +15,7 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Any
 
 from numba.core import types
@@ -49,8 +50,6 @@ class Parameter:
     name: str
     kind: Any
     shape: Index | None
-    residue: int = 0
-    """Of a size whose `periods` are known: what remains of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,24 +64,26 @@ class Formed:
     jumps: bool
     """Whether it has branches in loops of which both sides are computed, though a jump past one of them would be worth it."""
     periods: dict[str, int]
-    """Sizes that the program serves by what remains when they are divided by these numbers; its size of the name is the quotient."""
+    """Whole numbers and lengths, by name, that the program takes apart: `period` times its size of that name, and what remains."""
 
 
-def formed(typed: Any, parameters: Sequence[Parameter]) -> Formed:
-    """The program of a settled tree; raises Outside."""
+def formed(
+    typed: Any, parameters: Sequence[Parameter], residues: Mapping[str, int] = MappingProxyType({})
+) -> Formed:
+    """The program of a settled tree, for calls in which this remains of sizes that are taken apart (0 if not told); raises Outside."""
     copied: set[str] = set()
     periods: dict[str, int] = {}
     aliases: set[str] = set()
     first: Outside | None = None
     while True:
-        reader = _Reader(typed, parameters, copied, periods, aliases)
+        reader = _Reader(typed, parameters, copied, periods, residues, aliases)
         outside = None
         try:
             reader.run()
         except _Written as found:
             copied.add(found.name)
             continue
-        except _Exchanged as found:
+        except _Divided as found:
             periods[found.name] = found.period
             continue
         except Outside as why:
@@ -115,8 +116,8 @@ class _Written(Exception):
         self.name = name
 
 
-class _Exchanged(Exception):
-    """A loop exchanges arrays among names, and a size says how often: the program is made again for what remains of the size."""
+class _Divided(Exception):
+    """A loop asks for the quotient of a size and a number: the program is made again for what remains of the size."""
 
     def __init__(self, name: str, period: int) -> None:
         super().__init__(name)
@@ -138,9 +139,11 @@ class _Reader(Formulas):
         parameters: Sequence[Parameter],
         copied: set[str],
         periods: Mapping[str, int],
+        residues: Mapping[str, int],
         aliases: Collection[str],
     ) -> None:
-        self.typed, self.program, self.periods = typed, typed.program, periods
+        self.typed, self.program = typed, typed.program
+        self.periods, self.residues = periods, residues
         self.builder = Builder(self.program.name)
         self.env: dict[str, Array | Affine] = {}
         self.given: dict[str, Buffer] = {}
@@ -169,25 +172,37 @@ class _Reader(Formulas):
     def _parameter(self, p: Parameter, copied: bool) -> None:
         b = self.builder
         if isinstance(p.kind, types.Integer) and not isinstance(p.kind, types.Boolean):
-            self.env[p.name] = b.size(p.name)
-            if p.name in self.periods:
-                self.env[p.name] = b.size(p.name) * self.periods[p.name] + p.residue
+            self.env[p.name] = self._size(p.name)
             return
         dtype = dtype_of(p.kind.dtype if isinstance(p.kind, types.Array) else p.kind)
         if isinstance(p.kind, types.Array):
             dtype = {types.int64: "i8", types.int32: "i4"}.get(p.kind.dtype, dtype)
         if dtype not in (F8, F4, *WHOLE) or p.shape == () or (p.shape is None and dtype == F4):
             return  # nothing may read it
-        for n in p.shape or ():
-            for name in n.names():
-                b.size(name)
-        buffer = self.given[p.name] = b.buffer(p.name, p.shape or (), dtype, "input")
+        shape = tuple(n.replaced({x: self._size(x) for x in n.names()}) for n in p.shape or ())
+        buffer = self.given[p.name] = b.buffer(p.name, shape, dtype, "input")
         b.inputs.append(buffer)
         self.env[p.name] = of_buffer(buffer)
         if copied or (p.shape is None and self.assigned.get(p.name)):
-            own = self.own[p.name] = b.buffer(p.name, p.shape or (), dtype)
+            own = self.own[p.name] = b.buffer(p.name, shape, dtype)
             b.store(of_buffer(own), of_buffer(buffer))
             self.env[p.name] = of_buffer(own)
+
+    def _size(self, name: str) -> Affine:
+        """A whole number that a call has, in terms of the program's sizes."""
+        return self.builder.size(name) * self.periods.get(name, 1) + self.residues.get(name, 0)
+
+    def _quotient(self, n: Affine, k: int) -> Affine:
+        """n // k, an affine integer; a size in it may have to be taken apart for that."""
+        total = affine(n.const // k)
+        for name, c in n.terms:
+            if c % k:
+                period = self.periods.get(name, 1) * (k // math.gcd(c, k))
+                if name not in self.builder.sizes or period > TURNS:
+                    raise self.outside(f"How often the loop runs is no whole part of {name}.")
+                raise _Divided(name, period)
+            total += affine(name) * (c // k)
+        return total
 
     def outside(self, why: str) -> Outside:
         return Outside(f"{self.where}\n  {why}")
@@ -279,8 +294,7 @@ class _Reader(Formulas):
         )
 
     def _both(self, n: If, test: Expr) -> None:
-        for name in [x for x, v in self.env.items() if self._waits(x, v)]:
-            self._settle(name)
+        self._settle_all()
         before, builder = dict(self.env), self.builder
         mark = len(builder.body)
         with builder.guarded(test):
@@ -318,23 +332,25 @@ class _Reader(Formulas):
                 "A loop that is left early, or has threads or snapshots, is outside the form."
             )
         start, stop, by = (self._whole(x) for x in n.bounds)
-        if by.terms or by.const not in (1, -1):
-            raise self.outside("A loop's step is other than 1 or -1.")
+        if by.terms or not by.const:
+            raise self.outside("A loop's step is no known number.")
         lo, hi = (start, stop) if by.const > 0 else (stop + 1, start + 1)
         exposed = self.exposed
         inside = read_counts(n.body, [])
         behind = {x for x, count in self.counts.items() if count > inside.get(x, 0)}
         self.exposed = exposed | entering(n.body)[0] | behind
         try:
-            self._turns(n, lo, hi, by)
+            if by.const in (1, -1):
+                self._turns(n, lo, hi, by)
+            else:
+                self._strided(n, start, stop, by.const)
         finally:
             self.exposed = exposed
 
     def _turns(self, n: Loop, lo: Affine, hi: Affine, by: Affine) -> None:
         """A loop over a range; in pieces where a branch in it asks for its variable."""
         builder = self.builder
-        for name in [x for x, v in self.env.items() if self._waits(x, v)]:
-            self._settle(name)
+        self._settle_all()
         before, own = dict(self.env), dict(self.own)
         body, mark, assumed = builder.body, len(builder.body), len(builder.assumptions)
         period, points = 1, list[Affine]()
@@ -366,15 +382,7 @@ class _Reader(Formulas):
     def _together(self, n: Loop, lo: Affine, hi: Affine, by: Affine, period: int) -> None:
         """A loop whose names exchange arrays: it takes `period` iterations at once; the others stand behind it."""
         count = hi - lo
-        ((size, c),) = count.terms if len(count.terms) == 1 else (("", 0),)
-        if count.terms and (size not in self.program.params or c < 0):
-            raise self.outside("Names exchange arrays in a loop, and no size alone says how often.")
-        if c % period:
-            together = math.lcm(period, self.periods.get(size, 1))
-            if together > TURNS:
-                raise self.outside("Names exchange arrays in several ways.")
-            raise _Exchanged(size, together)
-        often = affine(size) * (c // period) + count.const // period
+        often = self._quotient(count, period)
         self.builder.claim(often, "the number of iterations")
         first, known = lo if by.const > 0 else hi - 1, set(self.env)
         self._turn(
@@ -387,6 +395,13 @@ class _Reader(Formulas):
         for k in range(count.const % period):
             self._iteration(n, first + (often * period + k) * by.const, known)
         self.env.pop(n.variable, None)
+
+    def _strided(self, n: Loop, start: Affine, stop: Affine, step: int) -> None:
+        """A loop over every so many numbers, upwards or downwards."""
+        self._settle_all()
+        distance = stop - start if step > 0 else start - stop
+        often = self._quotient(distance + abs(step) - 1, abs(step))
+        self._turn(n, ZERO, often, ONE, lambda t: [start + t * step])
 
     def _iteration(self, n: Loop, at: Affine, known: Collection[str]) -> None:
         """The body of a loop, once; what temporaries meant in another iteration is forgotten."""
@@ -465,6 +480,11 @@ class _Reader(Formulas):
             and name.startswith(TEMP)
             and name not in self.own
         )
+
+    def _settle_all(self) -> None:
+        """Formulas that wait are computed here."""
+        for name in [x for x, v in self.env.items() if self._waits(x, v)]:
+            self._settle(name)
 
     def _settle(self, name: str) -> None:
         value = self.env[name]

@@ -59,8 +59,11 @@ dtypes than int64 and int32. A call with an index below zero goes to the other e
 
 *Names that exchange arrays in a loop (`u, w = w, u`) are no copies.* After so many iterations each name has its own array again: the loop
 takes as many at once (`native.forming._together`), so that each access has one buffer. What remains of their number stands behind the
-loop. So that it is known, the argument that says how often is `residue + period * size`, a program for each residue. Copying the elements
-took 1.5 to 2 times as long on the stencils of `bench/`. Outside are loops whose number comes from an array's length.
+loop. Copying the elements took 1.5 to 2 times as long on the stencils of `bench/`.
+
+*What is divided is a size of its own.* How often a loop of step 2 runs, or one that takes three iterations at once, is no affine number
+of its bounds. So the length or argument in them becomes `period * size + residue`: a call finds both, there is a program for each
+residue, and all is affine again.
 
 Not yet in the form, each tried against it:
 

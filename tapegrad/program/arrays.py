@@ -137,6 +137,7 @@ class Builder:
     def size(self, name: str) -> Affine:
         if name not in self.sizes:
             self.sizes.append(name)
+            self.names.take(name)
             self._order = None
         return affine(name)
 

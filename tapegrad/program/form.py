@@ -154,6 +154,10 @@ class Names:
         k = self._count[stem] = self._count.get(stem, -1) + 1
         return f"{stem}.{k}" if k else stem
 
+    def take(self, name: str) -> None:
+        """Something has this name already."""
+        self._count.setdefault(name, 0)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Site:

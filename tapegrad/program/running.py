@@ -210,10 +210,16 @@ class _Entry:
         self._answer(str(UNFIT))
         self.lines.append(f"size{k}:")
         if a.period > 1:
-            rest = self.let(f"urem i64 {n}, {a.period}")
-            self.unless(self.let(f"icmp eq i64 {rest}, {a.residue}"), OTHER)
-            n = self.let(f"udiv i64 {n}, {a.period}")
+            n = self._quotient(n, a.period, a.residue)
+        if a.size in self.sizes:
+            raise ValueError(f"two arguments are called {a.size}")
         self.sizes[a.size] = n
+
+    def _quotient(self, n: str, period: int, residue: int) -> str:
+        """A whole number through another one, of which this must remain."""
+        rest = self.let(f"urem i64 {n}, {period}")
+        self.unless(self.let(f"icmp eq i64 {rest}, {residue}"), OTHER)
+        return self.let(f"udiv i64 {n}, {period}")
 
     def _number(self, thing: str, b: Buffer) -> None:
         if b.dtype != F8:
@@ -241,8 +247,10 @@ class _Entry:
             self.unless(self.let(f"icmp eq i64 {found}, 1"), OTHER)
         elif name in self.sizes:
             self.unless(self.let(f"icmp eq i64 {found}, {self.whole(n)}"), OTHER)
-        elif n.const or n.terms != ((name, 1),):
+        elif len(n.terms) != 1:
             raise ValueError(f"an argument's extent {n} is known by nothing")
+        elif n.terms[0][1] > 1:
+            self.sizes[name] = self._quotient(found, n.terms[0][1], n.const)
         else:
             self.sizes[name] = found
 
