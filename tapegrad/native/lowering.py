@@ -919,39 +919,15 @@ class _Lowering:
                         node.value, "{{0}}.append({})", [node.value.func.value, *node.value.args]
                     )
                     return
-                if node.value.func.attr == "fill" and len(node.value.args) == 1:
+                word, args = node.value.func.attr, node.value.args
+                if (word == "fill" and len(args) == 1) or (word == "sort" and not args):
                     base = self.expr(node.value.func.value)
-                    value = self.expr(node.value.args[0])
-                    self.emit(
-                        Op(
-                            "store",
-                            (),
-                            [base, value],
-                            "",
-                            self.frame.where(node),
-                            None,
-                            {},
-                            ":",
-                            ("slice",),
-                        )
-                    )
-                    return
-                if node.value.func.attr == "sort" and not node.value.args:
-                    base = self.expr(node.value.func.value)
-                    value = self.pure(node, "np.sort({0})", [base], "np.sort", None)
-                    self.emit(
-                        Op(
-                            "store",
-                            (),
-                            [base, value],
-                            "",
-                            self.frame.where(node),
-                            None,
-                            {},
-                            ":",
-                            ("slice",),
-                        )
-                    )
+                    if args:
+                        value = self.expr(args[0])
+                    else:
+                        value = self.pure(node, "np.sort({0})", [base], "np.sort", None)
+                    where = self.frame.where(node)
+                    self.emit(Op("store", (), [base, value], "", where, None, {}, ":", ("slice",)))
                     return
         raise refuse(
             self.frame.where(node),
