@@ -186,6 +186,27 @@ def test_key_of_a_program(monkeypatch):
         assert store.program_key(program) is None
 
 
+@numba.njit
+def power(x, n):
+    if n <= 0:
+        return 1.0
+    return x * power(x, n - 1) + np.sin(x)
+
+
+def caller_of_a_recursion(x):
+    return power(x, 2)
+
+
+def test_a_recursion_is_not_kept(folder):
+    """Of a function that calls a recursive one Numba keeps code that jumps to no address when it is loaded."""
+    assert store.program_key(power.py_func) is store.program_key(caller_of_a_recursion) is None
+    x, (s, c) = 0.7, (np.sin(0.7), np.cos(0.7))
+    for _ in range(2):
+        found = tg.grad(tg.njit(caller_of_a_recursion))(x)
+        np.testing.assert_allclose(found, 2 * x + s + x * c + c, rtol=1e-14)
+    assert not list(folder.glob("code_*"))
+
+
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     monkeypatch.setenv("TAPEGRAD_CACHE_DIR", str(tmp_path))

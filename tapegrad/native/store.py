@@ -48,7 +48,7 @@ def key(text: str, scope: dict[str, Any], *more: Any) -> str | None:
     for name, value in sorted(scope.items()):
         if runtime.SCOPE.get(name) is value:
             continue
-        told = _told_program(value, set())
+        told = _told_program(value, {})
         if told is None:
             return None
         digest.update(name.encode() + b"=" + told)
@@ -114,7 +114,7 @@ def _package() -> bytes:
 
 def program_key(function: Any, *more: Any) -> str | None:
     """A hash of a Python function with all that it names, for code that is compiled from its bytecode; None where that cannot be told."""
-    told = _told_program(function, set())
+    told = _told_program(function, {})
     if told is None:
         return None
     digest = hashlib.sha256(_surroundings() + _package() + told)
@@ -149,8 +149,12 @@ def _is_overloaded(value: Any) -> bool:
     return any(m is not None and m.__module__.split(".")[0] not in _KNOWN for m in made)
 
 
-def _told_program(value: Any, seen: set[int]) -> bytes | None:
-    """What a function names: constants by value, functions by their code and what they name in turn."""
+def _told_program(value: Any, seen: dict[int, bool]) -> bytes | None:
+    """What a function names: constants by value, functions by their code and what they name in turn.
+
+    `seen` holds the functions met, and whether all that they name has been told. A recursion cannot be kept: of a function that calls
+    one which calls itself, Numba keeps code that jumps to no address in the next process.
+    """
     if isinstance(value, ModuleType):
         return value.__name__.encode() if value.__name__.split(".")[0] in _KNOWN else None
     told = _told(value)
@@ -173,8 +177,8 @@ def _told_program(value: Any, seen: set[int]) -> bytes | None:
     if _is_overloaded(value):
         return None
     if id(value) in seen:
-        return b"again"
-    seen.add(id(value))
+        return b"again" if seen[id(value)] else None
+    seen[id(value)] = False
     parts = [_told_code(value.__code__)]
     found = {n: value.__globals__[n] for n in looked_up(value) if n in value.__globals__}
     cells = zip(value.__code__.co_freevars, value.__closure__ or (), strict=True)
@@ -188,6 +192,7 @@ def _told_program(value: Any, seen: set[int]) -> bytes | None:
         if told is None:
             return None
         parts.append(name.encode() + b"=" + told)
+    seen[id(value)] = True
     return b"(" + b",".join(parts) + b")"
 
 
