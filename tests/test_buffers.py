@@ -30,6 +30,13 @@ def test_a_buffer_that_is_filled():
     assert type(square(X)) is np.ndarray
 
 
+def test_derivatives_of_a_compiled_function_fill_them_too():
+    compiled = tg.compile(square)
+    np.testing.assert_allclose(tg.jvp(compiled, (X,), (X,))[1], 2 * X * X)
+    np.testing.assert_allclose(tg.jacobian(compiled)(X), np.diag(2 * X))
+    np.testing.assert_allclose(tg.grad(lambda x: np.sum(compiled(x)))(X), 2 * X)
+
+
 MAKERS = {
     "zeros": lambda: np.zeros(3),
     "ones": lambda: np.ones((3,)),

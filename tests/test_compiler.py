@@ -881,6 +881,8 @@ def _assembled(x):
     y = tg.zeros((4, 4))
     np.add.at(y, ([0, 1, 1, 2], [0, 1, 1, 2]), 1.0)
     np.add.at(y, ([0, 1, 1, 2], [0, 1, 1, 2]), x)
+    np.add.at(y, ([0, 1, 1], [2, 3, 3]), y[0, :3])  # what is added shows what is written
+    np.subtract.at(y, ([0, 1], [2, 3]), y[:1, 0])
     for pair in ([0, 2], [2, 3]):
         y[np.ix_(pair, pair)] += np.outer(x[pair], x[pair])
     return np.sum(y**3)

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from ..buffers import adopted
 from ..closures import Cells
 from ..errors import GraphError
 from ..packing import inexact, is_inexact, op_of_calls, packed, unpacked
@@ -157,7 +158,7 @@ def _of_active(
         given = iter(values)
         leaves = [k.value if isinstance(k, _Static) else next(given) for k in call.kinds]
         args, kwargs = optree.tree_unflatten(call.structure, leaves)
-        output = f(*args, **kwargs)
+        output = adopted(f)(*args, **kwargs)
         kept.append(output)
         return packed(_flatten(output)[0])
 

@@ -184,7 +184,10 @@ def at(ufunc: np.ufunc, a: Any, indices: Any, b: Any = None) -> None:
     index = _plain_index(indices)
     places = np.arange(a.size).reshape(a.shape)[index]
     if b is not None:
-        b = broadcast_to(b if isinstance(b, Tensor) else as_array(b, a.dtype), np.shape(places))
+        if not isinstance(b, Tensor):
+            b = broadcast_to(as_array(b, a.dtype), np.shape(places))
+        elif np.shape(b) != np.shape(places):  # numbers of their own: b may show what is written next
+            b = b + np.zeros(np.shape(places), b.dtype)
         if ufunc is np.add:
             a += scatter(b, index, a.shape)
             return
