@@ -59,17 +59,28 @@ def nudged(tree: Any, eps: float, rng: np.random.Generator) -> Any:
 
 
 def ordered(like: np.ndarray, values: Any) -> np.ndarray:
-    """The values with the axes in memory as those of an array: whether a reshape is a view, and a store reaches it, depends on that."""
-    if (
-        like.size
-        and not all(like.strides)
-        and np.array_equal(stretched_alike(like, values), values)
-    ):
-        return duplicate(stretched_alike(like, np.asarray(values)))
+    """The values in memory as an array lies: whether a reshape is a view, and a store reaches it, depends on that."""
+    values = np.asarray(values)
+    if all(like.strides) or np.array_equal(stretched_alike(like, values), values):
+        return lying_alike(like, values)
     # NumPy makes empty arrays and sums like a broadcast one in different orders.
-    out = np.empty_like(like if all(like.strides) else np.positive(like))
+    out = np.empty_like(np.positive(like), values.dtype)
     out[...] = values
     return out
+
+
+def lying_alike(like: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """The values in memory of their own with the strides of an array, counted in entries: backwards, with gaps, or stretched."""
+    if not like.size or any(s % like.itemsize for s in like.strides):
+        return np.array(values)
+    steps = [s // like.itemsize for s in like.strides]
+    ends = [(n - 1) * s for n, s in zip(like.shape, steps, strict=True)]
+    first = -sum(min(e, 0) for e in ends)
+    memory = np.zeros(first + sum(max(e, 0) for e in ends) + 1, values.dtype)
+    strides = tuple(s * values.itemsize for s in steps)
+    made = np.ndarray(like.shape, values.dtype, memory, first * values.itemsize, strides)
+    made[...] = values
+    return made
 
 
 def stretched_alike(like: np.ndarray, values: np.ndarray) -> np.ndarray:
@@ -88,9 +99,7 @@ def duplicate(tree: Any) -> Any:
         return type(tree)(map(duplicate, tree))
     if type(tree) is not np.ndarray or not tree.size:
         return copy.deepcopy(tree)
-    once = tree[tuple(slice(None) if s else slice(1) for s in tree.strides)]
-    made = once.copy(order="K")
-    return made if made.shape == tree.shape else np.broadcast_to(made, tree.shape)
+    return lying_alike(tree, tree)
 
 
 def spread(
