@@ -143,6 +143,8 @@ def test_entries_of_a_batch_lie_as_arrays_of_their_own(owner, view):
 
 
 FILLED = {
+    "dot with a number": lambda x: np.dot(x, 2.0),
+    "inner of a number": lambda x: np.inner(2.0, x),
     "sort": lambda x: np.sort(x, axis=0),
     "sort, backwards": lambda x: np.sort(x)[::-1],
     "partition": lambda x: np.partition(x, 1, axis=-1),

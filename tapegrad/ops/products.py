@@ -10,6 +10,7 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from ..primitive import FUNCTIONS, _operators, call, conj, primitive
 from ..tensor import Tensor
+from .shaping import in_rows
 
 _SHAPES = [
     ((2, 3), (3, 4)),
@@ -107,6 +108,12 @@ def _typed(x: Any) -> Any:
     return np.asarray(x) if isinstance(x, int | float | complex) else x
 
 
+def _scaled(x: Any, y: Any) -> Any:
+    """The product with a number. What NumPy gives to BLAS, inexact matrices for one, comes back in C order."""
+    made = _typed(x) * _typed(y)
+    return in_rows(made) if np.ndim(made) == 2 and made.dtype.kind in "fc" else made
+
+
 def dot(x: Any, y: Any) -> Any:
     """NumPy's dot: inner product of vectors, matrix product, or product by a scalar.
 
@@ -115,7 +122,7 @@ def dot(x: Any, y: Any) -> Any:
     tensor(11.)
     """
     if np.ndim(x) == 0 or np.ndim(y) == 0:
-        return _typed(x) * _typed(y)
+        return _scaled(x, y)
     if np.ndim(x) <= 2 and np.ndim(y) <= 2:
         return matmul(x, y)
     return contraction(x, y)
@@ -155,7 +162,7 @@ def outer(a: Any, b: Any) -> Any:
 def inner(a: Any, b: Any) -> Any:
     """Sum of products over the last axes."""
     if np.ndim(a) == 0 or np.ndim(b) == 0:
-        return _typed(a) * _typed(b)
+        return _scaled(a, b)
     return tensordot(a, b, ((-1,), (-1,)))
 
 

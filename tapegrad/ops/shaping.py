@@ -218,10 +218,15 @@ def converted(
 def laid_like(made: Any, x: Any) -> Any:
     """The array or tensor with its axes in memory in the order that a copy of `x` has: where NumPy fills a copy, ours may lie otherwise."""
     axes = axes_in_memory(getattr(x, "_value", x))
-    turned = made if axes is None else np.transpose(made, axes)
-    if not packed(getattr(turned, "_value", turned)):
-        turned = _copy_method(turned) if isinstance(turned, Tensor) else np.array(turned, order="C")
+    turned = in_rows(made if axes is None else np.transpose(made, axes))
     return turned if axes is None else np.transpose(turned, np.argsort(axes).tolist())
+
+
+def in_rows(made: Any) -> Any:
+    """The array or tensor in C order: itself, or a copy."""
+    if packed(getattr(made, "_value", made)):
+        return made
+    return _copy_method(made) if isinstance(made, Tensor) else np.array(made, order="C")
 
 
 def _same(x: Any) -> Any:
