@@ -186,7 +186,8 @@ def at(ufunc: np.ufunc, a: Any, indices: Any, b: Any = None) -> None:
     if b is not None:
         if not isinstance(b, Tensor):
             b = broadcast_to(as_array(b, a.dtype), np.shape(places))
-        elif np.shape(b) != np.shape(places):  # numbers of their own: b may show what is written next
+        elif np.shape(b) != np.shape(places):
+            # Numbers of their own: b may show what is written next.
             b = b + np.zeros(np.shape(places), b.dtype)
         if ufunc is np.add:
             a += scatter(b, index, a.shape)
