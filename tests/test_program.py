@@ -882,7 +882,7 @@ def test_a_view_that_the_last_iteration_leaves_lies_outside():
 
 
 def test_lengths_have_names_of_their_own():
-    """No parameter and no loop is called as a length is, whatever the user calls it."""
+    """No parameter and no loop is called as a length or a cotangent is, whatever the user calls it."""
 
     def parameter(x, n1):
         return np.sum(x * x) * n1
@@ -894,7 +894,14 @@ def test_lengths_have_names_of_their_own():
                 y[n0 + 1] += x[n1] * x[n1] * n0
         return np.sum(y)
 
+    def weighted(x, seed_result_0):
+        return np.sum(x * x * seed_result_0)
+
     x = np.arange(1.0, 6.0)
+    with mock.patch.object(formed.ByForm, "other", property(lambda _: 1 / 0)):
+        value, by_x = tg.value_and_grad(one(weighted))(x, x)
+    assert value == 225.0
+    assert np.array_equal(by_x, 2 * x * x)
     gradient = tg.value_and_grad(one(parameter))
     for n in (3, 5, 7):
         value, by_x = gradient(x, n)

@@ -302,7 +302,6 @@ class _Program:
         self.ready = prepared(self.mathematics)
         if not all(whole(n) for b in buffers(self.ready.program) for n in b.extents):
             raise Outside("A part of an array, whose length is read from another, needs memory.")
-        inputs = {b.name: b for b in self.mathematics.inputs}
         self.given = []
         for p in of.typed.program.params:
             b = found.given.get(p)
@@ -314,7 +313,7 @@ class _Program:
                 self.given.append(Argument(None, p, period, residues.get(p, 0)))
             else:
                 self.given.append(Argument(b))
-        self.given += [Argument(b) for n, b in inputs.items() if n.startswith("seed_")]
+        self.given += map(Argument, self.mathematics.inputs[len(found.program.inputs) :])
         outputs = self.mathematics.outputs
         results = outputs[: of.results] if of.valued else []
         self.number = bool(results) and of.scalar and results[0].dtype == "f8"

@@ -52,7 +52,9 @@ class _Reverse:
         self.residuals = Residuals(program, keep)
         self.active = active(self.residuals.sites, wanted, seeded)
         self.seeds = {
-            b: Buffer(f"seed_{b.name}", b.extents, b.dtype if b.extents else F8, "input")
+            b: Buffer(
+                self.names(f"seed_{b.name}"), b.extents, b.dtype if b.extents else F8, "input"
+            )
             for b in seeded
         }
         self.shadows: dict[Buffer, Buffer] = {}
