@@ -35,6 +35,7 @@ from . import (
     inference,
     lowering,
     pairs,
+    repeats,
     runtime,
     settling,
     special,
@@ -697,6 +698,7 @@ class Variant:
         choices: dict[Any, Any] = {}
         while True:
             program = lowering.lower(function, generated=True, choices=choices)
+            repeats.merge(program)
             kinds, returns = inference.infer(program, signature)
             typed = settling.Typed(program, kinds, returns)
             order = dict(zip(params, program.params, strict=False))

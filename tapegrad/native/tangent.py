@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from . import chunks, folds, runtime
+from . import chunks, folds, repeats, runtime
 from .flow import CUSTOM, Flow
 from .lowering import refuse
 from .rules import PLACES, names_in, renamed
@@ -68,6 +68,8 @@ class _Generator:
         self.dots: dict[tuple[str, int], str] = {}
         self.cotangents: dict[int, str] = {}
         """Of operations with a custom rule, the name of what the rule gave."""
+        self.partials: dict[str, str] = {}
+        """Of the operation at hand, the names of partial derivatives that stand before the tangents of all directions."""
         self.lines = Lines()
 
     def generate(self) -> Tangent:
@@ -220,6 +222,7 @@ class _Generator:
         if out in op.args:
             value = self.typed.fresh(f"{out}_new")
         lines.put(tidy(statement(op, plain, lambda n: value)))
+        self.partials.clear()
         for _ in self.directions():
             self.bind(op, out, value)
         if value != out:
@@ -299,8 +302,23 @@ class _Generator:
             if term and all(
                 n in words for n in names_in(term) if n.startswith("d") and n[1:] in PLACES
             ):
-                terms.append(renamed(term, words))
+                terms.append(self.term(term, words, flow.array(op.out[0])))
         return " + ".join(f"({t})" for t in terms) or None
+
+    def term(self, term: str, words: dict[str, str], of_arrays: bool) -> str:
+        """A term of a tangent; its partial derivative is computed once for all directions, and what stands in it several times once."""
+        factored = repeats.factored(term) if self.width > 1 else None
+        if factored is None:
+            return renamed(term, words)
+        text, partial = factored
+        if term not in self.partials:
+            partial = renamed(partial, words)
+            if of_arrays:
+                before, partial = repeats.parted(partial, self.typed.fresh)
+                self.lines.put(*map(tidy, before))
+            self.partials[term] = self.typed.fresh("partial")
+            self.lines.put(tidy(f"{self.partials[term]} = {partial}"))
+        return renamed(text, {**words, "partial": self.partials[term]})
 
     def custom(self, op: Op, value: str) -> str:
         """Along one direction, from the user's cotangents, which are the same for all."""
