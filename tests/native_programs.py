@@ -578,7 +578,7 @@ def arrays_of_literals(x):
     return np.sum(a * a) + b[0, 0] * b[1, 1] + np.dot(b, b)[0, 0]
 
 
-def masks_and_places(x):
+def masks_of_arrays(x):
     y = x * x
     s = np.sum(y * y) + np.sum(x[x > 0] ** 2)
     m = y > 0.3
@@ -586,13 +586,18 @@ def masks_and_places(x):
     y[y > 0.5] = x[0]
     y[y < 0.5] *= x[1]
     y[m] += x[: m.sum()] * y[m]
+    return s + np.sum(y * y)
+
+
+def places_of_arrays(x):
+    m = x * x > 0.3
     a = np.outer(x, x)
     b = a[PLACES] * 2.0
     a[PLACES] = b * b
     a[PLACES, 0] = x[2]
     a[2, PLACES] *= x[PLACES]
     a[m, 1:3] = x[0]
-    return s + np.sum(y * y) + np.sum(a * a * a) + np.sum(b[0] * x)
+    return np.sum(a * a * a) + np.sum(b[0] * x)
 
 
 def made_and_overwritten(x):

@@ -54,7 +54,8 @@ def test_gradient_is_the_derivative(f, rng):
 
 SECOND = [
     programs.made_and_overwritten,
-    programs.masks_and_places,
+    programs.masks_of_arrays,
+    programs.places_of_arrays,
     programs.for_with_break,
     programs.slices,
     programs.swapped_buffers,

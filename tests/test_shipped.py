@@ -301,16 +301,16 @@ def test_shipped_code_that_fails_the_self_test_is_given_up(where: str, tmp_path:
             build(task, go_on)
     builder.build = noted
     assert not replay.load()
-    while not builder.idle(): pass
+    wait_for(builder.idle)
     assert not replay.loaded() and not bridge.trouble and not shipped.modules()
     bridge._building = False
     replay.load()
-    while not builder.idle(): pass
+    wait_for(builder.idle)
     print(replay.available(), built[-1])
     """
     if where == "stored":
         assert python("print(replay.load(block=True))", tmp_path) == "True"
-    assert python(code, tmp_path) == "True False"
+    assert python(WAIT + textwrap.dedent(code), tmp_path) == "True False"
 
 
 # --------------------------------------------------------------------------------------------------- where it is kept
