@@ -37,6 +37,7 @@ from ..storage import tracing
 from ..tape import STRIDE
 from ..tensor import Tensor, value_of, wrap
 from ..transforms import _Run
+from .adjoint import ContinuousAdjoint
 from .implicit import solution
 from .mass import Mass, with_mass
 from .raveling import flatten
@@ -82,6 +83,7 @@ def solve_ivp(
     args: Sequence[Any] | None = None,
     *,
     mass_matrix: Any = None,
+    adjoint: str = "discrete",
     **options: Any,
 ) -> OdeResult:
     """Solve dy/dt = fun(t, y, *args) from y0 over t_span; SciPy's `solve_ivp`, differentiable by all that `fun` uses, by y0 and by times.
@@ -102,6 +104,10 @@ def solve_ivp(
     (of a pytree: those of its vector), and derivatives go by M, too. M may be singular: where a row of it is zero, the row of `fun` is an
     equation without derivatives, 0 = fun(t, y)[i]. These have to decide the unknowns without derivatives (index 1), and hold at y0;
     of y0 only M y0 counts after t0. M as a tracked tensor is to have the rank that it has nearby.
+
+    `adjoint="continuous"` solves the adjoint equations instead, backwards, and the equations once or twice more: no step is kept, and
+    derivatives, of first order in reverse mode by y0 and all that `fun` uses, have errors of the size of the
+    tolerances. It is for very many steps; for any method, those of other kinds too.
 
     Inside `tg.compile` the steps of RK23, RK45, DOP853 and Tsit5 are one loop of the program; `t_eval` or `dense_output=True` is needed
     there (each call of `sol` is a loop of its own), `nfev` is None, and a solution that ends too early raises RuntimeError.
@@ -129,6 +135,10 @@ def solve_ivp(
     equations = _Equations(fun, args, state, vectorized)
     if mass_matrix is not None:
         equations.mass = _mass(mass_matrix, state, method)
+    if adjoint not in ("discrete", "continuous"):
+        raise ValueError(
+            f'solve_ivp was given adjoint={adjoint!r}, but it is "discrete" (of the steps taken) or "continuous" (equations of their own).'
+        )
     if tracing.get() is not None:
         return _traced(equations, method, times, asked, dense_output, events, options)
     ends = [float(value_of(t)) for t in times]
@@ -141,6 +151,7 @@ def solve_ivp(
     given = [state.vector, *times, *([] if asked is None else [asked]), *_leaves(args)]
     moving = holds_tracked(given) or (mass_matrix is not None and equations.mass.tracked)
     following = is_grad_enabled() or LEVEL.get() is not None
+    kept = following and adjoint == "discrete"
     log: list[Any] = []
     seen = _Seen()
 
@@ -154,7 +165,7 @@ def solve_ivp(
             equations.quick,
             ends,
             state.value,
-            method=recorder(chosen, log) if following and is_known(chosen) else chosen,
+            method=recorder(chosen, log) if kept and is_known(chosen) else chosen,
             t_eval=None if asked is None else np.asarray(value_of(asked), dtype=float),
             dense_output=dense_output,
             events=[_plain_event(e, state, arguments, seen) for e in judges] or None,
@@ -165,11 +176,14 @@ def solve_ivp(
     result = _first_of(solved, raw(args), args)
     if not following or not (moving or seen.tracked):
         return _arranged(result, equations)
+    if adjoint == "continuous":
+        _demand_continuous(state, times, asked, judges, dense_output, mass_matrix)
+        return _with_adjoint(result, equations, chosen, options, ends)
     path = _path(equations, state, times, ends, log, chosen)
     if path is None:
         raise NotDifferentiable(
             f"solve_ivp(method={method!r}) was asked for a solution whose derivative is wanted, but how its steps depend on the equations "
-            "is not known here. Use one of SciPy's methods, or detach() what is tracked."
+            'is not known here. Use one of SciPy\'s methods, adjoint="continuous", or detach() what is tracked.'
         )
     return _Result(result, path, judges, args, times, asked).made(dense_output)
 
@@ -842,6 +856,49 @@ def _derivatives_agree(
         mine, theirs = np.asarray(found.get(node, 0.0)), np.asarray(outside.get(node, 0.0))
         pairs.append(tuple(np.broadcast_arrays(mine, theirs)))  # type: ignore[arg-type]
     return all(_agree(x.reshape(1, -1), y.reshape(1, -1), TOGETHER) for x, y in pairs)
+
+
+def _demand_continuous(
+    state: _State, times: Any, asked: Any, judges: Any, dense_output: bool, mass_matrix: Any
+) -> None:
+    """Raise NotDifferentiable for what the continuous adjoint is not asked for."""
+    what = (
+        "events" if judges else "dense_output=True" if dense_output else "mass_matrix" if mass_matrix is not None
+        else "tracked times" if holds_tracked([*times, asked]) else "a complex state" if state.dtype.kind == "c"
+        else "dual tensors or forward mode" if LEVEL.get() is not None else ""
+    )  # fmt: skip
+    if what:
+        raise NotDifferentiable(
+            f'solve_ivp(adjoint="continuous") was asked for derivatives with {what}, but it gives states at plain times, in reverse mode, '
+            'by y0 and what fun uses. Use adjoint="discrete".'
+        )
+
+
+def _with_adjoint(
+    result: OdeResult, equations: _Equations, method: type, options: dict[str, Any], ends: Sequence[float]
+) -> OdeResult:  # fmt: skip
+    """The result, whose states are differentiable by the adjoint equations."""
+    state = equations.state
+    when = np.asarray(result.t, dtype=float).reshape(-1)
+    if not len(when):
+        return _arranged(result, equations)
+    settings = _with_jacobian(method, equations, options, equations.args)
+    rule = ContinuousAdjoint(
+        equations,
+        lambda places: _stages(equations, places),
+        _tangent(equations, equations.args),
+        method,
+        settings,
+        (ends[0], state.value),
+        when,
+        np.ascontiguousarray(np.asarray(result.y).T),
+    )
+    operands = [state.vector, *rule.outside.values()]
+    if not holds_tracked(operands):
+        return _arranged(result, equations)
+    rows = apply(trajectory.primitive, operands, (rule,))
+    result.y = state.split(np.transpose(rows), (len(when),))
+    return result
 
 
 # ---------------------------------------------------------------------------------------------------------- the result
