@@ -173,3 +173,19 @@ def test_functions_of_numpy_are_compiled_once(monkeypatch, tmp_path):
     assert any("f_adjoint" in told for told in listener.seen)
     for name in ("ol_np_empty", "array_sum"):
         assert len([told for told in listener.seen if name in told]) <= 1
+
+
+def chosen(x, q):
+    """An array that one branch reads whole, and the code behind reads an entry of."""
+    v = x * 0.5
+    before = x[0] if q < 0.0 else np.dot(v, x)
+    return before - v[2] * q
+
+
+@pytest.mark.parametrize("q", [-0.7, 0.7])
+def test_a_branch_adds_to_the_cotangent_of_an_array(q):
+    """What the code behind the branch gave back was overwritten, where the branch was the first to see the whole array."""
+    x = np.array([0.3, -1.2, 0.8])
+    expected = (np.eye(3)[0] if q < 0.0 else x) - 0.5 * q * np.eye(3)[2]
+    for mode in ("adjoint", "auto"):
+        np.testing.assert_allclose(tg.grad(tg.njit(mode=mode)(chosen))(x, q), expected, rtol=1e-14)

@@ -1322,7 +1322,7 @@ class _LinePrinter:
         return self.parent.lasting
 
     def cotangents(self, ops: list[Op], held: set[str]) -> None:
-        """Lines that carry cotangents back through operations; `held` are numbers whose cotangent has a value already."""
+        """Lines that carry cotangents back through operations; `held` are names whose cotangent has a value already."""
         rv, flow = self.rv, self.flow
         zero = {
             n
@@ -1346,7 +1346,7 @@ class _Back:
         self.rv = line.rv
         self.ops = ops
         self.held = held
-        self.defined: set[str] = set()
+        self.defined = {n for n in held if line.flow.array(n)}
 
     def run(self) -> None:
         needs = self.line.needs
@@ -1381,14 +1381,15 @@ class _Back:
         if not any(self.flow.active(n) for o in flat([op]) for n in o.out):
             return
         rv = self.rv
+        held = self.held | {n for n in self.defined if self.flow.array(n)}
         rv.open(f"if {self.line.named(op)(op.args[0])}:")
         mark = len(rv)
-        self.line.cotangents(op.body, self.held)
+        self.line.cotangents(op.body, held)
         rv.close(mark)
         if op.orelse:
             rv.open("else:")
             mark = len(rv)
-            self.line.cotangents(op.orelse, self.held)
+            self.line.cotangents(op.orelse, held)
             rv.close(mark)
 
     def back_store(self, op: Op) -> None:

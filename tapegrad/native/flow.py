@@ -593,10 +593,12 @@ class Needs:
             self.local_arrays.add(n)
 
     def _find_zeroed(self) -> None:
-        """Local arrays whose shadow begins as zeros: some cotangents of theirs come without the array's shape."""
+        """Local arrays whose shadow begins as zeros: some cotangents of theirs come without the array's shape, or in one branch only."""
         flow = self.flow
         self.zeroed: set[str] = set()
         for op in operations(self.program.body):
+            if op.kind == "if":
+                self.zeroed.update(a for a in uses(op) if a in self.local_arrays)
             if op.kind == "load":
                 self.zeroed.update(a for a in op.variables[:1] if a in self.local_arrays)
             elif op.kind in ("store", "acc"):
