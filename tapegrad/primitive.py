@@ -118,7 +118,7 @@ class Primitive:
 
     code: int
     met: int | None
-    """Elements in large arrays that the op has met, until a quicker forward function is asked for."""
+    """Elements in large arrays that the op has met since a quicker forward function was last asked for; None where there is none."""
     name: str
     doc: list[str]
     elementwise: bool
@@ -1139,7 +1139,7 @@ def track_big(
     if op.met is not None:
         op.met += out.size
         if op.met > MANY:
-            quicken(op)
+            quicken(op, out.dtype.char)
     whole = (x, y, out)
     if op.variadic:
         needs: set[str] = set()
@@ -1183,21 +1183,21 @@ MANY = 2_000_000
 """Elements in large arrays that an op meets before vector loops are loaded for it: some 10 ms of NumPy's time."""
 
 
-def quicken(op: Primitive) -> None:
-    """Let vecmath's loops take over an op's large arrays, once they are loaded in the background. Asked once of each op.
+def quicken(op: Primitive, letter: str) -> None:
+    """Let vecmath's loop take over an op's large arrays of a type, once it is loaded in the background.
 
-    When it has met many elements (`track_big`), or when replay first needs its kernel for an array of some size.
+    When the op has met many elements (`track_big`), or when replay first needs its kernel for an array of some size.
     """
     if op.met is None:
         return
-    op.met = None
+    op.met = 0
     from .vecmath import loops
 
     def done(quicker: np.ufunc) -> None:
         op.forward = namespace[f"forward_{op.code}"] = op.around(quicker) if op.around else quicker
         op.evaluate = _evaluator(op)
 
-    loops.request(op.of, done)
+    loops.request(op.of, letter, done)
 
 
 def shape_token(value: Any) -> Any:

@@ -313,6 +313,31 @@ def test_shipped_code_that_fails_the_self_test_is_given_up(where: str, tmp_path:
     assert python(WAIT + textwrap.dedent(code), tmp_path) == "True False"
 
 
+def test_the_machine_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Walks ask for it again and again while it is made; one that looks for it as it gets ready must not have it made a second time."""
+    queued: list[str] = []
+    made = object()
+    monkeypatch.setattr(builder, "queue", lambda task: queued.append(task.name))
+    monkeypatch.setattr(bridge, "machine", None)
+    monkeypatch.setattr(bridge, "trouble", "")
+    monkeypatch.setattr(bridge, "_building", True)
+    monkeypatch.setattr(builder, "load", lambda task: False)
+    task = bridge.machine_task()
+    monkeypatch.setattr(bridge, "machine_task", lambda: pytest.fail("asked while it is made"))
+    assert not bridge.load()
+
+    def ready_meanwhile() -> Any:
+        bridge.machine, bridge._building = made, False  # type: ignore[assignment]
+        return task
+
+    for building in (True, False):
+        monkeypatch.setattr(bridge, "machine", None)
+        monkeypatch.setattr(bridge, "_building", building)
+        monkeypatch.setattr(bridge, "machine_task", ready_meanwhile)
+        bridge.load()
+        assert not queued
+
+
 # --------------------------------------------------------------------------------------------------- where it is kept
 
 

@@ -426,19 +426,28 @@ def _drop_machine() -> None:
 
 
 def _load(block: bool, compile: bool) -> bool:
-    global _building
     # Shipped code that is found wrong is distrusted, and the next turn has Numba compile the machine; there is no third.
-    while machine is None and not (obstacle() or trouble):
+    while True:
+        building = _building  # asked before `machine`: who has built it sets `machine` first, and it must not be built twice
+        if machine is not None or obstacle() or trouble or (building and not block):
+            return machine is not None
         task = machine_task()
-        if not _building and builder.load(task):
+        if not building and builder.load(task):
             continue
         if not block:
-            if compile and not _building:
-                _building = True
+            if compile and _begin_building():
                 builder.queue(task)
-            break
+            return False
         builder.build(task)
-    return machine is not None
+
+
+def _begin_building() -> bool:
+    """Whether the caller is to build the machine: nobody else is at it, nor has done it."""
+    global _building
+    with _readying:
+        begun = machine is None and not _building
+        _building |= begun
+        return begun
 
 
 def request(keys: list[Key], wait: bool = False) -> None:

@@ -217,8 +217,9 @@ class _Walk:
             elif answer == MISSING:
                 op = self.code[k * STRIDE + OP]
                 bridge.request([(op, words[F_NEED_OPERAND], words[F_NEED_KIND])], self.wait)
-                if self.code[k * STRIDE + OUT].size >= QUICKENED_FROM:
-                    quicken(OPS[op])
+                out = self.code[k * STRIDE + OUT]
+                if out.size >= QUICKENED_FROM:
+                    quicken(OPS[op], out.dtype.char)
             else:
                 assert answer == NO_MEMORY
                 raise self._no_memory()

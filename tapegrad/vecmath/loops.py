@@ -326,6 +326,9 @@ def _ratio(ours: np.ufunc, theirs: np.ufunc, letter: str) -> float:
 # ------------------------------------------------------------------------------------------- what is loaded
 
 _quick: dict[Any, np.ufunc] = {}
+_in_use: dict[Any, dict[str, int]] = {}
+"""A ufunc's loops that are in use: type -> address."""
+_asked: set[tuple[Any, str]] = set()
 _reasons: dict[str, str] = {}
 _ratios: dict[str, dict[str, float]] = {}
 
@@ -360,34 +363,30 @@ def _compiled(name: str, letter: str) -> tuple[str, bytes, list[str]]:
     return f"loop_{letter}", *assemble(text_of(name, letter))
 
 
-def _task(ufunc: np.ufunc, done: Callable[[np.ufunc], None]) -> Any:
+def _task(ufunc: np.ufunc, letter: str, done: Callable[[np.ufunc], None]) -> Any:
     from ..replay.builder import Task
 
     name = ufunc.__name__
 
     def steps() -> Iterator[tuple[str, Callable[[], tuple[str, bytes, list[str]]]]]:
-        for letter in TYPES:
-            yield letter, partial(_compiled, name, letter)
+        yield letter, partial(_compiled, name, letter)
 
     def ready(addresses: dict[str, int], reason: str) -> None:
-        if reason:
-            _reasons[name] = reason
-            return
-        made = _wrapped(ufunc, addresses)
-        if made is None:
-            _reasons[name] = "NumPy keeps its ufuncs differently here"
-            return
-        _ratios[name] = {letter: _ratio(made, ufunc, letter) for letter in addresses}
-        worth = {k: v for k, v in addresses.items() if _ratios[name][k] < _WORTH}
-        if not worth:
-            _reasons[name] = "NumPy's loops are as fast"
-            return
-        made = _wrapped(ufunc, worth)
-        assert made is not None
-        _quick[ufunc] = made
-        done(made)
+        worth = _in_use.get(ufunc, {}) | addresses
+        made = None if reason else _wrapped(ufunc, worth)
+        if made is not None:
+            ratio = _ratio(made, ufunc, letter)
+            _ratios.setdefault(name, {})[letter] = ratio
+            if ratio < _WORTH:
+                _in_use[ufunc], _quick[ufunc] = worth, made
+                _reasons.pop(name, None)
+                done(made)
+                return
+            reason = "NumPy's loops are as fast"
+        if ufunc not in _quick:
+            _reasons[name] = reason or "NumPy keeps its ufuncs differently here"
 
-    return Task(f"loop_{name}", f"{fingerprint()} {SMALLEST} {fuses()}", steps, ready)
+    return Task(f"loop_{name}_{letter}", f"{fingerprint()} {SMALLEST} {fuses()}", steps, ready)
 
 
 def load(ufunc: np.ufunc, done: Callable[[np.ufunc], None] = lambda made: None) -> np.ufunc:
@@ -399,10 +398,11 @@ def load(ufunc: np.ufunc, done: Callable[[np.ufunc], None] = lambda made: None) 
     """
     from ..replay import builder
 
-    if suits(ufunc) and ufunc not in _quick and ufunc.__name__ not in _reasons:
-        task = _task(ufunc, done)
-        if not builder.load(task):
-            builder.build(task)
+    for letter in TYPES if suits(ufunc) else ():
+        if letter not in _ratios.get(ufunc.__name__, {}):
+            task = _task(ufunc, letter, done)
+            if not builder.load(task):
+                builder.build(task)
     return quick(ufunc)
 
 
@@ -414,10 +414,16 @@ def enabled() -> bool:
     return os.environ.get("TAPEGRAD_VECMATH", "1") != "0" and engine() != "sweep" and not obstacle()
 
 
-def request(ufunc: np.ufunc, done: Callable[[np.ufunc], None]) -> None:
-    """Load a ufunc's loops in the background, where there are any and it is allowed; `done` gets the quicker ufunc."""
-    if enabled() and suits(ufunc) and ufunc not in _quick and ufunc.__name__ not in _reasons:
+def request(ufunc: np.ufunc, letter: str, done: Callable[[np.ufunc], None]) -> None:
+    """Load a ufunc's loop for a type in the background, where there is one and it is allowed; `done` gets the quicker ufunc.
+
+    Types are asked for one by one, as most programs compute with one: the other's loop would take the first second's time for nothing.
+    """
+    if letter not in TYPES or (ufunc, letter) in _asked:
+        return
+    _asked.add((ufunc, letter))
+    if enabled() and suits(ufunc):
         from ..replay import builder
 
         with contextlib.suppress(MemoryError):  # NumPy's own loop needs no room
-            builder.queue(_task(ufunc, done))
+            builder.queue(_task(ufunc, letter, done))
