@@ -338,6 +338,18 @@ def test_the_machine_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
         assert not queued
 
 
+@fits
+def test_the_end_of_a_script_waits_for_a_part_of_the_machine_at_most() -> None:
+    """LLVM cannot be interrupted, so what it gets at a time is bounded, and between the parts somebody looks."""
+    parts = linker._batches(shipped.modules())
+    assert [module for part in parts for module in part] == list(shipped.modules())
+    assert all(sum(len(m.text) for m in part) <= linker._AT_ONCE for part in parts)
+    asked: list[int] = []
+    with pytest.raises(linker.LinkError, match="not wanted"):
+        linker.link_texts("trial", shipped.modules(), lambda: asked.append(1) or len(asked) < 2)
+    assert len(asked) == 2 < len(parts)
+
+
 # --------------------------------------------------------------------------------------------------- where it is kept
 
 

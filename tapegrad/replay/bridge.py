@@ -399,7 +399,7 @@ def machine_task() -> Task:
         shipped.fingerprint() + shipped.edition(),
         _machine_steps,
         _machine_ready,
-        hurried=(lambda: link_texts("machine", modules())) if modules() else None,
+        hurried=(lambda go_on: link_texts("machine", modules(), go_on)) if modules() else None,
         dropped=_drop_machine,
         recipe=lambda: "machine",
     )

@@ -38,8 +38,8 @@ class Task:
     done: Callable[[dict[str, int], str], Any]
     """Called with the addresses by role, or with none and the reason; a second time when better code is there. False where the code
     is found wrong."""
-    hurried: Callable[[], dict[str, int]] | None = None
-    """Addresses by role of code that is there at once, though not the best; raises LinkError."""
+    hurried: Callable[[Callable[[], bool]], dict[str, int]] | None = None
+    """Addresses by role of code that is there at once, though not the best; raises LinkError, also where its argument says to end."""
     dropped: Callable[[], Any] = bool
     """Called where the builder's thread had no room for it (headroom.py): it may be queued again."""
     recipe: Callable[[], str] = str
@@ -203,7 +203,7 @@ def _hurry(task: Task) -> bool:
     """Hand over code that can be had at once, until the task is built; False where that code was found wrong."""
     if task.hurried is not None:
         with contextlib.suppress(LinkError):
-            return task.done(task.hurried(), "") is not False
+            return task.done(task.hurried(_wanted), "") is not False
     return True
 
 

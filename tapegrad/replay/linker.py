@@ -145,31 +145,55 @@ def _import(builder: Any, name: str, asks: Iterable[str]) -> None:
         builder.import_symbol(symbol, address)
 
 
-def link_texts(name: str, modules: Sequence[Module]) -> dict[str, int]:
-    """Compile shipped modules in a hurry, without optimising, and link them: role -> address. Raises LinkError.
+_AT_ONCE = 250_000
+"""Characters of text that LLVM gets in one call: a twentieth of a second, for which the end of a script has to wait."""
 
-    Each call into LLVM gives up the interpreter's lock, and may wait 5 ms to have it back while a script computes. So this is one call
-    for all modules, in which LLVM parses them, compiles them for any processor (which is quickest) and links them.
+
+def link_texts(
+    name: str, modules: Sequence[Module], go_on: Callable[[], bool] = lambda: True
+) -> dict[str, int]:
+    """Compile shipped modules in a hurry, without optimising, and link them: role -> address. Raises LinkError, also where `go_on` ends it.
+
+    Each call into LLVM gives up the interpreter's lock, and may wait 5 ms to have it back while a script computes. So there are few
+    calls, in which LLVM parses modules, compiles them for any processor (which is quickest) and links them.
     """
     llvm = headroom.llvm()
 
     headroom.demand(headroom.COMPILATION, f"compiling {name}")
     header = assembly.header()
-    builder = llvm.JITLibraryBuilder()
-    for module in modules:
-        builder.add_ir(header + module.text).export_symbol(module.symbol)
-    _import(builder, name, {symbol for module in modules for symbol in module.asks})
     plain = llvm.Target.from_default_triple().create_target_machine(
         cpu=processor.generic(), opt=0, reloc="pic", codemodel="small"
     )
-    with _lock:
-        jit = llvm.create_lljit_compiler(plain, use_jit_link=_JIT_LINK)
-        try:
-            library = builder.link(jit, f"tapegrad {name}")
-        except RuntimeError as error:
-            raise LinkError(f"the text of {name} cannot be compiled here: {error}") from None
-        _kept.extend((jit, library))
-    return {module.role: library[module.symbol] for module in modules}
+    jit = llvm.create_lljit_compiler(plain, use_jit_link=_JIT_LINK)
+    addresses: dict[str, int] = {}
+    for number, together in enumerate(_batches(modules)):
+        if not go_on():
+            raise LinkError(f"{name} is not wanted any more")
+        builder = llvm.JITLibraryBuilder()
+        for module in together:
+            builder.add_ir(header + module.text).export_symbol(module.symbol)
+        _import(builder, name, {symbol for module in together for symbol in module.asks})
+        with _lock:
+            try:
+                library = builder.link(jit, f"tapegrad {name} {number}")
+            except RuntimeError as error:
+                raise LinkError(f"the text of {name} cannot be compiled here: {error}") from None
+            _kept.extend((jit, library))
+        addresses |= {module.role: library[module.symbol] for module in together}
+    return addresses
+
+
+def _batches(modules: Sequence[Module]) -> list[list[Module]]:
+    """The modules, in as few batches as have `_AT_ONCE` characters at most, unless a module alone has more."""
+    batches: list[list[Module]] = []
+    size = _AT_ONCE
+    for module in modules:
+        if size + len(module.text) > _AT_ONCE:
+            batches.append([])
+            size = 0
+        batches[-1].append(module)
+        size += len(module.text)
+    return batches
 
 
 # ------------------------------------------------------------------------------------------- built-in functions
