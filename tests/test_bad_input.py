@@ -243,6 +243,21 @@ OPS = {
     "logsumexp": (lambda b: tg.logsumexp(b.w, axis=4), IndexError, "out of bounds"),
 }
 
+OPS |= {
+    f"special.{name} of a size by which it takes steps": (
+        call,
+        ValueError,
+        "would not end for long",
+    )
+    for name, call in {
+        "eval_legendre": lambda b: tg.special.eval_legendre(2**31, b.w),
+        "assoc_laguerre": lambda b: tg.special.assoc_laguerre(b.w, 2**31),
+        "eval_hermite": lambda b: tg.special.eval_hermite(np.array([1, 2**40]), b.w[:2]),
+        "hyperu": lambda b: tg.special.hyperu(1e12, 0.5, b.w),
+        "polygamma": lambda b: tg.special.polygamma(1, -1e9 * b.w - 0.5),
+    }.items()
+}
+
 INDEXING = {
     "text": (lambda b: b.w["a"], IndexError, "only integers, slices"),
     "float": (lambda b: b.w[1.0], IndexError, "only integers, slices"),

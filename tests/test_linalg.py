@@ -890,3 +890,16 @@ def test_condition_of_singular_matrices(p):
     stack = np.stack([np.zeros((2, 2)), np.diag([3.0, 2.0])])
     ours = LA.cond(tg.tensor(stack, requires_grad=True), p).detach().numpy()
     assert np.array_equal(ours, LA.cond(stack, p))
+
+
+def test_singular_values_of_an_infinite_matrix_have_no_slope() -> None:
+    """LAPACK looks for the vectors of such a matrix for ever; those of the others in a stack are as they are."""
+    a = np.stack([np.eye(3) + 0.1, np.arange(9.0).reshape(3, 3) ** 2])
+    a[0, 0, 0] = np.inf
+    x, alone = tg.tensor(a, requires_grad=True), tg.tensor(a[1], requires_grad=True)
+    np.linalg.svdvals(x).sum().backward()
+    np.linalg.svdvals(alone).sum().backward()
+    assert np.isnan(x.grad[0].numpy()).all()
+    np.testing.assert_array_equal(x.grad[1].numpy(), alone.grad.numpy())
+    with pytest.raises(np.linalg.LinAlgError, match="no polar decomposition"):
+        tg.linalg.polar(x[0])

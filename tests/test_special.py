@@ -400,3 +400,19 @@ def test_public_functions_say_what_they_are():
         function = getattr(tg.special, name)
         if not name.startswith("_") and callable(function):
             assert len((inspect.getdoc(function) or "").split()) > 2, name
+
+
+def test_a_hypergeometric_function_beyond_the_largest_number_is_infinite() -> None:
+    """SciPy's series does not end there. Where it still does, both agree; sums with fewer terms than the argument is large stay SciPy's."""
+    x = tg.tensor([np.inf, 1e300, 1e12, 0.5], requires_grad=True)
+    y = tg.special.hyp1f1(2.0, 3.0, x)
+    assert np.isposinf(y[:3].detach().numpy()).all()
+    assert y[3] == special.hyp1f1(2.0, 3.0, 0.5)
+    y.sum().backward()
+    assert np.isposinf(x.grad[:3].numpy()).all() and np.isfinite(x.grad[3])
+    x = tg.tensor([1.5e5, 1e12], requires_grad=True)
+    assert np.isneginf(tg.special.hyp1f1(-0.5, 3.0, x).detach().numpy()).all()
+    assert np.isneginf(float(mpmath.hyp1f1(-0.5, 3.0, 1.5e5)))
+    np.testing.assert_allclose(
+        tg.special.hyp1f1(-1.0, 2.0, x).detach().numpy(), 1 - x.detach().numpy() / 2
+    )

@@ -472,6 +472,10 @@ def svdvals(g, x):
     One that is 0 is differentiated as u ȧ v, whose absolute value it is, so that what is smooth there (the sum of squares, say) has its
     derivatives, of higher order too; of the kink itself this is a subgradient, PyTorch's.
     """
+    finite = np.all(np.isfinite(raw(x)), axis=(-2, -1), keepdims=True)
+    if not np.all(finite):  # LAPACK may look for an infinite matrix's singular vectors for ever
+        g = np.where(finite[..., 0], g, np.nan)
+        x = np.where(finite, x, np.eye(*x.shape[-2:], dtype=x.dtype))
     u, _, vh = np.linalg.svd(x, full_matrices=False)
     return np.matmul(u * g[..., None, :], vh)
 

@@ -186,6 +186,10 @@ def sqrtm(g, out):
 
 
 def _unitary_factor(x: np.ndarray) -> np.ndarray:
+    if not np.all(np.isfinite(x)):  # LAPACK may look for the singular vectors for ever
+        raise LinAlgError(
+            "polar was asked of a matrix with entries that are infinite or NaN, which has no polar decomposition. Mask them before."
+        )
     u, s, vh = np.linalg.svd(x, full_matrices=False)
     if s.size and np.min(s) == 0:
         raise LinAlgError("Singular matrix: it has many polar decompositions.")

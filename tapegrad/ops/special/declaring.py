@@ -47,12 +47,14 @@ def parametric(
     holomorphic: bool = True,
     unsupported: Any = NOTHING,
     kernel: bool = True,
+    computed: Callable[..., Any] | None = None,
     **partials: Callable[..., Any],
 ) -> Any:
     """Declare an elementwise function that is differentiated by some of its parameters; returns the public function.
 
     `signature` names the parameters in order, `partials` gives the derivative by each that has one. The others
     are settings of the op, where they have an underscore behind their name. `public=False`: the op alone, for rules.
+    `computed` gives the values where `of` would not end, or not soon.
     `kernel=False`: the partials are not written for single numbers, or need whole numbers as such.
     """
     unsupported = {
@@ -74,7 +76,7 @@ def parametric(
 
     def forward(*operands: Any, **kw: Any) -> Any:
         given = values(operands[0] if variadic else operands, kw)
-        return of(*(given[p] for p in parameters))
+        return (computed or of)(*(given[p] for p in parameters))
 
     positional = ["xs"] if variadic else ["x", "y"][: len(by)]
     forward.declared = of, parameters, by  # type: ignore[attr-defined]

@@ -24,10 +24,19 @@ _BERNOULLI = [1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617
 """The numbers B₂, B₄, ..., B₂₀."""
 
 
+_STEPS = 10_000_000
+"""Poles below 0 over which a series may be continued, one by one."""
+
+
 def _polygamma(n, x):
     """The n-th derivative of digamma, of real or complex numbers; n an integer or an array of them."""
     n, x = np.asarray(n), np.asarray(x)
     if x.dtype.kind != "c":
+        if np.any((x < -_STEPS) & (x != np.floor(x)) & np.isfinite(x) & (n > 0)):
+            raise ValueError(
+                f"polygamma was asked at {np.min(x)}, but it takes a step for each pole between there and 0, so it would not end for long. "
+                "Use the reflection formula, by the derivatives of the cotangent."
+            )
         out = special.polygamma(n, x)
         return out.astype(x.dtype) if x.dtype == np.float32 else out
     return _complex_polygamma(n, x).astype(x.dtype)
@@ -59,6 +68,8 @@ def _zeta_of_numbers(s, q):
         return np.inf if q == np.floor(q) else np.nan
     if s <= 1:
         return np.inf if s == 1 else np.nan
+    if q < -_STEPS:  # the sum would not end for long, and compiled code has nobody to tell
+        return np.nan
     total = 0.0
     while q < 15 + s:
         total += q**-s

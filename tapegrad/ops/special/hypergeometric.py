@@ -20,13 +20,49 @@ positive_only = Domain("positive_only", positive.draw, complex_too=False)
 unit_only = Domain("unit_only", unit.draw, complex_too=False)
 part = Domain("part", lambda rng, shape: rng.uniform(0.1, 0.9, shape), complex_too=False)
 
+
+def _hyp1f1(a, b, x):
+    """SciPy's series looks for its end for ever where x is large; there, with x far above a and b, the value is beyond the largest number.
+
+    It is Γ(b) / Γ(a) eˣ x^(a - b), unless a is 0, -1, ... and the function a polynomial.
+    """
+    if np.iscomplexobj(x) or not np.any(np.greater(x, 1e5)):
+        return special.hyp1f1(a, b, x)
+    a, b, x = np.asarray(a), np.asarray(b), np.asarray(x)
+    few = np.maximum(x, 0) ** 0.25
+    polynomial = (a <= 0) & (a == np.floor(a))
+    far = (x > 1e5) & (np.abs(a) < few) & (np.abs(b) < few) & ~polynomial
+    value = special.gammasgn(a) * special.gammasgn(b) * np.inf
+    return np.where(far, value, special.hyp1f1(a, b, np.where(far, x.dtype.type(0), x)))[()]
+
+
+_STEPS = 10_000_000
+"""Steps of a recurrence, for one element, that are worth waiting for: SciPy cannot be interrupted meanwhile."""
+
+
+def _soon(of, name, number):
+    """Refuse a number whose size is that of the computation."""
+    sizes = np.abs(np.asarray(number, float))
+    if sizes.size and (largest := np.max(sizes)) > _STEPS:
+        raise ValueError(
+            f"{of.__name__} was asked for {name} = {largest:.0f} in size, but SciPy takes a step for each unit of it, so it would not end for "
+            f"long. Use {name} up to {_STEPS}, or the function's asymptotic form."
+        )
+
+
+def _hyperu(a, b, x):
+    _soon(special.hyperu, "a", a)
+    return special.hyperu(a, b, x)
+
+
 # fmt: off
 hyp2f1 = parametric(special.hyp2f1, "a b c z", z=lambda a, b, c, z: a * b / c * hyp2f1(a + 1, b + 1, c + 1, z), domain=unit,
                     samples=[call((3,), a_=0.5, b_=1.5, c_=2.5), call((2, 2), a_=-2.0, b_=1.0, c_=0.5)])
-hyp1f1 = parametric(special.hyp1f1, "a b x", x=lambda a, b, x: a / b * hyp1f1(a + 1, b + 1, x), samples=[call((3,), a_=0.5, b_=1.5)])
+hyp1f1 = parametric(special.hyp1f1, "a b x", x=lambda a, b, x: a / b * hyp1f1(a + 1, b + 1, x), samples=[call((3,), a_=0.5, b_=1.5)],
+                    computed=_hyp1f1)
 hyp0f1 = parametric(special.hyp0f1, "v z", z=lambda v, z: hyp0f1(v + 1, z) / v, domain=positive, samples=[call((3,), v_=1.5)])
 hyperu = parametric(special.hyperu, "a b x", x=lambda a, b, x: -a * hyperu(a + 1, b + 1, x), domain=positive_only,
-                    samples=[call((3,), a_=0.5, b_=1.5)], holomorphic=False)
+                    samples=[call((3,), a_=0.5, b_=1.5)], holomorphic=False, computed=_hyperu)
 # fmt: on
 
 
@@ -153,13 +189,20 @@ def _polynomial(of, signature, slope, *samples, **declared):
         below, there = _below(parameters[0])
         return there * slope(x, below, *parameters)
 
+    def computed(degree, *given):
+        if (
+            np.asarray(degree).dtype.kind in "iu"
+        ):  # of others SciPy goes by hypergeometric functions
+            _soon(of, "a degree", degree)
+        return of(degree, *given)
+
     scope = {"partial_of": partial_of}
     # The parameters' names are how `parametric` knows what to pass.
     partial = eval(f"lambda {', '.join(names)}: partial_of({', '.join(names)})", scope)
     samples = samples or (call((3,), n_=0), call((2, 2), n_=3))
     refusal = "it is a degree, or a parameter by which the derivative has no closed form"
     declared = {"domain": unit, "refusal": refusal, "kernel": False} | declared
-    return parametric(of, signature, samples=samples, x=partial, **declared)
+    return parametric(of, signature, samples=samples, computed=computed, x=partial, **declared)
 
 
 _WHOLE = {"domain": unit_only}
