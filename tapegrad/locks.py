@@ -148,6 +148,8 @@ def _in_child() -> None:
     _let_go()
     for holder in _missed:
         holder._lock = _Refused()
+    if _missed:
+        _keep_llvms()
     _missed.clear()
     for ref in list(_known):
         made = ref()
@@ -155,6 +157,14 @@ def _in_child() -> None:
             renew(made)
     for forget in _forgetting:
         forget()
+
+
+def _keep_llvms() -> None:
+    """Objects of LLVM's end with the process: giving them back asks LLVM, which is refused, in finalisers, where nobody can act on it."""
+    ffi = sys.modules.get("llvmlite.binding.ffi")
+    for name in ("ObjectRef", "OutputString"):
+        if hasattr(ffi, name):
+            getattr(ffi, name).close = lambda self: None
 
 
 if hasattr(os, "register_at_fork"):
