@@ -258,6 +258,10 @@ OPS |= {
     }.items()
 }
 
+OPS["solve for a number"] = (
+    lambda b: tg.linalg.solve(b.m, 1j), ValueError, "not enough dimensions"
+)  # fmt: skip
+
 INDEXING = {
     "text": (lambda b: b.w["a"], IndexError, "only integers, slices"),
     "float": (lambda b: b.w[1.0], IndexError, "only integers, slices"),

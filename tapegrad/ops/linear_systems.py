@@ -323,6 +323,10 @@ def as_columns(b: Any) -> tuple[Any, Callable[[Any], Any]]:
 def solve(a: Any, b: Any) -> Any:
     """x from a x = b, for a square matrix or a stack; b is a vector only if it is 1-d, as in NumPy 2."""
     square(a, "solve")
+    if not np.ndim(b):
+        raise ValueError(
+            "solve was given a number as the right side, which has not enough dimensions. Pass a vector, or a matrix of columns."
+        )
     if np.ndim(a) == 2 and np.ndim(b) == 1:
         return solution([a, b, *kept_factors(a, b)])
     b, back = as_columns(b)
