@@ -362,22 +362,33 @@ def test_values_at_the_ends_of_the_support_are_scipys(name):
             x = tg.tensor(float(end), requires_grad=True)
             with np.errstate(all="ignore"):
                 expected = getattr(theirs, what)(end, *args)
-                if (name, args) == ("gengamma", (4.4, -3.1)) and what == "pdf":
-                    continue  # a negative power of 0
                 found = getattr(ours, what)(x, *args)
                 np.testing.assert_allclose(found.detach().numpy(), expected, rtol=1e-7, atol=1e-12)
 
 
 @pytest.mark.parametrize(
-    "name", ["lognorm", "invgamma", "invgauss", "alpha", "invweibull", "fatiguelife"]
-)
-def test_slopes_where_the_density_vanishes_are_zero(name):
+    "name", ["lognorm", "invgamma", "invgauss", "alpha", "invweibull", "fatiguelife", "gengamma", "dpareto_lognorm"]
+)  # fmt: skip
+@pytest.mark.parametrize("what", ["pdf", "cdf", "sf"])
+def test_slopes_where_the_density_vanishes_are_zero(name, what):
     """At 0, where all slopes of these densities are 0; a sum over data that holds a 0 keeps the slopes of the others."""
     ours, args = getattr(tg.stats, name), CONTINUOUS[name][0]
+    if name == "gengamma":
+        args = (2.0, -1.5)
     for parameter in range(1 + len(args)):
-        slope = tg.grad(lambda *a: np.sum(ours.pdf(*a)), parameter)
+        slope = tg.grad(lambda *a: np.sum(getattr(ours, what)(*a)), parameter)
         with_zero, without = (slope(np.array(x), *args) for x in ([0.0, 0.7], [0.7]))
         np.testing.assert_allclose(np.sum(with_zero), np.sum(without), rtol=1e-15)
+
+
+def test_a_kappa_distribution_at_the_end_where_its_density_vanishes():
+    """At 1/k, where SciPy's density is NaN for h <= 0 and k < 0; beside it the density is (x - 1/k)^(1/hk - 1) times a constant."""
+    for h, k in ((-0.5, -0.3), (0.0, -0.3)):
+        for what in ("pdf", "cdf"):
+            found, slopes = tg.value_and_grad(getattr(tg.stats.kappa4, what), (0, 1, 2))(1 / k, h, k)  # fmt: skip
+            assert found == 0 and np.array_equal(slopes, (0.0, 0.0, 0.0))
+    near = scipy.stats.kappa4.pdf(-1 / 0.3 + np.array([1e-3, 2e-3]), -0.5, -0.3)
+    np.testing.assert_allclose(near[1] / near[0], 2 ** (1 / 0.15 - 1), rtol=0.05)
 
 
 def test_the_far_tail():

@@ -549,7 +549,7 @@ crystalball = Continuous("crystalball", "beta m", lambda y, beta, m: _crystal_lo
 dgamma      = Continuous("dgamma",      "a",      lambda y, a: _loggamma_density(_size(y), a) - LOG2,
                          **_symmetric(lambda y, a: 0.5 * gammaincc(a, y)), mean=lambda a: 0.0 * a, var=lambda a: a * (a + 1), kinks=lambda a: (0.0,))
 dpareto_lognorm = Continuous("dpareto_lognorm", "u s a b", lambda y, u, s, a, b: _dpareto_logpdf(y, u, s, a, b), HALF, lambda u, s, a, b: positive(s, a, b),
-                         cdf=lambda y, u, s, a, b: _dpareto(1.0, y, u, s, a, b), sf=lambda y, u, s, a, b: _dpareto(-1.0, y, u, s, a, b))
+                         cdf=lambda y, u, s, a, b: _dpareto(1.0, y, u, s, a, b), sf=lambda y, u, s, a, b: _dpareto(-1.0, y, u, s, a, b), open="both")
 dweibull    = Continuous("dweibull",    "c",      lambda y, c: np.log(0.5 * c) + xlogy(c - 1, _size(y)) - _size(y) ** c,
                          **_symmetric(lambda y, c: 0.5 * np.exp(-(y**c))), mean=lambda c: 0.0 * c, var=lambda c: special.gamma(1 + 2 / c), kinks=lambda c: (0.0,))
 erlang      = Continuous("erlang",      "a",      _loggamma_density,                                                       HALF,
@@ -581,7 +581,7 @@ genextreme  = Continuous("genextreme",  "c",      lambda y, c: -np.exp(-_log1p_o
                          logcdf=lambda y, c: -np.exp(-_log1p_over(-c, y)), mean=lambda c: _extreme_mean(c), var=lambda c: _extreme_variance(c),
                          entropy=lambda c: np.euler_gamma * (1 - c) + 1, open="low")
 gengamma    = Continuous("gengamma",    "a c",    lambda y, a, c: np.log(np.abs(c)) + xlogy(c * a - 1, y) - y**c - gammaln(a), HALF, lambda a, c: (a > 0) & (c != 0),
-                         cdf=lambda y, a, c: _generalised_gamma(False, y, a, c), sf=lambda y, a, c: _generalised_gamma(True, y, a, c))
+                         cdf=lambda y, a, c: _generalised_gamma(False, y, a, c), sf=lambda y, a, c: _generalised_gamma(True, y, a, c), open=lambda a, c: c < 0)
 genhalflogistic = Continuous("genhalflogistic", "c", lambda y, c: LOG2 - (1 - c) * _log1p_over(-c, y) - 2 * softplus(-_log1p_over(-c, y)), lambda c: (0.0, 1 / c),
                          cdf=lambda y, c: np.tanh(0.5 * _log1p_over(-c, y)), sf=lambda y, c: 2 * expit(-_log1p_over(-c, y)))
 genhyperbolic = Continuous("genhyperbolic", "p a b", lambda y, p, a, b: _genhyperbolic_logpdf(y, p, a, b), LINE, lambda p, a, b: (np.abs(b) < a) | (np.abs(b) <= a) & (p < 0))
@@ -622,7 +622,7 @@ johnsonsu   = Continuous("johnsonsu",   "a b",    lambda y, a, b: np.log(b) - 0.
 kappa3      = Continuous("kappa3",      "a",      lambda y, a: np.log(a) - (1 + 1 / a) * np.logaddexp(np.log(a), a * np.log(y)), HALF,
                          logcdf=lambda y, a: -softplus(np.log(a) - a * np.log(y)) / a)
 kappa4      = Continuous("kappa4",      "h k",    lambda y, h, k: (1 - k) * _kappa(y, h, k)[0] + (1 - h) * _kappa(y, h, k)[1], _kappa_support, lambda h, k: (h == h) & (k == k),
-                         logcdf=lambda y, h, k: _kappa(y, h, k)[1])
+                         logcdf=lambda y, h, k: _kappa(y, h, k)[1], open=lambda h, k: (h <= 0) & (k < 0) & (h * k < 1))
 ksone       = Continuous("ksone",       "n",      lambda y, n: smirnov_logpdf(y, n),                               UNIT, lambda n: (n >= 1) & (n == np.round(n)), counts="n",
                          sf=lambda y, n: smirnov_sf(y, n), cdf=lambda y, n: 1 - smirnov_sf(y, n))
 kstwobign   = Continuous("kstwobign",   "",       lambda y: kolmogorov_logpdf(y),                                  HALF, logcdf=lambda y: kolmogorov_logcdf(y), logsf=lambda y: kolmogorov_logsf(y))

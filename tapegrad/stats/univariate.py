@@ -288,11 +288,12 @@ class Continuous(Distribution):
         kinks: Formula | None = None,
         period: float | None = None,
         vanishes: Formula | None = None,
-        open: str = "",
+        open: str | Formula = "",
     ) -> None:
         super().__init__(name, shapes, valid, counts)
         self._open = open
-        """Ends ("low", "both") of the support that lie outside of it: the density is 0 there, with all its slopes or by SciPy's word."""
+        """Ends ("low", "both"; a formula: of which parameters the low one) of the support that lie outside of it: the density is 0 there,
+        with all its slopes or by SciPy's word."""
         self._support = support if callable(support) else (lambda *_: support)
         self._moments = {"mean": mean, "var": var, "entropy": entropy}
         self._kinks = kinks or (lambda *_: ())
@@ -354,6 +355,8 @@ class Continuous(Distribution):
             y = y - self.period * turns
             at = plain(y)
         above_low = at > low if self._open else at >= low
+        if callable(self._open):
+            above_low = np.where(self._open(*map(plain, shapes)), at > low, at >= low)
         below_high = at < high if self._open == "both" else at <= high
         within = above_low & below_high & ~np.isinf(at) | np.isnan(at)
         # What is outside is computed at a place inside, so that no infinite slope comes from there.
