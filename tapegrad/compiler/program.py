@@ -33,7 +33,7 @@ from ..sweep import operands
 from ..tape import RECORDER, STRIDE, Leaf, own_tape
 from ..tensor import Tensor, new, wrap
 from ..transforms import _flatten, _unflatten
-from . import callout, keeping, rolling, sharing
+from . import callout, keeping, rolling, sharing, triangles
 from .graph import Graph, Guard, Node
 from .guards import GuardFailed, Holds
 from .report import Report
@@ -215,7 +215,7 @@ class Program:
         self.direct: Any = None  # the entry that takes the user's arguments as they are
         self.flat: Any = None  # the entry that takes them one by one
         self.native: Any = None
-        self.graph = sharing.shared(graph.pruned())
+        self.graph = sharing.shared(triangles.formed(graph.pruned()))
         self.graph = rolling.trimmed(keeping.kept(rolling.trimmed(self.graph)).pruned())
         self.recorded = sum(1 for _ in self.graph.nodes)
         graph.steps.clear()

@@ -117,6 +117,7 @@ class Trace:
 
     def __init__(self) -> None:
         self.graph = Graph()
+        self.arguments: list[Traced] = []
         self.open = True
         self.drew = False  # whether a recorded call drew random numbers itself
         self.reshaped = (
@@ -131,7 +132,8 @@ class Trace:
         """A value of the next argument."""
         node = Recorded(None, "input", (), {}, (), value)
         self.graph.inputs.append(node)
-        return Traced(self, node, value, given=True)
+        self.arguments.append(Traced(self, node, value, given=True))
+        return self.arguments[-1]
 
     def constant(self, value: Any) -> Traced:
         """An array that does not depend on an argument, as a traced one: it is about to be written to."""
@@ -326,9 +328,10 @@ class Trace:
 
     def wound(self, code: list[Any], pending: dict[Any, Any], watch: dict[Any, Any]) -> list[Any]:
         """The entries of a tape for a walk from `pending` down, with loops as one entry each."""
-        from .turns import wound
+        from . import triangles, turns
 
-        return wound(self, code, pending, watch)
+        code = triangles.wound(self, code, pending, watch)
+        return turns.wound(self, code, pending, watch)
 
     # ------------------------------------------------------------------------------------ memory that is shared
 
@@ -1402,7 +1405,7 @@ _recording = 0
 _originals: list[tuple[Primitive, Any]] = []
 
 
-_SEEN_THROUGH = frozenset({"logsumexp", "softmax", "log_softmax", "strong_product", "iteration"})
+_SEEN_THROUGH = frozenset({"logsumexp", "softmax", "log_softmax", "strong_product", "iteration", "growing_loops"})
 """Ops whose forward function is calls that are recorded themselves, and become machine code with what is around them."""
 
 

@@ -65,7 +65,7 @@ def wound(trace: Trace, code: list[Any], pending: dict[Any, Any], watch: dict[An
     """The entries with their repeating parts as one entry each, for a walk from `pending` down; the same entries where there are none."""
     if len(code) < LEAST * STRIDE or type(trace) is not Trace or KEY in trace.unrolled:
         return code
-    if sweep.GUARD.get() is not None or _told_of(code, watch) or _told_of(code, dual.saved):
+    if sweep.GUARD.get() is not None or told_of(code, watch) or told_of(code, dual.saved):
         return code
     if code[SLOT] <= storage.latest_overwrite():
         return code
@@ -78,12 +78,12 @@ def wound(trace: Trace, code: list[Any], pending: dict[Any, Any], watch: dict[An
         vars(winder).clear()  # functions that name themselves keep it until a collection
 
 
-def _told_of(code: list[Any], slots: dict[Any, Any]) -> bool:
+def told_of(code: list[Any], slots: dict[Any, Any]) -> bool:
     """Whether somebody has a hook, say, at one of the entries; those at other tapes' do not matter."""
     return bool(slots) and not slots.keys().isdisjoint(code[SLOT::STRIDE])
 
 
-def _standing(code: list[Any], pending: dict[Any, Any]) -> list[Any]:
+def standing(code: list[Any], pending: dict[Any, Any]) -> list[Any]:
     """A copy of the entries without the freed ones that a walk from `pending` does not come to.
 
     Those stand between the turns of a loop: where tensors of the program have a finaliser, what nobody can ask for in places of no order
@@ -131,7 +131,7 @@ class _Stretch:
 class _Winder:
     def __init__(self, trace: Trace, code: list[Any], pending: dict[Any, Any]) -> None:
         self.trace = trace
-        self.code = _standing(code, pending)
+        self.code = standing(code, pending)
         self.pending = pending
         self.n = len(self.code) // STRIDE
         self.outside: dict[Any, int] = {}  # nodes that are no entry of this tape, below NONE

@@ -17,15 +17,9 @@ from ..program.affine import ONE, Affine, affine, whole
 from ..program.arrays import Array, Builder, Index, Outside, of_number, remapped
 from ..program.expressions import B1, F4, F8, Expr, cast, const, node, number
 from ..program.partials import declared
+from ..program.writer import WRITTEN
 from .rules import MATH
 from .tree import Const, Op, Operand
-
-WRITTEN = frozenset(
-    """add subtract multiply divide negative power sqrt square reciprocal absolute fabs sign maximum minimum exp exp2 expm1 log log2
-    log10 log1p sin cos tan sinh cosh tanh arcsin arccos arctan arcsinh arccosh arctanh arctan2 hypot cbrt floor ceil trunc
-    clip where""".split()
-)
-"""Elementwise ops that the writer has code for."""
 
 PYTHON = {"max": "larger", "min": "smaller"}
 """Python's words, which a NaN passes by its place."""

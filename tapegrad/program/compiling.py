@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from .affine import Affine
 from .derivative import gradient
 from .expressions import nodes
-from .form import Buffer, Program, sites
+from .form import Buffer, Loop, Program, buffers, sites
 from .grouping import grouped
 from .lowering import lowered
+from .residuals import extreme
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +33,25 @@ def prepared(program: Program, without: Collection[str] = ()) -> Prepared:
     from .passes import optimised
 
     result = optimised(lowered(program), without)
+    boxed(result, result.body)
     values = {s.store.value for s in sites(result.body) if s.write}
     strong = any(n.op in ("strong", "chosen") for n in nodes(values))
     return Prepared(result, strong)
+
+
+def boxed(program: Program, body: Sequence[Any]) -> None:
+    """Give buffers whose extents depend on variables of the loops in `body` the largest extents that they have there."""
+    low: dict[str, Affine] = {}
+    high: dict[str, Affine] = {}
+
+    def bound(body: Sequence[Any]) -> None:
+        for s in body:
+            if isinstance(s, Loop):
+                r = s.range
+                low[r.var] = extreme(r.lo, low, high)
+                high[r.var] = extreme(r.hi, high, low) - 1
+                bound(s.body)
+
+    bound(body)
+    for b in buffers(program):
+        b.extents = tuple(extreme(n, high, low) for n in b.extents)

@@ -221,7 +221,7 @@ def box(ranges: Iterable[Range]) -> tuple[tuple[Affine, ...], tuple[Affine, ...]
     high: dict[str, Affine] = {}
     extents, index = [], []
     for r in ranges:
-        lo, hi = _extreme(r.lo, low, high), _extreme(r.hi, high, low)
+        lo, hi = extreme(r.lo, low, high), extreme(r.hi, high, low)
         if not (whole(lo) and whole(hi)):
             raise Formless("Values are kept of a loop whose length is read from an array.")
         low[r.var], high[r.var] = lo, hi - 1
@@ -230,7 +230,8 @@ def box(ranges: Iterable[Range]) -> tuple[tuple[Affine, ...], tuple[Affine, ...]
     return tuple(extents), tuple(index)
 
 
-def _extreme(e: Affine, up: Mapping[str, Affine], down: Mapping[str, Affine]) -> Affine:
+def extreme(e: Affine, up: Mapping[str, Affine], down: Mapping[str, Affine]) -> Affine:
+    """The largest that an affine integer is, by what its names are at most (`up`) and at least (`down`); the least, the other way round."""
     values = {n: (up if c > 0 else down)[n] for n, c in e.terms if n in up}
     return e.replaced(values)
 
@@ -241,4 +242,4 @@ def used(s: Store, axes: Iterable[Range]) -> tuple[Range, ...]:
     return tuple(r for r in axes if r.var in names)
 
 
-__all__ = ["Adjoint", "Residuals", "box", "covers", "used"]
+__all__ = ["Adjoint", "Residuals", "box", "covers", "extreme", "used"]

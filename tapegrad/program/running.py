@@ -18,7 +18,7 @@ import numpy as np
 from .. import checking
 from ..compiler import jit
 from ..errors import CheckedAccessError
-from .affine import ONE, Affine, Extreme
+from .affine import Affine, Extreme
 from .expressions import F4, F8
 from .form import Buffer, Program
 from .writer import BYTES, ELEMENT, Writer
@@ -243,8 +243,8 @@ class _Entry:
 
     def _extent(self, n: Affine, found: str) -> None:
         name = n.terms[0][0] if n.terms else ""
-        if n == ONE:
-            self.unless(self.let(f"icmp eq i64 {found}, 1"), OTHER)
+        if not n.terms:
+            self.unless(self.let(f"icmp eq i64 {found}, {n.const}"), OTHER)
         elif name in self.sizes:
             self.unless(self.let(f"icmp eq i64 {found}, {self.whole(n)}"), OTHER)
         elif len(n.terms) != 1:

@@ -26,6 +26,13 @@ from .affine import Affine, Element, whole
 from .expressions import B1, F4, F8, WHOLE, Expr
 from .form import Access, Buffer, Loop, Program, Store, buffers, sites
 
+WRITTEN = frozenset(
+    """add subtract multiply divide negative power sqrt square reciprocal absolute fabs sign maximum minimum exp exp2 expm1 log log2
+    log10 log1p sin cos tan sinh cosh tanh arcsin arccos arctan arcsinh arccosh arctanh arctan2 hypot cbrt floor ceil trunc
+    clip where""".split()
+)
+"""Elementwise ops that the writer has code for."""
+
 ELEMENT = {F8: "double", F4: "float", B1: "i8", "i8": "i64", "i4": "i32"}
 BYTES = {F8: 8, F4: 4, B1: 1, **WHOLE}
 COMPARED = {

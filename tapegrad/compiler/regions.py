@@ -1,0 +1,409 @@
+"""Regions: calls of a graph as instructions on parts of arrays, of which only whole numbers differ from turn to turn of a Python loop.
+
+`Reading` takes a stretch of calls apart. Slices, transposes and new axes are no instructions: what an instruction reads is *seen* as a
+region of what another one made, or of an input. Versions of an array that is stored to (`stored`, `setitem`) are one memory, made by a
+"new" instruction, where each version is the only one that is read behind the next store.
+
+Data: an instruction is a token (all that has to be equal from turn to turn), whole numbers (first indices and extents of regions), and
+the instructions whose results it reads. Invariant: an instruction reads memory as it is at its place in the list.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..program.arrays import Outside
+from ..program.partials import declared
+from ..program.writer import WRITTEN
+from .graph import Guard, Node, Ref
+
+DTYPES = {np.dtype(np.float64): "f8", np.dtype(np.float32): "f4", np.dtype(np.bool_): "b1"}
+FLOATS = ("f8", "f4")
+TESTS = frozenset("less less_equal greater greater_equal equal not_equal".split())
+VIEWS = frozenset(
+    "getitem transpose swapaxes reshape expand_dims squeeze broadcast_to alias".split()
+)
+REDUCING = frozenset(("sum", "mean", "max", "min"))
+ALIASES = frozenset(("asarray", "alias", "copied_into"))
+START, EXTENT = 0, 1
+"""What a whole number of an instruction is."""
+
+
+class Seen(NamedTuple):
+    """A region: of what `source` made (an instruction, or below 0 an input), as it was when its memory had this version."""
+
+    source: int
+    axes: tuple[int, ...]
+    """For each axis of the region that of the source; -1 where it only repeats."""
+    starts: tuple[int, ...]
+    """For each axis of the source."""
+    shape: tuple[int, ...]
+    version: int = 0
+
+
+@dataclass(slots=True)
+class Instruction:
+    """One of a list; `where` says of each whole number what it is."""
+
+    kind: str
+    token: Any
+    ints: tuple[int, ...]
+    where: tuple[int, ...]
+    refs: tuple[int, ...]
+    dtype: str
+    rank: int
+    """Axes that it goes over."""
+    shape: tuple[int, ...]
+    empty: bool = False
+    """A product over nothing."""
+
+
+def supported(step: Any) -> bool:
+    """Whether a call may be one of a form, as far as its name says."""
+    if type(step) is Guard:
+        return True
+    if step.dtype not in DTYPES:
+        return False
+    name = step.name
+    if name == "matmul":
+        return len(step.args) == 2 and any(
+            len(np.shape(_given(step, x))) == 1 for x in step.args
+        )
+    if name in ("constant", "copy", "zeros_like", "astype", "stored", "setitem"):
+        return True
+    if name in VIEWS or name in REDUCING or name in ALIASES or name in TESTS:
+        return True
+    return name in WRITTEN and not step.kwargs and declared(name) is not None
+
+
+def _given(step: Node, x: Any) -> Any:
+    return step.inputs[x.index] if type(x) is Ref else x
+
+
+class Reading:
+    """Instructions of a stretch of calls. Raises Outside where there are none."""
+
+    def __init__(self, steps: Sequence[Any], wanted: Sequence[Node]) -> None:
+        self.steps = [s for s in steps if type(s) is not Guard]
+        self.wanted = wanted
+        self.late: set[Node] = set()
+        while True:
+            self.given: list[Any] = []
+            """Inputs: calls outside of the stretch, or arrays."""
+            self.numbers: dict[Any, int] = {}
+            self.instructions: list[Instruction] = []
+            self.shapes: dict[int, tuple[int, ...]] = {}
+            self.dtypes: dict[int, str] = {}
+            self.versions: dict[int, int] = {}
+            self.seen: dict[Node, Any] = {}
+            self.stale: set[Node] = set()
+            for node in self.steps:
+                self.seen[node] = self._read(node)
+            for node in wanted:
+                self._current(node)
+            if self.stale <= self.late:
+                break
+            self.late |= self.stale
+        if any(self.seen[n].version for n in self.late if type(self.seen[n]) is Seen):
+            raise Outside("an earlier version of a whole array is read")
+        self._hoist()
+
+    # ------------------------------------------------------------------------------------------ operands
+
+    def _current(self, node: Node) -> Any:
+        """What a call's result is seen as, now."""
+        found = self.seen.get(node)
+        if found is None:
+            found = self.seen[node] = self._input(node, node, node.shape, node.dtype)
+        if type(found) is Seen and self.versions.get(found.source, 0) != found.version:
+            self.stale.add(node)
+        return found
+
+    def _input(self, key: Any, value: Any, shape: tuple[int, ...], dtype: Any) -> Seen:
+        if DTYPES.get(dtype) not in FLOATS:
+            raise Outside(f"an input of {dtype}")
+        k = self.numbers.get(key)
+        if k is None:
+            k = self.numbers[key] = len(self.given)
+            self.given.append(value)
+            self.shapes[~k], self.dtypes[~k] = tuple(shape), DTYPES[dtype]
+        return self._whole(~k)
+
+    def _whole(self, source: int) -> Seen:
+        shape = self.shapes[source]
+        version = self.versions.get(source, 0)
+        return Seen(source, tuple(range(len(shape))), (0,) * len(shape), shape, version)
+
+    def _value(self, node: Node, x: Any) -> Any:
+        """An operand: a region, or a number."""
+        if type(x) is Ref:
+            return self._current(node.inputs[x.index])
+        if type(x) in (float, int, bool) or (isinstance(x, np.generic) and x.dtype.kind in "fiub"):
+            return float(x)
+        if isinstance(x, np.ndarray):
+            if not x.size:
+                return x.shape
+            if not x.shape:
+                return float(x)
+            if x.dtype.kind in "iu":
+                x = x.astype(float)
+            return self._input((id(x), x.dtype), x, x.shape, x.dtype)
+        raise Outside(f"an operand of {type(x).__name__}")
+
+    def _add(
+        self,
+        kind: str,
+        token: Any,
+        operands: Sequence[Any],
+        shape: tuple[int, ...],
+        dtype: str,
+        rank: int,
+        own: tuple[int, ...] = (),
+    ) -> Seen:
+        """Append an instruction; the region of all that it makes. `own` are whole numbers of its own, extents."""
+        tokens: list[Any] = []
+        ints: list[int] = list(own)
+        where: list[int] = [EXTENT] * len(own)
+        refs: list[int] = []
+        empty = False
+        for x in operands:
+            if type(x) is Seen:
+                inside = x.source < 0
+                tokens.append((x.source if inside else None, x.axes, self.dtypes[x.source]))
+                refs += [] if inside else [x.source]
+                ints += [*x.starts, *x.shape]
+                where += [START] * len(x.starts) + [EXTENT] * len(x.shape)
+                empty |= x.shape[-1:] == (0,)
+            elif type(x) is tuple:
+                tokens.append("empty")
+                empty = True
+            else:
+                tokens.append(repr(x))
+        made = Instruction(
+            kind, (kind, token, dtype, len(own), *tokens), tuple(ints), tuple(where), tuple(refs), dtype, rank, shape,
+            empty and kind == "matmul" and not shape,
+        )  # fmt: skip
+        at = len(self.instructions)
+        self.instructions.append(made)
+        self.shapes[at], self.dtypes[at] = tuple(shape), dtype
+        return self._whole(at)
+
+    # ------------------------------------------------------------------------------------------ calls
+
+    def _read(self, node: Node) -> Any:
+        found = self._of(node)
+        if node in self.late and type(found) is Seen and node.name in VIEWS:
+            found = self._add("copy", None, [found], found.shape, self.dtypes[found.source], len(found.shape))  # fmt: skip
+        return found
+
+    def _of(self, node: Node) -> Any:
+        name, args = node.name, node.args
+        dtype = DTYPES.get(node.dtype)
+        if dtype is None:
+            raise Outside(f"{name} gives {node.dtype}")
+        if name in VIEWS and len(node.inputs) == 1:
+            x = self._value(node, args[0])
+            if type(x) is not Seen:
+                raise Outside("a part of a number")
+            return self._view(node, x)
+        if name == "constant" or name == "zeros_like":
+            return self._constant(node, dtype)
+        if name in ("copy", "asarray", "astype"):
+            x = self._value(node, args[0])
+            return self._add("copy", None, [x], node.shape, dtype, len(node.shape))
+        if name == "copied_into":
+            x = self._value(node, args[1])
+            if type(x) is Seen and x.shape == node.shape and self.dtypes[x.source] == dtype:
+                return x
+            x = _spread(x, node.shape) if type(x) is Seen else x
+            if type(x) is not Seen:
+                return self._add("full", repr(x), [], node.shape, dtype, len(node.shape), node.shape)  # fmt: skip
+            return self._add("copy", None, [x], node.shape, dtype, len(node.shape))
+        if name in ("stored", "setitem"):
+            return self._stored(node, dtype)
+        if name in REDUCING:
+            x = self._value(node, args[0])
+            settings = dict(node.kwargs)
+            axis, keep = settings.pop("axis", None), settings.pop("keepdims", False)
+            if settings or len(args) > 1 or type(x) is not Seen:
+                raise Outside(f"{name} with settings")
+            rank = len(x.shape)
+            every = range(rank) if axis is None else axis if type(axis) is tuple else (axis,)
+            axes = tuple(sorted(a % rank for a in every)) if rank else ()
+            if not axes:
+                return self._add("copy", None, [x], node.shape, dtype, 0)
+            made = self._add(name, axes, [x], tuple(n for d, n in enumerate(x.shape) if d not in axes), dtype, rank)  # fmt: skip
+            return _reshaped(made, node.shape) if keep else made
+        if name == "matmul":
+            operands = [self._value(node, x) for x in args]
+            ranks = [1 if type(x) is tuple else len(x.shape) for x in operands]
+            if 1 not in ranks or max(ranks) > 2:
+                raise Outside("a product of matrices")
+            return self._add("matmul", None, operands, node.shape, dtype, max(ranks))
+        if name in TESTS or (name in WRITTEN and not node.kwargs):
+            operands = [self._value(node, x) for x in args]
+            if any(type(x) is tuple for x in operands) or dtype == ("b1" if name not in TESTS else ""):  # fmt: skip
+                raise Outside(f"{name} of these operands")
+            for k, x in enumerate(operands):
+                test = type(x) is Seen and self.dtypes[x.source] == "b1"
+                if test != (name == "where" and k == 0):
+                    raise Outside("arithmetic with truth values")
+            return self._add("op", name, operands, node.shape, dtype, len(node.shape))
+        raise Outside(f"{name} is no call of the form")
+
+    def _constant(self, node: Node, dtype: str) -> Seen:
+        if node.name == "zeros_like":
+            value: Any = np.zeros(1)
+        else:
+            value = node.args[0]
+            if type(value) is Ref:
+                raise Outside("a constant of a value")
+        flat = np.asarray(value).reshape(-1)
+        if not flat.size or (flat == flat[0]).all():
+            text = repr(float(flat[0])) if flat.size else "0.0"
+            return self._add("full", text, [], node.shape, dtype, len(node.shape), node.shape)
+        return self._input((id(node), "constant"), value, node.shape, node.dtype)
+
+    def _stored(self, node: Node, dtype: str) -> Seen:
+        if len(node.args) != 3 or type(node.args[0]) is not Ref or not node.shape:
+            raise Outside("a store of this kind")
+        base = self._value(node, node.args[0])
+        value = self._value(node, node.args[2])
+        if type(value) is tuple:
+            value = 0.0  # nothing is stored
+        own = base.source
+        if own < 0 or self.instructions[own].kind != "new" or base != self._whole(own):
+            self._current(node.inputs[node.args[0].index])
+            base = self._add("new", None, [base], node.shape, dtype, len(node.shape), node.shape)
+            own = base.source
+        target = _indexed(base, node.args[1])
+        if type(value) is Seen:
+            value = _without_ones(value, len(target.shape))
+        self._add("store", None, [target, value], (), dtype, len(target.shape))
+        self.versions[own] = self.versions.get(own, 0) + 1
+        return self._whole(own)
+
+    def _view(self, node: Node, x: Seen) -> Seen:
+        name, args, settings = node.name, node.args[1:], node.kwargs
+        rank = len(x.shape)
+        if name == "getitem":
+            return _indexed(x, args[0] if args else settings["index"])
+        if name == "transpose":
+            axes = args[0] if args else settings.get("axes")
+            order = range(rank)[::-1] if axes is None else [a % rank for a in axes]
+        elif name == "swapaxes":
+            a, b = (*args, *settings.values())
+            order = list(range(rank))
+            order[a], order[b] = order[b], order[a]
+        elif name == "broadcast_to":
+            return _spread(x, node.shape)
+        else:
+            return _reshaped(x, node.shape)
+        return x._replace(
+            axes=tuple(x.axes[a] for a in order), shape=tuple(x.shape[a] for a in order)
+        )
+
+    # ------------------------------------------------------------------------------------------ order
+
+    def _hoist(self) -> None:
+        """Arrays that begin as one number and live long are made first: Python makes them when they are first stored to."""
+        code = self.instructions
+        last = last_uses(code)
+        first: list[int] = []
+        for k, x in enumerate(code):
+            if x.kind == "full" and any(
+                code[j].kind == "new" and last[j] - j > len(code) // 4 for j in (last[k],) if j >= 0
+            ):
+                first += [k, last[k]]
+        chosen = set(first)
+        order = [*sorted(chosen), *(k for k in range(len(code)) if k not in chosen)]
+        new = {old: k for k, old in enumerate(order)}
+        self.instructions = [code[k] for k in order]
+        for x in self.instructions:
+            x.refs = tuple(new[r] for r in x.refs)
+        self.seen = {
+            n: s._replace(source=new.get(s.source, s.source)) if type(s) is Seen else s
+            for n, s in self.seen.items()
+        }
+        for table in (self.shapes, self.dtypes):
+            old: dict[int, Any] = dict(table)
+            table.clear()
+            table.update({new.get(k, k): v for k, v in old.items()})  # type: ignore[arg-type]
+
+
+def last_uses(code: Sequence[Instruction]) -> list[int]:
+    """For each instruction the last one that reads what it makes, -1 for none."""
+    last = [-1] * len(code)
+    for k, x in enumerate(code):
+        for r in x.refs:
+            last[r] = k
+    return last
+
+
+def _indexed(x: Seen, index: Any) -> Seen:
+    """x[index], for whole numbers, slices by 1, None and an ellipsis."""
+    parts = list(index) if type(index) is tuple else [index]
+    taken = sum(p is not None and p is not ... for p in parts)
+    rank = len(x.shape)
+    if taken > rank or sum(p is ... for p in parts) > 1:
+        raise Outside("an index of this kind")
+    at = parts.index(...) if ... in parts else len(parts)
+    parts = [*parts[:at], *[slice(None)] * (rank - taken), *parts[at + 1 :]]
+    axes: list[int] = []
+    shape: list[int] = []
+    starts = list(x.starts)
+    d = 0
+    for p in parts:
+        if p is None:
+            axes.append(-1)
+            shape.append(1)
+            continue
+        n, axis = x.shape[d], x.axes[d]
+        d += 1
+        if type(p) is slice:
+            if any(e is not None and type(e) is not int for e in (p.start, p.stop, p.step)):
+                raise Outside("a slice between values")
+            lo, hi, step = p.indices(n)
+            if step != 1:
+                raise Outside("a slice with a step")
+            if axis >= 0:
+                starts[axis] += min(lo, n)
+            axes.append(axis)
+            shape.append(max(hi - lo, 0))
+        elif type(p) is int:
+            if axis >= 0:
+                starts[axis] += operator.index(p) % n
+        else:
+            raise Outside("an index that is no number")
+    return Seen(x.source, tuple(axes), tuple(starts), tuple(shape), x.version)
+
+
+def _spread(x: Seen, shape: tuple[int, ...]) -> Seen:
+    """As by broadcast_to."""
+    more = len(shape) - len(x.shape)
+    axes = [-1] * more
+    for d, n in enumerate(x.shape):
+        axes.append(x.axes[d] if n == shape[more + d] else -1)
+    return x._replace(axes=tuple(axes), shape=tuple(shape))
+
+
+def _without_ones(x: Seen, rank: int) -> Seen:
+    """Without axes that are more than a target has: they have one element."""
+    more = max(len(x.shape) - rank, 0)
+    return x._replace(axes=x.axes[more:], shape=x.shape[more:])
+
+
+def _reshaped(x: Seen, shape: tuple[int, ...]) -> Seen:
+    """As by a reshape that only adds or drops axes of one element."""
+    left = [(a, n) for a, n in zip(x.axes, x.shape, strict=True) if n != 1]
+    if [n for _, n in left] != [n for n in shape if n != 1] or math.prod(shape) == 0:
+        raise Outside("a reshape")
+    kept = iter(left)
+    axes = [next(kept)[0] if n != 1 else -1 for n in shape]
+    return x._replace(axes=tuple(axes), shape=tuple(shape))

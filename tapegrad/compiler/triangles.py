@@ -1,0 +1,679 @@
+"""Triangles: Python loops whose slices grow or shrink with the turn, as loops of the program form.
+
+A triangular solve, a factorisation, sums over half a matrix: no turn has the shapes of another one, so that a graph has no loop for them,
+and their pullbacks, one call for each slice, take the cube of what the function takes. A stretch of calls that winds into loops with
+regions that are affine in the turn (regions.py, windings.py) becomes a program of the form (`tapegrad.program`), which is differentiated
+there: cotangents of slices are added in place.
+
+    before a walk back (`wound`)        the stretch is one entry of the tape, whose pullback is the form's derivative
+    before a graph is lowered (`formed`)  what is left of such stretches, those without derivatives, is one call
+
+Invariant: what does not fit leaves tape and graph as they were, and is compiled as it was.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import threading
+from collections.abc import Callable, Sequence
+from functools import reduce
+from typing import Any
+
+import numpy as np
+
+from .. import checking, dual, locks, logs, storage, sweep
+from ..errors import CheckedAccessError
+from ..packing import flat, op_of_calls, unpacked
+from ..primitive import apply
+from ..program.affine import ONE, ZERO, Affine, affine
+from ..program.arrays import Array, Builder, Index, Outside, of_buffer, of_number, remapped
+from ..program.compiling import boxed, differentiated, prepared
+from ..program.expressions import Expr, cast, const, is_dear, load, node, nodes, number
+from ..program.form import Buffer, Program
+from ..program.partials import Formless
+from ..tape import FREED, IN0, IN1, OP, OUT, RECORDER, SLOT, STRIDE, X, Y, Leaf
+from ..tensor import Tensor, wrap
+from .graph import Graph, Guard, Node, Recorded, Ref
+from .regions import FLOATS, TESTS, Instruction, Reading, Seen, supported
+from .tracing import Later, LeftBehind, Trace, Traced
+from .turns import standing, told_of
+from .windings import Item, Winding
+
+LEAST = 40
+"""Calls of a stretch, at least."""
+MOST_ITEMS = 400
+"""Instructions and loops that are left of a stretch, at most: more are no loops."""
+MOST_NODES = 60
+"""Nodes of a formula that is written into what reads it."""
+KEY = "loops over growing slices"
+NAN = -3
+
+
+# ---------------------------------------------------------------------------------------------------- to the form
+
+
+class Stretch:
+    """A stretch of calls as loops; raises Outside where it is none, or none of its loops grows."""
+
+    def __init__(self, steps: Sequence[Any], wanted: Sequence[Node]) -> None:
+        self.reading = Reading(steps, wanted)
+        self.wanted = list(wanted)
+        lasting = []
+        for n in wanted:
+            found = self.reading.seen[n]
+            if type(found) is not Seen or self.reading.dtypes[found.source] not in FLOATS:
+                raise Outside("a result that is no array of floats")
+            if found.source >= 0:
+                lasting.append(found.source)
+        self.code = self.reading.instructions
+        winding = Winding(self.code, lasting)
+        self.items = winding.items
+        count = sum(len(x.leaves()) + 1 for x in self.items)
+        if not winding.grows or count > MOST_ITEMS:
+            raise Outside("no loops over growing slices")
+        self.lasting = set(lasting)
+        self.uses: dict[int, list[int]] = {}
+        for x in self.items:
+            for k in x.leaves():
+                for r in self.code[k].refs:
+                    self.uses.setdefault(r, []).append(k)
+
+    def program(self) -> Program:
+        """The program, of which inputs are those that the reading was given and outputs what was wanted."""
+        return _Former(self).program()
+
+
+class _Former:
+    """Appends what items do to a program."""
+
+    def __init__(self, stretch: Stretch) -> None:
+        self.stretch, self.code = stretch, stretch.code
+        self.builder = Builder("loops")
+        self.arrays: dict[int, Array] = {}
+
+    def program(self) -> Program:
+        b, reading = self.builder, self.stretch.reading
+        for k in range(len(reading.given)):
+            buffer = b.buffer("x", _sizes(reading.shapes[~k]), reading.dtypes[~k], "input")
+            if not buffer.extents and buffer.dtype != "f8":
+                raise Outside("a number of another dtype than float64")
+            b.inputs.append(buffer)
+            self.arrays[~k] = of_buffer(buffer)
+        items = self.stretch.items
+        self._body(items, [list(map(affine, x.ints)) for x in items])
+        for n in self.stretch.wanted:
+            found = reading.seen[n]
+            value = self._seen(found, [*map(affine, found.starts), *map(affine, found.shape)])
+            out = b.buffer("y", _sizes(n.shape), value.dtype, "output")
+            b.store(of_buffer(out), value)
+            b.outputs.append(out)
+        return b.program()
+
+    def _seen(self, s: Seen, ints: Sequence[Affine]) -> Array:
+        """A region, with its first indices and extents as they are here."""
+        return self._region(s.source, s.axes, list(ints))
+
+    def _region(self, source: int, axes: Sequence[int], ints: list[Affine]) -> Array:
+        base = self.arrays[source]
+        starts, shape = ints[: len(base.shape)], tuple(ints[len(base.shape) :])
+        for d, n in enumerate(base.shape):
+            extents = [shape[k] for k, a in enumerate(axes) if a == d]
+            self.builder.claim(starts[d], "an index")
+            self.builder.claim(n - starts[d] - (extents[0] if extents else ONE), "an index")
+
+        def to(index: Index) -> Index:
+            at = list(starts)
+            for k, a in enumerate(axes):
+                if a >= 0:
+                    at[a] = at[a] + index[k]
+            return tuple(at)
+
+        return remapped(base, shape, to)
+
+    # ------------------------------------------------------------------------------------------ items
+
+    def _body(self, items: Sequence[Item], ints: Sequence[list[Affine]]) -> None:
+        at = {x.lo: k for k, x in enumerate(items) if not x.body}
+        moves = [bool(x.body) or self.code[x.lo].kind in ("store", "new") for x in items]
+        for k, (x, own) in enumerate(zip(items, ints, strict=True)):
+            if not x.body:
+                users = self.stretch.uses.get(x.lo, ())
+                waits = len(users) == 1 and x.lo not in self.stretch.lasting and users[0] in at
+                if waits:
+                    waits = not any(moves[k + 1 : at[users[0]]])
+                    waits = waits and len(self.code[x.lo].shape) >= self.code[users[0]].rank
+                self._instruction(x.lo, self.code[x.lo], own, waits)
+                continue
+            n = (len(own) - 1) // 2
+            with self.builder.loop("t", ZERO, own[0], 1) as turn:
+                inner: list[list[Affine]] = []
+                numbers = iter(zip(own[1 : n + 1], own[n + 1 :], strict=True))
+                for y in x.body:
+                    inner.append([a + turn * b.const for a, b in _some(numbers, len(y.ints))])
+                self._body(x.body, inner)
+
+    def _instruction(self, k: int, x: Instruction, ints: list[Affine], waits: bool) -> None:
+        b = self.builder
+        _, what, dtype, own, *tokens = x.token
+        extents, rest, refs = tuple(ints[:own]), ints[own:], iter(x.refs)
+        operands: list[Array] = []
+        for t in tokens:
+            if type(t) is str:
+                empty = t == "empty"
+                operands.append(Array((ZERO,), lambda _: const(0.0)) if empty else of_number(const(float(t))))  # fmt: skip
+                continue
+            source = next(refs) if t[0] is None else t[0]
+            count = len(self.arrays[source].shape) + len(t[1])
+            operands.append(self._region(source, t[1], rest[:count]))
+            del rest[:count]
+        if x.kind == "store":
+            b.store(*operands)
+            return
+        if x.kind == "new":
+            self.arrays[k] = of_buffer(b.buffer("a", extents, dtype))
+            b.store(self.arrays[k], operands[0])
+            return
+        found = self._value(x, what, dtype, extents, operands)
+        reduced = x.kind in ("sum", "max", "min") or (x.kind == "matmul" and found.access is not None)
+        if not reduced and not (waits and len(nodes([_any(found)])) <= MOST_NODES):
+            found = b.kept(found, "v")
+        self.arrays[k] = found
+
+    def _value(
+        self, x: Instruction, what: Any, dtype: str, extents: Index, operands: list[Array]
+    ) -> Array:
+        b = self.builder
+        if x.kind == "full":
+            value = const(float(what), dtype)
+            return Array(extents, lambda _: value, dtype)
+        if x.kind == "copy":
+            return b.elementwise(lambda a: cast(a, dtype), *operands, dtype=dtype)
+        if x.kind == "matmul":
+            if x.empty and all(n == ZERO for n in (operands[0].shape[-1], operands[1].shape[0])):
+                return of_number(const(0.0, dtype))
+            operands = [b.elementwise(lambda a: cast(a, dtype), a, dtype=dtype) for a in operands]
+            return b.product(*operands)
+        if x.kind in ("sum", "mean", "max", "min"):
+            (a,) = operands
+            a = Array(a.shape, lambda index: cast(operands[0].at(index), dtype), dtype, None, a.reads)
+            mode = {"max": "max=", "min": "min="}.get(x.kind, "+=")
+            total = b.reduced(a, what, mode, x.kind)
+            if x.kind != "mean":
+                return total
+            extent = reduce(_times, (a.shape[d] for d in what), ONE)
+            return b.elementwise(lambda s: node("divide", s, number(extent, dtype)), total, dtype=dtype)  # fmt: skip
+        inner = dtype
+        if what in TESTS:
+            inner = "f8" if any(a.dtype == "f8" and a.shape for a in operands) else "f4"
+            inner = "f8" if all(a.dtype != "f4" for a in operands) else inner
+
+        def make(*given: Expr) -> Expr:
+            return node(what, *(e if e.dtype == "b1" else cast(e, inner) for e in given))
+
+        return b.elementwise(make, *operands, dtype="b1" if what in TESTS else dtype)
+
+
+def _any(a: Array) -> Expr:
+    return a.at(tuple(affine("any") for _ in a.shape))
+
+
+def _sizes(shape: Sequence[int]) -> Index:
+    return tuple(map(affine, shape))
+
+
+def _times(a: Affine, b: Affine) -> Affine:
+    if a.terms and b.terms:
+        raise Outside("a mean over two axes that grow")
+    return b * a.const if b.terms else a * b.const
+
+
+def _some(found: Any, count: int) -> list[Any]:
+    return [next(found) for _ in range(count)]
+
+
+# ---------------------------------------------------------------------------------------------------- calls
+
+_threads = threading.local()
+
+
+class FormCall:
+    """A call of the program: (values of the inputs, then seeds) -> results, and gradients of the inputs `by`."""
+
+    def __init__(self, stretch: Stretch, by: Sequence[int] | None = None) -> None:
+        self.stretch, self.by = stretch, by
+        self.__name__ = "loops" if by is None else "loops_and_gradient"
+        primal = self.mathematics = stretch.program()
+        if by is not None:
+            self.mathematics = differentiated(primal, [primal.inputs[k] for k in by])
+        boxed(self.mathematics, primal.body)
+        self.kinds = [(tuple(n.const for n in b.extents), _NUMPY[b.dtype]) for b in self.mathematics.outputs]  # fmt: skip
+        self.inputs = [(bool(b.extents), _NUMPY[b.dtype]) for b in self.mathematics.inputs]
+        self.compiled: Any = None
+        self.guarded: Any = None
+        self.lock = locks.rlock()
+
+    def __call__(self, *values: Any) -> tuple[Any, ...]:
+        if self.compiled is None:
+            with self.lock:
+                if self.compiled is None:
+                    self.ready = prepared(self.mathematics)
+                    self.compiled = self._made(False)
+        given = [
+            np.ascontiguousarray(v, dtype) if array else float(v)
+            for v, (array, dtype) in zip(values, self.inputs, strict=True)
+        ]
+        given = [g if type(g) is float or g.flags.aligned else g.copy() for g in given]
+        results = [np.empty(shape, dtype) for shape, dtype in self.kinds]
+        code = _answered(self.compiled, given, results)
+        if code == NAN:
+            with self.lock:
+                if self.guarded is None:
+                    self.guarded = self._made(True)
+            code = _answered(self.guarded, given, results)
+        if code:
+            raise CheckedAccessError(
+                f"a loop over slices left the call with code {code}: tapegrad is wrong. Report it with the function."
+            )
+        return tuple(r if r.shape else r[()] for r in results)
+
+    def _made(self, guarded: bool) -> Any:
+        from ..program.running import Argument, Compiled
+
+        program = self.ready.program
+        results = len(self.stretch.wanted)
+        watched = program.outputs[results:] if self.ready.strong and not guarded else []
+        given = [Argument(b) for b in program.inputs]
+        return Compiled(program, given, False, watched, guarded)
+
+
+_NUMPY = {"f8": np.dtype(np.float64), "f4": np.dtype(np.float32)}
+
+
+def _answered(compiled: Any, given: Sequence[Any], results: Sequence[Any]) -> int:
+    """What a call answers, with this thread's scratch memory."""
+    scratch = getattr(_threads, "scratch", None)
+    _threads.scratch = None  # a call meanwhile, from a signal say, has memory of its own
+    try:
+        if scratch is None:
+            scratch = np.empty(128)
+        code = compiled.call(*given, *results, scratch)
+        if code > 0:
+            scratch = np.empty(code // 8 + 1)
+            code = compiled.call(*given, *results, scratch)
+        compiled.refuse(code)
+        return int(code)
+    finally:
+        _threads.scratch = scratch
+
+
+# ---------------------------------------------------------------------------------------------------- in the graph
+
+
+def _called(function: FormCall, nodes_: Sequence[Node]) -> tuple[Node, list[Node]]:
+    """A call of a program on some nodes, and its results."""
+    refs = tuple(Ref(i) for i in range(len(nodes_)))
+    whole = Recorded(function, function.__name__, refs, {}, nodes_, 0)
+    parts = []
+    for i, (shape, dtype) in enumerate(function.kinds):
+        sample = np.zeros((), dtype)
+        part = Recorded(operator.itemgetter(i), f"{function.__name__}[{i}]", (Ref(0),), {}, (whole,), sample)  # fmt: skip
+        part.shape = shape
+        parts.append(part)
+    return whole, parts
+
+
+def _stretches(steps: Sequence[Any]) -> list[tuple[int, int]]:
+    """Stretches of calls that may be of a form."""
+    found = []
+    start = 0
+    for k in range(len(steps) + 1):
+        if k == len(steps) or not supported(steps[k]):
+            if k - start >= LEAST:
+                found.append((start, k))
+            start = k + 1
+    return found
+
+
+def _needed(steps: Sequence[Any], wanted: Sequence[Node]) -> list[Node]:
+    """The calls among some whose results are asked for."""
+    asked = set(wanted)
+    found: list[Node] = []
+    for s in reversed(steps):
+        if s in asked and type(s) is not Guard:
+            asked.update(s.inputs)
+            found.append(s)
+    return found[::-1]
+
+
+def formed(graph: Graph) -> Graph:
+    """The graph with its loops over growing slices as one call each; the same graph where there are none."""
+    graph = _merged(graph)
+    out: list[Any] = []
+    done = 0
+    now: dict[Node, Node] = {}
+    for start, stop in _stretches(graph.steps):
+        stretch = graph.steps[start:stop]
+        inside = {s for s in stretch if type(s) is not Guard}
+        asked = {y for y in graph.outputs if isinstance(y, Node)}
+        for k, s in enumerate(graph.steps):
+            if type(s) is Guard:
+                asked.add(s.node)
+            elif not start <= k < stop:
+                asked.update(s.inputs)
+        wanted = [s for s in stretch if s in inside and s in asked]
+        try:
+            function = FormCall(Stretch(_needed(stretch, wanted), wanted))
+        except (Outside, Formless) as why:
+            logs.tell("calls %d to %d are no loops of the form: %s", start, stop, why)
+            continue
+        for s in graph.steps[done:start]:
+            out.append(s)
+        more, given = _operands(function.stretch)
+        whole, parts = _called(function, given)
+        out += [*more, whole, *parts]
+        out += [s for s in stretch if type(s) is Guard]
+        now.update(zip(wanted, parts, strict=True))
+        done = stop
+    if not done:
+        return graph
+    out += graph.steps[done:]
+    return _renamed(Graph(graph.inputs, out, graph.outputs), now)
+
+
+def _renamed(graph: Graph, now: dict[Node, Node]) -> Graph:
+    """The graph, reading other calls in the place of some; `now` gets those that are copied."""
+    from dataclasses import replace
+
+    steps: list[Any] = []
+    for s in graph.steps:
+        if type(s) is Guard:
+            steps.append(replace(s, node=now.get(s.node, s.node)))
+            continue
+        if any(x in now for x in s.inputs):
+            old, s = s, s.with_inputs([now.get(x, x) for x in s.inputs])
+            now[old] = s
+        steps.append(s)
+    outputs = [now.get(y, y) if isinstance(y, Node) else y for y in graph.outputs]
+    return Graph(graph.inputs, steps, outputs)
+
+
+def _operands(stretch: Stretch) -> tuple[list[Node], list[Node]]:
+    """Calls for the constants among a stretch's inputs, and a node for each input."""
+    made: list[Node] = []
+    given: list[Node] = []
+    for x in stretch.reading.given:
+        if isinstance(x, Node):
+            given.append(x)
+            continue
+        constant = Recorded(np.array, "constant", (x,), {}, (), x)
+        made.append(constant)
+        given.append(constant)
+    return made, given
+
+
+def _merged(graph: Graph) -> Graph:
+    """The graph, where the gradient of a call stands in the place of the call, if its seeds are known there: it has the results too."""
+    calls = {s.function.stretch: k for k, s in enumerate(graph.steps) if type(s) is Recorded and type(s.function) is FormCall and s.function.by is None}  # fmt: skip
+    if not calls:
+        return graph
+    place = {s: k for k, s in enumerate(graph.steps) if type(s) is not Guard}
+    steps = list(graph.steps)
+    now: dict[Node, Node] = {}
+    for s in graph.steps:
+        if type(s) is not Recorded or type(s.function) is not FormCall or s.function.by is None:
+            continue
+        at = calls.pop(s.function.stretch, None)
+        if at is None:
+            continue
+        early = [x for x in s.inputs if place.get(x, -1) > at]
+        if any(x.inputs for x in early):
+            calls[s.function.stretch] = at
+            continue
+        own = [p for p in graph.steps if type(p) is Recorded and p.inputs[:1] == (s,)]
+        old = [p for p in graph.steps if type(p) is Recorded and p.inputs[:1] == (graph.steps[at],)]
+        by_name = {p.name: p for p in own}
+        parts = []
+        for p in old:
+            part = by_name.get(p.name.replace("loops[", "loops_and_gradient["))
+            if part is None:
+                part = p.with_inputs([s])
+                part.name = p.name.replace("loops[", "loops_and_gradient[")
+                parts.append(part)
+            now[p] = part
+        moved = {s, *early, *own}
+        steps[place[s]] = None
+        for x in (*early, *own):
+            steps[place[x]] = None
+        for p in old:
+            steps[place[p]] = None
+        steps[at] = [*early, s, *own, *parts]
+    if not now:
+        return graph
+    whole: list[Any] = []
+    for x in steps:
+        whole += x if type(x) is list else [] if x is None else [x]
+    return _renamed(Graph(graph.inputs, whole, graph.outputs), now)
+
+
+# ---------------------------------------------------------------------------------------------------- on the tape
+
+
+class _Formed:
+    """What an entry of the tape holds: a stretch, whose pullback is the form's derivative."""
+
+    def __init__(self, stretch: Stretch, given: list[Traced], by: list[int]) -> None:
+        self.stretch, self.given, self.by = stretch, given, by
+        self.forward = FormCall(stretch)
+        self.gradient = FormCall(stretch, by)  # made now: what has no derivative is no stretch
+        self.kinds = [np.broadcast_to(np.zeros((), d), s) for s, d in self.forward.kinds]
+
+    def evaluate(self, values: Sequence[Any]) -> Any:
+        trace = storage.tracing.get()
+        self.results = _parts(trace, self.forward, self.given)
+        return flat(self.results) if len(self.results) > 1 else self.results[0]
+
+    def pull(self, g: Any, xs: Sequence[Any], wanted: Sequence[bool]) -> list[Any]:
+        trace = storage.tracing.get()
+        whole = sum(math.prod(k.shape) for k in self.kinds)
+        shape = self.kinds[0].shape if len(self.kinds) == 1 else (whole,)
+        if type(trace) is not Trace or isinstance(g, Tensor) or np.shape(g) != shape:
+            raise LeftBehind(KEY, "a derivative of a derivative")
+        pieces = unpacked(g, self.kinds) if len(self.kinds) > 1 else [g]
+        seeds = [x.strong() if type(x) is Traced else trace.constant(x) for x in pieces]
+        return _parts(trace, self.gradient, [*self.given, *seeds])[len(self.kinds) :]
+
+
+entry = op_of_calls("growing_loops", "Loops over growing slices in a compiled function, as one program.")
+
+
+def _parts(trace: Trace, function: FormCall, given: Sequence[Traced]) -> list[Traced]:
+    """The results of a call in the graph that is traced; nothing is computed before somebody looks."""
+    whole, parts = _called(function, [x.node for x in given])
+    values = [x.later() if x.large else x.value for x in given]
+    refs = tuple(Ref(i) for i in range(len(given)))
+    call = Later(function, (refs, {}), values, np.float64(0), ())
+    trace.graph.steps += [whole, *parts]
+    found = []
+    for i, (part, (shape, dtype)) in enumerate(zip(parts, function.kinds, strict=True)):
+        sample = np.zeros((1,) * len(shape), dtype)[()]
+        pick = Later(operator.itemgetter(i), ((Ref(0),), {}), [call], sample, shape)
+        found.append(Traced.of(trace, part, pick))
+    return found
+
+
+def wound(
+    trace: Trace, code: list[Any], pending: dict[Any, Any], watch: dict[Any, Any]
+) -> list[Any]:
+    """The entries of a tape with stretches that the form has as one entry each, for a walk from `pending` down."""
+    if len(code) < LEAST * STRIDE or type(trace) is not Trace or KEY in trace.unrolled:
+        return code
+    if sweep.GUARD.get() is not None or told_of(code, watch) or told_of(code, dual.saved):
+        return code
+    for start, stop in reversed(_stretches(trace.graph.steps)):
+        try:
+            code = _Entries(trace, code, pending, start, stop).run()
+        except (Outside, Formless) as why:
+            logs.tell("calls %d to %d have no derivative by the form: %s", start, stop, why)
+    return code
+
+
+class _Entries:
+    """A stretch of a trace's calls, and the entries of a tape for them."""
+
+    def __init__(
+        self, trace: Trace, code: list[Any], pending: dict[Any, Any], start: int, stop: int
+    ) -> None:
+        self.trace, self.pending = trace, pending
+        self.code = standing(code, pending)
+        self.start, self.stop = start, stop
+        self.steps = trace.graph.steps
+        self.calls = {s for s in self.steps[start:stop] if type(s) is not Guard}
+        self.traced: dict[Node, tuple[Any, Traced]] = {}
+        """By call: what stands for its result on the tape, and the result."""
+
+    def _reads(self, k: int) -> tuple[Any, ...]:
+        """What an entry reads that derivatives go to."""
+        first = self.code[k + IN0]
+        return first if type(first) is tuple else (first, self.code[k + IN1])
+
+    def run(self) -> list[Any]:
+        """The new entries."""
+        code = self.code
+        every = range(0, len(code), STRIDE)
+        outs = [code[k + OUT] for k in every]
+        mine = [
+            k for k, x in zip(every, outs, strict=True) if type(x) is Traced and x.node in self.calls
+        ]
+        if not mine or (mine[-1] - mine[0]) // STRIDE + 1 != len(mine):
+            raise Outside("entries of other calls in between")
+        first, last = mine[0], mine[-1] + STRIDE
+        slots = {code[k + SLOT]: k for k in every}
+        own = {code[k + SLOT] for k in mine}
+        asked = self._asked_by_calls()
+        for k in (*range(0, first, STRIDE), *range(last, len(code), STRIDE)):
+            asked.update(code[slots[x] + OUT].node for x in self._reads(k) if type(x) is int and x in own)
+            for column in (X, Y):
+                values = code[k + column]
+                for x in values if type(values) is tuple else (values,):
+                    if type(x) is Traced:
+                        asked.add(x.node)
+        asked.update(code[slots[x] + OUT].node for x in self.pending if type(x) is int and x in own)
+        wanted = [s for s in self.steps[self.start : self.stop] if s in self.calls and s in asked]
+        needed = _needed(self.steps[self.start : self.stop], wanted)
+        self._demand_active(needed, mine, slots)
+        stretch = Stretch(needed, wanted)
+        arguments = {x.node: x for x in self.trace.arguments}
+        given: list[Traced] = []
+        by: list[int] = []
+        operands: list[Tensor] = []
+        for k, x in enumerate(stretch.reading.given):
+            if not isinstance(x, Node):
+                continue
+            if x in self.traced:
+                by.append(k)
+                operands.append(wrap(self.traced[x][1]))
+                operands[-1]._node = self.traced[x][0]
+            elif x not in arguments:
+                raise Outside("a value of which the trace has only the call")
+        kept = self.steps
+        new: list[Any] = []
+        recorder = RECORDER.get()
+        self.trace.graph.steps = []
+        try:
+            for x in stretch.reading.given:
+                known = self.traced[x][1] if x in self.traced else arguments.get(x) if isinstance(x, Node) else None  # fmt: skip
+                given.append(self.trace.constant(x) if known is None else known)
+            RECORDER.set(new.extend)
+            made = _Formed(stretch, given, by)
+            whole = apply(entry.primitive, operands, (made,))
+            pieces = unpacked(whole, made.kinds) if len(made.kinds) > 1 else [whole]
+        finally:
+            RECORDER.set(recorder)
+            inserted, self.trace.graph.steps = self.trace.graph.steps, kept
+        results = dict(zip(wanted, made.results, strict=True))
+        names = {}
+        for k in mine:
+            x = code[k + OUT]
+            if x.node in results:
+                names[code[k + SLOT]] = pieces[wanted.index(x.node)]._node
+        self._commit(inserted, results, [code[k + OUT] for k in mine])
+        for slot in [s for s in self.pending if s in names]:
+            self.pending[names[slot]] = self.pending.pop(slot)
+        tail = code[last:]
+        for k in range(0, len(tail), STRIDE):
+            reads = tail[k + IN0]
+            if type(reads) is tuple:
+                tail[k + IN0] = tuple(names.get(x, x) for x in reads)
+            else:
+                tail[k + IN0 : k + IN1 + 1] = [names.get(x, x) for x in tail[k + IN0 : k + IN1 + 1]]
+        return [*code[:first], *new, *tail]
+
+    def _asked_by_calls(self) -> set[Node]:
+        """Calls whose results are read by calls outside of the stretch, or looked at."""
+        asked: set[Node] = set()
+        for s in self.steps[self.stop :]:
+            asked.update(() if type(s) is Guard else s.inputs)
+        asked.update(s.node for s in self.steps if type(s) is Guard)
+        return asked
+
+    def _demand_active(
+        self, steps: Sequence[Node], mine: Sequence[int], slots: dict[Any, int]
+    ) -> None:
+        """See that derivatives go where the calls would let them go: not past a detach() or no_grad()."""
+        code, traced = self.code, self.traced
+        entries: dict[Node, int] = {}
+        for k in mine:
+            if entries.setdefault(code[k + OUT].node, k) != k:
+                raise Outside("two entries of one call")
+            for x in self._reads(k):
+                if isinstance(x, Leaf):
+                    value = x.data
+                elif x is not None and x in slots:
+                    value = code[slots[x] + OUT]
+                elif x is not None:
+                    raise Outside("an entry of another tape")
+                else:
+                    continue
+                if type(value) is not Traced:
+                    raise Outside("a tensor of another trace")
+                if traced.setdefault(value.node, (x, value))[0] != x:
+                    raise Outside("two tensors of one value")
+        for s in steps:
+            if s.dtype.kind not in "fc":
+                continue
+            reads = {traced[x][0] for x in s.inputs if x in traced}
+            if s.name == "copied_into" and s not in entries:
+                x = s.inputs[s.args[1].index] if type(s.args[1]) is Ref else None
+                if x in traced:
+                    traced[s] = traced[x]
+                continue
+            k = entries.get(s)
+            if k is None and not reads:
+                continue
+            if k is None or {x for x in self._reads(k) if x is not None} != reads:
+                raise Outside(f"{s.name} lets no derivative through")
+            if code[k + OP] == FREED:
+                raise Outside("an entry that was given up")
+            traced.setdefault(s, (code[k + SLOT], code[k + OUT]))
+
+    def _commit(
+        self, inserted: list[Any], results: dict[Node, Traced], values: Sequence[Traced]
+    ) -> None:
+        """Put the new calls behind the stretch, and let later ones and what Python holds read them."""
+        from dataclasses import replace
+
+        now = {old: new.node for old, new in results.items()}
+        later = []
+        for s in self.steps[self.stop :]:
+            if type(s) is Guard:
+                s = replace(s, node=now.get(s.node, s.node))
+            elif any(x in now for x in s.inputs):
+                s.inputs = tuple(now.get(x, x) for x in s.inputs)
+            later.append(s)
+        self.trace.graph.steps = [*self.steps[: self.stop], *inserted, *later]
+        for x in values:
+            x.node = now.get(x.node, x.node)
+
+
+__all__ = ["formed", "wound"]

@@ -1,0 +1,236 @@
+"""Windings: instructions that repeat, as loops whose regions are affine functions of the turn.
+
+A stretch of *items* (instructions, or loops found before) that has the same tokens again and again is one loop, if their whole numbers
+move by the same steps from turn to turn, and what a turn reads is of the turn itself or of before the loop. Short periods come
+first, so that loops within loops are found from the inside; then their numbers of turns and first numbers have to be affine in the turn
+of the loop around. Turns beside a loop in which a loop within has no turn, or too few to be found, are compared with what the loop
+would do there, and join it.
+
+Data: an item's whole numbers are `ints`; those of a loop are its number of turns, then the numbers of the items in its first turn, then
+their steps. The numbers that items of a body have themselves do not count.
+Invariant: unrolled, the items are the instructions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from .regions import EXTENT, Instruction, last_uses
+
+LEAST_TURNS = 4
+LONGEST = 64
+"""Items of a turn."""
+TURNS = 2
+"""What a loop's first whole number is, beside `regions.EXTENT` and `START`."""
+STEP = 3
+
+
+@dataclass(slots=True)
+class Item:
+    """An instruction, or a loop with the items of its first turn; it stands for the instructions from `lo` to below `hi`."""
+
+    sign: int
+    ints: list[int]
+    where: list[int]
+    lo: int
+    hi: int
+    body: list[Item] = field(default_factory=list)
+
+    def leaves(self) -> list[int]:
+        """Instructions of the first turn of everything."""
+        return [k for x in self.body for k in x.leaves()] if self.body else [self.lo]
+
+
+class Winding:
+    """The items of a list of instructions; `lasting` are those whose results are read behind the list."""
+
+    def __init__(self, code: Sequence[Instruction], lasting: Sequence[int]) -> None:
+        self.code = code
+        self.signs: dict[object, int] = {}
+        self.sign = [self.signs.setdefault(x.token, len(self.signs)) for x in code]
+        self.last = last_uses(code)
+        for k in lasting:
+            self.last[k] = len(code)
+        self.items = [
+            Item(self.sign[k], list(x.ints), list(x.where), k, k + 1) for k, x in enumerate(code)
+        ]
+        self.grows = False
+        """Whether something grows or shrinks from turn to turn."""
+        self._wind()
+
+    def _wind(self) -> None:
+        period = 1
+        while period <= LONGEST and 2 * period <= len(self.items):
+            period = 1 if self._wound(period) else period + 1
+
+    def _wound(self, p: int) -> bool:
+        """Wind stretches of period p; whether there were any."""
+        items = self.items
+        signs = np.array([x.sign for x in items])
+        alike = np.concatenate([[False], signs[p:] == signs[:-p], [False]])
+        edges = np.flatnonzero(alike[1:] != alike[:-1])
+        out: list[Item] = []
+        done = 0
+        for start, stop in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
+            end = stop + p
+            for phase in range(min(p, (end - start) - LEAST_TURNS * p + 1)):
+                at = max(start + phase, done)
+                found = self._loops(at, p, (end - at) // p)
+                if found:
+                    for k, turns, loop in found:
+                        if k < done:
+                            continue  # a loop before has taken its first turns
+                        out += items[done:k]
+                        done = k + turns * p
+                        out, done = self._joined(out, loop, done)
+                    break
+        if not done:
+            return False
+        self.items = out + items[done:]
+        return True
+
+    def _loops(self, at: int, p: int, turns: int) -> list[tuple[int, int, Item]]:
+        """Loops among turns of p items from `at`: (first item, turns, loop)."""
+        if turns < LEAST_TURNS:
+            return []
+        if not self._inside(at, p) and not self._inside(at + p, p):
+            return []  # by this phase, a turn reads the turn before
+        items = self.items
+        rows = np.array(
+            [[n for x in items[at + t * p : at + (t + 1) * p] for n in x.ints] for t in range(turns)],
+            dtype=np.int64,
+        ).reshape(turns, -1)
+        where = [w for x in items[at : at + p] for w in x.where]
+        steps = np.diff(rows, axis=0)
+        fixed = np.array([w == STEP for w in where], bool)
+        good = ~(steps[:, fixed] != 0).any(axis=1)
+        same = (steps[1:] == steps[:-1]).all(axis=1) & good[1:] & good[:-1]
+        found = []
+        first = 0
+        while first + LEAST_TURNS <= turns:
+            stop = first + 2
+            while stop < turns and same[stop - 2]:
+                stop += 1
+            if stop - first < LEAST_TURNS:
+                first = max(stop - 1, first + 1)
+                continue
+            count = self._alike(at + first * p, p, stop - first)
+            if count >= LEAST_TURNS:
+                loop = self._loop(at + first * p, p, count, rows[first], steps[first], where)
+                found.append((at + first * p, count, loop))
+                first += count
+            else:
+                first += max(count, 1)
+        return found
+
+    def _inside(self, at: int, p: int) -> bool:
+        """Whether nothing of a turn is read behind it."""
+        items = self.items
+        lo, hi = items[at].lo, items[at + p - 1].hi
+        return max(self.last[lo:hi]) < hi
+
+    def _alike(self, at: int, p: int, turns: int) -> int:
+        """How many turns read what the first one does: of themselves, or of before the loop."""
+        items = self.items
+        first = [k for x in items[at : at + p] for k in x.leaves()]
+        place = {k: j for j, k in enumerate(first)}
+        if not self._inside(at, p):
+            return 0
+        for t in range(1, turns):
+            if not self._inside(at + t * p, p):
+                return t
+            own = [k for x in items[at + t * p : at + (t + 1) * p] for k in x.leaves()]
+            for a, b in zip(first, own, strict=True):
+                for r, s in zip(self.code[a].refs, self.code[b].refs, strict=True):
+                    if s != (own[place[r]] if r in place else r):
+                        return t
+        return turns
+
+    def _loop(
+        self, at: int, p: int, turns: int, base: np.ndarray, step: np.ndarray, where: list[int]
+    ) -> Item:
+        body = self.items[at : at + p]
+        sign = self.signs.setdefault(("loop", *(x.sign for x in body)), len(self.signs))
+        self.grows |= any(
+            s and w in (EXTENT, TURNS) for s, w in zip(step.tolist(), where, strict=True)
+        )
+        return Item(
+            sign, [turns, *base.tolist(), *step.tolist()], [TURNS, *where, *[STEP] * len(where)],
+            self.items[at].lo, self.items[at + turns * p - 1].hi, body,
+        )  # fmt: skip
+
+    # ------------------------------------------------------------------------------------------ turns beside a loop
+
+    def _joined(self, out: list[Item], loop: Item, done: int) -> tuple[list[Item], int]:
+        """The items before a loop with it, and the first item behind it, when the turns beside it have joined it."""
+        while (lo := self._beside(loop, -1)) is not None:
+            k = len(out)
+            while k and out[k - 1].lo >= lo:
+                k -= 1
+            if (out[k].lo if k < len(out) else loop.lo) != lo or lo == loop.lo:
+                break
+            del out[k:]
+            n = (len(loop.ints) - 1) // 2
+            for j in range(1, n + 1):
+                loop.ints[j] -= loop.ints[n + j]
+            loop.ints[0] += 1
+            loop.lo = lo
+        while (hi := self._beside(loop, loop.ints[0])) is not None:
+            k = done
+            while k < len(self.items) and self.items[k].hi < hi:
+                k += 1
+            if k >= len(self.items) or self.items[k].hi != hi or hi == loop.hi:
+                break
+            done = k + 1
+            loop.ints[0] += 1
+            loop.hi = hi
+        return [*out, loop], done
+
+    def _beside(self, loop: Item, turn: int) -> int | None:
+        """The first instruction of the turn before a loop, or the one behind that after it, if it is what the loop would do there."""
+        n = (len(loop.ints) - 1) // 2
+        ints = [a + turn * b for a, b in zip(loop.ints[1 : n + 1], loop.ints[n + 1 :], strict=True)]
+        expected = self._unrolled(loop.body, ints)
+        if not expected:
+            return None
+        lo = loop.lo - len(expected) if turn < 0 else loop.hi
+        hi = lo + len(expected)
+        if lo < 0 or hi > len(self.code):
+            return None
+        inside = {k for x in loop.body for k in x.leaves()}
+        own: dict[int, int] = {}
+        for k, (a, numbers) in enumerate(expected, lo):
+            if self.last[k] >= hi:
+                return None
+            own[a] = k
+            x, y = self.code[a], self.code[k]
+            if x.kind == y.kind == "matmul" and y.empty and x.dtype == y.dtype and not x.shape:
+                if any(w == EXTENT and not m for w, m in zip(x.where, numbers, strict=True)):
+                    continue  # a product over nothing is 0, whatever it is of
+            if self.sign[a] != self.sign[k] or tuple(numbers) != y.ints:
+                return None
+            for r, s in zip(x.refs, y.refs, strict=True):
+                if s != (own.get(r) if r in inside else r):
+                    return None
+        return lo if turn < 0 else hi
+
+    def _unrolled(self, body: Sequence[Item], ints: Sequence[int]) -> list[tuple[int, list[int]]]:
+        """The instructions of a turn, with their numbers; none where a loop within would have less than no turn."""
+        found: list[tuple[int, list[int]]] = []
+        at = 0
+        for x in body:
+            own = list(ints[at : at + len(x.ints)])
+            at += len(own)
+            if not x.body:
+                found.append((x.lo, own))
+                continue
+            if own[0] < 0:
+                return []
+            n = (len(own) - 1) // 2
+            for t in range(own[0]):
+                inner = [a + t * b for a, b in zip(own[1 : n + 1], own[n + 1 :], strict=True)]
+                found += self._unrolled(x.body, inner)
+        return found
