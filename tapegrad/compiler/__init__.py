@@ -9,6 +9,8 @@
     schedule   loops, blocks and memory for expressions; emit: LLVM IR of a schedule
     keeping    what the loops of a derivative need again, as rows that the loops before keep
     turns      a part of the tape that repeats, as one entry before the walk back; rolling: a stretch of calls that repeats as a loop
+    triangles  loops over growing slices, as programs of the form (`tapegrad.program`); regions: their calls as instructions on parts of
+               arrays; windings: these as loops
     stores     what is written to one row of an array, read from where it was computed; guards: those as calls
     iteration  loops that say they are loops, by one step
     team       threads that share large loops; support: that and the rest of what all programs call, compiled once

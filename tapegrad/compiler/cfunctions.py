@@ -126,7 +126,7 @@ def made(
             f"cfunc of {name} was given a static first argument or tracked tensors, but C code hands over nothing but a vector of numbers. "
             "Do not name argument 0 in static_argnums, and detach() tensors."
         )
-    program = programs.answered(call)[1]
+    program = programs.answered(call)[1].by_itself(programs.f, call, name)
     _demand_outputs(program, name)
     _demand_native(program, name)
     _demand_results(program, form, name)

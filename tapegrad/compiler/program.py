@@ -196,6 +196,8 @@ class Program:
 
     compares = False
     laid = False
+    alone: Program | None = None
+    """The program without calls of programs of the form, where it has been asked for (`by_itself`)."""
 
     def __init__(
         self,
@@ -215,7 +217,7 @@ class Program:
         self.direct: Any = None  # the entry that takes the user's arguments as they are
         self.flat: Any = None  # the entry that takes them one by one
         self.native: Any = None
-        self.graph = sharing.shared(triangles.formed(graph.pruned()))
+        self.graph = sharing.shared(graph.pruned())
         self.graph = rolling.trimmed(keeping.kept(rolling.trimmed(self.graph)).pruned())
         self.recorded = sum(1 for _ in self.graph.nodes)
         graph.steps.clear()
@@ -278,6 +280,14 @@ class Program:
         else:
             self.run, self.text = callout.written(run, name)
         self.executed = run
+
+    def by_itself(self, f: Callable[..., Any], call: Call, name: str) -> Program:
+        """The program, or one that calls no program of the form: one piece of machine code, where it has to be that."""
+        if self.native is not None or not any(map(triangles.is_call, self.graph.nodes)):
+            return self
+        if self.alone is None:
+            self.alone = traced(f, call, name, None, frozenset({triangles.KEY}))[0]
+        return self.alone
 
     def outdated(self) -> Watched | None:
         """What the function read beside its arguments and is no longer the same."""
@@ -449,13 +459,16 @@ TRIES = 4
 
 
 def traced(
-    f: Callable[..., Any], call: Call, name: str, slow: Callable[..., Any] | None = None
+    f: Callable[..., Any],
+    call: Call,
+    name: str,
+    slow: Callable[..., Any] | None = None,
+    unrolled: frozenset[Any] = frozenset(),
 ) -> tuple[Program, list[Any]]:
     """Run `f` once on traced values: the program, and the outputs of this very run.
 
-    It runs again where a loop has to be traced in another way.
+    It runs again where a loop has to be traced in another way; those with the keys `unrolled` are from the start.
     """
-    unrolled: frozenset[Any] = frozenset()
     exact = False
     while True:
         try:
@@ -550,7 +563,8 @@ def _traced(
     written = [w for w in reads.found if w.changed()]
     around = watched(Surroundings(f, static).found if not written else (), held_elsewhere(met))
     seconds = time.perf_counter() - start
-    program = Program(trace.graph, described, structure, call, name, slow, seconds, around)
+    graph = trace.graph if triangles.KEY in unrolled else triangles.formed(trace.graph)
+    program = Program(graph, described, structure, call, name, slow, seconds, around)
     if asked:  # entries do not look at the mode
         program.direct = None
     if written:

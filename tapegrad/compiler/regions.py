@@ -72,9 +72,7 @@ def supported(step: Any) -> bool:
         return False
     name = step.name
     if name == "matmul":
-        return len(step.args) == 2 and any(
-            len(np.shape(_given(step, x))) == 1 for x in step.args
-        )
+        return len(step.args) == 2 and any(len(np.shape(_given(step, x))) == 1 for x in step.args)
     if name in ("constant", "copy", "zeros_like", "astype", "stored", "setitem"):
         return True
     if name in VIEWS or name in REDUCING or name in ALIASES or name in TESTS:
@@ -296,11 +294,11 @@ class Reading:
             return _indexed(x, args[0] if args else settings["index"])
         if name == "transpose":
             axes = args[0] if args else settings.get("axes")
-            order = range(rank)[::-1] if axes is None else [a % rank for a in axes]
+            order = [a % rank for a in axes or range(rank)[::-1]]
         elif name == "swapaxes":
-            a, b = (*args, *settings.values())
+            ends: list[int] = [*args, *settings.values()]
             order = list(range(rank))
-            order[a], order[b] = order[b], order[a]
+            order[ends[0]], order[ends[1]] = order[ends[1]], order[ends[0]]
         elif name == "broadcast_to":
             return _spread(x, node.shape)
         else:

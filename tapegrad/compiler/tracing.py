@@ -1405,7 +1405,9 @@ _recording = 0
 _originals: list[tuple[Primitive, Any]] = []
 
 
-_SEEN_THROUGH = frozenset({"logsumexp", "softmax", "log_softmax", "strong_product", "iteration", "growing_loops"})
+_SEEN_THROUGH = frozenset(
+    {"logsumexp", "softmax", "log_softmax", "strong_product", "iteration", "growing_loops"}
+)
 """Ops whose forward function is calls that are recorded themselves, and become machine code with what is around them."""
 
 

@@ -16,23 +16,23 @@ from __future__ import annotations
 import math
 import operator
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import reduce
 from typing import Any
 
 import numpy as np
 
-from .. import checking, dual, locks, logs, storage, sweep
-from ..errors import CheckedAccessError
+from .. import dual, locks, logs, storage, sweep
 from ..packing import flat, op_of_calls, unpacked
 from ..primitive import apply
 from ..program.affine import ONE, ZERO, Affine, affine
 from ..program.arrays import Array, Builder, Index, Outside, of_buffer, of_number, remapped
 from ..program.compiling import boxed, differentiated, prepared
-from ..program.expressions import Expr, cast, const, is_dear, load, node, nodes, number
-from ..program.form import Buffer, Program
+from ..program.expressions import Expr, cast, const, node, nodes, number
+from ..program.form import Program
 from ..program.partials import Formless
-from ..tape import FREED, IN0, IN1, OP, OUT, RECORDER, SLOT, STRIDE, X, Y, Leaf
+from ..program.running import NAN, OTHER, Argument, Compiled
+from ..tape import FREED, IN0, IN1, OP, OUT, RECORDER, SLOT, STRIDE, Leaf, X, Y
 from ..tensor import Tensor, wrap
 from .graph import Graph, Guard, Node, Recorded, Ref
 from .regions import FLOATS, TESTS, Instruction, Reading, Seen, supported
@@ -40,14 +40,13 @@ from .tracing import Later, LeftBehind, Trace, Traced
 from .turns import standing, told_of
 from .windings import Item, Winding
 
-LEAST = 40
+LEAST = 60
 """Calls of a stretch, at least."""
 MOST_ITEMS = 400
 """Instructions and loops that are left of a stretch, at most: more are no loops."""
 MOST_NODES = 60
 """Nodes of a formula that is written into what reads it."""
 KEY = "loops over growing slices"
-NAN = -3
 
 
 # ---------------------------------------------------------------------------------------------------- to the form
@@ -168,14 +167,16 @@ class _Former:
             operands.append(self._region(source, t[1], rest[:count]))
             del rest[:count]
         if x.kind == "store":
-            b.store(*operands)
+            b.store(operands[0], operands[1])
             return
         if x.kind == "new":
             self.arrays[k] = of_buffer(b.buffer("a", extents, dtype))
             b.store(self.arrays[k], operands[0])
             return
         found = self._value(x, what, dtype, extents, operands)
-        reduced = x.kind in ("sum", "max", "min") or (x.kind == "matmul" and found.access is not None)
+        reduced = x.kind in ("sum", "max", "min") or (
+            x.kind == "matmul" and found.access is not None
+        )
         if not reduced and not (waits and len(nodes([_any(found)])) <= MOST_NODES):
             found = b.kept(found, "v")
         self.arrays[k] = found
@@ -196,7 +197,9 @@ class _Former:
             return b.product(*operands)
         if x.kind in ("sum", "mean", "max", "min"):
             (a,) = operands
-            a = Array(a.shape, lambda index: cast(operands[0].at(index), dtype), dtype, None, a.reads)
+            a = Array(
+                a.shape, lambda index: cast(operands[0].at(index), dtype), dtype, None, a.reads
+            )
             mode = {"max": "max=", "min": "min="}.get(x.kind, "+=")
             total = b.reduced(a, what, mode, x.kind)
             if x.kind != "mean":
@@ -259,27 +262,26 @@ class FormCall:
                 if self.compiled is None:
                     self.ready = prepared(self.mathematics)
                     self.compiled = self._made(False)
-        given = [
-            np.ascontiguousarray(v, dtype) if array else float(v)
-            for v, (array, dtype) in zip(values, self.inputs, strict=True)
-        ]
-        given = [g if type(g) is float or g.flags.aligned else g.copy() for g in given]
-        results = [np.empty(shape, dtype) for shape, dtype in self.kinds]
-        code = _answered(self.compiled, given, results)
+        empty = np.empty
+        results = [empty(shape, dtype) for shape, dtype in self.kinds]
+        code = _answered(self.compiled, values, results)
+        if code == OTHER:
+            values = tuple(map(_plain, values, self.inputs))
+            code = _answered(self.compiled, values, results)
         if code == NAN:
             with self.lock:
                 if self.guarded is None:
                     self.guarded = self._made(True)
-            code = _answered(self.guarded, given, results)
+            code = _answered(self.guarded, values, results)
         if code:
-            raise CheckedAccessError(
-                f"a loop over slices left the call with code {code}: tapegrad is wrong. Report it with the function."
+            self.compiled.refuse(code)
+            raise SystemError(
+                f"Loops over slices were left with code {code}, which is a fault of tapegrad. Please report it with the function, and "
+                "differentiate it without tg.compile."
             )
-        return tuple(r if r.shape else r[()] for r in results)
+        return tuple([r if r.shape else r[()] for r in results])
 
     def _made(self, guarded: bool) -> Any:
-        from ..program.running import Argument, Compiled
-
         program = self.ready.program
         results = len(self.stretch.wanted)
         watched = program.outputs[results:] if self.ready.strong and not guarded else []
@@ -288,6 +290,15 @@ class FormCall:
 
 
 _NUMPY = {"f8": np.dtype(np.float64), "f4": np.dtype(np.float32)}
+
+
+def _plain(value: Any, kind: tuple[bool, Any]) -> Any:
+    """A value as the program takes it."""
+    array, dtype = kind
+    if not array:
+        return float(value)
+    found = np.ascontiguousarray(value, dtype)
+    return found if found.flags.aligned else found.copy()
 
 
 def _answered(compiled: Any, given: Sequence[Any], results: Sequence[Any]) -> int:
@@ -301,8 +312,7 @@ def _answered(compiled: Any, given: Sequence[Any], results: Sequence[Any]) -> in
         if code > 0:
             scratch = np.empty(code // 8 + 1)
             code = compiled.call(*given, *results, scratch)
-        compiled.refuse(code)
-        return int(code)
+        return code  # type: ignore[no-any-return]
     finally:
         _threads.scratch = scratch
 
@@ -310,7 +320,7 @@ def _answered(compiled: Any, given: Sequence[Any], results: Sequence[Any]) -> in
 # ---------------------------------------------------------------------------------------------------- in the graph
 
 
-def _called(function: FormCall, nodes_: Sequence[Node]) -> tuple[Node, list[Node]]:
+def _called(function: FormCall, nodes_: Sequence[Node]) -> tuple[Recorded, list[Recorded]]:
     """A call of a program on some nodes, and its results."""
     refs = tuple(Ref(i) for i in range(len(nodes_)))
     whole = Recorded(function, function.__name__, refs, {}, nodes_, 0)
@@ -321,6 +331,11 @@ def _called(function: FormCall, nodes_: Sequence[Node]) -> tuple[Node, list[Node
         part.shape = shape
         parts.append(part)
     return whole, parts
+
+
+def is_call(node: Node) -> bool:
+    """Whether a node calls a program of the form."""
+    return type(node) is Recorded and type(node.function) is FormCall
 
 
 def _stretches(steps: Sequence[Any]) -> list[tuple[int, int]]:
@@ -340,7 +355,7 @@ def _needed(steps: Sequence[Any], wanted: Sequence[Node]) -> list[Node]:
     asked = set(wanted)
     found: list[Node] = []
     for s in reversed(steps):
-        if s in asked and type(s) is not Guard:
+        if type(s) is not Guard and s in asked:
             asked.update(s.inputs)
             found.append(s)
     return found[::-1]
@@ -348,20 +363,21 @@ def _needed(steps: Sequence[Any], wanted: Sequence[Node]) -> list[Node]:
 
 def formed(graph: Graph) -> Graph:
     """The graph with its loops over growing slices as one call each; the same graph where there are none."""
-    graph = _merged(graph)
+    if not _stretches(graph.steps) and not any(map(is_call, graph.nodes)):
+        return graph
+    graph = _merged(graph.pruned())
     out: list[Any] = []
     done = 0
     now: dict[Node, Node] = {}
     for start, stop in _stretches(graph.steps):
         stretch = graph.steps[start:stop]
-        inside = {s for s in stretch if type(s) is not Guard}
         asked = {y for y in graph.outputs if isinstance(y, Node)}
         for k, s in enumerate(graph.steps):
             if type(s) is Guard:
                 asked.add(s.node)
             elif not start <= k < stop:
                 asked.update(s.inputs)
-        wanted = [s for s in stretch if s in inside and s in asked]
+        wanted = [s for s in stretch if type(s) is not Guard and s in asked]
         try:
             function = FormCall(Stretch(_needed(stretch, wanted), wanted))
         except (Outside, Formless) as why:
@@ -414,46 +430,36 @@ def _operands(stretch: Stretch) -> tuple[list[Node], list[Node]]:
 
 def _merged(graph: Graph) -> Graph:
     """The graph, where the gradient of a call stands in the place of the call, if its seeds are known there: it has the results too."""
-    calls = {s.function.stretch: k for k, s in enumerate(graph.steps) if type(s) is Recorded and type(s.function) is FormCall and s.function.by is None}  # fmt: skip
-    if not calls:
+    calls = [s for s in graph.nodes if is_call(s)]
+    if len(calls) < 2:
         return graph
     place = {s: k for k, s in enumerate(graph.steps) if type(s) is not Guard}
-    steps = list(graph.steps)
+    parts: dict[Node, list[Node]] = {s: [] for s in calls}
+    for s in graph.nodes:
+        if s.inputs and s.inputs[0] in parts and type(s.function) is operator.itemgetter:
+            parts[s.inputs[0]].append(s)
+    steps: list[Any] = [[s] for s in graph.steps]
     now: dict[Node, Node] = {}
-    for s in graph.steps:
-        if type(s) is not Recorded or type(s.function) is not FormCall or s.function.by is None:
+    values = {s.function.stretch: s for s in calls if s.function.by is None}
+    for s in calls:
+        value = values.get(s.function.stretch) if s.function.by is not None else None
+        if value is None:
             continue
-        at = calls.pop(s.function.stretch, None)
-        if at is None:
-            continue
-        early = [x for x in s.inputs if place.get(x, -1) > at]
+        early = [x for x in s.inputs if place.get(x, -1) > place[value]]
         if any(x.inputs for x in early):
-            calls[s.function.stretch] = at
             continue
-        own = [p for p in graph.steps if type(p) is Recorded and p.inputs[:1] == (s,)]
-        old = [p for p in graph.steps if type(p) is Recorded and p.inputs[:1] == (graph.steps[at],)]
-        by_name = {p.name: p for p in own}
-        parts = []
-        for p in old:
-            part = by_name.get(p.name.replace("loops[", "loops_and_gradient["))
-            if part is None:
-                part = p.with_inputs([s])
-                part.name = p.name.replace("loops[", "loops_and_gradient[")
-                parts.append(part)
-            now[p] = part
-        moved = {s, *early, *own}
-        steps[place[s]] = None
-        for x in (*early, *own):
-            steps[place[x]] = None
-        for p in old:
-            steps[place[p]] = None
-        steps[at] = [*early, s, *own, *parts]
-    if not now:
-        return graph
-    whole: list[Any] = []
-    for x in steps:
-        whole += x if type(x) is list else [] if x is None else [x]
-    return _renamed(Graph(graph.inputs, whole, graph.outputs), now)
+        del values[s.function.stretch]
+        own = {p.name.split("[")[1]: p for p in parts[s]}
+        for p in parts[value]:
+            which = p.name.split("[")[1]
+            if which not in own:
+                own[which] = p.with_inputs([s])
+                own[which].name = f"{s.name}[{which}"
+            now[p] = own[which]
+        for x in (*early, s, *parts[s], *parts[value]):
+            steps[place[x]] = []
+        steps[place[value]] = [*early, s, *own.values()]
+    return _renamed(Graph(graph.inputs, [x for some in steps for x in some], graph.outputs), now)
 
 
 # ---------------------------------------------------------------------------------------------------- on the tape
@@ -484,7 +490,9 @@ class _Formed:
         return _parts(trace, self.gradient, [*self.given, *seeds])[len(self.kinds) :]
 
 
-entry = op_of_calls("growing_loops", "Loops over growing slices in a compiled function, as one program.")
+entry = op_of_calls(
+    "growing_loops", "Loops over growing slices in a compiled function, as one program."
+)
 
 
 def _parts(trace: Trace, function: FormCall, given: Sequence[Traced]) -> list[Traced]:
@@ -543,7 +551,9 @@ class _Entries:
         every = range(0, len(code), STRIDE)
         outs = [code[k + OUT] for k in every]
         mine = [
-            k for k, x in zip(every, outs, strict=True) if type(x) is Traced and x.node in self.calls
+            k
+            for k, x in zip(every, outs, strict=True)
+            if type(x) is Traced and x.node in self.calls
         ]
         if not mine or (mine[-1] - mine[0]) // STRIDE + 1 != len(mine):
             raise Outside("entries of other calls in between")
@@ -552,14 +562,18 @@ class _Entries:
         own = {code[k + SLOT] for k in mine}
         asked = self._asked_by_calls()
         for k in (*range(0, first, STRIDE), *range(last, len(code), STRIDE)):
-            asked.update(code[slots[x] + OUT].node for x in self._reads(k) if type(x) is int and x in own)
+            asked.update(
+                code[slots[x] + OUT].node for x in self._reads(k) if type(x) is int and x in own
+            )
             for column in (X, Y):
                 values = code[k + column]
                 for x in values if type(values) is tuple else (values,):
                     if type(x) is Traced:
                         asked.add(x.node)
         asked.update(code[slots[x] + OUT].node for x in self.pending if type(x) is int and x in own)
-        wanted = [s for s in self.steps[self.start : self.stop] if s in self.calls and s in asked]
+        wanted = [
+            s for s in self.steps[self.start : self.stop] if type(s) is not Guard and s in asked
+        ]
         needed = _needed(self.steps[self.start : self.stop], wanted)
         self._demand_active(needed, mine, slots)
         stretch = Stretch(needed, wanted)
@@ -582,8 +596,10 @@ class _Entries:
         self.trace.graph.steps = []
         try:
             for x in stretch.reading.given:
-                known = self.traced[x][1] if x in self.traced else arguments.get(x) if isinstance(x, Node) else None  # fmt: skip
-                given.append(self.trace.constant(x) if known is None else known)
+                if isinstance(x, Node):
+                    given.append(self.traced[x][1] if x in self.traced else arguments[x])
+                else:
+                    given.append(self.trace.constant(x))
             RECORDER.set(new.extend)
             made = _Formed(stretch, given, by)
             whole = apply(entry.primitive, operands, (made,))
@@ -648,10 +664,10 @@ class _Entries:
                 if x in traced:
                     traced[s] = traced[x]
                 continue
-            k = entries.get(s)
-            if k is None and not reads:
+            if s not in entries and not reads:
                 continue
-            if k is None or {x for x in self._reads(k) if x is not None} != reads:
+            k = entries.get(s, -1)
+            if k < 0 or {x for x in self._reads(k) if x is not None} != reads:
                 raise Outside(f"{s.name} lets no derivative through")
             if code[k + OP] == FREED:
                 raise Outside("an entry that was given up")

@@ -100,7 +100,10 @@ class Winding:
             return []  # by this phase, a turn reads the turn before
         items = self.items
         rows = np.array(
-            [[n for x in items[at + t * p : at + (t + 1) * p] for n in x.ints] for t in range(turns)],
+            [
+                [n for x in items[at + t * p : at + (t + 1) * p] for n in x.ints]
+                for t in range(turns)
+            ],
             dtype=np.int64,
         ).reshape(turns, -1)
         where = [w for x in items[at : at + p] for w in x.where]

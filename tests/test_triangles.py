@@ -1,0 +1,272 @@
+"""Compiled loops whose slices grow or shrink with the turn: they are programs of the form, and derivatives are those of the text."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tapegrad as tg
+from tapegrad.compiler import triangles
+
+N = 20
+RNG = np.random.default_rng(7)
+LOWER = np.tril(RNG.normal(size=(N, N))) + 2.0 * N * np.eye(N)
+MATRIX = RNG.normal(size=(N, N))
+VECTOR = RNG.normal(size=N)
+SMALL = RNG.normal(size=(9, 9)) + 9.0 * np.eye(9)
+
+
+def buffer(like, *shape):
+    """Zeros that take what the loop stores: tensors where tensors come in."""
+    return tg.zeros(shape) if isinstance(like, tg.Tensor) else np.zeros(shape, like.dtype)
+
+
+def trisolv(a, b):
+    x = buffer(a, N)
+    for i in range(N):
+        x[i] = (b[i] - a[i, :i] @ x[:i]) / a[i, i]
+    return np.sum(x * x)
+
+
+def upwards(a, b):
+    x = b.copy()
+    for i in range(N - 1, -1, -1):
+        x[i] = (x[i] - a[i + 1 :, i] @ x[i + 1 :]) / a[i, i]
+    return np.sum(x * x)
+
+
+def from_the_end(a, b):
+    x = b.copy()
+    for i in range(1, N + 1):
+        x[-i] = (x[-i] - 0.1 * (a.T[-i, N - i + 1 :] @ x[N - i + 1 :])) / a[-i, -i]
+    return np.sum(x * x)
+
+
+def stores_around(a, b):
+    x = b.copy()
+    x[3:6] = b[:3] ** 2
+    for i in range(N):
+        x[i] = (x[i] - np.sum(a[i, :i] * x[:i])) / a[i, i]
+    x[0] = x[1] * 2.0
+    return np.sum(np.exp(x)) * np.sum(b)
+
+
+def factors(a):
+    """Of a matrix, by rank-one updates of what is left of it."""
+    a = a.copy()
+    for k in range(N - 1):
+        a[k + 1 :, k] /= a[k, k]
+        a[k + 1 :, k + 1 :] -= a[k + 1 :, k][:, None] * a[k, k + 1 :]
+    return np.sum(a * a)
+
+
+def overwritten(a):
+    a = a.copy()
+    for i in range(1, N):
+        a[i:, i] = a[i:, i] * a[i:, i - 1]
+        a[i:, i - 1] = np.sin(a[i:, i]) ** 2
+    return np.sum(a)
+
+
+def covariance(a):
+    a = a - np.mean(a, axis=0)
+    c = buffer(a, N, N)
+    for i in range(N):
+        column = a[:, i] @ a[:, i:] / (N - 1.0)
+        c[i:, i] = column
+        c[i, i:] = column
+    return np.sum(c * c)
+
+
+def crout(a):
+    """Loops in loops, whose numbers of turns grow and shrink."""
+    n = a.shape[0]
+    a = a.copy()
+    for i in range(n):
+        for j in range(i):
+            a[i, j] -= a[i, :j] @ a[:j, j]
+            a[i, j] /= a[j, j]
+        for j in range(i, n):
+            a[i, j] -= a[i, :i] @ a[:i, j]
+    return np.sum(a * a)
+
+
+def gram_schmidt(a):
+    n = a.shape[0]
+    a, q, r = a.copy(), buffer(a, n, n), buffer(a, n, n)
+    for k in range(n):
+        r[k, k] = np.sqrt(a[:, k] @ a[:, k])
+        q[:, k] = a[:, k] / r[k, k]
+        for j in range(k + 1, n):
+            r[k, j] = q[:, k] @ a[:, j]
+            a[:, j] -= q[:, k] * r[k, j]
+    return np.sum(q**3) + np.sum(r * r)
+
+
+def between_others(a, b):
+    """Before and behind the loop are calls that the form does not have."""
+    x = np.linalg.solve(a, b)
+    for i in range(N):
+        x[i] = (x[i] - a[i, :i] @ x[:i]) / a[i, i]
+    return np.sum(np.linalg.solve(a, x) ** 2) + np.sum(x)
+
+
+PROGRAMS = {
+    f.__name__: (f, args)
+    for f, args in (
+        (trisolv, (LOWER, VECTOR)), (upwards, (LOWER, VECTOR)), (from_the_end, (LOWER.T, VECTOR)), (stores_around, (LOWER, VECTOR)),
+        (factors, (MATRIX + 3 * N * np.eye(N),)), (overwritten, (MATRIX,)), (covariance, (MATRIX,)), (crout, (SMALL,)),
+        (gram_schmidt, (SMALL,)), (between_others, (LOWER, VECTOR)),
+    )
+}  # fmt: skip
+
+
+def calls(compiled):
+    """Calls of programs of the form in what was compiled last."""
+    return sum(map(triangles.is_call, compiled.latest.graph.nodes))
+
+
+def demand_slope(f, args, value, gradients):
+    """Value and gradients are those of NumPy and of the complex step along a direction."""
+    rng = np.random.default_rng(1)
+    along = [rng.normal(size=a.shape) for a in args]
+    step = f(*(a + 1e-30j * d for a, d in zip(args, along, strict=True)))
+    assert np.isclose(value, step.real, rtol=1e-12)
+    slope = sum(np.sum(g * d) for g, d in zip(gradients, along, strict=True))
+    scale = sum(np.sum(np.abs(g * d)) for g, d in zip(gradients, along, strict=True))
+    assert abs(slope - step.imag * 1e30) <= 1e-11 * scale
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_value_and_gradient(name):
+    f, args = PROGRAMS[name]
+    places = tuple(range(len(args)))
+    both = tg.compile(tg.value_and_grad(f, argnums=places))
+    demand_slope(f, args, *both(*args))
+    assert calls(both) == 1 + (f is between_others)  # the gradient's call has the value, too
+    args = tuple(1.1 * a + 0.01 * (a != 0) for a in args)
+    demand_slope(f, args, *both(*args))
+
+
+def test_a_compiled_function_is_differentiated():
+    f, args = PROGRAMS["trisolv"]
+    compiled = tg.compile(f)
+    demand_slope(f, args, *tg.value_and_grad(compiled, argnums=(0, 1))(*args))
+    assert compiled(*args) == compiled(*args)
+    assert np.isclose(compiled(*args), f(*args), rtol=1e-14)
+    assert calls(compiled) == 1
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_by_one_argument(which):
+    f, args = PROGRAMS["trisolv"]
+    other = tg.value_and_grad(f, argnums=(0, 1))(*args)[1][which]
+    assert np.allclose(tg.compile(tg.grad(f, argnums=which))(*args), other, rtol=1e-13)
+
+
+def test_layouts_and_dtypes():
+    f, (a, b) = PROGRAMS["upwards"]
+    both = tg.compile(tg.value_and_grad(f, argnums=(0, 1)))
+    value, (da, db) = both(a, b)
+    for x, y in ((np.asfortranarray(a), b), (np.repeat(a, 2, 1)[:, ::2], np.repeat(b, 3)[::3])):
+        again, (dx, dy) = both(x, y)
+        assert np.isclose(value, again, rtol=1e-14)
+        assert np.allclose(dx, da, rtol=1e-12) and np.allclose(dy, db, rtol=1e-12)
+    value32, (da32, db32) = both(a.astype(np.float32), b.astype(np.float32))
+    assert (value32.dtype, da32.dtype, db32.dtype) == ("float32",) * 3
+    assert np.allclose(da32, da, rtol=1e-4, atol=1e-6) and np.allclose(db32, db, rtol=1e-4)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 5, 13])
+def test_every_length(n):
+    """One text for all lengths; short loops are compiled as they are."""
+
+    def f(a, b):
+        x = b.copy()
+        for i in range(n):
+            x[i] = (x[i] - a[i, :i] @ x[:i]) / a[i, i]
+        return np.sum(x * x)
+
+    args = LOWER[:n, :n], VECTOR[:n]
+    both = tg.compile(tg.value_and_grad(f, argnums=(0, 1)))
+    demand_slope(f, args, *both(*args))
+
+
+def detached(a, b):
+    x = b.copy()
+    for i in range(N):
+        x[i] = (x[i] - a[i, :i] @ x[:i].detach()) / a[i, i]
+    return np.sum(x * x)
+
+
+def unrecorded(a, b):
+    x = b.copy()
+    for i in range(N):
+        with tg.no_grad():
+            s = a[i, :i] @ x[:i]
+        x[i] = (x[i] - s) / a[i, i]
+    return np.sum(x * x)
+
+
+def stepped(a, b):
+    x = b.copy()
+    for i in range(N):
+        x[i] = (x[i] - a[i, :i:2] @ x[:i:2]) / a[i, i]
+    return np.sum(x * x)
+
+
+@pytest.mark.parametrize("f", [detached, unrecorded, stepped])
+def test_what_stays_as_it_was(f):
+    """Where a derivative ends within a turn, or a slice has a step, the loop is no program of the form."""
+    both = tg.compile(tg.value_and_grad(f, argnums=(0, 1)))
+    value, gradients = both(LOWER, VECTOR)
+    expected, others = tg.value_and_grad(f, argnums=(0, 1))(LOWER, VECTOR)
+    assert np.isclose(value, expected, rtol=1e-13)
+    for g, h in zip(gradients, others, strict=True):
+        assert np.allclose(g, h, rtol=1e-12, atol=1e-15)
+
+
+def solved(b, a):
+    x = b * b
+    for i in range(b.shape[0]):
+        x[i] = (x[i] - a[i, :i] @ x[:i]) / a[i, i]
+    return np.sum(x**3)
+
+
+def test_second_derivatives():
+    """They are traced without programs of the form."""
+    n = 13
+    a, b = LOWER[:n, :n], VECTOR[:n]
+    along = np.cos(np.arange(n))
+    expected = tg.jvp(tg.grad(solved), (b, a), (along, 0 * a))[1]
+    pushed = tg.compile(lambda b, a, v: tg.jvp(lambda x: tg.grad(solved)(x, a), (b,), (v,))[1])
+    pulled = tg.compile(lambda b, a, v: tg.grad(lambda x: np.sum(tg.grad(solved)(x, a) * v))(b))
+    assert np.allclose(pushed(b, a, along), expected, rtol=1e-11)
+    assert np.allclose(pulled(b, a, along), expected, rtol=1e-11)
+
+
+def test_c_functions_call_no_python():
+    n = 13
+    a, b = LOWER[:n, :n].copy(), VECTOR[:n]
+    compiled = tg.compile(tg.grad(solved))
+    expected = compiled(b, a)
+    assert calls(compiled)
+    from ctypes import c_double
+
+    out = (c_double * n)()
+    function = compiled.cfunc(b, a)
+    assert function.ctypes(n, (c_double * n)(*b), out) == 0
+    assert np.allclose(list(out), expected, rtol=1e-13)
+    assert compiled.cfunc(b, a) is function
+
+
+def test_what_is_counted_does_not_grow():
+    """The machine code of a solve is as long for forty unknowns as for twenty."""
+    lengths = []
+    for n in (20, 40):
+        a = np.eye(n) + np.tril(np.ones((n, n))) / n
+        both = tg.compile(tg.value_and_grad(solved, argnums=(0, 1)))
+        both(np.ones(n), a)
+        (call,) = filter(triangles.is_call, both.latest.graph.nodes)
+        lengths.append(len(call.function.compiled.text.splitlines()))
+    assert lengths[0] == lengths[1]
