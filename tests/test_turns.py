@@ -267,14 +267,14 @@ def test_first_turns_that_are_others(wound):
 def blanks(monkeypatch):
     """Entries that nobody could ask for, of each tape that was looked at, while something is left on a graph of another."""
     found = []
-    whole = turns._standing
+    whole = turns.standing
 
     def standing(code, pending):
         kept = whole(code, pending)
         found.append((len(code) - len(kept)) // STRIDE)
         return kept
 
-    monkeypatch.setattr(turns, "_standing", standing)
+    monkeypatch.setattr(turns, "standing", standing)
     y = tg.tensor(P, requires_grad=True) * 2
     y.register_hook(lambda g: g)
     assert lifetime._State.on
