@@ -549,6 +549,7 @@ def _traced(
             outputs, described, values = _outputs(leaves, trace, own)
             trace.open = False
     finally:
+        trace.arguments.clear()
         WATCHERS.remove(watcher)
         storage.tracing.reset(token)
     if _random_state(reads)[trace.drew :] != state[trace.drew :]:

@@ -118,6 +118,7 @@ class Trace:
     def __init__(self) -> None:
         self.graph = Graph()
         self.arguments: list[Traced] = []
+        """What the function was given, until the trace ends."""
         self.open = True
         self.drew = False  # whether a recorded call drew random numbers itself
         self.reshaped = (
@@ -132,8 +133,10 @@ class Trace:
         """A value of the next argument."""
         node = Recorded(None, "input", (), {}, (), value)
         self.graph.inputs.append(node)
-        self.arguments.append(Traced(self, node, value, given=True))
-        return self.arguments[-1]
+        traced = Traced(self, node, value, given=True)
+        if self.outer is None:
+            self.arguments.append(traced)
+        return traced
 
     def constant(self, value: Any) -> Traced:
         """An array that does not depend on an argument, as a traced one: it is about to be written to."""

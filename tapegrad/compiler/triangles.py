@@ -56,6 +56,8 @@ class Stretch:
     """A stretch of calls as loops; raises Outside where it is none, or none of its loops grows."""
 
     def __init__(self, steps: Sequence[Any], wanted: Sequence[Node]) -> None:
+        self.key = object()
+        """What calls of one stretch have in common; they do not hold its calls."""
         self.reading = Reading(steps, wanted)
         self.wanted = list(wanted)
         lasting = []
@@ -244,7 +246,7 @@ class FormCall:
     """A call of the program: (values of the inputs, then seeds) -> results, and gradients of the inputs `by`."""
 
     def __init__(self, stretch: Stretch, by: Sequence[int] | None = None) -> None:
-        self.stretch, self.by = stretch, by
+        self.key, self.results, self.by = stretch.key, len(stretch.wanted), by
         self.__name__ = "loops" if by is None else "loops_and_gradient"
         primal = self.mathematics = stretch.program()
         if by is not None:
@@ -283,8 +285,7 @@ class FormCall:
 
     def _made(self, guarded: bool) -> Any:
         program = self.ready.program
-        results = len(self.stretch.wanted)
-        watched = program.outputs[results:] if self.ready.strong and not guarded else []
+        watched = program.outputs[self.results :] if self.ready.strong and not guarded else []
         given = [Argument(b) for b in program.inputs]
         return Compiled(program, given, False, watched, guarded)
 
@@ -379,13 +380,14 @@ def formed(graph: Graph) -> Graph:
                 asked.update(s.inputs)
         wanted = [s for s in stretch if type(s) is not Guard and s in asked]
         try:
-            function = FormCall(Stretch(_needed(stretch, wanted), wanted))
+            loops = Stretch(_needed(stretch, wanted), wanted)
+            function = FormCall(loops)
         except (Outside, Formless) as why:
             logs.tell("calls %d to %d are no loops of the form: %s", start, stop, why)
             continue
         for s in graph.steps[done:start]:
             out.append(s)
-        more, given = _operands(function.stretch)
+        more, given = _operands(loops)
         whole, parts = _called(function, given)
         out += [*more, whole, *parts]
         out += [s for s in stretch if type(s) is Guard]
@@ -440,15 +442,15 @@ def _merged(graph: Graph) -> Graph:
             parts[s.inputs[0]].append(s)
     steps: list[Any] = [[s] for s in graph.steps]
     now: dict[Node, Node] = {}
-    values = {s.function.stretch: s for s in calls if s.function.by is None}
+    values = {s.function.key: s for s in calls if s.function.by is None}
     for s in calls:
-        value = values.get(s.function.stretch) if s.function.by is not None else None
+        value = values.get(s.function.key) if s.function.by is not None else None
         if value is None:
             continue
         early = [x for x in s.inputs if place.get(x, -1) > place[value]]
         if any(x.inputs for x in early):
             continue
-        del values[s.function.stretch]
+        del values[s.function.key]
         own = {p.name.split("[")[1]: p for p in parts[s]}
         for p in parts[value]:
             which = p.name.split("[")[1]
@@ -469,7 +471,7 @@ class _Formed:
     """What an entry of the tape holds: a stretch, whose pullback is the form's derivative."""
 
     def __init__(self, stretch: Stretch, given: list[Traced], by: list[int]) -> None:
-        self.stretch, self.given, self.by = stretch, given, by
+        self.given, self.by = given, by
         self.forward = FormCall(stretch)
         self.gradient = FormCall(stretch, by)  # made now: what has no derivative is no stretch
         self.kinds = [np.broadcast_to(np.zeros((), d), s) for s, d in self.forward.kinds]
