@@ -28,6 +28,14 @@ def trisolv(a, b):
     return np.sum(x * x)
 
 
+def summed(a, b):
+    """The first turn multiplies a slice of zeros that no derivative is by."""
+    x = buffer(a, N)
+    for i in range(N):
+        x[i] = (b[i] - np.sum(np.sin(a[i, :i]) * x[:i])) / a[i, i]
+    return np.sum(x * x)
+
+
 def upwards(a, b):
     x = b.copy()
     for i in range(N - 1, -1, -1):
@@ -114,7 +122,7 @@ def between_others(a, b):
 PROGRAMS = {
     f.__name__: (f, args)
     for f, args in (
-        (trisolv, (LOWER, VECTOR)), (upwards, (LOWER, VECTOR)), (from_the_end, (LOWER.T, VECTOR)), (stores_around, (LOWER, VECTOR)),
+        (trisolv, (LOWER, VECTOR)), (summed, (LOWER, VECTOR)), (upwards, (LOWER, VECTOR)), (from_the_end, (LOWER.T, VECTOR)), (stores_around, (LOWER, VECTOR)),
         (factors, (MATRIX + 3 * N * np.eye(N),)), (overwritten, (MATRIX,)), (covariance, (MATRIX,)), (crout, (SMALL,)),
         (gram_schmidt, (SMALL,)), (between_others, (LOWER, VECTOR)),
     )
@@ -243,6 +251,16 @@ def test_second_derivatives():
     pulled = tg.compile(lambda b, a, v: tg.grad(lambda x: np.sum(tg.grad(solved)(x, a) * v))(b))
     assert np.allclose(pushed(b, a, along), expected, rtol=1e-11)
     assert np.allclose(pulled(b, a, along), expected, rtol=1e-11)
+
+
+def test_a_batch_is_several_stretches():
+    """What one program makes, another one reads."""
+    n = 12
+    a, b = LOWER[:n, :n], VECTOR[:n]
+    points = np.stack([b, 2 * b])
+    compiled = tg.compile(lambda p, a: tg.vmap(lambda b: tg.grad(solved)(b, a))(p))
+    expected = [tg.grad(solved)(p, a) for p in points]
+    assert np.allclose(compiled(points, a), expected, rtol=1e-12)
 
 
 def test_c_functions_call_no_python():

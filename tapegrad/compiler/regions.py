@@ -179,7 +179,7 @@ class Reading:
                 where += [START] * len(x.starts) + [EXTENT] * len(x.shape)
                 empty |= x.shape[-1:] == (0,)
             elif type(x) is tuple:
-                tokens.append("empty")
+                tokens.append(("empty", x))
                 empty = True
             else:
                 tokens.append(repr(x))
@@ -246,7 +246,7 @@ class Reading:
             return self._add("matmul", None, operands, node.shape, dtype, max(ranks))
         if name in TESTS or (name in WRITTEN and not node.kwargs):
             operands = [self._value(node, x) for x in args]
-            if any(type(x) is tuple for x in operands) or dtype == ("b1" if name not in TESTS else ""):  # fmt: skip
+            if dtype == ("b1" if name not in TESTS else ""):  # fmt: skip
                 raise Outside(f"{name} of these operands")
             for k, x in enumerate(operands):
                 test = type(x) is Seen and self.dtypes[x.source] == "b1"

@@ -161,8 +161,10 @@ class _Former:
         operands: list[Array] = []
         for t in tokens:
             if type(t) is str:
-                empty = t == "empty"
-                operands.append(Array((ZERO,), lambda _: const(0.0)) if empty else of_number(const(float(t))))  # fmt: skip
+                operands.append(of_number(const(float(t))))
+                continue
+            if t[0] == "empty":
+                operands.append(Array(_sizes(t[1]), lambda _: const(0.0)))
                 continue
             source = next(refs) if t[0] is None else t[0]
             count = len(self.arrays[source].shape) + len(t[1])
@@ -404,15 +406,21 @@ def _renamed(graph: Graph, now: dict[Node, Node]) -> Graph:
     from dataclasses import replace
 
     steps: list[Any] = []
+
+    def newest(x: Node) -> Node:
+        while x in now:
+            x = now[x]
+        return x
+
     for s in graph.steps:
         if type(s) is Guard:
-            steps.append(replace(s, node=now.get(s.node, s.node)))
+            steps.append(replace(s, node=newest(s.node)))
             continue
         if any(x in now for x in s.inputs):
-            old, s = s, s.with_inputs([now.get(x, x) for x in s.inputs])
+            old, s = s, s.with_inputs([newest(x) for x in s.inputs])
             now[old] = s
         steps.append(s)
-    outputs = [now.get(y, y) if isinstance(y, Node) else y for y in graph.outputs]
+    outputs = [newest(y) if isinstance(y, Node) else y for y in graph.outputs]
     return Graph(graph.inputs, steps, outputs)
 
 
@@ -573,11 +581,15 @@ class _Entries:
                     if type(x) is Traced:
                         asked.add(x.node)
         asked.update(code[slots[x] + OUT].node for x in self.pending if type(x) is int and x in own)
-        wanted = [
-            s for s in self.steps[self.start : self.stop] if type(s) is not Guard and s in asked
+        entries = self._demand_known(mine, slots)
+        inside = [
+            s
+            for s in self.steps[self.start : self.stop]
+            if type(s) is not Guard and s not in self.traced
         ]
-        needed = _needed(self.steps[self.start : self.stop], wanted)
-        self._demand_active(needed, mine, slots)
+        wanted = [s for s in inside if s in asked]
+        needed = _needed(inside, wanted)
+        self._demand_active(needed, entries)
         stretch = Stretch(needed, wanted)
         arguments = {x.node: x for x in self.trace.arguments}
         given: list[Traced] = []
@@ -592,6 +604,8 @@ class _Entries:
                 operands[-1]._node = self.traced[x][0]
             elif x not in arguments:
                 raise Outside("a value of which the trace has only the call")
+        if not by:
+            raise Outside("no derivative is by what it reads")
         kept = self.steps
         new: list[Any] = []
         recorder = RECORDER.get()
@@ -635,28 +649,32 @@ class _Entries:
         asked.update(s.node for s in self.steps if type(s) is Guard)
         return asked
 
-    def _demand_active(
-        self, steps: Sequence[Node], mine: Sequence[int], slots: dict[Any, int]
-    ) -> None:
-        """See that derivatives go where the calls would let them go: not past a detach() or no_grad()."""
-        code, traced = self.code, self.traced
+    def _demand_known(self, mine: Sequence[int], slots: dict[Any, int]) -> dict[Node, int]:
+        """The entry of each call; what entries read of outside, which are inputs wherever they were computed, are noted."""
+        code = self.code
         entries: dict[Node, int] = {}
+        own = set(mine)
         for k in mine:
             if entries.setdefault(code[k + OUT].node, k) != k:
                 raise Outside("two entries of one call")
             for x in self._reads(k):
+                if x is None or slots.get(x) in own:
+                    continue
                 if isinstance(x, Leaf):
                     value = x.data
-                elif x is not None and x in slots:
+                elif x in slots:
                     value = code[slots[x] + OUT]
-                elif x is not None:
-                    raise Outside("an entry of another tape")
                 else:
-                    continue
+                    raise Outside("an entry of another tape")
                 if type(value) is not Traced:
                     raise Outside("a tensor of another trace")
-                if traced.setdefault(value.node, (x, value))[0] != x:
+                if self.traced.setdefault(value.node, (x, value))[0] != x:
                     raise Outside("two tensors of one value")
+        return entries
+
+    def _demand_active(self, steps: Sequence[Node], entries: dict[Node, int]) -> None:
+        """See that derivatives go where the calls would let them go: not past a detach() or no_grad()."""
+        code, traced = self.code, self.traced
         for s in steps:
             if s.dtype.kind not in "fc":
                 continue

@@ -210,9 +210,10 @@ class Winding:
                 return None
             own[a] = k
             x, y = self.code[a], self.code[k]
-            if x.kind == y.kind == "matmul" and y.empty and x.dtype == y.dtype and not x.shape:
+            nothing = y.empty if x.kind == "matmul" else 0 in y.shape
+            if nothing and x.kind == y.kind and (x.dtype, len(x.shape)) == (y.dtype, len(y.shape)):
                 if any(w == EXTENT and not m for w, m in zip(x.where, numbers, strict=True)):
-                    continue  # a product over nothing is 0, whatever it is of
+                    continue  # of no elements, or a product over none: the same, whatever it is of
             if self.sign[a] != self.sign[k] or tuple(numbers) != y.ints:
                 return None
             for r, s in zip(x.refs, y.refs, strict=True):
