@@ -33,6 +33,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def demo_options(parser: argparse.ArgumentParser) -> None:
+    """Declare which of NIST's problems are fitted, from which start, and where a picture goes."""
     which = parser.add_mutually_exclusive_group()
     which.add_argument(
         "--problem",
@@ -59,6 +60,7 @@ def demo_options(parser: argparse.ArgumentParser) -> None:
 
 
 def demo(options: argparse.Namespace) -> int:
+    """Fit the chosen problems and print the report; 1 where a fit falls short of its aim."""
     from tapegrad.demo.report import demonstrate, met
     from tapegrad.demo.strd import problems
 
@@ -236,6 +238,7 @@ def warm_options(parser: argparse.ArgumentParser) -> None:
 
 
 def warm(options: argparse.Namespace) -> int:
+    """Compile the kernels that a process would compile when it needs them, and report what is stored; 1 where some are missing."""
     from tapegrad import replay
     from tapegrad.primitive import OPS
     from tapegrad.vecmath import loops
@@ -274,6 +277,7 @@ def cache_options(parser: argparse.ArgumentParser) -> None:
 
 
 def cache(options: argparse.Namespace) -> int:
+    """Tell where compiled code is kept; with --clear remove it. 1 where a file could not be removed."""
     from tapegrad.replay import cache as code
 
     print(stored_code())
@@ -376,6 +380,7 @@ def stubs_options(parser: argparse.ArgumentParser) -> None:
 
 
 def stubs(options: argparse.Namespace) -> int:
+    """Compare the stubs with what the declarations give, or write them; 1 where they differ and are not written."""
     from tapegrad.stubs import stubs, versions
 
     made = stubs()

@@ -55,6 +55,7 @@ def vmap(f: Callable[P, R], in_axes: Any = 0, out_axes: Any = 0) -> Callable[P, 
 
     @functools.wraps(f, updated=())
     def over_all(*args: Any, **kwargs: Any) -> Tree:
+        """Call `f` on all entries along the axes of the arguments, and move the axis of entries to its place in the results."""
         leaves, structure = _flatten((args, kwargs))
         axes = _of_arguments(in_axes, args)
         axes += [0] * (len(leaves) - len(axes))

@@ -211,6 +211,7 @@ class _Code:
     __slots__ = ("binds", "names", "rebinds", "writes")
 
     def __init__(self, code: types.CodeType) -> None:
+        """Read from bytecode whether a function (or one defined in it) may write to arrays, and which names it reads and binds."""
         names: set[str] = {*code.co_names}
         text = code.co_code
         steps = list(zip(text[::2], text[1::2], strict=False))
@@ -291,6 +292,7 @@ class _Reach:
     __slots__ = ("cells", "code", "function", "globals", "makes", "methods", "modules", "objects", "own")  # fmt: skip
 
     def __init__(self, f: types.FunctionType, methods: dict[str, types.FunctionType]) -> None:
+        """Note what a function reads by name: methods, globals, variables of its closure, parts of modules."""
         self.function = f
         self.methods = methods
         self.code = _code(f.__code__)
@@ -388,6 +390,7 @@ class _Plan:
     def __init__(
         self, f: types.FunctionType, methods: dict[str, types.FunctionType] | None = None
     ) -> None:
+        """Find the functions that `f` reaches, and copy those in which a buffer of NumPy's has to become a tensor."""
         reached: dict[int, _Reach] = {}
         unseen: list[Any] = [(f, methods or {})]
         while unseen:
@@ -472,6 +475,7 @@ def _seen(reach: _Reach, first: bool) -> Callable[[types.FunctionType], bool]:
     ]
 
     def same(given: types.FunctionType) -> bool:
+        """Whether the function and all that it reads by name are those that the plan was made of."""
         g = given if itself is None else itself()
         if g is None or g.__code__ is not code or g.__defaults__ is not defaults:
             return False
@@ -636,6 +640,7 @@ def adopted_inside(f: Any) -> Any:
 def _plan(
     f: types.FunctionType, methods: dict[str, types.FunctionType] | None = None
 ) -> _Plan | None:
+    """The plan of a user's function, from the table of plans where it still holds; None where nothing is to be replaced."""
     if not _is_users(f):
         return None
     held = _plans.get(id(f))

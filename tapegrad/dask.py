@@ -63,6 +63,7 @@ def value_and_grad(
 
     @functools.wraps(loss, updated=())
     def summed(params: Tree, *data: Any) -> tuple[Any, Tree]:
+        """Value and gradient summed over the partitions of `data`, computed by the scheduler."""
         if not data:
             raise TypeError(
                 "no data was given: pass it after the parameters, or use tapegrad.value_and_grad, which needs none."
@@ -290,6 +291,7 @@ def _add(parts: Sequence[tuple[Any, list[Any]]]) -> tuple[Any, list[Any]]:
 
 
 def _solved(job: tuple[Callable[..., Any], Any, Tree, dict[str, Any]]) -> Any:
+    """One start of a multistart: SciPy's result, or an OptimizeResult that holds the problem."""
     from scipy.optimize import OptimizeResult
 
     solver, f, start, settings = map(_arrived, job)
@@ -374,6 +376,7 @@ def _added(tasks: list[Any], add: Callable[..., Any]) -> Any:
 
 
 def _partitions(data: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+    """The partitions of all data side by side: a list of tuples; an error where they are cut in different ways."""
     columns = [_parts(d) for d in data]
     counts = {len(column) for column in columns}
     if counts == {0}:

@@ -66,6 +66,9 @@ INSTEAD = {
     "fsolve":          "write tg.root(f, x0)",
     # PyTorch
     "load":            "write np.load(file); the state of an optimizer goes through state_dict() and load_state_dict()",
+    "utils":           "there is no DataLoader: index arrays, as x[rng.permutation(n)[:64]]; tg.optim.clip_grad_norm_ clips",
+    "randperm":        "write np.random.default_rng().permutation(n)",
+    "cross_entropy":   "write -np.mean(tg.special.log_softmax(t, axis=1)[np.arange(n), labels])",
     "nn":              "there are no layers: write the model with NumPy's functions, and tg.Parameter",
     "FloatTensor":     "write tg.tensor(data, dtype=np.float32)",
     "DoubleTensor":    "write tg.tensor(data), whose numbers are float64 unless the data say otherwise",
@@ -198,8 +201,11 @@ def met(frame: FrameType | None) -> str:
         if place != f"scipy.{module}" or (module == "sparse" and "." in name):
             continue  # methods of sparse matrices have no namesakes
         ours = import_module(f"tapegrad.{module}")
-        if name.partition(".")[0] in getattr(ours, "__all__", vars(ours)):
+        listed = getattr(ours, "__all__", vars(ours))
+        if name.partition(".")[0] in listed:
             return f"{called} {COMPUTES}: write tg.{module}.{name}"
+        if module == "sparse" and f"{name.removesuffix('_matrix')}_array" in listed:
+            return f"{called} {COMPUTES}: write tg.sparse.{name.removesuffix('_matrix')}_array"
     area = AREAS.get(place) or AREAS.get(place.rpartition(".")[0]) or AREAS.get(root, SOLE)
     return f"{called} {COMPUTES}. {area}"
 

@@ -309,10 +309,12 @@ def _is_result(t: Tensor) -> bool:
 def _operator(
     name: str, ufunc: np.ufunc, function: Callable[..., Any] | None
 ) -> Callable[..., Any]:
+    """The in-place operator of a ufunc for Tensor: recorded where something is tracked, else NumPy's write."""
     symbol = name[1:]
     out_of_place = getattr(operator, f"{symbol}_" if symbol in ("and", "or") else symbol)
 
     def method(self: Tensor, other: Any) -> Any:
+        """Overwrite this tensor with the result; numbers outside of transforms are replaced, as NumPy's are."""
         if (
             type(self._value) is not np.ndarray
             and current().plain

@@ -201,6 +201,7 @@ class _Solver:
         rows = np.where(places == 0, y, np.zeros((count, *np.shape(y))))
 
         def step(carry: Any, _: Any) -> Any:
+            """One attempt of a step: accepted or not by its error, with the length of the next."""
             y, slope, now, h, rows, i, taken = carry
             end = np.sum(np.where(numbers == i, times, 0.0))
             left = end - now

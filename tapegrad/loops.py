@@ -133,6 +133,7 @@ def associative_scan(
         )
 
     def joined(before: list[Any], after: list[Any]) -> list[Any]:
+        """Join two runs of entries by the user's function; an error where it writes to them or changes their form."""
         given = [*before, *after]
         for x in given:
             if type(x) is np.ndarray:

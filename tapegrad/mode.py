@@ -108,6 +108,7 @@ class _Mode:
             raise
 
     def _leave(self, entered: Any) -> None:
+        """Take this mode off the stack of modes, also where a suspended generator leaves out of turn."""
         # Nearly always the first: only a generator suspended inside a `with` can leave out of turn.
         inner = []
         while entered is not None and entered[0] is not self:
@@ -164,6 +165,7 @@ def _around_generator(
     """The generator in the mode while it runs, its consumer in the consumer's own mode."""
 
     def wrapper(*args: Any, **kwargs: Any) -> Any:
+        """A generator each of whose resumptions runs in a fresh mode."""
         generator = function(*args, **kwargs)
         resume, sent = generator.send, None
         while True:
@@ -188,7 +190,10 @@ def _around_generator(
 def _around_async_generator(
     function: Callable[..., Any], fresh: Callable[[], _Mode]
 ) -> Callable[..., Any]:
+    """The wrapper of an async generator, each of whose resumptions runs in a fresh mode."""
+
     async def wrapper(*args: Any, **kwargs: Any) -> Any:
+        """As `_around_generator`, for async generators."""
         generator = function(*args, **kwargs)
         resume, sent = generator.asend, None
         while True:

@@ -396,7 +396,10 @@ _drawing("random_", "whole numbers from `from` (or 0) up to, not including, `to`
 
 
 def _reshaping(name: str, method: str) -> None:
+    """Give Tensor the in-place form of a reshaping method."""
+
     def reshaped(self: Tensor, *args: Any, **settings: Any) -> Tensor:
+        """Replace value and history by those of the reshaped tensor; an error where others share the memory."""
         if self._is_view() or self._get("views"):
             raise GraphError(
                 f"{name} would change the shape of a tensor whose memory others share: take the result of {method}() instead.",

@@ -246,6 +246,7 @@ def _let_go(tape: Tape, k: int, root: Any, copies: dict[Any, Any]) -> None:
         return
 
     def apart(value: Any) -> Any:
+        """The value with a copy in the place of each array whose memory is about to be overwritten."""
         if type(value) is tuple:
             return tuple(map(apart, value))
         if not isinstance(value, np.ndarray) or storage.owner(value) is not root:

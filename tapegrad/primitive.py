@@ -357,6 +357,7 @@ def primitive(
     """
 
     def declare(rule: Callable[..., Any]) -> Any:
+        """Make an op of a rule: its settings, what it needs saved, its public function, its entries in the tables."""
         rules = (rule, *other_rules)
         op = Primitive()
         op.name = name or of.__name__
@@ -399,6 +400,7 @@ def primitive(
 
 
 def _positional(rule: Callable[..., Any]) -> tuple[str, ...]:
+    """What a rule asks for by the names of its parameters; TypeError for names that no rule can ask for."""
     code = rule.__code__
     names = getattr(rule, "asks", code.co_varnames[: code.co_argcount])
     allowed = {
@@ -427,6 +429,7 @@ class Partial:
     __slots__ = ("chooses", "function", "needs", "of", "value")
 
     def __init__(self, partial: Any, chooses: bool) -> None:
+        """A partial derivative: a number, or a function of operands and result, named by its parameters."""
         self.chooses = chooses
         if callable(partial):
             self.value = None
@@ -701,6 +704,7 @@ def _track(
 
 
 def _generate(op: Primitive, operator: str | None, defaults: dict[str, Any]) -> Callable[..., Any]:
+    """The public function of an op as generated source, with the checks of its kind written out."""
     code = op.code
     namespace[f"op_{code}"] = op
     namespace[f"forward_{code}"] = op.forward
@@ -868,6 +872,7 @@ def several(
     run = forward or of
 
     def declare(rule: Callable[..., Any]) -> Any:
+        """Declare a function with several results as an op whose one result holds all of them in a row."""
         names = _positional(rule)
         keywords = [
             p

@@ -91,6 +91,7 @@ class Profile:
     def _note(
         self, way: str, where: str, name: str, size: int, start: float, own: float, whole: float
     ) -> None:
+        """Add one call to the totals of its line and op, and to the trace."""
         total = self._totals.setdefault((where, name), [0, 0.0, 0.0, 0, 0])
         if way == "backward":
             total[2] += own
@@ -168,6 +169,7 @@ class Profile:
         return "\n".join([*lines, *foot])
 
     def _cells(self, by: str, limit: int) -> tuple[list[list[str]], list[str], list[str]]:
+        """The table as cells, its heading, and the lines below it."""
         ways = {"both": lambda: self.rows, "line": self.by_line, "op": self.by_op}
         if by not in ways:
             raise ValueError(
@@ -304,6 +306,7 @@ def _end(profile: Profile) -> None:
 
 
 def _switch_on() -> None:
+    """Put clocks into the functions of all ops, into native functions and compiled programs."""
     from .replay import operators
 
     for name, generated in operators.replaced.items():

@@ -516,6 +516,7 @@ class _Ufunc2(_Ufunc, Protocol):
 
 
 def _method(name: str, function: Any) -> str:
+    """The stub of a method, with the result's type as it was observed."""
     parameters = _parameters(function)
     if parameters is None:
         return f"def {name}(self, *args: Any, **settings: Any) -> Any: ..."

@@ -127,6 +127,7 @@ def _own(node: Any, like: Any, pending: Any, leaves: Any, owned: set[Any]) -> np
 def _pull_region(
     code: Code, k: int, g: Any, mine: bool, pending: Any, leaves: Any, owned: Any, wanted: Any
 ) -> None:
+    """The reverse of a read from or a store into part of an array, which writes to the cotangent in place."""
     op = OPS[code[k]]
     in0, in1, x, y, out, kw = code[k + IN0 : k + STRIDE]
     if op.adds is not None:  # a read: its cotangent is added where it was read
@@ -567,6 +568,7 @@ class _Like(NamedTuple):
 
 
 def _push_elementwise(op: Primitive, given: list[Any], values: Any, out: Any) -> Any:
+    """The tangent of an elementwise op: the sum of tangents times partials; None where no operand has one."""
     x, y, z = (*values, None, None)[:3]
     total = None
     for t, partial in zip(given, op.partials, strict=False):

@@ -162,6 +162,7 @@ class Tape:
         return self._at_once(lambda: self._drop(slot, going))
 
     def _drop(self, slot: Slot, going: int) -> list[Slot]:
+        """Free an entry that nobody holds beyond the `going` references; the slots that it read."""
         code = self.code
         position = find(code, slot)
         if position is None:

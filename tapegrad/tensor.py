@@ -206,6 +206,7 @@ class Tensor(Attached):
 
     @grad.setter
     def grad(self, value: Tensor | None) -> None:
+        """Set the gradient; an error for another type, shape or dtype."""
         if value is not None:
             if not isinstance(value, Tensor):
                 raise TypeError(
@@ -458,6 +459,7 @@ class Tensor(Attached):
         return bool(self._value)
 
     def _refuse_to_leave(self, what: str) -> None:
+        """Raise GradientLost where a tracked tensor would become plain numbers, with the remedy for the library that asked."""
         if self._node is not None and is_grad_enabled():
             from .elsewhere import met  # about to raise: what it costs to find out does not matter
 
@@ -527,6 +529,7 @@ class Tensor(Attached):
         return self.__deepcopy__({})
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
+        """A copy of a leaf with its gradient; in a transform a tracked clone; an error for other results."""
         if self._node is not None and current().outer is not None:
             # Inside a transform it stands for an array, whose copies are as differentiable as it is: a new leaf would lose that.
             t = memo[id(self)] = self.clone()
@@ -550,6 +553,7 @@ class Tensor(Attached):
         return t
 
     def __reduce__(self) -> Any:
+        """For pickle: values, requires_grad and gradient of a leaf."""
         if self._node is not None and current().outer is not None:
             raise GradientLost(
                 "a tracked tensor was to be pickled inside a transform, but what is unpickled would not be connected to it. "

@@ -130,6 +130,7 @@ class _Run:
         name: str,
         allow_unused: bool = False,
     ) -> None:
+        """Run `f` once with the arguments at `argnums` tracked, on a tape of its own."""
         demand_callable(f, name)
         self.name = name
         if allow_unused:
@@ -158,7 +159,7 @@ class _Run:
             if self.connected:
                 self.own.outer.differentiated = True
             self.recording = recording
-            f = _differentiable(f)
+            f = differentiable(f)
             rebuilt = list(args)
             own, f = f, adopted(f)
             if f is not own:
@@ -177,6 +178,12 @@ class _Run:
                         f"{name} was given a list of numbers, which f gets as a list of separate scalars. "
                         "If f expects an array, pass np.array([...])."
                     )
+                if type(error).__module__.startswith("numba.") and "tapegrad.tensor." in str(error):
+                    raise NotDifferentiable(
+                        f"{name} was asked of a function that calls one compiled by Numba, which has no type for tensors. Make it one of "
+                        "tg.njit: g = tg.njit(g).",
+                        name="native-source",
+                    ) from error
                 if isinstance(error.__cause__, GradientLost):
                     if isinstance(error, ValueError):
                         raise _lost_in_a_buffer(error) from error
@@ -326,12 +333,12 @@ def _level_of_user() -> int:
     return level
 
 
-def _differentiable(f: Any) -> Any:
+def differentiable(f: Any) -> Any:
     """`f`; a function compiled by numba.njit with the derivatives of `tg.njit`."""
     if type(f).__module__.startswith("numba."):
-        from .native.function import differentiable
+        from .native import function
 
-        return differentiable(f)
+        return function.differentiable(f)
     return f
 
 
@@ -383,6 +390,7 @@ def _chosen(argnums: Any, argnum: Any) -> Any:
 
 
 def _positions(argnums: Any, args: tuple[Any, ...], name: str) -> list[int]:
+    """The positions that argnums names, from 0; an error for positions that the call does not have."""
     if type(argnums) is int and 0 <= argnums < len(args):
         return [argnums]
     numbers = argnums if isinstance(argnums, tuple | list) else (argnums,)
@@ -590,13 +598,14 @@ def _value_and_grad(
 ) -> Callable[..., Any]:
     """The same; where the value is not asked for (`valued`), None may stand in its place."""
     demand_callable(f, "grad")
-    native = _differentiable(f)
+    native = differentiable(f)
     direct = None
     if hasattr(native, "value_and_gradient") and not has_aux:
         direct = _Direct(native, argnums, valued, allow_unused)
 
     @functools.wraps(f, updated=())
     def differentiated(*args: Any, **kwargs: Any) -> Any:
+        """Value and gradient, by a native function's own machine code where it has one."""
         if direct is not None:
             kinds, call = direct.known
             if tuple(map(type, args)) == kinds and not kwargs:
@@ -1039,6 +1048,7 @@ def jacobian(
 
     @functools.wraps(f, updated=())
     def differentiated(*args: Any, **kwargs: Any) -> Any:
+        """The Jacobian, forward or reverse, whichever has fewer passes."""
         run = _Run(f, args, kwargs, argnums, "jacobian", allow_unused)
         output, aux = _with_aux(run.output, has_aux)
         outputs, structure = _outputs(output, "jacobian")

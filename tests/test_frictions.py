@@ -10,6 +10,7 @@ import numba
 import numpy as np
 import pytest
 import scipy.optimize
+import scipy.sparse
 
 import tapegrad as tg
 
@@ -292,3 +293,56 @@ def test_a_fit_of_fewer_data_than_parameters_goes_another_way():
     found, covariance = tg.curve_fit(lambda t, a, b, c: a + b * t + c * t * t, t, 3 * t, [1.0, 1.0, 1.0])  # fmt: skip
     np.testing.assert_allclose(found[0] + found[1] * t + found[2] * t * t, 3 * t, rtol=1e-6)
     assert np.isinf(covariance).all()
+
+
+# ------------------------------------------------------------------------------------------ what five users stumbled over
+
+
+@numba.njit
+def swing(x, s):
+    total = 0.0
+    for i in range(x.size):
+        total += np.sin(x[i]) * s
+    return total
+
+
+def test_numba_functions_inside_others_say_what_to_write_and_are_checked():
+    x = np.arange(3.0)
+    assert tg.check_gradient(swing, x, 2.0, argnums=0).ok
+    with pytest.raises(tg.NotDifferentiable, match=r"g = tg\.njit\(g\)"):
+        tg.grad(lambda x: 2 * swing(x, 1.0))(x)
+
+
+def test_sparse_makers_take_scipys_format_and_are_named_in_errors():
+    x = np.arange(1.0, 4.0)
+    a = tg.sparse.diags_array([x, 1.0], offsets=[0, 1], shape=(3, 3), format="csc")
+    b = scipy.sparse.diags_array([x, 1.0], offsets=[0, 1], shape=(3, 3), format="csc")
+    np.testing.assert_array_equal(a.toarray(), b.toarray())
+    eye = tg.sparse.eye_array(2, format="csr")
+    for made in (
+        tg.sparse.hstack([eye, eye], "csr"),
+        tg.sparse.vstack([eye, eye], "csr").T,
+        tg.sparse.block_array([[eye, eye]], format="csc"),
+        tg.sparse.kron(np.ones((1, 2)), eye, "csr"),
+    ):
+        np.testing.assert_array_equal(made.toarray(), np.tile(np.eye(2), (1, 2)))
+    for made in (
+        tg.sparse.tril(eye, format="csr"),
+        tg.sparse.triu(eye, format="csr"),
+        tg.sparse.block_diag([1.0, 1.0], "csr"),
+    ):
+        np.testing.assert_array_equal(made.toarray(), np.eye(2))
+    with pytest.raises(ValueError, match="format='crs'"):
+        tg.sparse.eye_array(2, format="crs")
+    with pytest.raises(tg.GradientLost, match=r"write tg\.sparse\.diags_array"):
+        tg.grad(lambda k: np.sum(scipy.sparse.diags([k], offsets=[0]) @ x))(x)
+
+
+def test_full_output_of_a_curve_fit_is_scipys():
+    t = np.linspace(0, 1, 10)
+    line = lambda t, a, b: a * t + b  # noqa: E731
+    found = tg.curve_fit(line, t, 2 * t + 1, full_output=True)
+    known = scipy.optimize.curve_fit(line, t, 2 * t + 1, full_output=True)
+    np.testing.assert_allclose(found[0], known[0], rtol=1e-7)
+    np.testing.assert_allclose(found[2]["fvec"], 0, atol=1e-12)
+    assert len(found) == len(known) and found[4] in (1, 2, 3, 4) and found[2]["nfev"] > 0

@@ -43,6 +43,19 @@ def test_what_is_ours_and_what_is_borrowed():
     assert "detach_" in tensor.own and "shape" in tensor.own
 
 
+def test_the_first_line_of_a_public_name_is_a_sentence():
+    broken = []
+    for place in names.PLACES:
+        holder = names.holder_of(place)
+        for name in names.place(place).own:
+            value = inspect.getattr_static(holder, name, None)
+            value = value if isinstance(value, property) else getattr(holder, name)
+            first = (inspect.getdoc(value) or "").partition("\n")[0]
+            if not first.endswith((".", ":")):
+                broken.append(f"{place}.{name}: {first}")
+    assert not broken, "\n".join(broken)
+
+
 def test_a_name_without_a_docstring_is_an_error(monkeypatch):
     monkeypatch.setattr(tg, "unexplained", lambda: None, raising=False)
     with pytest.raises(LookupError, match=r"tapegrad\.unexplained is public and has no docstring"):

@@ -327,6 +327,7 @@ def _seeds(outputs: Sequence[Any], given: Any, create_graph: bool) -> list[Any]:
 
 
 def _seed(i: int, t: Any, g: Any, create_graph: bool) -> Any:
+    """The cotangent that a walk starts with at output `t`: `g` in the dtype of `t`, or 1 where `g` is None and `t` is one real number."""
     if not isinstance(t, Tensor | graph.GradientEdge):
         raise TypeError(
             f"element {i} of tensors is {type(t).__name__}, not a tensor: make it with tg.tensor."

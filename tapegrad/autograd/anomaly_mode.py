@@ -207,6 +207,7 @@ def _guarded(code: list[Any], position: int, g: Any, record: bool = False) -> An
 
 
 def _report(name: str, trace: _Trace | None) -> None:
+    """Warn where the forward call was that a failed backward belongs to, and which calls induced that one."""
     if trace is None:
         text = (
             f"Error detected in {name}. No forward pass information available. Enable detect anomaly during forward pass for "

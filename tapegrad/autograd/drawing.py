@@ -126,6 +126,7 @@ def make_dot(
 
 
 def _lines(tensors: Sequence[Tensor], names: dict[Leaf, str], limit: int) -> Iterator[str]:
+    """The lines of the DOT source: results, at most `limit` entries, leaves, and the edges between them."""
     entries, leaves = _behind([t._node for t in tensors])
     drawn = dict(itertools.islice(entries.items(), limit))
     shown = dict.fromkeys(
@@ -284,6 +285,7 @@ def tape_html(tape: Tape) -> str:
 def _row(
     entry: list[Any], position: int, index: dict[Any, int], leaves: dict[Leaf, int]
 ) -> tuple[str, ...]:
+    """One entry of a tape as a row of a table: number, op, operands with settings, form of the result, what is saved."""
     number = markup.dim(str(position))
     if entry[OP] == FREED:
         return number, markup.dim("freed"), "", "", ""

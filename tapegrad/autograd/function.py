@@ -169,6 +169,9 @@ class FunctionCtx(storage.Keeper):
     materialize_grads = True
 
     def __init__(self, function: type[Function]) -> None:
+        """A context without saved values, as forward gets it. `_forms` and `_arguments` hold (shape, dtype) of each tensor, None for
+        others.
+        """
         self._function = function
         self._given: tuple[Any, ...] | None = None
         self._given_forward: tuple[Any, ...] | None = None
@@ -359,6 +362,9 @@ class FunctionCtx(storage.Keeper):
         return part if isinstance(part, Tensor) else wrap(np.asarray(part))
 
     def _validated(self, i: int, result: Any, form: Any, recorded: bool) -> Any:
+        """A gradient that backward returned for argument `i`, in the form (shape, dtype) of that argument; an error where it does not
+        fit.
+        """
         shape, dtype = form
         if not isinstance(result, Tensor | np.ndarray | np.generic | float | int | complex):
             raise TypeError(
@@ -397,6 +403,7 @@ class FunctionCtx(storage.Keeper):
             self._cut = before
 
     def _pushed(self, ts: Sequence[Any], recorded: bool) -> Any:
+        """Tangents of the outputs from those of the arguments, by the user's jvp: one array, or Parts of several outputs."""
         given = iter(ts)
         arguments = []
         for form in self._arguments:
@@ -436,6 +443,7 @@ class FunctionCtx(storage.Keeper):
         return np.zeros(*self._forms[0]) if tangents[0] is None else tangents[0]  # type: ignore[misc]
 
     def _transposed(self, i: int, ts: Sequence[Any], recorded: bool) -> Any:
+        """Cotangent of output `i`'s cotangent: the derivative of backward, which is linear in that cotangent, along `ts`."""
         from ..executors import vjp_of
 
         form = self._forms[i]
@@ -661,6 +669,7 @@ class _Call:
         several: bool,
         tracked: bool,
     ) -> None:
+        """What one apply has: its context, arguments and outputs, and whether the call is tracked."""
         self.ctx = ctx
         self.args = args
         self.outputs = outputs
@@ -676,6 +685,7 @@ class _Call:
             )
 
     def record(self) -> None:
+        """Append an entry for each differentiable output, after the checks of what was marked dirty."""
         ctx = self.ctx
         dirty = {id(t) for t in ctx._dirty}
         for t in ctx._dirty:
@@ -751,6 +761,7 @@ class _Call:
             seen.add(id(o))
 
     def _freeze(self) -> None:
+        """Turn what forward saved into `_Saved` items, which name outputs by number, so that no cycle of references remains."""
         ctx = self.ctx
 
         def frozen(tensors: Any) -> list[_Saved | None]:
@@ -813,6 +824,7 @@ def once_differentiable(fn: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(fn)
     def wrapper(ctx: Any, *args: Any) -> Any:
+        """Run backward unrecorded; where it is to be recorded, its outputs raise when they are differentiated."""
         if not isinstance(ctx, FunctionCtx):
             raise TypeError(
                 f"a backward marked with @once_differentiable was called with {type(ctx).__name__} for ctx: it belongs in a Function, "

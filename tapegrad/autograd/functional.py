@@ -246,6 +246,7 @@ class _Run:
         name: str,
         v: Any = False,
     ) -> None:
+        """Run `func` once, recorded, on copies of `inputs`; `v` is a direction, or False for none."""
         self.create_graph = create_graph
         self.strict = strict
         self.name = name
@@ -341,6 +342,7 @@ class _Run:
         return [self._reverse_row(i, y) for i, y in enumerate(self.outputs)]
 
     def _reverse_row(self, i: int, y: Tensor) -> Tensors:
+        """The Jacobians of output `y` by each input, a walk for each entry of `y`: shapes y.shape + x.shape."""
         columns: list[list[Any]] = [[] for _ in self.inputs]
         with recording(self.create_graph or is_grad_enabled()):
             for k in range(y.size):

@@ -232,6 +232,7 @@ def _case(func: Callable[..., Any], inputs: Any, eps: float, atol: float, rtol: 
 
 
 def _check_input(i: int, x: Tensor) -> None:
+    """Warn of an input in single precision; an error where differences cannot be taken by writing to its memory."""
     if x.dtype not in (np.float64, np.complex128):
         warnings.warn(
             f"Input #{i} requires gradient and is not a double precision floating point or "
@@ -664,6 +665,7 @@ class _Pair:
 def _compare(
     case: _Case, analytical: np.ndarray, numerical: np.ndarray, atol: float, pair: _Pair
 ) -> None:
+    """Raise GradcheckError unless both Jacobians agree; in fast mode find the wrong entry by the whole Jacobians."""
     if np.isclose(analytical, numerical, rtol=case.rtol, atol=atol).all():
         return
     if not pair.fast:

@@ -72,6 +72,7 @@ def applied(hooks: dict[int, Hook], g: Any) -> Any:
 
 
 def _checked(hook: Hook, result: Any, before: Tensor) -> Tensor:
+    """What a hook returned for a gradient, or the gradient where it returned None; an error where shape or dtype changed."""
     if result is None:
         return before
     if not isinstance(result, Tensor):
@@ -252,6 +253,8 @@ def register_multi_grad_hook(
         return sum((n if type(n) is int else n()) in reached for n in nodes)
 
     def observer(i: int) -> Hook:
+        """A hook for the `i`-th tensor that hands its gradient to the common call of this walk."""
+
         def observe(g: Tensor) -> None:
             notes = executors.notes_of_walk()
             if not active or notes is None:
@@ -339,6 +342,8 @@ def _unwrapped(grads: Sequence[Any], like: Any) -> Any:
 
 
 def _hooked_primitive(name: str, saves: bool) -> Primitive:
+    """An op that stands for an entry with node hooks: its rule runs the original op's between the hooks."""
+
     def rule(g, xs, out, wanted, *, code, kw, hooks):
         """Another op's entry, with the hooks of its graph node around its rule."""
         if hooks.before:

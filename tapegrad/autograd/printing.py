@@ -76,6 +76,7 @@ def tape_text(tape: Tape) -> str:
 
 
 def _line(code: list[Any], position: int, index: dict[Any, int], leaves: dict[Leaf, int]) -> str:
+    """An entry of a tape in one line: position, op with operands and settings, dtype and shape of the result."""
     k = position * STRIDE
     if code[k + OP] == FREED:
         return f"{position:6d}  freed"

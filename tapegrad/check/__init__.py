@@ -81,6 +81,7 @@ class Report:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
+        """The verdicts as a table for notebooks: a row for each sample, a column for each law."""
         laws = list(dict.fromkeys(law for _, law in self.verdicts))
         tones = {"ok": "green", "BROKEN": "red"}
 

@@ -100,6 +100,7 @@ def run(chosen: argparse.Namespace) -> int:
 
 
 def _checked(chosen: argparse.Namespace, f: Callable[..., Any], args: list[Any]) -> GradientCheck:
+    """The check that the options ask for. An error of the user's code becomes Unanswerable, with its line."""
     place = chosen.function.rpartition(":")[0]
     gradient = _beside(place, chosen.gradient) if chosen.gradient else None
     own = chosen.hessian == "own"
@@ -177,6 +178,7 @@ def named(text: str) -> Callable[..., Any]:
 
 
 def _module(place: str) -> Any:
+    """The module at a path (`model.py`) or of a dotted name; Unanswerable, with the remedy, where it cannot be imported."""
     if place.endswith(".py"):
         path = Path(place).resolve()
         if not path.is_file():

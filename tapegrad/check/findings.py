@@ -132,6 +132,7 @@ class GradientCheck:
         return f"{self.size} components, method {self.method}, {self.evaluations} evaluations, noise {self.noise:.0e}"
 
     def _table(self) -> list[list[str]]:
+        """The table of the report: a heading and the worst components first, at most ROWS of them."""
         rows = [["component", "gradient", "measured", "digits", "of", "steps", "verdict"]]
         for c in _worst_first(self.components)[:ROWS]:
             note = f": {c.note}" if c.note else ""

@@ -184,6 +184,7 @@ class _Check:
         seed: int,
         progress: bool,
     ) -> None:
+        """Prepare the judgement: scales of the components, noise of the function, and the gradient that is claimed."""
         self.subject = subject
         self.hessian = hessian
         self.tolerance = tolerance
@@ -264,16 +265,17 @@ class _Check:
 
     def _own_gradient(self) -> np.ndarray:
         """tapegrad's own: a gradient, a Jacobian if it is small, else one pullback of the weights."""
-        from ..transforms import grad, jacobian, vjp
+        from ..transforms import differentiable, grad, jacobian, vjp
 
         subject = self.subject
+        f = differentiable(subject.f)
         m, n = subject.y.size, subject.x.size
         args = subject.arguments(subject.x)
         which = subject.positions[0] if subject.single else tuple(subject.positions)
         if m == 1:
 
             def single(*xs: Any) -> Any:
-                return _only(subject.f(*xs))
+                return _only(f(*xs))
 
             return subject.vector(
                 grad(single, which, allow_unused=True)(*args), "tapegrad"
@@ -283,7 +285,7 @@ class _Check:
         if m * n <= FEW * FEW:
 
             def flat(*xs: Any) -> Any:
-                return _joined(subject.f(*xs))
+                return _joined(f(*xs))
 
             blocks = jacobian(flat, which, allow_unused=True)(*args)
             leaves = [_numbers(leaf, "tapegrad") for leaf in _flatten(blocks)[0]]
@@ -293,7 +295,7 @@ class _Check:
             every = list(args)
             for k, value in zip(subject.positions, chosen, strict=True):
                 every[k] = value
-            return _joined(subject.f(*every))
+            return _joined(f(*every))
 
         _, pull = vjp(of_chosen, *(args[k] for k in subject.positions), allow_unused=True)
         found = pull(self.weights)
@@ -449,6 +451,7 @@ class _Check:
         return None
 
     def _exact_component(self, i: int, estimates: list[Estimate]) -> list[Component]:
+        """Judgements of component `i` by complex steps, which have no truncation error: one for each output."""
         unit = float(self.scales[i])
         flat = Curves(np.zeros(0), np.zeros(0), np.zeros(0), 0.0, 0.0)
         found = []
@@ -702,6 +705,7 @@ class _Check:
             self.weights = self_weights
 
     def _weighted(self, i: int, weights: np.ndarray) -> tuple[list[Component], Probe]:
+        """The judgement of component `i` for random weights of all outputs, with the differences that it is based on."""
         unit = float(self.scales[i])
         signs = np.zeros(self.subject.x.size)
         signs[i] = 1.0
@@ -765,6 +769,7 @@ class _Check:
         taylor: list[TaylorLine],
         explanation: str = "",
     ) -> GradientCheck:
+        """The result of a check: the verdict over all components, and the explanation that fits it best."""
         subject = self.subject
         scales = np.append(self.scales, np.ones(max(len(taylor), 1)))
         verdict, scaling = overall(components, scales)
@@ -999,6 +1004,7 @@ def _adjoint_diagnosis(
     found: list[tuple[complex, complex]],
     rng: np.random.Generator,
 ) -> str:
+    """In words, what is probably wrong with an adjoint: not linear, sign, factor, or an entry, found on random vectors `u` and `v`."""
     u, v = domain.random(rng), domain.random(rng)
     apply = lambda z: image.vector(forward(domain.tree(z)), "the operator")  # noqa: E731
     # The weights do not add up to 1: for these an affine map would pass.

@@ -56,6 +56,7 @@ class Recorded:
 
 
 def record(sample: Sample) -> Recorded:
+    """The sample run on tensors, on a tape of its own: entries, nodes of the operands, result."""
     nodes = []
     operands = []
     for x, tracked in zip(sample.operands, sample.tracked, strict=True):

@@ -65,6 +65,7 @@ def _chosen(check: GradientCheck, names: Sequence[str] | None) -> list[Any]:
 
 
 def _v_curve(axes: Any, check: GradientCheck, components: Sequence[Any]) -> None:
+    """Draw, for each component, the error of central differences against the step."""
     from .findings import measured_line
 
     tiny = 1e-18

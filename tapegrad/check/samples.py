@@ -231,9 +231,11 @@ def _reference(op: Primitive) -> Callable[..., Any]:
 
 
 def _drawing(call: Call, op: Primitive | None, function: Any, reference: Any, rng: int) -> Draw:
+    """A function that draws samples of a call: (name, variant, dtypes) -> Sample, the same for the same name and `rng`."""
     domains = call.domains or (op.domains if op else (real,))
 
     def draw(name: str, variant: str = "", *dtypes: Any) -> Sample:
+        """A sample whose operands are drawn from the domains of the op, in these dtypes."""
         seed = zlib.crc32(f"{rng} {op.name if op else call} {name}".encode())
         generator = np.random.default_rng(seed)
         dtypes = dtypes or (np.float64,)

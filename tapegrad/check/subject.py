@@ -65,6 +65,7 @@ class Subject:
     """`f` at `args`, seen as a function of the vector made from the arguments at `argnums`."""
 
     def __init__(self, f: Callable[..., Any], args: Sequence[Any], argnums: Any = None) -> None:
+        """Flatten the arguments that are differentiated into one vector `x` with a Slot for each leaf, and evaluate once."""
         if not callable(f):
             raise TypeError(
                 f"the check was asked of {type(f).__name__}, which cannot be called: pass the function first, then the point."
@@ -166,6 +167,7 @@ class Subject:
         return np.concatenate(parts)
 
     def _parts(self, given: Tree, slots: list[Slot], what: str) -> list[np.ndarray]:
+        """The leaves of a gradient as flat real arrays, one for each slot; an error in words where the form does not fit."""
         if given is None:
             raise TypeError(f"{what} returned None. Does it end with a return?")
         leaves, _ = _flatten(given)

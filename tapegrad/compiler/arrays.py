@@ -71,6 +71,7 @@ class Op:
         attr: Any,
         number: int,
     ) -> None:
+        """An expression of kind `kind`; `work` estimates the cost of one entry, in additions, if nothing below is stored."""
         self.kind = kind
         self.inputs = inputs
         self.shape = shape
@@ -174,6 +175,7 @@ class Arrays:
     def _simplified(
         self, name: str, x: tuple[Op, ...], shape: tuple[int, ...], dtype: np.dtype
     ) -> Op | None:
+        """A simpler expression that equals op `name` of `x` bit for bit (constants folded, neutral operands dropped), or None."""
         values = [_value(y) for y in x]
         if all(v is not None for v in values) and name != STRONG:
             return self._folded(name, values, shape, dtype)

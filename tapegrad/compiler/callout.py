@@ -24,6 +24,7 @@ class Writer:
     """Python text of a graph, line by line, and the constants that it names."""
 
     def __init__(self, graph: Graph) -> None:
+        """Write the calls of a graph as lines of Python, each result released after its last use."""
         self.names: dict[int, str] = {}
         self.constants: dict[str, Any] = {"check": _check, "output": _output}
         self._by_id: dict[int, str] = {}

@@ -75,6 +75,7 @@ class CFunction:
     __slots__ = ("_library", "address", "ctypes", "form", "length", "name", "shapes", "signature")
 
     def __init__(self, native: Native, arrays: list[np.ndarray], name: str, form: str) -> None:
+        """Compile a C function of the chosen form around a native program; `arrays` are the other arguments, which it holds."""
         chosen = FORMS[form]
         self.form = form
         self.name = name

@@ -146,6 +146,7 @@ class Body:
     def __init__(
         self, schedule: Schedule, lanes: int, step: bool = False, number: str = ""
     ) -> None:
+        """An empty body: buffers, loops and functions of a schedule are added as they are written."""
         self.schedule = schedule
         self.step = step
         """Whether it is a step of a loop, whose next turn waits for what it computes."""
@@ -313,6 +314,7 @@ class Body:
         kind = TYPES[op.dtype]
 
         def one(chunk: str) -> None:
+            """Add one chunk's part to the result of the sum."""
             at = self.let(f"mul nsw i64 {chunk}, {self.schedule.partial[op.number][1]}")
             part = self.let(f"getelementptr i8, ptr %part{op.number}, i64 {at}")
             size, entry = op.size * op.dtype.itemsize, sanitizer.entry_of(op.dtype)
@@ -343,6 +345,7 @@ class Body:
     # ------------------------------------------------------------------------------------ nests
 
     def _nest(self, nest: Nest, group: Group, low: str, high: str) -> None:
+        """Write one loop nest: its axes, absorbed axes as one loop, cut into pieces where an expression changes."""
         self.nest = nest
         self.group = group
         if checking.on():
@@ -493,6 +496,7 @@ class Body:
     # ------------------------------------------------------------------------------------ one piece
 
     def _piece(self, nest: Nest, bounds: list[tuple[str, str]]) -> None:
+        """Write a nest over a box of indices, in which each expression has one form."""
         self.variables: dict[int, tuple[str, int]] = {}
         self.depth_of: dict[int, int] = {}
         base_depth = len(self.scopes)
@@ -511,6 +515,7 @@ class Body:
         self.scopes[-1].lines += scope.lines
 
     def _level(self, nest: Nest, bounds: list[tuple[str, str]], level: int) -> None:
+        """Write the loop over axis `level` of a nest, with the accumulators that begin there, and what is inside."""
         axis = self.axes[level]
         low, high = bounds[level]
         starting = [op for op in nest.sums if self._first_reduced(op) == level]
@@ -558,6 +563,8 @@ class Body:
             finish(op)
 
     def _innermost_loops(self, nest: Nest, axis: int, low: str, high: str) -> None:
+        """Write the innermost axis: vectors of `self.lanes` entries, then the rest."""
+
         def at(i: str, lanes: int) -> None:
             self.variables[axis] = (i, lanes)
             self.depth_of[axis] = len(self.scopes) - 1
@@ -875,6 +882,7 @@ class Body:
     # ------------------------------------------------------------------------------------ the inside
 
     def _innermost(self, nest: Nest, lanes: int) -> None:
+        """Write the stores and sums of a nest at the current indices, for `lanes` entries at once."""
         maps = identity(nest.space)
         for op in nest.stores:
             if op.kind == "complex":
@@ -1210,6 +1218,7 @@ class Body:
         return name
 
     def _loaded(self, op: Op, maps: tuple[Map, ...]) -> Value:
+        """The entries of a stored array at the current indices: a number, or a vector, by the stride along the innermost axis."""
         dtype = op.dtype
         pointer = self._address(op, maps)
         kind = _in_memory(dtype)
@@ -1310,6 +1319,7 @@ class Body:
         return result.part(part)
 
     def _operation(self, name: str, x: list[Value], dtype: np.dtype, lanes: int) -> Value:
+        """The value of an elementwise operation on `x`, as an instruction, an intrinsic, or a call of vector math."""
         if name in INTEGER_DIVISIONS and dtype.kind == "i":
             return self._divided(name, x, dtype, lanes)
         if name == "remainder":
@@ -1430,6 +1440,7 @@ class Body:
         return self._made(f"{word} {kind} {x[0].text}, {x[1].text}", B1, lanes)
 
     def _cast(self, x: Value, dtype: np.dtype, lanes: int) -> Value:
+        """`x` converted to a dtype, as NumPy converts it."""
         if x.dtype == dtype:
             return x
         if dtype == B1:

@@ -202,6 +202,7 @@ class Update:
         shape: tuple[int, ...],
         dtype: np.dtype,
     ) -> None:
+        """A store (or addition) into part of an array; `places` says where along each axis."""
         self.adds = adds
         self.places = list(places)
         """Per axis: a number, None for the next of the places that are computed, or (start, step, length)."""
@@ -290,6 +291,7 @@ class Update:
     def _written(
         self, w: Writer, kind: str, at: str, source: str, moving: list[Any], value: Node | None
     ) -> None:
+        """Write loops over the moving axes, and inside the store of one entry."""
         if moving:
             (step, length, by), *rest = moving
             with w.loop("0", str(length)) as i:

@@ -79,6 +79,7 @@ class Recorded(Node):
         value: Any,
         checked: bool = False,
     ) -> None:
+        """A recorded call; of its value the shape and dtype are kept, and whether it is a Python number (`weak`)."""
         self.function = function
         self.name = name
         self.args = args

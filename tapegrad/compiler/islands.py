@@ -135,6 +135,7 @@ class _Builder:
     def _native(
         self, nodes: Sequence[Node], name: str
     ) -> tuple[Native, list[Node], list[Node]] | None:
+        """One native program of these nodes, with the nodes it takes and gives; None where they cannot be lowered."""
         mine = {id(node) for node in nodes}
         sources = {id(x): x for node in nodes for x in node.inputs if id(x) not in mine}
         outputs = [node for node in nodes if self._wanted(node, mine)]

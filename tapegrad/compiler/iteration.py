@@ -147,6 +147,7 @@ class _Traced:
     def __init__(
         self, trace: Trace, p: Pass, carry: Sequence[Any], stacks: Sequence[Stack]
     ) -> None:
+        """Trace one step of a loop on examples of its carry and rows: inputs, recorded calls, outputs, and tensors that it closes over."""
         inner = Inner(trace, p.key)
         token = storage.tracing.set(inner)
         own = own_tape()  # what a step records is not on anybody's way back
@@ -267,6 +268,7 @@ class Pass:
         functions: Sequence[Any] = (),
         key: Any = None,
     ) -> None:
+        """A pass over the turns of a loop; `turns` is None where a test ends it, and then rows come in chunks."""
         self.step = step
         self.functions = functions
         """What the user wrote of it; the step of an adjoint is our own."""
@@ -304,6 +306,7 @@ class Pass:
     def _emitted(
         self, trace: Trace, carry: Sequence[Any], stacks: Sequence[Stack], go: Any
     ) -> tuple[list[Any], list[Stack], list[Stack]]:
+        """Emit the loop into a trace: the last carry, the rows that the step made, and the rows kept for the adjoint."""
         kinds = (id(trace), *map(_kind_of, carry), *((s.shape, s.dtype) for s in stacks))
         if kinds not in self.traced:  # the trace is kept with it, so that no other has its identity
             step = _Traced(trace, self, carry, stacks)
@@ -446,6 +449,7 @@ def _way_back(run: Run, n: int) -> Run:
     """From the `n` inputs of a program and the cotangents of its inexact outputs to the cotangents of its inputs."""
 
     def back(trace: Trace, tape: list[Any], cells: Sequence[Cell]) -> list[Cell]:
+        """Cotangents of the first `n` cells from those of the outputs, which follow: the calls of the pass in reverse."""
         made: list[Any] = []
         outputs = [y for y in run(trace, made, cells[:n]) if _kind_of(y.value)[1].kind in "fc"]
         cotangents: dict[Cell, list[Cell]] = {}
@@ -519,6 +523,7 @@ def _adjoint(p: Pass, counts: tuple[int, ...], kinds: Sequence[Any], moving: Seq
     width = len(counts) - len(kinds)  # how much the pass carries
 
     def step(carry: list[Any], rows: list[Any]) -> tuple[list[Any], list[Any]]:
+        """One step of the adjoint: from cotangents of the next carry to those of the carry, of the rows and of tensors from outside."""
         cotangents, sums = carry[: len(moving)], carry[len(moving) :]
         values = rows[: len(rows) - sum(counts)]
         added = iter(rows[len(values) :])
@@ -692,6 +697,7 @@ def _looped(
     kinds: list[bool] = []  # of the results: whether they are tensors
 
     def of_leaves(carry: list[Any], rows: list[Any]) -> tuple[list[Any], list[Any]]:
+        """The user's step on leaves; it notes which parts of the carry are overwritten."""
         leaves = [
             wrap(x) if t and not isinstance(x, Tensor) else x
             for x, t in zip((*carry, *rows), as_tensor, strict=True)
@@ -838,6 +844,7 @@ class WhileCall:
         self.run: Any = None
 
     def __call__(self, *values: Any) -> Any:
+        """Run the loop until its test fails: the last carry, then the rows that each turn made."""
         loop = self.loop
         inputs = loop.body.inputs
         go = True

@@ -233,6 +233,7 @@ class Library:
         asks: Sequence[str],
         kept: Any,
     ) -> None:
+        """Link object code into the process; `addresses` holds its exports, `kept` what the code points to."""
         llvm = headroom.llvm()
 
         global _count

@@ -128,6 +128,7 @@ class _Keeper:
     # ------------------------------------------------------------------------------------ a loop
 
     def _loop(self, call: Recorded) -> None:
+        """Number the values that a loop keeps, and let it keep each value once and only what is read."""
         loop: Loop = call.function.loop
         known = self.bodies.get(id(loop.body))
         if known is None:

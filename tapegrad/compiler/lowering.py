@@ -230,9 +230,11 @@ def _dtype_of(value: Any) -> Any:
 
 
 def _elementwise(name: str) -> Lowered:
+    """The lowering of a ufunc: operands cast as NumPy's resolution says; Unlowered for dtypes without code."""
     ufunc: np.ufunc = getattr(np, name)
 
     def lower(arrays: Arrays, node: Node, operands: Sequence[Any], settings: dict[str, Any]) -> Op:
+        """The expression of one call."""
         if settings or len(operands) != ufunc.nin:
             raise Unlowered
         kinds = [_dtype_of(x) for x in operands]
@@ -544,6 +546,7 @@ _REDUCTIONS = {
 
 @lowers(*_REDUCTIONS)
 def reduction(arrays: Arrays, node: Node, operands: Sequence[Any], settings: dict[str, Any]) -> Op:
+    """Sums, products, extrema and means over axes."""
     initial = None
     if node.name.endswith(".reduce"):
         given = (
@@ -727,6 +730,7 @@ class Picks:
     """An index with integer arrays: which axes they say, in what order the axes of the result come, and the slices beside them."""
 
     def __init__(self, arrays: Arrays, index: Any, shape: tuple[int, ...]) -> None:
+        """Split an advanced index into arrays and slices, with the order of axes that NumPy gives the result."""
         parts = list(index) if type(index) is tuple else [index]
         if any(p is None or isinstance(p, bool | np.bool_) for p in parts):
             raise Unlowered
@@ -877,6 +881,7 @@ def at(arrays: Arrays, node: Node, operands: Sequence[Any], settings: dict[str, 
 
 @lowers("roll")
 def rolled(arrays: Arrays, node: Node, operands: Sequence[Any], settings: dict[str, Any]) -> Op:
+    """np.roll by a constant: the two parts, each in its region of the result."""
     x, shift, axis = _bound(node, operands, settings, "a", "shift", "axis")
     x = _op(arrays, x)
     if type(shift) is not int or not (axis is None or type(axis) is int):
@@ -1050,6 +1055,7 @@ def _replaced_at_numbers(arrays: Arrays, base: Op, index: Any, value: Op) -> Op:
 
 @lowers("concatenate", "stack", "vstack", "hstack")
 def joined(arrays: Arrays, node: Node, operands: Sequence[Any], settings: dict[str, Any]) -> Op:
+    """np.concatenate and np.stack: each part in its region of the result."""
     if node.name in ("vstack", "hstack") or settings.keys() - {"axis"}:
         raise Unlowered
     axis = settings.get("axis", operands[1] if len(operands) > 1 else 0)
@@ -1075,6 +1081,7 @@ def joined(arrays: Arrays, node: Node, operands: Sequence[Any], settings: dict[s
 
 @lowers("matmul", "dot")
 def matmul(arrays: Arrays, node: Node, operands: Sequence[Any], settings: dict[str, Any]) -> Op:
+    """Small matrix products as a sum of products; large ones are left to BLAS (Unlowered)."""
     if settings or len(operands) != 2 or node.dtype not in (F8, F4):
         raise Unlowered
     a, b = (_op(arrays, x, node.dtype) for x in operands)

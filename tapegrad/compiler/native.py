@@ -129,6 +129,7 @@ class Native:
         slow: Callable[..., Any] | None = None,
         loop: Loop | None = None,
     ) -> None:
+        """Schedule, write, compile and load the outputs; `form` says how arguments arrive, `slow` is called for others."""
         timer = jit.Timer()
         self.arguments = list(arguments)
         checks = [op for op in arrays.checks if op.kind != "const"]
@@ -311,6 +312,7 @@ def _converted(native: Native, *values: Any) -> Any:
 
 
 def _module(native: Native, body: Body, arrays: Arrays, form: Form) -> str:
+    """The LLVM module of one body: the body, its frame, constants, and the entry from Python."""
     inside = body.run()
     schedule = native.schedule
     n_in, n_out, n_const = len(native.arguments), len(native.outputs), len(arrays.constants)
@@ -386,6 +388,7 @@ def _frame(native: Native, local: Sequence[int], n_const: int, shared: bool) -> 
 
 
 def _of_pieces(native: Native, module: Module, whole: Piece, form: Form) -> str:
+    """The LLVM module of pieces that call each other, with one block of scratch memory for all."""
     n_in, n_out = len(native.arguments), len(native.results)
     native.heap = heap = whole.scratch > STACK
     pointers = [f"%q{i}" for i in range(n_in + n_out)]
@@ -1008,6 +1011,7 @@ class _Checker:
         return lines
 
     def _nested(self, k: int, tree: Any, in_list: bool) -> list[str]:
+        """Lines that check a tuple, list or dict of the signature and then its items; other objects go to `slow`."""
         kind, *trees = tree
         keys = trees.pop(0) if kind == "dict" else ()
         self.used.add(f"tg_{kind}")

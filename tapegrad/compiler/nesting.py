@@ -229,6 +229,7 @@ class _Sequence:
     """Writes a sequence: what each piece is given, and where what it makes is kept."""
 
     def __init__(self, module: Module, graph: Graph, own: frozenset[int]) -> None:
+        """A graph that is written as calls in order; `own` are outputs that are computed in place."""
         self.module = module
         self.graph = graph
         self.own = own
@@ -326,6 +327,7 @@ class _Sequence:
         ]
 
     def _loop(self, node: Node, loop: Loop) -> None:
+        """Write the call of a loop, with memory for the parts of its result that are read."""
         piece = self.module.loop(loop, node.inputs)
         parts: dict[int, list[Node]] = {}
         for x in self.graph.nodes:
@@ -390,6 +392,7 @@ class _Sequence:
         )
 
     def _finished(self) -> Piece:
+        """The piece: outputs copied to their places, buffers laid out in scratch memory."""
         for k, y in enumerate(self.graph.outputs):
             if isinstance(y, Node):
                 if y.dtype not in KNOWN:

@@ -108,6 +108,8 @@ class Numbers:
         )
 
     def quotient(self, x: Pair, y: Pair) -> Pair:
+        """x / y of complex numbers by Smith's method, scaled by the larger part of y, as NumPy computes it."""
+
         def scaled(a: Op, b: Op, p: Op, q: Op) -> tuple[Op, Op, Op]:
             ratio = self.divide(q, p)
             factor = self.divide(self.number(1.0), self.add(p, self.multiply(q, ratio)))

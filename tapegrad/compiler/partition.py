@@ -69,6 +69,7 @@ class Partition:
             self._place(node)
 
     def _place(self, node: Node) -> None:
+        """Put a node into the first stage in which its operands are there and it has code, or among the calls of its level."""
         level = max((self.level[id(x)] + (not self.native[id(x)]) for x in node.inputs), default=0)
         if all(x.dtype in KNOWN for x in node.inputs):
             while level in self.stages and len(self.stages[level].nodes) >= FULL:

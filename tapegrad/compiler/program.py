@@ -210,6 +210,7 @@ class Program:
         seconds: float = 0.0,
         around: Sequence[Watched] = (),
     ) -> None:
+        """Optimise a traced graph, compile what has code, and write the calls of the rest."""
         self.around = list(around)  # what the function reads beside its arguments
         self.lasting = True
         """Whether it serves other calls: the trace did not change what the function reads."""
@@ -434,6 +435,7 @@ class _Marked:
 
 
 def _tree(value: Any, objects: list[Any]) -> Any:
+    """The nesting of marked leaves in `value` as tuples ("list", ...), with dict keys appended to `objects`; None for other values."""
     if isinstance(value, _Marked):
         return value.tree
     kind = type(value)

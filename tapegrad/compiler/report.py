@@ -85,6 +85,8 @@ class Report:
         )
 
     def _rows(self) -> list[tuple[str, str]]:
+        """The rows of the report, as pairs of text."""
+
         def counted(counts: dict[str, int]) -> str:
             pairs = sorted(counts.items(), key=lambda pair: -pair[1])
             return ", ".join(f"{n} {name}" if n > 1 else name for name, n in pairs) or "none"

@@ -175,6 +175,7 @@ def _signature(node: Node, varying: list[Any]) -> Any:
     function: Any
 
     def key(value: Any) -> Any:
+        """What two calls must share to be turns of one loop; numbers and places that may vary are appended to `varying`."""
         kind = type(value)
         if kind is Ref:
             return value.index, "ref"
@@ -296,6 +297,7 @@ def periods(signs: np.ndarray) -> list[tuple[int, int, int]]:
 
 class _Roller:
     def __init__(self, graph: Graph) -> None:
+        """Number the calls of a graph by signature: equal numbers in a period are candidates for a loop."""
         self.graph = graph
         self.nodes = nodes = list(graph.nodes)
         self.guards: list[tuple[int, Guard]] = []
@@ -395,6 +397,7 @@ class _Roller:
         return None
 
     def _rules(self, s: _Stretch) -> bool:
+        """Whether each operand of a stretch follows a rule from turn to turn (local, fixed, carried, indexed); the rules are stored."""
         for offset in range(s.period):
             first = self.nodes[s.start + offset]
             places = self.reads[s.start + offset : s.stop : s.period]
@@ -534,6 +537,7 @@ class _Roller:
     # ------------------------------------------------------------------------------------ the new graph
 
     def _rebuilt(self) -> Graph:
+        """The graph in which the stretches are loops."""
         outside: dict[
             int, set[int]
         ] = {}  # per stretch, offsets that are read from outside turn by turn
@@ -569,6 +573,7 @@ class _Roller:
         replaced: dict[int, Node] = {}
 
         def now(x: Node) -> Node:
+            """What stands for a node of the old graph: itself, the last value of a loop, or a row of what it kept."""
             known = replaced.get(id(x))
             if known is not None:
                 return known
@@ -755,6 +760,7 @@ class _Roller:
             return indexed[key]
 
         def operand(rule: Any, like: Node) -> Node:
+            """The variable of the loop's body that a rule stands for."""
             if rule[0] == "local":
                 return inside[rule[1]]
             if rule[0] == "fixed":
@@ -961,6 +967,7 @@ class _Stretch:
     """A repeating stretch, with the rule of each operand."""
 
     def __init__(self, start: int, period: int, turns: int) -> None:
+        """Calls from `start` on that repeat `turns` times with a period."""
         self.start = start
         self.period = period
         self.turns = turns

@@ -234,6 +234,7 @@ def _triangular(upper: bool, adjoint: bool) -> Callable[[Writer], None]:
     """x from a x = b or aᵀ x = b, where one triangle of a is read."""
 
     def write(w: Writer) -> None:
+        """Solve by substitution, row by row, for all right-hand sides at once."""
         w.copied("%b", "%x", w.let("mul i64 %n, %m"))
         with w.down("%n") if upper != adjoint else w.loop("0", "%n") as i:
             row = w.entry("%x", i, "%m")
@@ -269,6 +270,7 @@ def _order(places: bool) -> Callable[[Writer], None]:
     """Each row's entries by size, equal ones in their order; or the places where they stand."""
 
     def write(w: Writer) -> None:
+        """The place of each entry in stable order: how many entries stand before it."""
         w.lines.append("  %p = alloca i64")
         with w.loop("0", "%outer") as o, w.loop("0", "%n") as i:
             x = w.load(w.entry("%a", o, "%n", i))
@@ -291,6 +293,7 @@ def _places(right: bool) -> Callable[[Writer], None]:
     """Where numbers belong among sorted ones, before equal ones or behind them: by halves, in as many steps for each, without branches."""
 
     def write(w: Writer) -> None:
+        """np.searchsorted by bisection, with a fixed number of steps; NaN stands behind all numbers."""
         w.lines += ["  %first = alloca i64", "  %left = alloca i64"]
 
         def behind(y: str, none: str, place: str) -> str:
@@ -485,6 +488,9 @@ def _of_matrix(node: Any, operands: list[Any], settings: dict[str, Any]) -> Rout
 
 
 def _of_system(node: Any, operands: list[Any], settings: dict[str, Any]) -> Routine | None:
+    """The routine of a linear system (or one per matrix of a stack): by a factor, triangular, or from scratch; None where there is
+    none.
+    """
     n = _rows_of(operands[0])
     if not n or len(operands) < 2 or operands[1].shape != node.shape or 0 in node.shape:
         return None
@@ -523,6 +529,7 @@ def _of_alike(node: Any, operands: list[Any], settings: dict[str, Any]) -> Routi
 
 
 def _of_rows(node: Any, operands: list[Any], settings: dict[str, Any]) -> Routine | None:
+    """The routine of cumsum, sort or argsort along an axis; None where NumPy's call is as good or the settings have no code."""
     x = operands[0]
     axis = settings.pop("axis", None if node.name == "cumsum" else -1)
     settings.pop("kind", None)  # equal ones keep their order, which every kind of sorting allows

@@ -105,6 +105,9 @@ class Instrumented:
     """A module's text with checks; `places` and `buffers` say what the numbers in the record mean."""
 
     def __init__(self, text: str) -> None:
+        """Rewrite each function of an LLVM module so that every access checks its bounds; `places` and `buffers` say what the numbers
+        mean.
+        """
         self.places: list[tuple[str, str, str]] = [("", "", "")]
         self.buffers: list[str] = ["memory"]
         self.numbers: dict[str, int] = {}
@@ -264,6 +267,7 @@ class _Function:
         )
 
     def _line(self, line: str) -> None:
+        """Copy one instruction; a load, store or call gets its check in front."""
         if line.startswith("  ;!"):
             self._announcement(line[5:], line)
             return
@@ -312,6 +316,7 @@ class _Function:
         return f"{pointer}.a" if pointer in self.to_come else self.bounds(pointer)
 
     def _call(self, line: str, found: re.Match[str], let: re.Match[str] | None) -> None:
+        """Copy a call: own functions get the bounds of their pointers, others are guarded by what they read and write."""
         before, kind, name, inside, after = found.groups()
         operands = _split(inside)
         pointers = [x.split()[-1] for x in operands if x.startswith("ptr")]
@@ -409,6 +414,7 @@ class _Function:
         ]
 
     def _announcement(self, text: str, line: str) -> None:
+        """Follow a comment that the writer left: the statement, a buffer, what a call reads or writes."""
         word, _, rest = text.partition(" ")
         if word == "at":
             self.statement = rest
@@ -617,6 +623,7 @@ class Watched:
     def error(
         self, what: int, site: int, offset: int, n: int, size: int, number: int
     ) -> CheckedAccessError:
+        """The error that the numbers of a failed check stand for."""
         function, statement, line = self.said.places[site]
         buffer = self.said.buffers[number >> 8]
         where = f"{function}: {line}" + (f" (for {statement})" if statement else "")

@@ -324,6 +324,7 @@ class Scheduler:
     # ------------------------------------------------------------------------------------ roots
 
     def _necessary(self) -> None:
+        """Choose what must be stored: operands of sums' results, long chains, deep regions, outputs."""
         depth: dict[int, int] = {}
         chain: dict[int, int] = {}
         for op in self.order:
@@ -460,6 +461,7 @@ class Scheduler:
     # ------------------------------------------------------------------------------------ nests
 
     def _assign(self) -> None:
+        """Put each stored expression into a loop nest of its space, the first one that comes after all that it reads."""
         work: list[int] = []
         for op, walk in self._by_depth():
             space = space_of(op)
@@ -540,6 +542,7 @@ class Scheduler:
     # ------------------------------------------------------------------------------------ groups
 
     def _grouped(self) -> list[Group]:
+        """Join nests that read each other row by row into groups, which run block by block of rows so that a block stays in the cache."""
         groups: list[Group] = []
         group_of: dict[int, int] = {}
         for i, nest in enumerate(self.nests):
@@ -641,6 +644,7 @@ class Scheduler:
     # ------------------------------------------------------------------------------------ memory
 
     def _placed(self, groups: list[Group]) -> Schedule:
+        """Give each stored expression its memory: an output, a block of its group, or scratch."""
         memory: dict[int, tuple[str, int]] = {}
         blocks: dict[int, tuple[int, tuple[int, ...]]] = {}
         copied = {k for nest in self.nests for _, k in nest.copies}

@@ -127,6 +127,7 @@ class Watched:
     __slots__ = ("copy", "held", "holder", "how", "name", "value", "words")
 
     def __init__(self, how: str, value: Any, holder: Any = None, name: str = "") -> None:
+        """Something that is compared at each call; `how` says in which way, `holder` and `name` where it is found again."""
         self.how = how
         self.value = value
         self.holder = holder
@@ -281,6 +282,7 @@ class Surroundings:
     """What a function and its static arguments lead to: places to watch, generators of random numbers, calls to look out for."""
 
     def __init__(self, f: Callable[..., Any], static: Sequence[Any] = ()) -> None:
+        """Find what a function (and its static arguments) reads beside its arguments, again until no new names turn up."""
         self.names: set[str] = set()
         self.stored: set[str] = set()
         self.whole = False
@@ -324,6 +326,7 @@ class Surroundings:
             self._waiting.append(value)
 
     def _visit(self, value: Any) -> None:
+        """Note what is to be watched of one object, and put what it leads to on the list."""
         kind = type(value)
         if isinstance(value, PLAIN) or kind in _OPAQUE or not self._once(id(value), value):
             return
@@ -386,6 +389,9 @@ class Surroundings:
             self._instance(value)
 
     def _function(self, f: types.FunctionType) -> None:
+        """Note what a function of the user's reads: variables of its closure, globals, imports. Of a library's function follow only
+        what it wraps.
+        """
         known = facts(f.__code__)
         scope = f.__globals__  # a wrapper's __module__ is that of what it wraps
         user = scope is not namespace and _is_user(scope.get("__name__", ""))
@@ -438,6 +444,7 @@ class Surroundings:
             self.lines.setdefault(name, (line, f'"{file}", line {line}, in {code.co_name}'))
 
     def _module(self, module: types.ModuleType) -> None:
+        """Note what the function may read of a module: names of a user's module, settings of a library's."""
         if _is_user(module.__name__):
             for name in self.names & vars(module).keys():
                 value = vars(module)[name]
@@ -466,6 +473,7 @@ class Surroundings:
                 self._waiting.append(value)
 
     def _class(self, cls: type) -> None:
+        """Note the attributes and methods of a user's class that the function names."""
         if _is_user(type(cls).__module__):
             self._waiting.append(type(cls))
         if cls in (datetime.datetime, datetime.date):
@@ -484,6 +492,7 @@ class Surroundings:
                     self._waiting.append(value)
 
     def _instance(self, value: Any) -> None:
+        """Note the attributes of an object that the function names, and what a wrapper holds."""
         cls = type(value)
         if isinstance(value, Tensor) and cls.__module__.split(".")[0] == "tapegrad":
             return
@@ -653,6 +662,7 @@ def looked_out(name: str, wanted: bool) -> Iterator[None]:
     home = sys._getframe(2)  # of the `with` statement, beyond contextlib's __enter__
 
     def look(frame: Any, event: str, called: Any) -> None:
+        """Raise TraceError where a call, as the profiler reports it, gives another value in each run and was made by the user's code."""
         if event == "c_call" and isinstance(called, types.BuiltinFunctionType) and (called in _CALLS or _asks_system(called)):  # fmt: skip
             by_user = _is_user(frame.f_globals.get("__name__", ""))
             anywhere = called in _ANYWHERE or _asks_system(called)

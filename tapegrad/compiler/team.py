@@ -249,6 +249,7 @@ def _told() -> None:
 
 
 def _number() -> int:
+    """Threads that work together: TAPEGRAD_NUM_THREADS, else the processors of this process."""
     if "number" not in _state:
         asked = os.environ.get("TAPEGRAD_NUM_THREADS")
         if asked:

@@ -229,6 +229,7 @@ class Trace:
     def _recorded(
         self, function: Any, name: str, template: tuple[Any, Any], inputs: list[Node], result: Any
     ) -> Any:
+        """Record a call and return its result as traced values; a tuple gives one value for each part."""
         checked = _depends_on_values(function, inputs, template[0])
         if type(result) in (tuple, list) or (
             isinstance(result, tuple) and hasattr(result, "_fields")
@@ -703,6 +704,9 @@ class Traced(StandIn):
         return self.home.call(function, args, {}, name)
 
     def admit(self, t: Any) -> None:
+        """Make a tensor's buffer a constant of the program before a traced value is written into it; an error where others hold its
+        memory.
+        """
         base = base_of(t)
         data = base._value
         if type(data) is Traced:
@@ -722,6 +726,7 @@ class Traced(StandIn):
     # ------------------------------------------------------------------------------------ NumPy's hooks
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **settings: Any) -> Any:
+        """Record a ufunc or a method of one; `where=` becomes np.where, and `out=` a write."""
         if len(inputs) == 1 and not settings and method == "__call__":
             if not self.large and type(self.value) is _number and self.home.open:
                 value = ufunc(self.value)
@@ -757,6 +762,7 @@ class Traced(StandIn):
         return out[0] if len(out) == 1 else out
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        """Record a function of NumPy; questions about shapes are answered at once, and writes go to the array's history."""
         if any(issubclass(kind, Tensor) for kind in types):
             return NotImplemented
         if function in _STATIC:
@@ -952,6 +958,7 @@ class Later:
         shape: Any,
         view: bool = False,
     ) -> None:
+        """A call whose recording waits until somebody needs its result."""
         self.view = view  # whether the result shares memory with an operand
         self.function = function
         self.args = args
@@ -1337,6 +1344,7 @@ def _strong_product(g: Any, p: Any) -> Any:
 
 
 def _binary_method(symbol: str) -> None:
+    """Give Traced the operator of a symbol, its reflected form and its in-place form."""
     operation = getattr(operator, symbol + "_" if symbol in ("and", "or") else symbol)
     name = _UFUNC_OF[symbol]
     _OPERATIONS.add(operation)
@@ -1435,6 +1443,7 @@ _CALLS: dict[int, OpCall] = {}
 
 
 def _recorder(op: Primitive) -> Callable[..., Any]:
+    """What an op's forward is while functions are traced: it records the call where an operand is traced."""
     call = _CALLS.setdefault(op.code, OpCall(op))
 
     def forward(*args: Any, **kwargs: Any) -> Any:
@@ -1494,6 +1503,7 @@ _BACK: dict[str, Callable[..., Any]] = {
 
 
 def _traced_in(value: Any) -> Traced | None:
+    """The first traced value in nested tuples, lists, dicts, slices or a tensor; None where there is none."""
     kind = type(value)
     if kind is Traced:
         return value

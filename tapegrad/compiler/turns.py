@@ -130,6 +130,7 @@ class _Stretch:
 
 class _Winder:
     def __init__(self, trace: Trace, code: list[Any], pending: dict[Any, Any]) -> None:
+        """Read the entries of a traced tape, in which repeated stretches are to become loops."""
         self.trace = trace
         self.code = standing(code, pending)
         self.pending = pending
@@ -244,6 +245,7 @@ class _Winder:
         return None
 
     def _fits(self, s: _Stretch) -> bool:
+        """Whether each operand and setting of a stretch follows a rule from turn to turn; the rules are stored."""
         for offset in range(s.period):
             i = s.start + offset
             op = OPS[self._item(i, OP)]
@@ -270,6 +272,7 @@ class _Winder:
         return True
 
     def _rule(self, s: _Stretch, offset: int, k: int, places: np.ndarray) -> Any:
+        """How operand `k` at `offset` moves from turn to turn: fixed, indexed, local, carried or constant; None for none of these."""
         second = int(places[1])
         if second == NONE:
             return self._constant(s, offset, k) if (places == NONE).all() else None
@@ -496,6 +499,7 @@ class _Winder:
     # ------------------------------------------------------------------------------------ the new entries
 
     def _rebuilt(self) -> None:
+        """Write the tape anew, with a loop in the place of each stretch."""
         i = 0
         while i < self.n:
             s = self.at[i]
@@ -602,6 +606,7 @@ class _Winder:
             self._looped(s)
 
     def _looped(self, s: _Stretch) -> None:
+        """Record a stretch as one loop: what it carries, its rows, and what is read of it behind."""
         carried: dict[
             tuple[int, int], int
         ] = {}  # (offset, place of what is first) -> position among what is carried
@@ -658,6 +663,7 @@ class _Winder:
         kept = sorted(s.kept)
 
         def step(carry: list[Any], given: list[Any]) -> tuple[list[Any], list[Any]]:
+            """One turn of the loop, from the carry and the rows of this turn."""
             results: list[Any] = []
             found = {"carried": carry, "row": given, "local": results}
 

@@ -207,6 +207,7 @@ class Routine:
         work: int,
         texts: dict[str, str],
     ) -> None:
+        """A routine of LLVM text: what it reads, its sizes, the scratch memory and the work of a call."""
         self.of = of
         self.name = name
         self.reads = reads

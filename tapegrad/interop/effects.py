@@ -406,6 +406,7 @@ class _Writes:
             self._look(node)
 
     def _look(self, node: ast.AST) -> None:
+        """Note which names a statement binds to others' memory and which it writes to."""
         if isinstance(node, ast.Assign):
             for target in node.targets:
                 self._bind(target, node.value)

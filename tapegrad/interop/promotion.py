@@ -126,6 +126,7 @@ class Promoted:
             self._compile(args, result)
 
     def _compile(self, args: tuple[Any, ...], result: Any) -> None:
+        """Compile the function and compare with the eager result; where that fails or differs, stay eager and note why."""
         try:
             from ..compiler import compile
 

@@ -41,6 +41,7 @@ def to_torch(f: Function) -> Function:
     demand_callable(f, "to_torch")
 
     def call(*args: Any) -> Any:
+        """Call `f` on PyTorch tensors, as one node of PyTorch's graph."""
         torch = _torch()
         leaves, structure = _flatten(tuple(args))
         tensors = [torch.as_tensor(leaf) for leaf in leaves]
@@ -49,6 +50,7 @@ def to_torch(f: Function) -> Function:
         class Model(torch.autograd.Function):  # type: ignore[name-defined]  # imported a line above
             @staticmethod
             def forward(ctx: Any, *given: Any) -> Any:
+                """The values, and the pullback for the inputs that require grad."""
                 arrays = [t.detach().cpu().numpy() for t in given]
                 wanted = [k for k, t in enumerate(given) if ctx.needs_input_grad[k]]
 
@@ -78,6 +80,7 @@ def to_torch(f: Function) -> Function:
 
             @staticmethod
             def backward(ctx: Any, *cotangents: Any) -> Any:
+                """Gradients of the inputs; recorded in PyTorch's graph where a graph of the backward is wanted."""
                 gradients: list[Any] = [None] * ctx.count
                 if (
                     torch.is_grad_enabled()
@@ -129,6 +132,7 @@ def from_torch(f: Function) -> Function:
     demand_callable(f, "from_torch")
 
     def run(arrays: list[np.ndarray], wanted: list[int]) -> tuple[Any, Pull]:
+        """Values of the PyTorch function as arrays, and the pullback to the `wanted` arguments."""
         torch = _torch()
         tensors = [torch.tensor(a) for a in arrays]
         for k in wanted:
@@ -144,6 +148,7 @@ def from_torch(f: Function) -> Function:
                 )
 
         def pull(cotangents: list[np.ndarray]) -> list[np.ndarray]:
+            """Gradients of the wanted arguments; zeros where no output depends on them."""
             used = [k for k, y in enumerate(outputs) if y.requires_grad]
             if not used:
                 return [np.zeros_like(arrays[k]) for k in wanted]
@@ -163,7 +168,10 @@ def from_torch(f: Function) -> Function:
         return (tuple(values) if isinstance(result, tuple | list) else values[0]), pull
 
     def transposed(wanted: list[int], count: int) -> Function:
+        """The pullback as a function of arguments and cotangents, which can be differentiated again."""
+
         def pulled(*given: Any) -> Any:
+            """Gradients of the wanted arguments, recorded by PyTorch."""
             torch = _torch()
             args, cotangents = list(given[:count]), given[count:]
             for k in wanted:

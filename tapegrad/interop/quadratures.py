@@ -550,6 +550,7 @@ class _Integral:
         return found.made(np.asarray(value), self.rule, ends, self.weight, self.wvar)
 
     def pull(self, g: Any, xs: Sequence[Any], wanted: Sequence[bool]) -> list[Any]:
+        """Cotangents of the ends, the places and the values from outside; the latter are integrals of the integrand's pullback."""
         recorded = isinstance(g, Tensor)
         mine: list[Any] = [None] * self.ends
         if any(wanted[: self.ends]):
@@ -587,6 +588,7 @@ class _Integral:
         return [*mine, *cotangents]
 
     def _wanted(self, xs: Sequence[Any], wanted: Sequence[bool]) -> list[Any]:
+        """Rates of the integral by its ends and break points: the integrand there, and its jumps."""
         low, high, places = self._parts(xs)
         _demand_movable(self.what, self.weight, wanted[0] or wanted[1])
         found: list[Any] = [None] * self.ends
@@ -670,6 +672,7 @@ class _Integral:
         return np.concatenate(parts)
 
     def push(self, given: Sequence[Any], xs: Sequence[Any]) -> Any:
+        """The tangent of the integral: that of the integrand, integrated, and the moving ends."""
         recorded = any(isinstance(x, Tensor) for x in (*xs, *given))
         outside = {
             n: t for n, t in zip(self.nodes, given[self.ends :], strict=True) if t is not None

@@ -26,6 +26,7 @@ class Space:
     """The vectors that stand for trees like this one; `what` is its name in errors, such as "x0"."""
 
     def __init__(self, tree: Tree, what: str) -> None:
+        """Flatten a pytree of real arrays and numbers into the vector `x`; an error where it holds no number or one that is not finite."""
         self.what = what
         if _list_of_numbers(tree):  # to SciPy's users a list of numbers is an array
             tree = np.asarray(tree, dtype=float)

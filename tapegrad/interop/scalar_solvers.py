@@ -170,12 +170,14 @@ def curve_fit(
     sigma: Any = None,
     absolute_sigma: bool = False,
     bounds: Any = None,
+    full_output: bool = False,
     **settings: Any,
-) -> tuple[Any, Any]:
+) -> tuple[Any, ...]:
     """Fit `f(xdata, *parameters)` to `ydata`; SciPy's `curve_fit`: the parameters and their covariance, differentiable by data and sigma.
 
     `sigma`: standard deviations of the data, or their covariance matrix. Without `p0` each parameter starts at 1. `settings` are those of
-    `tg.least_squares`, which fits pytrees of parameters and returns more.
+    `tg.least_squares`, which fits pytrees of parameters and returns more. With `full_output` there follow, as in SciPy, a dict of `nfev`
+    and `fvec` (the residuals), a message and a number of how the fit ended.
 
     >>> import numpy as np, tapegrad as tg
     >>> t = np.linspace(0, 2, 5)
@@ -197,7 +199,9 @@ def curve_fit(
     if bounds is None and settings.keys() <= _MINPACKS and np.size(ydata) >= count:
         settings["method"] = "lm"
     fit = least_squares(residuals, start, bounds=bounds, absolute_sigma=absolute_sigma, **settings)
-    return fit.x, fit.covariance
+    if not full_output:
+        return fit.x, fit.covariance
+    return fit.x, fit.covariance, {"nfev": fit.nfev, "fvec": fit.fun}, fit.message, fit.status
 
 
 _MINPACKS = {"ftol", "xtol", "gtol", "max_nfev", "compile"}

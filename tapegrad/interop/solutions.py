@@ -134,6 +134,7 @@ class _Minimum:
         low_high: tuple[np.ndarray, np.ndarray] | None,
         limits: _Limits,
     ) -> None:
+        """Decide which bounds and constraints are active at the solution `x`; where that is unclear, derivatives are refused later."""
         self.value, self.limits, self.x = value, limits, x.copy()
         self.multipliers: Any = limits.multipliers
         """Those of the active constraints, tracked as the unknowns are."""
@@ -293,6 +294,7 @@ class _Limits:
         return bool(new)
 
     def _rows(self, x: np.ndarray) -> list[_Row]:
+        """One row for each equation and for each finite side of an inequality."""
         rows = []
         for part in self.parts:
             shape = np.shape(plain(part.of(x)))
@@ -334,6 +336,7 @@ class _Part(NamedTuple):
 
 
 def _part(c: Any, space: Space) -> _Part:
+    """A constraint of SciPy's as a function of the unknowns with its two sides."""
     from scipy import optimize, sparse
 
     if isinstance(c, optimize.LinearConstraint):

@@ -485,6 +485,7 @@ def _constraints(constraints: Any, space: Space, promotion: Promotion) -> Any:
 
 
 def _constraint(c: Any, space: Space, promotion: Promotion) -> Any:
+    """The constraint for SciPy, with its Jacobian (and curvature) supplied; an error for other types."""
     from scipy import optimize
 
     if isinstance(c, optimize.LinearConstraint):

@@ -78,6 +78,7 @@ class TracedSolver:
         max_step: Any = np.inf,
         first_step: Any = None,
     ) -> None:
+        """Prepare a solver whose steps are part of a program: the equations, the start, the span, tolerances."""
         self.method, self.function, self.equations = method, function, equations
         self.rtol, self.atol, self.max_step, self.first_step = rtol, atol, max_step, first_step
         self.begin, self.end = plain(span[0]), plain(span[1])
@@ -102,6 +103,7 @@ class TracedSolver:
         return scan(there, 0.0, (rows, times))[1]
 
     def _loop(self, when: Any) -> Any:
+        """Solutions at the times `when`, one row each, by a loop of steps with SciPy's control of the error."""
         way, table, f = self.way, tableau(self.method), self.equations
         coefficients, errors = _interpolant(self.method), _errors(self.method)
         whole = len(table.b)
@@ -119,6 +121,7 @@ class TracedSolver:
         rows = np.where(way * (column - now) <= 0, y, np.zeros((count, np.shape(y)[0])))
 
         def step(carry: Any, _: Any) -> Any:
+            """One attempt of a step; times inside an accepted step get their interpolated values."""
             y, slope, now, h, rejected, rows, taken = carry
             h = np.minimum(np.maximum(h, _shortest(now)), self.max_step)
             reached = now + way * h

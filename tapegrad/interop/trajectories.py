@@ -296,6 +296,7 @@ class _State:
     """A pytree of arrays and numbers as a vector; `lone` if it is one array or number."""
 
     def __init__(self, y0: Tree) -> None:
+        """Flatten `y0` (a number, an array or a pytree) into one vector, real or complex."""
         if isinstance(y0, list | tuple) and all(
             np.ndim(x) == 0 and not isinstance(x, dict) for x in y0
         ):
@@ -425,6 +426,7 @@ class _Equations:
         direct = self.state.simple and not self.vectorized
 
         def slope(t: float, vector: np.ndarray) -> Any:
+            """The right-hand side on plain arrays; it notes whether a result was tracked."""
             made = fun(t, vector, *args) if direct else self.called(t, vector, args)
             if direct:
                 kind = type(made)
@@ -990,6 +992,7 @@ class _Result:
         self.times, self.asked = times, asked
 
     def made(self, dense_output: bool) -> OdeResult:
+        """SciPy's result with tracked solution, times of events and interpolant."""
         result, path = self.result, self.path
         state = path.equations.state
         when = np.asarray(result.t, dtype=float).reshape(-1)

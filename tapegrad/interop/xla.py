@@ -43,6 +43,7 @@ def to_jax(f: Function) -> Function:
     demand_callable(f, "to_jax")
 
     def call(*args: Any) -> Any:
+        """Call `f` on JAX arrays, through a callback with a derivative rule of its own."""
         jax = _jax()
         leaves, structure = jax.tree_util.tree_flatten(args)
         shapes: list[Any] = []
@@ -110,6 +111,7 @@ def from_jax(f: Function) -> Function:
     demand_callable(f, "from_jax")
 
     def run(arrays: list[np.ndarray], wanted: list[int]) -> tuple[Any, Pull]:
+        """Values of the JAX function as arrays, and the pullback to the `wanted` arguments."""
         jax = _jax()
 
         def of_wanted(*chosen: Any) -> Any:
@@ -136,6 +138,8 @@ def from_jax(f: Function) -> Function:
         return (tuple(values) if several else values[0]), pull
 
     def transposed(wanted: list[int], count: int) -> Function:
+        """The pullback as a function of arguments and cotangents, which can be differentiated again."""
+
         def pulled(*given: Any) -> Any:
             jax = _jax()
             args, cotangents = list(given[:count]), given[count:]

@@ -76,6 +76,7 @@ class PPoly:
     """
 
     def __init__(self, c: Any, x: Any, extrapolate: Any = None, axis: int = 0) -> None:
+        """Check coefficients (k, m, ...) and m + 1 breakpoints as SciPy's PPoly does."""
         self.c, self.x = doubled(c), as_real(x, "breakpoints")
         self.extrapolate = True if extrapolate is None else extrapolate
         if np.ndim(self.c) < 2 or np.ndim(self.x) != 1 or np.shape(self.x)[0] < 2:
@@ -480,6 +481,7 @@ def _end_conditions(bc_type: Any, y: Any, axis: int) -> list[Any]:
 
 
 def _end_condition(end: Any, shape: tuple[int, ...]) -> Any:
+    """The condition at one end of a cubic spline: its name, or (order of the derivative, value of the given shape)."""
     if isinstance(end, str):
         if end in ("clamped", "natural"):
             return (1 if end == "clamped" else 2, np.zeros(shape))

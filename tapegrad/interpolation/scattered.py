@@ -105,6 +105,7 @@ class LinearNDInterpolator:
         return np.reshape(value, shape + np.shape(self.values)[1:])
 
     def _found(self, spots: Any) -> Any:
+        """Of each query the corners of its simplex and its weights; the triangulation is made once."""
         triangulation = self._triangulation
         places = raw(self.points)
         if triangulation is None and isinstance(places, StandIn):
@@ -239,6 +240,7 @@ class RBFInterpolator:
         self, y: Any, d: Any, neighbors: int | None = None, smoothing: Any = 0.0, kernel: str = "thin_plate_spline",
         epsilon: Any = None, degree: int | None = None,
     ) -> None:  # fmt: skip
+        """Check the data as SciPy does, and solve for the coefficients where all points are used."""
         self.y, self.d = as_real(y, "points"), doubled(d)
         if np.ndim(self.y) != 2:
             raise ValueError("`y` must be a 2-dimensional array.")

@@ -72,6 +72,7 @@ class BSpline:
     """
 
     def __init__(self, t: Any, c: Any, k: int, extrapolate: Any = True, axis: int = 0) -> None:
+        """Check knots, coefficients and degree as SciPy's BSpline does."""
         self.k = operator.index(k)
         self.t, self.c = as_real(t, "knots"), doubled(c)
         if self.k < 0:

@@ -54,6 +54,7 @@ class interp1d:
         self, x: Any, y: Any, kind: Any = "linear", axis: int = -1, copy: bool = True, bounds_error: bool | None = None,
         fill_value: Any = np.nan, assume_sorted: bool = False,
     ) -> None:  # fmt: skip
+        """Check and sort the table as SciPy does; splines of order 2 and above are made here."""
         order = _ORDERS.get(kind, kind) if isinstance(kind, str) else kind
         if isinstance(order, str) and order not in _NEIGHBOURS:
             raise NotImplementedError(
@@ -138,6 +139,7 @@ class interp1d:
         return moved_axis(np.reshape(value, shape + np.shape(self._y)[1:]), len(shape), self.axis)
 
     def _neighbours(self, q: Any) -> Any:
+        """Values by the neighbouring entries: linear, nearest, previous or next."""
         places, spots, kind = raw(self.x), raw(q), self._kind
         last = np.shape(self.x)[0] - 1
         if kind == "linear":
@@ -192,6 +194,7 @@ class RegularGridInterpolator:
         self, points: Any, values: Any, method: str = "linear", bounds_error: bool = True, fill_value: Any = np.nan,
         *, solver: Any = None, solver_args: Any = None,
     ) -> None:  # fmt: skip
+        """Check grid and values as SciPy does; descending axes are reversed."""
         if solver is not None or solver_args:
             raise ValueError(
                 "RegularGridInterpolator was given a solver, but here splines on grids are found by banded solutions, one axis after the "

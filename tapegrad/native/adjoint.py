@@ -103,6 +103,7 @@ class _Generator:
     def __init__(
         self, typed: Typed, wanted: list[str], limit: int, options: dict[str, Any] | None
     ) -> None:
+        """Find what the reverse of a typed program needs; `wanted` are the parameters that are differentiated."""
         self.typed = typed
         self.wanted = wanted
         self.program = typed.program
@@ -164,6 +165,7 @@ class _Generator:
     # ------------------------------------------------------------------------------------------- whole function
 
     def generate(self) -> Adjoint:
+        """The adjoint as Python source: forward with what is kept, then reverse."""
         program, flow = self.program, self.flow
         seeds = list(dict.fromkeys(r for r in program.results if flow.active(r)))
         given = {r: self.typed.fresh(f"{r}_seed") for r in seeds}
@@ -252,6 +254,7 @@ class _Generator:
         return told
 
     def _passes(self, nodes: list[Node]) -> Iterator[tuple[Where, int, int]]:
+        """Of each loop its place, the bytes that a pass keeps and the float operations of a pass: what snapshots are decided by."""
         for node in nodes:
             if isinstance(node, If):
                 yield from self._passes([*node.body, *node.orelse])
@@ -510,6 +513,7 @@ class _Generator:
         return texts
 
     def branch(self, node: If, fw: Lines, rv: Lines) -> None:
+        """Write an `if`: which branch was taken is kept where the reverse cannot ask again."""
         (condition,) = self.head(node.head, [node.condition], fw)
         stable = self.needs.stable(node.head, [node.condition])
         name = condition
@@ -576,6 +580,7 @@ class _Generator:
         needs.lines, self.lists, self.depth, self.roomy, self.counts_bytes = before
 
     def loop_of_one_thread(self, node: Loop, fw: Lines, rv: Lines) -> None:
+        """Write a `for` over a range: forward with its bounds kept where they change, reverse from the last pass to the first."""
         stable = self.needs.stable(node.head, node.bounds)
         start, stop, step = self.head(node.head, list(node.bounds), fw)
         step_operand = node.bounds[2]
@@ -673,6 +678,7 @@ class _Generator:
         self.roomy = before
 
     def _while(self, node: Loop, fw: Lines, rv: Lines) -> None:
+        """Write a `while`: forward counts its passes, and reverse runs as many."""
         count = self.unique("passes")
         fw.put(f"{count} = 0")
         inner = Lines(fw.depth + 1)
@@ -726,6 +732,7 @@ class _Generator:
         binding = f"{node.variable} = {first} + {at} * {step}"
 
         def snapshot(lines: Lines, stop: str) -> None:
+            """Write the lines that keep the state where the next snapshot is due."""
             lines.open(f"if {at} == {due}:")
             lines.put(
                 f"{marks}[{held}, 0] = {at}", f"{marks}[{held}, 1] = nf", f"{marks}[{held}, 2] = ni"
@@ -863,6 +870,7 @@ class _State:
     """What a loop with snapshots hands from pass to pass: numbers, names of arrays that it binds anew, memory that it writes."""
 
     def __init__(self, parent: _Generator, node: Loop) -> None:
+        """Find what a pass of the loop needs from outside: numbers, arrays by name, and memory that it overwrites."""
         self.parent = parent
         flow = self.flow = parent.flow
         types_ = parent.typed.types
@@ -989,6 +997,7 @@ class _LinePrinter:
     """
 
     def __init__(self, parent: _Generator, node: Seg, fw: Lines, rv: Lines) -> None:
+        """A straight stretch of operations with what is kept of it and how."""
         self.parent = parent
         self.flow = parent.flow
         self.needs = parent.needs
@@ -1010,6 +1019,7 @@ class _LinePrinter:
     # ------------------------------------------------------------------------------------------- forward
 
     def forward(self) -> None:
+        """Write the stretch forward: first what is kept, then the operations."""
         parent, fw = self.parent, self.fw
         if self.blocks:  # else there is room: such lines are counted together
             parent.reserve_here(
@@ -1043,6 +1053,7 @@ class _LinePrinter:
             self.fw.put(f"ni += {self.next_int}")
 
     def print_forward(self, ops: list[Op]) -> None:
+        """Write operations, those used once inside their user, with the shadows of new arrays."""
         fw = self.fw
         for op, names in inlined(ops, self.parent.counts, self.parent.bound):
             if op.kind == "if":
@@ -1083,6 +1094,7 @@ class _LinePrinter:
             self.next_int += 1
 
     def keep_block(self, op: Op, names: Names) -> None:
+        """Write the lines that push the entries which a store overwrites onto a stack."""
         parent, fw = self.parent, self.fw
         base = str(op.args[0])
         self.advance()
@@ -1393,6 +1405,7 @@ class _Back:
             rv.close(mark)
 
     def back_store(self, op: Op) -> None:
+        """Write the reverse of a store: its value gets the cotangent of the place, which becomes 0 unless the store adds."""
         flow, rv = self.flow, self.rv
         base, value = str(op.args[0]), op.args[1]
         if not flow.active(base):
@@ -1433,6 +1446,7 @@ class _Back:
             rv.put(f"{place} = 0.0")
 
     def back_value(self, op: Op) -> None:
+        """Write the reverse of an operation: each active operand gets the cotangent times its partial."""
         flow, rv = self.flow, self.rv
         out = op.out[0]
         if not flow.active(out) or flow.view(op):

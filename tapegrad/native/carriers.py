@@ -48,6 +48,8 @@ def overload(target: Any, **options: Any) -> Callable[[Any], Any]:
     """`numba.extending.overload`, which wants both signatures equal to the annotations: without annotations they are."""
 
     def add(choose: Any) -> Any:
+        """Register an overload without its annotations, which Numba would try to read as types."""
+
         @functools.wraps(choose)
         def bare(*kinds: Any, **more: Any) -> Any:
             found = choose(*kinds, **more)
@@ -179,6 +181,7 @@ class Tape:
     """
 
     def __init__(self, kind: Active) -> None:
+        """A tape of records (two partials and two parents) in memory that compiled code grows by a callback."""
         self.kind = kind
         self.header = np.zeros(4, np.int64)
         """For compiled code: records so far, room for, and their address."""
@@ -223,6 +226,7 @@ class Tape:
             self.header[:] = 0
 
     def _words(self) -> None:
+        """Make the intrinsics by which compiled code appends to the tape and walks it back."""
         inner: Any = self.kind.inner
         header, grower = self.symbols
 
@@ -440,6 +444,7 @@ def joined_two(out: Any, x: Any, p: Any, y: Any, q: Any) -> Any:
 
 @functools.cache
 def _joiner(kind: Any, two: bool) -> Any:
+    """A nopython function that makes a carrier of a value and its one or two partials."""
     make = kind.make
     if isinstance(kind, Active):
         push = tape(kind).push

@@ -157,6 +157,7 @@ class _Judge:
     # ------------------------------------------------------------------------------------- numbers
 
     def _simple(self) -> None:
+        """Raise _Unshown unless the loop counts by ones, runs to its end and has no effects of its own."""
         loop = self.loop
         if loop.stop:
             raise _Unshown("it may be left before its end")
@@ -233,6 +234,7 @@ class _Judge:
     # --------------------------------------------------------------------------------------- arrays
 
     def _arrays(self) -> None:
+        """Note what memory each array of the loop's body is made of, then each access to it."""
         flow = self.flow
         for op in self.ops:
             for n in op.out:
@@ -275,6 +277,7 @@ class _Judge:
             self.accesses.setdefault(outer, []).append(_Access(kind, found))
 
     def _access(self, op: Op) -> None:
+        """Note what an operation reads and writes, with offsets from the loop's variable where they are known."""
         flow = self.flow
         if op.kind == "load":
             for a in op.index_operands():
@@ -295,6 +298,7 @@ class _Judge:
             self._touch(a, "read", {})
 
     def _judge(self) -> None:
+        """Decide whether passes touch only memory of their own; what depends on values becomes a condition of the plan."""
         flow, plan = self.flow, self.plan
         exact: list[str] = []
         lowest = 0
@@ -481,6 +485,7 @@ class Shared:
     # ----------------------------------------------------------------------------- where the loop stood
 
     def emit(self, fw: Lines, rv: Lines) -> None:
+        """Write the loop for several threads, forward and reverse, and beside it the loop of one thread where a test decides."""
         parent, plan = self.parent, self.plan
         start, stop, _ = parent.head(self.node.head, list(self.node.bounds), fw)
         tests = self._begin(start, stop, fw)

@@ -69,6 +69,7 @@ def has_nan(context: Any, a: Any) -> Any:
         return None
 
     def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        """Instructions: whether a number, or an entry of an array, is NaN."""
         if not isinstance(kind, types.Float):
             return context.get_constant(types.boolean, False)
         if not isinstance(a, types.Array):
@@ -148,6 +149,7 @@ def grown(context: Any, stack: Any, n: Any, limit: Any) -> Any:
     made = types.Array(stack.dtype, 1, "C")
 
     def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        """Instructions: a stack of twice the room with the old one's contents; MemoryError beyond the limit."""
         old = make_array(stack)(context, builder, args[0])
         n, limit = args[1:]
 
@@ -200,6 +202,7 @@ def accumulate(context: Any, bar: Any, g: Any) -> Any:
         return None
 
     def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        """Instructions: add a number or an array to a shadow, with broadcasting."""
         kinds = bar.dtype, g if number else g.dtype
         both = context.typing_context.unify_types(*kinds)
 
@@ -284,6 +287,7 @@ def _nest(
         return [builder.bitcast(p, side.data.type) for p, side in zip(starts, sides, strict=True)]
 
     def level(axis: int, starts: Sequence[Any]) -> None:
+        """Instructions of the loop over an axis; the innermost one has a form for entries that lie side by side."""
         if axis == len(shape):
             body(elements(starts))
             return

@@ -38,6 +38,7 @@ class Bound:
     __slots__ = ("function", "operands", "outs", "positions", "real", "shapes", "template", "value")
 
     def __init__(self, function: NativeFunction, args: tuple[Any, ...]) -> None:
+        """A call on tensors: operands apart from the arguments that stay as they are."""
         self.function = function
         self.template: list[Any] = []
         positions = []

@@ -160,6 +160,7 @@ class _Numbers:
     """Names of a function that are numbers for sure: known to be, or bound to nothing but arithmetic on numbers and elements."""
 
     def __init__(self, function: ast.FunctionDef, axes: Callable[[str], int | None]) -> None:
+        """Find the names of a function that are numbers wherever they are bound."""
         self.axes = axes
         bindings: dict[str, list[ast.expr | None]] = {}
         subscripted: set[str] = set()
@@ -234,6 +235,7 @@ class _Facts:
 
 
 def _facts(node: ast.stmt) -> _Facts:
+    """What a statement reads, binds, and whether it may change anything else."""
     loads: Counter[str] = Counter()
     stores: set[str] = set()
     changes = False

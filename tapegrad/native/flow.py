@@ -53,6 +53,7 @@ class Flow:
     """Memory classes and activity of a settled program, by names."""
 
     def __init__(self, typed: Typed, wanted: Iterable[str], forward: bool = False) -> None:
+        """Analyse a typed program: which names share memory, and which depend on the `wanted` parameters."""
         self.typed = typed
         self.forward = forward
         self.program = typed.program
@@ -115,6 +116,7 @@ class Flow:
     # ---------------------------------------------------------------------------------------------- memory
 
     def _classes(self) -> None:
+        """Join names that may share memory into classes (union and find); `stored` are those that are written."""
         parent: dict[str, str] = {}
 
         def find(name: str) -> str:
@@ -314,6 +316,7 @@ class Flow:
             raise refuse(op.where, wrong, "Return a tuple with one cotangent for each.")
 
     def _check_store(self, op: Op) -> None:
+        """Refuse a store that has no derivative: into globals, tuples, of other types, or into a part of the array that is read."""
         base, value = op.args[:2]
         if not isinstance(base, str):
             raise refuse(op.where, "A global array is written.", "Pass it as an argument.")
@@ -449,6 +452,7 @@ class Needs:
     """Straight lines of a program, cut and analysed."""
 
     def __init__(self, flow: Flow, threads: bool = False, merge: bool = True) -> None:
+        """Find, for each stretch of operations, which values the reverse needs and how it gets them."""
         self.flow = flow
         self.merge = merge
         """Whether loops may be merged with their reverse."""
@@ -496,6 +500,7 @@ class Needs:
             i += 1
 
     def _first_cut(self, ops: list[Op]) -> int:
+        """The first operation of a stretch that must begin a new one, since what the reverse reads would be overwritten; 0 for none."""
         flow = self.flow
         written: set[str] = set()
         located: set[str] = set()
@@ -613,6 +618,7 @@ class Needs:
     # --------------------------------------------------------------------------------------- needs of a line
 
     def _line(self, ops: list[Op]) -> Line:
+        """What the reverse of a stretch needs: names at its entry and exit, and operations that are run again."""
         flow = self.flow
         line = Line()
         line.binds = bound(ops)
@@ -638,6 +644,7 @@ class Needs:
             self_(name, made, contents)
 
         def self_(name: str, made: int | None, contents: bool) -> None:
+            """Note that `name`, made by operation `made` of the stretch (None: before it), is needed: run again or kept."""
             if made is None:
                 line.entry.add(name)
                 if contents and flow.array(name):
@@ -770,6 +777,7 @@ class Needs:
         yield from self._value_reads(op)
 
     def _value_reads(self, op: Op) -> Iterable[tuple[str, bool]]:
+        """Names whose values the reverse of an operation reads, each with whether the contents of an array count."""
         flow = self.flow
         if not op.out or op.kind in ("verbatim", "impure", "if"):
             return
@@ -937,6 +945,7 @@ class Needs:
         return read | {self.flow.root(n) for n in found.loaded - set(found.stored)}
 
     def _check(self) -> None:
+        """Refuse values that would have to be kept and are neither numbers nor arrays of numbers."""
         for line in self.lines.values():
             for name in line.keeps:
                 kind = self.flow.types[name]

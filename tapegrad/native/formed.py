@@ -47,6 +47,7 @@ class ByForm:
     draws = False
 
     def __init__(self, variant: Any, positions: tuple[int, ...], valued: bool = True) -> None:
+        """Read the typed program as a program form and differentiate it by the parameters at `positions`; Outside where it has no form."""
         owner = variant.owner
         self.owner, self.variant, self.positions = owner, variant, positions
         _allowed(owner)
@@ -223,6 +224,7 @@ class ByForm:
         needed, nothing, threads, room = program.compiled.scratch, np.empty(0), _threads, np.empty
 
         def call(*args: Any) -> Any:
+            """Value and gradients straight from machine code; TypeError for arguments of other kinds."""
             if plain:
                 bars = [room(()) if k is None else like(args[k]) for k in places]
                 held: Any = nothing
@@ -285,6 +287,7 @@ class _Program:
     """The machine code for one pattern of equal lengths."""
 
     def __init__(self, of: ByForm, key: Sequence[Any]) -> None:
+        """The derivative for arguments of these shapes, compiled."""
         self.of = of
         lengths, remain = key
         shapes = [None if p is None else _shape(p, of.stem) for p in lengths]

@@ -97,6 +97,7 @@ class Formulas:
         return self._subscript(base, parts, texts)
 
     def _subscript(self, base: Array, parts: list[ast.expr], names: dict[str, Operand]) -> Array:
+        """An array indexed by constants, slices and affine numbers: a view."""
         taken = sum(not _is(p, None) and not _is(p, ...) for p in parts)
         if taken > len(base.shape):
             raise Outside("more indices than axes")
@@ -160,6 +161,7 @@ class Formulas:
     # ------------------------------------------------------------------------------------------ functions
 
     def _pure(self, op: Op) -> Any:
+        """The value of a pure operation as an expression; Outside where the form has no such function."""
         rule, args = op.rule or "", op.args
         kind = self.typed.types.get(op.out[0])
         if rule in (".shape", "len", ".size"):
@@ -246,6 +248,7 @@ class Formulas:
         return whole
 
     def _integral(self, rule: str, args: Sequence[Operand]) -> Any:
+        """A whole number: affine where it can be, else an expression."""
         word = {"+": ast.Add, "-": ast.Sub, "*": ast.Mult}.get(rule)
         if rule == "neg" and not isinstance(self.env.get(str(args[0])), Array):
             return self._whole(args[0]) * -1
@@ -352,6 +355,7 @@ class Formulas:
         """What follows is read where a condition holds only; a reader of loops may cut them there."""
 
     def _made(self, rule: str, args: Sequence[Operand], kind: Any) -> Array:
+        """What np.zeros, np.full and their kind make."""
         dtype = dtype_of(kind)
         if rule.endswith("_like"):
             base = rule.removesuffix("_like")
@@ -375,6 +379,7 @@ class Formulas:
         )
 
     def _reduced(self, op: Op, rule: str, dtype: str) -> Array:
+        """Sum, mean, maximum or minimum over axes."""
         value = self._value(op.args[0])
         axis = op.settings.get("axis")
         if set(op.settings) - {"axis"} or not value.shape or (axis is None and len(op.args) > 1):

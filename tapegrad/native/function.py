@@ -67,6 +67,7 @@ class NativeFunction(Generic[P, R]):
     def __init__(
         self, dispatcher: Any, limit: int | None = None, snapshots: int = 0, mode: str = "auto"
     ) -> None:
+        """Wrap a Numba dispatcher; `limit` is the most memory that a derivative keeps, `snapshots` the states that outer loops keep."""
         if not hasattr(dispatcher, "py_func"):
             raise TypeError(
                 f"NativeFunction was given {type(dispatcher).__name__}, but takes a function that Numba has jitted: write tg.njit(f)."
@@ -346,8 +347,9 @@ class NativeFunction(Generic[P, R]):
 
     @property
     def adjoint_source(self) -> str:
-        """The generated adjoint as Python, of the derivative that was made last; of the program form, its statements; of an overloaded
-        function, what drives it.
+        """The derivative that was made last, as text.
+
+        Of the adjoint engine it is generated Python, of the program form its statements, of overloading the function that drives it.
 
         >>> import numpy as np, tapegrad as tg
         >>> @tg.njit(mode="adjoint")
@@ -361,8 +363,10 @@ class NativeFunction(Generic[P, R]):
         return markup.Lines(self._derived("adjoint_source").source)
 
     def explain(self) -> str:
-        """Which engine made the derivative, and why; for each variable, whether it carries derivatives and what of it is kept for
-        the reverse."""
+        """Which engine made the derivative, and why.
+
+        For each variable it tells whether the variable carries derivatives and what of it is kept for the reverse.
+        """
         return markup.Lines(self._derived("explain()").explain())
 
     def _derived(self, asked: str) -> Derived | Overloaded | formed.ByForm:
@@ -646,6 +650,7 @@ class Variant:
         seeds: tuple[Any, ...],
         directions: Sequence[Any],
     ) -> list[Any]:
+        """Tangents of the gradients along directions of the parameters: the tangent of the adjoint, in portions of a few directions."""
         made = derived.plain
         full = [*real_leaves(args), *seeds, *(_EMPTY[n].copy() for n in made.stacks)]
 
@@ -809,6 +814,7 @@ class _Forward:
         made: tangent.Tangent,
         width: int,
     ) -> None:
+        """The compiled tangent program for `width` directions, in a quick and a guarded form."""
         self.owner, self.made, self.width = owner, made, width
         self._compile = lambda source: _compiled(owner, typed, name, source, made.scope)
         # Run twice, a program that draws random numbers would draw others.
@@ -831,6 +837,7 @@ class _Forward:
     def _run(
         self, compiled: Any, values: dict[str, Any], wanted: dict[str, Any], among: range
     ) -> dict[int, Any]:
+        """Tangents of the results, by position, for values and directions of the parameters by name."""
         made = self.made
         dots = [
             _direction(values[p], wanted[p][k] if p in wanted else None)
@@ -954,6 +961,7 @@ class Derived:
     """A compiled adjoint by some of the parameters."""
 
     def __init__(self, variant: Variant, positions: tuple[int, ...], valued: bool = True) -> None:
+        """Generate and compile the adjoint for the parameters at `positions`."""
         self.owner = variant.owner
         options = compile_options(self.owner)
         typed, self.adjoint = variant.generated(
@@ -1068,6 +1076,7 @@ class Derived:
             return self._variant.instead_of(self, refused).run(args, seeds)
 
     def _run(self, args: tuple[Any, ...], seeds: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
+        """Results and gradients of a call; run again in the guarded form where a watched value was not finite."""
         if self.tuples:
             given = leaves_of(args)
             args = tuple(real_leaves(args))
@@ -1131,6 +1140,7 @@ class Derived:
         return call
 
     def _first(self, *args: Any) -> Any:
+        """The first call, which compiles; other threads wait for it."""
         # One thread compiles; when the others come to it, nothing may be compiled any more (see `shortcut`).
         with self._lock:
             if not self.warm:
@@ -1170,6 +1180,7 @@ class Derived:
         return self.adjoint.mutated
 
     def explain(self) -> str:
+        """The engine, where each variable is kept for the reverse, and what a pass of each loop costs."""
         rows = self.variables()
         widths = [max(len(r[i]) for r in rows) for i in range(4)]
         told = ["engine: adjoint, generated from the source"]
@@ -1355,6 +1366,7 @@ def njit(f: Any = None, /, **options: Any) -> Any:
     signatures = _signatures(f)
 
     def make(function: Any) -> NativeFunction:
+        """The native function of a Python function, or of one that Numba has jitted."""
         if isinstance(function, NativeFunction):
             function = function.py_func
         if python_function(function) is None:

@@ -171,6 +171,7 @@ def source(program: Program) -> str:
 
 
 def _block(nodes: list[Node], lines: Lines) -> None:
+    """Write nodes of a program as Python, for Numba to infer their types."""
     for node in nodes:
         if isinstance(node, Seg):
             _ops(node.ops, lines)
@@ -189,6 +190,7 @@ def _block(nodes: list[Node], lines: Lines) -> None:
 
 
 def _loop(node: Loop, lines: Lines) -> None:
+    """Write a loop as Python."""
     if node.variable:
         _ops(node.head, lines)
         lines.open(f"for {node.variable} in range({', '.join(plain(b) for b in node.bounds)}):")

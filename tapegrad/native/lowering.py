@@ -244,6 +244,7 @@ class _Frame:
     def __init__(
         self, node: Any, scope: Callable[[str], Any], file: str, line: int, parent: _Frame | None
     ) -> None:
+        """The function that is being lowered, or one that is inlined in it (`parent` is its caller)."""
         self.node = node
         self.scope = scope
         self.file = file
@@ -360,6 +361,7 @@ class _Lowering:
         return name
 
     def local(self, name: str) -> str:
+        """The name that a variable of the current function has in the program."""
         frame = self.frame
         if name not in frame.names:
             if (
@@ -601,6 +603,7 @@ class _Lowering:
     # ----------------------------------------------------------------------------------- statements
 
     def statements(self, block: list[ast.stmt]) -> None:
+        """Lower a block; what follows a jump is put under conditions, so that no jump is left."""
         for i, node in enumerate(block):
             rest = block[i + 1 :]
             if isinstance(node, ast.If) and _may_jump(node):
@@ -648,6 +651,7 @@ class _Lowering:
             self.flag(level.stop, True)
 
     def branch(self, node: ast.If, body: list[ast.stmt], orelse: list[ast.stmt]) -> None:
+        """Lower a choice; of one that is known at compile time only the branch that is taken."""
         known = self.static_truth(node.test)
         if known is not None:
             self.statements(body if known else orelse)
@@ -717,6 +721,7 @@ class _Lowering:
         self.emit(Op("verbatim", (), [condition], "assert {0}" + message, self.frame.where(node)))
 
     def verbatim(self, node: ast.Raise) -> None:
+        """Lower a `raise` of a known class with constant arguments."""
         raised = node.exc.func if isinstance(node.exc, ast.Call) else node.exc
         kind = self.known(raised) if raised is not None else MISSING
         arguments = node.exc.args if isinstance(node.exc, ast.Call) else []
@@ -756,6 +761,7 @@ class _Lowering:
             self.bind(t, value, node)
 
     def assign(self, to: ast.expr, value: ast.expr, node: ast.stmt) -> None:
+        """Lower `to = value`; known functions, lambdas and types are bound at compile time."""
         if isinstance(to, ast.Name):
             if isinstance(value, ast.Lambda):
                 self.frame.fixed[to.id] = _LocalFunction(value, self.frame)
@@ -802,6 +808,7 @@ class _Lowering:
         return operand
 
     def bind(self, to: ast.expr, value: Operand, node: ast.stmt) -> None:
+        """Bind a computed value to a name, an element or a tuple of targets."""
         if isinstance(to, ast.Name):
             self.copy(node, value, self.local(to.id))
         elif isinstance(to, ast.Subscript):
@@ -840,6 +847,7 @@ class _Lowering:
         self.emit(Op(kind, (), args, sign, self.frame.where(node), None, {}, index, items))
 
     def _AugAssign(self, node: ast.AugAssign) -> None:
+        """Lower `x += y` and its kind: of a name, or of elements of an array."""
         symbol = BINARY[type(node.op)]
         if isinstance(node.target, ast.Name):
             name = self.local(node.target.id)
@@ -880,6 +888,7 @@ class _Lowering:
         )
 
     def _Expr(self, node: ast.Expr) -> None:
+        """Lower a statement that is only a call, done for its effect."""
         if isinstance(node.value, ast.Constant):
             return
         if isinstance(node.value, ast.Call):
@@ -994,6 +1003,7 @@ class _Lowering:
         return [branch]
 
     def while_(self, node: ast.While, stop: str) -> None:
+        """Lower a `while`; a condition that needs statements stands before the loop and at the end of its body."""
         head, nodes, condition = self.condition(node.test)
         if not nodes:
             self.block.append(
@@ -1025,6 +1035,7 @@ class _Lowering:
         self.block.append(Loop([], self.into(body), condition=go, stop=stop))
 
     def for_(self, node: ast.For, stop: str) -> None:
+        """Lower a `for`: over range, enumerate, zip, arrays and tuples, all as loops over a range."""
         where = self.frame.where(node.iter)
         call = node.iter if isinstance(node.iter, ast.Call) else None
         if call is not None and self.known(call.func) is checkpointed:
@@ -1157,6 +1168,7 @@ class _Lowering:
         self.ndindex(loop, loop.iter, stop)  # type: ignore[arg-type]
 
     def ndindex(self, node: ast.For, call: ast.Call, stop: str) -> None:
+        """Lower a loop over np.ndindex as one loop with its indices computed."""
         if not isinstance(node.target, ast.Tuple):
             raise refuse(
                 self.frame.where(node),
@@ -1207,6 +1219,7 @@ class _Lowering:
         )
 
     def range(self, node: ast.For, call: ast.Call, stop: str) -> None:
+        """Lower a loop over a range; a variable that the body assigns is copied."""
         if not isinstance(node.target, ast.Name):
             raise refuse(
                 self.frame.where(node),
@@ -1295,6 +1308,7 @@ class _Lowering:
         return operand
 
     def value(self, node: ast.expr, out: str | None) -> Operand:
+        """Lower an expression: its operand, bound to the name `out` where one is given."""
         known = self.known(node)
         if isinstance(known, _TypeOf):
             raise refuse(
@@ -1382,6 +1396,7 @@ class _Lowering:
         return name
 
     def _expr_IfExp(self, node: ast.IfExp, out: str | None) -> Operand:
+        """Lower `a if c else b`."""
         known = self.static_truth(node.test)
         if known is not None:
             return self.value(node.body if known else node.orelse, out)
@@ -1441,6 +1456,7 @@ class _Lowering:
         )
 
     def _expr_Call(self, node: ast.Call, out: str | None) -> Operand:
+        """Lower a call: of a type, a method, a function with a rule, or a jitted function, which is inlined."""
         function = self.known(node.func)
         where = self.frame.where(node)
         if function is MISSING and self.is_type(node.func):
@@ -1493,6 +1509,7 @@ class _Lowering:
         return self.known_call(node, text, list(node.args), node.keywords, [], out)
 
     def method(self, node: ast.Call, attribute: ast.Attribute, out: str | None) -> Operand:
+        """Lower a call of an array's method, as the function of NumPy that it is."""
         base = self.expr(attribute.value)
         if attribute.attr == "pop" and self.generated:
             return self.pure(node, "{0}.pop()", [base], ".pop", out)
@@ -1519,6 +1536,7 @@ class _Lowering:
         before: list[Operand],
         out: str | None,
     ) -> Operand:
+        """Lower a call of a function with a known name; arguments in `before` stand first."""
         where = self.frame.where(node)
         program = self.choices.get((text, *self.key(node)))
         if program is not None:
@@ -1621,6 +1639,7 @@ class _Lowering:
         keywords: list[ast.keyword],
         out: str | None,
     ) -> Operand:
+        """Lower np.array of a list of numbers, or of rows of numbers."""
         rows = [e.elts if isinstance(e, ast.List | ast.Tuple) else e for e in literal.elts]
         nested = bool(rows) and isinstance(rows[0], list)
         if any(isinstance(r, list) != nested for r in rows) or any(
@@ -1657,6 +1676,7 @@ class _Lowering:
         )
 
     def custom(self, node: ast.Call, function: Custom, out: str | None) -> Operand:
+        """Lower a call of a function with a rule of the user's."""
         if node.keywords:
             raise refuse(
                 self.frame.where(node),
@@ -1739,6 +1759,7 @@ class _Lowering:
         places: dict[str, int] = {}
 
         def text(n: ast.expr) -> str:
+            """The text of an expression through which no derivative goes; _NotPassive where that is not known."""
             known = self.known(n)
             if known is not MISSING:
                 if callable(known) or isinstance(known, _LocalFunction):

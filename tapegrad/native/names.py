@@ -70,6 +70,7 @@ def resolve_attribute(value: Any, name: str) -> Any:
 
 @functools.cache
 def _canonical_names() -> dict[int, tuple[Any, str]]:
+    """Of each function of NumPy, math, cmath and Python its name in programs, by identity."""
     names: dict[int, tuple[Any, str]] = {}
     spaces: list[tuple[Any, str]] = [
         (np, "np"),

@@ -58,6 +58,7 @@ class Overloaded:
     """Running it does not tell which parameters a result is not made from."""
 
     def __init__(self, variant: Any, positions: tuple[int, ...], reason: str) -> None:
+        """Derivatives of a variant by overloading; `reason` says why there is no adjoint."""
         self.owner = variant.owner
         self.types = variant.types
         self.positions = positions
@@ -171,6 +172,7 @@ class _Driver:
     """Compiled code from arguments and seeds to derivatives."""
 
     def __init__(self, of: Overloaded, mode: str, width: int) -> None:
+        """Write and compile the function that seeds carriers, runs the program and collects derivatives, in one mode."""
         self.owner = of.owner
         self.of = of
         self.kind = active(dual(width)) if mode == "second" else active()
@@ -294,6 +296,7 @@ class _Driver:
         changes: list[tuple[int, str]] = []
 
         def lift(text: str, kind: Any, i: int) -> str:
+            """The text that turns an argument into one of carriers, through nested tuples."""
             if isinstance(kind, types.BaseTuple):
                 if self._carried(kind, False, text) == kind:
                     return text
@@ -431,6 +434,7 @@ def _words(kind: Active) -> dict[str, Any]:
 
     @overload(lifted)
     def _lifted(x: Any, t: Any = None) -> Any:
+        """Nopython: a number or array as carriers."""
         if isinstance(x, types.Array):
 
             def array(x: Any, t: Any = None) -> Any:
@@ -483,6 +487,7 @@ def _words(kind: Active) -> dict[str, Any]:
 
     @overload(seed)
     def _seed(bars: Any, out: Any, s: Any) -> Any:
+        """Nopython: add seeds to the cotangents of a result."""
         if isinstance(out, types.Array):
 
             def array(bars: Any, out: Any, s: Any) -> None:
@@ -507,6 +512,7 @@ def _words(kind: Active) -> dict[str, Any]:
 
         @overload(gathered)
         def _gathered_second(bars: Any, before: Any, x: Any) -> Any:
+            """Nopython: the directional parts of the cotangents of a parameter, one row for each entry."""
             array = isinstance(x, types.Array)
 
             def run(bars: Any, before: Any, x: Any) -> Any:

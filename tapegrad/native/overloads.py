@@ -262,6 +262,7 @@ def _pick(found: Any, x: Any, y: Any) -> Any:
 
 
 def _register_scalars() -> None:
+    """Register carriers' overloads of all scalar functions that have a formula."""
     seen: set[int] = set()
     names = [n for n in (*rules.MATH, *rules.WRITTEN) if not n.startswith(special.PREFIX)]
     names += [f"np.{n}" for n, f in vars(np).items() if isinstance(f, np.ufunc) or f is np.sinc]
@@ -295,6 +296,7 @@ def _register_scalars() -> None:
 
 
 def _register(name: str, function: Any, target: Any, n: int, in_place: bool) -> None:
+    """Register the overload of one function of one or two arguments."""
     if n == 1:
         overload(target)(_unary(name, function))
         return
@@ -330,6 +332,7 @@ def in_place(operation: Any) -> Any:
 
 
 def _assigning(symbol: str, function: Any) -> Any:
+    """A nopython function for `x op= y`, whose right side is complete before anything is written."""
     space: dict[str, Any] = {"function": function}
     exec(
         f"""
@@ -467,6 +470,7 @@ def word(*functions: Any, method: str = "") -> Callable[[Any], Any]:
     """Declares what a function means on carriers: the decorated one takes types and gives an implementation, or None for NumPy's own."""
 
     def add(choose: Any) -> Any:
+        """Register `choose` as the overload of a stand-in for the functions, with as many arguments as a call gives."""
         function = functions[0]
         parameters = inspect.signature(choose).parameters.values()
         listed = ", ".join(
@@ -523,6 +527,7 @@ def real_part(val: Any) -> Any:
 
 @word(np.sum, method="sum")
 def total(a: Any, axis: Any = None) -> Any:
+    """np.sum of an array of carriers, over all entries or one axis of two."""
     if not is_carried(a):
         return None
     kind = a.dtype.dtype_word
@@ -612,6 +617,7 @@ def deviation(a: Any) -> Any:
 
 
 def _extreme(symbol: str) -> Any:
+    """The chooser for np.max and np.min of carriers: entries that are equal share the derivative."""
     text = f"""
 def run(a):
     best = value(a.flat[0])
@@ -660,6 +666,7 @@ def _products(a: Any, b: Any) -> bool:
 
 
 def _dot(a: Any, b: Any) -> Any:
+    """np.dot of carriers, for vectors and matrices."""
     if not _products(a, b):
         return None
     kind = _dtype(a, b).dtype_word
@@ -750,6 +757,7 @@ def trace(a: Any) -> Any:
 
 @word(np.cumsum, method="cumsum")
 def cumulated(a: Any) -> Any:
+    """np.cumsum of carriers, over all entries."""
     if not is_carried(a):
         return None
     kind = a.dtype.dtype_word
@@ -769,6 +777,7 @@ def cumulated(a: Any) -> Any:
 
 @word(np.where)
 def where(condition: Any, x: Any = None, y: Any = None) -> Any:
+    """np.where of carriers."""
     if not any(is_carried(k) or isinstance(k, Carrier) for k in (x, y)):
         return None
     kind = _dtype(x, y).dtype_word
@@ -872,12 +881,14 @@ def inverse(a: Any) -> Any:
 
 @word(np.linalg.det)
 def determinant(a: Any) -> Any:
+    """np.linalg.det of carriers; of a singular matrix its first derivative only."""
     if not is_carried(a):
         return None
     kind = a.dtype.dtype_word
     first_order = not isinstance(a.dtype.inner, Carrier) if isinstance(a.dtype, Active) else True
 
     def run(a: Any) -> Any:
+        """By elimination; where the value is 0, by cofactors."""
         u = np.zeros(a.shape, kind)
         u[:] = a
         d = np.zeros(1, kind)[0] + eliminated(u, np.zeros((a.shape[0], 0), kind))
@@ -898,11 +909,13 @@ def determinant(a: Any) -> Any:
 
 @word(np.linalg.cholesky)
 def cholesky(a: Any) -> Any:
+    """np.linalg.cholesky of carriers."""
     if not is_carried(a):
         return None
     kind = a.dtype.dtype_word
 
     def run(a: Any) -> Any:
+        """Column by column, from the lower triangle."""
         n = a.shape[0]
         out = np.zeros((n, n), kind)
         for i in range(n):
@@ -945,6 +958,7 @@ def copied_to(to: Any, given: Any) -> Any:
 
 
 def _changed_type(a: Any, dtype: Any) -> Any:
+    """astype of carriers: to float64 a copy, to whole numbers their values."""
     if not is_carried(a):
         return lambda a, dtype: a.astype(dtype)
     wanted = parse_dtype(dtype)
@@ -1007,7 +1021,10 @@ def allocations(kind: Carrier) -> dict[int, tuple[Any, Any]]:
     made: dict[int, tuple[Any, Any]] = {}
 
     def stands_for(*functions: Any) -> Callable[[Any], Any]:
+        """A decorator that registers the overload of a function that allocates."""
+
         def add(choose: Any) -> Any:
+            """Register `choose`, with as many arguments as a call gives."""
             function = functions[0]
             names = list(inspect.signature(choose).parameters)
             listed = ", ".join(
@@ -1122,6 +1139,7 @@ def allocations(kind: Carrier) -> dict[int, tuple[Any, Any]]:
 
     @stands_for(np.eye, np.identity)
     def _eye(n: Any, m: Any = None) -> Any:
+        """np.eye of carriers."""
         if absent(m):
 
             def square(n: Any, m: Any = None) -> Any:
@@ -1157,6 +1175,7 @@ def allocations(kind: Carrier) -> dict[int, tuple[Any, Any]]:
 
     @stands_for(np.arange)
     def _arange(start: Any, stop: Any = None, step: Any = None) -> Any:
+        """np.arange of carriers; its length is decided by values."""
         kinds = [k for k in (start, stop, step) if not absent(k)]
         if not any(isinstance(k, Carrier | types.Float) for k in kinds):
             return None
@@ -1175,6 +1194,7 @@ def allocations(kind: Carrier) -> dict[int, tuple[Any, Any]]:
 
     @stands_for(np.array)
     def _array(a: Any, dtype: Any = None) -> Any:
+        """np.array of carriers: of an array, of lists, of tuples."""
         if _is_array(a):
             if isinstance(a.dtype, Carrier) and not (absent(dtype) or _is_float64(dtype)):
                 raise Unknown("np.array of another dtype")

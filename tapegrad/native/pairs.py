@@ -66,6 +66,7 @@ class _Dissolver:
         """The operation that is being written."""
 
     def run(self) -> None:
+        """Replace each complex name of the program by its real and imaginary part."""
         typed, program = self.typed, self.program
         for name, kind in list(typed.types.items()):
             if not is_complex(kind):
@@ -292,6 +293,7 @@ class _Dissolver:
     # ------------------------------------------------------------------------------------------- one operation
 
     def one(self, op: Op) -> None:
+        """Rewrite one operation on complex numbers as operations on parts."""
         if op.kind in ("load", "store", "acc"):
             self.element(op)
             return
@@ -321,6 +323,7 @@ class _Dissolver:
         )
 
     def element(self, op: Op) -> None:
+        """Rewrite a load, store or update of a complex array: one for each part."""
         for k in (0, 1):
             args = list(op.args)
             base = self.parts(op.args[0])[k]

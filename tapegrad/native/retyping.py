@@ -175,6 +175,7 @@ def _holds_carriers(kind: Any) -> bool:
 
 
 def _custom(rule: Custom) -> Any:
+    """A stand-in for a function with a rule of the user's, overloaded for carriers."""
     n = len(inspect.signature(rule.f.py_func).parameters)
     names = ", ".join(f"a{k}" for k in range(n))
     name = rule.f.__name__ if rule.f.__name__.isidentifier() else "rule"
@@ -184,6 +185,7 @@ def _custom(rule: Custom) -> Any:
     exec(f"def {name}({names}):\n    raise NotImplementedError", space)
 
     def choose(kinds: tuple[Any, ...]) -> Any:
+        """The nopython function for arguments of these types."""
         carried = [k for k, t in enumerate(kinds) if isinstance(t, Carrier) or is_carried(t)]
         if not carried:
             return eval(f"lambda {names}: f({names})", space)
@@ -235,6 +237,7 @@ class _Replace(FunctionPass):
         FunctionPass.__init__(self)
 
     def run_pass(self, state: Any) -> bool:
+        """Replace calls in Numba's IR by those of the vocabulary; Numba asks for True where something changed."""
         vocabulary: Vocabulary = state.pipeline.vocabulary
         func_ir = state.func_ir
         modules: dict[str, ModuleType] = {}
@@ -264,6 +267,7 @@ class _Replace(FunctionPass):
     def assign(
         self, statement: Any, vocabulary: Vocabulary, modules: Any, methods: dict[str, Any]
     ) -> None:
+        """Note which names hold modules and methods, and give functions the meaning that the vocabulary has for them."""
         value, to = statement.value, statement.target.name
         if isinstance(value, ir.Global | ir.FreeVar):
             if isinstance(value.value, ModuleType):
@@ -313,7 +317,9 @@ class _Pipeline(compiler.CompilerBase):  # type: ignore[misc]
 def explained(error: Exception, function: Where) -> NotDifferentiable:
     """An error of Numba's as a refusal that names file, line and expression."""
     if isinstance(error, NotDifferentiable):
-        text = str(error)
+        text = str(error.args[0]).removesuffix(
+            f" [{error.short_name}]"
+        )  # of Numba's account, which may hold another's text
         start = text.find('File "')
         return NotDifferentiable(text[start:] if start > 0 else text, name="native-source")
     where = place_of(error, function)

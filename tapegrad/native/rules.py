@@ -210,6 +210,7 @@ class _Calls(ast.NodeTransformer):
         """Parameters: a call of one is of what the caller gives."""
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
+        """A call in a formula as text that compiled code understands: NumPy's name, or the helper's body in its place."""
         self.generic_visit(node)
         if not isinstance(node.func, ast.Name) or node.func.id in ("select", "abs", *self.own):
             return node
@@ -282,6 +283,7 @@ def ufunc_of(rule: str) -> Any:
 
 
 def _elementwise(op: Op, kinds: Sequence[Any]) -> Derivative | None:
+    """The derivative of a scalar function, by the partials that its ufunc declares."""
     rule = op.rule or ""
     arrays = any(is_array(k) for k in kinds)
     if rule in WRITTEN:
@@ -304,6 +306,7 @@ def _elementwise(op: Op, kinds: Sequence[Any]) -> Derivative | None:
 
 
 def _constant_power(op: Op, base: Any) -> Derivative | None:
+    """The derivative of x ** n for a constant n; None where n is no plain number."""
     exponent = op.args[1]
     if (
         not isinstance(exponent, Const)
@@ -925,6 +928,7 @@ def _repeat(op: Op, kinds: Sequence[Any]) -> Derivative | None:
 
 @rule("np.interp")
 def _interp(op: Op, kinds: Sequence[Any]) -> Derivative | None:
+    """The derivative of np.interp by points, knots and values."""
     if len(op.args) != 3 or _ndim(kinds[0]) > 1:
         return None
     points = "np.atleast_1d(np.asarray(x))"

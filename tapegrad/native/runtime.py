@@ -284,6 +284,7 @@ def interp_back(x: Any, knots: Any, values: Any, g: Any, which: int) -> Any:
 
 @kernel
 def interp_push(x: Any, knots: Any, values: Any, d: Any, which: int) -> Any:
+    """Tangents of np.interp along directions `d` of the points (0), knots (1) or values (2)."""
     out = np.zeros(x.size)
     for i in range(x.size):
         if x[i] != x[i]:
@@ -594,6 +595,7 @@ def scatter_back(bar: Any, index: Any, value_bar: Any) -> None:
 
 @overload(scatter_back)
 def _scatter_back(bar: Any, index: Any, value_bar: Any) -> Any:
+    """The reverse of `a[index] = values`: the values get what came back to the places, which become 0."""
     if bar.ndim == 1:
 
         def elements(bar: Any, index: Any, value_bar: Any) -> None:
@@ -787,6 +789,7 @@ def put_places(a: Any, index: Any, stack: Any, n: int) -> None:
 
 @overload(put_places)
 def _put_places(a: Any, index: Any, stack: Any, n: int) -> Any:
+    """Write entries from a stack back to the places of an index."""
     if a.ndim == 1:
 
         def elements(a: Any, index: Any, stack: Any, n: int) -> None:

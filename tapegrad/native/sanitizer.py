@@ -58,6 +58,7 @@ def inside(base: Any, i: Any, axis: int, place: int) -> Any:
 
 @overload(inside)
 def _inside(base: Any, i: Any, axis: int, place: int) -> Any:
+    """Index i if it lies within axis `axis` of the array; IndexError otherwise."""
     if not (isinstance(base, types.Array) and isinstance(i, types.Integer)):
 
         def other(base: Any, i: Any, axis: int, place: int) -> Any:
@@ -81,6 +82,7 @@ def seen(x: Any, place: int) -> Any:
 
 @overload(seen)
 def _seen(x: Any, place: int) -> Any:
+    """A number as it is; CheckedAccessError where it has the pattern of memory that was never written."""
     wide, narrow = _WIDE, _NARROW
     if x == types.float64:
 
@@ -157,6 +159,7 @@ def poisoned(x: Any) -> Any:
 
 @overload(poisoned)
 def _poisoned(x: Any) -> Any:
+    """An array filled with the pattern of memory that was never written."""
     if not isinstance(x, types.Array) or x.dtype not in (
         types.float64,
         types.float32,
@@ -256,6 +259,7 @@ class _Pass(ast.NodeTransformer):
         return node
 
     def visit_Subscript(self, node: ast.Subscript) -> Any:
+        """An access with its indices checked, and with its value checked where it is read."""
         self.generic_visit(node)
         if not isinstance(node.value, ast.Name):
             return node
@@ -324,6 +328,7 @@ class Watched:
         return getattr(self.compiled, name)
 
     def __call__(self, *args: Any) -> Any:
+        """Call the checked derivative; its errors become sentences, and its results are looked at for numbers that were never written."""
         try:
             out = self.compiled(*args)
         except IndexError as error:

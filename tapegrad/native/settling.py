@@ -86,6 +86,7 @@ class Typed:
     # --------------------------------------------------------------------------------------------- settling
 
     def _settle(self) -> None:
+        """Replace tuples by their elements, drop what nothing reads, and merge copies."""
         program = self.program
         self._drop_dead(program.body)
         for name in [n for n, k in self.types.items() if isinstance(k, types.BaseTuple)]:
@@ -162,6 +163,7 @@ class Typed:
         ops[:] = settled
 
     def _settled(self, op: Op) -> list[Op]:
+        """The operations that one operation becomes when tuples are taken apart."""
         out = op.out[0] if op.out else ""
         if op.called is not None:
             self._told(op, op.called)
@@ -269,6 +271,7 @@ class Typed:
     def _taken_apart(
         self, op: Op, to: list[Parts], form: str, args: list[Operand] | None = None
     ) -> list[Op]:
+        """Operations that read each element of a tuple that some expression gives."""
         ops = []
         for i, t in enumerate(to):
             if isinstance(t, list):
@@ -289,6 +292,7 @@ class Typed:
         return ops
 
     def _item(self, op: Op) -> list[Op]:
+        """The operation that takes one element: of a tuple, an array, or something else."""
         source = op.args[0]
         i = op.settings["position"].value  # type: ignore[union-attr]
         if isinstance(source, str) and source in self.parts:
@@ -306,6 +310,7 @@ class Typed:
         return [Op("pure", op.out, [source], f"{{0}}[{i}]", op.where, "item")]
 
     def _tuple_load(self, op: Op) -> list[Op]:
+        """An element of a tuple of numbers, by a constant or by a variable."""
         parts = self.parts[str(op.args[0])]
         out: Any = self.parts.get(op.out[0], op.out[0])
         try:
@@ -607,6 +612,7 @@ def outer_names(program: Program) -> set[str]:
     names = set(program.results) | set(program.params)
 
     def walk(nodes: list[Node]) -> None:
+        """Collect the names that these nodes read from outside of themselves."""
         for node in nodes:
             if isinstance(node, Seg):
                 names.update(exposed(node.ops))

@@ -61,6 +61,7 @@ def of_text(text: str) -> Any:
 
 
 def _register(ufunc: np.ufunc) -> None:
+    """Make a function of SciPy known to compiled code, with its derivative, and to carriers."""
     import_module("tapegrad.special")  # declares derivatives
     SCOPE.update(scope())
     called, text = named.compiled(ufunc, by_name=False), PREFIX + ufunc.__name__

@@ -101,6 +101,7 @@ def _moves(text: str, listed: str, *moved: str) -> None:
     names = tuple(p.partition("=")[0] for p in listed.split(", "))
 
     def choose(**kinds: Any) -> Any:
+        """The nopython function for arguments of these types; None where they are of another kind."""
         shapes = []
         every: list[Any] = []
         for name in moved:
@@ -136,6 +137,7 @@ def _common(kinds: list[Any]) -> str | None:
 
 @functools.cache
 def _mover(text: str, names: Any, listed: str, moved: Any, dtype: str) -> Any:
+    """A nopython function that moves entries: NumPy's function moves their numbers, by which they are taken."""
     numbered = {}
     lines: list[str] = []
     filled: list[str] = []

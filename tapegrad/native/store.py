@@ -335,6 +335,7 @@ def _encoded_type(kind: types.Type) -> Any:
 
 
 def _decoded(told: Any) -> Any:
+    """The value that `_encoded` told."""
     kind, *rest = told
     if kind == "value":
         return rest[0]

@@ -52,6 +52,7 @@ class _Generator:
     def __init__(
         self, typed: Typed, wanted: set[str], width: int, options: dict[str, Any] | None
     ) -> None:
+        """Prepare the tangent of a typed program by `wanted` parameters, for `width` directions."""
         if options is not None:
             folds.split(typed)
         self.width = width
@@ -73,6 +74,7 @@ class _Generator:
         self.lines = Lines()
 
     def generate(self) -> Tangent:
+        """The tangent program as source, with what its parameters and results are called."""
         program, flow, lines = self.program, self.flow, self.lines
         dotted = [p for p in program.params if flow.varies(p)]
         results = list(dict.fromkeys(program.results))
@@ -129,6 +131,7 @@ class _Generator:
     # ----------------------------------------------------------------------------------------------- tree
 
     def block(self, nodes: list[Node]) -> None:
+        """Write nodes with their tangents."""
         lines = self.lines
         mark = len(lines)
         for node in nodes:
@@ -195,6 +198,7 @@ class _Generator:
     # ---------------------------------------------------------------------------------------- operations
 
     def one(self, op: Op) -> None:
+        """Write one operation with its tangents, one for each direction."""
         lines, flow = self.lines, self.flow
         if op.kind in ("store", "acc"):
             self.store(op)

@@ -356,6 +356,7 @@ def read_counts(nodes: list[Node], results: list[str]) -> dict[str, int]:
                 counts[a] = counts.get(a, 0) + 1
 
     def walk(tree: Iterable[Node]) -> None:
+        """Count the names that these nodes read."""
         for node in tree:
             if isinstance(node, Seg):
                 for op in flat(node.ops):

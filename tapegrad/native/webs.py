@@ -98,6 +98,7 @@ class _Webs:
         return reaching
 
     def _loop(self, node: Loop, reaching: Reaching) -> Reaching:
+        """Which bindings reach the end of a loop, found by going round until nothing is added."""
         if node.variable:
             reaching = self._ops(node.head, reaching)
             for i, b in enumerate(node.bounds):
@@ -119,6 +120,7 @@ class _Webs:
     # ------------------------------------------------------------------------------------------- renaming
 
     def rename(self) -> bool:
+        """Give each web of bindings a name of its own; whether anything changed."""
         taken = {n for op in operations(self.program.body) for n in (*op.out, *op.variables)}
         taken |= {*self.program.params, *self.program.scope, *_counters(self.program.body)}
         new: dict[int, str] = {}

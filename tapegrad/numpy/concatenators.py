@@ -32,6 +32,7 @@ class Concatenator:
         self.plain = plain
 
     def __getitem__(self, key: Any) -> Any:
+        """As NumPy's, with tensors among the items."""
         items = key if isinstance(key, tuple) else (key,)
         if not any(isinstance(item, Tensor) for item in items):
             return self.plain[key]

@@ -450,6 +450,7 @@ def _einsum_cotangent(
     lengths: dict[str, int],
     optimize: bool,
 ) -> Any:
+    """The cotangent of operand `i` of an einsum, of that operand's shape: an einsum of `g` and the other operands."""
     shape = np.shape(xs[i])
     own = dict(zip(parts[i], shape, strict=True))
     # An axis of length 1 that others stretch is summed over; an index that nobody else has in full is spread along.
@@ -588,6 +589,7 @@ class _Pairing:
     """
 
     def __init__(self, first: str, second: str, output: str) -> None:
+        """Sort the indices of a product of two operands: shared, summed, and those of one alone."""
         self.parts = first, second
         both = set(first) & set(second)
         self.shared = "".join(c for c in output if c in both)
@@ -1183,6 +1185,7 @@ def vectorize(pyfunc: Callable[..., Any], excluded: Any = ()) -> Callable[..., A
     excluded = set(excluded)
 
     def vectorized(*args: Any, **kwargs: Any) -> Any:
+        """Call the function for each entry of the broadcast arguments, and join the results."""
         given = {**dict(enumerate(args)), **kwargs}
         if not any(isinstance(v, Tensor) for v in given.values()):
             return np.vectorize(pyfunc, excluded=excluded)(*args, **kwargs)

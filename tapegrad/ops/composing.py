@@ -98,6 +98,7 @@ def composed(
     sequences = frozenset(name[1:] for name in by if name.startswith("*"))
 
     def declare(function: Callable[..., Any]) -> Any:
+        """The public function around a composition of ops: it binds NumPy's arguments and refuses what has no rule."""
         own = inspect.signature(function)
         try:
             theirs = signature_of(of)
@@ -119,6 +120,7 @@ def composed(
 
         @functools.wraps(function)
         def public(*args: Any, **kwargs: Any) -> Any:
+            """NumPy's function where nothing is tracked, else the composition."""
             # The sums and extrema of a program's inner loop must not pay for the forms that it does not use.
             if (
                 plain is not None

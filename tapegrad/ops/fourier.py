@@ -159,6 +159,7 @@ def _several_axes(
     ]
 
     def rule(g, x_shape, *, s=None, axes=axes_default, norm=None):
+        """The adjoint of a transform over several axes: that of each axis, in the reverse order."""
         lengths, axes = cooked(x_shape, s, axes, halved)
         steps = list(zip(lengths, axes, strict=True))
         order = [*range(len(steps))] if halved else [*range(len(steps))][::-1]
@@ -324,6 +325,8 @@ idst = _inverse(dst)
 
 
 def _along_all(transform: Any) -> Any:
+    """The transform of several axes, one after the other."""
+
     def transforms(x, type=2, s=None, axes=None, norm=None, overwrite_x=False, workers=None, orthogonalize=None):  # fmt: skip
         x = x if isinstance(x, Tensor) else np.asarray(x)
         if axes is None:

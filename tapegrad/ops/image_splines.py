@@ -129,6 +129,7 @@ _EDGES = {"wrap": "grid-wrap", "constant": "grid-constant"}
 def _values(
     xs: Sequence[np.ndarray], order: int, edge: str, nu: tuple[int, ...] | None
 ) -> np.ndarray:
+    """Values (or derivatives of order `nu`) of a spline with coefficients c at the places q, of shape q.shape[1:]."""
     c, q = xs
     out = np.zeros(q.shape[1:], c.dtype)
     if not out.size or not c.size:

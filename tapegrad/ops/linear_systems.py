@@ -156,6 +156,7 @@ def kept_factors(a: Any, b: Any) -> list[Any]:
 def solution_of(
     xs: Sequence[np.ndarray], adjoint: bool = False, side: str | None = None, unit: bool = False
 ) -> np.ndarray:
+    """Solutions of a x = b for stacks of systems; `side` says which triangle is read, `adjoint` that of aᴴ."""
     a, b, *kept = xs
     n = a.shape[-1]
     equations = b.shape[-2:][0]

@@ -325,6 +325,7 @@ def _finished(result: Any, shape: tuple[int, ...], axis: Any, keepdims: Any, lea
 
 
 def _middle(a: Any, axis: Any, keepdims: Any, ignoring: bool) -> Any:
+    """The median over axes: the mean of both middle entries where their number is even."""
     shape = np.shape(a)
     if reductions.count_of(shape, axis) == 0:
         return reductions.mean(a, axis, bool(keepdims))
@@ -356,6 +357,8 @@ def nanmedian(
 
 
 def _quantile(of: Any, ignoring: bool) -> Any:
+    """np.quantile and its kin, by the place that NumPy's method gives among the sorted entries."""
+
     def quantile(
         a: Any,
         q: Any,
@@ -366,6 +369,7 @@ def _quantile(of: Any, ignoring: bool) -> Any:
         *,
         weights: Any = None,
     ) -> Any:
+        """The quantiles, of shape q.shape and then that of the reduced array."""
         shape = np.shape(a)
         rows = lines(a, axis)
         if weights is not None:
@@ -422,9 +426,12 @@ nanpercentile = _quantile(np.nanpercentile, ignoring=True)
 
 
 def _extremum(of: Any, plain: Any, pick: Any, neutral: float) -> Any:
+    """np.max and its kin with `initial` and `where`."""
+
     def extremum(
         a: Any, axis: Any = None, keepdims: Any = False, initial: Any = None, where: Any = True
     ) -> Any:
+        """The extremum over axes; `initial` is one candidate more."""
         if where is not True:
             mask = np.broadcast_to(where, np.shape(a))
             of(

@@ -137,6 +137,7 @@ class _Plan:
         self, n: int, fs: float, window: Any, nperseg: Any, noverlap: Any, nfft: Any, detrend: Any, onesided: bool,
         scaling: str, axis: int,
     ) -> None:  # fmt: skip
+        """Lengths, window and scale of the segments of a signal with `n` entries, as SciPy chooses them."""
         self.window = _windowed(window, nperseg, n)
         size = self.size = len(self.window)
         self.nfft = size if nfft is None else int(nfft)

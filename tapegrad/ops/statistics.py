@@ -35,6 +35,8 @@ def _cast(x: Any, dtype: Any) -> Any:
 
 
 def _folded(of: Any, plain: Any, neutral: int, combine: Any, ignoring: bool) -> Any:
+    """np.sum or np.prod with dtype, initial and where, and the forms that leave out NaN."""
+
     def fold(
         a: Any,
         axis: Any = None,
@@ -43,6 +45,7 @@ def _folded(of: Any, plain: Any, neutral: int, combine: Any, ignoring: bool) -> 
         initial: Any = None,
         where: Any = True,
     ) -> Any:
+        """The fold over axes."""
         if ignoring:
             a = laid_like(_blanked(a, ~np.isnan(raw(a)), neutral), a)
         a = _cast(a, dtype)
@@ -87,6 +90,7 @@ def cumprod(g, x, *, axis=None):
 
 
 def _from_cumprod(g: Any, x: Any, axis: int) -> Any:
+    """The cotangent of x from that of its cumulative product, without division: r[i] = g[i] + x[i + 1] r[i + 1], by doubling steps."""
     n = np.shape(x)[axis]
     if n <= 1:
         return g
@@ -130,9 +134,12 @@ nancumprod = _scanned(np.nancumprod, cumprod, 1, True)
 
 
 def _cumulative(of: Any, plain: Any, neutral: int) -> Any:
+    """np.cumulative_sum or np.cumulative_prod."""
+
     def scan(
         x: Any, /, *, axis: Any = None, dtype: Any = None, include_initial: bool = False
     ) -> Any:
+        """The scan along an axis, with a neutral first entry if wanted."""
         if axis is None:
             if np.ndim(x) > 1:
                 raise ValueError(
@@ -298,6 +305,8 @@ def _over(total: Any, count: Any) -> Any:
 
 
 def _mean(of: Any, ignoring: bool) -> Any:
+    """np.mean and np.nanmean, with where."""
+
     def mean(
         a: Any, axis: Any = None, dtype: Any = None, keepdims: Any = False, *, where: Any = True
     ) -> Any:
@@ -316,6 +325,8 @@ def _mean(of: Any, ignoring: bool) -> Any:
 
 
 def _variance(of: Any, ignoring: bool, rooted: bool) -> Any:
+    """np.var, np.std and the forms that leave out NaN, with ddof, where and mean."""
+
     def variance(
         a: Any,
         axis: Any = None,
@@ -327,6 +338,7 @@ def _variance(of: Any, ignoring: bool, rooted: bool) -> Any:
         mean: Any = None,
         correction: Any = None,
     ) -> Any:
+        """The variance, or its root, over axes."""
         if correction is not None:
             if ddof != 0:
                 raise ValueError("ddof and correction can't be provided simultaneously.")

@@ -99,6 +99,7 @@ def reach(m: int, origin: int) -> tuple[int, int]:
 
 
 def _correlated(x: np.ndarray, y: np.ndarray, mode: str, origin: Any) -> np.ndarray:
+    """SciPy's correlation of x with the kernel y; a kernel of tiny entries is scaled first, since SciPy takes such entries for 0."""
     from scipy import ndimage
 
     origin = origin or (0,) * x.ndim

@@ -19,6 +19,7 @@ from ..tensor import Tensor, wrap
 
 
 def _gradients(parameters: Any) -> list[Tensor]:
+    """The gradients of the tensors that have one; an error inside of a transform that would differentiate them."""
     tensors = [parameters] if isinstance(parameters, Tensor) else parameters
     if not isinstance(tensors, Iterable):
         raise TypeError(

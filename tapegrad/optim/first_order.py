@@ -42,6 +42,7 @@ class SGD(Optimizer):
         *,
         maximize: bool = False,
     ) -> None:
+        """Settings as PyTorch's."""
         settings = {
             "lr": lr,
             "momentum": momentum,
@@ -95,6 +96,7 @@ class Adam(Optimizer):
         maximize: bool = False,
         decoupled_weight_decay: bool = False,
     ) -> None:
+        """Settings as PyTorch's."""
         settings = {
             "lr": lr,
             "betas": betas,
@@ -117,6 +119,7 @@ class Adam(Optimizer):
     def update(
         self, x: np.ndarray, g: np.ndarray, state: State, group: Group
     ) -> tuple[np.ndarray, State]:
+        """The next x, and moments and step count: m and v are running means of g and g², corrected for their start at 0."""
         beta1, beta2 = group["betas"]
         lr, decay = group["lr"], group["weight_decay"]
         if group["decoupled_weight_decay"]:
@@ -154,6 +157,7 @@ class AdamW(Adam):
         *,
         maximize: bool = False,
     ) -> None:
+        """Settings as PyTorch's."""
         super().__init__(
             params,
             lr,
@@ -181,6 +185,7 @@ class RMSprop(Optimizer):
         *,
         maximize: bool = False,
     ) -> None:
+        """Settings as PyTorch's."""
         settings = {
             "lr": lr,
             "alpha": alpha,
@@ -195,6 +200,7 @@ class RMSprop(Optimizer):
     def update(
         self, x: np.ndarray, g: np.ndarray, state: State, group: Group
     ) -> tuple[np.ndarray, State]:
+        """The next x and the state: g over the root of a running mean of g² (centred if wanted), with momentum."""
         g = _direction(x, g, group)
         alpha, lr = group["alpha"], group["lr"]
         zero = np.zeros(x.shape, x.dtype)
@@ -227,6 +233,7 @@ class Adagrad(Optimizer):
         *,
         maximize: bool = False,
     ) -> None:
+        """Settings as PyTorch's."""
         settings = {
             "lr": lr,
             "lr_decay": lr_decay,

@@ -47,6 +47,7 @@ class LBFGS(Optimizer):
         history_size: int = 100,
         line_search_fn: str | None = None,
     ) -> None:
+        """Settings as PyTorch's; complex parameters are refused."""
         settings = {
             "lr": lr,
             "max_iter": max_iter,

@@ -20,6 +20,7 @@ class LRScheduler:
     """Base of the schedules that depend on the number of steps only; a subclass gives `rate(group, base)`."""
 
     def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
+        """Note the initial rates of the groups and set those of the first epoch; `last_epoch` resumes."""
         _demand_optimizer(optimizer)
         self.optimizer = optimizer
         for k, group in enumerate(optimizer.param_groups):
@@ -98,6 +99,7 @@ class LambdaLR(LRScheduler):
         lr_lambda: Callable[[int], float] | list[Callable[[int], float]],
         last_epoch: int = -1,
     ) -> None:
+        """One function of the epoch for all groups, or one for each."""
         _demand_optimizer(optimizer)
         groups = len(optimizer.param_groups)
         self.lr_lambdas = (
@@ -215,6 +217,7 @@ class OneCycleLR(LRScheduler):
         three_phase: bool = False,
         last_epoch: int = -1,
     ) -> None:
+        """Set the rates and momenta of the phases for each group; settings as PyTorch's."""
         _demand_optimizer(optimizer)
         self.total_steps = _total(total_steps, epochs, steps_per_epoch)
         if not 0 <= pct_start <= 1:
@@ -318,6 +321,7 @@ class ReduceLROnPlateau:
         min_lr: float | list[float] = 0.0,
         eps: float = 1e-8,
     ) -> None:
+        """Settings as PyTorch's."""
         _demand_optimizer(optimizer)
         if factor >= 1.0:
             raise ValueError(f"Factor should be < 1.0, but got {factor}.")

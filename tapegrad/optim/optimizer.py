@@ -42,6 +42,7 @@ class Optimizer:
     """Settings that are numbers of at least 0, in whatever optimiser has them."""
 
     def __init__(self, params: Any, defaults: Group) -> None:
+        """Put the parameters into groups with the settings `defaults`."""
         self.defaults = defaults
         self.param_groups: list[Group] = []
         self.state: defaultdict[Tensor, State] = defaultdict(dict)

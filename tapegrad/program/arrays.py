@@ -102,6 +102,7 @@ class Builder:
     """Appends statements to a program."""
 
     def __init__(self, name: str) -> None:
+        """An empty program, to which loops and statements are appended."""
         self.names = Names()
         self.name = name
         self.root: list[Any] = []

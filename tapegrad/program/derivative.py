@@ -48,6 +48,7 @@ class _Reverse:
     def __init__(
         self, program: Program, wanted: Sequence[Buffer], seeded: Sequence[Buffer], keep: bool
     ) -> None:
+        """Prepare the reverse: gradients of the `seeded` results by the `wanted` buffers; `keep` allows residuals."""
         self.primal, self.wanted, self.names = program, list(wanted), program.names
         self.residuals = Residuals(program, keep)
         self.active = active(self.residuals.sites, wanted, seeded)
@@ -96,6 +97,7 @@ class _Reverse:
         self.residuals.decide(self.adjoints.values())
 
     def _adjoint(self, site: Site) -> Adjoint:
+        """The cotangents of a statement, read from its operands or from its results, whichever keeps less."""
         statement: Statement = site.owner
         if statement.stores[0].mode in ("max=", "min="):
             found = self._extreme(site)
@@ -160,6 +162,7 @@ class _Reverse:
     # ------------------------------------------------------------------------------------------ the sweeps
 
     def program(self) -> Program:
+        """The program of values and gradients: forward, then reverse."""
         self.plan()
         p, moved = self.primal, self.residuals.moved
         forward = copied(self._forward(p.body), self.names, moved)
@@ -241,6 +244,7 @@ class _Reverse:
         return rewritten([n], change)[0]
 
     def _back(self, body: list[Any], path: tuple[Range, ...]) -> list[Any]:
+        """The reverse of a body: statements in the opposite order, loops from their last turn to the first."""
         out: list[Any] = []
         for s in reversed(body):
             if isinstance(s, Loop):
@@ -315,6 +319,7 @@ class _Reverse:
         return own + back if after_first else back + own
 
     def _derivative(self, s: Statement, bars: dict[Access, Expr]) -> list[Any]:
+        """The statements that add a statement's cotangents to its operands; of what it overwrites the cotangent begins anew."""
         stores: list[Store] = []
         begun = set()
         for t in s.stores:
@@ -335,6 +340,7 @@ class _Reverse:
         return [Statement(s.axes, stores)] if stores else []
 
     def _shared(self, s: Statement, bars: dict[Access, Expr], adjoint: Adjoint) -> list[Any]:
+        """The reverse of a maximum or minimum: equal entries share the cotangent."""
         (t,) = s.stores
         reached, share_stand = (self._value(e, adjoint) for e in adjoint.extra)
         extents, index = t.target.buffer.extents, t.target.index

@@ -25,6 +25,7 @@ def grouped(program: Program) -> Program:
 
 
 def _body(body: list[Any], path: tuple[Any, ...], order: Order) -> list[Any]:
+    """Join neighbouring statements without axes into groups, in loops as well."""
     out: list[Any] = []
     group = _Group(path, order)
     for s in body:

@@ -40,6 +40,7 @@ class _Lowered:
         self.body = self._of(s)
 
     def _of(self, s: Statement) -> list[Any]:
+        """A statement as loops: in one nest where no value is overwritten too early, else through copies."""
         s = self._assignments_last(s)
         if not s.axes:
             return self._point(s, ())

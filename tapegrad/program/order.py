@@ -183,6 +183,7 @@ class Order:
         return found
 
     def _meet(self, a: Site, b: Site, equal: int, steps: tuple[int, ...]) -> bool:
+        """Whether two accesses may touch the same element with equal turns of `equal` loops and then by `steps`."""
         for i, j in zip(a.access.index, b.access.index, strict=True):
             if i.const != j.const and not i.terms and not j.terms:
                 return False

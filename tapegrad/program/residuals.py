@@ -55,6 +55,7 @@ class Residuals:
     """The choice for one program; `decide` is told every statement's derivative."""
 
     def __init__(self, program: Program, keep: bool = True) -> None:
+        """Prepare the choice of what the forward pass keeps for the reverse."""
         self.program, self.keep = program, keep
         self.order = Order(program.assumptions, program.sizes)
         self.sites = list(sites(program.body))

@@ -58,6 +58,7 @@ class Compiled:
         watched: Collection[Buffer] = (),
         guarded: bool = False,
     ) -> None:
+        """Compile a program with an entry from Python for arguments of these kinds."""
         self.program, self.given = program, list(given)
         writer = Writer(program, guarded)
         body = writer.text()
@@ -143,6 +144,7 @@ class _Entry:
         return self.let(f"load ptr, ptr {where}")
 
     def text(self) -> str:
+        """The entry: check the arguments, read pointers and sizes, call the program, and make a number of its result if wanted."""
         outputs = self.program.outputs[1:] if self.number else self.program.outputs
         total = len(self.given) + len(outputs) + 1
         self.unless(self.let(f"icmp eq i64 %count, {total}"), OTHER)

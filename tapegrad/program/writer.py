@@ -51,6 +51,7 @@ class _Text(Code):
         self.variants: dict[str, str] = {}
 
     def call(self, symbol: str, text: str, element: str, *arguments: Value) -> Value:
+        """A call of vector math, with the forms that LLVM may use for several entries at once."""
         name = symbol.removeprefix("tapegrad_")
         known = name.rsplit("_", 1)[0]
         if "alwaysinline" in text.split("\n", 1)[0] or not vecmath.has(known, "float64"):
@@ -76,6 +77,7 @@ class Writer:
     """Writes one program; see `written`."""
 
     def __init__(self, program: Program, guarded: bool) -> None:
+        """Prepare the text of a program: pointers, registers, sizes."""
         self.program, self.guarded = program, guarded
         self.arguments = [b for b in buffers(program) if not b.is_register]
         everything = buffers(program)
@@ -124,6 +126,7 @@ class Writer:
     # ------------------------------------------------------------------------------------------ memory
 
     def _address(self, a: Access) -> str:
+        """The pointer to an element; in checked mode its indices are tested."""
         pointer = self.pointers[a.buffer]
         if not a.index:
             return pointer
@@ -191,6 +194,7 @@ class Writer:
         return found
 
     def _operation(self, e: Expr) -> Value:
+        """The value of one expression whose operands are written."""
         code, element = self.code, "i1" if e.dtype == B1 else ELEMENT[e.dtype]
         if e.op == "const":
             return code.constant(e.args[0], element)
@@ -264,6 +268,7 @@ class Writer:
         self.memo, self.readers = {}, {}
 
     def _loop(self, s: Loop, depth: int) -> None:
+        """Write a loop with its body and what LLVM is told of it."""
         self.code._count += 1
         k, r = self.code._count, s.range
         lo, hi = self.whole(r.lo), self.whole(r.hi)

@@ -216,6 +216,7 @@ class Machine:
         self._addresses.update(addresses)
 
     def _fill_world(self) -> None:
+        """Write addresses of types and objects into the table that compiled code reads."""
         world = self.world
         world[W_LIMIT] = np.iinfo(np.int64).max
         world[W_SCRATCH] = self._scratch.ctypes.data
@@ -498,6 +499,7 @@ def _name_of(key: Key) -> str:
 
 
 def _kernel_task(key: Key) -> Task:
+    """The task that compiles a kernel and hands it to the machine."""
     code, operand, kind = key
     op, dtype = OPS[code], KIND_NAMES[kind]
     name = _name_of(key)

@@ -178,6 +178,7 @@ def _wanted() -> bool:
 
 
 def _work() -> None:
+    """The builder's thread: take tasks off the queue until it is empty or nobody wants them."""
     global _thread
     while True:
         with _lock:

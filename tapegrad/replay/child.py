@@ -75,6 +75,7 @@ def at_work() -> bool:
 
 
 def _work() -> None:
+    """The thread that has orders fulfilled by child processes, until there are no more."""
     global _thread
     while True:
         with _lock:
@@ -133,6 +134,7 @@ def _take(lock: int) -> None:
 
 
 def _start(orders: Sequence[Order], lock: int) -> subprocess.Popen[bytes]:
+    """Start the process that compiles these orders, with low priority and no settings of the user's."""
     folder = orders[0].target.parent
     package = str(Path(__file__).parents[2])
     path = [os.path.abspath(p) for p in sys.path]

@@ -154,6 +154,7 @@ class _Walk:
     def __init__(
         self, machine: Machine, frame: int, code: list[Any], targets: set[Any] | None, wait: bool
     ) -> None:
+        """A walk back over a tape's columns in one frame of the machine."""
         self.machine = machine
         self.frame = frame
         self.words = _Words.from_address(frame)
@@ -170,6 +171,7 @@ class _Walk:
     # --------------------------------------------------------------------------------------- before the walk
 
     def seed(self, pending: dict[Any, Any], watch: dict[Any, Any]) -> None:
+        """Hand the machine the cotangents to start from, and what is watched and wanted."""
         locate, frame = self.machine.locate, self.frame
         targets = self.targets
         for slot in watch:
@@ -198,6 +200,7 @@ class _Walk:
     # ------------------------------------------------------------------------------------------------ stops
 
     def run(self, watch: dict[Any, Any]) -> None:
+        """Run the machine; where it stops, run that entry's rule in Python, or fetch the kernel that it misses."""
         walk, frame, words = self.machine.walk, self.frame, self.words
         latest = storage.latest_overwrite()
         while True:

@@ -67,6 +67,7 @@ def name_of(op: Primitive, operand: int, dtype: str) -> str:
 
 
 def text_of(op: Primitive, operand: int, dtype: str) -> str:
+    """The source of a kernel: the share of one operand's cotangent, by its partial."""
     arguments = ", ".join(
         f"item({name}, i)" for name in arguments_of(op.partials[operand].function)
     )
@@ -109,6 +110,7 @@ def needs_numba(op: Primitive, operand: int, dtype: str) -> bool:
 
 
 def _compile_with_numba(op: Primitive, operand: int, dtype: str) -> tuple[str, bytes, list[str]]:
+    """Compile a kernel by Numba: its symbol, object code and the symbols that it asks for."""
     headroom.numba()
     from .access import ACCESS, KERNEL_SIGNATURE, EntryPoint, inlined
 

@@ -65,6 +65,7 @@ def _offset(name: str) -> int:
 
 
 def _desk() -> np.ndarray:
+    """The table of addresses that native operators read."""
     desk = np.zeros(DESK, np.int64)
     spare = np.zeros(1, np.int64)
     for name, value in {
@@ -97,6 +98,7 @@ def install(addresses: dict[str, int]) -> None:
     method.restype, method.argtypes = ctypes.py_object, (ctypes.py_object,)
 
     def native(op: Primitive, generated: Any, reflected: bool = False) -> Any:
+        """A builtin in the place of a generated operator, which it calls where it has no way of its own."""
         card = np.zeros(CARD, np.int64)
         card[layout.C_DESK] = desk.ctypes.data
         card[layout.C_CODE] = id(op.code)

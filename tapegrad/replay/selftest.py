@@ -82,6 +82,7 @@ def failures(machine: Any) -> Iterator[str]:
 
 
 def _values() -> Iterator[tuple[Any, int]]:
+    """Values of all kinds that the machine must read right, each with its kind."""
     base = np.arange(24.0).reshape(2, 3, 4)
     yield base, FLOAT64
     yield base.transpose(2, 0, 1)[::-2, :, ::2], FLOAT64
@@ -114,6 +115,7 @@ _READ = {FLOAT64: ctypes.c_double, PY_FLOAT: ctypes.c_double, FLOAT32: ctypes.c_
 
 
 def _misread(machine: Any, value: Any, kind: int) -> str:
+    """What the machine misreads of a value, in words; empty where all is right."""
     record = np.zeros(VALUE, np.int64)
     found = machine.probe_value(machine.world_address, id(value), record.ctypes.data)
     if found != kind or record[V_KIND] != kind:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import TraceError
+from ..errors import TraceError, chosen
 from ..ops.joining import gathered
 from ..ops.linear_systems import stacks
 from ..ops.sparse import Pattern, sparse_product
@@ -637,6 +637,7 @@ def _whole(indices: Any, name: str) -> np.ndarray:
 
 
 def _compressed(arg: Any, shape: Any, dtype: Any, by_rows: bool) -> SparseTensor:
+    """A csr_array or csc_array from (data, indices, indptr), checked as SciPy does, or from what SciPy takes else."""
     name = "csr_array" if by_rows else "csc_array"
     if not (isinstance(arg, tuple) and len(arg) == 3):
         return _of_anything(arg, shape, dtype, name)
@@ -794,16 +795,35 @@ def bsr_array(arg1: Any, shape: Any = None, dtype: Any = None) -> SparseTensor:
     return _in(assembled(rows.ravel(), columns.ravel(), np.reshape(data, (-1,)), (m, n)), dtype)
 
 
+def _demand_format(format: str | None, asker: str) -> None:
+    """Raise ValueError unless `format` is a name that SciPy's matrices have."""
+    if format is not None:
+        chosen(
+            dict.fromkeys(("bsr", "coo", "csc", "csr", "dia", "dok", "lil")),
+            format,
+            asker,
+            "format",
+        )
+
+
 def diags_array(
-    diagonals: Any, *, offsets: Any = 0, shape: Any = None, dtype: Any = None
+    diagonals: Any,
+    *,
+    offsets: Any = 0,
+    shape: Any = None,
+    format: str | None = None,
+    dtype: Any = None,
 ) -> SparseTensor:
     """The matrix with these diagonals, at these offsets above the main one; a number fills its diagonal, as in SciPy.
+
+    `format`, here and in its neighbours, is SciPy's: a SparseTensor lies in memory in one way, so no result depends on it.
 
     >>> import numpy as np, tapegrad as tg
     >>> tg.sparse.diags_array([-1.0, np.array([2.0, 3.0]), -1.0], offsets=[-1, 0, 1], shape=(2, 2)).toarray()
     array([[ 2., -1.],
            [-1.,  3.]])
     """
+    _demand_format(format, "diags_array")
     if np.ndim(offsets) == 0:
         offsets = [offsets]
         first = diagonals[0] if isinstance(diagonals, list | tuple) and diagonals else diagonals
@@ -844,15 +864,19 @@ def _joined(parts: Sequence[Any]) -> Any:
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
-def eye_array(m: int, n: int | None = None, *, k: int = 0, dtype: Any = float) -> SparseTensor:
+def eye_array(
+    m: int, n: int | None = None, *, k: int = 0, dtype: Any = float, format: str | None = None
+) -> SparseTensor:
     """Ones on a diagonal."""
+    _demand_format(format, "eye_array")
     n = m if n is None else n
     steps = np.arange(max(0, min(m + min(k, 0), n - max(k, 0))))
     return assembled(steps - min(k, 0), steps + max(k, 0), np.ones(len(steps), dtype), (m, n))
 
 
-def kron(A: Any, B: Any) -> SparseTensor:
+def kron(A: Any, B: Any, format: str | None = None) -> SparseTensor:
     """Kronecker product of two sparse matrices (or of a dense one and a sparse one)."""
+    _demand_format(format, "kron")
     a, b = (x if isinstance(x, SparseTensor) else csr_array(x) for x in (A, B))
     left = np.repeat(np.arange(a.nnz), b.nnz)
     right = np.tile(np.arange(b.nnz), a.nnz)
@@ -862,7 +886,9 @@ def kron(A: Any, B: Any) -> SparseTensor:
     return assembled(rows, columns, data, (a.shape[0] * b.shape[0], a.shape[1] * b.shape[1]))
 
 
-def block_array(blocks: Sequence[Sequence[Any]], *, dtype: Any = None) -> SparseTensor:
+def block_array(
+    blocks: Sequence[Sequence[Any]], *, format: str | None = None, dtype: Any = None
+) -> SparseTensor:
     """The matrix made of blocks: a list of rows of sparse or dense matrices, None where there is nothing.
 
     >>> import tapegrad as tg
@@ -870,6 +896,7 @@ def block_array(blocks: Sequence[Sequence[Any]], *, dtype: Any = None) -> Sparse
     array([[1., 0.],
            [0., 2.]])
     """
+    _demand_format(format, "block_array")
     table = [
         [None if x is None else x if isinstance(x, SparseTensor) else csr_array(x) for x in row]
         for row in blocks
@@ -913,31 +940,35 @@ def _agreed(lengths: Sequence[int], what: str) -> int:
     return lengths[0]
 
 
-def hstack(blocks: Sequence[Any], *, dtype: Any = None) -> SparseTensor:
+def hstack(blocks: Sequence[Any], format: str | None = None, dtype: Any = None) -> SparseTensor:
     """Sparse matrices side by side."""
-    return block_array([list(blocks)], dtype=dtype)
+    return block_array([list(blocks)], format=format, dtype=dtype)
 
 
-def vstack(blocks: Sequence[Any], *, dtype: Any = None) -> SparseTensor:
+def vstack(blocks: Sequence[Any], format: str | None = None, dtype: Any = None) -> SparseTensor:
     """Sparse matrices one below the other."""
-    return block_array([[x] for x in blocks], dtype=dtype)
+    return block_array([[x] for x in blocks], format=format, dtype=dtype)
 
 
-def block_diag(mats: Sequence[Any], *, dtype: Any = None) -> SparseTensor:
+def block_diag(mats: Sequence[Any], format: str | None = None, dtype: Any = None) -> SparseTensor:
     """Sparse or dense matrices along the diagonal."""
     mats = list(mats)
     return block_array(
-        [[x if i == j else None for j in range(len(mats))] for i, x in enumerate(mats)], dtype=dtype
+        [[x if i == j else None for j in range(len(mats))] for i, x in enumerate(mats)],
+        format=format,
+        dtype=dtype,
     )
 
 
-def tril(A: Any, k: int = 0) -> SparseTensor:
+def tril(A: Any, k: int = 0, format: str | None = None) -> SparseTensor:
     """The entries on and below a diagonal."""
+    _demand_format(format, "tril")
     return _those(as_sparse(A, "tril"), lambda rows, columns: columns - rows <= k)
 
 
-def triu(A: Any, k: int = 0) -> SparseTensor:
+def triu(A: Any, k: int = 0, format: str | None = None) -> SparseTensor:
     """The entries on and above a diagonal."""
+    _demand_format(format, "triu")
     return _those(as_sparse(A, "triu"), lambda rows, columns: columns - rows >= k)
 
 

@@ -67,6 +67,7 @@ class _Sparse:
         allow_unused: bool,
         symmetric: bool,
     ) -> None:
+        """Settings of a sparse Jacobian or Hessian; the pattern is found or checked at the first call."""
         self.name = "hessian" if symmetric else "jacobian"
         _demand_one(argnums, self.name)
         if isinstance(sparsity, str) and sparsity != "detect":
@@ -82,6 +83,7 @@ class _Sparse:
         functools.update_wrapper(self, f, updated=())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The sparse matrix at these arguments (with aux values if the function has some)."""
         if tracing.get() is not None:
             raise TraceError(
                 f"a sparse {self.name} was asked inside tg.compile, but sparse matrices are no values of a program. Take it outside; "
@@ -99,6 +101,7 @@ class _Sparse:
         return matrix, _map(run.value, aux)
 
     def _of(self, run: _Run, y: Any) -> Any:
+        """The matrix of a run: entries by as many directions as the pattern has colours."""
         if len(run.inputs) != 1 or not isinstance(
             y, Tensor | np.ndarray | np.generic | float | int
         ):
@@ -135,6 +138,7 @@ class _Sparse:
         return pattern.matrix(data._value if isinstance(data, Tensor) else data)
 
     def _pattern(self, run: _Run, y: Any, shape: tuple[int, int]) -> Pattern:
+        """The pattern: the one that was given, or that of the tape."""
         if self.given is not None:
             if self.given.shape != shape:
                 raise ValueError(
@@ -244,6 +248,7 @@ class _Plan:
     """How a matrix of some pattern is found: the direction of the sweep, its seeds, and where each entry is read."""
 
     def __init__(self, pattern: Pattern, mode: str, symmetric: bool) -> None:
+        """Colour the columns (or rows) of a pattern so that each entry can be read off one direction."""
         self.pattern = pattern
         matrix = pattern.matrix(np.ones(pattern.nnz, bool))
         rows, columns = pattern.rows, pattern.columns

@@ -74,6 +74,7 @@ def _chebyshev(u: Any, v: Any, w: Any = None) -> Any:
 
 
 def _minkowski(u: Any, v: Any, p: Any = 2.0, w: Any = None) -> Any:
+    """Minkowski's distance of order p, with SciPy's special cases; 0 with slope 0 where the vectors are equal."""
     order = raw(p)
     if not order > 0:
         raise ValueError("p must be greater than 0")
@@ -346,7 +347,10 @@ def squareform(X: Any, force: str = "no", checks: bool = True) -> Any:
 
 
 def _of_vectors(name: str, parameters: tuple[str, ...], told: str) -> Metric:
+    """The public function of a metric of two vectors, SciPy's where nothing is tracked."""
+
     def function(u: Any, v: Any, *args: Any, **kwargs: Any) -> Any:
+        """The distance of u and v."""
         if len(args) > len(parameters) or kwargs.keys() - set(parameters[len(args) :]):
             raise TypeError(f"{name} takes u, v{''.join(', ' + p for p in parameters)}.")
         given = dict(zip(parameters, args, strict=False)) | kwargs

@@ -40,6 +40,7 @@ class KDTree:
         balanced_tree: bool = True,
         boxsize: Any = None,
     ) -> None:
+        """Keep the points (n, m); SciPy's tree of their values is built when it is first asked."""
         self.data = _in_double(operand(data))
         if np.ndim(self.data) != 2:
             raise ValueError("data must be 2 dimensions")

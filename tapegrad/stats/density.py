@@ -29,6 +29,7 @@ class gaussian_kde:
     """
 
     def __init__(self, dataset: Any, bw_method: Any = None, weights: Any = None) -> None:
+        """Estimate the density of `dataset` (d, n) or (n,): bandwidth, covariance, and the whitened points."""
         self.dataset = np.atleast_2d(_array(dataset))
         self.d, self.n = np.shape(self.dataset)
         if self.n < 2:

@@ -127,6 +127,7 @@ class Discrete(Counts):
         var: Formula | None = None,
         entropy: Formula | None = None,
     ) -> None:
+        """Declare a distribution by the formula of its log mass; what is not given is summed."""
         super().__init__(name, shapes, valid, counts)
         self._support = support if callable(support) else (lambda *_: support)
         self._moments = {"mean": mean, "var": var, "entropy": entropy}
@@ -263,6 +264,7 @@ class Discrete(Counts):
     # ------------------------------------------------------------------------------------------------- moments
 
     def _standard_moment(self, what: str, shapes: Sequence[Any]) -> Any:
+        """Mean, variance or entropy: by formula, else SciPy's value with the derivative of a sum over the masses."""
         formula = self._moments[what]
         if formula is not None:
             return formula(*shapes)

@@ -340,6 +340,7 @@ class MatrixNormal(Family):
     methods = ("pdf", "logpdf")
 
     def _parts(self, mean: Any, rowcov: Any, colcov: Any) -> tuple[Any, Any, Any]:
+        """Mean and both covariances in full, from what SciPy lets stand for them."""
         rows, columns = (
             np.shape(mean)
             if mean is not None

@@ -52,6 +52,7 @@ class PoissonBinomial(Counts):
         return wrapped_all(found) if isinstance(found, tuple) else wrap(_rounded(found, [p]))
 
     def _function(self, what: str, k: Any, args: Any, named: Any) -> Any:
+        """pmf, cdf, sf or their logarithms at counts k, from all masses."""
         p, loc = self._values(args, named)
         if not followed([k, p, loc]):
             return self._plainly(what, [k], p, loc)

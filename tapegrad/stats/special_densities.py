@@ -95,6 +95,7 @@ def _mixed(terms: Any, *args: Any, gone: Any = False) -> Any:
     """
 
     def ends(gone: Any, *plain_args: Any) -> Any:
+        """The first and last term of the series that matter, the largest term's logarithm, and a correction where terms are too many."""
         values = np.broadcast_arrays(*(np.asarray(a, float) for a in plain_args))
         shape = values[0].shape
         with np.errstate(all="ignore"):

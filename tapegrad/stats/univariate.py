@@ -232,6 +232,7 @@ class Frozen:
         return [*super().__dir__(), *self.dist.methods]
 
     def __getattr__(self, name: str) -> Any:
+        """The distribution's method with the frozen parameters."""
         if name.startswith("_") or name not in self.dist.methods:
             raise AttributeError(f"{self.dist} has no method {name}; it has {', '.join(self.dist.methods)}.")  # fmt: skip
         method = getattr(self.dist, name)
@@ -290,6 +291,7 @@ class Continuous(Distribution):
         vanishes: Formula | None = None,
         open: str | Formula = "",
     ) -> None:
+        """Declare a distribution by the formula of its log density; what is not given is integrated or solved for."""
         super().__init__(name, shapes, valid, counts)
         self._open = open
         """Ends ("low", "both"; a formula: of which parameters the low one) of the support that lie outside of it: the density is 0 there,

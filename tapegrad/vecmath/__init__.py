@@ -99,6 +99,7 @@ def emit(name: str, dtype: str, lanes: int, fused: bool | None = None) -> tuple[
 
 @cache
 def _emitted(name: str, dtype: str, lanes: int, fused: bool) -> tuple[str, str]:
+    """Symbol and LLVM text of a function on vectors of `lanes` entries."""
     function, count = FUNCTIONS[name]
     element = ELEMENTS[dtype]
     narrow = element == "float" and name != "sqrt"

@@ -364,6 +364,7 @@ def _compiled(name: str, letter: str) -> tuple[str, bytes, list[str]]:
 
 
 def _task(ufunc: np.ufunc, letter: str, done: Callable[[np.ufunc], None]) -> Any:
+    """The task that compiles a ufunc's loop for one dtype and puts it into use if it is worth that."""
     from ..replay.builder import Task
 
     name = ufunc.__name__
@@ -372,6 +373,7 @@ def _task(ufunc: np.ufunc, letter: str, done: Callable[[np.ufunc], None]) -> Any
         yield letter, partial(_compiled, name, letter)
 
     def ready(addresses: dict[str, int], reason: str) -> None:
+        """Measure the loop against NumPy's, and keep the quicker one."""
         worth = _in_use.get(ufunc, {}) | addresses
         made = None if reason else _wrapped(ufunc, worth)
         if made is not None:

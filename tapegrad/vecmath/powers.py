@@ -20,6 +20,7 @@ def whole_power(exponent: int) -> Callable[[Value], Value]:
     """x**exponent as a function of x."""
 
     def power(x: Value) -> Value:
+        """x to a constant whole power by squaring, with the rounding errors carried along in double precision."""
         wide = x.code.digits > 24
         high: Value = x
         low = x * 0.0

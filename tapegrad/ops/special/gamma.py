@@ -134,6 +134,9 @@ def _rise_of_numbers(n, x, y):
 
 
 def _positive_rise(n, x, y):
+    """polygamma(n, x + y) - polygamma(n, x) at positive x: recurrence up to 15, then the asymptotic series, each as a difference
+    without cancellation.
+    """
     total = 0.0
     while x < 15:
         if n == 0:
@@ -254,6 +257,7 @@ _CIRCLE = np.exp(2j * math.pi * np.arange(64) / 64)
 
 
 def _zeta_by_exponent(x, q, order):
+    """Derivative of order `order` of Hurwitz' zeta by its exponent: terms, then the Euler-Maclaurin rest by Cauchy's integral."""
     x, q = np.broadcast_arrays(np.asarray(x, float), np.asarray(q, float))
     k = np.arange(_TERMS).reshape((-1,) + (1,) * x.ndim)
     with np.errstate(all="ignore"):

@@ -81,6 +81,7 @@ def _gamma_weights(a: Any, log_x: Any, order: int) -> Any:
 
 
 def _gammainc_by_shape(a, x, order):
+    """Derivative of order `order` of gammainc by its shape a: the integral of the tail in which nothing cancels."""
     dtype = np.result_type(a, x)
     a, x = np.broadcast_arrays(np.asarray(a, float), np.asarray(x, float))
     with np.errstate(all="ignore"):
@@ -172,6 +173,7 @@ def _beta_weights(a: Any, b: Any, log_x: Any, log_y: Any, i: int, j: int) -> Any
 
 
 def _betainc_by_shape(a, b, x, i, j):
+    """Derivative of betainc, i times by a and j times by b: the integral of the tail in which nothing cancels."""
     dtype = np.result_type(a, b, x)
     a, b, x = np.broadcast_arrays(*(np.asarray(v, float) for v in (a, b, x)))
     with np.errstate(all="ignore"):

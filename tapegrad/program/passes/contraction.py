@@ -15,6 +15,7 @@ from .scope import Path, Scope, found
 
 
 def contracted(body: list[Any], scope: Scope) -> list[Any]:
+    """Take those axes from temporaries along which each entry is read only where it was written."""
     by_buffer: dict[Buffer, list[Site]] = {}
     for s in sites(body):
         by_buffer.setdefault(s.access.buffer, []).append(s)

@@ -15,6 +15,7 @@ from .scope import Path, Scope, found, innermost, meeting, renamed, reordered
 
 
 def distributed(body: list[Any], scope: Scope, path: Path = ()) -> list[Any]:
+    """Cut loops into one loop for each part that does not wait for others."""
     out: list[Any] = []
     for s in body:
         if not isinstance(s, Loop):

@@ -48,6 +48,7 @@ def _turned(outer: Range, inner: Range, scope: Scope, path: Path) -> tuple[Bound
 
 
 def _swapped(outer: Loop, inner: Loop, scope: Scope, path: Path) -> Loop | None:
+    """Two nested loops exchanged, where memory is then read in shorter steps and order allows it; None otherwise."""
     p, q = outer.range, inner.range
     sites = found(inner.body, (*path, p, q))
     if any(len(s.path) != len(path) + 2 for s in sites):

@@ -37,6 +37,7 @@ def _points(loop: Loop, path: Path) -> dict[Affine, None]:
 
 
 def _split(loop: Loop, path: Path, scope: Scope) -> list[Any]:
+    """A loop cut at the index where its accesses meet, where both pieces then run in registers."""
     r = loop.range
     outlives = private(loop) - scope.only_in(loop)
     if outlives and r.step < 0:  # the last value would be another
