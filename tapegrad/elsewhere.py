@@ -225,11 +225,11 @@ def _public(frame: FrameType) -> tuple[str, str] | None:
             known = vars(sys.modules[place]) if place in sys.modules else {}
             if place.partition(".")[0] == _root(frame) and name in known:
                 return place, name
-    place = ".".join(p for p in own[0].split(".")[:2] if not p.startswith("_"))
-    name, known = own[1], vars(sys.modules[place])
-    owner = type(frame.f_locals.get("self")).__name__
-    if owner.removesuffix("_gen") in known:
-        made = name in ("__init__", "__call__")
-        owner = owner.removesuffix("_gen")
-        return place, owner if made else f"{owner}.{name}"
+    inside = ".".join(p for p in own[0].split(".")[:2] if not p.startswith("_"))
+    name = own[1]
+    owner = type(frame.f_locals.get("self")).__name__.removesuffix("_gen")
+    for place in (inside, _root(frame)):  # pandas.Series is made in pandas.core
+        if owner in vars(sys.modules[place]):
+            made = name in ("__init__", "__call__")
+            return place, owner if made else f"{owner}.{name}"
     return None

@@ -184,6 +184,13 @@ class _Run:
                         "tg.njit: g = tg.njit(g).",
                         name="native-source",
                     ) from error
+                if any(
+                    type(args[p]).__module__.partition(".")[0] == "pandas" for p in self.positions
+                ):
+                    error.add_note(
+                        f"{name} was given a Series or DataFrame, which f gets as an array without labels. If f reads labels, pass "
+                        "s.to_dict(), whose entries it gets one by one."
+                    )
                 if isinstance(error.__cause__, GradientLost):
                     if isinstance(error, ValueError):
                         raise _lost_in_a_buffer(error) from error

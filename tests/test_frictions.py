@@ -2,6 +2,7 @@
 
 import dataclasses
 import enum
+import pickle
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -306,6 +307,16 @@ def swing(x, s):
     return total
 
 
+def test_labels_of_pandas_are_asked_of_an_array_with_a_note():
+    pd = pytest.importorskip("pandas")
+    with pytest.raises(IndexError) as lost:
+        tg.grad(lambda s: s["b"] ** 2)(pd.Series({"b": 1.0}))
+    assert "s.to_dict()" in lost.value.__notes__[0]
+    w = tg.tensor([1.0, 2.0], requires_grad=True)
+    with pytest.raises(tg.GradientLost, match=r"^pandas\.Series computes"):
+        pd.Series(w)
+
+
 def test_numba_functions_inside_others_say_what_to_write_and_are_checked():
     x = np.arange(3.0)
     assert tg.check_gradient(swing, x, 2.0, argnums=0).ok
@@ -336,6 +347,25 @@ def test_sparse_makers_take_scipys_format_and_are_named_in_errors():
         tg.sparse.eye_array(2, format="crs")
     with pytest.raises(tg.GradientLost, match=r"write tg\.sparse\.diags_array"):
         tg.grad(lambda k: np.sum(scipy.sparse.diags([k], offsets=[0]) @ x))(x)
+
+
+def test_a_fit_goes_on_from_the_saved_state_of_one_that_was_stopped():
+    t = np.linspace(0, 4, 50)
+    data = 2.0 * np.exp(-1.3 * t) + 0.5 + 0.01 * np.cos(40 * t)
+    loss = lambda p: np.sum((p["a"] * np.exp(-p["k"] * t) + p["c"] - data) ** 2)  # noqa: E731
+    start, steps = {"a": 1.0, "k": 1.0, "c": 0.0}, []
+
+    def stop(intermediate_result):
+        steps.append(intermediate_result.fun)
+        if len(steps) == 5:
+            raise StopIteration
+
+    whole = tg.minimize(loss, start)
+    first = pickle.loads(pickle.dumps(tg.minimize(loss, start, callback=stop)))
+    rest = tg.minimize(loss, first.x, options={"hess_inv0": first.hess_inv})
+    assert first.nit == 5 and rest.success and rest.nit < whole.nit
+    for name in start:  # gtol leaves the gradient below 1e-5, where curvatures are about 1
+        np.testing.assert_allclose(rest.x[name], whole.x[name], rtol=1e-4)
 
 
 def test_full_output_of_a_curve_fit_is_scipys():

@@ -172,6 +172,11 @@ def minimize(
             **found,
         )
     report.done()
+    inverse = result.get("hess_inv")
+    if isinstance(
+        inverse, np.ndarray
+    ):  # BFGS's, symmetric but for rounding; as hess_inv0, SciPy takes what is so to the last bit
+        result.hess_inv = (inverse + inverse.T) / 2
     result = _shaped(result, space)
     return as_minimum(result, f, space, args, low_high, constraints)
 

@@ -952,7 +952,7 @@ def vstack(blocks: Sequence[Any], format: str | None = None, dtype: Any = None) 
 
 def block_diag(mats: Sequence[Any], format: str | None = None, dtype: Any = None) -> SparseTensor:
     """Sparse or dense matrices along the diagonal."""
-    mats = list(mats)
+    mats = [np.reshape(x, (1, -1)) if np.ndim(x) < 2 else x for x in mats]
     return block_array(
         [[x if i == j else None for j in range(len(mats))] for i, x in enumerate(mats)],
         format=format,
