@@ -1,12 +1,12 @@
 """Entries: a step of a loop that changes some entries of an array that it carries changes them in place.
 
-`y[i] = v` in a step, and the cotangent of `y[i]`, are arrays as large as y by their derivation: a copy with another entry, zeros with one
-entry that are added. A loop of n steps over n entries would take n² operations. Here the *chain* from what a step is given to carry to
-what it carries on is recognised: stores at places, and additions of scattered entries. Each becomes an `Update`, a routine that writes to
-these entries alone, and the loop keeps the array in one place (nesting.py).
+By its derivation `y[i] = v` in a step is a copy of y with one other entry, and the cotangent of `y[i]` is an array of zeros with one entry.
+Both are as large as y, so a loop of n steps over n entries would take n² operations. This module recognises the *chain* from the array
+that a step is given to the array that the step carries on: stores at places, and additions of scattered entries. Each link becomes an
+`Update`, a routine that writes to these entries alone, and the loop keeps the array in one place (nesting.py).
 
-Whatever else reads a version of the array has to run before the next update: the steps are put in such an order, and where there is
-none, or somebody wants an earlier version after all, the chain stays as it was.
+Every other reader of a version of the array has to run before the next update, and the steps are put in such an order. If no such order
+exists, or a later step reads an earlier version, the chain stays as it was.
 
 Invariant: the body computes what it did; additions to one entry come in the order of the chain.
 """

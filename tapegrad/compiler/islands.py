@@ -1,8 +1,8 @@
-"""Islands: native parts of a graph that is none as a whole, with the routines and loops among its calls.
+"""Islands: the native parts of a graph that cannot be one native function, with the routines and loops among its calls.
 
-A graph is no single native function where NumPy has to be called, or where no entry takes the arguments apart. An *island* is all that
-lies between two levels of such calls: expressions, routines and loops (nesting.py), made one native part. What has neither routine nor
-loop is left to the partition, whose stages threads may share.
+A graph that calls NumPy, or whose arguments no entry takes apart, cannot be one native function. An *island* is everything between two
+levels of NumPy's calls: expressions, routines and loops (nesting.py), compiled as one native part. A part without a routine or a loop is
+left to the partition, because threads may share the partition's stages.
 
 Invariant: the new graph computes the same outputs. Guards are calls to it (guards.py).
 """

@@ -1,13 +1,13 @@
 """Keeping: what a loop computes on its way, and the loop of its derivative needs again, is kept turn by turn where that is cheap.
 
-The derivative of a pass (iteration.py) computes each turn anew from what the turn was given to carry. So it goes through the turn's
-chain of operations twice, forward and back; and where a turn has few numbers, a chain takes as long as each operation waits for the
-one before. Some more numbers in each row save one of the two. What is kept are the values at which what depends on cotangents meets
-what does not; those one plain operation away from what is at hand are computed again.
+The derivative of a pass (iteration.py) computes each turn anew from the carry that the turn was given. So the derivative runs the turn's
+chain of operations twice, forward and back. In a turn of few numbers, each operation of a chain waits for the one before. A few more
+numbers in each kept row save the forward chain. The kept values are operands, independent of cotangents, of operations that depend on
+cotangents. A value that is one plain operation away from a kept value is computed again.
 
-Values of several loops are compared by number: all loops of as many turns are numbered together, by what each operation does and by the
-numbers of what it reads, row r of what a loop keeps being the number of what it computed for that row. Two values of one number are the
-same in each turn, whichever way the loops run.
+Values of several loops are compared by number. All loops with the same number of turns are numbered together: a value's number depends on
+its operation and on the numbers of its operands, and row r of what a loop keeps has the number of the value that was computed for that
+row. Two values of one number are equal in each turn, whichever way the loops run.
 
 Invariant: the graph computes what it did, and no loop's rows grow by more than `MOST_BYTES` (of a `while`, by `MOST_OPEN` a turn).
 """

@@ -1,7 +1,7 @@
 """Sharing: what several calls compute of one matrix is computed once.
 
-Calls that are alike are one. Inverse, determinant, its logarithm and solutions of one matrix go by one LU factorisation; eigenvalues,
-where eigenvectors are asked for besides, are those that come with them, and singular values with their vectors likewise.
+Equal calls become one call. Inverse, determinant, its logarithm and solutions of one matrix use one LU factorisation. If a program asks
+for eigenvalues and for eigenvectors of one matrix, both come from one call; so do singular values and their vectors.
 
 Invariant: the graph computes the same outputs, up to rounding, and raises where one of its calls would have raised.
 """

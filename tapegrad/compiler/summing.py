@@ -2,12 +2,13 @@
 
     sum over n of (sum over k of a[n, k] * b[k, j])  =  sum over k of (sum over n of a[n, k]) * b[k, j]
 
-The right side multiplies n times less. A gradient has such sums wherever a vector is added to the rows of a matrix that is multiplied
-then, as in `(x - mean) @ w`: the cotangent of the rows is a product, and that of the vector the sum of its rows. Between sum and product
-may stand additions, subtractions, factors that are the same in all rows, and other orders of axes: the sum goes through all of them.
+The right side has 1/n of the multiplications. A gradient has such sums wherever a vector is added to the rows of a matrix which is then
+multiplied, as in `(x - mean) @ w`: the cotangent of the rows is a product, and the cotangent of the vector is the sum of its rows. Between
+sum and product may stand additions, subtractions, factors that are the same in all rows, and other orders of axes: the sum goes through all
+of them.
 
-Invariant: an expression keeps its shape and dtype, and its value but for the order of additions. What anything else reads, too, is
-computed anyway and stays as it is.
+Invariant: an expression keeps its shape and dtype, and its value but for the order of additions. A product that something else reads is
+computed anyway, and stays as it is.
 """
 
 from __future__ import annotations

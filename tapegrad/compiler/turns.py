@@ -1,13 +1,13 @@
 """Turns: a part of a tape that repeats becomes one entry before a walk goes back through it.
 
-A Python loop of n steps leaves n copies of its entries. Found only among the calls of the graph (rolling.py), after the walk, they would
-cost n pullbacks as well. So the period is looked for on the tape: one turn of its entries, applied to what a turn is given, is the
+A Python loop of n steps leaves n copies of its entries. If the loop were found only in the graph (rolling.py), after the walk, the walk
+would cost n pullbacks. So the period is looked for on the tape. One turn of its entries, applied to the values that a turn is given, is the
 step of a pass (iteration.py), whose derivative takes one pullback. Every operand has to follow one of the rules of rolling.py.
 
-The calls of the loop stay where they are in the graph; what reads them later reads the pass instead, so that nobody needs
-them (`Graph.pruned`), unless Python has kept a value of some turn.
+The calls of the loop stay in the graph. Later readers read the pass instead, so `Graph.pruned` drops these calls, unless Python has kept a
+value of some turn.
 
-Invariant: what the rules do not cover leaves tape and graph as they were.
+Invariant: a tape that the rules do not cover stays as it was, and so does its graph.
 """
 
 from __future__ import annotations

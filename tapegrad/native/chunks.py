@@ -1,9 +1,9 @@
 """Parallel loops in chunks: which loops over `prange` may share their derivative among threads, and the code that does.
 
-The passes of such a loop are divided into chunks, as many as the number of passes and the sizes of arrays say, never as there are
-threads: so no bit of a result depends on these. Forward, a chunk runs its passes and keeps nothing. In reverse it runs each
-pass again, keeping what its reverse needs on stacks of its own, and goes back over it at once: memory is that of one pass
-for each thread (checkpointing of every pass; Griewank & Walther, "Evaluating Derivatives" (2008), chapter 12). Tangents go the way
+The passes of such a loop are divided into chunks. The number of chunks follows from the number of passes and the sizes of arrays, never
+from the number of threads, so no bit of a result depends on the threads. Forward, a chunk runs its passes and keeps nothing. In reverse it
+runs each pass again, keeps the residuals of that pass on stacks of its own, and goes back over the pass at once: memory is that of one
+pass for each thread (checkpointing of every pass; Griewank & Walther, "Evaluating Derivatives" (2008), chapter 12). Tangents go the way
 forward, in the same chunks.
 
 What passes share decides (`plan`). An array that is written is touched by each pass at an index of its own: `y[i, ...]`. Of one that is
@@ -12,8 +12,8 @@ only read, cotangents come together where several passes read an element: at own
 cotangents of its own, which are added up in order. So are those of numbers, and sums (`s += ...`) forward; products and extrema are
 taken out of such loops before (`folds`).
 
-Invariant: a loop is planned only if that was shown here, of the program or by a test when it runs. Nothing rests on the user's
-promise that passes are independent. What fails the test, or was not shown, runs as a loop of one thread.
+Invariant: a loop is planned only if this independence was shown here, from the program or by a test at run time. Nothing rests on the
+user's promise that passes are independent. A loop that fails the test, or for which nothing was shown, runs on one thread.
 """
 
 from __future__ import annotations

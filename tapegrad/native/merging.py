@@ -1,13 +1,13 @@
 """Merged loops: each pass goes back as soon as it ran.
 
 A loop that adds up terms (`s += f(x[i])`) hands nothing from pass to pass but its sums, and a sum's cotangent is the same at every pass.
-Where what stands behind the loop is linear, that cotangent is known before the loop: `return 0.5 * s / n` asks for no `s`. Then the
-reverse of what stands behind runs first, and one loop does the rest: forward and reverse of a pass, then the next one. Nothing is kept
-longer than a pass, and the data is read once. Passes may themselves end in such a loop.
+If the code behind the loop is linear, this cotangent is known before the loop runs: `return 0.5 * s / n` does not read `s`. Then the
+reverse of that code runs first, and one loop does the rest: forward and reverse of a pass, then the next pass. No value is kept longer
+than a pass, and the data is read once. Passes may themselves end in such a loop.
 
-Data: blocks of the tree, with lines that were analysed and recorded for one pass alone. Invariant: merged is only what was shown here to
-come to the same, up to the order in which cotangents are added: that no value which another pass, the code behind, or the reverse of the
-code before asks for is put back or overwritten, and that no cotangent arrives late. Whatever is not plain stays as two loops.
+Data: blocks of the tree, with lines that were analysed and recorded for one pass alone. Invariant: a merged loop was shown to give the same
+cotangents, up to the order in which they are added. No value is restored or overwritten that another pass, the code behind, or the reverse
+of the code before reads; no cotangent arrives late. All other loops stay as two loops.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Numba's compiler as derivatives use it: without wrappers that nobody calls, and sooner.
 
-A derivative is several times as long as its function, and the first call waits for it. Type inference goes over a program again and again
-and asks each time what `a * b` of two floats is; here it is told from memory. Collections of garbage take a tenth of the time and find
-next to nothing; they wait. Passes go over the whole program, and those are left out that look for what generated code has not: functions
-inside functions, `with`, and mostly names whose bindings have types of their own, for which Numba gives each binding a name (`Uniform`).
+A derivative is several times as long as its function, and the first call waits for its compilation. Type inference goes over a program
+many times and asks each time for the type of `a * b` of two floats; here the answer is cached. Garbage collections take a tenth of the
+time and find next to nothing, so they wait. Passes are left out if they look for constructs that generated code does not have: functions
+inside functions, `with`, and mostly names whose bindings have several types, of which Numba gives each binding a name (`Uniform`).
 
 Invariant: Numba compiles the same code as by itself.
 """

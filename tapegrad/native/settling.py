@@ -1,8 +1,8 @@
 """Settling: with types known, every operation gets its one meaning.
 
-Tuples dissolve into their elements; `x += y` becomes an update of memory or a new value; an index is an element, a view or a
-gather; what Numba found dead goes. Small branches of scalars become single operations (kind "if"), so that they can be evaluated
-again instead of being remembered.
+Tuples dissolve into their elements. `x += y` becomes an update of memory or a new value. An index becomes an element, a view or a
+gather. Code that Numba found dead is dropped. Small branches of scalars become single operations (kind "if"), so that the reverse can
+evaluate such a branch again instead of keeping its results.
 
 Invariant afterwards: no variable is a tuple, no operation is of kind aug, item or tuple, and `types` knows every name.
 """
