@@ -90,7 +90,12 @@ def set_engine(name: str) -> None:
 
 
 def engine() -> str:
-    """The engine that was chosen: "auto", "sweep" or "replay"."""
+    """The engine that was chosen: "auto", "sweep" or "replay".
+
+    >>> import tapegrad as tg
+    >>> tg.engine() in ("auto", "sweep", "replay")
+    True
+    """
     return _choice.name
 
 

@@ -251,6 +251,13 @@ class inference_mode(_Mode):
 
     Tensors made in it, and results of ops on tracked or marked tensors, are marked (`is_inference()`); using one where a gradient
     would need its value raises. `mode=False` switches recording back on.
+
+    >>> import tapegrad as tg
+    >>> x = tg.tensor([1.0, 2.0], requires_grad=True)
+    >>> with tg.inference_mode():
+    ...     y = x * 2
+    >>> y.requires_grad, y.is_inference()
+    (False, True)
     """
 
     def __init__(self, mode: bool = True) -> None:

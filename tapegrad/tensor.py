@@ -787,7 +787,15 @@ def _copied(data: Any, dtype: Any) -> Any:
 
 
 def from_numpy(array: np.ndarray) -> Tensor:
-    """A tensor that shares the array's memory."""
+    """A tensor that shares the array's memory. Raises TypeError for other data, which `tg.as_tensor` takes.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> a = np.zeros(2)
+    >>> t = tg.from_numpy(a)
+    >>> a[0] = 1
+    >>> t
+    tensor([1., 0.])
+    """
     if not isinstance(array, np.ndarray):
         raise TypeError(
             f"expected np.ndarray (got {type(array).__name__}): use tg.as_tensor for other data."

@@ -1,10 +1,11 @@
 """Stores: what a program writes to one row of an array is read from where it was computed, not through the array.
 
 A loop that fills a buffer (`u[t + 1] = u[t] + step`) makes a new version of the whole array with each store, and its pullback makes
-another version for each cotangent. rolling.py could not tell the turns of such a loop apart, so versions are followed row by row. A
-*chain* is an array with the stores into it, in order; a *version* is the array after the first so many stores. A row of a version is the
-value that was stored there last. A store to part of a row is a store to the row, which has a chain of its own. A cotangent spread to one
-row is added to that row. Stores are carried out only for a version that is read as a whole, and many rows at once as one stack.
+another version for each cotangent. To rolling.py such a version would be a value that grows from turn to turn, so versions are followed
+row by row. A *chain* is an array with the stores into it, in order; a *version* is the array after the first so many stores. A row of a
+version is the value that was stored there last. A store to part of a row is a store to the row, which has a chain of its own. A cotangent
+spread to one row is added to that row. Stores are carried out only for a version that is read as a whole, and many rows at once as one
+stack.
 
 Invariant: the new graph computes the same values by the same operations. Calls that are no stores to rows stay as they are.
 """

@@ -127,7 +127,12 @@ def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
 
 
 def unbind(x: Any, dim: int = 0, *, axis: int | None = None) -> tuple[Any, ...]:
-    """The slices along an axis, as a tuple."""
+    """The slices along an axis, as a tuple. Raises ValueError for a number, which has no axis.
+
+    >>> import tapegrad as tg
+    >>> tg.unbind(tg.tensor([[1.0, 2.0], [3.0, 4.0]]), 1)
+    (tensor([1., 3.]), tensor([2., 4.]))
+    """
     if np.ndim(x) == 0:
         raise ValueError(
             "unbind was asked to take a 0-d tensor apart, but it has no axis: use t.item(), or reshape it first."
