@@ -38,6 +38,7 @@ class Mass:
     """The matrix M of M dy/dt = f(t, y)."""
 
     def __init__(self, matrix: Any, n: int) -> None:
+        """Check a mass matrix (n, n), dense or sparse: constant, real and finite."""
         if callable(matrix):
             raise TypeError(
                 "solve_ivp was given a function as mass_matrix, but the matrix is constant here: give an array, or multiply the equations "
@@ -193,6 +194,7 @@ def with_mass(method: type) -> type:
     def collocation(
         fun: Any, t: Any, y: Any, h: Any, Z0: Any, scale: Any, tol: Any, real: Any, pair: Any, corrected: _Corrected
     ) -> Any:  # fmt: skip
+        """The stages of a Radau step of M dy/dt = f, by SciPy's iteration with M in its linear systems."""
         now = radau.TI @ Z0
         parts = {False: [radau.MU_REAL / h, now[0].copy()], True: [radau.MU_COMPLEX / h, now[1] + 1j * now[2]]}  # fmt: skip
 

@@ -102,6 +102,7 @@ def with_real_systems(method: type) -> type:
 
     class WithRealSystems(method):  # type: ignore[misc]
         def __init__(self, *args: Any, **kwargs: Any) -> None:
+            """Give the solver sparse LU factors; a complex system is solved as a real one of twice the size."""
             super().__init__(*args, **kwargs)
             if not issparse(self.J):
                 return

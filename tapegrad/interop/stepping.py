@@ -277,6 +277,7 @@ class RungeKuttaSteps(Steps):
         return slopes
 
     def _implicit(self, f: Equations, y: Any, k: int) -> list[Any]:
+        """The slopes at the stages of step `k` from `y`, which solve the step's equations."""
         t, h, table = float(self.t[k]), float(self.h[k]), self.table
         s, n = self.stages, self.y.shape[1]
 
@@ -382,6 +383,7 @@ class SparseRadau:
     """
 
     def __init__(self, steps: RungeKuttaSteps, pattern: Any, entries: np.ndarray) -> None:
+        """Lay out the linear systems of all steps on one pattern, whose entries are those of the stages' Jacobians."""
         from scipy.sparse import coo_array, csr_array, eye_array
 
         self.steps, self.pattern = steps, pattern

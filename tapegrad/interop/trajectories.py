@@ -156,6 +156,7 @@ def solve_ivp(
     seen = _Seen()
 
     def solved(arguments: Any) -> OdeResult:
+        """SciPy's result for these arguments, with its steps in the log if they are followed."""
         log.clear()
         equations.quick = equations.plain(arguments, seen)
         settings = _with_jacobian(chosen, equations, options, arguments)
@@ -381,6 +382,7 @@ class _Equations:
     """The user's function of a time and a state as one of vectors."""
 
     def __init__(self, fun: Callable[..., Any], args: Any, state: _State, vectorized: bool) -> None:
+        """The right-hand side with its arguments and the form of its state."""
         if args is not None:
             try:
                 args = tuple(args)

@@ -202,6 +202,7 @@ class _Entry:
         return found
 
     def _size(self, thing: str, a: Argument) -> None:
+        """Read a size from a Python int; one that is counted in periods must leave the residue that the program was made for."""
         self.unless(self._is(thing, "tg_int"), OTHER)
         n = self.let(f"call i64 @PyLong_AsLongLong(ptr {thing})")
         self.count += 1
