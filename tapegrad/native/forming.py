@@ -142,6 +142,7 @@ class _Reader(Formulas):
         residues: Mapping[str, int],
         aliases: Collection[str],
     ) -> None:
+        """Read a typed program into the form; names in `copied` are parameters that it overwrites."""
         self.typed, self.program = typed, typed.program
         self.periods, self.residues = periods, residues
         self.builder = Builder(self.program.name)
@@ -170,6 +171,7 @@ class _Reader(Formulas):
             self._parameter(p, p.name in copied)
 
     def _parameter(self, p: Parameter, copied: bool) -> None:
+        """Give a parameter its buffer or its size; one that is overwritten gets a copy."""
         b = self.builder
         if isinstance(p.kind, types.Integer) and not isinstance(p.kind, types.Boolean):
             self.env[p.name] = self._size(p.name)
@@ -294,6 +296,7 @@ class _Reader(Formulas):
         )
 
     def _both(self, n: If, test: Expr) -> None:
+        """Read both branches of a choice as guarded statements; Outside where a name would mean different memory behind it."""
         self._settle_all()
         before, builder = dict(self.env), self.builder
         mark = len(builder.body)
@@ -326,6 +329,7 @@ class _Reader(Formulas):
                 raise why if "\n" in str(why) else self.outside(f"{why}.") from None
 
     def _loop(self, n: Loop) -> None:
+        """Read a loop over a range with step 1 or -1; others are outside of the form."""
         self._ops(n.head)
         if not n.variable or n.stop or n.snapshots or n.parallel:
             raise self.outside(
@@ -570,6 +574,7 @@ class _Reader(Formulas):
     # ------------------------------------------------------------------------------------------ operations
 
     def _op(self, op: Op) -> None:
+        """Read one operation, by its kind."""
         if op.kind == "if":
             return self._choice(op)
         if op.kind == "store":
@@ -590,6 +595,7 @@ class _Reader(Formulas):
         return self._bind(name, value)
 
     def _copy(self, op: Op) -> None:
+        """Read `y = x`: a second name of the same memory, or a value of its own where either is written later."""
         name, (x,) = op.out[0], op.args
         kind = self.typed.types.get(name)
         if isinstance(kind, types.Integer):
@@ -698,6 +704,7 @@ class _Reader(Formulas):
             self._bind(name, of_number(view.number()))
 
     def _store(self, op: Op, sign: str) -> None:
+        """Read a store or an update; the right side is computed first where it overlaps the target."""
         base = self._value(op.args[0])
         value = self._value(op.args[1])
         if base.access is None:
