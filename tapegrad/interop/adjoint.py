@@ -60,6 +60,7 @@ class ContinuousAdjoint:
         times: np.ndarray,
         rows: np.ndarray,
     ) -> None:
+        """Note the equations and the solution (`rows` at `times`, from `start`) whose adjoint equations are solved by `method`."""
         self.equations, self.together, self.tangent = equations, together, tangent
         self.method, self.start, self.times, self.rows = method, start, times, rows
         self.options = {k: v for k, v in options.items() if k not in ("first_step", "jac")}

@@ -102,6 +102,9 @@ def merge(program: Program) -> None:
 
 
 def _merge(ops: list[Op], several: set[str], counts: dict[str, int]) -> None:
+    """Drop from `ops` what an earlier operation computed, and read the earlier result; `several` and `counts` tell which names are read
+    elsewhere.
+    """
     read = Counter(a for op in ops for a in _only_read(op))
 
     def is_ours(name: str) -> bool:
