@@ -88,6 +88,7 @@ class Reading:
     """Instructions of a stretch of calls. Raises Outside where there are none."""
 
     def __init__(self, steps: Sequence[Any], wanted: Sequence[Node]) -> None:
+        """Read the calls again until no value is asked for that a later store has changed: such values are copied where they are made."""
         self.steps = [s for s in steps if type(s) is not Guard]
         self.wanted = wanted
         self.late: set[Node] = set()
@@ -201,6 +202,7 @@ class Reading:
         return found
 
     def _of(self, node: Node) -> Any:
+        """What a call gives, as instructions and regions; raises Outside where the form has none for it."""
         name, args = node.name, node.args
         dtype = DTYPES.get(node.dtype)
         if dtype is None:
@@ -269,6 +271,7 @@ class Reading:
         return self._input((id(node), "constant"), value, node.shape, node.dtype)
 
     def _stored(self, node: Node, dtype: str) -> Seen:
+        """The array behind a store, which is written in place; one that is not ours alone is copied first."""
         if len(node.args) != 3 or type(node.args[0]) is not Ref or not node.shape:
             raise Outside("a store of this kind")
         base = self._value(node, node.args[0])
@@ -288,6 +291,7 @@ class Reading:
         return self._whole(own)
 
     def _view(self, node: Node, x: Seen) -> Seen:
+        """The region that a view shows; raises Outside where the view is no affine one."""
         name, args, settings = node.name, node.args[1:], node.kwargs
         rank = len(x.shape)
         if name == "getitem":

@@ -56,6 +56,7 @@ class Stretch:
     """A stretch of calls as loops; raises Outside where it is none, or none of its loops grows."""
 
     def __init__(self, steps: Sequence[Any], wanted: Sequence[Node]) -> None:
+        """Wind the calls into loops, and number what they read and give."""
         self.key = object()
         """What calls of one stretch have in common; they do not hold its calls."""
         self.reading = Reading(steps, wanted)
@@ -94,6 +95,7 @@ class _Former:
         self.arrays: dict[int, Array] = {}
 
     def program(self) -> Program:
+        """The program of the form: inputs, the loops, and copies of what is wanted into outputs."""
         b, reading = self.builder, self.stretch.reading
         for k in range(len(reading.given)):
             buffer = b.buffer("x", _sizes(reading.shapes[~k]), reading.dtypes[~k], "input")
@@ -116,6 +118,7 @@ class _Former:
         return self._region(s.source, s.axes, list(ints))
 
     def _region(self, source: int, axes: Sequence[int], ints: list[Affine]) -> Array:
+        """The entries of an array that begin at `starts`, along its `axes` (-1: stretched); each index is claimed to be inside."""
         base = self.arrays[source]
         starts, shape = ints[: len(base.shape)], tuple(ints[len(base.shape) :])
         for d, n in enumerate(base.shape):
@@ -135,6 +138,7 @@ class _Former:
     # ------------------------------------------------------------------------------------------ items
 
     def _body(self, items: Sequence[Item], ints: Sequence[list[Affine]]) -> None:
+        """Write items in order; an expression that the next one alone reads waits for that one and becomes a part of it."""
         at = {x.lo: k for k, x in enumerate(items) if not x.body}
         moves = [bool(x.body) or self.code[x.lo].kind in ("store", "new") for x in items]
         for k, (x, own) in enumerate(zip(items, ints, strict=True)):
@@ -155,6 +159,7 @@ class _Former:
                 self._body(x.body, inner)
 
     def _instruction(self, k: int, x: Instruction, ints: list[Affine], waits: bool) -> None:
+        """Write one instruction for turns in which its integers are `ints`; `waits` tells that its value is no statement of its own."""
         b = self.builder
         _, what, dtype, own, *tokens = x.token
         extents, rest, refs = tuple(ints[:own]), ints[own:], iter(x.refs)
@@ -188,6 +193,7 @@ class _Former:
     def _value(
         self, x: Instruction, what: Any, dtype: str, extents: Index, operands: list[Array]
     ) -> Array:
+        """The value of an instruction that makes a new array, entry by entry."""
         b = self.builder
         if x.kind == "full":
             value = const(float(what), dtype)
@@ -261,6 +267,7 @@ class FormCall:
         self.lock = locks.rlock()
 
     def __call__(self, *values: Any) -> tuple[Any, ...]:
+        """Run the program; once more for operands that lie otherwise in memory, and with guarded products where a NaN came out."""
         if self.compiled is None:
             with self.lock:
                 if self.compiled is None:
