@@ -36,8 +36,8 @@ SLOPES = np.array([
      [1.699005143897e-01, 6.865406684570e-02, -1.373057225424e-01],
      [1.900030869880e-01, 9.404496448346e-02, -1.880888471245e-01]],
 ])  # fmt: skip
-"""States (by times), and derivatives by logarithms of the rates, of the form with three derivatives: SciPy's Radau at 1e-11 (the values at
-1e-12 agree), with the nine equations of the derivatives written out by hand."""
+"""States (by times), and derivatives by logarithms of the rates, of the form with three derivatives: SciPy's Radau at 1e-11, with the
+nine equations of the derivatives written out by hand."""
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -103,10 +103,11 @@ def holds(
 
 
 def numba_takes(case: Case, f: Any) -> None:
-    """Refusals are counted where Numba itself refuses the program."""
+    """Refusals are counted where Numba itself refuses the program, or fails: beside prange it takes its own name for another `v`, v_2,
+    for the user's."""
     try:
         f.dispatcher(*duplicate(case.program.arguments()))
-    except (NumbaError, ValueError) as error:
+    except (NumbaError, ValueError, AssertionError) as error:
         raise Unclear(f"Numba refuses: {type(error).__name__}") from None
 
 
