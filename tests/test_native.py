@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
+import re
 import subprocess
 import sys
 
@@ -445,7 +446,8 @@ def test_snapshots_bound_memory(rng):
         return np.sum(u * u)
 
     x = 0.1 * rng.normal(size=50)
-    plain, marked = tg.njit(wave), tg.njit(wave, checkpoint="revolve", snapshots=6)
+    plain = tg.njit(wave, mode="adjoint")
+    marked = tg.njit(wave, checkpoint="revolve", snapshots=6)
     gradients, kept = [], []
     for f in (plain, marked):
         release_memory()
@@ -476,7 +478,7 @@ def test_refused_by_file_line_and_expression(f):
     assert programs.__file__ in text
     named = int(text.split("line ")[1].split(":")[0])
     assert line < named < line + 10 or f is programs.recursion
-    assert text.rstrip().endswith(".")
+    assert re.search(r"\. \[[a-z-]+\]$", text)
 
 
 def test_an_adjoint_without_types_gives_way():

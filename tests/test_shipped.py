@@ -570,5 +570,12 @@ def test_warm_compiles_everything_now(tmp_path: Path) -> None:
     out = python(command.format("warm"), tmp_path)
     assert out.endswith("status 0 False") and "optimised and stored" in out
     names = {path.name.rpartition("-")[0] for path in tmp_path.iterdir()}
-    assert {"machine", "multiply_0_float64", "erf_0_float32", "loop_exp", "loop_hypot"} <= names
+    assert {
+        "machine",
+        "multiply_0_float64",
+        "erf_0_float32",
+        "loop_exp_f",
+        "loop_exp_d",
+        "loop_hypot_d",
+    } <= names
     assert "not loaded; optimised and stored" in python(command.format("info"), tmp_path)

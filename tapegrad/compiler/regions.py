@@ -174,7 +174,8 @@ class Reading:
         for x in operands:
             if type(x) is Seen:
                 inside = x.source < 0
-                tokens.append((x.source if inside else None, x.axes, self.dtypes[x.source]))
+                source = x.source if inside else None
+                tokens.append((source, x.axes, self.dtypes[x.source], len(x.starts)))
                 refs += [] if inside else [x.source]
                 ints += [*x.starts, *x.shape]
                 where += [START] * len(x.starts) + [EXTENT] * len(x.shape)
@@ -355,7 +356,8 @@ def _indexed(x: Seen, index: Any) -> Seen:
     rank = len(x.shape)
     if taken > rank or sum(p is ... for p in parts) > 1:
         raise Outside("an index of this kind")
-    at = parts.index(...) if ... in parts else len(parts)
+    # Compared by identity: an index may be an array.
+    at = next((k for k, p in enumerate(parts) if p is ...), len(parts))
     parts = [*parts[:at], *[slice(None)] * (rank - taken), *parts[at + 1 :]]
     axes: list[int] = []
     shape: list[int] = []
