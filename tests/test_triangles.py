@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.compiler import triangles
+from tapegrad.compiler import program, triangles
 
 N = 20
 RNG = np.random.default_rng(7)
@@ -14,6 +14,12 @@ LOWER = np.tril(RNG.normal(size=(N, N))) + 2.0 * N * np.eye(N)
 MATRIX = RNG.normal(size=(N, N))
 VECTOR = RNG.normal(size=N)
 SMALL = RNG.normal(size=(9, 9)) + 9.0 * np.eye(9)
+
+
+@pytest.fixture(autouse=True)
+def strict(monkeypatch):
+    """What goes wrong is an error, not a reason to compile calls as they stand."""
+    monkeypatch.setattr(program, "STRICT", True)
 
 
 def buffer(like, *shape):
@@ -288,3 +294,17 @@ def test_what_is_counted_does_not_grow():
         (call,) = filter(triangles.is_call, both.latest.graph.nodes)
         lengths.append(len(call.function.compiled.text.splitlines()))
     assert lengths[0] == lengths[1]
+
+
+def test_a_fault_leaves_the_calls_as_they_stand(monkeypatch):
+    class Broken(triangles.Stretch):
+        def __init__(self, *given):
+            raise ZeroDivisionError("a fault")
+
+    monkeypatch.setattr(triangles, "Stretch", Broken)
+    with pytest.raises(ZeroDivisionError):
+        tg.compile(trisolv)(LOWER, VECTOR)
+    monkeypatch.setattr(program, "STRICT", False)
+    with pytest.warns(RuntimeWarning, match="a fault"):
+        found = tg.compile(trisolv)(LOWER, VECTOR)
+    np.testing.assert_allclose(found, trisolv(LOWER, VECTOR), rtol=1e-12)

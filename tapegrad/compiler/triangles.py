@@ -16,13 +16,14 @@ from __future__ import annotations
 import math
 import operator
 import threading
+import warnings
 from collections.abc import Sequence
 from functools import reduce
 from typing import Any
 
 import numpy as np
 
-from .. import dual, locks, logs, storage, sweep
+from .. import checking, dual, locks, logs, storage, sweep
 from ..packing import flat, op_of_calls, unpacked
 from ..primitive import apply
 from ..program.affine import ONE, ZERO, Affine, affine
@@ -391,8 +392,8 @@ def formed(graph: Graph) -> Graph:
         try:
             loops = Stretch(_needed(stretch, wanted), wanted)
             function = FormCall(loops)
-        except (Outside, Formless) as why:
-            logs.tell("calls %d to %d are no loops of the form: %s", start, stop, why)
+        except Exception as error:
+            _left(start, stop, error)
             continue
         for s in graph.steps[done:start]:
             out.append(s)
@@ -406,6 +407,22 @@ def formed(graph: Graph) -> Graph:
         return graph
     out += graph.steps[done:]
     return _renamed(Graph(graph.inputs, out, graph.outputs), now)
+
+
+def _left(start: int, stop: int, error: Exception) -> None:
+    """Tell why a stretch is compiled as calls: it lies outside the form, or this module has a fault, which is raised where faults are."""
+    if not isinstance(error, Outside | Formless):
+        from . import program
+
+        if program.STRICT or checking.on():
+            raise error
+        warnings.warn(
+            f"calls {start} to {stop} are compiled as they stand, because their loops could not be made "
+            f"({type(error).__name__}: {error}).",
+            RuntimeWarning,
+            stacklevel=5,
+        )
+    logs.tell("calls %d to %d are no loops of the form: %s", start, stop, error)
 
 
 def _renamed(graph: Graph, now: dict[Node, Node]) -> Graph:
@@ -538,8 +555,8 @@ def wound(
     for start, stop in reversed(_stretches(trace.graph.steps)):
         try:
             code = _Entries(trace, code, pending, start, stop).run()
-        except (Outside, Formless) as why:
-            logs.tell("calls %d to %d have no derivative by the form: %s", start, stop, why)
+        except Exception as error:
+            _left(start, stop, error)
     return code
 
 
