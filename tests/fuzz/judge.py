@@ -80,6 +80,7 @@ def lying_alike(like: np.ndarray, values: np.ndarray) -> np.ndarray:
     strides = tuple(s * values.itemsize for s in steps)
     made = np.ndarray(like.shape, values.dtype, memory, first * values.itemsize, strides)
     made[...] = values
+    made.flags.writeable = all(steps)  # as np.broadcast_to leaves it
     return made
 
 
