@@ -308,3 +308,16 @@ def test_a_fault_leaves_the_calls_as_they_stand(monkeypatch):
     with pytest.warns(RuntimeWarning, match="a fault"):
         found = tg.compile(trisolv)(LOWER, VECTOR)
     np.testing.assert_allclose(found, trisolv(LOWER, VECTOR), rtol=1e-12)
+
+
+def test_scratch_memory_is_the_forms():
+    """It counts as what the thread keeps, and is given back with the rest; the next call makes it anew."""
+    from tapegrad.native import kept_bytes, release_memory
+
+    gradient = tg.compile(tg.grad(trisolv))
+    first = gradient(LOWER, VECTOR)
+    np.testing.assert_array_equal(gradient(LOWER, VECTOR), first)
+    assert kept_bytes() > 0
+    release_memory()
+    assert kept_bytes() == 0
+    np.testing.assert_array_equal(gradient(LOWER, VECTOR), first)

@@ -259,6 +259,7 @@ class Reading:
         raise Outside(f"{name} is no call of the form")
 
     def _constant(self, node: Node, dtype: str) -> Seen:
+        """An array of one number, which needs no memory, or an input."""
         if node.name == "zeros_like":
             value: Any = np.zeros(1)
         else:
@@ -266,7 +267,10 @@ class Reading:
             if type(value) is Ref:
                 raise Outside("a constant of a value")
         flat = np.asarray(value).reshape(-1)
-        if not flat.size or (flat == flat[0]).all():
+        same = flat == flat[:1]
+        if flat.dtype.kind == "f":
+            same &= np.signbit(flat) == np.signbit(flat[:1])  # 0.0 and -0.0 are two numbers
+        if same.all():
             text = repr(float(flat[0])) if flat.size else "0.0"
             return self._add("full", text, [], node.shape, dtype, len(node.shape), node.shape)
         return self._input((id(node), "constant"), value, node.shape, node.dtype)

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import math
 import operator
-import threading
 import warnings
 from collections.abc import Sequence
 from functools import reduce
@@ -248,8 +247,6 @@ def _some(found: Any, count: int) -> list[Any]:
 
 # ---------------------------------------------------------------------------------------------------- calls
 
-_threads = threading.local()
-
 
 class FormCall:
     """A call of the program: (values of the inputs, then seeds) -> results, and gradients of the inputs `by`."""
@@ -276,17 +273,16 @@ class FormCall:
                     self.compiled = self._made(False)
         empty = np.empty
         results = [empty(shape, dtype) for shape, dtype in self.kinds]
-        code = _answered(self.compiled, values, results)
+        code = self.compiled.answered([*values, *results])
         if code == OTHER:
             values = tuple(map(_plain, values, self.inputs))
-            code = _answered(self.compiled, values, results)
+            code = self.compiled.answered([*values, *results])
         if code == NAN:
             with self.lock:
                 if self.guarded is None:
                     self.guarded = self._made(True)
-            code = _answered(self.guarded, values, results)
+            code = self.guarded.answered([*values, *results])
         if code:
-            self.compiled.refuse(code)
             raise SystemError(
                 f"Loops over slices were left with code {code}, which is a fault of tapegrad. Please report it with the function, and "
                 "differentiate it without tg.compile."
@@ -310,22 +306,6 @@ def _plain(value: Any, kind: tuple[bool, Any]) -> Any:
         return float(value)
     found = np.ascontiguousarray(value, dtype)
     return found if found.flags.aligned else found.copy()
-
-
-def _answered(compiled: Any, given: Sequence[Any], results: Sequence[Any]) -> int:
-    """What a call answers, with this thread's scratch memory."""
-    scratch = getattr(_threads, "scratch", None)
-    _threads.scratch = None  # a call meanwhile, from a signal say, has memory of its own
-    try:
-        if scratch is None:
-            scratch = np.empty(128)
-        code = compiled.call(*given, *results, scratch)
-        if code > 0:
-            scratch = np.empty(code // 8 + 1)
-            code = compiled.call(*given, *results, scratch)
-        return code  # type: ignore[no-any-return]
-    finally:
-        _threads.scratch = scratch
 
 
 # ---------------------------------------------------------------------------------------------------- in the graph

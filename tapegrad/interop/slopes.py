@@ -28,15 +28,18 @@ SPARSE = 0.1
 """The part of a Jacobian's places up to which it counts as sparse."""
 
 
+def is_sparse_enough(matrix: Any) -> bool:
+    """Whether so few places of a sparse matrix are filled that solvers gain by it."""
+    return bool(matrix.nnz <= SPARSE * matrix.shape[0] * matrix.shape[1])
+
+
 def detected(f: Callable[..., Any], x: np.ndarray, *args: Any) -> Any:
     """The Jacobian by x as a sparse matrix; None where it is not sparse, or where nobody can tell."""
     try:
         matrix = jacobian(f, sparsity="detect", allow_unused=True)(x, *args)
     except (NotDifferentiable, TypeError):
         return None
-    if matrix.nnz > SPARSE * matrix.shape[0] * matrix.shape[1]:
-        return None
-    return to_scipy(matrix)
+    return to_scipy(matrix) if is_sparse_enough(matrix) else None
 
 
 class Slopes:
@@ -129,4 +132,4 @@ def with_real_systems(method: type) -> type:
     return WithRealSystems
 
 
-__all__ = ["Slopes", "detected", "with_real_systems"]
+__all__ = ["Slopes", "detected", "is_sparse_enough", "with_real_systems"]

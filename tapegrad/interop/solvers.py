@@ -25,7 +25,7 @@ from ..storage import tracing
 from ..transforms import as_a_whole, hessian, hvp, jacobian, value_and_grad
 from .promotion import Promotion, itself
 from .raveling import Space, flatten, joined, outputs, plain
-from .slopes import MANY, SPARSE
+from .slopes import MANY, is_sparse_enough
 from .solutions import as_fit, as_minimum, as_root
 
 if TYPE_CHECKING:
@@ -406,7 +406,7 @@ def _pattern(
             matrix = _sparse(transform, f, space, args, "detect")(space.x)
     except (NotDifferentiable, TypeError):
         return None
-    return "detect" if 0 < matrix.nnz <= SPARSE * matrix.shape[0] * matrix.shape[1] else None
+    return "detect" if matrix.nnz and is_sparse_enough(matrix) else None
 
 
 def _sparse(

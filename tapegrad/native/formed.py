@@ -12,7 +12,6 @@ Invariant: the caller's arrays are never written to; scratch memory belongs to t
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -21,6 +20,7 @@ from numba.core import types
 
 from .. import checking
 from ..compiler import jit
+from ..program import running
 from ..program.affine import ONE, Affine, affine, whole
 from ..program.arrays import Outside
 from ..program.compiling import differentiated, prepared
@@ -28,11 +28,10 @@ from ..program.derivative import active
 from ..program.form import Loop, Program, buffers, sites
 from ..program.grouping import without_dead
 from ..program.partials import Formless
-from ..program.running import DONE, NAN, UNFIT, Argument, Compiled
+from ..program.running import DONE, NAN, Argument, Compiled
 from . import forming, inference, settling
 from .arguments import leaves_of, real_leaves
 
-_threads = threading.local()
 _DTYPES = {"f8": np.dtype(np.float64), "f4": np.dtype(np.float32)}
 
 
@@ -221,7 +220,12 @@ class ByForm:
         run, fast = program.run, program.call
         places = [k if b.extents else None for k, b in program.barred]
         plain, numbers, valued = program.number or not self.valued, None in places, self.valued
-        needed, nothing, threads, room = program.compiled.scratch, np.empty(0), _threads, np.empty
+        needed, nothing, threads, room = (
+            program.compiled.scratch,
+            np.empty(0),
+            running.threads,
+            np.empty,
+        )
 
         def call(*args: Any) -> Any:
             """Value and gradients straight from machine code; TypeError for arguments of other kinds."""
@@ -338,9 +342,9 @@ class _Program:
             values = [np.empty([n.at(sizes) for n in shape], dtype) for shape, dtype in self.valued]
         except (AttributeError, KeyError, IndexError, ValueError):
             return None  # of another type than the program is for
-        found = self._answered(self.call, [*args, *seeds, *values, *bars])
+        found = self._answered(self.compiled, [*args, *seeds, *values, *bars])
         if found == NAN and type(found) is int:
-            found = self._answered(self._guard().call, [*args, *seeds, *values, *bars])
+            found = self._answered(self._guard(), [*args, *seeds, *values, *bars])
         if type(found) is int:
             if found != DONE:
                 return None
@@ -358,25 +362,10 @@ class _Program:
                 self.guarded = Compiled(self.ready.program, self.given, self.number, guarded=True)
             return self.guarded
 
-    def _answered(self, call: Callable[..., Any], given: list[Any]) -> Any:
-        """What a call answers, with this thread's scratch memory."""
-        scratch = getattr(_threads, "scratch", None)
-        if scratch is None:
-            scratch = np.empty(128)
-        _threads.scratch = None  # a call meanwhile, from a signal say, has memory of its own
-        try:
-            found = call(*given, scratch)
-            if type(found) is int and found > 0:
-                if found > self.of.owner.limit:
-                    return UNFIT
-                scratch = np.empty(found // 8 + 1)
-                self.of.kept = scratch.nbytes
-                found = call(*given, scratch)
-            if type(found) is int and found < NAN:
-                self.compiled.refuse(found)
-            return found
-        finally:
-            _threads.scratch = scratch
+    def _answered(self, compiled: Compiled, given: list[Any]) -> Any:
+        found = compiled.answered(given, self.of.owner.limit)
+        self.of.kept = compiled.took or self.of.kept
+        return found
 
     def _sizes(self, args: Sequence[Any]) -> dict[str, int]:
         sizes: dict[str, int] = {}
@@ -441,14 +430,3 @@ def _plain(a: Any) -> Any:
     if isinstance(a, np.ndarray):
         return a if a.flags.c_contiguous and a.flags.aligned else np.ascontiguousarray(a)
     return int(a) if isinstance(a, np.integer) else a
-
-
-def kept_bytes() -> int:
-    """Bytes of scratch memory that this thread keeps."""
-    scratch = getattr(_threads, "scratch", None)
-    return 0 if scratch is None else int(scratch.nbytes)
-
-
-def release_memory() -> None:
-    """Give this thread's scratch memory back."""
-    _threads.scratch = None

@@ -26,6 +26,7 @@ from numba.extending import typeof_impl
 
 from .. import checking, headroom, locks, logs, markup
 from ..errors import NotDifferentiable
+from ..program import running
 from ..storage import StandIn
 from ..tensor import Tensor
 from . import (
@@ -1256,7 +1257,7 @@ def _take_over(stacks: dict[str, np.ndarray], names: Sequence[str], given: Seque
 def release_memory() -> None:
     """Give back the stacks that this thread's derivatives keep between calls, and the tapes of overloaded ones."""
     _stacks.held = None
-    formed.release_memory()
+    running.release_memory()
     if "tapegrad.native.carriers" in sys.modules:
         from . import carriers
 
@@ -1267,7 +1268,7 @@ def kept_bytes() -> int:
     """Bytes that this thread's stacks and the tapes of overloaded functions take at present."""
     held = getattr(_stacks, "held", None)
     stacks = 0 if held is None else sum(a.nbytes for a in held.values())
-    stacks += formed.kept_bytes()
+    stacks += running.kept_bytes()
     if "tapegrad.native.carriers" in sys.modules:
         from . import carriers
 

@@ -10,13 +10,14 @@ Invariant: nothing is written before every check has passed.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from .. import checking
-from ..compiler import jit
 from ..errors import CheckedAccessError
 from .affine import Affine, Extreme
 from .expressions import F4, F8
@@ -35,6 +36,9 @@ DTYPES = {
 }  # fmt: skip
 LARGEST = 1 << 46
 """Bytes of temporaries beyond which a size is nonsense."""
+
+threads = threading.local()
+"""Of each thread: `scratch`, the memory that its next call is given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +63,9 @@ class Compiled:
         guarded: bool = False,
     ) -> None:
         """Compile a program with an entry from Python for arguments of these kinds."""
+        # Late: the compiler's loops over growing slices, which come with it, ask for this module.
+        from ..compiler import jit
+
         self.program, self.given = program, list(given)
         writer = Writer(program, guarded)
         body = writer.text()
@@ -72,6 +79,28 @@ class Compiled:
         self.call = jit.builtin(self.library.addresses["tg_entry"], name, self.library)
         """(*arguments, *outputs, scratch) -> a code, or bytes of scratch that it needs; with `number`, the first output is none of the
         arguments but what comes back."""
+        self.took = 0
+        """Bytes of the scratch memory that was last made for it."""
+
+    def answered(self, given: Sequence[Any], limit: int = LARGEST) -> Any:
+        """What a call answers, with this thread's scratch memory; UNFIT where it needs more than `limit` bytes of that."""
+        scratch = getattr(threads, "scratch", None)
+        threads.scratch = None  # a call meanwhile, from a signal say, has memory of its own
+        try:
+            if scratch is None:
+                scratch = np.empty(128)
+            found = self.call(*given, scratch)
+            if type(found) is int and found > 0:
+                if found > limit:
+                    return UNFIT
+                scratch = np.empty(found // 8 + 1)
+                self.took = scratch.nbytes
+                found = self.call(*given, scratch)
+            if type(found) is int and found < NAN:
+                self.refuse(found)
+            return found
+        finally:
+            threads.scratch = scratch
 
     def refuse(self, code: int) -> None:
         """Raise what a code of checked mode tells."""
@@ -80,6 +109,17 @@ class Compiled:
                 f"{self.program.name} left a buffer at {self.checks[LEFT - code - 1]} in its derivative. The function indexes beyond its "
                 "arrays, or tapegrad is wrong: run it with numba.njit(boundscheck=True) to see which."
             )
+
+
+def kept_bytes() -> int:
+    """Bytes of scratch memory that this thread keeps."""
+    scratch = getattr(threads, "scratch", None)
+    return 0 if scratch is None else int(scratch.nbytes)
+
+
+def release_memory() -> None:
+    """Give this thread's scratch memory back."""
+    threads.scratch = None
 
 
 def _objects() -> dict[str, int]:
@@ -330,4 +370,14 @@ class _Entry:
             self.at[b] = self.let(f"getelementptr i8, ptr {base}, i64 {offset}")
 
 
-__all__ = ["DONE", "NAN", "OTHER", "UNFIT", "Argument", "Compiled"]
+__all__ = [
+    "DONE",
+    "NAN",
+    "OTHER",
+    "UNFIT",
+    "Argument",
+    "Compiled",
+    "kept_bytes",
+    "release_memory",
+    "threads",
+]
