@@ -680,7 +680,7 @@ class _Entries:
         """See that derivatives go where the calls would let them go: not past a detach() or no_grad()."""
         code, traced = self.code, self.traced
         for s in steps:
-            if s.dtype.kind not in "fc":
+            if s.dtype.kind not in "fc" or s.name == "zeros_like":  # of zeros no derivative is lost
                 continue
             reads = {traced[x][0] for x in s.inputs if x in traced}
             if s.name == "copied_into" and s not in entries:
