@@ -125,12 +125,63 @@ def between_others(a, b):
     return np.sum(np.linalg.solve(a, x) ** 2) + np.sum(x)
 
 
+def zeros_like(a):
+    """Zeros of the kind of a tracked matrix, which no derivative goes through."""
+    x = np.zeros_like(a)
+    for i in range(1, N):
+        x[i, :i] = a[i, :i] * a[:i, i]
+    return np.sum(x**3)
+
+
+def from_outside(b):
+    """Slices and numbers of a matrix that is no argument."""
+    x = buffer(b, N)
+    for i in range(N):
+        x[i] = (b[i] - LOWER[i, :i] @ x[:i]) / LOWER[i, i]
+    return np.sum(x * x)
+
+
+def from_outside_twice(b):
+    """In two loops; the columns of the matrix have gaps."""
+    c = buffer(b, N, N)
+    for i in range(N):
+        for j in range(i + 1):
+            c[i, j] = MATRIX[i, j] * (b[: j + 1] @ MATRIX.T[j, : j + 1])
+    return np.sum(c * c)
+
+
+def changed_outside(b):
+    """The array from outside is another one from turn to turn: no slice of it is what it was."""
+    w, total = np.arange(1.0, N + 1), 0.0
+    for i in range(1, N):
+        total = total + np.sum(b[:i] * w[:i])
+        w *= 1.01
+    return total
+
+
+def carried(a):
+    """A number that is carried on, with one that only its turn has."""
+    total = 0.0
+    for i in range(1, N):
+        total = total * 0.9 + np.sum(np.sin(a[i, :i])) / (i + 1)
+    return total
+
+
+def matrices(a, b):
+    """Products of a row and a growing part of a matrix, as matrices."""
+    x = b.copy()
+    for i in range(N):
+        x[i : i + 1] = (b[i : i + 1] - a[i : i + 1, :i] @ x[:i]) / a[i, i]
+    return np.sum(x * x)
+
+
 PROGRAMS = {
     f.__name__: (f, args)
     for f, args in (
         (trisolv, (LOWER, VECTOR)), (summed, (LOWER, VECTOR)), (upwards, (LOWER, VECTOR)), (from_the_end, (LOWER.T, VECTOR)), (stores_around, (LOWER, VECTOR)),
         (factors, (MATRIX + 3 * N * np.eye(N),)), (overwritten, (MATRIX,)), (covariance, (MATRIX,)), (crout, (SMALL,)),
-        (gram_schmidt, (SMALL,)), (between_others, (LOWER, VECTOR)),
+        (gram_schmidt, (SMALL,)), (between_others, (LOWER, VECTOR)), (zeros_like, (MATRIX,)), (from_outside, (VECTOR,)),
+        (from_outside_twice, (VECTOR,)), (carried, (MATRIX,)), (matrices, (LOWER, MATRIX[:3].T.copy())),
     )
 }  # fmt: skip
 
@@ -160,6 +211,21 @@ def test_value_and_gradient(name):
     assert calls(both) == 1 + (f is between_others)  # the gradient's call has the value, too
     args = tuple(1.1 * a + 0.01 * (a != 0) for a in args)
     demand_slope(f, args, *both(*args))
+
+
+def test_an_array_from_outside_that_changes():
+    """Parts of it are what they were when they were read."""
+    both = tg.compile(tg.value_and_grad(changed_outside))
+    value, gradient = both(VECTOR)
+    demand_slope(changed_outside, (VECTOR,), value, (gradient,))
+
+
+def test_single_precision_from_outside():
+    """Numbers of a double-precision matrix are rounded as in NumPy: the result is single where the arguments are."""
+    value, gradient = tg.compile(tg.value_and_grad(from_outside))(VECTOR.astype(np.float32))
+    expected, other = tg.value_and_grad(from_outside)(VECTOR.astype(np.float32))
+    assert (value.dtype, gradient.dtype) == (expected.dtype, other.dtype)
+    assert np.isclose(value, expected, rtol=1e-5) and np.allclose(gradient, other, rtol=1e-4)
 
 
 def test_a_compiled_function_is_differentiated():

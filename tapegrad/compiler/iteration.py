@@ -63,7 +63,7 @@ class Inner(Trace):
     def __init__(self, outer: Trace, key: Any) -> None:
         super().__init__()
         self.outer = outer
-        self.met = outer.met
+        self.met, self.wholes = outer.met, outer.wholes
         self.unrolled = outer.unrolled
         self.exact = outer.exact
         self.key = key

@@ -562,7 +562,7 @@ def _traced(
         )
     trace.graph.outputs = outputs
     del own, leaves, output  # what they hold would seem to be somebody else's
-    met, trace.met = list(trace.met.values()), {}
+    met, trace.met, trace.wholes = list(trace.met.values()), {}, {}
     written = [w for w in reads.found if w.changed()]
     around = watched(Surroundings(f, static).found if not written else (), held_elsewhere(met))
     seconds = time.perf_counter() - start

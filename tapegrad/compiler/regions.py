@@ -12,12 +12,15 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from .. import storage
 from ..program.arrays import Outside
 from ..program.partials import declared
 from ..program.writer import WRITTEN
@@ -31,6 +34,12 @@ VIEWS = frozenset(
 )
 REDUCING = frozenset(("sum", "mean", "max", "min"))
 ALIASES = frozenset(("asarray", "alias", "copied_into"))
+MOST_CALLS = 64
+"""Calls of a turn in which a number is taken for one that all turns have."""
+MOST_PRODUCTS = 1 << 18
+"""Products of numbers in a product of two matrices, at most."""
+SHORTEST = 8
+"""Values that are carried on, at least."""
 START, EXTENT = 0, 1
 """What a whole number of an instruction is."""
 
@@ -72,7 +81,9 @@ def supported(step: Any) -> bool:
         return False
     name = step.name
     if name == "matmul":
-        return len(step.args) == 2 and any(len(np.shape(_given(step, x))) == 1 for x in step.args)
+        return len(step.args) == 2 and all(
+            0 < len(np.shape(_given(step, x))) < 3 for x in step.args
+        )
     if name in ("constant", "copy", "zeros_like", "astype", "stored", "setitem"):
         return True
     if name in VIEWS or name in REDUCING or name in ALIASES or name in TESTS:
@@ -87,12 +98,22 @@ def _given(step: Node, x: Any) -> Any:
 class Reading:
     """Instructions of a stretch of calls. Raises Outside where there are none."""
 
-    def __init__(self, steps: Sequence[Any], wanted: Sequence[Node]) -> None:
-        """Read the calls again until no value is asked for that a later store has changed: such values are copied where they are made."""
-        self.steps = [s for s in steps if type(s) is not Guard]
-        self.wanted = wanted
+    def __init__(
+        self,
+        steps: Sequence[Node],
+        wanted: Sequence[Node],
+        rare: Collection[float] = (),
+        carried: Mapping[Node, Node | None] = MappingProxyType({}),
+    ) -> None:
+        """Read the calls again until no value is asked for that a later store has changed: such values are copied where they are made.
+
+        `rare` numbers differ from turn to turn: they are parts of arrays. Values that are `carried` on have the memory of the one before.
+        """
+        self.steps, self.wanted, self.rare, self.carried = steps, wanted, rare, carried
         self.late: set[Node] = set()
         while True:
+            self.places: dict[int, dict[float, int]] = {}
+            """For an array from outside, where its numbers are that it has once."""
             self.given: list[Any] = []
             """Inputs: calls outside of the stretch, or arrays."""
             self.numbers: dict[Any, int] = {}
@@ -102,10 +123,16 @@ class Reading:
             self.versions: dict[int, int] = {}
             self.seen: dict[Node, Any] = {}
             self.stale: set[Node] = set()
+            self.table: list[float] = []
+            """Numbers that differ from turn to turn, in the order in which they are read."""
+            self.table_at = -1
             for node in self.steps:
                 self.seen[node] = self._read(node)
             for node in wanted:
                 self._current(node)
+            if self.table:
+                self.given[self.table_at] = np.array(self.table)
+                self.shapes[~self.table_at] = (len(self.table),)
             if self.stale <= self.late:
                 break
             self.late |= self.stale
@@ -144,16 +171,46 @@ class Reading:
         if type(x) is Ref:
             return self._current(node.inputs[x.index])
         if type(x) in (float, int, bool) or (isinstance(x, np.generic) and x.dtype.kind in "fiub"):
-            return float(x)
+            return self._rare_number(float(x)) if float(x) in self.rare else float(x)
         if isinstance(x, np.ndarray):
             if not x.size:
                 return x.shape
             if not x.shape:
-                return float(x)
-            if x.dtype.kind in "iu":
-                x = x.astype(float)
-            return self._input((id(x), x.dtype), x, x.shape, x.dtype)
+                return self._rare_number(float(x)) if float(x) in self.rare else float(x)
+            return self._outside(x)
         raise Outside(f"an operand of {type(x).__name__}")
+
+    def _outside(self, x: np.ndarray) -> Seen:
+        """An array from outside; a part of one is a region of it."""
+        root = storage.owner(x)
+        place = None if root is x else _placed(x, root)
+        whole = x if place is None else root
+        known = self.numbers.get((id(whole), "outside"))
+        if known is None:
+            value = whole.astype(float) if whole.dtype.kind in "iu" else storage.kept(whole)
+            seen = self._input((id(whole), "outside"), value, whole.shape, value.dtype)
+        else:
+            seen = self._whole(~known)
+        return seen if place is None else Seen(seen.source, *place)
+
+    def _rare_number(self, x: float) -> Seen:
+        """A number of few turns: an entry of an array from outside, if just one entry is this number, else of the table."""
+        for k, value in enumerate(self.given):
+            if isinstance(value, np.ndarray) and k != self.table_at:
+                places = self.places.get(k)
+                if places is None:
+                    flat = value.reshape(-1)
+                    found, first, count = np.unique(flat, return_index=True, return_counts=True)
+                    once = count == 1
+                    places = dict(zip(found[once].tolist(), first[once].tolist(), strict=True))
+                    self.places[k] = places
+                if x in places:
+                    at = np.unravel_index(places[x], value.shape)
+                    return Seen(~k, (), tuple(map(int, at)), ())
+        if self.table_at < 0:
+            self.table_at = ~self._input("table", None, (0,), np.dtype(float)).source
+        self.table.append(x)
+        return Seen(~self.table_at, (), (len(self.table) - 1,), ())
 
     def _add(
         self,
@@ -198,9 +255,22 @@ class Reading:
 
     def _read(self, node: Node) -> Any:
         found = self._of(node)
+        if node in self.carried:
+            found = self._carry(node, found)
         if node in self.late and type(found) is Seen and node.name in VIEWS:
             found = self._add("copy", None, [found], found.shape, self.dtypes[found.source], len(found.shape))  # fmt: skip
         return found
+
+    def _carry(self, node: Node, found: Any) -> Any:
+        """A value that is carried on, in the memory of the one before it; a new one for the first."""
+        before = self.carried[node]
+        dtype = DTYPES[node.dtype]
+        if before is None:
+            return self._add("new", None, [found], node.shape, dtype, len(node.shape), node.shape)
+        own = self.seen[before].source
+        self._add("store", None, [self._whole(own), found], (), dtype, len(node.shape))
+        self.versions[own] = self.versions.get(own, 0) + 1
+        return self._whole(own)
 
     def _of(self, node: Node) -> Any:
         """What a call gives, as instructions and regions; raises Outside where the form has none for it."""
@@ -244,9 +314,12 @@ class Reading:
         if name == "matmul":
             operands = [self._value(node, x) for x in args]
             ranks = [1 if type(x) is tuple else len(x.shape) for x in operands]
-            if 1 not in ranks or max(ranks) > 2:
-                raise Outside("a product of matrices")
-            return self._add("matmul", None, operands, node.shape, dtype, max(ranks))
+            if not 1 <= min(ranks) <= max(ranks) <= 2:
+                raise Outside("a product of batches")
+            inner = operands[0].shape[-1] if type(operands[0]) is Seen else 0
+            if min(ranks) == 2 and inner * math.prod(node.shape) > MOST_PRODUCTS:
+                raise Outside("a product of matrices that BLAS is faster at")
+            return self._add("matmul", None, operands, node.shape, dtype, sum(ranks) - 1)
         if name in TESTS or (name in WRITTEN and not node.kwargs):
             operands = [self._value(node, x) for x in args]
             if dtype == ("b1" if name not in TESTS else ""):  # fmt: skip
@@ -344,6 +417,55 @@ class Reading:
             table.update({new.get(k, k): v for k, v in old.items()})  # type: ignore[arg-type]
 
 
+def readings(steps: Sequence[Any], wanted: Sequence[Node]) -> Iterator[Reading]:
+    """The calls as they stand, then with numbers that differ from turn to turn and values that are carried on, where there are such."""
+    calls = [s for s in steps if type(s) is not Guard]
+    yield Reading(calls, wanted)
+    rare, carried = _rare(calls), _carried(calls, wanted)
+    if rare or carried:
+        yield Reading(calls, wanted, rare, carried)
+
+
+def _rare(steps: Sequence[Node]) -> frozenset[float]:
+    """Numbers among the arguments of calls that are not met once in each turn of any loop that is not too long."""
+    count: Counter[float] = Counter()
+    for s in steps:
+        for x in s.args:
+            scalar = (
+                isinstance(x, np.generic | np.ndarray) and not x.shape and x.dtype.kind in "fiu"
+            )
+            if type(x) in (float, int) or scalar:
+                count[float(x)] += 1
+    least = max(len(steps) // MOST_CALLS, 3)
+    return frozenset(x for x, n in count.items() if n < least and math.isfinite(x) and x)
+
+
+def _carried(steps: Sequence[Node], wanted: Sequence[Node]) -> dict[Node, Node | None]:
+    """Values that are read once, by a call that gives the next one of the same kind, along the longest chains: the one before each."""
+    uses: Counter[Node] = Counter(wanted)
+    for s in steps:
+        uses.update(s.inputs)
+    before: dict[Node, Node] = {}
+    length: dict[Node, int] = {}
+    for s in steps:
+        length[s] = 0
+        if s.name not in WRITTEN or DTYPES.get(s.dtype) not in FLOATS:
+            continue
+        for x in s.inputs:
+            alike = length.get(x, -1) >= 0 and x.name in WRITTEN and uses[x] == 1
+            if alike and (x.shape, x.dtype) == (s.shape, s.dtype) and length[x] >= length[s]:
+                before[s], length[s] = x, length[x] + 1
+    found: dict[Node, Node | None] = {}
+    for s in reversed(steps):
+        if s in found or length[s] < SHORTEST:
+            continue
+        while s in before:
+            found[s] = before[s]
+            s = before[s]
+        found[s] = None
+    return found
+
+
 def last_uses(code: Sequence[Instruction]) -> list[int]:
     """For each instruction the last one that reads what it makes, -1 for none."""
     last = [-1] * len(code)
@@ -351,6 +473,25 @@ def last_uses(code: Sequence[Instruction]) -> list[int]:
         for r in x.refs:
             last[r] = k
     return last
+
+
+def _placed(x: np.ndarray, root: np.ndarray) -> tuple[Any, Any, Any] | None:
+    """Axes, first indices and shape of a part of an array in C order, as of a region; None where the part is no region of step 1."""
+    if root.dtype != x.dtype or not root.flags.c_contiguous or not root.size:
+        return None
+    first = x.ctypes.data - root.ctypes.data
+    starts = []
+    for stride in root.strides:
+        starts.append(first // stride)
+        first %= stride
+    free = {s: d for d, (s, n) in enumerate(zip(root.strides, root.shape, strict=True)) if n > 1}
+    axes = []
+    for stride, n in zip(x.strides, x.shape, strict=True):
+        axis = -1 if n == 1 or not stride else free.pop(stride, None)
+        if axis is None or (axis >= 0 and starts[axis] + n > root.shape[axis]):
+            return None
+        axes.append(axis)
+    return None if first else (tuple(axes), tuple(starts), x.shape)
 
 
 def _indexed(x: Seen, index: Any) -> Seen:

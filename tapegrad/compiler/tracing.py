@@ -71,6 +71,9 @@ _SHAPING = {"full_matrices", "UPLO"}
 PUT_OFF = 50_000
 """Elements of an array above which most calls are made only if somebody looks: the program makes them anyway."""
 
+MOST_COPIED = 1 << 24
+"""Bytes of an array from outside that is copied because parts of it are met."""
+
 _REFS = tuple(Ref(i) for i in range(4))
 _FIRST = _REFS[0]
 ONE = (_REFS[0],)
@@ -126,6 +129,8 @@ class Trace:
         )
         self.laid = False  # whether a store was made after that: the layout of arguments may decide what it reaches
         self.met: dict[int, np.ndarray] = {}  # small arrays from outside, which may change later
+        self.wholes: dict[int, Any] = {}
+        """Copies of the arrays that these are parts of, by the arrays' ids; None where only one part was met."""
         self._buffers: dict[int, list[weakref.ref[Traced]]] = {}
         self._unmade: list[weakref.ref[Traced]] = []  # views that nobody has asked for yet
 
@@ -274,10 +279,35 @@ class Trace:
                 *(self._split(x, inputs, values) for x in (value.start, value.stop, value.step))
             )
         if isinstance(value, np.ndarray):
-            if value.nbytes <= BIG:
-                self.met[id(value)] = value
-            return storage.kept(value)
+            if value.nbytes > BIG:
+                return storage.kept(value)
+            self.met[id(value)] = value
+            part = None if value.base is None else self._part(value)
+            return storage.kept(value) if part is None else part
         return value
+
+    def _part(self, value: np.ndarray) -> np.ndarray | None:
+        """A part of an array as a part of a copy of that one, so that loops over slices know where it lies (regions.py).
+
+        None for the first part that is met, and where the array was changed since it was copied.
+        """
+        root = storage.owner(value)
+        if type(value) is not np.ndarray or type(root) is not np.ndarray:
+            return None
+        if root.dtype != value.dtype or root.dtype.hasobject or not value.size:
+            return None
+        if root.nbytes > MOST_COPIED or not root.flags.c_contiguous or not value.flags.aligned:
+            return None
+        whole = self.wholes.setdefault(id(root), value)
+        if whole is value:
+            self.wholes[id(root)] = None
+            return None
+        if whole is None:
+            whole = self.wholes[id(root)] = np.array(root)
+            whole.flags.writeable = False
+        offset = value.ctypes.data - root.ctypes.data
+        part = np.ndarray(value.shape, value.dtype, whole, offset, value.strides)
+        return part if part.tobytes() == value.tobytes() else None
 
     def adopted(self, value: Traced) -> Traced:
         """A value of another trace, as one of this trace. Raises TraceError where it has no business here."""

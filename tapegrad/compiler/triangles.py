@@ -35,7 +35,7 @@ from ..program.running import NAN, OTHER, Argument, Compiled
 from ..tape import FREED, IN0, IN1, OP, OUT, RECORDER, SLOT, STRIDE, Leaf, X, Y
 from ..tensor import Tensor, wrap
 from .graph import Graph, Guard, Node, Recorded, Ref
-from .regions import FLOATS, TESTS, Instruction, Reading, Seen, supported
+from .regions import FLOATS, TESTS, Instruction, Reading, Seen, readings, supported
 from .tracing import Later, LeftBehind, Trace, Traced
 from .turns import standing, told_of
 from .windings import Item, Winding
@@ -59,10 +59,23 @@ class Stretch:
         """Wind the calls into loops, and number what they read and give."""
         self.key = object()
         """What calls of one stretch have in common; they do not hold its calls."""
-        self.reading = Reading(steps, wanted)
         self.wanted = list(wanted)
+        for reading in readings(steps, wanted):
+            if self._winds(reading):
+                break
+        else:
+            raise Outside("no loops over growing slices")
+        self.uses: dict[int, list[int]] = {}
+        for x in self.items:
+            for k in x.leaves():
+                for r in self.code[k].refs:
+                    self.uses.setdefault(r, []).append(k)
+
+    def _winds(self, reading: Reading) -> bool:
+        """Whether the calls, as they are read, are loops over growing slices, which are kept."""
+        self.reading = reading
         lasting = []
-        for n in wanted:
+        for n in self.wanted:
             found = self.reading.seen[n]
             if type(found) is not Seen or self.reading.dtypes[found.source] not in FLOATS:
                 raise Outside("a result that is no array of floats")
@@ -72,14 +85,8 @@ class Stretch:
         winding = Winding(self.code, lasting)
         self.items = winding.items
         count = sum(len(x.leaves()) + 1 for x in self.items)
-        if not winding.grows or count > MOST_ITEMS:
-            raise Outside("no loops over growing slices")
         self.lasting = set(lasting)
-        self.uses: dict[int, list[int]] = {}
-        for x in self.items:
-            for k in x.leaves():
-                for r in self.code[k].refs:
-                    self.uses.setdefault(r, []).append(k)
+        return winding.grows and count <= MOST_ITEMS
 
     def program(self) -> Program:
         """The program, of which inputs are those that the reading was given and outputs what was wanted."""

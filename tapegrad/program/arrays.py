@@ -305,8 +305,15 @@ class Builder:
         return of_buffer(b)
 
     def product(self, a: Array, b: Array) -> Array:
-        """`a @ b`, one of which is a vector."""
+        """`a @ b`, of vectors and matrices."""
         self.same(a.shape[-1], b.shape[0], "shapes of a product")
+        if len(a.shape) == len(b.shape) == 2:
+            rows = Array((*a.shape, ONE), lambda i: a.at(i[:2]), a.dtype, None, a.reads)
+            columns = Array((ONE, *b.shape), lambda i: b.at(i[1:]), b.dtype, None, b.reads)
+            terms = self.elementwise(
+                lambda x, y: node("multiply", x, y), rows, columns, dtype=a.dtype
+            )
+            return self.reduced(terms, [1], "+=", "product")
         if len(b.shape) == 1:
             row = Array(b.shape, b.at, b.dtype, None, b.reads)
             terms = self.elementwise(lambda x, y: node("multiply", x, y), a, row, dtype=a.dtype)
