@@ -228,6 +228,39 @@ def test_single_precision_from_outside():
     assert np.isclose(value, expected, rtol=1e-5) and np.allclose(gradient, other, rtol=1e-4)
 
 
+def test_calls_that_go_straight_to_the_program():
+    """Arguments of other kinds, and changes of what the function reads beside them, are noticed as before."""
+    scale = [2.0]
+
+    def f(b):
+        x = b.copy()
+        for i in range(1, N):
+            x[i] = x[i] - scale[0] * np.sum(x[:i])
+        return np.sum(x * x)
+
+    def demand(b):
+        value, gradient = both(b)
+        expected, other = tg.value_and_grad(f)(b)
+        assert type(value) is type(expected) and gradient.dtype == other.dtype
+        assert np.allclose(value, expected, rtol=1e-4) and np.allclose(gradient, other, rtol=1e-4)
+        return gradient
+
+    both, b = tg.compile(tg.value_and_grad(f)), 0.1 * VECTOR
+    first = demand(b)
+    for _ in range(3):
+        assert demand(b) is not first  # results are the caller's
+    assert type(both).__call__ is both.latest.direct  # nothing of Python's stands between
+    demand(np.repeat(b, 2)[::2])
+    demand(b.astype(np.float32))
+    demand(b)
+    scale[0] = 3.0
+    demand(b)
+    x = tg.tensor(b, requires_grad=True)
+    value = tg.compile(f)(x)
+    value.backward()
+    assert np.allclose(x.grad, tg.grad(f)(b), rtol=1e-10)
+
+
 def test_a_compiled_function_is_differentiated():
     f, args = PROGRAMS["trisolv"]
     compiled = tg.compile(f)

@@ -95,13 +95,11 @@ class Compiled(Generic[P, R]):
         """A call, by the program that its signature has."""
         if storage.tracing.get() and traced_in((args, tuple(kwargs.values()))) is not None:
             return self.f(*args, **kwargs)  # part of the program that is being traced
-        if (entry := type(self).__call__) is not Compiled.__call__ and not (
-            kwargs or self.programs.laid
-        ):
+        if type(self).__call__ is not Compiled.__call__ and not (kwargs or self.programs.laid):
             # The entry takes arrays in C order: a copy is made in a hundredth of the time that a call takes from here on.
             laid = tuple(_in_order(a) for a in args)
             if any(a is not b for a, b in zip(laid, args, strict=True)):
-                return entry(*laid)  # type: ignore[arg-type, call-arg]
+                return self(*laid)  # type: ignore[arg-type]
         if self.numbers:
             args = self._with_floats(args)
         call = taken_apart(args, kwargs, self._static(len(args)), self.programs.compares)

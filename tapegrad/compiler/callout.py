@@ -39,12 +39,16 @@ class Writer:
         taken: set[int] = set()
         for y in graph.outputs:
             text = self.names[id(y)] if isinstance(y, Node) else self.constant(y, "c")
-            # What a native part puts out is fresh memory.
-            fresh = isinstance(y, Node) and y.name.startswith("native") and id(y) not in taken
+            # What a native part or a program of the form puts out is fresh memory.
+            made = isinstance(y, Node) and y.name.startswith(("native", "loops"))
+            fresh = made and id(y) not in taken
             taken.add(id(y))
             self.returned.append(text if fresh else f"output({text})")
 
     def _call(self, node: Node, number: int) -> None:
+        if node.name == "constant" and node.shape == () and isinstance(node.args[0], np.ndarray):
+            self.names[id(node)] = self.constant(node.args[0][()], "c")  # no array for each call
+            return
         name = self.names[id(node)] = f"v{number}"
         function = self.constant(node.function, _identifier(node.name))
         values = [self.names[id(x)] for x in node.inputs]
@@ -61,6 +65,7 @@ class Writer:
 
     def _release(self, position: int) -> None:
         dead = [self.names[i] for i in self._last.get(position, ()) if i in self.names]
+        dead = [name for name in dead if name not in self.constants]
         if dead:
             self.lines[-1] = f"{self.lines[-1].split('  #')[0]}; del {', '.join(dead)}" + (
                 f"  #{self.lines[-1].split('  #', 1)[1]}" if "  #" in self.lines[-1] else ""
@@ -106,6 +111,48 @@ def written(graph: Graph, name: str) -> tuple[Callable[..., list[Any]], str]:
     scope: dict[str, Any] = {}
     exec(compile(text, file, "exec"), writer.constants, scope)
     return scope["program"], text
+
+
+def straight(program: Any, kinds: Sequence[Any]) -> Callable[..., Any] | None:
+    """What a compiled function's calls run at once where a program is no single entry of machine code: for arrays in C order and
+    numbers by position, of just these kinds. What is not for it goes the long way, by `dispatch`.
+
+    None where arguments are of other kinds, results are not all computed, or guards look at values.
+    """
+    asked = []
+    for kind in kinds:
+        if not (type(kind) is tuple and kind[0] in ("array", "scalar", float, complex)):
+            return None
+        scalar = kind[0] if type(kind[0]) is type else kind[1].type
+        asked.append((np.ndarray, *kind[1:]) if kind[0] == "array" else (scalar, None, None))
+    if program.guards or program.structure is None or not all(x is None for x in program.leaves):
+        return None
+    count, run, around = len(asked), program.run, program.around
+    unflatten, ndarray = program.structure.unflatten, np.ndarray
+    quiet = all(n.name.startswith(("loops", "constant", "copy")) for n in program.executed.nodes)
+
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        """The result of the program's calls, for arguments of its kinds; else what `dispatch` gives."""
+        if kwargs or len(args) != count or program.direct is not call:
+            return self.dispatch(*args, **kwargs)
+        for a, (kind, dtype, shape) in zip(args, asked):  # noqa: B905  they are as many
+            if type(a) is not kind or (
+                kind is ndarray
+                and (a.shape != shape or a.dtype is not dtype or not a.flags.c_contiguous)
+            ):
+                return self.dispatch(*args, **kwargs)
+        for w in around:
+            if w.changed():
+                return self.dispatch(*args, **kwargs)
+        try:
+            if quiet:
+                return unflatten(run(*args))
+            with np.errstate(all="ignore"):
+                return unflatten(run(*args))
+        except GuardFailed:
+            return self.dispatch(*args, **kwargs)
+
+    return call
 
 
 def _last_uses(graph: Graph) -> dict[int, list[int]]:

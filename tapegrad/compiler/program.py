@@ -235,6 +235,7 @@ class Program:
         self.why = ""
         self.seconds = seconds
         run = self.graph
+        direct = False  # whether arguments are taken as they are
         try:
             from . import islands, jit, nesting, partition
             from .arrays import C16, F8
@@ -281,6 +282,8 @@ class Program:
         else:
             self.run, self.text = callout.written(run, name)
         self.executed = run
+        if direct and self.native is None:
+            self.direct = callout.straight(self, call.kinds)
 
     def by_itself(self, f: Callable[..., Any], call: Call, name: str) -> Program:
         """The program, or one that calls no program of the form: one piece of machine code, where it has to be that."""

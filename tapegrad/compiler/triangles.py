@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 import operator
 import warnings
+from collections import Counter
 from collections.abc import Sequence
 from functools import reduce
 from typing import Any
@@ -363,7 +364,7 @@ def formed(graph: Graph) -> Graph:
     """The graph with its loops over growing slices as one call each; the same graph where there are none."""
     if not _stretches(graph.steps) and not any(map(is_call, graph.nodes)):
         return graph
-    graph = _merged(graph.pruned())
+    graph = _uncopied(_merged(graph.pruned()))
     out: list[Any] = []
     done = 0
     now: dict[Node, Node] = {}
@@ -447,6 +448,20 @@ def _operands(stretch: Stretch) -> tuple[list[Node], list[Node]]:
         made.append(constant)
         given.append(constant)
     return made, given
+
+
+def _uncopied(graph: Graph) -> Graph:
+    """The graph without copies of what a call of the form has made and nobody else reads: that is in memory of its own."""
+    uses = Counter(y for y in graph.outputs if isinstance(y, Node))
+    for s in graph.steps:
+        uses.update((s.node,) if type(s) is Guard else s.inputs)
+    now = {
+        s: s.inputs[0]
+        for s in graph.nodes
+        if s.name == "copy" and s.shape and s.inputs and uses[s.inputs[0]] == 1
+        and s.inputs[0].inputs and is_call(s.inputs[0].inputs[0])
+    }  # fmt: skip
+    return _renamed(graph, now) if now else graph
 
 
 def _merged(graph: Graph) -> Graph:
