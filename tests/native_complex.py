@@ -85,4 +85,17 @@ def conditions(z, x):
     return np.sum(w.real * x) + np.sum(w.imag * w.real) + c.imag
 
 
-PROGRAMS = [scalars, functions, iterated, arrays, written, conditions]
+def linear(z, x):
+    """Equations, an inverse and determinants; those of no, one and two rows, and in the end that of a singular matrix."""
+    a = np.outer(z, x) + np.diag(z + 2.0)
+    w = np.linalg.solve(a[:3, :3].copy(), a[:3, 3:].copy())
+    b = np.linalg.inv(a[1:4, 1:4].copy())
+    s = np.sum(np.abs(np.linalg.solve(a, z))) + np.sum(w.real * w.imag) + np.sum(b.imag * x[:3])
+    for n in range(6):
+        if n == 5:
+            a[2] = 2.0 * a[0] - a[4]
+        s += np.linalg.det(a[:n, :n].copy()).imag * (1.0 + n)
+    return s
+
+
+PROGRAMS = [scalars, functions, iterated, arrays, written, conditions, linear]

@@ -1101,3 +1101,102 @@ def matrix_power(a: Any, n: Any) -> Any:
         factor = np.dot(factor, factor)
         left //= 2
     return out
+
+
+def _complex_matrix(kind: Any) -> bool:
+    return _axes(kind) == 2 and isinstance(kind.dtype, types.Complex)
+
+
+@by_types("np.linalg.solve")
+def _solve(a: Any, b: Any) -> Any:
+    """Of complex numbers: real and imaginary parts are the unknowns."""
+    if not _complex_matrix(a):
+        return None
+    return {1: _complex_solve, 2: _complex_solve_each}.get(_axes(b))
+
+
+def _complex_solve(a: Any, b: Any) -> Any:
+    n = a.shape[0]
+    right = np.zeros(2 * n)
+    right[:n] = b.real
+    right[n:] = b.imag
+    x = np.linalg.solve(_in_parts(a), right)
+    return x[:n] + 1j * x[n:]
+
+
+def _complex_solve_each(a: Any, b: Any) -> Any:
+    n = a.shape[0]
+    right = np.zeros((2 * n, b.shape[1]))
+    right[:n] = b.real
+    right[n:] = b.imag
+    x = np.linalg.solve(_in_parts(a), right)
+    return x[:n] + 1j * x[n:]
+
+
+@kernel
+def _in_parts(a: Any) -> Any:
+    """The real matrix that does to real and imaginary parts, one below the other, what a complex one does to a vector."""
+    n = a.shape[0]
+    whole = np.zeros((2 * n, 2 * n))
+    whole[:n, :n] = a.real
+    whole[:n, n:] = -a.imag
+    whole[n:, :n] = a.imag
+    whole[n:, n:] = a.real
+    return whole
+
+
+@by_types("np.linalg.inv")
+def _inv(a: Any) -> Any:
+    return _complex_inv if _complex_matrix(a) else None
+
+
+def _complex_inv(a: Any) -> Any:
+    n = a.shape[0]
+    whole = np.linalg.inv(_in_parts(a))
+    return whole[:n, :n] + 1j * whole[n:, :n]
+
+
+@by_types("np.linalg.det")
+def _det(a: Any) -> Any:
+    return _complex_det if _complex_matrix(a) else None
+
+
+def _complex_det(a: Any) -> Any:
+    """By elimination with the largest entry that is left, so that no pivot of a matrix of rank n - 1 is 0 before the last.
+
+    The last two rows and columns are taken together, by the formula: then derivatives, second ones too, divide by no pivot that is 0.
+    """
+    n = a.shape[0]
+    u = a.copy()
+    out = 1.0 + 0.0j
+    for k in range(n - 2):
+        row, column = k, k
+        largest = 0.0
+        for i in range(k, n):
+            for j in range(k, n):
+                size = abs(u[i, j])
+                if size > largest:
+                    row, column, largest = i, j, size
+        if row != k:
+            out = -out
+            for j in range(n):
+                held = u[row, j]
+                u[row, j] = u[k, j]
+                u[k, j] = held
+        if column != k:
+            out = -out
+            for i in range(n):
+                held = u[i, column]
+                u[i, column] = u[i, k]
+                u[i, k] = held
+        out = out * u[k, k]
+        if largest > 0.0:
+            for i in range(k + 1, n):
+                factor = u[i, k] / u[k, k]
+                for j in range(k + 1, n):
+                    u[i, j] = u[i, j] - factor * u[k, j]
+    if n == 1:
+        out = out * u[0, 0]
+    elif n > 1:
+        out = out * (u[n - 2, n - 2] * u[n - 1, n - 1] - u[n - 2, n - 1] * u[n - 1, n - 2])
+    return out
