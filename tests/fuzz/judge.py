@@ -1,18 +1,21 @@
 """When two results are the same, from the problem's condition; and derivatives by differences that know when they are none.
 
-The bound of a comparison is what an ulp of the arguments does to the result (`spread`), times a small factor, plus ulps of the result
-itself. Where an ulp moves the result by more than a thousandth, nothing can be said: the program stands at a jump.
+The bound of a comparison is what an ulp of the arguments and of each cotangent does to the result (`spread`), times a small factor,
+plus ulps of the result itself. Where an ulp moves the result by more than a thousandth, nothing can be said: the program stands at a jump.
 Differences are central ones, extrapolated, at two steps. Where the two disagree, or where the slopes of the two sides do not approach
 each other as the step shrinks, the point is a kink or noise hides the slope: `Unclear`, which is counted and is no failure.
 """
 
 from __future__ import annotations
 
+import contextlib
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+
+from tapegrad import sweep
 
 ULPS = 64.0
 
@@ -106,13 +109,14 @@ def duplicate(tree: Any) -> Any:
 def spread(
     function: Callable[..., Any], arguments: list[Any], result: Any, eps: float
 ) -> list[float]:
-    """By how much each leaf of the result may differ by rounding alone."""
+    """By how much each leaf of the result may differ by rounding alone, of the arguments and of cotangents on the way."""
     rng = np.random.default_rng(5)
     bounds = [0.0] * len(flat(result))
     here = arrays(result)
     for _ in range(3):
         try:
-            other = arrays(function(*nudged(arguments, eps, rng)))
+            with rounded(eps, rng):
+                other = arrays(function(*nudged(arguments, eps, rng)))
         except Exception as error:
             raise Unclear(f"NumPy refuses next to this point: {error}") from None
         if [x.shape for x in other] != [x.shape for x in here]:
@@ -126,6 +130,27 @@ def spread(
     if any(s > 1e-3 * max(1.0, top) and s > 1e4 * eps * max(1.0, top) for s in bounds):
         raise Unclear("the program stands at a jump")
     return [ULPS * (s + eps * max(1.0, largest(a))) for s, a in zip(bounds, here, strict=True)]
+
+
+@contextlib.contextmanager
+def rounded(eps: float, rng: np.random.Generator) -> Iterator[None]:
+    """The sweep's cotangents move by ulps, entry by entry: where many of them cancel in a sum, an ulp of one is much of the sum."""
+
+    def moved(c: Any) -> Any:
+        kind = type(c)
+        if (kind is not np.ndarray and not isinstance(c, np.floating)) or c.dtype.kind not in "fc":
+            return c
+        by = rng.choice([1 - 2 * eps, 1.0, 1 + 2 * eps], c.shape)
+        return np.asarray(c * by).astype(c.dtype)[() if kind is not np.ndarray else ...]
+
+    def pull(code: Any, position: int, g: Any, record: bool = False) -> list[tuple[Any, Any]]:
+        return [(node, moved(c)) for node, c in sweep.pull(code, position, g, record)]
+
+    token = sweep.GUARD.set(pull)
+    try:
+        yield
+    finally:
+        sweep.GUARD.reset(token)
 
 
 def same(

@@ -108,7 +108,7 @@ class Worker:
 
     def ask(self, **request: Any) -> dict[str, Any]:
         """The answer to a request; a crash or a hang is an answer in which the engine "process" failed."""
-        if self.child is None or self.served >= 400:
+        if self.child is None or self.served >= 1500:
             self.stop()
             self.start()
         self.served += 1
