@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import random
+import signal
 import sys
 
 
@@ -43,6 +44,9 @@ def main() -> int:
         return any(state == "failed" for state, _ in table.values())
     seed = random.SystemRandom().randrange(10_000) if given.seed is None else given.seed
     print(f"seed {seed}", flush=True)
+    signal.signal(
+        signal.SIGTERM, signal.default_int_handler
+    )  # a campaign that is ended tells what it met
     seconds = given.seconds if given.seconds or given.count else 60.0
     done = campaign.run(seed, given.count, seconds, chosen, given.shrink)
     return 1 if done.failed else 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections import Counter
@@ -82,11 +83,17 @@ def run(
         ):
             campaign.one({"number": seed * SPAN + number})
             number += 1
+            if not number % 500:
+                print(f"\n{campaign.coverage.states_met()}", flush=True)
+    except KeyboardInterrupt:
+        print("\ninterrupted")
     finally:
         worker.stop()
+    spent = sum(os.times()[:4])
     print(f"\n{campaign.coverage.report()}")
     print(
-        f"{campaign.failed} failures of {len(campaign.kinds)} kinds in {time.monotonic() - begin:.0f} s, seed {seed}"
+        f"{campaign.failed} failures of {len(campaign.kinds)} kinds in {time.monotonic() - begin:.0f} s, seed {seed}; "
+        f"{3600 * number / spent:.0f} programs an hour of processor time"
     )
     for name, n in campaign.kinds.most_common():
         print(f"  {n:4} {name}")

@@ -56,13 +56,17 @@ class Coverage:
             if state == "refused":
                 self.refusals[text.split("\n")[0][:100]] += 1
 
-    def report(self) -> str:
+    def states_met(self) -> str:
         lines = [f"{self.programs} programs", f"{'engine':14} passed  refused  unclear  failed"]
         for engine, c in self.states.items():
             share = 100 * c["refused"] / max(1, sum(c.values()))
             lines.append(
                 f"{engine:14} {c['passed']:6} {c['refused']:8} {c['unclear']:8} {c['failed']:7}   ({share:.0f} % refused)"
             )
+        return "\n".join(lines)
+
+    def report(self) -> str:
+        lines = [self.states_met()]
         families: dict[str, list[str]] = {}
         for name, n in sorted(self.features.items()):
             family, _, rest = name.partition(" ")
