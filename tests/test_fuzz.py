@@ -15,7 +15,7 @@ import tapegrad as tg
 from tapegrad.native import flow, merging
 from tapegrad.primitive import OPS
 from tests.fuzz import campaign, coverage, engines, generator, native, shrinker, worker
-from tests.fuzz.judge import Unclear, Wrong, same, slope
+from tests.fuzz.judge import Unclear, Wrong, same, slope, spread
 from tests.fuzz.program import LAYOUTS, Leaf, Program
 from tests.seeds import seeds
 
@@ -179,6 +179,27 @@ def test_points_beside_an_argument_are_laid_as_the_argument():
     for layout in ("F", "C", "swapped", "flipped"):
         p = Program(5, source, [Leaf((3, 4), layout=layout)])
         assert set(states(p, "sweep", "second", "forward").values()) == {"passed"}
+
+
+def test_bounds_count_the_rounding_of_cotangents():
+    """The slope of a large product is multiplied by a sum of weights, of which little is left: ulps of the weights, and much of the sum."""
+    source = "def f(x):\n    v = np.prod(2.0 * x + 2.0) - np.zeros((12, 12))\n    return v, x\n"
+    p = Program(7304000163, source, [Leaf((7,), "float32")])
+    assert "failed" not in states(p, "sweep", "replay", "entry").values()
+    weights = np.tile([1.0, -1.0], 72)
+
+    def gradient(x):
+        return tg.grad(lambda x: np.sum((1e6 * np.sum(x) - np.zeros(144)) * weights))(x)
+
+    x, eps = np.ones(3), 2.0**-52
+    assert spread(gradient, [x], gradient(x), eps)[0] > 1e8 * eps
+
+
+def test_programs_whose_arguments_numpy_writes_are_unclear():
+    p = Program(
+        2, "def f(x, n):\n    n[0] = 3\n    return x * n\n", [Leaf((3,)), Leaf((3,), "int64")]
+    )
+    assert set(states(p, "sweep", "program", "tangents", "entries").values()) == {"unclear"}
 
 
 def test_the_judge_compares_structure_types_and_values():
