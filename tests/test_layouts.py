@@ -162,8 +162,18 @@ FILLED = {
     "pad at the edge": lambda x: np.pad(x, 1, mode="edge"),
     "roll": lambda x: np.roll(x, 1, axis=0),
     "repeat": lambda x: np.repeat(x, 2, axis=1),
+    "solve": lambda x: np.linalg.solve(x @ np.swapaxes(x, -1, -2) + np.eye(3), x),
+    "median": lambda x: np.median(x, axis=1),
+    "median, kept": lambda x: np.median(x, axis=0, keepdims=True),
+    "cumulative_sum": lambda x: np.cumulative_sum(x, axis=1, include_initial=True),
+    "cumulative_prod": lambda x: np.cumulative_prod(x, axis=0, include_initial=True),
 }  # fmt: skip
-"""Functions that NumPy fills a new array for, in an order that follows from their operand's."""
+"""Functions that NumPy fills a new array for, in an order that follows from their operand's.
+
+Others of NumPy's have an order that its documentation leaves open, and that follows from how they are written: `einsum` lets its
+iterator choose, by sizes and gaps of all operands; `nanmedian` goes by masked arrays; of a stack, `qr` gives R as it came from the
+loop over matrices. Results of these lie in C order here.
+"""
 
 
 @pytest.mark.parametrize("name", FILLED)

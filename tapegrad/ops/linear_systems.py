@@ -181,7 +181,7 @@ def solution_of(
 
         return _columns(one, as_array(a, dtype), as_array(b, dtype))
     if kept:
-        return solved(kept[0], b, adjoint)
+        return np.ascontiguousarray(solved(kept[0], b, adjoint))  # as np.linalg.solve's results lie
     if side:
         a = np.where(triangle(n, n, side, strict=unit), a, 0.0)
         if unit:

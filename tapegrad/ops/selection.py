@@ -21,14 +21,14 @@ from ..dual import holds_dual
 from ..errors import GradientLost
 from ..mode import is_grad_enabled
 from ..primitive import FUNCTIONS, primitive
-from ..storage import as_array
+from ..storage import as_array, axes_in_memory
 from ..tensor import Tensor, value_of, wrap
 from . import reductions
 from .composing import composed, holds_tracked, like_filled, moved, plainly, raw
 from .elementary import fmax, fmin, maximum, minimum, where
 from .indexing import take
 from .reductions import axes_of, spread
-from .shaping import laid_like, moveaxis, reshape, transpose
+from .shaping import laid_along, laid_like, moveaxis, reshape, transpose
 
 # --------------------------------------------------------------------------------------------- by position
 
@@ -345,7 +345,14 @@ def _middle(a: Any, axis: Any, keepdims: Any, ignoring: bool) -> Any:
 @composed(np.median, "a")
 def median(a: Any, axis: Any = None, overwrite_input: bool = False, keepdims: Any = False) -> Any:
     """Middle entry of the sorted ones, or the mean of the two middle ones, each with half the gradient."""
-    return _middle(a, axis, keepdims, ignoring=False)
+    middle = _middle(a, axis, keepdims, ignoring=False)
+    order = axes_in_memory(getattr(a, "_value", a))
+    if order is None or not isinstance(axis, int | np.integer):
+        return middle
+    # NumPy takes the mean along the axis of a sorted copy: the other axes stay in the copy's order.
+    gone = normalize_axis_index(axis, np.ndim(a))
+    left = order if keepdims else [i - (i > gone) for i in order if i != gone]
+    return laid_along(middle, left)
 
 
 @composed(np.nanmedian, "a")

@@ -217,7 +217,11 @@ def converted(
 
 def laid_like(made: Any, x: Any) -> Any:
     """The array or tensor with its axes in memory in the order that a copy of `x` has: where NumPy fills a copy, ours may lie otherwise."""
-    axes = axes_in_memory(getattr(x, "_value", x))
+    return laid_along(made, axes_in_memory(getattr(x, "_value", x)))
+
+
+def laid_along(made: Any, axes: Sequence[int] | None) -> Any:
+    """The array or tensor with these axes from the outermost in memory to the innermost; None for C order."""
     turned = in_rows(made if axes is None else np.transpose(made, axes))
     return turned if axes is None else np.transpose(turned, np.argsort(axes).tolist())
 

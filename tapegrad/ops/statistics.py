@@ -151,10 +151,8 @@ def _cumulative(of: Any, plain: Any, neutral: int) -> Any:
         result = plain(x, axis)
         if not include_initial:
             return result
-        return concatenate(
-            [np.full((*x.shape[:axis], 1, *x.shape[axis + 1 :]), neutral, result.dtype), result],
-            axis,
-        )
+        first = np.full((*x.shape[:axis], 1, *x.shape[axis + 1 :]), neutral, result.dtype)
+        return concatenate([laid_like(first, result), result], axis)
 
     scan.__name__ = scan.__qualname__ = of.__name__
     scan.__doc__ = (
