@@ -1,12 +1,14 @@
 """The array dialect: a statement is run with NumPy as soon as it is written, and kept if it gives finite numbers of moderate size.
 
 So no rule about shapes or types is written here: an expression that NumPy refuses is drawn again. `Writer.values` holds what each name is
-bound to after the statements so far. Stores go to arrays that share no memory with an argument.
+bound to after the statements so far. Stores go to arrays that share no memory with an argument. Some programs read what stands around
+them (SURROUNDINGS), as globals or in cells; some have arrays long enough for the vector loops of machine code and the blocks of kernels.
 """
 
 from __future__ import annotations
 
 import random
+import textwrap
 import warnings
 from typing import Any
 
@@ -17,6 +19,24 @@ from tests.fuzz.program import LAYOUTS, Leaf, Program
 
 SIZE, LARGEST = 48, 200.0
 SHAPES = [(), (3,), (4,), (5,), (2, 3), (3, 3), (4, 3), (3, 4), (4, 4), (2, 3, 2), (1, 4), (3, 1)]
+LONG = [(17,), (37,), (70,), (130,), (9, 11), (3, 40), (33, 2), (5, 3, 6)]
+LONGEST = 600
+SURROUNDINGS = """KN = 0.7
+KA = np.array([0.5, -0.3, 0.2])
+KD = {'k': 1.5, 's': (2, np.array([[0.4], [0.1], [-0.6]]))}
+def KH(t, s=0.5, *, c=KA):
+    return np.tanh(t) * s + c[0]
+class KC:
+    a = 0.3
+    def __init__(self):
+        self.b = [np.array([0.1, 0.9, -0.4]), 2]
+    def __call__(self, t):
+        return t * self.a + self.b[0][1]
+KO = KC()
+KL = lambda t: KH(t, KN) * KD['k']
+"""
+"""What a function may see beside its arguments."""
+CLOSED = ["({0} * KN)", "KH({0})", "KH({0}, s=KN)", "({0} + KA[0])", "(KD['k'] * {0})", "(KD['s'][1] + {0})", "(KD['s'][0] * {0})", "(KO.a * {0})", "KO({0})", "(KA * {0})", "({0} @ KA)", "(KA @ {0})", "KL({0})", "(KO.b[0] - {0})", "np.interp({0}, np.sort(KA), KO.b[0])", "np.where({0} > KN, {0}, KD['k'])", "sum({0} * k for k in KA)", "({0})[..., None] * KA"]  # fmt: skip
 SMOOTH = ["sin", "cos", "tanh", "arctan", "square", "expm1", "negative", "arcsinh", "conj", "exp", "sinh", "cosh", "sinc", "exp2", "positive", "deg2rad", "degrees", "absolute", "reciprocal", "i0", "log1p", "arctanh", "rint", "floor", "sign", "angle", "tan"]  # fmt: skip
 GUARDED = [
     "np.log(1.5 + np.abs({0}))",
@@ -284,6 +304,11 @@ class Writer:
         self.safe: list[str] = []
         """Names of arrays made by rules that keep nothing of their result."""
         self.complex = self.r.random() < 0.2
+        self.size = LONGEST if self.r.random() < 0.06 else SIZE
+        self.around = self.r.choice(["", "", "", "", "globals", "cells"])
+        self.scope: dict[str, Any] = {"np": np, "tg": tg}
+        if self.around:
+            exec(SURROUNDINGS, self.scope)
         for _ in range(self.r.choice([1, 1, 2, 2, 3])):
             self.names.append("xyzuv"[len(self.names)])
             self.parameters.append(self.parameter())
@@ -303,16 +328,16 @@ class Writer:
                 if u < 0.66
                 else "float32"
                 if u < 0.84
-                else "int64"
+                else self.r.choice(["int64", "int64", "int32", "uint8"])
                 if u < 0.92
                 else "bool"
             )
             if u < 0.1 and self.complex:
                 dtype = "complex128"
         shape = (
-            self.r.choice(SHAPES)
+            self.r.choice(LONG if self.size > SIZE and self.r.random() < 0.7 else SHAPES)
             if self.r.random() > 0.02
-            else self.r.choice([(0,), (0, 3), (2, 0)])
+            else self.r.choice([(0,), (0, 3), (2, 0), (2, 0, 3)])
         )
         python = shape == () and dtype == "float64" and self.r.random() < 0.5
         layout = "C" if self.r.random() < 0.4 else self.r.choice(list(LAYOUTS))
@@ -323,11 +348,20 @@ class Writer:
             return self.leaf()
         kind = "float64" if self.r.random() < 0.7 else "float32"
         parts = [self.leaf(kind) for _ in range(2)]
-        return self.r.choice([tuple(parts), list(parts), {"b": parts[0], "a": parts[1]}])
+        return self.r.choice(
+            [
+                tuple(parts),
+                list(parts),
+                {"b": parts[0], "a": parts[1]},
+                ({"p": parts[0]}, [parts[1]]),
+            ]
+        )
 
     def unpack(self, name: str, p: Any) -> None:
         if isinstance(p, dict):
             self.lines.append(f"    {name}0, {name}1 = {name}['a'], {name}['b']")
+        elif isinstance(p, tuple) and isinstance(p[0], dict):
+            self.lines.append(f"    {name}0, {name}1 = {name}[0]['p'], {name}[1][0]")
         elif not isinstance(p, Leaf):
             self.lines.append(f"    {name}0, {name}1 = {name}")
 
@@ -337,6 +371,11 @@ class Writer:
         source = f"def f({', '.join(self.names)}):\n" + "\n".join(lines or ["    pass"])
         if lines == ("pass",):
             source = f"def f({', '.join(self.names)}): pass"
+        if self.around == "globals":
+            source = SURROUNDINGS + source
+        elif self.around:
+            inner = textwrap.indent(f"{SURROUNDINGS}{source}\nreturn f", "    ")
+            source = f"def made():\n{inner}\nf = made()"
         return Program(self.number, source + "\n", self.parameters)
 
     def run(self, lines: list[str]) -> dict[str, Any] | None:
@@ -350,16 +389,18 @@ class Writer:
                 return None
         if not isinstance(values, dict):
             return None
-        return values if all(sound(v) for v in values.values()) else None
+        # What a function sees in cells is among what `locals` tells.
+        values = {k: v for k, v in values.items() if not k.startswith("K")}
+        return values if all(sound(v, self.size) for v in values.values()) else None
 
     def evaluate(self, text: str) -> Any:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
             try:
-                value = eval(text, {"np": np, "tg": tg}, dict(self.values))
+                value = eval(text, dict(self.scope), dict(self.values))
             except Exception:
                 raise Unlucky from None
-        if not sound(value) or value is None:
+        if not sound(value, self.size) or value is None:
             raise Unlucky
         return value
 
@@ -424,6 +465,8 @@ class Writer:
             name = self.name()
             return name if self.r.random() < 0.6 else self.r.choice(VIEWS + COPIES).format(name)
         one = lambda: self.expression(depth - 1)  # noqa: E731
+        if self.around and self.r.random() < 0.25:
+            return self.r.choice(CLOSED).format(one())
         if u < 0.24:
             return f"np.{self.r.choice(SMOOTH)}({one()})"
         if u < 0.36:
@@ -937,14 +980,14 @@ class Writer:
         return self.program(*self.lines, f"    return {self.result()}")
 
 
-def sound(value: Any) -> bool:
+def sound(value: Any, size: int = SIZE) -> bool:
     if isinstance(value, dict):
-        return all(sound(v) for v in value.values())
+        return all(sound(v, size) for v in value.values())
     if isinstance(value, tuple | list):
-        return all(sound(v) for v in value)
+        return all(sound(v, size) for v in value)
     if isinstance(value, np.ndarray | np.generic | float | int | complex):
         array = np.asarray(value)
-        if array.dtype.kind not in "fcib" or array.size > SIZE or array.ndim > 4:
+        if array.dtype.kind not in "fciub" or array.size > size or array.ndim > 4:
             return False
         return bool(np.all(np.isfinite(array)) and np.max(np.abs(array), initial=0) <= LARGEST)
     return True

@@ -91,8 +91,8 @@ class Leaf:
         x = rng.uniform(0.2, 1.5, size) * rng.choice([-1.0, 1.0], size)
         if self.dtype.startswith("complex"):
             x = x + 1j * rng.uniform(-1, 1, size)
-        if self.dtype.startswith("int"):
-            x = np.asarray(rng.integers(-2, 3, size))
+        if self.dtype.startswith(("int", "uint")):
+            x = np.asarray(rng.integers(0 if self.dtype[0] == "u" else -2, 3, size))
         if self.dtype == "bool":
             x = np.asarray(x) > 0
         x = np.asarray(x).astype(self.dtype)
