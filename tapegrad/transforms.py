@@ -74,8 +74,19 @@ def _flatten(tree: Tree) -> tuple[list[Any], Any]:
     return tree_flatten(tree)
 
 
+_ALONE = frozenset({np.ndarray, float, Tensor, int, complex, np.float64})
+
+
+@functools.cache
+def _leaf(none_is_leaf: bool) -> Any:
+    """The structure of a tree that is one leaf."""
+    return _optree().tree_structure(0, none_is_leaf=none_is_leaf, namespace=NAMESPACE)
+
+
 def tree_flatten(tree: Tree, none_is_leaf: bool = False) -> tuple[list[Any], Any]:
     """Leaves and structure, where labelled arrays and records (dataclasses and attrs) are nodes."""
+    if type(tree) in _ALONE:
+        return [tree], _leaf(none_is_leaf)
     from .interop import records
 
     optree = _optree()

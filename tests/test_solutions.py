@@ -316,6 +316,29 @@ def test_curve_fits_are_scipys():
         tg.curve_fit(lambda t, *p: p[0] * t, t, y)
 
 
+def test_fits_of_a_compiled_model_share_its_programs():
+    rng = np.random.default_rng(0)
+    t = np.linspace(0, 4, 30)
+    model = lambda t, a, k: a * np.exp(-k * t)  # noqa: E731
+    compiled = tg.compile(model)
+    made = []
+    for rate in (0.4, 0.7, 1.1):
+        y = model(t, 2.0, rate) + 0.01 * rng.normal(size=30)
+        for settings in ({}, {"sigma": np.linspace(0.1, 0.3, 30)}):
+            for ours, plain in zip(
+                tg.curve_fit(compiled, t, y, **settings),
+                tg.curve_fit(model, t, y, **settings),
+                strict=True,
+            ):
+                np.testing.assert_allclose(ours, plain, rtol=1e-6, atol=1e-12)
+        (residuals,) = compiled._derived.values()
+        (jacobian,) = residuals._derived.values()
+        made.append([len(f.programs.by_key) for f in (residuals, jacobian)])
+    assert made[2] == made[1]
+    slope = tg.grad(lambda s: tg.curve_fit(compiled, t, s * model(t, 2.0, 0.5))[0][0])(1.0)
+    np.testing.assert_allclose(slope, 2.0, rtol=1e-6)
+
+
 def test_a_bracket_without_a_change_of_sign():
     with pytest.raises(ValueError, match="different signs"):
         tg.root_scalar(lambda s: s * s + 1, bracket=(0, 1))

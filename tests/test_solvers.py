@@ -165,6 +165,27 @@ def test_fit_and_covariance_are_those_of_curve_fit(method):
     assert known.stderr["a"] == pytest.approx(fit.stderr["a"], rel=0.5)
 
 
+def test_minpack_takes_scipys_steps():
+    """Method "lm" goes by `leastsq`: what it returns is that of SciPy's own `least_squares`, given the Jacobian."""
+
+    def vector(p):
+        return residuals({"a": p[0], "k": p[1], "c": p[2]})
+
+    def slopes(p):
+        e = np.exp(-p[1] * T)
+        return np.stack([e, -p[0] * T * e, np.ones_like(T)], axis=1)
+
+    for settings in ({}, {"ftol": 1e-3}, {"max_nfev": 3}):
+        ours = tg.least_squares(vector, np.array([1.0, 1.0, 0.0]), method="lm", **settings)
+        scipys = optimize.least_squares(vector, [1.0, 1.0, 0.0], slopes, method="lm", **settings)
+        for name in ("nfev", "njev", "status", "success"):
+            assert ours[name] == scipys[name], name
+        for name in ("x", "cost", "fun", "jac"):
+            np.testing.assert_allclose(ours[name], scipys[name], rtol=1e-9, atol=1e-12)
+    with pytest.raises(ValueError, match="max_nfev"):
+        tg.least_squares(vector, np.ones(3), method="lm", max_nfev=0)
+
+
 def test_fit_with_bounds_leaves_the_bound_parameter_without_variance():
     for bounds in (({"a": 0, "k": 0, "c": 0.2}, {"a": 9, "k": 9, "c": 9}), {"c": (0.2, None)}):
         fit = tg.least_squares(residuals, {"a": 1.0, "k": 1.0, "c": 0.5}, bounds=bounds)

@@ -6,6 +6,8 @@ fro. Invariant: `tree` makes fresh arrays, so that a function which writes into 
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -112,11 +114,18 @@ class Space:
                 ) from None
         return np.concatenate(parts)
 
-    def columns(self, blocks: Tree, rows: int) -> np.ndarray:
-        """A Jacobian by a tree like this one, as a matrix with this many rows."""
-        leaves, _ = flatten(blocks)
-        matrices = [np.asarray(plain(b), dtype=float).reshape(rows, -1) for b in leaves]
-        return np.concatenate(matrices, axis=1)
+    def columns(self, blocks: Sequence[Any]) -> np.ndarray:
+        """Blocks of a Jacobian, one for each leaf of a tree like this one, side by side: a row for each element of the value."""
+        arrays = [np.asarray(plain(b), dtype=float) for b in blocks]
+        rows = math.prod(arrays[0].shape[: arrays[0].ndim - len(self.shapes[0])])
+        return joined_arrays(
+            [b.reshape(rows, n) for b, n in zip(arrays, self.sizes, strict=True)], axis=1
+        )
+
+
+def joined_arrays(parts: list[np.ndarray], axis: int = 0) -> np.ndarray:
+    """The parts joined along an axis; one alone as it is."""
+    return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=axis)
 
 
 def _path(accessor: Any) -> str:
@@ -149,7 +158,7 @@ def outputs(value: Tree, name: str) -> np.ndarray:
     if value is None:
         raise TypeError(f"{name} returned None. Does it end with a return?")
     parts = [_real(leaf, f"the value of {name}").reshape(-1) for leaf in flatten(value)[0]]
-    return np.concatenate(parts) if parts else np.zeros(0)
+    return joined_arrays(parts) if parts else np.zeros(0)
 
 
 def joined(value: Tree) -> Any:

@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from ..tensor import Tensor
+
 _STATIC = (
     str,
     bytes,
@@ -27,7 +29,7 @@ _STATIC = (
     np.dtype,
     enum.Enum,
 )
-_known: set[type] = {int, float, complex, np.ndarray, np.float64, np.float32}
+_known: set[type] = {int, float, complex, np.ndarray, np.float64, np.float32, Tensor}
 """Classes that optree knows, and those that are met in each call and are no records."""
 
 
@@ -65,7 +67,9 @@ def _same(a: Any, b: Any) -> bool:
 
 def register(optree: Any, namespace: str, leaves: Iterable[Any]) -> bool:
     """Make the classes of records among these leaves known to optree; whether there was one."""
-    kinds = {type(leaf) for leaf in leaves} - _known
+    kinds = set(map(type, leaves)) - _known
+    if not kinds:
+        return False
     found = [kind for kind in kinds if not kind.__module__.startswith("tapegrad") and _fields(kind)]
     for kind in found:
         _known.add(kind)

@@ -22,9 +22,10 @@ import numpy as np
 from ..errors import NotDifferentiable, demand_callable
 from ..mode import no_grad
 from ..storage import tracing
+from ..tensor import Tensor
 from ..transforms import as_a_whole, hessian, hvp, jacobian, value_and_grad
 from .promotion import Promotion, itself
-from .raveling import Space, flatten, joined, outputs, plain
+from .raveling import Space, flatten, joined, joined_arrays, outputs, plain
 from .slopes import MANY, is_sparse_enough
 from .solutions import as_fit, as_minimum, as_root
 
@@ -276,14 +277,70 @@ def least_squares(
         settings["callback"] = called
     limits = (-np.inf, np.inf) if low_high is None else low_high
     with no_grad():
-        result = optimize.least_squares(
-            residuals, space.x, jac=slopes, bounds=limits, method=method, **settings
-        )
+        if method == "lm" and _is_plain(settings):
+            result = _minpack(residuals, slopes, space.x, **settings)
+        else:
+            result = optimize.least_squares(
+                residuals, space.x, jac=slopes, bounds=limits, method=method, **settings
+            )
     report.done()
     _add_covariance(result, space, absolute_sigma)
     result.grad = space.tree(result.grad)
     result.x = space.tree(result.x)
     return as_fit(result, f, space, args, low_high, absolute_sigma, settings)
+
+
+def _is_plain(settings: dict[str, Any]) -> bool:
+    """Whether these settings are a limit and tolerances, none of them too small for MINPACK."""
+    rest = dict(settings)
+    most = rest.pop("max_nfev", None)
+    return (most is None or most > 0) and all(
+        name in ("ftol", "xtol", "gtol") and isinstance(t, float) and t > np.finfo(float).eps
+        for name, t in rest.items()
+    )
+
+
+STATUS = (-1, 2, 3, 4, 1, 0)
+"""What `scipy.optimize.least_squares` calls the ways in which MINPACK ends."""
+
+
+def _minpack(
+    residuals: Callable[[np.ndarray], np.ndarray],
+    slopes: Callable[..., np.ndarray],
+    x0: np.ndarray,
+    max_nfev: int | None = None,
+    ftol: float = 1e-8,
+    xtol: float = 1e-8,
+    gtol: float = 1e-8,
+) -> OptimizeResult:
+    """The result of SciPy's `least_squares` with method "lm" by its `leastsq`: the same steps under half the layers of Python."""
+    from scipy import optimize
+
+    residuals, slopes = _remembering(residuals), _remembering(slopes)
+    most = 100 * x0.size if max_nfev is None else max_nfev
+    x, _, info, message, ending = optimize.leastsq(
+        residuals, x0, Dfun=slopes, full_output=True, ftol=ftol, xtol=xtol, gtol=gtol, maxfev=most
+    )  # fmt: skip
+    fun, jac = info["fvec"], slopes(x)
+    gradient = jac.T @ fun
+    return optimize.OptimizeResult(
+        x=x, cost=0.5 * (fun @ fun), fun=fun, jac=jac, grad=gradient, optimality=np.abs(gradient).max(),
+        active_mask=np.zeros(x.size, int), nfev=info["nfev"], njev=info["njev"], status=STATUS[ending],
+        message=" ".join(message.split()), success=STATUS[ending] > 0
+    )  # fmt: skip
+
+
+def _remembering(function: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
+    """The function, which does not compute again where it was called last: `leastsq` asks for the start three times."""
+    at, value = b"", np.zeros(0)
+
+    def called(x: np.ndarray) -> np.ndarray:
+        nonlocal at, value
+        if x.tobytes() != at:
+            at, value = x.tobytes(), function(x)
+        return value
+
+    return called
 
 
 def root(
@@ -378,14 +435,10 @@ def _jacobian(
     by_leaves = promotion.of(_jacobian_by_leaves, f)
 
     def matrix(x: np.ndarray) -> np.ndarray:
-        rows = by_leaves(space.tree(x), *args)
-        blocks = []
-        for row in rows:  # one for each array that f returned, with an array for each leaf of x
-            parts = flatten(row)[0]
-            first, shape = np.shape(parts[0]), space.shapes[0]
-            size = int(np.prod(first[: len(first) - len(shape)], dtype=int))
-            blocks.append(space.columns(row, size))
-        return np.concatenate(blocks)
+        # For each array that f returned a row of blocks, one for each leaf of x.
+        blocks, count = flatten(by_leaves(space.tree(x), *args))[0], len(space.shapes)
+        rows = [blocks[k : k + count] for k in range(0, len(blocks), count)]
+        return joined_arrays([space.columns(row) for row in rows])
 
     return matrix
 
@@ -458,7 +511,12 @@ def _list(value: Any) -> list[Any]:
 @as_a_whole
 def _jacobian_by_leaves(f: Callable[..., Any]) -> Callable[..., Any]:
     """Jacobians of all leaves of what `f` returns, by its first argument."""
-    return jacobian(lambda tree, *args: _list(f(tree, *args)))
+
+    def listed(tree: Tree, *args: Any) -> Any:
+        y = f(tree, *args)
+        return y if type(y) is Tensor else _list(y)  # a lone array has few layers
+
+    return jacobian(listed)
 
 
 def _hessian(
@@ -470,8 +528,7 @@ def _hessian(
     def matrix(x: np.ndarray) -> np.ndarray:
         blocks = second(space.tree(x), *args)
         outer = [blocks] if space.is_lone else space.structure.flatten_up_to(blocks)
-        rows = [space.columns(b, n) for b, n in zip(outer, space.sizes, strict=True)]
-        return np.concatenate(rows)
+        return joined_arrays([space.columns(flatten(b)[0]) for b in outer])
 
     return matrix
 
