@@ -165,7 +165,11 @@ def __getattr__(name: str) -> object:
 
         hint = told(name, __dir__())
         message = f"module {__name__!r} has no attribute {name!r}"
-        raise AttributeError(f"{message}: {hint}." if hint else message)
+        raise AttributeError(
+            f"{message}: {hint.removesuffix('?')}{'?' if hint.endswith('?') else '.'}"
+            if hint
+            else message
+        )
     module = _import_module(_LAZY[name] or f".{name}", __name__)
     value = getattr(module, name) if _LAZY[name] else module
     if name != "map":  # nor is Python's map taken away

@@ -58,6 +58,15 @@ INSTEAD = {
     "lax":             "at the top are tg.scan, tg.map, tg.associative_scan, tg.fori_loop, tg.while_loop, tg.cond and tg.switch",
     "func":            "the transforms are at the top: tg.grad, tg.vjp, tg.jvp, tg.linearize, tg.jacobian, tg.hessian, tg.vmap",
     "tree_map":        "use optree.tree_map, or a comprehension",
+    "custom_gradient": "subclass tg.autograd.Function, with forward and backward",
+    "make_jaxpr":      "write tg.compile(f), call it, and print its .source; print(tg.current_tape()) shows what is recorded now",
+    "tree_util":       "transforms take trees as they are; use optree.tree_map, or a comprehension",
+    "tree":            "transforms take trees as they are; use optree.tree_map, or a comprehension",
+    "extend":          "subclass tg.autograd.Function, with forward and backward",
+    "misc":            "transforms, solvers and optimisers take trees as they are: nothing is flattened by hand",
+    "test_util":       "write tg.check_gradient(f, x).assert_ok()",
+    "prange":          "write numba.prange in a function of tg.njit(parallel=True)",
+    "jnp":             "write import tapegrad.numpy as jnp, or NumPy itself, whose functions take tensors",
     # checking, solving
     "check_grad":      "write tg.check_gradient(f, x), or with gradient=g for one of your own",
     "check_grads":     "write tg.check_gradient(f, x).assert_ok()",
@@ -91,6 +100,16 @@ INSTEAD = {
     "set_default_dtype": "numbers are float64 unless an array, or dtype=, says otherwise",
     "Variable":        "write tg.tensor(data, requires_grad=True)",
     "variable":        "write tg.tensor(data, requires_grad=True)",
+    "get_default_dtype": "numbers are float64 unless an array, or dtype=, says otherwise",
+    "set_default_tensor_type": "numbers are float64 unless an array, or dtype=, says otherwise",
+    "Generator":       "draw with NumPy's Generator, np.random.default_rng(seed)",
+    "seed":            "write tg.manual_seed(n) for tg.randn and tg.rand, np.random.default_rng(n) for NumPy's Generator",
+    "Size":            "shapes are tuples: write t.shape",
+    "Module":          "there are no layers: write the model with NumPy's functions, and tg.Parameter",
+    "conv2d":          "write tg.signal.convolve or tg.ndimage.correlate",
+    "distributions":   "write tg.stats.norm.logpdf(x, loc, scale) and its neighbours; tg.stats.norm.rvs draws",
+    "sparse_coo_tensor": "write tg.sparse.coo_array((values, (rows, columns)), shape)",
+    "broadcast_tensors": "write tg.broadcast_arrays(t, u)",
     "GradientTape":    "write tg.grad(f), or tensors with requires_grad=True and backward()",
     "random":          "draw with NumPy's Generator, or tg.randn, tg.rand and tg.randint for tensors",
     "normal":          "draw with NumPy's Generator, or tg.randn for tensors",
@@ -165,8 +184,14 @@ def told(name: str, known: list[str]) -> str:
         place = import_module(f"tapegrad.{module}")
         if name in getattr(place, "__all__", vars(place)) and callable(getattr(place, name)):
             return f"write tg.{module}.{name}"
-    if hasattr(import_module("tapegrad").Tensor, name):
-        return f"it is a method: write t.{name}(...)"
+    of_tensors = getattr(import_module("tapegrad").Tensor, name, None)
+    if of_tensors is not None:
+        method = callable(of_tensors)
+        return (
+            f"it is a method: write t.{name}(...)"
+            if method
+            else f"it is of tensors: write t.{name}"
+        )
     close = difflib.get_close_matches(name, known, n=3, cutoff=0.75)
     return f"did you mean {' or '.join(f'tg.{c}' for c in close)}?" if close else ""
 

@@ -194,10 +194,49 @@ class Elsewhere:
         self.__get__(instance)
 
 
-for _name, _instead in {
+_ELSEWHERE = {
+    # JAX's, NumPy's and those of other libraries
     "at": "write y = x.clone(), then y[i] = v or y[i] += v, which is recorded",
-    "cuda": "arrays live in main memory, there is no GPU",
     "block_until_ready": "nothing runs in the background, the value is there",
     "collect": "nothing is lazy, the value is there",
-}.items():
+    "repeat": "write tg.repeat(t, n, axis=...) for NumPy's, tg.tile(t, n) for PyTorch's, which repeats the whole tensor",
+    "sort": "write tg.sort(t, axis=...), a new tensor; NumPy's method would sort in place",
+    "to_numpy": "write t.detach().numpy()",
+    "asnumpy": "write t.detach().numpy()",
+    "array": "write t.detach().numpy()",
+    "values": "write t.detach().numpy(), or t.data for the tensor without its history",
+    "value": "write t.detach().numpy(), or t.item() for one number",
+    # PyTorch's
+    "cuda": "arrays live in main memory, there is no GPU",
+    "is_cuda": "arrays live in main memory, there is no GPU",
+    "pin_memory": "arrays live in main memory, there is no GPU",
+    "share_memory_": "threads share arrays as they are; processes take t.detach().numpy()",
+    "type": "write t.dtype, and t.astype(dtype) to convert",
+    "stride": "write t.strides, in bytes as NumPy's",
+    "element_size": "write t.itemsize",
+    "data_ptr": "write t.detach().numpy().ctypes.data",
+    "storage": "write t.detach().numpy()",
+    "layout": "tensors are dense; tg.sparse has the sparse ones",
+    "new_tensor": "write tg.tensor(data, dtype=t.dtype)",
+    "cross": "write tg.cross(t, u)",
+    "unique": "write tg.unique(t)",
+    "topk": "write tg.sort(t)[..., ::-1][..., :k], or t[places] with places from t.argsort()",
+    "svd": "write tg.linalg.svd(t)",
+    "cholesky": "write tg.linalg.cholesky(t)",
+    "pinverse": "write tg.linalg.pinv(t)",
+    "H": "write t.mT.conj()",
+    "apply_": "write it with NumPy's functions, which are recorded",
+    "map_": "write it with NumPy's functions, which are recorded",
+    "zero_grad": "write t.grad = None, or optimizer.zero_grad()",
+    "eval": "tensors have one mode, and there are no layers; the value is there",
+}
+for _name, _instead in _ELSEWHERE.items():
     setattr(Tensor, _name, Elsewhere(_name, _instead))
+
+
+def _dir(t: Tensor) -> list[str]:
+    """The names that are there; without those that only say what to write."""
+    return sorted({*object.__dir__(t)} - {*_ELSEWHERE})
+
+
+Tensor.__dir__ = _dir  # type: ignore[method-assign]

@@ -31,6 +31,11 @@ def numpys(name: str, settings: dict[str, Any]) -> dict[str, Any]:
     >>> numpys("sum", {"dim": 1, "keepdim": True})
     {'axis': 1, 'keepdims': True}
     """
+    if "unbiased" in settings:
+        raise TypeError(
+            f"{name}(unbiased=...) is PyTorch's way to ask, but {name} has NumPy's settings here: write ddof=0 for unbiased=False, ddof=1 "
+            "for unbiased=True."
+        )
     for theirs in SYNONYMS.keys() & settings.keys():
         if theirs == "dim" and name in OTHER_MEANING and not settings.keys() & _TELLING:
             raise TypeError(

@@ -37,6 +37,21 @@ new = object.__new__
 Device = "cpu"
 
 
+class _Size(int):
+    """A number of elements, which tells who calls it, as PyTorch's `t.size(0)`, what to write."""
+
+    __slots__ = ()
+
+    def __call__(self, *_: Any, **__: Any) -> Any:
+        raise TypeError(
+            "t.size(...) was called, as in PyTorch, but size is a number here, NumPy's count of elements: write t.shape, or t.shape[i] for "
+            "the length of one axis."
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return int, (int(self),)
+
+
 class Tensor(Attached):
     """An array that remembers how it was computed. Make one with `tg.tensor`.
 
@@ -89,7 +104,7 @@ class Tensor(Attached):
     @property
     def size(self) -> int:
         """Number of elements (NumPy's meaning; `numel()` is the same)."""
-        return self._value.size
+        return _Size(self._value.size)
 
     @property
     def dtype(self) -> np.dtype:
@@ -210,7 +225,7 @@ class Tensor(Attached):
         if value is not None:
             if not isinstance(value, Tensor):
                 raise TypeError(
-                    f"assigned grad expected to be a Tensor or None but got {type(value).__name__}."
+                    f"assigned grad expected to be a Tensor or None but got {type(value).__name__}: write tg.tensor(g) for an array g."
                 )
             if value is self:
                 raise RuntimeError("can't assign Variable as its own grad: assign a clone().")
@@ -749,16 +764,22 @@ def fresh_leaf(array: Any) -> Tensor:
     return t
 
 
-def tensor(data: Any, dtype: Any = None, requires_grad: bool = False) -> Tensor:
+def tensor(
+    data: Any, dtype: Any = None, requires_grad: bool = False, *, device: Any = None
+) -> Tensor:
     """A tensor with a copy of the data; float64 for Python floats, as NumPy decides.
 
-    `data` may be numbers, nested sequences, arrays or untracked tensors. Raises RuntimeError if an
+    `data` may be numbers, nested sequences, arrays or untracked tensors. The one `device` is "cpu". Raises RuntimeError if an
     integer tensor is to require a gradient, GradientLost if a tensor in `data` is tracked.
 
     >>> import tapegrad as tg
     >>> tg.tensor([1.0, 2.0], requires_grad=True)
     tensor([1., 2.], requires_grad=True)
     """
+    if device not in (None, Device):
+        raise ValueError(
+            f"a tensor was asked for on device {device!r}, but arrays live in main memory: leave device out."
+        )
     return _leaf(_copied(unmasked(_plain(data)), dtype), requires_grad)
 
 

@@ -1,5 +1,6 @@
 """Names of other libraries: what a user who types them is told."""
 
+import pickle
 import re
 import subprocess
 import sys
@@ -40,6 +41,7 @@ def test_what_is_named_instead_exists_and_the_name_does_not(name):
         ("gradcheck", "write tg.autograd.gradcheck"),
         ("masked_fill", "it is a method: write t.masked_fill(...)"),
         ("sin_", "it is a method: write t.sin_(...)"),
+        ("data", "it is of tensors: write t.data"),
         ("minimise", "did you mean tg.minimize?"),
         ("value_and_grads", "did you mean tg.value_and_grad"),
         ("qqqq", ""),
@@ -51,6 +53,41 @@ def test_what_is_named_instead_exists_and_the_name_does_not(name):
 )
 def test_names_from_inside_and_slips(name, words):
     assert told(name, dir(tg)).startswith(words) and bool(told(name, dir(tg))) == bool(words)
+
+
+def test_attributes_of_other_libraries_say_what_to_write():
+    """Each name of the table is refused with what to write, which exists, and is not offered by `dir`."""
+    from tapegrad.methods import _ELSEWHERE
+
+    t = tg.tensor([[3.0, 1.0], [2.0, 5.0]])
+    for name, instead in _ELSEWHERE.items():
+        with pytest.raises(AttributeError, match=re.escape(f"{name!r}: {instead}")):
+            getattr(t, name)
+        assert not hasattr(t, name) and name not in dir(t)
+        for of, path in re.findall(r"\b(tg|t)((?:\.[A-Za-z_]\w*)+)", instead):
+            value = {"t": t, "tg": tg}[of]
+            for part in path[1:].split("."):
+                value = getattr(value, part)
+                value = value() if part in ("detach", "numpy") else value
+
+
+def test_size_is_a_number_that_says_what_a_call_of_it_meant(tmp_path):
+    t = tg.ones((2, 3))
+    assert t.size == 6 and isinstance(t.size, int) and type(t.size + 0) is int
+    assert type(pickle.loads(pickle.dumps(t.size))) is int
+    assert np.zeros(t.size).shape == (6,) and tg.zeros(t.size).shape == (6,)
+    assert tg.compile(lambda x: np.sum(x) / x.size)(np.ones(4)) == 1.0
+    with pytest.raises(TypeError, match=r"t\.shape\[i\]"):
+        t.size(0)
+    with pytest.raises(TypeError, match=r"tg\.save\(file, t\)"):
+        tg.save({"w": t}, "x.pt")
+    tg.save(tmp_path / "x.npy", t)
+    np.testing.assert_array_equal(np.load(tmp_path / "x.npy"), np.ones((2, 3)))
+    with pytest.raises(TypeError, match="ddof=0"):
+        t.var(unbiased=False)
+    assert tg.tensor([1.0], device="cpu").shape == (1,)
+    with pytest.raises(ValueError, match="leave device out"):
+        tg.tensor([1.0], device="cuda")
 
 
 @pytest.mark.parametrize(

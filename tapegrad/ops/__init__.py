@@ -58,7 +58,7 @@ def public_names() -> dict[str, Any]:
         "array": joining.array, "cat": joining.concatenate,
         "clamp": elementary.clip, "clip": elementary.clip, "flatten": shaping.flatten, "logsumexp": reductions.logsumexp,
         "mm": products.matmul, "scatter": indexing.scatter, "sub": elementary.subtract,
-        "mul": elementary.multiply, "div": elementary.divide, "neg": elementary.negative, "unbind": joining.unbind,
+        "mul": elementary.multiply, "div": elementary.divide, "neg": elementary.negative, "unbind": joining.unbind, "save": constants.save,
         "unstack": joining.unstack, "vectorize": calculus.vectorize,
     }  # fmt: skip
     return names

@@ -6,6 +6,9 @@ and their like are not here: they have the derivative 0, and are declared so in 
 
 from __future__ import annotations
 
+import functools
+import os
+
 import numpy as np
 
 from ..primitive import CONSTANTS
@@ -37,6 +40,16 @@ CONSTANTS.update(
         np.savetxt,
     }
 )  # fmt: skip
+
+
+@functools.wraps(np.save)
+def save(file, arr, allow_pickle=True):
+    if not isinstance(file, str | bytes | os.PathLike) and not hasattr(file, "write"):
+        raise TypeError(
+            f"save was given a {type(file).__name__} where the file's name stands: PyTorch's save(value, file) is NumPy's save(file, array) "
+            "here. Write tg.save(file, t), or np.savez(file, **tensors) for a dict of tensors; np.load reads both."
+        )
+    np.save(file, arr, allow_pickle)
 
 
 _SETTINGS = {
