@@ -234,7 +234,7 @@ for _name, _instead in _ELSEWHERE.items():
     setattr(Tensor, _name, Elsewhere(_name, _instead))
 
 
-def _dir(t: Tensor) -> list[str]:
+def _dir(t: Any) -> list[str]:
     """The names that are there; without those that only say what to write."""
     return sorted({*object.__dir__(t)} - {*_ELSEWHERE})
 
