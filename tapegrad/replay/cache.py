@@ -71,7 +71,10 @@ def environment() -> str:
 
     facts = [
         sys.version,
-        platform.platform(),
+        sys.platform,
+        platform.machine(),
+        platform.release(),
+        *platform.libc_ver(),
         str((object.__basicsize__, tuple.__basicsize__)),
         *processor.identity(),
         llvm.get_default_triple(),
