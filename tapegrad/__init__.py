@@ -4,7 +4,7 @@ from importlib import import_module as _import_module
 from importlib.metadata import PackageNotFoundError as _PackageNotFoundError
 from importlib.metadata import version as _version
 
-from . import autograd, checking, dispatch, dtypes, fft, linalg, methods, mutators, ops
+from . import autograd, checking, dispatch, dtypes, fft, linalg, methods, mutators, ops, wiring
 from .autograd.anomaly_mode import debug_nans, is_anomaly_check_nan_enabled, is_anomaly_enabled
 from .buffers import plain_buffers
 from .check import check_op

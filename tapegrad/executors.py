@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from . import dual, storage, sweep
+from . import dual, seams, storage, sweep
 from .errors import GraphError
 from .mode import NO_GRAD, Off, enable_grad
 from .primitive import OPS, entry_name
@@ -101,9 +101,7 @@ def engine() -> str:
 
 def _load_replay() -> Any:
     if _choice.replay is None:
-        from . import replay
-
-        _choice.replay = replay
+        _choice.replay = seams.replay()
     return _choice.replay
 
 
@@ -175,9 +173,7 @@ class Watch:
 
     def __call__(self, g: Any) -> Any:
         if self.hooks:
-            from .autograd.hooks import applied
-
-            g = applied(self.hooks, g)
+            g = seams.hooked(self.hooks, g)
         if self.keep is not None:
             self.keep(g)
         return g
@@ -406,9 +402,7 @@ def walk(
                 visited = execute(tape.code, position, pending, leaves, watch, targets)
             done[-1] = (tape, visited)
         for leaf in [leaf for leaf in leaves if leaf.hooks is not None]:
-            from .autograd.hooks import leaf_cotangent
-
-            leaves[leaf] = leaf_cotangent(leaf, leaves[leaf])
+            leaves[leaf] = seams.leaf_cotangent(leaf, leaves[leaf])
         for call in notes.at_end:
             call()
     except BaseException:

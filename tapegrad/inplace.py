@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from . import dual, overwriting, storage
+from . import dual, overwriting, seams, storage
 from .dual import DualTensor
 from .errors import GraphError
 from .executors import retain
@@ -625,3 +625,5 @@ def copy_slices(g, *, steps):
 
 
 write_region: Callable[..., Any] = copy_slices
+
+seams.give(before_write=before_write)

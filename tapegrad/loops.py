@@ -21,7 +21,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
-from . import storage, sweep
+from . import seams, storage, sweep
 from .closures import Cells, closed_over
 from .dual import LEVEL
 from .errors import GraphError, NotDifferentiable, demand_callable
@@ -421,8 +421,6 @@ def looped(
     """Last carry and results of a loop in a function that `tg.compile` traces, where one step can stand for all; else None."""
     if not storage.tracing.get():
         return None
-    from .compiler.iteration import looped as traced_loop
-
     leaves, structure = _tree(xs)
     first, arrangement = _tree(init)
     found: list[Any] = [None]
@@ -440,7 +438,7 @@ def looped(
         def tested(carry: list[Any]) -> Any:
             return _plainly(test, _rebuilt(arrangement, carry))
 
-    done = traced_loop(functions, step, first, leaves, n, backward, tested)
+    done = seams.looped(functions, step, first, leaves, n, backward, tested)
     if done is None:
         return None
     return _rebuilt(arrangement, done[0]), _rebuilt(found[0], done[1])

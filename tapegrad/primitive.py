@@ -33,7 +33,7 @@ from typing import Any
 
 import numpy as np
 
-from . import locks, signatures, synonyms
+from . import locks, seams, signatures, synonyms
 from . import tape as tapes
 from .domain import Domain, real
 from .dual import DualTensor, carry
@@ -1017,13 +1017,12 @@ def apply(op: Primitive, operands: Sequence[Any], kw: tuple[Any, ...] | None = N
 
 def _joined(operands: Sequence[Any]) -> Sequence[Any] | None:
     """The operands with sequences that hold tensors as one tensor each; None if there are none."""
-    from .ops.composing import holds_tensor
-    from .ops.joining import gathered
-
-    sequences = [isinstance(o, _SEQUENCES) and holds_tensor(o) for o in operands]
+    sequences = [isinstance(o, _SEQUENCES) and seams.holds_tensor(o) for o in operands]
     if not any(sequences):
         return None
-    return [gathered(o) if nested else o for o, nested in zip(operands, sequences, strict=True)]
+    return [
+        seams.gathered(o) if nested else o for o, nested in zip(operands, sequences, strict=True)
+    ]
 
 
 _PLAIN = (np.ndarray, np.generic, int, float, complex)
@@ -1083,9 +1082,7 @@ def operate(op: Primitive, x: Any, y: Any) -> Any:
         if not isinstance(operand, (Tensor, *_PLAIN, list, tuple)):
             module = type(operand).__module__
             if module.startswith("scipy.sparse."):
-                from .sparse.arrays import met
-
-                return met(op.name, x, y)
+                return seams.met_sparse(op.name, x, y)
             if module.partition(".")[0] != "pandas":
                 return NotImplemented
             # A Series is data: it counts by its values, as it would inside np.multiply.
@@ -1196,13 +1193,12 @@ def quicken(op: Primitive, letter: str) -> None:
     if op.met is None:
         return
     op.met = 0
-    from .vecmath import loops
 
     def done(quicker: np.ufunc) -> None:
         op.forward = namespace[f"forward_{op.code}"] = op.around(quicker) if op.around else quicker
         op.evaluate = _evaluator(op)
 
-    loops.request(op.of, letter, done)
+    seams.quick_loops().request(op.of, letter, done)
 
 
 def shape_token(value: Any) -> Any:

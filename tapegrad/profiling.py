@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar, overload
 
 import numpy as np
 
-from . import locks, markup, sweep
+from . import locks, markup, seams, sweep
 from .primitive import OPS, WHEN_DECLARED, Primitive, entry_name
 from .tape import FREED, OP, SLOT, STRIDE, namespace
 from .tensor import Tensor
@@ -323,6 +323,7 @@ def _switch_on() -> None:
         for kind in {compiler.Compiled, *map(type, compiler.ALIVE)}:
             if "__call__" in vars(kind):  # others have not been called yet
                 _replace(kind, "__call__", timed_program(vars(kind)["__call__"]))
+    seams.clock = timed_program
 
 
 def _declared(op: Primitive) -> None:
@@ -336,6 +337,7 @@ WHEN_DECLARED.append(_declared)
 
 
 def _switch_off() -> None:
+    seams.clock = None
     for function, code in _own.items():
         function.__code__ = code
     _own.clear()
@@ -450,11 +452,6 @@ def _clocked(call: Callable[..., Any], name: Callable[[Any], str]) -> Callable[.
 def timed_program(call: Callable[..., Any]) -> Callable[..., Any]:
     """The `__call__` of a compiled function, noted; for the compiler, whose functions get a direct entry while a profile runs."""
     return _clocked(call, lambda f: f"compiled {f.programs.name}")
-
-
-def running() -> bool:
-    """Whether some profile runs."""
-    return bool(_active)
 
 
 def _line(frame: FrameType | None) -> str:

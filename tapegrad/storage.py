@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from . import locks
-from .errors import GraphError
+from .errors import GraphError, TraceError
 from .tape import BIG, Slot, new_slot
 
 
@@ -96,6 +96,16 @@ class StandIn:
 
 tracing: ContextVar[Any] = ContextVar("tapegrad.tracing", default=None)
 """The trace, where a program is being traced in this context: then walks are made by the sweep, which NumPy's names suffice."""
+
+
+def demand_no_trace(what: str) -> None:
+    """Raise TraceError inside `tg.compile`, whose later calls would be given the solution of the first."""
+    if tracing.get() is not None:
+        raise TraceError(
+            f"{what} was asked inside tg.compile for a solution that depends on the arguments, but the solver's steps are no part "
+            "of a program. Compile the functions that the solver calls (it does so by itself), and leave the solver outside.",
+            name="outside-program",
+        )
 
 
 def as_array(value: Any, dtype: Any = None) -> Any:

@@ -16,9 +16,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from . import dual, storage
+from . import dual, seams, storage
 from .errors import GraphError
-from .ops.elementary import strong_product
 from .primitive import NAMES, OPS, Primitive, apply, strong
 from .tape import BIG, FREED, IN0, IN1, KW, OP, OUT, SLOT, STRIDE, Leaf, Slot, X, Y
 from .tensor import Tensor, new
@@ -303,7 +302,7 @@ def _times_partial(g: Any, partial: Any, x: Any, y: Any, z: Any, out: Any) -> An
 def times(g: Any, p: Any) -> Any:
     """`strong(g, p)`, recorded where one of them is a Tensor."""
     if isinstance(g, Tensor) or isinstance(p, Tensor):
-        return strong_product(g, p)
+        return seams.strong_product(g, p)
     return strong(g, p)
 
 

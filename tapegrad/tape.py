@@ -36,7 +36,7 @@ from typing import Any
 
 import numpy as np
 
-from . import locks
+from . import locks, seams
 
 STRIDE = 8
 OP, SLOT, IN0, IN1, X, Y, OUT, KW = range(STRIDE)
@@ -338,16 +338,12 @@ class Tape:
             yield tuple(code[k : k + STRIDE])
 
     def __repr__(self) -> str:
-        from .autograd.printing import tape_text
-
         self.sweep()  # what nobody can ask for any more would only hide the rest
-        return tape_text(self)
+        return seams.tape_text(self)
 
     def _repr_html_(self) -> str:
-        from .autograd.drawing import tape_html
-
         self.sweep()
-        return tape_html(self)
+        return seams.tape_html(self)
 
 
 MARK: list[Callable[[list[Any], int], np.ndarray] | None] = [None]

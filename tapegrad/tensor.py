@@ -11,7 +11,6 @@ each declaration in `ops/` adds its own (see primitive.py).
 from __future__ import annotations
 
 import copy
-import functools
 import itertools
 import operator
 import sys
@@ -21,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from . import storage
+from . import seams, storage
 from .errors import GradientLost, demand_bool
 from .mode import INFERENCE, is_grad_enabled
 from .tape import BIG, RECORDER, Leaf, current
@@ -268,9 +267,7 @@ class Tensor(Attached):
         """A view of the entry that made this tensor, such as <MulBackward0>; None for leaves."""
         if self.is_leaf:
             return None
-        from .autograd.graph import node_of
-
-        return node_of(self._node, self._get("output_nr", 0))
+        return seams.node_of(self._node, self._get("output_nr", 0))
 
     @property
     def output_nr(self) -> int:
@@ -311,7 +308,7 @@ class Tensor(Attached):
         >>> x.grad
         tensor(6.)
         """
-        _autograd().backward(self, gradient, retain_graph, create_graph, None, inputs)
+        seams.backward(self, gradient, retain_graph, create_graph, None, inputs)
 
     def detach(self) -> Tensor:
         """A tensor that shares memory with this one and is not tracked: gradients stop here."""
@@ -502,8 +499,7 @@ class Tensor(Attached):
 
     def __array_namespace__(self, *, api_version: str | None = None) -> Any:
         """The namespace of the array API standard, for libraries that ask arrays for their functions."""
-        from . import array_api
-
+        array_api = seams.array_namespace()
         if api_version not in (None, "2021.12", "2022.12", "2023.12", "2024.12"):
             raise ValueError(
                 f"version {api_version!r} of the array API standard was asked for, but tensors follow "
@@ -523,8 +519,6 @@ class Tensor(Attached):
 
     def astype(self, dtype: Any, copy: bool = True) -> Tensor:
         """This tensor in another dtype; recorded, unless the new dtype cannot carry a gradient."""
-        from .ops.shaping import astype
-
         if not copy and self._value.dtype == dtype:
             return self
         dtype = np.dtype(dtype)
@@ -532,13 +526,15 @@ class Tensor(Attached):
             raise TypeError(
                 f"astype was asked for dtype {dtype}, but tensors hold numbers and booleans: take t.tolist() for other kinds."
             )
-        return astype(self, dtype=dtype) if dtype.kind in "fc" else wrap(self._value.astype(dtype))
+        return (
+            seams.astype(self, dtype=dtype)
+            if dtype.kind in "fc"
+            else wrap(self._value.astype(dtype))
+        )
 
     def clone(self) -> Tensor:
         """A copy in memory of its own, recorded: gradients flow through it."""
-        from .ops.shaping import copy
-
-        return copy(self)
+        return seams.copy(self)
 
     def __copy__(self) -> Tensor:
         return self.__deepcopy__({})
@@ -624,14 +620,10 @@ class Tensor(Attached):
     # ------------------------------------------------------------------------------------ printing
 
     def __repr__(self) -> str:
-        from .autograd.printing import tensor_text
-
-        return tensor_text(self)
+        return seams.tensor_text(self)
 
     def _repr_html_(self) -> str | None:
-        from .autograd.printing import tensor_html
-
-        return tensor_html(self)
+        return seams.tensor_html(self)
 
     def __format__(self, spec: str) -> str:
         """One number as Python prints it, `f"{loss:.3f}"`; a tensor with axes as its repr.
@@ -734,13 +726,6 @@ for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
     setattr(Tensor, f"__{_name}__", _comparison(_name))
 
 
-@functools.cache
-def _autograd() -> Any:
-    from . import autograd  # which builds on tensors
-
-    return autograd
-
-
 def value_of(x: Any) -> Any:
     """The value of a tensor, and anything else as it is."""
     return x._value if isinstance(x, Tensor) else x
@@ -793,9 +778,7 @@ def as_tensor(data: Any, dtype: Any = None) -> Tensor:
     if isinstance(data, Tensor):
         return data if dtype is None or data.dtype == dtype else data.astype(dtype)
     if isinstance(data, list | tuple) and _holds_tensors(data):
-        from .ops.joining import array
-
-        return array(data, dtype=dtype)
+        return seams.array(data, dtype=dtype)
     return _leaf(storage.as_array(unmasked(data), dtype), False)
 
 

@@ -24,7 +24,7 @@ from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, overload
 
 import numpy as np
 
-from . import dual, executors, sweep
+from . import dual, executors, seams, sweep
 from .buffers import adopted, constant
 from .elsewhere import COMPUTES, refuse_foreign
 from .errors import (
@@ -354,9 +354,7 @@ def _level_of_user() -> int:
 def differentiable(f: Any) -> Any:
     """`f`; a function compiled by numba.njit with the derivatives of `tg.njit`."""
     if type(f).__module__.startswith("numba."):
-        from .native import function
-
-        return function.differentiable(f)
+        return seams.differentiable(f)
     return f
 
 
@@ -1060,9 +1058,9 @@ def jacobian(
     demand_callable(f, "jacobian")
     argnums = _chosen(argnums, argnum)
     if sparsity is not None:
-        from .sparse import derivatives
-
-        return derivatives.jacobian(f, argnums, has_aux, mode, sparsity, allow_unused)
+        return seams.sparse_derivatives().jacobian(
+            f, argnums, has_aux, mode, sparsity, allow_unused
+        )
 
     @functools.wraps(f, updated=())
     def differentiated(*args: Any, **kwargs: Any) -> Any:
@@ -1256,9 +1254,7 @@ def hessian(
     """
     argnums = _chosen(argnums, argnum)
     if sparsity is not None:
-        from .sparse import derivatives
-
-        return derivatives.hessian(f, argnums, has_aux, sparsity, allow_unused)
+        return seams.sparse_derivatives().hessian(f, argnums, has_aux, sparsity, allow_unused)
     once = jacobian(f, argnums, has_aux, mode="reverse", allow_unused=allow_unused)
     return jacobian(once, argnums, has_aux, mode="forward", allow_unused=True)
 

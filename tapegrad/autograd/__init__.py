@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import executors, locks, storage
+from .. import executors, locks, seams, storage
 from ..dual import tangent_of
 from ..errors import GradcheckError, GradientLost, GraphError
 from ..mode import (
@@ -24,7 +24,7 @@ from ..mode import (
     recording,
     set_grad_enabled,
 )
-from ..tape import Leaf, current, lead_to_inputs
+from ..tape import Leaf, Tape, current, lead_to_inputs
 from ..tensor import Tensor, wrap
 from . import anomaly_mode, forward_ad, function, functional, grad_mode, graph, hooks
 from .anomaly_mode import detect_anomaly, set_detect_anomaly
@@ -369,6 +369,41 @@ def _seed(i: int, t: Any, g: Any, create_graph: bool) -> Any:
         return g if g.dtype == t.dtype else g.astype(t.dtype)
     return storage.as_array(value, t.dtype)
 
+
+def _tensor_text(t: Tensor) -> str:
+    from .printing import tensor_text
+
+    return tensor_text(t)
+
+
+def _tensor_html(t: Tensor) -> str | None:
+    from .printing import tensor_html
+
+    return tensor_html(t)
+
+
+def _tape_text(tape: Tape) -> str:
+    from .printing import tape_text
+
+    return tape_text(tape)
+
+
+def _tape_html(tape: Tape) -> str:
+    from .drawing import tape_html
+
+    return tape_html(tape)
+
+
+seams.give(
+    backward=backward,
+    node_of=graph.node_of,
+    hooked=hooks.applied,
+    leaf_cotangent=hooks.leaf_cotangent,
+    tensor_text=_tensor_text,
+    tensor_html=_tensor_html,
+    tape_text=_tape_text,
+    tape_html=_tape_html,
+)
 
 __all__ = [
     "Function",

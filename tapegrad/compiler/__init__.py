@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 import numpy as np
 
-from .. import markup, profiling, storage
+from .. import markup, seams, storage
 from ..errors import demand_callable
 from .program import Program, Programs, taken_apart
 from .report import Report
@@ -88,7 +88,7 @@ class Compiled(Generic[P, R]):
 
     def _prefer(self, program: Program) -> None:
         """Let calls go to this program's entry at once; it sends back what is not for it."""
-        entry = profiling.timed_program(program.direct) if profiling.running() else program.direct
+        entry = seams.clock(program.direct) if seams.clock else program.direct
         type(self).__call__ = entry  # type: ignore[method-assign]
 
     def dispatch(self, *args: Any, **kwargs: Any) -> Any:

@@ -23,12 +23,12 @@ import numpy as np
 
 from ..closures import closed_over
 from ..dual import LEVEL
-from ..errors import GraphError, NotDifferentiable, TraceError
+from ..errors import GraphError, NotDifferentiable
 from ..loops import outside_of, pulled, pushed
 from ..mode import is_grad_enabled, no_grad
 from ..packing import op_of_calls
 from ..primitive import apply
-from ..storage import tracing
+from ..storage import demand_no_trace
 from ..tensor import Tensor, value_of
 from ..transforms import _Run, jacobian
 from .slopes import MANY, detected
@@ -68,16 +68,6 @@ def solution(equations: Equations, x: np.ndarray, what: str, functions: Sequence
         return y
     made = _Solution(closed_over(functions).within(equations), x, slopes, list(outside), what)
     return apply(solved.primitive, list(outside.values()), (made,))
-
-
-def demand_no_trace(what: str) -> None:
-    """Raise TraceError inside `tg.compile`, whose later calls would be given the solution of the first."""
-    if tracing.get() is not None:
-        raise TraceError(
-            f"{what} was asked inside tg.compile for a solution that depends on the arguments, but the solver's steps are no part "
-            "of a program. Compile the functions that the solver calls (it does so by itself), and leave the solver outside.",
-            name="outside-program",
-        )
 
 
 class _Solution:
@@ -240,4 +230,4 @@ def _slopes(equations: Equations, x: np.ndarray, what: str, sparse: bool) -> Fac
     return slopes
 
 
-__all__ = ["Equations", "Factors", "demand_no_trace", "solution"]
+__all__ = ["Equations", "Factors", "solution"]

@@ -18,9 +18,10 @@ import numpy as np
 from ..errors import NotDifferentiable
 from ..mode import is_grad_enabled, no_grad
 from ..ops.composing import holds_tracked
+from ..storage import demand_no_trace
 from ..tensor import Tensor, value_of
 from ..transforms import grad, jacobian
-from .implicit import demand_no_trace, solution
+from .implicit import solution
 from .raveling import Space, flatten, joined, plain
 
 if TYPE_CHECKING:

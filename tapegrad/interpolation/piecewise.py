@@ -17,10 +17,10 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from ..errors import NotDifferentiable
-from ..interop.implicit import demand_no_trace
 from ..ops.calculus import _in_double
 from ..ops.composing import holds_tensor, operand, raw
 from ..ops.linear_systems import solve_banded
+from ..storage import demand_no_trace
 
 
 def doubled(value: Any) -> Any:

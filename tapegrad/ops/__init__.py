@@ -23,10 +23,12 @@ from typing import Any
 
 import numpy as np
 
+from .. import seams
 from ..primitive import CONSTANTS, FUNCTIONS, UFUNCS
 from . import (
     arranging,
     calculus,
+    composing,
     constants,
     elementary,
     fourier,
@@ -40,6 +42,15 @@ from . import (
     selection,
     shaping,
     statistics,
+)
+
+seams.give(
+    array=joining.array,
+    astype=shaping.astype,
+    copy=shaping.copy,
+    gathered=joining.gathered,
+    holds_tensor=composing.holds_tensor,
+    strong_product=elementary.strong_product,
 )
 
 
@@ -65,6 +76,6 @@ def public_names() -> dict[str, Any]:
 
 
 __all__ = [
-    "arranging", "calculus", "constants", "elementary", "fourier", "indexing", "joining", "linear_algebra",
+    "arranging", "calculus", "composing", "constants", "elementary", "fourier", "indexing", "joining", "linear_algebra",
     "linear_systems", "matrix_functions", "products", "public_names", "reductions", "selection", "shaping", "statistics",
 ]  # fmt: skip

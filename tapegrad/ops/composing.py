@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import seams
 from ..dual import holds_dual, tangent_of
 from ..errors import GradientLost, NotDifferentiable
 from ..mode import NO_GRAD
@@ -258,12 +259,10 @@ _OPERAND = (Tensor, np.ndarray, np.generic, int, float, complex, StandIn)
 
 def plainly(of: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     """NumPy's own evaluation on the values; arrays come back as tensors. `out=` tensors are written to, with a note."""
-    from ..inplace import before_write
-
     out = kwargs.get("out")
     for target in out if isinstance(out, tuple) else (out,):
         if isinstance(target, Tensor):
-            before_write(target, f"{getattr(of, '__name__', of)}(out=)", args)
+            seams.before_write(target, f"{getattr(of, '__name__', of)}(out=)", args)
     try:
         result = of(*raw(args), **raw(kwargs))
     except AttributeError:  # NumPy asks objects for a method of the function's name

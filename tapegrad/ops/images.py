@@ -672,7 +672,7 @@ def rotate(
     """
     if not holds_tensor((input, angle, cval)):
         return _plainly("rotate", input, angle, axes, reshape, output, order, mode, cval, prefilter)
-    from ..special import cosdg, sindg
+    from .special.logarithmic import cosdg, sindg
 
     _demand_no_output(output)
     _geometric(order, mode)

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import seams
 from ..domain import Domain, real
 from ..errors import NotDifferentiable
 from ..primitive import call, conj, primitive
@@ -489,14 +490,12 @@ def _eigenvectors(data: Any, pattern: Pattern, by: Pairs) -> np.ndarray:
 
 def _bordered(data: Any, v: Any, w: Any, pattern: Pattern) -> tuple[Any, Pattern]:
     """The matrix [[A − w, −v], [vᴴ, 0]], regular where w is a simple eigenvalue: its entries and their pattern."""
-    from ..sparse.arrays import assembled
-
     n = pattern.shape[0]
     along, last = np.arange(n), np.full(n, n)
     rows = np.concatenate([pattern.rows, along, along, last])
     columns = np.concatenate([pattern.columns, along, last, along])
     entries = np.concatenate([data + 0 * v[:1], np.broadcast_to(-w, (n,)) + 0 * v, -v, conj(v)])
-    made = assembled(rows, columns, entries, (n + 1, n + 1))
+    made = seams.assembled(rows, columns, entries, (n + 1, n + 1))
     return made.data, made.pattern
 
 

@@ -37,7 +37,7 @@ from ..ops.sparse import (
 )
 from ..packing import op_of_calls
 from ..primitive import apply, conj
-from ..storage import StandIn
+from ..storage import StandIn, demand_no_trace
 from ..tensor import Tensor, value_of, wrap
 from ..transforms import _Run, vjp
 from .arrays import SparseTensor, as_sparse, assembled, eye_array, is_sparse, product
@@ -493,8 +493,6 @@ def _operator_solution(
     operator: LinearOperator, b: Any, by: _Iteration, adjoint: bool = False
 ) -> tuple[Any, int]:
     """(x, info) from A x = b or Aᴴ x = b, as the function of the tracked values that A and b use."""
-    from ..interop.implicit import demand_no_trace
-
     there = operator.rmatvec if adjoint else operator.matvec
 
     def residual(x: Any) -> Any:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 from scipy import special
 
+from ... import seams
 from ...domain import Domain, positive, real
 from ...primitive import UFUNCS, call, select
 from .declaring import parametric, smooth
@@ -146,9 +147,7 @@ def nctdtrit(df, nc, p):
 
 def _noncentral(name):
     """The distribution, whose module is written in functions of this package."""
-    from ... import stats
-
-    return getattr(stats, name)
+    return seams.noncentral(name)
 
 
 for _function in (chndtr, chndtrix, ncfdtr, ncfdtri, nctdtr, nctdtrit):
