@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from tapegrad import vecmath
-from tapegrad.replay.cache import Part
-from tapegrad.replay.linker import link
+from tapegrad.llvm.assembly import assemble, lanes
+from tapegrad.llvm.cache import Part
+from tapegrad.llvm.linker import link
 from tapegrad.vecmath import powers
-from tapegrad.vecmath.assembly import assemble, lanes
 
 BOUNDS = {"power": 2.0, "arctan2": 2.0, "gammaln": 2.0}
 """Promised ulps, where they are not 1.5."""

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tapegrad.documents import cell, update
+from tapegrad.help.documents import cell, update
 
 PAGE = Path(__file__).parent.parent / "notebooks" / "guide" / "checking.md"
 MARK = "faults table"

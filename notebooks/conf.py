@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 import tapegrad
-from tapegrad import names
+from tapegrad.help import names
 
 project = "tapegrad"
 author = "tapegrad developers"

@@ -1,15 +1,27 @@
 """Automatic differentiation for NumPy code: a flat tape, PyTorch's autograd, and JIT-compiled walks."""
 
 from importlib import import_module as _import_module
-from importlib.metadata import PackageNotFoundError as _PackageNotFoundError
-from importlib.metadata import version as _version
 
-from . import autograd, checking, dispatch, dtypes, fft, linalg, methods, mutators, ops, wiring
+from . import autograd, fft, linalg, ops, wiring
 from .autograd.anomaly_mode import debug_nans, is_anomaly_check_nan_enabled, is_anomaly_enabled
-from .buffers import plain_buffers
 from .check import check_op
-from .creation import *
-from .dtypes import *
+from .core import checking
+from .core.executors import engine, set_engine
+from .core.logs import begin as _listen
+from .core.logs import set_log_level
+from .core.mode import (
+    enable_grad,
+    inference_mode,
+    is_grad_enabled,
+    is_inference_mode_enabled,
+    no_grad,
+    set_grad_enabled,
+)
+from .core.processor import limit_numba as _limit_numba
+from .core.tape import Tape
+from .core.tape import current as current_tape
+from .core.tensor import Parameter, Tensor, as_tensor, from_dlpack, from_numpy, tensor
+from .core.version import VERSION as __version__
 from .errors import (
     CheckedAccessError,
     GradcheckError,
@@ -21,22 +33,20 @@ from .errors import (
     TapegradError,
     TraceError,
 )
-from .executors import engine, set_engine
-from .logs import begin as _listen
-from .logs import set_log_level
-from .mode import (
-    enable_grad,
-    inference_mode,
-    is_grad_enabled,
-    is_inference_mode_enabled,
-    no_grad,
-    set_grad_enabled,
+from .face import dispatch, dtypes, methods, mutators
+from .face.buffers import plain_buffers
+from .face.creation import *
+from .face.dtypes import *
+from .transforms.derivatives import (
+    grad,
+    hessian,
+    hvp,
+    jacobian,
+    jvp,
+    linearize,
+    value_and_grad,
+    vjp,
 )
-from .processor import limit_numba as _limit_numba
-from .tape import Tape
-from .tape import current as current_tape
-from .tensor import Parameter, Tensor, as_tensor, from_dlpack, from_numpy, tensor
-from .transforms import grad, hessian, hvp, jacobian, jvp, linearize, value_and_grad, vjp
 
 _listen()
 _limit_numba()  # no module of ours has imported Numba yet
@@ -45,45 +55,22 @@ _limit_numba()  # no module of ours has imported Numba yet
 globals().update({name: f for name, f in ops.public_names().items() if name not in globals()})
 
 
-def _version_of_checkout() -> str:
-    """The version that `pyproject.toml` beside the package names; "0+unknown" where there is none."""
-    import tomllib
-    from pathlib import Path
-
-    try:
-        project = tomllib.loads(
-            (Path(__file__).parent.parent / "pyproject.toml").read_text("utf-8")
-        )
-        return (
-            project["project"]["version"]
-            if project["project"]["name"] == "tapegrad"
-            else "0+unknown"
-        )
-    except (OSError, KeyError, ValueError):
-        return "0+unknown"
-
-
-try:
-    __version__ = _version("tapegrad")
-except _PackageNotFoundError:  # run from a checkout that is not installed
-    __version__ = _version_of_checkout()
-
 # Names whose modules load when they are first used: a program that fits nothing does not wait for the fitters.
 _LAZY = {
-    "associative_scan": ".loops",
+    "associative_scan": ".transforms.loops",
     "check_adjoint": ".check.gradients",
     "check_gradient": ".check.gradients",
-    "checkpoint": ".loops",
+    "checkpoint": ".transforms.loops",
     "checkpointed": ".native",
     "compile": ".compiler",
-    "cond": ".loops",
+    "cond": ".transforms.loops",
     "curve_fit": ".interop.scalar_solvers",
     "custom_root": ".interop.scalar_solvers",
     "dask": "",
     "deriv": ".interop.hips",
     "elementwise_grad": ".interop.hips",
     "fixed_point": ".interop.scalar_solvers",
-    "fori_loop": ".loops",
+    "fori_loop": ".transforms.loops",
     "from_jax": ".interop.xla",
     "from_torch": ".interop.pytorch",
     "get_num_threads": ".compiler.team",
@@ -99,7 +86,7 @@ _LAZY = {
     "make_hvp": ".interop.hips",
     "make_jvp": ".interop.hips",
     "make_vjp": ".interop.hips",
-    "map": ".loops",
+    "map": ".transforms.loops",
     "minimize": ".interop.solvers",
     "minimize_scalar": ".interop.scalar_solvers",
     "multigrad_dict": ".interop.hips",
@@ -109,26 +96,26 @@ _LAZY = {
     "ndimage": "",
     "njit": ".native",
     "njit_vjp": ".native",
-    "odeint": ".integration",
+    "odeint": ".interop.fixed_steps",
     "optim": "",
-    "profile": ".profiling",
+    "profile": ".help.profiling",
     "optimize": "",
     "root": ".interop.solvers",
     "root_scalar": ".interop.scalar_solvers",
-    "scan": ".loops",
+    "scan": ".transforms.loops",
     "set_num_threads": ".compiler.team",
     "signal": "",
     "sparse": "",
     "spatial": "",
     "special": "",
     "stats": "",
-    "switch": ".loops",
+    "switch": ".transforms.loops",
     "tensor_jacobian_product": ".interop.hips",
     "to_jax": ".interop.xla",
     "to_torch": ".interop.pytorch",
     "vector_jacobian_product": ".interop.hips",
-    "vmap": ".batching",
-    "while_loop": ".loops",
+    "vmap": ".transforms.batching",
+    "while_loop": ".transforms.loops",
 }
 
 
@@ -144,7 +131,8 @@ _NUMPYS = frozenset(
 
 
 def _numpys(name: str) -> object:
-    from . import buffers, numpy
+    from . import numpy
+    from .face import buffers
 
     if name in buffers.CONVERTERS:
         return buffers.converting(name, lambda made, a: as_tensor(made))
@@ -161,7 +149,7 @@ def __getattr__(name: str) -> object:
         return _numpys(name)
     if name not in _LAZY:
         # Imported here: it is needed for names that are not there, and by who mistypes one.
-        from .elsewhere import told
+        from .core.elsewhere import told
 
         hint = told(name, __dir__())
         message = f"module {__name__!r} has no attribute {name!r}"

@@ -174,7 +174,7 @@ def extras() -> str:
 def cpu() -> str:
     """The processor as LLVM calls it, and which vector instructions it has."""
     try:
-        from . import processor
+        from .core import processor
 
         wide = [f for f in ("sse4.2", "avx2", "fma", "avx512f", "neon") if processor.has(f)]
         return f"{processor.name()} ({', '.join(wide) or 'no vector instructions known'})"
@@ -217,7 +217,7 @@ def executor_facts() -> dict[str, str]:
 
 def stored_code() -> str:
     """The folder of compiled code, with how much is in it."""
-    from tapegrad.replay import cache as code
+    from tapegrad.llvm import cache as code
 
     folder, files = code.folder(), code.stored()
     size = sum(path.stat().st_size for path in files) / 1e6
@@ -240,8 +240,8 @@ def warm_options(parser: argparse.ArgumentParser) -> None:
 def warm(options: argparse.Namespace) -> int:
     """Compile the kernels that a process would compile when it needs them, and report what is stored; 1 where some are missing."""
     from tapegrad import replay
-    from tapegrad.primitive import OPS
-    from tapegrad.vecmath import loops
+    from tapegrad.core.primitive import OPS
+    from tapegrad.replay import quick_loops as loops
 
     replay.declare_all()
     if not replay.load(block=True):
@@ -278,7 +278,7 @@ def cache_options(parser: argparse.ArgumentParser) -> None:
 
 def cache(options: argparse.Namespace) -> int:
     """Tell where compiled code is kept; with --clear remove it. 1 where a file could not be removed."""
-    from tapegrad.replay import cache as code
+    from tapegrad.llvm import cache as code
 
     print(stored_code())
     if not options.clear:
@@ -304,7 +304,7 @@ def generated_options(parser: argparse.ArgumentParser) -> None:
 
 
 def vocabulary(options: argparse.Namespace) -> int:
-    from tapegrad.vocabulary import table
+    from tapegrad.help.vocabulary import table
 
     return generated("vocabulary", table(), options.update)
 
@@ -317,7 +317,7 @@ def names_options(parser: argparse.ArgumentParser) -> None:
 
 
 def names(options: argparse.Namespace) -> int:
-    from tapegrad.names import find, table
+    from tapegrad.help.names import find, table
 
     if options.word is None:
         return generated("names", table(), options.update)
@@ -331,7 +331,7 @@ def names(options: argparse.Namespace) -> int:
 
 def generated(mark: str, table: str, path: Path | None) -> int:
     """Print a table, or write it between its marks in a document."""
-    from tapegrad.documents import update
+    from tapegrad.help.documents import update
 
     if path is None:
         print(table)
@@ -356,7 +356,7 @@ def error_options(parser: argparse.ArgumentParser) -> None:
 
 
 def error(options: argparse.Namespace) -> int:
-    from tapegrad.remedies import REMEDIES, page
+    from tapegrad.help.remedies import REMEDIES, page
 
     if options.name is None:
         return generated("errors", page(), options.update)
@@ -381,7 +381,7 @@ def stubs_options(parser: argparse.ArgumentParser) -> None:
 
 def stubs(options: argparse.Namespace) -> int:
     """Compare the stubs with what the declarations give, or write them; 1 where they differ and are not written."""
-    from tapegrad.stubs import stubs, versions
+    from tapegrad.help.stubs import stubs, versions
 
     made = stubs()
     differ = [p for p, text in made.items() if not p.is_file() or p.read_text("utf-8") != text]

@@ -18,7 +18,7 @@ from numpy import finfo, iinfo, isdtype  # noqa: F401  likewise
 
 import tapegrad as tg
 
-from .tensor import Tensor
+from .core.tensor import Tensor
 
 # fmt: off
 _SAME = (

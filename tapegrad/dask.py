@@ -26,9 +26,10 @@ from typing import Any
 
 import numpy as np
 
-from . import locks, transforms
+from .core import locks
 from .errors import demand_callable
-from .transforms import _flatten, _unflatten
+from .transforms import derivatives as transforms
+from .transforms.derivatives import _flatten, _unflatten
 
 Tree = Any
 

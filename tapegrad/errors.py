@@ -5,7 +5,7 @@ also `TypeError`, the first `RuntimeError` besides), and *the graph cannot be wa
 type PyTorch raises, so that code written for PyTorch catches what it expects).
 
 The message ends with the error's short name in brackets, as in `[plain-value]`. `python -m tapegrad error plain-value` and the guide's
-page of errors give its remedy; both are written from `tapegrad.remedies`.
+page of errors give its remedy; both are written from `tapegrad.help.remedies`.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple, Protocol, SupportsIndex, overload, 
 from builtins import bool as _bool, bytes as _bytes, float as _float, int as _int, list as _list, str as _str, tuple as _tuple
 
 import numpy as np
-from tapegrad.tensor import Tensor as Tensor
+from tapegrad.core.tensor import Tensor as Tensor
 
 @overload
 def dct(x: Tensor, type: Any = ..., n: Any = ..., axis: SupportsIndex | Sequence[SupportsIndex] | None = ..., norm: Any = ..., overwrite_x: Any = ..., workers: Any = ..., orthogonalize: Any = ...) -> Tensor: ...

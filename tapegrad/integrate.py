@@ -5,7 +5,7 @@ Importing this module does not import SciPy; the first call does.
 
 from __future__ import annotations
 
-from .integration import odeint
+from .interop.fixed_steps import odeint
 from .interop.quadratures import dblquad, fixed_quad, nquad, quad, quad_vec, tplquad
 from .interop.sampled import cumulative_simpson, cumulative_trapezoid, romb, simpson, trapezoid
 from .interop.trajectories import solve_ivp

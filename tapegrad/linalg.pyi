@@ -8,8 +8,8 @@ from typing import Any, Literal, NamedTuple, Protocol, SupportsIndex, overload, 
 from builtins import bool as _bool, bytes as _bytes, float as _float, int as _int, list as _list, str as _str, tuple as _tuple
 
 import numpy as np
-from tapegrad.tensor import Tensor as Tensor
-from tapegrad.attached import EigResult as EigResult, EighResult as EighResult, QRResult as QRResult, SVDResult as SVDResult, SlogdetResult as SlogdetResult
+from tapegrad.core.tensor import Tensor as Tensor
+from tapegrad.core.attached import EigResult as EigResult, EighResult as EighResult, QRResult as QRResult, SVDResult as SVDResult, SlogdetResult as SlogdetResult
 from numpy.linalg import LinAlgError as LinAlgError
 from tapegrad.ops.linear_algebra import cho_factor as cho_factor
 from tapegrad.ops.linear_systems import lu as lu

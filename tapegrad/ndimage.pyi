@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple, Protocol, SupportsIndex, overload, 
 from builtins import bool as _bool, bytes as _bytes, float as _float, int as _int, list as _list, str as _str, tuple as _tuple
 
 import numpy as np
-from tapegrad.tensor import Tensor as Tensor
+from tapegrad.core.tensor import Tensor as Tensor
 
 @overload
 def affine_transform(input: Tensor, matrix: Any, offset: Any = ..., output_shape: Any = ..., output: Any = ..., order: SupportsIndex = ..., mode: _str = ..., cval: Any = ..., prefilter: _bool = ...) -> Tensor: ...

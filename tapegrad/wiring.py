@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import seams
+from .core import seams
 
 
 def _replay() -> Any:
@@ -17,7 +17,7 @@ def _replay() -> Any:
 
 
 def _quick_loops() -> Any:
-    from .vecmath import loops
+    from .replay import quick_loops as loops
 
     return loops
 

@@ -28,7 +28,7 @@ import tapegrad.signal
 import tapegrad.sparse
 import tapegrad.special
 import tapegrad.stats
-from tapegrad import tape
+from tapegrad.core import tape
 
 pytest.register_assert_rewrite("tests.suite")
 

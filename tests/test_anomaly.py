@@ -268,8 +268,8 @@ def test_together_with_grad_modes(enter):
 @only_here
 def test_off_it_costs_nothing():
     """The recorder is the tape's own again, and traces of dead entries do not pile up."""
-    from tapegrad import sweep, tape
     from tapegrad.autograd import anomaly_mode
+    from tapegrad.core import sweep, tape
 
     with anomaly():
         x = leaf(1.0)

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad import names, tape
+from tapegrad.core import tape
+from tapegrad.help import names
 
 
 def leaf(data=(1.0, 2.0, 3.0), **kwargs):

@@ -13,7 +13,7 @@ import pytest
 from numpy import zeros as nothing
 
 import tapegrad as tg
-from tapegrad.buffers import adopted, adoptions
+from tapegrad.face.buffers import adopted, adoptions
 
 X = np.array([0.5, -0.3, 0.8])
 

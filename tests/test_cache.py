@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tapegrad.replay import cache
+from tapegrad.llvm import cache
 
 posix = pytest.mark.skipif(os.name != "posix", reason="POSIX's files")
 

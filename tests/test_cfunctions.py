@@ -15,7 +15,6 @@ import pytest
 from scipy import LowLevelCallable, integrate, ndimage
 
 import tapegrad as tg
-from tapegrad import checking
 from tapegrad.compiler import emit
 from tapegrad.compiler.cfunctions import (
     FAULT,
@@ -26,6 +25,7 @@ from tapegrad.compiler.cfunctions import (
     MEMORY,
     NOT_FINITE,
 )
+from tapegrad.core import checking
 from tapegrad.errors import CheckedAccessError, TraceError
 
 

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad import checking
 from tapegrad.compiler import emit, native, nesting, sanitizer
+from tapegrad.core import checking
 from tapegrad.errors import CheckedAccessError
 
 X = np.arange(1.0, 36.0).reshape(5, 7) / 8

@@ -11,7 +11,7 @@ import pytest
 
 import tapegrad as tg
 from tapegrad.autograd import forward_ad
-from tapegrad.transforms import _flatten
+from tapegrad.transforms.derivatives import _flatten
 
 X, D = np.array([0.3, -0.2, 0.5]), np.array([1.0, 2.0, 3.0])
 

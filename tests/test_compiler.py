@@ -25,9 +25,9 @@ import pytest
 
 import tapegrad as tg
 from tapegrad.check.samples import samples_of
+from tapegrad.core.primitive import OPS
+from tapegrad.core.tensor import Tensor
 from tapegrad.errors import GraphError, TraceError
-from tapegrad.primitive import OPS
-from tapegrad.tensor import Tensor
 from tests import rounding
 from tests.seeds import seeds
 from tests.suite import in_threads
@@ -1719,7 +1719,7 @@ def test_the_first_to_ask_for_special_functions():
 
 
 def test_a_function_that_declares_an_op_each_time_it_runs():
-    from tapegrad.primitive import elementwise
+    from tapegrad.core.primitive import elementwise
 
     def loss(x):
         own = elementwise(
@@ -1872,7 +1872,7 @@ def test_reports():
 
 def test_the_slower_entry(monkeypatch):
     """Where the layout of Python's objects is unknown, programs are called by a table of pointers."""
-    from tapegrad.compiler import jit
+    from tapegrad.llvm import jit
 
     monkeypatch.setitem(jit._state, "works", False)
     c = tg.compile(tg.value_and_grad(loss))
@@ -1895,7 +1895,7 @@ def test_a_damaged_cache_is_rebuilt(tmp_path, monkeypatch):
 
 def test_the_cache_is_bounded(tmp_path, monkeypatch):
     """The least recently used go first, and what a killed process left; what a process is writing now stays."""
-    from tapegrad.compiler import jit
+    from tapegrad.llvm import jit
 
     monkeypatch.setenv("TAPEGRAD_CACHE_DIR", str(tmp_path))
     texts = [f"define double @f() {{\n  ret double {k}.0\n}}\n" for k in range(3)]
@@ -1931,7 +1931,7 @@ for k in range(6):
 
 def test_processes_share_a_cache(tmp_path):
     """Several at once write and read the same programs while their files are cut short: each answers right, and what stays is whole."""
-    from tapegrad.replay import cache
+    from tapegrad.llvm import cache
 
     environment = {
         **os.environ,
@@ -2552,7 +2552,7 @@ def surrounded(entry):
 @pytest.mark.parametrize("entry", ["gradient", "value", "slower"])
 def test_what_a_function_reads_beside_its_arguments_may_change(what, entry, monkeypatch):
     """By the entry in machine code, and by the slower one."""
-    from tapegrad.compiler import jit
+    from tapegrad.llvm import jit
 
     if entry == "slower":
         monkeypatch.setitem(jit._state, "works", False)
@@ -2741,7 +2741,7 @@ def test_rows_that_are_fetched_for_the_next_block():
 def test_functions_of_scipy_are_machine_code(count):
     """The C functions behind ufuncs give what these give, bit for bit, as they do on tensors; poles and NaN among the arguments."""
     from tapegrad.compiler.lowering import TABLE
-    from tapegrad.replay import named
+    from tapegrad.llvm import named
 
     special = pytest.importorskip("scipy.special")
     ufuncs = [f for f in list(vars(special).values()) if isinstance(f, np.ufunc)]

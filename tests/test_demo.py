@@ -244,7 +244,7 @@ def test_info_names_versions_and_does_not_import_numba():
 
 def test_cache_is_shown_and_cleared(tmp_path, monkeypatch, capsys):
     """Only what tapegrad wrote is removed."""
-    from tapegrad.replay import cache
+    from tapegrad.llvm import cache
 
     monkeypatch.setenv("TAPEGRAD_CACHE_DIR", str(tmp_path))
     assert cache.write(tmp_path / "a.bin", cache.Bundle(reason="a test"))

@@ -10,8 +10,8 @@ import pytest
 from scipy import fft, integrate, interpolate, linalg, optimize, special, stats
 
 import tapegrad as tg
-from tapegrad.elsewhere import INSTEAD, told
-from tapegrad.primitive import FUNCTIONS
+from tapegrad.core.elsewhere import INSTEAD, told
+from tapegrad.core.primitive import FUNCTIONS
 
 
 @pytest.mark.parametrize("name", INSTEAD)

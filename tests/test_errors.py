@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad import documents, errors, remedies
+from tapegrad import errors
 from tapegrad.__main__ import main
 from tapegrad.autograd.drawing import PicturesMissing
 from tapegrad.compiler.program import Drawn
+from tapegrad.help import documents, remedies
 
 ROOT = Path(__file__).parent.parent
 CLASSES = {

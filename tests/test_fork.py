@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad import locks, tape
+from tapegrad.core import locks, tape
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here"),
@@ -147,7 +147,7 @@ def given_up():
 
     told = []
     sys.unraisablehook = lambda about: told.append(str(about.exc_value))
-    from tapegrad.vecmath import assembly
+    from tapegrad.llvm import assembly
 
     assembly.target.cache_clear()
     gc.collect()

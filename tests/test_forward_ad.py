@@ -446,10 +446,10 @@ def test_a_layer_of_parameters():
 # ------------------------------------------------------------------------------------------------ every op, and transforms
 
 if HERE:
-    from tapegrad import dual as duals
     from tapegrad.check.laws import record
     from tapegrad.check.samples import samples_of
-    from tapegrad.primitive import OPS
+    from tapegrad.core import dual as duals
+    from tapegrad.core.primitive import OPS
 
     SAMPLES = [sample for op in OPS[1:] for sample in samples_of(op)]
 else:

@@ -9,7 +9,7 @@ import scipy.fft
 import tapegrad as tg
 from tapegrad.check import laws
 from tapegrad.check.samples import samples_from
-from tapegrad.primitive import call
+from tapegrad.core.primitive import call
 
 ROWS = {
     "hfft": (np.fft.hfft, [call((4,)), call((2, 3), n=5, axis=0, norm="ortho"), call((3,), n=3)]),

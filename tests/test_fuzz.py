@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
+from tapegrad.core.primitive import OPS
 from tapegrad.native import flow, merging
-from tapegrad.primitive import OPS
 from tests.fuzz import campaign, coverage, engines, generator, native, shrinker, worker
 from tests.fuzz.judge import Unclear, Wrong, same, slope, spread
 from tests.fuzz.program import LAYOUTS, Leaf, Program

@@ -12,7 +12,7 @@ import pytest
 import tapegrad as tg
 from tapegrad.autograd import gradcheck, gradgradcheck
 from tapegrad.autograd.gradcheck import GradcheckError
-from tapegrad.primitive import FUNCTIONS, UFUNCS, elementwise, primitive
+from tapegrad.core.primitive import FUNCTIONS, UFUNCS, elementwise, primitive
 
 
 def leaf(*values, dtype=None):

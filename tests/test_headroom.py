@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from tapegrad import headroom
+from tapegrad.core import headroom
 
 resource = pytest.importorskip("resource")
 

@@ -394,7 +394,7 @@ def test_hooks_die_with_their_tensor():
 
 @here
 def test_hooks_of_dropped_results_are_forgotten():
-    from tapegrad import executors
+    from tapegrad.core import executors
 
     x = leaf(2.0)
     for _ in range(1000):
@@ -1085,7 +1085,7 @@ def test_no_thread_asks_for_the_tapes_of_others_with_its_own_locked(monkeypatch)
     other[0].register_hook(lambda g: g)  # its entry is on the tape of a thread that has ended
     x = leaf([1.0, 2.0])
     (x * x).sum().backward()
-    monkeypatch.setattr("tapegrad.executors.locate", locate)
+    monkeypatch.setattr("tapegrad.core.executors.locate", locate)
     y = x * x
     y.register_hook(lambda g: g)
     y.sum().backward()

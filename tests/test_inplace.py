@@ -13,8 +13,8 @@ import os
 import numpy as np
 import pytest
 
-from tapegrad import storage
-from tapegrad.primitive import OPS
+from tapegrad.core import storage
+from tapegrad.core.primitive import OPS
 from tests.suite import HERE, differs, each_engine, equal, here, leaf, tg  # noqa: F401
 
 

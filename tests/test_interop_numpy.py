@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.primitive import CONSTANTS, FUNCTIONS, REFUSED, UFUNCS
+from tapegrad.core.primitive import CONSTANTS, FUNCTIONS, REFUSED, UFUNCS
 
 rng = np.random.default_rng(0)
 M = rng.uniform(0.5, 1.5, (3, 3))

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad import lifetime, tape
 from tapegrad.autograd import saving
 from tapegrad.compiler import tracing
-from tapegrad.mode import no_grad
+from tapegrad.core import lifetime, tape
+from tapegrad.core.mode import no_grad
 
 
 def leaf():

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad import storage
+from tapegrad.core import storage
 from tests.fuzz.program import LAYOUTS
 
 OWNERS = {

@@ -19,9 +19,9 @@ import tapegrad as tg
 from tapegrad import NotDifferentiable
 from tapegrad.check.laws import laws_of
 from tapegrad.check.samples import samples_from
-from tapegrad.domain import Domain, dominant, real
+from tapegrad.core.domain import Domain, dominant, real
+from tapegrad.core.primitive import CONSTANTS, FUNCTIONS, REFUSED, call
 from tapegrad.ops import linear_algebra, matrix_functions
-from tapegrad.primitive import CONSTANTS, FUNCTIONS, REFUSED, call
 
 LA = np.linalg
 LinAlgError = np.linalg.LinAlgError

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad import markup
 from tapegrad.check.findings import page
+from tapegrad.core import markup
 
 VOID = {"meta", "br", "img"}
 

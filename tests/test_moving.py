@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad import documents
+from tapegrad.help import documents
 
 FOLDER = Path(__file__).parent.parent / "notebooks" / "coming_from"
 PAGES = "".join(page.read_text(encoding="utf-8") for page in FOLDER.glob("*.md"))

@@ -7,8 +7,8 @@ from types import ModuleType
 import pytest
 
 import tapegrad as tg
-from tapegrad import documents, names
 from tapegrad.__main__ import main
+from tapegrad.help import documents, names
 
 REFERENCE = Path(__file__).parent.parent / "notebooks" / "reference"
 

@@ -14,8 +14,8 @@ import pytest
 from numba.extending import overload
 
 import tapegrad as tg
+from tapegrad.llvm import cache
 from tapegrad.native import pipelines, store
-from tapegrad.replay import cache
 
 PROGRAM = """
 import json, numpy as np, tapegrad as tg

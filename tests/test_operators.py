@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad import replay, tape
-from tapegrad.primitive import NATIVE, UFUNCS, elementwise
+from tapegrad import replay
+from tapegrad.core import tape
+from tapegrad.core.primitive import NATIVE, UFUNCS, elementwise
+from tapegrad.core.tensor import Tensor
 from tapegrad.replay import bridge, operators
-from tapegrad.tensor import Tensor
 from tests.suite import in_threads
 
 pytestmark = pytest.mark.skipif(not replay.available(), reason="replay cannot run here")

@@ -12,10 +12,8 @@ import tapegrad as tg
 from tapegrad import check_op
 from tapegrad.check.laws import LAWS, laws_of
 from tapegrad.check.samples import samples_from, samples_of
-from tapegrad.domain import positive
-from tapegrad.errors import GradcheckError
-from tapegrad.native import rules
-from tapegrad.primitive import (
+from tapegrad.core.domain import positive
+from tapegrad.core.primitive import (
     CONSTANTS,
     FUNCTIONS,
     OPS,
@@ -26,7 +24,9 @@ from tapegrad.primitive import (
     primitive,
     select,
 )
-from tapegrad.tensor import Tensor
+from tapegrad.core.tensor import Tensor
+from tapegrad.errors import GradcheckError
+from tapegrad.native import rules
 
 DECLARED = OPS[1:]
 

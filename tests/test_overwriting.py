@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad import overwriting, storage
+from tapegrad.core import overwriting, storage
 
 CASES = {}
 

@@ -10,7 +10,7 @@ import pytest
 
 import tapegrad as tg
 import tapegrad.special  # declares its ops
-from tapegrad.primitive import OPS
+from tapegrad.core.primitive import OPS
 
 pytestmark = [pytest.mark.peers, pytest.mark.filterwarnings("ignore")]
 

@@ -206,7 +206,7 @@ class _Tags:
 
 def on_a_tape(function):
     """The tape of a function's own, as a notebook shows it."""
-    from tapegrad.tape import own_tape
+    from tapegrad.core.tape import own_tape
 
     with own_tape() as own:
         kept = function()

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tapegrad import processor
+from tapegrad.core import processor
 
 PROGRAM = """
 import numpy as np, tapegrad as tg

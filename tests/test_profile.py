@@ -14,7 +14,7 @@ import pytest
 from scipy.optimize import OptimizeResult
 
 import tapegrad as tg
-from tapegrad import profiling
+from tapegrad.help import profiling
 
 X = np.linspace(0.1, 1.0, 1000)
 
@@ -150,7 +150,7 @@ def test_compiled_and_native_functions_are_rows_of_their_own():
 
 
 def test_ops_declared_meanwhile_are_counted():
-    from tapegrad.primitive import elementwise
+    from tapegrad.core.primitive import elementwise
 
     with tg.profile() as p:
         doubled = elementwise(
@@ -362,7 +362,7 @@ def test_progress_is_tqdms_where_that_is_installed(monkeypatch, capsys):
 
 def test_an_op_of_a_lambda_is_timed():
     """Its name cannot be written in a function's definition; what fails while a profile begins leaves nothing behind."""
-    from tapegrad.primitive import elementwise
+    from tapegrad.core.primitive import elementwise
 
     planted = elementwise(lambda x: x * x, lambda x: 2 * x, name="planted_square", method=False)
     with tg.profile() as p:

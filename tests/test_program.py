@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad import checking
+from tapegrad.core import checking
 from tapegrad.errors import CheckedAccessError, NotDifferentiable
 from tapegrad.native import formed
 from tapegrad.program import compiling, order, residuals

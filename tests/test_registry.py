@@ -12,8 +12,8 @@ import tapegrad as tg
 import tapegrad.special  # declares its ops
 from tapegrad.check.laws import LAWS, VARIANTS, WAYS, honest
 from tapegrad.check.samples import samples_of
+from tapegrad.core.primitive import CONSTANTS, FUNCTIONS, OPS, REFUSED, UFUNCS, UNTOLD, signature_of
 from tapegrad.errors import GradcheckError
-from tapegrad.primitive import CONSTANTS, FUNCTIONS, OPS, REFUSED, UFUNCS, UNTOLD, signature_of
 
 DECLARED = OPS[1:]
 

@@ -19,12 +19,13 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad import executors, replay, sweep, tape
+from tapegrad import replay
+from tapegrad.core import executors, sweep, tape
+from tapegrad.core.primitive import OPS, elementwise
+from tapegrad.core.tape import FREED, IN0, IN1, OP, OUT, SLOT, STRIDE, Leaf
 from tapegrad.errors import GraphError
-from tapegrad.primitive import OPS, elementwise
-from tapegrad.replay import bridge, builder, cache, executor, kernels, layout, selftest
-from tapegrad.tape import FREED, IN0, IN1, OP, OUT, SLOT, STRIDE, Leaf
-from tapegrad.vecmath import assembly
+from tapegrad.llvm import assembly, cache
+from tapegrad.replay import bridge, builder, executor, kernels, layout, selftest
 from tests.suite import in_threads
 
 pytestmark = pytest.mark.skipif(not replay.available(), reason=str(replay.status()["machine"]))
@@ -441,7 +442,7 @@ def test_products_of_many_layouts(rng: np.random.Generator) -> None:
 def test_an_op_of_the_same_name_is_not_taken_for_the_librarys_own() -> None:
     count, method = len(OPS), vars(tg.Tensor)["copy"]
     try:
-        from tapegrad.primitive import call, primitive
+        from tapegrad.core.primitive import call, primitive
 
         def thrice(x: Any) -> Any:
             return x * 3.0

@@ -411,7 +411,7 @@ def test_save_on_cpu():
 
 if HERE:
     from tapegrad.check.samples import samples_of
-    from tapegrad.primitive import OPS
+    from tapegrad.core.primitive import OPS
 
     SAMPLES = [s for op in OPS[1:] if op.saves for s in samples_of(op) if not s.variant]
 

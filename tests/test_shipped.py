@@ -18,18 +18,10 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad import replay, tape
-from tapegrad.replay import (
-    bridge,
-    builder,
-    cache,
-    child,
-    layout,
-    linker,
-    selftest,
-    shipped,
-    shipping,
-)
+from tapegrad import replay
+from tapegrad.core import tape
+from tapegrad.llvm import cache, linker
+from tapegrad.replay import bridge, builder, child, layout, selftest, shipped, shipping
 
 pytestmark = pytest.mark.skipif(not replay.available(), reason=str(replay.status()["machine"]))
 
@@ -211,8 +203,8 @@ def test_the_maker_stops_at_what_it_does_not_know(line: str, complaint: str) -> 
 def test_code_of_every_level_asks_for_nothing_else() -> None:
     """Code generation may call what the text does not name: such code could not be linked."""
     code = """
-    from tapegrad.replay.cache import Part
-    from tapegrad.replay.linker import link
+    from tapegrad.llvm.cache import Part
+    from tapegrad.llvm.linker import link
     for module in shipped.modules():
         symbol, code, asks = module.compile()
         link("trial", [Part(module.role, symbol, tuple(asks), code)])
@@ -242,7 +234,7 @@ def test_the_same_bits_as_numbas_machine(tmp_path: Path) -> None:
 def test_code_in_a_hurry_agrees_with_the_sweep(level: str, tmp_path: Path) -> None:
     """To a few roundings: sums may have several accumulators, or one. No gradient asks for Numba."""
     code = """
-    from tapegrad.replay.linker import link_texts
+    from tapegrad.llvm.linker import link_texts
     swept = list(gradients())
     bridge._machine_ready(link_texts("machine", shipped.modules()), "")
     bridge.builder.build = None
@@ -501,7 +493,7 @@ def test_where_no_child_can_start(
 def test_kernels_for_numba_are_the_childs(tmp_path: Path) -> None:
     """Those of the library's ops; this process gets them from the folder, and never imports Numba."""
     code = """
-    from tapegrad.primitive import OPS
+    from tapegrad.core.primitive import OPS
     from tapegrad.vecmath import assembly
     replay.load(block=True)
     codes = {op.name: code for code, op in reversed(list(enumerate(OPS)))}

@@ -16,11 +16,11 @@ import tapegrad as tg
 import tapegrad.special
 from tapegrad.check import laws
 from tapegrad.check.samples import samples_from, samples_of
-from tapegrad.domain import positive
+from tapegrad.core.domain import positive
+from tapegrad.core.primitive import CONSTANTS, OPS, REFUSED, UFUNCS, call
+from tapegrad.llvm import named
 from tapegrad.ops.special.gamma import _zeta_of_numbers
 from tapegrad.ops.special.incomplete import _betainc_by_shape, _gammainc_by_shape
-from tapegrad.primitive import CONSTANTS, OPS, REFUSED, UFUNCS, call
-from tapegrad.replay import named
 from tapegrad.replay.kernels import obstacle
 
 OPS_OF_SPECIAL = [
@@ -244,7 +244,7 @@ def test_special_is_declared_when_it_is_first_met():
         text = (
             "import sys, tapegrad as tg\n"
             "assert not any(m.startswith('scipy') for m in sys.modules)\n"
-            "from tapegrad.primitive import OPS\n"
+            "from tapegrad.core.primitive import OPS\n"
             f"before = len(OPS); {line}\n"
             "assert len(OPS) > before + 100"
         )

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.primitive import strong
+from tapegrad.core.primitive import strong
 
 where = np.where
 

@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad import executors, primitive, tape
-from tapegrad.tape import IN0, IN1, KW, OP, OUT, SLOT, STRIDE, Leaf, X, Y
+from tapegrad.core import executors, primitive, tape
+from tapegrad.core.tape import IN0, IN1, KW, OP, OUT, SLOT, STRIDE, Leaf, X, Y
 from tests.suite import in_thread
 
 BIG = tape.BIG // 8 + 1000  # float64 elements of an array that counts as big

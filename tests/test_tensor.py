@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tapegrad as tg
-from tapegrad.primitive import OPS
+from tapegrad.core.primitive import OPS
 from tests.seeds import seeds
 
 DTYPES = [

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad import lifetime
 from tapegrad.compiler import turns
-from tapegrad.tape import STRIDE
+from tapegrad.core import lifetime
+from tapegrad.core.tape import STRIDE
 
 P = np.array([0.7, 0.4, 0.3])
 DATA = np.sin(np.arange(300.0) ** 1.5)

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad import names, stubs
 from tapegrad.__main__ import main
+from tapegrad.help import names, stubs
 
 HERE = Path(tg.__file__).parent
 ABOUT = (HERE / "__init__.pyi").read_text("utf-8").splitlines()[2]

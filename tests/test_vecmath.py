@@ -20,9 +20,12 @@ import scipy.special
 
 import tapegrad as tg
 from bench.accuracy import BOUNDS, NAMES, compiled, exact, peer, samples, ulps, worst
-from tapegrad import primitive, replay, vecmath
+from tapegrad import replay, vecmath
+from tapegrad.core import primitive
+from tapegrad.llvm import assembly
 from tapegrad.replay import builder
-from tapegrad.vecmath import assembly, coefficients, fitting, loops, tracing
+from tapegrad.replay import quick_loops as loops
+from tapegrad.vecmath import coefficients, fitting, tracing
 from tapegrad.vecmath.expression import Code
 
 POINTS = int(os.environ.get("TAPEGRAD_VECMATH_POINTS", "150"))
@@ -143,9 +146,9 @@ def test_exact_results_are_exact() -> None:
 
 def several(name: str, dtype: str, x: np.ndarray, results: int) -> list[np.ndarray]:
     """The results of a function that has several, of four operands at a time."""
-    from tapegrad.replay.cache import Part
-    from tapegrad.replay.linker import link
-    from tapegrad.vecmath.assembly import assemble
+    from tapegrad.llvm.assembly import assemble
+    from tapegrad.llvm.cache import Part
+    from tapegrad.llvm.linker import link
 
     element = vecmath.ELEMENTS[dtype]
     symbol, text = vecmath.emit(name, dtype, 4)

@@ -17,12 +17,13 @@ import pytest
 from scipy import special
 
 import tapegrad as tg
-from tapegrad import GradientLost, NotDifferentiable, documents, vocabulary
+from tapegrad import GradientLost, NotDifferentiable
 from tapegrad.check import laws
 from tapegrad.check.samples import Sample, samples_from
-from tapegrad.domain import distinct, nonzero, not_integer, positive, real
+from tapegrad.core.domain import distinct, nonzero, not_integer, positive, real
+from tapegrad.core.primitive import CONSTANTS, FUNCTIONS, UFUNCS, Call, call
+from tapegrad.help import documents, vocabulary
 from tapegrad.ops import calculus
-from tapegrad.primitive import CONSTANTS, FUNCTIONS, UFUNCS, Call, call
 
 INDEX = np.array([0, 2, 2, 1])
 MASK = np.array([True, False, True, True])

@@ -13,10 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from .. import executors, locks, seams, storage
-from ..dual import tangent_of
-from ..errors import GradcheckError, GradientLost, GraphError
-from ..mode import (
+from ..core import executors, locks, seams, storage
+from ..core.dual import tangent_of
+from ..core.mode import (
     enable_grad,
     inference_mode,
     is_grad_enabled,
@@ -24,8 +23,9 @@ from ..mode import (
     recording,
     set_grad_enabled,
 )
-from ..tape import Leaf, Tape, current, lead_to_inputs
-from ..tensor import Tensor, wrap
+from ..core.tape import Leaf, Tape, current, lead_to_inputs
+from ..core.tensor import Tensor, wrap
+from ..errors import GradcheckError, GradientLost, GraphError
 from . import anomaly_mode, forward_ad, function, functional, grad_mode, graph, hooks
 from .anomaly_mode import detect_anomaly, set_detect_anomaly
 from .function import Function

@@ -25,11 +25,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import sweep, tape
+from ..core import sweep, tape
+from ..core.mode import attend
+from ..core.primitive import NAMES, OPS, entry_name
+from ..core.tape import ATTENDING, IN0, IN1, KW, OP, OUT, SLOT, STRIDE, Leaf, Slot, X, Y
 from ..errors import GraphError, NotFinite
-from ..mode import attend
-from ..primitive import NAMES, OPS, entry_name
-from ..tape import ATTENDING, IN0, IN1, KW, OP, OUT, SLOT, STRIDE, Leaf, Slot, X, Y
 from .saving import original
 
 _PACKAGES = (str(Path(__file__).parent.parent), str(Path(np.__file__).parent))

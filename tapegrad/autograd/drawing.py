@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from .. import markup, primitive, sweep
+from ..core import markup, primitive, sweep
+from ..core.tape import FREED, IN0, KW, OP, OUT, SLOT, STRIDE, Leaf, Slot, Tape, X, Y, locate
+from ..core.tensor import Tensor
 from ..errors import GraphError, TapegradError
-from ..tape import FREED, IN0, KW, OP, OUT, SLOT, STRIDE, Leaf, Slot, Tape, X, Y, locate
-from ..tensor import Tensor
 from . import saving
 from .printing import FOLD
 

@@ -16,9 +16,9 @@ from __future__ import annotations
 import contextlib
 from typing import NamedTuple
 
-from ..dual import LEVEL, Level, forget, tangent_of, with_tangent, without_tangent
+from ..core.dual import LEVEL, Level, forget, tangent_of, with_tangent, without_tangent
+from ..core.tensor import Tensor
 from ..ops.shaping import alias
-from ..tensor import Tensor
 
 _ONLY = 0  # the number of the one level
 

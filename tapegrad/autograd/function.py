@@ -20,13 +20,13 @@ from typing import Any
 
 import numpy as np
 
-from .. import dual, lifetime, storage, sweep
+from ..core import dual, lifetime, storage, sweep
+from ..core.mode import is_grad_enabled, no_grad, recording
+from ..core.primitive import Primitive, _token, primitive
+from ..core.tape import RECORDER, SLOT, STRIDE, begin, locate, new_slot
+from ..core.tensor import Tensor, as_tensor, wrap
 from ..errors import GraphError, NotDifferentiable
-from ..inplace import _rebase, _writable
-from ..mode import is_grad_enabled, no_grad, recording
-from ..primitive import Primitive, _token, primitive
-from ..tape import RECORDER, SLOT, STRIDE, begin, locate, new_slot
-from ..tensor import Tensor, as_tensor, wrap
+from ..face.inplace import _rebase, _writable
 from .saving import hooks_in_force
 
 UNSAMPLED = {
@@ -444,7 +444,7 @@ class FunctionCtx(storage.Keeper):
 
     def _transposed(self, i: int, ts: Sequence[Any], recorded: bool) -> Any:
         """Cotangent of output `i`'s cotangent: the derivative of backward, which is linear in that cotangent, along `ts`."""
-        from ..executors import vjp_of
+        from ..core.executors import vjp_of
 
         form = self._forms[i]
         if form is None:

@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from .. import dual, sweep
+from ..core import dual, sweep
+from ..core.mode import enable_grad, is_grad_enabled, recording
+from ..core.tape import SLOT, STRIDE, Slot, current, new_slot
+from ..core.tensor import Tensor, wrap
 from ..errors import GraphError
-from ..mode import enable_grad, is_grad_enabled, recording
 from ..ops.joining import stack
 from ..ops.shaping import alias, moveaxis, reshape
-from ..tape import SLOT, STRIDE, Slot, current, new_slot
-from ..tensor import Tensor, wrap
 
 Tensors = tuple[Tensor, ...]
 Function = Callable[..., Any]

@@ -1,4 +1,4 @@
-"""PyTorch's `torch.autograd.grad_mode`: the modes of `tapegrad.mode` under their other name, and the switch for backward's threads.
+"""PyTorch's `torch.autograd.grad_mode`: the modes of `tapegrad.core.mode` under their other name, and the switch for backward's threads.
 
 A walk always runs in the thread that asked for it, so that switch changes nothing; it is kept and told, for programs that set it.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from contextvars import ContextVar
 
-from ..mode import enable_grad, inference_mode, no_grad, set_grad_enabled
+from ..core.mode import enable_grad, inference_mode, no_grad, set_grad_enabled
 
 _MULTITHREADING: ContextVar[bool] = ContextVar("tapegrad.multithreading", default=True)
 

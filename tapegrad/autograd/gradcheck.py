@@ -24,8 +24,8 @@ from typing import Any
 import numpy as np
 
 from .. import autograd
+from ..core.tensor import Tensor, wrap
 from ..errors import GradcheckError
-from ..tensor import Tensor, wrap
 
 SEED = 20
 """Of the random directions: a check that fails fails again."""
@@ -408,7 +408,7 @@ def _largest(values: np.ndarray) -> float:
 
 def _pushed(case: _Case, tangents: dict[int, np.ndarray]) -> list[np.ndarray]:
     """The tangents of the outputs that require grad, from tangents of inputs (by position)."""
-    from ..transforms import jvp
+    from ..transforms.derivatives import jvp
 
     positions = [k for k, _ in case.outputs]
 

@@ -12,24 +12,10 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from .. import lifetime, overwriting, primitive, storage, sweep
+from ..core import lifetime, overwriting, primitive, storage, sweep
+from ..core.tape import FREED, IN0, IN1, KW, OP, OUT, SLOT, STRIDE, Leaf, Slot, X, Y, locate
+from ..core.tensor import Tensor, new, wrap
 from ..errors import GraphError
-from ..tape import (
-    FREED,
-    IN0,
-    IN1,
-    KW,
-    OP,
-    OUT,
-    SLOT,
-    STRIDE,
-    Leaf,
-    Slot,
-    X,
-    Y,
-    locate,
-)
-from ..tensor import Tensor, new, wrap
 from . import hooks, saving
 from .function import FunctionCtx, output
 from .hooks import register_multi_grad_hook

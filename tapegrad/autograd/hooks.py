@@ -17,12 +17,12 @@ from typing import Any
 
 import numpy as np
 
-from .. import executors, lifetime, storage, sweep
+from ..core import executors, lifetime, storage, sweep
+from ..core.mode import recording
+from ..core.primitive import OPS, Primitive, entry_name, primitive
+from ..core.tape import FREED, IN0, KW, OP, OUT, STRIDE, Leaf, Slot, X, locate
+from ..core.tensor import Tensor, wrap
 from ..errors import GraphError
-from ..mode import recording
-from ..primitive import OPS, Primitive, entry_name, primitive
-from ..tape import FREED, IN0, KW, OP, OUT, STRIDE, Leaf, Slot, X, locate
-from ..tensor import Tensor, wrap
 from .function import Parts
 
 Hook = Callable[..., Any]

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from .. import markup, sweep
-from ..tape import FREED, IN0, KW, OP, OUT, SLOT, STRIDE, Leaf, Tape
-from ..tensor import Tensor
+from ..core import markup, sweep
+from ..core.tape import FREED, IN0, KW, OP, OUT, SLOT, STRIDE, Leaf, Tape
+from ..core.tensor import Tensor
 from . import saving
 
 _DEFAULTS = frozenset(np.dtype(d) for d in (np.float64, np.int64, np.bool_, np.complex128))

@@ -20,12 +20,12 @@ from typing import Any
 
 import numpy as np
 
-from .. import dual, lifetime, storage, sweep
+from ..core import dual, lifetime, storage, sweep
+from ..core.mode import NO_GRAD, attend
+from ..core.primitive import NAMES, OPS, Primitive, entry_name, shape_of
+from ..core.tape import ATTENDING, RECORDER
+from ..core.tensor import Tensor, wrap
 from ..errors import GraphError
-from ..mode import NO_GRAD, attend
-from ..primitive import NAMES, OPS, Primitive, entry_name, shape_of
-from ..tape import ATTENDING, RECORDER
-from ..tensor import Tensor, wrap
 
 Pack = Callable[[Tensor], Any]
 Unpack = Callable[[Any], Tensor]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..tensor import Tensor, tensor
+from ..core.tensor import Tensor, tensor
 
 
 class _Meta(type):

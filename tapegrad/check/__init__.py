@@ -17,9 +17,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from .. import markup
+from ..core import markup
+from ..core.primitive import FUNCTIONS, UFUNCS, Call, Primitive
 from ..errors import GradcheckError
-from ..primitive import FUNCTIONS, UFUNCS, Call, Primitive
 
 if TYPE_CHECKING:
     from .findings import AdjointCheck, GradientCheck
@@ -140,7 +140,7 @@ def check_op(
     elif _has_rule(op) or not laws.of_numpy(op):
         raise TypeError(
             f"check_op was asked to check {report.name}, but that is no declared op: it is made of ops, each "
-            "with samples of its own. Pass samples=[call((2, 3), axis=1)] (tapegrad.primitive.call) to check it as it is."
+            "with samples of its own. Pass samples=[call((2, 3), axis=1)] (tapegrad.core.primitive.call) to check it as it is."
         )
     else:
         report._check("tracked", "honest", lambda: laws.honest(op, rng))

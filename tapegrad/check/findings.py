@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .. import markup
+from ..core import markup
 from ..errors import GradcheckError
 from .estimates import richardson
 from .probing import Probe
@@ -27,7 +27,7 @@ ROWS = 12
 """Rows of a printed table; the worst are shown."""
 
 COLOURS = {RIGHT: "green", WRONG: "red", ROUGH: "orange", NOISY: "violet", SCALED: "blue"}
-"""Of the verdicts, in `tapegrad.markup`."""
+"""Of the verdicts, in `tapegrad.core.markup`."""
 
 
 def _counted(n: int, what: str) -> str:

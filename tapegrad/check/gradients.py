@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
+from ..core.tensor import Tensor
 from ..errors import NotDifferentiable, demand_callable, demand_number
-from ..tensor import Tensor
-from ..transforms import _optree
+from ..transforms.derivatives import _optree
 from .estimates import Estimate, complex_step, differences, richardson
 from .findings import AdjointCheck, GradientCheck, TaylorLine
 from .probing import FIRST, RATIO, Curves, Probe, noise_of
@@ -265,7 +265,7 @@ class _Check:
 
     def _own_gradient(self) -> np.ndarray:
         """tapegrad's own: a gradient, a Jacobian if it is small, else one pullback of the weights."""
-        from ..transforms import differentiable, grad, jacobian, vjp
+        from ..transforms.derivatives import differentiable, grad, jacobian, vjp
 
         subject = self.subject
         f = differentiable(subject.f)
@@ -606,7 +606,7 @@ class _Check:
         d = signs * self.scales
         args = subject.arguments(subject.x)
         if self.hessian is True:
-            from ..transforms import jvp
+            from ..transforms.derivatives import jvp
 
             return float(
                 _only(jvp(lambda t: self._slope(t, d), (0.0,), (1.0,), allow_unused=True)[1])
@@ -621,7 +621,7 @@ class _Check:
 
     def _slope(self, t: Any, d: np.ndarray) -> Any:
         """The derivative of f(x + t d) by t, on the tape."""
-        from ..transforms import grad
+        from ..transforms.derivatives import grad
 
         subject = self.subject
 

@@ -21,14 +21,14 @@ from typing import Any
 
 import numpy as np
 
-from .. import executors, sweep
-from ..domain import dominant, real
+from ..core import executors, sweep
+from ..core.domain import dominant, real
+from ..core.mode import no_grad
+from ..core.primitive import CONSTANTS, FUNCTIONS, UFUNCS
+from ..core.tape import STRIDE, own_tape
+from ..core.tensor import Tensor, wrap
 from ..errors import GradcheckError, TapegradError
-from ..mode import no_grad
-from ..primitive import CONSTANTS, FUNCTIONS, UFUNCS
-from ..tape import STRIDE, own_tape
-from ..tensor import Tensor, wrap
-from ..transforms import jvp, vjp
+from ..transforms.derivatives import jvp, vjp
 from .samples import LAYOUTS, Sample, inexact, others
 
 # ------------------------------------------------------------------------------------------------------ one call
@@ -733,7 +733,7 @@ def honest(function: Callable[..., Any], rng: int = 0) -> None:
             return
         raise GradcheckError(f"{broken} its error does not name it: {error}") from error
     raise GradcheckError(
-        f"{broken} it has no rule and returned {result!r}. Let it raise tapegrad.primitive.missing(...)."
+        f"{broken} it has no rule and returned {result!r}. Let it raise tapegrad.core.primitive.missing(...)."
     )
 
 

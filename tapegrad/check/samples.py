@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from ..domain import real
-from ..primitive import Call, Primitive, signature_of
+from ..core.domain import real
+from ..core.primitive import Call, Primitive, signature_of
 
 
 @dataclass(frozen=True, slots=True)

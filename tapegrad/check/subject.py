@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from ..mode import no_grad
-from ..tensor import Tensor, wrap
-from ..transforms import NAMESPACE, _list_of_numbers, _optree, tree_flatten
+from ..core.mode import no_grad
+from ..core.tensor import Tensor, wrap
+from ..transforms.derivatives import NAMESPACE, _list_of_numbers, _optree, tree_flatten
 
 Tree = Any
 

@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 import numpy as np
 
-from .. import markup, seams, storage
+from ..core import markup, seams, storage
 from ..errors import demand_callable
 from .program import Program, Programs, taken_apart
 from .report import Report

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from ..replay import named
+from ..llvm import named
 from ..vecmath import powers
 
 F8, F4, I8, I4, B1 = (np.dtype(t) for t in ("f8", "f4", "i8", "i4", "?"))

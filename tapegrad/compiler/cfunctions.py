@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import TraceError
-from . import jit
+from ..llvm import jit
 from .arrays import F8
 from .native import REFUSED, Native
 from .program import Program, Programs, _Static, taken_apart

@@ -25,8 +25,9 @@ from typing import Any
 
 import numpy as np
 
-from .. import checking, vecmath
-from ..replay import named
+from .. import vecmath
+from ..core import checking
+from ..llvm import named
 from . import sanitizer
 from .arrays import B1, C8, C16, F4, F8, I4, I8, PACKED, SHARE, STRONG, Map, Op, composed
 from .pairs import STEPS, Numbers, Pair

@@ -21,13 +21,13 @@ from typing import Any
 
 import numpy as np
 
-from ..buffers import adopted
-from ..closures import Cells
+from ..core.closures import Cells
+from ..core.packing import inexact, is_inexact, op_of_calls, packed, unpacked
+from ..core.primitive import apply, strong
+from ..core.tensor import value_of, wrap
 from ..errors import GraphError
-from ..packing import inexact, is_inexact, op_of_calls, packed, unpacked
-from ..primitive import apply, strong
-from ..tensor import value_of, wrap
-from ..transforms import _flatten, _unflatten, vjp
+from ..face.buffers import adopted
+from ..transforms.derivatives import _flatten, _unflatten, vjp
 from .program import Call, _Static, taken_apart
 
 UNUSED = 3

@@ -13,7 +13,7 @@ import operator
 from collections.abc import Sequence
 from typing import Any
 
-from . import jit
+from ..llvm import jit
 from .graph import Graph, Node, Recorded, Ref
 from .guards import Holds, as_calls, guarded
 from .native import Argument, Form, Native, Result

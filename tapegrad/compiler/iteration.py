@@ -27,14 +27,14 @@ from typing import Any
 
 import numpy as np
 
-from .. import dual, storage
-from ..closures import closed_over, content
-from ..loops import outside_of, pulled
-from ..mode import is_grad_enabled
-from ..packing import flat, op_of_calls, unpacked
-from ..primitive import apply
-from ..tape import own_tape
-from ..tensor import Tensor, value_of, wrap
+from ..core import dual, storage
+from ..core.closures import closed_over, content
+from ..core.mode import is_grad_enabled
+from ..core.packing import flat, op_of_calls, unpacked
+from ..core.primitive import apply
+from ..core.tape import own_tape
+from ..core.tensor import Tensor, value_of, wrap
+from ..transforms.loops import outside_of, pulled
 from . import callout, sharing
 from .entries import plainly
 from .graph import Graph, Node, Recorded, Ref

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from ..replay import named
+from ..llvm import named
 from .borrowed import known
 from .writer import Writer
 

@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
+from ..core.primitive import OPS, signature_of
+from ..llvm import named
 from ..ops.linear_algebra import negligible
-from ..primitive import OPS, signature_of
-from ..replay import named
 from .arrays import B1, COMPLEX, DTYPES, F4, F8, I8, STRONG, Arrays, Map, Op
 from .emit import INTEGER_DIVISIONS
 from .graph import Node, Ref

@@ -23,8 +23,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .. import checking, vecmath
-from . import jit, sanitizer, support, team
+from .. import vecmath
+from ..core import checking
+from ..llvm import jit
+from . import sanitizer, support, team
 from .arrays import C16, Arrays, Op
 from .emit import Body
 from .guards import GuardFailed

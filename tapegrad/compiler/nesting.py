@@ -21,7 +21,8 @@ from typing import Any
 import numpy as np
 
 from .. import vecmath
-from . import jit, sanitizer
+from ..llvm import jit
+from . import sanitizer
 from .arrays import DTYPES, Op
 from .emit import Body
 from .entries import Update, in_place

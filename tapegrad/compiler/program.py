@@ -25,14 +25,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .. import checking, locks, logs, storage
-from ..buffers import adopted
+from ..core import checking, locks, logs, storage
+from ..core.mode import WATCHERS, Off, is_grad_enabled
+from ..core.sweep import operands
+from ..core.tape import RECORDER, STRIDE, Leaf, own_tape
+from ..core.tensor import Tensor, new, wrap
 from ..errors import TraceError
-from ..mode import WATCHERS, Off, is_grad_enabled
-from ..sweep import operands
-from ..tape import RECORDER, STRIDE, Leaf, own_tape
-from ..tensor import Tensor, new, wrap
-from ..transforms import _flatten, _unflatten
+from ..face.buffers import adopted
+from ..transforms.derivatives import _flatten, _unflatten
 from . import callout, keeping, rolling, sharing, triangles
 from .graph import Graph, Guard, Node
 from .guards import GuardFailed, Holds
@@ -162,7 +162,7 @@ def _orders(tree: Any) -> Iterator[tuple[Any, ...]]:
 
 
 def _optree_flatten(tree: Any) -> tuple[list[Any], Any]:
-    from ..transforms import tree_flatten
+    from ..transforms.derivatives import tree_flatten
 
     return tree_flatten(tree, none_is_leaf=True)
 
@@ -237,7 +237,8 @@ class Program:
         run = self.graph
         direct = False  # whether arguments are taken as they are
         try:
-            from . import islands, jit, nesting, partition
+            from ..llvm import jit
+            from . import islands, nesting, partition
             from .arrays import C16, F8
             from .native import Form
 
@@ -684,7 +685,7 @@ def _uncollected() -> Iterator[None]:
 
 def _random_state(reads: Surroundings) -> Any:
     """What drawing random numbers would change: Python's and NumPy's global generators, and those that the function reads."""
-    from ..creation import _generators
+    from ..face.creation import _generators
 
     legacy: Any = np.random.mtrand._rand._bit_generator.state["state"]  # type: ignore[attr-defined]
     states: list[Any] = [(legacy["pos"], legacy["key"].tobytes())]

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .. import markup
-from ..replay import named
+from ..core import markup
+from ..llvm import named
 from .graph import Guard
 from .schedule import topological
 

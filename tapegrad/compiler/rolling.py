@@ -26,8 +26,8 @@ from typing import Any
 
 import numpy as np
 
+from ..core.tape import BIG
 from ..ops.indexing import scatter
-from ..tape import BIG
 from . import callout
 from .graph import Graph, Guard, Node, Recorded, Ref
 from .stores import _index, _is_int, forwarded

@@ -31,7 +31,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from .. import checking
+from ..core import checking
 from ..errors import CheckedAccessError
 
 KIND = "{ i64, i64, i64 }"

@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 
+from ..core.primitive import OPS
 from ..ops.indexing import scatter
-from ..primitive import OPS
 from .graph import Graph, Guard, Node, Recorded, Ref
 from .tracing import _astype, _made, _stored
 

@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from .. import locks
-from . import jit
+from ..core import locks
+from ..llvm import jit
 from .arrays import B1, C8, C16, F4, F8, I4, I8
 
 H = object.__basicsize__

@@ -41,11 +41,11 @@ from typing import Any
 
 import numpy as np
 
-from ..closures import content
+from ..core.closures import content
+from ..core.storage import StandIn, kept, owner
+from ..core.tape import BIG, namespace
+from ..core.tensor import Tensor, new
 from ..errors import TraceError
-from ..storage import StandIn, kept, owner
-from ..tape import BIG, namespace
-from ..tensor import Tensor, new
 from .reading import Facts, facts
 
 WAYS = (

@@ -20,7 +20,7 @@ import operator
 import os
 from typing import Any
 
-from .. import locks
+from ..core import locks
 
 MOST = 64
 """Threads that a team has at most."""
@@ -234,7 +234,8 @@ def _told() -> None:
     """Tell programs how many threads there are; the crew is made when it is first wanted."""
     number = _number()
     if number > 1 and "crew" not in _state:
-        from . import jit, support
+        from ..llvm import jit
+        from . import support
 
         found = support.kept_forever(_TEXT, jit.QUICK, ("tg_crew", "tg_forget"))
         forget = ctypes.CFUNCTYPE(None)(found["tg_forget"])

@@ -25,14 +25,14 @@ from typing import Any
 
 import numpy as np
 
-from .. import locks, storage
+from ..core import locks, storage
+from ..core.primitive import IN_PARTS, OPS, WHEN_DECLARED, Primitive, apply, namespace, strong
+from ..core.storage import StandIn
+from ..core.tape import BIG, Tape, current
+from ..core.tensor import Tensor, gives_way, wrap
+from ..core.views import base_of, views_of
 from ..errors import TraceError
-from ..inplace import is_mask, overlapping
-from ..primitive import IN_PARTS, OPS, WHEN_DECLARED, Primitive, apply, namespace, strong
-from ..storage import StandIn
-from ..tape import BIG, Tape, current
-from ..tensor import Tensor, gives_way, wrap
-from ..views import base_of, views_of
+from ..face.inplace import is_mask, overlapping
 from .graph import Graph, Guard, Node, Recorded, Ref, filled, number_call
 
 LARGEST_READ = 4096

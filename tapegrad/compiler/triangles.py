@@ -23,9 +23,11 @@ from typing import Any
 
 import numpy as np
 
-from .. import checking, dual, locks, logs, storage, sweep
-from ..packing import flat, op_of_calls, unpacked
-from ..primitive import apply
+from ..core import checking, dual, locks, logs, storage, sweep
+from ..core.packing import flat, op_of_calls, unpacked
+from ..core.primitive import apply
+from ..core.tape import FREED, IN0, IN1, OP, OUT, RECORDER, SLOT, STRIDE, Leaf, X, Y
+from ..core.tensor import Tensor, wrap
 from ..program.affine import ONE, ZERO, Affine, affine
 from ..program.arrays import Array, Builder, Index, Outside, of_buffer, of_number, remapped
 from ..program.compiling import boxed, differentiated, prepared
@@ -33,8 +35,6 @@ from ..program.expressions import Expr, cast, const, node, nodes, number
 from ..program.form import Program
 from ..program.partials import Formless
 from ..program.running import NAN, OTHER, Argument, Compiled
-from ..tape import FREED, IN0, IN1, OP, OUT, RECORDER, SLOT, STRIDE, Leaf, X, Y
-from ..tensor import Tensor, wrap
 from .graph import Graph, Guard, Node, Recorded, Ref
 from .regions import FLOATS, TESTS, Instruction, Reading, Seen, readings, supported
 from .tracing import Later, LeftBehind, Trace, Traced

@@ -22,11 +22,11 @@ from typing import Any
 
 import numpy as np
 
-from .. import dual, storage, sweep
-from ..packing import unpacked
-from ..primitive import OPS, apply
-from ..tape import FREED, IN0, IN1, KW, OP, OUT, RECORDER, SLOT, STRIDE, X, Y
-from ..tensor import Tensor, value_of, wrap
+from ..core import dual, storage, sweep
+from ..core.packing import unpacked
+from ..core.primitive import OPS, apply
+from ..core.tape import FREED, IN0, IN1, KW, OP, OUT, RECORDER, SLOT, STRIDE, X, Y
+from ..core.tensor import Tensor, value_of, wrap
 from .graph import Guard, Node, Recorded, Ref, filled
 from .iteration import Cell, Pass, _Iterated, _Made, iterated
 from .rolling import (

@@ -19,10 +19,10 @@ from typing import Any
 
 import numpy as np
 
+from ..core.mode import no_grad
+from ..core.tensor import Tensor
 from ..errors import GraphError, NotDifferentiable
-from ..loops import pulled
-from ..mode import no_grad
-from ..tensor import Tensor
+from ..transforms.loops import pulled
 
 KEPT = 64
 """Steps whose interpolants are kept at once, and marks."""

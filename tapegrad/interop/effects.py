@@ -31,8 +31,8 @@ import numpy as np
 
 from ..compiler import Compiled
 from ..compiler.surroundings import _LIBRARIES
-from ..tape import BIG
-from ..tensor import Tensor, value_of
+from ..core.tape import BIG
+from ..core.tensor import Tensor, value_of
 
 MOST = 2000
 """Values and functions that are looked at; a function that refers to more is not judged."""

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from ..autograd.function import Function
-from ..mode import is_grad_enabled
-from ..tensor import Tensor, wrap
+from ..core.mode import is_grad_enabled
+from ..core.tensor import Tensor, wrap
 
 Arrays = list[np.ndarray]
 Pull = Callable[[Arrays], Arrays]

@@ -12,10 +12,10 @@ from typing import Any, ParamSpec
 
 import numpy as np
 
+from ..core.tensor import Tensor, value_of
 from ..errors import demand_callable
-from ..tensor import Tensor, value_of
-from ..transforms import _map as tree_map
-from ..transforms import grad, hvp, jacobian, jvp, linearize, vjp
+from ..transforms.derivatives import _map as tree_map
+from ..transforms.derivatives import grad, hvp, jacobian, jvp, linearize, vjp
 
 Function = Callable[..., Any]
 P = ParamSpec("P")

@@ -21,16 +21,16 @@ from typing import Any
 
 import numpy as np
 
-from ..closures import closed_over
-from ..dual import LEVEL
+from ..core.closures import closed_over
+from ..core.dual import LEVEL
+from ..core.mode import is_grad_enabled, no_grad
+from ..core.packing import op_of_calls
+from ..core.primitive import apply
+from ..core.storage import demand_no_trace
+from ..core.tensor import Tensor, value_of
 from ..errors import GraphError, NotDifferentiable
-from ..loops import outside_of, pulled, pushed
-from ..mode import is_grad_enabled, no_grad
-from ..packing import op_of_calls
-from ..primitive import apply
-from ..storage import demand_no_trace
-from ..tensor import Tensor, value_of
-from ..transforms import _Run, jacobian
+from ..transforms.derivatives import _Run, jacobian
+from ..transforms.loops import outside_of, pulled, pushed
 from .slopes import MANY, detected
 
 Equations = Callable[[Any], Any]

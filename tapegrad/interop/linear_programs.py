@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..core.tensor import Tensor
 from ..errors import NotDifferentiable
 from ..ops.composing import holds_tensor, holds_tracked
 from ..ops.joining import array, concatenate
-from ..tensor import Tensor
 from .raveling import plain
 
 if TYPE_CHECKING:

@@ -22,12 +22,12 @@ from typing import Any
 
 import numpy as np
 
+from ..core.tensor import value_of
 from ..errors import NotDifferentiable
 from ..ops.composing import holds_tracked
 from ..ops.joining import gathered
 from ..sparse.arrays import is_sparse, to_scipy
-from ..tensor import value_of
-from ..transforms import jacobian
+from ..transforms.derivatives import jacobian
 from .implicit import SINGULAR, Factors
 
 MOST = 2000

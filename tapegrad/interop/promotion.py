@@ -20,9 +20,9 @@ from typing import Any
 
 import numpy as np
 
-from .. import logs, storage
-from ..tape import ATTENDING, STRIDE
-from ..transforms import _flatten, _Run, hessian, hvp, is_compiled
+from ..core import logs, storage
+from ..core.tape import ATTENDING, STRIDE
+from ..transforms.derivatives import _flatten, _Run, hessian, hvp, is_compiled
 
 LEAST = 0.25
 """Seconds of eager evaluations before anything is considered."""

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import demand_callable
-from ..transforms import _flatten, _unflatten, vjp
+from ..transforms.derivatives import _flatten, _unflatten, vjp
 from .foreign import Guest, Pull, recorded
 
 Function = Callable[..., Any]

@@ -19,20 +19,20 @@ from typing import Any
 
 import numpy as np
 
-from .. import sweep
-from ..closures import closed_over
-from ..dual import LEVEL, tangent_of, with_tangent
+from ..core import sweep
+from ..core.closures import closed_over
+from ..core.dual import LEVEL, tangent_of, with_tangent
+from ..core.mode import enable_grad, is_grad_enabled, no_grad
+from ..core.packing import op_of_calls
+from ..core.primitive import apply
+from ..core.storage import tracing
+from ..core.tape import own_tape
+from ..core.tensor import Tensor, value_of, wrap
 from ..errors import GraphError, NotDifferentiable, TraceError, demand_callable
-from ..loops import outside_of, pulled, pushed
-from ..mode import enable_grad, is_grad_enabled, no_grad
 from ..ops.composing import holds_tracked, raw
 from ..ops.joining import gathered
-from ..packing import op_of_calls
-from ..primitive import apply
-from ..storage import tracing
-from ..tape import own_tape
-from ..tensor import Tensor, value_of, wrap
-from ..transforms import _Run
+from ..transforms.derivatives import _Run
+from ..transforms.loops import outside_of, pulled, pushed
 
 Integrand = Callable[[Any], Any]
 """A number in, a vector out."""

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from ..packing import flat
-from ..tensor import Tensor, wrap
-from ..transforms import _list_of_numbers, tree_flatten
+from ..core.packing import flat
+from ..core.tensor import Tensor, wrap
+from ..transforms.derivatives import _list_of_numbers, tree_flatten
 
 Tree = Any
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from ..core.tensor import value_of
 from ..ops.composing import holds_tensor
 from ..ops.joining import gathered
-from ..tensor import value_of
 
 
 def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:

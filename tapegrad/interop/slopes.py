@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
+from ..core.tensor import value_of
 from ..errors import NotDifferentiable
 from ..sparse.arrays import to_scipy
-from ..tensor import value_of
-from ..transforms import jacobian
+from ..transforms.derivatives import jacobian
 
 MANY = 100
 """Unknowns from which on a sparse Jacobian is tried."""

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ..core.mode import is_grad_enabled, no_grad
+from ..core.storage import demand_no_trace
+from ..core.tensor import Tensor, value_of
 from ..errors import NotDifferentiable
-from ..mode import is_grad_enabled, no_grad
 from ..ops.composing import holds_tracked
-from ..storage import demand_no_trace
-from ..tensor import Tensor, value_of
-from ..transforms import grad, jacobian
+from ..transforms.derivatives import grad, jacobian
 from .implicit import solution
 from .raveling import Space, flatten, joined, plain
 

@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
+from ..core.tensor import Tensor
 from ..errors import TraceError
-from ..loops import looped, scan
 from ..ops.composing import holds_tracked
 from ..ops.joining import gathered
-from ..tensor import Tensor
+from ..transforms.loops import looped, scan
 from .stepping import Equations, moved, tableau
 
 MOST = 1_000_000

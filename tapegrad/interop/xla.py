@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from ..core.mode import no_grad
+from ..core.tensor import Tensor
 from ..errors import demand_callable
-from ..mode import no_grad
-from ..tensor import Tensor
-from ..transforms import _flatten, _unflatten, vjp
+from ..transforms.derivatives import _flatten, _unflatten, vjp
 from .foreign import Guest, Pull, recorded
 
 Function = Callable[..., Any]

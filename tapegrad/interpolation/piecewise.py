@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
+from ..core.storage import demand_no_trace
 from ..errors import NotDifferentiable
 from ..ops.calculus import _in_double
 from ..ops.composing import holds_tensor, operand, raw
 from ..ops.linear_systems import solve_banded
-from ..storage import demand_no_trace
 
 
 def doubled(value: Any) -> Any:

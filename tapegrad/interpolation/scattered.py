@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from ..core.storage import StandIn
 from ..errors import NotDifferentiable
 from ..ops.composing import holds_tensor, raw
-from ..storage import StandIn
 from .piecewise import as_real, doubled
 from .splines import column_of
 from .tables import coordinates, inexact, interp1d

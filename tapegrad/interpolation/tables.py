@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
+from ..core.storage import as_array
+from ..core.tensor import Tensor
 from ..ops.composing import holds_tensor, operand, raw
-from ..storage import as_array
-from ..tensor import Tensor
 from .piecewise import (
     as_real,
     demand_real,

@@ -28,7 +28,7 @@ function   `tg.njit`: compiled variants, called from Python and from jitted code
 entry      a native function on tensors
 """
 
-from .. import headroom
+from ..core import headroom
 
 headroom.numba()  # before the modules below import it
 

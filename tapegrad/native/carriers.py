@@ -33,7 +33,7 @@ from numba.extending import (
     typeof_impl,
 )
 
-from .. import locks
+from ..core import locks
 from . import runtime
 from .emitted import strong
 from .runtime import kernel

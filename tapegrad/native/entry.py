@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .. import storage
+from ..core import storage
+from ..core.mode import is_grad_enabled
+from ..core.primitive import primitive, track
+from ..core.storage import StandIn, kept
+from ..core.tensor import Tensor, value_of, wrap
 from ..errors import NotDifferentiable
-from ..mode import is_grad_enabled
-from ..primitive import primitive, track
-from ..storage import StandIn, kept
-from ..tensor import Tensor, value_of, wrap
 from .function import Derived, NativeFunction, Variant, joined, real_leaves, refuse_shared
 
 if TYPE_CHECKING:

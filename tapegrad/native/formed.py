@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from numba.core import types
 
-from .. import checking
-from ..compiler import jit
+from ..core import checking
+from ..llvm import jit
 from ..program import running
 from ..program.affine import ONE, Affine, affine, whole
 from ..program.arrays import Outside

@@ -24,11 +24,11 @@ import numpy as np
 from numba.core import types
 from numba.extending import typeof_impl
 
-from .. import checking, headroom, locks, logs, markup
+from ..core import checking, headroom, locks, logs, markup
+from ..core.storage import StandIn
+from ..core.tensor import Tensor
 from ..errors import NotDifferentiable
 from ..program import running
-from ..storage import StandIn
-from ..tensor import Tensor
 from . import (
     adjoint,
     finishing,

@@ -23,8 +23,8 @@ import numpy as np
 from numba.core import types
 from numba.extending import register_jitable
 
-from ..buffers import stores
 from ..errors import NotDifferentiable
+from ..face.buffers import stores
 from . import inference, retyping, store
 from .carriers import Active, Carrier, Dual, active, dual, is_carried, overload, tape, value
 from .complaints import COMPLAINTS

@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 from numba.core import types
 
-from ..primitive import FUNCTIONS as DECLARED
-from ..primitive import UFUNCS
+from ..core.primitive import FUNCTIONS as DECLARED
+from ..core.primitive import UFUNCS
 from . import special
 from .inference import is_array, is_float
 from .tree import Const, Op

@@ -15,7 +15,7 @@ from numba import njit, prange
 from numba.core import types
 from numba.extending import overload, register_jitable
 
-from .. import checking
+from ..core import checking
 from ..errors import NotDifferentiable
 from ..ops.linear_algebra import EQUAL
 from .emitted import (

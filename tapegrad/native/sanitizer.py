@@ -21,7 +21,7 @@ from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic, overload
 
-from .. import checking
+from ..core import checking
 from ..errors import CheckedAccessError
 from .tree import operations, statement
 

@@ -22,7 +22,7 @@ import numpy as np
 from numba.core import types
 from numba.extending import overload
 
-from ..replay import named
+from ..llvm import named
 from .runtime import SCOPE
 from .store import looked_up
 

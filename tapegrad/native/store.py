@@ -1,6 +1,6 @@
 """Generated code on disk: a second process neither compiles it nor infers its types.
 
-Sources lie in the folder "native" of the cache (see `tapegrad.replay.cache`), each under a name that holds a hash of all it depends on: its
+Sources lie in the folder "native" of the cache (see `tapegrad.llvm.cache`), each under a name that holds a hash of all it depends on: its
 text, the values of its constants, options, this package's runtime, versions and the processor. They are for people: nothing reads
 them. Beside them lie compiled code and types, in frames with a checksum. What overloading compiles, and the user's function
 itself, comes from bytecode: its hash is of that, and of all it names (`program_key`).
@@ -34,9 +34,9 @@ from numba.core import compiler, config, serialize, types
 from numba.core.caching import NullCache
 from numba.core.registry import cpu_target
 
-from .. import checking
+from ..core import checking
 from ..errors import NotDifferentiable
-from ..replay import cache
+from ..llvm import cache
 
 
 def key(text: str, scope: dict[str, Any], *more: Any) -> str | None:

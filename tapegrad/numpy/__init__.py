@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as _np
 
-from .. import buffers as _buffers
-from .. import creation as _creation
 from .. import ops as _ops
+from ..face import buffers as _buffers
+from ..face import creation as _creation
 from ..ops.composing import holds_tensor as _holds_tensor
 from ..ops.joining import gathered as _joined
 from . import fft as fft

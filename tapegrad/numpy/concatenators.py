@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from ..core.tensor import Tensor
 from ..ops.composing import moved
-from ..tensor import Tensor
 
 
 class Concatenator:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from ..primitive import FUNCTIONS
+from ..core.primitive import FUNCTIONS
 
 
 def mirror(

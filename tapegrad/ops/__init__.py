@@ -23,8 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from .. import seams
-from ..primitive import CONSTANTS, FUNCTIONS, UFUNCS
+from ..core import seams
+from ..core.primitive import CONSTANTS, FUNCTIONS, UFUNCS
 from . import (
     arranging,
     calculus,

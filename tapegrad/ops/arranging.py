@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
+from ..core.primitive import FUNCTIONS, call, primitive, refuse
+from ..core.storage import StandIn, as_array, owner, packed
+from ..core.tensor import Tensor
 from ..errors import NotDifferentiable
-from ..primitive import FUNCTIONS, call, primitive, refuse
-from ..storage import StandIn, as_array, owner, packed
-from ..tensor import Tensor
 from .composing import composed, moved, raw
 from .elementary import where
 from .indexing import diagonal, locked, scatter, take

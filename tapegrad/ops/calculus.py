@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from ..domain import distinct, unit
+from ..core.domain import distinct, unit
+from ..core.primitive import apply, call, elementwise, primitive, select
+from ..core.storage import as_array
+from ..core.tensor import Tensor, wrap
 from ..errors import NotDifferentiable, demand_callable
-from ..primitive import apply, call, elementwise, primitive, select
-from ..storage import as_array
-from ..tensor import Tensor, wrap
 from . import elementary, reductions
 from .arranging import along, atleast_1d
 from .composing import composed, operand, raw

@@ -21,15 +21,15 @@ from typing import Any
 
 import numpy as np
 
-from .. import seams
-from ..dual import holds_dual, tangent_of
+from ..core import seams
+from ..core.dual import holds_dual, tangent_of
+from ..core.mode import NO_GRAD
+from ..core.primitive import FUNCTIONS, UFUNCS, constant, signature_of
+from ..core.storage import StandIn, as_array, tracing
+from ..core.synonyms import SYNONYMS, numpys
+from ..core.tape import RECORDER
+from ..core.tensor import Tensor, wrap
 from ..errors import GradientLost, NotDifferentiable
-from ..mode import NO_GRAD
-from ..primitive import FUNCTIONS, UFUNCS, constant, signature_of
-from ..storage import StandIn, as_array, tracing
-from ..synonyms import SYNONYMS, numpys
-from ..tape import RECORDER
-from ..tensor import Tensor, wrap
 from .indexing import take
 from .joining import array, concatenate
 from .shaping import laid_like

@@ -11,9 +11,9 @@ import os
 
 import numpy as np
 
-from ..primitive import CONSTANTS
-from ..signatures import show
-from ..synonyms import numpys
+from ..core.primitive import CONSTANTS
+from ..core.signatures import show
+from ..core.synonyms import numpys
 
 CONSTANTS.update(
     {
@@ -67,7 +67,7 @@ _SETTINGS = {
 
 def _method(name: str):
     def method(self, *args, **kwargs):
-        from ..tensor import wrap
+        from ..core.tensor import wrap
 
         return wrap(getattr(self._value, name)(*args, **numpys(name, kwargs)))
 
@@ -80,7 +80,7 @@ def _method(name: str):
 
 
 def _install() -> None:
-    from ..tensor import Tensor
+    from ..core.tensor import Tensor
 
     for name in _SETTINGS:
         setattr(Tensor, name, _method(name))
@@ -92,7 +92,7 @@ def _install() -> None:
 
 def _bitwise(name: str):
     def method(self, other):
-        from ..tensor import Tensor, wrap
+        from ..core.tensor import Tensor, wrap
 
         result = getattr(self._value, name)(other._value if isinstance(other, Tensor) else other)
         return result if result is NotImplemented else wrap(result)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ..primitive import call, primitive
+from ..core.primitive import call, primitive
 from .calculus import _flipped
 from .composing import operand
 

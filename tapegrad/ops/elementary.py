@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..domain import (
+from ..core.domain import (
     above_one,
     apart,
     dividend,
@@ -24,7 +24,7 @@ from ..domain import (
     truth,
     unit,
 )
-from ..primitive import (
+from ..core.primitive import (
     FUNCTIONS,
     UFUNCS,
     call,
@@ -35,8 +35,8 @@ from ..primitive import (
     select,
     strong,
 )
-from ..tape import FEW
-from ..tensor import Tensor, value_of, wrap
+from ..core.tape import FEW
+from ..core.tensor import Tensor, value_of, wrap
 from .composing import holds_tensor
 
 LN2 = float(np.log(2.0))

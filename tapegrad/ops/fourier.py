@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
+from ..core.primitive import call, primitive
+from ..core.tensor import Tensor, wrap
 from ..errors import chosen
-from ..primitive import call, primitive
-from ..tensor import Tensor, wrap
 from .arranging import roll
 from .composing import composed
 from .joining import concatenate

@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from ..domain import Domain, real
-from ..primitive import call, conj, primitive
+from ..core.domain import Domain, real
+from ..core.primitive import call, conj, primitive
 from .stencils import entry_at
 
 _SPLINE_MODES = {

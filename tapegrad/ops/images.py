@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
+from ..core.storage import as_array
+from ..core.tensor import Tensor
 from ..errors import NotDifferentiable
-from ..storage import as_array
-from ..tensor import Tensor
 from .calculus import _in_double
 from .composing import holds_tensor, operand, raw
 from .image_splines import spline_coefficients, spline_values

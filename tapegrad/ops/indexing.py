@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from ..primitive import FUNCTIONS, call, primitive
-from ..storage import StandIn, as_array, duplicate
-from ..tensor import Tensor
-from ..views import base_of
+from ..core.primitive import FUNCTIONS, call, primitive
+from ..core.storage import StandIn, as_array, duplicate
+from ..core.tensor import Tensor
+from ..core.views import base_of
 
 
 def _get(x: Any, index: Any) -> Any:

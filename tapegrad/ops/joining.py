@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from ..primitive import FUNCTIONS, apply, call, primitive
-from ..storage import as_array
-from ..tensor import Tensor
+from ..core.primitive import FUNCTIONS, apply, call, primitive
+from ..core.storage import as_array
+from ..core.tensor import Tensor
 from .shaping import expand_dims
 
 

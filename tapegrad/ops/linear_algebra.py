@@ -29,10 +29,10 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 from numpy.linalg import LinAlgError
 
-from ..domain import Domain, dominant, real
+from ..core.domain import Domain, dominant, real
+from ..core.primitive import call, conj, primitive, several
+from ..core.tensor import wrap
 from ..errors import NotDifferentiable
-from ..primitive import call, conj, primitive, several
-from ..tensor import wrap
 from . import linear_systems as systems
 from .composing import composed, raw
 from .indexing import diagonal as _diagonal

@@ -21,10 +21,10 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 from numpy.linalg import LinAlgError
 
-from ..domain import Domain, dominant, real
-from ..primitive import call, conj, primitive, several
-from ..storage import StandIn, as_array
-from ..tensor import Tensor
+from ..core.domain import Domain, dominant, real
+from ..core.primitive import call, conj, primitive, several
+from ..core.storage import StandIn, as_array
+from ..core.tensor import Tensor
 from .composing import composed, operand, raw
 from .indexing import scatter
 

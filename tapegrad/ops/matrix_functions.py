@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 from numpy.linalg import LinAlgError
 
-from ..domain import dominant, real
-from ..primitive import call, primitive
-from ..storage import as_array
+from ..core.domain import dominant, real
+from ..core.primitive import call, primitive
+from ..core.storage import as_array
 from .composing import raw
 from .linear_systems import adjoint, each, solve_sylvester, stacks
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from ..primitive import FUNCTIONS, _operators, call, conj, primitive
-from ..tensor import Tensor
+from ..core.primitive import FUNCTIONS, _operators, call, conj, primitive
+from ..core.tensor import Tensor
 from .shaping import in_rows
 
 _SHAPES = [

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from ..domain import Domain, real
+from ..core.domain import Domain, real
+from ..core.primitive import call, conj, primitive
+from ..core.storage import as_array
+from ..core.tensor import Tensor
 from ..errors import NotDifferentiable
-from ..primitive import call, conj, primitive
-from ..storage import as_array
-from ..tensor import Tensor
 from .composing import holds_tensor, operand, raw
 from .convolutions import convolve_nd
 

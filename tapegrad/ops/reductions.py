@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from ..domain import distinct, nonzero, positive
-from ..primitive import FUNCTIONS, call, conj, elementwise, primitive, select
-from ..signatures import in_both_words
-from ..storage import as_array
-from ..synonyms import numpys
-from ..tensor import Tensor, value_of
+from ..core.domain import distinct, nonzero, positive
+from ..core.primitive import FUNCTIONS, call, conj, elementwise, primitive, select
+from ..core.signatures import in_both_words
+from ..core.storage import as_array
+from ..core.synonyms import numpys
+from ..core.tensor import Tensor, value_of
 
 
 def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:

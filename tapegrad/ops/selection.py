@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from ..domain import distinct
-from ..dual import holds_dual
+from ..core.domain import distinct
+from ..core.dual import holds_dual
+from ..core.mode import is_grad_enabled
+from ..core.primitive import FUNCTIONS, primitive
+from ..core.storage import as_array, axes_in_memory
+from ..core.tensor import Tensor, value_of, wrap
 from ..errors import GradientLost
-from ..mode import is_grad_enabled
-from ..primitive import FUNCTIONS, primitive
-from ..storage import as_array, axes_in_memory
-from ..tensor import Tensor, value_of, wrap
 from . import reductions
 from .composing import composed, holds_tracked, like_filled, moved, plainly, raw
 from .elementary import fmax, fmin, maximum, minimum, where

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ..primitive import FUNCTIONS, call, primitive
-from ..storage import axes_in_memory, packed
-from ..tensor import Tensor
+from ..core.primitive import FUNCTIONS, call, primitive
+from ..core.storage import axes_in_memory, packed
+from ..core.tensor import Tensor
 
 
 def _no_order(order: Any) -> Any:

@@ -21,11 +21,11 @@ from typing import Any
 
 import numpy as np
 
-from .. import seams
-from ..domain import Domain, real
+from ..core import seams
+from ..core.domain import Domain, real
+from ..core.primitive import call, conj, primitive
+from ..core.storage import as_array
 from ..errors import NotDifferentiable
-from ..primitive import call, conj, primitive
-from ..storage import as_array
 
 
 class Pattern:

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
+from ..core.primitive import call, primitive
 from ..errors import NotDifferentiable
-from ..primitive import call, primitive
 from .composing import holds_tensor
 from .indexing import scatter
 from .recursions import _extended, _inexact, filtered

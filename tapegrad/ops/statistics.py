@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from ..domain import nonzero
+from ..core.domain import nonzero
+from ..core.primitive import FUNCTIONS, call, primitive, refuse
+from ..core.storage import as_array
+from ..core.tensor import Tensor
 from ..errors import GradientLost, NotDifferentiable
-from ..primitive import FUNCTIONS, call, primitive, refuse
-from ..storage import as_array
-from ..tensor import Tensor
 from . import reductions
 from .arranging import along
 from .composing import composed, holds_tracked, like_filled, plainly, raw

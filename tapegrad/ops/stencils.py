@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from ..primitive import call, conj, primitive
+from ..core.primitive import call, conj, primitive
 from .calculus import _flipped
 from .convolutions import convolve_nd
 from .indexing import scatter

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from ..core.mode import is_grad_enabled, no_grad
+from ..core.tape import current
+from ..core.tensor import Tensor, wrap
 from ..errors import GradientLost, demand_number
-from ..inplace import before_write
-from ..mode import is_grad_enabled, no_grad
+from ..face.inplace import before_write
 from ..ops.composing import holds_tracked
-from ..tape import current
-from ..tensor import Tensor, wrap
 
 
 def _gradients(parameters: Any) -> list[Tensor]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..mode import enable_grad, no_grad
+from ..core.mode import enable_grad, no_grad
 from .optimizer import Group, Optimizer, store
 
 

@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
+from ..core.mode import enable_grad, is_grad_enabled, no_grad
+from ..core.tape import Leaf, current
+from ..core.tensor import Tensor
 from ..errors import GradientLost
-from ..inplace import before_write
-from ..mode import enable_grad, is_grad_enabled, no_grad
+from ..face.inplace import before_write
 from ..ops.composing import holds_tracked
-from ..tape import Leaf, current
-from ..tensor import Tensor
 
 State = dict[str, Any]
 Group = dict[str, Any]

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ..primitive import OPS, UFUNCS, Primitive
+from ..core.primitive import OPS, UFUNCS, Primitive
 from .expressions import F8, Expr, const, is_const, minus, node
 
 

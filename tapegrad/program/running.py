@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import checking
+from ..core import checking
 from ..errors import CheckedAccessError
 from .affine import Affine, Extreme
 from .expressions import F4, F8
@@ -64,7 +64,7 @@ class Compiled:
     ) -> None:
         """Compile a program with an entry from Python for arguments of these kinds."""
         # Late: the compiler's loops over growing slices, which come with it, ask for this module.
-        from ..compiler import jit
+        from ..llvm import jit
 
         self.program, self.given = program, list(given)
         writer = Writer(program, guarded)

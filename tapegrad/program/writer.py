@@ -19,7 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from .. import checking, vecmath
+from .. import vecmath
+from ..core import checking
 from ..vecmath.expression import Code, Value, narrowed, select, widened
 from ..vecmath.tracing import UFUNCS, Traced
 from .affine import Affine, Element, whole

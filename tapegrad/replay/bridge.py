@@ -19,9 +19,11 @@ from typing import Any
 
 import numpy as np
 
-from .. import headroom, locks, tape
-from ..primitive import OPS, Primitive
-from . import builder, cache, kernels, layout, operators, shipped
+from ..core import headroom, locks, tape
+from ..core.primitive import OPS, Primitive
+from ..llvm import cache
+from ..llvm.linker import blas, builtin, link_texts, numpy_api, redirect
+from . import builder, kernels, layout, operators, shipped
 from .builder import Task
 from .layout import (
     BY_BROADCAST,
@@ -79,7 +81,6 @@ from .layout import (
     W_STEPS,
     WORLD,
 )
-from .linker import blas, builtin, link_texts, numpy_api, redirect
 
 Key = tuple[int, int, int]
 """A kernel: code of the op, operand, kind."""

@@ -19,11 +19,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from .. import locks, logs
-from . import cache, child
-from .cache import Bundle, Part
+from ..core import locks, logs
+from ..llvm import cache
+from ..llvm.cache import Bundle, Part
+from ..llvm.linker import LinkError, link
+from . import child
 from .child import Order
-from .linker import LinkError, link
 
 Compiled = tuple[str, bytes, list[str]]
 

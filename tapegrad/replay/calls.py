@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..tape import FREED
+from ..core.tape import FREED
 from .access import (
     ADDRESS,
     append,

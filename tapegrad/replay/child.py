@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .. import locks
+from ..core import locks
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ def _work() -> None:
 
 def _fulfilled(orders: Sequence[Order]) -> bool:
     """Wait for the folder's lock, then have a child make what other processes' children have not made meanwhile."""
-    from . import cache
+    from ..llvm import cache
 
     folder = orders[0].target.parent
     lock = _opened(folder)
@@ -189,7 +189,8 @@ locks.in_child(_after_fork)
 def main(orders: Sequence[tuple[str, str]]) -> None:
     """Make files, given by recipe and name, in the cache's folder; exit status 1 where one of them cannot be made."""
     gc.disable()  # what compilers make lives as long as they do
-    from . import bridge, builder, cache
+    from ..llvm import cache
+    from . import bridge, builder
 
     made = True
     for recipe, name in orders:

@@ -15,11 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from .. import storage, sweep
+from ..core import storage, sweep
+from ..core.primitive import OPS, quicken
+from ..core.tape import FREED, IN0, OP, OUT, SLOT, STRIDE, Leaf, X
 from ..errors import GraphError
-from ..primitive import OPS, quicken
-from ..tape import FREED, IN0, OP, OUT, SLOT, STRIDE, Leaf, X
-from . import bridge, linker
+from ..llvm import linker
+from . import bridge
 from .bridge import Machine
 from .layout import (
     DONE,

@@ -22,9 +22,10 @@ from typing import Any
 
 import numpy as np
 
-from .. import headroom, vecmath
-from ..primitive import OPS, UFUNCS, Primitive
-from . import cache, named
+from .. import vecmath
+from ..core import headroom
+from ..core.primitive import OPS, UFUNCS, Primitive
+from ..llvm import cache, named
 from .layout import KIND_NAMES
 
 _TEMPLATE = '''
@@ -241,7 +242,9 @@ def _names(code: types.CodeType) -> set[str]:
 def fingerprint(op: Primitive, operand: int, dtype: str) -> str:
     """What a kernel depends on besides the environment: its text, the rule, and whatever the rule refers to."""
     digest = hashlib.sha256(text_of(op, operand, dtype).encode())
-    digest.update(cache.text_of("kernels", "vectors", "named").encode())
+    digest.update(
+        cache.text_of("replay/kernels", "replay/vectors", "llvm/named", "llvm/assembly").encode()
+    )
     digest.update(vecmath.fingerprint().encode())
     _digest(op.partials[operand].function, digest, set())
     return digest.hexdigest()

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import sys
 
-from ..tape import STRIDE
+from ..core.tape import STRIDE
 
 # ------------------------------------------------------------------------------------------------- objects
 

@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from ..mode import NO_GRAD
-from ..primitive import NATIVE, OPS, UFUNCS, Primitive
-from ..tape import BIG, FEW, RECORDER, namespace, renew
-from ..tensor import Tensor, new
+from ..core.mode import NO_GRAD
+from ..core.primitive import NATIVE, OPS, UFUNCS, Primitive
+from ..core.tape import BIG, FEW, RECORDER, namespace, renew
+from ..core.tensor import Tensor, new
+from ..llvm.linker import builtin, numpy_api, resolve
 from . import layout
 from .layout import CARD, DESK
-from .linker import builtin, numpy_api, resolve
 
 _COMPUTING = {
     ("+", 2): "PyNumber_Add",

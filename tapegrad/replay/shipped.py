@@ -17,15 +17,14 @@ import json
 import lzma
 import platform
 import sys
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from .. import tape
-from ..vecmath import assembly
+from ..core import tape
+from ..llvm.cache import text_of
+from ..llvm.linker import Module
 from . import layout
-from .cache import text_of
 
 SOURCES = (
     "access",
@@ -48,32 +47,13 @@ _SYSTEMS = ("linux", "darwin")
 _PROCESSORS = ("x86_64", "amd64", "aarch64", "arm64")
 
 
-@dataclass(frozen=True, slots=True)
-class Module:
-    """One function of the machine with its helpers, in LLVM's language."""
-
-    role: str
-    symbol: str
-    asks: tuple[str, ...]
-    """The symbols that it needs from outside."""
-    loops: bool
-    """Whether it has loops over elements that are worth LLVM's vectoriser, or sums that are to have several accumulators."""
-    text: str
-
-    def compile(self) -> tuple[str, bytes, list[str]]:
-        """Symbol, the best object code for this processor, and the symbols it asks for; NotImplementedError where LLVM refuses."""
-        try:
-            code = assembly.compiled(self.text, vectorise=self.loops)
-        except RuntimeError as error:
-            raise NotImplementedError(f"LLVM does not take the shipped text: {error}") from None
-        return self.symbol, code, list(self.asks)
-
-
 def fingerprint() -> str:
     """A hash of all that is compiled into the machine: the text of its modules, the layouts, and what the tape's words mean."""
     constants = {name: value for name, value in vars(layout).items() if name.isupper()}
     facts = repr((sorted(constants.items()), tape.STRIDE, tape.FREED))
-    return hashlib.sha256((text_of(*SOURCES) + facts).encode()).hexdigest()
+    return hashlib.sha256(
+        (text_of(*(f"replay/{name}" for name in SOURCES)) + facts).encode()
+    ).hexdigest()
 
 
 def edition() -> str:

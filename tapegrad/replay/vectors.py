@@ -7,9 +7,9 @@ elementary functions in it are vecmath's. A partial that cannot be traced raises
 
 from __future__ import annotations
 
-from ..primitive import Primitive
+from ..core.primitive import Primitive
+from ..llvm.assembly import assemble, lanes
 from ..vecmath import fuses, join
-from ..vecmath.assembly import assemble, lanes
 from ..vecmath.expression import Code, select
 from ..vecmath.tracing import Untraceable, trace
 

@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
+from ..core.storage import StandIn, kept
+from ..core.tensor import Tensor
 from ..errors import TraceError, chosen
 from ..ops.joining import gathered
 from ..ops.linear_systems import stacks
 from ..ops.sparse import Pattern, sparse_product
-from ..storage import StandIn, kept
-from ..tensor import Tensor
 
 _METHODS = frozenset("sum mean diagonal trace transpose real imag shape ndim size copy".split())
 """Functions of NumPy that are methods here."""
@@ -164,7 +164,7 @@ class SparseTensor:
     def requires_grad_(self, requires_grad: bool = True) -> SparseTensor:
         """Track the entries from now on; returns the matrix."""
         if not isinstance(self.data, Tensor):
-            from ..tensor import tensor
+            from ..core.tensor import tensor
 
             self.data = tensor(self.data)
         self.data.requires_grad_(requires_grad)

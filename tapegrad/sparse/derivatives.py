@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
+from ..core.storage import tracing
+from ..core.tensor import Tensor, wrap
 from ..errors import NotDifferentiable, TraceError
 from ..ops.sparse import Pattern
-from ..storage import tracing
-from ..tensor import Tensor, wrap
-from ..transforms import _pushed, _Run, _with_aux, grad, is_compiled
+from ..transforms.derivatives import _pushed, _Run, _with_aux, grad, is_compiled
 from . import colouring, detection
 from .arrays import SparseTensor, is_sparse
 
@@ -95,7 +95,7 @@ class _Sparse:
         matrix = self._of(run, y)
         if not self.has_aux:
             return matrix
-        from ..transforms import _leaves_in, _map
+        from ..transforms.derivatives import _leaves_in, _map
 
         run.hand_out(_leaves_in(aux))
         return matrix, _map(run.value, aux)

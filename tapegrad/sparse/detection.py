@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from ..core.primitive import OPS, Primitive
+from ..core.tape import IN0, IN1, KW, OP, OUT, SLOT, STRIDE, X, Y
 from ..errors import NotDifferentiable
-from ..primitive import OPS, Primitive
-from ..tape import IN0, IN1, KW, OP, OUT, SLOT, STRIDE, X, Y
 
 Sets = Any
 """SciPy's csr_array of truth values: a row for each element of a value, a column for each element of the input."""

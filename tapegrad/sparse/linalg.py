@@ -16,11 +16,14 @@ from typing import Any
 import numpy as np
 from numpy.linalg import LinAlgError
 
-from ..closures import closed_over
-from ..dual import LEVEL
+from ..core.closures import closed_over
+from ..core.dual import LEVEL
+from ..core.mode import is_grad_enabled, no_grad
+from ..core.packing import op_of_calls
+from ..core.primitive import apply, conj
+from ..core.storage import StandIn, demand_no_trace
+from ..core.tensor import Tensor, value_of, wrap
 from ..errors import NotDifferentiable, TraceError, demand_callable
-from ..loops import outside_of, pulled, pushed
-from ..mode import is_grad_enabled, no_grad
 from ..ops.composing import raw
 from ..ops.linear_systems import stacks
 from ..ops.sparse import (
@@ -35,11 +38,8 @@ from ..ops.sparse import (
     sparse_product,
     sparse_solution,
 )
-from ..packing import op_of_calls
-from ..primitive import apply, conj
-from ..storage import StandIn, demand_no_trace
-from ..tensor import Tensor, value_of, wrap
-from ..transforms import _Run, vjp
+from ..transforms.derivatives import _Run, vjp
+from ..transforms.loops import outside_of, pulled, pushed
 from .arrays import SparseTensor, as_sparse, assembled, eye_array, is_sparse, product
 
 

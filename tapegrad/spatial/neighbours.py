@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from ..core.storage import StandIn
 from ..errors import NotDifferentiable
 from ..interpolation.scattered import called
 from ..ops.calculus import _in_double
 from ..ops.composing import holds_tensor, holds_tracked, operand, raw
-from ..storage import StandIn
 from .distance import _minkowski
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from .. import special
-from ..storage import as_array
+from ..core.storage import as_array
 from .univariate import LOG_ROOT_TAU
 
 

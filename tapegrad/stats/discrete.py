@@ -13,11 +13,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from .. import special
+from ..core.storage import as_array
+from ..core.tensor import wrap
 from ..errors import NotDifferentiable
 from ..ops.composing import holds_tensor, holds_tracked
 from ..ops.special.gamma import zeta_by_exponent
-from ..storage import as_array
-from ..tensor import wrap
 from .quadrature import called, columns, log_integral, plain, with_value
 from .univariate import (
     BELOW_AND_ABOVE,

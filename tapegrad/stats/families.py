@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from .. import special
+from ..core.storage import as_array
 from ..errors import NotDifferentiable
 from ..ops.composing import holds_tensor, holds_tracked
 from ..ops.composing import raw as raw_of
-from ..storage import as_array
 from .continuous import chi2
 from .quadrature import plain
 from .quantiles import quantile

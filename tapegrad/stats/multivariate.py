@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from .. import linalg, special
-from ..dual import tangent_of
+from ..core.dual import tangent_of
+from ..core.storage import as_array
+from ..core.tensor import Tensor
 from ..errors import NotDifferentiable
-from ..storage import as_array
-from ..tensor import Tensor
 from .continuous import gamma
 from .families import Family, _generator, _refuse, formula
 from .quadrature import plain as _plain

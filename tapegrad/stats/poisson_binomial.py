@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from .. import special
+from ..core.storage import as_array
+from ..core.tensor import wrap
 from ..errors import NotDifferentiable
 from ..ops.composing import holds_tensor, holds_tracked
 from ..ops.joining import concatenate, gathered
-from ..storage import as_array
-from ..tensor import wrap
 from .discrete import Counts
 from .quadrature import called, plain
 from .univariate import _raw, _rounded, doubled, followed, wrapped_all

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from ..storage import StandIn, as_array
-from ..tensor import Tensor
+from ..core.storage import StandIn, as_array
+from ..core.tensor import Tensor
 
 _HALF_PI = 0.5 * np.pi
 _V = np.linspace(-5.2, 5.2, 257)

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from .. import transforms
-from ..primitive import primitive
-from ..sweep import times
+from ..core.primitive import primitive
+from ..core.sweep import times
+from ..transforms import derivatives as transforms
 
 
 def partial(f: Callable[..., Any], i: int, args: Sequence[Any]) -> Any:

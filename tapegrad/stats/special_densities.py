@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from .. import special
-from ..domain import positive
+from ..core.domain import positive
+from ..core.primitive import call, primitive
+from ..core.sweep import times
 from ..errors import NotDifferentiable
 from ..ops.special.declaring import parametric
-from ..primitive import call, primitive
-from ..sweep import times
 from .quadrature import called, columns, log_integral, plain
 from .quantiles import partial
 

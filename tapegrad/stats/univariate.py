@@ -30,10 +30,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from .. import special
+from ..core.storage import StandIn, as_array, tracing
+from ..core.tensor import Tensor, wrap
 from ..errors import NotDifferentiable
 from ..ops.composing import holds_tensor, holds_tracked
-from ..storage import StandIn, as_array, tracing
-from ..tensor import Tensor, wrap
 from .quadrature import called, half_line, interval, long_half_line, plain, with_value
 from .quantiles import partial, quantile
 

@@ -21,7 +21,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from .. import processor
+from ..core import processor
 from . import exponentials, inverses, logarithms, powers, special, trigonometry
 from .expression import Code, Value, narrowed, sqrt, widened
 

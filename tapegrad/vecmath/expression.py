@@ -15,7 +15,7 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .. import processor
+from ..core import processor
 
 BITS = {"double": 64, "float": 32, "i64": 64, "i32": 32, "i1": 1}
 INTEGER = {"double": "i64", "float": "i32"}

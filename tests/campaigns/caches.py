@@ -24,7 +24,7 @@ import numba  # noqa: F401  so that no trial imports it
 import numpy as np
 
 import tapegrad as tg
-from tapegrad.replay import cache
+from tapegrad.llvm import cache
 from tests.campaigns.runner import main
 
 

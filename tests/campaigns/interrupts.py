@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 
 import tapegrad as tg
-from tapegrad import executors, locks, tape
 from tapegrad.autograd import saving
 from tapegrad.compiler import tracing
+from tapegrad.core import executors, locks, tape
 from tests.campaigns.runner import main
 
 X = np.linspace(0.1, 0.9, 7)

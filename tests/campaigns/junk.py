@@ -29,9 +29,10 @@ from typing import Any
 import numpy as np
 
 import tapegrad as tg
-from tapegrad import names, tape
 from tapegrad.check.samples import samples_of
-from tapegrad.primitive import OPS
+from tapegrad.core import tape
+from tapegrad.core.primitive import OPS
+from tapegrad.help import names
 from tests.campaigns.runner import main
 
 SECONDS, PATIENCE, BYTES = 20, 180, 6 << 30

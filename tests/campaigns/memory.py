@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 import tapegrad as tg
-from tapegrad import executors, tape
+from tapegrad.core import executors, tape
 from tests.campaigns.runner import main
 
 SECONDS = 120

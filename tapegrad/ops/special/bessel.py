@@ -11,9 +11,9 @@ import math
 import numpy as np
 from scipy import special
 
-from ...domain import Domain, positive, real
+from ...core.domain import Domain, positive, real
+from ...core.primitive import UFUNCS, call, compiled_as, select, several
 from ...errors import NotDifferentiable
-from ...primitive import UFUNCS, call, compiled_as, select, several
 from ..composing import operand
 from ..elementary import sign
 from .declaring import NO_STEP, parametric, smooth

@@ -17,14 +17,14 @@ from typing import Any
 
 import numpy as np
 
-from ... import signatures
-from ...domain import Domain, real
-from ...dual import tangent_of
+from ...core import signatures
+from ...core.domain import Domain, real
+from ...core.dual import tangent_of
+from ...core.mode import is_grad_enabled
+from ...core.primitive import NAMES, NOTHING, UFUNCS, Call, Partial, elementwise, primitive
+from ...core.sweep import times
+from ...core.tensor import Tensor
 from ...errors import NotDifferentiable
-from ...mode import is_grad_enabled
-from ...primitive import NAMES, NOTHING, UFUNCS, Call, Partial, elementwise, primitive
-from ...sweep import times
-from ...tensor import Tensor
 
 NO_STEP = {"complex_step": "SciPy's complex version does not keep an imaginary part of 1e-30"}
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 import numpy as np
 from scipy import special
 
-from ... import seams
-from ...domain import Domain, positive, real
-from ...primitive import UFUNCS, call, select
+from ...core import seams
+from ...core.domain import Domain, positive, real
+from ...core.primitive import UFUNCS, call, select
 from .declaring import parametric, smooth
 from .gamma import betaln
 from .gaussian import ndtri, share

@@ -12,8 +12,8 @@ import math
 import numpy as np
 from scipy import special
 
-from ...domain import Domain, positive
-from ...primitive import call, compiled_as, select
+from ...core.domain import Domain, positive
+from ...core.primitive import call, compiled_as, select
 from ..composing import operand, raw
 from .declaring import parametric, smooth
 

@@ -12,8 +12,8 @@ import math
 import numpy as np
 from scipy import special
 
-from ...domain import Domain, real, unit
-from ...primitive import select
+from ...core.domain import Domain, real, unit
+from ...core.primitive import select
 from .declaring import smooth
 
 TWO_OVER_ROOT_PI = 2 / math.sqrt(math.pi)

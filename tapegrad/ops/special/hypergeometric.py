@@ -12,8 +12,8 @@ import math
 import numpy as np
 from scipy import special
 
-from ...domain import Domain, positive, unit
-from ...primitive import UFUNCS, call, compiled_as, select
+from ...core.domain import Domain, positive, unit
+from ...core.primitive import UFUNCS, call, compiled_as, select
 from .declaring import parametric, smooth
 
 positive_only = Domain("positive_only", positive.draw, complex_too=False)

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from ...domain import Domain, positive
-from ...primitive import call
+from ...core.domain import Domain, positive
+from ...core.primitive import call
 from .declaring import parametric, smooth
 from .gamma import betaln, gammaln, polygamma, psi
 from .gaussian import share

@@ -10,8 +10,8 @@ import math
 import numpy as np
 from scipy import special
 
-from ...domain import Domain, positive, real
-from ...primitive import UFUNCS, call, compiled_as, select, several
+from ...core.domain import Domain, positive, real
+from ...core.primitive import UFUNCS, call, compiled_as, select, several
 from ..composing import operand, raw
 from .declaring import NO_STEP, parametric, smooth
 

@@ -11,8 +11,8 @@ import math
 import numpy as np
 from scipy import special
 
-from ...domain import Domain, positive, real
-from ...primitive import UFUNCS, refined, select
+from ...core.domain import Domain, positive, real
+from ...core.primitive import UFUNCS, refined, select
 from ..calculus import sinc as numpy_sinc
 from ..elementary import LN10, cbrt, exp2, expm1, log1p
 from .declaring import smooth

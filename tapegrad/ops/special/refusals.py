@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy import special
 
-from ...primitive import CONSTANTS, REFUSED, UFUNCS
+from ...core.primitive import CONSTANTS, REFUSED, UFUNCS
 
 CONSTANTS.update({special.gammasgn, special.round})
 

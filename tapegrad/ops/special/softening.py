@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ...primitive import call, primitive
+from ...core.primitive import call, primitive
 from ..composing import operand, raw
 from ..reductions import logsumexp as plain_logsumexp
 from .declaring import times

@@ -1,0 +1,8 @@
+"""LLVM: text to machine code in this process, and code on disk.
+
+assembly   text of one module to object code for this processor
+named      addresses of C functions, by name
+cache      object code on disk, framed and checked
+linker     object code into this process
+jit        programs of several functions, by LLVM's pipeline
+"""
