@@ -24,6 +24,9 @@ LIBRARY = 224 * MEGABYTE
 NUMBA = 160 * MEGABYTE
 """What Numba may take as it is loaded and compiles for the first time: 120 MB were measured."""
 
+TREES = 16 * MEGABYTE
+"""What optree may take as it is loaded: 3 MB were measured."""
+
 COMPILATION = 64 * MEGABYTE
 """What one compilation may take: 31 MB were measured for the first, then 1 to 4."""
 
@@ -54,6 +57,18 @@ def demand(size: int, what: str) -> None:
             "would end the process. Raise the limit, release arrays, or go without machine code: call the function itself, "
             'with tg.set_engine("sweep").'
         )
+
+
+def optree() -> Any:
+    """The library of trees. Raises MemoryError where there is no room to load it: a library that is loaded by halves is an ImportError."""
+    if "optree" not in sys.modules and not room(TREES):
+        raise MemoryError(
+            f"loading optree may take {TREES / MEGABYTE:.0f} MB, which this process may not have (ulimit -v, or its batch system's "
+            "limit). Raise the limit, or release arrays."
+        )
+    import optree
+
+    return optree
 
 
 def llvm() -> Any:

@@ -24,7 +24,7 @@ from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, overload
 
 import numpy as np
 
-from ..core import dual, executors, seams, sweep
+from ..core import dual, executors, headroom, seams, sweep
 from ..core.elsewhere import COMPUTES, refuse_foreign
 from ..core.mode import Off, enable_grad, is_grad_enabled
 from ..core.primitive import OPS
@@ -50,8 +50,7 @@ NAMESPACE = "tapegrad"
 
 
 def _optree() -> Any:
-    import optree
-
+    optree = headroom.optree()
     from . import labelled
 
     labelled.register(optree, NAMESPACE)
