@@ -48,7 +48,7 @@ def test_what_is_named_instead_exists_and_the_name_does_not(name):
         ("_private", ""),
         ("np", ""),
         ("sys", ""),
-        ("tensor", ""),
+        ("vecmath", ""),
     ],
 )
 def test_names_from_inside_and_slips(name, words):
