@@ -99,7 +99,7 @@ class Compiled(Generic[P, R]):
             # The entry takes arrays in C order: a copy is made in a hundredth of the time that a call takes from here on.
             laid = tuple(_in_order(a) for a in args)
             if any(a is not b for a, b in zip(laid, args, strict=True)):
-                return self(*laid)  # type: ignore[arg-type]
+                return self(*laid)  # type: ignore[arg-type, call-arg]
         if self.numbers:
             args = self._with_floats(args)
         call = taken_apart(args, kwargs, self._static(len(args)), self.programs.compares)

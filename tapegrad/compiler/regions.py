@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import storage
+from ..core import storage
 from ..program.arrays import Outside
 from ..program.partials import declared
 from ..program.writer import WRITTEN

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad import sweep
+from tapegrad.core import sweep
 
 ULPS = 64.0
 
