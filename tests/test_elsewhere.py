@@ -57,7 +57,7 @@ def test_names_from_inside_and_slips(name, words):
 
 def test_attributes_of_other_libraries_say_what_to_write():
     """Each name of the table is refused with what to write, which exists, and is not offered by `dir`."""
-    from tapegrad.methods import _ELSEWHERE
+    from tapegrad.face.methods import _ELSEWHERE
 
     t = tg.tensor([[3.0, 1.0], [2.0, 5.0]])
     for name, instead in _ELSEWHERE.items():

@@ -17,9 +17,7 @@ import numpy as np
 
 from ..core.mode import no_grad
 from ..errors import demand_callable
-from ..mode import no_grad
-from ..transforms import _list_of_numbers, grad, is_compiled
-from ..transforms.derivatives import grad
+from ..transforms.derivatives import _list_of_numbers, grad, is_compiled
 from .raveling import Space, flatten, plain
 from .solutions import as_minimum, as_root
 from .solvers import _arguments, _name, _number, least_squares

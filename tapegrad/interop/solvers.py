@@ -21,11 +21,8 @@ import numpy as np
 
 from ..core.mode import no_grad
 from ..core.storage import tracing
+from ..core.tensor import Tensor
 from ..errors import NotDifferentiable, demand_callable
-from ..mode import no_grad
-from ..storage import tracing
-from ..tensor import Tensor
-from ..transforms import as_a_whole, hessian, hvp, jacobian, value_and_grad
 from ..transforms.derivatives import as_a_whole, hessian, hvp, jacobian, value_and_grad
 from .promotion import Promotion, itself
 from .raveling import Space, flatten, joined, joined_arrays, outputs, plain
