@@ -6,6 +6,7 @@ from . import autograd, fft, linalg, ops, wiring
 from .autograd.anomaly_mode import debug_nans, is_anomaly_check_nan_enabled, is_anomaly_enabled
 from .check import check_op
 from .core import checking
+from .core.executors import begin as _choose_engine
 from .core.executors import engine, set_engine
 from .core.logs import begin as _listen
 from .core.logs import set_log_level
@@ -49,6 +50,7 @@ from .transforms.derivatives import (
 )
 
 _listen()
+_choose_engine()
 _limit_numba()  # no module of ours has imported Numba yet
 
 # What is defined above stays: tg.zeros_like makes tensors and knows requires_grad, NumPy's does not.

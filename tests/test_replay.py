@@ -1175,3 +1175,16 @@ def test_small_gradients_are_copies_of_their_own() -> None:
     assert a.flags.owndata and not np.shares_memory(a, b)
     assert executor.OWNED_FROM > a.nbytes
     assert program.code[program.start * STRIDE + OUT].shape == (3,)
+
+
+def test_a_cotangent_need_not_be_aligned():
+    x = tg.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    g = np.frombuffer(b"\0" + np.array([0.5, 2.0, -1.0]).tobytes(), np.float64, 3, 1)
+    assert not g.flags.aligned
+    before = tg.engine()
+    tg.set_engine("replay")
+    try:
+        (x * x).backward(g)
+    finally:
+        tg.set_engine(before)
+    np.testing.assert_array_equal(x.grad, [1.0, 8.0, -6.0])

@@ -636,9 +636,13 @@ def vjp_of(
     return np.zeros_like(at) if gradient is None else gradient
 
 
-_initial = os.environ.get("TAPEGRAD_ENGINE")
-if _initial:
-    try:
-        set_engine(_initial)
-    except (ValueError, RuntimeError) as error:
-        raise ValueError(f"the environment variable TAPEGRAD_ENGINE is wrong: {error}") from None
+def begin() -> None:
+    """Choose the executor that the environment names; ValueError where there is none of that name, or it cannot run here."""
+    name = os.environ.get("TAPEGRAD_ENGINE")
+    if name:
+        try:
+            set_engine(name)
+        except (ValueError, RuntimeError) as error:
+            raise ValueError(
+                f"the environment variable TAPEGRAD_ENGINE is wrong: {error}"
+            ) from None

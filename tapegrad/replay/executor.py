@@ -318,7 +318,8 @@ class _Walk:
                 raise GraphError(sweep.SECOND_TIME, name="freed-graph")
             self.held[position] = self.held[position] + g if position in self.held else g
         elif answer == UNLIKE:
-            like = np.broadcast_to(np.asarray(g).astype(out.dtype, copy=False), out.shape)
+            # A copy is aligned and in this machine's byte order, which the machine asks for.
+            like = np.broadcast_to(np.array(g, out.dtype), out.shape)
             answer = self.machine.give(self.frame, position, id(like))
             if answer == UNLIKE:
                 raise GraphError(
