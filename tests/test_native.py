@@ -19,7 +19,7 @@ import pytest
 
 import tapegrad as tg
 from bench.native_models import MODELS, inputs
-from tapegrad.native import formed, kept_bytes, release_memory, runtime
+from tapegrad.native import formed, function, kept_bytes, release_memory, runtime
 from tests import native_programs as programs
 from tests.native_programs import IDIOMS, REFUSED, X
 from tests.test_native_fuzz import interpreted
@@ -79,13 +79,28 @@ def test_second_derivatives_agree(f, rng):
     assert np.allclose(tg.hvp(native)(X, d), difference(gradient, X, d), rtol=1e-7, atol=1e-7)
 
 
-def test_directions_are_carried_together(rng):
-    """Forward Jacobians and Hessians, of which one run carries several columns, equal products one direction at a time."""
-    native = tg.njit(programs.swapped_buffers, mode="adjoint")
-    assert np.allclose(tg.jacobian(native, mode="forward")(X), tg.grad(native)(X), rtol=1e-12)
+@pytest.mark.parametrize(
+    "f",
+    [
+        programs.swapped_buffers,
+        pytest.param(programs.masks_of_arrays, marks=pytest.mark.campaign),
+        pytest.param(programs.slices, marks=pytest.mark.campaign),
+    ],
+    ids=lambda f: f.__name__,
+)
+def test_directions_are_carried_together(f, monkeypatch):
+    """Once single runs have taken long, one run carries several columns of a Jacobian or Hessian: the same numbers."""
+    native = tg.njit(f, mode="adjoint")
     hessian = tg.hessian(native)(X)
-    for k, column in enumerate(np.eye(X.size)):
-        assert np.allclose(tg.hvp(native)(X, column), hessian[:, k], rtol=1e-12, atol=1e-12)
+    assert np.allclose(tg.jacobian(native, mode="forward")(X), tg.grad(native)(X), rtol=1e-12)
+    portions = [
+        p for v in native.variants.values() for p in (*v._pushed.values(), *v._bent.values())
+    ]
+    assert portions and all(list(p.made) == [1] for p in portions)
+    monkeypatch.setattr(function, "PATIENCE", -1.0)
+    assert np.allclose(tg.jacobian(native, mode="forward")(X), tg.grad(native)(X), rtol=1e-12)
+    assert np.allclose(tg.hessian(native)(X), hessian, rtol=1e-12, atol=1e-12)
+    assert all(list(p.made) == [1, function.WIDTH] for p in portions)
 
 
 # --------------------------------------------------------------------------------------------------- interface

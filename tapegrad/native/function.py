@@ -15,8 +15,10 @@ import inspect
 import linecache
 import sys
 import threading
+import time
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 import numba
@@ -35,6 +37,7 @@ from . import (
     formed,
     inference,
     lowering,
+    outlining,
     pairs,
     repeats,
     runtime,
@@ -410,8 +413,9 @@ class Variant:
         self._derived: dict[Any, Derived | Overloaded | formed.ByForm] = {}
         self.outside = ""
         """Why the program form does not have this function; empty where it has, or was not asked."""
-        self._pushed: dict[Any, Any] = {}
-        self._bent: dict[Any, Any] = {}
+        self._pushed: dict[tuple[int, ...], Portions] = defaultdict(Portions)
+        self._bent: dict[tuple[int, ...], Portions] = defaultdict(Portions)
+        self._twisted: dict[tuple[int, ...], Any] = {}
         self._beyond: dict[Any, Overloaded] = {}
         """Second derivatives that only overloading has."""
         self.floats = [i for i, a in enumerate(args) if _is_float(a)]
@@ -562,20 +566,23 @@ class Variant:
         """Tangents of the results, by their position, along directions of the parameters at `positions`: an array for each
         parameter, whose first axis counts directions, as that of the tangents does."""
 
-        def some(given: Sequence[Any], width: int) -> dict[int, Any]:
-            found = self._pushed.get((positions, width))
-            if found is None:
-                found = self._pushed[positions, width] = self._tangent(positions, width)
-            if not isinstance(found, tuple):
-                return found.push(args, given)  # type: ignore[no-any-return]
-            made, compiled, names = found
+        along = self.in_pairs(positions, directions)
+
+        def made_for(width: int) -> Any:
+            return self._tangent(positions, width)
+
+        portions = self._pushed[positions]
+        code = portions.of_width(1, made_for)
+        if not isinstance(code, tuple):
+            return code.push(args, along)  # type: ignore[no-any-return]
+
+        def run(code: Any, given: Sequence[Any]) -> dict[int, Any]:
+            made, compiled, names = code
             leaves = dict(zip(made.params, real_leaves(args), strict=True))
             wanted = dict(zip(names, given, strict=True))
             return compiled.along(leaves, wanted, range(len(made.results)))
 
-        along = self.in_pairs(positions, directions)
-        parts = [some(given, width) for given, width in _portions(along)]
-        return {i: np.concatenate([p[i] for p in parts])[: len(directions[0])] for i in parts[0]}
+        return portions.along(along, made_for, run)
 
     def _tangent(self, positions: tuple[int, ...], width: int) -> Any:
         """Generated tangent code with its function, or the second engine."""
@@ -611,7 +618,7 @@ class Variant:
         if not isinstance(derived, Derived):
             return derived.bend(args, seeds, directions)
         other = self._beyond.get(positions)
-        if (positions, 1) not in self._bent and (positions, WIDTH) not in self._bent:
+        if not self._bent[positions].made:
             self.owner.frozen.hold()
         if other is not None:
             return other.bend(args, seeds, directions)
@@ -655,10 +662,10 @@ class Variant:
         made = derived.plain
         full = [*real_leaves(args), *seeds, *(_EMPTY[n].copy() for n in made.stacks)]
 
-        def some(given: Sequence[Any], width: int) -> dict[int, Any]:
-            bent = self._bent.get((positions, width))
-            if bent is None:
-                bent = self._bent[positions, width] = self._bending(derived, full, width)
+        def made_for(width: int) -> Any:
+            return self._bending(derived, full, width)
+
+        def run(bent: Any, given: Sequence[Any]) -> dict[int, Any]:
             found, compiled = bent
             by_param = dict(zip(found.params, full, strict=True))
             # A tuple before a parameter is several leaves.
@@ -667,17 +674,12 @@ class Variant:
             first = len(made.results)
             return compiled.along(by_param, wanted, range(first, first + len(derived.wanted)))
 
-        parts = [
-            some(given, width) for given, width in _portions(self.in_pairs(positions, directions))
-        ]
+        moved = self._bent[positions].along(self.in_pairs(positions, directions), made_for, run)
         results = []
         count, leaves = len(directions[0]), real_leaves(args)
         for i, p in enumerate(derived.wanted, len(made.results)):
             shape = np.shape(leaves[made.params.index(p)])
-            if i in parts[0]:
-                results.append(np.concatenate([part[i] for part in parts])[:count])
-            else:
-                results.append(np.zeros((count, *shape)))
+            results.append(moved[i] if i in moved else np.zeros((count, *shape)))
         return self.joined(positions, results)
 
     def _bending(self, derived: Derived, full: list[Any], width: int) -> Any:
@@ -733,10 +735,9 @@ class Variant:
             )
         made = derived.plain
         full = [*real_leaves(args), *seeds, *(_EMPTY[n].copy() for n in made.stacks)]
-        bent = self._bent.get((positions, 1))
-        if bent is None:
-            bent = self._bent[positions, 1] = self._bending(derived, full, 1)
-        found, _ = bent
+        found, _ = self._bent[positions].of_width(
+            1, lambda width: self._bending(derived, full, width)
+        )
         places = [made.params.index(p) for p in derived.wanted]
         first, second = (
             {i: np.asarray(d) for i, d in zip(places, self.in_pairs(positions, given), strict=True)}
@@ -745,13 +746,12 @@ class Variant:
         values = dict(zip(found.params, full, strict=True))
         wanted = {found.params[i]: d for i, d in first.items()}
         whole = [*full, *(_direction(values[p], wanted.get(p)) for p in found.dotted)]
-        key = positions, "twice"
-        if key not in self._bent:
+        if positions not in self._twisted:
             name = f"{derived.typed.program.name}_adjoint_tangent"
-            self._bent[key] = self._along_text(
+            self._twisted[positions] = self._along_text(
                 derived, name, found.source, found.scope, whole, made.params, 1
             )
-        twisted, compiled = self._bent[key]
+        twisted, compiled = self._twisted[positions]
         by_param = dict(zip(twisted.params, whole, strict=True))
         along = {twisted.params[i]: d[None] for i, d in second.items()}
         # Behind the results of the adjoint stand their tangents, whose tangents are wanted.
@@ -788,20 +788,61 @@ _EMPTY = {"floats": np.empty(1024), "ints": np.empty(1024, np.int64)}
 
 
 WIDTH = 4
-"""Directions that one run of generated tangent code carries, where there are several."""
+"""Directions that one run of wide tangent code carries, where there are several."""
+
+PATIENCE = 2.0
+"""Seconds that runs along single directions may take before wide code is compiled: its text is up to `WIDTH` times as long, and so
+is what Numba takes for it (ten seconds for some Hessians of three numbers), which many runs have to save."""
 
 
-def _portions(directions: Sequence[Any]) -> Iterator[tuple[list[Any], int]]:
-    """Directions as many at a time as one run carries; the last run is filled up with zeros."""
-    arrays = [np.asarray(d) for d in directions]
-    count = len(arrays[0])
-    width = 1 if count == 1 else WIDTH
-    for start in range(0, count, width):
-        parts = [a[start : start + width] for a in arrays]
-        missing = width - len(parts[0])
-        if missing:
-            parts = [np.concatenate((p, np.zeros((missing, *p.shape[1:]), p.dtype))) for p in parts]
-        yield parts, width
+class Portions:
+    """Tangent code of a function, for one direction and for `WIDTH` of them, each compiled when it is wanted.
+
+    Code is a tuple whose second item is a `_Forward`. Functions that draw random numbers run wide at once: each run draws others.
+    """
+
+    def __init__(self) -> None:
+        """Nothing is compiled."""
+        self.made: dict[int, Any] = {}
+        self.runs, self.shortest = 0, np.inf
+        """Runs along single directions of several, and the seconds of the shortest: the first compiles, as one that meets NaN does."""
+
+    def of_width(self, width: int, made_for: Callable[[int], Any]) -> Any:
+        """The code for so many directions."""
+        if width not in self.made:
+            self.made[width] = made_for(width)
+        return self.made[width]
+
+    def along(
+        self,
+        directions: Sequence[Any],
+        made_for: Callable[[int], Any],
+        run: Callable[[Any, Sequence[Any]], dict[int, Any]],
+    ) -> dict[int, Any]:
+        """What `run(code, directions)` gives by position, for directions that the first axis counts, as that of the results does;
+        the last run of wide code is filled up with zeros."""
+        arrays = [np.asarray(d) for d in directions]
+        count, start = len(arrays[0]), 0
+        parts: list[dict[int, Any]] = []
+        single = self.of_width(1, made_for)[1]
+        while start < count or not parts:
+            spent = (self.runs - 1) * self.shortest if self.runs > 1 else 0.0
+            wide = count > 1 and (single.draws or WIDTH in self.made or spent > PATIENCE)
+            width = WIDTH if wide else 1
+            code = self.of_width(width, made_for)
+            given = [a[start : start + width] for a in arrays]
+            missing = width - len(given[0])
+            if missing:
+                given = [
+                    np.concatenate((a, np.zeros((missing, *a.shape[1:]), a.dtype))) for a in given
+                ]
+            began = time.perf_counter()
+            parts.append(run(code, given))
+            if count > 1 and not wide:
+                self.runs += 1
+                self.shortest = min(self.shortest, time.perf_counter() - began)
+            start += width
+        return {i: np.concatenate([p[i] for p in parts])[:count] for i in parts[0]}
 
 
 class _Forward:
@@ -819,8 +860,8 @@ class _Forward:
         self.owner, self.made, self.width = owner, made, width
         self._compile = lambda source: _compiled(owner, typed, name, source, made.scope)
         # Run twice, a program that draws random numbers would draw others.
-        draws = any(op.kind == "impure" for op in operations(typed.program.body))
-        quick = made.source if draws else finishing.unguarded(made.source)
+        self.draws = any(op.kind == "impure" for op in operations(typed.program.body))
+        quick = made.source if self.draws else finishing.unguarded(made.source)
         self.quick = self._compile(quick)
         self.guarded = self.quick if quick == made.source else None
 
@@ -878,7 +919,7 @@ def _compiled(
         scope = {**scope, **sanitizer.SCOPE}
         made = _numba_function(typed, name, text, scope, options)
         return sanitizer.Watched(made, owner.__name__, typed.program, places, returned)
-    return _numba_function(typed, name, source, scope, options)
+    return _numba_function(typed, name, *outlining.outlined(source, scope, options), options)
 
 
 def _numba_function(
