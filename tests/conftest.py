@@ -41,8 +41,12 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def cache(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Compiled kernels of this session, away from the user's own; a folder that was set already is used (as CI does)."""
-    os.environ.setdefault("TAPEGRAD_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+    """Compiled kernels of this session, away from the user's own and shared by the processes of xdist; a folder that was set already
+    is used (as CI does)."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "cache"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    os.environ.setdefault("TAPEGRAD_CACHE_DIR", str(folder))
 
 
 @pytest.fixture(autouse=True)

@@ -39,6 +39,7 @@ _ENVIRONMENT = {
     "NUMBA_CPU_FEATURES": "",
     "NUMBA_LOOP_VECTORIZE": "0",
     "NUMBA_SLP_VECTORIZE": "0",
+    "NUMBA_OPT": "3",
     "PYTHONHASHSEED": "0",
 }
 
