@@ -63,7 +63,9 @@ def keep(array: Any, index: Any = None) -> None:
         if tape.code:
             with tape.lock:
                 held = _index(tape).get(id(root))
-                if held is not None:
+                if held is not None and isinstance(root, storage.StandIn):
+                    _rename(tape, held, root, copies)
+                elif held is not None:
                     if rows is None:
                         rows = _bounds(
                             storage.rows_of(index if array is root else None, root), root
@@ -109,6 +111,8 @@ def _index(tape: Tape) -> dict[int, _Held]:
                     _add(of, value, code[k + SLOT])
                 elif not value.ndim or any(value.strides):  # no shape token
                     _add(of, storage.owner(value), code[k + SLOT])
+            elif kind is not tuple and isinstance(value, storage.StandIn):
+                _add(of, storage.owner(value), code[k + SLOT])
             elif kind is tuple or isinstance(value, np.ndarray):
                 _add_all(of, value, code[k + SLOT])
         if columns is _VALUES:
@@ -208,10 +212,17 @@ def _save(
             _let_go(tape, position * STRIDE, root, copies)
 
 
+def _rename(tape: Tape, held: _Held, root: Any, copies: dict[Any, Any]) -> None:
+    """Give the entries that saved a value of a program that is traced another name for it: a write is one to all of it."""
+    for slot in held.fresh:
+        position = tape.find(slot)
+        if position is not None:
+            _let_go(tape, position * STRIDE, root, copies)
+    held.fresh.clear()
+
+
 def _place(code: list[Any], k: int, root: Any) -> tuple[int, int] | None:
     """The rows of the owner that an entry's saved values lie in; None where none does."""
-    if isinstance(root, storage.StandIn):
-        return 0, _END
     keeper = _keeper(code[k + KW])
     values = [code[k + column] for column in _columns(code, k)]
     if keeper is not None:
@@ -226,7 +237,7 @@ def _place(code: list[Any], k: int, root: Any) -> tuple[int, int] | None:
 
 def _bounds(rows: Any, root: Any) -> tuple[int, int]:
     """First row and the one behind the last that an index of rows names; all for None."""
-    if rows is None or isinstance(root, storage.StandIn):
+    if rows is None:
         return 0, _END
     n = root.shape[0]
     if type(rows) is slice:
@@ -258,14 +269,15 @@ def _let_go(tape: Tape, k: int, root: Any, copies: dict[Any, Any]) -> None:
         copy = copies.get(key)
         if copy is None:
             copy = copies[key] = storage.old(value)
-            if copy.nbytes > BIG:
+            if type(copy) is np.ndarray and copy.nbytes > BIG:
                 tape.bytes += copy.nbytes
         return copy
 
     read = _columns(code, k)
     for column in (k + X, k + Y, k + OUT):
-        if column - k in read or isinstance(code[column], storage.StandIn | tuple):
-            code[column] = apart(code[column])
+        value = code[column]
+        if value is not None and (column - k in read or isinstance(value, storage.StandIn | tuple)):
+            code[column] = apart(value)
     keeper = _keeper(code[k + KW])
     if keeper is not None:
         keeper._save_from_write(apart)

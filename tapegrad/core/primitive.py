@@ -1153,10 +1153,10 @@ def track_big(
             y = shape_token(y)
         saved = (x, y)
     size = sum(value.nbytes for value in saved if type(value) is np.ndarray and any(value.strides))
-    if "out" in needs:
-        size += out.nbytes
-    else:
+    if "out" not in needs:
         out = shape_token(out)
+    elif not isinstance(out, StandIn):
+        size += out.nbytes
     tapes.current().weigh(size)
     slot = new_slot()
     t._node = slot
