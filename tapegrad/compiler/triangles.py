@@ -39,7 +39,7 @@ from .graph import Graph, Guard, Node, Recorded, Ref
 from .regions import FLOATS, TESTS, Instruction, Reading, Seen, readings, supported
 from .tracing import Later, LeftBehind, Trace, Traced
 from .turns import standing, told_of
-from .windings import Item, Winding
+from .windings import LEAST_TURNS, Item, Winding
 
 LEAST = 60
 """Calls of a stretch, at least."""
@@ -47,6 +47,8 @@ MOST_ITEMS = 400
 """Instructions and loops that are left of a stretch, at most: more are no loops."""
 MOST_NODES = 60
 """Nodes of a formula that is written into what reads it."""
+WINDOW, MOST_PERIODS = 32, 20
+"""Calls that are looked for again to find a period, and how many periods are tried."""
 KEY = "loops over growing slices"
 
 
@@ -338,15 +340,43 @@ def is_call(node: Node) -> bool:
 
 
 def _stretches(steps: Sequence[Any]) -> list[tuple[int, int]]:
-    """Stretches of calls that may be of a form."""
+    """Stretches of calls that may be of a form, and loops that grow."""
     found = []
     start = 0
     for k in range(len(steps) + 1):
         if k == len(steps) or not supported(steps[k]):
-            if k - start >= LEAST:
+            if k - start >= LEAST and _may_grow(steps[start:k]):
                 found.append((start, k))
             start = k + 1
     return found
+
+
+def _may_grow(steps: Sequence[Any]) -> bool:
+    """Whether calls may be loops that grow: they have several shapes, or do not repeat with one period, as equal turns do.
+
+    It saves reading them: tracing a loop of equal turns takes less time than that.
+    """
+    calls = [s for s in steps if type(s) is not Guard]
+    if len({s.shape for s in calls}) >= LEAST_TURNS:
+        return True
+    known: dict[str, int] = {}
+    names = np.array([known.setdefault(s.name, len(known)) for s in calls])
+    middle = len(names) // 2
+    window = names[middle : middle + WINDOW]
+    tried = 0
+    for p in (np.flatnonzero(names[middle + 1 :] == names[middle]) + 1).tolist():
+        if not np.array_equal(names[middle + p : middle + p + WINDOW], window):
+            continue
+        other = np.flatnonzero(names[p:] != names[:-p])  # where the period does not hold
+        k = np.searchsorted(other, middle)
+        first = other[k - 1] if k else 0
+        end = other[k] if k < len(other) else len(names) - p
+        if end - first >= 0.75 * len(names) - p:
+            return False
+        tried += 1
+        if tried == MOST_PERIODS:
+            break
+    return True
 
 
 def _needed(steps: Sequence[Any], wanted: Sequence[Node]) -> list[Node]:

@@ -112,7 +112,8 @@ def _index(tape: Tape) -> dict[int, _Held]:
                 elif not value.ndim or any(value.strides):  # no shape token
                     _add(of, storage.owner(value), code[k + SLOT])
             elif kind is not tuple and isinstance(value, storage.StandIn):
-                _add(of, storage.owner(value), code[k + SLOT])
+                root: Any = value
+                _add(of, storage.owner(root), code[k + SLOT])
             elif kind is tuple or isinstance(value, np.ndarray):
                 _add_all(of, value, code[k + SLOT])
         if columns is _VALUES:
