@@ -228,6 +228,26 @@ def test_single_precision_from_outside():
     assert np.isclose(value, expected, rtol=1e-5) and np.allclose(gradient, other, rtol=1e-4)
 
 
+def test_equal_turns_are_not_read(monkeypatch):
+    """Loops of which no turn grows, in loops as well, are left to those who look for such loops, unread."""
+    read = []
+    monkeypatch.setattr(triangles, "readings", lambda *given: read.append(given) or iter(()))
+
+    def f(x):
+        x, y = x.copy(), x[0]
+        for _ in range(12):
+            for j in range(1, 5):
+                y = y * 0.9 + np.sin(x[j]) * x[j - 1]
+                x[j] = x[j] * 0.5 + y
+        return y * np.sum(x)
+
+    value, gradient = tg.compile(tg.value_and_grad(f))(VECTOR[:5])
+    assert not read
+    demand_slope(f, (VECTOR[:5],), value, (gradient,))
+    tg.compile(tg.grad(PROGRAMS["trisolv"][0]))(LOWER, VECTOR)
+    assert read  # one that grows is
+
+
 def test_calls_that_go_straight_to_the_program():
     """Arguments of other kinds, and changes of what the function reads beside them, are noticed as before."""
     scale = [2.0]
