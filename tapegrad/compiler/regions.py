@@ -10,6 +10,7 @@ the instructions whose results it reads. Invariant: an instruction reads memory 
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 from collections import Counter
@@ -79,16 +80,22 @@ def supported(step: Any) -> bool:
         return True
     if step.dtype not in DTYPES:
         return False
-    name = step.name
-    if name == "matmul":
+    if step.name == "matmul":
         return len(step.args) == 2 and all(
             0 < len(np.shape(_given(step, x))) < 3 for x in step.args
         )
+    known = _known(step.name)
+    return known is None or (known and not step.kwargs)
+
+
+@functools.cache
+def _known(name: str) -> bool | None:
+    """Whether a form has a call without settings; None where it may have settings."""
     if name in ("constant", "copy", "zeros_like", "astype", "stored", "setitem"):
-        return True
+        return None
     if name in VIEWS or name in REDUCING or name in ALIASES or name in TESTS:
-        return True
-    return name in WRITTEN and not step.kwargs and declared(name) is not None
+        return None
+    return name in WRITTEN and declared(name) is not None
 
 
 def _given(step: Node, x: Any) -> Any:

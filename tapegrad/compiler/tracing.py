@@ -156,6 +156,15 @@ class Trace:
         inputs: list[Node] = []
         values: list[Any] = []
         template: tuple[Any, Any]
+        if args and type(x := args[0]) is Traced and x.home is self and not x.large:
+            v, rest = x.value, args[1:]  # most views and sums: nothing to take apart
+            small = type(v) is not np.ndarray or v.size < PUT_OFF
+            fixed = all(map(_fixed, rest)) and all(map(_fixed, kwargs.values()))
+            if small and fixed and _draws_nothing(function):
+                settings = dict(kwargs)
+                result = function(v, *rest, **settings)
+                template = ((_FIRST, *rest), settings)
+                return self._recorded(function, name, template, [x.node], result)
         try:
             template = (
                 self._split(tuple(args), inputs, values),
@@ -511,6 +520,21 @@ def _row(place: Any, shape: tuple[int, ...]) -> int | None:
     """The one row that an index lies in; None where there may be others."""
     first = (place[0] if place else None) if type(place) is tuple else place
     return first % shape[0] if type(first) is int and shape else None
+
+
+def _fixed(setting: Any) -> bool:
+    """Whether a setting is a number or word of Python's, or slices and tuples of such."""
+    kind = type(setting)
+    if kind is slice:
+        return (
+            type(setting.start) in _WORDS
+            and type(setting.stop) in _WORDS
+            and type(setting.step) in _WORDS
+        )
+    return kind in _WORDS or (kind is tuple and all(map(_fixed, setting)))
+
+
+_WORDS = frozenset((int, float, bool, str, type(None)))
 
 
 def _draws_nothing(function: Any) -> bool:
