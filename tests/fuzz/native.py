@@ -198,4 +198,4 @@ def tangent(case: Case) -> None:
 
 
 NATIVE = {f.__name__: f for f in (interpreted, form, adjoint, tangent, overload)}
-SHARES = {"interpreted": 1.0, "form": 0.5, "adjoint": 0.02, "tangent": 0.01, "overload": 0.01}
+SHARES = {"interpreted": 1.0, "form": 0.5, "adjoint": 0.006, "tangent": 0.004, "overload": 0.004}
