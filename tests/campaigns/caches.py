@@ -183,7 +183,9 @@ def trial(rng: np.random.Generator) -> str | None:
     found = answer(harmed)
     if found != expected:
         return f"another answer\n{found}\nafter {told}"
-    if len(changed) < len(told):  # a file that is no file any more may be what the other one is read for
+    if len(changed) < len(
+        told
+    ):  # a file that is no file any more may be what the other one is read for
         return None
     believed = [p.name for p, data in changed.items() if p.is_file() and p.read_bytes() == data]
     return f"believed: {believed}\nafter {told}" if believed else None
