@@ -12,7 +12,7 @@ what it reads changes. A name has one memory in all turns of a loop, or the prog
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from types import MappingProxyType
@@ -30,8 +30,25 @@ from ..program.arrays import (
     of_buffer,
     of_number,
 )
-from ..program.expressions import B1, F4, F8, WHOLE, Expr, cast, is_dear, load, node, nodes, number
+from ..program.expressions import (
+    B1,
+    DEAR,
+    F4,
+    F8,
+    TESTS,
+    WHOLE,
+    Expr,
+    cast,
+    const,
+    is_dear,
+    load,
+    node,
+    nodes,
+    number,
+)
 from ..program.form import Access, Buffer, Program, Range, Store
+from ..program.residuals import ends_by_condition
+from . import inference
 from .formulas import Formulas, comparison, dtype_of
 from .tree import TEMP, If, Loop, Node, Op, Operand, Seg, entering, operations, read_counts
 
@@ -74,9 +91,10 @@ def formed(
     copied: set[str] = set()
     periods: dict[str, int] = {}
     aliases: set[str] = set()
+    held: set[str] = set()
     first: Outside | None = None
     while True:
-        reader = _Reader(typed, parameters, copied, periods, residues, aliases)
+        reader = _Reader(typed, parameters, copied, periods, residues, aliases, held)
         outside = None
         try:
             reader.run()
@@ -85,6 +103,9 @@ def formed(
             continue
         except _Divided as found:
             periods[found.name] = found.period
+            continue
+        except _Held as found:
+            held.add(found.name)
             continue
         except Outside as why:
             outside = why
@@ -124,6 +145,22 @@ class _Divided(Exception):
         self.name, self.period = name, period
 
 
+class _Held(Exception):
+    """A whole number is no affine one: the program is made again, with the number in memory, as a float (exact below 2**53)."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+
+class _Induced(Exception):
+    """Whole numbers grow by the same in each iteration of a loop that ends by a condition: it is read again, with them affine."""
+
+    def __init__(self, loop: Loop, steps: dict[str, int]) -> None:
+        super().__init__(loop)
+        self.loop, self.steps = loop, steps
+
+
 class _Turned(Exception):
     """After an iteration of a loop, names have exchanged their arrays; after `period` iterations each has its own again."""
 
@@ -141,8 +178,10 @@ class _Reader(Formulas):
         periods: Mapping[str, int],
         residues: Mapping[str, int],
         aliases: Collection[str],
+        held: Collection[str],
     ) -> None:
-        """Read a typed program into the form; names in `copied` are parameters that it overwrites."""
+        """Read a typed program into the form; names in `copied` are parameters that it overwrites, those in `held` whole numbers in
+        memory."""
         self.typed, self.program = typed, typed.program
         self.periods, self.residues = periods, residues
         self.builder = Builder(self.program.name)
@@ -152,7 +191,13 @@ class _Reader(Formulas):
         """The memory that a name has for itself."""
         self.counts = read_counts(self.program.body, self.program.results)
         self.assigned: dict[str, int] = {}
-        self.aliases = aliases
+        self.aliases, self.held = aliases, held
+        self.wholes: set[Buffer] = set()
+        """Memory of whole numbers that are held as floats."""
+        self.stop = ""
+        """The name that, where it is true, ends the loop around after this iteration."""
+        self.at_stop: dict[str, Affine] = {}
+        """Whole numbers that have another value where the loop is left in an iteration than where it goes on."""
         self.copies: list[tuple[str, frozenset[Buffer]]] = []
         """Names that were given a copy of an array which has other names, with both memories."""
         self.stored: set[Buffer] = set()
@@ -174,7 +219,7 @@ class _Reader(Formulas):
         """Give a parameter its buffer or its size; one that is overwritten gets a copy."""
         b = self.builder
         if isinstance(p.kind, types.Integer) and not isinstance(p.kind, types.Boolean):
-            self.env[p.name] = self._size(p.name)
+            self._bind(p.name, self._size(p.name))
             return
         dtype = dtype_of(p.kind.dtype if isinstance(p.kind, types.Array) else p.kind)
         if isinstance(p.kind, types.Array):
@@ -270,7 +315,7 @@ class _Reader(Formulas):
         if not whole(d):
             return
         level = next((k for k in reversed(range(len(path))) if d[path[k].var]), None)
-        if level is None:
+        if level is None or ends_by_condition(path[level]):
             return
         r = path[level]
         c = d[r.var]
@@ -296,29 +341,96 @@ class _Reader(Formulas):
         )
 
     def _both(self, n: If, test: Expr) -> None:
-        """Read both branches of a choice as guarded statements; Outside where a name would mean different memory behind it."""
+        """Read both branches of a choice, as loops of one iteration at most where that is worth a jump, else as guarded statements;
+        Outside where a name would mean different memory behind it."""
         self._settle_all()
         before, builder = dict(self.env), self.builder
-        mark = len(builder.body)
-        with builder.guarded(test):
-            (guard,) = builder.guards[-1:]
-            self._nodes(n.body)
-        there, self.env = self.env, before
-        if n.orelse:
-            with builder.guarded(node("logical_not", load(guard))):
-                self._nodes(n.orelse)
-        self.jumps |= bool(builder.path) and self._jumps(builder.body[mark:])
+        if self._worth_a_jump(n):
+            guard = Access(builder.buffer("if", (), B1))
+            builder.emit((), Store(guard, test))
+            self._jumped(n.body, load(guard))
+            there, self.env = self.env, before
+            if n.orelse:
+                self._jumped(n.orelse, node("logical_not", load(guard)))
+        else:
+            mark = len(builder.body)
+            with builder.guarded(test):
+                (guard,) = builder.guards[-1:]
+                self._nodes(n.body)
+            there, self.env = self.env, before
+            if n.orelse:
+                with builder.guarded(node("logical_not", load(guard))):
+                    self._nodes(n.orelse)
+            self.jumps |= bool(builder.path) and self._jumps(builder.body[mark:])
         inside = read_counts([n], [])
+        leaves = self._leaves(test, n.body, n.orelse)
         for name, value in there.items():
             other = self.env.get(name)
             if other is None:
                 self.env[name] = value
             elif not _same(value, other):
                 if self.counts.get(name, 0) > inside.get(name, 0) or name in self.exposed:
+                    if self._merged(name, value, other, leaves):
+                        continue
                     raise self.outside(
                         f"{name} means other memory or another index in each branch."
                     )
                 self.env.pop(name)
+
+    def _jumped(self, body: Sequence[Node], test: Expr) -> None:
+        """A branch as a loop of one iteration, or none."""
+        with self.builder.until("if", test, ONE) as (_, go):
+            self._nodes(body)
+            go(const(0.0, B1))
+
+    def _worth_a_jump(self, n: If) -> bool:
+        """Whether a branch has a loop that ends by a condition; or within a loop, arrays, loops, elementary functions or much else."""
+        branches = [*n.body, *n.orelse]
+        if any(not x.variable or x.stop for x in _loops(branches)):
+            return True
+        if not self.builder.path:
+            return False
+        if any(isinstance(x, Loop) for x in _every(branches)):
+            return True
+        ops = list(operations(branches))
+        return len(ops) > GUARDED // 3 or any(map(self._is_much, ops))
+
+    def _is_much(self, op: Op) -> bool:
+        """Whether an operation takes much longer than one of numbers."""
+        if (op.rule or "").rpartition(".")[2] in DEAR:
+            return True
+        if op.kind in ("store", "acc"):
+            return ":" in op.index or inference.is_array(self.typed.kind(op.args[1]))
+        return op.kind == "pure" and any(
+            inference.is_array(self.typed.kind(a)) for a in (*op.out, *op.args)
+        )
+
+    def _leaves(self, test: Expr, body: Sequence[Any], orelse: Sequence[Any]) -> bool | None:
+        """Whether the loop around is left after this iteration where a condition holds (True), or where it does not (False)."""
+        stop = self.env.get(self.stop)
+        for holds, side in ((True, body), (False, orelse)):
+            ops = [op for x in side for op in (x.ops if isinstance(x, Seg) else [x])]
+            if self.stop and any(isinstance(op, Op) and self.stop in op.out and op.kind == "copy" for op in ops):
+                return holds
+        if isinstance(stop, Array) and not stop.shape:
+            if test is stop.number():
+                return True
+            if test is node("logical_not", stop.number()):
+                return False
+        return None
+
+    def _merged(self, name: str, a: Any, b: Any, leaves: bool | None) -> bool:
+        """Whether a whole number is known behind a branch, in which it is `a` where the condition holds, else `b`."""
+        if not isinstance(self.typed.types.get(name), types.Integer):
+            return False
+        if leaves is not None and isinstance(a, Affine) and isinstance(b, Affine):
+            end, other = (a, b) if leaves else (b, a)
+            if self.at_stop.setdefault(name, end) == end:
+                self.env[name] = other
+                return True
+        if name in self.held:
+            return False
+        raise _Held(name)
 
     def _ops(self, ops: Sequence[Op]) -> None:
         for op in ops:
@@ -330,11 +442,11 @@ class _Reader(Formulas):
 
     def _loop(self, n: Loop) -> None:
         """Read a loop over a range with step 1 or -1; others are outside of the form."""
+        if n.snapshots or n.parallel:
+            raise self.outside("A loop with threads or snapshots is outside the form.")
+        if not n.variable or n.stop:
+            return self._until(n)
         self._ops(n.head)
-        if not n.variable or n.stop or n.snapshots or n.parallel:
-            raise self.outside(
-                "A loop that is left early, or has threads or snapshots, is outside the form."
-            )
         start, stop, by = (self._whole(x) for x in n.bounds)
         if by.terms or not by.const:
             raise self.outside("A loop's step is no known number.")
@@ -351,12 +463,127 @@ class _Reader(Formulas):
         finally:
             self.exposed = exposed
 
+    # ------------------------------------------------------------------------- loops that end by a condition
+
+    def _until(self, n: Loop) -> None:
+        """A `while` loop, or one over a range that is left early; whole numbers that grow in it are affine where they can be."""
+        self._settle_all()
+        before, own, mark = dict(self.env), dict(self.own), self.builder.mark()
+        around = self.exposed, self.stop, self.at_stop
+        inside = read_counts([n], [])
+        behind = {x for x, count in self.counts.items() if count > inside.get(x, 0)}
+        after = self.exposed | behind
+        steps: dict[str, int] = {}
+        while True:
+            self.exposed = after | entering([n])[0] | entering(n.body)[0]
+            self.stop, self.at_stop = n.stop, {}
+            try:
+                return self._until_with(n, steps, after)
+            except _Induced as found:
+                if found.loop is not n:
+                    raise
+                steps = {**steps, **found.steps}
+            finally:
+                self.exposed, self.stop, self.at_stop = around
+            self.env, self.own = dict(before), dict(own)
+            self.builder.back(mark)
+
+    def _until_with(self, n: Loop, steps: Mapping[str, int], after: Collection[str]) -> None:
+        """The same, where these whole numbers grow by so much in each iteration; those in `after` are read behind the loop."""
+        builder, before = self.builder, dict(self.env)
+        base = {x: before[x] for x in steps}
+        self._ops(n.head)
+        start, by, top = ZERO, ONE, None
+        if n.variable:
+            start, stop, by = (self._whole(x) for x in n.bounds)
+            if by.terms or not by.const:
+                raise self.outside("A loop's step is no known number.")
+            distance = stop - start if by.const > 0 else start - stop
+            top = self._quotient(distance + abs(by.const) - 1, abs(by.const))
+            builder.claim(top, "the number of iterations")
+            first = self._less(ZERO, top)
+        else:
+            first = self._test(n.condition)
+        memory = {x: self._counter(x, value) for x, value in base.items() if x in after}
+        with builder.until("t", first, top) as (at, go):
+            for name in [x for x in self.env if x.startswith(TEMP) and x not in before]:
+                self.env.pop(name)
+            for x, step in steps.items():
+                self.env[x] = base[x] + at * step
+            if n.variable:
+                value = self.env[n.variable] = start + at * by.const
+                if n.variable in after:
+                    memory[n.variable] = self._counter(n.variable, value)
+            self._nodes(n.body)
+            self._again(n, before, {x: base[x] + (at + 1) * step for x, step in steps.items()})
+            stopped = self._number(n.stop) if n.stop else const(0.0, B1)
+            for x, value in self.env.items():
+                new = x not in before and x in after and x != n.variable
+                if isinstance(value, Affine) and (new or (x in steps and x in memory)):
+                    if new:  # what it is in the last iteration
+                        memory[x] = builder.buffer(x, (), F8)
+                        self.wholes.add(memory[x])
+                    end = node("where", stopped, number(self.at_stop.get(x, value)), number(value))
+                    builder.emit((), Store(Access(memory[x]), end))
+            if n.variable:
+                assert top is not None
+                more = self._less(at + 1, top)
+            else:
+                for name in [x for x in self.env if x.startswith(TEMP) and x not in before]:
+                    self.env.pop(name)
+                self._ops(n.head)
+                more = self._test(n.condition)
+            go(node("logical_and", node("logical_not", stopped), more) if n.stop else more)
+        for x, buffer in memory.items():
+            self.env[x] = of_buffer(buffer)
+        for x in {*steps, n.variable} - memory.keys():
+            self.env.pop(x, None)
+        for name in [x for x, v in self.env.items() if v is not before.get(x)]:
+            if self._moves(self.env[name], at.names()):
+                self.env.pop(name)
+
+    def _less(self, a: Affine, b: Affine) -> Expr:
+        """a < b as a condition."""
+        if self.builder.order.proves(b - a - 1, self.builder.path):
+            return const(1.0, B1)
+        return node("less", number(a), number(b))
+
+    def _counter(self, name: str, value: Affine) -> Buffer:
+        """Memory for a whole number, with a value."""
+        buffer = self.builder.buffer(name, (), F8)
+        self.wholes.add(buffer)
+        self.builder.emit((), Store(Access(buffer), number(value)))
+        return buffer
+
+    def _again(self, n: Loop, before: Mapping[str, Any], known: Mapping[str, Affine]) -> None:
+        """Names mean behind an iteration what they meant before it, but for whole numbers that grow as is `known`, or by a number."""
+        induced: dict[str, int] = {}
+        for x, v in before.items():
+            now = self.env.get(x)
+            if x == n.variable or not self.counts.get(x) or now == known.get(x, ()):
+                continue
+            if _same(v, now) and x not in known:
+                continue
+            if x not in self.exposed:
+                self.env.pop(x, None)
+            elif isinstance(self.typed.types.get(x), types.Integer) and x not in self.held:
+                d = now - v if isinstance(v, Affine) and isinstance(now, Affine) else None
+                if d is None or d.terms or x in known:
+                    raise _Held(x)
+                induced[x] = d.const
+            else:
+                raise self.outside(f"{x} means other memory or another index in each turn.")
+        if induced:
+            raise _Induced(n, induced)
+
+    # -------------------------------------------------------------------------------------- loops over ranges
+
     def _turns(self, n: Loop, lo: Affine, hi: Affine, by: Affine) -> None:
         """A loop over a range; in pieces where a branch in it asks for its variable."""
         builder = self.builder
         self._settle_all()
         before, own = dict(self.env), dict(self.own)
-        body, mark, assumed = builder.body, len(builder.body), len(builder.assumptions)
+        mark = builder.mark()
         period, points = 1, list[Affine]()
         try:
             return self._turn(n, lo, hi, by)
@@ -370,8 +597,7 @@ class _Reader(Formulas):
                 raise
             period = found.period
         self.env, self.own = dict(before), own
-        del body[mark:]
-        builder.forget(assumed)
+        builder.back(mark)
         if period > 1:
             return self._together(n, lo, hi, by, period)
         for a, b in pairwise([lo, *points, hi]):
@@ -510,8 +736,12 @@ class _Reader(Formulas):
     def _bind(self, name: str, value: Array | Affine) -> None:
         """name = value, for a new value (not a view of memory that another name has)."""
         if isinstance(value, Affine):
-            self.env[name] = value
-            return
+            if name not in self.held:
+                self.env[name] = value
+                return
+            value = of_number(number(value))
+        if self.wholes & value.reads and isinstance(self.typed.types.get(name), types.Integer):
+            self._stays_whole(value.number())
         if self.symbolic or (name.startswith(TEMP) and self._once(name, value)):
             self.env[name] = value
             return
@@ -528,6 +758,13 @@ class _Reader(Formulas):
         self._changes(frozenset((own,)), frozenset((name,)))
         self.builder.store(target, value)
         self.env[name] = old if isinstance(old, Array) and _same(old, target) else target
+
+    def _stays_whole(self, e: Expr) -> None:
+        """Outside where a whole number that is held as a float may grow beyond 2**53 in as many steps as a loop may have."""
+        for x in nodes([e]):
+            grows = x.op in ("add", "subtract") and all(a.loads for a in x.args)
+            if grows or x.op not in (*TESTS, "load", "number", "const", "add", "subtract", "where"):
+                raise Outside("a whole number in memory that is more than counted up or down")
 
     def _bind_together(self, found: list[tuple[str, Array]]) -> None:
         """Several numbers at once: each from what was before."""
@@ -550,6 +787,8 @@ class _Reader(Formulas):
     def _memory(self, stem: str, value: Array, name: str) -> Buffer:
         """Memory for a name. One that a later turn of a loop may read asks all guards when it is stored to."""
         own = self.own[name] = self.builder.buffer(stem, value.shape, value.dtype)
+        if isinstance(self.typed.types.get(name), types.Integer):
+            self.wholes.add(own)
         if name in self.exposed:
             self.builder.born[own] = ()
         return own
@@ -645,17 +884,19 @@ class _Reader(Formulas):
                 self.symbolic -= 1
                 self.env = before
         self.where = op.where
+        leaves = self._leaves(condition, op.body, op.orelse)
         found: list[tuple[str, Array]] = []
         for name in op.out:
             a, b = (s[name] for s in sides)
             kind = self.typed.types.get(name)
-            if not isinstance(kind, types.Float | types.Boolean):
+            if not isinstance(kind, types.Float | types.Boolean | types.Integer):
                 if self.counts.get(name):
-                    raise Outside(
-                        f"{name} gets a value in a branch and is neither float nor truth value"
-                    )
+                    raise Outside(f"{name} gets a value in a branch and is no number")
                 continue
-            dtype = dtype_of(kind)
+            whole_number = isinstance(kind, types.Integer) and not isinstance(kind, types.Boolean)
+            if whole_number and self._chosen(name, a, b, leaves):
+                continue
+            dtype = F8 if whole_number else dtype_of(kind)
             if a is None or b is None:
                 a = b = a or b
                 if name in self.exposed:  # what it was in an earlier turn
@@ -668,6 +909,19 @@ class _Reader(Formulas):
             self.jumps |= dear and bool(self.builder.path)
             found.append((name, of_number(node("where", condition, *values))))
         self._bind_together(found)
+
+    def _chosen(self, name: str, a: Any, b: Any, leaves: bool | None) -> bool:
+        """Whether a whole number is known behind a small branch, or not asked for."""
+        if not self.counts.get(name):
+            return True
+        if isinstance(a, Affine) and isinstance(b, Affine):
+            if a == b:
+                self.env[name] = a
+                return True
+            return self._merged(name, a, b, leaves)
+        if name not in self.held:
+            raise _Held(name)
+        return False
 
     def _own_nodes(self, values: list[Expr], condition: Expr) -> list[Expr]:
         """Nodes that one side alone computes: a jump would save them on the other."""
@@ -695,7 +949,7 @@ class _Reader(Formulas):
         name = op.out[0]
         if base.dtype in WHOLE and not view.shape:
             (at,) = view.number().args  # the number that stands in affine ones
-            self.env[name] = at
+            self._bind(name, at)
         elif view.shape:
             self.env[name] = view
             if view.access is None and self.counts.get(name, 0) > 1:
@@ -736,6 +990,19 @@ class _Reader(Formulas):
         if word is None:
             raise Outside(f"an update by {sign}")
         return self.builder.store(target, self._applied(word, [target, value], target.dtype))
+
+
+def _every(body: Sequence[Node]) -> Iterator[Node]:
+    """Every node of a tree."""
+    for n in body:
+        yield n
+        if not isinstance(n, Seg):
+            yield from _every(n.body)
+            yield from _every(n.orelse if isinstance(n, If) else [])
+
+
+def _loops(body: Sequence[Node]) -> Iterator[Loop]:
+    return (n for n in _every(body) if isinstance(n, Loop))
 
 
 def _nothing(_: Index) -> Expr:

@@ -24,6 +24,8 @@ from .tree import Const, Op, Operand
 PYTHON = {"max": "larger", "min": "smaller"}
 """Python's words, which a NaN passes by its place."""
 
+REDUCTIONS = frozenset(("np.sum", "np.mean", "np.max", "np.min", "np.amax", "np.amin"))
+
 MAKERS = {"np.zeros": 0.0, "np.ones": 1.0, "np.empty": 0.0, "np.full": None}
 
 
@@ -193,7 +195,7 @@ class Formulas:
         if rule in (".T", "np.transpose") and len(args) == 1:
             a = self._value(args[0])
             return remapped(a, a.shape[::-1], lambda index: index[::-1])
-        if rule in ("np.sum", "np.mean", "np.max", "np.min", "np.amax", "np.amin"):
+        if rule in REDUCTIONS:
             return self._reduced(op, rule, dtype)
         if rule in ("@", "np.dot"):
             return self._matmul(self._value(args[0]), self._value(args[1]), dtype)
@@ -214,16 +216,22 @@ class Formulas:
                 b,
                 dtype=dtype,
             )
-        name = PYTHON.get(rule) if len(args) == 2 else None
+        name = self._function(rule, len(args)) or self._unknown(rule or op.form)
+        return self._applied(name, [self._value(a) for a in args], dtype)
+
+    def _function(self, rule: str, count: int) -> str:
+        """The elementwise op of so many operands that a rule's name stands for, or none."""
+        name = PYTHON.get(rule) if count == 2 else None
         if name is None:
             function = MATH.get(rule) or (
                 getattr(np, rule[3:], None) if rule.startswith("np.") else None
             )
             name = getattr(function, "__name__", "")
         known = declared(name) if name in WRITTEN or name in PYTHON.values() else None
-        if known is None or len(args) != known.arity:
-            raise Outside(f"{rule or op.form} is no function of the form")
-        return self._applied(name, [self._value(a) for a in args], dtype)
+        return "" if known is None or count != known.arity else name
+
+    def _unknown(self, word: str) -> str:
+        raise Outside(f"{word} is no function of the form")
 
     def _applied(self, name: str, arrays: list[Array], dtype: str) -> Array:
         def make(*xs: Expr) -> Expr:
@@ -313,6 +321,12 @@ class Formulas:
         if isinstance(e, ast.UnaryOp) and isinstance(e.op, ast.USub):
             return self._applied("negative", [self._operand(e.operand, names)], F8)
         if isinstance(e, ast.Subscript):
+            if isinstance(e.value, ast.Attribute) and e.value.attr == "shape":
+                shape = self._operand(e.value.value, names).shape
+                k = self._integer(e.slice, names)
+                if k.terms or not -len(shape) <= k.const < len(shape):
+                    raise Outside("an extent that is not known")
+                return of_number(number(shape[k.const]))
             parts = list(e.slice.elts) if isinstance(e.slice, ast.Tuple) else [e.slice]
             found = self._subscript(self._operand(e.value, names), parts, names)
             return found if found.shape else of_number(found.number())
@@ -327,6 +341,22 @@ class Formulas:
                 self._operand(e.left, names),
                 self._operand(e.right, names),
             )
+        if isinstance(e, ast.Call) and not e.keywords:
+            word = ast.unparse(e.func)
+            own = e.func.value if isinstance(e.func, ast.Attribute) else None
+            if isinstance(own, ast.Name) and own.id in names and not e.args:  # x.sum()
+                word, e = f"np.{word.partition('.')[2]}", ast.Call(e.func, [own], [])
+            if len(e.args) == 1 and (word in REDUCTIONS or word == "len"):
+                a = self._operand(e.args[0], names)
+                if not a.shape or B1 in a.dtype:
+                    raise Outside(f"{word} of what is no array of numbers")
+                if word == "len":
+                    return of_number(number(a.shape[0]))
+                return self._over(word, a, range(len(a.shape)), a.dtype)
+            name = self._function(word, len(e.args)) or self._unknown(word)
+            given = [self._operand(a, names) for a in e.args]
+            alike = all(a.dtype == F4 for a in given)
+            return self._applied(name, given, F4 if alike else F8)
         word = _BINARY.get(type(e.op)) if isinstance(e, ast.BinOp) else None
         if word is not None:
             assert isinstance(e, ast.BinOp)
@@ -392,6 +422,10 @@ class Formulas:
             if k.terms or not -len(value.shape) <= k.const < len(value.shape):
                 raise Outside(f"{rule} over an axis that is not known")
             axes = [k.const % len(value.shape)]
+        return self._over(rule, value, axes, dtype)
+
+    def _over(self, rule: str, value: Array, axes: Sequence[int], dtype: str) -> Array:
+        """The same of an array and its axes."""
         mode = {"m": "+=", "s": "+="}.get(rule[3], "")
         if rule in ("np.max", "np.amax"):
             mode = "max="

@@ -93,7 +93,7 @@ class Affine:
         return self.const + sum(c * sizes[n] for n, c in self.terms)
 
     def __str__(self) -> str:
-        parts = [n if c == 1 else f"{c}*{n}" for n, c in self.terms]
+        parts = [f"{n}" if c == 1 else f"{c}*{n}" for n, c in self.terms]
         whole = " + ".join(parts + ([str(self.const)] if self.const or not parts else []))
         return whole.replace("+ -", "- ").replace("1*", "")
 
@@ -141,6 +141,32 @@ class Element(str):
 
     def __format__(self, spec: str) -> str:
         return str(self)
+
+
+class Counted(Element):
+    """A number that the program itself finds: how often a loop ran that ends by a condition, or how often it had run before.
+
+    It is not negative, and at most `top` where that is known. Nothing takes it out of the loops around (`claims`).
+    """
+
+    top: Affine | None
+
+    def __new__(cls, of: Any, args: tuple[Affine, ...], top: Affine | None = None) -> Counted:
+        self = super().__new__(cls, of, args)
+        self.least, self.top = ZERO, top
+        return self
+
+    def replaced(self, values: Mapping[str, Affine]) -> Counted:
+        top = None if self.top is None else self.top.replaced(values)
+        return Counted(self.of, tuple(a.replaced(values) for a in self.args), top)
+
+    def facts(self) -> Iterator[Affine]:
+        yield affine(self)
+        if self.top is not None:
+            yield self.top - affine(self)
+
+    def claims(self) -> Iterator[Affine]:
+        yield affine(-1)
 
 
 class Extreme(str):

@@ -17,10 +17,24 @@ from functools import reduce
 from itertools import takewhile
 from typing import Any
 
-from .affine import ONE, ZERO, Affine, Element, Extreme, affine, whole
+from .affine import ONE, ZERO, Affine, Counted, Element, Extreme, affine, whole
 from .expressions import B1, F8, WHOLE, Expr, cast, const, load, node, number
-from .form import Access, Buffer, Loop, Names, Program, Range, Statement, Store, over, sites
+from .form import (
+    Access,
+    Buffer,
+    Loop,
+    Names,
+    Program,
+    Range,
+    Stack,
+    Statement,
+    Store,
+    Until,
+    over,
+    sites,
+)
 from .order import Order
+from .residuals import box
 
 Index = tuple[Affine, ...]
 NEUTRAL = {"+=": 0.0, "max=": float("-inf"), "min=": float("inf")}
@@ -73,8 +87,13 @@ def remapped(a: Array, shape: Index, to: Callable[[Index], Index]) -> Array:
     return Array(shape, lambda index: a.at(to(index)), a.dtype, access, a.reads)
 
 
-def _least(e: Affine, path: tuple[Range, ...]) -> Affine:
-    """What an affine integer is at least in these loops, in terms of sizes and of extremes of arrays."""
+def _least(e: Affine, path: tuple[Range, ...], bounded: bool = True) -> Affine:
+    """What an affine integer is at least in these loops, in terms of sizes and of extremes of arrays; if not `bounded`, of elements."""
+    if not bounded:
+        for r in reversed(path):
+            c = e[r.var]
+            e = e.replaced({r.var: r.lo if c > 0 else r.hi - 1}) if c else e
+        return e
     e = _bounded(e)
     for r in reversed(path):
         c = e[r.var]
@@ -85,9 +104,13 @@ def _least(e: Affine, path: tuple[Range, ...]) -> Affine:
 
 def _bounded(e: Affine) -> Affine:
     """What an affine integer is at least, without elements."""
-    ends: dict[str, Affine] = {
-        n: n.least if c > 0 else n.most for n, c in e.terms if isinstance(n, Element)
-    }
+    ends: dict[str, Affine] = {}
+    for n, c in e.terms:
+        if isinstance(n, Counted):
+            if c > 0 or n.top is not None:
+                ends[n] = n.least if c > 0 or n.top is None else n.top
+        elif isinstance(n, Element):
+            ends[n] = n.least if c > 0 else n.most
     return e.replaced(ends)
 
 
@@ -116,6 +139,9 @@ class Builder:
         """Truth values that the statements which are appended depend on: those of the branches around."""
         self.born: dict[Buffer, tuple[Access, ...]] = {}
         """The guards under which a buffer was made: a store under the same ones need not ask them."""
+        self.untils: list[tuple[int, Until]] = []
+        """The loops around that end by a condition, each with the number of loops around its iterations."""
+        self.rooms: list[str] = []
         self._order: Order | None = None
 
     def program(self) -> Program:
@@ -126,6 +152,7 @@ class Builder:
             self.sizes,
             self.root,
             self.assumptions,
+            self.rooms,
             self.names,
         )
 
@@ -149,7 +176,11 @@ class Builder:
         if self.order.proves(claim, self.path):
             return
         e = _least(claim, self.path)
-        if not e.terms and e.const < 0:
+        if not whole(e) or not e.terms and e.const < 0:
+            if self.untils:  # asked as the program runs
+                depth, until = self.untils[-1]
+                until.claims.append(_least(claim, self.path[depth:], False))
+                return
             raise Outside(f"{what} is out of bounds for some turn")
         if _spread(e):
             raise Outside(f"{what} holds only where all numbers of an array are one")
@@ -164,9 +195,17 @@ class Builder:
         e = _least(claim, path)
         return bool(e.terms) and all(c > 0 for _, c in e.terms)
 
-    def forget(self, count: int) -> None:
-        """Only the first `count` assumptions were made."""
-        del self.assumptions[count:]
+    def mark(self) -> tuple[int, int, list[int]]:
+        """What was appended here, and claimed, by now."""
+        claims = [len(until.claims) for _, until in self.untils]
+        return len(self.body), len(self.assumptions), claims
+
+    def back(self, mark: tuple[int, int, list[int]]) -> None:
+        """Nothing was appended and claimed since this mark, which was made in the same body."""
+        del self.body[mark[0] :]
+        del self.assumptions[mark[1] :]
+        for (_, until), count in zip(self.untils, mark[2], strict=True):
+            del until.claims[count:]
         self._order = None
 
     def same(self, a: Affine, b: Affine, what: str) -> None:
@@ -333,6 +372,50 @@ class Builder:
             yield r.at
         finally:
             self.body, self.path = outside, path
+
+    @contextmanager
+    def until(
+        self, stem: str, first: Expr, top: Affine | None = None
+    ) -> Iterator[tuple[Affine, Callable[[Expr], None]]]:
+        """A loop that goes on while a truth value holds, at first `first`, with `top` iterations at most.
+
+        The body is what is appended meanwhile; it ends by a call of the function given, with whether it goes on. The branches around
+        are entered in the loop, so that nothing in it asks them.
+        """
+        alone = top == ONE
+        go = Access(self.buffer("go", (), B1))
+        count, start, at = self._counters(stem, top)
+        var = self.names(stem)
+        stack = None
+        if not alone:
+            room = self.names("room")
+            self.rooms.append(room)
+            self.size(room)
+            stack = Stack(at, affine(room))
+        r = Range(var, ZERO, affine(Counted(count.buffer, count.index, top)), 1, stack)
+        tests = [load(g) for g in self.guards]
+        self.body.append(
+            Statement((), [Store(go, reduce(lambda a, b: node("logical_and", a, b), [*tests, first]))])
+        )
+        until = Until(go, count, start)
+        outside, path, guards = self.body, self.path, self.guards
+        self.body, self.path, self.guards = [], (*path, r), []
+        outside.append(Loop(r, self.body, until=until))
+        self.untils.append((len(path) + 1, until))
+        try:
+            yield r.at, lambda more: self.emit((), Store(go, more))
+        finally:
+            self.untils.pop()
+            self.body, self.path, self.guards = outside, path, guards
+
+    def _counters(self, stem: str, top: Affine | None) -> tuple[Access, Access | None, Affine]:
+        """Where a loop that ends by a condition keeps how often it ran and had run before, and the number of the latter."""
+        extents, index = box(self.path)
+        count = Buffer(self.names(f"{stem}_count"), extents, "i8", "counter")
+        if top == ONE or not self.path:
+            return Access(count, index), None, ZERO
+        start = Buffer(self.names(f"{stem}_start"), extents, "i8", "counter")
+        return Access(count, index), Access(start, index), affine(Counted(start, index))
 
     def overlap(self, target: Array, value: Array) -> bool:
         """Whether a store may change elements that later points of the same store read."""

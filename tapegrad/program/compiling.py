@@ -12,7 +12,7 @@ from .expressions import nodes
 from .form import Buffer, Loop, Program, buffers, sites
 from .grouping import grouped
 from .lowering import lowered
-from .residuals import extreme
+from .residuals import ceiling, ends_by_condition, extreme
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,9 @@ def boxed(program: Program, body: Sequence[Any]) -> None:
             if isinstance(s, Loop):
                 r = s.range
                 low[r.var] = extreme(r.lo, low, high)
-                high[r.var] = extreme(r.hi, high, low) - 1
+                high[r.var] = (
+                    ceiling(r) if ends_by_condition(r) else extreme(r.hi, high, low)
+                ) - 1
                 bound(s.body)
 
     bound(body)

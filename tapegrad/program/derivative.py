@@ -62,7 +62,11 @@ class _Reverse:
         self.stand: dict[Buffer, Buffer] = {}
         """Cotangents while residuals are chosen, when they are no values of the program."""
         self.adjoints: dict[int, Adjoint] = {}
-        self.sites = {id(s.owner): s for s in self.residuals.sites if s.write}
+        self.sites = {
+            id(s.owner): s
+            for s in self.residuals.sites
+            if s.write and isinstance(s.owner, Statement)
+        }
         self.kept: dict[Store, Access] = {}
 
     # ------------------------------------------------------------------------------------------ cotangents
@@ -293,7 +297,7 @@ class _Reverse:
         for s in body:
             if isinstance(s, Loop):
                 inner = self._again(s.body, needed)
-                out += [s.of(inner)] if inner else []
+                out += [Loop(s.range, inner)] if inner else []
             else:
                 stores = [t for t in s.stores if t.target.buffer in needed]
                 out += [Statement(s.axes, stores)] if stores else []

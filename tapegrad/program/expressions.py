@@ -66,7 +66,7 @@ def spelled(n: Expr, texts: Mapping[Expr, str]) -> str:
     return given[0] if n.op in ("load", "number") else f"{n.op}({', '.join(given)})"
 
 
-_DEAR = frozenset(
+DEAR = frozenset(
     """exp exp2 expm1 log log2 log10 log1p sin cos tan sinh cosh tanh arcsin arccos arctan arcsinh arccosh arctanh arctan2 hypot cbrt
     power""".split()
 )
@@ -119,7 +119,7 @@ def number(index: Affine, dtype: str = F8) -> Expr:
 
 def is_dear(n: Expr) -> bool:
     """Whether a node takes as long as some twenty others; a power by a number known beforehand is a few products mostly."""
-    return n.op in _DEAR and (n.op != "power" or n.args[1].op != "const")
+    return n.op in DEAR and (n.op != "power" or n.args[1].op != "const")
 
 
 def is_const(x: Expr, value: float | None = None) -> bool:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from .affine import ZERO, Affine, affine
+from .affine import ZERO, Affine, Counted, affine
 
 if TYPE_CHECKING:
     from .expressions import Expr
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 class Buffer:
     """Memory of its own, row-major and contiguous: no other buffer shares it.
 
-    role: "input" (never written), "output" (written, then the caller's), "temporary". A temporary without extents is a register.
+    role: "input" (never written), "output" (written, then the caller's), "temporary", "counter" (what loops that end by a condition
+    write of themselves). A temporary without extents is a register.
     """
 
     name: str
@@ -66,6 +67,17 @@ class Access:
         return self.buffer.name + (f"[{', '.join(map(str, self.index))}]" if self.index else "")
 
 
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """Where residuals of a loop lie that ends by a condition: iteration i has place `start` + i of at most `room`, a size.
+
+    `start` is how often the loop had run in earlier iterations of the loops around. A loop of one iteration at most has no stack.
+    """
+
+    start: Affine
+    room: Affine
+
+
 @dataclass(eq=False, slots=True)
 class Range:
     """`var` from `lo` to below `hi`; downwards with step -1."""
@@ -74,6 +86,7 @@ class Range:
     lo: Affine
     hi: Affine
     step: int = 1
+    stack: Stack | None = None
 
     @property
     def at(self) -> Affine:
@@ -109,6 +122,29 @@ class Statement:
         return list(dict.fromkeys(found))
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Until:
+    """The bound of a loop that goes on while a truth value holds, which is asked before each iteration.
+
+    It writes how often it ran to `count`, where the upper bound of its range is that number (`affine.Counted`), and how often it had run
+    before to `start`. An iteration in which one of `claims` is below zero ends the program: its sizes are unfit.
+    """
+
+    go: Access
+    count: Access
+    start: Access | None
+    claims: list[Affine] = field(default_factory=list)
+
+    def replaced(self, to: Callable[[Access], Access], values: Mapping[str, Affine]) -> Until:
+        start = self.start
+        return Until(
+            to(self.go).replaced(values),
+            self.count.replaced(values),
+            None if start is None else start.replaced(values),
+            [c.replaced(values) for c in self.claims],
+        )
+
+
 @dataclass(eq=False, slots=True)
 class Loop:
     """A loop in the order of its range. `parallel`: proved that no iteration touches what another one writes."""
@@ -116,10 +152,11 @@ class Loop:
     range: Range
     body: list[Any]
     parallel: bool = False
+    until: Until | None = None
 
     def of(self, body: list[Any]) -> Loop:
         """The same loop around other things."""
-        return Loop(self.range, body)
+        return Loop(self.range, body, until=self.until)
 
 
 @dataclass
@@ -133,6 +170,8 @@ class Program:
     body: list[Any]
     assumptions: list[Affine] = field(default_factory=list)
     """Each is at least 0, or the program does not hold."""
+    rooms: list[str] = field(default_factory=list)
+    """Those of `sizes` that a call finds out: how much room the stack of a loop has that ends by a condition."""
     names: Names = field(default_factory=lambda: Names())
 
     def of(self, body: list[Any], **changes: Any) -> Program:
@@ -191,6 +230,7 @@ def sites(
     """Every access under a body, in the order of the text; `start` is the position of its first part."""
     for k, s in enumerate(body, start):
         if isinstance(s, Loop):
+            yield from _head(s, path, (*place, k))
             yield from sites(s.body, (*path, s.range), (*place, k))
             continue
         axes = s.axes if isinstance(s, Statement) else ()
@@ -200,6 +240,27 @@ def sites(
                 yield Site(path, axes, (*place, k, 0), access, False, store, s)
         for j, store in enumerate(stores, 1):
             yield Site(path, axes, (*place, k, j), store.target, True, store, s)
+
+
+def _head(s: Loop, path: tuple[Range, ...], place: tuple[int, ...]) -> Iterator[Site]:
+    """What a loop itself reads and writes: counters in its bounds, and the truth value by which it goes on."""
+    if s.until is None and not (s.range.lo.terms or s.range.hi.terms):
+        return
+    from .expressions import load
+
+    def site(a: Access, write: bool, phase: int, around: tuple[Range, ...] = path) -> Site:
+        return Site(around, (), (*place, phase, 0), a, write, Store(a, load(a)), s)
+
+    if s.until is not None:
+        if s.until.start is not None:
+            yield site(s.until.start, True, -2)
+        yield site(s.until.go, False, -1, (*path, s.range))
+        yield site(s.until.go, False, AFTER)
+        yield site(s.until.count, True, AFTER + 1)
+    else:
+        for e in (*s.range.lo.elements(), *s.range.hi.elements()):
+            if isinstance(e, Counted):
+                yield site(Access(e.of, e.args), False, -2)
 
 
 def buffers(program: Program) -> list[Buffer]:
@@ -226,8 +287,10 @@ def rewritten(
 
     def fresh(r: Range) -> Range:
         new = Range(
-            names(r.var.split(".")[0]), r.lo.replaced(values), r.hi.replaced(values), r.step
+            names(r.var.split(".")[0]), r.lo.replaced(values), r.hi.replaced(values), r.step, r.stack
         )
+        if r.stack is not None:
+            new.stack = Stack(r.stack.start.replaced(values), r.stack.room)
         values[r.var] = new.at
         return new
 
@@ -240,7 +303,8 @@ def rewritten(
     for s in body:
         if isinstance(s, Loop):
             r = fresh(s.range)
-            out.append(Loop(r, rewritten(s.body, names, to, values), s.parallel))
+            until = None if s.until is None else s.until.replaced(to, values)
+            out.append(Loop(r, rewritten(s.body, names, to, values), s.parallel, until))
         elif isinstance(s, Statement):
             axes = tuple(map(fresh, s.axes))
             out.append(Statement(axes, stores(s.stores), s.identity))

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from .affine import ZERO, Affine, whole
+from .affine import ONE, ZERO, Affine, Counted, whole
 from .expressions import TESTS, Expr, load, nodes, rewritten
 from .form import AFTER, Access, Buffer, Program, Range, Site, Store, sites
 from .order import Order
@@ -220,8 +220,13 @@ def box(ranges: Iterable[Range]) -> tuple[tuple[Affine, ...], tuple[Affine, ...]
     """(extents, index) of the smallest box that has an element for each iteration of some loops."""
     low: dict[str, Affine] = {}
     high: dict[str, Affine] = {}
-    extents, index = [], []
+    extents, index = list[Affine](), list[Affine]()
     for r in ranges:
+        if ends_by_condition(r):
+            low[r.var], high[r.var] = ZERO, ceiling(r) - 1
+            if r.stack is not None:  # its places are those of all iterations of the loops around
+                extents, index = [r.stack.room], [r.at + r.stack.start]
+            continue
         lo, hi = extreme(r.lo, low, high), extreme(r.hi, high, low)
         if not (whole(lo) and whole(hi)):
             raise Formless("Values are kept of a loop whose length is read from an array.")
@@ -229,6 +234,16 @@ def box(ranges: Iterable[Range]) -> tuple[tuple[Affine, ...], tuple[Affine, ...]
         extents.append(hi - lo)
         index.append(r.at - lo)
     return tuple(extents), tuple(index)
+
+
+def ends_by_condition(r: Range) -> bool:
+    """Whether a range is that of a loop with the bound "until the condition"."""
+    return any(isinstance(name, Counted) for name, _ in r.hi.terms)
+
+
+def ceiling(r: Range) -> Affine:
+    """At most how many iterations such a loop has, in the terms of sizes."""
+    return ONE if r.stack is None else r.stack.room
 
 
 def extreme(e: Affine, up: Mapping[str, Affine], down: Mapping[str, Affine]) -> Affine:
@@ -243,4 +258,13 @@ def used(s: Store, axes: Iterable[Range]) -> tuple[Range, ...]:
     return tuple(r for r in axes if r.var in names)
 
 
-__all__ = ["Adjoint", "Residuals", "box", "covers", "extreme", "used"]
+__all__ = [
+    "Adjoint",
+    "Residuals",
+    "box",
+    "ceiling",
+    "covers",
+    "ends_by_condition",
+    "extreme",
+    "used",
+]

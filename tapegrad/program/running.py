@@ -5,7 +5,8 @@ reads addresses and lengths from the objects, checks types, dtypes, layouts, len
 room for temporaries in the scratch memory. It answers DONE, one of the codes below, or how many bytes of scratch it needs; where the
 first output is to be a number, that number, a float, in the place of DONE.
 
-Invariant: nothing is written before every check has passed.
+Invariant: nothing but scratch memory and outputs is written, and none of it before the checks of arguments have passed. A loop that ends
+by a condition may find as it runs that its stack is too small or an index out of bounds; the call is then made again, or of no use.
 """
 
 from __future__ import annotations
@@ -21,12 +22,15 @@ from ..core import checking
 from ..errors import CheckedAccessError
 from .affine import Affine, Extreme
 from .expressions import F4, F8
-from .form import Buffer, Program
-from .writer import BYTES, ELEMENT, Writer
+from .form import Buffer, Loop, Program, sites
+from .writer import BYTES, ELEMENT, MISFIT, Writer
 
-DONE, OTHER, UNFIT, NAN = 0, -1, -2, -3
+DONE, OTHER, UNFIT, NAN, AGAIN = 0, -1, -2, -3, -4
 """Done; arguments of other types or another pattern of equal extents; sizes for which the program's assumptions do not hold; done, and
-there is a NaN in an output that is watched."""
+there is a NaN in an output that is watched; not done, as a stack was too small, of which the next call has more."""
+
+ROOM = 64
+"""How many iterations of a loop that ends by a condition have room in the first call; each call that needs more doubles it."""
 
 LEFT = -1000
 """In checked mode, LEFT - k: access k of `checks` (from 1) left its buffer."""
@@ -69,7 +73,7 @@ class Compiled:
         self.program, self.given = program, list(given)
         writer = Writer(program, guarded)
         body = writer.text()
-        self.scratch = any(b.role == "temporary" for b in writer.arguments)
+        self.scratch = any(b.role in ("temporary", "counter") for b in writer.arguments)
         """Whether it needs scratch memory at all."""
         self.checks = writer.checks
         self.text = body + _Entry(program, self.given, writer.arguments, number, watched).text()
@@ -90,13 +94,14 @@ class Compiled:
             if scratch is None:
                 scratch = np.empty(128)
             found = self.call(*given, scratch)
-            if type(found) is int and found > 0:
+            while type(found) is int and (found > 0 or found == AGAIN):
                 if found > limit:
                     return UNFIT
-                scratch = np.empty(found // 8 + 1)
-                self.took = scratch.nbytes
+                if found > 0:
+                    scratch = np.empty(found // 8 + 1)
+                    self.took = scratch.nbytes
                 found = self.call(*given, scratch)
-            if type(found) is int and found < NAN:
+            if type(found) is int and found < AGAIN:
                 self.refuse(found)
             return found
         finally:
@@ -200,6 +205,8 @@ class _Entry:
             self.at[b] = self.field(self.argument(k), 16, "ptr")
         if self.number:
             self.at[self.program.outputs[0]] = self.let("alloca double")
+        for room in self.program.rooms:
+            self.sizes[room] = self.let(f"load i64, ptr @tg_{room}")
         for e in dict.fromkeys(n for claim in self.program.assumptions for n, _ in claim.terms):
             if isinstance(e, Extreme):
                 self.sizes[e] = self._extreme(e)
@@ -209,6 +216,7 @@ class _Entry:
         passed = [f"ptr {self.at[b]}" for b in self.pointers]
         passed += [f"i64 {self.sizes[s]}" for s in self.program.sizes]
         left = self.let(f"call i32 @work({', '.join(passed)})")
+        self._left(left)
         if checking.on():
             self.count += 1
             k = self.count
@@ -231,7 +239,26 @@ class _Entry:
         declared += ["declare ptr @PyFloat_FromDouble(double)", "declare void @PyErr_Clear()"]
         declared += ["declare i64 @llvm.smax.i64(i64, i64)"]
         declared += [f"@{name} = external global i8" for name in _objects()]
+        declared += [f"@tg_{room} = internal global i64 {ROOM}" for room in self.program.rooms]
         return "\n".join([*declared, head, "entry:", *self.lines, "}"]) + "\n"
+
+    def _left(self, left: str) -> None:
+        """What it means that the program was left early, by a loop that ends by a condition: see `writer.MISFIT`."""
+        if not self.program.rooms and not any(
+            isinstance(s.owner, Loop) and s.owner.until for s in sites(self.program.body)
+        ):
+            return
+        self.unless(self.let(f"icmp ne i32 {left}, {MISFIT}"), UNFIT)
+        for k, room in enumerate(self.program.rooms, 1):
+            self.count += 1
+            n = self.count
+            test = self.let(f"icmp eq i32 {left}, {-k}")
+            self.lines += [f"  br i1 {test}, label %more{n}, label %enough{n}", f"more{n}:"]
+            self.lines.append(
+                f"  store i64 {self.let(f'mul i64 {self.sizes[room]}, 2')}, ptr @tg_{room}"
+            )
+            self._answer(str(AGAIN))
+            self.lines.append(f"enough{n}:")
 
     def _is(self, thing: str, *names: str) -> str:
         kind = self.field(thing, 8, "ptr")

@@ -35,7 +35,10 @@ def _declared(b: Buffer) -> str:
 def _lines(body: list[Any], indent: str) -> Iterator[str]:
     for s in body:
         if isinstance(s, Loop):
-            yield f"{indent}for {_range(s.range)}{', in parallel' if s.parallel else ''}:"
+            if s.until is not None:
+                yield f"{indent}while {s.until.go}, for {_range(s.range)}:"
+            else:
+                yield f"{indent}for {_range(s.range)}{', in parallel' if s.parallel else ''}:"
             yield from _lines(s.body, indent + "    ")
         elif isinstance(s, Statement):
             where = f"  for {', '.join(map(_range, s.axes))}" if s.axes else ""

@@ -25,7 +25,7 @@ from ..vecmath.expression import Code, Value, narrowed, select, widened
 from ..vecmath.tracing import UFUNCS, Traced
 from .affine import Affine, Element, whole
 from .expressions import B1, F4, F8, WHOLE, Expr
-from .form import Access, Buffer, Loop, Program, Store, buffers, sites
+from .form import Access, Buffer, Loop, Program, Store, Until, buffers, sites
 
 WRITTEN = frozenset(
     """add subtract multiply divide negative power sqrt square reciprocal absolute fabs sign maximum minimum exp exp2 expm1 log log2
@@ -40,6 +40,9 @@ COMPARED = {
     "less": "slt", "less_equal": "sle", "greater": "sgt", "greater_equal": "sge", "equal": "eq", "not_equal": "ne",
 }  # fmt: skip
 """Comparisons of whole numbers, which floats beyond 2**53 would round."""
+MISFIT = -(1 << 20)
+"""What `@work` answers where a claim of a loop that ends by a condition does not hold; -1 - k, where the k-th room is too small."""
+LOGICAL = {"logical_and": "and", "logical_or": "or", "logical_not": "xor"}
 LANES = {"f64": (4, 8), "f32": (8, 16)}
 """Numbers of lanes that the vectoriser is offered of an elementary function."""
 
@@ -93,6 +96,12 @@ class Writer:
         self.memo: dict[Expr, Value] = {}
         self.readers: dict[Buffer, list[Expr]] = {}
         """Formulas in `memo`, by what they read."""
+        self.crowded = {
+            n for b in self.arguments for e in b.extents for n in e.names() if n in program.rooms
+        }
+        """Rooms of stacks that hold anything: a loop asks whether there is place in them."""
+        self.totals: dict[Access, str] = {}
+        """How often loops have run before, by where they keep it."""
         self.checked = checking.on()
         self.checks: list[str] = []
         """The accesses that are checked, as people read them."""
@@ -148,11 +157,7 @@ class Writer:
     def _check(self, index: str, extent: str) -> None:
         """Leave `@work` where an index is none of its axis; a negative one is a very large unsigned one."""
         test = self.code.emit(f"icmp ult i64 {index}, {extent}", "i1").name
-        self.code._count += 1
-        k = self.code._count
-        self._line(
-            f"  br i1 {test}, label %fine{k}, label %left{k}", f"left{k}:", f"  ret i32 {len(self.checks)}", f"fine{k}:"
-        )  # fmt: skip
+        self._unless(test, len(self.checks))
 
     def _group(self, a: Access) -> str:
         if a.buffer.is_register or not self.groups:
@@ -216,6 +221,9 @@ class Writer:
             return self._product(e.op, *args)
         if e.op == "where":
             return select(*args)
+        if e.op in LOGICAL:
+            names = ["true" if a.name == "1" else "false" if a.name == "0" else a.name for a in args]
+            return code.emit(f"{LOGICAL[e.op]} i1 {', '.join([*names, 'true'][:2])}", "i1")
         if e.op in ("larger", "smaller"):
             a, b = args
             return select(b > a if e.op == "larger" else b < a, b, a)
@@ -270,6 +278,8 @@ class Writer:
 
     def _loop(self, s: Loop, depth: int) -> None:
         """Write a loop with its body and what LLVM is told of it."""
+        if s.until is not None:
+            return self._until(s, s.until, depth)
         self.code._count += 1
         k, r = self.code._count, s.range
         lo, hi = self.whole(r.lo), self.whole(r.hi)
@@ -288,6 +298,47 @@ class Writer:
         self._line(
             f"  br label %latch{k}", f"latch{k}:", f"  %next{k} = add nsw i64 %i{k}, {r.step}",
             f"  br label %head{k}{hints}", f"after{k}:",
+        )  # fmt: skip
+
+    def _until(self, s: Loop, until: Until, depth: int) -> None:
+        """Write a loop that ends by a condition, with what it keeps of itself."""
+        self.code._count += 1
+        k, r = self.code._count, s.range
+        before = ""
+        if until.start is not None:
+            before = self._let(f"load i64, ptr {self.totals[until.start]}")
+            self._write(until.start, Value(self.code, before, "i64"))
+        self._line(
+            f"  br label %before{k}", f"before{k}:", f"  br label %head{k}", f"head{k}:",
+            f"  %i{k} = phi i64 [ 0, %before{k} ], [ %next{k}, %latch{k} ]",
+        )  # fmt: skip
+        more = self._read(until.go).name
+        self._line(f"  br i1 {more}, label %body{k}, label %after{k}", f"body{k}:")
+        self.vars[r.var] = f"%i{k}"
+        names = r.stack.room.names() if r.stack is not None else set()
+        if names & self.crowded:
+            (room,) = names
+            place = self._let(f"add nsw i64 {before}, %i{k}") if before else f"%i{k}"
+            test = self._let(f"icmp slt i64 {place}, {self.vars[room]}")
+            self._unless(test, -1 - self.program.rooms.index(room))
+        for claim in until.claims:
+            self._unless(self._let(f"icmp sge i64 {self.whole(claim)}, 0"), MISFIT)
+        self._body(s.body, depth)
+        self._line(
+            f"  br label %latch{k}", f"latch{k}:", f"  %next{k} = add nsw i64 %i{k}, 1",
+            f"  br label %head{k}{self._hints(s, depth)}", f"after{k}:",
+        )  # fmt: skip
+        self._write(until.count, Value(self.code, f"%i{k}", "i64"))
+        if until.start is not None:
+            total = self._let(f"add nsw i64 {before}, %i{k}")
+            self._line(f"  store i64 {total}, ptr {self.totals[until.start]}")
+
+    def _unless(self, test: str, code: int) -> None:
+        """Leave `@work` with a code where a condition does not hold."""
+        self.code._count += 1
+        k = self.code._count
+        self._line(
+            f"  br i1 {test}, label %fine{k}, label %left{k}", f"left{k}:", f"  ret i32 {code}", f"fine{k}:"
         )  # fmt: skip
 
     def _hints(self, s: Loop, depth: int) -> str:
@@ -335,6 +386,11 @@ class Writer:
                 known = strides[-1] == "1"
                 strides.append(inner if known else self._let(f"mul nsw i64 {strides[-1]}, {inner}"))
             self.strides[b] = strides[::-1]
+        for site in sites(self.program.body):
+            if isinstance(site.owner, Loop) and site.owner.until and site.owner.until.start:
+                self.totals.setdefault(site.owner.until.start, f"%total{len(self.totals)}")
+        for name in self.totals.values():
+            self._line(f"  {name} = alloca i64", f"  store i64 0, ptr {name}")
         self._body(self.program.body)
         kinds = [f"ptr noalias captures(none) {self.pointers[b]}" for b in self.arguments]
         kinds += [f"i64 {self.vars[s]}" for s in self.program.sizes]

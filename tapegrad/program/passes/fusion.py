@@ -29,10 +29,10 @@ def distributed(body: list[Any], scope: Scope, path: Path = ()) -> list[Any]:
         for cut in range(1, len(inner) + 1):
             left = [site for p in parts[start:cut] for site in p]
             right = [site for p in parts[cut:] for site in p]
-            if cut < len(inner) and not _may_cut(left, right, scope, len(path)):
+            if cut < len(inner) and (s.until or not _may_cut(left, right, scope, len(path))):
                 continue
             if start == 0 and cut == len(inner):
-                out.append(Loop(r, inner))
+                out.append(s.of(inner))
             else:
                 new = Range(scope.names(r.var.split(".")[0]), r.lo, r.hi, r.step)
                 out.append(Loop(new, renamed(inner[start:cut], {r.var: new.at})))
@@ -51,6 +51,8 @@ def _may_cut(left: list[Site], right: list[Site], scope: Scope, depth: int) -> b
 def together(a: Loop, b: Loop, path: Path, scope: Scope) -> Loop | None:
     """One loop of both bodies, if it means the same and is worth it."""
     p, q = a.range, b.range
+    if a.until or b.until:
+        return None
     if p.step != q.step or (q.hi - q.lo) != (p.hi - p.lo):
         return None
     shift: Affine = p.at + (q.lo - p.lo)

@@ -14,8 +14,9 @@ def interchanged(body: list[Any], scope: Scope, path: Path = ()) -> list[Any]:
     for s in body:
         if isinstance(s, Loop):
             s = s.of(interchanged(s.body, scope, (*path, s.range)))
-            if len(s.body) == 1 and isinstance(s.body[0], Loop):
-                s = _swapped(s, s.body[0], scope, path) or s
+            inner = s.body[0]
+            if len(s.body) == 1 and isinstance(inner, Loop) and not (s.until or inner.until):
+                s = _swapped(s, inner, scope, path) or s
         out.append(s)
     return out
 

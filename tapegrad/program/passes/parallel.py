@@ -25,7 +25,12 @@ def straightened(body: list[Any], scope: Scope, path: Path = ()) -> list[Any]:
 def proved(body: list[Any], scope: Scope, path: Path = ()) -> list[Any]:
     """The last pass: nothing may be moved behind it."""
     return [
-        Loop(s.range, proved(s.body, scope, (*path, s.range)), independent(s, path, scope))
+        Loop(
+            s.range,
+            proved(s.body, scope, (*path, s.range)),
+            independent(s, path, scope),
+            s.until,
+        )
         if isinstance(s, Loop)
         else s
         for s in body

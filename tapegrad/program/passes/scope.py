@@ -136,6 +136,8 @@ def sums(loop: Loop) -> set[Buffer]:
 
 def independent(loop: Loop, path: Path, scope: Scope) -> bool:
     """Whether the iterations of an innermost loop may run in any order, and at once."""
+    if loop.until is not None:
+        return False
     return innermost(loop) and not carried(loop, path, scope, True, private(loop) | sums(loop))
 
 
@@ -148,7 +150,8 @@ def renamed(body: Sequence[Any], values: dict[str, Any]) -> list[Any]:
         if isinstance(s, Loop):
             r = s.range
             new = replace(r, lo=r.lo.replaced(values), hi=r.hi.replaced(values))
-            out.append(Loop(new, renamed(s.body, values)))
+            until = None if s.until is None else s.until.replaced(lambda a: a, values)
+            out.append(Loop(new, renamed(s.body, values), until=until))
         else:
             (value,) = in_values([s.value], values)
             out.append(Store(s.target.replaced(values), value, s.mode))

@@ -18,7 +18,7 @@ def pieces(body: list[Any], scope: Scope, path: Path = ()) -> list[Any]:
     for s in body:
         if not isinstance(s, Loop):
             out.append(s)
-        elif innermost(s):
+        elif innermost(s) and not s.until:
             out += _split(s, path, scope)
         else:
             out.append(s.of(pieces(s.body, scope, (*path, s.range))))
