@@ -371,9 +371,7 @@ def test_what_lies_outside_is_told_by_line():
     def f(x):
         s = 0.0
         for i in range(x.shape[0]):
-            if x[i] > 0:
-                break
-            s += x[i]
+            s += np.interp(x[i], x, x)
         return s
 
     with pytest.raises(NotDifferentiable, match="outside the program form"):
@@ -438,7 +436,10 @@ def test_which_way_a_function_goes(monkeypatch):
     function = one(nest, "auto")
     assert np.allclose(tg.grad(function)(x), want)
     assert function.explain().startswith("engine: form")
-    for other, at in ((early, x), (number, 2.0), (rare, x)):
+    function = one(early, "auto")
+    assert np.allclose(tg.grad(function)(x), 3 * x * x)
+    assert function.explain().startswith("engine: form")
+    for other, at in ((number, 2.0), (rare, x)):
         function = one(other, "auto")
         assert np.allclose(tg.grad(function)(at), 3 * at * at)
         assert function.explain().startswith("engine: adjoint")
@@ -948,3 +949,255 @@ def test_loops_that_take_a_length_apart(f):
             along = f(x + 0j, c + 1e-30j, k).imag / 1e-30
         assert np.allclose(by_x, moved, rtol=1e-12, atol=1e-13)
         assert np.isclose(by_c, along, rtol=1e-12, atol=1e-13)
+
+
+# ------------------------------------------------------------------------- loops that end by a condition, and jumps
+
+
+def halley(x, n):
+    y, d, k = x, 1.0, 0
+    while abs(d) > 1e-13:
+        d = (y * y * y - x) / (3.0 * y * y)
+        y = y - d
+        k += 1
+    return y * k
+
+
+def turned_away(x, n):
+    s = 0.0
+    for i in range(2 * n):
+        if s > 7.0:
+            return s * s
+        s = s + x * i
+    return -s
+
+
+def steps_of_their_own(y, n):
+    t, h, taken = 0.0, 0.3, 0
+    while t < 2.0:
+        if t + h > 2.0:
+            h = 2.0 - t
+        a = -y * y
+        b = -((y + h * a) ** 2)
+        if abs(0.5 * h * (b - a)) < 0.01:
+            t += h
+            y = y + 0.5 * h * (a + b)
+            taken += 1
+            h = h * 1.3
+        else:
+            h = h * 0.5
+    return y * taken
+
+
+def halved(a, n):
+    lo, hi = 0.0, 4.0
+    for _ in range(60):
+        m = 0.5 * (lo + hi)
+        if m * m * m > a:
+            hi = m
+        else:
+            lo = m
+        if hi - lo < 1e-3:
+            break
+    return lo * a + hi * a * a
+
+
+def escaped(x, n):
+    s = 0.0
+    for i in range(x.shape[0]):
+        z, last = 0.0, 0
+        for k in range(30):
+            last = k
+            z = z * z + x[i] * 0.4
+            if z * z > 4.0:
+                break
+        while z > 1.0:
+            z = z * 0.7
+        s += z * x[i] + last
+    return s
+
+
+def nested_until(x, n):
+    s, i = 0.0, 0
+    while s < 40.0:
+        w = x[0] + s * 0.01
+        while w < 6.0:
+            w = w * x[1] + 0.1
+            if w > 5.5:
+                break
+        s += w
+        i += 1
+    return s + w * i
+
+
+def relaxed(x, n):
+    u = x.copy()
+    r = 1.0
+    while r > 1e-5:
+        r = 0.0
+        for i in range(1, u.shape[0] - 1):
+            v = 0.5 * (u[i - 1] + u[i + 1] * u[i] / u[i])
+            r += (v - u[i]) ** 2
+            u[i] = v
+    return np.sum(u**3)
+
+
+def settled(x, n):
+    y = x.copy()
+    for _ in range(100):
+        y = 0.5 * y + np.cos(y) * x[0]
+        if np.sum(y * y) < 0.6:
+            break
+    return np.sum(y)
+
+
+def read_on(x, n):
+    s, i = 0.0, 0
+    while i < x.shape[0] and x[i] > 0.0:
+        s = s * 0.5 + x[i] * x[i]
+        i += 1
+    return s
+
+
+def rows_left(x, n):
+    s = 0.0
+    for i in range(x.shape[0]):
+        for j in range(x.shape[0]):
+            if x[j] > 1.0 + i:
+                continue
+            s += x[i] * x[j] ** 2
+            if s > 30.0:
+                return s * s
+        s *= 1.1
+    return s
+
+
+def worth_a_jump(x, n):
+    z, s = np.zeros(x.shape[0]), 0.0
+    for i in range(x.shape[0]):
+        if x[i] > 1.0:
+            r = 1.0
+            for j in range(n):
+                r = r * np.exp(x[i] * 0.1 * j)
+            z[i:] += x[i:] * r
+        elif x[i] > 0.5:
+            z[i] = np.log(x[i]) * s
+            s += np.sin(z[i])
+        s *= x[i]
+    return np.sum(z * z) + s
+
+
+def overwritten_until(x, n):
+    k = 0
+    while x[0] < 50.0 and k < 40:
+        for i in range(1, x.shape[0]):
+            x[i] = x[i] * x[i - 1] * 0.5 + 0.1
+        x[0] = x[-1] * x[0] + 1.0
+        k += 1
+    return x[0] + x[1] * k
+
+
+NUMBERS = [
+    (halley, 2.0),
+    (turned_away, 1.3),
+    (turned_away, 0.01),
+    (steps_of_their_own, 1.5),
+    (halved, 2.0),
+]
+ARRAYS = [
+    escaped,
+    nested_until,
+    relaxed,
+    settled,
+    read_on,
+    rows_left,
+    worth_a_jump,
+    overwritten_until,
+]
+X = np.array([0.9, 1.3, 0.6, 2.1, 0.3])
+
+
+@pytest.mark.parametrize("f, x", NUMBERS + [(f, X) for f in ARRAYS])
+def test_loops_that_end_by_a_condition(f, x, monkeypatch):
+    """The derivative is that of the iterations which run: they are the same in a neighbourhood of the arguments."""
+    monkeypatch.setenv("TAPEGRAD_CHECK", "1")
+    with mock.patch.object(checking, "on", lambda: True):
+        value, gradient = tg.value_and_grad(one(f))(np.array(x) if np.ndim(x) else x, 4)
+    assert np.isclose(value, f(np.array(x), 4), rtol=1e-12)
+    h = 1e-6
+    for k in np.ndindex(np.shape(x)):
+        d = np.zeros(np.shape(x))
+        d[k] = h
+        slope = (f(np.array(x + d), 4) - f(np.array(x - d), 4)) / (2 * h)
+        # Differences of second order, of sums that are rounded at 1e-16 and divided by h.
+        assert np.isclose(np.asarray(gradient)[k], slope, rtol=1e-6, atol=1e-7)
+
+
+def counted(x, limit):
+    s, k = x, 0
+    while k < limit:
+        s = s * s * 0.5 + 0.4
+        k += 1
+    return s
+
+
+def test_the_room_for_what_iterations_keep_grows():
+    """Calls of few iterations and of many give what a loop over a range gives, in any order of the calls."""
+
+    def ranged(x, limit):
+        s = x
+        for _ in range(int(limit)):
+            s = s * s * 0.5 + 0.4
+        return s
+
+    native = tg.value_and_grad(one(counted))
+    for limit in (3.5, 2000.0, 0.0, 1.0, 65.0, 2000.0):
+        h = 1e-6
+        n = int(np.ceil(limit))
+        slope = (ranged(0.7 + h, n) - ranged(0.7 - h, n)) / (2 * h)
+        value, gradient = native(0.7, limit)
+        assert np.isclose(value, ranged(0.7, n)) and np.isclose(gradient, slope, atol=1e-8)
+
+
+def test_a_condition_that_is_nan_ends_a_loop():
+    def f(x):
+        s = x
+        while s < 10.0:
+            s = np.sqrt(s - 2.0) * 4.0
+        return s * x
+
+    value, gradient = tg.value_and_grad(one(f))(1.0)
+    assert np.isnan(value) and np.isnan(gradient)
+
+
+def test_an_index_below_zero_in_such_a_loop_goes_to_the_other_engine():
+    """Whether an index fits is found as the program runs."""
+
+    def f(x):
+        k, e = 2, 0.0
+        while e < 8.0:
+            e = e * 0.5 + x[k] * x[k]
+            k -= 1
+        return e
+
+    native = tg.grad(one(f))
+    for x in (np.array([1.0, 3.5, 1.0, 0.5]), np.array([0.1, 3.0, 0.3, 9.0])):
+        slopes = [(f(x + d) - f(x - d)) / 2e-6 for d in 1e-6 * np.eye(4)]
+        assert np.allclose(native(x), slopes)
+
+
+def test_float32_in_loops_that_end_by_a_condition():
+    def f(x):
+        s = np.zeros_like(x)
+        k = 0
+        while k < 30:
+            s = s * np.float32(0.5) + x * x
+            k += 1
+            if s[0] > 3.0:
+                break
+        return np.sum(s)
+
+    x = np.array([1.5, 0.3], dtype=np.float32)
+    value, gradient = tg.value_and_grad(one(f))(x)
+    assert gradient.dtype == np.float32
+    assert np.isclose(value, f(x)) and np.allclose(gradient, 3.0 * x, rtol=1e-6)

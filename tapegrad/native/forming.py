@@ -410,7 +410,9 @@ class _Reader(Formulas):
         stop = self.env.get(self.stop)
         for holds, side in ((True, body), (False, orelse)):
             ops = [op for x in side for op in (x.ops if isinstance(x, Seg) else [x])]
-            if self.stop and any(isinstance(op, Op) and self.stop in op.out and op.kind == "copy" for op in ops):
+            if self.stop and any(
+                isinstance(op, Op) and self.stop in op.out and op.kind == "copy" for op in ops
+            ):
                 return holds
         if isinstance(stop, Array) and not stop.shape:
             if test is stop.number():
@@ -491,7 +493,7 @@ class _Reader(Formulas):
     def _until_with(self, n: Loop, steps: Mapping[str, int], after: Collection[str]) -> None:
         """The same, where these whole numbers grow by so much in each iteration; those in `after` are read behind the loop."""
         builder, before = self.builder, dict(self.env)
-        base = {x: before[x] for x in steps}
+        base = {x: v for x, v in before.items() if x in steps and isinstance(v, Affine)}
         self._ops(n.head)
         start, by, top = ZERO, ONE, None
         if n.variable:
@@ -504,16 +506,16 @@ class _Reader(Formulas):
             first = self._less(ZERO, top)
         else:
             first = self._test(n.condition)
-        memory = {x: self._counter(x, value) for x, value in base.items() if x in after}
+        memory = {x: self._counter(x, base[x]) for x in steps if x in after}
         with builder.until("t", first, top) as (at, go):
             for name in [x for x in self.env if x.startswith(TEMP) and x not in before]:
                 self.env.pop(name)
             for x, step in steps.items():
                 self.env[x] = base[x] + at * step
             if n.variable:
-                value = self.env[n.variable] = start + at * by.const
+                own = self.env[n.variable] = start + at * by.const
                 if n.variable in after:
-                    memory[n.variable] = self._counter(n.variable, value)
+                    memory[n.variable] = self._counter(n.variable, own)
             self._nodes(n.body)
             self._again(n, before, {x: base[x] + (at + 1) * step for x, step in steps.items()})
             stopped = self._number(n.stop) if n.stop else const(0.0, B1)

@@ -342,18 +342,18 @@ class Formulas:
                 self._operand(e.right, names),
             )
         if isinstance(e, ast.Call) and not e.keywords:
-            word = ast.unparse(e.func)
+            called = ast.unparse(e.func)
             own = e.func.value if isinstance(e.func, ast.Attribute) else None
             if isinstance(own, ast.Name) and own.id in names and not e.args:  # x.sum()
-                word, e = f"np.{word.partition('.')[2]}", ast.Call(e.func, [own], [])
-            if len(e.args) == 1 and (word in REDUCTIONS or word == "len"):
+                called, e = f"np.{called.partition('.')[2]}", ast.Call(e.func, [own], [])
+            if len(e.args) == 1 and (called in REDUCTIONS or called == "len"):
                 a = self._operand(e.args[0], names)
-                if not a.shape or B1 in a.dtype:
-                    raise Outside(f"{word} of what is no array of numbers")
-                if word == "len":
+                if not a.shape or a.dtype not in (F8, F4):
+                    raise Outside(f"{called} of what is no array of floats")
+                if called == "len":
                     return of_number(number(a.shape[0]))
-                return self._over(word, a, range(len(a.shape)), a.dtype)
-            name = self._function(word, len(e.args)) or self._unknown(word)
+                return self._over(called, a, range(len(a.shape)), a.dtype)
+            name = self._function(called, len(e.args)) or self._unknown(called)
             given = [self._operand(a, names) for a in e.args]
             alike = all(a.dtype == F4 for a in given)
             return self._applied(name, given, F4 if alike else F8)

@@ -46,8 +46,19 @@ by chance, arrays broadcast by chance and lengths that differ go to the engine t
 variable of a loop decides, the loop is cut in pieces within which nothing is left to decide, so that indices which a condition guards are
 proved like any other. Else the condition is a truth value in memory and each store under it asks it: `x = where(c, value, x)`,
 `x += where(c, value, 0)`. Then derivative, residuals (a byte for a condition) and passes have no case of their own, and loops stay
-parallel. Both sides are computed: where a branch in a loop has arrays, loops, elementary functions or many operations, another engine has
-the function, which jumps (`native.formed.is_worthwhile`).
+parallel. Both sides are computed: where a branch in a loop has arrays, loops, elementary functions or many operations, it is a loop of one
+iteration or none, until a truth value. A choice between two numbers of which one takes elementary functions stays a choice; another engine,
+which jumps, is faster there (`native.formed.is_worthwhile`).
+
+*`while`, and loops that are left early, have the bound "until the condition"* (`form.Until`). The truth value is computed before the loop
+and at the end of its body. The forward sweep writes how often the loop ran. That number is a name (`affine.Counted`), not negative, of
+which nothing else is known, and it is the upper bound of the loop's range. So all proofs about bodies hold as they are, and the reverse
+sweep has an ordinary loop over the same range. What iterations keep lies on a stack, at place `start + i`, where `start` is how often the
+loop had run before, in other iterations of the loops around. A stack's extent is a size that the call itself has: where it does not
+suffice, the program ends, the size doubles, and the call is made again. A copy that grows would cost a pointer for each access. An index
+that depends on such a number and is not proved in bounds is compared as the program runs; the call then goes to the other engine. Whole
+numbers that grow by the same in each iteration are affine in it. Others are held in memory, as floats, if they are only counted up or
+down and are no indices. Passes move nothing into or out of such a loop.
 
 *An index that is read from an array is a name.* `x[at[i]]` has the affine index `at[i]`, one name (`affine.Element`) bounded by two others,
 the least and the greatest number of `at`, which a call finds beforehand where an assumption has them. So index arithmetic, bounds of
@@ -67,11 +78,6 @@ residue, and all is affine again.
 
 Not yet in the form, each tried against it:
 
-- `while` and loops that are left early: a loop whose range has the bound "until the condition", with a counter that the forward sweep
-  stores; order treats its number of iterations as a size of its own, unknown and not negative, so all proofs about bodies hold. The
-  residuals of one iteration need a stack that grows: buffers with one extent that is known at run time only. No new node but the bound.
-- branches that are worth a jump (arrays and loops in them, within a loop): a loop whose range is empty or of one iteration, by a truth
-  value in memory. Order takes it as possible; what covers a buffer whole must not stand in it.
 - calls (BLAS, LAPACK, FFT, SciPy's functions, rules of users): a statement whose stores are replaced by a callee with the regions
   it reads and writes; order needs nothing else, the derivative is the callee's rule, built from statements and calls. Matrix
   products stay outside until then: loops would be slower than BLAS.

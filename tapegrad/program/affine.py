@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -110,7 +110,7 @@ class Element(str):
     least: Affine
     most: Affine
 
-    def __new__(cls, of: Any, args: tuple[Affine, ...]) -> Element:
+    def __new__(cls, of: Any, args: tuple[Affine, ...]) -> Self:
         self = super().__new__(cls, f"{of.name};{id(of)}({'; '.join(map(_spelled, args))})")
         self.of, self.args = of, args
         self.least, self.most = (affine(Extreme(of, most)) for most in (False, True))
@@ -151,7 +151,7 @@ class Counted(Element):
 
     top: Affine | None
 
-    def __new__(cls, of: Any, args: tuple[Affine, ...], top: Affine | None = None) -> Counted:
+    def __new__(cls, of: Any, args: tuple[Affine, ...], top: Affine | None = None) -> Self:
         self = super().__new__(cls, of, args)
         self.least, self.top = ZERO, top
         return self

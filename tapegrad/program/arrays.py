@@ -176,7 +176,7 @@ class Builder:
         if self.order.proves(claim, self.path):
             return
         e = _least(claim, self.path)
-        if not whole(e) or not e.terms and e.const < 0:
+        if not whole(e) or (not e.terms and e.const < 0):
             if self.untils:  # asked as the program runs
                 depth, until = self.untils[-1]
                 until.claims.append(_least(claim, self.path[depth:], False))
@@ -395,7 +395,9 @@ class Builder:
         r = Range(var, ZERO, affine(Counted(count.buffer, count.index, top)), 1, stack)
         tests = [load(g) for g in self.guards]
         self.body.append(
-            Statement((), [Store(go, reduce(lambda a, b: node("logical_and", a, b), [*tests, first]))])
+            Statement(
+                (), [Store(go, reduce(lambda a, b: node("logical_and", a, b), [*tests, first]))]
+            )
         )
         until = Until(go, count, start)
         outside, path, guards = self.body, self.path, self.guards

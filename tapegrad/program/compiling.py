@@ -49,9 +49,7 @@ def boxed(program: Program, body: Sequence[Any]) -> None:
             if isinstance(s, Loop):
                 r = s.range
                 low[r.var] = extreme(r.lo, low, high)
-                high[r.var] = (
-                    ceiling(r) if ends_by_condition(r) else extreme(r.hi, high, low)
-                ) - 1
+                high[r.var] = (ceiling(r) if ends_by_condition(r) else extreme(r.hi, high, low)) - 1
                 bound(s.body)
 
     bound(body)

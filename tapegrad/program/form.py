@@ -287,7 +287,11 @@ def rewritten(
 
     def fresh(r: Range) -> Range:
         new = Range(
-            names(r.var.split(".")[0]), r.lo.replaced(values), r.hi.replaced(values), r.step, r.stack
+            names(r.var.split(".")[0]),
+            r.lo.replaced(values),
+            r.hi.replaced(values),
+            r.step,
+            r.stack,
         )
         if r.stack is not None:
             new.stack = Stack(r.stack.start.replaced(values), r.stack.room)

@@ -222,7 +222,9 @@ class Writer:
         if e.op == "where":
             return select(*args)
         if e.op in LOGICAL:
-            names = ["true" if a.name == "1" else "false" if a.name == "0" else a.name for a in args]
+            names = [
+                "true" if a.name == "1" else "false" if a.name == "0" else a.name for a in args
+            ]
             return code.emit(f"{LOGICAL[e.op]} i1 {', '.join([*names, 'true'][:2])}", "i1")
         if e.op in ("larger", "smaller"):
             a, b = args
