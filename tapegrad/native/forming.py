@@ -92,9 +92,10 @@ def formed(
     periods: dict[str, int] = {}
     aliases: set[str] = set()
     held: set[str] = set()
+    rebound: set[str] = set()
     first: Outside | None = None
     while True:
-        reader = _Reader(typed, parameters, copied, periods, residues, aliases, held)
+        reader = _Reader(typed, parameters, copied, periods, residues, aliases, held, rebound)
         outside = None
         try:
             reader.run()
@@ -103,6 +104,9 @@ def formed(
             continue
         except _Divided as found:
             periods[found.name] = found.period
+            continue
+        except _Rebound as found:
+            rebound.add(found.name)
             continue
         except _Held as found:
             held.add(found.name)
@@ -145,6 +149,14 @@ class _Divided(Exception):
         self.name, self.period = name, period
 
 
+class _Rebound(Exception):
+    """A name has another array behind an iteration: the program is made again, with one memory for the name, and one shape."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+
 class _Held(Exception):
     """A whole number is no affine one: the program is made again, with the number in memory, as a float (exact below 2**53)."""
 
@@ -179,9 +191,10 @@ class _Reader(Formulas):
         residues: Mapping[str, int],
         aliases: Collection[str],
         held: Collection[str],
+        rebound: Collection[str],
     ) -> None:
         """Read a typed program into the form; names in `copied` are parameters that it overwrites, those in `held` whole numbers in
-        memory."""
+        memory, those in `rebound` arrays whose name stands for one memory."""
         self.typed, self.program = typed, typed.program
         self.periods, self.residues = periods, residues
         self.builder = Builder(self.program.name)
@@ -191,7 +204,7 @@ class _Reader(Formulas):
         """The memory that a name has for itself."""
         self.counts = read_counts(self.program.body, self.program.results)
         self.assigned: dict[str, int] = {}
-        self.aliases, self.held = aliases, held
+        self.aliases, self.held, self.rebound = aliases, held, rebound
         self.wholes: set[Buffer] = set()
         """Memory of whole numbers that are held as floats."""
         self.stop = ""
@@ -213,7 +226,7 @@ class _Reader(Formulas):
         the next."""
         self.where: Any = self.program.where
         for p in parameters:
-            self._parameter(p, p.name in copied)
+            self._parameter(p, p.name in copied or p.name in rebound)
 
     def _parameter(self, p: Parameter, copied: bool) -> None:
         """Give a parameter its buffer or its size; one that is overwritten gets a copy."""
@@ -574,6 +587,7 @@ class _Reader(Formulas):
                     raise _Held(x)
                 induced[x] = d.const
             else:
+                self._rebind(x, v, now)
                 raise self.outside(f"{x} means other memory or another index in each turn.")
         if induced:
             raise _Induced(n, induced)
@@ -667,6 +681,8 @@ class _Reader(Formulas):
             period = 0 if each else self._period(other)
             if period:
                 raise _Turned(n, period)
+            for x, v in other.items():
+                self._rebind(x, v, self.env.get(x))
             raise self.outside(
                 f"{next(iter(other))} means other memory or another index in each turn."
             )
@@ -674,6 +690,12 @@ class _Reader(Formulas):
         for name in [x for x, v in self.env.items() if v is not before.get(x)]:
             if self._moves(self.env[name], at.names()):
                 self.env.pop(name)  # what it was in the last turn has no name outside
+
+    def _rebind(self, name: str, before: Any, now: Any) -> None:
+        """An array gets memory for its name, into which an iteration copies what the name means in the next one, if of as many axes."""
+        if isinstance(before, Array) and isinstance(now, Array) and before.shape:
+            if len(before.shape) == len(now.shape) and name not in self.rebound:
+                raise _Rebound(name)
 
     def _moves(self, value: Array | Affine, names: set[str]) -> bool:
         """Whether a value is an index or a view, or a formula of such, that moves with a loop's variable."""
@@ -748,6 +770,10 @@ class _Reader(Formulas):
             self.env[name] = value
             return
         own = self.own.get(name)
+        if own is not None and name in self.rebound and len(own.extents) == len(value.shape):
+            for n, m in zip(value.shape, own.extents, strict=True):
+                self.builder.same(n, m, f"the shape of {name}")
+            value = Array(own.extents, value.at, value.dtype, value.access, value.reads)
         if (
             own is None
             or own.extents != value.shape

@@ -358,6 +358,12 @@ class Formulas:
             alike = all(a.dtype == F4 for a in given)
             return self._applied(name, given, F4 if alike else F8)
         word = _BINARY.get(type(e.op)) if isinstance(e, ast.BinOp) else None
+        if isinstance(e, ast.BinOp) and isinstance(e.op, ast.Pow):
+            a, b = self._operand(e.left, names), self._operand(e.right, names)
+            alike = a.dtype == b.dtype == F4
+            if not a.shape and _is_whole(a.number()):
+                raise Outside("a power of a whole number in a comparison")
+            return self._applied("power", [a, b], F4 if alike else F8)
         if word is not None:
             assert isinstance(e, ast.BinOp)
             return self._applied(
