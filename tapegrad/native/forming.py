@@ -875,7 +875,7 @@ class _Reader(Formulas):
                 return self._bind(name, value)
             self._settle(x)
             value = self._value(x)
-        if self.assigned.get(name, 0) > 1:
+        if self.assigned.get(name, 0) > 1 or name in self.rebound:
             alone = isinstance(x, str) and x.startswith(TEMP) and self.counts.get(x, 0) <= 1
             fresh = alone and (value.access is None or x in self.own)
             if not fresh and name in self.aliases:
