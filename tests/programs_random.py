@@ -258,6 +258,57 @@ class Indexed(Author):
         return super().ends(last)
 
 
+class Leaving(Author):
+    """Loops that end by a condition, too, and branches with arrays and loops in them."""
+
+    whiles = 0
+
+    def condition(self, loops):
+        return f"less({self.element(loops)}, {self.one('0.3', '0.8', self.element(loops))})"
+
+    def branch(self, loops, pad):
+        kind = self.random.random()
+        if loops and kind < 0.3:
+            self.lines.append(f"{pad}if {self.condition(loops)}:")
+            if self.random.random() < 0.5:
+                self.scalars(loops, pad + "    ")
+            self.lines.append(f"{pad}    {self.one('break', 'break', 'continue')}")
+        elif kind < 0.6:
+            self.lines.append(f"{pad}if {self.condition(loops)}:")
+            self.arrays(loops, pad + "    ")
+            if self.random.random() < 0.5:
+                self.lines.append(f"{pad}else:")
+                self.repeated(loops, pad + "    ", 0)
+        else:
+            super().branch(loops, pad)
+
+    def repeated(self, loops, pad, depth):
+        """A `while` loop of few iterations."""
+        q = f"q{self.whiles}"
+        self.whiles += 1
+        test = self.condition(loops)
+        self.lines.append(f"{pad}{q} = 0")
+        test = self.one(f"{q} < 3 and {test}", f"{test} and {q} < 4", f"{q} < 2", f"{q} < 3 and not {test}")
+        self.lines.append(f"{pad}while {test}:")
+        self.lines.append(f"{pad}    {q} += 1")
+        super().body(loops, pad + "    ", depth)
+        if self.random.random() < 0.3:
+            self.lines.append(f"{pad}    s += 0.1 * {q} * x[{q}]")
+        if self.random.random() < 0.3:
+            self.lines.append(f"{pad}    if {self.condition(loops)}:")
+            self.lines.append(f"{pad}        break")
+            self.scalars(loops, pad + "    ")
+        if self.random.random() < 0.2:
+            self.lines.append(f"{pad}s += 0.1 * {q} * x[0]")
+
+    def body(self, loops, pad, depth):
+        super().body(loops, pad, depth)
+        if self.random.random() < 0.5:
+            self.repeated(loops, pad, min(depth, 1))
+            if self.random.random() < 0.5:
+                self.scalars(loops, pad)
+
+
 def arguments(seed):
     r, n = np.random.default_rng(seed), 5 + seed % 3
     return [r.uniform(0.5, 1.5, n), r.uniform(-1, 1, n), r.uniform(-1, 1, (n, n)), 2]

@@ -295,6 +295,11 @@ class Formulas:
         if isinstance(e, ast.UnaryOp) and isinstance(e.op, ast.Not):
             found = self._logic(e.operand, names)
             return self.builder.elementwise(lambda a: node("logical_not", a), found, dtype=B1)
+        if isinstance(e, ast.Compare) and len(e.ops) > 1:
+            ends = [e.left, *e.comparators]
+            pairs = zip(ends, e.ops, ends[1:], strict=False)
+            each: list[ast.expr] = [ast.Compare(a, [op], [b]) for a, op, b in pairs]
+            return self._logic(ast.BoolOp(ast.And(), each), names)
         if isinstance(e, ast.Compare) and len(e.ops) == 1:
             word = _TESTS.get(type(e.ops[0]), "")
             if not word:
