@@ -288,7 +288,9 @@ class Leaving(Author):
         self.whiles += 1
         test = self.condition(loops)
         self.lines.append(f"{pad}{q} = 0")
-        test = self.one(f"{q} < 3 and {test}", f"{test} and {q} < 4", f"{q} < 2", f"{q} < 3 and not {test}")
+        test = self.one(
+            f"{q} < 3 and {test}", f"{test} and {q} < 4", f"{q} < 2", f"{q} < 3 and not {test}"
+        )
         self.lines.append(f"{pad}while {test}:")
         self.lines.append(f"{pad}    {q} += 1")
         super().body(loops, pad + "    ", depth)
@@ -303,10 +305,8 @@ class Leaving(Author):
 
     def body(self, loops, pad, depth):
         super().body(loops, pad, depth)
-        if self.random.random() < 0.5:
-            self.repeated(loops, pad, min(depth, 1))
-            if self.random.random() < 0.5:
-                self.scalars(loops, pad)
+        if self.whiles < 2 and self.random.random() < 0.7:
+            self.repeated(loops, pad, 0)
 
 
 def arguments(seed):

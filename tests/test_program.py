@@ -146,6 +146,15 @@ def test_random_programs(seed):
     assert not told(seed)
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_random_programs_that_leave_loops(seed):
+    """Those that lie outside have a name that is another index in each iteration."""
+    try:
+        assert not told(seed, programs.Leaving)
+    except NotDifferentiable as why:
+        assert "in each turn" in str(why)
+
+
 def judged(seed):
     """The same of a program with indices that are read from arrays; None where it lies outside, or its indices go to the other engine."""
     with mock.patch.object(formed.ByForm, "other", property(lambda _: _handed_over())):

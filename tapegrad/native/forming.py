@@ -436,7 +436,7 @@ class _Reader(Formulas):
 
     def _merged(self, name: str, a: Any, b: Any, leaves: bool | None) -> bool:
         """Whether a whole number is known behind a branch, in which it is `a` where the condition holds, else `b`."""
-        if not isinstance(self.typed.types.get(name), types.Integer):
+        if not self._counts(name):
             return False
         if leaves is not None and isinstance(a, Affine) and isinstance(b, Affine):
             end, other = (a, b) if leaves else (b, a)
@@ -581,7 +581,7 @@ class _Reader(Formulas):
                 continue
             if x not in self.exposed:
                 self.env.pop(x, None)
-            elif isinstance(self.typed.types.get(x), types.Integer) and x not in self.held:
+            elif self._counts(x) and x not in self.held:
                 d = now - v if isinstance(v, Affine) and isinstance(now, Affine) else None
                 if d is None or d.terms or x in known:
                     raise _Held(x)
@@ -677,6 +677,9 @@ class _Reader(Formulas):
             for x, v in before.items()
             if x != n.variable and self.counts.get(x) and not _same(v, self.env.get(x))
         }
+        for x in [x for x in other if x not in self.exposed and self._counts(x)]:
+            other.pop(x)  # each iteration begins it anew
+            self.env.pop(x, None)
         if other:
             period = 0 if each else self._period(other)
             if period:
@@ -690,6 +693,10 @@ class _Reader(Formulas):
         for name in [x for x, v in self.env.items() if v is not before.get(x)]:
             if self._moves(self.env[name], at.names()):
                 self.env.pop(name)  # what it was in the last turn has no name outside
+
+    def _counts(self, name: str) -> bool:
+        """Whether a name is that of a whole number."""
+        return isinstance(self.typed.types.get(name), types.Integer)
 
     def _rebind(self, name: str, before: Any, now: Any) -> None:
         """An array gets memory for its name, into which an iteration copies what the name means in the next one, if of as many axes."""
@@ -764,7 +771,7 @@ class _Reader(Formulas):
                 self.env[name] = value
                 return
             value = of_number(number(value))
-        if self.wholes & value.reads and isinstance(self.typed.types.get(name), types.Integer):
+        if self.wholes & value.reads and self._counts(name):
             self._stays_whole(value.number())
         if self.symbolic or (name.startswith(TEMP) and self._once(name, value)):
             self.env[name] = value
@@ -815,7 +822,7 @@ class _Reader(Formulas):
     def _memory(self, stem: str, value: Array, name: str) -> Buffer:
         """Memory for a name. One that a later turn of a loop may read asks all guards when it is stored to."""
         own = self.own[name] = self.builder.buffer(stem, value.shape, value.dtype)
-        if isinstance(self.typed.types.get(name), types.Integer):
+        if self._counts(name):
             self.wholes.add(own)
         if name in self.exposed:
             self.builder.born[own] = ()
