@@ -194,7 +194,13 @@ def std(x: Any, /, *, axis: Any = None, correction: Any = 0.0, keepdims: Any = F
 
 
 def var(x: Any, /, *, axis: Any = None, correction: Any = 0.0, keepdims: Any = False) -> Any:
-    """Variance over axes."""
+    """Variance over axes.
+
+    >>> import tapegrad as tg
+    >>> m = tg.tensor([[1.0, 2.0], [3.0, 4.0]])
+    >>> tg.var(m, axis=0)
+    tensor([1., 1.])
+    """
     return tg.var(x, axis=axis, ddof=correction, keepdims=keepdims)
 
 

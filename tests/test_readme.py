@@ -30,6 +30,19 @@ def test_docstring_examples(name: str) -> None:
     assert result.failed == 0
 
 
+def test_examples_of_generated_functions() -> None:
+    """Functions that are made from declarations, which `testmod` does not find, have examples that print what they say."""
+    runner = doctest.DocTestRunner(optionflags=OPTIONS)
+    for name in ("tapegrad", "tapegrad.special", "tapegrad.linalg", "tapegrad.fft"):
+        module = importlib.import_module(name)
+        for public in dir(module):
+            function = getattr(module, public)
+            if hasattr(function, "primitive") and ">>>" in (function.__doc__ or ""):
+                full = f"{name}.{public}"
+                runner.run(doctest.DocTestParser().get_doctest(function.__doc__, {}, full, None, 0))
+    assert runner.tries > 300 and runner.failures == 0
+
+
 PAGES = ["README.md", *sorted(str(p.relative_to(ROOT)) for p in ROOT.glob("notebooks/**/*.md"))]
 
 

@@ -54,12 +54,22 @@ _STATE: ContextVar[tuple[bool, bool]] = ContextVar("tapegrad.anomaly", default=(
 
 
 def is_anomaly_enabled() -> bool:
-    """Whether anomaly mode is on in this thread or task."""
+    """Whether anomaly mode is on in this thread or task.
+
+    >>> import tapegrad as tg
+    >>> tg.is_anomaly_enabled()
+    False
+    """
     return _STATE.get()[0]
 
 
 def is_anomaly_check_nan_enabled() -> bool:
-    """Whether NaN in a backward output raises while anomaly mode is on."""
+    """Whether NaN in a backward output raises while anomaly mode is on.
+
+    >>> import tapegrad as tg
+    >>> tg.is_anomaly_check_nan_enabled()
+    True
+    """
     return _STATE.get()[1]
 
 

@@ -50,7 +50,12 @@ WATCHERS: list[Callable[[], None]] = []
 
 
 def is_inference_mode_enabled() -> bool:
-    """Whether `inference_mode` is in force in this thread or task."""
+    """Whether `inference_mode` is in force in this thread or task.
+
+    >>> import tapegrad as tg
+    >>> tg.is_inference_mode_enabled()
+    False
+    """
     for watcher in WATCHERS:
         watcher()
     return RECORDER.get() is INFERENCE

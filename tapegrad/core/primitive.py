@@ -834,7 +834,36 @@ def _docstring(op: Primitive) -> str:
         )
     scipys = isinstance(op.of, np.ufunc) and getattr(np, op.of.__name__, None) is not op.of
     library = "SciPy" if scipys else "NumPy"
-    return f"{first.strip()}\n\n{op.name} of tensors and arrays, as {library}'s function of that name; recorded when an operand is tracked."
+    told = f"{op.name} of tensors and arrays, as {library}'s function of that name; recorded when an operand is tracked."
+    example = _example(op, "tg.special" if scipys else "tg") if op.elementwise else _shown(op)
+    return f"{first.strip()}\n\n{told}\n{example}"
+
+
+_POINTS = {
+    "above_one": 1.5, "freedom": 1.5, "exponent": 1.5, "divisor": 1.25, "log_share": -0.5, "apart_1": 0.75, "apart_2": 1.0
+}  # fmt: skip
+"""A point of each domain that does not hold 0.5."""
+
+
+def _shown(op: Primitive) -> str:
+    """The run that the rule's docstring shows."""
+    doc = inspect.cleandoc("\n".join(["", *op.doc[1:]])).splitlines()
+    starts = [
+        k for k, line in enumerate(doc) if line.startswith(">>> import") and "tapegrad" in line
+    ]
+    return "\n" + "\n".join(doc[starts[0] :]) + "\n" if starts else ""
+
+
+def _example(op: Primitive, module: str) -> str:
+    """A run that follows from the declaration: the slopes by the first operand, at points of the domains."""
+    if isinstance(op.of, np.ufunc) and not any(form.endswith("->d") for form in op.of.types):
+        return ""  # of complex results no slope is one number
+    points = [_POINTS.get(domain.name, 0.5) for domain in op.domains]
+    operands = ", ".join(f"np.array([{p}, {p + 0.125}])" for p in points)
+    return (
+        "\n>>> import numpy as np, tapegrad as tg\n"
+        f">>> tg.elementwise_grad({module}.{op.of.__name__})({operands}).shape\n(2,)\n"
+    )
 
 
 # ------------------------------------------------------------------------------------------- several outputs

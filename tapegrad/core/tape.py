@@ -497,7 +497,14 @@ locks.in_child(_in_child)
 
 
 def current() -> Tape:
-    """The tape that ops in this thread (or inside this transform) append to."""
+    """The tape that ops in this thread (or inside this transform) append to.
+
+    >>> import tapegrad as tg
+    >>> x = tg.tensor(1.0, requires_grad=True)
+    >>> y = x * 2
+    >>> len(tg.current_tape()) >= 1
+    True
+    """
     tape = _TAPE.get()
     return _thread_tape() if tape is None else tape
 

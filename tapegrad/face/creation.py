@@ -42,22 +42,42 @@ def _made(of: Any, given: tuple[Any, ...], dtype: Any, settings: dict[str, Any])
 
 
 def zeros(*shape: Any, dtype: Any = None, requires_grad: bool = False, **settings: Any) -> Tensor:
-    """Zeros: `tg.zeros(2, 3)` or `tg.zeros((2, 3))`, or as NumPy's `zeros(shape, dtype, order)`; float64 unless a dtype is given."""
+    """Zeros: `tg.zeros(2, 3)` or `tg.zeros((2, 3))`, or as NumPy's `zeros(shape, dtype, order)`; float64 unless a dtype is given.
+
+    >>> import tapegrad as tg
+    >>> tg.zeros(2)
+    tensor([0., 0.])
+    """
     return _leaf(_made(np.zeros, shape, dtype, settings), requires_grad)
 
 
 def ones(*shape: Any, dtype: Any = None, requires_grad: bool = False, **settings: Any) -> Tensor:
-    """Ones: `tg.ones(2, 3)` or `tg.ones((2, 3))`, or as NumPy's `ones(shape, dtype, order)`; float64 unless a dtype is given."""
+    """Ones: `tg.ones(2, 3)` or `tg.ones((2, 3))`, or as NumPy's `ones(shape, dtype, order)`; float64 unless a dtype is given.
+
+    >>> import tapegrad as tg
+    >>> tg.ones(2)
+    tensor([1., 1.])
+    """
     return _leaf(_made(np.ones, shape, dtype, settings), requires_grad)
 
 
 def empty(*shape: Any, dtype: Any = None, requires_grad: bool = False, **settings: Any) -> Tensor:
-    """Entries of arbitrary value, to be overwritten; lengths, dtype and order as those of `zeros`."""
+    """Entries of arbitrary value, to be overwritten; lengths, dtype and order as those of `zeros`.
+
+    >>> import tapegrad as tg
+    >>> tg.empty((2, 3)).shape
+    (2, 3)
+    """
     return _leaf(_made(np.empty, shape, dtype, settings), requires_grad)
 
 
 def full(shape: Any, fill_value: Any, dtype: Any = None, *, requires_grad: bool = False) -> Tensor:
-    """Entries of one value, in its dtype unless one is given; tracked if the value is."""
+    """Entries of one value, in its dtype unless one is given; tracked if the value is.
+
+    >>> import tapegrad as tg
+    >>> tg.full((2,), 3.0)
+    tensor([3., 3.])
+    """
     shape = _shape(tuple(shape) if isinstance(shape, tuple | list) else (shape,))
     if isinstance(fill_value, Tensor):
         filled = copy(broadcast_to(fill_value, shape))
@@ -74,12 +94,24 @@ def eye(
 
 
 def identity(n: int, dtype: Any = None, *, requires_grad: bool = False) -> Tensor:
-    """The square matrix of n rows with ones on the diagonal."""
+    """The square matrix of n rows with ones on the diagonal.
+
+    >>> import tapegrad as tg
+    >>> tg.identity(2)
+    tensor([[1., 0.],
+            [0., 1.]])
+    """
     return eye(n, dtype=dtype, requires_grad=requires_grad)
 
 
 def tri(n: int, m: int | None = None, k: int = 0, dtype: Any = None) -> Tensor:
-    """Ones on and below the k-th diagonal, zeros above."""
+    """Ones on and below the k-th diagonal, zeros above.
+
+    >>> import tapegrad as tg
+    >>> tg.tri(2)
+    tensor([[1., 0.],
+            [1., 1.]])
+    """
     return _leaf(np.tri(n, m, k, dtype=dtype or np.float64), False)
 
 
@@ -142,7 +174,12 @@ empty_like = _like(np.empty_like, "Entries of arbitrary value, of the shape and 
 
 
 def full_like(x: Any, fill_value: Any, dtype: Any = None, *, requires_grad: bool = False) -> Tensor:
-    """Entries of one value, of the shape and dtype of x; tracked if the value is."""
+    """Entries of one value, of the shape and dtype of x; tracked if the value is.
+
+    >>> import tapegrad as tg
+    >>> tg.full_like(tg.zeros(2), 3.0)
+    tensor([3., 3.])
+    """
     if not isinstance(fill_value, Tensor):  # in memory as x is
         return _leaf(np.full_like(_raw(x), fill_value, dtype=dtype), requires_grad)
     return full(np.shape(x), fill_value, dtype=dtype or _raw(x).dtype, requires_grad=requires_grad)

@@ -75,7 +75,14 @@ FUNCTIONS[np.roll] = _roll
 
 @composed(np.rot90, "m")
 def rot90(m: Any, k: int = 1, axes: Any = (0, 1)) -> Any:
-    """A quarter turn in the plane of two axes, k times, from the first axis towards the second."""
+    """A quarter turn in the plane of two axes, k times, from the first axis towards the second.
+
+    >>> import tapegrad as tg
+    >>> m = tg.tensor([[1.0, 2.0], [3.0, 4.0]])
+    >>> tg.rot90(m)
+    tensor([[2., 4.],
+            [1., 3.]])
+    """
     first, second = (normalize_axis_index(a, np.ndim(m)) for a in axes)
     if first == second:
         raise ValueError(
@@ -92,19 +99,38 @@ def rot90(m: Any, k: int = 1, axes: Any = (0, 1)) -> Any:
 
 @composed(np.fliplr, "m")
 def fliplr(m: Any) -> Any:
-    """Columns in reverse order."""
+    """Columns in reverse order.
+
+    >>> import tapegrad as tg
+    >>> m = tg.tensor([[1.0, 2.0], [3.0, 4.0]])
+    >>> tg.fliplr(m)
+    tensor([[2., 1.],
+            [4., 3.]])
+    """
     return flip(m, 1)
 
 
 @composed(np.flipud, "m")
 def flipud(m: Any) -> Any:
-    """Rows in reverse order."""
+    """Rows in reverse order.
+
+    >>> import tapegrad as tg
+    >>> m = tg.tensor([[1.0, 2.0], [3.0, 4.0]])
+    >>> tg.flipud(m)
+    tensor([[3., 4.],
+            [1., 2.]])
+    """
     return flip(m, 0)
 
 
 @composed(np.rollaxis, "a")
 def rollaxis(a: Any, axis: int, start: int = 0) -> Any:
-    """One axis moved until it lies before another."""
+    """One axis moved until it lies before another.
+
+    >>> import tapegrad as tg
+    >>> tg.rollaxis(tg.ones((1, 2, 3)), 2).shape
+    (3, 1, 2)
+    """
     # An array whose axes have the lengths 0, 1, 2, ... tells the new order by its shape.
     return transpose(a, np.rollaxis(np.empty(tuple(range(np.ndim(a)))), axis, start).shape)
 
@@ -124,7 +150,12 @@ def matrix_transpose(x: Any) -> Any:
 
 @composed(np.tile, "A")
 def tile(A: Any, reps: Any) -> Any:
-    """Copies side by side, so many along each axis."""
+    """Copies side by side, so many along each axis.
+
+    >>> import tapegrad as tg
+    >>> tg.tile(tg.tensor([1.0, 2.0]), 2)
+    tensor([1., 2., 1., 2.])
+    """
     counts = tuple(reps) if np.ndim(reps) else (int(reps),)
     ndim = max(len(counts), np.ndim(A))
     shape = (1,) * (ndim - np.ndim(A)) + np.shape(A)
@@ -140,7 +171,12 @@ def tile(A: Any, reps: Any) -> Any:
 
 @composed(np.repeat, "a")
 def repeat(a: Any, repeats: Any, axis: Any = None) -> Any:
-    """Each entry several times in a row: all as often, or each as often as `repeats` says."""
+    """Each entry several times in a row: all as often, or each as often as `repeats` says.
+
+    >>> import tapegrad as tg
+    >>> tg.repeat(tg.tensor([1.0, 2.0]), 2)
+    tensor([1., 1., 2., 2.])
+    """
     if axis is None or not np.ndim(a):  # to NumPy a number is a row of one, whose axis is 0 or -1
         a, axis = reshape(a, -1), 0 if axis is None else axis
     axis = normalize_axis_index(axis, np.ndim(a))
@@ -160,20 +196,39 @@ def repeat(a: Any, repeats: Any, axis: Any = None) -> Any:
 
 @composed(np.resize, "a")
 def resize(a: Any, new_shape: Any) -> Any:
-    """The entries in another shape of any size: cut off, or repeated from the front."""
+    """The entries in another shape of any size: cut off, or repeated from the front.
+
+    >>> import tapegrad as tg
+    >>> t = tg.tensor([1.0, 2.0, 4.0])
+    >>> tg.resize(t, (2, 2))
+    tensor([[1., 2.],
+            [4., 1.]])
+    """
     return moved(lambda a: np.resize(a, new_shape), a)
 
 
 @composed(np.broadcast_arrays, "*args")
 def broadcast_arrays(*args: Any, subok: bool = False) -> Any:
-    """The operands, each stretched to the shape that they have together."""
+    """The operands, each stretched to the shape that they have together.
+
+    >>> import tapegrad as tg
+    >>> a, b = tg.broadcast_arrays(tg.ones((2, 1)), tg.ones(3))
+    >>> a.shape, b.shape
+    ((2, 3), (2, 3))
+    """
     shape = np.broadcast_shapes(*map(np.shape, args))
     return tuple(broadcast_to(x, shape) for x in args)
 
 
 @composed(np.meshgrid, "*xi")
 def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> Any:
-    """Coordinates of a grid, one array per axis, from the positions along each."""
+    """Coordinates of a grid, one array per axis, from the positions along each.
+
+    >>> import tapegrad as tg
+    >>> a, b = tg.meshgrid(tg.ones(2), tg.ones(3))
+    >>> a.shape
+    (3, 2)
+    """
     if indexing not in ("xy", "ij"):
         raise ValueError("Valid values for `indexing` are 'xy' and 'ij'.")
     ndim = len(xi)
@@ -192,19 +247,39 @@ refuse(np.ix_, "it makes index arrays, of integers or booleans, which have no de
 
 @composed(np.tril, "m")
 def tril(m: Any, k: int = 0) -> Any:
-    """Lower triangle; zeros above the k-th diagonal."""
+    """Lower triangle; zeros above the k-th diagonal.
+
+    >>> import tapegrad as tg
+    >>> m = tg.tensor([[1.0, 2.0], [3.0, 4.0]])
+    >>> tg.tril(m)
+    tensor([[1., 0.],
+            [3., 4.]])
+    """
     return where(np.tri(*np.shape(m)[-2:], k=k, dtype=bool), m, np.zeros(1, m.dtype))
 
 
 @composed(np.triu, "m")
 def triu(m: Any, k: int = 0) -> Any:
-    """Upper triangle; zeros below the k-th diagonal."""
+    """Upper triangle; zeros below the k-th diagonal.
+
+    >>> import tapegrad as tg
+    >>> m = tg.tensor([[1.0, 2.0], [3.0, 4.0]])
+    >>> tg.triu(m)
+    tensor([[1., 2.],
+            [0., 4.]])
+    """
     return where(np.tri(*np.shape(m)[-2:], k=k - 1, dtype=bool), np.zeros(1, m.dtype), m)
 
 
 @composed(np.diag, "v")
 def diag(v: Any, k: int = 0) -> Any:
-    """A matrix with v on its k-th diagonal, or the k-th diagonal of the matrix v."""
+    """A matrix with v on its k-th diagonal, or the k-th diagonal of the matrix v.
+
+    >>> import tapegrad as tg
+    >>> tg.diag(tg.tensor([1.0, 2.0]))
+    tensor([[1., 0.],
+            [0., 2.]])
+    """
     if np.ndim(v) == 2:
         return locked(diagonal(v, k), v)  # read-only as NumPy's; PyTorch's is a copy
     if np.ndim(v) != 1:
@@ -216,7 +291,13 @@ def diag(v: Any, k: int = 0) -> Any:
 
 @composed(np.diagflat, "v")
 def diagflat(v: Any, k: int = 0) -> Any:
-    """A matrix with all entries of v on its k-th diagonal."""
+    """A matrix with all entries of v on its k-th diagonal.
+
+    >>> import tapegrad as tg
+    >>> tg.diagflat(tg.tensor([1.0, 2.0]))
+    tensor([[1., 0.],
+            [0., 2.]])
+    """
     return diag(reshape(v, -1), k)
 
 
@@ -237,31 +318,56 @@ def _raised(n: int, arys: tuple[Any, ...]) -> Any:
 
 @composed(np.atleast_1d, "*arys")
 def atleast_1d(*arys: Any) -> Any:
-    """The operands with one axis or more."""
+    """The operands with one axis or more.
+
+    >>> import tapegrad as tg
+    >>> tg.atleast_1d(tg.tensor(1.0)).shape
+    (1,)
+    """
     return _raised(1, arys)
 
 
 @composed(np.atleast_2d, "*arys")
 def atleast_2d(*arys: Any) -> Any:
-    """The operands with two axes or more, new ones in front."""
+    """The operands with two axes or more, new ones in front.
+
+    >>> import tapegrad as tg
+    >>> tg.atleast_2d(tg.ones(3)).shape
+    (1, 3)
+    """
     return _raised(2, arys)
 
 
 @composed(np.atleast_3d, "*arys")
 def atleast_3d(*arys: Any) -> Any:
-    """The operands with three axes or more, as in dstack."""
+    """The operands with three axes or more, as in dstack.
+
+    >>> import tapegrad as tg
+    >>> tg.atleast_3d(tg.ones(3)).shape
+    (1, 3, 1)
+    """
     return _raised(3, arys)
 
 
 @composed(np.dstack, "*tup")
 def dstack(tup: Sequence[Any]) -> Any:
-    """Tensors behind one another, along the third axis."""
+    """Tensors behind one another, along the third axis.
+
+    >>> import tapegrad as tg
+    >>> tg.dstack([tg.zeros(2), tg.ones(2)]).shape
+    (1, 2, 2)
+    """
     return concatenate([reshape(x, _at_least(3, np.shape(x))) for x in tup], 2)
 
 
 @composed(np.block, "*arrays")
 def block(arrays: Any) -> Any:
-    """One tensor from nested lists of blocks: the innermost lists join along the last axis, the next along the one before."""
+    """One tensor from nested lists of blocks: the innermost lists join along the last axis, the next along the one before.
+
+    >>> import tapegrad as tg
+    >>> tg.block([[tg.eye(1), tg.zeros((1, 2))]])
+    tensor([[1., 0., 0.]])
+    """
     depth = _depth(arrays)
     return _block(arrays, depth, max(depth, _most_axes(arrays)))
 
@@ -289,7 +395,12 @@ def _most_axes(part: Any) -> int:
 
 @composed(np.append, "arr", "values")
 def append(arr: Any, values: Any, axis: Any = None) -> Any:
-    """Values after the entries of arr; all flattened, unless an axis is given."""
+    """Values after the entries of arr; all flattened, unless an axis is given.
+
+    >>> import tapegrad as tg
+    >>> tg.append(tg.ones(2), 3.0)
+    tensor([1., 1., 3.])
+    """
     if axis is None:
         arr, values, axis = reshape(arr, -1), reshape(values, -1), 0
     return concatenate([arr, values], axis)
@@ -297,7 +408,13 @@ def append(arr: Any, values: Any, axis: Any = None) -> Any:
 
 @composed(np.insert, "arr", "values")
 def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Any:
-    """A copy of arr with values put in before the given positions."""
+    """A copy of arr with values put in before the given positions.
+
+    >>> import tapegrad as tg
+    >>> t = tg.tensor([1.0, 2.0, 4.0])
+    >>> tg.insert(t, 1, 9.0)
+    tensor([1., 9., 2., 4.])
+    """
     if arr is None:
         raise TypeError(
             "np.insert was given None for an array, but tensors are put among numbers: pass an array."
@@ -314,13 +431,24 @@ def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Any:
 
 @composed(np.delete, "arr")
 def delete(arr: Any, obj: Any, axis: Any = None) -> Any:
-    """A copy of arr without the entries at the given positions."""
+    """A copy of arr without the entries at the given positions.
+
+    >>> import tapegrad as tg
+    >>> t = tg.tensor([1.0, 2.0, 4.0])
+    >>> tg.delete(t, 1)
+    tensor([1., 4.])
+    """
     return moved(lambda arr: np.delete(arr, obj, axis), arr)
 
 
 @composed(np.trim_zeros, "filt")
 def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Any:
-    """The entries without the zeros before the first and after the last that is none."""
+    """The entries without the zeros before the first and after the last that is none.
+
+    >>> import tapegrad as tg
+    >>> tg.trim_zeros(tg.tensor([0.0, 1.0, 0.0]))
+    tensor([1.])
+    """
     kept = [np.unique(i) for i in np.nonzero(raw(filt))]
     axes = (
         range(np.ndim(filt))

@@ -34,7 +34,13 @@ from .shaping import broadcast_to, expand_dims, laid_like, moveaxis, reshape, tr
 
 @composed(np.diff, "a", "prepend", "append")
 def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Any:
-    """Differences of neighbours along an axis, taken n times."""
+    """Differences of neighbours along an axis, taken n times.
+
+    >>> import tapegrad as tg
+    >>> t = tg.tensor([1.0, 2.0, 4.0])
+    >>> tg.diff(t)
+    tensor([1., 2.])
+    """
     if n < 0:
         raise ValueError(f"order must be non-negative but got {n}")
     if np.ndim(a) == 0:
@@ -56,7 +62,13 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
 
 @composed(np.ediff1d, "ary", "to_end", "to_begin")
 def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
-    """Differences of neighbours of the flattened operand, with values before and after."""
+    """Differences of neighbours of the flattened operand, with values before and after.
+
+    >>> import tapegrad as tg
+    >>> t = tg.tensor([1.0, 2.0, 4.0])
+    >>> tg.ediff1d(t)
+    tensor([1., 2.])
+    """
     flat = reshape(ary, -1)
     ends = [
         [] if end is None else [reshape(_as_array(end).astype(ary.dtype), -1)]
@@ -146,7 +158,12 @@ def turned(g, *, discont=None, axis=-1, period=2 * np.pi):
 
 @composed(np.unwrap, "p")
 def unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: float = 2 * np.pi) -> Any:
-    """Angles with whole periods added, so that neighbours differ by no more than half a one."""
+    """Angles with whole periods added, so that neighbours differ by no more than half a one.
+
+    >>> import tapegrad as tg
+    >>> tg.unwrap(tg.tensor([0.0, 6.0])).numpy().round(3)
+    array([ 0.   , -0.283])
+    """
     return turned(p, discont, axis, period)
 
 
@@ -269,7 +286,12 @@ def logspace(
     dtype: Any = None,
     axis: int = 0,
 ) -> Any:
-    """Powers of a base with evenly spaced exponents from start to stop; differentiated by all three."""
+    """Powers of a base with evenly spaced exponents from start to stop; differentiated by all three.
+
+    >>> import tapegrad as tg
+    >>> tg.logspace(0.0, 2.0, 3)
+    array([  1.,  10., 100.])
+    """
     if np.ndim(base):
         ndim = max(map(np.ndim, (start, stop, base)))
         start, stop, base = (
@@ -285,7 +307,12 @@ def logspace(
 def geomspace(
     start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0
 ) -> Any:
-    """Values in equal ratios from start to stop, differentiated by both ends."""
+    """Values in equal ratios from start to stop, differentiated by both ends.
+
+    >>> import tapegrad as tg
+    >>> tg.geomspace(1.0, 100.0, 3)
+    array([  1.,  10., 100.])
+    """
     kind = np.result_type(raw(start), raw(stop), float(num), np.zeros((), dtype))
     if np.any(raw(start) == 0) or np.any(raw(stop) == 0):
         raise ValueError("Geometric sequence cannot include zero")
@@ -727,7 +754,12 @@ def _lettered(sublist: Any) -> str:
 def cross(
     a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: Any = None
 ) -> Any:
-    """Cross product of vectors of 3 components (or of 2, whose third is taken as 0)."""
+    """Cross product of vectors of 3 components (or of 2, whose third is taken as 0).
+
+    >>> import tapegrad as tg
+    >>> tg.cross(tg.tensor([1.0, 0.0, 0.0]), [0.0, 1.0, 0.0])
+    tensor([0., 0., 1.])
+    """
     if axis is not None:
         axisa = axisb = axisc = axis
     a, b = moveaxis(a, axisa, -1), moveaxis(b, axisb, -1)
@@ -754,7 +786,12 @@ def cross(
 
 @composed(np.kron, "a", "b")
 def kron(a: Any, b: Any) -> Any:
-    """Kronecker product: b, once for every entry of a and multiplied by it."""
+    """Kronecker product: b, once for every entry of a and multiplied by it.
+
+    >>> import tapegrad as tg
+    >>> tg.kron(tg.tensor([1.0, 2.0]), [1.0, 10.0])
+    tensor([ 1., 10.,  2., 20.])
+    """
     if np.ndim(a) == 0 or np.ndim(b) == 0:
         return multiply(a, b)
     ndim = max(np.ndim(a), np.ndim(b))
@@ -765,7 +802,13 @@ def kron(a: Any, b: Any) -> Any:
 
 
 def _vecdot(x1: Any, x2: Any, axis: int = -1) -> Any:
-    """Inner products of vectors along an axis, the first ones conjugated."""
+    """Inner products of vectors along an axis, the first ones conjugated.
+
+    >>> import tapegrad as tg
+    >>> m = tg.tensor([[1.0, 2.0], [3.0, 4.0]])
+    >>> tg.vecdot(m, m)
+    tensor([ 5., 25.])
+    """
     return reductions.sum(np.conj(moveaxis(x1, axis, -1)) * moveaxis(x2, axis, -1), -1)
 
 
@@ -779,13 +822,25 @@ def _demand_axes(name: str, x1: Any, least1: int, x2: Any, least2: int) -> None:
 
 
 def _matvec(x1: Any, x2: Any) -> Any:
-    """Products of matrices and vectors, in stacks."""
+    """Products of matrices and vectors, in stacks.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> m = tg.tensor([[1.0, 2.0], [3.0, 4.0]])
+    >>> tg.matvec(m, np.ones(2))
+    tensor([3., 7.])
+    """
     _demand_axes("matvec", x1, 2, x2, 1)
     return matmul(x1, expand_dims(x2, -1))[..., 0]
 
 
 def _vecmat(x1: Any, x2: Any) -> Any:
-    """Products of (conjugated) vectors and matrices, in stacks."""
+    """Products of (conjugated) vectors and matrices, in stacks.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> m = tg.tensor([[1.0, 2.0], [3.0, 4.0]])
+    >>> tg.vecmat(np.ones(2), m)
+    tensor([4., 6.])
+    """
     _demand_axes("vecmat", x1, 1, x2, 2)
     return matmul(expand_dims(np.conj(x1), -2), x2)[..., 0, :]
 
@@ -852,14 +907,24 @@ def ldexp(x1: Any, x2: Any) -> Any:
 
 @composed(np.frexp, "x")
 def frexp(x: Any) -> Any:
-    """Mantissa and exponent of 2; the exponent is a constant."""
+    """Mantissa and exponent of 2; the exponent is a constant.
+
+    >>> import tapegrad as tg
+    >>> tg.frexp(tg.tensor(6.0))
+    (tensor(0.75), tensor(3, dtype=int32))
+    """
     exponent = np.frexp(raw(x))[1]
     return scaled(x, -exponent), wrap(exponent)
 
 
 @composed(np.modf, "x")
 def modf(x: Any) -> Any:
-    """Fractional part, which has the slope 1, and integral part, which has the slope 0."""
+    """Fractional part, which has the slope 1, and integral part, which has the slope 0.
+
+    >>> import tapegrad as tg
+    >>> tg.modf(tg.tensor(1.5))
+    (tensor(0.5), tensor(1.))
+    """
     infinite = np.isinf(raw(x))
     if not np.any(infinite):
         return fmod(x, 1), trunc(x)
@@ -869,19 +934,34 @@ def modf(x: Any) -> Any:
 
 @composed(np.divmod, "x1", "x2")
 def divmod(x1: Any, x2: Any) -> Any:
-    """Floor of the quotient, which has the slope 0, and remainder."""
+    """Floor of the quotient, which has the slope 0, and remainder.
+
+    >>> import tapegrad as tg
+    >>> tg.divmod(tg.tensor(7.0), 2.0)
+    (tensor(3.), tensor(1.))
+    """
     return floor_divide(x1, x2), remainder(x1, x2)
 
 
 @composed(np.fix, "x")
 def fix(x: Any) -> Any:
-    """The nearest integer towards 0; its derivative is 0."""
+    """The nearest integer towards 0; its derivative is 0.
+
+    >>> import tapegrad as tg
+    >>> tg.fix(tg.tensor([-1.5, 1.5]))
+    tensor([-1.,  1.])
+    """
     return trunc(x)
 
 
 @composed(np.round, "a", also=(np.around,))
 def round(a: Any, decimals: int = 0) -> Any:
-    """The nearest number with so many decimals; its derivative is 0."""
+    """The nearest number with so many decimals; its derivative is 0.
+
+    >>> import tapegrad as tg
+    >>> tg.round(tg.tensor([1.26]), 1)
+    tensor([1.3])
+    """
     if a.dtype.kind == "c":
         return round(np.real(a), decimals) + 1j * round(np.imag(a), decimals)
     unit = 10.0 ** abs(decimals)
@@ -903,7 +983,12 @@ Tensor.round = Tensor.__round__ = lambda a, decimals=None: round(a, decimals or 
 def nan_to_num(
     x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None
 ) -> Any:
-    """Numbers in place of NaN and infinities, where the gradient is 0."""
+    """Numbers in place of NaN and infinities, where the gradient is 0.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> tg.nan_to_num(tg.tensor([1.0, np.nan]))
+    tensor([1., 0.])
+    """
     if not copy:
         raise NotDifferentiable(
             "np.nan_to_num(t, copy=False) was asked to overwrite a tracked tensor. Use the result: t = np.nan_to_num(t).",
@@ -926,13 +1011,23 @@ def nan_to_num(
 
 @composed(np.angle, "z", plain=elementary.angle)
 def angle(z: Any, deg: bool = False) -> Any:
-    """Angle of complex numbers, in radians or degrees."""
+    """Angle of complex numbers, in radians or degrees.
+
+    >>> import tapegrad as tg
+    >>> tg.angle(tg.tensor(1.0 + 0j)).item()
+    0.0
+    """
     return elementary.angle(z) * (180 / np.pi) if deg else elementary.angle(z)
 
 
 @composed(np.real_if_close, "a")
 def real_if_close(a: Any, tol: float = 100) -> Any:
-    """The real part, if all imaginary parts are negligible."""
+    """The real part, if all imaginary parts are negligible.
+
+    >>> import tapegrad as tg
+    >>> tg.real_if_close(tg.tensor([1 + 0j]))
+    tensor([1.])
+    """
     return np.real(a) if np.isrealobj(np.real_if_close(raw(a), tol)) else a
 
 
@@ -947,7 +1042,12 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = True) -> Any:
 
 @composed(np.polyval, "p", "x")
 def polyval(p: Any, x: Any) -> Any:
-    """Value of a polynomial, coefficients from the highest power down: differentiated by them and by x."""
+    """Value of a polynomial, coefficients from the highest power down: differentiated by them and by x.
+
+    >>> import tapegrad as tg
+    >>> tg.polyval(tg.tensor([1.0, 0.0, 2.0]), 3.0).item()
+    11.0
+    """
     value = laid_like(np.zeros(np.shape(x), np.result_type(raw(x))), x)
     for coefficient in p:
         value = value * x + coefficient
@@ -960,7 +1060,12 @@ def _padded(a: Any, n: int) -> Any:
 
 @composed(np.polyadd, "a1", "a2")
 def polyadd(a1: Any, a2: Any) -> Any:
-    """Sum of two polynomials."""
+    """Sum of two polynomials.
+
+    >>> import tapegrad as tg
+    >>> tg.polyadd(tg.tensor([1.0, 2.0]), [1.0])
+    tensor([1., 3.])
+    """
     a1, a2 = atleast_1d(a1, a2)
     n = max(len(a1), len(a2))
     return _padded(a1, n) + _padded(a2, n)
@@ -968,7 +1073,12 @@ def polyadd(a1: Any, a2: Any) -> Any:
 
 @composed(np.polysub, "a1", "a2")
 def polysub(a1: Any, a2: Any) -> Any:
-    """Difference of two polynomials."""
+    """Difference of two polynomials.
+
+    >>> import tapegrad as tg
+    >>> tg.polysub(tg.tensor([1.0, 2.0]), [1.0])
+    tensor([1., 1.])
+    """
     a1, a2 = atleast_1d(a1, a2)
     n = max(len(a1), len(a2))
     return _padded(a1, n) - _padded(a2, n)
@@ -976,7 +1086,12 @@ def polysub(a1: Any, a2: Any) -> Any:
 
 @composed(np.polymul, "a1", "a2")
 def polymul(a1: Any, a2: Any) -> Any:
-    """Product of two polynomials, leading zeros left out."""
+    """Product of two polynomials, leading zeros left out.
+
+    >>> import tapegrad as tg
+    >>> tg.polymul(tg.tensor([1.0, 2.0]), [1.0, 0.0])
+    tensor([1., 2., 0.])
+    """
     trimmed = []
     for a in atleast_1d(a1, a2):
         if not len(a):  # the polynomial 0
@@ -988,7 +1103,12 @@ def polymul(a1: Any, a2: Any) -> Any:
 
 @composed(np.polydiv, "u", "v")
 def polydiv(u: Any, v: Any) -> Any:
-    """Quotient and remainder of two polynomials."""
+    """Quotient and remainder of two polynomials.
+
+    >>> import tapegrad as tg
+    >>> tg.polydiv(tg.tensor([1.0, 3.0, 2.0]), [1.0, 1.0])
+    (tensor([1., 2.]), tensor([0.]))
+    """
     u, v = atleast_1d(u, v)
     m, n = len(u) - 1, len(v) - 1
     scale = 1.0 / v[0]
@@ -1009,7 +1129,12 @@ def polydiv(u: Any, v: Any) -> Any:
 
 @composed(np.polyder, "p")
 def polyder(p: Any, m: int = 1) -> Any:
-    """Derivative of a polynomial, m times."""
+    """Derivative of a polynomial, m times.
+
+    >>> import tapegrad as tg
+    >>> tg.polyder(tg.tensor([1.0, 2.0, 3.0]))
+    tensor([2., 2.])
+    """
     m = int(m)
     if m < 0:
         raise ValueError("Order of derivative must be positive (see polyint)")
@@ -1020,7 +1145,12 @@ def polyder(p: Any, m: int = 1) -> Any:
 
 @composed(np.polyint, "p", "k")
 def polyint(p: Any, m: int = 1, k: Any = None) -> Any:
-    """Antiderivative of a polynomial, m times, with the constants k."""
+    """Antiderivative of a polynomial, m times, with the constants k.
+
+    >>> import tapegrad as tg
+    >>> tg.polyint(tg.tensor([2.0, 2.0]))
+    tensor([1., 2., 0.])
+    """
     m = int(m)
     if m < 0:
         raise ValueError("Order of integral must be positive (see polyder)")
@@ -1036,7 +1166,13 @@ def polyint(p: Any, m: int = 1, k: Any = None) -> Any:
 
 @composed(np.vander, "x")
 def vander(x: Any, N: Any = None, increasing: bool = False) -> Any:
-    """Powers of the entries as rows, the highest first unless `increasing`."""
+    """Powers of the entries as rows, the highest first unless `increasing`.
+
+    >>> import tapegrad as tg
+    >>> tg.vander(tg.tensor([2.0, 3.0]))
+    tensor([[2., 1.],
+            [3., 1.]])
+    """
     if np.ndim(x) != 1:
         raise ValueError("x must be a one-dimensional array or sequence.")
     n = len(x) if N is None else int(N)
@@ -1050,7 +1186,12 @@ def vander(x: Any, N: Any = None, increasing: bool = False) -> Any:
 
 @composed(np.poly, "seq_of_zeros")
 def poly(seq_of_zeros: Any) -> Any:
-    """Coefficients of the polynomial with these zeros; of a square matrix, its characteristic polynomial."""
+    """Coefficients of the polynomial with these zeros; of a square matrix, its characteristic polynomial.
+
+    >>> import tapegrad as tg
+    >>> tg.poly(tg.tensor([1.0, 2.0]))
+    tensor([ 1., -3.,  2.])
+    """
     zeros = atleast_1d(seq_of_zeros)
     if np.ndim(zeros) == 2 and np.shape(zeros)[0] == np.shape(zeros)[1] != 0:
         zeros = np.linalg.eigvals(zeros)
@@ -1081,7 +1222,12 @@ def zeros_of(g, x, out):
 
 @composed(np.roots, "p")
 def roots(p: Any) -> Any:
-    """Roots of a polynomial, coefficients from the highest power down; infinite slopes where roots coincide."""
+    """Roots of a polynomial, coefficients from the highest power down; infinite slopes where roots coincide.
+
+    >>> import tapegrad as tg
+    >>> tg.roots(tg.tensor([1.0, -3.0, 2.0])).numpy().real.round(6)
+    array([2., 1.])
+    """
     p = atleast_1d(p)
     if np.ndim(p) != 1:
         raise ValueError("Input must be a rank-1 array.")
@@ -1100,7 +1246,12 @@ def roots(p: Any) -> Any:
 def polyfit(
     x: Any, y: Any, deg: Any, rcond: Any = None, full: bool = False, w: Any = None, cov: Any = False
 ) -> Any:
-    """Coefficients of the polynomial of least squares through points; differentiated by places, values and weights."""
+    """Coefficients of the polynomial of least squares through points; differentiated by places, values and weights.
+
+    >>> import tapegrad as tg
+    >>> tg.polyfit([0.0, 1.0, 2.0], tg.tensor([1.0, 3.0, 5.0]), 1).numpy().round(6)
+    array([2., 1.])
+    """
     if full:
         raise NotDifferentiable(
             "np.polyfit(..., full=True) was asked of a tracked tensor, but singular values and rank have no rule here. "
@@ -1143,7 +1294,13 @@ def polyfit(
 def apply_along_axis(
     func1d: Callable[..., Any], axis: int, arr: Any, *args: Any, **kwargs: Any
 ) -> Any:
-    """A function of a vector, applied to every line along an axis; its results take the axis' place."""
+    """A function of a vector, applied to every line along an axis; its results take the axis' place.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> m = tg.tensor([[1.0, 2.0], [3.0, 4.0]])
+    >>> tg.apply_along_axis(np.sum, 0, m)
+    tensor([4., 6.])
+    """
     axis = normalize_axis_index(axis, np.ndim(arr))
     rows = moveaxis(arr, axis, -1)
     lead = np.shape(rows)[:-1]
@@ -1159,7 +1316,13 @@ def apply_along_axis(
 
 @composed(np.apply_over_axes, "*func", "a")
 def apply_over_axes(func: Callable[..., Any], a: Any, axes: Any) -> Any:
-    """A function of (tensor, axis), applied over one axis after the other; a reduced axis stays as length 1."""
+    """A function of (tensor, axis), applied over one axis after the other; a reduced axis stays as length 1.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> m = tg.tensor([[1.0, 2.0], [3.0, 4.0]])
+    >>> tg.apply_over_axes(np.sum, m, [0, 1])
+    tensor([[10.]])
+    """
     ndim = np.ndim(a)
     for axis in np.ravel(axes):
         axis = normalize_axis_index(axis, ndim)

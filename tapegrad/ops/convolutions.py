@@ -110,13 +110,23 @@ def convolve(
 
 
 def correlate(in1: Any, in2: Any, mode: str = "full", method: str = "auto") -> Any:
-    """Cross-correlation: sums of products with the (conjugated) `in2` moved along `in1`."""
+    """Cross-correlation: sums of products with the (conjugated) `in2` moved along `in1`.
+
+    >>> import tapegrad as tg
+    >>> tg.signal.correlate(tg.tensor([1.0, 2.0]), [1.0, 1.0]).numpy().round(6)
+    array([1., 3., 2.])
+    """
     in1, in2 = _operands(in1, in2)
     return convolve(in1, _flipped(in2), mode, method)
 
 
 def fftconvolve(in1: Any, in2: Any, mode: str = "full", axes: Any = None) -> Any:
-    """The same as `convolve`, by Fourier transforms; with `axes` along these alone, and entry by entry along the others."""
+    """The same as `convolve`, by Fourier transforms; with `axes` along these alone, and entry by entry along the others.
+
+    >>> import tapegrad as tg
+    >>> tg.signal.fftconvolve(tg.tensor([1.0, 2.0]), [1.0, 1.0]).numpy().round(6)
+    array([1., 3., 2.])
+    """
     _known(mode)
     in1, in2 = _operands(in1, in2)
     if axes is None:
@@ -143,7 +153,12 @@ _PADDINGS = {"wrap": "wrap", "circular": "wrap", "symm": "symmetric", "symmetric
 def convolve2d(
     in1: Any, in2: Any, mode: str = "full", boundary: str = "fill", fillvalue: Any = 0
 ) -> Any:
-    """Convolution of two matrices; beyond its edges `in1` is filled with a number, goes round ("wrap") or is mirrored ("symm")."""
+    """Convolution of two matrices; beyond its edges `in1` is filled with a number, goes round ("wrap") or is mirrored ("symm").
+
+    >>> import numpy as np, tapegrad as tg
+    >>> tg.signal.convolve2d(tg.ones((2, 2)), np.ones((2, 2))).shape
+    (3, 3)
+    """
     in1, in2 = _matrices(in1, in2)
     return _within(in1, in2, mode, boundary, fillvalue, [(n - 1) // 2 for n in np.shape(in2)])
 
@@ -151,7 +166,12 @@ def convolve2d(
 def correlate2d(
     in1: Any, in2: Any, mode: str = "full", boundary: str = "fill", fillvalue: Any = 0
 ) -> Any:
-    """Cross-correlation of two matrices, with the boundaries of `convolve2d`."""
+    """Cross-correlation of two matrices, with the boundaries of `convolve2d`.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> tg.signal.correlate2d(tg.ones((2, 2)), np.ones((2, 2))).shape
+    (3, 3)
+    """
     in1, in2 = _matrices(in1, in2)
     if mode == "valid" and np.shape(in2) > np.shape(in1):  # SciPy conjugates the smaller one
         in1, in2 = np.conj(in1), np.conj(in2)

@@ -292,7 +292,12 @@ sign_of_real = elementwise(np.sign,      0,                             name="si
 
 
 def real_of(x):
-    """Real part; x itself if it is real."""
+    """Real part; x itself if it is real.
+
+    >>> import tapegrad as tg
+    >>> tg.real(tg.tensor([1 + 2j]))
+    tensor([1.])
+    """
     return x if isinstance(x, Tensor) and x.dtype.kind != "c" else real_part(x)
 
 

@@ -201,13 +201,23 @@ irfft2 = _several_axes(np.fft.irfft2, (-2, -1), adjoint_ifft, adjoint_irfft, _TO
 
 @composed(np.fft.hfft, "a")
 def hfft(a: Any, n: Any = None, axis: Any = -1, norm: Any = None) -> Any:
-    """Fourier transform of a signal with Hermitian symmetry, whose spectrum is real, from half of it."""
+    """Fourier transform of a signal with Hermitian symmetry, whose spectrum is real, from half of it.
+
+    >>> import tapegrad as tg
+    >>> tg.fft.hfft(tg.ones(3)).shape
+    (4,)
+    """
     return irfft(np.conj(a), n, axis, opposite(norm))
 
 
 @composed(np.fft.ihfft, "a")
 def ihfft(a: Any, n: Any = None, axis: Any = -1, norm: Any = None) -> Any:
-    """Inverse of `hfft`: half of a Hermitian signal, from its real spectrum."""
+    """Inverse of `hfft`: half of a Hermitian signal, from its real spectrum.
+
+    >>> import tapegrad as tg
+    >>> tg.fft.ihfft(tg.ones(4)).shape
+    (3,)
+    """
     return np.conj(rfft(a, n, axis, opposite(norm)))
 
 
@@ -224,13 +234,23 @@ def _shifts(x: Any, axes: Any, sign: int) -> tuple[tuple[int, ...], tuple[int, .
 
 @composed(np.fft.fftshift, "x")
 def fftshift(x: Any, axes: Any = None) -> Any:
-    """The zero frequency moved to the middle."""
+    """The zero frequency moved to the middle.
+
+    >>> import tapegrad as tg
+    >>> tg.fft.fftshift(tg.tensor([0.0, 1.0, 2.0]))
+    tensor([2., 0., 1.])
+    """
     return roll(x, *_shifts(x, axes, 1))
 
 
 @composed(np.fft.ifftshift, "x")
 def ifftshift(x: Any, axes: Any = None) -> Any:
-    """Inverse of `fftshift`, for odd lengths too."""
+    """Inverse of `fftshift`, for odd lengths too.
+
+    >>> import tapegrad as tg
+    >>> tg.fft.ifftshift(tg.tensor([0.0, 1.0, 2.0]))
+    tensor([1., 2., 0.])
+    """
     return roll(x, *_shifts(x, axes, -1))
 
 

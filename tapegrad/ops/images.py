@@ -261,7 +261,12 @@ def gaussian_filter(
     input: Any, sigma: Any, order: Any = 0, output: Any = None, mode: Any = "reflect", cval: Any = 0.0, truncate: float = 4.0, *,
     radius: Any = None, axes: Any = None,
 ) -> Any:  # fmt: skip
-    """Gaussian filter along all axes or some, each with its sigma and order; differentiable by the image, the sigmas and cval."""
+    """Gaussian filter along all axes or some, each with its sigma and order; differentiable by the image, the sigmas and cval.
+
+    >>> import tapegrad as tg
+    >>> tg.ndimage.gaussian_filter(tg.ones((3, 3)), 1.0).numpy().round(6).max()
+    np.float64(1.0)
+    """
     if not holds_tensor((input, sigma, cval)):
         return _plainly("gaussian_filter", input, sigma, order, output, mode, cval, truncate, radius=radius, axes=axes)  # fmt: skip
     _demand_no_output(output)
@@ -312,7 +317,12 @@ def uniform_filter1d(
 def uniform_filter(
     input: Any, size: Any = 3, output: Any = None, mode: Any = "reflect", cval: Any = 0.0, origin: Any = 0, *, axes: Any = None
 ) -> Any:  # fmt: skip
-    """Means over boxes, one axis after the other; differentiable by the image and cval."""
+    """Means over boxes, one axis after the other; differentiable by the image and cval.
+
+    >>> import tapegrad as tg
+    >>> tg.ndimage.uniform_filter(tg.ones((3, 3)), 3).numpy().round(6).max()
+    np.float64(1.0)
+    """
     if not holds_tensor((input, cval)):
         return _plainly("uniform_filter", input, size, output, mode, cval, origin, axes=axes)
     _demand_no_output(output)
@@ -337,7 +347,12 @@ def _edges_of(input: Any, axis: int, mode: Any, cval: Any, smooth: Sequence[floa
 
 
 def prewitt(input: Any, axis: int = -1, output: Any = None, mode: Any = "reflect", cval: Any = 0.0) -> Any:  # fmt: skip
-    """Prewitt's filter for edges across an axis; differentiable by the image and cval."""
+    """Prewitt's filter for edges across an axis; differentiable by the image and cval.
+
+    >>> import tapegrad as tg
+    >>> tg.ndimage.prewitt(tg.tensor([0.0, 1.0, 4.0]))
+    tensor([1., 4., 3.])
+    """
     if not holds_tensor((input, cval)):
         return _plainly("prewitt", input, axis, output, mode, cval)
     _demand_no_output(output)
@@ -345,7 +360,12 @@ def prewitt(input: Any, axis: int = -1, output: Any = None, mode: Any = "reflect
 
 
 def sobel(input: Any, axis: int = -1, output: Any = None, mode: Any = "reflect", cval: Any = 0.0) -> Any:  # fmt: skip
-    """Sobel's filter for edges across an axis; differentiable by the image and cval."""
+    """Sobel's filter for edges across an axis; differentiable by the image and cval.
+
+    >>> import tapegrad as tg
+    >>> tg.ndimage.sobel(tg.tensor([0.0, 1.0, 4.0]))
+    tensor([1., 4., 3.])
+    """
     if not holds_tensor((input, cval)):
         return _plainly("sobel", input, axis, output, mode, cval)
     _demand_no_output(output)
@@ -388,7 +408,12 @@ def laplace(input: Any, output: Any = None, mode: Any = "reflect", cval: Any = 0
 def gaussian_laplace(
     input: Any, sigma: Any, output: Any = None, mode: Any = "reflect", cval: Any = 0.0, *, axes: Any = None, **kwargs: Any
 ) -> Any:  # fmt: skip
-    """Laplace's operator by second derivatives of a Gaussian; differentiable by the image, sigma and cval."""
+    """Laplace's operator by second derivatives of a Gaussian; differentiable by the image, sigma and cval.
+
+    >>> import tapegrad as tg
+    >>> tg.ndimage.gaussian_laplace(tg.tensor([0.0, 1.0, 4.0]), 1.0).shape
+    (3,)
+    """
     if not holds_tensor((input, sigma, cval)):
         further = kwargs if axes is None else kwargs | {"axes": axes}
         return _plainly("gaussian_laplace", input, sigma, output, mode, cval, **further)
@@ -409,7 +434,12 @@ def gaussian_laplace(
 def gaussian_gradient_magnitude(
     input: Any, sigma: Any, output: Any = None, mode: Any = "reflect", cval: Any = 0.0, *, axes: Any = None, **kwargs: Any
 ) -> Any:  # fmt: skip
-    """Length of the gradient by derivatives of a Gaussian; differentiable by the image, sigma and cval. 0 where it is 0."""
+    """Length of the gradient by derivatives of a Gaussian; differentiable by the image, sigma and cval. 0 where it is 0.
+
+    >>> import tapegrad as tg
+    >>> tg.ndimage.gaussian_gradient_magnitude(tg.tensor([0.0, 1.0, 4.0]), 1.0).shape
+    (3,)
+    """
     if not holds_tensor((input, sigma, cval)):
         further = kwargs if axes is None else kwargs | {"axes": axes}
         return _plainly("gaussian_gradient_magnitude", input, sigma, output, mode, cval, **further)
@@ -443,7 +473,12 @@ def _geometric(order: int, mode: Any) -> None:
 
 
 def spline_filter1d(input: Any, order: int = 3, axis: int = -1, output: Any = np.float64, mode: str = "mirror") -> Any:  # fmt: skip
-    """Coefficients of the spline through the entries along an axis; differentiable by the image."""
+    """Coefficients of the spline through the entries along an axis; differentiable by the image.
+
+    >>> import tapegrad as tg
+    >>> tg.ndimage.spline_filter1d(tg.tensor([0.0, 1.0, 4.0]), order=2).shape
+    (3,)
+    """
     if not holds_tensor(input):
         return _plainly("spline_filter1d", input, order, axis, output, mode)
     _demand_no_output(None if output is np.float64 else output)

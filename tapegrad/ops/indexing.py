@@ -112,7 +112,12 @@ def getitem(g, x_shape, *, index):
     samples=[call((4, 2), index=_rows, shape=(3, 2)), call((2,), index=slice(1, 3), shape=(4,))],
 )
 def scatter(g, *, index, shape):
-    """The transpose of reading at `index`: zeros of `shape` with the entries added there, repeats adding up."""
+    """The transpose of reading at `index`: zeros of `shape` with the entries added there, repeats adding up.
+
+    >>> import tapegrad as tg
+    >>> tg.scatter(tg.ones(2), [0, 0], (3,))
+    tensor([2., 0., 0.])
+    """
     return g[index]
 
 
@@ -182,7 +187,13 @@ Tensor.take = lambda self, indices, axis=None: take(self, _plain_index(indices),
 
 
 def diagonal(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
-    """The entries on a diagonal of two axes, along a new last axis: a view, or read-only where no stride leads along it."""
+    """The entries on a diagonal of two axes, along a new last axis: a view, or read-only where no stride leads along it.
+
+    >>> import tapegrad as tg
+    >>> m = tg.tensor([[1.0, 2.0], [3.0, 4.0]])
+    >>> tg.diagonal(m)
+    tensor([1., 4.])
+    """
     found, shows = _diagonal(x, offset, axis1, axis2)
     return found if shows else locked(found, x)
 
@@ -240,7 +251,13 @@ def locked(t: Any, x: Any) -> Any:
 
 
 def trace(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
-    """Sum of the entries on a diagonal."""
+    """Sum of the entries on a diagonal.
+
+    >>> import tapegrad as tg
+    >>> m = tg.tensor([[1.0, 2.0], [3.0, 4.0]])
+    >>> tg.trace(m).item()
+    5.0
+    """
     return np.sum(_diagonal(x, offset, axis1, axis2)[0], axis=-1)
 
 

@@ -27,7 +27,12 @@ from .shaping import expand_dims
     ],
 )
 def concatenate(g, xs_shapes, *, axis=0):
-    """Tensors one after the other along an axis (all flattened, for axis None)."""
+    """Tensors one after the other along an axis (all flattened, for axis None).
+
+    >>> import tapegrad as tg
+    >>> tg.concatenate([tg.zeros(1), tg.ones(2)])
+    tensor([0., 1., 1.])
+    """
     if axis is None:
         ends = list(itertools.accumulate(int(np.prod(s)) for s in xs_shapes))
         return [
@@ -43,7 +48,13 @@ def concatenate(g, xs_shapes, *, axis=0):
     np.stack, linear=True, samples=[call((3,), (3,)), call((2, 3), (2, 3), axis=-1), call((), ())]
 )
 def stack(g, xs_shapes, *, axis=0):
-    """Tensors of one shape along a new axis."""
+    """Tensors of one shape along a new axis.
+
+    >>> import tapegrad as tg
+    >>> tg.stack([tg.zeros(2), tg.ones(2)])
+    tensor([[0., 0.],
+            [1., 1.]])
+    """
     axis %= len(xs_shapes[0]) + 1
     before = (slice(None),) * axis
     return [g[(*before, i)] for i in range(len(xs_shapes))]
@@ -83,23 +94,46 @@ def _at_least(n: int, front: bool) -> Any:
 
 
 def vstack(tup: Any) -> Any:
-    """Tensors as rows, one under the other."""
+    """Tensors as rows, one under the other.
+
+    >>> import tapegrad as tg
+    >>> tg.vstack([tg.zeros(2), tg.ones(2)])
+    tensor([[0., 0.],
+            [1., 1.]])
+    """
     return concatenate([_at_least(2, True)(x) for x in tup], 0)
 
 
 def hstack(tup: Any) -> Any:
-    """Tensors side by side: along the first axis if 1-d, else the second."""
+    """Tensors side by side: along the first axis if 1-d, else the second.
+
+    >>> import tapegrad as tg
+    >>> tg.hstack([tg.zeros(1), tg.ones(2)])
+    tensor([0., 1., 1.])
+    """
     parts = [_at_least(1, True)(x) for x in tup]
     return concatenate(parts, 0 if parts and np.ndim(parts[0]) == 1 else 1)
 
 
 def column_stack(tup: Any) -> Any:
-    """1-d tensors as the columns of a matrix; 2-d ones side by side."""
+    """1-d tensors as the columns of a matrix; 2-d ones side by side.
+
+    >>> import tapegrad as tg
+    >>> tg.column_stack([tg.zeros(2), tg.ones(2)])
+    tensor([[0., 1.],
+            [0., 1.]])
+    """
     return concatenate([_at_least(2, False)(x) for x in tup], 1)
 
 
 def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
-    """Parts along an axis: at the given indices, or so many, the first ones longer where they do not divide evenly."""
+    """Parts along an axis: at the given indices, or so many, the first ones longer where they do not divide evenly.
+
+    >>> import tapegrad as tg
+    >>> t = tg.tensor([1.0, 2.0, 4.0])
+    >>> tg.array_split(t, 2)
+    [tensor([1., 2.]), tensor([4.])]
+    """
     axis = normalize_axis_index(axis, np.ndim(ary))
     n = np.shape(ary)[axis]
     if np.ndim(indices_or_sections) == 0:
@@ -115,7 +149,12 @@ def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
 
 
 def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
-    """Parts along an axis: at the given indices, or so many of equal length (ValueError if they do not divide evenly)."""
+    """Parts along an axis: at the given indices, or so many of equal length (ValueError if they do not divide evenly).
+
+    >>> import tapegrad as tg
+    >>> tg.split(tg.tensor([1.0, 2.0]), 2)
+    [tensor([1.]), tensor([2.])]
+    """
     axis = normalize_axis_index(axis, np.ndim(ary))
     sections = int(indices_or_sections) if np.ndim(indices_or_sections) == 0 else 0
     if sections and np.shape(ary)[axis] % sections:
@@ -143,7 +182,12 @@ def unbind(x: Any, dim: int = 0, *, axis: int | None = None) -> tuple[Any, ...]:
 
 
 def unstack(x: Any, axis: int = 0) -> tuple[Any, ...]:
-    """The slices along an axis, as a tuple (NumPy's name for unbind)."""
+    """The slices along an axis, as a tuple (NumPy's name for unbind).
+
+    >>> import tapegrad as tg
+    >>> tg.unstack(tg.tensor([1.0, 2.0]))
+    (tensor(1.), tensor(2.))
+    """
     return unbind(x, axis)
 
 

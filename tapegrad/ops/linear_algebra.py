@@ -50,14 +50,25 @@ _PHASES = {
 
 @primitive(np.linalg.inv, domain=dominant, samples=[*_STACKS, call((1, 1))])
 def inv(g, out):
-    """Inverse of each matrix: -a⁻ᴴ ḡ a⁻ᴴ."""
+    """Inverse of each matrix: -a⁻ᴴ ḡ a⁻ᴴ.
+
+    >>> import tapegrad as tg
+    >>> tg.linalg.inv(tg.tensor([[2.0, 0.0], [0.0, 4.0]]))
+    tensor([[0.5 , 0.  ],
+            [0.  , 0.25]])
+    """
     back = adjoint(out)
     return -np.matmul(np.matmul(back, g), back)
 
 
 @primitive(np.linalg.det, domain=dominant, samples=_STACKS)
 def det(g, x, out):
-    """Determinant of each matrix: its gradient is the matrix of cofactors, which exists for singular matrices, too."""
+    """Determinant of each matrix: its gradient is the matrix of cofactors, which exists for singular matrices, too.
+
+    >>> import tapegrad as tg
+    >>> tg.linalg.det(tg.tensor([[2.0, 1.0], [0.0, 4.0]])).item()
+    7.999999999999998
+    """
     return g[..., None, None] * adjoint(_adjugate(x, out))
 
 
@@ -124,6 +135,11 @@ def slogdet(g, x, out):
     """Sign (for complex matrices, phase) and logarithm of the absolute value of the determinant.
 
     With t = tr(a⁻¹ ȧ), the logarithm moves by Re t and a phase σ by iσ Im t; a sign does not move.
+
+    >>> import tapegrad as tg
+    >>> sign, log = tg.linalg.slogdet(tg.tensor([[2.0, 1.0], [0.0, 4.0]]))
+    >>> round(log.item(), 6)
+    2.079442
     """
     of_sign, of_log, _ = g
     factors = out[2]
@@ -295,6 +311,11 @@ def eigh(g, out, *, UPLO="L"):
     """Eigenvalues and eigenvectors of Hermitian matrices, of which one triangle is read.
 
     With M = Vᴴ ȧ V, eigenvalues move by the diagonal of M and eigenvectors by V (M / gaps) (Giles 2008, section 3.1).
+
+    >>> import tapegrad as tg
+    >>> w, v = tg.linalg.eigh(tg.tensor([[2.0, 0.0], [0.0, 3.0]]))
+    >>> w
+    tensor([2., 3.])
     """
     (w_bar, v_bar), (w, v) = g, out
     if type(v_bar) is np.ndarray and not v_bar.any():  # the eigenvalues alone
@@ -314,7 +335,12 @@ def eigh(g, out, *, UPLO="L"):
     holomorphic=False,
 )
 def eigvalsh(g, x, *, UPLO="L"):
-    """Eigenvalues of Hermitian matrices, ascending: V diag(w̄) Vᴴ."""
+    """Eigenvalues of Hermitian matrices, ascending: V diag(w̄) Vᴴ.
+
+    >>> import tapegrad as tg
+    >>> tg.linalg.eigvalsh(tg.tensor([[2.0, 0.0], [0.0, 3.0]]))
+    tensor([2., 3.])
+    """
     v = np.linalg.eigh(x, UPLO)[1]
     return of_triangle(np.matmul(v * g[..., None, :], adjoint(v)), _side(UPLO))
 
@@ -343,6 +369,11 @@ def eig(g, x, out):
     With M = V⁻¹ ȧ V, eigenvalues move by the diagonal of M and eigenvectors by V (M / gaps), less what would change their
     length (Boeddeker et al. 2017, "On the computation of complex-valued gradients"). A matrix without a basis of
     eigenvectors (a defective one) has a singular V: then LinAlgError is raised, or the gradient is as large as it truly is.
+
+    >>> import tapegrad as tg
+    >>> w, v = tg.linalg.eig(tg.tensor([[2.0, 1.0], [0.0, 3.0]]))
+    >>> w.numpy().real
+    array([2., 3.])
     """
     (w_bar, v_bar), (w, v) = g, out
     vh = adjoint(v)
@@ -357,7 +388,12 @@ def eig(g, x, out):
 
 @primitive(np.linalg.eigvals, domain=dominant, samples=_STACKS, holomorphic=False)
 def eigvals(g, x):
-    """Eigenvalues of any square matrices: V⁻ᴴ diag(w̄) Vᴴ."""
+    """Eigenvalues of any square matrices: V⁻ᴴ diag(w̄) Vᴴ.
+
+    >>> import tapegrad as tg
+    >>> tg.linalg.eigvals(tg.tensor([[2.0, 1.0], [0.0, 3.0]])).numpy().real
+    array([2., 3.])
+    """
     vh = adjoint(np.linalg.eig(x)[1])
     return np.linalg.solve(vh, g[..., :, None] * vh)
 
@@ -444,7 +480,13 @@ def _less_real_diagonal(c: Any) -> Any:
 def svd(
     a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False
 ) -> Any:
-    """(U, s, Vᴴ) with a = U diag(s) Vᴴ, or s alone. Columns that only complete a basis (full_matrices) are a choice."""
+    """(U, s, Vᴴ) with a = U diag(s) Vᴴ, or s alone. Columns that only complete a basis (full_matrices) are a choice.
+
+    >>> import tapegrad as tg
+    >>> u, s, vh = tg.linalg.svd(tg.tensor([[3.0, 0.0], [0.0, 4.0]]))
+    >>> s
+    tensor([4., 3.])
+    """
     if not compute_uv:
         return svdvals(from_triangle(a) if hermitian else a)
     if not hermitian:
@@ -471,6 +513,10 @@ def svdvals(g, x):
 
     One that is 0 is differentiated as u ȧ v, whose absolute value it is, so that what is smooth there (the sum of squares, say) has its
     derivatives, of higher order too; of the kink itself this is a subgradient, PyTorch's.
+
+    >>> import tapegrad as tg
+    >>> tg.linalg.svdvals(tg.tensor([[3.0, 0.0], [0.0, 4.0]]))
+    tensor([4., 3.])
     """
     finite = np.all(np.isfinite(raw(x)), axis=(-2, -1), keepdims=True)
     if not np.all(finite):  # LAPACK may look for an infinite matrix's singular vectors for ever
@@ -567,7 +613,13 @@ def cholesky_cotangent(g, x, y, out):
     holomorphic=False,
 )
 def cholesky(g, out, *, upper=False):
-    """Cholesky factor of Hermitian positive definite matrices, of which one triangle is read (see `cholesky_cotangent`)."""
+    """Cholesky factor of Hermitian positive definite matrices, of which one triangle is read (see `cholesky_cotangent`).
+
+    >>> import tapegrad as tg
+    >>> tg.linalg.cholesky(tg.tensor([[4.0, 2.0], [2.0, 2.0]]))
+    tensor([[2., 0.],
+            [1., 1.]])
+    """
     lower, bar = (adjoint(out), adjoint(g)) if upper else (out, g)
     if np.shape(lower)[-1] > BLOCKED_ABOVE or type(lower) is not np.ndarray:
         back = cholesky_cotangent(lower, bar)
@@ -577,7 +629,14 @@ def cholesky(g, out, *, upper=False):
 
 
 def cho_factor(a: Any, lower: bool = False) -> tuple[Any, bool]:
-    """(c, lower) for `cho_solve`, as SciPy's; the other triangle of c holds zeros. Reads one triangle of a."""
+    """(c, lower) for `cho_solve`, as SciPy's; the other triangle of c holds zeros. Reads one triangle of a.
+
+    >>> import tapegrad as tg
+    >>> c, low = tg.linalg.cho_factor(tg.tensor([[4.0, 0.0], [0.0, 9.0]]))
+    >>> c
+    tensor([[2., 0.],
+            [0., 3.]])
+    """
     (a,) = stacks(a)
     return np.linalg.cholesky(a, upper=not lower), bool(lower)
 
@@ -659,6 +718,11 @@ def qr(a: Any, mode: str = "reduced") -> Any:
     """a = Q R. Columns of Q that only complete a basis (mode="complete") are a choice: what depends on it is refused.
 
     Of a wide matrix the first columns give Q, and R's others are Qᴴ a (Roberts and Roberts 2020).
+
+    >>> import tapegrad as tg
+    >>> q, r = tg.linalg.qr(tg.tensor([[1.0, 2.0], [0.0, 3.0]]))
+    >>> q.shape, r.shape
+    ((2, 2), (2, 2))
     """
     m, n = np.shape(a)[-2:]
     if mode not in ("reduced", "complete", "r"):
@@ -699,7 +763,12 @@ def pseudo_inverse(g, x, out, *, rcond=None):
 
 @composed(np.linalg.pinv, "a")
 def pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = np._NoValue) -> Any:  # type: ignore[attr-defined]
-    """Moore and Penrose's inverse. Its derivative holds where the rank does not change."""
+    """Moore and Penrose's inverse. Its derivative holds where the rank does not change.
+
+    >>> import tapegrad as tg
+    >>> tg.linalg.pinv(tg.tensor([[2.0], [0.0]])).numpy().round(6)
+    array([[0.5, 0. ]])
+    """
     if rcond is None and rtol is not np._NoValue:  # type: ignore[attr-defined]
         rcond = rtol if rtol is not None else max(np.shape(a)[-2:]) * np.finfo(a.dtype).eps
     return pseudo_inverse(from_triangle(a) if hermitian else a, rcond)
@@ -734,7 +803,13 @@ def least_squares(g, xs, out, wanted, *, rcond=None):
 
 @composed(np.linalg.lstsq, "a", "b")
 def lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
-    """(x, residuals, rank, s) for the least squares problem a x = b; the derivative holds where the rank does not change."""
+    """(x, residuals, rank, s) for the least squares problem a x = b; the derivative holds where the rank does not change.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> x, *_ = tg.linalg.lstsq(tg.tensor([[1.0, 0.0], [1.0, 1.0], [1.0, 2.0]]), np.array([1.0, 3.0, 5.0]))
+    >>> x.numpy().round(6)
+    array([1., 2.])
+    """
     a, b = _floating(a), _floating(b)
     _, _, rank, _ = np.linalg.lstsq(raw(a), raw(b), rcond=rcond)
     columns, back = systems.as_columns(b)
@@ -823,7 +898,12 @@ def _floating(x: Any) -> Any:
 
 @composed(np.linalg.norm, "x")
 def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
-    """Norm of a vector or a matrix, or over axes, as NumPy's; its gradient at 0 is 0, a subgradient of least norm."""
+    """Norm of a vector or a matrix, or over axes, as NumPy's; its gradient at 0 is 0, a subgradient of least norm.
+
+    >>> import tapegrad as tg
+    >>> tg.linalg.norm(tg.tensor([3.0, 4.0])).item()
+    5.0
+    """
     if 0 in np.shape(x):  # largest of none: what NumPy says
         return np.linalg.norm(raw(x), ord, axis, keepdims) + 0.0 * np.sum(x)
     x = _floating(x)
@@ -842,7 +922,12 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
 
 @composed(np.linalg.vector_norm, "x")
 def vector_norm(x: Any, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Any:
-    """Norm of the entries over axes (all, by default), as of one vector."""
+    """Norm of the entries over axes (all, by default), as of one vector.
+
+    >>> import tapegrad as tg
+    >>> tg.linalg.vector_norm(tg.tensor([3.0, 4.0])).item()
+    5.0
+    """
     x = _floating(x)
     axis = tuple(range(np.ndim(x))) if axis is None else normalize_axis_tuple(axis, np.ndim(x))
     return _vector_norm(x, ord, axis, keepdims)
@@ -850,13 +935,23 @@ def vector_norm(x: Any, *, axis: Any = None, keepdims: bool = False, ord: Any = 
 
 @composed(np.linalg.matrix_norm, "x")
 def matrix_norm(x: Any, *, keepdims: bool = False, ord: Any = "fro") -> Any:
-    """Norm of the matrices in the last two axes."""
+    """Norm of the matrices in the last two axes.
+
+    >>> import tapegrad as tg
+    >>> tg.linalg.matrix_norm(tg.tensor([[3.0, 0.0], [0.0, 4.0]])).item()
+    5.0
+    """
     return _matrix_norm(_floating(x), ord, (np.ndim(x) - 2, np.ndim(x) - 1), keepdims)
 
 
 @composed(np.linalg.cond, "x")
 def cond(x: Any, p: Any = None) -> Any:
-    """Condition number in the norm p: the ratio of singular values by default. LinAlgError for a singular matrix, p not 2."""
+    """Condition number in the norm p: the ratio of singular values by default. LinAlgError for a singular matrix, p not 2.
+
+    >>> import tapegrad as tg
+    >>> tg.linalg.cond(tg.tensor([[2.0, 0.0], [0.0, 4.0]])).item()
+    2.0
+    """
     if p is None or p in (2, -2):
         s = svdvals(x)
         with np.errstate(all="ignore"):
@@ -872,7 +967,13 @@ def cond(x: Any, p: Any = None) -> Any:
 
 @composed(np.linalg.matrix_power, "a")
 def matrix_power(a: Any, n: int) -> Any:
-    """The n-th power of square matrices, by squaring; of the inverse, if n is negative."""
+    """The n-th power of square matrices, by squaring; of the inverse, if n is negative.
+
+    >>> import tapegrad as tg
+    >>> tg.linalg.matrix_power(tg.tensor([[1.0, 1.0], [0.0, 1.0]]), 3)
+    tensor([[1., 3.],
+            [0., 1.]])
+    """
     n = operator.index(n)  # TypeError for a fraction, as NumPy's
     systems.square(a, "matrix_power")
     if n == 0:
@@ -909,7 +1010,12 @@ def _cheapest(lengths: tuple[int, ...]) -> dict[tuple[int, int], int]:
 
 @composed(np.linalg.multi_dot, "*arrays")
 def multi_dot(arrays: Any) -> Any:
-    """The product of matrices (the first and last may be vectors), in the order that takes the fewest multiplications."""
+    """The product of matrices (the first and last may be vectors), in the order that takes the fewest multiplications.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> tg.linalg.multi_dot([tg.ones((2, 3)), np.ones((3, 2)), np.ones(2)])
+    tensor([6., 6.])
+    """
     arrays = list(stacks(*arrays))
     if len(arrays) < 2:
         raise ValueError("Expecting at least two arrays.")
@@ -939,7 +1045,12 @@ def multi_dot(arrays: Any) -> Any:
 
 @composed(np.linalg.tensorinv, "a")
 def tensorinv(a: Any, ind: int = 2) -> Any:
-    """The inverse of tensordot(a, x, ind) as a function of x."""
+    """The inverse of tensordot(a, x, ind) as a function of x.
+
+    >>> import tapegrad as tg
+    >>> tg.linalg.tensorinv(tg.eye(4).reshape(4, 2, 2), ind=1).shape
+    (2, 2, 4)
+    """
     if ind <= 0:
         raise ValueError("Invalid ind argument.")
     shape = np.shape(a)

@@ -322,7 +322,12 @@ def as_columns(b: Any) -> tuple[Any, Callable[[Any], Any]]:
 
 @composed(np.linalg.solve, "a", "b")
 def solve(a: Any, b: Any) -> Any:
-    """x from a x = b, for a square matrix or a stack; b is a vector only if it is 1-d, as in NumPy 2."""
+    """x from a x = b, for a square matrix or a stack; b is a vector only if it is 1-d, as in NumPy 2.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> tg.linalg.solve(tg.tensor([[2.0, 0.0], [0.0, 4.0]]), np.ones(2))
+    tensor([0.5 , 0.25])
+    """
     square(a, "solve")
     if not np.ndim(b):
         raise ValueError(
@@ -336,7 +341,12 @@ def solve(a: Any, b: Any) -> Any:
 
 @composed(np.linalg.tensorsolve, "a", "b")
 def tensorsolve(a: Any, b: Any, axes: Any = None) -> Any:
-    """x from tensordot(a, x, x.ndim) = b."""
+    """x from tensordot(a, x, x.ndim) = b.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> tg.linalg.tensorsolve(tg.eye(4).reshape(2, 2, 4), np.ones((2, 2))).shape
+    (4,)
+    """
     if axes is not None:
         moved = [normalize_axis_index(axis, a.ndim) for axis in axes]
         a = np.transpose(a, [k for k in range(a.ndim) if k not in moved] + moved)
@@ -379,7 +389,13 @@ def solve_triangular(
 
 
 def cho_solve(c_and_lower: Any, b: Any) -> Any:
-    """x from a x = b, with (c, lower) from `cho_factor(a)`."""
+    """x from a x = b, with (c, lower) from `cho_factor(a)`.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> factor = tg.linalg.cho_factor(tg.tensor([[4.0, 0.0], [0.0, 8.0]]))
+    >>> tg.linalg.cho_solve(factor, np.ones(2))
+    tensor([0.25 , 0.125])
+    """
     c, lower = c_and_lower
     c, b = stacks(c, b)
     square(c, "cho_solve")
@@ -515,6 +531,12 @@ def lu(
     P is a matrix of zeros and ones, which is locally constant; with `permute_l` there are only P L and U, with `p_indices` rows p with
     L[p] U = a in its place. L and U are differentiable, to any order, where the square part is not singular: LinAlgError where it is and
     something tracked was given.
+
+    >>> import tapegrad as tg
+    >>> p, l, u = tg.linalg.lu(tg.tensor([[4.0, 2.0], [2.0, 8.0]]))
+    >>> u
+    tensor([[4., 2.],
+            [0., 7.]])
     """
     (a,) = stacks(a)
     if np.ndim(a) < 2:
@@ -541,7 +563,14 @@ def lu(
 
 
 def lu_factor(a: Any) -> tuple[Any, np.ndarray]:
-    """(lu, piv) for `lu_solve`, as SciPy's: the factors, which are differentiable, and the exchanges of rows, integers."""
+    """(lu, piv) for `lu_solve`, as SciPy's: the factors, which are differentiable, and the exchanges of rows, integers.
+
+    >>> import tapegrad as tg
+    >>> lu, places = tg.linalg.lu_factor(tg.tensor([[4.0, 0.0], [2.0, 8.0]]))
+    >>> lu
+    tensor([[4. , 0. ],
+            [0.5, 8. ]])
+    """
     (a,) = stacks(a)
     _square_factors(
         a,
@@ -564,6 +593,11 @@ def lu_solve(lu_and_piv: Any, b: Any, trans: int = 0) -> Any:
     """x from a x = b (trans=1: aᵀ x = b, trans=2: aᴴ x = b), with (lu, piv) from `lu_factor(a)`.
 
     For one right side, `solve(a, b)` has the cheaper derivative: it does not go through the factors.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> factor = tg.linalg.lu_factor(tg.tensor([[4.0, 0.0], [0.0, 8.0]]))
+    >>> tg.linalg.lu_solve(factor, np.ones(2))
+    tensor([0.25 , 0.125])
     """
     lu, exchanged = lu_and_piv
     lu, b = stacks(lu, b)
@@ -798,7 +832,13 @@ def sylvester_solution(g, xs, out, wanted):
 
 
 def solve_sylvester(a: Any, b: Any, q: Any) -> Any:
-    """x from a x + x b = q, also for stacks of matrices."""
+    """x from a x + x b = q, also for stacks of matrices.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> tg.linalg.solve_sylvester(tg.eye(2), np.eye(2), np.ones((2, 2)))
+    tensor([[0.5, 0.5],
+            [0.5, 0.5]])
+    """
     a, b, q = stacks(a, b, q)
     square(a, "solve_sylvester")
     square(b, "solve_sylvester")
@@ -806,7 +846,13 @@ def solve_sylvester(a: Any, b: Any, q: Any) -> Any:
 
 
 def solve_continuous_lyapunov(a: Any, q: Any) -> Any:
-    """x from a x + x aᴴ = q, also for stacks of matrices."""
+    """x from a x + x aᴴ = q, also for stacks of matrices.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> tg.linalg.solve_continuous_lyapunov(tg.eye(2), np.eye(2))
+    tensor([[0.5, 0. ],
+            [0. , 0.5]])
+    """
     a, q = stacks(a, q)
     square(a, "solve_continuous_lyapunov")
     return sylvester_solution([a, adjoint(a), q])
@@ -836,7 +882,13 @@ def discrete_lyapunov_solution(g, xs, out, wanted):
 
 
 def solve_discrete_lyapunov(a: Any, q: Any) -> Any:
-    """x from a x aᴴ - x + q = 0, also for stacks of matrices."""
+    """x from a x aᴴ - x + q = 0, also for stacks of matrices.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> tg.linalg.solve_discrete_lyapunov(tg.eye(2) * 0.5, np.eye(2)).numpy().round(6)
+    array([[1.333333, 0.      ],
+           [0.      , 1.333333]])
+    """
     a, q = stacks(a, q)
     square(a, "solve_discrete_lyapunov")
     return discrete_lyapunov_solution([a, q])

@@ -161,7 +161,13 @@ def _logm(x: np.ndarray) -> np.ndarray:
     jvp=lambda ts, xs, out: _frechet(logm, xs[0], ts[0]),
 )
 def logm(g, x):
-    """Principal logarithm of square matrices without eigenvalues on the closed negative real axis."""
+    """Principal logarithm of square matrices without eigenvalues on the closed negative real axis.
+
+    >>> import tapegrad as tg
+    >>> tg.linalg.logm(tg.eye(2)).numpy().round(6)
+    array([[0., 0.],
+           [0., 0.]])
+    """
     return adjoint(_frechet(logm, x, adjoint(g)))
 
 
@@ -220,6 +226,12 @@ def polar(a: Any, side: str = "right") -> tuple[Any, Any]:
     """(U, P) with a = U P (side="left": a = P U), U with orthonormal columns (rows) and P positive definite.
 
     Differentiable where a has full rank and at least as many rows as columns (side="left": columns as rows).
+
+    >>> import tapegrad as tg
+    >>> u, p = tg.linalg.polar(tg.tensor([[2.0, 0.0], [0.0, 3.0]]))
+    >>> p.numpy().round(6)
+    array([[2., 0.],
+           [0., 3.]])
     """
     if side not in ("right", "left"):
         raise ValueError(f"polar was given side={side!r}, but it is 'right' or 'left'.")

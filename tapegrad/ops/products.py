@@ -61,7 +61,13 @@ def _in_all_directions(given: Any, values: Any, out: Any) -> Any:
     samples=[call(*s) for s in _SHAPES],
 )
 def matmul(g, x_shape, y):
-    """Matrix product, `x @ y`, of vectors, matrices and stacks of matrices."""
+    """Matrix product, `x @ y`, of vectors, matrices and stacks of matrices.
+
+    >>> import tapegrad as tg
+    >>> m = tg.tensor([[1.0, 2.0], [3.0, 4.0]])
+    >>> tg.matmul(m, [1.0, 1.0])
+    tensor([3., 7.])
+    """
     if np.ndim(y) == 1:
         if len(x_shape) == 1:
             return g * conj(y)
@@ -129,7 +135,13 @@ def dot(x: Any, y: Any) -> Any:
 
 
 def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
-    """Sum of products over pairs of axes, as NumPy's tensordot."""
+    """Sum of products over pairs of axes, as NumPy's tensordot.
+
+    >>> import tapegrad as tg
+    >>> m = tg.tensor([[1.0, 2.0], [3.0, 4.0]])
+    >>> tg.tensordot(m, m, axes=2).item()
+    30.0
+    """
     if np.ndim(axes) == 0:
         n = int(axes)
         axes_a, axes_b = tuple(range(np.ndim(a) - n, np.ndim(a))), tuple(range(n))
@@ -155,19 +167,37 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
 
 
 def outer(a: Any, b: Any) -> Any:
-    """All products of an entry of a with one of b: a matrix."""
+    """All products of an entry of a with one of b: a matrix.
+
+    >>> import tapegrad as tg
+    >>> tg.outer(tg.tensor([1.0, 2.0]), [1.0, 10.0])
+    tensor([[ 1., 10.],
+            [ 2., 20.]])
+    """
     return np.reshape(a, (-1, 1)) * np.reshape(b, (1, -1))
 
 
 def inner(a: Any, b: Any) -> Any:
-    """Sum of products over the last axes."""
+    """Sum of products over the last axes.
+
+    >>> import tapegrad as tg
+    >>> t = tg.tensor([1.0, 2.0, 4.0])
+    >>> tg.inner(t, t).item()
+    21.0
+    """
     if np.ndim(a) == 0 or np.ndim(b) == 0:
         return _scaled(a, b)
     return tensordot(a, b, ((-1,), (-1,)))
 
 
 def vdot(a: Any, b: Any) -> Any:
-    """Inner product of the flattened operands, the first conjugated."""
+    """Inner product of the flattened operands, the first conjugated.
+
+    >>> import tapegrad as tg
+    >>> t = tg.tensor([1.0, 2.0, 4.0])
+    >>> tg.vdot(t, t).item()
+    21.0
+    """
     return matmul(conj(np.reshape(a, -1)), np.reshape(b, -1))
 
 

@@ -195,7 +195,12 @@ def _final_state(b: Any, a: Any, x: Any, y: Any, zi: Any) -> Any:
 
 
 def lfilter_zi(b: Any, a: Any) -> Any:
-    """The initial state of `lfilter` in which a constant signal of 1 has no transient; differentiable by b and a."""
+    """The initial state of `lfilter` in which a constant signal of 1 has no transient; differentiable by b and a.
+
+    >>> import tapegrad as tg
+    >>> tg.signal.lfilter_zi([1.0, 1.0], tg.tensor([1.0, -0.5])).numpy().round(6)
+    array([3.])
+    """
     if not holds_tensor((b, a)):
         from scipy import signal
 

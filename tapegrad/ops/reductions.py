@@ -63,7 +63,13 @@ def _name(whole: str, along: str) -> Any:
     samples=_SAMPLES,
 )
 def sum(g, x_shape, *, axis=None, keepdims=False):
-    """Sum over axes: every entry summed gets the cotangent of the sum."""
+    """Sum over axes: every entry summed gets the cotangent of the sum.
+
+    >>> import tapegrad as tg
+    >>> m = tg.tensor([[1.0, 2.0], [3.0, 4.0]])
+    >>> tg.sum(m, axis=0)
+    tensor([4., 6.])
+    """
     return np.broadcast_to(spread(g, x_shape, axis, keepdims), x_shape)
 
 
@@ -108,7 +114,13 @@ def _attained(ts, xs, out, axis, keepdims):
     backward=_name("MaxBackward1", "AmaxBackward0"),
 )  # fmt: skip
 def max(g, x, out, *, axis=None, keepdims=False):
-    """Largest entry over axes; ties share the gradient."""
+    """Largest entry over axes; ties share the gradient.
+
+    >>> import tapegrad as tg
+    >>> m = tg.tensor([[1.0, 2.0], [3.0, 4.0]])
+    >>> tg.max(m, axis=0)
+    tensor([3., 4.])
+    """
     return _share(g, value_of(x), value_of(out), axis, keepdims)
 
 
@@ -117,7 +129,13 @@ def max(g, x, out, *, axis=None, keepdims=False):
     backward=_name("MinBackward1", "AminBackward0"),
 )  # fmt: skip
 def min(g, x, out, *, axis=None, keepdims=False):
-    """Smallest entry over axes; ties share the gradient."""
+    """Smallest entry over axes; ties share the gradient.
+
+    >>> import tapegrad as tg
+    >>> m = tg.tensor([[1.0, 2.0], [3.0, 4.0]])
+    >>> tg.min(m, axis=0)
+    tensor([1., 2.])
+    """
     return _share(g, value_of(x), value_of(out), axis, keepdims)
 
 
@@ -129,7 +147,13 @@ def min(g, x, out, *, axis=None, keepdims=False):
     backward=_name("ProdBackward0", "ProdBackward1"),
 )
 def prod(g, x, *, axis=None, keepdims=False):
-    """Product over axes; exact also where entries are 0 (products of the others, not out / x)."""
+    """Product over axes; exact also where entries are 0 (products of the others, not out / x).
+
+    >>> import tapegrad as tg
+    >>> m = tg.tensor([[1.0, 2.0], [3.0, 4.0]])
+    >>> tg.prod(m, axis=0)
+    tensor([3., 8.])
+    """
     shape = np.shape(x)
     if not shape:
         return g

@@ -54,19 +54,37 @@ composed(np.take, "a")(_take)
 
 @composed(np.take_along_axis, "arr")
 def take_along_axis(arr: Any, indices: Any, axis: Any = -1) -> Any:
-    """Along an axis, the entries at positions that are given line by line, as argsort gives them."""
+    """Along an axis, the entries at positions that are given line by line, as argsort gives them.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> m = tg.tensor([[1.0, 2.0], [3.0, 4.0]])
+    >>> tg.take_along_axis(m, np.array([[0], [1]]), axis=1)
+    tensor([[1.],
+            [4.]])
+    """
     return moved(lambda arr: np.take_along_axis(arr, indices, axis), arr)
 
 
 @composed(np.choose, "*choices")
 def choose(a: Any, choices: Any, mode: str = "raise") -> Any:
-    """For each entry of the integer array a, the entry of the choice that it numbers."""
+    """For each entry of the integer array a, the entry of the choice that it numbers.
+
+    >>> import tapegrad as tg
+    >>> tg.choose([0, 1], [tg.tensor([1.0, 2.0]), tg.tensor([3.0, 4.0])])
+    tensor([1., 4.])
+    """
     return moved(lambda *choices: np.choose(a, choices, mode=mode), *choices)
 
 
 @composed(np.compress, "a")
 def compress(condition: Any, a: Any, axis: Any = None) -> Any:
-    """The slices along an axis where a condition holds."""
+    """The slices along an axis where a condition holds.
+
+    >>> import tapegrad as tg
+    >>> t = tg.tensor([1.0, 2.0, 4.0])
+    >>> tg.compress([True, False, True], t)
+    tensor([1., 4.])
+    """
     return moved(lambda a: np.compress(condition, a, axis), a)
 
 
@@ -78,7 +96,13 @@ Tensor.compress.__doc__ = compress.__doc__
 
 @composed(np.extract, "arr")
 def extract(condition: Any, arr: Any) -> Any:
-    """The entries where a condition holds."""
+    """The entries where a condition holds.
+
+    >>> import tapegrad as tg
+    >>> t = tg.tensor([1.0, 2.0, 4.0])
+    >>> tg.extract(t > 1, t)
+    tensor([2., 4.])
+    """
     return moved(lambda arr: np.extract(condition, arr), arr)
 
 
@@ -86,7 +110,13 @@ def extract(condition: Any, arr: Any) -> Any:
 
 
 def _where(condition: Any, x: Any = None, y: Any = None) -> Any:
-    """Entries of x where the condition holds, of y elsewhere; with the condition alone, where it holds."""
+    """Entries of x where the condition holds, of y elsewhere; with the condition alone, where it holds.
+
+    >>> import tapegrad as tg
+    >>> t = tg.tensor([1.0, 2.0, 4.0])
+    >>> tg.where(t.numpy() > 1, t, 0.0)
+    tensor([0., 2., 4.])
+    """
     if x is None and y is None:
         return (
             plainly(np.nonzero, (condition,), {})
@@ -118,7 +148,12 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
 
 @composed(np.piecewise, "x", "*funclist", "*args", "*kw")
 def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: Any) -> Any:
-    """Each function (or number) on the entries where its condition holds; later ones win, and the rest is 0."""
+    """Each function (or number) on the entries where its condition holds; later ones win, and the rest is 0.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> tg.piecewise(tg.tensor([-1.0, 2.0]), [np.array([True, False])], [0.0, lambda x: x**2])
+    tensor([0., 4.])
+    """
     if not np.isscalar(condlist) and len(condlist) == 0:
         raise ValueError(
             "np.piecewise was given no conditions, but each function needs one: pass a list of arrays of truths."
@@ -263,7 +298,12 @@ def _as_put(x: Any, order: np.ndarray, axis: int) -> Any:
 
 @composed(np.sort, "a")
 def sort(a: Any, axis: Any = -1, kind: Any = None, *, stable: Any = None) -> Any:
-    """Entries in ascending order along an axis, NaN last; equal ones keep their order."""
+    """Entries in ascending order along an axis, NaN last; equal ones keep their order.
+
+    >>> import tapegrad as tg
+    >>> tg.sort(tg.tensor([3.0, 1.0, 2.0]))
+    tensor([1., 2., 3.])
+    """
     if axis is None:
         a, axis = reshape(a, -1), 0
     return laid_like(_as_put(a, np.argsort(raw(a), axis=axis, kind="stable"), axis), a)
@@ -271,13 +311,24 @@ def sort(a: Any, axis: Any = -1, kind: Any = None, *, stable: Any = None) -> Any
 
 @composed(np.sort_complex, "a")
 def sort_complex(a: Any) -> Any:
-    """Entries as complex numbers, by real part and then by imaginary part."""
+    """Entries as complex numbers, by real part and then by imaginary part.
+
+    >>> import tapegrad as tg
+    >>> tg.sort_complex(tg.tensor([3.0, 1.0]))
+    tensor([1.+0.j, 3.+0.j])
+    """
     return sort(a, -1).astype(np.sort_complex(np.zeros(1, a.dtype)).dtype)
 
 
 @composed(np.partition, "a")
 def partition(a: Any, kth: Any, axis: Any = -1, kind: str = "introselect") -> Any:
-    """Entries with the k-th smallest in its place, smaller ones before it and larger ones after it."""
+    """Entries with the k-th smallest in its place, smaller ones before it and larger ones after it.
+
+    >>> import tapegrad as tg
+    >>> t = tg.tensor([1.0, 2.0, 4.0])
+    >>> tg.partition(t, 1)
+    tensor([1., 2., 4.])
+    """
     if axis is None:
         a, axis = reshape(a, -1), 0
     # The i-th smallest of the result was the i-th smallest of a: so NumPy's own arrangement is found again.
@@ -344,7 +395,13 @@ def _middle(a: Any, axis: Any, keepdims: Any, ignoring: bool) -> Any:
 
 @composed(np.median, "a")
 def median(a: Any, axis: Any = None, overwrite_input: bool = False, keepdims: Any = False) -> Any:
-    """Middle entry of the sorted ones, or the mean of the two middle ones, each with half the gradient."""
+    """Middle entry of the sorted ones, or the mean of the two middle ones, each with half the gradient.
+
+    >>> import tapegrad as tg
+    >>> t = tg.tensor([1.0, 2.0, 4.0])
+    >>> tg.median(t).item()
+    2.0
+    """
     middle = _middle(a, axis, keepdims, ignoring=False)
     order = axes_in_memory(getattr(a, "_value", a))
     if order is None or not isinstance(axis, int | np.integer):
@@ -359,7 +416,12 @@ def median(a: Any, axis: Any = None, overwrite_input: bool = False, keepdims: An
 def nanmedian(
     a: Any, axis: Any = None, overwrite_input: bool = False, keepdims: Any = False
 ) -> Any:
-    """Median of the entries that are not NaN."""
+    """Median of the entries that are not NaN.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> tg.nanmedian(tg.tensor([1.0, np.nan])).item()
+    1.0
+    """
     return _middle(a, axis, keepdims, ignoring=True)
 
 
@@ -487,7 +549,12 @@ def _by_shares(ts, xs, out, axis, keepdims):
     np.nanmax, domain=distinct, samples=reductions._SAMPLES, jvp=_by_shares, holomorphic=False
 )
 def largest(g, x, out, *, axis=None, keepdims=False):
-    """Largest entry that is not NaN over axes; ties share the gradient."""
+    """Largest entry that is not NaN over axes; ties share the gradient.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> tg.nanmax(tg.tensor([1.0, np.nan])).item()
+    1.0
+    """
     return spread(g, np.shape(x), axis, keepdims) * _shares(x, out, axis, keepdims)
 
 
@@ -495,7 +562,12 @@ def largest(g, x, out, *, axis=None, keepdims=False):
     np.nanmin, domain=distinct, samples=reductions._SAMPLES, jvp=_by_shares, holomorphic=False
 )
 def smallest(g, x, out, *, axis=None, keepdims=False):
-    """Smallest entry that is not NaN over axes; ties share the gradient."""
+    """Smallest entry that is not NaN over axes; ties share the gradient.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> tg.nanmin(tg.tensor([1.0, np.nan])).item()
+    1.0
+    """
     return spread(g, np.shape(x), axis, keepdims) * _shares(x, out, axis, keepdims)
 
 
@@ -506,7 +578,13 @@ nanmin = _extremum(np.nanmin, smallest, fmin, np.nan)
 
 @composed(np.ptp, "a")
 def ptp(a: Any, axis: Any = None, keepdims: Any = False) -> Any:
-    """Largest entry less the smallest, over axes."""
+    """Largest entry less the smallest, over axes.
+
+    >>> import tapegrad as tg
+    >>> t = tg.tensor([1.0, 2.0, 4.0])
+    >>> tg.ptp(t).item()
+    3.0
+    """
     return reductions.max(a, axis, bool(keepdims)) - reductions.min(a, axis, bool(keepdims))
 
 
@@ -550,7 +628,12 @@ def unique(
     equal_nan: bool = True,
     sorted: bool = True,
 ) -> Any:
-    """The different entries (or slices along an axis), in order; of equal ones the first gets the gradient."""
+    """The different entries (or slices along an axis), in order; of equal ones the first gets the gradient.
+
+    >>> import tapegrad as tg
+    >>> tg.unique(tg.tensor([2.0, 1.0, 2.0]))
+    tensor([1., 2.])
+    """
     _, first, inverse, counts = np.unique(raw(ar), True, True, True, axis, equal_nan=equal_nan)
     values = take(ar, first, axis)
     extras = [

@@ -35,18 +35,36 @@ def _no_order(order: Any) -> Any:
     ],
 )
 def reshape(g, x_shape, *, shape, order="C"):
-    """The entries in another shape; one length may be -1."""
+    """The entries in another shape; one length may be -1.
+
+    >>> import tapegrad as tg
+    >>> m = tg.tensor([[1.0, 2.0], [3.0, 4.0]])
+    >>> tg.reshape(m, (4,))
+    tensor([1., 2., 3., 4.])
+    """
     return np.reshape(g, x_shape, order=order)
 
 
 def ravel(x, order="C"):
-    """All entries along one axis, in memory without gaps: a view where the operand's has none."""
+    """All entries along one axis, in memory without gaps: a view where the operand's has none.
+
+    >>> import tapegrad as tg
+    >>> m = tg.tensor([[1.0, 2.0], [3.0, 4.0]])
+    >>> tg.ravel(m)
+    tensor([1., 2., 3., 4.])
+    """
     flat = reshape(x, -1, order)
     return flat if packed(getattr(flat, "_value", flat)) else copy(flat)
 
 
 def flatten(x, start_dim=0, end_dim=-1):
-    """A copy with axes `start_dim` to `end_dim` as one; all of them by default. A letter is NumPy's `order`: `t.flatten("F")`."""
+    """A copy with axes `start_dim` to `end_dim` as one; all of them by default. A letter is NumPy's `order`: `t.flatten("F")`.
+
+    >>> import tapegrad as tg
+    >>> m = tg.tensor([[1.0, 2.0], [3.0, 4.0]])
+    >>> tg.flatten(m)
+    tensor([1., 2., 3., 4.])
+    """
     if isinstance(start_dim, str):
         return copy(reshape(x, -1, start_dim))
     shape = np.shape(x)
@@ -69,7 +87,12 @@ def flatten(x, start_dim=0, end_dim=-1):
     samples=[call((2, 3)), call((2, 3, 4), axes=(1, 2, 0)), call((3,)), call((3,), axes=0)],
 )
 def transpose(g, *, axes=None):
-    """Axes in another order; reversed by default. One number is the order of one axis."""
+    """Axes in another order; reversed by default. One number is the order of one axis.
+
+    >>> import tapegrad as tg
+    >>> tg.transpose(tg.ones((1, 2))).shape
+    (2, 1)
+    """
     return np.transpose(
         g,
         None
@@ -87,7 +110,12 @@ def transpose(g, *, axes=None):
     samples=[call((2, 3, 4), axis1=0, axis2=-1)],
 )
 def swapaxes(g, *, axis1, axis2):
-    """Two axes exchanged."""
+    """Two axes exchanged.
+
+    >>> import tapegrad as tg
+    >>> tg.swapaxes(tg.ones((1, 2)), 0, 1).shape
+    (2, 1)
+    """
     return np.swapaxes(g, axis1, axis2)
 
 
@@ -102,7 +130,12 @@ def swapaxes(g, *, axis1, axis2):
     ],
 )
 def moveaxis(g, *, source, destination):
-    """Axes moved to other positions, the rest in order."""
+    """Axes moved to other positions, the rest in order.
+
+    >>> import tapegrad as tg
+    >>> tg.moveaxis(tg.ones((1, 2, 3)), 0, -1).shape
+    (2, 3, 1)
+    """
     return np.moveaxis(g, destination, source)
 
 
@@ -114,7 +147,12 @@ def moveaxis(g, *, source, destination):
     samples=[call((3,), axis=0), call((2, 3), axis=(0, -1))],
 )
 def expand_dims(g, x_shape, *, axis):
-    """New axes of length 1."""
+    """New axes of length 1.
+
+    >>> import tapegrad as tg
+    >>> tg.expand_dims(tg.ones(3), 0).shape
+    (1, 3)
+    """
     return np.reshape(g, x_shape)
 
 
@@ -134,7 +172,12 @@ def _squeezed(x: Any, axis: Any = None) -> Any:
     samples=[call((1, 3, 1)), call((1, 3, 1), axis=0), call((1, 1)), call((2, 3))],
 )
 def squeeze(g, x_shape, *, axis=None):
-    """Axes of length 1 removed."""
+    """Axes of length 1 removed.
+
+    >>> import tapegrad as tg
+    >>> tg.squeeze(tg.ones((1, 3))).shape
+    (3,)
+    """
     return np.reshape(g, x_shape)
 
 
@@ -146,7 +189,12 @@ def squeeze(g, x_shape, *, axis=None):
     samples=[call((3,), shape=(2, 3)), call((2, 1), shape=(4, 2, 3))],
 )
 def broadcast_to(g, x_shape, *, shape):
-    """The entries repeated along axes, without copying; a cotangent is the sum over the repeats."""
+    """The entries repeated along axes, without copying; a cotangent is the sum over the repeats.
+
+    >>> import tapegrad as tg
+    >>> tg.broadcast_to(tg.ones(3), (2, 3)).shape
+    (2, 3)
+    """
     extra = g.ndim - len(x_shape)
     g = np.sum(g, axis=tuple(range(extra)))
     stretched = tuple(i for i, n in enumerate(x_shape) if n == 1 and g.shape[i] != 1)
@@ -160,7 +208,13 @@ def broadcast_to(g, x_shape, *, shape):
     samples=[call((3,)), call((2, 3), axis=0), call((2, 3, 2), axis=(0, 2))],
 )
 def flip(g, *, axis=None):
-    """Entries in reverse order along axes."""
+    """Entries in reverse order along axes.
+
+    >>> import tapegrad as tg
+    >>> t = tg.tensor([1.0, 2.0, 4.0])
+    >>> tg.flip(t)
+    tensor([4., 2., 1.])
+    """
     return np.flip(g, axis)
 
 

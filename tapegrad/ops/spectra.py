@@ -224,7 +224,13 @@ def csd(
     nfft: int | None = None, detrend: Any = "constant", return_onesided: bool = True, scaling: str = "density",
     axis: int = -1, average: str = "mean",
 ) -> tuple[np.ndarray, Any]:  # fmt: skip
-    """Frequencies and the cross spectral density of two signals by Welch's method; differentiable by both."""
+    """Frequencies and the cross spectral density of two signals by Welch's method; differentiable by both.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> f, p = tg.signal.csd(tg.ones(8), np.arange(8.0), nperseg=4)
+    >>> f
+    array([0.  , 0.25, 0.5 ])
+    """
     settings = (fs, window, nperseg, noverlap, nfft, detrend, return_onesided, scaling, axis, average)  # fmt: skip
     if not holds_tensor((x, y, window)):
         return _plainly("csd", x, y, *settings)
@@ -255,7 +261,13 @@ def periodogram(
     x: Any, fs: float = 1.0, window: Any = "boxcar", nfft: int | None = None, detrend: Any = "constant",
     return_onesided: bool = True, scaling: str = "density", axis: int = -1,
 ) -> tuple[np.ndarray, Any]:  # fmt: skip
-    """Frequencies and the power spectral density of the whole signal; differentiable by the signal."""
+    """Frequencies and the power spectral density of the whole signal; differentiable by the signal.
+
+    >>> import tapegrad as tg
+    >>> f, p = tg.signal.periodogram(tg.tensor([1.0, -1.0, 1.0, -1.0]))
+    >>> f
+    array([0.  , 0.25, 0.5 ])
+    """
     if not holds_tensor((x, window)):
         return _plainly("periodogram", x, fs, window, nfft, detrend, return_onesided, scaling, axis)
     x = np.moveaxis(_inexact(x), axis, -1)
@@ -273,7 +285,13 @@ def coherence(
     x: Any, y: Any, fs: float = 1.0, window: Any = "hann", nperseg: int | None = None, noverlap: int | None = None,
     nfft: int | None = None, detrend: Any = "constant", axis: int = -1,
 ) -> tuple[np.ndarray, Any]:  # fmt: skip
-    """Frequencies and how much of the power of two signals is common, from 0 to 1; differentiable by both."""
+    """Frequencies and how much of the power of two signals is common, from 0 to 1; differentiable by both.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> f, c = tg.signal.coherence(tg.arange(8.0) ** 2, np.arange(8.0) ** 3, nperseg=4)
+    >>> f
+    array([0.  , 0.25, 0.5 ])
+    """
     settings = (fs, window, nperseg, noverlap, nfft, detrend)
     if not holds_tensor((x, y, window)):
         return _plainly("coherence", x, y, *settings, axis)
@@ -328,7 +346,13 @@ def spectrogram(
     nfft: int | None = None, detrend: Any = "constant", return_onesided: bool = True, scaling: str = "density",
     axis: int = -1, mode: str = "psd",
 ) -> tuple[np.ndarray, np.ndarray, Any]:  # fmt: skip
-    """Frequencies, times and powers ("psd"), magnitudes or complex values of consecutive segments; differentiable by the signal."""
+    """Frequencies, times and powers ("psd"), magnitudes or complex values of consecutive segments; differentiable by the signal.
+
+    >>> import tapegrad as tg
+    >>> f, times, s = tg.signal.spectrogram(tg.ones(16), nperseg=4, noverlap=0)
+    >>> s.shape
+    (3, 4)
+    """
     settings = (fs, window, nperseg, noverlap, nfft, detrend, return_onesided, scaling, axis, mode)
     if not holds_tensor((x, window)):
         return _plainly("spectrogram", x, *settings)
@@ -498,7 +522,12 @@ def sampled(g, x_shape, *, h, up, down):
 
 
 def upfirdn(h: Any, x: Any, up: int = 1, down: int = 1, axis: int = -1, mode: str = "constant", cval: float = 0) -> Any:  # fmt: skip
-    """Upsample, filter by h and downsample; differentiable by both. Zeros stand beyond the signal's ends."""
+    """Upsample, filter by h and downsample; differentiable by both. Zeros stand beyond the signal's ends.
+
+    >>> import tapegrad as tg
+    >>> tg.signal.upfirdn([1.0, 1.0], tg.tensor([1.0, 2.0]), up=2)
+    tensor([1., 1., 2., 2.])
+    """
     if not holds_tensor((h, x)):
         return _plainly("upfirdn", h, x, up, down, axis, mode, cval)
     if mode != "constant" or cval:
@@ -530,7 +559,12 @@ def resample_poly(
     x: Any, up: int, down: int, axis: int = 0, window: Any = ("kaiser", 5.0), padtype: str = "constant",
     cval: float | None = None,
 ) -> Any:  # fmt: skip
-    """A signal sampled up / down times as often, by a low-pass filter in its polyphase form; differentiable by the signal."""
+    """A signal sampled up / down times as often, by a low-pass filter in its polyphase form; differentiable by the signal.
+
+    >>> import tapegrad as tg
+    >>> tg.signal.resample_poly(tg.ones(4), 1, 2).shape
+    (2,)
+    """
     if not holds_tensor(x):
         return _plainly("resample_poly", x, up, down, axis, window, padtype, cval)
     from scipy.signal import firwin

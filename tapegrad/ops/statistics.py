@@ -389,7 +389,12 @@ nanstd = _variance(np.nanstd, True, True)
 def average(
     a: Any, axis: Any = None, weights: Any = None, returned: bool = False, *, keepdims: Any = False
 ) -> Any:
-    """Mean over axes, weighted; differentiated by the weights too."""
+    """Mean over axes, weighted; differentiated by the weights too.
+
+    >>> import tapegrad as tg
+    >>> tg.average(tg.tensor([1.0, 3.0]), weights=[3, 1]).item()
+    1.5
+    """
     shape = np.shape(a)
     if weights is None:
         result = reductions.mean(a, axis, bool(keepdims))
@@ -425,7 +430,12 @@ def cov(
     *,
     dtype: Any = None,
 ) -> Any:
-    """Covariance matrix of variables in rows (or columns), from observations with weights."""
+    """Covariance matrix of variables in rows (or columns), from observations with weights.
+
+    >>> import tapegrad as tg
+    >>> tg.cov(tg.tensor([1.0, 2.0, 3.0])).item()
+    1.0
+    """
     if ddof is not None and ddof != int(ddof):
         raise ValueError("ddof must be integer")
     if np.ndim(m) > 2 or (y is not None and np.ndim(y) > 2):
@@ -493,7 +503,13 @@ def _rows(x: Any, dtype: Any, turned: bool) -> Any:
 
 @composed(np.corrcoef, "x", "y")
 def corrcoef(x: Any, y: Any = None, rowvar: bool = True, *, dtype: Any = None) -> Any:
-    """Matrix of correlation coefficients of variables in rows (or columns)."""
+    """Matrix of correlation coefficients of variables in rows (or columns).
+
+    >>> import tapegrad as tg
+    >>> tg.corrcoef(tg.tensor([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]]))
+    tensor([[ 1., -1.],
+            [-1.,  1.]])
+    """
     c = cov(x, y, rowvar, dtype=dtype)
     if np.ndim(c) == 0:
         return c / c
@@ -534,7 +550,12 @@ if hasattr(np, "trapz"):  # the old name, gone in NumPy 2.4
 
 @composed(np.bincount, "weights")
 def bincount(x: Any, weights: Any = None, minlength: int = 0) -> Any:
-    """How often each number occurs, or the sum of the weights where it does: differentiated by the weights."""
+    """How often each number occurs, or the sum of the weights where it does: differentiated by the weights.
+
+    >>> import tapegrad as tg
+    >>> tg.bincount([0, 1, 1], weights=tg.tensor([1.0, 2.0, 4.0]))
+    tensor([1., 6.])
+    """
     numbers = as_array(x)
     counts = np.bincount(x if isinstance(x, list) else numbers, minlength=minlength)
     if not numbers.size:  # no weight counts, not even by its type: as in NumPy
@@ -552,7 +573,13 @@ _JUMPS = (
 def _histogram(
     a: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None
 ) -> Any:
-    """Sums of weights by bin, and the edges: differentiated by the weights only."""
+    """Sums of weights by bin, and the edges: differentiated by the weights only.
+
+    >>> import tapegrad as tg
+    >>> counts, edges = tg.histogram([0.1, 0.6, 0.7], bins=2, range=(0, 1), weights=tg.tensor([1.0, 2.0, 4.0]))
+    >>> counts
+    tensor([1., 6.])
+    """
     if holds_tracked((a, bins, range)):
         raise NotDifferentiable(
             f"np.histogram was called on a tracked tensor, but {_JUMPS}; t.detach() gives the plain histogram."

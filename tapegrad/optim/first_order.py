@@ -144,7 +144,16 @@ class Adam(Optimizer):
 
 
 class AdamW(Adam):
-    """Adam with weight decay apart from the gradient (I. Loshchilov and F. Hutter, 2019). Arguments as `torch.optim.AdamW`."""
+    """Adam with weight decay apart from the gradient (I. Loshchilov and F. Hutter, 2019). Arguments as `torch.optim.AdamW`.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> w = tg.Parameter(np.array([1.0, 2.0]))
+    >>> optimizer = tg.optim.AdamW([w], lr=0.1)
+    >>> (w * w).sum().backward()
+    >>> optimizer.step()
+    >>> bool((w < tg.tensor([1.0, 2.0])).all())
+    True
+    """
 
     def __init__(
         self,
@@ -171,7 +180,16 @@ class AdamW(Adam):
 
 
 class RMSprop(Optimizer):
-    """Steps scaled by a running mean of the square (G. Hinton's lectures, 2012). Arguments as `torch.optim.RMSprop`."""
+    """Steps scaled by a running mean of the square (G. Hinton's lectures, 2012). Arguments as `torch.optim.RMSprop`.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> w = tg.Parameter(np.array([1.0, 2.0]))
+    >>> optimizer = tg.optim.RMSprop([w], lr=0.1)
+    >>> (w * w).sum().backward()
+    >>> optimizer.step()
+    >>> bool((w < tg.tensor([1.0, 2.0])).all())
+    True
+    """
 
     def __init__(
         self,
@@ -220,7 +238,16 @@ class RMSprop(Optimizer):
 
 
 class Adagrad(Optimizer):
-    """Steps scaled by the sum of squares so far (J. Duchi et al., 2011). Arguments as `torch.optim.Adagrad`."""
+    """Steps scaled by the sum of squares so far (J. Duchi et al., 2011). Arguments as `torch.optim.Adagrad`.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> w = tg.Parameter(np.array([1.0, 2.0]))
+    >>> optimizer = tg.optim.Adagrad([w], lr=0.1)
+    >>> (w * w).sum().backward()
+    >>> optimizer.step()
+    >>> bool((w < tg.tensor([1.0, 2.0])).all())
+    True
+    """
 
     def __init__(
         self,

@@ -91,7 +91,16 @@ def _demand_optimizer(optimizer: Any) -> None:
 
 
 class LambdaLR(LRScheduler):
-    """The first rate times `lr_lambda(epoch)`; one function, or one for each group."""
+    """The first rate times `lr_lambda(epoch)`; one function, or one for each group.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> optimizer = tg.optim.SGD([tg.Parameter(np.ones(1))], lr=0.1)
+    >>> scheduler = tg.optim.lr_scheduler.LambdaLR(optimizer, lambda epoch: 0.9**epoch)
+    >>> optimizer.step()
+    >>> scheduler.step()
+    >>> [round(rate, 6) for rate in scheduler.get_last_lr()]
+    [0.09]
+    """
 
     def __init__(
         self,
@@ -146,7 +155,16 @@ class StepLR(LRScheduler):
 
 
 class MultiStepLR(LRScheduler):
-    """The rate times `gamma` at each of the milestones."""
+    """The rate times `gamma` at each of the milestones.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> optimizer = tg.optim.SGD([tg.Parameter(np.ones(1))], lr=0.1)
+    >>> scheduler = tg.optim.lr_scheduler.MultiStepLR(optimizer, milestones=[1], gamma=0.1)
+    >>> optimizer.step()
+    >>> scheduler.step()
+    >>> [round(rate, 6) for rate in scheduler.get_last_lr()]
+    [0.01]
+    """
 
     def __init__(
         self,
@@ -166,7 +184,16 @@ class MultiStepLR(LRScheduler):
 
 
 class ExponentialLR(LRScheduler):
-    """The rate times `gamma` every epoch."""
+    """The rate times `gamma` every epoch.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> optimizer = tg.optim.SGD([tg.Parameter(np.ones(1))], lr=0.1)
+    >>> scheduler = tg.optim.lr_scheduler.ExponentialLR(optimizer, gamma=0.5)
+    >>> optimizer.step()
+    >>> scheduler.step()
+    >>> [round(rate, 6) for rate in scheduler.get_last_lr()]
+    [0.05]
+    """
 
     def __init__(self, optimizer: Optimizer, gamma: float, last_epoch: int = -1) -> None:
         self.gamma = gamma
@@ -177,7 +204,16 @@ class ExponentialLR(LRScheduler):
 
 
 class CosineAnnealingLR(LRScheduler):
-    """Down to `eta_min` in `T_max` epochs along half a cosine, and up again (I. Loshchilov and F. Hutter, 2017)."""
+    """Down to `eta_min` in `T_max` epochs along half a cosine, and up again (I. Loshchilov and F. Hutter, 2017).
+
+    >>> import numpy as np, tapegrad as tg
+    >>> optimizer = tg.optim.SGD([tg.Parameter(np.ones(1))], lr=0.1)
+    >>> scheduler = tg.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=2)
+    >>> optimizer.step()
+    >>> scheduler.step()
+    >>> [round(rate, 6) for rate in scheduler.get_last_lr()]
+    [0.05]
+    """
 
     def __init__(
         self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0, last_epoch: int = -1
@@ -198,7 +234,16 @@ class CosineAnnealingLR(LRScheduler):
 
 
 class OneCycleLR(LRScheduler):
-    """Up to `max_lr` and far down again, momentum the other way (L. N. Smith, 2018); one step a batch."""
+    """Up to `max_lr` and far down again, momentum the other way (L. N. Smith, 2018); one step a batch.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> optimizer = tg.optim.SGD([tg.Parameter(np.ones(1))], lr=0.1)
+    >>> scheduler = tg.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=1.0, total_steps=10)
+    >>> optimizer.step()
+    >>> scheduler.step()
+    >>> [round(rate, 6) for rate in scheduler.get_last_lr()]
+    [0.52]
+    """
 
     def __init__(
         self,

@@ -867,7 +867,12 @@ def _joined(parts: Sequence[Any]) -> Any:
 def eye_array(
     m: int, n: int | None = None, *, k: int = 0, dtype: Any = float, format: str | None = None
 ) -> SparseTensor:
-    """Ones on a diagonal."""
+    """Ones on a diagonal.
+
+    >>> import tapegrad as tg
+    >>> tg.sparse.eye_array(2).shape
+    (2, 2)
+    """
     _demand_format(format, "eye_array")
     n = m if n is None else n
     steps = np.arange(max(0, min(m + min(k, 0), n - max(k, 0))))

@@ -155,7 +155,12 @@ def minkowski_distance(x: Any, y: Any, p: Any = 2.0) -> Any:
 
 
 def distance_matrix(x: Any, y: Any, p: Any = 2.0, threshold: int = 1_000_000) -> Any:
-    """The p-norms of the differences of all pairs of rows of two matrices; differentiable by both."""
+    """The p-norms of the differences of all pairs of rows of two matrices; differentiable by both.
+
+    >>> import tapegrad as tg
+    >>> tg.spatial.distance_matrix(tg.tensor([[0.0, 0.0]]), [[3.0, 4.0]])
+    tensor([[5.]])
+    """
     x, y = _in_double(operand(x)), _in_double(operand(y))
     if np.ndim(x) != 2 or np.ndim(y) != 2:
         raise ValueError(
