@@ -594,18 +594,6 @@ def test_checked_mode_tells_of_an_access_that_leaves_its_buffer():
             tg.grad(function)(x, 4)
 
 
-def test_second_derivatives_come_from_the_adjoint():
-    def f(x):
-        s = 0.0
-        for i in range(1, x.shape[0]):
-            for j in range(2):
-                s += x[i] * x[i - 1] ** 2 * (j + 0.5)
-        return s
-
-    x = np.array([1.0, 2.0, 3.0])
-    assert np.allclose(tg.hessian(one(f))(x), tg.hessian(one(f, "adjoint"))(x))
-
-
 def test_it_prints_as_the_statements_it_is_made_of():
     def f(x):
         y = x * x

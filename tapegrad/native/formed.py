@@ -1,9 +1,9 @@
 """Derivatives of a native function by the program form.
 
-A `ByForm` is what `Derived` is for the generated adjoint: by some of a function's parameters, it gives value and cotangents for one call.
-It exists where the whole function lies in the form, which is decided before anything is compiled. A call whose sizes do not fit what
-the program assumes (an index that would be out of bounds, arrays that would be broadcast otherwise), and second derivatives, go to the
-generated adjoint.
+A `ByForm` is what `Derived` is for the generated adjoint: by some of a function's parameters, it gives value and cotangents for one call;
+`directions` has tangents and higher derivatives. Both are an `InForm`, which exists where the whole function lies in the form; that is
+decided before anything is compiled. A call whose sizes do not fit what the program assumes (an index that would be out of bounds, arrays
+that would be broadcast otherwise) goes to generated code.
 
 Data: one program in machine code for each pattern of equal lengths, serving all lengths of the pattern.
 Invariant: the caller's arrays are never written to; scratch memory belongs to the thread.
@@ -13,19 +13,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numba.core import types
 
 from ..core import checking
+from ..errors import NotDifferentiable
 from ..llvm import jit
 from ..program import running
 from ..program.affine import ONE, Affine, affine, whole
 from ..program.arrays import Outside
 from ..program.compiling import differentiated, prepared
 from ..program.derivative import active
-from ..program.form import Loop, Program, buffers, sites
+from ..program.form import Buffer, Loop, Program, buffers, sites
 from ..program.grouping import without_dead
 from ..program.partials import Formless
 from ..program.running import DONE, NAN, Argument, Compiled
@@ -40,17 +42,30 @@ def switched_on() -> bool:
     return os.environ.get("TAPEGRAD_FORM", "1") not in ("", "0")
 
 
-class ByForm:
-    """A function's value and cotangents by some of its parameters, through the program form; raises Outside."""
+@dataclass(frozen=True, slots=True)
+class Outputs:
+    """What a program's outputs are in a call: arrays of their own extents, then arrays like those of arguments."""
 
-    draws = False
+    values: Sequence[Buffer]
+    bars: Sequence[tuple[int, Buffer]]
+    """Each with the place of the parameter whose array it is like."""
+    number: bool
+    """Whether the one value is a float that the call answers."""
+    alone: bool
+    """Whether the one value is no tuple."""
+    derivatives: Sequence[Buffer]
+    """Those in which a NaN asks for the guarded form."""
 
-    def __init__(self, variant: Any, positions: tuple[int, ...], valued: bool = True) -> None:
-        """Read the typed program as a program form and differentiate it by the parameters at `positions`; Outside where it has no form."""
+
+class InForm:
+    """A function in the program form, and the calls of what is made of it; raises Outside where it has no form."""
+
+    def __init__(self, variant: Any, positions: tuple[int, ...]) -> None:
+        """Read the typed program as a program form, for derivatives by the parameters at `positions`."""
         owner = variant.owner
         self.owner, self.variant, self.positions = owner, variant, positions
         _allowed(owner)
-        self.typed: settling.Typed = variant.typed()
+        self.typed: settling.Typed = variant.settled
         names = self.typed.program.params
         parts = self.typed.param_parts
         self.tuples = any(isinstance(p, list) for p in parts)
@@ -70,37 +85,21 @@ class ByForm:
         self.generic = self._read(self.shapes, {})
         if any(w not in self.generic.given for w in self.wanted):
             raise Outside("A parameter with a gradient is no array or number of floats.")
-        results = self.typed.program.results
-        self.results = self.seeds = len(results)
-        self.valued = True
-        """Whether the results are computed; without them, statements go that nothing else reads."""
-        self.mathematics = self._differentiated(self.generic)
-        if not valued:
-            self._without_value()
-        if not results:
+        self.results = len(self.typed.program.results)
+        if not self.results:
             raise Outside("There is no result.")
-        self.returns_tuple = self.typed.program.returns_tuple
-        self.seeded = list(range(self.results))
-        self.scalar = (
-            self.results == 1
-            and isinstance(self.typed.types[results[0]], types.Float)
-            and not self.returns_tuple
-        )
         self.programs: dict[Any, _Program | str] = {}
         self.latest: _Program | None = None
         self.kept = 0
         """Bytes of scratch memory that the last call took."""
-        self._other: Any = None
-        used = active(
-            list(sites(self.generic.program.body)),
-            [self.generic.given[w] for w in self.wanted],
-            self.generic.program.outputs,
-        )
-        idle = {w for w in self.wanted if self.generic.given[w] not in used}
-        self.unused = tuple(
-            i for i in positions if (own := settling.leaves(parts[i])) and idle.issuperset(own)
-        )
-        """Positions of parameters that no result is made from."""
+
+    def _made(self, found: forming.Formed) -> Program:
+        """What is made of the function's program; Outside where that has no form."""
+        raise NotImplementedError
+
+    def _parted(self, outputs: Sequence[Buffer]) -> Outputs:
+        """What a program's outputs are in a call."""
+        raise NotImplementedError
 
     def _read(self, shapes: Sequence[Any], residues: Mapping[str, int]) -> forming.Formed:
         program = self.typed.program
@@ -113,59 +112,22 @@ class ByForm:
         except Formless as why:
             raise Outside(str(why)) from why
 
-    def _differentiated(self, found: forming.Formed) -> Program:
-        try:
-            made = differentiated(found.program, [found.given[w] for w in self.wanted])
-        except Formless as why:
-            raise Outside(str(why)) from why
-        if self.valued:
-            return made
-        for b in made.outputs[: self.results]:
-            b.role = "temporary"
-        return without_dead(made.of(made.body, outputs=made.outputs[self.results :]))
-
-    def _without_value(self) -> None:
-        """Leave the results out, if that saves more than their stores: the value of a sum whose derivative does not read it."""
-        self.valued = False
-        lean = self._differentiated(self._read(self.shapes, {}))
-        counts = (sum(s.write for s in sites(p.body)) for p in (self.mathematics, lean))
-        if next(counts) - next(counts) > self.results:
-            self.mathematics = lean
-        else:
-            self.valued = True
-
     # ------------------------------------------------------------------------------------------ calls
 
-    @property
-    def other(self) -> Any:
-        """The generated adjoint, for what does not fit the form."""
-        if self._other is None:
-            self._other = self.variant.transformed(self.positions, True)
-        return self._other
-
-    def seeds_of_other(self, seeds: Sequence[Any]) -> tuple[Any, ...]:
-        other = self.other
-        given: list[Any] = [None] * other.seeds
-        for i, at in enumerate(other.seeded):
-            if at is not None:
-                given[at] = seeds[i]
-        return tuple(given)
-
-    def run(self, args: tuple[Any, ...], seeds: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
-        """(value, cotangents of the wanted parameters) for given cotangents of the results."""
+    def _called(
+        self, args: tuple[Any, ...], more: Sequence[Any]
+    ) -> tuple[Any, tuple[Any, ...]] | None:
+        """What the program for arguments of this pattern answers; None where none fits."""
         flat = list(map(_plain, real_leaves(args) if self.tuples else args))
-        if not self.generic.written or not self._shares(args, flat):
-            found = None if self.latest is None else self.latest.run(flat, seeds)
-            if found is None:
-                program = self._program(flat)
-                if program is not None:
-                    self.latest = program
-                    found = program.run(flat, seeds)
-            if found is not None:
-                if len(found[1]) == len(self.positions):
-                    return found
-                return found[0], tuple(self.variant.joined(self.positions, found[1]))
-        return self.other.run(args, self.seeds_of_other(seeds))  # type: ignore[no-any-return]
+        if self.generic.written and self._shares(args, flat):
+            return None
+        found = None if self.latest is None else self.latest.run(flat, more)
+        if found is None:
+            program = self._program(flat)
+            if program is not None:
+                self.latest = program
+                found = program.run(flat, more)
+        return found
 
     def _shares(self, args: Sequence[Any], flat: Sequence[Any]) -> bool:
         """Whether an argument that is written to may share memory with another: that is for the other engine to refuse."""
@@ -211,6 +173,96 @@ class ByForm:
                         found = told(fault)
                     self.programs[key] = found
         return found if isinstance(found, _Program) else None
+
+
+class ByForm(InForm):
+    """A function's value and cotangents by some of its parameters, through the program form; raises Outside."""
+
+    draws = False
+
+    def __init__(self, variant: Any, positions: tuple[int, ...], valued: bool = True) -> None:
+        """Read the typed program as a program form and differentiate it by the parameters at `positions`; Outside where it has no form."""
+        super().__init__(variant, positions)
+        results, parts = self.typed.program.results, self.typed.param_parts
+        self.seeds = self.results
+        self.valued = True
+        """Whether the results are computed; without them, statements go that nothing else reads."""
+        self.mathematics = self._made(self.generic)
+        if not valued:
+            self._without_value()
+        self.returns_tuple = self.typed.program.returns_tuple
+        self.seeded = list(range(self.results))
+        self.scalar = (
+            self.results == 1
+            and isinstance(self.typed.types[results[0]], types.Float)
+            and not self.returns_tuple
+        )
+        self._other: Any = None
+        used = active(
+            list(sites(self.generic.program.body)),
+            [self.generic.given[w] for w in self.wanted],
+            self.generic.program.outputs,
+        )
+        idle = {w for w in self.wanted if self.generic.given[w] not in used}
+        self.unused = tuple(
+            i for i in positions if (own := settling.leaves(parts[i])) and idle.issuperset(own)
+        )
+        """Positions of parameters that no result is made from."""
+
+    def _made(self, found: forming.Formed) -> Program:
+        try:
+            made = differentiated(found.program, [found.given[w] for w in self.wanted])
+        except Formless as why:
+            raise Outside(str(why)) from why
+        if self.valued:
+            return made
+        for b in made.outputs[: self.results]:
+            b.role = "temporary"
+        return without_dead(made.of(made.body, outputs=made.outputs[self.results :]))
+
+    def _parted(self, outputs: Sequence[Buffer]) -> Outputs:
+        values = outputs[: self.results] if self.valued else []
+        places = map(self.typed.program.params.index, self.wanted)
+        bars = list(zip(places, outputs[len(values) :], strict=True))
+        number = bool(values) and self.scalar and values[0].dtype == "f8"
+        alone = bool(values) and not self.returns_tuple
+        return Outputs(values, bars, number, alone, [b for _, b in bars])
+
+    def _without_value(self) -> None:
+        """Leave the results out, if that saves more than their stores: the value of a sum whose derivative does not read it."""
+        self.valued = False
+        lean = self._made(self._read(self.shapes, {}))
+        counts = (sum(s.write for s in sites(p.body)) for p in (self.mathematics, lean))
+        if next(counts) - next(counts) > self.results:
+            self.mathematics = lean
+        else:
+            self.valued = True
+
+    # ------------------------------------------------------------------------------------------ calls
+
+    @property
+    def other(self) -> Any:
+        """The generated adjoint, for what does not fit the form."""
+        if self._other is None:
+            self._other = self.variant.transformed(self.positions, True)
+        return self._other
+
+    def seeds_of_other(self, seeds: Sequence[Any]) -> tuple[Any, ...]:
+        other = self.other
+        given: list[Any] = [None] * other.seeds
+        for i, at in enumerate(other.seeded):
+            if at is not None:
+                given[at] = seeds[i]
+        return tuple(given)
+
+    def run(self, args: tuple[Any, ...], seeds: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
+        """(value, cotangents of the wanted parameters) for given cotangents of the results."""
+        found = self._called(args, seeds)
+        if found is not None:
+            if len(found[1]) == len(self.positions):
+                return found
+            return found[0], tuple(self.variant.joined(self.positions, found[1]))
+        return self.other.run(args, self.seeds_of_other(seeds))  # type: ignore[no-any-return]
 
     def shortcut(self, several: bool) -> Callable[..., Any] | None:
         """Value and gradient of one number by its arguments alone; TypeError where arguments must be looked at first."""
@@ -290,7 +342,7 @@ class ByForm:
 class _Program:
     """The machine code for one pattern of equal lengths."""
 
-    def __init__(self, of: ByForm, key: Sequence[Any]) -> None:
+    def __init__(self, of: InForm, key: Sequence[Any]) -> None:
         """The derivative for arguments of these shapes, compiled."""
         self.of = of
         lengths, remain = key
@@ -305,7 +357,7 @@ class _Program:
         found = of._read(shapes, residues)
         if not found.periods.items() <= periods:
             raise Outside("These lengths take other sizes apart.")
-        self.mathematics = of._differentiated(found)
+        self.mathematics = of._made(found)
         self.ready = prepared(self.mathematics)
         if not all(whole(n) for b in buffers(self.ready.program) for n in b.extents):
             raise Outside("A part of an array, whose length is read from another, needs memory.")
@@ -321,18 +373,13 @@ class _Program:
             else:
                 self.given.append(Argument(b))
         self.given += map(Argument, self.mathematics.inputs[len(found.program.inputs) :])
-        outputs = self.mathematics.outputs
-        results = outputs[: of.results] if of.valued else []
-        self.number = bool(results) and of.scalar and results[0].dtype == "f8"
-        self.barred = [
-            (of.typed.program.params.index(w), b)
-            for w, b in zip(of.wanted, outputs[len(results) :], strict=True)
-        ]
-        watched = [b for _, b in self.barred] if self.ready.strong else []
+        outputs = of._parted(self.mathematics.outputs)
+        self.number, self.alone, self.barred = outputs.number, outputs.alone, outputs.bars
+        watched = outputs.derivatives if self.ready.strong else []
         self.compiled = Compiled(self.ready.program, self.given, self.number, watched)
         self.guarded: Compiled | None = None
         self.call = self.compiled.call
-        self.valued = [] if self.number else [(b.extents, _DTYPES[b.dtype]) for b in results]
+        self.valued = [(b.extents, _DTYPES[b.dtype]) for b in outputs.values[self.number :]]
 
     def run(self, args: Sequence[Any], seeds: Sequence[Any]) -> tuple[Any, tuple[Any, ...]] | None:
         """(value or values of the results, cotangents); None where the arguments do not fit."""
@@ -349,9 +396,9 @@ class _Program:
             if found != DONE:
                 return None
             found = None
-            if self.of.valued:
+            if self.valued:
                 found = tuple(v if v.shape else v[()] for v in values)
-                if not self.of.returns_tuple:
+                if self.alone:
                     (found,) = found
         return found, tuple(b if b.shape else float(b) for b in bars)
 
@@ -390,6 +437,15 @@ def _allowed(owner: Any) -> None:
         raise Outside("Snapshots are outside the form.")
     if not jit.entry_works():
         raise Outside("Entries of compiled programs do not work in this Python.")
+
+
+def outside(owner: Any, why: Outside) -> NotDifferentiable:
+    """What mode "form" raises for a function that lies outside."""
+    return NotDifferentiable(
+        f'the derivative of {owner.__name__} was asked by mode="form", but the function lies outside the program form:\n  {why}\n'
+        '  Use mode="auto", which has other engines for it.',
+        name="native-source",
+    )
 
 
 def told(fault: Exception) -> str:

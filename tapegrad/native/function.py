@@ -33,6 +33,7 @@ from ..errors import NotDifferentiable
 from ..program import running
 from . import (
     adjoint,
+    directions,
     finishing,
     formed,
     inference,
@@ -416,6 +417,8 @@ class Variant:
         self._pushed: dict[tuple[int, ...], Portions] = defaultdict(Portions)
         self._bent: dict[tuple[int, ...], Portions] = defaultdict(Portions)
         self._twisted: dict[tuple[int, ...], Any] = {}
+        self._along: dict[Any, directions.Along | None] = {}
+        """Derivatives along directions by the program form, by parameters, order and width; None where generated code has them."""
         self._beyond: dict[Any, Overloaded] = {}
         """Second derivatives that only overloading has."""
         self.floats = [i for i, a in enumerate(args) if _is_float(a)]
@@ -441,6 +444,11 @@ class Variant:
         typed = settling.Typed(program, kinds, returns)
         pairs.dissolve(typed)
         return typed
+
+    @functools.cached_property
+    def settled(self) -> settling.Typed:
+        """A tree that nobody changes."""
+        return self.typed()
 
     def in_pairs(self, positions: tuple[int, ...], given: Sequence[Any]) -> list[Any]:
         """What is given for each of these parameters; for a complex one, its two parts."""
@@ -500,11 +508,7 @@ class Variant:
             except formed.Outside as why:
                 self.outside = str(why)
                 if mode == "form":
-                    raise NotDifferentiable(
-                        f'the derivative of {self.owner.__name__} was asked by mode="form", but the function lies outside the '
-                        f'program form:\n  {why}\n  Use mode="auto", which has other engines for it.',
-                        name="native-source",
-                    ) from why
+                    raise formed.outside(self.owner, why) from why
             except NotDifferentiable as refused:  # by lowering; another engine may say it otherwise
                 if mode == "form":
                     raise
@@ -561,12 +565,15 @@ class Variant:
     # ------------------------------------------------------------------------------------------ forward mode
 
     def push(
-        self, args: tuple[Any, ...], positions: tuple[int, ...], directions: Sequence[Any]
+        self, args: tuple[Any, ...], positions: tuple[int, ...], along: Sequence[Any]
     ) -> dict[int, Any]:
         """Tangents of the results, by their position, along directions of the parameters at `positions`: an array for each
         parameter, whose first axis counts directions, as that of the tangents does."""
 
-        along = self.in_pairs(positions, directions)
+        along = self.in_pairs(positions, along)
+        found = self._by_form(args, positions, 1, (), along)
+        if found is not None:
+            return dict(enumerate(found))
 
         def made_for(width: int) -> Any:
             return self._tangent(positions, width)
@@ -583,6 +590,28 @@ class Variant:
             return compiled.along(leaves, wanted, range(len(made.results)))
 
         return portions.along(along, made_for, run)
+
+    def _by_form(
+        self,
+        args: tuple[Any, ...],
+        positions: tuple[int, ...],
+        order: int,
+        seeds: tuple[Any, ...],
+        along: Sequence[Any],
+        first: Sequence[Any] = (),
+    ) -> list[Any] | None:
+        """Derivatives along directions by the program form, of third order with a `first` direction; None where generated code has them."""
+        width = 1 if len(along[0]) == 1 else directions.WIDTH
+        key = positions, order, width
+        if key not in self._along:
+            with self.owner._lock:
+                if key not in self._along:
+                    self._along[key] = directions.along(self, positions, order, width)
+        made = self._along[key]
+        if made is None:
+            return None
+        more = [*seeds, *made.inputs(args, first)] if first else seeds
+        return made.run(args, more, along)
 
     def _tangent(self, positions: tuple[int, ...], width: int) -> Any:
         """Generated tangent code with its function, or the second engine."""
@@ -610,23 +639,27 @@ class Variant:
         args: tuple[Any, ...],
         positions: tuple[int, ...],
         seeds: tuple[Any, ...],
-        directions: Sequence[Any],
+        along: Sequence[Any],
     ) -> list[Any]:
         """The derivative along directions of what `Derived.run` gives: forward mode over the adjoint. Directions and results as in
         `push`."""
+        if isinstance(self.derived(positions), formed.ByForm):
+            found = self._by_form(args, positions, 2, seeds, self.in_pairs(positions, along))
+            if found is not None:
+                return self.joined(positions, found)
         derived, seeds = self._generated(positions, seeds)
         if not isinstance(derived, Derived):
-            return derived.bend(args, seeds, directions)
+            return derived.bend(args, seeds, along)
         other = self._beyond.get(positions)
         if not self._bent[positions].made:
             self.owner.frozen.hold()
         if other is not None:
-            return other.bend(args, seeds, directions)
+            return other.bend(args, seeds, along)
         try:
-            return self._bend(derived, args, positions, seeds, directions)
+            return self._bend(derived, args, positions, seeds, along)
         except NotDifferentiable as refused:
             other = self._in_place_of(derived, positions, refused)
-        return other.bend(args, seeds, directions)
+        return other.bend(args, seeds, along)
 
     def _generated(
         self, positions: tuple[int, ...], seeds: tuple[Any, ...]
@@ -656,7 +689,7 @@ class Variant:
         args: tuple[Any, ...],
         positions: tuple[int, ...],
         seeds: tuple[Any, ...],
-        directions: Sequence[Any],
+        along: Sequence[Any],
     ) -> list[Any]:
         """Tangents of the gradients along directions of the parameters: the tangent of the adjoint, in portions of a few directions."""
         made = derived.plain
@@ -674,9 +707,9 @@ class Variant:
             first = len(made.results)
             return compiled.along(by_param, wanted, range(first, first + len(derived.wanted)))
 
-        moved = self._bent[positions].along(self.in_pairs(positions, directions), made_for, run)
+        moved = self._bent[positions].along(self.in_pairs(positions, along), made_for, run)
         results = []
-        count, leaves = len(directions[0]), real_leaves(args)
+        count, leaves = len(along[0]), real_leaves(args)
         for i, p in enumerate(derived.wanted, len(made.results)):
             shape = np.shape(leaves[made.params.index(p)])
             results.append(moved[i] if i in moved else np.zeros((count, *shape)))
@@ -723,9 +756,15 @@ class Variant:
         args: tuple[Any, ...],
         positions: tuple[int, ...],
         seeds: tuple[Any, ...],
-        directions: tuple[Sequence[Any], Sequence[Any]],
+        along: tuple[Sequence[Any], Sequence[Any]],
     ) -> list[Any]:
         """The derivative along a second direction of what `bend` gives along the first: forward mode over its code."""
+        first, second = (self.in_pairs(positions, given) for given in along)
+        if isinstance(self.derived(positions), formed.ByForm):
+            each = [np.asarray(d)[None] for d in second]
+            found = self._by_form(args, positions, 3, seeds, each, first)
+            if found is not None:
+                return self.joined(positions, [t[0] for t in found])
         derived, seeds = self._generated(positions, seeds)
         if not isinstance(derived, Derived) or positions in self._beyond:
             raise NotDifferentiable(
@@ -739,12 +778,8 @@ class Variant:
             1, lambda width: self._bending(derived, full, width)
         )
         places = [made.params.index(p) for p in derived.wanted]
-        first, second = (
-            {i: np.asarray(d) for i, d in zip(places, self.in_pairs(positions, given), strict=True)}
-            for given in directions
-        )
         values = dict(zip(found.params, full, strict=True))
-        wanted = {found.params[i]: d for i, d in first.items()}
+        wanted = {found.params[i]: d for i, d in zip(places, first, strict=True)}
         whole = [*full, *(_direction(values[p], wanted.get(p)) for p in found.dotted)]
         if positions not in self._twisted:
             name = f"{derived.typed.program.name}_adjoint_tangent"
@@ -753,9 +788,11 @@ class Variant:
             )
         twisted, compiled = self._twisted[positions]
         by_param = dict(zip(twisted.params, whole, strict=True))
-        along = {twisted.params[i]: d[None] for i, d in second.items()}
+        moving = {
+            twisted.params[i]: np.asarray(d)[None] for i, d in zip(places, second, strict=True)
+        }
         # Behind the results of the adjoint stand their tangents, whose tangents are wanted.
-        moved = compiled.along(by_param, along, range(len(found.results), len(twisted.results)))
+        moved = compiled.along(by_param, moving, range(len(found.results), len(twisted.results)))
         results = []
         for k, p in enumerate(derived.wanted):
             bar = len(made.results) + k

@@ -20,6 +20,7 @@ In the order of reading:
     cotangents   the chain rule within one statement
     residuals    what the reverse sweep needs, and where it finds it
     derivative   reverse mode
+    tangents     forward mode; of a gradient, second order
     lowering     statements to loops
     passes       rewrites of loops
     writer       LLVM IR
@@ -76,6 +77,14 @@ loop. Copying the elements took 1.5 to 2 times as long on the stencils of `bench
 of its bounds. So the length or argument in them becomes `period * size + residue`: a call finds both, there is a program for each
 residue, and all is affine again.
 
+*The tangent of a statement is a statement in front of it*, over the same axes: it reads what the statement reads, and tangents. So no
+value is kept for it and no loop is turned round; where both are one loop, the passes find that. A gradient is a program of statements:
+second and third derivatives are forward mode of it, residuals among its buffers. `strong(g, p)`, the product of a cotangent and a
+partial, has the tangent `strong(dg, p) + chosen(dp, g)`, as the op has that the tape records: what is 0 for a factor of 0 is so in each
+term. What no tangent reads is no part of the program (`grouping.without_dead`): with a product by a Hessian the gradient itself. Reverse
+mode of the gradient is not needed, since Hessians are symmetric: `native.entry` asks for forward mode in either case. Four directions go
+through one program, so that values and partials are computed once for them.
+
 Not yet in the form, each tried against it:
 
 - calls (BLAS, LAPACK, FFT, SciPy's functions, rules of users): a statement whose stores are replaced by a callee with the regions
@@ -84,10 +93,6 @@ Not yet in the form, each tried against it:
 - residuals of a loop whose length is read from an array (a product kept for each entry of a sparse row): where the loop's bounds are
   neighbours in one array, the residual has one element for each number between the least and the greatest of it, not one for each row
   and each of these, once a call has seen that the numbers do not fall.
-- forward mode: the tangent of a statement is a statement over the same axes with the tangents' stores beside the values'; nothing is
-  kept, nothing turned round. It shares `partials`; `cotangents` gets a sibling that goes upwards.
-- second order: the gradient is a program of statements, so forward mode of it is the Hessian's product. Reverse of reverse
-  works in principle, but `strong` and `chosen` need partials of their own: (p, g, selected by g == 0).
 - threads: a loop whose iterations are proved apart but for sums, cut into chunks of a number that does not depend on the threads, so no
   bit of a sum does; private copies of what is summed, added in the order of the chunks. A pass behind `fuse`.
 - checkpoints: a loop with snapshots is a loop over segments whose body is a loop; what is live into a segment is saved, the segment's

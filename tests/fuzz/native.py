@@ -185,6 +185,40 @@ def interpreted(case: Case) -> None:
     holds(lambda *a: run(*a)[1], found, arguments, direction, slope[0], off, "adjoint")
 
 
+def directed(case: Case) -> None:
+    """Forward mode of the program form: the slope along a direction, and that of the gradient."""
+    f = jitted(case, mode="form")
+    numba_takes(case, f)
+    arguments = case.program.arguments()
+    direction = case.direction(arguments)
+    gradient = tg.grad(f, (0, 1))
+
+    def plainly(*given: Any) -> Any:
+        return gradient(*duplicate(list(given)))
+
+    slope, off = case.along(case.f, [arguments[0].copy(), arguments[1]], direction)
+    try:
+        _, got = tg.jvp(f, tuple(duplicate(arguments)), tuple(direction))
+        expected, apart = case.along(plainly, arguments, direction)
+        bent = tg.jvp(gradient, tuple(duplicate(arguments)), tuple(direction))[1]
+    except tg.NotDifferentiable as error:
+        if "outside the program form" in str(error):
+            raise Unclear("the program lies outside the form") from None
+        if "writes to" in str(error):
+            raise Unclear("the program writes to its arguments") from None
+        raise
+    if not abs(float(got) - slope[0]) <= off:
+        raise Wrong(
+            f"jvp by the form: {float(got)!r}, differences give {slope[0]!r} within {off:.2g}"
+        )
+    found = np.concatenate([np.ravel(b) for b in bent])
+    if not np.max(np.abs(found - expected), initial=0.0) <= 10 * apart:
+        raise Wrong(
+            f"hvp by the form: {found.tolist()}, differences give {expected.tolist()} within {10 * apart:.2g}"
+        )
+
+
+@_generated
 def tangent(case: Case) -> None:
     """Generated tangent code, compiled: the slope along a direction."""
     f = jitted(case)
@@ -197,5 +231,5 @@ def tangent(case: Case) -> None:
         raise Wrong(f"native jvp: {float(got)!r}, differences give {slope[0]!r} within {off:.2g}")
 
 
-NATIVE = {f.__name__: f for f in (interpreted, form, adjoint, tangent, overload)}
-SHARES = {"interpreted": 1.0, "form": 0.5, "adjoint": 0.006, "tangent": 0.004, "overload": 0.004}
+NATIVE = {f.__name__: f for f in (interpreted, form, directed, adjoint, tangent, overload)}
+SHARES = {"interpreted": 1.0, "form": 0.5, "directed": 0.1, "adjoint": 0.006, "tangent": 0.004, "overload": 0.004}
