@@ -232,4 +232,11 @@ def tangent(case: Case) -> None:
 
 
 NATIVE = {f.__name__: f for f in (interpreted, form, directed, adjoint, tangent, overload)}
-SHARES = {"interpreted": 1.0, "form": 0.5, "directed": 0.1, "adjoint": 0.006, "tangent": 0.004, "overload": 0.004}
+SHARES = {
+    "interpreted": 1.0,
+    "form": 0.5,
+    "directed": 0.1,
+    "adjoint": 0.006,
+    "tangent": 0.004,
+    "overload": 0.004,
+}
