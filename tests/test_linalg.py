@@ -897,6 +897,12 @@ def test_singular_values_of_an_infinite_matrix_have_no_slope() -> None:
     a = np.stack([np.eye(3) + 0.1, np.arange(9.0).reshape(3, 3) ** 2])
     a[0, 0, 0] = np.inf
     x, alone = tg.tensor(a, requires_grad=True), tg.tensor(a[1], requires_grad=True)
+    try:
+        np.linalg.svdvals(a)
+    except np.linalg.LinAlgError:  # NumPy 2.5 refuses such a stack
+        with pytest.raises(np.linalg.LinAlgError, match="did not converge"):
+            np.linalg.svdvals(x)
+        return
     np.linalg.svdvals(x).sum().backward()
     np.linalg.svdvals(alone).sum().backward()
     assert np.isnan(x.grad[0].numpy()).all()
