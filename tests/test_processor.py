@@ -12,8 +12,8 @@ from tapegrad.core import processor
 
 PROGRAM = """
 import numpy as np, tapegrad as tg
-from tapegrad import processor
-from tapegrad.replay import cache
+from tapegrad.core import processor
+from tapegrad.llvm import cache
 x = np.linspace(0.1, 3, 100)
 def f(x): return np.sum(np.sin(x) * np.exp(-x) + np.tanh(x) ** 2)
 gradients = [tg.grad(f)(x), tg.compile(tg.grad(f))(x), tg.grad(tg.njit(f))(x)]

@@ -494,7 +494,7 @@ def test_kernels_for_numba_are_the_childs(tmp_path: Path) -> None:
     """Those of the library's ops; this process gets them from the folder, and never imports Numba."""
     code = """
     from tapegrad.core.primitive import OPS
-    from tapegrad.vecmath import assembly
+    from tapegrad.llvm import assembly
     replay.load(block=True)
     codes = {op.name: code for code, op in reversed(list(enumerate(OPS)))}
     keys = [(codes["exp"], 0, 2), (codes["multiply"], 0, 2), (codes["sin"], 0, 0)]

@@ -24,7 +24,7 @@ LIBRARY = 224 * MEGABYTE
 NUMBA = 160 * MEGABYTE
 """What Numba may take as it is loaded and compiles for the first time: 120 MB were measured."""
 
-TREES = 16 * MEGABYTE
+TREES = 6 * MEGABYTE
 """What optree may take as it is loaded: 3 MB were measured."""
 
 COMPILATION = 64 * MEGABYTE
