@@ -420,3 +420,7 @@ def _raw(leaf: Any) -> Any:
 
 
 __all__ = ["chains", "grad", "multistart", "value_and_grad"]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -37,3 +37,7 @@ __all__ = [
     "interpn",
     "make_interp_spline",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -52,3 +52,7 @@ __all__ = [
     "uniform_filter1d",
     "zoom",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

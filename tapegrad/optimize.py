@@ -28,3 +28,7 @@ __all__ = [
     "root",
     "root_scalar",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -25,3 +25,7 @@ from .ops.special.softening import *
 __all__ = sorted(
     name for name, value in globals().items() if callable(value) and not name.startswith("_")
 )
+
+
+def __dir__() -> list[str]:
+    return __all__

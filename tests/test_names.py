@@ -107,3 +107,13 @@ def test_dir_shows_public_names_only():
     public = {place.removeprefix("tapegrad.").split(".")[0] for place in names.PLACES} | {"numpy"}
     assert shown <= public and {"optim", "special", "autograd"} <= shown
     assert not [n for n in dir(tg) if n.startswith("_") and not n.endswith("__")]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [p for p in (*names.PLACES, *names.MODULES) if isinstance(names.holder_of(p), ModuleType)],
+)
+def test_completion_in_a_module_offers_what_it_lists(name):
+    module = names.holder_of(name)
+    if module is not tg and module is not tg.numpy:  # which offer NumPy's names as well
+        assert dir(module) == sorted(module.__all__)

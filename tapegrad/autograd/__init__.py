@@ -429,3 +429,7 @@ __all__ = [
     "set_grad_enabled",
     "set_multithreading_enabled",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -857,3 +857,7 @@ __all__ = [
     "InplaceFunction",
     "once_differentiable",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

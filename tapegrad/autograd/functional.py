@@ -486,3 +486,7 @@ def _zeros(like: Tensor) -> Tensor:
 
 
 __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
+
+
+def __dir__() -> list[str]:
+    return __all__

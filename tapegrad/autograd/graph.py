@@ -401,3 +401,7 @@ __all__ = [
     "save_on_disk",
     "saved_tensors_hooks",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

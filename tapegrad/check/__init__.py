@@ -183,3 +183,7 @@ def _has_rule(function: Any) -> bool:
 
 
 __all__ = ["AdjointCheck", "GradientCheck", "Report", "check_adjoint", "check_gradient", "check_op"]
+
+
+def __dir__() -> list[str]:
+    return __all__

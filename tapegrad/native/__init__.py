@@ -36,3 +36,7 @@ from .function import NativeFunction, kept_bytes, njit, njit_vjp, release_memory
 from .runtime import checkpointed  # noqa: E402
 
 __all__ = ["NativeFunction", "checkpointed", "kept_bytes", "njit", "njit_vjp", "release_memory"]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -29,3 +29,7 @@ __all__ = [
     "clip_grad_value_",
     "lr_scheduler",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

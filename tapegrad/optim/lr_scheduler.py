@@ -435,3 +435,7 @@ __all__ = [
     "ReduceLROnPlateau",
     "StepLR",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -848,3 +848,7 @@ __all__ = [
     "spsolve_triangular",
     "svds",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

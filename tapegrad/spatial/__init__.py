@@ -10,3 +10,7 @@ from . import distance
 from .neighbours import KDTree, cKDTree, distance_matrix, minkowski_distance
 
 __all__ = ["KDTree", "cKDTree", "distance", "distance_matrix", "minkowski_distance"]
+
+
+def __dir__() -> list[str]:
+    return __all__

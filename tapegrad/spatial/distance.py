@@ -385,3 +385,7 @@ seuclidean = _of_vectors("seuclidean", ("V",), "Euclidean distance in units of v
 sqeuclidean = _of_vectors("sqeuclidean", ("w",), "Squared Euclidean distance")
 
 __all__ = ["cdist", "pdist", "squareform", *METRICS]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -54,3 +54,7 @@ __all__ = [
     "gaussian_kde",
     "poisson_binom",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__
