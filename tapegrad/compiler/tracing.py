@@ -119,6 +119,7 @@ class Trace:
     """Keys of the loops that run in Python although they say that they are loops."""
 
     def __init__(self) -> None:
+        """An open trace, which has met nothing yet."""
         self.graph = Graph()
         self.arguments: list[Traced] = []
         """What the function was given, until the trace ends."""

@@ -409,6 +409,7 @@ class Variant:
     """A function lowered for one signature of arguments."""
 
     def __init__(self, owner: NativeFunction, args: tuple[Any, ...]) -> None:
+        """The signature of these arguments; derivatives are made when they are asked for."""
         self.owner = owner
         self.types = tuple(numba.typeof(a) for a in args)
         self._derived: dict[Any, Derived | Overloaded | formed.ByForm] = {}

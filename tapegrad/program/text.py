@@ -33,6 +33,7 @@ def _declared(b: Buffer) -> str:
 
 
 def _lines(body: list[Any], indent: str) -> Iterator[str]:
+    """Loops, statements and stores, a line each, further in for each loop around."""
     for s in body:
         if isinstance(s, Loop):
             if s.until is not None:
