@@ -131,7 +131,8 @@ print("right", flush=True)
 def run(folder, limit=""):
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(GRADIENTS).format(limit=limit)],
-        env={**os.environ, "TAPEGRAD_CACHE_DIR": str(folder)},
+        # Where files must stay small Python would cut its own .pyc files short, and believe them from then on.
+        env={**os.environ, "TAPEGRAD_CACHE_DIR": str(folder), "PYTHONDONTWRITEBYTECODE": "1"},
         cwd=Path(__file__).parent.parent,
         capture_output=True,
         text=True,
