@@ -83,10 +83,12 @@ def test_auto_takes_over_where_the_adjoint_refuses():
         tg.njit(programs.slices, mode="tape")
 
 
-def test_auto_prefers_the_adjoint():
-    f = tg.njit(programs.for_with_break)
-    tg.grad(f)(X.copy())
-    assert f.explain().startswith("engine: adjoint")
+def test_auto_prefers_the_form_then_the_adjoint(monkeypatch):
+    for form, engine in (("1", "engine: form"), ("0", "engine: adjoint")):
+        monkeypatch.setenv("TAPEGRAD_FORM", form)
+        f = tg.njit(programs.for_with_break)
+        tg.grad(f)(X.copy())
+        assert f.explain().startswith(engine)
 
 
 REFUSED = [
