@@ -1072,14 +1072,14 @@ def test_two_threads_accumulate_into_one_leaf_and_lose_nothing():
 @here
 def test_no_thread_asks_for_the_tapes_of_others_with_its_own_locked(monkeypatch):
     """Two threads that each hold a tape's lock and wait for that of the other would wait for ever."""
-    here = tg.tape.current()
+    here = tg.current_tape()
     asked = []
 
     def locate(slot, held=None):
         asked.append(here.lock._is_owned())
         return found(slot, held)
 
-    found = tg.executors.locate
+    found = executors.locate
     other = []
     in_threads(lambda: other.append(leaf([1.0, 2.0]) * 2.0))
     other[0].register_hook(lambda g: g)  # its entry is on the tape of a thread that has ended
