@@ -13,6 +13,7 @@ import weakref
 import numpy as np
 import pytest
 
+from tapegrad.core import executors
 from tests.suite import HERE, differs, each_engine, equal, here, in_threads, leaf, tg  # noqa: F401
 
 # PyTorch says so beside what it does.
