@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import ast
 import hashlib
-from collections import Counter
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
-from . import chunks, inference, runtime
+from . import chunks, inference, repeats, runtime
 from .rules import renamed
 
 LONG = 3
@@ -123,35 +123,10 @@ def _operands(node: ast.expr) -> Iterator[str]:
 
 def _parted(formula: str) -> tuple[list[str], str]:
     """A formula behind lines that give names to what stands in it several times."""
-    tree = ast.parse(formula, mode="eval").body
-    met: Counter[str] = Counter()
-
-    def count(node: ast.AST) -> None:
-        key = ast.dump(node)
-        met[key] += 1
-        if met[key] == 1:
-            for child in ast.iter_child_nodes(node):
-                count(child)
-
-    count(tree)
-    lines: list[str] = []
-    named: dict[str, str] = {}
-
-    class Name(ast.NodeTransformer):
-        def visit(self, node: ast.AST) -> Any:
-            key = ast.dump(node)
-            if key in named:
-                return ast.Name(named[key])
-            repeated = met[key] > 1 and _is_cheap(node)
-            node = self.generic_visit(node)
-            if not repeated:
-                return node
-            named[key] = f"part{len(named)}"
-            lines.append(f"{named[key]} = {ast.unparse(node)}")
-            return ast.Name(named[key])
-
-    tree = Name().visit(tree)
-    return lines, ast.unparse(tree)
+    numbers = itertools.count()
+    return repeats.named(
+        ast.parse(formula, mode="eval").body, _is_cheap, lambda: f"part{next(numbers)}"
+    )
 
 
 def _is_cheap(node: ast.AST) -> bool:

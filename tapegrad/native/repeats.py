@@ -54,7 +54,10 @@ def factored(term: str) -> tuple[str, str] | None:
     return ast.unparse(tree), text
 
 
-_PARTS = ast.BinOp | ast.Call | ast.Compare | ast.UnaryOp
+def _is_part(node: ast.AST) -> bool:
+    """Whether it is an operation, and more than a number with a sign."""
+    sign = isinstance(node, ast.UnaryOp) and isinstance(node.operand, ast.Constant)
+    return isinstance(node, ast.BinOp | ast.Call | ast.Compare | ast.UnaryOp) and not sign
 
 
 def parted(text: str, fresh: Callable[[str], str]) -> tuple[list[str], str]:
@@ -62,10 +65,17 @@ def parted(text: str, fresh: Callable[[str], str]) -> tuple[list[str], str]:
     tree = ast.parse(text, mode="eval")
     if any(isinstance(n, ast.IfExp | ast.BoolOp | ast.Lambda) for n in ast.walk(tree)):
         return [], text  # what may not be evaluated
+    return named(tree, _is_part, lambda: fresh("part"))
+
+
+def named(
+    tree: ast.AST, worth: Callable[[ast.AST], bool], fresh: Callable[[], str]
+) -> tuple[list[str], str]:
+    """An expression behind lines that give names to those of its parts that are `worth` one and stand in it several times."""
     met: Counter[str] = Counter()
 
     def count(node: ast.AST) -> None:
-        if isinstance(node, _PARTS):
+        if worth(node):
             key = ast.dump(node)
             met[key] += 1
             if met[key] > 1:
@@ -75,20 +85,19 @@ def parted(text: str, fresh: Callable[[str], str]) -> tuple[list[str], str]:
 
     count(tree)
     lines: list[str] = []
-    named: dict[str, str] = {}
+    names: dict[str, str] = {}
 
     class Name(ast.NodeTransformer):
         def visit(self, node: ast.AST) -> Any:
-            key = ast.dump(node) if isinstance(node, _PARTS) else ""
-            if key in named:
-                return ast.Name(named[key])
+            key = ast.dump(node) if worth(node) else ""
+            if key in names:
+                return ast.Name(names[key])
             node = self.generic_visit(node)
-            constant = isinstance(node, ast.UnaryOp) and isinstance(node.operand, ast.Constant)
-            if met[key] < 2 or constant:
+            if met[key] < 2:
                 return node
-            named[key] = fresh("part")
-            lines.append(f"{named[key]} = {ast.unparse(node)}")
-            return ast.Name(named[key])
+            names[key] = fresh()
+            lines.append(f"{names[key]} = {ast.unparse(node)}")
+            return ast.Name(names[key])
 
     tree = Name().visit(tree)
     return lines, ast.unparse(tree)
