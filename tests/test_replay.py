@@ -34,7 +34,7 @@ TOLERANCE = {"float64": 1e-12, "float32": 3e-5, "complex128": 1e-12}
 
 
 @pytest.fixture(scope="module", autouse=True)
-def machine() -> None:
+def machine(settled_heap: None) -> None:
     assert replay.load(block=True), replay.status()["machine"]
 
 

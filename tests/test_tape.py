@@ -29,7 +29,7 @@ def leaf(data):
 
 
 @pytest.fixture(autouse=True)
-def empty_tape():
+def empty_tape(settled_heap):
     engine = tg.engine()
     tg.set_engine(
         "sweep"
