@@ -150,7 +150,7 @@ def test_nothing_else_is_compiled_in() -> None:
                     assert node.module in shipped.SOURCES
                 else:
                     others |= {f"{node.module}.{alias.name}" for alias in node.names}
-    assert others == {"tape.STRIDE", "tape.FREED"}
+    assert others == {"core.tape.STRIDE", "core.tape.FREED"}
 
 
 # ------------------------------------------------------------------------------------------------------ how it is made
