@@ -368,3 +368,18 @@ def test_a_value_that_is_read_away_from_the_start_only():
     """At the start the equations do not use p; at the solution they do."""
     f = lambda p: tg.root(lambda s: s - 2 * p if s > 0.5 else 2 * s - 4, 0.0).x  # noqa: E731
     assert tg.grad(f)(1.0) == pytest.approx(2)
+
+
+def test_third_derivatives_once_hooks_are_there():
+    """Tensors have a finaliser from the first hook on, which drops entries that nobody holds while others are differentiated."""
+    x = tg.tensor([1.0, 2.0], requires_grad=True)
+    y = x * x
+    y.register_hook(lambda g: None)
+    solved, by_hand = SOLUTIONS["root"]
+    third = [
+        tg.jacobian(tg.hessian(lambda p, f=f: np.sum(np.sin(f(p)) * np.exp(p[0]))), mode="forward")(
+            P
+        )
+        for f in (solved, by_hand)
+    ]
+    np.testing.assert_allclose(*third, rtol=1e-5, atol=1e-6)

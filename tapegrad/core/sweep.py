@@ -411,14 +411,17 @@ def push(
     lost: set[Slot] = set()
     for k in range(start * STRIDE, stop * STRIDE, STRIDE):
         nodes = operands(code, k)
+        slot = code[
+            k + SLOT
+        ]  # who holds it keeps finalisers from dropping the entry between two directions
         if code[k + OP] == FREED or (lost and not lost.isdisjoint(nodes)):
-            lost.add(code[k + SLOT])
+            lost.add(slot)
             continue
         given = [None if node is None else tangents.get(node) for node in nodes]
         if any(t is not None for t in given):
-            if code[k + SLOT] <= storage.latest_overwrite():
+            if slot <= storage.latest_overwrite():
                 check_overwritten(code, k)
-            tangents[code[k + SLOT]] = one(code, k, given, record)
+            tangents[slot] = one(code, k, given, record)
     return lost
 
 
