@@ -241,7 +241,7 @@ def warm(options: argparse.Namespace) -> int:
     """Compile the kernels that a process would compile when it needs them, and report what is stored; 1 where some are missing."""
     from tapegrad import replay
     from tapegrad.core.primitive import OPS
-    from tapegrad.replay import quick_loops as loops
+    from tapegrad.replay import quick_loops
 
     replay.declare_all()
     if not replay.load(block=True):
@@ -252,9 +252,9 @@ def warm(options: argparse.Namespace) -> int:
         if sys.stderr.isatty():
             print(f"\rkernel {done + 1} of {len(keys)}", end="", file=sys.stderr, flush=True)
         replay.request([key], wait=True)
-    for op in OPS if loops.enabled() else ():
-        if loops.suits(op.of):
-            loops.load(op.of)
+    for op in OPS if quick_loops.enabled() else ():
+        if quick_loops.suits(op.of):
+            quick_loops.load(op.of)
     if sys.stderr.isatty():
         print(file=sys.stderr)
     status = replay.status()

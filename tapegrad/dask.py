@@ -28,7 +28,7 @@ import numpy as np
 
 from .core import locks
 from .errors import demand_callable
-from .transforms import derivatives as transforms
+from .transforms import derivatives
 from .transforms.derivatives import _flatten, _unflatten
 
 Tree = Any
@@ -260,7 +260,7 @@ def _arrived(value: Any) -> Any:
 def _part(function: Any, params: Tree, *data: Any) -> tuple[Any, list[Any]]:
     """Value and gradient of one partition."""
     loss = _arrived(function)
-    both = transforms.value_and_grad(loss)
+    both = derivatives.value_and_grad(loss)
     try:
         value, gradient = both(params, *map(_locked, data))
     except ValueError as problem:

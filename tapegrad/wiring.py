@@ -17,9 +17,9 @@ def _replay() -> Any:
 
 
 def _quick_loops() -> Any:
-    from .replay import quick_loops as loops
+    from .replay import quick_loops
 
-    return loops
+    return quick_loops
 
 
 def _array_namespace() -> Any:

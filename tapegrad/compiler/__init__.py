@@ -18,7 +18,6 @@
     routines   calls that are machine code of their own: linear systems, running sums, orders; writer: their text; exponential: of matrices
     borrowed   loops of NumPy's ufuncs, called by address: fourier (transforms), products (of large matrices), decompositions, ufuncs
     lapack     linear systems of more than a few rows
-    jit        object code, linking, lifetime (the cache on disk is replay's)
     program    signatures, guards, which program a call gets; surroundings: what a function reads beside its arguments
     entry      a call on tracked tensors: one entry of the outer tape
     cfunctions a program at an address, with a C signature

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from ..core import checking
 from ..program.arrays import Outside
 from ..program.derivative import gradient
 from ..program.form import Buffer, Program
@@ -24,7 +23,7 @@ from ..program.partials import Formless
 from ..program.tangents import tangent
 from . import forming
 from .arguments import real_leaves
-from .formed import InForm, Outputs, is_worthwhile, outside, switched_on, told
+from .formed import InForm, Outputs, tried
 
 WIDTH = 4
 """Directions that one run carries, where there are several."""
@@ -96,20 +95,5 @@ def _direction(value: Any, along: Any) -> Any:
 
 def along(variant: Any, positions: tuple[int, ...], order: int, width: int) -> Along | None:
     """The derivative by the form; None where other engines have it. Raises Outside where the form is asked for."""
-    mode = variant.owner.mode
-    if mode != "form" and (mode != "auto" or not switched_on()):
-        return None
-    try:
-        found = Along(variant, positions, order, width)
-    except Outside as why:
-        if mode == "form":
-            raise outside(variant.owner, why) from why
-        return None
-    except MemoryError:
-        raise
-    except Exception as fault:
-        if mode == "form" or checking.on():
-            raise
-        variant.outside = told(fault)
-        return None
-    return found if mode == "form" or is_worthwhile(found.generic) else None
+    found = tried(variant, lambda: Along(variant, positions, order, width))
+    return None if isinstance(found, str) else found

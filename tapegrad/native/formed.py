@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numba.core import types
@@ -35,6 +35,9 @@ from . import forming, inference, settling
 from .arguments import leaves_of, real_leaves
 
 _DTYPES = {"f8": np.dtype(np.float64), "f4": np.dtype(np.float32)}
+
+
+Formed = TypeVar("Formed", bound="InForm")
 
 
 def switched_on() -> bool:
@@ -446,6 +449,32 @@ def outside(owner: Any, why: Outside) -> NotDifferentiable:
         '  Use mode="auto", which has other engines for it.',
         name="native-source",
     )
+
+
+def tried(variant: Any, make: Callable[[], Formed]) -> Formed | str:
+    """What `make` makes in the form, or why another engine has the function: mode "form" raises it; empty where the form is not asked."""
+    mode = variant.owner.mode
+    if mode != "form" and (mode != "auto" or not switched_on()):
+        return ""
+    try:
+        found = make()
+    except Outside as why:
+        if mode == "form":
+            raise outside(variant.owner, why) from why
+        return str(why)
+    except NotDifferentiable as refused:  # by lowering; another engine may say it otherwise
+        if mode == "form":
+            raise
+        return str(refused.args[0])
+    except MemoryError:  # no fault, and there may be room again
+        raise
+    except Exception as fault:
+        if mode == "form" or checking.on():
+            raise
+        return told(fault)
+    if mode == "form" or is_worthwhile(found.generic):
+        return found
+    return "it would not gain by it, having no arrays and no loops, or branches in loops that are worth a jump"
 
 
 def told(fault: Exception) -> str:

@@ -497,29 +497,12 @@ class Variant:
         self, positions: tuple[int, ...], valued: bool
     ) -> Derived | Overloaded | formed.ByForm:
         """By the engine that the function's mode names; in mode "auto" by overloading where the transformation refuses."""
-        mode = self.owner.mode
-        if mode == "overload":
+        if self.owner.mode == "overload":
             return self.overloaded(positions, 'mode="overload" asks for it')
-        if mode == "form" or (mode == "auto" and formed.switched_on()):
-            try:
-                found = formed.ByForm(self, positions, valued)
-                if mode == "form" or formed.is_worthwhile(found.generic):
-                    return found
-                self.outside = "it would not gain by it, having no arrays and no loops, or branches in loops that are worth a jump"
-            except formed.Outside as why:
-                self.outside = str(why)
-                if mode == "form":
-                    raise formed.outside(self.owner, why) from why
-            except NotDifferentiable as refused:  # by lowering; another engine may say it otherwise
-                if mode == "form":
-                    raise
-                self.outside = refused.args[0]
-            except MemoryError:  # no fault, and there may be room again
-                raise
-            except Exception as fault:
-                if mode == "form" or checking.on():
-                    raise
-                self.outside = formed.told(fault)
+        found = formed.tried(self, lambda: formed.ByForm(self, positions, valued))
+        if not isinstance(found, str):
+            return found
+        self.outside = found or self.outside
         return self.transformed(positions, valued)
 
     def transformed(self, positions: tuple[int, ...], valued: bool) -> Derived | Overloaded:

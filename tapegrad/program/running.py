@@ -20,6 +20,7 @@ import numpy as np
 
 from ..core import checking
 from ..errors import CheckedAccessError
+from ..llvm import jit
 from .affine import Affine, Extreme
 from .expressions import F4, F8
 from .form import Buffer, Loop, Program, sites
@@ -67,9 +68,6 @@ class Compiled:
         guarded: bool = False,
     ) -> None:
         """Compile a program with an entry from Python for arguments of these kinds."""
-        # Late: the compiler's loops over growing slices, which come with it, ask for this module.
-        from ..llvm import jit
-
         self.program, self.given = program, list(given)
         writer = Writer(program, guarded)
         body = writer.text()

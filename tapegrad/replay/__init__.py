@@ -7,7 +7,8 @@ two agree to a few ulp on every program. How it works, in the order of reading:
     access, values, loops, adjoints, steps, lines, machine, calls     the machine itself: nopython code, imported only to compile
     kernels, vectors    a kernel's text, from a declared partial: for Numba, and as vector code
     shipped, shipping         the machine in LLVM's language, as the package has it, and how it is made
-    builder, child, cache, linker     who compiles, where object code is kept, how it gets into a process without Numba
+    builder, child    who compiles (object code, on disk and in a process without Numba, is `llvm`'s business)
+    quick_loops       loops of vector code, for eager ops on large arrays
     selftest    why the layouts can be relied on
     bridge, executor          the machine as Python sees it, and the walk with its stops
 

@@ -13,14 +13,14 @@ import numpy as np
 
 from ..core.primitive import primitive
 from ..core.sweep import times
-from ..transforms import derivatives as transforms
+from ..transforms import derivatives
 
 
 def partial(f: Callable[..., Any], i: int, args: Sequence[Any]) -> Any:
     """The partial derivative of an elementwise function by its argument `i`, at arguments that broadcast."""
     shape = np.broadcast_shapes(*map(np.shape, args))
     full = [np.broadcast_to(a, shape) for a in args]
-    _, pull = transforms.vjp(lambda v: f(*full[:i], v, *full[i + 1 :]), full[i], allow_unused=True)
+    _, pull = derivatives.vjp(lambda v: f(*full[:i], v, *full[i + 1 :]), full[i], allow_unused=True)
     slope = pull(np.ones(shape))[0]
     return np.zeros(shape) if slope is None else slope
 
