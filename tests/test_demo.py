@@ -12,6 +12,7 @@ import pytest
 
 import tapegrad as tg
 from tapegrad.__main__ import main
+from tapegrad.core.version import _of_checkout
 from tapegrad.demo import fitting, report
 from tapegrad.demo.measures import complex_step, digits, jacobian_error, seconds, two_point
 from tapegrad.demo.models import MODEL_OF
@@ -261,6 +262,6 @@ def test_the_version_is_that_of_the_project(capsys):
     """Installed or run from a checkout, the package, the command and pyproject.toml name one version."""
     text = (Path(tg.__path__[0]).parent / "pyproject.toml").read_text(encoding="utf-8")
     version = tomllib.loads(text)["project"]["version"]
-    assert tg.__version__ == version == tg._version_of_checkout()
+    assert tg.__version__ == version == _of_checkout()
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"tapegrad {version}\n"
