@@ -137,7 +137,10 @@ def test_states_that_are_trees_and_complex():
 @pytest.mark.parametrize(
     ("how", "error", "words"),
     [
-        ({"method": "Radau"}, TraceError, "alone"),
+        ({"method": "BDF"}, TraceError, "alone"),
+        ({"method": "Radau", "mass_matrix": np.eye(1)}, TraceError, "mass_matrix"),
+        ({"method": "Radau", "fun": lambda t, y: 1j * y}, ValueError, "complex"),
+        ({"method": "Radau", "jac_sparsity": "detect"}, TypeError, "jac there"),
         ({"events": lambda t, y: y[0]}, TraceError, "how many there are"),
         ({"t_eval": None}, TraceError, "t_eval"),
         ({"jac": None}, TypeError, "Leave the others out"),
@@ -148,7 +151,55 @@ def test_states_that_are_trees_and_complex():
 def test_refused_in_words(how, error, words):
     how = {"t_eval": [1.0], "fun": lambda t, y: -y} | how
     with pytest.raises(error, match=words):
-        tg.compile(lambda y0: solve_ivp(t_span=(0.0, 1.0), y0=y0, **how).y)(np.ones(1))
+        tg.compile(lambda y0: solve_ivp(t_span=(0.0, 1.0), y0=y0, **how).y)(
+            np.ones(1, complex if words == "complex" else float)
+        )
+
+
+def test_steps_of_radau_are_scipys_and_have_the_derivatives_of_eager_steps():
+    """A stiff reaction: steps are rejected, and Jacobians and their inverses are kept for some steps and made anew for others."""
+
+    def reaction(t, y, k):
+        a, b, c = k[0] * y[0], k[1] * y[1] * y[1], k[2] * y[1] * y[2]
+        return np.stack([c - a, a - b - c, b])
+
+    def states(k, solve=solve_ivp):
+        return solve(
+            reaction, (0.0, 40.0), [1.0, 0.0, 0.0], "Radau", [0.3, 40.0], args=(k,), rtol=1e-6, atol=1e-10
+        ).y  # fmt: skip
+
+    def last(k):
+        y = states(k)
+        return np.sum(y[:, -1] * np.arange(3.0)), y
+
+    traces = []
+
+    def counted(k):
+        traces.append(0)
+        return last(k)
+
+    fast = tg.compile(tg.value_and_grad(counted, has_aux=True))
+    plain = tg.value_and_grad(last, has_aux=True)
+    for k in np.array([[0.04, 3e7, 1e4], [0.08, 1e7, 3e4]]):
+        (_, y), slope = fast(k)
+        np.testing.assert_allclose(y, states(k, scipy.integrate.solve_ivp), rtol=1e-8)
+        np.testing.assert_allclose(slope * k, plain(k)[1] * k, rtol=1e-6)
+    seen = len(traces)
+    fast(np.array([0.05, 2e7, 2e4]))
+    assert len(traces) == seen
+
+
+def test_second_derivatives_of_radaus_steps_and_a_given_jacobian():
+    """y' = -k y², whose solution is 1 / (1 + k t)."""
+
+    def end(k, **how):
+        return solve_ivp(
+            lambda t, y: -k * y**2, (0.0, 1.0), [1.0], "Radau", [1.0], rtol=1e-8, atol=1e-10, **how
+        ).y[0, 0]  # fmt: skip
+
+    assert tg.compile(tg.grad(tg.grad(end)))(0.5) == pytest.approx(2 / 1.5**3, rel=1e-6)
+    jac = lambda t, y: np.reshape(-2 * 0.5 * y, (1, 1))  # noqa: E731
+    assert tg.compile(lambda k: end(k, jac=jac))(0.5) == pytest.approx(end(0.5), rel=1e-9)
 
 
 def test_equations_that_end_or_look_at_values():

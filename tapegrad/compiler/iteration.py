@@ -749,7 +749,8 @@ def _looped(
         values = [x if type(x) is Traced else np.asarray(x)[()] for x in values]
         first = _Traced(trace, p, values, [_stack(x) for x in rows])
     p.first = first, trace, values, rows
-    if not p.unchanged():
+    # A step in a step is traced as often as that one, whose traces show what differs in it.
+    if type(trace) is not Inner and not p.unchanged():
         raise Unrolled("a step with effects")
     p.outside = list(outside)
 

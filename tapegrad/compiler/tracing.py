@@ -1472,7 +1472,15 @@ _originals: list[tuple[Primitive, Any]] = []
 
 
 _SEEN_THROUGH = frozenset(
-    {"logsumexp", "softmax", "log_softmax", "strong_product", "iteration", "growing_loops"}
+    {
+        "logsumexp",
+        "softmax",
+        "log_softmax",
+        "strong_product",
+        "iteration",
+        "growing_loops",
+        "collocation_step",
+    }
 )
 """Ops whose forward function is calls that are recorded themselves, and become machine code with what is around them."""
 

@@ -123,7 +123,7 @@ class TracedSolver:
         def step(carry: Any, _: Any) -> Any:
             """One attempt of a step; times inside an accepted step get their interpolated values."""
             y, slope, now, h, rejected, rows, taken = carry
-            h = np.minimum(np.maximum(h, _shortest(now)), self.max_step)
+            h = np.minimum(np.maximum(h, shortest(now)), self.max_step)
             reached = now + way * h
             reached = np.where(way * (reached - end) > 0, end, reached)
             length = reached - now
@@ -158,9 +158,15 @@ class TracedSolver:
 
         def goes_on(carry: Any) -> Any:
             _, _, now, h, _, _, taken = carry
-            return (way * (end - now) > 0) & (taken < MOST) & (h >= _shortest(now) * (1 - 1e-12))
+            return (way * (end - now) > 0) & (taken < MOST) & (h >= shortest(now) * (1 - 1e-12))
 
-        begin = (y, slope, now, np.maximum(h, _shortest(now)), 0.0, rows, 0)
+        begin = (y, slope, now, np.maximum(h, shortest(now)), 0.0, rows, 0)
+        _, _, now, _, _, rows, _ = self._looped(step, begin, goes_on)
+        self._demand_arrived(now)
+        return rows
+
+    def _looped(self, step: Any, begin: Any, goes_on: Any) -> Any:
+        """What the loop of the steps carries in the end."""
         done = looped("solve_ivp", (self.function,), step, begin, None, None, test=goes_on)
         if done is None:
             raise TraceError(
@@ -168,13 +174,15 @@ class TracedSolver:
                 "program. Write its branches with np.where, or leave solve_ivp outside of the compiled function.",
                 name="outside-program",
             )
-        _, _, now, _, _, rows, _ = done[0]
-        if bool(way * (end - plain(now)) > 0):
+        return done[0]
+
+    def _demand_arrived(self, now: Any) -> None:
+        """Raise RuntimeError where the steps ended before the end of the span."""
+        if bool(self.way * (self.end - plain(now)) > 0):
             raise RuntimeError(
                 f"solve_ivp cannot go on at t={float(plain(now)):g}: no step is short enough, or there are more than {MOST}. The equations "
-                "are stiff, or the solution ends there. Outside of tg.compile there are Radau, BDF and LSODA."
+                "are stiff, or the solution ends there. Stiff ones want Radau, or BDF and LSODA outside of tg.compile."
             )
-        return rows
 
     def _error(self, slopes: Sequence[Any], scale: Any, length: Any) -> Any:
         """The norm of the error of a step, in units of what is allowed."""
@@ -192,12 +200,12 @@ class TracedSolver:
     def _first_length(self, y: Any, slope: Any, t: Any, order: int) -> Any:
         """SciPy's choice of the first step, by a step of Euler's method."""
         scale = self.atol + np.abs(y) * self.rtol
-        d0, d1 = _norm(y / scale), _norm(slope / scale)
+        d0, d1 = norm(y / scale), norm(slope / scale)
         span = np.abs(self.end - self.begin)
         small = (d0 < 1e-5) | (d1 < 1e-5)
         h0 = np.minimum(np.where(small, 1e-6, 0.01 * d0 / np.where(small, 1.0, d1)), span)
         there = plain(self.equations(t + self.way * h0, y + self.way * h0 * slope))
-        d2 = _norm((there - slope) / scale) / np.where(h0 > 0, h0, 1.0)
+        d2 = norm((there - slope) / scale) / np.where(h0 > 0, h0, 1.0)
         most = np.maximum(d1, d2)
         flat = most <= 1e-15
         h1 = np.where(
@@ -225,7 +233,7 @@ class TracedSolution:
         return self._state.split(rows[0] if np.ndim(t) == 0 else np.transpose(rows), np.shape(t))
 
 
-def _norm(x: Any) -> Any:
+def norm(x: Any) -> Any:
     return np.sqrt(np.mean(np.abs(x) ** 2))
 
 
@@ -236,7 +244,7 @@ def _combined(weights: np.ndarray, slopes: Sequence[Any]) -> Any:
     return total
 
 
-def _shortest(now: Any) -> Any:
+def shortest(now: Any) -> Any:
     """Ten times the spacing of numbers at a time."""
     return 10 * np.maximum(np.finfo(float).eps * np.abs(now), 5e-324)
 

@@ -54,6 +54,7 @@ from .stepping import (
     steps_of,
     tsit5,
 )
+from .traced_radau import TracedRadau
 from .traced_steps import TracedSolution, TracedSolver, is_traceable
 
 if TYPE_CHECKING:
@@ -109,8 +110,8 @@ def solve_ivp(
     derivatives, of first order in reverse mode by y0 and all that `fun` uses, have errors of the size of the
     tolerances. It is for very many steps; for any method, those of other kinds too.
 
-    Inside `tg.compile` the steps of RK23, RK45, DOP853 and Tsit5 are one loop of the program; `t_eval` or `dense_output=True` is needed
-    there (each call of `sol` is a loop of its own), `nfev` is None, and a solution that ends too early raises RuntimeError.
+    Inside `tg.compile` the steps of RK23, RK45, DOP853, Tsit5 and Radau are one loop of the program; `t_eval` or
+    `dense_output=True` is needed there (each call of `sol` is a loop of its own), `nfev` is None, and a solution that ends too early raises RuntimeError.
 
     Raises NotDifferentiable for methods whose steps are not known and for an event where the solution only touches zero; TraceError for
     other methods and for events inside `tg.compile`.
@@ -199,14 +200,27 @@ def _traced(
     options: dict[str, Any],
 ) -> OdeResult:
     """The result inside `tg.compile`, whose steps are a loop of the program. Raises TraceError for what a program cannot hold."""
+    from scipy.integrate import Radau
     from scipy.integrate._ivp.ivp import OdeResult
 
     chosen, state = _method(method), equations.state
-    if not is_traceable(chosen):
+    stiff = chosen is Radau
+    if not (is_traceable(chosen) or stiff):
         raise TraceError(
-            f"solve_ivp(method={method!r}) was called inside tg.compile, but programs hold the steps of RK23, RK45, DOP853 and Tsit5 "
-            "alone. Use one of these, or leave solve_ivp outside of the compiled function.",
+            f"solve_ivp(method={method!r}) was called inside tg.compile, but programs hold the steps of RK23, RK45, DOP853, Tsit5 and "
+            "Radau alone. Use one of these, or leave solve_ivp outside of the compiled function.",
             name="outside-program",
+        )
+    if equations.mass is not None:
+        raise TraceError(
+            "solve_ivp was given mass_matrix inside tg.compile, but the systems of a program's steps have none. Solve for dy/dt in fun if "
+            "the matrix is regular, or leave solve_ivp outside of the compiled function.",
+            name="outside-program",
+        )
+    if stiff and state.dtype.kind == "c":
+        raise ValueError(
+            "solve_ivp(method='Radau') was given a complex y0, but it solves for real numbers. Solve for real and imaginary parts, or use "
+            "'RK45' or 'DOP853'."
         )
     if events is not None:
         raise TraceError(
@@ -220,13 +234,17 @@ def _traced(
             "program have one shape. Give the times that are wanted: t_eval=[t1] for the end.",
             name="outside-program",
         )
-    unknown = set(options) - {"rtol", "atol", "max_step", "first_step"}
+    known = ["rtol", "atol", "max_step", "first_step", *(["jac"] if stiff else [])]
+    unknown = set(options) - set(known)
     if unknown:
         raise TypeError(
-            f"solve_ivp was given {', '.join(sorted(unknown))} for {chosen.__name__} inside tg.compile, but it takes rtol, atol, max_step "
-            "and first_step there. Leave the others out."
+            f"solve_ivp was given {', '.join(sorted(unknown))} for {chosen.__name__} inside tg.compile, but it takes {', '.join(known)} "
+            "there. Leave the others out."
         )
-    solver = TracedSolver(chosen, equations.fun, equations, state.vector, span, **options)
+    if options.get("jac") is not None:
+        options = {**options, "jac": _given_jacobian(equations, options["jac"])}
+    kind = TracedRadau if stiff else TracedSolver
+    solver = kind(chosen, equations.fun, equations, state.vector, span, **options)
     rows = times = None
     if asked is not None:
         times = asked * 1.0
@@ -248,6 +266,13 @@ def _traced(
         t=times, y=rows, sol=sol, t_events=None, y_events=None, nfev=None, njev=0, nlu=0, status=0,
         message="The solver successfully reached the end of the integration interval.", success=True,
     )  # fmt: skip
+
+
+def _given_jacobian(equations: _Equations, jac: Any) -> Callable[[Any, Any], Any]:
+    """The user's Jacobian, a function or a constant matrix, as a function of time and vector."""
+    if not callable(jac):
+        return lambda t, y: np.asarray(value_of(jac), dtype=float)
+    return lambda t, y: value_of(gathered(jac(t, equations.state.split(y), *equations.args)))
 
 
 def _leaves(args: Any) -> list[Any]:

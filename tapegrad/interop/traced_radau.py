@@ -1,0 +1,382 @@
+"""Radau's method in a function that `tg.compile` traces: one loop of the program, with the steps that SciPy's Radau takes.
+
+Algorithm: SciPy's (Hairer & Wanner, Solving Ordinary Differential Equations II, IV.8). A turn of the outer loop is an accepted step, a turn
+of the one in it an attempt, and a turn of the innermost one an iteration of Newton's method. All three compute on plain values: the
+derivative of a step is that of the equations which its three stages solve (`_Collocation`), and needs no iteration.
+
+Data: the outer loop carries the last accepted step (beginning, length, rises of the stages) beside the solver's state. A turn first makes
+that step a function of what is tracked, and then looks for the next one: so the way back finds each step in what its turn was given.
+
+Invariant: which steps are taken, and when Jacobians and inverses are made anew, is as in SciPy; values differ by rounding.
+What is not optimal: matrices are dense, and inverses stand for LU factors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..core import sweep
+from ..core.mode import no_grad
+from ..core.packing import op_of_calls
+from ..core.primitive import apply
+from ..core.tensor import Tensor, value_of
+from ..ops.composing import holds_tracked
+from ..transforms.derivatives import _Run, jacobian
+from ..transforms.loops import outside_of, pulled
+from .stepping import tableau
+from .traced_steps import MOST, TracedSolver, norm, plain, shortest
+
+ATTEMPTS = 1000
+"""Attempts of one step after which the loop gives up: each shortens the step, or follows a new Jacobian."""
+
+_ZERO, _ONE, _NONE = np.float64(0), np.float64(1), np.int64(0)
+"""What loops begin with: Python's numbers would have them traced once more, as NumPy's."""
+
+
+class TracedRadau(TracedSolver):
+    """`TracedSolver` for Radau's method. `jac(t, y)` is the Jacobian of the equations; by default it is found by the tape."""
+
+    def __init__(self, *args: Any, jac: Callable[..., Any] | None = None, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.jac = jac if jac is not None else lambda t, y: _slopes_of(self.equations, t, y)
+
+    def _loop(self, when: Any) -> Any:
+        """Solutions at the times `when`, one row each."""
+        from scipy.integrate import Radau
+        from scipy.integrate._ivp.radau import P
+
+        way, f, start, size = self.way, self.equations, self.start, np.shape(self.start)[0]
+        begin, end = self.begin * 1.0, self.end * 1.0
+        column, matrix = np.reshape(when, (-1, 1)), tableau(Radau).a
+        with no_grad():
+            slope = plain(f(begin, plain(start)))
+            # SciPy's first step assumes the order of the estimate of the error.
+            h = (
+                self._first_length(plain(start), slope, begin, 3)
+                if self.first_step is None
+                else self.first_step
+            )
+            slopes = self.jac(begin, plain(start))
+
+        def step(carry: Any, _: Any) -> Any:
+            """The last accepted step as a function of what is tracked, its rows, and the next step."""
+            y, rows, (before, length, rises), *state, taken = carry
+            y, rows = filled(y, rows, before, length, rises)
+            with no_grad():
+                found = self._next(plain(y), before, length, rises, state)
+            return (y, rows, *found, taken + 1), None
+
+        def filled(y: Any, rows: Any, before: Any, length: Any, rises: Any) -> Any:
+            """The state after a step, and the rows with those that lie in it."""
+            before, length = plain(before), plain(length)
+            rises = _collocated(f, matrix, y, before, length, value_of(rises))
+            x = (column - before) / np.where(length == 0, 1.0, length)
+            # The end of the last step is the end of the span to the last bit.
+            reached = np.where(np.abs(end - before - length) <= shortest(end), end, before + length)
+            inside = (way * (column - before) > 0) & (way * (column - reached) <= 0)
+            weights = np.matmul(np.where(inside, x, 0.0) ** np.arange(1, 4), P.T)
+            return y + rises[2], np.where(inside, y + np.matmul(weights, rises), rows)
+
+        def goes_on(carry: Any) -> Any:
+            now, taken, found = carry[3], carry[-1], carry[-2]
+            return (way * (end - now) > 0) & (taken < MOST) & (found > 0)
+
+        rows = np.where(way * (column - begin) <= 0, start, np.zeros((np.shape(when)[0], size)))
+        nothing = (begin, 0.0 * begin, np.zeros((3, size)))
+        state = (
+            begin, slope, h, np.nan * h, np.nan * h, slopes, np.zeros((size, size)), np.zeros((2 * size, 2 * size)),
+            _ZERO, _ONE, _ZERO, _ONE,
+        )  # fmt: skip
+        done = self._looped(step, (start, rows, nothing, *state, _NONE), goes_on)
+        y, rows, last, now, *_ = done
+        self._demand_arrived(now)
+        return filled(y, rows, *last)[1]
+
+    def _next(self, y: Any, before: Any, length: Any, rises: Any, state: Sequence[Any]) -> Any:
+        """The next accepted step from `y`, after the one that began at `before`; and the state of the solver behind it."""
+        from scipy.integrate._ivp import radau
+
+        now, slope, h, h_old, error_old, slopes, real, complex_, made, current, asked, _ = state
+        least, scale_of = shortest(now), lambda size: self.atol + size * self.rtol
+        wrong = (h > self.max_step) | (h < least)
+        first = np.minimum(np.maximum(h, least), self.max_step)
+        h_old, error_old = np.where(wrong, np.nan, h_old), np.where(wrong, np.nan, error_old)
+        predicted = np.where(length == 0, 0.0, 1.0)
+
+        def attempt(carry: Any) -> Any:
+            h, slopes, real, complex_, made, current, asked, rejected, *_, tries = carry
+            reached = now + self.way * h
+            reached = np.where(self.way * (reached - self.end) > 0, self.end, reached)
+            given = reached - now
+            h = np.abs(given)
+            slopes = self._anew(asked, now, y, slopes)
+            made = np.where(asked > 0, 0.0, made)
+            current = np.where(asked > 0, 1.0, current)
+            real, complex_ = self._inverses(made, given, slopes, real, complex_)
+            x = (now + given * radau.C - before) / np.where(length == 0, 1.0, length)
+            polynomial = np.matmul(np.reshape(x, (3, 1)) ** np.arange(1, 4), radau.P.T)
+            guess = predicted * (np.matmul(polynomial, rises) - rises[2])
+            converged, count, z, rate = self._newton(
+                now, y, given, guess, scale_of(np.abs(y)), real, complex_
+            )
+            z_e = np.matmul(radau.E, z) / given
+            scale = scale_of(np.maximum(np.abs(y), np.abs(y + z[2])))
+            error = np.matmul(real, slope + z_e)
+            size = norm(error / scale)
+            again = (rejected > 0) & (size > 1)
+            better = np.matmul(real, plain(self.equations(now, y + error)) + z_e)
+            size = np.where(again, norm(better / scale), size)
+            most = radau.NEWTON_MAXITER
+            safety = 0.9 * (2 * most + 1) / (2 * most + count)
+            factor = safety * _factor(h, h_old, size, error_old)
+            accepted = (converged > 0) & ~(size > 1)
+            refused = (converged > 0) & (size > 1)
+            stale = (converged == 0) & (current == 0)
+            recompute = (count > 2) & (rate > 1e-3)
+            factor_on = np.minimum(radau.MAX_FACTOR, factor)
+            stays = ~recompute & (factor_on < 1.2)
+            next_h = np.where(
+                accepted, h * np.where(stays, 1.0, factor_on),
+                np.where(refused, h * np.maximum(radau.MIN_FACTOR, factor), np.where(stale, h, 0.5 * h)),
+            )  # fmt: skip
+            return (
+                next_h, slopes, real, complex_,
+                np.where(accepted & stays, 1.0, 0.0),
+                np.where(accepted, np.where(recompute, 1.0, 0.0), current),
+                np.where(accepted, np.where(recompute, 1.0, 0.0), np.where(stale, 1.0, 0.0)),
+                np.where(refused, 1.0, rejected),
+                np.where(accepted, 1.0, 0.0), given, reached, z, size, tries + 1,
+            )  # fmt: skip
+
+        def tries_on(carry: Any) -> Any:
+            return (carry[8] == 0) & (carry[0] >= least) & (carry[-1] < ATTEMPTS)
+
+        begin = (
+            first, slopes, real, complex_, made, current, asked, _ZERO, _ZERO, 0.0 * now, now, np.zeros_like(rises), 0.0 * now, _NONE
+        )  # fmt: skip
+        done = self._while(tries_on, attempt, begin)
+        (
+            next_h,
+            slopes,
+            real,
+            complex_,
+            made,
+            current,
+            asked,
+            _,
+            accepted,
+            given,
+            reached,
+            z,
+            size,
+            _,
+        ) = done
+        given, z = np.where(accepted > 0, given, 0.0), np.where(accepted > 0, z, 0.0)
+        reached = np.where(accepted > 0, reached, now)
+        slope = plain(self.equations(reached, y + z[2]))
+        return (
+            (now, given, z),
+            reached,
+            slope,
+            next_h,
+            h,
+            size,
+            slopes,
+            real,
+            complex_,
+            made,
+            current,
+            asked,
+            accepted,
+        )
+
+    def _anew(self, asked: Any, t: Any, y: Any, slopes: Any) -> Any:
+        """The Jacobian, at (t, y) if it is asked for."""
+
+        def new(carry: Any) -> Any:
+            """What the turn computes with is carried: of values of the surroundings alone the surroundings would compute it, each time."""
+            asked, t, y, _ = carry
+            return 0.0 * asked, t, y, self.jac(t, y)
+
+        return self._while(lambda carry: carry[0] > 0, new, (asked, t, y, slopes))[3]
+
+    def _inverses(
+        self, made: Any, h: Any, slopes: Any, real: Any, complex_: Any
+    ) -> tuple[Any, Any]:
+        """The inverses of SciPy's two systems, the complex one as a real one of twice the size; new ones if they are not `made`."""
+        from scipy.integrate._ivp import radau
+
+        size = np.shape(slopes)[0]
+        one = np.eye(size)
+
+        def new(carry: Any) -> Any:
+            made, h, slopes, *_ = carry
+            a = radau.MU_COMPLEX.real / h * one - slopes
+            b = radau.MU_COMPLEX.imag / h * one
+            both = np.concatenate([np.concatenate([a, -b], 1), np.concatenate([b, a], 1)])
+            return (
+                1.0 + made,
+                h,
+                slopes,
+                np.linalg.inv(radau.MU_REAL / h * one - slopes),
+                np.linalg.inv(both),
+            )
+
+        return self._while(lambda carry: carry[0] == 0, new, (made, h, slopes, real, complex_))[3:]
+
+    def _while(self, test: Any, body: Any, begin: Any) -> Any:
+        """`while_loop`, for which the user's function is what is looked at."""
+        return self._looped(lambda carry, _: (body(carry), None), begin, test)
+
+    def _newton(
+        self, t: Any, y: Any, h: Any, guess: Any, scale: Any, real: Any, complex_: Any
+    ) -> tuple[Any, Any, Any, Any]:  # fmt: skip
+        """Whether simplified Newton's method converges, its iterations, the rises of the stages and the last rate of convergence."""
+        from scipy.integrate._ivp import radau
+
+        size, most = np.shape(y)[0], radau.NEWTON_MAXITER
+        tolerance = np.maximum(
+            10 * np.finfo(float).eps / self.rtol, np.minimum(0.03, self.rtol**0.5)
+        )
+        mu_real, mu = radau.MU_REAL / h, radau.MU_COMPLEX
+        mu_re, mu_im = mu.real / h, mu.imag / h
+
+        def iteration(carry: Any) -> Any:
+            _, k, w, z, old, _, _ = carry
+            slopes = np.stack(
+                [plain(self.equations(t + float(c) * h, y + z[i])) for i, c in enumerate(radau.C)]
+            )
+            transformed = np.matmul(radau.TI, slopes)
+            step = np.matmul(real, transformed[0] - mu_real * w[0])
+            right = np.concatenate([
+                transformed[1] - (mu_re * w[1] - mu_im * w[2]), transformed[2] - (mu_re * w[2] + mu_im * w[1]),
+            ])  # fmt: skip
+            two = np.reshape(np.matmul(complex_, right), (2, size))
+            moved = np.stack([step, two[0], two[1]])
+            length = norm(moved / scale)
+            rate = length / old
+            finite = np.all(np.isfinite(slopes))
+            fails = (rate >= 1) | (rate ** (most - k) / (1 - rate) * length > tolerance)
+            stops = ~finite | fails
+            w = np.where(stops, w, w + moved)
+            z = np.where(stops, z, np.matmul(radau.T, w))
+            converged = ~stops & ((length == 0) | (rate / (1 - rate) * length < tolerance))
+            return (
+                np.where(stops | converged, 0.0, 1.0),
+                k + 1,
+                w,
+                z,
+                length,
+                rate,
+                np.where(converged, 1.0, 0.0),
+            )
+
+        begin = (_ONE, _NONE, np.matmul(radau.TI, guess), guess, np.nan * h, np.nan * h, _ZERO)
+        _, count, _, z, _, rate, converged = self._while(
+            lambda carry: (carry[0] > 0) & (carry[1] < most), iteration, begin
+        )
+        return converged, count, z, rate
+
+
+def _factor(h: Any, h_old: Any, error: Any, error_old: Any) -> Any:
+    """SciPy's `predict_factor`, where NaN stands for None."""
+    safe = np.where(error > 0, error, 1e-300)
+    known = ~np.isnan(h_old) & ~np.isnan(error_old) & (error > 0)
+    multiplier = np.where(
+        known,
+        h / np.where(known, h_old, 1.0) * (np.where(known, error_old, 1.0) / safe) ** 0.25,
+        1.0,
+    )
+    return np.minimum(1.0, multiplier) * safe**-0.25
+
+
+# --------------------------------------------------------------------------------------------- a step's derivative
+
+
+def _collocated(f: Any, matrix: np.ndarray, y: Any, t: Any, h: Any, rises: Any) -> Any:
+    """The rises of the stages (3, n), as the function of `y` and of all that `f` uses which they are."""
+
+    def equations(z: Any, y: Any) -> Any:
+        return z - h * np.matmul(matrix, _slopes_at(f, y, t, h, z))
+
+    run = _Run(equations, (rises, plain(y)), {}, (0, 1), "solve_ivp")
+    outside = outside_of(run.own.tape.code, run.nodes)
+    operands = [y, *outside.values()]
+    if not holds_tracked(operands):
+        return rises
+    recorded = jacobian(lambda y, t: f(t, y), mode="forward", allow_unused=True)
+
+    def systems(z: Any, y: Any, again: bool) -> Any:
+        """With `again` as a function of what is tracked."""
+        slopes = (lambda t, y: recorded(y, t)) if again else lambda t, y: _slopes_of(f, t, y)
+        return _systems(slopes, matrix, y, t, h, z)
+
+    rule = _Collocation(equations, systems, rises, list(outside))
+    return apply(collocation_step.primitive, operands, (rule,))
+
+
+def _slopes_at(f: Any, y: Any, t: Any, h: Any, z: Any) -> Any:
+    from scipy.integrate._ivp.radau import C
+
+    return np.stack([f(t + float(c) * h, y + z[i]) for i, c in enumerate(C)])
+
+
+def _slopes_of(f: Any, t: Any, y: Any) -> Any:
+    """The Jacobian of the equations, on plain values: all directions are pushed through one run."""
+    size = np.shape(y)[0]
+    run = _Run(lambda y: f(t, y), (plain(y),), {}, (0,), "solve_ivp", True)
+    if not isinstance(run.output, Tensor) or run.output._node is None:
+        return np.zeros((size, size))
+    tangents, tape = {run.nodes[0]: np.eye(size)}, run.own.tape
+    with tape.held():
+        sweep.push(
+            tape.code, tape.position(run.first), tape.position(run.last), tangents, False, size
+        )
+    found = tangents.get(run.output._node)
+    return np.zeros((size, size)) if found is None else np.transpose(found)
+
+
+def _systems(slopes: Any, matrix: np.ndarray, y: Any, t: Any, h: Any, z: Any) -> Any:
+    """The Jacobian of a step's equations by the rises, (3 n, 3 n)."""
+    from scipy.integrate._ivp.radau import C
+
+    size = np.shape(y)[0]
+    columns = []
+    for k, c in enumerate(C):
+        at = slopes(t + float(c) * h, y + z[k])
+        columns.append(np.concatenate([
+            (np.eye(size) if i == k else 0.0) - h * float(matrix[i, k]) * at for i in range(3)
+        ]))  # fmt: skip
+    return np.concatenate(columns, 1)
+
+
+class _Collocation:
+    """The rule of one step: rises of the stages by the state before and what the equations use (implicit function theorem)."""
+
+    __slots__ = ("equations", "nodes", "systems", "value")
+
+    def __init__(self, equations: Any, systems: Any, value: Any, nodes: list[Any]) -> None:
+        self.equations, self.systems, self.value, self.nodes = equations, systems, value, nodes
+
+    def evaluate(self, values: Sequence[Any]) -> Any:
+        return self.value * 1.0
+
+    def pull(self, g: Any, xs: Sequence[Any], wanted: Sequence[bool]) -> list[Any]:
+        again = isinstance(g, Tensor)
+        z, y = self.value, value_of(xs[0])
+        if again:
+            z, y = apply(collocation_step.primitive, list(xs), (self,)), xs[0]
+        weights = np.linalg.solve(self.systems(z, y, again).T, np.reshape(g, (-1,)))
+        own, found = pulled(self.equations, (z, y), -np.reshape(weights, np.shape(self.value)))
+        return [found.get(node) for node in (own[1], *self.nodes)]
+
+
+collocation_step = op_of_calls(
+    "collocation_step",
+    "The stages of a step of Radau's method, by where it begins and all that the equations use.",
+)
+
+__all__ = ["TracedRadau"]
