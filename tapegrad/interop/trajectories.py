@@ -111,7 +111,8 @@ def solve_ivp(
     tolerances. It is for very many steps; for any method, those of other kinds too.
 
     Inside `tg.compile` the steps of RK23, RK45, DOP853, Tsit5 and Radau are one loop of the program; `t_eval` or
-    `dense_output=True` is needed there (each call of `sol` is a loop of its own), `nfev` is None, and a solution that ends too early raises RuntimeError.
+    `dense_output=True` is needed there (each call of `sol` is a loop of its own), `nfev` is None, and a solution that ends
+    too early raises RuntimeError.
 
     Raises NotDifferentiable for methods whose steps are not known and for an event where the solution only touches zero; TraceError for
     other methods and for events inside `tg.compile`.
