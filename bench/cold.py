@@ -1,15 +1,20 @@
 """Short scripts on a fresh machine: how many gradients they make, and how long they take to end.
 
-    python -m bench.cold [--seconds 3] [--scripts 5] [--program network|small|complex]
+    python -m bench.cold [--seconds 3] [--scripts 5] [--program network|small|complex] [--fresh]
 
-A row of scripts, each a new process, with one cache folder that is empty at first; after each script of `auto` one that sweeps only,
-so that what else the computer does falls on both. Reported: gradients a second, their ratio, and seconds from the script's last
-line to the end of its process.
+A row of scripts, each a new process, with one cache folder that is empty at first; after each script of `auto` one that sweeps only.
+A script computes until its process has used so many seconds of processor time, start, imports and background threads included, so that
+what else the computer does counts little. Reported: gradients a second, their ratio, and seconds from the script's last line to the end
+of its process.
+
+The library's byte code is there beforehand, as pip leaves it. With --fresh Python translates every module that the first script
+imports, NumPy's too, which takes most of its time: an installation without byte code (pip's --no-compile).
 """
 
 from __future__ import annotations
 
 import argparse
+import compileall
 import os
 import statistics
 import subprocess
@@ -17,6 +22,8 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+
+import tapegrad
 
 SCRIPT = """
 import sys, time
@@ -48,19 +55,25 @@ else:
         for _ in range(10):
             y = np.exp(-y) + y * 0.5
         y.sum().backward()
-count, end = 0, time.perf_counter() + {seconds}
-while time.perf_counter() < end:
+count = 0
+while time.process_time() < {seconds}:
     step()
     count += 1
 print(count, time.time(), int("numba" in sys.modules), flush=True)
 """
 
 
-def run(program: str, seconds: float, engine: str, folder: Path) -> tuple[float, float, bool]:
-    """Gradients a second, seconds to end, whether Numba was imported."""
+def run(
+    program: str, seconds: float, engine: str, folder: Path, fresh: bool
+) -> tuple[float, float, bool]:
+    """Gradients a second, seconds to end, whether Numba was imported; `fresh`: byte code is kept in the folder, for each engine anew."""
+    environment = os.environ | {"TAPEGRAD_ENGINE": engine, "TAPEGRAD_CACHE_DIR": str(folder)}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    if fresh:
+        environment["PYTHONPYCACHEPREFIX"] = str(folder / f"bytecode-{engine}")
     result = subprocess.run(
         [sys.executable, "-c", SCRIPT.format(program=program, seconds=seconds)],
-        env=os.environ | {"TAPEGRAD_ENGINE": engine, "TAPEGRAD_CACHE_DIR": str(folder)},
+        env=environment,
         capture_output=True,
         text=True,
         check=True,
@@ -75,12 +88,14 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=3.0)
     parser.add_argument("--scripts", type=int, default=5)
     parser.add_argument("--program", choices=("network", "small", "complex"), default="network")
+    parser.add_argument("--fresh", action="store_true", help="no module has byte code at first")
     options = parser.parse_args()
+    compileall.compile_dir(Path(tapegrad.__file__).parent, quiet=1)
     ratios = []
     with tempfile.TemporaryDirectory() as folder:
         for i in range(options.scripts):
             ours, sweep = (
-                run(options.program, options.seconds, engine, Path(folder))
+                run(options.program, options.seconds, engine, Path(folder), options.fresh)
                 for engine in ("auto", "sweep")
             )
             ratios.append(ours[0] / sweep[0])

@@ -20,7 +20,7 @@ import pytest
 import tapegrad as tg
 from tapegrad import replay
 from tapegrad.core import tape
-from tapegrad.llvm import cache, linker
+from tapegrad.llvm import assembly, cache, linker
 from tapegrad.replay import bridge, builder, child, layout, selftest, shipped, shipping
 
 pytestmark = pytest.mark.skipif(not replay.available(), reason=str(replay.status()["machine"]))
@@ -98,13 +98,20 @@ def test_the_file_belongs_to_these_sources() -> None:
     assert len(shipped.read(shipped.FILE)["variants"]) == len(shipping.VARIANTS)
 
 
+def forget() -> None:
+    """Have the shipped files read anew."""
+    shipped._fitting.cache_clear()
+    shipped._compiled.cache_clear()
+
+
 @fits
+@pytest.mark.parametrize("file", ["FILE", "CODE"])
 @pytest.mark.parametrize("damage", ["absent", "folder", "empty", "cut", "flipped", "foreign"])
 def test_a_damaged_file_is_not_believed(
-    damage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    damage: str, file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    data = shipped.FILE.read_bytes()
-    path = tmp_path / "machine.ir"
+    data = getattr(shipped, file).read_bytes()
+    path = tmp_path / "machine"
     if damage == "folder":
         path.mkdir()
     elif damage != "absent":
@@ -113,13 +120,18 @@ def test_a_damaged_file_is_not_believed(
         path.write_bytes(
             {"empty": b"", "cut": data[:-9], "flipped": flipped, "foreign": b"\0" * 500}[damage]
         )
-    monkeypatch.setattr(shipped, "FILE", path)
-    shipped._fitting.cache_clear()
+    has_code = bool(shipped.code())
+    monkeypatch.setattr(shipped, file, path)
+    forget()
     try:
-        assert shipped.modules() == ()
-        assert bridge.machine_task().hurried is None
+        text, code = bool(shipped.modules()), bool(shipped.code())
+        if file == "FILE":  # code has its own sum, and asks the text's file for its edition
+            assert (text, code) == (False, damage in ("cut", "flipped") and has_code)
+        else:
+            assert (text, code) == (True, False)
+        assert bool(bridge.machine_task().hurried) == (text or code)
     finally:
-        shipped._fitting.cache_clear()
+        forget()
 
 
 @fits
@@ -130,14 +142,14 @@ def test_what_is_compiled_in_decides(
     """A constant that stands elsewhere than in the machine's sources, or another interpreter's layout."""
     task = bridge.machine_task()
     monkeypatch.setattr(where, name, getattr(where, name) + 8)
-    shipped._fitting.cache_clear()
+    forget()
     try:
-        assert shipped.modules() == ()
+        assert shipped.modules() == () == shipped.code()
         assert cache.path_of("machine", task.depends_on) != cache.path_of(
             "machine", bridge.machine_task().depends_on
         )
     finally:
-        shipped._fitting.cache_clear()
+        forget()
 
 
 def test_nothing_else_is_compiled_in() -> None:
@@ -171,6 +183,24 @@ def test_making_it_again_gives_the_same_text(variant: str) -> None:
     else:  # other words, the same symbols
         facts = ("symbol", "asks", "loops")
         assert all(made[r][fact] == kept[r][fact] for r in roles for fact in facts)
+
+
+@pytest.mark.skipif(not shipped.code(), reason="no code is shipped for this platform")
+def test_shipped_code_is_that_of_the_text() -> None:
+    """A function of each kind, made again from the text; CI compares the whole file, byte by byte."""
+    content = shipped.read(shipped.FILE)
+    modules = {m.role: m for m in shipped.modules()}
+    parts = {part.role: part for part in shipped.code()}
+    assert parts.keys() == modules.keys()
+    for role in ("probe", f"word {layout.W_LOOP}"):
+        module, part = modules[role], parts[role]
+        assert (part.symbol, part.asks) == (module.symbol, module.asks)
+        if content["made_with"]["llvmlite"] == shipping.made_with()["llvmlite"]:
+            (target,) = shipped.PLATFORMS.values()
+            machine = assembly.target_of(*target)
+            assert part.code == assembly.compiled(
+                module.text, vectorise=module.loops, machine=machine
+            )
 
 
 def test_nothing_depends_on_the_processor() -> None:
@@ -230,13 +260,17 @@ def test_the_same_bits_as_numbas_machine(tmp_path: Path) -> None:
 
 
 @fits
-@pytest.mark.parametrize("level", ["native", "generic"])
+@pytest.mark.parametrize("level", ["native", "generic", "shipped"])
 def test_code_in_a_hurry_agrees_with_the_sweep(level: str, tmp_path: Path) -> None:
     """To a few roundings: sums may have several accumulators, or one. No gradient asks for Numba."""
-    code = """
+    if level == "shipped" and not shipped.code():
+        pytest.skip("no code is shipped for this platform")
+    code = f"""
     from tapegrad.llvm.linker import link_texts
     swept = list(gradients())
-    bridge._machine_ready(link_texts("machine", shipped.modules()), "")
+    if {level!r} != "shipped":
+        shipped._compiled = lambda: ()
+    bridge._machine_ready(bridge._hurried(lambda: True), "")
     bridge.builder.build = None
     tg.set_engine("replay")
     bridge.request = lambda keys, wait: [bridge.machine.set_kernel(key, 1) for key in keys]
@@ -244,7 +278,7 @@ def test_code_in_a_hurry_agrees_with_the_sweep(level: str, tmp_path: Path) -> No
         np.testing.assert_allclose(g, expected, rtol=1e-13, atol=1e-15 * np.abs(expected).max())
     print("numba" in sys.modules)
     """
-    assert python(code, tmp_path, TAPEGRAD_CPU=level) == "False"
+    assert python(code, tmp_path, TAPEGRAD_CPU=level.replace("shipped", "native")) == "False"
 
 
 @fits
@@ -345,13 +379,14 @@ def test_the_end_of_a_script_waits_for_a_part_of_the_machine_at_most() -> None:
 # --------------------------------------------------------------------------------------------------- where it is kept
 
 
-def test_the_package_has_the_file() -> None:
+@pytest.mark.parametrize("file", [shipped.FILE, shipped.CODE], ids=lambda file: file.name)
+def test_the_package_has_the_file(file: Path) -> None:
     """What is built from a checkout are the files that version control has: this one is not ignored."""
     root = Path(tg.__file__).parents[1]
-    assert shipped.FILE.is_file() and shipped.FILE.parent == Path(replay.__file__).parent
+    assert file.is_file() and file.parent == Path(replay.__file__).parent
     if not (root / ".git").exists():
         pytest.skip("this is not a checkout")
-    run = subprocess.run(["git", "check-ignore", str(shipped.FILE)], cwd=root, capture_output=True)
+    run = subprocess.run(["git", "check-ignore", str(file)], cwd=root, capture_output=True)
     assert run.returncode == 1, run.stdout
 
 

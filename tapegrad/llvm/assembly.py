@@ -18,21 +18,24 @@ def target() -> Any:
     """LLVM's code generator for this processor, or the one that `TAPEGRAD_CPU` names."""
     llvm = headroom.llvm()
 
+    return target_of(llvm.get_default_triple(), processor.name(), processor.features())
+
+
+def target_of(triple: str, cpu: str, features: str = "", opt: int = 3) -> Any:
+    """LLVM's code generator for processors of some kind."""
+    llvm = headroom.llvm()
+
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    return llvm.Target.from_default_triple().create_target_machine(
-        cpu=processor.name(),
-        features=processor.features(),
-        opt=3,
-        reloc="pic",
-        codemodel="small",
+    return llvm.Target.from_triple(triple).create_target_machine(
+        cpu=cpu, features=features, opt=opt, reloc="pic", codemodel="small"
     )
 
 
-@cache
-def header() -> str:
+def header(machine: Any = None) -> str:
     """What a module says of the processor that it is made for."""
-    return f'target datalayout = "{target().target_data}"\ntarget triple = "{target().triple}"\n'
+    made_for = machine or target()
+    return f'target datalayout = "{made_for.target_data}"\ntarget triple = "{made_for.triple}"\n'
 
 
 OLDEST = 17
@@ -73,12 +76,12 @@ def assemble(text: str) -> tuple[bytes, list[str]]:
     return machine.emit_object(module), _asks(str(module))
 
 
-def compiled(text: str, *, vectorise: bool) -> bytes:
+def compiled(text: str, *, vectorise: bool, machine: Any = None) -> bytes:
     """Object code of a module that was optimised without vectors; `vectorise`: LLVM is to do that now. Raises RuntimeError."""
     llvm = headroom.llvm()
 
-    machine = target()
-    module = llvm.parse_assembly(header() + text)
+    machine = machine or target()
+    module = llvm.parse_assembly(header(machine) + text)
     if vectorise:
         options = llvm.create_pipeline_tuning_options(speed_level=2)
         options.slp_vectorization = False  # as in Numba, which met wrong code from it

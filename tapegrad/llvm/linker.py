@@ -142,18 +142,17 @@ def link(name: str, parts: Sequence[Part]) -> dict[str, int]:
             llvm.initialize_native_target()
             llvm.initialize_native_asmprinter()
             _jit = linker_of_objects()
-        addresses = {}
+        builder = llvm.JITLibraryBuilder()
         for part in parts:
-            builder = llvm.JITLibraryBuilder().add_object_img(part.code).export_symbol(part.symbol)
-            _import(builder, name, part.asks)
-            _count += 1
-            try:
-                library = builder.link(_jit, f"tapegrad {_count} {name} {part.role}")
-            except RuntimeError as error:
-                raise LinkError(f"the code of {name} cannot be linked: {error}") from None
-            _kept.append(library)
-            addresses[part.role] = library[part.symbol]
-        return addresses
+            builder.add_object_img(part.code).export_symbol(part.symbol)
+        _import(builder, name, {symbol for part in parts for symbol in part.asks})
+        _count += 1
+        try:
+            library = builder.link(_jit, f"tapegrad {_count} {name}")
+        except RuntimeError as error:
+            raise LinkError(f"the code of {name} cannot be linked: {error}") from None
+        _kept.append(library)
+        return {part.role: library[part.symbol] for part in parts}
 
 
 def _import(builder: Any, name: str, asks: Iterable[str]) -> None:

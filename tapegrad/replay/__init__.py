@@ -35,7 +35,7 @@ def loaded() -> bool:
 
 def patience() -> float:
     """Seconds of sweeps that are worth making the machine."""
-    return 0.02 if shipped.modules() else 0.5
+    return 0.02 if shipped.fits() else 0.5
 
 
 def live_bytes() -> int:

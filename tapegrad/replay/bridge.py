@@ -9,6 +9,7 @@ Invariant: the table holds addresses of linked code, or marks that are no addres
 from __future__ import annotations
 
 import builtins
+import contextlib
 import ctypes
 import importlib.util
 import sys
@@ -22,7 +23,7 @@ import numpy as np
 from ..core import headroom, locks, tape
 from ..core.primitive import OPS, Primitive
 from ..llvm import cache
-from ..llvm.linker import blas, builtin, link_texts, numpy_api, redirect
+from ..llvm.linker import LinkError, blas, builtin, link, link_texts, numpy_api, redirect
 from . import builder, kernels, layout, operators, shipped
 from .builder import Task
 from .layout import (
@@ -375,7 +376,7 @@ def _machine_ready(addresses: dict[str, int], reason: str) -> bool:
         )
     with _readying:
         # Two threads may load it at once: a second machine would leave walks on the first one waiting for its kernels for ever.
-        if reason and shipped.modules():
+        if reason and shipped.fits():
             shipped.distrust()  # the next load has Numba compile it
         elif reason:
             trouble = reason
@@ -395,16 +396,23 @@ def _machine_ready(addresses: dict[str, int], reason: str) -> bool:
 
 def machine_task() -> Task:
     """The machine: from shipped code if that fits, else by Numba."""
-    modules = shipped.modules
     return Task(
         "machine",
         shipped.fingerprint() + shipped.edition(),
         _machine_steps,
         _machine_ready,
-        hurried=(lambda go_on: link_texts("machine", modules(), go_on)) if modules() else None,
+        hurried=_hurried if shipped.fits() else None,
         dropped=_drop_machine,
         recipe=lambda: "machine",
     )
+
+
+def _hurried(go_on: Callable[[], bool]) -> dict[str, int]:
+    """The shipped machine for any processor: its code, or else its text, compiled without optimising."""
+    if parts := shipped.code():
+        with contextlib.suppress(LinkError):
+            return link("machine", parts)
+    return link_texts("machine", shipped.modules(), go_on)
 
 
 def load(block: bool = False, compile: bool = True) -> bool:
@@ -557,8 +565,8 @@ def _code() -> str:
     task = machine_task()
     if cache.read(cache.path_of(task.name, task.depends_on)) is not None:
         return "optimised and stored"
-    if shipped.modules():
-        return "shipped, compiled in a moment when needed and optimised then"
+    if shipped.fits():
+        return "shipped, linked or compiled in a moment when needed and optimised then"
     return f"Numba's to make, for half a minute: {shipped.obstacle()}"
 
 

@@ -190,7 +190,7 @@ def main(orders: Sequence[tuple[str, str]]) -> None:
     """Make files, given by recipe and name, in the cache's folder; exit status 1 where one of them cannot be made."""
     gc.disable()  # what compilers make lives as long as they do
     from ..llvm import cache
-    from . import bridge, builder
+    from . import bridge, builder, shipped
 
     made = True
     for recipe, name in orders:
@@ -199,7 +199,7 @@ def main(orders: Sequence[tuple[str, str]]) -> None:
         if task is None or path is None or path.name != name:
             made = False  # this process would make something else than its parent asked for
         elif cache.read(path) is None:
-            long = recipe == "machine" and task.hurried is None
+            long = recipe == "machine" and not shipped.modules()
             builder.make(task, _wanted, _wanted, piecewise=long)
             made &= cache.present(path)
     sys.exit(0 if made else 1)

@@ -1,13 +1,16 @@
 """The machine as it is shipped: LLVM's language in a file of the package, so that no process has to make it with Numba.
 
 Numba takes 20 seconds for the machine's functions, most of them for their types. The result depends on no computer: it is integers,
-doubles and addresses. So shipping.py makes it once, and here it is read; llvmlite alone compiles it.
+doubles and addresses. So shipping.py makes it once, and here it is read; llvmlite alone compiles it. For the most common platform
+object code that any of its processors runs is there, too: it is linked in 5 ms, and compiling in a hurry takes 150 and gives slower code.
 
-Data: `machine.ir`, a magic line, the SHA-256 of the rest, and packed JSON: for each variant its fingerprint and its modules, one
-module for each function of the machine. Variants differ in the object layouts of CPython's versions.
+Data: two files, each a magic line, the SHA-256 of the rest, and the rest, packed. `machine.ir` is JSON: for each variant its
+fingerprint and its modules, one module for each function of the machine. Variants differ in the object layouts of CPython's versions.
+`machine.code` is a line of JSON (the edition of the text it was made from; by fingerprint and platform: role, symbol, symbols asked
+for, size), and the object code.
 
-Invariant: text is believed only if its fingerprint is that of the machine's sources here. Where no text fits, or the file is damaged
-or absent, Numba compiles the machine.
+Invariant: text is believed only if its fingerprint is that of the machine's sources here, code only if it was made from that text.
+Where no text fits, or the file is damaged or absent, Numba compiles the machine.
 """
 
 from __future__ import annotations
@@ -17,12 +20,13 @@ import json
 import lzma
 import platform
 import sys
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from ..core import tape
-from ..llvm.cache import text_of
+from ..llvm.cache import Part, text_of
 from ..llvm.linker import Module
 from . import layout
 
@@ -41,10 +45,15 @@ SOURCES = (
 """The modules of this package that the machine is made from."""
 
 FILE = Path(__file__).with_name("machine.ir")
+CODE = Path(__file__).with_name("machine.code")
 _MAGIC = b"tapegrad machine 1\n"
+_CODE_MAGIC = b"tapegrad machine code 1\n"
 
 _SYSTEMS = ("linux", "darwin")
 _PROCESSORS = ("x86_64", "amd64", "aarch64", "arm64")
+
+PLATFORMS = {"linux x86_64": ("x86_64-unknown-linux-gnu", "x86-64")}
+"""Where object code is shipped for, as LLVM names the target and a processor that has what all of them have."""
 
 
 def fingerprint() -> str:
@@ -76,9 +85,14 @@ def distrust() -> None:
     _distrusted = True
 
 
+def fits() -> bool:
+    """Whether there is a shipped machine for this process, as code or as text."""
+    return bool(code() or modules())
+
+
 def obstacle() -> str:
     """Why no shipped machine is used here, or an empty string."""
-    if modules():
+    if fits():
         return ""
     if _distrusted:
         return "the shipped code failed the self-test"
@@ -106,18 +120,62 @@ def _fitting() -> tuple[Module, ...]:
         return ()
 
 
+def code() -> tuple[Part, ...]:
+    """The shipped machine's object code; empty where there is none for this process."""
+    return () if _distrusted else _compiled()
+
+
+@cache
+def _compiled() -> tuple[Part, ...]:
+    try:
+        head, _, blob = lzma.decompress(_payload(CODE, _CODE_MAGIC)).partition(b"\n")
+        facts = json.loads(head)
+        if facts["edition"] != edition():
+            return ()
+        parts = []
+        at = 0
+        for made_from, system, role, symbol, asks, size in facts["parts"]:
+            if (made_from, system) == (fingerprint(), _platform()):
+                parts.append(Part(role, symbol, tuple(asks), blob[at : at + size]))
+            at += size
+        return tuple(parts)
+    except (OSError, ValueError, KeyError, TypeError, lzma.LZMAError):
+        return ()
+
+
+def _platform() -> str:
+    return f"{sys.platform} {platform.machine().lower().replace('amd64', 'x86_64')}"
+
+
+def packed_code(text: bytes, parts: Iterable[tuple[str, str, Part]]) -> bytes:
+    """A file of the object code, by fingerprint and platform, that was made from the file of texts."""
+    head: dict[str, Any] = {"edition": text[len(_MAGIC) : len(_MAGIC) + 32].hex(), "parts": []}
+    blob = b""
+    for made_from, system, part in parts:
+        head["parts"].append((made_from, system, part.role, part.symbol, part.asks, len(part.code)))
+        blob += part.code
+    return _framed(_CODE_MAGIC, json.dumps(head).encode() + b"\n" + blob)
+
+
 def read(path: Path) -> dict[str, Any]:
-    """What a file holds; raises OSError, ValueError where it is not what was written."""
-    data = path.read_bytes()
-    start = len(_MAGIC)
-    payload = data[start + 32 :]
-    if data[:start] != _MAGIC or data[start : start + 32] != hashlib.sha256(payload).digest():
-        raise ValueError(f"{path} was read for the machine's code, but it is damaged.")
-    return json.loads(lzma.decompress(payload))
+    """What a file of texts holds; raises OSError, ValueError where it is not what was written."""
+    return json.loads(lzma.decompress(_payload(path, _MAGIC)))
 
 
 def packed(content: dict[str, Any]) -> bytes:
     """A file that holds `content`: the same bytes for the same content."""
-    text = json.dumps(content, indent=0, sort_keys=True).encode()
-    payload = lzma.compress(text, preset=9 | lzma.PRESET_EXTREME)
-    return _MAGIC + hashlib.sha256(payload).digest() + payload
+    return _framed(_MAGIC, json.dumps(content, indent=0, sort_keys=True).encode())
+
+
+def _payload(path: Path, magic: bytes) -> bytes:
+    data = path.read_bytes()
+    start = len(magic)
+    payload = data[start + 32 :]
+    if data[:start] != magic or data[start : start + 32] != hashlib.sha256(payload).digest():
+        raise ValueError(f"{path} was read for the machine's code, but it is damaged.")
+    return payload
+
+
+def _framed(magic: bytes, content: bytes) -> bytes:
+    payload = lzma.compress(content, preset=9 | lzma.PRESET_EXTREME)
+    return magic + hashlib.sha256(payload).digest() + payload

@@ -1,12 +1,13 @@
 """Shipping: the machine written as LLVM IR that any process can compile without Numba (shipped.py reads it).
 
-    python -m tapegrad.replay.shipping            write tapegrad/replay/machine.ir; needs Numba, and 20 s a variant
-    python -m tapegrad.replay.shipping --check    exit status 1 if the file there is not what would be written, 2 if these versions
+    python -m tapegrad.replay.shipping            write machine.ir and machine.code beside it; needs Numba, and 20 s a variant
+    python -m tapegrad.replay.shipping --check    exit status 1 if the files there are not what would be written, 2 if these versions
                                                   of Python, Numba and llvmlite cannot tell
 
 Numba types and lowers each function of the machine as it always does, but for a processor without features and with its own optimiser
 switched off. Then helpers become internal, so that they are inlined and dropped. LLVM optimises without vectors, since those depend
-on the reader's processor. Last the text is reduced to words that LLVM 20 to 22 share.
+on the reader's processor. Then the text is reduced to words that LLVM 20 to 22 share. Object code is made from that text, for any
+processor of the platforms that `shipped.PLATFORMS` lists.
 
 Invariant: the same sources, Python, Numba and llvmlite give the same bytes. An unknown word of a newer LLVM stops this program.
 """
@@ -25,6 +26,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from ..llvm import assembly
+from ..llvm.cache import Part
 from . import layout, shipped
 
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -199,22 +202,32 @@ def made_with() -> dict[str, str]:
     }
 
 
-def content() -> bytes:
-    """What `machine.ir` has to be."""
-    variants = [made(variant) for variant in VARIANTS]
-    return shipped.packed(
-        {
-            "made_with": made_with(),
-            "variants": {v["fingerprint"]: v["modules"] for v in variants},
-        }
-    )
+def content() -> tuple[bytes, bytes]:
+    """What `machine.ir` and `machine.code` have to be."""
+    variants = {v["fingerprint"]: v["modules"] for v in map(made, VARIANTS)}
+    text = shipped.packed({"made_with": made_with(), "variants": variants})
+    return text, code(text, variants)
+
+
+def code(text: bytes, variants: dict[str, Any]) -> bytes:
+    """What `machine.code` has to be beside a file of texts: the best code that any processor of a platform runs."""
+    parts = []
+    for made_from, modules in sorted(variants.items()):
+        for system, (triple, cpu) in shipped.PLATFORMS.items():
+            machine = assembly.target_of(triple, cpu)
+            for m in modules:
+                made = assembly.compiled(m["text"], vectorise=m["loops"], machine=machine)
+                parts.append(
+                    (made_from, system, Part(m["role"], m["symbol"], tuple(m["asks"]), made))
+                )
+    return shipped.packed_code(text, parts)
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run the command in `argv` (default: the process's arguments); the exit status."""
     parser = argparse.ArgumentParser(prog=f"python -m {__spec__.name}")
     parser.add_argument("--check", action="store_true", help="compare with the file, write nothing")
-    parser.add_argument("--to", type=Path, default=shipped.FILE, help="write here instead")
+    parser.add_argument("--to", type=Path, default=shipped.FILE, help="write the text here instead")
     parser.add_argument("--variant", choices=VARIANTS, help=argparse.SUPPRESS)
     parser.add_argument("--role", action="append", default=[], help=argparse.SUPPRESS)
     options = parser.parse_args(argv)
@@ -226,14 +239,16 @@ def main(argv: list[str] | None = None) -> int:
     if options.check and shipped.read(options.to)["made_with"] != made_with():
         print(f"{options.to} was made with other versions, so its bytes cannot be compared here")
         return 2
-    data = content()
-    if options.check:
-        same = options.to.read_bytes() == data
-        print(f"{options.to} is {'up to date' if same else 'stale'}")
-        return not same
-    options.to.write_bytes(data)
-    print(f"{options.to}: {len(data)} bytes")
-    return 0
+    stale = False
+    for path, data in zip((options.to, options.to.with_suffix(".code")), content(), strict=True):
+        if options.check:
+            same = path.is_file() and path.read_bytes() == data
+            print(f"{path} is {'up to date' if same else 'stale'}")
+            stale |= not same
+        else:
+            path.write_bytes(data)
+            print(f"{path}: {len(data)} bytes")
+    return stale
 
 
 if __name__ == "__main__":
