@@ -5,6 +5,7 @@ The number of points grows with TAPEGRAD_VECMATH_POINTS (default 150 for each fu
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 import os
 import re
@@ -22,8 +23,8 @@ import tapegrad as tg
 from bench.accuracy import BOUNDS, NAMES, compiled, exact, peer, samples, ulps, worst
 from tapegrad import replay, vecmath
 from tapegrad.core import primitive
-from tapegrad.llvm import assembly
-from tapegrad.replay import builder
+from tapegrad.llvm import assembly, cache, linker
+from tapegrad.replay import builder, kernels, vectors
 from tapegrad.replay import quick_loops as loops
 from tapegrad.vecmath import coefficients, fitting, tracing
 from tapegrad.vecmath.expression import Code
@@ -326,8 +327,6 @@ def test_what_cannot_be_traced_is_refused(rule: Any) -> None:
 
 def test_every_real_kernel_of_ours_is_vector_code() -> None:
     """Those that are not are named here, with the reason."""
-    from tapegrad.replay import vectors
-
     reasons = {"angle": "complex", "i0": "no vector form"}
     for op in primitive.OPS:
         if op.elementwise and op.function.__module__ == "tapegrad" and op.name not in reasons:
@@ -335,6 +334,64 @@ def test_every_real_kernel_of_ours_is_vector_code() -> None:
                 if partial.function is not None and op.of is getattr(np, op.name, None):
                     for dtype in vecmath.ELEMENTS:
                         assert vectors.text_of("kernel", op, operand, dtype)
+
+
+NUMBAS = "power float_power sin cos sinh cosh arcsin arccos arcsinh arccosh sinc i0".split()
+"""Ops whose partials of complex numbers are powers, logarithms, roots or sines; and i0, which takes real ones."""
+
+
+def test_complex_kernels_that_have_no_form() -> None:
+    for op in primitive.OPS:
+        if op.elementwise and op.holomorphic and op.of is getattr(np, op.name, None):
+            for operand, partial in enumerate(op.partials):
+                if partial.function is not None:
+                    needs = kernels.needs_numba(op, operand, "complex128")
+                    assert needs == (op.name in NUMBAS), op.name
+
+
+@pytest.mark.parametrize(
+    "name, operand",
+    [
+        *[("multiply", 0), ("divide", 1), ("reciprocal", 0), ("sqrt", 0), ("expm1", 0), ("abs", 0)],
+        *[("angle", 0), ("arctan", 0), ("arctan2", 0), ("where", 1), ("strong_product", 1)],
+    ],
+)
+def test_complex_kernels_agree_with_their_rules(
+    name: str, operand: int, rng: np.random.Generator
+) -> None:
+    """In vectors and in what is left over, added and written, also into the cotangent; zeros and infinities among the operands."""
+    op = next(op for op in primitive.OPS if op.name == name)
+    partial = op.partials[operand]
+    symbol, code, asks = vectors.compile_kernel("trial", op, operand, "complex128")
+    part = cache.Part("kernel", symbol, tuple(asks), code)
+    address = linker.link(f"trial {name}", [part])["kernel"]
+    kernel = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 8)(address)
+    for size in (1, 37):
+        g, *values, before = rng.normal(size=(6, size, 2)).view(np.complex128)[..., 0].copy()
+        g[::5] = 0
+        for v in values[::2]:
+            v[::7] = 0
+            v.imag[2::7] = 0
+        values[1][4::11] = complex(0, np.inf)
+        with np.errstate(all="ignore"):
+            p = np.conj(np.broadcast_to(partial.of(*values), size))
+            share = (
+                np.where(p != 0, g * p, 0 * p) if partial.chooses else np.where(g != 0, g * p, g)
+            )
+            expected = share, share + before
+        for adds, in_place in ((False, False), (True, False), (False, True)):
+            adjoint = g.copy() if in_place else before.copy()
+            given = adjoint if in_place else g
+            kernel(size, adds, *(v.ctypes.data for v in (given, *values, adjoint)))
+            good = np.isfinite(expected[adds])
+            np.testing.assert_array_equal(np.isfinite(adjoint), good)
+            # The parts of a product cancel, so digits are those of the whole number.
+            with np.errstate(invalid="ignore"):
+                error, scale = (
+                    np.abs((adjoint - expected[adds])[good]),
+                    np.abs(share) + np.abs(before),
+                )
+            assert np.all(error <= 1e-14 * scale[good])
 
 
 # ---------------------------------------------------------------------------------------------- NumPy's loops

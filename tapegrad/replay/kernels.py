@@ -7,7 +7,7 @@ A kernel adds one operand's share of a cotangent to that operand's adjoint:
 All are addresses of n dense elements of one dtype. `add` says whether to add or to write; `adjoint` may be `g` itself
 (the share is then formed in place). Strides, broadcasting and sums are the business of loops.py. The text is readable:
 `source("multiply", 0, "float64")` shows it. vectors.py says the same in LLVM's language where it can, with vector instructions and
-without Numba; what it cannot say (complex numbers, say), and only that, is compiled from this text by Numba.
+without Numba; what it cannot say (complex powers, say), and only that, is compiled from this text by Numba.
 """
 
 from __future__ import annotations

@@ -2,24 +2,27 @@
 
 The partial is called on traced numbers (vecmath/tracing.py), once for vectors and once for the elements left over, and the
 instructions it leaves behind stand in two loops, one that writes and one that adds. Compiling takes some milliseconds; the
-elementary functions in it are vecmath's. A partial that cannot be traced raises `Untraceable`: then kernels.py compiles it with Numba.
+elementary functions in it are vecmath's. Complex numbers are two streams of real ones. A partial that cannot be traced raises
+`Untraceable`: then kernels.py compiles it with Numba.
 """
 
 from __future__ import annotations
 
-from ..core.primitive import Primitive
+import numpy as np
+
+from ..core.primitive import Partial, Primitive
 from ..llvm.assembly import assemble, lanes
-from ..vecmath import fuses, join
-from ..vecmath.expression import Code, select
-from ..vecmath.tracing import Untraceable, trace
+from ..vecmath import complexes, fuses, join
+from ..vecmath.expression import Code, Value, select
+from ..vecmath.tracing import trace
 
 STREAMS = ("g", "x", "y", "z", "out", "adjoint")
 
 _SHARE = """
-define internal {kind} @{name}({parameters}) alwaysinline {{
+define internal {returned} @{name}({parameters}) alwaysinline {{
 entry:
 {lines}
-  ret {kind} {result}
+  ret {returned} {result}
 }}
 """
 
@@ -69,35 +72,28 @@ writing:
 def text_of(name: str, op: Primitive, operand: int, dtype: str) -> str:
     """The module of the kernel for one operand of an elementwise op; raises Untraceable."""
     partial = op.partials[operand]
-    element = {"float64": "double", "float32": "float"}.get(dtype)
-    if element is None:
-        raise Untraceable(f"{dtype} has no form as vector code.")
-    function = partial.function
-    code = function.__code__
+    element = {"float64": "double", "float32": "float", "complex128": "double"}[dtype]
+    parts = 2 if dtype == "complex128" else 1
+    code = partial.function.__code__
     named = code.co_varnames[: code.co_argcount]
-    width = lanes(dtype)
+    width = lanes("float64") // 2 if parts == 2 else lanes(dtype)
     texts: list[str] = []
     for count in (1, width):
         share = Code(count, fuses(), element=element)
-        g = share.parameter("g", element)
-        values = [share.parameter(n, element) for n in named]
-        p = trace(function, share, values)
-        product = g * p
-        if partial.chooses:
-            # Where an op chooses among its operands, 0 times an infinite cotangent is 0.
-            product = select(p != 0.0, product, p * 0.0)
-        else:
-            # A cotangent of 0 stays 0, however infinite the partial.
-            product = select(g == 0.0, g, product)
         kind = share.type(element)
+        streams = [[f"{n}{k}" for k in range(parts)] for n in ("g", *named)]
+        g, *values = ([share.parameter(n, element) for n in names] for names in streams)
+        product = (_complex_share if parts == 2 else _real_share)(partial, share, g, values)
         texts += share.texts.values()
+        returned = _struct(kind, parts)
+        result = _packed(share, kind, returned, product)
         texts.append(
             _SHARE.format(
-                kind=kind,
+                returned=returned,
                 name=f"share{count}",
-                parameters=", ".join(f"{kind} %{n}" for n in ("g", *named)),
+                parameters=", ".join(f"{kind} %{n}" for names in streams for n in names),
                 lines="\n".join(share.lines),
-                result=product.name,
+                result=result,
             )
         )
         texts.append("\n".join(share.declarations))
@@ -108,8 +104,8 @@ def text_of(name: str, op: Primitive, operand: int, dtype: str) -> str:
                 mode=mode,
                 pointers=pointers,
                 lanes=width,
-                vector=_step(("g", *named), element, width, "i", mode == "adding"),
-                scalar=_step(("g", *named), element, 1, "j", mode == "adding"),
+                vector=_step(("g", *named), element, parts, width, "i", mode == "adding"),
+                scalar=_step(("g", *named), element, parts, 1, "j", mode == "adding"),
             )
         )
     words = ("n", "add", *STREAMS)
@@ -124,23 +120,101 @@ def text_of(name: str, op: Primitive, operand: int, dtype: str) -> str:
     return join(*texts)
 
 
-def _step(streams: tuple[str, ...], element: str, count: int, index: str, adds: bool) -> str:
-    """Load, compute and store `count` elements at an index."""
+def _real_share(
+    partial: Partial, share: Code, g: list[Value], values: list[list[Value]]
+) -> list[Value]:
+    """g times the partial, in a function being written."""
+    p = trace(partial.function, share, [v for (v,) in values])
+    (c,) = g
+    product = c * p
+    if partial.chooses:
+        # Where an op chooses among its operands, 0 times an infinite cotangent is 0.
+        return [select(p != 0.0, product, p * 0.0)]
+    # A cotangent of 0 stays 0, however infinite the partial.
+    return [select(c == 0.0, c, product)]
+
+
+def _complex_share(
+    partial: Partial, share: Code, g: list[Value], values: list[list[Value]]
+) -> list[Value]:
+    """The same of complex numbers, by the partial's conjugate."""
+    p = np.conj(complexes.trace(partial.function, share, values))
+    c = complexes.Number(*g)
+    result = np.where(p != 0, c * p, 0 * p) if partial.chooses else np.where(c != 0, c * p, c)
+    return list(result.parts)
+
+
+def _struct(kind: str, parts: int) -> str:
+    return kind if parts == 1 else f"{{{kind}, {kind}}}"
+
+
+def _packed(share: Code, kind: str, returned: str, product: list[Value]) -> str:
+    """The name of what the share returns: a value, or a struct of both parts."""
+    if len(product) == 1:
+        return product[0].name
+    whole = "poison"
+    for k, part in enumerate(product):
+        whole = f"%part{k}"
+        before = f"%part{k - 1}" if k else "poison"
+        share.lines.append(f"  {whole} = insertvalue {returned} {before}, {kind} {part.name}, {k}")
+    return whole
+
+
+def _step(
+    streams: tuple[str, ...], element: str, parts: int, count: int, index: str, adds: bool
+) -> str:
+    """Load, compute and store `count` elements at an index; the parts of complex ones stand side by side in memory."""
     kind = element if count == 1 else f"<{count} x {element}>"
+    memory = kind if parts == 1 else f"<{2 * count} x {element}>"
     size = 8 if element == "double" else 4
-    lines = []
+    lines = [f"  %at.{index} = mul i64 %{index}, {parts}"] if parts > 1 else []
+    at = f"%at.{index}" if parts > 1 else f"%{index}"
     for s in (*streams, "adjoint"):
-        lines.append(f"  %{s}.{index} = getelementptr {element}, ptr %{s}, i64 %{index}")
+        lines.append(f"  %{s}.{index} = getelementptr {element}, ptr %{s}, i64 {at}")
         if s != "adjoint" or adds:
-            lines.append(f"  %{s}.v{index} = load {kind}, ptr %{s}.{index}, align {size}")
-    passed = ", ".join(f"{kind} %{s}.v{index}" for s in streams)
-    lines.append(f"  %share.{index} = call {kind} @share{count}({passed})")
-    stored = f"%share.{index}"
+            lines.append(f"  %{s}.v{index} = load {memory}, ptr %{s}.{index}, align {size}")
+            if parts > 1 and s != "adjoint":
+                lines += [_part(f"%{s}.v{index}", k, element, count) for k in range(parts)]
+    passed = ", ".join(
+        f"{kind} %{s}.v{index}{f'.{k}' if parts > 1 else ''}" for s in streams for k in range(parts)
+    )
+    share = f"%share.{index}"
+    lines.append(f"  {share} = call {_struct(kind, parts)} @share{count}({passed})")
+    stored = share
+    if parts > 1:
+        for k in range(parts):
+            lines.append(f"  {share}.{k} = extractvalue {_struct(kind, parts)} {share}, {k}")
+        stored = f"{share}.whole"
+        lines += _joined(share, element, count)
     if adds:
-        lines.append(f"  %sum.{index} = fadd {kind} %adjoint.v{index}, {stored}")
+        lines.append(f"  %sum.{index} = fadd {memory} %adjoint.v{index}, {stored}")
         stored = f"%sum.{index}"
-    lines.append(f"  store {kind} {stored}, ptr %adjoint.{index}, align {size}")
+    lines.append(f"  store {memory} {stored}, ptr %adjoint.{index}, align {size}")
     return "\n".join(lines)
+
+
+def _part(whole: str, k: int, element: str, count: int) -> str:
+    """One part of each of `count` complex numbers in a vector."""
+    memory = f"<{2 * count} x {element}>"
+    if count == 1:
+        return f"  {whole}.{k} = extractelement {memory} {whole}, i32 {k}"
+    places = ", ".join(f"i32 {2 * i + k}" for i in range(count))
+    return f"  {whole}.{k} = shufflevector {memory} {whole}, {memory} poison, <{count} x i32> <{places}>"
+
+
+def _joined(share: str, element: str, count: int) -> list[str]:
+    """A vector of complex numbers of their parts, `share.0` and `share.1`."""
+    if count == 1:
+        memory = f"<2 x {element}>"
+        return [
+            f"  {share}.half = insertelement {memory} poison, {element} {share}.0, i32 0",
+            f"  {share}.whole = insertelement {memory} {share}.half, {element} {share}.1, i32 1",
+        ]
+    kind = f"<{count} x {element}>"
+    places = ", ".join(f"i32 {i + k * count}" for i in range(count) for k in range(2))
+    return [
+        f"  {share}.whole = shufflevector {kind} {share}.0, {kind} {share}.1, <{2 * count} x i32> <{places}>"
+    ]
 
 
 def compile_kernel(

@@ -27,7 +27,7 @@ class Untraceable(TypeError):
     """A rule does something that has no form in IR; says what."""
 
 
-def _refused(what: str) -> NoReturn:
+def refused(what: str) -> NoReturn:
     raise Untraceable(f"{what} has no form as vector code.")
 
 
@@ -42,24 +42,24 @@ class Traced:
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **settings: Any) -> Traced:
         if method != "__call__" or settings:
-            _refused(f"{ufunc.__name__} with these settings")
+            refused(f"{ufunc.__name__} with these settings")
         if ufunc not in UFUNCS:
             _learn_of_scipy(ufunc)
         return UFUNCS[ufunc](*inputs)
 
     def __array_function__(self, function: Any, types: Any, args: Any, settings: Any) -> Traced:
         if settings or function not in FUNCTIONS:
-            _refused(getattr(function, "__name__", str(function)))
+            refused(getattr(function, "__name__", str(function)))
         return FUNCTIONS[function](*args)
 
     def __bool__(self) -> bool:
-        _refused("a branch on a value")
+        refused("a branch on a value")
 
     def __float__(self) -> float:
-        _refused("float() of a value")
+        refused("float() of a value")
 
     def __array__(self, *_: Any, **__: Any) -> Any:
-        _refused("an array of a value")
+        refused("an array of a value")
 
     @property
     def real(self) -> Traced:
@@ -67,7 +67,7 @@ class Traced:
 
     @property
     def shape(self) -> Any:
-        _refused("the shape of a value")
+        refused("the shape of a value")
 
 
 def _lifted(*operands: Any) -> tuple[Value, ...]:
@@ -76,21 +76,21 @@ def _lifted(*operands: Any) -> tuple[Value, ...]:
         (o.value for o in operands if isinstance(o, Traced) and o.value.element in INTEGER), None
     )
     if like is None:
-        _refused("arithmetic with truth values")
+        refused("arithmetic with truth values")
     return tuple(_value(o, like) for o in operands)
 
 
 def _value(operand: Any, like: Value) -> Value:
     if isinstance(operand, Traced):
         if operand.value.element != like.element:
-            _refused("arithmetic that mixes types")
+            refused("arithmetic that mixes types")
         return operand.value
     if isinstance(operand, bool | np.bool_) or not isinstance(operand, numbers.Real):
-        _refused(f"arithmetic with {operand!r}")
+        refused(f"arithmetic with {operand!r}")
     if isinstance(operand, np.generic) and np.dtype(NAMES[like.element]) != np.result_type(
         NAMES[like.element], operand
     ):
-        _refused(f"a constant of type {type(operand).__name__}")
+        refused(f"a constant of type {type(operand).__name__}")
     return like.code.constant(float(operand), like.element)
 
 
@@ -136,7 +136,7 @@ def _power(x: Any, y: Any) -> Traced:
 def _logical(operation: Callable[[Value, Value], Value]) -> Callable[..., Traced]:
     def apply(x: Any, y: Any) -> Traced:
         if not all(isinstance(o, Traced) and o.value.element == "i1" for o in (x, y)):
-            _refused("a bitwise operation on numbers")
+            refused("a bitwise operation on numbers")
         return Traced(operation(x.value, y.value))
 
     return apply
@@ -144,13 +144,13 @@ def _logical(operation: Callable[[Value, Value], Value]) -> Callable[..., Traced
 
 def _inverted(x: Traced) -> Traced:
     if x.value.element != "i1":
-        _refused("a bitwise operation on numbers")
+        refused("a bitwise operation on numbers")
     return Traced(~x.value)
 
 
 def _where(condition: Any, a: Any, b: Any) -> Traced:
     if not isinstance(condition, Traced):
-        _refused("a choice that does not depend on the values")
+        refused("a choice that does not depend on the values")
     test = condition.value
     if test.element in INTEGER:
         test = test != 0.0
@@ -224,6 +224,28 @@ FUNCTIONS: dict[Any, Callable[..., Traced]] = {
 }
 
 
+OPERATORS: dict[str, Any] = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "truediv": np.divide,
+    "pow": np.power,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "neg": np.negative,
+    "pos": np.positive,
+    "abs": np.absolute,
+    "invert": np.invert,
+}
+"""Python's operators, as NumPy's arrays take them."""
+
+
 def _learn_of_scipy(ufunc: Any) -> None:
     """SciPy's functions are learnt when they are met: importing them takes longer than anything here."""
     special = sys.modules.get("scipy.special")
@@ -233,7 +255,7 @@ def _learn_of_scipy(ufunc: Any) -> None:
         or ufunc is not getattr(special, name, None)
         or name not in ("erf", "erfc", "expit", "gammaln")
     ):
-        _refused(name)
+        refused(name)
     UFUNCS[ufunc] = called(name)
 
 
@@ -246,32 +268,12 @@ def _learn() -> None:
         if isinstance(ufunc, np.ufunc) and ufunc not in UFUNCS:
             assert ufunc.nin == count
             UFUNCS[ufunc] = called(name)
-    operators = {
-        "add": np.add,
-        "sub": np.subtract,
-        "mul": np.multiply,
-        "truediv": np.divide,
-        "pow": np.power,
-        "and": np.bitwise_and,
-        "or": np.bitwise_or,
-    }
-    for name, ufunc in operators.items():
-        apply = UFUNCS[ufunc]
+    for name in ("add", "sub", "mul", "truediv", "pow", "and", "or"):
+        apply = UFUNCS[OPERATORS[name]]
         setattr(Traced, f"__{name}__", apply)
         setattr(Traced, f"__r{name}__", lambda x, y, apply=apply: apply(y, x))
-    for name, ufunc in {
-        "lt": np.less,
-        "le": np.less_equal,
-        "gt": np.greater,
-        "ge": np.greater_equal,
-        "eq": np.equal,
-        "ne": np.not_equal,
-        "neg": np.negative,
-        "pos": np.positive,
-        "abs": np.absolute,
-        "invert": np.invert,
-    }.items():
-        setattr(Traced, f"__{name}__", UFUNCS[ufunc])
+    for name in ("lt", "le", "gt", "ge", "eq", "ne", "neg", "pos", "abs", "invert"):
+        setattr(Traced, f"__{name}__", UFUNCS[OPERATORS[name]])
 
 
 _learn()
@@ -284,9 +286,9 @@ def trace(function: Callable[..., Any], code: Code, arguments: list[Value]) -> V
         result = function(*(Traced(a) for a in arguments))
     if isinstance(result, Traced):
         if result.value.element not in INTEGER:
-            _refused("a truth value as a result")
+            refused("a truth value as a result")
         return result.value
     return _value(result, like)
 
 
-__all__ = ["Traced", "Untraceable", "called", "trace"]
+__all__ = ["Traced", "Untraceable", "called", "refused", "trace"]

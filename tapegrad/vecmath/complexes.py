@@ -1,0 +1,245 @@
+"""Complex numbers in traced rules: pairs of values, by NumPy's own formulas, so that engines agree to the last bit where these are exact.
+
+A `Number` stands for an element of a complex array, or for a real number or truth value that a rule makes of one (`im` is None).
+It has Python's operators and takes part in NumPy's ufuncs, as `Traced` does for real arrays.
+
+Invariant: what has no formula here as good as the C library's (sqrt, log, sin, powers) raises `Untraceable`.
+"""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from .expression import Code, Value, copysign, select
+from .tracing import OPERATORS, Traced, called, refused
+from .tracing import UFUNCS as REAL
+
+
+class Number:
+    """A complex number, a real one, or a truth value, in a function being written."""
+
+    __slots__ = ("im", "re")
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, re: Value, im: Value | None = None) -> None:
+        self.re = re
+        self.im = im
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **settings: Any) -> Number:
+        if method != "__call__" or settings or ufunc not in UFUNCS:
+            refused(f"{ufunc.__name__} of complex numbers")
+        return UFUNCS[ufunc](*inputs)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, settings: Any) -> Number:
+        if settings or function not in FUNCTIONS:
+            refused(f"{getattr(function, '__name__', function)} of complex numbers")
+        return FUNCTIONS[function](*args)
+
+    def __bool__(self) -> bool:
+        refused("a branch on a value")
+
+    def __complex__(self) -> complex:
+        refused("complex() of a value")
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        refused("an array of a value")
+
+    @property
+    def parts(self) -> tuple[Value, Value]:
+        """Real and imaginary part; a real number among complex ones has the part 0, as NumPy converts it."""
+        if self.re.element == "i1":
+            refused("arithmetic with truth values")
+        return self.re, self.re.code.constant(0.0, "double") if self.im is None else self.im
+
+    @property
+    def is_real(self) -> bool:
+        return self.im is None
+
+
+def _number(operand: Any, code: Code) -> Number:
+    if isinstance(operand, Number):
+        return operand
+    if isinstance(operand, bool | np.bool_) or not isinstance(operand, numbers.Complex):
+        refused(f"arithmetic with {operand!r}")
+    if isinstance(operand, np.generic) and operand.dtype.char not in "fdFD":
+        refused(f"a constant of type {type(operand).__name__}")
+    if isinstance(operand, numbers.Real):
+        return Number(code.constant(float(operand), "double"))
+    whole = complex(operand)
+    return Number(*(code.constant(part, "double") for part in (whole.real, whole.imag)))
+
+
+def _numbers(*operands: Any) -> tuple[Number, ...]:
+    code = next(o.re.code for o in operands if isinstance(o, Number))
+    return tuple(_number(o, code) for o in operands)
+
+
+def _of_real(ufunc: Any, formula: Callable[..., Any]) -> Callable[..., Number]:
+    """A ufunc: by the real one where all operands are real, else by a formula of pairs."""
+
+    def apply(*operands: Any) -> Number:
+        given = _numbers(*operands)
+        if all(x.is_real for x in given):
+            return Number(REAL[ufunc](*(Traced(x.re) for x in given)).value)
+        result = formula(*(x.parts for x in given))
+        return Number(*result) if isinstance(result, tuple) else Number(result)
+
+    return apply
+
+
+_Pair = tuple[Value, Value]
+
+
+def _product(x: _Pair, y: _Pair) -> _Pair:
+    return x[0] * y[0] - x[1] * y[1], x[0] * y[1] + x[1] * y[0]
+
+
+def _quotient(x: _Pair, y: _Pair) -> _Pair:
+    """By Smith's method (Commun. ACM 5, 1962), scaled by the larger part of y."""
+    sizes = abs(y[0]), abs(y[1])
+    wide = sizes[0] >= sizes[1]
+    p, q = select(wide, y[0], y[1]), select(wide, y[1], y[0])
+    a, b = select(wide, x[0], x[1]), select(wide, x[1], x[0])
+    ratio = q / p
+    factor = 1.0 / (p + q * ratio)
+    turned = a * ratio
+    re = (a + b * ratio) * factor
+    im = (select(wide, b, turned) - select(wide, turned, b)) * factor
+    nothing = (sizes[0] == 0.0) & (sizes[1] == 0.0)
+    return select(nothing, x[0] / sizes[0], re), select(nothing, x[1] / sizes[0], im)
+
+
+def _reciprocal(x: _Pair) -> _Pair:
+    wide = abs(x[1]) <= abs(x[0])
+    p, q = select(wide, x[0], x[1]), select(wide, x[1], x[0])
+    ratio = q / p
+    size = p + q * ratio
+    one, turned = 1.0 / size, ratio / size
+    return select(wide, one, turned), -select(wide, turned, one)
+
+
+def _exp(x: _Pair) -> _Pair:
+    """exp(a) (cos b, sin b); in two factors where exp(a) alone may overflow, and C's values at infinity."""
+    a, b = x
+
+    def exp(v: Value) -> Value:
+        return called("exp")(Traced(v)).value
+
+    large = a > 700.0
+    half = exp(a * 0.5)
+    outer, inner = select(large, half, exp(a)), select(large, half, 1.0)
+    cos, sin = (called(name)(Traced(b)).value for name in ("cos", "sin"))
+    re, im = outer * cos * inner, select(b == 0.0, b, outer * sin * inner)
+    lost = (abs(a) == np.inf) & ~(abs(b) < np.inf)
+    return (
+        select(lost, select(a < 0.0, 0.0, a), re),
+        select(lost, select(a < 0.0, 0.0, b - b), im),
+    )
+
+
+def _size(x: _Pair) -> Value:
+    return called("hypot")(*map(Traced, x)).value
+
+
+def _sign(x: _Pair) -> _Pair:
+    """z / |z|, 0 at 0; at infinity the axis that it lies on, if it lies on one."""
+    size = _size(x)
+    infinite = [abs(part) == np.inf for part in x]
+    result = []
+    for k, part in enumerate(x):
+        one = copysign(part.code.constant(1.0, "double"), part)
+        end = select(infinite[k], select(infinite[1 - k], np.nan, one), 0.0)
+        inside = select(size == 0.0, 0.0, part / size)
+        result.append(select(infinite[0] | infinite[1], end, inside))
+    return result[0], result[1]
+
+
+def _power(x: Any, y: Any) -> Number:
+    """The square, as NumPy multiplies it; other powers are the C library's."""
+    if not isinstance(x, Number) or type(y) is not int or y != 2:
+        refused("a complex power")
+    return x * x
+
+
+def _logical(ufunc: Any) -> Callable[..., Number]:
+    return lambda *operands: Number(REAL[ufunc](*(Traced(x.re) for x in operands)).value)
+
+
+def _unordered(*operands: Any) -> Any:
+    refused("an order of complex numbers")
+
+
+def _where(condition: Any, a: Any, b: Any) -> Number:
+    if not isinstance(condition, Number):
+        refused("a choice that does not depend on the values")
+    test, x, y = _numbers(condition, a, b)
+    nonzero = [part for part in (test.re, test.im) if part is not None]
+    holds = nonzero[0] if test.re.element == "i1" else nonzero[0] != 0.0
+    if len(nonzero) > 1:
+        holds = holds | (nonzero[1] != 0.0)
+    if x.is_real and y.is_real:
+        return Number(select(holds, x.re, y.re))
+    return Number(*(select(holds, u, v) for u, v in zip(x.parts, y.parts, strict=True)))
+
+
+def _conj(x: Any) -> Number:
+    return x if x.is_real else Number(x.re, -x.im)
+
+
+_FORMULAS: dict[Any, Callable[..., Any]] = {
+    np.add: lambda x, y: (x[0] + y[0], x[1] + y[1]),
+    np.subtract: lambda x, y: (x[0] - y[0], x[1] - y[1]),
+    np.multiply: _product,
+    np.divide: _quotient,
+    np.negative: lambda x: (-x[0], -x[1]),
+    np.positive: lambda x: x,
+    np.square: lambda x: _product(x, x),
+    np.reciprocal: _reciprocal,
+    np.exp: _exp,
+    np.absolute: _size,
+    np.sign: _sign,
+    np.equal: lambda x, y: (x[0] == y[0]) & (x[1] == y[1]),
+    np.not_equal: lambda x, y: (x[0] != y[0]) | (x[1] != y[1]),
+    **dict.fromkeys((np.less, np.less_equal, np.greater, np.greater_equal), _unordered),
+}
+_LOGICAL = (np.bitwise_and, np.bitwise_or, np.logical_and, np.logical_or, np.invert)
+
+UFUNCS: dict[Any, Callable[..., Number]] = {
+    **{ufunc: _of_real(ufunc, formula) for ufunc, formula in _FORMULAS.items()},
+    **{ufunc: _logical(ufunc) for ufunc in _LOGICAL},
+    np.conjugate: _conj,
+    np.power: _power,
+}
+
+FUNCTIONS: dict[Any, Callable[..., Number]] = {
+    np.where: _where,
+    np.real: lambda x: Number(x.re),
+    np.imag: lambda x: Number(x.parts[1]),
+}
+
+
+def _learn() -> None:
+    """Python's operators, by NumPy's ufuncs."""
+    for name in ("add", "sub", "mul", "truediv", "pow", "and", "or"):
+        apply = UFUNCS[OPERATORS[name]]
+        setattr(Number, f"__{name}__", apply)
+        setattr(Number, f"__r{name}__", lambda x, y, apply=apply: apply(y, x))
+    for name in ("eq", "ne", "lt", "le", "gt", "ge", "neg", "pos", "abs", "invert"):
+        setattr(Number, f"__{name}__", UFUNCS[OPERATORS[name]])
+
+
+_learn()
+
+
+def trace(function: Callable[..., Any], code: Code, arguments: Sequence[Sequence[Value]]) -> Number:
+    """Append what a function of complex numbers, given by their parts, computes to `code`; its result. Raises Untraceable."""
+    with np.errstate(all="ignore"):
+        result = function(*(Number(*a) for a in arguments))
+    return _number(result, code)
+
+
+__all__ = ["Number", "trace"]
