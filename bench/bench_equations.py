@@ -1,8 +1,8 @@
 """Differential equations that are anchors of the field: value and gradient by all parameters, each solved as its library's users would.
 
-Contestants are `tg.integrate.solve_ivp`, SciPy's with central differences, and diffrax where it is installed (Tsit5, or Kvaerno5 where
-stiff, under `jax.jit`, with its default adjoint). All are asked for the same tolerances; every answer is asserted before it is timed. The
-value is a weighted sum of the last state.
+Contestants are `tg.integrate.solve_ivp`, by itself and in a compiled function, SciPy's with central differences, and diffrax where it is
+installed (Tsit5, or Kvaerno5 where stiff, under `jax.jit`, with its default adjoint). All are asked for the same tolerances; every answer
+is asserted before it is timed. The value is a weighted sum of the last state.
 """
 
 from importlib import util
@@ -94,16 +94,35 @@ def weights(n):
     return 1.0 + np.arange(n) / n
 
 
-def ours(name):
-    equations, p, y0, end, method, rtol, atol = PROBLEMS[name]
+def value_of(name, **how):
+    """The value as a function of all parameters."""
+    equations, _, y0, end, method, rtol, atol = PROBLEMS[name]
 
     def value(p):
         y = tg.integrate.solve_ivp(
-            lambda t, y: equations(np, t, y, p), (0, end), y0, method, [end], rtol=rtol, atol=atol
+            lambda t, y: equations(np, t, y, p),
+            (0, end),
+            y0,
+            method,
+            [end],
+            rtol=rtol,
+            atol=atol,
+            **how,
         ).y
         return np.sum(weights(len(y0)) * y[:, 0])  # fmt: skip
 
-    both = tg.value_and_grad(value)
+    return value
+
+
+def ours(name):
+    """Steps by a program of their own, which is made at the first call, in an ordinary function."""
+    both, p = tg.value_and_grad(value_of(name, compile=True)), PROBLEMS[name][1]
+    return lambda: both(p)
+
+
+def whole(name):
+    """All of it as one program, as under `jax.jit`."""
+    both, p = tg.compile(tg.value_and_grad(value_of(name))), PROBLEMS[name][1]
     return lambda: both(p)
 
 
@@ -151,7 +170,12 @@ def diffrax(name):
     return run
 
 
-CONTESTANTS = {"tapegrad": ours, "scipy, differences": differences, "diffrax": diffrax}
+CONTESTANTS = {
+    "tapegrad": ours,
+    "tapegrad, one program": whole,
+    "scipy, differences": differences,
+    "diffrax": diffrax,
+}
 
 
 @pytest.mark.parametrize("contestant", CONTESTANTS)
@@ -159,6 +183,8 @@ CONTESTANTS = {"tapegrad": ours, "scipy, differences": differences, "diffrax": d
 def test_value_and_gradient(benchmark, name, contestant):
     if contestant == "diffrax" and util.find_spec("diffrax") is None:
         pytest.skip("diffrax is not installed")
+    if contestant == "tapegrad, one program" and PROBLEMS[name][4] == "BDF":
+        pytest.skip("programs do not hold BDF's steps")
     run = CONTESTANTS[contestant](name)
     y, g = run()
     if contestant != "tapegrad":

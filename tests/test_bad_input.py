@@ -728,6 +728,7 @@ LOOPS = {
     "solve_ivp of one argument": (lambda b: tg.integrate.solve_ivp(minus, (0, 1), ONES, args=3.0), TypeError, "it is a tuple"),
     "solve_ivp, a mass matrix of another size": (lambda b: tg.integrate.solve_ivp(minus, (0, 1), ONES, "BDF", mass_matrix=np.eye(2)), ValueError, "a row for each equation"),
     "solve_ivp, a mass matrix by an explicit method": (lambda b: tg.integrate.solve_ivp(minus, (0, 1), ONES, mass_matrix=np.eye(3)), ValueError, "Radau and BDF alone"),
+    "solve_ivp, compiled by a word": (lambda b: tg.integrate.solve_ivp(minus, (0, 1), ONES, compile="yes"), ValueError, "once it pays"),
     "solve_ivp, another adjoint": (lambda b: tg.integrate.solve_ivp(minus, (0, 1), ONES, adjoint="backsolve"), ValueError, "\"discrete\".* or \"continuous\""),
     "solve_ivp, an event of text": (lambda b: tg.integrate.solve_ivp(minus, (0, 1), ONES, events="a"), TypeError, "pass a function"),
     "cond of nothing": (lambda b: tg.cond(None, abs, abs, 1.0), TypeError, "forget its return"),

@@ -68,7 +68,7 @@ class Promotion:
         if f not in self._effects:
             from .effects import effect
 
-            self._effects[f] = effect(f, self.others_act) or _watched()
+            self._effects[f] = effect(f, self.others_act) or watched()
         return self._effects[f]
 
 
@@ -163,7 +163,7 @@ class Promoted:
         self.compiled = None
 
 
-def _watched() -> str | None:
+def watched() -> str | None:
     """Who would notice that evaluations are compiled."""
     if ATTENDING.get() != ((), None):
         return "anomaly mode, debug_nans or hooks of saved tensors look at what is recorded"
@@ -185,10 +185,11 @@ def _agree(found: Any, expected: Any) -> bool:
     ours, theirs = _flatten(found)[0], _flatten(expected)[0]
     if len(ours) != len(theirs):
         return False
-    return all(_close(np.asarray(a), np.asarray(b)) for a, b in zip(ours, theirs, strict=True))
+    return all(close(np.asarray(a), np.asarray(b)) for a, b in zip(ours, theirs, strict=True))
 
 
-def _close(a: Any, b: Any) -> bool:
+def close(a: Any, b: Any) -> bool:
+    """Whether two arrays are the same but for rounding."""
     if a.shape != b.shape:
         return False
     finite = np.abs(b[np.isfinite(b)])
@@ -196,4 +197,4 @@ def _close(a: Any, b: Any) -> bool:
     return np.allclose(a, b, rtol=AGREEMENT, atol=AGREEMENT * scale, equal_nan=True)
 
 
-__all__ = ["Promotion", "itself"]
+__all__ = ["Promotion", "close", "itself", "watched"]

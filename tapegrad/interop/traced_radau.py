@@ -32,6 +32,7 @@ from .traced_steps import MOST, TracedSolver, norm, plain, shortest
 ATTEMPTS = 1000
 """Attempts of one step after which the loop gives up: each shortens the step, or follows a new Jacobian."""
 
+_FIRST = np.array([1.0, 0.0, 0.0]) > 0
 _ZERO, _ONE, _NONE = np.float64(0), np.float64(1), np.int64(0)
 """What loops begin with: Python's numbers would have them traced once more, as NumPy's."""
 
@@ -63,11 +64,11 @@ class TracedRadau(TracedSolver):
 
         def step(carry: Any, _: Any) -> Any:
             """The last accepted step as a function of what is tracked, its rows, and the next step."""
-            y, rows, (before, length, rises), *state, taken = carry
+            y, rows, (before, length, rises), *state, counts, taken = carry
             y, rows = filled(y, rows, before, length, rises)
             with no_grad():
-                found = self._next(plain(y), before, length, rises, state)
-            return (y, rows, *found, taken + 1), None
+                *found, more = self._next(plain(y), before, length, rises, state)
+            return (y, rows, *found, counts + more, taken + 1), None
 
         def filled(y: Any, rows: Any, before: Any, length: Any, rises: Any) -> Any:
             """The state after a step, and the rows with those that lie in it."""
@@ -81,7 +82,7 @@ class TracedRadau(TracedSolver):
             return y + rises[2], np.where(inside, y + np.matmul(weights, rises), rows)
 
         def goes_on(carry: Any) -> Any:
-            now, taken, found = carry[3], carry[-1], carry[-2]
+            now, taken, found = carry[3], carry[-1], carry[-3]
             return (way * (end - now) > 0) & (taken < MOST) & (found > 0)
 
         rows = np.where(way * (column - begin) <= 0, start, np.zeros((np.shape(when)[0], size)))
@@ -90,9 +91,15 @@ class TracedRadau(TracedSolver):
             begin, slope, h, np.nan * h, np.nan * h, slopes, np.zeros((size, size)), np.zeros((2 * size, 2 * size)),
             _ZERO, _ONE, _ZERO, _ONE,
         )  # fmt: skip
-        done = self._looped(step, (start, rows, nothing, *state, _NONE), goes_on)
-        y, rows, last, now, *_ = done
+        done = self._looped(
+            step, (start, rows, nothing, *state, np.array([1.0, 1.0, 0.0]), _NONE), goes_on
+        )
+        y, rows, last, now, *_, asked, _, counts, _ = done
         self._demand_arrived(now)
+        if self.first_step is None:
+            counts = counts + np.where(_FIRST, 1.0, 0.0)
+        # SciPy makes the Jacobian for the next step at once, also where no step follows.
+        self.counts = (counts[0], counts[1] + asked, counts[2])
         return filled(y, rows, *last)[1]
 
     def _next(self, y: Any, before: Any, length: Any, rises: Any, state: Sequence[Any]) -> Any:
@@ -107,7 +114,7 @@ class TracedRadau(TracedSolver):
         predicted = np.where(length == 0, 0.0, 1.0)
 
         def attempt(carry: Any) -> Any:
-            h, slopes, real, complex_, made, current, asked, rejected, *_, tries = carry
+            h, slopes, real, complex_, made, current, asked, rejected, *_, counts, tries = carry
             reached = now + self.way * h
             reached = np.where(self.way * (reached - self.end) > 0, self.end, reached)
             given = reached - now
@@ -115,6 +122,7 @@ class TracedRadau(TracedSolver):
             slopes = self._anew(asked, now, y, slopes)
             made = np.where(asked > 0, 0.0, made)
             current = np.where(asked > 0, 1.0, current)
+            counts = counts + np.stack([0.0 * asked, asked, 2 * (1 - made)])
             real, complex_ = self._inverses(made, given, slopes, real, complex_)
             x = (now + given * radau.C - before) / np.where(length == 0, 1.0, length)
             polynomial = np.matmul(np.reshape(x, (3, 1)) ** np.arange(1, 4), radau.P.T)
@@ -148,14 +156,16 @@ class TracedRadau(TracedSolver):
                 np.where(accepted, np.where(recompute, 1.0, 0.0), current),
                 np.where(accepted, np.where(recompute, 1.0, 0.0), np.where(stale, 1.0, 0.0)),
                 np.where(refused, 1.0, rejected),
-                np.where(accepted, 1.0, 0.0), given, reached, z, size, tries + 1,
+                np.where(accepted, 1.0, 0.0), given, reached, z, size,
+                counts + np.where(_FIRST, 3 * count + np.where(again & (converged > 0), 1.0, 0.0), 0.0), tries + 1,
             )  # fmt: skip
 
         def tries_on(carry: Any) -> Any:
             return (carry[8] == 0) & (carry[0] >= least) & (carry[-1] < ATTEMPTS)
 
         begin = (
-            first, slopes, real, complex_, made, current, asked, _ZERO, _ZERO, 0.0 * now, now, np.zeros_like(rises), 0.0 * now, _NONE
+            first, slopes, real, complex_, made, current, asked, _ZERO, _ZERO, 0.0 * now, now, np.zeros_like(rises), 0.0 * now,
+            _FIRST * 1.0, _NONE,  # the equations at the end of the step
         )  # fmt: skip
         done = self._while(tries_on, attempt, begin)
         (
@@ -172,6 +182,7 @@ class TracedRadau(TracedSolver):
             reached,
             z,
             size,
+            counts,
             _,
         ) = done
         given, z = np.where(accepted > 0, given, 0.0), np.where(accepted > 0, z, 0.0)
@@ -191,6 +202,7 @@ class TracedRadau(TracedSolver):
             current,
             asked,
             accepted,
+            counts,
         )
 
     def _anew(self, asked: Any, t: Any, y: Any, slopes: Any) -> Any:

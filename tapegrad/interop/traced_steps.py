@@ -83,6 +83,8 @@ class TracedSolver:
         self.rtol, self.atol, self.max_step, self.first_step = rtol, atol, max_step, first_step
         self.begin, self.end = plain(span[0]), plain(span[1])
         self.way = 1.0 if bool(self.end >= self.begin) else -1.0
+        self.counts: Any = None
+        """After `rows`: evaluations of the equations, Jacobians and factorisations, as SciPy counts them."""
         # A step of length zero leads from where the beginning is tracked to where it is a number.
         self.start = start
         if holds_tracked(span[0]):
@@ -122,7 +124,7 @@ class TracedSolver:
 
         def step(carry: Any, _: Any) -> Any:
             """One attempt of a step; times inside an accepted step get their interpolated values."""
-            y, slope, now, h, rejected, rows, taken = carry
+            y, slope, now, h, rejected, rows, taken, shown = carry
             h = np.minimum(np.maximum(h, shortest(now)), self.max_step)
             reached = now + way * h
             reached = np.where(way * (reached - end) > 0, end, reached)
@@ -154,15 +156,20 @@ class TracedSolver:
                 np.where(accepted, 0.0, 1.0),
                 np.where(inside, between, rows),
                 taken + 1,
+                shown + (np.any(inside) | (accepted & (now == begun) & at_first)),
             ), None
 
         def goes_on(carry: Any) -> Any:
-            _, _, now, h, _, _, taken = carry
+            _, _, now, h, _, _, taken, _ = carry
             return (way * (end - now) > 0) & (taken < MOST) & (h >= shortest(now) * (1 - 1e-12))
 
-        begin = (y, slope, now, np.maximum(h, shortest(now)), 0.0, rows, 0)
-        _, _, now, _, _, rows, _ = self._looped(step, begin, goes_on)
+        begun, at_first = now, np.any(way * (when - now) <= 0)
+        begin = (y, slope, now, np.maximum(h, shortest(now)), 0.0, rows, 0, 0)
+        _, _, now, _, _, rows, taken, shown = self._looped(step, begin, goes_on)
         self._demand_arrived(now)
+        # The slopes of an attempt, and those of an interpolant that has some of its own.
+        asked = taken * first + shown * (whole - first - 1)
+        self.counts = (asked + (2 if self.first_step is None else 1), 0, 0)
         return rows
 
     def _looped(self, step: Any, begin: Any, goes_on: Any) -> Any:

@@ -17,6 +17,7 @@ the stages.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +40,7 @@ from ..transforms.derivatives import _Run
 from ..transforms.loops import outside_of, pulled, pushed
 from .adjoint import ContinuousAdjoint
 from .implicit import solution
+from .looped_steps import MOST_UNKNOWNS, Call, call_of
 from .mass import Mass, with_mass
 from .raveling import flatten
 from .slopes import Slopes, with_real_systems
@@ -85,6 +87,7 @@ def solve_ivp(
     *,
     mass_matrix: Any = None,
     adjoint: str = "discrete",
+    compile: bool | str = "auto",
     **options: Any,
 ) -> OdeResult:
     """Solve dy/dt = fun(t, y, *args) from y0 over t_span; SciPy's `solve_ivp`, differentiable by all that `fun` uses, by y0 and by times.
@@ -109,6 +112,10 @@ def solve_ivp(
     `adjoint="continuous"` solves the adjoint equations instead, backwards, and the equations once or twice more: no step is kept, and
     derivatives, of first order in reverse mode by y0 and all that `fun` uses, have errors of the size of the
     tolerances. It is for very many steps; for any method, those of other kinds too.
+
+    With times in `t_eval`, and without events and `dense_output`, the steps of RK23, RK45, DOP853, Tsit5 and Radau become one loop of
+    machine code, as inside `tg.compile`, once calls with these equations have taken as long as compiling does: for equations that
+    do nothing but compute. Results differ by rounding. `compile=True` compiles at once (and raises what `tg.compile` raises), False never.
 
     Inside `tg.compile` the steps of RK23, RK45, DOP853, Tsit5 and Radau are one loop of the program; `t_eval` or
     `dense_output=True` is needed there (each call of `sol` is a loop of its own), `nfev` is None, and a solution that ends
@@ -141,10 +148,28 @@ def solve_ivp(
         raise ValueError(
             f'solve_ivp was given adjoint={adjoint!r}, but it is "discrete" (of the steps taken) or "continuous" (equations of their own).'
         )
+    if not (isinstance(compile, bool | np.bool_) or compile == "auto"):
+        raise ValueError(
+            f'solve_ivp was given compile={compile!r}: it is True (compile at once), False (never), or "auto" (once it pays).'
+        )
     if tracing.get() is not None:
         return _traced(equations, method, times, asked, dense_output, events, options)
     ends = [float(value_of(t)) for t in times]
     chosen = _method(method)
+    call = None
+    if events is None and not dense_output and mass_matrix is None and adjoint == "discrete":
+        call = _call(
+            equations,
+            chosen,
+            times,
+            ends,
+            asked,
+            options,
+            bool(compile) if compile != "auto" else compile,
+        )
+    found = call and call.rows()
+    if found:
+        return _looped(found, asked, state)
     if chosen is integrate.Radau:
         chosen = with_real_systems(chosen)
     if mass_matrix is not None:
@@ -177,7 +202,10 @@ def solve_ivp(
 
     # Recorded, so that a function which loses what is tracked says so; of the entries nobody keeps anything.
     result = _first_of(solved, raw(args), args)
-    if not following or not (moving or seen.tracked):
+    tracked = following and (moving or seen.tracked)
+    if call and result.status == 0:
+        call.done(np.asarray(result.y), tracked)
+    if not tracked:
         return _arranged(result, equations)
     if adjoint == "continuous":
         _demand_continuous(state, times, asked, judges, dense_output, mass_matrix)
@@ -189,6 +217,81 @@ def solve_ivp(
             'is not known here. Use one of SciPy\'s methods, adjoint="continuous", or detach() what is tracked.'
         )
     return _Result(result, path, judges, args, times, asked).made(dense_output)
+
+
+def _call(
+    equations: _Equations, method: Any, span: Sequence[Any], ends: Sequence[float], asked: Any, options: dict[str, Any], mode: Any
+) -> Call | None:  # fmt: skip
+    """The call as one that a program could serve; None where it is none, or where SciPy has to say what is wrong with it."""
+    from scipy.integrate import Radau
+
+    state, stiff = equations.state, method is Radau
+    known = {"rtol", "atol", "max_step", "first_step"}
+    if (
+        asked is None
+        or equations.vectorized
+        or not (stiff or is_traceable(method))
+        or not set(options) <= known
+    ):
+        return None
+    if not state.size or (stiff and (state.size > MOST_UNKNOWNS or state.dtype.kind == "c")):
+        return None
+    when, way = np.asarray(value_of(asked)), np.sign(ends[1] - ends[0])
+    far = abs(ends[1] - ends[0])
+    if when.ndim != 1 or not when.size or when.dtype.kind not in "fiu" or not 0 < far < np.inf:
+        return None
+    if (
+        np.any(way * np.diff(when) <= 0)
+        or way * (when[0] - ends[0]) < 0
+        or way * (ends[1] - when[-1]) < 0
+    ):
+        return None
+    rtol, atol = options.get("rtol", 1e-3), np.asarray(options.get("atol", 1e-6))
+    first, most = options.get("first_step"), options.get("max_step", np.inf)
+    numbers = (rtol, most, 1.0 if first is None else first)
+    if not all(isinstance(x, float | int) and x > 0 for x in numbers) or (
+        first is not None and first > far
+    ):
+        return None
+    if (
+        atol.dtype.kind not in "fiu"
+        or atol.shape not in ((), (state.size,))
+        or not np.all(atol >= 0)
+    ):
+        return None
+    settings = {
+        "rtol": max(float(rtol), 100 * np.finfo(float).eps),
+        "atol": atol,
+        "first_step": first,
+        "max_step": most,
+    }
+    form = copy.copy(state)
+    form.vector = None
+
+    def solve(fun: Any, args: Any, y0: Any, start: Any, end: Any, times: Any) -> Any:
+        """The rows, and what SciPy counts."""
+        solver = (TracedRadau if stiff else TracedSolver)(
+            method, fun, _Equations(fun, args, form, False), y0, (start, end), **settings
+        )  # fmt: skip
+        return solver.rows(times), solver.counts
+
+    way_of_state = (state.structure, tuple(state.shapes), state.lone, state.simple, state.dtype.str)
+    key = (method, *way_of_state, rtol, atol.tobytes(), atol.shape, first, most)
+    given = [state.vector, span[0] * 1.0, span[1] * 1.0, asked * 1.0]
+    return call_of(equations.fun, equations.args, mode, stiff, key, given, solve)
+
+
+def _looped(found: Any, asked: Any, state: _State) -> OdeResult:
+    """SciPy's result of what a program found."""
+    from scipy.integrate._ivp.ivp import MESSAGES, OdeResult
+
+    rows, counts = found
+    nfev, njev, nlu = (int(value_of(n)) for n in counts)
+    times = asked * 1.0
+    return OdeResult(
+        t=times if isinstance(times, Tensor) else np.array(times), y=state.split(np.transpose(rows), np.shape(times)), sol=None,
+        t_events=None, y_events=None, nfev=nfev, njev=njev, nlu=nlu, status=0, message=MESSAGES[0], success=True,
+    )  # fmt: skip
 
 
 def _traced(

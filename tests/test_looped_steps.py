@@ -1,0 +1,113 @@
+"""solve_ivp outside of tg.compile by a program of its own: SciPy's results and counts, and which calls share a program."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+import pytest
+import scipy.integrate
+
+import tapegrad as tg
+from tapegrad.interop import looped_steps
+
+solve_ivp = tg.integrate.solve_ivp
+SCALE = 1.0
+ONES = np.ones(2)
+
+
+def decay(t, y, k):
+    return [-k[0] * y[0] + k[1] * np.cos(t), SCALE * y[0] - y[1]]
+
+
+def solved(k, compile, method="RK45", solve=solve_ivp, **how):
+    """Equations that are another function at each call, as in a loss."""
+    how = {"t_eval": [0.0, 1.0, 2.0], "rtol": 1e-6} | how
+    if solve is solve_ivp:
+        how["compile"] = compile
+    return solve(lambda t, y: decay(t, y, k), (0.0, 2.0), [1.0, 0.5], method, **how)
+
+
+@pytest.fixture
+def loops(monkeypatch):
+    found = {}
+    monkeypatch.setattr(looped_steps, "_loops", found)
+    return found
+
+
+@pytest.mark.parametrize("method", ["RK23", "DOP853", "Radau"])
+def test_results_are_scipys_and_so_are_the_counts(method, loops):
+    for k in np.array([[1.0, 0.3], [3.0, 2.0]]):
+        found, expected = (
+            solved(k, True, method),
+            solved(k, None, method, scipy.integrate.solve_ivp),
+        )
+        np.testing.assert_allclose(found.y, expected.y, rtol=1e-9, atol=1e-12)
+        for name in ("t", "nfev", "njev", "nlu", "status", "message", "success"):
+            assert np.all(found[name] == expected[name]), name
+    assert len(loops) == 1
+
+
+def test_gradients_are_those_of_pythons_steps(loops):
+    def loss(k, compile):
+        return np.sum(solved(k, compile).y ** 2)
+
+    for k in np.array([[1.0, 0.3], [3.0, 2.0]]):
+        np.testing.assert_allclose(
+            tg.grad(loss)(k, True), tg.grad(loss)(k, False), rtol=1e-9, atol=1e-12
+        )
+    assert len(loops) == 1
+    k = tg.tensor(np.array([1.0, 0.3]), requires_grad=True)
+    np.sum(solved(k, True).y ** 2).backward()
+    np.testing.assert_allclose(k.grad, tg.grad(loss)(np.array([1.0, 0.3]), False), rtol=1e-9)
+
+
+def test_compiled_once_it_pays_and_only_what_computes(loops, monkeypatch):
+    monkeypatch.setattr(looped_steps, "PRICE", {False: 0.0, True: 0.0})
+    for _ in range(2):
+        expected = solved(np.array([1.0, 0.3]), "auto")
+    (loop,) = loops.values()
+    assert loop.compiled is not None
+    np.testing.assert_allclose(solved(np.array([1.0, 0.3]), "auto").y, expected.y, rtol=1e-9)
+
+    seen = []
+
+    def counts(t, y):
+        seen.append(t)
+        return -y
+
+    for _ in range(3):
+        found = solve_ivp(counts, (0.0, 1.0), [1.0], t_eval=[1.0])
+    assert len(seen) == 3 * found.nfev
+    assert list(loops.values())[-1].compiled is None
+
+
+def test_what_differs_between_calls_is_an_argument_or_another_program(loops, monkeypatch):
+    """Numbers, arrays and functions that equations close over, their defaults and partial arguments; globals that change."""
+
+    def of(rate, power, shape=None):
+        weights = np.array([rate, 2.0])
+        slope = functools.partial(lambda a, t, y, c: -a * (c @ weights) * y**power, 0.5)
+        f = lambda t, y, c=ONES: slope(t, y, c)  # noqa: E731
+        return solve_ivp(f, (0.0, 1.0), [1.0], t_eval=[1.0], rtol=1e-8, compile=shape is None).y[
+            0, 0
+        ]
+
+    for rate, power in ((0.5, 1), (0.7, 1), (0.5, 2)):
+        assert of(rate, power) == pytest.approx(of(rate, power, 0), rel=1e-9)
+    assert len(loops) == 2
+    k = np.array([1.0, 0.3])
+    solved(k, True)
+    monkeypatch.setitem(globals(), "SCALE", 2.0)
+    np.testing.assert_allclose(solved(k, True).y, solved(k, False).y, rtol=1e-9)
+
+
+def test_what_a_program_cannot_say_is_scipys(loops):
+    """Solutions that end too early, settings and times that are wrong, events, and results without times."""
+    found = solve_ivp(lambda t, y: y**2, (0.0, 2.0), [1.0], t_eval=[0.5, 1.5], compile=True)
+    assert found.status == -1 and len(found.t) == 1
+    for how, words in (({"t_eval": [1.0, 0.5]}, "sorted"), ({"first_step": 5.0}, "bounds")):
+        with pytest.raises(ValueError, match=words):
+            solved(np.ones(2), True, **how)
+    assert solved(np.ones(2), True, t_eval=None).t.size > 3
+    assert solved(np.ones(2), True, events=lambda t, y: y[0] - 0.9).t_events[0].size
