@@ -141,16 +141,18 @@ def minimize(
     found: dict[str, Any] = {}
     if chosen not in WITHOUT_GRADIENT:
         found["jac"] = True
-    pattern = _asked(hess_sparsity)
+    pattern, sparse = _asked(hess_sparsity), None
     if pattern is None and hess_sparsity is not None and chosen == "trust-constr":
-        pattern = _pattern(hessian, f, space, args)
+        sparse = _sparse_if_it_pays(hessian, f, space, args)
     if pattern is not None:
         if chosen != "trust-constr":
             raise ValueError(
                 f"hess_sparsity was given to method {method!r}, but SciPy takes a sparse Hessian in 'trust-constr' only: the other "
                 "methods of Newton's kind get products with it."
             )
-        found["hess"] = _sparse(hessian, f, space, args, pattern)
+        sparse = _sparse(hessian, f, space, args, pattern)
+    if sparse is not None:
+        found["hess"] = sparse
     elif chosen in DENSE_NEWTON or (chosen in NEWTON and space.size <= SMALL):
         found["hess"] = _hessian(f, space, args, promotion)
     elif chosen in NEWTON:
@@ -238,7 +240,7 @@ def least_squares(
         raise ValueError(
             f"method 'lm' needs as many residuals as unknowns, but {name} returned {first.size} for {space.size}: use 'trf'."
         )
-    pattern = _asked(jac_sparsity)
+    pattern, slopes = _asked(jac_sparsity), None
     if (
         pattern is None
         and jac_sparsity is not None
@@ -246,18 +248,17 @@ def least_squares(
         and FIT <= space.size <= LARGEST_COVARIANCE
         and not {"tr_solver", "tr_options"} & settings.keys()
     ):
-        pattern = _pattern(jacobian, f, space, args)
-        if pattern is not None:
+        slopes = _sparse_if_it_pays(jacobian, f, space, args)
+        if slopes is not None:
             settings["tr_options"] = {"atol": 1e-12, "btol": 1e-12}
     if pattern is not None and method == "lm":
         raise ValueError(
             "jac_sparsity was given to method 'lm', whose Jacobians are dense: use 'trf' or 'dogbox'."
         )
-    slopes = (
-        _jacobian(f, space, args, promotion)
-        if pattern is None
-        else _sparse(jacobian, f, space, args, pattern)
-    )
+    if pattern is not None:
+        slopes = _sparse(jacobian, f, space, args, pattern)
+    elif slopes is None:
+        slopes = _jacobian(f, space, args, promotion)
     report = _Progress("cost", progress)
     callback = settings.get("callback")
     if callback is not None:
@@ -392,7 +393,7 @@ def root(
             "least_squares does not."
         )
     _demand_finite(first, name, "x0")
-    pattern, automatic = _asked(jac_sparsity), False
+    pattern, sparse = _asked(jac_sparsity), None
     if (
         pattern is None
         and jac_sparsity is not None
@@ -400,15 +401,16 @@ def root(
         and tol is None
         and not options
     ):
-        pattern = _pattern(jacobian, f, space, args)
-        automatic = pattern is not None
-    if pattern is not None:
+        sparse = _sparse_if_it_pays(jacobian, f, space, args)
+    automatic = sparse is not None
+    if pattern is not None or sparse is not None:
         if method not in ("hybr", "krylov"):
             raise ValueError(
                 f"jac_sparsity was given to method {method!r}, but sparse Jacobians serve 'krylov' only: leave method out."
             )
         method = "krylov"
-        step = _newton_step(_sparse(jacobian, f, space, args, pattern), space.x)
+        sparse = _sparse(jacobian, f, space, args, pattern) if sparse is None else sparse
+        step = _newton_step(sparse, space.x)
         options = dict(options or ({"xtol": 1.5e-8, "maxiter": 50} if automatic else {}))
         options["jac_options"] = {"inner_M": step, **options.get("jac_options", {})}
 
@@ -448,18 +450,30 @@ def _asked(sparsity: Any) -> Any:
     return None if isinstance(sparsity, str) and sparsity == "auto" else sparsity
 
 
-def _pattern(
+def _sparse_if_it_pays(
     transform: Callable[..., Any], f: Callable[..., Any], space: Space, args: Sequence[Any]
-) -> Any:
-    """The word "detect" where the Jacobian or Hessian of so many unknowns is sparse enough, else None."""
+) -> Callable[..., Any] | None:
+    """`_sparse`, which knows the matrix at the beginning, where so many unknowns have a Jacobian or Hessian sparse enough; else None."""
     if space.size < MANY or tracing.get() is not None:
         return None
+    derivative = _sparse(transform, f, space, args, "detect")
     try:
         with no_grad():
-            matrix = _sparse(transform, f, space, args, "detect")(space.x)
+            first = derivative(space.x)
     except (NotDifferentiable, TypeError):
         return None
-    return "detect" if matrix.nnz and is_sparse_enough(matrix) else None
+    if not first.nnz or not is_sparse_enough(first):
+        return None
+    beginning, known = space.x.copy(), [first]
+
+    def found(x: np.ndarray, *_: Any) -> Any:
+        if known:  # solvers begin there; whatever they do next, the matrix is not kept for longer
+            matrix = known.pop()
+            if np.array_equal(x, beginning):
+                return matrix
+        return derivative(x)
+
+    return found
 
 
 def _sparse(
