@@ -1,7 +1,8 @@
 """Sparse systems and sparse Jacobians: the gradient of a solution beside the solution alone, sparse derivatives beside dense ones.
 
 Poisson: −∇·(k ∇u) = f on a square, k unknown on every face between two cells, by `spsolve`; the loss is the mean square of u. The gradient
-is by all coefficients. Peers are SciPy's solution alone, and the adjoint written by hand.
+is by all coefficients. Peers are SciPy's solution alone, the adjoint written by hand, and for sparse Jacobians and Hessians CasADi where it
+is installed.
 """
 
 import numpy as np
@@ -109,6 +110,89 @@ def test_brusselator(benchmark, sparsity):
     )
     benchmark.group = "brusselator-32"
     benchmark(jacobian, x)
+
+
+POINTS = 3334
+"""Of the path of Van der Pol's oscillator under control: three unknowns each, ten thousand in all."""
+
+
+def defects(z, joined):
+    """By how much the states of each interval miss the trapezoid rule."""
+    x, v, u = z[:POINTS], z[POINTS : 2 * POINTS], z[2 * POINTS :]
+    h = 10 / POINTS
+    rates = (1 - v * v) * x - v + u, x
+    return joined(
+        *(a[1:] - a[:-1] - h / 2 * (r[1:] + r[:-1]) for a, r in zip((x, v), rates, strict=True))
+    )
+
+
+def lagrangian(z, joined, multipliers):
+    """Cost, and multipliers times defects; a dot product is `multipliers.T @ d` in both libraries."""
+    return 10 / POINTS * (z.T @ z) + multipliers.T @ defects(z, joined)
+
+
+PATH = np.random.default_rng(0).normal(size=3 * POINTS)
+MULTIPLIERS = np.random.default_rng(1).normal(size=2 * (POINTS - 1))
+
+
+def sparse_by_tapegrad(what):
+    """The function that returns a matrix of SciPy's, its pattern known and its directions compiled, and the point."""
+    if what == "brusselator":
+        f, x = brusselator(32)
+        made = tg.jacobian(tg.compile(f), sparsity="detect")
+    else:
+        x, joined = PATH, lambda *parts: np.concatenate(parts)
+        if what == "control":
+            made = tg.jacobian(tg.compile(lambda z: defects(z, joined)), sparsity="detect")
+        else:
+            of = tg.compile(lambda z: lagrangian(z, joined, MULTIPLIERS))
+            made = tg.hessian(of, sparsity="detect")
+    made(x)
+    return lambda: made(x)
+
+
+def sparse_by_casadi(what):
+    """The same, as a function that returns CasADi's matrix."""
+    import casadi
+
+    if what == "brusselator":
+        n, (_, x) = 32, brusselator(32)
+        state = casadi.SX.sym("state", 2 * n * n)
+        # CasADi's matrices lie by columns, which are rows here: the Laplacian is the same.
+        u, v = (casadi.reshape(part, n, n) for part in (state[: n * n], state[n * n :]))
+        before, after, a = (
+            np.roll(np.arange(n), 1).tolist(),
+            np.roll(np.arange(n), -1).tolist(),
+            0.02 * (n + 1) ** 2,
+        )
+
+        def lap(w):
+            return w[before, :] + w[after, :] + w[:, before] + w[:, after] - 4 * w
+
+        right = [1 + u * u * v - 4.4 * u + a * lap(u), 3.4 * u - u * u * v + a * lap(v)]
+        matrix = casadi.jacobian(casadi.vertcat(*map(casadi.vec, right)), state)
+    else:
+        x, state = PATH, casadi.SX.sym("z", len(PATH))
+        if what == "control":
+            matrix = casadi.jacobian(defects(state, casadi.vertcat), state)
+        else:
+            matrix = casadi.hessian(
+                lagrangian(state, casadi.vertcat, casadi.DM(MULTIPLIERS)), state
+            )[0]
+    made = casadi.Function("made", [state], [matrix])
+    return lambda: made(x)
+
+
+@pytest.mark.parametrize("by", ["tapegrad", "casadi"])
+@pytest.mark.parametrize("what", ["brusselator", "control", "control, hessian"])
+def test_beside_casadi(benchmark, what, by):
+    run = sparse_by_tapegrad(what)
+    if by == "casadi":
+        pytest.importorskip("casadi")
+        expected, run = run(), sparse_by_casadi(what)
+        assert abs(run().sparse() - expected).max() <= 1e-12 * abs(expected).max()
+    benchmark.group = what
+    benchmark(run)
 
 
 def main():

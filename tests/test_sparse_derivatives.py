@@ -175,6 +175,36 @@ def test_tensors_and_what_is_tracked_outside_stay_connected(rng):
     assert single.dtype == np.float32
 
 
+def test_of_a_compiled_function_all_directions_are_one_program(rng):
+    """Once the pattern is known; where another branch has another pattern the tape finds that."""
+    runs = []
+
+    def f(x, weight):
+        runs.append(0)
+        return weight * x**2 * np.roll(x, 1) if x[0] > 0 else np.sin(x) * x[2]
+
+    x, turned = np.abs(rng.normal(size=8)), -np.abs(rng.normal(size=8))
+    fast = tg.jacobian(tg.compile(f), sparsity="detect")
+    for point in (x, 2 * x):
+        np.testing.assert_allclose(
+            fast(point, 3.0).toarray(), tg.jacobian(f)(point, 3.0), rtol=1e-12
+        )
+    seen = len(runs)
+    found = fast(3 * x, 2.0)
+    assert len(runs) == seen
+    np.testing.assert_allclose(found.toarray(), tg.jacobian(f)(3 * x, 2.0), rtol=1e-12)
+    for _ in range(2):
+        np.testing.assert_allclose(fast(turned, 3.0).toarray(), tg.jacobian(f)(turned, 3.0), rtol=1e-12, atol=1e-14)  # fmt: skip
+    energy = lambda x: np.sum(x[1:] ** 2 * np.exp(x[:-1]))  # noqa: E731
+    curved = tg.hessian(tg.compile(energy), sparsity="detect")
+    for point in (x, turned):
+        np.testing.assert_allclose(curved(point).toarray(), tg.hessian(energy)(point), rtol=1e-12)
+    given = tg.jacobian(tg.compile(f), sparsity=found)
+    given(x, 3.0)
+    with pytest.raises(tg.NotDifferentiable, match="lacks entries"):
+        given(turned, 3.0)
+
+
 def test_a_pattern_that_lacks_entries_is_told(rng):
     x = rng.normal(size=6)
     f = lambda x: x * np.roll(x, 1)  # noqa: E731

@@ -14,9 +14,11 @@ from typing import Any
 
 import numpy as np
 
+from ..core.dual import LEVEL
 from ..core.storage import tracing
 from ..core.tensor import Tensor, wrap
 from ..errors import NotDifferentiable, TraceError
+from ..ops.composing import holds_tensor
 from ..ops.sparse import Pattern
 from ..transforms.derivatives import _pushed, _Run, _with_aux, grad, is_compiled
 from . import colouring, detection
@@ -41,9 +43,11 @@ def hessian(
 ) -> Callable[..., Any]:
     """`tg.hessian` with a sparsity: a function that returns a sparse symmetric matrix."""
     _demand_one(argnums, "hessian")
-    f = f.f if is_compiled(f) else f
-    slope = grad(f, argnums, has_aux, allow_unused=allow_unused)
-    return _Sparse(slope, argnums, has_aux, "forward", sparsity, True, True)
+    own = f.f if is_compiled(f) else f
+    slope = grad(own, argnums, has_aux, allow_unused=allow_unused)
+    made = _Sparse(slope, argnums, has_aux, "forward", sparsity, True, True)
+    made.compiled = f if is_compiled(f) and not has_aux else None
+    return made
 
 
 def _demand_one(argnums: Any, name: str) -> None:
@@ -74,6 +78,8 @@ class _Sparse:
             raise ValueError(
                 f'sparsity={sparsity!r} was asked, but it is "detect", a sparse matrix as the pattern, or None for a dense result.'
             )
+        self.compiled: Any = f if is_compiled(f) and not has_aux else None
+        self.program: Any = None
         if is_compiled(f):
             f = f.f  # of a program the tape would show one entry
         self.f, self.argnums, self.has_aux, self.mode = f, argnums, has_aux, mode
@@ -90,6 +96,10 @@ class _Sparse:
                 "inside, jvp and vjp give products with it.",
                 name="outside-program",
             )
+        if self.compiled is not None and self.plan is not None and self.plan.forward:
+            found = self._by_program(args, kwargs)
+            if found is not None:
+                return found
         run = _Run(self.f, args, kwargs, self.argnums, self.name, self.allow_unused)
         y, aux = _with_aux(run.output, self.has_aux)
         matrix = self._of(run, y)
@@ -99,6 +109,57 @@ class _Sparse:
 
         run.hand_out(_leaves_in(aux))
         return matrix, _map(run.value, aux)
+
+    def _by_program(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The matrix on the last pattern, of a compiled function, all directions by one program; None where the tape has to find it.
+
+        It has to for tracked arguments, for others than the pattern's, and where the random direction says that the pattern was another.
+        """
+        plan = self.plan
+        given = [*args, *kwargs.values()]
+        x = args[self.argnums] if -len(args) <= self.argnums < len(args) else None
+        plain = type(x) is np.ndarray and x.dtype.kind == "f" and x.size == plan.pattern.shape[1]
+        if not plain or holds_tensor(given) or self.compiled.static or LEVEL.get() is not None:
+            return None
+        known = (plan, x.dtype, x.shape)
+        if self.program is None or self.program[0] != known:
+            seeds = plan.seeds(x.dtype)
+
+            def products(*args: Any, **kwargs: Any) -> Any:
+                """Those of the derivative with all directions, a row for each."""
+                run = _Run(self.f, args, kwargs, self.argnums, self.name, self.allow_unused)
+                y = run.output
+                if not isinstance(y, Tensor) or y._node is None or y.size != plan.pattern.shape[0]:
+                    return np.zeros((0, 0))
+                return _along(run, y, seeds)
+
+            self.program = known, self.compiled.sibling(products), seeds[-1]
+        _, program, probe = self.program
+        found = program(*args, **kwargs)
+        if not found.size:
+            return None
+        data = found[plan.colour_of_entry, plan.place_of_entry]
+        try:
+            self._agree(
+                plan.pattern,
+                data,
+                probe,
+                found[-1],
+                lambda v: self._products(args, kwargs, v),
+                False,
+            )
+        except NotDifferentiable:
+            if self.given is not None:
+                raise
+            return None
+        return plan.pattern.matrix(data)
+
+    def _products(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], directions: np.ndarray
+    ) -> Any:
+        """Products with other directions, by the tape."""
+        run = _Run(self.f, args, kwargs, self.argnums, self.name, self.allow_unused)
+        return _along(run, run.output, directions)
 
     def _of(self, run: _Run, y: Any) -> Any:
         """The matrix of a run: entries by as many directions as the pattern has colours."""
