@@ -1,6 +1,7 @@
 """The child of a fork works in whatever state the parent was; tensors and functions travel to processes started in any way."""
 
 import copy
+import importlib.util
 import os
 import pickle
 import signal
@@ -86,6 +87,46 @@ def test_every_lock_is_free_in_the_child():
 def test_a_lock_that_the_forking_thread_holds_stays_its_own():
     with tg.current_tape().held(), tg.current_tape().lock:
         assert in_child(lambda: (gradient(), tg.current_tape().lock._is_owned())[1]) == "True"
+
+
+class Slow:
+    """Finds modules whose import lasts, in the process that made this, until `go_on` is set."""
+
+    def __init__(self):
+        self.parent, self.begun, self.go_on = os.getpid(), threading.Event(), threading.Event()
+
+    def find_spec(self, name, path=None, target=None):
+        return importlib.util.spec_from_loader(name, self) if "slow_to_import" in name else None
+
+    def create_module(self, spec):
+        return None
+
+    def exec_module(self, module):
+        if module.__name__.startswith("tapegrad") and not module.__name__.endswith("other"):
+            importlib.import_module("slow_to_import_other")
+        elif os.getpid() == self.parent:
+            self.begun.set()
+            self.go_on.wait(60)
+        module.whole = True
+
+
+def test_a_child_imports_what_another_thread_was_importing(monkeypatch):
+    """With what that module imports; the thread is not there to finish."""
+    slow = Slow()
+    monkeypatch.setattr(sys, "meta_path", [slow, *sys.meta_path])
+    name = "tapegrad.slow_to_import"
+    thread = threading.Thread(target=importlib.import_module, args=(name,))
+    thread.start()
+    assert slow.begun.wait(60)
+    try:
+        told = in_child(lambda: importlib.import_module(name).whole, 30)
+    finally:
+        slow.go_on.set()
+        thread.join()
+        for left in (name, "slow_to_import_other"):
+            sys.modules.pop(left, None)
+        vars(tg).pop("slow_to_import", None)
+    assert told == "True"
 
 
 def test_a_fork_inside_a_walk():

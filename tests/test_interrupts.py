@@ -1,5 +1,6 @@
 """Ctrl-C at chosen places: what was under way is put back, and comes out as KeyboardInterrupt (random places: tests/campaigns/interrupts.py)."""
 
+import contextlib
 import signal
 import time
 
@@ -166,3 +167,26 @@ def test_the_lock_of_llvm_is_given_back(monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         tg.compile(tg.grad(lambda x: np.sum(np.sin(x) * x * 1.0625)))(np.ones(3))
     assert not lock._is_owned()
+
+
+@pytest.mark.parametrize("where", ["in", "nested", "out"])
+def test_a_dual_level_ends_with_its_block(where, monkeypatch):
+    """Interrupted right behind the opening, or before the closing: no level is left open, and an outer one stays."""
+    forward_ad = tg.autograd.forward_ad
+    enter = forward_ad.enter_dual_level
+
+    def interrupted(**_):
+        if where == "in":
+            enter()
+        raise KeyboardInterrupt
+
+    with contextlib.ExitStack() as outer:
+        if where == "nested":
+            outer.enter_context(forward_ad.dual_level())
+        opened = forward_ad.LEVEL.get()
+        with monkeypatch.context() as patch:
+            name = "exit_dual_level" if where == "out" else "enter_dual_level"
+            patch.setattr(forward_ad, name, interrupted)
+            with pytest.raises(KeyboardInterrupt), forward_ad.dual_level():
+                pass
+        assert forward_ad.LEVEL.get() is opened

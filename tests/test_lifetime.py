@@ -402,3 +402,27 @@ def test_a_block_that_unpack_ends_stays_ended():
     (x * x).backward()
     assert saving.hooks_in_force() is None
     assert (x * x).grad_fn.name() == "MulBackward0" and x.grad.item() == 3.0
+
+
+@pytest.mark.parametrize("solve", ["least_squares", "minimize", "curve_fit"])
+def test_a_fit_is_freed_when_it_is_dropped(solve):
+    """With the data that its functions see: no cycle keeps it until somebody collects garbage."""
+
+    class Data:
+        values = np.arange(1.0, 4.0)
+
+    def dropped():
+        data = Data()
+        if solve == "curve_fit":
+            tg.curve_fit(lambda t, a: a * t * data.values, data.values, data.values)
+        elif solve == "minimize":
+            tg.minimize(lambda p: np.sum((p - data.values) ** 2), np.zeros(3))
+        else:
+            tg.least_squares(lambda p: p - data.values, np.zeros(3))
+        return weakref.ref(data)
+
+    gc.disable()
+    try:
+        assert dropped()() is None
+    finally:
+        gc.enable()

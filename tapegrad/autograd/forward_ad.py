@@ -78,10 +78,22 @@ class dual_level(contextlib.ContextDecorator):
     """
 
     def __enter__(self) -> int:
-        return enter_dual_level()
+        before = LEVEL.get()
+        try:
+            return enter_dual_level()
+        except BaseException:  # Ctrl-C, most likely: no block begins, and nobody will leave it
+            LEVEL.set(before)
+            raise
 
     def __exit__(self, *exc: object) -> None:
-        exit_dual_level()
+        opened = None
+        try:
+            opened = LEVEL.get()
+            exit_dual_level()
+        except BaseException:  # Ctrl-C on the way out
+            if opened is None or LEVEL.get() is opened:
+                LEVEL.set(None)
+            raise
 
 
 def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> Tensor:

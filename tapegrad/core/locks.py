@@ -2,7 +2,8 @@
 
 A forked child has one thread. A lock that another thread of the parent held would stay locked in the child for ever, so every lock of
 this package is made here, and the child makes them all anew. What they guard is in order all the same: sections under these locks put
-results in place by one assignment, or the child forgets what was under way (`in_child`).
+results in place by one assignment, or the child forgets what was under way (`in_child`). Modules that another thread was importing are
+imported anew.
 
 Compilers are another matter: LLVM and Numba cannot be left in the middle. Before a fork their locks are taken, so that nobody is
 inside; whoever is at work has `PATIENCE` seconds to come out. Where that was not enough, the child is refused the compiler, by an error
@@ -14,6 +15,7 @@ Invariant: a lock that the forking thread itself holds stays as it is.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import sys
 import threading
@@ -155,8 +157,27 @@ def _in_child() -> None:
         made = ref()
         if made is not None:
             renew(made)
+    _import_anew()
     for forget in _forgetting:
         forget()
+
+
+def _import_anew() -> None:
+    """Drop what other threads of the parent were importing for this package: Python would wait for these threads for ever."""
+    importing = getattr(importlib._bootstrap, "_module_locks", {})  # type: ignore[attr-defined]
+    owners = {}
+    for name, ref in list(importing.items()):
+        made = ref()
+        if made is not None and made.owner not in (None, threading.get_ident()):
+            owners[name] = made.owner
+    ours = __name__.partition(".")[0]
+    lost = {owner for name, owner in owners.items() if name.partition(".")[0] == ours}
+    for name, owner in owners.items():
+        if owner in lost:
+            importing.pop(name, None)
+            spec = getattr(sys.modules.get(name), "__spec__", None)
+            if getattr(spec, "_initializing", False):
+                del sys.modules[name]
 
 
 def _keep_llvms() -> None:

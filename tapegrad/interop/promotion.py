@@ -92,11 +92,14 @@ class Promoted:
         self.price = 0.0  # not asked for yet
         self.credit = 0.0
         self.compiled: Any = None
-        self.run = self._measured
+        self.settled = False  # eager for good
         self.why = "it has not run for long enough"
 
     def __call__(self, *args: Any) -> Any:
-        return self.run(*args)
+        # No method of its own is kept as an attribute: a solve is freed when it is dropped, with the data that its functions see.
+        if self.settled:
+            return self.eager(*args)
+        return self._measured(*args) if self.compiled is None else self._promoted(*args)
 
     def _measured(self, *args: Any) -> Any:
         start = time.perf_counter()
@@ -131,8 +134,8 @@ class Promoted:
             from ..compiler import compile
 
             with np.errstate(all="ignore"):  # said already, by the eager evaluation
-                self.compiled = compile(self.eager)
-                agrees = _agree(self.compiled(*args), result)
+                compiled = compile(self.eager)
+                agrees = _agree(compiled(*args), result)
         except Exception as problem:
             return self._stay(f"it cannot be compiled: {problem}")
         if not agrees:
@@ -140,7 +143,7 @@ class Promoted:
         self.credit = self.price
         self.why = ""
         logs.tell("a solver has compiled a derivative of %s", getattr(self.f, "__name__", self.f))
-        self.run = self._promoted
+        self.compiled = compiled
 
     def _promoted(self, *args: Any) -> Any:
         start = time.perf_counter()
@@ -159,7 +162,7 @@ class Promoted:
 
     def _stay(self, why: str) -> None:
         self.why = why
-        self.run = self.eager
+        self.settled = True
         self.compiled = None
 
 
