@@ -87,3 +87,31 @@ def test_compilers_without_room(tmp_path, monkeypatch):
     assert first == second == "an answer"  # a compiled program runs as NumPy calls then
     assert fourth.startswith("loading Numba") and fifth.startswith("compiling by Numba")
     assert "Raise the limit" in fourth and "Raise the limit" in fifth
+
+
+SOLVED = """
+import resource, sys
+import numpy as np, tapegrad as tg
+
+assert "scipy.linalg" not in sys.modules
+space = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+fit = lambda: tg.least_squares(lambda p: p - 1.0, np.zeros(3)).x
+resource.setrlimit(resource.RLIMIT_AS, (space + (60 << 20), -1))
+try:
+    fit()
+except MemoryError as error:
+    print(error)
+resource.setrlimit(resource.RLIMIT_AS, (-1, -1))
+print(fit().tolist())
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the limit and its figures are Linux's")
+def test_solvers_without_room_for_scipy():
+    """OpenBLAS asked for memory for ever where it was refused."""
+    result = subprocess.run(
+        [sys.executable, "-c", SOLVED], capture_output=True, text=True, timeout=300
+    )
+    assert result.returncode == 0, result.stderr
+    told, solved = result.stdout.splitlines()
+    assert told.startswith("loading SciPy may take 256 MB") and solved == "[1.0, 1.0, 1.0]"

@@ -12,6 +12,7 @@ Invariant: LLVM and Numba are loaded by `llvm` and `numba` only, or behind a cal
 
 from __future__ import annotations
 
+import importlib
 import mmap
 import sys
 from typing import Any
@@ -26,6 +27,9 @@ NUMBA = 160 * MEGABYTE
 
 TREES = 6 * MEGABYTE
 """What optree may take as it is loaded: 3 MB were measured."""
+
+SCIPY = 256 * MEGABYTE
+"""What SciPy may take as its linear algebra and its solvers are loaded: 205 MB were measured, most of them OpenBLAS's."""
 
 COMPILATION = 64 * MEGABYTE
 """What one compilation may take: 31 MB were measured for the first, then 1 to 4."""
@@ -69,6 +73,16 @@ def optree() -> Any:
     import optree
 
     return optree
+
+
+def scipy(name: str) -> Any:
+    """A module of SciPy. Raises MemoryError where there is no room to load it: OpenBLAS, refused memory, asks for ever."""
+    if "scipy.linalg" not in sys.modules and not room(SCIPY):
+        raise MemoryError(
+            f"loading SciPy may take {SCIPY / MEGABYTE:.0f} MB, which this process may not have (ulimit -v, or its batch system's "
+            "limit). Raise the limit, or release arrays."
+        )
+    return importlib.import_module(f"scipy.{name}")
 
 
 def llvm() -> Any:

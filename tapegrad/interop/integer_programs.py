@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..core import headroom
 from ..errors import NotDifferentiable
 from ..ops.composing import holds_tracked
 from ..ops.joining import concatenate
@@ -54,7 +55,7 @@ def milp(
     >>> print(cost(5.0), tg.grad(cost)(5.0))
     10.0 3.0
     """
-    from scipy import optimize
+    optimize = headroom.scipy("optimize")
 
     side = _pair(bounds)
     rows = _rows(constraints)

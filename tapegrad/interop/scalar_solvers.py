@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..core import headroom
 from ..core.mode import no_grad
 from ..errors import demand_callable
 from ..transforms.derivatives import _list_of_numbers, grad, is_compiled
@@ -53,7 +54,7 @@ def root_scalar(
     >>> round(dottie(1.0), 6), round(tg.grad(dottie)(1.0), 6)
     (0.739085, -0.297474)
     """
-    from scipy import optimize
+    optimize = headroom.scipy("optimize")
 
     demand_callable(f, "root_scalar")
     args = _arguments(args)
@@ -89,7 +90,7 @@ def minimize_scalar(
     >>> round(tg.grad(best)(8.0), 6)
     0.083333
     """
-    from scipy import optimize
+    optimize = headroom.scipy("optimize")
 
     demand_callable(f, "minimize_scalar")
     args = _arguments(args)
@@ -120,7 +121,7 @@ def fixed_point(
     >>> round(tg.grad(lambda a: tg.fixed_point(lambda x: np.cos(a * x), 0.5))(1.0), 6)
     -0.297474
     """
-    from scipy import optimize
+    optimize = headroom.scipy("optimize")
 
     demand_callable(f, "fixed_point")
     if not isinstance(method, str) or method not in ("del2", "iteration"):

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..core import headroom
 from ..core.mode import no_grad
 from ..core.storage import tracing
 from ..core.tensor import Tensor
@@ -110,7 +111,7 @@ def minimize(
     >>> {name: round(value, 5) for name, value in result.x.items()}
     {'x': 1.0, 'y': 1.0}
     """
-    from scipy import optimize
+    optimize = headroom.scipy("optimize")
 
     demand_callable(f, "minimize")
     _refuse(refused, "minimize")
@@ -216,7 +217,7 @@ def least_squares(
     >>> round(fit.x["a"], 6), round(fit.x["k"], 6)
     (3.0, 0.5)
     """
-    from scipy import optimize
+    optimize = headroom.scipy("optimize")
 
     demand_callable(f, "least_squares")
     _refuse(settings, "least_squares", others=True)
@@ -315,7 +316,7 @@ def _minpack(
     gtol: float = 1e-8,
 ) -> OptimizeResult:
     """The result of SciPy's `least_squares` with method "lm" by its `leastsq`: the same steps under half the layers of Python."""
-    from scipy import optimize
+    optimize = headroom.scipy("optimize")
 
     residuals, slopes = _remembering(residuals), _remembering(slopes)
     most = 100 * x0.size if max_nfev is None else max_nfev
@@ -369,7 +370,7 @@ def root(
     >>> round(tg.root(lambda x: np.cos(x) - x, 1.0).x, 6)
     0.739085
     """
-    from scipy import optimize
+    optimize = headroom.scipy("optimize")
 
     demand_callable(f, "root")
     _refuse(refused, "root")
@@ -549,7 +550,7 @@ def _hessian(
 
 def _constraints(constraints: Any, space: Space, promotion: Promotion) -> Any:
     """SciPy's constraints on trees as constraints on vectors, with Jacobians."""
-    from scipy import optimize
+    optimize = headroom.scipy("optimize")
 
     one = isinstance(constraints, dict | optimize.NonlinearConstraint | optimize.LinearConstraint)
     if not one and not isinstance(constraints, list | tuple):
@@ -562,7 +563,7 @@ def _constraints(constraints: Any, space: Space, promotion: Promotion) -> Any:
 
 def _constraint(c: Any, space: Space, promotion: Promotion) -> Any:
     """The constraint for SciPy, with its Jacobian (and curvature) supplied; an error for other types."""
-    from scipy import optimize
+    optimize = headroom.scipy("optimize")
 
     if isinstance(c, optimize.LinearConstraint):
         return c
