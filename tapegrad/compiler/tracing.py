@@ -420,17 +420,24 @@ class Trace:
             self.watch(traced)
 
     def write(
-        self, traced: Traced, node_of: Callable[[], Traced], what: str, index: Any = None
+        self,
+        traced: Traced,
+        node_of: Callable[[], Traced],
+        what: str,
+        index: Any = None,
+        stored: Any = None,
     ) -> None:
-        """Let `traced` stand for a new value, as after a write in place, at an index or everywhere."""
-        where = _line()
+        """Let `traced` stand for a new value, as after a write in place, at an index or everywhere.
+
+        `stored` is what a plain store at the index puts there, or None.
+        """
         if storage.tracing.get() is not self:
             raise Unrolled(f"{what} writes to what stands outside of the step")
         self.lay()
         root = traced.root()
         if root.given:
             raise TraceError(
-                f"{what} would write into an argument of a function traced by tg.compile ({where}), which a compiled program never "
+                f"{what} would write into an argument of a function traced by tg.compile ({_line()}), which a compiled program never "
                 "does: its inputs stay as they are. Write to a copy (x = x.copy()), or use the out-of-place form.",
                 name="traced-store",
             )
@@ -450,10 +457,12 @@ class Trace:
             copied = shown is root and root.views is not None and root.views.are_copied()
             if copied or any(mate is not root for mate in self._sharing(shown)):
                 raise TraceError(
-                    f"{what} would write into memory that a view of the same array shares ({where}), while its function is traced by "
+                    f"{what} would write into memory that a view of the same array shares ({_line()}), while its function is traced by "
                     "tg.compile: the view would not see it. Index the whole in one step (x[0, 1] = y, not x[0][1] = y), or copy first.",
                     name="traced-store",
                 )
+        if stored is not None and not views and traced is root and self._overwritten(root, index, stored):
+            return
         traced.become(node_of())
         changed = traced
         while changed.source is not None:  # the arrays that it is a view of
@@ -466,9 +475,34 @@ class Trace:
             self._watch_if_there(view)
             root.views.add(view, root)
 
+    def _overwritten(self, traced: Traced, index: Any, stored: Any) -> bool:
+        """Record a store whose value is put into the memory of the one before it, if nobody but older names can see that memory.
+
+        A copy for each store would make a loop over the entries of an array quadratic in its size, in time and in memory.
+        """
+        if traced.large or not _fixed(index):
+            return False
+        if type(stored) is Traced:
+            if stored.large or stored.home is not self:
+                return False
+            inputs, value, given = (traced.node, stored.node), stored.value, _REFS[1]
+        elif type(stored) in _NUMBERS:
+            inputs, value, given = (traced.node,), stored, stored
+        else:
+            return False
+        if not traced.overwrite(index, value):
+            return False
+        node = Recorded(_stored, "stored", (_FIRST, index, given), {}, inputs, traced.value)
+        self.graph.steps.append(node)
+        traced.node = node
+        return True
+
     def _sharing(self, traced: Traced) -> Iterator[Traced]:
         """The values that show the memory of this one, and are not known to be views of anything; it is about to have another memory."""
         key = id(storage.owner(traced.value))
+        held = self._buffers.get(key, ())
+        if len(held) == 1 and held[0]() is traced:
+            return
         for mate in (ref() for ref in self._buffers.pop(key, ())):
             if mate is not None and mate.source is None and id(storage.owner(mate.value)) == key:
                 yield mate
@@ -536,6 +570,7 @@ def _fixed(setting: Any) -> bool:
 
 
 _WORDS = frozenset((int, float, bool, str, type(None)))
+_NUMBERS = frozenset((int, float, bool, complex, np.float64))
 
 
 def _draws_nothing(function: Any) -> bool:
@@ -602,6 +637,40 @@ class _Flags:
     owndata = True
 
 
+class Version:
+    """An array of a traced run, for names of a value that stores have replaced since: the array, or the next version and what it replaced.
+
+    The latest version has the array, in which stores are made; an older one is computed when somebody looks at it, and then has an
+    array of its own, so that versions that are read backwards cost a copy each. Invariant: `array` is None just where `next` is none.
+    """
+
+    __slots__ = ("array", "index", "next", "old")
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array: Any = array
+        self.next: Version | None = None
+
+    def value(self) -> np.ndarray:
+        """The array of this version; whoever asks for it has it to read."""
+        newer: list[Version] = []
+        version: Any = self
+        while version.array is None:
+            newer.append(version)
+            version = version.next
+        if newer:
+            array = np.array(version.array)
+            for version in reversed(newer):
+                array[version.index] = version.old
+            self.array, self.next, self.old = array, None, None
+        return self.array
+
+    def followed(self, index: Any, old: Any) -> Version:
+        """The version after a store to the array, which had the old entries at the index."""
+        later = Version(self.array)
+        self.array, self.next, self.index, self.old = None, later, index, old
+        return later
+
+
 class Traced(StandIn):
     """A value of a traced run: it is what NumPy would have there, and remembers how to compute it again."""
 
@@ -619,6 +688,7 @@ class Traced(StandIn):
         self.value = value
         self.given = given  # an argument's own memory, which a program must not write to
         self.large = False
+        self._later: Any = None
         self.nbytes = getattr(value, "nbytes", 8)  # asked of each result, so it is at hand
         if type(value) is np.ndarray:
             self.large = value.size >= PUT_OFF
@@ -639,6 +709,8 @@ class Traced(StandIn):
         try:
             return object.__getattribute__(self, "value")
         except AttributeError:
+            if type(self._later) is Version:
+                return self._later.value()
             return self._later if self._later.result is None else self._later.result
 
     @property
@@ -655,6 +727,11 @@ class Traced(StandIn):
         kept.source = kept.views = None
         kept.home, kept.node, kept.given = self.home, self.node, self.given
         kept.large, kept.nbytes = self.large, self.nbytes
+        if not self.large and self.source is None and type(self.value) is np.ndarray:
+            if type(self._later) is not Version:
+                self._later = Version(self.value)
+            kept._later = self._later
+            return kept
         known = self.later() if self.large else self.value
         if type(known) is Later:
             kept._later = known
@@ -667,11 +744,29 @@ class Traced(StandIn):
         self.node, self.large, self.nbytes = other.node, other.large, other.nbytes
         known = other.later() if other.large else other.value
         if type(known) is not Later:
-            self.value = known
+            self.value, self._later = known, None
             return
         self._later = known
         with suppress(AttributeError):  # it may not have been computed either
             del self.value
+
+    def overwrite(self, index: Any, value: Any) -> bool:
+        """Put a value into the array at an index, if it is nobody's but this name's, and older names' that know its versions."""
+        if type(self.value) is not np.ndarray or not storage.owns(self.value):
+            return False
+        version = self._later if type(self._later) is Version else None
+        if self._references() - (version is not None) > _OWN:
+            return False
+        old = self.value[index]
+        if type(old) is np.ndarray:
+            old = old.copy()
+        self.value[index] = value
+        if version is not None:
+            self._later = version.followed(index, old)
+        return True
+
+    def _references(self) -> int:
+        return sys.getrefcount(self.value)
 
     # ------------------------------------------------------------------------------------ what is known of it
 
@@ -708,6 +803,11 @@ class Traced(StandIn):
         while root.source is not None:
             root = root.source[0]
         return root
+
+    def memory(self) -> Any:
+        if not self.large and type(self.value) is _number:
+            return None
+        return self.root()
 
     def place_in(self, root: Any) -> Any:
         index: Any = ()
@@ -920,7 +1020,7 @@ class Traced(StandIn):
                 overlapping("an array while its function was traced by tg.compile"),
                 name="traced-store",
             )
-        _written(self.home, self, "x[index] = y", _stored, (self, _frozen(index), value), 0)
+        _written(self.home, self, "x[index] = y", _stored, (self, _frozen(index), given), 0)
 
     def astype(
         self,
@@ -982,6 +1082,8 @@ class Traced(StandIn):
 
     def __getattr__(self, name: str) -> Any:
         if name == "value":
+            if type(self._later) is Version:
+                return self._later.value()
             self.value = self._later.value()
             self.home.watch(self)
             return self.value
@@ -1297,9 +1399,13 @@ def _written(
             "would keep this run's value. Make the buffer a tensor, tg.zeros(...), or build the result with np.stack or np.where.",
             name="traced-store",
         )
-    index = args[1] if function is _stored else None
+    index, stored = args[1:] if function is _stored else (None, None)
     trace.write(
-        target, lambda: trace.call(function, args, kwargs or {}, function.__name__[1:]), what, index
+        target,
+        lambda: trace.call(function, args, kwargs or {}, function.__name__[1:]),
+        what,
+        index,
+        stored,
     )
     return target
 
@@ -1338,6 +1444,16 @@ def _operate(self: Traced, operation: Any, args: tuple[Any, ...], name: str) -> 
 
 _number = np.float64
 _new = object.__new__
+
+
+def _references_of_own() -> int:
+    """What `_references` counts where nobody else has the array."""
+    t: Any = _new(Traced)
+    t.value = np.zeros(1)
+    return t._references()
+
+
+_OWN = _references_of_own()
 
 
 def _recorded_number(trace: Trace, kind: type[Node], inputs: tuple[Node, ...], value: Any) -> Any:

@@ -62,7 +62,7 @@ def keep(array: Any, index: Any = None) -> None:
     while tape is not None:
         if tape.code:
             with tape.lock:
-                held = _index(tape).get(id(root))
+                held = _index(tape, root, copies).get(id(root))
                 if held is not None and isinstance(root, storage.StandIn):
                     _rename(tape, held, root, copies)
                 elif held is not None:
@@ -77,8 +77,8 @@ def keep(array: Any, index: Any = None) -> None:
 # ---------------------------------------------------------------------------------------------------- the index
 
 
-def _index(tape: Tape) -> dict[int, _Held]:
-    """The tape's index, with every entry that was recorded since."""
+def _index(tape: Tape, written: Any, copies: dict[Any, Any]) -> dict[int, _Held]:
+    """The tape's index, with every entry that was recorded since; of a value of a program, those get another name at once."""
     saved = tape.saved
     if saved is None:
         saved = tape.saved = Saved()
@@ -95,11 +95,12 @@ def _index(tape: Tape) -> dict[int, _Held]:
     # While a program is traced, what no rule needs is let go as well: a write would renew it.
     traced = storage.tracing.get() is not None
     for k in range(first, end, STRIDE):
+        if traced:
+            _index_names(code, k, of, written, copies)
+            continue
         columns = _read[code[k]]
         if columns:
             columns = columns[(code[k + IN0] is None) + 2 * (code[k + IN1] is None)]
-        if traced:
-            columns = _VALUES
         if not columns:
             continue
         for column in columns:
@@ -111,9 +112,6 @@ def _index(tape: Tape) -> dict[int, _Held]:
                     _add(of, value, code[k + SLOT])
                 elif not value.ndim or any(value.strides):  # no shape token
                     _add(of, storage.owner(value), code[k + SLOT])
-            elif kind is not tuple and isinstance(value, storage.StandIn):
-                root: Any = value
-                _add(of, storage.owner(root), code[k + SLOT])
             elif kind is tuple or isinstance(value, np.ndarray):
                 _add_all(of, value, code[k + SLOT])
         if columns is _VALUES:
@@ -123,6 +121,31 @@ def _index(tape: Tape) -> dict[int, _Held]:
     saved.after = code[end - STRIDE + SLOT] + 0
     saved.end = end
     return of
+
+
+def _index_names(
+    code: list[Any], k: int, of: dict[int, _Held], written: Any, copies: dict[Any, Any]
+) -> None:
+    """Index an entry of a program that is traced; if it has the value that is written to, it has another name for that from now on."""
+    for column in _VALUES:
+        value = code[k + column]
+        kind = type(value)
+        if value is None or issubclass(kind, np.generic):
+            continue
+        if issubclass(kind, storage.StandIn):
+            root = value.memory()
+            if root is written:
+                if id(value) not in copies:
+                    copies[id(value)] = value.frozen()
+                code[k + column] = copies[id(value)]
+            elif root is not None:
+                _add(of, root, code[k + SLOT])
+        elif kind is tuple or issubclass(kind, np.ndarray):
+            _add_all(of, value, code[k + SLOT])
+    if code[k + KW] is not None:
+        keeper = _keeper(code[k + KW])
+        if keeper is not None:
+            _add_all(of, keeper._held_values(), code[k + SLOT])
 
 
 _read: list[Any] = []

@@ -50,6 +50,10 @@ class StandIn:
         """The value as it is now, which no write in place reaches."""
         raise NotImplementedError
 
+    def memory(self) -> Any:
+        """The array that a write to the value's memory is a write to, as a stand-in; None for a number."""
+        raise NotImplementedError
+
     def admit(self, t: Any) -> None:
         """Make tensor `t` one that such a value can be written to."""
         raise NotImplementedError
