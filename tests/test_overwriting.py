@@ -4,10 +4,13 @@ Each case is a pair of functions of one vector, one with stores in place and one
 whatever engine computes it; the one without is checked against differences, once.
 """
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
 import tapegrad as tg
+from tapegrad.compiler import tracing
 from tapegrad.core import overwriting, storage
 
 CASES = {}
@@ -436,6 +439,52 @@ def test_a_loop_of_stores_looks_at_each_entry_a_bounded_number_of_times(monkeypa
     expected = 2 * 10 * POINT * np.sum(0.81 ** np.arange(20))
     np.testing.assert_allclose(tg.grad(f)(POINT), expected)
     assert len(looked) < 5 * 200
+
+
+def test_a_traced_loop_of_stores_holds_no_copy_for_each(monkeypatch):
+    """The memory of a store is the one before it, unless somebody looks at that: then it is a copy, once."""
+    copied = []
+    stored = tracing._stored
+    monkeypatch.setattr(tracing, "_stored", lambda x, *given: copied.append(1) or stored(x, *given))
+
+    def f(x):
+        u = np.outer(x, x)
+        for k in range(40):
+            u[k % 6, k % 5] = x[k % 6] * u[k % 6, k % 4]
+            if k == 20:
+                view = u[2:4]
+        return np.sum(u * u) + np.sum(view)
+
+    compiled = tg.compile(tg.value_and_grad(f))
+    value, gradient = compiled(POINT)
+    assert 0 < len(copied) < 30
+    expected, other = tg.value_and_grad(f)(POINT)
+    np.testing.assert_allclose(value, expected, rtol=1e-13)
+    np.testing.assert_allclose(gradient, other, rtol=1e-12)
+
+
+def test_versions_of_a_traced_array_that_are_read_later():
+    """Walks backwards and forwards, entry by entry, find each version as it was: by a store of one entry, of a row, and of a part."""
+
+    def f(x):
+        u = np.outer(x, x)
+        seen = []
+        for k in range(2):
+            seen += [np.sin(u), u[k], u[:, 1:3] * u[0, k]]
+            u[k, 1] = u[k, 0] * x[k]
+            seen.append(u * u)
+            u[k] = u[k - 1] * x
+            u[1:3, k : k + 2] = 0.5 * u[:2, :2]
+        return sum(np.sum(s * s) for s in seen) + np.sum(u)
+
+    step = np.sin(POINT + 1.0)
+    expected = f(POINT + 1e-30j * step).imag * 1e30
+    both = tg.compile(tg.value_and_grad(f))
+    for k in range(2):
+        value, gradient = both(POINT * (1 + k))
+        np.testing.assert_allclose(value, f(POINT * (1 + k)), rtol=1e-13)
+        if not k:
+            np.testing.assert_allclose(gradient @ step, expected, rtol=1e-12)
 
 
 def test_outside_of_transforms_the_error_names_the_context():

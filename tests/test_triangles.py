@@ -175,13 +175,28 @@ def matrices(a, b):
     return np.sum(x * x)
 
 
+def table(a):
+    """Loops in loops of which none grows: a shortest path, entry by entry."""
+    n, m = a.shape
+    cost = buffer(a, n + 1, m + 1)
+    for i in range(1, n + 1):
+        cost[i, 0] = 1.5 * i + a[i - 1, 0]
+    for j in range(1, m + 1):
+        cost[0, j] = 1.2 * j + a[0, j - 1]
+    for i in range(1, n + 1):
+        for j in range(1, m + 1):
+            least = np.minimum(np.minimum(cost[i - 1, j], cost[i, j - 1]), cost[i - 1, j - 1])
+            cost[i, j] = a[i - 1, j - 1] + 0.9 * least
+    return np.sum(cost * cost)
+
+
 PROGRAMS = {
     f.__name__: (f, args)
     for f, args in (
         (trisolv, (LOWER, VECTOR)), (summed, (LOWER, VECTOR)), (upwards, (LOWER, VECTOR)), (from_the_end, (LOWER.T, VECTOR)), (stores_around, (LOWER, VECTOR)),
         (factors, (MATRIX + 3 * N * np.eye(N),)), (overwritten, (MATRIX,)), (covariance, (MATRIX,)), (crout, (SMALL,)),
         (gram_schmidt, (SMALL,)), (between_others, (LOWER, VECTOR)), (zeros_like, (MATRIX,)), (from_outside, (VECTOR,)),
-        (from_outside_twice, (VECTOR,)), (carried, (MATRIX,)), (matrices, (LOWER, MATRIX[:3].T.copy())),
+        (from_outside_twice, (VECTOR,)), (carried, (MATRIX,)), (table, (SMALL,)), (matrices, (LOWER, MATRIX[:3].T.copy())),
     )
 }  # fmt: skip
 

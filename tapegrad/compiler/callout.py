@@ -47,7 +47,12 @@ class Writer:
 
     def _call(self, node: Node, number: int) -> None:
         """The line of one node: its call, with what checks it, or a guard."""
-        if node.name == "constant" and node.shape == () and isinstance(node.args[0], np.ndarray):
+        if (
+            node.name == "constant"
+            and node.args
+            and not node.shape
+            and isinstance(node.args[0], np.ndarray)
+        ):
             self.names[id(node)] = self.constant(node.args[0][()], "c")  # no array for each call
             return
         name = self.names[id(node)] = f"v{number}"

@@ -72,6 +72,8 @@ class Instruction:
     shape: tuple[int, ...]
     empty: bool = False
     """A product over nothing."""
+    sign: int = 0
+    """The number of the token: equal tokens of a reading are one object."""
 
 
 def supported(step: Any) -> bool:
@@ -86,6 +88,14 @@ def supported(step: Any) -> bool:
         )
     known = _known(step.name)
     return known is None or (known and not step.kwargs)
+
+
+_F8 = np.dtype(np.float64)
+
+
+def _dtype(dtype: np.dtype) -> str | None:
+    """A dtype's name in the form; most are float64, and to hash one takes longer than to see that."""
+    return "f8" if dtype is _F8 else DTYPES.get(dtype)
 
 
 @functools.cache
@@ -124,17 +134,19 @@ class Reading:
             self.given: list[Any] = []
             """Inputs: calls outside of the stretch, or arrays."""
             self.numbers: dict[Any, int] = {}
+            self.wholes: dict[int, Seen] = {}
+            self.tokens: dict[Any, tuple[int, Any]] = {}
             self.instructions: list[Instruction] = []
             self.shapes: dict[int, tuple[int, ...]] = {}
             self.dtypes: dict[int, str] = {}
-            self.versions: dict[int, int] = {}
             self.seen: dict[Node, Any] = {}
             self.stale: set[Node] = set()
             self.table: list[float] = []
             """Numbers that differ from turn to turn, in the order in which they are read."""
             self.table_at = -1
+            seen, plain = self.seen, not (self.carried or self.late)
             for node in self.steps:
-                self.seen[node] = self._read(node)
+                seen[node] = self._of(node) if plain else self._read(node)
             for node in wanted:
                 self._current(node)
             if self.table:
@@ -154,8 +166,10 @@ class Reading:
         found = self.seen.get(node)
         if found is None:
             found = self.seen[node] = self._input(node, node, node.shape, node.dtype)
-        if type(found) is Seen and self.versions.get(found.source, 0) != found.version:
-            self.stale.add(node)
+        if type(found) is Seen:
+            whole = self.wholes.get(found.source)
+            if whole is not found and whole is not None and whole.version != found.version:
+                self.stale.add(node)
         return found
 
     def _input(self, key: Any, value: Any, shape: tuple[int, ...], dtype: Any) -> Seen:
@@ -169,14 +183,25 @@ class Reading:
         return self._whole(~k)
 
     def _whole(self, source: int) -> Seen:
-        shape = self.shapes[source]
-        version = self.versions.get(source, 0)
-        return Seen(source, tuple(range(len(shape))), (0,) * len(shape), shape, version)
+        found = self.wholes.get(source)
+        if found is None:
+            shape = self.shapes[source]
+            rank = len(shape)
+            found = self.wholes[source] = Seen(source, tuple(range(rank)), (0,) * rank, shape)
+        return found
+
+    def _overwritten(self, source: int) -> Seen:
+        """The memory of an instruction after a store."""
+        before = self._whole(source)
+        self.wholes[source] = before._replace(version=before.version + 1)
+        return self.wholes[source]
 
     def _value(self, node: Node, x: Any) -> Any:
         """An operand: a region, or a number."""
         if type(x) is Ref:
             return self._current(node.inputs[x.index])
+        if type(x) is float and not self.rare:
+            return x
         if type(x) in (float, int, bool) or (isinstance(x, np.generic) and x.dtype.kind in "fiub"):
             return self._rare_number(float(x)) if float(x) in self.rare else float(x)
         if isinstance(x, np.ndarray):
@@ -249,14 +274,16 @@ class Reading:
                 empty = True
             else:
                 tokens.append(repr(x))
+        key = (kind, token, dtype, len(own), *tokens)
+        sign, key = self.tokens.setdefault(key, (len(self.tokens), key))
         made = Instruction(
-            kind, (kind, token, dtype, len(own), *tokens), tuple(ints), tuple(where), tuple(refs), dtype, rank, shape,
-            empty and kind == "matmul" and not shape,
+            kind, key, tuple(ints), tuple(where), tuple(refs), dtype, rank, shape,
+            empty and kind == "matmul" and not shape, sign,
         )  # fmt: skip
         at = len(self.instructions)
         self.instructions.append(made)
         self.shapes[at], self.dtypes[at] = tuple(shape), dtype
-        return self._whole(at)
+        return self._whole(at) if shape else Seen(at, (), (), ())
 
     # ------------------------------------------------------------------------------------------ calls
 
@@ -276,13 +303,12 @@ class Reading:
             return self._add("new", None, [found], node.shape, dtype, len(node.shape), node.shape)
         own = self.seen[before].source
         self._add("store", None, [self._whole(own), found], (), dtype, len(node.shape))
-        self.versions[own] = self.versions.get(own, 0) + 1
-        return self._whole(own)
+        return self._overwritten(own)
 
     def _of(self, node: Node) -> Any:
         """What a call gives, as instructions and regions; raises Outside where the form has none for it."""
         name, args = node.name, node.args
-        dtype = DTYPES.get(node.dtype)
+        dtype = _dtype(node.dtype)
         if dtype is None:
             raise Outside(f"{name} gives {node.dtype}")
         if name in VIEWS and len(node.inputs) == 1:
@@ -364,7 +390,8 @@ class Reading:
         if type(value) is tuple:
             value = 0.0  # nothing is stored
         own = base.source
-        if own < 0 or self.instructions[own].kind != "new" or base != self._whole(own):
+        whole = self._whole(own)
+        if own < 0 or self.instructions[own].kind != "new" or not (base is whole or base == whole):
             self._current(node.inputs[node.args[0].index])
             base = self._add("new", None, [base], node.shape, dtype, len(node.shape), node.shape)
             own = base.source
@@ -372,8 +399,7 @@ class Reading:
         if type(value) is Seen:
             value = _without_ones(value, len(target.shape))
         self._add("store", None, [target, value], (), dtype, len(target.shape))
-        self.versions[own] = self.versions.get(own, 0) + 1
-        return self._whole(own)
+        return self._overwritten(own)
 
     def _view(self, node: Node, x: Seen) -> Seen:
         """The region that a view shows; raises Outside where the view is no affine one."""
@@ -408,16 +434,18 @@ class Reading:
                 code[j].kind == "new" and last[j] - j > len(code) // 4 for j in (last[k],) if j >= 0
             ):
                 first += [k, last[k]]
+        if not first:
+            return
         chosen = set(first)
         order = [*sorted(chosen), *(k for k in range(len(code)) if k not in chosen)]
         new = {old: k for k, old in enumerate(order)}
         self.instructions = [code[k] for k in order]
         for x in self.instructions:
             x.refs = tuple(new[r] for r in x.refs)
-        self.seen = {
-            n: s._replace(source=new.get(s.source, s.source)) if type(s) is Seen else s
-            for n, s in self.seen.items()
-        }
+        for n in self.wanted:  # of the others nobody asks any more
+            s = self.seen[n]
+            if type(s) is Seen:
+                self.seen[n] = s._replace(source=new.get(s.source, s.source))
         for table in (self.shapes, self.dtypes):
             old: dict[int, Any] = dict(table)
             table.clear()
@@ -501,9 +529,18 @@ def _placed(x: np.ndarray, root: np.ndarray) -> tuple[Any, Any, Any] | None:
     return None if first else (tuple(axes), tuple(starts), x.shape)
 
 
+_INTEGERS = frozenset((int,))
+
+
 def _indexed(x: Seen, index: Any) -> Seen:
     """x[index], for whole numbers, slices by 1, None and an ellipsis."""
     parts = list(index) if type(index) is tuple else [index]
+    starts = list(x.starts)
+    if len(parts) == len(x.shape) and _INTEGERS.issuperset(map(type, parts)):  # one entry
+        for p, n, axis in zip(parts, x.shape, x.axes, strict=True):
+            if axis >= 0:
+                starts[axis] += p % n
+        return Seen(x.source, (), tuple(starts), (), x.version)
     taken = sum(p is not None and p is not ... for p in parts)
     rank = len(x.shape)
     if taken > rank or sum(p is ... for p in parts) > 1:
@@ -513,7 +550,6 @@ def _indexed(x: Seen, index: Any) -> Seen:
     parts = [*parts[:at], *[slice(None)] * (rank - taken), *parts[at + 1 :]]
     axes: list[int] = []
     shape: list[int] = []
-    starts = list(x.starts)
     d = 0
     for p in parts:
         if p is None:

@@ -461,7 +461,12 @@ class Trace:
                     "tg.compile: the view would not see it. Index the whole in one step (x[0, 1] = y, not x[0][1] = y), or copy first.",
                     name="traced-store",
                 )
-        if stored is not None and not views and traced is root and self._overwritten(root, index, stored):
+        if (
+            stored is not None
+            and not views
+            and traced is root
+            and self._overwritten(root, index, stored)
+        ):
             return
         traced.become(node_of())
         changed = traced

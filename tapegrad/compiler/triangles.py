@@ -89,7 +89,7 @@ class Stretch:
         self.items = winding.items
         count = sum(len(x.leaves()) + 1 for x in self.items)
         self.lasting = set(lasting)
-        return winding.grows and count <= MOST_ITEMS
+        return (winding.grows or winding.nested) and count <= MOST_ITEMS
 
     def program(self) -> Program:
         """The program, of which inputs are those that the reading was given and outputs what was wanted."""
@@ -372,11 +372,34 @@ def _may_grow(steps: Sequence[Any]) -> bool:
         first = other[k - 1] if k else 0
         end = other[k] if k < len(other) else len(names) - p
         if end - first >= 0.75 * len(names) - p:
-            return False
+            return _in_rows(calls[first : end + p], p)
         tried += 1
         if tried == MOST_PERIODS:
             break
     return True
+
+
+def _in_rows(calls: Sequence[Node], period: int) -> bool:
+    """Whether equal turns go along rows of an array, entry by entry: they are loops in loops, and one loop cannot say where they are."""
+    for k in range(min(period, len(calls))):
+        if calls[k].name not in ("stored", "getitem"):
+            continue
+        places = [_index(c) for c in calls[k::period]]
+        if all(type(x) is tuple and _INTEGER.issuperset(map(type, x)) for x in places):
+            if len(set(map(len, places))) > 1:
+                continue
+            steps = np.diff(np.array(places), axis=0)
+            if (steps != steps[:1]).any(axis=1).sum() > 1:
+                return True
+    return False
+
+
+def _index(call: Node) -> Any:
+    """Where a call reads or stores."""
+    return call.args[1] if len(call.args) > 1 else call.kwargs["index"]
+
+
+_INTEGER = frozenset((int,))
 
 
 def _needed(steps: Sequence[Any], wanted: Sequence[Node]) -> list[Node]:

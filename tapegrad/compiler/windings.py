@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -33,8 +34,9 @@ class Item:
     """An instruction, or a loop with the items of its first turn; it stands for the instructions from `lo` to below `hi`."""
 
     sign: int
-    ints: list[int]
-    where: list[int]
+    ints: Any
+    """A list where it is a loop's, which turns beside it may join."""
+    where: Sequence[int]
     lo: int
     hi: int
     body: list[Item] = field(default_factory=list)
@@ -50,16 +52,16 @@ class Winding:
     def __init__(self, code: Sequence[Instruction], lasting: Sequence[int]) -> None:
         self.code = code
         self.signs: dict[object, int] = {}
-        self.sign = [self.signs.setdefault(x.token, len(self.signs)) for x in code]
+        self.sign = [x.sign for x in code]
         self.last = last_uses(code)
         for k in lasting:
             self.last[k] = len(code)
-        self.items = [
-            Item(self.sign[k], list(x.ints), list(x.where), k, k + 1) for k, x in enumerate(code)
-        ]
+        self.items = [Item(x.sign, x.ints, x.where, k, k + 1) for k, x in enumerate(code)]
         self.grows = False
         """Whether something grows or shrinks from turn to turn."""
         self._wind()
+        self.nested = any(y.body for x in self.items for y in x.body)
+        """Whether there are loops in loops."""
 
     def _wind(self) -> None:
         period = 1
@@ -156,7 +158,7 @@ class Winding:
         self, at: int, p: int, turns: int, base: np.ndarray, step: np.ndarray, where: list[int]
     ) -> Item:
         body = self.items[at : at + p]
-        sign = self.signs.setdefault(("loop", *(x.sign for x in body)), len(self.signs))
+        sign = self.signs.setdefault(tuple(x.sign for x in body), ~len(self.signs))
         self.grows |= any(
             s and w in (EXTENT, TURNS) for s, w in zip(step.tolist(), where, strict=True)
         )
