@@ -4,8 +4,6 @@ Each case is a pair of functions of one vector, one with stores in place and one
 whatever engine computes it; the one without is checked against differences, once.
 """
 
-import tracemalloc
-
 import numpy as np
 import pytest
 
