@@ -94,11 +94,16 @@ class Inner(Trace):
         return LeftBehind(self.key, what)
 
     def write(
-        self, traced: Traced, node_of: Callable[[], Traced], what: str, index: Any = None
+        self,
+        traced: Traced,
+        node_of: Callable[[], Traced],
+        what: str,
+        index: Any = None,
+        stored: Any = None,
     ) -> None:
         if traced.root().given:
             raise Stores(what)
-        super().write(traced, node_of, what, index)
+        super().write(traced, node_of, what, index, stored)
 
 
 def _input_like(shape: tuple[int, ...], dtype: np.dtype, weak: bool = False) -> Node:

@@ -487,6 +487,7 @@ class Trace:
         """
         if traced.large or not _fixed(index):
             return False
+        inputs: tuple[Node, ...]
         if type(stored) is Traced:
             if stored.large or stored.home is not self:
                 return False
