@@ -15,7 +15,7 @@ CONTINUOUS: dict[str, list[tuple[float, ...]]] = {
     "halfcauchy": [()], "halfgennorm": [(0.67,)], "halflogistic": [()], "halfnorm": [()], "hypsecant": [()], "invgamma": [(4.07,)],
     "invgauss": [(0.145,), (2.0,)], "invweibull": [(10.6,)], "irwinhall": [(10,)], "jf_skew_t": [(8.0, 4.0)],
     "johnsonsb": [(4.3, 3.2)], "johnsonsu": [(2.55, 2.25)], "kappa3": [(1.0,)], "kappa4": [(-0.1, 0.1), (0.2, 0.1), (0.3, -0.2), (-0.2, -0.2)],
-    "ksone": [(7,), (40,)], "kstwobign": [()], "landau": [()], "laplace": [()], "laplace_asymmetric": [(2.0,)], "levy": [()], "levy_l": [()], "loggamma": [(0.41,)], "logistic": [()],
+    "ksone": [(7,), (40,)], "kstwo": [(7,)], "kstwobign": [()], "landau": [()], "laplace": [()], "laplace_asymmetric": [(2.0,)], "levy": [()], "levy_l": [()], "loggamma": [(0.41,)], "logistic": [()],
     "loglaplace": [(3.25,)], "lognorm": [(0.95,)], "loguniform": [(0.01, 1.25)], "lomax": [(1.88,)], "maxwell": [()],
     "mielke": [(10.4, 4.6)], "moyal": [()], "nakagami": [(4.97,)], "ncf": [(27.0, 27.0, 0.416), (3.0, 5.0, 4.0)],
     "nct": [(14.0, 0.24), (3.2, -2.0)], "ncx2": [(21.0, 1.06), (1.3, 30.0)], "norm": [()], "norminvgauss": [(1.25, 0.5)],

@@ -32,7 +32,7 @@ from .univariate import Continuous as Continuous
 from .univariate import Frozen as Frozen
 
 _NO_FORMULA = {
-    "kstwo": "it is known by recurrences only", "levy_stable": "it is an integral that oscillates",
+    "levy_stable": "it is an integral that oscillates",
     "studentized_range": "it is a double integral",
 }  # fmt: skip
 

@@ -27,6 +27,7 @@ from .summed_densities import (
     kolmogorov_logcdf,
     kolmogorov_logpdf,
     kolmogorov_logsf,
+    kolmogorov_of,
     landau_logpdf,
     smirnov_logpdf,
     smirnov_sf,
@@ -625,6 +626,8 @@ kappa4      = Continuous("kappa4",      "h k",    lambda y, h, k: (1 - k) * _kap
                          logcdf=lambda y, h, k: _kappa(y, h, k)[1], open=lambda h, k: (h <= 0) & (k < 0) & (h * k < 1))
 ksone       = Continuous("ksone",       "n",      lambda y, n: smirnov_logpdf(y, n),                               UNIT, lambda n: (n >= 1) & (n == np.round(n)), counts="n",
                          sf=lambda y, n: smirnov_sf(y, n), cdf=lambda y, n: 1 - smirnov_sf(y, n))
+kstwo       = Continuous("kstwo",       "n",      lambda y, n: kolmogorov_of("logpdf", y, n),                        lambda n: (0.5 / n, 1.0), lambda n: (n >= 1) & (n == np.round(n)), counts="n",
+                         cdf=lambda y, n: kolmogorov_of("cdf", y, n), sf=lambda y, n: kolmogorov_of("sf", y, n))
 kstwobign   = Continuous("kstwobign",   "",       lambda y: kolmogorov_logpdf(y),                                  HALF, logcdf=lambda y: kolmogorov_logcdf(y), logsf=lambda y: kolmogorov_logsf(y))
 landau      = Continuous("landau",      "",       lambda y: landau_logpdf(y))
 laplace     = Continuous("laplace",     "",       lambda y: -_size(y) - LOG2,
