@@ -28,12 +28,12 @@ from .families import __all__ as _families
 from .multivariate import *
 from .multivariate import __all__ as _multivariate
 from .poisson_binomial import poisson_binom
+from .studentized import studentized_range
 from .univariate import Continuous as Continuous
 from .univariate import Frozen as Frozen
 
 _NO_FORMULA = {
-    "levy_stable": "it is an integral that oscillates",
-    "studentized_range": "it is a double integral",
+    "levy_stable": "it is an integral that oscillates, and SciPy's values near alpha=1 belong to alpha=1"
 }  # fmt: skip
 
 
@@ -53,6 +53,7 @@ __all__ = [
     *_multivariate,
     "gaussian_kde",
     "poisson_binom",
+    "studentized_range",
 ]
 
 
