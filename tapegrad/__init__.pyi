@@ -128,6 +128,8 @@ from tapegrad.errors import TapegradError as TapegradError
 from tapegrad.errors import TraceError as TraceError
 from tapegrad.face.buffers import ndarray as ndarray
 from tapegrad.face.buffers import plain_buffers as plain_buffers
+from tapegrad.face.concatenators import c_ as c_
+from tapegrad.face.concatenators import r_ as r_
 from tapegrad.face.creation import arange as arange
 from tapegrad.face.creation import empty as empty
 from tapegrad.face.creation import empty_like as empty_like
@@ -175,8 +177,6 @@ from tapegrad.interop.xla import to_jax as to_jax
 from tapegrad.native import checkpointed as checkpointed
 from tapegrad.native import njit as njit
 from tapegrad.native import njit_vjp as njit_vjp
-from tapegrad.numpy.concatenators import c_ as c_
-from tapegrad.numpy.concatenators import r_ as r_
 from tapegrad.ops.calculus import vectorize as vectorize
 from tapegrad.ops.joining import unbind as unbind
 from tapegrad.transforms.batching import vmap as vmap

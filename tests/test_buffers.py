@@ -1,4 +1,4 @@
-"""Functions that fill plain NumPy buffers: they run as copies that make tensors, and nothing else is different."""
+"""Functions that join tracked numbers by NumPy, or fill its buffers: they run as copies that make tensors, and nothing else is different."""
 
 import functools
 import gc
@@ -10,6 +10,7 @@ import weakref
 import numpy as np
 import numpy as xp
 import pytest
+from numpy import array as together
 from numpy import zeros as nothing
 
 import tapegrad as tg
@@ -195,6 +196,113 @@ def helper(x):
     return y
 
 
+JOINERS = {
+    "array": lambda x: np.array([x[0] * x[1], x[2]]),
+    "rows": lambda x: np.array([[x[0], 1.0], (2.0, x[1] * x[2])]),
+    "of a tensor": lambda x: np.array(x) ** 2,
+    "of comprehensions": lambda x: np.array([np.array([v, v * w]) for v in x for w in x]),
+    "more axes": lambda x: np.array([x[0] * x[1]], ndmin=3),
+    "asarray": lambda x: np.asarray(x, float) ** 2,
+    "asanyarray": lambda x: np.asanyarray([x * x[0], x]),
+    "ascontiguousarray": lambda x: np.ascontiguousarray(np.outer(x, x).T[::2]),
+    "asfortranarray": lambda x: np.asfortranarray([x * x[0], x]),
+    "full": lambda x: np.full((2, 2), x[0] * x[1]),
+    "full_like": lambda x: np.full_like(X, x[0] * x[1]),
+    "fromiter": lambda x: np.fromiter((v * v for v in x), float),
+    "r_": lambda x: np.r_[x[0], 1.0, x[1:] ** 2],
+    "c_": lambda x: np.c_[x, x * x],
+    "another name": lambda x: xp.array([x[0] ** 2]),
+    "a name of its own": lambda x: together([x[0] ** 2, x[1]]),
+    "an array by its class": lambda x: x * x if isinstance(x, np.ndarray) else 0 * x,
+}
+
+
+@pytest.mark.parametrize("f", JOINERS.values(), ids=JOINERS)
+def test_joiners(f):
+    """What NumPy gives for numbers, with the derivative of differences, in each way to differentiate and compiled."""
+    y = tg.vjp(f, X)[0]
+    assert y.dtype == f(X).dtype
+    np.testing.assert_array_equal(y, f(X))
+    v = np.array([1.0, -2.0, 0.5])
+    slope = (f(X + 1e-6 * v) - f(X - 1e-6 * v)) / 2e-6
+    np.testing.assert_allclose(tg.jvp(f, (X,), (v,))[1], slope, atol=1e-9)
+    np.testing.assert_allclose(tg.jacobian(f)(X) @ v, slope, atol=1e-9)
+    total = tg.grad(lambda x: np.sum(f(x) ** 2))
+    compiled = tg.compile(total)
+    for x in (X, X + 1, X - 1):
+        np.testing.assert_allclose(total(x) @ v, np.sum(2 * f(x) * tg.jvp(f, (x,), (v,))[1]))
+        np.testing.assert_allclose(compiled(x), total(x))
+    assert type(f(X)) is np.ndarray
+
+
+def test_types_of_what_is_joined():
+    single = np.float32(0.5)
+    for rest in (single, 1.0, 1, True, 1j, X[0]):
+        y = tg.vjp(lambda x, rest=rest: np.array([x, rest]), single)[0]
+        assert y.dtype == np.array([single, rest]).dtype
+    assert tg.vjp(lambda x: np.array([x, 1.0], np.float32), 2.0)[0].dtype == np.float32
+    with pytest.raises(ValueError, match="shape|inhomogeneous"):
+        tg.grad(lambda x: np.sum(np.array([x, x[:2]])))(X)
+
+
+def test_what_joins_only_makes_arrays_as_ever():
+    def f(x, u):
+        made = np.array([1.0, 2.0, 3.0]), np.zeros(3), np.asarray(u), np.full(3, 2.0)
+        assert [type(a) for a in made] == [np.ndarray] * 4 and np.asarray(u) is u
+        return np.sum(np.array([*x]) * sum(made))
+
+    np.testing.assert_allclose(tg.grad(f)(X, np.ones(3)), [4.0, 5.0, 6.0])
+
+
+class Decay:
+    scale = 2.0
+
+    def at(self, t, rate):
+        return np.array([self.scale * np.exp(-rate * u) for u in t])
+
+    def filled(self, t, rate):
+        y = np.zeros(len(t))
+        for i, u in enumerate(t):
+            y[i] = self.scale * np.exp(-rate * u)
+        return y
+
+    __call__ = at
+
+
+def oscillator(t, y, k):
+    return np.array([y[1], -k * y[0]])
+
+
+T = np.linspace(0.0, 2.0, 9)
+THROUGH = {
+    "curve_fit": lambda: tg.curve_fit(lambda t, k: np.array([2 * np.exp(-k * u) for u in t]), T, 2 * np.exp(-1.5 * T), 1.0)[0][0],
+    "curve_fit of a method": lambda: tg.curve_fit(Decay().at, T, 2 * np.exp(-1.5 * T), 1.0)[0][0],
+    "curve_fit of an object": lambda: tg.curve_fit(Decay(), T, 2 * np.exp(-1.5 * T), 1.0)[0][0],
+    "curve_fit of a partial": lambda: tg.curve_fit(functools.partial(Decay.at, Decay()), T, 2 * np.exp(-1.5 * T), 1.0)[0][0],
+    "curve_fit of what fills": lambda: tg.curve_fit(Decay().filled, T, 2 * np.exp(-1.5 * T), 1.0)[0][0],
+    "least_squares": lambda: tg.least_squares(lambda p: np.array([p[0] - 1.5, p[1] * p[0]]), np.ones(2)).x[0],
+    "minimize": lambda: tg.minimize(lambda p: np.sum(np.array([p[0] - 1.5, p[1] * p[0]]) ** 2), np.ones(2)).x[0],
+    "root": lambda: tg.root(lambda p: np.array([p[0] - p[1], p[1] ** 2 - 2.25]), np.ones(2)).x[0],
+    "root in a gradient": lambda: tg.grad(lambda k: tg.root(lambda p: np.array([p[0] - k * p[1], p[1] - 1.5]), np.ones(2)).x[0])(1.0),
+    "check_gradient": lambda: 1.5 * tg.check_gradient(lambda p: np.array([p[0], p[1] * p[0]]), np.ones(2)).ok,
+    "functional": lambda: float(tg.autograd.functional.jacobian(lambda p: np.array([p, 1.5 * p]), tg.tensor(2.0))[1]),
+    "gradcheck": lambda: 1.5 * tg.autograd.gradcheck(lambda p: np.array([p, 1.5 * p]), tg.tensor(2.0, requires_grad=True)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("run", THROUGH.values(), ids=THROUGH)
+def test_functions_that_solvers_are_given(run):
+    assert float(run()) == pytest.approx(1.5, abs=1e-6)
+
+
+@pytest.mark.parametrize("method", ["RK45", "DOP853", "BDF"])
+def test_right_hand_sides_as_they_are_written_for_scipy(method):
+    """y = cos(sqrt(k) t), by k at k = 2 and t = 1."""
+    end = lambda k: tg.integrate.solve_ivp(oscillator, (0.0, 1.0), np.array([1.0, 0.0]), method, args=(k,), rtol=1e-9, atol=1e-10).y[0, -1]  # fmt: skip  # noqa: E731
+    expected = -np.sin(np.sqrt(2.0)) / (2 * np.sqrt(2.0))
+    assert float(tg.grad(end)(2.0)) == pytest.approx(expected, abs=1e-6)
+
+
 def test_names_that_are_bound_anew(monkeypatch):
     g = tg.grad(lambda x: np.sum(helper(x)))
     np.testing.assert_allclose(g(X), np.ones(3))
@@ -207,7 +315,7 @@ def test_names_that_are_bound_anew(monkeypatch):
     np.testing.assert_allclose(h(X), 2 * X)
 
 
-def test_only_what_fills_arrays_is_copied():
+def test_only_what_fills_or_joins_arrays_is_copied():
     def no_store(x):
         return np.sum(np.zeros(3) + x)
 
@@ -285,6 +393,10 @@ def test_opting_out():
     with tg.plain_buffers(), pytest.raises(tg.GradientLost, match="tg.zeros"):
         tg.grad(lambda x: np.sum(square(x)))(X)
     tg.grad(lambda x: np.sum(square(x)))(X)
+    joined = tg.grad(lambda x: np.sum(np.array([x[0], x[1] ** 2])))
+    with tg.plain_buffers(), pytest.raises(tg.GradientLost, match="tg.stack"):
+        joined(X)
+    np.testing.assert_allclose(joined(X), [1.0, 2 * X[1], 0.0])
 
 
 count = 0

@@ -20,6 +20,7 @@ from ..core.mode import enable_grad, is_grad_enabled, recording
 from ..core.tape import SLOT, STRIDE, Slot, current, new_slot
 from ..core.tensor import Tensor, wrap
 from ..errors import GraphError
+from ..face.buffers import adopted
 from ..ops.joining import stack
 from ..ops.shaping import alias, moveaxis, reshape
 
@@ -256,7 +257,9 @@ class _Run:
             self.inputs = _prepared(given, create_graph, True)
             if v is not False:
                 self.vector = self._direction(v)
-            self.output_is_tuple, self.outputs = _tuple_of(func(*self.inputs), _OF_USER, name)
+            self.output_is_tuple, self.outputs = _tuple_of(
+                adopted(func)(*self.inputs), _OF_USER, name
+            )
         if not create_graph and current().outer is not None:
             from . import demand_recorded
 

@@ -26,6 +26,7 @@ import numpy as np
 from .. import autograd
 from ..core.tensor import Tensor, wrap
 from ..errors import GradcheckError
+from ..face.buffers import adopted
 
 SEED = 20
 """Of the random directions: a check that fails fails again."""
@@ -262,7 +263,7 @@ def _as_tuple(value: Any) -> tuple[Any, ...]:
 
 
 def _returned(func: Callable[..., Any], inputs: Sequence[Any]) -> tuple[Any, ...]:
-    value = func(*inputs)
+    value = adopted(func)(*inputs)
     if value is None:
         raise TypeError(
             "gradcheck differentiates what func returns, but it returned None. Does it end with a "

@@ -1,19 +1,24 @@
-"""Plain NumPy buffers: `a = np.zeros(n)`, then `a[i] = t` with a tracked t, in a function that is differentiated or compiled.
+"""What NumPy cannot do with tensors, in a function that is differentiated or compiled: join them, and fill a buffer with them.
 
-An ndarray cannot be tracked, so the buffer has to be a tensor from the start. `adopted(f)` is `f` as a copy that shares its code,
-closure, defaults and globals, but finds a namespace of its own where its globals or its closure say NumPy: there `zeros` and the other
-functions that make a new array (`MAKERS`) make an untracked tensor of it while a transform or a trace runs, if its numbers are floats.
+An ndarray cannot be tracked. So the array of `np.array([t, u])` has to be a tensor, and so has the buffer `a = np.zeros(n)` of a later
+`a[i] = t`. `adopted(f)` is `f` as a copy that shares its code, closure, defaults and globals, but finds a namespace of its own where its
+globals or its closure say NumPy. There `array` and the other functions of `JOINERS` take tensors, and give what NumPy gives for anything
+else. If what the function reaches also writes to arrays, `zeros` and the other functions that make a new array (`MAKERS`) make an
+untracked tensor of it while a transform or a trace runs, if its numbers are floats.
 Python functions of the user's that the function reaches by name (helpers, functions of closures and of the user's modules, itself in
-a recursion, methods of `self` and of objects that it names) are copied in the same way. Everything else is looked up where it always
-was, at the moment that it is looked up.
+a recursion, methods of `self` and of objects that it names) are copied in the same way. So is what this library wraps around the user's
+function (`_is_wrapper`), where only the function inside is replaced. Everything else is looked up where it always was, at the moment
+that it is looked up.
 
 Invariant: nothing that exists is changed, so that no other call and no other thread notices; and a function is copied only if what it
-reaches both makes arrays and writes to some (`_Reading`). `plain_buffers()` switches it off, `adoptions(f)` says what it does.
+reaches joins arrays, or both makes and writes some (`_Code`, `_Reach`). `plain_buffers()` switches it off, `adoptions(f)` says what it
+does.
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 import sys
 import types
 import weakref
@@ -34,6 +39,7 @@ from ..ops.composing import holds_tensor
 from ..ops.joining import array as joined
 from ..ops.shaping import converted
 from . import creation
+from .concatenators import c_, r_
 
 _OFF: ContextVar[bool] = ContextVar("tapegrad.plain_buffers", default=False)
 
@@ -84,16 +90,6 @@ def _making(of: Callable[..., Any]) -> Callable[..., Any]:
     return make
 
 
-@functools.wraps(np.array)
-def _array(
-    object: Any, dtype: Any = None, *, copy: Any = True, order: Any = "K", subok: bool = False, ndmin: int = 0, like: Any = None
-) -> Any:  # fmt: skip
-    if not holds_tensor(object):
-        return _buffer(np.array(object, dtype, copy=copy, order=order, subok=subok, ndmin=ndmin))
-    made = _converted(object, dtype, order, copy)
-    return np.reshape(made, (1,) * (ndmin - made.ndim) + made.shape) if made.ndim < ndmin else made
-
-
 def _converted(a: Any, dtype: Any, order: Any, copy: Any) -> Any:
     if isinstance(a, Tensor):
         return converted(a, dtype, order, copy)
@@ -123,15 +119,43 @@ def converting(name: str, finished: Callable[[Any, Any], Any]) -> Callable[..., 
     return convert
 
 
-def _fresh(made: Any, a: Any) -> Any:
-    return made if made is a or isinstance(a, np.ndarray) else _buffer(made)
+def _joiners(new: Callable[[Any], Any]) -> dict[str, Any]:
+    """NumPy's functions that make an array of what they are given, of tensors too; `new(array)` is what they make of other data."""
 
+    @functools.wraps(np.array)
+    def array(
+        object: Any, dtype: Any = None, *, copy: Any = True, order: Any = "K", subok: bool = False, ndmin: int = 0, like: Any = None
+    ) -> Any:  # fmt: skip
+        if not holds_tensor(object):
+            return new(np.array(object, dtype, copy=copy, order=order, subok=subok, ndmin=ndmin))
+        made = _converted(object, dtype, order, copy)
+        missing = max(ndmin - made.ndim, 0)
+        return np.reshape(made, (1,) * missing + made.shape) if missing else made
 
-@functools.wraps(np.full)
-def _full(shape: Any, fill_value: Any, dtype: Any = None, *args: Any, **kwargs: Any) -> Any:
-    if isinstance(fill_value, Tensor) and not (args or kwargs):
-        return creation.full(shape, fill_value, dtype=dtype)
-    return _buffer(np.full(shape, fill_value, dtype, *args, **kwargs))
+    def finished(made: Any, a: Any) -> Any:
+        return made if made is a or isinstance(a, np.ndarray) else new(made)
+
+    @functools.wraps(np.full)
+    def full(shape: Any, fill_value: Any, dtype: Any = None, *args: Any, **kwargs: Any) -> Any:
+        if isinstance(fill_value, Tensor) and not (args or kwargs):
+            return creation.full(shape, fill_value, dtype=dtype)
+        return new(np.full(shape, fill_value, dtype, *args, **kwargs))
+
+    @functools.wraps(np.full_like)
+    def full_like(a: Any, fill_value: Any, dtype: Any = None, *args: Any, **kwargs: Any) -> Any:
+        if isinstance(fill_value, Tensor) and not (args or kwargs):
+            return creation.full_like(a, fill_value, dtype=dtype)
+        return new(np.full_like(a, fill_value, dtype, *args, **kwargs))
+
+    @functools.wraps(np.fromiter)
+    def fromiter(iter: Any, dtype: Any, count: int = -1, *, like: Any = None) -> Any:
+        given = list(iter if count < 0 else itertools.islice(iter, count))
+        return array(given, dtype) if holds_tensor(given) else new(np.fromiter(given, dtype, count))
+
+    return {
+        "array": array, "full": full, "full_like": full_like, "fromiter": fromiter, "ndarray": _Array, "r_": r_, "c_": c_,
+        **{name: converting(name, finished) for name in CONVERTERS},
+    }  # fmt: skip
 
 
 class _Arrays(type):
@@ -177,22 +201,33 @@ class ndarray(metaclass=_Tensors):
     """NumPy's name: `tg.ndarray(shape, dtype)` is a tensor of arbitrary entries, and tensors that are no numbers are instances of it."""
 
 
+JOINERS = _joiners(lambda made: made)
+"""NumPy's functions that join what may be tensors, by name: what the copy of a function that fills no buffers finds in their place."""
+
 MAKERS: dict[str, Any] = {
     name: _making(getattr(np, name))
-    for name in ("copy", "empty", "empty_like", "eye", "identity", "ones", "ones_like", "tri", "zeros", "zeros_like", "full_like")
-} | {
-    "array": _array, "full": _full, "ndarray": _Array,
-    **{name: converting(name, _fresh) for name in CONVERTERS},
-}  # fmt: skip
-"""NumPy's functions that make a new array, by name: what a copied function finds in their place."""
+    for name in ("copy", "empty", "empty_like", "eye", "identity", "ones", "ones_like", "tri", "zeros", "zeros_like")
+} | _joiners(_buffer)  # fmt: skip
+"""NumPy's functions that make a new array, by name: what the copy of a function that fills buffers finds in their place."""
 
-_BY_IDENTITY = {id(getattr(np, name)): made for name, made in MAKERS.items()}
-_NEW = MAKERS.keys()
 
-_namespace = types.ModuleType("numpy", np.__doc__)
-_namespace.__dict__.update(
-    MAKERS, __getattr__=lambda name: getattr(np, name), __dir__=lambda: dir(np)
-)
+class _Stand:
+    """What stands for NumPy in a copied function: its module, and names of it by the identity of what they name."""
+
+    def __init__(self, functions: dict[str, Any]) -> None:
+        self.module = types.ModuleType("numpy", np.__doc__)
+        self.module.__dict__.update(
+            functions, __getattr__=lambda name: getattr(np, name), __dir__=lambda: dir(np)
+        )
+        self.functions = {id(getattr(np, name)): made for name, made in functions.items()}
+        self.names = functions.keys()
+
+    def named(self, value: Any, names: frozenset[str]) -> bool:
+        """Whether a function that finds this value, and mentions these names, finds something that is replaced."""
+        return (value is np and not names.isdisjoint(self.names)) or id(value) in self.functions
+
+
+_JOINING, _FILLING = _Stand(JOINERS), _Stand(MAKERS)
 
 
 # ------------------------------------------------------------------------------------------ what a function reaches
@@ -200,6 +235,7 @@ _namespace.__dict__.update(
 _LIBRARIES = frozenset(
     "tapegrad numpy scipy numba llvmlite optree dask matplotlib pandas torch jax".split()
 )
+_LIBRARY = __name__.partition(".")[0]
 _WRITERS = frozenset("at copyto put place putmask put_along_axis fill_diagonal fill out".split())
 _STORES = frozenset(opmap[name] for name in ("STORE_SUBSCR", "STORE_SLICE") if name in opmap)
 _IN_PLACE = 13
@@ -263,6 +299,22 @@ def _is_users(f: Any) -> bool:
     return top == "__main__" or (top not in _LIBRARIES and top not in sys.stdlib_module_names)
 
 
+def _is_wrapper(f: Any) -> bool:
+    """Whether it is a function of this library that holds the user's in its closure, and no transform: those see to what they run."""
+    if type(f) is not types.FunctionType or not f.__closure__ or "__wrapped__" in f.__dict__:
+        return False
+    return f.__globals__.get("__name__", "").partition(".")[0] == _LIBRARY
+
+
+def _callee(value: Any) -> tuple[Any, dict[str, types.FunctionType]]:
+    """The function that is called where a value is (a function, a partial, a bound method), and the methods of its class."""
+    while type(value) is functools.partial:
+        value = value.func
+    if type(value) is types.MethodType:
+        return value.__func__, _methods(value.__self__) or {}
+    return value, {}
+
+
 def _is_users_module(value: Any) -> bool:
     if type(value) is not types.ModuleType:
         return False
@@ -290,7 +342,7 @@ def _methods(value: Any) -> dict[str, types.FunctionType] | None:
 class _Reach:
     """A function of the user's, and what it finds under the names that it mentions; of a method also what it finds in its class."""
 
-    __slots__ = ("cells", "code", "function", "globals", "makes", "methods", "modules", "objects", "own")  # fmt: skip
+    __slots__ = ("cells", "code", "function", "globals", "joins", "makes", "methods", "modules", "objects", "own", "writes")  # fmt: skip
 
     def __init__(self, f: types.FunctionType, methods: dict[str, types.FunctionType]) -> None:
         """Note what a function reads by name: methods, globals, variables of its closure, parts of modules."""
@@ -304,19 +356,25 @@ class _Reach:
         self.globals: dict[str, Any] = {}
         self.cells: dict[str, Any] = {}
         self.modules: dict[str, dict[str, Any]] = {}
-        space = f.__globals__
+        wrapper = not _is_users(f)
+        space = {} if wrapper else f.__globals__
         for name in self.code.names:
             if name in space:
                 self._note(self.globals, name, space[name])
         for name, cell in zip(f.__code__.co_freevars, f.__closure__ or (), strict=True):
             self._note(self.cells, name, content(cell))
-        self.makes = "copy" in self.code.names  # of an argument, which may be a plain array
-        for value in (*self.globals.values(), *self.cells.values()):
-            self.makes |= value is np and not self.code.names.isdisjoint(_NEW)
-            self.makes |= id(value) in _BY_IDENTITY
+        found = () if wrapper else (*self.globals.values(), *self.cells.values())
+        self.joins = any(_JOINING.named(value, self.code.names) for value in found)
+        self.makes = any(_FILLING.named(value, self.code.names) for value in found)
+        # A copy of an argument, which may be a plain array.
+        self.makes |= not wrapper and "copy" in self.code.names
+        self.writes = not wrapper and self.code.writes
 
     def _note(self, held: dict[str, Any], name: str, value: Any) -> None:
-        if value is np or id(value) in _BY_IDENTITY or _is_users(value):
+        callee = _callee(value)[0]
+        if value is np or id(value) in _FILLING.functions or _is_users(callee):
+            held[name] = value
+        elif held is self.cells and _is_wrapper(callee) and not _is_users(self.function):
             held[name] = value
         elif (methods := _methods(value)) is not None:
             if any(n in self.code.names or n == "__call__" for n in methods):
@@ -332,8 +390,9 @@ class _Reach:
     def calls(self) -> Iterator[tuple[types.FunctionType, dict[str, types.FunctionType]]]:
         """Functions of the user's that it may call, each with the methods of the class that it was found in."""
         for value in (*self.globals.values(), *self.cells.values()):
-            if type(value) is types.FunctionType and _is_users(value):
-                yield value, {}
+            callee, methods = _callee(value)
+            if type(callee) is types.FunctionType and id(callee) not in _FILLING.functions:
+                yield callee, methods
         for functions in self.modules.values():
             yield from ((f, {}) for f in functions.values())
         for methods in self.objects.values():
@@ -349,10 +408,11 @@ class _Reach:
 class _Globals(dict[str, Any]):
     """A module's globals, but for what stands in the copied functions' namespace: the rest is looked up as it is then."""
 
-    __slots__ = ("real",)
+    __slots__ = ("fills", "real")
 
-    def __init__(self, real: dict[str, Any]) -> None:
+    def __init__(self, real: dict[str, Any], fills: bool) -> None:
         self.real = real
+        self.fills = fills
         for name in ("__builtins__", "__name__"):
             if name in real:
                 self[name] = real[name]
@@ -405,10 +465,10 @@ class _Plan:
         self.reached = list(reached.values())
         self.copy: Any = None
         self.copied: list[types.FunctionType] = []
-        if not any(reach.code.writes for reach in reached.values()):
-            return
+        fills = any(reach.writes for reach in reached.values())
         able = {key: reach for key, reach in reached.items() if not reach.code.binds}
-        wanted = {key for key, reach in able.items() if reach.makes}
+        fills = fills and any(reach.makes for reach in able.values())
+        wanted = {key for key, reach in able.items() if (reach.makes if fills else reach.joins)}
         grown = bool(wanted)
         while grown:
             more = {
@@ -424,7 +484,7 @@ class _Plan:
         copies = self.copies
         for key in wanted:
             g = reached[key].function
-            space = spaces.setdefault(id(g.__globals__), _Globals(g.__globals__))
+            space = spaces.setdefault(id(g.__globals__), _Globals(g.__globals__, fills))
             copies[key] = _empty_copy(g, space)
         for key in wanted:
             _fill(reached[key], self, copies[key].__globals__)
@@ -505,7 +565,8 @@ def _empty_copy(f: types.FunctionType, space: _Globals) -> types.FunctionType:
     cells = []
     for name, cell in zip(f.__code__.co_freevars, f.__closure__ or (), strict=True):
         value = content(cell)
-        own = value is np or id(value) in _BY_IDENTITY or _is_users(value) or bool(_methods(value))
+        own = value is np or id(value) in _FILLING.functions or bool(_methods(value))
+        own = own or type(_callee(value)[0]) is types.FunctionType
         own = own and name not in _code(f.__code__).rebinds
         cells.append(types.CellType(value) if own else cell)
     copy = types.FunctionType(f.__code__, space, f.__name__, f.__defaults__, tuple(cells) or None)
@@ -520,13 +581,20 @@ def _fill(reach: _Reach, plan: _Plan, space: _Globals) -> None:
 
     def other(value: Any) -> Any:
         if value is np:
-            return _namespace
-        made = _BY_IDENTITY.get(id(value))
+            return stand.module
+        made = stand.functions.get(id(value))
         if made is not None:
             return made
+        if type(value) is functools.partial:
+            inner = other(value.func)
+            return value if inner is value.func else functools.partial(inner, *value.args, **value.keywords)  # fmt: skip
+        if type(value) is types.MethodType:
+            method = copies.get(id(value.__func__))
+            return value if method is None else types.MethodType(method, plan.shadow(value.__self__))  # fmt: skip
         return plan.shadow(value) if _methods(value) else copies.get(id(value), value)
 
     copies = plan.copies
+    stand = _FILLING if space.fills else _JOINING
     f, copy = reach.function, copies[id(reach.function)]
     for name, value in reach.globals.items():
         if name in reach.modules:
@@ -612,7 +680,7 @@ _DATA = frozenset(
 
 
 def adopted(f: Any) -> Any:
-    """The function that is run for `f` in a transform or a trace: `f` itself, unless it fills arrays that it makes."""
+    """The function that is run for `f` in a transform or a trace: `f` itself, unless it joins arrays, or fills some that it makes."""
     if _OFF.get():
         return f
     kind = type(f)
@@ -633,6 +701,13 @@ def adopted(f: Any) -> Any:
     return f
 
 
+def fills(f: Any) -> bool:
+    """Whether this is a copy that makes tensors of the buffers that it fills."""
+    f = getattr(f, "func", f)
+    space = getattr(getattr(f, "__func__", f), "__globals__", None)
+    return type(space) is _Globals and space.fills
+
+
 def adopted_inside(f: Any) -> Any:
     """`adopted(f)` while something is recorded or traced, else `f`."""
     return adopted(f) if _recording() else f
@@ -642,7 +717,7 @@ def _plan(
     f: types.FunctionType, methods: dict[str, types.FunctionType] | None = None
 ) -> _Plan | None:
     """The plan of a user's function, from the table of plans where it still holds; None where nothing is to be replaced."""
-    if not _is_users(f):
+    if not (_is_users(f) or _is_wrapper(f)):
         return None
     held = _plans.get(id(f))
     if held is not None and held[0]() is f and held[1].holds(f):

@@ -8,7 +8,6 @@ Invariant: brackets, bounds and starts are plain numbers; a solution does not de
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -199,8 +198,7 @@ def curve_fit(
         derived = f.derived(lambda g: _residuals(g, count), ("curve_fit", count))  # type: ignore[attr-defined]
         residuals, args = derived, data
     else:
-        of_data = _residuals(f, count)
-        residuals, args = functools.wraps(of_data)(lambda p: of_data(p, *data)), ()
+        residuals, args = _residuals(f, count, *data), ()
     # As SciPy: MINPACK where nothing asks for more. It has few layers, which is what a small fit spends its time in.
     if bounds is None and settings.keys() <= _MINPACKS and np.size(ydata) >= count:
         settings["method"] = "lm"
@@ -225,10 +223,14 @@ def _parameters(f: Callable[..., Any]) -> int:
     return len(named) - 1
 
 
-def _residuals(f: Callable[..., Any], count: int) -> Callable[..., Any]:
-    """The residuals of a fit of `f` as a function of its parameters and of the data; by `sigma` they are made of unit variance."""
+def _residuals(f: Callable[..., Any], count: int, *known: Any) -> Callable[..., Any]:
+    """The residuals of a fit of `f` as a function of its parameters and of the data; by `sigma` they are made of unit variance.
 
-    def residuals(p: Any, xdata: Any, ydata: Any, sigma: Any) -> Any:
+    Where the data is `known`, of its parameters alone.
+    """
+
+    def residuals(p: Any, *data: Any) -> Any:
+        xdata, ydata, sigma = known or data
         r = f(xdata, *(p[i] for i in range(count))) - ydata
         if sigma is None:
             return r

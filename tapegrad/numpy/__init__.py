@@ -14,13 +14,13 @@ import numpy as _np
 from .. import ops as _ops
 from ..face import buffers as _buffers
 from ..face import creation as _creation
+from ..face.concatenators import c_ as c_
+from ..face.concatenators import r_ as r_
 from ..ops.composing import holds_tensor as _holds_tensor
 from ..ops.joining import gathered as _joined
 from . import fft as fft
 from . import linalg as linalg
 from . import random as random
-from .concatenators import c_ as c_
-from .concatenators import r_ as r_
 
 
 @_functools.wraps(_np.full)

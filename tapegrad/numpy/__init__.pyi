@@ -495,11 +495,11 @@ from tapegrad import vectorize as vectorize
 from tapegrad import vsplit as vsplit
 from tapegrad import vstack as vstack
 from tapegrad import where as where
+from tapegrad.face.concatenators import c_ as c_
+from tapegrad.face.concatenators import r_ as r_
 from tapegrad.numpy import fft as fft
 from tapegrad.numpy import linalg as linalg
 from tapegrad.numpy import random as random
-from tapegrad.numpy.concatenators import c_ as c_
-from tapegrad.numpy.concatenators import r_ as r_
 
 @overload
 def asanyarray(a: Tensor, dtype: Any = ..., order: Any = ..., *, device: Any = ..., copy: Any = ..., like: Any = ...) -> Tensor: ...

@@ -32,7 +32,7 @@ from ..core.storage import StandIn, as_array, duplicate, kept, tracing
 from ..core.tape import IN0, IN1, SLOT, STRIDE, Leaf, new_slot, own_tape
 from ..core.tensor import Tensor, fresh_leaf, unmasked, wrap
 from ..errors import GradientLost, GraphError, IndependentValue, NotDifferentiable, demand_callable
-from ..face.buffers import adopted, constant
+from ..face.buffers import adopted, constant, fills
 from ..ops.composing import holds_tensor
 from ..ops.shaping import alias, astype
 
@@ -165,8 +165,8 @@ class _Run:
             self.recording = recording
             f = differentiable(f)
             rebuilt = list(args)
-            own, f = f, adopted(f)
-            if f is not own:
+            f = adopted(f)
+            if fills(f):
                 rebuilt = [constant(x) for x in rebuilt]
                 kwargs = {name: constant(x) for name, x in kwargs.items()}
             for position, tree in zip(self.positions, self.trees(self.inputs), strict=True):
