@@ -1385,6 +1385,22 @@ def test_mixed_outputs_are_packed():
 # ------------------------------------------------------------------------------------------------ lifetime and threads
 
 
+def test_numbers_that_loops_leave_behind_are_constants_of_the_program():
+    """A comparison with what a loop over constants ends with: the trace's own constant, not one that the program was written with."""
+
+    def f(x):
+        rest = np.zeros_like(x)
+        total = 0.0
+        for i in range(1, 70):
+            total = total + np.sum(rest[:i]) * i
+        kept = [i * 0.5 for i in x if np.where(total.real > 0.7, total.real, 1.5) > 0.5]
+        return np.stack(kept)
+
+    compiled = tg.compile(f)
+    for x in (np.ones(70, np.float32), np.full(70, 2.0, np.float32)):
+        np.testing.assert_array_equal(compiled(x), f(x))
+
+
 def test_constants_are_kept_and_released():
     big = np.ones(100_000)
 

@@ -928,3 +928,13 @@ def test_infinite_degrees_of_freedom_of_vectors_and_special_functions():
 def test_parameters_that_divide_by_zero_give_nan(name, at):
     """A float of Python's would raise ZeroDivisionError."""
     assert np.isnan(getattr(tg.stats, name).pdf(tg.tensor(0.5), *at).item())
+
+
+@pytest.mark.parametrize("f", [np.min, np.max], ids=["min", "max"])
+def test_a_mask_of_a_number_is_none_where_it_holds(f):
+    """In NumPy the comparison of a number of Python's is a truth value of Python's, and no mask that asks for `initial`."""
+    masked = lambda x: f(x, where=x > 0.1)  # noqa: E731
+    assert masked(0.7) == 0.7 and tg.grad(masked)(0.7) == 1.0 and tg.compile(masked)(0.7) == 0.7
+    for g in (masked, tg.grad(masked)):
+        with pytest.raises(ValueError, match="identity"):
+            g(0.05)

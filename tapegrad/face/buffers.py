@@ -371,6 +371,7 @@ class _Reach:
         self.writes = not wrapper and self.code.writes
 
     def _note(self, held: dict[str, Any], name: str, value: Any) -> None:
+        """Hold what a name means, where a copy may have to find something else under it."""
         callee = _callee(value)[0]
         if value is np or id(value) in _FILLING.functions or _is_users(callee):
             held[name] = value

@@ -501,6 +501,8 @@ def _extremum(of: Any, plain: Any, pick: Any, neutral: float) -> Any:
         a: Any, axis: Any = None, keepdims: Any = False, initial: Any = None, where: Any = True
     ) -> Any:
         """The extremum over axes; `initial` is one candidate more."""
+        if initial is None and np.ndim(where) == 0 and where:
+            where = True  # as for a number of Python's, whose comparison is no mask
         if where is not True:
             mask = np.broadcast_to(where, np.shape(a))
             of(
