@@ -623,6 +623,8 @@ def test_empty_and_scalar_shapes(mode):
     assert J(lambda x: x * 2, mode=mode)(np.array(1.0)).shape == ()
     assert tg.grad(lambda x: np.sum(x))(np.zeros((0, 2))).shape == (0, 2)
     assert tg.hessian(lambda x: np.sum(x**2))(np.zeros(0)).shape == (0, 0)
+    blocks = J(lambda p: p[1], mode=mode)((np.zeros(0), np.zeros((0, 3))))
+    assert [b.shape for b in blocks] == [(0, 3, 0), (0, 3, 0, 3)]
 
 
 # ------------------------------------------------------------------------------------------------ complex numbers

@@ -114,6 +114,7 @@ class TracedRadau(TracedSolver):
         predicted = np.where(length == 0, 0.0, 1.0)
 
         def attempt(carry: Any) -> Any:
+            """One attempt at a step of length h, and the length of the next one."""
             h, slopes, real, complex_, made, current, asked, rejected, *_, counts, tries = carry
             reached = now + self.way * h
             reached = np.where(self.way * (reached - self.end) > 0, self.end, reached)
@@ -257,6 +258,7 @@ class TracedRadau(TracedSolver):
         mu_re, mu_im = mu.real / h, mu.imag / h
 
         def iteration(carry: Any) -> Any:
+            """One correction of the stages, and how much smaller it is than the one before."""
             _, k, w, z, old, _, _ = carry
             slopes = np.stack(
                 [plain(self.equations(t + float(c) * h, y + z[i])) for i, c in enumerate(radau.C)]

@@ -127,6 +127,7 @@ def code() -> tuple[Part, ...]:
 
 @cache
 def _compiled() -> tuple[Part, ...]:
+    """The parts of the shipped file that were made from this source for this platform."""
     try:
         head, _, blob = lzma.decompress(_payload(CODE, _CODE_MAGIC)).partition(b"\n")
         facts = json.loads(head)

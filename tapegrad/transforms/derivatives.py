@@ -1200,7 +1200,7 @@ def _all_at_once(run: _Run, outputs: Sequence[Any]) -> tuple[list[list[Any]], li
     blocks: list[list[Any]] = []
     met = [False] * len(sizes)
     for y, t in zip(outputs, _pushed(run, outputs, given, ends[-1])[0], strict=True):
-        columns = np.reshape(t._value, (ends[-1], -1)).T
+        columns = np.reshape(t._value, (ends[-1], np.size(y))).T
         row = []
         for i, (end, n, x) in enumerate(zip(ends, sizes, run.inputs, strict=True)):
             block = columns[:, end - n : end]
