@@ -3,16 +3,17 @@
 An ndarray cannot be tracked. So the array of `np.array([t, u])` has to be a tensor, and so has the buffer `a = np.zeros(n)` of a later
 `a[i] = t`. `adopted(f)` is `f` as a copy that shares its code, closure, defaults and globals, but finds a namespace of its own where its
 globals or its closure say NumPy. There `array` and the other functions of `JOINERS` take tensors, and give what NumPy gives for anything
-else. If what the function reaches also writes to arrays, `zeros` and the other functions that make a new array (`MAKERS`) make an
-untracked tensor of it while a transform or a trace runs, if its numbers are floats.
+else; where lists are made, functions of one array (`np.sum`, `np.linalg.solve`) take a list of tensors for it (`_Taking`). If what the
+function reaches also writes to arrays, `zeros` and the other functions that make a new array (`MAKERS`) make an untracked tensor of it
+while a transform or a trace runs, if its numbers are floats.
 Python functions of the user's that the function reaches by name (helpers, functions of closures and of the user's modules, itself in
 a recursion, methods of `self` and of objects that it names) are copied in the same way. So is what this library wraps around the user's
 function (`_is_wrapper`), where only the function inside is replaced. Everything else is looked up where it always was, at the moment
 that it is looked up.
 
 Invariant: nothing that exists is changed, so that no other call and no other thread notices; and a function is copied only if what it
-reaches joins arrays, or both makes and writes some (`_Code`, `_Reach`). `plain_buffers()` switches it off, `adoptions(f)` says what it
-does.
+reaches joins arrays or makes lists, or both makes arrays and writes to some (`_Code`, `_Reach`). `plain_buffers()` switches it off,
+`adoptions(f)` says what it does.
 """
 
 from __future__ import annotations
@@ -211,14 +212,75 @@ MAKERS: dict[str, Any] = {
 """NumPy's functions that make a new array, by name: what the copy of a function that fills buffers finds in their place."""
 
 
+def _holds_numbers(value: Any) -> bool:
+    """Whether a list or tuple holds a tensor of floats, perhaps in lists inside: those of whole numbers may be lengths or axes."""
+    return (type(value) is list or type(value) is tuple) and any(
+        x.dtype.kind in "fc" if isinstance(x, Tensor) else _holds_numbers(x) for x in value
+    )
+
+
+class _Taking:
+    """A function of NumPy's, or a ufunc, for which a list with tensors is the tensor that it would be an array of."""
+
+    __slots__ = ("of",)
+
+    def __init__(self, of: Any) -> None:
+        self.of = of
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.of(*[joined(x) if _holds_numbers(x) else x for x in args], **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.of, name)
+
+    def __eq__(self, other: Any) -> bool:
+        return other is self.of or (type(other) is _Taking and other.of is self.of)
+
+    def __hash__(self) -> int:
+        return hash(self.of)
+
+    def __repr__(self) -> str:
+        return repr(self.of)
+
+
+_OF_LISTS = frozenset(
+    "block broadcast_arrays choose column_stack concat concatenate dstack einsum einsum_path histogramdd hstack lexsort meshgrid "
+    "multi_dot piecewise select stack vstack".split()
+)
+"""NumPy's functions of several arrays in a list: they find the tensors there."""
+
+_ROOMS = (np.linalg, np.fft)
+
+
+def _stand_of(module: types.ModuleType, made: dict[str, Any], lists: bool) -> types.ModuleType:
+    """A module with the names of one of NumPy's: `made`, or the module's own, which with `lists` take lists of tensors."""
+
+    def find(name: str) -> Any:
+        value = getattr(module, name)
+        if not lists:
+            return value
+        if type(value) is types.ModuleType and value in _ROOMS:
+            value = _stand_of(value, {}, True)
+        elif type(value) is np.ufunc or (
+            hasattr(value, "_implementation") and name not in _OF_LISTS
+        ):
+            value = _Taking(value)
+        else:
+            return value
+        setattr(stand, name, value)
+        return value
+
+    stand = types.ModuleType(module.__name__, module.__doc__)
+    stand.__dict__.update(made, __getattr__=find, __dir__=lambda: dir(module))
+    return stand
+
+
 class _Stand:
     """What stands for NumPy in a copied function: its module, and names of it by the identity of what they name."""
 
     def __init__(self, functions: dict[str, Any]) -> None:
-        self.module = types.ModuleType("numpy", np.__doc__)
-        self.module.__dict__.update(
-            functions, __getattr__=lambda name: getattr(np, name), __dir__=lambda: dir(np)
-        )
+        self.modules = [_stand_of(np, functions, lists) for lists in (False, True)]
+        """What stands for NumPy itself, by whether what is copied makes lists."""
         self.functions = {id(getattr(np, name)): made for name, made in functions.items()}
         self.names = functions.keys()
 
@@ -245,7 +307,7 @@ _IN_PLACE = 13
 class _Code:
     """What a code object, with those inside it, names; whether it writes to arrays, and whether it binds globals anew."""
 
-    __slots__ = ("binds", "names", "rebinds", "writes")
+    __slots__ = ("binds", "lists", "names", "rebinds", "writes")
 
     def __init__(self, code: types.CodeType) -> None:
         """Read from bytecode whether a function (or one defined in it) may write to arrays, and which names it reads and binds."""
@@ -258,6 +320,10 @@ class _Code:
         )
         self.writes |= not _WRITERS.isdisjoint(names)
         self.writes |= any(type(c) is tuple and "out" in c for c in code.co_consts)
+        self.lists = not names.isdisjoint(("append", "list")) or any(
+            step == opmap["LIST_APPEND"] or (step == opmap["BUILD_LIST"] and number)
+            for step, number in steps
+        )
         self.binds = any(
             step in (opmap["STORE_GLOBAL"], opmap["DELETE_GLOBAL"]) for step, _ in steps
         )
@@ -273,6 +339,7 @@ class _Code:
                 inside = _code(inner)
                 names |= inside.names
                 self.writes |= inside.writes
+                self.lists |= inside.lists
                 self.binds |= inside.binds
                 self.rebinds |= inside.rebinds
         self.names: frozenset[str] = frozenset(names)
@@ -365,6 +432,7 @@ class _Reach:
             self._note(self.cells, name, content(cell))
         found = () if wrapper else (*self.globals.values(), *self.cells.values())
         self.joins = any(_JOINING.named(value, self.code.names) for value in found)
+        self.joins |= self.code.lists and any(value is np for value in found)
         self.makes = any(_FILLING.named(value, self.code.names) for value in found)
         # A copy of an argument, which may be a plain array.
         self.makes |= not wrapper and "copy" in self.code.names
@@ -409,11 +477,12 @@ class _Reach:
 class _Globals(dict[str, Any]):
     """A module's globals, but for what stands in the copied functions' namespace: the rest is looked up as it is then."""
 
-    __slots__ = ("fills", "real")
+    __slots__ = ("fills", "lists", "real")
 
-    def __init__(self, real: dict[str, Any], fills: bool) -> None:
+    def __init__(self, real: dict[str, Any], fills: bool, lists: bool) -> None:
         self.real = real
         self.fills = fills
+        self.lists = lists
         for name in ("__builtins__", "__name__"):
             if name in real:
                 self[name] = real[name]
@@ -481,11 +550,12 @@ class _Plan:
             grown = bool(more)
         if id(f) not in wanted:
             return
+        lists = any(reached[key].code.lists for key in wanted)
         spaces: dict[int, _Globals] = {}
         copies = self.copies
         for key in wanted:
             g = reached[key].function
-            space = spaces.setdefault(id(g.__globals__), _Globals(g.__globals__, fills))
+            space = spaces.setdefault(id(g.__globals__), _Globals(g.__globals__, fills, lists))
             copies[key] = _empty_copy(g, space)
         for key in wanted:
             _fill(reached[key], self, copies[key].__globals__)
@@ -582,7 +652,7 @@ def _fill(reach: _Reach, plan: _Plan, space: _Globals) -> None:
 
     def other(value: Any) -> Any:
         if value is np:
-            return stand.module
+            return stand.modules[space.lists]
         made = stand.functions.get(id(value))
         if made is not None:
             return made
