@@ -509,14 +509,14 @@ def test_tracked_in_every_place():
 def test_where_a_gradient_would_be_lost_there_is_an_error():
     with pytest.raises(tg.GradientLost):
         tg.grad(
-            lambda w: solve_ivp(lambda t, y: np.array([y[1], -w * y[0]]), (0, 1), [1.0, 0.0]).y[
+            lambda w: solve_ivp(lambda t, y: [y[1], np.float64(-w * y[0])], (0, 1), [1.0, 0.0]).y[
                 0, -1
             ]
         )(W)
     with pytest.raises(tg.GradientLost):
         tg.grad(
             lambda w: solve_ivp(
-                lambda t, y, w: np.array([y[1], -w * y[0]]), (0, 1), [1.0, 0.0], args=(w,)
+                lambda t, y, w: [y[1], np.float64(-w * y[0])], (0, 1), [1.0, 0.0], args=(w,)
             ).y[0, -1]
         )(W)
 
