@@ -256,3 +256,32 @@ def test_a_twin_lies_as_its_array(array):
     for function in (np.negative, np.copy, lambda a: a + a.T[..., :1].T):
         made = [function(a) for a in (array, twin)]
         assert made[0].strides == made[1].strides
+
+
+PAD_MODES = ["constant", "wrap", "edge", "reflect", "symmetric", "linear_ramp", "mean", "maximum"]
+PADDED = {
+    "part of a transposed one": lambda x: x.T[1:],
+    "transposed": lambda x: x.T,
+    "rows": lambda x: x,
+    "a column": lambda x: x[:1].T,
+    "backwards": lambda x: x[::-1],
+}
+
+
+@pytest.mark.parametrize("of", PADDED.values(), ids=PADDED)
+@pytest.mark.parametrize("mode", PAD_MODES)
+def test_padded_arrays_lie_as_numpys(mode, of):
+    """Whether a reshape of one is a view, and a store through it arrives, depends on that."""
+    x = np.arange(6.0).reshape(2, 3)
+    for widths in (1, 0, ((1, 0), (0, 0))):
+
+        def f(x, widths=widths):
+            y = np.pad(of(x), widths, mode=mode)
+            y.reshape(-1)[...] *= np.sum(x)
+            return y
+
+        expected = np.pad(of(x), widths, mode=mode)
+        made = tg.vjp(lambda x, w=widths: np.pad(of(x), w, mode=mode), x)[0]
+        assert made.strides == expected.strides
+        np.testing.assert_allclose(tg.vjp(f, x)[0], f(x))
+        np.testing.assert_allclose(tg.compile(f)(x + 1), f(x + 1))

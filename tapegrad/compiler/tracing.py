@@ -685,6 +685,7 @@ class Traced(StandIn):
     )  # fmt: skip
 
     def __init__(self, trace: Trace, node: Node, value: Any, given: bool = False) -> None:
+        """What the node of the trace computes, with the value that this run has there."""
         self.source: Any = (
             None  # (array, index) of which this is a view: a write to one is a write to both
         )

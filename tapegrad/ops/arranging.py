@@ -21,7 +21,7 @@ from .composing import composed, moved, raw
 from .elementary import where
 from .indexing import diagonal, locked, scatter, take
 from .joining import concatenate, split, stack, vstack
-from .shaping import broadcast_to, flip, laid_like, reshape, swapaxes, transpose
+from .shaping import broadcast_to, flip, laid_along, reshape, swapaxes, transpose
 
 
 def size_of(x: Any) -> int:
@@ -585,6 +585,16 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> An
             "np.pad was given a function as mode, but such a function writes into plain arrays, where no gradient could be "
             "followed. Use a mode by name, or join the pieces with np.concatenate."
         )
+    given = raw(array)
+    columns = packed(given, "F") and not packed(given)
+    # NumPy fills an array of its own, in rows unless this one lies in columns.
+    padded = _padded(array, pad_width, mode, kwargs)
+    padded = np.copy(padded) if padded is array else padded
+    return laid_along(padded, tuple(reversed(range(np.ndim(array)))) if columns else None)
+
+
+def _padded(array: Any, pad_width: Any, mode: str, kwargs: dict[str, Any]) -> Any:
+    """The padded array, in whatever order its entries lie."""
     zeros = np.broadcast_to(np.zeros((), array.dtype), np.shape(array))
     if mode in ("constant", "empty"):
         widths = _pairs(pad_width, np.ndim(array))
@@ -595,7 +605,7 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> An
         padded = scatter(array, inner, shape)
         if kwargs:
             padded = padded + np.pad(zeros, pad_width, "constant", **kwargs)
-        return laid_like(padded, array) if packed(raw(array), "F") else padded
+        return padded
     if mode in ("edge", "wrap") or (
         mode in ("reflect", "symmetric") and kwargs.get("reflect_type", "even") == "even"
     ):
