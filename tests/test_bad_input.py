@@ -996,11 +996,12 @@ ROWS = [
 ]  # fmt: skip
 
 
+@pytest.mark.usefixtures("settled_heap")
 @pytest.mark.parametrize(("call", "error", "phrase"), ROWS)
 def test_a_bad_call_says_what_is_wrong_and_changes_nothing(call, error, phrase):
     b = Bad()
+    gc.collect()  # cycles that earlier tests left behind must not die, and free entries or tapes, in the middle
     here, engine, tapes = tg.current_tape(), tg.engine(), len(tape._tapes)
-    gc.collect()  # cycles that earlier tests left behind must not die, and free entries, in the middle
     here.sweep()
     before = len(here)
     values = {name: t.detach().numpy().copy() for name, t in vars(b).items()}
