@@ -333,6 +333,37 @@ def test_right_hand_sides_as_they_are_written_for_scipy(method):
     assert float(tg.grad(end)(2.0)) == pytest.approx(expected, abs=1e-6)
 
 
+class Oscillator:
+    k = 2.0
+
+    def slope(self, t, y):
+        rate = np.zeros(2)
+        rate[0] = y[1]
+        rate[1] = -self.k * y[0]
+        return rate
+
+
+@pytest.mark.parametrize(
+    "fun", [lambda t, y: np.array([y[1], -2.0 * y[0]]), Oscillator().slope], ids=["joins", "fills"]
+)
+def test_jacobians_that_integrators_take_by_themselves(fun):
+    """Outside of transforms: a stiff method differentiates the right-hand side, and a compiled one traces it."""
+    times = np.array([0.5, 1.0])
+    exact = np.cos(np.sqrt(2.0) * times)
+    for method, compile in (("Radau", False), ("BDF", False), ("RK45", True)):
+        found = tg.integrate.solve_ivp(
+            fun,
+            (0.0, 1.0),
+            [1.0, 0.0],
+            method,
+            t_eval=times,
+            rtol=1e-9,
+            atol=1e-10,
+            compile=compile,
+        )
+        np.testing.assert_allclose(found.y[0], exact, atol=1e-6)
+
+
 def test_names_that_are_bound_anew(monkeypatch):
     g = tg.grad(lambda x: np.sum(helper(x)))
     np.testing.assert_allclose(g(X), np.ones(3))

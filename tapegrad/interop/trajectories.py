@@ -33,6 +33,7 @@ from ..core.storage import tracing
 from ..core.tape import STRIDE
 from ..core.tensor import Tensor, value_of, wrap
 from ..errors import GraphError, NotDifferentiable, TraceError, demand_callable
+from ..face.buffers import adopted
 from ..ops.composing import holds_tensor, holds_tracked, raw
 from ..ops.joining import gathered
 from ..sparse import colouring
@@ -520,6 +521,8 @@ class _Equations:
                     f"solve_ivp was given args={args!r}, but it is a tuple: args=({args!r},)."
                 ) from None
         self.fun, self.args, self.state, self.vectorized = fun, args or (), state, vectorized
+        self.runs = adopted(fun)
+        """What is run for `fun`: Jacobians are taken of it outside of transforms, too."""
         self.held = closed_over([fun])
         self.mass: Any = None
         """Of M dy/dt = fun(t, y) the matrix, a `Mass`."""
@@ -530,8 +533,8 @@ class _Equations:
 
     def called(self, t: Any, vector: Any, args: Sequence[Any]) -> Any:
         if self.vectorized and self.state.simple:
-            return np.reshape(gathered(self.fun(t, vector[:, None], *args)), (-1,))
-        return self.fun(t, self.state.split(vector), *args)
+            return np.reshape(gathered(self.runs(t, vector[:, None], *args)), (-1,))
+        return self.runs(t, self.state.split(vector), *args)
 
     def __call__(self, t: Any, vector: Any) -> Any:
         """The slope, tracked as what the function uses."""
@@ -553,7 +556,7 @@ class _Equations:
 
     def plain(self, args: Any, seen: _Seen) -> Callable[[float, np.ndarray], np.ndarray]:
         """The slope as an array; `seen` says afterwards whether any was tracked."""
-        args, fun = tuple(args or ()), self.fun
+        args, fun = tuple(args or ()), self.runs
         direct = self.state.simple and not self.vectorized
 
         def slope(t: float, vector: np.ndarray) -> Any:
@@ -580,7 +583,7 @@ class _Equations:
         many = (len(times),)
         if self.vectorized and self.state.simple:
             raise TypeError("SciPy's vectorized functions take one time")
-        made = self.fun(times, self.state.split(places, many), *self.args)
+        made = self.runs(times, self.state.split(places, many), *self.args)
         return self.state.joined(made, many)
 
     def one_by_one(self, times: np.ndarray, places: Any) -> Any:
