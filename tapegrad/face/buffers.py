@@ -153,8 +153,14 @@ def _joiners(new: Callable[[Any], Any]) -> dict[str, Any]:
         given = list(iter if count < 0 else itertools.islice(iter, count))
         return array(given, dtype) if holds_tensor(given) else new(np.fromiter(given, dtype, count))
 
+    @functools.wraps(np.isscalar)
+    def isscalar(element: Any) -> bool:
+        value = element._value if isinstance(element, Tensor) else None
+        return np.isscalar(element) if value is None else storage.is_number(value)
+
     return {
-        "array": array, "full": full, "full_like": full_like, "fromiter": fromiter, "ndarray": _Array, "r_": r_, "c_": c_,
+        "array": array, "isscalar": isscalar, "full": full, "full_like": full_like, "fromiter": fromiter, "ndarray": _Array,
+        "r_": r_, "c_": c_,
         **{name: converting(name, finished) for name in CONVERTERS},
     }  # fmt: skip
 
@@ -219,6 +225,10 @@ def _holds_numbers(value: Any) -> bool:
     )
 
 
+def _joined(value: Any) -> Any:
+    return joined(value) if _holds_numbers(value) else value
+
+
 class _Taking:
     """A function of NumPy's, or a ufunc, for which a list with tensors is the tensor that it would be an array of."""
 
@@ -228,13 +238,13 @@ class _Taking:
         self.of = of
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.of(*[joined(x) if _holds_numbers(x) else x for x in args], **kwargs)
+        return self.of(*map(_joined, args), **kwargs)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.of, name)
 
     def __eq__(self, other: Any) -> bool:
-        return other is self.of or (type(other) is _Taking and other.of is self.of)
+        return other is self.of or (isinstance(other, _Taking) and other.of is self.of)
 
     def __hash__(self) -> int:
         return hash(self.of)
@@ -243,11 +253,21 @@ class _Taking:
         return repr(self.of)
 
 
-_OF_LISTS = frozenset(
-    "block broadcast_arrays choose column_stack concat concatenate dstack einsum einsum_path histogramdd hstack lexsort meshgrid "
-    "multi_dot piecewise select stack vstack".split()
+class _TakingSeveral(_Taking):
+    """The same for a function of several arrays in a list: each of them may be a list with tensors."""
+
+    __slots__ = ()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        given = [[*map(_joined, x)] if type(x) is list or type(x) is tuple else x for x in args]
+        return self.of(*given, **kwargs)
+
+
+_OF_SEVERAL = frozenset(
+    "choose column_stack concat concatenate dstack hstack lexsort multi_dot select stack vstack".split()
 )
-"""NumPy's functions of several arrays in a list: they find the tensors there."""
+_OF_NESTED = frozenset(("block", "piecewise", "histogramdd"))
+"""Functions whose lists are more than arrays: they find the tensors there."""
 
 _ROOMS = (np.linalg, np.fft)
 
@@ -256,13 +276,16 @@ def _stand_of(module: types.ModuleType, made: dict[str, Any], lists: bool) -> ty
     """A module with the names of one of NumPy's: `made`, or the module's own, which with `lists` take lists of tensors."""
 
     def find(name: str) -> Any:
+        """What stands under a name, kept for the next time."""
         value = getattr(module, name)
         if not lists:
             return value
         if type(value) is types.ModuleType and value in _ROOMS:
             value = _stand_of(value, {}, True)
+        elif name in _OF_SEVERAL:
+            value = _TakingSeveral(value)
         elif type(value) is np.ufunc or (
-            hasattr(value, "_implementation") and name not in _OF_LISTS
+            hasattr(value, "_implementation") and name not in _OF_NESTED
         ):
             value = _Taking(value)
         else:
@@ -500,6 +523,39 @@ class _Globals(dict[str, Any]):
         return dict.__contains__(self, name) or name in self.real
 
 
+_SHADOW = "__shadow_of__"
+"""In the class of an object's shadow, the object's class."""
+
+
+class _Kinds(type):
+    """What `type` is in a copied function: of an object's shadow it gives the object's class."""
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        if len(args) != 1:
+            return type(*args, **kwargs)
+        kind = type(args[0])
+        return vars(kind).get(_SHADOW, kind)
+
+    def __instancecheck__(cls, x: Any) -> bool:
+        return isinstance(x, type)
+
+    def __subclasscheck__(cls, kind: Any) -> bool:
+        return issubclass(kind, type)
+
+    def __eq__(cls, other: Any) -> bool:
+        return other is cls or other is type
+
+    def __hash__(cls) -> int:
+        return hash(type)
+
+    def __repr__(cls) -> str:
+        return repr(type)
+
+
+class _Kind(metaclass=_Kinds):
+    pass
+
+
 class _Module(types.ModuleType):
     """A module of the user's, but for the functions of it that are copied."""
 
@@ -575,6 +631,8 @@ class _Plan:
             return held[1]
         kind, itself = type(value), weakref.ref(value)
         space: dict[str, Any] = {
+            _SHADOW: kind,
+            "__class__": property(lambda shadow: kind),
             "__module__": kind.__module__,
             "__qualname__": kind.__qualname__,
             **copied,
@@ -676,7 +734,7 @@ def _fill(reach: _Reach, plan: _Plan, space: _Globals) -> None:
     builtins = getattr(f, "__builtins__", {})
     for name in reach.code.names:
         if name in builtins and name not in f.__globals__:
-            space[name] = builtins[name]
+            space[name] = _Kind if name == "type" and builtins[name] is type else builtins[name]
     for name, cell in zip(f.__code__.co_freevars, copy.__closure__ or (), strict=True):
         if name in reach.cells and name not in reach.code.rebinds:
             cell.cell_contents = other(reach.cells[name])
