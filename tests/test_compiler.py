@@ -331,7 +331,7 @@ def test_a_branch_is_a_guard():
         lambda x, n: x[: int(n[0])],
         lambda x, n: sum((x[i] for i in range(n[1])), start=0.0),
         lambda x, n: x * (2 if n[0].item() == 1 else 3),
-        lambda x, n: x * np.asarray(n).sum(),
+        lambda x, n: x * np.float64(n.sum()),
         lambda x, n: np.zeros(n[0]) + x[0],
         lambda x, n: x * len([k for k in n.tolist() if k > 1]),
     ],

@@ -731,7 +731,7 @@ class Traced(StandIn):
     def frozen(self) -> Traced:
         """The value as it is now, which no write in place reaches."""
         kept: Traced = object.__new__(Traced)
-        kept.source = kept.views = None
+        kept.source = kept.views = kept._later = None
         kept.home, kept.node, kept.given = self.home, self.node, self.given
         kept.large, kept.nbytes = self.large, self.nbytes
         if not self.large and self.source is None and type(self.value) is np.ndarray:

@@ -395,8 +395,8 @@ def _in_rows(calls: Sequence[Node], period: int) -> bool:
 
 
 def _index(call: Node) -> Any:
-    """Where a call reads or stores."""
-    return call.args[1] if len(call.args) > 1 else call.kwargs["index"]
+    """Where a call reads or stores; None where that is not among its settings."""
+    return call.args[1] if len(call.args) > 1 else call.kwargs.get("index")
 
 
 _INTEGER = frozenset((int,))
