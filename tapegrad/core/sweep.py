@@ -411,9 +411,8 @@ def push(
     lost: set[Slot] = set()
     for k in range(start * STRIDE, stop * STRIDE, STRIDE):
         nodes = operands(code, k)
-        slot = code[
-            k + SLOT
-        ]  # who holds it keeps finalisers from dropping the entry between two directions
+        # Who holds the slot keeps finalisers from dropping the entry between two directions.
+        slot = code[k + SLOT]
         if code[k + OP] == FREED or (lost and not lost.isdisjoint(nodes)):
             lost.add(slot)
             continue

@@ -266,6 +266,8 @@ class _TakingSeveral(_Taking):
 _OF_SEVERAL = frozenset(
     "choose column_stack concat concatenate dstack hstack lexsort multi_dot select stack vstack".split()
 )
+"""Functions of several arrays, which stand in one list."""
+
 _OF_NESTED = frozenset(("block", "piecewise", "histogramdd"))
 """Functions whose lists are more than arrays: they find the tensors there."""
 

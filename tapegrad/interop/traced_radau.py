@@ -169,42 +169,11 @@ class TracedRadau(TracedSolver):
             _FIRST * 1.0, _NONE,  # the equations at the end of the step
         )  # fmt: skip
         done = self._while(tries_on, attempt, begin)
-        (
-            next_h,
-            slopes,
-            real,
-            complex_,
-            made,
-            current,
-            asked,
-            _,
-            accepted,
-            given,
-            reached,
-            z,
-            size,
-            counts,
-            _,
-        ) = done
+        next_h, *system, _, accepted, given, reached, z, size, counts, _ = done
         given, z = np.where(accepted > 0, given, 0.0), np.where(accepted > 0, z, 0.0)
         reached = np.where(accepted > 0, reached, now)
         slope = plain(self.equations(reached, y + z[2]))
-        return (
-            (now, given, z),
-            reached,
-            slope,
-            next_h,
-            h,
-            size,
-            slopes,
-            real,
-            complex_,
-            made,
-            current,
-            asked,
-            accepted,
-            counts,
-        )
+        return (now, given, z), reached, slope, next_h, h, size, *system, accepted, counts
 
     def _anew(self, asked: Any, t: Any, y: Any, slopes: Any) -> Any:
         """The Jacobian, at (t, y) if it is asked for."""
@@ -260,9 +229,7 @@ class TracedRadau(TracedSolver):
         def iteration(carry: Any) -> Any:
             """One correction of the stages, and how much smaller it is than the one before."""
             _, k, w, z, old, _, _ = carry
-            slopes = np.stack(
-                [plain(self.equations(t + float(c) * h, y + z[i])) for i, c in enumerate(radau.C)]
-            )
+            slopes = _slopes_at(lambda t, y: plain(self.equations(t, y)), y, t, h, z)
             transformed = np.matmul(radau.TI, slopes)
             step = np.matmul(real, transformed[0] - mu_real * w[0])
             right = np.concatenate([

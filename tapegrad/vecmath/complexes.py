@@ -15,15 +15,14 @@ from typing import Any
 import numpy as np
 
 from .expression import Code, Value, copysign, select
-from .tracing import OPERATORS, Traced, called, refused
+from .tracing import OPERATORS, Operand, Traced, called, refused
 from .tracing import UFUNCS as REAL
 
 
-class Number:
+class Number(Operand):
     """A complex number, a real one, or a truth value, in a function being written."""
 
     __slots__ = ("im", "re")
-    __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, re: Value, im: Value | None = None) -> None:
         self.re = re
@@ -38,15 +37,6 @@ class Number:
         if settings or function not in FUNCTIONS:
             refused(f"{getattr(function, '__name__', function)} of complex numbers")
         return FUNCTIONS[function](*args)
-
-    def __bool__(self) -> bool:
-        refused("a branch on a value")
-
-    def __complex__(self) -> complex:
-        refused("complex() of a value")
-
-    def __array__(self, *_: Any, **__: Any) -> Any:
-        refused("an array of a value")
 
     @property
     def parts(self) -> tuple[Value, Value]:

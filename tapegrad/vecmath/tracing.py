@@ -31,11 +31,29 @@ def refused(what: str) -> NoReturn:
     raise Untraceable(f"{what} has no form as vector code.")
 
 
-class Traced:
+class Operand:
+    """What stands for a value in a function being written: Python can look at none."""
+
+    __slots__ = ()
+    __hash__ = None  # type: ignore[assignment]
+
+    def __bool__(self) -> bool:
+        refused("a branch on a value")
+
+    def __float__(self) -> float:
+        refused("float() of a value")
+
+    def __complex__(self) -> complex:
+        refused("complex() of a value")
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        refused("an array of a value")
+
+
+class Traced(Operand):
     """A number, or a truth value, in a function being written."""
 
     __slots__ = ("value",)
-    __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, value: Value) -> None:
         self.value = value
@@ -51,15 +69,6 @@ class Traced:
         if settings or function not in FUNCTIONS:
             refused(getattr(function, "__name__", str(function)))
         return FUNCTIONS[function](*args)
-
-    def __bool__(self) -> bool:
-        refused("a branch on a value")
-
-    def __float__(self) -> float:
-        refused("float() of a value")
-
-    def __array__(self, *_: Any, **__: Any) -> Any:
-        refused("an array of a value")
 
     @property
     def real(self) -> Traced:
@@ -291,4 +300,4 @@ def trace(function: Callable[..., Any], code: Code, arguments: list[Value]) -> V
     return _value(result, like)
 
 
-__all__ = ["Traced", "Untraceable", "called", "refused", "trace"]
+__all__ = ["Operand", "Traced", "Untraceable", "called", "refused", "trace"]
