@@ -212,6 +212,13 @@ OPS = {
     ),
     "logm of a number": (lambda b: tg.linalg.logm(-1), ValueError, "square matrix"),
     "sqrtm of a number": (lambda b: tg.linalg.sqrtm(3), ValueError, "square matrix"),
+    "lstsq of a number": (
+        lambda b: tg.linalg.lstsq(b.m, -7),
+        np.linalg.LinAlgError,
+        "0-dimensional",
+    ),
+    "vecdot of nothing": (lambda b: tg.linalg.vecdot(None, b.w), TypeError, "given None as x1"),
+    "exponential_ of rate 0": (lambda b: tg.zeros(2).exponential_(0), ValueError, "greater than 0"),
     "slogdet of a number": (lambda b: tg.linalg.slogdet(3), ValueError, "two-dimensional"),
     "masked_scatter_ of a number": (
         lambda b: b.c.masked_scatter_(True, 3),

@@ -365,6 +365,12 @@ def _whole(rng: Any, shape: Any, *bounds: int, **names: int) -> Any:
     return rng.integers(low, 2**53 if high is None else high, shape)
 
 
+def _exponential(rng: np.random.Generator, shape: tuple[int, ...], lambd: float = 1.0) -> Any:
+    if not lambd > 0:
+        raise ValueError(f"exponential_ was given lambd={lambd}, but a rate is greater than 0.")
+    return rng.exponential(1 / lambd, shape)
+
+
 _drawing(
     "bernoulli_",
     "{0, 1}, where 1 has the probability p",
@@ -378,7 +384,7 @@ _drawing(
 _drawing(
     "exponential_",
     "an exponential distribution of rate lambd",
-    lambda rng, shape, lambd=1.0: rng.exponential(1 / lambd, shape),
+    _exponential,
 )
 _drawing(
     "geometric_",

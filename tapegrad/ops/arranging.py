@@ -415,10 +415,6 @@ def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Any:
     >>> tg.insert(t, 1, 9.0)
     tensor([1., 9., 2., 4.])
     """
-    if arr is None:
-        raise TypeError(
-            "np.insert was given None for an array, but tensors are put among numbers: pass an array."
-        )
     if raw(arr).dtype.kind not in "fc" or (np.iscomplexobj(values) and not np.iscomplexobj(arr)):
         raise NotDifferentiable(
             f"np.insert was asked to put a tracked tensor into an array of dtype {raw(arr).dtype}, whose dtype the result "

@@ -180,6 +180,13 @@ def composed(
                     del given[key]
                 elif key in operands:
                     if key not in sequences and kind is not inspect.Parameter.VAR_POSITIONAL:
+                        if (
+                            value is None
+                            and theirs.parameters[key].default is inspect.Parameter.empty
+                        ):
+                            raise TypeError(
+                                f"{name} was given None as {key}: pass an array, a tensor or a number."
+                            )
                         given[key] = operand(value, name)
                         if key == own_first and type(value) in _NUMBERS:
                             given[key] = as_array(value)

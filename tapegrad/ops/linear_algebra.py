@@ -810,8 +810,8 @@ def lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
     >>> x.numpy().round(6)
     array([1., 2.])
     """
+    _, _, rank, _ = np.linalg.lstsq(raw(a), raw(b), rcond=rcond)  # NumPy checks what it is given
     a, b = _floating(a), _floating(b)
-    _, _, rank, _ = np.linalg.lstsq(raw(a), raw(b), rcond=rcond)
     columns, back = systems.as_columns(b)
     x = least_squares([a, columns], rcond=rcond)
     m, n = np.shape(a)
