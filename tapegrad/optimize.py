@@ -6,7 +6,9 @@ Importing this module does not import SciPy; the first solve does.
 from __future__ import annotations
 
 from .interop.integer_programs import milp
+from .interop.linear_fits import lsq_linear, nnls
 from .interop.linear_programs import linprog
+from .interop.root_finders import bisect, brenth, brentq, fsolve, newton, ridder, toms748
 from .interop.scalar_solvers import (
     curve_fit,
     custom_root,
@@ -17,16 +19,25 @@ from .interop.scalar_solvers import (
 from .interop.solvers import least_squares, minimize, root
 
 __all__ = [
+    "bisect",
+    "brenth",
+    "brentq",
     "curve_fit",
     "custom_root",
     "fixed_point",
+    "fsolve",
     "least_squares",
     "linprog",
+    "lsq_linear",
     "milp",
     "minimize",
     "minimize_scalar",
+    "newton",
+    "nnls",
+    "ridder",
     "root",
     "root_scalar",
+    "toms748",
 ]
 
 

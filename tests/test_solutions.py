@@ -108,6 +108,30 @@ SOLUTIONS = {
         lambda p: tg.root_scalar(lambda s, q: s * s - q[0] * q[1], args=(p,), x0=1.0, method="halley").root,
         lambda p: np.sqrt(p[0] * p[1]),
     ),
+    "brentq": (
+        lambda p: tg.optimize.brentq(lambda s, q: s**3 - q[0] * q[1], 0.0, 2.0, args=(p,)),
+        lambda p: np.cbrt(p[0] * p[1]),
+    ),
+    "newton, many starts": (
+        lambda p: tg.optimize.newton(lambda s: s**3 - p, np.ones(2)),
+        np.cbrt,
+    ),
+    "newton, its secants": (
+        lambda p: tg.optimize.newton(lambda s: np.exp(s) - p[0] * p[1], 0.1, x1=0.2, full_output=True)[1].root,
+        lambda p: np.log(p[0] * p[1]),
+    ),
+    "fsolve": (
+        lambda p: tg.optimize.fsolve(lambda s: [s[0] * p[0] - 1, s[1] - s[0] * p[1]], [1.0, 1.0]),
+        lambda p: tg.stack([1 / p[0], p[1] / p[0]]),
+    ),
+    "nnls": (
+        lambda p: tg.concatenate([np.reshape(v, (-1,)) for v in tg.optimize.nnls(np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]]) * p[0], tg.stack([p[1], 2 * p[1], -p[0]]))]),
+        lambda p: tg.stack([1.5 * p[1] / p[0], 0 * p[0], np.sqrt(p[1] ** 2 / 2 + p[0] ** 2)]),
+    ),
+    "lsq_linear": (
+        lambda p: tg.optimize.lsq_linear(np.array([[1.0, 1.0], [0.0, 1.0], [0.0, 2.0]]), tg.stack([4.0 * p[1], p[0], 2 * p[0]]), (-1.0, tg.stack([p[0] * p[1], 9.0]))).x,
+        lambda p: tg.stack([p[0] * p[1], (4 * p[1] - p[0] * p[1] + 5 * p[0]) / 6]),
+    ),
     "minimum of one number": (
         lambda p: tg.minimize_scalar(lambda s: np.cosh(s - p[0]) + p[1] ** 2).x,
         lambda p: p[0] * 1.0,
@@ -337,6 +361,87 @@ def test_fits_of_a_compiled_model_share_its_programs():
     assert made[2] == made[1]
     slope = tg.grad(lambda s: tg.curve_fit(compiled, t, s * model(t, 2.0, 0.5))[0][0])(1.0)
     np.testing.assert_allclose(slope, 2.0, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["brentq", "brenth", "ridder", "bisect", "toms748"])
+def test_roots_between_two_ends_are_scipys(name):
+    f = lambda x, a, b: np.cos(a * x) - b * x  # noqa: E731
+    ours, theirs = (getattr(c.optimize, name) for c in (tg, scipy))
+    settings = {"args": (1.3, 0.7), "xtol": 1e-9, "rtol": 1e-8, "full_output": True}
+    (x, report), (expected, told) = ours(f, 0, 2, **settings), theirs(f, 0, 2, **settings)
+    assert (x, report.root, report.iterations) == (expected, expected, told.iterations)
+    assert ours(f, 0, 2, (1.3, 0.7)) == theirs(f, 0, 2, (1.3, 0.7))
+    _, report = ours(f, 0, 2, (1.3, 0.7), maxiter=2, full_output=True, disp=False)
+    assert not report.converged
+    with pytest.raises(RuntimeError, match="converge"):
+        ours(f, 0, 2, (1.3, 0.7), maxiter=2)
+    slope = tg.grad(lambda a: ours(f, 0, 2, (a, 0.7)))(1.3)
+    assert slope == pytest.approx(-x * np.sin(1.3 * x) / (1.3 * np.sin(1.3 * x) + 0.7), rel=1e-8)
+
+
+def test_newton_and_fsolve_are_scipys():
+    f = lambda x, p: np.exp(x) + x - p  # noqa: E731
+    starts, p = np.array([0.0, 0.5, 1.0]), np.array([2.0, 3.0, 4.0])
+    for settings in ({}, {"fprime": lambda x, p: np.exp(x) + 1}, {"x1": starts + 0.1}):
+        found, expected = (c.optimize.newton(f, starts, args=(p,), **settings) for c in (tg, scipy))
+        np.testing.assert_allclose(found, expected, rtol=1e-8)
+        report = tg.optimize.newton(f, starts, args=(p,), full_output=True, **settings)
+        np.testing.assert_array_equal(report.root, found)
+        assert report.converged.all()
+    second = {"fprime": lambda x, p: np.exp(x) + 1, "fprime2": lambda x, p: np.exp(x)}
+    for settings in (second, {"fprime": second["fprime"]}):
+        (x, ours), (y, theirs) = (c.optimize.newton(f, 0.5, args=(3.0,), full_output=True, **settings) for c in (tg, scipy))  # fmt: skip
+        assert (x, ours.iterations, ours.method) == (y, theirs.iterations, theirs.method)
+    both = lambda x, p: (np.exp(x) + x - p, np.exp(x) + 1)  # noqa: E731
+    assert tg.root_scalar(both, args=(3.0,), x0=0.5, fprime=True).root == pytest.approx(y)
+    assert tg.root_scalar(f, args=(3.0,), x0=0.5, fprime=second["fprime"], method="newton").root == pytest.approx(y)  # fmt: skip
+
+    system = lambda x: [x[0] * np.cos(x[1]) - 4, x[0] * x[1] - x[1] - 5]  # noqa: E731
+    slopes = lambda x: [[np.cos(x[1]), x[1]], [-x[0] * np.sin(x[1]), x[0] - 1]]  # noqa: E731
+    expected, told, *ending = scipy.optimize.fsolve(system, [1, 1], fprime=slopes, col_deriv=True, full_output=True)  # fmt: skip
+    for settings in ({}, {"fprime": slopes, "col_deriv": True}):
+        x, report, *rest = tg.optimize.fsolve(system, [1, 1], full_output=True, **settings)
+        np.testing.assert_allclose(x, expected, rtol=1e-12)
+        assert (report["nfev"], rest) == (told["nfev"], ending)
+    with pytest.warns(RuntimeWarning, match="iteration"):
+        tg.optimize.fsolve(lambda x: x * x + 1, 1.0)
+
+
+def test_linear_fits_under_bounds():
+    """Against SciPy's, and slopes by matrix, data and bounds against differences."""
+    rng = np.random.default_rng(3)
+    A, b = rng.normal(size=(9, 4)), rng.normal(size=9)
+    low, high = np.full(4, -0.1), np.array([0.2, 0.1, 0.3, np.inf])
+    for ours, theirs in zip(tg.optimize.nnls(A, b), scipy.optimize.nnls(A, b), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    for method in ("trf", "bvls"):
+        ours, theirs = (c.optimize.lsq_linear(A, b, (low, high), method) for c in (tg, scipy))
+        np.testing.assert_array_equal(ours.x, theirs.x)
+        tracked = tg.optimize.lsq_linear(tg.tensor(A, requires_grad=True), b, (low, high), method)
+        np.testing.assert_allclose(tracked.x.detach(), theirs.x, rtol=1e-6, atol=1e-6)
+        np.testing.assert_allclose(tracked.cost.detach(), theirs.cost, rtol=1e-6)
+    assert 0 < np.count_nonzero(tracked.active_mask) < 4
+    sparse = tg.optimize.lsq_linear(
+        scipy.sparse.csr_array(A),
+        tg.tensor(b, requires_grad=True),
+        scipy.optimize.Bounds(low, high),
+    )
+    np.testing.assert_allclose(sparse.x.detach(), tracked.x.detach(), rtol=1e-12, atol=1e-14)
+
+    def fitted(A, b, low):
+        return tg.optimize.lsq_linear(A, b, (low, high), "bvls")
+
+    weights = np.arange(1.0, 5.0)
+    slopes = tg.grad(lambda *given: fitted(*given).x @ weights, argnums=(0, 1, 2))(A, b, low)
+    given, h = [A, b, low], 1e-6
+    for k, slope in enumerate(slopes):
+        step = rng.normal(size=np.shape(given[k]))
+        ends = [fitted(*given[:k], given[k] + s * h * step, *given[k + 1 :]).x for s in (1, -1)]
+        assert np.sum(slope * step) == pytest.approx((ends[0] - ends[1]) @ weights / (2 * h), rel=1e-6)  # fmt: skip
+    with pytest.raises(tg.NotDifferentiable, match="kink"):
+        tg.jacobian(lambda b: tg.optimize.nnls(np.eye(2), b)[0])(np.array([1.0, 0.0]))
+    with pytest.raises(tg.NotDifferentiable, match="depend on each other"):
+        tg.jacobian(lambda b: tg.optimize.lsq_linear(np.ones((3, 2)), b, (0.0, 9.0)).x)(np.ones(3))
 
 
 def test_a_bracket_without_a_change_of_sign():

@@ -35,7 +35,8 @@ def root_scalar(
     args: Any = (),
     method: str | None = None,
     bracket: Sequence[float] | None = None,
-    *,
+    fprime: Callable[..., Any] | bool | None = None,
+    fprime2: Callable[..., Any] | bool | None = None,
     x0: float | None = None,
     x1: float | None = None,
     xtol: float | None = None,
@@ -46,7 +47,8 @@ def root_scalar(
     """Solve `f(x, *args) = 0` for one number x; SciPy's `root_scalar`, whose slopes come from the tape.
 
     `method`: with a `bracket` brentq, brenth, ridder, bisect, toms748; from `x0` newton, halley, secant (newton by default). Returns
-    SciPy's RootResults, whose `root` is differentiable by what `f` uses. Raises ValueError where `f` has one sign at both ends.
+    SciPy's RootResults, whose `root` is differentiable by what `f` uses. Where `fprime` or `fprime2` is given, it is used for the steps;
+    True says, as in SciPy, that `f` returns them after its value. Raises ValueError where `f` has one sign at both ends.
 
     >>> import numpy as np, tapegrad as tg
     >>> dottie = lambda a: tg.root_scalar(lambda x: np.cos(a * x) - x, bracket=(0, 1)).root
@@ -57,13 +59,19 @@ def root_scalar(
 
     demand_callable(f, "root_scalar")
     args = _arguments(args)
+    if fprime is True or fprime2 is True:
+        several, fprime, fprime2 = f, None, None  # the tape has them
+
+        def f(x: Any, *args: Any) -> Any:
+            return several(x, *args)[0]
+
     slopes: dict[str, Any] = {}
     if bracket is None and method is None and x1 is None:
-        method = "newton"
+        method = "halley" if fprime2 else "newton"
     if method in WITH_SLOPE:
-        slopes["fprime"] = _plain_number(grad(f), args)
+        slopes["fprime"] = _plain_number(fprime or grad(f), args)
     if method in WITH_CURVATURE:
-        slopes["fprime2"] = _plain_number(grad(grad(f)), args)
+        slopes["fprime2"] = _plain_number(fprime2 or grad(grad(f)), args)
     with no_grad():
         result = optimize.root_scalar(
             _plain_number(f, args), method=method, bracket=bracket, x0=x0, x1=x1,
