@@ -91,7 +91,7 @@ def lsq_linear(
     if linear:
         if not sparse.issparse(A):
             raise NotDifferentiable(
-                "lsq_linear was given a LinearOperator and tracked values, but the unknowns that are free are told by columns. Pass A as an "
+                "lsq_linear was given a LinearOperator and tracked values, but its columns are needed for derivatives. Pass A as an "
                 "array or a sparse matrix, or detach() what is tracked."
             )
         A = matrix = A.toarray()
@@ -127,7 +127,7 @@ def _held(what: str, A: Any, b: Any, x: np.ndarray, low: Any, high: Any, mask: n
     dependent = free.size and not np.linalg.cond(matrix[:, free]) < WORST
     if dependent or np.any(loose & (mask != 0)) or not inside.all():
         raise NotDifferentiable(
-            f"{what} was asked for derivatives, but the columns of the free unknowns depend on each other, or an unknown at its bound is not "
+            f"{what} was asked for derivatives, but the columns of free unknowns depend on each other, or an unknown at its bound is not "
             "pushed against it: the solution is not unique or has a kink. Remove columns, or change b or the bounds a little.",
             name="no-solution",
         )
