@@ -801,7 +801,7 @@ def interpreted(native, args, positions, order=range):
 
 def for_python(scope, order=range):
     """What generated code names, as Python runs it."""
-    scope = {k: getattr(v, "py_func", v) for k, v in scope.items()}
+    scope = {k: as_python(v) for k, v in scope.items()}
     own = (accumulate, clear, unless_zero, scatter_back, gather_back, put_places, grown, separate)
     for function in (*own, chunk_count, at, plus, zeros_of, strong, strong_quotient, has_nan):
         scope[function.__name__] = function
@@ -810,6 +810,22 @@ def for_python(scope, order=range):
     scope |= {"prange": order, "shared": lambda f: f, "alone": lambda f: f}
     scope["part"] = lambda **options: lambda f: f
     return scope
+
+
+def as_python(jitted, scopes={}):  # noqa: B006  one for all calls
+    """A jitted function as Python runs it, with all that it calls: kernels have no entry for Python."""
+    if not hasattr(jitted, "py_func"):
+        return jitted
+    f = jitted.py_func
+    names = f.__globals__
+    if id(names) not in scopes:
+        scopes[id(names)] = dict(names)
+        scopes[id(names)] |= {k: as_python(v) for k, v in names.items()}
+    plain = types.FunctionType(
+        f.__code__, scopes[id(names)], f.__name__, f.__defaults__, f.__closure__
+    )
+    plain.__kwdefaults__ = f.__kwdefaults__
+    return plain
 
 
 def load_adjoint(source, scope):

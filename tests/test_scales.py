@@ -6,6 +6,7 @@ where the operands move by an ulp. Single precision is judged by double precisio
 
 from __future__ import annotations
 
+import random
 import warnings
 
 import mpmath
@@ -85,10 +86,21 @@ def lost(found, exact, key, ulps):
     return off if off > ulps else 0
 
 
-def failures(name):
+SLOW = set(
+    """betainc gammainc gammaincc owens_t fresnel0 fresnel1 k0 k0e k1 k1e kv0.0 kve0.0 kv7.0 kve7.0
+    gamma.cdf gamma.sf chi2.cdf chi2.sf""".split()
+)
+"""Rows of which mpmath takes a second for a point."""
+
+
+def failures(name, points=None):
+    """The derivatives that are off at some points of the row, chosen by its name; at all of them, if None."""
     row = ROWS[name]
     found = derivatives(row, columns(row))
-    for k, point in enumerate(row.points):
+    count = len(row.points)
+    points = count if points is None else min(points, count)
+    for k in sorted(random.Random(name).sample(range(count), points)):
+        point = row.points[k]
         exact = Exact(row.exact, point)
         for key, values in found.items():
             value = float(values[k])
@@ -97,6 +109,13 @@ def failures(name):
                 yield f"{name}{point} by {key}: {value!r}, not {expected}: {mpmath.nstr(off, 3)} ulps"
 
 
+def test_a_rule_keeps_its_digits_at_some_scales(sweep):
+    assert SLOW < ROWS.keys()
+    found = [line for name in ROWS for line in failures(name, points=1 if name in SLOW else 8)]
+    assert found == []
+
+
+@pytest.mark.campaign
 @pytest.mark.parametrize("names", NAMES, ids=range(GROUPS))
 def test_a_rule_keeps_its_digits_at_every_scale(names, sweep):
     assert [line for name in names for line in failures(name)] == []

@@ -22,6 +22,7 @@ from tapegrad import replay
 from tapegrad.core import tape
 from tapegrad.llvm import assembly, cache, linker
 from tapegrad.replay import bridge, builder, child, layout, selftest, shipped, shipping
+from tests.seeds import seeds
 
 pytestmark = pytest.mark.skipif(not replay.available(), reason=str(replay.status()["machine"]))
 
@@ -168,7 +169,7 @@ def test_nothing_else_is_compiled_in() -> None:
 # ------------------------------------------------------------------------------------------------------ how it is made
 
 
-@pytest.mark.parametrize("variant", shipping.VARIANTS)
+@pytest.mark.parametrize("variant", seeds(shipping.VARIANTS))
 def test_making_it_again_gives_the_same_text(variant: str) -> None:
     """Some functions of each; CI compares the whole file, byte by byte."""
     content = shipped.read(shipped.FILE)
@@ -250,6 +251,7 @@ def test_code_of_every_level_asks_for_nothing_else() -> None:
 
 
 @fits
+@pytest.mark.campaign
 def test_the_same_bits_as_numbas_machine(tmp_path: Path) -> None:
     """Code for this processor from the shipped text, and from Numba: equal in every bit."""
     walk = 'tg.set_engine("replay"); print(report(), bool(shipped.modules()), "numba.core" in sys.modules)'
