@@ -169,7 +169,7 @@ def test_nothing_else_is_compiled_in() -> None:
 # ------------------------------------------------------------------------------------------------------ how it is made
 
 
-@pytest.mark.parametrize("variant", seeds(shipping.VARIANTS))
+@pytest.mark.parametrize("variant", seeds(list(shipping.VARIANTS)))
 def test_making_it_again_gives_the_same_text(variant: str) -> None:
     """Some functions of each; CI compares the whole file, byte by byte."""
     content = shipped.read(shipped.FILE)
