@@ -218,11 +218,58 @@ def test_tensors_and_duals(name):
     np.testing.assert_allclose(*tangents, rtol=1e-6, atol=1e-7)
 
 
-@by_solution
+# Solutions whose iterations are a loop of a compiled program.
+LOOPED = (
+    "root", "root, args", "root, a tree", "root of one number", "Halley", "brentq", "newton, many starts", "newton, its secants", "fsolve",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [name for name in SOLUTIONS if name not in LOOPED])
 def test_inside_a_compiled_function_it_is_refused(name):
     solved, _ = SOLUTIONS[name]
     with pytest.raises(tg.TraceError, match="leave the solver outside"):
         tg.compile(tg.grad(lambda p: np.sum(solved(p))))(P)
+
+
+@pytest.mark.parametrize("name", LOOPED)
+def test_iterations_are_a_loop_of_a_compiled_function(name):
+    """One program for values that need other numbers of iterations; its gradient against that of the formula."""
+    solved, by_hand = SOLUTIONS[name]
+    of = lambda f: lambda p: np.sum(np.sin(f(p)) * np.exp(p[0]))  # noqa: E731
+    compiled, expected = tg.compile(tg.value_and_grad(of(solved))), tg.value_and_grad(of(by_hand))
+    for p in (P, 1.7 * P):
+        for found, wanted in zip(compiled(p), expected(p), strict=True):
+            np.testing.assert_allclose(found, wanted, rtol=1e-8, atol=1e-10)
+    assert len(compiled.programs.by_key) == 1
+
+
+@pytest.mark.parametrize("name", ["brenth", "ridder", "bisect", "newton", "fsolve"])
+def test_second_derivatives_of_loops_in_compiled_functions(name):
+    finder = getattr(tg.optimize, name)
+    start = 1.0 if name in ("newton", "fsolve") else (0.0, 2.0)
+
+    def solved(p):
+        root = finder(lambda s: s**3 - p[0] * p[1], *np.atleast_1d(start))
+        return np.sum(root) * p[0]
+
+    def by_hand(p):
+        return np.cbrt(p[0] * p[1]) * p[0]
+
+    expected = tg.hessian(by_hand)(P)
+    np.testing.assert_allclose(tg.compile(tg.hessian(solved))(P), expected, rtol=1e-7)
+    twice = tg.jacobian(tg.grad(solved), mode="reverse")
+    np.testing.assert_allclose(tg.compile(twice)(P), expected, rtol=1e-7)
+
+
+def test_what_a_loop_of_a_compiled_function_refuses():
+    with pytest.raises(ValueError, match="different signs"):
+        tg.compile(lambda p: tg.optimize.brentq(lambda s: s * s + p, 0.0, 1.0))(1.0)
+    with pytest.raises(RuntimeError, match="failed to converge"):
+        tg.compile(lambda p: tg.optimize.newton(lambda s: s * s + p, 1.0))(1.0)
+    looks = lambda p: tg.optimize.brentq(lambda s: s - p if s > 0.5 else 0.0 * s - p, 0.0, 2.0)  # noqa: E731
+    assert tg.compile(looks)(1.0) == 1.0
+    with pytest.raises(tg.TraceError, match="leave the solver outside"):
+        tg.compile(tg.grad(looks))(1.0)
 
 
 def test_multipliers_move_with_what_the_constraints_use():

@@ -1603,6 +1603,7 @@ _SEEN_THROUGH = frozenset(
         "iteration",
         "growing_loops",
         "collocation_step",
+        "implicit_solution",
     }
 )
 """Ops whose forward function is calls that are recorded themselves, and become machine code with what is around them."""

@@ -21,12 +21,13 @@ from typing import Any
 
 import numpy as np
 
+from ..core import sweep
 from ..core.closures import closed_over
 from ..core.dual import LEVEL
 from ..core.mode import is_grad_enabled, no_grad
 from ..core.packing import op_of_calls
 from ..core.primitive import apply
-from ..core.storage import demand_no_trace
+from ..core.storage import StandIn, demand_no_trace
 from ..core.tensor import Tensor, value_of
 from ..errors import GraphError, NotDifferentiable
 from ..transforms.derivatives import _Run, jacobian
@@ -48,7 +49,7 @@ def solution(equations: Equations, x: np.ndarray, what: str, functions: Sequence
 
     `what` names the solver in errors, `functions` are the user's functions behind `equations`: variables that they close over mean
     later what they mean now. Raises NotDifferentiable where the equations do not hold at `x` or their Jacobian is singular, and
-    TraceError inside `tg.compile`.
+    TraceError inside `tg.compile`, unless `x` is a value of the program (traced_roots.py).
     """
     if not is_grad_enabled():
         return x
@@ -57,9 +58,13 @@ def solution(equations: Equations, x: np.ndarray, what: str, functions: Sequence
     tangents = LEVEL.get() is not None
     if not outside and not tangents:
         return x
-    demand_no_trace(what)
-    with no_grad():
-        x, slopes = _polished(equations, x, what)
+    slopes: Any
+    if isinstance(x, StandIn):
+        x, slopes = _traced(equations, x, what)
+    else:
+        demand_no_trace(what)
+        with no_grad():
+            x, slopes = _polished(equations, x, what)
     if tangents:
         # Each step of Newton's doubles the order to which it is exact, in the tangents as in the value.
         y: Any = x
@@ -81,11 +86,13 @@ class _Solution:
         self.nodes = nodes
         self.what = what
         self.factors = slopes
-        with no_grad():
-            self.residual = np.asarray(value_of(equations(x)), dtype=float)
+        self.residual = None
+        if not isinstance(x, StandIn):  # a program runs the same equations again
+            with no_grad():
+                self.residual = np.asarray(value_of(equations(x)), dtype=float)
 
     def evaluate(self, values: Sequence[Any]) -> Any:
-        return self.value.copy()
+        return self.value * 1.0
 
     def pull(self, g: Any, xs: Sequence[Any], wanted: Sequence[bool]) -> list[Any]:
         if isinstance(g, Tensor):
@@ -118,6 +125,8 @@ class _Solution:
     def _again(self, x: Any) -> Any:
         """Another run of the equations, which gives what the first one gave."""
         values = self.equations(x)
+        if self.residual is None:
+            return values
         changed = np.asarray(value_of(values), dtype=float) - self.residual
         moved = self.factors.solve(changed)
         if changed.any() and not np.abs(moved).max() <= 1e-6 * np.abs(self.value).max():
@@ -177,6 +186,50 @@ class Factors:
         return 1 / (size.max() * onenormest(inverse))
 
 
+class _TracedFactors:
+    """A Jacobian of a program, which solves without being factorised first."""
+
+    sparse = False
+
+    def __init__(self, matrix: Any) -> None:
+        self.matrix = matrix
+
+    def solve(self, b: Any, transposed: bool = False) -> Any:
+        """As `Factors.solve`."""
+        return np.linalg.solve(self.matrix.T if transposed else self.matrix, b)
+
+
+def plain_slopes(equations: Equations, x: Any, what: str) -> Any:
+    """The Jacobian on plain values, also in a program: all directions are pushed through one run."""
+    size = np.shape(x)[0]
+    run = _Run(equations, (x,), {}, (0,), what, True)
+    if not isinstance(run.output, Tensor) or run.output._node is None:
+        return np.zeros((size, size))
+    tangents, tape = {run.nodes[0]: np.eye(size)}, run.own.tape
+    with tape.held():
+        sweep.push(
+            tape.code, tape.position(run.first), tape.position(run.last), tangents, False, size
+        )
+    found = tangents.get(run.output._node)
+    return np.zeros((size, size)) if found is None else np.transpose(found)
+
+
+def _traced(equations: Equations, x: Any, what: str) -> tuple[Any, _TracedFactors]:
+    """`_polished` for a value of a program: two steps of Newton's, and the program's guards see that they are small."""
+    with no_grad():
+        step: Any = 0.0
+        for _ in range(2):
+            step = np.linalg.solve(plain_slopes(equations, x, what), value_of(equations(x)))
+            x = x - step
+        if not bool(np.max(np.abs(step)) <= 1e-6 * np.maximum(np.max(np.abs(x)), 1e-6)):
+            raise NotDifferentiable(
+                f"{what} was asked for a solution whose derivative is wanted, but Newton's next step there is not small, or the Jacobian "
+                "of its equations is singular. Start nearer, let the solver go on, or detach() the values that the function uses.",
+                name="no-solution",
+            )
+        return x, _TracedFactors(plain_slopes(equations, x, what))
+
+
 def _polished(equations: Equations, x: np.ndarray, what: str) -> tuple[np.ndarray, Factors]:
     """`x` after as many steps of Newton's as make it better, and the Jacobian there."""
     x = given = np.array(x, dtype=float)
@@ -230,4 +283,4 @@ def _slopes(equations: Equations, x: np.ndarray, what: str, sparse: bool) -> Fac
     return slopes
 
 
-__all__ = ["Equations", "Factors", "solution"]
+__all__ = ["Equations", "Factors", "plain_slopes", "solution"]

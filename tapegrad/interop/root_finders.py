@@ -16,12 +16,14 @@ import numpy as np
 
 from ..core import headroom
 from ..core.mode import no_grad
+from ..core.storage import tracing
 from ..errors import demand_callable
 from ..transforms.derivatives import grad
 from .promotion import Promotion, itself
 from .raveling import Space, outputs, plain
 from .scalar_solvers import _plain_number, _root, _solved
 from .solvers import _arguments, _jacobian, _name
+from .traced_roots import TracedRoot
 
 XTOL, RTOL = 2e-12, 4 * np.finfo(float).eps
 """SciPy's tolerances of roots between two ends."""
@@ -47,7 +49,8 @@ def _between(method: str, what: str) -> Callable[..., Any]:
 
     Arguments and results are SciPy's; the root is differentiable by all that `f` uses, in both modes and to any order. With `full_output`
     SciPy's RootResults comes second. Raises ValueError where f has one sign at both ends, RuntimeError where the method does not
-    converge (unless `disp` is False), NotDifferentiable where the slope of f at the root is 0 and a derivative is wanted.
+    converge (unless `disp` is False), NotDifferentiable where the slope of f at the root is 0 and a derivative is wanted. Inside
+    `tg.compile` the iterations are one loop of the program, and the report's counts are None.
 
     >>> import numpy as np, tapegrad as tg
     >>> cube_root = lambda p: tg.optimize.{method}(lambda x: x**3 - p, 0.0, 9.0)
@@ -77,7 +80,7 @@ def toms748(
 ) -> Any:
     """The root of `f(x, *args)` between a and b by algorithm 748 with k steps of Newton's kind a turn; SciPy's `toms748`.
 
-    Arguments, results and errors are those of `tg.optimize.brentq`.
+    Arguments, results and errors are those of `tg.optimize.brentq`; but inside `tg.compile` it has no derivative.
 
     >>> import tapegrad as tg
     >>> round(tg.grad(lambda p: tg.optimize.toms748(lambda x: x**3 - p, 0.0, 9.0))(8.0), 9)
@@ -94,6 +97,11 @@ def _bracketed(
 
     demand_callable(f, method)
     args = _arguments(args)
+    if tracing.get() is not None:
+        root = TracedRoot(method, f, Space(0.0, "x"), args)
+        x = root.between(method, *ends, *(settings[k] for k in ("xtol", "rtol", "maxiter")))
+        if x is not None:
+            return (x, optimize.RootResults(x, None, None, 0, method)) if full_output else x
     a, b = map(plain, ends)
     with no_grad():
         x, report = getattr(optimize, method)(
@@ -120,7 +128,8 @@ def newton(
 
     Newton's method with `fprime`, or with slopes from the tape without it; Halley's with `fprime2`; the secant method from a second start
     `x1`. Arguments and results are SciPy's; the root is differentiable by all that `func` uses, in both modes and to any order. Raises
-    RuntimeError where the method does not converge (unless `disp` is False), and what `tg.root` raises where a derivative is wanted.
+    RuntimeError where the method does not converge (unless `disp` is False), and what `tg.root` raises where a derivative is wanted. Inside
+    `tg.compile` the iterations are one loop of the program (not with `full_output`).
 
     >>> import numpy as np, tapegrad as tg
     >>> roots = lambda p: tg.optimize.newton(lambda x, p: x**3 - p, np.ones(2), args=(p,))
@@ -133,6 +142,12 @@ def newton(
     args = _arguments(args)
     space = Space(plain(x0), "x0")
     many = space.size > 1
+    if tracing.get() is not None and not full_output:
+        method = "halley" if fprime2 is not None else "newton" if x1 is None else "secant"
+        root = TracedRoot("newton", func, space, args)
+        x = root.near(method, space.x, x1, (fprime, fprime2), tol, rtol, maxiter)
+        if x is not None:
+            return x
     if fprime is None and x1 is None:
         fprime = grad(lambda x, *a: np.sum(func(x, *a)))
 
@@ -177,7 +192,7 @@ def fsolve(
 
     Arguments and results are SciPy's: `x` has one axis, and with `full_output` a dict, a number and a message follow. It is
     differentiable by all that `func` uses, as the solution of `tg.root`, which also solves for pytrees. Without convergence there is
-    SciPy's RuntimeWarning; where a derivative is wanted, NotDifferentiable.
+    SciPy's RuntimeWarning; where a derivative is wanted, NotDifferentiable. Inside `tg.compile` it takes Newton's steps, as `tg.root` does.
 
     >>> import numpy as np, tapegrad as tg
     >>> where = lambda p: tg.optimize.fsolve(lambda x: [x[0] ** 2 - p, x[0] * x[1] - 1.0], [1.0, 1.0])
@@ -189,6 +204,10 @@ def fsolve(
     demand_callable(func, "fsolve")
     args = _arguments(args)
     space = Space(np.ravel(plain(x0)), "x0")
+    if tracing.get() is not None and not full_output:
+        x = TracedRoot("fsolve", func, space, args).system(space.x, xtol)
+        if x is not None:
+            return x
     name, promotion = _name(func), Promotion("auto", "fsolve")
     value = promotion.of(itself, func)
 

@@ -16,11 +16,13 @@ import numpy as np
 
 from ..core import headroom
 from ..core.mode import no_grad
+from ..core.storage import tracing
 from ..errors import demand_callable
 from ..transforms.derivatives import _list_of_numbers, grad, is_compiled
 from .raveling import Space, flatten, plain
 from .solutions import as_minimum, as_root
 from .solvers import _arguments, _name, _number, least_squares
+from .traced_roots import TracedRoot
 
 if TYPE_CHECKING:
     from scipy.optimize import OptimizeResult, RootResults
@@ -48,7 +50,8 @@ def root_scalar(
 
     `method`: with a `bracket` brentq, brenth, ridder, bisect, toms748; from `x0` newton, halley, secant (newton by default). Returns
     SciPy's RootResults, whose `root` is differentiable by what `f` uses. Where `fprime` or `fprime2` is given, it is used for the steps;
-    True says, as in SciPy, that `f` returns them after its value. Raises ValueError where `f` has one sign at both ends.
+    True says, as in SciPy, that `f` returns them after its value. Inside `tg.compile` the iterations are one loop of the program (not those of
+    toms748), and the counts are None. Raises ValueError where `f` has one sign at both ends.
 
     >>> import numpy as np, tapegrad as tg
     >>> dottie = lambda a: tg.root_scalar(lambda x: np.cos(a * x) - x, bracket=(0, 1)).root
@@ -68,6 +71,16 @@ def root_scalar(
     slopes: dict[str, Any] = {}
     if bracket is None and method is None and x1 is None:
         method = "halley" if fprime2 else "newton"
+    if tracing.get() is not None:
+        way = method or ("brentq" if bracket is not None else "secant")
+        root = TracedRoot("root_scalar", f, Space(0.0, "x"), args)
+        if bracket is not None:
+            x = root.between(way, *bracket, xtol, rtol, maxiter)
+        else:
+            tolerances = (1.48e-8 if xtol is None else xtol, rtol or 0.0, maxiter or 50)
+            x = root.near(way, x0, x1, (fprime, fprime2), *tolerances)
+        if x is not None:
+            return optimize.RootResults(x, None, None, 0, way)
     if method in WITH_SLOPE:
         slopes["fprime"] = _plain_number(fprime or grad(f), args)
     if method in WITH_CURVATURE:

@@ -29,6 +29,7 @@ from .promotion import Promotion, itself
 from .raveling import Space, flatten, joined, joined_arrays, outputs, plain
 from .slopes import MANY, is_sparse_enough
 from .solutions import as_fit, as_minimum, as_root
+from .traced_roots import TracedRoot
 
 if TYPE_CHECKING:
     from scipy.optimize import OptimizeResult
@@ -365,6 +366,7 @@ def root(
     `minimize`. `jac_sparsity`, "detect" or a pattern as in `tg.jacobian`, is for many unknowns: SciPy's "krylov" (then the default) is
     preconditioned by the sparse LU factors of the Jacobian at each step, so that its steps are Newton's. "auto" does so from 100 unknowns
     on where at most a tenth of the places is filled and neither `tol` nor `options` are given, and goes back to "hybr" where that fails.
+    Inside `tg.compile` "hybr" stands for Newton's steps, shortened where |f| would grow, which are one loop of the program.
 
     >>> import numpy as np, tapegrad as tg
     >>> round(tg.root(lambda x: np.cos(x) - x, 1.0).x, 6)
@@ -377,6 +379,10 @@ def root(
     space = Space(x0, "x0")
     args = _arguments(args)
     name = _name(f)
+    if tracing.get() is not None and method == "hybr":
+        x = TracedRoot("root", f, space, args).system(space.x, 1.49012e-8 if tol is None else tol)
+        if x is not None:
+            return optimize.OptimizeResult(x=x, success=True, status=1)
     report = _Progress("|f|", progress)
     promotion = Promotion(compile, "root")
     value = promotion.of(itself, f)

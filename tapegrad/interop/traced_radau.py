@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 
-from ..core import sweep
 from ..core.mode import no_grad
 from ..core.packing import op_of_calls
 from ..core.primitive import apply
@@ -26,6 +25,7 @@ from ..core.tensor import Tensor, value_of
 from ..ops.composing import holds_tracked
 from ..transforms.derivatives import _Run, jacobian
 from ..transforms.loops import outside_of, pulled
+from .implicit import plain_slopes
 from .stepping import tableau
 from .traced_steps import MOST, TracedSolver, norm, plain, shortest
 
@@ -306,18 +306,8 @@ def _slopes_at(f: Any, y: Any, t: Any, h: Any, z: Any) -> Any:
 
 
 def _slopes_of(f: Any, t: Any, y: Any) -> Any:
-    """The Jacobian of the equations, on plain values: all directions are pushed through one run."""
-    size = np.shape(y)[0]
-    run = _Run(lambda y: f(t, y), (plain(y),), {}, (0,), "solve_ivp", True)
-    if not isinstance(run.output, Tensor) or run.output._node is None:
-        return np.zeros((size, size))
-    tangents, tape = {run.nodes[0]: np.eye(size)}, run.own.tape
-    with tape.held():
-        sweep.push(
-            tape.code, tape.position(run.first), tape.position(run.last), tangents, False, size
-        )
-    found = tangents.get(run.output._node)
-    return np.zeros((size, size)) if found is None else np.transpose(found)
+    """The Jacobian of the equations, on plain values."""
+    return plain_slopes(lambda y: f(t, y), plain(y), "solve_ivp")
 
 
 def _systems(slopes: Any, matrix: np.ndarray, y: Any, t: Any, h: Any, z: Any) -> Any:
