@@ -129,7 +129,7 @@ def newton(
     Newton's method with `fprime`, or with slopes from the tape without it; Halley's with `fprime2`; the secant method from a second start
     `x1`. Arguments and results are SciPy's; the root is differentiable by all that `func` uses, in both modes and to any order. Raises
     RuntimeError where the method does not converge (unless `disp` is False), and what `tg.root` raises where a derivative is wanted. Inside
-    `tg.compile` the iterations are one loop of the program (not with `full_output`).
+    `tg.compile` the iterations are one loop of the program (arrays without `full_output`).
 
     >>> import numpy as np, tapegrad as tg
     >>> roots = lambda p: tg.optimize.newton(lambda x, p: x**3 - p, np.ones(2), args=(p,))
@@ -142,12 +142,12 @@ def newton(
     args = _arguments(args)
     space = Space(plain(x0), "x0")
     many = space.size > 1
-    if tracing.get() is not None and not full_output:
+    if tracing.get() is not None and not (full_output and many):
         method = "halley" if fprime2 is not None else "newton" if x1 is None else "secant"
         root = TracedRoot("newton", func, space, args)
         x = root.near(method, space.x, x1, (fprime, fprime2), tol, rtol, maxiter)
         if x is not None:
-            return x
+            return (x, optimize.RootResults(x, None, None, 0, method)) if full_output else x
     if fprime is None and x1 is None:
         fprime = grad(lambda x, *a: np.sum(func(x, *a)))
 

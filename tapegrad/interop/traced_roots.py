@@ -1,4 +1,4 @@
-"""Roots in a function that `tg.compile` traces: the iterations are one loop of the program, which takes as many as the values of a call need.
+"""Roots in a function that `tg.compile` traces: the iterations are one loop of the program, as many as a call needs.
 
 Algorithm: those of `scipy.optimize` (Zeros/*.c, _zeros_py.py), written in operations that are recorded; for systems, where SciPy has
 MINPACK's hybrid method, Newton's steps, shortened while they do not make |f| smaller. The loops compute on plain values: the derivative
@@ -47,7 +47,7 @@ def _or_none(method: Callable[P, Any]) -> Callable[P, Any]:
 
 
 class TracedRoot:
-    """The equations `f(x, *args) = 0` of a solver `what` in the shape of `space`; methods return the root as a function of what `f` uses."""
+    """The equations `f(x, *args) = 0` of a solver `what` in the shape of `space`; its methods return the root, tracked."""
 
     def __init__(self, what: str, f: Callable[..., Any], space: Space, args: Sequence[Any]) -> None:
         self.what, self.f, self.space, self.args = what, f, space, args
@@ -175,7 +175,7 @@ class TracedRoot:
         """x, f of it and the step are those of the point before (pre), the best one (cur) and the other end (blk)."""
 
         def step(carry: Any) -> Any:
-            x, left, count, pre, f_pre, cur, f_cur, blk, f_blk, s_pre, s_cur = carry
+            _, left, count, pre, f_pre, cur, f_cur, blk, f_blk, s_pre, s_cur = carry
             crossed = (f_pre != 0) & (f_cur != 0) & (np.signbit(f_pre) != np.signbit(f_cur))
             blk, f_blk = np.where(crossed, pre, blk), np.where(crossed, f_pre, f_blk)
             s_pre = np.where(crossed, cur - pre, s_pre)
@@ -215,7 +215,7 @@ class TracedRoot:
 
     def _ridder(self, a: Any, b: Any, low: Any, high: Any, xtol: Any, rtol: Any, maxiter: Any) -> Any:  # fmt: skip
         def step(carry: Any) -> Any:
-            x, left, count, a, low, b, high, tol = carry
+            _, left, count, a, low, b, high, tol = carry
             half = 0.5 * (b - a)
             middle = a + half
             value = self._values(middle)
@@ -238,7 +238,7 @@ class TracedRoot:
 
     def _bisect(self, a: Any, b: Any, low: Any, high: Any, xtol: Any, rtol: Any, maxiter: Any) -> Any:  # fmt: skip
         def step(carry: Any) -> Any:
-            x, left, count, a, half = carry
+            _, left, count, a, half = carry
             half = 0.5 * half
             x = a + half
             value = self._values(x)
