@@ -50,8 +50,8 @@ def root_scalar(
 
     `method`: with a `bracket` brentq, brenth, ridder, bisect, toms748; from `x0` newton, halley, secant (newton by default). Returns
     SciPy's RootResults, whose `root` is differentiable by what `f` uses. Where `fprime` or `fprime2` is given, it is used for the steps;
-    True says, as in SciPy, that `f` returns them after its value. Inside `tg.compile` the iterations are one loop of the program (toms748's not),
-    and the counts are None. Raises ValueError where `f` has one sign at both ends.
+    True says, as in SciPy, that `f` returns them after its value. Inside `tg.compile` the iterations are one loop of the program, but for
+    toms748, and the counts are None. Raises ValueError where `f` has one sign at both ends.
 
     >>> import numpy as np, tapegrad as tg
     >>> dottie = lambda a: tg.root_scalar(lambda x: np.cos(a * x) - x, bracket=(0, 1)).root
