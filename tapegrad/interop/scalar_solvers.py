@@ -75,7 +75,8 @@ def root_scalar(
         way = method or ("brentq" if bracket is not None else "secant")
         root = TracedRoot("root_scalar", f, Space(0.0, "x"), args)
         if bracket is not None:
-            x = root.between(way, *bracket, xtol, rtol, maxiter)
+            low, high = bracket
+            x = root.between(way, low, high, xtol, rtol, maxiter)
         else:
             tolerances = (1.48e-8 if xtol is None else xtol, rtol or 0.0, maxiter or 50)
             x = root.near(way, x0, x1, (fprime, fprime2), *tolerances)

@@ -210,9 +210,6 @@ class TracedRoot:
         x, left, *_ = self._while(_goes_on(maxiter), step, begin)
         return x, left
 
-    def _brenth(self, *settings: Any) -> Any:
-        return self._brent(*settings, hyperbolic=True)
-
     def _ridder(self, a: Any, b: Any, low: Any, high: Any, xtol: Any, rtol: Any, maxiter: Any) -> Any:  # fmt: skip
         def step(carry: Any) -> Any:
             _, left, count, a, low, b, high, tol = carry
@@ -279,7 +276,7 @@ class TracedRoot:
 
 
 _METHODS = {
-    "brentq": TracedRoot._brent, "brenth": TracedRoot._brenth, "ridder": TracedRoot._ridder, "bisect": TracedRoot._bisect,
+    "brentq": TracedRoot._brent, "brenth": functools.partial(TracedRoot._brent, hyperbolic=True), "ridder": TracedRoot._ridder, "bisect": TracedRoot._bisect,
 }  # fmt: skip
 
 
