@@ -276,7 +276,8 @@ class TracedRoot:
 
 
 _METHODS = {
-    "brentq": TracedRoot._brent, "brenth": functools.partial(TracedRoot._brent, hyperbolic=True), "ridder": TracedRoot._ridder, "bisect": TracedRoot._bisect,
+    "brentq": TracedRoot._brent, "brenth": functools.partial(TracedRoot._brent, hyperbolic=True),
+    "ridder": TracedRoot._ridder, "bisect": TracedRoot._bisect,
 }  # fmt: skip
 
 
