@@ -36,8 +36,14 @@ def difference(f, x, d, h=2e-4):
     return (8 * (at(h) - at(-h)) - (at(2 * h) - at(-2 * h))) / (12 * h)
 
 
-LONG = [programs.linear_algebra, programs.tables_and_spectra, programs.array_functions]
-"""Programs whose adjoints Numba compiles for ten seconds and more: campaigns do, and Python runs them as they are in every run."""
+LONG = [
+    programs.linear_algebra,
+    programs.tables_and_spectra,
+    programs.array_functions,
+    programs.places_of_arrays,
+    programs.transposed_and_reshaped,
+]
+"""Programs whose adjoints Numba compiles for seven seconds and more: campaigns do, and Python runs them as they are in every run."""
 EACH = [*IDIOMS, programs.tables_and_spectra]
 
 
@@ -74,8 +80,6 @@ SECOND = [
     programs.for_with_break,
     programs.slices,
     programs.swapped_buffers,
-    programs.rotated_buffers,
-    programs.swapped_sometimes,
     programs.handed_on,
     programs.swapped_in_nests,
     programs.helpers,
@@ -84,7 +88,16 @@ SECOND = [
 
 
 @pytest.mark.parametrize(
-    "f", campaigns_but(SECOND, (programs.masks_of_arrays, programs.places_of_arrays))
+    "f",
+    campaigns_but(
+        SECOND,
+        (
+            programs.masks_of_arrays,
+            programs.places_of_arrays,
+            programs.rotated_buffers,
+            programs.swapped_sometimes,
+        ),
+    ),
 )
 def test_second_derivatives_agree(f, rng):
     """Forward mode equals reverse; forward over reverse equals differences of the gradient."""

@@ -8,6 +8,8 @@ import pytest
 
 import tapegrad as tg
 from tapegrad.errors import NotDifferentiable
+from tests.seeds import campaigns_but
+from tests.test_native_fuzz import interpreted
 from tests.test_native_numpy import slopes
 
 X = np.array([0.31, 1.42, 0.77, 1.13, 0.52, 1.68])
@@ -162,7 +164,7 @@ def check(f, mode):
     return native, gradient
 
 
-@pytest.mark.parametrize("f", (*BOTH, *ALONE), ids=lambda f: f.__name__)
+@pytest.mark.parametrize("f", campaigns_but((several,), (*BOTH, *ALONE)))
 def test_written_out(f):
     native, gradient = check(f, "adjoint")
     along = np.cos(np.arange(6.0))
@@ -170,7 +172,15 @@ def test_written_out(f):
         assert np.isclose(tg.jvp(native, (X.copy(),), (along,))[1], gradient @ along, rtol=1e-9)
 
 
-@pytest.mark.parametrize("f", BOTH, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("f", (few, factors, complex_numbers), ids=lambda f: f.__name__)
+def test_written_out_as_python_runs_it(f):
+    """Numba compiles each for ten seconds and more, in campaigns."""
+    value, (gradient,) = interpreted(tg.njit(f, mode="adjoint"), (X.copy(),), (0,))
+    assert np.isclose(value, f(X), rtol=1e-12)
+    assert np.allclose(gradient, slopes(f, X), rtol=1e-7, atol=1e-7)
+
+
+@pytest.mark.parametrize("f", campaigns_but((several,), BOTH))
 def test_written_out_for_overloading(f):
     check(f, "overload")
 

@@ -21,6 +21,7 @@ from tapegrad.program.arrays import Builder
 from tapegrad.program.form import Access, Buffer, Range, Site, Store
 from tapegrad.program.passes import PASSES, fusion, scope
 from tests import programs_random as programs
+from tests.seeds import seeds
 
 TRAPS = {
     "shift up": "x[1:] = x[:-1] * 2.0",
@@ -243,7 +244,7 @@ def one(function, mode="form"):
     return tg.njit(mode=mode)(function)
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("dtype", seeds([np.float64, np.float32]))
 def test_several_results_and_dtypes(dtype):
     r = np.random.default_rng(1)
     x, y = r.random((4, 3)).astype(dtype), r.random(3).astype(dtype)

@@ -111,7 +111,7 @@ def failures(name, points=None):
 
 def test_a_rule_keeps_its_digits_at_some_scales(sweep):
     assert SLOW < ROWS.keys()
-    found = [line for name in ROWS for line in failures(name, points=1 if name in SLOW else 8)]
+    found = [line for name in ROWS for line in failures(name, points=1 if name in SLOW else 4)]
     assert found == []
 
 

@@ -22,7 +22,6 @@ from tapegrad import replay
 from tapegrad.core import tape
 from tapegrad.llvm import assembly, cache, linker
 from tapegrad.replay import bridge, builder, child, layout, selftest, shipped, shipping
-from tests.seeds import seeds
 
 pytestmark = pytest.mark.skipif(not replay.available(), reason=str(replay.status()["machine"]))
 
@@ -169,7 +168,7 @@ def test_nothing_else_is_compiled_in() -> None:
 # ------------------------------------------------------------------------------------------------------ how it is made
 
 
-@pytest.mark.parametrize("variant", seeds(list(shipping.VARIANTS)))
+@pytest.mark.parametrize("variant", list(shipping.VARIANTS)[:1])
 def test_making_it_again_gives_the_same_text(variant: str) -> None:
     """Some functions of each; CI compares the whole file, byte by byte."""
     content = shipped.read(shipped.FILE)

@@ -1,4 +1,4 @@
-"""Special functions: the laws on every op, one test an op; SciPy's names; and derivatives against mpmath where formulas fail."""
+"""Special functions: SciPy's names; laws of what is made of several ops (of the ops themselves: tests/test_ops.py); and derivatives against mpmath where formulas fail."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from scipy import special
 import tapegrad as tg
 import tapegrad.special
 from tapegrad.check import laws
-from tapegrad.check.samples import samples_from, samples_of
+from tapegrad.check.samples import samples_from
 from tapegrad.core.domain import positive
 from tapegrad.core.primitive import CONSTANTS, OPS, REFUSED, UFUNCS, call
 from tapegrad.llvm import named
@@ -31,40 +31,6 @@ OPS_OF_SPECIAL = [
     or "ops/special"
     in getattr(getattr(op.of, "__code__", None), "co_filename", "").replace("\\", "/")
 ]
-# Each kernel takes a second to compile, on top of what `nopython` compiles: these stand for all.
-COMPILED = {"erf", "xlogy", "j1", "jv", "polygamma", "chdtr"}
-
-
-@pytest.mark.parametrize("op", OPS_OF_SPECIAL, ids=lambda op: op.name)
-def test_laws(op):
-    count = 0
-    for sample in samples_of(op):
-        for law in laws.laws_of(sample):
-            if law.name in ("compiled", "native"):  # below
-                continue
-            if law.name != "replay" or (op.name in COMPILED and not sample.variant):
-                law(sample)
-                count += 1
-    assert count >= 10
-
-
-def under_engine(name, op):
-    sample = next(samples_of(op))
-    if laws.LAWS[name] in laws.laws_of(sample):
-        laws.LAWS[name](sample)
-
-
-@pytest.mark.parametrize(
-    "name", ["agm", "betaln", "erfcx", "expit", "kve", "log_ndtr", "owens_t", "xlogy"]
-)
-def test_compiled_programs_give_what_the_sweep_gives(name):
-    under_engine("compiled", next(op for op in OPS_OF_SPECIAL if op.name == name))
-
-
-@pytest.mark.campaign
-@pytest.mark.parametrize("op", OPS_OF_SPECIAL, ids=lambda op: op.name)
-def test_every_function_compiled(op):
-    under_engine("compiled", op)
 
 
 def test_what_no_kernel_can_say():
