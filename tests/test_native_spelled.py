@@ -185,6 +185,7 @@ def test_written_out_for_overloading(f):
     check(f, "overload")
 
 
+@pytest.mark.campaign
 def test_second_derivatives():
     f = tg.njit(lambda x: np.sum(np.kron(x, x) * WEIGHTS[:4]))
     assert np.allclose(tg.hessian(f)(X[:2]), slopes(tg.grad(f), X[:2]), rtol=1e-6, atol=1e-6)

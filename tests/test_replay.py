@@ -26,6 +26,7 @@ from tapegrad.core.tape import FREED, IN0, IN1, OP, OUT, SLOT, STRIDE, Leaf
 from tapegrad.errors import GraphError
 from tapegrad.llvm import assembly, cache
 from tapegrad.replay import bridge, builder, executor, kernels, layout, selftest
+from tests.seeds import seeds
 from tests.suite import in_threads
 
 pytestmark = pytest.mark.skipif(not replay.available(), reason=str(replay.status()["machine"]))
@@ -263,9 +264,10 @@ def structural() -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("dtype", seeds(list(TOLERANCE)))
 @pytest.mark.parametrize(("op", "call"), structural())
 def test_structural_ops(op: Any, call: Any, dtype: str, rng: np.random.Generator) -> None:
+    """In campaigns of each dtype; test_ops.py replays the op's samples of each in every run."""
     arrays = [samples(rng, shape, dtype) for shape in call.operands]
     if op.variadic:
         agree(
