@@ -15,7 +15,7 @@ from numpy import array as together
 from numpy import zeros as nothing
 
 import tapegrad as tg
-from tapegrad.face.buffers import adopted, adoptions
+from tapegrad.face.adoption import adopted, adoptions
 
 X = np.array([0.5, -0.3, 0.8])
 

@@ -20,7 +20,7 @@ from ..core.mode import enable_grad, is_grad_enabled, recording
 from ..core.tape import SLOT, STRIDE, Slot, current, new_slot
 from ..core.tensor import Tensor, wrap
 from ..errors import GraphError
-from ..face.buffers import adopted
+from ..face.adoption import adopted
 from ..ops.joining import stack
 from ..ops.shaping import alias, moveaxis, reshape
 

@@ -26,7 +26,7 @@ import numpy as np
 from .. import autograd
 from ..core.tensor import Tensor, wrap
 from ..errors import GradcheckError
-from ..face.buffers import adopted
+from ..face.adoption import adopted
 
 SEED = 20
 """Of the random directions: a check that fails fails again."""

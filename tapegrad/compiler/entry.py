@@ -26,7 +26,7 @@ from ..core.packing import inexact, is_inexact, op_of_calls, packed, unpacked
 from ..core.primitive import apply, strong
 from ..core.tensor import value_of, wrap
 from ..errors import GraphError
-from ..face.buffers import adopted
+from ..face.adoption import adopted
 from ..transforms.derivatives import _flatten, _unflatten, vjp
 from .program import Call, _Static, taken_apart
 

@@ -31,7 +31,7 @@ from ..core.sweep import operands
 from ..core.tape import RECORDER, STRIDE, Leaf, own_tape
 from ..core.tensor import Tensor, new, wrap
 from ..errors import TraceError
-from ..face.buffers import adopted
+from ..face.adoption import adopted
 from ..transforms.derivatives import _flatten, _unflatten
 from . import callout, keeping, rolling, sharing, triangles
 from .graph import Graph, Guard, Node

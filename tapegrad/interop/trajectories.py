@@ -33,7 +33,7 @@ from ..core.storage import tracing
 from ..core.tape import STRIDE
 from ..core.tensor import Tensor, value_of, wrap
 from ..errors import GraphError, NotDifferentiable, TraceError, demand_callable
-from ..face.buffers import adopted
+from ..face.adoption import adopted
 from ..ops.composing import holds_tensor, holds_tracked, raw
 from ..ops.joining import gathered
 from ..sparse import colouring

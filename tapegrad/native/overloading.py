@@ -24,7 +24,7 @@ from numba.core import types
 from numba.extending import register_jitable
 
 from ..errors import NotDifferentiable
-from ..face.buffers import stores
+from ..face.reaching import stores
 from . import inference, retyping, store
 from .carriers import Active, Carrier, Dual, active, dual, is_carried, overload, tape, value
 from .complaints import COMPLAINTS

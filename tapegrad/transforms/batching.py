@@ -17,7 +17,7 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 
 from ..errors import demand_callable
-from ..face.buffers import adopted_inside
+from ..face.adoption import adopted_inside
 from .derivatives import NAMESPACE, _flatten, _optree, _unflatten, is_compiled
 from .loops import mapped
 

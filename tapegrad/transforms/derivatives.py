@@ -32,7 +32,8 @@ from ..core.storage import StandIn, as_array, duplicate, kept, tracing
 from ..core.tape import IN0, IN1, SLOT, STRIDE, Leaf, new_slot, own_tape
 from ..core.tensor import Tensor, fresh_leaf, unmasked, wrap
 from ..errors import GradientLost, GraphError, IndependentValue, NotDifferentiable, demand_callable
-from ..face.buffers import adopted, constant, fills
+from ..face.adoption import adopted, fills
+from ..face.buffers import constant
 from ..ops.composing import holds_tensor
 from ..ops.shaping import alias, astype
 

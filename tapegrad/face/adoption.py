@@ -1,0 +1,641 @@
+"""Functions that join tracked numbers by NumPy, or fill its buffers: they run as copies in which NumPy's functions make tensors.
+
+`adopted(f)` is `f` as a copy that shares its code, closure, defaults and globals, but finds a namespace of its own where its globals or
+its closure say NumPy (`face/buffers.py`). Python functions of the user's that the function reaches by name (`face/reaching.py`: helpers,
+functions of closures and of the user's modules, itself in a recursion, methods of `self`, of objects and of classes that it names) are
+copied in the same way. So is what this library wraps around the user's function (`is_wrapper`), where only the function inside is
+replaced. An object has a shadow, which shares its attributes; a class has a stand-in (`_stand_in`), a subclass, which also makes the
+objects of the class; `type` and `super` know both. Everything else is looked up where it always was, at the moment that it is looked up.
+
+Invariant: nothing that exists is changed, so that no other call and no other thread notices. A function is copied only if what it
+reaches joins arrays or makes lists, or both makes arrays and writes to some. A value that the functions compare (`method is euler`) stays
+the value itself. `plain_buffers()` switches all of it off, `adoptions(f)` says what it does.
+"""
+
+from __future__ import annotations
+
+import abc
+import copyreg
+import functools
+import sys
+import types
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..core.closures import content
+from ..core.tensor import Tensor
+from .buffers import FILLING, JOINING, OFF, recording
+from .reaching import (
+    Attributes,
+    Reach,
+    attributes,
+    callee,
+    code_of,
+    functions_in,
+    is_users,
+    is_wrapper,
+)
+
+# ------------------------------------------------------------------------------------------ copies
+
+
+class _Globals(dict[str, Any]):
+    """A module's globals, but for what stands in the copied functions' namespace: the rest is looked up as it is then."""
+
+    __slots__ = ("fills", "lists", "real")
+
+    def __init__(self, real: dict[str, Any], fills: bool, lists: bool) -> None:
+        self.real = real
+        self.fills = fills
+        self.lists = lists
+        for name in ("__builtins__", "__name__"):
+            if name in real:
+                self[name] = real[name]
+
+    def __missing__(self, name: str) -> Any:
+        return self.real[name]
+
+    def get(self, name: Any, default: Any = None) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            return default
+
+    def __contains__(self, name: object) -> bool:
+        return dict.__contains__(self, name) or name in self.real
+
+
+_ORIGIN = "__stands_for__"
+"""In a class that stands for another one, that class."""
+
+
+class _StandIns(type):
+    """The class of what stands for classes of the user's. A stand-in has their instances and subclasses, and is equal to them."""
+
+    def __instancecheck__(cls, x: Any) -> bool:
+        origin = vars(cls).get(_ORIGIN)
+        return type.__instancecheck__(cls, x) if origin is None else isinstance(x, origin)
+
+    def __subclasscheck__(cls, kind: Any) -> bool:
+        origin = vars(cls).get(_ORIGIN)
+        return (
+            type.__subclasscheck__(cls, kind)
+            if origin is None
+            else issubclass(_origin(kind), origin)
+        )
+
+    def __eq__(cls, other: Any) -> bool:
+        return _origin(cls) is _origin(other)
+
+    def __hash__(cls) -> int:
+        return type.__hash__(_origin(cls))
+
+    def __setattr__(cls, name: str, value: Any) -> None:
+        kind = _origin(cls)
+        type.__setattr__(cls, name, value) if kind is cls else setattr(kind, name, value)
+
+    def __repr__(cls) -> str:
+        kind = _origin(cls)
+        return type.__repr__(cls) if kind is cls else repr(kind)
+
+
+class _AbstractStandIns(_StandIns, abc.ABCMeta):
+    """The same for classes with abstract methods."""
+
+
+def _origin(kind: Any) -> Any:
+    """The class that a class stands for; itself where it stands for none."""
+    return vars(kind).get(_ORIGIN, kind) if isinstance(kind, _StandIns) else kind
+
+
+def _same(kind: type) -> type:
+    return kind
+
+
+def _pickled(kind: Any) -> Any:
+    return _same, (_origin(kind),)
+
+
+copyreg.pickle(_StandIns, _pickled)
+copyreg.pickle(_AbstractStandIns, _pickled)
+
+
+def _blank(kind: Any) -> Any:
+    return kind.__new__(kind)
+
+
+def _reduced(self: Any, protocol: Any) -> Any:
+    """For copies and pickles: `copyreg.__newobj__` would ask that `__class__` be the stand-in."""
+    made = object.__reduce_ex__(self, protocol)
+    if isinstance(made, tuple) and made[0] is copyreg.__newobj__ and len(made[1]) == 1:  # type: ignore[attr-defined]
+        return _blank, *made[1:]
+    return made
+
+
+def _stand_in(kind: type, copied: dict[str, Any]) -> type:
+    """A class that stands for one of the user's: its subclass, with copies of methods."""
+    space: dict[str, Any] = {
+        _ORIGIN: kind,
+        "__class__": property(lambda self: kind),
+        "__module__": kind.__module__,
+        "__qualname__": kind.__qualname__,
+        "__doc__": kind.__doc__,
+        **copied,
+    }
+    if "__eq__" in copied and "__hash__" not in copied:
+        space["__hash__"] = kind.__hash__
+    if kind.__reduce_ex__ is object.__reduce_ex__ and kind.__reduce__ is object.__reduce__:
+        space["__reduce_ex__"] = _reduced
+    meta = _StandIns if type(kind) is type else _AbstractStandIns
+    return meta(kind.__name__, (kind,), space)
+
+
+def _part(part: Any, copies: dict[int, Any]) -> Any:
+    """An attribute of a class with copies for the functions that it holds; itself where none of them is copied."""
+    if not any(id(f) in copies for f in functions_in(part)):
+        return part
+    if type(part) is property:
+        get, put, drop = (copies.get(id(f), f) for f in (part.fget, part.fset, part.fdel))
+        return property(get, put, drop, part.__doc__)
+    if type(part) in (staticmethod, classmethod):
+        return type(part)(copies[id(part.__func__)])
+    if type(part) is functools.cached_property:
+        return functools.cached_property(copies[id(part.func)])
+    return copies[id(part)]
+
+
+class _Super:
+    """What `super()` is in a copied method: what the bases have, with copies for methods."""
+
+    __slots__ = ("_copies", "_kind", "_of")
+
+    def __getattribute__(self, name: str) -> Any:
+        """What the class after this one in the order of bases has under a name, bound as `super` binds it."""
+        kind, of, copies = (slot.__get__(self) for slot in _SUPERS_SLOTS)
+        of_class = isinstance(of, type)
+        owner = of if of_class else type(of)
+        order = iter(owner.__mro__)
+        any(base is kind for base in order)  # as far as the class itself
+        for base in order:
+            if name in vars(base):
+                part = vars(base)[name]
+                made = _part(part, copies)
+                if made is not part:
+                    return made.__get__(None if of_class else of, owner)
+                break
+        return getattr(super(kind, of), name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        kind, of, _ = (slot.__get__(self) for slot in _SUPERS_SLOTS)
+        setattr(super(kind, of), name, value)
+
+
+_SUPERS_SLOTS = tuple(vars(_Super)[name] for name in ("_kind", "_of", "_copies"))
+
+
+class _Supers:
+    """What `super` is in copied functions."""
+
+    def __init__(self, copies: dict[int, Any]) -> None:
+        self.copies = copies
+
+    def __call__(self, *args: Any) -> Any:
+        """With no arguments the class and the first argument of the method that calls, as Python has it."""
+        if len(args) == 1:
+            return super(*args)
+        if not args:
+            frame = sys._getframe(1)
+            found = frame.f_locals
+            names = frame.f_code.co_varnames
+            if "__class__" not in found or not frame.f_code.co_argcount:
+                raise RuntimeError("super(): no arguments, and not called by a method.")
+            args = (found["__class__"], found[names[0]])
+        made = _Super()
+        for slot, value in zip(
+            _SUPERS_SLOTS, (_origin(args[0]), args[1], self.copies), strict=True
+        ):
+            slot.__set__(made, value)
+        return made
+
+
+class _Kinds(type):
+    """What `type` is in copied functions: it gives the class's stand-in where one is found by the class's name, else the class."""
+
+    stands: dict[type, type]
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        if len(args) != 1:
+            return type(*args, **kwargs)
+        kind = _origin(type(args[0]))
+        return cls.stands.get(kind, kind)
+
+    def __instancecheck__(cls, x: Any) -> bool:
+        return isinstance(x, type)
+
+    def __subclasscheck__(cls, kind: Any) -> bool:
+        return issubclass(kind, type)
+
+    def __eq__(cls, other: Any) -> bool:
+        return other is cls or other is type
+
+    def __hash__(cls) -> int:
+        return hash(type)
+
+    def __repr__(cls) -> str:
+        return repr(type)
+
+
+class _Module(types.ModuleType):
+    """A module of the user's, but for the functions of it that are copied."""
+
+    def __init__(self, real: types.ModuleType, functions: dict[str, Any]) -> None:
+        super().__init__(real.__name__, real.__doc__)
+        self.__dict__.update(functions)
+        self.__dict__["__getattr__"] = lambda name: getattr(real, name)
+        self.__dict__["_real"] = real
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self._real, name, value)
+
+
+class _Plan:
+    """The copy of a function, and what has to be as it was for the copy to stand for it."""
+
+    __slots__ = (
+        "apart",
+        "copied",
+        "copies",
+        "copy",
+        "kept",
+        "named",
+        "parts",
+        "plain",
+        "reached",
+        "seen",
+        "shadows",
+        "stands",
+    )
+
+    def __init__(self, f: types.FunctionType, of: Attributes | None = None) -> None:
+        """Find the functions that `f` reaches, and copy those in which a buffer of NumPy's has to become a tensor."""
+        reached: dict[int, Reach] = {}
+        unseen: list[Any] = [(f, of)]
+        while unseen:
+            g, found_in = unseen.pop()
+            if id(g) not in reached:
+                reach = reached[id(g)] = Reach(g, found_in)
+                unseen += reach.calls()
+        self.seen: list[Callable[[types.FunctionType], bool]] = []
+        self.copies: dict[int, Any] = {}
+        self.shadows: dict[int, Any] = {}
+        self.stands: dict[type, type] = {}
+        """Copies of classes, whose objects have copied methods."""
+        self.named: dict[type, type] = {}
+        """Those that are found under the names of their classes."""
+        self.kept = {identity for reach in reached.values() for identity in reach.kept}
+        self.plain = frozenset(name for reach in reached.values() for name in reach.plain)
+        self.apart = {identity for reach in reached.values() for identity in reach.apart}
+        kinds = {of.kind: of for reach in reached.values() for of in reach.kinds()}
+        self.parts = [
+            (k, n, part)
+            for of in kinds.values()
+            for n, found in of.parts.items()
+            for k, part in found
+        ]
+        """Attributes of classes that were looked at."""
+        self.reached = list(reached.values())
+        self.copy: Any = None
+        self.copied: list[types.FunctionType] = []
+        fills = any(reach.writes for reach in reached.values())
+        able = {k: r for k, r in reached.items() if not r.code.binds and k not in self.kept}
+        fills = fills and any(reach.makes for reach in able.values())
+        if any("type" in reach.code.names for key, reach in reached.items() if key not in able):
+            self.kept |= {id(kind) for kind in kinds}  # whose `type` knows no stand-ins
+        wanted = {k for k, reach in able.items() if reach.joins or (fills and reach.makes)}
+        grown = bool(wanted)
+        while grown:
+            more = {
+                key
+                for key, reach in able.items()
+                if key not in wanted
+                and ("type" in reach.code.names or any(id(g) in wanted for g, _ in reach.calls()))
+            }
+            wanted |= more
+            grown = bool(more)
+        if id(f) not in wanted:
+            return
+        lists = any(reached[key].code.lists for key in wanted)
+        spaces: dict[int, _Globals] = {}
+        copies = self.copies
+        for key in wanted:
+            g = reached[key].function
+            space = spaces.setdefault(id(g.__globals__), _Globals(g.__globals__, fills, lists))
+            copies[key] = _empty_copy(g, space)
+        for key in wanted:
+            _fill(reached[key], self, copies[key].__globals__)
+        self.seen = [_seen(reach, reach.function is f) for reach in self.reached]
+        self.reached = []
+        self.copy = copies[id(f)]
+        self.copied = [self.copy, *(c for key, c in copies.items() if key != id(f))]
+
+    def stand(self, kind: type) -> type:
+        """What a copied function finds under the name of a class: its copy, or the class itself where it is compared."""
+        made = kind if id(kind) in self.kept else self.copied_class(kind)
+        if made is not kind:
+            self.named[kind] = made
+        return made
+
+    def copied_class(self, kind: type) -> type:
+        """The class whose instances have the copies as methods; the class itself where none is copied."""
+        made = self.stands.get(kind)
+        if made is not None:
+            return made
+        of = None if id(kind) in self.apart else attributes(kind)
+        if of is None:
+            return kind
+        copied = {name: _part(found[0][1], self.copies) for name, found in of.parts.items()}
+        copied = {n: made for n, made in copied.items() if made is not of.parts[n][0][1]}
+        if copied or any(id(f) in self.copies for name in of.parts for f in of.functions(name)):
+            kind = self.stands[kind] = _stand_in(kind, copied)
+        return kind
+
+    def builtin(self, value: Any) -> Any:
+        """What a copied function finds under the name of a builtin."""
+        if value is type:
+            return _Kinds("type", (), {"stands": self.named})
+        return _Supers(self.copies) if value is super else value
+
+    def shadow(self, value: Any) -> Any:
+        """An object that shares the attributes of another, and whose methods are the copies; the object itself where none is copied."""
+        if isinstance(value, type):
+            return self.stand(value)
+        if id(value) in self.kept or attributes(value) is None:
+            return value
+        kind, itself = type(value), weakref.ref(value)
+        held = self.shadows.get(id(value))
+        if held is not None and held[0]() is value:
+            return held[1]
+        stand = self.copied_class(kind)
+        if stand is kind:
+            return value
+        if kind.__hash__ is object.__hash__ and kind.__eq__ is object.__eq__:
+            space: dict[str, Any] = {
+                _ORIGIN: kind,
+                "__hash__": lambda shadow: hash(itself()),
+                "__eq__": lambda shadow, other: other is shadow or other is itself(),
+            }
+            stand = type(stand)(kind.__name__, (stand,), space)
+        try:
+            made: Any = object.__new__(stand)
+        except TypeError:  # more than attributes in its memory
+            return value
+        made.__dict__ = value.__dict__
+        self.shadows[id(value)] = (itself, made)
+        return made
+
+    def holds(self, f: types.FunctionType) -> bool:
+        """Whether everything that was looked at is as it was."""
+        for kind, name, part in self.parts:
+            if vars(kind).get(name) is not part:
+                return False
+        return all(seen(f) for seen in self.seen)
+
+
+def _seen(reach: Reach, first: bool) -> Callable[[types.FunctionType], bool]:
+    """A check that a function, and what it finds under names, is the same. It keeps nothing alive."""
+    f = reach.function
+    itself = None if first else weakref.ref(f)
+    code, defaults = f.__code__, f.__defaults__
+    own = [(weakref.ref(g), g.__code__) for g in reach.own]
+    names = [(name, weakref.ref(value)) for name, value in reach.globals.items()]
+    cells = [(name, weakref.ref(value)) for name, value in reach.cells.items()]
+    parts = [
+        (weakref.ref(reach.globals[module]), name, weakref.ref(value))
+        for module, functions in reach.modules.items()
+        for name, value in functions.items()
+    ]
+
+    def same(given: types.FunctionType) -> bool:
+        """Whether the function and all that it reads by name are those that the plan was made of."""
+        g = given if itself is None else itself()
+        if g is None or g.__code__ is not code or g.__defaults__ is not defaults:
+            return False
+        for method, text in own:
+            now = method()
+            if now is None or now.__code__ is not text:
+                return False
+        space = g.__globals__
+        for name, value in names:
+            if space.get(name) is not value():
+                return False
+        if cells:
+            held = dict(zip(code.co_freevars, g.__closure__ or (), strict=True))
+            if any(content(held[name]) is not value() for name, value in cells):
+                return False
+        for module, name, value in parts:
+            if getattr(module(), name, None) is not value():
+                return False
+        return True
+
+    return same
+
+
+def _empty_copy(f: types.FunctionType, space: _Globals) -> types.FunctionType:
+    """A copy with cells of its own where the function's hold functions or NumPy."""
+    cells = []
+    for name, cell in zip(f.__code__.co_freevars, f.__closure__ or (), strict=True):
+        value = content(cell)
+        own = value is np or id(value) in FILLING.functions or attributes(value) is not None
+        own = (own and name != "__class__") or type(callee(value)[0]) is types.FunctionType
+        own = own and name not in code_of(f.__code__).rebinds
+        cells.append(types.CellType(value) if own else cell)
+    copy = types.FunctionType(f.__code__, space, f.__name__, f.__defaults__, tuple(cells) or None)
+    copy.__kwdefaults__ = f.__kwdefaults__
+    copy.__qualname__, copy.__doc__, copy.__module__ = f.__qualname__, f.__doc__, f.__module__
+    copy.__dict__ = f.__dict__
+    return copy
+
+
+def _fill(reach: Reach, plan: _Plan, space: _Globals) -> None:
+    """Put what stands for NumPy, for its makers and for copied functions where a copy looks them up."""
+
+    def other(value: Any) -> Any:
+        if value is np:
+            return stand.module(space.lists, plan.plain)
+        made = None if id(value) in plan.kept else stand.functions.get(id(value))
+        if made is not None:
+            return made
+        if type(value) is functools.partial:
+            inner = other(value.func)
+            return value if inner is value.func else functools.partial(inner, *value.args, **value.keywords)  # fmt: skip
+        if type(value) is types.MethodType:
+            method = copies.get(id(value.__func__))
+            return value if method is None else types.MethodType(method, plan.shadow(value.__self__))  # fmt: skip
+        return copies[id(value)] if id(value) in copies else plan.shadow(value)
+
+    copies = plan.copies
+    stand = FILLING if space.fills else JOINING
+    f, copy = reach.function, copies[id(reach.function)]
+    for name, value in reach.globals.items():
+        if name in reach.modules:
+            parts = {n: other(part) for n, part in reach.modules[name].items()}
+            parts = {n: part for n, part in parts.items() if part is not reach.modules[name][n]}
+            space[name] = _Module(value, parts) if parts else value
+        else:
+            space[name] = other(value)
+    builtins = getattr(f, "__builtins__", {})
+    for name in reach.code.names:
+        if name in builtins and name not in f.__globals__:
+            space[name] = plan.builtin(builtins[name])
+    for name, cell in zip(f.__code__.co_freevars, copy.__closure__ or (), strict=True):
+        if name in reach.cells and name not in reach.code.rebinds:
+            cell.cell_contents = other(reach.cells[name])
+
+
+# ------------------------------------------------------------------------------------------ the door
+
+_plans: dict[int, tuple[weakref.ref[Any], _Plan]] = {}
+"""Plans of functions that are copied, by identity."""
+
+_as_they_are: dict[types.CodeType, Callable[[types.FunctionType], bool]] = {}
+"""By their code: whether a function runs as it is because what it reaches is what another one of this code reached."""
+
+_MOST = 256
+
+
+def _unneeded(reached: Sequence[Reach]) -> Callable[[types.FunctionType], bool]:
+    """A check that a function, perhaps a new one of the same code, reaches what the first one of these does."""
+    first, *rest = reached
+    space = first.function.__globals__
+    names: list[tuple[Any, str, Any]]
+    names = [(r.function.__globals__, n, v) for r in reached for n, v in r.globals.items()]
+    names += [
+        (vars(r.globals[m]), n, v)
+        for r in reached
+        for m in r.modules
+        for n, v in r.modules[m].items()
+    ]
+    kinds = {of.kind: of for r in reached for of in r.kinds()}
+    names += [
+        (vars(k), n, v) for of in kinds.values() for n, found in of.parts.items() for k, v in found
+    ]
+    functions = [(r.function, _contents(r.function)) for r in rest]
+    functions += [(f, _contents(f)) for r in reached for f in r.own]
+    others = [(weakref.ref(f), f.__code__, contents) for f, contents in functions]
+    own = _contents(first.function)
+
+    def same(f: types.FunctionType) -> bool:
+        if f.__globals__ is not space or (own and not _hold(f, own)):
+            return False
+        for where, name, value in names:
+            if where.get(name) is not value:
+                return False
+        for ref, code, contents in others:
+            g = ref()
+            if g is None or g.__code__ is not code or (contents and not _hold(g, contents)):
+                return False
+        return True
+
+    return same
+
+
+def _contents(f: types.FunctionType) -> list[Any]:
+    """What a function closes over, held weakly; of data the type, since other data changes nothing."""
+    found: list[Any] = []
+    for cell in f.__closure__ or ():
+        value = content(cell)
+        try:
+            found.append(type(value) if type(value) in _DATA else weakref.ref(value))
+        except TypeError:
+            found.append(type(value))
+    return found
+
+
+def _hold(f: types.FunctionType, contents: list[Any]) -> bool:
+    """Whether a function closes over these."""
+    for cell, before in zip(f.__closure__ or (), contents, strict=True):
+        value = content(cell)
+        if type(value) is not before and (isinstance(before, type) or before() is not value):
+            return False
+    return True
+
+
+_DATA = frozenset(
+    (float, int, bool, complex, str, tuple, list, dict, type(None), np.ndarray, np.float64, Tensor)
+)
+
+
+def adopted(f: Any) -> Any:
+    """The function that is run for `f` in a transform or a trace: `f` itself, unless it joins arrays, or fills some that it makes."""
+    if OFF.get():
+        return f
+    kind = type(f)
+    if kind is types.FunctionType:
+        as_it_is = _as_they_are.get(f.__code__)
+        if as_it_is is not None and as_it_is(f):
+            return f
+        plan = _plan(f)
+        return f if plan is None or plan.copy is None else plan.copy
+    if kind is functools.partial:
+        copy = adopted(f.func)
+        return f if copy is f.func else functools.partial(copy, *f.args, **f.keywords)
+    bound = f if kind is types.MethodType else getattr(f, "__call__", None)  # noqa: B004  the method, to copy it
+    if type(bound) is types.MethodType and type(bound.__func__) is types.FunctionType:
+        plan = _plan(bound.__func__, attributes(bound.__self__))
+        if plan is not None and plan.copy is not None:
+            return types.MethodType(plan.copy, plan.shadow(bound.__self__))
+    return f
+
+
+def fills(f: Any) -> bool:
+    """Whether this is a copy that makes tensors of the buffers that it fills."""
+    f = getattr(f, "func", f)
+    space = getattr(getattr(f, "__func__", f), "__globals__", None)
+    return type(space) is _Globals and space.fills
+
+
+def adopted_inside(f: Any) -> Any:
+    """`adopted(f)` while something is recorded or traced, else `f`."""
+    return adopted(f) if recording() else f
+
+
+def _plan(f: types.FunctionType, of: Attributes | None = None) -> _Plan | None:
+    """The plan of a user's function, from the table of plans where it still holds; None where nothing is to be replaced."""
+    if not (is_users(f) or is_wrapper(f)):
+        return None
+    held = _plans.get(id(f))
+    if held is not None and held[0]() is f and held[1].holds(f):
+        return held[1]
+    plan = _Plan(f, of)
+    if plan.copy is None:
+        if len(_as_they_are) >= _MOST:
+            _as_they_are.clear()
+        _as_they_are[f.__code__] = _unneeded(plan.reached)
+        return None
+    if len(_plans) >= _MOST:
+        _plans.clear()
+    _plans[id(f)] = (weakref.ref(f), plan)
+    return plan
+
+
+def adoptions(f: Any) -> list[str]:
+    """The functions that are copied to differentiate or compile `f`, by name and line; none if it runs as it is.
+
+    >>> import numpy as np
+    >>> def f(x):
+    ...     y = np.zeros(2)
+    ...     y[0] = x
+    ...     return np.sum(y)
+    >>> len(adoptions(f))
+    1
+    """
+    of = attributes(getattr(f, "__self__", None))
+    f = getattr(f, "__func__", getattr(f, "func", f))
+    plan = _plan(f, of) if type(f) is types.FunctionType else None
+    copied = plan.copied if plan is not None else []
+    return [
+        f"{g.__qualname__} ({g.__code__.co_filename}:{g.__code__.co_firstlineno})" for g in copied
+    ]

@@ -1,0 +1,365 @@
+"""What a function of the user's reaches by name: functions, classes, objects and modules of the user's, and NumPy.
+
+`Code` is what a code object says by itself: the names that it mentions, whether it writes to arrays or makes lists, which variables it
+binds anew, and which names it compares. `Reach` is what a function finds under these names now. `attributes(value)` are the parts of a
+class of the user's in which functions stand: methods, static and class methods, properties.
+
+Invariant: nothing is called and nothing is changed. What is not found by name (an entry of a table, an attribute of an argument) is not
+reached.
+"""
+
+from __future__ import annotations
+
+import abc
+import dis
+import functools
+import sys
+import types
+from collections.abc import Iterator
+from functools import lru_cache
+from opcode import opmap
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..core.closures import content
+from ..core.tensor import Tensor
+from .buffers import FILLING, JOINING
+
+_LIBRARIES = frozenset(
+    "tapegrad numpy scipy numba llvmlite optree dask matplotlib pandas torch jax pytest _pytest".split()
+)
+_LIBRARY = __name__.partition(".")[0]
+
+# ------------------------------------------------------------------------------------------ code
+
+_WRITERS = frozenset("at copyto put place putmask put_along_axis fill_diagonal fill out".split())
+_STORES = frozenset(opmap[name] for name in ("STORE_SUBSCR", "STORE_SLICE") if name in opmap)
+_COMPARISONS = frozenset(opmap[name] for name in ("IS_OP", "CONTAINS_OP", "COMPARE_OP"))
+_VARIABLES = frozenset(
+    "LOAD_DEREF LOAD_CLASSDEREF LOAD_FROM_DICT_OR_DEREF LOAD_NAME LOAD_FROM_DICT_OR_GLOBALS".split()
+)
+_IN_PLACE = 13
+"""Operators up from this number are in place: `a += b`."""
+
+
+class Code:
+    """What a code object, with those inside it, names; whether it writes to arrays, and whether it binds globals anew."""
+
+    __slots__ = ("binds", "compared", "lists", "names", "rebinds", "writes")
+
+    def __init__(self, code: types.CodeType) -> None:
+        """Read from bytecode whether a function (or one defined in it) may write to arrays, and which names it reads and binds."""
+        names: set[str] = {*code.co_names}
+        text = code.co_code
+        steps = list(zip(text[::2], text[1::2], strict=False))
+        self.writes = any(
+            step in _STORES or (step == opmap["BINARY_OP"] and number >= _IN_PLACE)
+            for step, number in steps
+        )
+        self.writes |= not _WRITERS.isdisjoint(names)
+        self.writes |= any(type(c) is tuple and "out" in c for c in code.co_consts)
+        self.lists = not names.isdisjoint(("append", "list")) or any(
+            step == opmap["LIST_APPEND"] or (step == opmap["BUILD_LIST"] and number)
+            for step, number in steps
+        )
+        self.binds = any(
+            step in (opmap["STORE_GLOBAL"], opmap["DELETE_GLOBAL"]) for step, _ in steps
+        )
+        own = len(code.co_varnames) + len({*code.co_cellvars} - {*code.co_varnames})
+        self.rebinds = {
+            code.co_freevars[number - own]
+            for step, number in steps
+            if step == opmap["STORE_DEREF"] and number >= own
+        }
+        """Variables of enclosing functions that it binds anew."""
+        compares = any(step in _COMPARISONS for step, _ in steps)
+        self.compared = _compared(code) if compares else set()
+        """Names whose values it may compare by `is`, `==`, `in`: what stands for these would be told from them."""
+        for inner in code.co_consts:
+            if isinstance(inner, types.CodeType):
+                inside = code_of(inner)
+                names |= inside.names
+                self.writes |= inside.writes
+                self.lists |= inside.lists
+                self.binds |= inside.binds
+                self.rebinds |= inside.rebinds
+                self.compared |= inside.compared
+        self.names: frozenset[str] = frozenset(names)
+
+
+def _compared(code: types.CodeType) -> set[str]:
+    """Names that stand in a comparison by `is`, `==` or `in`, but for what is called there or asked for an attribute.
+
+    An attribute of a name stands here by itself and with the name, `"np.sum"`; `type(x) is y.__class__` is `"type.__class__"`.
+    """
+    steps = list(dis.get_instructions(code))
+    found = set()
+    for at, comparison in enumerate(steps):
+        ordered = comparison.opname == "COMPARE_OP" and not (
+            "==" in comparison.argrepr or "!=" in comparison.argrepr
+        )
+        if comparison.opcode not in _COMPARISONS or ordered:
+            continue
+        typed = at - 1 if _is_type_of(steps[max(at - 6, 0) : at - 1]) else None
+        mentioned = set()
+        for k, step in enumerate(steps):
+            if k == typed or not _within(step.positions, comparison.positions):
+                continue
+            before, after = steps[max(k - 1, 0)], steps[min(k + 1, len(steps) - 1)]
+            if step.opname == "LOAD_GLOBAL" or (
+                step.opname == "LOAD_ATTR" and sys.version_info >= (3, 12)
+            ):
+                called = bool((step.arg or 0) & 1)  # with room for NULL, which a call takes
+            elif step.opname in _VARIABLES:
+                called = "PUSH_NULL" in (before.opname, after.opname)
+            else:
+                called = step.opname != "LOAD_ATTR"
+            mentioned.add(step.argval)
+            if not called and after.opname not in ("LOAD_ATTR", "LOAD_METHOD"):
+                found.add(step.argval)
+                if step.opname == "LOAD_ATTR" and all(
+                    other.opname.startswith("LOAD") for other in steps[k + 1 : at]
+                ):
+                    found.add(f"{before.argval}.{step.argval}")
+        if {"type", "__class__"} <= mentioned:
+            found.add("type.__class__")
+    return found
+
+
+def _is_type_of(steps: list[dis.Instruction]) -> bool:
+    """Whether these steps end by `type(x)`, with the class of `x` on top: stand-ins know what `type` gives."""
+    if not steps or steps[-1].opname != "CALL" or steps[-1].arg != 1:
+        return False
+    before = [step for step in steps[:-1] if step.opname != "PRECALL"][-2:]
+    return len(before) == 2 and before[0].opname == "LOAD_GLOBAL" and before[0].argval == "type"
+
+
+def _within(inner: Any, outer: Any) -> bool:
+    """Whether a step stands in the text of another; yes where Python keeps no positions."""
+    if inner is None or outer is None or None in (*inner, *outer):
+        return True
+    (first, last, left, right), (start, end, begin, stop) = inner, outer
+    return (start, begin) <= (first, left) and (last, right) <= (end, stop)
+
+
+@lru_cache(4096)
+def code_of(code: types.CodeType) -> Code:
+    return Code(code)
+
+
+def stores(code: types.CodeType) -> bool:
+    """Whether a function of this code, or one that it defines, writes to arrays."""
+    return code_of(code).writes
+
+
+# ------------------------------------------------------------------------------------------ whose a value is
+
+
+def _of_users(module: str) -> bool:
+    """Whether a module is no library's."""
+    top = module.partition(".")[0]
+    return top == "__main__" or (top not in _LIBRARIES and top not in sys.stdlib_module_names)
+
+
+def is_users(f: Any) -> bool:
+    """Whether it is a Python function that is not a library's."""
+    if type(f) is not types.FunctionType:
+        return False
+    if f.__code__.co_filename.startswith("<doctest"):
+        return True
+    return _of_users(f.__globals__.get("__name__") or "")
+
+
+def is_wrapper(f: Any) -> bool:
+    """Whether it is a function of this library that holds the user's in its closure, and no transform: those see to what they run."""
+    if type(f) is not types.FunctionType or not f.__closure__ or "__wrapped__" in f.__dict__:
+        return False
+    return f.__globals__.get("__name__", "").partition(".")[0] == _LIBRARY
+
+
+def _is_users_module(value: Any) -> bool:
+    return type(value) is types.ModuleType and _of_users(value.__name__)
+
+
+# ------------------------------------------------------------------------------------------ classes
+
+
+class Attributes(NamedTuple):
+    """A class of the user's, and the attributes in which functions of the user's stand."""
+
+    kind: type
+    parts: dict[str, list[tuple[type, Any]]]
+    """By name what stands in the class and in its bases, in the order in which they are asked."""
+
+    def functions(self, name: str) -> Iterator[types.FunctionType]:
+        """Functions in the attributes of a name: the class's own, and those that `super()` finds."""
+        for _, part in self.parts.get(name, ()):
+            yield from functions_in(part)
+
+
+def functions_in(part: Any) -> tuple[types.FunctionType, ...]:
+    """Functions of the user's in an attribute of a class."""
+    if type(part) in (staticmethod, classmethod):
+        found: tuple[Any, ...] = (part.__func__,)
+    elif type(part) is property:
+        found = (part.fget, part.fset, part.fdel)
+    elif type(part) is functools.cached_property:
+        found = (part.func,)
+    else:
+        found = (part,)
+    return tuple(f for f in found if is_users(f))
+
+
+_QUIET = frozenset(
+    "__init__ __new__ __post_init__ __repr__ __str__ __format__ __hash__ __reduce__ __getstate__ __setstate__ __init_subclass__ "
+    "__class_getitem__ __replace__ __annotate__".split()
+)
+"""Methods that no function reaches because it names an object; operators it may reach unnamed."""
+
+
+def _is_operator(name: str) -> bool:
+    return name.startswith("__") and name not in _QUIET
+
+
+def attributes(value: Any) -> Attributes | None:
+    """The attributes of a class of the user's, or of an object's class, that may have a stand-in; None for anything else."""
+    of_class = isinstance(value, type)
+    kind = value if of_class else type(value)
+    if type(kind) not in (type, abc.ABCMeta) or not _of_users(kind.__module__):
+        return None
+    bases = kind.__mro__[:-1]
+    if issubclass(kind, Tensor | np.ndarray | BaseException) or any(
+        "__init_subclass__" in vars(k) for k in bases
+    ):
+        return None
+    if not of_class and (
+        not hasattr(value, "__dict__")
+        or any(vars(k).get("__slots__") for k in bases)
+        or any(k.__module__ == "builtins" for k in bases)
+    ):
+        return None  # more than its attributes would have to be shared
+    parts: dict[str, list[tuple[type, Any]]] = {}
+    for k in bases:
+        for name, part in vars(k).items():
+            if functions_in(part):
+                parts.setdefault(name, []).append((k, part))
+    return Attributes(kind, parts)
+
+
+def callee(value: Any) -> tuple[Any, Attributes | None]:
+    """The function that is called where a value is (a function, a partial, a bound method), and the attributes of its class."""
+    while type(value) is functools.partial:
+        value = value.func
+    if type(value) is types.MethodType:
+        return value.__func__, attributes(value.__self__)
+    return value, None
+
+
+# ------------------------------------------------------------------------------------------ what a function reaches
+
+Call = tuple[types.FunctionType, Attributes | None]
+
+
+class Reach:
+    """A function of the user's, and what it finds under the names that it mentions; of a method also what it finds in its class."""
+
+    __slots__ = ("apart", "cells", "code", "function", "globals", "held", "joins", "kept", "makes", "modules", "of", "own", "plain",
+                 "writes")  # fmt: skip
+
+    def __init__(self, f: types.FunctionType, of: Attributes | None) -> None:
+        """Note what a function reads by name: methods, globals, variables of its closure, parts of modules."""
+        self.function = f
+        self.of = of
+        self.code = code_of(f.__code__)
+        self.own = [g for name in self.code.names for g in of.functions(name)] if of else []
+        self.held: list[tuple[Attributes, list[str]]] = []
+        """Of the classes and objects that it names, and which of their attributes it may reach."""
+        self.globals: dict[str, Any] = {}
+        self.cells: dict[str, Any] = {}
+        self.modules: dict[str, dict[str, Any]] = {}
+        wrapper = not is_users(f)
+        space = {} if wrapper else f.__globals__
+        for name in self.code.names:
+            if name in space:
+                self._note(self.globals, name, space[name])
+        for name, cell in zip(f.__code__.co_freevars, f.__closure__ or (), strict=True):
+            if name != "__class__":  # of super(), which knows what stands for the class
+                self._note(self.cells, name, content(cell))
+        found = () if wrapper else (*self.globals.values(), *self.cells.values())
+        self.joins = any(JOINING.named(value, self.code.names) for value in found)
+        self.joins |= self.code.lists and any(value is np for value in found)
+        self.makes = any(FILLING.named(value, self.code.names) for value in found)
+        # A copy of an argument, which may be a plain array.
+        self.makes |= not wrapper and "copy" in self.code.names
+        self.writes = not wrapper and self.code.writes
+        self.kept = {*self._compared()}
+        """Identities of functions, objects and classes that it compares: nothing may stand for these under a name."""
+        self.plain = {
+            name.partition(".")[2]
+            for name in self.code.compared
+            if {**self.globals, **self.cells}.get(name.partition(".")[0]) is np
+        }
+        """Names of NumPy's that it compares: these are NumPy's own."""
+        self.apart = {*self._compared_in()}
+        """Classes, by identity, of which it compares methods: neither they nor their objects may have stand-ins."""
+
+    def _note(self, held: dict[str, Any], name: str, value: Any) -> None:
+        """Hold what a name means, where a copy may have to find something else under it."""
+        called, _ = callee(value)
+        if value is np or id(value) in FILLING.functions or is_users(called):
+            held[name] = value
+        elif held is self.cells and is_wrapper(called) and not is_users(self.function):
+            held[name] = value
+        elif (of := attributes(value)) is not None:
+            made = isinstance(value, type)  # whoever gets the object may call any method
+            reached = [n for n in of.parts if made or n in self.code.names or _is_operator(n)]
+            if reached:
+                held[name] = value
+                self.held.append((of, reached))
+        elif _is_users_module(value) and held is self.globals:
+            space = vars(value)
+            parts = {n: space[n] for n in self.code.names if n in space}
+            parts = {n: v for n, v in parts.items() if is_users(v) or isinstance(v, type)}
+            kinds = {n: attributes(v) for n, v in parts.items() if isinstance(v, type)}
+            parts = {n: v for n, v in parts.items() if n not in kinds or kinds[n]}
+            if parts:
+                held[name] = value
+                self.modules[name] = parts
+                self.held += [(of, [*of.parts]) for of in kinds.values() if of]
+
+    def _compared(self) -> Iterator[int]:
+        compared = self.code.compared
+        if not compared:
+            return
+        spaces = (self.globals, self.cells, *self.modules.values())
+        for value in (space[name] for space in spaces for name in compared if name in space):
+            yield id(value)
+            yield id(callee(value)[0])
+        if "type.__class__" in compared:
+            yield from (id(of.kind) for of in self.kinds())
+
+    def _compared_in(self) -> Iterator[int]:
+        for of in self.kinds() if self.code.compared else ():
+            parts = (part for name in self.code.compared for _, part in of.parts.get(name, ()))
+            if any(type(part) not in (property, functools.cached_property) for part in parts):
+                yield id(of.kind)
+
+    def kinds(self) -> Iterator[Attributes]:
+        """The classes of the objects that it names, and its own."""
+        yield from (of for of, _ in self.held)
+        if self.of:
+            yield self.of
+
+    def calls(self) -> Iterator[Call]:
+        """Functions of the user's that it may call, each with the attributes of the class that it was found in."""
+        for value in (*self.globals.values(), *self.cells.values()):
+            called, of = callee(value)
+            if type(called) is types.FunctionType and id(called) not in FILLING.functions:
+                yield called, of
+        for parts in self.modules.values():
+            yield from ((f, None) for f in parts.values() if not isinstance(f, type))
+        for of, names in self.held:
+            yield from ((f, of) for name in names for f in of.functions(name))
+        for f in self.own:
+            yield f, self.of

@@ -1,0 +1,432 @@
+"""Functions that make objects of the user's classes, or call methods by `super()`: their joins are tracked, and they go the way they go
+without a derivative. Values are those of the plain function; derivatives are judged by central differences.
+"""
+
+from __future__ import annotations
+
+import abc
+import copy
+import dataclasses
+import enum
+import functools
+import pickle
+import typing
+
+import numpy as np
+import pytest
+
+import tapegrad as tg
+from tapegrad.face.adoption import adoptions
+
+
+class Pendulum:
+    made = 0
+    g = 9.81
+
+    def __init__(self, length, mass=1.0):
+        Pendulum.made += 1
+        self.length, self.mass = length, mass
+        self.state = np.array([0.3, 0.1 * length])
+
+    def slope(self, t, y):
+        return np.array([y[1], -self.g / self.length * np.sin(y[0])])
+
+    def filled(self, x):
+        rows = np.zeros(2)
+        rows[0] = x
+        rows[1] = self.length
+        return rows
+
+    @staticmethod
+    def turned(a):
+        return np.array([[np.cos(a), -np.sin(a)], [np.sin(a), np.cos(a)]])
+
+    @classmethod
+    def of(cls, length):
+        return cls(np.array([length, length]).sum())
+
+    @property
+    def pair(self):
+        return np.array([self.length, self.mass * self.length])
+
+    @pair.setter
+    def pair(self, x):
+        self.length = np.array([x, x])[1]
+
+    @functools.cached_property
+    def matrix(self):
+        return np.array([[self.length, 1.0], [0.0, self.length]])
+
+    def __call__(self, x):
+        return np.sum(np.array([self.length * x, x]))
+
+    def __add__(self, other):
+        return type(self)(self.length + other.length)
+
+    def __getitem__(self, i):
+        return np.array([self.length, 2 * self.length])[i]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        return False
+
+    def rows(self):
+        for k in range(3):
+            yield np.array([self.length * k])
+
+    def __eq__(self, other):
+        return type(other) is type(self) and bool(other.length == self.length)
+
+    def __hash__(self):
+        return hash(self.mass)
+
+
+class Damped(Pendulum):
+    def __init__(self, length, c=0.1):
+        super().__init__(length)
+        self.c = c
+
+    def slope(self, t, y):
+        return super().slope(t, y) - np.array([0 * y[1], self.c * y[1]])
+
+    @property
+    def pair(self):
+        return super().pair * 2
+
+    @classmethod
+    def of(cls, length):
+        return super().of(length)
+
+
+class Explicit(Damped):
+    def __init__(self, length):
+        Damped.__init__(self, length)
+
+    def slope(self, t, y):
+        return 2 * super(Explicit, self).slope(t, y)  # noqa: UP008  the long form is what is tested
+
+
+class Left:
+    def names(self):
+        return ["Left"]
+
+    def value(self, x):
+        return np.array([x])
+
+
+class Middle(Left):
+    def names(self):
+        return ["Middle", *super().names()]
+
+    def value(self, x):
+        return np.array([x, *super().value(x)])
+
+
+class Right(Left):
+    def names(self):
+        return ["Right", *super().names()]
+
+    def value(self, x):
+        return np.array([2 * x, *super().value(x)])
+
+
+class Diamond(Middle, Right):
+    def names(self):
+        return ["Diamond", *super().names()]
+
+    def value(self, x):
+        return np.array([x * x, *super().value(x)])
+
+
+class Shape(abc.ABC):
+    @abc.abstractmethod
+    def area(self): ...
+
+
+class Square(Shape):
+    def __init__(self, side):
+        self.side = side
+
+    def area(self):
+        return np.prod(np.array([self.side, self.side]))
+
+
+@dataclasses.dataclass
+class Pair:
+    a: float
+    v: object = None
+
+    def __post_init__(self):
+        self.v = np.array([self.a, self.a**2])
+
+
+@dataclasses.dataclass(frozen=True, order=True)
+class Frozen:
+    a: float
+    b: float = 1.0
+
+    def both(self):
+        return np.array([self.a, self.b])
+
+    def again(self):
+        return type(self)(self.a * 3).both()
+
+
+@dataclasses.dataclass(slots=True)
+class Slotted:
+    a: float
+
+    def both(self):
+        return np.array([self.a, 1.0])
+
+
+class Point(typing.NamedTuple):
+    x: float
+    y: float
+
+    def norm(self):
+        return np.sum(np.array([self.x, self.y]) ** 2)
+
+
+class Rows(list):
+    def joined(self):
+        return np.array([*self])
+
+
+@functools.singledispatch
+def weight(x):
+    return 1.0
+
+
+@weight.register
+def _(x: Pendulum):
+    return 7.0
+
+
+@weight.register
+def _(x: Explicit):
+    return 9.0
+
+
+TABLE = {Pendulum: 2.0, Damped: 3.0}
+FIXED = Damped(1.5)
+
+
+def local(x):
+    class Local(Damped):
+        def slope(self, t, y):
+            return super().slope(t, y) * 3
+
+    made = Local(x)
+    return np.sum(made.slope(0.0, made.state)) * (
+        2.0 if type(made) is Local and isinstance(made, Pendulum) else 3.0
+    )
+
+
+def matched(x):
+    match Explicit(x):
+        case Point():
+            return x
+        case Damped(length=found):
+            return np.sum(np.array([found, found])) * 3
+        case _:
+            return 5 * x
+
+
+def kinds(x):
+    c, a = Explicit(x), Pendulum(1.0)
+    facts = (
+        isinstance(c, Pendulum), isinstance(a, Damped), issubclass(type(c), Pendulum), issubclass(Explicit, Damped),
+        isinstance(c, (Damped, Point)), type(c) is Explicit, type(c) is not type(a), type(a) is Damped, c.__class__ is a.__class__,
+        isinstance(FIXED, Pendulum), type(FIXED) is Damped, FIXED.__class__ is Damped(1.5).__class__, Damped(1.5) == FIXED, c == FIXED,
+        c in (FIXED, c), c is c, len({a, a, Pendulum(2.0)}) == 2,
+    )  # fmt: skip
+    return np.sum(c.slope(0.0, c.state)) * sum(2**k for k, fact in enumerate(facts) if fact)
+
+
+def copies(x):
+    a = Pendulum(x)
+    b = copy.copy(a)
+    b.length = 2 * x
+    return np.sum(a.pair) * np.sum(b.pair) + np.sum(copy.deepcopy(b).pair)
+
+
+def counted(x):
+    before = Pendulum.made
+    Pendulum(x), Damped(x)
+    return np.sum(Pendulum(x).pair) * (Pendulum.made - before)
+
+
+def euler(x):
+    return np.array([x, x])
+
+
+def midpoint(x):
+    return np.array([x, 2 * x])
+
+
+class Method:
+    """Something that is compared with what a name means."""
+
+    def __init__(self, of):
+        self.of = of
+
+
+EULER, OF_CLASS, OF_METHOD, OF_OBJECT = (
+    Method(euler),
+    Method(Square),
+    Method(FIXED.turned),
+    Method(FIXED),
+)
+
+
+def by_identity(x):
+    return np.sum(euler(x)) if EULER.of is euler else 10 * np.sum(midpoint(x))
+
+
+def by_equality(x):
+    return np.sum(euler(x)) if EULER.of == euler else 10 * np.sum(midpoint(x))
+
+
+def by_membership(x):
+    return np.sum(euler(x)) if EULER.of in (midpoint, euler) else 10 * np.sum(midpoint(x))
+
+
+def by_class(x):
+    return Square(x).area() if OF_CLASS.of is Square else 10 * np.sum(np.array([x, x]))
+
+
+def by_object(x):
+    return np.sum(FIXED.turned(x)) if OF_OBJECT.of is FIXED else 10 * np.sum(np.array([x, x]))
+
+
+def by_method(x):
+    return np.sum(FIXED.turned(x)) if OF_METHOD.of == FIXED.turned else 10 * np.sum(euler(x))
+
+
+MADE = {
+    "steps": lambda x: functools.reduce(lambda y, _: y + 0.1 * Damped(x).slope(0.0, y), range(4), Damped(x).state)[0],
+    "buffers": lambda x: np.sum(Pendulum(x).filled(x * x) ** 2),
+    "static": lambda x: np.sum(Pendulum.turned(x)) + np.sum(Pendulum(x).turned(x)[0]),
+    "class methods": lambda x: np.sum(Pendulum.of(x).pair) * np.sum(Damped.of(x).pair),
+    "properties": lambda x: np.sum(Pendulum(x).pair) * Damped(x).pair[0],
+    "cached": lambda x: np.sum(Pendulum(x).matrix),
+    "called": lambda x: Pendulum(x)(x),
+    "operators": lambda x: np.sum((Pendulum(x) + Damped(2 * x)).pair) * Pendulum(x)[1],
+    "super": lambda x: np.sum(Explicit(x).slope(0.0, Explicit(x).state)),
+    "diamond": lambda x: np.sum(Diamond().value(x) ** 2) * len("".join(Diamond().names())),
+    "abstract": lambda x: Square(x).area() * (2.0 if isinstance(Square(1.0), Shape) else 3.0),
+    "dataclass": lambda x: np.sum(Pair(x).v),
+    "frozen": lambda x: np.sum(Frozen(x).both()) * (2.0 if Frozen(x) == Frozen(x) else 3.0) * (5.0 if Frozen(1.0) < Frozen(2.0) else 7.0),
+    "again": lambda x: np.sum(Frozen(x).again()),
+    "slots": lambda x: np.sum(Slotted(x).both() ** 2),
+    "named tuple": lambda x: Point(x, 2 * x).norm(),
+    "list": lambda x: np.sum(Rows([x, x * x]).joined()),
+    "dispatch": lambda x: weight(Damped(x)) * np.sum(Damped(x).pair) + weight(Explicit(x)) * x,
+    "table": lambda x: TABLE[type(Pendulum(x))] * np.sum(Pendulum(x).pair) + TABLE.get(Damped(x).__class__, 99.0) * x,
+    "mapped": lambda x: sum(np.sum(p.pair) for p in map(Pendulum, [x, 2 * x])),
+    "rows": lambda x: sum(np.sum(row) for row in Pendulum(x).rows()),
+    "unbound": lambda x: np.sum(Pendulum.slope(Explicit(x), 0.0, Explicit(x).state)),
+    "a fixed object's super": lambda x: np.sum(FIXED.slope(0.0, np.array([x, 2 * x]))),
+    "a fixed object's static": lambda x: np.sum(FIXED.turned(x)),
+    "local": local, "matched": matched, "kinds": kinds, "copies": copies, "counted": counted,
+}  # fmt: skip
+
+
+def slope_of(f, x, h=1e-6):
+    return (f(x + h) - f(x - h)) / (2 * h)
+
+
+@pytest.mark.parametrize("f", MADE.values(), ids=MADE)
+def test_objects_made_inside(f):
+    expected = slope_of(f, 0.7)
+    value, slope = tg.value_and_grad(f)(0.7)
+    assert value == pytest.approx(f(0.7), rel=1e-14)
+    assert slope == pytest.approx(expected, rel=1e-7, abs=1e-8)
+    assert tg.jvp(f, (0.7,), (1.0,))[1] == pytest.approx(expected, rel=1e-7, abs=1e-8)
+
+
+def test_objects_made_inside_compiled():
+    f = tg.compile(tg.value_and_grad(lambda x: np.sum(Frozen(x).again()) * Square(x).area() + Diamond().value(x)[0]))  # fmt: skip
+    for x in (0.7, 0.9, 1.1):
+        assert f(x)[1] == pytest.approx(9 * x**2 + 4 * x, rel=1e-13)  # of (3 x + 1) x^2 + x^2
+
+
+COMPARED = [by_identity, by_equality, by_membership, by_class, by_object, by_method]
+
+
+@pytest.mark.parametrize("f", COMPARED)
+def test_what_is_compared_stays_what_it_is(f):
+    """A copy is another object than the function: a comparison with it must not go the other way."""
+    try:
+        value, slope = tg.value_and_grad(f)(0.7)
+    except tg.GradientLost:
+        return
+    assert value == pytest.approx(f(0.7), rel=1e-14)
+    assert slope == pytest.approx(slope_of(f, 0.7), rel=1e-7)
+
+
+def test_a_compared_function_that_needs_no_copy_changes_nothing():
+    f = lambda x, method: np.sum(np.array([x, x])) if method is np.sum else 3 * x  # noqa: E731
+    assert tg.grad(f)(0.7, np.sum) == 2.0
+
+
+class Changing:
+    def value(self, x):
+        return np.array([x, x])
+
+
+def test_methods_that_are_bound_anew():
+    f = lambda x: np.sum(Changing().value(x))  # noqa: E731
+    assert tg.grad(f)(0.7) == 2.0
+    was = Changing.value
+    try:
+        Changing.value = lambda self, x: np.array([x, x, x])
+        assert tg.grad(f)(0.7) == 3.0
+    finally:
+        Changing.value = was
+    assert tg.grad(f)(0.7) == 2.0
+
+
+def test_objects_that_leave_are_of_their_class():
+    value, made = tg.grad(lambda x: (np.sum(Frozen(x).both()), Frozen(2.0)), has_aux=True)(0.7)
+    assert isinstance(made, Frozen) and made == Frozen(2.0) and made.__class__ is Frozen
+    again = pickle.loads(pickle.dumps(made))
+    assert type(again) is Frozen and again == Frozen(2.0)
+    assert value == 1.0
+
+
+def test_classes_that_know_their_subclasses_are_left():
+    class Known:
+        names: typing.ClassVar[list[str]] = []
+
+        def __init_subclass__(cls):
+            Known.names.append(cls.__name__)
+
+        def value(self, x):
+            return np.array([x])
+
+    with pytest.raises(tg.GradientLost):
+        tg.grad(lambda x: np.sum(Known().value(x)))(0.7)
+    assert Known.names == []
+
+
+class Colour(enum.Enum):
+    RED = 1
+
+    def value_of(self, x):
+        return np.array([x])
+
+
+def test_what_has_no_stand_in_raises():
+    with pytest.raises(tg.GradientLost):
+        tg.grad(lambda x: np.sum(Colour.RED.value_of(x)))(0.7)
+    with pytest.raises(tg.GradientLost):
+        tg.grad(lambda x: np.sum(dataclasses.replace(Frozen(x), b=2.0).both()))(0.7)
+
+
+def test_copies_are_told():
+    found = adoptions(lambda x: np.sum(Square(x).area()))
+    assert any("Square.area" in name for name in found)
