@@ -112,3 +112,27 @@ def test_a_number_of_python_as_carry_keeps_single_precision():
     ]
     assert carry == [np.float32] * 3
     assert tg.checkpoint(lambda c, s: c * s)(0.5, x).dtype == np.float32
+
+
+LAID = {
+    "checkpoint": lambda x: tg.checkpoint(np.sin)(x.T * 1.0),
+    "loop": lambda x: tg.fori_loop(0, 3, lambda i, c: c * 1.5, x.T * 1.0, checkpoint=2),
+    "scan": lambda x: tg.scan(lambda c, i: (np.sin(c) * i, c), x.T * 1.0, np.arange(1.0, 4.0), checkpoint=2)[0],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("made", LAID.values(), ids=LAID)
+def test_results_lie_in_memory_as_the_functions_do(made):
+    """Whether a reshape of a result shares its memory is told by a store into the reshape."""
+
+    def f(x):
+        owner = made(x)
+        owner.reshape(-1)[1] = 7.0
+        owner.T.reshape(-1)[2] = 9.0
+        return owner
+
+    x = np.arange(12.0).reshape(4, 3) / 7
+    np.testing.assert_array_equal(tg.jvp(f, (x,), (x,))[0], f(x))
+    np.testing.assert_allclose(
+        tg.value_and_grad(lambda x: np.sum(f(x)))(x)[0], np.sum(f(x)), rtol=1e-14
+    )

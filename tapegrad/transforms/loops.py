@@ -30,6 +30,7 @@ from ..core.primitive import apply
 from ..core.tape import IN0, IN1, SLOT, STRIDE, Leaf
 from ..core.tensor import Tensor, unmasked, value_of, wrap
 from ..errors import GraphError, NotDifferentiable, demand_callable
+from ..ops.shaping import laid_like
 from .derivatives import _flatten, _Run, _unflatten
 
 Tree = Any
@@ -804,7 +805,9 @@ def _segmented(
         return _rebuilt(arrangement, [value_of(y) for y in results])
     whole = apply(segment.primitive, [*operands, *outside.values()], (made,))
     pieces = iter(unpacked(whole, inexact(results)))
-    return _rebuilt(arrangement, [next(pieces) if is_inexact(y) else y for y in results])
+    # In memory as the function's results lie: a store through a reshape reaches what it reaches there.
+    laid = [laid_like(next(pieces), y) if is_inexact(y) else y for y in results]
+    return _rebuilt(arrangement, laid)
 
 
 def outside_of(code: list[Any], given: Sequence[Any]) -> dict[Any, Tensor]:
