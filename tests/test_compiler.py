@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import math
+import operator
 import os
 import random
 import signal
@@ -2672,6 +2673,58 @@ def test_another_thread_may_draw_random_numbers(monkeypatch):
     finally:
         idle.set()
         waiting.join()
+
+
+def test_a_draw_belongs_to_the_thread_that_makes_it():
+    """While another thread draws all the time, a trace that draws nothing is a program, and one that draws is refused."""
+    over = threading.Event()
+
+    def drawing():
+        while not over.is_set():
+            np.random.normal(size=9), random.random()  # noqa: NPY002
+
+    def steady(x):
+        for k in range(10):
+            x = np.sin(x) * k
+        return x
+
+    hidden = [random.random]
+    drawn = [
+        lambda x: x * np.random.normal(),  # noqa: NPY002
+        lambda x: x * random.random(),
+        lambda x: x + tg.randn(x.shape),
+        lambda x: x * sum(map(operator.call, hidden)),  # no profiler sees that call
+    ]
+    other = threading.Thread(target=drawing)
+    other.start()
+    try:
+        agree(tg.compile(steady)(X), steady(X))
+        for f in drawn:
+            with pytest.raises(TraceError, match="draws random numbers"):
+                tg.compile(f)(X)
+    finally:
+        over.set()
+        other.join()
+
+
+def test_the_second_of_two_normal_numbers_is_drawn():
+    """NumPy's RandomState makes 2 at once; the draw of the second leaves the bits as they were."""
+    own = np.random.RandomState(0)
+    for normal in (np.random.normal, own.normal):
+        for _ in range(2):
+            with pytest.raises(TraceError, match="draws random numbers"):
+                tg.compile(lambda x, normal=normal: x * normal())(X)
+
+
+def test_another_global_generator_of_numpys():
+    before = np.random.get_bit_generator()
+    np.random.set_bit_generator(np.random.PCG64(0))
+    try:
+        agree(tg.compile(lambda x: x * 2.0)(X), X * 2.0)
+        with pytest.raises(TraceError, match="draws random numbers"):
+            tg.compile(lambda x: x * np.random.normal())(X)  # noqa: NPY002
+    finally:
+        np.random.set_bit_generator(before)
 
 
 # ------------------------------------------------------------------------------------------------ products of matrices

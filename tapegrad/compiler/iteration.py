@@ -61,7 +61,7 @@ class Inner(Trace):
     """The trace of a step: values of the trace around it become inputs when they are met."""
 
     def __init__(self, outer: Trace, key: Any) -> None:
-        super().__init__()
+        super().__init__(outer.draws)
         self.outer = outer
         self.met, self.wholes = outer.met, outer.wholes
         self.unrolled = outer.unrolled

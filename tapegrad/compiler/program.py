@@ -12,9 +12,7 @@ from __future__ import annotations
 
 import gc
 import os
-import random
 import sys
-import threading
 import time
 import warnings
 from collections import OrderedDict
@@ -34,6 +32,7 @@ from ..errors import TraceError
 from ..face.adoption import adopted
 from ..transforms.derivatives import _flatten, _unflatten
 from . import callout, keeping, rolling, sharing, triangles
+from .draws import Drawn, Draws, Suspects
 from .graph import Graph, Guard, Node
 from .guards import GuardFailed, Holds
 from .report import Report
@@ -456,14 +455,6 @@ def _tree(value: Any, objects: list[Any]) -> Any:
     return ("dict", tuple(range(len(objects) - len(parts), len(objects))), *parts)
 
 
-class Drawn(TraceError):
-    """Random numbers were drawn while a function was traced: by the function, or by another thread."""
-
-
-TRIES = 4
-"""Traces of which each must have seen random numbers drawn before the function is blamed, where there are other threads."""
-
-
 def traced(
     f: Callable[..., Any],
     call: Call,
@@ -473,12 +464,16 @@ def traced(
 ) -> tuple[Program, list[Any]]:
     """Run `f` once on traced values: the program, and the outputs of this very run.
 
-    It runs again where a loop has to be traced in another way; those with the keys `unrolled` are from the start.
+    It runs again where a loop has to be traced in another way; those with the keys `unrolled` are from the start. It runs again, too, where
+    random numbers were drawn, and another thread may have been who drew.
     """
-    exact = False
+    exact, suspects = False, Suspects()
     while True:
         try:
-            return _traced(f, call, name, slow, unrolled, exact)
+            return _traced(f, call, name, slow, unrolled, exact, suspects)
+        except Drawn:
+            if suspects.settled():
+                raise
         except Guessed:
             exact = True
         except LeftBehind as loop:
@@ -497,16 +492,17 @@ def _traced(
     slow: Callable[..., Any] | None,
     unrolled: frozenset[Any],
     exact: bool,
+    suspects: Suspects,
 ) -> tuple[Program, list[Any]]:
     """A run of `f` as a program, and its outputs."""
     import optree
 
     start = time.perf_counter()
-    trace = Trace()
-    trace.unrolled, trace.exact = unrolled, exact
     static = [kind.value for kind in call.kinds if isinstance(kind, _Static)]
     reads = Surroundings(f, static)
-    state = _random_state(reads)
+    draws = Draws(reads.generators)
+    trace = Trace(draws)
+    trace.unrolled, trace.exact = unrolled, exact
     token = storage.tracing.set(trace)
     own = own_tape()
     own.tape.plain |= not call.tensors
@@ -535,7 +531,7 @@ def _traced(
                 arguments = _the_same(arguments, call)
             args, kwargs = optree.tree_unflatten(call.structure, arguments)
             try:
-                with looked_out(name, reads.volatile):
+                with looked_out(name, reads.volatile), draws.noted(suspects.traces > 0):
                     output = adopted(f)(*args, **kwargs)
             except Exception as error:
                 if isinstance(error, ValueError) and "is read-only" in str(error):
@@ -558,12 +554,7 @@ def _traced(
         trace.arguments.clear()
         WATCHERS.remove(watcher)
         storage.tracing.reset(token)
-    if _random_state(reads)[trace.drew :] != state[trace.drew :]:
-        raise Drawn(
-            f"{name} draws random numbers, and a compiled program would return those of its first run each time. Draw them "
-            "outside and pass them as arguments.",
-            name="frozen-value",
-        )
+    suspects.demand_none(draws, name)
     trace.graph.outputs = outputs
     del own, leaves, output  # what they hold would seem to be somebody else's
     met, trace.met, trace.wholes = list(trace.met.values()), {}, {}
@@ -681,24 +672,6 @@ def _uncollected() -> Iterator[None]:
     finally:
         if collecting:
             gc.enable()
-
-
-def _random_state(reads: Surroundings) -> Any:
-    """What drawing random numbers would change: Python's and NumPy's global generators, and those that the function reads."""
-    from ..face.creation import _generators
-
-    legacy: Any = np.random.mtrand._rand._bit_generator.state["state"]  # type: ignore[attr-defined]
-    states: list[Any] = [(legacy["pos"], legacy["key"].tobytes())]
-    states += [random.getstate(), repr(_generators.rng.bit_generator.state)]
-    for generator in reads.generators:
-        if isinstance(generator, random.Random):
-            states.append(
-                None if isinstance(generator, random.SystemRandom) else generator.getstate()
-            )
-            continue
-        bits = generator if isinstance(generator, np.random.BitGenerator) else generator._bit_generator  # fmt: skip
-        states.append(repr(sorted(bits.state.items())))
-    return states
 
 
 def _made(values: Sequence[Any]) -> list[Any]:
@@ -825,14 +798,8 @@ class Programs:
                 "static_argnums if it takes few values.",
                 name="frozen-value",
             )
-        for attempt in range(TRIES):
-            try:
-                with _uncollected():
-                    program, values = traced(self.f, call, self.name, self.slow)
-                break
-            except Drawn:  # or another thread has, from a generator that is the process's
-                if attempt == TRIES - 1 or threading.active_count() == 1:
-                    raise
+        with _uncollected():
+            program, values = traced(self.f, call, self.name, self.slow)
         logs.tell(
             "%s was traced and compiled in %.3f s: %s", self.name, time.perf_counter() - start, why
         )

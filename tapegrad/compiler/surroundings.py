@@ -394,7 +394,7 @@ class Surroundings:
         """
         known = facts(f.__code__)
         scope = f.__globals__  # a wrapper's __module__ is that of what it wraps
-        user = scope is not namespace and _is_user(scope.get("__name__", ""))
+        user = scope is not namespace and is_user(scope.get("__name__", ""))
         self._waiting += [vars(f)[k] for k in ("__wrapped__", "f", "registry") if k in vars(f)]
         variables = zip(f.__code__.co_freevars, f.__closure__ or (), strict=False)
         if not user:
@@ -426,7 +426,7 @@ class Surroundings:
                 self._watch("entry", value, scope, name)
         for name in known.imports:
             found = sys.modules.get(name)
-            if found is not None and _is_user(name):
+            if found is not None and is_user(name):
                 self._watch("entry", found, sys.modules, name)
             elif found is not None:
                 self._waiting.append(found)
@@ -445,7 +445,7 @@ class Surroundings:
 
     def _module(self, module: types.ModuleType) -> None:
         """Note what the function may read of a module: names of a user's module, settings of a library's."""
-        if _is_user(module.__name__):
+        if is_user(module.__name__):
             for name in self.names & vars(module).keys():
                 value = vars(module)[name]
                 if type(value) is types.ModuleType:
@@ -474,12 +474,12 @@ class Surroundings:
 
     def _class(self, cls: type) -> None:
         """Note the attributes and methods of a user's class that the function names."""
-        if _is_user(type(cls).__module__):
+        if is_user(type(cls).__module__):
             self._waiting.append(type(cls))
         if cls in (datetime.datetime, datetime.date):
             self.volatile |= bool(self.names & {"now", "utcnow", "today"})
         for base in cls.__mro__:
-            if not _is_user(base.__module__):
+            if not is_user(base.__module__):
                 continue
             for name, value in vars(base).items():
                 if name in self.names or self.whole:
@@ -497,7 +497,7 @@ class Surroundings:
         if isinstance(value, Tensor) and cls.__module__.split(".")[0] == "tapegrad":
             return
         own = _vars(value)
-        if not _is_user(cls.__module__):
+        if not is_user(cls.__module__):
             if isinstance(value, type(os.environ)):
                 self._watch("items", _inside("items", value._data), value._data)  # type: ignore[attr-defined]
             if cls.__module__.split(".")[0] in ("tapegrad", "numba"):
@@ -513,7 +513,7 @@ class Surroundings:
         self._waiting.append(cls)
         self._attributes(value, own)
         for base in cls.__mro__:
-            if not _is_user(base.__module__):
+            if not is_user(base.__module__):
                 continue
             for name, member in vars(base).items():
                 plain = not isinstance(member, property | functools.cached_property | classmethod)
@@ -533,7 +533,7 @@ class Surroundings:
         return hasattr(value, "__dict__")
 
 
-def _is_user(module: Any) -> bool:
+def is_user(module: Any) -> bool:
     return isinstance(module, str) and module.split(".")[0] not in _LIBRARIES
 
 
@@ -664,7 +664,7 @@ def looked_out(name: str, wanted: bool) -> Iterator[None]:
     def look(frame: Any, event: str, called: Any) -> None:
         """Raise TraceError where a call, as the profiler reports it, gives another value in each run and was made by the user's code."""
         if event == "c_call" and isinstance(called, types.BuiltinFunctionType) and (called in _CALLS or _asks_system(called)):  # fmt: skip
-            by_user = _is_user(frame.f_globals.get("__name__", ""))
+            by_user = is_user(frame.f_globals.get("__name__", ""))
             anywhere = called in _ANYWHERE or _asks_system(called)
             if not by_user and (not anywhere or _our_work(frame)):
                 return
@@ -678,7 +678,7 @@ def looked_out(name: str, wanted: bool) -> Iterator[None]:
             return
         if _importing(frame, home):
             return
-        while frame is not None and not _is_user(frame.f_globals.get("__name__", "")):
+        while frame is not None and not is_user(frame.f_globals.get("__name__", "")):
             frame = frame.f_back
         if frame is None:
             return
@@ -711,7 +711,7 @@ def _importing(frame: Any, home: Any) -> bool:
 
 def _our_work(frame: Any) -> bool:
     """Whether a library's call serves tapegrad, or the reading of sources for a message: no line of the user's stands between."""
-    while frame is not None and not _is_user(frame.f_globals.get("__name__", "")):
+    while frame is not None and not is_user(frame.f_globals.get("__name__", "")):
         if frame.f_globals.get("__name__", "").startswith(("linecache", "tokenize", "tapegrad")):
             return True
         frame = frame.f_back

@@ -33,6 +33,7 @@ from ..core.tensor import Tensor, gives_way, wrap
 from ..core.views import base_of, views_of
 from ..errors import TraceError
 from ..face.inplace import is_mask, overlapping
+from .draws import Draws
 from .graph import Graph, Guard, Node, Recorded, Ref, filled, number_call
 
 LARGEST_READ = 4096
@@ -118,13 +119,13 @@ class Trace:
     unrolled: frozenset[Any] = frozenset()
     """Keys of the loops that run in Python although they say that they are loops."""
 
-    def __init__(self) -> None:
+    def __init__(self, draws: Draws) -> None:
         """An open trace, which has met nothing yet."""
         self.graph = Graph()
         self.arguments: list[Traced] = []
         """What the function was given, until the trace ends."""
         self.open = True
-        self.drew = False  # whether a recorded call drew random numbers itself
+        self.draws = draws
         self.reshaped = (
             False  # whether a reshape was a view, or a copy, by how its operand lay in memory
         )
@@ -194,7 +195,7 @@ class Trace:
         result = (
             function(*given, **settings)
             if _draws_nothing(function)
-            else self._drawing(function, given, settings)
+            else self.draws.evaluated(function, given, settings)
         )
         return self._recorded(function, name, template, inputs, result)
 
@@ -231,15 +232,6 @@ class Trace:
         node = Recorded(operation, name, template, _NONE, inputs, result)
         self.graph.steps.append(node)
         return Traced(self, node, result)
-
-    def _drawing(self, function: Any, given: Any, settings: Any) -> Any:
-        """Evaluate a function that may draw random numbers: it will draw them again in each run, so that is no harm."""
-        state = np.random.mtrand._rand._bit_generator.state  # type: ignore[attr-defined]
-        result = function(*given, **settings)
-        self.drew |= (
-            np.random.mtrand._rand._bit_generator.state["state"]["pos"] != state["state"]["pos"]
-        )  # type: ignore[attr-defined]
-        return result
 
     def _recorded(
         self, function: Any, name: str, template: tuple[Any, Any], inputs: list[Node], result: Any
