@@ -419,6 +419,8 @@ ERRORS = [
     ("saving an array", lambda: function(lambda ctx, x: ctx.save_for_backward(x, np.ones(3)) or x * 1, lambda ctx, g: g).apply(leaf([1.0, 2.0])), TypeError, "argument 1 is of type"),
     ("dirty, not returned", lambda: function(lambda ctx, x: ctx.mark_dirty(x) or x * 1, lambda ctx, g: g).apply(leaf(1.0) * 1), RuntimeError, "marked.*dirty.*(outputs|output)"),
     ("dirty, no tensor", lambda: function(lambda ctx, x: ctx.mark_dirty("x") or x * 1, lambda ctx, g: g).apply(leaf(1.0) * 1), TypeError, "(mark_dirty was given str|mark_dirty)"),
+    ("constant, no tensor", lambda: function(lambda ctx, x: ctx.mark_non_differentiable(3) or x * 1, lambda ctx, g: g).apply(leaf(1.0)), (TypeError, RuntimeError), "mark_non_differentiable only accepts variable"),
+    ("zeros or None", lambda: function(lambda ctx, x: ctx.set_materialize_grads("no") or x * 1, lambda ctx, g: g).apply(leaf(1.0)), TypeError, "set_materialize_grads"),
     ("dirty leaf", lambda: function(lambda ctx, x: ctx.mark_dirty(x) or x.add_(1), lambda ctx, g: g).apply(leaf(1.0)), RuntimeError, "a leaf Variable that requires grad"),
     ("unknown attribute of ctx", bad(lambda ctx, g: ctx.nothing), AttributeError, "nothing"),
     ("attribute of the node", lambda: Cube.apply(leaf(1.0)).grad_fn.nothing, AttributeError, "nothing"),
@@ -896,6 +898,26 @@ def test_only_non_differentiable_outputs():
         return y
 
     assert not function(forward, lambda ctx, g: g).apply(leaf(1.0)).requires_grad
+
+
+def test_an_overwritten_argument_through_which_nothing_flows():
+    """It holds constants from then on, and so does the part of a tensor that it is a view of: the gradient was that of the old value."""
+
+    def forward(ctx, x):
+        ctx.mark_dirty(x)
+        ctx.mark_non_differentiable(x)
+        return x.mul_(3)
+
+    apply = function(forward, lambda ctx, g: g).apply
+    x = leaf([1.0, 2.0, 3.0])
+    y = x * 2
+    out = apply(y)
+    assert not out.requires_grad
+    equal(out, [6.0, 12.0, 18.0])
+    y = x * 2
+    apply(y[:2])
+    y.sum().backward()
+    equal(x.grad, [0.0, 0.0, 2.0])
 
 
 # ------------------------------------------------------------------------------------------------ the node

@@ -214,11 +214,22 @@ class FunctionCtx(storage.Keeper):
 
     def mark_non_differentiable(self, *args: Tensor) -> None:
         """Say through which outputs no gradient flows."""
+        for k, t in enumerate(args):
+            if not isinstance(t, Tensor) and not self._plain:
+                raise TypeError(
+                    f"mark_non_differentiable only accepts variables, but argument {k} is of type {type(t).__name__}: give it the tensors "
+                    "that forward returns and that no gradient flows through."
+                )
         self._constants = args
 
     def set_materialize_grads(self, value: bool) -> None:
         """Whether backward is given zeros (the default) or None for an output that nothing depends on."""
-        self.materialize_grads = value
+        if not isinstance(value, bool | np.bool_):
+            raise TypeError(
+                f"set_materialize_grads was given {type(value).__name__}, but it takes True or False: whether backward gets zeros or None "
+                "for an output that nothing depends on."
+            )
+        self.materialize_grads = bool(value)
 
     # ------------------------------------------------------------------------------------ called by backward
 
@@ -715,6 +726,10 @@ class _Call:
             form is not None and form[1].kind in "fc" and id(returned) not in constants
             for form, returned in zip(ctx._forms, self.returned, strict=True)
         ]
+        for o, flow in zip(self.returned, flows, strict=True):
+            base = None if flow else bases.get(id(o))
+            if base is not None and base._node is not None:
+                _rebase(o, base, None)  # it holds constants now
         if not (self.tracked and any(flows)):
             self._freeze()
             return

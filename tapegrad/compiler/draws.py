@@ -143,7 +143,7 @@ class Draws:
             if self.states() != states:
                 self.changes.add((place, self.visits[place]))
 
-        def look(frame: Any, event: str, called: Any) -> None:
+        def look(frame: Any, event: Any, called: Any) -> None:
             nonlocal quiet, states
             if not quiet:
                 note((frame.f_code, frame.f_lasti, event))

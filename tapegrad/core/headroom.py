@@ -7,12 +7,12 @@ times what the compiler takes, and gets a MemoryError in its place. Several time
 The room is asked for as memory that is never touched (one call of the system there, one back): nothing is counted, so that every kind of
 limit counts. Where the system has no such memory (Windows), there is room always.
 
-Invariant: LLVM and Numba are loaded by `llvm` and `numba` only, or behind a call of them.
+Invariant: LLVM and Numba are loaded by `llvm` and `numba` only, or behind a call of them. SciPy is imported as usual, in a hundred places:
+Python asks here.
 """
 
 from __future__ import annotations
 
-import importlib
 import mmap
 import sys
 from typing import Any
@@ -30,6 +30,9 @@ TREES = 6 * MEGABYTE
 
 SCIPY = 256 * MEGABYTE
 """What SciPy may take as its linear algebra and its solvers are loaded: 205 MB were measured, most of them OpenBLAS's."""
+
+PART = 64 * MEGABYTE
+"""What another part of SciPy may take then: 21 MB were measured for `scipy.signal`."""
 
 COMPILATION = 64 * MEGABYTE
 """What one compilation may take: 31 MB were measured for the first, then 1 to 4."""
@@ -75,14 +78,32 @@ def optree() -> Any:
     return optree
 
 
-def scipy(name: str) -> Any:
-    """A module of SciPy. Raises MemoryError where there is no room to load it: OpenBLAS, refused memory, asks for ever."""
-    if "scipy.linalg" not in sys.modules and not room(SCIPY):
-        raise MemoryError(
-            f"loading SciPy may take {SCIPY / MEGABYTE:.0f} MB, which this process may not have (ulimit -v, or its batch system's "
-            "limit). Raise the limit, or release arrays."
-        )
-    return importlib.import_module(f"scipy.{name}")
+class _OfScipy:
+    """Asks for room as a part of SciPy is first imported, by whomever: OpenBLAS, refused memory, ends the process or asks for ever.
+
+    It stands before the finders of modules and finds none, so that an import that is refused has left nothing behind.
+    """
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
+        """Raise MemoryError where there is no room for the part of SciPy of this name."""
+        package, _, part = name.partition(".")
+        if (
+            package != "scipy"
+            or not part
+            or "." in part
+            or part.startswith("_")
+            or part == "version"
+        ):
+            return
+        size = PART if sys.modules.keys() & {"scipy.linalg", "scipy.special"} else SCIPY
+        if not room(size):
+            raise MemoryError(
+                f"loading SciPy may take {size / MEGABYTE:.0f} MB, which this process may not have (ulimit -v, or its batch system's "
+                "limit). Raise the limit, or release arrays."
+            )
+
+
+sys.meta_path.insert(0, _OfScipy())  # type: ignore[arg-type]
 
 
 def llvm() -> Any:

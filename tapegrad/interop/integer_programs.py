@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..core import headroom
 from ..errors import NotDifferentiable
 from ..ops.composing import holds_tracked
 from ..ops.joining import concatenate
@@ -55,7 +54,7 @@ def milp(
     >>> print(cost(5.0), tg.grad(cost)(5.0))
     10.0 3.0
     """
-    optimize = headroom.scipy("optimize")
+    from scipy import optimize
 
     side = _pair(bounds)
     rows = _rows(constraints)

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..core import headroom
 from ..core.storage import demand_no_trace
 from ..errors import NotDifferentiable
 from ..ops.composing import holds_tracked
@@ -40,7 +39,7 @@ def nnls(A: Any, b: Any, *, maxiter: int | None = None) -> tuple[Any, Any]:
     [1.5 0. ] [[0.5 0.5 0. ]
      [0.  0.  0. ]]
     """
-    optimize = headroom.scipy("optimize")
+    from scipy import optimize
 
     values = [numbers(v, "nnls") for v in (A, b)]
     x, norm = optimize.nnls(*values, maxiter=maxiter)
@@ -76,7 +75,7 @@ def lsq_linear(
     array([[1., 0.],
            [0., 0.]])
     """
-    optimize, sparse = map(headroom.scipy, ("optimize", "sparse"))
+    from scipy import optimize, sparse
 
     linear = sparse.issparse(A) or isinstance(A, sparse.linalg.LinearOperator)
     sides = (bounds.lb, bounds.ub) if hasattr(bounds, "lb") else tuple(bounds)

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..core import headroom
 from ..core.tensor import Tensor
 from ..errors import NotDifferentiable
 from ..ops.composing import holds_tensor, holds_tracked
@@ -54,7 +53,7 @@ def linprog(
     >>> tg.grad(cost)(np.array([4.0, 12.0, 18.0]))  # the shadow prices
     array([ 0. , -1.5, -1. ])
     """
-    optimize, sparse = map(headroom.scipy, ("optimize", "sparse"))
+    from scipy import optimize, sparse
 
     if method not in ("highs", "highs-ds", "highs-ipm"):
         raise ValueError(

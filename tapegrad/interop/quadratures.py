@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core import headroom, sweep
+from ..core import sweep
 from ..core.closures import closed_over
 from ..core.dual import LEVEL, tangent_of, with_tangent
 from ..core.mode import enable_grad, is_grad_enabled, no_grad
@@ -76,7 +76,7 @@ def quad(
     >>> print(round(gauss(np.pi), 9), round(tg.grad(gauss)(np.pi), 9), round(-0.5 / np.pi, 9))
     1.0 -0.159154943 -0.159154943
     """
-    integrate = headroom.scipy("integrate")
+    from scipy import integrate
 
     demand_callable(func, "quad")
     _demand_no_trace("quad")
@@ -151,7 +151,7 @@ def quad_vec(
     >>> tg.jacobian(lambda k: tg.integrate.quad_vec(lambda x: x ** np.arange(3) * k, 0, 1)[0])(1.0).round(9)
     array([1.        , 0.5       , 0.33333333])
     """
-    integrate = headroom.scipy("integrate")
+    from scipy import integrate
 
     demand_callable(f, "quad_vec")
     _demand_no_trace("quad_vec")
@@ -209,7 +209,7 @@ def nquad(
     >>> print(round(volume(1.0), 9), round(tg.grad(volume)(1.0), 6))
     0.125 0.875
     """
-    integrate = headroom.scipy("integrate")
+    from scipy import integrate
 
     demand_callable(func, "nquad")
     _demand_no_trace("nquad")
@@ -367,7 +367,7 @@ def _each(
     f: Integrand, low: float, high: float, places: Any, count: int, settings: dict[str, Any]
 ) -> np.ndarray:
     """Integrals of the entries of a vector, one by one; the function is called once at each node."""
-    integrate = headroom.scipy("integrate")
+    from scipy import integrate
 
     known: dict[float, np.ndarray] = {}
 

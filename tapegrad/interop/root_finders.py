@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from ..core import headroom
 from ..core.mode import no_grad
 from ..core.storage import tracing
 from ..errors import demand_callable
@@ -93,7 +92,7 @@ def toms748(
 def _bracketed(
     method: str, f: Any, ends: tuple[Any, Any], args: Any, full_output: bool, settings: Any
 ) -> Any:
-    optimize = headroom.scipy("optimize")
+    from scipy import optimize
 
     demand_callable(f, method)
     args = _arguments(args)
@@ -136,7 +135,7 @@ def newton(
     >>> print(roots(np.array([1.0, 8.0])), tg.jacobian(roots)(np.array([1.0, 8.0])).diagonal())
     [1. 2.] [0.33333333 0.08333333]
     """
-    optimize = headroom.scipy("optimize")
+    from scipy import optimize
 
     demand_callable(func, "newton")
     args = _arguments(args)
@@ -199,7 +198,7 @@ def fsolve(
     >>> print(where(4.0), tg.jacobian(where)(4.0))
     [2.  0.5] [ 0.25   -0.0625]
     """
-    optimize = headroom.scipy("optimize")
+    from scipy import optimize
 
     demand_callable(func, "fsolve")
     args = _arguments(args)

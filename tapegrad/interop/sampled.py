@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from ..core import headroom
 from ..core.tensor import value_of
 from ..ops.composing import holds_tensor
 from ..ops.joining import gathered
@@ -27,7 +26,7 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
     array([0.25, 0.5 , 0.5 , 0.25])
     """
     if not holds_tensor([y, x, dx]):
-        integrate = headroom.scipy("integrate")
+        from scipy import integrate
 
         return integrate.trapezoid(y, x, dx, axis)
     return np.trapezoid(gathered(y), None if x is None else gathered(x), dx, axis)
@@ -44,7 +43,7 @@ def cumulative_trapezoid(
            [0.5, 1. , 0.5]])
     """
     if not holds_tensor([y, x, dx]):
-        integrate = headroom.scipy("integrate")
+        from scipy import integrate
 
         return integrate.cumulative_trapezoid(y, x, dx, axis, initial)
     if initial is not None and (not np.isscalar(initial) or initial != 0):
@@ -64,7 +63,7 @@ def simpson(y: Any, x: Any = None, *, dx: Any = 1.0, axis: int = -1) -> Any:
     array([1., 4., 2., 4., 1.])
     """
     if not holds_tensor([y, x, dx]):
-        integrate = headroom.scipy("integrate")
+        from scipy import integrate
 
         return integrate.simpson(y, x, dx=dx, axis=axis)
     y, lengths = _samples(y, x, dx, axis)
@@ -92,7 +91,7 @@ def cumulative_simpson(
            [ 4., 16.,  4.]])
     """
     if not holds_tensor([y, x, dx, initial]):
-        integrate = headroom.scipy("integrate")
+        from scipy import integrate
 
         return integrate.cumulative_simpson(y, x=x, dx=dx, axis=axis, initial=initial)
     samples, lengths = _samples(y, x, gathered(dx), axis)
@@ -117,7 +116,7 @@ def romb(y: Any, dx: Any = 1.0, axis: int = -1, show: Any = False) -> Any:
     array([14., 64., 24., 64., 14.])
     """
     if not holds_tensor([y, dx]):
-        integrate = headroom.scipy("integrate")
+        from scipy import integrate
 
         return integrate.romb(y, dx, axis, show)
     y = np.moveaxis(gathered(y), axis, -1)

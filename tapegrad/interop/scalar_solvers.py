@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..core import headroom
 from ..core.mode import no_grad
 from ..core.storage import tracing
 from ..errors import demand_callable
@@ -58,7 +57,7 @@ def root_scalar(
     >>> round(dottie(1.0), 6), round(tg.grad(dottie)(1.0), 6)
     (0.739085, -0.297474)
     """
-    optimize = headroom.scipy("optimize")
+    from scipy import optimize
 
     demand_callable(f, "root_scalar")
     args = _arguments(args)
@@ -111,7 +110,7 @@ def minimize_scalar(
     >>> round(tg.grad(best)(8.0), 6)
     0.083333
     """
-    optimize = headroom.scipy("optimize")
+    from scipy import optimize
 
     demand_callable(f, "minimize_scalar")
     args = _arguments(args)
@@ -142,7 +141,7 @@ def fixed_point(
     >>> round(tg.grad(lambda a: tg.fixed_point(lambda x: np.cos(a * x), 0.5))(1.0), 6)
     -0.297474
     """
-    optimize = headroom.scipy("optimize")
+    from scipy import optimize
 
     demand_callable(f, "fixed_point")
     if not isinstance(method, str) or method not in ("del2", "iteration"):

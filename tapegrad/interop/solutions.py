@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..core import headroom
 from ..core.mode import is_grad_enabled, no_grad
 from ..core.storage import demand_no_trace
 from ..core.tensor import Tensor, value_of
@@ -222,7 +221,7 @@ class _Limits:
     """The constraints of a minimum, and which of them are active there."""
 
     def __init__(self, constraints: Any, space: Space) -> None:
-        optimize = headroom.scipy("optimize")
+        from scipy import optimize
 
         one = isinstance(
             constraints, dict | optimize.NonlinearConstraint | optimize.LinearConstraint
@@ -339,7 +338,7 @@ class _Part(NamedTuple):
 
 def _part(c: Any, space: Space) -> _Part:
     """A constraint of SciPy's as a function of the unknowns with its two sides."""
-    optimize, sparse = map(headroom.scipy, ("optimize", "sparse"))
+    from scipy import optimize, sparse
 
     if isinstance(c, optimize.LinearConstraint):
         matrix = np.atleast_2d(c.A.toarray() if sparse.issparse(c.A) else np.asarray(c.A))

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..core import headroom
 from ..core.mode import no_grad
 from ..core.storage import tracing
 from ..core.tensor import Tensor
@@ -112,7 +111,7 @@ def minimize(
     >>> {name: round(value, 5) for name, value in result.x.items()}
     {'x': 1.0, 'y': 1.0}
     """
-    optimize = headroom.scipy("optimize")
+    from scipy import optimize
 
     demand_callable(f, "minimize")
     _refuse(refused, "minimize")
@@ -218,7 +217,7 @@ def least_squares(
     >>> round(fit.x["a"], 6), round(fit.x["k"], 6)
     (3.0, 0.5)
     """
-    optimize = headroom.scipy("optimize")
+    from scipy import optimize
 
     demand_callable(f, "least_squares")
     _refuse(settings, "least_squares", others=True)
@@ -317,7 +316,7 @@ def _minpack(
     gtol: float = 1e-8,
 ) -> OptimizeResult:
     """The result of SciPy's `least_squares` with method "lm" by its `leastsq`: the same steps under half the layers of Python."""
-    optimize = headroom.scipy("optimize")
+    from scipy import optimize
 
     residuals, slopes = _remembering(residuals), _remembering(slopes)
     most = 100 * x0.size if max_nfev is None else max_nfev
@@ -372,7 +371,7 @@ def root(
     >>> round(tg.root(lambda x: np.cos(x) - x, 1.0).x, 6)
     0.739085
     """
-    optimize = headroom.scipy("optimize")
+    from scipy import optimize
 
     demand_callable(f, "root")
     _refuse(refused, "root")
@@ -556,7 +555,7 @@ def _hessian(
 
 def _constraints(constraints: Any, space: Space, promotion: Promotion) -> Any:
     """SciPy's constraints on trees as constraints on vectors, with Jacobians."""
-    optimize = headroom.scipy("optimize")
+    from scipy import optimize
 
     one = isinstance(constraints, dict | optimize.NonlinearConstraint | optimize.LinearConstraint)
     if not one and not isinstance(constraints, list | tuple):
@@ -569,7 +568,7 @@ def _constraints(constraints: Any, space: Space, promotion: Promotion) -> Any:
 
 def _constraint(c: Any, space: Space, promotion: Promotion) -> Any:
     """The constraint for SciPy, with its Jacobian (and curvature) supplied; an error for other types."""
-    optimize = headroom.scipy("optimize")
+    from scipy import optimize
 
     if isinstance(c, optimize.LinearConstraint):
         return c

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..core import headroom, sweep
+from ..core import sweep
 from ..core.closures import closed_over
 from ..core.dual import LEVEL
 from ..core.mode import enable_grad, is_grad_enabled, no_grad
@@ -132,7 +132,7 @@ def solve_ivp(
     >>> print(round(height_after(0.1), 4), round(tg.grad(height_after)(0.1), 3))
     0.0126 -0.784
     """
-    integrate = headroom.scipy("integrate")
+    from scipy import integrate
 
     demand_callable(fun, "solve_ivp")
     state = _State(y0)
