@@ -637,6 +637,13 @@ SETTINGS = {
     "engine unknown": (lambda b: tg.set_engine("gpu"), ValueError, "'auto', 'sweep', 'replay'"),
     "engine None": (lambda b: tg.set_engine(None), ValueError, "'auto'"),
     "mode on a class": (lambda b: tg.no_grad()(int), TypeError, "Decorate the methods"),
+    "set_grad_enabled by a word": (lambda b: tg.set_grad_enabled("no"), TypeError, "True or False"),
+    "inference_mode by a word": (lambda b: tg.inference_mode("no"), TypeError, "True or False"),
+    "set_detect_anomaly by a word": (
+        lambda b: tg.autograd.set_detect_anomaly("no"),
+        TypeError,
+        "True or False",
+    ),
     "set_grad_enabled without a mode": (lambda b: tg.set_grad_enabled(), TypeError, "mode"),
 }
 

@@ -203,6 +203,28 @@ def test_shipped_code_is_that_of_the_text() -> None:
             )
 
 
+@pytest.mark.parametrize(
+    "triple, cpu, magic",
+    [
+        ("aarch64-unknown-linux-gnu", "generic", b"\x7fELF"),
+        ("arm64-apple-darwin", "apple-m1", b"\xcf\xfa\xed\xfe"),
+        ("x86_64-pc-windows-msvc", "x86-64", b"d\x86"),
+    ],
+)
+def test_the_text_is_code_on_other_platforms(triple: str, cpu: str, magic: bytes) -> None:
+    """Each function, by LLVM's quickest way, since object code is shipped for one platform only."""
+    llvm = pytest.importorskip("llvmlite.binding")
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    machine = llvm.Target.from_triple(triple).create_target_machine(
+        cpu=cpu, opt=0, reloc="pic", codemodel="small"
+    )
+    for module in shipped.read(shipped.FILE)["variants"][shipped.fingerprint()]:
+        parsed = llvm.parse_assembly(assembly.header(machine) + module["text"])
+        made = machine.emit_object(parsed)
+        assert made.startswith(magic) and module["symbol"].encode() in made
+
+
 def test_nothing_depends_on_the_processor() -> None:
     for modules in shipped.read(shipped.FILE)["variants"].values():
         for module in modules:

@@ -29,7 +29,7 @@ from ..core import sweep, tape
 from ..core.mode import attend
 from ..core.primitive import NAMES, OPS, entry_name
 from ..core.tape import ATTENDING, IN0, IN1, KW, OP, OUT, SLOT, STRIDE, Leaf, Slot, X, Y
-from ..errors import GraphError, NotFinite
+from ..errors import GraphError, NotFinite, demand_bool
 from .saving import original
 
 _PACKAGES = (str(Path(__file__).parent.parent), str(Path(np.__file__).parent))
@@ -93,6 +93,7 @@ class set_detect_anomaly:
     """
 
     def __init__(self, mode: bool, check_nan: bool = True) -> None:
+        demand_bool(mode, "mode")
         self._before = _STATE.get()
         _set(bool(mode), check_nan)
 

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any, Self, TypeVar
 
+from ..errors import demand_bool
 from .tape import ATTENDING, RECORDER, attended, current
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -266,6 +267,7 @@ class inference_mode(_Mode):
     """
 
     def __init__(self, mode: bool = True) -> None:
+        demand_bool(mode, "mode")
         self.mode = bool(mode)
 
     def _fresh(self) -> _Mode:
@@ -287,6 +289,7 @@ class set_grad_enabled(_Mode):
     """
 
     def __init__(self, mode: bool) -> None:
+        demand_bool(mode, "mode")
         self.mode = bool(mode)
         self._switched = True
         self._before = RECORDER.get()
