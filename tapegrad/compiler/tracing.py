@@ -163,7 +163,7 @@ class Trace:
             small = type(v) is not np.ndarray or v.size < PUT_OFF
             fixed = all(map(_fixed, rest)) and all(map(_fixed, kwargs.values()))
             if small and fixed and _draws_nothing(function):
-                settings = dict(kwargs)
+                settings = dict(kwargs) if kwargs else _NONE
                 result = function(v, *rest, **settings)
                 template = ((_FIRST, *rest), settings)
                 return self._recorded(function, name, template, [x.node], result)
@@ -564,7 +564,9 @@ def _fixed(setting: Any) -> bool:
             and type(setting.stop) in _WORDS
             and type(setting.step) in _WORDS
         )
-    return kind in _WORDS or (kind is tuple and all(map(_fixed, setting)))
+    if kind is tuple:
+        return _WORDS.issuperset(map(type, setting)) or all(map(_fixed, setting))
+    return kind in _WORDS
 
 
 _WORDS = frozenset((int, float, bool, str, type(None)))
@@ -1008,7 +1010,7 @@ class Traced(StandIn):
         return _view(self.home.call(operator.getitem, (self, index), {}, "getitem"), self, index)
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        given = getattr(value, "_value", value)
+        given = value._value if isinstance(value, Tensor) else value
         if index is Ellipsis and type(given) is Traced and given.large and _is_new(given.root()):
             if (given.shape, given.dtype) == (self.shape, self.dtype) and self.dtype.kind in "fciu":
                 copy = partial(self.home.call, np.positive, (given,), {}, "positive")

@@ -343,8 +343,16 @@ def _stretches(steps: Sequence[Any]) -> list[tuple[int, int]]:
     """Stretches of calls that may be of a form, and loops that grow."""
     found = []
     start = 0
+    of_numbers: dict[type, bool] = {}  # what is known of calls by their class
     for k in range(len(steps) + 1):
-        if k == len(steps) or not supported(steps[k]):
+        fits = False
+        if k < len(steps):
+            kind = type(steps[k])
+            known = of_numbers.get(kind)
+            fits = supported(steps[k]) if known is None else known
+            if known is None and kind is not Recorded:
+                of_numbers[kind] = fits
+        if not fits:
             if k - start >= LEAST and _may_grow(steps[start:k]):
                 found.append((start, k))
             start = k + 1

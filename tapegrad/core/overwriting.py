@@ -130,7 +130,7 @@ def _index_names(
     for column in _VALUES:
         value = code[k + column]
         kind = type(value)
-        if value is None or issubclass(kind, np.generic):
+        if value is None or kind is float or kind is np.float64:
             continue
         if issubclass(kind, storage.StandIn):
             root = value.memory()

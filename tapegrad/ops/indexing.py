@@ -21,7 +21,12 @@ def _get(x: Any, index: Any) -> Any:
 def is_basic(index: Any) -> bool:
     """Whether NumPy reads this index as a view, that is, names no entry twice."""
     parts = index if type(index) is tuple else (index,)
-    return all(p is None or p is Ellipsis or isinstance(p, slice | int | np.integer) for p in parts)
+    if _VIEWS.issuperset(map(type, parts)):
+        return True
+    return all(isinstance(p, int | np.integer) or type(p) in _VIEWS for p in parts)
+
+
+_VIEWS = frozenset((int, slice, type(None), type(Ellipsis)))
 
 
 def names_no_entry_twice(index: Any) -> bool:
@@ -124,6 +129,8 @@ def scatter(g, *, index, shape):
 def _plain_index(index: Any) -> Any:
     """An index without Tensors: they only say where to look, which has no derivative."""
     if isinstance(index, tuple):
+        if type(index) is tuple and _PLAIN.issuperset(map(type, index)):
+            return index  # as loops over entries have
         return tuple(_plain_index(i) for i in index)
     if isinstance(index, Tensor):
         if index.dtype.kind not in "iub":
@@ -149,6 +156,7 @@ def _plain_index(index: Any) -> Any:
 
 
 _BOUNDS = (int, type(None))
+_PLAIN = frozenset((int, type(None), type(Ellipsis)))
 
 
 def _getitem_method(self: Tensor, index: Any) -> Tensor:
