@@ -3175,3 +3175,34 @@ def test_long_loops_are_machine_code_from_the_first_call_on(monkeypatch):
         expected = (c * x) ** 2
         np.testing.assert_allclose([value, slope], [expected, 2 * expected / x], rtol=1e-9)
     assert not made
+
+
+def test_a_long_program_of_numbers_is_one_function_of_straight_code(monkeypatch):
+    """Its stages are no functions of Python's, and LLVM does not order what runs once; the derivative is that by a complex step."""
+    from tapegrad.llvm import jit
+
+    efforts = []
+
+    def seen(text, effort):
+        efforts.append(effort)
+        return made(text, effort)
+
+    made = jit.compiled
+    monkeypatch.setattr(jit, "compiled", seen)
+    rng = np.random.default_rng(5)
+    picks = rng.integers(0, 4, (160, 2)).tolist()
+
+    def f(x):
+        known = [x, 0.5 * x, x + 0.3, x - 0.2]
+        for k, (i, j) in enumerate(picks):
+            a, b = known[-1 - i], known[-1 - j]
+            known.append((a * b, np.sin(a) - b, a / (1.5 + b * b), 0.5 * a + 0.3 * b)[(i + j + k // 7) % 4])  # fmt: skip
+        return known[-1] + known[-2]
+
+    compiled = tg.compile(tg.value_and_grad(f))
+    value, slope = compiled(np.float64(0.3))
+    again = compiled(np.float64(0.3))
+    assert len(compiled.latest.natives) == 1
+    assert jit.STRAIGHT in efforts
+    np.testing.assert_allclose([value, slope], again, rtol=1e-12)
+    np.testing.assert_allclose(slope, np.imag(f(0.3 + 1e-30j)) / 1e-30, rtol=1e-10)

@@ -49,6 +49,10 @@ ATTRIBUTES = """attributes #0 = { nounwind }
 attributes #1 = { nounwind willreturn memory(none) }
 !0 = !{!"branch_weights", i32 1, i32 100000}"""
 
+LONG = 50_000
+"""Characters of a program from which on it is looked whether each line runs about once, so that to make it faster takes longer than it
+runs."""
+
 MUCH = 2_000_000
 """Operations in a call of loops, about, for which LLVM's whole pipeline is worth its time."""
 
@@ -202,6 +206,8 @@ class Native:
         effort = jit.USUAL
         if self.loops:
             effort = jit.THOROUGH if self.work > MUCH else jit.LOOPED
+        if len(self.text) > LONG and self.work < self.text.count("\n"):
+            effort = jit.STRAIGHT
         checked = sanitizer.Instrumented(self.text) if checking.on() else None
         if checked is None:
             part = jit.compiled(self.text, effort)

@@ -40,7 +40,7 @@ from .native import (
 )
 from .pairs import Unlowered
 from .partition import KNOWN, Partition, Stage, renumbered
-from .rolling import Constant, Loop, Spliced
+from .rolling import WORTH, Constant, Loop, Spliced
 from .routines import may_be, read_by, routine
 from .schedule import Schedule, topological
 from .summing import summed_first
@@ -51,6 +51,9 @@ ROWS = 64
 
 FEW = 1024
 """Bytes of what a step carries, or keeps for itself, up to which they are variables of their own: LLVM keeps such in registers."""
+
+MOST_KEPT = 1 << 24
+"""Bytes of all values of a long graph without loops up to which it is one function: what its stages pass on has memory until its end."""
 
 PAUSE = 200_000
 """Operations, about, between two looks whether Python was interrupted."""
@@ -758,8 +761,9 @@ class _LoopText:
 
 
 def nested(graph: Graph, name: str, form: Form, slow: Any) -> Native | None:
-    """A graph with loops as one native function of the user's arguments; None where something in it is a NumPy call."""
-    if not any(hasattr(node.function, "loop") or may_be(node) for node in graph.nodes):
+    """A graph with loops, or a long one, as one native function of the user's arguments; None where something in it is a NumPy call."""
+    long = len(graph.steps) >= WORTH and sum(map(_bytes, graph.nodes)) <= MOST_KEPT
+    if not long and not any(hasattr(x.function, "loop") or may_be(x) for x in graph.nodes):
         return None
     if not graph.outputs:
         return None

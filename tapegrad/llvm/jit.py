@@ -35,11 +35,12 @@ _state: dict[str, Any] = {}
 _count = 0
 
 
-def machine(optimised: bool = True) -> Any:
-    """LLVM's description of this processor, with optimisation in code generation or without."""
+def machine(optimised: bool = True, effort: int = 0) -> Any:
+    """LLVM's description of this processor, with optimisation in code generation or without; one for each `effort`, as instruction
+    selection notes in it how it was done last."""
     llvm = headroom.llvm()
 
-    key = "machine" if optimised else "plain machine"
+    key = "machine", optimised, effort
     with _lock:
         if key not in _state:
             llvm.initialize_native_target()
@@ -82,8 +83,9 @@ SHORT = 30_000
 is longer, as first turns that differ from those of a loop are, would make one function of them that takes many times as long."""
 
 
-QUICK, USUAL, LOOPED, THOROUGH, VECTORISED = range(5)
-"""How much LLVM does about a module: nothing, where it runs seldom; a few passes; its pipeline of level 1, with steps of loops as part of
+QUICK, STRAIGHT, USUAL, LOOPED, THOROUGH, VECTORISED = range(6)
+"""How much LLVM does about a module: nothing, where it runs seldom; a few passes, and registers, but no order of instructions, for code
+without loops that run long; a few passes; its pipeline of level 1, with steps of loops as part of
 the loops; that of level 2, which takes longer and pays where many turns run long; the same with its vectoriser, for loops over numbers."""
 
 MOST_INLINED = 16
@@ -91,6 +93,7 @@ MOST_INLINED = 16
 
 _PASSES = {
     QUICK: "always_inliner",
+    STRAIGHT: "always_inliner sroa instruction_combine simplify_cfg",
     USUAL: "always_inliner sroa instruction_combine simplify_cfg",
 }
 """Vectors, loops and what is computed outside of them are explicit in the text; LLVM's own pipelines (-O1 as -O2) take two to five
@@ -108,7 +111,7 @@ def optimised(text: str, effort: int = USUAL) -> bytes:
     with _lock, locks.compiling():
         effort = min(effort, _worthwhile(text))
         level = {QUICK: 0, LOOPED: 1}.get(effort, 2)
-        target = machine(optimised=level > 0)
+        target = machine(level > 0, min(effort, USUAL))
         text = _inlined(text) if effort == LOOPED else _called(text)
         module = llvm.parse_assembly(text)
         tuning = llvm.create_pipeline_tuning_options(speed_level=level)
@@ -118,32 +121,46 @@ def optimised(text: str, effort: int = USUAL) -> bytes:
             tuning.slp_vectorization = False
             builder = llvm.create_pass_builder(target, tuning)
             builder.getModulePassManager().run(module, builder)
-            return _emitted(target, module)
+            return _emitted(target, module, effort)
         builder = llvm.create_pass_builder(target, tuning)
         passes = llvm.create_new_module_pass_manager()
         for name in _PASSES[effort].split():
             getattr(passes, f"add_{name}_pass")()
         passes.run(module, builder)
-        return _emitted(target, module)
+        return _emitted(target, module, effort)
 
 
-_STRENGTH = range(20, 23)
-"""Versions of LLVM that are known to take the option below again and again; others might end the process."""
+_KNOWN = range(20, 23)
+"""Versions of LLVM that are known to take the options below again and again; others might end the process."""
+
+_OPTIONS = {"disable-lsr": (1, 0)}
+"""Options of code generation, and what they are for others. Addresses stay as they are written: to choose others takes LLVM an eighth of
+its time, up to a quarter where a loop reads many arrays, and programs were as fast without (0.91 to 1.02 of the time, eleven of them)."""
+
+_STRAIGHT = {"fast-isel": (1, 0), "disable-post-ra": (1, 0), "enable-misched": (0, 1)}
+"""Those of straight code. 10,000 operations on numbers took 1.0 s instead of 2.3 s and ran as fast (26 us); with no optimisation they took
+0.4 s and ran in 45 us."""
 
 
-def _emitted(target: Any, module: Any) -> bytes:
-    """Object code of a module. Addresses stay as they are written: to choose others takes LLVM an eighth of its time, up to a quarter
-    where a loop reads many arrays, and programs were as fast without (0.91 to 1.02 of the time, eleven of them)."""
+def _emitted(target: Any, module: Any, effort: int) -> bytes:
+    """Object code of a module."""
     llvm = headroom.llvm()
 
-    if llvm.llvm_version_info[0] not in _STRENGTH:
+    if llvm.llvm_version_info[0] not in _KNOWN:
         return target.emit_object(module)
-    llvm.set_option("tapegrad", "-disable-lsr=1")
+    chosen = dict(_OPTIONS)
+    if effort == STRAIGHT:
+        chosen |= _STRAIGHT
+    elif effort == QUICK:
+        chosen["fast-isel"] = _STRAIGHT["fast-isel"]  # as LLVM has it there, until somebody says no
     try:
+        for name, (ours, _) in chosen.items():
+            llvm.set_option("tapegrad", f"-{name}={ours}")
         return target.emit_object(module)
     finally:
-        # It holds for the whole process, Numba's code too.
-        llvm.set_option("tapegrad", "-disable-lsr=0")
+        # They hold for the whole process, Numba's code too.
+        for name, (_, theirs) in chosen.items():
+            llvm.set_option("tapegrad", f"-{name}={theirs}")
 
 
 def _worthwhile(text: str) -> int:
