@@ -570,6 +570,7 @@ def _fixed(setting: Any) -> bool:
 
 
 _WORDS = frozenset((int, float, bool, str, type(None)))
+_INTEGERS = frozenset((int,))
 _NUMBERS = frozenset((int, float, bool, complex, np.float64))
 
 
@@ -750,6 +751,25 @@ class Traced(StandIn):
         self._later = known
         with suppress(AttributeError):  # it may not have been computed either
             del self.value
+
+    def entry(self, call: Any, rest: tuple[Any, ...], kwargs: dict[str, Any]) -> Traced | None:
+        """What `getitem` reads at whole numbers, if that is a number of float64: of such calls programs by entries have most."""
+        index = rest[0] if rest else kwargs["index"]
+        if self.large or not (
+            type(index) is int or (type(index) is tuple and _INTEGERS.issuperset(map(type, index)))
+        ):
+            return None
+        home = self.home
+        if not home.open:
+            return None
+        value = self.value[index]
+        if type(value) is not _number:
+            return None
+        node = Recorded(
+            call, "getitem", (_FIRST, *rest), dict(kwargs) if kwargs else _NONE, (self.node,), value
+        )
+        home.graph.steps.append(node)
+        return Traced(home, node, value)
 
     def overwrite(self, index: Any, value: Any) -> bool:
         """Put a value into the array at an index, if it is nobody's but this name's, and older names' that know its versions."""
@@ -1011,6 +1031,16 @@ class Traced(StandIn):
 
     def __setitem__(self, index: Any, value: Any) -> None:
         given = value._value if isinstance(value, Tensor) else value
+        if type(index) is tuple and _INTEGERS.issuperset(map(type, index)):
+            args = (self, index, given)
+            self.home.write(
+                self,
+                partial(self.home.call, _stored, args, _NONE, "stored"),
+                "x[index] = y",
+                index,
+                given,
+            )
+            return
         if index is Ellipsis and type(given) is Traced and given.large and _is_new(given.root()):
             if (given.shape, given.dtype) == (self.shape, self.dtype) and self.dtype.kind in "fciu":
                 copy = partial(self.home.call, np.positive, (given,), {}, "positive")
@@ -1626,8 +1656,13 @@ _CALLS: dict[int, OpCall] = {}
 def _recorder(op: Primitive) -> Callable[..., Any]:
     """What an op's forward is while functions are traced: it records the call where an operand is traced."""
     call = _CALLS.setdefault(op.code, OpCall(op))
+    reads = op.name == "getitem"
 
     def forward(*args: Any, **kwargs: Any) -> Any:
+        if reads and type(args[0]) is Traced:
+            number = args[0].entry(call, args[1:], kwargs)
+            if number is not None:
+                return number
         found = _traced_in((args, kwargs))
         if found is None:
             return call(*args, **kwargs)
