@@ -1643,7 +1643,8 @@ class OpCall:
         self.run = op.forward
         module = getattr(op.forward, "__module__", None) or ""
         # It runs no code of the user's; SciPy estimates norms of matrices at random points.
-        self.quiet = module.startswith(("numpy", "tapegrad.ops")) and "matrix" not in module
+        own = module.startswith(("numpy", "tapegrad.ops", "tapegrad.face.inplace"))
+        self.quiet = own and "matrix" not in module
         self.__name__ = op.name
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
