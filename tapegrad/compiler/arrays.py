@@ -167,8 +167,11 @@ class Arrays:
 
     def elem(self, name: str, inputs: Sequence[Op], dtype: np.dtype) -> Op:
         """A ufunc of operands, which are broadcast."""
-        shape = np.broadcast_shapes(*(x.shape for x in inputs))
-        operands = tuple(self.broadcast(x, shape) for x in inputs)
+        operands = tuple(inputs)
+        shape = operands[0].shape
+        if any(x.shape != shape for x in operands):
+            shape = np.broadcast_shapes(*(x.shape for x in operands))
+            operands = tuple(self.broadcast(x, shape) for x in operands)
         simple = self._simplified(name, operands, shape, dtype)
         return simple if simple is not None else self._make("elem", operands, shape, dtype, name)
 

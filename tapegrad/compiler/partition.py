@@ -74,7 +74,9 @@ class Partition:
         if all(x.dtype in KNOWN for x in node.inputs):
             while level in self.stages and len(self.stages[level].nodes) >= FULL:
                 level += 1
-            stage = self.stages.setdefault(level, Stage())
+            stage = self.stages.get(level)
+            if stage is None:
+                stage = self.stages[level] = Stage()
             try:
                 inputs = [self._available(x, stage, level) for x in node.inputs]
                 op = expression(stage.arrays, node, inputs, [x.weak for x in node.inputs])
