@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import abc
 import copyreg
+import dataclasses
 import functools
 import sys
 import types
@@ -135,11 +136,30 @@ def _reduced(self: Any, protocol: Any) -> Any:
     return made
 
 
-def _stand_in(kind: type, copied: dict[str, Any]) -> type:
-    """A class that stands for one of the user's: its subclass, with copies of methods."""
+_REMAKERS = frozenset(
+    getattr(dataclasses, name).__code__
+    for name in ("replace", "_replace")
+    if hasattr(dataclasses, name)
+)
+"""Functions of the standard library that make another object of an object's class."""
+
+
+def _stand_in(kind: type, copied: dict[str, Any], named: dict[type, type]) -> type:
+    """A class that stands for one of the user's: its subclass, with copies of methods. `named` are those that names give."""
+
+    def of_object(self: Any) -> type:
+        """The stand-in where copied code, which does not compare it, makes another object of it; else the class."""
+        frame = sys._getframe(1)
+        code = frame.f_code
+        if code in _REMAKERS or (
+            type(frame.f_globals) is _Globals and "__class__" not in code_of(code).compared
+        ):
+            return named.get(kind, kind)
+        return kind
+
     space: dict[str, Any] = {
         _ORIGIN: kind,
-        "__class__": property(lambda self: kind),
+        "__class__": property(of_object),
         "__module__": kind.__module__,
         "__qualname__": kind.__qualname__,
         "__doc__": kind.__doc__,
@@ -359,7 +379,7 @@ class _Plan:
         copied = {name: _part(found[0][1], self.copies) for name, found in of.parts.items()}
         copied = {n: made for n, made in copied.items() if made is not of.parts[n][0][1]}
         if copied or any(id(f) in self.copies for name in of.parts for f in of.functions(name)):
-            kind = self.stands[kind] = _stand_in(kind, copied)
+            kind = self.stands[kind] = _stand_in(kind, copied, self.named)
         return kind
 
     def builtin(self, value: Any) -> Any:
