@@ -16,8 +16,6 @@ Invariant: as in SciPy, a density is 0 outside the support (and its gradient too
 
 from __future__ import annotations
 
-from typing import Any
-
 from . import continuous, discrete
 from .continuous import *
 from .density import gaussian_kde
@@ -28,23 +26,10 @@ from .families import __all__ as _families
 from .multivariate import *
 from .multivariate import __all__ as _multivariate
 from .poisson_binomial import poisson_binom
+from .stable import levy_stable
 from .studentized import studentized_range
 from .univariate import Continuous as Continuous
 from .univariate import Frozen as Frozen
-
-_NO_FORMULA = {
-    "levy_stable": "it is an integral that oscillates, and SciPy's values near alpha=1 belong to alpha=1"
-}  # fmt: skip
-
-
-def __getattr__(name: str) -> Any:
-    if name in _NO_FORMULA:
-        raise AttributeError(
-            f"tg.stats.{name} was asked, but the density of this distribution has no formula that could be differentiated: "
-            f"{_NO_FORMULA[name]}. Use scipy.stats.{name} on plain arrays."
-        )
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
 
 __all__ = [
     *continuous.__all__,
@@ -52,6 +37,7 @@ __all__ = [
     *_families,
     *_multivariate,
     "gaussian_kde",
+    "levy_stable",
     "poisson_binom",
     "studentized_range",
 ]
