@@ -819,6 +819,7 @@ SOLVERS = {
     "newton from complex": (lambda b: tg.optimize.newton(np.cos, 1j), TypeError, "real and imaginary parts"),
     "fsolve of a number": (lambda b: tg.optimize.fsolve(3, 1.0), TypeError, "pass a function"),
     "fsolve of too few": (lambda b: tg.optimize.fsolve(lambda x: x[:2], ONES), TypeError, "mismatch between the input and output shape"),
+    "companion of one coefficient": (lambda b: tg.linalg.companion(leaf([1.0])), ValueError, "2 or more"),
     "nnls of another length": (lambda b: tg.optimize.nnls(b.m, leaf([1.0])), ValueError, "ncompatible dimensions"),
     "nnls of complex": (lambda b: tg.optimize.nnls(1j * np.eye(2), b.w), TypeError, "real and imaginary parts"),
     "lsq_linear, bounds": (lambda b: tg.optimize.lsq_linear(np.eye(2), leaf([1.0, 2.0]), (1.0, 0.0)), ValueError, "strictly less"),

@@ -266,6 +266,8 @@ def test_what_a_loop_of_a_compiled_function_refuses():
         tg.compile(lambda p: tg.optimize.brentq(lambda s: s * s + p, 0.0, 1.0))(1.0)
     with pytest.raises(RuntimeError, match="failed to converge"):
         tg.compile(lambda p: tg.optimize.newton(lambda s: s * s + p, 1.0))(1.0)
+    with pytest.raises(ValueError, match="2 numbers for 3 unknowns"):
+        tg.compile(lambda p: tg.root(lambda s: s[:2] * p, np.ones(3)).x)(1.0)
     looks = lambda p: tg.optimize.brentq(lambda s: s - p if s > 0.5 else 0.0 * s - p, 0.0, 2.0)  # noqa: E731
     assert tg.compile(looks)(1.0) == 1.0
     with pytest.raises(tg.TraceError, match="leave the solver outside"):

@@ -253,7 +253,12 @@ class TracedRoot:
         return joined(self.f(self.space.split(x), *self.args))
 
     def _values(self, x: Any) -> Any:
-        return value_of(self._recorded(wrap(x)))
+        values = value_of(self._recorded(wrap(x)))
+        if np.shape(values) != np.shape(x):
+            raise ValueError(
+                f"{self.what} was given a function that returned {np.size(values)} numbers for {np.size(x)} unknowns: return as many."
+            )
+        return values
 
     def _given(self, slope: Any) -> Vector | None:
         """The user's derivative as a function of the vector."""

@@ -1,0 +1,172 @@
+"""Matrices of a pattern, and functions of matrices, that are compositions of other ops: SciPy's names for what is one line of NumPy.
+
+Each takes what SciPy's takes, stacks of vectors or matrices included, and has the derivatives of its parts. Invariant: no op of its own.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .linear_algebra import svd
+from .linear_systems import solve, stacks, toeplitz
+from .matrix_functions import expm, expm_tangent
+
+
+def circulant(c: Any) -> Any:
+    """The square matrix whose first column is c and whose columns are turned one further each.
+
+    >>> import tapegrad as tg
+    >>> tg.linalg.circulant(tg.tensor([1.0, 2.0, 3.0]))
+    tensor([[1., 3., 2.],
+            [2., 1., 3.],
+            [3., 2., 1.]])
+    """
+    (c,) = stacks(c)
+    n = np.shape(c)[-1]
+    return c[..., (np.arange(n)[:, None] - np.arange(n)) % n]
+
+
+def hankel(c: Any, r: Any = None) -> Any:
+    """The matrix with constant antidiagonals that has c as first column and r, by default zeros, as last row (its first entry is c's last).
+
+    >>> import tapegrad as tg
+    >>> tg.linalg.hankel(tg.tensor([1.0, 2.0]), tg.tensor([9.0, 3.0]))
+    tensor([[1., 2.],
+            [2., 3.]])
+    """
+    (c,) = stacks(c)
+    (r,) = stacks(np.zeros(np.shape(c), c.dtype) if r is None else r)
+    values = np.concatenate([c, r[..., 1:]], axis=-1)
+    return values[..., np.arange(np.shape(c)[-1])[:, None] + np.arange(np.shape(r)[-1])]
+
+
+def companion(a: Any) -> Any:
+    """The matrix whose eigenvalues are the roots of the polynomial with coefficients a, that of the highest power first.
+
+    >>> import tapegrad as tg
+    >>> tg.linalg.companion(tg.tensor([1.0, -3.0, 2.0]))
+    tensor([[ 3., -2.],
+            [ 1.,  0.]])
+    """
+    (a,) = stacks(a)
+    if np.shape(a)[-1] < 2:
+        raise ValueError(
+            f"companion was given {np.shape(a)[-1]} coefficients, but a polynomial with a root has 2 or more: give one for each power."
+        )
+    first = (-a[..., 1:] / a[..., :1])[..., None, :]
+    n = np.shape(first)[-1]
+    rest = np.broadcast_to(np.eye(n - 1, n), (*np.shape(first)[:-2], n - 1, n))
+    return np.concatenate([first, rest], axis=-2)
+
+
+def khatri_rao(a: Any, b: Any) -> Any:
+    """The Kronecker products of the columns of two matrices, column by column.
+
+    >>> import tapegrad as tg
+    >>> tg.linalg.khatri_rao(tg.tensor([[1.0, 2.0]]), tg.tensor([[3.0, 4.0], [5.0, 6.0]]))
+    tensor([[ 3.,  8.],
+            [ 5., 12.]])
+    """
+    a, b = stacks(a, b)
+    product = a[..., :, None, :] * b[..., None, :, :]
+    return np.reshape(product, (*np.shape(product)[:-3], -1, np.shape(product)[-1]))
+
+
+def matmul_toeplitz(c_or_cr: Any, x: Any) -> Any:
+    """The product of toeplitz(c), or of toeplitz(c, r) for a pair, and x.
+
+    >>> import tapegrad as tg
+    >>> tg.linalg.matmul_toeplitz(tg.tensor([2.0, 1.0]), tg.tensor([1.0, 2.0]))
+    tensor([4., 5.])
+    """
+    (x,) = stacks(x)
+    return np.matmul(toeplitz(*c_or_cr) if isinstance(c_or_cr, tuple) else toeplitz(c_or_cr), x)
+
+
+def solve_circulant(c: Any, b: Any) -> Any:
+    """x from circulant(c) x = b, a vector or the columns of a matrix, by Fourier transforms.
+
+    >>> import tapegrad as tg
+    >>> tg.linalg.solve_circulant(tg.tensor([2.0, 1.0]), tg.tensor([4.0, 5.0]))
+    tensor([1., 2.])
+    """
+    c, b = stacks(c, b)
+    factors = np.fft.fft(c) if np.ndim(b) == 1 else np.fft.fft(c)[..., None]
+    axis = -1 if np.ndim(b) == 1 else -2
+    x = np.fft.ifft(np.fft.fft(b, axis=axis) / factors, axis=axis)
+    return x if "c" in (c.dtype.kind, b.dtype.kind) else np.real(x)
+
+
+def orthogonal_procrustes(a: Any, b: Any) -> tuple[Any, Any]:
+    """The orthogonal matrix R with the least |a R - b|, and the sum of the singular values of aᵀ b.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> r, scale = tg.linalg.orthogonal_procrustes(tg.tensor([[2.0, 0.0], [0.0, 1.0]]), np.array([[0.0, 2.0], [-1.0, 0.0]]))
+    >>> print(np.round(r.numpy()), scale.item())
+    [[ 0.  1.]
+     [-1.  0.]] 5.0
+    """
+    a, b = stacks(a, b)
+    u, s, vh = svd(np.matmul(np.conj(np.swapaxes(a, -1, -2)), b))
+    return np.matmul(u, vh), np.sum(s, axis=-1)
+
+
+def coshm(a: Any) -> Any:
+    """Hyperbolic cosine of square matrices."""
+    (a,) = stacks(a)
+    return (expm(a) + expm(-a)) / 2
+
+
+def sinhm(a: Any) -> Any:
+    """Hyperbolic sine of square matrices."""
+    (a,) = stacks(a)
+    return (expm(a) - expm(-a)) / 2
+
+
+def tanhm(a: Any) -> Any:
+    """Hyperbolic tangent of square matrices."""
+    return solve(coshm(a), sinhm(a))
+
+
+def _turned(a: Any) -> Any:
+    """The exponential of the block matrix of a turn, which holds cosine and sine in real numbers."""
+    (a,) = stacks(a)
+    none = np.zeros(np.shape(a), a.dtype)
+    above, below = np.concatenate([none, -a], axis=-1), np.concatenate([a, none], axis=-1)
+    return expm(np.concatenate([above, below], axis=-2))
+
+
+def cosm(a: Any) -> Any:
+    """Cosine of square matrices."""
+    turned = _turned(a)
+    n = np.shape(turned)[-1] // 2
+    return turned[..., :n, :n]
+
+
+def sinm(a: Any) -> Any:
+    """Sine of square matrices."""
+    turned = _turned(a)
+    n = np.shape(turned)[-1] // 2
+    return turned[..., n:, :n]
+
+
+def tanm(a: Any) -> Any:
+    """Tangent of square matrices."""
+    turned = _turned(a)
+    n = np.shape(turned)[-1] // 2
+    return solve(turned[..., :n, :n], turned[..., n:, :n])
+
+
+def expm_frechet(a: Any, e: Any, compute_expm: bool = True) -> Any:
+    """The exponential of a and its derivative along e; the latter alone without `compute_expm`."""
+    a, e = stacks(a, e)
+    along = expm_tangent(a, e)
+    return (expm(a), along) if compute_expm else along
+
+
+__all__ = [
+    "circulant", "companion", "coshm", "cosm", "expm_frechet", "hankel", "khatri_rao", "matmul_toeplitz", "orthogonal_procrustes", "sinhm",
+    "sinm", "solve_circulant", "tanhm", "tanm",
+]  # fmt: skip
