@@ -25,6 +25,7 @@ the slot counter are atomic; whatever moves entries holds `Tape.lock` and leaves
 
 from __future__ import annotations
 
+import functools
 import threading
 import weakref
 from collections.abc import Callable, Container, Iterable, Iterator
@@ -155,28 +156,36 @@ class Tape:
         return slots.index(slot) if slot in slots else None
 
     def drop(self, slot: Slot, going: int) -> list[Slot] | None:
-        """Drop the entry with this slot unless others than `going` references hold it: copies of the slots it read.
+        """Drop the entry with this slot unless others than `going` references hold it, and then entries that only dropped ones read.
 
-        No other entry moves. None where somebody is at work on the tape, KeyError where it has no such entry.
+        Copies of the slots that they read on other tapes. No other entry moves. None where somebody is at work on the tape, KeyError
+        where it has no such entry.
         """
-        return self._at_once(lambda: self._drop(slot, going))
+        return self._at_once(functools.partial(self._drop, slot, going))
 
     def _drop(self, slot: Slot, going: int) -> list[Slot]:
-        """Free an entry that nobody holds beyond the `going` references; the slots that it read."""
+        """Free an entry that nobody holds beyond the `going` references, and what only it read; slots of other tapes that were read."""
         code = self.code
-        position = find(code, slot)
-        if position is None:
+        if find(code, slot) is None:
             raise KeyError(slot)
-        k = position * STRIDE
-        if getrefcount(code[k + SLOT]) > UNHELD + going:
-            return []
-        in0, in1 = code[k + IN0], code[k + IN1]
-        read = in0 if type(in0) is tuple else (in0, in1)
-        slots = [node + 0 for node in read if type(node) is int]
-        del in0, in1, read
-        self._blank(k)
+        elsewhere: list[Slot] = []
+        doomed, held = [slot], UNHELD + going
+        while doomed:
+            slot = doomed.pop()
+            position = find(code, slot)
+            if position is None:
+                elsewhere.append(slot)
+                continue
+            k = position * STRIDE
+            if getrefcount(code[k + SLOT]) <= held:
+                in0, in1 = code[k + IN0], code[k + IN1]
+                read = in0 if type(in0) is tuple else (in0, in1)
+                doomed += [node + 0 for node in read if type(node) is int]
+                del in0, in1, read
+                self._blank(k)
+            held = UNHELD
         self._trim()
-        return slots
+        return elsewhere
 
     def blank(self) -> None:
         """Drop every entry that nobody can ask for, but move none: in their places stand freed ones. For any moment.
