@@ -21,7 +21,7 @@ import functools
 import sys
 import types
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -72,6 +72,9 @@ class _Globals(dict[str, Any]):
 _ORIGIN = "__stands_for__"
 """In a class that stands for another one, that class."""
 
+_OBJECT = "__shadow_of__"
+"""In the class of an object's shadow, a weak reference to the object."""
+
 
 class _StandIns(type):
     """The class of what stands for classes of the user's. A stand-in has their instances and subclasses, and is equal to them."""
@@ -98,6 +101,10 @@ class _StandIns(type):
         kind = _origin(cls)
         type.__setattr__(cls, name, value) if kind is cls else setattr(kind, name, value)
 
+    def __delattr__(cls, name: str) -> None:
+        kind = _origin(cls)
+        type.__delattr__(cls, name) if kind is cls else delattr(kind, name)
+
     def __repr__(cls) -> str:
         kind = _origin(cls)
         return type.__repr__(cls) if kind is cls else repr(kind)
@@ -107,9 +114,45 @@ class _AbstractStandIns(_StandIns, abc.ABCMeta):
     """The same for classes with abstract methods."""
 
 
+_STAND_INS = frozenset((_StandIns, _AbstractStandIns))
+
+
 def _origin(kind: Any) -> Any:
     """The class that a class stands for; itself where it stands for none."""
     return vars(kind).get(_ORIGIN, kind) if isinstance(kind, _StandIns) else kind
+
+
+def of_stand_ins(values: Iterable[Any]) -> bool:
+    """Whether one of these is a stand-in of a class, or an object of one."""
+    kinds = [*map(type, values)]
+    return not _STAND_INS.isdisjoint(kinds) or not _STAND_INS.isdisjoint(map(type, kinds))
+
+
+def itself(x: Any) -> Any:
+    """A class, or an object as one of the user's own class: of a shadow the object, else an object that shares the attributes."""
+    kind = type(x)
+    if kind in _STAND_INS:
+        return _origin(x)
+    origin = _origin(kind)
+    if origin is kind:
+        return x
+    of = vars(kind).get(_OBJECT)
+    if of is not None and of() is not None:
+        return of()
+    if hasattr(origin, "__del__"):  # which would be called for both
+        return x
+    try:
+        made: Any = object.__new__(origin)
+    except TypeError:  # more than attributes in its memory
+        return x
+    for base in origin.__mro__:
+        slots = vars(base).get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            if name not in ("__dict__", "__weakref__") and hasattr(x, name):
+                object.__setattr__(made, name, getattr(x, name))
+    if hasattr(made, "__dict__"):
+        object.__setattr__(made, "__dict__", x.__dict__)
+    return made
 
 
 def _same(kind: type) -> type:
@@ -120,8 +163,8 @@ def _pickled(kind: Any) -> Any:
     return _same, (_origin(kind),)
 
 
-copyreg.pickle(_StandIns, _pickled)
-copyreg.pickle(_AbstractStandIns, _pickled)
+for _kind in _STAND_INS:
+    copyreg.pickle(_kind, _pickled)
 
 
 def _blank(kind: Any) -> Any:
@@ -401,18 +444,17 @@ class _Plan:
         stand = self.copied_class(kind)
         if stand is kind:
             return value
+        space: dict[str, Any] = {_ORIGIN: kind, _OBJECT: itself}
+        if hasattr(kind, "__del__"):
+            space["__del__"] = lambda shadow: None  # the object's own end comes later
         if kind.__hash__ is object.__hash__ and kind.__eq__ is object.__eq__:
-            space: dict[str, Any] = {
-                _ORIGIN: kind,
-                "__hash__": lambda shadow: hash(itself()),
-                "__eq__": lambda shadow, other: other is shadow or other is itself(),
-            }
-            stand = type(stand)(kind.__name__, (stand,), space)
+            space["__hash__"] = lambda shadow: hash(itself())
+            space["__eq__"] = lambda shadow, other: other is shadow or other is itself()
         try:
-            made: Any = object.__new__(stand)
+            made: Any = object.__new__(type(stand)(kind.__name__, (stand,), space))
         except TypeError:  # more than attributes in its memory
             return value
-        made.__dict__ = value.__dict__
+        object.__setattr__(made, "__dict__", value.__dict__)
         self.shadows[id(value)] = (itself, made)
         return made
 

@@ -229,14 +229,12 @@ def attributes(value: Any) -> Attributes | None:
     if type(kind) not in (type, abc.ABCMeta) or not _of_users(kind.__module__):
         return None
     bases = kind.__mro__[:-1]
-    if issubclass(kind, Tensor | np.ndarray | BaseException) or any(
-        "__init_subclass__" in vars(k) for k in bases
+    if issubclass(kind, Tensor | np.ndarray) or any(
+        "__init_subclass__" in vars(k) or k.__module__ == "builtins" for k in bases
     ):
         return None
     if not of_class and (
-        not hasattr(value, "__dict__")
-        or any(vars(k).get("__slots__") for k in bases)
-        or any(k.__module__ == "builtins" for k in bases)
+        not hasattr(value, "__dict__") or any(vars(k).get("__slots__") for k in bases)
     ):
         return None  # more than its attributes would have to be shared
     parts: dict[str, list[tuple[type, Any]]] = {}

@@ -111,10 +111,10 @@ def _of_arguments(in_axes: Any, args: tuple[Any, ...]) -> list[Any]:
 
 def _fitting(name: str, axes: Any, tree: Tree) -> list[Any]:
     """The axis of each leaf of a tree, of which `axes` has the beginning."""
-    leaves, _ = _flatten(tree)
+    leaves, structure = _flatten(tree)
     if axes is None or isinstance(axes, int):
         return [axes] * len(leaves)
-    optree = _optree()
+    optree, tree = _optree(), _unflatten(structure, leaves)
     try:
         broadcast = optree.broadcast_prefix(axes, tree, none_is_leaf=True, namespace=NAMESPACE)
     except ValueError:

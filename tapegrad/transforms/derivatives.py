@@ -32,7 +32,7 @@ from ..core.storage import StandIn, as_array, duplicate, kept, tracing
 from ..core.tape import IN0, IN1, SLOT, STRIDE, Leaf, new_slot, own_tape
 from ..core.tensor import Tensor, fresh_leaf, unmasked, wrap
 from ..errors import GradientLost, GraphError, IndependentValue, NotDifferentiable, demand_callable
-from ..face.adoption import adopted, fills
+from ..face.adoption import adopted, fills, itself, of_stand_ins
 from ..face.buffers import constant
 from ..ops.composing import holds_tensor
 from ..ops.shaping import alias, astype
@@ -88,6 +88,13 @@ def tree_flatten(tree: Tree, none_is_leaf: bool = False) -> tuple[list[Any], Any
         leaves, structure = optree.tree_flatten(
             tree, none_is_leaf=none_is_leaf, namespace=NAMESPACE
         )
+        if of_stand_ins(
+            leaves
+        ):  # made in copied functions; optree knows the classes that they stand for
+            plain = [itself(x) for x in leaves]
+            if any(x is not y for x, y in zip(leaves, plain, strict=True)):
+                tree = optree.tree_unflatten(structure, plain)
+                continue
         if not records.register(optree, NAMESPACE, leaves):
             return leaves, structure
 
