@@ -21,7 +21,7 @@ import functools
 import sys
 import types
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,7 +33,6 @@ from .reaching import (
     Attributes,
     Reach,
     attributes,
-    callee,
     code_of,
     functions_in,
     is_users,
@@ -187,7 +186,7 @@ _REMAKERS = frozenset(
 """Functions of the standard library that make another object of an object's class."""
 
 
-def _stand_in(kind: type, copied: dict[str, Any], named: dict[type, type]) -> type:
+def _stand_in(kind: type, copied: dict[str, Any], named: dict[type, type], abstract: bool) -> type:
     """A class that stands for one of the user's: its subclass, with copies of methods. `named` are those that names give."""
 
     def of_object(self: Any) -> type:
@@ -212,7 +211,8 @@ def _stand_in(kind: type, copied: dict[str, Any], named: dict[type, type]) -> ty
         space["__hash__"] = kind.__hash__
     if kind.__reduce_ex__ is object.__reduce_ex__ and kind.__reduce__ is object.__reduce__:
         space["__reduce_ex__"] = _reduced
-    meta = _StandIns if type(kind) is type else _AbstractStandIns
+    # A class that is made of it may have an abstract one for another base.
+    meta = _StandIns if type(kind) is type and not abstract else _AbstractStandIns
     return meta(kind.__name__, (kind,), space)
 
 
@@ -295,6 +295,9 @@ class _Kinds(type):
         kind = _origin(type(args[0]))
         return cls.stands.get(kind, kind)
 
+    def __getitem__(cls, item: Any) -> Any:
+        return type[item]
+
     def __instancecheck__(cls, x: Any) -> bool:
         return isinstance(x, type)
 
@@ -329,9 +332,11 @@ class _Plan:
 
     __slots__ = (
         "apart",
+        "bound",
+        "builds",
+        "cells",
         "copied",
         "copies",
-        "copy",
         "kept",
         "named",
         "parts",
@@ -339,6 +344,8 @@ class _Plan:
         "reached",
         "seen",
         "shadows",
+        "sizes",
+        "space",
         "stands",
     )
 
@@ -369,9 +376,19 @@ class _Plan:
             for k, part in found
         ]
         """Attributes of classes that were looked at."""
+        classes = {k for of in kinds.values() for k in of.kind.__mro__[:-1]}
+        self.sizes = [(k, len(vars(k))) for k in classes]
+        """How many attributes these classes and their bases have: one more may come before those that were looked at."""
+        self.builds = any(reach.code.builds for reach in reached.values())
+        self.bound = {place for reach in reached.values() for place in reach.bound}
+        if any(reach.code.identifies for reach in reached.values()):
+            self.kept |= {i for reach in reached.values() for i in reach.named_values()}
         self.reached = list(reached.values())
-        self.copy: Any = None
-        self.copied: list[types.FunctionType] = []
+        self.space: Any = None
+        """The globals of the copy; None where nothing is copied."""
+        self.cells: tuple[types.CellType | None, ...] = ()
+        self.copied: list[str] = []
+        """Names and lines of what is copied."""
         fills = any(reach.writes for reach in reached.values())
         able = {k: r for k, r in reached.items() if not r.code.binds and k not in self.kept}
         fills = fills and any(reach.makes for reach in able.values())
@@ -396,13 +413,23 @@ class _Plan:
         for key in wanted:
             g = reached[key].function
             space = spaces.setdefault(id(g.__globals__), _Globals(g.__globals__, fills, lists))
-            copies[key] = _empty_copy(g, space)
+            copies[key] = _copied(g, space, _own_cells(reached[key], self.bound))
         for key in wanted:
             _fill(reached[key], self, copies[key].__globals__)
         self.seen = [_seen(reach, reach.function is f) for reach in self.reached]
         self.reached = []
-        self.copy = copies[id(f)]
-        self.copied = [self.copy, *(c for key, c in copies.items() if key != id(f))]
+        # The copy of f itself is made anew for each call, and ends with it: else it would keep alive what f closes over.
+        copy = copies.pop(id(f))
+        self.space = copy.__globals__
+        self.cells = tuple(
+            mine if mine is not cell else None
+            for mine, cell in zip(copy.__closure__ or (), f.__closure__ or (), strict=True)
+        )
+        self.copied = [told(f), *(told(g) for g in copies.values())]
+
+    def copy_of(self, f: types.FunctionType) -> types.FunctionType:
+        """The copy of a function for which this plan holds."""
+        return _copied(f, self.space, self.cells)
 
     def stand(self, kind: type) -> type:
         """What a copied function finds under the name of a class: its copy, or the class itself where it is compared."""
@@ -422,7 +449,7 @@ class _Plan:
         copied = {name: _part(found[0][1], self.copies) for name, found in of.parts.items()}
         copied = {n: made for n, made in copied.items() if made is not of.parts[n][0][1]}
         if copied or any(id(f) in self.copies for name in of.parts for f in of.functions(name)):
-            kind = self.stands[kind] = _stand_in(kind, copied, self.named)
+            kind = self.stands[kind] = _stand_in(kind, copied, self.named, self.builds)
         return kind
 
     def builtin(self, value: Any) -> Any:
@@ -437,7 +464,8 @@ class _Plan:
             return self.stand(value)
         if id(value) in self.kept or attributes(value) is None:
             return value
-        kind, itself = type(value), weakref.ref(value)
+        kind, key = type(value), id(value)
+        itself = weakref.ref(value, lambda _: self.shadows.pop(key, None))
         held = self.shadows.get(id(value))
         if held is not None and held[0]() is value:
             return held[1]
@@ -462,6 +490,9 @@ class _Plan:
         """Whether everything that was looked at is as it was."""
         for kind, name, part in self.parts:
             if vars(kind).get(name) is not part:
+                return False
+        for kind, size in self.sizes:
+            if len(vars(kind)) != size:
                 return False
         return all(seen(f) for seen in self.seen)
 
@@ -505,16 +536,25 @@ def _seen(reach: Reach, first: bool) -> Callable[[types.FunctionType], bool]:
     return same
 
 
-def _empty_copy(f: types.FunctionType, space: _Globals) -> types.FunctionType:
-    """A copy with cells of its own where the function's hold functions or NumPy."""
-    cells = []
-    for name, cell in zip(f.__code__.co_freevars, f.__closure__ or (), strict=True):
-        value = content(cell)
-        own = value is np or id(value) in FILLING.functions or attributes(value) is not None
-        own = (own and name != "__class__") or type(callee(value)[0]) is types.FunctionType
-        own = own and name not in code_of(f.__code__).rebinds
-        cells.append(types.CellType(value) if own else cell)
-    copy = types.FunctionType(f.__code__, space, f.__name__, f.__defaults__, tuple(cells) or None)
+def _own_cells(
+    reach: Reach, bound: Container[tuple[int, str]]
+) -> tuple[types.CellType | None, ...]:
+    """Cells for the variables of a function's closure under which its copies may find something else; None for the others."""
+    f = reach.function
+    return tuple(
+        types.CellType(content(cell))
+        if name in reach.cells and (id(cell), name) not in bound
+        else None
+        for name, cell in zip(f.__code__.co_freevars, f.__closure__ or (), strict=True)
+    )
+
+
+def _copied(
+    f: types.FunctionType, space: _Globals, own: Sequence[types.CellType | None]
+) -> types.FunctionType:
+    """A copy with other globals, and with these cells in its closure."""
+    cells = tuple(mine or cell for mine, cell in zip(own, f.__closure__ or (), strict=True))
+    copy = types.FunctionType(f.__code__, space, f.__name__, f.__defaults__, cells or None)
     copy.__kwdefaults__ = f.__kwdefaults__
     copy.__qualname__, copy.__doc__, copy.__module__ = f.__qualname__, f.__doc__, f.__module__
     copy.__dict__ = f.__dict__
@@ -542,6 +582,8 @@ def _fill(reach: Reach, plan: _Plan, space: _Globals) -> None:
     stand = FILLING if space.fills else JOINING
     f, copy = reach.function, copies[id(reach.function)]
     for name, value in reach.globals.items():
+        if (id(f.__globals__), name) in plan.bound:
+            continue
         if name in reach.modules:
             parts = {n: other(part) for n, part in reach.modules[name].items()}
             parts = {n: part for n, part in parts.items() if part is not reach.modules[name][n]}
@@ -552,20 +594,24 @@ def _fill(reach: Reach, plan: _Plan, space: _Globals) -> None:
     for name in reach.code.names:
         if name in builtins and name not in f.__globals__:
             space[name] = plan.builtin(builtins[name])
-    for name, cell in zip(f.__code__.co_freevars, copy.__closure__ or (), strict=True):
-        if name in reach.cells and name not in reach.code.rebinds:
-            cell.cell_contents = other(reach.cells[name])
+    cells = zip(f.__code__.co_freevars, copy.__closure__ or (), f.__closure__ or (), strict=True)
+    for name, mine, cell in cells:
+        if mine is not cell:
+            mine.cell_contents = other(reach.cells[name])
 
 
 # ------------------------------------------------------------------------------------------ the door
 
-_plans: dict[int, tuple[weakref.ref[Any], _Plan]] = {}
-"""Plans of functions that are copied, by identity."""
+_plans: dict[types.CodeType, list[_Plan]] = {}
+"""Plans of functions that are copied, by their code: the newest for what functions of this code have reached."""
 
 _as_they_are: dict[types.CodeType, Callable[[types.FunctionType], bool]] = {}
 """By their code: whether a function runs as it is because what it reaches is what another one of this code reached."""
 
 _MOST = 256
+
+_OF_A_CODE = 4
+"""Plans that are kept for functions of one code."""
 
 
 def _unneeded(reached: Sequence[Reach]) -> Callable[[types.FunctionType], bool]:
@@ -640,15 +686,16 @@ def adopted(f: Any) -> Any:
         if as_it_is is not None and as_it_is(f):
             return f
         plan = _plan(f)
-        return f if plan is None or plan.copy is None else plan.copy
+        return f if plan is None else plan.copy_of(f)
     if kind is functools.partial:
         copy = adopted(f.func)
         return f if copy is f.func else functools.partial(copy, *f.args, **f.keywords)
     bound = f if kind is types.MethodType else getattr(f, "__call__", None)  # noqa: B004  the method, to copy it
     if type(bound) is types.MethodType and type(bound.__func__) is types.FunctionType:
         plan = _plan(bound.__func__, attributes(bound.__self__))
-        if plan is not None and plan.copy is not None:
-            return types.MethodType(plan.copy, plan.shadow(bound.__self__))
+        if plan is not None:
+            copy = plan.copy_of(bound.__func__)
+            return types.MethodType(copy, plan.shadow(bound.__self__))
     return f
 
 
@@ -668,19 +715,25 @@ def _plan(f: types.FunctionType, of: Attributes | None = None) -> _Plan | None:
     """The plan of a user's function, from the table of plans where it still holds; None where nothing is to be replaced."""
     if not (is_users(f) or is_wrapper(f)):
         return None
-    held = _plans.get(id(f))
-    if held is not None and held[0]() is f and held[1].holds(f):
-        return held[1]
+    held = _plans.get(f.__code__, ())
+    for plan in held:
+        if plan.holds(f):
+            return plan
     plan = _Plan(f, of)
-    if plan.copy is None:
+    if plan.space is None:
         if len(_as_they_are) >= _MOST:
             _as_they_are.clear()
         _as_they_are[f.__code__] = _unneeded(plan.reached)
         return None
     if len(_plans) >= _MOST:
         _plans.clear()
-    _plans[id(f)] = (weakref.ref(f), plan)
+    _plans[f.__code__] = [plan, *held[: _OF_A_CODE - 1]]
     return plan
+
+
+def told(f: types.FunctionType) -> str:
+    """A function's name and line."""
+    return f"{f.__qualname__} ({f.__code__.co_filename}:{f.__code__.co_firstlineno})"
 
 
 def adoptions(f: Any) -> list[str]:
@@ -697,7 +750,4 @@ def adoptions(f: Any) -> list[str]:
     of = attributes(getattr(f, "__self__", None))
     f = getattr(f, "__func__", getattr(f, "func", f))
     plan = _plan(f, of) if type(f) is types.FunctionType else None
-    copied = plan.copied if plan is not None else []
-    return [
-        f"{g.__qualname__} ({g.__code__.co_filename}:{g.__code__.co_firstlineno})" for g in copied
-    ]
+    return plan.copied if plan is not None else []

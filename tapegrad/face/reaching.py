@@ -15,7 +15,7 @@ import dis
 import functools
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from opcode import opmap
 from typing import Any, NamedTuple
@@ -46,7 +46,7 @@ _IN_PLACE = 13
 class Code:
     """What a code object, with those inside it, names; whether it writes to arrays, and whether it binds globals anew."""
 
-    __slots__ = ("binds", "compared", "lists", "names", "rebinds", "writes")
+    __slots__ = ("binds", "builds", "compared", "identifies", "lists", "names", "rebinds", "reclasses", "values", "writes")  # fmt: skip
 
     def __init__(self, code: types.CodeType) -> None:
         """Read from bytecode whether a function (or one defined in it) may write to arrays, and which names it reads and binds."""
@@ -63,8 +63,17 @@ class Code:
             step == opmap["LIST_APPEND"] or (step == opmap["BUILD_LIST"] and number)
             for step, number in steps
         )
-        self.binds = any(
-            step in (opmap["STORE_GLOBAL"], opmap["DELETE_GLOBAL"]) for step, _ in steps
+        self.binds = {
+            code.co_names[number]
+            for step, number in steps
+            if step in (opmap["STORE_GLOBAL"], opmap["DELETE_GLOBAL"])
+            and number < len(code.co_names)
+        }
+        """Globals that it binds anew."""
+        self.builds = any(step == opmap["LOAD_BUILD_CLASS"] for step, _ in steps)
+        self.reclasses = "__class__" in names and any(
+            step.opname == "STORE_ATTR" and step.argval == "__class__"
+            for step in dis.get_instructions(code)
         )
         own = len(code.co_varnames) + len({*code.co_cellvars} - {*code.co_varnames})
         self.rebinds = {
@@ -74,8 +83,11 @@ class Code:
         }
         """Variables of enclosing functions that it binds anew."""
         compares = any(step in _COMPARISONS for step, _ in steps)
-        self.compared = _compared(code) if compares else set()
-        """Names whose values it may compare by `is`, `==`, `in`: what stands for these would be told from them."""
+        self.compared, self.identifies = _compared(code) if compares else (set(), False)
+        """Names whose values it may compare by `is`, `==`, `in`: what stands for these would be told from them. Whether it compares by
+        `is` what has no such name."""
+        self.values = _values(code)
+        """Names that it reads for anything but to call them or to ask for an attribute."""
         for inner in code.co_consts:
             if isinstance(inner, types.CodeType):
                 inside = code_of(inner)
@@ -85,54 +97,102 @@ class Code:
                 self.binds |= inside.binds
                 self.rebinds |= inside.rebinds
                 self.compared |= inside.compared
+                self.identifies |= inside.identifies
+                self.builds |= inside.builds
+                self.reclasses |= inside.reclasses
+                self.values |= inside.values
         self.names: frozenset[str] = frozenset(names)
 
 
-def _compared(code: types.CodeType) -> set[str]:
+def _is_called(steps: Sequence[dis.Instruction], k: int) -> bool:
+    """Whether a step reads a name to call it or to ask for an attribute; true of steps that read no name of a global or a closure."""
+    step, following = steps[k], steps[min(k + 1, len(steps) - 1)].opname
+    if following in ("LOAD_ATTR", "LOAD_METHOD"):
+        return True
+    if step.opname == "LOAD_GLOBAL" or (step.opname == "LOAD_ATTR" and sys.version_info >= (3, 12)):
+        return bool((step.arg or 0) & 1)  # with room for NULL, which a call takes
+    if step.opname in _VARIABLES:
+        return "PUSH_NULL" in (steps[max(k - 1, 0)].opname, following)
+    return step.opname != "LOAD_ATTR"
+
+
+def _values(code: types.CodeType) -> set[str]:
+    steps = list(dis.get_instructions(code))
+    return {step.argval for k, step in enumerate(steps) if not _is_called(steps, k)}
+
+
+def _compared(code: types.CodeType) -> tuple[set[str], bool]:
     """Names that stand in a comparison by `is`, `==` or `in`, but for what is called there or asked for an attribute.
 
-    An attribute of a name stands here by itself and with the name, `"np.sum"`; `type(x) is y.__class__` is `"type.__class__"`.
+    An attribute of a name stands here by itself and with the name, `"np.sum"`; `type(x) is y.__class__` is `"type.__class__"`. The first
+    parameter has its name with a dot before it, `".self"`. Beside them whether `is` compares local variables or results, which may be
+    anything: no constant, no global, and not the classes of two objects.
     """
     steps = list(dis.get_instructions(code))
-    found = set()
+    found: set[str] = set()
+    identifies = False
+    first = code.co_varnames[0] if code.co_argcount else None
     for at, comparison in enumerate(steps):
         ordered = comparison.opname == "COMPARE_OP" and not (
             "==" in comparison.argrepr or "!=" in comparison.argrepr
         )
         if comparison.opcode not in _COMPARISONS or ordered:
             continue
-        typed = at - 1 if _is_type_of(steps[max(at - 6, 0) : at - 1]) else None
+        left, right = _operands(steps, at, code.co_freevars)
+        typed = at - 1 if left == "type" else None
         mentioned = set()
         for k, step in enumerate(steps):
             if k == typed or not _within(step.positions, comparison.positions):
                 continue
-            before, after = steps[max(k - 1, 0)], steps[min(k + 1, len(steps) - 1)]
-            if step.opname == "LOAD_GLOBAL" or (
-                step.opname == "LOAD_ATTR" and sys.version_info >= (3, 12)
-            ):
-                called = bool((step.arg or 0) & 1)  # with room for NULL, which a call takes
-            elif step.opname in _VARIABLES:
-                called = "PUSH_NULL" in (before.opname, after.opname)
-            else:
-                called = step.opname != "LOAD_ATTR"
             mentioned.add(step.argval)
-            if not called and after.opname not in ("LOAD_ATTR", "LOAD_METHOD"):
+            if step.argval == first and step.opname.startswith("LOAD_FAST"):
+                found.add(f".{first}")
+            if not _is_called(steps, k):
                 found.add(step.argval)
                 if step.opname == "LOAD_ATTR" and all(
                     other.opname.startswith("LOAD") for other in steps[k + 1 : at]
                 ):
-                    found.add(f"{before.argval}.{step.argval}")
+                    found.add(f"{steps[max(k - 1, 0)].argval}.{step.argval}")
         if {"type", "__class__"} <= mentioned:
             found.add("type.__class__")
-    return found
+        known = (
+            {"constant", "global"} & {left, right}
+            or {left, right} <= {"type", "__class__"}
+            or {left, right} == {"type", "closed over"}
+        )
+        # Of a dataclass's own comparison `self is other` is a shortcut.
+        shortcut = code.co_name == "__eq__" and code.co_filename == "<string>"
+        identifies |= comparison.opname == "IS_OP" and not known and not shortcut
+    return found, identifies
 
 
-def _is_type_of(steps: list[dis.Instruction]) -> bool:
-    """Whether these steps end by `type(x)`, with the class of `x` on top: stand-ins know what `type` gives."""
-    if not steps or steps[-1].opname != "CALL" or steps[-1].arg != 1:
-        return False
-    before = [step for step in steps[:-1] if step.opname != "PRECALL"][-2:]
-    return len(before) == 2 and before[0].opname == "LOAD_GLOBAL" and before[0].argval == "type"
+def _operands(
+    steps: Sequence[dis.Instruction], at: int, closed_over: Sequence[str]
+) -> tuple[str, str]:
+    """What the operands of the comparison at a step are: "type" for `type(x)`, "__class__" for `x.__class__`, or what one step reads."""
+    found = []
+    for _ in range(2):
+        last, missing = at - 1, 1
+        while missing > 0 and at > 0:
+            at -= 1
+            missing -= dis.stack_effect(steps[at].opcode, steps[at].arg, jump=False)
+        if missing:  # one step for parts of both
+            return "anything", "anything"
+        first, end = steps[at], steps[last]
+        kind = "anything"
+        if end.opname == "LOAD_ATTR" and end.argval == "__class__":
+            kind = "__class__"
+        elif end.opname == "CALL" and end.arg == 1 and first.argval == "type":
+            kind = "type"
+        elif first is end and first.opname == "LOAD_CONST":
+            kind = "constant"
+        elif first is end and first.opname == "LOAD_GLOBAL":
+            kind = "global"
+        elif first is end and first.opname == "LOAD_DEREF" and first.argval in closed_over:
+            kind = "closed over"
+        found.append(kind)
+    right, left = found
+    return left, right
 
 
 def _within(inner: Any, outer: Any) -> bool:
@@ -190,7 +250,7 @@ class Attributes(NamedTuple):
 
     kind: type
     parts: dict[str, list[tuple[type, Any]]]
-    """By name what stands in the class and in its bases, in the order in which they are asked."""
+    """By name what stands in the class and in its bases, in the order in which they are asked; somewhere it is a function."""
 
     def functions(self, name: str) -> Iterator[types.FunctionType]:
         """Functions in the attributes of a name: the class's own, and those that `super()` finds."""
@@ -210,6 +270,11 @@ def functions_in(part: Any) -> tuple[types.FunctionType, ...]:
         found = (part,)
     return tuple(f for f in found if is_users(f))
 
+
+_LOOKING = frozenset(
+    "__bases__ __base__ __mro__ mro __annotations__ getmembers getmro get_annotations get_type_hints".split()
+)
+"""Names by which a function looks into classes: it finds the class itself under a name, not the stand-in."""
 
 _QUIET = frozenset(
     "__init__ __new__ __post_init__ __repr__ __str__ __format__ __hash__ __reduce__ __getstate__ __setstate__ __init_subclass__ "
@@ -237,12 +302,10 @@ def attributes(value: Any) -> Attributes | None:
         not hasattr(value, "__dict__") or any(vars(k).get("__slots__") for k in bases)
     ):
         return None  # more than its attributes would have to be shared
-    parts: dict[str, list[tuple[type, Any]]] = {}
-    for k in bases:
-        for name, part in vars(k).items():
-            if functions_in(part):
-                parts.setdefault(name, []).append((k, part))
-    return Attributes(kind, parts)
+    names = {name for k in bases for name, part in vars(k).items() if functions_in(part)}
+    return Attributes(
+        kind, {name: [(k, vars(k)[name]) for k in bases if name in vars(k)] for name in names}
+    )
 
 
 def callee(value: Any) -> tuple[Any, Attributes | None]:
@@ -262,8 +325,8 @@ Call = tuple[types.FunctionType, Attributes | None]
 class Reach:
     """A function of the user's, and what it finds under the names that it mentions; of a method also what it finds in its class."""
 
-    __slots__ = ("apart", "cells", "code", "function", "globals", "held", "joins", "kept", "makes", "modules", "of", "own", "plain",
-                 "writes")  # fmt: skip
+    __slots__ = ("apart", "bound", "cells", "code", "function", "globals", "held", "joins", "kept", "makes", "modules", "of",
+                 "own", "plain", "writes")  # fmt: skip
 
     def __init__(self, f: types.FunctionType, of: Attributes | None) -> None:
         """Note what a function reads by name: methods, globals, variables of its closure, parts of modules."""
@@ -291,6 +354,13 @@ class Reach:
         # A copy of an argument, which may be a plain array.
         self.makes |= not wrapper and "copy" in self.code.names
         self.writes = not wrapper and self.code.writes
+        self.bound = {(id(space), name) for name in self.code.binds}
+        self.bound |= {
+            (id(cell), name)
+            for name, cell in zip(f.__code__.co_freevars, f.__closure__ or (), strict=True)
+            if name in self.code.rebinds
+        }
+        """Globals and variables of closures that it binds anew, each with where it is."""
         self.kept = {*self._compared()}
         """Identities of functions, objects and classes that it compares: nothing may stand for these under a name."""
         self.plain = {
@@ -328,6 +398,8 @@ class Reach:
 
     def _compared(self) -> Iterator[int]:
         compared = self.code.compared
+        if self._looks():
+            yield from (id(of.kind) for of in self.kinds())
         if not compared:
             return
         spaces = (self.globals, self.cells, *self.modules.values())
@@ -337,10 +409,41 @@ class Reach:
         if "type.__class__" in compared:
             yield from (id(of.kind) for of in self.kinds())
 
+    def _looks(self) -> bool:
+        """Whether it may look into a class."""
+        names = self.code.names
+        if not _LOOKING.isdisjoint(names):
+            return True
+        if names.isdisjoint(("__dict__", "vars")):
+            return False
+        spaces = (self.globals, self.cells, *self.modules.values())
+        named = (space[n] for space in spaces for n in self.code.values if n in space)
+        return not names.isdisjoint(("type", "__class__")) or any(
+            isinstance(v, type) for v in named
+        )
+
+    def named_values(self) -> Iterator[int]:
+        """Identities of what it reads by name for anything but a call: this may be in local variables, and be compared there."""
+        spaces = (self.globals, self.cells, *self.modules.values())
+        for value in (space[n] for space in spaces for n in self.code.values if n in space):
+            yield id(value)
+            yield id(callee(value)[0])
+
     def _compared_in(self) -> Iterator[int]:
-        for of in self.kinds() if self.code.compared else ():
-            parts = (part for name in self.code.compared for _, part in of.parts.get(name, ()))
-            if any(type(part) not in (property, functools.cached_property) for part in parts):
+        """Classes of which methods are compared, or objects by their own methods, or that are looked into."""
+        compared, names = self.code.compared, self.code.names
+        if self.code.reclasses or "__subclasses__" in names:
+            yield from (id(of.kind) for of in self.kinds())
+        if self.of and self.function.__code__.co_argcount and self.code.identifies:
+            first = self.function.__code__.co_varnames[0]  # which an inner function may close over
+            if not compared.isdisjoint((first, f".{first}")):
+                yield id(self.of.kind)
+        for of in self.kinds() if compared else ():
+            parts = (part for name in compared for _, part in of.parts.get(name, ()))
+            if any(
+                functions_in(p) and type(p) not in (property, functools.cached_property)
+                for p in parts
+            ):
                 yield id(of.kind)
 
     def kinds(self) -> Iterator[Attributes]:
