@@ -532,6 +532,36 @@ def test_objects_that_leave_are_of_their_class():
     assert value == 1.0
 
 
+class Lazy:
+    def __init__(self):
+        self.stiffness, self.given, self._matrix = 2.0, tg.zeros(2), None
+
+    def matrix(self):
+        if self._matrix is None:
+            self._matrix = np.zeros((2, 2))
+            self._matrix[0, 0] = self.stiffness
+        return self._matrix
+
+    @functools.cached_property
+    def column(self):
+        made = np.zeros(2)
+        made[1] = self.stiffness
+        return made
+
+    def value(self, x):
+        self.last = x * 2
+        return np.sum(self.matrix() @ np.array([x, x])) + np.sum(self.column) * x
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, lambda f: lambda x: f(x)], ids=["method", "named"])
+def test_arrays_that_objects_keep_are_numpys(wrap):
+    model = Lazy()
+    assert tg.grad(wrap(model.value))(0.7) == 4.0
+    assert type(model._matrix) is np.ndarray and type(model.column) is np.ndarray
+    assert isinstance(model.given, tg.Tensor)
+    assert type(model.value(0.7)) is np.float64
+
+
 @dataclasses.dataclass
 class State:
     a: float

@@ -337,6 +337,7 @@ class _Plan:
         "cells",
         "copied",
         "copies",
+        "keeps",
         "kept",
         "named",
         "parts",
@@ -380,6 +381,9 @@ class _Plan:
         self.sizes = [(k, len(vars(k))) for k in classes]
         """How many attributes these classes and their bases have: one more may come before those that were looked at."""
         self.builds = any(reach.code.builds for reach in reached.values())
+        self.keeps = any(reach.code.keeps for reach in reached.values()) or any(
+            type(part) is functools.cached_property for _, _, part in self.parts
+        )
         self.bound = {place for reach in reached.values() for place in reach.bound}
         if any(reach.code.identifies for reach in reached.values()):
             self.kept |= {i for reach in reached.values() for i in reach.named_values()}
@@ -427,9 +431,28 @@ class _Plan:
         )
         self.copied = [told(f), *(told(g) for g in copies.values())]
 
-    def copy_of(self, f: types.FunctionType) -> types.FunctionType:
-        """The copy of a function for which this plan holds."""
-        return _copied(f, self.space, self.cells)
+    def copy_of(self, f: types.FunctionType, of: Any = None) -> Any:
+        """The copy of a function for which this plan holds, as a method of an object if there is one."""
+        copy: Any = _copied(f, self.space, self.cells)
+        if of is not None:
+            copy = types.MethodType(copy, self.shadow(of))
+        return _Leaving(copy, self) if self.shadows and self.keeps else copy
+
+    def tensors(self) -> set[tuple[int, str]]:
+        """Which attributes of objects that have shadows are tensors."""
+        return {
+            (key, name)
+            for key, (_, shadow) in [*self.shadows.items()]
+            for name, value in [*shadow.__dict__.items()]
+            if isinstance(value, Tensor)
+        }
+
+    def leave_arrays(self, before: set[tuple[int, str]]) -> None:
+        """Make arrays of tensors that carry no gradient, and that objects have as attributes since then: NumPy made arrays of them."""
+        for key, name in self.tensors() - before:
+            attributes = self.shadows[key][1].__dict__
+            if attributes[name]._node is None:
+                attributes[name] = attributes[name]._value
 
     def stand(self, kind: type) -> type:
         """What a copied function finds under the name of a class: its copy, or the class itself where it is compared."""
@@ -495,6 +518,22 @@ class _Plan:
             if len(vars(kind)) != size:
                 return False
         return all(seen(f) for seen in self.seen)
+
+
+class _Leaving:
+    """A copy that runs with objects of the user's, and leaves arrays where NumPy would."""
+
+    __slots__ = ("func", "plan")
+
+    def __init__(self, func: Any, plan: _Plan) -> None:
+        self.func, self.plan = func, plan
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        before = self.plan.tensors()
+        try:
+            return self.func(*args, **kwargs)
+        finally:
+            self.plan.leave_arrays(before)
 
 
 def _seen(reach: Reach, first: bool) -> Callable[[types.FunctionType], bool]:
@@ -694,8 +733,7 @@ def adopted(f: Any) -> Any:
     if type(bound) is types.MethodType and type(bound.__func__) is types.FunctionType:
         plan = _plan(bound.__func__, attributes(bound.__self__))
         if plan is not None:
-            copy = plan.copy_of(bound.__func__)
-            return types.MethodType(copy, plan.shadow(bound.__self__))
+            return plan.copy_of(bound.__func__, bound.__self__)
     return f
 
 

@@ -46,7 +46,8 @@ _IN_PLACE = 13
 class Code:
     """What a code object, with those inside it, names; whether it writes to arrays, and whether it binds globals anew."""
 
-    __slots__ = ("binds", "builds", "compared", "identifies", "lists", "names", "rebinds", "reclasses", "values", "writes")  # fmt: skip
+    __slots__ = ("binds", "builds", "compared", "identifies", "keeps", "lists", "names", "rebinds", "reclasses", "values",
+                 "writes")  # fmt: skip
 
     def __init__(self, code: types.CodeType) -> None:
         """Read from bytecode whether a function (or one defined in it) may write to arrays, and which names it reads and binds."""
@@ -70,6 +71,8 @@ class Code:
             and number < len(code.co_names)
         }
         """Globals that it binds anew."""
+        self.keeps = any(step == opmap["STORE_ATTR"] for step, _ in steps)
+        """Whether it sets attributes."""
         self.builds = any(step == opmap["LOAD_BUILD_CLASS"] for step, _ in steps)
         self.reclasses = "__class__" in names and any(
             step.opname == "STORE_ATTR" and step.argval == "__class__"
@@ -99,6 +102,7 @@ class Code:
                 self.compared |= inside.compared
                 self.identifies |= inside.identifies
                 self.builds |= inside.builds
+                self.keeps |= inside.keeps
                 self.reclasses |= inside.reclasses
                 self.values |= inside.values
         self.names: frozenset[str] = frozenset(names)
