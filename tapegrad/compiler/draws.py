@@ -63,11 +63,12 @@ def _is_quiet(frame: Any) -> bool:
 class Drawn(TraceError):
     """Random numbers were drawn while a function was traced, by the function or by another thread."""
 
+    short_name = "frozen-value"
+
     def __init__(self, name: str) -> None:
         super().__init__(
             f"{name} draws random numbers, and a compiled program would return those of its first run each time. Draw them outside and "
-            "pass them as arguments. (If another thread draws them all the time, give it its own generator.)",
-            name="frozen-value",
+            "pass them as arguments. (If another thread draws them all the time, give it its own generator.)"
         )
 
 

@@ -1030,6 +1030,7 @@ class Traced(StandIn):
         return _view(self.home.call(operator.getitem, (self, index), {}, "getitem"), self, index)
 
     def __setitem__(self, index: Any, value: Any) -> None:
+        """A store is a new version of the array, under the array's name; one at whole numbers is recorded at once."""
         given = value._value if isinstance(value, Tensor) else value
         if type(index) is tuple and _INTEGERS.issuperset(map(type, index)):
             args = (self, index, given)
@@ -1660,6 +1661,7 @@ def _recorder(op: Primitive) -> Callable[..., Any]:
     reads = op.name == "getitem"
 
     def forward(*args: Any, **kwargs: Any) -> Any:
+        """Record the call, or call the op where nothing is traced."""
         if reads and type(args[0]) is Traced:
             number = args[0].entry(call, args[1:], kwargs)
             if number is not None:

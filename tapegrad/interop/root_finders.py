@@ -29,6 +29,8 @@ XTOL, RTOL = 2e-12, 4 * np.finfo(float).eps
 
 
 def _between(method: str, what: str) -> Callable[..., Any]:
+    """SciPy's function of this name for a root between two ends; `what` it is, for the docstring."""
+
     def solver(
         f: Callable[..., Any],
         a: Any,
@@ -92,6 +94,7 @@ def toms748(
 def _bracketed(
     method: str, f: Any, ends: tuple[Any, Any], args: Any, full_output: bool, settings: Any
 ) -> Any:
+    """The root between two ends, with SciPy's report if it is wanted: in a traced program by a loop of the program."""
     from scipy import optimize
 
     demand_callable(f, method)

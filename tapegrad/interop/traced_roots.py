@@ -90,6 +90,7 @@ class TracedRoot:
         """The root of all equations together by Newton's steps from `x0`, and whether one was found."""
 
         def step(carry: Any) -> Any:
+            """One of Newton's steps for all equations, half as long as the last where |f| did not become smaller."""
             x, values, part, _, count = carry
             move = np.linalg.solve(plain_slopes(self._recorded, x, self.what), values)
             there = x - part * move
@@ -118,6 +119,7 @@ class TracedRoot:
     # ------------------------------------------------------------------------------------------------ the loops
 
     def _newton(self, x: Any, slopes: Sequence[Any], halley: bool, tol: Any, rtol: Any, maxiter: Any) -> Any:  # fmt: skip
+        """Newton's or Halley's steps of each entry, and which entries have not converged."""
         first = self._given(slopes[0]) or _of_entries(self._recorded)
         second: Vector | None = None
         if halley:
@@ -140,6 +142,7 @@ class TracedRoot:
         return x, left
 
     def _secant(self, x0: Any, x1: Any, tol: Any, rtol: Any, maxiter: Any) -> Any:
+        """Steps of the secant through the last two points of each entry, and which entries have not converged."""
         if x1 is None:
             x1 = x0 * (1 + 1e-4)
             x1 = x1 + np.where(x1 >= 0, 1e-4, -1e-4)
@@ -151,6 +154,7 @@ class TracedRoot:
         )  # fmt: skip
 
         def step(carry: Any) -> Any:
+            """One step of the secant; entries that have converged stay."""
             x, left, count, p0, q0, p1, q1 = carry
             least = np.where(np.abs(q1) > np.abs(q0), q0, q1)
             other = np.where(np.abs(q1) > np.abs(q0), q1, q0)
@@ -175,6 +179,7 @@ class TracedRoot:
         """x, f of it and the step are those of the point before (pre), the best one (cur) and the other end (blk)."""
 
         def step(carry: Any) -> Any:
+            """One of Brent's steps: by interpolation where it is short enough, else by halves."""
             _, left, count, pre, f_pre, cur, f_cur, blk, f_blk, s_pre, s_cur = carry
             crossed = (f_pre != 0) & (f_cur != 0) & (np.signbit(f_pre) != np.signbit(f_cur))
             blk, f_blk = np.where(crossed, pre, blk), np.where(crossed, f_pre, f_blk)
@@ -211,7 +216,10 @@ class TracedRoot:
         return x, left
 
     def _ridder(self, a: Any, b: Any, low: Any, high: Any, xtol: Any, rtol: Any, maxiter: Any) -> Any:  # fmt: skip
+        """Ridder's method: the secant of f times an exponential that makes the middle lie on it."""
+
         def step(carry: Any) -> Any:
+            """One of Ridder's steps: f in the middle and at the new point, which becomes an end."""
             _, left, count, a, low, b, high, tol = carry
             half = 0.5 * (b - a)
             middle = a + half

@@ -15,6 +15,7 @@ from typing import Any
 
 from numba.core import compiler, types
 from numba.core.compiler_machinery import FunctionPass, register_pass
+from numba.core.errors import NumbaWarning
 from numba.core.registry import cpu_target
 from numba.core.typed_passes import NopythonTypeInference
 
@@ -100,28 +101,37 @@ def _inferred(program: Program, signature: tuple[Any, ...]) -> tuple[dict[str, A
     flags.error_model = "numpy"
     # As numba.njit sets them, so that NumPy's functions which are compiled here need not be once more.
     flags.enable_looplift = flags.enable_pyobject_looplift = True
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            compiler.compile_extra(
-                cpu_target.typing_context,
-                cpu_target.target_context,
-                function,
-                signature,
-                None,
-                flags,
-                {},
-                pipeline_class=_Front,
-            )
-        except _Typed:
-            pass
-        except Exception as error:
-            called = ", ".join(map(str, signature))
-            raise NotDifferentiable(
-                f"{_place(error, program, text)}\n  Numba finds no types for this, called with ({called}): {gist(error)}. Make numba.njit "
-                "accept the function first.",
-                name="native-source",
-            ) from error
+    try:
+        for again in (True, True, False):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                try:
+                    compiler.compile_extra(
+                        cpu_target.typing_context,
+                        cpu_target.target_context,
+                        function,
+                        signature,
+                        None,
+                        flags,
+                        {},
+                        pipeline_class=_Front,
+                    )
+                except (
+                    NumbaWarning
+                ):  # filters belong to the process: another thread has put its own back
+                    if not again:
+                        raise
+                else:
+                    break
+    except _Typed:
+        pass
+    except Exception as error:
+        called = ", ".join(map(str, signature))
+        raise NotDifferentiable(
+            f"{_place(error, program, text)}\n  Numba finds no types for this, called with ({called}): {gist(error)}. Make numba.njit "
+            "accept the function first.",
+            name="native-source",
+        ) from error
     found: dict[str, list[Any]] = {}
     for name, kind in _found.types.items():
         if not name.startswith(("$", "arg.")):

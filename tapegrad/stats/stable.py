@@ -23,7 +23,6 @@ from typing import Any
 import numpy as np
 
 from .. import special
-from ..core import headroom
 from ..errors import NotDifferentiable
 from .quadrature import called, columns, log_integral, plain
 from .univariate import INF, Continuous
@@ -257,7 +256,9 @@ class _Plainly:
     """`scipy.stats.levy_stable` with our integrals: near α = 1 SciPy takes the values there, and it moves `loc` for pdf and cdf alone."""
 
     def __init__(self, law: Continuous) -> None:
-        self.law, self.theirs = law, headroom.scipy("stats").levy_stable
+        from scipy import stats
+
+        self.law, self.theirs = law, stats.levy_stable
 
     def __getattr__(self, name: str) -> Any:
         return partial(self._function, name) if name in FUNCTIONS else getattr(self.theirs, name)
