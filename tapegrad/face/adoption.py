@@ -450,9 +450,12 @@ class _Plan:
     def leave_arrays(self, before: set[tuple[int, str]]) -> None:
         """Make arrays of tensors that carry no gradient, and that objects have as attributes since then: NumPy made arrays of them."""
         for key, name in self.tensors() - before:
-            attributes = self.shadows[key][1].__dict__
-            if attributes[name]._node is None:
-                attributes[name] = attributes[name]._value
+            held = self.shadows.get(
+                key
+            )  # another thread may have dropped the object, or the attribute
+            value = held[1].__dict__.get(name) if held is not None else None
+            if isinstance(value, Tensor) and value._node is None:
+                held[1].__dict__[name] = value._value
 
     def stand(self, kind: type) -> type:
         """What a copied function finds under the name of a class: its copy, or the class itself where it is compared."""
@@ -488,25 +491,25 @@ class _Plan:
         if id(value) in self.kept or attributes(value) is None:
             return value
         kind, key = type(value), id(value)
-        itself = weakref.ref(value, lambda _: self.shadows.pop(key, None))
-        held = self.shadows.get(id(value))
+        held = self.shadows.get(key)
         if held is not None and held[0]() is value:
             return held[1]
         stand = self.copied_class(kind)
         if stand is kind:
             return value
-        space: dict[str, Any] = {_ORIGIN: kind, _OBJECT: itself}
+        of = weakref.ref(value, lambda _: self.shadows.pop(key, None))
+        space: dict[str, Any] = {_ORIGIN: kind, _OBJECT: of}
         if hasattr(kind, "__del__"):
             space["__del__"] = lambda shadow: None  # the object's own end comes later
         if kind.__hash__ is object.__hash__ and kind.__eq__ is object.__eq__:
-            space["__hash__"] = lambda shadow: hash(itself())
-            space["__eq__"] = lambda shadow, other: other is shadow or other is itself()
+            space["__hash__"] = lambda shadow: hash(of())
+            space["__eq__"] = lambda shadow, other: other is shadow or other is of()
         try:
             made: Any = object.__new__(type(stand)(kind.__name__, (stand,), space))
         except TypeError:  # more than attributes in its memory
             return value
         object.__setattr__(made, "__dict__", value.__dict__)
-        self.shadows[id(value)] = (itself, made)
+        self.shadows[key] = (of, made)
         return made
 
     def holds(self, f: types.FunctionType) -> bool:
