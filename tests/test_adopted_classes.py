@@ -625,6 +625,142 @@ def test_a_shadow_ends_nothing():
     assert Closed.ended == before
 
 
+class Virtual:
+    pass
+
+
+def test_abstract_classes_know_their_own_afterwards():
+    Shape.register(Virtual)
+    implementation = vars(Shape)["_abc_impl"]
+
+    def f(x):
+        known = isinstance(Virtual(), Shape) and issubclass(Virtual, Shape)
+        return Square(x).area() * (2.0 if known else 3.0)
+
+    assert tg.grad(f)(0.7) == pytest.approx(2.8)
+
+    def refused(x):
+        try:
+            Shape()
+        except TypeError:
+            return 2 * Square(x).area()
+        return x
+
+    assert tg.grad(refused)(0.7) == pytest.approx(2.8)
+    assert isinstance(Virtual(), Shape) and isinstance(Square(1.0), Shape)
+    assert not isinstance(3.0, Shape) and not issubclass(int, Shape)
+    assert vars(Shape)["_abc_impl"] is implementation
+
+
+TABLES: dict[str, object] = {}
+
+
+class Table:
+    def __init__(self):
+        self.weights = np.zeros(3)
+        self.weights[0] = 1.0
+
+    def value(self, x):
+        return np.sum(np.array([x, x, x]) * self.weights)
+
+
+def test_objects_that_outlive_the_function_are_plain():
+    def f(x):
+        if "t" not in TABLES:
+            TABLES["t"] = Table()
+        return TABLES["t"].value(x) * x
+
+    for run in (tg.grad(f), lambda x: tg.jvp(f, (x,), (1.0,))[1], tg.compile(tg.grad(f))):
+        TABLES.clear()
+        assert run(0.7) == pytest.approx(1.4)
+        assert type(TABLES["t"]) is Table and type(TABLES["t"].weights) is np.ndarray
+        assert type(TABLES["t"].value(1.0)) is np.float64
+
+
+def test_objects_that_change_between_calls():
+    model = Method(np.ones(3))
+    f = lambda x: model.total(x)  # noqa: E731
+    assert tg.grad(f)(0.7) == 3.0 and tg.grad(model.total)(0.7) == 3.0
+    model.__dict__ = {"of": 2 * np.ones(3)}
+    assert tg.grad(f)(0.7) == 6.0 and tg.grad(model.total)(0.7) == 6.0
+    model.__class__ = Tripled
+    assert tg.grad(f)(0.7) == 18.0 and tg.grad(model.total)(0.7) == 18.0
+
+
+class Tripled(Method):
+    def total(self, x):
+        return 3 * np.sum(np.array([x, x, x]) * self.of)
+
+
+def stepped(x, *, k=2.0):
+    return np.sum(np.array([k * x]))
+
+
+def test_settings_that_change_between_calls():
+    partial = functools.partial(stepped, k=3.0)
+    f = lambda x: stepped(x) + partial(x)  # noqa: E731
+    assert tg.grad(f)(0.7) == 5.0
+    partial.keywords["k"] = 9.0
+    assert tg.grad(f)(0.7) == 11.0
+    was = stepped.__kwdefaults__
+    try:
+        stepped.__kwdefaults__ = {"k": 5.0}
+        assert tg.grad(f)(0.7) == 14.0
+    finally:
+        stepped.__kwdefaults__ = was
+
+
+SCALE = 2.0
+
+
+def test_bodies_of_classes_see_globals():
+    def f(x):
+        class Scaled:
+            by = SCALE
+
+        return np.sum(np.array([x, x])) * Scaled.by
+
+    global SCALE
+    assert tg.grad(f)(0.7) == 4.0
+    try:
+        SCALE = 3.0
+        assert tg.grad(f)(0.7) == 6.0
+    finally:
+        SCALE = 2.0
+
+
+@dataclasses.dataclass(slots=True)
+class Closed2:
+    a: float
+
+    def value(self, x):
+        try:
+            self.b = x
+        except AttributeError:
+            return 2 * np.sum(np.array([x, self.a]))
+        return x
+
+
+def same(a, b):
+    return a is b
+
+
+class Weighed(Body):
+    def weighed(self, x):
+        return sum(np.sum(np.array([x])) for b in BODIES if not same(b, self))
+
+
+WEIGHED = Weighed(3.0)
+BODIES.append(WEIGHED)
+
+
+@pytest.mark.parametrize(
+    "f", [lambda x: Closed2(x).value(x), lambda x: WEIGHED.weighed(x), WEIGHED.weighed]
+)
+def test_slots_and_helpers_that_compare(f):
+    test_what_could_be_told_from_its_copy(f)
+
+
 def test_classes_that_know_their_subclasses_are_left():
     class Known:
         names: typing.ClassVar[list[str]] = []

@@ -22,6 +22,8 @@ import sys
 import types
 import weakref
 from collections.abc import Callable, Container, Iterable, Sequence
+from contextlib import suppress
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -75,20 +77,31 @@ _OBJECT = "__shadow_of__"
 """In the class of an object's shadow, a weak reference to the object."""
 
 
+_MADE: ContextVar[list[weakref.ref[Any]] | None] = ContextVar("tapegrad.made", default=None)
+"""Objects that stand-ins have made since the outermost copied function began."""
+
+
 class _StandIns(type):
     """The class of what stands for classes of the user's. A stand-in has their instances and subclasses, and is equal to them."""
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        made = type.__call__(cls, *args, **kwargs)
+        noted = _MADE.get()
+        if noted is not None and vars(type(made)).get(_ORIGIN) is not None:
+            with suppress(TypeError):  # without weak references
+                noted.append(weakref.ref(made))
+        return made
 
     def __instancecheck__(cls, x: Any) -> bool:
         origin = vars(cls).get(_ORIGIN)
         return type.__instancecheck__(cls, x) if origin is None else isinstance(x, origin)
 
     def __subclasscheck__(cls, kind: Any) -> bool:
+        """Whether it is a subclass of the class; where an abstract class asks each of its subclasses, of the stand-in alone."""
         origin = vars(cls).get(_ORIGIN)
-        return (
-            type.__subclasscheck__(cls, kind)
-            if origin is None
-            else issubclass(_origin(kind), origin)
-        )
+        if origin is None or type(sys._getframe(1).f_globals) is not _Globals:
+            return type.__subclasscheck__(cls, kind)
+        return issubclass(_origin(kind), origin)
 
     def __eq__(cls, other: Any) -> bool:
         return _origin(cls) is _origin(other)
@@ -98,7 +111,8 @@ class _StandIns(type):
 
     def __setattr__(cls, name: str, value: Any) -> None:
         kind = _origin(cls)
-        type.__setattr__(cls, name, value) if kind is cls else setattr(kind, name, value)
+        own = kind is cls or name in ("_abc_impl", "__abstractmethods__")  # which ABCMeta sets
+        type.__setattr__(cls, name, value) if own else setattr(kind, name, value)
 
     def __delattr__(cls, name: str) -> None:
         kind = _origin(cls)
@@ -201,6 +215,7 @@ def _stand_in(kind: type, copied: dict[str, Any], named: dict[type, type], abstr
 
     space: dict[str, Any] = {
         _ORIGIN: kind,
+        "__slots__": (),
         "__class__": property(of_object),
         "__module__": kind.__module__,
         "__qualname__": kind.__qualname__,
@@ -337,21 +352,26 @@ class _Plan:
         "cells",
         "copied",
         "copies",
+        "fixed",
         "keeps",
         "kept",
+        "kind",
         "named",
+        "names",
+        "partials",
         "parts",
         "plain",
         "reached",
         "seen",
         "shadows",
-        "sizes",
         "space",
         "stands",
+        "within",
     )
 
     def __init__(self, f: types.FunctionType, of: Attributes | None = None) -> None:
         """Find the functions that `f` reaches, and copy those in which a buffer of NumPy's has to become a tensor."""
+        self.kind = of.kind if of else None
         reached: dict[int, Reach] = {}
         unseen: list[Any] = [(f, of)]
         while unseen:
@@ -378,8 +398,8 @@ class _Plan:
         ]
         """Attributes of classes that were looked at."""
         classes = {k for of in kinds.values() for k in of.kind.__mro__[:-1]}
-        self.sizes = [(k, len(vars(k))) for k in classes]
-        """How many attributes these classes and their bases have: one more may come before those that were looked at."""
+        self.names = [(k, frozenset(vars(k))) for k in classes]
+        """Which attributes these classes and their bases have: another one may come before those that were looked at."""
         self.builds = any(reach.code.builds for reach in reached.values())
         self.keeps = any(reach.code.keeps for reach in reached.values()) or any(
             type(part) is functools.cached_property for _, _, part in self.parts
@@ -387,7 +407,12 @@ class _Plan:
         self.bound = {place for reach in reached.values() for place in reach.bound}
         if any(reach.code.identifies for reach in reached.values()):
             self.kept |= {i for reach in reached.values() for i in reach.named_values()}
+            self.apart |= {id(r.of.kind) for r in reached.values() if r.of and r.code.yields}
         self.reached = list(reached.values())
+        self.partials: list[tuple[Any, list[str], list[int]]] = []
+        """Partials that were copied, with their keywords."""
+        self.within: list[tuple[Any, str, Any]] = []
+        """Globals that stand in the spaces of copies, since bodies of classes look for them there."""
         self.space: Any = None
         """The globals of the copy; None where nothing is copied."""
         self.cells: tuple[types.CellType | None, ...] = ()
@@ -430,32 +455,36 @@ class _Plan:
             for mine, cell in zip(copy.__closure__ or (), f.__closure__ or (), strict=True)
         )
         self.copied = [told(f), *(told(g) for g in copies.values())]
+        self.fixed = [*self.shadows]
+        """Objects that are found by name."""
 
     def copy_of(self, f: types.FunctionType, of: Any = None) -> Any:
         """The copy of a function for which this plan holds, as a method of an object if there is one."""
         copy: Any = _copied(f, self.space, self.cells)
         if of is not None:
             copy = types.MethodType(copy, self.shadow(of))
-        return _Leaving(copy, self) if self.shadows and self.keeps else copy
+        if not self.stands:
+            return copy
+        return _Leaving(copy, self, [*self.fixed, *([] if of is None else [id(of)])])
 
-    def tensors(self) -> set[tuple[int, str]]:
-        """Which attributes of objects that have shadows are tensors."""
+    def tensors(self, objects: Iterable[int]) -> set[tuple[int, str]]:
+        """Which attributes of these objects, which have shadows, are tensors."""
         return {
             (key, name)
-            for key, (_, shadow) in [*self.shadows.items()]
-            for name, value in [*shadow.__dict__.items()]
+            for key in objects
+            if (held := self.shadows.get(key)) is not None
+            for name, value in [*held[1].__dict__.items()]
             if isinstance(value, Tensor)
         }
 
-    def leave_arrays(self, before: set[tuple[int, str]]) -> None:
+    def leave_arrays(self, objects: Iterable[int], before: set[tuple[int, str]]) -> None:
         """Make arrays of tensors that carry no gradient, and that objects have as attributes since then: NumPy made arrays of them."""
-        for key, name in self.tensors() - before:
+        for key, name in self.tensors(objects) - before:
             held = self.shadows.get(
                 key
             )  # another thread may have dropped the object, or the attribute
-            value = held[1].__dict__.get(name) if held is not None else None
-            if isinstance(value, Tensor) and value._node is None:
-                held[1].__dict__[name] = value._value
+            if held is not None:
+                _leave_array(held[1].__dict__, name)
 
     def stand(self, kind: type) -> type:
         """What a copied function finds under the name of a class: its copy, or the class itself where it is compared."""
@@ -474,9 +503,12 @@ class _Plan:
             return kind
         copied = {name: _part(found[0][1], self.copies) for name, found in of.parts.items()}
         copied = {n: made for n, made in copied.items() if made is not of.parts[n][0][1]}
-        if copied or any(id(f) in self.copies for name in of.parts for f in of.functions(name)):
-            kind = self.stands[kind] = _stand_in(kind, copied, self.named, self.builds)
-        return kind
+        wanted = copied or any(
+            id(f) in self.copies for name in of.parts for f in of.functions(name)
+        )
+        made = _stand_in(kind, copied, self.named, self.builds) if wanted else kind
+        self.stands[kind] = made
+        return made
 
     def builtin(self, value: Any) -> Any:
         """What a copied function finds under the name of a builtin."""
@@ -488,17 +520,17 @@ class _Plan:
         """An object that shares the attributes of another, and whose methods are the copies; the object itself where none is copied."""
         if isinstance(value, type):
             return self.stand(value)
-        if id(value) in self.kept or attributes(value) is None:
-            return value
         kind, key = type(value), id(value)
         held = self.shadows.get(key)
-        if held is not None and held[0]() is value:
+        if held is not None and held[0]() is value and _is_shadow(held[1], value):
             return held[1]
+        if key in self.kept or self.stands.get(kind) is kind or attributes(value) is None:
+            return value
         stand = self.copied_class(kind)
         if stand is kind:
             return value
         of = weakref.ref(value, lambda _: self.shadows.pop(key, None))
-        space: dict[str, Any] = {_ORIGIN: kind, _OBJECT: of}
+        space: dict[str, Any] = {_ORIGIN: kind, _OBJECT: of, "__slots__": ()}
         if hasattr(kind, "__del__"):
             space["__del__"] = lambda shadow: None  # the object's own end comes later
         if kind.__hash__ is object.__hash__ and kind.__eq__ is object.__eq__:
@@ -517,33 +549,80 @@ class _Plan:
         for kind, name, part in self.parts:
             if vars(kind).get(name) is not part:
                 return False
-        for kind, size in self.sizes:
-            if len(vars(kind)) != size:
+        for kind, names in self.names:
+            if vars(kind).keys() != names:
+                return False
+        for of, shadow in [*self.shadows.values()]:
+            value = of()
+            if value is not None and not _is_shadow(shadow, value):
+                return False
+        for made, words, values in self.partials:
+            if [*made.keywords] != words or [*map(id, made.keywords.values())] != values:
+                return False
+        for where, name, value in self.within:
+            if where.get(name, where) is not value:
                 return False
         return all(seen(f) for seen in self.seen)
 
 
+def _is_shadow(shadow: Any, value: Any) -> bool:
+    """Whether an object still has the class and the attributes that its shadow shares."""
+    return _origin(type(shadow)) is type(value) and shadow.__dict__ is value.__dict__
+
+
+def _leave_array(attributes: dict[str, Any], name: str) -> None:
+    value = attributes.get(name)
+    if isinstance(value, Tensor) and value._node is None:
+        attributes[name] = value._value
+
+
+_set_class = vars(object)["__class__"].__set__
+
+
 class _Leaving:
-    """A copy that runs with objects of the user's, and leaves arrays where NumPy would."""
+    """A copy that leaves the user's objects as the function would: of their own classes, with arrays where NumPy made arrays."""
 
-    __slots__ = ("func", "plan")
+    __slots__ = ("func", "objects", "plan")
 
-    def __init__(self, func: Any, plan: _Plan) -> None:
-        self.func, self.plan = func, plan
+    def __init__(self, func: Any, plan: _Plan, objects: list[int]) -> None:
+        self.func, self.plan, self.objects = func, plan, objects
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        before = self.plan.tensors()
+        """Call the copy, and look after the objects that were made, or changed, when it ends."""
+        keeps = self.plan.keeps
+        before = self.plan.tensors(self.objects) if keeps else set()
+        outermost = _MADE.get() is None
+        token = _MADE.set([]) if outermost else None
         try:
             return self.func(*args, **kwargs)
         finally:
-            self.plan.leave_arrays(before)
+            if token is not None:
+                made = _MADE.get() or []
+                _MADE.reset(token)
+                for ref in made:
+                    _leave(ref())
+            if keeps:
+                self.plan.leave_arrays(self.objects, before)
+
+
+def _leave(made: Any) -> None:
+    """Give an object that a stand-in made, and that outlives the call, its own class."""
+    if made is None:
+        return
+    origin = _origin(type(made))
+    if origin is not type(made):
+        with suppress(TypeError):  # whose memory is laid out otherwise
+            _set_class(made, origin)
+    held = getattr(made, "__dict__", {})
+    for name in [*held]:
+        _leave_array(held, name)
 
 
 def _seen(reach: Reach, first: bool) -> Callable[[types.FunctionType], bool]:
     """A check that a function, and what it finds under names, is the same. It keeps nothing alive."""
     f = reach.function
     itself = None if first else weakref.ref(f)
-    code, defaults = f.__code__, f.__defaults__
+    code, defaults, words = f.__code__, f.__defaults__, f.__kwdefaults__
     own = [(weakref.ref(g), g.__code__) for g in reach.own]
     names = [(name, weakref.ref(value)) for name, value in reach.globals.items()]
     cells = [(name, weakref.ref(value)) for name, value in reach.cells.items()]
@@ -557,6 +636,8 @@ def _seen(reach: Reach, first: bool) -> Callable[[types.FunctionType], bool]:
         """Whether the function and all that it reads by name are those that the plan was made of."""
         g = given if itself is None else itself()
         if g is None or g.__code__ is not code or g.__defaults__ is not defaults:
+            return False
+        if g.__kwdefaults__ is not words and g is not given:
             return False
         for method, text in own:
             now = method()
@@ -614,6 +695,9 @@ def _fill(reach: Reach, plan: _Plan, space: _Globals) -> None:
             return made
         if type(value) is functools.partial:
             inner = other(value.func)
+            if inner is not value.func:
+                words = value.keywords
+                plan.partials.append((value, [*words], [*map(id, words.values())]))
             return value if inner is value.func else functools.partial(inner, *value.args, **value.keywords)  # fmt: skip
         if type(value) is types.MethodType:
             method = copies.get(id(value.__func__))
@@ -632,6 +716,10 @@ def _fill(reach: Reach, plan: _Plan, space: _Globals) -> None:
             space[name] = _Module(value, parts) if parts else value
         else:
             space[name] = other(value)
+    for name in reach.code.within - space.keys():
+        if name in f.__globals__ and (id(f.__globals__), name) not in plan.bound:
+            space[name] = value = f.__globals__[name]
+            plan.within.append((f.__globals__, name, value))
     builtins = getattr(f, "__builtins__", {})
     for name in reach.code.names:
         if name in builtins and name not in f.__globals__:
@@ -649,6 +737,9 @@ _plans: dict[types.CodeType, list[_Plan]] = {}
 
 _as_they_are: dict[types.CodeType, Callable[[types.FunctionType], bool]] = {}
 """By their code: whether a function runs as it is because what it reaches is what another one of this code reached."""
+
+_methods_as_they_are: dict[tuple[types.CodeType, type], Callable[[types.FunctionType], bool]] = {}
+"""The same for methods, by their code and the class of the object."""
 
 _MOST = 256
 
@@ -734,9 +825,13 @@ def adopted(f: Any) -> Any:
         return f if copy is f.func else functools.partial(copy, *f.args, **f.keywords)
     bound = f if kind is types.MethodType else getattr(f, "__call__", None)  # noqa: B004  the method, to copy it
     if type(bound) is types.MethodType and type(bound.__func__) is types.FunctionType:
-        plan = _plan(bound.__func__, attributes(bound.__self__))
+        of = bound.__self__
+        as_it_is = _methods_as_they_are.get((bound.__func__.__code__, type(of)))
+        if as_it_is is not None and not isinstance(of, type) and as_it_is(bound.__func__):
+            return f
+        plan = _plan(bound.__func__, of)
         if plan is not None:
-            return plan.copy_of(bound.__func__, bound.__self__)
+            return plan.copy_of(bound.__func__, of)
     return f
 
 
@@ -752,19 +847,23 @@ def adopted_inside(f: Any) -> Any:
     return adopted(f) if recording() else f
 
 
-def _plan(f: types.FunctionType, of: Attributes | None = None) -> _Plan | None:
-    """The plan of a user's function, from the table of plans where it still holds; None where nothing is to be replaced."""
+def _plan(f: types.FunctionType, owner: Any = None) -> _Plan | None:
+    """The plan of a user's function, as a method of `owner` if there is one, from the table where it still holds; None for no copies."""
     if not (is_users(f) or is_wrapper(f)):
         return None
+    kind = None if owner is None else owner if isinstance(owner, type) else type(owner)
     held = _plans.get(f.__code__, ())
     for plan in held:
-        if plan.holds(f):
+        if plan.kind is kind and plan.holds(f):
             return plan
+    of = None if owner is None else attributes(owner)
     plan = _Plan(f, of)
+    plan.kind = kind
     if plan.space is None:
-        if len(_as_they_are) >= _MOST:
-            _as_they_are.clear()
-        _as_they_are[f.__code__] = _unneeded(plan.reached)
+        table: dict[Any, Any] = _as_they_are if kind is None else _methods_as_they_are
+        if len(table) >= _MOST:
+            table.clear()
+        table[f.__code__ if kind is None else (f.__code__, kind)] = _unneeded(plan.reached)
         return None
     if len(_plans) >= _MOST:
         _plans.clear()
@@ -788,7 +887,7 @@ def adoptions(f: Any) -> list[str]:
     >>> len(adoptions(f))
     1
     """
-    of = attributes(getattr(f, "__self__", None))
+    owner = getattr(f, "__self__", None)
     f = getattr(f, "__func__", getattr(f, "func", f))
-    plan = _plan(f, of) if type(f) is types.FunctionType else None
+    plan = _plan(f, owner) if type(f) is types.FunctionType else None
     return plan.copied if plan is not None else []

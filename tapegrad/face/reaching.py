@@ -13,6 +13,7 @@ from __future__ import annotations
 import abc
 import dis
 import functools
+import inspect
 import sys
 import types
 from collections.abc import Iterator, Sequence
@@ -47,7 +48,7 @@ class Code:
     """What a code object, with those inside it, names; whether it writes to arrays, and whether it binds globals anew."""
 
     __slots__ = ("binds", "builds", "compared", "identifies", "keeps", "lists", "names", "rebinds", "reclasses", "values",
-                 "writes")  # fmt: skip
+                 "within", "writes", "yields")  # fmt: skip
 
     def __init__(self, code: types.CodeType) -> None:
         """Read from bytecode whether a function (or one defined in it) may write to arrays, and which names it reads and binds."""
@@ -89,8 +90,14 @@ class Code:
         self.compared, self.identifies = _compared(code) if compares else (set(), False)
         """Names whose values it may compare by `is`, `==`, `in`: what stands for these would be told from them. Whether it compares by
         `is` what has no such name."""
+        self.identifies |= not names.isdisjoint(("id", "is_", "is_not"))
         self.values = _values(code)
         """Names that it reads for anything but to call them or to ask for an attribute."""
+        self.yields = _gives_first(code)
+        """Whether it hands its first parameter on, or keeps it."""
+        body = not code.co_flags & inspect.CO_OPTIMIZED
+        self.within: set[str] = {*code.co_names} if body else set()
+        """Names that bodies of classes read: Python looks for these past a subclass of dict."""
         for inner in code.co_consts:
             if isinstance(inner, types.CodeType):
                 inside = code_of(inner)
@@ -105,6 +112,7 @@ class Code:
                 self.keeps |= inside.keeps
                 self.reclasses |= inside.reclasses
                 self.values |= inside.values
+                self.within |= inside.within
         self.names: frozenset[str] = frozenset(names)
 
 
@@ -123,6 +131,31 @@ def _is_called(steps: Sequence[dis.Instruction], k: int) -> bool:
 def _values(code: types.CodeType) -> set[str]:
     steps = list(dis.get_instructions(code))
     return {step.argval for k, step in enumerate(steps) if not _is_called(steps, k)}
+
+
+def _gives_first(code: types.CodeType) -> bool:
+    """Whether the first parameter is read for anything but an attribute."""
+    if not code.co_argcount:
+        return False
+    first = code.co_varnames[0]
+    if first in code.co_cellvars:
+        return True  # an inner function has it
+    steps = list(dis.get_instructions(code))
+    for step, following in zip(steps, [*steps[1:], steps[-1]], strict=True):
+        if not step.opname.startswith("LOAD_FAST"):
+            continue
+        several = isinstance(step.argval, tuple)
+        if step.argval == first and following.opname not in _OF_FIRST:
+            return True
+        if several and (
+            first == step.argval[0]
+            or (first == step.argval[1] and following.opname not in _OF_FIRST)
+        ):
+            return True
+    return False
+
+
+_OF_FIRST = ("LOAD_ATTR", "LOAD_METHOD", "STORE_ATTR", "DELETE_ATTR", "LOAD_SUPER_ATTR")
 
 
 def _compared(code: types.CodeType) -> tuple[set[str], bool]:
