@@ -688,6 +688,7 @@ def _fill(reach: Reach, plan: _Plan, space: _Globals) -> None:
     """Put what stands for NumPy, for its makers and for copied functions where a copy looks them up."""
 
     def other(value: Any) -> Any:
+        """What stands for a value under its name; the value itself where nothing does."""
         if value is np:
             return stand.module(space.lists, plan.plain)
         made = None if id(value) in plan.kept else stand.functions.get(id(value))
