@@ -446,7 +446,28 @@ def annotated(x):
     return build(Base)
 
 
+METHODS = {euler: 2.0, midpoint: 3.0}
+
+
+def weighed_by_key(x):
+    return METHODS[euler] * np.sum(euler(x))
+
+
+def weighed(f, x):
+    return METHODS.get(f, 1.0) * np.sum(f(x))
+
+
+def member(f, x):
+    return np.sum(f(x)) if f in METHODS else 10 * np.sum(midpoint(x))
+
+
+def at_place(f, x):
+    return [midpoint, euler].index(f) * np.sum(f(x))
+
+
 TOLD_APART = [
+    weighed_by_key, lambda x: METHODS.get(euler, 1.0) * np.sum(euler(x)), lambda x: weighed(euler, x), lambda x: member(euler, x),
+    lambda x: at_place(euler, x),
     by_identity, by_equality, by_membership, by_class, by_object, by_method, by_local, SUN.energy, lambda x: SUN.energy(x),
     lambda x: np.sum(CONSTANT.weight * x), lambda x: np.sum(Constant().weight * x), lambda x: FOREIGN.norm(np.stack([3 * x, 4 * x])),
     lambda x: sum(kind().area(x) for kind in Base.__subclasses__()), lambda x: Constant().area(x), lambda x: Constant().noted(x),

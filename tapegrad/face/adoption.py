@@ -406,8 +406,11 @@ class _Plan:
         )
         self.bound = {place for reach in reached.values() for place in reach.bound}
         if any(reach.code.identifies for reach in reached.values()):
-            self.kept |= {i for reach in reached.values() for i in reach.named_values()}
+            self.kept |= {id(v) for reach in reached.values() for v in reach.named_values()}
             self.apart |= {id(r.of.kind) for r in reached.values() if r.of and r.code.yields}
+        if any(reach.code.seeks for reach in reached.values()):
+            values = (v for reach in reached.values() for v in reach.named_values())
+            self.kept |= {id(v) for v in values if type(v) is types.FunctionType}
         self.reached = list(reached.values())
         self.partials: list[tuple[Any, list[str], list[int]]] = []
         """Partials that were copied, with their keywords."""

@@ -47,8 +47,8 @@ _IN_PLACE = 13
 class Code:
     """What a code object, with those inside it, names; whether it writes to arrays, and whether it binds globals anew."""
 
-    __slots__ = ("binds", "builds", "compared", "identifies", "keeps", "lists", "names", "rebinds", "reclasses", "values",
-                 "within", "writes", "yields")  # fmt: skip
+    __slots__ = ("binds", "builds", "compared", "identifies", "keeps", "lists", "names", "rebinds", "reclasses", "seeks",
+                 "values", "within", "writes", "yields")  # fmt: skip
 
     def __init__(self, code: types.CodeType) -> None:
         """Read from bytecode whether a function (or one defined in it) may write to arrays, and which names it reads and binds."""
@@ -91,6 +91,9 @@ class Code:
         """Names whose values it may compare by `is`, `==`, `in`: what stands for these would be told from them. Whether it compares by
         `is` what has no such name."""
         self.identifies |= not names.isdisjoint(("id", "is_", "is_not"))
+        sought, self.seeks = _sought(code)
+        self.compared |= sought
+        """Whether it looks for a local variable that it also calls, a function, in a table."""
         self.values = _values(code)
         """Names that it reads for anything but to call them or to ask for an attribute."""
         self.yields = _gives_first(code)
@@ -108,6 +111,7 @@ class Code:
                 self.rebinds |= inside.rebinds
                 self.compared |= inside.compared
                 self.identifies |= inside.identifies
+                self.seeks |= inside.seeks
                 self.builds |= inside.builds
                 self.keeps |= inside.keeps
                 self.reclasses |= inside.reclasses
@@ -203,6 +207,36 @@ def _compared(code: types.CodeType) -> tuple[set[str], bool]:
     return found, identifies
 
 
+_SEEKING = frozenset("get index count remove pop setdefault __contains__ __getitem__".split())
+"""Methods of tables that compare what they are given."""
+
+
+def _sought(code: types.CodeType) -> tuple[set[str], bool]:
+    """Names that are keys, `TABLE[euler]`, or are looked for, `TABLE.get(euler)`; and whether a local is that is also called."""
+    steps = list(dis.get_instructions(code))
+    called, keys = set(), set()
+    for k, step in enumerate(steps):
+        if step.opname == "LOAD_FAST":
+            beside = (steps[max(k - 1, 0)].opname, steps[min(k + 1, len(steps) - 1)].opname)
+            called |= {step.argval} if "PUSH_NULL" in beside else set()
+        elif step.opname == "BINARY_SUBSCR":
+            keys.add(k - 1)
+        elif step.opname in ("LOAD_METHOD", "LOAD_ATTR") and step.argval in _SEEKING:
+            keys.add(k + 1)
+        elif step.opname == "CONTAINS_OP" or (step.opname == "COMPARE_OP" and "=" in step.argrepr):
+            keys |= {i for i in range(k) if _within(steps[i].positions, step.positions)}
+    found: set[str] = set()
+    locals_sought: set[str] = set()
+    for k in keys:
+        if 0 <= k < len(steps):
+            step = steps[k]
+            if step.opname.startswith("LOAD_FAST"):
+                locals_sought |= {*step.argval} if type(step.argval) is tuple else {step.argval}
+            elif not _is_called(steps, k):
+                found.add(step.argval)
+    return found, not called.isdisjoint(locals_sought)
+
+
 def _operands(
     steps: Sequence[dis.Instruction], at: int, closed_over: Sequence[str]
 ) -> tuple[str, str]:
@@ -240,9 +274,12 @@ def _within(inner: Any, outer: Any) -> bool:
     return (start, begin) <= (first, left) and (last, right) <= (end, stop)
 
 
-@lru_cache(4096)
+_code = lru_cache(4096)(Code)
+
+
 def code_of(code: types.CodeType) -> Code:
-    return Code(code)
+    """What a code object says by itself."""
+    return _code(code)
 
 
 def stores(code: types.CodeType) -> bool:
@@ -459,12 +496,12 @@ class Reach:
             isinstance(v, type) for v in named
         )
 
-    def named_values(self) -> Iterator[int]:
-        """Identities of what it reads by name for anything but a call: this may be in local variables, and be compared there."""
+    def named_values(self) -> Iterator[Any]:
+        """What it reads by name for anything but a call: this may be in local variables, and be compared there."""
         spaces = (self.globals, self.cells, *self.modules.values())
         for value in (space[n] for space in spaces for n in self.code.values if n in space):
-            yield id(value)
-            yield id(callee(value)[0])
+            yield value
+            yield callee(value)[0]
 
     def _compared_in(self) -> Iterator[int]:
         """Classes of which methods are compared, or objects by their own methods, or that are looked into."""
