@@ -208,7 +208,8 @@ def _stand_in(kind: type, copied: dict[str, Any], named: dict[type, type], abstr
         frame = sys._getframe(1)
         code = frame.f_code
         if code in _REMAKERS or (
-            type(frame.f_globals) is _Globals and "__class__" not in code_of(code).compared
+            type(frame.f_globals) is _Globals
+            and "__class__" not in code_of(code).comparisons.compared
         ):
             return named.get(kind, kind)
         return kind
@@ -369,9 +370,9 @@ class _Plan:
         "within",
     )
 
-    def __init__(self, f: types.FunctionType, of: Attributes | None = None) -> None:
-        """Find the functions that `f` reaches, and copy those in which a buffer of NumPy's has to become a tensor."""
-        self.kind = of.kind if of else None
+    def __init__(self, f: types.FunctionType, of: Attributes | None, kind: type | None) -> None:
+        """Find the functions that `f`, perhaps a method of a class, reaches, and copy those in which arrays have to become tensors."""
+        self.kind = kind
         reached: dict[int, Reach] = {}
         unseen: list[Any] = [(f, of)]
         while unseen:
@@ -379,6 +380,14 @@ class _Plan:
             if id(g) not in reached:
                 reach = reached[id(g)] = Reach(g, found_in)
                 unseen += reach.calls()
+        self.reached = list(reached.values())
+        self.space: Any = None
+        """The globals of the copy; None where nothing is copied."""
+        self.copied: list[str] = []
+        """Names and lines of what is copied."""
+        fills = any(reach.writes for reach in self.reached)
+        if not any(reach.joins or (fills and reach.makes) for reach in self.reached):
+            return
         self.seen: list[Callable[[types.FunctionType], bool]] = []
         self.copies: dict[int, Any] = {}
         self.shadows: dict[int, Any] = {}
@@ -386,10 +395,11 @@ class _Plan:
         """Copies of classes, whose objects have copied methods."""
         self.named: dict[type, type] = {}
         """Those that are found under the names of their classes."""
-        self.kept = {identity for reach in reached.values() for identity in reach.kept}
-        self.plain = frozenset(name for reach in reached.values() for name in reach.plain)
-        self.apart = {identity for reach in reached.values() for identity in reach.apart}
-        kinds = {of.kind: of for reach in reached.values() for of in reach.kinds()}
+        self.partials: list[tuple[Any, list[str], list[int]]] = []
+        """Partials that were copied, with their keywords."""
+        self.within: list[tuple[Any, str, Any]] = []
+        """Globals that stand in the spaces of copies, since bodies of classes look for them there."""
+        kinds = {of.kind: of for reach in self.reached for of in reach.kinds()}
         self.parts = [
             (k, n, part)
             for of in kinds.values()
@@ -400,28 +410,12 @@ class _Plan:
         classes = {k for of in kinds.values() for k in of.kind.__mro__[:-1]}
         self.names = [(k, frozenset(vars(k))) for k in classes]
         """Which attributes these classes and their bases have: another one may come before those that were looked at."""
-        self.builds = any(reach.code.builds for reach in reached.values())
-        self.keeps = any(reach.code.keeps for reach in reached.values()) or any(
+        self.builds = any(reach.code.builds for reach in self.reached)
+        self.keeps = any(reach.code.keeps for reach in self.reached) or any(
             type(part) is functools.cached_property for _, _, part in self.parts
         )
-        self.bound = {place for reach in reached.values() for place in reach.bound}
-        if any(reach.code.identifies for reach in reached.values()):
-            self.kept |= {id(v) for reach in reached.values() for v in reach.named_values()}
-            self.apart |= {id(r.of.kind) for r in reached.values() if r.of and r.code.yields}
-        if any(reach.code.seeks for reach in reached.values()):
-            values = (v for reach in reached.values() for v in reach.named_values())
-            self.kept |= {id(v) for v in values if type(v) is types.FunctionType}
-        self.reached = list(reached.values())
-        self.partials: list[tuple[Any, list[str], list[int]]] = []
-        """Partials that were copied, with their keywords."""
-        self.within: list[tuple[Any, str, Any]] = []
-        """Globals that stand in the spaces of copies, since bodies of classes look for them there."""
-        self.space: Any = None
-        """The globals of the copy; None where nothing is copied."""
-        self.cells: tuple[types.CellType | None, ...] = ()
-        self.copied: list[str] = []
-        """Names and lines of what is copied."""
-        fills = any(reach.writes for reach in reached.values())
+        self.bound = {place for reach in self.reached for place in reach.bound}
+        self._tell_apart()
         able = {k: r for k, r in reached.items() if not r.code.binds and k not in self.kept}
         fills = fills and any(reach.makes for reach in able.values())
         if any("type" in reach.code.names for key, reach in reached.items() if key not in able):
@@ -460,6 +454,18 @@ class _Plan:
         self.copied = [told(f), *(told(g) for g in copies.values())]
         self.fixed = [*self.shadows]
         """Objects that are found by name."""
+
+    def _tell_apart(self) -> None:
+        """Note what the functions could tell from what would stand for it."""
+        self.kept = {identity for reach in self.reached for identity in reach.kept()}
+        self.plain = frozenset(name for reach in self.reached for name in reach.plain())
+        self.apart = {identity for reach in self.reached for identity in reach.apart()}
+        named = [value for reach in self.reached for value in reach.named_values()]
+        if any(reach.comparisons.identifies for reach in self.reached):
+            self.kept |= {id(value) for value in named}
+            self.apart |= {id(r.of.kind) for r in self.reached if r.of and r.comparisons.yields}
+        if any(reach.comparisons.seeks for reach in self.reached):
+            self.kept |= {id(value) for value in named if type(value) is types.FunctionType}
 
     def copy_of(self, f: types.FunctionType, of: Any = None) -> Any:
         """The copy of a function for which this plan holds, as a method of an object if there is one."""
@@ -861,8 +867,7 @@ def _plan(f: types.FunctionType, owner: Any = None) -> _Plan | None:
         if plan.kind is kind and plan.holds(f):
             return plan
     of = None if owner is None else attributes(owner)
-    plan = _Plan(f, of)
-    plan.kind = kind
+    plan = _Plan(f, of, kind)
     if plan.space is None:
         table: dict[Any, Any] = _as_they_are if kind is None else _methods_as_they_are
         if len(table) >= _MOST:

@@ -16,7 +16,7 @@ import functools
 import inspect
 import sys
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from opcode import opmap
 from typing import Any, NamedTuple
@@ -47,21 +47,33 @@ _IN_PLACE = 13
 class Code:
     """What a code object, with those inside it, names; whether it writes to arrays, and whether it binds globals anew."""
 
-    __slots__ = ("binds", "builds", "compared", "identifies", "keeps", "lists", "names", "rebinds", "reclasses", "seeks",
-                 "values", "within", "writes", "yields")  # fmt: skip
+    __slots__ = (
+        "_comparisons",
+        "binds",
+        "builds",
+        "code",
+        "keeps",
+        "lists",
+        "names",
+        "rebinds",
+        "within",
+        "writes",
+    )
 
     def __init__(self, code: types.CodeType) -> None:
         """Read from bytecode whether a function (or one defined in it) may write to arrays, and which names it reads and binds."""
-        names: set[str] = {*code.co_names}
+        self.code = code
+        self._comparisons: Comparisons | None = None
         text = code.co_code
         steps = list(zip(text[::2], text[1::2], strict=False))
+        self.names = frozenset(code.co_names)
         self.writes = any(
             step in _STORES or (step == opmap["BINARY_OP"] and number >= _IN_PLACE)
             for step, number in steps
         )
-        self.writes |= not _WRITERS.isdisjoint(names)
+        self.writes |= not _WRITERS.isdisjoint(self.names)
         self.writes |= any(type(c) is tuple and "out" in c for c in code.co_consts)
-        self.lists = not names.isdisjoint(("append", "list")) or any(
+        self.lists = not self.names.isdisjoint(("append", "list")) or any(
             step == opmap["LIST_APPEND"] or (step == opmap["BUILD_LIST"] and number)
             for step, number in steps
         )
@@ -75,10 +87,6 @@ class Code:
         self.keeps = any(step == opmap["STORE_ATTR"] for step, _ in steps)
         """Whether it sets attributes."""
         self.builds = any(step == opmap["LOAD_BUILD_CLASS"] for step, _ in steps)
-        self.reclasses = "__class__" in names and any(
-            step.opname == "STORE_ATTR" and step.argval == "__class__"
-            for step in dis.get_instructions(code)
-        )
         own = len(code.co_varnames) + len({*code.co_cellvars} - {*code.co_varnames})
         self.rebinds = {
             code.co_freevars[number - own]
@@ -86,38 +94,57 @@ class Code:
             if step == opmap["STORE_DEREF"] and number >= own
         }
         """Variables of enclosing functions that it binds anew."""
-        compares = any(step in _COMPARISONS for step, _ in steps)
-        self.compared, self.identifies = _compared(code) if compares else (set(), False)
-        """Names whose values it may compare by `is`, `==`, `in`: what stands for these would be told from them. Whether it compares by
-        `is` what has no such name."""
-        self.identifies |= not names.isdisjoint(("id", "is_", "is_not"))
-        sought, self.seeks = _sought(code)
-        self.compared |= sought
-        """Whether it looks for a local variable that it also calls, a function, in a table."""
-        self.values = _values(code)
-        """Names that it reads for anything but to call them or to ask for an attribute."""
-        self.yields = _gives_first(code)
-        """Whether it hands its first parameter on, or keeps it."""
         body = not code.co_flags & inspect.CO_OPTIMIZED
         self.within: set[str] = {*code.co_names} if body else set()
         """Names that bodies of classes read: Python looks for these past a subclass of dict."""
-        for inner in code.co_consts:
-            if isinstance(inner, types.CodeType):
-                inside = code_of(inner)
-                names |= inside.names
-                self.writes |= inside.writes
-                self.lists |= inside.lists
-                self.binds |= inside.binds
-                self.rebinds |= inside.rebinds
-                self.compared |= inside.compared
-                self.identifies |= inside.identifies
-                self.seeks |= inside.seeks
-                self.builds |= inside.builds
-                self.keeps |= inside.keeps
-                self.reclasses |= inside.reclasses
-                self.values |= inside.values
-                self.within |= inside.within
-        self.names: frozenset[str] = frozenset(names)
+        _join(self, map(code_of, _inside(code)), _OF_ALL)
+
+    @property
+    def comparisons(self) -> Comparisons:
+        """What it compares. To read that takes a millisecond, and it is asked for copied functions alone."""
+        if self._comparisons is None:
+            self._comparisons = Comparisons(self.code)
+        return self._comparisons
+
+
+_OF_ALL = ("binds", "builds", "keeps", "lists", "names", "rebinds", "within", "writes")
+
+
+def _inside(code: types.CodeType) -> Iterator[types.CodeType]:
+    return (inner for inner in code.co_consts if isinstance(inner, types.CodeType))
+
+
+def _join(whole: Any, parts: Iterable[Any], names: Iterable[str]) -> None:
+    """Let a function have what one of the functions inside it has: flags and sets of names."""
+    for part in parts:
+        for name in names:
+            setattr(whole, name, getattr(whole, name) | getattr(part, name))
+
+
+class Comparisons:
+    """How a function, or one defined in it, may tell what stands for a value from the value."""
+
+    __slots__ = ("compared", "identifies", "reclasses", "seeks", "values", "yields")
+
+    def __init__(self, code: types.CodeType) -> None:
+        """Read it from the steps of the bytecode."""
+        steps = list(dis.get_instructions(code))
+        self.compared, self.identifies = _compared(code, steps)
+        """Names whose values it may compare by `is`, `==`, `in`: what stands for these would be told from them. Whether it compares by
+        `is` what has no such name."""
+        self.identifies |= not {"id", "is_", "is_not"}.isdisjoint(code.co_names)
+        sought, self.seeks = _sought(steps)
+        """Whether it looks for a local variable that it also calls, a function, in a table."""
+        self.compared |= sought
+        self.values = {step.argval for k, step in enumerate(steps) if not _is_called(steps, k)}
+        """Names that it reads for anything but to call them or to ask for an attribute."""
+        self.yields = _gives_first(code, steps)
+        """Whether it hands its own first parameter on, or keeps it."""
+        self.reclasses = any(
+            step.opname == "STORE_ATTR" and step.argval == "__class__" for step in steps
+        )
+        inside = (code_of(inner).comparisons for inner in _inside(code))
+        _join(self, inside, ("compared", "identifies", "reclasses", "seeks", "values"))
 
 
 def _is_called(steps: Sequence[dis.Instruction], k: int) -> bool:
@@ -132,19 +159,13 @@ def _is_called(steps: Sequence[dis.Instruction], k: int) -> bool:
     return step.opname != "LOAD_ATTR"
 
 
-def _values(code: types.CodeType) -> set[str]:
-    steps = list(dis.get_instructions(code))
-    return {step.argval for k, step in enumerate(steps) if not _is_called(steps, k)}
-
-
-def _gives_first(code: types.CodeType) -> bool:
+def _gives_first(code: types.CodeType, steps: Sequence[dis.Instruction]) -> bool:
     """Whether the first parameter is read for anything but an attribute."""
     if not code.co_argcount:
         return False
     first = code.co_varnames[0]
     if first in code.co_cellvars:
         return True  # an inner function has it
-    steps = list(dis.get_instructions(code))
     for step, following in zip(steps, [*steps[1:], steps[-1]], strict=True):
         if not step.opname.startswith("LOAD_FAST"):
             continue
@@ -162,14 +183,13 @@ def _gives_first(code: types.CodeType) -> bool:
 _OF_FIRST = ("LOAD_ATTR", "LOAD_METHOD", "STORE_ATTR", "DELETE_ATTR", "LOAD_SUPER_ATTR")
 
 
-def _compared(code: types.CodeType) -> tuple[set[str], bool]:
+def _compared(code: types.CodeType, steps: Sequence[dis.Instruction]) -> tuple[set[str], bool]:
     """Names that stand in a comparison by `is`, `==` or `in`, but for what is called there or asked for an attribute.
 
     An attribute of a name stands here by itself and with the name, `"np.sum"`; `type(x) is y.__class__` is `"type.__class__"`. The first
     parameter has its name with a dot before it, `".self"`. Beside them whether `is` compares local variables or results, which may be
     anything: no constant, no global, and not the classes of two objects.
     """
-    steps = list(dis.get_instructions(code))
     found: set[str] = set()
     identifies = False
     first = code.co_varnames[0] if code.co_argcount else None
@@ -211,9 +231,8 @@ _SEEKING = frozenset("get index count remove pop setdefault __contains__ __getit
 """Methods of tables that compare what they are given."""
 
 
-def _sought(code: types.CodeType) -> tuple[set[str], bool]:
+def _sought(steps: Sequence[dis.Instruction]) -> tuple[set[str], bool]:
     """Names that are keys, `TABLE[euler]`, or are looked for, `TABLE.get(euler)`; and whether a local is that is also called."""
-    steps = list(dis.get_instructions(code))
     called, keys = set(), set()
     for k, step in enumerate(steps):
         if step.opname == "LOAD_FAST":
@@ -399,8 +418,20 @@ Call = tuple[types.FunctionType, Attributes | None]
 class Reach:
     """A function of the user's, and what it finds under the names that it mentions; of a method also what it finds in its class."""
 
-    __slots__ = ("apart", "bound", "cells", "code", "function", "globals", "held", "joins", "kept", "makes", "modules", "of",
-                 "own", "plain", "writes")  # fmt: skip
+    __slots__ = (
+        "bound",
+        "cells",
+        "code",
+        "function",
+        "globals",
+        "held",
+        "joins",
+        "makes",
+        "modules",
+        "of",
+        "own",
+        "writes",
+    )
 
     def __init__(self, f: types.FunctionType, of: Attributes | None) -> None:
         """Note what a function reads by name: methods, globals, variables of its closure, parts of modules."""
@@ -435,16 +466,11 @@ class Reach:
             if name in self.code.rebinds
         }
         """Globals and variables of closures that it binds anew, each with where it is."""
-        self.kept = {*self._compared()}
-        """Identities of functions, objects and classes that it compares: nothing may stand for these under a name."""
-        self.plain = {
-            name.partition(".")[2]
-            for name in self.code.compared
-            if {**self.globals, **self.cells}.get(name.partition(".")[0]) is np
-        }
-        """Names of NumPy's that it compares: these are NumPy's own."""
-        self.apart = {*self._compared_in()}
-        """Classes, by identity, of which it compares methods: neither they nor their objects may have stand-ins."""
+
+    @property
+    def comparisons(self) -> Comparisons:
+        """What the function compares."""
+        return self.code.comparisons
 
     def _note(self, held: dict[str, Any], name: str, value: Any) -> None:
         """Hold what a name means, where a copy may have to find something else under it."""
@@ -470,8 +496,17 @@ class Reach:
                 self.modules[name] = parts
                 self.held += [(of, [*of.parts]) for of in kinds.values() if of]
 
-    def _compared(self) -> Iterator[int]:
-        compared = self.code.compared
+    def plain(self) -> Iterator[str]:
+        """Names of NumPy's that it compares: these are NumPy's own."""
+        space = {**self.globals, **self.cells}
+        for name in self.comparisons.compared:
+            of, _, own = name.partition(".")
+            if space.get(of) is np:
+                yield own
+
+    def kept(self) -> Iterator[int]:
+        """Identities of functions, objects and classes that it compares: nothing may stand for these under a name."""
+        compared = self.comparisons.compared
         if self._looks():
             yield from (id(of.kind) for of in self.kinds())
         if not compared:
@@ -491,7 +526,7 @@ class Reach:
         if names.isdisjoint(("__dict__", "vars")):
             return False
         spaces = (self.globals, self.cells, *self.modules.values())
-        named = (space[n] for space in spaces for n in self.code.values if n in space)
+        named = (space[n] for space in spaces for n in self.comparisons.values if n in space)
         return not names.isdisjoint(("type", "__class__")) or any(
             isinstance(v, type) for v in named
         )
@@ -499,16 +534,16 @@ class Reach:
     def named_values(self) -> Iterator[Any]:
         """What it reads by name for anything but a call: this may be in local variables, and be compared there."""
         spaces = (self.globals, self.cells, *self.modules.values())
-        for value in (space[n] for space in spaces for n in self.code.values if n in space):
+        for value in (space[n] for space in spaces for n in self.comparisons.values if n in space):
             yield value
             yield callee(value)[0]
 
-    def _compared_in(self) -> Iterator[int]:
-        """Classes of which methods are compared, or objects by their own methods, or that are looked into."""
-        compared, names = self.code.compared, self.code.names
-        if self.code.reclasses or "__subclasses__" in names:
+    def apart(self) -> Iterator[int]:
+        """Classes, by identity, that have no stand-ins: methods of them are compared, or objects by their own methods."""
+        compared, names = self.comparisons.compared, self.code.names
+        if self.comparisons.reclasses or "__subclasses__" in names:
             yield from (id(of.kind) for of in self.kinds())
-        if self.of and self.function.__code__.co_argcount and self.code.identifies:
+        if self.of and self.function.__code__.co_argcount and self.comparisons.identifies:
             first = self.function.__code__.co_varnames[0]  # which an inner function may close over
             if not compared.isdisjoint((first, f".{first}")):
                 yield id(self.of.kind)
