@@ -11,6 +11,7 @@ import enum
 import functools
 import gc
 import pickle
+import sys
 import typing
 import weakref
 
@@ -812,3 +813,76 @@ def test_what_has_no_stand_in_raises():
 def test_copies_are_told():
     found = adoptions(lambda x: np.sum(Square(x).area()))
     assert any("Square.area" in name for name in found)
+
+
+def curved(x):
+    return np.array([x, x])
+
+
+HOOKS = []
+
+
+def test_globals_that_code_out_of_sight_binds_anew(monkeypatch):
+    def f(x):
+        first = np.sum(curved(x))
+        for h in HOOKS:
+            h()
+        return first + np.sum(curved(x))
+
+    monkeypatch.setitem(globals(), "curved", curved)  # to be put back afterwards
+    monkeypatch.setattr(
+        sys.modules[__name__], "HOOKS", [lambda: globals().update(curved=lambda x: 10 * x)]
+    )
+    assert tg.grad(f)(0.7) == 12.0
+
+
+def doubled(x):
+    return 2 * x
+
+
+def test_text_that_is_run():
+    def f(x):
+        found = {}
+        y = np.zeros(2)
+        y[:] = eval("np.sin(x) + doubled(x)")
+        exec("z = np.cos(1.0) + 2", None, found)
+        return np.sum(y) * found["z"] + eval("x * one", {"one": 1.0}, {"x": x})
+
+    np.testing.assert_allclose(tg.grad(f)(0.7), 2 * (np.cos(0.7) + 2) * (np.cos(1.0) + 2) + 1)
+
+
+def test_variables_of_closures_that_code_out_of_sight_binds_anew():
+    inner = lambda x: np.array([x, x])  # noqa: E731
+
+    def change():
+        nonlocal inner
+        inner = lambda x: np.array([10 * x])  # noqa: E731
+
+    hooks = [change]
+
+    def f(x):
+        first = np.sum(inner(x))
+        for h in hooks:
+            h()
+        return first + np.sum(inner(x))
+
+    with pytest.raises(tg.GradientLost, match=r"inner was bound anew while .*\[bound-anew\]$"):
+        tg.grad(f)(0.7)
+    hooks.clear()
+    assert tg.grad(f)(0.7) == 20.0
+
+
+def test_methods_that_code_out_of_sight_binds_anew(monkeypatch):
+    def f(x):
+        first = np.sum(Changing().value(x))
+        for h in HOOKS:
+            h()
+        return first + np.sum(Changing().value(x))
+
+    monkeypatch.setattr(Changing, "value", Changing.value)
+    hook = lambda: setattr(Changing, "value", lambda self, x: np.array([x, x, x]))  # noqa: E731
+    monkeypatch.setattr(sys.modules[__name__], "HOOKS", [hook])
+    with pytest.raises(tg.GradientLost, match=r"Changing.value was bound anew"):
+        tg.grad(f)(0.7)
+    monkeypatch.setattr(sys.modules[__name__], "HOOKS", [])
+    assert tg.grad(f)(0.7) == 6.0

@@ -21,7 +21,8 @@ import functools
 import sys
 import types
 import weakref
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections import ChainMap
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from typing import Any
@@ -30,6 +31,7 @@ import numpy as np
 
 from ..core.closures import content
 from ..core.tensor import Tensor
+from ..errors import GradientLost
 from .buffers import FILLING, JOINING, OFF, recording
 from .reaching import (
     Attributes,
@@ -44,21 +46,44 @@ from .reaching import (
 # ------------------------------------------------------------------------------------------ copies
 
 
-class _Globals(dict[str, Any]):
-    """A module's globals, but for what stands in the copied functions' namespace: the rest is looked up as it is then."""
+class _Stands:
+    """What stands for values that have names, for as long as the names mean these values."""
 
-    __slots__ = ("fills", "lists", "real")
+    __slots__ = ("_pairs",)
+
+    def __init__(self) -> None:
+        self._pairs: dict[str, tuple[weakref.ref[Any], Any]] = {}
+
+    def put(self, name: str, value: Any, made: Any) -> None:
+        """Let one value stand for another under a name."""
+        if made is not value:
+            self._pairs[name] = weakref.ref(value), made
+
+    def of(self, name: str, value: Any) -> Any:
+        """What is found under a name that means a value now."""
+        pair = self._pairs.get(name)
+        return value if pair is None or pair[0]() is not value else pair[1]
+
+    def __len__(self) -> int:
+        return len(self._pairs)
+
+
+class _Globals(dict[str, Any]):
+    """A module's globals as copied functions find them: as they are then, but for values which something stands for."""
+
+    __slots__ = ("fills", "lists", "real", "stands")
 
     def __init__(self, real: dict[str, Any], fills: bool, lists: bool) -> None:
         self.real = real
         self.fills = fills
         self.lists = lists
+        self.stands = _Stands()
         for name in ("__builtins__", "__name__"):
             if name in real:
                 self[name] = real[name]
 
     def __missing__(self, name: str) -> Any:
-        return self.real[name]
+        return self.stands.of(name, self.real[name])
 
     def get(self, name: Any, default: Any = None) -> Any:
         try:
@@ -333,14 +358,34 @@ class _Kinds(type):
 class _Module(types.ModuleType):
     """A module of the user's, but for the functions of it that are copied."""
 
-    def __init__(self, real: types.ModuleType, functions: dict[str, Any]) -> None:
+    def __init__(self, real: types.ModuleType, stands: _Stands) -> None:
         super().__init__(real.__name__, real.__doc__)
-        self.__dict__.update(functions)
-        self.__dict__["__getattr__"] = lambda name: getattr(real, name)
-        self.__dict__["_real"] = real
+        self.__dict__["_parts"] = real, stands
+
+    def __getattr__(self, name: str) -> Any:
+        real, stands = self._parts
+        return stands.of(name, getattr(real, name))
 
     def __setattr__(self, name: str, value: Any) -> None:
-        setattr(self._real, name, value)
+        setattr(self._parts[0], name, value)
+
+
+def _run_text(
+    run: Callable[..., Any],
+    source: Any,
+    space: dict[str, Any] | None = None,
+    names: Any = None,
+    /,
+    **words: Any,
+) -> Any:
+    """`eval` or `exec` in a copied function: text finds the names that the function finds."""
+    if space is None:
+        frame = sys._getframe(1)
+        space = frame.f_globals
+        names = frame.f_locals if names is None else names
+        if type(space) is _Globals:  # where the text's own steps would look past `__missing__`
+            names = ChainMap(names, space)
+    return run(source, space, names, **words)
 
 
 class _Plan:
@@ -351,6 +396,7 @@ class _Plan:
         "bound",
         "builds",
         "cells",
+        "closed",
         "copied",
         "copies",
         "fixed",
@@ -439,10 +485,19 @@ class _Plan:
         for key in wanted:
             g = reached[key].function
             space = spaces.setdefault(id(g.__globals__), _Globals(g.__globals__, fills, lists))
-            copies[key] = _copied(g, space, _own_cells(reached[key], self.bound))
+            own = self._own(reached[key])
+            cells = zip(g.__code__.co_freevars, g.__closure__ or (), strict=True)
+            copies[key] = _copied(
+                g, space, [types.CellType(content(c)) if n in own else None for n, c in cells]
+            )
         for key in wanted:
             _fill(reached[key], self, copies[key].__globals__)
         self.seen = [_seen(reach, reach.function is f) for reach in self.reached]
+        self.closed = [
+            _closed(reach, reach.function is f, own)
+            for reach in self.reached
+            if id(reach.function) in copies and (own := self._own(reach))
+        ]
         self.reached = []
         # The copy of f itself is made anew for each call, and ends with it: else it would keep alive what f closes over.
         copy = copies.pop(id(f))
@@ -467,14 +522,19 @@ class _Plan:
         if any(reach.comparisons.seeks for reach in self.reached):
             self.kept |= {id(value) for value in named if type(value) is types.FunctionType}
 
+    def _own(self, reach: Reach) -> set[str]:
+        """Variables of a function's closure for which its copy has cells of its own, since it may find something else under them."""
+        cells = zip(reach.function.__code__.co_freevars, reach.function.__closure__ or (), strict=True)  # fmt: skip
+        return {n for n, cell in cells if n in reach.cells and (id(cell), n) not in self.bound}
+
     def copy_of(self, f: types.FunctionType, of: Any = None) -> Any:
         """The copy of a function for which this plan holds, as a method of an object if there is one."""
         copy: Any = _copied(f, self.space, self.cells)
         if of is not None:
             copy = types.MethodType(copy, self.shadow(of))
-        if not self.stands:
+        if not (self.stands or self.closed):
             return copy
-        return _Leaving(copy, self, [*self.fixed, *([] if of is None else [id(of)])])
+        return _Leaving(copy, self, f, [*self.fixed, *([] if of is None else [id(of)])])
 
     def tensors(self, objects: Iterable[int]) -> set[tuple[int, str]]:
         """Which attributes of these objects, which have shadows, are tensors."""
@@ -523,6 +583,8 @@ class _Plan:
         """What a copied function finds under the name of a builtin."""
         if value is type:
             return _Kinds("type", (), {"stands": self.named})
+        if value is eval or value is exec:
+            return functools.partial(_run_text, value)
         return _Supers(self.copies) if value is super else value
 
     def shadow(self, value: Any) -> Any:
@@ -552,6 +614,14 @@ class _Plan:
         object.__setattr__(made, "__dict__", value.__dict__)
         self.shadows[key] = (of, made)
         return made
+
+    def bound_anew(self, f: types.FunctionType) -> str | None:
+        """A variable of a closure, or a method, that is not what it was when the copies were made; None if there is none."""
+        for kind, name, part in self.parts:
+            if vars(kind).get(name) is not part:
+                return f"{kind.__qualname__}.{name}"
+        names = (closed(f) for closed in self.closed)
+        return next((name for name in names if name is not None), None)
 
     def holds(self, f: types.FunctionType) -> bool:
         """Whether everything that was looked at is as it was."""
@@ -589,12 +659,15 @@ _set_class = vars(object)["__class__"].__set__
 
 
 class _Leaving:
-    """A copy that leaves the user's objects as the function would: of their own classes, with arrays where NumPy made arrays."""
+    """A copy that leaves the user's objects as the function would: of their own classes, with arrays where NumPy made arrays.
 
-    __slots__ = ("func", "objects", "plan")
+    It refuses what it cannot follow: a variable of a closure, or a method, that other code binds anew during the call.
+    """
 
-    def __init__(self, func: Any, plan: _Plan, objects: list[int]) -> None:
-        self.func, self.plan, self.objects = func, plan, objects
+    __slots__ = ("func", "objects", "of", "plan")
+
+    def __init__(self, func: Any, plan: _Plan, of: types.FunctionType, objects: list[int]) -> None:
+        self.func, self.plan, self.of, self.objects = func, plan, of, objects
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the copy, and look after the objects that were made, or changed, when it ends."""
@@ -603,7 +676,16 @@ class _Leaving:
         outermost = _MADE.get() is None
         token = _MADE.set([]) if outermost else None
         try:
-            return self.func(*args, **kwargs)
+            result = self.func(*args, **kwargs)
+            anew = self.plan.bound_anew(self.of)
+            if anew is not None:
+                raise GradientLost(
+                    f"{anew} was bound anew while {told(self.of)} was differentiated or traced, by code that the function does not reach "
+                    f"by name: what ran may be the old one. Bind it before the call, or write `with tg.plain_buffers():` around the call "
+                    f"and make arrays by tg.zeros and tg.stack.",
+                    name="bound-anew",
+                )
+            return result
         finally:
             if token is not None:
                 made = _MADE.get() or []
@@ -625,6 +707,25 @@ def _leave(made: Any) -> None:
     held = getattr(made, "__dict__", {})
     for name in [*held]:
         _leave_array(held, name)
+
+
+def _closed(
+    reach: Reach, first: bool, names: Iterable[str]
+) -> Callable[[types.FunctionType], str | None]:
+    """A check of the variables of a function's closure: one that means another value by now. It keeps nothing alive."""
+    itself = None if first else weakref.ref(reach.function)
+    places = reach.function.__code__.co_freevars
+    cells = [(places.index(name), name, weakref.ref(reach.cells[name])) for name in names]
+
+    def other(given: types.FunctionType) -> str | None:
+        f = given if itself is None else itself()
+        closure = (f and f.__closure__) or ()
+        for place, name, value in cells if closure else ():
+            if content(closure[place]) is not value():
+                return name
+        return None
+
+    return other
 
 
 def _seen(reach: Reach, first: bool) -> Callable[[types.FunctionType], bool]:
@@ -668,19 +769,6 @@ def _seen(reach: Reach, first: bool) -> Callable[[types.FunctionType], bool]:
     return same
 
 
-def _own_cells(
-    reach: Reach, bound: Container[tuple[int, str]]
-) -> tuple[types.CellType | None, ...]:
-    """Cells for the variables of a function's closure under which its copies may find something else; None for the others."""
-    f = reach.function
-    return tuple(
-        types.CellType(content(cell))
-        if name in reach.cells and (id(cell), name) not in bound
-        else None
-        for name, cell in zip(f.__code__.co_freevars, f.__closure__ or (), strict=True)
-    )
-
-
 def _copied(
     f: types.FunctionType, space: _Globals, own: Sequence[types.CellType | None]
 ) -> types.FunctionType:
@@ -718,17 +806,16 @@ def _fill(reach: Reach, plan: _Plan, space: _Globals) -> None:
     stand = FILLING if space.fills else JOINING
     f, copy = reach.function, copies[id(reach.function)]
     for name, value in reach.globals.items():
-        if (id(f.__globals__), name) in plan.bound:
-            continue
         if name in reach.modules:
-            parts = {n: other(part) for n, part in reach.modules[name].items()}
-            parts = {n: part for n, part in parts.items() if part is not reach.modules[name][n]}
-            space[name] = _Module(value, parts) if parts else value
+            stands = _Stands()
+            for n, part in reach.modules[name].items():
+                stands.put(n, part, other(part))
+            space.stands.put(name, value, _Module(value, stands) if stands else value)
         else:
-            space[name] = other(value)
+            space.stands.put(name, value, other(value))
     for name in reach.code.within - space.keys():
-        if name in f.__globals__ and (id(f.__globals__), name) not in plan.bound:
-            space[name] = value = f.__globals__[name]
+        if name in f.__globals__:
+            space[name] = space.stands.of(name, value := f.__globals__[name])
             plan.within.append((f.__globals__, name, value))
     builtins = getattr(f, "__builtins__", {})
     for name in reach.code.names:

@@ -459,13 +459,12 @@ class Reach:
         # A copy of an argument, which may be a plain array.
         self.makes |= not wrapper and "copy" in self.code.names
         self.writes = not wrapper and self.code.writes
-        self.bound = {(id(space), name) for name in self.code.binds}
-        self.bound |= {
+        self.bound = {
             (id(cell), name)
             for name, cell in zip(f.__code__.co_freevars, f.__closure__ or (), strict=True)
             if name in self.code.rebinds
         }
-        """Globals and variables of closures that it binds anew, each with where it is."""
+        """Variables of closures that it binds anew, each with its cell."""
 
     @property
     def comparisons(self) -> Comparisons:

@@ -8,6 +8,12 @@ only if the library raises an error of that name.
 from __future__ import annotations
 
 REMEDIES: dict[str, tuple[str, str]] = {
+    "bound-anew": (
+        "Where a function joins tracked numbers by NumPy, or fills its buffers, copies of what it reaches by name run in its place. "
+        "During the call, code that it does not reach by name gave a method or a variable of a closure another value.",
+        "Bind the method or the variable before the call. Or write `with tg.plain_buffers():` around the call, which makes no copies, "
+        "and make arrays by `tg.zeros` and `tg.stack`.",
+    ),
     "changed-since": (
         "The derivative runs your function again, and the function gave another value than the first time: an array, a global "
         "or a variable that it reads has changed, or it draws random numbers. The derivative would be that of another function.",
