@@ -7,4 +7,7 @@ inplace    stores, and what they mean for the tape
 mutators   PyTorch's methods that end with an underscore
 methods    methods that are made from ops
 buffers    plain arrays that are stored into while a transform runs
+adoption   copies of functions that use them
+reaching   what a function reaches by name
+standing   copies that are equal to their functions
 """

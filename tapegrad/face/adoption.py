@@ -8,8 +8,9 @@ replaced. An object has a shadow, which shares its attributes; a class has a sta
 objects of the class; `type` and `super` know both. Everything else is looked up where it always was, at the moment that it is looked up.
 
 Invariant: nothing that exists is changed, so that no other call and no other thread notices. A function is copied only if what it
-reaches joins arrays or makes lists, or both makes arrays and writes to some. A value that the functions compare (`method is euler`) stays
-the value itself. `plain_buffers()` switches all of it off, `adoptions(f)` says what it does.
+reaches joins arrays or makes lists, or both makes arrays and writes to some. What stands for a value is equal to it (`face/standing.py`);
+a value that the functions compare by `is` (`method is euler`) stays the value itself. A name means what it means when it is read.
+`plain_buffers()` switches all of it off, `adoptions(f)` says what it does.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from ..core.tensor import Tensor
 from ..errors import GradientLost
 from .buffers import FILLING, JOINING, OFF, recording
 from .reaching import (
+    READING,
     Attributes,
     Reach,
     attributes,
@@ -42,6 +44,7 @@ from .reaching import (
     is_users,
     is_wrapper,
 )
+from .standing import SHADOW_OF, StandIn, object_of, original, weakly
 
 # ------------------------------------------------------------------------------------------ copies
 
@@ -52,12 +55,12 @@ class _Stands:
     __slots__ = ("_pairs",)
 
     def __init__(self) -> None:
-        self._pairs: dict[str, tuple[weakref.ref[Any], Any]] = {}
+        self._pairs: dict[str, tuple[Callable[[], Any], Any]] = {}
 
     def put(self, name: str, value: Any, made: Any) -> None:
         """Let one value stand for another under a name."""
         if made is not value:
-            self._pairs[name] = weakref.ref(value), made
+            self._pairs[name] = weakly(value), made
 
     def of(self, name: str, value: Any) -> Any:
         """What is found under a name that means a value now."""
@@ -98,10 +101,6 @@ class _Globals(dict[str, Any]):
 _ORIGIN = "__stands_for__"
 """In a class that stands for another one, that class."""
 
-_OBJECT = "__shadow_of__"
-"""In the class of an object's shadow, a weak reference to the object."""
-
-
 _MADE: ContextVar[list[weakref.ref[Any]] | None] = ContextVar("tapegrad.made", default=None)
 """Objects that stand-ins have made since the outermost copied function began."""
 
@@ -136,12 +135,18 @@ class _StandIns(type):
 
     def __setattr__(cls, name: str, value: Any) -> None:
         kind = _origin(cls)
-        own = kind is cls or name in ("_abc_impl", "__abstractmethods__")  # which ABCMeta sets
-        type.__setattr__(cls, name, value) if own else setattr(kind, name, value)
+        abstract = name in ("_abc_impl", "__abstractmethods__")  # which ABCMeta sets
+        if kind is cls or abstract or name in vars(cls):  # a copied method among them
+            type.__setattr__(cls, name, value)
+        if kind is not cls and not abstract:
+            setattr(kind, name, original(value))
 
     def __delattr__(cls, name: str) -> None:
         kind = _origin(cls)
-        type.__delattr__(cls, name) if kind is cls else delattr(kind, name)
+        if kind is cls or name in vars(cls):
+            type.__delattr__(cls, name)
+        if kind is not cls:
+            delattr(kind, name)
 
     def __repr__(cls) -> str:
         kind = _origin(cls)
@@ -174,9 +179,9 @@ def itself(x: Any) -> Any:
     origin = _origin(kind)
     if origin is kind:
         return x
-    of = vars(kind).get(_OBJECT)
-    if of is not None and of() is not None:
-        return of()
+    of = object_of(x)
+    if of is not x:
+        return of
     if hasattr(origin, "__del__"):  # which would be called for both
         return x
     try:
@@ -257,18 +262,24 @@ def _stand_in(kind: type, copied: dict[str, Any], named: dict[type, type], abstr
     return meta(kind.__name__, (kind,), space)
 
 
-def _part(part: Any, copies: dict[int, Any]) -> Any:
-    """An attribute of a class with copies for the functions that it holds; itself where none of them is copied."""
+def _part(part: Any, copies: dict[int, Any], read: bool = True) -> Any:
+    """An attribute of a class with copies for the functions that it holds; itself where none of them is copied.
+
+    Where an attribute may be `read` for anything but a call, its copy is equal to the function.
+    """
     if not any(id(f) in copies for f in functions_in(part)):
         return part
-    if type(part) is property:
+    kind = type(part)
+    if kind is property:
         get, put, drop = (copies.get(id(f), f) for f in (part.fget, part.fset, part.fdel))
         return property(get, put, drop, part.__doc__)
-    if type(part) in (staticmethod, classmethod):
-        return type(part)(copies[id(part.__func__)])
-    if type(part) is functools.cached_property:
+    if kind in (staticmethod, classmethod):
+        copy = copies[id(part.__func__)]
+        return kind(StandIn(copy, part.__func__) if read else copy)
+    if kind is functools.cached_property:
         return functools.cached_property(copies[id(part.func)])
-    return copies[id(part)]
+    copy = copies[id(part)]
+    return StandIn(copy, part) if read else copy
 
 
 class _Super:
@@ -367,7 +378,10 @@ class _Module(types.ModuleType):
         return stands.of(name, getattr(real, name))
 
     def __setattr__(self, name: str, value: Any) -> None:
-        setattr(self._parts[0], name, value)
+        setattr(self._parts[0], name, original(value))
+
+    def __delattr__(self, name: str) -> None:
+        delattr(self._parts[0], name)
 
 
 def _run_text(
@@ -409,6 +423,8 @@ class _Plan:
         "parts",
         "plain",
         "reached",
+        "read",
+        "reads_any",
         "seen",
         "shadows",
         "space",
@@ -512,15 +528,20 @@ class _Plan:
 
     def _tell_apart(self) -> None:
         """Note what the functions could tell from what would stand for it."""
-        self.kept = {identity for reach in self.reached for identity in reach.kept()}
-        self.plain = frozenset(name for reach in self.reached for name in reach.plain())
-        self.apart = {identity for reach in self.reached for identity in reach.apart()}
+        every = [*self.reached, *_beside(self.reached)]
+        self.kept = {identity for reach in every for identity in reach.kept()}
+        self.plain = frozenset(name for reach in every for name in reach.plain())
+        self.apart = {identity for reach in every for identity in reach.apart()}
+        self.read = {name for reach in every for name in reach.comparisons.values}
+        self.reads_any = any(not READING.isdisjoint(reach.code.names) for reach in every)
         named = [value for reach in self.reached for value in reach.named_values()]
-        if any(reach.comparisons.identifies for reach in self.reached):
+        if any(reach.comparisons.identifies for reach in every):
             self.kept |= {id(value) for value in named}
             self.apart |= {id(r.of.kind) for r in self.reached if r.of and r.comparisons.yields}
-        if any(reach.comparisons.seeks for reach in self.reached):
-            self.kept |= {id(value) for value in named if type(value) is types.FunctionType}
+
+    def reads(self, name: str) -> bool:
+        """Whether functions read what has this name for anything but a call: what stands for it has to be equal to it."""
+        return self.reads_any or name in self.read
 
     def _own(self, reach: Reach) -> set[str]:
         """Variables of a function's closure for which its copy has cells of its own, since it may find something else under them."""
@@ -536,24 +557,22 @@ class _Plan:
             return copy
         return _Leaving(copy, self, f, [*self.fixed, *([] if of is None else [id(of)])])
 
-    def tensors(self, objects: Iterable[int]) -> set[tuple[int, str]]:
-        """Which attributes of these objects, which have shadows, are tensors."""
+    def foreign(self, objects: Iterable[int]) -> set[tuple[int, str]]:
+        """Which attributes of these objects, which have shadows, are tensors, or stand for something of the user's."""
         return {
             (key, name)
             for key in objects
             if (held := self.shadows.get(key)) is not None
             for name, value in [*held[1].__dict__.items()]
-            if isinstance(value, Tensor)
+            if isinstance(value, Tensor) or _origin(original(value)) is not value
         }
 
-    def leave_arrays(self, objects: Iterable[int], before: set[tuple[int, str]]) -> None:
-        """Make arrays of tensors that carry no gradient, and that objects have as attributes since then: NumPy made arrays of them."""
-        for key, name in self.tensors(objects) - before:
-            held = self.shadows.get(
-                key
-            )  # another thread may have dropped the object, or the attribute
-            if held is not None:
-                _leave_array(held[1].__dict__, name)
+    def leave_own(self, objects: Iterable[int], before: set[tuple[int, str]]) -> None:
+        """Let attributes that objects have since then be what the function itself would have made of them."""
+        for key, name in self.foreign(objects) - before:
+            held = self.shadows.get(key)
+            if held is not None:  # another thread may have dropped the object, or the attribute
+                _leave_own(held[1].__dict__, name)
 
     def stand(self, kind: type) -> type:
         """What a copied function finds under the name of a class: its copy, or the class itself where it is compared."""
@@ -570,7 +589,10 @@ class _Plan:
         of = None if id(kind) in self.apart else attributes(kind)
         if of is None:
             return kind
-        copied = {name: _part(found[0][1], self.copies) for name, found in of.parts.items()}
+        copied = {
+            name: _part(found[0][1], self.copies, self.reads(name))
+            for name, found in of.parts.items()
+        }
         copied = {n: made for n, made in copied.items() if made is not of.parts[n][0][1]}
         wanted = copied or any(
             id(f) in self.copies for name in of.parts for f in of.functions(name)
@@ -601,7 +623,7 @@ class _Plan:
         if stand is kind:
             return value
         of = weakref.ref(value, lambda _: self.shadows.pop(key, None))
-        space: dict[str, Any] = {_ORIGIN: kind, _OBJECT: of, "__slots__": ()}
+        space: dict[str, Any] = {_ORIGIN: kind, SHADOW_OF: of, "__slots__": ()}
         if hasattr(kind, "__del__"):
             space["__del__"] = lambda shadow: None  # the object's own end comes later
         if kind.__hash__ is object.__hash__ and kind.__eq__ is object.__eq__:
@@ -618,8 +640,13 @@ class _Plan:
     def bound_anew(self, f: types.FunctionType) -> str | None:
         """A variable of a closure, or a method, that is not what it was when the copies were made; None if there is none."""
         for kind, name, part in self.parts:
-            if vars(kind).get(name) is not part:
-                return f"{kind.__qualname__}.{name}"
+            now = vars(kind).get(name)
+            if now is not part:
+                stand = self.stands.get(kind)
+                if (
+                    stand is None or original(vars(stand).get(name)) is not now
+                ):  # as copied code bound it
+                    return f"{kind.__qualname__}.{name}"
         names = (closed(f) for closed in self.closed)
         return next((name for name in names if name is not None), None)
 
@@ -644,15 +671,34 @@ class _Plan:
         return all(seen(f) for seen in self.seen)
 
 
+def _beside(reached: Iterable[Reach]) -> list[Reach]:
+    """Functions that are not reached by name, but may be called with what stands for something."""
+    known = {id(reach.function) for reach in reached}
+    found: list[Reach] = []
+    unseen = [f for reach in reached for f in reach.beside()]
+    while unseen:
+        f = unseen.pop()
+        if id(f) not in known:
+            known.add(id(f))
+            reach = Reach(f, None)
+            found.append(reach)
+            unseen += [*reach.beside(), *(g for g, _ in reach.calls())]
+    return found
+
+
 def _is_shadow(shadow: Any, value: Any) -> bool:
     """Whether an object still has the class and the attributes that its shadow shares."""
     return _origin(type(shadow)) is type(value) and shadow.__dict__ is value.__dict__
 
 
-def _leave_array(attributes: dict[str, Any], name: str) -> None:
+def _leave_own(attributes: dict[str, Any], name: str) -> None:
+    """Make an array of a tensor that carries no gradient, since NumPy made one, and the user's own value of what stands for it."""
     value = attributes.get(name)
-    if isinstance(value, Tensor) and value._node is None:
-        attributes[name] = value._value
+    if isinstance(value, Tensor):
+        if value._node is None:
+            attributes[name] = value._value
+    elif name in attributes:
+        attributes[name] = _origin(original(value))
 
 
 _set_class = vars(object)["__class__"].__set__
@@ -672,7 +718,7 @@ class _Leaving:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the copy, and look after the objects that were made, or changed, when it ends."""
         keeps = self.plan.keeps
-        before = self.plan.tensors(self.objects) if keeps else set()
+        before = self.plan.foreign(self.objects) if keeps else set()
         outermost = _MADE.get() is None
         token = _MADE.set([]) if outermost else None
         try:
@@ -693,7 +739,7 @@ class _Leaving:
                 for ref in made:
                     _leave(ref())
             if keeps:
-                self.plan.leave_arrays(self.objects, before)
+                self.plan.leave_own(self.objects, before)
 
 
 def _leave(made: Any) -> None:
@@ -706,7 +752,7 @@ def _leave(made: Any) -> None:
             _set_class(made, origin)
     held = getattr(made, "__dict__", {})
     for name in [*held]:
-        _leave_array(held, name)
+        _leave_own(held, name)
 
 
 def _closed(
@@ -784,7 +830,7 @@ def _copied(
 def _fill(reach: Reach, plan: _Plan, space: _Globals) -> None:
     """Put what stands for NumPy, for its makers and for copied functions where a copy looks them up."""
 
-    def other(value: Any) -> Any:
+    def other(name: str, value: Any) -> Any:
         """What stands for a value under its name; the value itself where nothing does."""
         if value is np:
             return stand.module(space.lists, plan.plain)
@@ -792,15 +838,18 @@ def _fill(reach: Reach, plan: _Plan, space: _Globals) -> None:
         if made is not None:
             return made
         if type(value) is functools.partial:
-            inner = other(value.func)
+            inner = other("func", value.func)
             if inner is not value.func:
                 words = value.keywords
                 plan.partials.append((value, [*words], [*map(id, words.values())]))
-            return value if inner is value.func else functools.partial(inner, *value.args, **value.keywords)  # fmt: skip
+            return value if inner is value.func else StandIn(functools.partial(inner, *value.args, **value.keywords), value)  # fmt: skip
         if type(value) is types.MethodType:
             method = copies.get(id(value.__func__))
-            return value if method is None else types.MethodType(method, plan.shadow(value.__self__))  # fmt: skip
-        return copies[id(value)] if id(value) in copies else plan.shadow(value)
+            return value if method is None else StandIn(method, value.__func__).__get__(plan.shadow(value.__self__))  # fmt: skip
+        copy = copies.get(id(value))
+        if copy is None:
+            return plan.shadow(value)
+        return StandIn(copy, value) if plan.reads(name) else copy
 
     copies = plan.copies
     stand = FILLING if space.fills else JOINING
@@ -809,10 +858,10 @@ def _fill(reach: Reach, plan: _Plan, space: _Globals) -> None:
         if name in reach.modules:
             stands = _Stands()
             for n, part in reach.modules[name].items():
-                stands.put(n, part, other(part))
+                stands.put(n, part, other(n, part))
             space.stands.put(name, value, _Module(value, stands) if stands else value)
         else:
-            space.stands.put(name, value, other(value))
+            space.stands.put(name, value, other(name, value))
     for name in reach.code.within - space.keys():
         if name in f.__globals__:
             space[name] = space.stands.of(name, value := f.__globals__[name])
@@ -824,7 +873,7 @@ def _fill(reach: Reach, plan: _Plan, space: _Globals) -> None:
     cells = zip(f.__code__.co_freevars, copy.__closure__ or (), f.__closure__ or (), strict=True)
     for name, mine, cell in cells:
         if mine is not cell:
-            mine.cell_contents = other(reach.cells[name])
+            mine.cell_contents = other(name, reach.cells[name])
 
 
 # ------------------------------------------------------------------------------------------ the door

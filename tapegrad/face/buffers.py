@@ -30,6 +30,7 @@ from ..ops.joining import array as joined
 from ..ops.shaping import converted
 from . import creation
 from .concatenators import c_, r_
+from .standing import StandIn
 
 OFF: ContextVar[bool] = ContextVar("tapegrad.plain_buffers", default=False)
 
@@ -289,14 +290,20 @@ def _stand_of(module: types.ModuleType, made: dict[str, Any], lists: bool) -> ty
     return stand
 
 
+def _for_numpys(name: str, made: Any) -> Any:
+    """What is found under the name of a function of NumPy's, and is equal to it."""
+    of = getattr(np, name)
+    return StandIn(made, of) if type(made) is types.FunctionType else made
+
+
 class Stand:
     """What stands for NumPy in a copied function: its module, and names of it by the identity of what they name."""
 
     def __init__(self, functions: dict[str, Any]) -> None:
-        self.made = functions
+        self.made = {name: _for_numpys(name, made) for name, made in functions.items()}
         self.module = lru_cache(64)(self._module)
         """What stands for NumPy itself, by whether what is copied makes lists, and the names that stay NumPy's own."""
-        self.functions = {id(getattr(np, name)): made for name, made in functions.items()}
+        self.functions = {id(getattr(np, name)): made for name, made in self.made.items()}
         self.names = functions.keys()
 
     def _module(self, lists: bool, plain: frozenset[str]) -> types.ModuleType:

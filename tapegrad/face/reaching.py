@@ -1,11 +1,11 @@
 """What a function of the user's reaches by name: functions, classes, objects and modules of the user's, and NumPy.
 
 `Code` is what a code object says by itself: the names that it mentions, whether it writes to arrays or makes lists, which variables it
-binds anew, and which names it compares. `Reach` is what a function finds under these names now. `attributes(value)` are the parts of a
+binds anew, and which names it compares by `is`. `Reach` is what a function finds under these names now. `attributes(value)` are the parts of a
 class of the user's in which functions stand: methods, static and class methods, properties.
 
 Invariant: nothing is called and nothing is changed. What is not found by name (an entry of a table, an attribute of an argument) is not
-reached.
+reached; what it compares is looked at (`Reach.beside`).
 """
 
 from __future__ import annotations
@@ -36,7 +36,6 @@ _LIBRARY = __name__.partition(".")[0]
 
 _WRITERS = frozenset("at copyto put place putmask put_along_axis fill_diagonal fill out".split())
 _STORES = frozenset(opmap[name] for name in ("STORE_SUBSCR", "STORE_SLICE") if name in opmap)
-_COMPARISONS = frozenset(opmap[name] for name in ("IS_OP", "CONTAINS_OP", "COMPARE_OP"))
 _VARIABLES = frozenset(
     "LOAD_DEREF LOAD_CLASSDEREF LOAD_FROM_DICT_OR_DEREF LOAD_NAME LOAD_FROM_DICT_OR_GLOBALS".split()
 )
@@ -124,18 +123,15 @@ def _join(whole: Any, parts: Iterable[Any], names: Iterable[str]) -> None:
 class Comparisons:
     """How a function, or one defined in it, may tell what stands for a value from the value."""
 
-    __slots__ = ("compared", "identifies", "reclasses", "seeks", "values", "yields")
+    __slots__ = ("compared", "identifies", "reclasses", "values", "yields")
 
     def __init__(self, code: types.CodeType) -> None:
         """Read it from the steps of the bytecode."""
         steps = list(dis.get_instructions(code))
         self.compared, self.identifies = _compared(code, steps)
-        """Names whose values it may compare by `is`, `==`, `in`: what stands for these would be told from them. Whether it compares by
-        `is` what has no such name."""
+        """Names whose values it may compare by `is`: what stands for these would be told from them. Whether it compares by `is` what has
+        no such name."""
         self.identifies |= not {"id", "is_", "is_not"}.isdisjoint(code.co_names)
-        sought, self.seeks = _sought(steps)
-        """Whether it looks for a local variable that it also calls, a function, in a table."""
-        self.compared |= sought
         self.values = {step.argval for k, step in enumerate(steps) if not _is_called(steps, k)}
         """Names that it reads for anything but to call them or to ask for an attribute."""
         self.yields = _gives_first(code, steps)
@@ -144,7 +140,7 @@ class Comparisons:
             step.opname == "STORE_ATTR" and step.argval == "__class__" for step in steps
         )
         inside = (code_of(inner).comparisons for inner in _inside(code))
-        _join(self, inside, ("compared", "identifies", "reclasses", "seeks", "values"))
+        _join(self, inside, ("compared", "identifies", "reclasses", "values"))
 
 
 def _is_called(steps: Sequence[dis.Instruction], k: int) -> bool:
@@ -184,7 +180,7 @@ _OF_FIRST = ("LOAD_ATTR", "LOAD_METHOD", "STORE_ATTR", "DELETE_ATTR", "LOAD_SUPE
 
 
 def _compared(code: types.CodeType, steps: Sequence[dis.Instruction]) -> tuple[set[str], bool]:
-    """Names that stand in a comparison by `is`, `==` or `in`, but for what is called there or asked for an attribute.
+    """Names that stand in a comparison by `is`, but for what is called there or asked for an attribute.
 
     An attribute of a name stands here by itself and with the name, `"np.sum"`; `type(x) is y.__class__` is `"type.__class__"`. The first
     parameter has its name with a dot before it, `".self"`. Beside them whether `is` compares local variables or results, which may be
@@ -194,10 +190,7 @@ def _compared(code: types.CodeType, steps: Sequence[dis.Instruction]) -> tuple[s
     identifies = False
     first = code.co_varnames[0] if code.co_argcount else None
     for at, comparison in enumerate(steps):
-        ordered = comparison.opname == "COMPARE_OP" and not (
-            "==" in comparison.argrepr or "!=" in comparison.argrepr
-        )
-        if comparison.opcode not in _COMPARISONS or ordered:
+        if comparison.opname != "IS_OP":
             continue
         left, right = _operands(steps, at, code.co_freevars)
         typed = at - 1 if left == "type" else None
@@ -223,51 +216,22 @@ def _compared(code: types.CodeType, steps: Sequence[dis.Instruction]) -> tuple[s
         )
         # Of a dataclass's own comparison `self is other` is a shortcut.
         shortcut = code.co_name == "__eq__" and code.co_filename == "<string>"
-        identifies |= comparison.opname == "IS_OP" and not known and not shortcut
+        identifies |= not known and not shortcut
     return found, identifies
-
-
-_SEEKING = frozenset("get index count remove pop setdefault __contains__ __getitem__".split())
-"""Methods of tables that compare what they are given."""
-
-
-def _sought(steps: Sequence[dis.Instruction]) -> tuple[set[str], bool]:
-    """Names that are keys, `TABLE[euler]`, or are looked for, `TABLE.get(euler)`; and whether a local is that is also called."""
-    called, keys = set(), set()
-    for k, step in enumerate(steps):
-        if step.opname == "LOAD_FAST":
-            beside = (steps[max(k - 1, 0)].opname, steps[min(k + 1, len(steps) - 1)].opname)
-            called |= {step.argval} if "PUSH_NULL" in beside else set()
-        elif step.opname == "BINARY_SUBSCR":
-            keys.add(k - 1)
-        elif step.opname in ("LOAD_METHOD", "LOAD_ATTR") and step.argval in _SEEKING:
-            keys.add(k + 1)
-        elif step.opname == "CONTAINS_OP" or (step.opname == "COMPARE_OP" and "=" in step.argrepr):
-            keys |= {i for i in range(k) if _within(steps[i].positions, step.positions)}
-    found: set[str] = set()
-    locals_sought: set[str] = set()
-    for k in keys:
-        if 0 <= k < len(steps):
-            step = steps[k]
-            if step.opname.startswith("LOAD_FAST"):
-                locals_sought |= {*step.argval} if type(step.argval) is tuple else {step.argval}
-            elif not _is_called(steps, k):
-                found.add(step.argval)
-    return found, not called.isdisjoint(locals_sought)
 
 
 def _operands(
     steps: Sequence[dis.Instruction], at: int, closed_over: Sequence[str]
 ) -> tuple[str, str]:
     """What the operands of the comparison at a step are: "type" for `type(x)`, "__class__" for `x.__class__`, or what one step reads."""
-    found = []
+    found: list[str] = []
     for _ in range(2):
         last, missing = at - 1, 1
         while missing > 0 and at > 0:
             at -= 1
             missing -= dis.stack_effect(steps[at].opcode, steps[at].arg, jump=False)
         if missing:  # one step for parts of both
-            return "anything", "anything"
+            return "anything", (found or ["anything"])[0]
         first, end = steps[at], steps[last]
         kind = "anything"
         if end.opname == "LOAD_ATTR" and end.argval == "__class__":
@@ -364,7 +328,12 @@ def functions_in(part: Any) -> tuple[types.FunctionType, ...]:
     return tuple(f for f in found if is_users(f))
 
 
-_LOOKING = frozenset(
+READING = frozenset(
+    "getattr attrgetter methodcaller vars dir __dict__ __getattribute__ eval exec".split()
+)
+"""Names by which a function reads attributes whose names do not stand in it."""
+
+_INSPECTING = frozenset(
     "__bases__ __base__ __mro__ mro __annotations__ getmembers getmro get_annotations get_type_hints".split()
 )
 """Names by which a function looks into classes: it finds the class itself under a name, not the stand-in."""
@@ -408,6 +377,23 @@ def callee(value: Any) -> tuple[Any, Attributes | None]:
     if type(value) is types.MethodType:
         return value.__func__, attributes(value.__self__)
     return value, None
+
+
+_LARGE = 100
+"""Entries of a table up to which functions are looked for in it."""
+
+
+def _held_by(table: Any) -> Iterator[types.FunctionType]:
+    """Functions of the user's in a table, and the one that a cache calls."""
+    entries: Iterable[Any] = (getattr(table, "__wrapped__", None),)
+    if isinstance(table, dict | list | tuple | set | frozenset) and len(table) <= _LARGE:
+        entries = (*table, *table.values()) if isinstance(table, dict) else (*table,)
+    for entry in entries:
+        called, _ = callee(entry)
+        if is_users(called):
+            yield called
+        elif (of := attributes(entry)) is not None and not isinstance(entry, type):
+            yield from of.functions("__call__")
 
 
 # ------------------------------------------------------------------------------------------ what a function reaches
@@ -495,6 +481,17 @@ class Reach:
                 self.modules[name] = parts
                 self.held += [(of, [*of.parts]) for of in kinds.values() if of]
 
+    def beside(self) -> Iterator[types.FunctionType]:
+        """Functions of the user's that it may call without their names: those of tables, objects and caches that it names."""
+        f = self.function
+        space = f.__globals__ if is_users(f) else {}
+        named = [space[name] for name in self.code.names if name in space]
+        for value in (*named, *map(content, f.__closure__ or ())):
+            of_users = isinstance(value, type) or attributes(value) is not None
+            for held in vars(value).values() if of_users and hasattr(value, "__dict__") else ():
+                yield from _held_by(held)
+            yield from _held_by(value)
+
     def plain(self) -> Iterator[str]:
         """Names of NumPy's that it compares: these are NumPy's own."""
         space = {**self.globals, **self.cells}
@@ -520,7 +517,7 @@ class Reach:
     def _looks(self) -> bool:
         """Whether it may look into a class."""
         names = self.code.names
-        if not _LOOKING.isdisjoint(names):
+        if not _INSPECTING.isdisjoint(names):
             return True
         if names.isdisjoint(("__dict__", "vars")):
             return False
