@@ -1,8 +1,8 @@
 """What a function of the user's reaches by name: functions, classes, objects and modules of the user's, and NumPy.
 
 `Code` is what a code object says by itself: the names that it mentions, whether it writes to arrays or makes lists, which variables it
-binds anew, and which names it compares by `is`. `Reach` is what a function finds under these names now. `attributes(value)` are the parts of a
-class of the user's in which functions stand: methods, static and class methods, properties.
+binds anew, and which names it compares by `is`. `Reach` is what a function finds under these names now. `attributes(value)` are the
+parts of a class of the user's in which functions stand: methods, static and class methods, properties.
 
 Invariant: nothing is called and nothing is changed. What is not found by name (an entry of a table, an attribute of an argument) is not
 reached; what it compares is looked at (`Reach.beside`).
