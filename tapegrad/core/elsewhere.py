@@ -126,7 +126,8 @@ AREAS = {
     "scipy.interpolate": "tg.interpolate has cubic and B-splines, tables on lines and grids, radial bases and triangulations",
     "scipy.optimize": "tg.minimize, tg.least_squares, tg.root, tg.root_scalar and others in tg.optimize give SciPy's solvers their "
     "derivatives, and what they find is differentiable; tg.custom_root takes any other solver",
-    "scipy.stats": "tg.stats has the distributions whose density has a formula; write statistics with NumPy's functions and tg.special",
+    "scipy.stats": "tg.stats has the distributions whose density has a formula, statistics of samples and tests made of them; ranks have "
+    "no derivative",
     "scipy.signal": "tg.signal has convolutions, filters, spectra and resampling; write others with NumPy's functions, tg.fft and tg.scan",
     "scipy.ndimage": "tg.ndimage has linear filters, splines and geometric transforms; write others with NumPy's functions",
     "scipy.spatial": "tg.spatial has distances and KDTree; where the result is no function of numbers, give it t.detach()",

@@ -17,7 +17,8 @@ import functools
 import inspect
 import itertools
 from collections.abc import Callable
-from typing import Any
+from importlib import import_module
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -33,6 +34,8 @@ from ..errors import GradientLost, NotDifferentiable
 from .indexing import take
 from .joining import array, concatenate
 from .shaping import laid_like
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 # ----------------------------------------------------------------------------------- tensors among arguments
 
@@ -335,6 +338,43 @@ def _untold(name: str, key: str, operands: frozenset[str]) -> NotDifferentiable:
     )
 
 
+def scipys(module: str) -> Callable[[F], F]:
+    """Declare the decorated composition as SciPy's function of its name: where no argument is a tensor, SciPy's own runs.
+
+    `module` is SciPy's ("scipy.stats"), imported at the first such call. A parameter `nan_policy` is settled here: "omit" is refused,
+    since how many entries are left is no function of numbers.
+    """
+
+    def declare(function: F) -> F:
+        name = function.__name__
+        parameters = inspect.signature(function)
+        asks_policy = "nan_policy" in parameters.parameters
+
+        @functools.wraps(function)
+        def public(*args: Any, **kwargs: Any) -> Any:
+            """SciPy's function of arrays, the composition of tensors."""
+            if not holds_tensor((args, kwargs)):
+                return getattr(import_module(module), name)(*args, **kwargs)
+            if asks_policy:
+                _settle_policy(name, parameters.bind(*args, **kwargs).arguments.get("nan_policy"))
+            return function(*args, **kwargs)
+
+        return public  # type: ignore[return-value]
+
+    return declare
+
+
+def _settle_policy(name: str, policy: Any) -> None:
+    """SciPy's nan_policy of a tensor: "propagate", or an error."""
+    if policy in ("omit", "raise"):
+        raise NotDifferentiable(
+            f"{name} was asked for nan_policy={policy!r} of a tensor, but how many entries are NaN is no function of numbers. "
+            "Take them out before, as x[~np.isnan(x.numpy())]."
+        )
+    if policy not in (None, "propagate"):
+        raise ValueError("nan_policy must be one of {'propagate', 'raise', 'omit'}")
+
+
 # --------------------------------------------------------------------------------- functions that move entries
 
 
@@ -381,5 +421,6 @@ __all__ = [
     "operand",
     "plainly",
     "raw",
+    "scipys",
     "wrapped",
 ]

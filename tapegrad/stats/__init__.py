@@ -1,9 +1,9 @@
-"""`tg.stats`: the distributions of `scipy.stats`, differentiable by their variable and their parameters, under SciPy's names.
+"""`tg.stats`: the distributions and the statistics of samples of `scipy.stats`, differentiable, under SciPy's names.
 
 `scipy.stats` itself computes in loops of its own, which a tensor cannot go through. Here a distribution is one declaration (the
 logarithm of its density, its support, and its distribution function where that has a formula), written in ops that have rules;
 everything else follows from it: see `univariate.py`. Without a tracked tensor SciPy's own function is called, so values, shapes and
-errors are SciPy's.
+errors are SciPy's. Statistics of samples are in `descriptive.py`.
 
 Invariant: as in SciPy, a density is 0 outside the support (and its gradient too), and NaN where a parameter is out of its range.
 
@@ -19,6 +19,8 @@ from __future__ import annotations
 from . import continuous, discrete
 from .continuous import *
 from .density import gaussian_kde
+from .descriptive import *
+from .descriptive import __all__ as _descriptive
 from .discrete import *
 from .discrete import Discrete as Discrete
 from .families import *
@@ -33,6 +35,7 @@ from .univariate import Frozen as Frozen
 
 __all__ = [
     *continuous.__all__,
+    *_descriptive,
     *discrete.__all__,
     *_families,
     *_multivariate,

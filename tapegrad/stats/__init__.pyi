@@ -1,4 +1,4 @@
-"""`tg.stats`: the distributions of `scipy.stats`, differentiable by their variable and their parameters, under SciPy's names.
+"""`tg.stats`: the distributions and the statistics of samples of `scipy.stats`, differentiable, under SciPy's names.
 
 Made by `python -m tapegrad stubs --update`, of NumPy 2.4.6 and SciPy 1.17.1.
 """
@@ -9,6 +9,53 @@ from builtins import bool as _bool, bytes as _bytes, float as _float, int as _in
 
 import numpy as np
 from tapegrad.stats.density import gaussian_kde as gaussian_kde
+from tapegrad.stats.descriptive import boxcox as boxcox
+from tapegrad.stats.descriptive import boxcox_llf as boxcox_llf
+from tapegrad.stats.descriptive import chisquare as chisquare
+from tapegrad.stats.descriptive import circmean as circmean
+from tapegrad.stats.descriptive import circstd as circstd
+from tapegrad.stats.descriptive import circvar as circvar
+from tapegrad.stats.descriptive import describe as describe
+from tapegrad.stats.descriptive import differential_entropy as differential_entropy
+from tapegrad.stats.descriptive import energy_distance as energy_distance
+from tapegrad.stats.descriptive import entropy as entropy
+from tapegrad.stats.descriptive import expectile as expectile
+from tapegrad.stats.descriptive import f_oneway as f_oneway
+from tapegrad.stats.descriptive import gmean as gmean
+from tapegrad.stats.descriptive import gstd as gstd
+from tapegrad.stats.descriptive import gzscore as gzscore
+from tapegrad.stats.descriptive import hmean as hmean
+from tapegrad.stats.descriptive import iqr as iqr
+from tapegrad.stats.descriptive import jarque_bera as jarque_bera
+from tapegrad.stats.descriptive import kstat as kstat
+from tapegrad.stats.descriptive import kstatvar as kstatvar
+from tapegrad.stats.descriptive import kurtosis as kurtosis
+from tapegrad.stats.descriptive import kurtosistest as kurtosistest
+from tapegrad.stats.descriptive import linregress as linregress
+from tapegrad.stats.descriptive import median_abs_deviation as median_abs_deviation
+from tapegrad.stats.descriptive import moment as moment
+from tapegrad.stats.descriptive import normaltest as normaltest
+from tapegrad.stats.descriptive import pearsonr as pearsonr
+from tapegrad.stats.descriptive import pmean as pmean
+from tapegrad.stats.descriptive import power_divergence as power_divergence
+from tapegrad.stats.descriptive import sem as sem
+from tapegrad.stats.descriptive import skew as skew
+from tapegrad.stats.descriptive import skewtest as skewtest
+from tapegrad.stats.descriptive import tmean as tmean
+from tapegrad.stats.descriptive import trim_mean as trim_mean
+from tapegrad.stats.descriptive import tsem as tsem
+from tapegrad.stats.descriptive import tstd as tstd
+from tapegrad.stats.descriptive import ttest_1samp as ttest_1samp
+from tapegrad.stats.descriptive import ttest_ind as ttest_ind
+from tapegrad.stats.descriptive import ttest_ind_from_stats as ttest_ind_from_stats
+from tapegrad.stats.descriptive import ttest_rel as ttest_rel
+from tapegrad.stats.descriptive import tvar as tvar
+from tapegrad.stats.descriptive import variation as variation
+from tapegrad.stats.descriptive import wasserstein_distance as wasserstein_distance
+from tapegrad.stats.descriptive import yeojohnson as yeojohnson
+from tapegrad.stats.descriptive import yeojohnson_llf as yeojohnson_llf
+from tapegrad.stats.descriptive import zmap as zmap
+from tapegrad.stats.descriptive import zscore as zscore
 from tapegrad.stats.discrete import Discrete as Discrete
 from tapegrad.stats.discrete import bernoulli as bernoulli
 from tapegrad.stats.discrete import betabinom as betabinom
@@ -154,4 +201,4 @@ wald: _Continuous
 weibull_max: _Continuous
 weibull_min: _Continuous
 wrapcauchy: _Continuous
-__all__ = ['alpha', 'anglit', 'arcsine', 'argus', 'bernoulli', 'beta', 'betabinom', 'betanbinom', 'betaprime', 'binom', 'boltzmann', 'bradford', 'burr', 'burr12', 'cauchy', 'chi', 'chi2', 'cosine', 'crystalball', 'dgamma', 'dirichlet', 'dirichlet_multinomial', 'dlaplace', 'dpareto_lognorm', 'dweibull', 'erlang', 'expon', 'exponnorm', 'exponpow', 'exponweib', 'f', 'fatiguelife', 'fisk', 'foldcauchy', 'foldnorm', 'gamma', 'gausshyper', 'gaussian_kde', 'genexpon', 'genextreme', 'gengamma', 'genhalflogistic', 'genhyperbolic', 'geninvgauss', 'genlogistic', 'gennorm', 'genpareto', 'geom', 'gibrat', 'gompertz', 'gumbel_l', 'gumbel_r', 'halfcauchy', 'halfgennorm', 'halflogistic', 'halfnorm', 'hypergeom', 'hypsecant', 'invgamma', 'invgauss', 'invweibull', 'invwishart', 'irwinhall', 'jf_skew_t', 'johnsonsb', 'johnsonsu', 'kappa3', 'kappa4', 'ksone', 'kstwo', 'kstwobign', 'landau', 'laplace', 'laplace_asymmetric', 'levy', 'levy_l', 'levy_stable', 'loggamma', 'logistic', 'loglaplace', 'lognorm', 'logser', 'loguniform', 'lomax', 'matrix_normal', 'maxwell', 'mielke', 'moyal', 'multinomial', 'multivariate_normal', 'multivariate_t', 'nakagami', 'nbinom', 'ncf', 'nchypergeom_fisher', 'nchypergeom_wallenius', 'nct', 'ncx2', 'nhypergeom', 'norm', 'norminvgauss', 'pareto', 'pearson3', 'planck', 'poisson', 'poisson_binom', 'powerlaw', 'powerlognorm', 'powernorm', 'randint', 'rayleigh', 'rdist', 'recipinvgauss', 'reciprocal', 'rel_breitwigner', 'rice', 'semicircular', 'skellam', 'skewcauchy', 'skewnorm', 'studentized_range', 't', 'trapezoid', 'triang', 'truncexpon', 'truncnorm', 'truncpareto', 'truncweibull_min', 'tukeylambda', 'uniform', 'vonmises', 'vonmises_fisher', 'vonmises_line', 'wald', 'weibull_max', 'weibull_min', 'wishart', 'wrapcauchy', 'yulesimon', 'zipf', 'zipfian']
+__all__ = ['alpha', 'anglit', 'arcsine', 'argus', 'bernoulli', 'beta', 'betabinom', 'betanbinom', 'betaprime', 'binom', 'boltzmann', 'boxcox', 'boxcox_llf', 'bradford', 'burr', 'burr12', 'cauchy', 'chi', 'chi2', 'chisquare', 'circmean', 'circstd', 'circvar', 'cosine', 'crystalball', 'describe', 'dgamma', 'differential_entropy', 'dirichlet', 'dirichlet_multinomial', 'dlaplace', 'dpareto_lognorm', 'dweibull', 'energy_distance', 'entropy', 'erlang', 'expectile', 'expon', 'exponnorm', 'exponpow', 'exponweib', 'f', 'f_oneway', 'fatiguelife', 'fisk', 'foldcauchy', 'foldnorm', 'gamma', 'gausshyper', 'gaussian_kde', 'genexpon', 'genextreme', 'gengamma', 'genhalflogistic', 'genhyperbolic', 'geninvgauss', 'genlogistic', 'gennorm', 'genpareto', 'geom', 'gibrat', 'gmean', 'gompertz', 'gstd', 'gumbel_l', 'gumbel_r', 'gzscore', 'halfcauchy', 'halfgennorm', 'halflogistic', 'halfnorm', 'hmean', 'hypergeom', 'hypsecant', 'invgamma', 'invgauss', 'invweibull', 'invwishart', 'iqr', 'irwinhall', 'jarque_bera', 'jf_skew_t', 'johnsonsb', 'johnsonsu', 'kappa3', 'kappa4', 'ksone', 'kstat', 'kstatvar', 'kstwo', 'kstwobign', 'kurtosis', 'kurtosistest', 'landau', 'laplace', 'laplace_asymmetric', 'levy', 'levy_l', 'levy_stable', 'linregress', 'loggamma', 'logistic', 'loglaplace', 'lognorm', 'logser', 'loguniform', 'lomax', 'matrix_normal', 'maxwell', 'median_abs_deviation', 'mielke', 'moment', 'moyal', 'multinomial', 'multivariate_normal', 'multivariate_t', 'nakagami', 'nbinom', 'ncf', 'nchypergeom_fisher', 'nchypergeom_wallenius', 'nct', 'ncx2', 'nhypergeom', 'norm', 'normaltest', 'norminvgauss', 'pareto', 'pearson3', 'pearsonr', 'planck', 'pmean', 'poisson', 'poisson_binom', 'power_divergence', 'powerlaw', 'powerlognorm', 'powernorm', 'randint', 'rayleigh', 'rdist', 'recipinvgauss', 'reciprocal', 'rel_breitwigner', 'rice', 'sem', 'semicircular', 'skellam', 'skew', 'skewcauchy', 'skewnorm', 'skewtest', 'studentized_range', 't', 'tmean', 'trapezoid', 'triang', 'trim_mean', 'truncexpon', 'truncnorm', 'truncpareto', 'truncweibull_min', 'tsem', 'tstd', 'ttest_1samp', 'ttest_ind', 'ttest_ind_from_stats', 'ttest_rel', 'tukeylambda', 'tvar', 'uniform', 'variation', 'vonmises', 'vonmises_fisher', 'vonmises_line', 'wald', 'wasserstein_distance', 'weibull_max', 'weibull_min', 'wishart', 'wrapcauchy', 'yeojohnson', 'yeojohnson_llf', 'yulesimon', 'zipf', 'zipfian', 'zmap', 'zscore']
