@@ -29,6 +29,7 @@ PLACES: dict[str, tuple[str, ...]] = {
     "tapegrad.ndimage": ("scipy.ndimage",),
     "tapegrad.spatial": ("scipy.spatial",),
     "tapegrad.spatial.distance": ("scipy.spatial.distance",),
+    "tapegrad.spatial.transform": ("scipy.spatial.transform",),
     "tapegrad.integrate": ("scipy.integrate",),
     "tapegrad.optimize": (),
     "tapegrad.sparse": ("scipy.sparse",),

@@ -346,6 +346,7 @@ def scipys(module: str) -> Callable[[F], F]:
     """
 
     def declare(function: F) -> F:
+        """The public function around a composition of SciPy's arguments."""
         name = function.__name__
         parameters = inspect.signature(function)
         asks_policy = "nan_policy" in parameters.parameters

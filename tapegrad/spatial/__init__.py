@@ -1,4 +1,4 @@
-"""`tg.spatial`: distances and nearest neighbours that are differentiable by the points, under SciPy's names.
+"""`tg.spatial`: distances, nearest neighbours and rotations that are differentiable, under SciPy's names.
 
 Which points are neighbours is a constant, found by `scipy.spatial.KDTree`; how far they are is a function of the points.
 Importing this module does not import SciPy; the first tree does.
@@ -6,10 +6,13 @@ Importing this module does not import SciPy; the first tree does.
 
 from __future__ import annotations
 
-from . import distance
+from . import distance, transform
 from .neighbours import KDTree, cKDTree, distance_matrix, minkowski_distance
+from .transform import geometric_slerp, procrustes
 
-__all__ = ["KDTree", "cKDTree", "distance", "distance_matrix", "minkowski_distance"]
+__all__ = [
+    "KDTree", "cKDTree", "distance", "distance_matrix", "geometric_slerp", "minkowski_distance", "procrustes", "transform",
+]  # fmt: skip
 
 
 def __dir__() -> list[str]:
