@@ -170,6 +170,9 @@ class Tape:
             raise KeyError(slot)
         elsewhere: list[Slot] = []
         doomed, held = [slot], UNHELD + going
+        if code[len(code) - STRIDE + SLOT] == slot:
+            doomed = self._drop_end(held)
+            held = UNHELD
         while doomed:
             slot = doomed.pop()
             position = find(code, slot)
@@ -186,6 +189,32 @@ class Tape:
             held = UNHELD
         self._trim()
         return elsewhere
+
+    def _drop_end(self, held: int) -> list[Slot]:
+        """Take entries that nobody holds away from the end, the last one if `held` references hold it; slots before it that they read.
+
+        An entry stands behind what it reads: of most programs this is all there is to drop.
+        """
+        code = self.code
+        read: list[Slot] = []
+        while end := len(code):
+            k = end - STRIDE
+            if code[k + KW] is not BLANK:
+                if getrefcount(code[k + SLOT]) > held:
+                    break
+                before = code[k - STRIDE + SLOT] + 0 if k else None  # a copy, which holds no entry
+                in0, in1 = code[k + IN0], code[k + IN1]
+                for node in in0 if type(in0) is tuple else (in0, in1):
+                    if type(node) is int and node != before:
+                        read.append(node + 0)
+                node = in0 = in1 = None
+                if WATCHED:
+                    WATCHED.pop(code[k + SLOT], None)
+                held = UNHELD
+            del code[k:end]
+        if not code:
+            self.bytes = 0
+        return read
 
     def blank(self) -> None:
         """Drop every entry that nobody can ask for, but move none: in their places stand freed ones. For any moment.
