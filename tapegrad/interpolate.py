@@ -5,12 +5,31 @@ Importing this module does not import SciPy; the first interpolant does.
 
 from __future__ import annotations
 
+from .interpolation.fitted import (
+    InterpolatedUnivariateSpline,
+    LSQUnivariateSpline,
+    RectBivariateSpline,
+    UnivariateSpline,
+    make_lsq_spline,
+    make_smoothing_spline,
+    splantider,
+    splder,
+    splev,
+    splint,
+    splrep,
+)
 from .interpolation.piecewise import (
     Akima1DInterpolator,
     CubicHermiteSpline,
     CubicSpline,
     PchipInterpolator,
     PPoly,
+)
+from .interpolation.polynomials import (
+    BarycentricInterpolator,
+    KroghInterpolator,
+    barycentric_interpolate,
+    krogh_interpolate,
 )
 from .interpolation.scattered import (
     LinearNDInterpolator,
@@ -24,18 +43,33 @@ from .interpolation.tables import RegularGridInterpolator, interp1d, interpn
 __all__ = [
     "Akima1DInterpolator",
     "BSpline",
+    "BarycentricInterpolator",
     "CubicHermiteSpline",
     "CubicSpline",
+    "InterpolatedUnivariateSpline",
+    "KroghInterpolator",
+    "LSQUnivariateSpline",
     "LinearNDInterpolator",
     "NearestNDInterpolator",
     "PPoly",
     "PchipInterpolator",
     "RBFInterpolator",
+    "RectBivariateSpline",
     "RegularGridInterpolator",
+    "UnivariateSpline",
+    "barycentric_interpolate",
     "griddata",
     "interp1d",
     "interpn",
+    "krogh_interpolate",
     "make_interp_spline",
+    "make_lsq_spline",
+    "make_smoothing_spline",
+    "splantider",
+    "splder",
+    "splev",
+    "splint",
+    "splrep",
 ]
 
 

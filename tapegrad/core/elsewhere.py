@@ -128,9 +128,10 @@ AREAS = {
     "derivatives, and what they find is differentiable; tg.custom_root takes any other solver",
     "scipy.stats": "tg.stats has the distributions whose density has a formula, statistics of samples and tests made of them; ranks have "
     "no derivative",
-    "scipy.signal": "tg.signal has convolutions, filters, spectra and resampling; write others with NumPy's functions, tg.fft and tg.scan",
-    "scipy.ndimage": "tg.ndimage has linear filters, splines and geometric transforms; write others with NumPy's functions",
-    "scipy.spatial": "tg.spatial has distances and KDTree; where the result is no function of numbers, give it t.detach()",
+    "scipy.signal": "tg.signal has convolutions, filters, their design, spectra and resampling; write others with NumPy's functions, "
+    "tg.fft and tg.scan",
+    "scipy.ndimage": "tg.ndimage has filters, grey morphology, splines and geometric transforms; write others with NumPy's functions",
+    "scipy.spatial": "tg.spatial has distances, KDTree and rotations; where the result is no function of numbers, give it t.detach()",
     "scipy.sparse": "A @ x, x @ A, x * A and x + A take tensors as they are; else make the matrix with tg.sparse.csr_array(A), and solve "
     "with tg.sparse.linalg",
     "pandas": "Take the values out: df.to_numpy() @ w, s.to_numpy() * w",

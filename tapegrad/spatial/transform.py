@@ -458,7 +458,7 @@ class Slerp:
     >>> import numpy as np, tapegrad as tg
     >>> from tapegrad.spatial.transform import Rotation, Slerp
     >>> ends = Rotation.from_euler("z", [0.0, 90.0], degrees=True)
-    >>> tg.grad(lambda t: Slerp([0.0, 1.0], ends)(t).as_euler("zyx", degrees=True)[0])(0.25).round(9)
+    >>> round(tg.grad(lambda t: Slerp([0.0, 1.0], ends)(t).as_euler("zyx", degrees=True)[0])(0.25), 9)
     90.0
     """
 
