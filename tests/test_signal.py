@@ -71,6 +71,9 @@ def test_fourier_transforms_along_some_axes(mode, rng):
     differentiated(lambda a, b: tg.signal.fftconvolve(a, b, mode, axes=(1, 2)), (a, b), rng)
     one = tg.signal.fftconvolve(a + 0j, b[:, :, :1], mode, axes=1)
     np.testing.assert_allclose(one, scipy.signal.fftconvolve(a + 0j, b[:, :, :1], mode, axes=1), atol=1e-12)  # fmt: skip
+    # The first is stretched along the other axes, of which "same" takes the middle as well.
+    short = tg.signal.fftconvolve(a[:1, :, :1], b, mode, axes=1)
+    np.testing.assert_allclose(short, scipy.signal.fftconvolve(a[:1, :, :1], b, mode, axes=1), atol=1e-12)  # fmt: skip
 
 
 @pytest.mark.parametrize("mode", MODES)

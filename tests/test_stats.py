@@ -1,6 +1,6 @@
 """Distributions: values are SciPy's, first derivatives are differences of SciPy's values, second ones differences of the first.
 
-The loops go through the whole table (tests/distributions.py); what SciPy has no digits for is judged by mpmath.
+The loops go through the whole table (tests/distributions.py); what SciPy has no digits for is judged by mp.
 """
 
 from __future__ import annotations
@@ -939,3 +939,46 @@ def test_a_mask_of_a_number_is_none_where_it_holds(f):
     for g in (masked, tg.grad(masked)):
         with pytest.raises(ValueError, match="identity"):
             g(0.05)
+
+
+@pytest.mark.parametrize("b", [0.7, 1.0, 2.0, 3.5])
+def test_gennorm_at_its_centre(b):
+    """The slope of the cdf is the density, where y^b and the incomplete gamma function have slopes of 0 and infinity."""
+    density = scipy.stats.gennorm.pdf(0.0, b)
+    cdf = tg.grad(lambda x, b, loc, scale: tg.stats.gennorm.cdf(x, b, loc, scale), (0, 1, 2, 3))
+    assert cdf(1.5, b, 1.5, 2.0) == pytest.approx((density / 2, 0, -density / 2, 0), rel=1e-13)
+    isf = tg.grad(lambda q, b, loc, scale: tg.stats.gennorm.isf(q, b, loc, scale), (0, 1, 2, 3))
+    assert isf(0.5, b, 1.5, 2.0) == pytest.approx((-2 / density, 0, 1, 0), rel=1e-13)
+
+
+def test_gennorm_of_2_at_its_centre_is_normal_to_every_order():
+    f, g = (lambda x: tg.stats.gennorm.cdf(x, 2.0)), (lambda x: tg.stats.norm.cdf(x, 0.0, 0.5**0.5))
+    for _ in range(5):
+        f, g = tg.grad(f), tg.grad(g)
+        assert f(0.0) == pytest.approx(g(0.0), abs=1e-12)
+
+
+@pytest.mark.parametrize("name", ["dgamma", "dweibull"])
+def test_a_median_that_no_shape_moves_has_the_slope_0(name):
+    """The density vanishes there, so the quotient of the implicit function is 0 / 0."""
+    law = getattr(tg.stats, name)
+    assert tg.grad(lambda a: law.ppf(0.5, a))(2.1) == 0 and tg.grad(lambda a: law.isf(0.5, a))(2.1) == 0
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("b", [0.5, 3.12])
+def test_gausshyper_near_its_end(b):
+    """The last nodes of the integral round to 1, where the logarithm of the density has an infinite slope."""
+    shapes = np.array([12.4, b, 2.5, 5.9])
+    f = lambda v: tg.stats.gausshyper.sf(0.99, *v)  # noqa: E731
+    direction = np.array([0.3, -0.2, 0.1, 0.4])
+    value, slope = tg.jvp(f, (shapes,), (direction,))
+    assert value == pytest.approx(scipy.stats.gausshyper.sf(0.99, *shapes), rel=1e-5)
+    assert slope == pytest.approx(tg.grad(f)(shapes) @ direction, rel=1e-12)
+
+    def tail(h):
+        a, b, c, z = map(mp.mpf, shapes + h * direction)
+        whole = mp.beta(a, b) * mp.hyp2f1(c, a, a + b, -z)
+        return mp.quad(lambda t: t ** (a - 1) * (1 - t) ** (b - 1) * (1 + z * t) ** -c, [mp.mpf(0.99), 1]) / whole
+
+    assert slope == pytest.approx(float((tail(1e-5) - tail(-1e-5)) / 2e-5), rel=1e-6)

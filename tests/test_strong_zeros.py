@@ -122,3 +122,28 @@ def test_the_product_itself():
     assert strong(np.array([0j]), np.array([complex(np.inf, np.nan)])) == 0
     big = np.full(3, 1e200)
     np.testing.assert_array_equal(strong(big, big), np.full(3, np.inf))
+
+
+THROUGH_ZERO = {
+    "x x x": (lambda x: x * x * x, 6.0),
+    "x exp(-x²)": (lambda x: x * np.exp(-x * x), -6.0),
+    "x / (1 + x²)": (lambda x: x / (1 + x * x), -6.0),
+    "sin(x) x²": (lambda x: np.sin(x) * x**2, 6.0),
+    "maximum": (lambda x: np.maximum(x * x * x, -1.0), 6.0),
+    "a loop": (lambda x: tg.fori_loop(0, 3, lambda i, c: c * x, 1.0 + 0 * x), 6.0),
+}
+
+
+@pytest.mark.parametrize("modes", ["rrr", "rrf", "rfr", "frr", "fff"])
+@pytest.mark.parametrize("name", THROUGH_ZERO)
+def test_third_derivatives_at_a_zero_of_a_factor(name, modes, engine):
+    """A cotangent that is 0 by its value alone has derivatives: those of x³ at 0 were 0, 0 and 4."""
+    f, expected = THROUGH_ZERO[name]
+    for mode in modes:
+        f = tg.grad(f) if mode == "r" else (lambda x, f=f: tg.jvp(f, (x,), (1.0,))[1])
+    assert f(0.0) == pytest.approx(expected, abs=1e-13)
+
+
+def test_third_derivatives_at_a_zero_compiled():
+    third = tg.compile(tg.grad(tg.grad(tg.grad(lambda x: x * np.exp(-x * x)))))
+    np.testing.assert_allclose([third(1.0), third(0.0)], [10 * np.exp(-1.0), -6], rtol=1e-12)

@@ -296,7 +296,8 @@ def _times_partial(g: Any, partial: Any, x: Any, y: Any, z: Any, out: Any) -> An
     dtype = getattr(p, "dtype", None)
     if dtype is not _FLOAT64 and (type(p) is complex if dtype is None else dtype.kind == "c"):
         p = np.conj(p)
-    return _unless_zero(g, p) * p if partial.chooses else times(g, p)
+    # Where a partial of 0 says that nothing flows, however infinite the cotangent, it is the partial that stays 0.
+    return times(p, g) if partial.chooses else times(g, p)
 
 
 def times(g: Any, p: Any) -> Any:
@@ -316,11 +317,6 @@ def scaled(g: Any, factor: Any) -> Any:
         # The cotangent of a sum: one number everywhere, as it stays.
         return np.broadcast_to(scaled(g[(0,) * g.ndim], factor), g.shape)
     return g if factor == 1 else -g if factor == -1 else g * float(factor)
-
-
-def _unless_zero(g: Any, p: Any) -> Any:
-    """`g`, but 0 where the partial is: 0 times an infinite cotangent, of sqrt(max(x, 0)) say, would be NaN."""
-    return np.where(p == 0, 0.0, g)
 
 
 def fit(cotangent: Any, value: Any, op: Primitive) -> Any:
@@ -464,7 +460,7 @@ def _push_simple(code: Code, start: int, stop: int, tangents: dict[Any, Any]) ->
                 term = t if partial.value == 1 else scaled(t, partial.value)
             else:
                 p = partial.of(x, y, None, out)
-                term = _unless_zero(t, p) * p if partial.chooses else strong(t, p)
+                term = strong(p, t) if partial.chooses else strong(t, p)
             total = term if total is None else total + term
         if type(total) is not np.ndarray or total.dtype != np.float64:
             return k // STRIDE
@@ -585,7 +581,7 @@ def _push_elementwise(op: Primitive, given: list[Any], values: Any, out: Any) ->
             )
         else:
             p = partial.of(x, y, z, out)
-            term = _unless_zero(t, p) * p if partial.chooses else times(t, p)
+            term = times(p, t) if partial.chooses else times(t, p)
         total = term if total is None else total + term
     return total
 

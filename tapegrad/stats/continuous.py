@@ -280,6 +280,16 @@ def _generalised_gamma(upper: bool, y: Any, a: Any, c: Any) -> Any:
     return np.where((plain(c) > 0) == upper, gammaincc(a, w), gammainc(a, w))
 
 
+def _gennorm_tail(y: Any, b: Any) -> Any:
+    """Half of gammaincc(1/b, y^b); at y = 0, where power and integral have the slopes 0 and infinity, by an integral of the density."""
+    centre = plain(y) == 0
+    tail = 0.5 * gammaincc(1 / b, np.where(centre, 1.0, y) ** b)
+    if isinstance(centre, np.bool_ | np.ndarray) and not centre.any():
+        return tail
+    mean = sum(0.5 * w * np.exp(-((0.5 * (1 + t) * y) ** b)) for t, w in zip(*np.polynomial.legendre.leggauss(4), strict=True))
+    return np.where(centre, 0.5 - y * np.exp(np.log(0.5 * b) - gammaln(1 / b)) * mean, tail)
+
+
 def _log_gamma_cdf(y: Any, c: Any) -> Any:
     """gammainc(c, e^y), which far to the left is e^(c y) / Γ(c + 1)."""
     far = plain(y) < -700
@@ -588,7 +598,7 @@ genhalflogistic = Continuous("genhalflogistic", "c", lambda y, c: LOG2 - (1 - c)
 genhyperbolic = Continuous("genhyperbolic", "p a b", lambda y, p, a, b: _genhyperbolic_logpdf(y, p, a, b), LINE, lambda p, a, b: (np.abs(b) < a) | (np.abs(b) <= a) & (p < 0))
 geninvgauss = Continuous("geninvgauss", "p b",    lambda y, p, b: _geninvgauss_logpdf(y, p, b),                            HALF, lambda p, b: (p == p) & (b > 0), open="both")
 genlogistic = Continuous("genlogistic", "c",      lambda y, c: np.log(c) - y - (c + 1) * softplus(-y),                     logcdf=lambda y, c: -c * softplus(-y))
-gennorm     = Continuous("gennorm",     "beta",   lambda y, b: np.log(0.5 * b) - gammaln(1 / b) - _size(y) ** b,           **_symmetric(lambda y, b: 0.5 * gammaincc(1 / b, y**b)),
+gennorm     = Continuous("gennorm",     "beta",   lambda y, b: np.log(0.5 * b) - gammaln(1 / b) - _size(y) ** b,           **_symmetric(_gennorm_tail),
                          mean=lambda b: 0.0 * b, var=lambda b: np.exp(gammaln(3 / b) - gammaln(1 / b)), entropy=lambda b: 1 / b - np.log(0.5 * b) + gammaln(1 / b))
 genpareto   = Continuous("genpareto",   "c",      lambda y, c: -(c + 1) * _log1p_over(c, y),                               _pareto_support, _finite, logsf=lambda y, c: -_log1p_over(c, y),
                          mean=lambda c: np.where(plain(c) < 1, 1 / np.where(plain(c) < 1, 1 - c, 1.0), INF),

@@ -14,6 +14,7 @@ import numpy as np
 from ..core.primitive import primitive
 from ..core.sweep import times
 from ..transforms import derivatives
+from .quadrature import plain
 
 
 def partial(f: Callable[..., Any], i: int, args: Sequence[Any]) -> Any:
@@ -31,11 +32,11 @@ def _slope(i: int, xs: Sequence[Any], out: Any, law: Any, tail: str) -> Any:
     density = law.standard("pdf", out, *parameters)
     if i == 0:
         return 0.0 * out if tail == "sample" else (-1 if tail == "isf" else 1) / density
-    if tail == "isf":
-        sf = lambda *args: law.standard("sf", *args)  # noqa: E731
-        return partial(sf, i, (out, *parameters)) / density
+    sf = lambda *args: law.standard("sf", *args)  # noqa: E731
     cdf = lambda *args: law.standard("cdf", *args)  # noqa: E731
-    return -partial(cdf, i, (out, *parameters)) / density
+    moved = partial(sf, i, (out, *parameters)) if tail == "isf" else -partial(cdf, i, (out, *parameters))
+    # A quantile that no parameter moves stays, also where the density vanishes, as at the centre of dweibull.
+    return np.where(plain(moved) == 0, 0.0, moved / density)
 
 
 def _value(xs: Sequence[Any], law: Any, tail: str) -> Any:

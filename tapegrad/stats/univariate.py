@@ -391,9 +391,12 @@ class Continuous(Distribution):
         if np.isinf(high):
             rest = np.sum(w * length * self.standard("pdf", y + t * length, *shapes), axis=0)
         else:
-            rest = np.sum(
-                v * (high - y) * self.standard("pdf", high - (high - y) * p, *shapes), axis=0
-            )
+            # The last nodes round to the end itself, where the logarithm of a density that vanishes has an infinite slope.
+            nodes = high - (high - y) * p
+            before = plain(nodes) < high
+            density = self.standard("pdf", np.where(before, nodes, y), *shapes)
+            rest = np.sum(np.where(before, v * (high - y) * density, 0.0), axis=0)
+            upper = upper & np.isfinite(self.standard("pdf", high, *parameters))
         if what == "cdf":
             total, offset = np.where(upper, -rest, lower), np.where(upper, 1.0, 0.0)
         else:
