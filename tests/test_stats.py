@@ -962,7 +962,10 @@ def test_gennorm_of_2_at_its_centre_is_normal_to_every_order():
 def test_a_median_that_no_shape_moves_has_the_slope_0(name):
     """The density vanishes there, so the quotient of the implicit function is 0 / 0."""
     law = getattr(tg.stats, name)
-    assert tg.grad(lambda a: law.ppf(0.5, a))(2.1) == 0 and tg.grad(lambda a: law.isf(0.5, a))(2.1) == 0
+    assert (
+        tg.grad(lambda a: law.ppf(0.5, a))(2.1) == 0
+        and tg.grad(lambda a: law.isf(0.5, a))(2.1) == 0
+    )
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -979,6 +982,11 @@ def test_gausshyper_near_its_end(b):
     def tail(h):
         a, b, c, z = map(mp.mpf, shapes + h * direction)
         whole = mp.beta(a, b) * mp.hyp2f1(c, a, a + b, -z)
-        return mp.quad(lambda t: t ** (a - 1) * (1 - t) ** (b - 1) * (1 + z * t) ** -c, [mp.mpf(0.99), 1]) / whole
+        return (
+            mp.quad(
+                lambda t: t ** (a - 1) * (1 - t) ** (b - 1) * (1 + z * t) ** -c, [mp.mpf(0.99), 1]
+            )
+            / whole
+        )
 
     assert slope == pytest.approx(float((tail(1e-5) - tail(-1e-5)) / 2e-5), rel=1e-6)

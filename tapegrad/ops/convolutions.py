@@ -142,7 +142,9 @@ def fftconvolve(in1: Any, in2: Any, mode: str = "full", axes: Any = None) -> Any
     start, shape = [0] * np.ndim(full), list(np.shape(full))
     for a in range(np.ndim(full)):
         if a not in along:  # broadcast: "same" takes the middle here, too
-            start[a], shape[a] = ((shape[a] - shape1[a]) // 2, shape1[a]) if mode == "same" else (0, shape[a])
+            start[a], shape[a] = (
+                ((shape[a] - shape1[a]) // 2, shape1[a]) if mode == "same" else (0, shape[a])
+            )
             continue
         short, long = sorted((shape1[a], shape2[a]))
         start[a] = short - 1 if mode == "valid" else (shape2[a] - 1) // 2

@@ -286,7 +286,10 @@ def _gennorm_tail(y: Any, b: Any) -> Any:
     tail = 0.5 * gammaincc(1 / b, np.where(centre, 1.0, y) ** b)
     if isinstance(centre, np.bool_ | np.ndarray) and not centre.any():
         return tail
-    mean = sum(0.5 * w * np.exp(-((0.5 * (1 + t) * y) ** b)) for t, w in zip(*np.polynomial.legendre.leggauss(4), strict=True))
+    mean = sum(
+        0.5 * w * np.exp(-((0.5 * (1 + t) * y) ** b))
+        for t, w in zip(*np.polynomial.legendre.leggauss(4), strict=True)
+    )
     return np.where(centre, 0.5 - y * np.exp(np.log(0.5 * b) - gammaln(1 / b)) * mean, tail)
 
 

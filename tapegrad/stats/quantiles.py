@@ -34,7 +34,11 @@ def _slope(i: int, xs: Sequence[Any], out: Any, law: Any, tail: str) -> Any:
         return 0.0 * out if tail == "sample" else (-1 if tail == "isf" else 1) / density
     sf = lambda *args: law.standard("sf", *args)  # noqa: E731
     cdf = lambda *args: law.standard("cdf", *args)  # noqa: E731
-    moved = partial(sf, i, (out, *parameters)) if tail == "isf" else -partial(cdf, i, (out, *parameters))
+    moved = (
+        partial(sf, i, (out, *parameters))
+        if tail == "isf"
+        else -partial(cdf, i, (out, *parameters))
+    )
     # A quantile that no parameter moves stays, also where the density vanishes, as at the centre of dweibull.
     return np.where(plain(moved) == 0, 0.0, moved / density)
 
