@@ -55,6 +55,30 @@ def _in_order(a: Any) -> Any:
     return a.copy() if type(a) is np.ndarray and not a.flags.c_contiguous else a
 
 
+class _Others:
+    """Where an entry sends calls that it does not take: to the compiled function, which holds the entry and is held weakly."""
+
+    __slots__ = ("compiled", "settings")
+
+    def __init__(self, compiled: Compiled) -> None:
+        self.compiled = weakref.ref(compiled)
+        self.settings = (compiled.f, compiled.static, compiled.programs.most)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        compiled = self.compiled()
+        if compiled is None:  # somebody kept the entry alone, as in `call = tg.compile(f).__call__`
+            compiled = Compiled(*self.settings)
+            self.compiled = weakref.ref(compiled)
+        return compiled.dispatch(*args, **kwargs)
+
+
+def _prefer(compiled: weakref.ref[Compiled], program: Program) -> None:
+    """Let calls go to this program's entry at once; it sends back what is not for it."""
+    entry = seams.clock(program.direct) if seams.clock else program.direct
+    if (of := compiled()) is not None:
+        type(of).__call__ = entry  # type: ignore[method-assign]
+
+
 ALIVE: weakref.WeakSet[Any] = weakref.WeakSet()
 """Compiled functions, whose calls a profile looks at."""
 
@@ -75,8 +99,8 @@ class Compiled(Generic[P, R]):
         self.static = static
         ALIVE.add(self)
         self.programs = Programs(f, getattr(f, "__name__", type(f).__name__), most)
-        self.programs.slow = self.dispatch
-        self.programs.prefer = self._prefer
+        self.programs.slow = _Others(self)
+        self.programs.prefer = functools.partial(_prefer, weakref.ref(self))
         self._pulls: dict[Any, Any] = {}
         self._derived: dict[Any, Compiled] = {}
         self.numbers: tuple[int, ...] = ()
@@ -85,10 +109,10 @@ class Compiled(Generic[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.dispatch(*args, **kwargs)
 
-    def _prefer(self, program: Program) -> None:
-        """Let calls go to this program's entry at once; it sends back what is not for it."""
-        entry = seams.clock(program.direct) if seams.clock else program.direct
-        type(self).__call__ = entry  # type: ignore[method-assign]
+    def __del__(self) -> None:
+        # A class is freed by the cyclic collector alone: what it holds would wait for that, with all that the function closes over.
+        if "__call__" in vars(type(self)):
+            del type(self).__call__
 
     def dispatch(self, *args: Any, **kwargs: Any) -> Any:
         """A call, by the program that its signature has."""

@@ -9,6 +9,7 @@ Invariant: it writes to nothing that it did not make, and what it returns shares
 from __future__ import annotations
 
 import linecache
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -133,13 +134,14 @@ def straight(program: Any, kinds: Sequence[Any]) -> Callable[..., Any] | None:
         asked.append((np.ndarray, *kind[1:]) if kind[0] == "array" else (scalar, None, None))
     if program.guards or program.structure is None or not all(x is None for x in program.leaves):
         return None
-    count, run, around = len(asked), program.run, program.around
+    count, run, around = len(asked), program.called, program.around
+    of = weakref.ref(program)  # which holds the call
     unflatten, ndarray = program.structure.unflatten, np.ndarray
     quiet = all(n.name.startswith(("loops", "constant", "copy")) for n in program.executed.nodes)
 
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         """The result of the program's calls, for arguments of its kinds; else what `dispatch` gives."""
-        if kwargs or len(args) != count or program.direct is not call:
+        if kwargs or len(args) != count or (whose := of()) is None or whose.direct is None:
             return self.dispatch(*args, **kwargs)
         for a, (kind, dtype, shape) in zip(args, asked):  # noqa: B905  they are as many
             if type(a) is not kind or (

@@ -17,6 +17,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import math
+import weakref
 from collections import Counter
 from collections.abc import Callable, Sequence, Set
 from typing import TYPE_CHECKING, Any
@@ -214,7 +215,7 @@ class Native:
         else:  # with so many calls there is little that LLVM could make faster
             part = jit.compiled(checked.text, min(effort, jit.USUAL))
         timer.lap("compile")
-        slow = slow or functools.partial(_converted, self)
+        slow = slow or functools.partial(_converted, weakref.ref(self))
         kept: list[Any] = [self.constants, slow]
         imports = {"tg_slow": id(slow)}
         imports |= {f"tg_const{i}": c.ctypes.data for i, c in enumerate(self.constants)}
@@ -310,8 +311,13 @@ class Native:
         return int(count), bool(go) and self.loop.tested
 
 
-def _converted(native: Native, *values: Any) -> Any:
-    """What an entry calls for arguments that it does not take as they are: of the right shape, but elsewhere in memory."""
+def _converted(of: weakref.ref[Native], *values: Any) -> Any:
+    """What an entry calls for arguments that it does not take as they are: of the right shape, but elsewhere in memory.
+
+    The program holds the entry, and is held weakly by it.
+    """
+    native = of()
+    assert native is not None
     outputs = native.by_table(values)
     return outputs[0] if len(outputs) == 1 else tuple(outputs)
 

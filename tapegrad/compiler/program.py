@@ -277,10 +277,10 @@ class Program:
                 RuntimeWarning,
                 stacklevel=5,
             )
-        if self.native is not None:
-            self.run, self.text = self._by_entry if self.flat else self._by_table, ""
-        else:
-            self.run, self.text = callout.written(run, name)
+        self.called: Any = None  # NumPy's calls one by one, where there is no entry of machine code
+        self.text = ""
+        if self.native is None:
+            self.called, self.text = callout.written(run, name)
         self.executed = run
         if direct and self.native is None:
             self.direct = callout.straight(self, call.kinds)
@@ -297,12 +297,14 @@ class Program:
         """What the function read beside its arguments and is no longer the same."""
         return next((w for w in self.around if w.changed()), None)
 
-    def _by_entry(self, *values: Any) -> Sequence[Any]:
+    def run(self, *values: Any) -> Sequence[Any]:
+        """The outputs: by the entry that takes values one by one, by the slower one, or by NumPy's calls."""
+        if self.native is None:
+            return self.called(*values)
+        if not self.flat:
+            return self._python_numbers(self.native.by_table(values))
         outputs = self.flat(*values)
         return self._python_numbers(outputs if self.native.shown > 1 else (outputs,))
-
-    def _by_table(self, *values: Any) -> Sequence[Any]:
-        return self._python_numbers(self.native.by_table(values))
 
     def _python_numbers(self, outputs: Sequence[Any]) -> Sequence[Any]:
         """The outputs, of which some were Python's own numbers when they were traced."""
@@ -355,7 +357,7 @@ class Program:
             except Exception:  # the function raises for these, or looks at what is never the same
                 return
             self.native, self.natives, self.direct, self.flat = None, [], None, None
-            self.run, self.text = callout.written(self.graph, "calls")
+            self.called, self.text = callout.written(self.graph, "calls")
             self.executed = self.graph
         except Exception:  # what the function itself will say when it is called
             return

@@ -406,6 +406,7 @@ class _Plan:
     """The copy of a function, and what has to be as it was for the copy to stand for it."""
 
     __slots__ = (
+        "__weakref__",
         "apart",
         "bound",
         "builds",
@@ -508,7 +509,8 @@ class _Plan:
             )
         for key in wanted:
             _fill(reached[key], self, copies[key].__globals__)
-        self.seen = [_seen(reach, reach.function is f) for reach in self.reached]
+        gone = functools.partial(_forget, f.__code__, weakref.ref(self))
+        self.seen = [_seen(reach, reach.function is f, gone) for reach in self.reached]
         self.closed = [
             _closed(reach, reach.function is f, own)
             for reach in self.reached
@@ -774,10 +776,15 @@ def _closed(
     return other
 
 
-def _seen(reach: Reach, first: bool) -> Callable[[types.FunctionType], bool]:
-    """A check that a function, and what it finds under names, is the same. It keeps nothing alive."""
+def _seen(
+    reach: Reach, first: bool, gone: Callable[[Any], None]
+) -> Callable[[types.FunctionType], bool]:
+    """A check that a function, and what it finds under names, is the same. It keeps nothing alive.
+
+    `gone` is called when a function is dropped whose copy would keep alive what the function closes over.
+    """
     f = reach.function
-    itself = None if first else weakref.ref(f)
+    itself = None if first else weakref.ref(f, gone)
     code, defaults, words = f.__code__, f.__defaults__, f.__kwdefaults__
     own = [(weakref.ref(g), g.__code__) for g in reach.own]
     names = [(name, weakref.ref(value)) for name, value in reach.globals.items()]
@@ -1014,6 +1021,12 @@ def _plan(f: types.FunctionType, owner: Any = None) -> _Plan | None:
         _plans.clear()
     _plans[f.__code__] = [plan, *held[: _OF_A_CODE - 1]]
     return plan
+
+
+def _forget(code: types.CodeType, of: weakref.ref[_Plan], _: Any) -> None:
+    """Drop a plan: it holds for no function any more."""
+    plan = of()
+    _plans[code] = [other for other in _plans.get(code, ()) if other is not plan]
 
 
 def told(f: types.FunctionType) -> str:
