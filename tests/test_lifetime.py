@@ -404,25 +404,116 @@ def test_a_block_that_unpack_ends_stays_ended():
     assert (x * x).grad_fn.name() == "MulBackward0" and x.grad.item() == 3.0
 
 
-@pytest.mark.parametrize("solve", ["least_squares", "minimize", "curve_fit"])
-def test_a_fit_is_freed_when_it_is_dropped(solve):
-    """With the data that its functions see: no cycle keeps it until somebody collects garbage."""
+class Data:
+    """What a user's function closes over."""
 
-    class Data:
-        values = np.arange(1.0, 4.0)
+    def __init__(self):
+        self.values = np.arange(1.0, 4.0)
 
-    def dropped():
-        data = Data()
-        if solve == "curve_fit":
-            tg.curve_fit(lambda t, a: a * t * data.values, data.values, data.values)
-        elif solve == "minimize":
-            tg.minimize(lambda p: np.sum((p - data.values) ** 2), np.zeros(3))
-        else:
-            tg.least_squares(lambda p: p - data.values, np.zeros(3))
-        return weakref.ref(data)
 
+START = np.ones(3)
+
+
+def compiled(data):
+    f = tg.compile(lambda x: np.sum(x * data.values))
+    return f, f(START), f(2 * START), tg.grad(f)(START)
+
+
+def compiled_by_calls(data):
+    """A program of NumPy's calls: more than one entry of machine code."""
+    f = tg.compile(lambda x: np.linalg.svd(np.outer(x, x) + np.diag(data.values))[1])
+    return f, [f(START) for _ in range(3)]
+
+
+def compiled_on_tensors(data):
+    f = tg.compile(lambda x: np.sum(x * x * data.values))
+    for _ in range(4):
+        t = tg.tensor(START, requires_grad=True)
+        f(t).backward()
+    return f
+
+
+def compiled_loop(data):
+    def f(x):
+        return np.sum(tg.scan(lambda c, _: (np.sin(c) * data.values, None), x, np.arange(9.0))[0])
+
+    made = tg.compile(tg.grad(f))
+    return made, made(START)
+
+
+def the_entry_alone(data):
+    """It goes on working, for other arguments too."""
+    call = tg.compile(lambda x: np.sum(x * data.values)).__call__
+    assert call(START) == 6.0
+    assert call(np.ones((2, 3))) == 12.0
+    return call
+
+
+def copied_helper(data):
+    """A function that fills a buffer, found by name: the copy that runs for it closes over the same."""
+
+    def helper(x):
+        y = np.zeros(3)
+        y[0] = np.sum(x * data.values)
+        return y
+
+    f = tg.grad(lambda x: np.sum(helper(x)))
+    return f, f(START)
+
+
+def jitted(data):
+    values = data.values
+
+    @tg.njit
+    def f(x):
+        return x[0] * values[0]
+
+    return f
+
+
+def solved(method, **settings):
+    def run(data):
+        start = tg.tensor(START, requires_grad=True)
+        found = tg.integrate.solve_ivp(
+            lambda t, y: -y * data.values, (0, 1), start, method=method, **settings
+        )
+        np.sum(found.y).backward()
+        return found
+
+    return run
+
+
+USES = {
+    "compile": compiled,
+    "compile-calls": compiled_by_calls,
+    "compile-tensors": compiled_on_tensors,
+    "compile-loop": compiled_loop,
+    "compile-entry": the_entry_alone,
+    "buffers": copied_helper,
+    "njit": jitted,
+    "least_squares": lambda d: tg.least_squares(lambda p: p - d.values, np.zeros(3)),
+    "minimize": lambda d: tg.minimize(lambda p: np.sum((p - d.values) ** 2), np.zeros(3)),
+    "curve_fit": lambda d: tg.curve_fit(lambda t, a: a * t * d.values, d.values, d.values),
+    "root": lambda d: tg.root(lambda x: x**3 - d.values, START),
+    "root-krylov": lambda d: tg.root(lambda x: x**3 - d.values, START, method="krylov"),
+    "RK45": solved("RK45", dense_output=True),
+    "Radau": solved("Radau"),
+    "BDF": solved("BDF"),
+    "LSODA": solved("LSODA"),
+    "continuous": solved("DOP853", adjoint="continuous"),
+}
+
+
+@pytest.mark.parametrize("use", USES)
+def test_what_functions_close_over_is_freed_with_them(use):
+    """When the last name of a function or of a solution is dropped: no cycle keeps it until somebody collects garbage."""
+    data = Data()
+    refs = weakref.ref(data), weakref.ref(data.values)
     gc.disable()
     try:
-        assert dropped()() is None
+        user = USES[use](data)
+        del data
+        del user
+        assert [ref() for ref in refs] == [None, None]
     finally:
         gc.enable()

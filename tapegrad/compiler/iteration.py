@@ -526,6 +526,7 @@ def _adjoint(p: Pass, counts: tuple[int, ...], kinds: Sequence[Any], moving: Seq
     Its rows are what the pass was given to carry and to read, then as many cotangents of each result and each carry as `counts` says.
     """
     width = len(counts) - len(kinds)  # how much the pass carries
+    run, outside = p.step, p.outside  # and not the pass, which holds its adjoints: a cycle
 
     def step(carry: list[Any], rows: list[Any]) -> tuple[list[Any], list[Any]]:
         """One step of the adjoint: from cotangents of the next carry to those of the carry, of the rows and of tensors from outside."""
@@ -539,7 +540,7 @@ def _adjoint(p: Pass, counts: tuple[int, ...], kinds: Sequence[Any], moving: Seq
             full = list(values)
             for i, v in zip(where, inexact, strict=True):
                 full[i] = v
-            nexts, made = p.step(full[:width], full[width:])
+            nexts, made = run(full[:width], full[width:])
             parts = [nexts[i] for i in moving]
             parts += [y for y, (_, dtype) in zip(made, kinds, strict=True) if dtype.kind in "fc"]
             return flat([x if isinstance(x, Tensor) else storage.as_array(x) for x in parts])
@@ -555,7 +556,7 @@ def _adjoint(p: Pass, counts: tuple[int, ...], kinds: Sequence[Any], moving: Seq
             for i, g in zip(where, map(found.get, own), strict=True)
         ]
         of_carry = [_total([g, totals[len(kinds) + i]]) for i, g in zip(moving, back, strict=False)]
-        of_outside = [_total([g, found.get(node)]) for node, g in zip(p.outside, sums, strict=True)]
+        of_outside = [_total([g, found.get(node)]) for node, g in zip(outside, sums, strict=True)]
         return [*of_carry, *of_outside], back[len(moving) :]
 
     return Pass(step, p.turns, p.chunk, not p.backward, p.outside, key=p.key)

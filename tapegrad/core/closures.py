@@ -84,4 +84,32 @@ class Cells:
         return run
 
 
-__all__ = ["Cells", "closed_over", "content"]
+@contextmanager
+def lent(*functions: Any) -> Iterator[list[Any]]:
+    """Stand-ins of functions (None for None) for libraries whose objects refer to each other: they hold nothing when the block ends.
+
+    What SciPy's solvers leave behind waits for the cyclic collector; what a user's function closes over does not wait with it.
+    """
+    made = [None if f is None else _Lent(f) for f in functions]
+    try:
+        yield made
+    finally:
+        for stand_in in made:
+            if stand_in is not None:
+                stand_in.function = None
+
+
+class _Lent:
+    """A function until it is taken back."""
+
+    __slots__ = ("function",)
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function: Callable[..., Any] | None = function
+
+    def __call__(self, *args: Any) -> Any:
+        assert self.function is not None, "a solver was called after it had returned"
+        return self.function(*args)
+
+
+__all__ = ["Cells", "closed_over", "content", "lent"]

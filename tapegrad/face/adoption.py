@@ -834,33 +834,35 @@ def _copied(
     return copy
 
 
+def _other(name: str, value: Any, plan: _Plan, space: _Globals) -> Any:
+    """What stands for a value under its name; the value itself where nothing does."""
+    stand = FILLING if space.fills else JOINING
+    if value is np:
+        return stand.module(space.lists, plan.plain)
+    made = None if id(value) in plan.kept else stand.functions.get(id(value))
+    if made is not None:
+        return made
+    copies = plan.copies
+    if type(value) is functools.partial:
+        inner = _other("func", value.func, plan, space)
+        if inner is value.func:
+            return value
+        words = value.keywords
+        plan.partials.append((value, [*words], [*map(id, words.values())]))
+        return StandIn(functools.partial(inner, *value.args, **words), value)
+    if type(value) is types.MethodType:
+        method = copies.get(id(value.__func__))
+        return value if method is None else StandIn(method, value.__func__).__get__(plan.shadow(value.__self__))  # fmt: skip
+    copy = copies.get(id(value))
+    if copy is None:
+        return plan.shadow(value)
+    return StandIn(copy, value) if plan.reads(name) else copy
+
+
 def _fill(reach: Reach, plan: _Plan, space: _Globals) -> None:
     """Put what stands for NumPy, for its makers and for copied functions where a copy looks them up."""
-
-    def other(name: str, value: Any) -> Any:
-        """What stands for a value under its name; the value itself where nothing does."""
-        if value is np:
-            return stand.module(space.lists, plan.plain)
-        made = None if id(value) in plan.kept else stand.functions.get(id(value))
-        if made is not None:
-            return made
-        if type(value) is functools.partial:
-            inner = other("func", value.func)
-            if inner is not value.func:
-                words = value.keywords
-                plan.partials.append((value, [*words], [*map(id, words.values())]))
-            return value if inner is value.func else StandIn(functools.partial(inner, *value.args, **value.keywords), value)  # fmt: skip
-        if type(value) is types.MethodType:
-            method = copies.get(id(value.__func__))
-            return value if method is None else StandIn(method, value.__func__).__get__(plan.shadow(value.__self__))  # fmt: skip
-        copy = copies.get(id(value))
-        if copy is None:
-            return plan.shadow(value)
-        return StandIn(copy, value) if plan.reads(name) else copy
-
-    copies = plan.copies
-    stand = FILLING if space.fills else JOINING
-    f, copy = reach.function, copies[id(reach.function)]
+    other = functools.partial(_other, plan=plan, space=space)
+    f, copy = reach.function, plan.copies[id(reach.function)]
     for name, value in reach.globals.items():
         if name in reach.modules:
             stands = _Stands()

@@ -23,6 +23,7 @@ from ..core.mode import no_grad
 from ..core.tensor import Tensor
 from ..errors import GraphError, NotDifferentiable
 from ..transforms.loops import pulled
+from .stepping import lent_to
 
 KEPT = 64
 """Steps whose interpolants are kept at once, and marks."""
@@ -122,8 +123,16 @@ class ContinuousAdjoint:
 
     def _again(self, t: float, y: np.ndarray, end: float) -> tuple[list[Any], list[Any] | None]:
         """Marks of a solution from t to `end`, and the interpolants of its steps if these are few."""
-        extra = {} if self.jac is None else {"jac": self.jac}
-        solver = self.method(self.equations.quick, t, y, end, **self.options, **extra)
+        jac = self.jac
+        with lent_to(self.method, self.equations.quick, jac if callable(jac) else None) as (
+            slope,
+            jacobian,
+        ):
+            extra = {} if jac is None else {"jac": jacobian or jac}
+            return self._marked(self.method(slope, t, y, end, **self.options, **extra), t, y)
+
+    def _marked(self, solver: Any, t: float, y: np.ndarray) -> tuple[list[Any], list[Any] | None]:
+        """Marks and interpolants of the steps that a solver takes from t, where the state is y."""
         marks, stride, count = [(t, y)], 1, 0
         pieces: list[Any] | None = []
         while solver.status == "running":
@@ -156,7 +165,10 @@ class ContinuousAdjoint:
             settings["jac"] = None
         if "max_step" in self.options:
             settings["max_step"] = self.options["max_step"]
-        done = solve_ivp(backwards, (b, a), slope, self.method, dense_output=True, **settings)
+        with lent_to(self.method, backwards, settings.get("jac")) as (back, jacobian):
+            if jacobian is not None:
+                settings["jac"] = jacobian
+            done = solve_ivp(back, (b, a), slope, self.method, dense_output=True, **settings)
         if not done.success:
             raise RuntimeError(f"solve_ivp could not solve the adjoint equations: {done.message}")
         if self.nodes:

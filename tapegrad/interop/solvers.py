@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..core.closures import lent
 from ..core.mode import no_grad
 from ..core.storage import tracing
 from ..core.tensor import Tensor
@@ -416,14 +417,18 @@ def root(
             )
         method = "krylov"
         sparse = _sparse(jacobian, f, space, args, pattern) if sparse is None else sparse
-        step = _newton_step(sparse, space.x)
         options = dict(options or ({"xtol": 1.5e-8, "maxiter": 50} if automatic else {}))
-        options["jac_options"] = {"inner_M": step, **options.get("jac_options", {})}
 
     def solved(method: str, options: Any) -> OptimizeResult:
         jac = _jacobian(f, space, args, promotion) if method in ("hybr", "lm") else None
-        with no_grad():
-            return optimize.root(equations, space.x, jac=jac, method=method, tol=tol, options=options)  # fmt: skip
+        with no_grad(), lent(equations, jac, sparse) as (value_at, jac, matrix):
+            if method == "krylov" and matrix is not None:
+                options = dict(options)
+                options["jac_options"] = {
+                    "inner_M": _newton_step(matrix, space.x),
+                    **options.get("jac_options", {}),
+                }
+            return optimize.root(value_at, space.x, jac=jac, method=method, tol=tol, options=options)  # fmt: skip
 
     result = solved(method, options)
     if automatic and not result.success:
@@ -507,6 +512,9 @@ def _newton_step(slopes: Callable[..., Any], x: np.ndarray) -> Any:
 
     class Step(LinearOperator):
         def __init__(self) -> None:
+            self.slopes = (
+                slopes  # a class waits for the cyclic collector, with what its methods close over
+            )
             super().__init__(float, (x.size, x.size))
 
         def setup(self, x: np.ndarray, _: Any, __: Any) -> None:
@@ -514,7 +522,7 @@ def _newton_step(slopes: Callable[..., Any], x: np.ndarray) -> Any:
 
         def update(self, x: np.ndarray, _: Any) -> None:
             try:
-                self.solve = splu(slopes(np.ravel(x)).tocsc()).solve
+                self.solve = splu(self.slopes(np.ravel(x)).tocsc()).solve
             except RuntimeError:  # singular here: the factors of the last step, or none, must do
                 self.solve = getattr(self, "solve", np.asarray)
 

@@ -21,22 +21,25 @@ Invariant: times, lengths and orders of steps are constants. Rows are linear in 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
+from contextlib import AbstractContextManager, nullcontext
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
 
+from ..core.closures import lent
 from .implicit import solution
 
 Equations = Callable[[Any, Any], Any]
 """A time and a vector in, the slope of the vector out."""
 
 
-def recorder(method: type, log: list[Any]) -> type:
-    """A class like SciPy's `method`, whose solver appends itself to `log`, and its accepted steps to its own `log`."""
+@lru_cache(64)
+def recorder(method: type) -> type:
+    """A class like SciPy's `method`, whose solver appends itself to its option `log`, and its accepted steps to its own `log`."""
 
     class Recorder(method):  # type: ignore[misc]
-        def __init__(self, *args: Any, **kwargs: Any) -> None:
+        def __init__(self, *args: Any, log: list[Any], **kwargs: Any) -> None:
             super().__init__(*args, **kwargs)
             self.log: list[Any] = []
             self.beginning = (self.t, np.array(self.y))
@@ -73,7 +76,13 @@ def steps_of(solver: Any) -> Steps:
     """The steps of a solver that a `recorder` made; those of BDF and LSODA say by `through(times)` which ones have derivatives."""
     from scipy.integrate import BDF, LSODA
 
-    return InterpolatedSteps(solver) if isinstance(solver, BDF | LSODA) else RungeKuttaSteps(solver)
+    found = (
+        InterpolatedSteps(solver) if isinstance(solver, BDF | LSODA) else RungeKuttaSteps(solver)
+    )
+    vars(
+        solver
+    ).clear()  # it refers to itself, and would keep its log until the cyclic collector comes
+    return found
 
 
 def is_known(method: type) -> bool:
@@ -84,6 +93,11 @@ def is_known(method: type) -> bool:
     if issubclass(method, RungeKutta) and not issubclass(method, DOP853):
         return np.ndim(method.P) == 2
     return issubclass(method, BDF | DOP853 | LSODA | Radau)
+
+
+def lent_to(method: type, *functions: Any) -> AbstractContextManager[list[Any]]:
+    """Stand-ins of functions for solvers of a method (see `lent`); themselves where its interpolants may call them later."""
+    return lent(*functions) if is_known(method) else nullcontext(list(functions))
 
 
 class Steps:
@@ -590,6 +604,7 @@ __all__ = [
     "SparseRadau",
     "Steps",
     "is_known",
+    "lent_to",
     "moved",
     "recorder",
     "steps_of",

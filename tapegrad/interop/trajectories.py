@@ -52,6 +52,7 @@ from .stepping import (
     SparseRadau,
     Steps,
     is_known,
+    lent_to,
     moved,
     recorder,
     steps_of,
@@ -186,20 +187,26 @@ def solve_ivp(
     def solved(arguments: Any) -> OdeResult:
         """SciPy's result for these arguments, with its steps in the log if they are followed."""
         log.clear()
-        equations.quick = equations.plain(arguments, seen)
+        equations.given = arguments, seen
         settings = _with_jacobian(chosen, equations, options, arguments)
         if mass_matrix is not None:
             settings = _with_start(equations, settings, ends)
-        return integrate.solve_ivp(
-            equations.quick,
-            ends,
-            state.value,
-            method=recorder(chosen, log) if kept and is_known(chosen) else chosen,
-            t_eval=None if asked is None else np.asarray(value_of(asked), dtype=float),
-            dense_output=dense_output,
-            events=[_plain_event(e, state, arguments, seen) for e in judges] or None,
-            **settings,
-        )
+        jac = settings.get("jac")
+        with lent_to(chosen, equations.quick, jac if callable(jac) else None) as (slope, jacobian):
+            if jacobian is not None:
+                settings = {**settings, "jac": jacobian}
+            if kept and is_known(chosen):
+                settings = {**settings, "log": log}
+            return integrate.solve_ivp(
+                slope,
+                ends,
+                state.value,
+                method=recorder(chosen) if "log" in settings else chosen,
+                t_eval=None if asked is None else np.asarray(value_of(asked), dtype=float),
+                dense_output=dense_output,
+                events=[_plain_event(e, state, arguments, seen) for e in judges] or None,
+                **settings,
+            )
 
     # Recorded, so that a function which loses what is tracked says so; of the entries nobody keeps anything.
     result = _first_of(solved, raw(args), args)
@@ -528,8 +535,13 @@ class _Equations:
         """Of M dy/dt = fun(t, y) the matrix, a `Mass`."""
         self.slopes: Any = None
         """The Jacobians that the solver was given, a `Slopes`, if they are ours."""
-        self.quick: Callable[[float, np.ndarray], Any] = self
+        self.given: Any = None
+        """What `quick` is called with: plain arguments, and the `_Seen` that notes what was tracked."""
+
+    @property
+    def quick(self) -> Callable[[float, np.ndarray], Any]:
         """The slope as an array or a list of numbers, with arguments that are plain if the function takes those."""
+        return self if self.given is None else self.plain(*self.given)
 
     def called(self, t: Any, vector: Any, args: Sequence[Any]) -> Any:
         if self.vectorized and self.state.simple:
@@ -673,9 +685,11 @@ def _tangent(
     equations: _Equations, args: Any, sparsity: str = "auto"
 ) -> Callable[[float, np.ndarray], Any]:
     """The Jacobian of the equations, from the tape; `equations.slopes` knows its pattern."""
+    alone = copy.copy(equations)  # the equations know their Jacobian, so that it must not know them
+    alone.slopes = None
     equations.slopes = slopes = Slopes(
-        lambda y, t: equations.state.joined(equations.called(t, y, tuple(args or ()))), sparsity=sparsity
-    )  # fmt: skip
+        lambda y, t: alone.state.joined(alone.called(t, y, tuple(args or ()))), sparsity=sparsity
+    )
 
     def found(t: float, y: np.ndarray) -> Any:
         with no_grad():
@@ -954,7 +968,8 @@ def _slopes(equations: _Equations, steps: Any) -> np.ndarray:
     times, places, _ = steps.points()
     rows = np.ascontiguousarray(places.T)
     with no_grad(), np.errstate(all="ignore"):
-        found = [equations.quick(float(t), y) for t, y in zip(times, rows, strict=True)]
+        slope = equations.quick
+        found = [slope(float(t), y) for t, y in zip(times, rows, strict=True)]
     return np.array(found, places.dtype).reshape(rows.shape).T
 
 

@@ -24,6 +24,7 @@ import math
 import os
 import pickle
 import sys
+import weakref
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
@@ -528,12 +529,12 @@ class Kept(_Code):
     """Of a user's function: all that it names, at the moment when it is compiled."""
 
     def __init__(self, dispatcher: Any) -> None:
-        self._dispatcher = dispatcher
+        self._dispatcher = weakref.ref(dispatcher)  # which holds this as its cache
         self.frozen = Frozen(dispatcher.py_func)
 
     def _key(self, signature: Any) -> str | None:
         plain = isinstance(signature, tuple) and all(map(_is_plain, signature))
-        return program_key(self._dispatcher, *map(repr, signature)) if plain else None
+        return program_key(self._dispatcher(), *map(repr, signature)) if plain else None
 
     def load_overload(self, signature: Any, context: Any) -> Any:
         self.frozen.hold()
