@@ -152,12 +152,20 @@ OPS = {
     "dot of lengths that differ": (lambda b: tg.dot(b.w, tg.ones(2)), ValueError, ""),
     "tensordot": (lambda b: tg.tensordot(b.w, tg.ones(2), 1), ValueError, "lengths differ"),
     "axis out of range": (lambda b: b.w.sum(axis=3), IndexError, "axis 3 is out of bounds"),
-    "axis as text": (lambda b: b.w.mean(axis="x"), TypeError, "integer"),
-    "axis as a float": (lambda b: b.w.sum(axis=0.0), TypeError, "integer"),
+    "axis as text": (
+        lambda b: b.w.mean(axis="x"),
+        TypeError,
+        "axis='x', but that is a whole number",
+    ),
+    "axis as a float": (
+        lambda b: b.w.sum(axis=0.0),
+        TypeError,
+        "axis=0.0, but that is a whole number",
+    ),
     "axis twice": (lambda b: b.m.sum(axis=(0, 0)), ValueError, "duplicate"),
     "max of nothing": (lambda b: leaf([]).max(), ValueError, "no identity"),
     "reshape to another size": (lambda b: b.w.reshape(2, 2), ValueError, "cannot reshape"),
-    "reshape by text": (lambda b: b.w.reshape("a"), TypeError, "integer"),
+    "reshape by text": (lambda b: b.w.reshape("a"), TypeError, "a tuple of whole numbers"),
     "reshape in an order of memory": (
         lambda b: b.m.reshape(4, order="A"),
         ValueError,
@@ -943,6 +951,35 @@ OTHERS = {
 }
 # fmt: on
 
+# What NumPy and SciPy would say of these in words of their own code.
+WORDS = {
+    "fft of a word": (lambda b: tg.fft.fft(b.w, n="x"), TypeError, "fft was given n='x', but that is a whole number or None: write one"),
+    "fftn of words": (lambda b: tg.fft.fftn(b.w, s=["x"], axes=[0]), TypeError, "s=.* a tuple of whole numbers"),
+    "fftn along a fraction": (lambda b: tg.fft.fftn(b.w, axes=1.5), TypeError, "axes=1.5"),
+    "fft of a list": (lambda b: np.fft.fft(b.w, n=[1]), TypeError, r"n=\[1\]"),
+    "dct of a word": (lambda b: tg.fft.dct(b.w, type="x"), ValueError, "choose among 1, 2, 3, 4"),
+    "polygamma of a word": (lambda b: tg.special.polygamma("x", b.w), TypeError, "n='x', but that is a whole number"),
+    "cumsum along a word": (lambda b: np.cumsum(b.w, axis="x"), TypeError, "axis='x'"),
+    "roll by nothing": (lambda b: np.roll(b.w, None), TypeError, ""),
+    "backward of a word": (lambda b: b.y.backward("x"), TypeError, r"made of numbers: pass a tensor or an array of shape \(3,\)"),
+    "backward of words": (lambda b: b.y.backward(["x"]), TypeError, "made of numbers"),
+    "numbers as hooks": (lambda b: tg.autograd.graph.saved_tensors_hooks(3, 4), TypeError, "pass a function pack_hook"),
+    "one number as a hook": (lambda b: tg.autograd.graph.saved_tensors_hooks(abs, 4), TypeError, "pass a function unpack_hook"),
+    "convolve by a list": (lambda b: np.convolve(b.w, b.w, [1]), ValueError, "choose among"),
+    "cov of one weight": (lambda b: np.cov(b.m, fweights=1), RuntimeError, "fweights has 0 axes.*pass 2 numbers"),
+    "trim_zeros by number": (lambda b: np.trim_zeros(b.w, trim=1), TypeError, "write 'f'"),
+    "make_dot of a list": (lambda b: tg.make_dot(b.y, [b.w]), TypeError, "pass a dict"),
+    "triangular of a list": (lambda b: tg.linalg.solve_triangular(b.m, b.m, trans=[1]), ValueError, "0 or 'N'"),
+    "hankel of a number": (lambda b: tg.linalg.hankel(b.w, -1), ValueError, "pass vectors"),
+    "detrend at a word": (lambda b: tg.signal.detrend(b.w, bp="x"), TypeError, "write whole numbers"),
+    "fixed_point without steps": (lambda b: tg.fixed_point(np.cos, 0.5, maxiter=-1), ValueError, "from 1 on"),
+    "linprog with a word": (lambda b: tg.optimize.linprog([1.0], options="x"), TypeError, "pass a dict"),
+    "root by number": (lambda b: tg.root(np.sin, 0.5, method=1), ValueError, "choose 'hybr'"),
+    "grad with a word for aux": (lambda b: tg.grad(np.sum, has_aux="no"), TypeError, "True or False"),
+    "grad with a word for unused": (lambda b: tg.grad(np.sum, allow_unused="no"), TypeError, "True or False"),
+    "vjp with a word for aux": (lambda b: tg.vjp(np.sum, np.ones(2), has_aux="no"), TypeError, "True or False"),
+}  # fmt: skip
+
 SPARSE = {
     "dense for sparse": (lambda b: tg.sparse.linalg.spsolve(b.m, b.w), TypeError, "csr_array"),
     "number of text": (lambda b: tg.sparse.csr_array("a"), (TypeError, ValueError), "a"),
@@ -1015,7 +1052,7 @@ ROWS = [
     pytest.param(*row, id=f"{family}-{name}")
     for family, table in {
         "construction": CONSTRUCTION, "ops": OPS, "indexing": INDEXING, "backward": BACKWARD, "transforms": TRANSFORMS, "settings": SETTINGS,
-        "loops": LOOPS, "compiled": COMPILED, "solvers": SOLVERS, "sparse": SPARSE, "checks": CHECKS, "others": OTHERS,
+        "loops": LOOPS, "compiled": COMPILED, "solvers": SOLVERS, "sparse": SPARSE, "words": WORDS, "checks": CHECKS, "others": OTHERS,
     }.items()
     for name, row in table.items()
 ]  # fmt: skip

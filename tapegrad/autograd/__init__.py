@@ -353,7 +353,11 @@ def _seed(i: int, t: Any, g: Any, create_graph: bool) -> Any:
             )
         one = np.ones(t.shape, t.dtype) if t.shape else t.dtype.type(1)
         return wrap(one) if create_graph else one
-    elif np.shape(g) != t.shape:
+    if not isinstance(g, Tensor) and np.asarray(g).dtype.kind not in "fciub":
+        raise TypeError(
+            f"grad_output[{i}] is {g!r}, but a gradient is made of numbers: pass a tensor or an array of shape {t.shape}."
+        )
+    if np.shape(g) != t.shape:
         raise GraphError(
             f"Mismatch in shape: grad_output[{i}] has a shape of {np.shape(g)} and output[{i}] has a shape of {t.shape}.",
             name="wrong-form",

@@ -121,6 +121,10 @@ def make_dot(
                 "requires grad led to it. Draw a result of such operations.",
                 name="not-tracked",
             )
+    if params is not None and not isinstance(params, Mapping):
+        raise TypeError(
+            f"make_dot was given params of {type(params).__name__}, but these are names of leaves: pass a dict, such as {{'w': w}}."
+        )
     names = {t._node: name for name, t in (params or {}).items() if type(t._node) is Leaf}
     return Picture("\n".join(_lines(tensors, names, limit)))
 

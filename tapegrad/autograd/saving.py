@@ -25,7 +25,7 @@ from ..core.mode import NO_GRAD, attend
 from ..core.primitive import NAMES, OPS, Primitive, entry_name, shape_of
 from ..core.tape import ATTENDING, RECORDER
 from ..core.tensor import Tensor, wrap
-from ..errors import GraphError
+from ..errors import GraphError, demand_callable
 
 Pack = Callable[[Tensor], Any]
 Unpack = Callable[[Any], Tensor]
@@ -195,6 +195,8 @@ class saved_tensors_hooks:
     """
 
     def __init__(self, pack_hook: Pack, unpack_hook: Unpack) -> None:
+        for hook, form in ((pack_hook, "pack_hook(tensor)"), (unpack_hook, "unpack_hook(packed)")):
+            demand_callable(hook, "saved_tensors_hooks", f"pass a function {form}")
         self.pack_hook = pack_hook
         self.unpack_hook = unpack_hook
 

@@ -33,7 +33,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import NotDifferentiable
+from ..errors import NotDifferentiable, TapegradError
 from . import locks, seams, signatures, synonyms
 from . import tape as tapes
 from .domain import Domain, real
@@ -502,7 +502,7 @@ def {name}(x{signature}):{reworded}
     if type(x) is not Tensor:
         return apply(op_{code}, (x,), {kw})
     a = x._value
-    v = {value}
+    {computed}
     t = next(blank)
     t._value = v
     {link}node = x._node
@@ -510,6 +510,14 @@ def {name}(x{signature}):{reworded}
         t._node = None
         return t
     {track}
+"""
+
+# A setting that the function cannot read is named by whoever reads its error; where there is none, this costs nothing.
+_COMPUTED = """
+try:
+    v = {value}
+except (TypeError, IndexError) as error:
+    raise misread(op_{code}, {kw}, error)
 """
 
 # A call that names a setting otherwise; an empty dict costs a call 15 ns.
@@ -637,7 +645,7 @@ def {name}(xs{signature}):{reworded}
             return apply(op_{code}, xs, {kw})
     if not tracked:
         return apply(op_{code}, xs, {kw})
-    v = forward_{code}(raw{settings})
+    {computed}
     t = next(blank)
     t._value = v
     if v.dtype.kind not in "fc":
@@ -715,7 +723,7 @@ def _generate(op: Primitive, operator: str | None, defaults: dict[str, Any]) -> 
     elif op.arity == 1:
         value = f"{operator}a" if operator else f"forward_{code}(a{settings})"
         text = _UNARY.format(
-            name=op.name, signature=signature, code=code, kw=kw, value=value, reworded=reworded,
+            name=op.name, signature=signature, code=code, kw=kw, computed=_computed(op, value, kw), reworded=reworded,
             track=_track(op, 4, n0="node", kw=kw),
             # asked of __class__, since what is traced shares memory as well
             link=f"if v.__class__ is ndarray:\n        link(t, x, {code}, {kw})\n    " if op.view else "",
@@ -758,9 +766,16 @@ def _of_several(op: Primitive, kw: str, settings: str, signature: str, reworded:
         )
     track = _track(op, 4, n0="nodes", x="raw", kw=kw)
     return _SEQUENCE.format(
-        name=op.name, signature=signature, code=code, kw=kw, settings=settings, track=track,
-        reworded=reworded,
+        name=op.name, signature=signature, code=code, kw=kw, track=track,
+        computed=_computed(op, f"forward_{code}(raw{settings})", kw), reworded=reworded,
     )  # fmt: skip
+
+
+def _computed(op: Primitive, value: str, kw: str) -> str:
+    """Text that computes the value of an op, and of one with settings says which setting it could not read."""
+    if not op.settings:
+        return f"v = {value}"
+    return _indented(_COMPUTED.format(value=value, code=op.code, kw=kw), 4)
 
 
 def _binary(
@@ -998,7 +1013,10 @@ def apply(op: Primitive, operands: Sequence[Any], kw: tuple[Any, ...] | None = N
         raise TypeError(
             f"{op.name} was given {text} beside a tensor, but tensors are computed with numbers and booleans: pass those."
         )
-    out = op.evaluate(raw, kw)
+    try:
+        out = op.evaluate(raw, kw)
+    except (TypeError, IndexError) as error:
+        raise misread(op, kw, error)  # noqa: B904  it has its cause
     if not tensors:
         return out
     if type(out) not in _ARRAYS:
@@ -1090,6 +1108,47 @@ def in_other_words(op: Primitive, operand: Any, given: Any, others: Any) -> Any:
     if unknown and extended is op.function:
         raise TypeError(f"{op.name}() got an unexpected keyword argument {min(unknown)!r}")
     return extended(operand, **settings)
+
+
+_KINDS: tuple[tuple[Any, str], ...] = (
+    (type(None), "None"),
+    ((bool, np.bool_), "True or False"),
+    ((int, np.integer), "a whole number"),
+    ((float, np.floating), "a number"),
+    ((str, bytes), "a word"),
+    ((tuple, list), "a tuple"),
+    (np.ndarray, "an array"),
+)
+"""What settings are, and how they are told."""
+
+
+def _kind(value: Any) -> str:
+    """What a setting is; "" for what is none of `_KINDS`."""
+    return next((told for kind, told in _KINDS if isinstance(value, kind)), "")
+
+
+def misread(op: Primitive, kw: tuple[Any, ...] | None, error: Exception) -> Exception:
+    """The error to raise for one that an op raised: it names the setting of a kind that no sample of the op has, if there is one."""
+    if isinstance(error, TapegradError):
+        return error
+    parameters = inspect.signature(op.function).parameters
+    for name, value in zip(op.settings, kw or (), strict=True):
+        known = [s.settings[name] for s in op.samples if name in s.settings]
+        known += [p.default for p in [parameters[name]] if p.default is not p.empty]
+        kinds = {_kind(x): None for x in known}
+        inside = {_kind(y) for x in known if isinstance(x, tuple | list) for y in x}
+        wrong = _kind(value) not in kinds
+        if isinstance(value, tuple | list) and inside:
+            wrong = wrong or not inside.issuperset(map(_kind, value))
+        if wrong and "" not in {*kinds, _kind(value), *inside} and kinds:
+            of = " or ".join(sorted(inside - {""})).replace("a whole number", "whole numbers")
+            told = [f"a tuple of {of}" if kind == "a tuple" and of else kind for kind in kinds]
+            made = TypeError(
+                f"{op.name} was given {name.rstrip('_')}={value!r}, but that is {' or '.join(told)}: write one."
+            )
+            made.__cause__ = error
+            return made
+    return error
 
 
 def operate(op: Primitive, x: Any, y: Any) -> Any:
@@ -1293,6 +1352,7 @@ namespace.update(
     BIG=BIG,
     apply=apply,
     in_other_words=in_other_words,
+    misread=misread,
     operate=operate,
     untracked=untracked,
     track_big=track_big,

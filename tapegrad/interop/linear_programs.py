@@ -60,6 +60,10 @@ def linprog(
             f"linprog was given method={method!r}, which has no multipliers, or is not SciPy's. "
             "Choose 'highs', 'highs-ds' or 'highs-ipm'."
         )
+    if options is not None and not isinstance(options, dict):
+        raise TypeError(
+            f"linprog was given options={options!r}, but these are HiGHS's: pass a dict, such as {{'presolve': False}}."
+        )
     A_ub, A_eq = (a.toarray() if sparse.issparse(a) else a for a in (A_ub, A_eq))
     given = [c, A_ub, b_ub, A_eq, b_eq, bounds]
     values = [None if v is None else numbers(v) for v in given[:5]]

@@ -148,6 +148,10 @@ def fixed_point(
         raise ValueError(
             f"fixed_point was given method={method!r}, but SciPy has 'del2' and 'iteration': choose one of them."
         )
+    if not isinstance(maxiter, int | np.integer) or maxiter < 1:
+        raise ValueError(
+            f"fixed_point was given maxiter={maxiter!r}, but that is a number of steps: write a whole number from 1 on."
+        )
     space, args = Space(x0, "x0"), _arguments(args)
 
     def step(x: np.ndarray) -> np.ndarray:

@@ -375,6 +375,10 @@ def root(
     from scipy import optimize
 
     demand_callable(f, "root")
+    if not isinstance(method, str):
+        raise ValueError(
+            f"root was given method={method!r}, but SciPy's are named by words: choose 'hybr', 'lm', 'krylov' or another."
+        )
     _refuse(refused, "root")
     space = Space(x0, "x0")
     args = _arguments(args)

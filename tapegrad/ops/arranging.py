@@ -445,6 +445,10 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Any:
     >>> tg.trim_zeros(tg.tensor([0.0, 1.0, 0.0]))
     tensor([1.])
     """
+    if not isinstance(trim, str):
+        raise TypeError(
+            f"trim_zeros was given trim={trim!r}, but that is a word: write 'f' (front), 'b' (back) or 'fb'."
+        )
     kept = [np.unique(i) for i in np.nonzero(raw(filt))]
     axes = (
         range(np.ndim(filt))

@@ -19,7 +19,7 @@ from ..core.domain import distinct, unit
 from ..core.primitive import apply, call, elementwise, primitive, select
 from ..core.storage import as_array
 from ..core.tensor import Tensor, wrap
-from ..errors import NotDifferentiable, demand_callable
+from ..errors import NotDifferentiable, chosen, demand_callable
 from . import elementary, reductions
 from .arranging import along, atleast_1d
 from .composing import composed, operand, raw
@@ -378,11 +378,8 @@ def convolution(g, x_shape, y, *, mode="full"):
 
 
 def _mode(mode: Any) -> str:
-    return (
-        mode
-        if mode in ("full", "same", "valid")
-        else {0: "valid", 1: "same", 2: "full"}.get(mode, str(mode))
-    )
+    words = {0: "valid", 1: "same", 2: "full", **{word: word for word in ("valid", "same", "full")}}
+    return words.get(mode, str(mode)) if isinstance(mode, str) else chosen(words, mode, "a convolution", "mode")  # fmt: skip
 
 
 @composed(np.convolve, "a", "v")
@@ -586,8 +583,8 @@ def _order_of_products(
     empty = [np.broadcast_to(0.0, shape) for shape in shapes]
     steps = []
     path = list(path) if isinstance(path, tuple) else path
-    for chosen in np.einsum_path(subscripts, *empty, optimize=path)[0][1:]:
-        places = tuple(sorted(chosen, reverse=True))
+    for pair in np.einsum_path(subscripts, *empty, optimize=path)[0][1:]:
+        places = tuple(sorted(pair, reverse=True))
         operands = [parts.pop(i) for i in places]
         wanted = set("".join([*parts, output]))
         result = "".join(dict.fromkeys(c for part in operands for c in part if c in wanted))

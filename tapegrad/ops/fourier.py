@@ -312,6 +312,7 @@ def _trigonometric(name: str, first: dict[int, tuple[int, ...]]) -> Any:
     op = primitive(_transform(name), linear=True, samples=_REAL_SAMPLES)(rule)
 
     def public(x, type=2, n=None, axis=-1, norm=None, overwrite_x=False, workers=None, orthogonalize=None):  # fmt: skip
+        chosen(_INVERSE_TYPE, type, name, "type")
         return op(x, type, n, axis, norm, orthogonalize)
 
     public.__name__ = public.__qualname__ = name

@@ -370,8 +370,8 @@ def solve_triangular(
     >>> tg.linalg.solve_triangular(tg.tensor([[2.0, 7.0], [1.0, 4.0]]), tg.tensor([2.0, 9.0]), lower=True)
     tensor([1., 2.])
     """
-    trans = {"N": 0, "T": 1, "C": 2}.get(trans, trans)
-    if trans not in (0, 1, 2):
+    trans = {"N": 0, "T": 1, "C": 2}.get(trans, trans) if isinstance(trans, str) else trans
+    if not isinstance(trans, int | np.integer) or trans not in (0, 1, 2):
         raise ValueError(
             f"solve_triangular was given trans={trans!r}, but it is 0 or 'N', 1 or 'T', or 2 or 'C'."
         )

@@ -38,6 +38,10 @@ def hankel(c: Any, r: Any = None) -> Any:
     """
     (c,) = stacks(c)
     (r,) = stacks(np.zeros(np.shape(c), c.dtype) if r is None else r)
+    if not np.ndim(c) or not np.ndim(r):
+        raise ValueError(
+            "hankel was given a number, but it is made of its first column and last row: pass vectors, c and perhaps r."
+        )
     values = np.concatenate([c, r[..., 1:]], axis=-1)
     return values[..., np.arange(np.shape(c)[-1])[:, None] + np.arange(np.shape(r)[-1])]
 

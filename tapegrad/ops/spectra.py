@@ -58,6 +58,10 @@ def detrend(
     axis = normalize_axis_index(axis, np.ndim(data))
     data = np.moveaxis(data, axis, -1)
     n = np.shape(data)[-1]
+    if np.asarray(bp).dtype.kind not in "iu" and np.size(bp):
+        raise TypeError(
+            f"detrend was given bp={bp!r}, but these are places along the axis: write whole numbers."
+        )
     breaks = np.unique(np.concatenate([np.atleast_1d(bp), [0, n]])).astype(int)
     if np.any(breaks > n):
         raise ValueError("Breakpoints must be less than length of data along given axis.")

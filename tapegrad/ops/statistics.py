@@ -460,8 +460,10 @@ def cov(
             given = _cast(
                 given if isinstance(given, Tensor) else as_array(given), np.dtype(np.float64)
             )
-            if np.ndim(given) > 1:
-                raise RuntimeError(f"cannot handle multidimensional {name}")
+            if np.ndim(given) != 1:
+                raise RuntimeError(
+                    f"{name} has {np.ndim(given)} axes, but it holds a weight for each sample: pass {np.shape(rows)[1]} numbers."
+                )
             if np.shape(given)[0] != np.shape(rows)[1]:
                 raise RuntimeError(f"incompatible numbers of samples and {name}")
             if np.any(raw(given) < 0):

@@ -31,7 +31,14 @@ from ..core.primitive import OPS
 from ..core.storage import StandIn, as_array, duplicate, kept, tracing
 from ..core.tape import IN0, IN1, SLOT, STRIDE, Leaf, new_slot, own_tape
 from ..core.tensor import Tensor, fresh_leaf, unmasked, wrap
-from ..errors import GradientLost, GraphError, IndependentValue, NotDifferentiable, demand_callable
+from ..errors import (
+    GradientLost,
+    GraphError,
+    IndependentValue,
+    NotDifferentiable,
+    demand_bool,
+    demand_callable,
+)
 from ..face.adoption import adopted, fills, itself, of_stand_ins
 from ..face.buffers import constant
 from ..ops.composing import holds_tensor
@@ -519,12 +526,18 @@ def is_compiled(f: Any) -> bool:
     return kind is not None and isinstance(f, kind)
 
 
+_TRUTHS = frozenset(("has_aux", "allow_unused"))
+"""Settings of transforms that are True or False: a word in their place would switch them on."""
+
+
 def as_a_whole(transform: F) -> F:
     """A transform of functions; of a compiled one it is compiled as a whole, made once: forward and backward are one program, where an
     entry of a tape would run the function again on the way back."""
 
     @functools.wraps(transform)
     def chosen(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Callable[..., Any]:
+        for setting in _TRUTHS & kwargs.keys():
+            demand_bool(kwargs[setting], setting)
         product = transform.__name__ == "hvp"
         # Of the arguments of a product with a Hessian the second is a direction, so positions mean other things.
         whole = kwargs.get("sparsity") is None  # a program has no sparse matrices
@@ -737,6 +750,7 @@ def grad(
 def _with_aux(output: Any, has_aux: bool) -> tuple[Any, Any]:
     if not has_aux:
         return output, None
+    demand_bool(has_aux, "has_aux")
     if not (isinstance(output, tuple) and len(output) == 2):
         raise TypeError(
             f"has_aux=True says that f returns a pair (value, aux), but it returned {type(output).__name__}. Return a pair, "
