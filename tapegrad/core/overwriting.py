@@ -19,7 +19,7 @@ import numpy as np
 
 from . import storage
 from .primitive import OPS
-from .tape import BIG, FREED, IN0, IN1, KW, OUT, SLOT, STRIDE, Slot, Tape, X, Y, current
+from .tape import _TAPE, BIG, FREED, IN0, IN1, KW, OUT, SLOT, STRIDE, Slot, Tape, X, Y, current
 
 ALLOWED: ContextVar[bool] = ContextVar("tapegrad.mutation", default=False)
 """Whether saved values may be overwritten outside of transforms, too."""
@@ -53,9 +53,10 @@ class Saved:
 
 def keep(array: Any, index: Any = None) -> None:
     """Before a write to an array, at an index or everywhere: entries that need a value there get a copy, where that is allowed."""
-    tape: Tape | None = current()
-    if tape.outer is None and not ALLOWED.get() and storage.tracing.get() is None:  # type: ignore[union-attr]
+    inside = _TAPE.get()
+    if (inside is None or inside.outer is None) and not ALLOWED.get() and storage.tracing.get() is None:  # fmt: skip
         return
+    tape: Tape | None = current()
     root = storage.owner(array)
     rows: tuple[int, int] | None = None
     copies: dict[Any, Any] = {}

@@ -64,7 +64,10 @@ def _writable(t: Tensor, name: str, recorded: bool, index: Any = None) -> Tensor
     if is_grad_enabled() and (node is not None or recorded or t._node is not None):
         _refuse_unclear(t, base, name)
     if isinstance(data, np.ndarray):
-        overwriting.keep(*_memory(t, index))
+        if base is t:
+            overwriting.keep(data, index)
+        else:
+            overwriting.keep(*_memory(t, index))
     return base
 
 
@@ -121,7 +124,10 @@ def before_write(t: Tensor, name: str, given: Iterable[Any] = ()) -> None:
             name="in-place",
         )
     if isinstance(t._value, np.ndarray):
-        _touch(t)
+        if base is t:
+            storage.touch(t._value)
+        else:
+            _touch(t)
 
 
 def _touch(t: Tensor) -> None:

@@ -141,9 +141,10 @@ class Optimizer:
                         continue
                     x, g = p._array(), p.grad._array()
                     new, state = self.update(x, g, dict(self.state.get(p, {})), group)
-                    changes.append((p, new, state))
-            for p, new, state in changes:
-                store(p, new)
+                    changes.append((p, x, new, state))
+            for p, x, new, state in changes:
+                before_write(p, "optimizer.step()")
+                np.copyto(x, new)
                 self.state[p] = state
         self._opt_called = True
         return loss
