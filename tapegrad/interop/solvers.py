@@ -281,7 +281,7 @@ def least_squares(
     limits = (-np.inf, np.inf) if low_high is None else low_high
     with no_grad():
         if method == "lm" and _is_plain(settings):
-            result = _minpack(residuals, slopes, space.x, **settings)
+            result = _minpack(_remembering(residuals, space.x, first), slopes, space.x, **settings)
         else:
             result = optimize.least_squares(
                 residuals, space.x, jac=slopes, bounds=limits, method=method, **settings
@@ -319,7 +319,7 @@ def _minpack(
     """The result of SciPy's `least_squares` with method "lm" by its `leastsq`: the same steps under half the layers of Python."""
     from scipy import optimize
 
-    residuals, slopes = _remembering(residuals), _remembering(slopes)
+    slopes = _remembering(slopes)
     most = 100 * x0.size if max_nfev is None else max_nfev
     x, _, info, message, ending = optimize.leastsq(
         residuals, x0, Dfun=slopes, full_output=True, ftol=ftol, xtol=xtol, gtol=gtol, maxfev=most
@@ -333,9 +333,14 @@ def _minpack(
     )  # fmt: skip
 
 
-def _remembering(function: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
-    """The function, which does not compute again where it was called last: `leastsq` asks for the start three times."""
-    at, value = b"", np.zeros(0)
+def _remembering(
+    function: Callable[..., np.ndarray], known: np.ndarray | None = None, value: Any = None
+) -> Callable[..., np.ndarray]:
+    """The function, which does not compute again where it was called last: `leastsq` asks for the start three times.
+
+    `value` is what it is at `known`, if that is told.
+    """
+    at = b"" if known is None else known.tobytes()
 
     def called(x: np.ndarray) -> np.ndarray:
         nonlocal at, value
@@ -812,32 +817,35 @@ def _shaped(result: OptimizeResult, space: Space) -> OptimizeResult:
     return result
 
 
+_EPSILON = float(np.finfo(float).eps)
+
+
 def _add_covariance(result: OptimizeResult, space: Space, absolute_sigma: bool) -> None:
     """Covariance of the parameters that are not at a bound, from the Jacobian at the solution."""
     free = result.active_mask == 0
     rows = len(result.fun)
     result.names = space.names
-    result.dof = max(rows - int(free.sum()), 0)
+    result.dof = max(rows - int(np.count_nonzero(free)), 0)
     jac = result.jac
     if not isinstance(jac, np.ndarray):
         if space.size > LARGEST_COVARIANCE:
             result.covariance = result.stderr = None
             return
         jac = jac.toarray()
-    j = jac[:, free]
+    whole = bool(free.all())
+    j = jac if whole else jac[:, free]
     covariance = np.zeros((space.size, space.size))
-    if free.any():
+    if whole or free.any():
         variance = 1.0 if absolute_sigma else 2 * result.cost / result.dof if result.dof else np.inf
         # Columns of size 1 before the singular values are looked at: a parameter in other units is no lack of rank.
         lengths = np.linalg.norm(j, axis=0)
         lengths = np.where(lengths > 0, lengths, 1.0)
         _, s, vt = np.linalg.svd(j / lengths, full_matrices=False)
-        full_rank = len(s) == free.sum() and s[-1] > np.finfo(float).eps * max(j.shape) * s[0]
+        full_rank = len(s) == j.shape[1] and s[-1] > _EPSILON * max(j.shape) * s[0]
+        found: Any = np.inf
         if full_rank and np.isfinite(variance):
-            inverse = (vt.T / s**2) @ vt / np.outer(lengths, lengths)
-            covariance[np.ix_(free, free)] = variance * inverse
-        else:
-            covariance[np.ix_(free, free)] = np.inf
+            found = variance * ((vt.T / s**2) @ vt / (lengths[:, None] * lengths))
+        covariance[... if whole else np.ix_(free, free)] = found
     result.covariance = covariance
     result.stderr = space.tree(np.sqrt(np.diag(covariance)))
 

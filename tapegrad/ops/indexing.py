@@ -77,6 +77,8 @@ _BASIC = (int, slice, type(None), type(Ellipsis))
 
 def _in_all_directions(given: Any, x: Any, out: Any, index: Any) -> Any:
     """The entries of each direction, for an index without arrays: these could move axes."""
+    if type(index) is int:
+        return given[0][:, index]
     parts = index if type(index) is tuple else (index,)
     if not all(type(part) in _BASIC for part in parts):
         return None
