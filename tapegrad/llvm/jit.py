@@ -28,7 +28,7 @@ import numpy as np
 from ..core import headroom, locks, processor
 from ..core.version import VERSION
 from . import cache
-from .linker import LinkError, builtin, linker_of_objects, numpy_api, resolve
+from .linker import ALWAYS, LinkError, builtin, linker_of_objects, numpy_api, resolve
 
 _lock = locks.rlock()
 _state: dict[str, Any] = {}
@@ -260,7 +260,7 @@ class Library:
                 builder.export_symbol(symbol)
             for symbol, address in imports.items():
                 builder.import_symbol(symbol, address)
-            for symbol in {*asks, "memcpy", "memset", "memmove"} - imports.keys():
+            for symbol in {*asks, *ALWAYS} - imports.keys():
                 found = resolve(symbol)
                 if found is None:
                     raise LinkError(

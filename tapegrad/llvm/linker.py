@@ -54,8 +54,13 @@ _kept: list[Any] = []
 _jit: Any = None
 _count = 0
 
-# Symbols that code generation may add to those the code declares.
-_ALWAYS = ("memcpy", "memset", "memmove")
+_FLOATS = ctypes.c_int(0x9875)
+
+# Symbols that code generation adds by itself: in code for Windows a word that says "there are floating-point numbers" (nobody reads it).
+_ADDED = {"_fltused": ctypes.addressof(_FLOATS)} if sys.platform == "win32" else {}
+
+ALWAYS = ("memcpy", "memset", "memmove", *_ADDED)
+"""Symbols that code generation may add to those the code declares."""
 
 
 @ctypes.PYFUNCTYPE(ctypes.py_object)
@@ -101,6 +106,8 @@ def resolve(name: str) -> int | None:
     """Address of a symbol of Python, libc, libm or SciPy (named.py); None where there is none."""
     if name in _NUMBA:
         return _NUMBA[name]
+    if name in _ADDED:
+        return _ADDED[name]
     if name.startswith(named.PREFIX):
         return named.address_of(name)
     for library in _loaded():
@@ -157,7 +164,7 @@ def link(name: str, parts: Sequence[Part]) -> dict[str, int]:
 
 def _import(builder: Any, name: str, asks: Iterable[str]) -> None:
     """Give code the symbols that it asks for; raises LinkError."""
-    for symbol in {*asks, *_ALWAYS}:
+    for symbol in {*asks, *ALWAYS}:
         address = resolve(symbol)
         if address is None:
             raise LinkError(f"the code of {name} asks for {symbol}, which is not in this process.")

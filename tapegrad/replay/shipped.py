@@ -49,7 +49,7 @@ CODE = Path(__file__).with_name("machine.code")
 _MAGIC = b"tapegrad machine 1\n"
 _CODE_MAGIC = b"tapegrad machine code 1\n"
 
-_SYSTEMS = ("linux", "darwin")
+_SYSTEMS = ("linux", "darwin", "win32")
 _PROCESSORS = ("x86_64", "amd64", "aarch64", "arm64")
 
 PLATFORMS = {"linux x86_64": ("x86_64-unknown-linux-gnu", "x86-64")}
