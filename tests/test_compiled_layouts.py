@@ -276,3 +276,28 @@ def test_arguments_in_another_order_go_by_the_native_entry(monkeypatch, rng):
         for y in (base.T, np.asfortranarray(base.T)):
             np.testing.assert_allclose(compiled(x, y), gradient(x.copy(), y.copy()), rtol=1e-14)
     assert not apart
+
+
+MASKED_NUMBERS = [[1.0, 2.0, 0.1, 3.0], [1.0, 0.2, 0.1, 0.3], [1.0, 2.0, 1.1, 3.0], [1.0, 2.0, 0.1, 0.3]]  # fmt: skip
+
+
+def filled_where_small(x):
+    y = x.copy()
+    y[np.abs(y) < 0.8] = np.sum(y)
+    return np.sum(y * np.arange(1.0, 5.0))
+
+
+OF_MASKS = {
+    "constant tensor": lambda x: np.sum(tg.tensor(np.arange(1.0, 5.0))[np.abs(x) < 0.8]) * x,
+    "an axis": lambda x: np.sum(tg.tensor(np.ones((3, 4)))[:, np.abs(x) < 0.8]) * x,
+    "tangents of a linear gradient": lambda x: tg.jvp(tg.grad(filled_where_small), (x,), (np.ones(4),))[0],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OF_MASKS)
+@pytest.mark.parametrize("first", range(4))
+def test_what_a_mask_picks_of_a_constant_is_counted_in_each_call(name, first):
+    f = OF_MASKS[name]
+    g = tg.compile(f)
+    for numbers in (MASKED_NUMBERS[first], *MASKED_NUMBERS, MASKED_NUMBERS[first]):
+        np.testing.assert_allclose(g(np.array(numbers)), f(np.array(numbers)), rtol=1e-13)

@@ -588,7 +588,7 @@ def _depends_on_values(function: Any, inputs: Sequence[Node], args: Any) -> bool
     if function is operator.getitem or (
         isinstance(function, OpCall) and function.op.name == "getitem"
     ):
-        return len(inputs) > 1  # x[mask]
+        return len(inputs) > 1 or type(args[0]) is not Ref  # x[mask], and constant[mask]
     if function is np.where:
         return len(args) == 1  # with the condition alone it gives positions
     if isinstance(function, OpCall):
