@@ -37,7 +37,7 @@ CALLS = {
     "cumsum of all": lambda x: np.cumsum(np.outer(x, x[::-1]))[: len(x)] / len(x),
     "sort": lambda x: np.sort(np.sin(3 * x)) * np.arange(1.0, len(x) + 1) / len(x),
     "sort of rows": lambda x: np.sum(np.sort(np.cos(np.outer(x[:5], x[:3])))[:, 0]) * x,
-    "argsort": lambda x: x[np.argsort(np.sin(5 * x))] * np.arange(1.0, len(x) + 1) / len(x),
+    "argsort": lambda x: x[np.argsort(np.sin(5 * x), kind="stable")] * np.arange(1.0, len(x) + 1) / len(x),
 }  # fmt: skip
 
 
@@ -90,6 +90,18 @@ def test_what_is_no_number_comes_last():
     for _ in range(2):
         np.testing.assert_array_equal(compiled(x)[0], np.sort(x))
         np.testing.assert_array_equal(compiled(x)[1], np.argsort(x, kind="stable"))
+
+
+def test_equal_entries_are_ordered_as_numpy_orders_them(rng):
+    x = rng.integers(-2, 3, 40).astype(float)
+    compiled = tg.compile(
+        lambda x: (np.argsort(x), np.argsort(x, kind="stable"), np.argsort(x.reshape(4, 10)))
+    )
+    for given in (x, np.cos(x), x[::-1]):
+        compiled(given)
+        for found, kind in zip(compiled(given), (None, "stable"), strict=False):
+            np.testing.assert_array_equal(found, np.argsort(given, kind=kind))
+        np.testing.assert_array_equal(compiled(given)[2], np.argsort(given.reshape(4, 10)))
 
 
 def steps(f):

@@ -532,7 +532,10 @@ def _of_rows(node: Any, operands: list[Any], settings: dict[str, Any]) -> Routin
     """The routine of cumsum, sort or argsort along an axis; None where NumPy's call is as good or the settings have no code."""
     x = operands[0]
     axis = settings.pop("axis", None if node.name == "cumsum" else -1)
-    settings.pop("kind", None)  # equal ones keep their order, which every kind of sorting allows
+    kind = settings.pop("kind", None)
+    stable = settings.pop("stable", None) or kind in ("stable", "mergesort")
+    if node.name == "argsort" and not stable:
+        return None  # the order of equal ones is NumPy's, which follows from the processor
     if any(v is not None for v in settings.values()) or len(operands) != 1:
         return None
     size = math.prod(x.shape)
