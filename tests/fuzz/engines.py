@@ -564,6 +564,10 @@ def settled(case: Case) -> Case:
     return Case(program, {**(case.scope or {}), "in_c_order": in_c_order})
 
 
+_BY_NUMPY = "Error setting single item of array"
+"""What NumPy says instead of the error of `a.flat[i] = t`."""
+
+
 def run(engine: Callable[[Case], None], case: Case) -> tuple[str, str]:
     """(state, text): passed, refused, unclear, or failed."""
     before = tg.engine()
@@ -593,6 +597,8 @@ def run(engine: Callable[[Case], None], case: Case) -> tuple[str, str]:
                 "<program"
             ):
                 return "refused", f"a tensor has no such method or setting: {error}"
+            if isinstance(error, ValueError) and _BY_NUMPY in str(error):
+                return "refused", f"GradientLost, in NumPy's words: {error}"
             return (
                 "failed",
                 f"{type(error).__name__} in {last.name} ({last.filename.rsplit('/', 1)[-1]}:{last.lineno}): {error}",
