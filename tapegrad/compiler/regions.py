@@ -25,7 +25,7 @@ from ..core import storage
 from ..program.arrays import Outside
 from ..program.partials import declared
 from ..program.writer import WRITTEN
-from .graph import Guard, Node, Ref
+from .graph import Guard, Node, Recorded, Ref
 
 DTYPES = {np.dtype(np.float64): "f8", np.dtype(np.float32): "f4", np.dtype(np.bool_): "b1"}
 FLOATS = ("f8", "f4")
@@ -144,9 +144,11 @@ class Reading:
             self.table: list[float] = []
             """Numbers that differ from turn to turn, in the order in which they are read."""
             self.table_at = -1
-            seen, plain = self.seen, not (self.carried or self.late)
-            for node in self.steps:
-                seen[node] = self._of(node) if plain else self._read(node)
+            if self.carried or self.late:
+                for node in self.steps:
+                    self.seen[node] = self._read(node)
+            else:
+                self._read_numbers()
             for node in wanted:
                 self._current(node)
             if self.table:
@@ -286,6 +288,102 @@ class Reading:
         return self._whole(at) if shape else Seen(at, (), (), ())
 
     # ------------------------------------------------------------------------------------------ calls
+
+    def _read_numbers(self) -> None:
+        """Read all calls as they stand; those on numbers, as most are in a program by entries, as copies of the first that is like them.
+
+        Two calls are alike if they have one function and constant, and operands that are parts of the same input or of memory of as many
+        axes: their instructions differ in whole numbers and references alone.
+        """
+        seen, code, rare = self.seen, self.instructions, self.rare
+        first: dict[Any, Instruction] = {}
+        for node in self.steps:
+            kind, args, inputs = type(node), node.args, node.inputs
+            key: Any = None
+            base: Any = None
+            a = b = None
+            if kind is not Recorded:
+                a = self._number(inputs[0])
+                if len(inputs) == 2:
+                    b = self._number(inputs[1])
+                    if a is not None and b is not None:
+                        key = (kind, _part_of(a), _part_of(b))
+                elif a is not None and len(args) == 1:
+                    key = (kind, _part_of(a))
+                elif a is not None and len(args) == 2:
+                    x, y = args
+                    constant = y if type(x) is Ref else x
+                    if type(constant) is float and constant not in rare:
+                        key = (kind, _part_of(a), constant is y, repr(constant))
+            elif node.name == "getitem":
+                if len(inputs) == 1 and type(args[0]) is Ref:
+                    base = self.seen.get(inputs[0])
+                    index = args[1] if len(args) > 1 else node.kwargs["index"]
+                    starts = self._place(base, index)
+                    if starts is not None:
+                        seen[node] = Seen(base.source, (), starts, (), base.version)
+                        continue
+            elif node.name == "stored" and node.dtype is _F8 and type(args[0]) is Ref:
+                base = self.seen.get(inputs[0])
+                starts = self._place(base, args[1])
+                if starts is not None and base.source >= 0 and code[base.source].kind == "new":
+                    if type(args[2]) is Ref:
+                        b = self._number(inputs[args[2].index])
+                        key = None if b is None else ("store", len(starts), _part_of(b))
+                    elif type(args[2]) is float and args[2] not in rare:
+                        key = ("store", len(starts), "", repr(args[2]))
+                    a = Seen(base.source, (), starts, (), base.version)
+            like = None if key is None else first.get(key)
+            if like is None:
+                before = len(code)
+                seen[node] = self._of(node)
+                if (
+                    key is not None
+                    and len(code) == before + 1
+                    and code[before].kind in ("op", "store")
+                ):
+                    first[key] = code[before]
+                continue
+            at = len(code)
+            operands = (a,) if b is None else (a, b)
+            ints = a.starts if b is None else a.starts + b.starts
+            refs = tuple([x.source for x in operands if x.source >= 0])
+            code.append(
+                Instruction(
+                    like.kind, like.token, ints, like.where, refs, like.dtype, like.rank, like.shape, like.empty, like.sign
+                )
+            )  # fmt: skip
+            self.shapes[at], self.dtypes[at] = (), "f8"
+            if base is None:
+                seen[node] = Seen(at, (), (), ())
+            else:
+                own = base.source
+                seen[node] = self.wholes[own] = Seen(
+                    own, base.axes, base.starts, base.shape, base.version + 1
+                )
+
+    def _number(self, node: Node) -> Seen | None:
+        """The number of float64 that an operand is seen as, where it is known; None where it is something else."""
+        found = self.seen.get(node)
+        if type(found) is not Seen or found.shape or self.dtypes[found.source] != "f8":
+            return None
+        whole = self.wholes.get(found.source)
+        if whole is not None and whole.version != found.version:
+            self.stale.add(node)
+        return found
+
+    def _place(self, base: Any, index: Any) -> tuple[int, ...] | None:
+        """Where whole numbers pick one entry of an array that is seen whole, as it is now; None for all else."""
+        if type(base) is not Seen or self.wholes.get(base.source) is not base:
+            return None
+        if type(index) is int:
+            index = (index,)
+        shape = base.shape
+        if type(index) is not tuple or len(index) != len(shape) or not index:
+            return None
+        if not _INTEGERS.issuperset(map(type, index)):
+            return None
+        return tuple([i % n for i, n in zip(index, shape, strict=True)])
 
     def _read(self, node: Node) -> Any:
         found = self._of(node)
@@ -438,10 +536,11 @@ class Reading:
             return
         chosen = set(first)
         order = [*sorted(chosen), *(k for k in range(len(code)) if k not in chosen)]
-        new = {old: k for k, old in enumerate(order)}
+        new = dict(zip(order, range(len(order)), strict=True))
         self.instructions = [code[k] for k in order]
         for x in self.instructions:
-            x.refs = tuple(new[r] for r in x.refs)
+            if x.refs:
+                x.refs = tuple([new[r] for r in x.refs])
         for n in self.wanted:  # of the others nobody asks any more
             s = self.seen[n]
             if type(s) is Seen:
@@ -530,6 +629,11 @@ def _placed(x: np.ndarray, root: np.ndarray) -> tuple[Any, Any, Any] | None:
 
 
 _INTEGERS = frozenset((int,))
+
+
+def _part_of(x: Seen) -> int:
+    """What a number's token says of where it is: an input, below 0, or memory of so many axes."""
+    return x.source if x.source < 0 else len(x.starts)
 
 
 def _indexed(x: Seen, index: Any) -> Seen:

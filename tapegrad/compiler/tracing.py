@@ -33,8 +33,9 @@ from ..core.tensor import Tensor, gives_way, wrap
 from ..core.views import base_of, views_of
 from ..errors import TraceError
 from ..face.inplace import is_mask, overlapping
+from ..ops.indexing import getitem
 from .draws import Draws
-from .graph import Graph, Guard, Node, Recorded, Ref, filled, number_call
+from .graph import _FLOAT64, Graph, Guard, Node, Recorded, Ref, filled, number_call
 
 LARGEST_READ = 4096
 """Elements of the largest array that Python may read while tracing; a guard on a bigger one would be a second computation."""
@@ -133,6 +134,10 @@ class Trace:
         self.met: dict[int, np.ndarray] = {}  # small arrays from outside, which may change later
         self.wholes: dict[int, Any] = {}
         """Copies of the arrays that these are parts of, by the arrays' ids; None where only one part was met."""
+        self.places: dict[Any, dict[str, Any]] = {}
+        """Settings of calls that read at whole numbers, by these."""
+        self.targets: dict[Any, tuple[Any, ...]] = {}
+        """Arguments of calls that store at whole numbers, by these."""
         self._buffers: dict[int, list[weakref.ref[Traced]]] = {}
         self._unmade: list[weakref.ref[Traced]] = []  # views that nobody has asked for yet
 
@@ -529,6 +534,13 @@ class _Views:
         self.copies = [ref for ref in self.copies if ref() is not None]
         return bool(self.copies)
 
+    def leave(self, index: Any) -> bool:
+        """Whether nobody can have a view that a store at whole numbers reaches, or a copy that stands for a view."""
+        row = index[0] if type(index) is tuple and index else index
+        return (
+            type(row) is int and row >= 0 and not (self.others or self.copies or row in self.rows)
+        )
+
     def taken(self, row: int | None) -> list[Traced]:
         """The living views that a write to a row reaches, to any row for None, in the order in which they were made; they are forgotten."""
         reached, self.others = self.others, []
@@ -676,7 +688,7 @@ class Traced(StandIn):
     """A value of a traced run: it is what NumPy would have there, and remembers how to compute it again."""
 
     __slots__ = (
-        "__weakref__", "_later", "given", "home", "large", "nbytes", "node", "source", "value", "views",
+        "__weakref__", "_later", "fixed", "given", "home", "large", "nbytes", "node", "source", "value", "views",
     )  # fmt: skip
 
     def __init__(self, trace: Trace, node: Node, value: Any, given: bool = False) -> None:
@@ -689,6 +701,7 @@ class Traced(StandIn):
         self.node = node
         self.value = value
         self.given = given  # an argument's own memory, which a program must not write to
+        self.fixed = given or type(value) is _number
         self.large = False
         self._later: Any = None
         self.nbytes = getattr(value, "nbytes", 8)  # asked of each result, so it is at hand
@@ -701,7 +714,7 @@ class Traced(StandIn):
         """A value that nobody has computed yet; `value`, when it is asked for, does."""
         traced = cls.__new__(cls)
         traced.source = traced.views = None
-        traced.home, traced.node, traced.given = trace, node, False
+        traced.home, traced.node, traced.given, traced.fixed = trace, node, False, False
         traced.large, traced._later = True, later
         traced.nbytes = traced.size * traced.itemsize
         return traced
@@ -728,7 +741,7 @@ class Traced(StandIn):
         kept: Traced = object.__new__(Traced)
         kept.source = kept.views = kept._later = None
         kept.home, kept.node, kept.given = self.home, self.node, self.given
-        kept.large, kept.nbytes = self.large, self.nbytes
+        kept.large, kept.nbytes, kept.fixed = self.large, self.nbytes, self.fixed
         if not self.large and self.source is None and type(self.value) is np.ndarray:
             if type(self._later) is not Version:
                 self._later = Version(self.value)
@@ -743,7 +756,12 @@ class Traced(StandIn):
 
     def become(self, other: Traced) -> None:
         """Stand for another value from now on."""
-        self.node, self.large, self.nbytes = other.node, other.large, other.nbytes
+        self.node, self.large, self.nbytes, self.fixed = (
+            other.node,
+            other.large,
+            other.nbytes,
+            other.fixed,
+        )
         known = other.later() if other.large else other.value
         if type(known) is not Later:
             self.value, self._later = known, None
@@ -752,24 +770,78 @@ class Traced(StandIn):
         with suppress(AttributeError):  # it may not have been computed either
             del self.value
 
-    def entry(self, call: Any, rest: tuple[Any, ...], kwargs: dict[str, Any]) -> Traced | None:
-        """What `getitem` reads at whole numbers, if that is a number of float64: of such calls programs by entries have most."""
-        index = rest[0] if rest else kwargs["index"]
-        if self.large or not (
-            type(index) is int or (type(index) is tuple and _INTEGERS.issuperset(map(type, index)))
-        ):
-            return None
+    def entry(self, index: Any, call: Any = None) -> Traced | None:
+        """What is read at whole numbers, if that is a number of float64: of such calls programs by entries have most."""
         home = self.home
-        if not home.open:
+        if self.large or not home.open:
+            return None
+        if type(index) is tuple:
+            if not _INTEGERS.issuperset(map(type, index)):
+                return None
+        elif type(index) is not int:
             return None
         value = self.value[index]
         if type(value) is not _number:
             return None
-        node = Recorded(
-            call, "getitem", (_FIRST, *rest), dict(kwargs) if kwargs else _NONE, (self.node,), value
-        )
+        settings = home.places.get(index)
+        if settings is None:
+            settings = home.places[index] = {"index": index}
+        node: Any = _new(Recorded)
+        node.function = call or _CALLS[_GETITEM]
+        node.name, node.args, node.kwargs = "getitem", ONE, settings
+        node.inputs = (self.node,)
+        node.shape, node.dtype = (), _FLOAT64
+        node.weak = node.checked = False
         home.graph.steps.append(node)
-        return Traced(home, node, value)
+        return _number_of(home, node, value)
+
+    def put(self, index: Any, stored: Any) -> bool:
+        """Record a store of a number of float64 at whole numbers, if nobody but older names can see the memory; whether it was."""
+        home = self.home
+        if self.large or self.given or self.source is not None or home._unmade:
+            return False
+        if self.views is not None and not self.views.leave(index):
+            return False
+        if type(index) is tuple:
+            if not _INTEGERS.issuperset(map(type, index)):
+                return False
+        elif type(index) is not int:
+            return False
+        if storage.tracing.get() is not home or not home.open:
+            return False
+        array = self.value
+        if type(array) is not np.ndarray or array.dtype is not _FLOAT64 or not storage.owns(array):
+            return False
+        old = array[index]
+        held = home._buffers.get(id(array))
+        if type(old) is not _number or (held and (len(held) > 1 or held[0]() is not self)):
+            return False
+        inputs: tuple[Node, ...]
+        if type(stored) is Traced:
+            if stored.large or stored.home is not home or type(stored.value) is not _number:
+                return False
+            inputs, value = (self.node, stored.node), stored.value
+            args = home.targets.get(index)
+            if args is None:
+                args = home.targets[index] = (_FIRST, index, _REFS[1])
+        else:
+            inputs, value, args = (self.node,), stored, (_FIRST, index, stored)
+        version = self._later if type(self._later) is Version else None
+        del array
+        if self._references() - (version is not None) > _OWN:
+            return False
+        if home.reshaped or home.guessed or home.outer is not None:
+            home.lay()
+        self.value[index] = value
+        if version is not None:
+            self._later = version.followed(index, old)
+        node: Any = _new(Recorded)
+        node.function, node.name, node.args, node.kwargs = _stored, "stored", args, _NONE
+        node.inputs, node.shape, node.dtype = inputs, self.node.shape, _FLOAT64
+        node.weak = node.checked = False
+        home.graph.steps.append(node)
+        self.node = node
+        return True
 
     def overwrite(self, index: Any, value: Any) -> bool:
         """Put a value into the array at an index, if it is nobody's but this name's, and older names' that know its versions."""
@@ -903,11 +975,11 @@ class Traced(StandIn):
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **settings: Any) -> Any:
         """Record a ufunc or a method of one; `where=` becomes np.where, and `out=` a write."""
-        if len(inputs) == 1 and not settings and method == "__call__":
+        if not settings and method == "__call__" and len(inputs) <= 2:
             if not self.large and type(self.value) is _number and self.home.open:
-                value = ufunc(self.value)
-                if type(value) is _number:
-                    return _recorded_number(self.home, _call_of(ufunc), (self.node,), value)
+                made = _ufunc_of_numbers(ufunc, self.home, *inputs)
+                if made is not None:
+                    return made
         if any(isinstance(x, Tensor) for x in inputs):
             return NotImplemented
         out = settings.pop("out", None)
@@ -1492,20 +1564,48 @@ def _recorded_number(trace: Trace, kind: type[Node], inputs: tuple[Node, ...], v
     node: Any = _new(kind)
     node.inputs = inputs
     trace.graph.steps.append(node)
+    return _number_of(trace, node, value)
+
+
+def _number_of(trace: Trace, node: Any, value: Any) -> Any:
+    """A number of float64 that a call computes."""
     t: Any = _new(Traced)
     t.source = None
     t.home = trace
     t.node = node
     t.value = value
     t.given = t.large = False
+    t.fixed = True
     t.nbytes = 8
     return t
 
 
 @cache
-def _call_of(ufunc: np.ufunc) -> type[Node]:
-    """The class of the calls of a ufunc on one number."""
-    return number_call(ufunc, ufunc.__name__, ONE)
+def _call_of(ufunc: np.ufunc, args: Any) -> type[Node]:
+    """The class of the calls of a ufunc on numbers."""
+    return number_call(ufunc, ufunc.__name__, args)
+
+
+def _ufunc_of_numbers(ufunc: np.ufunc, trace: Trace, x: Any, y: Any = None) -> Any:
+    """A ufunc of one or two numbers of float64 of an open trace, one of which may be Python's; None where it is something else."""
+    nodes: list[Node] = []
+    values: list[Any] = []
+    for z in (x,) if y is None else (x, y):
+        if type(z) is Traced and z.home is trace and not z.large and type(z.value) is _number:
+            nodes.append(z.node)
+            values.append(z.value)
+        elif type(z) is float:
+            values.append(z)
+        else:
+            return None
+    value = ufunc(*values)
+    if type(value) is not _number:
+        return None
+    args = ONE if y is None else BOTH if len(nodes) == 2 else None
+    made = _recorded_number(trace, _call_of(ufunc, args), tuple(nodes), value)
+    if args is None:
+        made.node.args = (x, _FIRST) if type(x) is float else (_FIRST, y)
+    return made
 
 
 def _on_numbers(operation: Any, name: str, otherwise: Any) -> Any:
@@ -1653,6 +1753,7 @@ class OpCall:
 
 
 _CALLS: dict[int, OpCall] = {}
+_GETITEM = getitem.primitive.code
 
 
 def _recorder(op: Primitive) -> Callable[..., Any]:
@@ -1663,7 +1764,7 @@ def _recorder(op: Primitive) -> Callable[..., Any]:
     def forward(*args: Any, **kwargs: Any) -> Any:
         """Record the call, or call the op where nothing is traced."""
         if reads and type(args[0]) is Traced:
-            number = args[0].entry(call, args[1:], kwargs)
+            number = args[0].entry(kwargs["index"] if kwargs else args[1], call)
             if number is not None:
                 return number
         found = _traced_in((args, kwargs))

@@ -423,7 +423,7 @@ def _needed(steps: Sequence[Any], wanted: Sequence[Node]) -> list[Node]:
 
 def formed(graph: Graph) -> Graph:
     """The graph with its loops over growing slices as one call each; the same graph where there are none."""
-    if not _stretches(graph.steps) and not any(map(is_call, graph.nodes)):
+    if not any(map(is_call, graph.nodes)) and not _stretches(graph.steps):
         return graph
     graph = _uncopied(_merged(graph.pruned()))
     out: list[Any] = []
@@ -739,30 +739,42 @@ class _Entries:
     def _demand_known(self, mine: Sequence[int], slots: dict[Any, int]) -> dict[Node, int]:
         """The entry of each call; what entries read of outside, which are inputs wherever they were computed, are noted."""
         code = self.code
-        entries: dict[Node, int] = {}
-        own = set(mine)
-        for k in mine:
-            if entries.setdefault(code[k + OUT].node, k) != k:
-                raise Outside("two entries of one call")
-            for x in self._reads(k):
-                if x is None or slots.get(x) in own:
-                    continue
-                if isinstance(x, Leaf):
-                    value = x.data
-                elif x in slots:
-                    value = code[slots[x] + OUT]
-                else:
-                    raise Outside("an entry of another tape")
-                if type(value) is not Traced:
-                    raise Outside("a tensor of another trace")
-                if self.traced.setdefault(value.node, (x, value))[0] != x:
-                    raise Outside("two tensors of one value")
+        first, last = mine[0], mine[-1] + STRIDE
+        entries = {x.node: k for x, k in zip(code[first + OUT : last : STRIDE], mine, strict=True)}
+        if len(entries) != len(mine):
+            raise Outside("two entries of one call")
+        read: set[Any] = set(code[first + IN1 : last : STRIDE])
+        for x in set(code[first + IN0 : last : STRIDE]):
+            read.update(x if type(x) is tuple else (x,))
+        read.difference_update(code[first + SLOT : last : STRIDE])
+        for x in read:
+            if x is None:
+                continue
+            if isinstance(x, Leaf):
+                value = x.data
+            elif x in slots:
+                value = code[slots[x] + OUT]
+            else:
+                raise Outside("an entry of another tape")
+            if type(value) is not Traced:
+                raise Outside("a tensor of another trace")
+            if self.traced.setdefault(value.node, (x, value))[0] != x:
+                raise Outside("two tensors of one value")
         return entries
 
     def _demand_active(self, steps: Sequence[Node], entries: dict[Node, int]) -> None:
         """See that derivatives go where the calls would let them go: not past a detach() or no_grad()."""
         code, traced = self.code, self.traced
         for s in steps:
+            inputs, k = s.inputs, entries.get(s, -1)
+            if 0 < len(inputs) < 3 and k >= 0 and code[k + OP] != FREED:
+                # Most have a value for each column.
+                x, y = traced.get(inputs[0]), traced.get(inputs[-1])
+                other = None if y is None or len(inputs) == 1 else y[0]
+                if x is not None and code[k + IN0] == x[0] and code[k + IN1] == other:
+                    if s not in traced:
+                        traced[s] = (code[k + SLOT], code[k + OUT])
+                    continue
             if s.dtype.kind not in "fc" or s.name == "zeros_like":  # of zeros no derivative is lost
                 continue
             reads = {traced[x][0] for x in s.inputs if x in traced}
@@ -773,7 +785,6 @@ class _Entries:
                 continue
             if s not in entries and not reads:
                 continue
-            k = entries.get(s, -1)
             if k < 0 or {x for x in self._reads(k) if x is not None} != reads:
                 raise Outside(f"{s.name} lets no derivative through")
             if code[k + OP] == FREED:

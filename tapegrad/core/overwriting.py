@@ -95,10 +95,10 @@ def _index(tape: Tape, written: Any, copies: dict[Any, Any]) -> dict[int, _Held]
         _read.extend(map(_columns_read, OPS[len(_read) :]))
     # While a program is traced, what no rule needs is let go as well: a write would renew it.
     traced = storage.tracing.get() is not None
+    if traced:
+        _index_names(code, first, end, of, written, copies)
+        first = end
     for k in range(first, end, STRIDE):
-        if traced:
-            _index_names(code, k, of, written, copies)
-            continue
         columns = _read[code[k]]
         if columns:
             columns = columns[(code[k + IN0] is None) + 2 * (code[k + IN1] is None)]
@@ -125,29 +125,42 @@ def _index(tape: Tape, written: Any, copies: dict[Any, Any]) -> dict[int, _Held]
 
 
 def _index_names(
-    code: list[Any], k: int, of: dict[int, _Held], written: Any, copies: dict[Any, Any]
+    code: list[Any],
+    first: int,
+    end: int,
+    of: dict[int, _Held],
+    written: Any,
+    copies: dict[Any, Any],
 ) -> None:
-    """Index an entry of a program that is traced; if it has the value that is written to, it has another name for that from now on."""
+    """Index entries of a program that is traced; those that have the value that is written to have another name for it from now on."""
     for column in _VALUES:
-        value = code[k + column]
-        kind = type(value)
-        if value is None or kind is float or kind is np.float64:
-            continue
-        if issubclass(kind, storage.StandIn):
-            root = value.memory()
-            if root is written:
-                if id(value) not in copies:
-                    copies[id(value)] = value.frozen()
-                code[k + column] = copies[id(value)]
-            elif root is not None:
-                _add(of, root, code[k + SLOT])
-        elif kind is tuple or issubclass(kind, np.ndarray):
-            _add_all(of, value, code[k + SLOT])
-    if code[k + KW] is not None:
-        keeper = _keeper(code[k + KW])
-        if keeper is not None:
-            _add_all(of, keeper._held_values(), code[k + SLOT])
+        k = first + column - STRIDE
+        for value in code[first + column : end : STRIDE]:
+            k += STRIDE
+            kind = type(value)
+            if kind in _NUMBERS:
+                continue
+            if issubclass(kind, storage.StandIn):
+                if value.fixed:
+                    continue
+                root = value.memory()
+                if root is written:
+                    name = copies.get(id(value))
+                    if name is None:
+                        name = copies[id(value)] = value.frozen()
+                    code[k] = name
+                elif root is not None:
+                    _add(of, root, code[k - column + SLOT])
+            elif kind is tuple or issubclass(kind, np.ndarray):
+                _add_all(of, value, code[k - column + SLOT])
+    for k in range(first, end, STRIDE):
+        if _read[code[k]] is not None and code[k + KW] is not None:
+            keeper = _keeper(code[k + KW])
+            if keeper is not None:
+                _add_all(of, keeper._held_values(), code[k + SLOT])
 
+
+_NUMBERS = frozenset((float, np.float64, type(None)))
 
 _read: list[Any] = []
 """By the code of an op: the columns that its rules read where no operand is a constant, where the first is, the second, both are."""

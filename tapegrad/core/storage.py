@@ -34,6 +34,17 @@ class StandIn:
 
     __slots__ = ()
 
+    fixed: bool
+    """Whether no write can reach it, as that of a number or of an argument."""
+
+    def entry(self, index: Any) -> Any:
+        """What is read at an index of whole numbers, if that is a number; None where it is something else."""
+        raise NotImplementedError
+
+    def put(self, index: Any, stored: Any) -> bool:
+        """Store a number at an index of whole numbers, if nobody else can see the memory; whether it is done."""
+        raise NotImplementedError
+
     def strong(self) -> Any:
         """The value as an array (a Python number is none)."""
         return self

@@ -471,6 +471,8 @@ def overlapping(what: str) -> str:
 def store(t: Tensor, index: Any, value: Any, *, plainly: bool = False) -> None:
     """`t[index] = value`, recorded if either is tracked; nothing is copied, and no value is saved."""
     if type(t._value) is not np.ndarray:
+        if _put_number(t, index, value):
+            return
         _refuse_picked(t, "a store")
     if type(index) is not int:
         index = _plain_index(index)
@@ -534,6 +536,36 @@ def store(t: Tensor, index: Any, value: Any, *, plainly: bool = False) -> None:
         t._node = slot
     else:
         _rebase(t, base, slot)
+
+
+def _put_number(t: Tensor, index: Any, value: Any) -> bool:
+    """A store of a number at whole numbers, as most stores of a program by entries are; whether it is recorded. It asks nothing that is
+    known of such stores: where the tensor is a view, or has views or hooks, `store` does it."""
+    data = t._value
+    record = RECORDER.get()
+    if (
+        type(t) is not Tensor
+        or type(t._node) is not int
+        or not record
+        or not isinstance(data, storage.StandIn)
+    ):
+        return False
+    if getattr(t, "_extra", None) is not None or getattr(t, "_view", None) is not None:
+        return False
+    if type(value) is Tensor:
+        raw, node = value._value, value._node
+    elif type(value) is float:
+        raw, node = value, None
+    else:
+        return False
+    overwriting.keep(data, index)
+    if not data.put(index, raw):
+        return False
+    storage.touch(data, index)
+    slot = new_slot()
+    record((_SETITEM, slot, t._node, node, data, raw, data, (index,)))
+    t._node = slot
+    return True
 
 
 def _store_dual(t: Tensor, index: Any, value: Any) -> None:

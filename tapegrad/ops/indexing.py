@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from ..core.primitive import FUNCTIONS, call, primitive
+from ..core.primitive import FUNCTIONS, call, primitive, track
 from ..core.storage import StandIn, as_array, duplicate
-from ..core.tensor import Tensor
+from ..core.tape import RECORDER, new_slot
+from ..core.tensor import Tensor, blank
 from ..core.views import base_of
 
 
@@ -161,8 +162,25 @@ _BOUNDS = (int, type(None))
 _PLAIN = frozenset((int, type(None), type(Ellipsis)))
 
 
+_GETITEM = getitem.primitive.code
+
+
 def _getitem_method(self: Tensor, index: Any) -> Tensor:
     """`t[index]`: a view where NumPy gives one (an int index of a 1-d tensor gives a scalar, a copy)."""
+    data = self._value
+    if type(data) is not np.ndarray and type(self) is Tensor and isinstance(data, StandIn):
+        number = data.entry(index)
+        if number is not None:
+            t = next(blank)
+            t._value = number
+            t._node = node = self._node
+            if node is not None:
+                record = RECORDER.get()
+                if not record:
+                    return track(getitem.primitive, (node,), (data,), number, (index,))
+                t._node = slot = new_slot()
+                record((_GETITEM, slot, node, None, data, None, number, (index,)))
+            return t
     if type(index) is not int:
         index = _plain_index(index)
     picked = getitem(self, index)
