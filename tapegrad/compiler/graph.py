@@ -43,6 +43,8 @@ class Node:
     place: int
     """Where it stands among the steps, as far as a pass that is at work has noted it."""
 
+    of_numbers = False
+    """Whether it is an operator on numbers of float64, of which the class has all but operands and constants."""
     function: Any
     name: Any
     args: Any
@@ -104,11 +106,20 @@ def number_call(function: Callable[..., Any], name: str, args: Any) -> type[Node
     """
     members = {
         "function": staticmethod(function), "name": name, "kwargs": {}, "shape": (), "dtype": _FLOAT64, "weak": False, "checked": False,
-        "__slots__": () if args is not None else ("args",),
+        "of_numbers": True, "__slots__": () if args is not None else ("args",),
     }  # fmt: skip
     if args is not None:
         members["args"] = args
     return type(f"{name}_of_numbers", (Node,), members)
+
+
+def entry_call(function: Callable[..., Any], args: Any) -> type[Node]:
+    """The class of the calls that read an entry of an array of float64, at the index in the settings."""
+    members = {
+        "function": staticmethod(function), "name": "getitem", "args": args, "shape": (), "dtype": _FLOAT64, "weak": False,
+        "checked": False, "__slots__": ("kwargs",),
+    }  # fmt: skip
+    return type("Entry", (Node,), members)
 
 
 @dataclass(frozen=True, slots=True)

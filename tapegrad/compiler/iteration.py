@@ -243,7 +243,7 @@ def _alike(x: Node, y: Node, known: set[tuple[Node, Node]]) -> bool:
                 return False
             known.update(zip(a.body.inputs, b.body.inputs, strict=True))
             waiting += zip(a.body.outputs, b.body.outputs, strict=False)
-        elif type(x) is Recorded:
+        elif not x.of_numbers:
             numbers: list[Any] = []
             others: list[Any] = []
             if _signature(x, numbers) != _signature(y, others) or repr(numbers) != repr(others):

@@ -15,7 +15,6 @@ import math
 import operator
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -25,7 +24,7 @@ from ..core import storage
 from ..program.arrays import Outside
 from ..program.partials import declared
 from ..program.writer import WRITTEN
-from .graph import Guard, Node, Recorded, Ref
+from .graph import Guard, Node, Ref
 
 DTYPES = {np.dtype(np.float64): "f8", np.dtype(np.float32): "f4", np.dtype(np.bool_): "b1"}
 FLOATS = ("f8", "f4")
@@ -41,6 +40,8 @@ MOST_PRODUCTS = 1 << 18
 """Products of numbers in a product of two matrices, at most."""
 SHORTEST = 8
 """Values that are carried on, at least."""
+_tuple = tuple.__new__
+"""For named tuples of which many are made: it takes half the time."""
 START, EXTENT = 0, 1
 """What a whole number of an instruction is."""
 
@@ -57,8 +58,7 @@ class Seen(NamedTuple):
     version: int = 0
 
 
-@dataclass(slots=True)
-class Instruction:
+class Instruction(NamedTuple):
     """One of a list; `where` says of each whole number what it is."""
 
     kind: str
@@ -296,13 +296,14 @@ class Reading:
         axes: their instructions differ in whole numbers and references alone.
         """
         seen, code, rare = self.seen, self.instructions, self.rare
+        wholes, shapes, dtypes = self.wholes, self.shapes, self.dtypes
         first: dict[Any, Instruction] = {}
         for node in self.steps:
             kind, args, inputs = type(node), node.args, node.inputs
             key: Any = None
             base: Any = None
             a = b = None
-            if kind is not Recorded:
+            if kind.of_numbers:
                 a = self._number(inputs[0])
                 if len(inputs) == 2:
                     b = self._number(inputs[1])
@@ -317,11 +318,10 @@ class Reading:
                         key = (kind, _part_of(a), constant is y, repr(constant))
             elif node.name == "getitem":
                 if len(inputs) == 1 and type(args[0]) is Ref:
-                    base = self.seen.get(inputs[0])
-                    index = args[1] if len(args) > 1 else node.kwargs["index"]
-                    starts = self._place(base, index)
+                    base = seen.get(inputs[0])
+                    starts = self._place(base, args[1] if len(args) > 1 else node.kwargs["index"])
                     if starts is not None:
-                        seen[node] = Seen(base.source, (), starts, (), base.version)
+                        seen[node] = _tuple(Seen, (base[0], (), starts, (), base[4]))
                         continue
             elif node.name == "stored" and node.dtype is _F8 and type(args[0]) is Ref:
                 base = self.seen.get(inputs[0])
@@ -332,7 +332,7 @@ class Reading:
                         key = None if b is None else ("store", len(starts), _part_of(b))
                     elif type(args[2]) is float and args[2] not in rare:
                         key = ("store", len(starts), "", repr(args[2]))
-                    a = Seen(base.source, (), starts, (), base.version)
+                    a = _tuple(Seen, (base[0], (), starts, (), base[4]))
             like = None if key is None else first.get(key)
             if like is None:
                 before = len(code)
@@ -344,45 +344,41 @@ class Reading:
                 ):
                     first[key] = code[before]
                 continue
+            ints, refs = a[2], (a[0],) if a[0] >= 0 else ()
+            if b is not None:
+                ints += b[2]
+                refs += (b[0],) if b[0] >= 0 else ()
             at = len(code)
-            operands = (a,) if b is None else (a, b)
-            ints = a.starts if b is None else a.starts + b.starts
-            refs = tuple([x.source for x in operands if x.source >= 0])
-            code.append(
-                Instruction(
-                    like.kind, like.token, ints, like.where, refs, like.dtype, like.rank, like.shape, like.empty, like.sign
-                )
-            )  # fmt: skip
-            self.shapes[at], self.dtypes[at] = (), "f8"
+            code.append(_tuple(Instruction, (*like[:2], ints, like[3], refs, *like[5:])))
+            shapes[at], dtypes[at] = (), "f8"
             if base is None:
-                seen[node] = Seen(at, (), (), ())
+                seen[node] = _tuple(Seen, (at, (), (), (), 0))
             else:
-                own = base.source
-                seen[node] = self.wholes[own] = Seen(
-                    own, base.axes, base.starts, base.shape, base.version + 1
-                )
+                seen[node] = wholes[base[0]] = _tuple(Seen, (*base[:4], base[4] + 1))
 
     def _number(self, node: Node) -> Seen | None:
         """The number of float64 that an operand is seen as, where it is known; None where it is something else."""
         found = self.seen.get(node)
-        if type(found) is not Seen or found.shape or self.dtypes[found.source] != "f8":
+        if type(found) is not Seen or found[3] or self.dtypes[found[0]] != "f8":
             return None
-        whole = self.wholes.get(found.source)
-        if whole is not None and whole.version != found.version:
+        whole = self.wholes.get(found[0])
+        if whole is not None and whole[4] != found[4]:
             self.stale.add(node)
         return found
 
     def _place(self, base: Any, index: Any) -> tuple[int, ...] | None:
         """Where whole numbers pick one entry of an array that is seen whole, as it is now; None for all else."""
-        if type(base) is not Seen or self.wholes.get(base.source) is not base:
+        if type(base) is not Seen or self.wholes.get(base[0]) is not base:
             return None
         if type(index) is int:
             index = (index,)
-        shape = base.shape
+        shape = base[3]
         if type(index) is not tuple or len(index) != len(shape) or not index:
             return None
         if not _INTEGERS.issuperset(map(type, index)):
             return None
+        if len(index) == 2:
+            return index[0] % shape[0], index[1] % shape[1]
         return tuple([i % n for i, n in zip(index, shape, strict=True)])
 
     def _read(self, node: Node) -> Any:
@@ -537,10 +533,10 @@ class Reading:
         chosen = set(first)
         order = [*sorted(chosen), *(k for k in range(len(code)) if k not in chosen)]
         new = dict(zip(order, range(len(order)), strict=True))
-        self.instructions = [code[k] for k in order]
-        for x in self.instructions:
-            if x.refs:
-                x.refs = tuple([new[r] for r in x.refs])
+        self.instructions = [
+            _tuple(Instruction, (*x[:4], tuple([new[r] for r in x[4]]), *x[5:])) if x[4] else x
+            for x in [code[k] for k in order]
+        ]
         for n in self.wanted:  # of the others nobody asks any more
             s = self.seen[n]
             if type(s) is Seen:

@@ -319,7 +319,7 @@ class _Roller:
         wide: list[tuple[int, Node]] = []
         for i, node in enumerate(nodes):
             kind = type(node)
-            if kind is not Recorded:  # operators on numbers, as most calls of a long program
+            if kind.of_numbers:  # operators on numbers, as most calls of a long program
                 sign: Any = kind
                 args = node.args
                 numbers: Any = _NO_NUMBERS

@@ -35,7 +35,7 @@ from ..errors import TraceError
 from ..face.inplace import is_mask, overlapping
 from ..ops.indexing import getitem
 from .draws import Draws
-from .graph import _FLOAT64, Graph, Guard, Node, Recorded, Ref, filled, number_call
+from .graph import _FLOAT64, Graph, Guard, Node, Recorded, Ref, entry_call, filled, number_call
 
 LARGEST_READ = 4096
 """Elements of the largest array that Python may read while tracing; a guard on a bigger one would be a second computation."""
@@ -770,7 +770,7 @@ class Traced(StandIn):
         with suppress(AttributeError):  # it may not have been computed either
             del self.value
 
-    def entry(self, index: Any, call: Any = None) -> Traced | None:
+    def entry(self, index: Any) -> Traced | None:
         """What is read at whole numbers, if that is a number of float64: of such calls programs by entries have most."""
         home = self.home
         if self.large or not home.open:
@@ -786,12 +786,9 @@ class Traced(StandIn):
         settings = home.places.get(index)
         if settings is None:
             settings = home.places[index] = {"index": index}
-        node: Any = _new(Recorded)
-        node.function = call or _CALLS[_GETITEM]
-        node.name, node.args, node.kwargs = "getitem", ONE, settings
+        node: Any = _new(_entry)
         node.inputs = (self.node,)
-        node.shape, node.dtype = (), _FLOAT64
-        node.weak = node.checked = False
+        node.kwargs = settings
         home.graph.steps.append(node)
         return _number_of(home, node, value)
 
@@ -1752,8 +1749,8 @@ class OpCall:
         return self.run(*args, **kwargs)
 
 
-_CALLS: dict[int, OpCall] = {}
-_GETITEM = getitem.primitive.code
+_CALLS: dict[int, OpCall] = {getitem.primitive.code: OpCall(getitem.primitive)}
+_entry: Any = entry_call(_CALLS[getitem.primitive.code], ONE)
 
 
 def _recorder(op: Primitive) -> Callable[..., Any]:
@@ -1764,7 +1761,7 @@ def _recorder(op: Primitive) -> Callable[..., Any]:
     def forward(*args: Any, **kwargs: Any) -> Any:
         """Record the call, or call the op where nothing is traced."""
         if reads and type(args[0]) is Traced:
-            number = args[0].entry(kwargs["index"] if kwargs else args[1], call)
+            number = args[0].entry(kwargs["index"] if kwargs else args[1])
             if number is not None:
                 return number
         found = _traced_in((args, kwargs))
