@@ -48,6 +48,48 @@ def a_whole_array_then_one_entry(x):
     return u * y
 
 
+def _entries(x, a, b, c):
+    """What the stores of the cases with entries leave: of x, with three entries replaced."""
+    return np.stack([x[0], a, b, x[3], x[4], c])
+
+
+@case(lambda x: _entries(x, x[0] * x[1], x[0] * x[1] * x[2], x[3]) ** 2 * np.sin(x) * x[1])
+def entries_that_are_read_between(x):
+    u = x.copy()
+    before = u[1]
+    u[1] = u[0] * u[1]
+    u[2] = u[1] * u[2]
+    u[-1] = u[3]
+    return u * u * np.sin(x) * before
+
+
+@case(lambda x: x * x + _entries(x, x[0], x[2], 0.5 * x[5]) ** 3)
+def entries_that_a_product_saved(x):
+    u = x.copy()
+    y = u * u
+    u[1] = u[0]
+    u[5] = 0.5 * u[5]
+    return y + u * u * u
+
+
+@case(lambda x: _entries(x, x[3] * 2.0, 4.0 * x[3], x[5]) * (x[3] * 2.0 + 4.0 * x[3]))
+def entries_that_a_living_view_shows(x):
+    u = x.copy()
+    part = u[1:3]
+    u[1] = u[3] * 2.0
+    u[2] = u[1] * 2.0
+    return u * np.sum(part)
+
+
+@case(lambda x: x[1] * x[4] * np.concatenate([x[3:], x[:3] + x[1]]))
+def truth_values_are_no_whole_numbers(x):
+    m = x.copy().reshape(2, 3)
+    one = m[0, 1] * m[1, 1]
+    first = m[True, 1]
+    m[True, 0] = m[0] + m[0, 1]
+    return one * np.concatenate([first.reshape(3), m[0]])
+
+
 @case(lambda x: np.exp(x) * x * 3 + 1)
 def a_result_that_its_rule_reads(x):
     e = np.exp(x)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.compiler import program, triangles
+from tapegrad.compiler import program, regions, triangles
 
 N = 20
 RNG = np.random.default_rng(7)
@@ -455,3 +455,68 @@ def test_scratch_memory_is_the_forms():
     release_memory()
     assert kept_bytes() == 0
     np.testing.assert_array_equal(gradient(LOWER, VECTOR), first)
+
+
+def by_entries(a):
+    a = a.copy()
+    n = a.shape[0]
+    for k in range(n):
+        for i in range(k + 1, n):
+            a[i, k] = a[i, k] / a[k, k]
+            for j in range(k + 1, n):
+                a[i, j] = np.maximum(a[i, j] - a[i, k] * a[k, j], 0.1)
+    return np.sum(a * a)
+
+
+@pytest.fixture(scope="module")
+def reading_by_entries():
+    """How many calls were read one by one for two sizes of a program by entries, and what came out."""
+    found = []
+    read = regions.Reading._of
+    for n in (7, 11):
+        a = np.random.default_rng(n).uniform(0.5, 1.0, (n, n)) + 2.0 * np.eye(n)
+        count = []
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(
+                regions.Reading,
+                "_of",
+                lambda self, x, count=count: count.append(x) or read(self, x),
+            )
+            compiled = tg.compile(tg.value_and_grad(by_entries))
+            value, gradient = compiled(a)
+        found.append((len(count), a, value, gradient, calls(compiled)))
+    return found
+
+
+def test_calls_on_numbers_are_read_as_copies_of_the_first(reading_by_entries):
+    (few, *_), (many, *_) = reading_by_entries
+    assert 0 < many == few
+
+
+def test_gradient_of_a_program_by_entries(reading_by_entries):
+    for _, a, value, gradient, _ in reading_by_entries:
+        other, slope = tg.value_and_grad(by_entries)(a)
+        assert np.isclose(value, other, rtol=1e-13)
+        np.testing.assert_allclose(gradient, slope, rtol=1e-11, atol=1e-13)
+
+
+def constants(a):
+    """Equal calls with other constants, on other sides, of other signs."""
+    y = tg.zeros(a.shape[0])
+    for i in range(a.shape[0]):
+        y[i] = (np.minimum(2.0, a[i]) - np.minimum(a[i], -0.0)) * np.copysign(1.0, a[i] * -0.0) + (
+            1.0 - a[i]
+        ) * (a[i] - 1.0)
+        for j in range(i):
+            y[i] = y[i] + a[j] * 0.5 if (i + j) % 2 else y[i] - 0.5 * a[j]
+    y[0] = 0.0
+    y[1] = -0.0
+    return np.sum(y * y) + np.copysign(1.0, y[1])
+
+
+def test_constants_of_calls_on_numbers():
+    a = np.random.default_rng(3).normal(size=9)
+    value, gradient = tg.compile(tg.value_and_grad(constants))(a)
+    other, slope = tg.value_and_grad(constants)(a)
+    assert np.isclose(value, other, rtol=1e-14)
+    np.testing.assert_allclose(gradient, slope, rtol=1e-13)
