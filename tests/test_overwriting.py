@@ -81,6 +81,21 @@ def entries_that_a_living_view_shows(x):
     return u * np.sum(part)
 
 
+@case(
+    lambda x: (
+        np.stack([x[0] * 0 + 2.0, x[0] * 0 + 3.0, x[1] * 0 - 0.5, x[3], x[4] * 0 + 7.0, x[0]]) * x
+    )
+)
+def constants_of_any_kind_in_entries(x):
+    u = x.copy()
+    u[5] = u[0]
+    seven = np.array([7.0])
+    u[0], u[1], u[2] = 2, np.float64(3.0), tg.tensor(-0.5)
+    u[4] = tg.tensor(seven)[0]
+    seven[0] = 1.0
+    return u * x
+
+
 @case(lambda x: x[1] * x[4] * np.concatenate([x[3:], x[:3] + x[1]]))
 def truth_values_are_no_whole_numbers(x):
     m = x.copy().reshape(2, 3)

@@ -344,10 +344,10 @@ class Reading:
                 ):
                     first[key] = code[before]
                 continue
-            ints, refs = a[2], (a[0],) if a[0] >= 0 else ()
-            if b is not None:
-                ints += b[2]
-                refs += (b[0],) if b[0] >= 0 else ()
+            ints: tuple[int, ...] = a[2] if b is None else a[2] + b[2]
+            refs: tuple[int, ...] = (a[0],) if a[0] >= 0 else ()
+            if b is not None and b[0] >= 0:
+                refs += (b[0],)
             at = len(code)
             code.append(_tuple(Instruction, (*like[:2], ints, like[3], refs, *like[5:])))
             shapes[at], dtypes[at] = (), "f8"

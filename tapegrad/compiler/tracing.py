@@ -814,6 +814,7 @@ class Traced(StandIn):
         if type(old) is not _number or (held and (len(held) > 1 or held[0]() is not self)):
             return False
         inputs: tuple[Node, ...]
+        value: Any
         if type(stored) is Traced:
             if stored.large or stored.home is not home or type(stored.value) is not _number:
                 return False
@@ -821,8 +822,10 @@ class Traced(StandIn):
             args = home.targets.get(index)
             if args is None:
                 args = home.targets[index] = (_FIRST, index, _REFS[1])
-        else:
+        elif type(stored) is float or type(stored) is _number:
             inputs, value, args = (self.node,), stored, (_FIRST, index, stored)
+        else:
+            return False
         version = self._later if type(self._later) is Version else None
         del array
         if self._references() - (version is not None) > _OWN:

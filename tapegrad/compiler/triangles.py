@@ -635,7 +635,7 @@ class _Entries:
         self.steps = trace.graph.steps
         self.calls = {s for s in self.steps[start:stop] if type(s) is not Guard}
         self.traced: dict[Node, tuple[Any, Traced]] = {}
-        """By call: what stands for its result on the tape, and the result."""
+        """By call outside of the stretch: what stands for its result on the tape, and the result."""
 
     def _reads(self, k: int) -> tuple[Any, ...]:
         """What an entry reads that derivatives go to."""
@@ -711,12 +711,9 @@ class _Entries:
             RECORDER.set(recorder)
             inserted, self.trace.graph.steps = self.trace.graph.steps, kept
         results = dict(zip(wanted, made.results, strict=True))
-        names = {}
-        for k in mine:
-            x = code[k + OUT]
-            if x.node in results:
-                names[code[k + SLOT]] = pieces[wanted.index(x.node)]._node
-        self._commit(inserted, results, [code[k + OUT] for k in mine])
+        own_results = {s: entries[s] for s in wanted if s in entries}
+        names = {code[k + SLOT]: pieces[wanted.index(s)]._node for s, k in own_results.items()}
+        self._commit(inserted, results, [code[k + OUT] for k in own_results.values()])
         for slot in [s for s in self.pending if s in names]:
             self.pending[names[slot]] = self.pending.pop(slot)
         tail = code[last:]
@@ -764,32 +761,35 @@ class _Entries:
 
     def _demand_active(self, steps: Sequence[Node], entries: dict[Node, int]) -> None:
         """See that derivatives go where the calls would let them go: not past a detach() or no_grad()."""
-        code, traced = self.code, self.traced
+        code = self.code
+        known = {x: found[0] for x, found in self.traced.items()}
+        """The slot, or leaf, that each call's result stands for."""
+        known.update((x, code[k + SLOT]) for x, k in entries.items())
+        find = known.get
         for s in steps:
             inputs, k = s.inputs, entries.get(s, -1)
-            if 0 < len(inputs) < 3 and k >= 0 and code[k + OP] != FREED:
-                # Most have a value for each column.
-                x, y = traced.get(inputs[0]), traced.get(inputs[-1])
-                other = None if y is None or len(inputs) == 1 else y[0]
-                if x is not None and code[k + IN0] == x[0] and code[k + IN1] == other:
-                    if s not in traced:
-                        traced[s] = (code[k + SLOT], code[k + OUT])
+            if (
+                k >= 0 and inputs and len(inputs) <= 2
+            ):  # most read one or two values, column by column
+                first, second = code[k + IN0], code[k + IN1]
+                x, y = find(inputs[0]), find(inputs[1]) if len(inputs) == 2 else None
+                alike = (first == x and second == y) or (first == y and second == x)
+                if alike and not (first is None and second is None) and code[k + OP] != FREED:
                     continue
             if s.dtype.kind not in "fc" or s.name == "zeros_like":  # of zeros no derivative is lost
                 continue
-            reads = {traced[x][0] for x in s.inputs if x in traced}
-            if s.name == "copied_into" and s not in entries:
-                x = s.inputs[s.args[1].index] if type(s.args[1]) is Ref else None
-                if x in traced:
-                    traced[s] = traced[x]
+            reads = {known[x] for x in inputs if x in known}
+            if s.name == "copied_into" and k < 0:
+                x = inputs[s.args[1].index] if type(s.args[1]) is Ref else None
+                if x in known:
+                    known[s] = known[x]
                 continue
-            if s not in entries and not reads:
+            if k < 0 and not reads:
                 continue
             if k < 0 or {x for x in self._reads(k) if x is not None} != reads:
                 raise Outside(f"{s.name} lets no derivative through")
             if code[k + OP] == FREED:
                 raise Outside("an entry that was given up")
-            traced.setdefault(s, (code[k + SLOT], code[k + OUT]))
 
     def _commit(
         self, inserted: list[Any], results: dict[Node, Traced], values: Sequence[Traced]

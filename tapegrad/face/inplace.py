@@ -541,7 +541,7 @@ def store(t: Tensor, index: Any, value: Any, *, plainly: bool = False) -> None:
 def _put_number(t: Tensor, index: Any, value: Any) -> bool:
     """A store of a number at whole numbers, as most stores of a program by entries are; whether it is recorded. It asks nothing that is
     known of such stores: where the tensor is a view, or has views or hooks, `store` does it."""
-    data = t._value
+    data: Any = t._value
     record = RECORDER.get()
     if (
         type(t) is not Tensor
@@ -561,7 +561,7 @@ def _put_number(t: Tensor, index: Any, value: Any) -> bool:
     overwriting.keep(data, index)
     if not data.put(index, raw):
         return False
-    storage.touch(data, index)
+    storage.touch(t._array(), index)
     slot = new_slot()
     record((_SETITEM, slot, t._node, node, data, raw, data, (index,)))
     t._node = slot
