@@ -359,3 +359,12 @@ def test_a_hook_on_another_tensor_does_not_matter(wound):
     y.register_hook(lambda g: g)
     tg.compile(tg.value_and_grad(carried))(P, DATA)
     assert wound == [59]
+
+
+def test_constants_on_either_side_are_two_calls():
+    def f(x):
+        for i in range(300):
+            x = np.arctan2(x, 1.5) if i % 3 else np.arctan2(1.5, x)
+        return x
+
+    np.testing.assert_allclose(tg.compile(f)(0.7), f(0.7), rtol=1e-13)

@@ -315,7 +315,7 @@ class Reading:
                     x, y = args
                     constant = y if type(x) is Ref else x
                     if type(constant) is float and constant not in rare:
-                        key = (kind, _part_of(a), constant is y, repr(constant))
+                        key = (kind, _part_of(a), repr(constant))
             elif node.name == "getitem":
                 if len(inputs) == 1 and type(args[0]) is Ref:
                     base = seen.get(inputs[0])

@@ -1581,30 +1581,33 @@ def _number_of(trace: Trace, node: Any, value: Any) -> Any:
 
 
 @cache
-def _call_of(ufunc: np.ufunc, args: Any) -> type[Node]:
-    """The class of the calls of a ufunc on numbers."""
-    return number_call(ufunc, ufunc.__name__, args)
+def _calls_of(ufunc: np.ufunc) -> tuple[Any, ...]:
+    """The classes of the calls of a ufunc on one number, on two, on a number and a constant, and on a constant and a number."""
+    return tuple(number_call(ufunc, ufunc.__name__, args) for args in (ONE, BOTH, None, None))
 
 
 def _ufunc_of_numbers(ufunc: np.ufunc, trace: Trace, x: Any, y: Any = None) -> Any:
     """A ufunc of one or two numbers of float64 of an open trace, one of which may be Python's; None where it is something else."""
-    nodes: list[Node] = []
-    values: list[Any] = []
-    for z in (x,) if y is None else (x, y):
-        if type(z) is Traced and z.home is trace and not z.large and type(z.value) is _number:
-            nodes.append(z.node)
-            values.append(z.value)
-        elif type(z) is float:
-            values.append(z)
+    nodes: tuple[Node, ...]
+    args: Any = None
+    if type(x) is Traced and x.home is trace and not x.large and type(x.value) is _number:
+        if y is None:
+            which, nodes, value = 0, (x.node,), ufunc(x.value)
+        elif type(y) is float:
+            which, nodes, value, args = 2, (x.node,), ufunc(x.value, y), (_FIRST, y)
+        elif type(y) is Traced and y.home is trace and not y.large and type(y.value) is _number:
+            which, nodes, value = 1, (x.node, y.node), ufunc(x.value, y.value)
         else:
             return None
-    value = ufunc(*values)
+    elif type(x) is float and type(y) is Traced and not y.large and type(y.value) is _number:
+        which, nodes, value, args = 3, (y.node,), ufunc(x, y.value), (x, _FIRST)
+    else:
+        return None
     if type(value) is not _number:
         return None
-    args = ONE if y is None else BOTH if len(nodes) == 2 else None
-    made = _recorded_number(trace, _call_of(ufunc, args), tuple(nodes), value)
-    if args is None:
-        made.node.args = (x, _FIRST) if type(x) is float else (_FIRST, y)
+    made = _recorded_number(trace, _calls_of(ufunc)[which], nodes, value)
+    if args is not None:
+        made.node.args = args
     return made
 
 

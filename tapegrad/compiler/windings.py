@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate, chain
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,12 @@ class Item:
         return [k for x in self.body for k in x.leaves()] if self.body else [self.lo]
 
 
+def _joint(numbers: Sequence[tuple[int, ...]]) -> tuple[np.ndarray, list[int]]:
+    """Tuples of whole numbers in one array, and where each begins, and the last one ends."""
+    at = list(accumulate(map(len, numbers), initial=0))
+    return np.fromiter(chain.from_iterable(numbers), np.int64, at[-1]), at
+
+
 class Winding:
     """The items of a list of instructions; `lasting` are those whose results are read behind the list."""
 
@@ -57,6 +64,10 @@ class Winding:
         for k in lasting:
             self.last[k] = len(code)
         self.items = [Item(x.sign, x.ints, x.where, k, k + 1) for k, x in enumerate(code)]
+        self.ints, self.ints_at = _joint([x.ints for x in code])
+        """The whole numbers of all instructions, and where each one's begin."""
+        self.refs, self.refs_at = _joint([x.refs for x in code])
+        self.lasts = np.array(self.last, np.int64)
         self.grows = False
         """Whether something grows or shrinks from turn to turn."""
         self._wind()
@@ -101,13 +112,17 @@ class Winding:
         if not self._inside(at, p) and not self._inside(at + p, p):
             return []  # by this phase, a turn reads the turn before
         items = self.items
-        rows = np.array(
-            [
-                [n for x in items[at + t * p : at + (t + 1) * p] for n in x.ints]
-                for t in range(turns)
-            ],
-            dtype=np.int64,
-        ).reshape(turns, -1)
+        if self._plain(at, p):
+            lo, hi = items[at].lo, items[at].lo + turns * p
+            rows = self.ints[self.ints_at[lo] : self.ints_at[hi]].reshape(turns, -1)
+        else:
+            rows = np.array(
+                [
+                    [n for x in items[at + t * p : at + (t + 1) * p] for n in x.ints]
+                    for t in range(turns)
+                ],
+                dtype=np.int64,
+            ).reshape(turns, -1)
         where = [w for x in items[at : at + p] for w in x.where]
         steps = np.diff(rows, axis=0)
         fixed = np.array([w == STEP for w in where], bool)
@@ -137,9 +152,20 @@ class Winding:
         lo, hi = items[at].lo, items[at + p - 1].hi
         return max(self.last[lo:hi]) < hi
 
+    def _plain(self, at: int, p: int) -> bool:
+        """Whether the items of a turn, and so of all turns, are instructions, which stand in a row."""
+        return not any(x.body for x in self.items[at : at + p])
+
     def _alike(self, at: int, p: int, turns: int) -> int:
         """How many turns read what the first one does: of themselves, or of before the loop."""
         items = self.items
+        if self._plain(at, p):
+            lo = items[at].lo
+            moves = p * np.arange(turns)[:, None]
+            reads = self.refs[self.refs_at[lo] : self.refs_at[lo + turns * p]].reshape(turns, -1)
+            good = (reads == reads[0] + (reads[0] >= lo) * moves).all(axis=1)
+            good &= (self.lasts[lo : lo + turns * p].reshape(turns, p) < lo + p + moves).all(axis=1)
+            return turns if good.all() else int(np.argmin(good))
         first = [k for x in items[at : at + p] for k in x.leaves()]
         place = {k: j for j, k in enumerate(first)}
         if not self._inside(at, p):
