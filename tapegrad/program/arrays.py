@@ -142,6 +142,7 @@ class Builder:
         self.untils: list[tuple[int, Until]] = []
         """The loops around that end by a condition, each with the number of loops around its iterations."""
         self.rooms: list[str] = []
+        self.loops: list[Range] = []
         self._order: Order | None = None
 
     def program(self) -> Program:
@@ -154,6 +155,7 @@ class Builder:
             self.assumptions,
             self.rooms,
             self.names,
+            self.loops,
         )
 
     @property
@@ -365,6 +367,7 @@ class Builder:
     def loop(self, stem: str, lo: Affine, hi: Affine, step: int) -> Iterator[Affine]:
         """A loop whose body is what is appended meanwhile."""
         r = Range(self.names(stem), lo, hi, step)
+        self.loops.append(r)
         outside, path = self.body, self.path
         self.body, self.path = [], (*path, r)
         outside.append(Loop(r, self.body))
@@ -393,6 +396,7 @@ class Builder:
             self.size(room)
             stack = Stack(at, affine(room))
         r = Range(var, ZERO, affine(Counted(count.buffer, count.index, top)), 1, stack)
+        self.loops.append(r)
         tests = [load(g) for g in self.guards]
         self.body.append(
             Statement(

@@ -173,6 +173,8 @@ class Program:
     rooms: list[str] = field(default_factory=list)
     """Those of `sizes` that a call finds out: how much room the stack of a loop has that ends by a condition."""
     names: Names = field(default_factory=lambda: Names())
+    loops: list[Range] = field(default_factory=list)
+    """The ranges of loops as they were made: extents of buffers are in terms of their variables, whatever copies are called."""
 
     def of(self, body: list[Any], **changes: Any) -> Program:
         return replace(self, body=body, **changes)
