@@ -86,6 +86,9 @@ class InForm:
             for k in kinds
         ]
         self.generic = self._read(self.shapes, {})
+        scope = self.typed.program.scope
+        self.constants = [np.array(scope[name], order="C") for name in self.generic.constants]
+        """Copies of the arrays that the function has from outside: those of now, as Numba takes them."""
         if any(w not in self.generic.given for w in self.wanted):
             raise Outside("A parameter with a gradient is no array or number of floats.")
         self.results = len(self.typed.program.results)
@@ -124,6 +127,7 @@ class InForm:
         flat = list(map(_plain, real_leaves(args) if self.tuples else args))
         if self.generic.written and self._shares(args, flat):
             return None
+        more = [*self.constants, *more]
         found = None if self.latest is None else self.latest.run(flat, more)
         if found is None:
             program = self._program(flat)
@@ -269,7 +273,7 @@ class ByForm(InForm):
 
     def shortcut(self, several: bool) -> Callable[..., Any] | None:
         """Value and gradient of one number by its arguments alone; TypeError where arguments must be looked at first."""
-        if self.tuples or self.generic.written or self.latest is None:
+        if self.tuples or self.generic.written or self.latest is None or self.constants:
             return None
         program, number, like = self.latest, np.float64, np.empty_like
         run, fast = program.run, program.call
@@ -375,7 +379,10 @@ class _Program:
                 self.given.append(Argument(None, p, period, residues.get(p, 0)))
             else:
                 self.given.append(Argument(b))
-        self.given += map(Argument, self.mathematics.inputs[len(found.program.inputs) :])
+        if list(found.constants) != list(of.generic.constants):
+            raise Outside("These lengths read other arrays from outside.")
+        first = len(found.program.inputs) - len(found.constants)
+        self.given += map(Argument, self.mathematics.inputs[first:])
         outputs = of._parted(self.mathematics.outputs)
         self.number, self.alone, self.barred = outputs.number, outputs.alone, outputs.bars
         watched = outputs.derivatives if self.ready.strong else []

@@ -18,6 +18,7 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
 from numba.core import types
 
 from ..program import form
@@ -48,9 +49,10 @@ from ..program.expressions import (
 )
 from ..program.form import Access, Buffer, Program, Range, Store
 from ..program.residuals import ends_by_condition
+from ..program.running import DTYPES
 from . import inference
-from .formulas import Formulas, comparison, dtype_of
-from .tree import TEMP, If, Loop, Node, Op, Operand, Seg, entering, operations, read_counts
+from .formulas import Formulas, _exact, comparison, dtype_of
+from .tree import TEMP, Const, If, Loop, Node, Op, Operand, Seg, entering, operations, read_counts
 
 GUARDED = 150
 """Nodes of formulas in a branch within a loop: of more, a jump past them saves more than it costs."""
@@ -80,6 +82,8 @@ class Formed:
     """Parameters whose memory it stores to: in the program that is a copy."""
     jumps: bool
     """Whether it has branches in loops of which both sides are computed, though a jump past one of them would be worth it."""
+    constants: Sequence[str]
+    """What the function calls the arrays that it has from outside; they are inputs behind those of its parameters."""
     periods: dict[str, int]
     """Whole numbers and lengths, by name, that the program takes apart: `period` times its size of that name, and what remains."""
 
@@ -122,7 +126,9 @@ def formed(
         elif outside is not None:
             raise first or outside
         else:
-            return Formed(reader.builder.program(), reader.given, copied, reader.jumps, periods)
+            made = reader.builder.program()
+            made.inputs += reader.constants.values()
+            return Formed(made, reader.given, copied, reader.jumps, list(reader.constants), periods)
 
 
 class _Pieces(Exception):
@@ -205,6 +211,10 @@ class _Reader(Formulas):
         self.counts = read_counts(self.program.body, self.program.results)
         self.assigned: dict[str, int] = {}
         self.aliases, self.held, self.rebound = aliases, held, rebound
+        self.masks: set[str] = set()
+        """Names of the places where a mask holds; in `env` they are the mask."""
+        self.constants: dict[str, Buffer] = {}
+        """Buffers of arrays that the function has from outside, by the text that names them."""
         self.wholes: set[Buffer] = set()
         """Memory of whole numbers that are held as floats."""
         self.stop = ""
@@ -237,7 +247,8 @@ class _Reader(Formulas):
         dtype = dtype_of(p.kind.dtype if isinstance(p.kind, types.Array) else p.kind)
         if isinstance(p.kind, types.Array):
             dtype = {types.int64: "i8", types.int32: "i4"}.get(p.kind.dtype, dtype)
-        if dtype not in (F8, F4, *WHOLE) or p.shape == () or (p.shape is None and dtype == F4):
+        known = (F8, F4, *WHOLE, B1) if p.shape else (F8,)
+        if dtype not in known or p.shape == ():
             return  # nothing may read it
         shape = tuple(n.replaced({x: self._size(x) for x in n.names()}) for n in p.shape or ())
         buffer = self.given[p.name] = b.buffer(p.name, shape, dtype, "input")
@@ -667,9 +678,9 @@ class _Reader(Formulas):
         """A loop, whose variable is one number or several in a row, given its own."""
         if self.assigned.get(n.variable):
             raise self.outside("A loop's variable is assigned in it.")
-        before = dict(self.env)
+        before, builder = dict(self.env), self.builder
         step = by.const if each is None else 1
-        with self.builder.loop(n.variable, lo, hi, step) as at:
+        with builder.loop(n.variable, lo, hi, step) as at:
             for i in [at] if each is None else each(at):
                 self._iteration(n, i, before)
         other = {
@@ -691,7 +702,13 @@ class _Reader(Formulas):
             )
         self.env.pop(n.variable, None)
         for name in [x for x, v in self.env.items() if v is not before.get(x)]:
-            if self._moves(self.env[name], at.names()):
+            value = self.env[name]
+            if not self._moves(value, at.names()):
+                continue
+            if each is None and isinstance(value, Affine) and name in self.exposed:
+                builder.claim(hi - lo - 1, f"how often the loop runs that leaves {name}")
+                self.env[name] = value.replaced({str(n): (hi - 1 if step > 0 else lo) for n in at.names()})
+            else:
                 self.env.pop(name)  # what it was in the last turn has no name outside
 
     def _counts(self, name: str) -> bool:
@@ -757,6 +774,8 @@ class _Reader(Formulas):
     def _changes(self, buffers: frozenset[Buffer], but: frozenset[str] = frozenset()) -> None:
         """Memory is about to change: formulas that read it are computed now."""
         for b in buffers:
+            if b in self.constants.values():
+                raise Outside("a store into an array from outside")
             if b.role == "input":
                 raise _Written(next(n for n, g in self.given.items() if g is b))
         for name in [x for x, v in self.env.items() if self._waits(x, v)]:
@@ -773,6 +792,11 @@ class _Reader(Formulas):
             value = of_number(number(value))
         if self.wholes & value.reads and self._counts(name):
             self._stays_whole(value.number())
+        if value.dtype in WHOLE and value.shape:
+            if self.assigned.get(name, 0) > 1:
+                raise Outside("a name of several arrays of whole numbers")
+            self.env[name] = value
+            return
         if self.symbolic or (name.startswith(TEMP) and self._once(name, value)):
             self.env[name] = value
             return
@@ -861,12 +885,60 @@ class _Reader(Formulas):
             return self._copy(op)
         if op.kind != "pure" or len(op.out) != 1:
             raise Outside(f"an operation of kind {op.kind}")
+        if op.rule == "np.flatnonzero":
+            return self._mask(op)
         value = self._pure(op)
         name = op.out[0]
         if isinstance(value, Array) and value.access is not None and value.shape:
             self.env[name] = value  # a view
             return None
         return self._bind(name, value)
+
+    def _mask(self, op: Op) -> None:
+        """Read the places of a mask, which only a store may take as its index."""
+        mask, (name,) = self._value(op.args[0]), op.out
+        if mask.dtype != B1 or len(mask.shape) != 1 or not name.startswith(TEMP):
+            raise Outside("the places of what is no mask of a vector")
+        self.masks.add(name)
+        self.env[name] = mask
+
+    def _value(self, x: Operand) -> Array:
+        if x in self.masks:
+            raise Outside("elements that a mask chooses are read")
+        if isinstance(x, Const) and isinstance(self.program.scope.get(x.text), np.ndarray):
+            return self._constant(x.text, self.program.scope[x.text])
+        return super()._value(x)
+
+    def _constant(self, name: str, value: np.ndarray) -> Array:
+        """An array that the function has from outside, which Numba takes for constant."""
+        if name not in self.constants:
+            dtype = {np.dtype(t): d for d, t in DTYPES.items()}.get(value.dtype, "")
+            if not dtype or not value.shape:
+                raise Outside(f"{name} is no array of floats or whole numbers")
+            self.constants[name] = self.builder.buffer(
+                "constant", tuple(map(affine, value.shape)), dtype, "input"
+            )
+        return of_buffer(self.constants[name])
+
+    def _masked(self, op: Op, base: Array, value: Array, sign: str) -> None:
+        """A store of a number, or an update by one, where a mask holds."""
+        name = str(op.args[2])
+        mask = self.env[name]
+        assert isinstance(mask, Array)
+        if op.index != "{2}" or value.shape or len(base.shape) != 1:
+            raise Outside("an array is stored to the places of a mask")
+        self.builder.same(*mask.shape, *base.shape, "the length of a mask")
+        if sign:
+            word = {"+": "add", "-": "subtract", "*": "multiply", "/": "divide"}.get(sign)
+            if word is None:
+                raise Outside(f"an update by {sign}")
+            value = self._applied(word, [base, value], base.dtype)
+        chosen = self.builder.elementwise(
+            lambda c, x, y: node("where", c, cast(x, base.dtype), y), mask, value, base, dtype=base.dtype
+        )
+        once = {a for a in (name, op.args[1]) if isinstance(a, str) and self.counts.get(a, 0) <= 1}
+        self._changes(base.reads, frozenset(once))
+        self.builder.store(base, chosen)
 
     def _copy(self, op: Op) -> None:
         """Read `y = x`: a second name of the same memory, or a value of its own where either is written later."""
@@ -983,7 +1055,8 @@ class _Reader(Formulas):
         view = self._indexed(base, op)
         name = op.out[0]
         if base.dtype in WHOLE and not view.shape:
-            (at,) = view.number().args  # the number that stands in affine ones
+            at = _exact(view.number())  # the number that stands in affine ones
+            assert at is not None
             self._bind(name, at)
         elif view.shape:
             self.env[name] = view
@@ -1000,9 +1073,11 @@ class _Reader(Formulas):
             raise Outside("a store into what is no memory")
         if base.dtype in WHOLE:
             raise Outside("a store into an array of whole numbers")
-        target = self._indexed(base, op)
         (b,) = base.reads
         self.stored.add(b)
+        if any(a in self.masks for a in op.args[2:]):
+            return self._masked(op, base, value, sign)
+        target = self._indexed(base, op)
         given = op.args[1]
         last = isinstance(given, str) and self.counts.get(given, 0) <= 1
         if self.builder.overlap(target, value):

@@ -13,18 +13,26 @@ from typing import Any
 import numpy as np
 from numba.core import types
 
-from ..program.affine import ONE, Affine, affine, whole
+from ..program.affine import ONE, ZERO, Affine, affine, whole
 from ..program.arrays import Array, Builder, Index, Outside, of_number, remapped
 from ..program.expressions import B1, F4, F8, Expr, cast, const, node, number
 from ..program.partials import declared
 from ..program.writer import WRITTEN
+from .arrangements import ARRANGED
 from .rules import MATH
 from .tree import Const, Op, Operand
 
 PYTHON = {"max": "larger", "min": "smaller"}
 """Python's words, which a NaN passes by its place."""
 
+SPECIAL = {"math.erf": "erf", "math.erfc": "erfc"}
+
 REDUCTIONS = frozenset(("np.sum", "np.mean", "np.max", "np.min", "np.amax", "np.amin"))
+
+PERIOD = 2
+"""By what lengths are divided at most with a program for each remainder; by more they are divided as floats."""
+ROWS = 12
+"""Extents up to which a product of matrices is a loop of the form; longer ones are left to BLAS."""
 
 MAKERS = {"np.zeros": 0.0, "np.ones": 1.0, "np.empty": 0.0, "np.full": None}
 
@@ -122,8 +130,10 @@ class Formulas:
                 lo, hi = (
                     None if e is None else self._integer(e, names) for e in (p.lower, p.upper)
                 )
-                step = 1 if p.step is None else self._integer(p.step, names).const
-                first, extent = self.builder.sliced(n, lo, hi, step, "a slice")
+                step = 1 if p.step is None else self._step(self._integer(p.step, names))
+                first, extent = self.builder.sliced(n, lo, hi, 1 if step > 0 else -1, "a slice")
+                if abs(step) > 1:
+                    extent = self._quotient(extent + abs(step) - 1, abs(step))
                 picks.append((len(shape), step, first))
                 shape.append(extent)
             elif self._gathers(p, names):
@@ -136,6 +146,11 @@ class Formulas:
             return tuple(i if k is None else index[k] * step + i for k, step, i in picks)
 
         return remapped(base, tuple(shape), to)
+
+    def _step(self, step: Affine) -> int:
+        if step.terms or not step.const:
+            raise Outside("a slice whose step is no known number")
+        return step.const
 
     def _gathers(self, e: ast.expr, names: dict[str, Operand]) -> bool:
         name = names.get(e.id) if isinstance(e, ast.Name) else None
@@ -168,6 +183,8 @@ class Formulas:
         kind = self.typed.types.get(op.out[0])
         if rule in (".shape", "len", ".size"):
             return self._extent(op, rule)
+        if rule in ARRANGED:
+            return ARRANGED[rule](self, op, self._element(rule, kind))
         if isinstance(kind, types.Integer) and not isinstance(kind, types.Boolean):
             return self._integral(rule, args)
         if rule in ("compare", "not", "bool"):
@@ -219,6 +236,13 @@ class Formulas:
         name = self._function(rule, len(args)) or self._unknown(rule or op.form)
         return self._applied(name, [self._value(a) for a in args], dtype)
 
+    def _element(self, rule: str, kind: Any) -> str:
+        """The dtype of what a rule of `ARRANGED` makes; empty of whole numbers."""
+        element = getattr(kind, "dtype", kind)
+        if element is not types.int64 and not dtype_of(element):
+            raise Outside(f"{rule} gives {kind}, which is no float")
+        return dtype_of(element)
+
     def _function(self, rule: str, count: int) -> str:
         """The elementwise op of so many operands that a rule's name stands for, or none."""
         name = PYTHON.get(rule) if count == 2 else None
@@ -226,7 +250,7 @@ class Formulas:
             function = MATH.get(rule) or (
                 getattr(np, rule[3:], None) if rule.startswith("np.") else None
             )
-            name = getattr(function, "__name__", "")
+            name = SPECIAL.get(rule) or getattr(function, "__name__", "")
         known = declared(name) if name in WRITTEN or name in PYTHON.values() else None
         return "" if known is None or count != known.arity else name
 
@@ -261,7 +285,14 @@ class Formulas:
         if rule == "neg" and not isinstance(self.env.get(str(args[0])), Array):
             return self._whole(args[0]) * -1
         if rule in ("%", "//"):
+            found = self._affine_quotient(rule == "%", *map(self._value, args))
+            if found is not None:
+                return found
             return self._whole_quotient(rule == "%", *map(self._value, args))
+        if rule in ("min", "max") and len(args) == 2:
+            found = self._affine_extreme(rule == "min", *map(self._value, args))
+            if found is not None:
+                return found
         if rule in ("min", "max", "abs"):
             given = [self._value(a) for a in args]
             if any(a.shape or not _is_whole(a.number()) for a in given) or len(given) > 2:
@@ -376,6 +407,49 @@ class Formulas:
             )
         raise Outside("an operand of a comparison that the form does not know")
 
+    def _affine_extreme(self, least: bool, a: Array, b: Array) -> Affine | None:
+        """The smaller or larger of two whole numbers, where it is known which one that is."""
+        x, y = (None if v.shape else _exact(v.number()) for v in (a, b))
+        if x is None or y is None:
+            return None
+        if not least:
+            x, y = y, x
+        for p, q in ((x, y), (y, x)):
+            if self.builder.order.proves(q - p, self.builder.path):
+                return p
+        return None
+
+    def _affine_quotient(self, rest: bool, a: Array, b: Array) -> Affine | None:
+        """`a // b` or `a % b` of whole numbers as an affine one, else None.
+
+        It is where `a` leaves 0 .. b by less than b, which a loop around may be cut for, or where sizes are divided by a small number.
+        """
+        x, y = (None if v.shape else _exact(v.number()) for v in (a, b))
+        if x is None or y is None or not (whole(x) and whole(y)):
+            return None
+        proves, path = self.builder.order.proves, self.builder.path
+        if proves(y - 1, path) and proves(x + y, path) and proves(y * 2 - x - 1, path):
+            for k in (-1, 0, 1):
+                if proves(x - y * k, path) and proves(y * (k + 1) - x - 1, path):
+                    return x - y * k if rest else affine(k)
+            for end in (ZERO, y):
+                if self._asks(end - x):
+                    self._cut(node("less", number(x), number(end)))
+        variables = {r.var for r in path}
+        if not y.terms and 1 < y.const <= PERIOD and x.terms and not variables & x.names():
+            quotient = self._quotient(x, y.const)
+            return x - quotient * y.const if rest else quotient
+        return None
+
+    def _asks(self, d: Affine) -> bool:
+        """Whether d > 0 holds in some iterations only."""
+        proves, path = self.builder.order.proves, self.builder.path
+        return not proves(d - 1, path) and not proves(d * -1, path)
+
+    def _quotient(self, n: Affine, k: int) -> Affine:
+        """n // k as an affine integer; a reader of functions may take sizes apart for it."""
+        raise Outside("a quotient of a length")
+
     def _whole_quotient(self, rest: bool, a: Array, b: Array) -> Array:
         """`a // b` or `a % b` of whole numbers, as floats: exact up to 2**53."""
         if a.shape or b.shape or not (_is_whole(a.number()) and _is_whole(b.number())):
@@ -452,8 +526,13 @@ class Formulas:
         return self._applied("divide", [found, whole], dtype)
 
     def _matmul(self, a: Array, b: Array, dtype: str) -> Array:
-        if not a.shape or not b.shape or (len(a.shape) > 1 and len(b.shape) > 1):
-            raise Outside("a product of matrices is left to BLAS")
+        if not a.shape or not b.shape or max(len(a.shape), len(b.shape)) > 2:
+            raise Outside("a product of what are no matrices")
+        if len(a.shape) == len(b.shape) == 2:
+            for n in (*a.shape, b.shape[1]):
+                if not n.terms and n.const > ROWS:
+                    raise Outside("a product of large matrices is left to BLAS")
+                self.builder.claim(n * -1 + ROWS, "a product of matrices")
         if a.dtype != dtype or b.dtype != dtype:
             raise Outside("a product into another dtype")
         # What is multiplied is read many times: formulas are computed once.

@@ -68,7 +68,7 @@ def spelled(n: Expr, texts: Mapping[Expr, str]) -> str:
 
 DEAR = frozenset(
     """exp exp2 expm1 log log2 log10 log1p sin cos tan sinh cosh tanh arcsin arccos arctan arcsinh arccosh arctanh arctan2 hypot cbrt
-    power""".split()
+    erf erfc power""".split()
 )
 _SIGNS = {
     "add": "+", "subtract": "-", "multiply": "*", "divide": "/", "power": "**", "strong": "*.", "less": "<", "greater": ">",

@@ -19,6 +19,10 @@ from ..core.primitive import OPS, UFUNCS, Primitive
 from .expressions import F8, Expr, const, is_const, minus, node
 
 
+SPECIAL = frozenset(("erf", "erfc"))
+"""Ops of SciPy's that have declarations and code."""
+
+
 class Formless(TypeError):
     """A formula does something that no expression says; says what."""
 
@@ -37,7 +41,11 @@ def _declared() -> dict[str, Primitive]:
 
 
 def declared(name: str) -> Primitive | None:
-    """The declaration of an elementwise op, by NumPy's name; None where there is none."""
+    """The declaration of an elementwise op, by NumPy's or SciPy's name; None where there is none."""
+    if name in SPECIAL:
+        from ..ops.special import gaussian  # loads SciPy's special functions
+
+        return getattr(gaussian, name).primitive  # type: ignore[no-any-return]
     return _declared().get(name)
 
 

@@ -22,7 +22,7 @@ from ..core import checking
 from ..errors import CheckedAccessError
 from ..llvm import jit
 from .affine import Affine, Extreme
-from .expressions import F4, F8
+from .expressions import B1, F4, F8
 from .form import Buffer, Loop, Program, sites
 from .writer import BYTES, ELEMENT, MISFIT, Writer
 
@@ -37,7 +37,7 @@ LEFT = -1000
 """In checked mode, LEFT - k: access k of `checks` (from 1) left its buffer."""
 
 DTYPES = {
-    F8: np.dtype(np.float64), F4: np.dtype(np.float32), "i8": np.dtype(np.int64), "i4": np.dtype(np.int32),
+    F8: np.dtype(np.float64), F4: np.dtype(np.float32), B1: np.dtype(np.bool_), "i8": np.dtype(np.int64), "i4": np.dtype(np.int32),
 }  # fmt: skip
 LARGEST = 1 << 46
 """Bytes of temporaries beyond which a size is nonsense."""

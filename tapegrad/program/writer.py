@@ -22,15 +22,16 @@ import numpy as np
 from .. import vecmath
 from ..core import checking
 from ..vecmath.expression import Code, Value, narrowed, select, widened
-from ..vecmath.tracing import UFUNCS, Traced
+from ..vecmath.tracing import UFUNCS, Traced, called
 from .affine import Affine, Element, whole
 from .expressions import B1, F4, F8, WHOLE, Expr
 from .form import Access, Buffer, Loop, Program, Store, Until, buffers, sites
+from .partials import SPECIAL
 
 WRITTEN = frozenset(
     """add subtract multiply divide negative power sqrt square reciprocal absolute fabs sign maximum minimum exp exp2 expm1 log log2
     log10 log1p sin cos tan sinh cosh tanh arcsin arccos arctan arcsinh arccosh arctanh arctan2 hypot cbrt floor ceil trunc
-    clip where""".split()
+    clip where erf erfc""".split()
 )
 """Elementwise ops that the writer has code for."""
 
@@ -236,7 +237,8 @@ class Writer:
             a.args[0] if a.op == "const" and k else Traced(v)
             for k, (a, v) in enumerate(zip(e.args, args, strict=True))
         ]
-        return UFUNCS[getattr(np, e.op)](*given).value
+        function = called(e.op) if e.op in SPECIAL else UFUNCS[getattr(np, e.op)]
+        return function(*given).value
 
     def _product(self, word: str, g: Value, p: Value) -> Value:
         product = g * p

@@ -1,0 +1,331 @@
+"""NumPy's functions that make arrays or put elements elsewhere, as arithmetic on indices, and those that run along an axis.
+
+`ARRANGED` has them by the name of their rule: a function of the reader (`formulas.Formulas`) and the operation, which gives an array of
+the form. What is moved by whole numbers known in terms of sizes is a view or a formula without a statement of its own; joined and
+rolled arrays are stored part by part; running sums and products are loops, whose reverse keeps what it needs by itself.
+
+Invariant: a function raises `Outside` for operands or settings that it does not read, so nothing is left out silently.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from ..program.affine import ONE, ZERO, Affine, affine
+from ..program.arrays import Array, Index, Outside, of_buffer, of_number, remapped, viewed
+from ..program.expressions import B1, Expr, cast, const, load, node, number
+from ..program.form import Access, Buffer, Store
+from .tree import Const, Op
+
+if TYPE_CHECKING:
+    from .formulas import Formulas
+
+ELEMENTS = 64
+"""Of how many numbers an array may be written: each is a statement of its own."""
+
+
+def _arrays(f: Formulas, op: Op, count: int, axes: int = 0) -> list[Array]:
+    """The operands, so many arrays, each of so many axes where that is asked, and no settings."""
+    if op.settings or len(op.args) != count:
+        raise Outside(f"{op.rule} with these settings")
+    found = [f._value(a) for a in op.args]
+    if any(not a.shape or (axes and len(a.shape) != axes) for a in found):
+        raise Outside(f"{op.rule} of arrays with other axes")
+    return found
+
+
+def _known(*indices: Affine) -> Expr:
+    """1 where two indices are equal, else 0, as the truth value that it is."""
+    return node("equal", *(number(i) for i in indices))
+
+
+# ------------------------------------------------------------------------------------------------ new arrays
+
+
+def written(f: Formulas, op: Op, dtype: str) -> Array:
+    """np.array of numbers, or of rows of numbers."""
+    if "width" not in op.settings:
+        (a,) = _arrays(f, op, 1)
+        return Array(a.shape, a.at, a.dtype, None, a.reads)
+    width = op.settings["width"]
+    assert isinstance(width, Const)
+    if not 0 < len(op.args) <= ELEMENTS:
+        raise Outside(f"np.array of {len(op.args)} numbers")
+    shape = (affine(len(op.args)),)
+    if width.value:
+        shape = (affine(len(op.args) // width.value), affine(width.value))
+    values = [cast(f._number(a), dtype) for a in op.args]
+    if any(v.dtype == B1 for v in values):
+        raise Outside("np.array of truth values")
+    made = f.builder.buffer("row", shape, dtype)
+    at = [divmod(k, width.value) if width.value else (k,) for k in range(len(values))]
+    targets = [Access(made, tuple(map(affine, i))) for i in at]
+    f.builder.emit((), *map(Store, targets, values))
+    return _new(made)
+
+
+def _new(made: Buffer) -> Array:
+    """An array that has no other name yet: who binds it takes its values."""
+    found = of_buffer(made)
+    return Array(found.shape, found.at, found.dtype, None, found.reads)
+
+
+def eye(f: Formulas, op: Op, dtype: str) -> Array:
+    if op.settings or len(op.args) > (2 if op.rule == "np.eye" else 1):
+        raise Outside(f"{op.rule} with these settings")
+    rows = [f._whole(a) for a in op.args]
+    for n in rows:
+        f.builder.claim(n, "an extent")
+    one, zero = const(1.0, dtype), const(0.0, dtype)
+    return Array(
+        (rows[0], rows[-1]), lambda index: node("where", _known(*index), one, zero), dtype
+    )
+
+
+def diagonal(f: Formulas, op: Op, dtype: str) -> Array:
+    """np.diag: a matrix of a vector, or the vector of a square matrix."""
+    (a,) = _arrays(f, op, 1)
+    if len(a.shape) == 1:
+        zero = const(0.0, dtype)
+        return Array(
+            (*a.shape, *a.shape),
+            lambda index: node("where", _known(*index), a.at(index[:1]), zero),
+            dtype,
+            None,
+            a.reads,
+        )
+    return _diagonal(f, a)
+
+
+def _diagonal(f: Formulas, a: Array) -> Array:
+    if len(a.shape) != 2:
+        raise Outside("a diagonal of more axes than two")
+    f.builder.same(*a.shape, "a matrix that is square")
+    return Array(a.shape[:1], lambda index: a.at((index[0], index[0])), a.dtype, None, a.reads)
+
+
+def trace(f: Formulas, op: Op, dtype: str) -> Array:
+    (a,) = _arrays(f, op, 1, 2)
+    return f._over("np.sum", _diagonal(f, a), [0], dtype)
+
+
+def linspace(f: Formulas, op: Op, dtype: str) -> Array:
+    """Of two numbers and more; for other lengths the call goes to the next engine."""
+    if op.settings or len(op.args) != 3:
+        raise Outside("np.linspace with these settings")
+    start, stop = (cast(f._number(a), dtype) for a in op.args[:2])
+    n = f._whole(op.args[2])
+    f.builder.claim(n - 2, "the length of np.linspace")
+    step = node("divide", node("subtract", stop, start), number(n - 1, dtype))
+    first = of_number(step)
+    second = of_number(start)
+    return Array(
+        (n,),
+        lambda index: node("add", start, node("multiply", number(index[0], dtype), step)),
+        dtype,
+        None,
+        first.reads | second.reads,
+    )
+
+
+def arange(f: Formulas, op: Op, dtype: str) -> Array:
+    """Whole numbers in a row: an index where an index is asked, a number elsewhere."""
+    if op.settings or not 1 <= len(op.args) <= 2 or dtype:
+        raise Outside("np.arange of other than one or two whole numbers")
+    *start, stop = (f._whole(a) for a in op.args)
+    first = start[0] if start else ZERO
+    f.builder.claim(stop - first, "the length of np.arange")
+    return Array((stop - first,), lambda index: number(first + index[0]), "i8")
+
+
+# ------------------------------------------------------------------------------------------- elements elsewhere
+
+
+def flip(f: Formulas, op: Op, dtype: str) -> Array:
+    """A view from the other end, of the first axis (flipud), the second (fliplr) or of all."""
+    (a,) = _arrays(f, op, 1)
+    axes: Sequence[int] = range(len(a.shape))
+    if op.rule != "np.flip":
+        axes = [0 if op.rule == "np.flipud" else 1]
+        if axes[0] >= len(a.shape):
+            raise Outside(f"{op.rule} of a vector")
+
+    def to(index: Index) -> Index:
+        return tuple(a.shape[d] - 1 - i if d in axes else i for d, i in enumerate(index))
+
+    return remapped(a, a.shape, to)
+
+
+def _filled(f: Formulas, shape: Index, parts: Sequence[tuple[Affine, Array]], dtype: str) -> Array:
+    """An array of this shape, of parts that begin at places of its first axis."""
+    made = f.builder.buffer("joined", shape, dtype)
+
+    def part(first: Affine, extent: Affine) -> Array:
+        rows = (extent, *shape[1:])
+        return viewed(rows, lambda index: Access(made, (index[0] + first, *index[1:])), made)
+
+    for first, a in parts:
+        f.builder.store(part(first, a.shape[0]), a)
+    return _new(made)
+
+
+def _joined(f: Formulas, arrays: Sequence[Array], dtype: str) -> Array:
+    if any(len(a.shape) != len(arrays[0].shape) or a.dtype != dtype for a in arrays):
+        raise Outside("arrays of other axes or types are joined")
+    for a in arrays[1:]:
+        for n, m in zip(a.shape[1:], arrays[0].shape[1:], strict=True):
+            f.builder.same(n, m, "shapes of arrays that are joined")
+    total, parts = ZERO, []
+    for a in arrays:
+        parts.append((total, a))
+        total = total + a.shape[0]
+    return _filled(f, (total, *arrays[0].shape[1:]), parts, dtype)
+
+
+def concatenate(f: Formulas, op: Op, dtype: str) -> Array:
+    """np.concatenate along the first axis; np.hstack of vectors."""
+    axis = op.settings.get("axis", Const("0", 0))
+    if set(op.settings) - {"axis"} or not isinstance(axis, Const) or axis.value != 0:
+        raise Outside(f"{op.rule} along another axis")
+    arrays = [f._value(a) for a in op.args]
+    if not all(a.shape and (op.rule != "np.hstack" or len(a.shape) == 1) for a in arrays):
+        raise Outside(f"{op.rule} of these arrays")
+    return _joined(f, arrays, dtype)
+
+
+def append(f: Formulas, op: Op, dtype: str) -> Array:
+    """np.append of a vector and a vector or number."""
+    if op.settings or len(op.args) != 2:
+        raise Outside("np.append along an axis")
+    a, b = map(f._value, op.args)
+    if not b.shape:
+        end = cast(b.number(), dtype)
+        b = Array((ONE,), lambda _: end, dtype, None, b.reads)
+    if len(a.shape) != 1 or len(b.shape) != 1:
+        raise Outside("np.append of what are no vectors")
+    return _joined(f, [a, b], dtype)
+
+
+def stack(f: Formulas, op: Op, dtype: str) -> Array:
+    """np.stack along a new first axis; np.vstack of vectors."""
+    arrays = _arrays(f, op, len(op.args), 1 if op.rule == "np.vstack" else 0)
+
+    def row(a: Array) -> Array:
+        return Array((ONE, *a.shape), lambda index: a.at(index[1:]), a.dtype, None, a.reads)
+
+    return _joined(f, list(map(row, arrays)), dtype)
+
+
+def roll(f: Formulas, op: Op, dtype: str) -> Array:
+    """np.roll of a vector by at most its length."""
+    if op.settings or len(op.args) != 2:
+        raise Outside("np.roll along an axis")
+    a, by = f._value(op.args[0]), f._whole(op.args[1])
+    if len(a.shape) != 1:
+        raise Outside("np.roll of what is no vector")
+    (n,) = a.shape
+    if f.builder.order.proves(by * -1 - 1, f.builder.path):
+        by = by + n
+    f.builder.claim(by, "how far np.roll goes")
+    f.builder.claim(n - by, "how far np.roll goes")
+
+    def part(first: Affine, extent: Affine) -> Array:
+        return remapped(a, (extent,), lambda index: (index[0] + first,))
+
+    return _filled(f, a.shape, [(by, part(ZERO, n - by)), (ZERO, part(n - by, by))], dtype)
+
+
+def differences(f: Formulas, op: Op, dtype: str) -> Array:
+    """np.diff of first order, along the last axis."""
+    (a,) = _arrays(f, op, 1)
+    *rest, n = a.shape
+    f.builder.claim(n - 1, "the length of what np.diff takes")
+
+    def part(first: int) -> Array:
+        return remapped(a, (*rest, n - 1), lambda index: (*index[:-1], index[-1] + first))
+
+    return f._applied("subtract", [part(1), part(0)], dtype)
+
+
+# ---------------------------------------------------------------------------------------------- along an axis
+
+
+def running(word: str) -> Callable[[Formulas, Op, str], Array]:
+    """np.cumsum and np.cumprod of a vector."""
+
+    def made(f: Formulas, op: Op, dtype: str) -> Array:
+        (a,) = _arrays(f, op, 1, 1)
+        (n,) = a.shape
+        f.builder.claim(n - 1, f"the length of what {op.rule} takes")
+        b = f.builder.buffer("running", a.shape, dtype)
+        f.builder.emit((), Store(Access(b, (ZERO,)), cast(a.at((ZERO,)), dtype)))
+        with f.builder.loop("i", ONE, n, 1) as i:
+            total = node(word, load(Access(b, (i - 1,))), cast(a.at((i,)), dtype))
+            f.builder.emit((), Store(Access(b, (i,)), total))
+        return _new(b)
+
+    return made
+
+
+def product(f: Formulas, op: Op, dtype: str) -> Array:
+    """np.prod: its reverse has the product of all others where an element is 0, too."""
+    (a,) = _arrays(f, op, 1)
+    b = f.builder.buffer("product", (), dtype)
+    f.builder.emit((), Store(Access(b), const(1.0, dtype)))
+
+    def within(index: Index) -> None:
+        if len(index) < len(a.shape):
+            with f.builder.loop("i", ZERO, a.shape[len(index)], 1) as i:
+                within((*index, i))
+        else:
+            value = node("multiply", load(Access(b)), cast(a.at(index), dtype))
+            f.builder.emit((), Store(Access(b), value))
+
+    within(())
+    return _new(b)
+
+
+def variance(f: Formulas, op: Op, dtype: str) -> Array:
+    """np.var and np.std."""
+    (a,) = _arrays(f, op, 1)
+    if a.dtype != dtype:
+        raise Outside(f"{op.rule} into another dtype")
+    if a.access is None:
+        a = f.builder.kept(a, "t")
+    axes = range(len(a.shape))
+    apart = f._applied("subtract", [a, f._over("np.mean", a, axes, dtype)], dtype)
+    found = f._over("np.mean", f._applied("square", [apart], dtype), axes, dtype)
+    return found if op.rule == "np.var" else f._applied("sqrt", [found], dtype)
+
+
+def spread(f: Formulas, op: Op, dtype: str) -> Array:
+    """np.ptp."""
+    (a,) = _arrays(f, op, 1)
+    if a.dtype != dtype:
+        raise Outside(f"{op.rule} into another dtype")
+    ends = [f._over(rule, a, range(len(a.shape)), dtype) for rule in ("np.max", "np.min")]
+    return f._applied("subtract", ends, dtype)
+
+
+def logical(f: Formulas, op: Op, dtype: str) -> Array:
+    """np.logical_and and its kind, of truth values."""
+    given = [f._value(a) for a in op.args]
+    if op.settings or any(a.dtype != B1 for a in given):
+        raise Outside(f"{op.rule} of what are no truth values")
+    word = str(op.rule).removeprefix("np.")
+    return f.builder.elementwise(lambda *xs: node(word, *xs), *given, dtype=B1)
+
+
+Made = Callable[["Formulas", Op, str], Array]
+
+ARRANGED: dict[str, Made] = {
+    "np.array": written, "np.eye": eye, "np.identity": eye, "np.diag": diagonal, "np.trace": trace, "np.linspace": linspace,
+    "np.arange": arange, "np.flip": flip, "np.flipud": flip, "np.fliplr": flip, "np.concatenate": concatenate,
+    "np.hstack": concatenate, "np.append": append, "np.stack": stack, "np.vstack": stack, "np.roll": roll, "np.diff": differences,
+    "np.cumsum": running("add"), "np.cumprod": running("multiply"), "np.prod": product, "np.var": variance, "np.std": variance,
+    "np.ptp": spread, "np.logical_and": logical, "np.logical_or": logical, "np.logical_not": logical,
+}  # fmt: skip
+"""By rule; the last argument is the dtype of the result, empty where it is of whole numbers."""
+
+__all__ = ["ARRANGED"]
