@@ -5,9 +5,11 @@ Functions go through `mode="form"`, which refuses where it would otherwise hand 
 
 import contextlib
 import itertools
+import math
 import re
 from unittest import mock
 
+import numba
 import numpy as np
 import pytest
 
@@ -75,6 +77,27 @@ TRAPS = {
     "flags": "found = False\nfor i in range(n):\n    if found:\n        y[i] = y[i] * x[i]\n    elif x[i] > 1.0:\n        found = True\n        x[i] = x[i] * x[i]",
     "infinite on the other side": "for i in range(n):\n    r = x[i] - 10.0\n    if r > 0.0:\n        y[i] = y[i] * np.sqrt(r) / (r - r)\n    else:\n        y[i] = y[i] * x[i]",
     "division in place": "for i in range(n):\n    for j in range(n):\n        m[i, j] /= 2.0 + m[j, j] * m[j, j]",
+    "array of numbers": "for t in range(3):\n    d = np.array([y[1] * x[0], y[0] - x[1], x[2]])\n    y[:3] = y[:3] + 0.1 * d\n    x[:3] = d * y[:3]",
+    "rows of numbers": "r = np.array([[x[0], y[1]], [1.0, x[1]]])\nm[:2, :2] = r * m[:2, :2]\nx[:2] = r[1] * x[:2]",
+    "identity and diagonals": "m[:] = m * np.eye(n) + np.diag(x) * y + np.identity(n)\ny[:] = np.diag(m) * y\nx[0] = np.trace(m) * x[0]",
+    "points of a line": "x[:] = x * np.linspace(x[0], 2.0, n) + np.arange(n) * y",
+    "indices in a row": "k = np.arange(1, n)\nfor i in k:\n    y[i] = y[i - 1] * x[i]",
+    "from the other end": "r = np.flip(x)\nr[0] = r[1] * y[0]\nx[1] = x[0] * x[n - 1]\nm[:] = np.flipud(m) * np.fliplr(m) + m",
+    "rolled onto itself": "r = np.roll(x, 1)\nx[:] = 0.5 * x * np.roll(x, -2) + r\ny[:] = r * x",
+    "joined and overwritten": "r = np.concatenate((x[1:], y, x[:1]))\nx[:] = r[:n] * r[n:]\ny[:] = np.append(y[1:] * y[:-1], x[0]) * r[:n]\nm[:2] = np.stack((y, x)) * np.vstack((x, y))",
+    "every second": "x[::2] = x[::2] * x[0]\ny[1::2] = x[1::2] * y[1::2]\nx[2::2] += x[:-2:2] * y[2::2]",
+    "running sums": "r = np.cumsum(x * y)\nx[:] = r * x\ny[:] = np.cumprod(x) * r",
+    "products of all": "x[:] = x * np.prod(y)\ny[0] = np.prod(m) * y[0] + np.prod(x - x[1])",
+    "differences": "x[1:] = np.diff(x) * x[:-1]\nm[:, 1:] = np.diff(m) * y[1:]",
+    "where a mask holds": "k = y < 0.3\ny[k] = x[0] * x[1]\ny[y > 0.8] *= x[2]\ny[y < 0.0] = np.exp(y[y < 0.0])\nx[x < y[::-1]] = y[0]\ny[k] += x[1]",
+    "sums where a mask holds": "k = y < 0.3\nx[0] = np.sum(y[k] ** 2) * x[1] + np.sum(np.log(x[x > 0.6]))\ny[:] = y * np.mean(x[x < 1.0])",
+    "a mask of what changes": "k = np.logical_and(x > 0.7, x < 1.2)\nx[:] = x * y\nx[k] = x[0] * y[1]\nm[0] = x",
+    "indices on a ring": "for i in range(n):\n    y[i] = y[(i + 1) % n] * x[(i - 1) % n] + y[i]\n    x[i] = x[i] * y[i]",
+    "halves": "h = n // 2\nfor i in range(h):\n    x[i], x[h + i] = x[h + i] * y[i], x[i]\nif n % 2 == 1:\n    y[0] = y[0] * x[n - 1]",
+    "where a loop ended": "for i in range(1, n):\n    y[i] = y[i - 1] * x[i]\nx[0] = y[i] * x[i - 1]",
+    "products of matrices": "m[:] = m @ m.T * 0.3\nx[:] = (m @ m)[0] * x",
+    "product for each end of a row": "for i in range(n):\n    m[i, i:] = 0.2 * m[:, i] @ m[:, i:]",
+    "the shorter of two": "for a, b in zip(x, x[1:]):\n    y[0] = y[0] * a + b",
 }  # fmt: skip
 
 
@@ -1199,3 +1222,115 @@ def test_float32_in_loops_that_end_by_a_condition():
     value, gradient = tg.value_and_grad(one(f))(x)
     assert gradient.dtype == np.float32
     assert np.isclose(value, f(x)) and np.allclose(gradient, 3.0 * x, rtol=1e-6)
+
+
+# ------------------------------------------------------------------------- what functions have besides arrays of floats
+
+WEIGHTS = np.array([0.5, -1.0, 2.0, 0.25, 1.5])
+PLACES = np.array([3, 1, 1, 4, 0])
+
+
+def weighted_from_outside(x):
+    s = 0.0
+    for i in range(WEIGHTS.size):
+        s += WEIGHTS[i] * x[PLACES[i]] ** 3
+    return s + np.sum(WEIGHTS * x * x)
+
+
+def flagged(x):
+    flags = np.array([1.0, 0.0, 1.0, 1.0, 0.0])
+    return chosen(x, flags > 0.5)
+
+
+@numba.njit
+def chosen(x, flags):
+    s = 0.0
+    for i in range(x.size):
+        if flags[i]:
+            s += x[i] ** 3
+    return s
+
+
+def normal(x):
+    s = 0.0
+    for i in range(x.size):
+        s += x[i] * math.erf(x[i]) - math.erfc(x[i] * x[i])
+    return s
+
+
+def moments(x):
+    r = x * x
+    return np.var(x) * np.std(r) + np.ptp(r)
+
+
+def one_logarithm(x):
+    s = 0.0
+    for i in range(x.size):
+        y = x[i] * x[i]
+        if y > 0.1:
+            y = math.log(y)
+        s += y * y
+    return s
+
+
+@pytest.mark.parametrize("f", [weighted_from_outside, flagged, normal, moments, one_logarithm])
+def test_functions_of_whole_programs(f):
+    """They go by the form in mode "auto"; the measure are differences of fourth order, and of gradients for the second derivative."""
+    x = np.array([0.3, 1.7, -0.45, 0.9, -1.2])
+    native = tg.njit(f)
+    value, gradient = tg.value_and_grad(native)(x)
+    assert native.explain().startswith("engine: form")
+    assert np.isclose(value, f(x), rtol=1e-14)
+    d = np.array([0.4, -0.2, 0.7, 0.1, -0.5])
+
+    def slope(g):
+        return (8 * (g(1e-3) - g(-1e-3)) - (g(2e-3) - g(-2e-3))) / 12e-3
+
+    assert np.isclose(gradient @ d, slope(lambda t: f(x + t * d)), rtol=1e-8)
+    _, bent = tg.jvp(tg.grad(native), (x,), (d,))
+    assert np.allclose(bent, slope(lambda t: tg.grad(native)(x + t * d)), rtol=1e-8, atol=1e-9)
+
+
+def test_flags_are_an_argument():
+    x, flags = np.array([0.3, 1.7, -0.45]), np.array([True, False, True])
+    assert np.allclose(tg.grad(one(chosen.py_func))(x, flags), 3 * x * x * flags, rtol=1e-14)
+
+
+def test_arrays_from_outside_are_those_of_the_first_call():
+    """As Numba has them: later stores into them are not seen, and the function cannot store into them."""
+    native = one(weighted_from_outside)
+    x = np.arange(1.0, 6.0)
+    first = tg.grad(native)(x)
+    WEIGHTS[0] += 1.0
+    try:
+        assert np.array_equal(tg.grad(native)(x), first)
+    finally:
+        WEIGHTS[0] -= 1.0
+
+
+def test_large_products_of_matrices_are_left_to_blas():
+    def product(a, b):
+        return np.sum(a @ b * a)
+
+    native = one(product)
+    for n, other in ((4, False), (40, True)):
+        a, b = np.arange(n * n).reshape(n, n) / n**2, np.eye(n)
+        assert np.allclose(tg.grad(native)(a, b), 2 * a)
+        assert (native.latest._other is not None) == other
+
+
+def test_the_places_of_a_mask_are_no_mask():
+    """How many there are, and which, is known to the other engine."""
+
+    def places(x):
+        return np.sum(x * x) * np.flatnonzero(x > 0.5).size
+
+    def elements(x):
+        return np.sum(np.cumsum(x[x > 0.5]))
+
+    def others(x):
+        return np.sum(x[x > 0.5] * x[x < 0.5])
+
+    for f in (places, elements, others):
+        with pytest.raises(NotDifferentiable, match="mask"):
+            tg.grad(one(f))(np.arange(3.0))

@@ -63,7 +63,8 @@ def fault(text, args, tangent, second):
 
 CHOSEN = [
     "transposed onto itself", "local row in parts", "kept between turns", "extremes of rows", "an index that a condition guards",
-    "a number that a branch leaves for later turns",
+    "a number that a branch leaves for later turns", "array of numbers", "rolled onto itself", "every second", "products of all",
+    "where a mask holds", "indices on a ring", "product for each end of a row",
 ]  # fmt: skip
 """The others of TRAPS are the same in forward mode, which keeps nothing."""
 

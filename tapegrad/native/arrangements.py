@@ -78,9 +78,7 @@ def eye(f: Formulas, op: Op, dtype: str) -> Array:
     for n in rows:
         f.builder.claim(n, "an extent")
     one, zero = const(1.0, dtype), const(0.0, dtype)
-    return Array(
-        (rows[0], rows[-1]), lambda index: node("where", _known(*index), one, zero), dtype
-    )
+    return Array((rows[0], rows[-1]), lambda index: node("where", _known(*index), one, zero), dtype)
 
 
 def diagonal(f: Formulas, op: Op, dtype: str) -> Array:

@@ -56,6 +56,8 @@ from .tree import TEMP, Const, If, Loop, Node, Op, Operand, Seg, entering, opera
 
 GUARDED = 150
 """Nodes of formulas in a branch within a loop: of more, a jump past them saves more than it costs."""
+DEARLY = 1
+"""Elementary functions in a small branch of numbers: so many take less time for every iteration, several at once, than jumps past them."""
 CUTS = 8
 """How often branches may cut the loops of one function."""
 TURNS = 6
@@ -213,6 +215,8 @@ class _Reader(Formulas):
         self.aliases, self.held, self.rebound = aliases, held, rebound
         self.masks: set[str] = set()
         """Names of the places where a mask holds; in `env` they are the mask."""
+        self.chosen: dict[str, str] = {}
+        """Names of the elements at such places, with the mask; in `env` they are all elements of the array."""
         self.constants: dict[str, Buffer] = {}
         """Buffers of arrays that the function has from outside, by the text that names them."""
         self.wholes: set[Buffer] = set()
@@ -707,7 +711,9 @@ class _Reader(Formulas):
                 continue
             if each is None and isinstance(value, Affine) and name in self.exposed:
                 builder.claim(hi - lo - 1, f"how often the loop runs that leaves {name}")
-                self.env[name] = value.replaced({str(n): (hi - 1 if step > 0 else lo) for n in at.names()})
+                self.env[name] = value.replaced(
+                    {str(n): (hi - 1 if step > 0 else lo) for n in at.names()}
+                )
             else:
                 self.env.pop(name)  # what it was in the last turn has no name outside
 
@@ -887,6 +893,9 @@ class _Reader(Formulas):
             raise Outside(f"an operation of kind {op.kind}")
         if op.rule == "np.flatnonzero":
             return self._mask(op)
+        mask = self._chosen_by(op)
+        if mask:
+            return self._of_chosen(op, mask)
         value = self._pure(op)
         name = op.out[0]
         if isinstance(value, Array) and value.access is not None and value.shape:
@@ -902,8 +911,65 @@ class _Reader(Formulas):
         self.masks.add(name)
         self.env[name] = mask
 
+    def _holds(self, mask: str, base: Array) -> Array:
+        """The truth values of a mask for the elements of a vector."""
+        found = self.env[mask]
+        assert isinstance(found, Array)
+        if len(base.shape) != 1:
+            raise Outside("a mask of more axes than one")
+        self.builder.same(*found.shape, *base.shape, "the length of a mask")
+        return found
+
+    def _chosen_by(self, op: Op) -> str:
+        """The mask that chose the elements which a pure operation takes; empty where it takes none."""
+        masks = [self.chosen[a] for a in op.variables if a in self.chosen]
+        others = [a for a in op.variables if a not in self.chosen]
+        alone = not any(inference.is_array(self.typed.kind(a)) for a in others)
+        if masks and not (alone and all(self._alike(masks[0], m) for m in masks)):
+            raise Outside("elements that a mask chooses meet others")
+        return masks[0] if masks else ""
+
+    def _alike(self, *masks: str) -> bool:
+        """Whether two masks are one: the same formula of the same memory, which did not change since (it would have been computed)."""
+        at = (affine("_0"),)
+        tests = {a.at(at) for a in map(self.env.get, masks) if isinstance(a, Array)}
+        return len(tests) == 1
+
+    def _of_chosen(self, op: Op, mask: str) -> None:
+        """Read an elementwise function, a sum or a mean of elements that a mask chooses: of all, of which a choice is used."""
+        (name,), rule = op.out, op.rule or ""
+        for a in op.variables:
+            self.chosen.pop(a, None)
+        if rule in ("np.sum", "np.mean") and len(op.args) == 1 and not op.settings:
+            value = self._value(op.args[0])
+            one, zero = of_number(const(1.0, value.dtype)), of_number(const(0.0, value.dtype))
+            sums = [
+                self._over("np.sum", self._selected(mask, v, zero, value.dtype), [0], value.dtype)
+                for v in (value, one)[: 1 + (rule == "np.mean")]
+            ]
+            found = self._applied("divide", sums, value.dtype) if sums[1:] else sums[0]
+            return self._bind(name, found)
+        if not self._function(rule, len(op.args)) or op.settings:
+            raise Outside("elements that a mask chooses are read")
+        return self._choose(name, self._pure(op), mask)
+
+    def _selected(self, mask: str, x: Array, other: Array, dtype: str) -> Array:
+        """The elements of one array where a mask holds, else those of another one."""
+        holds = self.env[mask]
+        assert isinstance(holds, Array)
+        return self.builder.elementwise(
+            lambda c, a, b: node("where", c, cast(a, dtype), b), holds, x, other, dtype=dtype
+        )
+
+    def _choose(self, name: str, value: Array, mask: str) -> None:
+        """A name gets the elements of an array that a mask chooses; it is read once."""
+        if not name.startswith(TEMP) or self.counts.get(name, 0) > 1:
+            raise Outside("elements that a mask chooses have a name")
+        self.chosen[name] = mask
+        self.env[name] = Array(value.shape, value.at, value.dtype, None, value.reads)
+
     def _value(self, x: Operand) -> Array:
-        if x in self.masks:
+        if x in self.masks or x in self.chosen:
             raise Outside("elements that a mask chooses are read")
         if isinstance(x, Const) and isinstance(self.program.scope.get(x.text), np.ndarray):
             return self._constant(x.text, self.program.scope[x.text])
@@ -920,22 +986,20 @@ class _Reader(Formulas):
             )
         return of_buffer(self.constants[name])
 
-    def _masked(self, op: Op, base: Array, value: Array, sign: str) -> None:
-        """A store of a number, or an update by one, where a mask holds."""
+    def _masked(self, op: Op, base: Array, value: Array, sign: str, mask: str) -> None:
+        """A store where a mask holds, or an update by a number: of a number, or of elements that the same mask chose."""
         name = str(op.args[2])
-        mask = self.env[name]
-        assert isinstance(mask, Array)
-        if op.index != "{2}" or value.shape or len(base.shape) != 1:
+        if op.index != "{2}" or (value.shape and not mask):
             raise Outside("an array is stored to the places of a mask")
-        self.builder.same(*mask.shape, *base.shape, "the length of a mask")
+        self._holds(name, base)
+        if mask and not self._alike(mask, name):
+            raise Outside("elements that a mask chooses are stored to the places of another one")
         if sign:
             word = {"+": "add", "-": "subtract", "*": "multiply", "/": "divide"}.get(sign)
             if word is None:
                 raise Outside(f"an update by {sign}")
             value = self._applied(word, [base, value], base.dtype)
-        chosen = self.builder.elementwise(
-            lambda c, x, y: node("where", c, cast(x, base.dtype), y), mask, value, base, dtype=base.dtype
-        )
+        chosen = self._selected(name, value, base, base.dtype)
         once = {a for a in (name, op.args[1]) if isinstance(a, str) and self.counts.get(a, 0) <= 1}
         self._changes(base.reads, frozenset(once))
         self.builder.store(base, chosen)
@@ -1012,8 +1076,8 @@ class _Reader(Formulas):
             if a is None or b is None:
                 raise Outside(f"{name} gets no value on either side of a branch")
             values = [cast(self._as_number(v), dtype) for v in (a, b)]
-            dear = any(map(is_dear, self._own_nodes(values, condition)))
-            self.jumps |= dear and bool(self.builder.path)
+            dear = sum(map(is_dear, self._own_nodes(values, condition)))
+            self.jumps |= dear > DEARLY and bool(self.builder.path)
             found.append((name, of_number(node("where", condition, *values))))
         self._bind_together(found)
 
@@ -1052,8 +1116,14 @@ class _Reader(Formulas):
 
     def _load(self, op: Op) -> None:
         base = self._value(op.args[0])
-        view = self._indexed(base, op)
         name = op.out[0]
+        mask = next((str(a) for a in op.args[1:] if a in self.masks), "")
+        if mask:
+            if op.index != "{1}" or base.dtype not in (F8, F4) or self.symbolic:
+                raise Outside("elements that a mask and an index choose")
+            self._holds(mask, base)
+            return self._choose(name, base, mask)
+        view = self._indexed(base, op)
         if base.dtype in WHOLE and not view.shape:
             at = _exact(view.number())  # the number that stands in affine ones
             assert at is not None
@@ -1068,6 +1138,7 @@ class _Reader(Formulas):
     def _store(self, op: Op, sign: str) -> None:
         """Read a store or an update; the right side is computed first where it overlaps the target."""
         base = self._value(op.args[0])
+        mask = self.chosen.pop(str(op.args[1]), "")
         value = self._value(op.args[1])
         if base.access is None:
             raise Outside("a store into what is no memory")
@@ -1075,8 +1146,8 @@ class _Reader(Formulas):
             raise Outside("a store into an array of whole numbers")
         (b,) = base.reads
         self.stored.add(b)
-        if any(a in self.masks for a in op.args[2:]):
-            return self._masked(op, base, value, sign)
+        if mask or any(a in self.masks for a in op.args[2:]):
+            return self._masked(op, base, value, sign, mask)
         target = self._indexed(base, op)
         given = op.args[1]
         last = isinstance(given, str) and self.counts.get(given, 0) <= 1
