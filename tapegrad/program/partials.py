@@ -18,7 +18,6 @@ import numpy as np
 from ..core.primitive import OPS, UFUNCS, Primitive
 from .expressions import F8, Expr, const, is_const, minus, node
 
-
 SPECIAL = frozenset(("erf", "erfc"))
 """Ops of SciPy's that have declarations and code."""
 
