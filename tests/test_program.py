@@ -1291,6 +1291,12 @@ def test_functions_of_whole_programs(f):
     assert np.allclose(bent, slope(lambda t: tg.grad(native)(x + t * d)), rtol=1e-8, atol=1e-9)
 
 
+def test_equal_numbers_have_no_deviation():
+    value, gradient = tg.value_and_grad(one(lambda x: np.std(x) + np.var(x)))(np.ones(3))
+    assert value == 0.0
+    assert np.array_equal(gradient, np.zeros(3))
+
+
 def test_flags_are_an_argument():
     x, flags = np.array([0.3, 1.7, -0.45]), np.array([True, False, True])
     assert np.allclose(tg.grad(one(chosen.py_func))(x, flags), 3 * x * x * flags, rtol=1e-14)

@@ -285,7 +285,7 @@ def product(f: Formulas, op: Op, dtype: str) -> Array:
 
 
 def variance(f: Formulas, op: Op, dtype: str) -> Array:
-    """np.var and np.std."""
+    """np.var and np.std, of all elements."""
     (a,) = _arrays(f, op, 1)
     if a.dtype != dtype:
         raise Outside(f"{op.rule} into another dtype")
@@ -294,7 +294,16 @@ def variance(f: Formulas, op: Op, dtype: str) -> Array:
     axes = range(len(a.shape))
     apart = f._applied("subtract", [a, f._over("np.mean", a, axes, dtype)], dtype)
     found = f._over("np.mean", f._applied("square", [apart], dtype), axes, dtype)
-    return found if op.rule == "np.var" else f._applied("sqrt", [found], dtype)
+    if op.rule == "np.var":
+        return found
+    one = const(1.0, dtype)
+
+    def root(x: Expr) -> Expr:
+        """At 0 the derivative is 0, as everywhere: not that of the square root."""
+        known = node("greater", x, const(0.0, dtype))
+        return node("where", known, node("sqrt", node("where", known, x, one)), x)
+
+    return f.builder.elementwise(root, found, dtype=dtype)
 
 
 def spread(f: Formulas, op: Op, dtype: str) -> Array:

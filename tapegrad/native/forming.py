@@ -978,7 +978,7 @@ class _Reader(Formulas):
     def _constant(self, name: str, value: np.ndarray) -> Array:
         """An array that the function has from outside, which Numba takes for constant."""
         if name not in self.constants:
-            dtype = {np.dtype(t): d for d, t in DTYPES.items()}.get(value.dtype, "")
+            dtype = {t: d for d, t in DTYPES.items()}.get(value.dtype, "")
             if not dtype or not value.shape:
                 raise Outside(f"{name} is no array of floats or whole numbers")
             self.constants[name] = self.builder.buffer(
