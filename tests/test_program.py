@@ -226,6 +226,23 @@ def test_faults_are_found(name):
     raise AssertionError(f"no trap finds that {name}")
 
 
+NEEDING = [
+    "rolled onto itself",
+    "running sums",
+    "where a mask holds",
+    "indices on a ring",
+    "every second",
+    "products of matrices",
+]
+
+
+@pytest.mark.parametrize("name", seeds(NEEDING))
+def test_each_of_them_needs_what_is_kept(name):
+    text, args = source(TRAPS[name]), arguments(9)
+    with FAULTS["nothing is kept"]():
+        assert fault(engine(text, args), text, args)
+
+
 # ------------------------------------------------------------------------------------------------ order
 
 
@@ -1237,6 +1254,14 @@ def weighted_from_outside(x):
     return s + np.sum(WEIGHTS * x * x)
 
 
+def gathered(x):
+    y = x * x
+    r = y[PLACES] * x
+    y[1:] = r[:-1] * y[PLACES[1:]]
+    m = np.outer(x, y)[PLACES]
+    return np.sum(y * y[PLACES]) + np.sum(m * m)
+
+
 def flagged(x):
     flags = np.array([1.0, 0.0, 1.0, 1.0, 0.0])
     return chosen(x, flags > 0.5)
@@ -1273,7 +1298,9 @@ def one_logarithm(x):
     return s
 
 
-@pytest.mark.parametrize("f", [weighted_from_outside, flagged, normal, moments, one_logarithm])
+@pytest.mark.parametrize(
+    "f", [weighted_from_outside, gathered, flagged, normal, moments, one_logarithm]
+)
 def test_functions_of_whole_programs(f):
     """They go by the form in mode "auto"; the measure are differences of fourth order, and of gradients for the second derivative."""
     x = np.array([0.3, 1.7, -0.45, 0.9, -1.2])
@@ -1323,6 +1350,27 @@ def test_large_products_of_matrices_are_left_to_blas():
         a, b = np.arange(n * n).reshape(n, n) / n**2, np.eye(n)
         assert np.allclose(tg.grad(native)(a, b), 2 * a)
         assert (native.latest._other is not None) == other
+
+
+@pytest.mark.parametrize("places", [np.array([0, 3]), np.array([0, -1])])
+def test_places_that_do_not_fit_go_to_the_other_engine(places):
+    """One below zero counts from the end there; stores at such places are the other engine's in any case."""
+
+    def read(x, at):
+        return np.sum(x[at] ** 2)
+
+    def stored(x, at):
+        y = x * x
+        y[at] = x[:2]
+        return np.sum(y)
+
+    native, x = one(read), np.arange(1.0, 5.0)
+    want = np.zeros(4)
+    want[places] = 2 * x[places]
+    assert np.array_equal(tg.grad(native)(x, places), want)
+    assert (native.latest._other is not None) == (places.min() < 0)
+    with pytest.raises(NotDifferentiable, match="places that an array names"):
+        tg.grad(one(stored))(x, places)
 
 
 def test_the_places_of_a_mask_are_no_mask():

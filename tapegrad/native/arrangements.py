@@ -52,7 +52,7 @@ def written(f: Formulas, op: Op, dtype: str) -> Array:
     assert isinstance(width, Const)
     if not 0 < len(op.args) <= ELEMENTS:
         raise Outside(f"np.array of {len(op.args)} numbers")
-    shape = (affine(len(op.args)),)
+    shape: Index = (affine(len(op.args)),)
     if width.value:
         shape = (affine(len(op.args) // width.value), affine(width.value))
     values = [cast(f._number(a), dtype) for a in op.args]

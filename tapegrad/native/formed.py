@@ -87,6 +87,8 @@ class InForm:
         ]
         self.generic = self._read(self.shapes, {})
         scope = self.typed.program.scope
+        if self.generic.constants:
+            owner.frozen.hold()
         self.constants = [np.array(scope[name], order="C") for name in self.generic.constants]
         """Copies of the arrays that the function has from outside: those of now, as Numba takes them."""
         if any(w not in self.generic.given for w in self.wanted):

@@ -917,7 +917,7 @@ class _Reader(Formulas):
         assert isinstance(found, Array)
         if len(base.shape) != 1:
             raise Outside("a mask of more axes than one")
-        self.builder.same(*found.shape, *base.shape, "the length of a mask")
+        self.builder.same(found.shape[0], base.shape[0], "the length of a mask")
         return found
 
     def _chosen_by(self, op: Op) -> str:
@@ -1149,6 +1149,8 @@ class _Reader(Formulas):
         if mask or any(a in self.masks for a in op.args[2:]):
             return self._masked(op, base, value, sign, mask)
         target = self._indexed(base, op)
+        if target.access is None:
+            raise Outside("a store at the places that an array names")
         given = op.args[1]
         last = isinstance(given, str) and self.counts.get(given, 0) <= 1
         if self.builder.overlap(target, value):

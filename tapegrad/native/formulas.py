@@ -7,7 +7,7 @@ nothing but what a reduction gathers. Elementwise functions are those that `tape
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from numba.core import types
 
 from ..program.affine import ONE, ZERO, Affine, affine, whole
 from ..program.arrays import Array, Builder, Index, Outside, of_number, remapped
-from ..program.expressions import B1, F4, F8, Expr, cast, const, node, number
+from ..program.expressions import B1, F4, F8, WHOLE, Expr, cast, const, node, number
 from ..program.partials import declared
 from ..program.writer import WRITTEN
 from .arrangements import ARRANGED
@@ -118,7 +118,8 @@ class Formulas:
         else:
             parts = [*parts[:at], *whole, *parts[at + 1 :]]
         shape: list[Affine] = []
-        picks: list[tuple[int | None, int, Affine]] = []
+        picks: list[Callable[[Index], Affine]] = []
+        gathers = any(self._gathers(p, names) for p in parts)
         d = 0
         for p in parts:
             if _is(p, None):
@@ -134,18 +135,41 @@ class Formulas:
                 first, extent = self.builder.sliced(n, lo, hi, 1 if step > 0 else -1, "a slice")
                 if abs(step) > 1:
                     extent = self._quotient(extent + abs(step) - 1, abs(step))
-                picks.append((len(shape), step, first))
+                picks.append(_strided(len(shape), step, first))
                 shape.append(extent)
             elif self._gathers(p, names):
-                raise Outside("an index that is an array")
+                assert isinstance(p, ast.Name)
+                at = self._value(names[p.id])
+                picks.append(self._gathered(at, n, len(shape)))
+                shape += at.shape
+            elif gathers:
+                raise Outside("an index array beside an index")
             else:
                 i = self.builder.position(self._integer(p, names), n, "an index")
-                picks.append((None, 0, i))
+                picks.append(_fixed(i))
 
         def to(index: Index) -> Index:
-            return tuple(i if k is None else index[k] * step + i for k, step, i in picks)
+            return tuple(pick(index) for pick in picks)
 
-        return remapped(base, tuple(shape), to)
+        found = remapped(base, tuple(shape), to)
+        return Array(found.shape, found.at, found.dtype, None, found.reads) if gathers else found
+
+    def _gathered(self, at: Array, n: Affine, first: int) -> Callable[[Index], Affine]:
+        """The place on an axis of `n` elements that an array of whole numbers names, whose own axes begin at `first`."""
+        count = len(at.shape)
+        if at.dtype not in WHOLE or at.access is None:
+            raise Outside("an index that is an array")
+        read = at.at
+
+        def place(index: Index) -> Affine:
+            found = _exact(read(index))
+            assert found is not None
+            return found
+
+        any_ = place(tuple(affine(f"_{d}") for d in range(count)))
+        self.builder.claim(any_, "an index from an array")
+        self.builder.claim(n - any_ - 1, "an index from an array")
+        return lambda index: place(index[first : first + count])
 
     def _step(self, step: Affine) -> int:
         if step.terms or not step.const:
@@ -250,7 +274,7 @@ class Formulas:
             function = MATH.get(rule) or (
                 getattr(np, rule[3:], None) if rule.startswith("np.") else None
             )
-            name = SPECIAL.get(rule) or getattr(function, "__name__", "")
+            name = SPECIAL.get(rule) or str(getattr(function, "__name__", ""))
         known = declared(name) if name in WRITTEN or name in PYTHON.values() else None
         return "" if known is None or count != known.arity else name
 
@@ -601,6 +625,14 @@ def dtype_of(kind: Any) -> str:
     if isinstance(kind, types.Array):
         kind = kind.dtype
     return {types.float64: F8, types.float32: F4}.get(kind, "")
+
+
+def _strided(k: int, step: int, first: Affine) -> Callable[[Index], Affine]:
+    return lambda index: index[k] * step + first
+
+
+def _fixed(i: Affine) -> Callable[[Index], Affine]:
+    return lambda _: i
 
 
 def _is(e: ast.expr, value: Any) -> bool:
