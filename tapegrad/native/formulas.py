@@ -139,9 +139,9 @@ class Formulas:
                 shape.append(extent)
             elif self._gathers(p, names):
                 assert isinstance(p, ast.Name)
-                at = self._value(names[p.id])
-                picks.append(self._gathered(at, n, len(shape)))
-                shape += at.shape
+                table = self._value(names[p.id])
+                picks.append(self._gathered(table, n, len(shape)))
+                shape += table.shape
             elif gathers:
                 raise Outside("an index array beside an index")
             else:
@@ -177,9 +177,8 @@ class Formulas:
         return step.const
 
     def _gathers(self, e: ast.expr, names: dict[str, Operand]) -> bool:
-        name = names.get(e.id) if isinstance(e, ast.Name) else None
-        found = self.env.get(name) if isinstance(name, str) else None
-        return isinstance(found, Array) and bool(found.shape)
+        given = names.get(e.id) if isinstance(e, ast.Name) else None
+        return given is not None and isinstance(self.typed.kind(given), types.Array)
 
     def _integer(self, e: ast.expr, names: dict[str, Operand]) -> Affine:
         """The affine integer that the text of an index computes."""
