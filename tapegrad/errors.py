@@ -15,7 +15,12 @@ from typing import Any
 
 
 class TapegradError(Exception):
-    """Base of every error that tapegrad raises on purpose; `short_name` is its key in the guide's page of errors."""
+    """Base of every error that tapegrad raises on purpose; `short_name` is its key in the guide's page of errors.
+
+    >>> import tapegrad as tg
+    >>> issubclass(tg.GradientLost, tg.TapegradError)
+    True
+    """
 
     short_name = ""
 
@@ -30,19 +35,45 @@ class TapegradError(Exception):
 
 
 class GradientLost(TapegradError, TypeError, RuntimeError):
-    """A tracked value was about to leave the tape without anyone saying so. A TypeError as NumPy's, and a RuntimeError as PyTorch's."""
+    """A tracked value was about to leave the tape without anyone saying so. A TypeError as NumPy's, and a RuntimeError as PyTorch's.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> try:
+    ...     np.asarray(tg.tensor(1.0, requires_grad=True) * 2)
+    ... except tg.GradientLost as error:
+    ...     print(error.short_name)
+    plain-value
+    """
 
     short_name = "plain-value"
 
 
 class NotDifferentiable(TapegradError, TypeError):
-    """A derivative was asked of something that declares none."""
+    """A derivative was asked of something that declares none.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> try:
+    ...     tg.grad(lambda x: x * np.ones(2))(1.0)
+    ... except tg.NotDifferentiable as error:
+    ...     print(error.short_name)
+    not-scalar
+    """
 
     short_name = "no-rule"
 
 
 class GraphError(TapegradError, RuntimeError):
-    """The tape cannot be walked as asked: freed, unused, of another shape, or never recorded."""
+    """The tape cannot be walked as asked: freed, unused, of another shape, or never recorded.
+
+    >>> import tapegrad as tg
+    >>> y = tg.tensor(1.0, requires_grad=True) ** 2
+    >>> y.backward()
+    >>> try:
+    ...     y.backward()
+    ... except tg.GraphError as error:
+    ...     print(error.short_name)
+    freed-graph
+    """
 
 
 class TraceError(TapegradError, TypeError):
@@ -55,11 +86,28 @@ class IndependentValue(UserWarning):
     Such a gradient is nearly always a lost one: between the arguments and the value something untracked stands (`t.item()`,
     `t.detach()`, a comparison, `tg.no_grad()`). Transforms say so once for each line that calls them; `allow_unused=True` says that zero is
     meant, and `warnings.filterwarnings("error", category=tg.IndependentValue)` makes it an error.
+
+    >>> import tapegrad as tg
+    >>> import warnings
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter('always')
+    ...     _ = tg.grad(lambda x: x.detach() * 2)(1.0)
+    >>> caught[0].category.__name__
+    'IndependentValue'
     """
 
 
 class NotFinite(TapegradError, FloatingPointError):
-    """A value became NaN or infinite while `debug_nans` was on; the message says where and from what."""
+    """A value became NaN or infinite while `debug_nans` was on; the message says where and from what.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> try:
+    ...     with tg.debug_nans(), np.errstate(all='ignore'):
+    ...         np.log(tg.tensor(-1.0))
+    ... except tg.NotFinite as error:
+    ...     print(error.short_name)
+    tensor(nan)
+    """
 
     short_name = "not-finite"
 
@@ -71,7 +119,15 @@ class CheckedAccessError(TapegradError, RuntimeError):
 
 
 class GradcheckError(TapegradError, RuntimeError):
-    """A gradient check failed; the message shows both Jacobians."""
+    """A gradient check failed; the message shows both Jacobians.
+
+    >>> import tapegrad as tg
+    >>> try:
+    ...     tg.autograd.gradcheck(lambda x: x.detach() * x, tg.tensor(2.0, requires_grad=True))
+    ... except tg.GradcheckError as error:
+    ...     print(error.short_name)
+    wrong-gradient
+    """
 
     short_name = "wrong-gradient"
 

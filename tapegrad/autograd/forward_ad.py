@@ -24,7 +24,14 @@ _ONLY = 0  # the number of the one level
 
 
 class UnpackedDualTensor(NamedTuple):
-    """What `unpack_dual` returns: the value, and its tangent or None."""
+    """What `unpack_dual` returns: the value, and its tangent or None.
+
+    >>> import tapegrad as tg
+    >>> with tg.autograd.forward_ad.dual_level():
+    ...     x = tg.autograd.forward_ad.make_dual(tg.tensor(2.0), tg.tensor(1.0))
+    ...     print(tg.autograd.forward_ad.unpack_dual(x * x).tangent)
+    tensor(4.)
+    """
 
     primal: Tensor
     tangent: Tensor | None
@@ -50,7 +57,12 @@ def enter_dual_level() -> int:
 
 
 def exit_dual_level(*, level: int | None = None) -> None:
-    """Close the forward level: tangents are gone. Raises RuntimeError if none is open, or another is named."""
+    """Close the forward level: tangents are gone. Raises RuntimeError if none is open, or another is named.
+
+    >>> import tapegrad as tg
+    >>> level = tg.autograd.forward_ad.enter_dual_level()
+    >>> tg.autograd.forward_ad.exit_dual_level(level=level)
+    """
     opened = LEVEL.get()
     if opened is None:
         raise RuntimeError(

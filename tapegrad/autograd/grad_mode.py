@@ -13,7 +13,12 @@ _MULTITHREADING: ContextVar[bool] = ContextVar("tapegrad.multithreading", defaul
 
 
 def is_multithreading_enabled() -> bool:
-    """What `set_multithreading_enabled` was last given in this thread or task; nothing depends on it."""
+    """What `set_multithreading_enabled` was last given in this thread or task; nothing depends on it.
+
+    >>> import tapegrad as tg
+    >>> tg.autograd.is_multithreading_enabled()
+    True
+    """
     return _MULTITHREADING.get()
 
 

@@ -309,7 +309,14 @@ def _gone() -> NoReturn:
 
 
 def get_gradient_edge(tensor: Tensor) -> GradientEdge:
-    """The edge that stands for a tensor's gradient; keeps the graph, but not the tensor's value."""
+    """The edge that stands for a tensor's gradient; keeps the graph, but not the tensor's value.
+
+    >>> import tapegrad as tg
+    >>> x = tg.tensor(3.0, requires_grad=True)
+    >>> edge = tg.autograd.graph.get_gradient_edge(x * x)
+    >>> tg.autograd.grad(edge, x)
+    (tensor(6.),)
+    """
     if not isinstance(tensor, Tensor):
         raise TypeError(
             f"get_gradient_edge was given {type(tensor).__name__}, but only tensors have a gradient: pass a tensor that requires grad."
@@ -353,7 +360,14 @@ def _maker(slot: Slot) -> tuple[Slot, int]:
 
 
 def increment_version(tensor: Tensor | Iterable[Tensor]) -> None:
-    """Say that a tensor's memory was overwritten behind the library's back, so that a derivative that needs the old value raises."""
+    """Say that a tensor's memory was overwritten behind the library's back, so that a derivative that needs the old value raises.
+
+    >>> import tapegrad as tg
+    >>> x = tg.ones(2)
+    >>> tg.autograd.graph.increment_version(x)
+    >>> x._version
+    1
+    """
     for t in (tensor,) if isinstance(tensor, Tensor) else tensor:
         storage.touch(t._array())
 

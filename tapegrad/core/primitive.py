@@ -854,7 +854,7 @@ def _docstring(op: Primitive) -> str:
     return f"{first.strip()}\n\n{told}\n{example}"
 
 
-_POINTS = {
+POINTS = {
     "above_one": 1.5, "freedom": 1.5, "exponent": 1.5, "divisor": 1.25, "log_share": -0.5, "apart_1": 0.75, "apart_2": 1.0
 }  # fmt: skip
 """A point of each domain that does not hold 0.5."""
@@ -873,7 +873,7 @@ def _example(op: Primitive, module: str) -> str:
     """A run that follows from the declaration: the slopes by the first operand, at points of the domains."""
     if isinstance(op.of, np.ufunc) and not any(form.endswith("->d") for form in op.of.types):
         return ""  # of complex results no slope is one number
-    points = [_POINTS.get(domain.name, 0.5) for domain in op.domains]
+    points = [POINTS.get(domain.name, 0.5) for domain in op.domains]
     operands = ", ".join(f"np.array([{p}, {p + 0.125}])" for p in points)
     return (
         "\n>>> import numpy as np, tapegrad as tg\n"
@@ -1124,6 +1124,8 @@ _KINDS: tuple[tuple[Any, str], ...] = (
 
 def _kind(value: Any) -> str:
     """What a setting is; "" for what is none of `_KINDS`."""
+    if isinstance(value, Tensor):
+        value = np.asarray(value._value)
     return next((told for kind, told in _KINDS if isinstance(value, kind)), "")
 
 

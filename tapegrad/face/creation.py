@@ -89,7 +89,13 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, requires_grad: bool 
 def eye(
     n: int, m: int | None = None, k: int = 0, dtype: Any = None, *, requires_grad: bool = False
 ) -> Tensor:
-    """Ones on the k-th diagonal, zeros elsewhere."""
+    """Ones on the k-th diagonal, zeros elsewhere.
+
+    >>> import tapegrad as tg
+    >>> tg.eye(2, 3, k=1)
+    tensor([[0., 1., 0.],
+            [0., 0., 1.]])
+    """
     return _leaf(np.eye(n, m, k, dtype=dtype or np.float64), requires_grad)
 
 
@@ -168,9 +174,21 @@ def _like(function: Any, doc: str) -> Any:
     return make
 
 
-zeros_like = _like(np.zeros_like, "Zeros of the shape and dtype of x.")
-ones_like = _like(np.ones_like, "Ones of the shape and dtype of x.")
-empty_like = _like(np.empty_like, "Entries of arbitrary value, of the shape and dtype of x.")
+zeros_like = _like(
+    np.zeros_like,
+    "Zeros of the shape and dtype of x.\n\n"
+    ">>> import numpy as np, tapegrad as tg\n>>> tg.zeros_like(np.ones(2), dtype=tg.float32)\ntensor([0., 0.], dtype=float32)\n",
+)
+ones_like = _like(
+    np.ones_like,
+    "Ones of the shape and dtype of x.\n\n"
+    ">>> import numpy as np, tapegrad as tg\n>>> tg.ones_like(np.zeros(2), requires_grad=True)\ntensor([1., 1.], requires_grad=True)\n",
+)
+empty_like = _like(
+    np.empty_like,
+    "Entries of arbitrary value, of the shape and dtype of x.\n\n"
+    ">>> import tapegrad as tg\n>>> tg.empty_like(tg.ones((2, 3))).shape\n(2, 3)\n",
+)
 
 
 def full_like(x: Any, fill_value: Any, dtype: Any = None, *, requires_grad: bool = False) -> Tensor:

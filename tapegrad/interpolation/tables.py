@@ -344,7 +344,13 @@ class RegularGridInterpolator:
 def interpn(
     points: Any, values: Any, xi: Any, method: str = "linear", bounds_error: bool = True, fill_value: Any = np.nan
 ) -> Any:  # fmt: skip
-    """Interpolation on a grid in one call: `RegularGridInterpolator(points, values, method, ...)(xi)`."""
+    """Interpolation on a grid in one call: `RegularGridInterpolator(points, values, method, ...)(xi)`.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> axis = np.array([0.0, 1.0])
+    >>> tg.grad(lambda x: tg.interpolate.interpn((axis,), np.array([0.0, 3.0]), x[:, None]).sum())(np.array([0.25]))
+    array([3.])
+    """
     if method == "splinef2d":
         raise NotImplementedError("interpn was asked for 'splinef2d', FITPACK's spline, which has no rule here: use 'cubic'.")  # fmt: skip
     found = RegularGridInterpolator(points, values, method, bounds_error, fill_value)

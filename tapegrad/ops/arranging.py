@@ -60,7 +60,12 @@ def _opposite(shift: Any) -> Any:
     ],
 )
 def roll(g, *, shift, axis=None):
-    """Entries moved along axes; those pushed over the end come in at the front."""
+    """Entries moved along axes; those pushed over the end come in at the front.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> tg.grad(lambda x: np.roll(x, 1) @ np.arange(3.0))(np.zeros(3))
+    array([1., 2., 0.])
+    """
     return np.roll(g, _opposite(shift), axis)
 
 
@@ -476,14 +481,24 @@ def _splitter(of: Any, axis: Any, least: int, doc: str) -> Any:
     return composed(of, "ary")(parts)
 
 
-vsplit = _splitter(np.vsplit, lambda ndim: 0, 2, "Parts along the first axis.")
+vsplit = _splitter(
+    np.vsplit,
+    lambda ndim: 0,
+    2,
+    "Parts along the first axis.\n\n>>> import numpy as np, tapegrad as tg\n>>> [part.shape for part in np.vsplit(tg.ones((4, 2)), [1])]\n[(1, 2), (3, 2)]\n",
+)
 hsplit = _splitter(
     np.hsplit,
     lambda ndim: 1 if ndim > 1 else 0,
     1,
-    "Parts along the second axis; the first if there is one.",
+    "Parts along the second axis; the first if there is one.\n\n>>> import numpy as np, tapegrad as tg\n>>> [part.shape for part in np.hsplit(tg.ones((2, 4)), [1])]\n[(2, 1), (2, 3)]\n",
 )
-dsplit = _splitter(np.dsplit, lambda ndim: 2, 3, "Parts along the third axis.")
+dsplit = _splitter(
+    np.dsplit,
+    lambda ndim: 2,
+    3,
+    "Parts along the third axis.\n\n>>> import numpy as np, tapegrad as tg\n>>> [part.shape for part in np.dsplit(tg.ones((2, 2, 4)), 2)]\n[(2, 2, 2), (2, 2, 2)]\n",
+)
 
 if hasattr(np, "row_stack"):
     FUNCTIONS[getattr(np, "row_stack")] = vstack  # noqa: B009  the linter wants the name gone that NumPy still has

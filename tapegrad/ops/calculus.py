@@ -401,7 +401,12 @@ def convolve(a: Any, v: Any, mode: Any = "full") -> Any:
 
 @composed(np.correlate, "a", "v")
 def correlate(a: Any, v: Any, mode: Any = "valid") -> Any:
-    """Cross-correlation of two sequences: sums of products with the (conjugated) second one moved along the first."""
+    """Cross-correlation of two sequences: sums of products with the (conjugated) second one moved along the first.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> tg.grad(lambda a: np.correlate(a, [1.0, 2.0]).sum())(np.zeros(3))
+    array([1., 3., 2.])
+    """
     mode = _mode(mode)
     if mode == "same" and len(a) < len(v):
         return _flipped(convolve(v, _flipped(a), mode))
@@ -898,7 +903,12 @@ def scaled(g, *, x2):
 
 @composed(np.ldexp, "x1")
 def ldexp(x1: Any, x2: Any) -> Any:
-    """x1 * 2**x2, for integers x2."""
+    """x1 * 2**x2, for integers x2.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> tg.grad(lambda x: np.ldexp(x, 3))(1.0)
+    8.0
+    """
     return scaled(x1, np.array(x2))
 
 

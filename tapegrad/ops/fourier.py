@@ -28,6 +28,15 @@ from .joining import concatenate
 _OPPOSITE = {None: "forward", "backward": "forward", "ortho": "ortho", "forward": "backward"}
 
 
+def _there_and_back(name: str) -> str:
+    """The example of a transform or of its inverse: one undoes the other."""
+    name = name.removeprefix("i")
+    return (
+        "\n\n>>> import numpy as np, tapegrad as tg\n>>> x = tg.tensor(np.arange(8.0).reshape(2, 4))\n"
+        f">>> np.allclose(tg.fft.i{name}(tg.fft.{name}(x)), x)\nTrue\n"
+    )
+
+
 def opposite(norm: str | None) -> str:
     """The norm of the adjoint: the factor on the other side."""
     return chosen(_OPPOSITE, norm, "a Fourier transform", "norm")
@@ -102,7 +111,7 @@ def _one_axis(of: Any, adjoint: Callable[..., Any], backward: str, told: str) ->
         return adjoint(g, before, n, axis, norm)
 
     rule.__name__ = of.__name__
-    rule.__doc__ = told
+    rule.__doc__ = told + _there_and_back(of.__name__)
     return primitive(of, linear=True, backward=backward, samples=_SAMPLES[: 6 if halved else 7], holomorphic=False)(rule)  # fmt: skip
 
 
@@ -177,7 +186,7 @@ def _several_axes(
         return g
 
     rule.__name__ = of.__name__
-    rule.__doc__ = told
+    rule.__doc__ = told + _there_and_back(of.__name__)
     backward = {adjoint_rfft: "FftR2C", adjoint_irfft: "FftC2R"}.get(last, "FftC2C")
     return primitive(of, linear=True, backward=backward, samples=samples, holomorphic=False)(rule)
 
@@ -328,7 +337,7 @@ dct.__doc__ = """Discrete cosine transform of type 1 to 4 along an axis, with Sc
     tensor([ 2.12132034, -0.70710678])
     """
 dst = _trigonometric("dst", {2: (-1,)})
-dst.__doc__ = "Discrete sine transform of type 1 to 4 along an axis, with SciPy's arguments."
+dst.__doc__ = f"Discrete sine transform of type 1 to 4 along an axis, with SciPy's arguments.{_there_and_back('dst')}"
 
 
 def _inverse(transform: Any) -> Any:
@@ -337,7 +346,7 @@ def _inverse(transform: Any) -> Any:
         return transform(x, kind, n, axis, opposite(norm), orthogonalize=orthogonalize)
 
     inverse.__name__ = inverse.__qualname__ = f"i{transform.__name__}"
-    inverse.__doc__ = f"Inverse of `{transform.__name__}` of that type along an axis."
+    inverse.__doc__ = f"Inverse of `{transform.__name__}` of that type along an axis.{_there_and_back(transform.__name__)}"
     return inverse
 
 
@@ -360,7 +369,8 @@ def _along_all(transform: Any) -> Any:
         return x
 
     transforms.__name__ = transforms.__qualname__ = f"{transform.__name__}n"
-    transforms.__doc__ = f"`{transform.__name__}` along all axes, or those named, of the lengths in s (cut or padded)."
+    told = f"`{transform.__name__}` along all axes, or those named, of the lengths in s (cut or padded)."
+    transforms.__doc__ = told + _there_and_back(transforms.__name__)
     return transforms
 
 
@@ -371,12 +381,22 @@ dctn, idctn, dstn, idstn = map(_along_all, (dct, idct, dst, idst))
 
 
 def fftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None) -> Any:
-    """Frequencies of the entries of `fft`, a tensor, for samples d apart; differentiable by d."""
+    """Frequencies of the entries of `fft`, a tensor, for samples d apart; differentiable by d.
+
+    >>> import tapegrad as tg
+    >>> tg.fft.fftfreq(4, d=0.5)
+    tensor([ 0. ,  0.5, -1. , -0.5])
+    """
     return _frequencies(np.fft.fftfreq, n, d, dtype, device)
 
 
 def rfftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None) -> Any:
-    """Frequencies of the entries of `rfft`, a tensor, for samples d apart; differentiable by d."""
+    """Frequencies of the entries of `rfft`, a tensor, for samples d apart; differentiable by d.
+
+    >>> import tapegrad as tg
+    >>> tg.grad(lambda d: tg.fft.rfftfreq(4, d)[1])(0.5)
+    -1.0
+    """
     return _frequencies(np.fft.rfftfreq, n, d, dtype, device)
 
 

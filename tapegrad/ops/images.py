@@ -198,12 +198,14 @@ convolve = _nd(
 correlate1d = _1d(
     "correlate1d",
     False,
-    "Correlation of an image with a vector along an axis; differentiable by both and by cval.",
+    "Correlation of an image with a vector along an axis; differentiable by both and by cval.\n\n"
+    ">>> import tapegrad as tg\n>>> tg.ndimage.correlate1d(tg.tensor([0.0, 1.0, 0.0]), [1.0, 2.0, 3.0])\ntensor([3., 2., 1.])\n",
 )
 convolve1d = _1d(
     "convolve1d",
     True,
-    "Convolution of an image with a vector along an axis; differentiable by both and by cval.",
+    "Convolution of an image with a vector along an axis; differentiable by both and by cval.\n\n"
+    ">>> import tapegrad as tg\n>>> tg.ndimage.convolve1d(tg.tensor([0.0, 1.0, 0.0]), [1.0, 2.0, 3.0])\ntensor([1., 2., 3.])\n",
 )
 
 

@@ -1060,20 +1060,36 @@ def tensorinv(a: Any, ind: int = 2) -> Any:
 
 @composed(np.linalg.trace, "x")
 def trace(x: Any, *, offset: int = 0, dtype: Any = None) -> Any:
-    """Sum of the entries on a diagonal of each matrix, which are cast to `dtype` before."""
+    """Sum of the entries on a diagonal of each matrix, which are cast to `dtype` before.
+
+    >>> import tapegrad as tg
+    >>> tg.linalg.trace(tg.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    tensor(5.)
+    """
     entries = diagonal(x, offset=offset)
     return np.sum(entries if dtype is None else entries.astype(dtype), axis=-1)
 
 
 @composed(np.linalg.diagonal, "x")
 def diagonal(x: Any, *, offset: int = 0) -> Any:
-    """The entries on a diagonal of each matrix."""
+    """The entries on a diagonal of each matrix.
+
+    >>> import tapegrad as tg
+    >>> tg.linalg.diagonal(tg.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    tensor([1., 4.])
+    """
     return _diagonal(x, offset, -2, -1)
 
 
 @composed(np.linalg.outer, "x1", "x2")
 def outer(x1: Any, x2: Any) -> Any:
-    """All products of an entry of one vector with one of another."""
+    """All products of an entry of one vector with one of another.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> tg.linalg.outer(tg.tensor([1.0, 2.0]), np.array([3.0, 4.0]))
+    tensor([[3., 4.],
+            [6., 8.]])
+    """
     if np.ndim(x1) != 1 or np.ndim(x2) != 1:
         raise ValueError(
             f"Input arrays must be one-dimensional, but they are x1.ndim={np.ndim(x1)} and x2.ndim={np.ndim(x2)}."
@@ -1083,7 +1099,12 @@ def outer(x1: Any, x2: Any) -> Any:
 
 @composed(np.linalg.cross, "x1", "x2")
 def cross(x1: Any, x2: Any, *, axis: int = -1) -> Any:
-    """Vector product of vectors with three entries along an axis."""
+    """Vector product of vectors with three entries along an axis.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> tg.grad(lambda a: np.cross(a, [0.0, 0.0, 1.0])[0])(np.array([1.0, 2.0, 3.0]))
+    array([0., 1., 0.])
+    """
     x1, x2 = np.moveaxis(x1, axis, -1), np.moveaxis(x2, axis, -1)
     if np.shape(x1)[-1] != 3 or np.shape(x2)[-1] != 3:
         raise ValueError(
@@ -1100,23 +1121,44 @@ def cross(x1: Any, x2: Any, *, axis: int = -1) -> Any:
 
 @composed(np.linalg.vecdot, "x1", "x2")
 def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
-    """Inner product along an axis, the first operand conjugated."""
+    """Inner product along an axis, the first operand conjugated.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> tg.linalg.vecdot(tg.tensor([[1.0, 2.0], [3.0, 4.0]]), np.ones(2))
+    tensor([3., 7.])
+    """
     return np.sum(np.moveaxis(conj(x1), axis, -1) * np.moveaxis(x2, axis, -1), axis=-1)
 
 
 @composed(np.linalg.matmul, "x1", "x2")
 def matmul(x1: Any, x2: Any) -> Any:
-    """Matrix product."""
+    """Matrix product.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> tg.grad(lambda a: np.matmul(a, a).sum())(np.eye(2))
+    array([[2., 2.],
+           [2., 2.]])
+    """
     return np.matmul(x1, x2)
 
 
 @composed(np.linalg.tensordot, "x1", "x2")
 def tensordot(x1: Any, x2: Any, *, axes: Any = 2) -> Any:
-    """Sum of products over pairs of axes."""
+    """Sum of products over pairs of axes.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> np.tensordot(tg.ones((2, 3, 4)), np.ones((4, 3)), axes=((1, 2), (1, 0)))
+    tensor([12., 12.])
+    """
     return _tensordot(x1, x2, axes)
 
 
 @composed(np.linalg.matrix_transpose, "x", also=(np.matrix_transpose,))
 def matrix_transpose(x: Any) -> Any:
-    """The last two axes exchanged."""
+    """The last two axes exchanged.
+
+    >>> import tapegrad as tg
+    >>> tg.matrix_transpose(tg.ones((2, 3, 4))).shape
+    (2, 4, 3)
+    """
     return np.swapaxes(x, -1, -2)

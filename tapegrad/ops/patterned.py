@@ -10,8 +10,18 @@ from typing import Any
 import numpy as np
 
 from .linear_algebra import svd
-from .linear_systems import solve, stacks, toeplitz
+from .linear_systems import solve, square, stacks, toeplitz
 from .matrix_functions import expm, expm_tangent
+
+
+def _vectors(asker: str, *values: Any) -> tuple[Any, ...]:
+    """The arguments as tensors or arrays, of which none is a number."""
+    found = stacks(*values)
+    if not all(map(np.ndim, found)):
+        raise ValueError(
+            f"{asker} was given a number, but it takes vectors (or stacks of them): write [x] for a vector of one entry."
+        )
+    return found
 
 
 def circulant(c: Any) -> Any:
@@ -23,7 +33,7 @@ def circulant(c: Any) -> Any:
             [2., 1., 3.],
             [3., 2., 1.]])
     """
-    (c,) = stacks(c)
+    (c,) = _vectors("circulant", c)
     n = np.shape(c)[-1]
     return c[..., (np.arange(n)[:, None] - np.arange(n)) % n]
 
@@ -36,12 +46,8 @@ def hankel(c: Any, r: Any = None) -> Any:
     tensor([[1., 2.],
             [2., 3.]])
     """
-    (c,) = stacks(c)
-    (r,) = stacks(np.zeros(np.shape(c), c.dtype) if r is None else r)
-    if not np.ndim(c) or not np.ndim(r):
-        raise ValueError(
-            "hankel was given a number, but it is made of its first column and last row: pass vectors, c and perhaps r."
-        )
+    (c,) = _vectors("hankel", c)
+    (r,) = _vectors("hankel", np.zeros(np.shape(c), c.dtype) if r is None else r)
     values = np.concatenate([c, r[..., 1:]], axis=-1)
     return values[..., np.arange(np.shape(c)[-1])[:, None] + np.arange(np.shape(r)[-1])]
 
@@ -54,7 +60,7 @@ def companion(a: Any) -> Any:
     tensor([[ 3., -2.],
             [ 1.,  0.]])
     """
-    (a,) = stacks(a)
+    (a,) = _vectors("companion", a)
     if np.shape(a)[-1] < 2:
         raise ValueError(
             f"companion was given {np.shape(a)[-1]} coefficients, but a polynomial with a root has 2 or more: give one for each power."
@@ -96,7 +102,7 @@ def solve_circulant(c: Any, b: Any) -> Any:
     >>> tg.linalg.solve_circulant(tg.tensor([2.0, 1.0]), tg.tensor([4.0, 5.0]))
     tensor([1., 2.])
     """
-    c, b = stacks(c, b)
+    c, b = _vectors("solve_circulant", c, b)
     factors = np.fft.fft(c) if np.ndim(b) == 1 else np.fft.fft(c)[..., None]
     axis = -1 if np.ndim(b) == 1 else -2
     x = np.fft.ifft(np.fft.fft(b, axis=axis) / factors, axis=axis)
@@ -118,19 +124,37 @@ def orthogonal_procrustes(a: Any, b: Any) -> tuple[Any, Any]:
 
 
 def coshm(a: Any) -> Any:
-    """Hyperbolic cosine of square matrices."""
+    """Hyperbolic cosine of square matrices.
+
+    >>> import tapegrad as tg
+    >>> tg.linalg.coshm(tg.zeros((2, 2)))
+    tensor([[1., 0.],
+            [0., 1.]])
+    """
     (a,) = stacks(a)
     return (expm(a) + expm(-a)) / 2
 
 
 def sinhm(a: Any) -> Any:
-    """Hyperbolic sine of square matrices."""
+    """Hyperbolic sine of square matrices.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> tg.grad(lambda x: np.trace(tg.linalg.sinhm(x)))(np.zeros((2, 2)))
+    array([[1., 0.],
+           [0., 1.]])
+    """
     (a,) = stacks(a)
     return (expm(a) - expm(-a)) / 2
 
 
 def tanhm(a: Any) -> Any:
-    """Hyperbolic tangent of square matrices."""
+    """Hyperbolic tangent of square matrices.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> tg.grad(lambda x: np.trace(tg.linalg.tanhm(x)))(np.zeros((2, 2)))
+    array([[1., 0.],
+           [0., 1.]])
+    """
     return solve(coshm(a), sinhm(a))
 
 
@@ -143,29 +167,55 @@ def _turned(a: Any) -> Any:
 
 
 def cosm(a: Any) -> Any:
-    """Cosine of square matrices."""
+    """Cosine of square matrices.
+
+    >>> import tapegrad as tg
+    >>> tg.linalg.cosm(tg.zeros((2, 2)))
+    tensor([[1., 0.],
+            [0., 1.]])
+    """
     turned = _turned(a)
     n = np.shape(turned)[-1] // 2
     return turned[..., :n, :n]
 
 
 def sinm(a: Any) -> Any:
-    """Sine of square matrices."""
+    """Sine of square matrices.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> tg.grad(lambda x: np.trace(tg.linalg.sinm(x)))(np.zeros((2, 2)))
+    array([[1., 0.],
+           [0., 1.]])
+    """
     turned = _turned(a)
     n = np.shape(turned)[-1] // 2
     return turned[..., n:, :n]
 
 
 def tanm(a: Any) -> Any:
-    """Tangent of square matrices."""
+    """Tangent of square matrices.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> tg.grad(lambda x: np.trace(tg.linalg.tanm(x)))(np.zeros((2, 2)))
+    array([[1., 0.],
+           [0., 1.]])
+    """
     turned = _turned(a)
     n = np.shape(turned)[-1] // 2
     return solve(turned[..., :n, :n], turned[..., n:, :n])
 
 
 def expm_frechet(a: Any, e: Any, compute_expm: bool = True) -> Any:
-    """The exponential of a and its derivative along e; the latter alone without `compute_expm`."""
+    """The exponential of a and its derivative along e; the latter alone without `compute_expm`.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> tg.linalg.expm_frechet(tg.zeros((2, 2)), np.ones((2, 2)))[1]
+    tensor([[1., 1.],
+            [1., 1.]])
+    """
     a, e = stacks(a, e)
+    square(a, "expm_frechet")
+    square(e, "expm_frechet")
     along = expm_tangent(a, e)
     return (expm(a), along) if compute_expm else along
 

@@ -438,7 +438,12 @@ def _quantile(of: Any, ignoring: bool) -> Any:
         *,
         weights: Any = None,
     ) -> Any:
-        """The quantiles, of shape q.shape and then that of the reduced array."""
+        """The quantiles, of shape q.shape and then that of the reduced array.
+
+        >>> import numpy as np, tapegrad as tg
+        >>> tg.grad(lambda x: np.quantile(x, 0.25))(np.array([1.0, 2.0, 4.0]))
+        array([0.5, 0.5, 0. ])
+        """
         shape = np.shape(a)
         rows = lines(a, axis)
         if weights is not None:
@@ -468,9 +473,12 @@ def _quantile(of: Any, ignoring: bool) -> Any:
         return _finished(result, shape, axis, keepdims, lead=np.ndim(q))
 
     quantile.__name__ = quantile.__qualname__ = of.__name__
+    share = 25 if "percent" in of.__name__ else 0.25
     quantile.__doc__ = (
         f"The {'percentiles' if 'percent' in of.__name__ else 'quantiles'} of the entries"
-        f"{' that are not NaN' if ignoring else ''}: the two neighbours in order get the gradient by their shares."
+        f"{' that are not NaN' if ignoring else ''}: the two neighbours in order get the gradient by their shares.\n\n"
+        ">>> import numpy as np, tapegrad as tg\n"
+        f">>> tg.grad(lambda x: np.{of.__name__}(x, {share}))(np.array([1.0, 2.0, 4.0]))\narray([0.5, 0.5, 0. ])\n"
     )
     return composed(of, "a")(quantile)
 

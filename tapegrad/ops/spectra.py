@@ -27,7 +27,12 @@ from .stencils import NAMES, correlated, reach
 
 
 def get_window(window: Any, Nx: int, fftbins: bool = True) -> np.ndarray:
-    """A window by SciPy's name or (name, parameter), as a constant array."""
+    """A window by SciPy's name or (name, parameter), as a constant array.
+
+    >>> import tapegrad as tg
+    >>> tg.signal.get_window('hann', 4)
+    array([0. , 0.5, 1. , 0.5])
+    """
     from scipy import signal
 
     return signal.get_window(window, Nx, fftbins)
@@ -386,7 +391,14 @@ def istft(
     nfft: int | None = None, input_onesided: bool = True, boundary: bool = True, time_axis: int = -1,
     freq_axis: int = -2, scaling: str = "spectrum",
 ) -> tuple[np.ndarray, Any]:  # fmt: skip
-    """Times and the signal whose short-time Fourier transform is `Zxx`, by overlapping and adding; differentiable by `Zxx`."""
+    """Times and the signal whose short-time Fourier transform is `Zxx`, by overlapping and adding; differentiable by `Zxx`.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> x = tg.tensor(np.sin(np.arange(64.0)))
+    >>> _, _, z = tg.signal.stft(x, nperseg=16)
+    >>> np.allclose(tg.signal.istft(z, nperseg=16)[1], x)
+    True
+    """
     settings = (fs, window, nperseg, noverlap, nfft, input_onesided, boundary, time_axis, freq_axis, scaling)  # fmt: skip
     if not holds_tensor((Zxx, window)):
         return _plainly("istft", Zxx, *settings)

@@ -30,6 +30,48 @@ from .shaping import broadcast_to, laid_like, moveaxis, reshape, transpose
 # ------------------------------------------------------------------------------------- sums and products
 
 
+_RUNS = {
+    "sum": (
+        "tg.grad(lambda x: np.sum(x, axis=0) @ np.array([1.0, 2.0]))(np.zeros((2, 2)))",
+        "array([[1., 2.],\n       [1., 2.]])",
+    ),
+    "prod": (
+        "tg.grad(np.prod)(np.array([2.0, 0.0, 3.0]))  # exact beside zeros",
+        "array([0., 6., 0.])",
+    ),
+    "nansum": ("tg.grad(np.nansum)(np.array([2.0, np.nan, 3.0]))", "array([1., 0., 1.])"),
+    "nanprod": ("tg.grad(np.nanprod)(np.array([2.0, np.nan, 3.0]))", "array([3., 0., 2.])"),
+    "cumsum": ("tg.grad(lambda x: np.cumsum(x).sum())(np.zeros(3))", "array([3., 2., 1.])"),
+    "cumulative_sum": (
+        "np.cumulative_sum(tg.tensor([2.0, 3.0]), include_initial=True)",
+        "tensor([0., 2., 5.])",
+    ),
+    "cumulative_prod": (
+        "np.cumulative_prod(tg.tensor([2.0, 3.0]), include_initial=True)",
+        "tensor([1., 2., 6.])",
+    ),
+    "nancumsum": ("np.nancumsum(tg.tensor([2.0, np.nan, 3.0]))", "tensor([2., 2., 5.])"),
+    "nancumprod": ("np.nancumprod(tg.tensor([2.0, np.nan, 3.0]))", "tensor([2., 2., 6.])"),
+    "mean": ("tg.grad(np.mean)(np.zeros(4))", "array([0.25, 0.25, 0.25, 0.25])"),
+    "nanmean": ("tg.grad(np.nanmean)(np.array([1.0, np.nan, 3.0]))", "array([0.5, 0. , 0.5])"),
+    "std": ("tg.grad(np.std)(np.array([1.0, 3.0]))", "array([-0.5,  0.5])"),
+    "var": ("tg.grad(np.var)(np.array([1.0, 3.0]))", "array([-1.,  1.])"),
+    "nanstd": ("tg.grad(np.nanstd)(np.array([1.0, np.nan, 3.0]))", "array([-0.5,  0. ,  0.5])"),
+    "nanvar": ("tg.grad(np.nanvar)(np.array([1.0, np.nan, 3.0]))", "array([-1.,  0.,  1.])"),
+    "cumprod": (
+        "tg.grad(lambda x: np.cumprod(x)[-1])(np.array([2.0, 0.0, 3.0]))  # exact beside zeros",
+        "array([0., 6., 0.])",
+    ),
+}
+"""By function a run of its docstring, and what it prints."""
+
+
+def _told(of: Any, text: str) -> str:
+    """A docstring, with the run of that function."""
+    run, found = _RUNS[of.__name__]
+    return f"{text}\n\n>>> import numpy as np, tapegrad as tg\n>>> {run}\n{found}\n"
+
+
 def _cast(x: Any, dtype: Any) -> Any:
     return x if dtype is None or x.dtype == dtype else x.astype(dtype)
 
@@ -55,7 +97,9 @@ def _folded(of: Any, plain: Any, neutral: int, combine: Any, ignoring: bool) -> 
         return total if initial is None or initial == neutral else combine(total, initial)
 
     fold.__name__ = fold.__qualname__ = of.__name__
-    fold.__doc__ = f"{plain.__doc__.splitlines()[0]}" + (" NaN does not count." if ignoring else "")
+    fold.__doc__ = _told(
+        of, plain.__doc__.splitlines()[0] + (" NaN does not count." if ignoring else "")
+    )
     return composed(of, "a", plain=None if ignoring else plain)(fold)
 
 
@@ -83,6 +127,10 @@ def cumprod(g, x, *, axis=None):
 
     The cotangent of entry i is (product of those before it) * r_i, with r_i = g_i + x_{i+1} r_{i+1}: a recurrence solved by
     doubling, each step joining windows of twice the length.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> tg.grad(lambda x: np.cumprod(x)[-1])(np.array([2.0, 0.0, 3.0]))  # exact beside zeros
+    array([0., 6., 0.])
     """
     if axis is None or np.ndim(x) == 0:  # along axis 0 of a number there is one entry
         return np.reshape(_from_cumprod(np.reshape(g, -1), np.reshape(x, -1), 0), np.shape(x))
@@ -121,9 +169,8 @@ def _scanned(of: Any, plain: Any, neutral: int, ignoring: bool) -> Any:
         return plain(_cast(a, dtype), axis)
 
     scan.__name__ = scan.__qualname__ = of.__name__
-    scan.__doc__ = ("Cumulative sum" if neutral == 0 else "Cumulative product") + (
-        ", in which NaN does not count." if ignoring else "."
-    )
+    text = "Cumulative sum" if neutral == 0 else "Cumulative product"
+    scan.__doc__ = _told(of, text + (", in which NaN does not count." if ignoring else "."))
     return composed(of, "a", plain=None if ignoring else plain)(scan)
 
 
@@ -155,9 +202,8 @@ def _cumulative(of: Any, plain: Any, neutral: int) -> Any:
         return concatenate([laid_like(first, result), result], axis)
 
     scan.__name__ = scan.__qualname__ = of.__name__
-    scan.__doc__ = (
-        "Cumulative sum" if neutral == 0 else "Cumulative product"
-    ) + ", with an entry for no terms if wanted."
+    text = "Cumulative sum" if neutral == 0 else "Cumulative product"
+    scan.__doc__ = _told(of, f"{text}, with an entry for no terms if wanted.")
     return composed(of, "x")(scan)
 
 
@@ -318,7 +364,8 @@ def _mean(of: Any, ignoring: bool) -> Any:
         return _over(reductions.sum(_blanked(a, mask, 0), axis, bool(keepdims)), count)
 
     mean.__name__ = mean.__qualname__ = of.__name__
-    mean.__doc__ = "Mean over axes" + (", of the entries that are not NaN." if ignoring else ".")
+    told = "Mean over axes" + (", of the entries that are not NaN." if ignoring else ".")
+    mean.__doc__ = _told(of, told)
     return composed(of, "a", plain=None if ignoring else reductions.mean)(mean)
 
 
@@ -368,12 +415,13 @@ def _variance(of: Any, ignoring: bool, rooted: bool) -> Any:
         return root(result) if rooted else result
 
     variance.__name__ = variance.__qualname__ = of.__name__
-    variance.__doc__ = (
+    told = (
         ("Standard deviation" if rooted else "Variance")
         + " over axes"
         + (", of the entries that are not NaN" if ignoring else "")
         + ("; where they are all equal its gradient is 0." if rooted else ".")
     )
+    variance.__doc__ = _told(of, told)
     return composed(of, "a", "mean")(variance)
 
 

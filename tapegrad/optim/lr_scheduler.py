@@ -352,7 +352,16 @@ def _each(value: Any, groups: list[Group], name: str) -> list[float]:
 
 
 class ReduceLROnPlateau:
-    """The rate times `factor` when a measured quantity has not improved for more than `patience` epochs: `step(loss)`."""
+    """The rate times `factor` when a measured quantity has not improved for more than `patience` epochs: `step(loss)`.
+
+    >>> import tapegrad as tg
+    >>> optimizer = tg.optim.SGD([tg.ones(1, requires_grad=True)], lr=1.0)
+    >>> scheduler = tg.optim.lr_scheduler.ReduceLROnPlateau(optimizer, factor=0.5, patience=1)
+    >>> for loss in (2.0, 2.0, 2.0):
+    ...     scheduler.step(loss)
+    >>> optimizer.param_groups[0]['lr']
+    0.5
+    """
 
     def __init__(
         self,

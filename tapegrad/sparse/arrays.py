@@ -741,17 +741,35 @@ def csr_array(arg1: Any, shape: Any = None, dtype: Any = None) -> SparseTensor:
 
 
 def csc_array(arg1: Any, shape: Any = None, dtype: Any = None) -> SparseTensor:
-    """A sparse matrix from `(data, indices, indptr)` by columns, or anything that `csr_array` takes; it is kept by rows."""
+    """A sparse matrix from `(data, indices, indptr)` by columns, or anything that `csr_array` takes; it is kept by rows.
+
+    >>> import tapegrad as tg
+    >>> tg.sparse.csc_array(([1.0, 2.0], [1, 0], [0, 1, 2])).toarray()
+    array([[0., 2.],
+           [1., 0.]])
+    """
     return _compressed(arg1, shape, dtype, False)
 
 
 def coo_array(arg1: Any, shape: Any = None, dtype: Any = None) -> SparseTensor:
-    """A sparse matrix from `(data, (rows, columns))`, or anything that `csr_array` takes; entries at one place add up."""
+    """A sparse matrix from `(data, (rows, columns))`, or anything that `csr_array` takes; entries at one place add up.
+
+    >>> import tapegrad as tg
+    >>> tg.sparse.coo_array((tg.tensor([1.0, 2.0]), ([0, 1], [1, 0])), shape=(2, 2)).toarray()
+    tensor([[0., 1.],
+            [2., 0.]])
+    """
     return _of_anything(arg1, shape, dtype, "coo_array")
 
 
 def dia_array(arg1: Any, shape: Any = None, dtype: Any = None) -> SparseTensor:
-    """A sparse matrix from `(data, offsets)`, a row of data for each diagonal, data[k, j] in column j, as in SciPy; or a sparse matrix."""
+    """A sparse matrix from `(data, offsets)`, a row of data for each diagonal, data[k, j] in column j, as in SciPy; or a sparse matrix.
+
+    >>> import tapegrad as tg
+    >>> tg.sparse.dia_array(([[1.0, 2.0]], [0]), shape=(2, 2)).toarray()
+    array([[1., 0.],
+           [0., 2.]])
+    """
     if not (isinstance(arg1, tuple) and len(arg1) == 2 and shape is not None):
         return _of_anything(arg1, shape, dtype, "dia_array")
     data, offsets = _entries(arg1[0]), np.atleast_1d(_whole(arg1[1], "offsets"))
@@ -880,7 +898,14 @@ def eye_array(
 
 
 def kron(A: Any, B: Any, format: str | None = None) -> SparseTensor:
-    """Kronecker product of two sparse matrices (or of a dense one and a sparse one)."""
+    """Kronecker product of two sparse matrices (or of a dense one and a sparse one).
+
+    >>> import numpy as np, tapegrad as tg
+    >>> a = tg.sparse.csr_array(np.eye(2))
+    >>> tg.sparse.kron(a, np.ones((1, 2))).toarray()
+    array([[1., 1., 0., 0.],
+           [0., 0., 1., 1.]])
+    """
     _demand_format(format, "kron")
     a, b = (x if isinstance(x, SparseTensor) else csr_array(x) for x in (A, B))
     left = np.repeat(np.arange(a.nnz), b.nnz)
@@ -946,17 +971,35 @@ def _agreed(lengths: Sequence[int], what: str) -> int:
 
 
 def hstack(blocks: Sequence[Any], format: str | None = None, dtype: Any = None) -> SparseTensor:
-    """Sparse matrices side by side."""
+    """Sparse matrices side by side.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> a = tg.sparse.csr_array(np.eye(2))
+    >>> tg.sparse.hstack([a, a]).shape
+    (2, 4)
+    """
     return block_array([list(blocks)], format=format, dtype=dtype)
 
 
 def vstack(blocks: Sequence[Any], format: str | None = None, dtype: Any = None) -> SparseTensor:
-    """Sparse matrices one below the other."""
+    """Sparse matrices one below the other.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> a = tg.sparse.csr_array(np.eye(2))
+    >>> tg.sparse.vstack([a, a]).shape
+    (4, 2)
+    """
     return block_array([[x] for x in blocks], format=format, dtype=dtype)
 
 
 def block_diag(mats: Sequence[Any], format: str | None = None, dtype: Any = None) -> SparseTensor:
-    """Sparse or dense matrices along the diagonal."""
+    """Sparse or dense matrices along the diagonal.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> tg.sparse.block_diag([np.eye(1), 2 * np.eye(1)]).toarray()
+    array([[1., 0.],
+           [0., 2.]])
+    """
     mats = [np.reshape(x, (1, -1)) if np.ndim(x) < 2 else x for x in mats]
     return block_array(
         [[x if i == j else None for j in range(len(mats))] for i, x in enumerate(mats)],
@@ -966,13 +1009,25 @@ def block_diag(mats: Sequence[Any], format: str | None = None, dtype: Any = None
 
 
 def tril(A: Any, k: int = 0, format: str | None = None) -> SparseTensor:
-    """The entries on and below a diagonal."""
+    """The entries on and below a diagonal.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> tg.sparse.tril(tg.sparse.csr_array(np.ones((2, 2)))).toarray()
+    array([[1., 0.],
+           [1., 1.]])
+    """
     _demand_format(format, "tril")
     return _those(as_sparse(A, "tril"), lambda rows, columns: columns - rows <= k)
 
 
 def triu(A: Any, k: int = 0, format: str | None = None) -> SparseTensor:
-    """The entries on and above a diagonal."""
+    """The entries on and above a diagonal.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> tg.sparse.triu(tg.sparse.csr_array(np.ones((2, 2)))).toarray()
+    array([[1., 1.],
+           [0., 1.]])
+    """
     _demand_format(format, "triu")
     return _those(as_sparse(A, "triu"), lambda rows, columns: columns - rows >= k)
 
@@ -984,7 +1039,12 @@ def _those(a: SparseTensor, chosen: Callable[[np.ndarray, np.ndarray], np.ndarra
 
 
 def issparse(x: Any) -> bool:
-    """Whether it is a sparse matrix, ours or SciPy's."""
+    """Whether it is a sparse matrix, ours or SciPy's.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> tg.sparse.issparse(tg.sparse.csr_array(np.eye(2))), tg.sparse.issparse(np.eye(2))
+    (True, False)
+    """
     return is_sparse(x)
 
 

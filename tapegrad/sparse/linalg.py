@@ -559,7 +559,14 @@ def bicgstab(
     M: Any = None,
     callback: Callable[[Any], Any] | None = None,
 ) -> tuple[Any, int]:
-    """(x, info) from A x = b by stabilised biconjugate gradients, for any square A; SciPy's `bicgstab`, differentiable as `cg` is."""
+    """(x, info) from A x = b by stabilised biconjugate gradients, for any square A; SciPy's `bicgstab`, differentiable as `cg` is.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> a = tg.sparse.csr_array(np.array([[2.0, 1.0], [0.0, 4.0]]))
+    >>> x, info = tg.sparse.linalg.bicgstab(a, np.array([4.0, 8.0]), rtol=1e-12)
+    >>> print(np.round(x, 9), info)
+    [1. 2.] 0
+    """
     return _iterated(
         "bicgstab",
         A,
@@ -583,7 +590,14 @@ def gmres(
     callback: Callable[[Any], Any] | None = None,
     callback_type: str | None = None,
 ) -> tuple[Any, int]:
-    """(x, info) from A x = b by generalised minimal residuals, for any square A; SciPy's `gmres`, differentiable as `cg` is."""
+    """(x, info) from A x = b by generalised minimal residuals, for any square A; SciPy's `gmres`, differentiable as `cg` is.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> a = tg.sparse.csr_array(np.array([[2.0, 1.0], [0.0, 4.0]]))
+    >>> x, info = tg.sparse.linalg.gmres(a, np.array([4.0, 8.0]), rtol=1e-12)
+    >>> print(np.round(x, 9), info)
+    [1. 2.] 0
+    """
     settings: dict[str, Any] = {"rtol": rtol, "atol": atol, "restart": restart, "maxiter": maxiter}
     if callback is not None:
         settings |= {"callback": callback, "callback_type": callback_type or "pr_norm"}
@@ -601,7 +615,14 @@ def minres(
     M: Any = None,
     callback: Callable[[Any], Any] | None = None,
 ) -> tuple[Any, int]:
-    """(x, info) from (A - shift I) x = b by minimal residuals, for a real symmetric A; SciPy's `minres`, differentiable as `cg` is."""
+    """(x, info) from (A - shift I) x = b by minimal residuals, for a real symmetric A; SciPy's `minres`, differentiable as `cg` is.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> a = tg.sparse.csr_array(np.array([[2.0, 1.0], [1.0, 4.0]]))
+    >>> x, info = tg.sparse.linalg.minres(a, np.array([4.0, 9.0]), rtol=1e-12)
+    >>> print(np.round(x, 6), info)
+    [1. 2.] 0
+    """
     if shift:
         if not is_sparse(A):
             raise TypeError(

@@ -213,7 +213,12 @@ def _spherical(name, letter, sign_below, sign_above):
         return slope(n, operand(z)) if derivative else function(n, operand(z))
 
     public.__name__ = public.__qualname__ = name
-    public.__doc__ = f"The spherical Bessel function {letter} of order n, or its derivative by z; differentiable by z."
+    public.__doc__ = f"The spherical Bessel function {letter} of order n, or its derivative by z; differentiable by z.\n\n"
+    public.__doc__ += (
+        ">>> import numpy as np, tapegrad as tg\n"
+        f">>> slope = tg.grad(lambda z: tg.special.{name}(1, z))(0.75)\n"
+        f">>> np.isclose(slope, tg.special.{name}(1, 0.75, derivative=True)).item()\nTrue\n"
+    )
     public.primitive = function.primitive
     UFUNCS[getattr(special._ufuncs, f"_{name}_d")] = slope
     return public

@@ -21,7 +21,7 @@ from ...core import signatures
 from ...core.domain import Domain, real
 from ...core.dual import tangent_of
 from ...core.mode import is_grad_enabled
-from ...core.primitive import NAMES, NOTHING, UFUNCS, Call, Partial, elementwise, primitive
+from ...core.primitive import NAMES, NOTHING, POINTS, UFUNCS, Call, Partial, elementwise, primitive
 from ...core.sweep import times
 from ...core.tensor import Tensor
 from ...errors import NotDifferentiable
@@ -148,7 +148,7 @@ def parametric(
     function.__signature__ = signatures.positional(parameters)  # type: ignore[attr-defined]
     function.__doc__ = (
         f"{told or first_sentence(of)}\n\nSciPy's {name}({', '.join(parameters)}), "
-        f"differentiable by {' and '.join(by)}."
+        f"differentiable by {' and '.join(by)}.\n{_shown(name, parameters, by, op.primitive)}"
     )
     function.primitive = op.primitive  # type: ignore[attr-defined]
     function.fixed = tuple(fixed)  # type: ignore[attr-defined]
@@ -156,6 +156,28 @@ def parametric(
     if isinstance(of, np.ufunc):
         UFUNCS[of] = function
     return function
+
+
+def _shown(name: str, parameters: Sequence[str], by: Sequence[str], op: Any) -> str:
+    """A run that follows from the declaration: slopes by the last parameter that has one; nothing where no sample has plain numbers."""
+    if isinstance(op.forward.declared[0], np.ufunc) and not any(
+        form.endswith("->d") for form in op.forward.declared[0].types
+    ):
+        return ""  # of complex results no slope is one number
+    domains = dict(
+        zip(by, op.domains if len(op.domains) > 1 else op.domains * len(by), strict=False)
+    )
+    points = {p: str(POINTS.get(d.name, 0.5)) for p, d in domains.items()}
+    known = op.samples[0].settings if op.samples else {}
+    points |= {p: repr(known.get(f"{p}_")) for p in parameters if p not in by}
+    if any(type(known.get(f"{p}_")) not in (int, float) for p in parameters if p not in by):
+        return ""
+    at = float(points[by[-1]])
+    operands = ", ".join("x" if p == by[-1] else points[p] for p in parameters)
+    return (
+        "\n>>> import numpy as np, tapegrad as tg\n"
+        f">>> tg.elementwise_grad(lambda x: tg.special.{name}({operands}))(np.array([{at}, {at + 0.125}])).shape\n(2,)\n"
+    )
 
 
 def _of_streams(partial: Callable[..., Any], streams: dict[str, str]) -> Partial:

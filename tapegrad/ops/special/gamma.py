@@ -366,6 +366,10 @@ def multigammaln(a, d):
     """log of the multivariate gamma function of dimension d (Muirhead 1982); differentiable by a.
 
     Raises ValueError unless a > (d - 1) / 2.
+
+    >>> import tapegrad as tg
+    >>> tg.special.multigammaln(tg.tensor(2.0), 1)  # gammaln(2)
+    tensor(0.)
     """
     d = int(d)
     if np.any(raw(a) <= 0.5 * (d - 1)):

@@ -143,12 +143,22 @@ def _agm_slope(x, y):
 
 
 def softplus(x):
-    """log(1 + exp(x)), which is never negative and smooth."""
+    """log(1 + exp(x)), which is never negative and smooth.
+
+    >>> import tapegrad as tg
+    >>> tg.grad(tg.special.softplus)(0.0)
+    0.5
+    """
     return np.logaddexp(0.0, x)
 
 
 def radian(d, m, s):
-    """Radians of an angle in degrees, minutes and seconds."""
+    """Radians of an angle in degrees, minutes and seconds.
+
+    >>> import tapegrad as tg
+    >>> tg.special.radian(tg.tensor(180.0), 0.0, 0.0)
+    tensor(3.14159265)
+    """
     return (d + m / 60 + s / 3600) * DEGREE
 
 
