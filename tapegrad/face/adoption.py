@@ -509,7 +509,7 @@ class _Plan:
             )
         for key in wanted:
             _fill(reached[key], self, copies[key].__globals__)
-        gone = functools.partial(_forget, f.__code__, weakref.ref(self))
+        gone = functools.partial(_forget, _plans, f.__code__, weakref.ref(self))
         self.seen = [_seen(reach, reach.function is f, gone) for reach in self.reached]
         self.closed = [
             _closed(reach, reach.function is f, own)
@@ -1025,10 +1025,13 @@ def _plan(f: types.FunctionType, owner: Any = None) -> _Plan | None:
     return plan
 
 
-def _forget(code: types.CodeType, of: weakref.ref[_Plan], _: Any) -> None:
-    """Drop a plan: it holds for no function any more."""
+def _forget(
+    plans: dict[types.CodeType, list[_Plan]], code: types.CodeType, of: weakref.ref[_Plan], _: Any
+) -> None:
+    """Drop a plan: it holds for no function any more. Called at any moment, the end of the process included."""
     plan = of()
-    _plans[code] = [other for other in _plans.get(code, ()) if other is not plan]
+    if plan is not None:
+        plans[code] = [other for other in plans.get(code, ()) if other is not plan]
 
 
 def told(f: types.FunctionType) -> str:
