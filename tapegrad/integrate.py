@@ -5,6 +5,9 @@ Importing this module does not import SciPy; the first call does.
 
 from __future__ import annotations
 
+from .interop.boundary_values import (
+    solve_bvp,
+)
 from .interop.fixed_steps import odeint
 from .interop.quadratures import dblquad, fixed_quad, nquad, quad, quad_vec, tplquad
 from .interop.sampled import cumulative_simpson, cumulative_trapezoid, romb, simpson, trapezoid
@@ -21,6 +24,7 @@ __all__ = [
     "quad_vec",
     "romb",
     "simpson",
+    "solve_bvp",
     "solve_ivp",
     "tplquad",
     "trapezoid",

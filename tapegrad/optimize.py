@@ -5,6 +5,15 @@ Importing this module does not import SciPy; the first solve does.
 
 from __future__ import annotations
 
+from .interop.global_minima import (
+    basinhopping,
+    differential_evolution,
+    direct,
+    dual_annealing,
+    isotonic_regression,
+    linear_sum_assignment,
+    shgo,
+)
 from .interop.integer_programs import milp
 from .interop.linear_fits import lsq_linear, nnls
 from .interop.linear_programs import linprog
@@ -19,14 +28,20 @@ from .interop.scalar_solvers import (
 from .interop.solvers import least_squares, minimize, root
 
 __all__ = [
+    "basinhopping",
     "bisect",
     "brenth",
     "brentq",
     "curve_fit",
     "custom_root",
+    "differential_evolution",
+    "direct",
+    "dual_annealing",
     "fixed_point",
     "fsolve",
+    "isotonic_regression",
     "least_squares",
+    "linear_sum_assignment",
     "linprog",
     "lsq_linear",
     "milp",
@@ -37,6 +52,7 @@ __all__ = [
     "ridder",
     "root",
     "root_scalar",
+    "shgo",
     "toms748",
 ]
 

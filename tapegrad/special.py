@@ -16,6 +16,7 @@ from .ops.special.bessel import *
 from .ops.special.distributions import *
 from .ops.special.gamma import *
 from .ops.special.gaussian import *
+from .ops.special.harmonics import *
 from .ops.special.hypergeometric import *
 from .ops.special.incomplete import *
 from .ops.special.integrals import *

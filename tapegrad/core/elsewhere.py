@@ -121,8 +121,8 @@ INSTEAD = {
 
 
 AREAS = {
-    "scipy.integrate": "tg.integrate has its integrals and solvers of initial value problems; write others with NumPy's functions (a "
-    "Python loop, tg.scan), or as a loop in tg.njit",
+    "scipy.integrate": "tg.integrate has its integrals and solvers of initial and boundary value problems; write others with NumPy's "
+    "functions (a Python loop, tg.scan), or as a loop in tg.njit",
     "scipy.interpolate": "tg.interpolate has cubic and B-splines, tables on lines and grids, radial bases and triangulations",
     "scipy.optimize": "tg.minimize, tg.least_squares, tg.root, tg.root_scalar and others in tg.optimize give SciPy's solvers their "
     "derivatives, and what they find is differentiable; tg.custom_root takes any other solver",

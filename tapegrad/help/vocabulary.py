@@ -72,9 +72,9 @@ REFUSED_BY_NAME = {
         "lmbda lqmn lqn lpmn clpmn lpn pbdn_seq pbdv_seq pbvv_seq riccati_jn riccati_yn "
         "mathieu_even_coef mathieu_odd_coef obl_cv_seq pro_cv_seq",
     "it is an ellipsoidal harmonic, for which no rule is declared": "ellip_harm ellip_harm_2 ellip_normal",
-    "no rule is declared for it: use eval_legendre and eval_jacobi, or sin(n x / 2) / (n sin(x / 2))":
-        "assoc_legendre_p assoc_legendre_p_all legendre_p legendre_p_all sph_harm_y sph_harm_y_all "
-        "sph_legendre_p sph_legendre_p_all diric",
+    "no rule is declared for it: use eval_legendre, eval_jacobi and sph_harm_y":
+        "assoc_legendre_p assoc_legendre_p_all legendre_p legendre_p_all sph_harm_y_all sph_legendre_p "
+        "sph_legendre_p_all",
 }
 # fmt: on
 

@@ -41,6 +41,7 @@ from ..ops.sparse import (
 from ..transforms.derivatives import _Run, vjp
 from ..transforms.loops import outside_of, pulled, pushed
 from .arrays import SparseTensor, as_sparse, assembled, eye_array, is_sparse, product
+from .fits import bicg, cgs, gcrotmk, lgmres, lsmr, lsqr, tfqmr
 
 
 def _square(a: Any, asker: str) -> int:
@@ -855,12 +856,18 @@ __all__ = [
     "LinAlgError",
     "LinearOperator",
     "aslinearoperator",
+    "bicg",
     "bicgstab",
     "cg",
+    "cgs",
     "eigsh",
     "expm_multiply",
     "factorized",
+    "gcrotmk",
     "gmres",
+    "lgmres",
+    "lsmr",
+    "lsqr",
     "minres",
     "norm",
     "slogdet",
@@ -868,6 +875,7 @@ __all__ = [
     "spsolve",
     "spsolve_triangular",
     "svds",
+    "tfqmr",
 ]
 
 

@@ -35,7 +35,7 @@ _REASONS = {
     "no rule is declared for this generalised function": (
         "wright_bessel log_wright_bessel lpmv eval_sh_jacobi"
     ),
-    "SciPy 1.17 has it no more, and no rule is declared for sph_harm_y: use eval_legendre and eval_jacobi": "sph_harm",
+    "SciPy 1.17 has it no more: use sph_harm_y": "sph_harm",
 }
 
 for _reason, _names in _REASONS.items():
