@@ -5,13 +5,13 @@ Importing this module does not import SciPy; the first call does.
 
 from __future__ import annotations
 
-from .interop.boundary_values import (
-    solve_bvp,
-)
 from .interop.fixed_steps import odeint
 from .interop.quadratures import dblquad, fixed_quad, nquad, quad, quad_vec, tplquad
 from .interop.sampled import cumulative_simpson, cumulative_trapezoid, romb, simpson, trapezoid
 from .interop.trajectories import solve_ivp
+from .interpolation.boundary_values import (
+    solve_bvp,
+)
 
 __all__ = [
     "cumulative_simpson",

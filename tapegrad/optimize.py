@@ -17,6 +17,17 @@ from .interop.global_minima import (
 from .interop.integer_programs import milp
 from .interop.linear_fits import lsq_linear, nnls
 from .interop.linear_programs import linprog
+from .interop.older_names import (
+    brent,
+    fmin,
+    fmin_bfgs,
+    fmin_cg,
+    fmin_l_bfgs_b,
+    fmin_powell,
+    fminbound,
+    golden,
+    leastsq,
+)
 from .interop.root_finders import bisect, brenth, brentq, fsolve, newton, ridder, toms748
 from .interop.scalar_solvers import (
     curve_fit,
@@ -30,6 +41,7 @@ from .interop.solvers import least_squares, minimize, root
 __all__ = [
     "basinhopping",
     "bisect",
+    "brent",
     "brenth",
     "brentq",
     "curve_fit",
@@ -38,9 +50,17 @@ __all__ = [
     "direct",
     "dual_annealing",
     "fixed_point",
+    "fmin",
+    "fmin_bfgs",
+    "fmin_cg",
+    "fmin_l_bfgs_b",
+    "fmin_powell",
+    "fminbound",
     "fsolve",
+    "golden",
     "isotonic_regression",
     "least_squares",
+    "leastsq",
     "linear_sum_assignment",
     "linprog",
     "lsq_linear",

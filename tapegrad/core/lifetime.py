@@ -65,6 +65,7 @@ def bearer() -> object:
 
 
 def _died(self: Tensor) -> None:
+    """A tensor's finaliser: its slot is let go where nothing but the tape refers to it."""
     try:
         node = self._node
         # Referred to by the tape, by the tensor, by `node` and by the call.

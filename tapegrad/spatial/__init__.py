@@ -7,11 +7,12 @@ Importing this module does not import SciPy; the first tree does.
 from __future__ import annotations
 
 from . import distance, transform
+from .hulls import ConvexHull
 from .neighbours import KDTree, cKDTree, distance_matrix, minkowski_distance
 from .transform import geometric_slerp, procrustes
 
 __all__ = [
-    "KDTree", "cKDTree", "distance", "distance_matrix", "geometric_slerp", "minkowski_distance", "procrustes", "transform",
+    "ConvexHull", "KDTree", "cKDTree", "distance", "distance_matrix", "geometric_slerp", "minkowski_distance", "procrustes", "transform",
 ]  # fmt: skip
 
 

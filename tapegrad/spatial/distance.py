@@ -17,6 +17,7 @@ import numpy as np
 from ..errors import NotDifferentiable
 from ..ops.calculus import _in_double
 from ..ops.composing import holds_tensor, operand, raw
+from .hulls import directed_hausdorff
 
 Metric = Callable[..., Any]
 
@@ -384,7 +385,7 @@ minkowski = _of_vectors("minkowski", ("p", "w"), "p-norm of the difference")
 seuclidean = _of_vectors("seuclidean", ("V",), "Euclidean distance in units of variances")
 sqeuclidean = _of_vectors("sqeuclidean", ("w",), "Squared Euclidean distance")
 
-__all__ = ["cdist", "pdist", "squareform", *METRICS]
+__all__ = ["cdist", "directed_hausdorff", "pdist", "squareform", *METRICS]
 
 
 def __dir__() -> list[str]:

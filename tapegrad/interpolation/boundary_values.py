@@ -1,7 +1,7 @@
 """Boundary value problems: `solve_bvp`, whose solution is differentiable by what the equations and the boundary conditions use.
 
 SciPy's code chooses the mesh and solves the collocation equations (Kierzenka, Shampine 2001) on plain numbers. On that mesh the values and
-the unknown parameters are the root of these equations, and have a root's derivatives (implicit.py), of every order and in both modes.
+the unknown parameters are the root of these equations, and have a root's derivatives (interop/implicit.py), to every order.
 
 Invariant: derivatives are those of the discrete solution on a mesh that stays.
 """
@@ -17,10 +17,10 @@ from ..core.mode import no_grad
 from ..core.storage import demand_no_trace
 from ..core.tensor import Tensor
 from ..errors import NotDifferentiable, demand_callable
-from ..interpolation.piecewise import CubicHermiteSpline
+from ..interop.implicit import solution
+from ..interop.raveling import plain
 from ..ops.composing import holds_tracked
-from .implicit import solution
-from .raveling import plain
+from .piecewise import CubicHermiteSpline
 
 
 def solve_bvp(
