@@ -303,3 +303,51 @@ def test_a_complex_number_stored_into_a_real_array_is_a_refusal():
 
     with pytest.raises(tg.GraphError, match="imaginary"):
         tg.grad(f)(np.ones(2))
+
+
+@pytest.mark.parametrize(
+    "f, point, mixed",
+    [
+        (tg.special.xlogy, (0.0, 2.0), 0.5),
+        (tg.special.xlog1py, (0.0, 1.0), 0.5),
+        (np.power, (2.0, 0.0), 0.5),
+        (np.float_power, (2.0, 0.0), 0.5),
+        (tg.special.powm1, (2.0, 0.0), 0.5),
+    ],
+)
+def test_mixed_derivatives_where_a_partial_is_0(f, point, mixed):
+    """A partial that is 0 at a point has derivatives there: those of y x^(y-1) and x / y were 0."""
+    gradient = lambda v: tg.grad(lambda v: f(v[0], v[1]))(v)  # noqa: E731
+    for mode in ("reverse", "forward"):
+        hessian = tg.jacobian(gradient, mode=mode)(np.array(point))
+        assert hessian[0, 1] == pytest.approx(mixed, rel=1e-13) and hessian[1, 0] == pytest.approx(
+            mixed, rel=1e-13
+        )
+
+
+def test_third_derivatives_of_a_power_at_1():
+    third = tg.jacobian(tg.hessian(lambda v: v[0] ** v[1]))(np.array([2.0, 1.0]))
+    assert third[0, 0, 1] == pytest.approx(0.5, rel=1e-13)
+
+
+def test_mixed_derivatives_at_a_partial_of_0_compiled_and_native():
+    compiled = tg.compile(tg.hessian(lambda v: v[0] ** v[1] + tg.special.xlogy(v[1], v[0])))
+    for v in ([3.0, 1.5], [2.0, 0.0]):  # 1 / x, and 1 / x of the second
+        x, y = v
+        assert compiled(np.array(v))[0, 1] == pytest.approx(
+            x ** (y - 1) * (1 + y * np.log(x)) + 1 / x, rel=1e-13
+        )
+    native = tg.njit(lambda x, y: x**y)
+    assert tg.grad(tg.grad(native, 0), 1)(2.0, 0.0) == pytest.approx(0.5, rel=1e-13)
+    assert tg.grad(native, (0, 1))(0.0, 0.0) == (0.0, 0.0)
+
+
+def test_a_product_of_polynomials_whose_first_coefficient_is_0():
+    """It has no entry in the product, and still moves the others."""
+    v = np.array([0.0, 2.0, -1.0])
+    np.testing.assert_array_equal(tg.polymul(v, v), np.polymul(v, v))
+    expected = [[-2.0, 4.0, 0.0], [0.0, -2.0, 4.0], [0.0, 0.0, -2.0]]
+    for mode in ("reverse", "forward"):
+        np.testing.assert_array_equal(
+            tg.jacobian(lambda v: np.polymul(v, v), mode=mode)(v), expected
+        )

@@ -1099,13 +1099,10 @@ def polymul(a1: Any, a2: Any) -> Any:
     >>> tg.polymul(tg.tensor([1.0, 2.0]), [1.0, 0.0])
     tensor([1., 2., 0.])
     """
-    trimmed = []
-    for a in atleast_1d(a1, a2):
-        if not len(a):  # the polynomial 0
-            a = np.zeros(1, a.dtype)
-        leading = int(np.argmax(raw(a) != 0)) if np.any(raw(a) != 0) else len(a) - 1
-        trimmed.append(a[leading:])
-    return convolve(*trimmed)
+    # Zeros are left out of the product, since the coefficients that stay depend on those that are 0 as well.
+    a1, a2 = (a if len(a) else np.zeros(1, a.dtype) for a in atleast_1d(a1, a2))
+    leading = [int(np.argmax(raw(a) != 0)) if np.any(raw(a) != 0) else len(a) - 1 for a in (a1, a2)]
+    return convolve(a1, a2)[sum(leading) :]
 
 
 @composed(np.polydiv, "u", "v")

@@ -45,9 +45,9 @@ entr      = smooth(special.entr,      lambda x: -np.log(x) - 1, domain=positive)
 rel_entr  = smooth(special.rel_entr,  lambda x, y: np.log(x / y) + 1, lambda x, y: -1.0 * x / y, domain=positive)
 kl_div    = smooth(special.kl_div,    lambda x, y: np.log(x / y), lambda x, y: 1 - x / y, domain=positive)
 xlogy     = smooth(special.xlogy,     lambda x, y: select((x == 0) & (np.real(y) <= 0), 0.0, np.log(1.0 * y)),
-                                      lambda x, y: select(x == 0, 0.0, x / y), domain=(real, positive))
+                                      lambda x, y: select((x == 0) & (np.real(y) <= 0), 0.0, x / y), domain=(real, positive))
 xlog1py   = smooth(special.xlog1py,   lambda x, y: select((x == 0) & (np.real(y) <= -1), 0.0, np.log1p(1.0 * y)),
-                                      lambda x, y: select(x == 0, 0.0, x / (1.0 + y)), domain=(real, positive))
+                                      lambda x, y: select((x == 0) & (np.real(y) <= -1), 0.0, x / (1.0 + y)), domain=(real, positive))
 # x ** y - 1
 powm1     = smooth(special.powm1,     lambda x, y: y * x ** (y - 1.0), lambda x, y: x ** y * np.log(1.0 * x), domain=(positive, real))
 # (x ** lambda - 1) / lambda, and log(x) at lambda = 0
