@@ -313,6 +313,7 @@ def test_a_complex_number_stored_into_a_real_array_is_a_refusal():
         (np.power, (2.0, 0.0), 0.5),
         (np.float_power, (2.0, 0.0), 0.5),
         (tg.special.powm1, (2.0, 0.0), 0.5),
+        (tg.special.stdtr, (3.0, 0.0), 0.009732981649993),
     ],
 )
 def test_mixed_derivatives_where_a_partial_is_0(f, point, mixed):
@@ -351,3 +352,15 @@ def test_a_product_of_polynomials_whose_first_coefficient_is_0():
         np.testing.assert_array_equal(
             tg.jacobian(lambda v: np.polymul(v, v), mode=mode)(v), expected
         )
+
+
+@pytest.mark.parametrize(
+    "name, slope, third",
+    [("sici", 1, -1 / 3), ("shichi", 1, 1 / 3), ("itj0y0", 1, -0.5), ("iti0k0", 1, 0.5)],
+)
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_the_first_of_two_integrals_at_the_pole_of_the_second(name, slope, third):
+    f = lambda x: getattr(tg.special, name)(x)[0]  # noqa: E731
+    assert tg.grad(f)(0.0) == slope and tg.jvp(f, (0.0,), (1.0,))[1] == slope
+    assert tg.grad(tg.grad(tg.grad(f)))(0.0) == pytest.approx(third, rel=1e-13)
+    assert tg.compile(tg.grad(f))(0.0) == slope

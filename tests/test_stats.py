@@ -968,6 +968,17 @@ def test_a_median_that_no_shape_moves_has_the_slope_0(name):
     )
 
 
+@pytest.mark.parametrize("name, shape", [("t", 3.0), ("gennorm", 2.0), ("tukeylambda", 0.3)])
+def test_slopes_of_a_median_by_its_shape_have_slopes(name, shape):
+    """The median does not move; its neighbours do, so the Hessian is symmetric and not 0."""
+    law = getattr(tg.stats, name)
+    hessian = tg.hessian(lambda v: law.ppf(v[0], v[1]))(np.array([0.5, shape]))
+    step = 1e-4
+    slopes = [tg.grad(law.ppf)(0.5, s) for s in (shape - step, shape + step)]
+    assert hessian[0, 1] == pytest.approx((slopes[1] - slopes[0]) / (2 * step), rel=1e-5)
+    assert hessian[1, 0] == pytest.approx(hessian[0, 1], rel=1e-10)
+
+
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("b", [0.5, 3.12])
 def test_gausshyper_near_its_end(b):

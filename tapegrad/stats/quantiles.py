@@ -14,7 +14,6 @@ import numpy as np
 from ..core.primitive import primitive
 from ..core.sweep import times
 from ..transforms import derivatives
-from .quadrature import plain
 
 
 def partial(f: Callable[..., Any], i: int, args: Sequence[Any]) -> Any:
@@ -40,7 +39,7 @@ def _slope(i: int, xs: Sequence[Any], out: Any, law: Any, tail: str) -> Any:
         else -partial(cdf, i, (out, *parameters))
     )
     # A quantile that no parameter moves stays, also where the density vanishes, as at the centre of dweibull.
-    return np.where(plain(moved) == 0, 0.0, moved / density)
+    return times(moved, 1 / density)
 
 
 def _value(xs: Sequence[Any], law: Any, tail: str) -> Any:

@@ -70,18 +70,20 @@ def _student_density(df, t):
 def _student_by_freedom(df, t):
     """Student's distribution is half of betainc(df/2, 1/2, y) beyond |t|, with y = df / (df + t²), and of betainc(1/2, df/2, 1 - y) within.
 
-    Whichever of y and 1 - y is small says it: beside 1 there are no digits left. At infinite df the slope is 0.
+    Whichever of y and 1 - y is small says it: beside 1 there are no digits left. At infinite df the slope is 0, and at t = 0, where the
+    formula has no value, it is the line through the slope beside it.
     """
     df = 1.0 * df
-    zero = (t == 0) | (df == np.inf)
-    df = select(df == np.inf, 1.0, df)
-    t = select(zero, 1.0, t)
+    normal, centre = df == np.inf, t == 0
+    df = select(normal, 1.0, df)
+    line = select(centre, 1e8 * t, 1.0)
+    t = select(centre, 1e-8, select(normal, 1.0, t))
     total = df + t * t
     inner = t * t < df
     w, y = select(inner, t * t / total, 0.5), select(inner, 0.5, df / total)
     within = by_b(0.5, df / 2, w) / 2 - beta_density(0.5, df / 2, w) * t * t / (total * total)
     beyond = by_a(df / 2, 0.5, y) / 2 + beta_density(df / 2, 0.5, y) * t * t / (total * total)
-    return select(zero, 0.0, 0.5 * np.sign(t) * select(inner, within, -beyond))
+    return select(normal, 0.0, line * (0.5 * np.sign(t) * select(inner, within, -beyond)))
 
 
 def _f(n, d, x):

@@ -13,7 +13,7 @@ from scipy import special
 from ...core.domain import Domain, positive, real
 from ...core.primitive import UFUNCS, call, compiled_as, select, several
 from ..composing import operand, raw
-from .declaring import NO_STEP, parametric, smooth
+from .declaring import NO_STEP, parametric, smooth, times
 
 HALF_PI = math.pi / 2
 positive_only = Domain("positive_only", positive.draw, complex_too=False)
@@ -71,7 +71,7 @@ def _two(of, first, second, told, domain=real):
     """An op with two results, by the derivative of each."""
 
     def rule(g, x):
-        return g[0] * np.conj(first(x)) + g[1] * np.conj(second(x))
+        return times(g[0], np.conj(first(x))) + times(g[1], np.conj(second(x)))
 
     rule.__name__ = of.__name__
     rule.__doc__ = told
