@@ -42,6 +42,10 @@ def nnls(A: Any, b: Any, *, maxiter: int | None = None) -> tuple[Any, Any]:
     from scipy import optimize
 
     values = [numbers(v, "nnls") for v in (A, b)]
+    if values[0].ndim != 2 or values[1].ndim < 1:
+        raise ValueError(
+            f"nnls was given A of shape {values[0].shape} and b of shape {values[1].shape}, but it takes a matrix and a vector: pass these."
+        )
     x, norm = optimize.nnls(*values, maxiter=maxiter)
     if not holds_tracked([A, b]):
         return x, norm

@@ -319,8 +319,8 @@ def leslie(f: Any, s: Any) -> Any:
             [0.5, 0. ]])
     """
     f, s = stacks(f, s)
-    n = np.shape(f)[-1]
-    if np.shape(s)[-1] != n - 1 or n < 2:
+    n = np.shape(f)[-1] if np.ndim(f) and np.ndim(s) else 0
+    if n < 2 or np.shape(s)[-1] != n - 1:
         raise ValueError(
             "The length of s must be one less than the length of f, which is 2 or more."
         )
@@ -361,6 +361,10 @@ def _called(name: str, *operands: Any) -> Any:
 def _problem(a: Any, b: Any, q: Any, r: Any, e: Any, s: Any, name: str) -> tuple[Any, ...]:
     """Checked matrices of a Riccati equation, in the coordinates where e is the identity."""
     a, b, q, r = stacks(a, b, q, r)
+    if np.ndim(a) != 2 or np.ndim(b) != 2:
+        raise ValueError(
+            f"{name} was given a of shape {np.shape(a)} and b of shape {np.shape(b)}, but these are matrices: write a[None] for one row."
+        )
     n, m = np.shape(a)[-1], np.shape(b)[-1]
     shapes = {"a": (a, (n, n)), "b": (b, (n, m)), "q": (q, (n, n)), "r": (r, (m, m))}
     for key, (value, shape) in shapes.items():
