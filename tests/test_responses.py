@@ -234,6 +234,9 @@ def test_chirps(rng):
         )
         # At equal frequencies, where the formulas divide by 0 divided by 0.
         agree(lambda f, method=method: OURS.chirp(t, f, 2.0, 2.0, method), (2.0,), rng, rtol=1e-6)
+    beyond = np.array([3.0, 9.0, 12.0])  # the frequency passes through infinity at 6
+    same("chirp", (beyond,), 1.0, 3.0, 2.0, "hyperbolic")
+    agree(lambda t: OURS.chirp(t, 1.0, 3.0, 2.0, "hyperbolic"), (beyond,), rng, rtol=1e-5)
     for settings in ({}, {"retquad": True}, {"retenv": True}, {"retquad": True, "retenv": True}):
         same("gausspulse", (t,), 5.0, 0.4, **settings)
     np.testing.assert_allclose(

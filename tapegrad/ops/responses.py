@@ -775,14 +775,14 @@ def _grown(x: Any) -> Any:
 
 
 def _shrunk(x: Any) -> Any:
-    """-log(1 - x) / x, which is 1 at 0."""
+    """-log|1 - x| / x, which is 1 at 0; beyond 1 the frequency runs back, as SciPy has it."""
     small = np.abs(x) < 0.05
     near = np.where(small, x, 0.0)
     series: Any = 1.0 / 13
     for n in range(12, 0, -1):
         series = series * near + 1.0 / n
     far = np.where(small, 0.5, x)
-    return np.where(small, series, -np.log1p(-far) / far)
+    return np.where(small, series, -np.log(np.abs(1.0 - far)) / far)
 
 
 @_scipys
