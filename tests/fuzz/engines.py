@@ -597,7 +597,8 @@ def run(engine: Callable[[Case], None], case: Case) -> tuple[str, str]:
                 "<program"
             ):
                 return "refused", f"a tensor has no such method or setting: {error}"
-            if isinstance(error, ValueError) and _BY_NUMPY in str(error):
+            lost = isinstance(error.__cause__, tg.TapegradError) or _BY_NUMPY in str(error)
+            if isinstance(error, ValueError) and lost:
                 return "refused", f"GradientLost, in NumPy's words: {error}"
             return (
                 "failed",
