@@ -39,6 +39,13 @@ class Body:
     def push(self, x):
         return np.array([x, 3 * x])
 
+    def name(self):
+        return "body"
+
+    @classmethod
+    def named(cls):
+        return cls()
+
     def weighed(self, x):
         return np.sum(self.pull(x)) * self.table.get(self.pull, 100.0)
 
@@ -69,6 +76,7 @@ class Holder:
 
 BODY = Body()
 BOUND = {BODY.pull: 1.0, BODY.push: 2.0}
+NAMES = {BODY.name: 2.0, Body.named: 3.0, Body.name: 4.0}
 UNBOUND = {Body.pull: 1.0, Body.push: 2.0}
 PART = functools.partial(pair)
 TABLE = {pair: 3.0, PART: 2.0, np.array: 4.0, np.zeros: 5.0}
@@ -137,6 +145,7 @@ EQUAL = {
     "copies": lambda x: np.sum(copy.deepcopy(pair)(x)) * weight(copy.copy(pair)),
     "pickle": lambda x: np.sum(pair(x)) * weight(pickle.loads(pickle.dumps(pair))),
     "objects": lambda x: HOLDER.total(x) * HELD.get(HOLDER, 100.0) * HELD.get(Holder(pair), 100.0),
+    "methods that are not copied": lambda x: np.sum(BODY.pull(x)) * NAMES[BODY.name] * NAMES[Body.named] * NAMES.get(Body.name, 1.0),
     "attribute": lambda x: np.sum(pair(x)) * len(pair.__name__),
     "class of a function": lambda x: np.sum(pair(x)) * isinstance(pair, types.FunctionType),
     "transform inside": lambda x: tg.grad(lambda y: np.sum(pair(y)))(x) * np.sum(tg.vmap(pair)(np.array([x]))),

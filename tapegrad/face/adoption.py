@@ -44,7 +44,7 @@ from .reaching import (
     is_users,
     is_wrapper,
 )
-from .standing import SHADOW_OF, StandIn, object_of, original, weakly
+from .standing import SHADOW_OF, STANDS_FOR, ClassStandIn, StandIn, object_of, original, weakly
 
 # ------------------------------------------------------------------------------------------ copies
 
@@ -98,9 +98,6 @@ class _Globals(dict[str, Any]):
         return dict.__contains__(self, name) or name in self.real
 
 
-_ORIGIN = "__stands_for__"
-"""In a class that stands for another one, that class."""
-
 _MADE: ContextVar[list[weakref.ref[Any]] | None] = ContextVar("tapegrad.made", default=None)
 """Objects that stand-ins have made since the outermost copied function began."""
 
@@ -111,18 +108,18 @@ class _StandIns(type):
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         made = type.__call__(cls, *args, **kwargs)
         noted = _MADE.get()
-        if noted is not None and vars(type(made)).get(_ORIGIN) is not None:
+        if noted is not None and vars(type(made)).get(STANDS_FOR) is not None:
             with suppress(TypeError):  # without weak references
                 noted.append(weakref.ref(made))
         return made
 
     def __instancecheck__(cls, x: Any) -> bool:
-        origin = vars(cls).get(_ORIGIN)
+        origin = vars(cls).get(STANDS_FOR)
         return type.__instancecheck__(cls, x) if origin is None else isinstance(x, origin)
 
     def __subclasscheck__(cls, kind: Any) -> bool:
         """Whether it is a subclass of the class; where an abstract class asks each of its subclasses, of the stand-in alone."""
-        origin = vars(cls).get(_ORIGIN)
+        origin = vars(cls).get(STANDS_FOR)
         if origin is None or type(sys._getframe(1).f_globals) is not _Globals:
             return type.__subclasscheck__(cls, kind)
         return issubclass(_origin(kind), origin)
@@ -162,7 +159,7 @@ _STAND_INS = frozenset((_StandIns, _AbstractStandIns))
 
 def _origin(kind: Any) -> Any:
     """The class that a class stands for; itself where it stands for none."""
-    return vars(kind).get(_ORIGIN, kind) if isinstance(kind, _StandIns) else kind
+    return vars(kind).get(STANDS_FOR, kind) if isinstance(kind, _StandIns) else kind
 
 
 def of_stand_ins(values: Iterable[Any]) -> bool:
@@ -245,7 +242,7 @@ def _stand_in(kind: type, copied: dict[str, Any], named: dict[type, type], abstr
         return kind
 
     space: dict[str, Any] = {
-        _ORIGIN: kind,
+        STANDS_FOR: kind,
         "__slots__": (),
         "__class__": property(of_object),
         "__module__": kind.__module__,
@@ -262,24 +259,31 @@ def _stand_in(kind: type, copied: dict[str, Any], named: dict[type, type], abstr
     return meta(kind.__name__, (kind,), space)
 
 
-def _part(part: Any, copies: dict[int, Any], read: bool = True) -> Any:
+def _part(part: Any, copies: dict[int, Any], read: bool = False) -> Any:
     """An attribute of a class with copies for the functions that it holds; itself where none of them is copied.
 
-    Where an attribute may be `read` for anything but a call, its copy is equal to the function.
+    Where an attribute may be `read` for anything but a call, it is equal to what it stands for, bound or not.
     """
-    if not any(id(f) in copies for f in functions_in(part)):
-        return part
     kind = type(part)
+    held = functions_in(part)
+    if not any(id(f) in copies for f in held) and not (read and held and kind not in _COMPUTED):
+        return part
     if kind is property:
         get, put, drop = (copies.get(id(f), f) for f in (part.fget, part.fset, part.fdel))
         return property(get, put, drop, part.__doc__)
     if kind in (staticmethod, classmethod):
-        copy = copies[id(part.__func__)]
-        return kind(StandIn(copy, part.__func__) if read else copy)
+        copy = copies.get(id(part.__func__), part.__func__)
+        if not read:
+            return kind(copy)
+        stand = StandIn(copy, part.__func__)
+        return staticmethod(stand) if kind is staticmethod else ClassStandIn(stand)
     if kind is functools.cached_property:
         return functools.cached_property(copies[id(part.func)])
-    copy = copies[id(part)]
+    copy = copies.get(id(part), part)
     return StandIn(copy, part) if read else copy
+
+
+_COMPUTED = (property, functools.cached_property)
 
 
 class _Super:
@@ -566,7 +570,7 @@ class _Plan:
             for key in objects
             if (held := self.shadows.get(key)) is not None
             for name, value in [*held[1].__dict__.items()]
-            if isinstance(value, Tensor) or _origin(original(value)) is not value
+            if isinstance(value, Tensor) or original(value) is not value
         }
 
     def leave_own(self, objects: Iterable[int], before: set[tuple[int, str]]) -> None:
@@ -591,15 +595,14 @@ class _Plan:
         of = None if id(kind) in self.apart else attributes(kind)
         if of is None:
             return kind
-        copied = {
-            name: _part(found[0][1], self.copies, self.reads(name))
-            for name, found in of.parts.items()
-        }
-        copied = {n: made for n, made in copied.items() if made is not of.parts[n][0][1]}
-        wanted = copied or any(
-            id(f) in self.copies for name in of.parts for f in of.functions(name)
-        )
-        made = _stand_in(kind, copied, self.named, self.builds) if wanted else kind
+        made = kind
+        if any(id(f) in self.copies for name in of.parts for f in of.functions(name)):
+            firsts = ((name, found[0][1]) for name, found in of.parts.items())
+            parts = (
+                (name, part, _part(part, self.copies, self.reads(name))) for name, part in firsts
+            )
+            copied = {name: copy for name, part, copy in parts if copy is not part}
+            made = _stand_in(kind, copied, self.named, self.builds)
         self.stands[kind] = made
         return made
 
@@ -625,7 +628,7 @@ class _Plan:
         if stand is kind:
             return value
         of = weakref.ref(value, lambda _: self.shadows.pop(key, None))
-        space: dict[str, Any] = {_ORIGIN: kind, SHADOW_OF: of, "__slots__": ()}
+        space: dict[str, Any] = {STANDS_FOR: kind, SHADOW_OF: of, "__slots__": ()}
         if hasattr(kind, "__del__"):
             space["__del__"] = lambda shadow: None  # the object's own end comes later
         if kind.__hash__ is object.__hash__ and kind.__eq__ is object.__eq__:
@@ -700,7 +703,7 @@ def _leave_own(attributes: dict[str, Any], name: str) -> None:
         if value._node is None:
             attributes[name] = value._value
     elif name in attributes:
-        attributes[name] = _origin(original(value))
+        attributes[name] = original(value)
 
 
 _set_class = vars(object)["__class__"].__set__
@@ -1028,10 +1031,13 @@ def _plan(f: types.FunctionType, owner: Any = None) -> _Plan | None:
 def _forget(
     plans: dict[types.CodeType, list[_Plan]], code: types.CodeType, of: weakref.ref[_Plan], _: Any
 ) -> None:
-    """Drop a plan: it holds for no function any more. Called at any moment, the end of the process included."""
+    """Drop a plan: it holds for no function any more. The table is given, since globals are gone when the interpreter ends."""
     plan = of()
-    if plan is not None:
-        plans[code] = [other for other in plans.get(code, ()) if other is not plan]
+    left = [other for other in plans.get(code, ()) if other is not plan]
+    if left:
+        plans[code] = left
+    else:
+        plans.pop(code, None)
 
 
 def told(f: types.FunctionType) -> str:

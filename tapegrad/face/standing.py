@@ -24,9 +24,14 @@ def weakly(value: Any) -> Callable[[], Any]:
 SHADOW_OF = "__shadow_of__"
 """In the class of an object that stands for another, its shadow, a weak reference to the other."""
 
+STANDS_FOR = "__stands_for__"
+"""In a class that stands for another one, that class."""
+
 
 def object_of(x: Any) -> Any:
-    """What a shadow stands for, while that lives; any other object itself."""
+    """What a shadow, or a class, stands for while that lives; any other object itself."""
+    if isinstance(x, type):
+        return vars(x).get(STANDS_FOR, x)
     of = vars(type(x)).get(SHADOW_OF)
     found = None if of is None else of()
     return x if found is None else found
@@ -104,8 +109,20 @@ def original(value: Any) -> Any:
     return value._made if of is None else of
 
 
+class ClassStandIn:
+    """A class method whose function is a stand-in: bound to a class that stands for another, it is equal to the other's."""
+
+    __slots__ = ("_stand",)
+
+    def __init__(self, stand: StandIn) -> None:
+        self._stand = stand
+
+    def __get__(self, of: Any, kind: type | None = None) -> Bound:
+        return Bound(self._stand, type(of) if kind is None else kind)
+
+
 class Bound:
-    """A method of a shadow: it runs with the shadow, and is equal to the method of the object."""
+    """A method of a shadow or of a stand-in of a class: it runs with the shadow, and is equal to the method of the object."""
 
     __slots__ = ("__func__", "__self__", "__weakref__")
 
