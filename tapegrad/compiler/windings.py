@@ -57,6 +57,7 @@ class Winding:
     """The items of a list of instructions; `lasting` are those whose results are read behind the list."""
 
     def __init__(self, code: Sequence[Instruction], lasting: Sequence[int]) -> None:
+        """Make an item of each instruction, and wind what can be."""
         self.code = code
         self.signs: dict[object, int] = {}
         self.sign = [x.sign for x in code]

@@ -1115,6 +1115,7 @@ class _Reader(Formulas):
     # ------------------------------------------------------------------------------------------ memory
 
     def _load(self, op: Op) -> None:
+        """Bind a name to what indices, or a mask, choose of an array."""
         base = self._value(op.args[0])
         name = op.out[0]
         mask = next((str(a) for a in op.args[1:] if a in self.masks), "")
