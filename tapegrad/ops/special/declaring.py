@@ -148,7 +148,7 @@ def parametric(
     function.__signature__ = signatures.positional(parameters)  # type: ignore[attr-defined]
     function.__doc__ = (
         f"{told or first_sentence(of)}\n\nSciPy's {name}({', '.join(parameters)}), "
-        f"differentiable by {' and '.join(by)}.\n{_shown(name, parameters, by, op.primitive)}"
+        f"differentiable by {' and '.join(by)}.\n{_shown(name, of, parameters, by, op.primitive)}"
     )
     function.primitive = op.primitive  # type: ignore[attr-defined]
     function.fixed = tuple(fixed)  # type: ignore[attr-defined]
@@ -158,11 +158,9 @@ def parametric(
     return function
 
 
-def _shown(name: str, parameters: Sequence[str], by: Sequence[str], op: Any) -> str:
+def _shown(name: str, of: Any, parameters: Sequence[str], by: Sequence[str], op: Any) -> str:
     """A run that follows from the declaration: slopes by the last parameter that has one; nothing where no sample has plain numbers."""
-    if isinstance(op.forward.declared[0], np.ufunc) and not any(
-        form.endswith("->d") for form in op.forward.declared[0].types
-    ):
+    if isinstance(of, np.ufunc) and not any(form.endswith("->d") for form in of.types):
         return ""  # of complex results no slope is one number
     domains = dict(
         zip(by, op.domains if len(op.domains) > 1 else op.domains * len(by), strict=False)
