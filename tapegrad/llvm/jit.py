@@ -272,9 +272,9 @@ class Library:
             self.addresses = {symbol: self.tracker[symbol] for symbol in exports}
         self.kept = kept  # constants and objects that the code names
 
-    def __del__(self) -> None:
+    def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
         addresses = getattr(self, "addresses", {})
-        if "tg_release" in addresses and not sys.is_finalizing():
+        if "tg_release" in addresses and not is_finalizing():  # globals may be gone by then
             ctypes.PYFUNCTYPE(None)(addresses["tg_release"])()
 
 
