@@ -11,6 +11,8 @@ import functools
 import operator
 import pickle
 import types
+import weakref
+from concurrent import futures
 from unittest import mock
 
 import numpy as np
@@ -82,6 +84,8 @@ PART = functools.partial(pair)
 TABLE = {pair: 3.0, PART: 2.0, np.array: 4.0, np.zeros: 5.0}
 HOLDER = Holder(pair)
 HELD = {HOLDER: 2.0}
+HOLDS = Body({})
+COPIES: list[Body] = []
 
 
 def weight(g):
@@ -97,7 +101,12 @@ def cached(g):
     return 5.0 if g is pair else 100.0
 
 
-HIDDEN = {"is": is_pair, "cache": cached, "same": lambda a, b: a is b}
+HIDDEN = {
+    "is": is_pair,
+    "cache": cached,
+    "same": lambda a, b: a is b,
+    "below": lambda kind: len(kind.__subclasses__()),
+}
 
 
 def matched(x):
@@ -123,6 +132,13 @@ def wrapped(x):
 def patched_by_mock(x):
     with mock.patch.object(Body, "pull", Body.push):
         return np.sum(BODY.pull(x)) + np.sum(np.array([x]))
+
+
+def copied(x):
+    """A copy of an object is another object, which is the user's when the call ends."""
+    COPIES[:] = copy.copy(HOLDS), copy.deepcopy(HOLDS)
+    table = {HOLDS: 1.0} | dict.fromkeys(COPIES, 10.0)
+    return np.sum(HOLDS.pull(x)) * table[HOLDS] * len(table) * (100.0 if HOLDS in COPIES else 1.0)
 
 
 EQUAL = {
@@ -152,14 +168,18 @@ EQUAL = {
     "map": lambda x: np.sum(np.array(list(map(pair, [x, 2 * x])))),
     "reduce": lambda x: np.sum(functools.reduce(lambda a, b: a + pair(b), [x, x])),
     "patch of a class": BODY.patched,
+    "copies of an object": copied,
+    "equal to anything": lambda x: np.sum(BODY.pull(x)) * (1.0 if BODY == mock.ANY and pair == mock.ANY and Body == mock.ANY else 100.0) + np.sum(pair(x)),
     "patch by mock": patched_by_mock,
 }  # fmt: skip
+
 
 BY_IDENTITY = {
     "is in a table's function": lambda x: np.sum(pair(x)) * (1.0 if HIDDEN["is"](pair) else 100.0),
     "is in a cache": lambda x: np.sum(pair(x)) * cached(pair),
     "is in a cache of a table": lambda x: np.sum(pair(x)) * HIDDEN["cache"](pair),
     "is of arguments": lambda x: np.sum(pair(x)) * (1.0 if HIDDEN["same"](pair, next(iter(TABLE))) else 100.0),
+    "subclasses in a table's function": lambda x: np.sum(BODY.pull(x)) * HIDDEN["below"](Body),
     "operator.is_": lambda x: np.sum(pair(x)) * (1.0 if operator.is_(pair, next(iter(TABLE))) else 100.0),
 }  # fmt: skip
 
@@ -177,6 +197,7 @@ def right(f):
 def test_copies_are_equal_to_the_functions(name):
     right(EQUAL[name])
     assert type(Body.pull) is type(Body.push) is type(pair) is types.FunctionType
+    assert all(type(made) is Body and made != HOLDS for made in COPIES)
 
 
 @pytest.mark.parametrize("name", BY_IDENTITY)
@@ -204,3 +225,84 @@ def test_a_stored_function_can_be_told_anew(monkeypatch):
     assert tg.grad(alias)(X) == 27.0
     monkeypatch.setitem(globals(), "pair", other_pair)
     assert tg.grad(alias)(X) == 600.0
+
+
+def test_what_is_kept_in_tables_means_what_its_names_mean_later(monkeypatch):
+    """A callback that is registered during the call runs as the user's own function afterwards."""
+    kept = []
+
+    def made(inner):
+        def outer(x):
+            return np.sum(inner(x))
+
+        def bind(f):
+            nonlocal inner
+            inner = f
+
+        return outer, bind
+
+    outer, bind = made(pair)
+    body = Body({})
+
+    def f(x):
+        kept.extend((outer, body.pull, pair))
+        return outer(x) + np.sum(body.pull(x))
+
+    right(f)
+    assert kept.count(outer) == kept.count(body.pull) == kept.count(pair) == 5
+    assert [type(g(2.0)) for g in kept[-3:]] == [np.float64, np.ndarray, np.ndarray]
+    bind(other_pair)
+    assert kept[-3](1.0) == outer(1.0) == 6.0
+    assert tg.grad(lambda x: kept[-3](x) + np.sum(np.array([x])))(1.0) == 7.0
+    monkeypatch.setattr(Body, "pull", Body.push)
+    assert kept[-2](2.0)[1] == 4.0  # a method is bound once
+
+
+def test_objects_are_keys_in_several_transforms():
+    keys, seen, weak = {}, [], weakref.WeakKeyDictionary()
+
+    class Counted:
+        def pull(self, x):
+            keys.setdefault(self, len(keys) + 1.0)
+            weak[self] = weak.get(self, 0) + 1
+            if self not in seen:
+                seen.append(self)
+            if self.pull not in seen:
+                seen.append(self.pull)
+            return keys[self] * np.sum(np.array([x, 2 * x]))
+
+    counted = Counted()
+    for f in (
+        counted.pull,
+        lambda x: counted.pull(x),
+        lambda x: counted.pull(x) + np.sum(pair(x)) * 0,
+    ):
+        assert tg.grad(f)(X) == 3.0
+    counted.pull(X)
+    assert len(keys) == len(weak) == 1 and len(seen) == 2 and weak[counted] == 4
+
+
+def test_functions_that_are_handed_out_are_the_users_own():
+    aux = tg.grad(lambda x: (np.sum(BODY.pull(x)), [pair, BODY.pull, Body, BODY]), has_aux=True)(X)[
+        1
+    ]
+    assert aux[0] is pair and aux[2] is Body and aux[3] is BODY
+    assert type(aux[1]) is types.MethodType and aux[1] == BODY.pull
+
+
+def test_tangents_go_through_other_threads():
+    def f(x):
+        with futures.ThreadPoolExecutor(2) as pool:
+            parts = list(pool.map(pair, [x, 2 * x]))
+        return np.sum(parts[0]) * x + np.sum(parts[1] * parts[0])
+
+    slope = 6 * X + 20 * X  # of 3x * x + 2x * x + 4x * 2x
+    for found in (
+        tg.grad(f)(X),
+        tg.jvp(f, (X,), (1.0,))[1],
+        tg.linearize(f, X)[1](1.0),
+        tg.jacobian(f, mode="forward")(X),
+        tg.autograd.functional.jvp(f, tg.tensor(X), tg.tensor(1.0))[1],
+    ):
+        assert found.item() == pytest.approx(slope, rel=1e-12)
+    assert tg.jvp(tg.grad(f), (X,), (1.0,))[1].item() == pytest.approx(26.0, rel=1e-12)

@@ -17,7 +17,7 @@ import numpy as np
 
 from ..core import dual, sweep
 from ..core.mode import enable_grad, is_grad_enabled, recording
-from ..core.tape import SLOT, STRIDE, Slot, current, new_slot
+from ..core.tape import SLOT, STRIDE, Slot, between, current, new_slot
 from ..core.tensor import Tensor, wrap
 from ..errors import GraphError
 from ..face.adoption import adopted
@@ -322,8 +322,7 @@ class _Run:
         tape = current()
         # What is recorded meanwhile is appended to this very tape.
         with tape.held(), recording(self.create_graph):
-            start, stop = tape.position(self.first), tape.position(last)
-            lost = sweep.push(tape.code, start, stop, carried, record, width)
+            lost = sweep.push(*between(tape, self.first, last), carried, record, width)
         if any(y is not None and y._node in lost for y in outputs):
             raise GraphError(sweep.SECOND_TIME, name="freed-graph")
         found = [None if y is None else carried.get(y._node) for y in outputs]

@@ -667,6 +667,30 @@ def known() -> list[Tape]:
     return list(_tapes)
 
 
+def between(tape: Tape, first: Slot, last: Slot) -> tuple[list[Any], int, int]:
+    """A list with the entries of a tape from one slot to another, from which position in it, and to which. The tape is held.
+
+    Where other threads recorded meanwhile, a list of its own has their entries, too, in the order of slots: these may depend on the tape's.
+    """
+    start, stop = tape.position(first), tape.position(last)
+    found: list[list[Any]] = []
+    own, outer = {id(tape)}, _TAPE.get()
+    while outer is not None:
+        own.add(id(outer))
+        outer = outer.outer
+    for other in known():
+        if id(other) in own or not any(slot >= first for slot in other.code[SLOT - STRIDE :][:1]):
+            continue
+        with other.held():
+            code = other.code[other.position(first) * STRIDE : other.position(last) * STRIDE]
+        found += [code[k : k + STRIDE] for k in range(0, len(code), STRIDE)]
+    if not found:
+        return tape.code, start, stop
+    found += [tape.code[k : k + STRIDE] for k in range(start * STRIDE, stop * STRIDE, STRIDE)]
+    found.sort(key=lambda entry: entry[SLOT])
+    return [item for entry in found for item in entry], 0, len(found)
+
+
 def drop(slot: Slot, going: int) -> list[Slot] | None:
     """`Tape.drop` on the tape that has the slot, this thread's first; none of what it read where no tape has it."""
     here = _TAPE.get()

@@ -44,7 +44,17 @@ from .reaching import (
     is_users,
     is_wrapper,
 )
-from .standing import SHADOW_OF, STANDS_FOR, ClassStandIn, StandIn, object_of, original, weakly
+from .standing import (
+    SHADOW_OF,
+    STANDS_FOR,
+    Bound,
+    Calls,
+    ClassStandIn,
+    StandIn,
+    object_of,
+    original,
+    weakly,
+)
 
 # ------------------------------------------------------------------------------------------ copies
 
@@ -102,16 +112,20 @@ _MADE: ContextVar[list[weakref.ref[Any]] | None] = ContextVar("tapegrad.made", d
 """Objects that stand-ins have made since the outermost copied function began."""
 
 
+def _noted(made: Any) -> Any:
+    """An object that a stand-in has made: it gets its own class when the call ends."""
+    noted = _MADE.get()
+    if noted is not None and vars(type(made)).get(STANDS_FOR) is not None:
+        with suppress(TypeError):  # without weak references
+            noted.append(weakref.ref(made))
+    return made
+
+
 class _StandIns(type):
     """The class of what stands for classes of the user's. A stand-in has their instances and subclasses, and is equal to them."""
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        made = type.__call__(cls, *args, **kwargs)
-        noted = _MADE.get()
-        if noted is not None and vars(type(made)).get(STANDS_FOR) is not None:
-            with suppress(TypeError):  # without weak references
-                noted.append(weakref.ref(made))
-        return made
+        return _noted(type.__call__(cls, *args, **kwargs))
 
     def __instancecheck__(cls, x: Any) -> bool:
         origin = vars(cls).get(STANDS_FOR)
@@ -125,7 +139,7 @@ class _StandIns(type):
         return issubclass(_origin(kind), origin)
 
     def __eq__(cls, other: Any) -> bool:
-        return _origin(cls) is _origin(other)
+        return _origin(cls) is _origin(other) or NotImplemented
 
     def __hash__(cls) -> int:
         return type.__hash__(_origin(cls))
@@ -155,6 +169,7 @@ class _AbstractStandIns(_StandIns, abc.ABCMeta):
 
 
 _STAND_INS = frozenset((_StandIns, _AbstractStandIns))
+_OF_FUNCTIONS = frozenset((StandIn, Bound))
 
 
 def _origin(kind: Any) -> Any:
@@ -163,14 +178,20 @@ def _origin(kind: Any) -> Any:
 
 
 def of_stand_ins(values: Iterable[Any]) -> bool:
-    """Whether one of these is a stand-in of a class, or an object of one."""
+    """Whether one of these is a stand-in, or an object of a class that is one."""
     kinds = [*map(type, values)]
-    return not _STAND_INS.isdisjoint(kinds) or not _STAND_INS.isdisjoint(map(type, kinds))
+    return (
+        not _OF_FUNCTIONS.isdisjoint(kinds)
+        or not _STAND_INS.isdisjoint(kinds)
+        or not _STAND_INS.isdisjoint(map(type, kinds))
+    )
 
 
 def itself(x: Any) -> Any:
-    """A class, or an object as one of the user's own class: of a shadow the object, else an object that shares the attributes."""
+    """A function, a class, or an object as one of the user's class: of a shadow the object, else an object that shares the attributes."""
     kind = type(x)
+    if kind in _OF_FUNCTIONS:
+        return original(x)
     if kind in _STAND_INS:
         return _origin(x)
     origin = _origin(kind)
@@ -208,7 +229,9 @@ for _kind in _STAND_INS:
 
 
 def _blank(kind: Any) -> Any:
-    return kind.__new__(kind)
+    if SHADOW_OF in vars(kind):  # whose copy is an object by itself
+        kind = kind.__base__
+    return _noted(kind.__new__(kind))
 
 
 def _reduced(self: Any, protocol: Any) -> Any:
@@ -259,7 +282,7 @@ def _stand_in(kind: type, copied: dict[str, Any], named: dict[type, type], abstr
     return meta(kind.__name__, (kind,), space)
 
 
-def _part(part: Any, copies: dict[int, Any], read: bool = False) -> Any:
+def _part(part: Any, copies: dict[int, Any], read: bool = False, calls: Calls | None = None) -> Any:
     """An attribute of a class with copies for the functions that it holds; itself where none of them is copied.
 
     Where an attribute may be `read` for anything but a call, it is equal to what it stands for, bound or not.
@@ -275,12 +298,12 @@ def _part(part: Any, copies: dict[int, Any], read: bool = False) -> Any:
         copy = copies.get(id(part.__func__), part.__func__)
         if not read:
             return kind(copy)
-        stand = StandIn(copy, part.__func__)
+        stand = StandIn(copy, part.__func__, calls)
         return staticmethod(stand) if kind is staticmethod else ClassStandIn(stand)
     if kind is functools.cached_property:
         return functools.cached_property(copies[id(part.func)])
     copy = copies.get(id(part), part)
-    return StandIn(copy, part) if read else copy
+    return StandIn(copy, part, calls) if read else copy
 
 
 _COMPUTED = (property, functools.cached_property)
@@ -414,6 +437,7 @@ class _Plan:
         "apart",
         "bound",
         "builds",
+        "calls",
         "cells",
         "closed",
         "copied",
@@ -434,6 +458,7 @@ class _Plan:
         "shadows",
         "space",
         "stands",
+        "stood",
         "within",
     )
 
@@ -457,6 +482,10 @@ class _Plan:
             return
         self.seen: list[Callable[[types.FunctionType], bool]] = []
         self.copies: dict[int, Any] = {}
+        self.calls = Calls(adopted_inside)
+        """Calls of the copy that are under way."""
+        self.stood = False
+        """Whether anything but a class has something equal to it."""
         self.shadows: dict[int, Any] = {}
         self.stands: dict[type, type] = {}
         """Copies of classes, whose objects have copied methods."""
@@ -540,6 +569,8 @@ class _Plan:
         self.apart = {identity for reach in every for identity in reach.apart()}
         self.read = {name for reach in every for name in reach.comparisons.values}
         self.reads_any = any(not READING.isdisjoint(reach.code.names) for reach in every)
+        if any("__subclasses__" in reach.code.names for reach in every):
+            self.apart |= {id(of.kind) for reach in self.reached for of in reach.kinds()}
         named = [value for reach in self.reached for value in reach.named_values()]
         if any(reach.comparisons.identifies for reach in every):
             self.kept |= {id(value) for value in named}
@@ -559,7 +590,7 @@ class _Plan:
         copy: Any = _copied(f, self.space, self.cells)
         if of is not None:
             copy = types.MethodType(copy, self.shadow(of))
-        if not (self.stands or self.closed):
+        if not (self.stands or self.closed or self.stood):
             return copy
         return _Leaving(copy, self, f, [*self.fixed, *([] if of is None else [id(of)])])
 
@@ -587,6 +618,11 @@ class _Plan:
             self.named[kind] = made
         return made
 
+    def stand_in(self, made: Callable[..., Any], of: Any) -> StandIn:
+        """What stands for a function while the copies run, and is that function where it is called later."""
+        self.stood = True
+        return StandIn(made, of, self.calls)
+
     def copied_class(self, kind: type) -> type:
         """The class whose instances have the copies as methods; the class itself where none is copied."""
         made = self.stands.get(kind)
@@ -599,7 +635,8 @@ class _Plan:
         if any(id(f) in self.copies for name in of.parts for f in of.functions(name)):
             firsts = ((name, found[0][1]) for name, found in of.parts.items())
             parts = (
-                (name, part, _part(part, self.copies, self.reads(name))) for name, part in firsts
+                (name, part, _part(part, self.copies, self.reads(name), self.calls))
+                for name, part in firsts
             )
             copied = {name: copy for name, part, copy in parts if copy is not part}
             made = _stand_in(kind, copied, self.named, self.builds)
@@ -628,16 +665,27 @@ class _Plan:
         if stand is kind:
             return value
         of = weakref.ref(value, lambda _: self.shadows.pop(key, None))
-        space: dict[str, Any] = {STANDS_FOR: kind, SHADOW_OF: of, "__slots__": ()}
+        # Of its class may also be copies of it, which are objects by themselves.
+        own: weakref.ref[Any]
+        space: dict[str, Any] = {
+            STANDS_FOR: kind,
+            SHADOW_OF: lambda x: of() if x is own() else None,
+            "__slots__": (),
+            "__module__": kind.__module__,
+            "__qualname__": kind.__qualname__,
+        }
         if hasattr(kind, "__del__"):
             space["__del__"] = lambda shadow: None  # the object's own end comes later
         if kind.__hash__ is object.__hash__ and kind.__eq__ is object.__eq__:
-            space["__hash__"] = lambda shadow: hash(of())
-            space["__eq__"] = lambda shadow, other: other is shadow or other is of()
+            number = hash(value)
+            space["__hash__"] = lambda x: number if x is own() else object.__hash__(x)
+            # Another copied function has another shadow of the object.
+            space["__eq__"] = lambda x, other: object_of(other) is object_of(x) or NotImplemented
         try:
             made: Any = object.__new__(type(stand)(kind.__name__, (stand,), space))
         except TypeError:  # more than attributes in its memory
             return value
+        own = weakref.ref(made)
         object.__setattr__(made, "__dict__", value.__dict__)
         self.shadows[key] = (of, made)
         return made
@@ -726,7 +774,9 @@ class _Leaving:
         before = self.plan.foreign(self.objects) if keeps else set()
         outermost = _MADE.get() is None
         token = _MADE.set([]) if outermost else None
+        calls, this = self.plan.calls, object()
         try:
+            calls.add(this)
             result = self.func(*args, **kwargs)
             anew = self.plan.bound_anew(self.of)
             if anew is not None:
@@ -738,6 +788,7 @@ class _Leaving:
                 )
             return result
         finally:
+            calls.discard(this)
             if token is not None:
                 made = _MADE.get() or []
                 _MADE.reset(token)
@@ -852,14 +903,14 @@ def _other(name: str, value: Any, plan: _Plan, space: _Globals) -> Any:
             return value
         words = value.keywords
         plan.partials.append((value, [*words], [*map(id, words.values())]))
-        return StandIn(functools.partial(inner, *value.args, **words), value)
+        return plan.stand_in(functools.partial(inner, *value.args, **words), value)
     if type(value) is types.MethodType:
         method = copies.get(id(value.__func__))
-        return value if method is None else StandIn(method, value.__func__).__get__(plan.shadow(value.__self__))  # fmt: skip
+        return value if method is None else plan.stand_in(method, value.__func__).__get__(plan.shadow(value.__self__))  # fmt: skip
     copy = copies.get(id(value))
     if copy is None:
         return plan.shadow(value)
-    return StandIn(copy, value) if plan.reads(name) else copy
+    return plan.stand_in(copy, value) if plan.reads(name) else copy
 
 
 def _fill(reach: Reach, plan: _Plan, space: _Globals) -> None:

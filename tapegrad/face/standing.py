@@ -22,7 +22,7 @@ def weakly(value: Any) -> Callable[[], Any]:
 
 
 SHADOW_OF = "__shadow_of__"
-"""In the class of an object that stands for another, its shadow, a weak reference to the other."""
+"""In the class of an object that stands for another, its shadow: a function that gives for the shadow the other, while that lives."""
 
 STANDS_FOR = "__stands_for__"
 """In a class that stands for another one, that class."""
@@ -33,26 +33,43 @@ def object_of(x: Any) -> Any:
     if isinstance(x, type):
         return vars(x).get(STANDS_FOR, x)
     of = vars(type(x)).get(SHADOW_OF)
-    found = None if of is None else of()
+    found = None if of is None else of(x)
     return x if found is None else found
+
+
+class Calls(set[Any]):
+    """Calls that are under way. Between them, what stands for a function runs as that function, with what its names mean by then."""
+
+    __slots__ = ("afterwards",)
+
+    def __init__(self, afterwards: Callable[[Any], Any]) -> None:
+        """`afterwards` gives what then runs for a function."""
+        super().__init__()
+        self.afterwards = afterwards
 
 
 class StandIn:
     """A function, or another callable, that stands for one, which it does not keep alive; attributes are those of what runs."""
 
-    __slots__ = ("__weakref__", "_hash", "_made", "_of")
+    __slots__ = ("__weakref__", "_calls", "_hash", "_made", "_of")
 
     _made: Any
     _of: Callable[[], Any]
     _hash: int
+    _calls: Calls | None
 
-    def __init__(self, made: Callable[..., Any], of: Any) -> None:
+    def __init__(self, made: Callable[..., Any], of: Any, calls: Calls | None = None) -> None:
+        """Without `calls` it is `made` that always runs."""
         _put_made(self, made)
         _put_of(self, weakly(of))
         _put_hash(self, hash(of))
+        _put_calls(self, calls)
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        return self._made(*args, **kwargs)
+        calls = self._calls
+        if calls or calls is None or (of := self._of()) is None:
+            return self._made(*args, **kwargs)
+        return calls.afterwards(of)(*args, **kwargs)
 
     def __get__(self, of: Any, kind: type | None = None) -> Any:
         """As a method: bound to an object, as functions are."""
@@ -78,7 +95,7 @@ class StandIn:
         return self._made.__doc__
 
     def __eq__(self, other: Any) -> bool:
-        return other is self or original(other) is self._of()
+        return other is self or original(other) is self._of() or NotImplemented
 
     def __hash__(self) -> int:
         return self._hash
@@ -96,7 +113,9 @@ class StandIn:
         return original, (original(self),)
 
 
-_put_made, _put_of, _put_hash = (vars(StandIn)[name].__set__ for name in ("_made", "_of", "_hash"))
+_put_made, _put_of, _put_hash, _put_calls = (
+    vars(StandIn)[name].__set__ for name in ("_made", "_of", "_hash", "_calls")
+)
 
 
 def original(value: Any) -> Any:
@@ -124,14 +143,18 @@ class ClassStandIn:
 class Bound:
     """A method of a shadow or of a stand-in of a class: it runs with the shadow, and is equal to the method of the object."""
 
-    __slots__ = ("__func__", "__self__", "__weakref__")
+    __slots__ = ("__func__", "__self__", "__weakref__", "_of")
 
     def __init__(self, f: StandIn, of: Any) -> None:
         self.__func__ = f
         self.__self__ = of
+        self._of = object_of(of)  # which methods keep alive, and shadows do not
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        return self.__func__._made(self.__self__, *args, **kwargs)
+        calls = self.__func__._calls
+        if calls or calls is None or (method := self._method()).__self__ is self.__self__:
+            return self.__func__._made(self.__self__, *args, **kwargs)
+        return calls.afterwards(method)(*args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.__func__, name)
@@ -145,7 +168,7 @@ class Bound:
         return self.__func__.__doc__
 
     def _method(self) -> Any:
-        return types.MethodType(original(self.__func__), object_of(self.__self__))
+        return types.MethodType(original(self.__func__), self._of)
 
     def __eq__(self, other: Any) -> bool:
         return other is self or self._method() == (
@@ -159,4 +182,4 @@ class Bound:
         return repr(self._method())
 
     def __reduce__(self) -> Any:
-        return getattr, (object_of(self.__self__), self.__func__.__name__)
+        return getattr, (self._of, self.__func__.__name__)

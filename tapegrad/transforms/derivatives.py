@@ -29,7 +29,7 @@ from ..core.elsewhere import COMPUTES, refuse_foreign
 from ..core.mode import Off, enable_grad, is_grad_enabled
 from ..core.primitive import OPS
 from ..core.storage import StandIn, as_array, duplicate, kept, tracing
-from ..core.tape import IN0, IN1, SLOT, STRIDE, Leaf, new_slot, own_tape
+from ..core.tape import IN0, IN1, SLOT, STRIDE, Leaf, between, new_slot, own_tape
 from ..core.tensor import Tensor, fresh_leaf, unmasked, wrap
 from ..errors import (
     GradientLost,
@@ -1026,8 +1026,7 @@ def _pushed(
     tape = run.own.tape
     # What is recorded here may be appended to this very tape, which may also hold more than the run.
     with tape.held(), enable_grad() if record else nullcontext():
-        start, stop = tape.position(run.first), tape.position(run.last)
-        lost = sweep.push(tape.code, start, stop, tangents, record, width)
+        lost = sweep.push(*between(tape, run.first, run.last), tangents, record, width)
     results, reached = [], False
     for y in outputs:
         if isinstance(y, Tensor) and y._node in lost:
