@@ -306,3 +306,28 @@ def test_tangents_go_through_other_threads():
     ):
         assert found.item() == pytest.approx(slope, rel=1e-12)
     assert tg.jvp(tg.grad(f), (X,), (1.0,))[1].item() == pytest.approx(26.0, rel=1e-12)
+
+
+MADE: dict[str, np.ndarray] = {}
+
+
+def test_arrays_that_tables_keep_are_numpys():
+    local, given, kept = [], tg.tensor(1.0), Body({})
+    kept.rows = []
+
+    def f(x):
+        if not MADE:
+            MADE["weights"] = np.zeros(2)
+            MADE["weights"][:] = 1.0, 2.0
+        local.append(np.array([3.0, 4.0]))
+        kept.rows.append(np.zeros(2))
+        name = f"{pair.__module__}.{pair.__name__}"
+        return np.sum(MADE["weights"] * kept.pull(x)) * len(name)
+
+    for run in (f, tg.grad(f), lambda x: tg.jvp(f, (x,), (1.0,)), tg.grad(f)):
+        MADE.clear()
+        local[:] = [given]
+        run(X)
+        assert {*map(type, [*MADE.values(), local[1], *kept.rows])} == {np.ndarray}
+        assert local[0] is given and type(f(X)) is np.float64
+    right(f)

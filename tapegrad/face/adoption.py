@@ -16,6 +16,7 @@ a value that the functions compare by `is` (`method is euler`) stays the value i
 from __future__ import annotations
 
 import abc
+import collections
 import copyreg
 import dataclasses
 import functools
@@ -23,7 +24,7 @@ import sys
 import types
 import weakref
 from collections import ChainMap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from typing import Any
@@ -35,6 +36,7 @@ from ..core.tensor import Tensor
 from ..errors import GradientLost
 from .buffers import FILLING, JOINING, OFF, recording
 from .reaching import (
+    LARGE,
     READING,
     Attributes,
     Reach,
@@ -459,6 +461,8 @@ class _Plan:
         "space",
         "stands",
         "stood",
+        "stores",
+        "tables",
         "within",
     )
 
@@ -510,6 +514,16 @@ class _Plan:
         self.keeps = any(reach.code.keeps for reach in self.reached) or any(
             type(part) is functools.cached_property for _, _, part in self.parts
         )
+        self.stores = f_stores = reached[id(f)].code.adds
+        self.tables = [
+            (g.__globals__, name)
+            for g, names in ((r.function, r.code.names) for r in self.reached if r.code.adds)
+            for name in names
+            if type(g.__globals__.get(name)) in _TABLES
+        ]
+        """Globals, each with its module's, in which functions find tables that they may add to."""
+        closed = any(type(value) in _TABLES for value in map(content, f.__closure__ or ()))
+        self.keeps |= bool(self.tables) or (f_stores and closed)
         self.bound = {place for reach in self.reached for place in reach.bound}
         self._tell_apart()
         able = {k: r for k, r in reached.items() if not r.code.binds and k not in self.kept}
@@ -538,7 +552,9 @@ class _Plan:
             own = self._own(reached[key])
             cells = zip(g.__code__.co_freevars, g.__closure__ or (), strict=True)
             copies[key] = _copied(
-                g, space, [types.CellType(content(c)) if n in own else None for n, c in cells]
+                g,
+                space,
+                [types.CellType(content(c)) if n in own else None for n, c in cells],
             )
         for key in wanted:
             _fill(reached[key], self, copies[key].__globals__)
@@ -590,26 +606,53 @@ class _Plan:
         copy: Any = _copied(f, self.space, self.cells)
         if of is not None:
             copy = types.MethodType(copy, self.shadow(of))
-        if not (self.stands or self.closed or self.stood):
+        if not (self.stands or self.closed or self.stood or self.keeps):
             return copy
         return _Leaving(copy, self, f, [*self.fixed, *([] if of is None else [id(of)])])
 
-    def foreign(self, objects: Iterable[int]) -> set[tuple[int, str]]:
-        """Which attributes of these objects, which have shadows, are tensors, or stand for something of the user's."""
-        return {
-            (key, name)
-            for key in objects
-            if (held := self.shadows.get(key)) is not None
-            for name, value in [*held[1].__dict__.items()]
+    def tables_in(self, f: types.FunctionType, objects: Iterable[int]) -> Iterator[Any]:
+        """Tables that the functions find by name, or in attributes of objects that have shadows."""
+        yield from (space.get(name) for space, name in self.tables)
+        yield from map(content, (f.__closure__ or ()) if self.stores else ())
+        for key in objects:
+            held = self.shadows.get(key)
+            if held is not None:  # another thread may have dropped the object
+                yield from [*held[1].__dict__.values()]
+
+    def foreign(self, f: types.FunctionType, objects: Iterable[int]) -> dict[tuple[int, int], Any]:
+        """Tensors in attributes and in tables, and what stands in attributes for something of the user's; with place and key.
+
+        A function in a table is left as it is: in the next call of the copy it runs as its own copy.
+        """
+        shadows = [held for held in map(self.shadows.get, objects) if held is not None]
+        found = {
+            (id(place), id(value)): (place, key, value)
+            for place in (shadow.__dict__ for _, shadow in shadows)
+            for key, value in [*place.items()]
             if isinstance(value, Tensor) or original(value) is not value
         }
+        for place in self.tables_in(f, objects):
+            if type(place) in _TABLES and len(place) <= LARGE:
+                for key, value in [
+                    *(place.items() if isinstance(place, dict) else enumerate(place))
+                ]:
+                    if type(value) is Tensor:
+                        found[id(place), id(value)] = place, key, value
+        return found
 
-    def leave_own(self, objects: Iterable[int], before: set[tuple[int, str]]) -> None:
-        """Let attributes that objects have since then be what the function itself would have made of them."""
-        for key, name in self.foreign(objects) - before:
-            held = self.shadows.get(key)
-            if held is not None:  # another thread may have dropped the object, or the attribute
-                _leave_own(held[1].__dict__, name)
+    def leave_own(
+        self,
+        f: types.FunctionType,
+        objects: Iterable[int],
+        before: dict[tuple[int, int], Any],
+    ) -> None:
+        """Let what is there since then be what the function itself would have left."""
+        for found, (place, key, value) in self.foreign(f, objects).items():
+            if found not in before:
+                own = _own(value)
+                if own is not value:
+                    with suppress(LookupError):  # another thread may have changed the place
+                        place[key] = own
 
     def stand(self, kind: type) -> type:
         """What a copied function finds under the name of a class: its copy, or the class itself where it is compared."""
@@ -744,14 +787,14 @@ def _is_shadow(shadow: Any, value: Any) -> bool:
     return _origin(type(shadow)) is type(value) and shadow.__dict__ is value.__dict__
 
 
-def _leave_own(attributes: dict[str, Any], name: str) -> None:
-    """Make an array of a tensor that carries no gradient, since NumPy made one, and the user's own value of what stands for it."""
-    value = attributes.get(name)
+_TABLES = (dict, list, collections.OrderedDict, collections.defaultdict)
+
+
+def _own(value: Any) -> Any:
+    """An array for a tensor that carries no gradient, since NumPy made one, and the user's own value for what stands for it."""
     if isinstance(value, Tensor):
-        if value._node is None:
-            attributes[name] = value._value
-    elif name in attributes:
-        attributes[name] = original(value)
+        return value._value if value._node is None else value
+    return original(value)
 
 
 _set_class = vars(object)["__class__"].__set__
@@ -771,7 +814,7 @@ class _Leaving:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the copy, and look after the objects that were made, or changed, when it ends."""
         keeps = self.plan.keeps
-        before = self.plan.foreign(self.objects) if keeps else set()
+        before = self.plan.foreign(self.of, self.objects) if keeps else {}
         outermost = _MADE.get() is None
         token = _MADE.set([]) if outermost else None
         calls, this = self.plan.calls, object()
@@ -795,7 +838,7 @@ class _Leaving:
                 for ref in made:
                     _leave(ref())
             if keeps:
-                self.plan.leave_own(self.objects, before)
+                self.plan.leave_own(self.of, self.objects, before)
 
 
 def _leave(made: Any) -> None:
@@ -807,8 +850,8 @@ def _leave(made: Any) -> None:
         with suppress(TypeError):  # whose memory is laid out otherwise
             _set_class(made, origin)
     held = getattr(made, "__dict__", {})
-    for name in [*held]:
-        _leave_own(held, name)
+    for name, value in [*held.items()]:
+        held[name] = _own(value)
 
 
 def _closed(
@@ -883,7 +926,11 @@ def _copied(
     cells = tuple(mine or cell for mine, cell in zip(own, f.__closure__ or (), strict=True))
     copy = types.FunctionType(f.__code__, space, f.__name__, f.__defaults__, cells or None)
     copy.__kwdefaults__ = f.__kwdefaults__
-    copy.__qualname__, copy.__doc__, copy.__module__ = f.__qualname__, f.__doc__, f.__module__
+    copy.__qualname__, copy.__doc__, copy.__module__ = (
+        f.__qualname__,
+        f.__doc__,
+        f.__module__,
+    )
     copy.__dict__ = f.__dict__
     return copy
 
@@ -1014,7 +1061,20 @@ def _hold(f: types.FunctionType, contents: list[Any]) -> bool:
 
 
 _DATA = frozenset(
-    (float, int, bool, complex, str, tuple, list, dict, type(None), np.ndarray, np.float64, Tensor)
+    (
+        float,
+        int,
+        bool,
+        complex,
+        str,
+        tuple,
+        list,
+        dict,
+        type(None),
+        np.ndarray,
+        np.float64,
+        Tensor,
+    )
 )
 
 
@@ -1080,7 +1140,10 @@ def _plan(f: types.FunctionType, owner: Any = None) -> _Plan | None:
 
 
 def _forget(
-    plans: dict[types.CodeType, list[_Plan]], code: types.CodeType, of: weakref.ref[_Plan], _: Any
+    plans: dict[types.CodeType, list[_Plan]],
+    code: types.CodeType,
+    of: weakref.ref[_Plan],
+    _: Any,
 ) -> None:
     """Drop a plan: it holds for no function any more. The table is given, since globals are gone when the interpreter ends."""
     plan = of()

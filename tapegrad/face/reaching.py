@@ -35,6 +35,7 @@ _LIBRARY = __name__.partition(".")[0]
 # ------------------------------------------------------------------------------------------ code
 
 _WRITERS = frozenset("at copyto put place putmask put_along_axis fill_diagonal fill out".split())
+_ADDERS = frozenset("append extend insert setdefault update".split())
 _STORES = frozenset(opmap[name] for name in ("STORE_SUBSCR", "STORE_SLICE") if name in opmap)
 _VARIABLES = frozenset(
     "LOAD_DEREF LOAD_CLASSDEREF LOAD_FROM_DICT_OR_DEREF LOAD_NAME LOAD_FROM_DICT_OR_GLOBALS".split()
@@ -48,6 +49,7 @@ class Code:
 
     __slots__ = (
         "_comparisons",
+        "adds",
         "binds",
         "builds",
         "code",
@@ -85,6 +87,8 @@ class Code:
         """Globals that it binds anew."""
         self.keeps = any(step == opmap["STORE_ATTR"] for step, _ in steps)
         """Whether it sets attributes."""
+        self.adds = not self.names.isdisjoint(_ADDERS) or any(step in _STORES for step, _ in steps)
+        """Whether it may put something into a table."""
         self.builds = any(step == opmap["LOAD_BUILD_CLASS"] for step, _ in steps)
         own = len(code.co_varnames) + len({*code.co_cellvars} - {*code.co_varnames})
         self.rebinds = {
@@ -106,7 +110,17 @@ class Code:
         return self._comparisons
 
 
-_OF_ALL = ("binds", "builds", "keeps", "lists", "names", "rebinds", "within", "writes")
+_OF_ALL = (
+    "adds",
+    "binds",
+    "builds",
+    "keeps",
+    "lists",
+    "names",
+    "rebinds",
+    "within",
+    "writes",
+)
 
 
 def _inside(code: types.CodeType) -> Iterator[types.CodeType]:
@@ -366,7 +380,8 @@ def attributes(value: Any) -> Attributes | None:
         return None  # more than its attributes would have to be shared
     names = {name for k in bases for name, part in vars(k).items() if functions_in(part)}
     return Attributes(
-        kind, {name: [(k, vars(k)[name]) for k in bases if name in vars(k)] for name in names}
+        kind,
+        {name: [(k, vars(k)[name]) for k in bases if name in vars(k)] for name in names},
     )
 
 
@@ -379,14 +394,14 @@ def callee(value: Any) -> tuple[Any, Attributes | None]:
     return value, None
 
 
-_LARGE = 100
+LARGE = 100
 """Entries of a table up to which functions are looked for in it."""
 
 
 def _held_by(table: Any) -> Iterator[types.FunctionType]:
     """Functions of the user's in a table, and the one that a cache calls."""
     entries: Iterable[Any] = (getattr(table, "__wrapped__", None),)
-    if isinstance(table, dict | list | tuple | set | frozenset) and len(table) <= _LARGE:
+    if isinstance(table, dict | list | tuple | set | frozenset) and len(table) <= LARGE:
         entries = (*table, *table.values()) if isinstance(table, dict) else (*table,)
     for entry in entries:
         called, _ = callee(entry)

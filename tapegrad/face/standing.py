@@ -183,3 +183,16 @@ class Bound:
 
     def __reduce__(self) -> Any:
         return getattr, (self._of, self.__func__.__name__)
+
+
+class _ModuleName(str):
+    """The name of a class's module, and of an object of the class that of the module of what it stands for."""
+
+    __slots__ = ()
+
+    def __get__(self, of: Any, kind: type | None = None) -> Any:
+        return self if of is None else original(of).__module__
+
+
+for _kind in (StandIn, Bound):
+    _kind.__module__ = _ModuleName(_kind.__module__)
