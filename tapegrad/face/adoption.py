@@ -436,6 +436,7 @@ class _Plan:
 
     __slots__ = (
         "__weakref__",
+        "adds",
         "apart",
         "bound",
         "builds",
@@ -514,6 +515,7 @@ class _Plan:
         self.keeps = any(reach.code.keeps for reach in self.reached) or any(
             type(part) is functools.cached_property for _, _, part in self.parts
         )
+        self.adds = any(reach.code.adds for reach in self.reached)
         self.stores = f_stores = reached[id(f)].code.adds
         self.tables = [
             (g.__globals__, name)
@@ -614,7 +616,7 @@ class _Plan:
         """Tables that the functions find by name, or in attributes of objects that have shadows."""
         yield from (space.get(name) for space, name in self.tables)
         yield from map(content, (f.__closure__ or ()) if self.stores else ())
-        for key in objects:
+        for key in objects if self.adds else ():
             held = self.shadows.get(key)
             if held is not None:  # another thread may have dropped the object
                 yield from [*held[1].__dict__.values()]
