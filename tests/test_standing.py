@@ -331,3 +331,27 @@ def test_arrays_that_tables_keep_are_numpys():
         assert {*map(type, [*MADE.values(), local[1], *kept.rows])} == {np.ndarray}
         assert local[0] is given and type(f(X)) is np.float64
     right(f)
+
+
+LOG = []
+WEIGHTS = {"w": tg.tensor([1.0, 2.0])}
+
+
+def test_tensors_that_the_user_keeps_stay_tensors():
+    def detached(x):
+        LOG.append(np.sum(x * 2).detach())
+        return np.sum(pair(x))
+
+    def known(x):
+        LOG.append(WEIGHTS["w"])
+        return np.sum(pair(x)) * np.sum(WEIGHTS["w"])
+
+    def plain(x):
+        LOG.append(np.array([1.0, 2.0]))
+        return np.sum(pair(x))
+
+    LOG.clear()
+    for f in (detached, known, plain):
+        tg.grad(f)(X)
+    assert [type(x) for x in LOG] == [tg.Tensor, tg.Tensor, np.ndarray]
+    assert LOG[1] is WEIGHTS["w"]

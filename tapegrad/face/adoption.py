@@ -445,6 +445,7 @@ class _Plan:
         "closed",
         "copied",
         "copies",
+        "explicit",
         "fixed",
         "keeps",
         "kept",
@@ -516,6 +517,8 @@ class _Plan:
             type(part) is functools.cached_property for _, _, part in self.parts
         )
         self.adds = any(reach.code.adds for reach in self.reached)
+        self.explicit = any(not _EXPLICIT.isdisjoint(r.code.names) for r in self.reached)
+        """Whether the functions make tensors by tapegrad's own names."""
         self.stores = f_stores = reached[id(f)].code.adds
         self.tables = [
             (g.__globals__, name)
@@ -648,9 +651,14 @@ class _Plan:
         objects: Iterable[int],
         before: dict[tuple[int, int], Any],
     ) -> None:
-        """Let what is there since then be what the function itself would have left."""
+        """Let what is there since then be what the function itself would have left.
+
+        Tensors that the user made stay: those that were somewhere before, and all where the functions name what makes tensors.
+        """
+        known = {id(value) for _, _, value in before.values()}
         for found, (place, key, value) in self.foreign(f, objects).items():
-            if found not in before:
+            users = isinstance(value, Tensor) and (self.explicit or id(value) in known)
+            if found not in before and not users:
                 own = _own(value)
                 if own is not value:
                     with suppress(LookupError):  # another thread may have changed the place
@@ -788,6 +796,9 @@ def _is_shadow(shadow: Any, value: Any) -> bool:
     """Whether an object still has the class and the attributes that its shadow shares."""
     return _origin(type(shadow)) is type(value) and shadow.__dict__ is value.__dict__
 
+
+_EXPLICIT = frozenset("tensor as_tensor from_numpy detach clone requires_grad_".split())
+"""Names by which a user makes tensors."""
 
 _TABLES = (dict, list, collections.OrderedDict, collections.defaultdict)
 
