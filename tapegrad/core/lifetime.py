@@ -69,11 +69,7 @@ def _died(self: Tensor) -> None:
     try:
         node = self._node
         # Referred to by the tape, by the tensor, by `node` and by the call.
-        if (
-            type(node) is int
-            and getrefcount(node) <= UNHELD + 2
-            and getrefcount(_BEARER) > _NO_BEARER  # else sweeps are soon enough
-        ):
+        if type(node) is int and getrefcount(node) <= UNHELD + 2:
             let_go(node + 0, 2)
     except AttributeError:
         return

@@ -216,7 +216,7 @@ def _spline_of(tck: Any) -> BSpline:
     if isinstance(tck, BSpline):
         return tck
     t, c, k = tck
-    t, c = as_real(t, "knots"), doubled(c)
+    t, c, k = as_real(t, "knots"), doubled(c), operator.index(k)
     return BSpline(t, c[: np.shape(t)[0] - k - 1], k)
 
 

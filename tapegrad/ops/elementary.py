@@ -122,7 +122,7 @@ def _one(out: Any) -> Any:
     return 1.0 + 0.0j if dtype is not None and dtype.kind == "c" else 1.0
 
 
-@compiled_as(lambda x, y: x if y != 0 or abs(x) > 1e-37 else 1.0)
+@compiled_as(lambda x, y: select(y != 0, x, select(np.abs(x) > 1e-37, x, 1.0)))
 def _base(x: Any, y: Any) -> Any:
     """x, but 1 where y is 0 and 1 / x no number, so that y x ** (y - 1) is 0 there; elsewhere its derivative by y stays."""
     zero = y == 0
