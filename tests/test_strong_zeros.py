@@ -147,3 +147,11 @@ def test_third_derivatives_at_a_zero_of_a_factor(name, modes, engine):
 def test_third_derivatives_at_a_zero_compiled():
     third = tg.compile(tg.grad(tg.grad(tg.grad(lambda x: x * np.exp(-x * x)))))
     np.testing.assert_allclose([third(1.0), third(0.0)], [10 * np.exp(-1.0), -6], rtol=1e-12)
+
+
+@pytest.mark.parametrize("x", [1e-200, 1e-50, 0.5, 3.0])
+def test_mixed_derivatives_of_powers_at_exponent_0_for_small_bases(x):
+    hessian = tg.hessian(lambda a: a[0] ** a[1])
+    for h in (hessian, tg.compile(hessian)):
+        (_, across), (back, _) = h(np.array([x, 0.0]))
+        np.testing.assert_allclose([across, back], [1 / x, 1 / x], rtol=1e-12)

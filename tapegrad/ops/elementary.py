@@ -124,9 +124,13 @@ def _one(out: Any) -> Any:
 
 @compiled_as(lambda x, y: select(y != 0, x, select(np.abs(x) > 1e-37, x, 1.0)))
 def _base(x: Any, y: Any) -> Any:
-    """x, but 1 where y is 0 and 1 / x no number, so that y x ** (y - 1) is 0 there; elsewhere its derivative by y stays."""
+    """x, but 1 where y is 0 and x no normal number, so that y x ** (y - 1) is 0 there; elsewhere its derivative by y stays."""
     zero = y == 0
-    return x if zero is False else select(zero & ~(np.abs(x) > 1e-37), 1.0, x)
+    if zero is False:
+        return x
+    dtype = getattr(x, "dtype", None)
+    least = np.finfo(dtype if dtype is not None and dtype.kind in "fc" else float).tiny
+    return select(zero & ~(np.abs(x) > float(least)), 1.0, x)
 
 
 def _clip_name(xs: tuple[object, ...], y: object, kw: object) -> str:
