@@ -519,7 +519,8 @@ class _Plan:
         self.adds = any(reach.code.adds for reach in self.reached)
         self.explicit = any(not _EXPLICIT.isdisjoint(r.code.names) for r in self.reached)
         """Whether the functions make tensors by tapegrad's own names."""
-        self.stores = f_stores = reached[id(f)].code.adds
+        self.stores = reached[id(f)].code.adds
+        """Whether `f` itself may add to tables, those of its closure among them."""
         self.tables = [
             (g.__globals__, name)
             for g, names in ((r.function, r.code.names) for r in self.reached if r.code.adds)
@@ -527,8 +528,8 @@ class _Plan:
             if type(g.__globals__.get(name)) in _TABLES
         ]
         """Globals, each with its module's, in which functions find tables that they may add to."""
-        closed = any(type(value) in _TABLES for value in map(content, f.__closure__ or ()))
-        self.keeps |= bool(self.tables) or (f_stores and closed)
+        closed_over = map(content, (f.__closure__ or ()) if self.stores else ())
+        self.keeps |= bool(self.tables) or any(type(value) in _TABLES for value in closed_over)
         self.bound = {place for reach in self.reached for place in reach.bound}
         self._tell_apart()
         able = {k: r for k, r in reached.items() if not r.code.binds and k not in self.kept}
@@ -748,10 +749,8 @@ class _Plan:
         for kind, name, part in self.parts:
             now = vars(kind).get(name)
             if now is not part:
-                stand = self.stands.get(kind)
-                if (
-                    stand is None or original(vars(stand).get(name)) is not now
-                ):  # as copied code bound it
+                stand = self.stands.get(kind)  # which has what copied code bound
+                if stand is None or original(vars(stand).get(name)) is not now:
                     return f"{kind.__qualname__}.{name}"
         names = (closed(f) for closed in self.closed)
         return next((name for name in names if name is not None), None)

@@ -44,22 +44,14 @@ _IN_PLACE = 13
 """Operators up from this number are in place: `a += b`."""
 
 
+_OF_ALL = ("adds", "binds", "builds", "keeps", "lists", "names", "rebinds", "within", "writes")
+"""What a function has if one that is defined in it has it."""
+
+
 class Code:
     """What a code object, with those inside it, names; whether it writes to arrays, and whether it binds globals anew."""
 
-    __slots__ = (
-        "_comparisons",
-        "adds",
-        "binds",
-        "builds",
-        "code",
-        "keeps",
-        "lists",
-        "names",
-        "rebinds",
-        "within",
-        "writes",
-    )
+    __slots__ = (*_OF_ALL, "_comparisons", "code")
 
     def __init__(self, code: types.CodeType) -> None:
         """Read from bytecode whether a function (or one defined in it) may write to arrays, and which names it reads and binds."""
@@ -108,19 +100,6 @@ class Code:
         if self._comparisons is None:
             self._comparisons = Comparisons(self.code)
         return self._comparisons
-
-
-_OF_ALL = (
-    "adds",
-    "binds",
-    "builds",
-    "keeps",
-    "lists",
-    "names",
-    "rebinds",
-    "within",
-    "writes",
-)
 
 
 def _inside(code: types.CodeType) -> Iterator[types.CodeType]:
@@ -551,8 +530,8 @@ class Reach:
 
     def apart(self) -> Iterator[int]:
         """Classes, by identity, that have no stand-ins: methods of them are compared, or objects by their own methods."""
-        compared, names = self.comparisons.compared, self.code.names
-        if self.comparisons.reclasses or "__subclasses__" in names:
+        compared = self.comparisons.compared
+        if self.comparisons.reclasses:
             yield from (id(of.kind) for of in self.kinds())
         if self.of and self.function.__code__.co_argcount and self.comparisons.identifies:
             first = self.function.__code__.co_varnames[0]  # which an inner function may close over
