@@ -77,7 +77,15 @@ class GraphError(TapegradError, RuntimeError):
 
 
 class TraceError(TapegradError, TypeError):
-    """A function cannot be compiled as it is written: something Python did while it was traced would be frozen."""
+    """A function cannot be compiled as it is written: something Python did while it was traced would be frozen.
+
+    >>> import tapegrad as tg
+    >>> try:
+    ...     tg.compile(lambda x: x * tg.rand(1))(2.0)
+    ... except tg.TraceError as error:
+    ...     print(error.short_name)
+    frozen-value
+    """
 
 
 class IndependentValue(UserWarning):
@@ -113,7 +121,12 @@ class NotFinite(TapegradError, FloatingPointError):
 
 
 class CheckedAccessError(TapegradError, RuntimeError):
-    """In checked mode (`TAPEGRAD_CHECK=1`): generated code left a buffer, or read what was never written."""
+    """In checked mode (`TAPEGRAD_CHECK=1`): generated code left a buffer, or read what was never written.
+
+    >>> import tapegrad as tg
+    >>> issubclass(tg.CheckedAccessError, RuntimeError), tg.CheckedAccessError.short_name
+    (True, 'checked-access')
+    """
 
     short_name = "checked-access"
 

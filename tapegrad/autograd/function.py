@@ -161,7 +161,17 @@ class _Saved:
 
 
 class FunctionCtx(storage.Keeper):
-    """What forward leaves for backward: saved tensors, marks, and whatever attributes the user sets."""
+    """What forward leaves for backward: saved tensors, marks, and whatever attributes the user sets.
+
+    >>> import tapegrad as tg
+    >>> class Square(tg.autograd.Function):
+    ...     @staticmethod
+    ...     def forward(ctx, x):
+    ...         print(isinstance(ctx, tg.autograd.function.FunctionCtx), ctx.needs_input_grad)
+    ...         return x**2
+    >>> _ = Square.apply(tg.tensor(3.0, requires_grad=True))
+    True (True,)
+    """
 
     needs_input_grad: tuple[bool, ...] = ()
     _plain = False
@@ -494,7 +504,12 @@ def _reduces(own: tuple[int, ...], shape: tuple[int, ...]) -> bool:
 
 
 class FunctionMeta(type):
-    """The class of Function classes."""
+    """The class of Function classes.
+
+    >>> import tapegrad as tg
+    >>> type(tg.autograd.Function) is tg.autograd.function.FunctionMeta
+    True
+    """
 
 
 BackwardCFunction = FunctionCtx  # in PyTorch a class of its own, of which every ctx is
@@ -812,7 +827,12 @@ class _Call:
 
 
 class InplaceFunction(Function):
-    """A Function that may work in place; PyTorch's older name."""
+    """A Function that may work in place; PyTorch's older name.
+
+    >>> import tapegrad as tg
+    >>> issubclass(tg.autograd.function.InplaceFunction, tg.autograd.Function)
+    True
+    """
 
     def __init__(self, inplace: bool = False) -> None:
         self.inplace = inplace

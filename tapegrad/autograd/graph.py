@@ -204,7 +204,14 @@ class Node:
 
 
 class AccumulateGrad(Node):
-    """View of a leaf: where a walk ends and `.grad` grows."""
+    """View of a leaf: where a walk ends and `.grad` grows.
+
+    >>> import tapegrad as tg
+    >>> x = tg.tensor(3.0, requires_grad=True)
+    >>> leaf = (2 * x).grad_fn.next_functions[1][0]
+    >>> leaf, leaf.variable is x
+    (<AccumulateGrad>, True)
+    """
 
     __slots__ = ("_leaf",)
 
@@ -260,7 +267,14 @@ class AccumulateGrad(Node):
 
 
 class GradientEdge(NamedTuple):
-    """A place where a gradient can be asked: a node and the number of one of its outputs."""
+    """A place where a gradient can be asked: a node and the number of one of its outputs.
+
+    >>> import tapegrad as tg
+    >>> x = tg.tensor(3.0, requires_grad=True)
+    >>> y = x * x
+    >>> tg.autograd.grad(2 * y, tg.autograd.graph.GradientEdge(y.grad_fn, 0))
+    (tensor(2.),)
+    """
 
     node: Any
     output_nr: int = 0

@@ -28,7 +28,15 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Report:
-    """What the laws said of one op: `ok`, `problems`, a table when printed; `assert_ok()` raises the first problem."""
+    """What the laws said of one op: `ok`, `problems`, a table when printed; `assert_ok()` raises the first problem.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> report = tg.check_op(np.sqrt, only=["value", "derivative"])
+    >>> report.ok, report.name, report.problems
+    (True, 'sqrt', [])
+    >>> report.assert_ok() is report
+    True
+    """
 
     name: str
     samples: list[str] = field(default_factory=list)

@@ -50,7 +50,17 @@ class TaylorLine:
 
 @dataclass(slots=True)
 class GradientCheck:
-    """What a check of a gradient found. `print` it, `.plot()` it, `.assert_ok()` in a test."""
+    """What a check of a gradient found. `print` it, `.plot()` it, `.assert_ok()` in a test.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> check = tg.check_gradient(lambda x: np.sum(x**3), np.array([1.0, 2.0]), gradient=lambda x: 3 * x**2)
+    >>> check.ok, check.assert_ok() is check, sorted(check.to_dict())[:3]
+    (True, True, ['components', 'digits_asked', 'evaluations'])
+    >>> check.headline
+    'gradient of f: right, to ... digits...'
+    >>> check.worst.name
+    'x[0]'
+    """
 
     title: str
     method: str
@@ -221,7 +231,16 @@ class GradientCheck:
 
 @dataclass(slots=True)
 class AdjointCheck:
-    """What a dot-product test found: `pairs` has <w, A v> and <Aᵀ w, v> for each pair of random vectors."""
+    """What a dot-product test found: `pairs` has <w, A v> and <Aᵀ w, v> for each pair of random vectors.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> A = np.array([[1.0, 2.0], [3.0, 4.0]])
+    >>> check = tg.check_adjoint(lambda v: A @ v, lambda w: A.T @ w, np.ones(2))
+    >>> check.ok, check.agreed > 10, check.assert_ok() is check, sorted(check.to_dict())[:3]
+    (True, True, True, ['digits', 'digits_asked', 'explanation'])
+    >>> check.headline
+    'adjoint of f: right, to ... digits...'
+    """
 
     title: str
     verdict: str

@@ -88,6 +88,19 @@ class Compiled(Generic[P, R]):
 
     Each has a class of its own, since what a call runs is looked up there: once there is a native entry it is the
     class's `__call__`, so that no Python code stands between the caller and the machine code.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> norm = tg.compile(lambda x: np.sqrt(np.sum(x**2)))
+    >>> norm(np.array([3.0, 4.0]))
+    np.float64(5.0)
+    >>> print(norm.source)
+    native part 0:
+      for [2]:
+        add into %4:reduce[] over axes (0,)
+      for []:
+        store %5:sqrt[]
+    >>> "define" in norm.ir, norm.report().loops
+    (True, 2)
     """
 
     def __new__(cls, *args: Any) -> Any:

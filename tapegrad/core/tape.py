@@ -79,7 +79,19 @@ class Leaf:
 
 
 class Tape:
-    """A thread's (or a transform's) flat list of entries. `print(tape)` shows one entry a line."""
+    """A thread's (or a transform's) flat list of entries. `print(tape)` shows one entry a line.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> def f(x):
+    ...     y = np.sin(x * x)
+    ...     print(tg.current_tape())
+    ...     return y
+    >>> tg.grad(f)(0.0)
+    Tape with 2 entries
+         0  multiply(leaf0, leaf0) -> float64[]
+         1  sin(%0) -> float64[]
+    0.0
+    """
 
     __slots__ = (
         "__weakref__",

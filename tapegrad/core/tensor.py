@@ -60,6 +60,23 @@ class Tensor(Attached):
     >>> y.backward()
     >>> x.grad
     tensor([2., 4.])
+
+    What it holds, in NumPy's words:
+
+    >>> a = tg.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+    >>> a.shape, a.ndim, a.size, a.dtype.name, a.itemsize, a.nbytes, a.strides, a.device
+    ((2, 3), 2, 6, 'float64', 8, 48, (24, 8), 'cpu')
+    >>> a.T.shape, a.mT.shape, a.real is a, a.imag.max().item(), a.flat[4].item()
+    ((3, 2), (3, 2), True, 0.0, 5.0)
+    >>> a.t().shape, a.permute(1, 0).shape, a.unsqueeze(0).shape, a[:1].expand(2, -1).shape
+    ((3, 2), (3, 2), (1, 2, 3), (2, 3))
+
+    Where it stands in the graph, in PyTorch's words:
+
+    >>> x.requires_grad, x.is_leaf, x.grad_dtype.name
+    (True, True, 'float64')
+    >>> y.grad_fn, y.is_leaf, y.output_nr, y.retains_grad
+    (<SumBackward0>, False, 0, False)
     """
 
     __slots__ = ("__weakref__", "_extra", "_node", "_value", "_view")
@@ -131,11 +148,21 @@ class Tensor(Attached):
         return self._value.strides
 
     def numel(self) -> int:
-        """Number of elements."""
+        """Number of elements.
+
+        >>> import tapegrad as tg
+        >>> tg.ones(2, 3).numel()
+        6
+        """
         return self._value.size
 
     def dim(self) -> int:
-        """Number of axes."""
+        """Number of axes.
+
+        >>> import tapegrad as tg
+        >>> tg.ones(2, 3).dim()
+        2
+        """
         return self._value.ndim
 
     # ------------------------------------------------------------------------------------ autograd's side
@@ -280,7 +307,16 @@ class Tensor(Attached):
         return self._get("retains_grad", False)
 
     def retain_grad(self) -> None:
-        """Let backward store this non-leaf tensor's gradient in `.grad`; nothing to do on a leaf."""
+        """Let backward store this non-leaf tensor's gradient in `.grad`; nothing to do on a leaf.
+
+        >>> import tapegrad as tg
+        >>> x = tg.tensor(3.0, requires_grad=True)
+        >>> y = x * x
+        >>> y.retain_grad()
+        >>> (2 * y).backward()
+        >>> y.grad, y.retains_grad
+        (tensor(2.), True)
+        """
         if self._node is None:
             raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False.")
         if not self.is_leaf and not self.retains_grad:
@@ -311,14 +347,27 @@ class Tensor(Attached):
         seams.backward(self, gradient, retain_graph, create_graph, None, inputs)
 
     def detach(self) -> Tensor:
-        """A tensor that shares memory with this one and is not tracked: gradients stop here."""
+        """A tensor that shares memory with this one and is not tracked: gradients stop here.
+
+        >>> import tapegrad as tg
+        >>> x = tg.tensor([1.0, 2.0], requires_grad=True)
+        >>> tg.sum(x * x.detach()).backward()
+        >>> x.grad
+        tensor([1., 2.])
+        """
         t = new(Tensor)
         t._value = self._array()
         t._node = None
         return t
 
     def detach_(self) -> Tensor:
-        """Cut this tensor off from the graph that made it; returns it."""
+        """Cut this tensor off from the graph that made it; returns it.
+
+        >>> import tapegrad as tg
+        >>> y = tg.tensor(3.0, requires_grad=True) ** 2
+        >>> y.detach_().requires_grad
+        False
+        """
         if self._is_view():
             raise RuntimeError(
                 "Can't detach views in-place: the tensor that this one is a view of would still be tracked. Use detach() instead."
@@ -330,7 +379,14 @@ class Tensor(Attached):
 
     @property
     def data(self) -> Tensor:
-        """The value without the graph, sharing memory: as `detach()`."""
+        """The value without the graph, sharing memory: as `detach()`.
+
+        >>> import tapegrad as tg
+        >>> w = tg.tensor([1.0, 2.0], requires_grad=True)
+        >>> w.data -= 1.0
+        >>> w
+        tensor([0., 1.], requires_grad=True)
+        """
         return self.detach()
 
     @data.setter
@@ -345,7 +401,13 @@ class Tensor(Attached):
         self._value = array
 
     def is_inference(self) -> bool:
-        """Whether the tensor was made under inference_mode."""
+        """Whether the tensor was made under inference_mode.
+
+        >>> import tapegrad as tg
+        >>> with tg.inference_mode():
+        ...     tg.ones(2).is_inference()
+        True
+        """
         return isinstance(self, InferenceTensor)
 
     @property
@@ -367,7 +429,12 @@ class Tensor(Attached):
     # ------------------------------------------------------------------------------------ leaving the tape
 
     def numpy(self, *, force: bool = False) -> np.ndarray:
-        """The value as a NumPy array that shares memory; refused while a gradient would be lost."""
+        """The value as a NumPy array that shares memory; refused while a gradient would be lost.
+
+        >>> import tapegrad as tg
+        >>> tg.tensor([1.0, 2.0], requires_grad=True).detach().numpy()
+        array([1., 2.])
+        """
         if self._node is not None and not force:
             raise GradientLost(
                 "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead: the array would not be "
@@ -533,7 +600,16 @@ class Tensor(Attached):
         )
 
     def clone(self) -> Tensor:
-        """A copy in memory of its own, recorded: gradients flow through it."""
+        """A copy in memory of its own, recorded: gradients flow through it.
+
+        >>> import tapegrad as tg
+        >>> x = tg.tensor([1.0, 2.0], requires_grad=True)
+        >>> y = x.clone()
+        >>> y[0] = 0.0
+        >>> tg.sum(y**2).backward()
+        >>> x.grad
+        tensor([0., 4.])
+        """
         return seams.copy(self)
 
     def __copy__(self) -> Tensor:

@@ -79,7 +79,7 @@ def place(name: str) -> Place:
     holder = holder_of(name)
     own: dict[str, str] = {}
     borrowed: dict[str, list[str]] = {}
-    for public, value in _public(name, holder):
+    for public, value in public_names(name, holder):
         lender = _lender(public, value, PLACES[name])
         if lender:
             borrowed.setdefault(lender, []).append(public)
@@ -121,8 +121,8 @@ def table() -> str:
     return "\n".join(lines)
 
 
-def _public(name: str, holder: Any) -> Iterator[tuple[str, Any]]:
-    """Names that may be used, with what they stand for."""
+def public_names(name: str, holder: Any) -> Iterator[tuple[str, Any]]:
+    """Names that may be used, with what they stand for; `holder` is what stands under the name of the place."""
     # A module that answers `dir` itself knows names that a star import does not take.
     listed = vars(holder).get("__all__") if "__dir__" not in vars(holder) else None
     for public in sorted(dir(holder) if listed is None else listed, key=str.lower):
@@ -176,4 +176,4 @@ def holder_of(name: str) -> Any:
         return getattr(import_module(module), last)
 
 
-__all__ = ["MODULES", "PLACES", "Place", "find", "holder_of", "place", "table"]
+__all__ = ["MODULES", "PLACES", "Place", "find", "holder_of", "place", "public_names", "table"]

@@ -81,7 +81,13 @@ def differential_evolution(
 
 
 def dual_annealing(func: Callable[..., Any], bounds: Any, args: Any = (), **settings: Any) -> Any:
-    """The lowest minimum of `func(x, *args)` within bounds by annealing; SciPy's, differentiable as `differential_evolution` is."""
+    """The lowest minimum of `func(x, *args)` within bounds by annealing; SciPy's, differentiable as `differential_evolution` is.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> best = lambda a: tg.optimize.dual_annealing(lambda x: np.sum((x - a) ** 2), [(-2, 3)], rng=0, maxiter=20).x[0]
+    >>> round(float(tg.grad(best)(1.0)), 6)
+    1.0
+    """
     return _searched("dual_annealing", func, args, settings, (bounds,))
 
 
@@ -89,12 +95,23 @@ def shgo(func: Callable[..., Any], bounds: Any, args: Any = (), **settings: Any)
     """The lowest minimum of `func(x, *args)` within bounds by simplices; SciPy's, differentiable as `differential_evolution` is.
 
     Its other local minima, `xl` and `funl`, are constants.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> best = lambda a: tg.optimize.shgo(lambda x: np.sum((x - a) ** 2), [(-2, 3)]).x[0]
+    >>> round(float(tg.grad(best)(1.0)), 6)
+    1.0
     """
     return _searched("shgo", func, args, settings, (bounds,))
 
 
 def direct(func: Callable[..., Any], bounds: Any, *, args: Any = (), **settings: Any) -> Any:
-    """The lowest minimum of `func(x, *args)` within bounds by dividing boxes; SciPy's, differentiable as `differential_evolution` is."""
+    """The lowest minimum of `func(x, *args)` within bounds by dividing boxes; SciPy's, differentiable as `differential_evolution` is.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> best = lambda a: tg.optimize.direct(lambda x: np.sum((x - a) ** 2), [(-2, 3)]).x[0]
+    >>> round(float(tg.grad(best)(1.0)), 6)
+    1.0
+    """
     return _searched("direct", func, args, settings, (bounds,))
 
 
@@ -104,6 +121,11 @@ def basinhopping(
     """The lowest of the minima of `func(x, *args)` that hops from x0 come to; SciPy's, differentiable as `differential_evolution` is.
 
     `args` are given here, and not in `minimizer_kwargs`; other settings are SciPy's.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> best = lambda a: tg.optimize.basinhopping(lambda x: np.sum((x - a) ** 2), [0.0], niter=3, rng=0).x[0]
+    >>> round(float(tg.grad(best)(1.0)), 6)
+    1.0
     """
     if "args" in (settings.get("minimizer_kwargs") or {}):
         raise TypeError(

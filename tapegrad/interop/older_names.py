@@ -61,7 +61,13 @@ def fmin_powell(
     maxfun: int | None = None, full_output: bool = False, disp: bool = False, retall: bool = False, callback: Any = None,
     direc: Any = None,
 ) -> Any:  # fmt: skip
-    """The minimum of `func(x, *args)` near x0 by Powell's directions; SciPy's `fmin_powell`, differentiable as `fmin` is."""
+    """The minimum of `func(x, *args)` near x0 by Powell's directions; SciPy's `fmin_powell`, differentiable as `fmin` is.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> best = lambda a: tg.optimize.fmin_powell(lambda x: np.sum((x - a) ** 2), [0.0])[0]
+    >>> round(float(tg.grad(best)(1.0)), 6)
+    1.0
+    """
     _demand_no_report(
         "fmin_powell", "tg.minimize(method='Powell')", full_output=full_output, retall=retall
     )
@@ -75,7 +81,13 @@ def fmin_cg(
     f: Callable[..., Any], x0: Any, fprime: Any = None, args: Any = (), gtol: float = 1e-5, norm: float = np.inf, epsilon: Any = None,
     maxiter: int | None = None, full_output: bool = False, disp: bool = False, retall: bool = False, callback: Any = None,
 ) -> Any:  # fmt: skip
-    """The minimum of `f(x, *args)` near x0 by conjugate gradients; SciPy's `fmin_cg`, differentiable as `fmin` is."""
+    """The minimum of `f(x, *args)` near x0 by conjugate gradients; SciPy's `fmin_cg`, differentiable as `fmin` is.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> best = lambda a: tg.optimize.fmin_cg(lambda x: np.sum((x - a) ** 2), [0.0])[0]
+    >>> round(float(tg.grad(best)(1.0)), 6)
+    1.0
+    """
     _demand_no_report("fmin_cg", "tg.minimize(method='CG')", full_output=full_output, retall=retall)
     options = _given(gtol=gtol, norm=norm, maxiter=maxiter, disp=bool(disp))
     return minimize(f, x0, args, method="CG", callback=callback, options=options).x
@@ -85,7 +97,13 @@ def fmin_bfgs(
     f: Callable[..., Any], x0: Any, fprime: Any = None, args: Any = (), gtol: float = 1e-5, norm: float = np.inf, epsilon: Any = None,
     maxiter: int | None = None, full_output: bool = False, disp: bool = False, retall: bool = False, callback: Any = None,
 ) -> Any:  # fmt: skip
-    """The minimum of `f(x, *args)` near x0 by the BFGS method; SciPy's `fmin_bfgs`, differentiable as `fmin` is."""
+    """The minimum of `f(x, *args)` near x0 by the BFGS method; SciPy's `fmin_bfgs`, differentiable as `fmin` is.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> best = lambda a: tg.optimize.fmin_bfgs(lambda x: np.sum((x - a) ** 2), [0.0])[0]
+    >>> round(float(tg.grad(best)(1.0)), 6)
+    1.0
+    """
     _demand_no_report(
         "fmin_bfgs", "tg.minimize(method='BFGS')", full_output=full_output, retall=retall
     )
@@ -101,6 +119,11 @@ def fmin_l_bfgs_b(
     """(x, value, report) of the minimum of `func(x, *args)` within bounds; SciPy's `fmin_l_bfgs_b`, x and value differentiable.
 
     Where neither `fprime` nor `approx_grad` is given, `func` returns value and gradient, as SciPy has it; the gradient is not used.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> best = lambda a: tg.optimize.fmin_l_bfgs_b(lambda x: np.sum((x - a) ** 2), [0.0], approx_grad=True)[0][0]
+    >>> round(float(tg.grad(best)(1.0)), 6)
+    1.0
     """
     value = func
     if fprime is None and not approx_grad:
@@ -133,7 +156,13 @@ def fminbound(
     func: Callable[..., Any], x1: float, x2: float, args: Any = (), xtol: float = 1e-5, maxfun: int = 500, full_output: bool = False,
     disp: int = 1,
 ) -> Any:  # fmt: skip
-    """The minimum of `func(x, *args)` of one number between x1 and x2; SciPy's `fminbound`, differentiable by what `func` uses."""
+    """The minimum of `func(x, *args)` of one number between x1 and x2; SciPy's `fminbound`, differentiable by what `func` uses.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> best = lambda a: tg.optimize.fminbound(lambda x: (x - a) ** 2, 0.0, 3.0)
+    >>> round(float(tg.grad(best)(1.0)), 6)
+    1.0
+    """
     _demand_no_report("fminbound", "tg.minimize_scalar(bounds=...)", full_output=full_output)
     options = {"xatol": xtol, "maxiter": maxfun, "disp": max(disp - 1, 0)}
     return minimize_scalar(func, bounds=(x1, x2), args=args, method="bounded", options=options).x
@@ -147,7 +176,13 @@ def brent(
     full_output: bool = False,
     maxiter: int = 500,
 ) -> Any:
-    """The minimum of `func(x, *args)` of one number in a bracket, by Brent's method; SciPy's `brent`, differentiable as `fminbound` is."""
+    """The minimum of `func(x, *args)` of one number in a bracket, by Brent's method; SciPy's `brent`, differentiable as `fminbound` is.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> best = lambda a: tg.optimize.brent(lambda x: (x - a) ** 2)
+    >>> round(float(tg.grad(best)(1.0)), 6)
+    1.0
+    """
     _demand_no_report("brent", "tg.minimize_scalar(method='brent')", full_output=full_output)
     return minimize_scalar(
         func, bracket=brack, args=args, method="brent", options={"xtol": tol, "maxiter": maxiter}
@@ -162,7 +197,13 @@ def golden(
     full_output: bool = False,
     maxiter: int = 5000,
 ) -> Any:
-    """The minimum of `func(x, *args)` of one number by golden sections of a bracket; SciPy's `golden`, differentiable as `brent`."""
+    """The minimum of `func(x, *args)` of one number by golden sections of a bracket; SciPy's `golden`, differentiable as `brent`.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> best = lambda a: tg.optimize.golden(lambda x: (x - a) ** 2)
+    >>> round(float(tg.grad(best)(1.0)), 6)
+    1.0
+    """
     _demand_no_report("golden", "tg.minimize_scalar(method='golden')", full_output=full_output)
     return minimize_scalar(
         func, bracket=brack, args=args, method="golden", options={"xtol": tol, "maxiter": maxiter}

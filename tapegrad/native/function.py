@@ -67,7 +67,23 @@ R = TypeVar("R")
 
 
 class NativeFunction(Generic[P, R]):
-    """A jitted function with derivatives; made by `tg.njit`."""
+    """A jitted function with derivatives; made by `tg.njit`.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> @tg.njit
+    ... def power(x, n):
+    ...     y = 1.0
+    ...     for _ in range(n):
+    ...         y *= x
+    ...     return y
+    >>> power(2.0, 3), tg.grad(power)(2.0, 3)
+    (8.0, 12.0)
+    >>> power.explain().partition(":")[0], power.signatures, len(power.overloads)
+    ('engine', [(float64, int64)], 1)
+    >>> len(power.inspect_llvm()), len(power.inspect_asm()), power.stats.cache_path
+    (1, 1, None)
+    >>> power.recompile()
+    """
 
     def __init__(
         self, dispatcher: Any, limit: int | None = None, snapshots: int = 0, mode: str = "auto"
@@ -1317,7 +1333,13 @@ def _take_over(stacks: dict[str, np.ndarray], names: Sequence[str], given: Seque
 
 
 def release_memory() -> None:
-    """Give back the stacks that this thread's derivatives keep between calls, and the tapes of overloaded ones."""
+    """Give back the stacks that this thread's derivatives keep between calls, and the tapes of overloaded ones.
+
+    >>> import tapegrad as tg
+    >>> tg.native.release_memory()
+    >>> tg.native.kept_bytes()
+    0
+    """
     _stacks.held = None
     running.release_memory()
     if "tapegrad.native.carriers" in sys.modules:
@@ -1327,7 +1349,13 @@ def release_memory() -> None:
 
 
 def kept_bytes() -> int:
-    """Bytes that this thread's stacks and the tapes of overloaded functions take at present."""
+    """Bytes that this thread's stacks and the tapes of overloaded functions take at present.
+
+    >>> import tapegrad as tg
+    >>> tg.native.release_memory()
+    >>> tg.native.kept_bytes()
+    0
+    """
     held = getattr(_stacks, "held", None)
     stacks = 0 if held is None else sum(a.nbytes for a in held.values())
     stacks += running.kept_bytes()

@@ -17,7 +17,19 @@ from .optimizer import Group, Optimizer
 
 
 class LRScheduler:
-    """Base of the schedules that depend on the number of steps only; a subclass gives `rate(group, base)`."""
+    """Base of the schedules that depend on the number of steps only; a subclass gives `rate(group, base)`.
+
+    >>> import tapegrad as tg
+    >>> optimizer = tg.optim.SGD([tg.ones(2, requires_grad=True)], lr=1.0)
+    >>> class Halving(tg.optim.lr_scheduler.LRScheduler):
+    ...     def rate(self, group, base):
+    ...         return base / 2**self.last_epoch
+    >>> schedule = Halving(optimizer)
+    >>> optimizer.step()
+    >>> schedule.step()
+    >>> schedule.get_last_lr()
+    [0.5]
+    """
 
     def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
         """Note the initial rates of the groups and set those of the first epoch; `last_epoch` resumes."""

@@ -31,6 +31,25 @@ class Optimizer:
     """Base of the optimisers: `params` is an iterable of tensors, of (name, tensor) pairs, or of dicts with "params".
 
     A subclass gives `update(x, g, state, group)`, which returns the new value of a parameter and its new state.
+
+    >>> import tapegrad as tg
+    >>> w = tg.tensor([3.0], requires_grad=True)
+    >>> class Sign(tg.optim.Optimizer):
+    ...     def __init__(self, params, lr=0.5):
+    ...         super().__init__(params, {"lr": lr})
+    ...     def update(self, x, g, state, group):
+    ...         return x - group["lr"] * tg.sign(g), state
+    >>> optimizer = Sign([w])
+    >>> tg.sum(w**2).backward()
+    >>> optimizer.step()
+    >>> optimizer.zero_grad()
+    >>> w, w.grad
+    (tensor([2.5], requires_grad=True), None)
+    >>> other = tg.tensor([1.0], requires_grad=True)
+    >>> optimizer.add_param_group({"params": [other], "lr": 0.1})
+    >>> [group["lr"] for group in optimizer.param_groups]
+    [0.5, 0.1]
+    >>> optimizer.load_state_dict(optimizer.state_dict())
     """
 
     _WHOLE: tuple[str, ...] = ("step",)

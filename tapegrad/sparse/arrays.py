@@ -39,6 +39,30 @@ class SparseTensor:
     >>> tg.grad(lambda A: np.sum((A @ np.array([1.0, 2.0])) ** 2))(A).toarray()
     array([[ 4.,  0.],
            [14., 28.]])
+
+    What it holds, in SciPy's words:
+
+    >>> A.shape, A.nnz, A.size, A.dtype.name, A.requires_grad
+    ((2, 2), 3, 3, 'float64', False)
+    >>> A.data, A.indices, A.indptr
+    (array([2., 1., 3.]), array([0, 0, 1], dtype=int32), array([0, 1, 3], dtype=int32))
+    >>> A.row, A.col, [part.tolist() for part in A.coords]
+    (array([0, 1, 1], dtype=int32), array([0, 0, 1], dtype=int32), [[0, 1, 1], [0, 0, 1]])
+    >>> A.sum(), A.mean(), A.trace(), A.diagonal(), A.dot(np.ones(2))
+    (np.float64(6.0), np.float64(1.5), np.float64(5.0), array([2., 3.]), array([2., 4.]))
+    >>> A.T.todense().tolist(), A.transpose().nnz, A.H.nnz, A.conj().nnz, A.conjugate().nnz
+    ([[2.0, 1.0], [0.0, 3.0]], 3, 3, 3, 3)
+    >>> A.multiply(10).toarray().tolist(), A.power(2).data, A.real.nnz, A.imag.data
+    ([[20.0, 0.0], [10.0, 30.0]], array([4., 1., 9.]), 3, array([0., 0., 0.]))
+    >>> A.astype(np.float32).dtype.name, A.copy() is A, A.tocsr() is A, A.tocsc() is A, A.tocoo() is A, A.to_scipy().format
+    ('float32', False, True, True, True, 'csr')
+
+    Tracked entries, in PyTorch's words:
+
+    >>> B = A.copy().requires_grad_()
+    >>> tg.sum(B @ np.array([1.0, 2.0])).backward()
+    >>> B.grad.toarray().tolist(), B.detach().requires_grad
+    ([[1.0, 0.0], [1.0, 2.0]], False)
     """
 
     __slots__ = ("data", "pattern")

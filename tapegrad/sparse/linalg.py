@@ -88,7 +88,13 @@ def spsolve(A: Any, b: Any, permc_spec: str | None = None, use_umfpack: bool = T
 
 
 class LU:
-    """A sparse matrix with its LU factors, as `splu` returns it: `solve` takes any number of right sides."""
+    """A sparse matrix with its LU factors, as `splu` returns it: `solve` takes any number of right sides.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> lu = tg.sparse.linalg.splu(tg.sparse.csc_array(np.array([[2.0, 1.0], [0.0, 4.0]])))
+    >>> lu.solve(np.array([4.0, 8.0])), lu.solve(np.array([4.0, 8.0]), trans="T")
+    (array([1., 2.]), array([2. , 1.5]))
+    """
 
     __slots__ = ("_by", "_matrix", "shape")
 
@@ -224,6 +230,12 @@ class LinearOperator:
     ...     return tg.sparse.linalg.cg(A, np.array([1.0, 2.0]), rtol=1e-12)[0].sum()
     >>> tg.grad(trace_of_solution)(np.array([2.0, 4.0]))
     array([-0.25 , -0.125])
+
+    The products with a vector can be asked for by themselves:
+
+    >>> D = tg.sparse.linalg.LinearOperator((2, 3), lambda v: v[1:] - v[:-1])
+    >>> D.matvec(np.array([1.0, 4.0, 9.0])), D.rmatvec(np.array([1.0, 2.0])), D.H.shape
+    (array([3., 5.]), array([-1., -1.,  2.]), (3, 2))
     """
 
     __slots__ = ("_matvec", "_rmatvec", "dtype", "shape")
