@@ -34,6 +34,7 @@ import numpy as np
 from ..core.closures import content
 from ..core.tensor import Tensor
 from ..errors import GradientLost
+from . import mathematics
 from .buffers import FILLING, JOINING, OFF, recording
 from .reaching import (
     LARGE,
@@ -952,7 +953,9 @@ def _other(name: str, value: Any, plan: _Plan, space: _Globals) -> Any:
     stand = FILLING if space.fills else JOINING
     if value is np:
         return stand.module(space.lists, plan.plain)
-    made = None if id(value) in plan.kept else stand.functions.get(id(value))
+    made = None
+    if id(value) not in plan.kept:
+        made = stand.functions.get(id(value), mathematics.standing(value, plan.plain))
     if made is not None:
         return made
     copies = plan.copies

@@ -25,6 +25,7 @@ import numpy as np
 
 from ..core.closures import content
 from ..core.tensor import Tensor
+from . import mathematics
 from .buffers import FILLING, JOINING
 
 _LIBRARIES = frozenset(
@@ -435,6 +436,7 @@ class Reach:
         found = () if wrapper else (*self.globals.values(), *self.cells.values())
         self.joins = any(JOINING.named(value, self.code.names) for value in found)
         self.joins |= self.code.lists and any(value is np for value in found)
+        self.joins |= any(mathematics.is_named(value, self.code.names) for value in found)
         self.makes = any(FILLING.named(value, self.code.names) for value in found)
         # A copy of an argument, which may be a plain array.
         self.makes |= not wrapper and "copy" in self.code.names
@@ -455,6 +457,8 @@ class Reach:
         """Hold what a name means, where a copy may have to find something else under it."""
         called, _ = callee(value)
         if value is np or id(value) in FILLING.functions or is_users(called):
+            held[name] = value
+        elif mathematics.is_known(value):
             held[name] = value
         elif held is self.cells and is_wrapper(called) and not is_users(self.function):
             held[name] = value
@@ -487,11 +491,11 @@ class Reach:
             yield from _held_by(value)
 
     def plain(self) -> Iterator[str]:
-        """Names of NumPy's that it compares: these are NumPy's own."""
+        """Names of NumPy's and `math`'s that it compares: these are the modules' own."""
         space = {**self.globals, **self.cells}
         for name in self.comparisons.compared:
             of, _, own = name.partition(".")
-            if space.get(of) is np:
+            if own and (space.get(of) is np or mathematics.is_known(space.get(of))):
                 yield own
 
     def kept(self) -> Iterator[int]:
