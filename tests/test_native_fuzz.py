@@ -26,7 +26,6 @@ import pytest
 from numba.core.errors import NumbaError, NumbaWarning
 
 import tapegrad as tg
-from tapegrad.native import tangent
 from tapegrad.native.function import Derived, real_leaves
 from tests.seeds import seeds
 
@@ -883,23 +882,6 @@ def test_what_the_reverse_takes_as_it_was_equals_duals(seed, powers):
     """The same, of results that are not computed again, under names that are bound anew."""
     text = replaced(Writer(seed).program(), powers)
     check(seed, lambda f: interpreted(f, (X.copy(), Q), (0, 1)), text)
-
-
-@pytest.mark.parametrize("seed", seeds(range(FIRST, FIRST + COUNT // 2), 3))
-def test_tangent_equals_duals(seed):
-    """The derivative along a direction by generated tangent code, as Python runs it."""
-    text = Writer(seed).program() if seed % 3 else stencils(seed)
-    native, plain = load(text)
-    typed, made = native.variant((X.copy(), Q)).generated(
-        lambda typed: tangent.generate(typed, {"x", "q"}, 1, {})
-    )
-    assert made.dotted == ["x", "q"]
-    run = load_adjoint(made.source, for_python(made.scope))
-    dx, dq = np.random.default_rng(seed).normal(size=6), 0.7
-    value, *slopes = run(X.copy(), Q, dx.copy(), dq)
-    expected, slope = dual(plain, (X, Q), (dx, dq))
-    assert np.isclose(value, expected, rtol=1e-9, atol=1e-9), text
-    assert np.isclose(slopes[0] if slopes else 0.0, slope, rtol=1e-8, atol=1e-8), text
 
 
 @pytest.mark.parametrize("seed", seeds(range(FIRST, FIRST + OVERLOADED)))

@@ -328,13 +328,3 @@ def test_several_results():
     _, pull = tg.vjp(f, X)
     (g,) = pull((1.0, 5.0, 10.0))
     np.testing.assert_allclose(g, 2 * X - 40 * X + 30 * (np.arange(7) == 1), rtol=1e-13)
-
-
-def test_second_derivatives():
-    """Forward mode goes over the merged loop as over any other."""
-    native = tg.njit(pairs)
-    v, h = G.normal(size=7), 1e-5
-    gradient = tg.grad(native)
-    expected = (gradient(X + h * v, Y) - gradient(X - h * v, Y)) / (2 * h)
-    found = tg.hvp(lambda x: native(x, Y))(X, v)
-    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-8)

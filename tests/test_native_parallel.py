@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.native import tangent
 from tests import native_parallel as programs
 from tests.test_native import difference
-from tests.test_native_fuzz import for_python, interpreted, load_adjoint
+from tests.test_native_fuzz import interpreted
 
 X = np.array([0.3, -0.7, 0.5, 1.1, -0.2, 0.8, 0.45])
 
@@ -48,26 +47,13 @@ def test_gradient_is_the_derivative(f, order, rng):
     assert np.isclose(gradient @ d, difference(f, X, d), rtol=1e-8, atol=1e-8)
 
 
-@each_program_in_each_order
-def test_tangent_is_the_derivative(f, order, rng):
-    _, made = parallel(f).variant((X,)).generated(lambda t: tangent.generate(t, {"x"}, 1, {}))
-    assert ("@shared" in made.source) == (f not in programs.ALONE)
-    d = rng.normal(size=X.size)
-    value, slope = load_adjoint(made.source, for_python(made.scope, ORDERS[order]))(X.copy(), d)
-    assert np.isclose(value, f(X), rtol=1e-12)
-    assert np.isclose(slope, difference(f, X, d), rtol=1e-8, atol=1e-8)
-
-
-def test_tangents_compiled_and_with_any_threads(threads, rng):
-    """The same bits with one thread and two."""
-    x, along = rng.normal(size=300), rng.normal(size=(1, 300))
-    variant = parallel(programs.all_read_one).variant((x,))
-    found = []
-    for n in (1, min(2, numba.config.NUMBA_NUM_THREADS)):
-        threads(n)
-        found += [variant.push((x,), (0,), [along])[0] for _ in range(3)]
-    assert all(np.array_equal(found[0], other) for other in found)
-    assert np.isclose(found[0][0], difference(programs.all_read_one, x, along[0]), rtol=1e-7)
+def test_forward_mode_and_second_derivatives_run_on_one_thread(rng):
+    """They are those of the same loop over a range."""
+    f = programs.all_read_one
+    native, d = tg.njit(f, parallel=True), rng.normal(size=X.size)
+    gradient = tg.grad(native)
+    assert np.isclose(tg.jvp(native, (X,), (d,))[1], gradient(X) @ d, rtol=1e-12)
+    assert np.allclose(tg.hvp(native)(X, d), difference(gradient, X, d), rtol=1e-8, atol=1e-8)
 
 
 @pytest.mark.parametrize("f", programs.SHARED, ids=lambda f: f.__name__)

@@ -12,7 +12,6 @@ adjoint    the generated reverse sweep, plain Python
 chunks     parallel loops shared among threads
 folds      their products and extrema, put together behind them
 finishing  its last form, which Numba compiles faster
-tangent    the generated forward sweep
 runtime    what generated code calls
 overloading the second engine: the function runs on numbers that record; its numbers are in `carriers`, what operations mean
            on them in `overloads`, how a program comes to use them in `retyping`
@@ -21,6 +20,7 @@ complaints what Numba says against a program, told of the user's lines
 forming    the Numba front end of the program form (`tapegrad.program`): the tree becomes statements over regions
 formulas   what its operations compute
 formed     derivatives by the form, with the adjoint behind them for what does not fit
+directions the same along directions: forward mode, second and third derivatives, with overloading behind them
 store      generated code on disk
 arguments  what generated code is called with
 options    what `tg.njit` may be asked for

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -35,3 +36,12 @@ def joined(re: Any, im: Any) -> Any:
     whole = np.empty(re.shape, np.complex128)
     whole.real, whole.imag = re, im
     return whole
+
+
+def seeds_for(engine: Any, by_result: Mapping[int, Any]) -> tuple[Any, ...]:
+    """Cotangents of results as the gradient of an engine takes them, from those by the result's position."""
+    given: list[Any] = [None] * engine.seeds
+    for i, at in enumerate(engine.seeded):
+        if at is not None:
+            given[at] = by_result[i]
+    return tuple(given)

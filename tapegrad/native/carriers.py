@@ -514,6 +514,28 @@ def _value(x: Any) -> Any:
     return lambda x: x
 
 
+def inner(x: Any) -> Any:
+    """The number on a tape without its record, or an array of them without."""
+    raise NotImplementedError("for compiled code")
+
+
+@overload(inner)
+def _inner(x: Any) -> Any:
+    if isinstance(x, Active):
+        return lambda x: x.v
+    if is_carried(x):
+        word = getattr(x.dtype.inner, "dtype_word", np.float64)
+
+        def each(x: Any) -> Any:
+            out = np.empty(x.shape, word)
+            for k in np.ndindex(x.shape):
+                out[k] = x[k].v
+            return out
+
+        return each
+    return lambda x: x
+
+
 def is_carried(kind: Any) -> bool:
     """Whether a type is that of an array of carriers."""
     return isinstance(kind, types.Array) and isinstance(kind.dtype, Carrier)

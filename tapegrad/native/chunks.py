@@ -711,32 +711,6 @@ class Shared:
         return list(lines)
 
 
-class Pushed(Shared):
-    """The same where tangents are carried along: there is one way, and nothing to keep."""
-
-    def push(self) -> None:
-        parent, lines = self.parent, self.parent.lines
-        parent.passive(self.node.head)
-        start, stop, _ = map(plain, self.node.bounds)
-        tests = self._begin(start, stop, lines)
-        if not tests:
-            self._forward(lines)
-            return
-        lines.open(f"if {' and '.join(tests)}:")
-        self._forward(lines)
-        lines.depth -= 1
-        lines.open("else:")
-        parent.loop_of_one_thread(self.node)
-        lines.depth -= 1
-
-    def _totals(self, body: Lines) -> dict[str, Any]:
-        parent = self.parent
-        parent.declare(self.bound - set(self.plan.sums), body)
-        varying = [n for n in self.plan.sums if parent.flow.varies(n)]
-        dots = [parent.dot(n) for _ in parent.directions() for n in varying]
-        return super()._totals(body) | dict.fromkeys(dots, types.float64)
-
-
 def decorator(options: dict[str, Any]) -> str:
     """The line over a function that runs some passes."""
     told = [f"{k}={v!r}" for k, v in sorted(options.items()) if k not in KERNEL_OPTIONS]

@@ -2,7 +2,7 @@
 
 An `Along` is the program of a derivative along directions of some parameters: of the results (`order` 1: a Jacobian's product), of
 the gradients (2: a Hessian's), or of these along a second direction (3). It is made of the function's statements by forward mode, in
-the third case twice, and exists where they lie in the form. Calls that do not fit what it assumes of sizes go to generated code.
+the third case twice, and exists where they lie in the form. Calls that do not fit what it assumes of sizes go to overloading.
 
 Data: one program for each pattern of equal lengths, as with gradients (`formed`); it carries `width` directions at once, of which the last
 call of several may have some that are zero.
@@ -21,7 +21,7 @@ from ..program.form import Buffer, Program
 from ..program.grouping import grouped
 from ..program.partials import Formless
 from ..program.tangents import tangent
-from . import forming
+from . import forming, settling
 from .arguments import real_leaves
 from .formed import InForm, Outputs, tried
 
@@ -37,6 +37,9 @@ class Along(InForm):
         super().__init__(variant, positions)
         self.order, self.width = order, width
         self.mathematics = self._made(self.generic)
+
+    def _tree(self) -> settling.Typed:
+        return self.variant.plain  # type: ignore[no-any-return]
 
     def _made(self, found: forming.Formed) -> Program:
         wanted = [found.given[w] for w in self.wanted]
@@ -93,7 +96,8 @@ def _direction(value: Any, along: Any) -> Any:
     return np.full(value.shape, along, value.dtype)
 
 
-def along(variant: Any, positions: tuple[int, ...], order: int, width: int) -> Along | None:
-    """The derivative by the form; None where other engines have it. Raises Outside where the form is asked for."""
-    found = tried(variant, lambda: Along(variant, positions, order, width))
-    return None if isinstance(found, str) else found
+def along(variant: Any, positions: tuple[int, ...], order: int, width: int) -> Along | str:
+    """The derivative by the form, or why it has none. Raises Outside where the form is asked for."""
+    if variant.owner.mode == "overload":
+        return 'mode="overload" asks for overloading'
+    return tried(variant, lambda: Along(variant, positions, order, width))

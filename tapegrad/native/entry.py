@@ -1,7 +1,7 @@
 """A native function on tensors: one entry of the tape.
 
 Ops, each the derivative of another: the function (`native_call`), cotangents of its operands (`native_pull`: Jᵀg) and the
-tangent of its result (`native_push`: J t). The derivative of a pull by the operands is the tangent of the adjoint code
+tangent of its result (`native_push`: J t). The derivative of a pull by the operands is forward mode over reverse
 (`native_bend`): for a direction t it is also that of <g, J t>, because second derivatives are symmetric. The same once more gives
 third ones (`native_twist`). Beyond there is an error.
 
@@ -21,11 +21,12 @@ import numpy as np
 
 from ..core import storage
 from ..core.mode import is_grad_enabled
-from ..core.primitive import primitive, track
+from ..core.primitive import primitive, strong, track
 from ..core.storage import StandIn, kept
 from ..core.tensor import Tensor, value_of, wrap
 from ..errors import NotDifferentiable
-from .function import Derived, NativeFunction, Variant, joined, real_leaves, refuse_shared
+from .arguments import joined, real_leaves, seeds_for
+from .function import Derived, NativeFunction, Variant, refuse_shared
 
 if TYPE_CHECKING:
     from .formed import ByForm
@@ -35,7 +36,17 @@ if TYPE_CHECKING:
 class Bound:
     """A native function with the arguments that are no operands; operands fill the gaps."""
 
-    __slots__ = ("function", "operands", "outs", "positions", "real", "shapes", "template", "value")
+    __slots__ = (
+        "dtype",
+        "function",
+        "operands",
+        "outs",
+        "positions",
+        "real",
+        "shapes",
+        "template",
+        "value",
+    )
 
     def __init__(self, function: NativeFunction, args: tuple[Any, ...]) -> None:
         """A call on tensors: operands apart from the arguments that stay as they are."""
@@ -56,6 +67,8 @@ class Bound:
         self.real: list[bool] = []
         self.outs: list[tuple[int, tuple[int, ...]]] = []
         """Positions and shapes of the results that carry derivatives."""
+        self.dtype: Any = np.float64
+        """That of the op's result."""
 
     def args(self, xs: Sequence[Any]) -> tuple[Any, ...]:
         full = list(self.template)
@@ -88,14 +101,15 @@ class Bound:
         """Cotangents of the active results, from that of the op's result."""
         if len(self.outs) == derived.seeds == derived.results == 1:
             return (np.ascontiguousarray(g) if np.ndim(g) else float(g),)
+        return seeds_for(derived, self.by_result(g))
+
+    def by_result(self, g: Any) -> dict[int, Any]:
+        """Cotangents of the results by their position, from that of the op's result."""
         parts = split(np.asarray(g), [s for _, s in self.outs])
-        by_result = {i: part for (i, _), part in zip(self.outs, parts, strict=True)}
-        given: list[Any] = [None] * derived.seeds
-        for i, at in enumerate(derived.seeded):
-            if at is not None:
-                part = by_result[i]
-                given[at] = float(part) if part.ndim == 0 else np.ascontiguousarray(part)
-        return tuple(given)
+        return {
+            i: np.ascontiguousarray(part) if np.ndim(part) else float(part)
+            for (i, _), part in zip(self.outs, parts, strict=True)
+        }
 
 
 def unlocked(a: Any) -> Any:
@@ -221,11 +235,11 @@ def record(
         results = list(others) if several else [others]
     if not bound.outs:
         return tuple(results) if several else results[0]
-    packed: Any = None
-    if standing is None:
-        packed = pack([_value(flat[i]) for i, _ in bound.outs])
-        if isinstance(packed, np.ndarray) and any(np.may_share_memory(packed, x) for x in raw):
-            packed = packed.copy()  # an entry's result is no other name of its operand
+    values = [_value(flat[i]) for i, _ in bound.outs]
+    packed = pack(values) if standing is None else None
+    bound.dtype = np.result_type(*values) if packed is None else packed.dtype
+    if isinstance(packed, np.ndarray) and any(np.may_share_memory(packed, x) for x in raw):
+        packed = packed.copy()  # an entry's result is no other name of its operand
     if ordinary:
         packed = track(native_call.primitive, nodes, raw, packed, (bound,))
     else:
@@ -320,9 +334,26 @@ def _push(xs: Sequence[Any], of: Bound) -> Any:
 
 def _pushed(directions: Sequence[Any], values: Sequence[Any], of: Bound) -> Any:
     """Tangents of the op's result along directions, which a first axis counts, in the operands as in the result."""
-    pushed = of.variant(values).push(of.args(values), tuple(of.positions), directions)
-    count = len(directions[0])
+    size, count = sum(math.prod(shape) for _, shape in of.outs), len(directions[0])
+    args = of.args(values)
+    pushed = of.function.variant(args).push(args, tuple(of.positions), directions, size)
+    if pushed is None:
+        return _by_cotangents(directions, values, of)
     return _packed([pushed.get(i, np.zeros((count, *shape))) for i, shape in of.outs])
+
+
+def _by_cotangents(directions: Sequence[Any], values: Sequence[Any], of: Bound) -> Any:
+    """The same, from the cotangents of each number of the result."""
+    sizes = [math.prod(shape) for _, shape in of.outs]
+    g = np.zeros(of.outs[0][1] if len(sizes) == 1 else sum(sizes), of.dtype)
+    found = np.zeros((len(directions[0]), *g.shape), of.dtype)
+    for k in np.ndindex(g.shape):
+        g[k] = 1.0
+        for bar, along in zip(of.cotangents(g, values), directions, strict=True):
+            for n, direction in enumerate(along):
+                found[n, *k] += np.sum(strong(direction, np.conj(bar)).real)
+        g[k] = 0.0
+    return found
 
 
 def _packed(parts: Sequence[Any]) -> Any:
@@ -339,9 +370,8 @@ def _bend(xs: Sequence[Any], of: Bound) -> Any:
 
 def _bent(g: Any, directions: Sequence[Any], values: Sequence[Any], of: Bound) -> Any:
     args = of.args(values)
-    seeds = of.seeds(of.derived(args), g)
     variant = of.function.variant(args)
-    return _packed(variant.bend(args, tuple(of.positions), seeds, directions))
+    return _packed(variant.bend(args, tuple(of.positions), of.by_result(g), directions))
 
 
 def _call_jvp(given: Sequence[Any], values: Sequence[Any], out: Any, *, of: Bound) -> Any:
@@ -433,8 +463,8 @@ def _twist(xs: Sequence[Any], of: Bound) -> Any:
     n = len(of.positions)
     seed, first, second, values = xs[0], xs[1 : n + 1], xs[n + 1 : 2 * n + 1], xs[2 * n + 1 :]
     args = of.args(values)
-    seeds = of.seeds(of.derived(args), seed)
-    parts = of.function.variant(args).twist(args, tuple(of.positions), seeds, (first, second))
+    seeds, along = of.by_result(seed), (first, second)
+    parts = of.function.variant(args).twist(args, tuple(of.positions), seeds, along)
     return np.asarray(pack([np.asarray(p) for p in parts]))
 
 
@@ -454,7 +484,7 @@ def _bend_jvp(given: Sequence[Any], values: Sequence[Any], out: Any, *, of: Boun
 
 @primitive(_bend, name="native_bend", jvp=_bend_jvp, holomorphic=False)
 def native_bend(g: Any, xs: Any, *, of: Any) -> Any:
-    """The derivative of a pull along a direction of the operands: forward mode over the adjoint."""
+    """The derivative of a pull along a direction of the operands: forward mode over reverse."""
     n = len(of.positions)
     seed, directions, values = xs[0], xs[1 : n + 1], xs[n + 1 :]
     back = of.split(g)

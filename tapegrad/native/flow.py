@@ -23,7 +23,7 @@ from . import chunks, merging, rules
 from .chunks import META, Plan
 from .complaints import remedy
 from .inference import is_array, is_float, is_float_array, is_whole
-from .lowering import EFFECTS, Asked, refuse
+from .lowering import Asked, refuse
 from .rules import PLACES, ZERO, Derivative
 from .settling import Typed, outer_names
 from .tree import (
@@ -52,10 +52,9 @@ RESULT, BRANCH = "<result>", "<branch>"
 class Flow:
     """Memory classes and activity of a settled program, by names."""
 
-    def __init__(self, typed: Typed, wanted: Iterable[str], forward: bool = False) -> None:
+    def __init__(self, typed: Typed, wanted: Iterable[str]) -> None:
         """Analyse a typed program: which names share memory, and which depend on the `wanted` parameters."""
         self.typed = typed
-        self.forward = forward
         self.program = typed.program
         self.types = typed.types
         self.wanted = set(wanted)
@@ -84,18 +83,9 @@ class Flow:
         kind = self.typed.kind(operand)
         return is_float(kind) or is_float_array(kind)
 
-    def shadows(self, operand: Operand) -> bool:
-        """Whether an operand's derivative is memory: an array of floats, or a list of them."""
-        kind = self.typed.kind(operand)
-        return is_float_array(kind) or (isinstance(kind, types.List) and is_float_array(kind.dtype))
-
-    def _memory(self, name: str) -> bool:
-        kind = self.types.get(name)
-        return is_array(kind) or isinstance(kind, types.List)
-
     def _derivative(self, op: Op) -> Derivative | None:
         if op.kind == "copy":
-            return Derivative({0: "g"}, "dx", shaped=True, view=self.array(op.out[0]))
+            return Derivative({0: "g"}, shaped=True, view=self.array(op.out[0]))
         if op.rule == "custom":
             return CUSTOM
         return rules.derivative(op, [self.typed.kind(a) for a in op.args])
@@ -137,10 +127,6 @@ class Flow:
                 unknown = op.kind == "pure" and found is None and op.rule not in _FRESH
                 if self.view(op) or unknown or op.rule in rules.MAY_SHARE:
                     parent[find(op.out[0])] = find(op.args[0])
-            if op.rule == ".pop":
-                parent[find(op.out[0])] = find(str(op.args[0]))
-            if op.kind == "effect" and op.form.startswith("{0}.append"):
-                parent[find(str(op.args[1]))] = find(str(op.args[0]))
         self._find = find
         self.stored: set[str] = set()
         """Classes of memory that is written."""
@@ -171,7 +157,7 @@ class Flow:
     # -------------------------------------------------------------------------------------------- activity
 
     def _key(self, name: str) -> str:
-        return self.may_share(name) if self._memory(name) else name
+        return self.may_share(name) if is_array(self.types.get(name)) else name
 
     def _flows(self, op: Op) -> tuple[list[str], list[str]]:
         """What an operation reads with a derivative, and what varies with it."""
@@ -181,13 +167,6 @@ class Flow:
                 return [], []
             return [self._key(a) for a in (value,) if isinstance(a, str) and self.real(a)], [
                 self.root(base)
-            ]
-        if op.kind == "effect":
-            # What is appended to is the first operand.
-            places = EFFECTS.get(op.form.partition("(")[0], (0,))
-            written = [a for i in places if isinstance(a := op.args[i], str) and self.shadows(a)]
-            return [self._key(a) for a in op.variables if self.shadows(a) or self.real(a)], [
-                self._key(a) for a in written
             ]
         if not op.out or op.kind in ("if", "verbatim", "impure"):
             return [], []

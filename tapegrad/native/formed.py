@@ -32,7 +32,7 @@ from ..program.grouping import without_dead
 from ..program.partials import Formless
 from ..program.running import DONE, NAN, Argument, Compiled
 from . import forming, inference, settling
-from .arguments import leaves_of, real_leaves
+from .arguments import leaves_of, real_leaves, seeds_for
 
 _DTYPES = {"f8": np.dtype(np.float64), "f4": np.dtype(np.float32)}
 
@@ -67,8 +67,9 @@ class InForm:
         """Read the typed program as a program form, for derivatives by the parameters at `positions`."""
         owner = variant.owner
         self.owner, self.variant, self.positions = owner, variant, positions
-        _allowed(owner)
-        self.typed: settling.Typed = variant.settled
+        if not jit.entry_works():
+            raise Outside("Entries of compiled programs do not work in this Python.")
+        self.typed = self._tree()
         names = self.typed.program.params
         parts = self.typed.param_parts
         self.tuples = any(isinstance(p, list) for p in parts)
@@ -100,6 +101,10 @@ class InForm:
         self.latest: _Program | None = None
         self.kept = 0
         """Bytes of scratch memory that the last call took."""
+
+    def _tree(self) -> settling.Typed:
+        """The program that is read."""
+        raise NotImplementedError
 
     def _made(self, found: forming.Formed) -> Program:
         """What is made of the function's program; Outside where that has no form."""
@@ -218,6 +223,10 @@ class ByForm(InForm):
         )
         """Positions of parameters that no result is made from."""
 
+    def _tree(self) -> settling.Typed:
+        _allowed(self.owner)
+        return self.variant.settled  # type: ignore[no-any-return]
+
     def _made(self, found: forming.Formed) -> Program:
         try:
             made = differentiated(found.program, [found.given[w] for w in self.wanted])
@@ -256,14 +265,6 @@ class ByForm(InForm):
             self._other = self.variant.transformed(self.positions, True)
         return self._other
 
-    def seeds_of_other(self, seeds: Sequence[Any]) -> tuple[Any, ...]:
-        other = self.other
-        given: list[Any] = [None] * other.seeds
-        for i, at in enumerate(other.seeded):
-            if at is not None:
-                given[at] = seeds[i]
-        return tuple(given)
-
     def run(self, args: tuple[Any, ...], seeds: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
         """(value, cotangents of the wanted parameters) for given cotangents of the results."""
         found = self._called(args, seeds)
@@ -271,7 +272,7 @@ class ByForm(InForm):
             if len(found[1]) == len(self.positions):
                 return found
             return found[0], tuple(self.variant.joined(self.positions, found[1]))
-        return self.other.run(args, self.seeds_of_other(seeds))  # type: ignore[no-any-return]
+        return self.other.run(args, seeds_for(self.other, dict(enumerate(seeds))))  # type: ignore[no-any-return]
 
     def shortcut(self, several: bool) -> Callable[..., Any] | None:
         """Value and gradient of one number by its arguments alone; TypeError where arguments must be looked at first."""
@@ -447,8 +448,6 @@ def _allowed(owner: Any) -> None:
             raise Outside(f"The option {name} is outside the form.")
     if owner.snapshots:
         raise Outside("Snapshots are outside the form.")
-    if not jit.entry_works():
-        raise Outside("Entries of compiled programs do not work in this Python.")
 
 
 def outside(owner: Any, why: Outside) -> NotDifferentiable:
@@ -461,12 +460,10 @@ def outside(owner: Any, why: Outside) -> NotDifferentiable:
 
 
 def tried(variant: Any, make: Callable[[], Formed]) -> Formed | str:
-    """What `make` makes in the form, or why another engine has the function: mode "form" raises it; empty where the form is not asked."""
+    """What `make` makes in the form, or why another engine has the function, which mode "form" raises."""
     mode = variant.owner.mode
-    if mode != "form" and (mode != "auto" or not switched_on()):
-        return ""
     try:
-        found = make()
+        return make()
     except Outside as why:
         if mode == "form":
             raise outside(variant.owner, why) from why
@@ -481,7 +478,15 @@ def tried(variant: Any, make: Callable[[], Formed]) -> Formed | str:
         if mode == "form" or checking.on():
             raise
         return told(fault)
-    if mode == "form" or is_worthwhile(found.generic):
+
+
+def gradient(variant: Any, positions: tuple[int, ...], valued: bool) -> ByForm | str:
+    """The cotangents by the form, or why another engine has them; empty where the form is not asked."""
+    mode = variant.owner.mode
+    if mode != "form" and (mode != "auto" or not switched_on()):
+        return ""
+    found = tried(variant, lambda: ByForm(variant, positions, valued))
+    if isinstance(found, str) or mode == "form" or is_worthwhile(found.generic):
         return found
     return "it would not gain by it, having no arrays and no loops, or branches in loops that are worth a jump"
 

@@ -15,10 +15,8 @@ import inspect
 import linecache
 import sys
 import threading
-import time
 import weakref
-from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 import numba
@@ -33,6 +31,7 @@ from ..errors import NotDifferentiable
 from ..program import running
 from . import (
     adjoint,
+    chunks,
     directions,
     finishing,
     formed,
@@ -40,14 +39,12 @@ from . import (
     lowering,
     outlining,
     pairs,
-    repeats,
     runtime,
     settling,
     special,
     store,
-    tangent,
 )
-from .arguments import joined, leaves_of, real_leaves
+from .arguments import joined, leaves_of, real_leaves, seeds_for
 from .complaints import COMPLAINTS, complains, interrupted, retold
 from .inference import load
 from .lowering import Custom, python_function
@@ -431,13 +428,10 @@ class Variant:
         self._derived: dict[Any, Derived | Overloaded | formed.ByForm] = {}
         self.outside = ""
         """Why the program form does not have this function; empty where it has, or was not asked."""
-        self._pushed: dict[tuple[int, ...], Portions] = defaultdict(Portions)
-        self._bent: dict[tuple[int, ...], Portions] = defaultdict(Portions)
-        self._twisted: dict[tuple[int, ...], Any] = {}
-        self._along: dict[Any, directions.Along | None] = {}
-        """Derivatives along directions by the program form, by parameters, order and width; None where generated code has them."""
-        self._beyond: dict[Any, Overloaded] = {}
-        """Second derivatives that only overloading has."""
+        self._along: dict[Any, directions.Along | str] = {}
+        """Derivatives along directions by the program form, by parameters, order and width, or why the form has none."""
+        self._beyond: dict[Any, Overloaded | NotDifferentiable] = {}
+        """The same by overloading, by parameters and mode, or why it has none."""
         self.floats = [i for i, a in enumerate(args) if _is_float(a)]
         self._choices: dict[Any, Any] = {}
         """Programs for functions of NumPy's without a rule, by the call (see `spelled`)."""
@@ -451,12 +445,14 @@ class Variant:
             except lowering.Unspelled as asked:
                 _grow(self._choices, asked)
 
-    def typed(self) -> settling.Typed:
-        """A fresh tree: generators change theirs."""
+    def typed(self, plain: bool = False) -> settling.Typed:
+        """A fresh tree: generators change theirs. A `plain` one has neither threads nor snapshots."""
         owner = self.owner
         owner.frozen.hold()
         parallel = lowering.is_parallel(owner)
-        program = lowering.lower(owner.py_func, False, owner.snapshots, parallel, self._choices)
+        program = lowering.lower(owner.py_func, owner.snapshots, parallel, self._choices)
+        for loop in chunks.loops(program.body) if plain else ():
+            loop.snapshots, loop.parallel = 0, False
         kinds, returns = inference.infer(program, self.types)
         typed = settling.Typed(program, kinds, returns)
         pairs.dissolve(typed)
@@ -466,6 +462,11 @@ class Variant:
     def settled(self) -> settling.Typed:
         """A tree that nobody changes."""
         return self.typed()
+
+    @functools.cached_property
+    def plain(self) -> settling.Typed:
+        """The same without threads and snapshots."""
+        return self.typed(plain=True)
 
     def in_pairs(self, positions: tuple[int, ...], given: Sequence[Any]) -> list[Any]:
         """What is given for each of these parameters; for a complex one, its two parts."""
@@ -515,7 +516,7 @@ class Variant:
         """By the engine that the function's mode names; in mode "auto" by overloading where the transformation refuses."""
         if self.owner.mode == "overload":
             return self.overloaded(positions, 'mode="overload" asks for it')
-        found = formed.tried(self, lambda: formed.ByForm(self, positions, valued))
+        found = formed.gradient(self, positions, valued)
         if not isinstance(found, str):
             return found
         self.outside = found or self.outside
@@ -546,14 +547,18 @@ class Variant:
         return other
 
     def overloaded(
-        self, positions: tuple[int, ...], reason: str, refused: NotDifferentiable | None = None
+        self,
+        positions: tuple[int, ...],
+        reason: str,
+        refused: NotDifferentiable | None = None,
+        mode: str = "reverse",
     ) -> Overloaded:
-        """The second engine's derivatives; where it refuses too, the error tells both reasons."""
+        """The second engine's derivatives, in one mode at first; where it refuses too, the error tells both reasons."""
         from .overloading import Overloaded
 
         self.owner.frozen.hold()
         try:
-            return Overloaded(self, positions, reason)
+            return Overloaded(self, positions, reason, mode)
         except NotDifferentiable as error:
             if refused is None:
                 raise
@@ -565,242 +570,109 @@ class Variant:
     # ------------------------------------------------------------------------------------------ forward mode
 
     def push(
-        self, args: tuple[Any, ...], positions: tuple[int, ...], along: Sequence[Any]
-    ) -> dict[int, Any]:
+        self, args: tuple[Any, ...], positions: tuple[int, ...], along: Sequence[Any], size: int
+    ) -> dict[int, Any] | None:
         """Tangents of the results, by their position, along directions of the parameters at `positions`: an array for each
-        parameter, whose first axis counts directions, as that of the tangents does."""
-
-        along = self.in_pairs(positions, along)
-        found = self._by_form(args, positions, 1, (), along)
+        parameter, whose first axis counts directions, as that of the tangents does. None where cotangents have them sooner, for results
+        of `size` numbers in all, or alone."""
+        found = self._by_form(args, positions, 1, {}, self.in_pairs(positions, along))
         if found is not None:
             return dict(enumerate(found))
+        mode = self.owner.mode
+        if mode == "adjoint" or (size <= FEW and mode != "overload"):
+            return None
+        other = self._overloading(positions, "forward")
+        return None if isinstance(other, NotDifferentiable) else other.push(args, along)
 
-        def made_for(width: int) -> Any:
-            return self._tangent(positions, width)
+    def bend(
+        self,
+        args: tuple[Any, ...],
+        positions: tuple[int, ...],
+        seeds: Mapping[int, Any],
+        along: Sequence[Any],
+    ) -> list[Any]:
+        """The derivative along directions of the cotangents that `seeds` of the results give: forward mode over reverse. Directions and
+        results as in `push`."""
+        found = self._by_form(args, positions, 2, seeds, self.in_pairs(positions, along))
+        if found is not None:
+            return self.joined(positions, found)
+        other = self._overloading(positions, "second")
+        if isinstance(other, NotDifferentiable):
+            raise self._beyond_reach("second", positions, f"Nor can overloading: {other.args[0]}")
+        return other.bend(args, seeds_for(other, seeds), along)
 
-        portions = self._pushed[positions]
-        code = portions.of_width(1, made_for)
-        if not isinstance(code, tuple):
-            return code.push(args, along)  # type: ignore[no-any-return]
-
-        def run(code: Any, given: Sequence[Any]) -> dict[int, Any]:
-            made, compiled, names = code
-            leaves = dict(zip(made.params, real_leaves(args), strict=True))
-            wanted = dict(zip(names, given, strict=True))
-            return compiled.along(leaves, wanted, range(len(made.results)))
-
-        return portions.along(along, made_for, run)
+    def twist(
+        self,
+        args: tuple[Any, ...],
+        positions: tuple[int, ...],
+        seeds: Mapping[int, Any],
+        along: tuple[Sequence[Any], Sequence[Any]],
+    ) -> list[Any]:
+        """The derivative along a second direction of what `bend` gives along the first."""
+        first, second = (self.in_pairs(positions, given) for given in along)
+        each = [np.asarray(d)[None] for d in second]
+        found = self._by_form(args, positions, 3, seeds, each, first)
+        if found is None:
+            raise self._beyond_reach("third", positions, "It alone has third derivatives.")
+        return self.joined(positions, [t[0] for t in found])
 
     def _by_form(
         self,
         args: tuple[Any, ...],
         positions: tuple[int, ...],
         order: int,
-        seeds: tuple[Any, ...],
+        seeds: Mapping[int, Any],
         along: Sequence[Any],
         first: Sequence[Any] = (),
     ) -> list[Any] | None:
-        """Derivatives along directions by the program form, of third order with a `first` direction; None where generated code has them."""
+        """Derivatives along directions by the program form, of third order with a `first` direction; None where it has none."""
         width = 1 if len(along[0]) == 1 else directions.WIDTH
         key = positions, order, width
         if key not in self._along:
             with self.owner._lock:
                 if key not in self._along:
+                    self.owner.frozen.hold()
                     self._along[key] = directions.along(self, positions, order, width)
         made = self._along[key]
-        if made is None:
+        if isinstance(made, str):
             return None
-        more = [*seeds, *made.inputs(args, first)] if first else seeds
+        more = [seeds[i] for i in range(made.results)] if order > 1 else []
+        if first:
+            more += made.inputs(args, first)
         return made.run(args, more, along)
 
-    def _tangent(self, positions: tuple[int, ...], width: int) -> Any:
-        """Generated tangent code with its function, or the second engine."""
-        if self.owner.mode == "overload":
-            return self.derived(positions)
-        try:
-            wanted: list[str] = []
+    def _overloading(self, positions: tuple[int, ...], mode: str) -> Overloaded | NotDifferentiable:
+        """Overloading for derivatives along directions, in this mode of its drivers, or why there is none."""
+        found = self._derived.get((positions, True))
+        if found is not None and hasattr(found, "bend"):
+            return found  # type: ignore[return-value]
+        key = positions, mode
+        if key not in self._beyond:
+            with self.owner._lock:
+                if key not in self._beyond:
+                    try:
+                        self._beyond[key] = self.overloaded(
+                            positions, "derivatives along directions are asked", mode=mode
+                        )
+                    except NotDifferentiable as refused:
+                        self._beyond[key] = refused
+        return self._beyond[key]
 
-            def make(typed: settling.Typed) -> Any:
-                wanted[:] = _leaves_at(typed, positions)
-                return tangent.generate(typed, set(wanted), width, compile_options(self.owner))
-
-            typed, made = self.generated(make)
-        except NotDifferentiable as refused:
-            if self.owner.mode == "adjoint":
-                raise
-            return self.overloaded(
-                positions, f"the tangent transformation refuses:\n  {refused.args[0]}", refused
-            )
-        name = f"{typed.program.name}_tangent"
-        return made, _Forward(self.owner, typed, name, made, width), wanted
-
-    def bend(
-        self,
-        args: tuple[Any, ...],
-        positions: tuple[int, ...],
-        seeds: tuple[Any, ...],
-        along: Sequence[Any],
-    ) -> list[Any]:
-        """The derivative along directions of what `Derived.run` gives: forward mode over the adjoint. Directions and results as in
-        `push`."""
-        if isinstance(self.derived(positions), formed.ByForm):
-            found = self._by_form(args, positions, 2, seeds, self.in_pairs(positions, along))
-            if found is not None:
-                return self.joined(positions, found)
-        derived, seeds = self._generated(positions, seeds)
-        if not isinstance(derived, Derived):
-            return derived.bend(args, seeds, along)
-        other = self._beyond.get(positions)
-        if not self._bent[positions].made:
-            self.owner.frozen.hold()
-        if other is not None:
-            return other.bend(args, seeds, along)
-        try:
-            return self._bend(derived, args, positions, seeds, along)
-        except NotDifferentiable as refused:
-            other = self._in_place_of(derived, positions, refused)
-        return other.bend(args, seeds, along)
-
-    def _generated(
-        self, positions: tuple[int, ...], seeds: tuple[Any, ...]
-    ) -> tuple[Derived | Overloaded, tuple[Any, ...]]:
-        """The engine that can be differentiated once more, and its seeds."""
-        derived = self.derived(positions)
-        if isinstance(derived, formed.ByForm):
-            return derived.other, derived.seeds_of_other(seeds)
-        return derived, seeds
-
-    def _in_place_of(
-        self, derived: Derived, positions: tuple[int, ...], refused: NotDifferentiable
-    ) -> Overloaded:
-        """Overloading for the second derivative, where the generated adjoint can be differentiated but once."""
-        if self.owner.mode == "adjoint":
-            raise refused
-        reason = f"the adjoint has no tangent:\n  {refused.args[0]}"
-        other = self.overloaded(positions, reason, refused)
-        if other.seeded != derived.seeded:
-            raise refused
-        self._beyond[positions] = other
-        return other
-
-    def _bend(
-        self,
-        derived: Derived,
-        args: tuple[Any, ...],
-        positions: tuple[int, ...],
-        seeds: tuple[Any, ...],
-        along: Sequence[Any],
-    ) -> list[Any]:
-        """Tangents of the gradients along directions of the parameters: the tangent of the adjoint, in portions of a few directions."""
-        made = derived.plain
-        full = [*real_leaves(args), *seeds, *(_EMPTY[n].copy() for n in made.stacks)]
-
-        def made_for(width: int) -> Any:
-            return self._bending(derived, full, width)
-
-        def run(bent: Any, given: Sequence[Any]) -> dict[int, Any]:
-            found, compiled = bent
-            by_param = dict(zip(found.params, full, strict=True))
-            # A tuple before a parameter is several leaves.
-            places = [made.params.index(p) for p in derived.wanted]
-            wanted = {found.params[i]: d for i, d in zip(places, given, strict=True)}
-            first = len(made.results)
-            return compiled.along(by_param, wanted, range(first, first + len(derived.wanted)))
-
-        moved = self._bent[positions].along(self.in_pairs(positions, along), made_for, run)
-        results = []
-        count, leaves = len(along[0]), real_leaves(args)
-        for i, p in enumerate(derived.wanted, len(made.results)):
-            shape = np.shape(leaves[made.params.index(p)])
-            results.append(moved[i] if i in moved else np.zeros((count, *shape)))
-        return self.joined(positions, results)
-
-    def _bending(self, derived: Derived, full: list[Any], width: int) -> Any:
-        """The tangent of an adjoint, and its function."""
-        made = derived.plain
-        name = f"{derived.typed.program.name}_adjoint"
-        return self._along_text(derived, name, made.source, made.scope, full, made.params, width)
-
-    def _along_text(
-        self,
-        derived: Derived,
-        name: str,
-        source: str,
-        scope: dict[str, Any],
-        full: list[Any],
-        params: list[str],
-        width: int,
-    ) -> Any:
-        """The tangent of generated code by what is wanted, and its function; `params` are the first of that code's."""
-        # It calls functions with a custom rule; its tangent goes by the rule too, not by their source.
-        scope = {**scope, **derived.typed.program.customs}
-        function = inference.load(name, source, scope)
-        signature = tuple(numba.typeof(a) for a in full)
-        choices: dict[Any, Any] = {}
-        while True:
-            program = lowering.lower(function, generated=True, choices=choices)
-            repeats.merge(program)
-            kinds, returns = inference.infer(program, signature)
-            typed = settling.Typed(program, kinds, returns)
-            order = dict(zip(params, program.params, strict=False))
-            try:
-                found = tangent.generate(typed, {order[p] for p in derived.wanted}, width)
-                break
-            except lowering.Unspelled as asked:
-                _grow(choices, asked)
-        name = f"{name}_tangent"
-        return found, _Forward(self.owner, typed, name, found, width)
-
-    def twist(
-        self,
-        args: tuple[Any, ...],
-        positions: tuple[int, ...],
-        seeds: tuple[Any, ...],
-        along: tuple[Sequence[Any], Sequence[Any]],
-    ) -> list[Any]:
-        """The derivative along a second direction of what `bend` gives along the first: forward mode over its code."""
-        first, second = (self.in_pairs(positions, given) for given in along)
-        if isinstance(self.derived(positions), formed.ByForm):
-            each = [np.asarray(d)[None] for d in second]
-            found = self._by_form(args, positions, 3, seeds, each, first)
-            if found is not None:
-                return self.joined(positions, [t[0] for t in found])
-        derived, seeds = self._generated(positions, seeds)
-        if not isinstance(derived, Derived) or positions in self._beyond:
-            raise NotDifferentiable(
-                f"a third derivative of {self.owner.__name__} was asked, which only the adjoint engine has, and this function is "
-                "overloaded. Write it so that an adjoint can be generated (explain() tells what stands against it).",
-                name="high-order",
-            )
-        made = derived.plain
-        full = [*real_leaves(args), *seeds, *(_EMPTY[n].copy() for n in made.stacks)]
-        found, _ = self._bent[positions].of_width(
-            1, lambda width: self._bending(derived, full, width)
+    def _beyond_reach(self, order: str, positions: tuple[int, ...], more: str) -> NotDifferentiable:
+        """The error of a derivative that neither the form nor overloading has."""
+        why = next(
+            (a for (p, *_), a in self._along.items() if p == positions and isinstance(a, str)),
+            "these arguments do not fit what it assumes",
         )
-        places = [made.params.index(p) for p in derived.wanted]
-        values = dict(zip(found.params, full, strict=True))
-        wanted = {found.params[i]: d for i, d in zip(places, first, strict=True)}
-        whole = [*full, *(_direction(values[p], wanted.get(p)) for p in found.dotted)]
-        if positions not in self._twisted:
-            name = f"{derived.typed.program.name}_adjoint_tangent"
-            self._twisted[positions] = self._along_text(
-                derived, name, found.source, found.scope, whole, made.params, 1
-            )
-        twisted, compiled = self._twisted[positions]
-        by_param = dict(zip(twisted.params, whole, strict=True))
-        moving = {
-            twisted.params[i]: np.asarray(d)[None] for i, d in zip(places, second, strict=True)
-        }
-        # Behind the results of the adjoint stand their tangents, whose tangents are wanted.
-        moved = compiled.along(by_param, moving, range(len(found.results), len(twisted.results)))
-        results = []
-        for k, p in enumerate(derived.wanted):
-            bar = len(made.results) + k
-            name = found.results[bar]
-            at = len(found.results) + found.varying.index(name) if name in found.varying else -1
-            shape = np.shape(full[made.params.index(p)])
-            results.append(moved[at][0] if at in moved else np.zeros(shape))
-        return self.joined(positions, results)
+        return NotDifferentiable(
+            f"a {order} derivative of {self.owner.__name__} was asked, which the program form does not have:\n  {why}\n  {more}\n"
+            "  Write that part otherwise, or the function in NumPy on tensors.",
+            name="high-order",
+        )
+
+
+FEW = 8
+"""Numbers of a result up to which its tangents are products with cotangents, where the form has none: no more code is compiled."""
 
 
 def _spares(found: Derived | Overloaded | formed.ByForm) -> bool:
@@ -822,126 +694,6 @@ def _grow(choices: dict[Any, Any], asked: lowering.Unspelled) -> None:
 
 
 _EMPTY = {"floats": np.empty(1024), "ints": np.empty(1024, np.int64)}
-
-
-WIDTH = 4
-"""Directions that one run of wide tangent code carries, where there are several."""
-
-PATIENCE = 2.0
-"""Seconds that runs along single directions may take before wide code is compiled: its text is up to `WIDTH` times as long, and so
-is what Numba takes for it (ten seconds for some Hessians of three numbers), which many runs have to save."""
-
-
-class Portions:
-    """Tangent code of a function, for one direction and for `WIDTH` of them, each compiled when it is wanted.
-
-    Code is a tuple whose second item is a `_Forward`. Functions that draw random numbers run wide at once: each run draws others.
-    """
-
-    def __init__(self) -> None:
-        """Nothing is compiled."""
-        self.made: dict[int, Any] = {}
-        self.runs, self.shortest = 0, np.inf
-        """Runs along single directions of several, and the seconds of the shortest: the first compiles, as one that meets NaN does."""
-
-    def of_width(self, width: int, made_for: Callable[[int], Any]) -> Any:
-        """The code for so many directions."""
-        if width not in self.made:
-            self.made[width] = made_for(width)
-        return self.made[width]
-
-    def along(
-        self,
-        directions: Sequence[Any],
-        made_for: Callable[[int], Any],
-        run: Callable[[Any, Sequence[Any]], dict[int, Any]],
-    ) -> dict[int, Any]:
-        """What `run(code, directions)` gives by position, for directions that the first axis counts, as that of the results does;
-        the last run of wide code is filled up with zeros."""
-        arrays = [np.asarray(d) for d in directions]
-        count, start = len(arrays[0]), 0
-        parts: list[dict[int, Any]] = []
-        single = self.of_width(1, made_for)[1]
-        while start < count or not parts:
-            spent = (self.runs - 1) * self.shortest if self.runs > 1 else 0.0
-            wide = count > 1 and (single.draws or WIDTH in self.made or spent > PATIENCE)
-            width = WIDTH if wide else 1
-            code = self.of_width(width, made_for)
-            given = [a[start : start + width] for a in arrays]
-            missing = width - len(given[0])
-            if missing:
-                given = [
-                    np.concatenate((a, np.zeros((missing, *a.shape[1:]), a.dtype))) for a in given
-                ]
-            began = time.perf_counter()
-            parts.append(run(code, given))
-            if count > 1 and not wide:
-                self.runs += 1
-                self.shortest = min(self.shortest, time.perf_counter() - began)
-            start += width
-        return {i: np.concatenate([p[i] for p in parts])[:count] for i in parts[0]}
-
-
-class _Forward:
-    """Compiled tangent code, with plain products first and strong ones where a NaN comes out (see `finishing.unguarded`)."""
-
-    def __init__(
-        self,
-        owner: NativeFunction,
-        typed: settling.Typed,
-        name: str,
-        made: tangent.Tangent,
-        width: int,
-    ) -> None:
-        """The compiled tangent program for `width` directions, in a quick and a guarded form."""
-        self.owner, self.made, self.width = owner, made, width
-        self._compile = lambda source: _compiled(owner, typed, name, source, made.scope)
-        # Run twice, a program that draws random numbers would draw others.
-        self.draws = any(op.kind == "impure" for op in operations(typed.program.body))
-        quick = made.source if self.draws else finishing.unguarded(made.source)
-        self.quick = self._compile(quick)
-        self.guarded = self.quick if quick == made.source else None
-
-    def along(self, values: dict[str, Any], wanted: dict[str, Any], among: range) -> dict[int, Any]:
-        """Tangents of those of the results that are `among` these, by position, directions along a first axis; results that do not
-        vary have none. `wanted` has, by parameter, its directions."""
-        found = self._run(self.quick, values, wanted, among)
-        if self.guarded is self.quick or not any(np.isnan(a).any() for a in found.values()):
-            return found
-        if self.guarded is None:
-            self.owner.frozen.hold()
-            self.guarded = self._compile(self.made.source)
-        return self._run(self.guarded, values, wanted, among)
-
-    def _run(
-        self, compiled: Any, values: dict[str, Any], wanted: dict[str, Any], among: range
-    ) -> dict[int, Any]:
-        """Tangents of the results, by position, for values and directions of the parameters by name."""
-        made = self.made
-        dots = [
-            _direction(values[p], wanted[p][k] if p in wanted else None)
-            for k in range(self.width)
-            for p in made.dotted
-        ]
-        given = [a.copy() if p in made.mutated else a for p, a in values.items()]
-        out = _quietly(compiled, [*given, *dots])
-        first, n = len(made.results), len(made.varying)
-        at = {r: j for j, r in enumerate(made.varying)}
-        return {
-            i: np.stack([out[first + k * n + at[r]] for k in range(self.width)])
-            for i, r in enumerate(made.results)
-            if r in at and i in among
-        }
-
-
-def _direction(value: Any, along: Any) -> Any:
-    """A tangent as compiled code takes it: of the value's shape and type."""
-    if isinstance(value, np.ndarray):
-        dot = np.zeros_like(value)
-        if along is not None:
-            dot[...] = along
-        return dot
-    return 0.0 if along is None else float(along)
 
 
 def _compiled(
@@ -1050,7 +802,6 @@ class Derived:
         )
         parts = typed.param_parts
         self.wanted = _leaves_at(typed, positions)
-        self._plain: adjoint.Adjoint | None = None
         self._variant = variant
         self.positions = positions
         self.typed = typed
@@ -1126,17 +877,6 @@ class Derived:
                 text = finishing.unguarded(text)
             texts.append(f"{decorator}\n{text}" if decorator else text)
         return "\n\n".join(texts)
-
-    @property
-    def plain(self) -> adjoint.Adjoint:
-        """The adjoint without threads, for what goes over its text once more."""
-        if not self.adjoint.parts:
-            return self.adjoint
-        if self._plain is None:
-            _, self._plain = self._variant.generated(
-                lambda typed: adjoint.generate(typed, self.wanted, self.owner.limit)
-            )
-        return self._plain
 
     def _axes(self, name: str) -> int | None:
         """How many axes a variable or its cotangent has, 0 for a number; None for what is neither."""
@@ -1427,14 +1167,15 @@ def njit(f: Any = None, /, **options: Any) -> Any:
 
     Takes what `numba.njit` takes; with signatures (`@tg.njit("float64(float64)")`) it compiles now, and for those types alone. The result
     is called like Numba's, from Python and from other jitted code; `tg.grad`, `value_and_grad`, `vjp`, `jvp`, `jacobian`, `hvp` and
-    `hessian` work on it, and called on tracked tensors it is one entry of the tape. Derivatives are generated from the function's source
-    (reverse mode by adjoint code, forward mode by tangent code) and compiled for the argument types that come. What has no rule raises
+    `hessian` work on it, and called on tracked tensors it is one entry of the tape. Derivatives are made from the function's source
+    and compiled for the argument types that come. What has no rule raises
     NotDifferentiable naming file, line and expression.
 
-    `mode` chooses the engine: "adjoint" (generated code, the fast one), "overload" (the function runs on numbers that record
+    `mode` chooses the engine of gradients: "adjoint" (generated code), "overload" (the function runs on numbers that record
     each operation, which takes more of the language), "form" (arrays and loops over ranges as one program of machine code, the fastest,
     and an error for what lies outside) or "auto": the form for what lies in it, else generated code, and overloading where that refuses.
-    `f.explain()` tells which it was, and why. TAPEGRAD_FORM=0 in the environment leaves the form out.
+    `f.explain()` tells which it was, and why. TAPEGRAD_FORM=0 in the environment leaves the form out of gradients. Forward mode and
+    higher derivatives are the form's in every mode but "overload", and overloading's where it does not have the function.
 
     `memory_limit` bounds, in bytes, what a stack of the reverse sweep may take (default: three quarters of the memory).
     With `parallel=True`, threads share derivatives of loops over `prange` where it is shown that passes do not meet in it; `f.explain()`
@@ -1515,8 +1256,8 @@ def njit_vjp(f: Any, f_vjp: Any) -> CustomFunction:
     for those that carry no derivative. Both functions are compiled; inside native functions the helper is called, and its source is
     never looked at.
 
-    The rule is used by both engines, in reverse and in forward mode. Where the result is an array, it is used by the adjoint engine
-    in reverse mode and refused elsewhere. A second derivative is that of the rule, by the adjoint engine; overloading refuses it.
+    The rule is used by both engines, in reverse and in forward mode; where the result is an array, by the adjoint engine alone. A
+    second derivative is that of the rule, which overloading runs on numbers with tangents; where the result is an array, it is refused.
 
     >>> import math, tapegrad as tg
     >>> def root(a):

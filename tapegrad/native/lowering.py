@@ -32,12 +32,6 @@ from .names import MISSING, PURE, RESERVED, canonical, is_jitable, is_prange, re
 from .runtime import checkpointed
 from .tree import TEMP, Called, Const, If, Loop, Node, Op, Operand, Program, Seg, Where
 
-EFFECTS = {
-    "accumulate": (0,), "carry": (0,), "push_array": (0,), "pop_array": (2,), "put_places": (0,), "scatter_back": (0, 2),
-    "gather_back": (0,),
-}  # fmt: skip
-"""What generated code calls for its effect on some of the arguments, with the places of those."""
-
 BINARY = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: "**", ast.FloorDiv: "//", ast.Mod: "%",
     ast.MatMult: "@", ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^", ast.LShift: "<<", ast.RShift: ">>",
@@ -165,12 +159,11 @@ class Asked:
 
 def lower(
     function: Any,
-    generated: bool = False,
     snapshots: int = 0,
     parallel: bool = False,
     choices: dict[Any, Any] | None = None,
 ) -> Program:
-    """The program tree of a Python function; `generated` code may keep arrays on lists and call the runtime.
+    """The program tree of a Python function.
 
     `choices` are the programs that take the place of functions of NumPy's, by the key of the call. `snapshots` is given to every loop
     over a range that no other loop contains (see `runtime.checkpointed`). Loops over `prange` are parallel in a `parallel` function,
@@ -178,14 +171,9 @@ def lower(
     """
     node, file, line = definition(function)
     lowering = _Lowering()
-    lowering.generated = generated
     lowering.snapshots = snapshots
     lowering.parallel = parallel
     lowering.choices = choices or {}
-    if generated:
-        from .runtime import SCOPE
-
-        lowering.scope |= SCOPE
     scope = _scope(function)
     frame = _Frame(node, scope, file, line, None)
     _plain_parameters(node.args, frame)
@@ -333,7 +321,6 @@ class _Lowering:
         self.frame: _Frame
         self.several: set[str] = set()
         self.open: list[Any] = []
-        self.generated = False
         self.snapshots = 0
         self.parallel = False
         self.choices: dict[Any, Any] = {}
@@ -898,9 +885,6 @@ class _Lowering:
                 if text is None and self.callable_here(function):
                     self.call(node.value, function, None)
                     return
-                if text in EFFECTS:
-                    self.effect(node.value, f"{text}({{}})", node.value.args)
-                    return
                 if text == "np.random.seed":
                     arguments = [self.expr(a) for a in node.value.args]
                     places = ", ".join(f"{{{i}}}" for i in range(len(arguments)))
@@ -923,11 +907,6 @@ class _Lowering:
                 isinstance(node.value.func, ast.Attribute)
                 and self.known(node.value.func.value) is MISSING
             ):
-                if node.value.func.attr == "append" and self.generated:
-                    self.effect(
-                        node.value, "{{0}}.append({})", [node.value.func.value, *node.value.args]
-                    )
-                    return
                 word, args = node.value.func.attr, node.value.args
                 if (word == "fill" and len(args) == 1) or (word == "sort" and not args):
                     base = self.expr(node.value.func.value)
@@ -943,12 +922,6 @@ class _Lowering:
             "This statement is done for its effect, which has no derivative rule.",
             "Write the effect as an assignment, or move it out of the differentiated function.",
         )
-
-    def effect(self, node: ast.Call, form: str, nodes: list[ast.expr]) -> None:
-        args = [self.expr(a) for a in nodes]
-        first = 1 if form.startswith("{{0}}") else 0
-        places = ", ".join(f"{{{i}}}" for i in range(first, len(args)))
-        self.emit(Op("effect", (), args, form.format(places), self.frame.where(node)))
 
     def writes_result(self, statement: ast.Expr, node: ast.Call, text: str) -> bool:
         """Lower `np.f(x, y, out)`, a call for what it writes, as `out[...] = np.f(x, y)`; False if this is none.
@@ -1438,8 +1411,6 @@ class _Lowering:
         return self.local(node.target.id)
 
     def _expr_List(self, node: ast.List, out: str | None) -> Operand:
-        if self.generated and not node.elts:
-            return self.pure(node, "[]", [], "[]", out)
         raise refuse(
             self.frame.where(node),
             "Lists have no derivative rule.",
@@ -1511,8 +1482,6 @@ class _Lowering:
     def method(self, node: ast.Call, attribute: ast.Attribute, out: str | None) -> Operand:
         """Lower a call of an array's method, as the function of NumPy that it is."""
         base = self.expr(attribute.value)
-        if attribute.attr == "pop" and self.generated:
-            return self.pure(node, "{0}.pop()", [base], ".pop", out)
         name = _METHODS.get(attribute.attr)
         if name is None:
             raise refuse(

@@ -49,8 +49,6 @@ def fits(
     ops = list(operations(loop.body))
     behind = list(operations(tail))
     inner = {node.variable for node in chunks.loops(loop.body) if node.variable}
-    if any(op.kind == "effect" for op in (*ops, *behind)):
-        return False
     binds = {n for op in ops for n in op.out} | inner
     changed = set[str]().union(*(line.changes() | line.holders() for line in lines[0])) | inner
     written = set[str]().union(*(line.writes for line in lines[0]))

@@ -23,14 +23,12 @@ MISSING = object()
 
 RESERVED = frozenset(
     "np math floats ints nf ni accumulate carry shares snapshot_distance fitted push_array pop_array put_places grown grown_ints "
-    "cumprod_back cumprod_push middle_weights interp_back interp_push cofactors cofactors_push eigenvalues_back "
-    "singular_values_back singular_values_push left_vectors_back left_vectors_push orthogonal_back orthogonal_push pinv_back "
-    "pinv_push eigenvalues_push eigenvectors_back eigenvectors_push turns counted referred unless_zero strong strong_all "
-    "strong_quotient strong_quotient_all has_nan select scatter_back scatter_sum gather_back spread sorted_back ranked diff_back "
-    "others_product cholesky_back cholesky_push and or not if else while for in is def return True False None lambda class with as "
-    "try except raise assert pass del from import global nonlocal yield async await range len abs min max int float bool round sum "
-    "pow divmod print tuple list enumerate zip prange part shared separate clear chunk_count in_order at least "
-    "zeros_like zeros_of digamma trigamma digamma_rise special".split()
+    "cumprod_back middle_weights interp_back cofactors eigenvalues_back singular_values_back left_vectors_back orthogonal_back "
+    "pinv_back eigenvectors_back turns counted referred unless_zero strong strong_all strong_quotient strong_quotient_all has_nan "
+    "select scatter_back scatter_sum gather_back spread sorted_back ranked diff_back others_product cholesky_back and or not if else "
+    "while for in is def return True False None lambda class with as try except raise assert pass del from import global nonlocal yield "
+    "async await range len abs min max int float bool round sum pow divmod print tuple list enumerate zip prange part shared separate "
+    "clear chunk_count in_order at least zeros_like zeros_of digamma trigamma digamma_rise special".split()
 )
 """Names that generated code uses for itself."""
 

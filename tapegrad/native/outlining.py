@@ -13,10 +13,11 @@ from __future__ import annotations
 import ast
 import hashlib
 import itertools
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from . import chunks, inference, repeats, runtime
+from . import chunks, inference, runtime
 from .rules import renamed
 
 LONG = 3
@@ -124,9 +125,42 @@ def _operands(node: ast.expr) -> Iterator[str]:
 def _parted(formula: str) -> tuple[list[str], str]:
     """A formula behind lines that give names to what stands in it several times."""
     numbers = itertools.count()
-    return repeats.named(
-        ast.parse(formula, mode="eval").body, _is_cheap, lambda: f"part{next(numbers)}"
-    )
+    return _named(ast.parse(formula, mode="eval").body, _is_cheap, lambda: f"part{next(numbers)}")
+
+
+def _named(
+    tree: ast.AST, worth: Callable[[ast.AST], bool], fresh: Callable[[], str]
+) -> tuple[list[str], str]:
+    """An expression behind lines that give names to those of its parts that are `worth` one and stand in it several times."""
+    met: Counter[str] = Counter()
+
+    def count(node: ast.AST) -> None:
+        if worth(node):
+            key = ast.dump(node)
+            met[key] += 1
+            if met[key] > 1:
+                return
+        for child in ast.iter_child_nodes(node):
+            count(child)
+
+    count(tree)
+    lines: list[str] = []
+    names: dict[str, str] = {}
+
+    class Name(ast.NodeTransformer):
+        def visit(self, node: ast.AST) -> Any:
+            key = ast.dump(node) if worth(node) else ""
+            if key in names:
+                return ast.Name(names[key])
+            node = self.generic_visit(node)
+            if met[key] < 2:
+                return node
+            names[key] = fresh()
+            lines.append(f"{names[key]} = {ast.unparse(node)}")
+            return ast.Name(names[key])
+
+    tree = Name().visit(tree)
+    return lines, ast.unparse(tree)
 
 
 def _is_cheap(node: ast.AST) -> bool:

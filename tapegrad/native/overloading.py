@@ -57,16 +57,18 @@ class Overloaded:
     unused: tuple[int, ...] = ()
     """Running it does not tell which parameters a result is not made from."""
 
-    def __init__(self, variant: Any, positions: tuple[int, ...], reason: str) -> None:
-        """Derivatives of a variant by overloading; `reason` says why there is no adjoint."""
+    def __init__(
+        self, variant: Any, positions: tuple[int, ...], reason: str, mode: str = "reverse"
+    ) -> None:
+        """Derivatives of a variant by overloading; `reason` says why there is no adjoint, `mode` which driver is compiled at once."""
         self.owner = variant.owner
         self.types = variant.types
         self.positions = positions
-        if self.owner.snapshots:
+        if self.owner.snapshots and mode == "reverse":
             raise refuse(_where(self.owner), *retyping.NO_SNAPSHOTS)
         self.reason = reason
         self.drivers: dict[Any, _Driver] = {}
-        first = self.first = self.driver("reverse", 0)
+        first = self.first = self.driver(mode, WIDTHS[0] if mode == "second" else 0)
         self.seeds = len(first.seeded)
         self.results = first.count
         self.returns_tuple = first.returns_tuple
@@ -93,7 +95,7 @@ class Overloaded:
     def run(self, args: tuple[Any, ...], seeds: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
         """(value, cotangents of the wanted parameters) for given cotangents of the active results."""
         given = [np.reshape(np.asarray(s, float), -1) for s in seeds]
-        values, bars, _ = self.first(args, given)
+        values, bars, _ = self.driver("reverse", 0)(args, given)
         return (values if self.returns_tuple else values[0]), tuple(
             float(b[0]) if np.ndim(args[i]) == 0 else b.reshape(np.shape(args[i]))
             for i, b in zip(self.positions, bars, strict=True)
@@ -103,7 +105,7 @@ class Overloaded:
         """Names of the arguments that the function writes to, found by a run on copies of them."""
         names = list(self.owner.signature.parameters)
         seeds = [np.zeros(1)] * self.seeds
-        return [names[i] for i in self.first(args, seeds, shared=True)[2]]
+        return [names[i] for i in self.driver("reverse", 0)(args, seeds, shared=True)[2]]
 
     def push(self, args: tuple[Any, ...], directions: Sequence[Any]) -> dict[int, np.ndarray]:
         """Tangents of the active results, by their position, along directions: one array for each wanted parameter, whose first
@@ -177,7 +179,7 @@ class _Driver:
         self.of = of
         self.kind = active(dual(width)) if mode == "second" else active()
         options = compile_options(self.owner)
-        self.vocabulary = retyping.Vocabulary(self.kind, options)
+        self.vocabulary = retyping.Vocabulary(self.kind, options, snapshots=mode == "reverse")
         self.makers: dict[str, Any] = {}
         """Classes of named tuples by what the driver calls them."""
         self.records = 0

@@ -151,7 +151,7 @@ def _scalar(name: str, carried: tuple[bool, ...], literal: Any = None) -> Any:
     space = {
         "np": np, "math": math, "digamma": digamma, "trigamma": trigamma, "digamma_rise": digamma_rise, "joined": joined,
         "joined_two": joined_two, "constant": constant,
-        **{n: getattr(builtins, n) for n in ("abs", "min", "max", "pow")}, **special.scope(),
+        **{n: getattr(builtins, n) for n in ("abs", "min", "max", "pow")}, **special.carried_scope(),
     }  # fmt: skip
     exec("\n".join(lines), space)
     return space["overloaded"]

@@ -25,7 +25,7 @@ from numba.core.untyped_passes import MakeFunctionToJitFunction
 
 from ..errors import NotDifferentiable
 from . import overloads, spelled
-from .carriers import Active, Carrier, is_carried, joined, joined_two, overload
+from .carriers import Active, Carrier, inner, is_carried, joined, joined_two, overload
 from .complaints import gist, place, place_of, remedy
 from .lowering import Custom, refuse
 from .names import PURE, canonical, is_jitable
@@ -55,8 +55,9 @@ NO_SNAPSHOTS = (
 class Vocabulary:
     """What the objects that programs name mean on one kind of numbers."""
 
-    def __init__(self, kind: Carrier, options: dict[str, Any]) -> None:
-        self.kind = kind
+    def __init__(self, kind: Carrier, options: dict[str, Any], snapshots: bool) -> None:
+        """No word is asked for yet; loops with snapshots are refused where memory is to be saved, by `snapshots`."""
+        self.kind, self.given, self.snapshots = kind, options, snapshots
         self.words = {**overloads.WORDS, **overloads.allocations(kind)}
         self.functions: dict[int, tuple[Any, Any]] = {}
         """Compiled functions by the id of the Python function, which is kept alive."""
@@ -79,7 +80,7 @@ class Vocabulary:
             return found[1]
         if isinstance(value, Custom):
             return self.custom(value)
-        if value is checkpointed:
+        if value is checkpointed and self.snapshots:
             raise refuse(where, *NO_SNAPSHOTS)
         inner = getattr(value, "dispatcher", None)
         if inner is not None:
@@ -118,7 +119,7 @@ class Vocabulary:
         """A function with the user's rule, for numbers and arrays that go in and a number that comes out."""
         found = self.functions.get(id(rule))
         if found is None:
-            found = self.functions[id(rule)] = (rule, _custom(rule))
+            found = self.functions[id(rule)] = (rule, _custom(rule, self))
             cpu_target.typing_context.refresh()  # a compilation is under way, which looked for overloads when it began
         return found[1]
 
@@ -174,8 +175,11 @@ def _holds_carriers(kind: Any) -> bool:
     return isinstance(kind, Carrier) or is_carried(kind)
 
 
-def _custom(rule: Custom) -> Any:
-    """A stand-in for a function with a rule of the user's, overloaded for carriers."""
+def _custom(rule: Custom, vocabulary: Vocabulary) -> Any:
+    """A stand-in for a function with a rule of the user's, overloaded for carriers.
+
+    A second derivative is that of the rule, which runs on the numbers inside the carriers then.
+    """
     n = len(inspect.signature(rule.f.py_func).parameters)
     names = ", ".join(f"a{k}" for k in range(n))
     name = rule.f.__name__ if rule.f.__name__.isidentifier() else "rule"
@@ -191,10 +195,7 @@ def _custom(rule: Custom) -> Any:
             return eval(f"lambda {names}: f({names})", space)
         first = kinds[carried[0]]
         kind = first if isinstance(first, Carrier) else first.dtype
-        if isinstance(kind, Active) and isinstance(kind.inner, Carrier):
-            raise overloads.Unknown(
-                f"a second derivative of {name}, whose custom rule gives the first"
-            )
+        second = isinstance(kind, Active) and isinstance(kind.inner, Carrier)
         plain = [_plain(t) for t in kinds]
         result = cpu_target.typing_context.resolve_function_type(numba.typeof(rule.f), plain, {})
         if not isinstance(result.return_type, types.Number):
@@ -203,7 +204,7 @@ def _custom(rule: Custom) -> Any:
         if wrong is not None:
             raise overloads.Unknown(f"{name}. {wrong}")
         lines = [f"def run({names}):"]
-        lines += [f"    v{k} = value(a{k})" for k in range(n)]
+        lines += [f"    v{k} = {'inner' if second else 'value'}(a{k})" for k in range(n)]
         values = ", ".join(f"v{k}" for k in range(n))
         lines += [f"    out = f({values})", f"    bars = vjp(1.0, out, {values})"]
         lines.append("    s = np.zeros(1, kind)[0]")
@@ -215,6 +216,9 @@ def _custom(rule: Custom) -> Any:
                 lines.append(f"        s = joined_two(0.0, s, 1.0, a{k}[k], bars[{k}][k])")
         lines.append("    return joined(out, s, 1.0)")
         made = {**space, "kind": kind.dtype_word}
+        if second:
+            within = Vocabulary(kind.inner, vocabulary.given, snapshots=False)
+            made |= {"f": space[name], "vjp": within.compiled(rule.vjp.py_func), "inner": inner}
         exec("\n".join(lines), made)
         return made["run"]
 

@@ -1,8 +1,8 @@
 """Derivative rules of the operations that a Numba program is made of.
 
 A rule turns an operation with typed operands into `Derivative`: for each operand the text of its cotangent, in terms of `g` (the
-result's cotangent), the operands `x, y, z, a3, a4, ...` and the result `out`; and the text of the result's tangent in terms of the
-operands' tangents `dx, dy, ...`. The names in a text say what must be known where it is evaluated, and nothing else is kept.
+result's cotangent), the operands `x, y, z, a3, a4, ...` and the result `out`. The names in a text say what must be known where it is
+evaluated, and nothing else is kept.
 
 Elementwise functions are not written here: their partials are read from the declarations in `tapegrad.ops`, as text, so that a
 formula stands in one place. Only what works on whole arrays has its rule below.
@@ -34,10 +34,9 @@ PLACES = ("x", "y", "z", *(f"a{i}" for i in range(3, 100)))
 
 @dataclass(slots=True)
 class Derivative:
-    """Cotangents by operand; the tangent; whether a cotangent's text has its operand's shape as it stands."""
+    """Cotangents by operand; whether a cotangent's text has its operand's shape as it stands."""
 
     pull: dict[int, str]
-    push: str = ""
     shaped: bool = False
     chooses: bool = False
     view: bool = False
@@ -334,10 +333,8 @@ def _constant_power(op: Op, base: Any) -> Derivative | None:
 def _made(partials: Sequence[str | None], arrays: int, chooses: bool = False) -> Derivative:
     """The derivative of an elementwise operation from its partials."""
     pull = {}
-    push = []
     unknown = frozenset(i for i, partial in enumerate(partials) if partial is None)
     for i, partial in enumerate(partials):
-        place = PLACES[i]
         if partial is None:
             continue
         if partial in ("0.0", "-0.0"):
@@ -345,7 +342,6 @@ def _made(partials: Sequence[str | None], arrays: int, chooses: bool = False) ->
         if partial in ("1.0", "-1.0"):
             sign = "" if partial == "1.0" else "-"
             pull[i] = f"{sign}g"
-            push.append(f"{sign}d{place}")
             continue
         if chooses:
             word = "unless_zero"
@@ -354,16 +350,13 @@ def _made(partials: Sequence[str | None], arrays: int, chooses: bool = False) ->
             word, partial = "strong_quotient", divisor
         elif _is_finite(partial):
             pull[i] = f"g * ({partial})"
-            push.append(f"d{place} * ({partial})")
             continue
         else:
             word = "strong"
         word += "_all" if arrays and word != "unless_zero" else ""
         pull[i] = f"{word}(g, {partial})"
-        push.append(f"{word}(d{place}, {partial})")
     return Derivative(
         pull,
-        "\0".join(push),
         shaped=arrays <= 1,
         chooses=chooses,
         spreads=arrays > 0,
@@ -436,31 +429,29 @@ def _sum(op: Op, kinds: Sequence[Any]) -> Derivative | None:
     if not is_array(kinds[0]) or axis == "?" or not _only(op, "axis") or len(op.args) > 2:
         return None
     if axis is None:
-        return Derivative({0: "g"}, "np.sum(dx)")
-    return Derivative(
-        {0: f"np.expand_dims(g, {axis})" if kinds[0].ndim > 1 else "g"}, f"np.sum(dx, axis={axis})"
-    )
+        return Derivative({0: "g"})
+    return Derivative({0: f"np.expand_dims(g, {axis})" if kinds[0].ndim > 1 else "g"})
 
 
 @rule("np.mean")
 def _mean(op: Op, kinds: Sequence[Any]) -> Derivative | None:
     if not is_array(kinds[0]) or len(op.args) != 1:
         return None
-    return Derivative({0: "g / x.size"}, "np.mean(dx)")
+    return Derivative({0: "g / x.size"})
 
 
 @rule("np.max", "np.min", "np.amax", "np.amin")
 def _extreme(op: Op, kinds: Sequence[Any]) -> Derivative | None:
     if not is_array(kinds[0]) or len(op.args) != 1:
         return None
-    return Derivative({0: "spread(x, out, g)"}, "np.sum(spread(x, out, 1.0) * dx)")
+    return Derivative({0: "spread(x, out, g)"})
 
 
 @rule("np.prod")
 def _prod(op: Op, kinds: Sequence[Any]) -> Derivative | None:
     if not is_array(kinds[0]) or len(op.args) != 1:
         return None
-    return Derivative({0: "g * others_product(x)"}, "np.sum(others_product(x) * dx)")
+    return Derivative({0: "g * others_product(x)"})
 
 
 @rule("np.var")
@@ -469,7 +460,6 @@ def _var(op: Op, kinds: Sequence[Any]) -> Derivative | None:
         return None
     return Derivative(
         {0: "(2.0 * g / x.size) * (x - np.mean(x))"},
-        "np.sum((2.0 / x.size) * (x - np.mean(x)) * dx)",
     )
 
 
@@ -479,7 +469,6 @@ def _std(op: Op, kinds: Sequence[Any]) -> Derivative | None:
         return None
     return Derivative(
         {0: "strong_all(x - np.mean(x), g / (out * x.size))"},
-        "np.sum(strong_all(x - np.mean(x), dx / (out * x.size)))",
     )
 
 
@@ -495,14 +484,14 @@ def _dot(op: Op, kinds: Sequence[Any]) -> Derivative | None:
     }.get((_ndim(kinds[0]), _ndim(kinds[1])))
     if pull is None or (op.rule == "np.vdot" and kinds[0].ndim != 1):
         return None
-    return Derivative(pull, "np.dot(dx, y)\0np.dot(x, dy)")
+    return Derivative(pull)
 
 
 @rule("np.outer")
 def _outer(op: Op, kinds: Sequence[Any]) -> Derivative | None:
     if [_ndim(k) for k in kinds] != [1, 1]:
         return None
-    return Derivative({0: "np.dot(g, y)", 1: "np.dot(g.T, x)"}, "np.outer(dx, y)\0np.outer(x, dy)")
+    return Derivative({0: "np.dot(g, y)", 1: "np.dot(g.T, x)"})
 
 
 @rule("np.linalg.solve")
@@ -517,22 +506,22 @@ def _solve(op: Op, kinds: Sequence[Any]) -> Derivative | None:
             0: "-np.dot(np.linalg.solve(x.T.copy(), g), out.T)",
             1: "np.linalg.solve(x.T.copy(), g)",
         }
-    return Derivative(pull, "-np.linalg.solve(x, np.dot(dx, out))\0np.linalg.solve(x, dy)")
+    return Derivative(pull)
 
 
 @rule("np.linalg.inv")
 def _inv(op: Op, kinds: Sequence[Any]) -> Derivative | None:
-    return Derivative({0: "-np.dot(out.T, np.dot(g, out.T))"}, "-np.dot(out, np.dot(dx, out))")
+    return Derivative({0: "-np.dot(out.T, np.dot(g, out.T))"})
 
 
 @rule("np.linalg.det")
 def _det(op: Op, kinds: Sequence[Any]) -> Derivative | None:
-    return Derivative({0: "g * cofactors(x, out)"}, "np.sum(cofactors(x, out) * dx)")
+    return Derivative({0: "g * cofactors(x, out)"})
 
 
 @rule("np.linalg.cholesky")
 def _cholesky(op: Op, kinds: Sequence[Any]) -> Derivative | None:
-    return Derivative({0: "cholesky_back(out, g)"}, "cholesky_push(out, dx)")
+    return Derivative({0: "cholesky_back(out, g)"})
 
 
 @rule("np.linalg.norm")
@@ -557,7 +546,7 @@ def _norm(op: Op, kinds: Sequence[Any]) -> Derivative | None:
         )
     else:
         return None  # no norms: they have no derivative where an entry is 0
-    return Derivative({0: slope.format("g")}, f"np.sum({slope.format('1.0')} * dx)")
+    return Derivative({0: slope.format("g")})
 
 
 @rule("np.trace")
@@ -565,7 +554,7 @@ def _trace(op: Op, kinds: Sequence[Any]) -> Derivative | None:
     if len(op.args) > 2 or op.settings:
         return None
     k = ", y" if len(op.args) == 2 else ""
-    return Derivative({0: f"g * np.eye(x.shape[0], x.shape[1]{k})"}, f"np.trace(dx{k})")
+    return Derivative({0: f"g * np.eye(x.shape[0], x.shape[1]{k})"})
 
 
 @rule("np.diag")
@@ -573,21 +562,21 @@ def _diag(op: Op, kinds: Sequence[Any]) -> Derivative | None:
     if len(op.args) > 2 or op.settings or _ndim(kinds[0]) != 1:
         return None
     k = ", y" if len(op.args) == 2 else ""
-    return Derivative({0: f"np.diag(g{k})"}, f"np.diag(dx{k})")
+    return Derivative({0: f"np.diag(g{k})"})
 
 
 @rule("np.cumsum")
 def _cumsum(op: Op, kinds: Sequence[Any]) -> Derivative | None:
     if len(op.args) != 1 or _ndim(kinds[0]) != 1:
         return None
-    return Derivative({0: "np.cumsum(g[::-1])[::-1]"}, "np.cumsum(dx)")
+    return Derivative({0: "np.cumsum(g[::-1])[::-1]"})
 
 
 @rule("np.sort")
 def _sort(op: Op, kinds: Sequence[Any]) -> Derivative | None:
     if len(op.args) != 1 or _ndim(kinds[0]) != 1:
         return None
-    return Derivative({0: "sorted_back(x, g)"}, "dx[np.argsort(x, kind='mergesort')]")
+    return Derivative({0: "sorted_back(x, g)"})
 
 
 @rule("np.partition")
@@ -595,21 +584,21 @@ def _partition(op: Op, kinds: Sequence[Any]) -> Derivative | None:
     """Elements change places: each place of the result has that of the argument's element of the same rank."""
     if len(op.args) != 2 or _ndim(kinds[0]) != 1:
         return None
-    return Derivative({0: "ranked(out, x, g)"}, "ranked(x, out, dx)")
+    return Derivative({0: "ranked(out, x, g)"})
 
 
 @rule("np.diff")
 def _diff(op: Op, kinds: Sequence[Any]) -> Derivative | None:
     if len(op.args) != 1 or _ndim(kinds[0]) != 1:
         return None
-    return Derivative({0: "diff_back(g)"}, "np.diff(dx)")
+    return Derivative({0: "diff_back(g)"})
 
 
 @rule("np.roll")
 def _roll(op: Op, kinds: Sequence[Any]) -> Derivative | None:
     if len(op.args) != 2 or op.settings or _ndim(kinds[0]) != 1:
         return None
-    return Derivative({0: "np.roll(g, -y)"}, "np.roll(dx, y)")
+    return Derivative({0: "np.roll(g, -y)"})
 
 
 @rule("np.triu", "np.tril")
@@ -617,7 +606,7 @@ def _triangle(op: Op, kinds: Sequence[Any]) -> Derivative | None:
     if op.settings or _ndim(kinds[0]) != 2:
         return None
     more = ", y" if len(op.args) > 1 else ""
-    return Derivative({0: f"{op.rule}(g{more})"}, f"{op.rule}(dx{more})")
+    return Derivative({0: f"{op.rule}(g{more})"})
 
 
 @rule("np.where")
@@ -626,7 +615,6 @@ def _where(op: Op, kinds: Sequence[Any]) -> Derivative | None:
         return None
     return Derivative(
         {1: "np.where(x, g, 0.0)", 2: "np.where(x, 0.0, g)"},
-        "np.where(x, dy, 0.0)\0np.where(x, 0.0, dz)",
         spreads=True,
     )
 
@@ -645,7 +633,6 @@ def _clip(op: Op, kinds: Sequence[Any]) -> Derivative | None:
     chosen = {i: " & ".join(test) for i, test in tests.items() if test}
     return Derivative(
         {i: f"np.where({test}, g, 0.0)" for i, test in chosen.items()},
-        "\0".join(f"np.where({test}, d{PLACES[i]}, 0.0)" for i, test in chosen.items()),
         spreads=True,
     )
 
@@ -654,16 +641,12 @@ def _clip(op: Op, kinds: Sequence[Any]) -> Derivative | None:
 def _copy(op: Op, kinds: Sequence[Any]) -> Derivative | None:
     if not is_array(kinds[0]):
         return None
-    return Derivative({0: "g"}, "dx.copy()", shaped=True)
+    return Derivative({0: "g"}, shaped=True)
 
 
 @rule("float", "np.float64", "np.float32", "np.double", "np.single")
 def _cast(op: Op, kinds: Sequence[Any]) -> Derivative | None:
-    return (
-        Derivative({0: "g"}, "dx", shaped=True)
-        if len(op.args) == 1 and is_float(kinds[0])
-        else None
-    )
+    return Derivative({0: "g"}, shaped=True) if len(op.args) == 1 and is_float(kinds[0]) else None
 
 
 @rule("type")
@@ -671,14 +654,13 @@ def _of_type(op: Op, kinds: Sequence[Any]) -> Derivative | None:
     """type(y)(x), of numbers: whole ones come in steps."""
     if any(is_array(k) for k in kinds):
         return None
-    return Derivative({0: "g"}, "dx", shaped=True) if is_float(kinds[1]) else Derivative({})
+    return Derivative({0: "g"}, shaped=True) if is_float(kinds[1]) else Derivative({})
 
 
 @rule(".astype")
 def _astype(op: Op, kinds: Sequence[Any]) -> Derivative | None:
     return Derivative(
         {0: "g"},
-        f"dx.astype({op.args[1].text})" if isinstance(op.args[1], Const) else "",
         shaped=True,
     )
 
@@ -688,7 +670,7 @@ def _real(op: Op, kinds: Sequence[Any]) -> Derivative | None:
     """Of a real number or array it is the same; complex ones are pairs before rules are asked (see `pairs`)."""
     if is_array(kinds[0]):
         return Derivative({}, view=True)
-    return Derivative({0: "g"}, "dx", shaped=True)
+    return Derivative({0: "g"}, shaped=True)
 
 
 @rule(".imag", "np.imag")
@@ -704,24 +686,24 @@ def _angle(op: Op, kinds: Sequence[Any]) -> Derivative | None:
 
 @rule("np.conjugate")
 def _conjugate(op: Op, kinds: Sequence[Any]) -> Derivative | None:
-    return Derivative({0: "g"}, "dx.copy()" if is_array(kinds[0]) else "dx", shaped=True)
+    return Derivative({0: "g"}, shaped=True)
 
 
 @rule("np.ldexp", "math.ldexp")
 def _ldexp(op: Op, kinds: Sequence[Any]) -> Derivative | None:
     arrays = sum(is_array(k) for k in kinds)
-    pull, push = {0: f"{op.rule}(g, y)"}, f"{op.rule}(dx, y)"
-    return Derivative(pull, push, shaped=arrays == 0, spreads=arrays > 0)
+    pull = {0: f"{op.rule}(g, y)"}
+    return Derivative(pull, shaped=arrays == 0, spreads=arrays > 0)
 
 
 @rule(".item")
 def _item(op: Op, kinds: Sequence[Any]) -> Derivative | None:
-    return Derivative({0: "g"}, "dx.item()")
+    return Derivative({0: "g"})
 
 
 @rule(".flatten")
 def _flatten(op: Op, kinds: Sequence[Any]) -> Derivative | None:
-    return Derivative({0: "g.reshape(x.shape)"}, "dx.flatten()")
+    return Derivative({0: "g.reshape(x.shape)"})
 
 
 @rule("np.ravel", ".flat")
@@ -730,7 +712,7 @@ def _ravel(op: Op, kinds: Sequence[Any]) -> Derivative | None:
         return None
     if is_array(kinds[0]) and kinds[0].layout == "C":
         return Derivative({}, view=True)
-    return Derivative({0: "g.reshape(x.shape)"}, "dx.ravel()") if _ndim(kinds[0]) > 1 else None
+    return Derivative({0: "g.reshape(x.shape)"}) if _ndim(kinds[0]) > 1 else None
 
 
 @rule("np.reshape")
@@ -746,7 +728,7 @@ def _transpose(op: Op, kinds: Sequence[Any]) -> Derivative | None:
 @rule("np.asarray", "np.asarray_chkfinite", "np.atleast_1d", "np.atleast_2d", "np.atleast_3d")
 def _asarray(op: Op, kinds: Sequence[Any]) -> Derivative | None:
     if op.rule == "np.asarray" and len(op.args) == 1 and is_float(kinds[0]):
-        return Derivative({0: "g.item()"}, "np.asarray(dx)")
+        return Derivative({0: "g.item()"})
     given = [k for k in kinds[1:] if not isinstance(k, types.NoneType)]  # a dtype
     if given or not is_array(kinds[0]) or kinds[0].layout != "C":
         return None
@@ -759,29 +741,27 @@ def _contiguous(op: Op, kinds: Sequence[Any]) -> Derivative | None:
         return None
     if kinds[0].layout == "C":
         return Derivative({}, view=True)
-    return Derivative({0: "g"}, "dx.copy()", shaped=True)  # see `MAY_SHARE`
+    return Derivative({0: "g"}, shaped=True)  # see `MAY_SHARE`
 
 
 @rule("np.array")
 def _array(op: Op, kinds: Sequence[Any]) -> Derivative | None:
     if "width" not in op.settings:
         return (
-            Derivative({0: "g"}, "dx.copy()", shaped=True)
-            if is_array(kinds[0]) and len(op.args) == 1
-            else None
+            Derivative({0: "g"}, shaped=True) if is_array(kinds[0]) and len(op.args) == 1 else None
         )
     if any(is_array(k) for k in kinds):
         return None
     width = op.settings["width"].value  # type: ignore[union-attr]
     places = [f"{i // width}, {i % width}" if width else str(i) for i in range(len(kinds))]
-    return Derivative({i: f"g[{p}]" for i, p in enumerate(places)}, "array")
+    return Derivative({i: f"g[{p}]" for i, p in enumerate(places)})
 
 
 @rule("np.full", "np.full_like")
 def _full(op: Op, kinds: Sequence[Any]) -> Derivative | None:
     if op.settings or len(op.args) != 2:
         return None
-    return Derivative({1: "np.sum(g)"}, "np.full_like(out, dy)", alloc=True)
+    return Derivative({1: "np.sum(g)"}, alloc=True)
 
 
 @rule("np.linspace")
@@ -790,7 +770,6 @@ def _linspace(op: Op, kinds: Sequence[Any]) -> Derivative | None:
         return None
     return Derivative(
         {0: "np.sum(g * np.linspace(1.0, 0.0, z))", 1: "np.sum(g * np.linspace(0.0, 1.0, z))"},
-        "dx * np.linspace(1.0, 0.0, z)\0dy * np.linspace(0.0, 1.0, z)",
         alloc=True,
     )
 
@@ -808,21 +787,21 @@ def _concatenate(op: Op, kinds: Sequence[Any]) -> Derivative | None:
         stop = f"{start} + {PLACES[i]}.shape[0]"
         pull[i] = f"g[{start}:{stop}]"
         start = stop
-    return Derivative(pull, "same")
+    return Derivative(pull)
 
 
 @rule("np.stack", "np.vstack")
 def _stack(op: Op, kinds: Sequence[Any]) -> Derivative | None:
     if op.settings or (op.rule == "np.vstack" and any(_ndim(k) != 1 for k in kinds)):
         return None
-    return Derivative({i: f"g[{i}]" for i in range(len(kinds))}, "same")
+    return Derivative({i: f"g[{i}]" for i in range(len(kinds))})
 
 
 @rule("np.column_stack")
 def _column_stack(op: Op, kinds: Sequence[Any]) -> Derivative | None:
     if any(_ndim(k) != 1 for k in kinds):
         return None
-    return Derivative({i: f"g[:, {i}]" for i in range(len(kinds))}, "same")
+    return Derivative({i: f"g[:, {i}]" for i in range(len(kinds))})
 
 
 @rule(
@@ -848,13 +827,12 @@ def _arange(op: Op, kinds: Sequence[Any]) -> Derivative | None:
         given = ("stop",)
     places = {name: i for i, name in (*enumerate(given), *named.items())}
     weights = {"start": "np.ones({n})", "step": "np.arange({n})"}
-    pull, push = {}, []
+    pull = {}
     for name, weight in weights.items():
         if name in places:
             i = places[name]
             pull[i] = f"np.sum(g * {weight.format(n='g.size')})"
-            push.append(f"d{PLACES[i]} * {weight.format(n='out.size')}")
-    return Derivative(pull, "\0".join(push), alloc=True)
+    return Derivative(pull, alloc=True)
 
 
 @rule("np.expand_dims", "np.flip", "np.fliplr", "np.flipud")
@@ -868,7 +846,7 @@ def _other_view(op: Op, kinds: Sequence[Any]) -> Derivative | None:
 def _cumprod(op: Op, kinds: Sequence[Any]) -> Derivative | None:
     if len(op.args) != 1 or _ndim(kinds[0]) != 1:
         return None
-    return Derivative({0: "cumprod_back(x, g)"}, "cumprod_push(x, dx)")
+    return Derivative({0: "cumprod_back(x, g)"})
 
 
 @rule("np.ptp")
@@ -876,14 +854,14 @@ def _ptp(op: Op, kinds: Sequence[Any]) -> Derivative | None:
     if len(op.args) != 1 or not is_array(kinds[0]):
         return None
     ends = "spread(x, np.max(x), {0}) - spread(x, np.min(x), {0})"
-    return Derivative({0: ends.format("g")}, f"np.sum(({ends.format('1.0')}) * dx)")
+    return Derivative({0: ends.format("g")})
 
 
 @rule("np.median")
 def _median(op: Op, kinds: Sequence[Any]) -> Derivative | None:
     if len(op.args) != 1 or _ndim(kinds[0]) != 1:
         return None
-    return Derivative({0: "g * middle_weights(x)"}, "np.sum(middle_weights(x) * dx)")
+    return Derivative({0: "g * middle_weights(x)"})
 
 
 @rule("np.convolve")
@@ -892,7 +870,6 @@ def _convolve(op: Op, kinds: Sequence[Any]) -> Derivative | None:
         return None
     return Derivative(
         {0: "np.correlate(g, y, 'valid')", 1: "np.correlate(g, x, 'valid')"},
-        "np.convolve(dx, y)\0np.convolve(x, dy)",
     )
 
 
@@ -900,9 +877,7 @@ def _convolve(op: Op, kinds: Sequence[Any]) -> Derivative | None:
 def _cross(op: Op, kinds: Sequence[Any]) -> Derivative | None:
     if len(op.args) != 2 or [_ndim(k) for k in kinds] != [1, 1]:
         return None
-    return Derivative(
-        {0: "np.cross(y, g)", 1: "np.cross(g, x)"}, "np.cross(dx, y)\0np.cross(x, dy)"
-    )
+    return Derivative({0: "np.cross(y, g)", 1: "np.cross(g, x)"})
 
 
 @rule("np.append")
@@ -910,10 +885,8 @@ def _append(op: Op, kinds: Sequence[Any]) -> Derivative | None:
     if len(op.args) != 2 or _ndim(kinds[0]) != 1 or _ndim(kinds[1]) > 1:
         return None
     number = not is_array(kinds[1])
-    nothing = "0.0" if number else "np.zeros_like(y)"
     return Derivative(
         {0: "g[: x.size]", 1: "g[x.size]" if number else "g[x.size :]"},
-        f"np.append(dx, {nothing})\0np.append(np.zeros_like(x), dy)",
     )
 
 
@@ -921,9 +894,7 @@ def _append(op: Op, kinds: Sequence[Any]) -> Derivative | None:
 def _repeat(op: Op, kinds: Sequence[Any]) -> Derivative | None:
     if len(op.args) != 2 or op.settings or _ndim(kinds[0]) != 1 or is_array(kinds[1]):
         return None
-    return Derivative(
-        {0: "np.sum(np.ascontiguousarray(g).reshape((x.size, y)), axis=1)"}, "np.repeat(dx, y)"
-    )
+    return Derivative({0: "np.sum(np.ascontiguousarray(g).reshape((x.size, y)), axis=1)"})
 
 
 @rule("np.interp")
@@ -940,10 +911,6 @@ def _interp(op: Op, kinds: Sequence[Any]) -> Derivative | None:
             1: f"interp_back({points}, y, z, {seeds}, 1)",
             2: f"interp_back({points}, y, z, {seeds}, 2)",
         },
-        "\0".join(
-            f"interp_push({points}, y, z, {d}, {i}){first}"
-            for i, d in enumerate(("np.atleast_1d(np.asarray(dx))", "dy", "dz"))
-        ),
     )
 
 
@@ -951,7 +918,7 @@ def _interp(op: Op, kinds: Sequence[Any]) -> Derivative | None:
 def _eigenvalues(op: Op, kinds: Sequence[Any]) -> Derivative | None:
     if len(op.args) != 1:
         return None
-    return Derivative({0: "eigenvalues_back(x, g)"}, "eigenvalues_push(x, dx)")
+    return Derivative({0: "eigenvalues_back(x, g)"})
 
 
 @rule("np.linalg.eigh")
@@ -960,21 +927,20 @@ def _eigh(op: Op, kinds: Sequence[Any]) -> Derivative | None:
         return None
     if op.form.endswith("[0]"):
         return _eigenvalues(op, kinds)
-    return Derivative({0: "eigenvectors_back(x, g)"}, "eigenvectors_push(x, dx)")
+    return Derivative({0: "eigenvectors_back(x, g)"})
 
 
 @rule("np.linalg.svd")
 def _svd(op: Op, kinds: Sequence[Any]) -> Derivative | None:
     """The right vectors are the left ones of the transposed matrix."""
     if op.form.endswith("[1]"):
-        return Derivative({0: "singular_values_back(x, g)"}, "singular_values_push(x, dx)")
+        return Derivative({0: "singular_values_back(x, g)"})
     full = op.args[1] if len(op.args) > 1 else Const("True", True)
     if isinstance(full, Const) and not full.value:
-        x, g, dx = ("x", "g", "dx") if op.form.endswith("[0]") else ("x.T", "g.T", "dx.T")
+        x, g = ("x", "g") if op.form.endswith("[0]") else ("x.T", "g.T")
         turned = ".T" if x == "x.T" else ""
         return Derivative(
             {0: f"left_vectors_back({x}, {g}){turned}"},
-            f"left_vectors_push({x}, {dx}){turned}.copy()",
         )
     return None
 
@@ -985,12 +951,12 @@ def _qr(op: Op, kinds: Sequence[Any]) -> Derivative | None:
         return None
     first = op.form.endswith("[0]")
     given = "g, np.zeros((x.shape[1], x.shape[1]), x.dtype)" if first else "np.zeros_like(x), g"
-    return Derivative({0: f"orthogonal_back(x, {given})"}, f"orthogonal_push(x, dx, {first})")
+    return Derivative({0: f"orthogonal_back(x, {given})"})
 
 
 @rule("np.linalg.pinv")
 def _pinv(op: Op, kinds: Sequence[Any]) -> Derivative | None:
-    return Derivative({0: "pinv_back(x, out, g)"}, "pinv_push(x, out, dx)")
+    return Derivative({0: "pinv_back(x, out, g)"})
 
 
 @rule("np.linalg.lstsq")
@@ -1004,7 +970,6 @@ def _lstsq(op: Op, kinds: Sequence[Any]) -> Derivative | None:
     both = "np.outer(g, y)" if _ndim(kinds[1]) == 1 else "np.dot(g, y.T)"
     return Derivative(
         {0: f"pinv_back(x, {inverse}, {both})", 1: f"np.dot({inverse}.T, g)"},
-        f"np.dot(pinv_push(x, {inverse}, dx), y)\0np.dot({inverse}, dy)",
     )
 
 
@@ -1012,32 +977,8 @@ def _lstsq(op: Op, kinds: Sequence[Any]) -> Derivative | None:
 def _slogdet(op: Op, kinds: Sequence[Any]) -> Derivative | None:
     if op.form.endswith("[0]"):
         return Derivative({})  # a sign: it changes in steps
-    return Derivative({0: "g * np.linalg.inv(x).T"}, "np.trace(np.dot(np.linalg.inv(x), dx))")
+    return Derivative({0: "g * np.linalg.inv(x).T"})
 
-
-# What the generated adjoint calls: differentiated where forward mode goes over it. Their own reverse is never asked for.
-
-_GENERATED = {
-    "grown": "grown(dx, y, z)", "spread": "spread(x, y, dz)", "sorted_back": "sorted_back(x, dy)", "diff_back": "diff_back(dx)",
-    "ranked": "ranked(x, y, dz)", "scatter_sum": "scatter_sum(dx, y)", "unless_zero": "unless_zero(dx, y)",
-    "strong": "strong(dx, y)\0strong(x, dy)",
-    "strong_all": "strong_all(dx, y)\0strong_all(x, dy)",
-    "strong_quotient": "strong_quotient(dx, y)\0strong(-strong_quotient(strong_quotient(x, y), y), dy)",
-    "strong_quotient_all":
-        "strong_quotient_all(dx, y)\0strong_all(-strong_quotient_all(strong_quotient_all(x, y), y), dy)",
-    "[]": "", ".pop": "",
-    "middle_weights": "", "cofactors": "cofactors_push(x, y, dx)", "shares": "", "counted": "", "turns": "", "snapshot_distance": "",
-}  # fmt: skip
-
-
-def _generated(op: Op, kinds: Sequence[Any]) -> Derivative | None:
-    text = _GENERATED[op.rule or ""]
-    names = frozenset().union(*map(names_in, text.split("\0") if text else ()))
-    places = [i for i in range(len(kinds)) if f"d{PLACES[i]}" in names]
-    return Derivative(dict.fromkeys(places, "g"), text)
-
-
-FUNCTIONS.update(dict.fromkeys(_GENERATED, _generated))
 
 for _name, _function in vars(np).items():  # `dir` would name what NumPy imports only when asked
     if isinstance(_function, np.ufunc) and _function in UFUNCS:
@@ -1049,7 +990,7 @@ def derivative(op: Op, kinds: Sequence[Any]) -> Derivative | None:
     """What is known of an operation's derivative; None if nothing is."""
     name = op.rule or ""
     if name == "copy":
-        return Derivative({0: "g"}, "dx", shaped=True)
+        return Derivative({0: "g"}, shaped=True)
     if name in ("min", "max") and len(kinds) == 1:
         return None
     special = FUNCTIONS.get(name)

@@ -218,18 +218,6 @@ def cumprod_back(x: Any, g: Any) -> Any:
 
 
 @kernel
-def cumprod_push(x: Any, dx: Any) -> Any:
-    out = np.empty(x.size)
-    product: Any = 1.0
-    slope: Any = 0.0
-    for k in range(x.size):
-        slope = slope * x[k] + product * dx[k]
-        product *= x[k]
-        out[k] = slope
-    return out
-
-
-@kernel
 def middle_weights(x: Any) -> Any:
     """What each element counts for in the median."""
     out = np.zeros(x.size)
@@ -279,25 +267,6 @@ def interp_back(x: Any, knots: Any, values: Any, g: Any, which: int) -> Any:
             out[k] += g[i] * (1.0 - t)
             if t > 0.0:
                 out[k + 1] += g[i] * t
-    return out
-
-
-@kernel
-def interp_push(x: Any, knots: Any, values: Any, d: Any, which: int) -> Any:
-    """Tangents of np.interp along directions `d` of the points (0), knots (1) or values (2)."""
-    out = np.zeros(x.size)
-    for i in range(x.size):
-        if x[i] != x[i]:
-            out[i] = d[i] if which == 0 else 0.0
-            continue
-        k, t, slope = _interp_slopes(x[i], knots, values)
-        if which == 0:
-            out[i] = slope * d[i]
-        else:
-            moved = d[k] * (1.0 - t)
-            if t > 0.0:
-                moved += d[k + 1] * t
-            out[i] = moved if which == 2 else -slope * moved
     return out
 
 
@@ -392,22 +361,9 @@ def _folded(m: Any) -> Any:
 
 
 @kernel
-def _mirrored(m: Any) -> Any:
-    """The symmetric matrix of a lower triangle."""
-    half = _half_lower(m)
-    return half + half.T
-
-
-@kernel
 def eigenvalues_back(x: Any, g: Any) -> Any:
     v = np.linalg.eigh(x)[1]
     return _folded(np.dot(v * g, np.ascontiguousarray(v.T)))
-
-
-@kernel
-def eigenvalues_push(x: Any, dx: Any) -> Any:
-    v = np.linalg.eigh(x)[1]
-    return np.sum(v * np.dot(_mirrored(dx), v), axis=0)
 
 
 @kernel
@@ -438,26 +394,12 @@ def eigenvectors_back(x: Any, g: Any) -> Any:
 
 
 @kernel
-def eigenvectors_push(x: Any, dx: Any) -> Any:
-    w, v = np.linalg.eigh(x)
-    inner = np.dot(np.ascontiguousarray(v.T), np.dot(_mirrored(dx), v))
-    return np.dot(v, _over_gaps(inner, w, np.abs(inner)))
-
-
-@kernel
 def cholesky_back(factor: Any, g: Any) -> Any:
     """Cotangent of A = L Lᵀ from that of L (Murray 2016, "Differentiation of the Cholesky decomposition", eq. 10)."""
     inner = _half_lower(np.dot(np.ascontiguousarray(factor.T), np.ascontiguousarray(g)))
     left = np.linalg.solve(np.ascontiguousarray(factor.T), inner)
     both = np.linalg.solve(np.ascontiguousarray(factor.T), np.ascontiguousarray(left.T)).T
     return _folded(both)
-
-
-@kernel
-def cholesky_push(factor: Any, tangent: Any) -> Any:
-    left = np.linalg.solve(factor, _mirrored(tangent))
-    both = np.linalg.solve(factor, np.ascontiguousarray(left.T)).T
-    return np.dot(factor, _half_lower(np.ascontiguousarray(both)))
 
 
 SINGULAR = (
@@ -487,24 +429,9 @@ def cofactors(x: Any, determinant: Any) -> Any:
 
 
 @kernel
-def cofactors_push(x: Any, determinant: Any, dx: Any) -> Any:
-    if determinant == 0.0 or not np.isfinite(determinant):
-        raise NotDifferentiable(SINGULAR)
-    inverse = np.linalg.inv(x)
-    moved = np.dot(inverse, dx)
-    return (determinant * (np.trace(moved) * inverse - np.dot(moved, inverse))).T
-
-
-@kernel
 def singular_values_back(x: Any, g: Any) -> Any:
     u, _, vt = np.linalg.svd(x, False)
     return np.dot(u * g, vt)
-
-
-@kernel
-def singular_values_push(x: Any, dx: Any) -> Any:
-    u, _, vt = np.linalg.svd(x, False)
-    return np.sum(u * np.dot(dx, vt.T), axis=0)
 
 
 @kernel
@@ -525,18 +452,6 @@ def left_vectors_back(x: Any, g: Any) -> Any:
     return np.dot(turned, vt)
 
 
-@kernel
-def left_vectors_push(x: Any, dx: Any) -> Any:
-    u, s, vt = np.linalg.svd(x, False)
-    v = np.ascontiguousarray(vt.T)
-    inner = np.dot(np.dot(np.ascontiguousarray(u.T), dx), v)
-    both = inner * s + (inner * s).T
-    out = np.dot(u, _over_gaps(both, s * s, np.abs(both)))
-    if x.shape[0] > s.size:
-        out = out + _off_space(u, np.dot(dx, v)) / s
-    return out
-
-
 _WIDE = "np.linalg.qr has a derivative where a matrix has as many rows as columns, or more"
 
 
@@ -555,19 +470,6 @@ def orthogonal_back(x: Any, gq: Any, gr: Any) -> Any:
 
 
 @kernel
-def orthogonal_push(x: Any, dx: Any, first: bool) -> Any:
-    """The tangent of q, the `first` factor, or of r."""
-    if x.shape[0] < x.shape[1]:
-        raise NotDifferentiable(_WIDE)
-    q, r = np.linalg.qr(x)
-    scaled = np.ascontiguousarray(np.linalg.solve(np.ascontiguousarray(r.T), dx.T).T)
-    inner = np.dot(np.ascontiguousarray(q.T), scaled)
-    lower = np.tril(inner, -1)
-    upper = inner - lower + lower.T
-    return scaled - np.dot(q, upper) if first else np.dot(upper, r)
-
-
-@kernel
 def pinv_back(x: Any, out: Any, g: Any) -> Any:
     """Golub & Pereyra, "The differentiation of pseudo-inverses" (1973): of matrices whose rank stays."""
     back, turned = np.ascontiguousarray(out.T), np.ascontiguousarray(g.T)
@@ -576,16 +478,6 @@ def pinv_back(x: Any, out: Any, g: Any) -> Any:
     first = first - np.dot(x, np.dot(out, first))
     second = second - np.dot(np.dot(second, out), x)
     return first + second - np.dot(back, np.dot(g, back))
-
-
-@kernel
-def pinv_push(x: Any, out: Any, dx: Any) -> Any:
-    back, turned = np.ascontiguousarray(out.T), np.ascontiguousarray(dx.T)
-    first = np.dot(np.dot(out, back), turned)
-    second = np.dot(turned, np.dot(back, out))
-    first = first - np.dot(np.dot(first, x), out)
-    second = second - np.dot(out, np.dot(x, second))
-    return first + second - np.dot(out, np.dot(dx, out))
 
 
 def scatter_back(bar: Any, index: Any, value_bar: Any) -> None:
@@ -702,7 +594,7 @@ def pop_array(stack: Any, n: int, a: Any) -> None:
 
 @kernel
 def turns(start: int, stop: int, step: int) -> int:
-    """len(range(start, stop, step)), as a call that forward mode goes over."""
+    """len(range(start, stop, step)), as a call."""
     return len(range(start, stop, step))
 
 
@@ -836,26 +728,16 @@ SCOPE: dict[str, Any] = {
     "ranked": ranked,
     "diff_back": diff_back,
     "cumprod_back": cumprod_back,
-    "cumprod_push": cumprod_push,
     "middle_weights": middle_weights,
     "interp_back": interp_back,
-    "interp_push": interp_push,
     "cofactors": cofactors,
-    "cofactors_push": cofactors_push,
     "eigenvalues_back": eigenvalues_back,
-    "eigenvalues_push": eigenvalues_push,
     "eigenvectors_back": eigenvectors_back,
-    "eigenvectors_push": eigenvectors_push,
     "cholesky_back": cholesky_back,
     "singular_values_back": singular_values_back,
-    "singular_values_push": singular_values_push,
     "left_vectors_back": left_vectors_back,
-    "left_vectors_push": left_vectors_push,
     "orthogonal_back": orthogonal_back,
-    "orthogonal_push": orthogonal_push,
     "pinv_back": pinv_back,
-    "pinv_push": pinv_push,
-    "cholesky_push": cholesky_push,
     "scatter_back": scatter_back,
     "scatter_sum": scatter_sum,
     "gather_back": gather_back,

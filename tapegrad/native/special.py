@@ -32,6 +32,8 @@ _registered: dict[str, Any] = {}
 """Functions by the text that stands for them in programs."""
 _named = ModuleType("special")
 """What generated code calls in their place."""
+_carried = ModuleType("special")
+"""The same for code on numbers that carry derivatives, which may be numbers of that kind inside."""
 _texts: dict[int, str] = {}
 """Texts by the identity of those."""
 
@@ -55,6 +57,11 @@ def scope() -> dict[str, Any]:
     return {"special": _named} if "scipy.special" in sys.modules else {}
 
 
+def carried_scope() -> dict[str, Any]:
+    """The same for code on carriers."""
+    return {"special": _carried} if "scipy.special" in sys.modules else {}
+
+
 def of_text(text: str) -> Any:
     """The function that a text stands for."""
     return _registered.get(text)
@@ -68,8 +75,17 @@ def _register(ufunc: np.ufunc) -> None:
     by_name = named.compiled(ufunc)
     setattr(_named, ufunc.__name__, by_name)
     _texts[id(by_name)] = text
-    # As overloads of numbers that carry derivatives have them.
     names = ", ".join(("x", "y", "z", "a3")[: ufunc.nin])
+    space: dict[str, Any] = {}
+    exec(f"def {ufunc.__name__}({names}):\n    raise NotImplementedError", space)
+    stub = space[ufunc.__name__]
+    setattr(_carried, ufunc.__name__, stub)
+    _overload(ufunc, names, called, text)
+    _overload(stub, names, by_name, text)
+
+
+def _overload(target: Any, names: str, called: Any, text: str) -> None:
+    """Make compiled code call this where it calls `target` with numbers, and the function of carriers of that text where it has some."""
 
     def chosen(*kinds: Any) -> Any:
         if all(isinstance(k, types.Float | types.Integer | types.Boolean) for k in kinds):
@@ -81,7 +97,7 @@ def _register(ufunc: np.ufunc) -> None:
     # Numba asks for parameters by name.
     space: dict[str, Any] = {"chosen": chosen}
     exec(f"def choose({names}):\n    return chosen({names})", space)
-    overload(ufunc)(space["choose"])
+    overload(target)(space["choose"])
 
 
 def register_named(function: Any, seen: set[int] | None = None) -> None:

@@ -218,25 +218,11 @@ def directed(case: Case) -> None:
         )
 
 
-@_generated
-def tangent(case: Case) -> None:
-    """Generated tangent code, compiled: the slope along a direction."""
-    f = jitted(case)
-    numba_takes(case, f)
-    arguments = case.program.arguments()
-    direction = case.direction(arguments)
-    slope, off = case.along(case.f, [arguments[0].copy(), arguments[1]], direction)
-    _, got = tg.jvp(f, tuple(duplicate(arguments)), tuple(direction))
-    if not abs(float(got) - slope[0]) <= off:
-        raise Wrong(f"native jvp: {float(got)!r}, differences give {slope[0]!r} within {off:.2g}")
-
-
-NATIVE = {f.__name__: f for f in (interpreted, form, directed, adjoint, tangent, overload)}
+NATIVE = {f.__name__: f for f in (interpreted, form, directed, adjoint, overload)}
 SHARES = {
     "interpreted": 1.0,
     "form": 0.5,
     "directed": 0.1,
     "adjoint": 0.006,
-    "tangent": 0.004,
     "overload": 0.004,
 }
