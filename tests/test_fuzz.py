@@ -13,7 +13,7 @@ import pytest
 
 import tapegrad as tg
 from tapegrad.core.primitive import OPS
-from tapegrad.native import flow, merging
+from tapegrad.native import flow
 from tests.fuzz import campaign, coverage, engines, generator, native, shrinker, worker
 from tests.fuzz.judge import Unclear, Wrong, same, slope, spread
 from tests.fuzz.program import LAYOUTS, Leaf, Program
@@ -66,21 +66,18 @@ def test_a_store_whose_place_keeps_its_old_gradient_is_found(monkeypatch):
     assert wrong(range(150), "sweep") is not None
 
 
-@pytest.mark.parametrize("kept", ["memory", "names", "at once"])
+@pytest.mark.parametrize("kept", ["memory", "names"])
 def test_a_derivative_that_keeps_no_residuals_is_found(monkeypatch, kept):
-    """Generated adjoints that do not keep what is overwritten, or go back through a loop although code behind it needs its values."""
-    if kept == "at once":
-        monkeypatch.setattr(merging, "_known_before", lambda *given: True)
-    else:
-        record = flow.Needs._record
+    """Generated adjoints that do not keep what is overwritten."""
+    record = flow.Needs._record
 
-        def careless(self, *given, **settings):
-            needed = record(self, *given, **settings)
-            for line in self.lines.values():
-                (line.keeps_memory if kept == "memory" else line.keeps).clear()
-            return needed
+    def careless(self, *given):
+        needed = record(self, *given)
+        for line in self.lines.values():
+            (line.keeps_memory if kept == "memory" else line.keeps).clear()
+        return needed
 
-        monkeypatch.setattr(flow.Needs, "_record", careless)
+    monkeypatch.setattr(flow.Needs, "_record", careless)
     found = (worker.judge(native.write(n), ["interpreted"])["interpreted"] for n in range(60))
     assert any(state == "failed" and text.startswith("wrong") for state, text in found)
 

@@ -79,10 +79,6 @@ class Adjoint:
     """Functions that the adjoint calls, each with its decorator: those of parallel loops."""
     loops: list[str]
     """Of each parallel loop where it stands, and how its derivative runs."""
-    merged: list[Where]
-    """Loops whose passes go back as soon as they ran."""
-    sole: bool
-    """Whether one of them is all there is but straight lines: then the reverse needs no run forward."""
     passes: list[tuple[Where, int, int]]
     """Of each loop: where it stands, and for one pass through it, without loops inside, the bytes it keeps at most for operations on
     floats."""
@@ -110,9 +106,7 @@ class _Generator:
         if options is not None:
             folds.split(typed)
         self.flow = Flow(typed, wanted)
-        # With operations in any order a loop forward takes several elements at once; merged with its reverse it would not.
-        merge = not (options or {}).get("fastmath")
-        self.needs = Needs(self.flow, threads=options is not None, merge=merge)
+        self.needs = Needs(self.flow, threads=options is not None)
         self.part_decorator = chunks.decorator(options or {})
         self.parts: list[tuple[str, list[str]]] = []
         self.limit = limit
@@ -169,7 +163,7 @@ class _Generator:
         program, flow = self.program, self.flow
         seeds = list(dict.fromkeys(r for r in program.results if flow.active(r)))
         given = {r: self.typed.fresh(f"{r}_seed") for r in seeds}
-        self.seeding = [
+        seeding = [
             f"accumulate({self.bar(r)}, {given[r]})"
             if flow.array(r)
             else f"{self.bar(r)} += {given[r]}"
@@ -193,7 +187,7 @@ class _Generator:
             copied = flow.array(r) and flow.root(r) in flow.stored
             lines.put(f"{value} = {r}.copy()" if copied else f"{value} = {r}")
         lines.put("# reverse")
-        lines.put(*self.seeding)
+        lines.put(*seeding)
         lines += self.rv
         outs = [*(values[r] for r in program.results), *map(self._wanted_bar, self.wanted), *stacks]
         lines.put(f"return ({', '.join(outs)},)")
@@ -208,13 +202,6 @@ class _Generator:
             kept=self.kept,
             flow=flow,
             shadows={bar: name for name, bar in self.bars.items()},
-            merged=[
-                place
-                for node in chunks.loops(program.body)
-                if id(node) in self.needs.merged and (place := _place(node)) is not None
-            ],
-            sole=[id(n) in self.needs.merged for n in program.body if not isinstance(n, Seg)]
-            == [True],
             passes=list(self._passes(program.body)),
             draws=any(op.kind == "impure" for op in operations(program.body)),
             parts=[(decorator, "\n".join(part) + "\n") for decorator, part in self.parts],
@@ -323,10 +310,6 @@ class _Generator:
 
     def block(self, nodes: list[Node], fw: Lines, rv: Lines) -> None:
         """Both halves of a block: forward lines in order, reverse lines last node first."""
-        k = next((k for k, node in enumerate(nodes) if id(node) in self.needs.merged), -1)
-        if k >= 0:
-            self.merged_block(nodes, k, fw, rv)
-            return
         behind: list[Lines] = []
         i = 0
         while i < len(nodes):
@@ -346,29 +329,6 @@ class _Generator:
             i = j
         for lines in reversed(behind):
             rv += lines
-
-    def merged_block(self, nodes: list[Node], k: int, fw: Lines, rv: Lines) -> None:
-        """A block whose k-th node is a merged loop: the reverse of what stands behind it comes before it."""
-        self.block(nodes[:k], fw, rv)
-        tail, back = Lines(fw.depth), Lines(fw.depth)
-        if self.depth == 0:
-            back.put(*self.seeding)
-            self.seeding = []
-        self.block(nodes[k + 1 :], tail, back)
-        fw += back
-        node = nodes[k]
-        assert isinstance(node, Loop)
-        bounds = self.head(node.head, list(node.bounds), fw)
-        fw.put(f"for {node.variable} in range({_range(*bounds)}):")
-        there, back = Lines(fw.depth + 1), Lines(fw.depth + 1)
-        self.depth += 1
-        self.block(node.body, there, back)
-        self.depth -= 1
-        fw += there
-        fw += back
-        if node.stop:
-            fw.put(f"    if {node.stop}:", "        break")
-        fw += tail
 
     def _reserved(self, nodes: list[Node], i: int, fw: Lines) -> int:
         """Make room for what nodes keep, from the i-th on as far as it is known beforehand; returns where that ends.

@@ -143,19 +143,6 @@ def watched(source: str, first: int, count: int) -> str:
     return f"{source[: end.start()]}    return ({end[1]}, {lost}){source[end.end() :]}"
 
 
-def unvalued(source: str, results: int) -> str:
-    """The text of an adjoint that returns only what comes behind its results."""
-    module = ast.parse(source)
-    function = module.body[0]
-    assert isinstance(function, ast.FunctionDef)
-    end = function.body[-1]
-    assert isinstance(end, ast.Return) and isinstance(end.value, ast.Tuple)
-    del end.value.elts[:results]
-    lines = source.splitlines()
-    lines[end.lineno - 1 : end.end_lineno] = ["    " + ast.unparse(end)]
-    return "\n".join(lines) + "\n"
-
-
 class _Numbers:
     """Names of a function that are numbers for sure: known to be, or bound to nothing but arithmetic on numbers and elements."""
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 from numba.core import types
 
-from . import chunks, merging, rules
+from . import chunks, rules
 from .chunks import META, Plan
 from .complaints import remedy
 from .inference import is_array, is_float, is_float_array, is_whole
@@ -430,13 +430,9 @@ class Line:
 class Needs:
     """Straight lines of a program, cut and analysed."""
 
-    def __init__(self, flow: Flow, threads: bool = False, merge: bool = True) -> None:
+    def __init__(self, flow: Flow, threads: bool = False) -> None:
         """Find, for each stretch of operations, which values the reverse needs and how it gets them."""
         self.flow = flow
-        self.merge = merge
-        """Whether loops may be merged with their reverse."""
-        self.merged: set[int] = set()
-        """Loops whose passes go back at once (`merging`)."""
         self.typed = flow.typed
         self.program = flow.program
         self.lines: dict[int, Line] = {}
@@ -459,7 +455,7 @@ class Needs:
                 found = self.plans.get(id(loop))
                 if isinstance(found, Plan):
                     self._alone(loop, found)
-        self._record(self.program.body, set(), set(self.program.results))
+        self._record(self.program.body, set())
         self._check()
 
     # ------------------------------------------------------------------------------------------ cutting
@@ -795,15 +791,9 @@ class Needs:
 
     # ------------------------------------------------------------------------------------ to be recorded
 
-    def _record(
-        self, nodes: list[Node], needed: set[str], handed: set[str] | None = None
-    ) -> set[str]:
-        """Decide what lines keep; returns what is needed after the nodes, given what is needed before.
-
-        In a block that runs just once before its reverse, `handed` are the names that may be read behind it.
-        """
-        last = merging.place(nodes) if handed is not None and self.merge else -1
-        for k, node in enumerate(nodes):
+    def _record(self, nodes: list[Node], needed: set[str]) -> set[str]:
+        """Decide what lines keep; returns what is needed after the nodes, given what is needed before."""
+        for node in nodes:
             if isinstance(node, Seg):
                 line = self.lines[id(node)]
                 total = needed | line.entry
@@ -820,10 +810,6 @@ class Needs:
                 if node.snapshots:
                     needed = needed | self._run_again(node)
                 before = self.before[id(node)] = needed
-                if k == last and self._goes_back_at_once(
-                    node, nodes[k + 1 :], needed, handed or set()
-                ):
-                    continue
                 while True:
                     after = needed | self._record(node.body, set(needed))
                     if after == needed:
@@ -833,32 +819,6 @@ class Needs:
                 if isinstance(found, Plan):
                     needed = needed | self._saved(node, found, before)
         return needed
-
-    def _goes_back_at_once(
-        self, loop: Loop, tail: list[Node], needed: set[str], behind: set[str]
-    ) -> bool:
-        """Whether a loop is merged with its reverse; then its lines keep what they need within a pass."""
-        inner = {id(node) for node in chunks.loops([loop])}
-        if inner & self.plans.keys() or any(node.snapshots for node in chunks.loops([loop])):
-            return False
-        serial = dict(self.lines)
-        blocks = [list(_segs(loop.body)), list(_segs(tail))]
-        for node in (*blocks[0], *blocks[1]):
-            self.lines[id(node)] = self._line(node.ops)
-        read, certain = entering(tail)
-        handed = entering(loop.body)[0] | {loop.stop} | read | (behind - certain)
-        self._record(loop.body, set(needed), handed)
-        self._record(tail, set(needed))
-        lines = (
-            [self.lines[id(node)] for node in blocks[0]],
-            [self.lines[id(node)] for node in blocks[1]],
-        )
-        if merging.fits(self.flow, loop, tail, lines, needed, handed):
-            self.merged.add(id(loop))
-            return True
-        self.lines = serial
-        self.merged -= inner
-        return False
 
     def _run_again(self, loop: Loop) -> set[str]:
         """What passes that run from snapshots read and a snapshot does not hold: names and memory that they leave as they are."""

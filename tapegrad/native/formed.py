@@ -262,7 +262,7 @@ class ByForm(InForm):
     def other(self) -> Any:
         """The generated adjoint, for what does not fit the form."""
         if self._other is None:
-            self._other = self.variant.transformed(self.positions, True)
+            self._other = self.variant.transformed(self.positions)
         return self._other
 
     def run(self, args: tuple[Any, ...], seeds: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:

@@ -505,7 +505,7 @@ class Variant:
                     if not valued and found.valued:
                         found = self._derived.setdefault((positions, True), found)
                         self._derived[key] = found
-                    elif valued and not _spares(found):
+                    elif valued and not isinstance(found, formed.ByForm):
                         self._derived[positions, False] = found
         self.owner.latest = found
         return found
@@ -520,12 +520,12 @@ class Variant:
         if not isinstance(found, str):
             return found
         self.outside = found or self.outside
-        return self.transformed(positions, valued)
+        return self.transformed(positions)
 
-    def transformed(self, positions: tuple[int, ...], valued: bool) -> Derived | Overloaded:
+    def transformed(self, positions: tuple[int, ...]) -> Derived | Overloaded:
         """By the generated adjoint; in mode "auto" by overloading where the transformation refuses."""
         try:
-            return Derived(self, positions, valued)
+            return Derived(self, positions)
         except NotDifferentiable as refused:
             if self.owner.mode == "adjoint":
                 raise
@@ -675,11 +675,6 @@ FEW = 8
 """Numbers of a result up to which its tangents are products with cotangents, where the form has none: no more code is compiled."""
 
 
-def _spares(found: Derived | Overloaded | formed.ByForm) -> bool:
-    """Whether the gradient alone may take less than value and gradient."""
-    return isinstance(found, formed.ByForm) or (isinstance(found, Derived) and found.adjoint.sole)
-
-
 def _leaves_at(typed: settling.Typed, positions: tuple[int, ...]) -> list[str]:
     """The parameters of a program that the user's at these positions became."""
     return [leaf for i in positions for leaf in settling.leaves(typed.param_parts[i])]
@@ -791,7 +786,9 @@ def _polynomial(flow: Any) -> bool:
 class Derived:
     """A compiled adjoint by some of the parameters."""
 
-    def __init__(self, variant: Variant, positions: tuple[int, ...], valued: bool = True) -> None:
+    valued = True
+
+    def __init__(self, variant: Variant, positions: tuple[int, ...]) -> None:
         """Generate and compile the adjoint for the parameters at `positions`."""
         self.owner = variant.owner
         options = compile_options(self.owner)
@@ -807,8 +804,6 @@ class Derived:
         self.typed = typed
         self.tuples = any(isinstance(p, list) for p in parts)
         made = self.adjoint
-        self.valued = valued or not made.sole
-        """Whether the results are computed; without them the compiler drops what a merged loop runs forward."""
         self.seeds = len(made.seeds)
         self.results = len(typed.program.results)
         kinds = [typed.types[r] for r in typed.program.results]
@@ -865,8 +860,6 @@ class Derived:
             text = finishing.counting(text, made.stacks)
         if self.watched:
             text = finishing.watched(text, self.results, len(self.wanted))
-        if not self.valued:
-            text = finishing.unvalued(text, self.results)
         return finishing.finished(text, self._axes)
 
     def _whole(self, guarded: bool) -> str:
@@ -908,12 +901,10 @@ class Derived:
         out = self._with_stacks(call, *args, *seeds)
         if self.watched and out[-1]:
             out = self._with_stacks(self.guarded, *args, *seeds)
-        n = self.results if self.valued else 0
+        n = self.results
         bars = out[n : n + len(self.wanted)]
         if len(bars) > len(self.positions):
             bars = tuple(self._variant.joined(self.positions, bars))
-        if not n:
-            return None, bars
         return (out[:n] if self.returns_tuple else out[0]), bars
 
     def _with_stacks(self, call: Any, *args: Any) -> Any:
@@ -940,9 +931,7 @@ class Derived:
             return None
         compiled, number, watched = self.compiled, np.float64, self.watched
         compiled.disable_compile()
-        first = int(self.valued)
-        n = len(self.wanted) + first
-        part: Any = slice(first, n) if several else first
+        part: Any = slice(1, 1 + len(self.wanted)) if several else 1
         with_stacks = bool(self.adjoint.stacks)
 
         def call(*args: Any) -> Any:
@@ -954,7 +943,7 @@ class Derived:
                 raise interrupted(error) from None
             if watched and out[-1]:
                 out = self._with_stacks(self.guarded, *args, 1.0)
-            return number(out[0]) if first else None, out[part]
+            return number(out[0]), out[part]
 
         return call
 
@@ -1007,8 +996,6 @@ class Derived:
         for where, kept, count in self.adjoint.passes:
             each = f"{kept / count:.2g} bytes each" if kept else "nothing kept"
             told.append(f"line {where.line}: a pass makes {count} operations on floats, {each}")
-        for where in self.adjoint.merged:
-            told.append(f"line {where.line}: each pass goes back as soon as it ran")
         told += self.adjoint.loops
         if self._variant.outside:
             told.append(f"the program form does not have it: {self._variant.outside}")

@@ -1,4 +1,4 @@
-"""Loops merged with their reverse: the same gradients, and no loop is merged that hands on more than sums."""
+"""Gradients through loops that add up terms, and through code behind them: by the generated adjoint and by whichever engine has them."""
 
 import math
 
@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from bench.native_models import mixture, rosenbrock
-from tapegrad.native import merging
-
-pytestmark = pytest.mark.usefixtures("generated_adjoint")
+from tests.seeds import campaigns_but
+from tests.test_native_fuzz import interpreted
 
 G = np.random.default_rng(11)
 X, Y = G.normal(size=7), G.normal(size=7)
@@ -92,10 +90,6 @@ def behind(x, y):
     for i in range(x.size):
         s += z[i] * y[i] * a
     return s
-
-
-MERGED = {f.__name__: (f, 1) for f in (mean_square, until, residuals, scratch, counted, behind)}
-MERGED |= {"pairs": (pairs, 2), "scratch": (scratch, 2)}
 
 
 def square(x, y):
@@ -221,17 +215,11 @@ def read_before_the_store(x, y):
     return t + v[1]
 
 
-APART = {
-    f.__name__: f
-    for f in (square, product, recursion, read_inside, last_one, partly_filled, filled_behind)
-} | {
-    f.__name__: f
-    for f in (read_behind, power, weighted_behind, bound_anew, stored_behind, read_before_the_store)
-}
-
-
-def merged(f, args, positions):
-    return tg.njit(f).variant(args).derived(positions).adjoint.merged
+EACH = [
+    mean_square, pairs, until, residuals, scratch, counted, behind, square, product, recursion, read_inside, last_one, partly_filled,
+    filled_behind, read_behind, power, weighted_behind, bound_anew, stored_behind, read_before_the_store,
+]  # fmt: skip
+COMPILED = [scratch, partly_filled, stored_behind, read_before_the_store]
 
 
 def slope(f, args, directions):
@@ -244,52 +232,28 @@ def slope(f, args, directions):
     return (8 * (at(h) - at(-h)) - (at(2 * h) - at(-2 * h))) / (12 * h)
 
 
-@pytest.mark.parametrize("name", MERGED)
-def test_merged(name, monkeypatch):
-    """Value and gradient are those of two loops, along a direction those of differences; without the value they are the same."""
-    f, count = MERGED[name]
-    assert len(merged(f, (X, Y), (0, 1))) == count
-    native = tg.njit(f)
-    value, found = tg.value_and_grad(native, (0, 1))(X, Y)
-    assert value == native(X, Y)
-    assert "each pass goes back as soon as it ran" in native.explain()
+def holds(f, value, gradients):
     directions = G.normal(size=(2, 7))
-    along = sum(g @ d for g, d in zip(found, directions, strict=True))
-    assert np.isclose(along, slope(native, (X, Y), directions), rtol=1e-8)
-    for g, h in zip(tg.grad(native, (0, 1))(X, Y), found, strict=True):
-        np.testing.assert_allclose(g, h, rtol=1e-14)
-    monkeypatch.setattr(merging, "place", lambda nodes: -1)
-    for g, h in zip(tg.grad(tg.njit(f), (0, 1))(X, Y), found, strict=True):
-        np.testing.assert_allclose(g, h, rtol=1e-13)
+    along = sum(g @ d for g, d in zip(gradients, directions, strict=True))
+    assert np.isclose(value, f(X, Y), rtol=1e-12)
+    assert np.isclose(along, slope(f, (X, Y), directions), rtol=1e-8)
 
 
-@pytest.mark.parametrize("name", APART)
-def test_apart(name):
-    """These hand on more than sums, or what stands behind needs their values."""
-    f = APART[name]
-    assert not merged(f, (X, Y), (0, 1))
-    native, directions = tg.njit(f), G.normal(size=(2, 7))
-    found = tg.grad(native, (0, 1))(X, Y)
-    along = sum(g @ d for g, d in zip(found, directions, strict=True))
-    assert np.isclose(along, slope(native, (X, Y), directions), rtol=1e-8)
+@pytest.mark.parametrize("f", EACH, ids=lambda f: f.__name__)
+def test_adjoint_is_the_derivative(f):
+    holds(f, *interpreted(tg.njit(f, mode="adjoint"), (X.copy(), Y.copy()), (0, 1)))
 
 
-def test_models():
-    n, d, parts = 9, 2, 3
-    args = (
-        G.normal(size=parts),
-        G.normal(size=(parts, d)),
-        G.normal(size=(parts, d)),
-        G.normal(size=(n, d)),
-    )
-    assert merged(rosenbrock, (X,), (0,)) and merged(mixture, args, (0, 1, 2))
+@pytest.mark.parametrize("f", campaigns_but(COMPILED, EACH), ids=lambda f: f.__name__)
+def test_gradient_is_the_derivative(f):
+    holds(f, *tg.value_and_grad(tg.njit(f), (0, 1))(X, Y))
 
 
-def test_edges():
-    """No passes, one array twice, values that are no numbers or overflow: as of two loops."""
-    native = tg.njit(mean_square)
-    gradient = tg.grad(native, (0, 1))
-    both = gradient(X, X)
+@pytest.mark.parametrize("mode", ["adjoint", "auto"])
+def test_edges(mode):
+    """No passes, one array twice, values that are no numbers or overflow."""
+    native = tg.njit(mean_square, mode=mode)
+    both = tg.grad(native, (0, 1))(X, X)
     np.testing.assert_array_equal(both[0], 0.0)
     np.testing.assert_array_equal(both[1], [-1.0, *np.zeros(6)])
     x = X.copy()
@@ -298,24 +262,12 @@ def test_edges():
     assert np.isnan(value)
     np.testing.assert_allclose(g, (x - Y) / 7, rtol=1e-14)
     assert tg.value_and_grad(native)(np.array([1e200]), np.zeros(1))[0] == np.inf
-    gradient = tg.grad(tg.njit(rosenbrock))
-    np.testing.assert_array_equal(gradient(np.ones(1)), [0.0])
-    np.testing.assert_array_equal(gradient(np.empty(0)), [])
-
-
-def test_grad_alone_runs_nothing_forward():
-    """Where one merged loop is the whole function, a gradient without value returns none: the compiler drops the sum."""
-    native = tg.njit(mean_square)
-    tg.grad(native)(X, Y)
-    assert "return (x_bar,)" in native.adjoint_source
-    tg.value_and_grad(native)(X, Y)
-    assert "return (x_bar,)" not in native.adjoint_source
 
 
 def test_several_results():
     """Cotangents of several sums, and of what was there before."""
 
-    @tg.njit
+    @tg.njit(mode="adjoint")
     def f(x):
         y = 2.0 * x
         s, t = 0.0, 0.0
@@ -324,7 +276,6 @@ def test_several_results():
             t -= x[i] * y[i]
         return s, y[1] * 3.0, t + 1.0
 
-    assert len(merged(f, (X,), (0,))) == 1
     _, pull = tg.vjp(f, X)
     (g,) = pull((1.0, 5.0, 10.0))
     np.testing.assert_allclose(g, 2 * X - 40 * X + 30 * (np.arange(7) == 1), rtol=1e-13)
