@@ -123,7 +123,7 @@ def _one(out: Any) -> Any:
 
 
 @compiled_as(lambda p, y: select(y != 0, p, select(np.abs(p) < np.inf, p, 0.0)))
-def _bounded(p: Any, y: Any) -> Any:
+def bounded(p: Any, y: Any) -> Any:
     """p = x ** (y - 1), but 0 where y is 0 and p no number: y p is 0 there, and so are its slopes; elsewhere those stay."""
     zero = y == 0
     return p if zero is False else select(zero & ~np.isfinite(p), 0.0, p)
@@ -149,11 +149,11 @@ cbrt        = elementwise(np.cbrt,       lambda out: 1 / (3 * out * out),      d
 
 # x ** y: the partial in x is 0 where y = 0 (the value is 1 for every x), and the partial in y is 0 where x = 0 and y >= 0.
 power       = elementwise(np.power,
-                          lambda x, y: y * _bounded(x ** (y - 1.0), y),
+                          lambda x, y: y * bounded(x ** (y - 1.0), y),
                           lambda x, y, out: out * np.log(select((x == 0) & (np.real(y) >= 0), _one(out), x)),
                           operator="**", dunder="pow", backward=_power_name, domain=(positive, real), around=_by_products)
 float_power = elementwise(np.float_power,
-                          lambda x, y: y * _bounded(x ** (y - 1.0), y),
+                          lambda x, y: y * bounded(x ** (y - 1.0), y),
                           lambda x, y, out: out * np.log(select((x == 0) & (np.real(y) >= 0), _one(out), x)),
                           domain=(positive, real), unsupported={"dtype": "it computes in float64, as its name says"})
 remainder   = elementwise(np.remainder,  1, lambda x, y: -np.floor(x / y),

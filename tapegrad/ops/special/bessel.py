@@ -17,7 +17,7 @@ from ...errors import NotDifferentiable
 from ..composing import operand
 from ..elementary import sign
 from .declaring import NO_STEP, parametric, smooth
-from .gamma import gamma
+from .gamma import rgamma
 
 positive_only = Domain("positive_only", positive.draw, complex_too=False)
 real_only = Domain("real_only", real.draw, complex_too=False)
@@ -89,8 +89,8 @@ ber      = smooth(special.ber,  lambda x: berp(x), domain=real_only)
 bei      = smooth(special.bei,  lambda x: beip(x), domain=real_only)
 ker      = smooth(special.ker,  lambda x: kerp(x), domain=positive_only)
 kei      = smooth(special.kei,  lambda x: keip(x), domain=positive_only)
-berp     = smooth(special.berp, lambda x, out: -bei(x) - _over(out, x, 0.0), domain=real_only)
-beip     = smooth(special.beip, lambda x, out: ber(x) - _over(out, x, 0.5), domain=real_only)
+berp     = smooth(special.berp, lambda x, out: -bei(x) - _berp_over(x, out), domain=real_only)
+beip     = smooth(special.beip, lambda x, out: ber(x) - _beip_over(x, out), domain=real_only)
 kerp     = smooth(special.kerp, lambda x, out: -kei(x) - out / x, domain=positive_only)
 keip     = smooth(special.keip, lambda x, out: ker(x) - out / x, domain=positive_only)
 # fmt: on
@@ -106,7 +106,7 @@ def _struve_slope(v, x, out, below, near):
 
 def _power(v, x):
     """(x/2)^v / (sqrt(pi) gamma(v + 3/2))"""
-    return (x / 2) ** v / (math.sqrt(math.pi) * gamma(v + 1.5))
+    return (x / 2) ** v * rgamma(v + 1.5) / math.sqrt(math.pi)
 
 
 FAR = 40.0
@@ -179,8 +179,24 @@ def _expansion_slope(order, z, w):
     return -(0.5 + slopes / series) / z
 
 
-def _over(out, x, at_zero):
-    return select(x == 0, at_zero, out / select(x == 0, 1.0, x))
+def _berp_over(x, out):
+    """berp(x) / x; within 1 its series, which has the slopes at 0 too."""
+    near = np.abs(x) < 1
+    q = select(near, x, 0.0) * 0.5
+    q = q * q
+    s = q * q
+    series = -q * (1 / 4 - s * (2 / 576 - s * (3 / 518400 - s * (4 / 1625702400 - s * 5 / 13168189440000))))  # fmt: skip
+    return select(near, series, out / select(near, 1.0, x))
+
+
+def _beip_over(x, out):
+    """beip(x) / x; within 1 its series, which has the slopes at 0 too."""
+    near = np.abs(x) < 1
+    q = select(near, x, 0.0) * 0.5
+    q = q * q
+    s = q * q
+    series = 0.5 - s * (1.5 / 36 - s * (2.5 / 14400 - s * (3.5 / 25401600 - s * 4.5 / 131681894400)))  # fmt: skip
+    return select(near, series, out / select(near, 1.0, x))
 
 
 # ------------------------------------------------------------------------------------------ spherical ones

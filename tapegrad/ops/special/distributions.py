@@ -12,9 +12,18 @@ from ...core import seams
 from ...core.domain import Domain, positive, real
 from ...core.primitive import UFUNCS, call, select
 from .declaring import parametric, smooth
-from .gamma import betaln
+from .gamma import betaln, psi
 from .gaussian import ndtri, share
-from .incomplete import above, beta_density, by_a, by_b, gamma_density, gammainc_by_shape, shape
+from .incomplete import (
+    above,
+    beta_density,
+    by_a,
+    by_b,
+    gamma_density,
+    gamma_spacing,
+    gammainc_by_shape,
+    shape,
+)
 
 freedom = Domain("freedom", lambda rng, shape: rng.uniform(1.0, 6.0, shape), complex_too=False)
 real_only = Domain("real_only", real.draw, complex_too=False)
@@ -27,8 +36,8 @@ def _gamma_by_a(a, x):
 # fmt: off
 chdtr  = smooth(special.chdtr,  lambda x, y: _gamma_by_a(x / 2, y / 2) / 2, lambda x, y: gamma_density(x / 2, y / 2) / 2, domain=(freedom, above))
 chdtrc = smooth(special.chdtrc, lambda x, y: -_gamma_by_a(x / 2, y / 2) / 2, lambda x, y: -gamma_density(x / 2, y / 2) / 2, domain=(freedom, above))
-chdtri = smooth(special.chdtri, lambda x, out: -_gamma_by_a(x / 2, out / 2) / gamma_density(x / 2, out / 2),
-                                lambda x, out: -2 / gamma_density(x / 2, out / 2), domain=(freedom, share))
+chdtri = smooth(special.chdtri, lambda x, out: -_gamma_by_a(x / 2, out / 2) * gamma_spacing(x / 2, out / 2),
+                                lambda x, out: -2 * gamma_spacing(x / 2, out / 2), domain=(freedom, share))
 gdtr   = smooth(special.gdtr,   lambda x, y, z: z * gamma_density(y, x * z), lambda x, y, z: _gamma_by_a(y, x * z),
                                 lambda x, y, z: x * gamma_density(y, x * z), domain=(shape, shape, above))
 gdtrc  = smooth(special.gdtrc,  lambda x, y, z: -z * gamma_density(y, x * z), lambda x, y, z: -_gamma_by_a(y, x * z),
@@ -71,19 +80,30 @@ def _student_by_freedom(df, t):
     """Student's distribution is half of betainc(df/2, 1/2, y) beyond |t|, with y = df / (df + t²), and of betainc(1/2, df/2, 1 - y) within.
 
     Whichever of y and 1 - y is small says it: beside 1 there are no digits left. At infinite df the slope is 0, and at t = 0, where the
-    formula has no value, it is the line through the slope beside it.
+    formula has no value, it is the first terms of its series in t.
     """
     df = 1.0 * df
     normal, centre = df == np.inf, t == 0
     df = select(normal, 1.0, df)
-    line = select(centre, 1e8 * t, 1.0)
-    t = select(centre, 1e-8, select(normal, 1.0, t))
+    series = _student_by_freedom_inside(df, select(centre, t, 0.0))
+    t = select(normal | centre, 1.0, t)
     total = df + t * t
     inner = t * t < df
     w, y = select(inner, t * t / total, 0.5), select(inner, 0.5, df / total)
     within = by_b(0.5, df / 2, w) / 2 - beta_density(0.5, df / 2, w) * t * t / (total * total)
     beyond = by_a(df / 2, 0.5, y) / 2 + beta_density(df / 2, 0.5, y) * t * t / (total * total)
-    return select(normal, 0.0, line * (0.5 * np.sign(t) * select(inner, within, -beyond)))
+    outside = 0.5 * np.sign(t) * select(inner, within, -beyond)
+    return select(normal, 0.0, select(centre, series, outside))
+
+
+def _student_by_freedom_inside(df, t):
+    """To the fifth power of t: the integral of d/d(df) of p (1 + t²/df) ** (-(df + 1) / 2), p being the density at 0."""
+    slope = 0.5 * (psi((df + 1) / 2) - psi(df / 2) - 1 / df)  # of log p
+    second, fourth = -(1 + 1 / df) / 2, (1 + 4 / df + 3 / (df * df)) / 8
+    by_second, by_fourth = 0.5 / (df * df), -(2 + 3 / df) / (4 * df * df)
+    s = t * t
+    terms = (slope * fourth + by_fourth) * s / 5 + (slope * second + by_second) / 3
+    return np.exp(-betaln(df / 2, 0.5) - 0.5 * np.log(df)) * t * (slope + s * terms)
 
 
 def _f(n, d, x):

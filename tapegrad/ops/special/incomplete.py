@@ -23,7 +23,8 @@ import numpy as np
 from scipy import special
 
 from ...core.domain import Domain, positive
-from ...core.primitive import call, select, strong
+from ...core.primitive import call, select
+from ...core.sweep import times
 from .declaring import parametric, smooth
 from .gamma import betaln, gammaln, polygamma, psi
 from .gaussian import share
@@ -74,10 +75,19 @@ def _root(f: Callable[..., Any], slope: Callable[..., Any], start: np.ndarray) -
 
 def gamma_density(a, x):
     """The derivative of gammainc(a, x) by x."""
+    return _gamma_power(a, x, 1.0)
+
+
+def gamma_spacing(a, x):
+    """The inverse of the density; written as such, since the slope of 1 / p is 0 where p and its slope are infinite."""
+    return _gamma_power(a, x, -1.0)
+
+
+def _gamma_power(a, x, sign):
     at = x == 0
     # As a float: of small integers SciPy 1.18 gives the logarithm in single precision.
-    rest = np.exp(xlogy(a - 1.0, select(at, 1.0, x)) - x - gammaln(a * 1.0))
-    return select(at, x, 1.0) ** (a - 1.0) * rest
+    rest = np.exp(sign * (xlogy(a - 1.0, select(at, 1.0, x)) - x - gammaln(a * 1.0)))
+    return select(at, x, 1.0) ** (sign * (a - 1.0)) * rest
 
 
 def _gamma_weights(a: Any, log_x: Any, order: int) -> Any:
@@ -118,7 +128,7 @@ gammainc_by_shape = parametric(
     lambda a, x, order: _gammainc_by_shape(a, x, order),
     "a x order",
     a=lambda a, x, order: gammainc_by_shape(a, x, order_=order + 1),
-    x=lambda a, x, order: strong(gamma_density(a, x), _gamma_weights(a, np.log(x), order)),
+    x=lambda a, x, order: times(gamma_density(a, x), _gamma_weights(a, np.log(x), order)),
     name="gammainc_by_shape",
     public=False,
     kernel=False,
@@ -131,10 +141,10 @@ gammainc_by_shape = parametric(
 # fmt: off
 gammainc     = smooth(special.gammainc,     lambda x, y: gammainc_by_shape(x, y, order_=1), lambda x, y: gamma_density(x, y), domain=(shape, above))
 gammaincc    = smooth(special.gammaincc,    lambda x, y: -gammainc_by_shape(x, y, order_=1), lambda x, y: -gamma_density(x, y), domain=(shape, above))
-gammaincinv  = smooth(special.gammaincinv,  lambda x, out: -gammainc_by_shape(x, out, order_=1) / gamma_density(x, out),
-                                            lambda x, out: 1 / gamma_density(x, out), domain=(shape, share))
-gammainccinv = smooth(special.gammainccinv, lambda x, out: -gammainc_by_shape(x, out, order_=1) / gamma_density(x, out),
-                                            lambda x, out: -1 / gamma_density(x, out), domain=(shape, share))
+gammaincinv  = smooth(special.gammaincinv,  lambda x, out: -gammainc_by_shape(x, out, order_=1) * gamma_spacing(x, out),
+                                            lambda x, out: gamma_spacing(x, out), domain=(shape, share))
+gammainccinv = smooth(special.gammainccinv, lambda x, out: -gammainc_by_shape(x, out, order_=1) * gamma_spacing(x, out),
+                                            lambda x, out: -gamma_spacing(x, out), domain=(shape, share))
 # fmt: on
 
 
@@ -143,11 +153,21 @@ gammainccinv = smooth(special.gammainccinv, lambda x, out: -gammainc_by_shape(x,
 
 def beta_density(a, b, x):
     """The derivative of betainc(a, b, x) by x."""
+    return _beta_power(a, b, x, 1.0)
+
+
+def beta_spacing(a, b, x):
+    """The inverse of the density; written as such, since the slope of 1 / p is 0 where p and its slope are infinite."""
+    return _beta_power(a, b, x, -1.0)
+
+
+def _beta_power(a, b, x, sign):
     left, right = x == 0, x == 1
     log_x = xlogy(a - 1.0, select(left, 1.0, x))
     log_y = xlog1py(b - 1.0, -1.0 * select(right, 0.0, x))
-    edges = select(left, x, 1.0) ** (a - 1.0) * select(right, 1.0 - x, 1.0) ** (b - 1.0)
-    return edges * np.exp(log_x + log_y - betaln(a, b))
+    edges = select(left, x, 1.0) ** (sign * (a - 1.0))
+    edges = edges * select(right, 1.0 - x, 1.0) ** (sign * (b - 1.0))
+    return edges * np.exp(sign * (log_x + log_y - betaln(a, b)))
 
 
 def _digammas(n: int, a: Any) -> Any:
@@ -219,7 +239,7 @@ betainc_by_shape = parametric(
     "a b x i j",
     a=lambda a, b, x, i, j: betainc_by_shape([a, b, x], i_=i + 1, j_=j),
     b=lambda a, b, x, i, j: betainc_by_shape([a, b, x], i_=i, j_=j + 1),
-    x=lambda a, b, x, i, j: strong(
+    x=lambda a, b, x, i, j: times(
         beta_density(a, b, x), _beta_weights(a, b, np.log(x), np.log1p(-x), i, j)
     ),
     name="betainc_by_shape",
@@ -247,11 +267,11 @@ betainc     = smooth(special.betainc,     lambda x, y, z: by_a(x, y, z), lambda 
                      domain=(shape, shape, share))
 betaincc    = smooth(special.betaincc,    lambda x, y, z: -by_a(x, y, z), lambda x, y, z: -by_b(x, y, z), lambda x, y, z: -beta_density(x, y, z),
                      domain=(shape, shape, share))
-betaincinv  = smooth(special.betaincinv,  lambda x, y, out: -by_a(x, y, out) / beta_density(x, y, out),
-                     lambda x, y, out: -by_b(x, y, out) / beta_density(x, y, out), lambda x, y, out: 1 / beta_density(x, y, out),
+betaincinv  = smooth(special.betaincinv,  lambda x, y, out: -by_a(x, y, out) * beta_spacing(x, y, out),
+                     lambda x, y, out: -by_b(x, y, out) * beta_spacing(x, y, out), lambda x, y, out: beta_spacing(x, y, out),
                      domain=(shape, shape, share))
-betainccinv = smooth(special.betainccinv, lambda x, y, out: -by_a(x, y, out) / beta_density(x, y, out),
-                     lambda x, y, out: -by_b(x, y, out) / beta_density(x, y, out), lambda x, y, out: -1 / beta_density(x, y, out),
+betainccinv = smooth(special.betainccinv, lambda x, y, out: -by_a(x, y, out) * beta_spacing(x, y, out),
+                     lambda x, y, out: -by_b(x, y, out) * beta_spacing(x, y, out), lambda x, y, out: -beta_spacing(x, y, out),
                      domain=(shape, shape, share))
 # fmt: on
 

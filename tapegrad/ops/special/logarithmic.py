@@ -14,7 +14,7 @@ from scipy import special
 from ...core.domain import Domain, positive, real
 from ...core.primitive import UFUNCS, refined, select
 from ..calculus import sinc as numpy_sinc
-from ..elementary import LN10, cbrt, exp2, expm1, log1p
+from ..elementary import LN10, bounded, cbrt, exp2, expm1, log1p
 from .declaring import smooth
 from .gaussian import share
 from .hypergeometric import ellipkm1, elliptic_rest
@@ -49,10 +49,11 @@ xlogy     = smooth(special.xlogy,     lambda x, y: select((x == 0) & (np.real(y)
 xlog1py   = smooth(special.xlog1py,   lambda x, y: select((x == 0) & (np.real(y) <= -1), 0.0, np.log1p(1.0 * y)),
                                       lambda x, y: select((x == 0) & (np.real(y) <= -1), 0.0, x / (1.0 + y)), domain=(real, positive))
 # x ** y - 1
-powm1     = smooth(special.powm1,     lambda x, y: y * x ** (y - 1.0), lambda x, y: x ** y * np.log(1.0 * x), domain=(positive, real))
+powm1     = smooth(special.powm1,     lambda x, y: y * bounded(x ** (y - 1.0), y),
+                                      lambda x, y: x ** y * np.log(select((x == 0) & (y >= 0), 1.0, x)), domain=(positive, real))
 # (x ** lambda - 1) / lambda, and log(x) at lambda = 0
 boxcox    = smooth(special.boxcox,    lambda x, y: x ** (y - 1.0), lambda x, y: _boxcox_slope(np.log(1.0 * x), y), domain=(positive, real))
-boxcox1p  = smooth(special.boxcox1p,  lambda x, y: np.exp((y - 1.0) * np.log1p(1.0 * x)), lambda x, y: _boxcox_slope(np.log1p(1.0 * x), y),
+boxcox1p  = smooth(special.boxcox1p,  lambda x, y: _power_of_next(x, y - 1.0), lambda x, y: _boxcox_slope(np.log1p(1.0 * x), y),
                    domain=(above_minus_one, real))
 inv_boxcox   = smooth(special.inv_boxcox,   lambda x, y, out: out / (1 + x * y), lambda x, y, out: _inv_boxcox_slope(x, y, out),
                       domain=(small, small))
@@ -60,7 +61,7 @@ inv_boxcox1p = smooth(special.inv_boxcox1p, lambda x, y, out: (1 + out) / (1 + x
                       domain=(small, small))
 # huber(delta, r): quadratic below delta, linear beyond
 huber     = smooth(special.huber,     lambda x, y: select(np.abs(y) <= x, 0.0, np.abs(y) - x),
-                                      lambda x, y: select(np.abs(y) <= x, y, x * np.sign(y)), domain=(small, real_only), holomorphic=False)
+                                      lambda x, y: select((np.abs(y) <= x) & (x > 0), y, x * np.sign(y)), domain=(small, real_only), holomorphic=False)
 pseudo_huber = smooth(special.pseudo_huber, lambda x, y: _pseudo_huber_by_delta(x, y), lambda x, y: _pseudo_huber_by_distance(x, y),
                       domain=(positive, real_only))
 # fmt: on
@@ -84,6 +85,13 @@ def _exprel_slope(x, out):
     return select(
         near, series, (select(x < 0, np.exp(below), 1 + x * out) - out) / select(near, 1.0, x)
     )
+
+
+def _power_of_next(x, y):
+    """(1 + x) ** y, by the logarithm of 1 + x beside 0; at x = -1 itself that has no slope."""
+    at = x == -1
+    power = np.exp(y * np.log1p(1.0 * select(at, 0.0, x)))
+    return select(at, 1.0 + x, 1.0) ** select(at, y, 0.0) * power
 
 
 def _boxcox_slope(log, y):
@@ -123,7 +131,7 @@ def _pseudo_huber_by_distance(x, y):
     large = np.abs(y) > x
     d = select(large, y, x)
     r = select(large, x, y) / select(d == 0, 1.0, d)
-    return select(large, x * np.sign(y), y) / np.sqrt(1 + r * r)
+    return select(large | (d == 0), x * np.sign(y), y) / np.sqrt(1 + r * r)
 
 
 # With r <= 1 the quotient of the operands: agm = π/2 larger / K(1 - r²), by whose slope no term cancels.

@@ -1,0 +1,285 @@
+"""Derivatives of order 1 to 4 at special points: zeros, ties, edges of domains, removable singularities.
+
+Each function is followed along lines through such points, x(t) = point + t direction. The derivative of order n by t, at t = 0, is judged by
+the derivatives of order n - 1 beside it: a polynomial through seven of them, on one side, has a slope at 0. Two lengths of steps tell
+whether there is such a slope, and both sides whether there is one only; where there is not (a kink, a pole, a branch), the number is a
+matter of convention, which other tests hold. Orders are taken in reverse, in forward mode, as forward over reverse, and compiled.
+A NaN is no wrong number: whoever asks sees it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tapegrad as tg
+from tapegrad.core.primitive import OPS
+
+STEPS = (0.02, 0.01)
+NEAR = np.arange(1, 8)
+# The value and slope at 0 of the polynomial through f(h), f(2 h), ..., f(7 h); the slope times h.
+VALUE, SLOPE = np.linalg.solve(np.vander(NEAR.astype(float), increasing=True).T, np.eye(7)[:, :2]).T
+
+ON_A_LINE = (-3.0, -2.0, -1.0, -0.5, 0.0, 0.25, 0.5, 1.0, 2.0, 3.0)
+IN_A_PLANE = (-1.0, 0.0, 0.5, 1.0, 2.0)
+IN_SPACE = (0.0, 0.5, 1.0, 2.0)
+DIRECTIONS = {1: [(1.0,)], 2: [(1.0, 0.0), (0.0, 1.0), (1.0, 1.0), (1.0, -2.0)]}
+DIRECTIONS[3] = [(1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0), (1.0, -2.0, 0.5)]
+
+
+def reverse(f: Callable[..., Any]) -> Callable[..., Any]:
+    return tg.grad(lambda t: np.sum(f(t)))
+
+
+def forward(f: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda t: tg.jvp(f, (t,), (np.ones_like(t),))[1]
+
+
+def nested(f: Callable[..., Any], modes: str) -> Callable[..., Any]:
+    """The derivative of one order for each letter; the innermost first."""
+    for mode in modes:
+        f = reverse(f) if mode == "r" else forward(f)
+    return f
+
+
+WAYS: dict[str, Callable[..., Any]] = {
+    "reverse": lambda f, n: nested(f, "r" * n),
+    "forward": lambda f, n: nested(f, "f" * n),
+    "forward over reverse": lambda f, n: nested(f, "r" + "f" * (n - 1)),
+    "compiled": lambda f, n: tg.compile(nested(f, "r" * n)),
+    "compiled forward": lambda f, n: tg.compile(nested(f, "f" * n)),
+}
+
+
+def slopes(f: Callable[..., Any], here: np.ndarray, side: int) -> tuple[np.ndarray, np.ndarray]:
+    """Slopes at t = 0 on one side of functions that are `here` at 0, and how far they are known; NaN where one leaps, or has none."""
+    found, limits = [], []
+    for h in STEPS:
+        t = np.broadcast_to(side * h * NEAR[:, None], (7, here.size))
+        beside = np.asarray(f(t), float)
+        found.append(np.tensordot(SLOPE, beside, 1) / (side * h))
+        limits.append(np.tensordot(VALUE, beside, 1))
+    size = np.max(np.abs(beside), axis=0)
+    off = 3 * np.abs(found[0] - found[1]) + 1e-9 * size + 1e-10
+    clear = off < 1e-4 * (1 + np.abs(found[1]) + 1e-3 * size)
+    clear &= np.abs(limits[1] - here) <= 3 * np.abs(limits[0] - limits[1]) + 1e-9 * (1 + size)
+    return np.where(clear, found[1], np.nan), off
+
+
+def judged(f: Callable[..., Any], count: int, orders: int, ways: Any = WAYS) -> list[str]:
+    """What is wrong with derivatives at 0 of `count` functions of one variable: f maps (..., count) numbers to as many."""
+    told = []
+    below: Callable[..., Any] = f
+    smooth = np.ones(count, bool)  # higher derivatives at a kink are a matter of convention, too
+    for n in range(1, orders + 1):
+        try:
+            here = np.asarray(below(np.zeros(count)), float)
+        except tg.NotDifferentiable:  # so was the order below
+            break
+        (left, off), (right, off_right) = (slopes(below, here, side) for side in (-1, 1))
+        off = np.fmax(off, off_right)
+        one = np.where(np.isnan(left), right, left)
+        edge = [np.isnan(np.asarray(below(np.full(count, side * 1e-3)), float)) for side in (-1, 1)]
+        whole = np.abs(left - right) <= off
+        half = np.where(edge[0], ~np.isnan(right), edge[1] & ~np.isnan(left))
+        smooth &= whole | half
+        expected = np.where(smooth, one, np.nan)
+        for name, way in ways.items():
+            try:
+                got = np.asarray(way(f, n)(np.zeros(count)), float)
+            except tg.NotDifferentiable:  # as honest as a NaN
+                continue
+            for k in np.flatnonzero(~np.isnan(expected)):
+                if abs(got[k] - expected[k]) > off[k]:
+                    told.append(f"order {n}, {name}, line {k}: {got[k]!r}, beside it {expected[k]!r} within {off[k]:.1g}")  # fmt: skip
+        below = nested(f, "r" * n)
+    return told
+
+
+def points(arity: int) -> np.ndarray:
+    values = {1: ON_A_LINE, 2: IN_A_PLANE, 3: IN_SPACE}[arity]
+    return np.array(list(itertools.product(values, repeat=arity)))
+
+
+def elementwise() -> dict[str, tuple[Callable[..., Any], int]]:
+    """Every op whose result is as many numbers as its operand, with settings of its first sample."""
+    found: dict[str, tuple[Callable[..., Any], int]] = {}
+    for op in OPS:
+        if op.elementwise:
+            found[op.name] = op.function, op.arity
+        elif hasattr(op.forward, "declared"):
+            _, parameters, by = op.forward.declared
+            settings = op.samples[0].settings
+            found[op.name] = (lambda *xs, o=op, s=settings: o.function(*([xs] if o.variadic else xs), **s)), len(by)  # fmt: skip
+    return {name: row for name, row in found.items() if name not in COMPLEX}
+
+
+COMPLEX = {"hankel1", "hankel2", "hankel1e", "hankel2e", "wofz", "lambertw"}
+CONVENTIONS = {
+    "where": "a condition has no derivative",
+    "clip": "at equal bounds the gradient passes, as in PyTorch",
+    "copysign": "at 0 the sign is that of 0.0",
+    **dict.fromkeys(
+        ("gammaincinv", "gammainccinv", "betaincinv", "betainccinv", "chdtri"),
+        "at an end, infinite slopes of the density meet the slope 0 of the quantile, and a tangent of 0 stays 0",
+    ),
+}
+FUNCTIONS = elementwise()
+
+
+@pytest.fixture(autouse=True)
+def quiet():
+    """Poles warn, which is not the matter here."""
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def along(f: Callable[..., Any], places: np.ndarray, direction: Any) -> Callable[..., Any]:
+    """f at points that move along a direction; what does not move is not tracked."""
+
+    def moved(t: Any) -> Any:
+        operands = []
+        for x, d in zip(places.T, direction, strict=True):
+            operands.append(x + t * d if d else np.broadcast_to(x, np.shape(t)))
+        return f(*operands)
+
+    return moved
+
+
+QUICK = ("ber", "bei", "berp", "huber", "pseudo_huber", "boxcox1p", "struve", "powm1", "multiply")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name in QUICK else pytest.mark.campaign)
+        for name in FUNCTIONS
+        if name not in CONVENTIONS
+    ],
+)
+def test_elementwise_functions(name):
+    f, arity = FUNCTIONS[name]
+    places = points(arity)
+    told = []
+    for direction in DIRECTIONS[arity]:
+        found = judged(along(f, places, direction), len(places), 4 if arity < 3 else 3)
+        told += [f"along {direction}: {what}" for what in found]
+    assert not told, "\n".join([str(dict(enumerate(places.tolist()))), *told])
+
+
+def test_student_by_freedom_and_argument_at_the_middle():
+    """The slope by the degrees of freedom is odd in t: a line through 0 had no third derivative."""
+    places = np.array([[1.0, 0.0], [2.0, 0.0], [7.5, 0.0]])
+    assert not judged(along(tg.special.stdtr, places, (1.0, 1.0)), 3, 4)
+
+
+@pytest.mark.parametrize("f", [
+    lambda x: tg.special.betainc(2.0, 3.0, x), lambda x: tg.special.betainc(3.0, 1.0, 1 - x),
+    lambda x: tg.special.gdtr(1.5, 2.0, x), lambda x: tg.special.gammaincc(3.0, x),
+    lambda x: tg.special.bdtr(2.0, 5, x), lambda x: tg.special.pdtr(1.0, x),
+    lambda x: tg.special.chdtr(4.0, x), lambda x: tg.special.fdtr(4.0, 3.0, x),
+])  # fmt: skip
+def test_distribution_functions_at_an_edge(f):
+    """They were NaN from the second derivative on: the exponential of a logarithm has 0 times infinity for a slope."""
+    assert not judged(f, 1, 4)
+    orders = [float(np.sum(nested(f, "r" * n)(np.zeros(1)))) for n in (1, 2, 3, 4)]
+    assert np.isfinite(orders).all() and orders[2] != 0
+
+
+V = np.array([0.0, 2.0, -1.0, 0.0])
+M = np.array([[0.0, 1.0, 2.0], [0.0, 0.0, 3.0], [0.0, 2.0, -1.0]])
+RANK_ONE = np.outer([1.0, 2.0, -1.0], [1.0, 0.0, 2.0])
+U = np.array([0.7, -0.3, 1.1, 0.4])
+N = np.array([[0.3, -0.2, 0.5], [0.1, 0.7, -0.4], [0.2, 0.6, 0.9]])
+
+# With a factor of 0, a tie, a singular or repeated matrix: the function, where, and the direction.
+STRUCTURAL: dict[str, tuple[Callable[..., Any], np.ndarray, np.ndarray]] = {
+    "prod": (np.prod, V[:3], U[:3]),
+    "prod of two zeros": (np.prod, V, U),
+    "prod along an axis": (lambda m: np.sum(np.prod(m, axis=0) ** 2), M, N),
+    "cumprod": (lambda v: np.sum(np.cumprod(v) * U[:3]), V[:3], U[:3]),
+    "cumprod of two zeros": (lambda v: np.sum(np.cumprod(v) * U), V, U),
+    "nanprod": (np.nanprod, V, U),
+    "multiply.reduce": (np.multiply.reduce, V, U),
+    "multiply.accumulate": (lambda v: np.sum(np.multiply.accumulate(v) * U), V, U),
+    "det": (np.linalg.det, M, N),
+    "det of rank one": (np.linalg.det, RANK_ONE, N),
+    "det of zeros": (np.linalg.det, np.zeros((3, 3)), N),
+    "matrix_power": (lambda m: np.sum(np.linalg.matrix_power(m, 3)), np.zeros((3, 3)), N),
+    "expm": (lambda m: np.sum(tg.linalg.expm(m)), np.zeros((3, 3)), N),
+    "expm of a repeated eigenvalue": (lambda m: np.sum(tg.linalg.expm(m) * N), np.eye(3), N),
+    "sqrtm of the identity": (lambda m: np.sum(tg.linalg.sqrtm(m) * N), np.eye(3), N),
+    "logm of the identity": (lambda m: np.sum(tg.linalg.logm(m) * N), np.eye(3), N),
+    "inverse": (lambda m: np.sum(np.linalg.inv(m) * N), np.eye(3), N),
+    "pinv": (lambda m: np.sum(np.linalg.pinv(m) * N), np.eye(3), N),
+    "cholesky": (lambda m: np.sum(np.linalg.cholesky(m + m.T) * N), np.eye(3), N),
+    "qr": (lambda m: np.sum(np.linalg.qr(m)[1] * N), np.eye(3) + N, N.T),
+    "trace of eigenvalues": (lambda m: np.sum(np.linalg.eigvalsh(m + m.T) ** 2), np.eye(3), N),
+    "slogdet": (lambda m: np.linalg.slogdet(m)[1], np.eye(3), N),
+    "matmul": (lambda m: np.sum((m @ m) ** 2), M, N),
+    "einsum": (lambda v: np.einsum("i,i,i->", v, v, v), V, U),
+    "outer": (lambda v: np.sum(np.outer(v, v) ** 2), V, U),
+    "kron": (lambda v: np.sum(np.kron(v, v) ** 2), V, U),
+    "cross": (lambda v: np.sum(np.cross(v[:3], v[1:]) ** 2), V, U),
+    "convolve": (lambda v: np.sum(np.convolve(v, v) ** 2), V, U),
+    "correlate": (lambda v: np.sum(np.correlate(v, v, "full") ** 2), V, U),
+    "polyval": (lambda v: np.polyval(v, v[0]), V, U),
+    "interp": (lambda v: np.interp(0.5, np.array([0.0, 1.0, 2.0, 3.0]), v) ** 3, V, U),
+    "norm squared": (lambda v: np.linalg.norm(v) ** 2, V, U),
+    "var of equal numbers": (np.var, np.ones(4), U),
+    "mean of a power": (lambda v: np.mean(v) ** 3, np.zeros(4), U),
+    "logsumexp of ties": (tg.special.logsumexp, np.zeros(4), U),
+    "softmax of ties": (lambda v: np.sum(tg.special.softmax(v) * U), np.zeros(4), U),
+    "trapezoid": (lambda v: np.trapezoid(v**2, x=v), V, U),
+    "cumsum": (lambda v: np.sum(np.cumsum(v) ** 3), V, U),
+    "fft": (lambda v: np.sum(np.abs(np.fft.rfft(v)) ** 2), V, U),
+    "powers": (lambda v: np.sum(v**3 + v**2 * v[::-1]), V, U),
+    "power by an array": (lambda v: np.sum(v ** np.array([1, 2, 3, 4])), V, U),
+    "quotient": (lambda v: np.sum(v**2 / (1 + v[::-1])), V, U + 0.1),
+    "vander": (lambda v: np.sum(np.vander(v) * v), V, U),
+    "where guards": (lambda v: np.sum(np.where(v != 0, v**3, v * v * v)), V, U),
+    "stores": (lambda v: np.sum(_stored(v)), V, U),
+    "sums by name": (lambda v: np.einsum("i,j,k->", v, v * v, v), V, U),
+    "multi_dot": (lambda m: np.sum(np.linalg.multi_dot([m, m, m])), M, N),
+    "tensordot": (lambda m: np.tensordot(m, m @ m, 2), M, N),
+    "solve": (lambda m: np.sum(np.linalg.solve(m + 2 * np.eye(3), m)), np.zeros((3, 3)), N),
+    "sinc": (lambda v: np.sum(np.sinc(v)), V, U),
+    "gmean": (lambda v: tg.stats.gmean(v + 1.0), np.zeros(4), U),
+    "hmean": (lambda v: tg.stats.hmean(v + 1.0), np.zeros(4), U),
+    "skew": (lambda v: tg.stats.moment(v, 3), V, U),
+    "pmean": (lambda v: tg.stats.pmean(v + 1.0, 2), np.zeros(4), U),
+    "cov": (lambda v: np.sum(np.cov(v, v**2) ** 2), V, U),
+    "rotation": (lambda v: np.sum(tg.spatial.transform.Rotation.from_rotvec(v[:3]).as_matrix() * N), np.zeros(4), U),
+}  # fmt: skip
+
+
+def _stored(v: Any) -> Any:
+    w = np.zeros_like(v)
+    w[1:] = v[:-1] * v[1:]
+    w[0] += v[0] ** 3
+    w *= v
+    return w
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if "prod" in name else pytest.mark.campaign)
+        for name in STRUCTURAL
+    ],
+)
+def test_structural_functions(name):
+    f, x, d = STRUCTURAL[name]
+
+    def line(t: Any) -> Any:
+        flat = np.reshape(t, (-1,))
+        return np.reshape(np.stack([f(x + flat[i] * d) for i in range(flat.shape[0])]), np.shape(t))
+
+    told = judged(line, 1, 4)
+    assert not told, "\n".join(told)
