@@ -355,3 +355,36 @@ def test_tensors_that_the_user_keeps_stay_tensors():
         tg.grad(f)(X)
     assert [type(x) for x in LOG] == [tg.Tensor, tg.Tensor, np.ndarray]
     assert LOG[1] is WEIGHTS["w"]
+
+
+def test_a_function_that_is_defined_inside_and_kept_means_what_its_closure_means_later():
+    kept = []
+
+    def made(helper, deeper):
+        def middle(x):
+            kept.append(lambda y: np.sum(deeper(y)))
+            return np.sum(deeper(x))
+
+        def f(x):
+            kept.append(lambda y: np.sum(helper(y)))
+            return kept[-1](x) + middle(x)
+
+        def bind(one, two):
+            nonlocal helper, deeper
+            helper, deeper = one, two
+
+        return f, bind
+
+    f, bind = made(pair, pair)
+    assert tg.grad(f)(X) == 6.0
+    by_helper, by_deeper = kept
+    assert (by_helper(1.0), by_deeper(1.0)) == (3.0, 3.0)
+    bind(other_pair, lambda x: np.array([x, x, x]))
+    for g, slope in ((by_helper, 6.0), (by_deeper, 3.0)):
+        assert g(1.0) == slope and type(g(1.0)) is np.float64
+        assert tg.grad(g)(X) == slope
+    assert tg.grad(f)(X) == 9.0
+    cell = weakref.ref(f)
+    del f, bind, g, by_helper, by_deeper
+    kept.clear()
+    assert cell() is None

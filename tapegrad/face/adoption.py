@@ -54,6 +54,7 @@ from .standing import (
     Calls,
     ClassStandIn,
     StandIn,
+    following,
     object_of,
     original,
     weakly,
@@ -564,7 +565,7 @@ class _Plan:
                 [types.CellType(content(c)) if n in own else None for n, c in cells],
             )
         for key in wanted:
-            _fill(reached[key], self, copies[key].__globals__)
+            _fill(reached[key], self, copies[key].__globals__, key == id(f))
         gone = functools.partial(_forget, _plans, f.__code__, weakref.ref(self))
         self.seen = [_seen(reach, reach.function is f, gone) for reach in self.reached]
         self.closed = [
@@ -610,7 +611,12 @@ class _Plan:
 
     def copy_of(self, f: types.FunctionType, of: Any = None) -> Any:
         """The copy of a function for which this plan holds, as a method of an object if there is one."""
-        copy: Any = _copied(f, self.space, self.cells)
+        cells = zip(f.__code__.co_freevars, self.cells, f.__closure__ or (), strict=True)
+        own = [
+            mine and types.CellType(_followed(f, name, mine.cell_contents, cell, self.calls))
+            for name, mine, cell in cells
+        ]
+        copy: Any = _copied(f, self.space, own)
         if of is not None:
             copy = types.MethodType(copy, self.shadow(of))
         if not (self.stands or self.closed or self.stood or self.keeps):
@@ -975,8 +981,11 @@ def _other(name: str, value: Any, plan: _Plan, space: _Globals) -> Any:
     return plan.stand_in(copy, value) if plan.reads(name) else copy
 
 
-def _fill(reach: Reach, plan: _Plan, space: _Globals) -> None:
-    """Put what stands for NumPy, for its makers and for copied functions where a copy looks them up."""
+def _fill(reach: Reach, plan: _Plan, space: _Globals, first: bool) -> None:
+    """Put what stands for NumPy, for its makers and for copied functions where a copy looks them up.
+
+    Nothing may keep the cells of the `first` function alive between the calls, so that what follows them is made for each.
+    """
     other = functools.partial(_other, plan=plan, space=space)
     f, copy = reach.function, plan.copies[id(reach.function)]
     for name, value in reach.globals.items():
@@ -998,7 +1007,20 @@ def _fill(reach: Reach, plan: _Plan, space: _Globals) -> None:
     cells = zip(f.__code__.co_freevars, copy.__closure__ or (), f.__closure__ or (), strict=True)
     for name, mine, cell in cells:
         if mine is not cell:
-            mine.cell_contents = other(name, reach.cells[name])
+            made = other(name, reach.cells[name])
+            mine.cell_contents = made if first else _followed(f, name, made, cell, plan.calls)
+
+
+def _followed(
+    f: types.FunctionType, name: str, made: Any, cell: types.CellType, calls: Calls
+) -> Any:
+    """What the copy of f finds in a variable of its closure: a function that is defined inside and kept may call it later."""
+    inner = (c for c in f.__code__.co_consts if isinstance(c, types.CodeType))
+    if type(made) not in (types.FunctionType, StandIn) or all(
+        name not in code.co_freevars for code in inner
+    ):
+        return made
+    return following(made, cell, calls)
 
 
 # ------------------------------------------------------------------------------------------ the door

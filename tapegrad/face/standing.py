@@ -12,6 +12,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+from ..core.closures import content
+
 
 def weakly(value: Any) -> Callable[[], Any]:
     """What gives a value back while it lives; of values without weak references it holds the value itself."""
@@ -116,6 +118,13 @@ class StandIn:
 _put_made, _put_of, _put_hash, _put_calls = (
     vars(StandIn)[name].__set__ for name in ("_made", "_of", "_hash", "_calls")
 )
+
+
+def following(made: Any, cell: types.CellType, calls: Calls) -> StandIn:
+    """What stands for the function in a variable of a closure; between the calls it runs as what the variable holds by then."""
+    stand = StandIn(made._made if type(made) is StandIn else made, content(cell), calls)
+    _put_of(stand, lambda: content(cell))
+    return stand
 
 
 def original(value: Any) -> Any:
