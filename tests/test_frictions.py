@@ -376,3 +376,60 @@ def test_full_output_of_a_curve_fit_is_scipys():
     np.testing.assert_allclose(found[0], known[0], rtol=1e-7)
     np.testing.assert_allclose(found[2]["fvec"], 0, atol=1e-12)
     assert len(found) == len(known) and found[4] in (1, 2, 3, 4) and found[2]["nfev"] > 0
+
+
+def test_curve_fit_has_its_own_words():
+    x = np.linspace(0, 1, 20)
+    found, _ = tg.curve_fit(lambda x, a, b: a * x + b, x, 2 * x + 1, maxfev=100)
+    np.testing.assert_allclose(found, [2, 1])
+    with pytest.raises(TypeError, match="^curve_fit was given jac"):
+        tg.curve_fit(lambda x, a: a * x, x, x, jac="2-point")
+    y = np.where(x > 0.9, np.nan, x)
+    with pytest.raises(ValueError, match="ydata with 2 of 20 numbers NaN"):
+        tg.curve_fit(lambda x, a: a * x, x, y)
+
+
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [
+        ("diags", "tg.sparse.diags_array"),
+        ("csr_matrix", "tg.sparse.csr_array"),
+        ("spsolve", "tg.sparse.linalg.spsolve"),
+        ("lil_matrix", "tg.sparse.coo_array"),
+    ],
+)
+def test_names_of_scipys_sparse_matrices_say_what_to_write(name, instead):
+    with pytest.raises(AttributeError, match=instead):
+        getattr(tg.sparse, name)
+    assert not hasattr(tg.sparse, "nonsense")
+
+
+def test_parameters_in_a_series_have_its_labels():
+    pd = pytest.importorskip("pandas")
+    x = np.linspace(0, 1, 5)
+    start = pd.Series({"slope": 0.0, "height": 0.0})
+    fit = tg.least_squares(lambda p: p[0] * x + p[1] - (2 * x + 1), start)
+    assert fit.names == ["slope", "height"]
+
+
+def test_a_compiled_function_that_reads_a_table_says_to_take_the_numbers_out():
+    pd = pytest.importorskip("pandas")
+    table = pd.DataFrame({"x": np.arange(3.0)})
+    with pytest.raises(tg.TraceError, match="DataFrame of pandas"):
+        tg.compile(lambda w: np.sum(table.x.to_numpy() * w))(2.0)
+
+
+def test_methods_of_pandas_say_what_to_write():
+    with pytest.raises(AttributeError, match="sliding_window_view"):
+        tg.ones(3).rolling(2)
+
+
+def test_object_mode_is_refused():
+    @tg.njit
+    def f(x):
+        with numba.objmode(y="float64"):
+            y = float(np.sin(x))
+        return y * x
+
+    with pytest.raises(tg.NotDifferentiable, match="Object mode"):
+        tg.grad(f)(1.0)

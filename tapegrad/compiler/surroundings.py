@@ -310,9 +310,21 @@ class Surroundings:
             return False
         self._seen[key] = held  # alive, so that no other object gets its number
         if len(self._seen) > MOST_VISITED:
+            tables = {
+                type(x).__name__
+                for x in self._seen.values()
+                if str(type(x).__module__).partition(".")[0] == "pandas"
+                and type(x).__name__ in ("DataFrame", "Series")
+            }
+            remedy = "Pass arrays as arguments, or keep numbers in arrays."
+            if tables:
+                remedy = (
+                    f"A {' and a '.join(sorted(tables))} of pandas is among them: take the numbers out before, X = df.to_numpy(), and "
+                    "let the function read X."
+                )
             raise TraceError(
                 f"a compiled function reads more than {MOST_VISITED:,} objects beside its arguments, too many to look at in each call. "
-                "Pass arrays as arguments, or keep numbers in arrays.",
+                f"{remedy}",
                 name="reads-outside",
             )
         return True

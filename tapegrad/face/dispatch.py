@@ -141,7 +141,7 @@ def stored(name: str, target: Any, result: Any, exactly: bool = True) -> Any:
         raise GradientLost(
             f"{name} was asked to write a tracked result into {_describe(target)} (an in-place operator "
             "of a plain array, or out=), which would not be tracked. Write the operation without it "
-            "(array = array + t), or make the buffer a tensor: tg.zeros(...).",
+            "(array = array + t), or make the buffer a tensor: tg.zeros(...), or tg.tensor(array) for values that are there.",
             name="plain-array",
         )
     pairs = zip(reversed(np.shape(result)), reversed(target.shape), strict=False)

@@ -292,6 +292,13 @@ _ELSEWHERE = {
     "array": "write t.detach().numpy()",
     "values": "write t.detach().numpy(), or t.data for the tensor without its history",
     "value": "write t.detach().numpy(), or t.item() for one number",
+    # pandas'
+    "loc": "a tensor has no labels: write t[i] with positions, and keep the labels beside it",
+    "iloc": "write t[i]",
+    "rolling": "write np.lib.stride_tricks.sliding_window_view(t, n).mean(axis=-1), or np.convolve(t, weights, 'valid')",
+    "groupby": "write tg.bincount(codes, t) for sums by group, with codes, names = pandas.factorize(column)",
+    "fillna": "write np.where(np.isnan(t), value, t)",
+    "dropna": "write t[~np.isnan(t)]",
     # PyTorch's
     "cuda": "arrays live in main memory, there is no GPU",
     "is_cuda": "arrays live in main memory, there is no GPU",

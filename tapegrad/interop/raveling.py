@@ -33,6 +33,9 @@ class Space:
         if _list_of_numbers(tree):  # to SciPy's users a list of numbers is an array
             tree = np.asarray(tree, dtype=float)
         leaves, self.structure = flatten(tree)
+        kind = self.structure.type
+        named = kind is not None and kind.__name__ == "Series" and hasattr(tree, "index")
+        self.labels = [str(label) for label in tree.index] if named else None
         self.kinds = [_kind(leaf) for leaf in leaves]
         arrays = [_real(leaf, what) for leaf in leaves]
         self.shapes = [a.shape for a in arrays]
@@ -48,7 +51,12 @@ class Space:
 
     @property
     def names(self) -> list[str]:
-        """A name for each element of the vector: `rate` and `layer.w[0, 1]` in trees of names, `x0[1]` where there is no name."""
+        """A name for each element of the vector: `rate` and `layer.w[0, 1]` in trees of names, `x0[1]` where there is no name.
+
+        Elements of a Series of pandas have its labels.
+        """
+        if self.labels is not None:
+            return self.labels
         found = []
         for accessor, shape in zip(self.structure.accessors(), self.shapes, strict=True):
             path = _path(accessor) or accessor.codify(self.what)

@@ -22,7 +22,7 @@ from ..errors import demand_callable
 from ..transforms.derivatives import _list_of_numbers, grad, is_compiled
 from .raveling import Space, flatten, plain
 from .solutions import as_minimum, as_root
-from .solvers import _arguments, _name, _number, least_squares
+from .solvers import _arguments, _name, _number, least_squares, refuse_settings
 from .traced_roots import TracedRoot
 
 if TYPE_CHECKING:
@@ -204,7 +204,8 @@ def curve_fit(
     """Fit `f(xdata, *parameters)` to `ydata`; SciPy's `curve_fit`: the parameters and their covariance, differentiable by data and sigma.
 
     `sigma`: standard deviations of the data, or their covariance matrix. Without `p0` each parameter starts at 1. `settings` are those of
-    `tg.least_squares`, which fits pytrees of parameters and returns more. Of `tg.compile(f)` the residuals and their Jacobian are compiled
+    `tg.least_squares` (and `maxfev`, as SciPy calls `max_nfev` here), which fits pytrees of parameters and returns more. Raises ValueError
+    for data that is NaN or infinite. Of `tg.compile(f)` the residuals and their Jacobian are compiled
     once for all data of one shape: so many small fits of one model take a quarter of the time. With `full_output` there follow, as in
     SciPy, a dict of `nfev` and `fvec` (the residuals), a message and a number of how the fit ended.
 
@@ -215,10 +216,16 @@ def curve_fit(
     [3.  0.5] (2, 2)
     """
     demand_callable(f, "curve_fit")
+    if "maxfev" in settings:
+        settings["max_nfev"] = settings.pop("maxfev")
+    refuse_settings(settings, "curve_fit", others=True)
     given = np.ones(_parameters(f)) if p0 is None else plain(p0)
     start = np.atleast_1d(np.asarray(given, dtype=float))
     count = len(start)
     data = tuple(np.asarray(d) if _list_of_numbers(d) else d for d in (xdata, ydata, sigma))
+    if tracing.get() is None:
+        for what, values in zip(("xdata", "ydata", "sigma"), data, strict=True):
+            _demand_finite_data(what, values)
     residuals: Callable[..., Any]
     if is_compiled(f) and not f.static:  # type: ignore[attr-defined]
         # One program for the residuals and one for their Jacobian, kept for further data of these shapes.
@@ -235,6 +242,17 @@ def curve_fit(
     if not full_output:
         return fit.x, fit.covariance
     return fit.x, fit.covariance, {"nfev": fit.nfev, "fvec": fit.fun}, fit.message, fit.status
+
+
+def _demand_finite_data(what: str, values: Any) -> None:
+    """Raise for numbers that are NaN or infinite; data of another kind is for the user's function to judge."""
+    numbers = np.asarray(plain(values)) if hasattr(values, "dtype") else np.zeros(0)
+    if numbers.dtype.kind == "f" and not np.isfinite(numbers).all():
+        missing = int(numbers.size - np.isfinite(numbers).sum())
+        raise ValueError(
+            f"curve_fit was given {what} with {missing} of {numbers.size} numbers NaN or infinite, to which nothing can be fitted: leave "
+            "them out, good = np.isfinite(x) & np.isfinite(y), then x[good] and y[good]."
+        )
 
 
 _MINPACKS = {"ftol", "xtol", "gtol", "max_nfev", "compile"}

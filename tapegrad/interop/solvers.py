@@ -115,7 +115,7 @@ def minimize(
     from scipy import optimize
 
     demand_callable(f, "minimize")
-    _refuse(refused, "minimize")
+    refuse_settings(refused, "minimize")
     space = Space(x0, "x0")
     args = _arguments(args)
     name = _name(f)
@@ -221,7 +221,7 @@ def least_squares(
     from scipy import optimize
 
     demand_callable(f, "least_squares")
-    _refuse(settings, "least_squares", others=True)
+    refuse_settings(settings, "least_squares", others=True)
     space = Space(x0, "x0")
     args = _arguments(args)
     name = _name(f)
@@ -384,7 +384,7 @@ def root(
         raise ValueError(
             f"root was given method={method!r}, but SciPy's are named by words: choose 'hybr', 'lm', 'krylov' or another."
         )
-    _refuse(refused, "root")
+    refuse_settings(refused, "root")
     space = Space(x0, "x0")
     args = _arguments(args)
     name = _name(f)
@@ -662,7 +662,7 @@ def _arguments(args: Any) -> tuple[Any, ...]:
     return args if isinstance(args, tuple) else (args,)
 
 
-def _refuse(given: dict[str, Any], solver: str, others: bool = False) -> None:
+def refuse_settings(given: dict[str, Any], solver: str, others: bool = False) -> None:
     """Raise for derivatives that were given although the tape has them, and for keywords that nobody knows."""
     for name in given:
         if name in ("jac", "hess", "hessp"):

@@ -1472,6 +1472,10 @@ class _Lowering:
             # What vectorize, guvectorize, stencil and cfunc make is of Numba's own types.
             if type(function).__module__.startswith("numba."):
                 remedy = "Write what it does to numbers as a function under numba.njit, and call that in a loop."
+            if type(function).__name__ == "JitClassType":
+                remedy = "Hold its fields in a named tuple, or pass them as arguments."
+            elif str(getattr(function, "__module__", "")).startswith("numba.typed"):
+                remedy = "Keep the numbers in an array, by position."
             raise refuse(
                 where,
                 f"{getattr(function, '__name__', type(function).__name__)!r} is neither a jitted function nor one that has a rule.",

@@ -15,6 +15,7 @@ Invariant: one call of compiled code goes from a tape's first record to its last
 
 from __future__ import annotations
 
+import dis
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -66,6 +67,12 @@ class Overloaded:
         self.positions = positions
         if self.owner.snapshots and mode == "reverse":
             raise refuse(_where(self.owner), *retyping.NO_SNAPSHOTS)
+        if any(step.opname == "BEFORE_WITH" for step in dis.get_instructions(self.owner.py_func)):
+            raise refuse(
+                _where(self.owner),
+                "Object mode runs Python on plain numbers, where derivatives would be lost.",
+                "Move the block out of the differentiated function, or give its derivative with tg.njit_vjp.",
+            )
         self.reason = reason
         self.drivers: dict[Any, _Driver] = {}
         first = self.first = self.driver(mode, WIDTHS[0] if mode == "second" else 0)
