@@ -244,14 +244,19 @@ class FunctionCtx(storage.Keeper):
     # ------------------------------------------------------------------------------------ called by backward
 
     @property
-    def saved_tensors(self) -> tuple[Tensor | None, ...]:
-        """What was saved, as tensors connected to where they came from; raises if it was overwritten since, or is freed."""
+    def saved_tensors(self) -> tuple[Tensor, ...]:
+        """What was saved, as tensors connected to where they came from; raises if it was overwritten since, or is freed.
+
+        None stands where forward saved None; the type leaves that out, as PyTorch's does, since few backwards have to ask.
+        """
         saved = self._saved
         if self._pushing and self._saved_forward is not None:
             saved = self._saved_forward
         if saved is None:
             raise GraphError(sweep.SECOND_TIME, name="freed-graph")
-        tensors = tuple(None if item is None else self._unpacked(item) for item in saved)
+        tensors: tuple[Any, ...] = tuple(
+            None if item is None else self._unpacked(item) for item in saved
+        )
         if self._function.clear_saved_tensors_on_access:
             self._saved = None
         return tensors

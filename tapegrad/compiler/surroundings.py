@@ -306,6 +306,7 @@ class Surroundings:
         self.found = [Watched(*place) for place in self._places]
 
     def _once(self, key: Any, held: Any) -> bool:
+        """Whether the object with this key is met for the first time; TraceError after too many objects."""
         if key in self._seen:
             return False
         self._seen[key] = held  # alive, so that no other object gets its number
